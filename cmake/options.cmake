@@ -1,0 +1,25 @@
+# How everything is compiled.
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+option(PLATEAU_TESTS "Build the tests" ON)
+option(PLATEAU_FUZZ "Build the fuzz targets (clang)" OFF)
+option(PLATEAU_JEMALLOC "Link jemalloc" ON)
+set(PLATEAU_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize=")
+
+add_compile_definitions(_GNU_SOURCE PLATEAU_VERSION="${PROJECT_VERSION}")
+add_compile_options(-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
+  -Wno-missing-field-initializers -fno-strict-aliasing -fvisibility=hidden)
+# -ffp-contract=off: a sum is what the source says, in every compiler; fused operations are written as fma.
+add_compile_options(-ffp-contract=off)
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
+set(CMAKE_C_FLAGS_DEBUG "-O1 -g -DPLATEAU_DEBUG")
+if(PLATEAU_SANITIZE)
+  add_compile_options(-fsanitize=${PLATEAU_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${PLATEAU_SANITIZE})
+  set(PLATEAU_JEMALLOC OFF)
+endif()

@@ -1,0 +1,113 @@
+/* buf.c - doubling growth, charged before it happens. */
+#include "base/buf.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void buf_init(struct buf *b, size_t bytes_max, const struct charge *charge)
+{
+    *b = (struct buf){.bytes_max = bytes_max};
+    if (charge)
+        b->charge = *charge;
+}
+
+static const struct charge *buf_charge(const struct buf *b)
+{
+    return b->charge.take ? &b->charge : NULL;
+}
+
+void buf_done(struct buf *b)
+{
+    free(b->ptr);
+    charge_give(buf_charge(b), b->capacity);
+    *b = (struct buf){0};
+}
+
+void buf_clear(struct buf *b)
+{
+    b->len = 0;
+    b->error = 0;
+}
+
+/* Makes room for `more` bytes behind the content. */
+static bool buf_grow(struct buf *b, size_t more)
+{
+    if (b->error)
+        return false;
+    if (more <= b->capacity - b->len)
+        return true;
+    if (more > b->bytes_max || b->len > b->bytes_max - more) {
+        b->error = -E2BIG;
+        return false;
+    }
+    size_t want = MAX_OF(b->len + more, MAX_OF((size_t)256, b->capacity * 2));
+    want = MIN_OF(want, b->bytes_max);
+    if (charge_take(buf_charge(b), want - b->capacity) < 0) {
+        b->error = -ENOMEM;
+        return false;
+    }
+    char *p = realloc(b->ptr, want);
+    if (!p) {
+        charge_give(buf_charge(b), want - b->capacity);
+        b->error = -ENOMEM;
+        return false;
+    }
+    b->ptr = p;
+    b->capacity = want;
+    return true;
+}
+
+void buf_put(struct buf *b, const void *bytes, size_t len)
+{
+    if (len == 0 || !buf_grow(b, len))
+        return;
+    memcpy(b->ptr + b->len, bytes, len);
+    b->len += len;
+}
+
+void buf_putc(struct buf *b, char c)
+{
+    buf_put(b, &c, 1);
+}
+
+void buf_puts(struct buf *b, const char *cstr)
+{
+    buf_put(b, cstr, strlen(cstr));
+}
+
+void buf_put_slice(struct buf *b, struct slice s)
+{
+    buf_put(b, s.ptr, s.len);
+}
+
+void buf_printf(struct buf *b, const char *format, ...)
+{
+    char small[512];
+    va_list ap;
+    va_start(ap, format);
+    int n = vsnprintf(small, sizeof(small), format, ap);
+    va_end(ap);
+    if (n < 0)
+        return;
+    if ((size_t)n < sizeof(small)) {
+        buf_put(b, small, (size_t)n);
+        return;
+    }
+    if (!buf_grow(b, (size_t)n + 1))
+        return;
+    va_start(ap, format);
+    vsnprintf(b->ptr + b->len, (size_t)n + 1, format, ap);
+    va_end(ap);
+    b->len += (size_t)n;
+}
+
+void buf_consume(struct buf *b, size_t len)
+{
+    ASSERT(len <= b->len);
+    memmove(b->ptr, b->ptr + len, b->len - len);
+    b->len -= len;
+}

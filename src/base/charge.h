@@ -1,0 +1,27 @@
+/* charge.h - who pays for bytes.
+ *
+ * base/ knows no ledger. Whatever grows takes one of these and asks before it allocates; memory/ledger
+ * hands out charges that end at an account. A NULL charge means that nobody counts: tests and tools only. */
+#ifndef PLATEAU_BASE_CHARGE_H
+#define PLATEAU_BASE_CHARGE_H
+
+#include <stddef.h>
+
+struct charge {
+    int (*take)(void *owner, size_t bytes); /* 0, or -ENOMEM and nothing has moved */
+    void (*give)(void *owner, size_t bytes);
+    void *owner;
+};
+
+static inline int charge_take(const struct charge *c, size_t bytes)
+{
+    return c ? c->take(c->owner, bytes) : 0;
+}
+
+static inline void charge_give(const struct charge *c, size_t bytes)
+{
+    if (c)
+        c->give(c->owner, bytes);
+}
+
+#endif

@@ -1,0 +1,19 @@
+/* clock.h - time. Pure modules never call this: they are told the time. */
+#ifndef PLATEAU_BASE_CLOCK_H
+#define PLATEAU_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define NS_PER_US 1000ull
+#define NS_PER_MS 1000000ull
+#define NS_PER_S  1000000000ull
+
+/* CLOCK_MONOTONIC in nanoseconds. */
+uint64_t clock_now_ns(void);
+/* Seconds since 1970, for what clients and logs read. */
+double clock_wall_s(void);
+/* The CLOCK_MONOTONIC time `from_now_ns` ahead, for timed waits; far away for UINT64_MAX. */
+struct timespec clock_deadline(uint64_t from_now_ns);
+
+#endif

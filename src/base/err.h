@@ -1,0 +1,19 @@
+/* err.h - a failure in words, for the person who has to act on it.
+ *
+ * Functions return 0 or a negative errno value; those that read what others wrote (files, requests) also
+ * fill a struct err: what was wrong, where, and what the limit is. Modules never log; they return this. */
+#ifndef PLATEAU_BASE_ERR_H
+#define PLATEAU_BASE_ERR_H
+
+struct err {
+    char text[512]; /* always terminated; longer messages are cut */
+};
+
+/* Formats the message and returns `code`, so a failure is one line: `return err_set(e, -EINVAL, "...")`.
+ * `e` may be NULL: then only the code is returned. */
+int err_set(struct err *e, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Puts "prefix: " before the message already there. Returns `code`. */
+int err_prefix(struct err *e, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+#endif

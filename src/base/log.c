@@ -1,0 +1,58 @@
+/* log.c - format on the stack, write once: lines of different threads never mix. */
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+static _Atomic int log_level_now = LOG_LEVEL_INFO;
+
+void log_set_level(enum log_level level)
+{
+    atomic_store(&log_level_now, (int)level);
+}
+
+bool log_enabled(enum log_level level)
+{
+    return (int)level <= atomic_load_explicit(&log_level_now, memory_order_relaxed);
+}
+
+bool log_level_parse(const char *name, enum log_level *ret)
+{
+    for (unsigned i = 0; i < sizeof(level_names) / sizeof(level_names[0]); i++) {
+        if (strcmp(name, level_names[i]) == 0) {
+            *ret = (enum log_level)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+void log_write(enum log_level level, const char *event, const char *format, ...)
+{
+    char line[1024];
+    struct timespec t;
+    struct tm tm;
+    clock_gettime(CLOCK_REALTIME, &t);
+    gmtime_r(&t.tv_sec, &tm);
+    size_t n = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &tm);
+    n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03ldZ level=%s event=%s ", t.tv_nsec / 1000000,
+                          level_names[level], event);
+    va_list ap;
+    va_start(ap, format);
+    int m = vsnprintf(line + n, sizeof(line) - n, format, ap);
+    va_end(ap);
+    n = m < 0 ? n : n + (size_t)m;
+    if (n > sizeof(line) - 1)
+        n = sizeof(line) - 1;
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)line[i] < 0x20)
+            line[i] = ' '; /* a message cannot forge a second line */
+    line[n] = '\n';
+    if (write(STDERR_FILENO, line, n + 1) < 0)
+        return; /* nobody to tell */
+}

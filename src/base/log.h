@@ -1,0 +1,31 @@
+/* log.h - one line per event: time, level, event name, key=value pairs.
+ *
+ * Only the program logs (cli, engine, api, http at their seams); modules return what happened. Any thread;
+ * a line is one write to stderr, cut at 1 KiB. */
+#ifndef PLATEAU_BASE_LOG_H
+#define PLATEAU_BASE_LOG_H
+
+#include <stdbool.h>
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+void log_set_level(enum log_level level);
+/* "error", "warn", "info", "debug". False on anything else. */
+bool log_level_parse(const char *name, enum log_level *ret);
+bool log_enabled(enum log_level level);
+
+/* LOG_INFO("model_loaded", "model=%s bytes=%zu", id, bytes): values with spaces go in \"quotes\". */
+void log_write(enum log_level level, const char *event, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#define LOG_AT(level, ...)                                                                                   \
+    do {                                                                                                     \
+        if (log_enabled(level))                                                                              \
+            log_write(level, __VA_ARGS__);                                                                   \
+    } while (0)
+#define LOG_ERROR(...) LOG_AT(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define LOG_WARN(...)  LOG_AT(LOG_LEVEL_WARN, __VA_ARGS__)
+#define LOG_INFO(...)  LOG_AT(LOG_LEVEL_INFO, __VA_ARGS__)
+#define LOG_DEBUG(...) LOG_AT(LOG_LEVEL_DEBUG, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,82 @@
+/* footprint.c - a few small files of the kernel, read whole. */
+#include "memory/footprint.h"
+
+#include "base/check.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The file's text in `ret`, terminated; empty when it cannot be read. */
+static void read_small(const char *path, char *ret, size_t bytes_max)
+{
+    ret[0] = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t n = read(fd, ret, bytes_max - 1);
+    close(fd);
+    ret[n > 0 ? n : 0] = 0;
+}
+
+/* The number behind "\nKEY" in KiB, as bytes; 0 when absent. */
+static uint64_t field_kib(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+    return at ? strtoull(at + strlen(key), NULL, 10) * 1024 : 0;
+}
+
+/* Path of a file of this process's cgroup (v2): "0::/path" in /proc/self/cgroup. */
+static void read_cgroup(const char *name, char *ret, size_t bytes_max)
+{
+    char line[512], path[640];
+    read_small("/proc/self/cgroup", line, sizeof(line));
+    ret[0] = 0;
+    char *at = strstr(line, "0::");
+    if (!at)
+        return;
+    at[strcspn(at, "\n")] = 0;
+    snprintf(path, sizeof(path), "/sys/fs/cgroup%s/%s", at + 3, name);
+    read_small(path, ret, bytes_max);
+}
+
+static void footprint_read_cgroup(struct footprint *ret)
+{
+    char text[8192];
+    read_cgroup("memory.max", text, sizeof(text));
+    ret->cgroup_limit_bytes = strtoull(text, NULL, 10); /* "max" is 0: no limit known */
+    read_cgroup("memory.current", text, sizeof(text));
+    uint64_t current = strtoull(text, NULL, 10);
+    read_cgroup("memory.stat", text, sizeof(text));
+    const char *file = strstr(text, "\nfile ");
+    uint64_t file_bytes = file ? strtoull(file + 6, NULL, 10) : 0;
+    ret->cgroup_bytes = current > file_bytes ? current - file_bytes : 0;
+}
+
+void footprint_read(struct footprint *ret)
+{
+    char text[8192];
+    *ret = (struct footprint){0};
+    read_small("/proc/self/status", text, sizeof(text));
+    ret->rss_anon_bytes = field_kib(text, "\nRssAnon:");
+    ret->rss_file_bytes = field_kib(text, "\nRssFile:");
+    ret->rss_shmem_bytes = field_kib(text, "\nRssShmem:");
+    ret->swap_bytes = field_kib(text, "\nVmSwap:");
+    read_small("/proc/meminfo", text, sizeof(text));
+    ret->ram_bytes = field_kib(text, "MemTotal:");
+    ret->ram_available_bytes = field_kib(text, "\nMemAvailable:");
+    footprint_read_cgroup(ret);
+}
+
+uint64_t footprint_ceiling(const struct footprint *f, uint64_t wanted_bytes)
+{
+    uint64_t reserve = MAX_OF((uint64_t)1 << 30, f->ram_bytes / 20);
+    uint64_t ceiling = f->ram_bytes > 2 * reserve ? f->ram_bytes - reserve : f->ram_bytes / 2;
+    if (f->cgroup_limit_bytes)
+        ceiling = MIN_OF(ceiling, f->cgroup_limit_bytes);
+    if (wanted_bytes)
+        ceiling = MIN_OF(ceiling, wanted_bytes);
+    return ceiling;
+}

@@ -1,0 +1,21 @@
+/* footprint.h - what the system says this process and machine hold. The cross-check of the ledger, never
+ * its source: gauges lag. */
+#ifndef PLATEAU_MEMORY_FOOTPRINT_H
+#define PLATEAU_MEMORY_FOOTPRINT_H
+
+#include <stdint.h>
+
+struct footprint {
+    uint64_t rss_anon_bytes, rss_file_bytes, rss_shmem_bytes, swap_bytes; /* /proc/self/status */
+    uint64_t cgroup_bytes, cgroup_limit_bytes; /* cgroup v2 memory.current less its file part, memory.max; 0 = unknown */
+    uint64_t ram_bytes, ram_available_bytes;   /* /proc/meminfo */
+    uint64_t heap_bytes;                       /* resident bytes of the general allocator; 0 = unknown */
+};
+
+/* Reads /proc and /sys: about 100 us, never from an engine thread. Unknown values are 0. */
+void footprint_read(struct footprint *ret);
+
+/* min(wanted (0 = none), cgroup limit, RAM - reserve of max(1 GiB, 5 %)). */
+uint64_t footprint_ceiling(const struct footprint *f, uint64_t wanted_bytes);
+
+#endif

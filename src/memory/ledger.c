@@ -1,0 +1,238 @@
+/* ledger.c - a tree under one lock.
+ *
+ * Atomics per account were considered and dropped: a reservation must either move every account up to the
+ * root or none, and a reader must see sums that add up. The lock is held for a walk of four or five levels. */
+#include "memory/ledger.h"
+
+#include "base/check.h"
+#include "base/list.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct account {
+    struct ledger *ledger;
+    struct account *parent;
+    struct list siblings, children;
+    struct account_numbers n;
+};
+
+struct ledger {
+    pthread_mutex_t lock;
+    struct account root;
+};
+
+const char *account_class_name(enum account_class c)
+{
+    static const char *const names[] = {"anon", "file", "device", "pinned", "disk"};
+    ASSERT(c < ACCOUNT_CLASS_COUNT);
+    return names[c];
+}
+
+static void account_init(struct account *a, struct ledger *l, struct account *parent, const char *name,
+                         enum account_class class, uint64_t limit_bytes)
+{
+    *a = (struct account){.ledger = l, .parent = parent};
+    list_init(&a->siblings);
+    list_init(&a->children);
+    snprintf(a->n.name, sizeof(a->n.name), "%s", name);
+    a->n.class = class;
+    a->n.limit = limit_bytes;
+    a->n.depth = parent ? parent->n.depth + 1 : 0;
+}
+
+int ledger_create(uint64_t limit_bytes, struct ledger **ret)
+{
+    struct ledger *l = calloc(1, sizeof(*l));
+    if (!l)
+        return -ENOMEM;
+    pthread_mutex_init(&l->lock, NULL);
+    account_init(&l->root, l, NULL, "process", ACCOUNT_ANON, limit_bytes);
+    *ret = l;
+    return 0;
+}
+
+static void demand_empty(const struct account *a)
+{
+    if (a->n.reserved != 0 || !list_empty(&a->children))
+        fprintf(stderr, "plateau: account %s closed with %llu bytes reserved, %llu used, %s\n", a->n.name,
+                (unsigned long long)a->n.reserved, (unsigned long long)a->n.used,
+                list_empty(&a->children) ? "no children" : "children open");
+    ASSERT(a->n.reserved == 0 && a->n.used == 0 && list_empty(&a->children));
+}
+
+void ledger_free(struct ledger *l)
+{
+    if (!l)
+        return;
+    demand_empty(&l->root);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}
+
+struct account *ledger_root(struct ledger *l)
+{
+    return &l->root;
+}
+
+int account_open(struct account *parent, const char *name, enum account_class class, uint64_t limit_bytes,
+                 struct account **ret)
+{
+    struct account *a = calloc(1, sizeof(*a));
+    if (!a)
+        return -ENOMEM;
+    struct ledger *l = parent->ledger;
+    pthread_mutex_lock(&l->lock);
+    account_init(a, l, parent, name, class, limit_bytes);
+    list_push_back(&parent->children, &a->siblings);
+    parent->n.children++;
+    pthread_mutex_unlock(&l->lock);
+    *ret = a;
+    return 0;
+}
+
+void account_close(struct account *a)
+{
+    if (!a)
+        return;
+    struct ledger *l = a->ledger;
+    pthread_mutex_lock(&l->lock);
+    demand_empty(a);
+    list_remove(&a->siblings);
+    a->parent->n.children--;
+    pthread_mutex_unlock(&l->lock);
+    free(a);
+}
+
+void account_set_planned(struct account *a, uint64_t bytes)
+{
+    pthread_mutex_lock(&a->ledger->lock);
+    a->n.planned = bytes;
+    pthread_mutex_unlock(&a->ledger->lock);
+}
+
+void account_set_limit(struct account *a, uint64_t limit_bytes)
+{
+    pthread_mutex_lock(&a->ledger->lock);
+    a->n.limit = limit_bytes;
+    pthread_mutex_unlock(&a->ledger->lock);
+}
+
+/* Disk blocks are counted in their own subtree but are no memory: they stop below the root. */
+static bool counts_at(const struct account *at, const struct account *from)
+{
+    return at->parent || from->n.class != ACCOUNT_DISK;
+}
+
+int account_reserve(struct account *a, uint64_t bytes)
+{
+    int r = 0;
+    pthread_mutex_lock(&a->ledger->lock);
+    for (struct account *at = a; at && r == 0; at = at->parent)
+        if (counts_at(at, a) && (bytes > at->n.limit || at->n.reserved > at->n.limit - bytes))
+            r = -ENOMEM;
+    for (struct account *at = a; at && r == 0; at = at->parent)
+        if (counts_at(at, a))
+            at->n.reserved += bytes;
+    pthread_mutex_unlock(&a->ledger->lock);
+    return r;
+}
+
+void account_release(struct account *a, uint64_t bytes)
+{
+    pthread_mutex_lock(&a->ledger->lock);
+    ASSERT(bytes <= a->n.reserved - a->n.used);
+    for (struct account *at = a; at; at = at->parent)
+        if (counts_at(at, a))
+            at->n.reserved -= bytes;
+    pthread_mutex_unlock(&a->ledger->lock);
+}
+
+void account_use(struct account *a, uint64_t bytes)
+{
+    pthread_mutex_lock(&a->ledger->lock);
+    ASSERT(bytes <= a->n.reserved - a->n.used);
+    for (struct account *at = a; at; at = at->parent) {
+        if (!counts_at(at, a))
+            continue;
+        at->n.used += bytes;
+        at->n.peak = MAX_OF(at->n.peak, at->n.used);
+    }
+    pthread_mutex_unlock(&a->ledger->lock);
+}
+
+void account_unuse(struct account *a, uint64_t bytes)
+{
+    pthread_mutex_lock(&a->ledger->lock);
+    ASSERT(bytes <= a->n.used);
+    for (struct account *at = a; at; at = at->parent)
+        if (counts_at(at, a))
+            at->n.used -= bytes;
+    pthread_mutex_unlock(&a->ledger->lock);
+}
+
+static int charge_account_take(void *owner, size_t bytes)
+{
+    int r = account_reserve(owner, bytes);
+    if (r == 0)
+        account_use(owner, bytes);
+    return r;
+}
+
+static void charge_account_give(void *owner, size_t bytes)
+{
+    account_unuse(owner, bytes);
+    account_release(owner, bytes);
+}
+
+struct charge account_charge(struct account *a)
+{
+    return (struct charge){charge_account_take, charge_account_give, a};
+}
+
+struct account_numbers account_numbers(struct account *a)
+{
+    pthread_mutex_lock(&a->ledger->lock);
+    struct account_numbers n = a->n;
+    pthread_mutex_unlock(&a->ledger->lock);
+    return n;
+}
+
+static void walk(struct account *a, void (*visit)(void *, const struct account_numbers *), void *arg)
+{
+    visit(arg, &a->n);
+    LIST_EACH(it, &a->children)
+        walk(LIST_ENTRY(it, struct account, siblings), visit, arg);
+}
+
+void ledger_walk(struct ledger *l, void (*visit)(void *arg, const struct account_numbers *n), void *arg)
+{
+    pthread_mutex_lock(&l->lock);
+    walk(&l->root, visit, arg);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static void check_account(const struct account *a)
+{
+    uint64_t reserved = 0, used = 0;
+    LIST_EACH(it, &a->children)
+    {
+        const struct account *child = LIST_ENTRY(it, struct account, siblings);
+        check_account(child);
+        if (!a->parent && child->n.class == ACCOUNT_DISK)
+            continue;
+        reserved += child->n.reserved;
+        used += child->n.used;
+    }
+    ASSERT(reserved <= a->n.reserved && used <= a->n.used);
+    ASSERT(a->n.used <= a->n.reserved && a->n.used <= a->n.peak);
+}
+
+void ledger_check(struct ledger *l)
+{
+    pthread_mutex_lock(&l->lock);
+    check_account(&l->root);
+    pthread_mutex_unlock(&l->lock);
+}

@@ -1,0 +1,79 @@
+/* ledger.h - who owns which bytes, and how many they may be.
+ *
+ * A tree of accounts: process / model / weights, kv, state, ... Bytes are reserved BEFORE they are
+ * allocated; a reservation walks from its account to the root and fails, having moved nothing, if any
+ * account on the way would pass its limit. `used` says how many of the reserved bytes exist already.
+ * Every account on the way counts what its children count, so sum(children) <= parent always, with equality
+ * where an account has no bytes of its own.
+ *
+ * Any thread; one lock (a reservation moves 64 KiB or more, or one request: it is rare). An account lives until
+ * account_close(), which demands that it is empty and has no children: a leak stops the program where
+ * it is found, with the account's name. */
+#ifndef PLATEAU_MEMORY_LEDGER_H
+#define PLATEAU_MEMORY_LEDGER_H
+
+#include "base/charge.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum account_class {
+    ACCOUNT_ANON,   /* resident by construction: commits are populated */
+    ACCOUNT_FILE,   /* mapped files: counted against the ceiling, not in RssAnon */
+    ACCOUNT_DEVICE, /* a GPU's memory */
+    ACCOUNT_PINNED, /* host memory pinned for a device */
+    ACCOUNT_DISK,   /* blocks of the SSD tier; never counted against the memory ceiling */
+    ACCOUNT_CLASS_COUNT
+};
+const char *account_class_name(enum account_class c);
+
+struct ledger;
+struct account;
+
+#define ACCOUNT_NO_LIMIT UINT64_MAX
+#define ACCOUNT_NAME_MAX 64
+
+/* A ledger with its root account "process". 0 or -ENOMEM. */
+int ledger_create(uint64_t limit_bytes, struct ledger **ret);
+/* Demands that nothing is reserved and no account but the root is open. NULL is fine. */
+void ledger_free(struct ledger *l);
+struct account *ledger_root(struct ledger *l);
+
+/* `name` is copied (at most ACCOUNT_NAME_MAX - 1 bytes). 0 or -ENOMEM. */
+int account_open(struct account *parent, const char *name, enum account_class class, uint64_t limit_bytes,
+                 struct account **ret);
+/* Demands reserved == 0 and no children. NULL is fine. */
+void account_close(struct account *a);
+
+/* What the plan said this account will hold at most; for reports. */
+void account_set_planned(struct account *a, uint64_t bytes);
+void account_set_limit(struct account *a, uint64_t limit_bytes);
+
+/* 0, or -ENOMEM and nothing has moved. */
+int account_reserve(struct account *a, uint64_t bytes);
+/* bytes <= reserved - used. */
+void account_release(struct account *a, uint64_t bytes);
+/* Marks reserved bytes as existing, or as gone again (still reserved). */
+void account_use(struct account *a, uint64_t bytes);
+void account_unuse(struct account *a, uint64_t bytes);
+
+/* A charge that reserves and uses in one go, for arenas, buffers and mailboxes. */
+struct charge account_charge(struct account *a);
+
+struct account_numbers {
+    char name[ACCOUNT_NAME_MAX];
+    enum account_class class;
+    uint64_t planned, reserved, used, peak, limit; /* bytes; peak is of used */
+    uint32_t depth;                                /* 0 = root */
+    uint32_t children;
+};
+struct account_numbers account_numbers(struct account *a);
+
+/* Calls `visit` for every account, parents before children, under the lock: a consistent picture.
+ * `visit` must not call the ledger. */
+void ledger_walk(struct ledger *l, void (*visit)(void *arg, const struct account_numbers *n), void *arg);
+
+/* Asserts that every account holds at least the sum of its children, within its limit, used <= reserved. */
+void ledger_check(struct ledger *l);
+
+#endif

@@ -1,0 +1,117 @@
+/* units.c - MADV_POPULATE_WRITE in, MADV_DONTNEED out. */
+#include "memory/units.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+struct units {
+    struct account *account;
+    uint32_t units_max, committed;
+    char *map, *base; /* map: what mmap gave; base: its first aligned byte */
+    size_t map_bytes;
+    bool is_committed[];
+};
+
+int units_create(struct account *account, uint32_t units_max, struct units **ret)
+{
+    if (units_max == 0)
+        return -EINVAL;
+    struct units *u = calloc(1, sizeof(*u) + units_max * sizeof(u->is_committed[0]));
+    if (!u)
+        return -ENOMEM;
+    u->account = account;
+    u->units_max = units_max;
+    u->map_bytes = ((size_t)units_max + 1) * UNIT_BYTES;
+    u->map = mmap(NULL, u->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (u->map == MAP_FAILED) {
+        free(u);
+        return -ENOMEM;
+    }
+    u->base = (char *)ROUND_UP((uintptr_t)u->map, UNIT_BYTES);
+    /* Advice: a kernel without huge pages serves small ones. */
+    (void)madvise(u->base, (size_t)units_max * UNIT_BYTES, MADV_HUGEPAGE);
+    *ret = u;
+    return 0;
+}
+
+void units_free(struct units *u)
+{
+    if (!u)
+        return;
+    for (uint32_t i = 0; i < u->units_max; i++)
+        unit_decommit(u, i);
+    munmap(u->map, u->map_bytes);
+    free(u);
+}
+
+char *units_base(const struct units *u)
+{
+    return u->base;
+}
+
+uint32_t units_max(const struct units *u)
+{
+    return u->units_max;
+}
+
+uint32_t units_committed(const struct units *u)
+{
+    return u->committed;
+}
+
+bool unit_is_committed(const struct units *u, uint32_t index)
+{
+    ASSERT(index < u->units_max);
+    return u->is_committed[index];
+}
+
+static int populate(char *p)
+{
+    if (madvise(p, UNIT_BYTES, MADV_POPULATE_WRITE) == 0)
+        return 0;
+    if (errno != EINVAL) /* EINVAL: a kernel before 5.14, touch instead */
+        return -ENOMEM;
+    for (size_t i = 0; i < UNIT_BYTES; i += 4096)
+        *(volatile char *)(p + i) = 0;
+    return 0;
+}
+
+int unit_commit(struct units *u, uint32_t index)
+{
+    ASSERT(index < u->units_max);
+    if (u->is_committed[index])
+        return 0;
+    int r = account_reserve(u->account, UNIT_BYTES);
+    if (r < 0)
+        return r;
+    char *p = u->base + (size_t)index * UNIT_BYTES;
+    if (mprotect(p, UNIT_BYTES, PROT_READ | PROT_WRITE) < 0 || populate(p) < 0) {
+        (void)madvise(p, UNIT_BYTES, MADV_DONTNEED);
+        account_release(u->account, UNIT_BYTES);
+        return -ENOMEM;
+    }
+    account_use(u->account, UNIT_BYTES);
+    u->is_committed[index] = true;
+    u->committed++;
+    return 0;
+}
+
+void unit_decommit(struct units *u, uint32_t index)
+{
+    ASSERT(index < u->units_max);
+    if (!u->is_committed[index])
+        return;
+    char *p = u->base + (size_t)index * UNIT_BYTES;
+    ASSERT(madvise(p, UNIT_BYTES, MADV_DONTNEED) == 0 && mprotect(p, UNIT_BYTES, PROT_NONE) == 0);
+    u->is_committed[index] = false;
+    u->committed--;
+    account_unuse(u->account, UNIT_BYTES);
+    account_release(u->account, UNIT_BYTES);
+}

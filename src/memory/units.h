@@ -1,0 +1,33 @@
+/* units.h - memory that is committed and given back 2 MiB at a time.
+ *
+ * A pool reserves its whole address range once and then commits units of it. Committing reserves the bytes in
+ * the account first, asks for a huge page, and populates: a step never faults and never finds the
+ * memory missing half-way. Decommitting gives the unit back to the system at once.
+ * One thread at a time (the engine's). */
+#ifndef PLATEAU_MEMORY_UNITS_H
+#define PLATEAU_MEMORY_UNITS_H
+
+#include "memory/ledger.h"
+
+#define UNIT_BYTES ((size_t)2 << 20)
+
+struct units;
+
+/* An address range of `units_max` units charged to `account` as they are committed. Nothing is committed.
+ * 0, -EINVAL, -ENOMEM. */
+int units_create(struct account *account, uint32_t units_max, struct units **ret);
+/* Decommits everything. NULL is fine. */
+void units_free(struct units *u);
+
+/* First byte of the range, 2 MiB aligned; constant. */
+char *units_base(const struct units *u);
+uint32_t units_max(const struct units *u);
+uint32_t units_committed(const struct units *u);
+bool unit_is_committed(const struct units *u, uint32_t index);
+
+/* 0, or -ENOMEM (the account or the system said no) and nothing has changed. Committed already: 0. */
+int unit_commit(struct units *u, uint32_t index);
+/* Gives the unit back; its bytes are gone. Not committed: nothing. */
+void unit_decommit(struct units *u, uint32_t index);
+
+#endif
