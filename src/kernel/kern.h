@@ -1,0 +1,135 @@
+/* kern.h - the table of CPU operations.
+ *
+ * Each operation has a plain reference and tiers; kern_ops_init() fills the table from the reference upwards
+ * for the flags it is given. The process picks one tier per operation at start and keeps it.
+ * An output element is one fixed sequence of operations: it depends on the row's own tokens and absolute
+ * positions, never on how many columns, rows, chunks or threads share the step. Callers split outputs among
+ * threads, never a sum. All pointers are to f32, 4-byte aligned, and do not overlap unless said so. */
+#ifndef PLATEAU_KERNEL_KERN_H
+#define PLATEAU_KERNEL_KERN_H
+
+#include "kernel/matrix.h"
+
+enum {
+    KERN_CPU_AVX2 = 1 << 0,   /* AVX2, FMA, F16C */
+    KERN_CPU_AVX512 = 1 << 1, /* F, BW, DQ, VL */
+};
+/* What this machine has and the system lets us use. */
+unsigned kern_cpu_flags(void);
+
+/* Columns of a matrix product: y[c][i] = W[i] . x[c]. Pointers per column, so that experts gather their tokens
+ * and results scatter without copies. `xsum[c]`: group sums of x[c] for affine matrices, else unused. */
+struct kern_columns {
+    uint32_t count;
+    const float *const *x;
+    const float *const *xsum;
+    float *const *y;
+};
+
+/* Rows of panels [panel_begin, panel_end) of every column. */
+typedef void kern_matmul_fn(const struct matrix *w, const struct kern_columns *c, uint32_t panel_begin,
+                            uint32_t panel_end);
+/* sums[g] = x[g group] + ...: sequential f32 sum inside each group. n % group == 0. */
+typedef void kern_group_sums_fn(float *sums, const float *x, uint32_t n, uint32_t group);
+
+/* y[i] = w[i] * (x[i] * r), r = 1 / sqrt(mean(x^2) + eps). y may be x. */
+typedef void kern_rmsnorm_fn(float *y, const float *x, const float *w, uint32_t n, float eps);
+/* y[i] = w[i] * (x[i] * r) * silu(z[i]): the delta net's gated norm. y may be x. */
+typedef void kern_rmsnorm_gated_fn(float *y, const float *x, const float *z, const float *w, uint32_t n, float eps);
+/* y = x * (scale / sqrt(sum(x^2) + eps)). y may be x. */
+typedef void kern_l2norm_fn(float *y, const float *x, uint32_t n, float eps, float scale);
+/* y = silu(a) * b. y may be a or b. */
+typedef void kern_silu_mul_fn(float *y, const float *a, const float *b, uint32_t n);
+/* y = x * sigmoid(g). y may be x. */
+typedef void kern_sigmoid_mul_fn(float *y, const float *x, const float *g, uint32_t n);
+/* y += x. */
+typedef void kern_add_fn(float *y, const float *x, uint32_t n);
+/* y = fma(s, x, y). */
+typedef void kern_add_scaled_fn(float *y, const float *x, float s, uint32_t n);
+/* Halves layout, in place: (x[j], x[j+half]) -> (x[j] c[j] - x[j+half] s[j], x[j+half] c[j] + x[j] s[j]). */
+typedef void kern_rope_fn(float *x, const float *c, const float *s, uint32_t half);
+
+/* Causal depthwise convolution and SiLU over the channels [channel_begin, channel_end), multiples of 16 but for the end:
+ * y[t][c] = silu(sum over i < taps of w[i][c] * u[t - taps + 1 + i][c]); u before the first token comes from
+ * state_in, the previous taps - 1 raw inputs [taps - 1][channels] (NULL: zeros); state_out (may be state_in)
+ * gets the last taps - 1 of them. Order: i ascending, fma. taps <= 8. */
+struct kern_conv {
+    float *y;       /* [tokens][y_stride] */
+    const float *u; /* [tokens][u_stride] */
+    const float *w; /* [taps][channels] */
+    const float *state_in;
+    float *state_out;
+    uint32_t tokens, channels, taps;
+    size_t y_stride, u_stride;
+};
+typedef void kern_conv_fn(const struct kern_conv *a, uint32_t channel_begin, uint32_t channel_end);
+
+/* The gated delta rule of one value head, as the recurrence, for the columns [column_begin, column_end) of the
+ * state S [dk][dv] (multiples of 16 but for the end), token after token (contract 2.7, step 6):
+ *   S *= alpha[t]; m = S^T k[t]; d = beta[t] (v[t] - m); S += k[t] d^T; o[t] = S^T q[t]
+ * dk serial, each column of S on its own. */
+struct kern_delta {
+    const float *q, *k;        /* [tokens][qk_stride] of this value head's key head: dk values */
+    const float *v;            /* [tokens][v_stride]: dv values */
+    const float *alpha, *beta; /* [tokens][gate_stride]: one value */
+    float *o;                  /* [tokens][o_stride]: dv values */
+    const float *state_in;     /* [dk][dv]; NULL: zeros */
+    float *state_out;          /* may be state_in */
+    uint32_t tokens, dk, dv;
+    size_t qk_stride, v_stride, gate_stride, o_stride;
+};
+typedef void kern_delta_fn(const struct kern_delta *a, uint32_t column_begin, uint32_t column_end);
+
+/* K and V of one KV head of one layer in pages of 32 tokens: in each page, at `k_offset` bytes, K transposed [hd][32],
+ * and at `v_offset`, V [32][hd], f32. page = kv_base + index * page_bytes. */
+#define KERN_PAGE_TOKENS    32
+#define KERN_SEGMENT_TOKENS 256
+struct kern_kv {
+    char *base;
+    size_t page_bytes;
+    const uint32_t *pages; /* the row's table: page of token t is pages[t / 32] */
+    size_t k_offset, v_offset;
+    uint32_t head_dim; /* <= 256 */
+};
+/* Stores one token's K and V head. */
+typedef void kern_kv_put_fn(const struct kern_kv *kv, uint32_t token, const float *k, const float *v);
+
+/* One query head at one position: sees the keys of tokens [0, kv_len). */
+struct kern_query {
+    const float *q; /* head_dim values */
+    float *out;     /* head_dim values */
+    uint32_t kv_len;
+};
+/* Softmax attention of `count` queries over one KV head. Keys in segments of 256 tokens at absolute
+ * positions: scores (dot over head_dim, serial, fma; times scale), the segment's maximum, exponentials, their sum
+ * and the weighted values (serial over tokens); segments merge in order. The same chain for any count.
+ * count is any; scratch holds KERN_ATTN_SCRATCH floats. */
+#define KERN_ATTN_SCRATCH (16 * (KERN_SEGMENT_TOKENS + 256 + 16))
+typedef void kern_attn_fn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count, float scale,
+                          float *scratch);
+
+struct kern_ops {
+    const char *tier; /* of the matrix products: "ref", "avx2", "avx512" */
+    kern_matmul_fn *matmul;
+    kern_group_sums_fn *group_sums;
+    kern_rmsnorm_fn *rmsnorm;
+    kern_rmsnorm_gated_fn *rmsnorm_gated;
+    kern_l2norm_fn *l2norm;
+    kern_silu_mul_fn *silu_mul;
+    kern_sigmoid_mul_fn *sigmoid_mul;
+    kern_add_fn *add;
+    kern_add_scaled_fn *add_scaled;
+    kern_rope_fn *rope;
+    kern_conv_fn *conv;
+    kern_delta_fn *delta;
+    kern_kv_put_fn *kv_put;
+    kern_attn_fn *attn;
+    /* Tile sizes the tier wants: how many panels one ticket of a product should take for few (<= 16) and for many
+     * columns, and how many columns. */
+    uint32_t panels_few, panels_many, columns_many;
+};
+
+/* Fills the table with the best tiers that `cpu_flags` allows; 0 gives the reference. */
+void kern_ops_init(struct kern_ops *ops, unsigned cpu_flags);
+
+#endif

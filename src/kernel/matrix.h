@@ -1,0 +1,64 @@
+/* matrix.h - a weight matrix in the layout the kernels read.
+ *
+ * Rows come in panels of 16: the lanes of a vector are 16 output rows, and k runs serially. So an output
+ * element is one fixed chain of operations, whatever the number of columns beside it and whichever thread
+ * computes it (exactness is a rule for kernels), and a panel streams from memory front to back.
+ *
+ * Dense panel:  [k][16] elements of BF16, F16 or F32.
+ * Affine panel: [k / 8] octets; an octet holds 8 k steps x 16 rows as bit planes, in this order:
+ *               8-bit plane (bits 8):        8 x 16 bytes, step s at bytes [16 s, 16 s + 16)
+ *               4-bit plane (bits 4, 5, 6):  4 x 16 bytes, steps 2 j (low nibble) and 2 j + 1 (high nibble)
+ *               2-bit plane (bits 2, 3, 6):  2 x 16 bytes, steps 4 j + 0..3 from the low bits up
+ *               1-bit plane (bits 3, 5):     1 x 16 bytes, steps 0..7 from the low bit up
+ *               A value is the sum of its planes, the first plane in the low bits: 6 = 4 + 2, 5 = 4 + 1, 3 = 2 + 1.
+ *               Any bit width costs exactly its bits. Scales and centred biases lie apart: [k / group][16] each.
+ * Rows past n in the last panel are zeros. A stack of experts is `experts` such matrices, one after another. */
+#ifndef PLATEAU_KERNEL_MATRIX_H
+#define PLATEAU_KERNEL_MATRIX_H
+
+#include "tensor/tensor.h"
+
+#define MATRIX_PANEL 16
+/* A dense chain is summed in blocks of 64 k steps, an affine one in blocks of its group. */
+#define MATRIX_DENSE_BLOCK 64
+
+enum matrix_form { MATRIX_BF16, MATRIX_F16, MATRIX_F32, MATRIX_AFFINE };
+
+/* Constant once packed. The arithmetic of every kernel, in every tier, for output row i and column x:
+ *   dense:  acc = 0; for each block b of 64: p = 0; for k in b: p = fma(w[i][k], x[k], p); acc = acc + p
+ *   affine: acc = 0; for each group g: p = 0; for k in g: p = fma((float)(q[i][k] - centre), x[k], p);
+ *           acc = fma(scale[i][g], p, acc); acc = fma(bias[i][g], xsum[g], acc)
+ *   with centre = 2^(bits-1), bias = checkpoint bias + scale * centre (rounded to f32), xsum[g] = kern group_sums.
+ * The f32 operations are exactly these, in this order, so tiers agree bit for bit. */
+struct matrix {
+    enum matrix_form form;
+    uint32_t n, k; /* rows (outputs), columns (inputs) of one matrix; k % 8 == 0 for affine */
+    uint32_t experts;
+    uint32_t bits, group;         /* affine */
+    const void *data;             /* panels */
+    const float *scales, *biases; /* affine: [experts][panels][k / group][16] */
+    size_t expert_data_bytes;     /* stride between experts in data */
+    size_t expert_scales;         /* stride between experts in scales and biases, in floats */
+};
+
+/* Bytes matrix_pack() needs, 64-byte aligned. */
+size_t matrix_packed_bytes(const struct linear_source *s);
+
+/* Packs `count` sources with equal `in` and form one above the other (q, k, v into one matrix) into `memory`
+ * (matrix_packed_bytes of each source, summed, is enough when every source's rows are a multiple of 16;
+ * otherwise matrix_stack_bytes). Rows keep their order: source 0 first. Experts: count must be 1. */
+size_t matrix_stack_bytes(const struct linear_source *s, uint32_t count);
+void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
+
+/* One expert of a stack, as a matrix of its own. */
+struct matrix matrix_expert(const struct matrix *m, uint32_t expert);
+
+/* Row `row` dequantised: ret[k] f32, affine: fma(scale, q - centre, bias). Embedding lookups. */
+void matrix_row(const struct matrix *m, uint32_t row, float *ret);
+
+static inline uint32_t matrix_panels(const struct matrix *m)
+{
+    return (m->n + MATRIX_PANEL - 1) / MATRIX_PANEL;
+}
+
+#endif

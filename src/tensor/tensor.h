@@ -1,0 +1,76 @@
+/* tensor.h - what a checkpoint holds, as data: dtypes, shapes and quantised layouts. No arithmetic on
+ * weights happens here. */
+#ifndef PLATEAU_TENSOR_TENSOR_H
+#define PLATEAU_TENSOR_TENSOR_H
+
+#include "base/slice.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum dtype {
+    DTYPE_BOOL,
+    DTYPE_U8,
+    DTYPE_I8,
+    DTYPE_U16,
+    DTYPE_I16,
+    DTYPE_F16,
+    DTYPE_BF16,
+    DTYPE_U32,
+    DTYPE_I32,
+    DTYPE_F32,
+    DTYPE_U64,
+    DTYPE_I64,
+    DTYPE_F64,
+    DTYPE_F8_E4M3,
+    DTYPE_F8_E5M2,
+    DTYPE_F8_E8M0,
+    DTYPE_COUNT
+};
+
+/* As safetensors spells it: "BF16". */
+const char *dtype_name(enum dtype d);
+bool dtype_parse(struct slice name, enum dtype *ret);
+size_t dtype_bytes(enum dtype d);
+
+#define TENSOR_RANK_MAX 6
+
+/* A view: the bytes belong to a mapped file. They may be UNALIGNED (MLX pads nothing): never cast and
+ * dereference, use tensor_load_* below or memcpy. */
+struct tensor {
+    enum dtype dtype;
+    uint32_t rank;
+    uint64_t shape[TENSOR_RANK_MAX]; /* row-major, outermost first */
+    const void *data;
+    size_t bytes;
+};
+
+/* Product of the shape, 1 for rank 0; UINT64_MAX on overflow. */
+uint64_t tensor_count(const struct tensor *t);
+/* "[8, 384, 48]" into `ret` of at least 128 bytes; returns ret. */
+char *tensor_shape_text(uint32_t rank, const uint64_t *shape, char *ret, size_t bytes_max);
+
+float bf16_to_f32(uint16_t b);
+uint16_t f32_to_bf16(float f); /* to nearest even; NaN stays a quiet NaN */
+float f16_to_f32(uint16_t h);
+uint16_t f32_to_f16(float f); /* to nearest even */
+
+/* Element i of a BF16, F16 or F32 tensor as float. */
+float tensor_f32_at(const struct tensor *t, uint64_t i);
+
+/* A linear layer's weight as the checkpoint stores it: [out, in], or [experts, out, in] (rank 3).
+ * Dense: BF16, F16 or F32. Affine (MLX, contract 1.6): `weight` is U32 with in * bits / 32 columns,
+ * w[o][i] = scales[o][i / group] * q[o][i] + biases[o][i / group]; each row is one little-endian bit stream. */
+struct linear_source {
+    bool affine;
+    uint32_t bits, group; /* affine only: 2,3,4,5,6,8 and 32,64,128 */
+    uint64_t experts;     /* 1 for a plain matrix */
+    uint64_t out, in;
+    struct tensor weight, scales, biases;
+};
+
+/* Value [expert][row][column], from its definition: the reference every packing is tested against. */
+float linear_source_at(const struct linear_source *s, uint64_t expert, uint64_t row, uint64_t column);
+
+#endif
