@@ -1,0 +1,88 @@
+/* engine.h - one loaded model's thread: inbox, step, outbox.
+ *
+ * The engine thread owns scheduler, pages, slots, samplers and the model's workspace: no locks inside. Others talk to it by
+ * messages (engine_submit, engine_wake) and read what it publishes after each step (engine_status).
+ * Once started it calls no malloc: jobs live in blocks charged to `requests` that engine_submit (a prep thread) allocates. */
+#ifndef PLATEAU_ENGINE_ENGINE_H
+#define PLATEAU_ENGINE_ENGINE_H
+
+#include "base/err.h"
+#include "base/slice.h"
+#include "engine/stream.h"
+#include "model/model.h"
+#include "text/tokenizer.h"
+
+struct engine;
+
+struct engine_opts {
+    const char *name;         /* of the model, for logs and the thread's name; copied */
+    struct model *model;      /* borrowed; outlives the engine */
+    const struct tokenizer *tokenizer; /* borrowed; NULL: no stop strings, every id exists */
+    struct workers *workers;
+    struct account *parent;   /* accounts `kv`, `state`, `requests` open below it */
+    uint32_t max_num_seqs;    /* rows of a step */
+    uint32_t max_model_len;   /* tokens of one sequence; <= the model's own */
+    uint32_t max_queue;       /* requests that wait */
+    uint32_t tokens_max;      /* of one step: what the model was loaded with */
+    uint64_t kv_bytes_max;    /* of the page pool, rounded up to units; at least one sequence of max_model_len */
+    uint64_t queue_timeout_ns; /* 0 = never */
+    uint64_t slow_client_ns;  /* a full stream ends after so long: FINISH_TOO_SLOW */
+    uint64_t step_ns;         /* what a step that others wait for should last */
+    uint64_t step_alone_ns;   /* what it may last when nobody waits: 1 s */
+};
+
+/* Pools are reserved, nothing runs yet. 0, -EINVAL, -ENOMEM. */
+int engine_create(const struct engine_opts *opts, struct engine **ret, struct err *e);
+int engine_start(struct engine *en);
+/* Ends every request (FINISH_SHUTDOWN), stops and joins the thread, frees everything. An ordered list: each entry runs whatever the
+ * ones before it returned. NULL is fine. */
+void engine_close(struct engine *en);
+
+#define ENGINE_STOP_STRINGS_MAX      16
+#define ENGINE_STOP_STRING_BYTES_MAX 256
+
+struct job_spec {
+    const uint32_t *prompt; /* ids < vocab; copied */
+    uint32_t prompt_count;  /* >= 1 */
+    uint32_t max_tokens;    /* >= 1 */
+    int32_t priority;       /* lower goes first; 0 is normal */
+    struct sampler_params sampling;
+    const struct slice *stops; /* copied; <= ENGINE_STOP_STRINGS_MAX, each 1..ENGINE_STOP_STRING_BYTES_MAX bytes */
+    uint32_t stop_count;
+    bool prompt_logprobs; /* logprobs of every prompt token come first, as stream tokens (the first has none: logprob NaN) */
+};
+
+/* Hands in a job; any thread. On 0 the engine holds the job half of `s` and ends it with exactly one finish record. On
+ * failure nothing has happened and both halves are still the caller's:
+ * -EINVAL (prompt + max_tokens can never fit, a bad id, ...: 400), -EAGAIN (queue full: 429; *retry_after_s from the measured
+ * queue), -ENOMEM (413/507), -EPIPE (closing: 503). e has the sentence for the client. */
+int engine_submit(struct engine *en, const struct job_spec *job, struct stream *s, uint32_t *retry_after_s,
+                  struct err *e);
+/* After stream_close: look now. Any thread. */
+void engine_wake(struct engine *en);
+
+enum job_phase { JOB_QUEUED, JOB_PREFILLING, JOB_DECODING, JOB_PAUSED, JOB_PREEMPTED };
+const char *job_phase_name(enum job_phase p);
+
+struct job_numbers {
+    struct request_id id;
+    enum job_phase phase;
+    uint32_t prompt_tokens, prompt_done, completion_tokens, cached_tokens, max_tokens;
+    uint64_t age_ns, bytes; /* bytes: pages, slots and the job's block */
+};
+
+/* Counters grow; gauges are as of the last step. */
+struct engine_numbers {
+    uint32_t running, waiting, pages_used, pages_committed, pages_max, slots_used;
+    uint64_t steps, prompt_tokens, completion_tokens, preemptions, step_errors;
+    uint64_t finished[FINISH_ERROR + 1];
+    uint64_t last_step_ns, busy_ns; /* last_step_ns: duration */
+    uint64_t progress_ns;           /* clock time when a step last finished or the engine was last idle: a watchdog compares */
+    bool idle;
+};
+/* Any thread: a copy of what the engine published last. */
+void engine_numbers(struct engine *en, struct engine_numbers *ret);
+/* Up to `max` jobs, running first; returns how many there are. */
+uint32_t engine_jobs(struct engine *en, struct job_numbers *ret, uint32_t max);
+
+#endif

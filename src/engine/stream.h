@@ -1,0 +1,92 @@
+/* stream.h - the way of tokens from a job (engine thread) to its exchange (network thread).
+ *
+ * A request is two halves; this is all they share. It holds 256 tokens: when it is full the engine pauses
+ * the row and never waits. Each half lets go exactly once (stream_release); the last one frees it, and the charge of the
+ * request closes then. The job's last message is its finish record, the exchange's is `closed`. */
+#ifndef PLATEAU_ENGINE_STREAM_H
+#define PLATEAU_ENGINE_STREAM_H
+
+#include "base/charge.h"
+#include "base/mailbox.h"
+#include "sample/sampler.h"
+
+#include <stdatomic.h>
+
+#define STREAM_TOKENS 256
+
+/* 128 random bits: the public request id is the internal one. */
+struct request_id {
+    uint8_t bytes[16];
+};
+/* 32 hex digits and a zero. */
+void request_id_text(struct request_id id, char ret[33]);
+bool request_id_parse(const char *text, size_t len, struct request_id *ret);
+struct request_id request_id_draw(void);
+
+struct stream_token {
+    uint32_t id;
+    float logprob; /* with logprobs */
+    uint32_t top_count;
+    struct sampler_alternative top[SAMPLER_TOP_MAX]; /* only top_max of them are kept in the ring */
+};
+
+enum finish_reason {
+    FINISH_STOP,          /* an end token, a stop id or a stop string */
+    FINISH_LENGTH,        /* max_tokens or the context is full */
+    FINISH_ABORTED,       /* DELETE /v1/requests/{id}, or the client went away */
+    FINISH_TOO_SLOW,      /* the client did not read for too long */
+    FINISH_QUEUE_TIMEOUT, /* waited too long for a place */
+    FINISH_SHUTDOWN,      /* the model is being unloaded or the server stops */
+    FINISH_ERROR          /* see `error` */
+};
+const char *finish_reason_name(enum finish_reason r);
+
+struct stream_finish {
+    enum finish_reason reason;
+    uint32_t prompt_tokens, cached_tokens, completion_tokens; /* completion: all that were drawn, the end token included */
+    bool stopped_by_string;
+    uint32_t stop_index;  /* which of the job's stop strings */
+    uint64_t text_bytes;  /* with stopped_by_string: the output text ends at this byte of its decoded tokens */
+    uint32_t stop_token;  /* with FINISH_STOP and not by string: the token that ended it */
+    uint64_t queued_ns, prefill_ns, decode_ns; /* for metrics and logs */
+    char error[256];      /* with FINISH_ERROR: a sentence for the client */
+};
+
+struct stream;
+
+struct stream_opts {
+    struct request_id id;
+    uint32_t top_max;            /* alternatives per token, <= SAMPLER_TOP_MAX */
+    struct mailbox *wake;        /* gets the `struct stream *` (message_bytes = sizeof(void *)) when there is something to take;
+                                    at most one message per stream is under way, so it needs room for as many as there are streams */
+    void *user;                  /* the exchange */
+    const struct charge *charge; /* for the stream's bytes */
+};
+
+/* Refcount 2: one for each half. 0 or -ENOMEM. */
+int stream_create(const struct stream_opts *opts, struct stream **ret);
+void stream_release(struct stream *s);
+struct request_id stream_id(const struct stream *s);
+void *stream_user(const struct stream *s);
+
+/* --- exchange side (network thread) --- */
+/* Before draining: from now on the job will wake us again. */
+void stream_wake_clear(struct stream *s);
+bool stream_take(struct stream *s, struct stream_token *ret);
+/* True once the job is over and every token has been taken. */
+bool stream_finished(struct stream *s, struct stream_finish *ret);
+/* The client has gone or does not want more: the job stops within one step. Then wake the engine (engine_wake). */
+void stream_close(struct stream *s);
+
+/* --- job side (engine thread) --- */
+/* False when full. */
+bool stream_put(struct stream *s, const struct stream_token *t);
+uint32_t stream_room(const struct stream *s);
+void stream_finish(struct stream *s, const struct stream_finish *f);
+/* Tells the exchange, unless it has been told and has not looked yet. */
+void stream_wake(struct stream *s);
+bool stream_closed(const struct stream *s);
+/* The flag itself, for model_step.cancel. */
+atomic_bool *stream_closed_flag(struct stream *s);
+
+#endif

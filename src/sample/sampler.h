@@ -1,0 +1,86 @@
+/* sampler.h - from a row of logits to a token, per row.
+ *
+ * Order: logit_bias, min_tokens (end tokens masked), repetition / presence / frequency penalties, temperature,
+ * min_p, top_k, top_p, draw. Temperature 0 is greedy: the largest logit, ties to the lower id. A draw is a
+ * function of (seed, the row's position) and of this row's logits: nothing else in the batch can change it.
+ * Logprobs are the model's own: log-softmax of the logits before any of the above.
+ * Ids without a token (rows past the tokenizer's size) are never drawn and never listed. */
+#ifndef PLATEAU_SAMPLE_SAMPLER_H
+#define PLATEAU_SAMPLE_SAMPLER_H
+
+#include "base/arena.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+
+#define SAMPLER_BIAS_MAX 1024 /* entries of logit_bias */
+#define SAMPLER_STOP_MAX 64   /* end tokens and stop_token_ids together */
+#define SAMPLER_TOP_MAX  20   /* alternatives in logprobs */
+
+struct logit_bias {
+    uint32_t id;
+    float bias; /* [-100, 100] */
+};
+
+struct sampler_params {
+    float temperature; /* [0, 2]; 0 = greedy */
+    uint32_t top_k;    /* 0 = off */
+    float top_p;       /* (0, 1]; 1 = off */
+    float min_p;       /* [0, 1); 0 = off */
+    float repetition_penalty;                 /* > 0; 1 = off; prompt and output */
+    float presence_penalty, frequency_penalty; /* [-2, 2]; 0 = off; output only, as OpenAI defines them */
+    uint64_t seed;
+    uint32_t min_tokens; /* no end token before so many */
+    bool logprobs;       /* fill sampled.logprob and the alternatives */
+    uint32_t top_logprobs; /* <= SAMPLER_TOP_MAX */
+    uint32_t stop_ids[SAMPLER_STOP_MAX]; /* what ends the row: end tokens (unless ignore_eos) and stop_token_ids */
+    uint32_t stop_count;
+    const struct logit_bias *bias; /* copied by sampler_create */
+    uint32_t bias_count;           /* <= SAMPLER_BIAS_MAX */
+};
+
+/* Everything off, temperature 1, seed 0. */
+void sampler_params_default(struct sampler_params *p);
+/* Checks every bound; e names field, value and bounds. 0 or -EINVAL. */
+int sampler_params_check(const struct sampler_params *p, uint32_t vocab, struct err *e);
+
+struct sampler_alternative {
+    uint32_t id;
+    float logprob;
+};
+
+struct sampled {
+    uint32_t id;
+    bool stop;     /* id is one of stop_ids (and min_tokens are reached) */
+    float logprob; /* with params.logprobs */
+    uint32_t top_count;
+    struct sampler_alternative top[SAMPLER_TOP_MAX]; /* best first, ties to the lower id */
+};
+
+/* One row's sampler: its parameters and what it has seen. Lives in the row's arena. */
+struct sampler;
+
+/* Bytes of arena a sampler for this many tokens (prompt + output) takes at most: the table of seen tokens, only with
+ * penalties, 16 bytes for each of at least tokens_max * 4 / 3 slots. */
+size_t sampler_bytes(const struct sampler_params *p, uint32_t tokens_max);
+/* 0 or -ENOMEM. */
+int sampler_create(struct arena *a, const struct sampler_params *p, uint32_t tokens_max, struct sampler **ret);
+/* Tells it the prompt's tokens (repetition penalty). Call once, in order or not. */
+void sampler_see_prompt(struct sampler *s, const uint32_t *ids, uint32_t count);
+/* Tells it an output token; sampler_draw does not do that by itself. */
+void sampler_see_output(struct sampler *s, uint32_t id);
+
+/* Scratch for draws, one per engine: vocab * 8 bytes. */
+struct sampler_scratch;
+int sampler_scratch_create(struct arena *a, uint32_t vocab, struct sampler_scratch **ret);
+
+/* Draws from logits[vocab], which it overwrites. `exists`: bit i says that id i has a token (NULL: all).
+ * `position` is the index of the drawn token in the sequence (prompt + output); `outputs` how many came before it. */
+void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
+                  const uint64_t *exists, uint32_t position, uint32_t outputs, struct sampled *ret);
+
+/* Log-softmax of one id and the best alternatives of a row of logits (prompt_logprobs). Does not change logits. */
+void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *exists, uint32_t id, uint32_t top,
+                      struct sampled *ret);
+
+#endif
