@@ -1,0 +1,174 @@
+/* tensor.c - the table of dtypes, and conversions written from the formats' definitions.
+ *
+ * Everything that touches data goes through memcpy: checkpoints give no alignment. Nothing here is fast, and
+ * nothing here needs to be: packing reads each weight once, kernels read packed weights. */
+#include "tensor/tensor.h"
+
+#include "base/check.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} dtypes[DTYPE_COUNT] = {
+    [DTYPE_BOOL] = {"BOOL", 1},       [DTYPE_U8] = {"U8", 1},           [DTYPE_I8] = {"I8", 1},
+    [DTYPE_U16] = {"U16", 2},         [DTYPE_I16] = {"I16", 2},         [DTYPE_F16] = {"F16", 2},
+    [DTYPE_BF16] = {"BF16", 2},       [DTYPE_U32] = {"U32", 4},         [DTYPE_I32] = {"I32", 4},
+    [DTYPE_F32] = {"F32", 4},         [DTYPE_U64] = {"U64", 8},         [DTYPE_I64] = {"I64", 8},
+    [DTYPE_F64] = {"F64", 8},         [DTYPE_F8_E4M3] = {"F8_E4M3", 1}, [DTYPE_F8_E5M2] = {"F8_E5M2", 1},
+    [DTYPE_F8_E8M0] = {"F8_E8M0", 1},
+};
+
+const char *dtype_name(enum dtype d)
+{
+    ASSERT((unsigned)d < DTYPE_COUNT);
+    return dtypes[d].name;
+}
+
+bool dtype_parse(struct slice name, enum dtype *ret)
+{
+    for (int d = 0; d < DTYPE_COUNT; d++) {
+        if (slice_eq(name, slice_of(dtypes[d].name))) {
+            *ret = (enum dtype)d;
+            return true;
+        }
+    }
+    return false;
+}
+
+size_t dtype_bytes(enum dtype d)
+{
+    ASSERT((unsigned)d < DTYPE_COUNT);
+    return dtypes[d].bytes;
+}
+
+uint64_t tensor_count(const struct tensor *t)
+{
+    ASSERT(t->rank <= TENSOR_RANK_MAX);
+    /* A zero anywhere makes the product zero, even where the others would overflow. */
+    for (uint32_t i = 0; i < t->rank; i++) {
+        if (t->shape[i] == 0)
+            return 0;
+    }
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < t->rank; i++) {
+        if (__builtin_mul_overflow(n, t->shape[i], &n))
+            return UINT64_MAX;
+    }
+    return n;
+}
+
+char *tensor_shape_text(uint32_t rank, const uint64_t *shape, char *ret, size_t bytes_max)
+{
+    ASSERT(bytes_max >= 128 && rank <= TENSOR_RANK_MAX);
+    size_t at = (size_t)snprintf(ret, bytes_max, "[");
+    for (uint32_t i = 0; i < rank && at < bytes_max; i++)
+        at +=
+            (size_t)snprintf(ret + at, bytes_max - at, "%s%llu", i ? ", " : "", (unsigned long long)shape[i]);
+    if (at < bytes_max)
+        snprintf(ret + at, bytes_max - at, "]");
+    return ret;
+}
+
+static uint32_t bits_of_f32(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+static float f32_of_bits(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+float bf16_to_f32(uint16_t b)
+{
+    return f32_of_bits((uint32_t)b << 16);
+}
+
+uint16_t f32_to_bf16(float f)
+{
+    uint32_t u = bits_of_f32(f);
+    if ((u & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(u >> 16 | 0x40);
+    /* Adding just under half, plus one when the kept part is odd, carries exactly when rounding up is due. */
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+float f16_to_f32(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16;
+    uint32_t exponent = h >> 10 & 31, fraction = h & 0x3ff;
+    if (exponent == 31)
+        return f32_of_bits(sign | 0x7f800000 | fraction << 13);
+    if (exponent == 0) {
+        float f = (float)fraction * 0x1p-24f;
+        return sign ? -f : f;
+    }
+    return f32_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+uint16_t f32_to_f16(float f)
+{
+    uint32_t u = bits_of_f32(f);
+    uint16_t sign = (uint16_t)(u >> 16 & 0x8000);
+    uint32_t a = u & 0x7fffffff;
+    if (a > 0x7f800000)
+        return sign | 0x7e00 | (uint16_t)(a >> 13 & 0x1ff);
+    if (a >= 0x477ff000) /* 65520 and up: past the middle between the largest half and 2^16 */
+        return sign | 0x7c00;
+    if (a < 0x38800000) {
+        /* Below the smallest normal half: a multiple of 2^-24. Adding 0.5 to |f| lets the f32 adder round it, to even. */
+        float r = f32_of_bits(a) + 0.5f;
+        return sign | (uint16_t)(bits_of_f32(r) - bits_of_f32(0.5f));
+    }
+    a += 0xfff + (a >> 13 & 1);
+    return sign | (uint16_t)((a >> 13) - (112 << 10));
+}
+
+float tensor_f32_at(const struct tensor *t, uint64_t i)
+{
+    const char *p = (const char *)t->data + i * dtype_bytes(t->dtype);
+    uint16_t half;
+    float f;
+    switch (t->dtype) {
+    case DTYPE_BF16:
+        memcpy(&half, p, sizeof half);
+        return bf16_to_f32(half);
+    case DTYPE_F16:
+        memcpy(&half, p, sizeof half);
+        return f16_to_f32(half);
+    default:
+        ASSERT(t->dtype == DTYPE_F32);
+        memcpy(&f, p, sizeof f);
+        return f;
+    }
+}
+
+/* Element `column` of a row that is one little-endian stream of `bits` bits each, lowest bit first. */
+static uint32_t stream_at(const uint8_t *row, uint64_t column, uint32_t bits)
+{
+    uint64_t at = column * bits;
+    uint32_t value = 0;
+    for (uint32_t b = 0; b < bits; b++, at++)
+        value |= (uint32_t)(row[at / 8] >> at % 8 & 1) << b;
+    return value;
+}
+
+float linear_source_at(const struct linear_source *s, uint64_t expert, uint64_t row, uint64_t column)
+{
+    ASSERT(expert < s->experts && row < s->out && column < s->in);
+    uint64_t r = expert * s->out + row;
+    if (!s->affine)
+        return tensor_f32_at(&s->weight, r * s->in + column);
+    const uint8_t *bytes = (const uint8_t *)s->weight.data + r * (s->in * s->bits / 8);
+    float q = (float)stream_at(bytes, column, s->bits);
+    uint64_t g = r * (s->in / s->group) + column / s->group;
+    /* One rounding: the value the two 16-bit numbers mean. */
+    return fmaf(tensor_f32_at(&s->scales, g), q, tensor_f32_at(&s->biases, g));
+}
