@@ -16,25 +16,52 @@ function(plateau_library name)
   endforeach()
 endfunction()
 
-# plateau_test(NAME LAYER...): tests/.../NAME.c as a cmocka program in CTest.
+# plateau_test(NAME LAYER... [LABELS LABEL...] [TIMEOUT SECONDS]): tests/.../NAME.c as a cmocka program in
+# CTest, labelled with its folder's name and with LABELS. Two labels choose where else it runs:
+#   threads   also under ThreadSanitizer
+#   slow      not under AddressSanitizer
 function(plateau_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS")
+  get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
   add_executable(${name} ${name}.c)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(${name} PRIVATE PLATEAU_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE PkgConfig::CMOCKA)
-  foreach(layer ${ARGN})
+  foreach(layer ${arg_UNPARSED_ARGUMENTS})
     target_link_libraries(${name} PRIVATE plateau_${layer})
   endforeach()
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${folder};${arg_LABELS}")
+  if(threads IN_LIST arg_LABELS)
+    add_dependencies(threads_tests ${name})
+  endif()
 endfunction()
 
-# plateau_fuzz(NAME LAYER...): tests/fuzz/NAME.c as a libFuzzer program; its seeds lie in corpus/NAME.
+# `ninja threads_tests` builds what ThreadSanitizer runs and no more.
+add_custom_target(threads_tests)
+
+# plateau_fuzz(NAME LAYER...): tests/fuzz/NAME.c as a libFuzzer program, BUILD/fuzz/NAME; its seeds lie in
+# corpus/NAME.
 function(plateau_fuzz name)
   add_executable(${name} ${name}.c)
+  target_compile_definitions(${name} PRIVATE PLATEAU_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
   foreach(layer ${ARGN})
     target_link_libraries(${name} PRIVATE plateau_${layer})
+  endforeach()
+endfunction()
+
+# plateau_programs(NAME...): those of the targets that exist are written to the build folder itself:
+# build/plateau, build/golden.
+function(plateau_programs)
+  foreach(name ${ARGN})
+    if(TARGET ${name})
+      set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+    endif()
   endforeach()
 endfunction()

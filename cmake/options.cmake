@@ -18,6 +18,10 @@ add_compile_options(-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing
 add_compile_options(-ffp-contract=off)
 set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
 set(CMAKE_C_FLAGS_DEBUG "-O1 -g -DPLATEAU_DEBUG")
+if(PLATEAU_FUZZ)
+  # Everything a target links reports its coverage, or the fuzzer would search blindly.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
 if(PLATEAU_SANITIZE)
   add_compile_options(-fsanitize=${PLATEAU_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${PLATEAU_SANITIZE})
