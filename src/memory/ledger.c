@@ -203,7 +203,7 @@ struct account_numbers account_numbers(struct account *a)
 static void walk(struct account *a, void (*visit)(void *, const struct account_numbers *), void *arg)
 {
     visit(arg, &a->n);
-    LIST_EACH (it, &a->children)
+    LIST_EACH(it, &a->children)
         walk(LIST_ENTRY(it, struct account, siblings), visit, arg);
 }
 
@@ -217,7 +217,7 @@ void ledger_walk(struct ledger *l, void (*visit)(void *arg, const struct account
 static void check_account(const struct account *a)
 {
     uint64_t reserved = 0, used = 0;
-    LIST_EACH (it, &a->children) {
+    LIST_EACH(it, &a->children) {
         const struct account *child = LIST_ENTRY(it, struct account, siblings);
         check_account(child);
         if (!a->parent && child->n.class == ACCOUNT_DISK)

@@ -1,0 +1,24 @@
+# For those who work on Plateau. To use it: ./run. To test all of it: ./test.
+.PHONY: all check bench sim format clean help
+
+all: ## build/plateau and build/golden, optimised (the default)
+	@tools/configure --once release build
+	@ninja -C build
+
+check: ## checks, tests, ASan + UBSan: before you send a change
+	@./test checks release asan
+
+bench: all ## the benchmarks of bench/
+	@ctest --test-dir build -V --no-tests=error -C bench -L bench
+
+sim: all ## the simulations of scheduler and caches, long
+	@ctest --test-dir build -V --no-tests=error -L sim
+
+format: ## every C file as the format check wants it
+	@tools/check-format --fix
+
+clean: ## all that was built
+	@rm -rf build build-debug build-asan build-tsan build-fuzz build-logs
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | expand -t 10
