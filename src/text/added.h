@@ -1,0 +1,51 @@
+/* added.h - added tokens: those that are matched in the text itself, before it is cut into pieces.
+ *
+ * Two sets, as in the reference: tokens matched in the raw text, and tokens ("normalized") matched afterwards in the
+ * normalised text between them. Within a set the leftmost match wins, and the longest at one place. Built once,
+ * then read from any thread. */
+#ifndef PLATEAU_TEXT_ADDED_H
+#define PLATEAU_TEXT_ADDED_H
+
+#include "base/arena.h"
+#include "base/slice.h"
+
+struct added_token {
+    struct slice content; /* as it stands in the text; not empty */
+    uint32_t id;
+    bool single_word;    /* only where no word character touches it */
+    bool lstrip, rstrip; /* white space before it, after it belongs to it */
+};
+
+struct added_set {
+    const struct added_token *tokens; /* in the order of their bytes */
+    uint32_t count;
+    bool starts[256]; /* some token begins with this byte */
+};
+
+/* Sorts `tokens` (which then belong to the set) and builds the set over them. Returns NULL, or a token whose
+ * content is there twice: the set cannot be used then. */
+const struct added_token *added_set_init(struct added_set *set, struct added_token *tokens, uint32_t count);
+
+/* The token with this content; false when there is none. */
+bool added_set_find(const struct added_set *set, struct slice content, uint32_t *ret);
+
+/* A walk over the matches in a text. */
+struct added_walk {
+    const struct added_set *set;
+    struct slice text;
+    size_t search;                  /* where the next match may begin */
+    size_t from;                    /* end of the last match and its white space */
+    size_t space_from, space_until; /* a run of white space already measured */
+};
+
+struct added_match {
+    struct slice before; /* the text since the last match; may be empty */
+    bool found;          /* false: `before` is the rest, the walk is over */
+    uint32_t id;
+};
+
+void added_walk_init(struct added_walk *w, const struct added_set *set, struct slice text);
+/* The next match. Time: the text's length times the length of the longest token, in all. */
+struct added_match added_walk_next(struct added_walk *w);
+
+#endif

@@ -1,0 +1,43 @@
+/* bpe.h - byte pair encoding: the merge table and its application to one piece.
+ *
+ * Built once, then read from any thread. A piece starts as one token per byte; the adjacent pair of lowest rank
+ * (leftmost among equals) is merged until no adjacent pair has a rank. */
+#ifndef PLATEAU_TEXT_BPE_H
+#define PLATEAU_TEXT_BPE_H
+
+#include "base/arena.h"
+#include "base/slice.h"
+
+struct bpe_slot;
+
+struct bpe {
+    uint32_t byte_ids[256];
+    uint32_t slots_log2;
+    struct bpe_slot *slots; /* 16 bytes each, at most two thirds full */
+};
+
+struct bpe_merge {
+    uint32_t left, right; /* ids */
+    uint32_t merged;
+    uint32_t rank; /* < UINT32_MAX */
+};
+
+/* Where ids go: an array of the caller's. */
+struct bpe_ids {
+    uint32_t *ids;
+    size_t count, max;
+};
+
+/* A table for up to `merges_max` merges in `a`. Whoever builds it sets byte_ids. 0 or -ENOMEM. */
+int bpe_init(struct bpe *b, struct arena *a, uint32_t merges_max);
+/* The same pair again: the later merge holds, as in the reference. */
+void bpe_add(struct bpe *b, const struct bpe_merge *merge);
+
+/* 0, or -E2BIG when it is full. */
+int bpe_ids_put(struct bpe_ids *out, uint32_t id);
+
+/* Appends the tokens of `piece` (fewer than 2^31 bytes): n log n steps for n bytes, and 32 n bytes of `scratch` above
+ * a small n, given back before returning. 0, -E2BIG (`out` is full; some tokens may be in it) or -ENOMEM. */
+int bpe_encode(const struct bpe *b, struct arena *scratch, struct slice piece, struct bpe_ids *out);
+
+#endif

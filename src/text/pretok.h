@@ -1,0 +1,23 @@
+/* pretok.h - cutting text into the pieces that byte pair encoding works on.
+ *
+ * Each rule is one of the regular expressions found in tokenizer.json files, as code. Pure; any thread. */
+#ifndef PLATEAU_TEXT_PRETOK_H
+#define PLATEAU_TEXT_PRETOK_H
+
+#include "base/slice.h"
+
+enum pretok_rule {
+    PRETOK_QWEN2,   /* Qwen2, Qwen2.5, Qwen3, Qwen3-Next, Qwen3-VL */
+    PRETOK_QWEN3_5, /* marks join letters */
+    PRETOK_LLAMA3   /* up to three digits in a piece */
+};
+
+/* The rule whose regular expression is exactly this. False when none is. */
+bool pretok_rule_find(struct slice regex, enum pretok_rule *ret);
+struct slice pretok_rule_regex(enum pretok_rule rule);
+
+/* End of the piece that begins at `from` < text.len: at least one character. `text` is valid UTF-8, and all of
+ * it counts: its end is what (?!\S) sees as the end. All pieces of a text take linear time together. */
+size_t pretok_end(enum pretok_rule rule, struct slice text, size_t from);
+
+#endif

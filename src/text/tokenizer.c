@@ -1,0 +1,298 @@
+/* tokenizer.c - the pipeline: added tokens, normaliser, pre-tokenizer, merges.
+ *
+ * Text is cut at the added tokens of the raw text, what lies between is normalised, cut again at the added tokens of the
+ * normalised text, cut into pieces, and each piece becomes tokens. Normalising between tokens rather than before
+ * matching is what the reference does, and it matters: a combining mark after "<|im_end|>" must not join it. */
+#include "text/tokenizer.h"
+
+#include "base/check.h"
+#include "text/detok.h"
+#include "text/tokenizer_state.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- loading ---- */
+
+/* A JSON text that comes from memory or from a file. */
+struct json_source {
+    struct slice text; /* what is left of it */
+    int fd;            /* -1: from memory */
+    size_t bytes;      /* handed out */
+    int error;
+};
+
+static size_t json_source_read(void *into, size_t len, void *arg)
+{
+    struct json_source *s = arg;
+    ssize_t n;
+    if (s->fd < 0) {
+        struct slice next = slice_sub(s->text, 0, len);
+        if (next.len)
+            memcpy(into, next.ptr, next.len);
+        s->text = slice_sub(s->text, next.len, s->text.len);
+        n = (ssize_t)next.len;
+    } else {
+        do
+            n = read(s->fd, into, len);
+        while (n < 0 && errno == EINTR);
+        if (n < 0)
+            s->error = -errno;
+    }
+    if (n > 0 && (s->bytes += (size_t)n) > TOKENIZER_FILE_BYTES_MAX)
+        s->error = -EFBIG;
+    return s->error || n < 0 ? (size_t)-1 : (size_t)n;
+}
+
+static int json_source_parse(struct json_source *s, const char *name, json_t **ret, struct err *e)
+{
+    json_error_t where;
+    json_t *root = json_load_callback(json_source_read, s, JSON_REJECT_DUPLICATES, &where);
+    if (s->error == -EFBIG) {
+        json_decref(root);
+        return err_set(e, -EFBIG, "%s: larger than the limit of %zu bytes", name, TOKENIZER_FILE_BYTES_MAX);
+    }
+    if (s->error) {
+        json_decref(root);
+        return err_set(e, s->error, "%s: cannot be read: %s", name, strerror(-s->error));
+    }
+    if (!root && json_error_code(&where) == json_error_out_of_memory)
+        return err_set(e, -ENOMEM, "%s: no memory to read it", name);
+    if (!root)
+        return err_set(e, -EINVAL, "%s: not usable JSON: line %d: %s", name, where.line, where.text);
+    *ret = root;
+    return 0;
+}
+
+static int json_file_parse(const char *dir, const char *name, json_t **ret, struct err *e)
+{
+    char path[PATH_MAX];
+    struct json_source source = {.fd = -1};
+    int n = snprintf(path, sizeof(path), "%s/%s", dir, name);
+    if (n < 0 || (size_t)n >= sizeof(path))
+        return err_set(e, -ENAMETOOLONG, "%s: the path is too long", name);
+    source.fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (source.fd < 0)
+        return err_set(e, -errno, "%s: %s", path, strerror(errno));
+    int r = json_source_parse(&source, name, ret, e);
+    close(source.fd);
+    return r;
+}
+
+static int tokenizer_build(struct arena *a, const json_t *root, const json_t *config, struct tokenizer **ret,
+                           struct err *e)
+{
+    size_t mark = arena_mark(a);
+    struct tokenizer *t = ARENA_NEW(a, struct tokenizer);
+    int r =
+        t ? tokenizer_json_read(t, a, root, config, e) : err_set(e, -ENOMEM, "no memory for the tokenizer");
+    if (r < 0)
+        arena_rewind(a, mark);
+    else
+        *ret = t;
+    return r;
+}
+
+int tokenizer_load(struct arena *a, const char *dir, struct tokenizer **ret, struct err *e)
+{
+    json_t *root = NULL, *config = NULL;
+    int r = json_file_parse(dir, "tokenizer.json", &root, e);
+    if (r < 0)
+        goto done;
+    r = json_file_parse(dir, "tokenizer_config.json", &config, e);
+    if (r < 0 && r != -ENOENT)
+        goto done;
+    r = tokenizer_build(a, root, config, ret, e);
+done:
+    json_decref(root);
+    json_decref(config);
+    return r;
+}
+
+int tokenizer_parse(struct arena *a, struct slice tokenizer_json, struct slice tokenizer_config_json,
+                    struct tokenizer **ret, struct err *e)
+{
+    json_t *root = NULL, *config = NULL;
+    struct json_source source = {.text = tokenizer_json, .fd = -1};
+    struct json_source config_source = {.text = tokenizer_config_json, .fd = -1};
+    int r = json_source_parse(&source, "tokenizer.json", &root, e);
+    if (r == 0 && tokenizer_config_json.len)
+        r = json_source_parse(&config_source, "tokenizer_config.json", &config, e);
+    if (r == 0)
+        r = tokenizer_build(a, root, config, ret, e);
+    json_decref(root);
+    json_decref(config);
+    return r;
+}
+
+void tokenizer_done(struct tokenizer *t)
+{
+    (void)t;
+}
+
+/* ---- questions ---- */
+
+uint32_t tokenizer_vocab_size(const struct tokenizer *t)
+{
+    return t->vocab.size;
+}
+
+struct slice tokenizer_token_bytes(const struct tokenizer *t, uint32_t id)
+{
+    return vocab_bytes(&t->vocab, id);
+}
+
+bool tokenizer_is_token(const struct tokenizer *t, uint32_t id)
+{
+    return vocab_has(&t->vocab, id);
+}
+
+bool tokenizer_is_special(const struct tokenizer *t, uint32_t id)
+{
+    return vocab_has(&t->vocab, id) && t->vocab.entries[id].is_special;
+}
+
+bool tokenizer_is_added(const struct tokenizer *t, uint32_t id)
+{
+    return vocab_has(&t->vocab, id) && t->vocab.entries[id].is_added;
+}
+
+bool tokenizer_find(const struct tokenizer *t, struct slice content, uint32_t *ret)
+{
+    return added_set_find(&t->added_all, content, ret);
+}
+
+struct slice tokenizer_bos(const struct tokenizer *t)
+{
+    return t->bos.text;
+}
+
+struct slice tokenizer_eos(const struct tokenizer *t)
+{
+    return t->eos.text;
+}
+
+static bool special_id(const struct tokenizer_special *s, uint32_t *ret)
+{
+    if (s->has_id)
+        *ret = s->id;
+    return s->has_id;
+}
+
+bool tokenizer_bos_id(const struct tokenizer *t, uint32_t *ret)
+{
+    return special_id(&t->bos, ret);
+}
+
+bool tokenizer_eos_id(const struct tokenizer *t, uint32_t *ret)
+{
+    return special_id(&t->eos, ret);
+}
+
+/* ---- encoding ---- */
+
+static int encode_pieces(const struct tokenizer *t, struct arena *scratch, struct slice text,
+                         struct bpe_ids *out)
+{
+    int r = 0;
+    for (size_t from = 0, end; from < text.len && r == 0; from = end) {
+        end = pretok_end(t->rule, text, from);
+        struct slice piece = slice_sub(text, from, end - from);
+        uint32_t id;
+        if (t->ignore_merges && hash_map_get(&t->by_bytes, piece, &id))
+            r = bpe_ids_put(out, id);
+        else
+            r = bpe_encode(&t->bpe, scratch, piece, out);
+    }
+    return r;
+}
+
+/* Text with no added token of the raw text in it. */
+static int encode_between(const struct tokenizer *t, struct arena *scratch, struct slice text, bool added,
+                          struct bpe_ids *out)
+{
+    size_t mark = arena_mark(scratch);
+    int r = t->nfc ? unicode_nfc(scratch, text, &text) : 0;
+    if (r == 0 && (!added || t->added_normalized.count == 0)) {
+        r = encode_pieces(t, scratch, text, out);
+    } else if (r == 0) {
+        struct added_walk walk;
+        struct added_match match;
+        added_walk_init(&walk, &t->added_normalized, text);
+        do {
+            match = added_walk_next(&walk);
+            r = encode_pieces(t, scratch, match.before, out);
+            if (r == 0 && match.found)
+                r = bpe_ids_put(out, match.id);
+        } while (r == 0 && match.found);
+    }
+    arena_rewind(scratch, mark);
+    return r;
+}
+
+static int encode_text(const struct tokenizer *t, struct arena *scratch, struct slice text, bool added,
+                       struct bpe_ids *out)
+{
+    if (!added)
+        return encode_between(t, scratch, text, false, out);
+    struct added_walk walk;
+    struct added_match match;
+    int r;
+    added_walk_init(&walk, &t->added_raw, text);
+    do {
+        match = added_walk_next(&walk);
+        r = encode_between(t, scratch, match.before, true, out);
+        if (r == 0 && match.found)
+            r = bpe_ids_put(out, match.id);
+    } while (r == 0 && match.found);
+    return r;
+}
+
+static int encode_constants(const uint32_t *ids, uint32_t count, struct bpe_ids *out)
+{
+    int r = 0;
+    for (uint32_t i = 0; i < count && r == 0; i++)
+        r = bpe_ids_put(out, ids[i]);
+    return r;
+}
+
+int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct slice text,
+                     const struct tokenizer_opts *opts, uint32_t *ids, size_t ids_max, size_t *count,
+                     struct err *e)
+{
+    if (text.len > TOKENIZER_TEXT_BYTES_MAX)
+        return err_set(e, -E2BIG, "the text has %zu bytes; the limit is %zu", text.len,
+                       TOKENIZER_TEXT_BYTES_MAX);
+    size_t valid = utf8_valid_bytes(text);
+    if (valid < text.len)
+        return err_set(e, -EINVAL, "the text is not UTF-8: byte %zu of %zu", valid, text.len);
+    struct bpe_ids out = {.ids = ids, .max = ids_max};
+    int r = opts->add_special ? encode_constants(t->prefix, t->prefix_count, &out) : 0;
+    if (r == 0)
+        r = encode_text(t, scratch, text, opts->added_tokens, &out);
+    if (r == 0 && opts->add_special)
+        r = encode_constants(t->suffix, t->suffix_count, &out);
+    if (r == -E2BIG)
+        return err_set(e, r, "the text has more than %zu tokens", ids_max);
+    if (r < 0)
+        return err_set(e, r, "no memory to tokenize %zu bytes", text.len);
+    *count = out.count;
+    return 0;
+}
+
+int tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t count, bool skip_special,
+                     struct buf *ret)
+{
+    struct detok d;
+    detok_init(&d, t, skip_special);
+    for (size_t i = 0; i < count; i++)
+        detok_push(&d, ids[i], ret);
+    detok_flush(&d, ret);
+    return ret->error;
+}

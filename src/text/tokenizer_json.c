@@ -1,0 +1,500 @@
+/* tokenizer_json.c - from the JSON of tokenizer.json to a tokenizer, or to a sentence saying why not.
+ *
+ * Whatever would change ids and is not implemented is refused by name: a tokenizer that is slightly wrong makes a
+ * model that is slightly worse, which nobody traces back. Keys that cannot change ids are ignored. Merges
+ * name tokens by their text; the table from bytes to ids that resolves them is the last thing in the arena and is
+ * dropped when it is done, unless ignore_merges needs it later. */
+#include "base/check.h"
+#include "text/tokenizer.h"
+#include "text/tokenizer_state.h"
+#include "text/unicode.h"
+
+#include <errno.h>
+
+/* json_string_value etc. take NULL and give NULL, which becomes an empty slice. */
+static struct slice json_slice(const json_t *string)
+{
+    return (struct slice){json_string_value(string), json_string_length(string)};
+}
+
+static bool json_is(const json_t *string, const char *value)
+{
+    return json_is_string(string) && slice_eq(json_slice(string), slice_of(value));
+}
+
+/* Absent, null, false, zero and "" all mean "not used". */
+static bool json_is_off(const json_t *value)
+{
+    return !value || json_is_null(value) || json_is_false(value) ||
+           (json_is_string(value) && json_string_length(value) == 0) ||
+           (json_is_number(value) && json_number_value(value) == 0);
+}
+
+static int no_memory(struct err *e)
+{
+    return err_set(e, -ENOMEM, "no memory for the tokenizer's tables");
+}
+
+/* ---- the kinds of model, normaliser, pre-tokenizer and decoder ---- */
+
+static int read_model_kind(struct tokenizer *t, const json_t *model, struct err *e)
+{
+    if (!json_is_object(model))
+        return err_set(e, -EINVAL, "tokenizer.json: \"model\" is missing");
+    const json_t *type = json_object_get(model, "type");
+    if (type && !json_is(type, "BPE"))
+        return err_set(e, -EINVAL, "tokenizer.json: model.type is \"%.*s\"; only \"BPE\" can be used",
+                       SLICE_ARGS(slice_sub(json_slice(type), 0, 40)));
+    static const char *const unusable[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix",
+                                           "byte_fallback"};
+    for (size_t i = 0; i < COUNT_OF(unusable); i++) {
+        if (!json_is_off(json_object_get(model, unusable[i])))
+            return err_set(e, -EINVAL, "tokenizer.json: model.%s is set; it is not supported", unusable[i]);
+    }
+    t->ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
+    return 0;
+}
+
+/* The members of a list like {"type": "Sequence", KEY: [...]}, or `stage` itself as the only one. */
+static size_t stage_count(const json_t *stage, const char *key)
+{
+    if (!json_is(json_object_get(stage, "type"), "Sequence"))
+        return stage && !json_is_null(stage) ? 1 : 0;
+    return json_array_size(json_object_get(stage, key));
+}
+
+static const json_t *stage_member(const json_t *stage, const char *key, size_t index)
+{
+    if (!json_is(json_object_get(stage, "type"), "Sequence"))
+        return stage;
+    return json_array_get(json_object_get(stage, key), index);
+}
+
+static struct slice stage_type(const json_t *stage)
+{
+    struct slice type = json_slice(json_object_get(stage, "type"));
+    return type.len ? slice_sub(type, 0, 40) : SLICE("(none)");
+}
+
+static int read_normalizer(struct tokenizer *t, const json_t *normalizer, struct err *e)
+{
+    for (size_t i = 0; i < stage_count(normalizer, "normalizers"); i++) {
+        const json_t *member = stage_member(normalizer, "normalizers", i);
+        if (!json_is(json_object_get(member, "type"), "NFC"))
+            return err_set(e, -EINVAL, "tokenizer.json: normalizer \"%.*s\"; only NFC or none can be used",
+                           SLICE_ARGS(stage_type(member)));
+        t->nfc = true;
+    }
+    return 0;
+}
+
+static bool is_byte_level_stage(const json_t *stage)
+{
+    return json_is(json_object_get(stage, "type"), "ByteLevel") &&
+           json_is_false(json_object_get(stage, "use_regex")) &&
+           json_is_off(json_object_get(stage, "add_prefix_space"));
+}
+
+static int read_pre_tokenizer(struct tokenizer *t, const json_t *pre, struct err *e)
+{
+    const char *key = "pretokenizers";
+    const json_t *split = stage_member(pre, key, 0);
+    if (stage_count(pre, key) != 2 || !json_is(json_object_get(split, "type"), "Split") ||
+        !json_is(json_object_get(split, "behavior"), "Isolated") ||
+        !json_is_off(json_object_get(split, "invert")) || !is_byte_level_stage(stage_member(pre, key, 1)))
+        return err_set(e, -EINVAL,
+                       "tokenizer.json: pre_tokenizer is not a Sequence of Split (Isolated) and ByteLevel "
+                       "(use_regex false); nothing else can be used");
+    struct slice regex = json_slice(json_object_get(json_object_get(split, "pattern"), "Regex"));
+    if (!pretok_rule_find(regex, &t->rule))
+        return err_set(e, -EINVAL,
+                       "tokenizer.json: the pre_tokenizer's regex is none of Qwen2's, Qwen3.5's, Llama 3's: "
+                       "%.*s",
+                       SLICE_ARGS(slice_sub(regex, 0, 200)));
+    return 0;
+}
+
+static int read_decoder(const json_t *decoder, struct err *e)
+{
+    if (stage_count(decoder, "decoders") == 1 &&
+        json_is(json_object_get(stage_member(decoder, "decoders", 0), "type"), "ByteLevel"))
+        return 0;
+    return err_set(e, -EINVAL, "tokenizer.json: decoder \"%.*s\"; only ByteLevel can be used",
+                   SLICE_ARGS(stage_type(decoder)));
+}
+
+/* ---- vocabulary ---- */
+
+struct vocab_reader {
+    const json_t *vocab, *added; /* an object, an array or NULL */
+    uint32_t size;               /* 1 + the highest id so far */
+    size_t bytes;                /* of all tokens so far */
+    size_t longest;
+};
+
+static int id_check(const json_t *value, struct slice token, uint32_t *ret, struct err *e)
+{
+    json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+    if (id < 0 || id >= TOKENIZER_IDS_MAX)
+        return err_set(e, -EINVAL, "tokenizer.json: the id of \"%.*s\" is not a number from 0 to %u",
+                       SLICE_ARGS(slice_sub(token, 0, 80)), TOKENIZER_IDS_MAX - 1);
+    *ret = (uint32_t)id;
+    return 0;
+}
+
+static int vocab_measure_token(struct vocab_reader *v, const json_t *id_value, struct slice token,
+                               struct err *e)
+{
+    uint32_t id = 0;
+    int r = id_check(id_value, token, &id, e);
+    if (r < 0)
+        return r;
+    if (token.len == 0)
+        return err_set(e, -EINVAL, "tokenizer.json: token %u is empty", id);
+    v->size = MAX_OF(v->size, id + 1);
+    v->bytes += token.len;
+    v->longest = MAX_OF(v->longest, token.len);
+    return 0;
+}
+
+/* json_object_foreach and json_array_foreach, but for const. */
+static struct slice iter_key(void *iter)
+{
+    return (struct slice){json_object_iter_key(iter), json_object_iter_key_len(iter)};
+}
+
+static int vocab_measure(struct vocab_reader *v, struct err *e)
+{
+    json_t *vocab = (json_t *)v->vocab;
+    int r = 0;
+    if (!json_is_object(vocab) || json_object_size(vocab) > TOKENIZER_IDS_MAX)
+        return err_set(e, -EINVAL, "tokenizer.json: model.vocab is not an object of at most %u tokens",
+                       TOKENIZER_IDS_MAX);
+    if (json_array_size(v->added) > TOKENIZER_ADDED_MAX ||
+        (v->added && !json_is_null(v->added) && !json_is_array(v->added)))
+        return err_set(e, -EINVAL, "tokenizer.json: added_tokens is not a list of at most %u tokens",
+                       TOKENIZER_ADDED_MAX);
+    for (void *i = json_object_iter(vocab); i && r == 0; i = json_object_iter_next(vocab, i))
+        r = vocab_measure_token(v, json_object_iter_value(i), iter_key(i), e);
+    for (size_t i = 0; i < json_array_size(v->added) && r == 0; i++) {
+        const json_t *token = json_array_get(v->added, i);
+        r = vocab_measure_token(v, json_object_get(token, "id"),
+                                json_slice(json_object_get(token, "content")), e);
+    }
+    return r;
+}
+
+/* An added token may stand in model.vocab too, but then as the same token. */
+static int vocab_fill_added(struct tokenizer *t, const struct vocab_reader *v, struct err *e)
+{
+    for (size_t i = 0; i < json_array_size(v->added); i++) {
+        const json_t *token = json_array_get(v->added, i);
+        struct slice content = json_slice(json_object_get(token, "content"));
+        uint32_t id = (uint32_t)json_integer_value(json_object_get(token, "id"));
+        const json_t *same = json_object_getn(v->vocab, content.ptr, content.len);
+        if (vocab_has(&t->vocab, id) || (same && json_integer_value(same) != id))
+            return err_set(e, -EINVAL, "tokenizer.json: added token \"%.*s\" (id %u): %s",
+                           SLICE_ARGS(slice_sub(content, 0, 80)), id,
+                           same ? "model.vocab gives it another id" : "another added token has this id");
+        vocab_add(&t->vocab, id, content);
+        t->vocab.entries[id].is_added = true;
+        t->vocab.entries[id].is_special = json_is_true(json_object_get(token, "special"));
+    }
+    return 0;
+}
+
+/* Characters that stand for themselves in the byte-level alphabet. */
+static bool is_plain(struct slice s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] < 0x21 || s.ptr[i] > 0x7E)
+            return false;
+    }
+    return true;
+}
+
+/* Adds the tokens of model.vocab, and to `by_bytes` those that text can encode to. */
+static int vocab_fill(struct tokenizer *t, const struct vocab_reader *v, struct hash_map *by_bytes,
+                      struct err *e)
+{
+    json_t *vocab = (json_t *)v->vocab;
+    for (void *i = json_object_iter(vocab); i; i = json_object_iter_next(vocab, i)) {
+        struct slice token = iter_key(i);
+        uint32_t id = (uint32_t)json_integer_value(json_object_iter_value(i));
+        bool reachable;
+        if (!vocab_has(&t->vocab, id))
+            reachable = vocab_add_byte_level(&t->vocab, id, token);
+        else if (t->vocab.entries[id].is_added && slice_eq(vocab_bytes(&t->vocab, id), token))
+            reachable = is_plain(token);
+        else
+            return err_set(e, -EINVAL, "tokenizer.json: id %u is given to two tokens, one of them \"%.*s\"",
+                           id, SLICE_ARGS(slice_sub(token, 0, 80)));
+        if (reachable)
+            hash_map_add(by_bytes, vocab_bytes(&t->vocab, id), id);
+    }
+    return 0;
+}
+
+/* ---- merges ---- */
+
+/* The two tokens of a merge: "A B" or ["A", "B"]. */
+static bool merge_parts(const json_t *merge, struct slice *left, struct slice *right)
+{
+    if (json_is_array(merge)) {
+        *left = json_slice(json_array_get(merge, 0));
+        *right = json_slice(json_array_get(merge, 1));
+        return json_array_size(merge) == 2 && left->len && right->len;
+    }
+    struct slice both = json_slice(merge);
+    size_t space = slice_find(both, SLICE(" "), 0);
+    if (space == SIZE_MAX)
+        return false;
+    *left = slice_sub(both, 0, space);
+    *right = slice_sub(both, space + 1, both.len);
+    return left->len && right->len && slice_find(*right, SLICE(" "), 0) == SIZE_MAX;
+}
+
+/* `joint` has room for two longest tokens. */
+static int read_merge(struct tokenizer *t, const struct hash_map *by_bytes, const json_t *merge,
+                      uint32_t rank, size_t longest, char *joint, struct err *e)
+{
+    struct slice left, right;
+    if (!merge_parts(merge, &left, &right))
+        return err_set(e, -EINVAL, "tokenizer.json: merge %u is not a pair of tokens", rank);
+    struct bpe_merge m = {.rank = rank};
+    bool known = left.len <= longest && right.len <= longest;
+    if (known) {
+        size_t left_len = vocab_bytes_of(left, joint);
+        size_t right_len = left_len == SIZE_MAX ? SIZE_MAX : vocab_bytes_of(right, joint + left_len);
+        known = right_len != SIZE_MAX && hash_map_get(by_bytes, (struct slice){joint, left_len}, &m.left) &&
+                hash_map_get(by_bytes, (struct slice){joint + left_len, right_len}, &m.right) &&
+                hash_map_get(by_bytes, (struct slice){joint, left_len + right_len}, &m.merged);
+    }
+    if (!known)
+        return err_set(e, -EINVAL,
+                       "tokenizer.json: merge %u of \"%.*s\" and \"%.*s\": one of the two, or the result, is "
+                       "not in model.vocab",
+                       rank, SLICE_ARGS(slice_sub(left, 0, 40)), SLICE_ARGS(slice_sub(right, 0, 40)));
+    bpe_add(&t->bpe, &m);
+    return 0;
+}
+
+static int read_byte_ids(struct tokenizer *t, const struct hash_map *by_bytes, struct err *e)
+{
+    for (unsigned i = 0; i < 256; i++) {
+        char byte = (char)i;
+        if (!hash_map_get(by_bytes, (struct slice){&byte, 1}, &t->bpe.byte_ids[i]))
+            return err_set(e, -EINVAL,
+                           "tokenizer.json: model.vocab has no token for the byte 0x%02X; all 256 are needed",
+                           i);
+    }
+    return 0;
+}
+
+static int read_tokens(struct tokenizer *t, struct arena *a, const json_t *root, struct err *e)
+{
+    const json_t *model = json_object_get(root, "model");
+    const json_t *merges = json_object_get(model, "merges");
+    struct vocab_reader v = {.vocab = json_object_get(model, "vocab"),
+                             .added = json_object_get(root, "added_tokens")};
+    int r = vocab_measure(&v, e);
+    if (r < 0)
+        return r;
+    if (!json_is_array(merges) || json_array_size(merges) > TOKENIZER_MERGES_MAX)
+        return err_set(e, -EINVAL, "tokenizer.json: model.merges is not a list of at most %u merges",
+                       TOKENIZER_MERGES_MAX);
+    uint32_t merges_count = (uint32_t)json_array_size(merges);
+    struct vocab_opts opts = {.size = v.size, .bytes_max = (uint32_t)v.bytes};
+    if (vocab_init(&t->vocab, a, &opts) < 0 || bpe_init(&t->bpe, a, merges_count) < 0)
+        return no_memory(e);
+
+    size_t mark = arena_mark(a);
+    struct hash_map by_bytes;
+    if (hash_map_init(&by_bytes, a, (uint32_t)json_object_size(v.vocab)) < 0)
+        return no_memory(e);
+    size_t mark_joint = arena_mark(a);
+    char *joint = arena_alloc_array(a, v.longest, 2);
+    if (!joint)
+        return no_memory(e);
+    r = vocab_fill_added(t, &v, e);
+    if (r == 0)
+        r = vocab_fill(t, &v, &by_bytes, e);
+    if (r == 0)
+        r = read_byte_ids(t, &by_bytes, e);
+    for (uint32_t i = 0; i < merges_count && r == 0; i++)
+        r = read_merge(t, &by_bytes, json_array_get(merges, i), i, v.longest, joint, e);
+    if (r == 0 && t->ignore_merges)
+        t->by_bytes = by_bytes;
+    arena_rewind(a, t->ignore_merges ? mark_joint : mark);
+    return r;
+}
+
+/* ---- added tokens ---- */
+
+static int added_set_build(struct added_set *set, struct added_token *tokens, uint32_t count, struct err *e)
+{
+    const struct added_token *twice = added_set_init(set, tokens, count);
+    if (!twice)
+        return 0;
+    return err_set(e, -EINVAL, "tokenizer.json: added token \"%.*s\" is there twice",
+                   SLICE_ARGS(slice_sub(twice->content, 0, 80)));
+}
+
+static int read_added(struct tokenizer *t, struct arena *a, const json_t *list, struct err *e)
+{
+    size_t count = json_array_size(list);
+    struct added_token *all = ARENA_ARRAY(a, struct added_token, count);
+    struct added_token *raw = ARENA_ARRAY(a, struct added_token, count);
+    struct added_token *normalized = ARENA_ARRAY(a, struct added_token, count);
+    uint32_t raw_count = 0, normalized_count = 0;
+    if (!all || !raw || !normalized)
+        return no_memory(e);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *entry = json_array_get(list, i);
+        uint32_t id = (uint32_t)json_integer_value(json_object_get(entry, "id"));
+        struct added_token token = {.content = vocab_bytes(&t->vocab, id),
+                                    .id = id,
+                                    .single_word = json_is_true(json_object_get(entry, "single_word")),
+                                    .lstrip = json_is_true(json_object_get(entry, "lstrip")),
+                                    .rstrip = json_is_true(json_object_get(entry, "rstrip"))};
+        all[i] = token;
+        if (!json_is_true(json_object_get(entry, "normalized"))) {
+            raw[raw_count++] = token;
+            continue;
+        }
+        if (t->nfc && unicode_nfc(a, token.content, &token.content) < 0)
+            return no_memory(e);
+        normalized[normalized_count++] = token;
+    }
+    int r = added_set_build(&t->added_all, all, (uint32_t)count, e);
+    if (r == 0)
+        r = added_set_build(&t->added_raw, raw, raw_count, e);
+    if (r == 0)
+        r = added_set_build(&t->added_normalized, normalized, normalized_count, e);
+    return r;
+}
+
+/* ---- what is put around the text ---- */
+
+/* The ids of one special token of a template. */
+static int template_token(const struct tokenizer *t, const json_t *template, const json_t *special,
+                          uint32_t *ids, uint32_t *count, struct err *e)
+{
+    const json_t *name = json_object_get(special, "id");
+    const json_t *entry = json_object_get(json_object_get(template, "special_tokens"),
+                                          json_is_string(name) ? json_string_value(name) : "");
+    const json_t *list = json_object_get(entry, "ids");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        uint32_t id = 0;
+        int r = id_check(json_array_get(list, i), json_slice(name), &id, e);
+        if (r < 0)
+            return r;
+        if (!vocab_has(&t->vocab, id) || *count == TOKENIZER_TEMPLATE_MAX)
+            break;
+        ids[(*count)++] = id;
+        if (i + 1 == json_array_size(list))
+            return 0;
+    }
+    return err_set(
+        e, -EINVAL,
+        "tokenizer.json: post_processor: \"%.*s\" has no ids, unknown ids, or more than %d tokens come "
+        "together",
+        SLICE_ARGS(slice_sub(json_slice(name), 0, 80)), TOKENIZER_TEMPLATE_MAX);
+}
+
+static int read_template(struct tokenizer *t, const json_t *template, struct err *e)
+{
+    const json_t *single = json_object_get(template, "single");
+    bool behind = false;
+    for (size_t i = 0; i < json_array_size(single); i++) {
+        const json_t *special = json_object_get(json_array_get(single, i), "SpecialToken");
+        if (!special) {
+            if (behind || !json_object_get(json_array_get(single, i), "Sequence"))
+                return err_set(e, -EINVAL,
+                               "tokenizer.json: post_processor: the template is not one Sequence "
+                               "among SpecialTokens");
+            behind = true;
+            continue;
+        }
+        int r = template_token(t, template, special, behind ? t->suffix : t->prefix,
+                               behind ? &t->suffix_count : &t->prefix_count, e);
+        if (r < 0)
+            return r;
+    }
+    if (!behind)
+        return err_set(e, -EINVAL, "tokenizer.json: post_processor: the template has no place for the text");
+    return 0;
+}
+
+static int read_post_processor(struct tokenizer *t, const json_t *post, struct err *e)
+{
+    bool seen = false;
+    for (size_t i = 0; i < stage_count(post, "processors"); i++) {
+        const json_t *member = stage_member(post, "processors", i);
+        if (json_is(json_object_get(member, "type"), "ByteLevel"))
+            continue;
+        if (seen || !json_is(json_object_get(member, "type"), "TemplateProcessing"))
+            return err_set(
+                e, -EINVAL,
+                "tokenizer.json: post_processor \"%.*s\"; only ByteLevel and one TemplateProcessing "
+                "can be used",
+                SLICE_ARGS(stage_type(member)));
+        seen = true;
+        int r = read_template(t, member, e);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* ---- tokenizer_config.json ---- */
+
+/* A token of tokenizer_config.json: a string, or an object with a string `content`. */
+static int read_special(struct tokenizer *t, struct arena *a, const json_t *value,
+                        struct tokenizer_special *ret, struct err *e)
+{
+    struct slice text = json_slice(json_is_object(value) ? json_object_get(value, "content") : value);
+    if (text.len == 0)
+        return 0;
+    char *copy = arena_strndup(a, text.ptr, text.len);
+    if (!copy)
+        return no_memory(e);
+    ret->text = (struct slice){copy, text.len};
+    ret->has_id = added_set_find(&t->added_all, ret->text, &ret->id);
+    return 0;
+}
+
+static int read_config(struct tokenizer *t, struct arena *a, const json_t *config, struct err *e)
+{
+    if (config && !json_is_object(config))
+        return err_set(e, -EINVAL, "tokenizer_config.json: not an object");
+    int r = read_special(t, a, json_object_get(config, "bos_token"), &t->bos, e);
+    if (r == 0)
+        r = read_special(t, a, json_object_get(config, "eos_token"), &t->eos, e);
+    /* Some files leave the template to the loader and only say this. */
+    if (r == 0 && json_is_true(json_object_get(config, "add_bos_token")) && t->prefix_count == 0 &&
+        t->bos.has_id)
+        t->prefix[t->prefix_count++] = t->bos.id;
+    return r;
+}
+
+int tokenizer_json_read(struct tokenizer *t, struct arena *a, const json_t *root, const json_t *config,
+                        struct err *e)
+{
+    int r = read_model_kind(t, json_object_get(root, "model"), e);
+    if (r == 0)
+        r = read_normalizer(t, json_object_get(root, "normalizer"), e);
+    if (r == 0)
+        r = read_pre_tokenizer(t, json_object_get(root, "pre_tokenizer"), e);
+    if (r == 0)
+        r = read_decoder(json_object_get(root, "decoder"), e);
+    if (r == 0)
+        r = read_tokens(t, a, root, e);
+    if (r == 0)
+        r = read_added(t, a, json_object_get(root, "added_tokens"), e);
+    if (r == 0)
+        r = read_post_processor(t, json_object_get(root, "post_processor"), e);
+    if (r == 0)
+        r = read_config(t, a, config, e);
+    return r;
+}

@@ -1,0 +1,41 @@
+/* tokenizer_state.h - the inside of a tokenizer, for tokenizer.c (which uses it) and tokenizer_json.c (which fills
+ * it). Nobody else includes this. Constant once filled. */
+#ifndef PLATEAU_TEXT_TOKENIZER_STATE_H
+#define PLATEAU_TEXT_TOKENIZER_STATE_H
+
+#include "base/err.h"
+#include "text/added.h"
+#include "text/bpe.h"
+#include "text/pretok.h"
+#include "text/vocab.h"
+
+#include <jansson.h>
+
+#define TOKENIZER_TEMPLATE_MAX 8 /* tokens before the text, and after it */
+
+struct tokenizer_special {
+    struct slice text;
+    uint32_t id;
+    bool has_id;
+};
+
+struct tokenizer {
+    enum pretok_rule rule;
+    bool nfc;
+    bool ignore_merges; /* a piece that is a token is not built by merges */
+    struct vocab vocab;
+    struct bpe bpe;
+    struct hash_map by_bytes;   /* bytes of a byte-level token to its id; only with ignore_merges */
+    struct added_set added_all; /* by content as written: for tokenizer_find */
+    struct added_set added_raw, added_normalized; /* for matching */
+    uint32_t prefix[TOKENIZER_TEMPLATE_MAX], prefix_count;
+    uint32_t suffix[TOKENIZER_TEMPLATE_MAX], suffix_count;
+    struct tokenizer_special bos, eos;
+};
+
+/* Fills `t` (zeroed) from tokenizer.json and tokenizer_config.json (NULL: not there). What it needs lies in `a`.
+ * 0, -EINVAL or -ENOMEM; `e` says what is wrong. */
+int tokenizer_json_read(struct tokenizer *t, struct arena *a, const json_t *root, const json_t *config,
+                        struct err *e);
+
+#endif

@@ -1,0 +1,284 @@
+/* unicode.c - classes and NFC over the tables of utf8proc.
+ *
+ * Classes come from the general category. utf8proc 2.8 (Debian 12) knows Unicode 15.0; the regex engine of the
+ * `tokenizers` library knows 16.0. `unicode_newer` is the difference, asked only for what utf8proc calls
+ * unassigned, so a newer utf8proc makes it idle rather than wrong.
+ *
+ * NFC works in segments. A segment begins before a character that no earlier one can change: a starter that is
+ * its own normal form and never the second half of a composition. Almost every character of almost every text is such
+ * a one, and is copied; only a segment of several characters is decomposed, ordered and composed. utf8proc's own
+ * ordering exchanges neighbours and so is quadratic in the length of a run of marks, which a client chooses; ours
+ * counts by combining class, which is linear. `unicode_nfc_inert` lists the marks younger than the normaliser of
+ * `tokenizers` (Unicode 9): it neither orders nor composes them. */
+#include "text/unicode.h"
+
+#include "base/check.h"
+#include "text/utf8.h"
+
+#include <errno.h>
+#include <utf8proc.h>
+
+struct code_range {
+    uint32_t first, last;
+    enum unicode_class class;
+};
+
+static const struct code_range unicode_newer[] = {
+    {0x0897, 0x0897, UNICODE_MARK},     {0x1C89, 0x1C8A, UNICODE_LETTER},
+    {0xA7CB, 0xA7CD, UNICODE_LETTER},   {0xA7DA, 0xA7DC, UNICODE_LETTER},
+    {0x105C0, 0x105F3, UNICODE_LETTER}, {0x10D40, 0x10D49, UNICODE_NUMBER},
+    {0x10D4A, 0x10D65, UNICODE_LETTER}, {0x10D69, 0x10D6D, UNICODE_MARK},
+    {0x10D6F, 0x10D85, UNICODE_LETTER}, {0x10EC2, 0x10EC4, UNICODE_LETTER},
+    {0x10EFC, 0x10EFC, UNICODE_MARK},   {0x11380, 0x11389, UNICODE_LETTER},
+    {0x1138B, 0x1138B, UNICODE_LETTER}, {0x1138E, 0x1138E, UNICODE_LETTER},
+    {0x11390, 0x113B5, UNICODE_LETTER}, {0x113B7, 0x113B7, UNICODE_LETTER},
+    {0x113B8, 0x113C0, UNICODE_MARK},   {0x113C2, 0x113C2, UNICODE_MARK},
+    {0x113C5, 0x113C5, UNICODE_MARK},   {0x113C7, 0x113CA, UNICODE_MARK},
+    {0x113CC, 0x113D0, UNICODE_MARK},   {0x113D1, 0x113D1, UNICODE_LETTER},
+    {0x113D2, 0x113D2, UNICODE_MARK},   {0x113D3, 0x113D3, UNICODE_LETTER},
+    {0x113E1, 0x113E2, UNICODE_MARK},   {0x116D0, 0x116E3, UNICODE_NUMBER},
+    {0x11BC0, 0x11BE0, UNICODE_LETTER}, {0x11BF0, 0x11BF9, UNICODE_NUMBER},
+    {0x11F5A, 0x11F5A, UNICODE_MARK},   {0x13460, 0x143FA, UNICODE_LETTER},
+    {0x16100, 0x1611D, UNICODE_LETTER}, {0x1611E, 0x1612F, UNICODE_MARK},
+    {0x16130, 0x16139, UNICODE_NUMBER}, {0x16D40, 0x16D6C, UNICODE_LETTER},
+    {0x16D70, 0x16D79, UNICODE_NUMBER}, {0x18CFF, 0x18CFF, UNICODE_LETTER},
+    {0x1CCF0, 0x1CCF9, UNICODE_NUMBER}, {0x1E5D0, 0x1E5ED, UNICODE_LETTER},
+    {0x1E5EE, 0x1E5EF, UNICODE_MARK},   {0x1E5F0, 0x1E5F0, UNICODE_LETTER},
+    {0x1E5F1, 0x1E5FA, UNICODE_NUMBER}, {0x2EBF0, 0x2EE5D, UNICODE_LETTER}};
+static const struct code_range unicode_nfc_inert[] = {
+    {0x07FD, 0x07FD, UNICODE_MARK},   {0x0898, 0x089F, UNICODE_MARK},   {0x08CA, 0x08D3, UNICODE_MARK},
+    {0x09FE, 0x09FE, UNICODE_MARK},   {0x0C3C, 0x0C3C, UNICODE_MARK},   {0x0D3B, 0x0D3C, UNICODE_MARK},
+    {0x0EBA, 0x0EBA, UNICODE_MARK},   {0x1715, 0x1715, UNICODE_MARK},   {0x1ABF, 0x1ACE, UNICODE_MARK},
+    {0x1DF6, 0x1DFA, UNICODE_MARK},   {0xA82C, 0xA82C, UNICODE_MARK},   {0x10D24, 0x10D27, UNICODE_MARK},
+    {0x10EAB, 0x10EAC, UNICODE_MARK}, {0x10EFD, 0x10EFF, UNICODE_MARK}, {0x10F46, 0x10F50, UNICODE_MARK},
+    {0x10F82, 0x10F85, UNICODE_MARK}, {0x11070, 0x11070, UNICODE_MARK}, {0x1133B, 0x1133B, UNICODE_MARK},
+    {0x1145E, 0x1145E, UNICODE_MARK}, {0x11839, 0x1183A, UNICODE_MARK}, {0x11930, 0x11930, UNICODE_MARK},
+    {0x1193D, 0x1193E, UNICODE_MARK}, {0x11943, 0x11943, UNICODE_MARK}, {0x119E0, 0x119E0, UNICODE_MARK},
+    {0x11A34, 0x11A34, UNICODE_MARK}, {0x11A47, 0x11A47, UNICODE_MARK}, {0x11A99, 0x11A99, UNICODE_MARK},
+    {0x11D42, 0x11D42, UNICODE_MARK}, {0x11D44, 0x11D45, UNICODE_MARK}, {0x11D97, 0x11D97, UNICODE_MARK},
+    {0x11F41, 0x11F42, UNICODE_MARK}, {0x16FF0, 0x16FF1, UNICODE_MARK}, {0x1E08F, 0x1E08F, UNICODE_MARK},
+    {0x1E130, 0x1E136, UNICODE_MARK}, {0x1E2AE, 0x1E2AE, UNICODE_MARK}, {0x1E2EC, 0x1E2EF, UNICODE_MARK},
+    {0x1E4EC, 0x1E4EF, UNICODE_MARK}};
+
+static const struct code_range *code_range_find(const struct code_range *ranges, size_t count, uint32_t code)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (ranges[middle].last < code)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && ranges[low].first <= code ? &ranges[low] : NULL;
+}
+
+static bool unicode_is_space(uint32_t code)
+{
+    if (code < 0x1680)
+        return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0;
+    return code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 ||
+           code == 0x202F || code == 0x205F || code == 0x3000;
+}
+
+static enum unicode_class class_ascii(uint32_t code)
+{
+    if ((code | 0x20) - 'a' < 26)
+        return UNICODE_LETTER;
+    if (code - '0' < 10)
+        return UNICODE_NUMBER;
+    return unicode_is_space(code) ? UNICODE_SPACE : UNICODE_OTHER;
+}
+
+static utf8proc_category_t unicode_category(uint32_t code)
+{
+    return code <= 0x10FFFF ? utf8proc_category((utf8proc_int32_t)code) : UTF8PROC_CATEGORY_CN;
+}
+
+enum unicode_class unicode_class(uint32_t code)
+{
+    if (code < 0x80)
+        return class_ascii(code);
+    if (unicode_is_space(code))
+        return UNICODE_SPACE;
+    utf8proc_category_t category = unicode_category(code);
+    if (category == UTF8PROC_CATEGORY_CN) {
+        const struct code_range *newer = code_range_find(unicode_newer, COUNT_OF(unicode_newer), code);
+        return newer ? newer->class : UNICODE_OTHER;
+    }
+    if (category <= UTF8PROC_CATEGORY_LO)
+        return UNICODE_LETTER;
+    if (category <= UTF8PROC_CATEGORY_ME)
+        return UNICODE_MARK;
+    return category <= UTF8PROC_CATEGORY_NO ? UNICODE_NUMBER : UNICODE_OTHER;
+}
+
+/* Symbols (So) with the property Other_Alphabetic; the marks that have it are words as marks. */
+static bool unicode_is_alphabetic_symbol(uint32_t code)
+{
+    return (code >= 0x24B6 && code <= 0x24E9) || (code >= 0x1F130 && code <= 0x1F149) ||
+           (code >= 0x1F150 && code <= 0x1F169) || (code >= 0x1F170 && code <= 0x1F189);
+}
+
+bool unicode_is_word(uint32_t code)
+{
+    enum unicode_class class = unicode_class(code);
+    if (class == UNICODE_LETTER || class == UNICODE_MARK)
+        return true;
+    utf8proc_category_t category = unicode_category(code);
+    return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
+           category == UTF8PROC_CATEGORY_PC || code == 0x200C || code == 0x200D ||
+           unicode_is_alphabetic_symbol(code);
+}
+
+/* ---- normalisation form C ---- */
+
+#define NFC_EXPANSION_MAX 4 /* code points of the longest canonical decomposition */
+#define NFC_OPTIONS       (UTF8PROC_STABLE | UTF8PROC_COMPOSE)
+
+static bool nfc_is_inert(uint32_t code)
+{
+    return code_range_find(unicode_nfc_inert, COUNT_OF(unicode_nfc_inert), code) != NULL;
+}
+
+static unsigned nfc_class(utf8proc_int32_t code)
+{
+    unsigned class = (unsigned)utf8proc_get_property(code)->combining_class;
+    return class && nfc_is_inert((uint32_t)code) ? 0 : class;
+}
+
+/* Canonical decomposition, in full. */
+static size_t nfc_decompose(uint32_t code, utf8proc_int32_t ret[NFC_EXPANSION_MAX])
+{
+    int boundclass = 0;
+    utf8proc_ssize_t count =
+        utf8proc_decompose_char((utf8proc_int32_t)code, ret, NFC_EXPANSION_MAX, NFC_OPTIONS, &boundclass);
+    ASSERT(count >= 1 && count <= NFC_EXPANSION_MAX);
+    return (size_t)count;
+}
+
+/* Can text be cut before this character, and the parts normalised alone? "No" is always safe: every second half
+ * of a composition is a mark or a Hangul vowel or final. */
+static bool nfc_is_boundary(uint32_t code)
+{
+    if (code < 0x300 || (code >= 0x3400 && code <= 0x9FFF) || (code >= 0xAC00 && code <= 0xD7A3))
+        return true;
+    utf8proc_category_t category = unicode_category(code);
+    if (category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME)
+        return nfc_is_inert(code);
+    if (code >= 0x1160 && code <= 0x11FF)
+        return false;
+    utf8proc_int32_t parts[NFC_EXPANSION_MAX];
+    size_t count = nfc_decompose(code, parts);
+    if (count == 1 && parts[0] == (utf8proc_int32_t)code)
+        return true;
+    return utf8proc_normalize_utf32(parts, (utf8proc_ssize_t)count, NFC_OPTIONS) == 1 &&
+           parts[0] == (utf8proc_int32_t)code;
+}
+
+/* Puts a run of non-starters in the order of their classes, stably. */
+static void nfc_order_run(utf8proc_int32_t *codes, size_t count, utf8proc_int32_t *other)
+{
+    size_t at[256] = {0};
+    for (size_t i = 0; i < count; i++)
+        at[nfc_class(codes[i])]++;
+    for (size_t class = 0, sum = 0; class < 256; class ++) {
+        size_t here = at[class];
+        at[class] = sum;
+        sum += here;
+    }
+    for (size_t i = 0; i < count; i++)
+        other[at[nfc_class(codes[i])]++] = codes[i];
+    memcpy(codes, other, count * sizeof(*codes));
+}
+
+/* `other` has room for the longest run. */
+static void nfc_order(utf8proc_int32_t *codes, size_t count, utf8proc_int32_t *other)
+{
+    for (size_t from = 0, end; from < count; from = end) {
+        for (end = from; end < count && nfc_class(codes[end]) != 0;)
+            end++;
+        if (end - from > 1)
+            nfc_order_run(codes + from, end - from, other);
+        end += end == from;
+    }
+}
+
+/* Normalises one segment to `out` and returns the bytes written, or -ENOMEM. */
+static ssize_t nfc_segment(struct arena *scratch, struct slice s, char *out)
+{
+    size_t mark = arena_mark(scratch);
+    size_t room = s.len * 2; /* one byte stays one code point; two bytes and more become at most four */
+    utf8proc_int32_t *codes = ARENA_ARRAY(scratch, utf8proc_int32_t, room);
+    utf8proc_int32_t *other = ARENA_ARRAY(scratch, utf8proc_int32_t, room);
+    ssize_t written = -ENOMEM;
+    if (!codes || !other)
+        goto done;
+    size_t count = 0;
+    uint32_t code;
+    for (size_t i = 0; i < s.len;) {
+        i += utf8_next(s.ptr + i, &code);
+        count += nfc_decompose(code, codes + count);
+    }
+    nfc_order(codes, count, other);
+    utf8proc_ssize_t composed = utf8proc_normalize_utf32(codes, (utf8proc_ssize_t)count, NFC_OPTIONS);
+    ASSERT(composed >= 0);
+    written = 0;
+    for (utf8proc_ssize_t i = 0; i < composed; i++)
+        written += utf8_encode((uint32_t)codes[i], out + written);
+done:
+    arena_rewind(scratch, mark);
+    return written;
+}
+
+/* End of the segment at `from`; *single says that it is one character that stays as it is. */
+static size_t nfc_segment_end(struct slice text, size_t from, bool *single)
+{
+    uint32_t code;
+    size_t end = from + utf8_next(text.ptr + from, &code);
+    *single = nfc_is_boundary(code);
+    while (end < text.len) {
+        unsigned bytes = utf8_next(text.ptr + end, &code);
+        if (nfc_is_boundary(code))
+            break;
+        *single = false;
+        end += bytes;
+    }
+    return end;
+}
+
+int unicode_nfc(struct arena *scratch, struct slice text, struct slice *ret)
+{
+    size_t from = 0, end = 0;
+    for (bool single = true; from < text.len; from = end) {
+        end = nfc_segment_end(text, from, &single);
+        if (!single)
+            break;
+    }
+    if (from >= text.len) {
+        *ret = text;
+        return 0;
+    }
+    size_t mark = arena_mark(scratch);
+    char *out = arena_alloc_array(scratch, text.len, 3);
+    if (!out)
+        return -ENOMEM;
+    memcpy(out, text.ptr, from);
+    size_t len = from;
+    for (bool single; from < text.len; from = end) {
+        end = nfc_segment_end(text, from, &single);
+        if (single) {
+            memcpy(out + len, text.ptr + from, end - from);
+            len += end - from;
+            continue;
+        }
+        ssize_t written = nfc_segment(scratch, slice_sub(text, from, end - from), out + len);
+        if (written < 0) {
+            arena_rewind(scratch, mark);
+            return (int)written;
+        }
+        len += (size_t)written;
+    }
+    *ret = (struct slice){out, len};
+    return 0;
+}
