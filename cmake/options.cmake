@@ -14,6 +14,10 @@ set(PLATEAU_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize=")
 add_compile_definitions(_GNU_SOURCE PLATEAU_VERSION="${PROJECT_VERSION}")
 add_compile_options(-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
   -Wno-missing-field-initializers -fno-strict-aliasing -fvisibility=hidden)
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  # Text with a bound is cut at its bound, on purpose (err.h, names of accounts).
+  add_compile_options(-Wno-format-truncation)
+endif()
 # -ffp-contract=off: a sum is what the source says, in every compiler; fused operations are written as fma.
 add_compile_options(-ffp-contract=off)
 set(CMAKE_C_FLAGS_RELEASE "-O2 -g")

@@ -1,4 +1,7 @@
-/* buf.c - doubling growth, charged before it happens. */
+/* buf.c - doubling growth, charged before it happens.
+ *
+ * The capacity holds one byte more than the content ever may, so that vsnprintf() can write its terminating
+ * zero behind a text that fills the bound. */
 #include "base/buf.h"
 
 #include "base/check.h"
@@ -10,7 +13,7 @@
 
 void buf_init(struct buf *b, size_t bytes_max, const struct charge *charge)
 {
-    *b = (struct buf){.bytes_max = bytes_max};
+    *b = (struct buf){.bytes_max = MIN_OF(bytes_max, SIZE_MAX / 2)};
     if (charge)
         b->charge = *charge;
 }
@@ -33,19 +36,19 @@ void buf_clear(struct buf *b)
     b->error = 0;
 }
 
-/* Makes room for `more` bytes behind the content. */
+/* Makes room for `more` bytes and a zero behind the content. */
 static bool buf_grow(struct buf *b, size_t more)
 {
     if (b->error)
         return false;
-    if (more <= b->capacity - b->len)
+    if (more < b->capacity - b->len)
         return true;
     if (more > b->bytes_max || b->len > b->bytes_max - more) {
         b->error = -E2BIG;
         return false;
     }
     size_t want = MAX_OF(b->len + more, MAX_OF((size_t)256, b->capacity * 2));
-    want = MIN_OF(want, b->bytes_max);
+    want = MIN_OF(want, b->bytes_max) + 1;
     if (charge_take(buf_charge(b), want - b->capacity) < 0) {
         b->error = -ENOMEM;
         return false;
@@ -97,7 +100,7 @@ void buf_printf(struct buf *b, const char *format, ...)
         buf_put(b, small, (size_t)n);
         return;
     }
-    if (!buf_grow(b, (size_t)n + 1))
+    if (!buf_grow(b, (size_t)n))
         return;
     va_start(ap, format);
     vsnprintf(b->ptr + b->len, (size_t)n + 1, format, ap);
@@ -108,6 +111,8 @@ void buf_printf(struct buf *b, const char *format, ...)
 void buf_consume(struct buf *b, size_t len)
 {
     ASSERT(len <= b->len);
+    if (len == 0)
+        return;
     memmove(b->ptr, b->ptr + len, b->len - len);
     b->len -= len;
 }

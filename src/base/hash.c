@@ -25,6 +25,8 @@ uint64_t hash_bytes(const void *bytes, size_t len)
 
 int hash_map_init(struct hash_map *m, struct arena *a, uint32_t count_max)
 {
+    if (count_max > (uint32_t)1 << 30)
+        return -ENOMEM;
     uint32_t log2 = 4;
     while (((uint64_t)3 << log2) < (uint64_t)count_max * 4)
         log2++;

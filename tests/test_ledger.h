@@ -1,0 +1,53 @@
+/* test_ledger.h - a ledger for each test, which must be empty again when the test is over.
+ *
+ * test_account(limit) opens an account below the test's root; after the test every account opened this way is
+ * closed, and both account_close() and ledger_free() stop the program if a byte is still reserved. */
+#ifndef PLATEAU_TESTS_TEST_LEDGER_H
+#define PLATEAU_TESTS_TEST_LEDGER_H
+
+#include "test.h"
+
+#include "memory/ledger.h"
+
+#define TEST_ACCOUNTS_MAX 16
+
+static struct ledger *test_ledger_now;
+static struct account *test_accounts[TEST_ACCOUNTS_MAX];
+static size_t test_account_count;
+
+static inline void test_ledger_after(bool passed)
+{
+    if (!passed) {
+        /* Let the failure be read: what it left behind is its consequence. */
+        test_account_count = 0;
+        test_ledger_now = NULL;
+        return;
+    }
+    while (test_account_count > 0)
+        account_close(test_accounts[--test_account_count]);
+    if (test_ledger_now)
+        ledger_check(test_ledger_now);
+    ledger_free(test_ledger_now);
+    test_ledger_now = NULL;
+}
+
+/* The ledger of the running test, without a limit of its own. */
+static inline struct ledger *test_ledger(void)
+{
+    test_state.after = test_ledger_after;
+    if (!test_ledger_now)
+        assert_int_equal(ledger_create(ACCOUNT_NO_LIMIT, &test_ledger_now), 0);
+    return test_ledger_now;
+}
+
+static inline struct account *test_account(uint64_t limit_bytes)
+{
+    struct account *a = NULL;
+    struct account *root = ledger_root(test_ledger());
+    assert_true(test_account_count < TEST_ACCOUNTS_MAX);
+    assert_int_equal(account_open(root, "test", ACCOUNT_ANON, limit_bytes, &a), 0);
+    test_accounts[test_account_count++] = a;
+    return a;
+}
+
+#endif

@@ -1,0 +1,283 @@
+/* The ledger: a reservation moves every account up to the root or none. */
+#include "test_ledger.h"
+
+#include "base/arena.h"
+#include "base/check.h"
+#include "base/rng.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+static struct account *open_below(struct account *parent, const char *name, enum account_class class,
+                                  uint64_t limit_bytes)
+{
+    struct account *a = NULL;
+    assert_int_equal(account_open(parent, name, class, limit_bytes, &a), 0);
+    return a;
+}
+
+static void expect(struct account *a, uint64_t reserved, uint64_t used, uint64_t peak)
+{
+    struct account_numbers n = account_numbers(a);
+    assert_int_equal(n.reserved, reserved);
+    assert_int_equal(n.used, used);
+    assert_int_equal(n.peak, peak);
+}
+
+TEST(a_reservation_counts_up_to_the_root)
+{
+    struct account *root = ledger_root(test_ledger());
+    struct account *model = open_below(root, "model", ACCOUNT_ANON, 1000);
+    struct account *kv = open_below(model, "kv", ACCOUNT_ANON, ACCOUNT_NO_LIMIT);
+    assert_int_equal(account_reserve(kv, 600), 0);
+    account_use(kv, 500);
+    expect(kv, 600, 500, 500);
+    expect(model, 600, 500, 500);
+    expect(root, 600, 500, 500);
+    account_unuse(kv, 200);
+    expect(root, 600, 300, 500);
+    account_release(kv, 300);
+    expect(model, 300, 300, 500);
+    account_unuse(kv, 300);
+    account_release(kv, 300);
+    expect(root, 0, 0, 500);
+    account_close(kv);
+    account_close(model);
+}
+
+TEST(over_any_limit_on_the_way_nothing_moves)
+{
+    struct account *root = ledger_root(test_ledger());
+    struct account *model = open_below(root, "model", ACCOUNT_ANON, 1000);
+    struct account *kv = open_below(model, "kv", ACCOUNT_ANON, 700);
+    struct account *state = open_below(model, "state", ACCOUNT_ANON, ACCOUNT_NO_LIMIT);
+    assert_int_equal(account_reserve(kv, 701), -ENOMEM);
+    assert_int_equal(account_reserve(kv, UINT64_MAX), -ENOMEM);
+    expect(root, 0, 0, 0);
+    assert_int_equal(account_reserve(kv, 700), 0);
+    assert_int_equal(account_reserve(state, 301), -ENOMEM);
+    assert_int_equal(account_reserve(state, UINT64_MAX), -ENOMEM);
+    assert_int_equal(account_reserve(kv, 1), -ENOMEM);
+    expect(kv, 700, 0, 0);
+    expect(state, 0, 0, 0);
+    expect(model, 700, 0, 0);
+    expect(root, 700, 0, 0);
+    assert_int_equal(account_reserve(state, 300), 0);
+    account_set_limit(ledger_root(test_ledger()), 1000);
+    account_set_limit(model, ACCOUNT_NO_LIMIT);
+    assert_int_equal(account_reserve(state, 1), -ENOMEM);
+    expect(root, 1000, 0, 0);
+    account_release(kv, 700);
+    account_release(state, 300);
+    account_close(kv);
+    account_close(state);
+    account_close(model);
+}
+
+TEST(a_limit_lowered_below_what_is_held_stops_growth_only)
+{
+    struct account *a = test_account(1000);
+    assert_int_equal(account_reserve(a, 800), 0);
+    account_set_limit(a, 500);
+    assert_int_equal(account_reserve(a, 1), -ENOMEM);
+    ledger_check(test_ledger());
+    account_release(a, 500);
+    assert_int_equal(account_reserve(a, 200), 0);
+    assert_int_equal(account_reserve(a, 1), -ENOMEM);
+    account_release(a, 500);
+}
+
+TEST(disk_blocks_are_no_memory)
+{
+    struct account *root = ledger_root(test_ledger());
+    account_set_limit(root, 1000);
+    struct account *ssd = open_below(root, "ssd", ACCOUNT_DISK, 1 << 20);
+    assert_int_equal(account_reserve(ssd, 50000), 0);
+    account_use(ssd, 50000);
+    expect(root, 0, 0, 0);
+    expect(ssd, 50000, 50000, 50000);
+    assert_int_equal(account_reserve(ssd, 1 << 20), -ENOMEM);
+    ledger_check(test_ledger());
+    account_unuse(ssd, 50000);
+    account_release(ssd, 50000);
+    expect(ssd, 0, 0, 50000);
+    account_close(ssd);
+}
+
+TEST(a_charge_reserves_and_uses_at_once)
+{
+    struct account *a = test_account(1 << 20);
+    struct charge c = account_charge(a);
+    struct arena *arena = NULL, *second = NULL;
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 2 << 20, .charge = &c}, &arena), 0);
+    assert_non_null(arena_alloc(arena, 300000));
+    uint64_t held = arena_committed_bytes(arena);
+    expect(a, held, held, held);
+    assert_null(arena_alloc(arena, 1 << 20));
+    expect(a, held, held, held);
+    arena_free(arena);
+    expect(a, 0, 0, held);
+    account_set_limit(a, 100);
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 1, .charge = &c}, &second), -ENOMEM);
+    expect(a, 0, 0, held);
+}
+
+TEST(a_leak_stops_the_program_where_it_is_found)
+{
+    struct account *a = test_account(1000);
+    struct account *child = open_below(a, "child", ACCOUNT_ANON, 1000);
+    assert_stops(account_close(a));
+    assert_int_equal(account_reserve(child, 10), 0);
+    assert_stops(account_close(child));
+    assert_stops(ledger_free(test_ledger()));
+    assert_stops(account_release(child, 11));
+    assert_stops(account_use(child, 11));
+    account_use(child, 10);
+    assert_stops(account_release(child, 1));
+    assert_stops(account_unuse(child, 11));
+    account_unuse(child, 10);
+    account_release(child, 10);
+    account_close(child);
+    account_close(NULL);
+    ledger_free(NULL);
+}
+
+struct seen {
+    char names[8][ACCOUNT_NAME_MAX];
+    uint32_t depths[8], count;
+};
+
+static void see(void *arg, const struct account_numbers *n)
+{
+    struct seen *s = arg;
+    assert_true(s->count < 8);
+    memcpy(s->names[s->count], n->name, sizeof(n->name));
+    s->depths[s->count++] = n->depth;
+}
+
+TEST(a_walk_shows_parents_before_children)
+{
+    struct account *root = ledger_root(test_ledger());
+    struct account *model = open_below(root, "model", ACCOUNT_ANON, 1000);
+    struct account *kv = open_below(model, "kv", ACCOUNT_ANON, 500);
+    struct account *other = open_below(root, "other", ACCOUNT_FILE, 10);
+    struct seen s = {0};
+    ledger_walk(test_ledger(), see, &s);
+    assert_int_equal(s.count, 4);
+    const char *const names[] = {"process", "model", "kv", "other"};
+    const uint32_t depths[] = {0, 1, 2, 1};
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(s.names[i], names[i]);
+        assert_int_equal(s.depths[i], depths[i]);
+    }
+    account_set_planned(kv, 77);
+    struct account_numbers n = account_numbers(kv);
+    assert_true(n.planned == 77 && n.limit == 500 && n.class == ACCOUNT_ANON && n.children == 0);
+    assert_int_equal(account_numbers(root).children, 2);
+    assert_int_equal(account_numbers(model).children, 1);
+    account_close(kv);
+    account_close(model);
+    account_close(other);
+    assert_int_equal(account_numbers(root).children, 0);
+}
+
+TEST(a_long_name_is_cut_and_classes_have_names)
+{
+    char name[200];
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = 0;
+    struct account *a = open_below(ledger_root(test_ledger()), name, ACCOUNT_PINNED, 1);
+    assert_int_equal(strlen(account_numbers(a).name), ACCOUNT_NAME_MAX - 1);
+    account_close(a);
+    assert_string_equal(account_class_name(ACCOUNT_ANON), "anon");
+    assert_string_equal(account_class_name(ACCOUNT_DISK), "disk");
+    assert_stops(account_class_name(ACCOUNT_CLASS_COUNT));
+}
+
+/* A tree of random shape against plain sums: a reservation succeeds exactly when all limits on its way allow it. */
+PROPERTY(the_tree_agrees_with_plain_sums, seed)
+{
+    enum { ACCOUNTS = 12 };
+    struct rng rng = {seed, 0};
+    struct account *accounts[ACCOUNTS] = {ledger_root(test_ledger())};
+    int parent[ACCOUNTS] = {-1};
+    uint64_t limit[ACCOUNTS], own_reserved[ACCOUNTS] = {0}, own_used[ACCOUNTS] = {0};
+    limit[0] = 5000;
+    account_set_limit(accounts[0], limit[0]);
+    for (int i = 1; i < ACCOUNTS; i++) {
+        parent[i] = (int)rng_below(&rng, (uint64_t)i);
+        limit[i] = rng_below(&rng, 4000);
+        accounts[i] = open_below(accounts[parent[i]], "a", ACCOUNT_ANON, limit[i]);
+    }
+    for (int step = 0; step < 300; step++) {
+        uint64_t total[ACCOUNTS], bytes = rng_below(&rng, 800);
+        int at = (int)rng_below(&rng, ACCOUNTS);
+        memcpy(total, own_reserved, sizeof(total));
+        for (int i = ACCOUNTS - 1; i > 0; i--)
+            total[parent[i]] += total[i];
+        bool fits = true;
+        for (int i = at; i >= 0; i = parent[i])
+            fits = fits && total[i] + bytes <= limit[i];
+        switch (rng_below(&rng, 4)) {
+        case 0:
+            assert_int_equal(account_reserve(accounts[at], bytes), fits ? 0 : -ENOMEM);
+            own_reserved[at] += fits ? bytes : 0;
+            break;
+        case 1:
+            bytes = MIN_OF(bytes, own_reserved[at] - own_used[at]);
+            account_use(accounts[at], bytes);
+            own_used[at] += bytes;
+            break;
+        case 2:
+            bytes = MIN_OF(bytes, own_used[at]);
+            account_unuse(accounts[at], bytes);
+            own_used[at] -= bytes;
+            break;
+        default:
+            bytes = MIN_OF(bytes, own_reserved[at] - own_used[at]);
+            account_release(accounts[at], bytes);
+            own_reserved[at] -= bytes;
+        }
+        ledger_check(test_ledger());
+    }
+    for (int i = ACCOUNTS - 1; i >= 0; i--) {
+        account_unuse(accounts[i], own_used[i]);
+        account_release(accounts[i], own_reserved[i]);
+        assert_int_equal(account_numbers(accounts[i]).reserved, 0);
+        if (i > 0)
+            account_close(accounts[i]);
+    }
+}
+
+enum { WORKERS = 4, ROUNDS = 20000 };
+
+static void *reserve_and_release(void *arg)
+{
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        uint64_t bytes = 1 + i % 7;
+        if (account_reserve(arg, bytes) < 0)
+            continue;
+        account_use(arg, bytes);
+        account_unuse(arg, bytes);
+        account_release(arg, bytes);
+    }
+    return NULL;
+}
+
+TEST(threads_meet_in_the_root_and_leave_it_empty)
+{
+    struct account *root = ledger_root(test_ledger());
+    account_set_limit(root, 12);
+    pthread_t threads[WORKERS];
+    for (int i = 0; i < WORKERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, reserve_and_release, test_account(10)), 0);
+    for (int i = 0; i < 100; i++)
+        ledger_check(test_ledger());
+    for (int i = 0; i < WORKERS; i++)
+        pthread_join(threads[i], NULL);
+    struct account_numbers n = account_numbers(root);
+    assert_true(n.reserved == 0 && n.used == 0 && n.peak > 0 && n.peak <= 12);
+}
+
+TEST_MAIN()
