@@ -126,6 +126,8 @@ bool unicode_is_word(uint32_t code)
     if (class == UNICODE_LETTER || class == UNICODE_MARK)
         return true;
     utf8proc_category_t category = unicode_category(code);
+    if (category == UTF8PROC_CATEGORY_CN)
+        return class == UNICODE_NUMBER; /* all of unicode_newer's are decimal digits */
     return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
            category == UTF8PROC_CATEGORY_PC || code == 0x200C || code == 0x200D ||
            unicode_is_alphabetic_symbol(code);
