@@ -7,14 +7,11 @@
 #include "base/arena.h"
 
 #include "base/check.h"
+#include "base/pages.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 struct arena {
     size_t bytes_max, grain;
@@ -22,15 +19,6 @@ struct arena {
     size_t used, committed, dirty; /* offsets from `base`; the struct itself lies at offset 0 */
     char *base;
 };
-
-static void commit_populate(char *p, size_t bytes)
-{
-    /* Old kernels lack MADV_POPULATE_WRITE: touch every page instead. */
-    if (madvise(p, bytes, MADV_POPULATE_WRITE) == 0)
-        return;
-    for (size_t i = 0; i < bytes; i += 4096)
-        *(volatile char *)(p + i) = 0;
-}
 
 static int commit_to(struct arena *a, size_t end)
 {
@@ -43,11 +31,11 @@ static int commit_to(struct arena *a, size_t end)
     int r = charge_take(&a->charge, more);
     if (r < 0)
         return r;
-    if (mprotect(a->base + a->committed, more, PROT_READ | PROT_WRITE) < 0) {
+    r = pages_commit(a->base + a->committed, more);
+    if (r < 0) {
         charge_give(&a->charge, more);
-        return -ENOMEM;
+        return r;
     }
-    commit_populate(a->base + a->committed, more);
     a->committed = want;
     return 0;
 }

@@ -55,6 +55,20 @@ static void footprint_read_cgroup(struct footprint *ret)
     ret->cgroup_bytes = current > file_bytes ? current - file_bytes : 0;
 }
 
+/* jemalloc's, where the program links it; NULL with another allocator. */
+extern int mallctl(const char *name, void *ret, size_t *ret_bytes, void *set, size_t set_bytes)
+    __attribute__((weak));
+
+static uint64_t heap_resident_bytes(void)
+{
+    /* Statistics are as old as the epoch; setting it renews them. */
+    uint64_t epoch = 1;
+    size_t resident = 0, bytes = sizeof(resident);
+    if (!mallctl || mallctl("epoch", NULL, NULL, &epoch, sizeof(epoch)) != 0)
+        return 0;
+    return mallctl("stats.resident", &resident, &bytes, NULL, 0) == 0 ? resident : 0;
+}
+
 void footprint_read(struct footprint *ret)
 {
     char text[8192];
@@ -67,6 +81,7 @@ void footprint_read(struct footprint *ret)
     read_small("/proc/meminfo", text, sizeof(text));
     ret->ram_bytes = field_kib(text, "MemTotal:");
     ret->ram_available_bytes = field_kib(text, "\nMemAvailable:");
+    ret->heap_bytes = heap_resident_bytes();
     footprint_read_cgroup(ret);
 }
 

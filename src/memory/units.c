@@ -1,15 +1,14 @@
-/* units.c - MADV_POPULATE_WRITE in, MADV_DONTNEED out. */
+/* units.c - a flag per unit over base/pages.
+ *
+ * The range has one unit more than asked for, so that its base can be aligned to what a huge page needs. */
 #include "memory/units.h"
 
 #include "base/check.h"
+#include "base/pages.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 struct units {
     struct account *account;
@@ -72,17 +71,6 @@ bool unit_is_committed(const struct units *u, uint32_t index)
     return u->is_committed[index];
 }
 
-static int populate(char *p)
-{
-    if (madvise(p, UNIT_BYTES, MADV_POPULATE_WRITE) == 0)
-        return 0;
-    if (errno != EINVAL) /* EINVAL: a kernel before 5.14, touch instead */
-        return -ENOMEM;
-    for (size_t i = 0; i < UNIT_BYTES; i += 4096)
-        *(volatile char *)(p + i) = 0;
-    return 0;
-}
-
 int unit_commit(struct units *u, uint32_t index)
 {
     ASSERT(index < u->units_max);
@@ -91,11 +79,10 @@ int unit_commit(struct units *u, uint32_t index)
     int r = account_reserve(u->account, UNIT_BYTES);
     if (r < 0)
         return r;
-    char *p = u->base + (size_t)index * UNIT_BYTES;
-    if (mprotect(p, UNIT_BYTES, PROT_READ | PROT_WRITE) < 0 || populate(p) < 0) {
-        (void)madvise(p, UNIT_BYTES, MADV_DONTNEED);
+    r = pages_commit(u->base + (size_t)index * UNIT_BYTES, UNIT_BYTES);
+    if (r < 0) {
         account_release(u->account, UNIT_BYTES);
-        return -ENOMEM;
+        return r;
     }
     account_use(u->account, UNIT_BYTES);
     u->is_committed[index] = true;
@@ -108,8 +95,7 @@ void unit_decommit(struct units *u, uint32_t index)
     ASSERT(index < u->units_max);
     if (!u->is_committed[index])
         return;
-    char *p = u->base + (size_t)index * UNIT_BYTES;
-    ASSERT(madvise(p, UNIT_BYTES, MADV_DONTNEED) == 0 && mprotect(p, UNIT_BYTES, PROT_NONE) == 0);
+    pages_decommit(u->base + (size_t)index * UNIT_BYTES, UNIT_BYTES);
     u->is_committed[index] = false;
     u->committed--;
     account_unuse(u->account, UNIT_BYTES);

@@ -4,3 +4,8 @@ plateau_test(test_queues base LABELS threads)
 plateau_test(test_numbers base)
 plateau_test(test_ledger memory LABELS threads)
 plateau_test(test_units memory)
+if(PLATEAU_JEMALLOC)
+  # The program's allocator, so that its statistics are tested too.
+  target_link_libraries(test_units PRIVATE PkgConfig::JEMALLOC)
+  target_compile_definitions(test_units PRIVATE TEST_JEMALLOC=1)
+endif()

@@ -133,6 +133,25 @@ TEST(the_footprint_is_known)
     assert_true(f.rss_anon_bytes < f.ram_bytes);
 }
 
+#ifdef TEST_JEMALLOC
+TEST(the_heap_is_known_to_its_allocator)
+{
+    struct footprint before, after, freed;
+    const size_t bytes = 64 << 20;
+    footprint_read(&before);
+    char *p = malloc(bytes);
+    assert_non_null(p);
+    memset(p, 1, bytes);
+    __asm__ volatile("" : : "r"(p) : "memory"); /* or the compiler drops the three lines above */
+    footprint_read(&after);
+    free(p);
+    footprint_read(&freed);
+    assert_true(before.heap_bytes > 0);
+    expect_change(before.heap_bytes, after.heap_bytes, (int64_t)bytes);
+    assert_true(freed.heap_bytes <= after.heap_bytes);
+}
+#endif
+
 TEST(the_ceiling_is_the_least_of_all_limits)
 {
     const uint64_t gib = (uint64_t)1 << 30;

@@ -1,0 +1,41 @@
+/* pages.c - MADV_POPULATE_WRITE in, MADV_DONTNEED out.
+ *
+ * Populating is one call instead of a fault per page, and it reports that there is no memory where touching would
+ * kill the process. */
+#include "base/pages.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+static int populate(char *p, size_t bytes)
+{
+    if (madvise(p, bytes, MADV_POPULATE_WRITE) == 0)
+        return 0;
+    if (errno != EINVAL) /* EINVAL: a kernel before 5.14; touch every page instead */
+        return -ENOMEM;
+    for (size_t i = 0; i < bytes; i += 4096)
+        *(volatile char *)(p + i) = 0;
+    return 0;
+}
+
+int pages_commit(char *p, size_t bytes)
+{
+    if (mprotect(p, bytes, PROT_READ | PROT_WRITE) == 0 && populate(p, bytes) == 0)
+        return 0;
+    pages_decommit(p, bytes);
+    return -ENOMEM;
+}
+
+void pages_decommit(char *p, size_t bytes)
+{
+    /* Both may fail only for a range that is not ours. (Splitting a mapping by mprotect can run out of mappings: then
+     * the pages are gone all the same and stay accessible.) */
+    ASSERT(madvise(p, bytes, MADV_DONTNEED) == 0);
+    ASSERT(mprotect(p, bytes, PROT_NONE) == 0 || errno == ENOMEM);
+}

@@ -1,0 +1,17 @@
+/* pages.h - makes parts of a reserved address range exist, and gives them back.
+ *
+ * A range comes from mmap(PROT_NONE, MAP_NORESERVE). What is committed is resident at once, so its first use cannot
+ * find the memory missing; what is not faults, so a stray write is seen where it happens. Who charges: the caller. */
+#ifndef PLATEAU_BASE_PAGES_H
+#define PLATEAU_BASE_PAGES_H
+
+#include <stddef.h>
+
+/* Makes [p, p + bytes), whole system pages, writable and resident; zeroed if it was not committed.
+ * 0, or -ENOMEM and it is not committed. */
+int pages_commit(char *p, size_t bytes);
+
+/* Gives [p, p + bytes) back to the system at once. Its content is gone. */
+void pages_decommit(char *p, size_t bytes);
+
+#endif
