@@ -22,18 +22,24 @@ enum compute_mode { COMPUTE_AUTO, COMPUTE_F32, COMPUTE_BF16, COMPUTE_INT8 };
 bool compute_mode_parse(const char *name, enum compute_mode *ret);
 const char *compute_mode_name(enum compute_mode m);
 
+/* What a step's workspace takes: fixed, and per unit of model_opts. */
+struct model_workspace {
+    uint64_t fixed_bytes, token_bytes, row_bytes, worker_bytes;
+};
+
 /* What everyone else needs to know of a model; filled before a weight is read. */
 struct model_shape {
     char family[32]; /* "qwen3_5_moe" */
     uint32_t vocab;  /* logits per row */
     uint32_t layers, hidden;
-    uint32_t context_max; /* max_position_embeddings */
-    size_t page_bytes;    /* 32 tokens of K and V of all full-attention layers; a multiple of 64 */
-    size_t slot_bytes;    /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
-    uint64_t weight_bytes;    /* packed, in anonymous memory */
+    uint32_t context_max;  /* max_position_embeddings */
+    size_t page_bytes;     /* 32 tokens of K and V of all full-attention layers; a multiple of 64 */
+    size_t slot_bytes;     /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
+    uint64_t weight_bytes; /* packed, in anonymous memory */
     uint64_t checkpoint_bytes;
     uint64_t active_weight_bytes; /* read per decoded token of one row: experts counted by those chosen */
     uint64_t parameters;
+    struct model_workspace workspace;
     bool has_vision, has_mtp; /* in the checkpoint; not computed yet */
 };
 
@@ -44,7 +50,9 @@ struct model_opts {
     uint32_t logits_max;       /* logit rows of one step */
     const struct kern_ops *ops;
     struct workers *workers;
-    struct account *parent; /* accounts `weights`, `workspace`, `text` are opened below it; NULL: uncounted (tests) */
+    /* Accounts `weights`, `workspace`, `tables` and, while loading, `checkpoint` are opened below it. NULL:
+     * uncounted (tests). */
+    struct account *parent;
     /* Called from the loading thread as bytes are packed; may be NULL. Nonzero stops the load: -ECANCELED. */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total);
     void *progress_arg;
@@ -70,15 +78,15 @@ struct model_row {
     const uint32_t *pages;  /* page of token t: pages[t / 32], for every t < position + token_count */
     uint32_t slot_in;       /* state at `position`; MODEL_SLOT_NONE: zeros (position 0) */
     uint32_t slot_out;      /* where the state behind the last token goes; may be slot_in */
-    uint32_t logits_from;   /* tokens [logits_from, token_count) give a row of logits each; token_count: none */
+    uint32_t logits_from; /* tokens [logits_from, token_count) give a row of logits each; token_count: none */
 };
 
 struct model_step {
     const struct model_row *rows;
     uint32_t row_count;
-    char *pages; /* base of the page pool: page p at pages + p * page_bytes */
-    char *slots; /* base of the slot pool; NULL without slots */
-    float *logits; /* [logit rows][vocab]: of row 0 first */
+    char *pages;         /* base of the page pool: page p at pages + p * page_bytes */
+    char *slots;         /* base of the slot pool; NULL without slots */
+    float *logits;       /* [logit rows][vocab]: of row 0 first */
     atomic_bool *cancel; /* looked at between layers; may be NULL */
 };
 

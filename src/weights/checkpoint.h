@@ -16,7 +16,8 @@ struct checkpoint;
 
 /* `a` keeps the names and views; `file` (may be NULL) is charged with the mapped bytes.
  * 0, -ENOENT, -EINVAL (err names file and tensor), -ENOMEM, or what open/mmap said. */
-int checkpoint_open(struct arena *a, const char *dir, struct account *file, struct checkpoint **ret, struct err *e);
+int checkpoint_open(struct arena *a, const char *dir, struct account *file, struct checkpoint **ret,
+                    struct err *e);
 /* Unmaps. NULL is fine. Views are invalid afterwards. */
 void checkpoint_close(struct checkpoint *c);
 
@@ -32,7 +33,7 @@ void checkpoint_drop(const struct checkpoint *c, const struct tensor *t);
 
 /* One file's bytes as tensors: the parser below checkpoint_open, for tests and fuzzing. Calls `found` for each
  * tensor in file order; stops at its first negative return. */
-int safetensors_parse(struct slice file, int (*found)(void *arg, struct slice name, const struct tensor *t), void *arg,
-                      struct err *e);
+int safetensors_parse(struct slice file, int (*found)(void *arg, struct slice name, const struct tensor *t),
+                      void *arg, struct err *e);
 
 #endif

@@ -1,0 +1,19 @@
+/* attention.h - softmax attention over pages: full layers of all families. */
+#ifndef PLATEAU_MODEL_ATTENTION_H
+#define PLATEAU_MODEL_ATTENTION_H
+
+#include "model/binder.h"
+#include "model/step.h"
+
+/* What a family's attention has. */
+struct attention_form {
+    bool gated;   /* q_proj holds query and gate of each head in turn */
+    bool qk_norm; /* over each head, before the rotation */
+};
+
+int attention_bind(struct binder *b, uint32_t layer, struct attention_form form,
+                   struct attention_weights *ret);
+/* Reads x with its sums, leaves the result to be settled. */
+void attention_forward(struct step *s, const struct layer *l);
+
+#endif

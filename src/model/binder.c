@@ -1,0 +1,547 @@
+/* binder.c - names, shapes, quantisation; packing itself is kernel/matrix.
+ *
+ * A module is affine iff it has scales: the configuration gives bits and group (a per-path entry before the global
+ * one), and the tensors must agree with it. Source pages are dropped as soon as they are packed, so that a load
+ * holds one copy of the weights plus one tensor. */
+#include "model/binder.h"
+
+#include "model/family.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+
+#define NAME_MAX_BYTES 512
+
+static const char *const prefixes[] = {"model.language_model.", "language_model.model.", "model."};
+
+char *binder_path(uint32_t layer, const char *name, char ret[BINDER_PATH_MAX])
+{
+    int n = snprintf(ret, BINDER_PATH_MAX, "layers.%u.%s", layer, name);
+    ASSERT(n > 0 && n < BINDER_PATH_MAX);
+    return ret;
+}
+
+/* prefix + path + suffix; names of ours are short. */
+static const char *full_name(const struct binder *b, const char *path, const char *suffix,
+                             char ret[NAME_MAX_BYTES])
+{
+    int n = snprintf(ret, NAME_MAX_BYTES, "%s%s%s", b->prefix, path, suffix);
+    ASSERT(n > 0 && n < NAME_MAX_BYTES);
+    return ret;
+}
+
+static int wrong_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
+                       const uint64_t *wanted)
+{
+    char has[160], wants[160];
+    return err_set(b->e, -EINVAL, "%s: tensor %s has shape %s, the configuration wants %s",
+                   checkpoint_file_of(b->checkpoint, name), name,
+                   tensor_shape_text(t->rank, t->shape, has, sizeof(has)),
+                   tensor_shape_text(rank, wanted, wants, sizeof(wants)));
+}
+
+static int check_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
+                       const uint64_t *wanted)
+{
+    bool same = t->rank == rank;
+    for (uint32_t i = 0; same && i < rank; i++)
+        same = t->shape[i] == wanted[i];
+    return same ? 0 : wrong_shape(b, name, t, rank, wanted);
+}
+
+static bool is_float(const struct tensor *t)
+{
+    return t->dtype == DTYPE_BF16 || t->dtype == DTYPE_F16 || t->dtype == DTYPE_F32;
+}
+
+static int check_float(struct binder *b, const char *name, const struct tensor *t)
+{
+    return is_float(t)
+               ? 0
+               : err_set(b->e, -ENOTSUP, "%s: tensor %s has dtype %s; supported are BF16, F16 and F32",
+                         checkpoint_file_of(b->checkpoint, name), name, dtype_name(t->dtype));
+}
+
+static int find_tensor(struct binder *b, const char *name, struct tensor *ret)
+{
+    return checkpoint_find(b->checkpoint, name, ret)
+               ? 0
+               : err_set(b->e, -EINVAL, "the checkpoint has no tensor %s", name);
+}
+
+/* ---- prefix and conventions ---- */
+
+static int find_prefix(struct binder *b)
+{
+    char name[NAME_MAX_BYTES];
+    struct tensor t;
+    for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
+        b->prefix = prefixes[i];
+        if (checkpoint_find(b->checkpoint, full_name(b, "embed_tokens", ".weight", name), &t))
+            return 0;
+    }
+    return err_set(b->e, -EINVAL,
+                   "the checkpoint has no tensor model.embed_tokens.weight (nor %sembed_tokens.weight, "
+                   "nor %sembed_tokens.weight)",
+                   prefixes[0], prefixes[1]);
+}
+
+bool binder_has(const struct binder *b, const char *path)
+{
+    char name[NAME_MAX_BYTES];
+    struct tensor t;
+    return checkpoint_find(b->checkpoint, full_name(b, path, ".weight", name), &t) ||
+           checkpoint_find(b->checkpoint, full_name(b, path, "", name), &t);
+}
+
+/* Writers of MLX files swap the convolution's last axes and store norms as 1 + w, both or neither. */
+static bool conv_is_mlx(const struct tensor *t, uint32_t taps)
+{
+    return t->rank == 3 && t->shape[1] == taps && t->shape[2] == 1;
+}
+
+static int find_norm_convention(struct binder *b)
+{
+    char path[BINDER_PATH_MAX], name[NAME_MAX_BYTES];
+    struct tensor t;
+    b->add_one = false;
+    if (!b->config->family->shifted_norms)
+        return 0;
+    for (uint32_t i = 0; i < b->config->layers; i++) {
+        if (b->config->kinds[i] != LAYER_LINEAR)
+            continue;
+        full_name(b, binder_path(i, "linear_attn.conv1d", path), ".weight", name);
+        int r = find_tensor(b, name, &t);
+        b->add_one = r == 0 && !conv_is_mlx(&t, b->config->taps);
+        return r;
+    }
+    /* No convolution to tell by: the prefix that only MLX writes. */
+    b->add_one = strcmp(b->prefix, "language_model.model.") != 0;
+    return 0;
+}
+
+int binder_init(struct binder *b)
+{
+    int r = find_prefix(b);
+    return r < 0 ? r : find_norm_convention(b);
+}
+
+/* ---- finding a linear layer ---- */
+
+/* The entry for a module, under its own path or the one it had before a converter renamed it; else the global one. */
+static struct quantization_entry affine_entry(const struct config *c, const char *module)
+{
+    const struct quantization *q = &c->quantization;
+    char other[NAME_MAX_BYTES];
+    uint32_t index;
+    if (q->by_path.count == 0)
+        return q->global;
+    if (hash_map_get(&q->by_path, slice_of(module), &index))
+        return q->entries[index];
+    for (int i = 0; i < 2; i++) {
+        size_t len = strlen(prefixes[i]);
+        if (strncmp(module, prefixes[i], len) == 0) {
+            snprintf(other, sizeof(other), "%s%s", prefixes[1 - i], module + len);
+            if (hash_map_get(&q->by_path, slice_of(other), &index))
+                return q->entries[index];
+        }
+    }
+    return q->global;
+}
+
+static int find_affine(struct binder *b, const char *module, const char *weight_name, uint32_t rank,
+                       uint64_t *shape, struct linear_source *s)
+{
+    char name[NAME_MAX_BYTES];
+    uint64_t in = s->in;
+    if (!b->config->quantization.present)
+        return err_set(b->e, -EINVAL, "tensor %s.scales exists, but config.json has no quantization block",
+                       module);
+    struct quantization_entry q = affine_entry(b->config, module);
+    s->affine = true;
+    s->bits = q.bits;
+    s->group = q.group;
+    if (in % q.group != 0)
+        return err_set(b->e, -EINVAL, "%s: %llu columns are not a multiple of group_size %u", module,
+                       (unsigned long long)in, q.group);
+    if (s->weight.dtype != DTYPE_U32)
+        return err_set(b->e, -EINVAL, "%s: tensor %s has scales, but dtype %s instead of U32",
+                       checkpoint_file_of(b->checkpoint, weight_name), weight_name,
+                       dtype_name(s->weight.dtype));
+    shape[rank - 1] = in * q.bits / 32;
+    int r = check_shape(b, weight_name, &s->weight, rank, shape);
+    shape[rank - 1] = in / q.group;
+    struct tensor *const sides[2] = {&s->scales, &s->biases};
+    static const char *const suffixes[2] = {".scales", ".biases"};
+    for (int i = 0; r == 0 && i < 2; i++) {
+        snprintf(name, sizeof(name), "%s%s", module, suffixes[i]);
+        r = find_tensor(b, name, sides[i]);
+        if (r == 0)
+            r = check_float(b, name, sides[i]);
+        if (r == 0)
+            r = check_shape(b, name, sides[i], rank, shape);
+    }
+    return r;
+}
+
+/* rank 2: [out, in]; rank 3: [experts, out, in]. `module` is a full name. */
+static int find_linear(struct binder *b, const char *module, uint32_t rank, uint64_t experts, uint64_t out,
+                       uint64_t in, struct linear_source *ret)
+{
+    char name[NAME_MAX_BYTES], side[NAME_MAX_BYTES];
+    struct linear_source s = {.experts = experts, .out = out, .in = in};
+    struct tensor t;
+    uint64_t shape[TENSOR_RANK_MAX] = {experts, out, in};
+    if (rank == 2)
+        shape[0] = out, shape[1] = in;
+    snprintf(name, sizeof(name), "%s.weight", module);
+    if (!checkpoint_find(b->checkpoint, name, &s.weight)) {
+        /* Fused experts are parameters, not modules: no suffix. */
+        snprintf(side, sizeof(side), "%s", module);
+        if (!checkpoint_find(b->checkpoint, side, &s.weight))
+            return find_tensor(b, name, &s.weight);
+        snprintf(name, sizeof(name), "%s", side);
+    }
+    snprintf(side, sizeof(side), "%s.bias", module);
+    if (checkpoint_find(b->checkpoint, side, &t))
+        return err_set(b->e, -ENOTSUP, "%s: tensor %s: biases are not supported in this family",
+                       checkpoint_file_of(b->checkpoint, side), side);
+    snprintf(side, sizeof(side), "%s.scales", module);
+    int r;
+    if (checkpoint_find(b->checkpoint, side, &t)) {
+        r = find_affine(b, module, name, rank, shape, &s);
+    } else {
+        r = check_float(b, name, &s.weight);
+        if (r == 0)
+            r = check_shape(b, name, &s.weight, rank, shape);
+    }
+    if (r == 0)
+        *ret = s;
+    return r;
+}
+
+int binder_linear(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret)
+{
+    char module[NAME_MAX_BYTES - 16];
+    snprintf(module, sizeof(module), "%s%s", b->prefix, path);
+    return find_linear(b, module, 2, 1, out, in, ret);
+}
+
+int binder_stack(struct binder *b, const char *path, uint64_t experts, uint64_t out, uint64_t in,
+                 struct linear_source *ret)
+{
+    char module[NAME_MAX_BYTES - 16];
+    snprintf(module, sizeof(module), "%s%s", b->prefix, path);
+    return find_linear(b, module, 3, experts, out, in, ret);
+}
+
+/* Rows [expert * out, (expert + 1) * out) of a stacked tensor. */
+static struct tensor slice_tensor(const struct tensor *t, uint64_t expert)
+{
+    struct tensor s = {.dtype = t->dtype, .rank = 2, .shape = {t->shape[1], t->shape[2]}};
+    s.bytes = (size_t)tensor_count(&s) * dtype_bytes(t->dtype);
+    s.data = (const char *)t->data + expert * s.bytes;
+    return s;
+}
+
+struct linear_source binder_slice(const struct linear_source *s, uint64_t expert)
+{
+    ASSERT(s->weight.rank == 3 && expert < s->experts);
+    struct linear_source one = *s;
+    one.experts = 1;
+    one.weight = slice_tensor(&s->weight, expert);
+    if (s->affine) {
+        one.scales = slice_tensor(&s->scales, expert);
+        one.biases = slice_tensor(&s->biases, expert);
+    }
+    return one;
+}
+
+/* ---- packing ---- */
+
+/* `bytes` of packed memory; *ret is NULL while measuring. */
+static int take(struct binder *b, uint64_t bytes, void **ret)
+{
+    uint64_t from = b->used;
+    b->used += ROUND_UP(bytes, (uint64_t)64);
+    *ret = NULL;
+    if (!b->memory)
+        return 0;
+    int r = weight_memory_commit(b->memory, (size_t)b->used);
+    if (r < 0)
+        return err_set(b->e, r, "the system has no memory for %llu bytes of weights",
+                       (unsigned long long)b->used);
+    *ret = b->memory->base + from;
+    return 0;
+}
+
+static uint64_t source_bytes(const struct linear_source *s)
+{
+    return s->weight.bytes + (s->affine ? s->scales.bytes + s->biases.bytes : 0);
+}
+
+static int check_finite(struct binder *b, const struct tensor *t, const char *what)
+{
+    uint64_t n = tensor_count(t);
+    for (uint64_t i = 0; i < n; i++) {
+        if (!isfinite(tensor_f32_at(t, i)))
+            return err_set(b->e, -EINVAL, "%s holds a value that is infinite or not a number", what);
+    }
+    return 0;
+}
+
+static int check_affine_finite(struct binder *b, const struct linear_source *s)
+{
+    if (!s->affine)
+        return 0;
+    int r = check_finite(b, &s->scales, "a tensor of quantisation scales");
+    return r < 0 ? r : check_finite(b, &s->biases, "a tensor of quantisation biases");
+}
+
+/* The sources have been packed: forget their pages, say how far we are. */
+static int packed(struct binder *b, const struct linear_source *s, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        checkpoint_drop(b->checkpoint, &s[i].weight);
+        if (s[i].affine) {
+            checkpoint_drop(b->checkpoint, &s[i].scales);
+            checkpoint_drop(b->checkpoint, &s[i].biases);
+        }
+    }
+    if (b->progress && b->progress(b->progress_arg, b->source_bytes, b->source_bytes_total) != 0)
+        return err_set(b->e, -ECANCELED, "the load was cancelled");
+    return 0;
+}
+
+static void count_sources(struct binder *b, const struct linear_source *s, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        b->parameters += s[i].out * s[i].in;
+        b->source_bytes += source_bytes(&s[i]);
+    }
+}
+
+static bool same_form(const struct linear_source *x, const struct linear_source *y)
+{
+    return x->in == y->in && x->affine == y->affine &&
+           (x->affine ? x->bits == y->bits && x->group == y->group : x->weight.dtype == y->weight.dtype);
+}
+
+static unsigned group_flag(const struct linear_source *s)
+{
+    return !s->affine ? 0 : s->group == 32 ? GROUP_32 : s->group == 64 ? GROUP_64 : GROUP_128;
+}
+
+/* Sources of one form into one matrix at `memory`. */
+static int pack_at(struct binder *b, const struct linear_source *s, uint32_t count, void *memory,
+                   struct matrix *ret)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        int r = check_affine_finite(b, &s[i]);
+        if (r < 0)
+            return r;
+    }
+    matrix_pack(s, count, memory, ret);
+    return packed(b, s, count);
+}
+
+static int bind_matrix(struct binder *b, const struct linear_source *s, uint32_t count, struct matrix *ret)
+{
+    uint64_t bytes = matrix_stack_bytes(s, count);
+    void *memory;
+    int r = take(b, bytes, &memory);
+    if (r < 0)
+        return r;
+    b->active_bytes += bytes;
+    count_sources(b, s, count);
+    return memory ? pack_at(b, s, count, memory, ret) : 0;
+}
+
+int binder_projection(struct binder *b, const struct linear_source *parts, uint32_t count,
+                      struct projection *ret)
+{
+    struct projection p = {.in = (uint32_t)parts[0].in};
+    for (uint32_t from = 0, to; from < count; from = to) {
+        ASSERT(p.part_count < PROJECTION_PARTS_MAX && parts[from].in == p.in);
+        for (to = from + 1; to < count && same_form(&parts[from], &parts[to]);)
+            to++;
+        int r = bind_matrix(b, &parts[from], to - from, &p.parts[p.part_count]);
+        if (r < 0)
+            return r;
+        p.part_count++;
+        p.groups |= group_flag(&parts[from]);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        p.out += (uint32_t)parts[i].out;
+    *ret = p;
+    return 0;
+}
+
+int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t experts, uint32_t count,
+                   struct matrix *ret, unsigned *groups)
+{
+    for (uint32_t i = 1; i < experts * count; i++) {
+        if (!same_form(&parts[0], &parts[i]))
+            return err_set(b->e, -ENOTSUP, "the experts of one layer differ in dtype or quantisation");
+    }
+    uint64_t stride = ROUND_UP((uint64_t)matrix_stack_bytes(parts, count), (uint64_t)64);
+    void *memory;
+    int r = take(b, stride * experts, &memory);
+    if (r < 0)
+        return r;
+    b->active_bytes += stride * b->config->chosen;
+    *groups = group_flag(&parts[0]);
+    for (uint32_t i = 0; i < experts; i++) {
+        struct matrix one;
+        count_sources(b, &parts[i * count], count);
+        if (!memory)
+            continue;
+        r = pack_at(b, &parts[i * count], count, (char *)memory + i * stride, &one);
+        if (r < 0)
+            return r;
+        if (i == 0)
+            *ret = one;
+    }
+    if (memory) {
+        ret->experts = experts;
+        ret->expert_data_bytes = stride;
+        ret->expert_scales = stride / sizeof(float);
+    }
+    return 0;
+}
+
+int binder_embedding(struct binder *b, struct matrix *embedding, struct projection *head)
+{
+    char module[NAME_MAX_BYTES - 16], name[NAME_MAX_BYTES];
+    const char *const heads[] = {"lm_head", "language_model.lm_head"};
+    struct linear_source s;
+    struct tensor t;
+    uint64_t vocab = b->config->vocab, hidden = b->config->hidden;
+    int r = binder_linear(b, "embed_tokens", vocab, hidden, &s);
+    uint64_t active = b->active_bytes;
+    if (r == 0)
+        r = bind_matrix(b, &s, 1, embedding);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < COUNT_OF(heads); i++) {
+        snprintf(module, sizeof(module), "%s", heads[i]);
+        snprintf(name, sizeof(name), "%s.weight", module);
+        if (!checkpoint_find(b->checkpoint, name, &t))
+            continue;
+        b->active_bytes = active; /* of the table a token reads one row */
+        r = find_linear(b, module, 2, 1, vocab, hidden, &s);
+        return r < 0 ? r : binder_projection(b, &s, 1, head);
+    }
+    *head = (struct projection){
+        .in = (uint32_t)hidden, .out = (uint32_t)vocab, .part_count = 1, .groups = group_flag(&s)};
+    if (b->memory)
+        head->parts[0] = *embedding;
+    return 0;
+}
+
+/* ---- vectors ---- */
+
+static int take_floats(struct binder *b, const struct tensor *t, uint64_t n, float **ret)
+{
+    void *memory;
+    int r = take(b, n * sizeof(float), &memory);
+    b->parameters += n;
+    b->source_bytes += t->bytes;
+    b->active_bytes += n * sizeof(float);
+    *ret = memory;
+    return r;
+}
+
+/* Vector `path`, with or without ".weight" behind it. */
+static int find_vector(struct binder *b, const char *path, uint64_t n, struct tensor *t,
+                       char name[NAME_MAX_BYTES])
+{
+    if (!checkpoint_find(b->checkpoint, full_name(b, path, "", name), t)) {
+        int r = find_tensor(b, full_name(b, path, ".weight", name), t);
+        if (r < 0)
+            return r;
+    }
+    int r = check_float(b, name, t);
+    return r < 0 ? r : check_shape(b, name, t, 1, &n);
+}
+
+/* What becomes of a value on its way in. */
+enum vector_change { VECTOR_AS_IS, VECTOR_PLUS_ONE, VECTOR_MINUS_EXP };
+
+static float changed(float x, enum vector_change change)
+{
+    switch (change) {
+    case VECTOR_PLUS_ONE:
+        return x + 1;
+    case VECTOR_MINUS_EXP:
+        return -expf(x);
+    default:
+        return x;
+    }
+}
+
+static int bind_vector(struct binder *b, const char *path, uint64_t n, enum vector_change change,
+                       const float **ret)
+{
+    char name[NAME_MAX_BYTES];
+    struct tensor t;
+    float *values = NULL;
+    int r = find_vector(b, path, n, &t, name);
+    if (r == 0)
+        r = take_floats(b, &t, n, &values);
+    if (r < 0 || !values)
+        return r;
+    r = check_finite(b, &t, name);
+    if (r < 0)
+        return r;
+    for (uint64_t i = 0; i < n; i++)
+        values[i] = changed(tensor_f32_at(&t, i), change);
+    *ret = values;
+    return 0;
+}
+
+int binder_vector(struct binder *b, const char *path, uint64_t n, const float **ret)
+{
+    return bind_vector(b, path, n, VECTOR_AS_IS, ret);
+}
+
+int binder_norm(struct binder *b, const char *path, uint64_t n, const float **ret)
+{
+    return bind_vector(b, path, n, b->add_one ? VECTOR_PLUS_ONE : VECTOR_AS_IS, ret);
+}
+
+int binder_decay(struct binder *b, const char *path, uint64_t n, const float **ret)
+{
+    return bind_vector(b, path, n, VECTOR_MINUS_EXP, ret);
+}
+
+int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t taps, const float **ret)
+{
+    char name[NAME_MAX_BYTES];
+    struct tensor t;
+    float *values = NULL;
+    const uint64_t hf[3] = {channels, 1, taps}, mlx[3] = {channels, taps, 1};
+    int r = find_tensor(b, full_name(b, path, ".weight", name), &t);
+    if (r == 0)
+        r = check_float(b, name, &t);
+    /* Every layer in the writer's one layout: a mixture would mean that the norms are a mixture too. */
+    if (r == 0)
+        r = check_shape(b, name, &t, 3, conv_is_mlx(&t, taps) && !b->add_one ? mlx : hf);
+    if (r == 0)
+        r = take_floats(b, &t, (uint64_t)channels * taps, &values);
+    if (r < 0 || !values)
+        return r;
+    r = check_finite(b, &t, name);
+    if (r < 0)
+        return r;
+    /* Both layouts hold a channel's taps one behind the other. */
+    for (uint32_t c = 0; c < channels; c++) {
+        for (uint32_t i = 0; i < taps; i++)
+            values[(size_t)i * channels + c] = tensor_f32_at(&t, (uint64_t)c * taps + i);
+    }
+    *ret = values;
+    return 0;
+}

@@ -1,0 +1,72 @@
+/* binder.h - from tensors in files to packed weights.
+ *
+ * Binding runs twice over the same family code: first to measure (memory == NULL: every tensor is found and its shape checked, bytes
+ * are counted, nothing is read), then to pack. So a load fails for a reason in the headers before a byte of weights
+ * is touched, and the bytes reserved are exactly the bytes used.
+ * Module paths are relative to the text model: "layers.3.self_attn.q_proj"; the prefix in front of them differs between
+ * writers and is found once. One thread, the loading one. */
+#ifndef PLATEAU_MODEL_BINDER_H
+#define PLATEAU_MODEL_BINDER_H
+
+#include "model/layer.h"
+#include "model/weight_memory.h"
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "weights/checkpoint.h"
+
+struct binder {
+    /* Set by the caller. */
+    const struct checkpoint *checkpoint;
+    const struct config *config;
+    struct arena *scratch;        /* rewound after every use */
+    struct weight_memory *memory; /* NULL while measuring */
+    int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total);
+    void *progress_arg;
+    uint64_t source_bytes_total; /* what measuring counted */
+    struct err *e;
+    /* Found by binder_init. */
+    const char *prefix;
+    bool add_one; /* to norms: the files hold w - 1 */
+    /* Counted. */
+    uint64_t used;         /* bytes of packed memory */
+    uint64_t source_bytes; /* bytes of the tensors bound */
+    uint64_t active_bytes; /* packed bytes that one token reads */
+    uint64_t parameters;
+};
+
+/* 0, or -EINVAL: no embedding under any prefix we know, or convolutions in no known layout. */
+int binder_init(struct binder *b);
+
+bool binder_has(const struct binder *b, const char *path);
+/* Finds the weight of module `path`, [out, in], or a stack [experts, out, in]: dense, or affine if it has scales. Shapes are
+ * checked. 0, -EINVAL, -ENOTSUP. */
+int binder_linear(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret);
+int binder_stack(struct binder *b, const char *path, uint64_t experts, uint64_t out, uint64_t in,
+                 struct linear_source *ret);
+/* One expert of a stack as a matrix of its own. */
+struct linear_source binder_slice(const struct linear_source *s, uint64_t expert);
+
+/* Packs sources of one input into a projection. */
+int binder_projection(struct binder *b, const struct linear_source *parts, uint32_t count,
+                      struct projection *ret);
+/* Packs parts[experts][count] into a stack: each expert's parts one above the other. */
+int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t experts, uint32_t count,
+                   struct matrix *ret, unsigned *groups);
+/* The embedding table, and lm_head or, where there is none, the same packed table again. */
+int binder_embedding(struct binder *b, struct matrix *embedding, struct projection *head);
+
+/* A vector of n values, as they are. */
+int binder_vector(struct binder *b, const char *path, uint64_t n, const float **ret);
+/* A norm's weight, such that y = w * x / rms(x). */
+int binder_norm(struct binder *b, const char *path, uint64_t n, const float **ret);
+/* -exp of a vector: the delta net's A_log. */
+int binder_decay(struct binder *b, const char *path, uint64_t n, const float **ret);
+/* linear_attn.conv1d.weight in either writer's layout, as [taps][channels]. */
+int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t taps, const float **ret);
+
+/* "layers.INDEX.NAME" into ret. */
+#define BINDER_PATH_MAX 160
+char *binder_path(uint32_t layer, const char *name, char ret[BINDER_PATH_MAX]);
+
+#endif

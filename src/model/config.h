@@ -1,0 +1,81 @@
+/* config.h - config.json as checked numbers.
+ *
+ * Text fields come from text_config first, then from the top level. Every number is within the bounds below, so that products of
+ * a few of them fit 64 bits; what the family needs is checked by the family. Constant once read. */
+#ifndef PLATEAU_MODEL_CONFIG_H
+#define PLATEAU_MODEL_CONFIG_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/hash.h"
+#include "base/slice.h"
+
+struct family;
+
+#define CONFIG_LAYERS_MAX       1024
+#define CONFIG_HIDDEN_MAX       65536
+#define CONFIG_INTERMEDIATE_MAX (1u << 20)
+#define CONFIG_VOCAB_MAX        (1u << 22)
+#define CONFIG_HEADS_MAX        1024
+#define CONFIG_HEAD_DIM_MAX     256
+#define CONFIG_EXPERTS_MAX      4096
+#define CONFIG_CHOSEN_MAX       64
+#define CONFIG_TAPS_MAX         8
+#define CONFIG_CONTEXT_MAX      (1u << 24)
+
+enum layer_kind { LAYER_FULL, LAYER_LINEAR };
+
+enum rope_type { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };
+
+struct rope_config {
+    enum rope_type type;
+    uint32_t rot; /* leading dimensions that rotate; even */
+    double theta, factor;
+    double original_max;         /* llama3, yarn: positions the model was trained on */
+    double low_freq, high_freq;  /* llama3 */
+    double beta_fast, beta_slow; /* yarn */
+    double attention_factor;     /* yarn; 0: the default */
+};
+
+/* MLX affine parameters of one module. */
+struct quantization_entry {
+    uint32_t bits, group;
+};
+
+struct quantization {
+    bool present;
+    struct quantization_entry global;
+    struct quantization_entry *entries; /* by module path */
+    struct hash_map by_path;
+};
+
+struct config {
+    const struct family *family;
+    char family_name[32]; /* model_type without "_text" */
+    uint32_t layers, hidden, vocab, context_max;
+    uint32_t heads, kv_heads, head_dim;
+    uint32_t intermediate; /* dense MLP; 0: not given */
+    float eps;
+    bool tied; /* what the file says; whether an lm_head exists decides */
+    struct rope_config rope;
+    const uint8_t *kinds; /* [layers] enum layer_kind */
+    uint32_t full_count, linear_count;
+    /* Experts; 0 = none. */
+    uint32_t experts, chosen, expert_intermediate, shared_intermediate;
+    /* Linear attention; 0 without such layers. */
+    uint32_t taps, key_heads, value_heads, key_dim, value_dim;
+    struct quantization quantization;
+};
+
+/* What is in `text`, config.json's content. `a` keeps layer kinds and quantisation entries.
+ * 0, -EINVAL, -ENOTSUP (family, quantisation or feature we do not have), -ENOMEM; e names key, value and limit. */
+int config_parse(struct arena *a, struct slice text, struct config *ret, struct err *e);
+int config_load(struct arena *a, const char *dir, struct config *ret, struct err *e);
+
+/* Channels of the delta net's convolution: q, k and v of all heads. */
+static inline uint32_t config_conv_channels(const struct config *c)
+{
+    return 2 * c->key_heads * c->key_dim + c->value_heads * c->value_dim;
+}
+
+#endif

@@ -1,0 +1,195 @@
+/* json_read.c - jansson behind a depth check.
+ *
+ * jansson recurses to a depth of 2048, more than a 256 KiB stack holds; the scanner of weights/ passes over the text first and
+ * stops at 32. */
+#include "model/json_read.h"
+
+#include "weights/json_scan.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int json_read_parse(struct slice text, const char *name, json_t **ret, struct err *e)
+{
+    struct json_scan scan = {.text = text};
+    json_error_t error;
+    if (text.len > JSON_READ_FILE_BYTES_MAX)
+        return err_set(e, -EINVAL, "%s has %zu bytes, more than the limit of %zu", name, text.len,
+                       JSON_READ_FILE_BYTES_MAX);
+    if (!json_scan_skip(&scan) || !json_scan_end(&scan))
+        return err_set(e, -EINVAL, "%s is not valid JSON: %s at byte %zu", name, scan.error, scan.at);
+    json_t *root = json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES, &error);
+    if (!root)
+        return err_set(e, -EINVAL, "%s is not valid JSON: %s at line %d", name, error.text, error.line);
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return err_set(e, -EINVAL, "%s is not a JSON object", name);
+    }
+    *ret = root;
+    return 0;
+}
+
+static int read_all(int fd, char *bytes, size_t len, size_t *got)
+{
+    *got = 0;
+    while (*got < len) {
+        ssize_t n = read(fd, bytes + *got, len - *got);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            break;
+        *got += (size_t)n;
+    }
+    return 0;
+}
+
+int json_read_file(const char *dir, const char *name, json_t **ret, struct err *e)
+{
+    char path[4096];
+    struct stat st;
+    char *bytes = NULL;
+    if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
+        return err_set(e, -ENAMETOOLONG, "path of %s is longer than %zu bytes", name, sizeof(path) - 1);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int r = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;
+    if (r < 0)
+        err_set(e, r, "cannot open %s: %m", path);
+    if (r == 0 && (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > JSON_READ_FILE_BYTES_MAX))
+        r = err_set(e, -EINVAL, "%s is not a regular file of at most %zu bytes", path,
+                    JSON_READ_FILE_BYTES_MAX);
+    if (r == 0) {
+        size_t got;
+        bytes = malloc((size_t)st.st_size + 1);
+        r = bytes ? read_all(fd, bytes, (size_t)st.st_size, &got) : -ENOMEM;
+        if (r < 0)
+            err_set(e, r, "cannot read %s: %s", path, strerror(-r));
+        else
+            r = json_read_parse((struct slice){bytes, got}, name, ret, e);
+    }
+    free(bytes);
+    if (fd >= 0)
+        close(fd);
+    return r;
+}
+
+void json_read_fail(struct json_read *r, int code, const char *format, ...)
+{
+    char text[400];
+    if (r->error)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    r->error = err_set(r->e, code, "%s: %s", r->where, text);
+}
+
+const json_t *json_read_get(const struct json_read *r, const char *key)
+{
+    const json_t *v = r->object ? json_object_get(r->object, key) : NULL;
+    if (!v || json_is_null(v))
+        v = r->fallback ? json_object_get(r->fallback, key) : NULL;
+    return v && !json_is_null(v) ? v : NULL;
+}
+
+static bool as_f64(const json_t *v, double *ret)
+{
+    if (!json_is_number(v))
+        return false;
+    *ret = json_number_value(v);
+    return isfinite(*ret);
+}
+
+uint32_t json_read_u32_or(struct json_read *r, const char *key, uint32_t min, uint32_t max, uint32_t absent)
+{
+    const json_t *v = json_read_get(r, key);
+    double d;
+    if (!v)
+        return absent;
+    if (!as_f64(v, &d) || d != floor(d)) {
+        json_read_fail(r, -EINVAL, "%s must be an integer", key);
+        return min;
+    }
+    if (d < min || d > max) {
+        json_read_fail(r, -EINVAL, "%s is %.0f, but must be in %u..%u", key, d, min, max);
+        return min;
+    }
+    return (uint32_t)d;
+}
+
+uint32_t json_read_u32(struct json_read *r, const char *key, uint32_t min, uint32_t max)
+{
+    if (!json_read_get(r, key)) {
+        json_read_fail(r, -EINVAL, "%s is missing", key);
+        return min;
+    }
+    return json_read_u32_or(r, key, min, max, min);
+}
+
+double json_read_f64_or(struct json_read *r, const char *key, double min, double max, double absent)
+{
+    const json_t *v = json_read_get(r, key);
+    double d;
+    if (!v)
+        return absent;
+    if (!as_f64(v, &d) || d < min || d > max) {
+        json_read_fail(r, -EINVAL, "%s must be a number in %g..%g", key, min, max);
+        return min;
+    }
+    return d;
+}
+
+bool json_read_bool_or(struct json_read *r, const char *key, bool absent)
+{
+    const json_t *v = json_read_get(r, key);
+    if (!v)
+        return absent;
+    if (!json_is_boolean(v))
+        json_read_fail(r, -EINVAL, "%s must be true or false", key);
+    return json_is_true(v);
+}
+
+const char *json_read_string_or(struct json_read *r, const char *key, const char *absent)
+{
+    const json_t *v = json_read_get(r, key);
+    if (!v)
+        return absent;
+    if (!json_is_string(v)) {
+        json_read_fail(r, -EINVAL, "%s must be a string", key);
+        return "";
+    }
+    return json_string_value(v);
+}
+
+void json_read_ids(struct json_read *r, const char *key, uint32_t max, uint32_t *ret, uint32_t count_max,
+                   uint32_t *count)
+{
+    const json_t *v = json_read_get(r, key);
+    if (!v)
+        return;
+    size_t n = json_is_array(v) ? json_array_size(v) : 1;
+    if (n > count_max) {
+        json_read_fail(r, -EINVAL, "%s has %zu entries, more than the limit of %u", key, n, count_max);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = json_is_array(v) ? json_array_get(v, i) : v;
+        double d;
+        if (!as_f64(item, &d) || d != floor(d) || d < 0 || d > max) {
+            json_read_fail(r, -EINVAL, "%s must hold token ids in 0..%u", key, max);
+            return;
+        }
+        ret[i] = (uint32_t)d;
+    }
+    *count = (uint32_t)n;
+}

@@ -1,0 +1,46 @@
+/* json_read.h - values out of somebody's config.json, each within bounds.
+ *
+ * A reader looks a key up in one object and then in a second one (text_config, then the top level); null counts as
+ * absent. The first failure sticks and names key, value and limit; what is read after it is the smallest allowed value, so
+ * that a parser reads everything and asks once at the end. */
+#ifndef PLATEAU_MODEL_JSON_READ_H
+#define PLATEAU_MODEL_JSON_READ_H
+
+#include "base/err.h"
+#include "base/slice.h"
+
+#include <jansson.h>
+
+#define JSON_READ_FILE_BYTES_MAX ((size_t)4 << 20)
+
+/* Parses one JSON object of at most 4 MiB, nested at most 32 deep, no duplicate keys. The caller owns *ret (json_decref).
+ * 0, -EINVAL, -ENOMEM. `name` goes into the messages. */
+int json_read_parse(struct slice text, const char *name, json_t **ret, struct err *e);
+/* The same from dir/name. Also -ENOENT and what open and read said. */
+int json_read_file(const char *dir, const char *name, json_t **ret, struct err *e);
+
+struct json_read {
+    const json_t *object, *fallback; /* either may be NULL */
+    const char *where;               /* for messages: "config.json" */
+    struct err *e;
+    int error; /* 0 or the first failure */
+};
+
+/* NULL when absent or null. */
+const json_t *json_read_get(const struct json_read *r, const char *key);
+/* Required: absent is a failure. */
+uint32_t json_read_u32(struct json_read *r, const char *key, uint32_t min, uint32_t max);
+uint32_t json_read_u32_or(struct json_read *r, const char *key, uint32_t min, uint32_t max, uint32_t absent);
+double json_read_f64_or(struct json_read *r, const char *key, double min, double max, double absent);
+bool json_read_bool_or(struct json_read *r, const char *key, bool absent);
+/* The bytes belong to the object. */
+const char *json_read_string_or(struct json_read *r, const char *key, const char *absent);
+/* A number or a list of up to `count_max` numbers in [0, max]; absent leaves *count alone. */
+void json_read_ids(struct json_read *r, const char *key, uint32_t max, uint32_t *ret, uint32_t count_max,
+                   uint32_t *count);
+
+/* Records a failure (the first one stays). */
+void json_read_fail(struct json_read *r, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,12 @@
+/* mlp.h - the dense SwiGLU block: down(silu(gate x) * (up x)). */
+#ifndef PLATEAU_MODEL_MLP_H
+#define PLATEAU_MODEL_MLP_H
+
+#include "model/binder.h"
+#include "model/step.h"
+
+int mlp_bind(struct binder *b, uint32_t layer, struct mlp_weights *ret);
+/* Reads x with its sums, leaves the result to be settled. */
+void mlp_forward(struct step *s, const struct layer *l);
+
+#endif

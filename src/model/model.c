@@ -1,0 +1,406 @@
+/* model.c - probing, loading, and the forward pass from ids to logits.
+ *
+ * A load measures first (model_probe is the measuring alone), reserves everything, then packs. The checkpoint stays mapped only
+ * while packing. Everything that model_forward touches exists when model_load returns. */
+#include "model/model.h"
+
+#include "model/binder.h"
+#include "model/family.h"
+#include "model/state_layout.h"
+#include "model/step.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Names and views of a checkpoint of a million tensors, and a layer's experts. */
+#define CHECKPOINT_TABLES_MAX ((size_t)1 << 30)
+/* Configuration and layers: 1024 layers, a quantisation entry for each of some 100000 modules. */
+#define MODEL_TABLES_MAX ((size_t)64 << 20)
+#define TOKENS_MAX_LIMIT (1u << 20)
+
+struct model {
+    struct model_shape shape;
+    struct config config;
+    struct account *weights_account, *workspace_account, *tables_account;
+    struct arena *tables, *workspace;
+    struct weight_memory weights;
+    struct layer *layers; /* [config.layers] */
+    struct matrix embedding;
+    struct projection head;
+    const float *final_norm; /* [hidden] */
+    struct step *step;
+};
+
+/* A checkpoint being read, with its tables. */
+struct source {
+    struct arena *arena;
+    struct account *file_account, *tables_account;
+    struct checkpoint *checkpoint;
+};
+
+static const char *const mode_names[] = {
+    [COMPUTE_AUTO] = "auto", [COMPUTE_F32] = "f32", [COMPUTE_BF16] = "bf16", [COMPUTE_INT8] = "int8"};
+
+bool compute_mode_parse(const char *name, enum compute_mode *ret)
+{
+    for (size_t i = 0; i < COUNT_OF(mode_names); i++) {
+        if (strcmp(name, mode_names[i]) == 0) {
+            *ret = (enum compute_mode)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *compute_mode_name(enum compute_mode m)
+{
+    ASSERT((size_t)m < COUNT_OF(mode_names));
+    return mode_names[m];
+}
+
+/* ---- accounts and arenas ---- */
+
+static int open_account(struct account *parent, const char *name, enum account_class class,
+                        struct account **ret)
+{
+    return parent ? account_open(parent, name, class, ACCOUNT_NO_LIMIT, ret) : 0;
+}
+
+static int create_arena(struct account *account, size_t bytes_max, struct arena **ret)
+{
+    struct charge charge = account ? account_charge(account) : (struct charge){0};
+    struct arena_opts opts = {.bytes_max = bytes_max, .charge = account ? &charge : NULL};
+    return arena_create(&opts, ret);
+}
+
+/* ---- source ---- */
+
+static void source_close(struct source *s)
+{
+    checkpoint_close(s->checkpoint);
+    arena_free(s->arena);
+    account_close(s->file_account);
+    account_close(s->tables_account);
+    *s = (struct source){0};
+}
+
+static int source_open(struct source *s, const char *dir, struct account *parent, struct err *e)
+{
+    int r = open_account(parent, "checkpoint", ACCOUNT_FILE, &s->file_account);
+    if (r == 0)
+        r = open_account(parent, "checkpoint tables", ACCOUNT_ANON, &s->tables_account);
+    if (r == 0)
+        r = create_arena(s->tables_account, CHECKPOINT_TABLES_MAX, &s->arena);
+    if (r < 0)
+        return err_set(e, r, "no memory left to open %s", dir);
+    return checkpoint_open(s->arena, dir, s->file_account, &s->checkpoint, e);
+}
+
+/* ---- binding ---- */
+
+static uint32_t count_kind(const struct config *c, uint32_t end, enum layer_kind kind)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < end; i++)
+        n += c->kinds[i] == kind;
+    return n;
+}
+
+static int bind_layer(struct binder *b, uint32_t index, struct layer *ret)
+{
+    enum layer_kind kind = (enum layer_kind)b->config->kinds[index];
+    *ret = (struct layer){.kind = kind, .kind_index = count_kind(b->config, index, kind)};
+    return b->config->family->bind_layer(b, index, ret);
+}
+
+/* Everything outside the layers. */
+static int bind_ends(struct binder *b, struct matrix *embedding, struct projection *head,
+                     const float **final_norm)
+{
+    int r = binder_embedding(b, embedding, head);
+    return r < 0 ? r : binder_norm(b, "norm", b->config->hidden, final_norm);
+}
+
+/* Finds and checks every tensor, counts what packing will take. */
+static int measure(const struct config *c, const struct source *s, struct binder *ret, struct err *e)
+{
+    struct binder b = {.checkpoint = s->checkpoint, .config = c, .scratch = s->arena, .e = e};
+    struct matrix embedding;
+    struct projection head;
+    struct layer l;
+    const float *norm;
+    int r = binder_init(&b);
+    if (r == 0)
+        r = bind_ends(&b, &embedding, &head, &norm);
+    for (uint32_t i = 0; r == 0 && i < c->layers; i++)
+        r = bind_layer(&b, i, &l);
+    if (r == 0)
+        *ret = b;
+    return r;
+}
+
+static bool any_tensor(const struct checkpoint *c, const char *const *heads, size_t count)
+{
+    for (uint32_t i = 0; i < checkpoint_count(c); i++) {
+        struct slice name = slice_of(checkpoint_name(c, i));
+        for (size_t h = 0; h < count; h++) {
+            if (slice_starts(name, slice_of(heads[h])))
+                return true;
+        }
+    }
+    return false;
+}
+
+static void fill_shape(const struct config *c, const struct source *s, const struct binder *b,
+                       struct model_shape *ret)
+{
+    static const char *const vision[] = {"model.visual.", "visual.", "vision_tower."};
+    static const char *const mtp[] = {"mtp.", "language_model.mtp."};
+    struct model_shape shape = {
+        .vocab = c->vocab,
+        .layers = c->layers,
+        .hidden = c->hidden,
+        .context_max = c->context_max,
+        .page_bytes = page_bytes(c),
+        .slot_bytes = slot_bytes(c),
+        .weight_bytes = weight_memory_round(b->used),
+        .checkpoint_bytes = checkpoint_bytes(s->checkpoint),
+        .active_weight_bytes = b->active_bytes,
+        .parameters = b->parameters,
+        .workspace = step_cost(c),
+        .has_vision = any_tensor(s->checkpoint, vision, COUNT_OF(vision)),
+        .has_mtp = any_tensor(s->checkpoint, mtp, COUNT_OF(mtp)),
+    };
+    memcpy(shape.family, c->family_name, sizeof(shape.family));
+    *ret = shape;
+}
+
+int model_probe(const char *dir, struct model_shape *ret, struct err *e)
+{
+    struct arena *tables = NULL;
+    struct source source = {0};
+    struct config config;
+    struct binder measured;
+    int r = create_arena(NULL, MODEL_TABLES_MAX, &tables);
+    if (r < 0)
+        return err_set(e, r, "no memory left to read %s", dir);
+    r = config_load(tables, dir, &config, e);
+    if (r == 0)
+        r = source_open(&source, dir, NULL, e);
+    if (r == 0)
+        r = measure(&config, &source, &measured, e);
+    if (r == 0)
+        fill_shape(&config, &source, &measured, ret);
+    source_close(&source);
+    arena_free(tables);
+    return r;
+}
+
+uint64_t model_workspace_bytes(const struct model_shape *s, const struct model_opts *opts)
+{
+    const struct model_workspace *w = &s->workspace;
+    uint64_t bytes = w->fixed_bytes + w->token_bytes * opts->tokens_max + w->row_bytes * opts->rows_max +
+                     w->worker_bytes * workers_count(opts->workers);
+    /* The arena's own header, and whole grains. */
+    return ROUND_UP(bytes + 4096, (uint64_t)65536);
+}
+
+/* ---- loading ---- */
+
+static int check_opts(const struct model_opts *o, struct err *e)
+{
+    if (o->compute != COMPUTE_AUTO && o->compute != COMPUTE_F32)
+        return err_set(e, -ENOTSUP, "compute mode %s is not supported; f32 is",
+                       compute_mode_name(o->compute));
+    if (o->tokens_max == 0 || o->tokens_max > TOKENS_MAX_LIMIT || o->rows_max == 0 ||
+        o->rows_max > o->tokens_max)
+        return err_set(e, -EINVAL, "a step of %u tokens in %u rows: tokens must be 1..%u, rows 1..tokens",
+                       o->tokens_max, o->rows_max, TOKENS_MAX_LIMIT);
+    return o->ops && o->workers ? 0 : err_set(e, -EINVAL, "kernels and workers must be given");
+}
+
+static int open_accounts(struct model *m, struct account *parent)
+{
+    int r = open_account(parent, "weights", ACCOUNT_ANON, &m->weights_account);
+    if (r == 0)
+        r = open_account(parent, "workspace", ACCOUNT_ANON, &m->workspace_account);
+    return r == 0 ? open_account(parent, "tables", ACCOUNT_ANON, &m->tables_account) : r;
+}
+
+static int create_workspace(struct model *m, const struct model_opts *opts, struct err *e)
+{
+    uint64_t bytes = model_workspace_bytes(&m->shape, opts);
+    if (m->workspace_account)
+        account_set_planned(m->workspace_account, bytes);
+    int r = create_arena(m->workspace_account, bytes, &m->workspace);
+    if (r == 0)
+        r = step_create(m->workspace, &m->config, opts, &m->step);
+    return r == 0 ? 0
+                  : err_set(e, r, "%llu bytes of workspace are more than is left", (unsigned long long)bytes);
+}
+
+static int pack(struct model *m, const struct source *s, const struct binder *measured,
+                const struct model_opts *opts, struct err *e)
+{
+    struct binder b = {.checkpoint = s->checkpoint,
+                       .config = &m->config,
+                       .scratch = s->arena,
+                       .memory = &m->weights,
+                       .progress = opts->progress,
+                       .progress_arg = opts->progress_arg,
+                       .source_bytes_total = measured->source_bytes,
+                       .prefix = measured->prefix,
+                       .add_one = measured->add_one,
+                       .e = e};
+    if (m->weights_account)
+        account_set_planned(m->weights_account, m->shape.weight_bytes);
+    int r = weight_memory_init(&m->weights, m->weights_account, measured->used);
+    if (r < 0)
+        return err_set(e, r, "%llu bytes of weights are more than is left",
+                       (unsigned long long)m->shape.weight_bytes);
+    r = bind_ends(&b, &m->embedding, &m->head, &m->final_norm);
+    for (uint32_t i = 0; r == 0 && i < m->config.layers; i++)
+        r = bind_layer(&b, i, &m->layers[i]);
+    ASSERT(r < 0 || b.used == measured->used);
+    return r;
+}
+
+static int load(struct model *m, struct source *s, const char *dir, const struct model_opts *opts,
+                struct err *e)
+{
+    struct binder measured;
+    int r = open_accounts(m, opts->parent);
+    if (r == 0)
+        r = create_arena(m->tables_account, MODEL_TABLES_MAX, &m->tables);
+    if (r < 0)
+        return err_set(e, r, "no memory left to load %s", dir);
+    r = config_load(m->tables, dir, &m->config, e);
+    if (r == 0)
+        r = source_open(s, dir, opts->parent, e);
+    if (r == 0)
+        r = measure(&m->config, s, &measured, e);
+    if (r < 0)
+        return r;
+    fill_shape(&m->config, s, &measured, &m->shape);
+    m->layers = ARENA_ARRAY(m->tables, struct layer, m->config.layers);
+    if (!m->layers)
+        return err_set(e, -ENOMEM, "no memory left for a table of %u layers", m->config.layers);
+    r = create_workspace(m, opts, e);
+    return r == 0 ? pack(m, s, &measured, opts, e) : r;
+}
+
+int model_load(const char *dir, const struct model_opts *opts, struct model **ret, struct err *e)
+{
+    struct source source = {0};
+    int r = check_opts(opts, e);
+    if (r < 0)
+        return r;
+    struct model *m = calloc(1, sizeof(*m));
+    if (!m)
+        return err_set(e, -ENOMEM, "no memory left to load %s", dir);
+    r = load(m, &source, dir, opts, e);
+    source_close(&source);
+    if (r < 0)
+        model_free(m);
+    else
+        *ret = m;
+    return r;
+}
+
+void model_free(struct model *m)
+{
+    if (!m)
+        return;
+    weight_memory_done(&m->weights);
+    arena_free(m->workspace);
+    arena_free(m->tables);
+    account_close(m->weights_account);
+    account_close(m->workspace_account);
+    account_close(m->tables_account);
+    free(m);
+}
+
+const struct model_shape *model_shape(const struct model *m)
+{
+    return &m->shape;
+}
+
+/* ---- forward ---- */
+
+static void embed_token(struct step *s, const void *arg, uint32_t t)
+{
+    const struct model *m = arg;
+    uint32_t half = s->rope.half;
+    matrix_row(&m->embedding, s->ids[t], s->h + (size_t)t * m->config.hidden);
+    rope_at(&s->rope, s->positions[t], s->cosines + (size_t)t * half, s->sines + (size_t)t * half);
+}
+
+/* The columns whose logits are asked for; returns how many. */
+static uint32_t list_logits(struct step *s)
+{
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < s->rows; r++) {
+        const struct model_row *row = &s->in->rows[r];
+        for (uint32_t i = row->logits_from; i < row->token_count; i++)
+            s->logit_columns[count++] = s->row_column[r] + i;
+    }
+    return count;
+}
+
+struct logits_stage {
+    struct step *step;
+    const struct model *model;
+};
+
+/* Tile: one row of logits. p is free by now and takes the normed vector. */
+static void norm_for_logits(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct logits_stage *st = arg;
+    struct step *s = st->step;
+    uint32_t hidden = s->config->hidden, t = s->logit_columns[tile];
+    float *x = s->p + (size_t)tile * s->wide;
+    (void)worker;
+    s->settle(s, t);
+    s->ops->rmsnorm(x, s->h + (size_t)t * hidden, st->model->final_norm, hidden, s->config->eps);
+    step_sums(s, st->model->head.groups, s->x_sums + (size_t)tile * step_sums_floats(hidden), x, hidden);
+}
+
+static void compute_logits(struct model *m, struct step *s)
+{
+    struct logits_stage st = {s, m};
+    uint32_t count = list_logits(s);
+    struct step_rows x = {s->p, s->x_sums, s->wide, m->config.hidden};
+    struct step_rows y = {.data = s->in->logits, .stride = m->config.vocab};
+    if (count == 0)
+        return;
+    step_run(s, norm_for_logits, &st, count);
+    step_project(s, &m->head, x, y, count);
+}
+
+static void check_rows(const struct model *m, const struct model_step *in)
+{
+    for (uint32_t r = 0; r < in->row_count; r++) {
+        const struct model_row *row = &in->rows[r];
+        ASSERT(m->config.linear_count == 0 || (in->slots && row->slot_out != MODEL_SLOT_NONE));
+        for (uint32_t i = 0; i < row->token_count; i++)
+            ASSERT(row->tokens[i] < m->config.vocab);
+    }
+}
+
+int model_forward(struct model *m, const struct model_step *in)
+{
+    struct step *s = m->step;
+    check_rows(m, in);
+    step_begin(s, in);
+    step_each_token(s, embed_token, m);
+    for (uint32_t i = 0; i < m->config.layers; i++) {
+        if (in->cancel && atomic_load_explicit(in->cancel, memory_order_relaxed))
+            return -ECANCELED;
+        m->config.family->layer(s, &m->layers[i]);
+    }
+    compute_logits(m, s);
+    return 0;
+}

@@ -1,0 +1,359 @@
+/* step.c - workspace and tiles.
+ *
+ * The workspace is a list of arrays, each so many bytes per token, row or worker: one list, from which both its
+ * cost and its layout come, so that the plan cannot drift from what is allocated.
+ * Products take tiles of panels x columns. Few columns: all of them in every tile, so a weight is read once; many: blocks, so
+ * that a block of activations stays in the cache. Which of them a tile is changes no bit of a result. */
+#include "model/step.h"
+
+#include "model/state_layout.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+
+enum need_per { PER_MODEL, PER_TOKEN, PER_ROW, PER_WORKER };
+
+struct need {
+    void **place;
+    enum need_per per;
+    uint64_t bytes;
+};
+#define NEEDS_MAX 48
+#define ALIGN     64u
+
+/* What all projections of x give at most, per token. */
+static uint32_t wide(const struct config *c)
+{
+    uint32_t n = c->hidden;
+    uint32_t qkv = c->head_dim * (2 * c->heads + 2 * c->kv_heads);
+    uint32_t delta = config_conv_channels(c) + c->value_heads * (c->value_dim + 2);
+    n = MAX_OF(n, qkv);
+    n = MAX_OF(n, delta);
+    n = MAX_OF(n, 2 * c->intermediate);
+    return MAX_OF(n, c->experts + 1 + 2 * c->shared_intermediate);
+}
+
+static uint32_t mid_wide(const struct config *c)
+{
+    uint32_t n = MAX_OF(c->heads * c->head_dim, c->value_heads * c->value_dim);
+    n = MAX_OF(n, c->intermediate);
+    return MAX_OF(n, c->shared_intermediate);
+}
+
+static uint32_t products_max(const struct config *c)
+{
+    return c->experts + PROJECTION_PARTS_MAX;
+}
+
+#define NEED(p, kind, n) (*need++ = (struct need){(void **)(p), (kind), (n)})
+#define FLOATS(n)        ((uint64_t)(n) * sizeof(float))
+
+/* Every array of the workspace; returns how many. */
+static uint32_t list_needs(struct step *s, const struct config *c, struct need needs[NEEDS_MAX])
+{
+    struct need *need = needs;
+    uint32_t mid = mid_wide(c);
+    NEED(&s->row_column, PER_ROW, sizeof(uint32_t));
+    NEED(&s->spans, PER_TOKEN, sizeof(struct step_span));
+    NEED(&s->positions, PER_TOKEN, sizeof(uint32_t));
+    NEED(&s->ids, PER_TOKEN, sizeof(uint32_t));
+    NEED(&s->cosines, PER_TOKEN, FLOATS(c->rope.rot / 2));
+    NEED(&s->sines, PER_TOKEN, FLOATS(c->rope.rot / 2));
+    NEED(&s->h, PER_TOKEN, FLOATS(c->hidden));
+    NEED(&s->x, PER_TOKEN, FLOATS(c->hidden));
+    NEED(&s->x_sums, PER_TOKEN, FLOATS(step_sums_floats(c->hidden)));
+    NEED(&s->p, PER_TOKEN, FLOATS(wide(c)));
+    NEED(&s->conv, PER_TOKEN, FLOATS(config_conv_channels(c)));
+    NEED(&s->alpha, PER_TOKEN, FLOATS(c->value_heads));
+    NEED(&s->beta, PER_TOKEN, FLOATS(c->value_heads));
+    NEED(&s->mid, PER_TOKEN, FLOATS(mid));
+    NEED(&s->mid_sums, PER_TOKEN, FLOATS(step_sums_floats(mid)));
+    NEED(&s->d, PER_TOKEN, FLOATS(c->hidden));
+    NEED(&s->logit_columns, PER_TOKEN, sizeof(uint32_t));
+    NEED(&s->columns.x, PER_TOKEN, sizeof(float *));
+    for (int i = 0; i < 3; i++)
+        NEED(&s->columns.xsum[i], PER_TOKEN, sizeof(float *));
+    for (int i = 0; i < PROJECTION_PARTS_MAX; i++)
+        NEED(&s->columns.y[i], PER_TOKEN, sizeof(float *));
+    NEED(&s->products, PER_MODEL, products_max(c) * sizeof(struct step_product));
+    if (c->experts) {
+        uint64_t k = c->chosen, im = c->expert_intermediate;
+        NEED(&s->expert_begin, PER_MODEL, (c->experts + 1) * sizeof(uint32_t));
+        NEED(&s->pair_expert, PER_TOKEN, k * sizeof(uint32_t));
+        NEED(&s->pair_order, PER_TOKEN, k * sizeof(uint32_t));
+        NEED(&s->pair_weight, PER_TOKEN, FLOATS(k));
+        NEED(&s->shared_gate, PER_TOKEN, FLOATS(1));
+        NEED(&s->pair_up, PER_TOKEN, FLOATS(k * 2 * im));
+        NEED(&s->pair_up_sums, PER_TOKEN, FLOATS(k * step_sums_floats((uint32_t)im)));
+        NEED(&s->pair_out, PER_TOKEN, FLOATS(k * c->hidden));
+        const float ***const reads[] = {&s->pair_x, &s->pair_xsum, &s->pair_mid, &s->pair_mid_sum};
+        for (size_t i = 0; i < COUNT_OF(reads); i++)
+            NEED(reads[i], PER_TOKEN, k * sizeof(float *));
+        NEED(&s->pair_up_y, PER_TOKEN, k * sizeof(float *));
+        NEED(&s->pair_out_y, PER_TOKEN, k * sizeof(float *));
+    }
+    NEED(&s->attention_scratch, PER_WORKER, FLOATS(KERN_ATTN_SCRATCH));
+    NEED(&s->queries, PER_WORKER, STEP_QUERIES_MAX * sizeof(struct kern_query));
+    ASSERT(need - needs <= NEEDS_MAX);
+    return (uint32_t)(need - needs);
+}
+
+struct model_workspace step_cost(const struct config *c)
+{
+    struct step s = {0};
+    struct need needs[NEEDS_MAX];
+    uint64_t sums[PER_WORKER + 1] = {0};
+    uint32_t count = list_needs(&s, c, needs);
+    for (uint32_t i = 0; i < count; i++)
+        sums[needs[i].per] += needs[i].bytes;
+    return (struct model_workspace){.fixed_bytes =
+                                        sums[PER_MODEL] + (count + 1) * ALIGN + sizeof(struct step),
+                                    .token_bytes = sums[PER_TOKEN],
+                                    .row_bytes = sums[PER_ROW],
+                                    .worker_bytes = sums[PER_WORKER]};
+}
+
+int step_create(struct arena *a, const struct config *c, const struct model_opts *opts, struct step **ret)
+{
+    struct step *s = arena_alloc(a, sizeof(*s));
+    struct need needs[NEEDS_MAX];
+    const uint64_t counts[] = {[PER_MODEL] = 1,
+                               [PER_TOKEN] = opts->tokens_max,
+                               [PER_ROW] = opts->rows_max,
+                               [PER_WORKER] = workers_count(opts->workers)};
+    if (!s)
+        return -ENOMEM;
+    *s = (struct step){.config = c, .ops = opts->ops, .workers = opts->workers};
+    uint32_t count = list_needs(s, c, needs);
+    for (uint32_t i = 0; i < count; i++) {
+        *needs[i].place = arena_alloc_array(a, counts[needs[i].per], needs[i].bytes);
+        if (!*needs[i].place)
+            return -ENOMEM;
+    }
+    s->tokens_max = opts->tokens_max;
+    s->rows_max = opts->rows_max;
+    s->wide = wide(c);
+    s->mid_wide = mid_wide(c);
+    s->products_max = products_max(c);
+    rope_init(&s->rope, &c->rope);
+    *ret = s;
+    return 0;
+}
+
+static void add_spans(struct step *s, uint32_t row, uint32_t column)
+{
+    const struct model_row *r = &s->in->rows[row];
+    for (uint32_t done = 0; done < r->token_count;) {
+        uint32_t position = r->position + done;
+        uint32_t count = MIN_OF(STEP_SPAN_TOKENS - position % STEP_SPAN_TOKENS, r->token_count - done);
+        s->spans[s->span_count++] = (struct step_span){row, column + done, position, count};
+        done += count;
+    }
+}
+
+void step_begin(struct step *s, const struct model_step *in)
+{
+    ASSERT(in->row_count <= s->rows_max);
+    s->in = in;
+    s->rows = in->row_count;
+    s->tokens = s->span_count = 0;
+    s->settle = NULL;
+    for (uint32_t r = 0; r < in->row_count; r++) {
+        const struct model_row *row = &in->rows[r];
+        ASSERT(row->token_count > 0 && row->token_count <= s->tokens_max - s->tokens);
+        s->row_column[r] = s->tokens;
+        add_spans(s, r, s->tokens);
+        for (uint32_t i = 0; i < row->token_count; i++, s->tokens++) {
+            s->ids[s->tokens] = row->tokens[i];
+            s->positions[s->tokens] = row->position + i;
+        }
+    }
+}
+
+void step_sums(const struct step *s, unsigned groups, float *sums, const float *x, uint32_t n)
+{
+    static const struct {
+        unsigned flag;
+        uint32_t group;
+    } sizes[] = {{GROUP_32, 32}, {GROUP_64, 64}, {GROUP_128, 128}};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        if (groups & sizes[i].flag)
+            s->ops->group_sums(sums + step_sums_offset(n, sizes[i].group), x, n, sizes[i].group);
+    }
+}
+
+/* ---- splitting ---- */
+
+void step_run(struct step *s, workers_fn *fn, void *arg, uint32_t tiles)
+{
+    if (tiles == 1)
+        fn(arg, 0, 0);
+    else if (tiles > 1)
+        workers_run(s->workers, fn, arg, tiles);
+}
+
+struct token_stage {
+    struct step *step;
+    step_token_fn *fn;
+    const void *arg;
+    uint32_t block;
+};
+
+static void token_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct token_stage *st = arg;
+    (void)worker;
+    uint32_t from = tile * st->block, to = MIN_OF(from + st->block, st->step->tokens);
+    for (uint32_t t = from; t < to; t++)
+        st->fn(st->step, st->arg, t);
+}
+
+void step_each_token(struct step *s, step_token_fn *fn, const void *arg)
+{
+    /* Four tiles a worker even out; more tickets than that cost more than they give. */
+    uint32_t tiles_wanted = 4 * workers_count(s->workers);
+    struct token_stage st = {s, fn, arg, MAX_OF(DIV_UP(s->tokens, tiles_wanted), 1)};
+    step_run(s, token_tile, &st, DIV_UP(s->tokens, st.block));
+}
+
+/* ---- products ---- */
+
+uint32_t step_product_add(struct step *s, uint32_t count, const struct matrix *m,
+                          const struct kern_columns *c)
+{
+    enum { COLUMNS_FEW = 16 };
+    ASSERT(count < s->products_max);
+    bool few = c->count <= COLUMNS_FEW;
+    s->products[count] = (struct step_product){
+        .matrix = *m,
+        .columns = *c,
+        .panels_step = few ? s->ops->panels_few : s->ops->panels_many,
+        .columns_step = few ? COLUMNS_FEW : s->ops->columns_many,
+    };
+    return count + 1;
+}
+
+/* The product that tile belongs to: the last one that begins at or before it. */
+static const struct step_product *product_of(const struct step *s, uint32_t count, uint32_t tile)
+{
+    uint32_t low = 0, high = count;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (s->products[middle].tile_begin <= tile)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &s->products[low];
+}
+
+struct product_stage {
+    struct step *step;
+    uint32_t count;
+};
+
+static void product_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct product_stage *st = arg;
+    const struct step_product *p = product_of(st->step, st->count, tile);
+    (void)worker;
+    uint32_t local = tile - p->tile_begin;
+    uint32_t panel = local / p->column_tiles * p->panels_step;
+    uint32_t column = local % p->column_tiles * p->columns_step;
+    struct kern_columns c = {.count = MIN_OF(p->columns_step, p->columns.count - column),
+                             .x = p->columns.x + column,
+                             .xsum = p->columns.xsum ? p->columns.xsum + column : NULL,
+                             .y = p->columns.y + column};
+    uint32_t panels = matrix_panels(&p->matrix);
+    st->step->ops->matmul(&p->matrix, &c, panel, MIN_OF(panel + p->panels_step, panels));
+}
+
+void step_products(struct step *s, uint32_t count)
+{
+    uint32_t tiles = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct step_product *p = &s->products[i];
+        p->tile_begin = tiles;
+        p->column_tiles = DIV_UP(p->columns.count, p->columns_step);
+        tiles += p->column_tiles * DIV_UP(matrix_panels(&p->matrix), p->panels_step);
+    }
+    struct product_stage st = {s, count};
+    step_run(s, product_tile, &st, tiles);
+}
+
+static int group_index(uint32_t group)
+{
+    return group == 32 ? 0 : group == 64 ? 1 : 2;
+}
+
+uint32_t step_project_add(struct step *s, uint32_t list, const struct projection *p, struct step_rows x,
+                          struct step_rows y, uint32_t count)
+{
+    const struct step_columns *c = &s->columns;
+    uint32_t offset = 0;
+    ASSERT(count <= s->tokens_max && x.width == p->in);
+    for (uint32_t t = 0; t < count; t++)
+        c->x[t] = x.data + t * x.stride;
+    for (uint32_t i = 0; i < p->part_count; i++) {
+        const struct matrix *m = &p->parts[i];
+        struct kern_columns columns = {.count = count, .x = c->x, .y = c->y[i]};
+        for (uint32_t t = 0; t < count; t++)
+            c->y[i][t] = y.data + t * y.stride + offset;
+        if (m->form == MATRIX_AFFINE) {
+            const float **sums = c->xsum[group_index(m->group)];
+            for (uint32_t t = 0; t < count; t++)
+                sums[t] =
+                    x.sums + t * (size_t)step_sums_floats(x.width) + step_sums_offset(x.width, m->group);
+            columns.xsum = sums;
+        }
+        list = step_product_add(s, list, m, &columns);
+        offset += m->n;
+    }
+    return list;
+}
+
+void step_project(struct step *s, const struct projection *p, struct step_rows x, struct step_rows y,
+                  uint32_t count)
+{
+    step_products(s, step_project_add(s, 0, p, x, y, count));
+}
+
+/* ---- norms ---- */
+
+struct norm_args {
+    const float *weight;
+    unsigned groups;
+};
+
+static void norm_token(struct step *s, const void *arg, uint32_t t)
+{
+    const struct norm_args *n = arg;
+    uint32_t hidden = s->config->hidden;
+    if (s->settle)
+        s->settle(s, t);
+    float *x = s->x + (size_t)t * hidden;
+    s->ops->rmsnorm(x, s->h + (size_t)t * hidden, n->weight, hidden, s->config->eps);
+    step_sums(s, n->groups, s->x_sums + (size_t)t * step_sums_floats(hidden), x, hidden);
+}
+
+void step_norm(struct step *s, const float *weight, unsigned groups)
+{
+    struct norm_args n = {weight, groups};
+    step_each_token(s, norm_token, &n);
+    s->settle = NULL;
+}
+
+void step_settle_d(struct step *s, uint32_t t)
+{
+    size_t at = (size_t)t * s->config->hidden;
+    s->ops->add(s->h + at, s->d + at, s->config->hidden);
+}
+
+float *step_slot(const struct step *s, uint32_t slot, uint32_t linear_index)
+{
+    if (slot == MODEL_SLOT_NONE)
+        return NULL;
+    const struct config *c = s->config;
+    return (float *)(s->in->slots + slot * slot_bytes(c) + linear_index * slot_layer_bytes(c));
+}

@@ -1,0 +1,147 @@
+/* step.h - one forward pass under way: its workspace and the ways work is split.
+ *
+ * The tokens of all rows lie side by side as columns: row 0's first. Work goes to the workers in tiles of outputs; every
+ * step_* function below is one barrier (a single tile runs without). Between barriers a tile only writes what it owns.
+ * The blocks (attention, delta net, MLP, experts) leave their result in `d` or elsewhere and say in `settle` how a token adds it to
+ * the residual stream; the next norm does that first, which saves a barrier each.
+ * Engine thread only; the tiles run on the workers. */
+#ifndef PLATEAU_MODEL_STEP_H
+#define PLATEAU_MODEL_STEP_H
+
+#include "model/layer.h"
+#include "model/model.h"
+#include "model/rope.h"
+
+/* Tokens of one row whose absolute positions share position / 16: what attention takes as a block of queries, and what may
+ * write into a page without sharing a cache line with another block. */
+#define STEP_SPAN_TOKENS 16
+struct step_span {
+    uint32_t row, column, position, count;
+};
+
+/* One product with a matrix, cut into tiles. */
+struct step_product {
+    struct matrix matrix;
+    struct kern_columns columns;
+    uint32_t tile_begin, panels_step, columns_step, column_tiles;
+};
+
+/* Column pointers of one projection. */
+struct step_columns {
+    const float **x;
+    const float **xsum[3]; /* by group size */
+    float **y[PROJECTION_PARTS_MAX];
+};
+
+struct step {
+    /* Constant after step_create. */
+    const struct config *config;
+    const struct kern_ops *ops;
+    struct workers *workers;
+    struct rope rope;
+    uint32_t tokens_max, rows_max;
+    uint32_t wide; /* floats per token in p */
+    uint32_t mid_wide;
+    uint32_t products_max;
+    /* The step. */
+    const struct model_step *in;
+    uint32_t tokens, rows, span_count;
+    void (*settle)(struct step *s, uint32_t token); /* NULL: nothing pending */
+    /* Workspace. */
+    uint32_t *row_column; /* [rows]: column of the row's first token */
+    struct step_span *spans;
+    uint32_t *positions, *ids;     /* [tokens] */
+    float *cosines, *sines;        /* [tokens][rot / 2] */
+    float *h;                      /* [tokens][hidden]: the residual stream */
+    float *x, *x_sums;             /* [tokens][hidden] normed, and its group sums */
+    float *p;                      /* [tokens][wide]: what projections of x give */
+    float *conv;                   /* [tokens][conv channels] */
+    float *alpha, *beta;           /* [tokens][value_heads] */
+    float *mid, *mid_sums;         /* [tokens][mid_wide]: what the second projection reads */
+    float *d;                      /* [tokens][hidden]: what it gives */
+    uint32_t *logit_columns;       /* [tokens] */
+    struct step_columns columns;   /* [tokens] each */
+    struct step_product *products; /* [products_max] */
+    /* Experts: a pair is (token, rank), at token * chosen + rank. */
+    uint32_t *pair_expert, *pair_order; /* [pairs]; pairs sorted by expert */
+    uint32_t *expert_begin;             /* [experts + 1] into pair_order */
+    float *pair_weight, *shared_gate;   /* [pairs], [tokens] */
+    float *pair_up, *pair_up_sums,
+        *pair_out; /* [pairs][2 * expert_intermediate], sums of half that, [pairs][hidden] */
+    const float **pair_x, **pair_xsum, **pair_mid, **pair_mid_sum; /* [pairs] */
+    float **pair_up_y, **pair_out_y;
+    /* Per worker. */
+    float *attention_scratch;   /* [workers][KERN_ATTN_SCRATCH] */
+    struct kern_query *queries; /* [workers][STEP_QUERIES_MAX] */
+};
+#define STEP_QUERIES_MAX 64
+
+/* What a workspace costs: fixed + token * tokens_max + row * rows_max + worker * workers. */
+struct model_workspace step_cost(const struct config *c);
+/* Lays the workspace out in `a`. 0 or -ENOMEM. */
+int step_create(struct arena *a, const struct config *c, const struct model_opts *opts, struct step **ret);
+/* Takes the rows in: columns, spans, positions. */
+void step_begin(struct step *s, const struct model_step *in);
+
+/* Floats of group sums of n values, all three sizes, and where those of one size begin. */
+static inline uint32_t step_sums_floats(uint32_t n)
+{
+    return (n + 31) / 32 + (n + 63) / 64 + (n + 127) / 128;
+}
+static inline uint32_t step_sums_offset(uint32_t n, uint32_t group)
+{
+    return group == 32 ? 0 : group == 64 ? (n + 31) / 32 : (n + 31) / 32 + (n + 63) / 64;
+}
+/* Those sums of x that `groups` (GROUP_*) asks for. */
+void step_sums(const struct step *s, unsigned groups, float *sums, const float *x, uint32_t n);
+
+/* fn(arg, tile, worker) for tile < tiles. */
+void step_run(struct step *s, workers_fn *fn, void *arg, uint32_t tiles);
+/* fn for each token, on whichever worker. */
+typedef void step_token_fn(struct step *s, const void *arg, uint32_t token);
+void step_each_token(struct step *s, step_token_fn *fn, const void *arg);
+
+/* A matrix of activations, one row per token. */
+struct step_rows {
+    float *data, *sums; /* sums: of `width` values per row, or NULL */
+    size_t stride;      /* floats */
+    uint32_t width;
+};
+/* y[t] = projection of x[t] for t < count; y.width is not looked at. */
+void step_project(struct step *s, const struct projection *p, struct step_rows x, struct step_rows y,
+                  uint32_t count);
+/* The same as products of the list, to be run later; returns the list's new length. One projection at a time. */
+uint32_t step_project_add(struct step *s, uint32_t list, const struct projection *p, struct step_rows x,
+                          struct step_rows y, uint32_t count);
+/* Adds a product to the list; returns the list's new length. The columns' arrays stay until step_products. */
+uint32_t step_product_add(struct step *s, uint32_t count, const struct matrix *m,
+                          const struct kern_columns *c);
+void step_products(struct step *s, uint32_t count);
+
+/* Settles what is pending, then x = rmsnorm(h) with group sums. */
+void step_norm(struct step *s, const float *weight, unsigned groups);
+/* The usual thing to settle: h += d. */
+void step_settle_d(struct step *s, uint32_t token);
+
+/* One linear layer's part of a slot; NULL for MODEL_SLOT_NONE. */
+float *step_slot(const struct step *s, uint32_t slot, uint32_t linear_index);
+
+static inline struct step_rows step_x(const struct step *s)
+{
+    return (struct step_rows){s->x, s->x_sums, s->config->hidden, s->config->hidden};
+}
+static inline struct step_rows step_p(const struct step *s)
+{
+    return (struct step_rows){.data = s->p, .stride = s->wide};
+}
+/* `width` values at the head of each row of mid. */
+static inline struct step_rows step_mid(const struct step *s, uint32_t width)
+{
+    return (struct step_rows){s->mid, s->mid_sums, s->mid_wide, width};
+}
+static inline struct step_rows step_d(const struct step *s)
+{
+    return (struct step_rows){.data = s->d, .stride = s->config->hidden};
+}
+
+#endif

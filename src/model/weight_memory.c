@@ -1,0 +1,69 @@
+/* weight_memory.c - one mapping, populated ahead of the packing. memory/units is for pools whose units come and go; this only
+ * grows, once. */
+#include "model/weight_memory.h"
+
+#include "memory/units.h"
+
+#include "base/check.h"
+#include "base/pages.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+uint64_t weight_memory_round(uint64_t bytes)
+{
+    return ROUND_UP(bytes, (uint64_t)UNIT_BYTES);
+}
+
+int weight_memory_init(struct weight_memory *m, struct account *account, uint64_t bytes)
+{
+    uint64_t rounded = weight_memory_round(bytes);
+    if (rounded == 0 || rounded > SIZE_MAX / 2)
+        return -ENOMEM;
+    int r = account ? account_reserve(account, rounded) : 0;
+    if (r < 0)
+        return r;
+    size_t map_bytes = (size_t)rounded + UNIT_BYTES;
+    void *p = mmap(NULL, map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) {
+        if (account)
+            account_release(account, rounded);
+        return -ENOMEM;
+    }
+    *m = (struct weight_memory){.account = account,
+                                .base = (char *)ROUND_UP((uintptr_t)p, UNIT_BYTES),
+                                .bytes = (size_t)rounded,
+                                .map = p,
+                                .map_bytes = map_bytes};
+    (void)madvise(m->base, m->bytes, MADV_HUGEPAGE);
+    return 0;
+}
+
+int weight_memory_commit(struct weight_memory *m, size_t bytes)
+{
+    size_t want = ROUND_UP(bytes, UNIT_BYTES);
+    ASSERT(want <= m->bytes);
+    if (want <= m->committed)
+        return 0;
+    size_t more = want - m->committed;
+    char *p = m->base + m->committed;
+    int r = pages_commit(p, more);
+    if (r < 0)
+        return r;
+    if (m->account)
+        account_use(m->account, more);
+    m->committed = want;
+    return 0;
+}
+
+void weight_memory_done(struct weight_memory *m)
+{
+    if (!m->map)
+        return;
+    munmap(m->map, m->map_bytes);
+    if (m->account) {
+        account_unuse(m->account, m->committed);
+        account_release(m->account, m->bytes);
+    }
+    *m = (struct weight_memory){0};
+}
