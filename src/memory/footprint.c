@@ -28,31 +28,52 @@ static uint64_t field_kib(const char *text, const char *key)
     return at ? strtoull(at + strlen(key), NULL, 10) * 1024 : 0;
 }
 
-/* Path of a file of this process's cgroup (v2): "0::/path" in /proc/self/cgroup. */
-static void read_cgroup(const char *name, char *ret, size_t bytes_max)
+/* This process's cgroup (v2): "0::/path" in /proc/self/cgroup gives "/sys/fs/cgroup/path". Empty without one. */
+static void cgroup_dir(char *ret, size_t bytes_max)
 {
-    char line[512], path[640];
-    read_small("/proc/self/cgroup", line, sizeof(line));
+    char text[512];
+    read_small("/proc/self/cgroup", text, sizeof(text));
     ret[0] = 0;
-    char *at = strstr(line, "0::");
+    char *at = strstr(text, "0::");
     if (!at)
         return;
     at[strcspn(at, "\n")] = 0;
-    snprintf(path, sizeof(path), "/sys/fs/cgroup%s/%s", at + 3, name);
+    snprintf(ret, bytes_max, "/sys/fs/cgroup%s", at + 3);
+}
+
+static void cgroup_read(const char *dir, const char *name, char *ret, size_t bytes_max)
+{
+    char path[640];
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
     read_small(path, ret, bytes_max);
+}
+
+/* The least memory.max of the cgroup and of those it lies in; 0 without any. Cuts `dir` short on its way up. */
+static uint64_t cgroup_limit_bytes(char *dir)
+{
+    uint64_t least = 0;
+    while (strlen(dir) >= strlen("/sys/fs/cgroup")) {
+        char text[64];
+        cgroup_read(dir, "memory.max", text, sizeof(text));
+        uint64_t limit = strtoull(text, NULL, 10); /* "max" reads as 0 */
+        if (limit && (least == 0 || limit < least))
+            least = limit;
+        *strrchr(dir, '/') = 0;
+    }
+    return least;
 }
 
 static void footprint_read_cgroup(struct footprint *ret)
 {
-    char text[8192];
-    read_cgroup("memory.max", text, sizeof(text));
-    ret->cgroup_limit_bytes = strtoull(text, NULL, 10); /* "max" is 0: no limit known */
-    read_cgroup("memory.current", text, sizeof(text));
+    char dir[600], text[8192];
+    cgroup_dir(dir, sizeof(dir));
+    cgroup_read(dir, "memory.current", text, sizeof(text));
     uint64_t current = strtoull(text, NULL, 10);
-    read_cgroup("memory.stat", text, sizeof(text));
+    cgroup_read(dir, "memory.stat", text, sizeof(text));
     const char *file = strstr(text, "\nfile ");
     uint64_t file_bytes = file ? strtoull(file + 6, NULL, 10) : 0;
     ret->cgroup_bytes = current > file_bytes ? current - file_bytes : 0;
+    ret->cgroup_limit_bytes = cgroup_limit_bytes(dir);
 }
 
 /* jemalloc's, where the program links it; NULL with another allocator. */

@@ -8,7 +8,7 @@
 struct footprint {
     uint64_t rss_anon_bytes, rss_file_bytes, rss_shmem_bytes, swap_bytes; /* /proc/self/status */
     uint64_t cgroup_bytes;                   /* cgroup v2: memory.current less its file part; 0 = unknown */
-    uint64_t cgroup_limit_bytes;             /* cgroup v2: memory.max; 0 = unknown or none */
+    uint64_t cgroup_limit_bytes;             /* cgroup v2: the least memory.max on the way up; 0 = none */
     uint64_t ram_bytes, ram_available_bytes; /* /proc/meminfo */
     uint64_t heap_bytes;                     /* resident bytes of the general allocator; 0 = unknown */
 };
