@@ -1,0 +1,8 @@
+plateau_test(test_utf8 text)
+plateau_test(test_unicode text)
+plateau_test(test_pretok text)
+target_link_libraries(test_pretok PRIVATE PkgConfig::PCRE2)
+plateau_test(test_bpe text)
+plateau_test(test_tokenizer text)
+plateau_test(test_tokenizer_refuse text)
+plateau_test(test_detok text)
