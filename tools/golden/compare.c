@@ -1,0 +1,109 @@
+/* compare.c - a token may differ only where the reference itself stood within 2e-3 of another; behind such a token the sequences
+ * are different ones and are no longer compared. */
+#include "golden/compare.h"
+
+#include "base/check.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+static void wrong(struct compare *k, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void wrong(struct compare *k, const char *format, ...)
+{
+    if (k->wrong)
+        return;
+    k->wrong = true;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(k->message, sizeof(k->message), format, args);
+    va_end(args);
+}
+
+static void compare_logit(struct compare *k, uint32_t position, uint32_t id, double expected, double got)
+{
+    double error = fabs(expected - got);
+    k->logits_compared++;
+    if (!(error <= k->error_max))
+        k->error_max = error;
+    if (!(error <= COMPARE_LOGIT_BOUND))
+        wrong(k, "position %u: logit of token %u is %.6f, expected %.6f", position, id, got, expected);
+}
+
+static bool id_ok(struct compare *k, uint32_t id, uint32_t vocab)
+{
+    if (id >= vocab)
+        wrong(k, "the golden file names token %u of a vocabulary of %u", id, vocab);
+    return id < vocab;
+}
+
+static void compare_argmax(struct compare *k, uint32_t position, const float *logits, uint32_t vocab)
+{
+    uint32_t best = runner_argmax(logits, vocab), expected = k->c->argmax.ids[position];
+    k->tokens_compared++;
+    if (id_ok(k, expected, vocab) && best != expected &&
+        !(logits[best] - logits[expected] < COMPARE_MARGIN_BOUND))
+        wrong(k, "position %u: the likeliest token is %u (%.6f), expected %u (%.6f)", position, best,
+              logits[best], expected, logits[expected]);
+}
+
+/* The distance of the likeliest token from the next one. */
+static double margin(const float *logits, uint32_t vocab)
+{
+    uint32_t best = runner_argmax(logits, vocab);
+    float second = -INFINITY;
+    for (uint32_t i = 0; i < vocab; i++) {
+        if (i != best && logits[i] > second)
+            second = logits[i];
+    }
+    return (double)logits[best] - second;
+}
+
+static void compare_last(struct compare *k, uint32_t position, const float *logits, uint32_t vocab)
+{
+    const struct golden_case *c = k->c;
+    if (c->last.count > 0 && c->last_ids.count == 0 && c->last.count != vocab) {
+        wrong(k, "the golden file has %u logits, the vocabulary %u", c->last.count, vocab);
+        return;
+    }
+    for (uint32_t i = 0; i < c->last.count; i++) {
+        uint32_t id = c->last_ids.count ? c->last_ids.ids[i] : i;
+        if (id_ok(k, id, vocab))
+            compare_logit(k, position, id, c->last.values[i], logits[id]);
+    }
+}
+
+void compare_prompt(struct compare *k, uint32_t position, const float *logits, uint32_t vocab)
+{
+    const struct golden_case *c = k->c;
+    if (position >= c->prompt.count)
+        return;
+    if (c->argmax.count)
+        compare_argmax(k, position, logits, vocab);
+    if (c->max_logit.count) {
+        uint32_t best = runner_argmax(logits, vocab);
+        compare_logit(k, position, best, c->max_logit.values[position], logits[best]);
+    }
+    /* A difference of two logits: twice the bound. */
+    if (c->margin.count &&
+        !(fabs(c->margin.values[position] - margin(logits, vocab)) <= 2 * COMPARE_LOGIT_BOUND))
+        wrong(k, "position %u: margin %.6f, expected %.6f", position, margin(logits, vocab),
+              c->margin.values[position]);
+    if (position + 1 == c->prompt.count)
+        compare_last(k, position, logits, vocab);
+}
+
+void compare_greedy(struct compare *k, const uint32_t *generated)
+{
+    const struct golden_case *c = k->c;
+    for (uint32_t i = 0; i < c->greedy.count; i++) {
+        k->tokens_compared++;
+        if (generated[i] == c->greedy.ids[i])
+            continue;
+        if (c->greedy_margin.values[i] < COMPARE_MARGIN_BOUND)
+            return;
+        wrong(k, "step %u: token %u, expected %u (margin %.6f)", i, generated[i], c->greedy.ids[i],
+              c->greedy_margin.values[i]);
+        return;
+    }
+}

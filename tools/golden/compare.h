@@ -1,0 +1,25 @@
+/* compare.h - a sequence's logits against its golden case. */
+#ifndef PLATEAU_TOOLS_COMPARE_H
+#define PLATEAU_TOOLS_COMPARE_H
+
+#include "golden/golden_file.h"
+#include "golden/runner.h"
+
+/* What the goldens promise, in float32. */
+#define COMPARE_LOGIT_BOUND  1e-3
+#define COMPARE_MARGIN_BOUND 2e-3
+
+struct compare {
+    const struct golden_case *c;
+    double error_max; /* largest difference of a logit */
+    uint32_t logits_compared, tokens_compared;
+    bool wrong;
+    char message[256]; /* the first thing that is wrong */
+};
+
+/* Looks at the logits of one position of the prompt. */
+void compare_prompt(struct compare *k, uint32_t position, const float *logits, uint32_t vocab);
+/* After the run: the generated tokens, which are as many as the case has. */
+void compare_greedy(struct compare *k, const uint32_t *generated);
+
+#endif

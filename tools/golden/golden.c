@@ -1,0 +1,340 @@
+/* golden.c - golden [options] DIR...: runs DIR/golden.json against the model in DIR.
+ *
+ * Each prompt runs whole and alone first and is compared with the reference. Then the same sequences run again in chunks
+ * and in batches, and every logit must have the same bits: how a sequence is cut and who shares its steps must not show. */
+#include "golden/compare.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A single prompt gets companions, made from it by rotation, so that batches have different rows. */
+#define SEQUENCES_MIN   8
+#define STEP_TOKENS_MAX 4096u
+#define ROWS_MAX        64u
+/* Above so many tokens the variants are a selection instead of every chunk with every batch. */
+#define TOKENS_FEW  4000
+#define CHUNK_WHOLE UINT32_MAX
+
+struct options {
+    enum compute_mode compute;
+    uint32_t chunk, batch, threads; /* 0: the default */
+    unsigned cpu_flags;
+    const char *model; /* NULL: the golden's own directory */
+};
+
+struct variant {
+    uint32_t chunk, batch;
+};
+
+struct golden {
+    const struct options *opts;
+    const char *dir;
+    struct golden_file file;
+    struct workers *workers;
+    struct kern_ops ops;
+    struct model *model;
+    struct runner *runner;
+    struct runner_sequence *sequences;
+    struct compare *compares; /* [file.case_count] */
+    uint32_t sequence_count, sequence_max, prompt_max;
+    uint64_t tokens;
+};
+
+static void usage(FILE *out)
+{
+    fputs("usage: golden [options] DIR...\n"
+          "Runs DIR/golden.json against the model in DIR and prints the largest error and the first wrong "
+          "token.\n"
+          "Exit status 1 if a bound is broken, 2 if something cannot be read.\n"
+          "  --model DIR    the model, where it does not lie beside golden.json\n"
+          "  --compute X    auto or f32 (default auto)\n"
+          "  --chunk N      only this chunk of prompt tokens beside the whole prompt\n"
+          "  --batch N      only this many sequences at once (default 1, 3 and 8)\n"
+          "  --threads N    workers (default: what the machine gives)\n"
+          "  --reference    the reference kernels instead of the machine's best\n"
+          "  --help         this text\n",
+          out);
+}
+
+/* ---- sequences ---- */
+
+static int add_sequence(struct golden *g, const struct golden_case *c, uint32_t turn)
+{
+    uint32_t n = c->prompt.count - MIN_OF(turn, c->prompt.count - 1);
+    uint32_t *prompt = calloc(n, sizeof(*prompt)),
+             *generated = calloc(c->greedy.count + 1, sizeof(*generated));
+    struct runner_sequence *q = &g->sequences[g->sequence_count++];
+    *q = (struct runner_sequence){.prompt = prompt,
+                                  .prompt_count = n,
+                                  .generate = c->greedy.count,
+                                  .generated = generated,
+                                  .arg = turn == 0 ? &g->compares[c - g->file.cases] : NULL};
+    if (!prompt || !generated)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < n; i++)
+        prompt[i] = c->prompt.ids[(i + 9 * turn) % c->prompt.count];
+    g->sequence_max = MAX_OF(g->sequence_max, n + c->greedy.count);
+    g->prompt_max = MAX_OF(g->prompt_max, n);
+    g->tokens += n + c->greedy.count;
+    return 0;
+}
+
+static int make_sequences(struct golden *g)
+{
+    uint32_t n = MAX_OF(g->file.case_count, SEQUENCES_MIN);
+    g->compares = calloc(g->file.case_count, sizeof(g->compares[0]));
+    g->sequences = calloc(n, sizeof(g->sequences[0]));
+    int r = g->compares && g->sequences ? 0 : -ENOMEM;
+    for (uint32_t i = 0; r == 0 && i < n; i++) {
+        const struct golden_case *c = &g->file.cases[i % g->file.case_count];
+        g->compares[i % g->file.case_count].c = c;
+        r = add_sequence(g, c, i / g->file.case_count);
+    }
+    return r;
+}
+
+static void see(struct runner_sequence *q, uint32_t position, const float *logits, uint32_t vocab)
+{
+    if (q->arg)
+        compare_prompt(q->arg, position, logits, vocab);
+}
+
+/* ---- running ---- */
+
+static bool compare_reference(struct golden *g)
+{
+    double error = 0;
+    uint64_t logits = 0, tokens = 0;
+    uint32_t wrong = 0;
+    for (uint32_t i = 0; i < g->file.case_count; i++) {
+        struct compare *k = &g->compares[i];
+        compare_greedy(k, g->sequences[i].generated);
+        if (!(k->error_max <= error))
+            error = k->error_max;
+        logits += k->logits_compared;
+        tokens += k->tokens_compared;
+        wrong += k->wrong;
+        if (k->wrong)
+            printf("%s: %s: %s\n", g->dir, k->c->name, k->message);
+    }
+    printf("%s: %u prompts whole: %llu logits compared, largest error %.3g; %llu tokens compared, %u prompts "
+           "wrong\n",
+           g->dir, g->file.case_count, (unsigned long long)logits, error, (unsigned long long)tokens, wrong);
+    return wrong == 0;
+}
+
+static const char *chunk_text(uint32_t chunk, char ret[16])
+{
+    if (chunk == CHUNK_WHOLE)
+        return "whole";
+    snprintf(ret, 16, "%u", chunk);
+    return ret;
+}
+
+/* The same sequences cut and grouped otherwise, and whether their logits have the same bits. */
+static int run_variant(struct golden *g, struct variant v, const uint64_t *hashes, bool *same)
+{
+    char text[16];
+    uint32_t different = 0, first = 0;
+    int r = runner_run(g->runner, g->sequences, g->sequence_count, v.chunk, v.batch, NULL);
+    if (r < 0)
+        return r;
+    for (uint32_t i = 0; i < g->sequence_count; i++) {
+        if (g->sequences[i].hash != hashes[i] && different++ == 0)
+            first = i;
+    }
+    if (different)
+        printf("%s: chunk %s, batch %u: %u of %u sequences have other bits, the first is number %u\n", g->dir,
+               chunk_text(v.chunk, text), v.batch, different, g->sequence_count, first);
+    else
+        printf("%s: chunk %s, batch %u: the same bits\n", g->dir, chunk_text(v.chunk, text), v.batch);
+    *same &= different == 0;
+    return 0;
+}
+
+static uint32_t list_variants(const struct golden *g, struct variant ret[16])
+{
+    static const uint32_t chunks[] = {CHUNK_WHOLE, 32, 64, 96}, batches[] = {1, 3, 8};
+    static const struct variant selection[] = {{32, 8}, {64, 3}, {96, 1}};
+    uint32_t count = 0;
+    const struct options *o = g->opts;
+    if (!o->chunk && !o->batch && g->tokens > TOKENS_FEW) {
+        memcpy(ret, selection, sizeof(selection));
+        return COUNT_OF(selection);
+    }
+    for (size_t c = 0; c < COUNT_OF(chunks); c++) {
+        for (size_t b = 0; b < COUNT_OF(batches); b++) {
+            struct variant v = {o->chunk ? o->chunk : chunks[c], o->batch ? o->batch : batches[b]};
+            bool repeats = (o->chunk && c > 0) || (o->batch && b > 0);
+            if (!repeats && !(v.chunk == CHUNK_WHOLE && v.batch == 1))
+                ret[count++] = v;
+        }
+    }
+    return count;
+}
+
+static int run(struct golden *g, bool *good)
+{
+    struct variant variants[16];
+    uint64_t *hashes = calloc(g->sequence_count, sizeof(*hashes));
+    if (!hashes)
+        return -ENOMEM;
+    int r = runner_run(g->runner, g->sequences, g->sequence_count, CHUNK_WHOLE, 1, see);
+    for (uint32_t i = 0; i < g->sequence_count; i++)
+        hashes[i] = g->sequences[i].hash;
+    *good = r == 0 && compare_reference(g);
+    uint32_t count = list_variants(g, variants);
+    for (uint32_t i = 0; r == 0 && i < count; i++)
+        r = run_variant(g, variants[i], hashes, good);
+    free(hashes);
+    return r;
+}
+
+/* ---- set-up ---- */
+
+static int load(struct golden *g, struct err *e)
+{
+    const struct options *o = g->opts;
+    uint32_t rows = MAX_OF(o->batch, 8);
+    kern_ops_init(&g->ops, o->cpu_flags);
+    int r = workers_create(o->threads ? o->threads : workers_default_count(), NULL, &g->workers);
+    if (r < 0)
+        return err_set(e, r, "cannot start workers");
+    struct model_opts opts = {.compute = o->compute,
+                              .tokens_max = MIN_OF(MAX_OF(g->prompt_max * rows, rows), STEP_TOKENS_MAX),
+                              .rows_max = rows,
+                              .logits_max = STEP_TOKENS_MAX,
+                              .ops = &g->ops,
+                              .workers = g->workers};
+    r = model_load(o->model ? o->model : g->dir, &opts, &g->model, e);
+    if (r < 0)
+        return r;
+    struct runner_opts runner = {g->model, opts.tokens_max, rows, g->sequence_max};
+    return runner_create(&runner, &g->runner);
+}
+
+static void close_golden(struct golden *g)
+{
+    runner_free(g->runner);
+    model_free(g->model);
+    workers_free(g->workers);
+    for (uint32_t i = 0; i < g->sequence_count; i++) {
+        free((void *)g->sequences[i].prompt);
+        free(g->sequences[i].generated);
+    }
+    free(g->sequences);
+    free(g->compares);
+    golden_file_free(&g->file);
+}
+
+static void say_skipped(const struct golden *g)
+{
+    if (g->file.images)
+        printf("%s: %u image parts skipped: pictures are not computed\n", g->dir, g->file.images);
+    if (g->file.mtp)
+        printf("%s: %u mtp parts skipped: the MTP head is not computed\n", g->dir, g->file.mtp);
+}
+
+static int run_dir(const struct options *o, const char *dir, bool *good)
+{
+    char path[4096];
+    struct err e = {{0}};
+    struct golden g = {.opts = o, .dir = dir};
+    snprintf(path, sizeof(path), "%s/golden.json", dir);
+    int r = golden_file_load(path, &g.file, &e);
+    if (r == 0)
+        r = make_sequences(&g);
+    if (r == 0)
+        r = load(&g, &e);
+    if (r == 0) {
+        printf("%s: kernels %s, %u workers, compute %s\n", dir, g.ops.tier, workers_count(g.workers),
+               compute_mode_name(o->compute));
+        workers_turn_begin(g.workers);
+        r = run(&g, good);
+        workers_turn_end(g.workers);
+        say_skipped(&g);
+    }
+    if (r < 0)
+        fprintf(stderr, "golden: %s: %s\n", dir, e.text[0] ? e.text : strerror(-r));
+    close_golden(&g);
+    return r;
+}
+
+static bool parse_count(const char *text, uint32_t max, uint32_t *ret)
+{
+    uint64_t n;
+    if (!slice_u64(slice_of(text), max, &n) || n == 0)
+        return false;
+    *ret = (uint32_t)n;
+    return true;
+}
+
+/* 0 to go on, 1 to stop well, -1 on a wrong option. */
+static int parse_options(int argc, char **argv, struct options *o)
+{
+    static const struct option longs[] = {
+        {"model", required_argument, NULL, 'm'},   {"compute", required_argument, NULL, 'c'},
+        {"chunk", required_argument, NULL, 'k'},   {"batch", required_argument, NULL, 'b'},
+        {"threads", required_argument, NULL, 't'}, {"reference", no_argument, NULL, 'r'},
+        {"help", no_argument, NULL, 'h'},          {0},
+    };
+    for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
+        bool ok = true;
+        switch (c) {
+        case 'm':
+            o->model = optarg;
+            break;
+        case 'c':
+            ok = compute_mode_parse(optarg, &o->compute);
+            break;
+        case 'k':
+            ok = parse_count(optarg, STEP_TOKENS_MAX, &o->chunk);
+            break;
+        case 'b':
+            ok = parse_count(optarg, ROWS_MAX, &o->batch);
+            break;
+        case 't':
+            ok = parse_count(optarg, 256, &o->threads);
+            break;
+        case 'r':
+            o->cpu_flags = 0;
+            break;
+        case 'h':
+            usage(stdout);
+            return 1;
+        default:
+            return -1;
+        }
+        if (!ok) {
+            fprintf(stderr, "golden: '%s' is not a value for that option\n", optarg);
+            return -1;
+        }
+    }
+    return optind < argc ? 0 : -1;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {.cpu_flags = kern_cpu_flags()};
+    int parsed = parse_options(argc, argv, &o);
+    if (parsed != 0) {
+        if (parsed < 0)
+            usage(stderr);
+        return parsed < 0 ? 2 : 0;
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    int status = 0;
+    for (int i = optind; i < argc; i++) {
+        bool good = true;
+        if (run_dir(&o, argv[i], &good) < 0)
+            status = 2;
+        else if (!good && status == 0)
+            status = 1;
+    }
+    return status;
+}

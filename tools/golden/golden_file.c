@@ -1,0 +1,159 @@
+/* golden_file.c - both kinds of file become cases: a single `text` part, or a list of `cases`. */
+#include "golden/golden_file.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUMBERS_MAX 10000000
+
+static int read_ids(const json_t *o, const char *key, struct golden_ids *ret, struct err *e)
+{
+    const json_t *list = json_object_get(o, key);
+    size_t n = json_array_size(list);
+    if (n == 0)
+        return 0;
+    if (n > NUMBERS_MAX)
+        return err_set(e, -EINVAL, "%s has %zu entries", key, n);
+    ret->ids = calloc(n, sizeof(ret->ids[0]));
+    if (!ret->ids)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(list, i);
+        json_int_t id = json_integer_value(v);
+        if (!json_is_integer(v) || id < 0 || id >= UINT32_MAX)
+            return err_set(e, -EINVAL, "%s[%zu] is not a token id", key, i);
+        ret->ids[i] = (uint32_t)id;
+    }
+    ret->count = (uint32_t)n;
+    return 0;
+}
+
+static int read_values(const json_t *o, const char *key, struct golden_values *ret, struct err *e)
+{
+    const json_t *list = json_object_get(o, key);
+    size_t n = json_array_size(list);
+    if (n == 0)
+        return 0;
+    if (n > NUMBERS_MAX)
+        return err_set(e, -EINVAL, "%s has %zu entries", key, n);
+    ret->values = calloc(n, sizeof(ret->values[0]));
+    if (!ret->values)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        if (!json_is_number(json_array_get(list, i)))
+            return err_set(e, -EINVAL, "%s[%zu] is not a number", key, i);
+        ret->values[i] = json_number_value(json_array_get(list, i));
+    }
+    ret->count = (uint32_t)n;
+    return 0;
+}
+
+static int check_case(const struct golden_case *c, struct err *e)
+{
+    if (c->prompt.count == 0)
+        return err_set(e, -EINVAL, "%s has no prompt", c->name);
+    const uint32_t per_prompt[] = {c->argmax.count, c->max_logit.count, c->margin.count};
+    for (size_t i = 0; i < COUNT_OF(per_prompt); i++) {
+        if (per_prompt[i] != 0 && per_prompt[i] != c->prompt.count)
+            return err_set(e, -EINVAL, "%s: a list has %u entries for a prompt of %u", c->name, per_prompt[i],
+                           c->prompt.count);
+    }
+    if (c->greedy_margin.count != c->greedy.count)
+        return err_set(e, -EINVAL, "%s: greedy and greedy_margin differ in length", c->name);
+    if (c->last_ids.count != 0 && c->last_ids.count != c->last.count)
+        return err_set(e, -EINVAL, "%s: the last logits' ids and values differ in length", c->name);
+    return 0;
+}
+
+/* The keys of one form: a text part or a case. */
+struct keys {
+    const char *prompt, *argmax, *greedy, *last, *last_ids;
+};
+
+static int read_case(const json_t *o, const struct keys *k, struct golden_case *ret, struct err *e)
+{
+    int r = read_ids(o, k->prompt, &ret->prompt, e);
+    if (r == 0)
+        r = read_ids(o, k->argmax, &ret->argmax, e);
+    if (r == 0)
+        r = read_ids(o, k->greedy, &ret->greedy, e);
+    if (r == 0)
+        r = read_values(o, "max_logit", &ret->max_logit, e);
+    if (r == 0)
+        r = read_values(o, "margin", &ret->margin, e);
+    if (r == 0)
+        r = read_values(o, "greedy_margin", &ret->greedy_margin, e);
+    if (r == 0)
+        r = read_values(o, k->last, &ret->last, e);
+    if (r == 0 && k->last_ids)
+        r = read_ids(o, k->last_ids, &ret->last_ids, e);
+    return r == 0 ? check_case(ret, e) : r;
+}
+
+static int read_all(const json_t *root, struct golden_file *f, struct err *e)
+{
+    static const struct keys text_keys = {"prompt", "argmax", "greedy", "logits_last", NULL};
+    static const struct keys case_keys = {"prompt_ids", "argmax_all", "greedy_ids", "top8_logits_last",
+                                          "top8_ids_last"};
+    const json_t *text = json_object_get(root, "text"), *cases = json_object_get(root, "cases");
+    size_t n = json_array_size(cases) + (text ? 1 : 0);
+    f->cases = calloc(n ? n : 1, sizeof(f->cases[0]));
+    if (!f->cases)
+        return -ENOMEM;
+    int r = 0;
+    if (text) {
+        struct golden_case *c = &f->cases[f->case_count++];
+        snprintf(c->name, sizeof(c->name), "text");
+        r = read_case(text, &text_keys, c, e);
+    }
+    for (size_t i = 0; r == 0 && i < json_array_size(cases); i++) {
+        struct golden_case *c = &f->cases[f->case_count++];
+        snprintf(c->name, sizeof(c->name), "cases[%zu]", i);
+        r = read_case(json_array_get(cases, i), &case_keys, c, e);
+        f->mtp += json_object_get(json_array_get(cases, i), "mtp_argmax") != NULL;
+    }
+    f->images =
+        (uint32_t)json_array_size(json_object_get(root, "vision")) + (json_object_get(root, "image") ? 1 : 0);
+    if (r == 0 && f->case_count == 0)
+        r = err_set(e, -EINVAL, "neither text nor cases");
+    return r;
+}
+
+int golden_file_load(const char *path, struct golden_file *ret, struct err *e)
+{
+    json_error_t error;
+    struct golden_file f = {0};
+    FILE *in = fopen(path, "rbe");
+    if (!in)
+        return err_set(e, -errno, "cannot open %s: %m", path);
+    json_t *root = json_loadf(in, JSON_REJECT_DUPLICATES, &error);
+    fclose(in);
+    if (!root)
+        return err_set(e, -EINVAL, "%s: %s at line %d", path, error.text, error.line);
+    int r = read_all(root, &f, e);
+    json_decref(root);
+    if (r < 0) {
+        golden_file_free(&f);
+        return err_prefix(e, r, "%s", path);
+    }
+    *ret = f;
+    return 0;
+}
+
+void golden_file_free(struct golden_file *f)
+{
+    for (uint32_t i = 0; i < f->case_count; i++) {
+        struct golden_case *c = &f->cases[i];
+        void *const lists[] = {c->prompt.ids,    c->argmax.ids,           c->greedy.ids,  c->max_logit.values,
+                               c->margin.values, c->greedy_margin.values, c->last.values, c->last_ids.ids};
+        for (size_t l = 0; l < COUNT_OF(lists); l++)
+            free(lists[l]);
+    }
+    free(f->cases);
+    *f = (struct golden_file){0};
+}

@@ -1,0 +1,40 @@
+/* golden_file.h - golden.json: what a reference computed from a model's weights. */
+#ifndef PLATEAU_TOOLS_GOLDEN_FILE_H
+#define PLATEAU_TOOLS_GOLDEN_FILE_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct golden_ids {
+    uint32_t *ids;
+    uint32_t count;
+};
+
+struct golden_values {
+    double *values;
+    uint32_t count;
+};
+
+/* One prompt with its answers. What the file does not give has count 0. */
+struct golden_case {
+    char name[32];
+    struct golden_ids prompt, argmax, greedy; /* argmax: at every prompt position */
+    struct golden_values max_logit, margin;   /* at every prompt position */
+    struct golden_values greedy_margin;       /* at every greedy step */
+    struct golden_values last;                /* logits behind the last prompt token: all, or of `last_ids` */
+    struct golden_ids last_ids;
+};
+
+struct golden_file {
+    struct golden_case *cases;
+    uint32_t case_count;
+    uint32_t images, mtp; /* parts that are there, but not computed */
+};
+
+/* 0, -ENOENT, -EINVAL, -ENOMEM. */
+int golden_file_load(const char *path, struct golden_file *ret, struct err *e);
+void golden_file_free(struct golden_file *f);
+
+#endif

@@ -1,0 +1,193 @@
+/* runner.c - pages and slots of each row of the batch are its own from the start: a tool need not share them. */
+#include "golden/runner.h"
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/rng.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct row {
+    struct runner_sequence *sequence; /* NULL: free */
+    uint32_t done;                    /* tokens whose state is stored */
+    uint32_t generated;
+    uint32_t *pages;
+    uint32_t slots[2], current; /* slots[current] holds the state at `done` */
+    uint32_t next;              /* the token to feed while decoding */
+};
+
+struct runner {
+    struct runner_opts opts;
+    const struct model_shape *shape;
+    uint32_t pages_per_row;
+    char *pages, *slots;
+    float *logits;
+    uint32_t *page_ids;
+    struct row *rows;
+    struct model_row *step_rows;
+};
+
+uint32_t runner_argmax(const float *logits, uint32_t vocab)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < vocab; i++)
+        best = logits[i] > logits[best] ? i : best;
+    return best;
+}
+
+static char *poisoned(size_t bytes)
+{
+    size_t n = DIV_UP(bytes, sizeof(float));
+    float *p = aligned_alloc(64, ROUND_UP(MAX_OF(n, 1) * sizeof(float), (size_t)64));
+    for (size_t i = 0; p && i < n; i++)
+        p[i] = NAN;
+    return (char *)p;
+}
+
+/* A permutation that is the same in every run. */
+static void shuffle(uint32_t *ids, uint32_t count)
+{
+    struct rng rng = {.seed = 1};
+    for (uint32_t i = 0; i < count; i++)
+        ids[i] = i;
+    for (uint32_t i = count; i > 1; i--) {
+        uint32_t j = (uint32_t)rng_below(&rng, i), kept = ids[j];
+        ids[j] = ids[i - 1];
+        ids[i - 1] = kept;
+    }
+}
+
+int runner_create(const struct runner_opts *opts, struct runner **ret)
+{
+    struct runner *r = calloc(1, sizeof(*r));
+    if (!r)
+        return -ENOMEM;
+    r->opts = *opts;
+    r->shape = model_shape(opts->model);
+    r->pages_per_row = DIV_UP(opts->sequence_max, KERN_PAGE_TOKENS);
+    uint32_t page_count = r->pages_per_row * opts->rows_max;
+    r->pages = poisoned(page_count * r->shape->page_bytes);
+    r->slots = poisoned(2 * (size_t)opts->rows_max * r->shape->slot_bytes);
+    r->logits = malloc((size_t)opts->tokens_max * r->shape->vocab * sizeof(float));
+    r->page_ids = calloc(page_count, sizeof(r->page_ids[0]));
+    r->rows = calloc(opts->rows_max, sizeof(r->rows[0]));
+    r->step_rows = calloc(opts->rows_max, sizeof(r->step_rows[0]));
+    if (!r->pages || !r->slots || !r->logits || !r->page_ids || !r->rows || !r->step_rows) {
+        runner_free(r);
+        return -ENOMEM;
+    }
+    shuffle(r->page_ids, page_count);
+    for (uint32_t i = 0; i < opts->rows_max; i++) {
+        r->rows[i].pages = r->page_ids + (size_t)i * r->pages_per_row;
+        r->rows[i].slots[0] = 2 * i;
+        r->rows[i].slots[1] = 2 * i + 1;
+    }
+    *ret = r;
+    return 0;
+}
+
+void runner_free(struct runner *r)
+{
+    if (!r)
+        return;
+    free(r->pages);
+    free(r->slots);
+    free(r->logits);
+    free(r->page_ids);
+    free(r->rows);
+    free(r->step_rows);
+    free(r);
+}
+
+/* The row's next tokens, at most `chunk` of a prompt and `budget` in all. */
+static struct model_row next_tokens(struct row *row, uint32_t chunk, uint32_t budget)
+{
+    const struct runner_sequence *q = row->sequence;
+    struct model_row m = {.position = row->done, .pages = row->pages, .slot_in = row->slots[row->current]};
+    if (row->done < q->prompt_count) {
+        m.tokens = q->prompt + row->done;
+        m.token_count = MIN_OF(MIN_OF(chunk, budget), q->prompt_count - row->done);
+        if (row->done == 0)
+            m.slot_in = MODEL_SLOT_NONE;
+        row->current ^= 1;
+    } else {
+        m.tokens = &row->next;
+        m.token_count = 1;
+    }
+    m.slot_out = row->slots[row->current];
+    return m;
+}
+
+/* Takes a step's logits of one row in; the sequence may end with it. */
+static void take_logits(struct runner *r, struct row *row, const struct model_row *m, const float *logits,
+                        runner_see_fn *see)
+{
+    struct runner_sequence *q = row->sequence;
+    uint32_t vocab = r->shape->vocab;
+    for (uint32_t i = 0; i < m->token_count; i++, logits += vocab) {
+        uint64_t parts[2] = {q->hash, hash_bytes(logits, vocab * sizeof(float))};
+        q->hash = hash_bytes(parts, sizeof(parts));
+        if (see)
+            see(q, m->position + i, logits, vocab);
+        row->done++;
+        if (row->done >= q->prompt_count && row->generated < q->generate) {
+            row->next = runner_argmax(logits, vocab);
+            q->generated[row->generated++] = row->next;
+        }
+    }
+    if (row->done >= q->prompt_count && row->generated == q->generate)
+        row->sequence = NULL;
+}
+
+static int run_step(struct runner *r, uint32_t batch, uint32_t chunk, runner_see_fn *see)
+{
+    struct row *rows[256];
+    uint32_t count = 0, budget = r->opts.tokens_max;
+    for (uint32_t i = 0; i < batch; i++) {
+        if (!r->rows[i].sequence)
+            continue;
+        /* Everyone behind gets at least one token. */
+        uint32_t mine = budget - (batch - 1 - i);
+        rows[count] = &r->rows[i];
+        r->step_rows[count] = next_tokens(&r->rows[i], chunk, mine);
+        budget -= r->step_rows[count++].token_count;
+    }
+    struct model_step step = {
+        .rows = r->step_rows, .row_count = count, .pages = r->pages, .slots = r->slots, .logits = r->logits};
+    int result = model_forward(r->opts.model, &step);
+    const float *logits = r->logits;
+    for (uint32_t i = 0; result == 0 && i < count; i++) {
+        take_logits(r, rows[i], &r->step_rows[i], logits, see);
+        logits += (size_t)r->step_rows[i].token_count * r->shape->vocab;
+    }
+    return result;
+}
+
+int runner_run(struct runner *r, struct runner_sequence *sequences, uint32_t count, uint32_t chunk,
+               uint32_t batch, runner_see_fn *see)
+{
+    ASSERT(batch > 0 && batch <= r->opts.rows_max && batch <= 256 && batch <= r->opts.tokens_max &&
+           chunk > 0);
+    uint32_t next = 0;
+    for (;;) {
+        bool busy = false;
+        for (uint32_t i = 0; i < batch; i++) {
+            struct row *row = &r->rows[i];
+            if (!row->sequence && next < count) {
+                row->sequence = &sequences[next++];
+                row->sequence->hash = 0;
+                row->done = row->generated = row->current = 0;
+                ASSERT(row->sequence->prompt_count + row->sequence->generate <= r->opts.sequence_max);
+            }
+            busy |= row->sequence != NULL;
+        }
+        if (!busy)
+            return 0;
+        int result = run_step(r, batch, chunk, see);
+        if (result < 0)
+            return result;
+    }
+}
