@@ -21,9 +21,9 @@
 struct tokenizer;
 
 /* Reads DIR/tokenizer.json, and DIR/tokenizer_config.json if it is there (bos_token, eos_token, add_bos_token). Built in
- * `a`, lives as long as `a` does; nothing stays in `a` on failure. While it reads, jansson holds up to ten times
- * the file on the heap. 250 000 tokens take about 11 MiB of `a`, 8 MiB more if the file says ignore_merges and while
- * it reads.
+ * `a`, lives as long as `a` does; nothing stays in `a` on failure. 250 000 tokens take 13 MiB of `a`, and 8 MiB more
+ * while it reads (for good if the file says ignore_merges). While it reads, jansson holds about six times the file
+ * on the heap.
  * 0, -ENOENT (no tokenizer.json), -EINVAL (not usable: `e` says why), -EFBIG, -ENOMEM, or what open and read said. */
 int tokenizer_load(struct arena *a, const char *dir, struct tokenizer **ret, struct err *e);
 /* The same from the files' contents; `tokenizer_config_json` may be empty. */
@@ -59,7 +59,7 @@ struct tokenizer_opts {
 };
 
 /* The token ids of `text` (valid UTF-8) in ids[0 .. *count). Time n log n in the length of the longest piece, linear
- * otherwise; `scratch` needs up to 6 bytes per byte of text that is not NFC, and 32 per byte of the longest
+ * otherwise; `scratch` needs up to 19 bytes per byte of text that is not NFC, or 3 and 32 per byte of the longest
  * piece, and is rewound before returning.
  * 0, -E2BIG (more than `ids_max` tokens, or more than TOKENIZER_TEXT_BYTES_MAX bytes), -EINVAL (not UTF-8), -ENOMEM;
  * *count is untouched on failure, ids[] is not. */
