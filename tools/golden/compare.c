@@ -37,9 +37,18 @@ static bool id_ok(struct compare *k, uint32_t id, uint32_t vocab)
     return id < vocab;
 }
 
-static void compare_argmax(struct compare *k, uint32_t position, const float *logits, uint32_t vocab)
+/* The entry about `position` in a list of `count` about the prompt's last positions. */
+static bool entry_of(const struct compare *k, uint32_t count, uint32_t position, uint32_t *ret)
 {
-    uint32_t best = runner_argmax(logits, vocab), expected = k->c->argmax.ids[position];
+    uint32_t from = k->c->prompt.count - count;
+    *ret = position - from;
+    return position >= from;
+}
+
+static void compare_argmax(struct compare *k, uint32_t position, uint32_t expected, const float *logits,
+                           uint32_t vocab)
+{
+    uint32_t best = runner_argmax(logits, vocab);
     k->tokens_compared++;
     if (id_ok(k, expected, vocab) && best != expected &&
         !(logits[best] - logits[expected] < COMPARE_MARGIN_BOUND))
@@ -76,19 +85,20 @@ static void compare_last(struct compare *k, uint32_t position, const float *logi
 void compare_prompt(struct compare *k, uint32_t position, const float *logits, uint32_t vocab)
 {
     const struct golden_case *c = k->c;
+    uint32_t i;
     if (position >= c->prompt.count)
         return;
-    if (c->argmax.count)
-        compare_argmax(k, position, logits, vocab);
-    if (c->max_logit.count) {
+    if (entry_of(k, c->argmax.count, position, &i))
+        compare_argmax(k, position, c->argmax.ids[i], logits, vocab);
+    if (entry_of(k, c->max_logit.count, position, &i)) {
         uint32_t best = runner_argmax(logits, vocab);
-        compare_logit(k, position, best, c->max_logit.values[position], logits[best]);
+        compare_logit(k, position, best, c->max_logit.values[i], logits[best]);
     }
     /* A difference of two logits: twice the bound. */
-    if (c->margin.count &&
-        !(fabs(c->margin.values[position] - margin(logits, vocab)) <= 2 * COMPARE_LOGIT_BOUND))
+    if (entry_of(k, c->margin.count, position, &i) &&
+        !(fabs(c->margin.values[i] - margin(logits, vocab)) <= 2 * COMPARE_LOGIT_BOUND))
         wrong(k, "position %u: margin %.6f, expected %.6f", position, margin(logits, vocab),
-              c->margin.values[position]);
+              c->margin.values[i]);
     if (position + 1 == c->prompt.count)
         compare_last(k, position, logits, vocab);
 }

@@ -59,7 +59,7 @@ static int check_case(const struct golden_case *c, struct err *e)
         return err_set(e, -EINVAL, "%s has no prompt", c->name);
     const uint32_t per_prompt[] = {c->argmax.count, c->max_logit.count, c->margin.count};
     for (size_t i = 0; i < COUNT_OF(per_prompt); i++) {
-        if (per_prompt[i] != 0 && per_prompt[i] != c->prompt.count)
+        if (per_prompt[i] > c->prompt.count)
             return err_set(e, -EINVAL, "%s: a list has %u entries for a prompt of %u", c->name, per_prompt[i],
                            c->prompt.count);
     }
@@ -131,7 +131,7 @@ int golden_file_load(const char *path, struct golden_file *ret, struct err *e)
     FILE *in = fopen(path, "rbe");
     if (!in)
         return err_set(e, -errno, "cannot open %s: %m", path);
-    json_t *root = json_loadf(in, JSON_REJECT_DUPLICATES, &error);
+    json_t *root = json_loadf(in, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     fclose(in);
     if (!root)
         return err_set(e, -EINVAL, "%s: %s at line %d", path, error.text, error.line);

@@ -17,11 +17,12 @@ struct golden_values {
     uint32_t count;
 };
 
-/* One prompt with its answers. What the file does not give has count 0. */
+/* One prompt with its answers. What the file does not give has count 0; lists about the prompt may cover its last positions
+ * only, so their last entry is about its last token. */
 struct golden_case {
     char name[32];
-    struct golden_ids prompt, argmax, greedy; /* argmax: at every prompt position */
-    struct golden_values max_logit, margin;   /* at every prompt position */
+    struct golden_ids prompt, argmax, greedy; /* argmax: at prompt positions */
+    struct golden_values max_logit, margin;   /* at prompt positions */
     struct golden_values greedy_margin;       /* at every greedy step */
     struct golden_values last;                /* logits behind the last prompt token: all, or of `last_ids` */
     struct golden_ids last_ids;
