@@ -1,0 +1,357 @@
+/* config.json and generation_config.json: aliases, defaults, bounds, and what is refused in words. */
+#include "test_files.h"
+
+#include "model/config.h"
+#include "model/family.h"
+#include "model/generation_config.h"
+#include "model/rope.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <math.h>
+
+static struct arena *arena(void)
+{
+    static struct arena *a;
+    if (!a)
+        assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 64 << 20}, &a), 0);
+    arena_reset(a);
+    return a;
+}
+
+#define LLAMA                                                                                                \
+    "\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,"         \
+    "\"intermediate_size\":160,\"vocab_size\":512,\"max_position_embeddings\":4096"
+#define QWEN3_5 QWEN3_5_BUT_KEY_DIM ",\"linear_key_head_dim\":16"
+#define QWEN3_5_BUT_KEY_DIM                                                                                  \
+    "\"model_type\":\"qwen3_5_text\",\"hidden_size\":64,\"num_hidden_layers\":8,\"num_attention_heads\":4,"  \
+    "\"num_key_value_heads\":2,\"head_dim\":16,\"intermediate_size\":160,\"vocab_size\":512,"                \
+    "\"max_position_embeddings\":4096,\"linear_conv_kernel_dim\":4,\"linear_num_key_heads\":2,"              \
+    "\"linear_num_value_heads\":4,\"linear_value_head_dim\":32"
+
+static struct config reads(const char *text)
+{
+    struct config c;
+    struct err e = {{0}};
+    int r = config_parse(arena(), slice_of(text), &c, &e);
+    if (r < 0)
+        print_message("%s\n%s\n", text, e.text);
+    assert_int_equal(r, 0);
+    return c;
+}
+
+static void refuses(const char *text, int code, const char *says)
+{
+    struct config c;
+    struct err e = {{0}};
+    int r = config_parse(arena(), slice_of(text), &c, &e);
+    if (r != code || !strstr(e.text, says))
+        print_message("%s\ngave %d: %s\n", text, r, e.text);
+    assert_int_equal(r, code);
+    assert_non_null(strstr(e.text, says));
+}
+
+TEST(a_llama_has_its_defaults)
+{
+    struct config c =
+        reads("{" LLAMA ",\"num_key_value_heads\":null,\"head_dim\":null,\"unknown\":{\"a\":[1]}}");
+    assert_string_equal(c.family_name, "llama");
+    assert_ptr_equal(c.family, &family_llama);
+    assert_int_equal(c.kv_heads, 4);
+    assert_int_equal(c.head_dim, 16);
+    assert_int_equal(c.rope.rot, 16);
+    assert_true(c.rope.theta == 10000 && c.rope.type == ROPE_DEFAULT);
+    assert_true(c.eps == 1e-6f);
+    assert_int_equal(c.full_count, 2);
+    assert_int_equal(c.linear_count, 0);
+    assert_false(c.quantization.present);
+}
+
+TEST(text_config_goes_before_the_top_level)
+{
+    struct config c = reads("{\"model_type\":\"qwen3_5\",\"hidden_size\":999,\"tie_word_embeddings\":true,"
+                            "\"text_config\":{" QWEN3_5 "},\"vision_config\":{\"hidden_size\":1}}");
+    assert_string_equal(c.family_name, "qwen3_5");
+    assert_int_equal(c.hidden, 64);
+    assert_true(c.tied);
+    /* A text_config whose type means nothing without its parent. */
+    c = reads("{\"model_type\":\"qwen3\",\"text_config\":{\"model_type\":\"inner\",\"hidden_size\":64,"
+              "\"num_hidden_layers\":1,\"num_attention_heads\":4,\"intermediate_size\":16,\"vocab_size\":9,"
+              "\"max_position_embeddings\":64}}");
+    assert_string_equal(c.family_name, "qwen3");
+}
+
+TEST(layer_kinds_come_from_the_list_or_the_interval)
+{
+    struct config c = reads("{" QWEN3_5 "}");
+    for (uint32_t i = 0; i < c.layers; i++)
+        assert_int_equal(c.kinds[i], (i + 1) % 4 == 0 ? LAYER_FULL : LAYER_LINEAR);
+    assert_int_equal(c.linear_count, 6);
+    c = reads("{" QWEN3_5 ",\"full_attention_interval\":2}");
+    assert_int_equal(c.full_count, 4);
+    c = reads("{" QWEN3_5
+              ",\"layer_types\":[\"full_attention\",\"attention\",\"linear_attention\",\"full_attention\","
+              "\"full_attention\",\"full_attention\",\"full_attention\",\"full_attention\"]}");
+    assert_int_equal(c.kinds[2], LAYER_LINEAR);
+    assert_int_equal(c.full_count, 7);
+    assert_int_equal(config_conv_channels(&c), 2 * 2 * 16 + 4 * 32);
+    refuses("{" QWEN3_5 ",\"layer_types\":[\"full_attention\"]}", -EINVAL, "layer_types must be a list of");
+    refuses("{" LLAMA ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", -ENOTSUP,
+            "layer_types[1] is 'sliding_attention'");
+    refuses("{" LLAMA ",\"layer_types\":[\"full_attention\",7]}", -ENOTSUP, "layer_types[1]");
+    refuses("{" LLAMA ",\"layer_types\":[\"full_attention\",\"linear_attention\"]}", -EINVAL,
+            "linear_conv_kernel_dim is missing");
+}
+
+TEST(rope_reads_both_generations)
+{
+    struct config c =
+        reads("{" LLAMA ",\"rope_theta\":500000,\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}}");
+    assert_true(c.rope.theta == 500000 && c.rope.type == ROPE_LINEAR && c.rope.factor == 4);
+    c = reads(
+        "{" LLAMA
+        ",\"rope_theta\":1,\"rope_parameters\":{\"rope_type\":\"llama3\",\"rope_theta\":500000,\"factor\":8,"
+        "\"low_freq_factor\":1,\"high_freq_factor\":4,\"original_max_position_embeddings\":64},"
+        "\"rope_scaling\":{\"type\":\"nonsense\"}}");
+    assert_true(c.rope.theta == 500000 && c.rope.type == ROPE_LLAMA3 && c.rope.high_freq == 4);
+    c = reads("{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}}");
+    assert_true(c.rope.type == ROPE_YARN && c.rope.original_max == 4096 && c.rope.beta_fast == 32);
+    c = reads("{" LLAMA ",\"rope_scaling\":null}");
+    assert_int_equal(c.rope.type, ROPE_DEFAULT);
+    /* rope_parameters has the last word on how much rotates. */
+    c = reads("{" QWEN3_5
+              ",\"partial_rotary_factor\":0.25,\"rope_parameters\":{\"partial_rotary_factor\":0.5}}");
+    assert_int_equal(c.rope.rot, 8);
+    c = reads("{" QWEN3_5 "}");
+    assert_int_equal(c.rope.rot, 4);
+    refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}}", -ENOTSUP,
+            "rope_type 'dynamic'");
+    refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\"}}", -EINVAL, "factor is missing");
+    refuses("{" LLAMA ",\"rope_scaling\":7}", -EINVAL, "rope_scaling must be an object");
+    refuses("{" LLAMA ",\"partial_rotary_factor\":0.2}", -ENOTSUP, "leaves 3 rotating");
+    refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"mscale\":1}}", -ENOTSUP, "mscale");
+    refuses("{" LLAMA ",\"rope_theta\":0}", -EINVAL, "rope_theta must be a number in 1..");
+}
+
+TEST(angles_follow_the_frequencies)
+{
+    struct rope_config rc = {.type = ROPE_DEFAULT, .rot = 8, .theta = 10000};
+    struct rope r;
+    float c[4], s[4];
+    rope_init(&r, &rc);
+    assert_int_equal(r.half, 4);
+    assert_true(r.inv_freq[0] == 1 && fabsf(r.inv_freq[1] - 0.1f) < 1e-8f);
+    rope_at(&r, 262143, c, s);
+    for (int j = 0; j < 4; j++) {
+        double angle = 262143.0 * r.inv_freq[j];
+        assert_true(c[j] == (float)cos(angle) && s[j] == (float)sin(angle));
+    }
+    /* llama3: the longest wave is slowed by the factor, the shortest kept. */
+    rc = (struct rope_config){.type = ROPE_LLAMA3,
+                              .rot = 8,
+                              .theta = 1e6,
+                              .factor = 8,
+                              .low_freq = 1,
+                              .high_freq = 4,
+                              .original_max = 64};
+    rope_init(&r, &rc);
+    assert_true(r.inv_freq[0] == 1);
+    assert_true(fabs(r.inv_freq[3] - pow(1e6, -0.75) / 8) < 1e-9);
+    /* linear: positions divided. */
+    rc = (struct rope_config){.type = ROPE_LINEAR, .rot = 4, .theta = 100, .factor = 4};
+    rope_init(&r, &rc);
+    assert_true(r.inv_freq[0] == 0.25f && fabsf(r.inv_freq[1] - 0.025f) < 1e-9f);
+    /* yarn, from its formula: dim(n) = rot ln(O / (2 pi n)) / (2 ln theta) is 8.04 at 32 turns and 20.9 at one. */
+    rc = (struct rope_config){.type = ROPE_YARN,
+                              .rot = 64,
+                              .theta = 10000,
+                              .factor = 4,
+                              .original_max = 2048,
+                              .beta_fast = 32,
+                              .beta_slow = 1};
+    rope_init(&r, &rc);
+    assert_true(fabs(r.magnitude - (0.1 * log(4) + 1)) < 1e-12);
+    assert_true(r.inv_freq[8] == (float)pow(10000, -16.0 / 64));
+    assert_true(fabs(r.inv_freq[21] * 4 / pow(10000, -42.0 / 64) - 1) < 1e-6);
+    double ramp = (12.0 - 8) / (21 - 8), inv = pow(10000, -24.0 / 64);
+    assert_true(fabs(r.inv_freq[12] / (inv / 4 * ramp + inv * (1 - ramp)) - 1) < 1e-6);
+}
+
+TEST(every_number_has_bounds)
+{
+    static const struct {
+        const char *key, *value, *says;
+    } bad[] = {
+        {"hidden_size", "65537", "hidden_size is 65537, but must be in 8..65536"},
+        {"hidden_size", "0", "hidden_size is 0"},
+        {"hidden_size", "64.5", "hidden_size must be an integer"},
+        {"hidden_size", "\"64\"", "hidden_size must be an integer"},
+        {"num_hidden_layers", "1025", "num_hidden_layers is 1025"},
+        {"num_hidden_layers", "-1", "num_hidden_layers is -1"},
+        {"num_attention_heads", "100000", "num_attention_heads is 100000"},
+        {"vocab_size", "4194305", "vocab_size is 4194305"},
+        {"vocab_size", "null", "vocab_size is missing"},
+        {"max_position_embeddings", "1e300", "max_position_embeddings is 1"},
+        {"intermediate_size", "1048577", "intermediate_size is 1048577"},
+    };
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        char text[1024], good[64];
+        snprintf(text, sizeof(text), "{%s}", LLAMA);
+        snprintf(good, sizeof(good), "\"%s\":", bad[i].key);
+        char *at = strstr(text, good);
+        assert_non_null(at);
+        at += strlen(good);
+        char rest[1024];
+        snprintf(rest, sizeof(rest), "%s%s", bad[i].value, at + strcspn(at, ",}"));
+        snprintf(at, sizeof(text) - (size_t)(at - text), "%s", rest);
+        refuses(text, -EINVAL, bad[i].says);
+    }
+    refuses("{" LLAMA ",\"head_dim\":258}", -EINVAL, "head_dim is 258, but must be in 2..256");
+    refuses("{" LLAMA ",\"head_dim\":15}", -ENOTSUP, "head_dim is 15");
+    refuses("{" LLAMA ",\"num_key_value_heads\":3}", -EINVAL, "is not a multiple of num_key_value_heads 3");
+    refuses("{" LLAMA ",\"rms_norm_eps\":\"x\"}", -EINVAL, "rms_norm_eps must be a number");
+}
+
+TEST(what_we_do_not_compute_is_refused)
+{
+    refuses("{\"model_type\":\"mamba\"}", -ENOTSUP,
+            "model_type 'mamba' is not supported; supported are llama, qwen3, qwen3_5, qwen3_5_moe");
+    refuses("{}", -ENOTSUP, "model_type ''");
+    refuses("{" LLAMA ",\"attention_bias\":true}", -ENOTSUP, "attention_bias");
+    refuses("{" LLAMA ",\"mlp_bias\":true}", -ENOTSUP, "mlp_bias");
+    refuses("{" LLAMA ",\"use_sliding_window\":true}", -ENOTSUP, "use_sliding_window");
+    refuses("{" LLAMA ",\"hidden_act\":\"gelu\"}", -ENOTSUP, "hidden_act 'gelu'");
+    refuses("{" LLAMA ",\"num_experts\":4,\"num_experts_per_tok\":2,\"moe_intermediate_size\":8}", -ENOTSUP,
+            "llama with num_experts");
+    refuses("{" QWEN3_5 ",\"output_gate_type\":\"sigmoid\"}", -ENOTSUP, "output_gate_type 'sigmoid'");
+    refuses("{\"text_config\":3}", -EINVAL, "text_config must be an object");
+    refuses("{\"linear_key_head_dim\":24,\"text_config\":{\"linear_key_head_dim\":null," QWEN3_5_BUT_KEY_DIM
+            "}}",
+            -ENOTSUP, "linear head dimensions 24 and 32 must be multiples of 16");
+    refuses("{\"model_type\":\"qwen3_5_moe\",\"hidden_size\":64,\"num_hidden_layers\":1,\"num_attention_"
+            "heads\":4,"
+            "\"vocab_size\":9,\"max_position_embeddings\":64}",
+            -EINVAL, "needs num_experts");
+}
+
+TEST(what_is_not_a_configuration_is_refused)
+{
+    refuses("", -EINVAL, "not valid JSON");
+    refuses("[1]", -EINVAL, "not a JSON object");
+    refuses("{\"a\":1,}", -EINVAL, "not valid JSON");
+    refuses("{\"a\":1,\"a\":2}", -EINVAL, "not valid JSON");
+    refuses("{\"a\":\"\\ud800\"}", -EINVAL, "not valid JSON");
+    char *deep = calloc(1, 200001);
+    memset(deep, '[', 100000);
+    memset(deep + 100000, ']', 100000);
+    refuses(deep, -EINVAL, "nested deeper than 32");
+    free(deep);
+    char *large = malloc((5u << 20) + 1);
+    memset(large, ' ', 5u << 20);
+    large[5u << 20] = 0;
+    refuses(large, -EINVAL, "more than the limit");
+    free(large);
+}
+
+TEST(quantisation_has_a_global_entry_and_overrides)
+{
+    struct config c = reads("{" LLAMA ",\"quantization\":{\"group_size\":64,\"bits\":4,\"a.b\":{\"bits\":8},"
+                            "\"c\":{\"group_size\":32,\"bits\":6,\"mode\":\"affine\"},\"d\":false},"
+                            "\"quantization_config\":{\"bits\":2}}");
+    uint32_t i;
+    assert_true(c.quantization.present);
+    assert_int_equal(c.quantization.global.bits, 4);
+    assert_true(hash_map_get(&c.quantization.by_path, SLICE("a.b"), &i));
+    assert_int_equal(c.quantization.entries[i].bits, 8);
+    assert_int_equal(c.quantization.entries[i].group, 64);
+    assert_true(hash_map_get(&c.quantization.by_path, SLICE("c"), &i));
+    assert_int_equal(c.quantization.entries[i].group, 32);
+    assert_false(hash_map_get(&c.quantization.by_path, SLICE("d"), &i));
+    c = reads("{" LLAMA ",\"quantization_config\":{\"group_size\":128,\"bits\":3}}");
+    assert_int_equal(c.quantization.global.group, 128);
+    refuses("{" LLAMA ",\"quantization_config\":{\"quant_method\":\"fp8\"}}", -ENOTSUP, "quant_method 'fp8'");
+    refuses("{" LLAMA ",\"quantization\":{\"group_size\":32,\"bits\":4,\"mode\":\"mxfp4\"}}", -ENOTSUP,
+            "mode 'mxfp4'");
+    refuses("{" LLAMA ",\"quantization\":{\"group_size\":48,\"bits\":4}}", -ENOTSUP, "group_size is 48");
+    refuses("{" LLAMA ",\"quantization\":{\"group_size\":32,\"bits\":7}}", -ENOTSUP, "bits is 7");
+    refuses("{" LLAMA ",\"quantization\":{\"group_size\":32,\"bits\":4,\"x\":{\"bits\":1}}}", -EINVAL,
+            "bits is 1");
+    refuses("{" LLAMA ",\"quantization\":[]}", -EINVAL, "quantization must be an object");
+}
+
+/* ---- generation_config.json ---- */
+
+static int load_generation(const char *config, const char *generation, struct generation_defaults *g,
+                           struct err *e)
+{
+    const char *dir = test_dir();
+    test_write_text(dir, "config.json", config);
+    if (generation)
+        test_write_text(dir, "generation_config.json", generation);
+    return generation_config_load(dir, g, e);
+}
+
+TEST(generation_defaults_stand_where_the_file_is_silent)
+{
+    struct generation_defaults g;
+    struct err e = {{0}};
+    assert_int_equal(
+        load_generation("{\"text_config\":{\"eos_token_id\":7},\"eos_token_id\":9}", NULL, &g, &e), 0);
+    assert_string_equal(e.text, "");
+    assert_int_equal(g.eos_count, 1);
+    assert_int_equal(g.eos_ids[0], 7);
+    assert_true(g.temperature == 1 && g.top_p == 1 && g.top_k == 0 && g.min_p == 0 &&
+                g.repetition_penalty == 1);
+    assert_false(g.has_temperature || g.do_sample || g.has_max_new_tokens);
+    assert_int_equal(load_generation("{}", "{\"eos_token_id\":null}", &g, &e), 0);
+    assert_int_equal(g.eos_count, 0);
+}
+
+TEST(generation_config_overrides_the_end_tokens)
+{
+    struct generation_defaults g;
+    struct err e;
+    assert_int_equal(
+        load_generation("{\"eos_token_id\":[1,2,3]}",
+                        "{\"eos_token_id\":[248046,248044],\"do_sample\":true,\"temperature\":0.7,"
+                        "\"top_k\":20,\"top_p\":0.95,\"min_p\":0.1,\"repetition_penalty\":1.05,"
+                        "\"max_new_tokens\":2048,\"transformers_version\":\"5\"}",
+                        &g, &e),
+        0);
+    assert_int_equal(g.eos_count, 2);
+    assert_int_equal(g.eos_ids[0], 248046);
+    assert_true(g.temperature == 0.7 && g.top_p == 0.95 && g.min_p == 0.1 && g.repetition_penalty == 1.05);
+    assert_int_equal(g.top_k, 20);
+    assert_int_equal(g.max_new_tokens, 2048);
+    assert_true(g.do_sample && g.has_temperature && g.has_top_k && g.has_top_p && g.has_min_p &&
+                g.has_repetition_penalty && g.has_max_new_tokens);
+}
+
+TEST(generation_values_out_of_bounds_are_refused)
+{
+    struct generation_defaults g = {.top_k = 77};
+    struct err e = {{0}};
+    static const char *const bad[] = {
+        "{\"temperature\":-1}",
+        "{\"top_p\":1.5}",
+        "{\"top_k\":-1}",
+        "{\"eos_token_id\":-1}",
+        "{\"eos_token_id\":\"a\"}",
+        "{\"eos_token_id\":[1.5]}",
+        "{\"do_sample\":\"yes\"}",
+        "{\"min_p\":[]}",
+        "{\"eos_token_id\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}",
+        "[]",
+        "{",
+    };
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        e.text[0] = 0;
+        assert_int_equal(load_generation("{}", bad[i], &g, &e), -EINVAL);
+        assert_non_null(strstr(e.text, "generation_config.json"));
+    }
+    assert_int_equal(g.top_k, 77);
+    assert_int_equal(generation_config_load("/nonexistent", &g, &e), -ENOENT);
+}
+
+TEST_MAIN()
