@@ -1,0 +1,205 @@
+/* http_refuse.c - what http refuses by itself, in OpenAI's envelope, naming the limit and its option.
+ *
+ * Two ends have to agree on where a request stops, or a proxy in front and this server could be made to see
+ * different requests in the same bytes: so what the library would take leniently (two lengths, an unknown transfer
+ * encoding) is refused here. What it cannot parse at all, and headers larger than the whole connection memory, it
+ * refuses by itself with 400, 414 or 431 and a text of its own. */
+#include "http/http_state.h"
+
+#include "base/rng.h"
+#include "http/http_guard.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#define ENVELOPE_MAX 512
+
+static struct http_refusal refusal(unsigned status, const char *code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static struct http_refusal refusal(unsigned status, const char *code, const char *format, ...)
+{
+    struct http_refusal f = {status, status >= 500 ? "server_error" : "invalid_request_error", code, {0}};
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(f.message, sizeof(f.message), format, ap);
+    va_end(ap);
+    return f;
+}
+
+/* The messages are ours: nothing in them needs escaping. */
+static size_t write_envelope(const struct http_refusal *why, char ret[ENVELOPE_MAX])
+{
+    int n = snprintf(ret, ENVELOPE_MAX,
+                     "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":\"%s\"}}",
+                     why->message, why->type, why->code);
+    ASSERT(n > 0 && n < ENVELOPE_MAX);
+    return (size_t)n;
+}
+
+static void make_id(char ret[33])
+{
+    unsigned char bytes[16];
+    rng_secret(bytes, sizeof(bytes));
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
+}
+
+void http_refuse(struct http_request *r, const struct http_refusal *why)
+{
+    char body[ENVELOPE_MAX], id[33];
+    size_t body_bytes = write_envelope(why, body);
+    struct MHD_Response *reply = MHD_create_response_from_buffer(body_bytes, body, MHD_RESPMEM_MUST_COPY);
+    if (!reply) {
+        http_request_close(r);
+        return;
+    }
+    if (!r->begun) {
+        /* Otherwise the handler gave the request its id. */
+        make_id(id);
+        ASSERT(http_header_set(r, "x-request-id", id) == 0);
+    }
+    if (why->status == 503)
+        MHD_add_response_header(reply, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    r->reply_bytes = body_bytes;
+    if (r->phase == HTTP_PHASE_WAITING)
+        r->phase = HTTP_PHASE_ANSWERED;
+    http_request_set_reply(r, reply, why->status, "application/json");
+}
+
+void http_refuse_raw(struct http_request *r, const struct http_refusal *why)
+{
+    char body[ENVELOPE_MAX], head[256], id[33];
+    size_t body_bytes = write_envelope(why, body);
+    make_id(id);
+    int head_bytes = snprintf(head, sizeof(head),
+                              "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
+                              "Connection: close\r\nx-request-id: %s\r\n\r\n",
+                              why->status, MHD_get_reason_phrase_for(why->status), body_bytes, id);
+    ASSERT(head_bytes > 0 && (size_t)head_bytes < sizeof(head));
+    r->status = why->status;
+    struct iovec parts[] = {{head, (size_t)head_bytes}, {body, body_bytes}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    /* Nothing but "100 Continue" went out before: less than a kilobyte fits, or the client has gone. */
+    if (sendmsg(http_conn_of(r)->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        http_conn_of(r)->gone = true;
+}
+
+struct http_refusal http_refuse_body_too_large(const struct http_server *s)
+{
+    return refusal(413, "body_too_large",
+                   "The request's body is larger than %zu bytes. Send less, or raise --max-body-bytes.",
+                   s->opts.body_bytes_max);
+}
+
+struct http_refusal http_refuse_no_memory(void)
+{
+    return refusal(
+        503, "out_of_memory",
+        "The memory planned for request and response bodies is in use. Try again when others have ended.");
+}
+
+/* What the headers hold that decides how the request is framed and where it came from. */
+struct framing {
+    uint32_t hosts, lengths, encodings, origins;
+    struct slice host, length, encoding, origin;
+};
+
+static enum MHD_Result collect(void *arg, enum MHD_ValueKind kind, const char *key, size_t key_bytes,
+                               const char *value, size_t value_bytes)
+{
+    struct framing *f = arg;
+    const struct {
+        struct slice name;
+        uint32_t *count;
+        struct slice *value;
+    } wanted[] = {
+        {SLICE("host"), &f->hosts, &f->host},
+        {SLICE("content-length"), &f->lengths, &f->length},
+        {SLICE("transfer-encoding"), &f->encodings, &f->encoding},
+        {SLICE("origin"), &f->origins, &f->origin},
+    };
+    (void)kind;
+    for (size_t i = 0; i < COUNT_OF(wanted); i++) {
+        if (key_bytes == wanted[i].name.len && strncasecmp(key, wanted[i].name.ptr, key_bytes) == 0) {
+            *wanted[i].count += 1;
+            *wanted[i].value = (struct slice){value, value_bytes};
+        }
+    }
+    return MHD_YES;
+}
+
+static bool framing_is_wrong(const struct framing *f, struct http_refusal *ret)
+{
+    if (f->hosts > 1 || f->lengths > 1 || f->encodings > 1 || f->origins > 1)
+        *ret = refusal(400, "duplicate_header",
+                       "Host, Content-Length, Transfer-Encoding and Origin may stand once in a request.");
+    else if (f->lengths && f->encodings)
+        *ret =
+            refusal(400, "ambiguous_length", "A request has Content-Length or Transfer-Encoding, not both.");
+    else if (f->encodings && !(f->encoding.len == 7 && strncasecmp(f->encoding.ptr, "chunked", 7) == 0))
+        *ret = refusal(501, "transfer_encoding", "The only Transfer-Encoding understood is chunked.");
+    else
+        return false;
+    return true;
+}
+
+static bool origin_is_foreign(const struct framing *f, struct http_refusal *ret)
+{
+    if (f->hosts && !http_guard_host_is_loopback(f->host))
+        *ret =
+            refusal(403, "host_not_allowed",
+                    "Without API keys only loopback names are served (Host: localhost, 127.0.0.1 or [::1]). "
+                    "Use one of them, or start the server with --api-key.");
+    else if (f->origins && !http_guard_origin_is_host(f->origin, f->host))
+        *ret = refusal(
+            403, "origin_not_allowed",
+            "Without API keys a page may only call the server that it came from: Origin and Host differ.");
+    else
+        return false;
+    return true;
+}
+
+static bool does_not_fit(const struct http_request *r, const struct framing *f, struct http_refusal *ret)
+{
+    struct http_conn *c = http_conn_of((struct http_request *)(uintptr_t)r);
+    const struct http_server *s = c->server;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    uint64_t length;
+    if (info && info->header_size > s->opts.header_bytes_max)
+        *ret = refusal(
+            431, "header_too_large",
+            "The request's header is %zu bytes, more than %zu. Send less, or raise --max-header-bytes.",
+            info->header_size, s->opts.header_bytes_max);
+    else if (f->lengths && !slice_u64(f->length, s->opts.body_bytes_max, &length))
+        *ret = http_refuse_body_too_large(s);
+    else if (s->stopping)
+        *ret = refusal(503, "shutting_down", "The server is shutting down.");
+    else if (c->excess)
+        *ret =
+            refusal(503, "too_many_connections",
+                    "%u connections are open, as many as are allowed. Try again, or raise --max-connections.",
+                    s->opts.connections_max);
+    else
+        return false;
+    return true;
+}
+
+bool http_refuse_wanted(const struct http_request *r, struct http_refusal *ret)
+{
+    struct http_conn *c = http_conn_of((struct http_request *)(uintptr_t)r);
+    struct framing f = {0};
+    MHD_get_connection_values_n(c->mhd, MHD_HEADER_KIND, collect, &f);
+    if (r->bad_escape || !(slice_starts(r->path, SLICE("/")) || slice_eq(r->path, SLICE("*")))) {
+        *ret =
+            refusal(400, "bad_target",
+                    "The request's target must be a path that starts with / and whose %%-escapes are whole.");
+        return true;
+    }
+    if (framing_is_wrong(&f, ret) || does_not_fit(r, &f, ret))
+        return true;
+    return c->server->opts.loopback_host_only && origin_is_foreign(&f, ret);
+}

@@ -1,0 +1,256 @@
+/* http_request.c - what the handler asks of a request, and the answer in one piece.
+ *
+ * The answer's body is copied, so the caller's buffer may go. Up to send_bytes_max the copy lives in what the
+ * connection has reserved anyway (it has no stream then): small answers, errors above all, cannot fail for want of
+ * memory in the ledger. */
+#include "http/http_state.h"
+
+#include "base/clock.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct slice http_request_method(const struct http_request *r)
+{
+    return r->method;
+}
+
+struct slice http_request_path(const struct http_request *r)
+{
+    return r->path;
+}
+
+/* The conn of a request that is only looked at. */
+static const struct http_conn *conn_of(const struct http_request *r)
+{
+    return http_conn_of((struct http_request *)(uintptr_t)r);
+}
+
+static bool look_up(const struct http_request *r, enum MHD_ValueKind kind, const char *name,
+                    struct slice *ret)
+{
+    const char *value = NULL;
+    size_t len = 0;
+    if (r->phase == HTTP_PHASE_OVER ||
+        MHD_lookup_connection_value_n(conn_of(r)->mhd, kind, name, strlen(name), &value, &len) == MHD_NO)
+        return false;
+    *ret = (struct slice){value, len};
+    return true;
+}
+
+bool http_request_query(const struct http_request *r, const char *name, struct slice *ret)
+{
+    return look_up(r, MHD_GET_ARGUMENT_KIND, name, ret);
+}
+
+bool http_request_header(const struct http_request *r, const char *name, struct slice *ret)
+{
+    return look_up(r, MHD_HEADER_KIND, name, ret);
+}
+
+struct slice http_request_body(const struct http_request *r)
+{
+    return r->phase == HTTP_PHASE_BODY ? (struct slice){0} : buf_slice(&r->body);
+}
+
+void http_request_body_take(struct http_request *r, struct buf *ret)
+{
+    ASSERT(r->phase != HTTP_PHASE_BODY);
+    *ret = r->body;
+    r->body = (struct buf){0};
+}
+
+static const struct sockaddr *client_address(const struct http_request *r)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(conn_of(r)->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    return info ? info->client_addr : NULL;
+}
+
+void http_request_client(const struct http_request *r, char ret[HTTP_CLIENT_TEXT_MAX])
+{
+    const struct sockaddr *a = client_address(r);
+    char host[INET6_ADDRSTRLEN] = "?";
+    snprintf(ret, HTTP_CLIENT_TEXT_MAX, "local");
+    if (a && a->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)a;
+        inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
+        snprintf(ret, HTTP_CLIENT_TEXT_MAX, "%s:%u", host, (unsigned)ntohs(in->sin_port));
+    } else if (a && a->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)a;
+        inet_ntop(AF_INET6, &in->sin6_addr, host, sizeof(host));
+        snprintf(ret, HTTP_CLIENT_TEXT_MAX, "[%s]:%u", host, (unsigned)ntohs(in->sin6_port));
+    }
+}
+
+bool http_request_client_is_loopback(const struct http_request *r)
+{
+    const struct sockaddr *a = client_address(r);
+    if (a && a->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
+    if (a && a->sa_family == AF_INET6) {
+        const struct in6_addr *in = &((const struct sockaddr_in6 *)a)->sin6_addr;
+        return IN6_IS_ADDR_LOOPBACK(in) || (IN6_IS_ADDR_V4MAPPED(in) && in->s6_addr[12] == 127);
+    }
+    return a && a->sa_family == AF_UNIX;
+}
+
+void http_request_set_user(struct http_request *r, void *user)
+{
+    r->user = user;
+}
+
+void *http_request_user(const struct http_request *r)
+{
+    return r->user;
+}
+
+int http_header_set(struct http_request *r, const char *name, const char *value)
+{
+    for (const char *at = name; *at; at++)
+        if ((unsigned char)*at <= ' ' || *at == ':' || *at == 0x7f)
+            return -EINVAL;
+    for (const char *at = value; *at; at++)
+        if (((unsigned char)*at < ' ' && *at != '\t') || *at == 0x7f)
+            return -EINVAL;
+    size_t name_bytes = strlen(name) + 1, value_bytes = strlen(value) + 1;
+    if (name_bytes == 1)
+        return -EINVAL;
+    if (r->header_count == HTTP_HEADERS_MAX ||
+        name_bytes + value_bytes > sizeof(r->headers) - r->header_bytes)
+        return -ENOSPC;
+    memcpy(r->headers + r->header_bytes, name, name_bytes);
+    memcpy(r->headers + r->header_bytes + name_bytes, value, value_bytes);
+    r->header_bytes += name_bytes + value_bytes;
+    r->header_count++;
+    return 0;
+}
+
+static void add_headers(struct http_request *r, struct MHD_Response *reply, const char *content_type)
+{
+    const char *at = r->headers;
+    if (content_type)
+        MHD_add_response_header(reply, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+    for (uint32_t i = 0; i < r->header_count; i++) {
+        const char *value = at + strlen(at) + 1;
+        MHD_add_response_header(reply, at, value);
+        at = value + strlen(value) + 1;
+    }
+}
+
+void http_request_set_reply(struct http_request *r, struct MHD_Response *reply, unsigned status,
+                            const char *content_type)
+{
+    struct http_conn *c = http_conn_of(r);
+    add_headers(r, reply, content_type);
+    r->reply = reply;
+    r->status = status;
+    if (c->suspended && http_request_queue_reply(r))
+        http_conn_resume(c);
+}
+
+bool http_request_queue_reply(struct http_request *r)
+{
+    enum MHD_Result taken = MHD_queue_response(http_conn_of(r)->mhd, r->status, r->reply);
+    MHD_destroy_response(r->reply);
+    r->reply = NULL;
+    return taken == MHD_YES;
+}
+
+struct reply_body {
+    struct http_server *server;
+    size_t own, charged; /* bytes of the connection's send buffer, bytes on top of it */
+    char bytes[];
+};
+
+static void reply_body_free(void *arg)
+{
+    struct reply_body *b = arg;
+    account_unuse(b->server->opts.network, b->own);
+    charge_give(b->charged ? &b->server->charge : NULL, b->charged);
+    free(b);
+}
+
+/* NULL when there is no memory for it. */
+static struct MHD_Response *reply_create(struct http_server *s, struct slice body)
+{
+    size_t own = MIN_OF(body.len, s->opts.send_bytes_max), charged = body.len - own;
+    if (charged && charge_take(&s->charge, charged) < 0)
+        return NULL;
+    struct reply_body *b = malloc(sizeof(*b) + body.len);
+    if (!b) {
+        charge_give(charged ? &s->charge : NULL, charged);
+        return NULL;
+    }
+    *b = (struct reply_body){.server = s, .own = own, .charged = charged};
+    account_use(s->opts.network, own);
+    if (body.len)
+        memcpy(b->bytes, body.ptr, body.len);
+    struct MHD_Response *reply =
+        MHD_create_response_from_buffer_with_free_callback_cls(body.len, b->bytes, reply_body_free, b);
+    if (!reply)
+        reply_body_free(b);
+    return reply;
+}
+
+void http_respond(struct http_request *r, unsigned status, const char *content_type, struct slice body)
+{
+    struct http_conn *c = http_conn_of(r);
+    if (r->phase == HTTP_PHASE_OVER || r->closing)
+        return;
+    ASSERT((r->phase == HTTP_PHASE_WAITING || r->phase == HTTP_PHASE_HEADER) && !r->reply && r->status == 0);
+    struct MHD_Response *reply = reply_create(c->server, body);
+    if (!reply) {
+        struct http_refusal why = http_refuse_no_memory();
+        http_refuse(r, &why);
+        return;
+    }
+    r->reply_bytes = body.len;
+    if (r->phase == HTTP_PHASE_WAITING)
+        r->phase = HTTP_PHASE_ANSWERED;
+    http_request_set_reply(r, reply, status, content_type);
+}
+
+void http_request_close(struct http_request *r)
+{
+    struct http_conn *c = http_conn_of(r);
+    if (r->phase == HTTP_PHASE_OVER || r->closing)
+        return;
+    r->closing = true;
+    list_push_back(&c->server->closing, &c->closing);
+}
+
+void http_request_begin(struct http_request *r)
+{
+    struct http_conn *c = http_conn_of(r);
+    /* Not the header area: its bytes count only up to header_bytes. */
+    memset(r, 0, offsetof(struct http_request, headers));
+    r->phase = HTTP_PHASE_HEADER;
+    r->since_ns = c->server->now_ns;
+}
+
+void http_request_over(struct http_request *r, bool completed)
+{
+    struct http_conn *c = http_conn_of(r);
+    struct http_server *s = c->server;
+    if (r->phase == HTTP_PHASE_OVER || r->phase == HTTP_PHASE_NONE)
+        return;
+    if (r->begun) {
+        s->requests_open--;
+        HTTP_COUNT(s, requests_now, (uint64_t)-1);
+        /* Still in its last phase: the handler may look at what it was. */
+        s->opts.handler.ended(s->opts.arg, r, completed);
+    }
+    r->phase = HTTP_PHASE_OVER;
+    if (r->status && completed)
+        HTTP_COUNT(s, bytes_out, r->reply_bytes);
+    HTTP_COUNT(s, answers[r->status >= 100 && r->status < 600 ? r->status / 100 : 0], 1);
+    http_stream_free(r);
+    list_remove(&c->closing);
+    buf_done(&r->body);
+    if (r->reply)
+        MHD_destroy_response(r->reply);
+    r->reply = NULL;
+}

@@ -1,0 +1,60 @@
+/* http_request.h - one request and its answer, as the layer above sees them.
+ *
+ * A request exists from the `begin` to the `ended` of its handler (http_server.h); all calls are made on the
+ * network thread. Its texts point into the connection's memory and live as long as it does. It is answered once:
+ * by http_respond() with a body in one piece, or by http_stream_begin(), any number of http_stream_write() and
+ * http_stream_end(). None of these calls the handler back: what they cause is told from the loop, later. */
+#ifndef PLATEAU_HTTP_HTTP_REQUEST_H
+#define PLATEAU_HTTP_HTTP_REQUEST_H
+
+#include "base/buf.h"
+#include "base/slice.h"
+
+struct http_request;
+
+#define HTTP_CLIENT_TEXT_MAX 64
+#define HTTP_HEADERS_MAX     8   /* set by http_header_set() for one answer */
+#define HTTP_HEADER_BYTES    768 /* of all of them, names and terminating zeros included */
+
+struct slice http_request_method(const struct http_request *r);
+/* Percent-decoded, starts with '/' (or is "*"), holds no zero byte. Without the query. */
+struct slice http_request_path(const struct http_request *r);
+/* The first query argument of that name, decoded; one without a value is empty. False when absent. */
+bool http_request_query(const struct http_request *r, const char *name, struct slice *ret);
+/* The first header of that name (any case). False when absent. */
+bool http_request_header(const struct http_request *r, const char *name, struct slice *ret);
+/* Empty before `ready`. */
+struct slice http_request_body(const struct http_request *r);
+/* Hands the body over: `ret` is then the caller's, outlives the request and may be read and buf_done() on any
+ * thread. What the request still has of it is nothing. */
+void http_request_body_take(struct http_request *r, struct buf *ret);
+/* "127.0.0.1:50123", "[::1]:50123" or "local". */
+void http_request_client(const struct http_request *r, char ret[HTTP_CLIENT_TEXT_MAX]);
+bool http_request_client_is_loopback(const struct http_request *r);
+void http_request_set_user(struct http_request *r, void *user);
+void *http_request_user(const struct http_request *r);
+
+/* A header of the answer, before it is begun; copied. 0, -EINVAL (a control character, an empty name),
+ * -ENOSPC (HTTP_HEADERS_MAX, HTTP_HEADER_BYTES). */
+int http_header_set(struct http_request *r, const char *name, const char *value);
+
+/* Answers with a copy of `body`. What exceeds send_bytes_max is charged to the account; when that is refused the
+ * client gets 503 instead. Does nothing when the client has gone. */
+void http_respond(struct http_request *r, unsigned status, const char *content_type, struct slice body);
+
+/* Begins an answer of unknown length. 0, -ENOMEM, -EPIPE (the client has gone; `ended` comes or came). */
+int http_stream_begin(struct http_request *r, unsigned status, const char *content_type);
+/* All of `bytes` or nothing. 0, -EAGAIN (does not fit now: `writable` comes when the buffer is half empty),
+ * -EMSGSIZE (never fits: longer than send_bytes_max), -EPIPE. */
+int http_stream_write(struct http_request *r, struct slice bytes);
+/* No more comes; `ended` follows when the client has it all. */
+void http_stream_end(struct http_request *r);
+/* Bytes that http_stream_write() takes now. */
+size_t http_stream_room(const struct http_request *r);
+/* For how long bytes have been waiting without any of them leaving; 0 when none wait. */
+uint64_t http_stream_stalled_ns(const struct http_request *r);
+
+/* Drops the connection without (the rest of) an answer; `ended` follows with completed == false. */
+void http_request_close(struct http_request *r);
+
+#endif

@@ -1,0 +1,507 @@
+/* http_server.c - one thread, one epoll set, MHD inside it.
+ *
+ * MHD runs without threads of its own: its epoll descriptor lies in our set beside the clients' descriptors (for
+ * EPOLLRDHUP), the watches of the layers above and a wake-up. A turn waits, notes who has left, calls the watches,
+ * lets MHD run once, and then does what the callbacks asked for. Since everything happens on this one thread, a
+ * connection is suspended, answered and resumed without a lock.
+ *
+ * Tried with 0.9.75 and relied upon: suspending inside the access handler and inside the reader; MHD_queue_response()
+ * on a suspended connection; MHD_resume_connection() outside MHD_run(), which signals through MHD's own eventfd, so
+ * that our epoll_wait() sees it.
+ *
+ * MHD can ask for no wait at all although nothing can be done: a client whose chunk header never ends fills the
+ * read buffer, and MHD polls it until it times out. After 64 such turns in a row we wait a millisecond in each. */
+#include "http/http_state.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define TICK_NS           (250 * NS_PER_MS)
+#define EVENTS_MAX        64
+#define USELESS_TURNS_MAX 64
+/* In MHD's pool beside the header: its index of the headers, and the answer's header and chunk. */
+#define POOL_REPLY_BYTES 8192
+/* MHD's connection, address and response with its headers, from its allocator. */
+#define CONN_LIBRARY_BYTES 6144
+
+/* ---- creation ---- */
+
+static int check_opts(struct http_server_opts *o, struct err *e)
+{
+    if (o->connections_max == 0 || o->connections_max > 65536)
+        return err_set(e, -EINVAL, "connections_max is %u; it must be 1 to 65536", o->connections_max);
+    ASSERT(o->network && o->host && o->handler.begin && o->handler.ready && o->handler.ended);
+    o->header_bytes_max = o->header_bytes_max ? o->header_bytes_max : 8192;
+    o->body_bytes_max = o->body_bytes_max ? o->body_bytes_max : (size_t)64 << 20;
+    o->send_bytes_max = o->send_bytes_max ? o->send_bytes_max : 65536;
+    o->idle_timeout_s = o->idle_timeout_s ? o->idle_timeout_s : 60;
+    if (o->header_bytes_max < 512 || o->header_bytes_max > (size_t)1 << 20)
+        return err_set(e, -EINVAL, "header_bytes_max is %zu; it must be 512 to 1048576", o->header_bytes_max);
+    if (o->send_bytes_max < 1024 || o->send_bytes_max > (size_t)64 << 20)
+        return err_set(e, -EINVAL, "send_bytes_max is %zu; it must be 1024 to 67108864", o->send_bytes_max);
+    return 0;
+}
+
+static int listen_on(const struct addrinfo *a)
+{
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+    if (bind(fd, a->ai_addr, a->ai_addrlen) < 0 || listen(fd, SOMAXCONN) < 0) {
+        int r = -errno;
+        close(fd);
+        return r;
+    }
+    return fd;
+}
+
+/* The first address of `host` that can be listened on. */
+static int listen_on_host(const struct http_server_opts *o, struct err *e)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    char port[8];
+    snprintf(port, sizeof(port), "%u", o->port);
+    int failed = getaddrinfo(o->host, port, &hints, &found);
+    if (failed)
+        return err_set(e, -EINVAL, "cannot listen on \"%s\": %s", o->host, gai_strerror(failed));
+    int fd = -EADDRNOTAVAIL;
+    for (const struct addrinfo *a = found; a && fd < 0; a = a->ai_next)
+        fd = listen_on(a);
+    freeaddrinfo(found);
+    if (fd < 0)
+        return err_set(e, fd, "cannot listen on %s port %u: %s", o->host, o->port, strerror(-fd));
+    return fd;
+}
+
+static uint16_t port_of(int fd)
+{
+    struct sockaddr_storage a;
+    socklen_t len = sizeof(a);
+    char port[8] = "0";
+    if (getsockname(fd, (struct sockaddr *)&a, &len) == 0)
+        getnameinfo((struct sockaddr *)&a, len, NULL, 0, port, sizeof(port), NI_NUMERICSERV);
+    return (uint16_t)atoi(port);
+}
+
+static void log_library(void *arg, const char *format, va_list ap)
+{
+    char text[512];
+    (void)arg;
+    if (!log_enabled(LOG_LEVEL_DEBUG))
+        return;
+    vsnprintf(text, sizeof(text), format, ap);
+    log_write(LOG_LEVEL_DEBUG, "http_library", "text=\"%s\"", text);
+}
+
+static int start_mhd(struct http_server *s, struct err *e)
+{
+    const struct http_server_opts *o = &s->opts;
+    size_t pool = ROUND_UP(o->header_bytes_max + POOL_REPLY_BYTES, 4096);
+    s->mhd = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, http_conn_on_access, s,
+        MHD_OPTION_EXTERNAL_LOGGER, log_library, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, pool, MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->conns_max,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->idle_timeout_s, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+        (unsigned)o->connections_per_ip, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED,
+        http_conn_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, http_conn_on_connection, s,
+        MHD_OPTION_URI_LOG_CALLBACK, http_conn_on_target, s, MHD_OPTION_UNESCAPE_CALLBACK,
+        http_conn_on_unescape, s, MHD_OPTION_END);
+    if (!s->mhd)
+        return err_set(e, -ENOMEM, "libmicrohttpd does not start with %u connections of %zu bytes",
+                       s->conns_max, pool);
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->mhd, MHD_DAEMON_INFO_EPOLL_FD);
+    s->mhd_epoll_fd = info->epoll_fd;
+    return 0;
+}
+
+static int epoll_add(struct http_server *s, int fd, uint64_t data)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.u64 = data};
+    return epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
+}
+
+static int open_loop(struct http_server *s, struct err *e)
+{
+    int r;
+    s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->epoll_fd < 0 || s->wake_fd < 0)
+        return err_set(e, -errno, "no descriptors for the network loop: %s", strerror(errno));
+    s->listen_fd = listen_on_host(&s->opts, e);
+    if (s->listen_fd < 0)
+        return s->listen_fd;
+    s->port = port_of(s->listen_fd);
+    r = start_mhd(s, e);
+    if (r < 0)
+        return r;
+    r = epoll_add(s, s->mhd_epoll_fd, http_event_pack(HTTP_EVENT_MHD, 0, 0));
+    if (r == 0)
+        r = epoll_add(s, s->wake_fd, http_event_pack(HTTP_EVENT_WAKE, 0, 0));
+    return r < 0 ? err_set(e, r, "cannot watch the network's descriptors: %s", strerror(-r)) : 0;
+}
+
+static void init_slots(struct http_server *s)
+{
+    for (uint32_t i = 0; i < s->conns_max; i++) {
+        struct http_conn *c = &s->conns[i];
+        c->server = s;
+        c->fd = -1;
+        list_init(&c->free);
+        list_init(&c->writable);
+        list_init(&c->closing);
+        list_push_back(&s->free, &c->free);
+    }
+}
+
+static int reserve(struct http_server *s, struct err *e)
+{
+    s->conns_max = s->opts.connections_max + HTTP_EXCESS_MAX;
+    s->conn_bytes = ROUND_UP(s->opts.header_bytes_max + POOL_REPLY_BYTES, 4096) + CONN_LIBRARY_BYTES;
+    uint64_t slots_bytes = (uint64_t)s->conns_max * sizeof(struct http_conn);
+    uint64_t bytes = slots_bytes + (uint64_t)s->conns_max * (s->conn_bytes + s->opts.send_bytes_max);
+    if (account_reserve(s->opts.network, bytes) < 0)
+        return err_set(
+            e, -ENOMEM,
+            "%u connections need %llu bytes, which the memory limit does not leave: lower --max-connections",
+            s->opts.connections_max, (unsigned long long)bytes);
+    s->reserved_bytes = bytes;
+    s->conns = calloc(s->conns_max, sizeof(*s->conns));
+    if (!s->conns)
+        return err_set(e, -ENOMEM, "no memory for %u connections", s->opts.connections_max);
+    account_use(s->opts.network, slots_bytes);
+    init_slots(s);
+    return 0;
+}
+
+int http_server_create(const struct http_server_opts *opts, struct err *e, struct http_server **ret)
+{
+    struct http_server_opts checked = *opts;
+    int r = check_opts(&checked, e);
+    if (r < 0)
+        return r;
+    struct http_server *s = calloc(1, sizeof(*s));
+    if (!s)
+        return err_set(e, -ENOMEM, "no memory for the HTTP server");
+    s->opts = checked;
+    s->charge = account_charge(checked.network);
+    s->epoll_fd = s->wake_fd = s->listen_fd = -1;
+    list_init(&s->free);
+    list_init(&s->writable);
+    list_init(&s->closing);
+    for (uint32_t i = 0; i < HTTP_WATCHES_MAX; i++)
+        s->watches[i].fd = -1;
+    for (uint32_t i = 0; i < HTTP_LINGERS_MAX; i++)
+        s->lingers[i].fd = -1;
+    atomic_init(&s->stop_at_ns, UINT64_MAX);
+    s->now_ns = clock_now_ns();
+    s->tick_ns = s->now_ns + TICK_NS;
+    r = reserve(s, e);
+    if (r == 0)
+        r = open_loop(s, e);
+    if (r < 0) {
+        http_server_free(s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+/* ---- the end ---- */
+
+static void stop_accepting(struct http_server *s)
+{
+    if (s->quiesced)
+        return;
+    s->quiesced = true;
+    MHD_quiesce_daemon(s->mhd);
+    close(s->listen_fd);
+    s->listen_fd = -1;
+}
+
+/* Ends what the closing list holds: tells the handler, then lets MHD close the connection. */
+static void end_closing(struct http_server *s)
+{
+    while (!list_empty(&s->closing)) {
+        struct http_conn *c = LIST_FIRST(&s->closing, struct http_conn, closing);
+        http_request_over(&c->request, false);
+        http_conn_kill(c);
+    }
+}
+
+static void end_all(struct http_server *s)
+{
+    for (uint32_t i = 0; i < s->conns_max; i++) {
+        struct http_conn *c = &s->conns[i];
+        if (!c->open)
+            continue;
+        http_request_over(&c->request, false);
+        http_conn_kill(c);
+    }
+    end_closing(s);
+}
+
+static void stop_mhd(struct http_server *s)
+{
+    stop_accepting(s);
+    end_all(s);
+    /* Every suspended connection was resumed: MHD closes it in its next turns, and may not be stopped before. */
+    for (int turn = 0; turn < 100 && s->conns_open > 0; turn++)
+        MHD_run(s->mhd);
+    MHD_stop_daemon(s->mhd);
+    ASSERT(s->conns_open == 0 && s->requests_open == 0);
+}
+
+void http_server_free(struct http_server *s)
+{
+    if (!s)
+        return;
+    if (s->mhd)
+        stop_mhd(s);
+    http_linger_close_all(s);
+    if (s->listen_fd >= 0)
+        close(s->listen_fd);
+    if (s->wake_fd >= 0)
+        close(s->wake_fd);
+    if (s->epoll_fd >= 0)
+        close(s->epoll_fd);
+    if (s->conns)
+        account_unuse(s->opts.network, (uint64_t)s->conns_max * sizeof(struct http_conn));
+    account_release(s->opts.network, s->reserved_bytes);
+    free(s->conns);
+    free(s);
+}
+
+/* ---- the loop ---- */
+
+uint16_t http_server_port(const struct http_server *s)
+{
+    return s->port;
+}
+
+static void do_watch(struct http_server *s, uint32_t index, uint32_t generation)
+{
+    struct http_watch w = s->watches[index];
+    if (w.fd >= 0 && w.generation == generation)
+        w.ready(w.arg, w.fd);
+}
+
+static void do_client(struct http_server *s, uint32_t index, uint32_t generation)
+{
+    struct http_conn *c = &s->conns[index];
+    if (c->open && c->generation == generation)
+        http_conn_gone(c);
+}
+
+static void clear_wake(struct http_server *s)
+{
+    uint64_t n;
+    if (read(s->wake_fd, &n, sizeof(n)) < 0)
+        ASSERT(errno == EAGAIN || errno == EINTR);
+}
+
+static void do_event(struct http_server *s, uint64_t data)
+{
+    uint32_t index = (uint32_t)(data >> 32) & 0xfffffff, generation = (uint32_t)data;
+    switch ((enum http_event)(data >> 60)) {
+    case HTTP_EVENT_MHD:
+        break; /* MHD runs in every turn. */
+    case HTTP_EVENT_WAKE:
+        clear_wake(s);
+        break;
+    case HTTP_EVENT_WATCH:
+        do_watch(s, index, generation);
+        break;
+    case HTTP_EVENT_CLIENT:
+        do_client(s, index, generation);
+        break;
+    case HTTP_EVENT_LINGER:
+        http_linger_ready(s, index, generation);
+        break;
+    }
+}
+
+static void tell_writable(struct http_server *s)
+{
+    struct list now;
+    list_init(&now);
+    while (!list_empty(&s->writable)) {
+        struct list *l = s->writable.next;
+        list_remove(l);
+        list_push_back(&now, l);
+    }
+    while (!list_empty(&now)) {
+        struct http_conn *c = LIST_FIRST(&now, struct http_conn, writable);
+        list_remove(&c->writable);
+        c->request.ring.want_room = false;
+        if (s->opts.handler.writable)
+            s->opts.handler.writable(s->opts.arg, &c->request);
+    }
+}
+
+static void tick(struct http_server *s)
+{
+    if (s->now_ns < s->tick_ns)
+        return;
+    s->tick_ns = s->now_ns + TICK_NS;
+    for (uint32_t i = 0; i < s->conns_max; i++)
+        if (s->conns[i].open)
+            http_conn_check_deadline(&s->conns[i], s->now_ns);
+    http_linger_check(s, s->now_ns);
+    if (s->opts.handler.tick)
+        s->opts.handler.tick(s->opts.arg, s->now_ns);
+}
+
+/* What other threads asked for. */
+static void obey(struct http_server *s)
+{
+    bool stop = atomic_load(&s->stop_at_ns) != UINT64_MAX;
+    if (stop || atomic_load(&s->quiesce_wanted))
+        stop_accepting(s);
+    if (!stop || s->stopping)
+        return;
+    s->stopping = true;
+    for (uint32_t i = 0; i < s->conns_max; i++)
+        if (s->conns[i].open && s->conns[i].request.phase == HTTP_PHASE_NONE)
+            http_conn_kill(&s->conns[i]);
+}
+
+static int wait_ms_now(struct http_server *s, int wait_ms)
+{
+    MHD_UNSIGNED_LONG_LONG mhd_ms = 0;
+    uint64_t tick_ms = s->tick_ns > s->now_ns ? DIV_UP(s->tick_ns - s->now_ns, NS_PER_MS) : 0;
+    uint64_t ms = MIN_OF((uint64_t)MAX_OF(wait_ms, 0), tick_ms);
+    uint64_t stop_at_ns = atomic_load(&s->stop_at_ns);
+    if (stop_at_ns != UINT64_MAX)
+        ms = MIN_OF(ms, stop_at_ns > s->now_ns ? DIV_UP(stop_at_ns - s->now_ns, NS_PER_MS) : 0);
+    if (MHD_get_timeout(s->mhd, &mhd_ms) == MHD_NO || mhd_ms >= ms)
+        return (int)MIN_OF(ms, (uint64_t)INT_MAX);
+    return mhd_ms == 0 && s->useless_turns > USELESS_TURNS_MAX ? 1 : (int)mhd_ms;
+}
+
+int http_server_turn(struct http_server *s, int wait_ms)
+{
+    struct epoll_event events[EVENTS_MAX];
+    s->now_ns = clock_now_ns();
+    int wait = wait_ms_now(s, wait_ms);
+    int count = epoll_wait(s->epoll_fd, events, EVENTS_MAX, wait);
+    if (count < 0 && errno != EINTR)
+        return -errno;
+    s->now_ns = clock_now_ns();
+    uint64_t activity = s->activity;
+    for (int i = 0; i < count; i++)
+        do_event(s, events[i].data.u64);
+    obey(s);
+    end_closing(s);
+    MHD_run(s->mhd);
+    tell_writable(s);
+    tick(s);
+    end_closing(s);
+    bool useless = count <= 0 && wait <= 1 && s->activity == activity;
+    s->useless_turns = useless ? s->useless_turns + (s->useless_turns < UINT32_MAX) : 0;
+    return 0;
+}
+
+int http_server_run(struct http_server *s)
+{
+    for (;;) {
+        int r = http_server_turn(s, INT_MAX);
+        if (r < 0)
+            return r;
+        if (!s->stopping)
+            continue;
+        if (s->now_ns >= atomic_load(&s->stop_at_ns))
+            end_all(s);
+        if (s->requests_open == 0)
+            return 0;
+    }
+}
+
+/* ---- from other threads ---- */
+
+static void wake(struct http_server *s)
+{
+    uint64_t one = 1;
+    if (write(s->wake_fd, &one, sizeof(one)) < 0)
+        ASSERT(errno == EAGAIN);
+}
+
+void http_server_stop(struct http_server *s, uint64_t grace_ns)
+{
+    uint64_t now = clock_now_ns();
+    uint64_t at = grace_ns < UINT64_MAX - 1 - now ? now + grace_ns : UINT64_MAX - 1;
+    uint64_t known = atomic_load(&s->stop_at_ns);
+    while (at < known && !atomic_compare_exchange_weak(&s->stop_at_ns, &known, at))
+        ;
+    wake(s);
+}
+
+void http_server_quiesce(struct http_server *s)
+{
+    atomic_store(&s->quiesce_wanted, true);
+    wake(s);
+}
+
+struct http_counters http_server_counters(struct http_server *s)
+{
+    struct http_counters n = {0};
+#define READ(field) n.field = atomic_load_explicit(&s->counters.field, memory_order_relaxed)
+    READ(connections_total);
+    READ(connections_now);
+    READ(requests_total);
+    READ(requests_now);
+    READ(bytes_in);
+    READ(bytes_out);
+    for (size_t i = 0; i < COUNT_OF(n.answers); i++)
+        READ(answers[i]);
+#undef READ
+    return n;
+}
+
+/* ---- watches, adopted connections ---- */
+
+int http_server_watch(struct http_server *s, int fd, void (*ready)(void *arg, int fd), void *arg)
+{
+    for (uint32_t i = 0; i < HTTP_WATCHES_MAX; i++) {
+        struct http_watch *w = &s->watches[i];
+        if (w->fd >= 0)
+            continue;
+        int r = epoll_add(s, fd, http_event_pack(HTTP_EVENT_WATCH, i, w->generation));
+        if (r == 0)
+            *w = (struct http_watch){.fd = fd, .generation = w->generation, .ready = ready, .arg = arg};
+        return r;
+    }
+    return -ENOSPC;
+}
+
+void http_server_unwatch(struct http_server *s, int fd)
+{
+    for (uint32_t i = 0; i < HTTP_WATCHES_MAX; i++) {
+        if (s->watches[i].fd != fd || fd < 0)
+            continue;
+        epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+        s->watches[i].fd = -1;
+        s->watches[i].generation++;
+    }
+}
+
+int http_server_adopt(struct http_server *s, int fd)
+{
+    struct sockaddr_storage a = {.ss_family = AF_UNIX};
+    socklen_t len = sizeof(a);
+    if (getpeername(fd, (struct sockaddr *)&a, &len) < 0 || len < sizeof(a.ss_family) || len > sizeof(a))
+        len = sizeof(a.ss_family);
+    s->now_ns = clock_now_ns();
+    return MHD_add_connection(s->mhd, fd, (struct sockaddr *)&a, len) == MHD_YES ? 0 : -ENOMEM;
+}

@@ -1,0 +1,91 @@
+/* http_server.h - bytes to requests and answers to bytes, on one thread.
+ *
+ * The thread that calls http_server_run() is the network thread: the handler, the watches and all of
+ * http_request.h happen on it, so nothing above needs a lock. A connection that waits for its answer is watched for
+ * its client leaving, which is noticed within milliseconds; a client that shuts down only its sending half counts
+ * as gone as well, unless it has its answer already.
+ *
+ * Memory: everything that connections need (header memory, send buffer, bookkeeping, for each of connections_max)
+ * is reserved in `network` at creation; bodies, and answers longer than a send buffer, reserve as they come. What
+ * does not fit is refused in words: 400 malformed, 403 foreign Host or Origin, 413 body, 431 header,
+ * 503 connections, memory or shutdown. */
+#ifndef PLATEAU_HTTP_HTTP_SERVER_H
+#define PLATEAU_HTTP_HTTP_SERVER_H
+
+#include "base/err.h"
+#include "http/http_request.h"
+#include "memory/ledger.h"
+
+struct http_server;
+
+struct http_handler {
+    /* The header is complete: 0 = go on (the body will be read), or the HTTP status with which http_respond()
+     * was called: then the body is not read and `ready` does not come. */
+    int (*begin)(void *arg, struct http_request *r);
+    /* The request is whole. Answer now or later; until then the connection is suspended. */
+    void (*ready)(void *arg, struct http_request *r);
+    /* A stream's send buffer is half empty again. May be NULL. */
+    void (*writable)(void *arg, struct http_request *r);
+    /* Exactly once for each `begin`, whatever the end: completed = the whole answer was given to the system;
+     * else the client left, was too slow, sent nonsense, or the server stops. Then `r` is dead. */
+    void (*ended)(void *arg, struct http_request *r, bool completed);
+    /* About every 250 ms. May be NULL. */
+    void (*tick)(void *arg, uint64_t now_ns);
+};
+
+struct http_server_opts {
+    const char *host;            /* name or address to listen on */
+    uint16_t port;               /* 0 = any free one: http_server_port() */
+    uint32_t connections_max;    /* more are told 503; 1 to 65536 */
+    uint32_t connections_per_ip; /* more are closed at once; 0 = no limit */
+    size_t header_bytes_max;     /* request line and headers; 0 = 8 KiB */
+    size_t body_bytes_max;       /* 0 = 64 MiB */
+    size_t send_bytes_max;       /* of a stream, waiting for its client; 0 = 64 KiB */
+    uint32_t idle_timeout_s;     /* connections between requests, and requests that do not get on; 0 = 60 */
+    struct account *network;     /* outlives the server */
+    bool loopback_host_only; /* Host must be a loopback name and a browser's Origin must equal it, else 403 */
+    struct http_handler handler;
+    void *arg; /* of all the handler's functions */
+};
+
+/* Listens; connections are accepted once the loop runs. 0, -EINVAL, -ENOMEM (the account said no), or what the system
+ * said about the address. */
+int http_server_create(const struct http_server_opts *opts, struct err *e, struct http_server **ret);
+/* Not while it runs. Requests still open end (completed == false). NULL is fine. */
+void http_server_free(struct http_server *s);
+
+uint16_t http_server_port(const struct http_server *s);
+
+/* Serves until stopped; the caller becomes the network thread. 0, or what epoll said. */
+int http_server_run(struct http_server *s);
+/* One turn of run(): waits for at most `wait_ms` for something to do, and does it. For tests and other loops. */
+int http_server_turn(struct http_server *s, int wait_ms);
+
+/* Any thread, also from a signal handler. Nobody new is accepted, requests that arrive on open connections are told
+ * 503, and run() returns when the open requests have ended or the grace is over: then they are ended. A second call
+ * can only shorten the grace. */
+void http_server_stop(struct http_server *s, uint64_t grace_ns);
+/* Any thread. Accepts no more connections; those that are open are served as before. */
+void http_server_quiesce(struct http_server *s);
+
+/* Calls `ready` on the network thread whenever `fd` is readable. On that thread, or before it runs.
+ * 0, -ENOSPC (HTTP_WATCHES_MAX), or what epoll said. */
+#define HTTP_WATCHES_MAX 64
+int http_server_watch(struct http_server *s, int fd, void (*ready)(void *arg, int fd), void *arg);
+/* Not watched: nothing. Before `fd` is closed. */
+void http_server_unwatch(struct http_server *s, int fd);
+
+/* Takes a connected stream socket as if it had been accepted, and owns it. On the network thread.
+ * 0 or -ENOMEM (closed). */
+int http_server_adopt(struct http_server *s, int fd);
+
+struct http_counters {
+    uint64_t connections_total, connections_now;
+    uint64_t requests_total, requests_now; /* requests_now: between begin and ended */
+    uint64_t answers[6];                   /* by class of status: [2] = 2xx; [0] = none was given */
+    uint64_t bytes_in, bytes_out;          /* headers and bodies received, bodies sent */
+};
+/* Any thread. */
+struct http_counters http_server_counters(struct http_server *s);
+
+#endif

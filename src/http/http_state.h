@@ -1,0 +1,195 @@
+/* http_state.h - what the files of this folder share. Nobody else includes it.
+ *
+ * A connection's slot holds the one request that it can have at a time. Everything belongs to the network thread,
+ * except what http_server marks as read or set by others. */
+#ifndef PLATEAU_HTTP_HTTP_STATE_H
+#define PLATEAU_HTTP_HTTP_STATE_H
+
+#include "base/check.h"
+#include "base/list.h"
+#include "http/http_server.h"
+
+#include <microhttpd.h>
+#include <stdatomic.h>
+
+/* Connections beyond connections_max that are accepted only to be told 503. */
+#define HTTP_EXCESS_MAX 8
+/* Closed connections whose clients are still sending: read from and thrown away, so that the refusal arrives. */
+#define HTTP_LINGERS_MAX 16
+
+enum http_phase {
+    HTTP_PHASE_NONE,     /* between requests, or a header is coming in */
+    HTTP_PHASE_HEADER,   /* the request line is here */
+    HTTP_PHASE_BODY,     /* the header passed; a body may be coming in */
+    HTTP_PHASE_WAITING,  /* the handler owes an answer */
+    HTTP_PHASE_ANSWERED, /* the answer is whole and goes out */
+    HTTP_PHASE_STREAM,   /* the answer has begun */
+    HTTP_PHASE_OVER      /* `ended` was called, or need not be; the connection is being closed */
+};
+
+struct http_ring {
+    char *bytes; /* send_bytes_max of them; NULL = no stream */
+    size_t head, count;
+    bool ended;           /* no more comes in */
+    bool want_room;       /* a write did not fit */
+    uint64_t progress_ns; /* when bytes last left, or came into the empty ring */
+};
+
+struct http_request {
+    enum http_phase phase;
+    bool begun;          /* the handler knows it */
+    bool bad_escape;     /* a malformed %-escape in the target */
+    bool body_expected;  /* the header announces one */
+    bool body_discarded; /* what comes of it is thrown away */
+    bool closing;        /* in http_server.closing */
+    struct slice method, path;
+    void *user;
+    struct buf body;
+    uint64_t body_bytes; /* received so far, of this request's body */
+    uint64_t since_ns;   /* when the request line came */
+    /* The answer, from http_respond() or http_stream_begin() until MHD has it. */
+    struct MHD_Response *reply;
+    unsigned status;      /* 0 = none yet */
+    uint64_t reply_bytes; /* of a body in one piece */
+    struct http_ring ring;
+    uint32_t header_count;
+    size_t header_bytes;
+    char headers[HTTP_HEADER_BYTES]; /* "name\0value\0" each */
+};
+
+struct http_conn {
+    struct http_server *server;
+    uint32_t generation; /* of the slot: tells events of an earlier connection apart */
+    bool open;
+    bool excess;    /* beyond connections_max: gets 503 */
+    bool gone;      /* the client has closed its sending half, or all */
+    bool killed;    /* no byte more goes out; MHD is about to close it */
+    bool suspended; /* as we told MHD */
+    bool linger;    /* unread bytes may be coming in when it closes */
+    int fd;
+    struct MHD_Connection *mhd;
+    uint64_t since_ns;    /* opened, or last request ended */
+    struct list free;     /* in http_server.free while closed */
+    struct list writable; /* in http_server.writable: tell the handler */
+    struct list closing;  /* in http_server.closing: end and close */
+    struct http_request request;
+};
+
+struct http_watch {
+    int fd; /* -1 = free */
+    uint32_t generation;
+    void (*ready)(void *arg, int fd);
+    void *arg;
+};
+
+struct http_linger {
+    int fd; /* -1 = free */
+    uint32_t generation;
+    uint64_t until_ns;
+    size_t bytes_left;
+};
+
+struct http_server {
+    /* Set by create, then constant. */
+    struct http_server_opts opts;
+    struct charge charge; /* of opts.network */
+    uint32_t conns_max;   /* slots: connections_max + HTTP_EXCESS_MAX */
+    size_t conn_bytes;    /* of one connection, its send buffer apart */
+    uint64_t reserved_bytes;
+    uint16_t port;
+    int epoll_fd, wake_fd, mhd_epoll_fd;
+    struct MHD_Daemon *mhd;
+
+    /* Network thread. */
+    int listen_fd; /* ours to close once MHD does not accept any more; -1 = closed */
+    struct http_conn *conns;
+    struct list free, writable, closing;
+    uint32_t conns_open, requests_open;
+    uint64_t now_ns, tick_ns;
+    bool quiesced, stopping;
+    uint64_t activity;      /* calls from MHD, to tell a busy turn from a useless one */
+    uint32_t useless_turns; /* in a row */
+    struct http_watch watches[HTTP_WATCHES_MAX];
+    struct http_linger lingers[HTTP_LINGERS_MAX];
+
+    /* Any thread sets them, then wakes the loop. */
+    _Atomic bool quiesce_wanted;
+    _Atomic uint64_t stop_at_ns; /* UINT64_MAX = not stopping */
+
+    /* Network thread writes, any thread reads. */
+    struct {
+        _Atomic uint64_t connections_total, connections_now, requests_total, requests_now, answers[6],
+            bytes_in, bytes_out;
+    } counters;
+};
+
+#define HTTP_COUNT(s, field, n) atomic_fetch_add_explicit(&(s)->counters.field, (n), memory_order_relaxed)
+
+static inline struct http_conn *http_conn_of(const struct http_request *r)
+{
+    return CONTAINER(r, struct http_conn, request);
+}
+
+/* What an epoll event of the server's own set is about. */
+enum http_event { HTTP_EVENT_MHD, HTTP_EVENT_WAKE, HTTP_EVENT_WATCH, HTTP_EVENT_CLIENT, HTTP_EVENT_LINGER };
+
+static inline uint64_t http_event_pack(enum http_event kind, uint32_t index, uint32_t generation)
+{
+    return (uint64_t)kind << 60 | (uint64_t)(index & 0xfffffff) << 32 | generation;
+}
+
+/* http_conn.c: MHD's callbacks, and what they and the loop do to a connection. */
+void *http_conn_on_target(void *arg, const char *target, struct MHD_Connection *mhd);
+size_t http_conn_on_unescape(void *arg, struct MHD_Connection *mhd, char *text);
+enum MHD_Result http_conn_on_access(void *arg, struct MHD_Connection *mhd, const char *target,
+                                    const char *method, const char *version, const char *data,
+                                    size_t *data_bytes, void **context);
+void http_conn_on_completed(void *arg, struct MHD_Connection *mhd, void **context,
+                            enum MHD_RequestTerminationCode code);
+void http_conn_on_connection(void *arg, struct MHD_Connection *mhd, void **context,
+                             enum MHD_ConnectionNotificationCode code);
+/* The client has left. */
+void http_conn_gone(struct http_conn *c);
+/* Lets MHD close the connection as soon as it can. */
+void http_conn_kill(struct http_conn *c);
+/* MHD looks at the connection again. */
+void http_conn_resume(struct http_conn *c);
+/* Kills what has been getting on too slowly. */
+void http_conn_check_deadline(struct http_conn *c, uint64_t now_ns);
+
+/* http_request.c */
+void http_request_begin(struct http_request *r);
+/* Tells the handler, once, and gives back what the request held. */
+void http_request_over(struct http_request *r, bool completed);
+/* Gives the prepared answer to MHD; from inside MHD's callback, or suspended. False when MHD does not take it. */
+bool http_request_queue_reply(struct http_request *r);
+/* The prepared answer is now `reply`; when the connection is suspended it goes out at once. */
+void http_request_set_reply(struct http_request *r, struct MHD_Response *reply, unsigned status,
+                            const char *content_type);
+
+/* http_refuse.c: answers that http gives by itself. */
+struct http_refusal {
+    unsigned status;
+    const char *type, *code;
+    char message[256];
+};
+void http_refuse(struct http_request *r, const struct http_refusal *why);
+/* Writes the refusal past MHD, which takes no answer while it reads a body. The caller closes the connection. */
+void http_refuse_raw(struct http_request *r, const struct http_refusal *why);
+/* True when the request may not pass, and why. */
+bool http_refuse_wanted(const struct http_request *r, struct http_refusal *ret);
+struct http_refusal http_refuse_body_too_large(const struct http_server *s);
+struct http_refusal http_refuse_no_memory(void);
+
+/* http_stream.c */
+ssize_t http_stream_on_read(void *arg, uint64_t position, char *to, size_t bytes_max);
+void http_stream_free(struct http_request *r);
+
+/* http_linger.c */
+/* Reads from a copy of `fd` until its client closes, for a second and 64 MiB at most, then closes it. */
+void http_linger_add(struct http_server *s, int fd);
+void http_linger_ready(struct http_server *s, uint32_t index, uint32_t generation);
+void http_linger_check(struct http_server *s, uint64_t now_ns);
+void http_linger_close_all(struct http_server *s);
+
+#endif
