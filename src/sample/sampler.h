@@ -23,17 +23,18 @@ struct logit_bias {
 };
 
 struct sampler_params {
-    float temperature; /* [0, 2]; 0 = greedy */
-    uint32_t top_k;    /* 0 = off */
-    float top_p;       /* (0, 1]; 1 = off */
-    float min_p;       /* [0, 1); 0 = off */
-    float repetition_penalty;                 /* > 0; 1 = off; prompt and output */
+    float temperature;                         /* [0, 2]; 0 = greedy */
+    uint32_t top_k;                            /* 0 = off */
+    float top_p;                               /* (0, 1]; 1 = off */
+    float min_p;                               /* [0, 1); 0 = off */
+    float repetition_penalty;                  /* > 0; 1 = off; prompt and output */
     float presence_penalty, frequency_penalty; /* [-2, 2]; 0 = off; output only, as OpenAI defines them */
     uint64_t seed;
-    uint32_t min_tokens; /* no end token before so many */
-    bool logprobs;       /* fill sampled.logprob and the alternatives */
+    uint32_t min_tokens;   /* no end token before so many */
+    bool logprobs;         /* fill sampled.logprob and the alternatives */
     uint32_t top_logprobs; /* <= SAMPLER_TOP_MAX */
-    uint32_t stop_ids[SAMPLER_STOP_MAX]; /* what ends the row: end tokens (unless ignore_eos) and stop_token_ids */
+    uint32_t
+        stop_ids[SAMPLER_STOP_MAX]; /* what ends the row: end tokens (unless ignore_eos) and stop_token_ids */
     uint32_t stop_count;
     const struct logit_bias *bias; /* copied by sampler_create */
     uint32_t bias_count;           /* <= SAMPLER_BIAS_MAX */
@@ -64,13 +65,14 @@ struct sampler;
  * penalties, 16 bytes for each of at least tokens_max * 4 / 3 slots. */
 size_t sampler_bytes(const struct sampler_params *p, uint32_t tokens_max);
 /* 0 or -ENOMEM. */
-int sampler_create(struct arena *a, const struct sampler_params *p, uint32_t tokens_max, struct sampler **ret);
+int sampler_create(struct arena *a, const struct sampler_params *p, uint32_t tokens_max,
+                   struct sampler **ret);
 /* Tells it the prompt's tokens (repetition penalty). Call once, in order or not. */
 void sampler_see_prompt(struct sampler *s, const uint32_t *ids, uint32_t count);
 /* Tells it an output token; sampler_draw does not do that by itself. */
 void sampler_see_output(struct sampler *s, uint32_t id);
 
-/* Scratch for draws, one per engine: vocab * 8 bytes. */
+/* Scratch for draws, one per engine: vocab * 12 bytes. */
 struct sampler_scratch;
 int sampler_scratch_create(struct arena *a, uint32_t vocab, struct sampler_scratch **ret);
 
