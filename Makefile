@@ -1,17 +1,18 @@
 # For those who work on Plateau. To use it: ./run. To test all of it: ./test.
 .PHONY: all check bench sim format clean help
 
-all: ## build/plateau and build/golden, optimised (the default)
-	@tools/configure --once release build
+all: ## build/plateau, build/golden and the tests, optimised (the default)
+	@tools/install-packages run test
+	@tools/configure release build -DPLATEAU_TESTS=ON
 	@ninja -C build
 
 check: ## checks, tests, ASan + UBSan: before you send a change
 	@./test checks release asan
 
 bench: all ## the benchmarks of bench/
-	@ctest --test-dir build -V --no-tests=error -C bench -L bench
+	@for b in build/bench/run/*; do echo "== $$b" && $$b || exit 1; done
 
-sim: all ## the simulations of scheduler and caches, long
+sim: all ## the simulations of scheduler and caches
 	@ctest --test-dir build -V --no-tests=error -L sim
 
 format: ## every C file as the format check wants it

@@ -59,6 +59,15 @@ function(plateau_fuzz name)
   endforeach()
 endfunction()
 
+# plateau_bench(NAME LAYER...): bench/NAME.c as BUILD/bench/run/NAME, which `make bench` runs without arguments.
+function(plateau_bench name)
+  add_executable(${name} ${name}.c)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench/run)
+  foreach(layer ${ARGN})
+    target_link_libraries(${name} PRIVATE plateau_${layer})
+  endforeach()
+endfunction()
+
 # plateau_programs(NAME...): those of the targets that exist are written to the build folder itself:
 # build/plateau, build/golden.
 function(plateau_programs)
