@@ -24,7 +24,8 @@ static inline void test_remove_tree(const char *path)
         struct stat st;
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
-        snprintf(child, sizeof(child), "%s/%s", path, e->d_name);
+        if ((size_t)snprintf(child, sizeof(child), "%s/%s", path, e->d_name) >= sizeof(child))
+            continue;
         if (lstat(child, &st) == 0 && S_ISDIR(st.st_mode))
             test_remove_tree(child);
         else
@@ -101,7 +102,7 @@ static inline void test_copy_file(const char *from_dir, const char *to_dir, cons
 #define TEST_TENSORS_MAX 4096
 
 struct test_tensor {
-    char name[192];
+    char name[256];
     struct tensor t; /* t.data is on the heap and belongs to the list */
 };
 

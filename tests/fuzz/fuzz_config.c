@@ -1,0 +1,40 @@
+/* Any text as config.json: refused in words, or numbers within their bounds. */
+#include "model/config.h"
+#include "model/rope.h"
+#include "model/state_layout.h"
+
+#include "base/check.h"
+
+#include <math.h>
+
+static void check(const struct config *c)
+{
+    float cosines[CONFIG_HEAD_DIM_MAX / 2], sines[CONFIG_HEAD_DIM_MAX / 2];
+    struct rope r;
+    ASSERT(c->family && c->layers <= CONFIG_LAYERS_MAX && c->hidden <= CONFIG_HIDDEN_MAX);
+    ASSERT(c->heads % c->kv_heads == 0 && c->head_dim <= CONFIG_HEAD_DIM_MAX);
+    ASSERT(c->rope.rot >= 2 && c->rope.rot <= c->head_dim && c->rope.rot % 2 == 0);
+    ASSERT(c->full_count + c->linear_count == c->layers);
+    ASSERT(c->experts == 0 || (c->chosen >= 1 && c->chosen <= c->experts));
+    ASSERT(page_bytes(c) % 64 == 0 && slot_bytes(c) % 64 == 0);
+    rope_init(&r, &c->rope);
+    rope_at(&r, c->context_max, cosines, sines);
+    for (uint32_t j = 0; j < r.half; j++)
+        ASSERT(isfinite(cosines[j]) && isfinite(sines[j]));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct arena *a;
+    struct config c;
+    struct err e = {{0}};
+    if (!a)
+        ASSERT(arena_create(&(struct arena_opts){.bytes_max = 16 << 20}, &a) == 0);
+    arena_reset(a);
+    int r = config_parse(a, (struct slice){(const char *)data, size}, &c, &e);
+    ASSERT(r <= 0 && (r == 0 || e.text[0] != 0));
+    if (r == 0)
+        check(&c);
+    return 0;
+}

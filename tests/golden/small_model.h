@@ -1,0 +1,191 @@
+/* small_model.h - models small enough to make up, change and load many times over in a test.
+ *
+ * Tensors come from a golden checkpoint or from a seed; a test changes the list, writes it as a directory, and asks for
+ * the logits of a fixed prompt, all of them, as one hash (the same bits or not) or as numbers. */
+#ifndef PLATEAU_TESTS_SMALL_MODEL_H
+#define PLATEAU_TESTS_SMALL_MODEL_H
+
+#include "test_files.h"
+
+#include "golden/runner.h"
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "weights/checkpoint.h"
+
+#define SMALL_PROMPT   75
+#define SMALL_GENERATE 5
+
+/* ---- loading and running ---- */
+
+static inline struct workers *small_workers(uint32_t count)
+{
+    static struct workers *w;
+    if (w && workers_count(w) != count) {
+        workers_free(w);
+        w = NULL;
+    }
+    if (!w)
+        assert_int_equal(workers_create(count, NULL, &w), 0);
+    return w;
+}
+
+static inline struct model_opts small_opts(struct account *parent)
+{
+    static struct kern_ops ops;
+    kern_ops_init(&ops, kern_cpu_flags());
+    return (struct model_opts){.tokens_max = SMALL_PROMPT * 3,
+                               .rows_max = 3,
+                               .logits_max = SMALL_PROMPT * 3,
+                               .ops = &ops,
+                               .workers = small_workers(2),
+                               .parent = parent};
+}
+
+/* What the model says to three prompts that share steps, and to the first of them: logits behind its last token. */
+struct small_answer {
+    uint64_t hash;
+    uint32_t vocab;
+    float logits[4096];
+    uint32_t generated[SMALL_GENERATE];
+};
+
+static inline void small_see(struct runner_sequence *q, uint32_t position, const float *logits,
+                             uint32_t vocab)
+{
+    struct small_answer *a = q->arg;
+    if (!a || position + 1 != q->prompt_count)
+        return;
+    assert_true(vocab <= COUNT_OF(a->logits));
+    memcpy(a->logits, logits, vocab * sizeof(float));
+    a->vocab = vocab;
+}
+
+static inline void small_run(struct model *m, const struct model_opts *o, struct small_answer *ret)
+{
+    struct runner *r;
+    uint32_t prompt[SMALL_PROMPT], generated[3][SMALL_GENERATE], vocab = model_shape(m)->vocab;
+    struct rng rng = {7, 0};
+    for (int i = 0; i < SMALL_PROMPT; i++)
+        prompt[i] = (uint32_t)rng_below(&rng, vocab);
+    struct runner_sequence q[3];
+    for (int i = 0; i < 3; i++)
+        q[i] = (struct runner_sequence){.prompt = prompt + i * 9,
+                                        .prompt_count = SMALL_PROMPT - (uint32_t)i * 11,
+                                        .generate = SMALL_GENERATE,
+                                        .generated = generated[i],
+                                        .arg = i == 0 ? ret : NULL};
+    struct runner_opts opts = {m, o->tokens_max, o->rows_max, SMALL_PROMPT + SMALL_GENERATE};
+    assert_int_equal(runner_create(&opts, &r), 0);
+    workers_turn_begin(o->workers);
+    assert_int_equal(runner_run(r, q, 3, 40, 3, small_see), 0);
+    workers_turn_end(o->workers);
+    runner_free(r);
+    ret->hash = q[0].hash ^ q[1].hash * 3 ^ q[2].hash * 5;
+    memcpy(ret->generated, generated[0], sizeof(ret->generated));
+}
+
+static inline void small_ask(const char *dir, struct small_answer *ret)
+{
+    struct model *m = NULL;
+    struct err e = {{0}};
+    struct model_opts o = small_opts(NULL);
+    int r = model_load(dir, &o, &m, &e);
+    if (r < 0)
+        print_message("%s: %s\n", dir, e.text);
+    assert_int_equal(r, 0);
+    small_run(m, &o, ret);
+    model_free(m);
+}
+
+/* Both loading and probing refuse the directory, with these words. */
+static inline void small_refuses(const char *dir, int code, const char *says)
+{
+    struct model *m = NULL;
+    struct err e = {{0}};
+    struct model_opts o = small_opts(NULL);
+    int r = model_load(dir, &o, &m, &e);
+    if (r != code || !strstr(e.text, says))
+        print_message("gave %d: %s\n", r, e.text);
+    assert_int_equal(r, code);
+    assert_non_null(strstr(e.text, says));
+    assert_null(m);
+}
+
+/* ---- tensors ---- */
+
+static inline struct test_tensors *small_tensors(void)
+{
+    struct test_tensors *l = calloc(1, sizeof(*l));
+    assert_non_null(l);
+    return l;
+}
+
+static inline void small_free(struct test_tensors *l)
+{
+    test_tensors_free(l);
+    free(l);
+}
+
+#define SMALL_GOLDEN(name) PLATEAU_SOURCE_DIR "/tests/golden/data/" name
+
+/* All tensors of a directory, copied. */
+static inline struct test_tensors *small_read(const char *dir)
+{
+    struct test_tensors *l = small_tensors();
+    struct arena *a;
+    struct checkpoint *c;
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 16 << 20}, &a), 0);
+    assert_int_equal(checkpoint_open(a, dir, NULL, &c, NULL), 0);
+    for (uint32_t i = 0; i < checkpoint_count(c); i++) {
+        struct tensor t;
+        assert_true(checkpoint_find(c, checkpoint_name(c, i), &t));
+        memcpy(test_tensor_add(l, checkpoint_name(c, i), t.dtype, t.rank, t.shape), t.data, t.bytes);
+    }
+    checkpoint_close(c);
+    arena_free(a);
+    return l;
+}
+
+/* A directory with this configuration and these tensors in one file. */
+static inline const char *small_write(const char *config, const struct test_tensors *l)
+{
+    const char *dir = test_dir();
+    test_write_text(dir, "config.json", config);
+    test_write_tensors(l, dir, "model.safetensors", 0, NULL);
+    return dir;
+}
+
+/* Values of any float tensor as F32, in place. */
+static inline void small_to_f32(struct test_tensor *n)
+{
+    if (n->t.dtype == DTYPE_F32)
+        return;
+    uint64_t count = tensor_count(&n->t);
+    float *values = malloc(count * sizeof(float) + 1);
+    assert_non_null(values);
+    for (uint64_t i = 0; i < count; i++)
+        values[i] = tensor_f32_at(&n->t, i);
+    free((void *)n->t.data);
+    n->t.data = values;
+    n->t.dtype = DTYPE_F32;
+    n->t.bytes = count * sizeof(float);
+}
+
+/* F32 values rounded to a 16-bit type, in place. */
+static inline void small_to_half(struct test_tensor *n, enum dtype dtype)
+{
+    uint64_t count = tensor_count(&n->t);
+    uint16_t *halves = malloc(count * sizeof(uint16_t) + 1);
+    assert_non_null(halves);
+    for (uint64_t i = 0; i < count; i++) {
+        float f = tensor_f32_at(&n->t, i);
+        halves[i] = dtype == DTYPE_BF16 ? f32_to_bf16(f) : f32_to_f16(f);
+    }
+    free((void *)n->t.data);
+    n->t.data = halves;
+    n->t.dtype = dtype;
+    n->t.bytes = count * sizeof(uint16_t);
+}
+
+#endif

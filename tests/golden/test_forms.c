@@ -1,0 +1,517 @@
+/* The same weights in every form a checkpoint may have: names, files, dtypes, layouts, quantisation.
+ *
+ * Where a form only moves or widens numbers, the logits must have the same bits. A quantised model is compared with one
+ * that holds the dequantised values in F32: same numbers, another order of operations, so within a bound. */
+#include "small_model.h"
+
+#include <errno.h>
+#include <math.h>
+
+/* ---- what only moves numbers ---- */
+
+static void same_bits(const char *config, const struct test_tensors *l, const struct small_answer *expected)
+{
+    struct small_answer got;
+    small_ask(small_write(config, l), &got);
+    assert_true(got.hash == expected->hash);
+}
+
+static char *config_of(const char *golden)
+{
+    return test_read_file(golden, "config.json", NULL);
+}
+
+TEST(bf16_and_f32_are_the_same_numbers)
+{
+    static const char *const goldens[] = {SMALL_GOLDEN("llama"), SMALL_GOLDEN("qwen3_5_moe")};
+    for (size_t g = 0; g < COUNT_OF(goldens); g++) {
+        struct small_answer expected;
+        struct test_tensors *l = small_read(goldens[g]);
+        char *config = config_of(goldens[g]);
+        small_ask(goldens[g], &expected);
+        /* Some in F32 only: parts of one projection then differ in form and cannot be packed as one. */
+        for (size_t i = 0; i < l->count; i += 3)
+            if (!strstr(l->list[i].name, ".experts."))
+                small_to_f32(&l->list[i]);
+        same_bits(config, l, &expected);
+        for (size_t i = 0; i < l->count; i++)
+            small_to_f32(&l->list[i]);
+        same_bits(config, l, &expected);
+        free(config);
+        small_free(l);
+    }
+}
+
+TEST(f16_and_f32_are_the_same_numbers)
+{
+    struct small_answer expected;
+    struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3_5"));
+    char *config = config_of(SMALL_GOLDEN("qwen3_5"));
+    for (size_t i = 0; i < l->count; i++) {
+        small_to_f32(&l->list[i]);
+        small_to_half(&l->list[i], DTYPE_F16);
+        small_to_f32(&l->list[i]);
+    }
+    small_ask(small_write(config, l), &expected);
+    for (size_t i = 0; i < l->count; i++)
+        small_to_half(&l->list[i], DTYPE_F16);
+    same_bits(config, l, &expected);
+    free(config);
+    small_free(l);
+}
+
+static bool in_first(const char *tensor)
+{
+    return strstr(tensor, "layers.0.") || strstr(tensor, "layers.2.") || strstr(tensor, "embed");
+}
+
+static bool in_second(const char *tensor)
+{
+    return !in_first(tensor);
+}
+
+TEST(shards_and_unaligned_data_change_nothing)
+{
+    struct small_answer expected, got;
+    struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3_5"));
+    char *config = config_of(SMALL_GOLDEN("qwen3_5"));
+    small_ask(SMALL_GOLDEN("qwen3_5"), &expected);
+    for (size_t pad = 0; pad < 4; pad++) {
+        const char *dir = test_dir();
+        char index[65536] = "{\"weight_map\":{";
+        test_write_text(dir, "config.json", config);
+        test_write_tensors(l, dir, "model-00001-of-00002.safetensors", pad, in_first);
+        test_write_tensors(l, dir, "model-00002-of-00002.safetensors", pad + 1, in_second);
+        if (pad % 2) {
+            for (size_t i = 0; i < l->count; i++)
+                snprintf(index + strlen(index), sizeof(index) - strlen(index),
+                         "%s\"%s\":\"model-0000%d-of-00002.safetensors\"", i ? "," : "", l->list[i].name,
+                         in_first(l->list[i].name) ? 1 : 2);
+            strcat(index, "}}");
+            test_write_text(dir, "model.safetensors.index.json", index);
+        }
+        small_ask(dir, &got);
+        assert_true(got.hash == expected.hash);
+    }
+    free(config);
+    small_free(l);
+}
+
+static bool is_shifted_norm(const char *name)
+{
+    return strstr(name, "norm.weight") && !strstr(name, "linear_attn.norm");
+}
+
+/* HF's names and conventions to those of MLX: prefix, convolution's axes, norms as 1 + w. */
+static void to_mlx_names(struct test_tensors *l, const char *prefix)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        struct test_tensor *n = &l->list[i];
+        char name[192];
+        if (strstr(n->name, "conv1d")) {
+            n->t.shape[1] = n->t.shape[2];
+            n->t.shape[2] = 1;
+        } else if (is_shifted_norm(n->name)) {
+            small_to_f32(n);
+            float *w = (float *)n->t.data;
+            for (uint64_t j = 0; j < tensor_count(&n->t); j++)
+                w[j] += 1;
+        }
+        snprintf(name, sizeof(name), "%s%s", prefix, n->name);
+        snprintf(n->name, sizeof(n->name), "%s", name);
+    }
+}
+
+TEST(mlx_names_and_conventions_are_the_same_model)
+{
+    static const char *const prefixes[] = {"language_model.", ""};
+    for (size_t p = 0; p < COUNT_OF(prefixes); p++) {
+        struct small_answer expected;
+        struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3_5"));
+        char *config = config_of(SMALL_GOLDEN("qwen3_5"));
+        small_ask(SMALL_GOLDEN("qwen3_5"), &expected);
+        to_mlx_names(l, prefixes[p]);
+        same_bits(config, l, &expected);
+        free(config);
+        small_free(l);
+    }
+}
+
+TEST(a_multimodal_checkpoint_is_its_text_model)
+{
+    struct small_answer expected, got;
+    struct model_shape shape;
+    struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3_5"));
+    char *text = config_of(SMALL_GOLDEN("qwen3_5")), config[4096];
+    small_ask(SMALL_GOLDEN("qwen3_5"), &expected);
+    for (size_t i = 0; i < l->count; i++) {
+        char name[192];
+        if (strncmp(l->list[i].name, "model.", 6) != 0)
+            continue;
+        snprintf(name, sizeof(name), "model.language_model.%s", l->list[i].name + 6);
+        snprintf(l->list[i].name, sizeof(name), "%s", name);
+    }
+    test_tensor_add(l, "model.visual.pos_embed.weight", DTYPE_BF16, 2, (const uint64_t[]){4, 8});
+    test_tensor_add(l, "mtp.fc.weight", DTYPE_U32, 1, (const uint64_t[]){3});
+    snprintf(config, sizeof(config), "{\"model_type\":\"qwen3_5\",\"hidden_size\":1,\"text_config\":%s}",
+             text);
+    const char *dir = small_write(config, l);
+    small_ask(dir, &got);
+    assert_true(got.hash == expected.hash);
+    assert_int_equal(model_probe(dir, &shape, NULL), 0);
+    assert_true(shape.has_vision && shape.has_mtp);
+    free(text);
+    small_free(l);
+}
+
+/* ---- experts ---- */
+
+/* Joins per-expert matrices of layer `layer` into `to`, [E, rows of all names, in]; they leave the list. */
+static void join_experts(struct test_tensors *l, int layer, const char *const *names, int count,
+                         const char *to)
+{
+    enum { EXPERTS = 8 };
+    char name[192];
+    snprintf(name, sizeof(name), "model.layers.%d.mlp.experts.0.%s.weight", layer, names[0]);
+    struct tensor first = test_tensor_find(l, name)->t;
+    const uint64_t shape[] = {EXPERTS, first.shape[0] * (uint64_t)count, first.shape[1]};
+    snprintf(name, sizeof(name), "model.layers.%d.mlp.%s", layer, to);
+    char *joined = test_tensor_add(l, name, first.dtype, 3, shape);
+    for (int e = 0; e < EXPERTS; e++) {
+        for (int i = 0; i < count; i++, joined += first.bytes) {
+            snprintf(name, sizeof(name), "model.layers.%d.mlp.experts.%d.%s.weight", layer, e, names[i]);
+            memcpy(joined, test_tensor_find(l, name)->t.data, first.bytes);
+            test_tensor_remove(l, name);
+        }
+    }
+}
+
+TEST(experts_are_the_same_one_by_one_fused_or_stacked)
+{
+    static const char *const gate_up[] = {"gate_proj", "up_proj"}, *const down[] = {"down_proj"};
+    struct small_answer expected;
+    char *config = config_of(SMALL_GOLDEN("qwen3_5_moe"));
+    small_ask(SMALL_GOLDEN("qwen3_5_moe"), &expected);
+    for (int stacked = 0; stacked < 2; stacked++) {
+        struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3_5_moe"));
+        for (int layer = 0; layer < 4; layer++) {
+            if (stacked) {
+                join_experts(l, layer, gate_up, 1, "switch_mlp.gate_proj.weight");
+                join_experts(l, layer, gate_up + 1, 1, "switch_mlp.up_proj.weight");
+                join_experts(l, layer, down, 1, "switch_mlp.down_proj.weight");
+            } else {
+                join_experts(l, layer, gate_up, 2, "experts.gate_up_proj");
+                join_experts(l, layer, down, 1, "experts.down_proj");
+            }
+        }
+        same_bits(config, l, &expected);
+        /* One expert less in the file than in the configuration. */
+        struct test_tensor *t = test_tensor_find(l, stacked ? "model.layers.1.mlp.switch_mlp.down_proj.weight"
+                                                            : "model.layers.1.mlp.experts.down_proj");
+        t->t.shape[0]--;
+        t->t.bytes = tensor_count(&t->t) * dtype_bytes(t->t.dtype);
+        small_refuses(small_write(config, l), -EINVAL,
+                      "has shape [7, 64, 48], the configuration wants [8, 64, 48]");
+        small_free(l);
+    }
+    free(config);
+}
+
+TEST(a_tied_head_is_the_embedding)
+{
+    struct small_answer expected;
+    struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3"));
+    char *config = config_of(SMALL_GOLDEN("qwen3"));
+    small_ask(SMALL_GOLDEN("qwen3"), &expected);
+    assert_null(test_tensor_find(l, "lm_head.weight"));
+    struct tensor t = test_tensor_find(l, "model.embed_tokens.weight")->t;
+    memcpy(test_tensor_add(l, "lm_head.weight", t.dtype, t.rank, t.shape), t.data, t.bytes);
+    same_bits(config, l, &expected);
+    /* A head that is there counts, whatever the flag says. */
+    struct small_answer other;
+    memset((char *)test_tensor_find(l, "lm_head.weight")->t.data, 0, 64 * 2 * 17);
+    small_ask(small_write(config, l), &other);
+    assert_true(other.hash != expected.hash && other.logits[16] == 0);
+    free(config);
+    small_free(l);
+}
+
+/* ---- quantisation ---- */
+
+/* A configuration whose dimensions every group divides. */
+#define QUANT_HIDDEN 128
+#define QUANT_CONFIG                                                                                         \
+    "\"model_type\":\"qwen3_5_moe_text\",\"hidden_size\":128,\"num_hidden_layers\":3,"                       \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":32,\"vocab_size\":200,"                \
+    "\"max_position_embeddings\":512,\"linear_conv_kernel_dim\":4,\"linear_num_key_heads\":4,"               \
+    "\"linear_num_value_heads\":8,\"linear_key_head_dim\":16,\"linear_value_head_dim\":16,"                  \
+    "\"full_attention_interval\":2,\"num_experts\":6,\"num_experts_per_tok\":2,"                             \
+    "\"moe_intermediate_size\":128,\"shared_expert_intermediate_size\":128"
+
+static void add_random(struct test_tensors *l, struct rng *rng, float size, const char *name, uint32_t rank,
+                       const uint64_t *shape)
+{
+    float *w = test_tensor_add(l, name, DTYPE_F32, rank, shape);
+    for (uint64_t i = 0; i < tensor_count(&l->list[l->count - 1].t); i++)
+        w[i] = bf16_to_f32(f32_to_bf16(size * ((float)rng_uniform(rng) * 2 - 1)));
+}
+
+#define RANDOM(size, rank, ...) add_random(l, rng, (size), name, (rank), (const uint64_t[]){__VA_ARGS__})
+
+static void add_mixer(struct test_tensors *l, struct rng *rng, int layer)
+{
+    char name[192];
+#define NAME(text) snprintf(name, sizeof(name), "language_model.model.layers.%d." text, layer)
+    if (layer == 1) {
+        NAME("self_attn.q_proj.weight"), RANDOM(0.15f, 2, 256, QUANT_HIDDEN);
+        NAME("self_attn.k_proj.weight"), RANDOM(0.15f, 2, 64, QUANT_HIDDEN);
+        NAME("self_attn.v_proj.weight"), RANDOM(0.15f, 2, 64, QUANT_HIDDEN);
+        NAME("self_attn.o_proj.weight"), RANDOM(0.15f, 2, QUANT_HIDDEN, 128);
+        NAME("self_attn.q_norm.weight"), RANDOM(2, 1, 32);
+        NAME("self_attn.k_norm.weight"), RANDOM(2, 1, 32);
+        return;
+    }
+    NAME("linear_attn.in_proj_qkv.weight"), RANDOM(0.15f, 2, 256, QUANT_HIDDEN);
+    NAME("linear_attn.in_proj_z.weight"), RANDOM(0.15f, 2, 128, QUANT_HIDDEN);
+    NAME("linear_attn.in_proj_b.weight"), RANDOM(0.15f, 2, 8, QUANT_HIDDEN);
+    NAME("linear_attn.in_proj_a.weight"), RANDOM(0.15f, 2, 8, QUANT_HIDDEN);
+    NAME("linear_attn.out_proj.weight"), RANDOM(0.15f, 2, QUANT_HIDDEN, 128);
+    NAME("linear_attn.conv1d.weight"), RANDOM(0.5f, 3, 256, 4, 1);
+    NAME("linear_attn.A_log"), RANDOM(1, 1, 8);
+    NAME("linear_attn.dt_bias"), RANDOM(1, 1, 8);
+    NAME("linear_attn.norm.weight"), RANDOM(2, 1, 16);
+}
+
+/* A random model in MLX's names and layouts, all of it F32. */
+static struct test_tensors *random_model(uint64_t seed, bool tied)
+{
+    struct test_tensors *l = small_tensors();
+    struct rng at = {seed, 0}, *rng = &at;
+    char name[192];
+    snprintf(name, sizeof(name), "language_model.model.embed_tokens.weight");
+    RANDOM(0.3f, 2, 200, QUANT_HIDDEN);
+    if (!tied) {
+        snprintf(name, sizeof(name), "language_model.lm_head.weight");
+        RANDOM(0.15f, 2, 200, QUANT_HIDDEN);
+    }
+    snprintf(name, sizeof(name), "language_model.model.norm.weight");
+    RANDOM(2, 1, QUANT_HIDDEN);
+    for (int layer = 0; layer < 3; layer++) {
+        NAME("input_layernorm.weight"), RANDOM(2, 1, QUANT_HIDDEN);
+        NAME("post_attention_layernorm.weight"), RANDOM(2, 1, QUANT_HIDDEN);
+        add_mixer(l, rng, layer);
+        NAME("mlp.gate.weight"), RANDOM(0.3f, 2, 6, QUANT_HIDDEN);
+        NAME("mlp.shared_expert_gate.weight"), RANDOM(0.15f, 2, 1, QUANT_HIDDEN);
+        NAME("mlp.shared_expert.gate_proj.weight"), RANDOM(0.15f, 2, 128, QUANT_HIDDEN);
+        NAME("mlp.shared_expert.up_proj.weight"), RANDOM(0.15f, 2, 128, QUANT_HIDDEN);
+        NAME("mlp.shared_expert.down_proj.weight"), RANDOM(0.15f, 2, QUANT_HIDDEN, 128);
+        NAME("mlp.switch_mlp.gate_proj.weight"), RANDOM(0.15f, 3, 6, 128, QUANT_HIDDEN);
+        NAME("mlp.switch_mlp.up_proj.weight"), RANDOM(0.15f, 3, 6, 128, QUANT_HIDDEN);
+        NAME("mlp.switch_mlp.down_proj.weight"), RANDOM(0.15f, 3, 6, QUANT_HIDDEN, 128);
+    }
+    return l;
+}
+
+/* One group the way MLX quantises it: scale and bias, and codes. */
+static void quantise_group(const float *w, uint32_t n, uint32_t bits, uint8_t *q, float *scale, float *bias)
+{
+    float low = w[0], high = w[0], levels = (float)((1u << bits) - 1);
+    for (uint32_t i = 1; i < n; i++) {
+        low = fminf(low, w[i]);
+        high = fmaxf(high, w[i]);
+    }
+    float s = fmaxf((high - low) / levels, 1e-7f), edge = fabsf(low) > fabsf(high) ? low : high;
+    if (edge == high)
+        s = -s;
+    float q0 = rintf(edge / s);
+    *scale = q0 != 0 ? edge / q0 : s;
+    *bias = q0 != 0 ? edge : 0;
+    for (uint32_t i = 0; i < n; i++)
+        q[i] = (uint8_t)fminf(fmaxf(rintf((w[i] - *bias) / *scale), 0), levels);
+}
+
+static void put_code(uint8_t *row, uint64_t column, uint32_t bits, uint32_t code)
+{
+    for (uint32_t b = 0; b < bits; b++)
+        row[(column * bits + b) / 8] |= (uint8_t)((code >> b & 1) << (column * bits + b) % 8);
+}
+
+/* Replaces P.weight in `quantised` by P.weight, P.scales, P.biases, and its values in `dense` by what those mean. */
+static void quantise(struct test_tensors *quantised, struct test_tensors *dense, const char *weight,
+                     uint32_t bits, uint32_t group, enum dtype dtype)
+{
+    char module[192], name[208];
+    struct tensor w = test_tensor_find(dense, weight)->t;
+    uint64_t shape[3], in = w.shape[w.rank - 1], rows = tensor_count(&w) / in;
+    float *values = (float *)w.data;
+    snprintf(module, sizeof(module), "%.*s", (int)(strlen(weight) - strlen(".weight")), weight);
+    memcpy(shape, w.shape, sizeof(shape));
+    test_tensor_remove(quantised, weight);
+    shape[w.rank - 1] = in * bits / 32;
+    uint8_t *packed = test_tensor_add(quantised, weight, DTYPE_U32, w.rank, shape);
+    shape[w.rank - 1] = in / group;
+    snprintf(name, sizeof(name), "%s.scales", module);
+    float *scales = test_tensor_add(quantised, name, DTYPE_F32, w.rank, shape);
+    struct test_tensor *scales_tensor = &quantised->list[quantised->count - 1];
+    snprintf(name, sizeof(name), "%s.biases", module);
+    float *biases = test_tensor_add(quantised, name, DTYPE_F32, w.rank, shape);
+    struct test_tensor *biases_tensor = &quantised->list[quantised->count - 1];
+    uint8_t q[128];
+    for (uint64_t g = 0; g < rows * in / group; g++) {
+        quantise_group(values + g * group, group, bits, q, &scales[g], &biases[g]);
+        for (uint32_t i = 0; i < group; i++) {
+            uint64_t at = g * group + i;
+            put_code(packed + at / in * (in * bits / 8), at % in, bits, q[i]);
+        }
+        if (dtype != DTYPE_F32) {
+            /* Cast after packing, as the writer does. */
+            bool brain = dtype == DTYPE_BF16;
+            scales[g] = brain ? bf16_to_f32(f32_to_bf16(scales[g])) : f16_to_f32(f32_to_f16(scales[g]));
+            biases[g] = brain ? bf16_to_f32(f32_to_bf16(biases[g])) : f16_to_f32(f32_to_f16(biases[g]));
+        }
+        for (uint32_t i = 0; i < group; i++)
+            values[g * group + i] = fmaf(scales[g], q[i], biases[g]);
+    }
+    if (dtype != DTYPE_F32) {
+        small_to_half(scales_tensor, dtype);
+        small_to_half(biases_tensor, dtype);
+    }
+}
+
+static bool is_matrix(const struct test_tensor *n)
+{
+    return n->t.rank >= 2 && !strstr(n->name, "conv1d");
+}
+
+/* mlx-lm keeps these two at 8 bits, group 64. */
+static bool is_router(const char *name)
+{
+    return strstr(name, "mlp.gate.") || strstr(name, "shared_expert_gate.");
+}
+
+static void quantise_model(struct test_tensors *quantised, struct test_tensors *dense, uint32_t bits,
+                           uint32_t group, enum dtype dtype)
+{
+    for (size_t i = 0; i < dense->count; i++) {
+        const char *name = dense->list[i].name;
+        if (!is_matrix(&dense->list[i]))
+            continue;
+        if (is_router(name))
+            quantise(quantised, dense, name, 8, 64, dtype);
+        else
+            quantise(quantised, dense, name, bits, group, dtype);
+    }
+}
+
+static void quantised_config(char *ret, size_t bytes_max, uint32_t bits, uint32_t group)
+{
+    size_t n = (size_t)snprintf(ret, bytes_max, "{%s,\"quantization\":{\"bits\":%u,\"group_size\":%u",
+                                QUANT_CONFIG, bits, group);
+    for (int layer = 0; layer < 3; layer++)
+        n += (size_t)snprintf(ret + n, bytes_max - n,
+                              ",\"model.language_model.layers.%d.mlp.gate\":{\"bits\":8,\"group_size\":64}"
+                              ",\"language_model.model.layers.%d.mlp.shared_expert_gate\":{\"bits\":8,"
+                              "\"group_size\":64}",
+                              layer, layer);
+    snprintf(ret + n, bytes_max - n, "}}");
+}
+
+static double largest_difference(const struct small_answer *a, const struct small_answer *b)
+{
+    double largest = 0;
+    assert_int_equal(a->vocab, b->vocab);
+    for (uint32_t i = 0; i < a->vocab; i++)
+        largest = fmax(largest, fabs((double)a->logits[i] - b->logits[i]));
+    return largest;
+}
+
+static void quantised_equals_dequantised(uint32_t bits, uint32_t group, enum dtype dtype, bool tied)
+{
+    struct test_tensors *dense = random_model(bits * 1000 + group, tied);
+    struct test_tensors *quantised = random_model(bits * 1000 + group, tied);
+    struct small_answer expected, got;
+    char config[8192];
+    quantise_model(quantised, dense, bits, group, dtype);
+    small_ask(small_write("{" QUANT_CONFIG "}", dense), &expected);
+    quantised_config(config, sizeof(config), bits, group);
+    small_ask(small_write(config, quantised), &got);
+    double difference = largest_difference(&expected, &got);
+    if (!(difference < 2e-4))
+        print_message("bits %u group %u: %g\n", bits, group, difference);
+    assert_true(difference < 2e-4);
+    small_free(dense);
+    small_free(quantised);
+}
+
+TEST(every_width_and_group_means_its_dequantised_weights)
+{
+    static const uint32_t widths[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};
+    static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
+    for (size_t b = 0; b < COUNT_OF(widths); b++)
+        for (size_t g = 0; g < COUNT_OF(groups); g++)
+            quantised_equals_dequantised(widths[b], groups[g], dtypes[(b + g) % 3], g == 1);
+}
+
+/* ---- quantised files that are wrong ---- */
+
+static void quantised_refuses(void (*change)(struct test_tensors *l), uint32_t bits, const char *says)
+{
+    struct test_tensors *dense = random_model(1, false), *quantised = random_model(1, false);
+    char config[8192];
+    quantise_model(quantised, dense, 4, 64, DTYPE_BF16);
+    quantised_config(config, sizeof(config), bits, 64);
+    change(quantised);
+    small_refuses(small_write(config, quantised), -EINVAL, says);
+    small_free(dense);
+    small_free(quantised);
+}
+
+#define Z_PROJ "language_model.model.layers.0.linear_attn.in_proj_z"
+
+static void nothing(struct test_tensors *l)
+{
+    (void)l;
+}
+
+static void infinite_scale(struct test_tensors *l)
+{
+    const uint16_t inf = 0x7f80;
+    memcpy((char *)test_tensor_find(l, Z_PROJ ".scales")->t.data + 6, &inf, 2);
+}
+
+static void nan_bias(struct test_tensors *l)
+{
+    const uint16_t nan = 0xffc1;
+    memcpy(
+        (char *)test_tensor_find(l, "language_model.model.layers.2.mlp.switch_mlp.up_proj.biases")->t.data +
+            8,
+        &nan, 2);
+}
+
+static void no_biases(struct test_tensors *l)
+{
+    test_tensor_remove(l, Z_PROJ ".biases");
+}
+
+static void few_scales(struct test_tensors *l)
+{
+    test_tensor_remove(l, Z_PROJ ".scales");
+    test_tensor_add(l, Z_PROJ ".scales", DTYPE_BF16, 2, (const uint64_t[]){128, 1});
+}
+
+static void signed_weight(struct test_tensors *l)
+{
+    test_tensor_find(l, Z_PROJ ".weight")->t.dtype = DTYPE_I32;
+}
+
+TEST(a_wrong_quantised_tensor_is_named)
+{
+    quantised_refuses(infinite_scale, 4, "infinite or not a number");
+    quantised_refuses(nan_bias, 4, "infinite or not a number");
+    quantised_refuses(no_biases, 4, "no tensor " Z_PROJ ".biases");
+    quantised_refuses(few_scales, 4, Z_PROJ ".scales has shape [128, 1], the configuration wants [128, 2]");
+    quantised_refuses(signed_weight, 4, "dtype I32 instead of U32");
+    quantised_refuses(nothing, 6, "has shape [200, 16], the configuration wants [200, 24]");
+}
+
+TEST_MAIN()

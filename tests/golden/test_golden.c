@@ -1,0 +1,95 @@
+/* The small goldens, on the machine's best kernels and on the reference; and that a golden with one changed number fails. */
+#include "run_golden.h"
+
+#include "base/check.h"
+
+#include <jansson.h>
+
+TEST(llama_is_its_golden)
+{
+    golden_holds(GOLDEN_DATA("llama"));
+}
+
+TEST(qwen3_is_its_golden)
+{
+    golden_holds(GOLDEN_DATA("qwen3"));
+}
+
+TEST(qwen3_5_is_its_golden)
+{
+    golden_holds(GOLDEN_DATA("qwen3_5"));
+}
+
+TEST(qwen3_5_moe_is_its_golden)
+{
+    golden_holds(GOLDEN_DATA("qwen3_5_moe"));
+}
+
+TEST(the_reference_kernels_hold_every_golden)
+{
+    golden_holds("--reference --threads 3 --chunk 33 " GOLDEN_DATA("llama") " " GOLDEN_DATA("qwen3"));
+    golden_holds("--reference --threads 3 --chunk 33 " GOLDEN_DATA("qwen3_5") " " GOLDEN_DATA("qwen3_5_moe"));
+}
+
+TEST(one_worker_and_one_token_at_a_time_hold)
+{
+    golden_holds("--threads 1 --chunk 1 --batch 2 " GOLDEN_DATA("qwen3_5_moe"));
+}
+
+/* A copy of a golden whose number `list`[`index`] is `value`; golden must fail on it and say where. */
+static void changed_fails(const char *list, size_t index, json_t *value, const char *says)
+{
+    const char *dir = test_dir();
+    json_t *root = json_load_file(GOLDEN_DATA("qwen3_5/golden.json"), 0, NULL);
+    json_t *numbers = json_object_get(json_object_get(root, "text"), list);
+    char args[512], path[256], said[16384];
+    assert_true(index < json_array_size(numbers));
+    assert_int_equal(json_array_set_new(numbers, index, value), 0);
+    snprintf(path, sizeof(path), "%s/golden.json", dir);
+    assert_int_equal(json_dump_file(root, path, 0), 0);
+    json_decref(root);
+    snprintf(args, sizeof(args), "--batch 1 --chunk 32 --model %s %s", GOLDEN_DATA("qwen3_5"), dir);
+    int status = run_golden(args, said, sizeof(said));
+    if (status != 1 || !strstr(said, says))
+        print_message("%s", said);
+    assert_int_equal(status, 1);
+    assert_non_null(strstr(said, says));
+    assert_non_null(strstr(said, "1 prompts wrong"));
+}
+
+static double number_of(const char *list, size_t index)
+{
+    json_t *root = json_load_file(GOLDEN_DATA("qwen3_5/golden.json"), 0, NULL);
+    double v = json_number_value(json_array_get(json_object_get(json_object_get(root, "text"), list), index));
+    json_decref(root);
+    return v;
+}
+
+TEST(a_golden_with_one_changed_number_fails)
+{
+    json_int_t token = (json_int_t)number_of("greedy", 17);
+    changed_fails("greedy", 17, json_integer((token + 1) % 512), "step 17: token");
+    changed_fails("logits_last", 300, json_real(number_of("logits_last", 300) + 1.2e-3),
+                  "logit of token 300");
+    changed_fails("max_logit", 5, json_real(number_of("max_logit", 5) - 1.2e-3),
+                  "position 5: logit of token");
+    changed_fails("margin", 9, json_real(number_of("margin", 9) + 3e-3), "position 9: margin");
+    changed_fails("argmax", 40, json_integer((json_int_t)(number_of("argmax", 40) + 1) % 512),
+                  "position 40: the likeliest token is");
+    changed_fails("prompt", 3, json_integer((json_int_t)(number_of("prompt", 3) + 1) % 512), "position 3: ");
+}
+
+TEST(what_cannot_be_run_is_said)
+{
+    char said[4096];
+    assert_int_equal(run_golden("--help", said, sizeof(said)), 0);
+    assert_non_null(strstr(said, "usage: golden"));
+    assert_int_equal(run_golden("", said, sizeof(said)), 2);
+    assert_int_equal(run_golden("--chunk 0 x", said, sizeof(said)), 2);
+    assert_int_equal(run_golden("/nonexistent", said, sizeof(said)), 2);
+    assert_non_null(strstr(said, "cannot open /nonexistent/golden.json"));
+    assert_int_equal(run_golden("--compute int8 " GOLDEN_DATA("llama"), said, sizeof(said)), 2);
+    assert_non_null(strstr(said, "compute mode int8 is not supported"));
+}
+
+TEST_MAIN()

@@ -1,0 +1,314 @@
+/* Loading: what it takes and gives back, and every checkpoint that does not fit its configuration. */
+#include "small_model.h"
+#include "test_ledger.h"
+
+#include <errno.h>
+
+static const char *const goldens[] = {SMALL_GOLDEN("llama"), SMALL_GOLDEN("qwen3"), SMALL_GOLDEN("qwen3_5"),
+                                      SMALL_GOLDEN("qwen3_5_moe")};
+
+TEST(probing_says_what_loading_takes)
+{
+    for (size_t i = 0; i < COUNT_OF(goldens); i++) {
+        struct model_shape probed;
+        struct model *m;
+        struct account *parent = test_account(ACCOUNT_NO_LIMIT);
+        struct model_opts o = small_opts(parent);
+        assert_int_equal(model_probe(goldens[i], &probed, NULL), 0);
+        assert_int_equal(model_load(goldens[i], &o, &m, NULL), 0);
+        assert_memory_equal(&probed, model_shape(m), sizeof(probed));
+        assert_int_equal(probed.page_bytes % 64, 0);
+        assert_int_equal(probed.slot_bytes % 64, 0);
+        assert_true((probed.slot_bytes > 0) == (i >= 2));
+        assert_true(probed.active_weight_bytes <= probed.weight_bytes);
+        /* Nothing remains mapped; what remains is the plan's. */
+        uint64_t workspace = model_workspace_bytes(&probed, &o), used = account_numbers(parent).used;
+        assert_true(used >= probed.weight_bytes + workspace / 2);
+        assert_true(used <= probed.weight_bytes + workspace + (1 << 20));
+        assert_int_equal(account_numbers(parent).reserved, used);
+        model_free(m);
+        assert_int_equal(account_numbers(parent).reserved, 0);
+        assert_int_equal(account_numbers(parent).children, 0);
+    }
+    model_free(NULL);
+}
+
+TEST(the_shape_counts_what_is_there)
+{
+    struct model_shape s;
+    assert_int_equal(model_probe(SMALL_GOLDEN("qwen3_5_moe"), &s, NULL), 0);
+    assert_string_equal(s.family, "qwen3_5_moe");
+    assert_int_equal(s.vocab, 512);
+    assert_int_equal(s.layers, 4);
+    assert_int_equal(s.page_bytes, 1 * 2 * 2 * 16 * 32 * 4);
+    assert_int_equal(s.slot_bytes, 3 * (3 * 128 * 4 + 4 * 16 * 16 * 4));
+    assert_false(s.has_vision || s.has_mtp);
+    uint64_t parameters = 0;
+    struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3_5_moe"));
+    for (size_t i = 0; i < l->count; i++)
+        parameters += tensor_count(&l->list[i].t);
+    small_free(l);
+    assert_int_equal(s.parameters, parameters);
+    assert_int_equal(model_probe(PLATEAU_SOURCE_DIR "/models/canary", &s, NULL), 0);
+    assert_true(s.has_vision && s.has_mtp);
+}
+
+TEST(a_ceiling_anywhere_leaves_nothing_behind)
+{
+    struct model *m = NULL;
+    uint64_t limit = 0;
+    int refused = 0, r;
+    do {
+        struct err e = {{0}};
+        struct account *parent = test_account(limit);
+        struct model_opts o = small_opts(parent);
+        r = model_load(SMALL_GOLDEN("qwen3_5_moe"), &o, &m, &e);
+        if (r < 0) {
+            assert_int_equal(r, -ENOMEM);
+            assert_true(e.text[0] != 0);
+            assert_int_equal(account_numbers(parent).reserved, 0);
+            refused++;
+        }
+        limit += 700 * 1024;
+    } while (r < 0 && refused < 14);
+    assert_int_equal(r, 0);
+    assert_true(refused > 3);
+    model_free(m);
+}
+
+struct watch {
+    uint64_t calls, stop_at, last, total;
+};
+
+static int watch_progress(void *arg, uint64_t done, uint64_t total)
+{
+    struct watch *w = arg;
+    assert_true(done >= w->last && done <= total && total > 0);
+    w->last = done;
+    w->total = total;
+    return ++w->calls == w->stop_at;
+}
+
+TEST(progress_grows_to_the_total_and_can_stop_the_load)
+{
+    struct watch w = {0};
+    struct model *m = NULL;
+    struct model_opts o = small_opts(NULL);
+    o.progress = watch_progress;
+    o.progress_arg = &w;
+    assert_int_equal(model_load(SMALL_GOLDEN("qwen3_5"), &o, &m, NULL), 0);
+    model_free(m);
+    assert_true(w.calls > 10);
+    uint64_t calls = w.calls;
+    for (uint64_t stop = 1; stop <= calls; stop += 5) {
+        struct err e = {{0}};
+        m = NULL;
+        w = (struct watch){.stop_at = stop};
+        o.parent = test_account(ACCOUNT_NO_LIMIT);
+        assert_int_equal(model_load(SMALL_GOLDEN("qwen3_5"), &o, &m, &e), -ECANCELED);
+        assert_null(m);
+        assert_int_equal(w.calls, stop);
+        assert_int_equal(account_numbers(o.parent).reserved, 0);
+    }
+}
+
+TEST(options_out_of_bounds_are_refused)
+{
+    struct model *m = NULL;
+    struct err e = {{0}};
+    struct model_opts o = small_opts(NULL);
+    o.compute = COMPUTE_BF16;
+    assert_int_equal(model_load(SMALL_GOLDEN("llama"), &o, &m, &e), -ENOTSUP);
+    assert_non_null(strstr(e.text, "bf16"));
+    o = small_opts(NULL);
+    o.rows_max = o.tokens_max + 1;
+    assert_int_equal(model_load(SMALL_GOLDEN("llama"), &o, &m, &e), -EINVAL);
+    o = small_opts(NULL);
+    o.tokens_max = 0;
+    assert_int_equal(model_load(SMALL_GOLDEN("llama"), &o, &m, &e), -EINVAL);
+    enum compute_mode c;
+    assert_true(compute_mode_parse("int8", &c) && c == COMPUTE_INT8);
+    assert_false(compute_mode_parse("fp4", &c));
+    assert_string_equal(compute_mode_name(COMPUTE_AUTO), "auto");
+}
+
+TEST(a_cancelled_step_stops_between_layers)
+{
+    struct model *m;
+    struct model_opts o = small_opts(NULL);
+    assert_int_equal(model_load(SMALL_GOLDEN("llama"), &o, &m, NULL), 0);
+    const struct model_shape *s = model_shape(m);
+    char *pages = aligned_alloc(64, s->page_bytes);
+    float *logits = calloc(s->vocab, sizeof(float));
+    uint32_t token = 1, page = 0;
+    atomic_bool cancel = true;
+    struct model_row row = {.tokens = &token, .token_count = 1, .pages = &page, .slot_in = MODEL_SLOT_NONE};
+    struct model_step step = {
+        .rows = &row, .row_count = 1, .pages = pages, .logits = logits, .cancel = &cancel};
+    workers_turn_begin(o.workers);
+    assert_int_equal(model_forward(m, &step), -ECANCELED);
+    cancel = false;
+    assert_int_equal(model_forward(m, &step), 0);
+    assert_true(logits[0] != 0);
+    /* No logits asked for: none written. */
+    memset(logits, 0, s->vocab * sizeof(float));
+    row.logits_from = 1;
+    assert_int_equal(model_forward(m, &step), 0);
+    assert_true(logits[0] == 0);
+    /* Ids are the caller's promise. */
+    token = s->vocab;
+    assert_stops(model_forward(m, &step));
+    workers_turn_end(o.workers);
+    free(pages);
+    free(logits);
+    model_free(m);
+}
+
+TEST(workers_change_no_bit)
+{
+    struct small_answer one, three;
+    struct model *m;
+    for (size_t i = 0; i < COUNT_OF(goldens); i++) {
+        struct model_opts o = small_opts(NULL);
+        o.workers = small_workers(1);
+        assert_int_equal(model_load(goldens[i], &o, &m, NULL), 0);
+        small_run(m, &o, &one);
+        model_free(m);
+        o.workers = small_workers(3);
+        assert_int_equal(model_load(goldens[i], &o, &m, NULL), 0);
+        small_run(m, &o, &three);
+        model_free(m);
+        assert_true(one.hash == three.hash);
+    }
+}
+
+/* ---- checkpoints that do not fit ---- */
+
+/* A copy of a golden with one thing changed by `change`. */
+static const char *changed(const char *golden, void (*change)(struct test_tensors *l))
+{
+    struct test_tensors *l = small_read(golden);
+    char *config = test_read_file(golden, "config.json", NULL);
+    change(l);
+    const char *dir = small_write(config, l);
+    free(config);
+    small_free(l);
+    return dir;
+}
+
+static void reshape_down(struct test_tensors *l)
+{
+    struct tensor *t = &test_tensor_find(l, "model.layers.2.mlp.down_proj.weight")->t;
+    t->shape[0] = 160;
+    t->shape[1] = 64;
+}
+
+static void drop_norm(struct test_tensors *l)
+{
+    test_tensor_remove(l, "model.layers.3.input_layernorm.weight");
+}
+
+static void drop_embedding(struct test_tensors *l)
+{
+    test_tensor_remove(l, "model.embed_tokens.weight");
+}
+
+static void add_bias(struct test_tensors *l)
+{
+    test_tensor_add(l, "model.layers.0.self_attn.q_proj.bias", DTYPE_BF16, 1, (const uint64_t[]){64});
+}
+
+static void add_scales(struct test_tensors *l)
+{
+    test_tensor_add(l, "model.layers.0.self_attn.q_proj.scales", DTYPE_BF16, 2, (const uint64_t[]){64, 1});
+}
+
+static void make_fp8(struct test_tensors *l)
+{
+    test_tensor_remove(l, "model.layers.0.self_attn.v_proj.weight");
+    test_tensor_add(l, "model.layers.0.self_attn.v_proj.weight", DTYPE_F8_E4M3, 2,
+                    (const uint64_t[]){32, 64});
+}
+
+static void shorten_norm(struct test_tensors *l)
+{
+    test_tensor_remove(l, "model.norm.weight");
+    test_tensor_add(l, "model.norm.weight", DTYPE_F32, 1, (const uint64_t[]){63});
+}
+
+static void poison_norm(struct test_tensors *l)
+{
+    uint16_t nan = 0x7fc0;
+    memcpy((char *)test_tensor_find(l, "model.norm.weight")->t.data + 20, &nan, 2);
+}
+
+TEST(what_does_not_fit_the_configuration_is_named)
+{
+    const char *llama = SMALL_GOLDEN("llama");
+    small_refuses(changed(llama, reshape_down), -EINVAL,
+                  "model.safetensors: tensor model.layers.2.mlp.down_proj.weight has shape [160, 64], the "
+                  "configuration wants [64, 160]");
+    small_refuses(changed(llama, drop_norm), -EINVAL, "no tensor model.layers.3.input_layernorm.weight");
+    small_refuses(changed(llama, drop_embedding), -EINVAL, "no tensor model.embed_tokens.weight");
+    small_refuses(changed(llama, add_bias), -ENOTSUP, "self_attn.q_proj.bias: biases are not supported");
+    small_refuses(changed(llama, add_scales), -EINVAL, "no quantization block");
+    small_refuses(changed(llama, make_fp8), -ENOTSUP, "v_proj.weight has dtype F8_E4M3");
+    small_refuses(changed(llama, shorten_norm), -EINVAL, "model.norm.weight has shape [63]");
+    small_refuses(changed(llama, poison_norm), -EINVAL,
+                  "model.norm.weight holds a value that is infinite or not a");
+}
+
+static void mix_convs(struct test_tensors *l)
+{
+    struct tensor *t = &test_tensor_find(l, "model.layers.1.linear_attn.conv1d.weight")->t;
+    t->shape[1] = t->shape[2];
+    t->shape[2] = 1;
+}
+
+static void drop_expert(struct test_tensors *l)
+{
+    test_tensor_remove(l, "model.layers.1.mlp.experts.7.up_proj.weight");
+}
+
+static void turn_expert(struct test_tensors *l)
+{
+    struct tensor *t = &test_tensor_find(l, "model.layers.1.mlp.experts.5.down_proj.weight")->t;
+    t->shape[0] = 48;
+    t->shape[1] = 64;
+}
+
+TEST(what_does_not_fit_the_family_is_named)
+{
+    small_refuses(changed(SMALL_GOLDEN("qwen3_5"), mix_convs), -EINVAL,
+                  "model.layers.1.linear_attn.conv1d.weight has shape [128, 4, 1]");
+    small_refuses(changed(SMALL_GOLDEN("qwen3_5_moe"), drop_expert), -EINVAL,
+                  "no tensor model.layers.1.mlp.experts.7.up_proj.weight");
+    small_refuses(changed(SMALL_GOLDEN("qwen3_5_moe"), turn_expert), -EINVAL,
+                  "experts.5.down_proj.weight has shape [48, 64], the configuration wants [64, 48]");
+}
+
+TEST(damaged_files_are_refused)
+{
+    struct test_tensors *l = small_read(SMALL_GOLDEN("llama"));
+    char *config = test_read_file(SMALL_GOLDEN("llama"), "config.json", NULL);
+    const char *dir = small_write(config, l);
+    char path[128];
+    struct stat st;
+    snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(truncate(path, st.st_size - 1), 0);
+    small_refuses(dir, -EINVAL, "truncated file?");
+    assert_int_equal(truncate(path, 100), 0);
+    small_refuses(dir, -EINVAL, "longer than the file (truncated?)");
+    unlink(path);
+    small_refuses(dir, -ENOENT, "has no model*.safetensors");
+    test_write_text(dir, "config.json", "{\"model_type\":\"gpt2\"}");
+    small_refuses(dir, -ENOTSUP, "model_type 'gpt2' is not supported");
+    snprintf(path, sizeof(path), "%s/config.json", dir);
+    unlink(path);
+    small_refuses(dir, -ENOENT, "config.json");
+    free(config);
+    small_free(l);
+}
+
+TEST_MAIN()
