@@ -1,0 +1,1 @@
+plateau_test(test_chat_format text base)
