@@ -1,0 +1,272 @@
+/* kern_ref.c - every operation as its contract says it, one scalar after another.
+ *
+ * Built for any machine: fmaf is a call where there is no instruction for it. Where the contract fixes a chain of
+ * f32 operations the reference is that chain, so the tiers must equal it bit for bit; sums whose order it leaves
+ * open are taken in double. */
+#include "base/check.h"
+#include "kernel/kern.h"
+#include "kernel/kern_tiers.h"
+#include "kernel/matrix_factor.h"
+
+#include <math.h>
+#include <string.h>
+
+static float silu(float x)
+{
+    return x / (1.0f + expf(-x));
+}
+
+static float dense_output(const struct matrix *w, uint32_t row, const float *x)
+{
+    float acc = 0;
+    for (uint32_t block = 0; block < w->k; block += MATRIX_DENSE_BLOCK) {
+        float p = 0;
+        for (uint32_t k = block; k < MIN_OF(block + MATRIX_DENSE_BLOCK, w->k); k++)
+            p = fmaf(matrix_factor(w, row, k), x[k], p);
+        acc = acc + p;
+    }
+    return acc;
+}
+
+static float affine_output(const struct matrix *w, uint32_t row, const float *x, const float *xsum)
+{
+    uint32_t groups = w->k / w->group;
+    float acc = 0;
+    for (uint32_t g = 0; g < groups; g++) {
+        size_t scale = ((size_t)(row / MATRIX_PANEL) * groups + g) * MATRIX_PANEL + row % MATRIX_PANEL;
+        float p = 0;
+        for (uint32_t k = g * w->group; k < (g + 1) * w->group; k++)
+            p = fmaf(matrix_factor(w, row, k), x[k], p);
+        acc = fmaf(w->scales[scale], p, acc);
+        acc = fmaf(w->biases[scale], xsum[g], acc);
+    }
+    return acc;
+}
+
+static void ref_matmul(const struct matrix *w, const struct kern_columns *c, uint32_t panel_begin,
+                       uint32_t panel_end)
+{
+    uint32_t row_end = MIN_OF(panel_end * MATRIX_PANEL, w->n);
+    for (uint32_t column = 0; column < c->count; column++) {
+        for (uint32_t row = panel_begin * MATRIX_PANEL; row < row_end; row++)
+            c->y[column][row] = w->form == MATRIX_AFFINE
+                                    ? affine_output(w, row, c->x[column], c->xsum[column])
+                                    : dense_output(w, row, c->x[column]);
+    }
+}
+
+static void ref_group_sums(float *sums, const float *x, uint32_t n, uint32_t group)
+{
+    for (uint32_t g = 0; g < n / group; g++) {
+        float sum = 0;
+        for (uint32_t i = 0; i < group; i++)
+            sum += x[(size_t)g * group + i];
+        sums[g] = sum;
+    }
+}
+
+static double sum_of_squares(const float *x, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * x[i];
+    return sum;
+}
+
+static void ref_rmsnorm(float *y, const float *x, const float *w, uint32_t n, float eps)
+{
+    float r = (float)(1 / sqrt(sum_of_squares(x, n) / n + eps));
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = w[i] * (x[i] * r);
+}
+
+static void ref_rmsnorm_gated(float *y, const float *x, const float *z, const float *w, uint32_t n, float eps)
+{
+    float r = (float)(1 / sqrt(sum_of_squares(x, n) / n + eps));
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = w[i] * (x[i] * r) * silu(z[i]);
+}
+
+static void ref_l2norm(float *y, const float *x, uint32_t n, float eps, float scale)
+{
+    float r = (float)(scale / sqrt(sum_of_squares(x, n) + eps));
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = x[i] * r;
+}
+
+static void ref_silu_mul(float *y, const float *a, const float *b, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = silu(a[i]) * b[i];
+}
+
+static void ref_sigmoid_mul(float *y, const float *x, const float *g, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = x[i] / (1.0f + expf(-g[i]));
+}
+
+static void ref_add(float *y, const float *x, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static void ref_add_scaled(float *y, const float *x, float s, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = fmaf(s, x[i], y[i]);
+}
+
+static void ref_rope(float *x, const float *c, const float *s, uint32_t half)
+{
+    for (uint32_t j = 0; j < half; j++) {
+        float low = x[j], high = x[j + half];
+        x[j] = low * c[j] - high * s[j];
+        x[j + half] = high * c[j] + low * s[j];
+    }
+}
+
+static void ref_conv(const struct kern_conv *a, uint32_t channel_begin, uint32_t channel_end)
+{
+    ASSERT(a->taps >= 1 && a->taps <= 8);
+    uint32_t past = a->taps - 1;
+    for (uint32_t c = channel_begin; c < channel_end; c++) {
+        float window[8]; /* the previous taps - 1 inputs, then this token's */
+        for (uint32_t i = 0; i < past; i++)
+            window[i] = a->state_in ? a->state_in[(size_t)i * a->channels + c] : 0;
+        for (uint32_t t = 0; t < a->tokens; t++) {
+            float sum = 0;
+            window[past] = a->u[t * a->u_stride + c];
+            for (uint32_t i = 0; i < a->taps; i++)
+                sum = fmaf(a->w[(size_t)i * a->channels + c], window[i], sum);
+            a->y[t * a->y_stride + c] = silu(sum);
+            memmove(window, window + 1, past * sizeof(window[0]));
+        }
+        for (uint32_t i = 0; i < past; i++)
+            a->state_out[(size_t)i * a->channels + c] = window[i];
+    }
+}
+
+/* One token on column c of the state in state_out. */
+static void delta_token(const struct kern_delta *a, uint32_t t, uint32_t c)
+{
+    const float *q = a->q + t * a->qk_stride, *k = a->k + t * a->qk_stride;
+    float alpha = a->alpha[t * a->gate_stride], m = 0, o = 0;
+    for (uint32_t i = 0; i < a->dk; i++) {
+        float *s = &a->state_out[(size_t)i * a->dv + c];
+        *s *= alpha;
+        m = fmaf(*s, k[i], m);
+    }
+    float d = a->beta[t * a->gate_stride] * (a->v[t * a->v_stride + c] - m);
+    for (uint32_t i = 0; i < a->dk; i++) {
+        float *s = &a->state_out[(size_t)i * a->dv + c];
+        *s = fmaf(k[i], d, *s);
+        o = fmaf(*s, q[i], o);
+    }
+    a->o[t * a->o_stride + c] = o;
+}
+
+static void ref_delta(const struct kern_delta *a, uint32_t column_begin, uint32_t column_end)
+{
+    for (uint32_t c = column_begin; c < column_end; c++) {
+        for (uint32_t i = 0; i < a->dk; i++)
+            a->state_out[(size_t)i * a->dv + c] = a->state_in ? a->state_in[(size_t)i * a->dv + c] : 0;
+        for (uint32_t t = 0; t < a->tokens; t++)
+            delta_token(a, t, c);
+    }
+}
+
+/* K [hd][32] or V [32][hd] of the page that holds `token`. */
+static float *page_part(const struct kern_kv *kv, uint32_t token, size_t offset)
+{
+    return (float *)(kv->base + kv->pages[token / KERN_PAGE_TOKENS] * kv->page_bytes + offset);
+}
+
+static void ref_kv_put(const struct kern_kv *kv, uint32_t token, const float *k, const float *v)
+{
+    float *page_k = page_part(kv, token, kv->k_offset), *page_v = page_part(kv, token, kv->v_offset);
+    uint32_t at = token % KERN_PAGE_TOKENS;
+    for (uint32_t d = 0; d < kv->head_dim; d++) {
+        page_k[(size_t)d * KERN_PAGE_TOKENS + at] = k[d];
+        page_v[(size_t)at * kv->head_dim + d] = v[d];
+    }
+}
+
+/* Scores of the tokens [begin, end) into ret; their maximum. */
+static float segment_scores(const struct kern_kv *kv, const float *q, uint32_t begin, uint32_t end,
+                            float scale, float *ret)
+{
+    float max = -INFINITY;
+    for (uint32_t t = begin; t < end; t++) {
+        const float *k = page_part(kv, t, kv->k_offset) + t % KERN_PAGE_TOKENS;
+        float s = 0;
+        for (uint32_t d = 0; d < kv->head_dim; d++)
+            s = fmaf(q[d], k[(size_t)d * KERN_PAGE_TOKENS], s);
+        ret[t - begin] = s * scale;
+        max = fmaxf(max, s * scale);
+    }
+    return max;
+}
+
+static void attend(const struct kern_kv *kv, const struct kern_query *query, float scale, float *scratch)
+{
+    float *p = scratch, *segment = p + KERN_SEGMENT_TOKENS;
+    float max = 0, sum = 0;
+    memset(query->out, 0, kv->head_dim * sizeof(float));
+    for (uint32_t begin = 0; begin < query->kv_len; begin += KERN_SEGMENT_TOKENS) {
+        uint32_t end = MIN_OF(begin + KERN_SEGMENT_TOKENS, query->kv_len);
+        float segment_max = segment_scores(kv, query->q, begin, end, scale, p), segment_sum = 0;
+        memset(segment, 0, kv->head_dim * sizeof(float));
+        for (uint32_t t = begin; t < end; t++) {
+            const float *v = page_part(kv, t, kv->v_offset) + (size_t)(t % KERN_PAGE_TOKENS) * kv->head_dim;
+            float e = expf(p[t - begin] - segment_max);
+            segment_sum += e;
+            for (uint32_t d = 0; d < kv->head_dim; d++)
+                segment[d] = fmaf(e, v[d], segment[d]);
+        }
+        /* Both sides are brought to the larger maximum. */
+        float larger = begin ? fmaxf(max, segment_max) : segment_max;
+        float keep = begin ? expf(max - larger) : 0, add = expf(segment_max - larger);
+        for (uint32_t d = 0; d < kv->head_dim; d++)
+            query->out[d] = fmaf(query->out[d], keep, segment[d] * add);
+        sum = fmaf(sum, keep, segment_sum * add);
+        max = larger;
+    }
+    for (uint32_t d = 0; d < kv->head_dim; d++)
+        query->out[d] /= sum;
+}
+
+static void ref_attn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count, float scale,
+                     float *scratch)
+{
+    ASSERT(kv->head_dim <= 256);
+    for (uint32_t i = 0; i < count; i++) {
+        ASSERT(queries[i].kv_len > 0);
+        attend(kv, &queries[i], scale, scratch);
+    }
+}
+
+void kern_ref_fill(struct kern_ops *ops)
+{
+    *ops = (struct kern_ops){
+        .tier = "ref",
+        .matmul = ref_matmul,
+        .group_sums = ref_group_sums,
+        .rmsnorm = ref_rmsnorm,
+        .rmsnorm_gated = ref_rmsnorm_gated,
+        .l2norm = ref_l2norm,
+        .silu_mul = ref_silu_mul,
+        .sigmoid_mul = ref_sigmoid_mul,
+        .add = ref_add,
+        .add_scaled = ref_add_scaled,
+        .rope = ref_rope,
+        .conv = ref_conv,
+        .delta = ref_delta,
+        .kv_put = ref_kv_put,
+        .attn = ref_attn,
+        .panels_few = 8,
+        .panels_many = 4,
+        .columns_many = 64,
+    };
+}

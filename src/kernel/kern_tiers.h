@@ -1,0 +1,13 @@
+/* kern_tiers.h - who fills the table. Inside kernel/ only. */
+#ifndef PLATEAU_KERNEL_KERN_TIERS_H
+#define PLATEAU_KERNEL_KERN_TIERS_H
+
+#include "kernel/kern.h"
+
+/* Every entry. */
+void kern_ref_fill(struct kern_ops *ops);
+/* The entries these tiers have; the machine must have the tier's instructions before one is called. */
+void kern_avx2_fill(struct kern_ops *ops);
+void kern_avx512_fill(struct kern_ops *ops);
+
+#endif

@@ -1,0 +1,10 @@
+/* matrix_factor.h - one stored value of a packed matrix, for the reference. Inside kernel/ only. */
+#ifndef PLATEAU_KERNEL_MATRIX_FACTOR_H
+#define PLATEAU_KERNEL_MATRIX_FACTOR_H
+
+#include "kernel/matrix.h"
+
+/* What x[k] is multiplied with in row `row`: w[row][k] of a dense matrix, q - centre of an affine one. */
+float matrix_factor(const struct matrix *m, uint32_t row, uint32_t k);
+
+#endif

@@ -1,0 +1,295 @@
+/* workers.c - a ticket word that carries the run's number, so nobody has to arrive before a run may end.
+ *
+ * The ticket is (run << 32 | next tile); a worker claims by compare-and-swap. A worker that slept through a run
+ * finds another run's number, or no tile left, and can claim nothing of it: run() waits for tiles, never for threads. That is
+ * what keeps a step short when a stranger sits on one of the cores. The function and its argument are written before
+ * the ticket is published and change only when all tiles are claimed, so a claim that succeeds had read its own run's.
+ * (A worker would have to sleep through 2^32 runs to mistake one for another.)
+ *
+ * Waiting is the same on both sides: look for at most 20 us, announce a sleeper, look again, sleep on the futex. */
+#include "kernel/workers.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/pages.h"
+#include "kernel/cpus.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define WORKERS_MAX 256
+/* ThreadSanitizer keeps 900 KiB of its own on every stack. */
+#if defined(__SANITIZE_THREAD__)
+#define WORKERS_STACK_BYTES ((size_t)2 << 20)
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define WORKERS_STACK_BYTES ((size_t)2 << 20)
+#endif
+#endif
+#ifndef WORKERS_STACK_BYTES
+#define WORKERS_STACK_BYTES ((size_t)256 << 10)
+#endif
+#define WORKERS_SPIN_NS (20 * NS_PER_US)
+
+/* Both words are futexes. */
+struct gate {
+    _Atomic uint32_t value, sleepers;
+};
+
+struct worker {
+    struct workers *pool;
+    uint32_t index;
+    pthread_t thread;
+    char *map; /* guard, then the stack */
+};
+
+struct workers {
+    /* Set by workers_create, then constant. */
+    uint32_t count;
+    struct account *stacks;
+    size_t guard_bytes;
+    /* Creating and freeing thread only. */
+    uint32_t started, mapped; /* of workers[], from index 1 */
+    /* The run: written by the caller inside its turn. */
+    _Atomic(workers_fn *) fn;
+    _Atomic(void *) arg;
+    _Atomic uint32_t tiles;
+    atomic_bool stopping;
+    _Alignas(64) _Atomic uint64_t ticket;
+    _Alignas(64) struct gate run;  /* value: the run's number */
+    _Alignas(64) struct gate done; /* value: tiles of this run that are done */
+    /* Under `lock`. */
+    _Alignas(64) pthread_mutex_t lock;
+    pthread_cond_t turn_changed;
+    uint64_t turn_next, turn_now;
+    struct worker workers[];
+};
+
+static void gate_sleep(struct gate *g, uint32_t value)
+{
+    syscall(SYS_futex, &g->value, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+static void gate_wake(struct gate *g)
+{
+    if (atomic_load(&g->sleepers) > 0)
+        syscall(SYS_futex, &g->value, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static void pause_once(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* Returns when the gate's value differs from `old`: within the spin, or after a sleep that may end early. */
+static void gate_wait(struct gate *g, uint32_t old)
+{
+    uint64_t end = clock_now_ns() + WORKERS_SPIN_NS;
+    do {
+        for (int i = 0; i < 16; i++) {
+            if (atomic_load_explicit(&g->value, memory_order_acquire) != old)
+                return;
+            pause_once();
+        }
+    } while (clock_now_ns() < end);
+    /* The other side writes the value, then looks for sleepers; this side does it the other way round. */
+    atomic_fetch_add(&g->sleepers, 1);
+    if (atomic_load(&g->value) == old)
+        gate_sleep(g, old);
+    atomic_fetch_sub(&g->sleepers, 1);
+}
+
+/* Claims and computes tiles of the run `number` until none is left, or another run has begun. */
+static void work(struct workers *w, uint32_t number, uint32_t worker)
+{
+    uint64_t ticket = atomic_load_explicit(&w->ticket, memory_order_acquire);
+    uint32_t finished = 0, tiles = 0;
+    while (ticket >> 32 == number) {
+        workers_fn *fn = atomic_load_explicit(&w->fn, memory_order_relaxed);
+        void *arg = atomic_load_explicit(&w->arg, memory_order_relaxed);
+        tiles = atomic_load_explicit(&w->tiles, memory_order_relaxed);
+        uint32_t tile = (uint32_t)ticket;
+        if (tile >= tiles)
+            break;
+        if (!atomic_compare_exchange_weak_explicit(&w->ticket, &ticket, ticket + 1, memory_order_acq_rel,
+                                                   memory_order_acquire))
+            continue;
+        fn(arg, tile, worker);
+        finished++;
+        ticket = atomic_load_explicit(&w->ticket, memory_order_acquire);
+    }
+    /* The run cannot end, nor its number of tiles change, before this is added. */
+    if (finished > 0 && atomic_fetch_add(&w->done.value, finished) + finished == tiles)
+        gate_wake(&w->done);
+}
+
+static void *thread_main(void *arg)
+{
+    struct worker *self = arg;
+    struct workers *w = self->pool;
+    uint32_t seen = 0;
+    for (;;) {
+        uint32_t number = atomic_load(&w->run.value);
+        if (atomic_load(&w->stopping))
+            return NULL;
+        if (number != seen) {
+            seen = number;
+            work(w, number, self->index);
+        } else {
+            gate_wait(&w->run, seen);
+        }
+    }
+}
+
+void workers_run(struct workers *w, workers_fn *fn, void *arg, uint32_t tiles)
+{
+    if (tiles == 0)
+        return;
+    uint32_t number = atomic_load_explicit(&w->run.value, memory_order_relaxed) + 1;
+    atomic_store_explicit(&w->fn, fn, memory_order_relaxed);
+    atomic_store_explicit(&w->arg, arg, memory_order_relaxed);
+    atomic_store_explicit(&w->tiles, tiles, memory_order_relaxed);
+    atomic_store_explicit(&w->done.value, 0, memory_order_relaxed);
+    atomic_store_explicit(&w->ticket, (uint64_t)number << 32, memory_order_release);
+    atomic_store(&w->run.value, number);
+    if (tiles > 1) /* one tile is ours: nobody need wake for it */
+        gate_wake(&w->run);
+    work(w, number, 0);
+    uint32_t done;
+    while ((done = atomic_load_explicit(&w->done.value, memory_order_acquire)) != tiles)
+        gate_wait(&w->done, done);
+}
+
+static void stack_free(struct workers *w, struct worker *worker)
+{
+    pages_decommit(worker->map + w->guard_bytes, WORKERS_STACK_BYTES);
+    munmap(worker->map, w->guard_bytes + WORKERS_STACK_BYTES);
+    if (w->stacks) {
+        account_unuse(w->stacks, WORKERS_STACK_BYTES);
+        account_release(w->stacks, WORKERS_STACK_BYTES);
+    }
+}
+
+/* 0, or -ENOMEM and nothing is charged or mapped. */
+static int stack_create(struct workers *w, struct worker *worker)
+{
+    if (w->stacks && account_reserve(w->stacks, WORKERS_STACK_BYTES) < 0)
+        return -ENOMEM;
+    size_t bytes = w->guard_bytes + WORKERS_STACK_BYTES;
+    char *map = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (map == MAP_FAILED)
+        goto fail;
+    if (pages_commit(map + w->guard_bytes, WORKERS_STACK_BYTES) < 0)
+        goto fail;
+    if (w->stacks)
+        account_use(w->stacks, WORKERS_STACK_BYTES);
+    worker->map = map;
+    return 0;
+fail:
+    if (map != MAP_FAILED)
+        munmap(map, bytes);
+    if (w->stacks)
+        account_release(w->stacks, WORKERS_STACK_BYTES);
+    return -ENOMEM;
+}
+
+static int thread_start(struct workers *w, struct worker *worker)
+{
+    pthread_attr_t attr;
+    if (pthread_attr_init(&attr) != 0)
+        return -ENOMEM;
+    int r = pthread_attr_setstack(&attr, worker->map + w->guard_bytes, WORKERS_STACK_BYTES);
+    if (r == 0)
+        r = pthread_create(&worker->thread, &attr, thread_main, worker);
+    pthread_attr_destroy(&attr);
+    return -r;
+}
+
+int workers_create(uint32_t count, struct account *stacks, struct workers **ret)
+{
+    if (count == 0 || count > WORKERS_MAX)
+        return -EINVAL;
+    size_t bytes = ROUND_UP(sizeof(struct workers) + count * sizeof(struct worker), (size_t)64);
+    struct workers *w = aligned_alloc(64, bytes);
+    if (!w)
+        return -ENOMEM;
+    memset(w, 0, bytes);
+    w->count = count;
+    w->stacks = stacks;
+    w->guard_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->turn_changed, NULL);
+    int r = 0;
+    for (uint32_t i = 1; i < count && r == 0; i++) {
+        w->workers[i] = (struct worker){.pool = w, .index = i};
+        r = stack_create(w, &w->workers[i]);
+        if (r < 0)
+            break;
+        w->mapped++;
+        r = thread_start(w, &w->workers[i]);
+        if (r == 0)
+            w->started++;
+    }
+    if (r < 0) {
+        workers_free(w);
+        return r;
+    }
+    *ret = w;
+    return 0;
+}
+
+void workers_free(struct workers *w)
+{
+    if (!w)
+        return;
+    ASSERT(w->turn_now == w->turn_next);
+    atomic_store(&w->stopping, true);
+    atomic_fetch_add(&w->run.value, 1);
+    gate_wake(&w->run);
+    for (uint32_t i = 1; i <= w->started; i++)
+        pthread_join(w->workers[i].thread, NULL);
+    for (uint32_t i = 1; i <= w->mapped; i++)
+        stack_free(w, &w->workers[i]);
+    pthread_cond_destroy(&w->turn_changed);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}
+
+uint32_t workers_count(const struct workers *w)
+{
+    return w->count;
+}
+
+uint32_t workers_default_count(void)
+{
+    uint32_t physical = cpus_physical(), quota = cpus_quota();
+    uint32_t count = MIN_OF(physical, quota);
+    return MIN_OF(count, WORKERS_MAX);
+}
+
+void workers_turn_begin(struct workers *w)
+{
+    pthread_mutex_lock(&w->lock);
+    uint64_t mine = w->turn_next++;
+    while (w->turn_now != mine)
+        pthread_cond_wait(&w->turn_changed, &w->lock);
+    pthread_mutex_unlock(&w->lock);
+}
+
+void workers_turn_end(struct workers *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->turn_now++;
+    pthread_cond_broadcast(&w->turn_changed);
+    pthread_mutex_unlock(&w->lock);
+}
