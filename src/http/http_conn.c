@@ -18,6 +18,8 @@
 
 /* The kernel's part of a client that does not read: 64 KiB, not the 4 MiB it would grow to. */
 #define SOCKET_SEND_BYTES 65536
+/* All that a client sent before it left is in the kernel by now: read within this, or it is not whole. */
+#define GONE_NS (500 * NS_PER_MS)
 /* A body may come as slowly as this, after the idle timeout; a client that drips is cut. */
 #define BODY_BYTES_PER_S 1024
 #define EXCESS_NS        (5 * NS_PER_S)
@@ -44,8 +46,9 @@ void http_conn_gone(struct http_conn *c)
 {
     struct http_request *r = &c->request;
     c->gone = true;
-    /* While a header or body comes in, MHD reads the end by itself; a whole answer may still be read by a client
-     * that has closed its sending half only. */
+    c->gone_ns = c->server->now_ns;
+    /* While a header or body comes in, MHD reads the end by itself, or the deadline comes; a whole answer may still
+     * be read by a client that has closed its sending half only. */
     if (r->phase == HTTP_PHASE_WAITING || (r->phase == HTTP_PHASE_STREAM && !r->ring.ended))
         http_request_close(r);
 }
@@ -67,6 +70,9 @@ void http_conn_check_deadline(struct http_conn *c, uint64_t now_ns)
     default:
         return;
     }
+    /* MHD takes a short read for the last one, and so misses an end that came together with the bytes. */
+    if (c->gone)
+        until_ns = MIN_OF(until_ns, c->gone_ns + GONE_NS);
     if (now_ns > until_ns)
         http_conn_kill(c);
 }
@@ -149,9 +155,9 @@ void *http_conn_on_target(void *arg, const char *target, struct MHD_Connection *
 {
     struct http_server *s = arg;
     struct http_conn *c = conn_of_mhd(mhd);
-    (void)target;
     s->activity++;
     http_request_begin(&c->request);
+    c->request.bad_target = strpbrk(target, " \t") != NULL;
     return &c->request;
 }
 
@@ -178,7 +184,7 @@ size_t http_conn_on_unescape(void *arg, struct MHD_Connection *mhd, char *text)
         int high = hex_value(at[1]);
         int low = high < 0 ? -1 : hex_value(at[2]);
         if (low < 0 || (high | low) == 0) {
-            c->request.bad_escape = true;
+            c->request.bad_target = true;
             break;
         }
         *to++ = (char)(high << 4 | low);
@@ -235,11 +241,13 @@ static void judge_header(struct http_request *r)
     ASSERT((status != 0) == (r->reply != NULL) || r->closing);
 }
 
-static enum MHD_Result on_header(struct http_request *r, const char *target, const char *method)
+static enum MHD_Result on_header(struct http_request *r, const char *target, const char *method,
+                                 const char *version)
 {
     struct http_conn *c = http_conn_of(r);
     r->method = slice_of(method);
     r->path = path_of(target);
+    r->http_1_0 = strcmp(version, "HTTP/1.0") == 0;
     count_header(c->server, c->mhd);
     note_body(r);
     judge_header(r);
@@ -293,12 +301,11 @@ enum MHD_Result http_conn_on_access(void *arg, struct MHD_Connection *mhd, const
     struct http_server *s = arg;
     struct http_request *r = *context;
     (void)mhd;
-    (void)version;
     s->activity++;
     if (!r || http_conn_of(r)->killed || r->phase == HTTP_PHASE_OVER)
         return MHD_NO;
     if (r->phase == HTTP_PHASE_HEADER)
-        return on_header(r, target, method);
+        return on_header(r, target, method, version);
     if (*data_bytes == 0)
         return on_whole(r);
     size_t bytes = *data_bytes;

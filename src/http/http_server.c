@@ -105,6 +105,8 @@ static void log_library(void *arg, const char *format, va_list ap)
     log_write(LOG_LEVEL_DEBUG, "http_library", "text=\"%s\"", text);
 }
 
+/* STRICT_FOR_CLIENT -1 refuses a space before a header's colon, which 0 and 1 take as part of its name; what 1 would
+ * refuse (a missing Host, spaces in the target) is refused by http_refuse.c, in words. */
 static int start_mhd(struct http_server *s, struct err *e)
 {
     const struct http_server_opts *o = &s->opts;
@@ -114,7 +116,7 @@ static int start_mhd(struct http_server *s, struct err *e)
         MHD_OPTION_EXTERNAL_LOGGER, log_library, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, pool, MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->conns_max,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->idle_timeout_s, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-        (unsigned)o->connections_per_ip, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED,
+        (unsigned)o->connections_per_ip, MHD_OPTION_STRICT_FOR_CLIENT, -1, MHD_OPTION_NOTIFY_COMPLETED,
         http_conn_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, http_conn_on_connection, s,
         MHD_OPTION_URI_LOG_CALLBACK, http_conn_on_target, s, MHD_OPTION_UNESCAPE_CALLBACK,
         http_conn_on_unescape, s, MHD_OPTION_END);

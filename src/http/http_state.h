@@ -37,11 +37,11 @@ struct http_ring {
 
 struct http_request {
     enum http_phase phase;
-    bool begun;          /* the handler knows it */
-    bool bad_escape;     /* a malformed %-escape in the target */
-    bool body_expected;  /* the header announces one */
-    bool body_discarded; /* what comes of it is thrown away */
-    bool closing;        /* in http_server.closing */
+    bool begun;      /* the handler knows it */
+    bool bad_target; /* a malformed %-escape in it, or a space */
+    bool http_1_0;
+    bool body_expected; /* the header announces one */
+    bool closing;       /* in http_server.closing */
     struct slice method, path;
     void *user;
     struct buf body;
@@ -68,7 +68,8 @@ struct http_conn {
     bool linger;    /* unread bytes may be coming in when it closes */
     int fd;
     struct MHD_Connection *mhd;
-    uint64_t since_ns;    /* opened, or last request ended */
+    uint64_t since_ns; /* opened, or last request ended */
+    uint64_t gone_ns;
     struct list free;     /* in http_server.free while closed */
     struct list writable; /* in http_server.writable: tell the handler */
     struct list closing;  /* in http_server.closing: end and close */

@@ -1,0 +1,395 @@
+/* test_http_app.h - a small application on a real server, and clients that write raw bytes to it.
+ *
+ * app_start() listens on a free port of 127.0.0.1 and serves in a thread; app_stop() stops it, frees it and with it
+ * returns every byte to the test's ledger. What a request does is its path:
+ *     /echo          its body, or its method and path when it has none
+ *     /hold          never answers
+ *     /later         is answered from a tick
+ *     /refuse        is answered 401 before its body is read
+ *     /drop          is closed when it is whole
+ *     /stream?count=N&bytes=M   N messages of M letters, as fast as the client reads
+ *     /open          a stream that begins and says nothing more
+ *     /big?bytes=M   M letters in one piece */
+#ifndef PLATEAU_TESTS_TEST_HTTP_APP_H
+#define PLATEAU_TESTS_TEST_HTTP_APP_H
+
+#include "test_ledger.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "http/http_server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define APP_JOBS_MAX 512
+
+struct app_job {
+    bool used, later;
+    struct http_request *r;
+    uint64_t left, message_bytes; /* of a stream */
+};
+
+struct app {
+    struct http_server *server;
+    pthread_t thread;
+    struct account *account;
+    struct app_job jobs[APP_JOBS_MAX]; /* network thread */
+    char letters[1 << 16];
+    _Atomic int begun, ready, completed, broken; /* calls of begin and ready; of ended, by its argument */
+    _Atomic int refused_writes, writable;        /* -EAGAIN seen; calls of writable */
+    _Atomic uint64_t stalled_ns_max, room_min;
+    int run_result;
+};
+
+static struct app app;
+
+static inline bool app_path_is(const struct http_request *r, const char *path)
+{
+    return slice_eq(http_request_path(r), slice_of(path));
+}
+
+static inline uint64_t app_number(const struct http_request *r, const char *name)
+{
+    struct slice text;
+    uint64_t n = 0;
+    ASSERT(http_request_query(r, name, &text) && slice_u64(text, UINT32_MAX, &n));
+    return n;
+}
+
+static inline int app_begin(void *arg, struct http_request *r)
+{
+    (void)arg;
+    app.begun++;
+    struct app_job *j = NULL;
+    for (int i = 0; i < APP_JOBS_MAX && !j; i++)
+        if (!app.jobs[i].used)
+            j = &app.jobs[i];
+    ASSERT(j && http_request_body(r).len == 0);
+    *j = (struct app_job){.used = true, .r = r};
+    http_request_set_user(r, j);
+    if (!app_path_is(r, "/refuse"))
+        return 0;
+    ASSERT(http_header_set(r, "WWW-Authenticate", "Bearer") == 0);
+    http_respond(r, 401, "text/plain", SLICE("who?"));
+    return 401;
+}
+
+static inline void app_pump(struct app_job *j)
+{
+    while (j->left > 0) {
+        int failed = http_stream_write(j->r, (struct slice){app.letters, j->message_bytes});
+        if (failed == -EAGAIN) {
+            app.refused_writes++;
+            return;
+        }
+        if (failed < 0)
+            return;
+        j->left--;
+    }
+    http_stream_end(j->r);
+}
+
+static inline void app_echo(struct http_request *r)
+{
+    char text[512];
+    struct slice method = http_request_method(r), path = http_request_path(r);
+    if (http_request_body(r).len > 0) {
+        http_respond(r, 200, "application/octet-stream", http_request_body(r));
+        return;
+    }
+    snprintf(text, sizeof(text), "%.*s %.*s", SLICE_ARGS(method), SLICE_ARGS(path));
+    http_respond(r, 200, "text/plain", slice_of(text));
+}
+
+static inline void app_big(struct http_request *r)
+{
+    size_t bytes = app_number(r, "bytes");
+    char *text = malloc(bytes);
+    ASSERT(text);
+    for (size_t i = 0; i < bytes; i++)
+        text[i] = app.letters[i % sizeof(app.letters)];
+    http_respond(r, 200, "text/plain", (struct slice){text, bytes});
+    free(text);
+}
+
+static inline void app_ready(void *arg, struct http_request *r)
+{
+    (void)arg;
+    struct app_job *j = http_request_user(r);
+    app.ready++;
+    if (app_path_is(r, "/echo")) {
+        app_echo(r);
+    } else if (app_path_is(r, "/later")) {
+        j->later = true;
+    } else if (app_path_is(r, "/drop")) {
+        http_request_close(r);
+    } else if (app_path_is(r, "/big")) {
+        app_big(r);
+    } else if (app_path_is(r, "/open")) {
+        ASSERT(http_stream_begin(r, 200, "text/event-stream") == 0);
+    } else if (app_path_is(r, "/stream")) {
+        j->left = app_number(r, "count");
+        j->message_bytes = app_number(r, "bytes");
+        ASSERT(http_stream_begin(r, 200, "text/event-stream") == 0);
+        app_pump(j);
+    } else if (!app_path_is(r, "/hold")) {
+        http_respond(r, 404, "text/plain", SLICE("no such path"));
+    }
+}
+
+static inline void app_writable(void *arg, struct http_request *r)
+{
+    (void)arg;
+    app.writable++;
+    app_pump(http_request_user(r));
+}
+
+static inline void app_ended(void *arg, struct http_request *r, bool completed)
+{
+    (void)arg;
+    struct app_job *j = http_request_user(r);
+    ASSERT(j->used && j->r == r);
+    j->used = false;
+    if (completed)
+        app.completed++;
+    else
+        app.broken++;
+}
+
+static inline void app_tick(void *arg, uint64_t now_ns)
+{
+    (void)arg;
+    (void)now_ns;
+    for (int i = 0; i < APP_JOBS_MAX; i++) {
+        struct app_job *j = &app.jobs[i];
+        if (!j->used)
+            continue;
+        uint64_t stalled = http_stream_stalled_ns(j->r);
+        if (stalled > app.stalled_ns_max)
+            app.stalled_ns_max = stalled;
+        if (j->later) {
+            j->later = false;
+            http_respond(j->r, 200, "text/plain", SLICE("now"));
+        }
+    }
+}
+
+static inline void *app_run(void *arg)
+{
+    (void)arg;
+    app.run_result = http_server_run(app.server);
+    return NULL;
+}
+
+/* What a test leaves zero is: 127.0.0.1, 64 connections, 1 MiB bodies, an unlimited account. */
+static inline void app_start(struct http_server_opts opts)
+{
+    struct err e = {{0}};
+    memset(&app, 0, sizeof(app));
+    for (size_t i = 0; i < sizeof(app.letters); i++)
+        app.letters[i] = (char)('a' + i % 26);
+    opts.host = opts.host ? opts.host : "127.0.0.1";
+    opts.connections_max = opts.connections_max ? opts.connections_max : 64;
+    opts.body_bytes_max = opts.body_bytes_max ? opts.body_bytes_max : 1 << 20;
+    opts.network = opts.network ? opts.network : test_account(ACCOUNT_NO_LIMIT);
+    opts.handler = (struct http_handler){app_begin, app_ready, app_writable, app_ended, app_tick};
+    app.account = opts.network;
+    if (http_server_create(&opts, &e, &app.server) < 0)
+        fail_msg("%s", e.text);
+    assert_int_equal(pthread_create(&app.thread, NULL, app_run, NULL), 0);
+}
+
+static inline void app_stop(void)
+{
+    http_server_stop(app.server, 0);
+    pthread_join(app.thread, NULL);
+    assert_int_equal(app.run_result, 0);
+    http_server_free(app.server);
+    assert_int_equal(app.begun, app.completed + app.broken);
+    assert_int_equal(account_numbers(app.account).reserved, 0);
+}
+
+/* Waits up to 5 s for *counter to reach `wanted`; returns how long it took. */
+static inline uint64_t app_wait(_Atomic int *counter, int wanted)
+{
+    uint64_t start = clock_now_ns();
+    while (*counter < wanted) {
+        if (clock_now_ns() - start > 5 * NS_PER_S)
+            fail_msg("%d of %d after 5 s", *counter, wanted);
+        usleep(200);
+    }
+    return clock_now_ns() - start;
+}
+
+/* ---- clients ---- */
+
+/* A connection with a receive buffer of `receive_bytes` (0 = the system's). */
+static inline int client_open_small(int receive_bytes)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(http_server_port(app.server))};
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    if (receive_bytes)
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    return fd;
+}
+
+static inline int client_open(void)
+{
+    return client_open_small(0);
+}
+
+/* What does not go out (the server has closed) is the answer's business. */
+static inline void client_send_bytes(int fd, const char *bytes, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = send(fd, bytes, len, MSG_NOSIGNAL);
+        if (n <= 0)
+            return;
+        bytes += n;
+        len -= (size_t)n;
+    }
+}
+
+static inline void client_send(int fd, const char *text)
+{
+    client_send_bytes(fd, text, strlen(text));
+}
+
+/* One read, up to 5 s later. 0 = closed, -ECONNRESET. */
+static inline ssize_t client_read(int fd, char *to, size_t bytes_max)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    if (poll(&p, 1, 5000) != 1)
+        fail_msg("no byte came for 5 s");
+    ssize_t n = recv(fd, to, bytes_max, 0);
+    return n < 0 ? -errno : n;
+}
+
+struct answer {
+    int status;
+    char head[4096];
+    char *body;
+    size_t body_bytes;
+    bool closed; /* the server closed the connection behind it */
+};
+
+static inline const char *answer_header(const struct answer *a, const char *name)
+{
+    const char *at = strcasestr(a->head, name);
+    return at ? at + strlen(name) : NULL;
+}
+
+/* The bytes of chunks up to the last one. False when the last has not come. */
+static inline bool client_unchunk(const char *from, size_t len, struct answer *a)
+{
+    size_t at = 0;
+    a->body_bytes = 0;
+    for (;;) {
+        const char *line = memmem(from + at, len - at, "\r\n", 2);
+        if (!line)
+            return false;
+        size_t chunk = strtoul(from + at, NULL, 16);
+        at = (size_t)(line - from) + 2;
+        if (at + chunk + 2 > len)
+            return false;
+        memcpy(a->body + a->body_bytes, from + at, chunk);
+        a->body_bytes += chunk;
+        at += chunk + 2;
+        if (chunk == 0)
+            return true;
+    }
+}
+
+/* Reads one answer (not "100 Continue", which it skips) of up to 64 MiB. `no_body`: to a HEAD. */
+static inline struct answer client_answer(int fd, bool no_body)
+{
+    static const size_t bytes_max = (size_t)64 << 20;
+    struct answer a = {0};
+    char *bytes = malloc(bytes_max);
+    size_t len = 0, body_at = 0;
+    a.body = malloc(bytes_max);
+    assert_true(bytes && a.body);
+    for (;;) {
+        const char *end = memmem(bytes, len, "\r\n\r\n", 4);
+        if (end && strncmp(bytes, "HTTP/1.1 100", 12) == 0) {
+            size_t skip = (size_t)(end + 4 - bytes);
+            memmove(bytes, bytes + skip, len - skip);
+            len -= skip;
+            continue;
+        }
+        if (end && a.status == 0) {
+            body_at = (size_t)(end + 4 - bytes);
+            assert_true(body_at < sizeof(a.head));
+            memcpy(a.head, bytes, body_at);
+            a.status = atoi(bytes + 9);
+        }
+        if (a.status) {
+            const char *length = answer_header(&a, "Content-Length: ");
+            if (no_body)
+                break;
+            if (answer_header(&a, "Transfer-Encoding: chunked")) {
+                if (client_unchunk(bytes + body_at, len - body_at, &a))
+                    break;
+            } else if (length && len - body_at >= strtoul(length, NULL, 10)) {
+                a.body_bytes = strtoul(length, NULL, 10);
+                memcpy(a.body, bytes + body_at, a.body_bytes);
+                break;
+            }
+        }
+        assert_true(len < bytes_max);
+        ssize_t n = client_read(fd, bytes + len, bytes_max - len);
+        if (n <= 0) {
+            a.closed = true;
+            a.body_bytes = len - body_at;
+            memcpy(a.body, bytes + body_at, a.body_bytes);
+            break;
+        }
+        len += (size_t)n;
+    }
+    free(bytes);
+    return a;
+}
+
+static inline void answer_done(struct answer *a)
+{
+    free(a->body);
+}
+
+/* Sends the text, reads one answer, checks its status and that its body holds `part`. */
+static inline void client_expect(int fd, const char *request, int status, const char *part)
+{
+    client_send(fd, request);
+    struct answer a = client_answer(fd, strncmp(request, "HEAD", 4) == 0);
+    if (a.status != status || !memmem(a.body, a.body_bytes, part, strlen(part)))
+        fail_msg("wanted %d with \"%s\", got %d with \"%.*s\"", status, part, a.status, (int)a.body_bytes,
+                 a.body);
+    answer_done(&a);
+}
+
+static inline void client_expect_close(int fd)
+{
+    char waste[4096];
+    ssize_t n;
+    while ((n = client_read(fd, waste, sizeof(waste))) > 0)
+        ;
+    assert_int_equal(n, 0);
+}
+
+/* One request on a connection of its own. */
+static inline void expect_once(const char *request, int status, const char *part)
+{
+    int fd = client_open();
+    client_expect(fd, request, status, part);
+    close(fd);
+}
+
+#endif
