@@ -316,12 +316,16 @@ static int packed(struct binder *b, const struct linear_source *s, uint32_t coun
     return 0;
 }
 
+/* Sources that pack_at will read and drop together. */
 static void count_sources(struct binder *b, const struct linear_source *s, uint32_t count)
 {
+    uint64_t bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
         b->parameters += s[i].out * s[i].in;
-        b->source_bytes += source_bytes(&s[i]);
+        bytes += source_bytes(&s[i]);
     }
+    b->source_bytes += bytes;
+    b->source_peak = MAX_OF(b->source_peak, bytes);
 }
 
 static bool same_form(const struct linear_source *x, const struct linear_source *y)

@@ -33,6 +33,8 @@ struct binder {
     uint64_t source_bytes; /* bytes of the tensors bound */
     uint64_t active_bytes; /* packed bytes that one token reads */
     uint64_t parameters;
+    uint64_t
+        source_peak; /* bytes of the sources read for one matrix: what may be resident of the files at once */
 };
 
 /* 0, or -EINVAL: no embedding under any prefix we know, or convolutions in no known layout. */

@@ -16,20 +16,20 @@ int mlp_bind(struct binder *b, uint32_t layer, struct mlp_weights *ret)
     return r == 0 ? binder_projection(b, &out, 1, &ret->out) : r;
 }
 
-static void activate(struct step *s, const void *arg, uint32_t t)
+static void activate(struct step *s, const void *arg, uint32_t t, uint32_t from, uint32_t to)
 {
     const struct projection *out = arg;
-    const float *gate = s->p + (size_t)t * s->wide;
+    const float *gate = s->p + (size_t)t * s->wide, *up = gate + out->in;
     float *y = s->mid + (size_t)t * s->mid_wide;
-    s->ops->silu_mul(y, gate, gate + out->in, out->in);
-    step_sums(s, out->groups, s->mid_sums + (size_t)t * step_sums_floats(out->in), y, out->in);
+    s->ops->silu_mul(y + from, gate + from, up + from, to - from);
+    step_sums_part(s, out->groups, s->mid_sums + (size_t)t * step_sums_floats(out->in), y, out->in, from, to);
 }
 
 void mlp_forward(struct step *s, const struct layer *l)
 {
     const struct mlp_weights *w = &l->mlp;
     step_project(s, &w->in, step_x(s), step_p(s), s->tokens);
-    step_each_token(s, activate, &w->out);
+    step_each_part(s, activate, &w->out, w->out.in);
     step_project(s, &w->out, step_mid(s, w->out.in), step_d(s), s->tokens);
     s->settle = step_settle_d;
 }

@@ -34,10 +34,12 @@ struct model {
     struct step *step;
 };
 
-/* A checkpoint being read, with its tables. */
+/* A checkpoint being read, with its tables. Of its files only what is being packed is resident: each tensor is dropped
+ * once it is packed, so `resident` bytes are charged, not the files' size. */
 struct source {
     struct arena *arena;
     struct account *file_account, *tables_account;
+    uint64_t resident;
     struct checkpoint *checkpoint;
 };
 
@@ -82,6 +84,10 @@ static void source_close(struct source *s)
 {
     checkpoint_close(s->checkpoint);
     arena_free(s->arena);
+    if (s->resident) {
+        account_unuse(s->file_account, s->resident);
+        account_release(s->file_account, s->resident);
+    }
     account_close(s->file_account);
     account_close(s->tables_account);
     *s = (struct source){0};
@@ -96,7 +102,21 @@ static int source_open(struct source *s, const char *dir, struct account *parent
         r = create_arena(s->tables_account, CHECKPOINT_TABLES_MAX, &s->arena);
     if (r < 0)
         return err_set(e, r, "no memory left to open %s", dir);
-    return checkpoint_open(s->arena, dir, s->file_account, &s->checkpoint, e);
+    return checkpoint_open(s->arena, dir, NULL, &s->checkpoint, e);
+}
+
+/* Charges what packing will hold of the files at a time. */
+static int source_reserve(struct source *s, uint64_t bytes, struct err *e)
+{
+    if (!s->file_account || bytes == 0)
+        return 0;
+    int r = account_reserve(s->file_account, bytes);
+    if (r < 0)
+        return err_set(e, r, "%llu bytes to read the largest tensor are more than is left",
+                       (unsigned long long)bytes);
+    account_use(s->file_account, bytes);
+    s->resident = bytes;
+    return 0;
 }
 
 /* ---- binding ---- */
@@ -289,6 +309,8 @@ static int load(struct model *m, struct source *s, const char *dir, const struct
     if (!m->layers)
         return err_set(e, -ENOMEM, "no memory left for a table of %u layers", m->config.layers);
     r = create_workspace(m, opts, e);
+    if (r == 0)
+        r = source_reserve(s, measured.source_peak, e);
     return r == 0 ? pack(m, s, &measured, opts, e) : r;
 }
 
@@ -393,6 +415,8 @@ static void check_rows(const struct model *m, const struct model_step *in)
 int model_forward(struct model *m, const struct model_step *in)
 {
     struct step *s = m->step;
+    if (in->row_count == 0)
+        return 0;
     check_rows(m, in);
     step_begin(s, in);
     step_each_token(s, embed_token, m);

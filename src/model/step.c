@@ -31,14 +31,16 @@ static uint32_t wide(const struct config *c)
     n = MAX_OF(n, qkv);
     n = MAX_OF(n, delta);
     n = MAX_OF(n, 2 * c->intermediate);
-    return MAX_OF(n, c->experts + 1 + 2 * c->shared_intermediate);
+    n = MAX_OF(n, c->experts + 1 + 2 * c->shared_intermediate);
+    return ROUND_UP(n, 16u);
 }
 
 static uint32_t mid_wide(const struct config *c)
 {
     uint32_t n = MAX_OF(c->heads * c->head_dim, c->value_heads * c->value_dim);
     n = MAX_OF(n, c->intermediate);
-    return MAX_OF(n, c->shared_intermediate);
+    n = MAX_OF(n, c->shared_intermediate);
+    return ROUND_UP(n, 16u);
 }
 
 static uint32_t products_max(const struct config *c)
@@ -171,7 +173,8 @@ void step_begin(struct step *s, const struct model_step *in)
     }
 }
 
-void step_sums(const struct step *s, unsigned groups, float *sums, const float *x, uint32_t n)
+void step_sums_part(const struct step *s, unsigned groups, float *sums, const float *x, uint32_t n,
+                    uint32_t from, uint32_t to)
 {
     static const struct {
         unsigned flag;
@@ -179,8 +182,14 @@ void step_sums(const struct step *s, unsigned groups, float *sums, const float *
     } sizes[] = {{GROUP_32, 32}, {GROUP_64, 64}, {GROUP_128, 128}};
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         if (groups & sizes[i].flag)
-            s->ops->group_sums(sums + step_sums_offset(n, sizes[i].group), x, n, sizes[i].group);
+            s->ops->group_sums(sums + step_sums_offset(n, sizes[i].group) + from / sizes[i].group, x + from,
+                               to - from, sizes[i].group);
     }
+}
+
+void step_sums(const struct step *s, unsigned groups, float *sums, const float *x, uint32_t n)
+{
+    step_sums_part(s, groups, sums, x, n, 0, n);
 }
 
 /* ---- splitting ---- */
@@ -215,6 +224,48 @@ void step_each_token(struct step *s, step_token_fn *fn, const void *arg)
     uint32_t tiles_wanted = 4 * workers_count(s->workers);
     struct token_stage st = {s, fn, arg, MAX_OF(DIV_UP(s->tokens, tiles_wanted), 1)};
     step_run(s, token_tile, &st, DIV_UP(s->tokens, st.block));
+}
+
+struct part_stage {
+    struct step *step;
+    step_part_fn *fn;
+    const void *arg;
+    uint32_t width, part, parts;
+};
+
+static void part_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct part_stage *st = arg;
+    (void)worker;
+    uint32_t from = tile % st->parts * st->part;
+    st->fn(st->step, st->arg, tile / st->parts, from, MIN_OF(from + st->part, st->width));
+}
+
+struct whole_rows {
+    step_part_fn *fn;
+    const void *arg;
+    uint32_t width;
+};
+
+static void whole_row(struct step *s, const void *arg, uint32_t t)
+{
+    const struct whole_rows *w = arg;
+    w->fn(s, w->arg, t, 0, w->width);
+}
+
+void step_each_part(struct step *s, step_part_fn *fn, const void *arg, uint32_t width)
+{
+    /* Below this many values a barrier costs more than it saves. */
+    enum { VALUES_FEW = 4096 };
+    uint32_t workers = workers_count(s->workers);
+    if (s->tokens >= workers || s->tokens * width <= VALUES_FEW) {
+        struct whole_rows w = {fn, arg, width};
+        step_each_token(s, whole_row, &w);
+        return;
+    }
+    struct part_stage st = {s, fn, arg, width, ROUND_UP(DIV_UP(width, DIV_UP(workers, s->tokens)), 128u), 0};
+    st.parts = DIV_UP(width, st.part);
+    step_run(s, part_tile, &st, s->tokens * st.parts);
 }
 
 /* ---- products ---- */

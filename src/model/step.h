@@ -94,12 +94,18 @@ static inline uint32_t step_sums_offset(uint32_t n, uint32_t group)
 }
 /* Those sums of x that `groups` (GROUP_*) asks for. */
 void step_sums(const struct step *s, unsigned groups, float *sums, const float *x, uint32_t n);
+/* Those of x[from, to): from is a multiple of 128, and so is to, unless it is n. */
+void step_sums_part(const struct step *s, unsigned groups, float *sums, const float *x, uint32_t n,
+                    uint32_t from, uint32_t to);
 
 /* fn(arg, tile, worker) for tile < tiles. */
 void step_run(struct step *s, workers_fn *fn, void *arg, uint32_t tiles);
 /* fn for each token, on whichever worker. */
 typedef void step_token_fn(struct step *s, const void *arg, uint32_t token);
 void step_each_token(struct step *s, step_token_fn *fn, const void *arg);
+/* fn for each token's values [0, width), cut at multiples of 128 where there are fewer tokens than workers. */
+typedef void step_part_fn(struct step *s, const void *arg, uint32_t token, uint32_t from, uint32_t to);
+void step_each_part(struct step *s, step_part_fn *fn, const void *arg, uint32_t width);
 
 /* A matrix of activations, one row per token. */
 struct step_rows {
