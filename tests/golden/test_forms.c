@@ -452,6 +452,56 @@ TEST(every_width_and_group_means_its_dequantised_weights)
             quantised_equals_dequantised(widths[b], groups[g], dtypes[(b + g) % 3], g == 1);
 }
 
+/* A llama whose MLP is so wide that even one token's activation is dealt out. */
+static struct test_tensors *wide_model(void)
+{
+    enum { WIDE = 4416 };
+    struct test_tensors *l = small_tensors();
+    struct rng at = {11, 0}, *rng = &at;
+    char name[192];
+#define PLAIN(text) snprintf(name, sizeof(name), "model." text)
+    PLAIN("embed_tokens.weight"), RANDOM(0.3f, 2, 96, 64);
+    PLAIN("norm.weight"), RANDOM(2, 1, 64);
+    PLAIN("layers.0.input_layernorm.weight"), RANDOM(2, 1, 64);
+    PLAIN("layers.0.post_attention_layernorm.weight"), RANDOM(2, 1, 64);
+    PLAIN("layers.0.self_attn.q_proj.weight"), RANDOM(0.2f, 2, 64, 64);
+    PLAIN("layers.0.self_attn.k_proj.weight"), RANDOM(0.2f, 2, 64, 64);
+    PLAIN("layers.0.self_attn.v_proj.weight"), RANDOM(0.2f, 2, 64, 64);
+    PLAIN("layers.0.self_attn.o_proj.weight"), RANDOM(0.2f, 2, 64, 64);
+    PLAIN("layers.0.mlp.gate_proj.weight"), RANDOM(0.2f, 2, WIDE, 64);
+    PLAIN("layers.0.mlp.up_proj.weight"), RANDOM(0.2f, 2, WIDE, 64);
+    PLAIN("layers.0.mlp.down_proj.weight"), RANDOM(0.02f, 2, 64, WIDE);
+    return l;
+}
+
+#define WIDE_CONFIG                                                                                          \
+    "\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":1,\"num_attention_heads\":4,"         \
+    "\"intermediate_size\":4416,\"vocab_size\":96,\"max_position_embeddings\":512"
+
+TEST(a_wide_activation_is_cut_without_a_trace)
+{
+    struct test_tensors *dense = wide_model(), *quantised = wide_model();
+    struct small_answer expected, got;
+    quantise_model(quantised, dense, 5, 64, DTYPE_BF16);
+    small_ask(small_write("{" WIDE_CONFIG "}", dense), &expected);
+    const char *dir =
+        small_write("{" WIDE_CONFIG ",\"quantization\":{\"bits\":5,\"group_size\":64}}", quantised);
+    uint64_t hash = 0;
+    for (uint32_t workers = 1; workers <= 5; workers += 2) {
+        struct model *m = NULL;
+        struct model_opts o = small_opts(NULL);
+        o.workers = small_workers(workers);
+        assert_int_equal(model_load(dir, &o, &m, NULL), 0);
+        small_run(m, &o, &got);
+        model_free(m);
+        assert_true(largest_difference(&expected, &got) < 2e-4);
+        assert_true(workers == 1 || got.hash == hash);
+        hash = got.hash;
+    }
+    small_free(dense);
+    small_free(quantised);
+}
+
 /* ---- quantised files that are wrong ---- */
 
 static void quantised_refuses(void (*change)(struct test_tensors *l), uint32_t bits, const char *says)
