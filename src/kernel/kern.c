@@ -31,6 +31,11 @@ unsigned kern_cpu_flags(void)
 
 void kern_ops_init(struct kern_ops *ops, unsigned cpu_flags)
 {
-    (void)cpu_flags; /* the reference runs on all of them */
     kern_ref_fill(ops);
+#if defined(__x86_64__)
+    if (cpu_flags & KERN_CPU_AVX2)
+        kern_avx2_fill(ops);
+    if (cpu_flags & KERN_CPU_AVX512)
+        kern_avx512_fill(ops);
+#endif
 }

@@ -1,0 +1,157 @@
+/* kern_v16_avx2.h - sixteen f32 lanes in two registers. Same names and same results as kern_v16_avx512.h. */
+#ifndef PLATEAU_KERNEL_KERN_V16_AVX2_H
+#define PLATEAU_KERNEL_KERN_V16_AVX2_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define V16_FN static inline __attribute__((always_inline, unused))
+
+typedef struct {
+    __m256 low, high;
+} v16;
+
+/* All ones in the first n lanes of the half that starts at lane `first`. */
+V16_FN __m256i v16_mask(uint32_t n, int first)
+{
+    __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n - first), lanes);
+}
+
+V16_FN v16 v16_zero(void)
+{
+    return (v16){_mm256_setzero_ps(), _mm256_setzero_ps()};
+}
+
+V16_FN v16 v16_set(float f)
+{
+    return (v16){_mm256_set1_ps(f), _mm256_set1_ps(f)};
+}
+
+V16_FN v16 v16_load(const float *p)
+{
+    return (v16){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
+
+V16_FN void v16_store(float *p, v16 v)
+{
+    _mm256_storeu_ps(p, v.low);
+    _mm256_storeu_ps(p + 8, v.high);
+}
+
+/* The first n lanes, n <= 16; the others read as 0 and are not touched. */
+V16_FN v16 v16_load_n(const float *p, uint32_t n)
+{
+    if (n == 16)
+        return v16_load(p);
+    if (n <= 8)
+        return (v16){_mm256_maskload_ps(p, v16_mask(n, 0)), _mm256_setzero_ps()};
+    return (v16){_mm256_loadu_ps(p), _mm256_maskload_ps(p + 8, v16_mask(n, 8))};
+}
+
+V16_FN void v16_store_n(float *p, v16 v, uint32_t n)
+{
+    if (n == 16) {
+        v16_store(p, v);
+    } else if (n <= 8) {
+        _mm256_maskstore_ps(p, v16_mask(n, 0), v.low);
+    } else {
+        _mm256_storeu_ps(p, v.low);
+        _mm256_maskstore_ps(p + 8, v16_mask(n, 8), v.high);
+    }
+}
+
+/* The first n lanes of v, then lanes of `rest`. */
+V16_FN v16 v16_first_n(v16 v, v16 rest, uint32_t n)
+{
+    return (v16){_mm256_blendv_ps(rest.low, v.low, _mm256_castsi256_ps(v16_mask(n, 0))),
+                 _mm256_blendv_ps(rest.high, v.high, _mm256_castsi256_ps(v16_mask(n, 8)))};
+}
+
+V16_FN v16 v16_add(v16 a, v16 b)
+{
+    return (v16){_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+}
+
+V16_FN v16 v16_sub(v16 a, v16 b)
+{
+    return (v16){_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
+}
+
+V16_FN v16 v16_mul(v16 a, v16 b)
+{
+    return (v16){_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+}
+
+V16_FN v16 v16_div(v16 a, v16 b)
+{
+    return (v16){_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
+}
+
+/* a * b + c, rounded once. */
+V16_FN v16 v16_fma(v16 a, v16 b, v16 c)
+{
+    return (v16){_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+
+/* b where a lane is NaN. */
+V16_FN v16 v16_max(v16 a, v16 b)
+{
+    return (v16){_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
+}
+
+V16_FN v16 v16_min(v16 a, v16 b)
+{
+    return (v16){_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
+}
+
+/* To the nearest whole number, to even. */
+V16_FN v16 v16_round(v16 a)
+{
+    return (v16){_mm256_round_ps(a.low, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
+                 _mm256_round_ps(a.high, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+
+V16_FN __m256 v16_half_power2(__m256 a)
+{
+    __m256i e = _mm256_add_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(127));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(e, 23));
+}
+
+/* 2^a for whole a in [-126, 127]. */
+V16_FN v16 v16_power2(v16 a)
+{
+    return (v16){v16_half_power2(a.low), v16_half_power2(a.high)};
+}
+
+V16_FN void v16_halves(v16 a, __m256 *low, __m256 *high)
+{
+    *low = a.low;
+    *high = a.high;
+}
+
+V16_FN __m256 v16_half_bf16(const uint16_t *p)
+{
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
+}
+
+V16_FN v16 v16_bf16(const uint16_t *p)
+{
+    return (v16){v16_half_bf16(p), v16_half_bf16(p + 8)};
+}
+
+V16_FN v16 v16_f16(const uint16_t *p)
+{
+    return (v16){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),
+                 _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
+}
+
+/* Sixteen signed bytes. */
+V16_FN v16 v16_i8(__m128i bytes)
+{
+    return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+}
+
+#endif

@@ -1,0 +1,138 @@
+/* kern_v16_avx512.h - sixteen f32 lanes in one register. Same names and same results as kern_v16_avx2.h. */
+#ifndef PLATEAU_KERNEL_KERN_V16_AVX512_H
+#define PLATEAU_KERNEL_KERN_V16_AVX512_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define V16_FN static inline __attribute__((always_inline, unused))
+
+typedef __m512 v16;
+
+V16_FN __mmask16 v16_mask(uint32_t n)
+{
+    return (__mmask16)((1u << n) - 1);
+}
+
+V16_FN v16 v16_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+
+V16_FN v16 v16_set(float f)
+{
+    return _mm512_set1_ps(f);
+}
+
+V16_FN v16 v16_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+
+V16_FN void v16_store(float *p, v16 v)
+{
+    _mm512_storeu_ps(p, v);
+}
+
+/* The first n lanes, n <= 16; the others read as 0 and are not touched. */
+V16_FN v16 v16_load_n(const float *p, uint32_t n)
+{
+    return _mm512_maskz_loadu_ps(v16_mask(n), p);
+}
+
+V16_FN void v16_store_n(float *p, v16 v, uint32_t n)
+{
+    _mm512_mask_storeu_ps(p, v16_mask(n), v);
+}
+
+/* The first n lanes of v, then lanes of `rest`. */
+V16_FN v16 v16_first_n(v16 v, v16 rest, uint32_t n)
+{
+    return _mm512_mask_mov_ps(rest, v16_mask(n), v);
+}
+
+V16_FN v16 v16_add(v16 a, v16 b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+V16_FN v16 v16_sub(v16 a, v16 b)
+{
+    return _mm512_sub_ps(a, b);
+}
+
+V16_FN v16 v16_mul(v16 a, v16 b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+V16_FN v16 v16_div(v16 a, v16 b)
+{
+    return _mm512_div_ps(a, b);
+}
+
+/* a * b + c, rounded once. */
+V16_FN v16 v16_fma(v16 a, v16 b, v16 c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+/* b where a lane is NaN. */
+V16_FN v16 v16_max(v16 a, v16 b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+V16_FN v16 v16_min(v16 a, v16 b)
+{
+    return _mm512_min_ps(a, b);
+}
+
+/* To the nearest whole number, to even. */
+V16_FN v16 v16_round(v16 a)
+{
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+/* 2^a for whole a in [-126, 127]. */
+V16_FN v16 v16_power2(v16 a)
+{
+    __m512i e = _mm512_add_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(127));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(e, 23));
+}
+
+V16_FN void v16_halves(v16 a, __m256 *low, __m256 *high)
+{
+    *low = _mm512_castps512_ps256(a);
+    *high = _mm512_extractf32x8_ps(a, 1);
+}
+
+V16_FN v16 v16_bf16(const uint16_t *p)
+{
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+
+V16_FN v16 v16_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+
+/* Sixteen signed bytes. */
+V16_FN v16 v16_i8(__m128i bytes)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+}
+
+/* The value of a 2- or 4-bit field at bit `shift` of each byte, less its centre: one permutation looks it up. */
+#define V16_HAS_FIELD 1
+V16_FN v16 v16_field(__m128i bytes, int shift, int width)
+{
+    const __m512 two = _mm512_setr_ps(-2, -1, 0, 1, -2, -1, 0, 1, -2, -1, 0, 1, -2, -1, 0, 1);
+    const __m512 four = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    __m512i index = _mm512_srli_epi32(_mm512_cvtepu8_epi32(bytes), (unsigned)shift);
+    /* The permutation reads the low four bits of an index and ignores the rest. */
+    return _mm512_permutexvar_ps(index, width == 2 ? two : four);
+}
+
+#endif
