@@ -396,6 +396,7 @@ static void compute_logits(struct model *m, struct step *s)
     uint32_t count = list_logits(s);
     struct step_rows x = {s->p, s->x_sums, s->wide, m->config.hidden};
     struct step_rows y = {.data = s->in->logits, .stride = m->config.vocab};
+    ASSERT(count <= s->logits_max);
     if (count == 0)
         return;
     step_run(s, norm_for_logits, &st, count);

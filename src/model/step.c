@@ -135,6 +135,7 @@ int step_create(struct arena *a, const struct config *c, const struct model_opts
     }
     s->tokens_max = opts->tokens_max;
     s->rows_max = opts->rows_max;
+    s->logits_max = opts->logits_max;
     s->wide = wide(c);
     s->mid_wide = mid_wide(c);
     s->products_max = products_max(c);

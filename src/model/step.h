@@ -39,7 +39,7 @@ struct step {
     const struct kern_ops *ops;
     struct workers *workers;
     struct rope rope;
-    uint32_t tokens_max, rows_max;
+    uint32_t tokens_max, rows_max, logits_max;
     uint32_t wide; /* floats per token in p */
     uint32_t mid_wide;
     uint32_t products_max;
@@ -63,11 +63,12 @@ struct step {
     struct step_columns columns;   /* [tokens] each */
     struct step_product *products; /* [products_max] */
     /* Experts: a pair is (token, rank), at token * chosen + rank. */
-    uint32_t *pair_expert, *pair_order; /* [pairs]; pairs sorted by expert */
-    uint32_t *expert_begin;             /* [experts + 1] into pair_order */
-    float *pair_weight, *shared_gate;   /* [pairs], [tokens] */
-    float *pair_up, *pair_up_sums,
-        *pair_out; /* [pairs][2 * expert_intermediate], sums of half that, [pairs][hidden] */
+    uint32_t *pair_expert, *pair_order;                            /* [pairs]; pairs sorted by expert */
+    uint32_t *expert_begin;                                        /* [experts + 1] into pair_order */
+    float *pair_weight, *shared_gate;                              /* [pairs], [tokens] */
+    float *pair_up;                                                /* [pairs][2 * expert_intermediate] */
+    float *pair_up_sums;                                           /* of the first half of those */
+    float *pair_out;                                               /* [pairs][hidden] */
     const float **pair_x, **pair_xsum, **pair_mid, **pair_mid_sum; /* [pairs] */
     float **pair_up_y, **pair_out_y;
     /* Per worker. */

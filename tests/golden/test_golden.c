@@ -27,8 +27,14 @@ TEST(qwen3_5_moe_is_its_golden)
 
 TEST(the_reference_kernels_hold_every_golden)
 {
-    golden_holds("--reference --threads 3 --chunk 33 " GOLDEN_DATA("llama") " " GOLDEN_DATA("qwen3"));
-    golden_holds("--reference --threads 3 --chunk 33 " GOLDEN_DATA("qwen3_5") " " GOLDEN_DATA("qwen3_5_moe"));
+    golden_holds("--cpu ref --threads 3 --chunk 33 " GOLDEN_DATA("llama") " " GOLDEN_DATA("qwen3"));
+    golden_holds("--cpu ref --threads 3 --chunk 33 " GOLDEN_DATA("qwen3_5") " " GOLDEN_DATA("qwen3_5_moe"));
+}
+
+TEST(the_avx2_kernels_hold_every_golden)
+{
+    golden_holds("--cpu avx2 --chunk 33 " GOLDEN_DATA("llama") " " GOLDEN_DATA("qwen3"));
+    golden_holds("--cpu avx2 --chunk 33 " GOLDEN_DATA("qwen3_5") " " GOLDEN_DATA("qwen3_5_moe"));
 }
 
 TEST(one_worker_and_one_token_at_a_time_hold)
@@ -86,6 +92,7 @@ TEST(what_cannot_be_run_is_said)
     assert_non_null(strstr(said, "usage: golden"));
     assert_int_equal(run_golden("", said, sizeof(said)), 2);
     assert_int_equal(run_golden("--chunk 0 x", said, sizeof(said)), 2);
+    assert_int_equal(run_golden("--cpu sse x", said, sizeof(said)), 2);
     assert_int_equal(run_golden("/nonexistent", said, sizeof(said)), 2);
     assert_non_null(strstr(said, "cannot open /nonexistent/golden.json"));
     assert_int_equal(run_golden("--compute int8 " GOLDEN_DATA("llama"), said, sizeof(said)), 2);

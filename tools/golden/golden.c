@@ -56,7 +56,7 @@ static void usage(FILE *out)
           "  --chunk N      only this chunk of prompt tokens beside the whole prompt\n"
           "  --batch N      only this many sequences at once (default 1, 3 and 8)\n"
           "  --threads N    workers (default: what the machine gives)\n"
-          "  --reference    the reference kernels instead of the machine's best\n"
+          "  --cpu X        kernels: ref, avx2 or best, as far as the machine has them (default best)\n"
           "  --help         this text\n",
           out);
 }
@@ -274,13 +274,29 @@ static bool parse_count(const char *text, uint32_t max, uint32_t *ret)
     return true;
 }
 
+/* Which of the machine's instructions the kernels may use. */
+static bool parse_cpu(const char *text, unsigned *ret)
+{
+    static const struct {
+        const char *name;
+        unsigned flags;
+    } cpus[] = {{"ref", 0}, {"avx2", KERN_CPU_AVX2}, {"best", ~0u}};
+    for (size_t i = 0; i < COUNT_OF(cpus); i++) {
+        if (strcmp(text, cpus[i].name) == 0) {
+            *ret = cpus[i].flags & kern_cpu_flags();
+            return true;
+        }
+    }
+    return false;
+}
+
 /* 0 to go on, 1 to stop well, -1 on a wrong option. */
 static int parse_options(int argc, char **argv, struct options *o)
 {
     static const struct option longs[] = {
         {"model", required_argument, NULL, 'm'},   {"compute", required_argument, NULL, 'c'},
         {"chunk", required_argument, NULL, 'k'},   {"batch", required_argument, NULL, 'b'},
-        {"threads", required_argument, NULL, 't'}, {"reference", no_argument, NULL, 'r'},
+        {"threads", required_argument, NULL, 't'}, {"cpu", required_argument, NULL, 'u'},
         {"help", no_argument, NULL, 'h'},          {0},
     };
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
@@ -301,8 +317,8 @@ static int parse_options(int argc, char **argv, struct options *o)
         case 't':
             ok = parse_count(optarg, 256, &o->threads);
             break;
-        case 'r':
-            o->cpu_flags = 0;
+        case 'u':
+            ok = parse_cpu(optarg, &o->cpu_flags);
             break;
         case 'h':
             usage(stdout);
