@@ -1,0 +1,2 @@
+plateau_test(test_matrix kernel tensor base memory)
+plateau_test(test_kern_matmul kernel tensor base memory)

@@ -1,0 +1,117 @@
+/* test_matrix.c - a packed matrix holds what its sources say. */
+#include "kern_test.h"
+
+static const uint32_t bits_list[] = {2, 3, 4, 5, 6, 8}, group_list[] = {32, 64, 128};
+static const enum dtype dtype_list[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
+
+/* Rows [first, first + s->out) of m are expert `expert` of s. */
+static void assert_rows(const struct matrix *m, uint32_t first, const struct linear_source *s,
+                        uint64_t expert)
+{
+    float *row = malloc(m->k * sizeof(float));
+    for (uint32_t i = 0; i < s->out; i++) {
+        matrix_row(m, first + i, row);
+        for (uint32_t k = 0; k < m->k; k++) {
+            /* Two roundings here, of the centred bias and of the sum; one in the definition. */
+            double bound = s->affine ? 2 * EPS * source_size(s, expert, i, k) : 0;
+            assert_within((double)row[k], (double)linear_source_at(s, expert, i, k), bound, "weight");
+        }
+    }
+    free(row);
+}
+
+TEST(dense_rows_are_the_source)
+{
+    struct rng r = {1, 0};
+    static const uint32_t outs[] = {1, 15, 16, 17, 35};
+    for (uint32_t d = 0; d < COUNT_OF(dtype_list); d++) {
+        for (uint32_t o = 0; o < COUNT_OF(outs); o++) {
+            struct linear_source s = random_dense(&r, dtype_list[d], 1, outs[o], 5 + 31 * o);
+            void *memory;
+            struct matrix m = pack(&s, 1, &memory);
+            assert_int_equal(m.n, outs[o]);
+            assert_rows(&m, 0, &s, 0);
+            free(memory);
+            source_drop(&s);
+        }
+    }
+}
+
+TEST(affine_rows_are_the_source_for_all_bits_and_groups)
+{
+    struct rng r = {2, 0};
+    for (uint32_t b = 0; b < COUNT_OF(bits_list); b++) {
+        for (uint32_t g = 0; g < COUNT_OF(group_list); g++) {
+            struct linear_source s = random_affine(&r, bits_list[b], group_list[g], dtype_list[g], 1, 21,
+                                                   group_list[g] * (1 + b % 3));
+            void *memory;
+            struct matrix m = pack(&s, 1, &memory);
+            assert_rows(&m, 0, &s, 0);
+            free(memory);
+            source_drop(&s);
+        }
+    }
+}
+
+TEST(stacked_sources_keep_their_order)
+{
+    struct rng r = {3, 0};
+    struct linear_source dense[3], affine[3];
+    static const uint32_t outs[] = {7, 32, 10};
+    void *memory;
+    for (uint32_t i = 0; i < 3; i++) {
+        dense[i] = random_dense(&r, DTYPE_BF16, 1, outs[i], 40);
+        affine[i] = random_affine(&r, 5, 32, DTYPE_BF16, 1, outs[i], 64);
+    }
+    struct matrix m = pack(dense, 3, &memory);
+    for (uint32_t i = 0, first = 0; i < 3; first += outs[i++])
+        assert_rows(&m, first, &dense[i], 0);
+    free(memory);
+    m = pack(affine, 3, &memory);
+    for (uint32_t i = 0, first = 0; i < 3; first += outs[i++])
+        assert_rows(&m, first, &affine[i], 0);
+    free(memory);
+    for (uint32_t i = 0; i < 3; i++) {
+        source_drop(&dense[i]);
+        source_drop(&affine[i]);
+    }
+}
+
+TEST(each_expert_is_a_matrix_of_its_own)
+{
+    struct rng r = {4, 0};
+    struct linear_source s[2] = {random_dense(&r, DTYPE_F16, 5, 19, 24),
+                                 random_affine(&r, 3, 32, DTYPE_F16, 5, 19, 64)};
+    for (uint32_t i = 0; i < 2; i++) {
+        void *memory;
+        struct matrix m = pack(&s[i], 1, &memory);
+        for (uint32_t e = 0; e < 5; e++) {
+            struct matrix one = matrix_expert(&m, e);
+            assert_int_equal(one.experts, 1);
+            assert_rows(&one, 0, &s[i], e);
+        }
+        assert_stops(matrix_expert(&m, 5));
+        free(memory);
+        source_drop(&s[i]);
+    }
+}
+
+TEST(sources_of_whole_panels_need_no_more_together_than_apart)
+{
+    struct rng r = {5, 0};
+    struct linear_source s[2] = {random_affine(&r, 6, 64, DTYPE_BF16, 1, 48, 128),
+                                 random_affine(&r, 6, 64, DTYPE_BF16, 1, 16, 128)};
+    assert_true(matrix_stack_bytes(s, 2) <= matrix_packed_bytes(&s[0]) + matrix_packed_bytes(&s[1]));
+    /* 6 bits cost 6 bits; scales and biases 4 bytes each. */
+    assert_int_equal(matrix_packed_bytes(&s[0]), 48 * 128 * 6 / 8 + 48 * 2 * 2 * 4);
+    source_drop(&s[0]);
+    source_drop(&s[1]);
+}
+
+TEST(another_bit_width_stops_the_program)
+{
+    struct linear_source s = {.affine = true, .bits = 7, .group = 32, .experts = 1, .out = 16, .in = 32};
+    assert_stops(matrix_packed_bytes(&s));
+}
+
+TEST_MAIN()
