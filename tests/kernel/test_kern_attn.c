@@ -1,0 +1,144 @@
+/* test_kern_attn.c - attention over pages against double, and any grouping of queries bit for bit. */
+#include "kern_test.h"
+
+enum { TOKENS = 3 * KERN_SEGMENT_TOKENS + 45, PAGES = DIV_UP(TOKENS, KERN_PAGE_TOKENS), QUERIES = 11 };
+
+struct bench {
+    struct kern_kv kv;
+    uint32_t pages[PAGES];
+    float *k, *v; /* [TOKENS][head_dim] */
+    float *q;     /* [QUERIES][head_dim] */
+    float *out;   /* [QUERIES][head_dim] */
+    float *scratch;
+    struct kern_query queries[QUERIES];
+};
+
+/* Pages lie in reverse order, with another head's bytes between K and V; what is not written is NaN. */
+static void bench_init(struct bench *b, struct rng *r, uint32_t head_dim, const struct kern_ops *ops)
+{
+    size_t part = (size_t)KERN_PAGE_TOKENS * head_dim * sizeof(float);
+    b->kv = (struct kern_kv){.page_bytes = 3 * part + 64,
+                             .pages = b->pages,
+                             .k_offset = 64,
+                             .v_offset = 64 + 2 * part,
+                             .head_dim = head_dim};
+    b->kv.base = malloc(PAGES * b->kv.page_bytes);
+    memset(b->kv.base, 0xff, PAGES * b->kv.page_bytes);
+    b->k = random_values(r, (size_t)TOKENS * head_dim, -1, 1);
+    b->v = random_values(r, (size_t)TOKENS * head_dim, -1, 1);
+    b->q = random_values(r, (size_t)QUERIES * head_dim, -4, 4);
+    b->out = random_values(r, (size_t)QUERIES * head_dim, 0, 0);
+    b->scratch = random_values(r, KERN_ATTN_SCRATCH, 0, 1);
+    for (uint32_t i = 0; i < PAGES; i++)
+        b->pages[i] = PAGES - 1 - i;
+    for (uint32_t t = 0; t < TOKENS; t++)
+        ops->kv_put(&b->kv, t, b->k + (size_t)t * head_dim, b->v + (size_t)t * head_dim);
+    for (uint32_t i = 0; i < QUERIES; i++)
+        b->queries[i] = (struct kern_query){.q = b->q + i * head_dim, .out = b->out + i * head_dim};
+}
+
+static void bench_done(struct bench *b)
+{
+    free(b->kv.base);
+    free(b->k);
+    free(b->v);
+    free(b->q);
+    free(b->out);
+    free(b->scratch);
+}
+
+/* Bound: a score errs by head_dim roundings of its magnitudes, which an exponential passes on as a relative error of
+ * every weight; the sums of weights and values add one rounding per token of a segment and some for merging. */
+static void assert_attention(const struct bench *b, const struct kern_query *q, float scale, const char *tier)
+{
+    uint32_t hd = b->kv.head_dim;
+    double p[TOKENS], max = -INFINITY, sum = 0, score_error = 0;
+    for (uint32_t t = 0; t < q->kv_len; t++) {
+        double size = 0;
+        p[t] = 0;
+        for (uint32_t d = 0; d < hd; d++) {
+            double x = (double)q->q[d] * (double)b->k[(size_t)t * hd + d];
+            p[t] += x * (double)scale;
+            size += fabs(x) * (double)scale;
+        }
+        max = fmax(max, p[t]);
+        score_error = fmax(score_error, (hd + 2) * EPS * size);
+    }
+    for (uint32_t t = 0; t < q->kv_len; t++)
+        sum += p[t] = exp(p[t] - max);
+    for (uint32_t d = 0; d < hd; d++) {
+        double want = 0, size = 0;
+        for (uint32_t t = 0; t < q->kv_len; t++) {
+            want += p[t] / sum * (double)b->v[(size_t)t * hd + d];
+            size += p[t] / sum * fabs((double)b->v[(size_t)t * hd + d]);
+        }
+        double bound = (4 * score_error + (2 * KERN_SEGMENT_TOKENS + 40) * EPS) * size;
+        assert_within((double)q->out[d], want, bound, tier);
+    }
+}
+
+static void check_attention(uint32_t head_dim)
+{
+    static const uint32_t lens[] = {1, 16, 31, 33, 255, 256, 257, 300, 511, 513, TOKENS};
+    struct rng r = {head_dim, 0};
+    float scale = 1 / sqrtf((float)head_dim);
+    EACH_TIER(ops)
+    {
+        struct bench b;
+        bench_init(&b, &r, head_dim, ops);
+        float *alone = malloc((size_t)QUERIES * head_dim * sizeof(float));
+        for (uint32_t i = 0; i < QUERIES; i++) {
+            b.queries[i].kv_len = lens[i];
+            ops->attn(&b.kv, &b.queries[i], 1, scale, b.scratch);
+            assert_attention(&b, &b.queries[i], scale, ops->tier);
+        }
+        memcpy(alone, b.out, (size_t)QUERIES * head_dim * sizeof(float));
+        /* Any grouping, so any neighbours: with fewer tokens, with more, in other segments. */
+        for (uint32_t count = 2; count <= QUERIES; count++) {
+            for (uint32_t first = 0; first + count <= QUERIES; first += 2) {
+                memset(b.out, 0, (size_t)QUERIES * head_dim * sizeof(float));
+                ops->attn(&b.kv, b.queries + first, count, scale, b.scratch);
+                assert_same_bits(b.out + first * head_dim, alone + first * head_dim, (size_t)count * head_dim,
+                                 ops->tier);
+            }
+        }
+        free(alone);
+        bench_done(&b);
+    }
+}
+
+TEST(attention_holds_in_every_tier_and_grouping_at_64)
+{
+    check_attention(64);
+}
+
+TEST(attention_holds_in_every_tier_and_grouping_at_256)
+{
+    check_attention(256);
+}
+
+TEST(attention_holds_in_every_tier_and_grouping_at_odd_sizes)
+{
+    check_attention(72);
+    check_attention(17);
+    check_attention(1);
+}
+
+TEST(a_page_holds_keys_transposed_and_values_in_rows)
+{
+    EACH_TIER(ops)
+    {
+        struct rng r = {9, 0};
+        struct bench b;
+        bench_init(&b, &r, 24, ops);
+        const char *page = b.kv.base + b.pages[40 / KERN_PAGE_TOKENS] * b.kv.page_bytes;
+        for (uint32_t d = 0; d < 24; d++) {
+            assert_same_bits((const float *)(page + b.kv.k_offset) + d * KERN_PAGE_TOKENS + 8,
+                             b.k + 40 * 24 + d, 1, "k");
+            assert_same_bits((const float *)(page + b.kv.v_offset) + 8 * 24 + d, b.v + 40 * 24 + d, 1, "v");
+        }
+        bench_done(&b);
+    }
+}
+
+TEST_MAIN()

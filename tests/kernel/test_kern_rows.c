@@ -1,0 +1,324 @@
+/* test_kern_rows.c - operations on rows, the convolution and the delta rule: every tier against double, and in any
+ * cut of tokens and lanes bit for bit. */
+#include "kern_test.h"
+
+static const uint32_t sizes[] = {1, 2, 15, 16, 17, 31, 64, 100, 127, 257};
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static double squares(const float *x, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+/* The factor of a norm: a sum of squares of at most n / 64 + 12 roundings, halved by the root, and five more. */
+static double norm_bound(uint32_t n)
+{
+    return (n / 64 + 12 + 10) * EPS;
+}
+
+TEST(norms_hold_in_every_tier)
+{
+    struct rng r = {1, 0};
+    for (uint32_t i = 0; i < COUNT_OF(sizes); i++) {
+        uint32_t n = sizes[i];
+        float *x = random_values(&r, n, -3, 3), *w = random_values(&r, n, -2, 2),
+              *z = random_values(&r, n, -9, 9);
+        float *y = random_values(&r, n, 0, 0);
+        double rms = 1 / sqrt(squares(x, n) / n + 1e-5), l2 = 0.25 / sqrt(squares(x, n) + 1e-5);
+        EACH_TIER(ops)
+        {
+            ops->rmsnorm(y, x, w, n, 1e-5f);
+            for (uint32_t j = 0; j < n; j++) {
+                double want = (double)w[j] * (double)x[j] * rms;
+                assert_within((double)y[j], want, norm_bound(n) * fabs(want), ops->tier);
+            }
+            ops->rmsnorm_gated(y, x, z, w, n, 1e-5f);
+            for (uint32_t j = 0; j < n; j++) {
+                double want = (double)w[j] * (double)x[j] * rms * (double)z[j] * sigmoid((double)z[j]);
+                assert_within((double)y[j], want, (norm_bound(n) + 8 * EPS) * fabs(want), ops->tier);
+            }
+            memcpy(y, x, n * sizeof(float)); /* in place */
+            ops->l2norm(y, y, n, 1e-5f, 0.25f);
+            for (uint32_t j = 0; j < n; j++) {
+                double want = (double)x[j] * l2;
+                assert_within((double)y[j], want, norm_bound(n) * fabs(want), ops->tier);
+            }
+        }
+        free(x);
+        free(w);
+        free(z);
+        free(y);
+    }
+}
+
+TEST(gates_hold_in_every_tier)
+{
+    struct rng r = {2, 0};
+    for (uint32_t i = 0; i < COUNT_OF(sizes); i++) {
+        uint32_t n = sizes[i];
+        float *a = random_values(&r, n, -30, 30), *b = random_values(&r, n, -2, 2),
+              *y = random_values(&r, n, 0, 0);
+        EACH_TIER(ops)
+        {
+            /* An exponential within 2 roundings, of an argument that is exact; an addition, a division, a product. */
+            ops->silu_mul(y, a, b, n);
+            for (uint32_t j = 0; j < n; j++) {
+                double want = (double)a[j] * sigmoid((double)a[j]) * (double)b[j];
+                assert_within((double)y[j], want, 6 * EPS * fabs(want), ops->tier);
+            }
+            ops->sigmoid_mul(y, b, a, n);
+            for (uint32_t j = 0; j < n; j++) {
+                double want = (double)b[j] * sigmoid((double)a[j]);
+                assert_within((double)y[j], want, 6 * EPS * fabs(want), ops->tier);
+            }
+            memcpy(y, b, n * sizeof(float));
+            ops->add(y, a, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(y[j] == b[j] + a[j]);
+            memcpy(y, b, n * sizeof(float));
+            ops->add_scaled(y, a, 0.3f, n);
+            for (uint32_t j = 0; j < n; j++)
+                assert_true(y[j] == fmaf(0.3f, a[j], b[j]));
+        }
+        free(a);
+        free(b);
+        free(y);
+    }
+}
+
+TEST(gates_saturate_and_keep_nan)
+{
+    EACH_TIER(ops)
+    {
+        float a[4] = {-1000, 1000, NAN, -90}, b[4] = {1, 1, 1, 1}, y[4];
+        ops->silu_mul(y, a, b, 4);
+        assert_within((double)y[0], 0, 1e-30, ops->tier);
+        assert_true(y[1] == 1000);
+        assert_true(isnan(y[2]));
+        assert_within((double)y[3], 0, 1e-30, ops->tier);
+        ops->sigmoid_mul(y, b, a, 4);
+        assert_within((double)y[0], 0, 1e-30, ops->tier);
+        assert_true(y[1] == 1 && isnan(y[2]));
+    }
+}
+
+TEST(a_lane_does_not_matter)
+{
+    struct rng r = {3, 0};
+    float *a = random_values(&r, 200, -20, 20), *b = random_values(&r, 200, -2, 2), whole[200], part[200];
+    EACH_TIER(ops)
+    {
+        ops->silu_mul(whole, a, b, 200);
+        for (uint32_t from = 0; from < 40; from++) {
+            ops->silu_mul(part, a + from, b + from, 53);
+            assert_same_bits(part, whole + from, 53, ops->tier);
+        }
+    }
+    free(a);
+    free(b);
+}
+
+TEST(rope_turns_halves_in_every_tier)
+{
+    struct rng r = {4, 0};
+    for (uint32_t half = 1; half < 70; half += 7) {
+        float *x = random_values(&r, half * 2, -2, 2), *y = random_values(&r, half * 2, 0, 0);
+        float *c = random_values(&r, half, -1, 1), *s = random_values(&r, half, -1, 1);
+        EACH_TIER(ops)
+        {
+            memcpy(y, x, half * 2 * sizeof(float));
+            ops->rope(y, c, s, half);
+            for (uint32_t j = 0; j < half; j++) {
+                double low = (double)x[j], high = (double)x[j + half], cosine = (double)c[j],
+                       sine = (double)s[j];
+                assert_within((double)y[j], low * cosine - high * sine, 8 * EPS, ops->tier);
+                assert_within((double)y[j + half], high * cosine + low * sine, 8 * EPS, ops->tier);
+            }
+        }
+        free(x);
+        free(y);
+        free(c);
+        free(s);
+    }
+}
+
+enum { CONV_TOKENS = 23, CONV_CHANNELS = 83 };
+
+static struct kern_conv conv_part(struct kern_conv a, uint32_t first, uint32_t tokens)
+{
+    a.u += first * a.u_stride;
+    a.y += first * a.y_stride;
+    a.tokens = tokens;
+    if (first > 0)
+        a.state_in = a.state_out;
+    return a;
+}
+
+TEST(convolution_holds_in_every_tier_and_cut)
+{
+    struct rng r = {5, 0};
+    for (uint32_t taps = 1; taps <= 8; taps++) {
+        uint32_t past = taps - 1;
+        float *u = random_values(&r, CONV_TOKENS * CONV_CHANNELS, -2, 2);
+        float *w = random_values(&r, (size_t)taps * CONV_CHANNELS, -1, 1);
+        float *state = random_values(&r, (size_t)past * CONV_CHANNELS, -2, 2);
+        float *after = random_values(&r, (size_t)past * CONV_CHANNELS, 0, 0);
+        float *whole = random_values(&r, CONV_TOKENS * CONV_CHANNELS, 0, 0);
+        float *cut = random_values(&r, CONV_TOKENS * CONV_CHANNELS, 0, 0);
+        struct kern_conv a = {.y = whole,
+                              .u = u,
+                              .w = w,
+                              .state_in = taps % 2 ? state : NULL,
+                              .state_out = after,
+                              .tokens = CONV_TOKENS,
+                              .channels = CONV_CHANNELS,
+                              .taps = taps,
+                              .y_stride = CONV_CHANNELS,
+                              .u_stride = CONV_CHANNELS};
+        EACH_TIER(ops)
+        {
+            a.y = whole;
+            ops->conv(&a, 0, CONV_CHANNELS);
+            for (uint32_t t = 0; t < CONV_TOKENS; t++) {
+                for (uint32_t c = 0; c < CONV_CHANNELS; c++) {
+                    double sum = 0, size = 0;
+                    for (uint32_t i = 0; i < taps; i++) {
+                        uint32_t at = t + i; /* of the previous inputs, then the tokens */
+                        double x = at >= past   ? (double)u[(at - past) * CONV_CHANNELS + c]
+                                   : a.state_in ? (double)state[at * CONV_CHANNELS + c]
+                                                : 0;
+                        sum += (double)w[i * CONV_CHANNELS + c] * x;
+                        size += fabs((double)w[i * CONV_CHANNELS + c] * x);
+                    }
+                    /* silu's slope is below 1.1. */
+                    assert_within((double)whole[t * CONV_CHANNELS + c], sum * sigmoid(sum),
+                                  (1.1 * (taps + 1) + 6) * EPS * size, ops->tier);
+                }
+            }
+            assert_same_bits(after, u + (CONV_TOKENS - past) * CONV_CHANNELS, (size_t)past * CONV_CHANNELS,
+                             "last inputs");
+            a.y = cut;
+            static const uint32_t cuts[] = {0, 1, 3, 14, CONV_TOKENS};
+            for (uint32_t i = 0; i + 1 < COUNT_OF(cuts); i++) {
+                struct kern_conv part = conv_part(a, cuts[i], cuts[i + 1] - cuts[i]);
+                ops->conv(&part, 0, 48);
+                ops->conv(&part, 48, CONV_CHANNELS);
+            }
+            assert_same_bits(cut, whole, CONV_TOKENS * CONV_CHANNELS, ops->tier);
+        }
+        free(u);
+        free(w);
+        free(state);
+        free(after);
+        free(whole);
+        free(cut);
+    }
+}
+
+enum { DELTA_TOKENS = 9, DELTA_DK = 37, DELTA_DV = 103 };
+
+/* The recurrence of one column in double. */
+static void delta_double(const struct kern_delta *a, const float *state, uint32_t c, double o[DELTA_TOKENS])
+{
+    double s[DELTA_DK];
+    for (uint32_t i = 0; i < DELTA_DK; i++)
+        s[i] = state ? (double)state[i * DELTA_DV + c] : 0;
+    for (uint32_t t = 0; t < DELTA_TOKENS; t++) {
+        const float *q = a->q + t * a->qk_stride, *k = a->k + t * a->qk_stride;
+        double m = 0;
+        for (uint32_t i = 0; i < DELTA_DK; i++) {
+            s[i] *= (double)a->alpha[t];
+            m += s[i] * (double)k[i];
+        }
+        double d = (double)a->beta[t] * ((double)a->v[t * a->v_stride + c] - m);
+        o[t] = 0;
+        for (uint32_t i = 0; i < DELTA_DK; i++) {
+            s[i] += (double)k[i] * d;
+            o[t] += s[i] * (double)q[i];
+        }
+    }
+}
+
+TEST(delta_rule_holds_in_every_tier_and_cut)
+{
+    struct rng r = {6, 0};
+    float *q = random_values(&r, DELTA_TOKENS * DELTA_DK, -0.2f, 0.2f);
+    float *k = random_values(&r, DELTA_TOKENS * DELTA_DK, -0.2f, 0.2f);
+    float *v = random_values(&r, DELTA_TOKENS * DELTA_DV, -1, 1),
+          *alpha = random_values(&r, DELTA_TOKENS, 0.5f, 1);
+    float *beta = random_values(&r, DELTA_TOKENS, 0, 1),
+          *state = random_values(&r, DELTA_DK * DELTA_DV, -1, 1);
+    float *after = random_values(&r, DELTA_DK * DELTA_DV, 0, 0),
+          *first = random_values(&r, DELTA_DK * DELTA_DV, 0, 0);
+    float *whole = random_values(&r, DELTA_TOKENS * DELTA_DV, 0, 0);
+    float *want = random_values(&r, DELTA_TOKENS * DELTA_DV, 0, 0);
+    for (uint32_t zeros = 0; zeros < 2; zeros++) {
+        EACH_TIER(ops)
+        {
+            struct kern_delta a = {.q = q,
+                                   .k = k,
+                                   .v = v,
+                                   .alpha = alpha,
+                                   .beta = beta,
+                                   .o = whole,
+                                   .state_in = zeros ? NULL : state,
+                                   .state_out = after,
+                                   .tokens = DELTA_TOKENS,
+                                   .dk = DELTA_DK,
+                                   .dv = DELTA_DV,
+                                   .qk_stride = DELTA_DK,
+                                   .v_stride = DELTA_DV,
+                                   .gate_stride = 1,
+                                   .o_stride = DELTA_DV};
+            ops->delta(&a, 0, DELTA_DV);
+            if (ops == tiers_) {
+                for (uint32_t c = 0; c < DELTA_DV; c++) {
+                    double o[DELTA_TOKENS];
+                    delta_double(&a, a.state_in, c, o);
+                    /* |S| stays below 4, |q| and |k| below 0.2: 2 dk + 4 roundings a token, carried through all of them. */
+                    for (uint32_t t = 0; t < DELTA_TOKENS; t++)
+                        assert_within((double)whole[t * DELTA_DV + c], o[t],
+                                      (t + 1) * (2 * DELTA_DK + 4) * EPS * 0.2 * DELTA_DK * 4, ops->tier);
+                }
+                memcpy(want, whole, DELTA_TOKENS * DELTA_DV * sizeof(float));
+                memcpy(first, after, DELTA_DK * DELTA_DV * sizeof(float));
+            }
+            assert_same_bits(whole, want, DELTA_TOKENS * DELTA_DV, ops->tier);
+            assert_same_bits(after, first, DELTA_DK * DELTA_DV, ops->tier);
+            /* Token by token, in two shares of columns. */
+            for (uint32_t t = 0; t < DELTA_TOKENS; t++) {
+                struct kern_delta one = a;
+                one.tokens = 1;
+                one.q += t * DELTA_DK;
+                one.k += t * DELTA_DK;
+                one.v += t * DELTA_DV;
+                one.alpha += t;
+                one.beta += t;
+                one.o += t * DELTA_DV;
+                if (t > 0)
+                    one.state_in = after;
+                ops->delta(&one, 0, 32);
+                ops->delta(&one, 32, DELTA_DV);
+            }
+            assert_same_bits(whole, want, DELTA_TOKENS * DELTA_DV, ops->tier);
+            assert_same_bits(after, first, DELTA_DK * DELTA_DV, ops->tier);
+            /* No token: the state passes through. */
+            a.tokens = 0;
+            a.state_in = state;
+            ops->delta(&a, 0, DELTA_DV);
+            assert_same_bits(after, state, DELTA_DK * DELTA_DV, ops->tier);
+        }
+    }
+    float *all[] = {q, k, v, alpha, beta, state, after, first, whole, want};
+    for (uint32_t i = 0; i < COUNT_OF(all); i++)
+        free(all[i]);
+}
+
+TEST_MAIN()
