@@ -29,6 +29,7 @@ void http_conn_resume(struct http_conn *c)
     if (!c->suspended)
         return;
     c->suspended = false;
+    c->server->resumed = true;
     MHD_resume_connection(c->mhd);
 }
 

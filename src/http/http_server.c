@@ -6,8 +6,8 @@
  * connection is suspended, answered and resumed without a lock.
  *
  * Tried with 0.9.75 and relied upon: suspending inside the access handler and inside the reader; MHD_queue_response()
- * on a suspended connection; MHD_resume_connection() outside MHD_run(), which signals through MHD's own eventfd, so
- * that our epoll_wait() sees it.
+ * on a suspended connection; MHD_resume_connection() outside MHD_run(). Without threads of its own MHD does not signal
+ * a resume to anybody, nor does MHD_get_timeout() know of it: `resumed` remembers not to wait.
  *
  * MHD can ask for no wait at all although nothing can be done: a client whose chunk header never ends fills the
  * read buffer, and MHD polls it until it times out. After 64 such turns in a row we wait a millisecond in each. */
@@ -384,6 +384,8 @@ static int wait_ms_now(struct http_server *s, int wait_ms)
     MHD_UNSIGNED_LONG_LONG mhd_ms = 0;
     uint64_t tick_ms = s->tick_ns > s->now_ns ? DIV_UP(s->tick_ns - s->now_ns, NS_PER_MS) : 0;
     uint64_t ms = MIN_OF((uint64_t)MAX_OF(wait_ms, 0), tick_ms);
+    if (s->resumed)
+        return 0;
     uint64_t stop_at_ns = atomic_load(&s->stop_at_ns);
     if (stop_at_ns != UINT64_MAX)
         ms = MIN_OF(ms, stop_at_ns > s->now_ns ? DIV_UP(stop_at_ns - s->now_ns, NS_PER_MS) : 0);
@@ -406,6 +408,7 @@ int http_server_turn(struct http_server *s, int wait_ms)
         do_event(s, events[i].data.u64);
     obey(s);
     end_closing(s);
+    s->resumed = false;
     MHD_run(s->mhd);
     tell_writable(s);
     tick(s);

@@ -108,6 +108,7 @@ struct http_server {
     uint32_t conns_open, requests_open;
     uint64_t now_ns, tick_ns;
     bool quiesced, stopping;
+    bool resumed;           /* since MHD ran last */
     uint64_t activity;      /* calls from MHD, to tell a busy turn from a useless one */
     uint32_t useless_turns; /* in a row */
     struct http_watch watches[HTTP_WATCHES_MAX];

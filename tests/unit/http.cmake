@@ -1,3 +1,5 @@
 plateau_test(test_sse http)
 plateau_test(test_http_guard http)
 plateau_test(test_http http LABELS threads)
+plateau_test(test_http_limits http LABELS threads)
+plateau_test(test_http_stream http LABELS threads)
