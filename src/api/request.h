@@ -1,0 +1,103 @@
+/* request.h - what a client asked for, checked as far as that is possible without knowing the model.
+ *
+ * request_parse() is a pure function: a body to a struct request, or to the sentence that refuses it. Which fields there are, on
+ * which routes, with which bounds, is one table (request_fields.c). null counts as absent. A field that is known and not
+ * honoured is refused unless it says what happens anyway. A name that nobody knows is left alone, as vLLM does it
+ * (clients send extras that their users cannot switch off), but the reply lists it in the header `x-ignored-fields`, so
+ * that a misspelled name can be found. */
+#ifndef PLATEAU_API_REQUEST_H
+#define PLATEAU_API_REQUEST_H
+
+#include "api/reject.h"
+#include "api/request_memory.h"
+#include "sample/sampler.h"
+
+#define REQUEST_STOPS_MAX      16  /* ENGINE_STOP_STRINGS_MAX */
+#define REQUEST_STOP_BYTES_MAX 256 /* ENGINE_STOP_STRING_BYTES_MAX */
+#define REQUEST_TOOLS_MAX      128
+#define REQUEST_IGNORED_BYTES  256
+#define REQUEST_TOKENS_MAX     ((int64_t)1 << 24)
+
+enum request_kind {
+    REQUEST_CHAT,
+    REQUEST_COMPLETION,
+    REQUEST_TOKENIZE,
+    REQUEST_DETOKENIZE,
+    REQUEST_TEMPLATE,
+    REQUEST_KIND_COUNT
+};
+
+struct request_limits {
+    uint32_t json_depth_max;
+    uint32_t choices_max; /* prompts x n */
+};
+
+/* Numbers that a model's defaults fill in when the client gave none: NAN and -1 say so. */
+struct request_sampling {
+    double temperature, top_p, min_p, repetition_penalty;
+    int64_t top_k;
+    double presence_penalty, frequency_penalty;
+    bool has_seed;
+    int64_t seed;
+    int64_t max_tokens;      /* max_completion_tokens is the same */
+    int64_t min_tokens;      /* 0 when absent */
+    bool logprobs;           /* wants those of the output */
+    int64_t top_logprobs;    /* alternatives of the output's */
+    int64_t prompt_logprobs; /* -1: not wanted; else how many alternatives */
+};
+
+struct request {
+    enum request_kind kind;
+    json_t *root;      /* the body; owns all that points into it below */
+    const char *model; /* NULL: the one there is */
+
+    /* chat, tokenize, apply-template: normalised by request_messages.c */
+    json_t *messages; /* NULL: a prompt instead */
+    json_t *tools;    /* NULL: none, or none wanted (tool_choice "none") */
+    json_t *template_kwargs;
+    bool add_generation_prompt;
+    bool parallel_tool_calls;
+    const char *reasoning_effort; /* NULL: not given */
+    int enable_thinking;          /* -1: not given */
+
+    /* completion, tokenize, detokenize */
+    json_t *prompt; /* a string, ids, or a list of either */
+    json_t *tokens; /* detokenize */
+    uint32_t prompt_count;
+    int add_special_tokens; /* -1: the route's default */
+    bool return_token_strs;
+
+    struct request_sampling sampling;
+    uint32_t n;
+    int32_t priority;
+    json_t *logit_bias;                    /* checked; ids against the vocabulary later */
+    struct slice stops[REQUEST_STOPS_MAX]; /* point into root */
+    uint32_t stop_count;
+    uint32_t stop_ids[SAMPLER_STOP_MAX];
+    uint32_t stop_id_count;
+    bool ignore_eos;
+    bool skip_special_tokens;
+    bool include_stop; /* include_stop_str_in_output */
+
+    bool stream, include_usage, continuous_usage;
+    bool return_token_ids;
+    const char *cache_salt; /* NULL: none */
+
+    char ignored[REQUEST_IGNORED_BYTES]; /* "a, b": names that nobody knows; cut when there are many */
+};
+
+/* False: `why` says it. `ret` is to be dropped with request_done() in either case. The body's bytes are not needed afterwards. */
+bool request_parse(enum request_kind kind, struct slice body, const struct request_limits *limits,
+                   struct request_memory *memory, struct request *ret, struct reject *why);
+void request_done(struct request *r);
+
+/* Frees what only the prompt needed: messages, prompt, template arguments. The tools stay (their schemas type the arguments of
+ * calls). */
+void request_drop_prompt(struct request *r);
+
+/* request_messages.c: brings the history into the form that templates expect, in place. */
+bool request_normalise_messages(json_t *messages, const struct request_limits *limits,
+                                struct request_memory *memory, struct reject *why);
+bool request_check_tools(const json_t *tools, struct reject *why);
+
+#endif

@@ -1,0 +1,132 @@
+/* request_memory.c - grains, and jansson's blocks.
+ *
+ * jansson knows one allocator per process and tells it nothing about whose block it asks for. So a block carries its
+ * owner in front: the request whose JSON the thread was building when it was made (a thread-local), or nobody: then it
+ * is the general heap's. Whoever drops the value later, on whichever thread, gives back to the right one. A block
+ * that was made before the hook could not be told apart, hence a constructor: it comes before any use. */
+#include "api/request_memory.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct block {
+    struct request_memory *owner;
+    size_t bytes;
+};
+_Static_assert(sizeof(struct block) % _Alignof(max_align_t) == 0, "what follows stays aligned");
+
+static _Thread_local struct request_memory *building;
+
+static int take(void *owner, size_t bytes)
+{
+    struct request_memory *m = owner;
+    if (bytes > m->bytes_max || m->used > m->bytes_max - bytes)
+        return -ENOMEM;
+    if (m->used + bytes > m->reserved) {
+        size_t more = ROUND_UP(m->used + bytes - m->reserved, REQUEST_MEMORY_GRAIN);
+        if (m->account && account_reserve(m->account, more) < 0)
+            return -ENOMEM;
+        if (m->account)
+            account_use(m->account, more);
+        m->reserved += more;
+    }
+    m->used += bytes;
+    return 0;
+}
+
+static void give(void *owner, size_t bytes)
+{
+    struct request_memory *m = owner;
+    ASSERT(bytes <= m->used);
+    m->used -= bytes;
+    /* Two grains stay, so that a buffer that comes and goes does not reserve each time; the last byte takes all along. */
+    size_t keep = m->used ? ROUND_UP(m->used, REQUEST_MEMORY_GRAIN) + 2 * REQUEST_MEMORY_GRAIN : 0;
+    if (m->reserved <= keep)
+        return;
+    if (m->account) {
+        account_unuse(m->account, m->reserved - keep);
+        account_release(m->account, m->reserved - keep);
+    }
+    m->reserved = keep;
+}
+
+void request_memory_init(struct request_memory *m, struct account *account, size_t bytes_max)
+{
+    *m = (struct request_memory){.account = account, .bytes_max = bytes_max};
+}
+
+void request_memory_done(struct request_memory *m)
+{
+    ASSERT(m->used == 0 && m->reserved == 0);
+}
+
+struct charge request_memory_charge(struct request_memory *m)
+{
+    return (struct charge){take, give, m};
+}
+
+void *request_memory_alloc(struct request_memory *m, size_t bytes)
+{
+    if (take(m, bytes) < 0)
+        return NULL;
+    void *p = calloc(1, bytes);
+    if (!p)
+        give(m, bytes);
+    return p;
+}
+
+void request_memory_free(struct request_memory *m, void *block, size_t bytes)
+{
+    if (!block)
+        return;
+    free(block);
+    give(m, bytes);
+}
+
+/* ---- jansson's blocks ---- */
+
+static void *json_alloc(size_t bytes)
+{
+    struct request_memory *m = building;
+    if (bytes > SIZE_MAX / 2 || (m && take(m, bytes + sizeof(struct block)) < 0))
+        return NULL;
+    struct block *b = malloc(sizeof(*b) + bytes);
+    if (!b) {
+        if (m)
+            give(m, bytes + sizeof(*b));
+        return NULL;
+    }
+    *b = (struct block){m, bytes + sizeof(*b)};
+    return b + 1;
+}
+
+static void json_free(void *p)
+{
+    if (!p)
+        return;
+    struct block b = ((struct block *)p)[-1];
+    free((struct block *)p - 1);
+    if (b.owner)
+        give(b.owner, b.bytes);
+}
+
+__attribute__((constructor)) static void hook_jansson(void)
+{
+    json_set_alloc_funcs(json_alloc, json_free);
+}
+
+void request_memory_enter(struct request_memory *m)
+{
+    building = m;
+}
+
+json_t *request_memory_parse(struct request_memory *m, const char *text, size_t len, json_error_t *e)
+{
+    struct request_memory *before = building;
+    building = m;
+    json_t *value = json_loadb(text, len, JSON_REJECT_DUPLICATES, e);
+    building = before;
+    return value;
+}

@@ -1,0 +1,39 @@
+/* request_memory.h - what one request may hold of the account `text`, from its JSON to its reply.
+ *
+ * Everything of a request that grows is charged here, and here it is bounded. Bytes are reserved in the account in
+ * grains of 16 KiB, so that a JSON value of ten thousand small blocks does not take the ledger's lock ten thousand
+ * times. One thread at a time: a request is with a prep thread or with the network thread, never with both. */
+#ifndef PLATEAU_API_REQUEST_MEMORY_H
+#define PLATEAU_API_REQUEST_MEMORY_H
+
+#include "memory/ledger.h"
+
+#include <jansson.h>
+#include <stddef.h>
+
+#define REQUEST_MEMORY_GRAIN ((size_t)16 << 10)
+
+struct request_memory {
+    struct account *account; /* NULL: uncounted (tests) */
+    size_t bytes_max;
+    size_t used, reserved;
+};
+
+void request_memory_init(struct request_memory *m, struct account *account, size_t bytes_max);
+/* Demands that everything was given back. */
+void request_memory_done(struct request_memory *m);
+/* For buffers, arenas and parsers; `m` outlives them and does not move. */
+struct charge request_memory_charge(struct request_memory *m);
+
+/* malloc and calloc that are charged; NULL when the charge or the system said no. `bytes` of free are those of alloc. */
+void *request_memory_alloc(struct request_memory *m, size_t bytes);
+void request_memory_free(struct request_memory *m, void *block, size_t bytes);
+
+/* Parses a JSON text whose value lives in `m`: every block of it, also those added or dropped later, whoever does it. Duplicate
+ * keys are refused. The text must not be nested deeper than json_depth() found acceptable: jansson recurses.
+ * NULL with `e` filled. */
+json_t *request_memory_parse(struct request_memory *m, const char *text, size_t len, json_error_t *e);
+/* While a thread builds JSON values outside of request_memory_parse(), they belong to `m`: begin, build, end (NULL). */
+void request_memory_enter(struct request_memory *m);
+
+#endif

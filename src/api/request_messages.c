@@ -1,0 +1,262 @@
+/* request_messages.c - the history as clients send it, into the form that templates expect.
+ *
+ * Templates are written for one shape: content is a string, the arguments of earlier calls are an object, there is
+ * nothing null to trip over. Parts of text are joined without anything in between, which is what templates that accept
+ * parts do themselves. The role `developer` is OpenAI's newer word for `system`, and most templates know only that one. */
+#include "api/json_depth.h"
+#include "api/request.h"
+
+#include "base/check.h"
+
+struct place {
+    size_t index; /* of the message */
+    struct reject *why;
+};
+
+static bool refuse_message(const struct place *p, const char *what)
+{
+    char param[64];
+    snprintf(param, sizeof(param), "messages[%zu]", p->index);
+    return reject_value(p->why, param, "messages[%zu]%s", p->index, what);
+}
+
+static bool no_memory(const struct place *p)
+{
+    return reject_set(
+        p->why, 503, "out_of_memory", NULL,
+        "The memory planned for requests does not hold these messages. Try again when others have ended.");
+}
+
+/* ---- content ---- */
+
+static const char *text_of_part(const json_t *part, size_t *len)
+{
+    const char *type = json_string_value(json_object_get(part, "type"));
+    const json_t *text = NULL;
+    if (json_is_string(part))
+        text = part;
+    else if (type && strcmp(type, "text") == 0)
+        text = json_object_get(part, "text");
+    else if (type && strcmp(type, "refusal") == 0)
+        text = json_object_get(part, "refusal");
+    if (!json_is_string(text))
+        return NULL;
+    *len = json_string_length(text);
+    return json_string_value(text);
+}
+
+static bool refuse_part(const struct place *p, size_t index, const json_t *part)
+{
+    char param[64];
+    const char *type = json_string_value(json_object_get(part, "type"));
+    snprintf(param, sizeof(param), "messages[%zu].content[%zu]", p->index, index);
+    if (type && (strncmp(type, "image", 5) == 0 || strncmp(type, "video", 5) == 0 ||
+                 strcmp(type, "input_image") == 0))
+        return reject_unsupported(
+            p->why, param, "%s is of type \"%.32s\": pictures and videos are not supported yet. Send text.",
+            param, type);
+    if (type && (strcmp(type, "text") == 0 || strcmp(type, "refusal") == 0))
+        return reject_value(p->why, param, "%s must have its \"%s\" as a string.", param, type);
+    return reject_unsupported(p->why, param, "%s must be a part of type \"text\".", param);
+}
+
+/* Parts of text into one string. */
+static bool join_parts(const struct place *p, json_t *message, const json_t *parts,
+                       struct request_memory *memory)
+{
+    struct charge charge = request_memory_charge(memory);
+    struct buf text;
+    size_t i;
+    json_t *part;
+    bool ok = true;
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    json_array_foreach(parts, i, part)
+    {
+        size_t len = 0;
+        const char *s = text_of_part(part, &len);
+        if (!s) {
+            ok = refuse_part(p, i, part);
+            break;
+        }
+        buf_put(&text, s, len);
+    }
+    if (ok && (text.error ||
+               json_object_set_new(message, "content", json_stringn(text.ptr ? text.ptr : "", text.len)) < 0))
+        ok = no_memory(p);
+    buf_done(&text);
+    return ok;
+}
+
+static bool normalise_content(const struct place *p, json_t *message, bool may_be_absent,
+                              struct request_memory *memory)
+{
+    const json_t *content = json_object_get(message, "content");
+    if (json_is_string(content))
+        return true;
+    if (json_is_array(content))
+        return join_parts(p, message, content, memory);
+    if (content && !json_is_null(content))
+        return refuse_message(p, ".content must be a string or a list of parts.");
+    if (!may_be_absent)
+        return refuse_message(p, ".content is missing.");
+    return json_object_set_new(message, "content", json_string("")) == 0 || no_memory(p);
+}
+
+/* ---- an assistant's earlier calls ---- */
+
+/* The arguments are an object, or its text. Models and clients write the empty text for no arguments. */
+static bool normalise_arguments(const struct place *p, json_t *function, const struct request_limits *limits,
+                                struct request_memory *memory)
+{
+    const json_t *arguments = json_object_get(function, "arguments");
+    json_t *object = NULL;
+    json_error_t e;
+    if (json_is_object(arguments))
+        return true;
+    if (arguments && !json_is_string(arguments) && !json_is_null(arguments))
+        return refuse_message(p, ".tool_calls: function.arguments must be an object or its JSON text.");
+    struct slice text = {json_string_value(arguments), json_string_length(arguments)};
+    if (text.len == 0)
+        object = json_object();
+    else if (json_depth_within(text, limits->json_depth_max))
+        object = request_memory_parse(memory, text.ptr, text.len, &e);
+    if (!json_is_object(object)) {
+        json_decref(object);
+        return refuse_message(p, ".tool_calls: function.arguments is not the JSON text of an object.");
+    }
+    return json_object_set_new(function, "arguments", object) == 0 || no_memory(p);
+}
+
+static bool normalise_calls(const struct place *p, json_t *message, const struct request_limits *limits,
+                            struct request_memory *memory)
+{
+    json_t *calls = json_object_get(message, "tool_calls"), *call;
+    size_t i;
+    if (!calls || json_is_null(calls) || (json_is_array(calls) && json_array_size(calls) == 0)) {
+        json_object_del(message, "tool_calls");
+        return true;
+    }
+    if (!json_is_array(calls))
+        return refuse_message(p, ".tool_calls must be a list.");
+    json_array_foreach(calls, i, call)
+    {
+        json_t *function = json_object_get(call, "function");
+        const json_t *type = json_object_get(call, "type");
+        if (!json_is_string(json_object_get(function, "name")))
+            return refuse_message(p, ".tool_calls: each needs a function with a name.");
+        if (type && !json_is_null(type) &&
+            strcmp(json_is_string(type) ? json_string_value(type) : "", "function"))
+            return refuse_message(p, ".tool_calls: their type must be \"function\".");
+        if (!normalise_arguments(p, function, limits, memory))
+            return false;
+    }
+    return true;
+}
+
+/* `reasoning` is the newer name; templates read reasoning_content. */
+static bool normalise_reasoning(const struct place *p, json_t *message)
+{
+    json_t *reasoning = json_object_get(message, "reasoning_content");
+    if (!reasoning || json_is_null(reasoning))
+        reasoning = json_object_get(message, "reasoning");
+    if (!reasoning || json_is_null(reasoning)) {
+        json_object_del(message, "reasoning_content");
+    } else if (!json_is_string(reasoning)) {
+        return refuse_message(p, ".reasoning_content must be a string.");
+    } else if (json_object_set(message, "reasoning_content", reasoning) < 0) {
+        return no_memory(p);
+    }
+    json_object_del(message, "reasoning");
+    return true;
+}
+
+static bool normalise_assistant(const struct place *p, json_t *message, const struct request_limits *limits,
+                                struct request_memory *memory)
+{
+    static const char *const unknown[] = {"function_call", "audio", "refusal"};
+    for (size_t i = 0; i < COUNT_OF(unknown); i++) {
+        const json_t *v = json_object_get(message, unknown[i]);
+        if (v && !json_is_null(v))
+            return reject_unsupported(p->why, unknown[i], "messages[%zu].%s is not supported; leave it out.",
+                                      p->index, unknown[i]);
+        json_object_del(message, unknown[i]);
+    }
+    return normalise_calls(p, message, limits, memory) && normalise_reasoning(p, message) &&
+           normalise_content(p, message, true, memory);
+}
+
+/* ---- messages ---- */
+
+static bool normalise_message(const struct place *p, json_t *message, const struct request_limits *limits,
+                              struct request_memory *memory)
+{
+    if (!json_is_object(message))
+        return refuse_message(p, " must be an object.");
+    const char *role = json_string_value(json_object_get(message, "role"));
+    if (!role)
+        return refuse_message(p, ".role is missing.");
+    if (strcmp(role, "assistant") == 0)
+        return normalise_assistant(p, message, limits, memory);
+    if (strcmp(role, "developer") == 0) {
+        if (json_object_set_new(message, "role", json_string("system")) < 0)
+            return no_memory(p);
+    } else if (strcmp(role, "system") != 0 && strcmp(role, "user") != 0 && strcmp(role, "tool") != 0) {
+        return refuse_message(p, ".role must be system, developer, user, assistant or tool.");
+    }
+    return normalise_content(p, message, false, memory);
+}
+
+bool request_normalise_messages(json_t *messages, const struct request_limits *limits,
+                                struct request_memory *memory, struct reject *why)
+{
+    size_t i;
+    json_t *message;
+    bool ok = true;
+    request_memory_enter(memory);
+    json_array_foreach(messages, i, message)
+    {
+        struct place p = {i, why};
+        ok = normalise_message(&p, message, limits, memory);
+        if (!ok)
+            break;
+    }
+    request_memory_enter(NULL);
+    return ok;
+}
+
+/* ---- tools ---- */
+
+static bool check_tool(const json_t *tool, size_t index, struct reject *why)
+{
+    char param[64];
+    snprintf(param, sizeof(param), "tools[%zu]", index);
+    const char *type = json_string_value(json_object_get(tool, "type"));
+    const json_t *function = json_object_get(tool, "function");
+    const json_t *parameters = json_object_get(function, "parameters");
+    if (!type || strcmp(type, "function") != 0)
+        return reject_value(why, param, "%s.type must be \"function\".", param);
+    if (json_string_length(json_object_get(function, "name")) == 0)
+        return reject_value(why, param, "%s.function needs a name.", param);
+    if (parameters && !json_is_object(parameters) && !json_is_null(parameters))
+        return reject_value(why, param, "%s.function.parameters must be a JSON schema, an object.", param);
+    if (json_is_true(json_object_get(function, "strict")) || json_is_true(json_object_get(tool, "strict")))
+        return reject_unsupported(
+            why, param,
+            "%s.function.strict is not supported yet: arguments are not constrained to the "
+            "schema. Leave it out or set it to false.",
+            param);
+    return true;
+}
+
+bool request_check_tools(const json_t *tools, struct reject *why)
+{
+    size_t i;
+    json_t *tool;
+    if (!json_is_array(tools))
+        return reject_value(why, "tools", "tools must be a list.");
+    if (json_array_size(tools) > REQUEST_TOOLS_MAX)
+        return reject_value(why, "tools", "tools has %zu entries; at most %d are taken.",
+                            json_array_size(tools), REQUEST_TOOLS_MAX);
+    json_array_foreach(tools, i, tool) if (!check_tool(tool, i, why)) return false;
+    return true;
+}

@@ -1,0 +1,190 @@
+/* request_parse.c - the body as a whole: JSON, then the table of fields, then what several fields say together. */
+#include "api/json_depth.h"
+#include "api/request_fields.h"
+
+#include "base/check.h"
+
+#include <math.h>
+
+static bool load(struct request *r, struct slice body, const struct request_limits *limits,
+                 struct request_memory *memory, struct reject *why)
+{
+    json_error_t e;
+    if (body.len == 0)
+        return reject_set(why, 400, "invalid_json", NULL,
+                          "The request has no body; it must be a JSON object.");
+    if (!json_depth_within(body, limits->json_depth_max))
+        return reject_set(why, 400, "invalid_json", NULL,
+                          "The JSON is nested deeper than %u levels. Flatten it, or raise --json-depth-max.",
+                          limits->json_depth_max);
+    r->root = request_memory_parse(memory, body.ptr, body.len, &e);
+    if (!r->root && json_error_code(&e) == json_error_out_of_memory)
+        return reject_set(
+            why, 503, "out_of_memory", NULL,
+            "The memory planned for requests does not hold this one (%zu bytes of JSON). Try again "
+            "when others have ended, or send less.",
+            body.len);
+    if (!r->root)
+        return reject_set(why, 400, "invalid_json", NULL,
+                          "The body is not valid JSON: %s (line %d, column %d).", e.text, e.line, e.column);
+    if (!json_is_object(r->root))
+        return reject_set(why, 400, "invalid_json", NULL, "The body must be a JSON object.");
+    return true;
+}
+
+static void set_defaults(struct request *r, enum request_kind kind)
+{
+    *r = (struct request){
+        .kind = kind,
+        .n = 1,
+        .prompt_count = 1,
+        .enable_thinking = -1,
+        .add_special_tokens = -1,
+        .add_generation_prompt = true,
+        .parallel_tool_calls = true,
+        .skip_special_tokens = true,
+        .sampling = {.temperature = NAN,
+                     .top_p = NAN,
+                     .min_p = NAN,
+                     .repetition_penalty = NAN,
+                     .top_k = -1,
+                     .max_tokens = -1,
+                     .prompt_logprobs = -1},
+    };
+}
+
+/* ---- prompts ---- */
+
+static bool is_id(const json_t *v)
+{
+    return json_is_integer(v) && json_integer_value(v) >= 0;
+}
+
+static bool check_ids(const json_t *ids, struct reject *why)
+{
+    size_t i;
+    json_t *each;
+    if (json_array_size(ids) == 0)
+        return reject_value(why, "prompt", "A prompt must have at least one token.");
+    json_array_foreach(ids, i, each) if (!is_id(each)) return reject_value(
+        why, "prompt",
+        "prompt[%zu] is no token id. A prompt is a string, a list of token "
+        "ids, or a list of either.",
+        i);
+    return true;
+}
+
+static bool check_prompts(struct request *r, struct reject *why)
+{
+    if (json_is_string(r->prompt))
+        return true;
+    if (!json_is_array(r->prompt) || json_array_size(r->prompt) == 0)
+        return reject_value(why, "prompt",
+                            "prompt must be a string, a list of token ids, or a list of either.");
+    const json_t *first = json_array_get(r->prompt, 0);
+    if (json_is_integer(first))
+        return check_ids(r->prompt, why);
+    r->prompt_count = (uint32_t)MIN_OF(json_array_size(r->prompt), (size_t)UINT32_MAX);
+    size_t i;
+    json_t *each;
+    json_array_foreach(r->prompt, i, each)
+    {
+        if (json_is_string(each))
+            continue;
+        if (!json_is_array(each))
+            return reject_value(why, "prompt", "prompt[%zu] must be a string or a list of token ids.", i);
+        if (!check_ids(each, why))
+            return false;
+    }
+    return true;
+}
+
+static bool check_input(struct request *r, struct reject *why)
+{
+    switch (r->kind) {
+    case REQUEST_CHAT:
+    case REQUEST_TEMPLATE:
+        return r->messages || reject_value(why, "messages", "messages is missing.");
+    case REQUEST_COMPLETION:
+        return r->prompt ? check_prompts(r, why) : reject_value(why, "prompt", "prompt is missing.");
+    case REQUEST_TOKENIZE:
+        if (r->messages && r->prompt)
+            return reject_value(why, "prompt", "Give either messages or prompt.");
+        if (!r->messages && !json_is_string(r->prompt))
+            return reject_value(why, "prompt", "messages, or prompt as a string, is missing.");
+        return true;
+    case REQUEST_DETOKENIZE:
+        return r->tokens || reject_value(why, "tokens", "tokens is missing.");
+    case REQUEST_KIND_COUNT:
+        break;
+    }
+    return true;
+}
+
+/* ---- what fields say together ---- */
+
+static bool check_output(struct request *r, const struct request_limits *limits, struct reject *why)
+{
+    const json_t *choice = json_object_get(r->root, "tool_choice");
+    if (json_is_string(choice) && strcmp(json_string_value(choice), "none") == 0)
+        r->tools = NULL; /* Not offered, so not called: what OpenAI promises for "none". */
+    if (!r->stream && r->kind <= REQUEST_COMPLETION &&
+        json_is_object(json_object_get(r->root, "stream_options")))
+        return reject_value(why, "stream_options", "stream_options is allowed only when stream is true.");
+    if (r->stream && r->sampling.prompt_logprobs >= 0)
+        return reject_unsupported(why, "prompt_logprobs",
+                                  "prompt_logprobs are not sent in streams; set stream to false.");
+    if (r->kind == REQUEST_CHAT && r->sampling.top_logprobs > 0 && !r->sampling.logprobs)
+        return reject_value(why, "top_logprobs", "top_logprobs needs logprobs to be true.");
+    if (r->cache_salt && r->cache_salt[0] == 0)
+        return reject_value(why, "cache_salt", "cache_salt must not be empty.");
+    if (r->sampling.max_tokens >= 0 && r->sampling.min_tokens > r->sampling.max_tokens)
+        return reject_value(why, "min_tokens", "min_tokens is %lld, more than max_tokens, %lld.",
+                            (long long)r->sampling.min_tokens, (long long)r->sampling.max_tokens);
+    uint64_t choices = (uint64_t)r->n * r->prompt_count;
+    if (choices > limits->choices_max)
+        return reject_value(
+            why, r->n > 1 ? "n" : "prompt",
+            "The request asks for %llu choices (prompts x n); at most %u are given. Send several "
+            "requests, or raise --max-choices.",
+            (unsigned long long)choices, limits->choices_max);
+    return true;
+}
+
+static bool check_effort(const struct request *r, struct reject *why)
+{
+    static const char *const known[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+    if (!r->reasoning_effort)
+        return true;
+    for (size_t i = 0; i < COUNT_OF(known); i++)
+        if (strcmp(r->reasoning_effort, known[i]) == 0)
+            return true;
+    return reject_value(why, "reasoning_effort",
+                        "reasoning_effort must be \"none\", \"minimal\", \"low\", \"medium\" or \"high\".");
+}
+
+bool request_parse(enum request_kind kind, struct slice body, const struct request_limits *limits,
+                   struct request_memory *memory, struct request *ret, struct reject *why)
+{
+    set_defaults(ret, kind);
+    if (!load(ret, body, limits, memory, why))
+        return false;
+    if (!request_fields_read(ret, why) || !check_input(ret, why) || !check_output(ret, limits, why) ||
+        !check_effort(ret, why))
+        return false;
+    return !ret->messages || request_normalise_messages(ret->messages, limits, memory, why);
+}
+
+void request_done(struct request *r)
+{
+    json_decref(r->root);
+    *r = (struct request){0};
+}
+
+void request_drop_prompt(struct request *r)
+{
+    static const char *const names[] = {"messages", "prompt", "content", "tokens", "chat_template_kwargs"};
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        json_object_del(r->root, names[i]);
+    r->messages = r->prompt = r->tokens = r->template_kwargs = NULL;
+}
