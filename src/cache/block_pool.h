@@ -1,0 +1,55 @@
+/* block_pool.h - equal blocks over commit units: what pages and slots have in common.
+ *
+ * A block is taken or free. The pool reserves the address range of all of them once and commits the units a
+ * block lies in before it hands the block out; a block may straddle units. Units without a taken block stay
+ * committed until block_pool_trim() gives them back. Engine thread only. */
+#ifndef PLATEAU_CACHE_BLOCK_POOL_H
+#define PLATEAU_CACHE_BLOCK_POOL_H
+
+#include "base/arena.h"
+#include "memory/units.h"
+
+struct block_pool;
+
+struct block_pool_opts {
+    uint32_t blocks_max;     /* how many may exist, ever */
+    size_t block_bytes;      /* a multiple of 64 */
+    struct account *account; /* reserved from before a unit is committed */
+};
+
+/* Bytes of arena that block_pool_create takes at most. */
+size_t block_pool_arena_bytes(const struct block_pool_opts *opts);
+/* Builds the pool's tables in `a`; the blocks are outside it. Nothing is committed yet.
+ * 0, -EINVAL (an option is zero or no multiple), -ENOMEM (the arena or the address space is too small). */
+int block_pool_create(struct arena *a, const struct block_pool_opts *opts, struct block_pool **ret);
+/* Gives every unit back. Call it before the arena goes. NULL is fine. */
+void block_pool_done(struct block_pool *p);
+
+/* The lowest free block that is committed already, else the lowest free one, its units committed.
+ * 0, -ENOSPC (all are taken), -ENOMEM (account or system said no; nothing has moved). It never waits. */
+int block_pool_take(struct block_pool *p, uint32_t *ret);
+void block_pool_give(struct block_pool *p, uint32_t index);
+bool block_pool_is_taken(const struct block_pool *p, uint32_t index);
+uint32_t block_pool_free_count(const struct block_pool *p);
+/* Those of the free ones that need no commit. */
+uint32_t block_pool_ready_count(const struct block_pool *p);
+
+/* Gives back at most `units_max` units that hold no taken block, highest first; returns their bytes. */
+uint64_t block_pool_trim(struct block_pool *p, uint32_t units_max);
+
+/* Block i lies at base + i * block_bytes; constant. */
+char *block_pool_base(const struct block_pool *p);
+
+struct pool_numbers {
+    uint32_t taken, peak, blocks_max; /* blocks; peak: the most that were ever taken */
+    uint32_t units_committed;
+    uint64_t active_bytes; /* of taken blocks */
+    uint64_t cached_bytes; /* committed and free */
+    uint64_t limit_bytes;  /* all units */
+};
+void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret);
+
+/* Asserts every invariant. */
+void block_pool_check(const struct block_pool *p);
+
+#endif

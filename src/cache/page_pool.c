@@ -1,0 +1,209 @@
+/* page_pool.c - references and an order of last use over a block pool.
+ *
+ * Cached pages form a list through indices, 8 bytes a page, least recently used first: a page joins it when its last
+ * reference goes, so the order of joining is the order of last use. */
+#include "cache/page_pool.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+
+#define PAGE_NONE UINT32_MAX
+
+struct page {
+    uint32_t refs;
+    uint32_t next, prev; /* of the cached list */
+    bool kept;           /* holds a prefix */
+};
+
+struct page_pool {
+    /* Constant. */
+    uint32_t pages_max;
+    void (*evict)(void *arg, uint32_t page);
+    void *evict_arg;
+    /* Engine thread only. */
+    struct block_pool *blocks;
+    struct page *pages;      /* [pages_max] */
+    uint32_t oldest, newest; /* of the cached ones */
+    uint32_t referenced, cached;
+};
+
+static struct block_pool_opts block_opts(const struct page_pool_opts *opts)
+{
+    return (struct block_pool_opts){opts->pages_max, opts->page_bytes, opts->kv};
+}
+
+size_t page_pool_arena_bytes(const struct page_pool_opts *opts)
+{
+    struct block_pool_opts b = block_opts(opts);
+    return sizeof(struct page_pool) + opts->pages_max * sizeof(struct page) + block_pool_arena_bytes(&b) +
+           256;
+}
+
+int page_pool_create(struct arena *a, const struct page_pool_opts *opts, struct page_pool **ret)
+{
+    struct block_pool_opts b = block_opts(opts);
+    struct page_pool *p = ARENA_NEW(a, struct page_pool);
+    if (!p)
+        return -ENOMEM;
+    p->pages_max = opts->pages_max;
+    p->evict = opts->evict;
+    p->evict_arg = opts->evict_arg;
+    p->oldest = p->newest = PAGE_NONE;
+    p->pages = ARENA_ARRAY(a, struct page, opts->pages_max);
+    if (!p->pages)
+        return -ENOMEM;
+    int r = block_pool_create(a, &b, &p->blocks);
+    if (r == 0)
+        *ret = p;
+    return r;
+}
+
+void page_pool_done(struct page_pool *p)
+{
+    if (p)
+        block_pool_done(p->blocks);
+}
+
+/* ---- the cached list ---- */
+
+static void cached_add(struct page_pool *p, uint32_t page)
+{
+    p->pages[page].prev = p->newest;
+    p->pages[page].next = PAGE_NONE;
+    if (p->newest == PAGE_NONE)
+        p->oldest = page;
+    else
+        p->pages[p->newest].next = page;
+    p->newest = page;
+    p->cached++;
+}
+
+static void cached_remove(struct page_pool *p, uint32_t page)
+{
+    struct page *at = &p->pages[page];
+    if (at->prev == PAGE_NONE)
+        p->oldest = at->next;
+    else
+        p->pages[at->prev].next = at->next;
+    if (at->next == PAGE_NONE)
+        p->newest = at->prev;
+    else
+        p->pages[at->next].prev = at->prev;
+    p->cached--;
+}
+
+/* ---- interface ---- */
+
+int page_pool_take(struct page_pool *p, uint32_t *ret)
+{
+    uint32_t page;
+    int r = block_pool_take(p->blocks, &page);
+    if (r < 0 && p->cached > 0) {
+        page = p->oldest;
+        if (p->evict)
+            p->evict(p->evict_arg, page);
+        cached_remove(p, page);
+        p->pages[page].kept = false;
+        r = 0;
+    }
+    if (r < 0)
+        return r;
+    ASSERT(p->pages[page].refs == 0 && !p->pages[page].kept);
+    p->pages[page].refs = 1;
+    p->referenced++;
+    *ret = page;
+    return 0;
+}
+
+void page_pool_ref(struct page_pool *p, uint32_t page)
+{
+    ASSERT(block_pool_is_taken(p->blocks, page));
+    if (p->pages[page].refs++ == 0) {
+        cached_remove(p, page);
+        p->referenced++;
+    }
+}
+
+void page_pool_unref(struct page_pool *p, uint32_t page)
+{
+    ASSERT(page < p->pages_max && p->pages[page].refs > 0);
+    if (--p->pages[page].refs > 0)
+        return;
+    p->referenced--;
+    if (p->pages[page].kept)
+        cached_add(p, page);
+    else
+        block_pool_give(p->blocks, page);
+}
+
+void page_pool_keep(struct page_pool *p, uint32_t page)
+{
+    ASSERT(page < p->pages_max && p->pages[page].refs > 0);
+    p->pages[page].kept = true;
+}
+
+void page_pool_drop(struct page_pool *p, uint32_t page)
+{
+    ASSERT(page < p->pages_max && p->pages[page].kept);
+    p->pages[page].kept = false;
+    if (p->pages[page].refs > 0)
+        return;
+    cached_remove(p, page);
+    block_pool_give(p->blocks, page);
+}
+
+uint32_t page_pool_refs(const struct page_pool *p, uint32_t page)
+{
+    ASSERT(page < p->pages_max);
+    return p->pages[page].refs;
+}
+
+uint32_t page_pool_available(const struct page_pool *p)
+{
+    return p->pages_max - p->referenced;
+}
+
+uint32_t page_pool_ready(const struct page_pool *p)
+{
+    return block_pool_ready_count(p->blocks) + p->cached;
+}
+
+uint32_t page_pool_pages_max(const struct page_pool *p)
+{
+    return p->pages_max;
+}
+
+uint64_t page_pool_trim(struct page_pool *p, uint32_t units_max)
+{
+    return block_pool_trim(p->blocks, units_max);
+}
+
+char *page_pool_base(const struct page_pool *p)
+{
+    return block_pool_base(p->blocks);
+}
+
+void page_pool_numbers(const struct page_pool *p, struct page_pool_numbers *ret)
+{
+    block_pool_numbers(p->blocks, &ret->blocks);
+    ret->referenced = p->referenced;
+    ret->kept = p->cached;
+}
+
+void page_pool_check(const struct page_pool *p)
+{
+    uint32_t referenced = 0, cached = 0;
+    block_pool_check(p->blocks);
+    for (uint32_t i = 0; i < p->pages_max; i++) {
+        const struct page *at = &p->pages[i];
+        ASSERT(block_pool_is_taken(p->blocks, i) == (at->refs > 0 || at->kept));
+        referenced += at->refs > 0;
+        cached += at->refs == 0 && at->kept;
+    }
+    ASSERT(referenced == p->referenced && cached == p->cached);
+    uint32_t prev = PAGE_NONE;
+    for (uint32_t i = p->oldest; i != PAGE_NONE; prev = i, i = p->pages[i].next, cached--)
+        ASSERT(cached > 0 && p->pages[i].prev == prev && p->pages[i].refs == 0 && p->pages[i].kept);
+    ASSERT(cached == 0 && p->newest == prev);
+}

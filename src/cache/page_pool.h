@@ -1,0 +1,66 @@
+/* page_pool.h - the pool of KV pages of one attention group.
+ *
+ * Owns every page from load to unload; nobody else frees one. A page is free, referenced (refs > 0)
+ * or cached (refs == 0, still holding a prefix a later request may reuse). Only cached pages are
+ * ever evicted. A page's units are committed before it is handed out, so a step neither faults nor finds
+ * the memory missing. Called by the engine thread only, so there are no locks inside. */
+#ifndef PLATEAU_CACHE_PAGE_POOL_H
+#define PLATEAU_CACHE_PAGE_POOL_H
+
+#include "cache/block_pool.h"
+
+#define PAGE_TOKENS 32
+
+struct page_pool;
+
+struct page_pool_opts {
+    uint32_t pages_max; /* how many may exist, ever */
+    size_t page_bytes;  /* 32 tokens of K and V of all layers of the group */
+    struct account *kv; /* reserved from before a unit is committed */
+    /* A cached page is about to be taken for something else; may be NULL if no page is ever kept. */
+    void (*evict)(void *arg, uint32_t page);
+    void *evict_arg;
+};
+
+/* Bytes of arena that page_pool_create takes at most. */
+size_t page_pool_arena_bytes(const struct page_pool_opts *opts);
+/* Builds the pool's tables in `a`. Nothing is committed yet.
+ * 0, -EINVAL (an option is zero), -ENOMEM (the arena or the address space is too small). */
+int page_pool_create(struct arena *a, const struct page_pool_opts *opts, struct page_pool **ret);
+/* Gives every unit back. Call it before the arena goes. NULL is fine. */
+void page_pool_done(struct page_pool *p);
+
+/* References one page: a free one, the lowest first, else the least recently used cached one.
+ * 0, -ENOSPC (all are referenced), or -ENOMEM (account or system said no to a unit and nothing is cached; nothing has
+ * moved). It never waits: the scheduler decides whom to preempt. */
+int page_pool_take(struct page_pool *p, uint32_t *ret);
+/* One more reference to a page that is referenced or cached. */
+void page_pool_ref(struct page_pool *p, uint32_t page);
+/* One less. The last one frees the page, or caches it if it is kept. */
+void page_pool_unref(struct page_pool *p, uint32_t page);
+/* The page holds a prefix: cache it when its last reference goes. The page is referenced. */
+void page_pool_keep(struct page_pool *p, uint32_t page);
+/* The prefix is of no use any more: the page is freed now, or with its last reference. */
+void page_pool_drop(struct page_pool *p, uint32_t page);
+
+uint32_t page_pool_refs(const struct page_pool *p, uint32_t page);
+/* How many page_pool_take could hand out as far as the pool's size goes: free and cached ones. */
+uint32_t page_pool_available(const struct page_pool *p);
+/* Those of them that need no commit: what there is while the account says no. */
+uint32_t page_pool_ready(const struct page_pool *p);
+uint32_t page_pool_pages_max(const struct page_pool *p);
+/* Gives back at most `units_max` units without a referenced or cached page, highest first; returns their bytes. */
+uint64_t page_pool_trim(struct page_pool *p, uint32_t units_max);
+/* Page i lies at base + i * page_bytes; constant. */
+char *page_pool_base(const struct page_pool *p);
+
+struct page_pool_numbers {
+    struct pool_numbers blocks; /* taken: referenced or cached */
+    uint32_t referenced, kept;  /* kept: cached now */
+};
+void page_pool_numbers(const struct page_pool *p, struct page_pool_numbers *ret);
+
+/* Asserts every invariant; tests call it after every step. */
+void page_pool_check(const struct page_pool *p);
+
+#endif

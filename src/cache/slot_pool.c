@@ -1,0 +1,72 @@
+/* slot_pool.c - a block pool as a type of its own, so that a slot cannot be given to the pages. */
+#include "cache/slot_pool.h"
+
+#include <errno.h>
+
+struct slot_pool {
+    struct block_pool *blocks;
+};
+
+static struct block_pool_opts block_opts(const struct slot_pool_opts *opts)
+{
+    return (struct block_pool_opts){opts->slots_max, opts->slot_bytes, opts->state};
+}
+
+size_t slot_pool_arena_bytes(const struct slot_pool_opts *opts)
+{
+    struct block_pool_opts b = block_opts(opts);
+    return sizeof(struct slot_pool) + 64 + block_pool_arena_bytes(&b);
+}
+
+int slot_pool_create(struct arena *a, const struct slot_pool_opts *opts, struct slot_pool **ret)
+{
+    struct block_pool_opts b = block_opts(opts);
+    struct slot_pool *p = ARENA_NEW(a, struct slot_pool);
+    if (!p)
+        return -ENOMEM;
+    int r = block_pool_create(a, &b, &p->blocks);
+    if (r == 0)
+        *ret = p;
+    return r;
+}
+
+void slot_pool_done(struct slot_pool *p)
+{
+    if (p)
+        block_pool_done(p->blocks);
+}
+
+int slot_pool_take(struct slot_pool *p, uint32_t *ret)
+{
+    return block_pool_take(p->blocks, ret);
+}
+
+void slot_pool_give(struct slot_pool *p, uint32_t slot)
+{
+    block_pool_give(p->blocks, slot);
+}
+
+bool slot_pool_is_taken(const struct slot_pool *p, uint32_t slot)
+{
+    return block_pool_is_taken(p->blocks, slot);
+}
+
+uint64_t slot_pool_trim(struct slot_pool *p, uint32_t units_max)
+{
+    return block_pool_trim(p->blocks, units_max);
+}
+
+char *slot_pool_base(const struct slot_pool *p)
+{
+    return block_pool_base(p->blocks);
+}
+
+void slot_pool_numbers(const struct slot_pool *p, struct pool_numbers *ret)
+{
+    block_pool_numbers(p->blocks, ret);
+}
+
+void slot_pool_check(const struct slot_pool *p)
+{
+    block_pool_check(p->blocks);
+}

@@ -1,0 +1,139 @@
+/* sched.h - who runs in the next step, with how many tokens, on which pages.
+ *
+ * A pure state machine: time is a number in an event, there is no clock, no I/O and no thread in it. A step is
+ * sched_plan() and then, when it has been computed or has failed, sched_done(). The plan takes every page and slot
+ * the step needs, so the step itself allocates nothing.
+ *
+ *     queued --> prefilling --> decoding --> (sched_remove)
+ *        ^            \______________/ |
+ *        |__ preempted __/     paused <-> (kept, not scheduled)
+ *
+ * Who goes first is one order for everything: the rank, arrival plus SCHED_PRIORITY_NS per step of priority. So a lower
+ * priority waits longer, but not for ever: what has waited that much longer goes first. Rows are the caller's
+ * memory; the scheduler links those it was given and owns their pages and slots. Engine thread only. */
+#ifndef PLATEAU_SCHED_SCHED_H
+#define PLATEAU_SCHED_SCHED_H
+
+#include "base/list.h"
+#include "cache/page_pool.h"
+#include "cache/slot_pool.h"
+
+#define SCHED_PRIORITY_NS  10000000000ull /* 10 s: how much longer one step of priority waits */
+#define SCHED_PRIORITY_MAX 1000000        /* beyond it a priority counts as this */
+#define SCHED_AGE_NS       1000000000ull  /* a prompt without a token for so long goes before shorter ones */
+#define SCHED_SLOT_NONE    UINT32_MAX     /* what MODEL_SLOT_NONE is to the model */
+
+struct sched;
+
+struct sched_opts {
+    uint32_t rows_max;  /* of one step */
+    uint32_t queue_max; /* that wait for a place, besides */
+    uint32_t
+        tokens_max; /* of one step; >= rows_max - 1 + PAGE_TOKENS, so that a chunk of a prompt always fits */
+    uint32_t logits_max;       /* rows of logits of one step; >= rows_max */
+    uint64_t queue_timeout_ns; /* of those that never ran; 0 = never */
+    struct page_pool *pages;
+    struct slot_pool *slots; /* NULL: the model has no recurrent state. rows_max slots at least */
+};
+
+enum sched_phase {
+    SCHED_NEW, /* not handed in, or removed */
+    SCHED_QUEUED,
+    SCHED_PREFILLING,
+    SCHED_DECODING,
+    SCHED_PREEMPTED, /* queued again; its tokens are read anew */
+    SCHED_ENDED      /* by the scheduler: sched_take_ended() has it */
+};
+
+enum sched_end {
+    SCHED_END_TIMEOUT,  /* queued for longer than queue_timeout_ns */
+    SCHED_END_NO_MEMORY /* alone, and still the account or the system had no memory for its next page */
+};
+
+/* One sequence. */
+struct sched_row {
+    /* The caller's, set before sched_add. */
+    uint32_t *pages;       /* table with room for sched_pages(tokens_limit) */
+    uint32_t tokens;       /* known ones: the prompt; sched_done adds what is drawn */
+    uint32_t tokens_limit; /* > tokens; the sequence never has more */
+    int32_t priority;      /* lower goes first */
+    uint64_t arrival_ns;
+    /* The caller's; may change between steps. */
+    bool logits_all; /* each token of its chunks takes a row of logits, not only the last */
+    /* The scheduler's, for others to read. */
+    enum sched_phase phase;
+    enum sched_end end; /* with SCHED_ENDED */
+    bool paused;
+    uint32_t done;       /* tokens whose K, V and state are computed */
+    uint32_t page_count; /* of the table */
+    uint32_t slot;       /* SCHED_SLOT_NONE: none */
+    uint32_t preemptions;
+    uint64_t served_ns; /* when it last got tokens, or a place */
+    int64_t rank;
+    uint64_t sequence; /* decides between equal ranks */
+    uint64_t secured;  /* number of the last plan in which it had a page for its next token */
+    struct list link;
+};
+
+/* Pages of so many tokens. */
+static inline uint32_t sched_pages(uint32_t tokens)
+{
+    return DIV_UP(tokens, PAGE_TOKENS);
+}
+
+/* Bytes of arena that sched_create takes at most: the plan and an order of prompts, per row. */
+size_t sched_arena_bytes(const struct sched_opts *opts);
+/* 0, -EINVAL, -ENOMEM. */
+int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **ret);
+
+/* Queues a row. tokens_limit must fit into the pool: sched_pages(tokens_limit) <= pages_max.
+ * 0, or -EAGAIN: rows_max + queue_max rows are here already. */
+int sched_add(struct sched *s, struct sched_row *row);
+/* Takes a row out, in any phase but SCHED_NEW; its pages and slot are free then. Not between plan and done. */
+void sched_remove(struct sched *s, struct sched_row *row);
+/* A paused row keeps what it has and is not scheduled; it is the first to be preempted. Any phase. */
+void sched_pause(struct sched *s, struct sched_row *row);
+void sched_resume(struct sched *s, struct sched_row *row);
+
+struct sched_events {
+    uint64_t now_ns;
+    uint32_t tokens_shared; /* what a step that others wait for should compute, decoding rows included */
+    uint32_t tokens_alone;  /* and one that nobody waits for */
+};
+
+struct sched_step_row {
+    struct sched_row *row;
+    uint32_t from, count; /* tokens [from, from + count) of the sequence */
+    bool draws;           /* the last one's logits give the next token */
+};
+
+struct sched_plan {
+    uint32_t row_count, tokens;
+    const struct sched_step_row *rows; /* valid until the next plan; decoding rows first */
+    uint32_t preempted;                /* rows that lost their place to this plan */
+};
+
+/* Ends what waited too long, preempts, admits, gives out tokens: every decoding row one, prompts the rest of the budget in
+ * chunks of whole pages (the last one as it is), at least one page. An empty plan: nothing can run now. */
+void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_plan *ret);
+
+struct sched_results {
+    uint64_t now_ns;
+    bool computed; /* false: the step failed, and nothing has moved; the caller removes its rows */
+};
+/* The plan's tokens are computed and each row that draws has one token more; what ends is removed after it. */
+void sched_done(struct sched *s, const struct sched_results *results);
+
+/* A row that the scheduler ended; it is SCHED_NEW again. NULL: none. */
+struct sched_row *sched_take_ended(struct sched *s);
+
+struct sched_numbers {
+    uint32_t running, paused, waiting; /* paused: of those running */
+    uint64_t preemptions;
+};
+void sched_numbers(const struct sched *s, struct sched_numbers *ret);
+
+/* Asserts every invariant; tests call it after every step. */
+void sched_check(const struct sched *s);
+
+#endif

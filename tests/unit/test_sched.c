@@ -1,0 +1,427 @@
+/* The scheduler's rules, each by itself; the simulation has them all at once. */
+#include "test_ledger.h"
+
+#include "base/check.h"
+#include "sched/sched.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ROWS 24
+#define MS   1000000ull
+#define S    1000000000ull
+
+struct fixture {
+    struct arena *arena;
+    struct account *kv;
+    struct page_pool *pages;
+    struct sched *sched;
+    struct sched_events ev;
+    struct sched_plan plan;
+    struct sched_row rows[ROWS];
+    uint32_t tables[ROWS][64];
+    uint32_t pages_max;
+};
+
+static struct sched_opts usual(void)
+{
+    return (struct sched_opts){.rows_max = 4, .queue_max = 8, .tokens_max = 256, .logits_max = 20};
+}
+
+static void open_sched(struct fixture *f, const struct sched_opts *opts, uint32_t pages_max)
+{
+    struct sched_opts o = *opts;
+    *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .pages_max = pages_max};
+    f->ev = (struct sched_events){.now_ns = 1, .tokens_shared = 128, .tokens_alone = 256};
+    struct page_pool_opts pages = {.pages_max = pages_max, .page_bytes = UNIT_BYTES / 4, .kv = f->kv};
+    struct arena_opts arena = {.bytes_max = page_pool_arena_bytes(&pages) + sched_arena_bytes(&o)};
+    assert_int_equal(arena_create(&arena, &f->arena), 0);
+    assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
+    o.pages = f->pages;
+    assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
+}
+
+static void close_sched(struct fixture *f)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        if (f->rows[i].phase != SCHED_NEW)
+            sched_remove(f->sched, &f->rows[i]);
+    sched_check(f->sched);
+    assert_int_equal(page_pool_available(f->pages), f->pages_max);
+    page_pool_done(f->pages);
+    arena_free(f->arena);
+}
+
+static int add_with(struct fixture *f, uint32_t i, uint32_t prompt, uint32_t outputs, int32_t priority)
+{
+    f->rows[i] = (struct sched_row){.pages = f->tables[i],
+                                    .tokens = prompt,
+                                    .tokens_limit = prompt + outputs,
+                                    .priority = priority,
+                                    .arrival_ns = f->ev.now_ns};
+    int r = sched_add(f->sched, &f->rows[i]);
+    sched_check(f->sched);
+    return r;
+}
+
+static struct sched_row *add(struct fixture *f, uint32_t i, uint32_t prompt, uint32_t outputs)
+{
+    assert_int_equal(add_with(f, i, prompt, outputs, 0), 0);
+    return &f->rows[i];
+}
+
+static void plan(struct fixture *f)
+{
+    sched_plan(f->sched, &f->ev, &f->plan);
+    sched_check(f->sched);
+}
+
+/* Plans and computes; what has all its tokens leaves. */
+static void step(struct fixture *f)
+{
+    plan(f);
+    f->ev.now_ns += 10 * MS;
+    if (f->plan.row_count == 0)
+        return;
+    sched_done(f->sched, &(struct sched_results){f->ev.now_ns, true});
+    for (size_t i = 0; i < ROWS; i++)
+        if (f->rows[i].phase == SCHED_DECODING && f->rows[i].tokens == f->rows[i].tokens_limit)
+            sched_remove(f->sched, &f->rows[i]);
+    sched_check(f->sched);
+}
+
+/* Tokens the last plan gave to row i. */
+static uint32_t given(const struct fixture *f, uint32_t i)
+{
+    for (uint32_t k = 0; k < f->plan.row_count; k++)
+        if (f->plan.rows[k].row == &f->rows[i])
+            return f->plan.rows[k].count;
+    return 0;
+}
+
+TEST(a_row_goes_from_prompt_to_answer)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    open_sched(&f, &o, 16);
+    struct sched_row *row = add(&f, 0, 300, 2);
+    assert_int_equal(row->phase, SCHED_QUEUED);
+    step(&f);
+    assert_int_equal(given(&f, 0), 256);
+    assert_int_equal(row->phase, SCHED_PREFILLING);
+    assert_false(f.plan.rows[0].draws);
+    step(&f);
+    assert_int_equal(given(&f, 0), 44);
+    assert_true(f.plan.rows[0].draws);
+    assert_int_equal(row->phase, SCHED_DECODING);
+    assert_int_equal(row->tokens, 301);
+    step(&f);
+    assert_int_equal(given(&f, 0), 1);
+    assert_int_equal(row->phase, SCHED_NEW);
+    plan(&f);
+    assert_int_equal(f.plan.row_count, 0);
+    close_sched(&f);
+}
+
+TEST(decoding_rows_get_a_token_each_step_and_prompts_ride_along)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    open_sched(&f, &o, 32);
+    f.ev.tokens_shared = 70;
+    add(&f, 0, 10, 50);
+    add(&f, 1, 20, 50);
+    step(&f);
+    assert_int_equal(given(&f, 0) + given(&f, 1), 30);
+    add(&f, 2, 200, 10);
+    step(&f);
+    assert_int_equal(given(&f, 0), 1);
+    assert_int_equal(given(&f, 1), 1);
+    /* 68 are left: two whole pages. */
+    assert_int_equal(given(&f, 2), 64);
+    /* A budget that decoding alone uses up still gives the prompt one page. */
+    f.ev.tokens_shared = 1;
+    step(&f);
+    assert_int_equal(given(&f, 2), 32);
+    close_sched(&f);
+}
+
+TEST(fewest_tokens_left_first_and_several_prompts_share_a_step)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    open_sched(&f, &o, 64);
+    f.ev.tokens_shared = 128;
+    add(&f, 0, 500, 5);
+    step(&f);
+    add(&f, 1, 40, 5);
+    add(&f, 2, 33, 5);
+    step(&f);
+    assert_int_equal(given(&f, 2), 33);
+    assert_int_equal(given(&f, 1), 40);
+    /* 55 are left. */
+    assert_int_equal(given(&f, 0), 32);
+    close_sched(&f);
+}
+
+TEST(a_long_prompt_is_not_starved_by_short_ones)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    open_sched(&f, &o, 64);
+    f.ev.tokens_shared = 64;
+    struct sched_row *big = add(&f, 0, 700, 1);
+    uint32_t steps = 0, next = 1;
+    /* Every step brings a prompt that takes the whole budget. */
+    for (; big->phase != SCHED_NEW && steps < 10000; steps++) {
+        for (uint32_t i = 1; i < 4; i++) {
+            next = 1 + next % 3;
+            if (f.rows[next].phase == SCHED_NEW) {
+                add(&f, next, 64, 1);
+                break;
+            }
+        }
+        step(&f);
+    }
+    /* A second without a token, then a step: 700 tokens of 64 each make 11 of those, and 100 steps a second. */
+    assert_true(big->phase == SCHED_NEW && steps <= 11 * 101 + 10);
+    close_sched(&f);
+}
+
+TEST(a_lower_priority_waits_longer_but_not_for_ever)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    o.rows_max = 1;
+    open_sched(&f, &o, 16);
+    assert_int_equal(add_with(&f, 0, 10, 5, 0), 0);
+    step(&f);
+    assert_int_equal(add_with(&f, 1, 10, 5, 1), 0);
+    assert_int_equal(add_with(&f, 2, 10, 5, 0), 0);
+    assert_int_equal(add_with(&f, 3, 10, 5, -1), 0);
+    uint64_t low_ns = 0, began = f.ev.now_ns;
+    for (int i = 0; i < 10000 && !low_ns; i++) {
+        for (uint32_t k = 4; k < 6; k++)
+            if (f.rows[k].phase == SCHED_NEW)
+                assert_int_equal(add_with(&f, k, 10, 5, 0), 0);
+        step(&f);
+        if (f.rows[1].phase == SCHED_PREFILLING || f.rows[1].phase == SCHED_DECODING)
+            low_ns = f.ev.now_ns - began;
+        /* In this order: -1, then 0. */
+        if (f.rows[2].phase != SCHED_QUEUED)
+            assert_int_not_equal(f.rows[3].phase, SCHED_QUEUED);
+    }
+    assert_true(low_ns > SCHED_PRIORITY_NS && low_ns < SCHED_PRIORITY_NS + S);
+    close_sched(&f);
+}
+
+TEST(admission_keeps_pages_for_the_prompt_and_one_per_row)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    open_sched(&f, &o, 10);
+    f.ev.tokens_shared = f.ev.tokens_alone = 32;
+    add(&f, 0, 6 * 32, 32);
+    step(&f);
+    assert_int_equal(f.rows[0].page_count, 1);
+    /* 9 are free, 5 of them promised and 1 for the row: 3 pages fit, 4 do not. */
+    add(&f, 1, 4 * 32, 32);
+    step(&f);
+    assert_int_equal(f.rows[1].phase, SCHED_QUEUED);
+    sched_remove(f.sched, &f.rows[1]);
+    add(&f, 2, 3 * 32, 32);
+    step(&f);
+    assert_int_equal(f.rows[2].phase, SCHED_PREFILLING);
+    close_sched(&f);
+}
+
+TEST(the_newest_is_preempted_and_comes_back_when_it_fits)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    open_sched(&f, &o, 4);
+    struct sched_row *old = add(&f, 0, 30, 90), *new = add(&f, 1, 30, 60);
+    step(&f);
+    while (old->phase == SCHED_DECODING && new->preemptions == 0)
+        step(&f);
+    /* Both need their third page at the same time, and there are four. */
+    assert_int_equal(old->preemptions, 0);
+    assert_int_equal(new->phase, SCHED_PREEMPTED);
+    assert_int_equal(new->page_count, 0);
+    assert_int_equal(new->done, 0);
+    uint32_t tokens = new->tokens;
+    assert_true(tokens > 30);
+    /* A younger one does not overtake it. */
+    add(&f, 2, 5, 1);
+    while (old->phase == SCHED_DECODING) {
+        /* It needs three pages, and one for the running row. */
+        assert_int_equal(new->phase, SCHED_PREEMPTED);
+        assert_int_equal(f.rows[2].phase, SCHED_QUEUED);
+        step(&f);
+    }
+    step(&f);
+    assert_int_equal(given(&f, 1), tokens);
+    assert_int_equal(new->tokens, tokens + 1);
+    while (new->phase != SCHED_NEW)
+        step(&f);
+    assert_int_equal(old->preemptions, 0);
+    close_sched(&f);
+}
+
+TEST(a_paused_row_is_preempted_first_even_if_older)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    open_sched(&f, &o, 4);
+    struct sched_row *paused = add(&f, 0, 60, 60), *a = add(&f, 1, 30, 60);
+    step(&f);
+    sched_pause(f.sched, paused);
+    add(&f, 2, 10, 2);
+    while (paused->phase != SCHED_PREEMPTED) {
+        step(&f);
+        assert_int_equal(given(&f, 0), 0);
+        assert_int_equal(given(&f, 1), 1);
+    }
+    assert_int_equal(a->preemptions, 0);
+    /* It does not come back before it is resumed. */
+    while (a->phase != SCHED_NEW)
+        step(&f);
+    step(&f);
+    assert_int_equal(paused->phase, SCHED_PREEMPTED);
+    sched_resume(f.sched, paused);
+    step(&f);
+    assert_int_equal(paused->phase, SCHED_DECODING);
+    close_sched(&f);
+}
+
+TEST(rows_that_all_pause_make_room_for_who_can_run)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    o.rows_max = 1;
+    open_sched(&f, &o, 8);
+    struct sched_row *slow = add(&f, 0, 10, 20), *next = add(&f, 1, 10, 2);
+    step(&f);
+    sched_pause(f.sched, slow);
+    step(&f);
+    assert_int_equal(slow->phase, SCHED_PREEMPTED);
+    assert_int_equal(next->phase, SCHED_DECODING);
+    close_sched(&f);
+}
+
+TEST(waiting_too_long_ends_a_request_that_never_ran)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    o.rows_max = 1;
+    o.queue_timeout_ns = 2 * S;
+    open_sched(&f, &o, 8);
+    add(&f, 0, 10, 200);
+    step(&f);
+    add(&f, 1, 10, 2);
+    f.ev.now_ns += 2 * S - 20 * MS;
+    step(&f);
+    assert_null(sched_take_ended(f.sched));
+    f.ev.now_ns += 20 * MS;
+    step(&f);
+    struct sched_row *ended = sched_take_ended(f.sched);
+    assert_ptr_equal(ended, &f.rows[1]);
+    assert_int_equal(ended->end, SCHED_END_TIMEOUT);
+    assert_null(sched_take_ended(f.sched));
+    close_sched(&f);
+}
+
+TEST(memory_that_is_refused_preempts_and_ends_only_who_is_alone)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    open_sched(&f, &o, 16);
+    struct sched_row *old = add(&f, 0, 60, 200), *new = add(&f, 1, 60, 60);
+    step(&f);
+    /* One unit: four pages are here and no more. */
+    account_set_limit(f.kv, UNIT_BYTES);
+    while (new->preemptions == 0)
+        step(&f);
+    assert_int_equal(old->phase, SCHED_DECODING);
+    /* It is not admitted on the page that is left, to be preempted again. */
+    for (int i = 0; i < 50 && old->phase == SCHED_DECODING; i++)
+        step(&f);
+    assert_int_equal(new->preemptions, 1);
+    assert_int_equal(old->phase, SCHED_DECODING);
+    sched_remove(f.sched, new);
+    while (old->phase == SCHED_DECODING)
+        step(&f);
+    assert_int_equal(old->phase, SCHED_ENDED);
+    assert_int_equal(old->done, 0);
+    assert_ptr_equal(sched_take_ended(f.sched), old);
+    assert_int_equal(old->end, SCHED_END_NO_MEMORY);
+    account_set_limit(f.kv, ACCOUNT_NO_LIMIT);
+    close_sched(&f);
+}
+
+TEST(a_failed_step_moves_nothing)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    open_sched(&f, &o, 8);
+    struct sched_row *row = add(&f, 0, 40, 3);
+    plan(&f);
+    sched_done(f.sched, &(struct sched_results){f.ev.now_ns, false});
+    assert_int_equal(row->done, 0);
+    assert_int_equal(row->tokens, 40);
+    step(&f);
+    assert_int_equal(given(&f, 0), 40);
+    close_sched(&f);
+}
+
+TEST(rows_of_logits_have_a_bound)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    open_sched(&f, &o, 32);
+    add(&f, 0, 10, 5);
+    step(&f);
+    add(&f, 1, 100, 5)->logits_all = true;
+    add(&f, 2, 100, 5)->logits_all = true;
+    step(&f);
+    /* 20: one each, and 17 for whoever goes first. */
+    assert_int_equal(given(&f, 0), 1);
+    assert_int_equal(given(&f, 1), 18);
+    assert_int_equal(given(&f, 2), 1);
+    close_sched(&f);
+}
+
+TEST(the_queue_is_bounded)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    o.rows_max = 2;
+    o.queue_max = 3;
+    open_sched(&f, &o, 8);
+    for (uint32_t i = 0; i < 5; i++)
+        add(&f, i, 10, 5);
+    assert_int_equal(add_with(&f, 5, 10, 5, 0), -EAGAIN);
+    assert_int_equal(f.rows[5].phase, SCHED_NEW);
+    close_sched(&f);
+}
+
+TEST(options_that_cannot_work_are_refused)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    open_sched(&f, &o, 8);
+    struct sched *none = NULL;
+    o.pages = f.pages;
+    o.rows_max = 0;
+    assert_int_equal(sched_create(f.arena, &o, &none), -EINVAL);
+    o.rows_max = 4;
+    o.tokens_max = 4 - 1 + 31;
+    assert_int_equal(sched_create(f.arena, &o, &none), -EINVAL);
+    o.tokens_max = 256;
+    o.logits_max = 3;
+    assert_int_equal(sched_create(f.arena, &o, &none), -EINVAL);
+    assert_null(none);
+    close_sched(&f);
+}
+
+TEST_MAIN()
