@@ -70,22 +70,42 @@ void http_refuse(struct http_request *r, const struct http_refusal *why)
     http_request_set_reply(r, reply, why->status, "application/json");
 }
 
+/* The headers that the handler has set so far, as text; its own id if it has set none. */
+static void write_headers(const struct http_request *r, struct buf *ret)
+{
+    char id[33];
+    const char *at = r->headers;
+    if (r->header_count == 0) {
+        make_id(id);
+        buf_printf(ret, "x-request-id: %s\r\n", id);
+    }
+    for (uint32_t i = 0; i < r->header_count; i++) {
+        const char *value = at + strlen(at) + 1;
+        buf_printf(ret, "%s: %s\r\n", at, value);
+        at = value + strlen(value) + 1;
+    }
+}
+
 void http_refuse_raw(struct http_request *r, const struct http_refusal *why)
 {
-    char body[ENVELOPE_MAX], head[256], id[33];
+    struct http_conn *c = http_conn_of(r);
+    char body[ENVELOPE_MAX];
     size_t body_bytes = write_envelope(why, body);
-    make_id(id);
-    int head_bytes = snprintf(head, sizeof(head),
-                              "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
-                              "Connection: close\r\nx-request-id: %s\r\n\r\n",
-                              why->status, MHD_get_reason_phrase_for(why->status), body_bytes, id);
-    ASSERT(head_bytes > 0 && (size_t)head_bytes < sizeof(head));
+    struct buf head;
+    buf_init(&head, HTTP_HEADER_BYTES + 512,
+             NULL); /* A moment's bytes; the connection's reserve has room for them. */
+    buf_printf(
+        &head,
+        "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n",
+        why->status, MHD_get_reason_phrase_for(why->status), body_bytes);
+    write_headers(r, &head);
+    buf_puts(&head, "\r\n");
+    buf_put(&head, body, body_bytes);
     r->status = why->status;
-    struct iovec parts[] = {{head, (size_t)head_bytes}, {body, body_bytes}};
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
-    /* Nothing but "100 Continue" went out before: less than a kilobyte fits, or the client has gone. */
-    if (sendmsg(http_conn_of(r)->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-        http_conn_of(r)->gone = true;
+    /* Nothing but "100 Continue" went out before: two kilobytes fit, or the client has gone. */
+    if (head.error || send(c->fd, head.ptr, head.len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        c->gone = true;
+    buf_done(&head);
 }
 
 struct http_refusal http_refuse_body_too_large(const struct http_server *s)

@@ -42,7 +42,7 @@ int http_header_set(struct http_request *r, const char *name, const char *value)
  * client gets 503 instead. Does nothing when the client has gone. */
 void http_respond(struct http_request *r, unsigned status, const char *content_type, struct slice body);
 
-/* Begins an answer of unknown length. 0, -ENOMEM, -EPIPE (the client has gone; `ended` comes or came). */
+/* Begins an answer of unknown length (to a HEAD only its headers go out). 0, -ENOMEM, -EPIPE (the client has gone; `ended` comes or came). */
 int http_stream_begin(struct http_request *r, unsigned status, const char *content_type);
 /* All of `bytes` or nothing. 0, -EAGAIN (does not fit now: `writable` comes when the buffer is half empty),
  * -EMSGSIZE (never fits: longer than send_bytes_max), -EPIPE. */

@@ -20,7 +20,7 @@ struct http_server;
 
 struct http_handler {
     /* The header is complete: 0 = go on (the body will be read), or the HTTP status with which http_respond()
-     * was called: then the body is not read and `ready` does not come. */
+     * was called: then the body is not read and `ready` does not come. After http_request_close(): either. */
     int (*begin)(void *arg, struct http_request *r);
     /* The request is whole. Answer now or later; until then the connection is suspended. */
     void (*ready)(void *arg, struct http_request *r);

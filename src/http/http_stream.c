@@ -20,6 +20,15 @@ void http_stream_free(struct http_request *r)
     r->ring = (struct http_ring){0};
 }
 
+static struct MHD_Response *create_reply(struct http_request *r)
+{
+    /* To a HEAD, 0.9.75 would send the last chunk of a body of unknown length, into the next answer. */
+    if (slice_eq(r->method, SLICE("HEAD")))
+        return MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
+    /* The block is what MHD reads through for a client of HTTP/1.0; for others it sends chunks from the pool. */
+    return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 2048, http_stream_on_read, r, NULL);
+}
+
 int http_stream_begin(struct http_request *r, unsigned status, const char *content_type)
 {
     struct http_conn *c = http_conn_of(r);
@@ -28,10 +37,7 @@ int http_stream_begin(struct http_request *r, unsigned status, const char *conte
         return -EPIPE;
     ASSERT(r->phase == HTTP_PHASE_WAITING && !r->reply);
     char *bytes = malloc(s->opts.send_bytes_max);
-    /* The block is what MHD reads through for a client of HTTP/1.0; for others it sends chunks from the pool. */
-    struct MHD_Response *reply =
-        bytes ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 2048, http_stream_on_read, r, NULL)
-              : NULL;
+    struct MHD_Response *reply = bytes ? create_reply(r) : NULL;
     if (!reply) {
         free(bytes);
         return -ENOMEM;

@@ -235,7 +235,13 @@ TEST(the_application_may_drop_a_request)
     client_expect_close(fd);
     close(fd);
     assert_int_equal(app.broken, 1);
+    fd = client_open();
+    client_send(fd, "POST /shut HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n");
+    client_expect_close(fd);
+    close(fd);
     app_stop();
+    assert_int_equal(app.broken, 2);
+    assert_int_equal(app.ready, 1);
 }
 
 struct many {

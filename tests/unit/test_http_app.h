@@ -6,7 +6,8 @@
  *     /hold          never answers
  *     /later         is answered from a tick
  *     /refuse        is answered 401 before its body is read
- *     /drop          is closed when it is whole
+ *     /drop          is closed when it is whole; /shut before its body is read
+ *     /named         has an x-request-id from the beginning
  *     /stream?count=N&bytes=M   N messages of M letters, as fast as the client reads
  *     /open          a stream that begins and says nothing more
  *     /big?bytes=M   M letters in one piece */
@@ -74,6 +75,10 @@ static inline int app_begin(void *arg, struct http_request *r)
     ASSERT(j && http_request_body(r).len == 0);
     *j = (struct app_job){.used = true, .r = r};
     http_request_set_user(r, j);
+    if (app_path_is(r, "/shut"))
+        http_request_close(r);
+    if (app_path_is(r, "/named"))
+        ASSERT(http_header_set(r, "x-request-id", "mine") == 0);
     if (!app_path_is(r, "/refuse"))
         return 0;
     ASSERT(http_header_set(r, "WWW-Authenticate", "Bearer") == 0);

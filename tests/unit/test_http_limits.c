@@ -107,9 +107,17 @@ TEST(a_chunked_body_over_its_limit_is_413_while_it_is_read)
     client_expect(fd, "0\r\n\r\n", 413, "larger than 1000 bytes");
     client_expect_close(fd);
     close(fd);
+    fd = client_open();
+    client_send(fd, "POST /named HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n");
+    send_letters(fd, 2000);
+    struct answer a = client_answer(fd, false);
+    assert_int_equal(a.status, 413);
+    assert_non_null(answer_header(&a, "x-request-id: mine\r\n"));
+    answer_done(&a);
+    close(fd);
     app_stop();
-    assert_int_equal(app.begun, 1);
-    assert_int_equal(app.broken, 1);
+    assert_int_equal(app.begun, 2);
+    assert_int_equal(app.broken, 2);
     assert_int_equal(app.ready, 0);
 }
 
