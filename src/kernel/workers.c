@@ -1,10 +1,12 @@
 /* workers.c - a ticket word that carries the run's number, so nobody has to arrive before a run may end.
  *
- * The ticket is (run << 32 | next tile); a worker claims by compare-and-swap. A worker that slept through a run
- * finds another run's number, or no tile left, and can claim nothing of it: run() waits for tiles, never for threads. That is
- * what keeps a step short when a stranger sits on one of the cores. The function and its argument are written before
- * the ticket is published and change only when all tiles are claimed, so a claim that succeeds had read its own run's.
- * (A worker would have to sleep through 2^32 runs to mistake one for another.)
+ * The ticket is (run << 32 | tiles left); a worker claims by compare-and-swap. A worker that slept through a run
+ * finds another run's number, or no tile left, and can claim nothing of it: run() waits for tiles, never for threads.
+ * That is what keeps a step short when a stranger sits on one of the cores. The function, its argument and the number
+ * of tiles are written before the ticket is published and change only when no tile is left, so a claim that succeeds
+ * had read its own run's. (The ticket counts down for that: were it compared with the number of tiles, a late worker
+ * could compare the old ticket with the next run's number. And a worker would have to sleep through 2^32 runs to
+ * mistake one for another.)
  *
  * Waiting is the same on both sides: look for at most 20 us, announce a sleeper, look again, sleep on the futex. */
 #include "kernel/workers.h"
@@ -118,13 +120,13 @@ static void work(struct workers *w, uint32_t number, uint32_t worker)
         workers_fn *fn = atomic_load_explicit(&w->fn, memory_order_relaxed);
         void *arg = atomic_load_explicit(&w->arg, memory_order_relaxed);
         tiles = atomic_load_explicit(&w->tiles, memory_order_relaxed);
-        uint32_t tile = (uint32_t)ticket;
-        if (tile >= tiles)
+        uint32_t left = (uint32_t)ticket;
+        if (left == 0)
             break;
-        if (!atomic_compare_exchange_weak_explicit(&w->ticket, &ticket, ticket + 1, memory_order_acq_rel,
+        if (!atomic_compare_exchange_weak_explicit(&w->ticket, &ticket, ticket - 1, memory_order_acq_rel,
                                                    memory_order_acquire))
             continue;
-        fn(arg, tile, worker);
+        fn(arg, tiles - left, worker);
         finished++;
         ticket = atomic_load_explicit(&w->ticket, memory_order_acquire);
     }
@@ -160,7 +162,7 @@ void workers_run(struct workers *w, workers_fn *fn, void *arg, uint32_t tiles)
     atomic_store_explicit(&w->arg, arg, memory_order_relaxed);
     atomic_store_explicit(&w->tiles, tiles, memory_order_relaxed);
     atomic_store_explicit(&w->done.value, 0, memory_order_relaxed);
-    atomic_store_explicit(&w->ticket, (uint64_t)number << 32, memory_order_release);
+    atomic_store_explicit(&w->ticket, (uint64_t)number << 32 | tiles, memory_order_release);
     atomic_store(&w->run.value, number);
     if (tiles > 1) /* one tile is ours: nobody need wake for it */
         gate_wake(&w->run);
