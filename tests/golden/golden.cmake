@@ -7,7 +7,7 @@ target_compile_definitions(test_golden_canary PRIVATE GOLDEN_PROGRAM="$<TARGET_F
 add_dependencies(test_golden_canary golden)
 
 foreach(name test_load test_forms)
-  plateau_test(${name} model)
+  plateau_test(${name} model LABELS threads)
   target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tools/golden/runner.c)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tools)
 endforeach()
