@@ -124,15 +124,18 @@ V16_FN v16 v16_i8(__m128i bytes)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
 }
 
-/* The value of a 2- or 4-bit field at bit `shift` of each byte, less its centre: one permutation looks it up. */
-#define V16_HAS_FIELD 1
-V16_FN v16 v16_field(__m128i bytes, int shift, int width)
+/* unit * f + base for the field f of `width` bits (1, 2, 4) at bit `shift` of each byte: one permutation looks it up,
+ * since it reads the low four bits of an index and ignores the rest. */
+#define V16_HAS_FIELD   1
+#define V16_FIELD_AT(i) ((float)(((i) & ((1 << width) - 1)) * unit + base))
+V16_FN v16 v16_field(__m128i bytes, int shift, int width, int unit, int base)
 {
-    const __m512 two = _mm512_setr_ps(-2, -1, 0, 1, -2, -1, 0, 1, -2, -1, 0, 1, -2, -1, 0, 1);
-    const __m512 four = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    const __m512 table = _mm512_setr_ps(
+        V16_FIELD_AT(0), V16_FIELD_AT(1), V16_FIELD_AT(2), V16_FIELD_AT(3), V16_FIELD_AT(4), V16_FIELD_AT(5),
+        V16_FIELD_AT(6), V16_FIELD_AT(7), V16_FIELD_AT(8), V16_FIELD_AT(9), V16_FIELD_AT(10),
+        V16_FIELD_AT(11), V16_FIELD_AT(12), V16_FIELD_AT(13), V16_FIELD_AT(14), V16_FIELD_AT(15));
     __m512i index = _mm512_srli_epi32(_mm512_cvtepu8_epi32(bytes), (unsigned)shift);
-    /* The permutation reads the low four bits of an index and ignores the rest. */
-    return _mm512_permutexvar_ps(index, width == 2 ? two : four);
+    return _mm512_permutexvar_ps(index, table);
 }
 
 #endif
