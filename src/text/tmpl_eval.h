@@ -1,0 +1,61 @@
+/* tmpl_eval.h - the run of a template over its variables, bounded in steps, depth, output and memory. */
+#ifndef PLATEAU_TEXT_TMPL_EVAL_H
+#define PLATEAU_TEXT_TMPL_EVAL_H
+
+#include "base/err.h"
+#include "text/tmpl_ast.h"
+
+struct tmpl_scope;
+
+struct tmpl_run {
+    struct arena *a;
+    struct err *e;
+    int error;     /* 0, or why the run ends; then values are meaningless */
+    uint32_t line; /* of the statement that runs */
+    uint32_t steps_left, depth_left;
+    size_t text_bytes_max; /* of any text that is built */
+    int64_t now_s;
+    struct tmpl_text *out;
+    struct tmpl_scope *globals, *scope;
+    enum { TMPL_FLOW_ON, TMPL_FLOW_BREAK, TMPL_FLOW_CONTINUE } flow;
+};
+
+struct tmpl_loop {
+    struct tmpl_seq *items;
+    uint32_t index0, depth;
+};
+
+struct tmpl_macro {
+    const struct tmpl_node *node; /* TMPL_MACRO or TMPL_CALL_BLOCK */
+    struct tmpl_scope *scope;     /* what its body sees */
+};
+
+/* Ends the run with -EINVAL and "line N: ..."; the first error stays. Returns an undefined value. */
+struct tmpl_value tmpl_fail(struct tmpl_run *run, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The same for -ENOMEM and -E2BIG. */
+void tmpl_fail_memory(struct tmpl_run *run);
+/* Counts work that is not a node: false when the run is over. */
+bool tmpl_step(struct tmpl_run *run, uint32_t steps);
+
+/* Sets a global variable before the run. False: no memory. */
+bool tmpl_define(struct tmpl_run *run, struct slice name, struct tmpl_value v);
+/* `scope` empty, `globals` made: for chat_template.c. */
+bool tmpl_run_init(struct tmpl_run *run);
+/* Runs a sequence; output goes to run->out. */
+void tmpl_exec(struct tmpl_run *run, const struct tmpl_node *n);
+
+/* v.name, as Jinja looks it up: attribute or method, then item. Undefined when absent; an error on Undefined. */
+struct tmpl_value tmpl_get_attribute(struct tmpl_run *run, struct tmpl_value v, struct slice name);
+/* v[key]. */
+struct tmpl_value tmpl_get_item(struct tmpl_run *run, struct tmpl_value v, struct tmpl_value key);
+/* The items that `for` would go over, as a list; NULL with the error set when v cannot be iterated. */
+struct tmpl_seq *tmpl_iterate(struct tmpl_run *run, const struct tmpl_value *v);
+/* -1, 0, 1 and true, or false when Python would not compare them. */
+bool tmpl_compare(const struct tmpl_value *x, const struct tmpl_value *y, int *ret);
+/* x in y. */
+bool tmpl_contains(struct tmpl_run *run, const struct tmpl_value *y, const struct tmpl_value *x);
+/* str(v) as a value. */
+struct tmpl_value tmpl_to_string(struct tmpl_run *run, const struct tmpl_value *v);
+
+#endif

@@ -1,0 +1,131 @@
+/* tmpl_tests.c - what stands behind `is`. */
+#include "base/check.h"
+#include "text/tmpl_builtins.h"
+#include "text/tmpl_strings.h"
+
+typedef bool test_fn(struct tmpl_run *run, const struct tmpl_value *v, const struct tmpl_value *arg);
+
+#define TYPE_TEST(name, condition)                                                                           \
+    static bool test_##name(struct tmpl_run *run, const struct tmpl_value *v, const struct tmpl_value *arg)  \
+    {                                                                                                        \
+        (void)run;                                                                                           \
+        (void)arg;                                                                                           \
+        return condition;                                                                                    \
+    }
+
+static bool is_even(const struct tmpl_value *v)
+{
+    int64_t i;
+    return tmpl_integer(v, &i) && i % 2 == 0;
+}
+
+static bool is_odd(const struct tmpl_value *v)
+{
+    int64_t i;
+    return tmpl_integer(v, &i) && i % 2 != 0;
+}
+
+static bool order_is(struct tmpl_run *run, const struct tmpl_value *v, const struct tmpl_value *arg, int low,
+                     int high)
+{
+    int order = 0;
+    if (!arg || !tmpl_compare(v, arg, &order)) {
+        tmpl_fail(run, "values that cannot be ordered");
+        return false;
+    }
+    return order >= low && order <= high;
+}
+
+static bool divides(struct tmpl_run *run, const struct tmpl_value *v, const struct tmpl_value *arg)
+{
+    int64_t i, j;
+    if (!arg || !tmpl_integer(v, &i) || !tmpl_integer(arg, &j) || j == 0) {
+        tmpl_fail(run, "divisibleby takes integers, and not 0");
+        return false;
+    }
+    return j == -1 || i % j == 0;
+}
+
+TYPE_TEST(boolean, v->type == TMPL_BOOL)
+TYPE_TEST(callable, v->type == TMPL_MACRO_VALUE || v->type == TMPL_FUNCTION || v->type == TMPL_METHOD)
+TYPE_TEST(defined, v->type != TMPL_UNDEFINED)
+TYPE_TEST(divisibleby, divides(run, v, arg))
+TYPE_TEST(equal, arg &&tmpl_equal(v, arg))
+TYPE_TEST(even, is_even(v))
+TYPE_TEST(false, v->type == TMPL_BOOL && !v->b)
+TYPE_TEST(float, v->type == TMPL_FLOAT)
+TYPE_TEST(ge, order_is(run, v, arg, 0, 1))
+TYPE_TEST(gt, order_is(run, v, arg, 1, 1))
+TYPE_TEST(in, arg &&tmpl_contains(run, arg, v))
+TYPE_TEST(integer, v->type == TMPL_INT)
+TYPE_TEST(iterable, v->type == TMPL_STRING || v->type == TMPL_SEQ || v->type == TMPL_DICT_VALUE ||
+                        v->type == TMPL_UNDEFINED)
+TYPE_TEST(le, order_is(run, v, arg, -1, 0))
+TYPE_TEST(lower, v->type == TMPL_STRING && slice_eq(tmpl_lower(run, v->s).s, v->s))
+TYPE_TEST(lt, order_is(run, v, arg, -1, -1))
+TYPE_TEST(mapping, v->type == TMPL_DICT_VALUE)
+TYPE_TEST(ne, !arg || !tmpl_equal(v, arg))
+TYPE_TEST(none, v->type == TMPL_NONE)
+TYPE_TEST(number, v->type == TMPL_INT || v->type == TMPL_FLOAT || v->type == TMPL_BOOL)
+TYPE_TEST(odd, is_odd(v))
+TYPE_TEST(sameas, arg && v->type == arg->type && tmpl_equal(v, arg))
+TYPE_TEST(sequence, v->type == TMPL_STRING || v->type == TMPL_DICT_VALUE || v->type == TMPL_UNDEFINED ||
+                        (v->type == TMPL_SEQ && v->seq != TMPL_SEQ_GENERATOR))
+TYPE_TEST(string, v->type == TMPL_STRING)
+TYPE_TEST(true, v->type == TMPL_BOOL && v->b)
+TYPE_TEST(undefined, v->type == TMPL_UNDEFINED)
+TYPE_TEST(upper, v->type == TMPL_STRING && slice_eq(tmpl_upper(run, v->s).s, v->s))
+
+static const struct {
+    const char *name;
+    test_fn *holds;
+} tests[] = {
+    {"!=", test_ne},
+    {"<", test_lt},
+    {"<=", test_le},
+    {"==", test_equal},
+    {">", test_gt},
+    {">=", test_ge},
+    {"boolean", test_boolean},
+    {"callable", test_callable},
+    {"defined", test_defined},
+    {"divisibleby", test_divisibleby},
+    {"eq", test_equal},
+    {"equalto", test_equal},
+    {"even", test_even},
+    {"false", test_false},
+    {"float", test_float},
+    {"ge", test_ge},
+    {"gt", test_gt},
+    {"in", test_in},
+    {"integer", test_integer},
+    {"iterable", test_iterable},
+    {"le", test_le},
+    {"lower", test_lower},
+    {"lt", test_lt},
+    {"mapping", test_mapping},
+    {"ne", test_ne},
+    {"none", test_none},
+    {"number", test_number},
+    {"odd", test_odd},
+    {"sameas", test_sameas},
+    {"sequence", test_sequence},
+    {"string", test_string},
+    {"true", test_true},
+    {"undefined", test_undefined},
+    {"upper", test_upper},
+};
+
+int tmpl_test_find(struct slice name)
+{
+    for (size_t i = 0; i < COUNT_OF(tests); i++)
+        if (slice_eq(name, slice_of(tests[i].name)))
+            return (int)i;
+    return -1;
+}
+
+bool tmpl_test_call(struct tmpl_run *run, int test, struct tmpl_value v, const struct tmpl_args *args)
+{
+    ASSERT(test >= 0 && (size_t)test < COUNT_OF(tests));
+    return tmpl_step(run, 1) && tests[test].holds(run, &v, tmpl_arg(args, 0, "other"));
+}

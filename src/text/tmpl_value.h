@@ -1,0 +1,137 @@
+/* tmpl_value.h - what a template computes with.
+ *
+ * Values are small and copied; what they point at lies in the arena of the rendering (or of the compiled template)
+ * and is never changed by a template, except through namespaces: HF renders in an immutable sandbox. */
+#ifndef PLATEAU_TEXT_TMPL_VALUE_H
+#define PLATEAU_TEXT_TMPL_VALUE_H
+
+#include "base/arena.h"
+#include "base/slice.h"
+
+#include <jansson.h>
+
+enum tmpl_type {
+    TMPL_UNDEFINED, /* s: the name, for messages */
+    TMPL_NONE,
+    TMPL_BOOL,
+    TMPL_INT,
+    TMPL_FLOAT,
+    TMPL_STRING,
+    TMPL_SEQ, /* list, tuple, or what a lazy filter gives */
+    TMPL_DICT_VALUE,
+    TMPL_NAMESPACE,
+    TMPL_MACRO_VALUE,
+    TMPL_FUNCTION, /* a global function: i */
+    TMPL_METHOD,   /* a bound method: i, of *self */
+    TMPL_LOOP,
+};
+
+enum tmpl_seq_kind { TMPL_SEQ_LIST, TMPL_SEQ_TUPLE, TMPL_SEQ_GENERATOR };
+
+struct tmpl_value {
+    enum tmpl_type type;
+    enum tmpl_seq_kind seq;
+    bool markup; /* a string from `safe`: what is added to it is HTML-escaped, as markupsafe does */
+    union {
+        bool b;
+        int64_t i;
+        double f;
+        struct tmpl_seq *list;
+        struct tmpl_dict *dict; /* also of a namespace */
+        struct tmpl_macro *macro;
+        struct tmpl_loop *loop;
+    };
+    struct slice s;                /* string, or the name of what is undefined, or of a function */
+    const struct tmpl_value *self; /* method */
+};
+
+struct tmpl_seq {
+    struct tmpl_value *items;
+    uint32_t count, capacity;
+};
+
+struct tmpl_dict {
+    struct tmpl_value *keys, *values;
+    uint32_t count, capacity;
+};
+
+static inline struct tmpl_value tmpl_none(void)
+{
+    return (struct tmpl_value){.type = TMPL_NONE};
+}
+static inline struct tmpl_value tmpl_bool(bool b)
+{
+    return (struct tmpl_value){.type = TMPL_BOOL, .b = b};
+}
+static inline struct tmpl_value tmpl_int(int64_t i)
+{
+    return (struct tmpl_value){.type = TMPL_INT, .i = i};
+}
+static inline struct tmpl_value tmpl_float(double f)
+{
+    return (struct tmpl_value){.type = TMPL_FLOAT, .f = f};
+}
+static inline struct tmpl_value tmpl_string(struct slice s)
+{
+    return (struct tmpl_value){.type = TMPL_STRING, .s = s};
+}
+static inline struct tmpl_value tmpl_undefined(struct slice name)
+{
+    return (struct tmpl_value){.type = TMPL_UNDEFINED, .s = name};
+}
+
+/* Text that grows in an arena. A failed append sets `failed` and is ignored, like those after it. */
+struct tmpl_text {
+    struct arena *a;
+    char *ptr;
+    size_t len, capacity, bytes_max;
+    bool failed;
+};
+void tmpl_text_init(struct tmpl_text *t, struct arena *a, size_t bytes_max);
+void tmpl_text_put(struct tmpl_text *t, struct slice s);
+void tmpl_text_putc(struct tmpl_text *t, char c);
+static inline struct slice tmpl_text_slice(const struct tmpl_text *t)
+{
+    return (struct slice){t->ptr, t->len};
+}
+
+/* NULL or false: no memory. */
+struct tmpl_seq *tmpl_seq_new(struct arena *a, uint32_t capacity);
+bool tmpl_seq_push(struct arena *a, struct tmpl_seq *l, struct tmpl_value v);
+struct tmpl_value tmpl_list_of(struct tmpl_seq *l, enum tmpl_seq_kind kind);
+struct tmpl_dict *tmpl_dict_new(struct arena *a, uint32_t capacity);
+bool tmpl_dict_set(struct arena *a, struct tmpl_dict *d, struct tmpl_value key, struct tmpl_value v);
+/* NULL: absent. */
+const struct tmpl_value *tmpl_dict_get(const struct tmpl_dict *d, const struct tmpl_value *key);
+const struct tmpl_value *tmpl_dict_find(const struct tmpl_dict *d, struct slice key);
+
+/* A JSON value as a value; its strings are borrowed. False: no memory or too deep. */
+bool tmpl_from_json(struct arena *a, const json_t *json, uint32_t depth, struct tmpl_value *ret);
+
+bool tmpl_truthy(const struct tmpl_value *v);
+/* Python's ==. */
+bool tmpl_equal(const struct tmpl_value *x, const struct tmpl_value *y);
+/* Is it an int, a bool (which counts as one) or a float? Then its value. */
+bool tmpl_number(const struct tmpl_value *v, double *ret);
+bool tmpl_integer(const struct tmpl_value *v, int64_t *ret);
+/* Python's name of the type: "str", "dict". */
+const char *tmpl_type_name(const struct tmpl_value *v);
+
+/* Python's str(v) and repr(v). */
+void tmpl_print(struct tmpl_text *t, const struct tmpl_value *v);
+void tmpl_repr(struct tmpl_text *t, const struct tmpl_value *v, uint32_t depth);
+
+struct tmpl_json_opts {
+    int indent; /* -1: one line */
+    bool sort_keys, ensure_ascii;
+    struct slice item_separator, key_separator; /* ptr NULL: Python's defaults */
+};
+/* json.dumps(v). NULL, or what cannot be written (a Python type name). */
+const char *tmpl_tojson(struct tmpl_text *t, const struct tmpl_value *v, const struct tmpl_json_opts *opts,
+                        uint32_t depth);
+
+/* Code points of UTF-8 text: their count, and the byte at which number `index` begins (the length when past it). */
+size_t tmpl_chars(struct slice s);
+size_t tmpl_char_at(struct slice s, size_t index);
+
+#endif
