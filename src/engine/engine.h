@@ -14,24 +14,47 @@
 
 struct engine;
 
-struct engine_opts {
-    const char *name;         /* of the model, for logs and the thread's name; copied */
-    struct model *model;      /* borrowed; outlives the engine */
-    const struct tokenizer *tokenizer; /* borrowed; NULL: no stop strings, every id exists */
-    struct workers *workers;
-    struct account *parent;   /* accounts `kv`, `state`, `requests` open below it */
-    uint32_t max_num_seqs;    /* rows of a step */
-    uint32_t max_model_len;   /* tokens of one sequence; <= the model's own */
-    uint32_t max_queue;       /* requests that wait */
-    uint32_t tokens_max;      /* of one step: what the model was loaded with */
-    uint64_t kv_bytes_max;    /* of the page pool, rounded up to units; at least one sequence of max_model_len */
-    uint64_t queue_timeout_ns; /* 0 = never */
-    uint64_t slow_client_ns;  /* a full stream ends after so long: FINISH_TOO_SLOW */
-    uint64_t step_ns;         /* what a step that others wait for should last */
-    uint64_t step_alone_ns;   /* what it may last when nobody waits: 1 s */
+/* Rows of logits that a chunk of a prompt may take with prompt_logprobs, besides one per row. */
+#define ENGINE_PROMPT_LOGITS 15
+/* model_opts.logits_max for an engine of so many rows. */
+static inline uint32_t engine_logits_max(uint32_t max_num_seqs)
+{
+    return max_num_seqs + ENGINE_PROMPT_LOGITS;
+}
+/* The least tokens_max for so many rows: each decodes, and a chunk of a prompt is a page at least. */
+static inline uint32_t engine_tokens_min(uint32_t max_num_seqs)
+{
+    return max_num_seqs - 1 + KERN_PAGE_TOKENS;
+}
+
+/* For tests: what goes wrong. */
+struct engine_faults {
+    int (*step)(
+        void *arg); /* called on the engine thread before a forward pass; nonzero: the step fails with it */
+    void *arg;
 };
 
-/* Pools are reserved, nothing runs yet. 0, -EINVAL, -ENOMEM. */
+struct engine_opts {
+    const char *name;                  /* of the model, for logs and the thread's name; copied */
+    struct model *model;               /* borrowed; outlives the engine */
+    const struct tokenizer *tokenizer; /* borrowed; NULL: no stop strings, every id exists */
+    struct workers *workers;
+    struct account
+        *parent; /* accounts `kv`, `state`, `requests` and `engine` (tables, logits, stack) open below it */
+    uint32_t max_num_seqs;  /* rows of a step */
+    uint32_t max_model_len; /* tokens of one sequence; <= the model's own */
+    uint32_t max_queue;     /* requests that wait */
+    uint32_t tokens_max;    /* of one step: what the model was loaded with; >= engine_tokens_min() */
+    uint64_t kv_bytes_max; /* of the page pool, rounded up to units; at least one sequence of max_model_len */
+    uint64_t queue_timeout_ns;          /* 0 = never */
+    uint64_t slow_client_ns;            /* a full stream ends after so long: FINISH_TOO_SLOW; 0 = never */
+    uint64_t step_ns;                   /* what a step that others wait for should last */
+    uint64_t step_alone_ns;             /* what it may last when nobody waits: 1 s */
+    const struct engine_faults *faults; /* NULL but in tests */
+};
+
+/* Address space of the pools and all tables are there, nothing runs yet. Idle, the pools hold no byte: their units are given
+ * back 50 ms after the last request. 0, -EINVAL, -ENOMEM. */
 int engine_create(const struct engine_opts *opts, struct engine **ret, struct err *e);
 int engine_start(struct engine *en);
 /* Ends every request (FINISH_SHUTDOWN), stops and joins the thread, frees everything. An ordered list: each entry runs whatever the
@@ -47,9 +70,11 @@ struct job_spec {
     uint32_t max_tokens;    /* >= 1 */
     int32_t priority;       /* lower goes first; 0 is normal */
     struct sampler_params sampling;
-    const struct slice *stops; /* copied; <= ENGINE_STOP_STRINGS_MAX, each 1..ENGINE_STOP_STRING_BYTES_MAX bytes */
+    const struct slice
+        *stops; /* copied; <= ENGINE_STOP_STRINGS_MAX, each 1..ENGINE_STOP_STRING_BYTES_MAX bytes */
     uint32_t stop_count;
-    bool prompt_logprobs; /* logprobs of every prompt token come first, as stream tokens (the first has none: logprob NaN) */
+    bool
+        prompt_logprobs; /* logprobs of every prompt token come first, as stream tokens (the first has none: logprob NaN) */
 };
 
 /* Hands in a job; any thread. On 0 the engine holds the job half of `s` and ends it with exactly one finish record. On
@@ -77,7 +102,8 @@ struct engine_numbers {
     uint64_t steps, prompt_tokens, completion_tokens, preemptions, step_errors;
     uint64_t finished[FINISH_ERROR + 1];
     uint64_t last_step_ns, busy_ns; /* last_step_ns: duration */
-    uint64_t progress_ns;           /* clock time when a step last finished or the engine was last idle: a watchdog compares */
+    uint64_t
+        progress_ns; /* clock time when a step last finished or the engine was last idle: a watchdog compares */
     bool idle;
 };
 /* Any thread: a copy of what the engine published last. */

@@ -43,22 +43,25 @@ const char *finish_reason_name(enum finish_reason r);
 
 struct stream_finish {
     enum finish_reason reason;
-    uint32_t prompt_tokens, cached_tokens, completion_tokens; /* completion: all that were drawn, the end token included */
+    uint32_t prompt_tokens, cached_tokens,
+        completion_tokens; /* completion: all that were drawn, the end token included */
     bool stopped_by_string;
-    uint32_t stop_index;  /* which of the job's stop strings */
-    uint64_t text_bytes;  /* with stopped_by_string: the output text ends at this byte of its decoded tokens */
-    uint32_t stop_token;  /* with FINISH_STOP and not by string: the token that ended it */
+    uint32_t stop_index; /* which of the job's stop strings */
+    uint64_t text_bytes; /* with stopped_by_string: the output text ends at this byte of its decoded tokens */
+    uint32_t stop_token; /* with FINISH_STOP and not by string: the token that ended it */
     uint64_t queued_ns, prefill_ns, decode_ns; /* for metrics and logs */
-    char error[256];      /* with FINISH_ERROR: a sentence for the client */
+    char error[256];                           /* with FINISH_ERROR: a sentence for the client */
 };
 
 struct stream;
 
 struct stream_opts {
     struct request_id id;
-    uint32_t top_max;            /* alternatives per token, <= SAMPLER_TOP_MAX */
-    struct mailbox *wake;        /* gets the `struct stream *` (message_bytes = sizeof(void *)) when there is something to take;
-                                    at most one message per stream is under way, so it needs room for as many as there are streams */
+    uint32_t top_max; /* alternatives per token, <= SAMPLER_TOP_MAX */
+    struct mailbox *
+        wake; /* gets the `struct stream *` (message_bytes = sizeof(void *)) when there is something to take; at most
+                             one message per stream is under way, so it needs room for as many as there are streams. Outlives the
+                             stream's job half. NULL: nobody is told (tests poll) */
     void *user;                  /* the exchange */
     const struct charge *charge; /* for the stream's bytes */
 };
@@ -68,12 +71,14 @@ int stream_create(const struct stream_opts *opts, struct stream **ret);
 void stream_release(struct stream *s);
 struct request_id stream_id(const struct stream *s);
 void *stream_user(const struct stream *s);
+uint32_t stream_top_max(const struct stream *s);
 
 /* --- exchange side (network thread) --- */
 /* Before draining: from now on the job will wake us again. */
 void stream_wake_clear(struct stream *s);
 bool stream_take(struct stream *s, struct stream_token *ret);
-/* True once the job is over and every token has been taken. */
+/* True once the job is over, every token has been taken and the last wake has been cleared: no message of this stream is
+ * under way any more. Who lets go before that may still find one in the mailbox and must not follow its pointer. */
 bool stream_finished(struct stream *s, struct stream_finish *ret);
 /* The client has gone or does not want more: the job stops within one step. Then wake the engine (engine_wake). */
 void stream_close(struct stream *s);
@@ -82,6 +87,7 @@ void stream_close(struct stream *s);
 /* False when full. */
 bool stream_put(struct stream *s, const struct stream_token *t);
 uint32_t stream_room(const struct stream *s);
+/* The last call but stream_release(); tells the exchange. */
 void stream_finish(struct stream *s, const struct stream_finish *f);
 /* Tells the exchange, unless it has been told and has not looked yet. */
 void stream_wake(struct stream *s);

@@ -50,7 +50,7 @@ size_t sched_arena_bytes(const struct sched_opts *opts)
 
 int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **ret)
 {
-    if (opts->rows_max == 0 || opts->logits_max < opts->rows_max ||
+    if (opts->rows_max == 0 || opts->logits_max < opts->rows_max || opts->logits_chunk_max == 0 ||
         opts->tokens_max < (uint64_t)opts->rows_max - 1 + PAGE_TOKENS || !opts->pages)
         return -EINVAL;
     struct sched *s = ARENA_NEW(a, struct sched);
@@ -404,11 +404,12 @@ static uint32_t extend(struct sched *s, struct sched_row *row, uint32_t count)
 }
 
 /* Whole pages, unless it is the rest of the prompt or every token takes a row of logits. */
-static uint32_t chunk_of(const struct sched_row *row, uint32_t tokens_left, uint32_t logits_left)
+static uint32_t chunk_of(const struct sched *s, const struct sched_row *row, uint32_t tokens_left,
+                         uint32_t logits_left)
 {
     uint32_t count = MIN_OF(left(row), tokens_left);
     if (row->logits_all)
-        return MIN_OF(count, logits_left + 1);
+        return MIN_OF(count, MIN_OF(logits_left + 1, s->opts.logits_chunk_max));
     return count == left(row) ? count : count / PAGE_TOKENS * PAGE_TOKENS;
 }
 
@@ -423,7 +424,7 @@ static void plan_prompts(struct sched *s, uint32_t budget)
     tokens_left = MIN_OF(MAX_OF(tokens_left, PAGE_TOKENS), most);
     for (uint32_t i = 0; i < count; i++) {
         struct sched_row *row = s->prompts[i];
-        uint32_t chunk = chunk_of(row, tokens_left, logits_left);
+        uint32_t chunk = chunk_of(s, row, tokens_left, logits_left);
         if (chunk == 0)
             continue;
         chunk = extend(s, row, chunk);

@@ -31,6 +31,7 @@ struct sched_opts {
     uint32_t
         tokens_max; /* of one step; >= rows_max - 1 + PAGE_TOKENS, so that a chunk of a prompt always fits */
     uint32_t logits_max;       /* rows of logits of one step; >= rows_max */
+    uint32_t logits_chunk_max; /* tokens of a chunk with logits_all; >= 1 */
     uint64_t queue_timeout_ns; /* of those that never ran; 0 = never */
     struct page_pool *pages;
     struct slot_pool *slots; /* NULL: the model has no recurrent state. rows_max slots at least */

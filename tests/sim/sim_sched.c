@@ -101,6 +101,7 @@ static void draw_sizes(struct world *w)
     w->opts.queue_max = between(w, 0, 30);
     w->opts.tokens_max = w->opts.rows_max - 1 + PAGE_TOKENS + between(w, 0, 500);
     w->opts.logits_max = w->opts.rows_max + between(w, 0, 40);
+    w->opts.logits_chunk_max = between(w, 1, 40);
     w->opts.queue_timeout_ns = chance(w, 0.5) ? between(w, 1, 20) * 1000000000ull : 0;
 }
 
@@ -317,7 +318,9 @@ static void check_chunk(const struct world *w, const struct sched_step_row *r, u
     ASSERT(r->count > 0 && r->count <= tokens_left && r->draws == rest);
     if (row->phase == SCHED_DECODING)
         ASSERT(r->count == 1 && rest);
-    else if (!row->logits_all)
+    else if (row->logits_all)
+        ASSERT(r->count <= w->opts.logits_chunk_max);
+    else
         ASSERT(rest || r->count % PAGE_TOKENS == 0);
     ASSERT(row->page_count * PAGE_TOKENS >= r->from + r->count);
     ASSERT(!w->opts.slots || row->slot != SCHED_SLOT_NONE);

@@ -25,7 +25,8 @@ struct fixture {
 
 static struct sched_opts usual(void)
 {
-    return (struct sched_opts){.rows_max = 4, .queue_max = 8, .tokens_max = 256, .logits_max = 20};
+    return (struct sched_opts){
+        .rows_max = 4, .queue_max = 8, .tokens_max = 256, .logits_max = 20, .logits_chunk_max = 40};
 }
 
 static void open_sched(struct fixture *f, const struct sched_opts *opts, uint32_t pages_max)

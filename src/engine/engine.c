@@ -1,0 +1,336 @@
+/* engine.c - making, starting and closing an engine, and what other threads call.
+ *
+ * A job has its place from engine_submit to its end, so the inbox has room for every job there can be and the scheduler's
+ * queue as well: neither can be full once a submit has succeeded. A wake is one message however many ask for it.
+ * Closing shuts the inbox first: what was put before is still taken, what comes after is told so. */
+#include "engine/engine.h"
+
+#include "engine/engine_state.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+_Static_assert(PAGE_TOKENS == KERN_PAGE_TOKENS, "a page is what the kernels say");
+_Static_assert(SCHED_SLOT_NONE == MODEL_SLOT_NONE, "no slot has one name");
+
+#define RETRY_AFTER_MAX_S 600
+
+const char *job_phase_name(enum job_phase p)
+{
+    static const char *const names[] = {"queued", "prefilling", "decoding", "paused", "preempted"};
+    ASSERT((size_t)p < COUNT_OF(names));
+    return names[p];
+}
+
+/* ---- creating ---- */
+
+static int check_opts(const struct engine_opts *o, const struct model_shape *shape, struct err *e)
+{
+    if (o->max_num_seqs == 0 || o->max_num_seqs > 4096 || o->max_queue > 1u << 20)
+        return err_set(e, -EINVAL, "max_num_seqs is %u and max_queue %u: they must be 1..4096 and 0..%u",
+                       o->max_num_seqs, o->max_queue, 1u << 20);
+    if (o->tokens_max < engine_tokens_min(o->max_num_seqs))
+        return err_set(e, -EINVAL, "steps of %u tokens are too small: %u rows need at least %u",
+                       o->tokens_max, o->max_num_seqs, engine_tokens_min(o->max_num_seqs));
+    if (o->max_model_len < 2 || o->max_model_len > shape->context_max)
+        return err_set(e, -EINVAL, "max_model_len is %u: this model takes 2..%u", o->max_model_len,
+                       shape->context_max);
+    uint64_t least = (uint64_t)sched_pages(o->max_model_len) * shape->page_bytes;
+    if (shape->page_bytes == 0 || ROUND_UP(o->kv_bytes_max, (uint64_t)UNIT_BYTES) < least)
+        return err_set(e, -EINVAL, "%llu bytes for K and V are too few: one sequence of %u tokens takes %llu",
+                       (unsigned long long)o->kv_bytes_max, o->max_model_len, (unsigned long long)least);
+    return 0;
+}
+
+static int open_accounts(struct engine *en)
+{
+    struct account *parent = en->opts.parent;
+    int r = account_open(parent, "kv", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &en->kv);
+    if (r == 0)
+        r = account_open(parent, "state", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &en->state);
+    if (r == 0)
+        r = account_open(parent, "requests", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &en->requests);
+    return r == 0 ? account_open(parent, "engine", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &en->own) : r;
+}
+
+struct layout {
+    struct page_pool_opts pages;
+    struct slot_pool_opts slots;
+    struct sched_opts sched;
+    size_t arena_bytes;
+};
+
+static void lay_out(const struct engine *en, struct layout *ret)
+{
+    const struct engine_opts *o = &en->opts;
+    const struct model_shape *shape = en->shape;
+    uint64_t pages = ROUND_UP(o->kv_bytes_max, (uint64_t)UNIT_BYTES) / shape->page_bytes;
+    *ret = (struct layout){
+        .pages = {.pages_max = (uint32_t)MIN_OF(pages, UINT32_MAX - 1),
+                  .page_bytes = shape->page_bytes,
+                  .kv = en->kv},
+        .slots = {o->max_num_seqs, shape->slot_bytes, en->state},
+        .sched = {.rows_max = o->max_num_seqs,
+                  .queue_max = o->max_queue,
+                  .tokens_max = o->tokens_max,
+                  .logits_max = engine_logits_max(o->max_num_seqs),
+                  .logits_chunk_max = ENGINE_PROMPT_LOGITS + 1,
+                  .queue_timeout_ns = o->queue_timeout_ns},
+    };
+    size_t vocab = shape->vocab;
+    ret->arena_bytes = page_pool_arena_bytes(&ret->pages) + slot_pool_arena_bytes(&ret->slots) +
+                       sched_arena_bytes(&ret->sched) + o->max_num_seqs * sizeof(struct model_row) +
+                       engine_logits_max(o->max_num_seqs) * vocab * sizeof(float) + vocab / 8 +
+                       en->places_max * sizeof(struct job_numbers) +
+                       vocab * 16 /* the sampler's scratch: 12 at present */ + 65536;
+}
+
+static int create_pools(struct engine *en, struct layout *l)
+{
+    account_set_planned(en->kv, (uint64_t)l->pages.pages_max * l->pages.page_bytes);
+    account_set_planned(en->state, (uint64_t)l->slots.slots_max * l->slots.slot_bytes);
+    int r = page_pool_create(en->arena, &l->pages, &en->pages);
+    if (r == 0 && l->slots.slot_bytes > 0)
+        r = slot_pool_create(en->arena, &l->slots, &en->slots);
+    l->sched.pages = en->pages;
+    l->sched.slots = en->slots;
+    return r == 0 ? sched_create(en->arena, &l->sched, &en->sched) : r;
+}
+
+/* What the vocabulary decides: which ids exist, and room for the longest token's text. */
+static int create_vocabulary(struct engine *en, const struct charge *charge)
+{
+    const struct tokenizer *t = en->opts.tokenizer;
+    uint32_t vocab = en->shape->vocab;
+    size_t longest = 0;
+    buf_init(&en->text, SIZE_MAX / 4, charge);
+    if (!t)
+        return 0;
+    en->exists = ARENA_ARRAY(en->arena, uint64_t, DIV_UP(vocab, 64u));
+    if (!en->exists)
+        return -ENOMEM;
+    for (uint32_t id = 0; id < MIN_OF(vocab, tokenizer_vocab_size(t)); id++) {
+        if (!tokenizer_is_token(t, id))
+            continue;
+        en->exists[id / 64] |= 1ull << id % 64;
+        longest = MAX_OF(longest, tokenizer_token_bytes(t, id).len);
+    }
+    /* Each byte may become U+FFFD, as may the three that were held back before it. */
+    for (size_t i = 0; i < 3 * (longest + 4); i++)
+        buf_putc(&en->text, ' ');
+    return en->text.error;
+}
+
+static int create_tables(struct engine *en)
+{
+    struct charge charge = account_charge(en->own);
+    struct layout l;
+    lay_out(en, &l);
+    uint32_t logits = engine_logits_max(en->opts.max_num_seqs);
+    int r = arena_create(&(struct arena_opts){.bytes_max = l.arena_bytes, .charge = &charge}, &en->arena);
+    if (r < 0)
+        return r;
+    en->logits = arena_alloc_array(en->arena, (size_t)logits * en->shape->vocab, sizeof(float));
+    en->rows = ARENA_ARRAY(en->arena, struct model_row, en->opts.max_num_seqs);
+    en->jobs_published = ARENA_ARRAY(en->arena, struct job_numbers, en->places_max);
+    if (!en->logits || !en->rows || !en->jobs_published)
+        return -ENOMEM;
+    r = sampler_scratch_create(en->arena, en->shape->vocab, &en->scratch);
+    if (r == 0)
+        r = create_pools(en, &l);
+    if (r == 0)
+        r = create_vocabulary(en, &charge);
+    struct mailbox_opts inbox = {en->places_max + 1, sizeof(struct engine_message), false, &charge};
+    if (r == 0)
+        r = mailbox_create(&inbox, &en->inbox);
+    return r == 0 ? thread_stack_init(&en->stack, &charge) : r;
+}
+
+int engine_create(const struct engine_opts *opts, struct engine **ret, struct err *e)
+{
+    const struct model_shape *shape = model_shape(opts->model);
+    int r = check_opts(opts, shape, e);
+    if (r < 0)
+        return r;
+    struct engine *en = calloc(1, sizeof(*en));
+    if (!en)
+        return err_set(e, -ENOMEM, "no memory left for an engine");
+    en->opts = *opts;
+    en->shape = shape;
+    en->places_max = opts->max_num_seqs + opts->max_queue;
+    snprintf(en->name, sizeof(en->name), "%s", opts->name ? opts->name : "model");
+    list_init(&en->jobs);
+    list_init(&en->over);
+    pthread_mutex_init(&en->lock, NULL);
+    r = open_accounts(en);
+    if (r == 0)
+        r = create_tables(en);
+    if (r < 0) {
+        engine_close(en);
+        return err_set(e, r, "no memory left for the engine's tables and %u rows of logits, %llu bytes",
+                       engine_logits_max(opts->max_num_seqs),
+                       (unsigned long long)engine_logits_max(opts->max_num_seqs) * shape->vocab *
+                           sizeof(float));
+    }
+    en->now.progress_ns = clock_now_ns();
+    engine_publish(en, true);
+    *ret = en;
+    return 0;
+}
+
+int engine_start(struct engine *en)
+{
+    ASSERT(!en->started);
+    int r = thread_stack_start(&en->stack, engine_thread, en, &en->thread);
+    if (r < 0)
+        return r;
+    en->started = true;
+    char name[16];
+    snprintf(name, sizeof(name), "en %s", en->name);
+    pthread_setname_np(en->thread, name);
+    return 0;
+}
+
+void engine_close(struct engine *en)
+{
+    if (!en)
+        return;
+    atomic_store(&en->closing, true);
+    if (en->inbox)
+        mailbox_close(en->inbox);
+    if (en->started)
+        pthread_join(en->thread, NULL);
+    else if (en->inbox)
+        engine_end_all(en);
+    thread_stack_done(&en->stack);
+    page_pool_done(en->pages);
+    slot_pool_done(en->slots);
+    mailbox_free(en->inbox);
+    buf_done(&en->text);
+    arena_free(en->arena);
+    /* Each demands that nothing is reserved: a leak stops here. */
+    account_close(en->kv);
+    account_close(en->state);
+    account_close(en->requests);
+    account_close(en->own);
+    pthread_mutex_destroy(&en->lock);
+    free(en);
+}
+
+/* ---- submitting ---- */
+
+static int check_length(const struct engine *en, const struct job_spec *s, struct err *e)
+{
+    uint64_t tokens = (uint64_t)s->prompt_count + s->max_tokens;
+    if (s->prompt_count == 0 || s->max_tokens == 0)
+        return err_set(e, -EINVAL, "the prompt has %u tokens and max_tokens is %u: both must be at least 1",
+                       s->prompt_count, s->max_tokens);
+    if (tokens > en->opts.max_model_len)
+        return err_set(
+            e, -EINVAL,
+            "the prompt's %u tokens and max_tokens %u are %llu together, but this model's sequences have at "
+            "most %u: shorten the prompt or ask for fewer tokens",
+            s->prompt_count, s->max_tokens, (unsigned long long)tokens, en->opts.max_model_len);
+    for (uint32_t i = 0; i < s->prompt_count; i++)
+        if (s->prompt[i] >= en->shape->vocab)
+            return err_set(e, -EINVAL, "token %u of the prompt is %u: ids of this model are 0..%u", i,
+                           s->prompt[i], en->shape->vocab - 1);
+    return 0;
+}
+
+static int check_stops(const struct engine *en, const struct job_spec *s, struct err *e)
+{
+    if (s->stop_count > ENGINE_STOP_STRINGS_MAX)
+        return err_set(e, -EINVAL, "%u stop strings: at most %u are taken", s->stop_count,
+                       ENGINE_STOP_STRINGS_MAX);
+    if (s->stop_count > 0 && !en->opts.tokenizer)
+        return err_set(e, -EINVAL,
+                       "stop strings need a tokenizer, and this model has none: use stop_token_ids");
+    for (uint32_t i = 0; i < s->stop_count; i++)
+        if (s->stops[i].len == 0 || s->stops[i].len > ENGINE_STOP_STRING_BYTES_MAX)
+            return err_set(e, -EINVAL, "stop string %u has %zu bytes: it must have 1..%u", i, s->stops[i].len,
+                           ENGINE_STOP_STRING_BYTES_MAX);
+    return 0;
+}
+
+static int check_spec(const struct engine *en, const struct job_spec *s, const struct stream *stream,
+                      struct err *e)
+{
+    int r = check_length(en, s, e);
+    if (r == 0)
+        r = sampler_params_check(&s->sampling, en->shape->vocab, e);
+    if (r == 0 && s->sampling.top_logprobs > stream_top_max(stream))
+        r = err_set(e, -EINVAL, "%u alternatives per token, but the stream was made for %u",
+                    s->sampling.top_logprobs, stream_top_max(stream));
+    return r == 0 ? check_stops(en, s, e) : r;
+}
+
+/* What those before it take, at the pace of late: jobs here times a job's time, over the rows that share it. */
+static uint32_t retry_after_s(struct engine *en)
+{
+    uint64_t jobs = atomic_load_explicit(&en->places, memory_order_relaxed);
+    uint64_t ns = atomic_load_explicit(&en->service_ns, memory_order_relaxed) / en->opts.max_num_seqs * jobs;
+    return (uint32_t)MIN_OF(MAX_OF(DIV_UP(ns, NS_PER_S), 1), RETRY_AFTER_MAX_S);
+}
+
+static bool take_place(struct engine *en)
+{
+    unsigned taken = atomic_load(&en->places);
+    do {
+        if (taken >= en->places_max)
+            return false;
+    } while (!atomic_compare_exchange_weak(&en->places, &taken, taken + 1));
+    return true;
+}
+
+/* With a place taken. */
+static int make_and_put(struct engine *en, const struct job_spec *spec, struct stream *s, struct err *e)
+{
+    struct charge charge = account_charge(en->requests);
+    struct engine_message m = {NULL};
+    int r = job_create(&(struct job_opts){spec, en->opts.tokenizer, &charge, s, clock_now_ns()}, &m.job);
+    if (r < 0)
+        return err_set(e, -ENOMEM, "no memory left for a request of %u prompt tokens and max_tokens %u",
+                       spec->prompt_count, spec->max_tokens);
+    r = mailbox_put(en->inbox, &m);
+    if (r == 0)
+        return 0;
+    ASSERT(r == -EPIPE);
+    job_free(m.job);
+    return err_set(e, -EPIPE, "%s is being unloaded", en->name);
+}
+
+int engine_submit(struct engine *en, const struct job_spec *job, struct stream *s, uint32_t *retry_after,
+                  struct err *e)
+{
+    if (atomic_load(&en->closing))
+        return err_set(e, -EPIPE, "%s is being unloaded", en->name);
+    int r = check_spec(en, job, s, e);
+    if (r < 0)
+        return r;
+    if (!take_place(en)) {
+        uint32_t after = retry_after_s(en);
+        if (retry_after)
+            *retry_after = after;
+        return err_set(e, -EAGAIN,
+                       "all %u rows and %u places in the queue of %s are taken: try again in %u s",
+                       en->opts.max_num_seqs, en->opts.max_queue, en->name, after);
+    }
+    r = make_and_put(en, job, s, e);
+    if (r < 0)
+        atomic_fetch_sub(&en->places, 1);
+    return r;
+}
+
+void engine_wake(struct engine *en)
+{
+    struct engine_message m = {NULL};
+    /* -EPIPE: it is closing, and looks anyway. */
+    if (!atomic_exchange(&en->wake_posted, true))
+        (void)mailbox_put(en->inbox, &m);
+}

@@ -1,0 +1,254 @@
+/* engine_loop.c - the engine's thread: look, step, publish, deliver; sleep when there is nothing.
+ *
+ * A job that ends leaves the scheduler at once and joins `over`. Its last tokens and its finish record go out after the numbers
+ * have been published, so whoever has the finish finds the request counted; its block is freed before, so they find its
+ * bytes given back. A job with stop strings may have decided tokens that a full stream does not take: it stays in `over`
+ * until it does, or the client is too slow.
+ * Nobody tells the engine that a full stream has room again: while a row is paused it looks every POLL_NS. */
+#include "engine/engine_state.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define POLL_NS       (5 * NS_PER_MS)
+#define TRIM_AFTER_NS (50 * NS_PER_MS)
+
+#define JOB(it) LIST_ENTRY(it, struct job, link)
+
+/* ---- ends ---- */
+
+static uint64_t between(uint64_t from_ns, uint64_t to_ns)
+{
+    return from_ns && to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
+void engine_end_job(struct engine *en, struct job *j, enum finish_reason why)
+{
+    ASSERT(!j->over);
+    uint64_t now_ns = clock_now_ns();
+    if (j->row.phase != SCHED_NEW)
+        sched_remove(en->sched, &j->row);
+    j->over = true;
+    job_release_held(j);
+    j->finish.reason = why;
+    j->finish.prompt_tokens = j->prompt_count;
+    j->finish.completion_tokens = j->output_count;
+    j->finish.queued_ns = between(j->arrival_ns, j->admitted_ns ? j->admitted_ns : now_ns);
+    j->finish.prefill_ns = between(j->admitted_ns, j->first_token_ns ? j->first_token_ns : now_ns);
+    j->finish.decode_ns = between(j->first_token_ns, now_ns);
+    en->now.finished[why]++;
+    en->last_end_ns = now_ns;
+    uint64_t service = between(j->admitted_ns, now_ns), before = atomic_load(&en->service_ns);
+    if (service > 0)
+        atomic_store(&en->service_ns, before ? before - before / 8 + service / 8 : service);
+    list_remove(&j->link);
+    list_push_back(&en->over, &j->link);
+}
+
+void engine_fail_job(struct engine *en, struct job *j, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(j->finish.error, sizeof(j->finish.error), format, ap);
+    va_end(ap);
+    engine_end_job(en, j, FINISH_ERROR);
+}
+
+/* The job's last message. Its memory is gone by then. */
+static void finish(struct engine *en, struct job *j)
+{
+    struct stream *s = j->stream;
+    struct stream_finish f = j->finish;
+    list_remove(&j->link);
+    job_free(j);
+    atomic_fetch_sub(&en->places, 1);
+    stream_finish(s, &f);
+    stream_release(s);
+}
+
+/* How it ended is said only when all that belongs to it is in the stream, unless it ended for want of a reader. */
+static bool wants_delivery(const struct engine *en, const struct job *j)
+{
+    bool whole = j->finish.reason == FINISH_STOP || j->finish.reason == FINISH_LENGTH;
+    return whole && !stream_closed(j->stream) && !atomic_load(&en->closing);
+}
+
+static bool is_too_slow(const struct engine *en, const struct job *j, uint64_t now_ns)
+{
+    return en->opts.slow_client_ns > 0 && j->full_since_ns > 0 &&
+           now_ns - j->full_since_ns >= en->opts.slow_client_ns;
+}
+
+/* One wake per stream and step. */
+static void tell(struct job *j)
+{
+    if (j->told)
+        stream_wake(j->stream);
+    j->told = false;
+}
+
+static void deliver_over(struct engine *en, struct job *j)
+{
+    uint64_t now_ns = clock_now_ns();
+    bool flushed = job_flush(j);
+    if (!flushed && wants_delivery(en, j)) {
+        if (j->full_since_ns == 0)
+            j->full_since_ns = now_ns;
+        if (!is_too_slow(en, j, now_ns)) {
+            tell(j);
+            return;
+        }
+        en->now.finished[j->finish.reason]--;
+        en->now.finished[FINISH_TOO_SLOW]++;
+        j->finish.reason = FINISH_TOO_SLOW;
+    }
+    finish(en, j);
+}
+
+static void deliver(struct engine *en)
+{
+    LIST_EACH(it, &en->jobs)
+        tell(JOB(it));
+    LIST_EACH(it, &en->over)
+        deliver_over(en, JOB(it));
+}
+
+/* ---- what has changed outside ---- */
+
+static void take_message(struct engine *en, const struct engine_message *m)
+{
+    if (!m->job) {
+        atomic_store(&en->wake_posted, false);
+        return;
+    }
+    struct job *j = m->job;
+    list_push_back(&en->jobs, &j->link);
+    int r = sched_add(en->sched, &j->row);
+    ASSERT(r == 0);
+}
+
+static void take_inbox(struct engine *en)
+{
+    struct engine_message m;
+    while (mailbox_take(en->inbox, &m))
+        take_message(en, &m);
+}
+
+/* Clients that have gone, that do not read, that read again. */
+static void look_at(struct engine *en, struct job *j, uint64_t now_ns)
+{
+    if (stream_closed(j->stream)) {
+        engine_end_job(en, j, FINISH_ABORTED);
+        return;
+    }
+    if (j->stops)
+        job_flush(j);
+    if (job_has_room(j)) {
+        if (j->row.paused)
+            sched_resume(en->sched, &j->row);
+        j->full_since_ns = 0;
+        return;
+    }
+    if (!j->row.paused)
+        sched_pause(en->sched, &j->row);
+    if (j->full_since_ns == 0)
+        j->full_since_ns = now_ns;
+    if (is_too_slow(en, j, now_ns))
+        engine_end_job(en, j, FINISH_TOO_SLOW);
+}
+
+static void look(struct engine *en)
+{
+    uint64_t now_ns = clock_now_ns();
+    LIST_EACH(it, &en->jobs)
+        look_at(en, JOB(it), now_ns);
+}
+
+/* ---- idle ---- */
+
+static uint64_t trim(struct engine *en)
+{
+    uint64_t bytes = page_pool_trim(en->pages, 1);
+    if (bytes == 0 && en->slots)
+        bytes = slot_pool_trim(en->slots, 1);
+    return bytes;
+}
+
+/* One unit at a time, about 0.1 ms each, until there is something else to do or nothing left. */
+static void trim_all(struct engine *en)
+{
+    uint64_t bytes = 0, more;
+    while (mailbox_count(en->inbox) == 0 && !atomic_load(&en->closing) && (more = trim(en)) > 0)
+        bytes += more;
+    if (bytes > 0)
+        LOG_DEBUG("trimmed", "model=%s bytes=%llu", en->name, (unsigned long long)bytes);
+}
+
+static bool holds_units(struct engine *en)
+{
+    struct page_pool_numbers pages;
+    struct pool_numbers slots = {0};
+    page_pool_numbers(en->pages, &pages);
+    if (en->slots)
+        slot_pool_numbers(en->slots, &slots);
+    return pages.blocks.units_committed + slots.units_committed > 0;
+}
+
+/* Sleeps until a message comes; before that, gives back what the pools hold 50 ms after the last end. */
+static void idle(struct engine *en)
+{
+    struct engine_message m;
+    uint64_t timeout_ns = UINT64_MAX;
+    engine_publish(en, true);
+    if (holds_units(en)) {
+        uint64_t since_ns = between(en->last_end_ns, clock_now_ns());
+        timeout_ns = since_ns < TRIM_AFTER_NS ? TRIM_AFTER_NS - since_ns : 0;
+    }
+    if (mailbox_wait(en->inbox, &m, timeout_ns))
+        take_message(en, &m);
+    else if (timeout_ns != UINT64_MAX)
+        trim_all(en);
+}
+
+/* ---- the thread ---- */
+
+static void wait_for_room(struct engine *en)
+{
+    struct engine_message m;
+    if (mailbox_wait(en->inbox, &m, POLL_NS))
+        take_message(en, &m);
+}
+
+void *engine_thread(void *arg)
+{
+    struct engine *en = arg;
+    while (!atomic_load(&en->closing)) {
+        take_inbox(en);
+        look(en);
+        bool stepped = engine_step(en);
+        if (list_empty(&en->jobs) && list_empty(&en->over)) {
+            idle(en);
+            continue;
+        }
+        engine_publish(en, false);
+        deliver(en);
+        if (!stepped && !(list_empty(&en->jobs) && list_empty(&en->over)))
+            wait_for_room(en);
+    }
+    engine_end_all(en);
+    return NULL;
+}
+
+void engine_end_all(struct engine *en)
+{
+    take_inbox(en);
+    LIST_EACH(it, &en->jobs)
+        engine_end_job(en, JOB(it), FINISH_SHUTDOWN);
+    engine_publish(en, true);
+    deliver(en);
+    ASSERT(list_empty(&en->jobs) && list_empty(&en->over));
+}

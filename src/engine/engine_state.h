@@ -1,0 +1,73 @@
+/* engine_state.h - what the files of the engine share; nobody else includes it. */
+#ifndef PLATEAU_ENGINE_ENGINE_STATE_H
+#define PLATEAU_ENGINE_ENGINE_STATE_H
+
+#include "engine/budget.h"
+#include "engine/job.h"
+#include "engine/thread_stack.h"
+
+#include <pthread.h>
+
+/* What comes in: a job, or NULL for "look now". */
+struct engine_message {
+    struct job *job;
+};
+
+struct engine {
+    /* Set by engine_create, then constant. */
+    struct engine_opts opts;
+    char name[48];
+    const struct model_shape *shape;
+    struct account *kv, *state, *requests, *own;
+    struct arena *arena; /* of `own`: everything below that is not said to be elsewhere */
+    struct page_pool *pages;
+    struct slot_pool *slots; /* NULL without recurrent layers */
+    struct sched *sched;
+    struct mailbox *inbox;
+    uint64_t *exists;    /* bit per id; NULL without a tokenizer */
+    uint32_t places_max; /* jobs that may be here at once */
+
+    /* Any thread. */
+    atomic_uint places;      /* taken by jobs, from submit to end */
+    atomic_bool wake_posted; /* a wake is in the inbox */
+    atomic_bool closing;
+    _Atomic uint64_t service_ns; /* moving average: a job from its place to its end */
+
+    /* Whoever creates, starts and closes. */
+    struct thread_stack stack;
+    pthread_t thread;
+    bool started;
+
+    /* Engine thread only. */
+    struct list jobs, over; /* over: they have ended; tokens or the finish record are still to go out */
+    struct budget budget;
+    struct sampler_scratch *scratch;
+    float *logits;             /* [engine_logits_max][vocab] */
+    struct model_row *rows;    /* [max_num_seqs] */
+    struct buf text;           /* room for one token's text, grown at creation */
+    uint64_t last_end_ns;      /* when the last job ended */
+    struct engine_numbers now; /* counters; gauges are filled when published */
+
+    /* Under `lock`. */
+    pthread_mutex_t lock;
+    struct engine_numbers published;
+    struct job_numbers *jobs_published; /* [places_max] */
+    uint32_t jobs_published_count;
+};
+
+/* engine_loop.c */
+void *engine_thread(void *arg);
+/* Ends whatever is here or in the closed inbox. The engine thread, or who closes an engine that was never started. */
+void engine_end_all(struct engine *en);
+/* A job ends: its row goes now, its last tokens and its finish record when they have room. */
+void engine_end_job(struct engine *en, struct job *j, enum finish_reason why);
+void engine_fail_job(struct engine *en, struct job *j, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* engine_step.c: plans and computes one step. False: nothing can run now. */
+bool engine_step(struct engine *en);
+
+/* publish.c */
+void engine_publish(struct engine *en, bool idle);
+
+#endif

@@ -1,0 +1,203 @@
+/* job.c - the block's layout, and the way of a token from the sampler to the stream.
+ *
+ * The block is an arena of exactly the bytes that prompt, max_tokens and options ask for, committed at once: a job
+ * that has been taken in never asks for memory again. Without stop strings a token goes straight into the stream, where
+ * job_has_room() has seen to its place; with them it passes the circle of held tokens, which is as long as
+ * JOB_HELD_MAX says and drains into the stream as far as that has room. */
+#include "engine/job.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+
+/* An entry of the circle: where the token's text ends, then the head of its stream_token. */
+struct held {
+    uint64_t text_end;
+    struct stream_token token;
+};
+
+static size_t token_bytes(uint32_t top)
+{
+    return offsetof(struct stream_token, top) + top * sizeof(struct sampler_alternative);
+}
+
+static uint32_t held_bytes(uint32_t top)
+{
+    return (uint32_t)ROUND_UP(offsetof(struct held, token) + token_bytes(top), sizeof(uint64_t));
+}
+
+static uint32_t top_of(const struct job_spec *spec)
+{
+    return spec->sampling.logprobs || spec->prompt_logprobs ? spec->sampling.top_logprobs : 0;
+}
+
+/* What the arena must hold, each block with its alignment. */
+static size_t block_bytes(const struct job_spec *spec)
+{
+    uint32_t tokens = spec->prompt_count + spec->max_tokens;
+    size_t bytes = sizeof(struct job) + (size_t)tokens * sizeof(uint32_t) +
+                   sched_pages(tokens) * sizeof(uint32_t) + sampler_bytes(&spec->sampling, tokens);
+    if (spec->stop_count > 0)
+        bytes += stop_match_arena_bytes(spec->stops, spec->stop_count) +
+                 (size_t)JOB_HELD_MAX * held_bytes(top_of(spec));
+    return bytes + 16 * 64;
+}
+
+static int create_stops(struct job *j, const struct job_opts *opts)
+{
+    const struct job_spec *spec = opts->spec;
+    if (spec->stop_count == 0)
+        return 0;
+    j->held_bytes = held_bytes(j->top);
+    j->held = arena_alloc(j->arena, (size_t)JOB_HELD_MAX * j->held_bytes);
+    if (!j->held)
+        return -ENOMEM;
+    detok_init(&j->detok, opts->tokenizer, true);
+    return stop_match_create(j->arena, spec->stops, spec->stop_count, &j->stops);
+}
+
+static int create_tokens(struct job *j, const struct job_spec *spec)
+{
+    uint32_t tokens = spec->prompt_count + spec->max_tokens;
+    j->tokens = ARENA_ARRAY(j->arena, uint32_t, tokens);
+    j->row.pages = ARENA_ARRAY(j->arena, uint32_t, sched_pages(tokens));
+    if (!j->tokens || !j->row.pages)
+        return -ENOMEM;
+    memcpy(j->tokens, spec->prompt, spec->prompt_count * sizeof(uint32_t));
+    int r = sampler_create(j->arena, &spec->sampling, tokens, &j->sampler);
+    if (r == 0)
+        sampler_see_prompt(j->sampler, j->tokens, j->prompt_count);
+    return r;
+}
+
+int job_create(const struct job_opts *opts, struct job **ret)
+{
+    const struct job_spec *spec = opts->spec;
+    size_t bytes = block_bytes(spec);
+    struct arena *a = NULL;
+    int r = arena_create(&(struct arena_opts){.bytes_max = bytes, .grain = 4096, .charge = opts->charge}, &a);
+    if (r == 0)
+        r = arena_commit(a, bytes);
+    struct job *j = r == 0 ? ARENA_NEW(a, struct job) : NULL;
+    if (!j) {
+        arena_free(a);
+        return r < 0 ? r : -ENOMEM;
+    }
+    *j = (struct job){
+        .arena = a,
+        .stream = opts->stream,
+        .bytes = arena_committed_bytes(a),
+        .prompt_count = spec->prompt_count,
+        .max_tokens = spec->max_tokens,
+        .min_tokens = spec->sampling.min_tokens,
+        .top = top_of(spec),
+        .logprobs = spec->sampling.logprobs,
+        .prompt_logprobs = spec->prompt_logprobs,
+        .arrival_ns = opts->now_ns,
+        .row = {.tokens = spec->prompt_count,
+                .tokens_limit = spec->prompt_count + spec->max_tokens,
+                .priority = spec->priority,
+                .arrival_ns = opts->now_ns,
+                .logits_all = spec->prompt_logprobs},
+    };
+    list_init(&j->link);
+    r = create_tokens(j, spec);
+    if (r == 0)
+        r = create_stops(j, opts);
+    if (r < 0)
+        job_free(j);
+    else
+        *ret = j;
+    return r;
+}
+
+void job_free(struct job *j)
+{
+    if (j)
+        arena_free(j->arena);
+}
+
+/* ---- output ---- */
+
+static struct held *held_at(const struct job *j, uint32_t index)
+{
+    uint32_t at = (j->held_first + index) % JOB_HELD_MAX;
+    return (struct held *)(j->held + (size_t)at * j->held_bytes);
+}
+
+bool job_has_room(const struct job *j)
+{
+    uint32_t wants = 1;
+    if (job_wants_prompt_logits(j))
+        wants += ENGINE_PROMPT_LOGITS + 2; /* a chunk's, and the first token, which has none */
+    else if (j->stops)
+        return j->held_ready == 0;
+    return stream_room(j->stream) >= wants;
+}
+
+void job_put_prompt(struct job *j, const struct stream_token *t)
+{
+    bool put = stream_put(j->stream, t);
+    ASSERT(put);
+    j->told = true;
+}
+
+static void hold(struct job *j, const struct stream_token *t)
+{
+    ASSERT(j->held_count < JOB_HELD_MAX);
+    struct held *h = held_at(j, j->held_count++);
+    h->text_end = stop_match_bytes(j->stops);
+    memcpy(&h->token, t, token_bytes(j->top));
+}
+
+/* Tokens whose text ends before what may still become a stop string are decided. */
+static void decide(struct job *j)
+{
+    if (j->held_count == JOB_HELD_MAX)
+        stop_match_skip(j->stops, 0);
+    uint64_t decided = stop_match_bytes(j->stops) - stop_match_held(j->stops);
+    while (j->held_ready < j->held_count && held_at(j, j->held_ready)->text_end <= decided)
+        j->held_ready++;
+}
+
+bool job_flush(struct job *j)
+{
+    while (j->held_ready > 0) {
+        struct stream_token t = {0};
+        memcpy(&t, &held_at(j, 0)->token, token_bytes(j->top));
+        if (!stream_put(j->stream, &t))
+            return false;
+        j->held_first = (j->held_first + 1) % JOB_HELD_MAX;
+        j->held_ready--;
+        j->held_count--;
+        j->told = true;
+    }
+    return true;
+}
+
+void job_release_held(struct job *j)
+{
+    j->held_ready = j->held_count;
+}
+
+bool job_put(struct job *j, const struct stream_token *t, bool ends, struct buf *text, struct stop_hit *hit)
+{
+    if (!j->stops) {
+        job_put_prompt(j, t);
+        return false;
+    }
+    buf_clear(text);
+    detok_push(&j->detok, t->id, text);
+    ASSERT(!text->error);
+    bool found = false;
+    if (j->output_count > j->min_tokens && !ends)
+        found = stop_match_feed(j->stops, buf_slice(text), hit);
+    else
+        stop_match_skip(j->stops, text->len);
+    hold(j, t);
+    decide(j);
+    if (found || ends)
+        job_release_held(j);
+    job_flush(j);
+    return found;
+}

@@ -1,0 +1,77 @@
+/* job.h - the engine's half of a request: one block of memory with all it will ever need.
+ *
+ * Made by job_create on whoever submits, charged to `requests`; from then on the engine thread's alone, which frees it when
+ * the job ends. Its tokens go to the stream through here, because with stop strings some have to wait: a token whose text could
+ * still be the beginning of a stop string is held, in order, until that is decided. */
+#ifndef PLATEAU_ENGINE_JOB_H
+#define PLATEAU_ENGINE_JOB_H
+
+#include "engine/engine.h"
+#include "engine/stop_match.h"
+#include "sched/sched.h"
+#include "text/detok.h"
+
+/* Tokens that may be held. A stop string has fewer bytes and a token with text at least one, so only tokens without text
+ * can fill this: a stop string that so many of them interrupt is not found. */
+#define JOB_HELD_MAX 512
+
+struct job {
+    struct arena *arena; /* the block; the job lies in it */
+    struct stream *stream;
+    struct list link; /* engine.jobs, or engine.over */
+    struct sched_row row;
+    uint64_t bytes;
+    /* What is asked for. */
+    uint32_t prompt_count, max_tokens, min_tokens;
+    uint32_t top; /* alternatives per token */
+    bool logprobs, prompt_logprobs;
+    /* The sequence: prompt, then output. */
+    uint32_t *tokens;
+    uint32_t output_count;
+    struct sampler *sampler;
+    /* Output. */
+    uint32_t prompt_sent;     /* tokens of the prompt whose logprobs are out */
+    bool told;                /* something is in the stream that the exchange has not been woken for */
+    struct stop_match *stops; /* NULL: none, and nothing is held */
+    struct detok detok;
+    char *held; /* circle of JOB_HELD_MAX entries of held_bytes */
+    uint32_t held_bytes, held_first, held_count, held_ready; /* ready: decided, waiting for room */
+    /* Times; 0 = not yet. */
+    uint64_t arrival_ns, admitted_ns, first_token_ns, full_since_ns;
+    /* With over: how it ended; what is held and decided goes out first. */
+    bool over;
+    struct stream_finish finish;
+};
+
+struct job_opts {
+    const struct job_spec *spec;
+    const struct tokenizer *tokenizer; /* NULL without stop strings */
+    const struct charge *charge;
+    struct stream *stream;
+    uint64_t now_ns;
+};
+
+/* Everything in spec has been checked. 0 or -ENOMEM; the job half of the stream is the job's then. */
+int job_create(const struct job_opts *opts, struct job **ret);
+/* Frees the block, not the stream. */
+void job_free(struct job *j);
+
+/* Logprobs of the prompt that are still to be computed. */
+static inline bool job_wants_prompt_logits(const struct job *j)
+{
+    return j->prompt_logprobs && j->prompt_sent < j->prompt_count;
+}
+/* Whether what a step gives will find room; else the row pauses. */
+bool job_has_room(const struct job *j);
+
+/* A token of the prompt with its logprob; there is room. */
+void job_put_prompt(struct job *j, const struct stream_token *t);
+/* A drawn token. `text`: room for a token's text, rewritten. True: a stop string ends in it. Everything of the output up
+ * to here that is not held is in the stream as far as it has room. */
+bool job_put(struct job *j, const struct stream_token *t, bool ends, struct buf *text, struct stop_hit *hit);
+/* Moves decided tokens into the stream; true when none are left. */
+bool job_flush(struct job *j);
+/* Nothing will follow: all that is held is decided. */
+void job_release_held(struct job *j);
+
+#endif

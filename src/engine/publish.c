@@ -1,0 +1,106 @@
+/* publish.c - what others may know of the engine: a copy under a lock, renewed after each step. */
+#include "engine/engine_state.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+static enum job_phase phase_of(const struct job *j)
+{
+    if (j->over || j->row.paused)
+        return JOB_PAUSED;
+    switch (j->row.phase) {
+    case SCHED_PREFILLING:
+        return JOB_PREFILLING;
+    case SCHED_DECODING:
+        return JOB_DECODING;
+    case SCHED_PREEMPTED:
+        return JOB_PREEMPTED;
+    default:
+        return JOB_QUEUED;
+    }
+}
+
+static struct job_numbers numbers_of(const struct engine *en, const struct job *j, uint64_t now_ns)
+{
+    bool slot = j->row.slot != SCHED_SLOT_NONE;
+    return (struct job_numbers){
+        .id = stream_id(j->stream),
+        .phase = phase_of(j),
+        .prompt_tokens = j->prompt_count,
+        .prompt_done = MIN_OF(j->row.done, j->prompt_count),
+        .completion_tokens = j->output_count,
+        .max_tokens = j->max_tokens,
+        .age_ns = now_ns - j->arrival_ns,
+        .bytes = j->bytes + (uint64_t)j->row.page_count * en->shape->page_bytes +
+                 (slot ? en->shape->slot_bytes : 0),
+    };
+}
+
+static bool has_place(const struct job *j)
+{
+    return j->row.phase == SCHED_PREFILLING || j->row.phase == SCHED_DECODING;
+}
+
+/* Those of the list that have a place, or those that have none. */
+static void list_jobs(struct engine *en, const struct list *jobs, bool placed, uint64_t now_ns)
+{
+    for (const struct list *it = jobs->next; it != jobs; it = it->next) {
+        const struct job *j = LIST_ENTRY(it, const struct job, link);
+        if (has_place(j) != placed)
+            continue;
+        ASSERT(en->jobs_published_count < en->places_max);
+        en->jobs_published[en->jobs_published_count++] = numbers_of(en, j, now_ns);
+    }
+}
+
+static void read_gauges(const struct engine *en, struct engine_numbers *ret)
+{
+    struct sched_numbers s;
+    struct page_pool_numbers p;
+    struct pool_numbers slots = {0};
+    sched_numbers(en->sched, &s);
+    page_pool_numbers(en->pages, &p);
+    if (en->slots)
+        slot_pool_numbers(en->slots, &slots);
+    ret->running = s.running;
+    ret->waiting = s.waiting;
+    ret->preemptions = s.preemptions;
+    ret->pages_used = p.referenced;
+    ret->pages_committed =
+        (uint32_t)((p.blocks.active_bytes + p.blocks.cached_bytes) / en->shape->page_bytes);
+    ret->pages_max = p.blocks.blocks_max;
+    ret->slots_used = slots.taken;
+}
+
+void engine_publish(struct engine *en, bool idle)
+{
+    uint64_t now_ns = clock_now_ns();
+    read_gauges(en, &en->now);
+    en->now.idle = idle;
+    if (idle)
+        en->now.progress_ns = now_ns;
+    pthread_mutex_lock(&en->lock);
+    en->published = en->now;
+    en->jobs_published_count = 0;
+    list_jobs(en, &en->jobs, true, now_ns);
+    list_jobs(en, &en->jobs, false, now_ns);
+    list_jobs(en, &en->over, false, now_ns);
+    pthread_mutex_unlock(&en->lock);
+}
+
+void engine_numbers(struct engine *en, struct engine_numbers *ret)
+{
+    pthread_mutex_lock(&en->lock);
+    *ret = en->published;
+    pthread_mutex_unlock(&en->lock);
+}
+
+uint32_t engine_jobs(struct engine *en, struct job_numbers *ret, uint32_t max)
+{
+    pthread_mutex_lock(&en->lock);
+    uint32_t count = en->jobs_published_count;
+    if (MIN_OF(count, max) > 0)
+        memcpy(ret, en->jobs_published, MIN_OF(count, max) * sizeof(*ret));
+    pthread_mutex_unlock(&en->lock);
+    return count;
+}

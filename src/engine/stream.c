@@ -1,0 +1,225 @@
+/* stream.c - a ring of tokens, a finish record and two flags in one word.
+ *
+ * `signals` holds whether a wake is under way (WOKEN) and whether the job is over (FINISHED). They share a word so that finishing
+ * and telling is one step: were they two, the exchange could see the end, let go and be told afterwards, with a message
+ * that points at freed memory. A token in the ring is the head of a struct stream_token, with as many alternatives as asked for. */
+#include "engine/stream.h"
+
+#include "base/check.h"
+#include "base/ring.h"
+#include "base/rng.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WOKEN = 1, FINISHED = 2 };
+
+struct stream {
+    /* Constant. */
+    struct request_id id;
+    struct mailbox *wake;
+    void *user;
+    uint32_t top_max;
+    struct charge charge;
+    bool charged;
+    size_t bytes;
+    /* Both sides. */
+    atomic_int refs;
+    atomic_uint signals;
+    atomic_bool closed;
+    struct stream_finish finish; /* written before FINISHED is set */
+    struct ring ring;            /* the job puts, the exchange takes */
+};
+
+static const char hex[] = "0123456789abcdef";
+
+void request_id_text(struct request_id id, char ret[33])
+{
+    for (size_t i = 0; i < sizeof(id.bytes); i++) {
+        ret[2 * i] = hex[id.bytes[i] >> 4];
+        ret[2 * i + 1] = hex[id.bytes[i] & 15];
+    }
+    ret[32] = 0;
+}
+
+static int hex_digit(char c)
+{
+    const char *at = c ? strchr(hex, c) : NULL;
+    return at ? (int)(at - hex) : -1;
+}
+
+bool request_id_parse(const char *text, size_t len, struct request_id *ret)
+{
+    struct request_id id;
+    if (len != 2 * sizeof(id.bytes))
+        return false;
+    for (size_t i = 0; i < sizeof(id.bytes); i++) {
+        int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        id.bytes[i] = (uint8_t)(high << 4 | low);
+    }
+    *ret = id;
+    return true;
+}
+
+struct request_id request_id_draw(void)
+{
+    struct request_id id;
+    rng_secret(id.bytes, sizeof(id.bytes));
+    return id;
+}
+
+const char *finish_reason_name(enum finish_reason r)
+{
+    static const char *const names[] = {
+        [FINISH_STOP] = "stop",
+        [FINISH_LENGTH] = "length",
+        [FINISH_ABORTED] = "aborted",
+        [FINISH_TOO_SLOW] = "client_too_slow",
+        [FINISH_QUEUE_TIMEOUT] = "queue_timeout",
+        [FINISH_SHUTDOWN] = "shutdown",
+        [FINISH_ERROR] = "error",
+    };
+    ASSERT((size_t)r < COUNT_OF(names));
+    return names[r];
+}
+
+/* ---- life ---- */
+
+int stream_create(const struct stream_opts *opts, struct stream **ret)
+{
+    ASSERT(opts->top_max <= SAMPLER_TOP_MAX);
+    uint32_t element =
+        offsetof(struct stream_token, top) + opts->top_max * sizeof(struct sampler_alternative);
+    size_t head = ROUND_UP(sizeof(struct stream), (size_t)64);
+    size_t bytes = head + ROUND_UP(ring_bytes(STREAM_TOKENS, element), (size_t)64);
+    int r = charge_take(opts->charge, bytes);
+    if (r < 0)
+        return r;
+    struct stream *s = aligned_alloc(64, bytes);
+    if (!s) {
+        charge_give(opts->charge, bytes);
+        return -ENOMEM;
+    }
+    memset(s, 0, head);
+    s->id = opts->id;
+    s->wake = opts->wake;
+    s->user = opts->user;
+    s->top_max = opts->top_max;
+    s->charged = opts->charge != NULL;
+    if (opts->charge)
+        s->charge = *opts->charge;
+    s->bytes = bytes;
+    atomic_init(&s->refs, 2);
+    atomic_init(&s->signals, 0);
+    atomic_init(&s->closed, false);
+    ring_init(&s->ring, STREAM_TOKENS, element, (char *)s + head);
+    *ret = s;
+    return 0;
+}
+
+void stream_release(struct stream *s)
+{
+    int before = atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel);
+    ASSERT(before > 0);
+    if (before > 1)
+        return;
+    struct charge charge = s->charge;
+    bool charged = s->charged;
+    size_t bytes = s->bytes;
+    free(s);
+    if (charged)
+        charge_give(&charge, bytes);
+}
+
+struct request_id stream_id(const struct stream *s)
+{
+    return s->id;
+}
+
+void *stream_user(const struct stream *s)
+{
+    return s->user;
+}
+
+uint32_t stream_top_max(const struct stream *s)
+{
+    return s->top_max;
+}
+
+/* ---- exchange side ---- */
+
+void stream_wake_clear(struct stream *s)
+{
+    atomic_fetch_and_explicit(&s->signals, ~(unsigned)WOKEN, memory_order_acq_rel);
+}
+
+bool stream_take(struct stream *s, struct stream_token *ret)
+{
+    if (!ring_take(&s->ring, ret))
+        return false;
+    ASSERT(offsetof(struct stream_token, top) + ret->top_count * sizeof(ret->top[0]) <=
+           s->ring.element_bytes);
+    return true;
+}
+
+bool stream_finished(struct stream *s, struct stream_finish *ret)
+{
+    if (atomic_load_explicit(&s->signals, memory_order_acquire) != FINISHED || ring_count(&s->ring) > 0)
+        return false;
+    *ret = s->finish;
+    return true;
+}
+
+void stream_close(struct stream *s)
+{
+    atomic_store_explicit(&s->closed, true, memory_order_release);
+}
+
+/* ---- job side ---- */
+
+bool stream_put(struct stream *s, const struct stream_token *t)
+{
+    ASSERT(offsetof(struct stream_token, top) + t->top_count * sizeof(t->top[0]) <= s->ring.element_bytes);
+    return ring_put(&s->ring, t);
+}
+
+uint32_t stream_room(const struct stream *s)
+{
+    return STREAM_TOKENS - ring_count(&s->ring);
+}
+
+/* Sets the flags and sends the message that WOKEN stands for. */
+static void signal_exchange(struct stream *s, unsigned flags)
+{
+    flags |= s->wake ? WOKEN : 0;
+    unsigned before = atomic_fetch_or_explicit(&s->signals, flags, memory_order_acq_rel);
+    if (!s->wake || before & WOKEN)
+        return;
+    /* A closed mailbox has no reader. A full one breaks its promise (stream_opts): then the next token tells. */
+    if (mailbox_put(s->wake, &s) < 0)
+        stream_wake_clear(s);
+}
+
+void stream_finish(struct stream *s, const struct stream_finish *f)
+{
+    s->finish = *f;
+    signal_exchange(s, FINISHED);
+}
+
+void stream_wake(struct stream *s)
+{
+    signal_exchange(s, 0);
+}
+
+bool stream_closed(const struct stream *s)
+{
+    return atomic_load_explicit(&s->closed, memory_order_acquire);
+}
+
+atomic_bool *stream_closed_flag(struct stream *s)
+{
+    return &s->closed;
+}
