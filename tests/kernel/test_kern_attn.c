@@ -77,11 +77,10 @@ static void assert_attention(const struct bench *b, const struct kern_query *q, 
     }
 }
 
-static void check_attention(uint32_t head_dim)
+static void check_attention(uint32_t head_dim, float scale)
 {
     static const uint32_t lens[] = {1, 16, 31, 33, 255, 256, 257, 300, 511, 513, TOKENS};
     struct rng r = {head_dim, 0};
-    float scale = 1 / sqrtf((float)head_dim);
     EACH_TIER(ops)
     {
         struct bench b;
@@ -109,19 +108,25 @@ static void check_attention(uint32_t head_dim)
 
 TEST(attention_holds_in_every_tier_and_grouping_at_64)
 {
-    check_attention(64);
+    check_attention(64, 0.125f);
 }
 
 TEST(attention_holds_in_every_tier_and_grouping_at_256)
 {
-    check_attention(256);
+    check_attention(256, 0.0625f);
 }
 
 TEST(attention_holds_in_every_tier_and_grouping_at_odd_sizes)
 {
-    check_attention(72);
-    check_attention(17);
-    check_attention(1);
+    check_attention(72, 0.1f);
+    check_attention(17, 0.25f);
+    check_attention(1, 1);
+}
+
+/* Maxima of segments lie hundreds apart, upwards and downwards: no exponential may overflow. */
+TEST(attention_survives_scores_of_any_size)
+{
+    check_attention(16, 60);
 }
 
 TEST(a_page_holds_keys_transposed_and_values_in_rows)

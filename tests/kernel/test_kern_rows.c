@@ -67,16 +67,17 @@ TEST(gates_hold_in_every_tier)
               *y = random_values(&r, n, 0, 0);
         EACH_TIER(ops)
         {
-            /* An exponential within 2 roundings, of an argument that is exact; an addition, a division, a product. */
+            /* An exponential within three roundings, of an argument that is exact; an addition, a division, a product: six of
+             * half a spacing. */
             ops->silu_mul(y, a, b, n);
             for (uint32_t j = 0; j < n; j++) {
                 double want = (double)a[j] * sigmoid((double)a[j]) * (double)b[j];
-                assert_within((double)y[j], want, 6 * EPS * fabs(want), ops->tier);
+                assert_within((double)y[j], want, 3 * EPS * fabs(want), ops->tier);
             }
             ops->sigmoid_mul(y, b, a, n);
             for (uint32_t j = 0; j < n; j++) {
                 double want = (double)b[j] * sigmoid((double)a[j]);
-                assert_within((double)y[j], want, 6 * EPS * fabs(want), ops->tier);
+                assert_within((double)y[j], want, 3 * EPS * fabs(want), ops->tier);
             }
             memcpy(y, b, n * sizeof(float));
             ops->add(y, a, n);
