@@ -1,0 +1,7 @@
+/* cli.h - the commands: each takes its own argv and returns the program's exit status. */
+#ifndef PLATEAU_CLI_CLI_H
+#define PLATEAU_CLI_CLI_H
+
+int command_generate(int argc, char **argv);
+
+#endif
