@@ -15,7 +15,7 @@ static bool load(struct request *r, struct slice body, const struct request_limi
                           "The request has no body; it must be a JSON object.");
     if (!json_depth_within(body, limits->json_depth_max))
         return reject_set(why, 400, "invalid_json", NULL,
-                          "The JSON is nested deeper than %u levels. Flatten it, or raise --json-depth-max.",
+                          "The JSON is nested deeper than %u levels. Flatten it, or raise --json-depth.",
                           limits->json_depth_max);
     r->root = request_memory_parse(memory, body.ptr, body.len, &e);
     if (!r->root && json_error_code(&e) == json_error_out_of_memory)
@@ -136,6 +136,11 @@ static bool check_output(struct request *r, const struct request_limits *limits,
                                   "prompt_logprobs are not sent in streams; set stream to false.");
     if (r->kind == REQUEST_CHAT && r->sampling.top_logprobs > 0 && !r->sampling.logprobs)
         return reject_value(why, "top_logprobs", "top_logprobs needs logprobs to be true.");
+    if (!r->skip_special_tokens && r->stop_count > 0)
+        return reject_unsupported(
+            why, "skip_special_tokens",
+            "Stop strings are found in the text without special tokens, so skip_special_tokens "
+            "must be true where stop is given. Use stop_token_ids.");
     if (r->cache_salt && r->cache_salt[0] == 0)
         return reject_value(why, "cache_salt", "cache_salt must not be empty.");
     if (r->sampling.max_tokens >= 0 && r->sampling.min_tokens > r->sampling.max_tokens)

@@ -1,0 +1,310 @@
+/* api.c - the api as a whole: what there is, who wakes whom, beginning and end.
+ *
+ * Two mailboxes bring news to the network thread. Everything on it is then done in the order in which it came, by one
+ * thread, so no exchange needs a lock. Models are only ever added: a reader takes their count, and what lies below it
+ * does not change any more. */
+#include "api/api_state.h"
+
+#include "api/exchange.h"
+#include "api/prep.h"
+#include "api/routes.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- creation ---- */
+
+static uint32_t processors(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof(set), &set) < 0)
+        return 1;
+    return (uint32_t)CPU_COUNT(&set);
+}
+
+static void fill_defaults(struct api_opts *o)
+{
+    o->requests_max = o->requests_max ? o->requests_max : 1024;
+    o->choices_max = o->choices_max ? o->choices_max : 128;
+    o->json_depth_max = o->json_depth_max ? o->json_depth_max : 64;
+    o->prep_threads = o->prep_threads ? o->prep_threads : processors() <= 4 ? 1 : 2;
+    o->prep_threads = MIN_OF(o->prep_threads, (uint32_t)API_PREP_THREADS_MAX);
+    o->prep_queue_bytes_max = o->prep_queue_bytes_max ? o->prep_queue_bytes_max : (size_t)64 << 20;
+    o->request_bytes_max = o->request_bytes_max ? o->request_bytes_max : (size_t)256 << 20;
+    o->keepalive_s = o->keepalive_s ? o->keepalive_s : 10;
+    o->slow_client_s = o->slow_client_s ? o->slow_client_s : 30;
+    o->stuck_s = o->stuck_s ? o->stuck_s : 30;
+}
+
+static int make_mailboxes(struct api *a)
+{
+    struct mailbox_opts requests = {
+        .messages_max = a->opts.requests_max, .message_bytes = sizeof(void *), .charge = &a->text};
+    struct mailbox_opts prepared = requests, wakes = requests;
+    prepared.eventfd = wakes.eventfd = true;
+    /* A message for each stream, and one more for those that were let go with a message under way. */
+    wakes.messages_max = 2 * a->streams_max;
+    int r = mailbox_create(&requests, &a->to_prepare);
+    if (r == 0)
+        r = mailbox_create(&prepared, &a->prepared);
+    return r < 0 ? r : mailbox_create(&wakes, &a->wakes);
+}
+
+static int make_tables(struct api *a)
+{
+    uint32_t buckets = 64;
+    while (buckets < a->streams_max && buckets < 1u << 16)
+        buckets *= 2;
+    a->own_bytes = sizeof(*a) + buckets * sizeof(*a->streams) + API_JOBS_SHOWN_MAX * sizeof(*a->jobs) +
+                   API_ACCOUNTS_MAX * sizeof(*a->accounts);
+    int r = charge_take(&a->text, a->own_bytes);
+    if (r < 0) {
+        a->own_bytes = 0;
+        return r;
+    }
+    a->streams = calloc(buckets, sizeof(*a->streams));
+    a->jobs = calloc(API_JOBS_SHOWN_MAX, sizeof(*a->jobs));
+    a->accounts = calloc(API_ACCOUNTS_MAX, sizeof(*a->accounts));
+    if (!a->streams || !a->jobs || !a->accounts)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < buckets; i++)
+        list_init(&a->streams[i]);
+    a->bucket_mask = buckets - 1;
+    return 0;
+}
+
+int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
+{
+    int r = 0;
+    if (!opts->ledger || !opts->text || opts->model_count > API_MODELS_MAX)
+        return err_set(e, -EINVAL, "the api needs a ledger, an account for texts, and at most %d models",
+                       API_MODELS_MAX);
+    struct api *a = calloc(1, sizeof(*a));
+    if (!a)
+        return err_set(e, -ENOMEM, "no memory for the api");
+    a->opts = *opts;
+    fill_defaults(&a->opts);
+    a->text = account_charge(opts->text);
+    a->limits = (struct request_limits){a->opts.json_depth_max, a->opts.choices_max};
+    a->streams_max = a->opts.requests_max + 8 * a->opts.choices_max;
+    a->started_ns = clock_now_ns();
+    a->started_s = (int64_t)clock_wall_s();
+    pthread_mutex_init(&a->lock, NULL);
+    list_init(&a->exchanges);
+    for (uint32_t i = 0; i < API_MODELS_MAX; i++)
+        metrics_init(&a->metrics[i]);
+    r = make_tables(a);
+    if (r == 0)
+        r = make_mailboxes(a);
+    for (uint32_t i = 0; r == 0 && i < opts->model_count; i++)
+        r = api_set_model(a, &opts->models[i]);
+    if (r == 0)
+        r = prep_start(a);
+    if (r < 0) {
+        api_stop(a);
+        api_free(a);
+        return err_set(e, r, "the api does not start: %s", strerror(-r));
+    }
+    *ret = a;
+    return 0;
+}
+
+/* ---- news from other threads ---- */
+
+static void take_prepared(void *arg, int fd)
+{
+    struct api *a = arg;
+    struct exchange *x;
+    (void)fd;
+    mailbox_fd_clear(a->prepared);
+    while (mailbox_take(a->prepared, &x))
+        exchange_prepared(x);
+}
+
+static void take_wakes(void *arg, int fd)
+{
+    struct api *a = arg;
+    struct stream *s;
+    (void)fd;
+    mailbox_fd_clear(a->wakes);
+    while (mailbox_take(a->wakes, &s)) {
+        struct choice *c = exchange_find_choice(a, s);
+        if (!c)
+            continue;
+        stream_wake_clear(s);
+        exchange_pump(c->exchange);
+    }
+}
+
+static void on_writable(void *arg, struct http_request *r)
+{
+    struct exchange *x = http_request_user(r);
+    (void)arg;
+    if (x)
+        exchange_pump(x);
+}
+
+static void on_ended(void *arg, struct http_request *r, bool completed)
+{
+    struct exchange *x = http_request_user(r);
+    (void)arg;
+    if (x)
+        exchange_ended(x, completed);
+}
+
+static void on_tick(void *arg, uint64_t now_ns)
+{
+    struct api *a = arg;
+    LIST_EACH(it, &a->exchanges)
+        exchange_tick(LIST_ENTRY(it, struct exchange, all), now_ns);
+}
+
+struct http_handler api_handler(struct api *a)
+{
+    (void)a;
+    return (struct http_handler){
+        .begin = routes_begin,
+        .ready = routes_ready,
+        .writable = on_writable,
+        .ended = on_ended,
+        .tick = on_tick,
+    };
+}
+
+int api_attach(struct api *a, struct http_server *s)
+{
+    int r = http_server_watch(s, mailbox_fd(a->prepared), take_prepared, a);
+    if (r == 0)
+        r = http_server_watch(s, mailbox_fd(a->wakes), take_wakes, a);
+    a->server = r == 0 ? s : NULL;
+    return r;
+}
+
+/* ---- the end ---- */
+
+void api_stop(struct api *a)
+{
+    struct exchange *x;
+    if (a->stopped)
+        return;
+    a->stopped = true;
+    a->server = NULL;
+    prep_stop(a);
+    /* Their clients are gone with the server: nothing is told, everything is closed. */
+    while (a->prepared && mailbox_take(a->prepared, &x))
+        exchange_prepared(x);
+    ASSERT(list_empty(&a->exchanges));
+}
+
+void api_free(struct api *a)
+{
+    if (!a)
+        return;
+    api_stop(a);
+    mailbox_free(a->to_prepare);
+    mailbox_free(a->prepared);
+    mailbox_free(a->wakes);
+    pthread_mutex_destroy(&a->lock);
+    free(a->streams);
+    free(a->jobs);
+    free(a->accounts);
+    struct charge text = a->text;
+    size_t bytes = a->own_bytes;
+    free(a);
+    charge_give(&text, bytes);
+}
+
+/* ---- models and state ---- */
+
+const struct served_model *api_find_model(struct api *a, const char *id)
+{
+    uint32_t count = api_model_count(a);
+    for (uint32_t i = 0; i < count; i++)
+        if (!id || strcmp(a->models[i].id, id) == 0)
+            return &a->models[i];
+    return NULL;
+}
+
+int api_set_model(struct api *a, const struct served_model *m)
+{
+    int r = 0;
+    ASSERT(m->id && m->engine && m->shape);
+    pthread_mutex_lock(&a->lock);
+    uint32_t count = atomic_load(&a->model_count);
+    if (count == API_MODELS_MAX) {
+        r = -ENOSPC;
+    } else if (api_find_model(a, m->id)) {
+        r = -EEXIST;
+    } else {
+        a->models[count] = *m;
+        atomic_store_explicit(&a->model_count, count + 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return r;
+}
+
+void api_set_state(struct api *a, enum api_state s, const char *reason)
+{
+    pthread_mutex_lock(&a->lock);
+    snprintf(a->reason, sizeof(a->reason), "%s", reason ? reason : "");
+    pthread_mutex_unlock(&a->lock);
+    atomic_store(&a->state, (int)s);
+}
+
+void api_copy_reason(struct api *a, char ret[API_REASON_BYTES])
+{
+    pthread_mutex_lock(&a->lock);
+    snprintf(ret, API_REASON_BYTES, "%s", a->reason);
+    pthread_mutex_unlock(&a->lock);
+}
+
+void api_set_progress(struct api *a, uint64_t bytes_done, uint64_t bytes_total)
+{
+    atomic_store(&a->progress_total, bytes_total);
+    atomic_store(&a->progress_done, bytes_done);
+}
+
+uint32_t api_requests_now(struct api *a)
+{
+    return atomic_load(&a->requests_now);
+}
+
+bool api_is_ready(struct api *a, struct reject *why)
+{
+    char reason[API_REASON_BYTES];
+    uint64_t done = atomic_load(&a->progress_done), total = atomic_load(&a->progress_total);
+    api_copy_reason(a, reason);
+    switch (api_state_now(a)) {
+    case API_READY:
+        return true;
+    case API_LOADING:
+        why->retry_after_s = 1;
+        return reject_set(why, 503, "model_loading", NULL,
+                          "The model is still loading (%.0f %%). GET /health says when it is ready.",
+                          total > 0 ? 100.0 * (double)MIN_OF(done, total) / (double)total : 0.0);
+    case API_DRAINING:
+        return reject_set(why, 503, "shutting_down", NULL, "The server is shutting down%s%s",
+                          reason[0] ? ": " : ".", reason);
+    case API_FAILED:
+        break;
+    }
+    return reject_set(why, 503, "model_failed", NULL, "The model could not be loaded%s%s",
+                      reason[0] ? ": " : ".", reason);
+}
+
+const char *api_stuck_model(struct api *a)
+{
+    uint64_t now = clock_now_ns(), limit = a->opts.stuck_s * NS_PER_S;
+    for (uint32_t i = 0; i < api_model_count(a); i++) {
+        struct engine_numbers n = {0};
+        engine_numbers(a->models[i].engine, &n);
+        if (!n.idle && now > n.progress_ns && now - n.progress_ns > limit)
+            return a->models[i].id;
+    }
+    return NULL;
+}

@@ -1,0 +1,87 @@
+/* api.h - OpenAI's routes, and those that tools and operators read, in front of loaded models.
+ *
+ * Two kinds of threads: the network thread (http_server_run) owns every exchange and does all that is short; prep
+ * threads parse, render, tokenize and submit. An engine talks to an exchange through its stream only.
+ *
+ * Start: api_create, http_server_create with api_handler(), api_attach; the server may then run at once and says 503
+ * "loading" until a model is there (api_set_model) and the state is ready (api_set_state).
+ * End: api_set_state(API_DRAINING), http_server_stop, http_server_free, api_stop (prep threads join; nobody submits any more),
+ * engine_close of each model, api_free. */
+#ifndef PLATEAU_API_API_H
+#define PLATEAU_API_API_H
+
+#include "base/err.h"
+#include "engine/engine.h"
+#include "http/http_server.h"
+#include "memory/ledger.h"
+#include "model/generation_config.h"
+#include "text/chat_format.h"
+#include "text/tokenizer.h"
+
+struct api;
+struct chat_template;
+
+#define API_MODELS_MAX 16
+
+/* All of it is borrowed and outlives the api, the struct itself is copied. */
+struct served_model {
+    const char *id; /* as clients name it */
+    struct engine *engine;
+    const struct model_shape *shape;
+    const struct tokenizer *tokenizer;    /* NULL: token ids only */
+    const struct chat_template *template; /* NULL: no chat */
+    struct generation_defaults defaults;
+    uint32_t max_model_len;
+    enum chat_format format;
+    int64_t created_s;   /* since 1970; of the load */
+    const char *compute; /* "f32" */
+    bool exact;          /* the same tokens in any batch, chunk and cache state */
+};
+
+/* 0 takes the default that stands beside it. */
+struct api_opts {
+    struct ledger *ledger;   /* for /api/memory */
+    struct account *text;    /* pays for requests from their JSON to their reply; its limit is their limit */
+    uint32_t requests_max;   /* at once, those still uploading included; 1024 */
+    uint32_t choices_max;    /* of one request: prompts x n; 128 */
+    uint32_t json_depth_max; /* 64 */
+    uint32_t prep_threads;   /* 1 on up to 4 processors, else 2 */
+    size_t prep_queue_bytes_max; /* bodies that wait to be read; 64 MiB */
+    size_t request_bytes_max;    /* what one request may hold of `text`; 256 MiB */
+    uint32_t
+        max_tokens_default; /* when a request says none; 0: a chat gets the rest of the context, a completion 16 */
+    uint32_t keepalive_s;   /* a comment in a stream that was silent for so long; 10 */
+    uint32_t slow_client_s; /* a client that does not read its reply for so long is dropped; 30 */
+    uint32_t stuck_s;       /* an engine without progress for so long is reported unhealthy; 30 */
+    /* Compared in constant time. Without api_keys everybody may use the models; without admin_keys /api answers on
+     * loopback only. Borrowed. */
+    const char *const *api_keys, *const *admin_keys;
+    uint32_t api_key_count, admin_key_count;
+    const struct served_model *models; /* those that are loaded already; more come by api_set_model() */
+    uint32_t model_count;
+};
+
+/* 0, -EINVAL, -ENOMEM. The state is API_LOADING. */
+int api_create(const struct api_opts *opts, struct api **ret, struct err *e);
+/* For http_server_opts; its arg is the api. Before the server is created. */
+struct http_handler api_handler(struct api *a);
+/* Watches the api's mailboxes. 0 or what http_server_watch() said. */
+int api_attach(struct api *a, struct http_server *s);
+/* After http_server_free, before any engine_close: ends the prep threads and every exchange. */
+void api_stop(struct api *a);
+/* After every engine is closed. NULL is fine. */
+void api_free(struct api *a);
+
+enum api_state { API_LOADING, API_READY, API_DRAINING, API_FAILED };
+
+/* Any thread. -ENOSPC: there are API_MODELS_MAX; -EEXIST: the id is taken. */
+int api_set_model(struct api *a, const struct served_model *m);
+/* Any thread. `reason` (may be NULL; cut at 200 bytes) is told by /health and to refused clients: why it failed. */
+void api_set_state(struct api *a, enum api_state s, const char *reason);
+/* Any thread: how far the load is. */
+void api_set_progress(struct api *a, uint64_t bytes_done, uint64_t bytes_total);
+
+/* Any thread: requests that are being received, prepared, computed or sent. */
+uint32_t api_requests_now(struct api *a);
+
+#endif

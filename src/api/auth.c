@@ -1,0 +1,89 @@
+/* auth.c - keys are compared byte by byte to the end, all of them, so that the time says nothing about where they differ. */
+#include "api/auth.h"
+
+#include <strings.h>
+
+struct slice auth_bearer(struct slice authorization)
+{
+    struct slice s = authorization;
+    if (s.len < 7 || strncasecmp(s.ptr, "bearer ", 7) != 0)
+        return (struct slice){0};
+    s = slice_sub(s, 7, s.len);
+    while (s.len > 0 && s.ptr[0] == ' ')
+        s = slice_sub(s, 1, s.len);
+    while (s.len > 0 && s.ptr[s.len - 1] == ' ')
+        s.len--;
+    return s;
+}
+
+static bool same(const char *key, struct slice given)
+{
+    size_t len = strlen(key);
+    volatile unsigned different = len != given.len;
+    for (size_t i = 0; i < len; i++)
+        different |= (unsigned char)key[i] ^ (unsigned char)(i < given.len ? given.ptr[i] : 0);
+    return different == 0;
+}
+
+uint32_t auth_find_key(const char *const *keys, uint32_t count, struct slice given)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (same(keys[i], given))
+            found = i + 1;
+    return given.len > 0 ? found : 0;
+}
+
+static struct slice key_of(const struct http_request *r)
+{
+    struct slice value;
+    if (http_request_header(r, "authorization", &value))
+        return auth_bearer(value);
+    if (http_request_header(r, "x-api-key", &value))
+        return value;
+    return (struct slice){0};
+}
+
+/* A proxy on this machine makes everybody look local; it says so in one of these. */
+static bool is_local(const struct http_request *r)
+{
+    struct slice value;
+    return http_request_client_is_loopback(r) && !http_request_header(r, "x-forwarded-for", &value) &&
+           !http_request_header(r, "forwarded", &value) && !http_request_header(r, "x-real-ip", &value);
+}
+
+static bool refuse_key(struct slice given, struct reject *why)
+{
+    return reject_set(
+        why, 401, "invalid_api_key", NULL, "%s",
+        given.len ? "The API key is not valid. Send one of those that the server was started with, as "
+                    "\"Authorization: Bearer KEY\"."
+                  : "This server needs an API key. Send it as \"Authorization: Bearer KEY\".");
+}
+
+bool auth_check(const struct api_opts *opts, const struct http_request *r, enum auth_need need,
+                struct auth *ret, struct reject *why)
+{
+    struct slice given = key_of(r);
+    struct auth a = {
+        .key = auth_find_key(opts->api_keys, opts->api_key_count, given),
+        .admin = auth_find_key(opts->admin_keys, opts->admin_key_count, given) > 0,
+    };
+    bool open = opts->api_key_count == 0 || a.key > 0 || a.admin;
+    if (opts->admin_key_count == 0)
+        a.admin = is_local(r) && open;
+    *ret = a;
+    if (need == AUTH_NONE)
+        return true;
+    if (need == AUTH_KEY)
+        return open || refuse_key(given, why);
+    if (a.admin)
+        return true;
+    if (opts->admin_key_count > 0)
+        return reject_set(why, 401, "invalid_api_key", NULL,
+                          "This route needs the admin key (--admin-key), as \"Authorization: Bearer KEY\".");
+    if (!open)
+        return refuse_key(given, why);
+    return reject_set(why, 403, "admin_on_loopback_only", NULL,
+                      "Without --admin-key this route answers on this machine's loopback address only.");
+}

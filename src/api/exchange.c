@@ -1,0 +1,450 @@
+/* exchange.c - one way in, one way out.
+ *
+ * Replies are pulled, not pushed: tokens leave their stream only when what was made of the ones before is with the
+ * connection, so a client that does not read fills its connection, then its stream, and then its row pauses. A stream's header goes
+ * out with its first bytes, so that whatever goes wrong before them is an HTTP status and not an event.
+ *
+ * A wake-up can come for a stream that has been let go (the job's last message crosses ours): streams are looked up, never
+ * followed. */
+#include "api/exchange.h"
+
+#include "api/prep.h"
+#include "api/reply.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "http/sse.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Tokens of one choice that become one chunk: all there are; fewer where each is a kilobyte of logprobs. */
+#define BATCH_TOKENS          STREAM_TOKENS
+#define BATCH_TOKENS_LOGPROBS 16
+#define OUT_BYTES_MAX         ((size_t)16 << 20)
+#define REPLY_BYTES_MAX       ((size_t)256 << 20)
+
+/* ---- beginning and end ---- */
+
+int exchange_create(struct api *a, struct http_request *http, enum request_kind kind, struct request_id id,
+                    uint32_t key, struct exchange **ret)
+{
+    int r = charge_take(&a->text, sizeof(struct exchange));
+    if (r < 0)
+        return r;
+    struct exchange *x = calloc(1, sizeof(*x));
+    if (!x) {
+        charge_give(&a->text, sizeof(*x));
+        return -ENOMEM;
+    }
+    x->api = a;
+    x->http = http;
+    x->kind = kind;
+    x->id = id;
+    request_id_text(id, x->id_text);
+    x->key = key;
+    x->arrived_ns = clock_now_ns();
+    x->created_s = (int64_t)clock_wall_s();
+    request_memory_init(&x->memory, a->opts.text, a->opts.request_bytes_max);
+    struct charge charge = request_memory_charge(&x->memory);
+    buf_init(&x->out, OUT_BYTES_MAX, &charge);
+    buf_init(&x->reply, REPLY_BYTES_MAX, &charge);
+    list_init(&x->all);
+    list_push_back(&a->exchanges, &x->all);
+    atomic_fetch_add(&a->requests_now, 1);
+    *ret = x;
+    return 0;
+}
+
+/* Everything that the work needed; the exchange itself stays until the connection is done with it. */
+static void drop_work(struct exchange *x)
+{
+    struct request_memory *m = &x->memory;
+    for (uint32_t i = 0; i < x->choice_count; i++)
+        choice_close(&x->choices[i]);
+    request_memory_free(m, x->choices, x->choice_count * sizeof(*x->choices));
+    x->choices = NULL;
+    x->choice_count = 0;
+    for (uint32_t i = 0; i < x->prompt_count; i++)
+        request_memory_free(m, x->prompts[i].ids, x->prompts[i].count * sizeof(uint32_t));
+    request_memory_free(m, x->prompts, x->prompt_count * sizeof(*x->prompts));
+    x->prompts = NULL;
+    x->prompt_count = 0;
+    request_memory_free(m, x->bias, x->bias_count * sizeof(*x->bias));
+    x->bias = NULL;
+    x->bias_count = 0;
+    if (x->parsed)
+        request_done(&x->request);
+    x->parsed = false;
+    buf_done(&x->body);
+    buf_done(&x->reply);
+    buf_done(&x->out);
+}
+
+void exchange_free(struct exchange *x)
+{
+    if (!x)
+        return;
+    ASSERT(x->phase != EXCHANGE_PREPARING);
+    struct api *a = x->api;
+    drop_work(x);
+    request_memory_done(&x->memory);
+    list_remove(&x->all);
+    free(x);
+    charge_give(&a->text, sizeof(*x));
+    atomic_fetch_sub(&a->requests_now, 1);
+}
+
+static struct metrics *metrics_of(struct exchange *x)
+{
+    bool known = x->phase >= EXCHANGE_RUNNING && x->model;
+    return &x->api->metrics[known ? x->model - x->api->models : 0];
+}
+
+void exchange_ended(struct exchange *x, bool completed)
+{
+    double seconds = (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S;
+    LOG_DEBUG("request_ended", "id=%s completed=%d seconds=%.3f", x->id_text, completed, seconds);
+    if (completed && x->succeeded)
+        metrics_observe(metrics_of(x), METRICS_E2E, seconds);
+    if (!completed)
+        metrics_of(x)->requests_aborted++;
+    x->http = NULL;
+    atomic_store(&x->cancelled, true);
+    if (x->phase != EXCHANGE_PREPARING)
+        exchange_free(x);
+}
+
+/* ---- answers ---- */
+
+static void answer(struct exchange *x, unsigned status, struct slice body)
+{
+    x->phase = EXCHANGE_SENDING;
+    http_respond(x->http, status, "application/json", body);
+    drop_work(x);
+}
+
+static void answer_reject(struct exchange *x, const struct reject *why)
+{
+    char seconds[16];
+    struct buf body;
+    buf_init(&body, 8192, NULL);
+    reject_write(why, &body);
+    snprintf(seconds, sizeof(seconds), "%u", why->retry_after_s);
+    if (why->retry_after_s > 0)
+        http_header_set(x->http, "retry-after", seconds);
+    metrics_of(x)->requests_rejected++;
+    answer(x, why->status, buf_slice(&body));
+    buf_done(&body);
+}
+
+static void end_stream(struct exchange *x)
+{
+    x->phase = EXCHANGE_SENDING;
+    http_stream_end(x->http);
+    drop_work(x);
+}
+
+/* Tries to tell the client why, in the way that is still open, and ends the reply. */
+static void fail(struct exchange *x, const struct reject *why)
+{
+    LOG_DEBUG("request_failed", "id=%s code=%s", x->id_text, why->code ? why->code : "-");
+    if (!x->begun) {
+        answer_reject(x, why);
+        return;
+    }
+    reply_error(x, why);
+    struct slice out = buf_slice(&x->out);
+    /* A connection that is full does not get the event in time; its end without [DONE] says enough. */
+    if (x->out.error || http_stream_write(x->http, out) < 0) {
+        x->phase = EXCHANGE_SENDING;
+        http_request_close(x->http);
+        drop_work(x);
+        return;
+    }
+    end_stream(x);
+}
+
+static void fail_memory(struct exchange *x)
+{
+    struct reject why = {0};
+    reject_set(&why, 503, "out_of_memory", NULL,
+               "The memory planned for replies does not hold this one. Ask for less (n, logprobs, "
+               "max_tokens), or try "
+               "again when others have ended.");
+    fail(x, &why);
+}
+
+/* Why a choice has no good end; false when it has one. */
+static bool failed(const struct choice *c, struct reject *why)
+{
+    const struct stream_finish *f = &c->finish;
+    if (c->error)
+        return !reject_set(
+            why, 503, "out_of_memory", NULL,
+            "The memory planned for replies does not hold this one. Ask for less (n, logprobs, "
+            "max_tokens), or try again when others have ended.");
+    if (!c->over)
+        return false;
+    switch (f->reason) {
+    case FINISH_STOP:
+    case FINISH_LENGTH:
+        return false;
+    case FINISH_ABORTED:
+        return !reject_set(why, 499, "request_cancelled", NULL, "The request was cancelled.");
+    case FINISH_TOO_SLOW:
+        return !reject_set(why, 408, "client_too_slow", NULL,
+                           "The client did not read its reply for too long.");
+    case FINISH_QUEUE_TIMEOUT:
+        why->retry_after_s = 5;
+        return !reject_set(
+            why, 503, "queue_timeout", NULL,
+            "The request waited for a place for longer than --queue-timeout allows. Try again later.");
+    case FINISH_SHUTDOWN:
+        return !reject_set(why, 503, "shutting_down", NULL,
+                           "The model is being unloaded or the server stops.");
+    case FINISH_ERROR:
+        break;
+    }
+    return !reject_set(why, 500, "engine_error", NULL, "%s",
+                       f->error[0] ? f->error : "The computation failed.");
+}
+
+/* ---- the running reply ---- */
+
+/* Takes what there is from one choice. False: the exchange failed and is being answered. */
+static bool take(struct exchange *x, struct choice *c, uint32_t tokens_max)
+{
+    struct reject why = {0};
+    if (c->over)
+        return true;
+    choice_take(c, tokens_max);
+    if (c->tokens > 0 && !x->first_token_seen) {
+        x->first_token_seen = true;
+        metrics_observe(metrics_of(x), METRICS_TTFT,
+                        (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S);
+    }
+    if (c->over) {
+        x->choices_over++;
+        metrics_finish(metrics_of(x), &c->finish);
+    }
+    if (!failed(c, &why))
+        return true;
+    fail(x, &why);
+    return false;
+}
+
+static void pump_whole(struct exchange *x)
+{
+    for (uint32_t i = 0; i < x->choice_count; i++)
+        if (!take(x, &x->choices[i], UINT32_MAX))
+            return;
+    if (x->choices_over < x->choice_count)
+        return;
+    if (x->kind == REQUEST_CHAT)
+        reply_write_chat(x, &x->reply);
+    else
+        reply_write_completion(x, &x->reply);
+    if (x->reply.error) {
+        fail_memory(x);
+        return;
+    }
+    x->succeeded = true;
+    answer(x, 200, buf_slice(&x->reply));
+}
+
+static int begin_stream(struct exchange *x)
+{
+    if (x->begun)
+        return 0;
+    http_header_set(x->http, "cache-control", "no-cache");
+    http_header_set(x->http, "x-accel-buffering", "no");
+    int r = http_stream_begin(x->http, 200, SSE_CONTENT_TYPE);
+    x->begun = r == 0;
+    return r;
+}
+
+/* Gives `out` to the connection. True: all of it went. */
+static bool flush(struct exchange *x)
+{
+    int r = 0;
+    if (x->out.error) {
+        fail_memory(x);
+        return false;
+    }
+    if (x->out.len == 0)
+        return true;
+    r = begin_stream(x);
+    while (r == 0 && x->out.len > 0) {
+        size_t n = MIN_OF(x->out.len, http_stream_room(x->http));
+        if (n == 0)
+            return false; /* `writable` comes */
+        r = http_stream_write(x->http, slice_sub(buf_slice(&x->out), 0, n));
+        if (r == 0)
+            buf_consume(&x->out, n);
+    }
+    if (r == -ENOMEM)
+        fail_memory(x);
+    x->written_ns = clock_now_ns();
+    return r == 0;
+}
+
+/* The next chunks of all choices. False: there is nothing new, or the exchange failed. */
+static bool collect(struct exchange *x)
+{
+    bool chat = x->kind == REQUEST_CHAT;
+    uint32_t batch = x->request.sampling.logprobs ? BATCH_TOKENS_LOGPROBS : BATCH_TOKENS;
+    for (uint32_t i = 0; i < x->choice_count; i++) {
+        struct choice *c = &x->choices[i];
+        if (!take(x, c, batch))
+            return false;
+        if (chat)
+            reply_flush_chat(c);
+        else
+            reply_flush_completion(c);
+        if (c->over && !c->finish_told) {
+            c->finish_told = true;
+            reply_finish(c);
+        }
+    }
+    if (x->choices_over == x->choice_count) {
+        if (x->request.include_usage)
+            reply_usage(x);
+        reply_done(x);
+        x->ending = true;
+    }
+    return x->out.len > 0;
+}
+
+static void pump_stream(struct exchange *x)
+{
+    while (flush(x)) {
+        if (x->ending) {
+            x->succeeded = true;
+            end_stream(x);
+            return;
+        }
+        if (!collect(x))
+            return;
+    }
+}
+
+void exchange_pump(struct exchange *x)
+{
+    if (x->phase != EXCHANGE_RUNNING || !x->http)
+        return;
+    if (x->request.stream)
+        pump_stream(x);
+    else
+        pump_whole(x);
+}
+
+/* From now on the jobs wake us again. */
+static void clear_wakes(struct exchange *x)
+{
+    for (uint32_t i = 0; x->phase == EXCHANGE_RUNNING && i < x->choice_count; i++)
+        stream_wake_clear(x->choices[i].stream);
+}
+
+void exchange_tick(struct exchange *x, uint64_t now_ns)
+{
+    uint64_t keepalive_ns = x->api->opts.keepalive_s * NS_PER_S,
+             slow_ns = x->api->opts.slow_client_s * NS_PER_S;
+    if (!x->http)
+        return;
+    if (x->begun && http_stream_stalled_ns(x->http) > slow_ns) {
+        http_request_close(x->http);
+        return;
+    }
+    /* A wake-up that found the mailbox full is lost; this is the second chance. */
+    clear_wakes(x);
+    exchange_pump(x);
+    if (x->phase != EXCHANGE_RUNNING || !x->request.stream || x->out.len > 0 ||
+        now_ns < x->written_ns + keepalive_ns)
+        return;
+    sse_comment(&x->out, "keep-alive");
+    flush(x);
+}
+
+/* ---- the way through the phases ---- */
+
+void exchange_receive(struct exchange *x)
+{
+    struct api *a = x->api;
+    struct reject why = {.retry_after_s = 1};
+    http_request_body_take(x->http, &x->body);
+    size_t before = atomic_fetch_add(&a->prep_queue_bytes, x->body.len);
+    if (before > 0 && before + x->body.len > a->opts.prep_queue_bytes_max) {
+        atomic_fetch_sub(&a->prep_queue_bytes, x->body.len);
+        reject_set(&why, 503, "busy", NULL,
+                   "%zu bytes of requests wait to be read; the limit is %zu. Try again later.", before,
+                   a->opts.prep_queue_bytes_max);
+        answer_reject(x, &why);
+        return;
+    }
+    x->phase = EXCHANGE_PREPARING;
+    /* There is room: the queue holds as many as there may be requests. */
+    ASSERT(mailbox_put(a->to_prepare, &x) == 0);
+}
+
+static struct list *bucket_of(struct api *a, const struct stream *s)
+{
+    return &a->streams[hash_bytes(&s, sizeof(s)) & a->bucket_mask];
+}
+
+struct choice *exchange_find_choice(struct api *a, const struct stream *s)
+{
+    LIST_EACH(it, bucket_of(a, s)) {
+        struct choice *c = LIST_ENTRY(it, struct choice, by_stream);
+        if (c->stream == s)
+            return c;
+    }
+    return NULL;
+}
+
+void exchange_prepared(struct exchange *x)
+{
+    ASSERT(x->phase == EXCHANGE_PREPARING);
+    x->phase = EXCHANGE_RUNNING;
+    if (!x->http) {
+        exchange_free(x);
+        return;
+    }
+    if (x->request.ignored[0])
+        http_header_set(x->http, "x-ignored-fields", x->request.ignored);
+    if (x->reject.status) {
+        answer_reject(x, &x->reject);
+        return;
+    }
+    if (x->kind > REQUEST_COMPLETION) {
+        x->succeeded = true;
+        answer(x, 200, buf_slice(&x->reply));
+        return;
+    }
+    for (uint32_t i = 0; i < x->choice_count; i++)
+        list_push_back(bucket_of(x->api, x->choices[i].stream), &x->choices[i].by_stream);
+    x->written_ns = clock_now_ns();
+    /* Wake-ups that came before found nobody. */
+    clear_wakes(x);
+    exchange_pump(x);
+}
+
+void exchange_cancel(struct exchange *x, const struct reject *why)
+{
+    atomic_store(&x->cancelled, true);
+    switch (x->phase) {
+    case EXCHANGE_RECEIVING:
+    case EXCHANGE_SENDING:
+        if (x->http)
+            http_request_close(x->http);
+        break;
+    case EXCHANGE_PREPARING:
+        break; /* The prep thread answers. */
+    case EXCHANGE_RUNNING:
+        if (x->http)
+            fail(x, why);
+        break;
+    }
+}

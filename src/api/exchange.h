@@ -1,0 +1,87 @@
+/* exchange.h - the network half of a request, from its header to the last byte of its reply.
+ *
+ *     receiving ──▶ preparing ──▶ running ──▶ sending ──▶ (gone)
+ *
+ * It belongs to the network thread, except while it is `preparing`: then a prep thread has it, and the network thread touches
+ * nothing but `http`, `cancelled` and the list. When the client leaves, `http` becomes NULL; the exchange goes at once, or,
+ * while it is preparing, when the prep thread brings it back. exchange_free() is the one destructor; it stops what runs. */
+#ifndef PLATEAU_API_EXCHANGE_H
+#define PLATEAU_API_EXCHANGE_H
+
+#include "api/api_state.h"
+#include "api/choice.h"
+
+enum exchange_phase { EXCHANGE_RECEIVING, EXCHANGE_PREPARING, EXCHANGE_RUNNING, EXCHANGE_SENDING };
+
+struct prompt_ids {
+    uint32_t *ids;
+    uint32_t count;
+    bool in_reasoning; /* the rendered prompt ended inside <think> */
+};
+
+struct exchange {
+    /* Constant. */
+    struct api *api;
+    struct request_id id;
+    char id_text[33];
+    enum request_kind kind;
+    uint32_t key; /* which API key it came with, from 1; 0 = none are configured */
+    uint64_t arrived_ns;
+    int64_t created_s;
+
+    /* Network thread. */
+    struct list all; /* api.exchanges */
+    enum exchange_phase phase;
+    struct http_request *http; /* NULL: the client has gone */
+
+    /* Any thread. */
+    _Atomic bool cancelled; /* do not submit: nobody wants it any more */
+
+    /* Prep thread while preparing, network thread after it. */
+    struct request_memory memory;
+    struct buf body;
+    struct request request;
+    bool parsed; /* `request` needs request_done() */
+    const struct served_model *model;
+    struct reject reject; /* status 0: prepared well */
+    struct prompt_ids *prompts;
+    uint32_t prompt_count;
+    struct logit_bias *bias;
+    uint32_t bias_count;
+    struct choice *choices;
+    uint32_t choice_count;
+    uint32_t max_tokens; /* the largest of its choices; for /api/status */
+    struct buf reply;    /* of the kinds that need no engine */
+
+    /* Network thread, running. */
+    uint32_t choices_over;
+    struct buf out; /* chunks that the connection has not taken yet */
+    bool begun;     /* the stream's header is out */
+    bool told_role, ending;
+    bool first_token_seen, succeeded;
+    uint64_t written_ns; /* when the stream last said something */
+};
+
+/* A new exchange of `http`, receiving. 0 or -ENOMEM (the account or the system). */
+int exchange_create(struct api *a, struct http_request *http, enum request_kind kind, struct request_id id,
+                    uint32_t key, struct exchange **ret);
+/* The one destructor: from every phase but `preparing`. NULL is fine. */
+void exchange_free(struct exchange *x);
+
+/* The body is here: hands it to a prep thread, or answers that there is no room. */
+void exchange_receive(struct exchange *x);
+/* A prep thread brings it back. */
+void exchange_prepared(struct exchange *x);
+/* Takes tokens and writes what the connection takes. */
+void exchange_pump(struct exchange *x);
+/* About every 250 ms. */
+void exchange_tick(struct exchange *x, uint64_t now_ns);
+/* The connection's end of it is over: x may be gone afterwards. */
+void exchange_ended(struct exchange *x, bool completed);
+/* Somebody else asked for its end: answers the client with `why`, stops the rows. */
+void exchange_cancel(struct exchange *x, const struct reject *why);
+
+/* By what a stream wakes with. NULL: nobody waits for it any more. */
+struct choice *exchange_find_choice(struct api *a, const struct stream *s);
+
+#endif

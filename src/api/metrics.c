@@ -1,0 +1,119 @@
+/* metrics.c - fixed buckets, those of vLLM, so that its dashboards' panels keep their meaning. */
+#include "api/metrics.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+static const double ttft_bounds[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25,  0.5,   0.75,
+                                     1.0,   2.5,   5.0,  7.5,  10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0};
+static const double per_token_bounds[] = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2,  0.3,  0.4,
+                                          0.5,  0.75,  1.0,  2.5,   5.0, 7.5,  10.0, 20.0, 40.0};
+static const double request_bounds[] = {0.3,  0.5,   0.8,   1.0,   1.5,   2.0,    2.5,
+                                        5.0,  10.0,  15.0,  20.0,  30.0,  40.0,   50.0,
+                                        60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
+static const double token_bounds[] = {1,    2,    5,    10,    20,    50,    100,    200,    500,
+                                      1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000};
+
+void metrics_init(struct metrics *m)
+{
+#define SECONDS_OF(n, h, b) {.name = n, .help = h, .bounds = b, .bound_count = COUNT_OF(b)}
+    *m = (struct metrics){
+        .histograms =
+            {
+                [METRICS_TTFT] = SECONDS_OF("vllm:time_to_first_token_seconds",
+                                            "From a request's arrival to its first token.", ttft_bounds),
+                [METRICS_PER_TOKEN] = SECONDS_OF("vllm:time_per_output_token_seconds",
+                                                 "Time per token after the first.", per_token_bounds),
+                [METRICS_E2E] = SECONDS_OF("vllm:e2e_request_latency_seconds",
+                                           "From a request's arrival to its last byte.", request_bounds),
+                [METRICS_QUEUE] =
+                    SECONDS_OF("vllm:request_queue_time_seconds", "Time in the queue.", request_bounds),
+                [METRICS_PREFILL] = SECONDS_OF("vllm:request_prefill_time_seconds",
+                                               "Time spent on the prompt.", request_bounds),
+                [METRICS_DECODE] = SECONDS_OF("vllm:request_decode_time_seconds", "Time spent on the output.",
+                                              request_bounds),
+                [METRICS_PROMPT_TOKENS] =
+                    SECONDS_OF("vllm:request_prompt_tokens", "Tokens of a prompt.", token_bounds),
+                [METRICS_GENERATION_TOKENS] =
+                    SECONDS_OF("vllm:request_generation_tokens", "Tokens of an output.", token_bounds),
+            },
+    };
+#undef SECONDS_OF
+}
+
+void metrics_observe(struct metrics *m, enum metrics_kind kind, double value)
+{
+    struct metrics_histogram *h = &m->histograms[kind];
+    uint32_t i = 0;
+    while (i < h->bound_count && value > h->bounds[i])
+        i++;
+    h->counts[i]++;
+    h->sum += value;
+}
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns / (double)NS_PER_S;
+}
+
+void metrics_finish(struct metrics *m, const struct stream_finish *f)
+{
+    ASSERT(f->reason <= FINISH_ERROR);
+    m->finished[f->reason]++;
+    m->cached_tokens += f->cached_tokens;
+    metrics_observe(m, METRICS_QUEUE, seconds(f->queued_ns));
+    if (f->completion_tokens == 0)
+        return;
+    metrics_observe(m, METRICS_PREFILL, seconds(f->prefill_ns));
+    metrics_observe(m, METRICS_DECODE, seconds(f->decode_ns));
+    metrics_observe(m, METRICS_PROMPT_TOKENS, f->prompt_tokens);
+    metrics_observe(m, METRICS_GENERATION_TOKENS, f->completion_tokens);
+    if (f->completion_tokens > 1)
+        metrics_observe(m, METRICS_PER_TOKEN, seconds(f->decode_ns) / (f->completion_tokens - 1));
+}
+
+void metrics_write_label(struct buf *ret, struct slice value)
+{
+    buf_putc(ret, '"');
+    for (size_t i = 0; i < value.len; i++) {
+        char c = value.ptr[i];
+        if (c == '\n') {
+            buf_puts(ret, "\\n");
+            continue;
+        }
+        if (c == '"' || c == '\\')
+            buf_putc(ret, '\\');
+        buf_putc(ret, c);
+    }
+    buf_putc(ret, '"');
+}
+
+static void write_histogram(const struct metrics_histogram *h, struct slice label, struct buf *ret)
+{
+    uint64_t total = 0;
+    for (uint32_t i = 0; i <= h->bound_count; i++) {
+        total += h->counts[i];
+        buf_printf(ret, "%s_bucket{model_name=", h->name);
+        metrics_write_label(ret, label);
+        if (i < h->bound_count)
+            buf_printf(ret, ",le=\"%g\"} %llu\n", h->bounds[i], (unsigned long long)total);
+        else
+            buf_printf(ret, ",le=\"+Inf\"} %llu\n", (unsigned long long)total);
+    }
+    buf_printf(ret, "%s_sum{model_name=", h->name);
+    metrics_write_label(ret, label);
+    buf_printf(ret, "} %.9g\n%s_count{model_name=", h->sum, h->name);
+    metrics_write_label(ret, label);
+    buf_printf(ret, "} %llu\n", (unsigned long long)total);
+}
+
+void metrics_write_histograms(const struct metrics *const *models, const struct slice *labels, uint32_t count,
+                              struct buf *ret)
+{
+    for (uint32_t kind = 0; kind < METRICS_KIND_COUNT && count > 0; kind++) {
+        const struct metrics_histogram *h = &models[0]->histograms[kind];
+        buf_printf(ret, "# HELP %s %s\n# TYPE %s histogram\n", h->name, h->help, h->name);
+        for (uint32_t i = 0; i < count; i++)
+            write_histogram(&models[i]->histograms[kind], labels[i], ret);
+    }
+}

@@ -1,0 +1,50 @@
+/* metrics.h - counters and histograms that /metrics shows, by the names that vLLM's dashboards read.
+ *
+ * Network thread only: every exchange ends there. What engines and the ledger count is read from them when asked. */
+#ifndef PLATEAU_API_METRICS_H
+#define PLATEAU_API_METRICS_H
+
+#include "base/buf.h"
+#include "engine/stream.h"
+
+#define METRICS_BUCKETS_MAX 24
+
+/* Seconds, or tokens. */
+struct metrics_histogram {
+    const char *name, *help;
+    const double *bounds; /* ascending */
+    uint32_t bound_count;
+    uint64_t counts[METRICS_BUCKETS_MAX + 1]; /* the last: above all bounds */
+    double sum;
+};
+
+enum metrics_kind {
+    METRICS_TTFT,
+    METRICS_PER_TOKEN,
+    METRICS_E2E,
+    METRICS_QUEUE,
+    METRICS_PREFILL,
+    METRICS_DECODE,
+    METRICS_PROMPT_TOKENS,
+    METRICS_GENERATION_TOKENS,
+    METRICS_KIND_COUNT
+};
+
+struct metrics {
+    struct metrics_histogram histograms[METRICS_KIND_COUNT];
+    uint64_t requests_rejected, requests_aborted;
+    uint64_t finished[FINISH_ERROR + 1]; /* choices by how they ended */
+    uint64_t cached_tokens;
+};
+
+void metrics_init(struct metrics *m);
+void metrics_observe(struct metrics *m, enum metrics_kind kind, double value);
+/* One job is over. */
+void metrics_finish(struct metrics *m, const struct stream_finish *f);
+/* All histograms of all models in Prometheus' text form: each name once, as it demands; a label is a model's name. */
+void metrics_write_histograms(const struct metrics *const *models, const struct slice *labels, uint32_t count,
+                              struct buf *ret);
+/* A label's value with its quotes. */
+void metrics_write_label(struct buf *ret, struct slice value);
+
+#endif

@@ -1,0 +1,276 @@
+/* prep.c - one exchange at a time, from its body to its jobs.
+ *
+ * Everything a job needs is made here, its stream included, so that the network thread only has to watch. A job that the engine
+ * does not take ends the request: those taken before it are closed by the exchange's destructor. */
+#include "api/prep.h"
+
+#include "api/prompt.h"
+#include "api/resolve.h"
+#include "api/utility.h"
+
+#include "base/log.h"
+#include "base/rng.h"
+
+#include <errno.h>
+
+/* The deepest user is the template's evaluation: 400 levels of about 700 bytes (more under sanitizers). */
+#define PREP_STACK_BYTES ((size_t)2 << 20)
+
+static bool out_of_memory(struct exchange *x)
+{
+    return reject_set(
+        &x->reject, 503, "out_of_memory", NULL,
+        "The memory planned for requests does not hold this one. Try again when others have ended.");
+}
+
+static bool parse(struct exchange *x)
+{
+    struct request_limits limits = x->api->limits;
+    x->parsed = true;
+    bool ok = request_parse(x->kind, buf_slice(&x->body), &limits, &x->memory, &x->request, &x->reject);
+    buf_done(&x->body);
+    return ok;
+}
+
+static bool find_model(struct exchange *x)
+{
+    const char *wanted = x->request.model;
+    x->model = api_find_model(x->api, wanted);
+    if (x->model)
+        return true;
+    return reject_set(&x->reject, 404, "model_not_found", "model",
+                      "The model \"%.200s\" does not exist here. GET /v1/models lists those that do.",
+                      wanted ? wanted : "");
+}
+
+/* ---- jobs ---- */
+
+static bool make_choices(struct exchange *x)
+{
+    const struct request *r = &x->request;
+    struct sampler_params sampling;
+    uint64_t drawn;
+    uint32_t bias_count = (uint32_t)json_object_size(r->logit_bias);
+    if (bias_count > 0) {
+        x->bias = request_memory_alloc(&x->memory, bias_count * sizeof(*x->bias));
+        if (!x->bias)
+            return out_of_memory(x);
+        x->bias_count = bias_count;
+    }
+    if (!resolve_sampling(r, x->model, x->bias, &sampling, &x->reject))
+        return false;
+    uint32_t count = x->prompt_count * r->n;
+    x->choices = request_memory_alloc(&x->memory, count * sizeof(*x->choices));
+    if (!x->choices)
+        return out_of_memory(x);
+    x->choice_count = count;
+    rng_secret(&drawn, sizeof(drawn));
+    for (uint32_t i = 0; i < count; i++) {
+        struct choice *c = &x->choices[i];
+        choice_init(c, x, i, i / r->n);
+        c->sampling = sampling;
+        c->sampling.seed = resolve_seed(r, drawn, i % r->n);
+        /* The first job has the request's own id, so that both sides name it alike. */
+        c->job_id = i == 0 ? x->id : request_id_draw();
+    }
+    return true;
+}
+
+static bool make_stream(struct exchange *x, struct choice *c)
+{
+    struct api *a = x->api;
+    struct stream_opts opts = {
+        .id = c->job_id,
+        .top_max = c->sampling.top_logprobs,
+        .wake = a->wakes,
+        .user = c,
+        .charge = &a->text,
+    };
+    if (atomic_fetch_add(&a->streams_now, 1) >= a->streams_max) {
+        atomic_fetch_sub(&a->streams_now, 1);
+        x->reject.retry_after_s = 1;
+        return reject_set(
+            &x->reject, 429, "too_many_requests", NULL,
+            "%u choices are being computed for all requests together, as many as are allowed. Try again "
+            "later.",
+            a->streams_max);
+    }
+    if (stream_create(&opts, &c->stream) < 0) {
+        atomic_fetch_sub(&a->streams_now, 1);
+        c->stream = NULL;
+        return out_of_memory(x);
+    }
+    return true;
+}
+
+static bool refuse_submit(struct exchange *x, int r, uint32_t retry_after_s, const struct err *e)
+{
+    switch (r) {
+    case -EINVAL:
+        return reject_value(&x->reject, NULL, "%s", e->text);
+    case -EAGAIN:
+        x->reject.retry_after_s = MAX_OF(retry_after_s, 1u);
+        return reject_set(&x->reject, 429, "queue_full", NULL, "%s", e->text);
+    case -EPIPE:
+        return reject_set(&x->reject, 503, "shutting_down", NULL, "%s", e->text);
+    default:
+        return reject_set(&x->reject, 507, "out_of_memory", NULL, "%s", e->text);
+    }
+}
+
+static bool submit(struct exchange *x, struct choice *c, uint32_t max_tokens)
+{
+    const struct prompt_ids *p = &x->prompts[c->prompt_index];
+    struct err e = {0};
+    uint32_t retry_after_s = 0;
+    struct job_spec job = {
+        .prompt = p->ids,
+        .prompt_count = p->count,
+        .max_tokens = max_tokens,
+        .priority = x->request.priority,
+        .sampling = c->sampling,
+        .stops = x->request.stops,
+        .stop_count = x->request.stop_count,
+        .prompt_logprobs = x->request.sampling.prompt_logprobs >= 0,
+    };
+    if (choice_open(c) < 0)
+        return out_of_memory(x);
+    if (!make_stream(x, c))
+        return false;
+    int r = engine_submit(x->model->engine, &job, c->stream, &retry_after_s, &e);
+    if (r == 0)
+        return true;
+    /* Both halves are ours again. */
+    stream_release(c->stream);
+    stream_release(c->stream);
+    c->stream = NULL;
+    atomic_fetch_sub(&x->api->streams_now, 1);
+    return refuse_submit(x, r, retry_after_s, &e);
+}
+
+static bool submit_all(struct exchange *x)
+{
+    uint32_t max_tokens[2] = {0};
+    for (uint32_t i = 0; i < x->choice_count; i++) {
+        struct choice *c = &x->choices[i];
+        if (atomic_load(&x->cancelled))
+            return reject_set(&x->reject, 499, "request_cancelled", NULL, "The request was cancelled.");
+        if (!resolve_max_tokens(&x->request, x->model, x->api->opts.max_tokens_default,
+                                x->prompts[c->prompt_index].count, &max_tokens[0], &x->reject))
+            return false;
+        max_tokens[1] = MAX_OF(max_tokens[0], max_tokens[1]);
+        if (!submit(x, c, max_tokens[0]))
+            return false;
+    }
+    x->max_tokens = max_tokens[1];
+    return true;
+}
+
+static bool check_stops(struct exchange *x)
+{
+    if (x->request.stop_count == 0 || x->model->tokenizer)
+        return true;
+    return reject_unsupported(
+        &x->reject, "stop",
+        "The model \"%.100s\" has no tokenizer, so there is no text to find a stop string in. "
+        "Use stop_token_ids.",
+        x->model->id);
+}
+
+/* The engine has its copy; how many there were is still told. */
+static void drop_ids(struct exchange *x)
+{
+    for (uint32_t i = 0; i < x->prompt_count; i++) {
+        request_memory_free(&x->memory, x->prompts[i].ids, x->prompts[i].count * sizeof(uint32_t));
+        x->prompts[i].ids = NULL;
+    }
+}
+
+static bool generate(struct exchange *x, struct arena *scratch)
+{
+    if (!check_stops(x) || !prompt_make(x, scratch))
+        return false;
+    request_drop_prompt(&x->request);
+    if (!make_choices(x) || !submit_all(x))
+        return false;
+    if (!x->request.return_token_ids)
+        drop_ids(x);
+    return true;
+}
+
+/* ---- one exchange ---- */
+
+static bool work(struct exchange *x, struct arena *scratch)
+{
+    struct reject cancelled = {0};
+    reject_set(&cancelled, 499, "request_cancelled", NULL, "The request was cancelled.");
+    if (atomic_load(&x->cancelled)) {
+        x->reject = cancelled;
+        return false;
+    }
+    if (!parse(x) || !find_model(x))
+        return false;
+    switch (x->kind) {
+    case REQUEST_CHAT:
+    case REQUEST_COMPLETION:
+        return generate(x, scratch);
+    case REQUEST_TOKENIZE:
+        return utility_tokenize(x, scratch);
+    case REQUEST_DETOKENIZE:
+        return utility_detokenize(x);
+    case REQUEST_TEMPLATE:
+        return utility_template(x, scratch);
+    case REQUEST_KIND_COUNT:
+        break;
+    }
+    return false;
+}
+
+void prep_work(struct exchange *x)
+{
+    struct arena *scratch = NULL;
+    /* An arena of its own for each request: what a long prompt needed is gone with it. */
+    struct charge charge = request_memory_charge(&x->memory);
+    struct arena_opts opts = {.bytes_max = x->memory.bytes_max, .charge = &charge};
+    if (arena_create(&opts, &scratch) < 0)
+        out_of_memory(x);
+    else
+        work(x, scratch);
+    arena_free(scratch);
+}
+
+static void *run(void *arg)
+{
+    struct api *a = arg;
+    struct exchange *x;
+    while (mailbox_wait(a->to_prepare, &x, UINT64_MAX)) {
+        atomic_fetch_sub(&a->prep_queue_bytes, x->body.len);
+        prep_work(x);
+        /* There is room: the queue holds as many as there may be requests. */
+        ASSERT(mailbox_put(a->prepared, &x) == 0);
+    }
+    return NULL;
+}
+
+int prep_start(struct api *a)
+{
+    pthread_attr_t attr;
+    int r = 0;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, PREP_STACK_BYTES);
+    while (r == 0 && a->thread_count < a->opts.prep_threads) {
+        r = -pthread_create(&a->threads[a->thread_count], &attr, run, a);
+        if (r == 0)
+            pthread_setname_np(a->threads[a->thread_count++], "prep");
+    }
+    pthread_attr_destroy(&attr);
+    return r;
+}
+
+void prep_stop(struct api *a)
+{
+    if (a->to_prepare)
+        mailbox_close(a->to_prepare);
+    while (a->thread_count > 0)
+        pthread_join(a->threads[--a->thread_count], NULL);
+}

@@ -1,0 +1,16 @@
+/* prep.h - the threads that read requests: JSON, templates, tokens, and handing them to an engine. */
+#ifndef PLATEAU_API_PREP_H
+#define PLATEAU_API_PREP_H
+
+#include "api/exchange.h"
+
+/* Starts the threads of a->opts. 0, or what pthread_create said. */
+int prep_start(struct api *a);
+/* Lets them finish what is queued, and joins them. Twice is fine. */
+void prep_stop(struct api *a);
+
+/* The work on one exchange: afterwards x->reject says no, or x->reply is there, or its choices are with the engine. For the
+ * threads and for tests. */
+void prep_work(struct exchange *x);
+
+#endif

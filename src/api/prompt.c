@@ -1,0 +1,221 @@
+/* prompt.c - what is rendered is dropped as soon as it is ids. */
+#include "api/prompt.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "text/chat_template.h"
+
+#include <errno.h>
+
+static bool no_memory(struct exchange *x)
+{
+    return reject_set(
+        &x->reject, 503, "out_of_memory", NULL,
+        "The memory planned for requests does not hold this prompt. Shorten it, or try again when others "
+        "have ended.");
+}
+
+static bool too_long(struct exchange *x, uint32_t ids_max)
+{
+    return reject_set(
+        &x->reject, 400, "context_length_exceeded", x->request.messages ? "messages" : "prompt",
+        "This model's maximum context length is %u tokens (--max-model-len), and the prompt alone has "
+        "more than %u. Shorten it.",
+        x->model->max_model_len, ids_max);
+}
+
+/* ---- templates ---- */
+
+/* What the route's own fields say to the template, beside chat_template_kwargs; those win, being the plainer wish. */
+static bool add_kwargs(struct exchange *x)
+{
+    struct request *r = &x->request;
+    const char *effort = r->reasoning_effort;
+    int thinking = r->enable_thinking;
+    if (effort && !chat_template_mentions(x->model->template, SLICE("reasoning_effort"))) {
+        if (strcmp(effort, "none") != 0 ||
+            !chat_template_mentions(x->model->template, SLICE("enable_thinking")))
+            return reject_unsupported(
+                &x->reject, "reasoning_effort",
+                "This model's template knows no reasoning_effort \"%s\"; leave it out%s.", effort,
+                chat_template_mentions(x->model->template, SLICE("enable_thinking"))
+                    ? ", or choose with chat_template_kwargs {\"enable_thinking\": true or false}"
+                    : "");
+        thinking = thinking < 0 ? 0 : thinking;
+        effort = NULL;
+    }
+    if (!effort && thinking < 0)
+        return true;
+    if (!r->template_kwargs) {
+        r->template_kwargs = json_object();
+        if (!r->template_kwargs ||
+            json_object_set_new(r->root, "chat_template_kwargs", r->template_kwargs) < 0)
+            return no_memory(x);
+    }
+    if (effort && !json_object_get(r->template_kwargs, "reasoning_effort") &&
+        json_object_set_new(r->template_kwargs, "reasoning_effort", json_string(effort)) < 0)
+        return no_memory(x);
+    if (thinking >= 0 && !json_object_get(r->template_kwargs, "enable_thinking") &&
+        json_object_set_new(r->template_kwargs, "enable_thinking", json_boolean(thinking)) < 0)
+        return no_memory(x);
+    return true;
+}
+
+/* Names that the template's environment has already. */
+static bool check_kwargs(struct exchange *x)
+{
+    static const char *const ours[] = {"messages",  "tools",    "documents", "add_generation_prompt",
+                                       "bos_token", "eos_token"};
+    for (size_t i = 0; i < COUNT_OF(ours); i++)
+        if (json_object_get(x->request.template_kwargs, ours[i]))
+            return reject_value(
+                &x->reject, "chat_template_kwargs",
+                "chat_template_kwargs may not set \"%s\"; it has a field of its own, or none.", ours[i]);
+    return true;
+}
+
+bool prompt_render(struct exchange *x, struct arena *scratch, struct buf *ret)
+{
+    const struct served_model *m = x->model;
+    const struct chat_template_limits limits = CHAT_TEMPLATE_LIMITS_DEFAULT;
+    struct err e = {0};
+    if (!m->template)
+        return reject_unsupported(&x->reject, "messages",
+                                  "The model \"%.100s\" has no chat template. Use /v1/completions.", m->id);
+    request_memory_enter(&x->memory);
+    bool ok = check_kwargs(x) && add_kwargs(x);
+    request_memory_enter(NULL);
+    if (!ok)
+        return false;
+    struct chat_template_input in = {
+        .messages = x->request.messages,
+        .tools = x->request.tools,
+        .kwargs = x->request.template_kwargs,
+        .add_generation_prompt = x->request.add_generation_prompt,
+        .now_s = x->created_s,
+    };
+    if (m->tokenizer) {
+        in.bos_token = tokenizer_bos(m->tokenizer);
+        in.eos_token = tokenizer_eos(m->tokenizer);
+    }
+    int r = chat_template_render(m->template, scratch, &in, &limits, ret, &e);
+    if (r == -EINVAL)
+        return reject_set(&x->reject, 400, "template_error", "messages",
+                          "The model's chat template refuses this: %s", e.text);
+    if (r == -E2BIG)
+        return reject_set(&x->reject, 400, "template_limit", "messages",
+                          "The chat template went over a limit: %s", e.text);
+    return r == 0 || no_memory(x);
+}
+
+/* ---- ids ---- */
+
+static bool keep_ids(struct exchange *x, const uint32_t *ids, size_t count, struct prompt_ids *ret)
+{
+    if (count == 0)
+        return reject_value(&x->reject, "prompt", "The prompt has no tokens; it needs at least one.");
+    uint32_t *copy = request_memory_alloc(&x->memory, count * sizeof(*copy));
+    if (!copy)
+        return no_memory(x);
+    memcpy(copy, ids, count * sizeof(*copy));
+    *ret = (struct prompt_ids){.ids = copy, .count = (uint32_t)count};
+    return true;
+}
+
+bool prompt_encode(struct exchange *x, struct arena *scratch, struct slice text, bool special,
+                   uint32_t ids_max, struct prompt_ids *ret)
+{
+    const struct tokenizer *t = x->model->tokenizer;
+    const struct tokenizer_opts opts = {.added_tokens = true, .add_special = special};
+    struct err e = {0};
+    size_t count = 0;
+    if (!t)
+        return reject_unsupported(&x->reject, "prompt",
+                                  "The model \"%.100s\" has no tokenizer. Send token ids to /v1/completions.",
+                                  x->model->id);
+    size_t mark = arena_mark(scratch);
+    uint32_t *ids = NULL;
+    int r = -E2BIG;
+    /* A text has no more tokens than bytes, and the specials around it; but NFC can make three bytes of one. */
+    for (size_t times = 1; r == -E2BIG && times <= 3; times += 2) {
+        size_t room = MIN_OF((size_t)ids_max, text.len * times + 64);
+        arena_rewind(scratch, mark);
+        ids = ARENA_ARRAY(scratch, uint32_t, room);
+        r = ids ? tokenizer_encode(t, scratch, text, &opts, ids, room, &count, &e) : -ENOMEM;
+    }
+    bool ok = false;
+    if (r == -E2BIG)
+        ok = too_long(x, ids_max);
+    else if (r == -EINVAL)
+        ok = reject_value(&x->reject, "prompt", "The prompt is not text: %s", e.text);
+    else if (r < 0)
+        ok = no_memory(x);
+    else
+        ok = keep_ids(x, ids, count, ret);
+    arena_rewind(scratch, mark);
+    return ok;
+}
+
+static bool take_ids(struct exchange *x, const json_t *list, struct prompt_ids *ret)
+{
+    uint32_t vocab = x->model->shape->vocab;
+    size_t count = json_array_size(list), i;
+    const json_t *each;
+    if (count > x->model->max_model_len)
+        return too_long(x, x->model->max_model_len);
+    uint32_t *ids = request_memory_alloc(&x->memory, count * sizeof(*ids));
+    if (!ids)
+        return no_memory(x);
+    json_array_foreach(list, i, each)
+    {
+        if (json_integer_value(each) >= vocab) {
+            request_memory_free(&x->memory, ids, count * sizeof(*ids));
+            return reject_value(&x->reject, "prompt", "prompt[%zu] is %lld; the model's ids end at %u.", i,
+                                (long long)json_integer_value(each), vocab - 1);
+        }
+        ids[i] = (uint32_t)json_integer_value(each);
+    }
+    *ret = (struct prompt_ids){.ids = ids, .count = (uint32_t)count};
+    return true;
+}
+
+static bool make_chat(struct exchange *x, struct arena *scratch, struct prompt_ids *ret)
+{
+    struct charge charge = request_memory_charge(&x->memory);
+    struct buf text;
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    bool ok = prompt_render(x, scratch, &text) &&
+              prompt_encode(x, scratch, buf_slice(&text), x->request.add_special_tokens > 0,
+                            x->model->max_model_len, ret);
+    if (ok)
+        ret->in_reasoning = chat_prompt_in_reasoning(buf_slice(&text));
+    buf_done(&text);
+    return ok;
+}
+
+static bool make_one(struct exchange *x, struct arena *scratch, const json_t *prompt, struct prompt_ids *ret)
+{
+    if (json_is_array(prompt))
+        return take_ids(x, prompt, ret);
+    struct slice text = {json_string_value(prompt), json_string_length(prompt)};
+    return prompt_encode(x, scratch, text, x->request.add_special_tokens != 0, x->model->max_model_len, ret);
+}
+
+bool prompt_make(struct exchange *x, struct arena *scratch)
+{
+    const struct request *r = &x->request;
+    uint32_t count = r->messages ? 1 : r->prompt_count;
+    x->prompts = request_memory_alloc(&x->memory, count * sizeof(*x->prompts));
+    if (!x->prompts)
+        return no_memory(x);
+    x->prompt_count = count;
+    if (r->messages)
+        return make_chat(x, scratch, &x->prompts[0]);
+    bool several = json_is_array(r->prompt) && !json_is_integer(json_array_get(r->prompt, 0));
+    for (uint32_t i = 0; i < count; i++) {
+        const json_t *prompt = several ? json_array_get(r->prompt, i) : r->prompt;
+        if (!make_one(x, scratch, prompt, &x->prompts[i]))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,16 @@
+/* reply_chunk.h - the frame that every chunk of a stream has. For reply_*.c. */
+#ifndef PLATEAU_API_REPLY_CHUNK_H
+#define PLATEAU_API_REPLY_CHUNK_H
+
+#include "api/exchange.h"
+
+/* `"id":...,"object":...,"created":...,"model":...` of whole replies and of chunks. */
+void reply_write_head(const struct exchange *x, bool chunk, struct buf *ret);
+/* `data: {...,"choices":[` into x->out, and its end `],...}`, with the prompt's ids where they were asked for and are
+ * wanted in this one. A chunk is one line: JSON escapes line breaks. */
+void reply_chunk_begin(struct exchange *x);
+void reply_chunk_end(struct exchange *x, bool with_prompt_ids);
+/* `,"prompt_token_ids":[...]` */
+void reply_write_prompt_ids(const struct prompt_ids *p, struct buf *ret);
+
+#endif

@@ -1,0 +1,26 @@
+/* report.h - what the server says about itself. On the network thread; nothing here changes anything. */
+#ifndef PLATEAU_API_REPORT_H
+#define PLATEAU_API_REPORT_H
+
+#include "api/api_state.h"
+
+void report_health(struct api *a, struct buf *ret);
+void report_models(struct api *a, struct buf *ret);
+void report_model(const struct served_model *m, struct buf *ret);
+void report_server_info(struct api *a, struct buf *ret);
+void report_model_info(struct api *a, struct buf *ret);
+
+/* report_memory.c */
+void report_memory(struct api *a, struct buf *ret);
+/* Bytes that the process holds in memory and no account names; negative when accounts count what is not resident. */
+int64_t report_unaccounted(struct api *a);
+/* Fills a->accounts from the ledger; returns how many. */
+uint32_t report_read_accounts(struct api *a);
+
+/* report_status.c */
+void report_status(struct api *a, struct buf *ret);
+
+/* report_metrics.c */
+void report_metrics(struct api *a, struct buf *ret);
+
+#endif

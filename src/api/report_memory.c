@@ -1,0 +1,135 @@
+/* report_memory.c - the ledger as a tree, beside what the system says.
+ *
+ * The ledger is walked into an array first: writing the reply takes memory, which is the ledger's business too. */
+#include "api/report.h"
+
+#include "base/check.h"
+#include "memory/footprint.h"
+#include "text/chat_format.h"
+
+struct visit {
+    struct account_numbers *accounts;
+    uint32_t count;
+};
+
+static void visit(void *arg, const struct account_numbers *n)
+{
+    struct visit *v = arg;
+    if (v->count < API_ACCOUNTS_MAX)
+        v->accounts[v->count++] = *n;
+}
+
+uint32_t report_read_accounts(struct api *a)
+{
+    struct visit v = {.accounts = a->accounts};
+    ledger_walk(a->opts.ledger, visit, &v);
+    return v.count;
+}
+
+/* ---- what nobody named ---- */
+
+/* Accounts whose bytes come from the general allocator: the allocator's own figure says what of them is resident. */
+static bool is_heap(const struct account_numbers *n)
+{
+    static const char *const names[] = {"text", "network", "requests", "heap"};
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (strcmp(n->name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Bytes of an account that no child of it counts. */
+static uint64_t own_used(const struct account_numbers *accounts, uint32_t count, uint32_t index)
+{
+    uint64_t own = accounts[index].used;
+    for (uint32_t i = index + 1; i < count && accounts[i].depth > accounts[index].depth; i++)
+        if (accounts[i].depth == accounts[index].depth + 1 && accounts[i].class != ACCOUNT_DISK)
+            own -= MIN_OF(own, accounts[i].used);
+    return own;
+}
+
+static int64_t unaccounted(const struct account_numbers *accounts, uint32_t count, const struct footprint *f)
+{
+    uint64_t mapped = 0, heap = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (accounts[i].class != ACCOUNT_ANON && accounts[i].class != ACCOUNT_PINNED)
+            continue;
+        uint64_t own = own_used(accounts, count, i);
+        if (is_heap(&accounts[i]))
+            heap += own;
+        else
+            mapped += own;
+    }
+    uint64_t known = mapped + (f->heap_bytes ? f->heap_bytes : heap);
+    return (int64_t)(f->rss_anon_bytes + f->rss_shmem_bytes + f->swap_bytes) - (int64_t)known;
+}
+
+int64_t report_unaccounted(struct api *a)
+{
+    struct footprint f;
+    footprint_read(&f);
+    return unaccounted(a->accounts, report_read_accounts(a), &f);
+}
+
+/* ---- the tree ---- */
+
+static void write_account(const struct account_numbers *n, struct buf *ret)
+{
+    buf_puts(ret, "{\"name\":");
+    json_write_string(ret, slice_of(n->name));
+    buf_printf(ret,
+               ",\"class\":\"%s\",\"planned_bytes\":%llu,\"reserved_bytes\":%llu,\"used_bytes\":%llu,"
+               "\"peak_bytes\":%llu,\"limit_bytes\":",
+               account_class_name(n->class), (unsigned long long)n->planned, (unsigned long long)n->reserved,
+               (unsigned long long)n->used, (unsigned long long)n->peak);
+    if (n->limit == ACCOUNT_NO_LIMIT)
+        buf_puts(ret, "null");
+    else
+        buf_printf(ret, "%llu", (unsigned long long)n->limit);
+    buf_puts(ret, ",\"children\":[");
+}
+
+/* Parents come before their children: a deeper account opens below the last, a shallower one closes what is open. */
+static void write_tree(const struct account_numbers *accounts, uint32_t count, struct buf *ret)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        write_account(&accounts[i], ret);
+        bool last = i + 1 == count;
+        if (!last && accounts[i + 1].depth > accounts[i].depth)
+            continue;
+        uint32_t closed = accounts[i].depth + 1 - (last ? 0 : accounts[i + 1].depth);
+        for (; closed > 0; closed--)
+            buf_puts(ret, "]}");
+        if (!last)
+            buf_putc(ret, ',');
+    }
+}
+
+void report_memory(struct api *a, struct buf *ret)
+{
+    struct footprint f;
+    uint32_t count = report_read_accounts(a);
+    const struct account_numbers *root = &a->accounts[0];
+    footprint_read(&f);
+    buf_puts(ret, "{\"limit_bytes\":");
+    if (root->limit == ACCOUNT_NO_LIMIT)
+        buf_puts(ret, "null");
+    else
+        buf_printf(ret, "%llu", (unsigned long long)root->limit);
+    buf_printf(
+        ret,
+        ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"unaccounted_bytes\":%lld,\"pending_trim_bytes\":0",
+        (unsigned long long)root->reserved, (unsigned long long)root->used,
+        (long long)unaccounted(a->accounts, count, &f));
+    buf_puts(ret, ",\"accounts\":[");
+    write_tree(a->accounts, count, ret);
+    buf_printf(ret,
+               "],\"system\":{\"rss_anon_bytes\":%llu,\"rss_file_bytes\":%llu,\"rss_shmem_bytes\":%llu,"
+               "\"swap_bytes\":%llu,\"cgroup_bytes\":%llu,\"cgroup_limit_bytes\":%llu,\"heap_bytes\":%llu,"
+               "\"ram_bytes\":%llu,\"ram_available_bytes\":%llu,\"devices\":[]}}",
+               (unsigned long long)f.rss_anon_bytes, (unsigned long long)f.rss_file_bytes,
+               (unsigned long long)f.rss_shmem_bytes, (unsigned long long)f.swap_bytes,
+               (unsigned long long)f.cgroup_bytes, (unsigned long long)f.cgroup_limit_bytes,
+               (unsigned long long)f.heap_bytes, (unsigned long long)f.ram_bytes,
+               (unsigned long long)f.ram_available_bytes);
+}

@@ -1,0 +1,171 @@
+/* report_metrics.c - Prometheus' text form. Names of vLLM where it has one for the same thing. */
+#include "api/report.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "memory/footprint.h"
+
+#include <stdio.h>
+
+typedef unsigned long long ull;
+
+static void head(struct buf *b, const char *name, const char *type, const char *help)
+{
+    buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+/* ---- memory ---- */
+
+static void write_kind(struct buf *b, struct slice path, const char *kind, uint64_t bytes)
+{
+    buf_puts(b, "plateau_memory_bytes{account=");
+    metrics_write_label(b, path);
+    buf_printf(b, ",kind=\"%s\"} %llu\n", kind, (ull)bytes);
+}
+
+static void write_memory(struct api *a, struct buf *b)
+{
+    struct footprint f;
+    char path[512];
+    size_t ends[16] = {0}; /* of the path at each depth */
+    uint32_t count = report_read_accounts(a);
+    head(b, "plateau_memory_bytes", "gauge", "The ledger: bytes of each account.");
+    for (uint32_t i = 0; i < count; i++) {
+        const struct account_numbers *n = &a->accounts[i];
+        uint32_t depth = MIN_OF(n->depth, (uint32_t)COUNT_OF(ends) - 1);
+        size_t at = depth > 0 ? ends[depth - 1] : 0;
+        snprintf(path + at, sizeof(path) - at, "%s%s", depth > 0 ? "/" : "", n->name);
+        ends[depth] = strlen(path);
+        struct slice s = slice_of(path);
+        write_kind(b, s, "used", n->used);
+        write_kind(b, s, "reserved", n->reserved);
+        write_kind(b, s, "planned", n->planned);
+        write_kind(b, s, "peak", n->peak);
+        if (n->limit != ACCOUNT_NO_LIMIT)
+            write_kind(b, s, "limit", n->limit);
+    }
+    head(b, "plateau_memory_unaccounted_bytes", "gauge",
+         "Resident bytes that no account names; may be negative.");
+    buf_printf(b, "plateau_memory_unaccounted_bytes %lld\n", (long long)report_unaccounted(a));
+    footprint_read(&f);
+    head(b, "process_resident_memory_bytes", "gauge", "Anonymous, file and shared memory that is resident.");
+    buf_printf(b, "process_resident_memory_bytes %llu\n",
+               (ull)(f.rss_anon_bytes + f.rss_file_bytes + f.rss_shmem_bytes));
+    head(b, "plateau_rss_anon_bytes", "gauge", "Anonymous memory that is resident.");
+    buf_printf(b, "plateau_rss_anon_bytes %llu\n", (ull)f.rss_anon_bytes);
+    head(b, "plateau_heap_bytes", "gauge", "Resident bytes of the general allocator.");
+    buf_printf(b, "plateau_heap_bytes %llu\n", (ull)f.heap_bytes);
+}
+
+/* ---- engines ---- */
+
+static void write_value(struct buf *b, const char *name, const struct served_model *m, const char *more,
+                        double value)
+{
+    buf_printf(b, "%s{model_name=", name);
+    metrics_write_label(b, slice_of(m->id));
+    buf_printf(b, "%s} %.17g\n", more, value);
+}
+
+/* One family of samples over all models. */
+#define EACH_MODEL(name, type, help, expression)                                                             \
+    do {                                                                                                     \
+        head(b, name, type, help);                                                                           \
+        for (uint32_t i = 0; i < count; i++) {                                                               \
+            const struct engine_numbers *n = &numbers[i];                                                    \
+            write_value(b, name, &a->models[i], "", (double)(expression));                                   \
+        }                                                                                                    \
+    } while (0)
+
+static void write_engines(struct api *a, const struct engine_numbers *numbers, uint32_t count, struct buf *b)
+{
+    EACH_MODEL("vllm:num_requests_running", "gauge", "Rows being computed.", n->running);
+    EACH_MODEL("vllm:num_requests_waiting", "gauge", "Jobs that wait for a place.", n->waiting);
+    EACH_MODEL("vllm:kv_cache_usage_perc", "gauge", "Pages in use, 1 is all.",
+               n->pages_max ? (double)n->pages_used / n->pages_max : 0);
+    EACH_MODEL("vllm:num_preemptions_total", "counter", "Rows that gave up their pages for others.",
+               n->preemptions);
+    EACH_MODEL("vllm:prompt_tokens_total", "counter", "Prompt tokens computed.", n->prompt_tokens);
+    EACH_MODEL("vllm:generation_tokens_total", "counter", "Tokens drawn.", n->completion_tokens);
+    EACH_MODEL("plateau_engine_steps_total", "counter", "Forward passes.", n->steps);
+    EACH_MODEL("plateau_engine_step_errors_total", "counter", "Forward passes that failed.", n->step_errors);
+    EACH_MODEL("plateau_engine_busy_seconds_total", "counter", "Time spent computing.",
+               (double)n->busy_ns / (double)NS_PER_S);
+    EACH_MODEL("plateau_engine_last_step_seconds", "gauge", "Duration of the last forward pass.",
+               (double)n->last_step_ns / (double)NS_PER_S);
+    EACH_MODEL("plateau_pages_committed", "gauge", "Pages whose memory is there.", n->pages_committed);
+}
+
+static void write_finished(struct api *a, uint32_t count, struct buf *b)
+{
+    static const char *const names[] = {[FINISH_STOP] = "stop",
+                                        [FINISH_LENGTH] = "length",
+                                        [FINISH_ABORTED] = "abort",
+                                        [FINISH_TOO_SLOW] = "client_too_slow",
+                                        [FINISH_QUEUE_TIMEOUT] = "queue_timeout",
+                                        [FINISH_SHUTDOWN] = "shutdown",
+                                        [FINISH_ERROR] = "error"};
+    char more[64];
+    head(b, "vllm:request_success_total", "counter", "Choices by how they ended.");
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t r = 0; r < COUNT_OF(names); r++) {
+            snprintf(more, sizeof(more), ",finished_reason=\"%s\"", names[r]);
+            write_value(b, "vllm:request_success_total", &a->models[i], more,
+                        (double)a->metrics[i].finished[r]);
+        }
+    }
+    head(b, "vllm:prompt_tokens_cached_total", "counter", "Prompt tokens that a cache had.");
+    for (uint32_t i = 0; i < count; i++)
+        write_value(b, "vllm:prompt_tokens_cached_total", &a->models[i], "",
+                    (double)a->metrics[i].cached_tokens);
+    head(b, "plateau_requests_rejected_total", "counter", "Requests that were answered with an error.");
+    for (uint32_t i = 0; i < count; i++)
+        write_value(b, "plateau_requests_rejected_total", &a->models[i], "",
+                    (double)a->metrics[i].requests_rejected);
+    head(b, "plateau_requests_aborted_total", "counter", "Requests whose client left before the end.");
+    for (uint32_t i = 0; i < count; i++)
+        write_value(b, "plateau_requests_aborted_total", &a->models[i], "",
+                    (double)a->metrics[i].requests_aborted);
+}
+
+/* ---- the connection ---- */
+
+static void write_http(struct api *a, struct buf *b)
+{
+    if (!a->server)
+        return;
+    struct http_counters c = http_server_counters(a->server);
+    head(b, "plateau_http_requests_total", "counter",
+         "Requests by the class of their status; 0: none was given.");
+    for (uint32_t i = 0; i < COUNT_OF(c.answers); i++)
+        if (i != 1)
+            buf_printf(b, "plateau_http_requests_total{class=\"%u\"} %llu\n", i, (ull)c.answers[i]);
+    head(b, "plateau_http_connections", "gauge", "Open connections.");
+    buf_printf(b, "plateau_http_connections %llu\n", (ull)c.connections_now);
+    head(b, "plateau_http_received_bytes_total", "counter", "Headers and bodies.");
+    buf_printf(b, "plateau_http_received_bytes_total %llu\n", (ull)c.bytes_in);
+    head(b, "plateau_http_sent_bytes_total", "counter", "Bodies.");
+    buf_printf(b, "plateau_http_sent_bytes_total %llu\n", (ull)c.bytes_out);
+}
+
+void report_metrics(struct api *a, struct buf *ret)
+{
+    struct engine_numbers numbers[API_MODELS_MAX] = {0};
+    const struct metrics *metrics[API_MODELS_MAX];
+    struct slice labels[API_MODELS_MAX];
+    uint32_t count = api_model_count(a);
+    for (uint32_t i = 0; i < count; i++) {
+        engine_numbers(a->models[i].engine, &numbers[i]);
+        metrics[i] = &a->metrics[i];
+        labels[i] = slice_of(a->models[i].id);
+    }
+    write_engines(a, numbers, count, ret);
+    write_finished(a, count, ret);
+    metrics_write_histograms(metrics, labels, count, ret);
+    write_http(a, ret);
+    write_memory(a, ret);
+    head(ret, "process_start_time_seconds", "gauge", "When the server started, since 1970.");
+    buf_printf(ret, "process_start_time_seconds %lld\n", (long long)a->started_s);
+    head(ret, "plateau_requests", "gauge", "Requests that are received, prepared, computed or sent.");
+    buf_printf(ret, "plateau_requests %u\n", atomic_load(&a->requests_now));
+}

@@ -1,0 +1,145 @@
+/* report_status.c - models and requests as they are now: what exchanges know, joined with what engines published last. */
+#include "api/report.h"
+
+#include "api/exchange.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+struct totals {
+    uint32_t active, waiting;
+};
+
+static void write_model(struct api *a, const struct served_model *m, struct buf *ret)
+{
+    struct engine_numbers n = {0};
+    const char *stuck = api_stuck_model(a);
+    engine_numbers(m->engine, &n);
+    buf_puts(ret, "{\"id\":");
+    json_write_string(ret, slice_of(m->id));
+    buf_printf(ret,
+               ",\"state\":\"%s\",\"compute\":\"%s\",\"exact\":%s,\"max_model_len\":%u,\"running\":%u,"
+               "\"waiting\":%u,"
+               "\"pages_used\":%u,\"pages_committed\":%u,\"pages_max\":%u,\"slots_used\":%u,\"steps\":%llu,"
+               "\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"preemptions\":%llu,\"step_errors\":%llu,"
+               "\"last_step_ms\":%.3f,\"idle\":%s}",
+               stuck && strcmp(stuck, m->id) == 0 ? "stuck" : "ready", m->compute,
+               m->exact ? "true" : "false", m->max_model_len, n.running, n.waiting, n.pages_used,
+               n.pages_committed, n.pages_max, n.slots_used, (unsigned long long)n.steps,
+               (unsigned long long)n.prompt_tokens, (unsigned long long)n.completion_tokens,
+               (unsigned long long)n.preemptions, (unsigned long long)n.step_errors,
+               (double)n.last_step_ns / (double)NS_PER_MS, n.idle ? "true" : "false");
+}
+
+/* All jobs of all engines into a->jobs, as many as fit. */
+static uint32_t read_jobs(struct api *a)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < api_model_count(a); i++) {
+        uint32_t room = API_JOBS_SHOWN_MAX - count;
+        uint32_t have = engine_jobs(a->models[i].engine, a->jobs + count, room);
+        count += MIN_OF(have, room);
+    }
+    return count;
+}
+
+static const struct job_numbers *find_job(const struct api *a, uint32_t count, struct request_id id)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (memcmp(&a->jobs[i].id, &id, sizeof(id)) == 0)
+            return &a->jobs[i];
+    return NULL;
+}
+
+/* What the jobs of one exchange do together: the furthest phase, the sums. */
+struct work {
+    const char *phase;
+    uint32_t prompt_tokens, prompt_done, tokens, cached_tokens;
+    uint64_t bytes;
+};
+
+static struct work work_of(struct exchange *x, uint32_t job_count)
+{
+    static const char *const phases[] = {"receiving", "preparing", "queued", "sending"};
+    struct work w = {.phase = phases[x->phase]};
+    enum job_phase furthest = JOB_QUEUED;
+    if (x->phase == EXCHANGE_PREPARING)
+        return w; /* All else is the prep thread's now. */
+    w.bytes = x->memory.reserved;
+    for (uint32_t i = 0; i < x->choice_count; i++) {
+        const struct choice *c = &x->choices[i];
+        const struct job_numbers *j = find_job(x->api, job_count, c->job_id);
+        w.prompt_tokens += x->prompts[c->prompt_index].count;
+        w.tokens += c->tokens;
+        if (!j)
+            continue;
+        w.prompt_done += j->prompt_done;
+        w.cached_tokens += j->cached_tokens;
+        w.bytes += j->bytes;
+        if (j->phase != JOB_QUEUED && (furthest == JOB_QUEUED || j->phase == JOB_DECODING))
+            furthest = j->phase;
+    }
+    if (x->phase == EXCHANGE_RUNNING)
+        w.phase =
+            w.tokens > 0 && furthest == JOB_QUEUED ? job_phase_name(JOB_DECODING) : job_phase_name(furthest);
+    return w;
+}
+
+static double progress_of(const struct exchange *x, const struct work *w)
+{
+    uint64_t wanted = (uint64_t)x->max_tokens * x->choice_count;
+    if (w->tokens > 0 && wanted > 0)
+        return (double)w->tokens / (double)wanted;
+    return w->prompt_tokens > 0 ? (double)w->prompt_done / w->prompt_tokens : 0;
+}
+
+static void write_request(struct exchange *x, uint32_t job_count, struct totals *totals, struct buf *ret)
+{
+    static const char *const routes[REQUEST_KIND_COUNT] = {[REQUEST_CHAT] = "/v1/chat/completions",
+                                                           [REQUEST_COMPLETION] = "/v1/completions",
+                                                           [REQUEST_TOKENIZE] = "/tokenize",
+                                                           [REQUEST_DETOKENIZE] = "/detokenize",
+                                                           [REQUEST_TEMPLATE] = "/apply-template"};
+    struct work w = work_of(x, job_count);
+    bool known = x->phase != EXCHANGE_PREPARING;
+    if (strcmp(w.phase, job_phase_name(JOB_QUEUED)) == 0)
+        totals->waiting++;
+    else
+        totals->active++;
+    buf_printf(ret, "{\"id\":\"%s\",\"route\":\"%s\",\"model\":", x->id_text, routes[x->kind]);
+    if (known && x->model)
+        json_write_string(ret, slice_of(x->model->id));
+    else
+        buf_puts(ret, "null");
+    buf_printf(ret,
+               ",\"phase\":\"%s\",\"progress\":%.4f,\"prompt_tokens\":%u,\"tokens\":%u,\"cached_tokens\":%u,"
+               "\"choices\":%u,\"bytes\":%llu,\"age_seconds\":%.3f,\"client_connected\":%s}",
+               w.phase, known ? progress_of(x, &w) : 0.0, w.prompt_tokens, w.tokens, w.cached_tokens,
+               known ? x->choice_count : 0, (unsigned long long)w.bytes,
+               (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S, x->http ? "true" : "false");
+}
+
+void report_status(struct api *a, struct buf *ret)
+{
+    struct totals totals = {0};
+    uint32_t jobs = read_jobs(a);
+    bool first = true;
+    buf_puts(ret, "{\"models\":[");
+    for (uint32_t i = 0; i < api_model_count(a); i++) {
+        if (i > 0)
+            buf_putc(ret, ',');
+        write_model(a, &a->models[i], ret);
+    }
+    buf_puts(ret, "],\"requests\":[");
+    LIST_EACH(it, &a->exchanges) {
+        if (!first)
+            buf_putc(ret, ',');
+        first = false;
+        write_request(LIST_ENTRY(it, struct exchange, all), jobs, &totals, ret);
+    }
+    buf_printf(ret,
+               "],\"active_requests\":%u,\"waiting_requests\":%u,\"engine_jobs\":%u,\"streams\":%u,"
+               "\"uptime_seconds\":%.1f,\"caches\":{}}",
+               totals.active, totals.waiting, jobs, atomic_load(&a->streams_now),
+               (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S);
+}

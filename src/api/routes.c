@@ -1,0 +1,312 @@
+/* routes.c - one table: method, path, who may, what it is.
+ *
+ * What can be refused by the header alone is refused there, so that its body is not read. A path that ends in a slash
+ * stands for all that begin with it: the rest is an id. */
+#include "api/routes.h"
+
+#include "api/auth.h"
+#include "api/exchange.h"
+#include "api/report.h"
+
+#include "base/check.h"
+#include "base/log.h"
+
+#include <stdio.h>
+
+#define JSON "application/json"
+
+struct call {
+    struct api *api;
+    struct http_request *http;
+    struct slice rest; /* of the path, behind a slash's */
+    struct auth auth;
+};
+
+typedef void route_fn(const struct call *call);
+
+struct route {
+    const char *method, *path;
+    enum auth_need need;
+    enum request_kind kind; /* of the POSTs that are exchanges */
+    route_fn *answer;       /* NULL: an exchange */
+};
+
+/* ---- small answers ---- */
+
+static void respond_reject(struct http_request *r, const struct reject *why)
+{
+    char seconds[16];
+    struct buf body;
+    buf_init(&body, 8192, NULL);
+    reject_write(why, &body);
+    snprintf(seconds, sizeof(seconds), "%u", why->retry_after_s);
+    if (why->retry_after_s > 0)
+        http_header_set(r, "retry-after", seconds);
+    if (why->status == 401)
+        http_header_set(r, "www-authenticate", "Bearer");
+    http_respond(r, why->status, JSON, buf_slice(&body));
+    buf_done(&body);
+}
+
+/* A report of whatever size, or the sentence that there was no memory for it. */
+static void respond_report(const struct call *c, unsigned status, const char *type,
+                           void (*write)(struct api *a, struct buf *ret))
+{
+    struct buf body;
+    buf_init(&body, (size_t)16 << 20, &c->api->text);
+    write(c->api, &body);
+    if (body.error) {
+        struct reject why = {0};
+        reject_set(&why, 503, "out_of_memory", NULL,
+                   "There is no memory for this report now. Try again later.");
+        respond_reject(c->http, &why);
+    } else {
+        http_respond(c->http, status, type, buf_slice(&body));
+    }
+    buf_done(&body);
+}
+
+static void answer_live(const struct call *c)
+{
+    http_respond(c->http, 200, JSON, SLICE("{\"status\":\"ok\"}"));
+}
+
+static void answer_health(const struct call *c)
+{
+    bool well = api_state_now(c->api) == API_READY && !api_stuck_model(c->api);
+    respond_report(c, well ? 200 : 503, JSON, report_health);
+}
+
+static void answer_version(const struct call *c)
+{
+    http_respond(c->http, 200, JSON, SLICE("{\"version\":\"" PLATEAU_VERSION "\"}"));
+}
+
+static void answer_models(const struct call *c)
+{
+    respond_report(c, 200, JSON, report_models);
+}
+
+static void answer_model(const struct call *c)
+{
+    struct reject why = {0};
+    const struct served_model *m = NULL;
+    struct buf body;
+    for (uint32_t i = 0; i < api_model_count(c->api); i++)
+        if (slice_eq(slice_of(c->api->models[i].id), c->rest))
+            m = &c->api->models[i];
+    if (!m) {
+        reject_set(&why, 404, "model_not_found", "model",
+                   "The model \"%.*s\" does not exist here. GET /v1/models lists those that do.",
+                   (int)MIN_OF(c->rest.len, (size_t)200), c->rest.ptr);
+        respond_reject(c->http, &why);
+        return;
+    }
+    buf_init(&body, 65536, NULL);
+    report_model(m, &body);
+    http_respond(c->http, 200, JSON, buf_slice(&body));
+    buf_done(&body);
+}
+
+static void answer_server_info(const struct call *c)
+{
+    respond_report(c, 200, JSON, report_server_info);
+}
+
+static void answer_model_info(const struct call *c)
+{
+    respond_report(c, 200, JSON, report_model_info);
+}
+
+static void answer_memory(const struct call *c)
+{
+    respond_report(c, 200, JSON, report_memory);
+}
+
+static void answer_status(const struct call *c)
+{
+    respond_report(c, 200, JSON, report_status);
+}
+
+static void answer_metrics(const struct call *c)
+{
+    respond_report(c, 200, "text/plain; version=0.0.4; charset=utf-8", report_metrics);
+}
+
+/* ---- DELETE /v1/requests/{id} ---- */
+
+/* The id as x-request-id has it, or as the reply's "id" does. */
+static bool parse_id(struct slice text, struct request_id *ret)
+{
+    const struct slice prefixes[] = {SLICE("chatcmpl-"), SLICE("cmpl-")};
+    for (size_t i = 0; i < COUNT_OF(prefixes); i++)
+        if (slice_starts(text, prefixes[i]))
+            text = slice_sub(text, prefixes[i].len, text.len);
+    return request_id_parse(text.ptr, text.len, ret);
+}
+
+static struct exchange *find_exchange(const struct call *c, struct request_id id)
+{
+    LIST_EACH(it, &c->api->exchanges) {
+        struct exchange *x = LIST_ENTRY(it, struct exchange, all);
+        if (memcmp(&x->id, &id, sizeof(id)) == 0 && (x->key == c->auth.key || c->auth.admin))
+            return x;
+    }
+    return NULL;
+}
+
+static void answer_delete(const struct call *c)
+{
+    struct reject why = {0};
+    struct request_id id;
+    char text[33], body[128];
+    struct exchange *x = parse_id(c->rest, &id) ? find_exchange(c, id) : NULL;
+    if (!x) {
+        /* Somebody else's is not there either. */
+        reject_set(
+            &why, 404, "request_not_found", NULL,
+            "There is no such request now, or it was made with another key. Its id is in x-request-id.");
+        respond_reject(c->http, &why);
+        return;
+    }
+    reject_set(&why, 499, "request_cancelled", NULL, "The request was cancelled by DELETE /v1/requests.");
+    exchange_cancel(x, &why);
+    request_id_text(id, text);
+    snprintf(body, sizeof(body), "{\"id\":\"%s\",\"object\":\"request\",\"deleted\":true}", text);
+    http_respond(c->http, 200, JSON, slice_of(body));
+}
+
+/* ---- the table ---- */
+
+static const struct route routes[] = {
+    {"GET", "/live", AUTH_NONE, 0, answer_live},
+    {"GET", "/health", AUTH_NONE, 0, answer_health},
+    {"GET", "/ping", AUTH_NONE, 0, answer_health},
+    {"GET", "/version", AUTH_NONE, 0, answer_version},
+    {"POST", "/v1/chat/completions", AUTH_KEY, REQUEST_CHAT, NULL},
+    {"POST", "/v1/completions", AUTH_KEY, REQUEST_COMPLETION, NULL},
+    {"POST", "/tokenize", AUTH_KEY, REQUEST_TOKENIZE, NULL},
+    {"POST", "/detokenize", AUTH_KEY, REQUEST_DETOKENIZE, NULL},
+    {"POST", "/apply-template", AUTH_KEY, REQUEST_TEMPLATE, NULL},
+    {"GET", "/v1/models", AUTH_KEY, 0, answer_models},
+    {"GET", "/v1/models/", AUTH_KEY, 0, answer_model},
+    {"DELETE", "/v1/requests/", AUTH_KEY, 0, answer_delete},
+    {"GET", "/server_info", AUTH_KEY, 0, answer_server_info},
+    {"GET", "/model_info", AUTH_KEY, 0, answer_model_info},
+    {"GET", "/metrics", AUTH_KEY, 0, answer_metrics},
+    {"GET", "/api/memory", AUTH_ADMIN, 0, answer_memory},
+    {"GET", "/api/status", AUTH_ADMIN, 0, answer_status},
+};
+
+static bool path_matches(const struct route *t, struct slice path, struct slice *rest)
+{
+    struct slice own = slice_of(t->path);
+    if (own.ptr[own.len - 1] != '/') {
+        *rest = (struct slice){0};
+        return slice_eq(own, path);
+    }
+    *rest = slice_sub(path, own.len, path.len);
+    return slice_starts(path, own) && rest->len > 0;
+}
+
+static bool method_matches(const struct route *t, struct slice method)
+{
+    if (slice_eq(method, slice_of(t->method)))
+        return true;
+    return slice_eq(method, SLICE("HEAD")) && strcmp(t->method, "GET") == 0;
+}
+
+/* NULL: 404 or 405 in `why`, and for the latter the methods that there are. */
+static const struct route *find_route(const struct http_request *r, struct slice *rest, char allow[64],
+                                      struct reject *why)
+{
+    struct slice path = http_request_path(r), method = http_request_method(r);
+    allow[0] = 0;
+    for (size_t i = 0; i < COUNT_OF(routes); i++) {
+        if (!path_matches(&routes[i], path, rest))
+            continue;
+        if (method_matches(&routes[i], method))
+            return &routes[i];
+        size_t at = strlen(allow);
+        snprintf(allow + at, 64 - at, "%s%s", at ? ", " : "", routes[i].method);
+    }
+    int shown = (int)MIN_OF(path.len, (size_t)200);
+    if (allow[0])
+        reject_set(why, 405, "method_not_allowed", NULL, "%.*s takes %s, not %.*s.", shown, path.ptr, allow,
+                   (int)MIN_OF(method.len, (size_t)20), method.ptr);
+    else
+        reject_set(why, 404, "not_found", NULL, "There is no route %.*s.", shown, path.ptr);
+    return NULL;
+}
+
+/* ---- the handler ---- */
+
+static int refuse(struct http_request *r, const struct reject *why)
+{
+    respond_reject(r, why);
+    return (int)why->status;
+}
+
+static int begin_exchange(struct api *a, struct http_request *r, const struct route *t, struct request_id id,
+                          const struct auth *auth)
+{
+    struct reject why = {0};
+    struct exchange *x;
+    if (!api_is_ready(a, &why))
+        return refuse(r, &why);
+    if (atomic_load(&a->requests_now) >= a->opts.requests_max) {
+        why.retry_after_s = 1;
+        reject_set(&why, 429, "too_many_requests", NULL,
+                   "%u requests are in work, as many as are allowed (--max-requests). Try again later.",
+                   a->opts.requests_max);
+        return refuse(r, &why);
+    }
+    if (exchange_create(a, r, t->kind, id, auth->key, &x) < 0) {
+        why.retry_after_s = 1;
+        reject_set(&why, 503, "out_of_memory", NULL,
+                   "The memory planned for requests is in use. Try again when others have ended.");
+        return refuse(r, &why);
+    }
+    http_request_set_user(r, x);
+    return 0;
+}
+
+int routes_begin(void *api, struct http_request *r)
+{
+    struct api *a = api;
+    struct reject why = {0};
+    struct request_id id = request_id_draw();
+    struct auth auth;
+    struct slice rest;
+    char text[33], allow[64];
+    request_id_text(id, text);
+    http_header_set(r, "x-request-id", text);
+    http_request_set_user(r, NULL);
+    const struct route *t = find_route(r, &rest, allow, &why);
+    if (!t) {
+        if (allow[0])
+            http_header_set(r, "allow", allow);
+        return refuse(r, &why);
+    }
+    if (!auth_check(&a->opts, r, t->need, &auth, &why))
+        return refuse(r, &why);
+    return t->answer ? 0 : begin_exchange(a, r, t, id, &auth);
+}
+
+void routes_ready(void *api, struct http_request *r)
+{
+    struct exchange *x = http_request_user(r);
+    if (x) {
+        exchange_receive(x);
+        return;
+    }
+    struct call call = {.api = api, .http = r};
+    struct reject why = {0};
+    char allow[64];
+    const struct route *t = find_route(r, &call.rest, allow, &why);
+    ASSERT(t && t->answer);
+    if (!auth_check(&call.api->opts, r, t->need, &call.auth, &why))
+        respond_reject(r, &why);
+    else
+        t->answer(&call);
+}

@@ -1,0 +1,10 @@
+/* routes.h - which path is whose, and what the handler of http calls. */
+#ifndef PLATEAU_API_ROUTES_H
+#define PLATEAU_API_ROUTES_H
+
+#include "api/api_state.h"
+
+int routes_begin(void *api, struct http_request *r);
+void routes_ready(void *api, struct http_request *r);
+
+#endif

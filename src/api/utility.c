@@ -1,0 +1,111 @@
+/* utility.c - text, ids and prompts without computing. */
+#include "api/utility.h"
+
+#include "api/prompt.h"
+#include "api/reply.h"
+
+#include "base/check.h"
+
+static bool reply_is_whole(struct exchange *x)
+{
+    if (x->reply.error == 0)
+        return true;
+    return reject_set(
+        &x->reject, 503, "out_of_memory", NULL,
+        "The memory planned for replies does not hold this one. Send less, or try again when others have "
+        "ended.");
+}
+
+static void write_tokens(struct exchange *x, const struct prompt_ids *p)
+{
+    struct buf *b = &x->reply;
+    buf_printf(b, "{\"count\":%u,\"max_model_len\":%u,\"tokens\":[", p->count, x->model->max_model_len);
+    for (uint32_t i = 0; i < p->count; i++)
+        buf_printf(b, i ? ",%u" : "%u", p->ids[i]);
+    buf_puts(b, "],\"token_strs\":");
+    if (!x->request.return_token_strs) {
+        buf_puts(b, "null}");
+        return;
+    }
+    for (uint32_t i = 0; i < p->count; i++) {
+        buf_putc(b, i ? ',' : '[');
+        reply_write_token(x->model->tokenizer, p->ids[i], b);
+    }
+    buf_puts(b, p->count ? "]}" : "[]}");
+}
+
+bool utility_tokenize(struct exchange *x, struct arena *scratch)
+{
+    const json_t *prompt = x->request.prompt;
+    /* Counting is the point: a text longer than the context is counted too, and an empty one has no tokens. */
+    if (prompt && json_string_length(prompt) == 0) {
+        struct prompt_ids none = {0};
+        write_tokens(x, &none);
+        return reply_is_whole(x);
+    }
+    struct charge charge = request_memory_charge(&x->memory);
+    struct buf text;
+    struct prompt_ids ids = {0};
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    bool ok = prompt || prompt_render(x, scratch, &text);
+    struct slice s =
+        prompt ? (struct slice){json_string_value(prompt), json_string_length(prompt)} : buf_slice(&text);
+    bool special = x->request.add_special_tokens < 0 ? prompt != NULL : x->request.add_special_tokens > 0;
+    ok = ok && prompt_encode(x, scratch, s, special, UINT32_MAX, &ids);
+    buf_done(&text);
+    if (!ok)
+        return false;
+    write_tokens(x, &ids);
+    request_memory_free(&x->memory, ids.ids, ids.count * sizeof(uint32_t));
+    return reply_is_whole(x);
+}
+
+bool utility_detokenize(struct exchange *x)
+{
+    const struct tokenizer *t = x->model->tokenizer;
+    struct charge charge = request_memory_charge(&x->memory);
+    size_t i;
+    json_t *each;
+    struct detok d;
+    struct buf text;
+    if (!t)
+        return reject_unsupported(&x->reject, "tokens", "The model \"%.100s\" has no tokenizer.",
+                                  x->model->id);
+    json_array_foreach(
+        x->request.tokens, i,
+        each) if (json_integer_value(each) >=
+                  x->model->shape
+                      ->vocab) return reject_value(&x->reject, "tokens",
+                                                   "tokens[%zu] is %lld; the model's ids end at %u.", i,
+                                                   (long long)json_integer_value(each),
+                                                   x->model->shape->vocab - 1);
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    detok_init(&d, t, false);
+    json_array_foreach(x->request.tokens, i, each) detok_push(&d, (uint32_t)json_integer_value(each), &text);
+    detok_flush(&d, &text);
+    /* vLLM's name, then llama.cpp's. */
+    buf_puts(&x->reply, "{\"prompt\":");
+    json_write_string(&x->reply, buf_slice(&text));
+    buf_puts(&x->reply, ",\"content\":");
+    json_write_string(&x->reply, buf_slice(&text));
+    buf_putc(&x->reply, '}');
+    if (text.error && x->reply.error == 0)
+        x->reply.error = text.error;
+    buf_done(&text);
+    return reply_is_whole(x);
+}
+
+bool utility_template(struct exchange *x, struct arena *scratch)
+{
+    struct charge charge = request_memory_charge(&x->memory);
+    struct buf text;
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    bool ok = prompt_render(x, scratch, &text);
+    if (ok) {
+        buf_puts(&x->reply, "{\"prompt\":");
+        json_write_string(&x->reply, buf_slice(&text));
+        buf_putc(&x->reply, '}');
+    }
+    buf_done(&text);
+    return ok && reply_is_whole(x);
+}
