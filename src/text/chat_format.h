@@ -15,11 +15,11 @@ enum chat_format {
 };
 
 enum chat_event_kind {
-    CHAT_REASONING,      /* text: more reasoning */
-    CHAT_CONTENT,        /* text: more content */
-    CHAT_TOOL_BEGIN,     /* text: the function's name; index: 0, 1, ... */
+    CHAT_REASONING,  /* text: more reasoning */
+    CHAT_CONTENT,    /* text: more content */
+    CHAT_TOOL_BEGIN, /* text: the function's name; index: 0, 1, ... */
     CHAT_TOOL_ARGUMENTS, /* text: the next piece of the arguments' JSON object; the pieces of a call concatenate to it */
-    CHAT_TOOL_END        /* the call is complete */
+    CHAT_TOOL_END /* the call is complete */
 };
 
 struct chat_event {
@@ -32,9 +32,10 @@ typedef void chat_sink_fn(void *arg, const struct chat_event *event);
 
 struct chat_parser_opts {
     enum chat_format format;
-    bool in_reasoning;   /* the prompt ended inside <think> */
-    bool parse_tools;    /* false: tool markup is ordinary content (no tools were offered) */
-    const json_t *tools; /* the request's tools: types of arguments come from their schemas; NULL: none. Borrowed. */
+    bool in_reasoning; /* the prompt ended inside <think> */
+    bool parse_tools;  /* false: tool markup is ordinary content (no tools were offered) */
+    const json_t
+        *tools; /* the request's tools: types of arguments come from their schemas; NULL: none. Borrowed. */
     size_t bytes_max;
     const struct charge *charge;
     chat_sink_fn *sink;

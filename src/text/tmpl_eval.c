@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "text/tmpl_builtins.h"
-#include "text/tmpl_strings.h"
 
 #include <errno.h>
 #include <math.h>
@@ -136,377 +135,6 @@ static struct tmpl_value lookup(struct tmpl_run *run, struct slice name)
     return tmpl_undefined(name);
 }
 
-/* --- values --- */
-
-struct tmpl_value tmpl_to_string(struct tmpl_run *run, const struct tmpl_value *v)
-{
-    if (v->type == TMPL_STRING)
-        return *v;
-    struct tmpl_text t;
-    tmpl_text_init(&t, run->a, run->text_bytes_max);
-    tmpl_print(&t, v);
-    if (t.failed)
-        tmpl_fail_memory(run);
-    return tmpl_string(tmpl_text_slice(&t));
-}
-
-static struct tmpl_seq *chars_of(struct tmpl_run *run, struct slice s)
-{
-    struct tmpl_seq *l = tmpl_seq_new(run->a, (uint32_t)MIN_OF(tmpl_chars(s), (size_t)UINT32_MAX));
-    if (!l || !tmpl_step(run, (uint32_t)MIN_OF(s.len, (size_t)UINT32_MAX))) {
-        tmpl_fail_memory(run);
-        return NULL;
-    }
-    for (size_t i = 0; i < s.len && l->count < l->capacity;) {
-        size_t n = 1;
-        while (i + n < s.len && ((unsigned char)s.ptr[i + n] & 0xc0) == 0x80)
-            n++;
-        l->items[l->count++] = tmpl_string(slice_sub(s, i, n));
-        i += n;
-    }
-    return l;
-}
-
-struct tmpl_seq *tmpl_iterate(struct tmpl_run *run, const struct tmpl_value *v)
-{
-    struct tmpl_seq *l;
-    switch (v->type) {
-    case TMPL_SEQ:
-        return v->list;
-    case TMPL_STRING:
-        return chars_of(run, v->s);
-    case TMPL_UNDEFINED:
-    case TMPL_DICT_VALUE:
-        l = tmpl_seq_new(run->a, v->type == TMPL_DICT_VALUE ? v->dict->count : 0);
-        if (!l) {
-            tmpl_fail_memory(run);
-            return NULL;
-        }
-        for (uint32_t i = 0; v->type == TMPL_DICT_VALUE && i < v->dict->count; i++)
-            l->items[l->count++] = v->dict->keys[i];
-        return l;
-    default:
-        tmpl_fail(run, "'%s' object is not iterable", tmpl_type_name(v));
-        return NULL;
-    }
-}
-
-static struct tmpl_value undefined_access(struct tmpl_run *run, struct tmpl_value v)
-{
-    return tmpl_fail(run, "'%.*s' is undefined", SLICE_ARGS(slice_sub(v.s, 0, 100)));
-}
-
-static struct tmpl_value loop_attribute(struct tmpl_run *run, const struct tmpl_loop *l, struct slice name)
-{
-    const struct tmpl_seq *items = l->items;
-    uint32_t i = l->index0;
-    if (slice_eq(name, SLICE("index0")))
-        return tmpl_int(i);
-    if (slice_eq(name, SLICE("index")))
-        return tmpl_int((int64_t)i + 1);
-    if (slice_eq(name, SLICE("first")))
-        return tmpl_bool(i == 0);
-    if (slice_eq(name, SLICE("last")))
-        return tmpl_bool(i + 1 == items->count);
-    if (slice_eq(name, SLICE("length")))
-        return tmpl_int(items->count);
-    if (slice_eq(name, SLICE("revindex")))
-        return tmpl_int((int64_t)items->count - i);
-    if (slice_eq(name, SLICE("revindex0")))
-        return tmpl_int((int64_t)items->count - i - 1);
-    if (slice_eq(name, SLICE("previtem")))
-        return i > 0 ? items->items[i - 1] : tmpl_undefined(SLICE("there is no previous item"));
-    if (slice_eq(name, SLICE("nextitem")))
-        return i + 1 < items->count ? items->items[i + 1] : tmpl_undefined(SLICE("there is no next item"));
-    (void)run;
-    return tmpl_undefined(name);
-}
-
-struct tmpl_value tmpl_get_attribute(struct tmpl_run *run, struct tmpl_value v, struct slice name)
-{
-    if (v.type == TMPL_UNDEFINED)
-        return undefined_access(run, v);
-    if (v.type == TMPL_LOOP)
-        return loop_attribute(run, v.loop, name);
-    int method = tmpl_method_find(&v, name);
-    if (method >= 0) {
-        struct tmpl_value *self = ARENA_NEW(run->a, struct tmpl_value);
-        if (!self) {
-            tmpl_fail_memory(run);
-            return v;
-        }
-        *self = v;
-        return (struct tmpl_value){.type = TMPL_METHOD, .i = method, .s = name, .self = self};
-    }
-    const struct tmpl_value *item = NULL;
-    if (v.type == TMPL_DICT_VALUE || v.type == TMPL_NAMESPACE)
-        item = tmpl_dict_find(v.dict, name);
-    return item ? *item : tmpl_undefined(name);
-}
-
-static struct tmpl_value get_index(struct tmpl_run *run, struct tmpl_value v, int64_t i)
-{
-    size_t count = v.type == TMPL_STRING ? tmpl_chars(v.s) : v.list->count;
-    if (i < 0)
-        i += (int64_t)count;
-    if (i < 0 || (size_t)i >= count)
-        return tmpl_undefined(SLICE("an index out of range"));
-    if (v.type == TMPL_SEQ)
-        return v.list->items[i];
-    if (!tmpl_step(run, (uint32_t)MIN_OF(v.s.len / 64, (size_t)UINT32_MAX)))
-        return v;
-    size_t begin = tmpl_char_at(v.s, (size_t)i), end = begin + 1;
-    while (end < v.s.len && ((unsigned char)v.s.ptr[end] & 0xc0) == 0x80)
-        end++;
-    return tmpl_string(slice_sub(v.s, begin, end - begin));
-}
-
-struct tmpl_value tmpl_get_item(struct tmpl_run *run, struct tmpl_value v, struct tmpl_value key)
-{
-    int64_t i;
-    if (v.type == TMPL_UNDEFINED)
-        return undefined_access(run, v);
-    if ((v.type == TMPL_SEQ || v.type == TMPL_STRING) && tmpl_integer(&key, &i))
-        return get_index(run, v, i);
-    if (v.type == TMPL_DICT_VALUE) {
-        const struct tmpl_value *item = tmpl_dict_get(v.dict, &key);
-        if (item)
-            return *item;
-    }
-    if (key.type == TMPL_STRING)
-        return tmpl_get_attribute(run, v, key.s);
-    return tmpl_undefined(SLICE("a missing item"));
-}
-
-static int compare_slices(struct slice x, struct slice y)
-{
-    size_t n = MIN_OF(x.len, y.len);
-    int r = n ? memcmp(x.ptr, y.ptr, n) : 0; /* UTF-8 sorts as its code points do */
-    return r ? (r > 0) - (r < 0) : (x.len > y.len) - (x.len < y.len);
-}
-
-bool tmpl_compare(const struct tmpl_value *x, const struct tmpl_value *y, int *ret)
-{
-    double f, g;
-    if (tmpl_number(x, &f) && tmpl_number(y, &g)) {
-        *ret = (f > g) - (f < g);
-        return true;
-    }
-    if (x->type == TMPL_STRING && y->type == TMPL_STRING) {
-        *ret = compare_slices(x->s, y->s);
-        return true;
-    }
-    if (x->type != TMPL_SEQ || y->type != TMPL_SEQ)
-        return false;
-    for (uint32_t i = 0; i < x->list->count && i < y->list->count; i++) {
-        if (tmpl_equal(&x->list->items[i], &y->list->items[i]))
-            continue;
-        return tmpl_compare(&x->list->items[i], &y->list->items[i], ret);
-    }
-    *ret = (x->list->count > y->list->count) - (x->list->count < y->list->count);
-    return true;
-}
-
-bool tmpl_contains(struct tmpl_run *run, const struct tmpl_value *y, const struct tmpl_value *x)
-{
-    switch (y->type) {
-    case TMPL_STRING:
-        if (x->type != TMPL_STRING) {
-            tmpl_fail(run, "'in <string>' requires string as left operand, not %s", tmpl_type_name(x));
-            return false;
-        }
-        return slice_find(y->s, x->s, 0) != SIZE_MAX;
-    case TMPL_SEQ:
-        for (uint32_t i = 0; tmpl_step(run, 1) && i < y->list->count; i++)
-            if (tmpl_equal(&y->list->items[i], x))
-                return true;
-        return false;
-    case TMPL_DICT_VALUE:
-        return tmpl_dict_get(y->dict, x) != NULL;
-    case TMPL_UNDEFINED:
-        return false;
-    default:
-        tmpl_fail(run, "argument of type '%s' is not iterable", tmpl_type_name(y));
-        return false;
-    }
-}
-
-/* --- operators --- */
-
-static struct tmpl_value concat(struct tmpl_run *run, struct slice x, struct slice y)
-{
-    if (x.len > run->text_bytes_max || y.len > run->text_bytes_max - x.len) {
-        tmpl_fail_memory(run);
-        return tmpl_none();
-    }
-    char *p = arena_alloc_align(run->a, x.len + y.len, 1);
-    if (!p || !tmpl_step(run, (uint32_t)((x.len + y.len) / 256))) {
-        tmpl_fail_memory(run);
-        return tmpl_none();
-    }
-    if (x.len)
-        memcpy(p, x.ptr, x.len);
-    if (y.len)
-        memcpy(p + x.len, y.ptr, y.len);
-    return tmpl_string((struct slice){p, x.len + y.len});
-}
-
-static struct tmpl_value repeat(struct tmpl_run *run, struct tmpl_value v, int64_t times)
-{
-    struct tmpl_text t;
-    tmpl_text_init(&t, run->a, run->text_bytes_max);
-    for (int64_t i = 0; i < times && !t.failed && v.s.len > 0 && tmpl_step(run, 1); i++)
-        tmpl_text_put(&t, v.s);
-    if (t.failed)
-        tmpl_fail_memory(run);
-    return tmpl_string(tmpl_text_slice(&t));
-}
-
-static struct tmpl_value join_lists(struct tmpl_run *run, const struct tmpl_value *x,
-                                    const struct tmpl_value *y)
-{
-    uint64_t count = (uint64_t)x->list->count + y->list->count;
-    struct tmpl_seq *l = count <= UINT32_MAX ? tmpl_seq_new(run->a, (uint32_t)count) : NULL;
-    if (!l || !tmpl_step(run, (uint32_t)count)) {
-        tmpl_fail_memory(run);
-        return tmpl_none();
-    }
-    memcpy(l->items, x->list->items, x->list->count * sizeof(*l->items));
-    memcpy(l->items + x->list->count, y->list->items, y->list->count * sizeof(*l->items));
-    l->count = (uint32_t)count;
-    return tmpl_list_of(l, x->seq);
-}
-
-static struct tmpl_value integers(struct tmpl_run *run, enum tmpl_op op, int64_t i, int64_t j)
-{
-    int64_t r = 0;
-    bool over = false;
-    switch (op) {
-    case TMPL_OP_ADD:
-        over = __builtin_add_overflow(i, j, &r);
-        break;
-    case TMPL_OP_SUB:
-        over = __builtin_sub_overflow(i, j, &r);
-        break;
-    case TMPL_OP_MUL:
-        over = __builtin_mul_overflow(i, j, &r);
-        break;
-    case TMPL_OP_POW:
-        r = 1;
-        for (int64_t n = 0; n < j && !over && n < 64; n++)
-            over = __builtin_mul_overflow(r, i, &r);
-        over |= j >= 64 && (i > 1 || i < -1);
-        break;
-    default: /* FLOORDIV, MOD: Python rounds down, the remainder has the divisor's sign */
-        if (j == 0)
-            return tmpl_fail(run, "integer division or modulo by zero");
-        if (i == INT64_MIN && j == -1)
-            return tmpl_fail(run, "a number is too large");
-        r = op == TMPL_OP_MOD ? i % j : i / j;
-        if (i % j != 0 && (i < 0) != (j < 0))
-            r += op == TMPL_OP_MOD ? j : -1;
-    }
-    return over ? tmpl_fail(run, "a number is too large") : tmpl_int(r);
-}
-
-static struct tmpl_value floats(struct tmpl_run *run, enum tmpl_op op, double f, double g)
-{
-    if ((op == TMPL_OP_DIV || op == TMPL_OP_FLOORDIV || op == TMPL_OP_MOD) && g == 0)
-        return tmpl_fail(run, "division by zero");
-    switch (op) {
-    case TMPL_OP_ADD:
-        return tmpl_float(f + g);
-    case TMPL_OP_SUB:
-        return tmpl_float(f - g);
-    case TMPL_OP_MUL:
-        return tmpl_float(f * g);
-    case TMPL_OP_DIV:
-        return tmpl_float(f / g);
-    case TMPL_OP_FLOORDIV:
-        return tmpl_float(floor(f / g));
-    case TMPL_OP_MOD:
-        return tmpl_float(f - g * floor(f / g));
-    default:
-        return tmpl_float(pow(f, g));
-    }
-}
-
-static struct tmpl_value add_strings(struct tmpl_run *run, struct tmpl_value x, struct tmpl_value y)
-{
-    bool markup = x.markup || y.markup;
-    if (markup && !x.markup)
-        x = tmpl_escape(run, x.s);
-    if (markup && !y.markup)
-        y = tmpl_escape(run, y.s);
-    struct tmpl_value v = concat(run, x.s, y.s);
-    v.markup = markup;
-    return v;
-}
-
-static struct tmpl_value binary(struct tmpl_run *run, enum tmpl_op op, struct tmpl_value x,
-                                struct tmpl_value y)
-{
-    int64_t i, j;
-    double f, g;
-    if (op == TMPL_OP_CONCAT) {
-        x = tmpl_to_string(run, &x);
-        y = tmpl_to_string(run, &y);
-        return run->error ? x : concat(run, x.s, y.s);
-    }
-    if (x.type == TMPL_UNDEFINED)
-        return undefined_access(run, x);
-    if (y.type == TMPL_UNDEFINED)
-        return undefined_access(run, y);
-    bool whole = tmpl_integer(&x, &i) && tmpl_integer(&y, &j);
-    if (whole && op != TMPL_OP_DIV && !(op == TMPL_OP_POW && j < 0))
-        return integers(run, op, i, j);
-    if (tmpl_number(&x, &f) && tmpl_number(&y, &g))
-        return floats(run, op, f, g);
-    if (op == TMPL_OP_ADD && x.type == TMPL_STRING && y.type == TMPL_STRING)
-        return add_strings(run, x, y);
-    if (op == TMPL_OP_ADD && x.type == TMPL_SEQ && y.type == TMPL_SEQ && x.seq == y.seq)
-        return join_lists(run, &x, &y);
-    if (op == TMPL_OP_MUL && x.type == TMPL_STRING && tmpl_integer(&y, &j))
-        return repeat(run, x, j);
-    if (op == TMPL_OP_MUL && y.type == TMPL_STRING && tmpl_integer(&x, &i))
-        return repeat(run, y, i);
-    if (x.type == TMPL_STRING && op == TMPL_OP_ADD)
-        return tmpl_fail(run, "can only concatenate str (not \"%s\") to str", tmpl_type_name(&y));
-    return tmpl_fail(run, "unsupported operand types: '%s' and '%s'", tmpl_type_name(&x), tmpl_type_name(&y));
-}
-
-static bool compare(struct tmpl_run *run, enum tmpl_op op, const struct tmpl_value *x,
-                    const struct tmpl_value *y)
-{
-    int order = 0;
-    switch (op) {
-    case TMPL_OP_EQ:
-        return tmpl_equal(x, y);
-    case TMPL_OP_NE:
-        return !tmpl_equal(x, y);
-    case TMPL_OP_IN:
-        return tmpl_contains(run, y, x);
-    case TMPL_OP_NOT_IN:
-        return !tmpl_contains(run, y, x);
-    default:
-        break;
-    }
-    if (!tmpl_compare(x, y, &order)) {
-        tmpl_fail(run, "'%s' and '%s' cannot be ordered", tmpl_type_name(x), tmpl_type_name(y));
-        return false;
-    }
-    switch (op) {
-    case TMPL_OP_LT:
-        return order < 0;
-    case TMPL_OP_LE:
-        return order <= 0;
-    case TMPL_OP_GT:
-        return order > 0;
-    default:
-        return order >= 0;
-    }
-}
-
 /* --- calls --- */
 
 static bool eval_args(struct tmpl_run *run, const struct tmpl_node *n, struct tmpl_args *ret)
@@ -578,7 +206,7 @@ static struct tmpl_value call(struct tmpl_run *run, struct tmpl_value f, const s
     case TMPL_METHOD:
         return tmpl_method_call(run, (int)f.i, f.self, args);
     case TMPL_UNDEFINED:
-        return undefined_access(run, f);
+        return tmpl_undefined_access(run, f);
     default:
         return tmpl_fail(run, "'%s' object is not callable", tmpl_type_name(&f));
     }
@@ -658,7 +286,7 @@ static struct tmpl_value eval_slice(struct tmpl_run *run, const struct tmpl_node
     struct tmpl_value v = eval(run, n->a);
     int64_t from, to, by;
     if (run->error || v.type == TMPL_UNDEFINED)
-        return run->error ? v : undefined_access(run, v);
+        return run->error ? v : tmpl_undefined_access(run, v);
     if (v.type != TMPL_STRING && v.type != TMPL_SEQ)
         return tmpl_fail(run, "'%s' object cannot be sliced", tmpl_type_name(&v));
     bool text = v.type == TMPL_STRING;
@@ -710,7 +338,7 @@ static struct tmpl_value eval_compare(struct tmpl_run *run, const struct tmpl_no
     struct tmpl_value left = eval(run, n->a);
     for (uint32_t i = 0; i < n->list_count && !run->error; i++) {
         struct tmpl_value right = eval(run, n->list[i]);
-        if (run->error || !compare(run, n->ops[i], &left, &right))
+        if (run->error || !tmpl_relate(run, n->ops[i], &left, &right))
             return tmpl_bool(false);
         left = right;
     }
@@ -727,7 +355,7 @@ static struct tmpl_value eval_sign(struct tmpl_run *run, const struct tmpl_node 
         return n->kind == TMPL_NEGATE ? tmpl_float(-v.f) : v;
     if (!tmpl_integer(&v, &i))
         return tmpl_fail(run, "bad operand type for a sign: '%s'", tmpl_type_name(&v));
-    return n->kind == TMPL_NEGATE ? integers(run, TMPL_OP_SUB, 0, i) : tmpl_int(i);
+    return n->kind == TMPL_NEGATE ? tmpl_integers(run, TMPL_OP_SUB, 0, i) : tmpl_int(i);
 }
 
 static struct tmpl_value eval_kind(struct tmpl_run *run, const struct tmpl_node *n)
@@ -780,7 +408,7 @@ static struct tmpl_value eval_kind(struct tmpl_run *run, const struct tmpl_node 
     case TMPL_BINARY:
         v = eval(run, n->a);
         w = eval(run, n->b);
-        return run->error ? v : binary(run, n->op, v, w);
+        return run->error ? v : tmpl_binary(run, n->op, v, w);
     default:
         ASSERT(false);
         return tmpl_none();

@@ -58,4 +58,14 @@ bool tmpl_contains(struct tmpl_run *run, const struct tmpl_value *y, const struc
 /* str(v) as a value. */
 struct tmpl_value tmpl_to_string(struct tmpl_run *run, const struct tmpl_value *v);
 
+/* The error of using what is undefined. */
+struct tmpl_value tmpl_undefined_access(struct tmpl_run *run, struct tmpl_value v);
+/* x op y, for the arithmetic operators and `~`; tmpl_integers: both are integers. */
+struct tmpl_value tmpl_binary(struct tmpl_run *run, enum tmpl_op op, struct tmpl_value x,
+                              struct tmpl_value y);
+struct tmpl_value tmpl_integers(struct tmpl_run *run, enum tmpl_op op, int64_t i, int64_t j);
+/* x op y, for comparisons and `in`. */
+bool tmpl_relate(struct tmpl_run *run, enum tmpl_op op, const struct tmpl_value *x,
+                 const struct tmpl_value *y);
+
 #endif
