@@ -35,7 +35,8 @@ typedef void kern_group_sums_fn(float *sums, const float *x, uint32_t n, uint32_
 /* y[i] = w[i] * (x[i] * r), r = 1 / sqrt(mean(x^2) + eps). y may be x. */
 typedef void kern_rmsnorm_fn(float *y, const float *x, const float *w, uint32_t n, float eps);
 /* y[i] = w[i] * (x[i] * r) * silu(z[i]): the delta net's gated norm. y may be x. */
-typedef void kern_rmsnorm_gated_fn(float *y, const float *x, const float *z, const float *w, uint32_t n, float eps);
+typedef void kern_rmsnorm_gated_fn(float *y, const float *x, const float *z, const float *w, uint32_t n,
+                                   float eps);
 /* y = x * (scale / sqrt(sum(x^2) + eps)). y may be x. */
 typedef void kern_l2norm_fn(float *y, const float *x, uint32_t n, float eps, float scale);
 /* y = silu(a) * b. y may be a or b. */
@@ -105,8 +106,8 @@ struct kern_query {
  * and the weighted values (serial over tokens); segments merge in order. The same chain for any count.
  * count is any; scratch holds KERN_ATTN_SCRATCH floats. */
 #define KERN_ATTN_SCRATCH (16 * (KERN_SEGMENT_TOKENS + 256 + 16))
-typedef void kern_attn_fn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count, float scale,
-                          float *scratch);
+typedef void kern_attn_fn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
+                          float scale, float *scratch);
 
 struct kern_ops {
     const char *tier; /* of the matrix products: "ref", "avx2", "avx512" */
