@@ -22,18 +22,17 @@ static _Thread_local struct request_memory *building;
 static int take(void *owner, size_t bytes)
 {
     struct request_memory *m = owner;
-    if (bytes > m->bytes_max || m->used > m->bytes_max - bytes)
-        return -ENOMEM;
-    if (m->used + bytes > m->reserved) {
+    bool fits = bytes <= m->bytes_max && m->used <= m->bytes_max - bytes;
+    if (fits && m->used + bytes > m->reserved) {
         size_t more = ROUND_UP(m->used + bytes - m->reserved, REQUEST_MEMORY_GRAIN);
-        if (m->account && account_reserve(m->account, more) < 0)
-            return -ENOMEM;
-        if (m->account)
+        fits = !m->account || account_reserve(m->account, more) == 0;
+        if (fits && m->account)
             account_use(m->account, more);
-        m->reserved += more;
+        m->reserved += fits ? more : 0;
     }
-    m->used += bytes;
-    return 0;
+    m->refused = m->refused || !fits;
+    m->used += fits ? bytes : 0;
+    return fits ? 0 : -ENOMEM;
 }
 
 static void give(void *owner, size_t bytes)

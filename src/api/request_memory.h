@@ -9,6 +9,7 @@
 #include "memory/ledger.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #define REQUEST_MEMORY_GRAIN ((size_t)16 << 10)
@@ -17,6 +18,7 @@ struct request_memory {
     struct account *account; /* NULL: uncounted (tests) */
     size_t bytes_max;
     size_t used, reserved;
+    bool refused; /* once: what failed since then may have failed for want of memory (jansson does not always say) */
 };
 
 void request_memory_init(struct request_memory *m, struct account *account, size_t bytes_max);

@@ -18,7 +18,7 @@ static bool load(struct request *r, struct slice body, const struct request_limi
                           "The JSON is nested deeper than %u levels. Flatten it, or raise --json-depth.",
                           limits->json_depth_max);
     r->root = request_memory_parse(memory, body.ptr, body.len, &e);
-    if (!r->root && json_error_code(&e) == json_error_out_of_memory)
+    if (!r->root && memory->refused)
         return reject_set(
             why, 503, "out_of_memory", NULL,
             "The memory planned for requests does not hold this one (%zu bytes of JSON). Try again "
@@ -151,7 +151,7 @@ static bool check_output(struct request *r, const struct request_limits *limits,
         return reject_value(
             why, r->n > 1 ? "n" : "prompt",
             "The request asks for %llu choices (prompts x n); at most %u are given. Send several "
-            "requests, or raise --max-choices.",
+            "requests.",
             (unsigned long long)choices, limits->choices_max);
     return true;
 }

@@ -1,0 +1,2 @@
+plateau_test(test_api_request api)
+plateau_test(test_api_memory api LABELS threads)

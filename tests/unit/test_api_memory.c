@@ -1,0 +1,129 @@
+/* test_api_memory.c - a request's bytes are its own, whoever frees them, and all of them go back. */
+#include "test_ledger.h"
+
+#include "api/request_memory.h"
+
+#include "base/arena.h"
+#include "base/buf.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+static uint64_t reserved(struct account *a)
+{
+    return account_numbers(a).reserved;
+}
+
+TEST(grains_come_and_go)
+{
+    struct account *a = test_account(1 << 20);
+    struct request_memory m;
+    request_memory_init(&m, a, SIZE_MAX);
+    void *one = request_memory_alloc(&m, 100);
+    assert_int_equal(reserved(a), REQUEST_MEMORY_GRAIN);
+    void *two = request_memory_alloc(&m, REQUEST_MEMORY_GRAIN * 8);
+    assert_int_equal(reserved(a), REQUEST_MEMORY_GRAIN * 9);
+    request_memory_free(&m, two, REQUEST_MEMORY_GRAIN * 8);
+    assert_int_equal(reserved(a), REQUEST_MEMORY_GRAIN * 3);
+    request_memory_free(&m, one, 100);
+    assert_int_equal(reserved(a), 0);
+    request_memory_done(&m);
+}
+
+TEST(a_limit_is_a_limit)
+{
+    struct account *a = test_account(64 << 10);
+    struct request_memory m;
+    request_memory_init(&m, a, 32 << 10);
+    assert_null(request_memory_alloc(&m, (32 << 10) + 1));
+    void *one = request_memory_alloc(&m, 32 << 10);
+    assert_non_null(one);
+    assert_null(request_memory_alloc(&m, 1));
+    struct request_memory other;
+    request_memory_init(&other, a, SIZE_MAX);
+    assert_null(request_memory_alloc(&other, 40 << 10));
+    assert_int_equal(reserved(a), 32 << 10);
+    request_memory_free(&m, one, 32 << 10);
+    request_memory_done(&m);
+    request_memory_done(&other);
+}
+
+TEST(json_is_charged_to_the_request_that_it_belongs_to)
+{
+    struct account *a = test_account(1 << 20);
+    struct request_memory m;
+    json_error_t e;
+    request_memory_init(&m, a, SIZE_MAX);
+    json_t *nobodys = json_string("not counted");
+    json_t *v = request_memory_parse(&m, "[1,2,{\"a\":\"b\"}]", 15, &e);
+    assert_non_null(v);
+    size_t used = m.used;
+    assert_true(used > 0);
+    /* Outside of its building nothing is charged; what belongs to it is given back by whoever drops it. */
+    json_array_append_new(v, json_string("x"));
+    json_array_remove(v, 2);
+    assert_true(m.used < used);
+    json_decref(v);
+    json_decref(nobodys);
+    request_memory_done(&m);
+}
+
+TEST(json_without_memory_fails_and_leaves_nothing)
+{
+    struct account *a = test_account(1 << 20);
+    static const char text[] = "{\"a\":[1,2.5,\"text\",{\"b\":null}],\"c\":{}}";
+    for (size_t max = 0; max < 4000; max += 37) {
+        struct request_memory m;
+        json_error_t e;
+        request_memory_init(&m, a, max);
+        json_t *v = request_memory_parse(&m, text, strlen(text), &e);
+        if (!v)
+            assert_true(m.refused && max < 3000);
+        json_decref(v);
+        request_memory_done(&m);
+    }
+    assert_int_equal(reserved(a), 0);
+}
+
+static void *drop(void *value)
+{
+    json_decref(value);
+    return NULL;
+}
+
+TEST(json_may_be_dropped_by_another_thread)
+{
+    struct account *a = test_account(1 << 20);
+    struct request_memory m;
+    json_error_t e;
+    pthread_t t;
+    request_memory_init(&m, a, SIZE_MAX);
+    json_t *v = request_memory_parse(&m, "[[],[],[]]", 10, &e);
+    assert_int_equal(pthread_create(&t, NULL, drop, v), 0);
+    pthread_join(t, NULL);
+    request_memory_done(&m);
+    assert_int_equal(reserved(a), 0);
+}
+
+TEST(buffers_and_arenas_are_charged_too)
+{
+    struct account *a = test_account(8 << 20);
+    struct request_memory m;
+    struct buf b;
+    struct arena *arena = NULL;
+    request_memory_init(&m, a, 4 << 20);
+    struct charge c = request_memory_charge(&m);
+    buf_init(&b, 1 << 20, &c);
+    buf_puts(&b, "text");
+    struct arena_opts opts = {.bytes_max = 8 << 20, .charge = &c};
+    assert_int_equal(arena_create(&opts, &arena), 0);
+    assert_non_null(arena_alloc(arena, 100000));
+    assert_true(m.used > 100000);
+    assert_null(arena_alloc(arena, 5 << 20));
+    arena_free(arena);
+    buf_done(&b);
+    request_memory_done(&m);
+    assert_int_equal(reserved(a), 0);
+}
+
+TEST_MAIN()

@@ -1,0 +1,437 @@
+/* test_api_request.c - bodies to checked values, or to the sentence that refuses them. */
+#include "test_ledger.h"
+
+#include "api/json_depth.h"
+#include "api/request.h"
+#include "base/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const struct request_limits limits = {.json_depth_max = 16, .choices_max = 8};
+
+struct parsed {
+    struct request_memory memory;
+    struct request request;
+    struct reject why;
+    bool ok;
+};
+
+static struct parsed *parse_slice(enum request_kind kind, struct slice body)
+{
+    struct parsed *p = calloc(1, sizeof(*p));
+    struct account *text = test_account_count > 0 ? test_accounts[0] : test_account(1 << 20);
+    request_memory_init(&p->memory, text, 1 << 20);
+    p->ok = request_parse(kind, body, &limits, &p->memory, &p->request, &p->why);
+    return p;
+}
+
+static struct parsed *parse(enum request_kind kind, const char *body)
+{
+    return parse_slice(kind, slice_of(body));
+}
+
+static void done(struct parsed *p)
+{
+    request_done(&p->request);
+    request_memory_done(&p->memory);
+    free(p);
+}
+
+static struct parsed *accept(enum request_kind kind, const char *body)
+{
+    struct parsed *p = parse(kind, body);
+    if (!p->ok)
+        fail_msg("%s: refused: %s", body, p->why.message);
+    assert_int_equal(p->why.status, 0);
+    return p;
+}
+
+static void refuse(enum request_kind kind, const char *body, unsigned status, const char *param,
+                   const char *says)
+{
+    struct parsed *p = parse(kind, body);
+    if (p->ok)
+        fail_msg("accepted: %s", body);
+    assert_int_equal(p->why.status, status);
+    assert_string_equal(p->why.param, param);
+    if (!strstr(p->why.message, says))
+        fail_msg("%s: says \"%s\", not \"%s\"", body, p->why.message, says);
+    done(p);
+}
+
+#define USER       "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+#define CHAT(more) "{" USER "," more "}"
+
+/* A chat with one more field is refused, with this field's name and these words. */
+static void refuse_field(const char *field, const char *param, const char *says)
+{
+    char body[512];
+    snprintf(body, sizeof(body), "{%s,%s}", USER, field);
+    refuse(REQUEST_CHAT, body, 400, param, says);
+}
+
+TEST(defaults_are_left_to_the_model)
+{
+    struct parsed *p = accept(REQUEST_CHAT, "{" USER "}");
+    const struct request *r = &p->request;
+    assert_true(isnan(r->sampling.temperature) && isnan(r->sampling.top_p) && isnan(r->sampling.min_p));
+    assert_int_equal(r->sampling.max_tokens, -1);
+    assert_int_equal(r->sampling.top_k, -1);
+    assert_int_equal(r->n, 1);
+    assert_false(r->stream);
+    assert_null(r->model);
+    assert_int_equal(r->enable_thinking, -1);
+    assert_string_equal(r->ignored, "");
+    done(p);
+}
+
+TEST(every_field_arrives)
+{
+    struct parsed *p = accept(
+        REQUEST_CHAT,
+        CHAT(
+            "\"model\":\"m\",\"temperature\":0.5,\"top_p\":0.9,\"top_k\":40,\"min_p\":0.1,\"repetition_"
+            "penalty\":1.1,"
+            "\"presence_penalty\":-1,\"frequency_penalty\":2,\"seed\":-7,\"n\":3,\"max_completion_tokens\":5,"
+            "\"min_tokens\":2,\"stop\":[\"a\",\"bc\"],\"stop_token_ids\":[1,2],\"ignore_eos\":true,"
+            "\"stream\":true,"
+            "\"stream_options\":{\"include_usage\":true},\"logprobs\":true,\"top_logprobs\":4,"
+            "\"return_token_ids\":true,\"logit_bias\":{\"5\":-100,\"7\":1.5},\"priority\":-3,\"cache_salt\":"
+            "\"s\","
+            "\"user\":\"u\",\"metadata\":{},\"chat_template_kwargs\":{\"x\":1},\"reasoning_effort\":\"low\","
+            "\"parallel_tool_calls\":false,\"enable_thinking\":false"));
+    const struct request *r = &p->request;
+    assert_string_equal(r->model, "m");
+    assert_float_equal(r->sampling.temperature, 0.5, 0);
+    assert_float_equal(r->sampling.top_p, 0.9, 0);
+    assert_int_equal(r->sampling.top_k, 40);
+    assert_float_equal(r->sampling.min_p, 0.1, 0);
+    assert_float_equal(r->sampling.repetition_penalty, 1.1, 0);
+    assert_float_equal(r->sampling.presence_penalty, -1, 0);
+    assert_float_equal(r->sampling.frequency_penalty, 2, 0);
+    assert_true(r->sampling.has_seed);
+    assert_int_equal(r->sampling.seed, -7);
+    assert_int_equal(r->n, 3);
+    assert_int_equal(r->sampling.max_tokens, 5);
+    assert_int_equal(r->sampling.min_tokens, 2);
+    assert_int_equal(r->stop_count, 2);
+    assert_true(slice_eq(r->stops[1], SLICE("bc")));
+    assert_int_equal(r->stop_id_count, 2);
+    assert_int_equal(r->stop_ids[1], 2);
+    assert_true(r->ignore_eos && r->stream && r->include_usage && r->sampling.logprobs &&
+                r->return_token_ids);
+    assert_int_equal(r->sampling.top_logprobs, 4);
+    assert_int_equal(json_object_size(r->logit_bias), 2);
+    assert_int_equal(r->priority, -3);
+    assert_string_equal(r->cache_salt, "s");
+    assert_int_equal(json_object_size(r->template_kwargs), 1);
+    assert_string_equal(r->reasoning_effort, "low");
+    assert_false(r->parallel_tool_calls);
+    assert_int_equal(r->enable_thinking, 0);
+    done(p);
+}
+
+TEST(null_counts_as_absent_everywhere)
+{
+    done(accept(
+        REQUEST_CHAT,
+        CHAT("\"temperature\":null,\"stop\":null,\"tools\":null,\"functions\":null,\"seed\":null,\"n\":null,"
+             "\"response_format\":null,\"stream_options\":null,\"guided_json\":null,\"logit_bias\":null,"
+             "\"model\":null,\"anything\":null")));
+}
+
+TEST(numbers_have_bounds_and_say_them)
+{
+    refuse_field("\"temperature\":2.1", "temperature", "from 0 to 2");
+    refuse_field("\"temperature\":-0.1", "temperature", "from 0 to 2");
+    refuse_field("\"temperature\":\"1\"", "temperature", "must be a number");
+    refuse_field("\"top_p\":0", "top_p", "to 1");
+    refuse_field("\"min_p\":1", "min_p", "from 0");
+    refuse_field("\"top_k\":-2", "top_k", "switch it off");
+    refuse_field("\"top_k\":1.5", "top_k", "integer");
+    refuse_field("\"presence_penalty\":3", "presence_penalty", "from -2 to 2");
+    refuse_field("\"repetition_penalty\":0", "repetition_penalty", "from 0.01");
+    refuse_field("\"n\":0", "n", "positive");
+    refuse_field("\"n\":9", "n", "at most 8");
+    refuse_field("\"max_tokens\":0", "max_tokens", "at least 1");
+    refuse_field("\"max_tokens\":true", "max_tokens", "integer");
+    refuse_field("\"max_tokens\":3,\"max_completion_tokens\":4", "max_completion_tokens", "the same");
+    refuse_field("\"max_tokens\":3,\"min_tokens\":4", "min_tokens", "more than max_tokens");
+    refuse_field("\"logprobs\":true,\"top_logprobs\":21", "top_logprobs", "from 0 to 20");
+    refuse_field("\"top_logprobs\":2", "top_logprobs", "needs logprobs");
+    refuse_field("\"logprobs\":5", "logprobs", "top_logprobs");
+    refuse_field("\"logit_bias\":{\"x\":1}", "logit_bias", "no token id");
+    refuse_field("\"logit_bias\":{\"1\":101}", "logit_bias", "from -100 to 100");
+    refuse_field("\"priority\":5000", "priority", "-1000");
+    refuse_field("\"seed\":1e300", "seed", "64 bits");
+    refuse_field("\"stop\":\"\"", "stop", "1 to 256");
+    refuse_field("\"stop\":[1]", "stop", "string");
+    refuse_field("\"stop_token_ids\":[-1]", "stop_token_ids", "token id");
+    refuse_field("\"cache_salt\":\"\"", "cache_salt", "empty");
+    refuse_field("\"stream_options\":{\"include_usage\":true}", "stream_options", "stream is true");
+    refuse_field("\"stream\":true,\"prompt_logprobs\":1", "prompt_logprobs", "stream");
+    refuse_field("\"skip_special_tokens\":false,\"stop\":\"x\"", "skip_special_tokens", "stop_token_ids");
+}
+
+TEST(a_float_that_is_whole_is_an_integer)
+{
+    struct parsed *p = accept(REQUEST_CHAT, CHAT("\"max_tokens\":5.0,\"seed\":3.0,\"top_k\":-1"));
+    assert_int_equal(p->request.sampling.max_tokens, 5);
+    assert_int_equal(p->request.sampling.seed, 3);
+    assert_int_equal(p->request.sampling.top_k, 0);
+    done(p);
+}
+
+TEST(what_is_known_and_not_done_is_refused)
+{
+    static const char *const refused[][2] = {
+        {"\"echo\":true", "echo"},
+        {"\"guided_json\":{}", "guided_json"},
+        {"\"guided_choice\":[\"a\"]", "guided_choice"},
+        {"\"structured_outputs\":{}", "structured_outputs"},
+        {"\"response_format\":{\"type\":\"json_object\"}", "response_format.type"},
+        {"\"response_format\":{\"type\":\"json_schema\"}", "response_format.type"},
+        {"\"tool_choice\":\"required\"", "tool_choice"},
+        {"\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}", "tool_choice"},
+        {"\"use_beam_search\":true", "use_beam_search"},
+        {"\"best_of\":2", "best_of"},
+        {"\"functions\":[]", "functions"},
+        {"\"function_call\":\"auto\"", "function_call"},
+        {"\"store\":true", "store"},
+        {"\"service_tier\":\"flex\"", "service_tier"},
+        {"\"modalities\":[\"text\",\"audio\"]", "modalities"},
+        {"\"audio\":{}", "audio"},
+        {"\"continue_final_message\":true", "continue_final_message"},
+        {"\"truncate_prompt_tokens\":5", "truncate_prompt_tokens"},
+        {"\"verbosity\":\"low\"", "verbosity"},
+        {"\"bad_words\":[\"x\"]", "bad_words"},
+        {"\"chat_template\":\"x\"", "chat_template"},
+        {"\"stream\":true,\"stream_options\":{\"include_obfuscation\":true}", "stream_options"},
+        {"\"prompt\":\"x\"", "prompt"},
+        {"\"suffix\":\"x\"", "suffix"},
+    };
+    for (size_t i = 0; i < COUNT_OF(refused); i++)
+        refuse_field(refused[i][0], refused[i][1], "");
+}
+
+TEST(what_asks_for_nothing_is_accepted)
+{
+    done(accept(REQUEST_CHAT,
+                CHAT("\"echo\":false,\"store\":false,\"best_of\":2,\"n\":2,\"service_tier\":\"auto\","
+                     "\"modalities\":[\"text\"],\"response_format\":{\"type\":\"text\"},"
+                     "\"tool_choice\":\"auto\",\"length_penalty\":1.0,\"use_beam_search\":false,"
+                     "\"verbosity\":\"medium\",\"allowed_token_ids\":[]")));
+}
+
+TEST(unknown_names_are_listed)
+{
+    struct parsed *p = accept(REQUEST_CHAT, CHAT("\"temprature\":1,\"x y\":2,\"zz\":{}"));
+    assert_string_equal(p->request.ignored, "temprature, zz");
+    done(p);
+}
+
+TEST(json_that_is_none_is_refused)
+{
+    refuse(REQUEST_CHAT, "", 400, "", "no body");
+    refuse(REQUEST_CHAT, "{", 400, "", "not valid JSON");
+    refuse(REQUEST_CHAT, "[]", 400, "", "must be a JSON object");
+    refuse(REQUEST_CHAT, "{\"messages\":[],\"messages\":[]}", 400, "", "not valid JSON");
+    refuse(REQUEST_CHAT, "{\"a\":\"\xff\"}", 400, "", "not valid JSON");
+    refuse(REQUEST_CHAT, "{\"a\":\"\\u0000\"}", 400, "", "not valid JSON");
+    refuse(REQUEST_CHAT, "{\"a\":[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}", 400, "", "deeper than 16");
+}
+
+TEST(depth_looks_outside_of_strings)
+{
+    assert_true(json_depth_within(SLICE("[[[]]]"), 3));
+    assert_false(json_depth_within(SLICE("[[[]]]"), 2));
+    assert_true(json_depth_within(SLICE("[\"[[[[\",\"\\\"[[[\"]"), 1));
+    assert_true(json_depth_within(SLICE("[]{}[]{}[]"), 1));
+    assert_true(json_depth_within(SLICE("]]]]["), 1));
+}
+
+/* ---- prompts ---- */
+
+TEST(prompts_come_in_four_forms)
+{
+    struct parsed *p = accept(REQUEST_COMPLETION, "{\"prompt\":\"a\"}");
+    assert_int_equal(p->request.prompt_count, 1);
+    done(p);
+    p = accept(REQUEST_COMPLETION, "{\"prompt\":[1,2,3]}");
+    assert_int_equal(p->request.prompt_count, 1);
+    done(p);
+    p = accept(REQUEST_COMPLETION, "{\"prompt\":[\"a\",\"b\"],\"n\":4}");
+    assert_int_equal(p->request.prompt_count, 2);
+    done(p);
+    p = accept(REQUEST_COMPLETION, "{\"prompt\":[[1],[2,3],\"c\"]}");
+    assert_int_equal(p->request.prompt_count, 3);
+    done(p);
+}
+
+TEST(prompts_that_are_none_are_refused)
+{
+    refuse(REQUEST_COMPLETION, "{}", 400, "prompt", "missing");
+    refuse(REQUEST_COMPLETION, "{\"prompt\":[]}", 400, "prompt", "must be");
+    refuse(REQUEST_COMPLETION, "{\"prompt\":5}", 400, "prompt", "must be");
+    refuse(REQUEST_COMPLETION, "{\"prompt\":[1,\"a\"]}", 400, "prompt", "prompt[1]");
+    refuse(REQUEST_COMPLETION, "{\"prompt\":[[]]}", 400, "prompt", "at least one token");
+    refuse(REQUEST_COMPLETION, "{\"prompt\":[[1],[-1]]}", 400, "prompt", "token id");
+    refuse(REQUEST_COMPLETION, "{\"prompt\":[\"a\",\"b\",\"c\"],\"n\":3}", 400, "n", "9 choices");
+    refuse(REQUEST_COMPLETION, "{\"prompt\":\"a\",\"messages\":[]}", 400, "messages",
+           "not a field of this route");
+}
+
+TEST(completions_have_logprobs_as_a_number)
+{
+    struct parsed *p = accept(REQUEST_COMPLETION, "{\"prompt\":\"a\",\"logprobs\":0}");
+    assert_true(p->request.sampling.logprobs);
+    assert_int_equal(p->request.sampling.top_logprobs, 0);
+    done(p);
+    refuse(REQUEST_COMPLETION, "{\"prompt\":\"a\",\"logprobs\":true}", 400, "logprobs", "integer");
+    refuse(REQUEST_COMPLETION, "{\"prompt\":\"a\",\"logprobs\":21}", 400, "logprobs", "0 to 20");
+}
+
+/* ---- messages ---- */
+
+static const json_t *message(const struct parsed *p, size_t index)
+{
+    return json_array_get(p->request.messages, index);
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *s = json_string_value(json_object_get(object, key));
+    return s ? s : "(none)";
+}
+
+TEST(history_becomes_what_templates_expect)
+{
+    struct parsed *p =
+        accept(REQUEST_CHAT,
+               "{\"messages\":[{\"role\":\"developer\",\"content\":\"d\"},"
+               "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\","
+               "\"text\":\"b\"}]},"
+               "{\"role\":\"assistant\",\"content\":null,\"reasoning\":\"why\",\"refusal\":null,\"tool_"
+               "calls\":[{\"id\":\"1\","
+               "\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\": 1}\"}},"
+               "{\"id\":\"2\",\"type\":\"function\",\"function\":{\"name\":\"g\",\"arguments\":\"\"}}]},"
+               "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"r\"}]}");
+    assert_string_equal(text_of(message(p, 0), "role"), "system");
+    assert_string_equal(text_of(message(p, 1), "content"), "ab");
+    assert_string_equal(text_of(message(p, 2), "content"), "");
+    assert_string_equal(text_of(message(p, 2), "reasoning_content"), "why");
+    assert_null(json_object_get(message(p, 2), "reasoning"));
+    const json_t *calls = json_object_get(message(p, 2), "tool_calls");
+    const json_t *first = json_object_get(json_object_get(json_array_get(calls, 0), "function"), "arguments");
+    assert_int_equal(json_integer_value(json_object_get(first, "x")), 1);
+    const json_t *second =
+        json_object_get(json_object_get(json_array_get(calls, 1), "function"), "arguments");
+    assert_true(json_is_object(second) && json_object_size(second) == 0);
+    done(p);
+}
+
+static void refuse_message(const char *m, const char *param, const char *says)
+{
+    char body[512];
+    snprintf(body, sizeof(body), "{\"messages\":[%s]}", m);
+    refuse(REQUEST_CHAT, body, 400, param, says);
+}
+
+TEST(messages_that_are_none_are_refused)
+{
+    refuse(REQUEST_CHAT, "{}", 400, "messages", "missing");
+    refuse(REQUEST_CHAT, "{\"messages\":[]}", 400, "messages", "at least one");
+    refuse_message("5", "messages[0]", "must be an object");
+    refuse_message("{}", "messages[0]", "role is missing");
+    refuse_message("{\"role\":\"robot\",\"content\":\"x\"}", "messages[0]", "role must be");
+    refuse_message("{\"role\":\"user\"}", "messages[0]", "content is missing");
+    refuse_message("{\"role\":\"user\",\"content\":5}", "messages[0]", "string or a list");
+    refuse_message("{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}]}",
+                   "messages[0].content[0]", "pictures");
+    refuse_message("{\"role\":\"user\",\"content\":[{\"type\":\"input_audio\"}]}", "messages[0].content[0]",
+                   "must be a part of type");
+    refuse_message(
+        "{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\"}}]}",
+        "messages[0]", "not the JSON text");
+    refuse_message("{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{}}]}", "messages[0]", "name");
+    refuse_message("{\"role\":\"assistant\",\"content\":\"x\",\"function_call\":{}}", "function_call",
+                   "not supported");
+    refuse_message("{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":"
+                   "\"[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]\"}}]}",
+                   "messages[0]", "not the JSON text");
+}
+
+TEST(tools_are_checked_and_none_hides_them)
+{
+    struct parsed *p =
+        accept(REQUEST_CHAT,
+               CHAT("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":false}}]"));
+    assert_int_equal(json_array_size(p->request.tools), 1);
+    done(p);
+    p = accept(
+        REQUEST_CHAT,
+        CHAT("\"tool_choice\":\"none\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"));
+    assert_null(p->request.tools);
+    done(p);
+    refuse_field("\"tools\":{}", "tools", "list");
+    refuse_field("\"tools\":[{\"type\":\"x\"}]", "tools[0]", "type");
+    refuse_field("\"tools\":[{\"type\":\"function\",\"function\":{}}]", "tools[0]", "name");
+    refuse_field("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]",
+                 "tools[0]", "strict");
+    refuse_field("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":5}}]",
+                 "tools[0]", "schema");
+}
+
+/* ---- memory ---- */
+
+TEST(a_request_too_large_for_its_memory_is_told_so)
+{
+    struct parsed *p = calloc(1, sizeof(*p));
+    char *body = malloc(300000);
+    size_t at = (size_t)sprintf(body, "{\"prompt\":[");
+    for (int i = 0; i < 20000; i++)
+        at += (size_t)sprintf(body + at, "%s%d", i ? "," : "", i);
+    sprintf(body + at, "]}");
+    request_memory_init(&p->memory, test_account(256 << 10), 1 << 20);
+    assert_false(
+        request_parse(REQUEST_COMPLETION, slice_of(body), &limits, &p->memory, &p->request, &p->why));
+    assert_int_equal(p->why.status, 503);
+    assert_string_equal(p->why.code, "out_of_memory");
+    done(p);
+    free(body);
+}
+
+TEST(dropping_the_prompt_keeps_tools_and_stops)
+{
+    struct parsed *p =
+        accept(REQUEST_CHAT,
+               CHAT("\"stop\":\"end\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"));
+    size_t before = p->memory.used;
+    request_drop_prompt(&p->request);
+    assert_true(p->memory.used < before);
+    assert_null(p->request.messages);
+    assert_true(slice_eq(p->request.stops[0], SLICE("end")));
+    assert_int_equal(json_array_size(p->request.tools), 1);
+    done(p);
+}
+
+TEST(a_message_stays_text_when_it_quotes_a_client)
+{
+    struct parsed *p =
+        parse(REQUEST_CHAT, CHAT("\"response_format\":{\"type\":\"\\u0007\\u20acxxxxxxxxxxxxxxxxxxxxxxxxx"
+                                 "xxxx\\u20ac\\u20ac\\u20ac\"}"));
+    assert_false(p->ok);
+    struct buf b;
+    buf_init(&b, 4096, NULL);
+    reject_write(&p->why, &b);
+    json_t *v = json_loadb(b.ptr, b.len, 0, NULL);
+    assert_non_null(v);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(v, "error"), "type")),
+                        "invalid_request_error");
+    json_decref(v);
+    buf_done(&b);
+    done(p);
+}
+
+TEST_MAIN()
