@@ -2,6 +2,7 @@
 #ifndef PLATEAU_CLI_CLI_H
 #define PLATEAU_CLI_CLI_H
 
+int command_serve(int argc, char **argv);
 int command_generate(int argc, char **argv);
 
 #endif

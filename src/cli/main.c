@@ -9,6 +9,7 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *help;
 } commands[] = {
+    {"serve", command_serve, "serve a model over HTTP"},
     {"generate", command_generate, "answer one prompt on standard output"},
 };
 
