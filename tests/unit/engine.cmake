@@ -1,3 +1,8 @@
 plateau_test(test_page_pool cache)
 plateau_test(test_slot_pool cache)
 plateau_test(test_sched sched)
+plateau_test(test_stream engine LABELS threads)
+plateau_test(test_engine engine LABELS threads TIMEOUT 600)
+target_link_libraries(test_engine PRIVATE PkgConfig::JANSSON)
+plateau_test(test_engine_ends engine LABELS threads TIMEOUT 600)
+target_link_libraries(test_engine_ends PRIVATE PkgConfig::JANSSON)

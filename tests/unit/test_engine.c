@@ -1,0 +1,358 @@
+/* The engine gives the same tokens whatever shares its steps: golden answers, seeds, pauses, preemption, stop strings. */
+#include "test_engine.h"
+
+#include "cache/page_pool.h"
+
+#include <math.h>
+
+#define PROMPT_MAX 2048
+
+static void run_golden_tiny(const char *name, uint32_t copies)
+{
+    char dir[256];
+    struct fixture f;
+    uint32_t prompt[PROMPT_MAX], want[64];
+    snprintf(dir, sizeof(dir), TINY("%s"), name);
+    json_t *g = golden_load(name), *text = json_object_get(g, "text");
+    uint32_t prompt_count = golden_ids(json_object_get(text, "prompt"), prompt, PROMPT_MAX);
+    uint32_t count = golden_ids(json_object_get(text, "greedy"), want, 64);
+    struct engine_opts o = test_engine_opts(dir);
+    test_engine_start(&f, dir, &o);
+    struct job_spec spec = greedy(prompt, prompt_count, count);
+    for (uint32_t i = 0; i < copies; i++)
+        submit(&f, &spec);
+    wait_all(&f);
+    for (uint32_t i = 0; i < copies; i++) {
+        expect_tokens(f.clients[i], want, count);
+        assert_int_equal(f.clients[i]->finish.reason, FINISH_LENGTH);
+        assert_int_equal(f.clients[i]->finish.prompt_tokens, prompt_count);
+        assert_int_equal(f.clients[i]->finish.cached_tokens, 0);
+    }
+    test_engine_close(&f);
+    json_decref(g);
+}
+
+static const char *const tiny_models[] = {"qwen3", "llama", "qwen3_5", "qwen3_5_moe"};
+
+TEST(golden_answers_alone)
+{
+    for (size_t i = 0; i < COUNT_OF(tiny_models); i++)
+        run_golden_tiny(tiny_models[i], 1);
+}
+
+TEST(golden_answers_eight_at_a_time)
+{
+    for (size_t i = 0; i < COUNT_OF(tiny_models); i++)
+        run_golden_tiny(tiny_models[i], 20);
+}
+
+struct canary_case {
+    uint32_t prompt[PROMPT_MAX], prompt_count, want[64], want_count;
+};
+
+static struct canary_case canary_cases[24];
+
+static uint32_t load_cases(void)
+{
+    json_t *g = golden_load("canary-8bit"), *cases = json_object_get(g, "cases");
+    uint32_t count = (uint32_t)json_array_size(cases);
+    assert_int_equal(count, COUNT_OF(canary_cases));
+    for (uint32_t i = 0; i < count; i++) {
+        struct canary_case *c = &canary_cases[i];
+        const json_t *j = json_array_get(cases, i);
+        c->prompt_count = golden_ids(json_object_get(j, "prompt_ids"), c->prompt, PROMPT_MAX);
+        c->want_count = golden_ids(json_object_get(j, "greedy_ids"), c->want, 64);
+    }
+    json_decref(g);
+    return count;
+}
+
+static struct job_spec canary_spec(const struct canary_case *c)
+{
+    struct job_spec s = greedy(c->prompt, c->prompt_count, 64);
+    s.sampling.stop_ids[0] = 8180;
+    s.sampling.stop_ids[1] = 8178;
+    s.sampling.stop_count = 2;
+    return s;
+}
+
+static void expect_golden(const struct client *c, const struct canary_case *want)
+{
+    expect_tokens(c, want->want, want->want_count);
+    assert_int_equal(c->finish.reason, FINISH_STOP);
+    assert_int_equal(c->finish.stop_token, 8180);
+    assert_false(c->finish.stopped_by_string);
+}
+
+TEST(the_bundled_model_answers_as_its_reference_eight_at_a_time)
+{
+    struct fixture f;
+    struct engine_opts o = test_engine_opts(CANARY);
+    uint32_t count = load_cases();
+    test_engine_start(&f, CANARY, &o);
+    for (uint32_t i = 0; i < count; i++) {
+        struct job_spec s = canary_spec(&canary_cases[i]);
+        submit(&f, &s);
+    }
+    wait_all(&f);
+    for (uint32_t i = 0; i < count; i++)
+        expect_golden(f.clients[i], &canary_cases[i]);
+    struct engine_numbers n;
+    engine_numbers(f.engine, &n);
+    assert_int_equal(n.finished[FINISH_STOP], count);
+    assert_int_equal(n.preemptions, 0);
+    assert_true(n.steps > 24 && n.completion_tokens > 24 * 5 && n.busy_ns > 0);
+    test_engine_close(&f);
+}
+
+/* ---- sampling ---- */
+
+static void fill_prompt(uint32_t *prompt, uint32_t count, uint32_t seed)
+{
+    for (uint32_t i = 0; i < count; i++)
+        prompt[i] = (seed * 7919 + i * i * 31 + i * 17) % 500;
+}
+
+static struct job_spec seeded(const uint32_t *prompt, uint32_t count, uint32_t max_tokens, uint64_t seed)
+{
+    struct job_spec s = greedy(prompt, count, max_tokens);
+    s.sampling.temperature = 1;
+    s.sampling.top_p = 0.95f;
+    s.sampling.seed = seed;
+    s.sampling.repetition_penalty = 1.1f;
+    return s;
+}
+
+/* Alone: the engine has nothing else to do. */
+static struct client *run_alone(struct fixture *f, const struct job_spec *spec)
+{
+    struct client *c = submit(f, spec);
+    wait_over(f, c);
+    return c;
+}
+
+static void open_alone(struct fixture *f, const char *dir)
+{
+    struct engine_opts o = test_engine_opts(dir);
+    test_engine_start(f, dir, &o);
+}
+
+TEST(a_seed_gives_the_same_text_alone_and_in_a_batch)
+{
+    struct fixture alone, f;
+    uint32_t prompt[8][200];
+    struct engine_opts o = test_engine_opts(TINY("qwen3_5"));
+    test_engine_start(&f, TINY("qwen3_5"), &o);
+    open_alone(&alone, TINY("qwen3_5"));
+    for (uint32_t i = 0; i < 8; i++) {
+        fill_prompt(prompt[i], 30 + 20 * i, i);
+        struct job_spec s = seeded(prompt[i], 30 + 20 * i, 40 + i, i % 4);
+        submit(&f, &s);
+    }
+    wait_all(&f);
+    for (uint32_t i = 0; i < 8; i++) {
+        struct job_spec s = seeded(prompt[i], 30 + 20 * i, 40 + i, i % 4);
+        expect_same(f.clients[i], run_alone(&alone, &s));
+    }
+    struct job_spec other = seeded(prompt[3], 90, 43, 12345);
+    struct client *c = submit(&f, &other);
+    wait_over(&f, c);
+    assert_memory_not_equal(c->ids, f.clients[3]->ids, 43 * sizeof(uint32_t));
+    test_engine_close(&f);
+    test_engine_close(&alone);
+}
+
+/* ---- pauses and preemption ---- */
+
+static bool is_paused(struct fixture *f, void *arg)
+{
+    struct job_numbers jobs[8];
+    uint32_t count = engine_jobs(f->engine, jobs, 8);
+    for (uint32_t i = 0; i < count; i++)
+        if (memcmp(&jobs[i].id, arg, sizeof(jobs[i].id)) == 0)
+            return jobs[i].phase == JOB_PAUSED;
+    return false;
+}
+
+TEST(a_slow_reader_pauses_and_gets_the_same_tokens)
+{
+    struct fixture alone, f;
+    uint32_t prompt[40];
+    fill_prompt(prompt, 40, 1);
+    struct job_spec spec = seeded(prompt, 40, 600, 9);
+    open_alone(&alone, TINY("qwen3_5"));
+    struct client *want = run_alone(&alone, &spec);
+    struct engine_opts o = test_engine_opts(TINY("qwen3_5"));
+    test_engine_start(&f, TINY("qwen3_5"), &o);
+    struct client *slow = submit(&f, &spec), *other = submit(&f, &spec);
+    slow->deaf = true;
+    struct request_id id = stream_id(slow->stream);
+    wait_until(&f, is_paused, &id);
+    /* It keeps its place and disturbs nobody. */
+    wait_over(&f, other);
+    expect_same(other, want);
+    assert_int_equal(slow->count, 0);
+    assert_true(is_paused(&f, &id));
+    undeafen(slow);
+    wait_over(&f, slow);
+    expect_same(slow, want);
+    test_engine_close(&f);
+    test_engine_close(&alone);
+}
+
+/* A pool of one unit, and eight rows that together want half as much again. */
+static void run_preempted(const char *dir)
+{
+    struct fixture alone, f;
+    struct engine_numbers n;
+    uint32_t prompt[8][100];
+    struct engine_opts o = test_engine_opts(dir);
+    uint32_t pages = (uint32_t)(UNIT_BYTES / model_shape(o.model)->page_bytes);
+    uint32_t outputs = (pages * 3 / 2 / 8 - 2) * PAGE_TOKENS;
+    o.kv_bytes_max = UNIT_BYTES;
+    o.max_model_len = pages / 2 * PAGE_TOKENS;
+    test_engine_start(&f, dir, &o);
+    for (uint32_t i = 0; i < 8; i++) {
+        fill_prompt(prompt[i], 50 + i, i);
+        struct job_spec s = seeded(prompt[i], 50 + i, outputs, i);
+        submit(&f, &s);
+    }
+    wait_all(&f);
+    engine_numbers(f.engine, &n);
+    assert_int_equal(n.pages_max, pages);
+    assert_true(n.preemptions > 0);
+    open_alone(&alone, dir);
+    for (uint32_t i = 0; i < 8; i += 7) {
+        struct job_spec s = seeded(prompt[i], 50 + i, outputs, i);
+        expect_same(f.clients[i], run_alone(&alone, &s));
+    }
+    test_engine_close(&alone);
+    test_engine_close(&f);
+}
+
+TEST(preemption_changes_no_token)
+{
+    run_preempted(TINY("qwen3_5"));
+    run_preempted(TINY("qwen3"));
+}
+
+/* ---- stop strings ---- */
+
+struct stop_case {
+    const char *stop;
+    const char *text; /* what is left of "accessdb is in section 8." */
+    uint32_t tokens;  /* drawn; 0: it is not found */
+};
+
+static void run_stop(struct fixture *f, const struct stop_case *c)
+{
+    struct job_spec spec = canary_spec(&canary_cases[1]);
+    struct slice stops[] = {SLICE("never in it"), slice_of(c->stop)};
+    struct buf text;
+    spec.stops = stops;
+    spec.stop_count = 2;
+    struct client *got = submit(f, &spec);
+    wait_over(f, got);
+    if (c->tokens == 0) {
+        expect_golden(got, &canary_cases[1]);
+        return;
+    }
+    expect_tokens(got, canary_cases[1].want, c->tokens);
+    assert_int_equal(got->finish.reason, FINISH_STOP);
+    assert_true(got->finish.stopped_by_string);
+    assert_int_equal(got->finish.stop_index, 1);
+    assert_int_equal(got->finish.text_bytes, strlen(c->text));
+    buf_init(&text, 4096, NULL);
+    assert_int_equal(tokenizer_decode(f->m->tokenizer, got->ids, got->count, true, &text), 0);
+    assert_true(slice_starts(buf_slice(&text), slice_of(c->text)));
+    buf_done(&text);
+}
+
+TEST(stop_strings_end_where_they_begin)
+{
+    static const struct stop_case cases[] = {
+        {"section 8", "accessdb is in ", 0},
+        {"ccess", "a", 0},
+        {" in section", "accessdb is", 0},
+        {".", "accessdb is in section 8", 0},
+        {"section 9", "", 0},
+        {"8. And", "", 0},
+        {"<|im_end|>", "", 0},
+    };
+    struct fixture f;
+    struct engine_opts o = test_engine_opts(CANARY);
+    load_cases();
+    test_engine_start(&f, CANARY, &o);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct stop_case c = cases[i];
+        struct buf text;
+        buf_init(&text, 4096, NULL);
+        /* As many tokens as it takes for the string to be there. */
+        const struct canary_case *g = &canary_cases[1];
+        for (uint32_t n = 1; c.tokens == 0 && n < g->want_count; n++) {
+            buf_clear(&text);
+            assert_int_equal(tokenizer_decode(f.m->tokenizer, g->want, n, true, &text), 0);
+            if (slice_find(buf_slice(&text), slice_of(c.stop), 0) != SIZE_MAX)
+                c.tokens = n;
+        }
+        buf_done(&text);
+        assert_int_equal(c.tokens > 0, c.text[0] != 0);
+        run_stop(&f, &c);
+    }
+    test_engine_close(&f);
+}
+
+TEST(min_tokens_come_before_a_stop_string)
+{
+    struct fixture f;
+    struct engine_opts o = test_engine_opts(CANARY);
+    load_cases();
+    test_engine_start(&f, CANARY, &o);
+    struct job_spec spec = canary_spec(&canary_cases[1]);
+    struct slice stop = SLICE(" ");
+    spec.stops = &stop;
+    spec.stop_count = 1;
+    struct client *early = submit(&f, &spec);
+    spec.sampling.min_tokens = 5;
+    struct client *late = submit(&f, &spec);
+    wait_all(&f);
+    assert_true(early->count < 5 && late->count > 5);
+    assert_int_equal(early->finish.text_bytes, strlen("accessdb"));
+    test_engine_close(&f);
+}
+
+/* ---- logprobs ---- */
+
+TEST(logprobs_of_prompt_and_answer)
+{
+    struct fixture f;
+    uint32_t prompt[PROMPT_MAX], argmax[PROMPT_MAX], want[64];
+    json_t *g = golden_load("qwen3_5"), *text = json_object_get(g, "text");
+    uint32_t count = golden_ids(json_object_get(text, "prompt"), prompt, PROMPT_MAX);
+    golden_ids(json_object_get(text, "argmax"), argmax, PROMPT_MAX);
+    uint32_t want_count = golden_ids(json_object_get(text, "greedy"), want, 64);
+    struct engine_opts o = test_engine_opts(TINY("qwen3_5"));
+    test_engine_start(&f, TINY("qwen3_5"), &o);
+    struct job_spec spec = greedy(prompt, count, want_count);
+    spec.prompt_logprobs = spec.sampling.logprobs = true;
+    spec.sampling.top_logprobs = 2;
+    struct client *both[3] = {submit(&f, &spec), submit(&f, &spec), submit(&f, &spec)};
+    wait_all(&f);
+    for (size_t k = 0; k < COUNT_OF(both); k++) {
+        struct client *c = both[k];
+        assert_int_equal(c->count, count + want_count);
+        assert_int_equal(c->finish.completion_tokens, want_count);
+        assert_memory_equal(c->ids, prompt, count * sizeof(uint32_t));
+        assert_memory_equal(c->ids + count, want, want_count * sizeof(uint32_t));
+        assert_true(isnan(c->logprobs[0]));
+        for (uint32_t i = 1; i < c->count; i++) {
+            assert_true(c->logprobs[i] <= c->top[i].logprob && c->top[i].logprob <= 0);
+            assert_int_equal(c->top[i].id, i < count ? argmax[i - 1] : want[i - count]);
+        }
+        assert_memory_equal(c->logprobs + 1, both[0]->logprobs + 1, (c->count - 1) * sizeof(float));
+    }
+    test_engine_close(&f);
+    json_decref(g);
+}
+
+TEST_MAIN()

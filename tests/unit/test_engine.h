@@ -1,0 +1,354 @@
+/* test_engine.h - models loaded once, engines with few options, and a client that collects what streams bring. */
+#ifndef PLATEAU_TESTS_TEST_ENGINE_H
+#define PLATEAU_TESTS_TEST_ENGINE_H
+
+#include "test_ledger.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/rng.h"
+#include "engine/engine.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <string.h>
+
+#define TINY(name) PLATEAU_SOURCE_DIR "/tests/golden/data/" name
+#define CANARY     PLATEAU_SOURCE_DIR "/models/canary"
+
+#define TEST_TOKENS_MAX 128
+#define TEST_ROWS_MAX   8
+#define TEST_WAIT_NS    (120 * NS_PER_S)
+
+/* ---- models: uncounted, loaded once, freed at the end of the program ---- */
+
+struct test_model {
+    char dir[256];
+    struct model *model;
+    struct tokenizer *tokenizer; /* NULL: the directory has none */
+    struct arena *arena;
+};
+static struct test_model test_models[8];
+static struct workers *test_workers;
+
+static inline void test_models_free(void)
+{
+    for (size_t i = 0; i < COUNT_OF(test_models); i++) {
+        model_free(test_models[i].model);
+        tokenizer_done(test_models[i].tokenizer);
+        arena_free(test_models[i].arena);
+    }
+    workers_free(test_workers);
+}
+
+static inline void test_model_load(struct test_model *m, const char *dir)
+{
+    static struct kern_ops ops;
+    struct err e = {""};
+    if (!test_workers) {
+        assert_int_equal(workers_create(2, NULL, &test_workers), 0);
+        kern_ops_init(&ops, kern_cpu_flags());
+        atexit(test_models_free);
+    }
+    struct model_opts opts = {.compute = COMPUTE_F32,
+                              .tokens_max = TEST_TOKENS_MAX,
+                              .rows_max = TEST_ROWS_MAX,
+                              .logits_max = engine_logits_max(TEST_ROWS_MAX),
+                              .ops = &ops,
+                              .workers = test_workers};
+    snprintf(m->dir, sizeof(m->dir), "%s", dir);
+    if (model_load(dir, &opts, &m->model, &e) < 0)
+        fail_msg("%s", e.text);
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 256 << 20}, &m->arena), 0);
+    int r = tokenizer_load(m->arena, dir, &m->tokenizer, &e);
+    if (r < 0 && r != -ENOENT)
+        fail_msg("%s", e.text);
+}
+
+static inline const struct test_model *test_model(const char *dir)
+{
+    size_t i = 0;
+    while (test_models[i].model && strcmp(test_models[i].dir, dir) != 0)
+        i++;
+    assert_true(i < COUNT_OF(test_models));
+    if (!test_models[i].model)
+        test_model_load(&test_models[i], dir);
+    return &test_models[i];
+}
+
+/* ---- clients ---- */
+
+#define CLIENT_TOKENS_MAX 4096
+
+struct client {
+    struct stream *stream; /* NULL: none, or over and let go */
+    bool deaf;             /* does not take */
+    bool over;
+    uint32_t ids[CLIENT_TOKENS_MAX];
+    float logprobs[CLIENT_TOKENS_MAX];
+    struct sampler_alternative top[CLIENT_TOKENS_MAX]; /* the best one */
+    uint32_t count;
+    struct stream_finish finish;
+};
+
+struct fixture {
+    const struct test_model *m;
+    struct engine *engine;
+    struct account *account, *text;
+    struct mailbox *mailbox;
+    struct client *clients[512];
+    uint32_t client_count;
+};
+
+static inline struct engine_opts test_engine_opts(const char *dir)
+{
+    const struct test_model *m = test_model(dir);
+    const struct model_shape *shape = model_shape(m->model);
+    return (struct engine_opts){
+        .name = "test",
+        .model = m->model,
+        .tokenizer = m->tokenizer,
+        .workers = test_workers,
+        .max_num_seqs = TEST_ROWS_MAX,
+        .max_model_len = 2048,
+        .max_queue = 400,
+        .tokens_max = TEST_TOKENS_MAX,
+        .kv_bytes_max = 200 * shape->page_bytes,
+        .slow_client_ns = 60 * NS_PER_S,
+        .step_ns = 50 * NS_PER_MS,
+        .step_alone_ns = 100 * NS_PER_MS,
+    };
+}
+
+static inline void test_engine_open(struct fixture *f, const char *dir, const struct engine_opts *opts)
+{
+    struct err e = {""};
+    struct engine_opts o = *opts;
+    *f = (struct fixture){.m = test_model(dir)};
+    f->account = o.parent = test_account(ACCOUNT_NO_LIMIT);
+    f->text = test_account(ACCOUNT_NO_LIMIT);
+    struct mailbox_opts mailbox = {.messages_max = COUNT_OF(f->clients), .message_bytes = sizeof(void *)};
+    assert_int_equal(mailbox_create(&mailbox, &f->mailbox), 0);
+    if (engine_create(&o, &f->engine, &e) < 0)
+        fail_msg("%s", e.text);
+}
+
+static inline void test_engine_start(struct fixture *f, const char *dir, const struct engine_opts *opts)
+{
+    test_engine_open(f, dir, opts);
+    assert_int_equal(engine_start(f->engine), 0);
+}
+
+static inline struct job_spec greedy(const uint32_t *prompt, uint32_t count, uint32_t max_tokens)
+{
+    struct job_spec s = {.prompt = prompt, .prompt_count = count, .max_tokens = max_tokens};
+    sampler_params_default(&s.sampling);
+    s.sampling.temperature = 0;
+    return s;
+}
+
+static inline int try_submit(struct fixture *f, const struct job_spec *spec, struct client **ret,
+                             uint32_t *retry_after_s, struct err *e)
+{
+    struct charge charge = account_charge(f->text);
+    struct client *c = calloc(1, sizeof(*c));
+    assert_true(c && f->client_count < COUNT_OF(f->clients));
+    struct stream_opts opts = {.id = request_id_draw(),
+                               .top_max = spec->sampling.top_logprobs,
+                               .wake = f->mailbox,
+                               .user = c,
+                               .charge = &charge};
+    assert_int_equal(stream_create(&opts, &c->stream), 0);
+    int r = engine_submit(f->engine, spec, c->stream, retry_after_s, e);
+    if (r < 0) {
+        stream_release(c->stream);
+        stream_release(c->stream);
+        free(c);
+        return r;
+    }
+    f->clients[f->client_count++] = c;
+    *ret = c;
+    return 0;
+}
+
+static inline struct client *submit(struct fixture *f, const struct job_spec *spec)
+{
+    struct client *c = NULL;
+    struct err e = {""};
+    if (try_submit(f, spec, &c, NULL, &e) < 0)
+        fail_msg("%s", e.text);
+    return c;
+}
+
+static inline void drain(struct client *c)
+{
+    struct stream_token t;
+    while (stream_take(c->stream, &t)) {
+        assert_false(c->over);
+        assert_true(c->count < CLIENT_TOKENS_MAX);
+        c->ids[c->count] = t.id;
+        c->logprobs[c->count] = t.logprob;
+        if (t.top_count)
+            c->top[c->count] = t.top[0];
+        c->count++;
+    }
+    if (!stream_finished(c->stream, &c->finish))
+        return;
+    assert_false(c->over);
+    c->over = true;
+    stream_release(c->stream);
+    c->stream = NULL;
+}
+
+/* Takes one message. False: none came in `ns`. */
+static inline bool listen_once(struct fixture *f, uint64_t ns)
+{
+    struct stream *s = NULL;
+    if (!mailbox_wait(f->mailbox, &s, ns))
+        return false;
+    struct client *c = stream_user(s);
+    assert_ptr_equal(c->stream, s);
+    stream_wake_clear(s);
+    if (!c->deaf)
+        drain(c);
+    return true;
+}
+
+/* A client that did not take begins to. */
+static inline void undeafen(struct client *c)
+{
+    c->deaf = false;
+    if (c->stream)
+        drain(c);
+}
+
+static inline void wait_over(struct fixture *f, struct client *c)
+{
+    while (!c->over)
+        assert_true(listen_once(f, TEST_WAIT_NS));
+}
+
+static inline void wait_all(struct fixture *f)
+{
+    for (uint32_t i = 0; i < f->client_count; i++)
+        wait_over(f, f->clients[i]);
+}
+
+static inline void wait_tokens(struct fixture *f, struct client *c, uint32_t count)
+{
+    while (!c->over && c->count < count)
+        assert_true(listen_once(f, TEST_WAIT_NS));
+}
+
+static inline void free_clients(struct fixture *f)
+{
+    for (uint32_t i = 0; i < f->client_count; i++) {
+        assert_true(f->clients[i]->over);
+        free(f->clients[i]);
+    }
+    f->client_count = 0;
+}
+
+/* Everything there is must end now, by itself or by the shutdown. */
+static inline void test_engine_close(struct fixture *f)
+{
+    engine_close(f->engine);
+    f->engine = NULL;
+    for (uint32_t i = 0; i < f->client_count; i++)
+        f->clients[i]->deaf = false;
+    wait_all(f);
+    assert_false(listen_once(f, 0));
+    free_clients(f);
+    mailbox_free(f->mailbox);
+    assert_int_equal(account_numbers(f->text).used, 0);
+    assert_int_equal(account_numbers(f->account).reserved, 0);
+}
+
+static inline void expect_tokens(const struct client *c, const uint32_t *ids, uint32_t count)
+{
+    assert_int_equal(c->count, count);
+    assert_memory_equal(c->ids, ids, count * sizeof(ids[0]));
+    assert_int_equal(c->finish.completion_tokens, count);
+}
+
+static inline void expect_same(const struct client *a, const struct client *b)
+{
+    assert_int_equal(a->finish.reason, b->finish.reason);
+    expect_tokens(a, b->ids, b->count);
+}
+
+/* Waits until `holds(f, arg)`; time out fails the test. */
+static inline void wait_until(struct fixture *f, bool (*holds)(struct fixture *f, void *arg), void *arg)
+{
+    uint64_t until = clock_now_ns() + TEST_WAIT_NS;
+    while (!holds(f, arg)) {
+        assert_true(clock_now_ns() < until);
+        listen_once(f, NS_PER_MS);
+    }
+}
+
+/* ---- a gate in front of every step ---- */
+
+struct gate {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool shut, waiting; /* waiting: a step stands before it */
+    int result;         /* what the next step gives */
+};
+
+static inline int gate_step(void *arg)
+{
+    struct gate *g = arg;
+    pthread_mutex_lock(&g->lock);
+    while (g->shut) {
+        g->waiting = true;
+        pthread_cond_broadcast(&g->changed);
+        pthread_cond_wait(&g->changed, &g->lock);
+    }
+    g->waiting = false;
+    int r = g->result;
+    g->result = 0;
+    pthread_mutex_unlock(&g->lock);
+    return r;
+}
+
+static inline void gate_set(struct gate *g, bool shut, int result)
+{
+    pthread_mutex_lock(&g->lock);
+    g->shut = shut;
+    g->result = result;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static inline void gate_wait(struct gate *g)
+{
+    pthread_mutex_lock(&g->lock);
+    while (!g->waiting)
+        pthread_cond_wait(&g->changed, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* ---- golden answers ---- */
+
+static inline json_t *golden_load(const char *name)
+{
+    char path[512];
+    json_error_t e;
+    snprintf(path, sizeof(path), TINY("%s") "/golden.json", name);
+    json_t *j = json_load_file(path, JSON_ALLOW_NUL, &e);
+    assert_non_null(j);
+    return j;
+}
+
+static inline uint32_t golden_ids(const json_t *list, uint32_t *ret, uint32_t max)
+{
+    uint32_t count = (uint32_t)json_array_size(list);
+    assert_true(count > 0 && count <= max);
+    for (uint32_t i = 0; i < count; i++)
+        ret[i] = (uint32_t)json_integer_value(json_array_get(list, i));
+    return count;
+}
+
+#endif

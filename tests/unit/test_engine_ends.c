@@ -1,0 +1,539 @@
+/* Every way a request can end, and what is left afterwards: nothing. */
+#include "test_engine.h"
+
+#include "memory/units.h"
+
+static uint32_t prompt[2000];
+
+__attribute__((constructor)) static void fill_prompt(void)
+{
+    for (uint32_t i = 0; i < COUNT_OF(prompt); i++)
+        prompt[i] = (i * 37 + i * i) % 500;
+}
+
+static struct gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+static const struct engine_faults faults = {gate_step, &gate};
+
+static struct engine_opts gated(void)
+{
+    struct engine_opts o = test_engine_opts(TINY("qwen3_5"));
+    o.faults = &faults;
+    return o;
+}
+
+static void start(struct fixture *f, const struct engine_opts *o)
+{
+    test_engine_start(f, TINY("qwen3_5"), o);
+}
+
+/* ---- watching ---- */
+
+struct watch {
+    struct request_id id;
+    enum job_phase phase;
+};
+
+static bool is_in_phase(struct fixture *f, void *arg)
+{
+    const struct watch *w = arg;
+    struct job_numbers jobs[16];
+    uint32_t count = engine_jobs(f->engine, jobs, 16);
+    for (uint32_t i = 0; i < MIN_OF(count, 16u); i++)
+        if (memcmp(&jobs[i].id, &w->id, sizeof(w->id)) == 0)
+            return jobs[i].phase == w->phase;
+    return false;
+}
+
+static void wait_phase(struct fixture *f, const struct client *c, enum job_phase phase)
+{
+    struct watch w = {stream_id(c->stream), phase};
+    wait_until(f, is_in_phase, &w);
+}
+
+static bool is_trimmed(struct fixture *f, void *arg)
+{
+    struct engine_numbers n;
+    (void)arg;
+    engine_numbers(f->engine, &n);
+    return n.idle && n.pages_committed == 0 && n.running == 0 && n.waiting == 0;
+}
+
+struct account_list {
+    char text[1024];
+};
+
+static void list_account(void *arg, const struct account_numbers *n)
+{
+    struct account_list *l = arg;
+    size_t at = strlen(l->text);
+    snprintf(l->text + at, sizeof(l->text) - at, "%s %llu %llu\n", n->name, (unsigned long long)n->reserved,
+             (unsigned long long)n->used);
+}
+
+static struct account_list list_accounts(void)
+{
+    struct account_list l = {""};
+    ledger_walk(test_ledger(), list_account, &l);
+    return l;
+}
+
+static void abort_client(struct fixture *f, struct client *c)
+{
+    stream_close(c->stream);
+    engine_wake(f->engine);
+}
+
+static void expect_end(struct fixture *f, struct client *c, enum finish_reason why)
+{
+    wait_over(f, c);
+    assert_string_equal(finish_reason_name(c->finish.reason), finish_reason_name(why));
+    assert_int_equal(c->finish.completion_tokens,
+                     c->finish.reason == FINISH_TOO_SLOW ? c->finish.completion_tokens : c->count);
+}
+
+/* ---- aborts ---- */
+
+TEST(an_abort_ends_a_request_in_every_phase)
+{
+    struct fixture f;
+    struct engine_opts o = gated();
+    o.max_num_seqs = 2;
+    o.step_ns = o.step_alone_ns = 1; /* prompts of 32 tokens a step */
+    start(&f, &o);
+    struct account_list before = list_accounts();
+    struct job_spec slow = greedy(prompt, 2000, 40), quick = greedy(prompt, 20, 1000);
+
+    struct client *prefilling = submit(&f, &slow), *decoding = submit(&f, &quick);
+    struct client *queued = submit(&f, &quick);
+    wait_tokens(&f, decoding, 3);
+    wait_phase(&f, queued, JOB_QUEUED);
+    abort_client(&f, queued);
+    expect_end(&f, queued, FINISH_ABORTED);
+    assert_int_equal(queued->count, 0);
+    assert_true(queued->finish.queued_ns > 0 && queued->finish.prefill_ns == 0);
+    abort_client(&f, decoding);
+    expect_end(&f, decoding, FINISH_ABORTED);
+    assert_true(decoding->count >= 3);
+    gate_set(&gate, true, 0);
+    gate_wait(&gate);
+    wait_phase(&f, prefilling, JOB_PREFILLING);
+    abort_client(&f, prefilling);
+    gate_set(&gate, false, 0);
+    expect_end(&f, prefilling, FINISH_ABORTED);
+    assert_int_equal(prefilling->count, 0);
+
+    struct client *paused = submit(&f, &quick);
+    paused->deaf = true;
+    wait_phase(&f, paused, JOB_PAUSED);
+    abort_client(&f, paused);
+    undeafen(paused);
+    expect_end(&f, paused, FINISH_ABORTED);
+    /* Idle, and asked to look: nothing happens. */
+    engine_wake(f.engine);
+    wait_until(&f, is_trimmed, NULL);
+    free_clients(&f);
+    assert_string_equal(list_accounts().text, before.text);
+    test_engine_close(&f);
+}
+
+TEST(a_preempted_request_can_be_aborted)
+{
+    struct fixture f;
+    struct engine_opts o = test_engine_opts(TINY("qwen3"));
+    uint32_t pages = (uint32_t)(UNIT_BYTES / model_shape(o.model)->page_bytes);
+    o.max_num_seqs = 2;
+    o.kv_bytes_max = UNIT_BYTES;
+    test_engine_start(&f, TINY("qwen3"), &o);
+    /* Two prompts that fill the pool but for a few pages. */
+    uint32_t count = (pages / 2 - 2) * 32;
+    assert_true(count < COUNT_OF(prompt));
+    struct job_spec s = greedy(prompt, count, 500);
+    struct client *old = submit(&f, &s), *new = submit(&f, &s);
+    wait_phase(&f, new, JOB_PREEMPTED);
+    abort_client(&f, new);
+    expect_end(&f, new, FINISH_ABORTED);
+    abort_client(&f, old);
+    expect_end(&f, old, FINISH_ABORTED);
+    test_engine_close(&f);
+}
+
+TEST(a_lone_prefill_stops_inside_its_step)
+{
+    struct fixture f;
+    struct engine_opts o = gated();
+    start(&f, &o);
+    gate_set(&gate, true, 0);
+    struct job_spec s = greedy(prompt, 100, 10);
+    struct client *c = submit(&f, &s);
+    gate_wait(&gate);
+    /* Closed when the step has begun: the forward pass looks at the flag between its layers. */
+    abort_client(&f, c);
+    gate_set(&gate, false, 0);
+    expect_end(&f, c, FINISH_ABORTED);
+    assert_int_equal(c->count, 0);
+    struct engine_numbers n;
+    engine_numbers(f.engine, &n);
+    assert_int_equal(n.steps, 1);
+    assert_int_equal(n.step_errors, 0);
+    test_engine_close(&f);
+}
+
+/* ---- clients that do not read ---- */
+
+TEST(who_does_not_read_for_too_long_is_ended)
+{
+    struct fixture f;
+    struct engine_opts o = gated();
+    o.slow_client_ns = 300 * NS_PER_MS;
+    start(&f, &o);
+    struct job_spec s = greedy(prompt, 20, 1000);
+    struct client *deaf = submit(&f, &s), *other = submit(&f, &s);
+    deaf->deaf = true;
+    expect_end(&f, other, FINISH_LENGTH);
+    struct watch w = {stream_id(deaf->stream), JOB_PAUSED};
+    while (is_in_phase(&f, &w))
+        listen_once(&f, NS_PER_MS);
+    undeafen(deaf);
+    expect_end(&f, deaf, FINISH_TOO_SLOW);
+    assert_int_equal(deaf->count, STREAM_TOKENS);
+    test_engine_close(&f);
+}
+
+TEST(what_a_stop_string_held_back_waits_for_the_reader)
+{
+    struct fixture f;
+    struct engine_opts o = test_engine_opts(CANARY);
+    test_engine_start(&f, CANARY, &o);
+    /* A bias makes it say "a" for ever; "a" 250 times and something else is no stop string that comes true, but holds all. */
+    char text[250];
+    memset(text, 'a', sizeof(text));
+    text[249] = 'b';
+    uint32_t a = 0;
+    while (!slice_eq(tokenizer_token_bytes(f.m->tokenizer, a), SLICE("a")))
+        a++;
+    struct slice stop = {text, sizeof(text)};
+    struct logit_bias bias = {a, 100};
+    struct job_spec s = greedy(prompt, 20, 600);
+    s.sampling.bias = &bias;
+    s.sampling.bias_count = 1;
+    struct client *plain = submit(&f, &s);
+    s.stops = &stop;
+    s.stop_count = 1;
+    struct client *held = submit(&f, &s);
+    held->deaf = true;
+    expect_end(&f, plain, FINISH_LENGTH);
+    wait_phase(&f, held, JOB_PAUSED);
+    undeafen(held);
+    expect_end(&f, held, FINISH_LENGTH);
+    assert_int_equal(held->count, 600);
+    assert_memory_equal(held->ids, plain->ids, 600 * sizeof(uint32_t));
+    /* At the end 249 are held and the stream is full: they come when there is room. */
+    s.max_tokens = 256 + 249;
+    struct client *tail = submit(&f, &s);
+    tail->deaf = true;
+    wait_phase(&f, tail, JOB_PAUSED);
+    undeafen(tail);
+    expect_end(&f, tail, FINISH_LENGTH);
+    assert_int_equal(tail->count, 256 + 249);
+    test_engine_close(&f);
+}
+
+/* ---- the queue ---- */
+
+TEST(a_full_queue_says_when_to_come_back)
+{
+    struct fixture f;
+    struct err e = {""};
+    struct client *none = NULL;
+    uint32_t after = 0;
+    struct engine_opts o = gated();
+    o.max_num_seqs = 1;
+    o.max_queue = 2;
+    start(&f, &o);
+    gate_set(&gate, true, 0);
+    struct job_spec s = greedy(prompt, 20, 5);
+    for (int i = 0; i < 3; i++)
+        submit(&f, &s);
+    assert_int_equal(try_submit(&f, &s, &none, &after, &e), -EAGAIN);
+    assert_true(after >= 1);
+    assert_non_null(strstr(e.text, "2 places"));
+    gate_wait(&gate);
+    gate_set(&gate, false, 0);
+    wait_all(&f);
+    struct client *again = submit(&f, &s);
+    expect_end(&f, again, FINISH_LENGTH);
+    test_engine_close(&f);
+}
+
+TEST(waiting_has_a_limit)
+{
+    struct fixture f;
+    struct engine_opts o = gated();
+    o.max_num_seqs = 1;
+    o.queue_timeout_ns = 100 * NS_PER_MS;
+    start(&f, &o);
+    gate_set(&gate, true, 0);
+    struct job_spec s = greedy(prompt, 20, 5);
+    struct client *first = submit(&f, &s);
+    gate_wait(&gate);
+    struct client *second = submit(&f, &s);
+    usleep(150000);
+    gate_set(&gate, false, 0);
+    expect_end(&f, second, FINISH_QUEUE_TIMEOUT);
+    assert_true(second->finish.queued_ns >= 100 * NS_PER_MS);
+    expect_end(&f, first, FINISH_LENGTH);
+    test_engine_close(&f);
+}
+
+/* ---- errors ---- */
+
+TEST(a_failed_step_ends_its_rows_and_no_others)
+{
+    struct fixture f;
+    struct engine_opts o = gated();
+    o.max_num_seqs = 2;
+    start(&f, &o);
+    gate_set(&gate, true, 0);
+    struct job_spec s = greedy(prompt, 20, 5);
+    struct client *a = submit(&f, &s), *b = submit(&f, &s), *later = submit(&f, &s);
+    gate_wait(&gate);
+    gate_set(&gate, false, -EIO);
+    expect_end(&f, a, FINISH_ERROR);
+    assert_true(strlen(a->finish.error) > 20);
+    wait_all(&f);
+    assert_int_equal(later->finish.reason, FINISH_LENGTH);
+    struct engine_numbers n;
+    engine_numbers(f.engine, &n);
+    assert_int_equal(n.step_errors, 1);
+    assert_int_equal(n.finished[FINISH_ERROR], 1 + (b->finish.reason == FINISH_ERROR));
+    test_engine_close(&f);
+}
+
+TEST(no_memory_ends_one_request_with_a_sentence)
+{
+    struct fixture f;
+    struct engine_opts o = gated();
+    size_t page_bytes = model_shape(o.model)->page_bytes;
+    o.max_model_len = 4096;
+    o.kv_bytes_max = 4 * 128 * page_bytes;
+    start(&f, &o);
+    uint32_t fits = (uint32_t)(UNIT_BYTES / page_bytes) * 32;
+    struct job_spec s = greedy(prompt, 20, 100);
+    struct client *c = submit(&f, &s);
+    expect_end(&f, c, FINISH_LENGTH);
+    wait_until(&f, is_trimmed, NULL);
+    /* Room for nothing but the jobs: not even the first slot. */
+    account_set_limit(f.account, account_numbers(f.account).reserved + UNIT_BYTES / 2);
+    c = submit(&f, &s);
+    expect_end(&f, c, FINISH_ERROR);
+    assert_non_null(strstr(c->finish.error, "no memory"));
+    account_set_limit(f.account, ACCOUNT_NO_LIMIT);
+    c = submit(&f, &s);
+    expect_end(&f, c, FINISH_LENGTH);
+    assert_true(fits > 120);
+    test_engine_close(&f);
+}
+
+static void expect_refused(struct fixture *f, const struct job_spec *s, int code, const char *words)
+{
+    struct client *none = NULL;
+    struct err e = {""};
+    assert_int_equal(try_submit(f, s, &none, NULL, &e), code);
+    if (!strstr(e.text, words))
+        fail_msg("\"%s\" says nothing of \"%s\"", e.text, words);
+}
+
+TEST(what_can_never_work_is_refused_with_the_numbers)
+{
+    struct fixture f;
+    struct engine_opts o = gated();
+    o.max_model_len = 100;
+    start(&f, &o);
+    struct job_spec s = greedy(prompt, 60, 41);
+    expect_refused(&f, &s, -EINVAL, "60 tokens and max_tokens 41 are 101");
+    s.max_tokens = 0;
+    expect_refused(&f, &s, -EINVAL, "at least 1");
+    s.max_tokens = UINT32_MAX;
+    expect_refused(&f, &s, -EINVAL, "at most 100");
+    uint32_t bad[] = {3, 512};
+    s = greedy(bad, 2, 5);
+    expect_refused(&f, &s, -EINVAL, "token 1 of the prompt is 512");
+    s = greedy(prompt, 5, 5);
+    s.sampling.temperature = 3;
+    expect_refused(&f, &s, -EINVAL, "temperature");
+    s = greedy(prompt, 5, 5);
+    s.stops = &(struct slice){"x", 1};
+    s.stop_count = 1;
+    expect_refused(&f, &s, -EINVAL, "tokenizer");
+    s.stop_count = 17;
+    expect_refused(&f, &s, -EINVAL, "16");
+    account_set_limit(f.account, account_numbers(f.account).reserved + 100);
+    s = greedy(prompt, 5, 5);
+    expect_refused(&f, &s, -ENOMEM, "no memory");
+    account_set_limit(f.account, ACCOUNT_NO_LIMIT);
+    s = greedy(prompt, 60, 40);
+    struct client *c = submit(&f, &s);
+    expect_end(&f, c, FINISH_LENGTH);
+    test_engine_close(&f);
+}
+
+TEST(options_that_cannot_work_are_refused)
+{
+    struct err e = {""};
+    struct engine *none = NULL;
+    struct engine_opts good = gated(), o = good;
+    good.parent = o.parent = test_account(ACCOUNT_NO_LIMIT);
+    o.tokens_max = engine_tokens_min(o.max_num_seqs) - 1;
+    assert_int_equal(engine_create(&o, &none, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "at least 39"));
+    o = good;
+    o.max_model_len = 4097;
+    assert_int_equal(engine_create(&o, &none, &e), -EINVAL);
+    o = good;
+    o.kv_bytes_max = 1;
+    o.max_model_len = 4096;
+    o.max_num_seqs = 0;
+    assert_int_equal(engine_create(&o, &none, &e), -EINVAL);
+    o = good;
+    account_set_limit(o.parent, 10000);
+    assert_int_equal(engine_create(&o, &none, &e), -ENOMEM);
+    assert_non_null(strstr(e.text, "rows of logits"));
+    assert_null(none);
+    assert_int_equal(account_numbers(o.parent).reserved, 0);
+    assert_int_equal(account_numbers(o.parent).children, 0);
+    engine_close(NULL);
+}
+
+/* ---- shutdown ---- */
+
+TEST(shutdown_ends_what_is_under_way)
+{
+    struct fixture f;
+    struct engine_opts o = gated();
+    o.max_num_seqs = 2;
+    start(&f, &o);
+    struct job_spec s = greedy(prompt, 20, 1900);
+    struct client *running = submit(&f, &s), *deaf = submit(&f, &s), *queued = submit(&f, &s);
+    deaf->deaf = true;
+    wait_tokens(&f, running, 10);
+    engine_close(f.engine);
+    f.engine = NULL;
+    undeafen(deaf);
+    wait_all(&f);
+    assert_int_equal(running->finish.reason, FINISH_SHUTDOWN);
+    assert_int_equal(deaf->finish.reason, FINISH_SHUTDOWN);
+    assert_int_equal(queued->finish.reason, FINISH_SHUTDOWN);
+    assert_int_equal(queued->count, 0);
+    test_engine_close(&f);
+}
+
+TEST(an_engine_that_never_started_closes_as_well)
+{
+    struct fixture f;
+    struct engine_opts o = gated();
+    test_engine_open(&f, TINY("qwen3_5"), &o);
+    struct job_spec s = greedy(prompt, 20, 10);
+    struct client *a = submit(&f, &s), *b = submit(&f, &s);
+    engine_wake(f.engine);
+    engine_close(f.engine);
+    f.engine = NULL;
+    expect_end(&f, a, FINISH_SHUTDOWN);
+    expect_end(&f, b, FINISH_SHUTDOWN);
+    test_engine_close(&f);
+}
+
+/* ---- everything at once ---- */
+
+static bool has_few(struct fixture *f, void *arg)
+{
+    struct engine_numbers n;
+    (void)arg;
+    engine_numbers(f->engine, &n);
+    return n.running + n.waiting < 100;
+}
+
+static void submit_some(struct fixture *f, struct rng *rng)
+{
+    static const struct slice stops[] = {{"the", 3}, {". ", 2}};
+    struct job_spec s = greedy(prompt, 1 + (uint32_t)rng_below(rng, 120), 1 + (uint32_t)rng_below(rng, 30));
+    s.sampling.temperature = (float)rng_uniform(rng);
+    s.sampling.seed = rng_next(rng);
+    s.priority = (int32_t)rng_below(rng, 3);
+    s.prompt_logprobs = rng_below(rng, 20) == 0;
+    s.sampling.logprobs = s.prompt_logprobs || rng_below(rng, 4) == 0;
+    s.sampling.top_logprobs = s.sampling.logprobs ? (uint32_t)rng_below(rng, 5) : 0;
+    s.sampling.presence_penalty = rng_below(rng, 3) == 0 ? 0.5f : 0;
+    s.sampling.stop_ids[0] = (uint32_t)rng_below(rng, 500);
+    s.sampling.stop_count = 1;
+    if (rng_below(rng, 3) == 0) {
+        s.stops = stops;
+        s.stop_count = 2;
+    }
+    struct client *c = submit(f, &s);
+    if (rng_below(rng, 5) == 0)
+        abort_client(f, c);
+}
+
+TEST(three_hundred_mixed_requests_leave_no_byte)
+{
+    struct fixture f;
+    struct rng rng = {4, 0};
+    struct engine_opts o = test_engine_opts(CANARY);
+    o.kv_bytes_max = 80 * model_shape(o.model)->page_bytes;
+    o.max_model_len = 1024;
+    test_engine_start(&f, CANARY, &o);
+    struct account_list before = list_accounts();
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 100; i++) {
+            submit_some(&f, &rng);
+            if (rng_below(&rng, 10) == 0)
+                listen_once(&f, 3 * NS_PER_MS);
+            if (rng_below(&rng, 30) == 0 && f.clients[f.client_count / 2]->stream)
+                abort_client(&f, f.clients[f.client_count / 2]);
+            wait_until(&f, has_few, NULL);
+        }
+        wait_all(&f);
+        uint32_t count = f.client_count;
+        assert_int_equal(count, 100);
+        free_clients(&f);
+        uint64_t ended = clock_now_ns();
+        wait_until(&f, is_trimmed, NULL);
+        assert_true(clock_now_ns() - ended < 2 * NS_PER_S);
+        assert_string_equal(list_accounts().text, before.text);
+    }
+    struct engine_numbers n;
+    uint64_t finished = 0;
+    engine_numbers(f.engine, &n);
+    for (size_t i = 0; i < COUNT_OF(n.finished); i++)
+        finished += n.finished[i];
+    assert_int_equal(finished, 300);
+    assert_true(n.finished[FINISH_STOP] > 0 && n.finished[FINISH_LENGTH] > 0 &&
+                n.finished[FINISH_ABORTED] > 0);
+    assert_int_equal(n.finished[FINISH_ERROR], 0);
+    assert_int_equal(n.pages_used, 0);
+    assert_int_equal(n.slots_used, 0);
+    test_engine_close(&f);
+}
+
+TEST(an_idle_engine_uses_no_processor)
+{
+    struct fixture f;
+    struct engine_opts o = gated();
+    struct timespec before, after;
+    start(&f, &o);
+    struct job_spec s = greedy(prompt, 20, 5);
+    struct client *c = submit(&f, &s);
+    expect_end(&f, c, FINISH_LENGTH);
+    wait_until(&f, is_trimmed, NULL);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    usleep(300000);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    int64_t ns = (after.tv_sec - before.tv_sec) * (int64_t)NS_PER_S + after.tv_nsec - before.tv_nsec;
+    assert_true(ns < 10 * (int64_t)NS_PER_MS);
+    struct engine_numbers n;
+    engine_numbers(f.engine, &n);
+    assert_true(n.idle && n.completion_tokens == 5 && n.prompt_tokens == 20);
+    test_engine_close(&f);
+}
+
+TEST_MAIN()
