@@ -64,7 +64,7 @@ static void write_value(struct buf *b, const char *name, const struct served_mod
 {
     buf_printf(b, "%s{model_name=", name);
     metrics_write_label(b, slice_of(m->id));
-    buf_printf(b, "%s} %.17g\n", more, value);
+    buf_printf(b, "%s} %.15g\n", more, value);
 }
 
 /* One family of samples over all models. */

@@ -101,6 +101,8 @@ static bool read_string(struct request *r, const struct field *f, json_t *v, str
 {
     if (!json_is_string(v))
         return reject_value(why, f->name, "%s must be a string.", f->name);
+    if (strlen(json_string_value(v)) != json_string_length(v))
+        return reject_value(why, f->name, "%s must not hold a zero byte.", f->name);
     *(const char **)member_of(r, f) = json_string_value(v);
     return true;
 }

@@ -125,7 +125,7 @@ json_t *request_memory_parse(struct request_memory *m, const char *text, size_t 
 {
     struct request_memory *before = building;
     building = m;
-    json_t *value = json_loadb(text, len, JSON_REJECT_DUPLICATES, e);
+    json_t *value = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, e);
     building = before;
     return value;
 }

@@ -238,8 +238,15 @@ TEST(json_that_is_none_is_refused)
     refuse(REQUEST_CHAT, "[]", 400, "", "must be a JSON object");
     refuse(REQUEST_CHAT, "{\"messages\":[],\"messages\":[]}", 400, "", "not valid JSON");
     refuse(REQUEST_CHAT, "{\"a\":\"\xff\"}", 400, "", "not valid JSON");
-    refuse(REQUEST_CHAT, "{\"a\":\"\\u0000\"}", 400, "", "not valid JSON");
     refuse(REQUEST_CHAT, "{\"a\":[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}", 400, "", "deeper than 16");
+}
+
+TEST(a_prompt_may_hold_a_zero_byte_and_a_name_may_not)
+{
+    struct parsed *p = accept(REQUEST_COMPLETION, "{\"prompt\":\"a\\u0000b\"}");
+    assert_int_equal(json_string_length(p->request.prompt), 3);
+    done(p);
+    refuse(REQUEST_COMPLETION, "{\"prompt\":\"a\",\"model\":\"m\\u0000\"}", 400, "model", "zero byte");
 }
 
 TEST(depth_looks_outside_of_strings)

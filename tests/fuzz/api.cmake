@@ -1,0 +1,1 @@
+plateau_fuzz(fuzz_chat_request api)

@@ -1,0 +1,96 @@
+/* Request bodies. The first byte chooses the route and how much memory the request may hold; the rest is the body. What
+ * must hold: no crash, every refusal has a status and a sentence that make an envelope of valid JSON, what was accepted is
+ * within its bounds, and every byte goes back. */
+#include "api/request.h"
+#include "api/resolve.h"
+
+#include "base/check.h"
+#include "model/model.h"
+
+#include <jansson.h>
+#include <math.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_envelope(const struct reject *why)
+{
+    struct buf b;
+    json_error_t e;
+    ASSERT(why->status >= 400 && why->status < 600 && why->message[0]);
+    buf_init(&b, 8192, NULL);
+    reject_write(why, &b);
+    ASSERT(b.error == 0);
+    json_t *v = json_loadb(b.ptr, b.len, JSON_REJECT_DUPLICATES, &e);
+    ASSERT(v);
+    ASSERT(json_is_string(json_object_get(json_object_get(v, "error"), "message")));
+    json_decref(v);
+    buf_done(&b);
+}
+
+static void check_messages(const json_t *messages)
+{
+    size_t i;
+    const json_t *m;
+    json_array_foreach(messages, i, m)
+        ASSERT(json_is_string(json_object_get(m, "role")) && json_is_string(json_object_get(m, "content")));
+}
+
+static void check_accepted(const struct request *r)
+{
+    const struct request_sampling *s = &r->sampling;
+    ASSERT(isnan(s->temperature) || (s->temperature >= 0 && s->temperature <= 2));
+    ASSERT(isnan(s->top_p) || (s->top_p > 0 && s->top_p <= 1));
+    ASSERT(r->n >= 1 && (uint64_t)r->n * r->prompt_count <= 8);
+    ASSERT(r->stop_count <= REQUEST_STOPS_MAX && r->stop_id_count <= SAMPLER_STOP_MAX);
+    ASSERT(s->top_logprobs >= 0 && s->top_logprobs <= SAMPLER_TOP_MAX);
+    for (uint32_t i = 0; i < r->stop_count; i++)
+        ASSERT(r->stops[i].len >= 1 && r->stops[i].len <= REQUEST_STOP_BYTES_MAX);
+    if (r->messages)
+        check_messages(r->messages);
+}
+
+static void check_resolved(const struct request *r)
+{
+    static const struct model_shape shape = {.vocab = 1000};
+    const struct served_model model = {.id = "m", .shape = &shape, .max_model_len = 100};
+    struct logit_bias bias[SAMPLER_BIAS_MAX];
+    struct sampler_params p;
+    struct reject why = {0};
+    uint32_t max_tokens = 0;
+    if (!resolve_sampling(r, &model, bias, &p, &why)) {
+        check_envelope(&why);
+        return;
+    }
+    ASSERT(sampler_params_check(&p, shape.vocab, NULL) == 0);
+    if (resolve_max_tokens(r, &model, 0, 10, &max_tokens, &why))
+        ASSERT(max_tokens >= 1 && max_tokens <= 90);
+    else
+        check_envelope(&why);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct request_limits limits = {.json_depth_max = 32, .choices_max = 8};
+    struct request_memory memory;
+    struct request request;
+    struct reject why = {0};
+    if (size == 0)
+        return 0;
+    enum request_kind kind = (enum request_kind)(data[0] % REQUEST_KIND_COUNT);
+    size_t bytes_max = data[0] & 0x80 ? (size_t)(data[0] & 0x7f) << 6 : (size_t)64 << 20;
+    request_memory_init(&memory, NULL, bytes_max);
+    bool ok = request_parse(kind, (struct slice){(const char *)data + 1, size - 1}, &limits, &memory,
+                            &request, &why);
+    ASSERT(ok == (why.status == 0));
+    if (!ok)
+        check_envelope(&why);
+    else
+        check_accepted(&request);
+    if (ok && kind <= REQUEST_COMPLETION)
+        check_resolved(&request);
+    if (ok)
+        request_drop_prompt(&request);
+    request_done(&request);
+    request_memory_done(&memory);
+    return 0;
+}
