@@ -210,7 +210,7 @@ def test_many_mixed_requests_leave_nothing(base):
 
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
         list(pool.map(one, range(300)))
-    assert not async_errors
+    assert not errors
     assert accounts(base) == before
 
 
