@@ -1,0 +1,2 @@
+#include "test_template.h"
+TEST_MAIN()
