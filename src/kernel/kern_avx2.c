@@ -11,10 +11,11 @@
 #include "kernel/kern_v16_avx2.h"
 
 /* 16 registers: 8 hold chains, the others weights and the broadcast input. */
-#define FEW_PANELS   4
-#define SOME_PANELS  1
-#define MANY_PANELS  1
-#define MANY_COLUMNS 4
+#define FEW_PANELS       4
+#define SOME_PANELS      1
+#define MANY_PANELS      1
+#define MANY_COLUMNS     4
+#define ATTN_GROUP_PAGES 1
 #include "kernel/kern_matmul.inc"
 #include "kernel/kern_rows.inc"
 #include "kernel/kern_delta.inc"

@@ -11,10 +11,11 @@
 #include "kernel/kern_v16_avx512.h"
 
 /* 32 registers: 16 hold chains (8 of one column suffice: latency 4, two per cycle). */
-#define FEW_PANELS   8
-#define SOME_PANELS  4
-#define MANY_PANELS  2
-#define MANY_COLUMNS 8
+#define FEW_PANELS       8
+#define SOME_PANELS      4
+#define MANY_PANELS      2
+#define MANY_COLUMNS     8
+#define ATTN_GROUP_PAGES 2
 #include "kernel/kern_matmul.inc"
 #include "kernel/kern_rows.inc"
 #include "kernel/kern_delta.inc"

@@ -129,6 +129,34 @@ TEST(attention_survives_scores_of_any_size)
     check_attention(16, 60);
 }
 
+/* More than a tier takes through a segment together, each one token further: a chunk of a prompt. */
+TEST(a_prompt_in_one_call_is_its_queries_alone)
+{
+    enum { HEAD_DIM = 40, COUNT = 150, FIRST = 200 };
+    EACH_TIER(ops)
+    {
+        struct rng r = {10, 0};
+        struct bench b;
+        struct kern_query queries[COUNT];
+        bench_init(&b, &r, HEAD_DIM, ops);
+        float *q = random_values(&r, COUNT * HEAD_DIM, -4, 4);
+        float *alone = random_values(&r, COUNT * HEAD_DIM, 7, 8),
+              *together = random_values(&r, COUNT * HEAD_DIM, 7, 8);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            queries[i] =
+                (struct kern_query){.q = q + i * HEAD_DIM, .out = alone + i * HEAD_DIM, .kv_len = FIRST + i};
+            ops->attn(&b.kv, &queries[i], 1, 0.2f, b.scratch);
+            queries[i].out = together + i * HEAD_DIM;
+        }
+        ops->attn(&b.kv, queries, COUNT, 0.2f, b.scratch);
+        assert_same_bits(together, alone, COUNT * HEAD_DIM, ops->tier);
+        free(q);
+        free(alone);
+        free(together);
+        bench_done(&b);
+    }
+}
+
 TEST(a_page_holds_keys_transposed_and_values_in_rows)
 {
     EACH_TIER(ops)
