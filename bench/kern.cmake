@@ -1,0 +1,1 @@
+plateau_bench(kern_bench kernel tensor base memory)

@@ -1,0 +1,528 @@
+/* kern_bench.c - what the kernels reach of what this machine can do.
+ *
+ * Three yardsticks first: reading memory with one and with all workers, and the peak of f32 fused multiply-adds. Then decode
+ * (1 to 16 columns) as bytes of weights per second against reading, prefill (256 columns) as operations per
+ * second against the peak, and the cost of the other operations. Every figure is the median of its repeats.
+ *
+ * The weights are one large matrix, more than any cache holds, so that a product streams from memory; a first
+ * line says when the machine has too little memory for that. All bytes are 0x3c: every form reads them as ordinary
+ * numbers, and the time of these operations does not depend on the values. */
+#include "base/check.h"
+#include "base/clock.h"
+#include "kernel/kern.h"
+#include "kernel/workers.h"
+#include "memory/footprint.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { K = 4096, COLUMNS_MAX = 256, REPEATS = 7, PREFILL_ROWS = 4096 };
+
+struct bench {
+    struct workers *workers;
+    struct kern_ops ops;
+    unsigned flags;
+    char *weights; /* huge pages, all 0x3c */
+    size_t bytes;
+    float *values; /* room for every column's input and output */
+    double read_bytes_s, peak_flop_s;
+};
+
+typedef void timed_fn(struct bench *b, void *arg);
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median seconds of one call; the first one warms up and does not count. Short calls are repeated inside a sample. */
+static double seconds(struct bench *b, timed_fn *fn, void *arg)
+{
+    double samples[REPEATS];
+    uint32_t calls = 1;
+    uint64_t begin = clock_now_ns();
+    fn(b, arg);
+    uint64_t first = clock_now_ns() - begin;
+    if (first < 5 * NS_PER_MS)
+        calls = (uint32_t)(5 * NS_PER_MS / (first + 1)) + 1;
+    for (uint32_t i = 0; i < REPEATS; i++) {
+        begin = clock_now_ns();
+        for (uint32_t j = 0; j < calls; j++)
+            fn(b, arg);
+        samples[i] = (double)(clock_now_ns() - begin) / (double)NS_PER_S / calls;
+    }
+    qsort(samples, REPEATS, sizeof samples[0], by_size);
+    return samples[REPEATS / 2];
+}
+
+/* The yardsticks. */
+
+static _Atomic uint64_t sink; /* results that must not be optimised away */
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) static void read_avx512(const char *p, size_t bytes)
+{
+    __m512i s[4] = {0};
+    for (size_t i = 0; i + 256 <= bytes; i += 256) {
+        for (uint32_t j = 0; j < 4; j++)
+            s[j] = _mm512_xor_si512(s[j], _mm512_load_si512((const void *)(p + i + 64 * j)));
+    }
+    s[0] = _mm512_xor_si512(_mm512_xor_si512(s[0], s[1]), _mm512_xor_si512(s[2], s[3]));
+    sink += (uint64_t)_mm512_reduce_add_epi64(s[0]);
+}
+
+/* 8 chains hide a latency of 4 with two units; 12 leave no doubt. */
+__attribute__((target("avx512f"))) static void fma_avx512(uint32_t rounds)
+{
+    __m512 s[12], x = _mm512_set1_ps(0.5f);
+    for (uint32_t j = 0; j < 12; j++)
+        s[j] = _mm512_set1_ps((float)j);
+    for (uint32_t i = 0; i < rounds; i++) {
+#pragma GCC unroll 12
+        for (uint32_t j = 0; j < 12; j++)
+            s[j] = _mm512_fmadd_ps(s[j], x, x);
+        __asm__ volatile("" : "+v"(x));
+    }
+    for (uint32_t j = 1; j < 12; j++)
+        s[0] = _mm512_add_ps(s[0], s[j]);
+    sink += (uint64_t)_mm512_reduce_add_ps(s[0]);
+}
+
+__attribute__((target("avx2,fma"))) static void fma_avx2(uint32_t rounds)
+{
+    __m256 s[12], x = _mm256_set1_ps(0.5f);
+    for (uint32_t j = 0; j < 12; j++)
+        s[j] = _mm256_set1_ps((float)j);
+    for (uint32_t i = 0; i < rounds; i++) {
+#pragma GCC unroll 12
+        for (uint32_t j = 0; j < 12; j++)
+            s[j] = _mm256_fmadd_ps(s[j], x, x);
+        __asm__ volatile("" : "+x"(x));
+    }
+    for (uint32_t j = 1; j < 12; j++)
+        s[0] = _mm256_add_ps(s[0], s[j]);
+    sink += (uint64_t)_mm256_cvtss_f32(s[0]);
+}
+#endif
+
+static void read_plain(const char *p, size_t bytes)
+{
+    const uint64_t *words = (const uint64_t *)p;
+    uint64_t s[8] = {0};
+    for (size_t i = 0; i + 8 <= bytes / 8; i += 8) {
+        for (uint32_t j = 0; j < 8; j++)
+            s[j] ^= words[i + j];
+    }
+    for (uint32_t j = 0; j < 8; j++)
+        sink += s[j];
+}
+
+#define READ_TILE ((size_t)1 << 20)
+
+static void read_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    struct bench *b = arg;
+    const char *p = b->weights + tile * READ_TILE;
+    (void)worker;
+#if defined(__x86_64__)
+    if (b->flags & KERN_CPU_AVX512) {
+        read_avx512(p, READ_TILE);
+        return;
+    }
+#endif
+    read_plain(p, READ_TILE);
+}
+
+static void read_one(struct bench *b, void *arg)
+{
+    (void)arg;
+    for (uint32_t tile = 0; tile < b->bytes / READ_TILE; tile++)
+        read_tile(b, tile, 0);
+}
+
+static void read_all(struct bench *b, void *arg)
+{
+    (void)arg;
+    workers_run(b->workers, read_tile, b, (uint32_t)(b->bytes / READ_TILE));
+}
+
+enum { FMA_ROUNDS = 1000000 };
+
+/* Operations of one tile. */
+static double fma_flop(const struct bench *b)
+{
+    return 2.0 * 12 * FMA_ROUNDS * (b->flags & KERN_CPU_AVX512 ? 16 : 8);
+}
+
+static void fma_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    struct bench *b = arg;
+    (void)tile;
+    (void)worker;
+#if defined(__x86_64__)
+    if (b->flags & KERN_CPU_AVX512)
+        fma_avx512(FMA_ROUNDS);
+    else if (b->flags & KERN_CPU_AVX2)
+        fma_avx2(FMA_ROUNDS);
+#endif
+}
+
+static void fma_all(struct bench *b, void *arg)
+{
+    (void)arg;
+    workers_run(b->workers, fma_tile, b, 4 * workers_count(b->workers));
+}
+
+static void yardsticks(struct bench *b)
+{
+    double one = (double)b->bytes / seconds(b, read_one, NULL);
+    b->read_bytes_s = (double)b->bytes / seconds(b, read_all, NULL);
+    printf("reading memory: %.1f GB/s with one worker, %.1f GB/s with %u\n", one * 1e-9,
+           b->read_bytes_s * 1e-9, workers_count(b->workers));
+    if (b->flags & KERN_CPU_AVX2) {
+        b->peak_flop_s = fma_flop(b) * 4 * workers_count(b->workers) / seconds(b, fma_all, NULL);
+        printf("f32 fused multiply-adds: %.1f GFLOP/s\n", b->peak_flop_s * 1e-9);
+    }
+}
+
+/* Products. */
+
+struct form {
+    const char *name;
+    enum matrix_form form;
+    uint32_t bits, group;
+};
+
+static const struct form forms[] = {
+    {"bf16", MATRIX_BF16, 16, 0},         {"f16", MATRIX_F16, 16, 0},
+    {"f32", MATRIX_F32, 32, 0},           {"8 bits g64", MATRIX_AFFINE, 8, 64},
+    {"8 bits g32", MATRIX_AFFINE, 8, 32}, {"6 bits g64", MATRIX_AFFINE, 6, 64},
+    {"5 bits g64", MATRIX_AFFINE, 5, 64}, {"4 bits g64", MATRIX_AFFINE, 4, 64},
+    {"4 bits g32", MATRIX_AFFINE, 4, 32}, {"3 bits g64", MATRIX_AFFINE, 3, 64},
+    {"2 bits g64", MATRIX_AFFINE, 2, 64},
+};
+
+/* Bytes that a product reads for one panel: values, scales and biases. */
+static size_t panel_bytes(const struct form *f)
+{
+    size_t scales = f->group ? 2 * (K / f->group) * MATRIX_PANEL * sizeof(float) : 0;
+    return (size_t)K * MATRIX_PANEL * f->bits / 8 + scales;
+}
+
+/* A matrix of `panels` panels of K columns laid over the weights. */
+static struct matrix matrix_of(const struct bench *b, const struct form *f, uint32_t panels)
+{
+    size_t data_bytes = (size_t)panels * K * MATRIX_PANEL * f->bits / 8;
+    struct matrix m = {.form = f->form, .n = panels * MATRIX_PANEL, .k = K, .experts = 1, .data = b->weights};
+    ASSERT(panels * panel_bytes(f) <= b->bytes);
+    if (f->group) {
+        m.bits = f->bits;
+        m.group = f->group;
+        m.scales = (const float *)(b->weights + data_bytes);
+        m.biases = m.scales + (size_t)panels * (K / f->group) * MATRIX_PANEL;
+    }
+    return m;
+}
+
+struct product {
+    struct bench *bench;
+    struct matrix matrix;
+    uint32_t columns, panels_step, columns_step, column_tiles;
+    const float *x[COLUMNS_MAX], *xsum[COLUMNS_MAX];
+    float *y[COLUMNS_MAX];
+};
+
+static void product_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    struct product *p = arg;
+    uint32_t column = tile % p->column_tiles * p->columns_step,
+             panel = tile / p->column_tiles * p->panels_step;
+    uint32_t panels = matrix_panels(&p->matrix);
+    struct kern_columns c = {.count = MIN_OF(p->columns_step, p->columns - column),
+                             .x = p->x + column,
+                             .xsum = p->xsum + column,
+                             .y = p->y + column};
+    (void)worker;
+    p->bench->ops.matmul(&p->matrix, &c, panel, MIN_OF(panel + p->panels_step, panels));
+}
+
+static void product_all(struct bench *b, void *arg)
+{
+    struct product *p = arg;
+    workers_run(b->workers, product_tile, p,
+                DIV_UP(matrix_panels(&p->matrix), p->panels_step) * p->column_tiles);
+}
+
+/* Inputs are the same K values, and every column has an output of its own. */
+static double product_seconds(struct bench *b, const struct matrix *m, uint32_t columns)
+{
+    struct product p = {.bench = b, .matrix = *m, .columns = columns};
+    bool few = columns <= 16;
+    p.panels_step = few ? b->ops.panels_few : b->ops.panels_many;
+    p.columns_step = few ? columns : b->ops.columns_many;
+    p.column_tiles = DIV_UP(columns, p.columns_step);
+    float *xsum = b->values + (size_t)COLUMNS_MAX * K, *y = xsum + K;
+    for (uint32_t c = 0; c < columns; c++) {
+        p.x[c] = b->values + (size_t)c * K;
+        p.xsum[c] = xsum;
+        p.y[c] = y + (size_t)c * m->n;
+    }
+    return seconds(b, product_all, &p);
+}
+
+static void decode(struct bench *b, const struct form *f)
+{
+    static const uint32_t columns[] = {1, 2, 4, 8, 16};
+    uint32_t panels = (uint32_t)(b->bytes / panel_bytes(f));
+    struct matrix m = matrix_of(b, f, panels);
+    printf("%-10s", f->name);
+    for (uint32_t i = 0; i < COUNT_OF(columns); i++) {
+        double bytes_s = (double)(panels * panel_bytes(f)) / product_seconds(b, &m, columns[i]);
+        printf("  %6.1f %3.0f%%", bytes_s * 1e-9, 100 * bytes_s / b->read_bytes_s);
+    }
+    struct matrix small = matrix_of(b, f, PREFILL_ROWS / MATRIX_PANEL);
+    double flop_s = 2.0 * K * PREFILL_ROWS * COLUMNS_MAX / product_seconds(b, &small, COLUMNS_MAX);
+    printf("  %7.1f", flop_s * 1e-9);
+    if (b->peak_flop_s > 0)
+        printf(" %3.0f%%", 100 * flop_s / b->peak_flop_s);
+    printf("\n");
+    fflush(stdout);
+}
+
+/* The other operations: on one worker, so that a figure is one core's. */
+
+struct attention {
+    struct kern_kv kv;
+    struct kern_query queries[256];
+    uint32_t count;
+    float scratch[KERN_ATTN_SCRATCH];
+};
+
+static void attention_once(struct bench *b, void *arg)
+{
+    struct attention *a = arg;
+    b->ops.attn(&a->kv, a->queries, a->count, 0.01f, a->scratch);
+}
+
+/* `heads` query heads of one KV head, for the last `tokens` of `len`. */
+static void attention(struct bench *b, uint32_t head_dim, uint32_t heads, uint32_t tokens, uint32_t len)
+{
+    static struct attention a;
+    uint32_t pages = DIV_UP(len, KERN_PAGE_TOKENS);
+    size_t part = (size_t)KERN_PAGE_TOKENS * head_dim * sizeof(float);
+    uint32_t *table = calloc(pages, sizeof *table);
+    ASSERT(table && heads * tokens <= COUNT_OF(a.queries) && pages * 2 * part <= b->bytes);
+    for (uint32_t i = 0; i < pages; i++)
+        table[i] = i ^ 1; /* not in order */
+    table[pages - 1] = pages - 1;
+    a.kv = (struct kern_kv){
+        .base = b->weights, .page_bytes = 2 * part, .pages = table, .v_offset = part, .head_dim = head_dim};
+    a.count = heads * tokens;
+    double seen = 0;
+    for (uint32_t i = 0; i < a.count; i++) {
+        uint32_t kv_len = len - tokens + 1 + i / heads;
+        a.queries[i] = (struct kern_query){
+            .q = b->values, .out = b->values + (size_t)K + i * head_dim, .kv_len = kv_len};
+        seen += kv_len;
+    }
+    double s = seconds(b, attention_once, &a), flop_s = seen * head_dim * 4 / s;
+    printf("attention hd %-3u %u heads x %-2u tokens at %-6u %9.1f us %8.1f GFLOP/s", head_dim, heads, tokens,
+           len, s * 1e6, flop_s * 1e-9);
+    if (b->peak_flop_s > 0)
+        printf(" %3.0f%% of one core", 100 * flop_s / b->peak_flop_s * workers_count(b->workers));
+    printf("  K and V at %.1f GB/s\n", (double)len * head_dim * 8 / s * 1e-9);
+    free(table);
+}
+
+static void delta_once(struct bench *b, void *arg)
+{
+    struct kern_delta *a = arg;
+    b->ops.delta(a, 0, a->dv);
+}
+
+static void delta(struct bench *b, uint32_t tokens)
+{
+    enum { HEAD = 128 };
+    float *at = b->values;
+    struct kern_delta a = {.tokens = tokens, .dk = HEAD, .dv = HEAD};
+    a.q = a.k = a.v = at;
+    a.qk_stride = a.v_stride = a.o_stride = HEAD;
+    a.alpha = a.beta = at;
+    a.gate_stride = 1;
+    a.o = at + (size_t)tokens * HEAD;
+    a.state_out = a.o + (size_t)tokens * HEAD;
+    a.state_in = a.state_out;
+    double s = seconds(b, delta_once, &a);
+    printf("delta rule 128 x 128, %3u tokens              %9.1f us %8.2f us a token and head\n", tokens,
+           s * 1e6, s * 1e6 / tokens);
+}
+
+static void conv_once(struct bench *b, void *arg)
+{
+    struct kern_conv *a = arg;
+    b->ops.conv(a, 0, a->channels);
+}
+
+static void conv(struct bench *b, uint32_t tokens)
+{
+    enum { CHANNELS = 8192, TAPS = 4 };
+    struct kern_conv a = {
+        .u = b->values, .w = b->values, .tokens = tokens, .channels = CHANNELS, .taps = TAPS};
+    a.u_stride = a.y_stride = CHANNELS;
+    a.y = b->values + (size_t)tokens * CHANNELS;
+    a.state_out = a.y + (size_t)tokens * CHANNELS;
+    double s = seconds(b, conv_once, &a);
+    printf("convolution of %u channels, %2u tokens        %9.1f us %8.2f us a token\n", CHANNELS, tokens,
+           s * 1e6, s * 1e6 / tokens);
+}
+
+static void rmsnorm_once(struct bench *b, void *arg)
+{
+    (void)arg;
+    b->ops.rmsnorm(b->values + K, b->values, b->values, K, 1e-6f);
+}
+
+static void silu_once(struct bench *b, void *arg)
+{
+    (void)arg;
+    b->ops.silu_mul(b->values + K, b->values, b->values, K);
+}
+
+static void sums_once(struct bench *b, void *arg)
+{
+    (void)arg;
+    b->ops.group_sums(b->values + K, b->values, K, 64);
+}
+
+static void nothing(void *arg, uint32_t tile, uint32_t worker)
+{
+    (void)arg;
+    (void)tile;
+    (void)worker;
+}
+
+static void barrier_once(struct bench *b, void *arg)
+{
+    (void)arg;
+    workers_run(b->workers, nothing, NULL, workers_count(b->workers));
+}
+
+static void rows(struct bench *b)
+{
+    printf("of %u values: rmsnorm %.2f us, silu %.2f us, group sums %.2f us; a run of empty tiles %.2f us\n",
+           K, seconds(b, rmsnorm_once, NULL) * 1e6, seconds(b, silu_once, NULL) * 1e6,
+           seconds(b, sums_once, NULL) * 1e6, seconds(b, barrier_once, NULL) * 1e6);
+}
+
+struct packing {
+    struct linear_source source;
+    void *memory;
+};
+
+static void pack_once(struct bench *b, void *arg)
+{
+    struct packing *p = arg;
+    struct matrix m;
+    (void)b;
+    matrix_pack(&p->source, 1, p->memory, &m);
+}
+
+/* One core packs one matrix from memory that is in cache: a load is this, or the disk. */
+static void packing(struct bench *b, const struct form *f)
+{
+    enum { OUT = 1024 };
+    static const enum dtype dtypes[] = {[MATRIX_BF16] = DTYPE_BF16,
+                                        [MATRIX_F16] = DTYPE_F16,
+                                        [MATRIX_F32] = DTYPE_F32,
+                                        [MATRIX_AFFINE] = DTYPE_U32};
+    struct packing p = {.source = {.affine = f->group > 0, .bits = f->bits, .group = f->group}};
+    p.source.experts = 1;
+    p.source.out = OUT;
+    p.source.in = K;
+    p.source.weight = (struct tensor){.dtype = dtypes[f->form], .data = b->weights + 1};
+    p.source.scales = p.source.biases = (struct tensor){.dtype = DTYPE_BF16, .data = b->weights + 1};
+    size_t bytes = ROUND_UP(matrix_packed_bytes(&p.source), (size_t)64);
+    p.memory = aligned_alloc(64, bytes);
+    ASSERT(p.memory);
+    double s = seconds(b, pack_once, &p);
+    printf("  %s %.2f", f->name, (double)OUT * K / s * 1e-9);
+    free(p.memory);
+}
+
+/* Four times what a large last-level cache holds, or half of what is free. */
+static size_t weights_bytes(void)
+{
+    struct footprint f;
+    size_t wanted = (size_t)2 << 30;
+    footprint_read(&f);
+    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    if (cache > 0 && (size_t)cache * 4 > wanted)
+        wanted = (size_t)cache * 4;
+    size_t bytes = MIN_OF(wanted, f.ram_available_bytes / 2) & ~(((size_t)2 << 20) - 1);
+    if (bytes < wanted)
+        printf("only %zu MiB of weights: part of them may stay in cache\n", bytes >> 20);
+    return bytes;
+}
+
+static int bench_init(struct bench *b)
+{
+    *b = (struct bench){.flags = kern_cpu_flags(), .bytes = weights_bytes()};
+    kern_ops_init(&b->ops, b->flags);
+    size_t rows_max = b->bytes / panel_bytes(&forms[COUNT_OF(forms) - 1]) * MATRIX_PANEL;
+    size_t outputs = MAX_OF(rows_max * 16, (size_t)COLUMNS_MAX * PREFILL_ROWS);
+    size_t values = (size_t)COLUMNS_MAX * K + K + outputs;
+    b->weights = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    b->values = aligned_alloc(64, ROUND_UP(values * sizeof(float), (size_t)64));
+    if (b->weights == MAP_FAILED || !b->values)
+        return -1;
+    (void)madvise(b->weights, b->bytes, MADV_HUGEPAGE);
+    memset(b->weights, 0x3c, b->bytes);
+    memset(b->values, 0x3c, values * sizeof(float));
+    return workers_create(workers_default_count(), NULL, &b->workers);
+}
+
+int main(void)
+{
+    struct bench b;
+    if (bench_init(&b) < 0) {
+        fprintf(stderr, "no memory, or no threads\n");
+        return 1;
+    }
+    printf("tier %s, %u workers, weights of %zu MiB, k = %d\n", b.ops.tier, workers_count(b.workers),
+           b.bytes >> 20, K);
+    workers_turn_begin(b.workers);
+    yardsticks(&b);
+    printf("weights in GB/s and of reading; last, 256 columns in GFLOP/s and of the peak\n");
+    printf("%-10s  %11s  %11s  %11s  %11s  %11s  %12s\n", "columns", "1", "2", "4", "8", "16", "256");
+    for (uint32_t i = 0; i < COUNT_OF(forms); i++)
+        decode(&b, &forms[i]);
+    printf("on one core:\n");
+    attention(&b, 128, 4, 1, 4096);
+    attention(&b, 128, 4, 1, 32768);
+    attention(&b, 128, 4, 64, 4096);
+    attention(&b, 128, 4, 64, 32768);
+    attention(&b, 256, 8, 32, 4096);
+    delta(&b, 1);
+    delta(&b, 64);
+    conv(&b, 1);
+    conv(&b, 64);
+    rows(&b);
+    printf("packing, 10^9 values/s:");
+    for (uint32_t i = 0; i < COUNT_OF(forms); i++)
+        packing(&b, &forms[i]);
+    printf("\n");
+    workers_turn_end(b.workers);
+    workers_free(b.workers);
+    munmap(b.weights, b.bytes);
+    free(b.values);
+    return 0;
+}
