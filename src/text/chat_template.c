@@ -1,11 +1,8 @@
-/* chat_template.c - which template, and which variables.
- *
- * `tools` and `documents` stay undefined when there are none: templates test `tools is defined` and `if tools`, and some
- * walk over them without asking, which works on undefined and not on none. */
+/* chat_template.c - finds, compiles and runs a model's chat template. */
 #include "text/chat_template.h"
 
 #include "base/check.h"
-#include "text/jinja.h"
+#include "text/tmpl_eval.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,252 +11,197 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* tokenizer_config.json also lists added tokens: a few MiB at most in the wild. */
-#define CHAT_TEMPLATE_FILE_BYTES_MAX ((size_t)16 << 20)
-/* The fixed variables and those of a request's kwargs. */
-#define VARIABLES_MAX 64
+#define TEMPLATE_FILE_BYTES_MAX ((size_t)16 << 20) /* tokenizer_config.json lists all added tokens, too */
 
 struct chat_template {
-    struct jinja_template *normal;   /* NULL only when there is one for tools alone */
-    struct jinja_template *tool_use; /* NULL: the normal one serves */
+    struct slice source;
+    struct tmpl_node *root;
+    struct chat_template *tool_use; /* used when tools are given; NULL: this one */
 };
 
-static const struct jinja_template *variant(const struct chat_template *t, bool tools)
+/* A template written on Windows is the same template. */
+static struct slice normalised(struct arena *a, struct slice source)
 {
-    return (tools && t->tool_use) || !t->normal ? t->tool_use : t->normal;
+    char *out = arena_alloc_align(a, source.len + 1, 1);
+    size_t n = 0;
+    for (size_t i = 0; out && i < source.len; i++) {
+        bool pair = source.ptr[i] == '\r' && i + 1 < source.len && source.ptr[i + 1] == '\n';
+        if (!pair)
+            out[n++] = source.ptr[i] == '\r' ? '\n' : source.ptr[i];
+    }
+    return (struct slice){out, n};
 }
-
-/* ---- loading ---- */
 
 int chat_template_compile(struct arena *a, struct slice source, struct chat_template **ret, struct err *e)
 {
-    size_t mark = arena_mark(a);
+    if (source.len > TMPL_SOURCE_BYTES_MAX)
+        return err_set(e, -E2BIG, "the chat template has %zu bytes: at most %zu are taken", source.len,
+                       TMPL_SOURCE_BYTES_MAX);
     struct chat_template *t = ARENA_NEW(a, struct chat_template);
-    if (!t)
-        return err_set(e, -ENOMEM, "no memory left for the chat template");
-    int r = jinja_compile(a, source, &t->normal, e);
+    struct slice text = normalised(a, source);
+    if (!t || !text.ptr)
+        return err_set(e, -ENOMEM, "no memory for the chat template");
+    t->source = text;
+    int r = tmpl_parse(a, text, &t->root, e);
     if (r < 0)
-        arena_rewind(a, mark);
-    else
-        *ret = t;
-    return r;
-}
-
-struct file {
-    char *bytes; /* of the general heap */
-    size_t len;
-};
-
-static int read_all(int fd, const char *path, struct file *ret, struct err *e)
-{
-    struct stat st;
-    size_t len = 0;
-    if (fstat(fd, &st) < 0)
-        return err_set(e, -errno, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > CHAT_TEMPLATE_FILE_BYTES_MAX)
-        return err_set(e, -EINVAL, "%s: not a file of at most %zu bytes", path, CHAT_TEMPLATE_FILE_BYTES_MAX);
-    char *bytes = malloc((size_t)st.st_size + 1);
-    if (!bytes)
-        return err_set(e, -ENOMEM, "%s: no memory", path);
-    while (len < (size_t)st.st_size) {
-        ssize_t n = read(fd, bytes + len, (size_t)st.st_size - len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            int r = n < 0 ? -errno : -EIO;
-            free(bytes);
-            return err_set(e, r, "%s: %s", path, strerror(-r));
-        }
-        len += (size_t)n;
-    }
-    *ret = (struct file){bytes, len};
+        return err_prefix(e, r, "chat template");
+    *ret = t;
     return 0;
 }
 
-/* -ENOENT when it is not there. */
-static int read_file(const char *dir, const char *name, struct file *ret, struct err *e)
+/* The file's bytes on the heap, for the caller to free; NULL ptr when it does not exist. */
+static int read_file(const char *dir, const char *name, struct slice *ret, struct err *e)
 {
     char path[4096];
+    struct stat st;
+    *ret = (struct slice){0};
     if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
         return err_set(e, -ENAMETOOLONG, "%s: the path is too long", dir);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return err_set(e, -errno, "%s: %s", path, strerror(errno));
-    int r = read_all(fd, path, ret, e);
-    close(fd);
-    return r;
-}
-
-static int compile_named(struct arena *a, const char *name, struct slice source, struct jinja_template **ret,
-                         struct err *e)
-{
-    int r = jinja_compile(a, source, ret, e);
-    return r < 0 ? err_prefix(e, r, "%s", name) : 0;
-}
-
-static int compile_file(struct arena *a, const char *dir, const char *name, struct jinja_template **ret,
-                        struct err *e)
-{
-    struct file f;
-    int r = read_file(dir, name, &f, e);
-    if (r < 0)
-        return r;
-    r = compile_named(a, name, (struct slice){f.bytes, f.len}, ret, e);
-    free(f.bytes);
-    return r;
-}
-
-static int load_jinja(struct arena *a, const char *dir, struct chat_template *t, struct err *e)
-{
-    int r = compile_file(a, dir, "chat_template.jinja", &t->normal, e);
-    if (r < 0)
-        return r;
-    r = compile_file(a, dir, "additional_chat_templates/tool_use.jinja", &t->tool_use, e);
-    return r == -ENOENT || r == -ENOTDIR ? 0 : r;
-}
-
-static int compile_json(struct arena *a, const char *name, const json_t *source, struct jinja_template **ret,
-                        struct err *e)
-{
-    if (!json_is_string(source))
-        return err_set(e, -EINVAL, "%s: a chat template is a text", name);
-    return compile_named(a, name, (struct slice){json_string_value(source), json_string_length(source)}, ret,
-                         e);
-}
-
-/* [{"name": ..., "template": ...}, ...] */
-static int load_list(struct arena *a, const char *name, const json_t *list, struct chat_template *t,
-                     struct err *e)
-{
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *entry = json_array_get(list, i);
-        const char *which = json_string_value(json_object_get(entry, "name"));
-        struct jinja_template **at = !which                           ? NULL
-                                     : strcmp(which, "default") == 0  ? &t->normal
-                                     : strcmp(which, "tool_use") == 0 ? &t->tool_use
-                                                                      : NULL;
-        if (!at)
-            continue;
-        int r = compile_json(a, name, json_object_get(entry, "template"), at, e);
-        if (r < 0)
-            return r;
+        return errno == ENOENT ? 0 : err_set(e, -errno, "%s: cannot be opened", path);
+    int r = 0;
+    char *text = NULL;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size > TEMPLATE_FILE_BYTES_MAX)
+        r = err_set(e, -E2BIG, "%s: no regular file of at most %zu bytes", path, TEMPLATE_FILE_BYTES_MAX);
+    else if (!(text = malloc((size_t)st.st_size + 1)))
+        r = err_set(e, -ENOMEM, "%s: no memory to read it", path);
+    size_t len = 0;
+    while (r == 0 && len < (size_t)st.st_size) {
+        ssize_t n = read(fd, text + len, (size_t)st.st_size - len);
+        if (n <= 0)
+            break;
+        len += (size_t)n;
     }
-    if (t->normal || t->tool_use)
-        return 0;
-    return err_set(e, -ENOENT, "%s: no chat template called \"default\"", name);
-}
-
-static int load_json(struct arena *a, const char *dir, const char *name, struct chat_template *t,
-                     struct err *e)
-{
-    struct file f;
-    json_error_t where;
-    int r = read_file(dir, name, &f, e);
+    close(fd);
     if (r < 0)
         return r;
-    json_t *root = json_loadb(f.bytes, f.len, JSON_REJECT_DUPLICATES, &where);
-    free(f.bytes);
-    if (!root)
-        return err_set(e, -EINVAL, "%s/%s: line %d: %s", dir, name, where.line, where.text);
-    const json_t *value = json_object_get(root, "chat_template");
-    if (!value || json_is_null(value))
-        r = err_set(e, -ENOENT, "%s/%s: no chat_template", dir, name);
-    else if (json_is_array(value))
-        r = load_list(a, name, value, t, e);
-    else
-        r = compile_json(a, name, value, &t->normal, e);
-    json_decref(root);
-    return r;
+    *ret = (struct slice){text, len};
+    return 0;
+}
+
+static int compile_json_string(struct arena *a, const json_t *text, struct chat_template **ret, struct err *e)
+{
+    if (!json_is_string(text))
+        return err_set(e, -EINVAL, "chat_template is neither a string nor a list of {name, template}");
+    return chat_template_compile(a, (struct slice){json_string_value(text), json_string_length(text)}, ret,
+                                 e);
+}
+
+static int compile_named(struct arena *a, const json_t *list, struct chat_template **ret, struct err *e)
+{
+    struct chat_template *main = NULL, *tool_use = NULL;
+    size_t i;
+    json_t *entry;
+    json_array_foreach(list, i, entry)
+    {
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        bool is_default = name && strcmp(name, "default") == 0,
+             is_tools = name && strcmp(name, "tool_use") == 0;
+        if (!is_default && !is_tools)
+            continue;
+        int r = compile_json_string(a, json_object_get(entry, "template"), is_default ? &main : &tool_use, e);
+        if (r < 0)
+            return err_prefix(e, r, "chat_template \"%s\"", name);
+    }
+    if (!main)
+        return err_set(e, -EINVAL, "the list chat_template has no entry \"default\"");
+    main->tool_use = tool_use;
+    *ret = main;
+    return 0;
+}
+
+static int load_from_json(struct arena *a, const char *dir, const char *name, struct chat_template **ret,
+                          struct err *e)
+{
+    struct slice file;
+    json_error_t error;
+    int r = read_file(dir, name, &file, e);
+    if (r < 0 || !file.ptr)
+        return r < 0 ? r : -ENOENT;
+    json_t *json = json_loadb(file.ptr, file.len, 0, &error);
+    free((char *)file.ptr);
+    if (!json)
+        return err_set(e, -EINVAL, "%s: line %d: %s", name, error.line, error.text);
+    const json_t *text = json_object_get(json, "chat_template");
+    r = -ENOENT;
+    if (json_is_array(text))
+        r = compile_named(a, text, ret, e);
+    else if (text && !json_is_null(text))
+        r = compile_json_string(a, text, ret, e);
+    json_decref(json);
+    return r < 0 && r != -ENOENT ? err_prefix(e, r, "%s", name) : r;
 }
 
 int chat_template_load(struct arena *a, const char *dir, struct chat_template **ret, struct err *e)
 {
-    size_t mark = arena_mark(a);
-    struct chat_template *t = ARENA_NEW(a, struct chat_template);
-    if (!t)
-        return err_set(e, -ENOMEM, "no memory left for the chat template");
-    int r = load_jinja(a, dir, t, e);
-    if (r == -ENOENT)
-        r = load_json(a, dir, "chat_template.json", t, e);
-    if (r == -ENOENT)
-        r = load_json(a, dir, "tokenizer_config.json", t, e);
-    if (r == -ENOENT)
-        err_set(
-            e, r,
-            "%s: no chat_template.jinja, and no chat_template in chat_template.json or tokenizer_config.json",
-            dir);
+    struct slice file;
+    int r = read_file(dir, "chat_template.jinja", &file, e);
     if (r < 0)
-        arena_rewind(a, mark);
-    else
-        *ret = t;
+        return r;
+    if (file.ptr) {
+        r = chat_template_compile(a, file, ret, e);
+        free((char *)file.ptr);
+        return r;
+    }
+    r = load_from_json(a, dir, "chat_template.json", ret, e);
+    if (r == -ENOENT)
+        r = load_from_json(a, dir, "tokenizer_config.json", ret, e);
+    if (r == -ENOENT)
+        err_set(e, r, "%s: no chat_template.jinja, and no chat_template in tokenizer_config.json", dir);
     return r;
 }
 
-/* ---- rendering ---- */
-
-struct variables {
-    struct jinja_variable list[VARIABLES_MAX];
-    size_t count;
-};
-
-static void add_json(struct variables *v, const char *name, const json_t *json)
+static bool define_json(struct tmpl_run *run, const char *name, const json_t *json)
 {
-    if (json)
-        v->list[v->count++] =
-            (struct jinja_variable){.name = slice_of(name), .kind = JINJA_VARIABLE_JSON, .json = json};
+    struct tmpl_value v;
+    if (!json)
+        return true;
+    return tmpl_from_json(run->a, json, 0, &v) && tmpl_define(run, slice_of(name), v);
 }
 
-static void add_text(struct variables *v, const char *name, struct slice text)
+/* Without tools the name is undefined, so that templates that only loop over it work, too. */
+static bool define_variables(struct tmpl_run *run, const struct chat_template_input *in)
 {
-    if (text.ptr)
-        v->list[v->count++] =
-            (struct jinja_variable){.name = slice_of(name), .kind = JINJA_VARIABLE_TEXT, .text = text};
-}
-
-static int add_kwargs(struct variables *v, const json_t *kwargs, struct err *e)
-{
-    size_t room = VARIABLES_MAX - v->count;
-    if (json_object_size(kwargs) > room)
-        return err_set(e, -EINVAL, "chat_template_kwargs has %zu members; the limit is %zu",
-                       json_object_size(kwargs), room);
-    json_t *object = (json_t *)kwargs; /* iterating changes nothing */
-    for (void *it = json_object_iter(object); it; it = json_object_iter_next(object, it))
-        add_json(v, json_object_iter_key(it), json_object_iter_value(it));
-    return 0;
+    const char *key;
+    json_t *value;
+    bool ok = tmpl_define(run, SLICE("bos_token"), tmpl_string(in->bos_token)) &&
+              tmpl_define(run, SLICE("eos_token"), tmpl_string(in->eos_token)) &&
+              tmpl_define(run, SLICE("add_generation_prompt"), tmpl_bool(in->add_generation_prompt));
+    json_object_foreach((json_t *)in->kwargs, key, value) ok = ok && define_json(run, key, value);
+    return ok && define_json(run, "tools", in->tools) && define_json(run, "documents", in->documents) &&
+           define_json(run, "messages", in->messages);
 }
 
 int chat_template_render(const struct chat_template *t, struct arena *scratch,
                          const struct chat_template_input *in, const struct chat_template_limits *limits,
                          struct buf *ret, struct err *e)
 {
-    struct variables v = {.count = 0};
-    ASSERT(json_is_array(in->messages) && (!in->kwargs || json_is_object(in->kwargs)));
-    add_json(&v, "messages", in->messages);
-    add_json(&v, "tools", in->tools);
-    add_json(&v, "documents", in->documents);
-    add_text(&v, "bos_token", in->bos_token);
-    add_text(&v, "eos_token", in->eos_token);
-    add_text(&v, "pad_token", in->pad_token);
-    add_text(&v, "unk_token", in->unk_token);
-    v.list[v.count++] = (struct jinja_variable){.name = SLICE("add_generation_prompt"),
-                                                .kind = JINJA_VARIABLE_BOOL,
-                                                .flag = in->add_generation_prompt};
-    int r = in->kwargs ? add_kwargs(&v, in->kwargs, e) : 0;
-    if (r < 0)
-        return r;
-    struct jinja_input input = {v.list, v.count, in->now_s};
-    struct jinja_limits bounds = {.steps_max = limits->steps_max,
-                                  .depth_max = limits->depth_max,
-                                  .output_bytes_max = limits->output_bytes_max,
-                                  .memory_bytes_max = limits->memory_bytes_max};
-    return jinja_render(variant(t, in->tools != NULL), scratch, &input, &bounds, ret, e);
+    size_t mark = arena_mark(scratch);
+    struct tmpl_text out;
+    struct tmpl_run run = {.a = scratch,
+                           .e = e,
+                           .steps_left = limits->steps_max,
+                           .depth_left = limits->depth_max,
+                           .text_bytes_max = limits->output_bytes_max,
+                           .now_s = in->now_s,
+                           .out = &out};
+    if (t->tool_use && json_array_size(in->tools) > 0)
+        t = t->tool_use;
+    tmpl_text_init(&out, scratch, limits->output_bytes_max);
+    if (!tmpl_run_init(&run) || !define_variables(&run, in))
+        tmpl_fail_memory(&run);
+    if (!run.error)
+        tmpl_exec(&run, t->root);
+    if (!run.error)
+        buf_put_slice(ret, tmpl_text_slice(&out));
+    arena_rewind(scratch, mark);
+    if (!run.error && ret->error)
+        return err_set(e, ret->error, "the rendered prompt does not fit in its buffer");
+    return run.error;
 }
 
 bool chat_template_mentions(const struct chat_template *t, struct slice word)
 {
-    const struct jinja_template *const both[] = {t->normal, t->tool_use};
-    for (size_t i = 0; i < COUNT_OF(both); i++)
-        if (both[i] && slice_find(jinja_source(both[i]), word, 0) != SIZE_MAX)
-            return true;
-    return false;
+    return slice_find(t->source, word, 0) != SIZE_MAX;
 }

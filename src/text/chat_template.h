@@ -1,9 +1,8 @@
-/* chat_template.h - a conversation as the text a model was trained to read.
+/* chat_template.h - messages to the prompt a model was trained on.
  *
- * A model's directory brings the template; messages, tools and options of a request are its variables. A template
- * is compiled at load into the model's arena and is then read-only: any number of threads may render at once. Cost and
- * size of a rendering are bounded (jinja.h says how); a conversation that the template refuses is the
- * client's mistake and says so in the template's own words. */
+ * A checkpoint's chat template is a program that a stranger wrote: it runs here in a subset of Jinja without any way out, bounded
+ * in steps, nesting, output and memory. Semantics are those of transformers' environment (immutable sandbox, trim_blocks,
+ * lstrip_blocks, loop controls, its tojson). A compiled template is read-only and used from any thread at once. */
 #ifndef PLATEAU_TEXT_CHAT_TEMPLATE_H
 #define PLATEAU_TEXT_CHAT_TEMPLATE_H
 
@@ -12,48 +11,39 @@
 #include "base/err.h"
 
 #include <jansson.h>
-#include <stdbool.h>
 
 struct chat_template;
 
 struct chat_template_limits {
-    uint32_t steps_max;      /* evaluations; a message costs some tens, 64 bytes of text one */
-    uint32_t depth_max;      /* evaluations inside each other; a level costs less than 1 KiB of stack */
-    size_t output_bytes_max; /* of the prompt */
-    size_t memory_bytes_max; /* of scratch */
+    uint32_t steps_max; /* nodes evaluated and items visited */
+    uint32_t depth_max; /* nesting of the evaluation; about 700 bytes of stack each */
+    size_t output_bytes_max;
 };
-#define CHAT_TEMPLATE_LIMITS_DEFAULT                                                                         \
-    ((struct chat_template_limits){.steps_max = 4000000,                                                     \
-                                   .depth_max = 200,                                                         \
-                                   .output_bytes_max = (size_t)32 << 20,                                     \
-                                   .memory_bytes_max = (size_t)128 << 20})
+#define CHAT_TEMPLATE_LIMITS_DEFAULT ((struct chat_template_limits){20 * 1000 * 1000, 400, (size_t)32 << 20})
 
-/* Compiles; the result lies in `a`. 0, -EINVAL (e names line and reason), -E2BIG, -ENOMEM. */
+/* The result lives in `a`. 0, -EINVAL (e names the line), -E2BIG (over 1 MiB, or nested over 200 deep), -ENOMEM. */
 int chat_template_compile(struct arena *a, struct slice source, struct chat_template **ret, struct err *e);
 
-/* Finds and compiles the templates of a model's directory: chat_template.jinja (and, beside it,
- * additional_chat_templates/tool_use.jinja), else chat_template.json, else what tokenizer_config.json holds: a text, or
- * a list of named ones, of which "default" counts, and "tool_use" when a request brings tools.
- * 0, -ENOENT (there is none), -EINVAL, -E2BIG, -ENOMEM, and what open and read say. */
+/* The template of a model directory: chat_template.jinja, else chat_template.json, else tokenizer_config.json (a string, or a list
+ * of {name, template}: "default", and "tool_use" when a rendering has tools). -ENOENT when it has none. */
 int chat_template_load(struct arena *a, const char *dir, struct chat_template **ret, struct err *e);
 
 struct chat_template_input {
-    const json_t *messages;  /* an array */
-    const json_t *tools;     /* NULL: none, and the template does not see the name */
-    const json_t *documents; /* the same */
-    const json_t *kwargs;    /* an object of further variables, which hold over all others; NULL: none */
+    const json_t *messages;          /* array */
+    const json_t *tools, *documents; /* arrays; NULL: none */
+    const json_t *kwargs;            /* object of further variables; NULL: none */
     bool add_generation_prompt;
-    struct slice bos_token, eos_token, pad_token, unk_token; /* NULL ptr: the name is not defined */
-    int64_t now_s; /* for strftime_now: seconds since 1970, read as UTC */
+    struct slice bos_token, eos_token;
+    int64_t now_s; /* what strftime_now tells, seconds since 1970 */
 };
 
-/* Appends the prompt to ret, which is as it was on failure; memory comes from `scratch` and is given back.
- * 0; -EINVAL: refused, e is what to tell the client; -E2BIG: a limit; -ENOMEM: scratch or ret has no room. */
+/* Appends the prompt to ret. 0; -EINVAL: the template refused, e has its own words: the client's mistake; -E2BIG: over a
+ * limit; -ENOMEM. Scratch comes from `scratch`, whose bound is the rendering's, and is rewound. */
 int chat_template_render(const struct chat_template *t, struct arena *scratch,
                          const struct chat_template_input *in, const struct chat_template_limits *limits,
                          struct buf *ret, struct err *e);
 
-/* Whether the source of any variant contains this text: "enable_thinking", "<tool_call>". */
+/* Does its source contain this text? ("enable_thinking", "<function=") */
 bool chat_template_mentions(const struct chat_template *t, struct slice word);
 
 #endif

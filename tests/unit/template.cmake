@@ -1,3 +1,2 @@
-plateau_test(test_template text)
-plateau_test(test_template_limits text)
-plateau_test(test_template_real text)
+plateau_test(test_template text base memory)
+plateau_test(test_template_real text base memory)

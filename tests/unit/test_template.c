@@ -1,2 +1,184 @@
-#include "test_template.h"
+/* Templates of our own: each construct, and each limit. Expectations are what jinja2 prints in transformers' environment. */
+#include "test.h"
+
+#include "base/check.h"
+#include "text/chat_template.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct chat_template_limits limits;
+
+/* The text, "compile: ..." or "refused: ..."; valid until the next call. */
+static const char *render(const char *source)
+{
+    static char text[4096];
+    struct arena *a, *scratch;
+    struct chat_template *t;
+    struct err e = {{0}};
+    struct buf out;
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &scratch), 0);
+    json_t *messages = json_loads(
+        "[{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": \"assistant\", \"content\": null}]", 0, NULL);
+    json_t *kwargs = json_loads(
+        "{\"n\": 3, \"x\": 0.5, \"d\": {\"b\": 1, \"a\": [1, \"two\", null, true]}, \"s\": \"Grüße\"}", 0,
+        NULL);
+    struct chat_template_input in = {.messages = messages, .kwargs = kwargs, .bos_token = SLICE("<s>")};
+    buf_init(&out, 1 << 20, NULL);
+    if (limits.steps_max == 0)
+        limits = CHAT_TEMPLATE_LIMITS_DEFAULT;
+    if (chat_template_compile(a, slice_of(source), &t, &e) < 0)
+        snprintf(text, sizeof(text), "compile: %s", e.text);
+    else if (chat_template_render(t, scratch, &in, &limits, &out, &e) < 0)
+        snprintf(text, sizeof(text), "refused: %s", e.text);
+    else
+        snprintf(text, sizeof(text), "%.*s", SLICE_ARGS(buf_slice(&out)));
+    buf_done(&out);
+    json_decref(messages);
+    json_decref(kwargs);
+    arena_free(a);
+    arena_free(scratch);
+    return text;
+}
+
+#define RENDERS(source, text) assert_string_equal(render(source), text)
+#define REFUSES(source)       assert_true(strncmp(render(source), "refused: ", 9) == 0)
+#define INVALID(source)       assert_true(strncmp(render(source), "compile: ", 9) == 0)
+
+TEST(white_space_control)
+{
+    RENDERS("a\n  {% if true %}\nb\n  {% endif %}\nc\n", "a\nb\nc");
+    RENDERS("a  {%- if true -%}  b  {%- endif -%}  c", "abc");
+    RENDERS("a {{ n }}\nb", "a 3\nb");
+    RENDERS("a {{- n -}} b", "a3b");
+    RENDERS("{# note #}\nx{# y #}z", "xz");
+    RENDERS("  {%+ if true %}x{% endif %}", "  x");
+}
+
+TEST(assignments_have_jinjas_scopes)
+{
+    RENDERS("{% set a = 1 %}{% for i in [1] %}{% set a = 2 %}{% endfor %}{{ a }}", "1");
+    RENDERS("{% set a = 1 %}{% if true %}{% set a = 2 %}{% endif %}{{ a }}", "2");
+    RENDERS("{% set ns = namespace(a=1) %}{% for i in [1] %}{% set ns.a = 2 %}{% endfor %}{{ ns.a }}", "2");
+    RENDERS("{% set a, b = 1, 'x' %}{{ a }}{{ b }}", "1x");
+    RENDERS("{% set t %}in {{ n }}{% endset %}[{{ t }}]", "[in 3]");
+    REFUSES("{% set d.q = 1 %}");
+}
+
+TEST(loops_know_where_they_are)
+{
+    RENDERS(
+        "{% for i in [7, 8, 9] if i != 8 %}{{ loop.index0 }}{{ i }}{{ ',' if not loop.last }}{% endfor %}",
+        "07,19");
+    RENDERS("{% for k, v in d|items %}{{ k }};{% endfor %}", "b;a;");
+    RENDERS("{% for i in [] %}x{% else %}none{% endfor %}", "none");
+    RENDERS("{% for i in range(9) %}{% if i == 2 %}{% continue %}{% endif %}{% if i == 4 %}{% break %}{% "
+            "endif %}{{ i }}{% endfor %}",
+            "013");
+    RENDERS("{% for c in s %}{{ c }}.{% endfor %}", "G.r.ü.ß.e.");
+    RENDERS(
+        "{% for m in messages %}{{ loop.previtem is defined }}>{{ loop.nextitem is defined }} {% endfor %}",
+        "False>True True>False ");
+}
+
+TEST(operators_bind_as_in_python)
+{
+    RENDERS("{{ 1 + 2 * 3 - 4 // 3 }} {{ 7 % 4 }} {{ -7 // 2 }} {{ 7 / 2 }} {{ 2 ** 10 }}",
+            "6 3 -4 3.5 1024");
+    RENDERS("{{ 'a' + ' b '|trim }}|{{ 'x' ~ 1 ~ none }}", "ab|x1None");
+    RENDERS("{{ not d.a|length == 4 }} {{ 1 < 2 < 3 }} {{ 1 == true }} {{ 'r' in s }} {{ 'z' not in s }}",
+            "False True True True True");
+    RENDERS("{{ 'yes' if n == 3 else 'no' }}{{ '' if n == 4 }}", "yes");
+    RENDERS("{{ d.a[1] }} {{ d['a'][-1] }} {{ s[1:3] }} {{ s[::-1] }} {{ d.a[:2] }}",
+            "two True rü eßürG [1, 'two']");
+    REFUSES("{{ 'a' + 1 }}");
+    REFUSES("{{ 'a' + none }}");
+    REFUSES("{{ 1 // 0 }}");
+}
+
+TEST(undefined_is_lenient_until_it_is_used)
+{
+    RENDERS("[{{ nothing }}]{{ nothing is defined }}{{ d.nothing is defined }}{% for i in nothing %}x{% "
+            "endfor %}",
+            "[]FalseFalse");
+    RENDERS("{{ nothing or 'else' }}{{ nothing|default('d') }}{{ ''|default('e', true) }}", "elsede");
+    REFUSES("{{ nothing.attribute }}");
+    REFUSES("{{ nothing + 'x' }}");
+    REFUSES("{{ nothing() }}");
+}
+
+TEST(values_print_as_in_python)
+{
+    RENDERS("{{ true }} {{ none }} {{ x }} {{ 1.0 }} {{ 1e20 }} {{ d }}",
+            "True None 0.5 1.0 1e+20 {'b': 1, 'a': [1, 'two', None, True]}");
+    RENDERS("{{ [\"it's\", 'a\"b', \"\\n\"] }} {{ (1,) }}", "[\"it's\", 'a\"b', '\\n'] (1,)");
+    RENDERS("{{ d|tojson }} {{ s|tojson }} {{ '<>&'|tojson }}",
+            "{\"b\": 1, \"a\": [1, \"two\", null, true]} \"Grüße\" \"<>&\"");
+    RENDERS("{{ {'a': [1]}|tojson(indent=2) }}", "{\n  \"a\": [\n    1\n  ]\n}");
+    REFUSES("{{ nothing|tojson }}");
+}
+
+TEST(macros_see_globals_and_return_text)
+{
+    RENDERS("{% macro f(a, b='B') %}{{ a }}{{ b }}{{ n }}{% endmacro %}{{ f(1) }}{{ f(1, b=2) }}", "1B3123");
+    RENDERS("{% macro f(k) %}{{ k }}{% if k > 0 %}{{ f(k - 1) }}{% endif %}{% endmacro %}{{ f(3) }}", "3210");
+    RENDERS("{% macro f() %}[{{ caller() }}]{% endmacro %}{% call f() %}in{% endcall %}", "[in]");
+    REFUSES("{% macro f() %}{% endmacro %}{{ f(1) }}");
+}
+
+TEST(filters_tests_and_methods)
+{
+    RENDERS("{{ ' a b '.strip() }}{{ 'a,b,c'.split(',', 1) }}{{ 'x'.startswith(('y', 'x')) }}",
+            "a b['a', 'b,c']True");
+    RENDERS("{{ [3, 1, 2]|sort|join('-') }} {{ d|dictsort }} {{ ['a', 'A']|unique|list }}",
+            "1-2-3 [('a', [1, 'two', None, True]), ('b', 1)] ['a']");
+    RENDERS("{{ messages|map(attribute='role')|join(',') }} {{ messages|selectattr('role', 'equalto', "
+            "'user')|list|length }}",
+            "user,assistant 1");
+    RENDERS("{{ 'a\nb'|indent(2) }} {{ s|upper }} {{ 'ab cd'|title }} {{ '42'|int + 1 }}",
+            "a\n  b GRÜSSE Ab Cd 43");
+    RENDERS("{{ d.get('q', 'no') }} {{ d.items()|list|length }} {{ n is divisibleby 3 }} {{ d is mapping }} "
+            "{{ s is iterable }}",
+            "no 2 True True True");
+    RENDERS("{{ '<'|safe + '>' }}", "<&gt;");
+    REFUSES("{{ [1].append(2) }}");
+    REFUSES("{{ n|length }}");
+    INVALID("{{ n|nofilter }}");
+    INVALID("{{ n is notest }}");
+}
+
+TEST(a_templates_own_refusal_reaches_the_client_in_its_words)
+{
+    RENDERS("{{ raise_exception('No system role, please.') }}", "refused: No system role, please.");
+}
+
+TEST(what_is_no_template_is_refused_with_its_line)
+{
+    INVALID("{% if %}");
+    INVALID("{% for x in y %}");
+    INVALID("{{ 'open");
+    INVALID("{{ a b }}");
+    INVALID("{% break %}");
+    INVALID("{# open");
+    INVALID("{% include 'x' %}");
+    assert_non_null(strstr(render("\n\n{% endif %}"), "line 3"));
+}
+
+TEST(limits_end_what_does_not_end)
+{
+    limits = (struct chat_template_limits){10000, 100, 10000};
+    REFUSES("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}");
+    REFUSES("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}");
+    REFUSES("{{ 'x' * 100000 }}");
+    REFUSES(
+        "{% set ns = namespace(s='x') %}{% for i in range(100) %}{% set ns.s = ns.s + ns.s %}{% endfor %}");
+    limits = CHAT_TEMPLATE_LIMITS_DEFAULT;
+    char deep[3000] = "{{ ";
+    memset(deep + 3, '(', 1000);
+    INVALID(deep);
+    memset(deep + 3, '-', 1000);
+    INVALID(deep);
+}
+
 TEST_MAIN()

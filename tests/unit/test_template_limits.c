@@ -1,2 +1,0 @@
-#include "test_template.h"
-TEST_MAIN()
