@@ -3,9 +3,13 @@
  * jansson knows one allocator per process and tells it nothing about whose block it asks for. So a block carries its
  * owner in front: the request whose JSON the thread was building when it was made (a thread-local), or nobody: then it
  * is the general heap's. Whoever drops the value later, on whichever thread, gives back to the right one. A block
- * that was made before the hook could not be told apart, hence a constructor: it comes before any use. */
+ * that was made before the hook could not be told apart, hence a constructor: it comes before any use.
+ *
+ * jansson's lexer writes past its end when a block is refused in the middle of a token. So none is: the most that a text
+ * can need is taken before the first block, each block comes out of that, and what is left goes back. */
 #include "api/request_memory.h"
 
+#include "api/json_depth.h"
 #include "base/check.h"
 
 #include <errno.h>
@@ -86,15 +90,34 @@ void request_memory_free(struct request_memory *m, void *block, size_t bytes)
 
 /* ---- jansson's blocks ---- */
 
+/* While parsing it cannot be refused. */
+static int take_block(struct request_memory *m, size_t bytes)
+{
+    if (!m->parsing)
+        return take(m, bytes);
+    ASSERT(bytes <= m->parse_bytes);
+    m->parse_bytes -= bytes;
+    return 0;
+}
+
+static void give_block(struct request_memory *m, size_t bytes)
+{
+    if (m->parsing)
+        m->parse_bytes += bytes;
+    else
+        give(m, bytes);
+}
+
 static void *json_alloc(size_t bytes)
 {
     struct request_memory *m = building;
-    if (bytes > SIZE_MAX / 2 || (m && take(m, bytes + sizeof(struct block)) < 0))
+    if (bytes > SIZE_MAX / 2 || (m && take_block(m, bytes + sizeof(struct block)) < 0))
         return NULL;
     struct block *b = malloc(sizeof(*b) + bytes);
+    ASSERT(b || !m || !m->parsing);
     if (!b) {
         if (m)
-            give(m, bytes + sizeof(*b));
+            give_block(m, bytes + sizeof(*b));
         return NULL;
     }
     *b = (struct block){m, bytes + sizeof(*b)};
@@ -108,7 +131,7 @@ static void json_free(void *p)
     struct block b = ((struct block *)p)[-1];
     free((struct block *)p - 1);
     if (b.owner)
-        give(b.owner, b.bytes);
+        give_block(b.owner, b.bytes);
 }
 
 __attribute__((constructor)) static void hook_jansson(void)
@@ -124,8 +147,18 @@ void request_memory_enter(struct request_memory *m)
 json_t *request_memory_parse(struct request_memory *m, const char *text, size_t len, json_error_t *e)
 {
     struct request_memory *before = building;
+    size_t bytes = json_parse_bytes((struct slice){text, len}, sizeof(struct block));
+    if (take(m, bytes) < 0) {
+        *e = (json_error_t){.text = "no memory is left for it"};
+        return NULL;
+    }
+    m->parse_bytes = bytes;
+    m->parsing = true;
     building = m;
     json_t *value = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, e);
     building = before;
+    m->parsing = false;
+    give(m, m->parse_bytes);
+    m->parse_bytes = 0;
     return value;
 }

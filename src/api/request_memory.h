@@ -18,6 +18,8 @@ struct request_memory {
     struct account *account; /* NULL: uncounted (tests) */
     size_t bytes_max;
     size_t used, reserved;
+    size_t parse_bytes; /* taken in advance for the text being parsed, not yet asked for */
+    bool parsing;
     bool
         refused; /* once: what failed since then may have failed for want of memory (jansson does not always say) */
 };
@@ -33,8 +35,9 @@ void *request_memory_alloc(struct request_memory *m, size_t bytes);
 void request_memory_free(struct request_memory *m, void *block, size_t bytes);
 
 /* Parses a JSON text whose value lives in `m`: every block of it, also those added or dropped later, whoever does it. Duplicate
- * keys are refused; strings may hold zero bytes. The text must not be nested deeper than json_depth() found acceptable: jansson recurses.
- * NULL with `e` filled. */
+ * keys are refused; strings may hold zero bytes. The text must not be nested deeper than json_depth_within() found
+ * acceptable: jansson recurses. What parsing can take at most (json_parse_bytes()) is taken before it begins.
+ * NULL with `e` filled, or with `refused` set and `e` saying so. */
 json_t *request_memory_parse(struct request_memory *m, const char *text, size_t len, json_error_t *e);
 /* While a thread builds JSON values outside of request_memory_parse(), they belong to `m`: begin, build, end (NULL). */
 void request_memory_enter(struct request_memory *m);

@@ -1,10 +1,12 @@
 /* test_api_memory.c - a request's bytes are its own, whoever frees them, and all of them go back. */
 #include "test_ledger.h"
 
+#include "api/json_depth.h"
 #include "api/request_memory.h"
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/rng.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -78,11 +80,55 @@ TEST(json_without_memory_fails_and_leaves_nothing)
         request_memory_init(&m, a, max);
         json_t *v = request_memory_parse(&m, text, strlen(text), &e);
         if (!v)
-            assert_true(m.refused && max < 3000);
+            assert_true(m.refused && max < 4000);
         json_decref(v);
         request_memory_done(&m);
     }
     assert_int_equal(reserved(a), 0);
+}
+
+/* jansson's lexer does not survive a refused block: the text below made it write past its string. */
+TEST(json_is_refused_before_it_is_parsed_never_within)
+{
+    static const char text[] = "\"rS\xdd\x8er}S\xdd\x8erm7s+\":[[1,";
+    for (size_t max = 0; max < 2000; max++) {
+        struct request_memory m;
+        json_error_t e;
+        request_memory_init(&m, NULL, max);
+        assert_null(request_memory_parse(&m, text, strlen(text), &e));
+        assert_int_equal(m.refused, max < json_parse_bytes(slice_of(text), 16));
+        request_memory_done(&m);
+    }
+}
+
+TEST(parsing_takes_no_more_than_was_foreseen)
+{
+    static const char *const pieces[] = {"[",
+                                         "{\"k\":",
+                                         "1,",
+                                         "12345678901234567890.5e-3,",
+                                         "\"a long string of text\",",
+                                         "\"\\u00e9\\n\":",
+                                         "]",
+                                         "}",
+                                         "true,",
+                                         "[],",
+                                         "{},",
+                                         " "};
+    struct rng rng = {.seed = 7};
+    for (uint32_t round = 0; round < 20000; round++) {
+        char text[512] = "[";
+        uint64_t count = rng_next(&rng) % 20;
+        for (uint64_t i = 0; i < count; i++)
+            strcat(text, pieces[rng_next(&rng) % (sizeof pieces / sizeof pieces[0])]);
+        if (round % 2)
+            strcat(text, "1]");
+        struct request_memory m;
+        json_error_t e;
+        request_memory_init(&m, NULL, SIZE_MAX);
+        json_decref(request_memory_parse(&m, text, strlen(text), &e)); /* asserts it at every block */
+        request_memory_done(&m);
+    }
 }
 
 static void *drop(void *value)
