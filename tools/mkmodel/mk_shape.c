@@ -1,0 +1,225 @@
+/* mk_shape.c - the numbers are those of the published configurations; the tiny ones are ours, for tests. */
+#include "mkmodel/mk_shape.h"
+
+#include <string.h>
+
+const struct mk_shape mk_shapes[] = {
+    {.name = "tiny-qwen3",
+     .model_type = "qwen3",
+     .layers = 4,
+     .hidden = 128,
+     .vocab = 512,
+     .context_max = 4096,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .intermediate = 256,
+     .tied = true,
+     .rope_theta = 1e6},
+    {.name = "tiny-qwen3.5",
+     .model_type = "qwen3_5",
+     .layers = 8,
+     .hidden = 128,
+     .vocab = 512,
+     .context_max = 4096,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .intermediate = 256,
+     .tied = true,
+     .rope_theta = 1e7,
+     .key_heads = 2,
+     .value_heads = 4,
+     .linear_dim = 32},
+    {.name = "tiny-qwen3.5-moe",
+     .model_type = "qwen3_5_moe",
+     .layers = 8,
+     .hidden = 128,
+     .vocab = 512,
+     .context_max = 4096,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .rope_theta = 1e7,
+     .key_heads = 2,
+     .value_heads = 4,
+     .linear_dim = 32,
+     .experts = 8,
+     .chosen = 3,
+     .expert_intermediate = 64,
+     .shared_intermediate = 128},
+    {.name = "qwen3-0.6b",
+     .model_type = "qwen3",
+     .layers = 28,
+     .hidden = 1024,
+     .vocab = 151936,
+     .context_max = 40960,
+     .heads = 16,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .intermediate = 3072,
+     .tied = true,
+     .rope_theta = 1e6},
+    {.name = "qwen3.5-0.8b",
+     .model_type = "qwen3_5",
+     .layers = 24,
+     .hidden = 1024,
+     .vocab = 248320,
+     .context_max = 262144,
+     .heads = 8,
+     .kv_heads = 2,
+     .head_dim = 256,
+     .intermediate = 3584,
+     .tied = true,
+     .rope_theta = 1e7,
+     .key_heads = 16,
+     .value_heads = 16,
+     .linear_dim = 128},
+    {.name = "qwen3.5-2b",
+     .model_type = "qwen3_5",
+     .layers = 24,
+     .hidden = 2048,
+     .vocab = 248320,
+     .context_max = 262144,
+     .heads = 8,
+     .kv_heads = 2,
+     .head_dim = 256,
+     .intermediate = 6144,
+     .tied = true,
+     .rope_theta = 1e7,
+     .key_heads = 16,
+     .value_heads = 16,
+     .linear_dim = 128},
+    {.name = "qwen3.5-4b",
+     .model_type = "qwen3_5",
+     .layers = 32,
+     .hidden = 2560,
+     .vocab = 248320,
+     .context_max = 262144,
+     .heads = 16,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .intermediate = 9216,
+     .tied = true,
+     .rope_theta = 1e7,
+     .key_heads = 16,
+     .value_heads = 32,
+     .linear_dim = 128},
+    {.name = "qwen3.5-35b-a3b",
+     .model_type = "qwen3_5_moe",
+     .layers = 40,
+     .hidden = 2048,
+     .vocab = 248320,
+     .context_max = 262144,
+     .heads = 16,
+     .kv_heads = 2,
+     .head_dim = 256,
+     .rope_theta = 1e7,
+     .key_heads = 16,
+     .value_heads = 32,
+     .linear_dim = 128,
+     .experts = 256,
+     .chosen = 8,
+     .expert_intermediate = 512,
+     .shared_intermediate = 512},
+    {0},
+};
+
+const struct mk_form mk_forms[] = {{"bf16", 0}, {"8bit", 8}, {"4bit", 4}, {0}};
+
+const struct mk_shape *mk_shape_find(const char *name)
+{
+    for (const struct mk_shape *s = mk_shapes; s->name; s++) {
+        if (strcmp(s->name, name) == 0)
+            return s;
+    }
+    return NULL;
+}
+
+const struct mk_form *mk_form_find(const char *name)
+{
+    for (const struct mk_form *f = mk_forms; f->name; f++) {
+        if (strcmp(f->name, name) == 0)
+            return f;
+    }
+    return NULL;
+}
+
+const char *mk_shape_prefix(const struct mk_shape *s, const struct mk_form *f)
+{
+    if (!mk_shape_is_hybrid(s))
+        return "model.";
+    return f->bits ? "language_model.model." : "model.language_model.";
+}
+
+static void write_quantization(FILE *out, const struct mk_shape *s, const struct mk_form *f, uint32_t layers)
+{
+    static const char *const gates[] = {"mlp.gate", "mlp.shared_expert_gate"};
+    fprintf(out, "  \"quantization\": {\n    \"group_size\": %u, \"bits\": %u, \"mode\": \"affine\"",
+            MK_GROUP, f->bits);
+    for (uint32_t i = 0; s->experts && i < layers; i++) {
+        for (int g = 0; g < 2; g++)
+            fprintf(out, ",\n    \"%slayers.%u.%s\": {\"group_size\": %u, \"bits\": %u}",
+                    mk_shape_prefix(s, f), i, gates[g], MK_GROUP, mk_form_gate_bits(f));
+    }
+    fputs("\n  },\n", out);
+}
+
+static void write_hybrid(FILE *out, const struct mk_shape *s, uint32_t layers)
+{
+    fprintf(
+        out,
+        "    \"linear_conv_kernel_dim\": %u,\n    \"linear_num_key_heads\": %u,\n"
+        "    \"linear_num_value_heads\": %u,\n    \"linear_key_head_dim\": %u,\n"
+        "    \"linear_value_head_dim\": %u,\n    \"full_attention_interval\": %u,\n    \"layer_types\": [",
+        MK_TAPS, s->key_heads, s->value_heads, s->linear_dim, s->linear_dim, MK_FULL_INTERVAL);
+    for (uint32_t i = 0; i < layers; i++)
+        fprintf(out, "%s\"%s\"", i ? ", " : "",
+                mk_shape_is_full(s, i) ? "full_attention" : "linear_attention");
+    fputs("],\n", out);
+}
+
+static void write_experts(FILE *out, const struct mk_shape *s)
+{
+    fprintf(out,
+            "    \"num_experts\": %u,\n    \"num_experts_per_tok\": %u,\n    \"moe_intermediate_size\": %u,\n"
+            "    \"shared_expert_intermediate_size\": %u,\n",
+            s->experts, s->chosen, s->expert_intermediate, s->shared_intermediate);
+}
+
+/* What the text model is; the last of its members ends without a comma. */
+static void write_text(FILE *out, const struct mk_shape *s, uint32_t layers)
+{
+    fprintf(out,
+            "    \"num_hidden_layers\": %u,\n    \"hidden_size\": %u,\n    \"vocab_size\": %u,\n"
+            "    \"max_position_embeddings\": %u,\n    \"num_attention_heads\": %u,\n"
+            "    \"num_key_value_heads\": %u,\n    \"head_dim\": %u,\n",
+            layers, s->hidden, s->vocab, s->context_max, s->heads, s->kv_heads, s->head_dim);
+    if (s->intermediate)
+        fprintf(out, "    \"intermediate_size\": %u,\n", s->intermediate);
+    if (mk_shape_is_hybrid(s))
+        write_hybrid(out, s, layers);
+    if (s->experts)
+        write_experts(out, s);
+    fprintf(out,
+            "    \"hidden_act\": \"silu\",\n    \"rms_norm_eps\": 1e-06,\n    \"attention_bias\": false,\n"
+            "    \"tie_word_embeddings\": %s,\n"
+            "    \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": %.0f, "
+            "\"partial_rotary_factor\": %s}\n",
+            s->tied ? "true" : "false", s->rope_theta, mk_shape_is_hybrid(s) ? "0.25" : "1.0");
+}
+
+void mk_shape_config(FILE *out, const struct mk_shape *s, const struct mk_form *f, uint32_t layers)
+{
+    fprintf(out, "{\n  \"model_type\": \"%s\",\n  \"dtype\": \"bfloat16\",\n", s->model_type);
+    if (f->bits)
+        write_quantization(out, s, f, layers);
+    if (mk_shape_is_hybrid(s)) {
+        fprintf(out, "  \"text_config\": {\n    \"model_type\": \"%s_text\",\n", s->model_type);
+        write_text(out, s, layers);
+        fputs("  }\n}\n", out);
+    } else {
+        write_text(out, s, layers);
+        fputs("}\n", out);
+    }
+}
