@@ -316,6 +316,17 @@ static int packed(struct binder *b, const struct linear_source *s, uint32_t coun
     return 0;
 }
 
+/* Each of `times` chosen copies of these sources, packed in `bytes`, is read for every token. */
+static void count_active(struct binder *b, const struct linear_source *s, uint32_t count, uint64_t bytes,
+                         uint32_t times)
+{
+    b->active.bytes += times * bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        b->active.source_bytes += times * source_bytes(&s[i]);
+        b->active.products += times * s[i].out * s[i].in;
+    }
+}
+
 /* Sources that pack_at will read and drop together. */
 static void count_sources(struct binder *b, const struct linear_source *s, uint32_t count)
 {
@@ -359,7 +370,7 @@ static int bind_matrix(struct binder *b, const struct linear_source *s, uint32_t
     int r = take(b, bytes, &memory);
     if (r < 0)
         return r;
-    b->active_bytes += bytes;
+    count_active(b, s, count, bytes, 1);
     count_sources(b, s, count);
     return memory ? pack_at(b, s, count, memory, ret) : 0;
 }
@@ -396,7 +407,7 @@ int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t
     int r = take(b, stride * experts, &memory);
     if (r < 0)
         return r;
-    b->active_bytes += stride * b->config->chosen;
+    count_active(b, parts, count, stride, b->config->chosen);
     *groups = group_flag(&parts[0]);
     for (uint32_t i = 0; i < experts; i++) {
         struct matrix one;
@@ -425,7 +436,7 @@ int binder_embedding(struct binder *b, struct matrix *embedding, struct projecti
     struct tensor t;
     uint64_t vocab = b->config->vocab, hidden = b->config->hidden;
     int r = binder_linear(b, "embed_tokens", vocab, hidden, &s);
-    uint64_t active = b->active_bytes;
+    struct binder_active active = b->active;
     if (r == 0)
         r = bind_matrix(b, &s, 1, embedding);
     if (r < 0)
@@ -435,7 +446,7 @@ int binder_embedding(struct binder *b, struct matrix *embedding, struct projecti
         snprintf(name, sizeof(name), "%s.weight", module);
         if (!checkpoint_find(b->checkpoint, name, &t))
             continue;
-        b->active_bytes = active; /* of the table a token reads one row */
+        b->active = active; /* of the table a token reads one row */
         r = find_linear(b, module, 2, 1, vocab, hidden, &s);
         return r < 0 ? r : binder_projection(b, &s, 1, head);
     }
@@ -454,7 +465,8 @@ static int take_floats(struct binder *b, const struct tensor *t, uint64_t n, flo
     int r = take(b, n * sizeof(float), &memory);
     b->parameters += n;
     b->source_bytes += t->bytes;
-    b->active_bytes += n * sizeof(float);
+    b->active.bytes += n * sizeof(float);
+    b->active.source_bytes += t->bytes;
     *ret = memory;
     return r;
 }

@@ -15,6 +15,13 @@
 #include "base/err.h"
 #include "weights/checkpoint.h"
 
+/* What one decoded token takes: of experts those it chooses, of the embedding table nothing. */
+struct binder_active {
+    uint64_t bytes;        /* packed, read */
+    uint64_t source_bytes; /* the same in the checkpoint's form */
+    uint64_t products;     /* multiply-adds with matrices */
+};
+
 struct binder {
     /* Set by the caller. */
     const struct checkpoint *checkpoint;
@@ -31,7 +38,7 @@ struct binder {
     /* Counted. */
     uint64_t used;         /* bytes of packed memory */
     uint64_t source_bytes; /* bytes of the tensors bound */
-    uint64_t active_bytes; /* packed bytes that one token reads */
+    struct binder_active active;
     uint64_t parameters;
     uint64_t
         source_peak; /* bytes of the sources read for one matrix: what may be resident of the files at once */

@@ -37,7 +37,9 @@ struct model_shape {
     size_t slot_bytes;     /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
     uint64_t weight_bytes; /* packed, in anonymous memory */
     uint64_t checkpoint_bytes;
-    uint64_t active_weight_bytes; /* read per decoded token of one row: experts counted by those chosen */
+    uint64_t active_weight_bytes;     /* read per decoded token of one row: experts counted by those chosen */
+    uint64_t active_checkpoint_bytes; /* the same weights as the checkpoint has them */
+    uint64_t token_products; /* multiply-adds with weights per token, vocab * hidden of them for its logits */
     uint64_t parameters;
     struct model_workspace workspace;
     bool has_vision, has_mtp; /* in the checkpoint; not computed yet */

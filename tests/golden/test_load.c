@@ -15,6 +15,8 @@ static void same_shape(const struct model_shape *a, const struct model_shape *b)
                 a->slot_bytes == b->slot_bytes);
     assert_true(a->weight_bytes == b->weight_bytes && a->checkpoint_bytes == b->checkpoint_bytes);
     assert_true(a->active_weight_bytes == b->active_weight_bytes && a->parameters == b->parameters);
+    assert_true(a->active_checkpoint_bytes == b->active_checkpoint_bytes &&
+                a->token_products == b->token_products);
     assert_memory_equal(&a->workspace, &b->workspace, sizeof(a->workspace));
     assert_true(a->has_vision == b->has_vision && a->has_mtp == b->has_mtp);
 }
@@ -63,6 +65,40 @@ TEST(the_shape_counts_what_is_there)
     assert_int_equal(s.parameters, parameters);
     assert_int_equal(model_probe(PLATEAU_SOURCE_DIR "/models/canary", &s, NULL), 0);
     assert_true(s.has_vision && s.has_mtp);
+}
+
+/* All bytes of a checkpoint's tensors but those of its embedding table, if it has a head of its own. */
+static uint64_t bytes_read(const char *dir)
+{
+    uint64_t bytes = 0;
+    struct test_tensors *l = small_read(dir);
+    for (size_t i = 0; i < l->count; i++) {
+        bool table = strstr(l->list[i].name, "embed_tokens") != NULL;
+        if (!table || !test_tensor_find(l, "lm_head.weight"))
+            bytes += l->list[i].t.bytes;
+    }
+    small_free(l);
+    return bytes;
+}
+
+TEST(a_token_reads_what_it_multiplies_with)
+{
+    struct model_shape s;
+    for (size_t i = 0; i < 3; i++) { /* the dense ones */
+        assert_int_equal(model_probe(goldens[i], &s, NULL), 0);
+        assert_int_equal(s.active_checkpoint_bytes, bytes_read(goldens[i]));
+        assert_true(s.token_products <= s.parameters && s.token_products > s.parameters / 4);
+    }
+    /* Of 8 experts a token chooses 2. */
+    assert_int_equal(model_probe(SMALL_GOLDEN("qwen3_5_moe"), &s, NULL), 0);
+    struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3_5_moe"));
+    uint64_t unread = 0;
+    for (size_t i = 0; i < l->count; i++) {
+        if (strstr(l->list[i].name, "mlp.experts."))
+            unread += l->list[i].t.bytes / 8 * 6;
+    }
+    small_free(l);
+    assert_int_equal(s.active_checkpoint_bytes, bytes_read(SMALL_GOLDEN("qwen3_5_moe")) - unread);
 }
 
 TEST(a_ceiling_anywhere_leaves_nothing_behind)
