@@ -245,6 +245,18 @@ static void end_call(struct chat_parser *p)
     emit(p, CHAT_TOOL_END, SLICE(""));
 }
 
+/* A function without <tool_call> ended: running text again, without the </tool_call> that may follow all the same. */
+static bool step_after_bare_call(struct chat_parser *p)
+{
+    struct slice s = buf_slice(&p->pending);
+    if (!p->over && s.len < call_close.len && slice_starts(call_close, s))
+        return false;
+    consume(p, slice_starts(s, call_close) ? call_close.len : 0);
+    p->state = STATE_CONTENT;
+    p->skip_blank = true;
+    return true;
+}
+
 static bool step_call(struct chat_parser *p)
 {
     if (skip_blanks(p))
@@ -259,6 +271,8 @@ static bool step_call(struct chat_parser *p)
         }
         return true;
     }
+    if (p->bare_call)
+        return step_after_bare_call(p);
     size_t close = slice_find(s, call_close, 0), open = slice_find(s, function_open, 0);
     if (open < close) {
         consume(p, open); /* prose between the markers belongs to nobody */
@@ -268,14 +282,6 @@ static bool step_call(struct chat_parser *p)
         /* No function inside (any more): what stands there is what the model wanted to say. */
         emit_text(p, CHAT_CONTENT, without_blank_tail(slice_sub(s, 0, close)));
         consume(p, slice_find(buf_slice(&p->pending), call_close, 0) + call_close.len);
-        p->state = STATE_CONTENT;
-        p->skip_blank = true;
-        return true;
-    }
-    if (p->bare_call) {
-        /* The function ended and no </tool_call> is owed: running text again. Its end may still be on the way. */
-        if (slice_starts(call_close, s) || slice_starts(function_open, s))
-            return false;
         p->state = STATE_CONTENT;
         p->skip_blank = true;
         return true;

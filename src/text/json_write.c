@@ -32,7 +32,8 @@ void json_write_string(struct buf *ret, struct slice s)
             buf_put(ret, six, 6);
         }
     }
-    buf_put(ret, s.ptr + from, s.len - from);
+    if (from < s.len)
+        buf_put(ret, s.ptr + from, s.len - from);
     buf_putc(ret, '"');
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "text/tmpl_strings.h"
+#include "text/utf8.h"
 
 #include <errno.h>
 #include <math.h>
@@ -610,11 +611,14 @@ static struct tmpl_value function_namespace(struct tmpl_run *run, const struct t
 
 static struct tmpl_value function_raise(struct tmpl_run *run, const struct tmpl_args *args)
 {
-    struct tmpl_value message =
-        args->count ? tmpl_to_string(run, &args->items[0]) : tmpl_string(SLICE("refused"));
+    struct tmpl_value message = args->count ? tmpl_to_string(run, &args->items[0]) : tmpl_string(SLICE(""));
     /* The template's own words, for the client: without a line in front. */
+    struct slice words = slice_sub(message.s, 0, 400);
+    words.len = utf8_valid_bytes(words);
+    if (words.len == 0 || words.ptr[0] == '\0')
+        words = SLICE("The chat template refused this request without saying why.");
     if (run->error == 0)
-        run->error = err_set(run->e, -EINVAL, "%.*s", SLICE_ARGS(slice_sub(message.s, 0, 400)));
+        run->error = err_set(run->e, -EINVAL, "%.*s", SLICE_ARGS(words));
     return tmpl_none();
 }
 

@@ -158,6 +158,8 @@ TEST(missing_marks_are_forgiven)
     expect("<function=f>\n<parameter=i>\n1\n</parameter>\n</function>\n</tool_call>", false, true,
            "B[f]A[{\"i\": 1}]E");
     expect("<function=f>\n</function>\nDone.", false, true, "B[f]A[{}]EC[Done.]");
+    expect("<function=f>\n</function>\nNext: <function=f>\n</function>", false, true,
+           "B[f]A[{}]EC[Next:]B[f]A[{}]E");
     expect("<tool_call>\n<function=f>\n<parameter=i>\n1\n</parameter>\n</tool_call>Done.", false, true,
            "B[f]A[{\"i\": 1}]EC[Done.]");
     expect("<tool_call>\njust words\n</tool_call> after", false, true, "C[just wordsafter]");

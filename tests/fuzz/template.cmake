@@ -1,0 +1,2 @@
+plateau_fuzz(fuzz_template text base)
+plateau_fuzz(fuzz_chat_format text base)
