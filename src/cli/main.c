@@ -1,5 +1,8 @@
 /* main.c - which command. */
 #include "cli/cli.h"
+#include "cli/help.h"
+
+#include "base/check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,36 +10,41 @@
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-    const char *help;
 } commands[] = {
-    {"serve", command_serve, "serve a model over HTTP"},
-    {"generate", command_generate, "answer one prompt on standard output"},
+    {"serve", command_serve},
+    {"chat", command_chat},
+    {"generate", command_generate},
 };
 
-static void usage(FILE *f)
+static bool is_one_of(const char *word, const char *a, const char *b, const char *c)
 {
-    fprintf(f, "Plateau " PLATEAU_VERSION
-               ": an LLM inference server whose memory is planned, bounded and returned.\n\n"
-               "usage: plateau COMMAND [ARGUMENT...]\n\n");
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-        fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].help);
-    fprintf(f, "\nplateau COMMAND --help tells its options; plateau --version the version.\n");
+    return strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0;
+}
+
+static int run_command(int argc, char **argv)
+{
+    for (size_t i = 0; i < COUNT_OF(commands); i++)
+        if (strcmp(argv[0], commands[i].name) == 0)
+            return commands[i].run(argc, argv);
+    fprintf(stderr, "plateau: there is no command %s; plateau --help lists them\n", argv[0]);
+    return 2;
 }
 
 int main(int argc, char **argv)
 {
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
-        usage(argc < 2 ? stderr : stdout);
-        return argc < 2 ? 2 : 0;
+    if (argc < 2) {
+        help_program(stderr);
+        return 2;
     }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (is_one_of(argv[1], "--version", "-V", "version")) {
         puts("plateau " PLATEAU_VERSION);
         return 0;
     }
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "plateau: there is no command %s; see plateau --help\n", argv[1]);
-    return 2;
+    if (!is_one_of(argv[1], "--help", "-h", "help"))
+        return run_command(argc - 1, argv + 1);
+    if (argc == 2) {
+        help_program(stdout);
+        return 0;
+    }
+    return run_command(2, (char *[]){argv[2], (char[]){"--help"}, NULL});
 }

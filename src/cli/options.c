@@ -13,94 +13,139 @@
 
 enum option_kind { OPTION_TEXT, OPTION_LIST, OPTION_COUNT, OPTION_BYTES, OPTION_REAL, OPTION_FLAG };
 
+/* In the order in which help shows them. */
+enum option_group {
+    GROUP_MODEL,
+    GROUP_ANSWER,
+    GROUP_SCREEN,
+    GROUP_NETWORK,
+    GROUP_BATCH,
+    GROUP_LIMITS,
+    GROUP_OTHER
+};
+static const char *const group_names[] = {"Model and memory",
+                                          "Answers",
+                                          "Conversation",
+                                          "Network and access",
+                                          "Scheduling",
+                                          "Limits of what clients may take",
+                                          "Other"};
+
 struct option_row {
+    enum option_group group;
     const char *name, *value; /* value: how help calls it; NULL for a flag */
     enum option_kind kind;
     size_t offset;
     double min, max;
     const char *otherwise; /* default; NULL: none */
     unsigned commands;
-    const char *help;
+    const char *help; /* says what a default that is no value of its own means */
 };
 
-#define AT(field) offsetof(struct options, field)
+#define AT(field)    offsetof(struct options, field)
+#define COMMAND_TALK (COMMAND_GENERATE | COMMAND_CHAT)
 
 static const struct option_row rows[] = {
-    {"host", "ADDRESS", OPTION_TEXT, AT(host), 0, 0, "127.0.0.1", COMMAND_SERVE,
-     "where to listen; beyond loopback an --api-key is needed"},
-    {"port", "N", OPTION_COUNT, AT(port), 0, 65535, "8080", COMMAND_SERVE,
-     "0 takes any free port and prints it"},
-    {"alias", "NAME", OPTION_TEXT, AT(alias), 0, 0, NULL, COMMAND_SERVE,
-     "the model's name for clients (default: its directory's name)"},
-    {"api-key", "KEY", OPTION_LIST, AT(api_keys), 0, 0, NULL, COMMAND_SERVE,
-     "clients must send it; may be given several times"},
-    {"admin-key", "KEY", OPTION_LIST, AT(admin_keys), 0, 0, NULL, COMMAND_SERVE,
-     "for /api routes; without one they answer on loopback only"},
-    {"memory-limit", "BYTES", OPTION_BYTES, AT(memory_limit), 0, 1e15, "0", COMMAND_ANY,
-     "ceiling of all memory (0: what cgroup and machine leave)"},
-    {"compute", "MODE", OPTION_TEXT, AT(compute), 0, 0, "auto", COMMAND_ANY, "auto or f32"},
-    {"threads", "N", OPTION_COUNT, AT(threads), 0, 256, "0", COMMAND_ANY, "that compute (0: one per core)"},
-    {"max-num-seqs", "N", OPTION_COUNT, AT(max_num_seqs), 1, 256, "8", COMMAND_SERVE,
-     "requests computed together"},
-    {"max-model-len", "TOKENS", OPTION_COUNT, AT(max_model_len), 0, 1e7, "0", COMMAND_ANY,
-     "longest prompt and answer (0: the model's own, or what fits)"},
-    {"max-tokens-default", "N", OPTION_COUNT, AT(max_tokens_default), 0, 1e7, "0", COMMAND_SERVE,
-     "answer length when a request says none (0: what is left)"},
-    {"max-queue", "N", OPTION_COUNT, AT(max_queue), 1, 65536, "256", COMMAND_SERVE,
-     "requests that may wait; more are told 429"},
-    {"queue-timeout", "SECONDS", OPTION_COUNT, AT(queue_timeout_s), 0, 86400, "600", COMMAND_SERVE,
-     "longest wait for a place (0: for ever)"},
-    {"step-ms", "MS", OPTION_COUNT, AT(step_ms), 1, 10000, "100", COMMAND_SERVE,
-     "how long a step may last that others wait for"},
-    {"slow-client", "SECONDS", OPTION_COUNT, AT(slow_client_s), 1, 86400, "30", COMMAND_SERVE,
-     "a client that does not read for so long is dropped"},
-    {"max-body-bytes", "BYTES", OPTION_BYTES, AT(max_body_bytes), 1024, 1e10, "64M", COMMAND_SERVE,
-     "longest request body"},
-    {"max-header-bytes", "BYTES", OPTION_BYTES, AT(max_header_bytes), 1024, 1e6, "8K", COMMAND_SERVE,
-     "longest request line and headers"},
-    {"max-connections", "N", OPTION_COUNT, AT(max_connections), 1, 65536, "256", COMMAND_SERVE,
-     "open connections; more are told 503"},
-    {"max-requests", "N", OPTION_COUNT, AT(max_requests), 1, 65536, "1024", COMMAND_SERVE,
-     "requests held at once, waiting ones included"},
-    {"max-request-bytes", "BYTES", OPTION_BYTES, AT(max_request_bytes), 65536, 1e11, "256M", COMMAND_SERVE,
-     "memory one request may hold for its texts"},
-    {"json-depth", "N", OPTION_COUNT, AT(json_depth), 4, 256, "64", COMMAND_SERVE,
-     "nesting of a request's JSON"},
-    {"prep-threads", "N", OPTION_COUNT, AT(prep_threads), 0, 16, "0", COMMAND_SERVE,
-     "that read and tokenize requests (0: by cores)"},
-    {"idle-timeout", "SECONDS", OPTION_COUNT, AT(idle_timeout_s), 1, 86400, "60", COMMAND_SERVE,
-     "connections that do nothing are closed"},
-    {"keepalive", "SECONDS", OPTION_COUNT, AT(keepalive_s), 1, 3600, "10", COMMAND_SERVE,
-     "a stream that is silent for so long sends a comment"},
-    {"drain", "SECONDS", OPTION_COUNT, AT(drain_s), 0, 3600, "10", COMMAND_SERVE,
-     "how long SIGTERM waits for open requests"},
-    {"max-tokens", "N", OPTION_COUNT, AT(max_tokens), 1, 1e7, "512", COMMAND_GENERATE | COMMAND_CHAT,
-     "longest answer"},
-    {"temperature", "T", OPTION_REAL, AT(temperature), -1, 2, "-1", COMMAND_GENERATE | COMMAND_CHAT,
-     "0 is greedy (default: the model's own)"},
-    {"top-p", "P", OPTION_REAL, AT(top_p), 0, 1, "0", COMMAND_GENERATE | COMMAND_CHAT, "0: the model's own"},
-    {"top-k", "K", OPTION_COUNT, AT(top_k), 0, 1e6, "0", COMMAND_GENERATE | COMMAND_CHAT,
-     "0: the model's own"},
-    {"seed", "N", OPTION_COUNT, AT(seed), 0, 1e18, "0", COMMAND_GENERATE | COMMAND_CHAT,
-     "the same seed gives the same text"},
-    {"system", "TEXT", OPTION_TEXT, AT(system), 0, 0, NULL, COMMAND_GENERATE | COMMAND_CHAT,
-     "a system message"},
-    {"think", NULL, OPTION_FLAG, AT(think), 0, 0, NULL, COMMAND_GENERATE | COMMAND_CHAT,
+    {GROUP_MODEL, "model", "DIR", OPTION_TEXT, AT(model), 0, 0, NULL, COMMAND_ANY,
+     "the model's directory [default: the bundled model]"},
+    {GROUP_MODEL, "memory-limit", "BYTES", OPTION_BYTES, AT(memory_limit), 0, 1e15, "0", COMMAND_ANY,
+     "ceiling of all memory; 0: what cgroup and machine leave"},
+    {GROUP_MODEL, "max-model-len", "TOKENS", OPTION_COUNT, AT(max_model_len), 0, 1e7, "0", COMMAND_ANY,
+     "longest prompt and answer; 0: the model's own, or what fits"},
+    {GROUP_MODEL, "compute", "MODE", OPTION_TEXT, AT(compute), 0, 0, "auto", COMMAND_ANY,
+     "arithmetic: auto or f32, which are the same at present"},
+    {GROUP_MODEL, "threads", "N", OPTION_COUNT, AT(threads), 0, 256, "0", COMMAND_ANY,
+     "threads that compute; 0: one per core"},
+    {GROUP_MODEL, "alias", "NAME", OPTION_TEXT, AT(alias), 0, 0, NULL, COMMAND_SERVE,
+     "the model's name for clients [default: its directory's]"},
+
+    {GROUP_ANSWER, "max-tokens", "N", OPTION_COUNT, AT(max_tokens), 0, 1e7, "0", COMMAND_TALK,
+     "longest answer; 0: what is left of the context"},
+    {GROUP_ANSWER, "temperature", "T", OPTION_REAL, AT(temperature), -1, 2, "-1", COMMAND_TALK,
+     "how freely tokens are drawn; 0: always the likeliest, -1: the model's own"},
+    {GROUP_ANSWER, "top-p", "P", OPTION_REAL, AT(top_p), 0, 1, "0", COMMAND_TALK,
+     "draw from the likeliest tokens that together have P; 0: the model's own"},
+    {GROUP_ANSWER, "top-k", "K", OPTION_COUNT, AT(top_k), 0, 1e6, "0", COMMAND_TALK,
+     "draw from the K likeliest tokens; 0: the model's own"},
+    {GROUP_ANSWER, "seed", "N", OPTION_COUNT, AT(seed), 0, 1e18, "0", COMMAND_TALK,
+     "the same seed gives the same text; 0: another one each time"},
+    {GROUP_ANSWER, "system", "TEXT", OPTION_TEXT, AT(system), 0, 0, NULL, COMMAND_TALK,
+     "a system message: who the model is, how it should answer"},
+    {GROUP_ANSWER, "think", NULL, OPTION_FLAG, AT(think), 0, 0, NULL, COMMAND_TALK,
      "let the model reason first"},
-    {"raw", NULL, OPTION_FLAG, AT(raw), 0, 0, NULL, COMMAND_GENERATE,
+    {GROUP_ANSWER, "raw", NULL, OPTION_FLAG, AT(raw), 0, 0, NULL, COMMAND_GENERATE,
      "complete the prompt as it is, without the chat template"},
-    {"ignore-eos", NULL, OPTION_FLAG, AT(ignore_eos), 0, 0, NULL, COMMAND_GENERATE,
+    {GROUP_ANSWER, "ignore-eos", NULL, OPTION_FLAG, AT(ignore_eos), 0, 0, NULL, COMMAND_TALK,
      "go on behind the model's end token"},
-    {"log-level", "LEVEL", OPTION_TEXT, AT(log_level), 0, 0, NULL, COMMAND_ANY, "error, warn, info or debug"},
-    {"config", "FILE", OPTION_TEXT, AT(config), 0, 0, NULL, COMMAND_ANY,
+
+    {GROUP_SCREEN, "hide-reasoning", NULL, OPTION_FLAG, AT(hide_reasoning), 0, 0, NULL, COMMAND_CHAT,
+     "show answers only, not what the model thinks before them"},
+    {GROUP_SCREEN, "history", "FILE", OPTION_TEXT, AT(history), 0, 0, NULL, COMMAND_CHAT,
+     "the file that keeps what you type, for the arrow keys; \"\": none "
+     "[default: ~/.local/state/plateau/chat_history]"},
+
+    {GROUP_NETWORK, "host", "ADDRESS", OPTION_TEXT, AT(host), 0, 0, "127.0.0.1", COMMAND_SERVE,
+     "the address to listen on; beyond loopback an --api-key is needed"},
+    {GROUP_NETWORK, "port", "N", OPTION_COUNT, AT(port), 0, 65535, "8080", COMMAND_SERVE,
+     "the port to listen on; 0: any free port, which is printed"},
+    {GROUP_NETWORK, "api-key", "KEY", OPTION_LIST, AT(api_keys), 0, 0, NULL, COMMAND_SERVE,
+     "clients must send it; may be given several times [default: none]"},
+    {GROUP_NETWORK, "admin-key", "KEY", OPTION_LIST, AT(admin_keys), 0, 0, NULL, COMMAND_SERVE,
+     "as --api-key, for the /api routes; without one they answer on loopback only"},
+    {GROUP_NETWORK, "idle-timeout", "SECONDS", OPTION_COUNT, AT(idle_timeout_s), 1, 86400, "60",
+     COMMAND_SERVE, "a connection that does nothing for so long is closed"},
+    {GROUP_NETWORK, "keepalive", "SECONDS", OPTION_COUNT, AT(keepalive_s), 1, 3600, "10", COMMAND_SERVE,
+     "a stream that is silent for so long sends a comment"},
+    {GROUP_NETWORK, "drain", "SECONDS", OPTION_COUNT, AT(drain_s), 0, 3600, "10", COMMAND_SERVE,
+     "how long SIGTERM waits for open requests"},
+
+    {GROUP_BATCH, "max-num-seqs", "N", OPTION_COUNT, AT(max_num_seqs), 1, 256, "8", COMMAND_SERVE,
+     "requests computed together"},
+    {GROUP_BATCH, "max-queue", "N", OPTION_COUNT, AT(max_queue), 1, 65536, "256", COMMAND_SERVE,
+     "requests that may wait; more are told 429"},
+    {GROUP_BATCH, "queue-timeout", "SECONDS", OPTION_COUNT, AT(queue_timeout_s), 0, 86400, "600",
+     COMMAND_SERVE, "longest wait for a place; 0: for ever"},
+    {GROUP_BATCH, "step-ms", "MS", OPTION_COUNT, AT(step_ms), 1, 10000, "100", COMMAND_SERVE,
+     "how long a step may last that others wait for"},
+    {GROUP_BATCH, "prep-threads", "N", OPTION_COUNT, AT(prep_threads), 0, 16, "0", COMMAND_SERVE,
+     "threads that read and tokenize requests; 0: by cores"},
+
+    {GROUP_LIMITS, "max-tokens-default", "N", OPTION_COUNT, AT(max_tokens_default), 0, 1e7, "0",
+     COMMAND_SERVE, "answer length when a request says none; 0: what is left"},
+    {GROUP_LIMITS, "max-requests", "N", OPTION_COUNT, AT(max_requests), 1, 65536, "1024", COMMAND_SERVE,
+     "requests held at once, waiting ones included"},
+    {GROUP_LIMITS, "max-connections", "N", OPTION_COUNT, AT(max_connections), 1, 65536, "256", COMMAND_SERVE,
+     "open connections; more are told 503"},
+    {GROUP_LIMITS, "max-request-bytes", "BYTES", OPTION_BYTES, AT(max_request_bytes), 65536, 1e11, "256M",
+     COMMAND_SERVE, "memory one request may hold for its texts"},
+    {GROUP_LIMITS, "max-body-bytes", "BYTES", OPTION_BYTES, AT(max_body_bytes), 1024, 1e10, "64M",
+     COMMAND_SERVE, "longest request body"},
+    {GROUP_LIMITS, "max-header-bytes", "BYTES", OPTION_BYTES, AT(max_header_bytes), 1024, 1e6, "8K",
+     COMMAND_SERVE, "longest request line and headers"},
+    {GROUP_LIMITS, "json-depth", "N", OPTION_COUNT, AT(json_depth), 4, 256, "64", COMMAND_SERVE,
+     "deepest nesting of a request's JSON"},
+    {GROUP_LIMITS, "slow-client", "SECONDS", OPTION_COUNT, AT(slow_client_s), 1, 86400, "30", COMMAND_SERVE,
+     "a client that does not read for so long is dropped"},
+
+    {GROUP_OTHER, "config", "FILE", OPTION_TEXT, AT(config), 0, 0, NULL, COMMAND_ANY,
      "an INI file with any of these, name = value"},
-    {"help", NULL, OPTION_FLAG, AT(help), 0, 0, NULL, COMMAND_ANY, "this text"},
+    {GROUP_OTHER, "log-level", "LEVEL", OPTION_TEXT, AT(log_level), 0, 0, NULL, COMMAND_SERVE,
+     "error, warn, info or debug [default: info]"},
+    {GROUP_OTHER, "log-level", "LEVEL", OPTION_TEXT, AT(log_level), 0, 0, NULL, COMMAND_TALK,
+     "error, warn, info or debug [default: warn]"},
+    {GROUP_OTHER, "help", NULL, OPTION_FLAG, AT(help), 0, 0, NULL, COMMAND_ANY, "this text (-h)"},
 };
 
-static const struct option_row *row_of(const char *name, size_t len)
+static bool is_called(const struct option_row *row, const char *name, size_t len)
+{
+    return strlen(row->name) == len && memcmp(row->name, name, len) == 0;
+}
+
+/* The row of that name which some of these commands take. */
+static const struct option_row *row_of(unsigned of_commands, const char *name, size_t len)
 {
     for (size_t i = 0; i < COUNT_OF(rows); i++)
-        if (strlen(rows[i].name) == len && memcmp(rows[i].name, name, len) == 0)
+        if ((rows[i].commands & of_commands) && is_called(&rows[i], name, len))
             return &rows[i];
     return NULL;
 }
@@ -184,21 +229,15 @@ struct file_read {
 static int file_entry(void *arg, const char *section, const char *name, const char *value)
 {
     struct file_read *f = arg;
-    const struct option_row *row = row_of(name, strlen(name));
+    const struct option_row *row = row_of(COMMAND_ANY, name, strlen(name));
     (void)section;
     if (f->error)
         return 1;
-    if (strcmp(name, "model") == 0 || row) {
-        char *copy = strdup(value); /* kept until the process ends: options are */
-        if (!copy)
-            f->error = -ENOMEM;
-        else if (row)
-            f->error = set(row, copy, f->o, f->e);
-        else
-            f->o->model = copy;
-        return 1;
-    }
-    f->error = err_set(f->e, -EINVAL, "no option is called %s", name);
+    char *copy = row ? strdup(value) : NULL; /* kept until the process ends: options are */
+    if (!row)
+        f->error = err_set(f->e, -EINVAL, "no option is called %s", name);
+    else
+        f->error = copy ? set(row, copy, f->o, f->e) : -ENOMEM;
     return 1;
 }
 
@@ -228,8 +267,6 @@ static int read_environment(struct options *o, struct err *e)
         if (r < 0)
             return err_prefix(e, r, "%s", name);
     }
-    if (getenv("PLATEAU_MODEL"))
-        o->model = getenv("PLATEAU_MODEL");
     return 0;
 }
 
@@ -247,20 +284,27 @@ static int set_argument(enum option_command command, const char *text, struct op
     return 0;
 }
 
+static int unknown_flag(enum option_command command, const char *flag, size_t len, struct err *e)
+{
+    static const char *const names[] = {
+        [COMMAND_SERVE] = "serve", [COMMAND_GENERATE] = "generate", [COMMAND_CHAT] = "chat"};
+    const struct option_row *other = row_of(COMMAND_ANY, flag, len);
+    for (unsigned c = COMMAND_SERVE; other && c <= COMMAND_CHAT; c *= 2)
+        if (other->commands & c)
+            return err_set(e, -EINVAL, "--%s is an option of %s, not of %s; see plateau %s --help",
+                           other->name, names[c], names[command], names[command]);
+    return err_set(e, -EINVAL, "there is no option --%.*s; see plateau %s --help", (int)len, flag,
+                   names[command]);
+}
+
 static int read_flag(enum option_command command, int argc, char **argv, int *at, struct options *o,
                      struct err *e)
 {
     const char *text = argv[*at] + 2, *equals = strchr(text, '=');
     size_t len = equals ? (size_t)(equals - text) : strlen(text);
-    if (len == 5 && memcmp(text, "model", 5) == 0) {
-        if (!equals && *at + 1 >= argc)
-            return err_set(e, -EINVAL, "--model needs a directory");
-        o->model = equals ? equals + 1 : argv[++*at];
-        return 0;
-    }
-    const struct option_row *row = row_of(text, len);
-    if (!row || !(row->commands & (unsigned)command))
-        return err_set(e, -EINVAL, "there is no option --%.*s here; see --help", (int)len, text);
+    const struct option_row *row = row_of((unsigned)command, text, len);
+    if (!row)
+        return unknown_flag(command, text, len, e);
     if (row->kind == OPTION_FLAG)
         return set(row, equals ? equals + 1 : "1", o, e);
     if (!equals && *at + 1 >= argc)
@@ -293,6 +337,10 @@ int options_parse(enum option_command command, int argc, char **argv, struct opt
             ret->help = true;
         else if (!plain && strncmp(argv[i], "--", 2) == 0)
             r = read_flag(command, argc, argv, &i, ret, e);
+        else if (!plain && argv[i][0] == '-' && argv[i][1])
+            r = err_set(e, -EINVAL,
+                        "there is no option %s: options have two dashes; what begins with one may follow --",
+                        argv[i]);
         else
             r = set_argument(command, argv[i], ret, e);
     }
@@ -301,16 +349,62 @@ int options_parse(enum option_command command, int argc, char **argv, struct opt
     return r;
 }
 
+int options_log_level(const struct options *o, enum log_level otherwise, struct err *e)
+{
+    enum log_level level = otherwise;
+    if (o->log_level && !log_level_parse(o->log_level, &level))
+        return err_set(e, -EINVAL, "--log-level %s: error, warn, info or debug is expected", o->log_level);
+    log_set_level(level);
+    return 0;
+}
+
+/* --- help --- */
+
+#define HELP_COLUMN 30 /* where the text of an option begins */
+#define HELP_WIDTH  100
+
+/* Words from HELP_COLUMN on, in as many lines as they take. What stands in brackets is one word. */
+static void help_words(const char *text, unsigned *column, FILE *f)
+{
+    while (*text) {
+        unsigned len = (unsigned)(text[0] == '[' ? strcspn(text, "]") + 1 : strcspn(text, " "));
+        bool first = *column == HELP_COLUMN;
+        if (!first && *column + 1 + len > HELP_WIDTH) {
+            fprintf(f, "\n%*s", HELP_COLUMN, "");
+            *column = HELP_COLUMN;
+            first = true;
+        }
+        fprintf(f, "%s%.*s", first ? "" : " ", (int)len, text);
+        *column += len + !first;
+        text += len + (text[len] == ' ');
+    }
+}
+
+static void help_row(const struct option_row *row, FILE *f)
+{
+    char flag[64], otherwise[64];
+    unsigned column = HELP_COLUMN;
+    int n = snprintf(flag, sizeof(flag), "  --%s%s%s", row->name, row->value ? " " : "",
+                     row->value ? row->value : "");
+    fprintf(f, "%s%*s", flag, n < HELP_COLUMN ? HELP_COLUMN - n : 1, "");
+    help_words(row->help, &column, f);
+    snprintf(otherwise, sizeof(otherwise), "[default: %s]", row->otherwise ? row->otherwise : "");
+    if (row->otherwise)
+        help_words(otherwise, &column, f);
+    fputc('\n', f);
+}
+
 void options_help(enum option_command command, FILE *f)
 {
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        char flag[64];
-        if (!(rows[i].commands & (unsigned)command))
-            continue;
-        snprintf(flag, sizeof(flag), "--%s %s", rows[i].name, rows[i].value ? rows[i].value : "");
-        fprintf(f, "  %-28s %s", flag, rows[i].help);
-        bool shown =
-            rows[i].otherwise && strcmp(rows[i].otherwise, "0") != 0 && strcmp(rows[i].otherwise, "-1") != 0;
-        fprintf(f, shown ? " [%s]\n" : "\n", shown ? rows[i].otherwise : "");
+    for (unsigned group = 0; group < COUNT_OF(group_names); group++) {
+        bool named = false;
+        for (size_t i = 0; i < COUNT_OF(rows); i++) {
+            if (rows[i].group != group || !(rows[i].commands & (unsigned)command))
+                continue;
+            if (!named)
+                fprintf(f, "\n%s:\n", group_names[group]);
+            named = true;
+            help_row(&rows[i], f);
+        }
     }
 }

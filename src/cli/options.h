@@ -6,6 +6,7 @@
 #define PLATEAU_CLI_OPTIONS_H
 
 #include "base/err.h"
+#include "base/log.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,7 +18,7 @@ enum option_command { COMMAND_SERVE = 1, COMMAND_GENERATE = 2, COMMAND_CHAT = 4,
 
 struct options {
     const char *model; /* directory; NULL: the bundled one */
-    const char *host, *alias, *log_level, *compute, *config, *system;
+    const char *host, *alias, *log_level, *compute, *config, *system, *history;
     const char *api_keys[OPTIONS_KEYS_MAX + 1], *admin_keys[OPTIONS_KEYS_MAX + 1]; /* NULL ends them */
     uint64_t port, memory_limit, threads;
     uint64_t max_num_seqs, max_model_len, max_tokens_default, max_queue, queue_timeout_s, step_ms,
@@ -27,7 +28,7 @@ struct options {
     uint64_t idle_timeout_s, keepalive_s, drain_s;
     uint64_t max_tokens, seed, top_k;
     double temperature, top_p;
-    bool raw, think, ignore_eos;
+    bool raw, think, hide_reasoning, ignore_eos;
     const char *argument; /* what is no option: the prompt of generate */
     bool help;
 };
@@ -36,7 +37,10 @@ struct options {
  * environment, or kept until the process ends. 0 or -EINVAL (e names option, value and bounds). */
 int options_parse(enum option_command command, int argc, char **argv, struct options *ret, struct err *e);
 
-/* The command's options as a person reads them. */
+/* Sets the log's level: --log-level, else `otherwise`. 0 or -EINVAL. */
+int options_log_level(const struct options *o, enum log_level otherwise, struct err *e);
+
+/* The command's options as a person reads them, in groups. */
 void options_help(enum option_command command, FILE *f);
 
 #endif

@@ -7,6 +7,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/help.h"
+#include "cli/progress.h"
 #include "cli/runtime.h"
 
 #include <errno.h>
@@ -25,7 +27,8 @@ struct serve {
     int signals; /* signalfd */
     pthread_t loader;
     bool loader_runs, failed;
-    atomic_bool stop; /* ends a load */
+    struct progress progress; /* the loader's */
+    atomic_bool stop;         /* ends a load */
     uint64_t started_ns;
 };
 
@@ -44,13 +47,9 @@ static uint32_t count_of(const char *const *keys)
 
 static int check_options(const struct options *o, struct err *e)
 {
-    enum log_level level = LOG_LEVEL_INFO;
-    if (o->log_level && !log_level_parse(o->log_level, &level))
-        return err_set(e, -EINVAL, "--log-level %s: error, warn, info or debug is expected", o->log_level);
-    log_set_level(level);
     if (!is_loopback(o->host) && !o->api_keys[0])
         return err_set(e, -EINVAL, "--host %s is open to others: give an --api-key", o->host);
-    return 0;
+    return options_log_level(o, LOG_LEVEL_INFO, e);
 }
 
 /* --- loading --- */
@@ -59,6 +58,7 @@ static int load_progress(void *arg, uint64_t done, uint64_t total)
 {
     struct serve *s = arg;
     api_set_progress(s->api, done, total);
+    progress_show(&s->progress, done, total);
     return atomic_load(&s->stop);
 }
 
@@ -89,8 +89,10 @@ static void *load(void *arg)
 {
     struct serve *s = arg;
     struct err e = {{0}};
+    progress_init(&s->progress, s->rt.model_id);
     int r = runtime_load(&s->rt, (uint32_t)s->options.max_num_seqs, (uint32_t)s->options.max_queue,
                          load_progress, s, &e);
+    progress_done(&s->progress);
     if (r == 0) {
         publish(s);
         return NULL;
@@ -201,24 +203,13 @@ static void serve_close(struct serve *s)
         close(s->signals);
 }
 
-static void usage(FILE *f)
-{
-    fprintf(
-        f,
-        "plateau serve [MODEL] [OPTION...]\n\n"
-        "Serves a model directory over HTTP with OpenAI's API. Without MODEL it serves the bundled model.\n"
-        "Each option may also stand in the environment (PLATEAU_MAX_QUEUE=8) or in the file of --config "
-        "(max-queue = 8).\n\n");
-    options_help(COMMAND_SERVE, f);
-}
-
 int command_serve(int argc, char **argv)
 {
     struct serve s = {.signals = -1, .started_ns = clock_now_ns()};
     struct err e = {{0}};
     int r = options_parse(COMMAND_SERVE, argc, argv, &s.options, &e);
     if (r == 0 && s.options.help) {
-        usage(stdout);
+        help_command(COMMAND_SERVE, stdout);
         return 0;
     }
     if (r == 0)

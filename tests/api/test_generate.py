@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -57,8 +58,11 @@ def test_the_same_seed_gives_the_same_text():
         ([], 2, "PROMPT"),
         (["nonsense"], 2, "nonsense"),
         (["generate"], 2, "prompt is needed"),
-        (["generate", "--max-tokens", "0", "x"], 2, "--max-tokens"),
-        (["generate", "--bogus", "x"], 2, "--bogus"),
+        (["generate", "--max-tokens", "-1", "x"], 2, "--max-tokens"),
+        (["generate", "--bogus", "x"], 2, "plateau generate --help"),
+        (["generate", "--port", "1", "x"], 2, "--port is an option of serve"),
+        (["generate", "-x"], 2, "-x"),
+        (["serve", "--temperature", "1"], 2, "--temperature is an option of generate"),
         (["generate", "a", "b"], 2, "one argument too many"),
         (["generate", "--model", "/nonexistent", "x"], 1, "/nonexistent"),
         (["generate", "--compute", "int9", "x"], 1, "int9"),
@@ -73,8 +77,45 @@ def test_mistakes_are_told(arguments, status, words):
     assert got.stderr.strip()
 
 
+def test_without_a_seed_each_run_draws_anew():
+    texts = {run("generate", "--raw", "--temperature", "2", "--max-tokens", "20", "a").stdout for _ in range(3)}
+    assert len(texts) == 3
+
+
+def test_without_a_limit_an_answer_may_fill_the_context():
+    got = run("generate", "--raw", "--ignore-eos", "--max-model-len", "64", "a")
+    assert got.returncode == 0, got.stderr
+    words = run("generate", "--raw", "--ignore-eos", "--max-model-len", "64", "--max-tokens", "5", "a")
+    assert len(got.stdout) > len(words.stdout)
+
+
+def test_a_prompt_longer_than_the_context_is_refused_with_the_limit():
+    got = run("generate", "--max-model-len", "64", "word " * 100)
+    assert got.returncode == 1
+    assert "64 tokens" in got.stderr and "--max-model-len" in got.stderr
+
+
 @pytest.mark.smoke
-def test_help_and_version():
-    assert run("--version").stdout.startswith("plateau ")
-    assert "--temperature" in run("generate", "--help").stdout
-    assert "generate" in run("--help").stdout
+def test_version():
+    assert re.fullmatch(r"plateau \d+\.\d+\.\d+\n", run("--version").stdout)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("command", [[], ["serve"], ["chat"], ["generate"]])
+def test_help_is_grouped_and_fits_in_a_hundred_columns(command):
+    got = run(*command, "--help")
+    assert got.returncode == 0
+    assert got.stdout == run("help", *command).stdout
+    assert max(map(len, got.stdout.splitlines())) <= 100
+    assert "Example" in got.stdout and "Usage: plateau" in got.stdout
+    for word in ["serve", "chat", "generate"] if not command else ["Model and memory:", "[default: 0]", "--config"]:
+        assert word in got.stdout
+
+
+@pytest.mark.smoke
+def test_the_manual_and_the_table_of_options_name_the_same_options():
+    manual = (ROOT / "docs/command-line.md").read_text()
+    helps = "".join(run(command, "--help").stdout for command in ["serve", "chat", "generate"])
+    flags = set(re.findall(r"^  (--[a-z-]+)", helps, re.M))
+    assert len(flags) > 30
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", manual)) - {"--version"} == flags

@@ -1,0 +1,219 @@
+/* chat.c - the messages are a JSON array as the template wants it and /save writes it; its bytes are the account `text`'s. */
+#include "cli/chat.h"
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "text/chat_format.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* --- messages --- */
+
+int chat_open(struct chat *c, struct runtime *rt, struct chat_screen *screen, struct err *e)
+{
+    *c = (struct chat){.rt = rt, .screen = screen, .seed = answer_seed(rt->options)};
+    int r = answerer_init(&c->answerer, rt, e);
+    if (r < 0)
+        return r;
+    request_memory_init(&c->memory, rt->text, CHAT_CONVERSATION_BYTES_MAX);
+    request_memory_enter(&c->memory);
+    c->messages = json_array();
+    if (!c->messages)
+        r = err_set(e, -ENOMEM, "no memory for a conversation");
+    else if (rt->options->system)
+        r = chat_set_system(c, (struct slice){rt->options->system, strlen(rt->options->system)}, e);
+    if (r < 0)
+        chat_close(c);
+    return r;
+}
+
+void chat_close(struct chat *c)
+{
+    json_decref(c->messages);
+    c->messages = NULL;
+    request_memory_enter(NULL);
+    request_memory_done(&c->memory);
+    answerer_done(&c->answerer);
+}
+
+static json_t *message_of(const char *role, struct slice text)
+{
+    return json_pack("{s:s, s:s%}", "role", role, "content", text.ptr ? text.ptr : "", text.len);
+}
+
+static bool has_role(const json_t *message, const char *role)
+{
+    const char *found = json_string_value(json_object_get(message, "role"));
+    return found && strcmp(found, role) == 0;
+}
+
+static int refuse_text(struct chat *c, struct err *e)
+{
+    return c->memory.refused ? err_set(e, -ENOMEM, "no memory for the message")
+                             : err_set(e, -EINVAL, "the message is no valid UTF-8 text");
+}
+
+int chat_set_system(struct chat *c, struct slice text, struct err *e)
+{
+    json_t *message = text.len ? message_of("system", text) : NULL;
+    if (text.len && !message)
+        return refuse_text(c, e);
+    if (has_role(json_array_get(c->messages, 0), "system"))
+        json_array_remove(c->messages, 0);
+    if (message && json_array_insert_new(c->messages, 0, message) < 0)
+        return err_set(e, -ENOMEM, "no memory for the message");
+    return 0;
+}
+
+static void cut(struct chat *c, size_t count)
+{
+    while (json_array_size(c->messages) > count)
+        json_array_remove(c->messages, json_array_size(c->messages) - 1);
+}
+
+void chat_reset(struct chat *c)
+{
+    cut(c, has_role(json_array_get(c->messages, 0), "system"));
+}
+
+/* --- an answer --- */
+
+struct telling {
+    struct chat_screen *screen;
+    struct chat_parser *parser;
+    struct buf reasoning, content;
+    int error; /* of the parser */
+};
+
+static void on_event(void *arg, const struct chat_event *event)
+{
+    struct telling *t = arg;
+    if (event->kind == CHAT_REASONING) {
+        buf_put_slice(&t->reasoning, event->text);
+        chat_screen_reasoning(t->screen, event->text);
+    } else if (event->kind == CHAT_CONTENT) {
+        buf_put_slice(&t->content, event->text);
+        chat_screen_content(t->screen, event->text);
+    }
+}
+
+static void on_text(void *arg, struct slice text)
+{
+    struct telling *t = arg;
+    int r = chat_parser_push(t->parser, text);
+    t->error = t->error ? t->error : r;
+}
+
+static int open_parser(struct chat *c, struct telling *t)
+{
+    const struct chat_template *template = c->rt->template;
+    bool thinks = template && (chat_template_mentions(template, SLICE("<think>")) ||
+                               chat_template_mentions(template, SLICE("<function=")));
+    struct charge charge = request_memory_charge(&c->memory);
+    struct chat_parser_opts opts = {.format = thinks ? CHAT_FORMAT_QWEN_XML : CHAT_FORMAT_PLAIN,
+                                    .in_reasoning =
+                                        chat_prompt_in_reasoning(buf_slice(&c->answerer.rendered)),
+                                    .bytes_max = CHAT_MESSAGE_BYTES_MAX,
+                                    .charge = &charge,
+                                    .sink = on_event,
+                                    .sink_arg = t};
+    return chat_parser_create(&opts, &t->parser);
+}
+
+/* The answer joins the conversation, with its reasoning: which of it the model sees again is the template's business. */
+static int remember(struct chat *c, const struct telling *t, struct err *e)
+{
+    json_t *message = message_of("assistant", buf_slice(&t->content));
+    if (message && t->reasoning.len &&
+        json_object_set_new(message, "reasoning_content", json_stringn(t->reasoning.ptr, t->reasoning.len)) <
+            0) {
+        json_decref(message);
+        message = NULL;
+    }
+    if (!message || t->reasoning.error || t->content.error || json_array_append_new(c->messages, message) < 0)
+        return err_set(e, -ENOMEM, "no memory for the answer");
+    return 0;
+}
+
+static void tell_end(struct chat *c)
+{
+    const struct stream_finish *f = &c->last;
+    bool full = f->prompt_tokens + f->completion_tokens >= c->rt->max_model_len;
+    if (f->reason == FINISH_LENGTH && full)
+        chat_screen_note(
+            c->screen,
+            "[The context of %u tokens is full (--max-model-len). /reset begins a new conversation.]",
+            c->rt->max_model_len);
+    else if (f->reason == FINISH_LENGTH)
+        chat_screen_note(c->screen, "[Cut at %u tokens: --max-tokens.]", f->completion_tokens);
+    else if (f->reason == FINISH_ABORTED)
+        chat_screen_note(c->screen, "[Stopped. What was said stays in the conversation.]");
+}
+
+static int run_answer(struct chat *c, struct err *e)
+{
+    struct charge charge = request_memory_charge(&c->memory);
+    struct telling t = {.screen = c->screen};
+    uint64_t seed = c->draws ? rng_at(c->seed, c->draws) : c->seed;
+    buf_init(&t.reasoning, CHAT_MESSAGE_BYTES_MAX, &charge);
+    buf_init(&t.content, CHAT_MESSAGE_BYTES_MAX, &charge);
+    int r = open_parser(c, &t);
+    if (r < 0)
+        err_set(e, r, "no memory for an answer");
+    else if ((r = answerer_run(&c->answerer, seed, on_text, &t, &c->last, e)) == 0) {
+        c->answers++;
+        if (t.error < 0 || (t.error = chat_parser_finish(t.parser)) < 0)
+            r = err_set(e, t.error, "no memory for an answer");
+        chat_screen_end(c->screen);
+        r = r == 0 ? remember(c, &t, e) : r;
+    }
+    chat_parser_free(t.parser);
+    buf_done(&t.content);
+    buf_done(&t.reasoning);
+    if (r == 0)
+        tell_end(c);
+    return r;
+}
+
+static int answer(struct chat *c, struct err *e)
+{
+    int r = answerer_prompt(&c->answerer, c->messages, e);
+    if (r == -E2BIG)
+        return err_set(
+            e, r,
+            "the conversation with this message does not fit into the context of %u tokens "
+            "(--max-model-len). Nothing was sent and nothing is lost: shorten the message, or /reset",
+            c->rt->max_model_len);
+    return r < 0 ? r : run_answer(c, e);
+}
+
+int chat_say(struct chat *c, struct slice text, struct err *e)
+{
+    size_t before = json_array_size(c->messages);
+    json_t *message = message_of("user", text);
+    if (!message)
+        return refuse_text(c, e);
+    int r = json_array_append_new(c->messages, message);
+    r = r < 0 ? err_set(e, -ENOMEM, "no memory for the message") : answer(c, e);
+    if (r < 0)
+        cut(c, before);
+    return r;
+}
+
+int chat_retry(struct chat *c, struct err *e)
+{
+    size_t count = json_array_size(c->messages);
+    if (count == 0 || !has_role(json_array_get(c->messages, count - 1), "assistant"))
+        return err_set(e, -ENOENT, "there is no answer to make again");
+    json_t *old = json_incref(json_array_get(c->messages, count - 1));
+    cut(c, count - 1);
+    c->draws++;
+    int r = answer(c, e);
+    if (r < 0) {
+        cut(c, count - 1);
+        json_array_append(c->messages, old); /* the room is there: it was its own */
+    }
+    json_decref(old);
+    return r;
+}

@@ -1,0 +1,172 @@
+/* chat_commands.c - one row per command of a conversation; /help reads the same rows. */
+#include "base/check.h"
+#include "base/clock.h"
+#include "cli/chat.h"
+#include "cli/terminal.h"
+#include "memory/footprint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int help(struct chat *c, struct slice argument, struct err *e);
+
+static int reset(struct chat *c, struct slice argument, struct err *e)
+{
+    (void)argument, (void)e;
+    chat_reset(c);
+    chat_screen_note(c->screen, "[A new conversation.]");
+    return 0;
+}
+
+static int set_system(struct chat *c, struct slice argument, struct err *e)
+{
+    int r = chat_set_system(c, argument, e);
+    if (r == 0)
+        chat_screen_note(c->screen, argument.len ? "[The system message is set, from the next answer on.]"
+                                                 : "[There is no system message any more.]");
+    return r;
+}
+
+static int retry(struct chat *c, struct slice argument, struct err *e)
+{
+    (void)argument;
+    return chat_retry(c, e);
+}
+
+/* {"messages": [...]}, as the API takes it. */
+static int save(struct chat *c, struct slice argument, struct err *e)
+{
+    char path[4096];
+    if (argument.len == 0 || argument.len >= sizeof(path))
+        return err_set(e, -EINVAL, "/save needs the name of a file");
+    snprintf(path, sizeof(path), "%.*s", (int)argument.len, argument.ptr);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!f)
+        return err_set(e, -errno, "%s cannot be made: %s", path, strerror(errno));
+    json_t *all = json_pack("{s:O}", "messages", c->messages);
+    int r = all ? json_dumpf(all, f, JSON_INDENT(2)) : -1;
+    json_decref(all);
+    r = fputc('\n', f) == EOF || r < 0 ? -1 : 0;
+    if (fclose(f) != 0 || r < 0) {
+        unlink(path);
+        return err_set(e, -EIO, "%s could not be written", path);
+    }
+    chat_screen_note(c->screen, "[%zu messages are in %s.]", json_array_size(c->messages), path);
+    return 0;
+}
+
+static void print_account(void *arg, const struct account_numbers *n)
+{
+    (void)arg;
+    if (n->used)
+        printf("  %*s%-*s %10s\n", (int)n->depth * 2, "", 24 - (int)n->depth * 2, n->name,
+               terminal_bytes(n->used).text);
+}
+
+static int stats(struct chat *c, struct slice argument, struct err *e)
+{
+    const struct stream_finish *f = &c->last;
+    struct footprint footprint;
+    (void)argument, (void)e;
+    footprint_read(&footprint);
+    if (c->answers) {
+        double prefill_s = (double)f->prefill_ns / NS_PER_S, decode_s = (double)f->decode_ns / NS_PER_S;
+        printf("Last answer\n  prompt   %u tokens in %.3f s", f->prompt_tokens, prefill_s);
+        if (f->cached_tokens)
+            printf(", %u of them cached", f->cached_tokens);
+        printf("\n  answer   %u tokens in %.3f s", f->completion_tokens, decode_s);
+        /* The first token comes with the prompt. */
+        if (f->completion_tokens > 1 && f->decode_ns)
+            printf(", %.1f tokens/s", (f->completion_tokens - 1) / decode_s);
+        printf("\n  context  %u of %u tokens\n", f->prompt_tokens + f->completion_tokens,
+               c->rt->max_model_len);
+    }
+    printf("Conversation\n  %zu messages, %u answers since the start\n", json_array_size(c->messages),
+           c->answers);
+    printf("Memory\n");
+    ledger_walk(c->rt->ledger, print_account, NULL);
+    printf("  %-24s %10s\n  %-24s %10s\n", "resident by the system",
+           terminal_bytes(footprint.rss_anon_bytes + footprint.rss_shmem_bytes).text, "limit",
+           terminal_bytes(c->rt->ceiling_bytes).text);
+    fflush(stdout);
+    return 0;
+}
+
+static int leave(struct chat *c, struct slice argument, struct err *e)
+{
+    (void)argument, (void)e;
+    c->leave = true;
+    return 0;
+}
+
+static const struct chat_command {
+    const char *name, *argument; /* NULL: none */
+    int (*run)(struct chat *c, struct slice argument, struct err *e);
+    const char *help;
+} commands[] = {
+    {"help", NULL, help, "this list"},
+    {"reset", NULL, reset, "begin a new conversation; the system message stays"},
+    {"system", "TEXT", set_system, "set the system message; without TEXT there is none any more"},
+    {"retry", NULL, retry, "answer the last message again"},
+    {"save", "FILE", save, "write the conversation to a new file, as JSON that the API takes"},
+    {"stats", NULL, stats, "tokens, speed, and where the memory is"},
+    {"exit", NULL, leave, "leave, as Ctrl-D does"},
+};
+
+static int help(struct chat *c, struct slice argument, struct err *e)
+{
+    (void)c, (void)argument, (void)e;
+    for (size_t i = 0; i < COUNT_OF(commands); i++) {
+        char usage[32];
+        snprintf(usage, sizeof(usage), "/%s %s", commands[i].name,
+                 commands[i].argument ? commands[i].argument : "");
+        printf("  %-16s %s\n", usage, commands[i].help);
+    }
+    printf("\nCtrl-C stops an answer. A line that ends in \\ goes on in the next one. A message that begins\n"
+           "with / is written with two: //etc is a folder.\n");
+    fflush(stdout);
+    return 0;
+}
+
+static const struct chat_command *find(struct slice name)
+{
+    for (size_t i = 0; i < COUNT_OF(commands); i++)
+        if (name.len == strlen(commands[i].name) && memcmp(name.ptr, commands[i].name, name.len) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static int run_command(struct chat *c, struct slice line, struct err *e)
+{
+    size_t len = 1;
+    while (len < line.len && line.ptr[len] != ' ' && line.ptr[len] != '\n')
+        len++;
+    struct slice name = {line.ptr + 1, len - 1}, argument = {line.ptr + len, line.len - len};
+    while (argument.len && argument.ptr[0] == ' ')
+        argument = (struct slice){argument.ptr + 1, argument.len - 1};
+    while (argument.len && argument.ptr[argument.len - 1] == ' ')
+        argument.len--;
+    const struct chat_command *command = find(name);
+    if (!command)
+        return err_set(e, -EINVAL, "there is no command /%.*s; /help lists them", (int)MIN_OF(name.len, 40u),
+                       name.ptr);
+    if (argument.len && !command->argument)
+        return err_set(e, -EINVAL, "/%s takes nothing behind it; /help lists the commands", command->name);
+    return command->run(c, argument, e);
+}
+
+bool chat_command(struct chat *c, struct slice line)
+{
+    struct err e = {{0}};
+    if (line.len == 0 || line.ptr[0] != '/' || (line.len > 1 && line.ptr[1] == '/'))
+        return false;
+    if (run_command(c, line, &e) < 0) {
+        c->failed = true;
+        chat_screen_error(c->screen, "%s.", e.text);
+    }
+    return true;
+}

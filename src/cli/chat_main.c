@@ -1,0 +1,144 @@
+/* chat_main.c - the command chat: loads a model, then one line after the other until somebody leaves. */
+#include "cli/chat.h"
+#include "cli/cli.h"
+#include "cli/help.h"
+#include "cli/interrupt.h"
+#include "cli/line_input.h"
+#include "cli/progress.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static void one_message(struct chat *c, struct slice line)
+{
+    struct err e = {{0}};
+    if (chat_command(c, line))
+        return;
+    if (line.len && line.ptr[0] == '/')
+        line = (struct slice){line.ptr + 1, line.len - 1}; /* "//" begins a message with one */
+    if (line.len && chat_say(c, line, &e) < 0) {
+        c->failed = true;
+        chat_screen_error(c->screen, "%s.", e.text);
+    }
+}
+
+/* 0, or EXIT_INTERRUPTED. */
+static int converse(struct chat *c, struct line_input *in)
+{
+    struct slice line;
+    for (bool again = false; !c->leave;) {
+        switch (line_input_read(in, &line)) {
+        case LINE_TEXT:
+            again = false;
+            one_message(c, line);
+            /* Elsewhere than on a terminal an interrupt means the program, not one answer. */
+            if (interrupt_take() && !c->screen->terminal)
+                return EXIT_INTERRUPTED;
+            break;
+        case LINE_TOO_LONG:
+            c->failed = true;
+            chat_screen_error(c->screen, "A message has at most %zu MiB; this one was left out.",
+                              CHAT_MESSAGE_BYTES_MAX >> 20);
+            break;
+        case LINE_INTERRUPTED:
+            if (!c->screen->terminal)
+                return EXIT_INTERRUPTED;
+            putchar('\n');
+            if (again)
+                return 0;
+            again = true;
+            chat_screen_note(c->screen, "[Ctrl-C once more, Ctrl-D or /exit leaves.]");
+            break;
+        case LINE_END:
+            if (c->screen->terminal)
+                putchar('\n');
+            return 0;
+        }
+    }
+    return 0;
+}
+
+static int talk(struct runtime *rt, struct chat_screen *screen, struct err *e)
+{
+    struct charge charge = account_charge(rt->text);
+    struct line_input_opts opts = {.terminal = screen->terminal,
+                                   .colours = screen->colours,
+                                   .history = rt->options->history,
+                                   .bytes_max = CHAT_MESSAGE_BYTES_MAX,
+                                   .charge = &charge};
+    struct line_input *in;
+    struct chat c;
+    int r = line_input_create(&opts, &in);
+    if (r < 0)
+        return err_set(e, r, "no memory for the line editor");
+    r = chat_open(&c, rt, screen, e);
+    if (r == 0) {
+        if (screen->terminal)
+            chat_screen_note(screen,
+                             "Plateau " PLATEAU_VERSION ", %s, context of %u tokens. /help lists commands.",
+                             rt->model_id, rt->max_model_len);
+        r = converse(&c, in);
+        /* Somebody at a terminal has seen what failed; a script has its exit status. */
+        if (r == 0 && c.failed && !screen->terminal)
+            r = 1;
+        chat_close(&c);
+    }
+    line_input_free(in);
+    return r;
+}
+
+/* --- the command --- */
+
+static int load_progress(void *arg, uint64_t done, uint64_t total)
+{
+    progress_show(arg, done, total);
+    return interrupt_pending();
+}
+
+/* An exit status, or what went wrong before a conversation. */
+static int run(const struct options *o, struct err *e)
+{
+    struct runtime rt;
+    struct progress progress;
+    struct chat_screen screen;
+    chat_screen_init(&screen, o->hide_reasoning);
+    int r = runtime_open(o, &rt, e);
+    if (r < 0)
+        return r;
+    progress_init(&progress, rt.model_id);
+    r = runtime_load(&rt, 1, 1, load_progress, &progress, e);
+    progress_done(&progress);
+    if (r == 0 && !rt.tokenizer)
+        r = err_set(e, -ENOENT, "%s has no tokenizer.json: it cannot read text", rt.model_dir);
+    if (r == 0 && !rt.template)
+        r = err_set(e, -ENOENT, "%s has no chat template: plateau generate completes a text with it",
+                    rt.model_dir);
+    if (r == 0)
+        r = talk(&rt, &screen, e);
+    runtime_close(&rt);
+    return r;
+}
+
+int command_chat(int argc, char **argv)
+{
+    struct options o;
+    struct err e = {{0}};
+    int r = options_parse(COMMAND_CHAT, argc, argv, &o, &e);
+    if (r == 0 && o.help) {
+        help_command(COMMAND_CHAT, stdout);
+        return 0;
+    }
+    if (r == 0)
+        r = options_log_level(&o, LOG_LEVEL_WARN, &e);
+    if (r < 0) {
+        fprintf(stderr, "plateau: %s\n", e.text);
+        return 2;
+    }
+    interrupt_catch();
+    r = run(&o, &e);
+    if (r == -ECANCELED)
+        return EXIT_INTERRUPTED;
+    if (r < 0)
+        fprintf(stderr, "plateau: %s\n", e.text);
+    return r < 0 ? 1 : r;
+}

@@ -1,0 +1,59 @@
+/* help.c - one row per command. Lines are at most 100 columns wide. */
+#include "cli/help.h"
+
+#include "base/check.h"
+
+static const struct command_row {
+    enum option_command command;
+    const char *name, *arguments, *summary, *about, *examples;
+} commands[] = {
+    {COMMAND_SERVE, "serve", "[MODEL] [OPTION...]", "serve a model over HTTP with OpenAI's API",
+     "MODEL is a directory with config.json, safetensors files and tokenizer.json; without one the\n"
+     "bundled model is served. The first SIGTERM or Ctrl-C lets open requests end, a second one does not.\n",
+     "  plateau serve\n"
+     "  plateau serve ~/models/Qwen3-4B --port 8000 --memory-limit 12G --max-num-seqs 4\n"
+     "  plateau serve ~/models/Qwen3-4B --host 0.0.0.0 --api-key \"$KEY\"\n"},
+    {COMMAND_CHAT, "chat", "[MODEL] [OPTION...]", "talk with a model in the terminal",
+     "MODEL is a directory with config.json, safetensors files and tokenizer.json; without one the\n"
+     "bundled model answers. /help lists the commands of a conversation. Ctrl-C stops an answer, Ctrl-D\n"
+     "leaves. When standard input or output is no terminal, each line is a message, and only answers\n"
+     "are printed.\n",
+     "  plateau chat\n"
+     "  plateau chat ~/models/Qwen3-4B --think --system \"Answer in one sentence.\"\n"
+     "  printf 'I live in London.\\nWhere do I live?\\n' | plateau chat --temperature 0\n"},
+    {COMMAND_GENERATE, "generate", "[OPTION...] PROMPT", "answer one prompt on standard output",
+     "PROMPT is one argument; \"-\" reads it from standard input. Without --model the bundled model\n"
+     "answers. Ctrl-C stops.\n",
+     "  plateau generate --temperature 0 \"What does ls do?\"\n"
+     "  plateau generate --model ~/models/Qwen3-4B --max-tokens 200 - < question.txt\n"},
+};
+
+void help_program(FILE *f)
+{
+    fprintf(f, "Plateau " PLATEAU_VERSION
+               ": an LLM inference server whose memory is planned, bounded and returned.\n\n"
+               "Usage: plateau COMMAND [ARGUMENT...]\n\nCommands:\n");
+    for (size_t i = 0; i < COUNT_OF(commands); i++)
+        fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    fprintf(f,
+            "\nExamples:\n"
+            "  plateau serve                        the bundled model at http://127.0.0.1:8080\n"
+            "  plateau chat ~/models/Qwen3-4B       a conversation with another one\n"
+            "  plateau generate \"What does ls do?\"  one answer\n\n"
+            "plateau COMMAND --help tells what a command does and takes; plateau --version the version.\n");
+}
+
+void help_command(enum option_command command, FILE *f)
+{
+    const struct command_row *row = commands;
+    while (row->command != command)
+        row++;
+    fprintf(f, "plateau %s: %s\n\nUsage: plateau %s %s\n\n%s\nExamples:\n%s", row->name, row->summary,
+            row->name, row->arguments, row->about, row->examples);
+    options_help(command, f);
+    fprintf(
+        f,
+        "\nEach option may also stand in the environment (PLATEAU_MAX_MODEL_LEN=8192) or in the file of\n"
+        "--config (max-model-len = 8192). The command line wins over the environment, that over the file.\n"
+        "BYTES take K, M, G or T.\n");
+}

@@ -1,0 +1,13 @@
+/* interrupt.h - Ctrl-C as a flag that the main thread looks at, instead of the end of the program. */
+#ifndef PLATEAU_CLI_INTERRUPT_H
+#define PLATEAU_CLI_INTERRUPT_H
+
+#include <stdbool.h>
+
+/* From now on SIGINT sets the flag, and a read that waits ends with EINTR. */
+void interrupt_catch(void);
+bool interrupt_pending(void);
+/* Was there one? The flag is down afterwards. */
+bool interrupt_take(void);
+
+#endif

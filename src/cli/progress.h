@@ -1,0 +1,23 @@
+/* progress.h - how far a load is, for whoever watches standard error.
+ *
+ * On a terminal one line that is written over and gone at the end; elsewhere a log line now and then. A load that is over
+ * at once says nothing. Called by the loading thread alone. */
+#ifndef PLATEAU_CLI_PROGRESS_H
+#define PLATEAU_CLI_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct progress {
+    const char *what; /* the model's name; outlives this */
+    bool terminal, drawn;
+    uint64_t started_ns, shown_ns;
+    unsigned shown_percent;
+};
+
+void progress_init(struct progress *p, const char *what);
+void progress_show(struct progress *p, uint64_t bytes_done, uint64_t bytes_total);
+/* Takes the line away. */
+void progress_done(struct progress *p);
+
+#endif

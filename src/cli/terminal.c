@@ -1,0 +1,56 @@
+/* terminal.c - a filter of one character at a time; the text is valid UTF-8, so a control character is one byte below
+ * 0x20, 0x7f, or 0xc2 and a byte below 0xa0. */
+#include "cli/terminal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool terminal_is(FILE *f)
+{
+    return isatty(fileno(f)) == 1;
+}
+
+bool terminal_has_colours(FILE *f)
+{
+    const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+    return terminal_is(f) && term && strcmp(term, "dumb") != 0 && !(no && no[0]);
+}
+
+/* Bytes of the control character at text.ptr[at]; 0: it is none. */
+static size_t control_len(struct slice text, size_t at)
+{
+    unsigned char c = (unsigned char)text.ptr[at];
+    if (c == 0xc2 && at + 1 < text.len && (unsigned char)text.ptr[at + 1] < 0xa0)
+        return 2;
+    return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
+}
+
+void terminal_write(FILE *f, struct slice text)
+{
+    size_t from = 0;
+    for (size_t i = 0; terminal_is(f) && i < text.len;) {
+        size_t n = control_len(text, i);
+        if (n) {
+            fwrite(text.ptr + from, 1, i - from, f);
+            fputs("\xef\xbf\xbd", f);
+            from = i + n;
+        }
+        i += n ? n : 1;
+    }
+    if (from < text.len)
+        fwrite(text.ptr + from, 1, text.len - from, f);
+    fflush(f);
+}
+
+struct terminal_bytes terminal_bytes(unsigned long long bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    struct terminal_bytes ret;
+    double value = (double)bytes;
+    size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
+        value /= 1024;
+    snprintf(ret.text, sizeof(ret.text), unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return ret;
+}
