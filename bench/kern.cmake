@@ -1,1 +1,2 @@
 plateau_bench(kern_bench kernel tensor base memory)
+target_sources(kern_bench PRIVATE yardsticks.c)

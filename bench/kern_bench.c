@@ -7,191 +7,45 @@
  * The weights are one large matrix, more than any cache holds, so that a product streams from memory; a first
  * line says when the machine has too little memory for that. All bytes are 0x3c: every form reads them as ordinary
  * numbers, and the time of these operations does not depend on the values. */
+#include "yardsticks.h"
+
 #include "base/check.h"
-#include "base/clock.h"
 #include "kernel/kern.h"
 #include "kernel/workers.h"
-#include "memory/footprint.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-enum { K = 4096, COLUMNS_MAX = 256, REPEATS = 7, PREFILL_ROWS = 4096 };
+enum { K = 4096, COLUMNS_MAX = 256, PREFILL_ROWS = 4096 };
 
 struct bench {
     struct workers *workers;
     struct kern_ops ops;
-    unsigned flags;
-    char *weights; /* huge pages, all 0x3c */
+    char *weights; /* the yardsticks' memory: all 0x3c */
     size_t bytes;
     float *values; /* room for every column's input and output */
-    double read_bytes_s, peak_flop_s;
+    struct yardsticks yard;
 };
 
 typedef void timed_fn(struct bench *b, void *arg);
 
-static int by_size(const void *a, const void *b)
+struct call {
+    struct bench *bench;
+    timed_fn *fn;
+    void *arg;
+};
+
+static void call_once(void *arg)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    const struct call *c = arg;
+    c->fn(c->bench, c->arg);
 }
 
-/* Median seconds of one call; the first one warms up and does not count. Short calls are repeated inside a sample. */
 static double seconds(struct bench *b, timed_fn *fn, void *arg)
 {
-    double samples[REPEATS];
-    uint32_t calls = 1;
-    uint64_t begin = clock_now_ns();
-    fn(b, arg);
-    uint64_t first = clock_now_ns() - begin;
-    if (first < 5 * NS_PER_MS)
-        calls = (uint32_t)(5 * NS_PER_MS / (first + 1)) + 1;
-    for (uint32_t i = 0; i < REPEATS; i++) {
-        begin = clock_now_ns();
-        for (uint32_t j = 0; j < calls; j++)
-            fn(b, arg);
-        samples[i] = (double)(clock_now_ns() - begin) / (double)NS_PER_S / calls;
-    }
-    qsort(samples, REPEATS, sizeof samples[0], by_size);
-    return samples[REPEATS / 2];
-}
-
-/* The yardsticks. */
-
-static _Atomic uint64_t sink; /* results that must not be optimised away */
-
-#if defined(__x86_64__)
-__attribute__((target("avx512f"))) static void read_avx512(const char *p, size_t bytes)
-{
-    __m512i s[4] = {0};
-    for (size_t i = 0; i + 256 <= bytes; i += 256) {
-        for (uint32_t j = 0; j < 4; j++)
-            s[j] = _mm512_xor_si512(s[j], _mm512_load_si512((const void *)(p + i + 64 * j)));
-    }
-    s[0] = _mm512_xor_si512(_mm512_xor_si512(s[0], s[1]), _mm512_xor_si512(s[2], s[3]));
-    sink += (uint64_t)_mm512_reduce_add_epi64(s[0]);
-}
-
-/* 8 chains hide a latency of 4 with two units; 12 leave no doubt. */
-__attribute__((target("avx512f"))) static void fma_avx512(uint32_t rounds)
-{
-    __m512 s[12], x = _mm512_set1_ps(0.5f);
-    for (uint32_t j = 0; j < 12; j++)
-        s[j] = _mm512_set1_ps((float)j);
-    for (uint32_t i = 0; i < rounds; i++) {
-#pragma GCC unroll 12
-        for (uint32_t j = 0; j < 12; j++)
-            s[j] = _mm512_fmadd_ps(s[j], x, x);
-        __asm__ volatile("" : "+v"(x));
-    }
-    for (uint32_t j = 1; j < 12; j++)
-        s[0] = _mm512_add_ps(s[0], s[j]);
-    sink += (uint64_t)_mm512_reduce_add_ps(s[0]);
-}
-
-__attribute__((target("avx2,fma"))) static void fma_avx2(uint32_t rounds)
-{
-    __m256 s[12], x = _mm256_set1_ps(0.5f);
-    for (uint32_t j = 0; j < 12; j++)
-        s[j] = _mm256_set1_ps((float)j);
-    for (uint32_t i = 0; i < rounds; i++) {
-#pragma GCC unroll 12
-        for (uint32_t j = 0; j < 12; j++)
-            s[j] = _mm256_fmadd_ps(s[j], x, x);
-        __asm__ volatile("" : "+x"(x));
-    }
-    for (uint32_t j = 1; j < 12; j++)
-        s[0] = _mm256_add_ps(s[0], s[j]);
-    sink += (uint64_t)_mm256_cvtss_f32(s[0]);
-}
-#endif
-
-static void read_plain(const char *p, size_t bytes)
-{
-    const uint64_t *words = (const uint64_t *)p;
-    uint64_t s[8] = {0};
-    for (size_t i = 0; i + 8 <= bytes / 8; i += 8) {
-        for (uint32_t j = 0; j < 8; j++)
-            s[j] ^= words[i + j];
-    }
-    for (uint32_t j = 0; j < 8; j++)
-        sink += s[j];
-}
-
-#define READ_TILE ((size_t)1 << 20)
-
-static void read_tile(void *arg, uint32_t tile, uint32_t worker)
-{
-    struct bench *b = arg;
-    const char *p = b->weights + tile * READ_TILE;
-    (void)worker;
-#if defined(__x86_64__)
-    if (b->flags & KERN_CPU_AVX512) {
-        read_avx512(p, READ_TILE);
-        return;
-    }
-#endif
-    read_plain(p, READ_TILE);
-}
-
-static void read_one(struct bench *b, void *arg)
-{
-    (void)arg;
-    for (uint32_t tile = 0; tile < b->bytes / READ_TILE; tile++)
-        read_tile(b, tile, 0);
-}
-
-static void read_all(struct bench *b, void *arg)
-{
-    (void)arg;
-    workers_run(b->workers, read_tile, b, (uint32_t)(b->bytes / READ_TILE));
-}
-
-enum { FMA_ROUNDS = 1000000 };
-
-/* Operations of one tile. */
-static double fma_flop(const struct bench *b)
-{
-    return 2.0 * 12 * FMA_ROUNDS * (b->flags & KERN_CPU_AVX512 ? 16 : 8);
-}
-
-static void fma_tile(void *arg, uint32_t tile, uint32_t worker)
-{
-    struct bench *b = arg;
-    (void)tile;
-    (void)worker;
-#if defined(__x86_64__)
-    if (b->flags & KERN_CPU_AVX512)
-        fma_avx512(FMA_ROUNDS);
-    else if (b->flags & KERN_CPU_AVX2)
-        fma_avx2(FMA_ROUNDS);
-#endif
-}
-
-static void fma_all(struct bench *b, void *arg)
-{
-    (void)arg;
-    workers_run(b->workers, fma_tile, b, 4 * workers_count(b->workers));
-}
-
-static void yardsticks(struct bench *b)
-{
-    double one = (double)b->bytes / seconds(b, read_one, NULL);
-    b->read_bytes_s = (double)b->bytes / seconds(b, read_all, NULL);
-    printf("reading memory: %.1f GB/s with one worker, %.1f GB/s with %u\n", one * 1e-9,
-           b->read_bytes_s * 1e-9, workers_count(b->workers));
-    if (b->flags & KERN_CPU_AVX2) {
-        b->peak_flop_s = fma_flop(b) * 4 * workers_count(b->workers) / seconds(b, fma_all, NULL);
-        printf("f32 fused multiply-adds: %.1f GFLOP/s\n", b->peak_flop_s * 1e-9);
-    }
+    struct call c = {b, fn, arg};
+    return yardsticks_seconds(call_once, &c);
 }
 
 /* Products. */
@@ -287,13 +141,13 @@ static void decode(struct bench *b, const struct form *f)
     printf("%-10s", f->name);
     for (uint32_t i = 0; i < COUNT_OF(columns); i++) {
         double bytes_s = (double)(panels * panel_bytes(f)) / product_seconds(b, &m, columns[i]);
-        printf("  %6.1f %3.0f%%", bytes_s * 1e-9, 100 * bytes_s / b->read_bytes_s);
+        printf("  %6.1f %3.0f%%", bytes_s * 1e-9, 100 * bytes_s / b->yard.read_bytes_s);
     }
     struct matrix small = matrix_of(b, f, PREFILL_ROWS / MATRIX_PANEL);
     double flop_s = 2.0 * K * PREFILL_ROWS * COLUMNS_MAX / product_seconds(b, &small, COLUMNS_MAX);
     printf("  %7.1f", flop_s * 1e-9);
-    if (b->peak_flop_s > 0)
-        printf(" %3.0f%%", 100 * flop_s / b->peak_flop_s);
+    if (b->yard.peak_flop_s > 0)
+        printf(" %3.0f%%", 100 * flop_s / b->yard.peak_flop_s);
     printf("\n");
     fflush(stdout);
 }
@@ -337,8 +191,8 @@ static void attention(struct bench *b, uint32_t head_dim, uint32_t heads, uint32
     double s = seconds(b, attention_once, &a), flop_s = seen * head_dim * 4 / s;
     printf("attention hd %-3u %u heads x %-2u tokens at %-6u %9.1f us %8.1f GFLOP/s", head_dim, heads, tokens,
            len, s * 1e6, flop_s * 1e-9);
-    if (b->peak_flop_s > 0)
-        printf(" %3.0f%% of one core", 100 * flop_s / b->peak_flop_s * workers_count(b->workers));
+    if (b->yard.peak_flop_s > 0)
+        printf(" %3.0f%% of one core", 100 * flop_s / b->yard.peak_flop_s * workers_count(b->workers));
     printf("  K and V at %.1f GB/s\n", (double)len * head_dim * 8 / s * 1e-9);
     free(table);
 }
@@ -458,36 +312,25 @@ static void packing(struct bench *b, const struct form *f)
     free(p.memory);
 }
 
-/* Four times what a large last-level cache holds, or half of what is free. */
-static size_t weights_bytes(void)
-{
-    struct footprint f;
-    size_t wanted = (size_t)2 << 30;
-    footprint_read(&f);
-    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    if (cache > 0 && (size_t)cache * 4 > wanted)
-        wanted = (size_t)cache * 4;
-    size_t bytes = MIN_OF(wanted, f.ram_available_bytes / 2) & ~(((size_t)2 << 20) - 1);
-    if (bytes < wanted)
-        printf("only %zu MiB of weights: part of them may stay in cache\n", bytes >> 20);
-    return bytes;
-}
-
 static int bench_init(struct bench *b)
 {
-    *b = (struct bench){.flags = kern_cpu_flags(), .bytes = weights_bytes()};
-    kern_ops_init(&b->ops, b->flags);
+    *b = (struct bench){0};
+    int r = workers_create(workers_default_count(), NULL, &b->workers);
+    if (r == 0)
+        r = yardsticks_init(&b->yard, b->workers);
+    if (r < 0)
+        return r;
+    b->weights = b->yard.memory;
+    b->bytes = b->yard.bytes;
+    kern_ops_init(&b->ops, b->yard.cpu_flags);
     size_t rows_max = b->bytes / panel_bytes(&forms[COUNT_OF(forms) - 1]) * MATRIX_PANEL;
     size_t outputs = MAX_OF(rows_max * 16, (size_t)COLUMNS_MAX * PREFILL_ROWS);
     size_t values = (size_t)COLUMNS_MAX * K + K + outputs;
-    b->weights = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     b->values = aligned_alloc(64, ROUND_UP(values * sizeof(float), (size_t)64));
-    if (b->weights == MAP_FAILED || !b->values)
+    if (!b->values)
         return -1;
-    (void)madvise(b->weights, b->bytes, MADV_HUGEPAGE);
-    memset(b->weights, 0x3c, b->bytes);
     memset(b->values, 0x3c, values * sizeof(float));
-    return workers_create(workers_default_count(), NULL, &b->workers);
+    return 0;
 }
 
 int main(void)
@@ -500,7 +343,8 @@ int main(void)
     printf("tier %s, %u workers, weights of %zu MiB, k = %d\n", b.ops.tier, workers_count(b.workers),
            b.bytes >> 20, K);
     workers_turn_begin(b.workers);
-    yardsticks(&b);
+    yardsticks_measure(&b.yard);
+    yardsticks_print(&b.yard);
     printf("weights in GB/s and of reading; last, 256 columns in GFLOP/s and of the peak\n");
     printf("%-10s  %11s  %11s  %11s  %11s  %11s  %12s\n", "columns", "1", "2", "4", "8", "16", "256");
     for (uint32_t i = 0; i < COUNT_OF(forms); i++)
@@ -522,7 +366,7 @@ int main(void)
     printf("\n");
     workers_turn_end(b.workers);
     workers_free(b.workers);
-    munmap(b.weights, b.bytes);
+    yardsticks_done(&b.yard);
     free(b.values);
     return 0;
 }

@@ -1,0 +1,133 @@
+/* bench_rows.c - row r has pages [r * n, (r + 1) * n) and slot r. */
+#include "bench_rows.h"
+
+#include "base/check.h"
+#include "base/rng.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct bench_rows {
+    struct bench_rows_opts opts;
+    const struct model_shape *shape;
+    uint32_t pages_per_row;
+    char *pages, *slots;
+    float *logits;
+    uint32_t *tables, *prompt, *tokens, *positions;
+    struct model_row *rows;
+};
+
+static uint32_t pages_per_row(uint32_t prompt, uint32_t decode_max)
+{
+    return DIV_UP(prompt + decode_max, KERN_PAGE_TOKENS);
+}
+
+uint64_t bench_rows_bytes(const struct model_shape *s, uint32_t rows, uint32_t prompt, uint32_t decode_max)
+{
+    return (uint64_t)rows * (pages_per_row(prompt, decode_max) * s->page_bytes + s->slot_bytes +
+                             (uint64_t)s->vocab * sizeof(float));
+}
+
+/* Zeroed, 64-byte aligned; one byte at least. */
+static void *aligned(uint64_t bytes)
+{
+    size_t size = ROUND_UP(MAX_OF(bytes, (uint64_t)1), (uint64_t)64);
+    void *p = aligned_alloc(64, size);
+    if (p)
+        memset(p, 0, size);
+    return p;
+}
+
+int bench_rows_create(const struct bench_rows_opts *o, struct bench_rows **ret)
+{
+    struct bench_rows *b = calloc(1, sizeof(*b));
+    if (!b)
+        return -ENOMEM;
+    ASSERT(o->prompt % KERN_PAGE_TOKENS == 0);
+    b->opts = *o;
+    b->shape = model_shape(o->model);
+    b->pages_per_row = pages_per_row(o->prompt, o->decode_max);
+    uint32_t pages = b->pages_per_row * o->rows;
+    b->pages = aligned(pages * b->shape->page_bytes);
+    b->slots = aligned(o->rows * b->shape->slot_bytes);
+    b->logits = aligned((uint64_t)o->rows * b->shape->vocab * sizeof(float));
+    b->tables = calloc(pages, sizeof(b->tables[0]));
+    b->prompt = calloc(o->prompt, sizeof(b->prompt[0]));
+    b->tokens = calloc(o->rows, sizeof(b->tokens[0]));
+    b->positions = calloc(o->rows, sizeof(b->positions[0]));
+    b->rows = calloc(o->rows, sizeof(b->rows[0]));
+    if (!b->pages || !b->slots || !b->logits || !b->tables || !b->prompt || !b->tokens || !b->positions ||
+        !b->rows) {
+        bench_rows_free(b);
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < pages; i++)
+        b->tables[i] = i;
+    for (uint32_t i = 0; i < o->prompt; i++)
+        b->prompt[i] = (uint32_t)(rng_at(1, i) % b->shape->vocab);
+    *ret = b;
+    return 0;
+}
+
+void bench_rows_free(struct bench_rows *b)
+{
+    if (!b)
+        return;
+    free(b->pages);
+    free(b->slots);
+    free(b->logits);
+    free(b->tables);
+    free(b->prompt);
+    free(b->tokens);
+    free(b->positions);
+    free(b->rows);
+    free(b);
+}
+
+static void forward(struct bench_rows *b, uint32_t count)
+{
+    struct model_step step = {
+        .rows = b->rows, .row_count = count, .pages = b->pages, .slots = b->slots, .logits = b->logits};
+    int r = model_forward(b->opts.model, &step);
+    ASSERT(r == 0);
+}
+
+void bench_rows_prefill(struct bench_rows *b)
+{
+    b->rows[0] = (struct model_row){.tokens = b->prompt,
+                                    .token_count = b->opts.prompt,
+                                    .pages = b->tables,
+                                    .slot_in = MODEL_SLOT_NONE,
+                                    .slot_out = 0,
+                                    .logits_from = b->opts.prompt - 1};
+    forward(b, 1);
+    b->positions[0] = b->opts.prompt;
+}
+
+void bench_rows_spread(struct bench_rows *b)
+{
+    size_t pages = b->pages_per_row * b->shape->page_bytes;
+    for (uint32_t r = 0; r < b->opts.rows; r++) {
+        b->positions[r] = b->opts.prompt;
+        if (r == 0)
+            continue;
+        memcpy(b->pages + r * pages, b->pages, pages);
+        memcpy(b->slots + r * b->shape->slot_bytes, b->slots, b->shape->slot_bytes);
+    }
+}
+
+void bench_rows_decode(struct bench_rows *b, uint32_t count)
+{
+    for (uint32_t r = 0; r < count; r++) {
+        ASSERT(b->positions[r] < b->opts.prompt + b->opts.decode_max);
+        b->tokens[r] = (uint32_t)(rng_at(2 + r, b->positions[r]) % b->shape->vocab);
+        b->rows[r] = (struct model_row){.tokens = &b->tokens[r],
+                                        .token_count = 1,
+                                        .position = b->positions[r]++,
+                                        .pages = b->tables + r * b->pages_per_row,
+                                        .slot_in = r,
+                                        .slot_out = r};
+    }
+    forward(b, count);
+}

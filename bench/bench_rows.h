@@ -1,0 +1,30 @@
+/* bench_rows.h - rows of a batch with pages and slots of their own, for timing a model's steps.
+ *
+ * Row 0 reads a prompt; the others get copies of its pages and its slot, so that all decode from the same depth. */
+#ifndef PLATEAU_BENCH_ROWS_H
+#define PLATEAU_BENCH_ROWS_H
+
+#include "model/model.h"
+
+struct bench_rows;
+
+struct bench_rows_opts {
+    struct model *model;
+    uint32_t rows, prompt; /* tokens of the prompt; a multiple of 32 */
+    uint32_t decode_max;   /* steps that may follow */
+};
+
+/* Bytes of pages, slots and logits. */
+uint64_t bench_rows_bytes(const struct model_shape *s, uint32_t rows, uint32_t prompt, uint32_t decode_max);
+/* 0 or -ENOMEM. */
+int bench_rows_create(const struct bench_rows_opts *o, struct bench_rows **ret);
+void bench_rows_free(struct bench_rows *b);
+
+/* Reads the prompt into row 0, whole; logits for its last token. Inside a turn of the workers, like all below. */
+void bench_rows_prefill(struct bench_rows *b);
+/* Copies what row 0 has read to the others. */
+void bench_rows_spread(struct bench_rows *b);
+/* A token each for rows [0, count), with logits. */
+void bench_rows_decode(struct bench_rows *b, uint32_t count);
+
+#endif

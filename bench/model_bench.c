@@ -1,0 +1,325 @@
+/* model_bench.c - model_bench [--decode | --prefill] [MODEL...]: what whole models reach of what this machine can do.
+ *
+ * A MODEL is a directory, or SHAPE-FORM, a made-up checkpoint (tools/mkmodel), written into the build folder once. Decode: steps of
+ * 1 to 16 rows behind a prompt of 512 tokens, as tokens per second and as bytes of weights read per second against reading
+ * memory. Prefill: that prompt in one step, as operations per second against the peak of f32 fused multiply-adds.
+ *
+ * Bytes are those of the checkpoint that a step must read: every matrix once, an embedding table only as the head that it may
+ * be, of experts those that a token chooses (so with several rows no figure is given). Operations are two for each
+ * multiply-add with a weight; attention's and the delta rule's own are left out.
+ * Each sample is a pair with its yardstick, one straight after the other, and shares are medians over the pairs: a machine that has
+ * other work slows both. */
+#include "bench_rows.h"
+#include "yardsticks.h"
+
+#include "mkmodel/mk_write.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "memory/footprint.h"
+#include "model/model.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { ROWS_MAX = 16, PROMPT = 512, PAIRS_MAX = 15, PAIRS_MIN = 3, WARM = 1 };
+
+static const uint32_t row_counts[] = {1, 2, 4, 8, ROWS_MAX};
+enum { DECODE_MAX = (PAIRS_MAX + WARM) * 5 };
+/* Time for one figure. */
+#define DECODE_NS  (3 * NS_PER_S)
+#define PREFILL_NS (10 * NS_PER_S)
+/* What a load must leave free. */
+#define SPARE_BYTES ((uint64_t)512 << 20)
+
+static const char *const models_default[] = {PLATEAU_SOURCE_DIR "/models/canary", "qwen3-0.6b-bf16",
+                                             "qwen3.5-2b-8bit", "qwen3.5-2b-4bit"};
+
+struct bench {
+    struct workers *workers;
+    struct kern_ops ops;
+    struct yardsticks yard;
+    bool decode, prefill;
+};
+
+/* ---- finding models ---- */
+
+static uint64_t memory_free(void)
+{
+    struct footprint f;
+    footprint_read(&f);
+    uint64_t bytes = f.ram_available_bytes;
+    if (f.cgroup_limit_bytes)
+        bytes = MIN_OF(bytes, f.cgroup_limit_bytes - MIN_OF(f.cgroup_bytes, f.cgroup_limit_bytes));
+    return bytes;
+}
+
+static int check_memory(uint64_t bytes, struct err *e)
+{
+    uint64_t left = memory_free();
+    if (bytes + SPARE_BYTES <= left)
+        return 0;
+    return err_set(e, -ENOMEM, "it takes %llu MiB of memory, and of %llu MiB free %llu MiB shall stay",
+                   (unsigned long long)(bytes >> 20), (unsigned long long)(left >> 20),
+                   (unsigned long long)(SPARE_BYTES >> 20));
+}
+
+/* "SHAPE-FORM". False when it is none. */
+static bool parse_made_up(const char *name, struct mk_write_opts *ret)
+{
+    char shape[64];
+    const char *dash = strrchr(name, '-');
+    if (!dash || (size_t)(dash - name) >= sizeof(shape))
+        return false;
+    snprintf(shape, sizeof(shape), "%.*s", (int)(dash - name), name);
+    *ret = (struct mk_write_opts){.shape = mk_shape_find(shape), .form = mk_form_find(dash + 1)};
+    return ret->shape && ret->form;
+}
+
+/* Writes the checkpoint unless it is there, or would not fit into memory anyway. */
+static int make(const struct mk_write_opts *o, const char *dir, struct err *e)
+{
+    char config[4200];
+    struct stat st;
+    uint64_t bytes;
+    snprintf(config, sizeof(config), "%s/config.json", dir);
+    if (stat(config, &st) == 0)
+        return 0;
+    if (mkdir(BENCH_MODELS, 0755) < 0 && errno != EEXIST)
+        return err_set(e, -errno, "%s: %s", BENCH_MODELS, strerror(errno));
+    int r = mk_write_bytes(o, &bytes, e);
+    if (r == 0)
+        r = check_memory(bytes, e);
+    return r == 0 ? mk_write(o, dir, e) : r;
+}
+
+static int find_dir(const char *model, char ret[4096], struct err *e)
+{
+    struct mk_write_opts o;
+    if (parse_made_up(model, &o)) {
+        snprintf(ret, 4096, "%s/%s", BENCH_MODELS, model);
+        return make(&o, ret, e);
+    }
+    snprintf(ret, 4096, "%s", model);
+    return 0;
+}
+
+/* ---- measuring ---- */
+
+struct pairs {
+    uint32_t count;
+    double seconds[PAIRS_MAX], yard_seconds[PAIRS_MAX];
+};
+
+struct medians {
+    double seconds;
+    double of_yard; /* yardstick's seconds per ours */
+};
+
+static struct medians medians_of(struct pairs *p)
+{
+    double ratios[PAIRS_MAX];
+    for (uint32_t i = 0; i < p->count; i++)
+        ratios[i] = p->yard_seconds[i] / p->seconds[i];
+    return (struct medians){.seconds = yardsticks_median(p->seconds, p->count),
+                            .of_yard = yardsticks_median(ratios, p->count)};
+}
+
+static double seconds_since(uint64_t begin)
+{
+    return (double)(clock_now_ns() - begin) / (double)NS_PER_S;
+}
+
+static struct medians time_decode(struct bench *b, struct bench_rows *rows, uint32_t count)
+{
+    struct pairs p = {0};
+    uint64_t end = clock_now_ns() + DECODE_NS;
+    for (int i = 0; i < WARM; i++)
+        bench_rows_decode(rows, count);
+    while (p.count < PAIRS_MAX && (p.count < PAIRS_MIN || clock_now_ns() < end)) {
+        p.yard_seconds[p.count] = yardsticks_read_once(&b->yard);
+        uint64_t begin = clock_now_ns();
+        bench_rows_decode(rows, count);
+        p.seconds[p.count++] = seconds_since(begin);
+    }
+    return medians_of(&p);
+}
+
+static struct medians time_prefill(struct bench *b, struct bench_rows *rows)
+{
+    struct pairs p = {0};
+    uint64_t end = clock_now_ns() + PREFILL_NS;
+    while (p.count < PAIRS_MAX && (p.count < PAIRS_MIN || clock_now_ns() < end)) {
+        p.yard_seconds[p.count] = yardsticks_fma_once(&b->yard);
+        uint64_t begin = clock_now_ns();
+        bench_rows_prefill(rows);
+        p.seconds[p.count++] = seconds_since(begin);
+    }
+    return medians_of(&p);
+}
+
+/* ---- printing ---- */
+
+static void print_model(const char *name, const struct model_shape *s, double load_s)
+{
+    size_t cache = yardsticks_cache_bytes();
+    const char *slash = strrchr(name, '/');
+    printf("\n%s: %s, %u layers, %.2f billion parameters, loaded in %.1f s\n", slash ? slash + 1 : name,
+           s->family, s->layers, (double)s->parameters * 1e-9, load_s);
+    printf("  a token reads %.1f MiB of the checkpoint's %.1f MiB; packed they are %.1f MiB\n",
+           (double)s->active_checkpoint_bytes / (1 << 20), (double)s->checkpoint_bytes / (1 << 20),
+           (double)s->active_weight_bytes / (1 << 20));
+    if (s->active_weight_bytes < 4 * (uint64_t)cache)
+        printf("  these fit in four times the last-level cache (%zu MiB): part of what is read may come from "
+               "there\n",
+               cache >> 20);
+}
+
+static void print_decode(const struct bench *b, const struct model_shape *s, uint32_t rows, struct medians m)
+{
+    double step_bytes = (double)s->active_checkpoint_bytes, bytes_s = step_bytes / m.seconds;
+    printf("  %6u %10.2f %10.1f", rows, m.seconds * 1e3, rows / m.seconds);
+    /* Which experts several rows choose between them is not known here. */
+    if (rows == 1 || strstr(s->family, "moe") == NULL)
+        printf(" %10.1f %9.0f%%\n", bytes_s * 1e-9, 100 * m.of_yard * step_bytes / (double)b->yard.bytes);
+    else
+        printf(" %10s %10s\n", "-", "-");
+}
+
+static void print_prefill(const struct bench *b, const struct model_shape *s, struct medians m)
+{
+    double head = (double)s->vocab * s->hidden;
+    double flop = 2 * (((double)s->token_products - head) * PROMPT + head);
+    double yard_flop = yardsticks_fma_flop(&b->yard);
+    printf("  prefill of %d tokens: %.2f s, %.1f tokens/s, %.1f GFLOP/s", PROMPT, m.seconds,
+           PROMPT / m.seconds, flop / m.seconds * 1e-9);
+    if (yard_flop > 0)
+        printf(", %.0f%% of the multiply-adds' peak", 100 * m.of_yard * flop / yard_flop);
+    printf("\n");
+}
+
+/* ---- one model ---- */
+
+static void measure(struct bench *b, const struct model_shape *s, struct bench_rows *rows)
+{
+    workers_turn_begin(b->workers);
+    bench_rows_prefill(rows);
+    bench_rows_spread(rows);
+    if (b->decode) {
+        printf("  %6s %10s %10s %10s %10s\n", "rows", "ms a step", "tokens/s", "GB/s", "of reading");
+        for (size_t i = 0; i < COUNT_OF(row_counts); i++) {
+            print_decode(b, s, row_counts[i], time_decode(b, rows, row_counts[i]));
+            fflush(stdout);
+        }
+    }
+    if (b->prefill)
+        print_prefill(b, s, time_prefill(b, rows));
+    workers_turn_end(b->workers);
+}
+
+static int bench_dir(struct bench *b, const char *name, const char *dir, struct err *e)
+{
+    struct model_opts opts = {.tokens_max = PROMPT,
+                              .rows_max = ROWS_MAX,
+                              .logits_max = ROWS_MAX,
+                              .ops = &b->ops,
+                              .workers = b->workers};
+    struct model_shape s;
+    struct model *model = NULL;
+    struct bench_rows *rows = NULL;
+    int r = model_probe(dir, &s, e);
+    if (r == 0)
+        r = check_memory(s.weight_bytes + model_workspace_bytes(&s, &opts) +
+                             bench_rows_bytes(&s, ROWS_MAX, PROMPT, DECODE_MAX),
+                         e);
+    uint64_t begin = clock_now_ns();
+    if (r == 0)
+        r = model_load(dir, &opts, &model, e);
+    double load_s = seconds_since(begin);
+    if (r == 0) {
+        r = bench_rows_create(&(struct bench_rows_opts){model, ROWS_MAX, PROMPT, DECODE_MAX}, &rows);
+        if (r < 0)
+            err_set(e, r, "no memory left for pages");
+    }
+    if (r == 0) {
+        print_model(name, &s, load_s);
+        measure(b, &s, rows);
+    }
+    bench_rows_free(rows);
+    model_free(model);
+    return r;
+}
+
+static void bench_model(struct bench *b, const char *name)
+{
+    char dir[4096];
+    struct err e = {{0}};
+    int r = find_dir(name, dir, &e);
+    if (r == 0)
+        r = bench_dir(b, name, dir, &e);
+    if (r < 0)
+        printf("\n%s: skipped: %s\n", name, e.text);
+    fflush(stdout);
+}
+
+static void usage(FILE *out)
+{
+    fputs("usage: model_bench [options] [MODEL...]\n"
+          "A MODEL is a directory or SHAPE-FORM as mkmodel --list has them: qwen3.5-2b-8bit.\n"
+          "  --decode    only decode\n"
+          "  --prefill   only prefill\n"
+          "  --help      this text\n",
+          out);
+}
+
+/* False: stop with *status. */
+static bool parse(int argc, char **argv, struct bench *b, int *status)
+{
+    static const struct option options[] = {{"decode", no_argument, NULL, 'd'},
+                                            {"prefill", no_argument, NULL, 'p'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (c == 'd') {
+            b->decode = true;
+        } else if (c == 'p') {
+            b->prefill = true;
+        } else {
+            *status = c == 'h' ? 0 : 2;
+            usage(c == 'h' ? stdout : stderr);
+            return false;
+        }
+    }
+    if (!b->decode && !b->prefill)
+        b->decode = b->prefill = true;
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    struct bench b = {0};
+    int status = 0;
+    if (!parse(argc, argv, &b, &status))
+        return status;
+    kern_ops_init(&b.ops, kern_cpu_flags());
+    if (workers_create(workers_default_count(), NULL, &b.workers) < 0 ||
+        yardsticks_init(&b.yard, b.workers) < 0) {
+        fputs("model_bench: no memory, or no threads\n", stderr);
+        return 1;
+    }
+    printf("kernels %s, %u workers, compute f32\n", b.ops.tier, workers_count(b.workers));
+    workers_turn_begin(b.workers);
+    yardsticks_measure(&b.yard);
+    workers_turn_end(b.workers);
+    yardsticks_print(&b.yard);
+    bool chosen = optind < argc;
+    size_t count = chosen ? (size_t)(argc - optind) : COUNT_OF(models_default);
+    for (size_t i = 0; i < count; i++)
+        bench_model(&b, chosen ? argv[optind + (int)i] : models_default[i]);
+    yardsticks_done(&b.yard);
+    workers_free(b.workers);
+    return 0;
+}

@@ -1,0 +1,46 @@
+/* yardsticks.h - what this machine can do: reading memory, and fused multiply-adds. Benchmarks are given as shares of it.
+ *
+ * Everything is measured anew by whoever asks: a shared machine is not the same every minute. */
+#ifndef PLATEAU_BENCH_YARDSTICKS_H
+#define PLATEAU_BENCH_YARDSTICKS_H
+
+#include "kernel/workers.h"
+
+#include <stddef.h>
+
+struct yardsticks {
+    /* Set by yardsticks_init, then constant. */
+    struct workers *workers;
+    unsigned cpu_flags;
+    char *memory; /* huge pages, all 0x3c */
+    size_t bytes;
+    /* Medians, from yardsticks_measure. */
+    double read_one_bytes_s, read_bytes_s; /* with one worker, with all */
+    double peak_flop_s;                    /* f32, all workers; 0: no vector unit that we use */
+};
+
+/* Median seconds of one call; the first one warms up and does not count. Short calls are repeated inside a sample. */
+double yardsticks_seconds(void (*fn)(void *arg), void *arg);
+/* The median of `count` values, which are sorted. */
+double yardsticks_median(double *values, uint32_t count);
+
+/* Bytes of the last-level cache; 0: unknown. */
+size_t yardsticks_cache_bytes(void);
+
+/* Memory to stream: four times the last-level cache and at least 2 GiB, or, with a line that says so, a third of what is free.
+ * 0 or -ENOMEM. */
+int yardsticks_init(struct yardsticks *y, struct workers *w);
+void yardsticks_done(struct yardsticks *y);
+
+/* The three figures; inside a turn of the workers. */
+void yardsticks_measure(struct yardsticks *y);
+/* A line or two. */
+void yardsticks_print(const struct yardsticks *y);
+
+/* One pass of all workers, for pairs: what is compared runs in the same moment. Seconds. */
+double yardsticks_read_once(const struct yardsticks *y);
+double yardsticks_fma_once(const struct yardsticks *y);
+/* Operations of such a pass; 0: no vector unit that we use. */
+double yardsticks_fma_flop(const struct yardsticks *y);
+
+#endif
