@@ -164,6 +164,19 @@ static void on_tick(void *arg, uint64_t now_ns)
         exchange_tick(LIST_ENTRY(it, struct exchange, all), now_ns);
 }
 
+/* The drain's time is up: who still waits is told so. */
+static void on_stopping(void *arg)
+{
+    struct api *a = arg;
+    struct reject why = {0};
+    reject_set(&why, 503, "shutting_down", NULL, "The server is shutting down and ended the request.");
+    LIST_EACH(it, &a->exchanges) {
+        struct exchange *x = LIST_ENTRY(it, struct exchange, all);
+        if (x->phase != EXCHANGE_SENDING)
+            exchange_cancel(x, &why);
+    }
+}
+
 struct http_handler api_handler(struct api *a)
 {
     (void)a;
@@ -173,6 +186,7 @@ struct http_handler api_handler(struct api *a)
         .writable = on_writable,
         .ended = on_ended,
         .tick = on_tick,
+        .stopping = on_stopping,
     };
 }
 

@@ -47,6 +47,7 @@ int exchange_create(struct api *a, struct http_request *http, enum request_kind 
     x->key = key;
     x->arrived_ns = clock_now_ns();
     x->created_s = (int64_t)clock_wall_s();
+    x->cut_reason = FINISH_ABORTED;
     request_memory_init(&x->memory, a->opts.text, a->opts.request_bytes_max);
     struct charge charge = request_memory_charge(&x->memory);
     buf_init(&x->out, OUT_BYTES_MAX, &charge);
@@ -58,12 +59,21 @@ int exchange_create(struct api *a, struct http_request *http, enum request_kind 
     return 0;
 }
 
+static struct metrics *metrics_of(struct exchange *x)
+{
+    bool known = x->phase >= EXCHANGE_RUNNING && x->model;
+    return &x->api->metrics[known ? x->model - x->api->models : 0];
+}
+
 /* Everything that the work needed; the exchange itself stays until the connection is done with it. */
 static void drop_work(struct exchange *x)
 {
     struct request_memory *m = &x->memory;
-    for (uint32_t i = 0; i < x->choice_count; i++)
+    for (uint32_t i = 0; i < x->choice_count; i++) {
+        if (x->choices[i].stream && !x->choices[i].over)
+            metrics_of(x)->finished[x->cut_reason]++;
         choice_close(&x->choices[i]);
+    }
     request_memory_free(m, x->choices, x->choice_count * sizeof(*x->choices));
     x->choices = NULL;
     x->choice_count = 0;
@@ -95,12 +105,6 @@ void exchange_free(struct exchange *x)
     free(x);
     charge_give(&a->text, sizeof(*x));
     atomic_fetch_sub(&a->requests_now, 1);
-}
-
-static struct metrics *metrics_of(struct exchange *x)
-{
-    bool known = x->phase >= EXCHANGE_RUNNING && x->model;
-    return &x->api->metrics[known ? x->model - x->api->models : 0];
 }
 
 void exchange_ended(struct exchange *x, bool completed)
@@ -170,10 +174,7 @@ static void fail(struct exchange *x, const struct reject *why)
 static void fail_memory(struct exchange *x)
 {
     struct reject why = {0};
-    reject_set(&why, 503, "out_of_memory", NULL,
-               "The memory planned for replies does not hold this one. Ask for less (n, logprobs, "
-               "max_tokens), or try "
-               "again when others have ended.");
+    request_memory_reject(&x->memory, &why);
     fail(x, &why);
 }
 
@@ -182,10 +183,7 @@ static bool failed(const struct choice *c, struct reject *why)
 {
     const struct stream_finish *f = &c->finish;
     if (c->error)
-        return !reject_set(
-            why, 503, "out_of_memory", NULL,
-            "The memory planned for replies does not hold this one. Ask for less (n, logprobs, "
-            "max_tokens), or try again when others have ended.");
+        return !request_memory_reject(&c->exchange->memory, why);
     if (!c->over)
         return false;
     switch (f->reason) {
@@ -201,7 +199,9 @@ static bool failed(const struct choice *c, struct reject *why)
         why->retry_after_s = 5;
         return !reject_set(
             why, 503, "queue_timeout", NULL,
-            "The request waited for a place for longer than --queue-timeout allows. Try again later.");
+            "The request waited %.0f s for a place, which is as long as --queue-timeout allows. Try again "
+            "later.",
+            (double)f->queued_ns / (double)NS_PER_S);
     case FINISH_SHUTDOWN:
         return !reject_set(why, 503, "shutting_down", NULL,
                            "The model is being unloaded or the server stops.");
@@ -355,6 +355,8 @@ void exchange_tick(struct exchange *x, uint64_t now_ns)
     if (!x->http)
         return;
     if (x->begun && http_stream_stalled_ns(x->http) > slow_ns) {
+        LOG_INFO("client_too_slow", "id=%s unread_s=%u", x->id_text, x->api->opts.slow_client_s);
+        x->cut_reason = FINISH_TOO_SLOW;
         http_request_close(x->http);
         return;
     }

@@ -59,7 +59,8 @@ struct exchange {
     bool begun;     /* the stream's header is out */
     bool told_role, ending;
     bool first_token_seen, succeeded;
-    uint64_t written_ns; /* when the stream last said something */
+    enum finish_reason cut_reason; /* how rows end that are cut off: FINISH_ABORTED or FINISH_TOO_SLOW */
+    uint64_t written_ns;           /* when the stream last said something */
 };
 
 /* A new exchange of `http`, receiving. 0 or -ENOMEM (the account or the system). */

@@ -18,9 +18,7 @@
 
 static bool out_of_memory(struct exchange *x)
 {
-    return reject_set(
-        &x->reject, 503, "out_of_memory", NULL,
-        "The memory planned for requests does not hold this one. Try again when others have ended.");
+    return request_memory_reject(&x->memory, &x->reject);
 }
 
 static bool parse(struct exchange *x)

@@ -9,10 +9,7 @@
 
 static bool no_memory(struct exchange *x)
 {
-    return reject_set(
-        &x->reject, 503, "out_of_memory", NULL,
-        "The memory planned for requests does not hold this prompt. Shorten it, or try again when others "
-        "have ended.");
+    return request_memory_reject(&x->memory, &x->reject);
 }
 
 static bool too_long(struct exchange *x, uint32_t ids_max)

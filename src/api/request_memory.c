@@ -27,6 +27,7 @@ static int take(void *owner, size_t bytes)
 {
     struct request_memory *m = owner;
     bool fits = bytes <= m->bytes_max && m->used <= m->bytes_max - bytes;
+    m->too_large = m->too_large || !fits;
     if (fits && m->used + bytes > m->reserved) {
         size_t more = ROUND_UP(m->used + bytes - m->reserved, REQUEST_MEMORY_GRAIN);
         fits = !m->account || account_reserve(m->account, more) == 0;
@@ -68,6 +69,19 @@ void request_memory_done(struct request_memory *m)
 struct charge request_memory_charge(struct request_memory *m)
 {
     return (struct charge){take, give, m};
+}
+
+bool request_memory_reject(const struct request_memory *m, struct reject *why)
+{
+    if (m->too_large)
+        return reject_set(
+            why, 413, "request_too_large", NULL,
+            "This request and its reply need more than the %zu bytes of memory that one may hold. "
+            "Send less, ask for less (n, logprobs, max_tokens), or raise --max-request-bytes.",
+            m->bytes_max);
+    return reject_set(
+        why, 503, "out_of_memory", NULL,
+        "The memory planned for requests does not hold this one. Try again when others have ended.");
 }
 
 void *request_memory_alloc(struct request_memory *m, size_t bytes)

@@ -6,6 +6,7 @@
 #ifndef PLATEAU_API_REQUEST_MEMORY_H
 #define PLATEAU_API_REQUEST_MEMORY_H
 
+#include "api/reject.h"
 #include "memory/ledger.h"
 
 #include <jansson.h>
@@ -20,6 +21,7 @@ struct request_memory {
     size_t used, reserved;
     size_t parse_bytes; /* taken in advance for the text being parsed, not yet asked for */
     bool parsing;
+    bool too_large; /* once: a refusal was for bytes_max, so waiting for others would not help */
     bool
         refused; /* once: what failed since then may have failed for want of memory (jansson does not always say) */
 };
@@ -29,6 +31,9 @@ void request_memory_init(struct request_memory *m, struct account *account, size
 void request_memory_done(struct request_memory *m);
 /* For buffers, arenas and parsers; `m` outlives them and does not move. */
 struct charge request_memory_charge(struct request_memory *m);
+
+/* Why the memory was refused, for the client: 413 when the request's own limit said so, else 503. Returns false. */
+bool request_memory_reject(const struct request_memory *m, struct reject *why);
 
 /* malloc and calloc that are charged; NULL when the charge or the system said no. `bytes` of free are those of alloc. */
 void *request_memory_alloc(struct request_memory *m, size_t bytes);

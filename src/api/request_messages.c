@@ -10,6 +10,7 @@
 
 struct place {
     size_t index; /* of the message */
+    const struct request_memory *memory;
     struct reject *why;
 };
 
@@ -22,9 +23,7 @@ static bool refuse_message(const struct place *p, const char *what)
 
 static bool no_memory(const struct place *p)
 {
-    return reject_set(
-        p->why, 503, "out_of_memory", NULL,
-        "The memory planned for requests does not hold these messages. Try again when others have ended.");
+    return request_memory_reject(p->memory, p->why);
 }
 
 /* ---- content ---- */
@@ -215,7 +214,7 @@ bool request_normalise_messages(json_t *messages, const struct request_limits *l
     request_memory_enter(memory);
     json_array_foreach(messages, i, message)
     {
-        struct place p = {i, why};
+        struct place p = {i, memory, why};
         ok = normalise_message(&p, message, limits, memory);
         if (!ok)
             break;

@@ -19,11 +19,7 @@ static bool load(struct request *r, struct slice body, const struct request_limi
                           limits->json_depth_max);
     r->root = request_memory_parse(memory, body.ptr, body.len, &e);
     if (!r->root && memory->refused)
-        return reject_set(
-            why, 503, "out_of_memory", NULL,
-            "The memory planned for requests does not hold this one (%zu bytes of JSON). Try again "
-            "when others have ended, or send less.",
-            body.len);
+        return request_memory_reject(memory, why);
     if (!r->root)
         return reject_set(why, 400, "invalid_json", NULL,
                           "The body is not valid JSON: %s (line %d, column %d).", e.text, e.line, e.column);

@@ -10,10 +10,7 @@ static bool reply_is_whole(struct exchange *x)
 {
     if (x->reply.error == 0)
         return true;
-    return reject_set(
-        &x->reject, 503, "out_of_memory", NULL,
-        "The memory planned for replies does not hold this one. Send less, or try again when others have "
-        "ended.");
+    return request_memory_reject(&x->memory, &x->reject);
 }
 
 static void write_tokens(struct exchange *x, const struct prompt_ids *p)

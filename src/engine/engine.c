@@ -318,7 +318,8 @@ int engine_submit(struct engine *en, const struct job_spec *job, struct stream *
         if (retry_after)
             *retry_after = after;
         return err_set(e, -EAGAIN,
-                       "all %u rows and %u places in the queue of %s are taken: try again in %u s",
+                       "All %u rows and %u places in the queue of %s are taken. Try again in %u s, or raise "
+                       "--max-queue or --max-num-seqs.",
                        en->opts.max_num_seqs, en->opts.max_queue, en->name, after);
     }
     r = make_and_put(en, job, s, e);

@@ -254,6 +254,18 @@ static void end_all(struct http_server *s)
     end_closing(s);
 }
 
+/* Last words first, then the end. */
+static void end_grace(struct http_server *s)
+{
+    if (s->last_words_ns == 0 && s->opts.handler.stopping) {
+        s->last_words_ns = s->now_ns;
+        s->opts.handler.stopping(s->opts.arg);
+        end_closing(s);
+    } else if (!s->opts.handler.stopping || s->now_ns >= s->last_words_ns + HTTP_LAST_WORDS_NS) {
+        end_all(s);
+    }
+}
+
 static void stop_mhd(struct http_server *s)
 {
     stop_accepting(s);
@@ -387,6 +399,8 @@ static int wait_ms_now(struct http_server *s, int wait_ms)
     if (s->resumed)
         return 0;
     uint64_t stop_at_ns = atomic_load(&s->stop_at_ns);
+    if (s->last_words_ns)
+        stop_at_ns = s->last_words_ns + HTTP_LAST_WORDS_NS;
     if (stop_at_ns != UINT64_MAX)
         ms = MIN_OF(ms, stop_at_ns > s->now_ns ? DIV_UP(stop_at_ns - s->now_ns, NS_PER_MS) : 0);
     if (MHD_get_timeout(s->mhd, &mhd_ms) == MHD_NO || mhd_ms >= ms)
@@ -427,7 +441,7 @@ int http_server_run(struct http_server *s)
         if (!s->stopping)
             continue;
         if (s->now_ns >= atomic_load(&s->stop_at_ns))
-            end_all(s);
+            end_grace(s);
         if (s->requests_open == 0)
             return 0;
     }

@@ -31,6 +31,9 @@ struct http_handler {
     void (*ended)(void *arg, struct http_request *r, bool completed);
     /* About every 250 ms. May be NULL. */
     void (*tick)(void *arg, uint64_t now_ns);
+    /* The grace of http_server_stop() is over: once, the time to answer what is still open. What has not gone out
+     * HTTP_LAST_WORDS_NS later is cut. May be NULL. */
+    void (*stopping)(void *arg);
 };
 
 struct http_server_opts {
@@ -61,8 +64,9 @@ int http_server_run(struct http_server *s);
 /* One turn of run(): waits for at most `wait_ms` for something to do, and does it. For tests and other loops. */
 int http_server_turn(struct http_server *s, int wait_ms);
 
+#define HTTP_LAST_WORDS_NS ((uint64_t)250000000)
 /* Any thread, also from a signal handler. Nobody new is accepted, requests that arrive on open connections are told
- * 503, and run() returns when the open requests have ended or the grace is over: then they are ended. A second call
+ * 503, and run() returns when the open requests have ended or the grace is over: then they are told (`stopping`) and ended. A second call
  * can only shorten the grace. */
 void http_server_stop(struct http_server *s, uint64_t grace_ns);
 /* Any thread. Accepts no more connections; those that are open are served as before. */

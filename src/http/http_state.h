@@ -108,6 +108,7 @@ struct http_server {
     uint32_t conns_open, requests_open;
     uint64_t now_ns, tick_ns;
     bool quiesced, stopping;
+    uint64_t last_words_ns; /* when the handler was told `stopping`; 0 = not yet */
     bool resumed;           /* since MHD ran last */
     uint64_t activity;      /* calls from MHD, to tell a busy turn from a useless one */
     uint32_t useless_turns; /* in a row */

@@ -392,7 +392,8 @@ TEST(tools_are_checked_and_none_hides_them)
 
 /* ---- memory ---- */
 
-TEST(a_request_too_large_for_its_memory_is_told_so)
+/* Twenty thousand ids, into an account of `account_bytes`, of which the request may have `bytes_max`. */
+static void parse_many_ids(size_t account_bytes, size_t bytes_max, unsigned status, const char *code)
 {
     struct parsed *p = calloc(1, sizeof(*p));
     char *body = malloc(300000);
@@ -400,13 +401,19 @@ TEST(a_request_too_large_for_its_memory_is_told_so)
     for (int i = 0; i < 20000; i++)
         at += (size_t)sprintf(body + at, "%s%d", i ? "," : "", i);
     sprintf(body + at, "]}");
-    request_memory_init(&p->memory, test_account(256 << 10), 1 << 20);
+    request_memory_init(&p->memory, test_account(account_bytes), bytes_max);
     assert_false(
         request_parse(REQUEST_COMPLETION, slice_of(body), &limits, &p->memory, &p->request, &p->why));
-    assert_int_equal(p->why.status, 503);
-    assert_string_equal(p->why.code, "out_of_memory");
+    assert_int_equal(p->why.status, status);
+    assert_string_equal(p->why.code, code);
     done(p);
     free(body);
+}
+
+TEST(a_request_too_large_for_its_memory_is_told_so)
+{
+    parse_many_ids(256 << 10, 64 << 20, 503, "out_of_memory");
+    parse_many_ids(64 << 20, 1 << 20, 413, "request_too_large");
 }
 
 TEST(dropping_the_prompt_keeps_tools_and_stops)

@@ -328,6 +328,25 @@ TEST(a_stop_waits_for_open_requests_and_takes_no_new_ones)
     close(late);
 }
 
+TEST(who_is_open_when_the_grace_ends_is_told)
+{
+    app_start((struct http_server_opts){0});
+    int told = client_open(), held = client_open();
+    client_send(told, "GET /last HTTP/1.1\r\nHost: a\r\n\r\n");
+    client_send(held, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+    app_wait(&app.ready, 2);
+    uint64_t start = clock_now_ns();
+    http_server_stop(app.server, 300 * NS_PER_MS);
+    client_expect(told, "", 503, "the end");
+    assert_true(clock_now_ns() - start >= 300 * NS_PER_MS);
+    client_expect_close(held);
+    app_stop();
+    assert_int_equal(app.completed, 1);
+    assert_int_equal(app.broken, 1);
+    close(told);
+    close(held);
+}
+
 TEST(a_quiesced_server_serves_whom_it_has)
 {
     app_start((struct http_server_opts){0});
@@ -353,7 +372,7 @@ TEST(a_port_in_use_is_said_in_words)
         .port = http_server_port(app.server),
         .connections_max = 1,
         .network = app.account,
-        .handler = {app_begin, app_ready, app_writable, app_ended, app_tick},
+        .handler = {app_begin, app_ready, app_writable, app_ended, app_tick, app_stopping},
     };
     struct http_server *s = NULL;
     struct err e = {{0}};
@@ -385,7 +404,7 @@ TEST(a_watched_descriptor_calls_on_the_network_thread)
         .host = "127.0.0.1",
         .connections_max = 4,
         .network = test_account(ACCOUNT_NO_LIMIT),
-        .handler = {app_begin, app_ready, app_writable, app_ended, app_tick},
+        .handler = {app_begin, app_ready, app_writable, app_ended, app_tick, app_stopping},
     };
     watch_calls = 0;
     memset(&app, 0, sizeof(app));
@@ -409,7 +428,7 @@ TEST(an_adopted_socket_is_served)
         .host = "127.0.0.1",
         .connections_max = 4,
         .network = test_account(ACCOUNT_NO_LIMIT),
-        .handler = {app_begin, app_ready, app_writable, app_ended, app_tick},
+        .handler = {app_begin, app_ready, app_writable, app_ended, app_tick, app_stopping},
     };
     int pair[2];
     memset(&app, 0, sizeof(app));

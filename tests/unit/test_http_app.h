@@ -5,6 +5,7 @@
  *     /echo          its body, or its method and path when it has none
  *     /hold          never answers
  *     /later         is answered from a tick
+ *     /last          is answered when the server's grace is over
  *     /refuse        is answered 401 before its body is read
  *     /drop          is closed when it is whole; /shut before its body is read
  *     /named         has an x-request-id from the beginning
@@ -144,7 +145,7 @@ static inline void app_ready(void *arg, struct http_request *r)
         j->message_bytes = app_number(r, "bytes");
         ASSERT(http_stream_begin(r, 200, "text/event-stream") == 0);
         app_pump(j);
-    } else if (!app_path_is(r, "/hold")) {
+    } else if (!app_path_is(r, "/hold") && !app_path_is(r, "/last")) {
         http_respond(r, 404, "text/plain", SLICE("no such path"));
     }
 }
@@ -186,6 +187,14 @@ static inline void app_tick(void *arg, uint64_t now_ns)
     }
 }
 
+static inline void app_stopping(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < APP_JOBS_MAX; i++)
+        if (app.jobs[i].used && app_path_is(app.jobs[i].r, "/last"))
+            http_respond(app.jobs[i].r, 503, "text/plain", SLICE("the end"));
+}
+
 static inline void *app_run(void *arg)
 {
     (void)arg;
@@ -208,7 +217,8 @@ static inline void app_start(struct http_server_opts opts)
     opts.connections_max = opts.connections_max ? opts.connections_max : 64;
     opts.body_bytes_max = opts.body_bytes_max ? opts.body_bytes_max : 1 << 20;
     opts.network = opts.network ? opts.network : test_account(ACCOUNT_NO_LIMIT);
-    opts.handler = (struct http_handler){app_begin, app_ready, app_writable, app_ended, app_tick};
+    opts.handler =
+        (struct http_handler){app_begin, app_ready, app_writable, app_ended, app_tick, app_stopping};
     app.account = opts.network;
     if (http_server_create(&opts, &e, &app.server) < 0)
         fail_msg("%s", e.text);
