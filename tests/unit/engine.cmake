@@ -1,5 +1,6 @@
 plateau_test(test_page_pool cache)
 plateau_test(test_slot_pool cache)
+plateau_test(test_prefix_index cache)
 plateau_test(test_sched sched)
 plateau_test(test_stream engine LABELS threads)
 foreach(name test_engine test_engine_ends test_engine_canary)
