@@ -2,6 +2,8 @@
 
 The program is PLATEAU_BIN (or PLATEAU_PROGRAM), build/plateau without either."""
 
+import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -27,16 +29,83 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes longer than a few seconds")
 
 
+def until(check, seconds=10, every=0.01):
+    """What `check` returns, as soon as it is true."""
+    end = time.monotonic() + seconds
+    while True:
+        found = check()
+        if found:
+            return found
+        assert time.monotonic() < end, f"not within {seconds} s: {check.__doc__ or check.__name__}"
+        time.sleep(every)
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
 
 
-class Server:
-    """A running `plateau serve`."""
+class Open:
+    """A request of its own connection, sent and not yet answered: light, and easy to leave."""
 
-    def __init__(self, *options, wait=True):
+    def __init__(self, server, path, body, key=None, receive_bytes=None):
+        self.sock = socket.socket()
+        if receive_bytes:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.sock.settimeout(60)
+        self.sock.connect(("127.0.0.1", server.port))
+        self.http = http.client.HTTPConnection("127.0.0.1", server.port)
+        self.http.sock = self.sock
+        headers = {"Content-Type": "application/json"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        self.http.request("POST", path, json.dumps(body), headers)
+        self.reply = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.leave()
+
+    def answer(self):
+        """Waits for the reply's header."""
+        if not self.reply:
+            self.reply = self.http.getresponse()
+        return self.reply
+
+    def event(self):
+        """The next event of the stream, parsed; "[DONE]" as it is; None at its end."""
+        while True:
+            line = self.answer().readline().decode()
+            if not line:
+                return None
+            if line.startswith("data:"):
+                data = line[5:].strip()
+                return data if data == "[DONE]" else json.loads(data)
+
+    def events(self):
+        return iter(self.event, None)
+
+    def events_that_come(self):
+        """Events up to the end, however the stream ends."""
+        with contextlib.suppress(http.client.HTTPException, OSError, ValueError):
+            yield from self.events()
+
+    def leave(self):
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+        if self.reply:
+            self.reply.close()
+        self.http.close()
+        self.sock.close()
+
+
+class Server:
+    """A running `plateau serve`; `key` goes with what is asked through `http`."""
+
+    def __init__(self, *options, wait=True, key=None):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         command = [PROGRAM, "serve", str(MODEL), "--port", str(self.port), *map(str, options)]
@@ -44,13 +113,18 @@ class Server:
         self.lines = []
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
-        self.http = httpx.Client(base_url=self.url, timeout=60)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self.http = httpx.Client(base_url=self.url, timeout=60, headers=headers)
         if wait:
             self.wait_ready()
 
     def _read(self):
         for line in self.process.stderr:
             self.lines.append(line.decode(errors="replace"))
+
+    def said(self, words):
+        """Whether the log has a line with them."""
+        return any(words in line for line in list(self.lines))
 
     def wait_ready(self):
         until = time.monotonic() + READY_S
@@ -66,9 +140,13 @@ class Server:
         raise RuntimeError(f"the server is not ready after {READY_S} s: {''.join(self.lines[-20:])}")
 
     def stop(self):
-        self.http.close()
+        """Its exit status."""
         if self.process.poll() is None:
             self.process.terminate()
+        return self.wait()
+
+    def wait(self):
+        self.http.close()
         try:
             return self.process.wait(30)
         except subprocess.TimeoutExpired:
@@ -91,8 +169,16 @@ class Server:
     def complete(self, prompt, **fields):
         return self.post("/v1/completions", prompt=prompt, **fields)
 
+    def begin(self, stream=True, **fields):
+        """A long generation, under way; `with` ends it."""
+        body = {"prompt": "a", "max_tokens": 20000, "ignore_eos": True, "stream": stream, **fields}
+        return Open(self, "/v1/completions", body)
+
     def status(self):
         return self.http.get("/api/status").json()
+
+    def requests(self, phase=None):
+        return [r for r in self.status()["requests"] if phase in (None, r["phase"])]
 
     def memory(self):
         return self.http.get("/api/memory").json()
@@ -132,6 +218,35 @@ def account(memory, name):
     return walk(memory["accounts"])
 
 
+def account_bytes(memory):
+    """(reserved, used) of every account by its path."""
+    found = {}
+
+    def walk(a, path):
+        path += "/" + a["name"]
+        found[path] = (a["reserved_bytes"], a["used_bytes"])
+        for c in a["children"]:
+            walk(c, path)
+
+    for a in memory["accounts"]:
+        walk(a, "")
+    return found
+
+
+def settled(server):
+    """The accounts once nothing is going on and everything has been given back: pools trimmed, connections closed."""
+
+    def nothing_left():
+        """no request, job, committed page or connection is left"""
+        s = server.status()
+        busy = [s["requests"], s["engine_jobs"], s["streams"], [m for m in s["models"] if not m["idle"]],
+                [m for m in s["models"] if m["pages_committed"] > 0]]
+        return not any(busy) and server.metrics()["plateau_http_connections"] == 1
+
+    until(nothing_left, 20, 0.05)
+    return account_bytes(server.memory())
+
+
 def check_ledger(memory):
     """Every account holds at least what its children hold, within its limit."""
 
@@ -159,21 +274,37 @@ def events(text):
     return found
 
 
+@contextlib.contextmanager
+def serving(*options, **more):
+    """A server that must have given everything back when its tests are over, and that ends well."""
+    s = Server(*options, **more)
+    try:
+        before = settled(s)
+        yield s
+        assert settled(s) == before
+        after = s.memory()
+        check_ledger(after)
+        assert abs(after["unaccounted_bytes"]) <= 32 << 20, after["unaccounted_bytes"]
+        assert s.stop() == 0, "".join(s.lines[-20:])
+    finally:
+        if s.process.poll() is None:
+            s.process.kill()
+            s.process.wait()
+
+
 @pytest.fixture(scope="session")
 def server():
-    s = Server()
-    before = s.memory()
-    yield s
-    s.wait_idle()
-    time.sleep(0.3)
-    after = s.memory()
-    check_ledger(after)
-    for name in ("text", "requests", "kv", "state"):
-        was, now = account(before, name), account(after, name)
-        if was and now:
-            assert now["reserved_bytes"] == was["reserved_bytes"], f"{name}: {was} became {now}"
-    assert abs(after["unaccounted_bytes"]) <= 32 << 20, after["unaccounted_bytes"]
-    assert s.stop() == 0, "".join(s.lines[-20:])
+    with serving() as s:
+        yield s
+
+
+@pytest.fixture(scope="session")
+def narrow():
+    """One row and one place in the queue; who waits is told each second that the server lives, and not for long."""
+    options = {"max-num-seqs": 1, "max-queue": 1, "queue-timeout": 2, "keepalive": 1, "max-requests": 3,
+               "max-request-bytes": "1M"}
+    with serving(*(f"--{name}={value}" for name, value in options.items())) as s:
+        yield s
 
 
 @pytest.fixture(scope="session")
@@ -187,10 +318,33 @@ def model(server):
     return server.http.get("/v1/models").json()["data"][0]["id"]
 
 
+def as_clients_send(messages):
+    """The arguments of earlier tool calls as text, as OpenAI's clients have them."""
+    messages = json.loads(json.dumps(messages))
+    for message in messages:
+        for call in message.get("tool_calls") or []:
+            call["function"]["arguments"] = json.dumps(call["function"]["arguments"])
+            call.setdefault("id", "call_1")
+            call.setdefault("type", "function")
+    return messages
+
+
+def refused(reply, status, code, *words):
+    """The error of a refusal, in OpenAI's envelope."""
+    assert reply.status_code == status, reply.text
+    error = reply.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["code"] == code, error
+    for word in words:
+        assert str(word) in error["message"], error["message"]
+    assert len(reply.headers["x-request-id"]) == 32
+    return error
+
+
 def case_fields(case, **more):
     """A golden case as the fields of a chat."""
     fields = {
-        "messages": case["messages"],
+        "messages": as_clients_send(case["messages"]),
         "chat_template_kwargs": {"enable_thinking": case["enable_thinking"]},
         "temperature": 0,
         "max_tokens": len(case["greedy_ids"]) + 8,

@@ -83,12 +83,17 @@ def check(case, answer):
         assert usage["completion_tokens_details"]["reasoning_tokens"] == 0
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+# Some of them also where each takes ten times as long: a chat, a tool call, thinking.
+SHORT = [pytest.param(case, id=name, marks=[pytest.mark.smoke] if i in (8, 15, 17) else [])
+         for i, (case, name) in enumerate(zip(CASES, IDS))]
+
+
+@pytest.mark.parametrize("case", SHORT)
 def test_one_at_a_time(server, case):
     check(case, ask(server, case, stream=False))
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@pytest.mark.parametrize("case", SHORT)
 def test_streamed(server, case):
     check(case, ask(server, case, stream=True))
 

@@ -1,0 +1,76 @@
+"""Continuous batching as clients see it: who comes later joins at once, and a long prompt is read beside others' tokens.
+
+Orders and counts of steps are compared, never times."""
+
+import concurrent.futures
+
+import pytest
+
+from conftest import GOLDEN, Open, case_fields, until
+
+STEP_TOKENS_MAX = 512  # what a step takes at most of prompts (cli/runtime.c)
+
+
+def steps(server):
+    return server.status()["models"][0]["steps"]
+
+
+@pytest.mark.smoke
+def test_a_short_request_overtakes_a_long_one(server):
+    with server.begin(stream=False) as long:
+        until(lambda: server.requests("decoding"))
+        for case in GOLDEN["cases"][:2]:
+            reply = server.post("/v1/chat/completions", **case_fields(case))
+            assert reply.json()["choices"][0]["token_ids"] == case["greedy_ids"]
+        (left,) = server.requests("decoding")
+        assert left["tokens"] < 20000 and long.reply is None
+    server.wait_idle()
+
+
+def test_a_long_prompt_is_read_beside_others_tokens(server):
+    """Each step that reads a piece of the prompt gives the row that decodes its token."""
+    prompt = [5 + i % 700 for i in range(6000)]
+    with server.begin(stream=False) as other:
+        until(lambda: server.requests("decoding"))
+        first = server.requests()[0]["id"]
+
+        def tokens():
+            return next(r["tokens"] for r in server.requests() if r["id"] == first)
+
+        # Tokens before steps, then steps before tokens: the row can only have had more chances than are counted.
+        tokens_before, steps_before = tokens(), steps(server)
+        seen = []
+        with Open(server, "/v1/completions", {"prompt": prompt, "max_tokens": 1}) as long:
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                answered = pool.submit(lambda: long.answer().status)
+                while not answered.done():
+                    seen += [(r["progress"], r["phase"]) for r in server.requests() if r["id"] != first]
+        assert answered.result() == 200
+        steps_between = steps(server) - steps_before
+        tokens_between = tokens() - tokens_before
+        assert other.reply is None
+    assert steps_between >= len(prompt) / STEP_TOKENS_MAX
+    # The exchange's count trails the engine's by what is under way: a step or two.
+    assert tokens_between >= steps_between - 3, (tokens_between, steps_between)
+    pieces = sorted({p for p, phase in seen if phase == "prefilling"})
+    assert len(pieces) > 2, "the prompt was not seen to be read in pieces"
+    server.wait_idle()
+
+
+def test_a_queue_is_served_in_order(narrow):
+    with Open(narrow, "/v1/completions", {"prompt": "a", "max_tokens": 300, "ignore_eos": True}) as first:
+        until(lambda: narrow.requests("decoding"))
+        with Open(narrow, "/v1/completions", {"prompt": "b", "max_tokens": 1}) as second:
+            until(lambda: narrow.requests("queued"))
+            assert second.answer().status == 200
+        assert not narrow.requests(), "the second was answered before the first"
+        assert first.answer().status == 200
+
+
+@pytest.mark.smoke
+def test_rows_share_steps(server):
+    """Eight that decode together take about as many steps as one of them, not eight times as many."""
+    fields = {"prompt": "a", "max_tokens": 100, "ignore_eos": True}
+    before = steps(server)
+    assert server.post("/v1/completions", n=8, **fields).status_code == 200
+    assert 100 <= steps(server) - before <= 250

@@ -1,0 +1,162 @@
+"""How requests end before their time: clients that leave, that do not read, and DELETE."""
+
+import time
+
+import pytest
+
+from conftest import GOLDEN, Open, account, account_bytes, case_fields, refused, serving, until
+
+LONG_PROMPT = [5 + i % 700 for i in range(24000)]
+NOTICED_S = 3
+
+
+def stops(server):
+    """The work stops: no request, no job, and no further step."""
+    until(lambda: not server.requests() and server.status()["engine_jobs"] == 0, NOTICED_S)
+    steps = server.status()["models"][0]["steps"]
+    time.sleep(0.2)
+    assert server.status()["models"][0]["steps"] == steps
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_a_client_leaves_while_decoding(server, stream):
+    with server.begin(stream=stream):
+        until(lambda: server.requests("decoding"))
+    stops(server)
+
+
+@pytest.mark.smoke
+def test_a_client_leaves_while_its_prompt_is_read(server):
+    drawn = server.metrics()['vllm:generation_tokens_total{model_name="canary"}']
+    with server.begin(prompt=LONG_PROMPT, max_tokens=100):
+        shown = until(lambda: server.requests("prefilling"))
+        assert shown[0]["prompt_tokens"] == len(LONG_PROMPT)
+    stops(server)
+    assert server.metrics()['vllm:generation_tokens_total{model_name="canary"}'] == drawn
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_a_client_leaves_while_queued(narrow, stream):
+    with narrow.begin(stream=False) as running:
+        until(lambda: narrow.requests("decoding"))
+        with narrow.begin(stream=stream):
+            until(lambda: narrow.requests("queued") and narrow.status()["engine_jobs"] == 2)
+        until(lambda: len(narrow.requests()) == narrow.status()["engine_jobs"] == 1, NOTICED_S)
+        assert narrow.requests("decoding") and running.reply is None
+        # Its place is free at once: the next is not told that the queue is full, but waits for its turn.
+        with narrow.begin(stream=stream):
+            until(lambda: narrow.requests("queued"))
+    stops(narrow)
+
+
+# ---- a client that does not read ----
+
+
+@pytest.fixture(scope="module")
+def impatient():
+    with serving("--slow-client", 2) as s:
+        yield s
+
+
+def test_a_client_that_does_not_read_pauses_and_ends(impatient):
+    server = impatient
+    before = account(server.memory(), "text")["reserved_bytes"]
+    body = {"prompt": "a", "max_tokens": 20000, "ignore_eos": True, "stream": True, "logprobs": 20}
+    with Open(server, "/v1/completions", body, receive_bytes=4096) as slow:
+        slow.event()
+        shown = until(lambda: server.requests("paused"))[0]
+        # Nothing more is computed or kept for it while it is paused.
+        held = account_bytes(server.memory())
+        assert account(server.memory(), "text")["reserved_bytes"] - before < 1 << 20
+        time.sleep(0.3)
+        again = server.requests("paused")[0]
+        assert (again["id"], again["tokens"], again["bytes"]) == (shown["id"], shown["tokens"], shown["bytes"])
+        assert account_bytes(server.memory()) == held
+        # Others go on, and are told what they are always told.
+        for case in GOLDEN["cases"][:3]:
+            reply = server.post("/v1/chat/completions", **case_fields(case))
+            assert reply.json()["choices"][0]["token_ids"] == case["greedy_ids"]
+        assert server.requests("paused")
+        until(lambda: not server.requests(), 10)
+        rest = list(slow.events_that_come())
+        assert "[DONE]" not in rest
+    ended = server.metrics()['vllm:request_success_total{model_name="canary",finished_reason="client_too_slow"}']
+    assert ended == 1
+    until(lambda: server.said("client_too_slow"))
+
+
+def test_a_client_that_reads_again_goes_on(impatient):
+    fields = {"prompt": "a", "max_tokens": 2500, "ignore_eos": True, "temperature": 0, "return_token_ids": True}
+    whole = impatient.post("/v1/completions", **fields).json()["choices"][0]["token_ids"]
+    body = {**fields, "stream": True, "logprobs": 20}
+    with Open(impatient, "/v1/completions", body, receive_bytes=4096) as slow:
+        slow.event()
+        until(lambda: impatient.requests("paused"))
+        ids = [i for e in slow.events() if e != "[DONE]" for i in e["choices"][0].get("token_ids", [])]
+    assert ids == whole[-len(ids):] and len(whole) - len(ids) < 300
+
+
+# ---- DELETE ----
+
+
+@pytest.mark.smoke
+def test_delete_a_running_stream(server):
+    with server.begin() as running:
+        running.event()
+        request = running.answer().headers["x-request-id"]
+        reply = server.http.delete(f"/v1/requests/{request}")
+        assert reply.status_code == 200
+        assert reply.json() == {"id": request, "object": "request", "deleted": True}
+        rest = list(running.events())
+        assert rest[-1]["error"]["code"] == "request_cancelled" and "[DONE]" not in rest
+    refused(server.http.delete(f"/v1/requests/{request}"), 404, "request_not_found")
+    stops(server)
+
+
+@pytest.mark.smoke
+def test_delete_a_running_reply(server):
+    with server.begin(stream=False) as running:
+        request = until(lambda: server.requests("decoding"))[0]["id"]
+        assert server.http.delete(f"/v1/requests/cmpl-{request}").status_code == 200
+        reply = running.answer()
+        assert reply.status == 499 and b"request_cancelled" in reply.read()
+        assert reply.headers["x-request-id"] == request
+    stops(server)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_delete_a_queued_request(narrow, stream):
+    with narrow.begin(stream=False) as running:
+        until(lambda: narrow.requests("decoding"))
+        with narrow.begin(stream=stream) as queued:
+            request = until(lambda: narrow.requests("queued"))[0]["id"]
+            assert narrow.http.delete(f"/v1/requests/{request}").status_code == 200
+            assert queued.answer().status == 499 and b"request_cancelled" in queued.answer().read()
+        assert narrow.requests("decoding") and running.reply is None
+    stops(narrow)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("name", ["0" * 32, "f" * 31, "../x", "chatcmpl-" + "0" * 32, "x" * 500, "%F0%9F"])
+def test_delete_what_is_not_there(server, name):
+    refused(server.http.delete(f"/v1/requests/{name}"), 404, "request_not_found" if "/" not in name else "not_found")
+
+
+def test_delete_with_another_key():
+    with serving("--api-key", "ann", "--api-key", "bob", "--admin-key", "root", key="root") as server:
+        with Open(server, "/v1/completions", {"prompt": "a", "max_tokens": 20000, "ignore_eos": True, "stream": True},
+                  key="ann") as running:
+            running.event()
+            path = "/v1/requests/" + running.answer().headers["x-request-id"]
+            refused(server.http.delete(path, headers={"authorization": "Bearer bob"}), 404, "request_not_found")
+            refused(server.http.delete(path, headers={"authorization": "Bearer eve"}), 401, "invalid_api_key")
+            assert running.event() and len(server.requests()) == 1
+            assert server.http.delete(path, headers={"authorization": "Bearer ann"}).status_code == 200
+        with Open(server, "/v1/completions", {"prompt": "a", "max_tokens": 20000, "ignore_eos": True, "stream": True},
+                  key="ann") as running:
+            running.event()
+            assert server.http.delete("/v1/requests/" + running.answer().headers["x-request-id"]).status_code == 200
+            assert list(running.events())[-1]["error"]["code"] == "request_cancelled"

@@ -1,0 +1,109 @@
+"""How the server ends: it drains, within its limit; a second signal does not wait; every byte was given back.
+
+The program itself demands at its end that each account is empty: it would abort, and its status say so."""
+
+import signal
+import subprocess
+import threading
+import time
+
+import httpx
+import pytest
+
+from conftest import PROGRAM, Server, until
+
+
+def begin_to_stop(server, number=signal.SIGTERM):
+    server.process.send_signal(number)
+    until(lambda: server.said("event=stopping"))
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_idle_server_ends_at_once(number):
+    s = Server("--drain", 60)
+    assert s.complete("a", max_tokens=1).status_code == 200
+    began = time.monotonic()
+    begin_to_stop(s, number)
+    assert s.wait() == 0
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.smoke
+def test_open_requests_are_finished_and_new_ones_refused():
+    s = Server("--drain", 60)
+    with s.begin(max_tokens=1500) as running, s.begin(max_tokens=1500, stream=False) as whole:
+        running.event()
+        until(lambda: len(s.requests("decoding")) == 2)
+        begin_to_stop(s)
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(s.url + "/health")
+        assert list(running.events())[-1] == "[DONE]"
+        assert whole.answer().status == 200
+        assert b'"completion_tokens":1500' in whole.answer().read()
+    assert s.wait() == 0
+
+
+def test_who_waits_on_an_open_connection_is_told():
+    s = Server("--drain", 60)
+    with s.begin(stream=False) as running:
+        until(lambda: s.requests("decoding"))
+        idle = httpx.Client(base_url=s.url)
+        assert idle.get("/health").json()["status"] == "ok"
+        begin_to_stop(s)
+        with pytest.raises(httpx.TransportError):  # its connection was closed, and there is no other
+            idle.get("/health")
+        running.leave()
+    assert s.wait() == 0
+
+
+@pytest.mark.smoke
+def test_the_limit_of_a_drain_ends_what_is_open_in_words():
+    s = Server("--drain", 1, "--max-num-seqs", 2)
+    with s.begin() as running, s.begin(stream=False) as whole, s.begin(stream=False) as queued:
+        found = []
+        reader = threading.Thread(target=lambda: found.extend(running.events_that_come()))
+        reader.start()
+        until(lambda: s.requests("queued"))
+        began = time.monotonic()
+        begin_to_stop(s)
+        for request in whole, queued:
+            assert request.answer().status == 503
+            assert b'"code":"shutting_down"' in request.answer().read()
+        reader.join()
+        assert found[-1]["error"]["code"] == "shutting_down" and "[DONE]" not in found
+        assert time.monotonic() - began >= 1
+    assert s.wait() == 0
+
+
+@pytest.mark.smoke
+def test_a_second_signal_does_not_wait():
+    s = Server("--drain", 600)
+    with s.begin(stream=False):
+        until(lambda: s.requests("decoding"))
+        begin_to_stop(s)
+        time.sleep(0.3)
+        assert s.process.poll() is None
+        s.process.send_signal(signal.SIGTERM)
+        assert s.wait() == 0
+
+
+def test_a_load_is_given_up():
+    s = Server(wait=False)
+    until(lambda: s.process.poll() is not None or _listens(s))
+    s.process.send_signal(signal.SIGTERM)
+    assert s.wait() == 0
+
+
+def _listens(s):
+    try:
+        return s.http.get("/live").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@pytest.mark.smoke
+def test_a_model_that_cannot_be_loaded_ends_the_program(tmp_path):
+    got = subprocess.run([PROGRAM, "serve", str(tmp_path), "--port", "0"], capture_output=True, text=True, timeout=60)
+    assert got.returncode == 1
+    assert str(tmp_path) in got.stderr and "config.json" in got.stderr
