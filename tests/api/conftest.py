@@ -40,12 +40,6 @@ def until(check, seconds=10, every=0.01):
         time.sleep(every)
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Open:
     """A request of its own connection, sent and not yet answered: light, and easy to leave."""
 
@@ -106,13 +100,15 @@ class Server:
     """A running `plateau serve`; `key` goes with what is asked through `http`."""
 
     def __init__(self, *options, wait=True, key=None):
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        command = [PROGRAM, "serve", str(MODEL), "--port", str(self.port), *map(str, options)]
+        command = [PROGRAM, "serve", str(MODEL), "--port", "0", *map(str, options)]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
         self.lines = []
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
+        # Its first line says where it listens; one that does not start says nothing there.
+        where = re.search(rb"http://127\.0\.0\.1:(\d+)", self.process.stdout.readline())
+        self.port = int(where[1]) if where else 0
+        self.url = f"http://127.0.0.1:{self.port}"
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.http = httpx.Client(base_url=self.url, timeout=60, headers=headers)
         if wait:

@@ -1,4 +1,4 @@
-"""Continuous batching as clients see it: who comes later joins at once, and a long prompt is read beside others' tokens.
+"""Continuous batching as clients see it: who comes later joins at once; a long prompt is read beside others' tokens.
 
 Orders and counts of steps are compared, never times."""
 
@@ -6,7 +6,7 @@ import concurrent.futures
 
 import pytest
 
-from conftest import GOLDEN, Open, case_fields, until
+from conftest import GOLDEN, Open, case_fields, serving, until
 
 STEP_TOKENS_MAX = 512  # what a step takes at most of prompts (cli/runtime.c)
 
@@ -74,3 +74,24 @@ def test_rows_share_steps(server):
     before = steps(server)
     assert server.post("/v1/completions", n=8, **fields).status_code == 200
     assert 100 <= steps(server) - before <= 250
+
+
+def test_who_gives_up_its_pages_for_others_loses_no_token(server):
+    """Pages for a few, and eight that want them: some must give theirs back, wait, and begin again."""
+    prompts = [[10 + i] * (100 + 30 * i) for i in range(8)]
+    fields = {"temperature": 0, "max_tokens": 200, "ignore_eos": True, "return_token_ids": True}
+
+    def ask(which, prompt):
+        reply = which.post("/v1/completions", prompt=prompt, **fields)
+        assert reply.status_code == 200, reply.text
+        return reply.json()["choices"][0]["token_ids"]
+
+    options = {"threads": 2, "memory-limit": "60M", "max-model-len": 1024, "max-connections": 32, "max-requests": 64}
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        wanted = list(pool.map(lambda prompt: ask(server, prompt), prompts))
+        with serving(*(f"--{name}={value}" for name, value in options.items())) as tight:
+            assert tight.status()["models"][0]["pages_max"] * 32 < sum(len(p) + 200 for p in prompts)
+            assert list(pool.map(lambda prompt: ask(tight, prompt), prompts)) == wanted
+            assert tight.status()["models"][0]["preemptions"] > 0
+            (root,) = tight.memory()["accounts"]
+            assert root["peak_bytes"] <= 60 << 20 == root["limit_bytes"]

@@ -58,7 +58,8 @@ def from_events(found):
             calls[call["index"]][1] += call["function"]["arguments"]
         if choice["finish_reason"]:
             reasons.append(choice["finish_reason"])
-    return ids, chunks[0]["prompt_token_ids"], reasoning, content, [tuple(c) for c in calls], reasons, chunks[-1]["usage"]
+    prompt_ids, usage = chunks[0]["prompt_token_ids"], chunks[-1]["usage"]
+    return ids, prompt_ids, reasoning, content, [tuple(c) for c in calls], reasons, usage
 
 
 def check(case, answer):

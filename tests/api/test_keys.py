@@ -95,8 +95,9 @@ def test_without_keys_foreign_names_are_not(server, host):
 def test_without_keys_a_page_may_ask_its_own_server_only(server):
     own = f"127.0.0.1:{server.port}"
     assert get(server, "/v1/models", host=own, origin=f"http://{own}").status_code == 200
-    for origin in ["https://evil.example", "null", f"http://127.0.0.1:{server.port + 1}", f"http://localhost:{server.port}",
-                   f"ftp://{own}", f"http://{own}/x"]:
+    foreign = ["https://evil.example", "null", f"http://127.0.0.1:{server.port + 1}", f"http://localhost:{server.port}",
+               f"ftp://{own}", f"http://{own}/x"]
+    for origin in foreign:
         refused(get(server, "/v1/models", host=own, origin=origin), 403, "origin_not_allowed", "Origin")
     reply = server.http.post("/v1/completions", json={"prompt": "a", "max_tokens": 1},
                              headers={"origin": "https://evil.example"})

@@ -22,7 +22,8 @@ def body_of(rng):
     if rng.random() < 0.2:
         body["logprobs"] = 3
     if rng.random() < 0.5:
-        return "/v1/completions", {**body, "prompt": [rng.randrange(5, 8000) for _ in range(rng.randint(1, 60))]}, tokens
+        body["prompt"] = [rng.randrange(5, 8000) for _ in range(rng.randint(1, 60))]
+        return "/v1/completions", body, tokens
     body["logprobs"] = bool(body.get("logprobs"))
     words = " ".join(rng.choice(["What", "does", "mkdir", "do", "page", "list"]) for _ in range(rng.randint(1, 20)))
     return "/v1/chat/completions", {**body, "messages": [{"role": "user", "content": words}]}, tokens

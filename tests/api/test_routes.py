@@ -1,12 +1,14 @@
 """The routes that tools, operators and dashboards read: every field that is promised, with values that agree."""
 
+import contextlib
 import math
 import re
 import time
 
+import httpx
 import pytest
 
-from conftest import GOLDEN, account, check_ledger, until
+from conftest import GOLDEN, Server, account, check_ledger, refused, until
 
 CASE = GOLDEN["cases"][15]
 
@@ -24,6 +26,28 @@ def test_live_and_health(server):
     assert get(server, "/health") == get(server, "/ping") == {"status": "ok"}
     assert re.fullmatch(r"\d+\.\d+\.\d+", get(server, "/version")["version"])
     assert server.http.head("/health").status_code == 200
+
+
+@pytest.mark.smoke
+def test_a_server_that_loads_says_so():
+    """It listens at once; until the model is there it says how far it is, and takes no request."""
+    s = Server(wait=False)
+    seen = []
+
+    def ready():
+        """ready"""
+        with contextlib.suppress(httpx.TransportError):
+            reply = s.complete("a", max_tokens=1)
+            if reply.status_code != 200:
+                refused(reply, 503, "model_loading", "GET /health")
+                assert reply.headers["retry-after"] == "1"
+            health = s.http.get("/health")
+            seen.append((health.status_code, health.json()["status"]))
+            return health.status_code == 200
+
+    until(ready, 60, 0.001)
+    assert seen[-1] == (200, "ok") and set(seen[:-1]) == {(503, "loading")}
+    assert s.stop() == 0
 
 
 @pytest.mark.smoke
@@ -213,7 +237,8 @@ def test_metrics_are_valid(server):
     used = {labels for _, labels in memory if 'kind="used"' in labels}
     assert any(labels.endswith('/canary/kv",kind="used"') for _, labels in memory) and len(used) > 8
     for labels in used:
-        assert memory["plateau_memory_bytes", labels] <= memory["plateau_memory_bytes", labels.replace("used", "reserved")]
+        reserved = labels.replace('kind="used"', 'kind="reserved"')
+        assert memory["plateau_memory_bytes", labels] <= memory["plateau_memory_bytes", reserved]
 
 
 def difference(server, work):

@@ -29,7 +29,6 @@ def test_an_idle_server_ends_at_once(number):
     assert time.monotonic() - began < 10
 
 
-@pytest.mark.smoke
 def test_open_requests_are_finished_and_new_ones_refused():
     s = Server("--drain", 60)
     with s.begin(max_tokens=1500) as running, s.begin(max_tokens=1500, stream=False) as whole:
