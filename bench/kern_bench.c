@@ -65,26 +65,24 @@ static const struct form forms[] = {
     {"2 bits g64", MATRIX_AFFINE, 2, 64},
 };
 
-/* Bytes that a product reads for one panel: values, scales and biases. */
-static size_t panel_bytes(const struct form *f)
-{
-    size_t scales = f->group ? 2 * (K / f->group) * MATRIX_PANEL * sizeof(float) : 0;
-    return (size_t)K * MATRIX_PANEL * f->bits / 8 + scales;
-}
-
 /* A matrix of `panels` panels of K columns laid over the weights. */
 static struct matrix matrix_of(const struct bench *b, const struct form *f, uint32_t panels)
 {
-    size_t data_bytes = (size_t)panels * K * MATRIX_PANEL * f->bits / 8;
     struct matrix m = {.form = f->form, .n = panels * MATRIX_PANEL, .k = K, .experts = 1, .data = b->weights};
-    ASSERT(panels * panel_bytes(f) <= b->bytes);
     if (f->group) {
         m.bits = f->bits;
         m.group = f->group;
-        m.scales = (const float *)(b->weights + data_bytes);
-        m.biases = m.scales + (size_t)panels * (K / f->group) * MATRIX_PANEL;
+        m.sides = MATRIX_BF16;
     }
+    ASSERT(panels * matrix_panel_bytes(&m) <= b->bytes);
     return m;
+}
+
+/* Bytes that a product reads for one panel: values, scales and biases. */
+static size_t panel_bytes(const struct bench *b, const struct form *f)
+{
+    struct matrix m = matrix_of(b, f, 1);
+    return matrix_panel_bytes(&m);
 }
 
 struct product {
@@ -136,11 +134,11 @@ static double product_seconds(struct bench *b, const struct matrix *m, uint32_t 
 static void decode(struct bench *b, const struct form *f)
 {
     static const uint32_t columns[] = {1, 2, 4, 8, 16};
-    uint32_t panels = (uint32_t)(b->bytes / panel_bytes(f));
+    uint32_t panels = (uint32_t)(b->bytes / panel_bytes(b, f));
     struct matrix m = matrix_of(b, f, panels);
     printf("%-10s", f->name);
     for (uint32_t i = 0; i < COUNT_OF(columns); i++) {
-        double bytes_s = (double)(panels * panel_bytes(f)) / product_seconds(b, &m, columns[i]);
+        double bytes_s = (double)(panels * panel_bytes(b, f)) / product_seconds(b, &m, columns[i]);
         printf("  %6.1f %3.0f%%", bytes_s * 1e-9, 100 * bytes_s / b->yard.read_bytes_s);
     }
     struct matrix small = matrix_of(b, f, PREFILL_ROWS / MATRIX_PANEL);
@@ -323,7 +321,7 @@ static int bench_init(struct bench *b)
     b->weights = b->yard.memory;
     b->bytes = b->yard.bytes;
     kern_ops_init(&b->ops, b->yard.cpu_flags);
-    size_t rows_max = b->bytes / panel_bytes(&forms[COUNT_OF(forms) - 1]) * MATRIX_PANEL;
+    size_t rows_max = b->bytes / panel_bytes(b, &forms[COUNT_OF(forms) - 1]) * MATRIX_PANEL;
     size_t outputs = MAX_OF(rows_max * 16, (size_t)COLUMNS_MAX * PREFILL_ROWS);
     size_t values = (size_t)COLUMNS_MAX * K + K + outputs;
     b->values = aligned_alloc(64, ROUND_UP(values * sizeof(float), (size_t)64));

@@ -33,12 +33,12 @@ static float affine_output(const struct matrix *w, uint32_t row, const float *x,
     uint32_t groups = w->k / w->group;
     float acc = 0;
     for (uint32_t g = 0; g < groups; g++) {
-        size_t scale = ((size_t)(row / MATRIX_PANEL) * groups + g) * MATRIX_PANEL + row % MATRIX_PANEL;
+        struct matrix_sides sides = matrix_sides(w, row, g);
         float p = 0;
         for (uint32_t k = g * w->group; k < (g + 1) * w->group; k++)
             p = fmaf(matrix_factor(w, row, k), x[k], p);
-        acc = fmaf(w->scales[scale], p, acc);
-        acc = fmaf(w->biases[scale], xsum[g], acc);
+        acc = fmaf(sides.scale, p, acc);
+        acc = fmaf(sides.bias, xsum[g], acc);
     }
     return acc;
 }

@@ -26,16 +26,15 @@ static enum matrix_form form_of(const struct linear_source *s)
     }
 }
 
-static size_t element_bytes(enum matrix_form form)
+/* The narrowest form that holds the scales and biases of all sources as they are. */
+static enum matrix_form sides_of(const struct linear_source *s, uint32_t count)
 {
-    return form == MATRIX_F32 ? 4 : 2;
-}
-
-static size_t panel_bytes(const struct matrix *m)
-{
-    if (m->form == MATRIX_AFFINE)
-        return (size_t)(m->k / 8) * 16 * m->bits;
-    return (size_t)m->k * MATRIX_PANEL * element_bytes(m->form);
+    enum dtype dtype = s[0].scales.dtype;
+    for (uint32_t i = 0; i < count; i++) {
+        if (s[i].scales.dtype != dtype || s[i].biases.dtype != dtype)
+            return MATRIX_F32;
+    }
+    return dtype == DTYPE_BF16 ? MATRIX_BF16 : dtype == DTYPE_F16 ? MATRIX_F16 : MATRIX_F32;
 }
 
 /* The matrix without its memory. */
@@ -46,6 +45,7 @@ static struct matrix shape_of(const struct linear_source *s, uint32_t count)
     if (m.form == MATRIX_AFFINE) {
         m.bits = s[0].bits;
         m.group = s[0].group;
+        m.sides = sides_of(s, count);
         ASSERT(m.bits >= 2 && m.bits <= 8 && m.bits != 7 && m.group % 8 == 0 && m.group > 0 &&
                m.k % m.group == 0);
     }
@@ -54,16 +54,14 @@ static struct matrix shape_of(const struct linear_source *s, uint32_t count)
         ASSERT(!s[i].affine || (s[i].bits == m.bits && s[i].group == m.group));
         m.n += (uint32_t)s[i].out;
     }
-    m.expert_data_bytes = ROUND_UP(matrix_panels(&m) * panel_bytes(&m), (size_t)MATRIX_ALIGN);
-    if (m.form == MATRIX_AFFINE)
-        m.expert_scales = (size_t)matrix_panels(&m) * (m.k / m.group) * MATRIX_PANEL;
+    m.expert_bytes = ROUND_UP(matrix_panels(&m) * matrix_panel_bytes(&m), (size_t)MATRIX_ALIGN);
     return m;
 }
 
 size_t matrix_stack_bytes(const struct linear_source *s, uint32_t count)
 {
     struct matrix m = shape_of(s, count);
-    return m.experts * (m.expert_data_bytes + 2 * m.expert_scales * sizeof(float));
+    return m.experts * m.expert_bytes;
 }
 
 size_t matrix_packed_bytes(const struct linear_source *s)
@@ -71,11 +69,10 @@ size_t matrix_packed_bytes(const struct linear_source *s)
     return matrix_stack_bytes(s, 1);
 }
 
-/* The bytes of one row of the checkpoint: `expert` and `row` count within the source. */
-static const uint8_t *row_bytes(const struct linear_source *s, uint64_t expert, uint64_t row)
+/* The bytes of one row of a dense source, all its experts counted. */
+static const uint8_t *row_bytes(const struct linear_source *s, uint64_t row)
 {
-    size_t bytes = s->affine ? s->in * s->bits / 8 : s->in * dtype_bytes(s->weight.dtype);
-    return (const uint8_t *)s->weight.data + (expert * s->out + row) * bytes;
+    return (const uint8_t *)s->weight.data + row * (s->in * dtype_bytes(s->weight.dtype));
 }
 
 static void spread_dense(uint8_t *panel, const uint8_t *row, uint32_t lane, const struct matrix *m)
@@ -109,28 +106,43 @@ static void spread_octet(uint8_t *at, const uint8_t *values, uint32_t bits)
     }
 }
 
-static void spread_affine(uint8_t *panel, const uint8_t *row, uint32_t lane, const struct matrix *m)
+/* Values of one row's group. An 8-bit one loses its centre here: as a signed byte it converts in one step less. */
+static void spread_octets(uint8_t *at, const uint8_t *row, const struct matrix *m)
 {
-    for (uint32_t octet = 0; octet < m->k / 8; octet++) {
+    uint8_t centre = m->bits == 8 ? 0x80 : 0;
+    for (uint32_t octet = 0; octet < m->group / 8; octet++) {
         uint64_t stream = 0;
         uint8_t values[8];
         memcpy(&stream, row + (size_t)octet * m->bits, m->bits);
         for (uint32_t s = 0; s < 8; s++)
-            values[s] = (uint8_t)(stream >> s * m->bits & ((1u << m->bits) - 1));
-        spread_octet(panel + (size_t)octet * 16 * m->bits + lane, values, m->bits);
+            values[s] = (uint8_t)(stream >> s * m->bits & ((1u << m->bits) - 1)) ^ centre;
+        spread_octet(at + (size_t)octet * MATRIX_PANEL * m->bits, values, m->bits);
     }
 }
 
-/* Scales and centred biases of one row; `at` is the lane in the panel's first group. */
-static void spread_scales(const struct linear_source *s, uint64_t row, float *scales, float *biases)
+/* Element `index` of a checkpoint's scales or biases, into lane `lane` of a group's. */
+static void spread_side(uint8_t *at, const struct tensor *t, uint64_t index, uint32_t lane,
+                        const struct matrix *m)
 {
-    uint32_t groups = (uint32_t)(s->in / s->group);
-    float centre = (float)(1u << (s->bits - 1));
+    if (m->sides == MATRIX_F32) {
+        float value = tensor_f32_at(t, index);
+        memcpy(at + (size_t)lane * 4, &value, 4);
+    } else {
+        memcpy(at + (size_t)lane * 2, (const uint8_t *)t->data + index * 2, 2);
+    }
+}
+
+/* Row `row` of the source, all its experts counted, into lane `lane` of a panel. */
+static void spread_affine(uint8_t *panel, const struct linear_source *s, uint64_t row, uint32_t lane,
+                          const struct matrix *m)
+{
+    uint32_t groups = m->k / m->group;
+    const uint8_t *values = (const uint8_t *)s->weight.data + row * (m->k * m->bits / 8);
     for (uint32_t g = 0; g < groups; g++) {
-        float scale = tensor_f32_at(&s->scales, row * groups + g);
-        scales[(size_t)g * MATRIX_PANEL] = scale;
-        /* scale * centre is exact: one rounding. */
-        biases[(size_t)g * MATRIX_PANEL] = tensor_f32_at(&s->biases, row * groups + g) + scale * centre;
+        uint8_t *at = panel + g * matrix_group_bytes(m);
+        spread_side(at, &s->scales, row * groups + g, lane, m);
+        spread_side(at + matrix_side_bytes(m), &s->biases, row * groups + g, lane, m);
+        spread_octets(at + 2 * matrix_side_bytes(m) + lane, values + (size_t)g * (m->group * m->bits / 8), m);
     }
 }
 
@@ -138,14 +150,11 @@ static void pack_row(const struct linear_source *s, uint32_t expert, uint32_t ro
                      const struct matrix *m)
 {
     uint32_t panel = at / MATRIX_PANEL, lane = at % MATRIX_PANEL;
-    uint8_t *data = (uint8_t *)m->data + expert * m->expert_data_bytes + panel * panel_bytes(m);
-    if (m->form != MATRIX_AFFINE) {
-        spread_dense(data, row_bytes(s, expert, row), lane, m);
-        return;
-    }
-    size_t scale = expert * m->expert_scales + (size_t)panel * (m->k / m->group) * MATRIX_PANEL + lane;
-    spread_affine(data, row_bytes(s, expert, row), lane, m);
-    spread_scales(s, expert * s->out + row, (float *)m->scales + scale, (float *)m->biases + scale);
+    uint8_t *data = (uint8_t *)m->data + expert * m->expert_bytes + panel * matrix_panel_bytes(m);
+    if (m->form == MATRIX_AFFINE)
+        spread_affine(data, s, expert * s->out + row, lane, m);
+    else
+        spread_dense(data, row_bytes(s, expert * s->out + row), lane, m);
 }
 
 void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret)
@@ -153,10 +162,6 @@ void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, st
     struct matrix m = shape_of(s, count);
     ASSERT((uintptr_t)memory % MATRIX_ALIGN == 0);
     m.data = memory;
-    if (m.form == MATRIX_AFFINE) {
-        m.scales = (const float *)((const char *)memory + m.experts * m.expert_data_bytes);
-        m.biases = m.scales + m.experts * m.expert_scales;
-    }
     /* Planes are filled by or-ing, and rows past n must be zeros. */
     memset(memory, 0, matrix_stack_bytes(s, count));
     for (uint32_t expert = 0; expert < m.experts; expert++) {
@@ -174,32 +179,56 @@ struct matrix matrix_expert(const struct matrix *m, uint32_t expert)
     ASSERT(expert < m->experts);
     struct matrix one = *m;
     one.experts = 1;
-    one.data = (const char *)m->data + expert * m->expert_data_bytes;
-    if (m->form == MATRIX_AFFINE) {
-        one.scales += expert * m->expert_scales;
-        one.biases += expert * m->expert_scales;
-    }
+    one.data = (const char *)m->data + expert * m->expert_bytes;
     return one;
 }
 
-static float factor_affine(const struct matrix *m, const uint8_t *panel, uint32_t lane, uint32_t k)
+/* Where group `group` of a row's panel begins. */
+static const uint8_t *group_at(const struct matrix *m, uint32_t row, uint32_t group)
 {
-    const uint8_t *at = panel + (size_t)(k / 8) * 16 * m->bits + lane;
-    uint32_t value = 0, shift = 0;
+    return (const uint8_t *)m->data + row / MATRIX_PANEL * matrix_panel_bytes(m) +
+           group * matrix_group_bytes(m);
+}
+
+static float side_at(const uint8_t *at, uint32_t lane, enum matrix_form form)
+{
+    uint16_t half;
+    float value;
+    if (form == MATRIX_F32) {
+        memcpy(&value, at + (size_t)lane * 4, 4);
+        return value;
+    }
+    memcpy(&half, at + (size_t)lane * 2, 2);
+    return form == MATRIX_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+}
+
+struct matrix_sides matrix_sides(const struct matrix *m, uint32_t row, uint32_t group)
+{
+    const uint8_t *at = group_at(m, row, group);
+    float scale = side_at(at, row % MATRIX_PANEL, m->sides);
+    float bias = side_at(at + matrix_side_bytes(m), row % MATRIX_PANEL, m->sides);
+    return (struct matrix_sides){scale, fmaf(scale, (float)(1u << (m->bits - 1)), bias)};
+}
+
+static float factor_affine(const struct matrix *m, uint32_t row, uint32_t k)
+{
+    const uint8_t *at = group_at(m, row, k / m->group) + 2 * matrix_side_bytes(m) +
+                        (size_t)(k % m->group / 8) * MATRIX_PANEL * m->bits + row % MATRIX_PANEL;
+    uint32_t value = 0, shift = 0, step = k % 8;
     for (uint32_t width = 8; width > 0; width /= 2) {
-        uint32_t per_byte = 8 / width, step = k % 8;
+        uint32_t per_byte = 8 / width;
         if (m->bits - shift < width)
             continue;
         value |= (at[step / per_byte * 16] >> step % per_byte * width & ((1u << width) - 1)) << shift;
         at += 8 / per_byte * 16;
         shift += width;
     }
-    return (float)((int)value - (1 << (m->bits - 1)));
+    return m->bits == 8 ? (float)(int8_t)value : (float)((int)value - (1 << (m->bits - 1)));
 }
 
 float matrix_factor(const struct matrix *m, uint32_t row, uint32_t k)
 {
-    const uint8_t *panel = (const uint8_t *)m->data + row / MATRIX_PANEL * panel_bytes(m);
+    const uint8_t *panel = (const uint8_t *)m->data + row / MATRIX_PANEL * matrix_panel_bytes(m);
     size_t element = (size_t)k * MATRIX_PANEL + row % MATRIX_PANEL;
     switch (m->form) {
     case MATRIX_BF16:
@@ -209,20 +238,26 @@ float matrix_factor(const struct matrix *m, uint32_t row, uint32_t k)
     case MATRIX_F32:
         return ((const float *)panel)[element];
     default:
-        return factor_affine(m, panel, row % MATRIX_PANEL, k);
+        return factor_affine(m, row, k);
+    }
+}
+
+static void affine_row(const struct matrix *m, uint32_t row, float *ret)
+{
+    for (uint32_t g = 0; g < m->k / m->group; g++) {
+        struct matrix_sides sides = matrix_sides(m, row, g);
+        for (uint32_t k = g * m->group; k < (g + 1) * m->group; k++)
+            ret[k] = fmaf(sides.scale, matrix_factor(m, row, k), sides.bias);
     }
 }
 
 void matrix_row(const struct matrix *m, uint32_t row, float *ret)
 {
     ASSERT(row < m->n);
-    uint32_t groups = m->form == MATRIX_AFFINE ? m->k / m->group : 0;
-    size_t first = (size_t)(row / MATRIX_PANEL) * groups * MATRIX_PANEL + row % MATRIX_PANEL;
-    for (uint32_t k = 0; k < m->k; k++) {
-        ret[k] = matrix_factor(m, row, k);
-        if (m->form == MATRIX_AFFINE) {
-            size_t scale = first + (size_t)(k / m->group) * MATRIX_PANEL;
-            ret[k] = fmaf(m->scales[scale], ret[k], m->biases[scale]);
-        }
+    if (m->form == MATRIX_AFFINE) {
+        affine_row(m, row, ret);
+        return;
     }
+    for (uint32_t k = 0; k < m->k; k++)
+        ret[k] = matrix_factor(m, row, k);
 }

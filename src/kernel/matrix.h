@@ -5,13 +5,16 @@
  * computes it (exactness is a rule for kernels), and a panel streams from memory front to back.
  *
  * Dense panel:  [k][16] elements of BF16, F16 or F32.
- * Affine panel: [k / 8] octets; an octet holds 8 k steps x 16 rows as bit planes, in this order:
- *               8-bit plane (bits 8):        8 x 16 bytes, step s at bytes [16 s, 16 s + 16)
+ * Affine panel: [k / group] groups; a group is 16 scales and 16 biases in the checkpoint's dtype, then [group / 8] octets, so that all
+ *               a chain reads lies in one stream. (With f32 scales and biases apart, 16 more streams for 8 panels, one
+ *               column took 1.4 times as long with 8 bits and 1.6 times with 4: bench/kern_bench.)
+ *               An octet holds 8 k steps x 16 rows as bit planes, in this order:
+ *               8-bit plane (bits 8):        8 x 16 bytes, step s at bytes [16 s, 16 s + 16), the centre taken off
  *               4-bit plane (bits 4, 5, 6):  4 x 16 bytes, steps 2 j (low nibble) and 2 j + 1 (high nibble)
  *               2-bit plane (bits 2, 3, 6):  2 x 16 bytes, steps 4 j + 0..3 from the low bits up
  *               1-bit plane (bits 3, 5):     1 x 16 bytes, steps 0..7 from the low bit up
  *               A value is the sum of its planes, the first plane in the low bits: 6 = 4 + 2, 5 = 4 + 1, 3 = 2 + 1.
- *               Any bit width costs exactly its bits. Scales and centred biases lie apart: [k / group][16] each.
+ *               Any bit width costs exactly its bits.
  * Rows past n in the last panel are zeros. A stack of experts is `experts` such matrices, one after another. */
 #ifndef PLATEAU_KERNEL_MATRIX_H
 #define PLATEAU_KERNEL_MATRIX_H
@@ -28,17 +31,16 @@ enum matrix_form { MATRIX_BF16, MATRIX_F16, MATRIX_F32, MATRIX_AFFINE };
  *   dense:  acc = 0; for each block b of 64: p = 0; for k in b: p = fma(w[i][k], x[k], p); acc = acc + p
  *   affine: acc = 0; for each group g: p = 0; for k in g: p = fma((float)(q[i][k] - centre), x[k], p);
  *           acc = fma(scale[i][g], p, acc); acc = fma(bias[i][g], xsum[g], acc)
- *   with centre = 2^(bits-1), bias = checkpoint bias + scale * centre (rounded to f32), xsum[g] = kern group_sums.
+ *   with centre = 2^(bits-1), bias = fma(scale, centre, checkpoint bias), xsum[g] = kern group_sums.
  * The f32 operations are exactly these, in this order, so tiers agree bit for bit. */
 struct matrix {
     enum matrix_form form;
     uint32_t n, k; /* rows (outputs), columns (inputs) of one matrix; k % 8 == 0 for affine */
     uint32_t experts;
-    uint32_t bits, group;         /* affine */
-    const void *data;             /* panels */
-    const float *scales, *biases; /* affine: [experts][panels][k / group][16] */
-    size_t expert_data_bytes;     /* stride between experts in data */
-    size_t expert_scales;         /* stride between experts in scales and biases, in floats */
+    uint32_t bits, group;   /* affine */
+    enum matrix_form sides; /* affine: how scales and biases are stored, BF16, F16 or F32 */
+    const void *data;       /* panels */
+    size_t expert_bytes;    /* stride between experts in data */
 };
 
 /* Bytes matrix_pack() needs, 64-byte aligned. */
@@ -59,6 +61,25 @@ void matrix_row(const struct matrix *m, uint32_t row, float *ret);
 static inline uint32_t matrix_panels(const struct matrix *m)
 {
     return (m->n + MATRIX_PANEL - 1) / MATRIX_PANEL;
+}
+
+/* Bytes of a group's 16 scales, or biases. */
+static inline size_t matrix_side_bytes(const struct matrix *m)
+{
+    return MATRIX_PANEL * (m->sides == MATRIX_F32 ? 4 : 2);
+}
+
+/* Bytes of one group of an affine panel. */
+static inline size_t matrix_group_bytes(const struct matrix *m)
+{
+    return 2 * matrix_side_bytes(m) + (size_t)(m->group / 8) * MATRIX_PANEL * m->bits;
+}
+
+static inline size_t matrix_panel_bytes(const struct matrix *m)
+{
+    if (m->form == MATRIX_AFFINE)
+        return (size_t)(m->k / m->group) * matrix_group_bytes(m);
+    return (size_t)m->k * MATRIX_PANEL * (m->form == MATRIX_F32 ? 4 : 2);
 }
 
 #endif

@@ -341,8 +341,12 @@ static void count_sources(struct binder *b, const struct linear_source *s, uint3
 
 static bool same_form(const struct linear_source *x, const struct linear_source *y)
 {
-    return x->in == y->in && x->affine == y->affine &&
-           (x->affine ? x->bits == y->bits && x->group == y->group : x->weight.dtype == y->weight.dtype);
+    if (x->in != y->in || x->affine != y->affine)
+        return false;
+    if (!x->affine)
+        return x->weight.dtype == y->weight.dtype;
+    return x->bits == y->bits && x->group == y->group && x->scales.dtype == y->scales.dtype &&
+           x->biases.dtype == y->biases.dtype;
 }
 
 static unsigned group_flag(const struct linear_source *s)
@@ -422,8 +426,7 @@ int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t
     }
     if (memory) {
         ret->experts = experts;
-        ret->expert_data_bytes = stride;
-        ret->expert_scales = stride / sizeof(float);
+        ret->expert_bytes = stride;
     }
     return 0;
 }

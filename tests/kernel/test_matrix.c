@@ -102,8 +102,10 @@ TEST(sources_of_whole_panels_need_no_more_together_than_apart)
     struct linear_source s[2] = {random_affine(&r, 6, 64, DTYPE_BF16, 1, 48, 128),
                                  random_affine(&r, 6, 64, DTYPE_BF16, 1, 16, 128)};
     assert_true(matrix_stack_bytes(s, 2) <= matrix_packed_bytes(&s[0]) + matrix_packed_bytes(&s[1]));
-    /* 6 bits cost 6 bits; scales and biases 4 bytes each. */
-    assert_int_equal(matrix_packed_bytes(&s[0]), 48 * 128 * 6 / 8 + 48 * 2 * 2 * 4);
+    /* 6 bits cost 6 bits, scales and biases what they cost in the checkpoint. */
+    assert_int_equal(matrix_packed_bytes(&s[0]), 48 * 128 * 6 / 8 + 48 * 2 * 2 * 2);
+    s[1].biases.dtype = DTYPE_F32;
+    assert_int_equal(matrix_packed_bytes(&s[1]), 16 * 128 * 6 / 8 + 16 * 2 * 2 * 4);
     source_drop(&s[0]);
     source_drop(&s[1]);
 }
