@@ -116,7 +116,7 @@ static const struct option_row rows[] = {
      "requests held at once, waiting ones included"},
     {GROUP_LIMITS, "max-connections", "N", OPTION_COUNT, AT(max_connections), 1, 65536, "256", COMMAND_SERVE,
      "open connections; more are told 503"},
-    {GROUP_LIMITS, "max-request-bytes", "BYTES", OPTION_BYTES, AT(max_request_bytes), 65536, 1e11, "256M",
+    {GROUP_LIMITS, "max-request-bytes", "BYTES", OPTION_BYTES, AT(max_request_bytes), 1048576, 1e11, "256M",
      COMMAND_SERVE, "memory one request may hold for its texts"},
     {GROUP_LIMITS, "max-body-bytes", "BYTES", OPTION_BYTES, AT(max_body_bytes), 1024, 1e10, "64M",
      COMMAND_SERVE, "longest request body"},

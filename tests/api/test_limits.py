@@ -159,6 +159,7 @@ def test_a_body_that_does_not_come(server):
 @pytest.mark.parametrize("options, status, words", [
     (["--port", "65536"], 2, "--port"),
     (["--json-depth", "3"], 2, "from 4 to 256"),
+    (["--max-request-bytes", "64K"], 2, "from 1048576 to"),
     (["--max-queue", "0"], 2, "from 1 to"),
     (["--host", "0.0.0.0"], 2, "--api-key"),
     (["--max-model-len", "40000"], 1, "32768"),
