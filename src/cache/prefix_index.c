@@ -261,10 +261,23 @@ void prefix_index_take(struct prefix_index *ix, const struct prefix_hit *hit, ui
     ix->nodes[hit->node].pins++;
 }
 
+void prefix_index_pin(struct prefix_index *ix, uint32_t node)
+{
+    ASSERT(ix->nodes[node].snapshot != NONE);
+    ix->nodes[node].pins++;
+}
+
 void prefix_index_unpin(struct prefix_index *ix, uint32_t node)
 {
     ASSERT(ix->nodes[node].pins > 0);
     ix->nodes[node].pins--;
+}
+
+uint32_t prefix_index_referenced(const struct prefix_index *ix, uint32_t node)
+{
+    while (node != NONE && page_pool_refs(ix->pages, node) == 0)
+        node = ix->nodes[node].parent;
+    return node == NONE ? 0 : ix->nodes[node].depth;
 }
 
 /* ---- growing ---- */

@@ -44,7 +44,11 @@ void prefix_index_find(const struct prefix_index *ix, const struct prefix_key *k
                        struct prefix_hit *ret);
 /* References the hit's pages into table[hit->pages], and pins its snapshot until prefix_index_unpin(). */
 void prefix_index_take(struct prefix_index *ix, const struct prefix_hit *hit, uint32_t *table);
+/* The node's snapshot stays until as many unpins; its page is referenced that long. */
+void prefix_index_pin(struct prefix_index *ix, uint32_t node);
 void prefix_index_unpin(struct prefix_index *ix, uint32_t node);
+/* Pages of the chain up to and with `node` that are referenced. */
+uint32_t prefix_index_referenced(const struct prefix_index *ix, uint32_t node);
 
 /* The page behind `parent` (PREFIX_NONE: the first) is computed; the caller references it and all pages before it. Returns the
  * node, which is the page that the caller has from now on: another one when somebody's page has the same bits already, and

@@ -52,8 +52,8 @@ static void fill_rows(struct engine *en, const struct sched_plan *plan, uint64_t
             .token_count = r->count,
             .position = r->from,
             .pages = r->row->pages,
-            .slot_in = r->from == 0 ? MODEL_SLOT_NONE : r->row->slot,
-            .slot_out = r->row->slot,
+            .slot_in = r->slot_in,
+            .slot_out = r->slot_out,
             .logits_from = logits_from(j, r),
         };
     }

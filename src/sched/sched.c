@@ -14,6 +14,8 @@
  * needs them, and until then nothing has to be computed again. */
 #include "sched/sched.h"
 
+#include "sched/row_cache.h"
+
 #include "base/check.h"
 
 #include <errno.h>
@@ -124,19 +126,13 @@ static void leave_queue(struct sched *s, struct sched_row *row)
     s->waiting_count--;
 }
 
-/* Gives back place, pages and slot. */
+/* Gives back place, pages and slots. */
 static void leave_place(struct sched *s, struct sched_row *row)
 {
     list_remove(&row->link);
     s->running_count--;
     s->paused_count -= row->paused;
-    for (uint32_t i = 0; i < row->page_count; i++)
-        page_pool_unref(s->opts.pages, row->pages[i]);
-    if (row->slot != SCHED_SLOT_NONE)
-        slot_pool_give(s->opts.slots, row->slot);
-    row->page_count = 0;
-    row->slot = SCHED_SLOT_NONE;
-    row->done = 0;
+    row_cache_leave(&s->opts, row);
 }
 
 static void preempt(struct sched *s, struct sched_row *row)
@@ -167,9 +163,10 @@ int sched_add(struct sched *s, struct sched_row *row)
         return -EAGAIN;
     row->rank = rank_of(row);
     row->sequence = s->sequence++;
-    row->slot = SCHED_SLOT_NONE;
+    row->slot = row->slot_in = row->boundary = SCHED_SLOT_NONE;
+    row->node = row->pinned = PREFIX_NONE;
     row->paused = false;
-    row->done = row->page_count = row->preemptions = 0;
+    row->done = row->page_count = row->node_pages = row->preemptions = row->cached = 0;
     row->secured = 0;
     list_init(&row->link);
     enqueue(s, row, SCHED_QUEUED);
@@ -283,11 +280,22 @@ static void end_timeouts(struct sched *s)
     }
 }
 
+/* Is somebody reading what this row would have to read too? */
+static bool should_wait(const struct sched *s, const struct sched_row *row)
+{
+    struct prefix_hit hit;
+    row_cache_find(&s->opts, row, &hit);
+    LIST_EACH(it, &s->running)
+        if (row_cache_worth_waiting(&s->opts, row, &hit, ROW(it)))
+            return true;
+    return false;
+}
+
 /* The first that could run: a preempted row may be paused still. */
 static struct sched_row *queue_head(struct sched *s)
 {
     LIST_EACH(it, &s->queue)
-        if (!ROW(it)->paused)
+        if (!ROW(it)->paused && (s->running_count == s->opts.rows_max || !should_wait(s, ROW(it))))
             return ROW(it);
     return NULL;
 }
@@ -303,26 +311,26 @@ static uint64_t promised(const struct sched *s)
     return pages;
 }
 
-static bool fits(const struct sched *s, const struct sched_row *row)
+static bool fits(const struct sched *s, const struct sched_row *row, const struct prefix_hit *hit)
 {
     bool tight = s->refused && s->running_count > 0;
     uint64_t has = tight ? page_pool_ready(s->opts.pages) : page_pool_available(s->opts.pages);
-    return s->running_count < s->opts.rows_max &&
-           promised(s) + s->running_count + sched_pages(row->tokens) <= has;
+    uint32_t wants = sched_pages(row->tokens) - row_cache_shared(&s->opts, row, hit);
+    return s->running_count < s->opts.rows_max && promised(s) + s->running_count + wants <= has;
 }
 
 /* False: account or system have no memory for its first page or its slot. */
-static bool admit(struct sched *s, struct sched_row *row)
+static bool admit(struct sched *s, struct sched_row *row, const struct prefix_hit *hit)
 {
-    if (s->opts.slots && slot_pool_take(s->opts.slots, &row->slot) < 0)
+    if (row_cache_begin(&s->opts, row, hit) < 0)
         return false;
     if (!add_page(s, row)) {
-        if (s->opts.slots)
-            slot_pool_give(s->opts.slots, row->slot);
-        row->slot = SCHED_SLOT_NONE;
+        row_cache_leave(&s->opts, row);
         return false;
     }
     leave_queue(s, row);
+    if (row->phase == SCHED_QUEUED)
+        row->cached = row->done;
     row->phase = SCHED_PREFILLING;
     row->served_ns = s->now_ns;
     row->secured = s->plan_number;
@@ -335,7 +343,9 @@ static void admit_queue(struct sched *s)
 {
     struct sched_row *row;
     while ((row = queue_head(s)) != NULL) {
-        if (fits(s, row) && admit(s, row))
+        struct prefix_hit hit;
+        row_cache_find(&s->opts, row, &hit);
+        if (fits(s, row, &hit) && admit(s, row, &hit))
             continue;
         if (s->running_count == 0)
             end(s, row, SCHED_END_NO_MEMORY);
@@ -351,8 +361,12 @@ static void admit_queue(struct sched *s)
 static void plan_row(struct sched *s, struct sched_row *row, uint32_t count)
 {
     ASSERT(count > 0 && s->row_count < s->opts.rows_max && row->done + count <= row->tokens);
-    s->rows[s->row_count++] = (struct sched_step_row){
-        .row = row, .from = row->done, .count = count, .draws = row->done + count == row->tokens};
+    s->rows[s->row_count++] = (struct sched_step_row){.row = row,
+                                                      .from = row->done,
+                                                      .count = count,
+                                                      .draws = row->done + count == row->tokens,
+                                                      .slot_in = row->slot_in,
+                                                      .slot_out = row->slot};
     s->tokens += count;
 }
 
@@ -407,7 +421,8 @@ static uint32_t extend(struct sched *s, struct sched_row *row, uint32_t count)
 static uint32_t chunk_of(const struct sched *s, const struct sched_row *row, uint32_t tokens_left,
                          uint32_t logits_left)
 {
-    uint32_t count = MIN_OF(left(row), tokens_left);
+    uint32_t to_cut = row_cache_next_cut(row) - row->done;
+    uint32_t count = MIN_OF(MIN_OF(left(row), tokens_left), to_cut);
     if (row->logits_all)
         return MIN_OF(count, MIN_OF(logits_left + 1, s->opts.logits_chunk_max));
     return count == left(row) ? count : count / PAGE_TOKENS * PAGE_TOKENS;
@@ -464,6 +479,7 @@ void sched_done(struct sched *s, const struct sched_results *results)
     for (uint32_t i = 0; i < s->row_count && results->computed; i++) {
         struct sched_row *row = s->rows[i].row;
         row->done += s->rows[i].count;
+        row_cache_advance(&s->opts, row);
         row->served_ns = results->now_ns;
         if (s->rows[i].draws) {
             ASSERT(row->tokens < row->tokens_limit);
@@ -482,9 +498,12 @@ void sched_numbers(const struct sched *s, struct sched_numbers *ret)
 
 static void check_running(const struct sched *s)
 {
-    uint32_t count = 0, paused = 0;
+    uint32_t count = 0, paused = 0, slots_held = 0;
     uint64_t pages = 0;
     struct page_pool_numbers n;
+    struct prefix_numbers cached = {0};
+    if (s->opts.prefix)
+        prefix_index_numbers(s->opts.prefix, &cached);
     LIST_EACH(it, &s->running) {
         const struct sched_row *row = ROW(it);
         count++;
@@ -496,16 +515,18 @@ static void check_running(const struct sched *s)
         ASSERT(row->page_count <= sched_pages(row->tokens) && row->page_count >= sched_pages(row->done));
         ASSERT(row->phase == SCHED_PREFILLING || row->done == row->tokens - 1);
         for (uint32_t i = 0; i < row->page_count; i++)
-            ASSERT(page_pool_refs(s->opts.pages, row->pages[i]) == 1);
+            ASSERT(i < row->node_pages ? page_pool_refs(s->opts.pages, row->pages[i]) >= 1
+                                       : page_pool_refs(s->opts.pages, row->pages[i]) == 1);
         ASSERT(s->opts.slots ? slot_pool_is_taken(s->opts.slots, row->slot) : row->slot == SCHED_SLOT_NONE);
+        slots_held += (row->slot != SCHED_SLOT_NONE) + (row->boundary != SCHED_SLOT_NONE);
     }
     ASSERT(count == s->running_count && count <= s->opts.rows_max && paused == s->paused_count);
     page_pool_numbers(s->opts.pages, &n);
-    ASSERT(n.referenced == pages);
+    ASSERT(s->opts.prefix ? n.referenced <= pages : n.referenced == pages);
     if (s->opts.slots) {
         struct pool_numbers slots;
         slot_pool_numbers(s->opts.slots, &slots);
-        ASSERT(slots.taken == count);
+        ASSERT(slots.taken == slots_held + cached.snapshots);
     }
 }
 

@@ -15,8 +15,7 @@
 #define PLATEAU_SCHED_SCHED_H
 
 #include "base/list.h"
-#include "cache/page_pool.h"
-#include "cache/slot_pool.h"
+#include "cache/prefix_index.h"
 
 #define SCHED_PRIORITY_NS  10000000000ull /* 10 s: how much longer one step of priority waits */
 #define SCHED_PRIORITY_MAX 1000000        /* beyond it a priority counts as this */
@@ -34,7 +33,9 @@ struct sched_opts {
     uint32_t logits_chunk_max; /* tokens of a chunk with logits_all; >= 1 */
     uint64_t queue_timeout_ns; /* of those that never ran; 0 = never */
     struct page_pool *pages;
-    struct slot_pool *slots; /* NULL: the model has no recurrent state. rows_max slots at least */
+    struct slot_pool *
+        slots; /* NULL: the model has no recurrent state. rows_max slots at least, twice that with `prefix` */
+    struct prefix_index *prefix; /* over these pools; NULL: nothing is reused */
 };
 
 enum sched_phase {
@@ -59,15 +60,25 @@ struct sched_row {
     uint32_t tokens_limit; /* > tokens; the sequence never has more */
     int32_t priority;      /* lower goes first */
     uint64_t arrival_ns;
+    const struct prefix_key
+        *keys; /* of its whole pages, room for all it can have; NULL: it neither reuses nor leaves anything */
+    const uint32_t
+        *cuts; /* token indices where reuse is likely: whole pages, ascending. A chunk ends at each */
+    uint32_t cut_count;
     /* The caller's; may change between steps. */
-    bool logits_all; /* each token of its chunks takes a row of logits, not only the last */
+    bool
+        logits_all; /* each token of its chunks takes a row of logits, not only the last; then it reuses nothing */
+    uint32_t key_count; /* <= tokens / PAGE_TOKENS */
     /* The scheduler's, for others to read. */
     enum sched_phase phase;
     enum sched_end end; /* with SCHED_ENDED */
     bool paused;
     uint32_t done;       /* tokens whose K, V and state are computed */
     uint32_t page_count; /* of the table */
+    uint32_t cached;     /* tokens of its prompt that were found, when it first got its place */
     uint32_t slot;       /* SCHED_SLOT_NONE: none */
+    uint32_t slot_in;    /* the state it goes on from: SCHED_SLOT_NONE at its beginning */
+    uint32_t boundary, boundary_at, node, node_pages, pinned; /* row_cache.c's */
     uint32_t preemptions;
     uint64_t served_ns; /* when it last got tokens, or a place */
     int64_t rank;
@@ -104,8 +115,9 @@ struct sched_events {
 
 struct sched_step_row {
     struct sched_row *row;
-    uint32_t from, count; /* tokens [from, from + count) of the sequence */
-    bool draws;           /* the last one's logits give the next token */
+    uint32_t from, count;       /* tokens [from, from + count) of the sequence */
+    bool draws;                 /* the last one's logits give the next token */
+    uint32_t slot_in, slot_out; /* the state before and behind them */
 };
 
 struct sched_plan {

@@ -2,8 +2,9 @@
  *
  * A run is a number of worlds, each with its own sizes: rows, queue, page size, pool, slots, limits. Requests arrive in
  * bursts, are cancelled in every state, pause and resume; the account refuses memory; steps fail; units are
- * trimmed. After every step every invariant is checked, and what was written into pages and slots must still be there:
- * a page that two rows believe to own is found at once. Every request ends exactly once and within a bound.
+ * trimmed; in most worlds prompts begin alike and prefixes are reused. After every step every invariant is checked, and
+ * what a step reads must be what its row's own tokens gave: a page that two rows write, or a prefix that is not the
+ * row's, is found at once. Every request ends exactly once and within a bound.
  * A failure prints the command that replays it. */
 #include "base/check.h"
 #include "base/rng.h"
@@ -25,6 +26,9 @@
 #define STEP_BASE_NS  1000000ull
 #define STEP_TOKEN_NS 30000ull
 #define IDLE_NS       5000000ull
+#define TOKENS_MAX    (TABLE_MAX * PAGE_TOKENS)
+#define CUTS_MAX      4
+#define FAMILIES      3 /* prompts of a family begin alike */
 
 enum outcome { DONE, CANCELLED, TIMEOUT, NO_MEMORY, STEP_ERROR, REFUSED, OUTCOMES };
 static const char *const outcome_names[] = {"done",      "cancelled",  "timeout",
@@ -39,6 +43,11 @@ struct request {
     uint64_t resume_ns;
     uint32_t ahead; /* requests that may rightly be finished before it */
     uint32_t table[TABLE_MAX];
+    uint64_t family;
+    uint32_t alike;                 /* tokens that are the family's; the rest are its own */
+    uint64_t state[TOKENS_MAX + 1]; /* of all tokens before each */
+    struct prefix_key keys[TABLE_MAX];
+    uint32_t cuts[CUTS_MAX];
 };
 
 struct world {
@@ -46,10 +55,12 @@ struct world {
     struct sched_opts opts;
     size_t page_bytes, slot_bytes;
     uint32_t pages_max, tokens_limit; /* of one request */
+    uint32_t family_tokens[FAMILIES]; /* how far the prompts of each go together */
     bool calm;                        /* no more arrivals and no more trouble */
     struct ledger *ledger;
     struct account *kv, *state;
     struct arena *arena;
+    struct prefix_index *index;
     struct sched *sched;
     uint64_t now_ns, next_id, arrived;
     struct request requests[REQUESTS_MAX];
@@ -57,7 +68,7 @@ struct world {
 
 static struct {
     uint64_t steps, seed, step;
-    uint64_t outcomes[OUTCOMES], preemptions, tokens, decode_tokens;
+    uint64_t outcomes[OUTCOMES], preemptions, tokens, decode_tokens, cached_tokens;
     uint64_t phases_cancelled[SCHED_ENDED + 1];
     double wait_max_s, share_max; /* share: of the bound */
 } sim;
@@ -96,6 +107,8 @@ static void draw_sizes(struct world *w)
     uint32_t pages_each = w->page_bytes > UNIT_BYTES ? 6 : TABLE_MAX;
     w->tokens_limit = between(w, 2 * PAGE_TOKENS, pages_each * PAGE_TOKENS);
     w->pages_max = sched_pages(w->tokens_limit) + between(w, 0, 3 * pages_each);
+    for (uint32_t i = 0; i < FAMILIES; i++)
+        w->family_tokens[i] = between(w, 1, w->tokens_limit / 2);
     w->slot_bytes = chance(w, 0.5) ? 64 * (size_t)between(w, 1, 60000) : 0;
     w->opts.rows_max = between(w, 1, 12);
     w->opts.queue_max = between(w, 0, 30);
@@ -105,16 +118,26 @@ static void draw_sizes(struct world *w)
     w->opts.queue_timeout_ns = chance(w, 0.5) ? between(w, 1, 20) * 1000000000ull : 0;
 }
 
+static void on_evict(void *arg, uint32_t page)
+{
+    prefix_index_evict_page(((struct world *)arg)->index, page);
+}
+
 static void create_pools(struct world *w)
 {
-    struct page_pool_opts pages = {.pages_max = w->pages_max, .page_bytes = w->page_bytes, .kv = w->kv};
-    struct slot_pool_opts slots = {w->opts.rows_max, w->slot_bytes, w->state};
-    struct arena_opts arena = {.bytes_max = page_pool_arena_bytes(&pages) + slot_pool_arena_bytes(&slots) +
-                                            sched_arena_bytes(&w->opts)};
+    bool reuse = chance(w, 0.7);
+    struct page_pool_opts pages = {w->pages_max, w->page_bytes, w->kv, reuse ? on_evict : NULL, w};
+    uint32_t slots_max = reuse ? 2 * w->opts.rows_max + between(w, 0, 6) : w->opts.rows_max;
+    struct slot_pool_opts slots = {slots_max, w->slot_bytes, w->state};
+    struct arena_opts arena = {.bytes_max = (size_t)1 << 20};
     ASSERT(arena_create(&arena, &w->arena) == 0);
     ASSERT(page_pool_create(w->arena, &pages, &w->opts.pages) == 0);
     if (w->slot_bytes)
         ASSERT(slot_pool_create(w->arena, &slots, &w->opts.slots) == 0);
+    struct prefix_index_opts index = {w->opts.pages, w->opts.slots};
+    if (reuse)
+        ASSERT(prefix_index_create(w->arena, &index, &w->index) == 0);
+    w->opts.prefix = w->index;
     ASSERT(sched_create(w->arena, &w->opts, &w->sched) == 0);
 }
 
@@ -134,12 +157,15 @@ static void world_check(struct world *w)
     page_pool_check(w->opts.pages);
     if (w->opts.slots)
         slot_pool_check(w->opts.slots);
+    if (w->index)
+        prefix_index_check(w->index);
     ledger_check(w->ledger);
 }
 
 /* Everything that was taken is back, to the byte. */
 static void world_close(struct world *w)
 {
+    prefix_index_done(w->index);
     page_pool_trim(w->opts.pages, UINT32_MAX);
     if (w->opts.slots)
         slot_pool_trim(w->opts.slots, UINT32_MAX);
@@ -161,6 +187,7 @@ static void finish(struct world *w, struct request *q, enum outcome how)
     q->live = false;
     double wait = (double)(w->now_ns - q->row.arrival_ns) * 1e-9;
     sim.outcomes[how]++;
+    sim.cached_tokens += q->row.cached;
     if (how == DONE && wait > sim.wait_max_s)
         sim.wait_max_s = wait;
 }
@@ -172,6 +199,39 @@ static uint32_t tokens_wanted(struct world *w)
     return between(w, 1, most);
 }
 
+/* ---- what its tokens are ---- */
+
+static uint64_t state_after(const struct request *q, uint32_t tokens)
+{
+    uint64_t token = tokens <= q->alike ? rng_at(q->family, tokens) : rng_at(~q->id, tokens);
+    return rng_at(q->state[tokens - 1], token);
+}
+
+/* Its tokens are known up to row.tokens: so are their states and the keys of whole pages. */
+static void know(struct request *q, uint32_t from)
+{
+    for (uint32_t i = from + 1; i <= q->row.tokens; i++)
+        q->state[i] = state_after(q, i);
+    for (; q->row.key_count < q->row.tokens / PAGE_TOKENS; q->row.key_count++)
+        memcpy(q->keys[q->row.key_count].bytes, &q->state[(q->row.key_count + 1) * PAGE_TOKENS],
+               sizeof(uint64_t));
+}
+
+static void draw_text(struct world *w, struct request *q)
+{
+    q->state[0] = 1;
+    q->row.keys = chance(w, 0.9) ? q->keys : NULL;
+    q->row.cuts = q->cuts;
+    uint32_t wanted = between(w, 0, CUTS_MAX), at = 0;
+    for (uint32_t i = 0; i < wanted; i++) {
+        /* Some where the text stops being alike, as a renderer finds them. */
+        uint32_t cut = (chance(w, 0.5) ? q->alike : between(w, 1, q->row.tokens)) / PAGE_TOKENS * PAGE_TOKENS;
+        if (cut > at && cut < q->row.tokens)
+            at = q->cuts[q->row.cut_count++] = cut;
+    }
+    know(q, 0);
+}
+
 static void arrive(struct world *w)
 {
     struct request *q = NULL;
@@ -179,8 +239,12 @@ static void arrive(struct world *w)
         q = w->requests[i].live ? NULL : &w->requests[i];
     if (!q)
         return;
-    *q = (struct request){.id = ++w->next_id};
+    *q = (struct request){.id = ++w->next_id, .family = between(w, 0, FAMILIES - 1)};
     uint32_t prompt = tokens_wanted(w);
+    if (chance(w, 0.5)) {
+        q->alike = w->family_tokens[q->family];
+        prompt = MIN_OF(q->alike + prompt / 4 + 1, w->tokens_limit - 1);
+    }
     q->outputs_wanted = between(w, 1, w->tokens_limit - prompt);
     q->row = (struct sched_row){.pages = q->table,
                                 .tokens = prompt,
@@ -190,6 +254,7 @@ static void arrive(struct world *w)
                                 .logits_all = chance(w, 0.1)};
     if (chance(w, 0.5))
         q->outputs_wanted = between(w, 1, q->outputs_wanted);
+    draw_text(w, q);
     if (sched_add(w->sched, &q->row) < 0) {
         struct sched_numbers n;
         sched_numbers(w->sched, &n);
@@ -250,6 +315,8 @@ static void trouble(struct world *w)
         page_pool_trim(w->opts.pages, between(w, 1, 3));
         if (w->opts.slots)
             slot_pool_trim(w->opts.slots, 1);
+        if (w->index && chance(w, 0.2))
+            prefix_index_clear(w->index);
     }
 }
 
@@ -265,9 +332,10 @@ static void take_ended(struct world *w)
 
 /* ---- one step ---- */
 
-/* What a page or slot holds: whose it is and how far it goes. */
+/* What a page or slot holds: how many tokens of a text, and which. */
 struct stamp {
-    uint64_t id, at;
+    uint64_t state;
+    uint32_t tokens;
 };
 
 static struct stamp *page_stamp(struct world *w, uint32_t page)
@@ -275,20 +343,40 @@ static struct stamp *page_stamp(struct world *w, uint32_t page)
     return (struct stamp *)(page_pool_base(w->opts.pages) + page * w->page_bytes);
 }
 
-static void compute_row(struct world *w, const struct sched_step_row *r)
+static struct stamp *slot_stamp(struct world *w, uint32_t slot)
+{
+    return (struct stamp *)(slot_pool_base(w->opts.slots) + slot * w->slot_bytes);
+}
+
+static void compute_pages(struct world *w, struct request *q, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = 0; i < DIV_UP(from, PAGE_TOKENS); i++) {
+        const struct stamp *s = page_stamp(w, q->table[i]);
+        uint32_t tokens = MIN_OF((i + 1) * PAGE_TOKENS, from);
+        ASSERT(s->tokens == tokens && s->state == q->state[tokens]);
+    }
+    for (uint32_t i = from / PAGE_TOKENS; i < sched_pages(to); i++) {
+        uint32_t tokens = MIN_OF((i + 1) * PAGE_TOKENS, to);
+        /* Nobody writes into a page that others read. */
+        ASSERT(page_pool_refs(w->opts.pages, q->table[i]) == 1);
+        *page_stamp(w, q->table[i]) = (struct stamp){q->state[tokens], tokens};
+    }
+}
+
+static void compute_row(struct world *w, const struct sched_step_row *r, bool lost)
 {
     struct request *q = CONTAINER(r->row, struct request, row);
-    for (uint32_t i = 0; i < DIV_UP(r->from, PAGE_TOKENS); i++) {
-        const struct stamp *s = page_stamp(w, q->table[i]);
-        ASSERT(s->id == q->id && s->at == i);
-    }
-    for (uint32_t i = r->from / PAGE_TOKENS; i < sched_pages(r->from + r->count); i++)
-        *page_stamp(w, q->table[i]) = (struct stamp){q->id, i};
+    uint32_t to = r->from + r->count;
+    compute_pages(w, q, r->from, to);
     if (!w->opts.slots)
         return;
-    struct stamp *s = (struct stamp *)(slot_pool_base(w->opts.slots) + r->row->slot * w->slot_bytes);
-    ASSERT(r->from == 0 || (s->id == q->id && s->at == r->from));
-    *s = (struct stamp){q->id, r->from + r->count};
+    if (r->slot_in == SCHED_SLOT_NONE) {
+        ASSERT(r->from == 0);
+    } else {
+        const struct stamp *s = slot_stamp(w, r->slot_in);
+        ASSERT(s->tokens == r->from && s->state == q->state[r->from]);
+    }
+    *slot_stamp(w, r->slot_out) = lost ? (struct stamp){0} : (struct stamp){q->state[to], to};
 }
 
 static bool is_placed(const struct sched_row *row)
@@ -366,9 +454,8 @@ static void check_waits(struct world *w, const struct sched_plan *plan)
     }
 }
 
-static void end_step(struct world *w, const struct sched_plan *plan)
+static void end_step(struct world *w, const struct sched_plan *plan, bool failed)
 {
-    bool failed = !w->calm && chance(w, 0.001);
     sched_done(w->sched, &(struct sched_results){w->now_ns, !failed});
     for (uint32_t i = 0; i < plan->row_count; i++) {
         const struct sched_step_row *r = &plan->rows[i];
@@ -376,6 +463,8 @@ static void end_step(struct world *w, const struct sched_plan *plan)
         q->outputs += !failed && r->draws;
         if (r->draws)
             q->row.logits_all = false;
+        if (r->draws && !failed)
+            know(q, q->row.tokens - 1);
         if (!failed && (!r->draws || q->outputs < q->outputs_wanted))
             continue;
         sched_remove(w->sched, &q->row);
@@ -410,15 +499,16 @@ static void step(struct world *w)
     bool alone = n.running - n.paused == 1 && n.waiting == 0;
     check_plan(w, &plan, alone ? ev.tokens_alone : ev.tokens_shared);
     world_check(w);
+    bool failed = !w->calm && chance(w, 0.001);
     for (uint32_t i = 0; i < plan.row_count; i++) {
-        compute_row(w, &plan.rows[i]);
+        compute_row(w, &plan.rows[i], failed);
         sim.decode_tokens += plan.rows[i].row->phase == SCHED_DECODING;
     }
     sim.tokens += plan.tokens;
     sim.preemptions += plan.preempted;
     w->now_ns += plan.row_count ? STEP_BASE_NS + plan.tokens * STEP_TOKEN_NS : IDLE_NS;
     if (plan.row_count > 0)
-        end_step(w, &plan);
+        end_step(w, &plan, failed);
     check_waits(w, &plan);
     world_check(w);
 }
@@ -462,11 +552,11 @@ int main(int argc, char **argv)
     signal(SIGSEGV, print_replay);
     for (uint64_t i = 0; sim.step < sim.steps; i++)
         run_world(rng_at(sim.seed, i), MIN_OF(sim.steps - sim.step, WORLD_STEPS));
-    printf("steps=%llu seed=%llu tokens=%llu decoded=%llu preemptions=%llu longest_wait_s=%.1f "
+    printf("steps=%llu seed=%llu tokens=%llu decoded=%llu cached=%llu preemptions=%llu longest_wait_s=%.1f "
            "share_of_bound=%.3f\n",
            (unsigned long long)sim.step, (unsigned long long)sim.seed, (unsigned long long)sim.tokens,
-           (unsigned long long)sim.decode_tokens, (unsigned long long)sim.preemptions, sim.wait_max_s,
-           sim.share_max);
+           (unsigned long long)sim.decode_tokens, (unsigned long long)sim.cached_tokens,
+           (unsigned long long)sim.preemptions, sim.wait_max_s, sim.share_max);
     for (size_t i = 0; i < OUTCOMES; i++)
         printf("%s=%llu ", outcome_names[i], (unsigned long long)sim.outcomes[i]);
     printf("cancelled: queued=%llu prefilling=%llu decoding=%llu preempted=%llu\n",

@@ -1,0 +1,202 @@
+/* row_cache.c - a row's pages and slots, from its admission to its leaving.
+ *
+ *     slot_in  what the next step reads: NONE at position 0, a pinned snapshot, `boundary`, or `slot` itself
+ *     slot     what it writes
+ *     boundary the state at boundary_at, the last page boundary; NONE: it is a snapshot already, or there was no slot
+ *
+ * A slot is in one of these, or a snapshot of the index. So a row holds at most two of its own, or one and a pin. */
+#include "sched/row_cache.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+
+#define NONE SCHED_SLOT_NONE
+
+static bool is_cached(const struct sched_opts *o, const struct sched_row *row)
+{
+    return o->prefix && row->keys;
+}
+
+void row_cache_find(const struct sched_opts *o, const struct sched_row *row, struct prefix_hit *ret)
+{
+    *ret = (struct prefix_hit){PREFIX_NONE, 0, PREFIX_NONE};
+    if (is_cached(o, row) && !row->logits_all)
+        prefix_index_find(o->prefix, row->keys, MIN_OF(row->key_count, (row->tokens - 1) / PAGE_TOKENS), ret);
+}
+
+uint32_t row_cache_shared(const struct sched_opts *o, const struct sched_row *row,
+                          const struct prefix_hit *hit)
+{
+    return hit->node == PREFIX_NONE || !is_cached(o, row) ? 0 : prefix_index_referenced(o->prefix, hit->node);
+}
+
+/* ---- slots ---- */
+
+/* A free one, else that of the cheapest snapshot. */
+static uint32_t take_slot(const struct sched_opts *o)
+{
+    uint32_t slot;
+    if (slot_pool_take(o->slots, &slot) == 0)
+        return slot;
+    if (o->prefix && prefix_index_evict_snapshot(o->prefix) && slot_pool_take(o->slots, &slot) == 0)
+        return slot;
+    return NONE;
+}
+
+static void give_slot(const struct sched_opts *o, uint32_t *slot)
+{
+    if (*slot != NONE)
+        slot_pool_give(o->slots, *slot);
+    *slot = NONE;
+}
+
+static void unpin(const struct sched_opts *o, struct sched_row *row)
+{
+    if (row->pinned != PREFIX_NONE)
+        prefix_index_unpin(o->prefix, row->pinned);
+    row->pinned = PREFIX_NONE;
+}
+
+int row_cache_begin(const struct sched_opts *o, struct sched_row *row, const struct prefix_hit *hit)
+{
+    row->slot = row->slot_in = row->boundary = NONE;
+    row->node = row->pinned = PREFIX_NONE;
+    row->node_pages = row->boundary_at = 0;
+    if (hit->node != PREFIX_NONE) {
+        /* First, so that looking for a slot cannot evict what was found. */
+        prefix_index_take(o->prefix, hit, row->pages);
+        row->pinned = hit->slot != PREFIX_NONE ? hit->node : PREFIX_NONE;
+        row->slot_in = hit->slot;
+        row->node = hit->node;
+        row->node_pages = row->page_count = hit->pages;
+        row->done = row->boundary_at = hit->pages * PAGE_TOKENS;
+    }
+    if (!o->slots || (row->slot = take_slot(o)) != NONE)
+        return 0;
+    row_cache_leave(o, row);
+    return -ENOMEM;
+}
+
+/* ---- forward ---- */
+
+static bool is_cut(const struct sched_row *row, uint32_t at)
+{
+    for (uint32_t i = 0; i < row->cut_count; i++)
+        if (row->cuts[i] == at)
+            return true;
+    return false;
+}
+
+/* Whole pages up to `tokens` join the index. */
+static void add_pages(const struct sched_opts *o, struct sched_row *row, uint32_t tokens)
+{
+    uint32_t whole = MIN_OF(tokens / PAGE_TOKENS, row->key_count);
+    for (; row->node_pages < whole; row->node_pages++) {
+        uint32_t *page = &row->pages[row->node_pages];
+        row->node = *page = prefix_index_add(o->prefix, row->node, &row->keys[row->node_pages], *page);
+    }
+}
+
+/* The slot just written holds the state at a page boundary: keep it, and write into another from here. */
+static void turn(const struct sched_opts *o, struct sched_row *row)
+{
+    uint32_t other = row->boundary != NONE ? row->boundary : take_slot(o);
+    row->boundary = NONE;
+    if (other == NONE)
+        return;
+    row->boundary = row->slot;
+    row->boundary_at = row->done;
+    row->slot = other;
+}
+
+/* The state at the boundary becomes a snapshot, to be read once more by the next step. */
+static void snapshot_boundary(const struct sched_opts *o, struct sched_row *row)
+{
+    uint32_t pages = row->boundary_at / PAGE_TOKENS;
+    if (row->boundary == NONE || row->node_pages < pages)
+        return;
+    uint32_t node = row->pages[pages - 1];
+    if (!prefix_index_snapshot(o->prefix, node, row->boundary))
+        return;
+    prefix_index_pin(o->prefix, node);
+    row->pinned = node;
+    row->boundary = NONE;
+}
+
+void row_cache_advance(const struct sched_opts *o, struct sched_row *row)
+{
+    unpin(o, row);
+    if (is_cached(o, row))
+        add_pages(o, row, row->done);
+    if (!o->slots)
+        return;
+    row->slot_in = row->slot;
+    if (!is_cached(o, row) || row->done % PAGE_TOKENS != 0)
+        return;
+    turn(o, row);
+    if (is_cut(row, row->done))
+        snapshot_boundary(o, row);
+}
+
+/* ---- leaving ---- */
+
+void row_cache_leave(const struct sched_opts *o, struct sched_row *row)
+{
+    if (o->slots && is_cached(o, row) && row->boundary != NONE)
+        snapshot_boundary(o, row);
+    unpin(o, row);
+    for (uint32_t i = row->page_count; i > 0; i--)
+        page_pool_unref(o->pages, row->pages[i - 1]);
+    if (o->prefix)
+        prefix_index_released(o->prefix, row->node);
+    if (o->slots) {
+        give_slot(o, &row->boundary);
+        give_slot(o, &row->slot);
+    }
+    row->slot_in = NONE;
+    row->node = PREFIX_NONE;
+    row->page_count = row->node_pages = row->done = row->boundary_at = 0;
+}
+
+/* ---- cuts ---- */
+
+uint32_t row_cache_next_cut(const struct sched_row *row)
+{
+    for (uint32_t i = 0; i < row->cut_count; i++)
+        if (row->cuts[i] > row->done)
+            return row->cuts[i];
+    return UINT32_MAX;
+}
+
+/* Pages that both begin with: keys are chained, so equal ones come first. */
+static uint32_t common_pages(const struct sched_row *a, const struct sched_row *b)
+{
+    uint32_t low = 0, high = MIN_OF(a->key_count, b->key_count);
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (prefix_key_eq(&a->keys[middle], &b->keys[middle]))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+bool row_cache_worth_waiting(const struct sched_opts *o, const struct sched_row *row,
+                             const struct prefix_hit *hit, const struct sched_row *other)
+{
+    if (!is_cached(o, row) || !other->keys || row->logits_all || other->phase != SCHED_PREFILLING ||
+        other->paused)
+        return false;
+    uint32_t pages = MIN_OF(common_pages(row, other), (row->tokens - 1) / PAGE_TOKENS);
+    if (o->slots) {
+        uint32_t cut = row_cache_next_cut(other);
+        /* The last cut that both have in common. */
+        for (uint32_t i = 0; i < other->cut_count; i++)
+            if (other->cuts[i] > other->done && other->cuts[i] <= pages * PAGE_TOKENS)
+                cut = other->cuts[i];
+        pages = cut <= pages * PAGE_TOKENS ? cut / PAGE_TOKENS : 0;
+    }
+    return pages > hit->pages && other->done < pages * PAGE_TOKENS;
+}

@@ -1,0 +1,31 @@
+/* row_cache.h - what a row takes from the prefix index, and what it leaves there.
+ *
+ * A row's whole pages join the index as soon as they are computed, so that others find them while it runs. With recurrent
+ * layers the row has two slots: a step reads one and writes the other, so the state at the last page boundary is never
+ * overwritten by the steps behind it, whether they succeed or not. At a cut, and when the row leaves, that state becomes a snapshot. Slots that
+ * are missing cost reuse, never the row: it then goes on in the one that it has.
+ * Parts of the scheduler; same thread, same rules. */
+#ifndef PLATEAU_SCHED_ROW_CACHE_H
+#define PLATEAU_SCHED_ROW_CACHE_H
+
+#include "sched/sched.h"
+
+/* The longest prefix that the row may reuse: one token at least is computed, and all of them when their logits are wanted. */
+void row_cache_find(const struct sched_opts *o, const struct sched_row *row, struct prefix_hit *ret);
+/* Pages of the hit that are referenced already: they cost the pool nothing. */
+uint32_t row_cache_shared(const struct sched_opts *o, const struct sched_row *row,
+                          const struct prefix_hit *hit);
+/* Begins a row that holds nothing: takes the hit and a slot. 0 or -ENOMEM, and then nothing has moved. */
+int row_cache_begin(const struct sched_opts *o, struct sched_row *row, const struct prefix_hit *hit);
+/* row->done has moved: whole pages join the index, the state is kept at a page boundary. */
+void row_cache_advance(const struct sched_opts *o, struct sched_row *row);
+/* Gives back all pages and slots; what is worth finding again stays in the index. */
+void row_cache_leave(const struct sched_opts *o, struct sched_row *row);
+
+/* The next token index at which the row's chunk has to end. */
+uint32_t row_cache_next_cut(const struct sched_row *row);
+/* Will `other`, which is reading its prompt, soon leave a longer prefix of `row` than `hit`? */
+bool row_cache_worth_waiting(const struct sched_opts *o, const struct sched_row *row,
+                             const struct prefix_hit *hit, const struct sched_row *other);
+
+#endif

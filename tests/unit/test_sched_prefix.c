@@ -1,0 +1,220 @@
+/* What rows take from the prefix index and leave in it. */
+#include "test_ledger.h"
+
+#include "base/check.h"
+#include "sched/sched.h"
+
+#include <string.h>
+
+enum { ROWS = 6, PAGES = 24, PAGE = PAGE_TOKENS };
+
+struct fixture {
+    struct arena *arena;
+    struct account *kv, *state;
+    struct page_pool *pages;
+    struct slot_pool *slots;
+    struct prefix_index *index;
+    struct sched *sched;
+    struct sched_events ev;
+    struct sched_plan plan;
+    struct sched_row rows[ROWS];
+    uint32_t tables[ROWS][32], cuts[ROWS][2];
+    struct prefix_key keys[ROWS][32];
+};
+
+static void on_evict(void *arg, uint32_t page)
+{
+    prefix_index_evict_page(((struct fixture *)arg)->index, page);
+}
+
+static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
+{
+    *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .state = test_account(ACCOUNT_NO_LIMIT)};
+    f->ev = (struct sched_events){.now_ns = 1, .tokens_shared = 64, .tokens_alone = 64};
+    struct page_pool_opts pages = {PAGES, 4096, f->kv, on_evict, f};
+    struct slot_pool_opts slots = {2 * rows_max + 2, 4096, f->state};
+    struct arena_opts arena = {.bytes_max = (size_t)1 << 20};
+    assert_int_equal(arena_create(&arena, &f->arena), 0);
+    assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
+    if (recurrent)
+        assert_int_equal(slot_pool_create(f->arena, &slots, &f->slots), 0);
+    struct prefix_index_opts index = {f->pages, f->slots};
+    assert_int_equal(prefix_index_create(f->arena, &index, &f->index), 0);
+    struct sched_opts o = {.rows_max = rows_max,
+                           .queue_max = 8,
+                           .tokens_max = 256,
+                           .logits_max = 20,
+                           .logits_chunk_max = 40,
+                           .pages = f->pages,
+                           .slots = f->slots,
+                           .prefix = f->index};
+    assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
+}
+
+static void close_sched(struct fixture *f)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        if (f->rows[i].phase != SCHED_NEW)
+            sched_remove(f->sched, &f->rows[i]);
+    sched_check(f->sched);
+    prefix_index_check(f->index);
+    prefix_index_done(f->index);
+    assert_int_equal(page_pool_available(f->pages), PAGES);
+    page_pool_done(f->pages);
+    slot_pool_done(f->slots);
+    arena_free(f->arena);
+}
+
+/* A text is a letter per page; the prompt has `more` tokens beyond its pages. cut: 0 = none. */
+static struct sched_row *add(struct fixture *f, uint32_t i, const char *text, uint32_t more, uint32_t cut)
+{
+    uint32_t count = (uint32_t)strlen(text);
+    for (uint32_t k = 0; k < count; k++)
+        memcpy(f->keys[i][k].bytes, text, k + 1);
+    f->cuts[i][0] = cut;
+    f->rows[i] = (struct sched_row){.pages = f->tables[i],
+                                    .tokens = count * PAGE + more,
+                                    .tokens_limit = count * PAGE + 90,
+                                    .arrival_ns = f->ev.now_ns,
+                                    .keys = f->keys[i],
+                                    .key_count = count,
+                                    .cuts = f->cuts[i],
+                                    .cut_count = cut > 0};
+    assert_int_equal(sched_add(f->sched, &f->rows[i]), 0);
+    return &f->rows[i];
+}
+
+static void step(struct fixture *f)
+{
+    sched_plan(f->sched, &f->ev, &f->plan);
+    sched_check(f->sched);
+    f->ev.now_ns += 1000000;
+    if (f->plan.row_count > 0)
+        sched_done(f->sched, &(struct sched_results){f->ev.now_ns, true});
+    sched_check(f->sched);
+    prefix_index_check(f->index);
+}
+
+static void run_to_decoding(struct fixture *f, struct sched_row *row)
+{
+    for (int i = 0; i < 20 && row->phase != SCHED_DECODING; i++)
+        step(f);
+    assert_int_equal(row->phase, SCHED_DECODING);
+}
+
+TEST(what_one_row_computed_the_next_reuses)
+{
+    struct fixture f;
+    open_sched(&f, false, 2);
+    struct sched_row *row = add(&f, 0, "abcd", 5, 0);
+    run_to_decoding(&f, row);
+    assert_int_equal(row->cached, 0);
+    sched_remove(f.sched, row);
+    row = add(&f, 1, "abxy", 5, 0);
+    step(&f);
+    assert_int_equal(row->cached, 2 * PAGE);
+    assert_int_equal(f.plan.rows[0].from, 2 * PAGE);
+    close_sched(&f);
+}
+
+TEST(one_token_at_least_is_computed)
+{
+    struct fixture f;
+    open_sched(&f, false, 2);
+    struct sched_row *row = add(&f, 0, "abc", 0, 0);
+    run_to_decoding(&f, row);
+    sched_remove(f.sched, row);
+    row = add(&f, 1, "abc", 0, 0);
+    step(&f);
+    assert_int_equal(row->cached, 2 * PAGE);
+    assert_int_equal(f.plan.tokens, PAGE);
+    close_sched(&f);
+}
+
+TEST(a_recurrent_row_goes_on_from_the_snapshot_at_a_cut)
+{
+    struct fixture f;
+    open_sched(&f, true, 2);
+    struct sched_row *row = add(&f, 0, "abcd", 5, 3 * PAGE);
+    step(&f);
+    assert_int_equal(f.plan.rows[0].count, 2 * PAGE);
+    step(&f);
+    assert_int_equal(f.plan.rows[0].count, PAGE); /* the chunk ends at the cut */
+    uint32_t at_cut = f.plan.rows[0].slot_out;
+    run_to_decoding(&f, row);
+    struct sched_row *other = add(&f, 1, "abcz", 5, 0);
+    step(&f);
+    assert_int_equal(other->cached, 3 * PAGE);
+    for (uint32_t i = 0; i < f.plan.row_count; i++)
+        if (f.plan.rows[i].row == other) {
+            assert_int_equal(f.plan.rows[i].slot_in, at_cut);
+            assert_int_not_equal(f.plan.rows[i].slot_out, at_cut);
+        }
+    close_sched(&f);
+}
+
+TEST(an_aborted_prompt_leaves_what_it_had)
+{
+    struct fixture f;
+    open_sched(&f, true, 2);
+    struct sched_row *row = add(&f, 0, "abcdef", 5, 0);
+    step(&f);
+    step(&f);
+    assert_int_equal(row->done, 4 * PAGE);
+    sched_remove(f.sched, row);
+    row = add(&f, 1, "abcdef", 5, 0);
+    step(&f);
+    assert_int_equal(row->cached, 4 * PAGE);
+    close_sched(&f);
+}
+
+TEST(two_with_the_same_beginning_compute_it_once)
+{
+    struct fixture f;
+    open_sched(&f, true, 3);
+    struct sched_row *one = add(&f, 0, "abcdef", 5, 4 * PAGE);
+    struct sched_row *two = add(&f, 1, "abcdxy", 5, 4 * PAGE);
+    struct sched_row *stranger = add(&f, 2, "klm", 5, 0);
+    step(&f);
+    assert_int_equal(two->phase, SCHED_QUEUED);
+    assert_int_equal(stranger->phase, SCHED_PREFILLING); /* who has nothing to wait for does not */
+    run_to_decoding(&f, two);
+    assert_int_equal(two->cached, 4 * PAGE);
+    assert_int_equal(one->cached, 0);
+    close_sched(&f);
+}
+
+TEST(who_waits_for_a_prefix_goes_on_when_its_reader_leaves)
+{
+    struct fixture f;
+    open_sched(&f, true, 2);
+    struct sched_row *one = add(&f, 0, "abcdef", 5, 4 * PAGE);
+    struct sched_row *two = add(&f, 1, "abcdxy", 5, 4 * PAGE);
+    step(&f);
+    sched_remove(f.sched, one);
+    step(&f);
+    assert_int_equal(two->phase, SCHED_PREFILLING);
+    assert_int_equal(two->cached, 2 * PAGE);
+    close_sched(&f);
+}
+
+TEST(rows_that_want_all_logits_and_rows_without_keys_reuse_nothing)
+{
+    struct fixture f;
+    open_sched(&f, false, 2);
+    struct sched_row *row = add(&f, 0, "abcd", 5, 0);
+    run_to_decoding(&f, row);
+    sched_remove(f.sched, row);
+    row = add(&f, 1, "abcd", 5, 0);
+    row->logits_all = true;
+    step(&f);
+    assert_int_equal(row->cached, 0);
+    sched_remove(f.sched, row);
+    row = add(&f, 2, "abcd", 5, 0);
+    row->keys = NULL;
+    step(&f);
+    assert_int_equal(row->cached, 0);
+    close_sched(&f);
+}
+
+TEST_MAIN()
