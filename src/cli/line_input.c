@@ -173,6 +173,8 @@ static void ask_marks(const struct line_input *in, const char *words)
 static enum line_result edit_line(struct line_input *in)
 {
     int count = 0;
+    /* Before the prompt: a Ctrl-D that comes while the terminal reads by lines itself is no Ctrl-D any more. */
+    el_set(in->edit, EL_PREP_TERM, 1);
     ask_marks(in, PASTE_ON);
     const char *line = el_gets(in->edit, &count);
     ask_marks(in, PASTE_OFF);

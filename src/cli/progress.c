@@ -17,16 +17,16 @@ void progress_init(struct progress *p, const char *what)
     *p = (struct progress){.what = what, .terminal = terminal_is(stderr), .started_ns = clock_now_ns()};
 }
 
-/* The cursor waits at the line's beginning, so that a log line in between is written over it, not behind it. */
+/* Fits in 80 columns: a line that wraps could not be taken away. The cursor waits at the line's beginning, so that a
+ * log line in between is written over it, not behind it. */
 static void draw(const struct progress *p, uint64_t done, uint64_t total, double seconds)
 {
-    double rate = (double)done / seconds;
     char rest[48] = "";
     if (done > 0 && done < total)
-        snprintf(rest, sizeof(rest), ", %.0f s left", (double)(total - done) / rate);
-    fprintf(stderr, "\r\033[KLoading %s: %u %%, %s of %s, %s/s%s\r", p->what,
+        snprintf(rest, sizeof(rest), ", %.0f s left", (double)(total - done) * seconds / (double)done);
+    fprintf(stderr, "\r\033[KLoading %.24s: %u %%, %s of %s%s\r", p->what,
             (unsigned)(done * 100.0 / (double)total), terminal_bytes(done).text, terminal_bytes(total).text,
-            terminal_bytes((unsigned long long)rate).text, rest);
+            rest);
     fflush(stderr);
 }
 
