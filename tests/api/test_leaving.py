@@ -56,7 +56,7 @@ def test_a_client_leaves_while_queued(narrow, stream):
 
 @pytest.fixture(scope="module")
 def impatient():
-    with serving("--slow-client", 2) as s:
+    with serving("--slow-client", 3) as s:
         yield s
 
 
@@ -75,7 +75,7 @@ def test_a_client_that_does_not_read_pauses_and_ends(impatient):
         assert (again["id"], again["tokens"], again["bytes"]) == (shown["id"], shown["tokens"], shown["bytes"])
         assert account_bytes(server.memory()) == held
         # Others go on, and are told what they are always told.
-        for case in GOLDEN["cases"][:3]:
+        for case in GOLDEN["cases"][:2]:
             reply = server.post("/v1/chat/completions", **case_fields(case))
             assert reply.json()["choices"][0]["token_ids"] == case["greedy_ids"]
         assert server.requests("paused")

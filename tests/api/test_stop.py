@@ -59,16 +59,17 @@ def test_who_waits_on_an_open_connection_is_told():
 @pytest.mark.smoke
 def test_the_limit_of_a_drain_ends_what_is_open_in_words():
     s = Server("--drain", 1, "--max-num-seqs", 2)
-    with s.begin() as running, s.begin(stream=False) as whole, s.begin(stream=False) as queued:
-        found = []
+    with s.begin() as running:
+        found = [running.event()]
         reader = threading.Thread(target=lambda: found.extend(running.events_that_come()))
         reader.start()
-        until(lambda: s.requests("queued"))
-        began = time.monotonic()
-        begin_to_stop(s)
-        for request in whole, queued:
-            assert request.answer().status == 503
-            assert b'"code":"shutting_down"' in request.answer().read()
+        with s.begin(stream=False) as whole, s.begin(stream=False) as queued:
+            until(lambda: s.requests("queued"))
+            began = time.monotonic()
+            begin_to_stop(s)
+            for request in whole, queued:
+                assert request.answer().status == 503
+                assert b'"code":"shutting_down"' in request.answer().read()
         reader.join()
         assert found[-1]["error"]["code"] == "shutting_down" and "[DONE]" not in found
         assert time.monotonic() - began >= 1
