@@ -280,7 +280,9 @@ def serving(*options, **more):
         assert settled(s) == before
         after = s.memory()
         check_ledger(after)
-        assert abs(after["unaccounted_bytes"]) <= 32 << 20, after["unaccounted_bytes"]
+        # A sanitizer keeps what was freed: there the allocator's own figure is missing, and this says nothing.
+        if after["system"]["heap_bytes"] > 0:
+            assert abs(after["unaccounted_bytes"]) <= 32 << 20, after["unaccounted_bytes"]
         assert s.stop() == 0, "".join(s.lines[-20:])
     finally:
         if s.process.poll() is None:
