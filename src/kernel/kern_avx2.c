@@ -13,6 +13,8 @@
 /* 16 registers: 8 hold chains, the others weights and the broadcast input. */
 #define FEW_PANELS       4
 #define SOME_PANELS      1
+#define MORE_PANELS      1
+#define MORE_COLUMNS     4
 #define MANY_PANELS      1
 #define MANY_COLUMNS     4
 #define ATTN_GROUP_PAGES 1

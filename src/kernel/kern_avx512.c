@@ -13,6 +13,8 @@
 /* 32 registers: 16 hold chains (8 of one column suffice: latency 4, two per cycle). */
 #define FEW_PANELS       8
 #define SOME_PANELS      4
+#define MORE_PANELS      2
+#define MORE_COLUMNS     8
 #define MANY_PANELS      2
 #define MANY_COLUMNS     8
 #define ATTN_GROUP_PAGES 2
