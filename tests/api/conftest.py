@@ -110,7 +110,9 @@ class Server:
         self.port = int(where[1]) if where else 0
         self.url = f"http://127.0.0.1:{self.port}"
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self.http = httpx.Client(base_url=self.url, timeout=60, headers=headers)
+        # One connection is kept; settled() counts on that.
+        kept = httpx.Limits(max_keepalive_connections=1)
+        self.http = httpx.Client(base_url=self.url, timeout=60, headers=headers, limits=kept)
         if wait:
             self.wait_ready()
 
