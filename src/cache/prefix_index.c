@@ -57,12 +57,11 @@ static uint32_t slots_of(const struct prefix_index_opts *opts)
     return n.blocks_max;
 }
 
-size_t prefix_index_arena_bytes(const struct prefix_index_opts *opts)
+size_t prefix_index_arena_bytes(uint32_t pages_max, uint32_t slots_max)
 {
-    uint32_t pages_max = page_pool_pages_max(opts->pages);
     return sizeof(struct prefix_index) + (size_t)pages_max * sizeof(struct node) +
-           (size_t)bucket_count(pages_max) * sizeof(uint32_t) +
-           (size_t)slots_of(opts) * sizeof(struct snapshot) + 256;
+           (size_t)bucket_count(pages_max) * sizeof(uint32_t) + (size_t)slots_max * sizeof(struct snapshot) +
+           256;
 }
 
 int prefix_index_create(struct arena *a, const struct prefix_index_opts *opts, struct prefix_index **ret)

@@ -25,7 +25,8 @@ struct prefix_index_opts {
     struct slot_pool *slots; /* NULL: no recurrent layers, no snapshots */
 };
 
-size_t prefix_index_arena_bytes(const struct prefix_index_opts *opts);
+/* Bytes of arena that prefix_index_create takes at most, for pools of these sizes; slots_max 0 without recurrent layers. */
+size_t prefix_index_arena_bytes(uint32_t pages_max, uint32_t slots_max);
 /* The pool's `evict` must call prefix_index_evict_page(). 0 or -ENOMEM. */
 int prefix_index_create(struct arena *a, const struct prefix_index_opts *opts, struct prefix_index **ret);
 /* Before the pools go; no page of a node is referenced then. NULL is fine. */

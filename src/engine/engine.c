@@ -65,7 +65,13 @@ struct layout {
     size_t arena_bytes;
 };
 
-static void lay_out(const struct engine *en, struct layout *ret)
+static void on_evict(void *arg, uint32_t page)
+{
+    struct engine *en = arg;
+    prefix_index_evict_page(en->index, page);
+}
+
+static void lay_out(struct engine *en, struct layout *ret)
 {
     const struct engine_opts *o = &en->opts;
     const struct model_shape *shape = en->shape;
@@ -74,7 +80,8 @@ static void lay_out(const struct engine *en, struct layout *ret)
         .pages = {.pages_max = (uint32_t)MIN_OF(pages, UINT32_MAX - 1),
                   .page_bytes = shape->page_bytes,
                   .kv = en->kv},
-        .slots = {o->max_num_seqs, shape->slot_bytes, en->state},
+        .slots = {(o->reuse_prefixes ? 2 : 1) * o->max_num_seqs + o->snapshots_max, shape->slot_bytes,
+                  en->state},
         .sched = {.rows_max = o->max_num_seqs,
                   .queue_max = o->max_queue,
                   .tokens_max = o->tokens_max,
@@ -82,12 +89,18 @@ static void lay_out(const struct engine *en, struct layout *ret)
                   .logits_chunk_max = ENGINE_PROMPT_LOGITS + 1,
                   .queue_timeout_ns = o->queue_timeout_ns},
     };
+    if (o->reuse_prefixes) {
+        ret->pages.evict = on_evict;
+        ret->pages.evict_arg = en;
+    }
     size_t vocab = shape->vocab;
-    ret->arena_bytes = page_pool_arena_bytes(&ret->pages) + slot_pool_arena_bytes(&ret->slots) +
-                       sched_arena_bytes(&ret->sched) + o->max_num_seqs * sizeof(struct model_row) +
-                       engine_logits_max(o->max_num_seqs) * vocab * sizeof(float) + vocab / 8 +
-                       en->places_max * sizeof(struct job_numbers) +
-                       vocab * 16 /* the sampler's scratch: 12 at present */ + 65536;
+    ret->arena_bytes =
+        page_pool_arena_bytes(&ret->pages) + slot_pool_arena_bytes(&ret->slots) +
+        (o->reuse_prefixes ? prefix_index_arena_bytes(ret->pages.pages_max, ret->slots.slots_max) : 0) +
+        sched_arena_bytes(&ret->sched) + o->max_num_seqs * sizeof(struct model_row) +
+        engine_logits_max(o->max_num_seqs) * vocab * sizeof(float) + vocab / 8 +
+        en->places_max * sizeof(struct job_numbers) + vocab * 16 /* the sampler's scratch: 12 at present */ +
+        65536;
 }
 
 static int create_pools(struct engine *en, struct layout *l)
@@ -97,6 +110,12 @@ static int create_pools(struct engine *en, struct layout *l)
     int r = page_pool_create(en->arena, &l->pages, &en->pages);
     if (r == 0 && l->slots.slot_bytes > 0)
         r = slot_pool_create(en->arena, &l->slots, &en->slots);
+    struct prefix_index_opts index = {en->pages, en->slots};
+    if (r == 0 && en->opts.reuse_prefixes)
+        r = prefix_index_create(en->arena, &index, &en->index);
+    if (r == 0 && en->opts.reuse_prefixes)
+        r = prefix_hasher_create(&en->hasher);
+    l->sched.prefix = en->index;
     l->sched.pages = en->pages;
     l->sched.slots = en->slots;
     return r == 0 ? sched_create(en->arena, &l->sched, &en->sched) : r;
@@ -208,6 +227,8 @@ void engine_close(struct engine *en)
     else if (en->inbox)
         engine_end_all(en);
     thread_stack_done(&en->stack);
+    prefix_index_done(en->index);
+    prefix_hasher_free(en->hasher);
     page_pool_done(en->pages);
     slot_pool_done(en->slots);
     mailbox_free(en->inbox);
@@ -293,7 +314,12 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
 {
     struct charge charge = account_charge(en->requests);
     struct engine_message m = {NULL};
-    int r = job_create(&(struct job_opts){spec, en->opts.tokenizer, &charge, s, clock_now_ns()}, &m.job);
+    struct prefix_hasher *hasher = NULL;
+    int r = en->opts.reuse_prefixes ? prefix_hasher_create(&hasher) : 0;
+    struct job_opts opts = {spec, en->opts.tokenizer, &charge, s, clock_now_ns(), hasher};
+    if (r == 0)
+        r = job_create(&opts, &m.job);
+    prefix_hasher_free(hasher);
     if (r < 0)
         return err_set(e, -ENOMEM, "no memory left for a request of %u prompt tokens and max_tokens %u",
                        spec->prompt_count, spec->max_tokens);

@@ -46,6 +46,10 @@ struct engine_opts {
     uint32_t max_queue;     /* requests that wait */
     uint32_t tokens_max;    /* of one step: what the model was loaded with; >= engine_tokens_min() */
     uint64_t kv_bytes_max; /* of the page pool, rounded up to units; at least one sequence of max_model_len */
+    /* Prefixes of earlier requests stay in the pools until their memory is wanted, and later ones begin with them. */
+    bool reuse_prefixes;
+    uint32_t
+        snapshots_max; /* slots for their recurrent states, beyond two for each row; 0 without reuse_prefixes */
     uint64_t queue_timeout_ns;          /* 0 = never */
     uint64_t slow_client_ns;            /* a full stream ends after so long: FINISH_TOO_SLOW; 0 = never */
     uint64_t step_ns;                   /* what a step that others wait for should last */
@@ -53,8 +57,8 @@ struct engine_opts {
     const struct engine_faults *faults; /* NULL but in tests */
 };
 
-/* Address space of the pools and all tables are there, nothing runs yet. Idle, the pools hold no byte: their units are given
- * back 50 ms after the last request. 0, -EINVAL, -ENOMEM. */
+/* Address space of the pools and all tables are there, nothing runs yet. Idle, the pools hold no byte but those of prefixes: other
+ * units are given back 50 ms after the last request. 0, -EINVAL, -ENOMEM. */
 int engine_create(const struct engine_opts *opts, struct engine **ret, struct err *e);
 int engine_start(struct engine *en);
 /* Ends every request (FINISH_SHUTDOWN), stops and joins the thread, frees everything. An ordered list: each entry runs whatever the
@@ -65,10 +69,11 @@ void engine_close(struct engine *en);
 #define ENGINE_STOP_STRING_BYTES_MAX 256
 
 struct job_spec {
-    const uint32_t *prompt; /* ids < vocab; copied */
-    uint32_t prompt_count;  /* >= 1 */
-    uint32_t max_tokens;    /* >= 1 */
-    int32_t priority;       /* lower goes first; 0 is normal */
+    const uint32_t *prompt;  /* ids < vocab; copied */
+    uint32_t prompt_count;   /* >= 1 */
+    uint32_t max_tokens;     /* >= 1 */
+    int32_t priority;        /* lower goes first; 0 is normal */
+    struct slice cache_salt; /* only requests with the same salt share prefixes; empty: the common one */
     struct sampler_params sampling;
     const struct slice
         *stops; /* copied; <= ENGINE_STOP_STRINGS_MAX, each 1..ENGINE_STOP_STRING_BYTES_MAX bytes */

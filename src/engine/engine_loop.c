@@ -37,6 +37,7 @@ void engine_end_job(struct engine *en, struct job *j, enum finish_reason why)
     j->finish.reason = why;
     j->finish.prompt_tokens = j->prompt_count;
     j->finish.completion_tokens = j->output_count;
+    j->finish.cached_tokens = j->row.cached;
     j->finish.queued_ns = between(j->arrival_ns, j->admitted_ns ? j->admitted_ns : now_ns);
     j->finish.prefill_ns = between(j->admitted_ns, j->first_token_ns ? j->first_token_ns : now_ns);
     j->finish.decode_ns = between(j->first_token_ns, now_ns);
@@ -182,12 +183,16 @@ static uint64_t trim(struct engine *en)
 static void trim_all(struct engine *en)
 {
     uint64_t bytes = 0, more;
-    while (mailbox_count(en->inbox) == 0 && !atomic_load(&en->closing) && (more = trim(en)) > 0)
+    while (mailbox_count(en->inbox) == 0 && !atomic_load(&en->closing) && !en->trimmed) {
+        more = trim(en);
         bytes += more;
+        en->trimmed = more == 0;
+    }
     if (bytes > 0)
         LOG_DEBUG("trimmed", "model=%s bytes=%llu", en->name, (unsigned long long)bytes);
 }
 
+/* Is there something to give back? What prefixes lie in stays. */
 static bool holds_units(struct engine *en)
 {
     struct page_pool_numbers pages;
@@ -195,7 +200,7 @@ static bool holds_units(struct engine *en)
     page_pool_numbers(en->pages, &pages);
     if (en->slots)
         slot_pool_numbers(en->slots, &slots);
-    return pages.blocks.units_committed + slots.units_committed > 0;
+    return !en->trimmed && pages.blocks.units_committed + slots.units_committed > 0;
 }
 
 /* Sleeps until a message comes; before that, gives back what the pools hold 50 ms after the last end. */

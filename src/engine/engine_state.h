@@ -21,7 +21,9 @@ struct engine {
     struct account *kv, *state, *requests, *own;
     struct arena *arena; /* of `own`: everything below that is not said to be elsewhere */
     struct page_pool *pages;
-    struct slot_pool *slots; /* NULL without recurrent layers */
+    struct slot_pool *slots;      /* NULL without recurrent layers */
+    struct prefix_index *index;   /* NULL: nothing is reused */
+    struct prefix_hasher *hasher; /* engine thread only */
     struct sched *sched;
     struct mailbox *inbox;
     uint64_t *exists;    /* bit per id; NULL without a tokenizer */
@@ -46,6 +48,7 @@ struct engine {
     struct model_row *rows;    /* [max_num_seqs] */
     struct buf text;           /* room for one token's text, grown at creation */
     uint64_t last_end_ns;      /* when the last job ended */
+    bool trimmed;              /* nothing is left to give back since the last step */
     struct engine_numbers now; /* counters; gauges are filled when published */
 
     /* Under `lock`. */

@@ -135,6 +135,7 @@ static void draw(struct engine *en, struct job *j, float *logits, uint64_t now_n
     sampler_see_output(j->sampler, s.id);
     j->tokens[position] = s.id;
     j->output_count++;
+    job_add_keys(j, en->hasher, position + 1);
     en->now.completion_tokens++;
     if (j->first_token_ns == 0) {
         j->first_token_ns = now_ns;
@@ -220,6 +221,7 @@ bool engine_step(struct engine *en)
     take_ended(en);
     if (plan.row_count == 0)
         return false;
+    en->trimmed = false;
     fill_rows(en, &plan, began_ns);
     int r = compute(en, &plan);
     uint64_t now_ns = clock_now_ns();

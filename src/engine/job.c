@@ -36,7 +36,8 @@ static size_t block_bytes(const struct job_spec *spec)
 {
     uint32_t tokens = spec->prompt_count + spec->max_tokens;
     size_t bytes = sizeof(struct job) + (size_t)tokens * sizeof(uint32_t) +
-                   sched_pages(tokens) * sizeof(uint32_t) + sampler_bytes(&spec->sampling, tokens);
+                   sched_pages(tokens) * (sizeof(uint32_t) + sizeof(struct prefix_key)) +
+                   sampler_bytes(&spec->sampling, tokens);
     if (spec->stop_count > 0)
         bytes += stop_match_arena_bytes(spec->stops, spec->stop_count) +
                  (size_t)JOB_HELD_MAX * held_bytes(top_of(spec));
@@ -68,6 +69,33 @@ static int create_tokens(struct job *j, const struct job_spec *spec)
     if (r == 0)
         sampler_see_prompt(j->sampler, j->tokens, j->prompt_count);
     return r;
+}
+
+void job_add_keys(struct job *j, struct prefix_hasher *h, uint32_t tokens)
+{
+    struct sched_row *row = &j->row;
+    for (; j->keys && row->key_count < tokens / PAGE_TOKENS; row->key_count++) {
+        const struct prefix_key *parent = row->key_count ? &j->keys[row->key_count - 1] : &j->root;
+        j->keys[row->key_count] =
+            prefix_key_next(h, parent, j->tokens + (size_t)row->key_count * PAGE_TOKENS);
+    }
+}
+
+/* The end of the prompt is where the next turn of a conversation begins to differ. */
+static int create_keys(struct job *j, const struct job_opts *opts)
+{
+    if (!opts->hasher)
+        return 0;
+    j->keys = ARENA_ARRAY(j->arena, struct prefix_key, sched_pages(j->row.tokens_limit));
+    if (!j->keys)
+        return -ENOMEM;
+    j->root = prefix_key_root(opts->hasher, &opts->spec->cache_salt, 1);
+    job_add_keys(j, opts->hasher, j->prompt_count);
+    j->cut = (j->prompt_count - 1) / PAGE_TOKENS * PAGE_TOKENS;
+    j->row.keys = j->keys;
+    j->row.cuts = &j->cut;
+    j->row.cut_count = j->cut > 0;
+    return 0;
 }
 
 int job_create(const struct job_opts *opts, struct job **ret)
@@ -102,6 +130,8 @@ int job_create(const struct job_opts *opts, struct job **ret)
     };
     list_init(&j->link);
     r = create_tokens(j, spec);
+    if (r == 0)
+        r = create_keys(j, opts);
     if (r == 0)
         r = create_stops(j, opts);
     if (r < 0)

@@ -29,6 +29,10 @@ struct job {
     uint32_t *tokens;
     uint32_t output_count;
     struct sampler *sampler;
+    /* What others may reuse; NULL: nothing. */
+    struct prefix_key *keys; /* of its whole pages: row.key_count are there */
+    struct prefix_key root;
+    uint32_t cut; /* the last whole page before the prompt's last token */
     /* Output. */
     uint32_t prompt_sent;     /* tokens of the prompt whose logprobs are out */
     bool told;                /* something is in the stream that the exchange has not been woken for */
@@ -49,6 +53,7 @@ struct job_opts {
     const struct charge *charge;
     struct stream *stream;
     uint64_t now_ns;
+    struct prefix_hasher *hasher; /* of the calling thread; NULL: prefixes are not reused */
 };
 
 /* Everything in spec has been checked. 0 or -ENOMEM; the job half of the stream is the job's then. */
@@ -63,6 +68,9 @@ static inline bool job_wants_prompt_logits(const struct job *j)
 }
 /* Whether what a step gives will find room; else the row pauses. */
 bool job_has_room(const struct job *j);
+
+/* The sequence has so many tokens now: keys of the pages that have become whole. `h` is the calling thread's. */
+void job_add_keys(struct job *j, struct prefix_hasher *h, uint32_t tokens);
 
 /* A token of the prompt with its logprob; there is room. */
 void job_put_prompt(struct job *j, const struct stream_token *t);

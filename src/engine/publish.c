@@ -29,6 +29,7 @@ static struct job_numbers numbers_of(const struct engine *en, const struct job *
         .prompt_tokens = j->prompt_count,
         .prompt_done = MIN_OF(j->row.done, j->prompt_count),
         .completion_tokens = j->output_count,
+        .cached_tokens = j->row.cached,
         .max_tokens = j->max_tokens,
         .age_ns = now_ns - j->arrival_ns,
         .bytes = j->bytes + (uint64_t)j->row.page_count * en->shape->page_bytes +

@@ -1,0 +1,168 @@
+/* Prefixes change what is computed, never what comes out: golden answers from the cache, conversations, random traffic. */
+#define TEST_SEEDS 3 /* models and accounts are few */
+#include "test_engine.h"
+
+#include "cache/page_pool.h"
+
+#define PROMPT_MAX 2048
+
+static const char *const tiny_models[] = {"qwen3", "llama", "qwen3_5", "qwen3_5_moe"};
+
+static void open_engine(struct fixture *f, const char *dir, bool reuse, uint32_t pages, uint32_t snapshots)
+{
+    struct engine_opts o = test_engine_opts(dir);
+    o.reuse_prefixes = reuse;
+    o.snapshots_max = reuse ? snapshots : 0;
+    o.max_model_len = MIN_OF(o.max_model_len, pages * PAGE_TOKENS);
+    o.kv_bytes_max = pages * model_shape(test_model(dir)->model)->page_bytes;
+    test_engine_start(f, dir, &o);
+}
+
+static struct client *run(struct fixture *f, const struct job_spec *spec)
+{
+    struct client *c = submit(f, spec);
+    wait_over(f, c);
+    return c;
+}
+
+static uint32_t whole_pages_before(uint32_t tokens)
+{
+    return (tokens - 1) / PAGE_TOKENS * PAGE_TOKENS;
+}
+
+static void run_golden(const char *name)
+{
+    char dir[256];
+    struct fixture f = {0};
+    uint32_t prompt[PROMPT_MAX], want[64];
+    snprintf(dir, sizeof(dir), TINY("%s"), name);
+    json_t *g = golden_load(name), *text = json_object_get(g, "text");
+    uint32_t prompt_count = golden_ids(json_object_get(text, "prompt"), prompt, PROMPT_MAX);
+    uint32_t count = golden_ids(json_object_get(text, "greedy"), want, 64);
+    open_engine(&f, dir, true, 200, 4);
+    struct job_spec spec = greedy(prompt, prompt_count, count);
+    expect_tokens(run(&f, &spec), want, count);
+    assert_int_equal(f.clients[0]->finish.cached_tokens, 0);
+    /* Alone and all at once. */
+    for (uint32_t i = 0; i < 9; i++)
+        i ? (void)submit(&f, &spec) : (void)run(&f, &spec);
+    wait_all(&f);
+    for (uint32_t i = 1; i < f.client_count; i++) {
+        expect_tokens(f.clients[i], want, count);
+        assert_int_equal(f.clients[i]->finish.cached_tokens, whole_pages_before(prompt_count));
+    }
+    test_engine_close(&f);
+    json_decref(g);
+}
+
+TEST(golden_answers_from_the_cache)
+{
+    for (size_t i = 0; i < COUNT_OF(tiny_models); i++)
+        run_golden(tiny_models[i]);
+}
+
+static void fill_prompt(uint32_t *prompt, uint32_t count, uint64_t seed)
+{
+    for (uint32_t i = 0; i < count; i++)
+        prompt[i] = (uint32_t)(rng_at(seed, i) % 500);
+}
+
+/* The next turn begins with all that was said: the answer too is found again. */
+TEST(a_conversation_goes_on_where_it_was)
+{
+    for (size_t i = 0; i < COUNT_OF(tiny_models); i++) {
+        char dir[256];
+        struct fixture f = {0}, fresh = {0};
+        uint32_t said[PROMPT_MAX], count = 50;
+        snprintf(dir, sizeof(dir), TINY("%s"), tiny_models[i]);
+        open_engine(&f, dir, true, 200, 4);
+        open_engine(&fresh, dir, false, 200, 0);
+        fill_prompt(said, count, i + 1);
+        for (uint32_t turn = 0; turn < 5; turn++) {
+            struct job_spec spec = greedy(said, count, 70);
+            struct client *c = run(&f, &spec);
+            expect_same(c, run(&fresh, &spec));
+            uint32_t before = turn == 0 ? 0 : count - 9;
+            assert_int_equal(c->finish.cached_tokens, turn == 0 ? 0 : whole_pages_before(before));
+            memcpy(said + count, c->ids, c->count * sizeof(said[0]));
+            count += c->count;
+            fill_prompt(said + count, 9, turn + 100);
+            count += 9;
+        }
+        test_engine_close(&f);
+        test_engine_close(&fresh);
+    }
+}
+
+TEST(another_salt_shares_nothing)
+{
+    struct fixture f = {0};
+    uint32_t prompt[100];
+    fill_prompt(prompt, 100, 7);
+    open_engine(&f, TINY("qwen3"), true, 64, 0);
+    struct job_spec spec = greedy(prompt, 100, 4);
+    run(&f, &spec);
+    spec.cache_salt = SLICE("tenant");
+    assert_int_equal(run(&f, &spec)->finish.cached_tokens, 0);
+    assert_int_equal(run(&f, &spec)->finish.cached_tokens, 96);
+    test_engine_close(&f);
+}
+
+TEST(an_engine_that_remembers_sleeps_when_it_is_idle)
+{
+    struct fixture f = {0};
+    uint32_t prompt[100];
+    struct engine_numbers before, after;
+    fill_prompt(prompt, 100, 8);
+    open_engine(&f, TINY("qwen3_5"), true, 64, 2);
+    struct job_spec spec = greedy(prompt, 100, 4);
+    run(&f, &spec);
+    struct timespec cpu[2], pause = {0, 300 * 1000 * 1000};
+    nanosleep(&pause, NULL);
+    engine_numbers(f.engine, &before);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu[0]);
+    nanosleep(&pause, NULL);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu[1]);
+    engine_numbers(f.engine, &after);
+    assert_int_equal(before.steps, after.steps);
+    /* A tenth of the time is far more than sleeping takes and far less than turning does. */
+    assert_true((cpu[1].tv_sec - cpu[0].tv_sec) * 1000000000 + cpu[1].tv_nsec - cpu[0].tv_nsec <
+                30 * 1000 * 1000);
+    test_engine_close(&f);
+}
+
+/* Prompts of three families, more than the pages hold: hits, evictions, preemption, shared reading. */
+PROPERTY(random_traffic_has_the_same_tokens, seed)
+{
+    struct fixture f = {0}, fresh = {0};
+    struct rng rng = {seed, 0};
+    char dir[256];
+    uint32_t prompts[24][400], counts[24], cached = 0;
+    snprintf(dir, sizeof(dir), TINY("%s"), tiny_models[seed % COUNT_OF(tiny_models)]);
+    open_engine(&f, dir, true, 30, (uint32_t)rng_below(&rng, 3));
+    open_engine(&fresh, dir, false, 200, 0);
+    for (uint32_t i = 0; i < COUNT_OF(prompts); i++) {
+        uint32_t alike = 64 + (uint32_t)rng_below(&rng, 200);
+        counts[i] = alike + 1 + (uint32_t)rng_below(&rng, 100);
+        fill_prompt(prompts[i], counts[i], 1000 + i);
+        fill_prompt(prompts[i], alike, rng_below(&rng, 3));
+        struct job_spec spec = greedy(prompts[i], counts[i], 1 + (uint32_t)rng_below(&rng, 60));
+        spec.sampling.temperature = i % 2 ? 1 : 0;
+        spec.sampling.seed = i;
+        submit(&f, &spec);
+        submit(&fresh, &spec);
+        if (rng_below(&rng, 4) == 0)
+            wait_all(&f);
+    }
+    wait_all(&f);
+    wait_all(&fresh);
+    for (uint32_t i = 0; i < COUNT_OF(prompts); i++) {
+        expect_same(f.clients[i], fresh.clients[i]);
+        cached += f.clients[i]->finish.cached_tokens;
+    }
+    assert_true(cached > 0);
+    test_engine_close(&f);
+    test_engine_close(&fresh);
+}
+
+TEST_MAIN()
