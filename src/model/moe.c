@@ -179,7 +179,7 @@ static void point_pairs(struct step *s, const struct moe_weights *w)
     uint32_t im = c->expert_intermediate, pairs = s->tokens * c->chosen;
     for (uint32_t i = 0; i < pairs; i++) {
         size_t pair = s->pair_order[i], t = pair / c->chosen;
-        s->pair_x[i] = s->x + t * c->hidden;
+        s->pair_x[i] = s->x + t * s->x_wide;
         s->pair_xsum[i] =
             s->x_sums + t * step_sums_floats(c->hidden) + step_sums_offset(c->hidden, w->up.group);
         s->pair_up_y[i] = s->pair_up + pair * 2 * im;
@@ -224,7 +224,7 @@ static void settle(struct step *s, uint32_t t)
 {
     const struct config *c = s->config;
     uint32_t hidden = c->hidden;
-    float *sum = s->x + (size_t)t * hidden;
+    float *sum = s->x + (size_t)t * s->x_wide;
     memset(sum, 0, hidden * sizeof(*sum));
     for (size_t pair = (size_t)t * c->chosen; pair < (size_t)(t + 1) * c->chosen; pair++)
         s->ops->add_scaled(sum, s->pair_out + pair * hidden, s->pair_weight[pair], hidden);

@@ -22,6 +22,14 @@ struct need {
 #define NEEDS_MAX 48
 #define ALIGN     64u
 
+/* Floats from one token's row to the next for at least n: whole cache lines, and not a multiple of 1 KiB, or a product's columns
+ * would share a few sets of the first cache and drive each other out of it. */
+static uint32_t row_stride(uint32_t n)
+{
+    n = ROUND_UP(n, 16u);
+    return n % 256 == 0 ? n + 16 : n;
+}
+
 /* What all projections of x give at most, per token. */
 static uint32_t wide(const struct config *c)
 {
@@ -32,7 +40,7 @@ static uint32_t wide(const struct config *c)
     n = MAX_OF(n, delta);
     n = MAX_OF(n, 2 * c->intermediate);
     n = MAX_OF(n, c->experts + 1 + 2 * c->shared_intermediate);
-    return ROUND_UP(n, 16u);
+    return row_stride(n);
 }
 
 static uint32_t mid_wide(const struct config *c)
@@ -40,7 +48,7 @@ static uint32_t mid_wide(const struct config *c)
     uint32_t n = MAX_OF(c->heads * c->head_dim, c->value_heads * c->value_dim);
     n = MAX_OF(n, c->intermediate);
     n = MAX_OF(n, c->shared_intermediate);
-    return ROUND_UP(n, 16u);
+    return row_stride(n);
 }
 
 static uint32_t products_max(const struct config *c)
@@ -63,7 +71,7 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need n
     NEED(&s->cosines, PER_TOKEN, FLOATS(c->rope.rot / 2));
     NEED(&s->sines, PER_TOKEN, FLOATS(c->rope.rot / 2));
     NEED(&s->h, PER_TOKEN, FLOATS(c->hidden));
-    NEED(&s->x, PER_TOKEN, FLOATS(c->hidden));
+    NEED(&s->x, PER_TOKEN, FLOATS(row_stride(c->hidden)));
     NEED(&s->x_sums, PER_TOKEN, FLOATS(step_sums_floats(c->hidden)));
     NEED(&s->p, PER_TOKEN, FLOATS(wide(c)));
     NEED(&s->conv, PER_TOKEN, FLOATS(config_conv_channels(c)));
@@ -138,6 +146,7 @@ int step_create(struct arena *a, const struct config *c, const struct model_opts
     s->logits_max = opts->logits_max;
     s->wide = wide(c);
     s->mid_wide = mid_wide(c);
+    s->x_wide = row_stride(c->hidden);
     s->products_max = products_max(c);
     rope_init(&s->rope, &c->rope);
     *ret = s;
@@ -384,7 +393,7 @@ static void norm_token(struct step *s, const void *arg, uint32_t t)
     uint32_t hidden = s->config->hidden;
     if (s->settle)
         s->settle(s, t);
-    float *x = s->x + (size_t)t * hidden;
+    float *x = s->x + (size_t)t * s->x_wide;
     s->ops->rmsnorm(x, s->h + (size_t)t * hidden, n->weight, hidden, s->config->eps);
     step_sums(s, n->groups, s->x_sums + (size_t)t * step_sums_floats(hidden), x, hidden);
 }

@@ -40,8 +40,8 @@ struct step {
     struct workers *workers;
     struct rope rope;
     uint32_t tokens_max, rows_max, logits_max;
-    uint32_t wide; /* floats per token in p */
-    uint32_t mid_wide;
+    uint32_t wide;             /* floats per token in p */
+    uint32_t mid_wide, x_wide; /* likewise in mid and x */
     uint32_t products_max;
     /* The step. */
     const struct model_step *in;
@@ -53,7 +53,7 @@ struct step {
     uint32_t *positions, *ids;     /* [tokens] */
     float *cosines, *sines;        /* [tokens][rot / 2] */
     float *h;                      /* [tokens][hidden]: the residual stream */
-    float *x, *x_sums;             /* [tokens][hidden] normed, and its group sums */
+    float *x, *x_sums;             /* [tokens][x_wide]: normed, and its group sums */
     float *p;                      /* [tokens][wide]: what projections of x give */
     float *conv;                   /* [tokens][conv channels] */
     float *alpha, *beta;           /* [tokens][value_heads] */
@@ -135,7 +135,7 @@ float *step_slot(const struct step *s, uint32_t slot, uint32_t linear_index);
 
 static inline struct step_rows step_x(const struct step *s)
 {
-    return (struct step_rows){s->x, s->x_sums, s->config->hidden, s->config->hidden};
+    return (struct step_rows){s->x, s->x_sums, s->x_wide, s->config->hidden};
 }
 static inline struct step_rows step_p(const struct step *s)
 {
