@@ -105,14 +105,11 @@ static int run(const struct options *o, struct err *e)
     int r = runtime_open(o, &rt, e);
     if (r < 0)
         return r;
+    rt.needs_tokenizer = true;
+    rt.needs_template = true;
     progress_init(&progress, rt.model_id);
     r = runtime_load(&rt, 1, 1, load_progress, &progress, e);
     progress_done(&progress);
-    if (r == 0 && !rt.tokenizer)
-        r = err_set(e, -ENOENT, "%s has no tokenizer.json: it cannot read text", rt.model_dir);
-    if (r == 0 && !rt.template)
-        r = err_set(e, -ENOENT, "%s has no chat template: plateau generate completes a text with it",
-                    rt.model_dir);
     if (r == 0)
         r = talk(&rt, &screen, e);
     runtime_close(&rt);

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* From now on SIGINT sets the flag, and a read that waits ends with EINTR. */
+/* From now on SIGINT sets the flag, and a read that waits ends with EINTR. Takes SIGALRM. */
 void interrupt_catch(void);
 bool interrupt_pending(void);
 /* Was there one? The flag is down afterwards. */

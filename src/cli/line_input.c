@@ -157,7 +157,8 @@ static int open_terminal(struct line_input *in, const char *history_file)
     el_set(in->edit, EL_SIGNAL, 1);
     el_set(in->edit, EL_HIST, history, in->history);
     el_set(in->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
-    el_set(in->edit, EL_ADDFN, "plateau-paste", "inserts pasted text", on_paste);
+    /* The wide form keeps our pointers; el_set() would keep copies that nobody frees. */
+    el_wset(in->edit, EL_ADDFN, L"plateau-paste", L"inserts pasted text", on_paste);
     el_set(in->edit, EL_BIND, PASTE_BEGIN, "plateau-paste", NULL);
     el_source(in->edit, NULL); /* the person's own ~/.editrc */
     return 0;
@@ -172,11 +173,14 @@ static void ask_marks(const struct line_input *in, const char *words)
 
 static enum line_result edit_line(struct line_input *in)
 {
+    const char *line;
     int count = 0;
     /* Before the prompt: a Ctrl-D that comes while the terminal reads by lines itself is no Ctrl-D any more. */
     el_set(in->edit, EL_PREP_TERM, 1);
     ask_marks(in, PASTE_ON);
-    const char *line = el_gets(in->edit, &count);
+    do
+        errno = 0;
+    while (!(line = el_gets(in->edit, &count)) && errno == EINTR && !interrupt_pending());
     ask_marks(in, PASTE_OFF);
     if (interrupt_take())
         return LINE_INTERRUPTED;

@@ -89,6 +89,11 @@ static int load_text(struct runtime *rt, struct err *e)
     r = rt->tokenizer ? chat_template_load(rt->model_text, rt->model_dir, &rt->template, e) : 0;
     if (r < 0 && r != -ENOENT)
         return r;
+    if (rt->needs_tokenizer && !rt->tokenizer)
+        return err_set(e, -ENOENT, "%s has no tokenizer.json: it cannot read text", rt->model_dir);
+    if (rt->needs_template && !rt->template)
+        return err_set(e, -ENOENT, "%s has no chat template; plateau generate completes a text with it",
+                       rt->model_dir);
     return generation_config_load(rt->model_dir, &rt->defaults, e);
 }
 

@@ -15,9 +15,10 @@ struct runtime {
     struct account *text, *network, *model_account; /* children of the root */
     struct workers *workers;
     struct kern_ops ops;
-    struct arena *model_text;       /* tokenizer and template */
-    struct tokenizer *tokenizer;    /* NULL: the directory has none */
-    struct chat_template *template; /* NULL: none */
+    struct arena *model_text;             /* tokenizer and template */
+    bool needs_tokenizer, needs_template; /* set before runtime_load: it fails early without them */
+    struct tokenizer *tokenizer;          /* NULL: the directory has none */
+    struct chat_template *template;       /* NULL: none */
     struct generation_defaults defaults;
     struct model *model;
     struct engine *engine;

@@ -401,6 +401,10 @@ def test_mistakes_are_told(tmp_path):
     assert b"/nonexistent" in script(tmp_path, "x\n", "/nonexistent").stderr
     assert script(tmp_path, "x\n", "/nonexistent").returncode == 1
     assert b"one argument too many" in script(tmp_path, "x\n", "a", "b").stderr
+    (tmp_path / "config.json").symlink_to(ROOT / "models/canary/config.json")
+    assert b"has no tokenizer.json" in script(tmp_path, "x\n", str(tmp_path)).stderr
+    (tmp_path / "tokenizer.json").symlink_to(ROOT / "models/canary/tokenizer.json")
+    assert b"has no chat template" in script(tmp_path, "x\n", str(tmp_path)).stderr
     got = script(tmp_path, "x\n", "--max-num-seqs", "2")
     assert got.returncode == 2 and b"an option of serve, not of chat" in got.stderr
 
@@ -410,9 +414,11 @@ def test_mistakes_are_told(tmp_path):
 
 @pytest.fixture(scope="module")
 def slow_model(tmp_path_factory):
-    """Three layers of zeros, 412 MiB of which the file system stores none."""
+    """Three layers of zeros, 412 MiB of which the file system stores none, with the bundled model's texts."""
     folder = tmp_path_factory.mktemp("zeros") / "zeros"
     folder.mkdir()
+    for name in ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"]:
+        (folder / name).symlink_to(ROOT / "models/canary" / name)
     hidden, inner, vocab, heads, keys = 2048, 8192, 8192, 16, 4
     head = hidden // heads
     config = dict(model_type="llama", architectures=["LlamaForCausalLM"], hidden_size=hidden, intermediate_size=inner)
@@ -481,9 +487,19 @@ def test_a_load_writes_log_lines_where_no_terminal_is(slow_model, tmp_path):
         assert re.search(r"event=loading model=zeros percent=\d+ bytes=\d+ bytes_total=\d+ after_ms=\d+$", line.strip())
 
 
+def catches_interrupts(child):
+    """Is it the program already, and past the line that says so?"""
+    status = pathlib.Path(f"/proc/{child}/status").read_text()
+    name, caught = re.search(r"Name:\s*(\S+)\n.*SigCgt:\s*(\w+)", status, re.S).groups()
+    return name == pathlib.Path(PROGRAM).name and int(caught, 16) & 1 << signal.SIGINT - 1
+
+
 def test_ctrl_c_ends_a_load(terminal, slow_model):
     for command in [["chat", slow_model], ["generate", "--model", slow_model, "x"]]:
         t = terminal(*command)
-        time.sleep(0.15)
+        until = time.monotonic() + WAIT_S
+        while not catches_interrupts(t.child):
+            assert time.monotonic() < until
         t.type(CTRL_C)
         assert t.end() == 130
+        assert "/help" not in t.shown
