@@ -126,6 +126,8 @@ static bool submit(struct exchange *x, struct choice *c, uint32_t max_tokens)
         .prompt_count = p->count,
         .max_tokens = max_tokens,
         .priority = x->request.priority,
+        .cache_salt = slice_of(x->request.cache_salt),
+        .tenant = x->key,
         .sampling = c->sampling,
         .stops = x->request.stops,
         .stop_count = x->request.stop_count,
@@ -206,7 +208,11 @@ static bool work(struct exchange *x, struct arena *scratch)
         x->reject = cancelled;
         return false;
     }
-    if (!parse(x) || !find_model(x))
+    if (!parse(x))
+        return false;
+    if (x->kind == REQUEST_CLEAR)
+        return utility_clear(x);
+    if (!find_model(x))
         return false;
     switch (x->kind) {
     case REQUEST_CHAT:
@@ -218,6 +224,7 @@ static bool work(struct exchange *x, struct arena *scratch)
         return utility_detokenize(x);
     case REQUEST_TEMPLATE:
         return utility_template(x, scratch);
+    case REQUEST_CLEAR:
     case REQUEST_KIND_COUNT:
         break;
     }

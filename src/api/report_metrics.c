@@ -93,6 +93,9 @@ static void write_engines(struct api *a, const struct engine_numbers *numbers, u
                (double)n->busy_ns / (double)NS_PER_S);
     EACH_MODEL("plateau_engine_last_step_seconds", "gauge", "Duration of the last forward pass.",
                (double)n->last_step_ns / (double)NS_PER_S);
+    EACH_MODEL("plateau_cache_bytes", "gauge", "Prefixes that no request uses.", n->cache_bytes);
+    EACH_MODEL("plateau_cache_pages", "gauge", "Pages of prefixes.", n->cache_pages);
+    EACH_MODEL("plateau_cache_snapshots", "gauge", "States of prefixes.", n->cache_snapshots);
     EACH_MODEL("plateau_pages_committed", "gauge", "Pages whose memory is there.", n->pages_committed);
 }
 

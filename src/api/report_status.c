@@ -95,11 +95,10 @@ static double progress_of(const struct exchange *x, const struct work *w)
 
 static void write_request(struct exchange *x, uint32_t job_count, struct totals *totals, struct buf *ret)
 {
-    static const char *const routes[REQUEST_KIND_COUNT] = {[REQUEST_CHAT] = "/v1/chat/completions",
-                                                           [REQUEST_COMPLETION] = "/v1/completions",
-                                                           [REQUEST_TOKENIZE] = "/tokenize",
-                                                           [REQUEST_DETOKENIZE] = "/detokenize",
-                                                           [REQUEST_TEMPLATE] = "/apply-template"};
+    static const char *const routes[REQUEST_KIND_COUNT] = {
+        [REQUEST_CHAT] = "/v1/chat/completions",  [REQUEST_COMPLETION] = "/v1/completions",
+        [REQUEST_CLEAR] = "/api/hot-cache/clear", [REQUEST_TOKENIZE] = "/tokenize",
+        [REQUEST_DETOKENIZE] = "/detokenize",     [REQUEST_TEMPLATE] = "/apply-template"};
     struct work w = work_of(x, job_count);
     bool known = x->phase != EXCHANGE_PREPARING;
     if (strcmp(w.phase, job_phase_name(JOB_QUEUED)) == 0)
@@ -119,16 +118,28 @@ static void write_request(struct exchange *x, uint32_t job_count, struct totals 
                (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S, x->http ? "true" : "false");
 }
 
+static void add_cache(const struct served_model *m, struct engine_numbers *sum)
+{
+    struct engine_numbers n = {0};
+    engine_numbers(m->engine, &n);
+    sum->cache_bytes += n.cache_bytes;
+    sum->cache_bytes_max += n.cache_bytes_max;
+    sum->cache_pages += n.cache_pages;
+    sum->cache_snapshots += n.cache_snapshots;
+}
+
 void report_status(struct api *a, struct buf *ret)
 {
     struct totals totals = {0};
     uint32_t jobs = read_jobs(a);
     bool first = true;
+    struct engine_numbers cache = {0};
     buf_puts(ret, "{\"models\":[");
     for (uint32_t i = 0; i < api_model_count(a); i++) {
         if (i > 0)
             buf_putc(ret, ',');
         write_model(a, &a->models[i], ret);
+        add_cache(&a->models[i], &cache);
     }
     buf_puts(ret, "],\"requests\":[");
     LIST_EACH(it, &a->exchanges) {
@@ -139,7 +150,10 @@ void report_status(struct api *a, struct buf *ret)
     }
     buf_printf(ret,
                "],\"active_requests\":%u,\"waiting_requests\":%u,\"engine_jobs\":%u,\"streams\":%u,"
-               "\"uptime_seconds\":%.1f,\"caches\":{}}",
+               "\"uptime_seconds\":%.1f,\"caches\":{\"host\":{\"limit_bytes\":%llu,\"bytes\":%llu,"
+               "\"pages\":%u,\"snapshots\":%u}}}",
                totals.active, totals.waiting, jobs, atomic_load(&a->streams_now),
-               (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S);
+               (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S,
+               (unsigned long long)cache.cache_bytes_max, (unsigned long long)cache.cache_bytes,
+               cache.cache_pages, cache.cache_snapshots);
 }

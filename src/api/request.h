@@ -24,6 +24,7 @@ enum request_kind {
     REQUEST_TOKENIZE,
     REQUEST_DETOKENIZE,
     REQUEST_TEMPLATE,
+    REQUEST_CLEAR, /* /api/hot-cache/clear: its body may be empty */
     REQUEST_KIND_COUNT
 };
 

@@ -10,6 +10,8 @@ static bool load(struct request *r, struct slice body, const struct request_limi
                  struct request_memory *memory, struct reject *why)
 {
     json_error_t e;
+    if (body.len == 0 && r->kind == REQUEST_CLEAR)
+        body = SLICE("{}");
     if (body.len == 0)
         return reject_set(why, 400, "invalid_json", NULL,
                           "The request has no body; it must be a JSON object.");
@@ -111,6 +113,7 @@ static bool check_input(struct request *r, struct reject *why)
         return true;
     case REQUEST_DETOKENIZE:
         return r->tokens || reject_value(why, "tokens", "tokens is missing.");
+    case REQUEST_CLEAR:
     case REQUEST_KIND_COUNT:
         break;
     }

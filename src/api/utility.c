@@ -106,3 +106,28 @@ bool utility_template(struct exchange *x, struct arena *scratch)
     buf_done(&text);
     return ok && reply_is_whole(x);
 }
+
+bool utility_clear(struct exchange *x)
+{
+    struct engine_cleared sum = {0}, each;
+    struct charge charge = request_memory_charge(&x->memory);
+    struct buf failed;
+    buf_init(&failed, 65536, &charge);
+    for (uint32_t i = 0; i < api_model_count(x->api); i++) {
+        const struct served_model *m = &x->api->models[i];
+        if (engine_clear_cache(m->engine, &each) == 0) {
+            sum.entries += each.entries;
+            sum.bytes_reclaimed += each.bytes_reclaimed;
+            continue;
+        }
+        if (failed.len > 0)
+            buf_putc(&failed, ',');
+        json_write_string(&failed, slice_of(m->id));
+    }
+    buf_printf(&x->reply, "{\"status\":\"%s\",\"entries\":%u,\"bytes_reclaimed\":%llu,\"failed\":[",
+               failed.len ? "partial" : "ok", sum.entries, (unsigned long long)sum.bytes_reclaimed);
+    buf_put_slice(&x->reply, buf_slice(&failed));
+    buf_puts(&x->reply, "]}");
+    buf_done(&failed);
+    return reply_is_whole(x);
+}

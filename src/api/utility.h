@@ -1,4 +1,4 @@
-/* utility.h - the routes that need no engine: /tokenize, /detokenize, /apply-template. On prep threads.
+/* utility.h - the routes that compute nothing: /tokenize, /detokenize, /apply-template, /api/hot-cache/clear. On prep threads.
  *
  * vLLM and llama.cpp name their fields differently; a reply has the names of both. */
 #ifndef PLATEAU_API_UTILITY_H
@@ -10,5 +10,7 @@
 bool utility_tokenize(struct exchange *x, struct arena *scratch);
 bool utility_detokenize(struct exchange *x);
 bool utility_template(struct exchange *x, struct arena *scratch);
+/* Asks every model's engine and waits for each, a step at most; goes on past one that fails and names it. */
+bool utility_clear(struct exchange *x);
 
 #endif

@@ -116,6 +116,17 @@ int page_pool_take(struct page_pool *p, uint32_t *ret)
     return 0;
 }
 
+bool page_pool_evict(struct page_pool *p)
+{
+    uint32_t page = p->oldest;
+    if (page == PAGE_NONE)
+        return false;
+    if (p->evict)
+        p->evict(p->evict_arg, page);
+    page_pool_drop(p, page);
+    return true;
+}
+
 void page_pool_ref(struct page_pool *p, uint32_t page)
 {
     ASSERT(block_pool_is_taken(p->blocks, page));
@@ -157,6 +168,11 @@ uint32_t page_pool_refs(const struct page_pool *p, uint32_t page)
 {
     ASSERT(page < p->pages_max);
     return p->pages[page].refs;
+}
+
+uint32_t page_pool_cached(const struct page_pool *p)
+{
+    return p->cached;
 }
 
 uint32_t page_pool_available(const struct page_pool *p)

@@ -40,10 +40,14 @@ void page_pool_ref(struct page_pool *p, uint32_t page);
 void page_pool_unref(struct page_pool *p, uint32_t page);
 /* The page holds a prefix: cache it when its last reference goes. The page is referenced. */
 void page_pool_keep(struct page_pool *p, uint32_t page);
+/* Frees the least recently used cached page, `evict` told. False: none is cached. */
+bool page_pool_evict(struct page_pool *p);
 /* The prefix is of no use any more: the page is freed now, or with its last reference. */
 void page_pool_drop(struct page_pool *p, uint32_t page);
 
 uint32_t page_pool_refs(const struct page_pool *p, uint32_t page);
+/* Kept pages that nobody references. */
+uint32_t page_pool_cached(const struct page_pool *p);
 /* How many page_pool_take could hand out as far as the pool's size goes: free and cached ones. */
 uint32_t page_pool_available(const struct page_pool *p);
 /* Those of them that need no commit: what there is while the account says no. */

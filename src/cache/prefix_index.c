@@ -32,6 +32,8 @@ struct prefix_index {
     struct page_pool *pages;
     struct slot_pool *slots;
     uint32_t bucket_mask, slots_max;
+    size_t page_bytes, slot_bytes;
+    uint64_t bytes_max;
     /* Engine thread only. */
     struct node *nodes;         /* [pages_max] */
     uint32_t *buckets;          /* [bucket_mask + 1]: the first node */
@@ -73,6 +75,9 @@ int prefix_index_create(struct arena *a, const struct prefix_index_opts *opts, s
     ix->pages = opts->pages;
     ix->slots = opts->slots;
     ix->slots_max = slots_of(opts);
+    ix->page_bytes = opts->page_bytes;
+    ix->slot_bytes = opts->slot_bytes;
+    ix->bytes_max = opts->bytes_max;
     ix->bucket_mask = buckets - 1;
     ix->newest = NONE;
     ix->nodes = ARENA_ARRAY(a, struct node, pages_max);
@@ -335,10 +340,18 @@ bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t slot
     return true;
 }
 
+static uint64_t bytes_held(const struct prefix_index *ix)
+{
+    return (uint64_t)page_pool_cached(ix->pages) * ix->page_bytes +
+           (uint64_t)ix->numbers.snapshots * ix->slot_bytes;
+}
+
 void prefix_index_released(struct prefix_index *ix, uint32_t node)
 {
     if (node != NONE && ix->nodes[node].depth > 0)
         prune(ix, node);
+    while (bytes_held(ix) > ix->bytes_max && (page_pool_evict(ix->pages) || prefix_index_evict_snapshot(ix)))
+        ;
 }
 
 /* ---- shrinking ---- */
@@ -372,6 +385,8 @@ uint32_t prefix_index_clear(struct prefix_index *ix)
 void prefix_index_numbers(const struct prefix_index *ix, struct prefix_numbers *ret)
 {
     *ret = ix->numbers;
+    ret->bytes = bytes_held(ix);
+    ret->bytes_max = ix->bytes_max;
 }
 
 /* ---- invariants ---- */

@@ -22,7 +22,9 @@ struct prefix_index;
 
 struct prefix_index_opts {
     struct page_pool *pages;
-    struct slot_pool *slots; /* NULL: no recurrent layers, no snapshots */
+    struct slot_pool *slots;       /* NULL: no recurrent layers, no snapshots */
+    size_t page_bytes, slot_bytes; /* theirs */
+    uint64_t bytes_max;            /* of pages that nobody references and of snapshots, together */
 };
 
 /* Bytes of arena that prefix_index_create takes at most, for pools of these sizes; slots_max 0 without recurrent layers. */
@@ -58,7 +60,8 @@ uint32_t prefix_index_add(struct prefix_index *ix, uint32_t parent, const struct
                           uint32_t page);
 /* The node's page is referenced. False: it has a snapshot already, and the slot stays the caller's; else it is the index's. */
 bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t slot);
-/* A row that got or added this node has given up its references: what nobody can use goes at once, from the tail. */
+/* A row that got or added this node (PREFIX_NONE: it had none) has given up its references: what nobody can use goes at once, from
+ * the tail; then the least recently used, until bytes_max holds. */
 void prefix_index_released(struct prefix_index *ix, uint32_t node);
 
 /* Gives the cheapest snapshot that nobody has pinned back to its pool. False: there is none. */
@@ -68,6 +71,7 @@ uint32_t prefix_index_clear(struct prefix_index *ix);
 
 struct prefix_numbers {
     uint32_t nodes, snapshots;
+    uint64_t bytes, bytes_max;                 /* of unreferenced pages and snapshots */
     uint64_t nodes_evicted, snapshots_evicted; /* since creation */
 };
 void prefix_index_numbers(const struct prefix_index *ix, struct prefix_numbers *ret);

@@ -103,7 +103,7 @@ static int plan_length(struct runtime *rt, uint32_t rows, uint64_t *kv_bytes, st
     const struct model_shape *s = model_shape(rt->model);
     struct account_numbers now = account_numbers(ledger_root(rt->ledger));
     uint64_t left = rt->ceiling_bytes > now.reserved ? rt->ceiling_bytes - now.reserved : 0;
-    uint64_t slots = (uint64_t)s->slot_bytes * rows + 2 * UNIT_BYTES;
+    uint64_t slots = (uint64_t)s->slot_bytes * rows * (rt->options->host_cache ? 2 : 1) + 2 * UNIT_BYTES;
     left = left > slots ? left - slots : 0;
     uint64_t wanted = rt->options->max_model_len ? rt->options->max_model_len : s->context_max;
     /* A quarter of what is left stays for texts, connections and logits. */
@@ -151,6 +151,7 @@ static int start_engine(struct runtime *rt, uint32_t rows, uint32_t queue, struc
                                .max_num_seqs = rows,
                                .max_queue = queue,
                                .tokens_max = MAX_OF(RUNTIME_STEP_TOKENS, engine_tokens_min(rows)),
+                               .host_cache_bytes = o->host_cache,
                                .queue_timeout_ns = o->queue_timeout_s * NS_PER_S,
                                .slow_client_ns = o->slow_client_s * NS_PER_S,
                                .step_ns = o->step_ms * NS_PER_MS,

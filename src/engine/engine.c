@@ -19,6 +19,8 @@ _Static_assert(PAGE_TOKENS == KERN_PAGE_TOKENS, "a page is what the kernels say"
 _Static_assert(SCHED_SLOT_NONE == MODEL_SLOT_NONE, "no slot has one name");
 
 #define RETRY_AFTER_MAX_S 600
+#define CLEARS_MAX        64   /* that wait at once; more are told -EAGAIN */
+#define SNAPSHOTS_MAX     1024 /* the cheapest is found by looking at all */
 
 const char *job_phase_name(enum job_phase p)
 {
@@ -65,6 +67,13 @@ struct layout {
     size_t arena_bytes;
 };
 
+/* With a cache each row has one to read and one to write, and there are so many snapshots as the cache may hold. */
+static uint32_t slots_of(const struct engine_opts *o, const struct model_shape *shape)
+{
+    uint64_t snapshots = shape->slot_bytes ? o->host_cache_bytes / shape->slot_bytes : 0;
+    return (o->host_cache_bytes ? 2 : 1) * o->max_num_seqs + (uint32_t)MIN_OF(snapshots, SNAPSHOTS_MAX);
+}
+
 static void on_evict(void *arg, uint32_t page)
 {
     struct engine *en = arg;
@@ -80,8 +89,7 @@ static void lay_out(struct engine *en, struct layout *ret)
         .pages = {.pages_max = (uint32_t)MIN_OF(pages, UINT32_MAX - 1),
                   .page_bytes = shape->page_bytes,
                   .kv = en->kv},
-        .slots = {(o->reuse_prefixes ? 2 : 1) * o->max_num_seqs + o->snapshots_max, shape->slot_bytes,
-                  en->state},
+        .slots = {slots_of(o, shape), shape->slot_bytes, en->state},
         .sched = {.rows_max = o->max_num_seqs,
                   .queue_max = o->max_queue,
                   .tokens_max = o->tokens_max,
@@ -89,14 +97,14 @@ static void lay_out(struct engine *en, struct layout *ret)
                   .logits_chunk_max = ENGINE_PROMPT_LOGITS + 1,
                   .queue_timeout_ns = o->queue_timeout_ns},
     };
-    if (o->reuse_prefixes) {
+    if (o->host_cache_bytes) {
         ret->pages.evict = on_evict;
         ret->pages.evict_arg = en;
     }
     size_t vocab = shape->vocab;
     ret->arena_bytes =
         page_pool_arena_bytes(&ret->pages) + slot_pool_arena_bytes(&ret->slots) +
-        (o->reuse_prefixes ? prefix_index_arena_bytes(ret->pages.pages_max, ret->slots.slots_max) : 0) +
+        (o->host_cache_bytes ? prefix_index_arena_bytes(ret->pages.pages_max, ret->slots.slots_max) : 0) +
         sched_arena_bytes(&ret->sched) + o->max_num_seqs * sizeof(struct model_row) +
         engine_logits_max(o->max_num_seqs) * vocab * sizeof(float) + vocab / 8 +
         en->places_max * sizeof(struct job_numbers) + vocab * 16 /* the sampler's scratch: 12 at present */ +
@@ -110,10 +118,14 @@ static int create_pools(struct engine *en, struct layout *l)
     int r = page_pool_create(en->arena, &l->pages, &en->pages);
     if (r == 0 && l->slots.slot_bytes > 0)
         r = slot_pool_create(en->arena, &l->slots, &en->slots);
-    struct prefix_index_opts index = {en->pages, en->slots};
-    if (r == 0 && en->opts.reuse_prefixes)
+    struct prefix_index_opts index = {.pages = en->pages,
+                                      .slots = en->slots,
+                                      .page_bytes = l->pages.page_bytes,
+                                      .slot_bytes = l->slots.slot_bytes,
+                                      .bytes_max = en->opts.host_cache_bytes};
+    if (r == 0 && en->opts.host_cache_bytes)
         r = prefix_index_create(en->arena, &index, &en->index);
-    if (r == 0 && en->opts.reuse_prefixes)
+    if (r == 0 && en->opts.host_cache_bytes)
         r = prefix_hasher_create(&en->hasher);
     l->sched.prefix = en->index;
     l->sched.pages = en->pages;
@@ -164,7 +176,8 @@ static int create_tables(struct engine *en)
         r = create_pools(en, &l);
     if (r == 0)
         r = create_vocabulary(en, &charge);
-    struct mailbox_opts inbox = {en->places_max + 1, sizeof(struct engine_message), false, &charge};
+    struct mailbox_opts inbox = {en->places_max + 1 + CLEARS_MAX, sizeof(struct engine_message), false,
+                                 &charge};
     if (r == 0)
         r = mailbox_create(&inbox, &en->inbox);
     return r == 0 ? thread_stack_init(&en->stack, &charge) : r;
@@ -313,9 +326,9 @@ static bool take_place(struct engine *en)
 static int make_and_put(struct engine *en, const struct job_spec *spec, struct stream *s, struct err *e)
 {
     struct charge charge = account_charge(en->requests);
-    struct engine_message m = {NULL};
+    struct engine_message m = {0};
     struct prefix_hasher *hasher = NULL;
-    int r = en->opts.reuse_prefixes ? prefix_hasher_create(&hasher) : 0;
+    int r = en->opts.host_cache_bytes ? prefix_hasher_create(&hasher) : 0;
     struct job_opts opts = {spec, en->opts.tokenizer, &charge, s, clock_now_ns(), hasher};
     if (r == 0)
         r = job_create(&opts, &m.job);
@@ -354,9 +367,23 @@ int engine_submit(struct engine *en, const struct job_spec *job, struct stream *
     return r;
 }
 
+int engine_clear_cache(struct engine *en, struct engine_cleared *ret)
+{
+    struct engine_clear clear = {{0}};
+    struct engine_message m = {.clear = &clear};
+    sem_init(&clear.done, 0, 0);
+    int r = mailbox_put(en->inbox, &m);
+    while (r == 0 && sem_wait(&clear.done) < 0)
+        ;
+    sem_destroy(&clear.done);
+    if (r == 0)
+        *ret = clear.result;
+    return r;
+}
+
 void engine_wake(struct engine *en)
 {
-    struct engine_message m = {NULL};
+    struct engine_message m = {0};
     /* -EPIPE: it is closing, and looks anyway. */
     if (!atomic_exchange(&en->wake_posted, true))
         (void)mailbox_put(en->inbox, &m);

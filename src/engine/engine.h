@@ -46,10 +46,9 @@ struct engine_opts {
     uint32_t max_queue;     /* requests that wait */
     uint32_t tokens_max;    /* of one step: what the model was loaded with; >= engine_tokens_min() */
     uint64_t kv_bytes_max; /* of the page pool, rounded up to units; at least one sequence of max_model_len */
-    /* Prefixes of earlier requests stay in the pools until their memory is wanted, and later ones begin with them. */
-    bool reuse_prefixes;
-    uint32_t
-        snapshots_max; /* slots for their recurrent states, beyond two for each row; 0 without reuse_prefixes */
+    /* Prefixes of earlier requests stay in the pools until their memory is wanted, and later ones begin with them: so many bytes of
+     * pages and states that no request uses. 0: nothing is kept. */
+    uint64_t host_cache_bytes;
     uint64_t queue_timeout_ns;          /* 0 = never */
     uint64_t slow_client_ns;            /* a full stream ends after so long: FINISH_TOO_SLOW; 0 = never */
     uint64_t step_ns;                   /* what a step that others wait for should last */
@@ -73,7 +72,8 @@ struct job_spec {
     uint32_t prompt_count;   /* >= 1 */
     uint32_t max_tokens;     /* >= 1 */
     int32_t priority;        /* lower goes first; 0 is normal */
-    struct slice cache_salt; /* only requests with the same salt share prefixes; empty: the common one */
+    struct slice cache_salt; /* only requests with the same salt and tenant share prefixes */
+    uint32_t tenant;         /* a number of the caller's */
     struct sampler_params sampling;
     const struct slice
         *stops; /* copied; <= ENGINE_STOP_STRINGS_MAX, each 1..ENGINE_STOP_STRING_BYTES_MAX bytes */
@@ -88,6 +88,13 @@ struct job_spec {
  * queue), -ENOMEM (413/507), -EPIPE (closing: 503). e has the sentence for the client. */
 int engine_submit(struct engine *en, const struct job_spec *job, struct stream *s, uint32_t *retry_after_s,
                   struct err *e);
+struct engine_cleared {
+    uint32_t entries;         /* pages of prefixes that were dropped */
+    uint64_t bytes_reclaimed; /* by how much what the pools hold has fallen */
+};
+/* Drops all prefixes that no request uses and gives their memory back; waits for it, a step at most. Any thread but the
+ * engine's. 0, -EAGAIN (too many wait for the same), or -EPIPE (closing). */
+int engine_clear_cache(struct engine *en, struct engine_cleared *ret);
 /* After stream_close: look now. Any thread. */
 void engine_wake(struct engine *en);
 
@@ -104,6 +111,8 @@ struct job_numbers {
 /* Counters grow; gauges are as of the last step. */
 struct engine_numbers {
     uint32_t running, waiting, pages_used, pages_committed, pages_max, slots_used;
+    uint32_t cache_pages, cache_snapshots; /* of prefixes, those in use included */
+    uint64_t cache_bytes, cache_bytes_max; /* of those that no request uses */
     uint64_t steps, prompt_tokens, completion_tokens, preemptions, step_errors;
     uint64_t finished[FINISH_ERROR + 1];
     uint64_t last_step_ns, busy_ns; /* last_step_ns: duration */

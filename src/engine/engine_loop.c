@@ -118,10 +118,45 @@ static void deliver(struct engine *en)
         deliver_over(en, JOB(it));
 }
 
+/* ---- giving back ---- */
+
+static uint64_t trim(struct engine *en)
+{
+    uint64_t bytes = page_pool_trim(en->pages, 1);
+    if (bytes == 0 && en->slots)
+        bytes = slot_pool_trim(en->slots, 1);
+    return bytes;
+}
+
+static uint64_t units_held(const struct engine *en)
+{
+    struct page_pool_numbers pages;
+    struct pool_numbers slots = {0};
+    page_pool_numbers(en->pages, &pages);
+    if (en->slots)
+        slot_pool_numbers(en->slots, &slots);
+    return pages.blocks.units_committed + slots.units_committed;
+}
+
+static void clear_cache(struct engine *en, struct engine_cleared *ret)
+{
+    uint64_t before = units_held(en);
+    if (en->index)
+        ret->entries = prefix_index_clear(en->index);
+    while (trim(en) > 0)
+        ;
+    ret->bytes_reclaimed = (before - units_held(en)) * UNIT_BYTES;
+}
+
 /* ---- what has changed outside ---- */
 
 static void take_message(struct engine *en, const struct engine_message *m)
 {
+    if (m->clear) {
+        clear_cache(en, &m->clear->result);
+        sem_post(&m->clear->done);
+        return;
+    }
     if (!m->job) {
         atomic_store(&en->wake_posted, false);
         return;
@@ -171,14 +206,6 @@ static void look(struct engine *en)
 
 /* ---- idle ---- */
 
-static uint64_t trim(struct engine *en)
-{
-    uint64_t bytes = page_pool_trim(en->pages, 1);
-    if (bytes == 0 && en->slots)
-        bytes = slot_pool_trim(en->slots, 1);
-    return bytes;
-}
-
 /* One unit at a time, about 0.1 ms each, until there is something else to do or nothing left. */
 static void trim_all(struct engine *en)
 {
@@ -195,12 +222,7 @@ static void trim_all(struct engine *en)
 /* Is there something to give back? What prefixes lie in stays. */
 static bool holds_units(struct engine *en)
 {
-    struct page_pool_numbers pages;
-    struct pool_numbers slots = {0};
-    page_pool_numbers(en->pages, &pages);
-    if (en->slots)
-        slot_pool_numbers(en->slots, &slots);
-    return !en->trimmed && pages.blocks.units_committed + slots.units_committed > 0;
+    return !en->trimmed && units_held(en) > 0;
 }
 
 /* Sleeps until a message comes; before that, gives back what the pools hold 50 ms after the last end. */

@@ -7,10 +7,18 @@
 #include "engine/thread_stack.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 
-/* What comes in: a job, or NULL for "look now". */
+/* Lies with who waits for it. */
+struct engine_clear {
+    struct engine_cleared result;
+    sem_t done;
+};
+
+/* What comes in: a job, a clear, or neither for "look now". */
 struct engine_message {
     struct job *job;
+    struct engine_clear *clear;
 };
 
 struct engine {

@@ -89,7 +89,9 @@ static int create_keys(struct job *j, const struct job_opts *opts)
     j->keys = ARENA_ARRAY(j->arena, struct prefix_key, sched_pages(j->row.tokens_limit));
     if (!j->keys)
         return -ENOMEM;
-    j->root = prefix_key_root(opts->hasher, &opts->spec->cache_salt, 1);
+    const struct job_spec *spec = opts->spec;
+    struct slice parts[] = {{(const char *)&spec->tenant, sizeof(spec->tenant)}, spec->cache_salt};
+    j->root = prefix_key_root(opts->hasher, parts, COUNT_OF(parts));
     job_add_keys(j, opts->hasher, j->prompt_count);
     j->cut = (j->prompt_count - 1) / PAGE_TOKENS * PAGE_TOKENS;
     j->row.keys = j->keys;

@@ -71,6 +71,14 @@ static void read_gauges(const struct engine *en, struct engine_numbers *ret)
         (uint32_t)((p.blocks.active_bytes + p.blocks.cached_bytes) / en->shape->page_bytes);
     ret->pages_max = p.blocks.blocks_max;
     ret->slots_used = slots.taken;
+    if (en->index) {
+        struct prefix_numbers cache;
+        prefix_index_numbers(en->index, &cache);
+        ret->cache_pages = cache.nodes;
+        ret->cache_snapshots = cache.snapshots;
+        ret->cache_bytes = cache.bytes;
+        ret->cache_bytes_max = cache.bytes_max;
+    }
 }
 
 void engine_publish(struct engine *en, bool idle)

@@ -232,7 +232,10 @@ def account_bytes(memory):
 
 
 def settled(server):
-    """The accounts once nothing is going on and everything has been given back: pools trimmed, connections closed."""
+    """The accounts once nothing is going on and everything has been given back: caches cleared, pools trimmed,
+    connections closed."""
+    if server.wait_idle(20)["caches"]["host"]["limit_bytes"] > 0:
+        assert server.http.post("/api/hot-cache/clear").json()["failed"] == []
 
     def nothing_left():
         """no request, job, committed page or connection is left"""

@@ -134,7 +134,9 @@ static void create_pools(struct world *w)
     ASSERT(page_pool_create(w->arena, &pages, &w->opts.pages) == 0);
     if (w->slot_bytes)
         ASSERT(slot_pool_create(w->arena, &slots, &w->opts.slots) == 0);
-    struct prefix_index_opts index = {w->opts.pages, w->opts.slots};
+    struct prefix_index_opts index = {w->opts.pages, w->opts.slots, w->page_bytes, w->slot_bytes,
+                                      chance(w, 0.5) ? UINT64_MAX
+                                                     : between(w, 0, 40) * (uint64_t)w->page_bytes};
     if (reuse)
         ASSERT(prefix_index_create(w->arena, &index, &w->index) == 0);
     w->opts.prefix = w->index;

@@ -11,10 +11,10 @@ static const char *const tiny_models[] = {"qwen3", "llama", "qwen3_5", "qwen3_5_
 static void open_engine(struct fixture *f, const char *dir, bool reuse, uint32_t pages, uint32_t snapshots)
 {
     struct engine_opts o = test_engine_opts(dir);
-    o.reuse_prefixes = reuse;
-    o.snapshots_max = reuse ? snapshots : 0;
+    const struct model_shape *shape = model_shape(o.model);
+    o.host_cache_bytes = !reuse ? 0 : (uint64_t)snapshots * shape->slot_bytes + pages * shape->page_bytes;
     o.max_model_len = MIN_OF(o.max_model_len, pages * PAGE_TOKENS);
-    o.kv_bytes_max = pages * model_shape(test_model(dir)->model)->page_bytes;
+    o.kv_bytes_max = pages * shape->page_bytes;
     test_engine_start(f, dir, &o);
 }
 
@@ -105,6 +105,27 @@ TEST(another_salt_shares_nothing)
     spec.cache_salt = SLICE("tenant");
     assert_int_equal(run(&f, &spec)->finish.cached_tokens, 0);
     assert_int_equal(run(&f, &spec)->finish.cached_tokens, 96);
+    test_engine_close(&f);
+}
+
+TEST(a_cleared_cache_holds_nothing_and_is_filled_again)
+{
+    struct fixture f = {0};
+    struct engine_cleared cleared;
+    uint32_t prompt[200];
+    fill_prompt(prompt, 200, 9);
+    open_engine(&f, TINY("qwen3_5"), true, 64, 4);
+    struct job_spec spec = greedy(prompt, 200, 4);
+    run(&f, &spec);
+    assert_int_equal(engine_clear_cache(f.engine, &cleared), 0);
+    assert_int_equal(cleared.entries, 6);
+    assert_true(cleared.bytes_reclaimed > 0);
+    assert_int_equal(run(&f, &spec)->finish.cached_tokens, 0);
+    assert_int_equal(run(&f, &spec)->finish.cached_tokens, 192);
+    assert_int_equal(engine_clear_cache(f.engine, &cleared), 0);
+    assert_int_equal(engine_clear_cache(f.engine, &cleared), 0);
+    assert_int_equal(cleared.entries, 0);
+    assert_int_equal(cleared.bytes_reclaimed, 0);
     test_engine_close(&f);
 }
 

@@ -16,6 +16,7 @@ struct fixture {
     struct account *kv, *state;
     struct page_pool *pages;
     struct slot_pool *slots;
+    struct prefix_index_opts index_opts;
     struct prefix_index *index;
     struct prefix_hasher *hasher;
 };
@@ -35,10 +36,21 @@ static struct fixture *open_index(struct fixture *f, uint32_t pages_max, uint32_
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
     if (slots_max)
         assert_int_equal(slot_pool_create(f->arena, &slots, &f->slots), 0);
-    struct prefix_index_opts opts = {f->pages, f->slots};
-    assert_int_equal(prefix_index_create(f->arena, &opts, &f->index), 0);
+    f->index_opts = (struct prefix_index_opts){.pages = f->pages,
+                                               .slots = f->slots,
+                                               .page_bytes = 4096,
+                                               .slot_bytes = 4096,
+                                               .bytes_max = UINT64_MAX};
+    assert_int_equal(prefix_index_create(f->arena, &f->index_opts, &f->index), 0);
     assert_int_equal(prefix_hasher_create(&f->hasher), 0);
     return f;
+}
+
+/* With other options, before anything is in it. */
+static void reopen_index(struct fixture *f)
+{
+    prefix_index_done(f->index);
+    assert_int_equal(prefix_index_create(f->arena, &f->index_opts, &f->index), 0);
 }
 
 static void close_index(struct fixture *f)
@@ -274,6 +286,21 @@ TEST(a_pinned_snapshot_stays)
     r.node = hit.node;
     end(&f, &r);
     assert_int_equal(numbers(&f).nodes, 0);
+    close_index(&f);
+}
+
+TEST(what_nobody_uses_stays_below_its_bound)
+{
+    struct fixture f;
+    open_index(&f, 16, 0);
+    f.index_opts.bytes_max = 3 * PAGE_BYTES;
+    reopen_index(&f);
+    pass(&f, "abcde");
+    assert_int_equal(numbers(&f).bytes, 3 * PAGE_BYTES);
+    assert_int_equal(found(&f, "abcde"), 3);
+    pass(&f, "xy");
+    assert_int_equal(found(&f, "xy"), 2);
+    assert_int_equal(found(&f, "abcde"), 1);
     close_index(&f);
 }
 

@@ -38,7 +38,11 @@ static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
     if (recurrent)
         assert_int_equal(slot_pool_create(f->arena, &slots, &f->slots), 0);
-    struct prefix_index_opts index = {f->pages, f->slots};
+    struct prefix_index_opts index = {.pages = f->pages,
+                                      .slots = f->slots,
+                                      .page_bytes = 4096,
+                                      .slot_bytes = 4096,
+                                      .bytes_max = UINT64_MAX};
     assert_int_equal(prefix_index_create(f->arena, &index, &f->index), 0);
     struct sched_opts o = {.rows_max = rows_max,
                            .queue_max = 8,
