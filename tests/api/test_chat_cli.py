@@ -38,7 +38,10 @@ class Terminal:
 
     def __init__(self, folder, *arguments, program=PROGRAM, **more):
         argv = [program, *map(str, arguments)]
-        self.child, self.fd = pty.fork()
+        try:
+            self.child, self.fd = pty.fork()
+        except OSError as error:
+            pytest.skip(f"this system gives out no terminals: {error}")
         if self.child == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 300, 0, 0))
             os.execve(argv[0], argv, environment(folder, **more))
