@@ -132,16 +132,10 @@ static void answer(struct exchange *x, unsigned status, struct slice body)
 
 static void answer_reject(struct exchange *x, const struct reject *why)
 {
-    char seconds[16];
-    struct buf body;
-    buf_init(&body, 8192, NULL);
-    reject_write(why, &body);
-    snprintf(seconds, sizeof(seconds), "%u", why->retry_after_s);
-    if (why->retry_after_s > 0)
-        http_header_set(x->http, "retry-after", seconds);
     metrics_of(x)->requests_rejected++;
-    answer(x, why->status, buf_slice(&body));
-    buf_done(&body);
+    x->phase = EXCHANGE_SENDING;
+    reject_respond(why, x->http);
+    drop_work(x);
 }
 
 static void end_stream(struct exchange *x)

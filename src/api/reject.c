@@ -97,3 +97,18 @@ void reject_write(const struct reject *r, struct buf *ret)
         buf_puts(ret, "null");
     buf_puts(ret, "}}");
 }
+
+void reject_respond(const struct reject *why, struct http_request *r)
+{
+    char seconds[16];
+    struct buf body;
+    buf_init(&body, 8192, NULL);
+    reject_write(why, &body);
+    snprintf(seconds, sizeof(seconds), "%u", why->retry_after_s);
+    if (why->retry_after_s > 0)
+        http_header_set(r, "retry-after", seconds);
+    if (why->status == 401)
+        http_header_set(r, "www-authenticate", "Bearer");
+    http_respond(r, why->status, "application/json", buf_slice(&body));
+    buf_done(&body);
+}

@@ -6,6 +6,7 @@
 #define PLATEAU_API_REJECT_H
 
 #include "base/buf.h"
+#include "http/http_request.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +32,7 @@ bool reject_unsupported(struct reject *r, const char *param, const char *format,
 
 /* {"error":{"message","type","param","code"}} */
 void reject_write(const struct reject *r, struct buf *ret);
+/* Answers with it, and with the headers that belong to it. Network thread. */
+void reject_respond(const struct reject *why, struct http_request *r);
 
 #endif

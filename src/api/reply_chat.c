@@ -19,9 +19,8 @@ static void write_message(const struct choice *c, struct buf *ret)
         json_write_string(ret, buf_slice(&c->reasoning));
     }
     if (c->calls.len > 0) {
-        buf_puts(ret, ",\"tool_calls\":[");
-        buf_put_slice(ret, buf_slice(&c->calls));
-        buf_putc(ret, ']');
+        buf_putc(ret, ',');
+        reply_write_list("tool_calls", &c->calls, ret);
     }
     buf_putc(ret, '}');
 }
@@ -37,15 +36,6 @@ static void write_logprobs(const struct choice *c, struct buf *ret)
     buf_puts(ret, "],\"refusal\":null}");
 }
 
-static void write_ids(const struct choice *c, struct buf *ret)
-{
-    if (!c->exchange->request.return_token_ids)
-        return;
-    buf_puts(ret, ",\"token_ids\":[");
-    buf_put_slice(ret, buf_slice(&c->ids));
-    buf_putc(ret, ']');
-}
-
 static void write_choice(const struct choice *c, struct buf *ret)
 {
     buf_printf(ret, "{\"index\":%u,\"message\":", c->index);
@@ -53,7 +43,7 @@ static void write_choice(const struct choice *c, struct buf *ret)
     write_logprobs(c, ret);
     buf_printf(ret, ",\"finish_reason\":\"%s\",\"stop_reason\":", choice_finish_reason(c));
     choice_write_stop_reason(c, ret);
-    write_ids(c, ret);
+    reply_write_ids(c, ret);
     buf_putc(ret, '}');
 }
 
@@ -70,9 +60,8 @@ void reply_write_chat(struct exchange *x, struct buf *ret)
     buf_puts(ret, "],");
     reply_write_usage(x, ret);
     if (x->request.sampling.prompt_logprobs >= 0) {
-        buf_puts(ret, ",\"prompt_logprobs\":[");
-        buf_put_slice(ret, buf_slice(&x->choices[0].prompt_logprobs));
-        buf_putc(ret, ']');
+        buf_putc(ret, ',');
+        reply_write_list("prompt_logprobs", &x->choices[0].prompt_logprobs, ret);
     }
     if (x->request.return_token_ids)
         reply_write_prompt_ids(&x->prompts[0], ret);
@@ -148,7 +137,7 @@ void reply_flush_chat(struct choice *c)
     write_delta(c, &x->out);
     write_logprobs(c, &x->out);
     buf_puts(&x->out, ",\"finish_reason\":null");
-    write_ids(c, &x->out);
+    reply_write_ids(c, &x->out);
     buf_putc(&x->out, '}');
     reply_chunk_end(x, false);
     choice_clear_pending(c);

@@ -64,3 +64,18 @@ void reply_write_prompt_ids(const struct prompt_ids *p, struct buf *ret)
         buf_printf(ret, i ? ",%u" : "%u", p->ids[i]);
     buf_putc(ret, ']');
 }
+
+void reply_write_list(const char *name, const struct buf *items, struct buf *ret)
+{
+    buf_printf(ret, "\"%s\":[", name);
+    buf_put_slice(ret, buf_slice(items));
+    buf_putc(ret, ']');
+}
+
+void reply_write_ids(const struct choice *c, struct buf *ret)
+{
+    if (!c->exchange->request.return_token_ids)
+        return;
+    buf_putc(ret, ',');
+    reply_write_list("token_ids", &c->ids, ret);
+}

@@ -1,7 +1,8 @@
-/* reply_chunk.h - the frame that every chunk of a stream has. For reply_*.c. */
+/* reply_chunk.h - the frame that every chunk of a stream has, and what chats and completions write alike. For reply_*.c. */
 #ifndef PLATEAU_API_REPLY_CHUNK_H
 #define PLATEAU_API_REPLY_CHUNK_H
 
+#include "api/choice.h"
 #include "api/exchange.h"
 
 /* `"id":...,"object":...,"created":...,"model":...` of whole replies and of chunks. */
@@ -10,6 +11,10 @@ void reply_write_head(const struct exchange *x, bool chunk, struct buf *ret);
  * wanted in this one. A chunk is one line: JSON escapes line breaks. */
 void reply_chunk_begin(struct exchange *x);
 void reply_chunk_end(struct exchange *x, bool with_prompt_ids);
+/* `"name":[...]` of items that are written already. */
+void reply_write_list(const char *name, const struct buf *items, struct buf *ret);
+/* `,"token_ids":[...]` where they were asked for. */
+void reply_write_ids(const struct choice *c, struct buf *ret);
 /* `,"prompt_token_ids":[...]` */
 void reply_write_prompt_ids(const struct prompt_ids *p, struct buf *ret);
 

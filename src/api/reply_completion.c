@@ -3,13 +3,6 @@
 
 #include "api/reply_chunk.h"
 
-static void write_array(const char *name, const struct buf *items, struct buf *ret)
-{
-    buf_printf(ret, "\"%s\":[", name);
-    buf_put_slice(ret, buf_slice(items));
-    buf_putc(ret, ']');
-}
-
 static void write_logprobs(const struct choice *c, struct buf *ret)
 {
     if (!c->exchange->request.sampling.logprobs) {
@@ -17,22 +10,14 @@ static void write_logprobs(const struct choice *c, struct buf *ret)
         return;
     }
     buf_puts(ret, ",\"logprobs\":{");
-    write_array("tokens", &c->logprob_tokens, ret);
+    reply_write_list("tokens", &c->logprob_tokens, ret);
     buf_putc(ret, ',');
-    write_array("token_logprobs", &c->logprobs, ret);
+    reply_write_list("token_logprobs", &c->logprobs, ret);
     buf_putc(ret, ',');
-    write_array("top_logprobs", &c->logprob_tops, ret);
+    reply_write_list("top_logprobs", &c->logprob_tops, ret);
     buf_putc(ret, ',');
-    write_array("text_offset", &c->logprob_offsets, ret);
+    reply_write_list("text_offset", &c->logprob_offsets, ret);
     buf_putc(ret, '}');
-}
-
-static void write_ids(const struct choice *c, struct buf *ret)
-{
-    if (!c->exchange->request.return_token_ids)
-        return;
-    buf_putc(ret, ',');
-    write_array("token_ids", &c->ids, ret);
 }
 
 static void write_choice(const struct choice *c, struct buf *ret)
@@ -45,9 +30,9 @@ static void write_choice(const struct choice *c, struct buf *ret)
     choice_write_stop_reason(c, ret);
     if (x->request.sampling.prompt_logprobs >= 0) {
         buf_putc(ret, ',');
-        write_array("prompt_logprobs", &c->prompt_logprobs, ret);
+        reply_write_list("prompt_logprobs", &c->prompt_logprobs, ret);
     }
-    write_ids(c, ret);
+    reply_write_ids(c, ret);
     if (x->request.return_token_ids)
         reply_write_prompt_ids(&x->prompts[c->prompt_index], ret);
     buf_putc(ret, '}');
@@ -78,7 +63,7 @@ void reply_flush_completion(struct choice *c)
     json_write_string(&x->out, buf_slice(&c->content));
     write_logprobs(c, &x->out);
     buf_puts(&x->out, ",\"finish_reason\":null");
-    write_ids(c, &x->out);
+    reply_write_ids(c, &x->out);
     if (x->request.return_token_ids && !c->prompt_ids_told)
         reply_write_prompt_ids(&x->prompts[c->prompt_index], &x->out);
     c->prompt_ids_told = true;

@@ -10,11 +10,10 @@ struct totals {
     uint32_t active, waiting;
 };
 
-static void write_model(struct api *a, const struct served_model *m, struct buf *ret)
+static void write_model(struct api *a, const struct served_model *m, const struct engine_numbers *n,
+                        struct buf *ret)
 {
-    struct engine_numbers n = {0};
     const char *stuck = api_stuck_model(a);
-    engine_numbers(m->engine, &n);
     buf_puts(ret, "{\"id\":");
     json_write_string(ret, slice_of(m->id));
     buf_printf(ret,
@@ -24,11 +23,11 @@ static void write_model(struct api *a, const struct served_model *m, struct buf 
                "\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"preemptions\":%llu,\"step_errors\":%llu,"
                "\"last_step_ms\":%.3f,\"idle\":%s}",
                stuck && strcmp(stuck, m->id) == 0 ? "stuck" : "ready", m->compute,
-               m->exact ? "true" : "false", m->max_model_len, n.running, n.waiting, n.pages_used,
-               n.pages_committed, n.pages_max, n.slots_used, (unsigned long long)n.steps,
-               (unsigned long long)n.prompt_tokens, (unsigned long long)n.completion_tokens,
-               (unsigned long long)n.preemptions, (unsigned long long)n.step_errors,
-               (double)n.last_step_ns / (double)NS_PER_MS, n.idle ? "true" : "false");
+               m->exact ? "true" : "false", m->max_model_len, n->running, n->waiting, n->pages_used,
+               n->pages_committed, n->pages_max, n->slots_used, (unsigned long long)n->steps,
+               (unsigned long long)n->prompt_tokens, (unsigned long long)n->completion_tokens,
+               (unsigned long long)n->preemptions, (unsigned long long)n->step_errors,
+               (double)n->last_step_ns / (double)NS_PER_MS, n->idle ? "true" : "false");
 }
 
 /* All jobs of all engines into a->jobs, as many as fit. */
@@ -118,14 +117,12 @@ static void write_request(struct exchange *x, uint32_t job_count, struct totals 
                (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S, x->http ? "true" : "false");
 }
 
-static void add_cache(const struct served_model *m, struct engine_numbers *sum)
+static void add_cache(struct engine_numbers *sum, const struct engine_numbers *n)
 {
-    struct engine_numbers n = {0};
-    engine_numbers(m->engine, &n);
-    sum->cache_bytes += n.cache_bytes;
-    sum->cache_bytes_max += n.cache_bytes_max;
-    sum->cache_pages += n.cache_pages;
-    sum->cache_snapshots += n.cache_snapshots;
+    sum->cache_bytes += n->cache_bytes;
+    sum->cache_bytes_max += n->cache_bytes_max;
+    sum->cache_pages += n->cache_pages;
+    sum->cache_snapshots += n->cache_snapshots;
 }
 
 void report_status(struct api *a, struct buf *ret)
@@ -138,8 +135,10 @@ void report_status(struct api *a, struct buf *ret)
     for (uint32_t i = 0; i < api_model_count(a); i++) {
         if (i > 0)
             buf_putc(ret, ',');
-        write_model(a, &a->models[i], ret);
-        add_cache(&a->models[i], &cache);
+        struct engine_numbers n = {0};
+        engine_numbers(a->models[i].engine, &n);
+        write_model(a, &a->models[i], &n, ret);
+        add_cache(&cache, &n);
     }
     buf_puts(ret, "],\"requests\":[");
     LIST_EACH(it, &a->exchanges) {

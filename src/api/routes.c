@@ -33,21 +33,6 @@ struct route {
 
 /* ---- small answers ---- */
 
-static void respond_reject(struct http_request *r, const struct reject *why)
-{
-    char seconds[16];
-    struct buf body;
-    buf_init(&body, 8192, NULL);
-    reject_write(why, &body);
-    snprintf(seconds, sizeof(seconds), "%u", why->retry_after_s);
-    if (why->retry_after_s > 0)
-        http_header_set(r, "retry-after", seconds);
-    if (why->status == 401)
-        http_header_set(r, "www-authenticate", "Bearer");
-    http_respond(r, why->status, JSON, buf_slice(&body));
-    buf_done(&body);
-}
-
 /* A report of whatever size, or the sentence that there was no memory for it. */
 static void respond_report(const struct call *c, unsigned status, const char *type,
                            void (*write)(struct api *a, struct buf *ret))
@@ -59,7 +44,7 @@ static void respond_report(const struct call *c, unsigned status, const char *ty
         struct reject why = {0};
         reject_set(&why, 503, "out_of_memory", NULL,
                    "There is no memory for this report now. Try again later.");
-        respond_reject(c->http, &why);
+        reject_respond(&why, c->http);
     } else {
         http_respond(c->http, status, type, buf_slice(&body));
     }
@@ -99,7 +84,7 @@ static void answer_model(const struct call *c)
         reject_set(&why, 404, "model_not_found", "model",
                    "The model \"%.*s\" does not exist here. GET /v1/models lists those that do.",
                    (int)MIN_OF(c->rest.len, (size_t)200), c->rest.ptr);
-        respond_reject(c->http, &why);
+        reject_respond(&why, c->http);
         return;
     }
     buf_init(&body, 65536, NULL);
@@ -166,7 +151,7 @@ static void answer_delete(const struct call *c)
         reject_set(
             &why, 404, "request_not_found", NULL,
             "There is no such request now, or it was made with another key. Its id is in x-request-id.");
-        respond_reject(c->http, &why);
+        reject_respond(&why, c->http);
         return;
     }
     reject_set(&why, 499, "request_cancelled", NULL, "The request was cancelled by DELETE /v1/requests.");
@@ -244,7 +229,7 @@ static const struct route *find_route(const struct http_request *r, struct slice
 
 static int refuse(struct http_request *r, const struct reject *why)
 {
-    respond_reject(r, why);
+    reject_respond(why, r);
     return (int)why->status;
 }
 
@@ -307,7 +292,7 @@ void routes_ready(void *api, struct http_request *r)
     const struct route *t = find_route(r, &call.rest, allow, &why);
     ASSERT(t && t->answer);
     if (!auth_check(&call.api->opts, r, t->need, &call.auth, &why))
-        respond_reject(r, &why);
+        reject_respond(&why, r);
     else
         t->answer(&call);
 }

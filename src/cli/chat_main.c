@@ -89,17 +89,10 @@ static int talk(struct runtime *rt, struct chat_screen *screen, struct err *e)
 
 /* --- the command --- */
 
-static int load_progress(void *arg, uint64_t done, uint64_t total)
-{
-    progress_show(arg, done, total);
-    return interrupt_pending();
-}
-
 /* An exit status, or what went wrong before a conversation. */
 static int run(const struct options *o, struct err *e)
 {
     struct runtime rt;
-    struct progress progress;
     struct chat_screen screen;
     chat_screen_init(&screen, o->hide_reasoning);
     int r = runtime_open(o, &rt, e);
@@ -107,9 +100,7 @@ static int run(const struct options *o, struct err *e)
         return r;
     rt.needs_tokenizer = true;
     rt.needs_template = true;
-    progress_init(&progress, rt.model_id);
-    r = runtime_load(&rt, 1, 1, load_progress, &progress, e);
-    progress_done(&progress);
+    r = progress_load(&rt, e);
     if (r == 0)
         r = talk(&rt, &screen, e);
     runtime_close(&rt);

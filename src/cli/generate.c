@@ -67,23 +67,14 @@ static int generate(struct runtime *rt, struct err *e)
     return r;
 }
 
-static int load_progress(void *arg, uint64_t done, uint64_t total)
-{
-    progress_show(arg, done, total);
-    return interrupt_pending();
-}
-
 static int run(const struct options *o, struct err *e)
 {
     struct runtime rt;
-    struct progress progress;
     int r = runtime_open(o, &rt, e);
     if (r < 0)
         return r;
     rt.needs_tokenizer = true;
-    progress_init(&progress, rt.model_id);
-    r = runtime_load(&rt, 1, 1, load_progress, &progress, e);
-    progress_done(&progress);
+    r = progress_load(&rt, e);
     if (r == 0)
         r = generate(&rt, e);
     runtime_close(&rt);

@@ -5,6 +5,8 @@
 #ifndef PLATEAU_CLI_PROGRESS_H
 #define PLATEAU_CLI_PROGRESS_H
 
+#include "cli/runtime.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,5 +21,9 @@ void progress_init(struct progress *p, const char *what);
 void progress_show(struct progress *p, uint64_t bytes_done, uint64_t bytes_total);
 /* Takes the line away. */
 void progress_done(struct progress *p);
+
+/* Loads a model for one sequence at a time, as chat and generate want it: tells how far it is, and an interrupt ends it
+ * (-ECANCELED). What runtime_load returns. */
+int progress_load(struct runtime *rt, struct err *e);
 
 #endif

@@ -32,12 +32,14 @@ static uint32_t top_of(const struct job_spec *spec)
 }
 
 /* What the arena must hold, each block with its alignment. */
-static size_t block_bytes(const struct job_spec *spec)
+static size_t block_bytes(const struct job_opts *opts)
 {
+    const struct job_spec *spec = opts->spec;
     uint32_t tokens = spec->prompt_count + spec->max_tokens;
     size_t bytes = sizeof(struct job) + (size_t)tokens * sizeof(uint32_t) +
-                   sched_pages(tokens) * (sizeof(uint32_t) + sizeof(struct prefix_key)) +
-                   sampler_bytes(&spec->sampling, tokens);
+                   sched_pages(tokens) * sizeof(uint32_t) + sampler_bytes(&spec->sampling, tokens);
+    if (opts->hasher)
+        bytes += sched_pages(tokens) * sizeof(struct prefix_key);
     if (spec->stop_count > 0)
         bytes += stop_match_arena_bytes(spec->stops, spec->stop_count) +
                  (size_t)JOB_HELD_MAX * held_bytes(top_of(spec));
@@ -103,7 +105,7 @@ static int create_keys(struct job *j, const struct job_opts *opts)
 int job_create(const struct job_opts *opts, struct job **ret)
 {
     const struct job_spec *spec = opts->spec;
-    size_t bytes = block_bytes(spec);
+    size_t bytes = block_bytes(opts);
     struct arena *a = NULL;
     int r = arena_create(&(struct arena_opts){.bytes_max = bytes, .grain = 4096, .charge = opts->charge}, &a);
     if (r == 0)

@@ -22,25 +22,10 @@
 #include "kernel/kern_rows.inc"
 #include "kernel/kern_delta.inc"
 #include "kernel/kern_attn.inc"
+#include "kernel/kern_fill.inc"
 
 void kern_avx2_fill(struct kern_ops *ops)
 {
-    ops->tier = "avx2";
-    ops->matmul = tier_matmul;
-    ops->group_sums = tier_group_sums;
-    ops->rmsnorm = tier_rmsnorm;
-    ops->rmsnorm_gated = tier_rmsnorm_gated;
-    ops->l2norm = tier_l2norm;
-    ops->silu_mul = tier_silu_mul;
-    ops->sigmoid_mul = tier_sigmoid_mul;
-    ops->add = tier_add;
-    ops->add_scaled = tier_add_scaled;
-    ops->rope = tier_rope;
-    ops->conv = tier_conv;
-    ops->delta = tier_delta;
-    ops->attn = tier_attn;
-    ops->panels_few = 8;
-    ops->panels_many = 4;
-    ops->columns_many = CHUNK_COLUMNS;
+    tier_fill(ops, "avx2");
 }
 #endif

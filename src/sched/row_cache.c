@@ -143,8 +143,7 @@ void row_cache_advance(const struct sched_opts *o, struct sched_row *row)
 
 void row_cache_leave(const struct sched_opts *o, struct sched_row *row)
 {
-    if (o->slots && is_cached(o, row) && row->boundary != NONE)
-        snapshot_boundary(o, row);
+    snapshot_boundary(o, row);
     unpin(o, row);
     for (uint32_t i = row->page_count; i > 0; i--)
         page_pool_unref(o->pages, row->pages[i - 1]);
@@ -191,12 +190,11 @@ bool row_cache_worth_waiting(const struct sched_opts *o, const struct sched_row 
         return false;
     uint32_t pages = MIN_OF(common_pages(row, other), (row->tokens - 1) / PAGE_TOKENS);
     if (o->slots) {
-        uint32_t cut = row_cache_next_cut(other);
         /* The last cut that both have in common. */
-        for (uint32_t i = 0; i < other->cut_count; i++)
-            if (other->cuts[i] > other->done && other->cuts[i] <= pages * PAGE_TOKENS)
-                cut = other->cuts[i];
-        pages = cut <= pages * PAGE_TOKENS ? cut / PAGE_TOKENS : 0;
+        uint32_t cut = 0;
+        for (uint32_t i = 0; i < other->cut_count && other->cuts[i] <= pages * PAGE_TOKENS; i++)
+            cut = other->cuts[i];
+        pages = cut / PAGE_TOKENS;
     }
     return pages > hit->pages && other->done < pages * PAGE_TOKENS;
 }

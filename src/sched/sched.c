@@ -281,22 +281,25 @@ static void end_timeouts(struct sched *s)
 }
 
 /* Is somebody reading what this row would have to read too? */
-static bool should_wait(const struct sched *s, const struct sched_row *row)
+static bool should_wait(const struct sched *s, const struct sched_row *row, const struct prefix_hit *hit)
 {
-    struct prefix_hit hit;
-    row_cache_find(&s->opts, row, &hit);
     LIST_EACH(it, &s->running)
-        if (row_cache_worth_waiting(&s->opts, row, &hit, ROW(it)))
+        if (row_cache_worth_waiting(&s->opts, row, hit, ROW(it)))
             return true;
     return false;
 }
 
-/* The first that could run: a preempted row may be paused still. */
-static struct sched_row *queue_head(struct sched *s)
+/* The first that could run (a preempted row may be paused still), and what it would find in the cache. */
+static struct sched_row *queue_head(struct sched *s, struct prefix_hit *hit)
 {
-    LIST_EACH(it, &s->queue)
-        if (!ROW(it)->paused && (s->running_count == s->opts.rows_max || !should_wait(s, ROW(it))))
-            return ROW(it);
+    LIST_EACH(it, &s->queue) {
+        struct sched_row *row = ROW(it);
+        if (row->paused)
+            continue;
+        row_cache_find(&s->opts, row, hit);
+        if (s->running_count == s->opts.rows_max || !should_wait(s, row, hit))
+            return row;
+    }
     return NULL;
 }
 
@@ -342,9 +345,8 @@ static bool admit(struct sched *s, struct sched_row *row, const struct prefix_hi
 static void admit_queue(struct sched *s)
 {
     struct sched_row *row;
-    while ((row = queue_head(s)) != NULL) {
-        struct prefix_hit hit;
-        row_cache_find(&s->opts, row, &hit);
+    struct prefix_hit hit;
+    while ((row = queue_head(s, &hit)) != NULL) {
         if (fits(s, row, &hit) && admit(s, row, &hit))
             continue;
         if (s->running_count == 0)
