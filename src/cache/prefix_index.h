@@ -8,7 +8,8 @@
  *
  * With recurrent layers only a prefix that ends at a snapshot is of use. A snapshot is the only slot the index owns; it is
  * evicted by price: the pages it saves, aged by what has been evicted since it was last used (GreedyDual, Young 1994).
- * Bound: 64 bytes and a table entry of 4 to 8 bytes for each page of the pool. Engine thread only. */
+ * Bound: for each page of the pool 64 bytes and a table entry of 4 to 8, for each slot 24, all in the arena it is given (the
+ * engine's, charged to its account). Engine thread only. */
 #ifndef PLATEAU_CACHE_PREFIX_INDEX_H
 #define PLATEAU_CACHE_PREFIX_INDEX_H
 
