@@ -16,6 +16,9 @@ struct bitmap {
     uint32_t word_count, summary_count;
 };
 
+#define GIVEN_MAX  256           /* of the last second; more are not counted when they come again */
+#define RETAKEN_NS 1000000000ull /* what comes again sooner should have stayed */
+
 struct block_pool {
     /* Constant. */
     uint32_t blocks_max;
@@ -23,9 +26,15 @@ struct block_pool {
     struct units *units;
     /* Engine thread only. */
     struct bitmap free, ready;
-    uint32_t *unit_taken; /* [units]: taken blocks that touch it */
+    uint32_t *unit_taken;   /* [units]: taken blocks that touch it */
+    uint64_t *unit_emptied; /* [units]: when it lost the last of them */
     uint32_t taken, peak, ready_count;
     uint32_t units_top; /* no unit from here on is committed */
+    uint64_t now_ns;
+    /* When units were given back, the newest last, of those that have not come again. */
+    uint64_t given_ns[GIVEN_MAX];
+    uint32_t given_first, given_count;
+    uint64_t retaken;
 };
 
 /* ---- bitmap ---- */
@@ -68,6 +77,19 @@ static bool bitmap_first(const struct bitmap *b, uint32_t *ret)
         return true;
     }
     return false;
+}
+
+/* How many of [from, to). */
+static uint32_t bitmap_count(const struct bitmap *b, uint32_t from, uint32_t to)
+{
+    uint32_t count = 0;
+    while (from < to) {
+        uint32_t bits = MIN_OF(to - from, 64 - from % 64);
+        uint64_t mask = (bits < 64 ? (1ull << bits) - 1 : UINT64_MAX) << from % 64;
+        count += (uint32_t)__builtin_popcountll(b->words[from / 64] & mask);
+        from += bits;
+    }
+    return count;
 }
 
 /* ---- blocks and units ---- */
@@ -118,9 +140,28 @@ static void update_ready(struct block_pool *p, uint32_t unit)
     }
 }
 
+static void note_given(struct block_pool *p)
+{
+    if (p->given_count == GIVEN_MAX) {
+        p->given_first = (p->given_first + 1) % GIVEN_MAX;
+        p->given_count--;
+    }
+    p->given_ns[(p->given_first + p->given_count++) % GIVEN_MAX] = p->now_ns;
+}
+
+/* A unit comes: was one given back a moment ago? */
+static void note_taken(struct block_pool *p)
+{
+    if (p->given_count == 0)
+        return;
+    uint64_t given_ns = p->given_ns[(p->given_first + --p->given_count) % GIVEN_MAX];
+    p->retaken += p->now_ns - given_ns < RETAKEN_NS;
+}
+
 static void decommit(struct block_pool *p, uint32_t unit)
 {
     unit_decommit(p->units, unit);
+    note_given(p);
     update_ready(p, unit);
     while (p->units_top > 0 && !unit_is_committed(p->units, p->units_top - 1))
         p->units_top--;
@@ -133,8 +174,11 @@ static int commit_block(struct block_pool *p, uint32_t block)
     uint32_t before = units_committed(p->units);
     int r = 0;
     for (uint32_t i = u.first; i <= u.last && r == 0; i++) {
+        bool comes = !unit_is_committed(p->units, i);
         r = unit_commit(p->units, i);
-        if (r == 0) {
+        if (r == 0 && comes) {
+            note_taken(p);
+            p->unit_emptied[i] = p->now_ns;
             p->units_top = MAX_OF(p->units_top, i + 1);
             update_ready(p, i);
         }
@@ -152,7 +196,7 @@ size_t block_pool_arena_bytes(const struct block_pool_opts *opts)
 {
     size_t units = DIV_UP(opts->blocks_max * opts->block_bytes, UNIT_BYTES);
     size_t bitmap = (opts->blocks_max / 64 + 1) * sizeof(uint64_t) * 65 / 64 + 256;
-    return sizeof(struct block_pool) + 2 * bitmap + units * sizeof(uint32_t) + 256;
+    return sizeof(struct block_pool) + 2 * bitmap + units * (sizeof(uint32_t) + sizeof(uint64_t)) + 256;
 }
 
 int block_pool_create(struct arena *a, const struct block_pool_opts *opts, struct block_pool **ret)
@@ -170,7 +214,8 @@ int block_pool_create(struct arena *a, const struct block_pool_opts *opts, struc
     p->blocks_max = opts->blocks_max;
     p->block_bytes = opts->block_bytes;
     p->unit_taken = ARENA_ARRAY(a, uint32_t, units);
-    if (!p->unit_taken || bitmap_init(&p->free, a, opts->blocks_max) < 0 ||
+    p->unit_emptied = ARENA_ARRAY(a, uint64_t, units);
+    if (!p->unit_taken || !p->unit_emptied || bitmap_init(&p->free, a, opts->blocks_max) < 0 ||
         bitmap_init(&p->ready, a, opts->blocks_max) < 0)
         return -ENOMEM;
     int r = units_create(opts->account, units, &p->units);
@@ -190,6 +235,17 @@ void block_pool_done(struct block_pool *p)
     p->units = NULL;
 }
 
+static void take(struct block_pool *p, uint32_t block)
+{
+    bitmap_clear(&p->free, block);
+    set_ready(p, block, false);
+    struct span u = units_of_block(p, block);
+    for (uint32_t i = u.first; i <= u.last; i++)
+        p->unit_taken[i]++;
+    p->taken++;
+    p->peak = MAX_OF(p->peak, p->taken);
+}
+
 int block_pool_take(struct block_pool *p, uint32_t *ret)
 {
     uint32_t block;
@@ -201,13 +257,7 @@ int block_pool_take(struct block_pool *p, uint32_t *ret)
     }
     if (r < 0)
         return r;
-    bitmap_clear(&p->free, block);
-    set_ready(p, block, false);
-    struct span u = units_of_block(p, block);
-    for (uint32_t i = u.first; i <= u.last; i++)
-        p->unit_taken[i]++;
-    p->taken++;
-    p->peak = MAX_OF(p->peak, p->taken);
+    take(p, block);
     *ret = block;
     return 0;
 }
@@ -217,7 +267,8 @@ void block_pool_give(struct block_pool *p, uint32_t index)
     ASSERT(block_pool_is_taken(p, index));
     struct span u = units_of_block(p, index);
     for (uint32_t i = u.first; i <= u.last; i++)
-        p->unit_taken[i]--;
+        if (--p->unit_taken[i] == 0)
+            p->unit_emptied[i] = p->now_ns;
     bitmap_set(&p->free, index);
     set_ready(p, index, true);
     p->taken--;
@@ -239,16 +290,63 @@ uint32_t block_pool_ready_count(const struct block_pool *p)
     return p->ready_count;
 }
 
-uint64_t block_pool_trim(struct block_pool *p, uint32_t units_max)
+/* ---- giving back ---- */
+
+void block_pool_clock(struct block_pool *p, uint64_t now_ns)
+{
+    p->now_ns = now_ns;
+}
+
+uint64_t block_pool_trim(struct block_pool *p, uint32_t units_max, uint64_t before_ns)
 {
     uint64_t bytes = 0;
     for (uint32_t i = p->units_top; i-- > 0 && bytes < units_max * (uint64_t)UNIT_BYTES;) {
-        if (p->unit_taken[i] > 0 || !unit_is_committed(p->units, i))
+        if (p->unit_taken[i] > 0 || !unit_is_committed(p->units, i) || p->unit_emptied[i] >= before_ns)
             continue;
         decommit(p, i);
         bytes += UNIT_BYTES;
     }
     return bytes;
+}
+
+uint64_t block_pool_spare_bytes(const struct block_pool *p)
+{
+    uint64_t needed = ROUND_UP((uint64_t)p->taken * p->block_bytes, (uint64_t)UNIT_BYTES);
+    uint64_t has = (uint64_t)units_committed(p->units) * UNIT_BYTES;
+    return has > needed ? has - needed : 0;
+}
+
+/* Does all that lies in the unit move, and are there so many ready places below it? */
+static bool can_empty(const struct block_pool *p, const struct block_mover *m, uint32_t unit, uint32_t places)
+{
+    struct span b = blocks_of_unit(p, unit);
+    if (p->unit_taken[unit] == 0 || p->unit_taken[unit] > places)
+        return false;
+    for (uint32_t i = b.first; i <= b.last; i++)
+        if (block_pool_is_taken(p, i) && !m->is_movable(m->arg, i))
+            return false;
+    return true;
+}
+
+bool block_pool_compact(struct block_pool *p, const struct block_mover *m)
+{
+    uint32_t to, places = p->ready_count, end = p->blocks_max;
+    if (block_pool_spare_bytes(p) == 0 || !bitmap_first(&p->ready, &to))
+        return false;
+    for (uint32_t unit = p->units_top; unit-- > 0 && places > 0;) {
+        uint32_t from = blocks_of_unit(p, unit).first;
+        places -= bitmap_count(&p->ready, from, end);
+        end = from;
+        if (!can_empty(p, m, unit, places))
+            continue;
+        while (!block_pool_is_taken(p, from))
+            from++;
+        take(p, to);
+        m->move(m->arg, from, to);
+        block_pool_give(p, from);
+        return true;
+    }
+    return false;
 }
 
 char *block_pool_base(const struct block_pool *p)
@@ -267,6 +365,7 @@ void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret)
         .active_bytes = active,
         .cached_bytes = (uint64_t)units_committed(p->units) * UNIT_BYTES - active,
         .limit_bytes = (uint64_t)units_max(p->units) * UNIT_BYTES,
+        .retaken = p->retaken,
     };
 }
 

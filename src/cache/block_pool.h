@@ -2,7 +2,8 @@
  *
  * A block is taken or free. The pool reserves the address range of all of them once and commits the units a
  * block lies in before it hands the block out; a block may straddle units. Units without a taken block stay
- * committed until block_pool_trim() gives them back. Engine thread only. */
+ * committed until block_pool_trim() gives them back; block_pool_compact() empties units by moving what lies in them. Time is a
+ * number that the caller sets. Bound of the tables: 2 bits a block, 12 bytes a unit. Engine thread only. */
 #ifndef PLATEAU_CACHE_BLOCK_POOL_H
 #define PLATEAU_CACHE_BLOCK_POOL_H
 
@@ -34,8 +35,23 @@ uint32_t block_pool_free_count(const struct block_pool *p);
 /* Those of the free ones that need no commit. */
 uint32_t block_pool_ready_count(const struct block_pool *p);
 
-/* Gives back at most `units_max` units that hold no taken block, highest first; returns their bytes. */
-uint64_t block_pool_trim(struct block_pool *p, uint32_t units_max);
+/* The time now, for what happens from here on. */
+void block_pool_clock(struct block_pool *p, uint64_t now_ns);
+/* Gives back at most `units_max` units that hold no taken block since before_ns (UINT64_MAX: it does not matter since when),
+ * highest first; returns their bytes. */
+uint64_t block_pool_trim(struct block_pool *p, uint32_t units_max, uint64_t before_ns);
+/* Bytes of committed units beyond what the taken blocks would need if they lay side by side. */
+uint64_t block_pool_spare_bytes(const struct block_pool *p);
+
+struct block_mover {
+    bool (*is_movable)(void *arg, uint32_t block);
+    /* The block's bytes are to lie at `to` from now on. */
+    void (*move)(void *arg, uint32_t from, uint32_t to);
+    void *arg;
+};
+/* Moves one block out of the highest unit that can be emptied into places below it, to the lowest that is committed already.
+ * False: there is no such unit. Called until then it ends, for blocks only move down. */
+bool block_pool_compact(struct block_pool *p, const struct block_mover *m);
 
 /* Block i lies at base + i * block_bytes; constant. */
 char *block_pool_base(const struct block_pool *p);
@@ -46,6 +62,7 @@ struct pool_numbers {
     uint64_t active_bytes; /* of taken blocks */
     uint64_t cached_bytes; /* committed and free */
     uint64_t limit_bytes;  /* all units */
+    uint64_t retaken;      /* units given back and committed again within a second, since creation */
 };
 void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret);
 

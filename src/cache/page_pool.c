@@ -19,8 +19,7 @@ struct page {
 struct page_pool {
     /* Constant. */
     uint32_t pages_max;
-    void (*evict)(void *arg, uint32_t page);
-    void *evict_arg;
+    struct page_pool_opts opts;
     /* Engine thread only. */
     struct block_pool *blocks;
     struct page *pages;      /* [pages_max] */
@@ -47,8 +46,7 @@ int page_pool_create(struct arena *a, const struct page_pool_opts *opts, struct 
     if (!p)
         return -ENOMEM;
     p->pages_max = opts->pages_max;
-    p->evict = opts->evict;
-    p->evict_arg = opts->evict_arg;
+    p->opts = *opts;
     p->oldest = p->newest = PAGE_NONE;
     p->pages = ARENA_ARRAY(a, struct page, opts->pages_max);
     if (!p->pages)
@@ -95,18 +93,33 @@ static void cached_remove(struct page_pool *p, uint32_t page)
 
 /* ---- interface ---- */
 
+static void tell_evicted(struct page_pool *p, uint32_t page)
+{
+    if (p->opts.evict)
+        p->opts.evict(p->opts.arg, page);
+}
+
+static int take_free(struct page_pool *p, bool cached, uint32_t *ret)
+{
+    int r = block_pool_take(p->blocks, ret);
+    while (r == -ENOMEM && p->opts.relieve && p->opts.relieve(p->opts.arg, cached))
+        r = block_pool_take(p->blocks, ret);
+    return r;
+}
+
 int page_pool_take(struct page_pool *p, uint32_t *ret)
 {
     uint32_t page;
-    int r = block_pool_take(p->blocks, &page);
+    int r = take_free(p, false, &page);
     if (r < 0 && p->cached > 0) {
         page = p->oldest;
-        if (p->evict)
-            p->evict(p->evict_arg, page);
+        tell_evicted(p, page);
         cached_remove(p, page);
         p->pages[page].kept = false;
         r = 0;
     }
+    if (r == -ENOMEM)
+        r = take_free(p, true, &page);
     if (r < 0)
         return r;
     ASSERT(p->pages[page].refs == 0 && !p->pages[page].kept);
@@ -121,8 +134,7 @@ bool page_pool_evict(struct page_pool *p)
     uint32_t page = p->oldest;
     if (page == PAGE_NONE)
         return false;
-    if (p->evict)
-        p->evict(p->evict_arg, page);
+    tell_evicted(p, page);
     page_pool_drop(p, page);
     return true;
 }
@@ -190,9 +202,51 @@ uint32_t page_pool_pages_max(const struct page_pool *p)
     return p->pages_max;
 }
 
-uint64_t page_pool_trim(struct page_pool *p, uint32_t units_max)
+/* ---- giving back ---- */
+
+void page_pool_clock(struct page_pool *p, uint64_t now_ns)
 {
-    return block_pool_trim(p->blocks, units_max);
+    block_pool_clock(p->blocks, now_ns);
+}
+
+uint64_t page_pool_trim(struct page_pool *p, uint32_t units_max, uint64_t before_ns)
+{
+    return block_pool_trim(p->blocks, units_max, before_ns);
+}
+
+uint64_t page_pool_spare_bytes(const struct page_pool *p)
+{
+    return block_pool_spare_bytes(p->blocks);
+}
+
+static bool is_movable(void *arg, uint32_t page)
+{
+    const struct page_pool *p = arg;
+    return p->pages[page].refs == 0 && p->pages[page].kept;
+}
+
+/* The page takes its place in the order of last use with it. */
+static void move(void *arg, uint32_t from, uint32_t to)
+{
+    struct page_pool *p = arg;
+    p->opts.move(p->opts.arg, from, to);
+    struct page *at = &p->pages[to];
+    *at = p->pages[from];
+    p->pages[from] = (struct page){0};
+    if (at->prev == PAGE_NONE)
+        p->oldest = to;
+    else
+        p->pages[at->prev].next = to;
+    if (at->next == PAGE_NONE)
+        p->newest = to;
+    else
+        p->pages[at->next].prev = to;
+}
+
+bool page_pool_compact(struct page_pool *p)
+{
+    struct block_mover m = {is_movable, move, p};
+    return p->opts.move && block_pool_compact(p->blocks, &m);
 }
 
 char *page_pool_base(const struct page_pool *p)

@@ -382,6 +382,57 @@ uint32_t prefix_index_clear(struct prefix_index *ix)
     return count;
 }
 
+/* ---- moving ---- */
+
+static void replace_in_tree(struct prefix_index *ix, uint32_t from, uint32_t to)
+{
+    struct node *n = &ix->nodes[to];
+    if (n->next != NONE)
+        ix->nodes[n->next].prev = to;
+    if (n->prev != NONE)
+        ix->nodes[n->prev].next = to;
+    else if (n->parent != NONE)
+        ix->nodes[n->parent].child = to;
+    for (uint32_t c = n->child; c != NONE; c = ix->nodes[c].next)
+        ix->nodes[c].parent = to;
+    if (n->snapshot != NONE)
+        ix->snapshots[n->snapshot].node = to;
+    ix->nodes[from].depth = 0;
+}
+
+void prefix_index_move(struct prefix_index *ix, uint32_t from, uint32_t to)
+{
+    ASSERT(ix->nodes[from].depth > 0 && ix->nodes[from].pins == 0 && ix->nodes[to].depth == 0);
+    uint32_t *at = bucket_of(ix, &ix->nodes[from].key);
+    while (*at != from)
+        at = &ix->nodes[*at].next_same;
+    *at = to;
+    ix->nodes[to] = ix->nodes[from];
+    replace_in_tree(ix, from, to);
+}
+
+bool prefix_index_is_movable_snapshot(const struct prefix_index *ix, uint32_t slot)
+{
+    ASSERT(slot < ix->slots_max);
+    uint32_t node = ix->snapshots[slot].node;
+    return node != NONE && ix->nodes[node].pins == 0;
+}
+
+void prefix_index_move_snapshot(struct prefix_index *ix, uint32_t from, uint32_t to)
+{
+    ASSERT(prefix_index_is_movable_snapshot(ix, from) && ix->snapshots[to].node == NONE);
+    struct snapshot *s = &ix->snapshots[to];
+    *s = ix->snapshots[from];
+    ix->snapshots[from].node = NONE;
+    if (s->next != NONE)
+        ix->snapshots[s->next].prev = to;
+    if (s->prev != NONE)
+        ix->snapshots[s->prev].next = to;
+    else
+        ix->newest = to;
+    ix->nodes[s->node].snapshot = to;
+}
+
 void prefix_index_numbers(const struct prefix_index *ix, struct prefix_numbers *ret)
 {
     *ret = ix->numbers;

@@ -70,6 +70,13 @@ bool prefix_index_evict_snapshot(struct prefix_index *ix);
 /* Drops every node whose page nobody references. Returns how many. */
 uint32_t prefix_index_clear(struct prefix_index *ix);
 
+/* The cached page `from` lies in `to` from now on, a page that is nobody's else. */
+void prefix_index_move(struct prefix_index *ix, uint32_t from, uint32_t to);
+/* Is the slot a snapshot that no row reads? */
+bool prefix_index_is_movable_snapshot(const struct prefix_index *ix, uint32_t slot);
+/* Such a slot lies in `to` from now on. */
+void prefix_index_move_snapshot(struct prefix_index *ix, uint32_t from, uint32_t to);
+
 struct prefix_numbers {
     uint32_t nodes, snapshots;
     uint64_t bytes, bytes_max;                 /* of unreferenced pages and snapshots */

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 struct slot_pool {
+    struct slot_pool_opts opts;
     struct block_pool *blocks;
 };
 
@@ -24,6 +25,7 @@ int slot_pool_create(struct arena *a, const struct slot_pool_opts *opts, struct 
     struct slot_pool *p = ARENA_NEW(a, struct slot_pool);
     if (!p)
         return -ENOMEM;
+    p->opts = *opts;
     int r = block_pool_create(a, &b, &p->blocks);
     if (r == 0)
         *ret = p;
@@ -38,7 +40,11 @@ void slot_pool_done(struct slot_pool *p)
 
 int slot_pool_take(struct slot_pool *p, uint32_t *ret)
 {
-    return block_pool_take(p->blocks, ret);
+    const struct slot_pool_opts *o = &p->opts;
+    int r = block_pool_take(p->blocks, ret);
+    while (r == -ENOMEM && o->relieve && (o->relieve(o->arg, false) || o->relieve(o->arg, true)))
+        r = block_pool_take(p->blocks, ret);
+    return r;
 }
 
 void slot_pool_give(struct slot_pool *p, uint32_t slot)
@@ -51,9 +57,25 @@ bool slot_pool_is_taken(const struct slot_pool *p, uint32_t slot)
     return block_pool_is_taken(p->blocks, slot);
 }
 
-uint64_t slot_pool_trim(struct slot_pool *p, uint32_t units_max)
+void slot_pool_clock(struct slot_pool *p, uint64_t now_ns)
 {
-    return block_pool_trim(p->blocks, units_max);
+    block_pool_clock(p->blocks, now_ns);
+}
+
+uint64_t slot_pool_trim(struct slot_pool *p, uint32_t units_max, uint64_t before_ns)
+{
+    return block_pool_trim(p->blocks, units_max, before_ns);
+}
+
+uint64_t slot_pool_spare_bytes(const struct slot_pool *p)
+{
+    return block_pool_spare_bytes(p->blocks);
+}
+
+bool slot_pool_compact(struct slot_pool *p)
+{
+    struct block_mover m = {p->opts.is_movable, p->opts.move, p->opts.arg};
+    return p->opts.move && block_pool_compact(p->blocks, &m);
 }
 
 char *slot_pool_base(const struct slot_pool *p)

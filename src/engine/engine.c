@@ -19,7 +19,7 @@ _Static_assert(PAGE_TOKENS == KERN_PAGE_TOKENS, "a page is what the kernels say"
 _Static_assert(SCHED_SLOT_NONE == MODEL_SLOT_NONE, "no slot has one name");
 
 #define RETRY_AFTER_MAX_S 600
-#define CLEARS_MAX        64   /* that wait at once; more are told -EAGAIN */
+#define ORDERS_MAX        64   /* trims that wait at once; more are told -EAGAIN */
 #define SNAPSHOTS_MAX     1024 /* the cheapest is found by looking at all */
 
 const char *job_phase_name(enum job_phase p)
@@ -49,20 +49,20 @@ static int check_opts(const struct engine_opts *o, const struct model_shape *sha
     return 0;
 }
 
+static uint64_t limit_of(uint64_t bytes_max)
+{
+    return bytes_max ? bytes_max : ACCOUNT_NO_LIMIT;
+}
+
 static int open_accounts(struct engine *en)
 {
-    struct account *parent = en->opts.parent;
-    int r = account_open(parent, "kv", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &en->kv);
-    if (r == 0)
-        r = account_open(parent, "state", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &en->state);
-    if (r == 0)
-        r = account_open(parent, "requests", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &en->requests);
-    return r == 0 ? account_open(parent, "engine", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &en->own) : r;
+    const struct engine_opts *o = &en->opts;
+    int r = account_open(o->parent, "requests", ACCOUNT_ANON, limit_of(o->requests_bytes_max), &en->requests);
+    return r == 0 ? account_open(o->parent, "engine", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &en->own) : r;
 }
 
 struct layout {
-    struct page_pool_opts pages;
-    struct slot_pool_opts slots;
+    struct pools_opts pools;
     struct sched_opts sched;
     size_t arena_bytes;
 };
@@ -74,22 +74,19 @@ static uint32_t slots_of(const struct engine_opts *o, const struct model_shape *
     return (o->host_cache_bytes ? 2 : 1) * o->max_num_seqs + (uint32_t)MIN_OF(snapshots, SNAPSHOTS_MAX);
 }
 
-static void on_evict(void *arg, uint32_t page)
-{
-    struct engine *en = arg;
-    prefix_index_evict_page(en->index, page);
-}
-
-static void lay_out(struct engine *en, struct layout *ret)
+static void lay_out(const struct engine *en, struct layout *ret)
 {
     const struct engine_opts *o = &en->opts;
     const struct model_shape *shape = en->shape;
     uint64_t pages = ROUND_UP(o->kv_bytes_max, (uint64_t)UNIT_BYTES) / shape->page_bytes;
     *ret = (struct layout){
-        .pages = {.pages_max = (uint32_t)MIN_OF(pages, UINT32_MAX - 1),
+        .pools = {.parent = o->parent,
+                  .pages_max = (uint32_t)MIN_OF(pages, UINT32_MAX - 1),
+                  .slots_max = slots_of(o, shape),
                   .page_bytes = shape->page_bytes,
-                  .kv = en->kv},
-        .slots = {slots_of(o, shape), shape->slot_bytes, en->state},
+                  .slot_bytes = shape->slot_bytes,
+                  .bytes_max = limit_of(o->pools_bytes_max),
+                  .host_cache_max = o->host_cache_bytes},
         .sched = {.rows_max = o->max_num_seqs,
                   .queue_max = o->max_queue,
                   .tokens_max = o->tokens_max,
@@ -97,39 +94,22 @@ static void lay_out(struct engine *en, struct layout *ret)
                   .logits_chunk_max = ENGINE_PROMPT_LOGITS + 1,
                   .queue_timeout_ns = o->queue_timeout_ns},
     };
-    if (o->host_cache_bytes) {
-        ret->pages.evict = on_evict;
-        ret->pages.evict_arg = en;
-    }
     size_t vocab = shape->vocab;
-    ret->arena_bytes =
-        page_pool_arena_bytes(&ret->pages) + slot_pool_arena_bytes(&ret->slots) +
-        (o->host_cache_bytes ? prefix_index_arena_bytes(ret->pages.pages_max, ret->slots.slots_max) : 0) +
-        sched_arena_bytes(&ret->sched) + o->max_num_seqs * sizeof(struct model_row) +
-        engine_logits_max(o->max_num_seqs) * vocab * sizeof(float) + vocab / 8 +
-        en->places_max * sizeof(struct job_numbers) + vocab * 16 /* the sampler's scratch: 12 at present */ +
-        65536;
+    ret->arena_bytes = pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) +
+                       o->max_num_seqs * sizeof(struct model_row) +
+                       engine_logits_max(o->max_num_seqs) * vocab * sizeof(float) + vocab / 8 +
+                       en->places_max * sizeof(struct job_numbers) +
+                       vocab * 16 /* the sampler's scratch: 12 at present */ + 65536;
 }
 
 static int create_pools(struct engine *en, struct layout *l)
 {
-    account_set_planned(en->kv, (uint64_t)l->pages.pages_max * l->pages.page_bytes);
-    account_set_planned(en->state, (uint64_t)l->slots.slots_max * l->slots.slot_bytes);
-    int r = page_pool_create(en->arena, &l->pages, &en->pages);
-    if (r == 0 && l->slots.slot_bytes > 0)
-        r = slot_pool_create(en->arena, &l->slots, &en->slots);
-    struct prefix_index_opts index = {.pages = en->pages,
-                                      .slots = en->slots,
-                                      .page_bytes = l->pages.page_bytes,
-                                      .slot_bytes = l->slots.slot_bytes,
-                                      .bytes_max = en->opts.host_cache_bytes};
-    if (r == 0 && en->opts.host_cache_bytes)
-        r = prefix_index_create(en->arena, &index, &en->index);
+    int r = pools_create(en->arena, &l->pools, &en->pools);
     if (r == 0 && en->opts.host_cache_bytes)
         r = prefix_hasher_create(&en->hasher);
-    l->sched.prefix = en->index;
-    l->sched.pages = en->pages;
-    l->sched.slots = en->slots;
+    l->sched.prefix = en->pools.index;
+    l->sched.pages = en->pools.pages;
+    l->sched.slots = en->pools.slots;
     return r == 0 ? sched_create(en->arena, &l->sched, &en->sched) : r;
 }
 
@@ -176,7 +156,7 @@ static int create_tables(struct engine *en)
         r = create_pools(en, &l);
     if (r == 0)
         r = create_vocabulary(en, &charge);
-    struct mailbox_opts inbox = {en->places_max + 1 + CLEARS_MAX, sizeof(struct engine_message), false,
+    struct mailbox_opts inbox = {en->places_max + 1 + ORDERS_MAX, sizeof(struct engine_message), false,
                                  &charge};
     if (r == 0)
         r = mailbox_create(&inbox, &en->inbox);
@@ -198,6 +178,7 @@ int engine_create(const struct engine_opts *opts, struct engine **ret, struct er
     snprintf(en->name, sizeof(en->name), "%s", opts->name ? opts->name : "model");
     list_init(&en->jobs);
     list_init(&en->over);
+    trim_init(&en->trim);
     pthread_mutex_init(&en->lock, NULL);
     r = open_accounts(en);
     if (r == 0)
@@ -240,16 +221,12 @@ void engine_close(struct engine *en)
     else if (en->inbox)
         engine_end_all(en);
     thread_stack_done(&en->stack);
-    prefix_index_done(en->index);
     prefix_hasher_free(en->hasher);
-    page_pool_done(en->pages);
-    slot_pool_done(en->slots);
+    pools_done(&en->pools);
     mailbox_free(en->inbox);
     buf_done(&en->text);
     arena_free(en->arena);
     /* Each demands that nothing is reserved: a leak stops here. */
-    account_close(en->kv);
-    account_close(en->state);
     account_close(en->requests);
     account_close(en->own);
     pthread_mutex_destroy(&en->lock);
@@ -367,18 +344,34 @@ int engine_submit(struct engine *en, const struct job_spec *job, struct stream *
     return r;
 }
 
+static int order_trim(struct engine *en, bool drop_prefixes, struct engine_cleared *ret)
+{
+    struct trim_order order = {.drop_prefixes = drop_prefixes};
+    struct engine_message m = {.order = &order};
+    sem_init(&order.done, 0, 0);
+    int r = mailbox_put(en->inbox, &m);
+    while (r == 0 && sem_wait(&order.done) < 0)
+        ;
+    sem_destroy(&order.done);
+    if (r == 0)
+        *ret = (struct engine_cleared){order.entries, order.bytes};
+    return r;
+}
+
 int engine_clear_cache(struct engine *en, struct engine_cleared *ret)
 {
-    struct engine_clear clear = {{0}};
-    struct engine_message m = {.clear = &clear};
-    sem_init(&clear.done, 0, 0);
-    int r = mailbox_put(en->inbox, &m);
-    while (r == 0 && sem_wait(&clear.done) < 0)
-        ;
-    sem_destroy(&clear.done);
-    if (r == 0)
-        *ret = clear.result;
-    return r;
+    return order_trim(en, true, ret);
+}
+
+int engine_trim(struct engine *en, struct engine_cleared *ret)
+{
+    return order_trim(en, false, ret);
+}
+
+void engine_relieve(struct engine *en)
+{
+    atomic_store(&en->relieve, true);
+    engine_wake(en);
 }
 
 void engine_wake(struct engine *en)

@@ -40,12 +40,17 @@ struct engine_opts {
     const struct tokenizer *tokenizer; /* borrowed; NULL: no stop strings, every id exists */
     struct workers *workers;
     struct account
-        *parent; /* accounts `kv`, `state`, `requests` and `engine` (tables, logits, stack) open below it */
+        *parent; /* below it open `pools` (with `kv`, `state`, `snapshots`, `host cache`), `requests` and
+                    `engine` (tables, logits, stack) */
     uint32_t max_num_seqs;  /* rows of a step */
     uint32_t max_model_len; /* tokens of one sequence; <= the model's own */
     uint32_t max_queue;     /* requests that wait */
     uint32_t tokens_max;    /* of one step: what the model was loaded with; >= engine_tokens_min() */
     uint64_t kv_bytes_max; /* of the page pool, rounded up to units; at least one sequence of max_model_len */
+    uint64_t pools_bytes_max;    /* of K, V, states and the host cache together; 0: only what else limits */
+    uint64_t requests_bytes_max; /* of all jobs' blocks; 0: likewise */
+    bool
+        keep_units; /* what is free stays until it is asked for or memory is short: to measure what trims cost */
     /* Prefixes of earlier requests stay in the pools until their memory is wanted, and later ones begin with them: so many bytes of
      * pages and states that no request uses. 0: nothing is kept. */
     uint64_t host_cache_bytes;
@@ -57,7 +62,7 @@ struct engine_opts {
 };
 
 /* Address space of the pools and all tables are there, nothing runs yet. Idle, the pools hold no byte but those of prefixes: other
- * units are given back 50 ms after the last request. 0, -EINVAL, -ENOMEM. */
+ * units are given back within a second after the last request. 0, -EINVAL, -ENOMEM. */
 int engine_create(const struct engine_opts *opts, struct engine **ret, struct err *e);
 int engine_start(struct engine *en);
 /* Ends every request (FINISH_SHUTDOWN), stops and joins the thread, frees everything. An ordered list: each entry runs whatever the
@@ -95,6 +100,11 @@ struct engine_cleared {
 /* Drops all prefixes that no request uses and gives their memory back; waits for it, a step at most. Any thread but the
  * engine's. 0, -EAGAIN (too many wait for the same), or -EPIPE (closing). */
 int engine_clear_cache(struct engine *en, struct engine_cleared *ret);
+/* Gives back every unit that no request and no prefix needs; prefixes are moved together, none is dropped. As engine_clear_cache. */
+int engine_trim(struct engine *en, struct engine_cleared *ret);
+/* The machine runs short of memory: an eighth of the prefixes, those used longest ago, and all free units go, now or after the
+ * step. Any thread; nobody waits. */
+void engine_relieve(struct engine *en);
 /* After stream_close: look now. Any thread. */
 void engine_wake(struct engine *en);
 
@@ -113,6 +123,14 @@ struct engine_numbers {
     uint32_t running, waiting, pages_used, pages_committed, pages_max, slots_used;
     uint32_t cache_pages, cache_snapshots; /* of prefixes, those in use included */
     uint64_t cache_bytes, cache_bytes_max; /* of those that no request uses */
+    uint64_t cache_pages_evicted, cache_snapshots_evicted;
+    uint64_t cached_tokens; /* of prompts, found when they were first read */
+    /* Trims: a trim begins when nothing runs (or too much is free) and ends when nothing is left to give back or a request
+     * comes; a slice is what it does between two looks at the inbox. */
+    uint64_t pending_trim_bytes; /* what the trim that is owed now will give back at most */
+    uint64_t trims, trim_units, trim_bytes, trim_moves, trim_slices, trim_slice_ns, trim_slice_max_ns;
+    uint64_t units_retaken; /* given back and committed again within a second */
+    uint64_t reliefs;       /* times that memory was taken from caches because some was short */
     uint64_t steps, prompt_tokens, completion_tokens, preemptions, step_errors;
     uint64_t finished[FINISH_ERROR + 1];
     uint64_t last_step_ns, busy_ns; /* last_step_ns: duration */

@@ -14,8 +14,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define POLL_NS       (5 * NS_PER_MS)
-#define TRIM_AFTER_NS (50 * NS_PER_MS)
+#define POLL_NS (5 * NS_PER_MS)
 
 #define JOB(it) LIST_ENTRY(it, struct job, link)
 
@@ -118,43 +117,12 @@ static void deliver(struct engine *en)
         deliver_over(en, JOB(it));
 }
 
-/* ---- giving back ---- */
-
-static uint64_t trim(struct engine *en)
-{
-    uint64_t bytes = page_pool_trim(en->pages, 1);
-    if (bytes == 0 && en->slots)
-        bytes = slot_pool_trim(en->slots, 1);
-    return bytes;
-}
-
-static uint64_t units_held(const struct engine *en)
-{
-    struct page_pool_numbers pages;
-    struct pool_numbers slots = {0};
-    page_pool_numbers(en->pages, &pages);
-    if (en->slots)
-        slot_pool_numbers(en->slots, &slots);
-    return pages.blocks.units_committed + slots.units_committed;
-}
-
-static void clear_cache(struct engine *en, struct engine_cleared *ret)
-{
-    uint64_t before = units_held(en);
-    if (en->index)
-        ret->entries = prefix_index_clear(en->index);
-    while (trim(en) > 0)
-        ;
-    ret->bytes_reclaimed = (before - units_held(en)) * UNIT_BYTES;
-}
-
 /* ---- what has changed outside ---- */
 
 static void take_message(struct engine *en, const struct engine_message *m)
 {
-    if (m->clear) {
-        clear_cache(en, &m->clear->result);
-        sem_post(&m->clear->done);
+    if (m->order) {
+        trim_take_order(en, m->order);
         return;
     }
     if (!m->job) {
@@ -206,39 +174,16 @@ static void look(struct engine *en)
 
 /* ---- idle ---- */
 
-/* One unit at a time, about 0.1 ms each, until there is something else to do or nothing left. */
-static void trim_all(struct engine *en)
-{
-    uint64_t bytes = 0, more;
-    while (mailbox_count(en->inbox) == 0 && !atomic_load(&en->closing) && !en->trimmed) {
-        more = trim(en);
-        bytes += more;
-        en->trimmed = more == 0;
-    }
-    if (bytes > 0)
-        LOG_DEBUG("trimmed", "model=%s bytes=%llu", en->name, (unsigned long long)bytes);
-}
-
-/* Is there something to give back? What prefixes lie in stays. */
-static bool holds_units(struct engine *en)
-{
-    return !en->trimmed && units_held(en) > 0;
-}
-
-/* Sleeps until a message comes; before that, gives back what the pools hold 50 ms after the last end. */
+/* Sleeps until a message comes; before that, does what trim is owed. */
 static void idle(struct engine *en)
 {
     struct engine_message m;
-    uint64_t timeout_ns = UINT64_MAX;
+    uint64_t timeout_ns = trim_wait_ns(en, clock_now_ns());
     engine_publish(en, true);
-    if (holds_units(en)) {
-        uint64_t since_ns = between(en->last_end_ns, clock_now_ns());
-        timeout_ns = since_ns < TRIM_AFTER_NS ? TRIM_AFTER_NS - since_ns : 0;
-    }
     if (mailbox_wait(en->inbox, &m, timeout_ns))
         take_message(en, &m);
     else if (timeout_ns != UINT64_MAX)
-        trim_all(en);
+        trim_run(en);
 }
 
 /* ---- the thread ---- */
@@ -256,6 +201,8 @@ void *engine_thread(void *arg)
     while (!atomic_load(&en->closing)) {
         take_inbox(en);
         look(en);
+        if (atomic_exchange(&en->relieve, false))
+            trim_relieve(en);
         bool stepped = engine_step(en);
         if (list_empty(&en->jobs) && list_empty(&en->over)) {
             idle(en);
@@ -263,6 +210,7 @@ void *engine_thread(void *arg)
         }
         engine_publish(en, false);
         deliver(en);
+        trim_between_steps(en);
         if (!stepped && !(list_empty(&en->jobs) && list_empty(&en->over)))
             wait_for_room(en);
     }
@@ -275,6 +223,7 @@ void engine_end_all(struct engine *en)
     take_inbox(en);
     LIST_EACH(it, &en->jobs)
         engine_end_job(en, JOB(it), FINISH_SHUTDOWN);
+    trim_end(en);
     engine_publish(en, true);
     deliver(en);
     ASSERT(list_empty(&en->jobs) && list_empty(&en->over));

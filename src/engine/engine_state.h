@@ -4,21 +4,16 @@
 
 #include "engine/budget.h"
 #include "engine/job.h"
+#include "engine/pools.h"
 #include "engine/thread_stack.h"
+#include "engine/trim.h"
 
 #include <pthread.h>
-#include <semaphore.h>
 
-/* Lies with who waits for it. */
-struct engine_clear {
-    struct engine_cleared result;
-    sem_t done;
-};
-
-/* What comes in: a job, a clear, or neither for "look now". */
+/* What comes in: a job, an order, or neither for "look now". */
 struct engine_message {
     struct job *job;
-    struct engine_clear *clear;
+    struct trim_order *order;
 };
 
 struct engine {
@@ -26,11 +21,9 @@ struct engine {
     struct engine_opts opts;
     char name[48];
     const struct model_shape *shape;
-    struct account *kv, *state, *requests, *own;
+    struct account *requests, *own;
     struct arena *arena; /* of `own`: everything below that is not said to be elsewhere */
-    struct page_pool *pages;
-    struct slot_pool *slots;      /* NULL without recurrent layers */
-    struct prefix_index *index;   /* NULL: nothing is reused */
+    struct pools pools;
     struct prefix_hasher *hasher; /* engine thread only */
     struct sched *sched;
     struct mailbox *inbox;
@@ -40,6 +33,7 @@ struct engine {
     /* Any thread. */
     atomic_uint places;      /* taken by jobs, from submit to end */
     atomic_bool wake_posted; /* a wake is in the inbox */
+    atomic_bool relieve;     /* memory is short somewhere */
     atomic_bool closing;
     _Atomic uint64_t service_ns; /* moving average: a job from its place to its end */
 
@@ -52,11 +46,11 @@ struct engine {
     struct list jobs, over; /* over: they have ended; tokens or the finish record are still to go out */
     struct budget budget;
     struct sampler_scratch *scratch;
-    float *logits;             /* [engine_logits_max][vocab] */
-    struct model_row *rows;    /* [max_num_seqs] */
-    struct buf text;           /* room for one token's text, grown at creation */
-    uint64_t last_end_ns;      /* when the last job ended */
-    bool trimmed;              /* nothing is left to give back since the last step */
+    float *logits;          /* [engine_logits_max][vocab] */
+    struct model_row *rows; /* [max_num_seqs] */
+    struct buf text;        /* room for one token's text, grown at creation */
+    uint64_t last_end_ns;   /* when the last job ended */
+    struct trim trim;
     struct engine_numbers now; /* counters; gauges are filled when published */
 
     /* Under `lock`. */

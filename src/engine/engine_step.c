@@ -65,8 +65,8 @@ static int compute(struct engine *en, const struct sched_plan *plan)
     struct model_step step = {
         .rows = en->rows,
         .row_count = plan->row_count,
-        .pages = page_pool_base(en->pages),
-        .slots = en->slots ? slot_pool_base(en->slots) : NULL,
+        .pages = page_pool_base(en->pools.pages),
+        .slots = en->pools.slots ? slot_pool_base(en->pools.slots) : NULL,
         .logits = en->logits,
         /* A step of one row may stop between two layers; with more, the others want it. */
         .cancel = plan->row_count == 1 ? stream_closed_flag(job_of(plan->rows[0].row)->stream) : NULL,
@@ -140,6 +140,7 @@ static void draw(struct engine *en, struct job *j, float *logits, uint64_t now_n
     if (j->first_token_ns == 0) {
         j->first_token_ns = now_ns;
         en->now.prompt_tokens += j->prompt_count;
+        en->now.cached_tokens += j->row.cached;
     }
     struct stream_token t = {.id = s.id};
     if (j->logprobs) {
@@ -217,11 +218,12 @@ bool engine_step(struct engine *en)
         .tokens_alone = budget_tokens(&en->budget, en->opts.step_alone_ns, decoding),
     };
     struct sched_plan plan;
+    pools_clock(&en->pools, began_ns);
     sched_plan(en->sched, &ev, &plan);
     take_ended(en);
     if (plan.row_count == 0)
         return false;
-    en->trimmed = false;
+    trim_call_off(en);
     fill_rows(en, &plan, began_ns);
     int r = compute(en, &plan);
     uint64_t now_ns = clock_now_ns();

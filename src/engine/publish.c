@@ -54,15 +54,15 @@ static void list_jobs(struct engine *en, const struct list *jobs, bool placed, u
     }
 }
 
-static void read_gauges(const struct engine *en, struct engine_numbers *ret)
+static void read_gauges(struct engine *en, struct engine_numbers *ret)
 {
     struct sched_numbers s;
     struct page_pool_numbers p;
     struct pool_numbers slots = {0};
     sched_numbers(en->sched, &s);
-    page_pool_numbers(en->pages, &p);
-    if (en->slots)
-        slot_pool_numbers(en->slots, &slots);
+    page_pool_numbers(en->pools.pages, &p);
+    if (en->pools.slots)
+        slot_pool_numbers(en->pools.slots, &slots);
     ret->running = s.running;
     ret->waiting = s.waiting;
     ret->preemptions = s.preemptions;
@@ -71,12 +71,19 @@ static void read_gauges(const struct engine *en, struct engine_numbers *ret)
         (uint32_t)((p.blocks.active_bytes + p.blocks.cached_bytes) / en->shape->page_bytes);
     ret->pages_max = p.blocks.blocks_max;
     ret->slots_used = slots.taken;
-    if (en->index) {
+    pools_settle(&en->pools);
+    ret->pending_trim_bytes = trim_pending_bytes(en);
+    ret->units_retaken = pools_retaken(&en->pools);
+    ret->reliefs += en->pools.reliefs;
+    en->pools.reliefs = 0;
+    if (en->pools.index) {
         struct prefix_numbers cache;
-        prefix_index_numbers(en->index, &cache);
+        prefix_index_numbers(en->pools.index, &cache);
         ret->cache_pages = cache.nodes;
         ret->cache_snapshots = cache.snapshots;
         ret->cache_bytes = cache.bytes;
+        ret->cache_pages_evicted = cache.nodes_evicted;
+        ret->cache_snapshots_evicted = cache.snapshots_evicted;
         ret->cache_bytes_max = cache.bytes_max;
     }
 }

@@ -173,6 +173,19 @@ void account_unuse(struct account *a, uint64_t bytes)
     pthread_mutex_unlock(&a->ledger->lock);
 }
 
+void account_shift(struct account *from, struct account *to, uint64_t bytes)
+{
+    ASSERT(from->parent == to->parent && from->n.class == to->n.class);
+    pthread_mutex_lock(&from->ledger->lock);
+    ASSERT(bytes <= from->n.used);
+    from->n.used -= bytes;
+    from->n.reserved -= bytes;
+    to->n.used += bytes;
+    to->n.reserved += bytes;
+    to->n.peak = MAX_OF(to->n.peak, to->n.used);
+    pthread_mutex_unlock(&from->ledger->lock);
+}
+
 static int charge_account_take(void *owner, size_t bytes)
 {
     int r = account_reserve(owner, bytes);

@@ -56,6 +56,9 @@ void account_release(struct account *a, uint64_t bytes);
 /* Marks reserved bytes as existing, or as gone again (still reserved). */
 void account_use(struct account *a, uint64_t bytes);
 void account_unuse(struct account *a, uint64_t bytes);
+/* Used bytes change their owner and nothing else: `to` has the same parent and class. Never fails, for the sum stays what it is: a
+ * limit of `to` is its owner's to keep. bytes <= used of `from`. */
+void account_shift(struct account *from, struct account *to, uint64_t bytes);
 
 /* A charge that reserves and uses in one go, for arenas, buffers and mailboxes. */
 struct charge account_charge(struct account *a);

@@ -126,9 +126,13 @@ static void on_evict(void *arg, uint32_t page)
 static void create_pools(struct world *w)
 {
     bool reuse = chance(w, 0.7);
-    struct page_pool_opts pages = {w->pages_max, w->page_bytes, w->kv, reuse ? on_evict : NULL, w};
+    struct page_pool_opts pages = {.pages_max = w->pages_max,
+                                   .page_bytes = w->page_bytes,
+                                   .kv = w->kv,
+                                   .evict = reuse ? on_evict : NULL,
+                                   .arg = w};
     uint32_t slots_max = reuse ? 2 * w->opts.rows_max + between(w, 0, 6) : w->opts.rows_max;
-    struct slot_pool_opts slots = {slots_max, w->slot_bytes, w->state};
+    struct slot_pool_opts slots = {.slots_max = slots_max, .slot_bytes = w->slot_bytes, .state = w->state};
     struct arena_opts arena = {.bytes_max = (size_t)1 << 20};
     ASSERT(arena_create(&arena, &w->arena) == 0);
     ASSERT(page_pool_create(w->arena, &pages, &w->opts.pages) == 0);
@@ -168,9 +172,9 @@ static void world_check(struct world *w)
 static void world_close(struct world *w)
 {
     prefix_index_done(w->index);
-    page_pool_trim(w->opts.pages, UINT32_MAX);
+    page_pool_trim(w->opts.pages, UINT32_MAX, UINT64_MAX);
     if (w->opts.slots)
-        slot_pool_trim(w->opts.slots, UINT32_MAX);
+        slot_pool_trim(w->opts.slots, UINT32_MAX, UINT64_MAX);
     ASSERT(account_numbers(w->kv).reserved == 0 && account_numbers(w->state).reserved == 0);
     world_check(w);
     page_pool_done(w->opts.pages);
@@ -314,9 +318,9 @@ static void trouble(struct world *w)
     else if (chance(w, 0.002))
         account_set_limit(w->state, account_numbers(w->state).reserved);
     if (chance(w, 0.01)) {
-        page_pool_trim(w->opts.pages, between(w, 1, 3));
+        page_pool_trim(w->opts.pages, between(w, 1, 3), UINT64_MAX);
         if (w->opts.slots)
-            slot_pool_trim(w->opts.slots, 1);
+            slot_pool_trim(w->opts.slots, 1, UINT64_MAX);
         if (w->index && chance(w, 0.2))
             prefix_index_clear(w->index);
     }

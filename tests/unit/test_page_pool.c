@@ -27,7 +27,8 @@ static struct fixture *open_limited(struct fixture *f, uint32_t pages_max, size_
                                     uint64_t limit_bytes)
 {
     *f = (struct fixture){.kv = test_account(limit_bytes)};
-    struct page_pool_opts opts = {pages_max, page_bytes, f->kv, on_evict, f};
+    struct page_pool_opts opts = {
+        .pages_max = pages_max, .page_bytes = page_bytes, .kv = f->kv, .evict = on_evict, .arg = f};
     struct arena_opts arena = {.bytes_max = page_pool_arena_bytes(&opts)};
     assert_int_equal(arena_create(&arena, &f->arena), 0);
     assert_int_equal(page_pool_create(f->arena, &opts, &f->pool), 0);
@@ -104,17 +105,17 @@ TEST(trim_gives_back_empty_units_from_the_top)
     open_pool(&f, 6, UNIT_BYTES);
     for (int i = 0; i < 6; i++)
         take(&f);
-    assert_int_equal(page_pool_trim(f.pool, 10), 0);
+    assert_int_equal(page_pool_trim(f.pool, 10, UINT64_MAX), 0);
     page_pool_unref(f.pool, 1);
     page_pool_unref(f.pool, 4);
     page_pool_unref(f.pool, 5);
-    assert_int_equal(page_pool_trim(f.pool, 1), UNIT_BYTES);
+    assert_int_equal(page_pool_trim(f.pool, 1, UINT64_MAX), UNIT_BYTES);
     assert_int_equal(committed(&f), 5 * UNIT_BYTES);
     page_pool_check(f.pool);
     /* Unit 5 went first: page 4 needs no commit, page 5 does. */
     assert_int_equal(page_pool_ready(f.pool), 2);
-    assert_int_equal(page_pool_trim(f.pool, 10), 2 * UNIT_BYTES);
-    assert_int_equal(page_pool_trim(f.pool, 10), 0);
+    assert_int_equal(page_pool_trim(f.pool, 10, UINT64_MAX), 2 * UNIT_BYTES);
+    assert_int_equal(page_pool_trim(f.pool, 10, UINT64_MAX), 0);
     assert_int_equal(committed(&f), 3 * UNIT_BYTES);
     close_pool(&f);
 }
@@ -129,9 +130,9 @@ TEST(a_page_across_units_keeps_all_of_them)
     assert_int_equal(committed(&f), 5 * UNIT_BYTES);
     page_pool_unref(f.pool, 0);
     /* Unit 2 is shared with page 1. */
-    assert_int_equal(page_pool_trim(f.pool, 10), 2 * UNIT_BYTES);
+    assert_int_equal(page_pool_trim(f.pool, 10, UINT64_MAX), 2 * UNIT_BYTES);
     page_pool_unref(f.pool, 1);
-    assert_int_equal(page_pool_trim(f.pool, 10), 3 * UNIT_BYTES);
+    assert_int_equal(page_pool_trim(f.pool, 10, UINT64_MAX), 3 * UNIT_BYTES);
     assert_int_equal(committed(&f), 0);
     close_pool(&f);
 }
@@ -161,7 +162,7 @@ TEST(committed_memory_is_used_before_more_is_asked_for)
     take(&f);
     page_pool_unref(f.pool, 0);
     page_pool_unref(f.pool, 1);
-    assert_int_equal(page_pool_trim(f.pool, 1), UNIT_BYTES); /* unit 1 */
+    assert_int_equal(page_pool_trim(f.pool, 1, UINT64_MAX), UNIT_BYTES); /* unit 1 */
     assert_int_equal(take(&f), 0);
     page_pool_unref(f.pool, 2);
     account_set_limit(f.kv, 2 * UNIT_BYTES);
@@ -225,9 +226,9 @@ TEST(a_cached_page_keeps_its_unit)
     open_pool(&f, 2, UNIT_BYTES);
     page_pool_keep(f.pool, take(&f));
     page_pool_unref(f.pool, 0);
-    assert_int_equal(page_pool_trim(f.pool, 10), 0);
+    assert_int_equal(page_pool_trim(f.pool, 10, UINT64_MAX), 0);
     page_pool_drop(f.pool, 0);
-    assert_int_equal(page_pool_trim(f.pool, 10), UNIT_BYTES);
+    assert_int_equal(page_pool_trim(f.pool, 10, UINT64_MAX), UNIT_BYTES);
     close_pool(&f);
 }
 
@@ -295,7 +296,7 @@ PROPERTY(pages_follow_their_counts, seed)
             }
             break;
         default:
-            page_pool_trim(f.pool, (uint32_t)rng_below(&rng, 3));
+            page_pool_trim(f.pool, (uint32_t)rng_below(&rng, 3), UINT64_MAX);
         }
         page_pool_check(f.pool);
         assert_int_equal(page_pool_refs(f.pool, page), refs[page]);

@@ -29,8 +29,9 @@ static void on_evict(void *arg, uint32_t page)
 static struct fixture *open_index(struct fixture *f, uint32_t pages_max, uint32_t slots_max)
 {
     *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .state = test_account(ACCOUNT_NO_LIMIT)};
-    struct page_pool_opts pages = {pages_max, PAGE_BYTES, f->kv, on_evict, f};
-    struct slot_pool_opts slots = {slots_max, SLOT_BYTES, f->state};
+    struct page_pool_opts pages = {
+        .pages_max = pages_max, .page_bytes = PAGE_BYTES, .kv = f->kv, .evict = on_evict, .arg = f};
+    struct slot_pool_opts slots = {.slots_max = slots_max, .slot_bytes = SLOT_BYTES, .state = f->state};
     struct arena_opts arena = {.bytes_max = (size_t)1 << 20};
     assert_int_equal(arena_create(&arena, &f->arena), 0);
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);

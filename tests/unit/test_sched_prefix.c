@@ -31,8 +31,9 @@ static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
 {
     *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .state = test_account(ACCOUNT_NO_LIMIT)};
     f->ev = (struct sched_events){.now_ns = 1, .tokens_shared = 64, .tokens_alone = 64};
-    struct page_pool_opts pages = {PAGES, 4096, f->kv, on_evict, f};
-    struct slot_pool_opts slots = {2 * rows_max + 2, 4096, f->state};
+    struct page_pool_opts pages = {
+        .pages_max = PAGES, .page_bytes = 4096, .kv = f->kv, .evict = on_evict, .arg = f};
+    struct slot_pool_opts slots = {.slots_max = 2 * rows_max + 2, .slot_bytes = 4096, .state = f->state};
     struct arena_opts arena = {.bytes_max = (size_t)1 << 20};
     assert_int_equal(arena_create(&arena, &f->arena), 0);
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);

@@ -15,7 +15,7 @@ static struct slot_pool *open_pool(uint32_t slots_max, uint64_t limit_bytes)
 {
     struct slot_pool *p = NULL;
     account = test_account(limit_bytes);
-    struct slot_pool_opts opts = {slots_max, SLOT_BYTES, account};
+    struct slot_pool_opts opts = {.slots_max = slots_max, .slot_bytes = SLOT_BYTES, .state = account};
     struct arena_opts a = {.bytes_max = slot_pool_arena_bytes(&opts)};
     assert_int_equal(arena_create(&a, &arena), 0);
     assert_int_equal(slot_pool_create(arena, &opts, &p), 0);
@@ -45,11 +45,11 @@ TEST(slots_are_committed_one_by_one_and_trimmed)
     slot_pool_give(p, 1);
     assert_false(slot_pool_is_taken(p, 1));
     /* Units 1 and 2 are shared with the others. */
-    assert_int_equal(slot_pool_trim(p, 10), UNIT_BYTES);
+    assert_int_equal(slot_pool_trim(p, 10, UINT64_MAX), UNIT_BYTES);
     slot_pool_give(p, 0);
     slot_pool_give(p, 2);
-    assert_int_equal(slot_pool_trim(p, 1), UNIT_BYTES);
-    assert_int_equal(slot_pool_trim(p, 10), 3 * UNIT_BYTES);
+    assert_int_equal(slot_pool_trim(p, 1, UINT64_MAX), UNIT_BYTES);
+    assert_int_equal(slot_pool_trim(p, 10, UINT64_MAX), 3 * UNIT_BYTES);
     struct pool_numbers n;
     slot_pool_numbers(p, &n);
     assert_int_equal(n.taken, 0);

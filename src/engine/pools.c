@@ -1,0 +1,264 @@
+/* pools.c - two pools under one limit.
+ *
+ * The ledger hears of units only: a page that changes between a request and the cache moves no byte. So the accounts of what the
+ * cache holds are brought up to date at certain times (after each step, before a unit goes) and not with each page.
+ * Blocks larger than a unit stay where they are: moving one would take longer than a slice may, and what lies between two of them
+ * is given back anyway. */
+#include "engine/pools.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- what the pools ask for ---- */
+
+static void on_evict(void *arg, uint32_t page)
+{
+    struct pools *p = arg;
+    prefix_index_evict_page(p->index, page);
+}
+
+static void move_page(void *arg, uint32_t from, uint32_t to)
+{
+    struct pools *p = arg;
+    char *base = page_pool_base(p->pages);
+    memcpy(base + to * p->page_bytes, base + from * p->page_bytes, p->page_bytes);
+    prefix_index_move(p->index, from, to);
+    p->moves++;
+}
+
+static bool is_movable_slot(void *arg, uint32_t slot)
+{
+    struct pools *p = arg;
+    return prefix_index_is_movable_snapshot(p->index, slot);
+}
+
+static void move_slot(void *arg, uint32_t from, uint32_t to)
+{
+    struct pools *p = arg;
+    char *base = slot_pool_base(p->slots);
+    memcpy(base + to * p->slot_bytes, base + from * p->slot_bytes, p->slot_bytes);
+    prefix_index_move_snapshot(p->index, from, to);
+    p->moves++;
+}
+
+static bool give_slots_unit(struct pools *p)
+{
+    pools_settle(p);
+    return p->slots && slot_pool_trim(p->slots, 1, UINT64_MAX) > 0;
+}
+
+static bool give_pages_unit(struct pools *p)
+{
+    pools_settle(p);
+    return page_pool_trim(p->pages, 1, UINT64_MAX) > 0;
+}
+
+/* For the pages: the slots' free units, then those of snapshots. */
+static bool relieve_pages(void *arg, bool cached)
+{
+    struct pools *p = arg;
+    p->reliefs += cached;
+    do {
+        if (give_slots_unit(p))
+            return true;
+    } while (cached && p->slots &&
+             (slot_pool_compact(p->slots) || (p->index && prefix_index_evict_snapshot(p->index))));
+    return false;
+}
+
+/* For the slots: the pages' free units, then those of cached pages. */
+static bool relieve_slots(void *arg, bool cached)
+{
+    struct pools *p = arg;
+    p->reliefs += cached;
+    do {
+        if (give_pages_unit(p))
+            return true;
+    } while (cached && (page_pool_compact(p->pages) || page_pool_evict(p->pages)));
+    return false;
+}
+
+/* ---- from beginning to end ---- */
+
+static struct page_pool_opts page_opts(const struct pools_opts *o, struct pools *p)
+{
+    bool movable = o->host_cache_max && o->page_bytes <= UNIT_BYTES;
+    return (struct page_pool_opts){.pages_max = o->pages_max,
+                                   .page_bytes = o->page_bytes,
+                                   .kv = p->kv,
+                                   .evict = o->host_cache_max ? on_evict : NULL,
+                                   .move = movable ? move_page : NULL,
+                                   .relieve = relieve_pages,
+                                   .arg = p};
+}
+
+static struct slot_pool_opts slot_opts(const struct pools_opts *o, struct pools *p)
+{
+    bool movable = o->host_cache_max && o->slot_bytes <= UNIT_BYTES;
+    return (struct slot_pool_opts){.slots_max = o->slots_max,
+                                   .slot_bytes = o->slot_bytes,
+                                   .state = p->state,
+                                   .relieve = relieve_slots,
+                                   .is_movable = is_movable_slot,
+                                   .move = movable ? move_slot : NULL,
+                                   .arg = p};
+}
+
+size_t pools_arena_bytes(const struct pools_opts *opts)
+{
+    struct page_pool_opts pages = page_opts(opts, &(struct pools){0});
+    struct slot_pool_opts slots = slot_opts(opts, &(struct pools){0});
+    return page_pool_arena_bytes(&pages) + (opts->slot_bytes ? slot_pool_arena_bytes(&slots) : 0) +
+           (opts->host_cache_max
+                ? prefix_index_arena_bytes(opts->pages_max, opts->slot_bytes ? opts->slots_max : 0)
+                : 0);
+}
+
+static int open_accounts(struct pools *p, const struct pools_opts *o)
+{
+    int r = account_open(o->parent, "pools", ACCOUNT_ANON, o->bytes_max, &p->all);
+    if (r == 0)
+        r = account_open(p->all, "kv", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &p->kv);
+    if (r == 0)
+        r = account_open(p->all, "state", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &p->state);
+    if (r == 0)
+        r = account_open(p->all, "snapshots", ACCOUNT_ANON, o->host_cache_max, &p->snapshots);
+    return r == 0 ? account_open(p->all, "host cache", ACCOUNT_ANON, o->host_cache_max, &p->host_cache) : r;
+}
+
+int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p)
+{
+    *p = (struct pools){.page_bytes = opts->page_bytes, .slot_bytes = opts->slot_bytes};
+    int r = open_accounts(p, opts);
+    if (r < 0)
+        return r;
+    struct page_pool_opts pages = page_opts(opts, p);
+    struct slot_pool_opts slots = slot_opts(opts, p);
+    r = page_pool_create(a, &pages, &p->pages);
+    if (r == 0 && opts->slot_bytes > 0)
+        r = slot_pool_create(a, &slots, &p->slots);
+    struct prefix_index_opts index = {.pages = p->pages,
+                                      .slots = p->slots,
+                                      .page_bytes = opts->page_bytes,
+                                      .slot_bytes = opts->slot_bytes,
+                                      .bytes_max = opts->host_cache_max};
+    return r == 0 && opts->host_cache_max ? prefix_index_create(a, &index, &p->index) : r;
+}
+
+void pools_done(struct pools *p)
+{
+    prefix_index_done(p->index);
+    p->index = NULL;
+    if (p->host_cache)
+        pools_settle(p);
+    page_pool_done(p->pages);
+    slot_pool_done(p->slots);
+    /* Each demands that nothing is reserved: a leak stops here. */
+    account_close(p->host_cache);
+    account_close(p->snapshots);
+    account_close(p->state);
+    account_close(p->kv);
+    account_close(p->all);
+    *p = (struct pools){0};
+}
+
+/* ---- accounts ---- */
+
+static void show(struct account *from, struct account *to, uint64_t *shown, uint64_t bytes)
+{
+    if (bytes > *shown)
+        account_shift(from, to, bytes - *shown);
+    else if (bytes < *shown)
+        account_shift(to, from, *shown - bytes);
+    *shown = bytes;
+}
+
+void pools_settle(struct pools *p)
+{
+    struct prefix_numbers n = {0};
+    if (p->index)
+        prefix_index_numbers(p->index, &n);
+    uint64_t cached = p->index ? (uint64_t)page_pool_cached(p->pages) * p->page_bytes : 0;
+    show(p->kv, p->host_cache, &p->on_host_cache, cached);
+    show(p->state, p->snapshots, &p->on_snapshots, (uint64_t)n.snapshots * p->slot_bytes);
+}
+
+void pools_clock(struct pools *p, uint64_t now_ns)
+{
+    page_pool_clock(p->pages, now_ns);
+    if (p->slots)
+        slot_pool_clock(p->slots, now_ns);
+}
+
+/* ---- giving back ---- */
+
+static uint64_t give_unit(struct pools *p, uint64_t before_ns)
+{
+    pools_settle(p);
+    uint64_t bytes = page_pool_trim(p->pages, 1, before_ns);
+    return bytes == 0 && p->slots ? slot_pool_trim(p->slots, 1, before_ns) : bytes;
+}
+
+bool pools_give_unit(struct pools *p, uint64_t before_ns)
+{
+    return give_unit(p, before_ns) > 0;
+}
+
+bool pools_shrink(struct pools *p, uint64_t before_ns, struct pools_given *ret)
+{
+    ret->bytes = give_unit(p, before_ns);
+    ret->moved = ret->bytes == 0 && p->index &&
+                 (page_pool_compact(p->pages) || (p->slots && slot_pool_compact(p->slots)));
+    return ret->bytes > 0 || ret->moved;
+}
+
+static uint64_t cache_bytes(const struct pools *p)
+{
+    struct prefix_numbers n = {0};
+    if (p->index)
+        prefix_index_numbers(p->index, &n);
+    return n.bytes;
+}
+
+uint64_t pools_evict(struct pools *p, uint64_t bytes)
+{
+    uint64_t before = cache_bytes(p), now = before;
+    while (p->index && before - now < bytes &&
+           (page_pool_evict(p->pages) || prefix_index_evict_snapshot(p->index)))
+        now = cache_bytes(p);
+    return before - now;
+}
+
+/* ---- looking ---- */
+
+uint64_t pools_spare_bytes(const struct pools *p)
+{
+    return page_pool_spare_bytes(p->pages) + (p->slots ? slot_pool_spare_bytes(p->slots) : 0);
+}
+
+static struct pool_numbers slots_numbers(const struct pools *p)
+{
+    struct pool_numbers n = {0};
+    if (p->slots)
+        slot_pool_numbers(p->slots, &n);
+    return n;
+}
+
+static struct pool_numbers pages_numbers(const struct pools *p)
+{
+    struct page_pool_numbers n;
+    page_pool_numbers(p->pages, &n);
+    return n.blocks;
+}
+
+uint64_t pools_held_bytes(const struct pools *p)
+{
+    return ((uint64_t)pages_numbers(p).units_committed + slots_numbers(p).units_committed) * UNIT_BYTES;
+}
+
+uint64_t pools_retaken(const struct pools *p)
+{
+    return pages_numbers(p).retaken + slots_numbers(p).retaken;
+}

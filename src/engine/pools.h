@@ -1,0 +1,62 @@
+/* pools.h - the engine's pages, slots and prefixes as one memory: who holds which bytes of it, and who gives back for whom.
+ *
+ * All of it lies below the account `pools`, whose limit is theirs together. A unit is committed on `kv` or `state`; what of them
+ * prefixes hold that no request uses is shown on `host cache` and `snapshots` (pools_settle). When a unit is refused, the other
+ * pool's free units come first, then what prefixes hold. Parts of the engine: its thread, once it runs. */
+#ifndef PLATEAU_ENGINE_POOLS_H
+#define PLATEAU_ENGINE_POOLS_H
+
+#include "cache/prefix_index.h"
+
+struct engine_opts;
+
+struct pools {
+    /* Constant. */
+    struct page_pool *pages;
+    struct slot_pool *slots;    /* NULL without recurrent layers */
+    struct prefix_index *index; /* NULL: nothing is reused */
+    size_t page_bytes, slot_bytes;
+    struct account *all, *kv, *state, *snapshots, *host_cache;
+    /* Engine thread only. */
+    uint64_t on_snapshots, on_host_cache; /* bytes shown there */
+    uint64_t reliefs, moves;
+};
+
+struct pools_opts {
+    struct account *parent;
+    uint32_t pages_max, slots_max; /* slots_max is not looked at with slot_bytes 0 */
+    size_t page_bytes, slot_bytes;
+    uint64_t bytes_max;      /* of all of it; ACCOUNT_NO_LIMIT */
+    uint64_t host_cache_max; /* of what no request uses; 0: nothing is kept */
+};
+
+/* Bytes of arena that pools_create takes at most. */
+size_t pools_arena_bytes(const struct pools_opts *opts);
+/* Opens the accounts and lays out the pools in `a`; nothing is committed. 0 or -ENOMEM; pools_done() in either case. */
+int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p);
+/* No row has a page or slot any more. Before the arena goes; fine on a zeroed struct. */
+void pools_done(struct pools *p);
+
+/* Brings the accounts to what lies where now. Never fails: bytes change their name only. */
+void pools_settle(struct pools *p);
+void pools_clock(struct pools *p, uint64_t now_ns);
+
+struct pools_given {
+    uint64_t bytes; /* of a unit that went, or 0 */
+    bool moved;     /* something went to where it needs fewer units */
+};
+/* One thing that brings the pools closer to the fewest units: gives back a free one (empty since before_ns), else moves one page or
+ * snapshot down. At most 2 MiB are touched. False: there is nothing. */
+bool pools_shrink(struct pools *p, uint64_t before_ns, struct pools_given *ret);
+/* Gives back a free unit at once. False: none. */
+bool pools_give_unit(struct pools *p, uint64_t before_ns);
+/* Drops what has not been used for the longest time, until the prefixes hold so many bytes less. Returns by how much. */
+uint64_t pools_evict(struct pools *p, uint64_t bytes);
+
+/* What pools_shrink() can give back at most. */
+uint64_t pools_spare_bytes(const struct pools *p);
+/* All units. */
+uint64_t pools_held_bytes(const struct pools *p);
+uint64_t pools_retaken(const struct pools *p);
+
+#endif

@@ -1,0 +1,195 @@
+/* trim.c - when, how much, and how long at a time.
+ *
+ * Idle, a trim begins 50 ms after the last end. When its units are taken again within a second, it came too early: the next one waits twice
+ * as long, up to what still lets it end within a second of the last request; every trim that nobody regretted halves the
+ * wait again. So single requests give back at once, and a client that asks five times a second finds its units in place.
+ * While rows run, units are given back only beyond a threshold, and only those that have been empty for 50 ms; a slice per step. */
+#include "engine/trim.h"
+
+#include "engine/engine_state.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#define PATIENCE_LEAST_NS (50 * NS_PER_MS)
+#define PATIENCE_MOST_NS  (700 * NS_PER_MS)
+#define KEEP_NS           (50 * NS_PER_MS) /* a unit that is empty for less stays, unless memory is short */
+#define BETWEEN_NS        (NS_PER_MS / 2)  /* of one step, for tidiness */
+#define BETWEEN_URGENT_NS (5 * NS_PER_MS)  /* and for who waits */
+#define SPARE_LEAST_BYTES (4 * (uint64_t)UNIT_BYTES)
+#define RELIEF_PART       8
+
+void trim_init(struct trim *t)
+{
+    *t = (struct trim){.patience_ns = PATIENCE_LEAST_NS};
+    list_init(&t->orders);
+}
+
+/* ---- slices ---- */
+
+/* One slice. False: nothing is left. */
+static bool slice(struct engine *en, uint64_t before_ns)
+{
+    struct engine_numbers *n = &en->now;
+    struct pools_given given;
+    uint64_t began_ns = clock_now_ns();
+    pools_clock(&en->pools, began_ns);
+    if (!pools_shrink(&en->pools, before_ns, &given))
+        return false;
+    uint64_t took_ns = clock_now_ns() - began_ns;
+    n->trims += !en->trim.began;
+    en->trim.began = true;
+    en->trim.since_bytes += given.bytes;
+    n->trim_slices++;
+    n->trim_slice_ns += took_ns;
+    n->trim_slice_max_ns = MAX_OF(n->trim_slice_max_ns, took_ns);
+    n->trim_units += given.bytes / UNIT_BYTES;
+    n->trim_bytes += given.bytes;
+    n->trim_moves += given.moved;
+    return true;
+}
+
+static void answer(struct engine *en, struct trim_order *o)
+{
+    uint64_t held = pools_held_bytes(&en->pools);
+    o->bytes = o->held_before > held ? o->held_before - held : 0;
+    list_remove(&o->link);
+    sem_post(&o->done);
+}
+
+static void answer_all(struct engine *en)
+{
+    LIST_EACH(it, &en->trim.orders)
+        answer(en, LIST_ENTRY(it, struct trim_order, link));
+}
+
+/* Nothing is left to give back. */
+static void finish(struct engine *en)
+{
+    struct trim *t = &en->trim;
+    if (t->since_bytes > 0)
+        LOG_DEBUG("trimmed", "model=%s bytes=%llu", en->name, (unsigned long long)t->since_bytes);
+    t->pressed = t->owed = t->began = false;
+    t->done = true;
+    t->since_bytes = 0;
+    t->retaken = pools_retaken(&en->pools);
+    answer_all(en);
+}
+
+static bool is_urgent(const struct trim *t)
+{
+    return t->pressed || !list_empty(&t->orders);
+}
+
+/* ---- idle ---- */
+
+static void owe(struct engine *en)
+{
+    struct trim *t = &en->trim;
+    bool regretted = pools_retaken(&en->pools) > t->retaken;
+    t->patience_ns = regretted ? MIN_OF(2 * t->patience_ns, PATIENCE_MOST_NS)
+                               : MAX_OF(t->patience_ns / 2, PATIENCE_LEAST_NS);
+    t->retaken = pools_retaken(&en->pools);
+    t->due_ns = en->last_end_ns + t->patience_ns;
+    t->owed = true;
+}
+
+void trim_call_off(struct engine *en)
+{
+    en->trim.owed = en->trim.done = en->trim.began = false;
+}
+
+uint64_t trim_wait_ns(struct engine *en, uint64_t now_ns)
+{
+    struct trim *t = &en->trim;
+    if (is_urgent(t))
+        return 0;
+    if (t->done || en->opts.keep_units)
+        return UINT64_MAX;
+    if (!t->owed)
+        owe(en);
+    return t->due_ns > now_ns ? t->due_ns - now_ns : 0;
+}
+
+void trim_run(struct engine *en)
+{
+    while (mailbox_count(en->inbox) == 0 && !atomic_load(&en->closing)) {
+        if (!slice(en, UINT64_MAX)) {
+            finish(en);
+            return;
+        }
+    }
+}
+
+/* ---- between steps ---- */
+
+/* What may lie there free while rows run. */
+static uint64_t threshold_bytes(const struct engine *en)
+{
+    struct sched_numbers s;
+    sched_numbers(en->sched, &s);
+    uint64_t part = pools_held_bytes(&en->pools) / (2 * ((uint64_t)s.running + 1));
+    return MAX_OF(part, SPARE_LEAST_BYTES);
+}
+
+static bool has_too_much(const struct engine *en)
+{
+    return !en->opts.keep_units && pools_spare_bytes(&en->pools) > threshold_bytes(en);
+}
+
+void trim_between_steps(struct engine *en)
+{
+    struct trim *t = &en->trim;
+    bool urgent = is_urgent(t);
+    if (!urgent && !has_too_much(en))
+        return;
+    uint64_t began_ns = clock_now_ns(), most_ns = urgent ? BETWEEN_URGENT_NS : BETWEEN_NS;
+    uint64_t before_ns = urgent ? UINT64_MAX : began_ns - KEEP_NS;
+    bool more = true;
+    while (more && clock_now_ns() - began_ns < most_ns && (urgent || has_too_much(en)))
+        more = slice(en, before_ns);
+    if (urgent && !more)
+        finish(en);
+}
+
+/* ---- asked for ---- */
+
+void trim_take_order(struct engine *en, struct trim_order *o)
+{
+    o->held_before = pools_held_bytes(&en->pools);
+    if (o->drop_prefixes && en->pools.index)
+        o->entries = prefix_index_clear(en->pools.index);
+    list_init(&o->link);
+    list_push_back(&en->trim.orders, &o->link);
+}
+
+void trim_relieve(struct engine *en)
+{
+    struct prefix_numbers n = {0};
+    if (en->pools.index)
+        prefix_index_numbers(en->pools.index, &n);
+    uint64_t bytes = pools_evict(&en->pools, DIV_UP(n.bytes, (uint64_t)RELIEF_PART));
+    en->now.reliefs++;
+    en->trim.pressed = true;
+    LOG_WARN("memory_short", "model=%s prefixes_dropped_bytes=%llu spare_bytes=%llu", en->name,
+             (unsigned long long)bytes, (unsigned long long)pools_spare_bytes(&en->pools));
+}
+
+void trim_end(struct engine *en)
+{
+    answer_all(en);
+}
+
+/* ---- looking ---- */
+
+uint64_t trim_pending_bytes(const struct engine *en)
+{
+    const struct trim *t = &en->trim;
+    uint64_t spare = pools_spare_bytes(&en->pools), keeps = threshold_bytes(en);
+    if (is_urgent(t))
+        return spare;
+    if (t->done || en->opts.keep_units)
+        return 0;
+    return t->owed ? spare : spare > keeps ? spare - keeps : 0;
+}

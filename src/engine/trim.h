@@ -1,0 +1,57 @@
+/* trim.h - giving back what the pools hold and nobody needs, while nobody waits.
+ *
+ * A trim is owed from the end of the last request until it is done, whatever comes between: it is a state of the engine, with a time
+ * at which it begins and one by which it has ended, not a timer. A request that comes calls it off, because the units are needed again; its end
+ * owes the next one. It works in slices, and between two of them the inbox is looked at. Parts of the engine, its thread. */
+#ifndef PLATEAU_ENGINE_TRIM_H
+#define PLATEAU_ENGINE_TRIM_H
+
+#include "base/list.h"
+
+#include <semaphore.h>
+#include <stdint.h>
+
+struct engine;
+
+/* Somebody waits for a trim; lies with who waits. */
+struct trim_order {
+    bool drop_prefixes; /* those that no request uses go first */
+    uint32_t entries;   /* how many have gone */
+    uint64_t bytes;     /* by how much what the pools hold has fallen */
+    sem_t done;
+    struct list link;     /* engine thread: engine.trim.orders */
+    uint64_t held_before; /* likewise */
+};
+
+struct trim {
+    struct list orders;
+    bool pressed;         /* memory is short: everything free goes now, and what comes of it does not wait */
+    bool owed;            /* nothing has run since; due_ns says when it begins */
+    bool done;            /* nothing was left to give back, and no step has been since */
+    bool began;           /* it has had its first slice */
+    uint64_t due_ns;      /* the deadline is a second after the last end */
+    uint64_t patience_ns; /* how long after the last end it begins */
+    uint64_t retaken;     /* units, as it was when the last trim ended */
+    uint64_t since_bytes; /* given back by this trim */
+};
+
+void trim_init(struct trim *t);
+/* A step is about to be computed: what was owed is called off. */
+void trim_call_off(struct engine *en);
+/* Nothing runs and nothing waits: how long the engine may sleep until it has to trim; 0: now; UINT64_MAX: nothing is owed. */
+uint64_t trim_wait_ns(struct engine *en, uint64_t now_ns);
+/* Slice after slice, until a message comes or nothing is left. */
+void trim_run(struct engine *en);
+/* Between two steps: what is owed to orders and to shortage, and what is free beyond a threshold that tightens with the rows that
+ * run. */
+void trim_between_steps(struct engine *en);
+/* Takes an order in; it is answered when nothing is left to give back. */
+void trim_take_order(struct engine *en, struct trim_order *o);
+/* An eighth of the prefixes goes, and all that is free. */
+void trim_relieve(struct engine *en);
+/* The engine ends: orders are answered as far as they came. */
+void trim_end(struct engine *en);
+/* What is owed now, at most. */
+uint64_t trim_pending_bytes(const struct engine *en);
+
+#endif
