@@ -134,6 +134,11 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
     int r = open_accounts(p, opts);
     if (r < 0)
         return r;
+    uint64_t kv = (uint64_t)opts->pages_max * opts->page_bytes,
+             state = (uint64_t)opts->slots_max * opts->slot_bytes;
+    account_set_planned(p->kv, kv);
+    account_set_planned(p->state, state);
+    account_set_planned(p->all, MIN_OF(kv + state, opts->bytes_max));
     struct page_pool_opts pages = page_opts(opts, p);
     struct slot_pool_opts slots = slot_opts(opts, p);
     r = page_pool_create(a, &pages, &p->pages);

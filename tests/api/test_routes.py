@@ -161,7 +161,7 @@ def test_memory(server):
             walk(child)
 
     walk(root)
-    for name in ["text", "network", "canary", "kv", "state", "requests", "engine", "weights"]:
+    for name in ["text", "network", "canary", "pools", "kv", "state", "snapshots", "host cache", "requests", "engine", "weights"]:
         assert account(memory, name), name
     assert account(memory, "kv")["planned_bytes"] > 0
     assert {"rss_anon_bytes", "swap_bytes", "cgroup_bytes", "devices"} <= set(memory["system"])
@@ -235,7 +235,7 @@ def test_metrics_are_valid(server):
         assert name in families, name
     memory = families["plateau_memory_bytes"][1]
     used = {labels for _, labels in memory if 'kind="used"' in labels}
-    assert any(labels.endswith('/canary/kv",kind="used"') for _, labels in memory) and len(used) > 8
+    assert any(labels.endswith('/canary/pools/kv",kind="used"') for _, labels in memory) and len(used) > 8
     for labels in used:
         reserved = labels.replace('kind="used"', 'kind="reserved"')
         assert memory["plateau_memory_bytes", labels] <= memory["plateau_memory_bytes", reserved]
