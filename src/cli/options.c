@@ -55,6 +55,8 @@ static const struct option_row rows[] = {
     {GROUP_MODEL, "host-cache", "BYTES", OPTION_BYTES, AT(host_cache), 0, 1e15, "0",
      COMMAND_SERVE | COMMAND_CHAT,
      "memory for the beginnings of earlier requests, which later ones need not compute again; 0: none"},
+    {GROUP_MODEL, "trim", "on|off", OPTION_TEXT, AT(trim), 0, 0, "on", COMMAND_SERVE,
+     "off: memory that is free stays until some is short; to measure what giving it back costs"},
     {GROUP_MODEL, "compute", "MODE", OPTION_TEXT, AT(compute), 0, 0, "auto", COMMAND_ANY,
      "arithmetic: auto or f32, which are the same at present"},
     {GROUP_MODEL, "threads", "N", OPTION_COUNT, AT(threads), 0, 256, "0", COMMAND_ANY,

@@ -18,7 +18,7 @@ enum option_command { COMMAND_SERVE = 1, COMMAND_GENERATE = 2, COMMAND_CHAT = 4,
 
 struct options {
     const char *model; /* directory; NULL: the bundled one */
-    const char *host, *alias, *log_level, *compute, *config, *system, *history;
+    const char *host, *alias, *log_level, *compute, *config, *system, *history, *trim;
     const char *api_keys[OPTIONS_KEYS_MAX + 1], *admin_keys[OPTIONS_KEYS_MAX + 1]; /* NULL ends them */
     uint64_t port, memory_limit, host_cache, threads;
     uint64_t max_num_seqs, max_model_len, max_tokens_default, max_queue, queue_timeout_s, step_ms,

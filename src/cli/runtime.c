@@ -152,6 +152,7 @@ static int start_engine(struct runtime *rt, uint32_t rows, uint32_t queue, struc
                                .max_queue = queue,
                                .tokens_max = MAX_OF(RUNTIME_STEP_TOKENS, engine_tokens_min(rows)),
                                .host_cache_bytes = o->host_cache,
+                               .keep_units = o->trim && strcmp(o->trim, "off") == 0,
                                .queue_timeout_ns = o->queue_timeout_s * NS_PER_S,
                                .slow_client_ns = o->slow_client_s * NS_PER_S,
                                .step_ns = o->step_ms * NS_PER_MS,

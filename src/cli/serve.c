@@ -49,6 +49,8 @@ static int check_options(const struct options *o, struct err *e)
 {
     if (!is_loopback(o->host) && !o->api_keys[0])
         return err_set(e, -EINVAL, "--host %s is open to others: give an --api-key", o->host);
+    if (strcmp(o->trim, "on") != 0 && strcmp(o->trim, "off") != 0)
+        return err_set(e, -EINVAL, "--trim %s: on or off is expected", o->trim);
     return options_log_level(o, LOG_LEVEL_INFO, e);
 }
 
