@@ -1,8 +1,8 @@
 /* trim.c - when, how much, and how long at a time.
  *
  * Idle, a trim begins 50 ms after the last end. When its units are taken again within a second, it came too early: the next one waits twice
- * as long, up to what still lets it end within a second of the last request; every trim that nobody regretted halves the
- * wait again. So single requests give back at once, and a client that asks five times a second finds its units in place.
+ * as long, up to what still lets it end within a second of the last request; a trim that nobody regretted halves the wait
+ * again. So single requests give back at once, and a client that asks five times a second finds its units in place.
  * While rows run, units are given back only beyond a threshold, and only those that have been empty for 50 ms; a slice per step. */
 #include "engine/trim.h"
 
@@ -18,6 +18,7 @@
 #define BETWEEN_NS        (NS_PER_MS / 2)  /* of one step, for tidiness */
 #define BETWEEN_URGENT_NS (5 * NS_PER_MS)  /* and for who waits */
 #define SPARE_LEAST_BYTES (4 * (uint64_t)UNIT_BYTES)
+#define REGRET_NS         NS_PER_S /* nobody wanted the units back for so long */
 #define RELIEF_PART       8
 
 void trim_init(struct trim *t)
@@ -68,12 +69,13 @@ static void answer_all(struct engine *en)
 static void finish(struct engine *en)
 {
     struct trim *t = &en->trim;
-    if (t->since_bytes > 0)
+    if (t->since_bytes > 0) {
         LOG_DEBUG("trimmed", "model=%s bytes=%llu", en->name, (unsigned long long)t->since_bytes);
+        t->ended_ns = clock_now_ns();
+    }
     t->pressed = t->owed = t->began = false;
     t->done = true;
     t->since_bytes = 0;
-    t->retaken = pools_retaken(&en->pools);
     answer_all(en);
 }
 
@@ -87,10 +89,15 @@ static bool is_urgent(const struct trim *t)
 static void owe(struct engine *en)
 {
     struct trim *t = &en->trim;
-    bool regretted = pools_retaken(&en->pools) > t->retaken;
-    t->patience_ns = regretted ? MIN_OF(2 * t->patience_ns, PATIENCE_MOST_NS)
-                               : MAX_OF(t->patience_ns / 2, PATIENCE_LEAST_NS);
-    t->retaken = pools_retaken(&en->pools);
+    uint64_t retaken = pools_retaken(&en->pools);
+    bool unregretted = t->ended_ns > 0 && en->last_end_ns - t->ended_ns > REGRET_NS;
+    if (retaken > t->retaken)
+        t->patience_ns = MIN_OF(2 * t->patience_ns, PATIENCE_MOST_NS);
+    else if (unregretted)
+        t->patience_ns = MAX_OF(t->patience_ns / 2, PATIENCE_LEAST_NS);
+    if (retaken > t->retaken || unregretted)
+        t->ended_ns = 0;
+    t->retaken = retaken;
     t->due_ns = en->last_end_ns + t->patience_ns;
     t->owed = true;
 }

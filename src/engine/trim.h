@@ -31,7 +31,8 @@ struct trim {
     bool began;           /* it has had its first slice */
     uint64_t due_ns;      /* the deadline is a second after the last end */
     uint64_t patience_ns; /* how long after the last end it begins */
-    uint64_t retaken;     /* units, as it was when the last trim ended */
+    uint64_t retaken;     /* units, as it was when the last trim was owed */
+    uint64_t ended_ns; /* when the last one that gave back something ended; 0: none since patience changed */
     uint64_t since_bytes; /* given back by this trim */
 };
 
