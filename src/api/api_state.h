@@ -52,6 +52,7 @@ struct api {
     uint32_t bucket_mask;
     struct metrics metrics[API_MODELS_MAX]; /* beside models[] */
     struct http_server *server;
+    uint64_t footprint_ns;            /* when the system was last asked how much memory it has */
     struct job_numbers *jobs;         /* [API_JOBS_SHOWN_MAX], scratch */
     struct account_numbers *accounts; /* [API_ACCOUNTS_MAX], scratch */
 };

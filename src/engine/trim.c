@@ -177,6 +177,8 @@ void trim_relieve(struct engine *en)
     if (en->pools.index)
         prefix_index_numbers(en->pools.index, &n);
     uint64_t bytes = pools_evict(&en->pools, DIV_UP(n.bytes, (uint64_t)RELIEF_PART));
+    if (bytes == 0 && pools_spare_bytes(&en->pools) == 0)
+        return;
     en->now.reliefs++;
     en->trim.pressed = true;
     LOG_WARN("memory_short", "model=%s prefixes_dropped_bytes=%llu spare_bytes=%llu", en->name,

@@ -3,6 +3,7 @@
 #ifndef PLATEAU_MEMORY_FOOTPRINT_H
 #define PLATEAU_MEMORY_FOOTPRINT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct footprint {
@@ -16,7 +17,12 @@ struct footprint {
 /* Reads /proc and /sys: about 100 us, never from an engine thread. Unknown values are 0. */
 void footprint_read(struct footprint *ret);
 
-/* min(wanted (0 = none), cgroup limit, RAM - reserve of max(1 GiB, 5 %)). */
+/* What the ceiling leaves to others: max(1 GiB, 5 %), half of all of it on a small machine. */
+uint64_t footprint_reserve(const struct footprint *f);
+/* Less than half of that is available, or more than 19/20 of the cgroup's limit taken: caches should give some back. Figures that
+ * are unknown are no reason. */
+bool footprint_is_short(const struct footprint *f);
+/* min(wanted (0 = none), cgroup limit, RAM - reserve). */
 uint64_t footprint_ceiling(const struct footprint *f, uint64_t wanted_bytes);
 
 #endif
