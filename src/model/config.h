@@ -60,6 +60,7 @@ struct config {
     struct rope_config rope;
     const uint8_t *kinds; /* [layers] enum layer_kind */
     uint32_t full_count, linear_count;
+    uint32_t mtp_count; /* MTP layers that are computed, whose K and V lie in the pages; 0 at present */
     /* Experts; 0 = none. */
     uint32_t experts, chosen, expert_intermediate, shared_intermediate;
     /* Linear attention; 0 without such layers. */

@@ -5,6 +5,7 @@
 #include "model/family.h"
 #include "model/generation_config.h"
 #include "model/rope.h"
+#include "model/state_layout.h"
 
 #include "base/check.h"
 
@@ -352,6 +353,36 @@ TEST(generation_values_out_of_bounds_are_refused)
     }
     assert_int_equal(g.top_k, 77);
     assert_int_equal(generation_config_load("/nonexistent", &g, &e), -ENOENT);
+}
+
+/* Every K and V of every layer has its place, each next to the one before; then comes the hidden state. */
+static void expect_page(const struct config *c, uint32_t layers)
+{
+    size_t at = 0;
+    for (uint32_t layer = 0; layer < layers; layer++) {
+        for (uint32_t head = 0; head < c->kv_heads; head++) {
+            assert_int_equal(page_k_offset(c, layer, head), at);
+            at += 2 * (size_t)c->head_dim * KERN_PAGE_TOKENS * sizeof(float);
+        }
+    }
+    if (c->mtp_count > 0) {
+        assert_int_equal(page_hidden_offset(c), at);
+        at += c->hidden * sizeof(float);
+    }
+    assert_true(page_bytes(c) >= at && page_bytes(c) < at + 64 && page_bytes(c) % 64 == 0);
+}
+
+TEST(pages_have_room_for_mtp_where_it_is_computed)
+{
+    struct config c = reads("{" QWEN3_5 "}");
+    assert_int_equal(c.mtp_count, 0);
+    expect_page(&c, c.full_count);
+    size_t without = page_bytes(&c);
+    c.mtp_count = 1;
+    expect_page(&c, c.full_count + 1);
+    assert_true(page_bytes(&c) > without + c.hidden * sizeof(float));
+    c.hidden = 70;
+    expect_page(&c, c.full_count + 1);
 }
 
 TEST_MAIN()
