@@ -39,9 +39,11 @@ static bool slice(struct engine *en, uint64_t before_ns)
     if (!pools_shrink(&en->pools, before_ns, &given))
         return false;
     uint64_t took_ns = clock_now_ns() - began_ns;
-    n->trims += !en->trim.began;
-    en->trim.began = true;
-    en->trim.since_bytes += given.bytes;
+    struct trim *t = &en->trim;
+    n->trims += t->slices == 0;
+    t->slices++;
+    t->bytes += given.bytes;
+    t->longest_ns = MAX_OF(t->longest_ns, took_ns);
     n->trim_slices++;
     n->trim_slice_ns += took_ns;
     n->trim_slice_max_ns = MAX_OF(n->trim_slice_max_ns, took_ns);
@@ -69,13 +71,15 @@ static void answer_all(struct engine *en)
 static void finish(struct engine *en)
 {
     struct trim *t = &en->trim;
-    if (t->since_bytes > 0) {
-        LOG_DEBUG("trimmed", "model=%s bytes=%llu", en->name, (unsigned long long)t->since_bytes);
+    if (t->slices > 0) {
+        LOG_DEBUG("trimmed", "model=%s bytes=%llu slices=%llu longest_us=%llu", en->name,
+                  (unsigned long long)t->bytes, (unsigned long long)t->slices,
+                  (unsigned long long)(t->longest_ns / NS_PER_US));
         t->ended_ns = clock_now_ns();
     }
-    t->pressed = t->owed = t->began = false;
+    t->pressed = t->owed = false;
     t->done = true;
-    t->since_bytes = 0;
+    t->bytes = t->slices = t->longest_ns = 0;
     answer_all(en);
 }
 
@@ -104,7 +108,7 @@ static void owe(struct engine *en)
 
 void trim_call_off(struct engine *en)
 {
-    en->trim.owed = en->trim.done = en->trim.began = false;
+    en->trim.owed = en->trim.done = false;
 }
 
 uint64_t trim_wait_ns(struct engine *en, uint64_t now_ns)

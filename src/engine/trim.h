@@ -28,12 +28,12 @@ struct trim {
     bool pressed;         /* memory is short: everything free goes now, and what comes of it does not wait */
     bool owed;            /* nothing has run since; due_ns says when it begins */
     bool done;            /* nothing was left to give back, and no step has been since */
-    bool began;           /* it has had its first slice */
     uint64_t due_ns;      /* the deadline is a second after the last end */
     uint64_t patience_ns; /* how long after the last end it begins */
     uint64_t retaken;     /* units, as it was when the last trim was owed */
     uint64_t ended_ns; /* when the last one that gave back something ended; 0: none since patience changed */
-    uint64_t since_bytes; /* given back by this trim */
+    /* Of this trim. */
+    uint64_t bytes, slices, longest_ns;
 };
 
 void trim_init(struct trim *t);
