@@ -8,6 +8,8 @@
 
 static const char *const tiny_models[] = {"qwen3", "llama", "qwen3_5", "qwen3_5_moe"};
 
+static uint64_t steps_ns; /* how long steps should be, so how large the chunks are; 0: as usual */
+
 static void open_engine(struct fixture *f, const char *dir, bool reuse, uint32_t pages, uint32_t snapshots)
 {
     struct engine_opts o = test_engine_opts(dir);
@@ -15,6 +17,8 @@ static void open_engine(struct fixture *f, const char *dir, bool reuse, uint32_t
     o.host_cache_bytes = !reuse ? 0 : (uint64_t)snapshots * shape->slot_bytes + pages * shape->page_bytes;
     o.max_model_len = MIN_OF(o.max_model_len, pages * PAGE_TOKENS);
     o.kv_bytes_max = pages * shape->page_bytes;
+    if (steps_ns)
+        o.step_ns = o.step_alone_ns = steps_ns;
     test_engine_start(f, dir, &o);
 }
 
@@ -152,15 +156,49 @@ TEST(an_engine_that_remembers_sleeps_when_it_is_idle)
     test_engine_close(&f);
 }
 
-/* Prompts of three families, more than the pages hold: hits, evictions, preemption, shared reading. */
+/* What happens to the pools meanwhile, and to requests that nobody waits for. */
+static void trouble(struct fixture *f, struct rng *rng)
+{
+    struct engine_cleared given;
+    uint32_t prompt[300];
+    switch (rng_below(rng, 8)) {
+    case 0:
+        engine_relieve(f->engine);
+        break;
+    case 1:
+        assert_int_equal(engine_trim(f->engine, &given), 0);
+        break;
+    case 2:
+        assert_int_equal(engine_clear_cache(f->engine, &given), 0);
+        break;
+    case 3:
+    case 4: {
+        fill_prompt(prompt, 300, rng_below(rng, 3));
+        struct job_spec spec = greedy(prompt, 300, 50);
+        struct client *c = submit(f, &spec);
+        wait_tokens(f, c, (uint32_t)rng_below(rng, 4));
+        if (c->stream)
+            stream_close(c->stream);
+        engine_wake(f->engine);
+        break;
+    }
+    default:
+        break;
+    }
+}
+
+/* Prompts of three families, more than the pages hold: hits, evictions, preemption, shared reading, trims, aborts. */
 PROPERTY(random_traffic_has_the_same_tokens, seed)
 {
     struct fixture f = {0}, fresh = {0};
     struct rng rng = {seed, 0};
+    struct client *mine[24];
     char dir[256];
     uint32_t prompts[24][400], counts[24], cached = 0;
     snprintf(dir, sizeof(dir), TINY("%s"), tiny_models[seed % COUNT_OF(tiny_models)]);
+    steps_ns = NS_PER_US << rng_below(&rng, 16);
     open_engine(&f, dir, true, 30, (uint32_t)rng_below(&rng, 3));
+    steps_ns = 0;
     open_engine(&fresh, dir, false, 200, 0);
     for (uint32_t i = 0; i < COUNT_OF(prompts); i++) {
         uint32_t alike = 64 + (uint32_t)rng_below(&rng, 200);
@@ -170,16 +208,17 @@ PROPERTY(random_traffic_has_the_same_tokens, seed)
         struct job_spec spec = greedy(prompts[i], counts[i], 1 + (uint32_t)rng_below(&rng, 60));
         spec.sampling.temperature = i % 2 ? 1 : 0;
         spec.sampling.seed = i;
-        submit(&f, &spec);
+        mine[i] = submit(&f, &spec);
         submit(&fresh, &spec);
+        trouble(&f, &rng);
         if (rng_below(&rng, 4) == 0)
             wait_all(&f);
     }
     wait_all(&f);
     wait_all(&fresh);
     for (uint32_t i = 0; i < COUNT_OF(prompts); i++) {
-        expect_same(f.clients[i], fresh.clients[i]);
-        cached += f.clients[i]->finish.cached_tokens;
+        expect_same(mine[i], fresh.clients[i]);
+        cached += mine[i]->finish.cached_tokens;
     }
     assert_true(cached > 0);
     test_engine_close(&f);
