@@ -71,6 +71,7 @@ void engine_close(struct engine *en);
 
 #define ENGINE_STOP_STRINGS_MAX      16
 #define ENGINE_STOP_STRING_BYTES_MAX 256
+#define ENGINE_CUTS_MAX              32
 
 struct job_spec {
     const uint32_t *prompt;  /* ids < vocab; copied */
@@ -79,6 +80,10 @@ struct job_spec {
     int32_t priority;        /* lower goes first; 0 is normal */
     struct slice cache_salt; /* only requests with the same salt and tenant share prefixes */
     uint32_t tenant;         /* a number of the caller's */
+    /* Token indices of the prompt where a later one may begin to differ, in any order; copied, each moved down to a whole page. The
+     * prompt's end is always one. At most ENGINE_CUTS_MAX are looked at. */
+    const uint32_t *cuts;
+    uint32_t cut_count;
     struct sampler_params sampling;
     const struct slice
         *stops; /* copied; <= ENGINE_STOP_STRINGS_MAX, each 1..ENGINE_STOP_STRING_BYTES_MAX bytes */

@@ -31,6 +31,11 @@ static uint32_t top_of(const struct job_spec *spec)
     return spec->sampling.logprobs || spec->prompt_logprobs ? spec->sampling.top_logprobs : 0;
 }
 
+static uint32_t cuts_given(const struct job_spec *spec)
+{
+    return MIN_OF(spec->cut_count, (uint32_t)ENGINE_CUTS_MAX);
+}
+
 /* What the arena must hold, each block with its alignment. */
 static size_t block_bytes(const struct job_opts *opts)
 {
@@ -39,7 +44,7 @@ static size_t block_bytes(const struct job_opts *opts)
     size_t bytes = sizeof(struct job) + (size_t)tokens * sizeof(uint32_t) +
                    sched_pages(tokens) * sizeof(uint32_t) + sampler_bytes(&spec->sampling, tokens);
     if (opts->hasher)
-        bytes += sched_pages(tokens) * sizeof(struct prefix_key);
+        bytes += sched_pages(tokens) * sizeof(struct prefix_key) + (cuts_given(spec) + 1) * sizeof(uint32_t);
     if (spec->stop_count > 0)
         bytes += stop_match_arena_bytes(spec->stops, spec->stop_count) +
                  (size_t)JOB_HELD_MAX * held_bytes(top_of(spec));
@@ -83,7 +88,33 @@ void job_add_keys(struct job *j, struct prefix_hasher *h, uint32_t tokens)
     }
 }
 
-/* The end of the prompt is where the next turn of a conversation begins to differ. */
+/* Keeps the list ascending and without doubles; it is short. */
+static void add_cut(struct job *j, uint32_t at)
+{
+    uint32_t count = j->row.cut_count, i = count;
+    while (i > 0 && j->cuts[i - 1] > at)
+        i--;
+    if (at == 0 || (i > 0 && j->cuts[i - 1] == at))
+        return;
+    memmove(j->cuts + i + 1, j->cuts + i, (count - i) * sizeof(*j->cuts));
+    j->cuts[i] = at;
+    j->row.cut_count++;
+}
+
+/* At least the prompt's last token is computed, so nothing behind the last whole page before it is ever found. */
+static int create_cuts(struct job *j, const struct job_spec *spec)
+{
+    uint32_t last = (spec->prompt_count - 1) / PAGE_TOKENS * PAGE_TOKENS;
+    j->row.cuts = j->cuts = ARENA_ARRAY(j->arena, uint32_t, cuts_given(spec) + 1);
+    if (!j->cuts)
+        return -ENOMEM;
+    add_cut(j, last);
+    for (uint32_t i = 0; i < cuts_given(spec); i++)
+        if (spec->cuts[i] < last)
+            add_cut(j, spec->cuts[i] / PAGE_TOKENS * PAGE_TOKENS);
+    return 0;
+}
+
 static int create_keys(struct job *j, const struct job_opts *opts)
 {
     if (!opts->hasher)
@@ -95,11 +126,8 @@ static int create_keys(struct job *j, const struct job_opts *opts)
     struct slice parts[] = {{(const char *)&spec->tenant, sizeof(spec->tenant)}, spec->cache_salt};
     j->root = prefix_key_root(opts->hasher, parts, COUNT_OF(parts));
     job_add_keys(j, opts->hasher, j->prompt_count);
-    j->cut = (j->prompt_count - 1) / PAGE_TOKENS * PAGE_TOKENS;
     j->row.keys = j->keys;
-    j->row.cuts = &j->cut;
-    j->row.cut_count = j->cut > 0;
-    return 0;
+    return create_cuts(j, spec);
 }
 
 int job_create(const struct job_opts *opts, struct job **ret)

@@ -32,7 +32,8 @@ struct job {
     /* What others may reuse; NULL: nothing. */
     struct prefix_key *keys; /* of its whole pages: row.key_count are there */
     struct prefix_key root;
-    uint32_t cut; /* the last whole page before the prompt's last token */
+    uint32_t
+        *cuts; /* row.cut_count of them; the last one is the last whole page before the prompt's last token */
     /* Output. */
     uint32_t prompt_sent;     /* tokens of the prompt whose logprobs are out */
     bool told;                /* something is in the stream that the exchange has not been woken for */

@@ -98,6 +98,32 @@ TEST(a_conversation_goes_on_where_it_was)
     }
 }
 
+/* What two prompts have in common is found at the cuts that the first was given, however those come. */
+TEST(a_prefix_is_found_again_at_a_cut)
+{
+    static const uint32_t nonsense[] = {9000, 101, 0, 31, UINT32_MAX, 101, 200, 70, 199};
+    for (size_t i = 0; i < COUNT_OF(tiny_models); i++)
+        for (uint32_t given = 0; given <= COUNT_OF(nonsense); given += COUNT_OF(nonsense)) {
+            char dir[256];
+            struct fixture f = {0};
+            uint32_t prompt[200];
+            snprintf(dir, sizeof(dir), TINY("%s"), tiny_models[i]);
+            fill_prompt(prompt, 200, 11);
+            open_engine(&f, dir, true, 200, 6);
+            bool recurrent = model_shape(test_model(dir)->model)->slot_bytes > 0;
+            struct job_spec spec = greedy(prompt, 200, 4);
+            spec.cuts = nonsense;
+            spec.cut_count = given;
+            run(&f, &spec);
+            fill_prompt(prompt + 101, 99, 12);
+            struct client *c = run(&f, &spec);
+            assert_int_equal(c->finish.cached_tokens, recurrent && given == 0 ? 0 : 96);
+            fill_prompt(prompt + 75, 125, 13);
+            assert_int_equal(run(&f, &spec)->finish.cached_tokens, recurrent && given == 0 ? 0 : 64);
+            test_engine_close(&f);
+        }
+}
+
 TEST(another_salt_shares_nothing)
 {
     struct fixture f = {0};
@@ -202,12 +228,15 @@ PROPERTY(random_traffic_has_the_same_tokens, seed)
     open_engine(&fresh, dir, false, 200, 0);
     for (uint32_t i = 0; i < COUNT_OF(prompts); i++) {
         uint32_t alike = 64 + (uint32_t)rng_below(&rng, 200);
+        uint32_t cuts[] = {alike, (uint32_t)rng_below(&rng, 400), 130};
         counts[i] = alike + 1 + (uint32_t)rng_below(&rng, 100);
         fill_prompt(prompts[i], counts[i], 1000 + i);
         fill_prompt(prompts[i], alike, rng_below(&rng, 3));
         struct job_spec spec = greedy(prompts[i], counts[i], 1 + (uint32_t)rng_below(&rng, 60));
         spec.sampling.temperature = i % 2 ? 1 : 0;
         spec.sampling.seed = i;
+        spec.cuts = cuts;
+        spec.cut_count = (uint32_t)rng_below(&rng, COUNT_OF(cuts) + 1);
         mine[i] = submit(&f, &spec);
         submit(&fresh, &spec);
         trouble(&f, &rng);
