@@ -1,8 +1,8 @@
-/* prefix_index.c - a forest of pages, a hash table of its keys, a list of its snapshots.
+/* prefix_index.c - a forest of nodes, a hash table of their keys, a list of their snapshots.
  *
- * A node is named by its page, so nodes need no allocation of their own and the pool's callback finds them at once. Keys
- * are SHA-256, uniform already: their first bytes choose the bucket. Subtrees are removed leaf by leaf without recursion,
- * for a chain may be thousands of pages long. Snapshots are few (each is worth thousands of tokens of K and V), so
+ * Each node has a page of the first group, so there are as many nodes as that has pages; each group knows the node of each
+ * of its pages, so the pools' callbacks find it at once. Keys are SHA-256, uniform already: their first bytes choose the bucket.
+ * Subtrees are removed leaf by leaf without recursion, for a chain may be thousands of pages long. Snapshots are few (each is worth thousands of tokens of K and V), so
  * the cheapest is found by looking at all of them. */
 #include "cache/prefix_index.h"
 
@@ -14,10 +14,10 @@
 
 struct node {
     struct prefix_key key;
-    uint32_t next_same;                 /* in its bucket */
+    uint32_t next_same;                 /* in its bucket; of a free node: the next one */
     uint32_t parent, child, next, prev; /* child: the first one; next, prev: siblings */
     uint32_t snapshot, pins;
-    uint32_t depth; /* pages up to and with it; 0: no node */
+    uint32_t depth; /* nodes up to and with it; 0: free */
 };
 
 struct snapshot {
@@ -27,15 +27,25 @@ struct snapshot {
     uint32_t next, prev;
 };
 
+struct group {
+    struct page_group is;
+    uint32_t pages_max;
+    uint32_t *page_of; /* [nodes_max]; NONE: the node lacks it */
+    uint32_t *node_of; /* [pages_max]; NONE: no node's */
+};
+
 struct prefix_index {
     /* Constant. */
-    struct page_pool *pages;
+    struct page_group first; /* groups[0].is, for short */
+    uint32_t group_count;
     struct slot_pool *slots;
-    uint32_t bucket_mask, slots_max;
-    size_t page_bytes, slot_bytes;
+    uint32_t bucket_mask, nodes_max, slots_max;
+    size_t slot_bytes;
     uint64_t bytes_max;
     /* Engine thread only. */
-    struct node *nodes;         /* [pages_max] */
+    struct group groups[PAGE_GROUPS_MAX];
+    struct node *nodes; /* [nodes_max] */
+    uint32_t free;
     uint32_t *buckets;          /* [bucket_mask + 1]: the first node */
     struct snapshot *snapshots; /* [slots_max] */
     uint32_t newest;            /* snapshot */
@@ -43,10 +53,10 @@ struct prefix_index {
     struct prefix_numbers numbers;
 };
 
-static uint32_t bucket_count(uint32_t pages_max)
+static uint32_t bucket_count(uint32_t nodes_max)
 {
     uint32_t n = 16;
-    while (n < pages_max)
+    while (n < nodes_max)
         n *= 2;
     return n;
 }
@@ -59,34 +69,70 @@ static uint32_t slots_of(const struct prefix_index_opts *opts)
     return n.blocks_max;
 }
 
-size_t prefix_index_arena_bytes(uint32_t pages_max, uint32_t slots_max)
+size_t prefix_index_arena_bytes(const uint32_t *pages_max, uint32_t group_count, uint32_t slots_max)
 {
-    return sizeof(struct prefix_index) + (size_t)pages_max * sizeof(struct node) +
-           (size_t)bucket_count(pages_max) * sizeof(uint32_t) + (size_t)slots_max * sizeof(struct snapshot) +
-           256;
+    size_t bytes = sizeof(struct prefix_index) + (size_t)pages_max[0] * sizeof(struct node) +
+                   (size_t)bucket_count(pages_max[0]) * sizeof(uint32_t) +
+                   (size_t)slots_max * sizeof(struct snapshot);
+    for (uint32_t g = 0; g < group_count; g++)
+        bytes += ((size_t)pages_max[0] + pages_max[g]) * sizeof(uint32_t);
+    return bytes + (4 + 2 * (size_t)group_count) * 64;
+}
+
+static uint32_t *fill_none(struct arena *a, uint32_t count)
+{
+    uint32_t *ret = ARENA_ARRAY(a, uint32_t, count);
+    if (ret)
+        memset(ret, 0xff, count * sizeof(uint32_t));
+    return ret;
+}
+
+static bool are_groups(const struct prefix_index_opts *o)
+{
+    bool ok = o->group_count > 0 && o->group_count <= PAGE_GROUPS_MAX;
+    for (uint32_t g = 0; ok && g < o->group_count; g++)
+        ok = o->groups[g].pages && (o->groups[g].window == 0) == (g == 0);
+    return ok;
+}
+
+static int create_groups(struct arena *a, const struct prefix_index_opts *opts, struct prefix_index *ix)
+{
+    ix->group_count = opts->group_count;
+    ix->first = opts->groups[0];
+    ix->nodes_max = page_pool_pages_max(ix->first.pages);
+    for (uint32_t g = 0; g < ix->group_count; g++) {
+        struct group *group = &ix->groups[g];
+        group->is = opts->groups[g];
+        group->pages_max = page_pool_pages_max(group->is.pages);
+        group->page_of = fill_none(a, ix->nodes_max);
+        group->node_of = fill_none(a, group->pages_max);
+        if (!group->page_of || !group->node_of)
+            return -ENOMEM;
+    }
+    return 0;
 }
 
 int prefix_index_create(struct arena *a, const struct prefix_index_opts *opts, struct prefix_index **ret)
 {
-    uint32_t pages_max = page_pool_pages_max(opts->pages), buckets = bucket_count(pages_max);
+    if (!are_groups(opts))
+        return -EINVAL;
     struct prefix_index *ix = ARENA_NEW(a, struct prefix_index);
-    if (!ix)
+    if (!ix || create_groups(a, opts, ix) < 0)
         return -ENOMEM;
-    ix->pages = opts->pages;
+    uint32_t buckets = bucket_count(ix->nodes_max);
     ix->slots = opts->slots;
     ix->slots_max = slots_of(opts);
-    ix->page_bytes = opts->page_bytes;
     ix->slot_bytes = opts->slot_bytes;
     ix->bytes_max = opts->bytes_max;
     ix->bucket_mask = buckets - 1;
     ix->newest = NONE;
-    ix->nodes = ARENA_ARRAY(a, struct node, pages_max);
-    ix->buckets = ARENA_ARRAY(a, uint32_t, buckets);
+    ix->nodes = ARENA_ARRAY(a, struct node, ix->nodes_max);
+    ix->buckets = fill_none(a, buckets);
     ix->snapshots = ix->slots_max ? ARENA_ARRAY(a, struct snapshot, ix->slots_max) : NULL;
     if (!ix->nodes || !ix->buckets || (ix->slots_max && !ix->snapshots))
         return -ENOMEM;
-    for (uint32_t i = 0; i < buckets; i++)
-        ix->buckets[i] = NONE;
+    for (uint32_t i = 0; i < ix->nodes_max; i++)
+        ix->nodes[i].next_same = i + 1 < ix->nodes_max ? i + 1 : NONE;
     for (uint32_t i = 0; i < ix->slots_max; i++)
         ix->snapshots[i].node = NONE;
     *ret = ix;
@@ -124,6 +170,53 @@ static void table_remove(struct prefix_index *ix, uint32_t node)
     while (*at != node)
         at = &ix->nodes[*at].next_same;
     *at = ix->nodes[node].next_same;
+}
+
+/* ---- pages ---- */
+
+static uint32_t page_of(const struct prefix_index *ix, uint32_t node, uint32_t group)
+{
+    return ix->groups[group].page_of[node];
+}
+
+/* Who uses the node: all who do reference its first page. */
+static uint32_t refs_of(const struct prefix_index *ix, uint32_t node)
+{
+    return page_pool_refs(ix->first.pages, page_of(ix, node, 0));
+}
+
+static void page_link(struct prefix_index *ix, uint32_t node, uint32_t group, uint32_t page)
+{
+    struct group *g = &ix->groups[group];
+    ASSERT(page < g->pages_max && g->page_of[node] == NONE && g->node_of[page] == NONE);
+    g->page_of[node] = page;
+    g->node_of[page] = node;
+}
+
+/* Returns the page; NONE: the node has none of that group. */
+static uint32_t page_unlink(struct prefix_index *ix, uint32_t node, uint32_t group)
+{
+    struct group *g = &ix->groups[group];
+    uint32_t page = g->page_of[node];
+    g->page_of[node] = NONE;
+    if (page != NONE)
+        g->node_of[page] = NONE;
+    return page;
+}
+
+static void page_drop(struct prefix_index *ix, uint32_t node, uint32_t group)
+{
+    uint32_t page = page_unlink(ix, node, group);
+    if (page == NONE)
+        return;
+    ASSERT(page_pool_refs(ix->groups[group].is.pages, page) == 0);
+    page_pool_drop(ix->groups[group].is.pages, page);
+}
+
+uint32_t prefix_index_node_of(const struct prefix_index *ix, uint32_t page)
+{
+    ASSERT(page < ix->groups[0].pages_max);
+    return ix->groups[0].node_of[page];
 }
 
 /* ---- snapshots ---- */
@@ -177,30 +270,32 @@ static void tree_remove(struct prefix_index *ix, uint32_t node)
         ix->nodes[n->parent].child = n->next;
 }
 
-/* A leaf goes; its page with it, unless the pool is about to take that anyway. */
-static void remove_leaf(struct prefix_index *ix, uint32_t node, bool drop_page)
+/* A leaf goes, and the pages it still has. */
+static void remove_leaf(struct prefix_index *ix, uint32_t node)
 {
     struct node *n = &ix->nodes[node];
-    ASSERT(n->depth > 0 && n->child == NONE && page_pool_refs(ix->pages, node) == 0);
+    ASSERT(n->depth > 0 && n->child == NONE);
     if (n->snapshot != NONE)
         snapshot_drop(ix, n->snapshot);
     tree_remove(ix, node);
     table_remove(ix, node);
+    for (uint32_t g = 0; g < ix->group_count; g++)
+        page_drop(ix, node, g);
     n->depth = 0;
+    n->next_same = ix->free;
+    ix->free = node;
     ix->numbers.nodes--;
-    if (drop_page)
-        page_pool_drop(ix->pages, node);
 }
 
-/* The node and all behind it. Returns how many. */
-static uint32_t remove_subtree(struct prefix_index *ix, uint32_t top, bool drop_top)
+/* The node and all behind it, which nobody uses. Returns how many. */
+static uint32_t remove_subtree(struct prefix_index *ix, uint32_t top)
 {
     uint32_t count = 0, at = top;
     for (;;) {
         while (ix->nodes[at].child != NONE)
             at = ix->nodes[at].child;
         uint32_t parent = ix->nodes[at].parent;
-        remove_leaf(ix, at, at != top || drop_top);
+        remove_leaf(ix, at);
         count++;
         if (at == top)
             return count;
@@ -208,10 +303,27 @@ static uint32_t remove_subtree(struct prefix_index *ix, uint32_t top, bool drop_
     }
 }
 
+static bool has_window(const struct prefix_index *ix, uint32_t node, uint32_t group)
+{
+    const struct group *g = &ix->groups[group];
+    uint32_t first = page_group_first(&g->is, ix->nodes[node].depth * PAGE_TOKENS);
+    while (node != NONE && ix->nodes[node].depth > first && g->page_of[node] != NONE)
+        node = ix->nodes[node].parent;
+    return node == NONE || ix->nodes[node].depth <= first;
+}
+
+/* May a prefix end here? */
+static bool is_end(const struct prefix_index *ix, uint32_t node)
+{
+    bool all = !ix->slots || ix->nodes[node].snapshot != NONE;
+    for (uint32_t g = 1; all && g < ix->group_count; g++)
+        all = has_window(ix, node, g);
+    return all;
+}
+
 static bool is_useless(const struct prefix_index *ix, uint32_t node)
 {
-    const struct node *n = &ix->nodes[node];
-    return ix->slots && n->child == NONE && n->snapshot == NONE && page_pool_refs(ix->pages, node) == 0;
+    return ix->nodes[node].child == NONE && refs_of(ix, node) == 0 && !is_end(ix, node);
 }
 
 /* From this node towards the beginning, as long as nobody can use what is there. */
@@ -219,17 +331,49 @@ static void prune(struct prefix_index *ix, uint32_t node)
 {
     while (node != NONE && is_useless(ix, node)) {
         uint32_t parent = ix->nodes[node].parent;
-        remove_leaf(ix, node, true);
+        remove_leaf(ix, node);
         node = parent;
     }
 }
 
-void prefix_index_evict_page(struct prefix_index *ix, uint32_t page)
+/* The node has lost its page of this group: whose window it was in, it and those behind it, is no end any more. */
+static void prune_behind(struct prefix_index *ix, uint32_t top, uint32_t group)
 {
-    ASSERT(ix->nodes[page].depth > 0);
-    uint32_t parent = ix->nodes[page].parent;
-    ix->numbers.nodes_evicted += remove_subtree(ix, page, false);
-    prune(ix, parent);
+    const struct page_group *g = &ix->groups[group].is;
+    uint32_t depth = ix->nodes[top].depth, at = top;
+    for (;;) {
+        while (ix->nodes[at].child != NONE &&
+               page_group_first(g, (ix->nodes[at].depth + 1) * PAGE_TOKENS) < depth)
+            at = ix->nodes[at].child;
+        uint32_t next = NONE;
+        while (at != top && next == NONE) {
+            uint32_t parent = ix->nodes[at].parent;
+            next = ix->nodes[at].next;
+            if (is_useless(ix, at))
+                remove_leaf(ix, at);
+            at = next != NONE ? next : parent;
+        }
+        if (next == NONE)
+            break;
+    }
+    prune(ix, top);
+}
+
+void prefix_index_evict_page(struct prefix_index *ix, uint32_t group, uint32_t page)
+{
+    uint32_t node = ix->groups[group].node_of[page];
+    ASSERT(node != NONE);
+    if (group == 0) {
+        ASSERT(refs_of(ix, node) == 0);
+        uint32_t parent = ix->nodes[node].parent;
+        page_unlink(ix, node, group);
+        ix->numbers.nodes_evicted += remove_subtree(ix, node);
+        prune(ix, parent);
+    } else {
+        page_unlink(ix, node, group);
+        ix->numbers.pages_evicted++;
+        prune_behind(ix, node, group);
+    }
 }
 
 /* ---- finding ---- */
@@ -237,26 +381,41 @@ void prefix_index_evict_page(struct prefix_index *ix, uint32_t page)
 void prefix_index_find(const struct prefix_index *ix, const struct prefix_key *keys, uint32_t count,
                        struct prefix_hit *ret)
 {
+    uint32_t gap[PAGE_GROUPS_MAX] = {0}; /* nodes up to and with the last one that lacks a page */
     *ret = (struct prefix_hit){NONE, 0, NONE};
     for (uint32_t i = 0; i < count; i++) {
         uint32_t node = look_up(ix, &keys[i]);
         if (node == NONE)
             return;
         uint32_t snapshot = ix->nodes[node].snapshot;
-        if (!ix->slots || snapshot != NONE)
+        bool whole = !ix->slots || snapshot != NONE;
+        for (uint32_t g = 1; g < ix->group_count; g++) {
+            gap[g] = page_of(ix, node, g) == NONE ? i + 1 : gap[g];
+            whole = whole && gap[g] <= page_group_first(&ix->groups[g].is, (i + 1) * PAGE_TOKENS);
+        }
+        if (whole)
             *ret = (struct prefix_hit){node, i + 1, snapshot};
     }
 }
 
-void prefix_index_take(struct prefix_index *ix, const struct prefix_hit *hit, uint32_t *table)
+static void take_group(struct prefix_index *ix, const struct prefix_hit *hit, uint32_t group, uint32_t *table)
 {
-    uint32_t node = hit->node;
-    for (uint32_t i = hit->pages; i > 0; i--) {
-        ASSERT(ix->nodes[node].depth == i);
-        table[i - 1] = node;
-        page_pool_ref(ix->pages, node);
+    const struct page_group *g = &ix->groups[group].is;
+    uint32_t first = page_group_first(g, hit->pages * PAGE_TOKENS), node = hit->node;
+    for (uint32_t i = 0; i < first; i++)
+        table[i] = NONE;
+    for (uint32_t i = hit->pages; i > first; i--) {
+        ASSERT(ix->nodes[node].depth == i && page_of(ix, node, group) != NONE);
+        table[i - 1] = page_of(ix, node, group);
+        page_pool_ref(g->pages, table[i - 1]);
         node = ix->nodes[node].parent;
     }
+}
+
+void prefix_index_take(struct prefix_index *ix, const struct prefix_hit *hit, uint32_t *const *tables)
+{
+    for (uint32_t g = 0; g < ix->group_count; g++)
+        take_group(ix, hit, g, tables[g]);
     if (hit->slot == NONE)
         return;
     struct snapshot *s = &ix->snapshots[hit->slot];
@@ -277,30 +436,33 @@ void prefix_index_unpin(struct prefix_index *ix, uint32_t node)
     ix->nodes[node].pins--;
 }
 
-uint32_t prefix_index_referenced(const struct prefix_index *ix, uint32_t node)
+/* Nobody references a page without those before it. */
+static uint32_t referenced_first(const struct prefix_index *ix, uint32_t node)
 {
-    while (node != NONE && page_pool_refs(ix->pages, node) == 0)
+    while (node != NONE && refs_of(ix, node) == 0)
         node = ix->nodes[node].parent;
     return node == NONE ? 0 : ix->nodes[node].depth;
 }
 
+uint32_t prefix_index_referenced(const struct prefix_index *ix, uint32_t node, uint32_t group)
+{
+    const struct page_group *g = &ix->groups[group].is;
+    if (group == 0)
+        return referenced_first(ix, node);
+    uint32_t count = 0, first = page_group_first(g, ix->nodes[node].depth * PAGE_TOKENS);
+    for (; node != NONE && ix->nodes[node].depth > first; node = ix->nodes[node].parent)
+        count += page_pool_refs(g->pages, page_of(ix, node, group)) > 0;
+    return count;
+}
+
 /* ---- growing ---- */
 
-uint32_t prefix_index_add(struct prefix_index *ix, uint32_t parent, const struct prefix_key *key,
-                          uint32_t page)
+static uint32_t node_create(struct prefix_index *ix, uint32_t parent, const struct prefix_key *key)
 {
-    ASSERT(page_pool_refs(ix->pages, page) > 0);
-    ASSERT(parent == NONE || page_pool_refs(ix->pages, parent) > 0);
-    uint32_t same = look_up(ix, key);
-    if (same == page)
-        return page;
-    if (same != NONE) {
-        page_pool_ref(ix->pages, same);
-        page_pool_unref(ix->pages, page);
-        return same;
-    }
-    struct node *n = &ix->nodes[page];
-    ASSERT(n->depth == 0);
+    uint32_t node = ix->free;
+    ASSERT(node != NONE); /* as many as there are pages of the first group */
+    struct node *n = &ix->nodes[node];
+    ix->free = n->next_same;
     uint32_t *bucket = bucket_of(ix, key);
     *n = (struct node){.key = *key,
                        .next_same = *bucket,
@@ -310,24 +472,53 @@ uint32_t prefix_index_add(struct prefix_index *ix, uint32_t parent, const struct
                        .prev = NONE,
                        .snapshot = NONE,
                        .depth = 1};
-    *bucket = page;
+    *bucket = node;
     if (parent != NONE) {
-        struct node *p = &ix->nodes[parent];
-        n->depth = p->depth + 1;
-        n->next = p->child;
-        if (p->child != NONE)
-            ix->nodes[p->child].prev = page;
-        p->child = page;
+        struct node *above = &ix->nodes[parent];
+        n->depth = above->depth + 1;
+        n->next = above->child;
+        if (n->next != NONE)
+            ix->nodes[n->next].prev = node;
+        above->child = node;
     }
-    page_pool_keep(ix->pages, page);
     ix->numbers.nodes++;
-    return page;
+    return node;
+}
+
+/* The caller's page becomes the node's, or gives way to the one it has. */
+static void add_page(struct prefix_index *ix, uint32_t node, uint32_t group, uint32_t *page)
+{
+    struct page_pool *pool = ix->groups[group].is.pages;
+    uint32_t has = page_of(ix, node, group);
+    if (*page == NONE || *page == has)
+        return;
+    if (has == NONE) {
+        page_link(ix, node, group, *page);
+        page_pool_keep(pool, *page);
+    } else {
+        page_pool_ref(pool, has);
+        page_pool_unref(pool, *page);
+        *page = has;
+    }
+}
+
+uint32_t prefix_index_add(struct prefix_index *ix, uint32_t parent, const struct prefix_key *key,
+                          uint32_t *pages)
+{
+    ASSERT(parent == NONE || refs_of(ix, parent) > 0);
+    uint32_t node = look_up(ix, key);
+    if (node == NONE)
+        node = node_create(ix, parent, key);
+    for (uint32_t g = 0; g < ix->group_count; g++)
+        add_page(ix, node, g, &pages[g]);
+    ASSERT(refs_of(ix, node) > 0);
+    return node;
 }
 
 bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t slot)
 {
     struct node *n = &ix->nodes[node];
-    ASSERT(ix->slots && n->depth > 0 && page_pool_refs(ix->pages, node) > 0);
+    ASSERT(ix->slots && n->depth > 0 && refs_of(ix, node) > 0);
     if (n->snapshot != NONE)
         return false;
     struct snapshot *s = &ix->snapshots[slot];
@@ -340,21 +531,38 @@ bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t slot
     return true;
 }
 
+static uint64_t cached_bytes(const struct prefix_index *ix, uint32_t group)
+{
+    const struct page_group *g = &ix->groups[group].is;
+    return (uint64_t)page_pool_cached(g->pages) * g->page_bytes;
+}
+
 static uint64_t bytes_held(const struct prefix_index *ix)
 {
-    return (uint64_t)page_pool_cached(ix->pages) * ix->page_bytes +
-           (uint64_t)ix->numbers.snapshots * ix->slot_bytes;
+    uint64_t bytes = (uint64_t)ix->numbers.snapshots * ix->slot_bytes;
+    for (uint32_t g = 0; g < ix->group_count; g++)
+        bytes += cached_bytes(ix, g);
+    return bytes;
 }
 
 void prefix_index_released(struct prefix_index *ix, uint32_t node)
 {
     if (node != NONE && ix->nodes[node].depth > 0)
         prune(ix, node);
-    while (bytes_held(ix) > ix->bytes_max && (page_pool_evict(ix->pages) || prefix_index_evict_snapshot(ix)))
+    while (bytes_held(ix) > ix->bytes_max && prefix_index_evict(ix))
         ;
 }
 
 /* ---- shrinking ---- */
+
+bool prefix_index_evict(struct prefix_index *ix)
+{
+    uint32_t most = 0;
+    for (uint32_t g = 1; g < ix->group_count; g++)
+        if (cached_bytes(ix, g) > cached_bytes(ix, most))
+            most = g;
+    return page_pool_evict(ix->groups[most].is.pages) || prefix_index_evict_snapshot(ix);
+}
 
 bool prefix_index_evict_snapshot(struct prefix_index *ix)
 {
@@ -373,42 +581,38 @@ bool prefix_index_evict_snapshot(struct prefix_index *ix)
     return true;
 }
 
+/* Pages of a node in use that the windows of who uses it have left behind. */
+static void drop_left_behind(struct prefix_index *ix, uint32_t node)
+{
+    for (uint32_t g = 1; g < ix->group_count; g++) {
+        uint32_t page = page_of(ix, node, g);
+        if (page != NONE && page_pool_refs(ix->groups[g].is.pages, page) == 0)
+            page_drop(ix, node, g);
+    }
+}
+
 uint32_t prefix_index_clear(struct prefix_index *ix)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < page_pool_pages_max(ix->pages); i++)
-        if (ix->nodes[i].depth > 0 && page_pool_refs(ix->pages, i) == 0)
-            count += remove_subtree(ix, i, true);
+    for (uint32_t i = 0; i < ix->nodes_max; i++) {
+        if (ix->nodes[i].depth == 0)
+            continue;
+        if (refs_of(ix, i) == 0)
+            count += remove_subtree(ix, i);
+        else
+            drop_left_behind(ix, i);
+    }
     return count;
 }
 
 /* ---- moving ---- */
 
-static void replace_in_tree(struct prefix_index *ix, uint32_t from, uint32_t to)
+void prefix_index_move(struct prefix_index *ix, uint32_t group, uint32_t from, uint32_t to)
 {
-    struct node *n = &ix->nodes[to];
-    if (n->next != NONE)
-        ix->nodes[n->next].prev = to;
-    if (n->prev != NONE)
-        ix->nodes[n->prev].next = to;
-    else if (n->parent != NONE)
-        ix->nodes[n->parent].child = to;
-    for (uint32_t c = n->child; c != NONE; c = ix->nodes[c].next)
-        ix->nodes[c].parent = to;
-    if (n->snapshot != NONE)
-        ix->snapshots[n->snapshot].node = to;
-    ix->nodes[from].depth = 0;
-}
-
-void prefix_index_move(struct prefix_index *ix, uint32_t from, uint32_t to)
-{
-    ASSERT(ix->nodes[from].depth > 0 && ix->nodes[from].pins == 0 && ix->nodes[to].depth == 0);
-    uint32_t *at = bucket_of(ix, &ix->nodes[from].key);
-    while (*at != from)
-        at = &ix->nodes[*at].next_same;
-    *at = to;
-    ix->nodes[to] = ix->nodes[from];
-    replace_in_tree(ix, from, to);
+    uint32_t node = ix->groups[group].node_of[from];
+    ASSERT(node != NONE && page_pool_refs(ix->groups[group].is.pages, from) == 0);
+    page_unlink(ix, node, group);
+    page_link(ix, node, group, to);
 }
 
 bool prefix_index_is_movable_snapshot(const struct prefix_index *ix, uint32_t slot)
@@ -442,32 +646,64 @@ void prefix_index_numbers(const struct prefix_index *ix, struct prefix_numbers *
 
 /* ---- invariants ---- */
 
+static void check_pages(const struct prefix_index *ix, uint32_t node)
+{
+    ASSERT(page_of(ix, node, 0) != NONE);
+    for (uint32_t g = 0; g < ix->group_count; g++) {
+        uint32_t page = page_of(ix, node, g);
+        if (page == NONE)
+            continue;
+        ASSERT(page < ix->groups[g].pages_max && ix->groups[g].node_of[page] == node);
+        ASSERT(refs_of(ix, node) >= page_pool_refs(ix->groups[g].is.pages, page));
+    }
+}
+
 static void check_node(const struct prefix_index *ix, uint32_t i)
 {
     const struct node *n = &ix->nodes[i];
     ASSERT(look_up(ix, &n->key) == i);
     ASSERT(n->depth == 1 + (n->parent == NONE ? 0 : ix->nodes[n->parent].depth));
+    check_pages(ix, i);
     if (n->parent != NONE)
-        ASSERT(page_pool_refs(ix->pages, i) == 0 || page_pool_refs(ix->pages, n->parent) > 0);
+        ASSERT(refs_of(ix, i) == 0 || refs_of(ix, n->parent) > 0);
     uint32_t prev = NONE;
     for (uint32_t c = n->child; c != NONE; prev = c, c = ix->nodes[c].next)
         ASSERT(ix->nodes[c].parent == i && ix->nodes[c].prev == prev);
     if (n->snapshot != NONE)
         ASSERT(ix->snapshots[n->snapshot].node == i && slot_pool_is_taken(ix->slots, n->snapshot));
-    ASSERT(n->pins == 0 || (n->snapshot != NONE && page_pool_refs(ix->pages, i) > 0));
+    ASSERT(n->pins == 0 || (n->snapshot != NONE && refs_of(ix, i) > 0));
+    ASSERT(!is_useless(ix, i));
+}
+
+/* Every cached page is a node's. */
+static void check_group(const struct prefix_index *ix, uint32_t group)
+{
+    const struct group *g = &ix->groups[group];
+    uint32_t cached = 0;
+    for (uint32_t i = 0; i < g->pages_max; i++) {
+        uint32_t node = g->node_of[i];
+        ASSERT(node == NONE || (ix->nodes[node].depth > 0 && g->page_of[node] == i));
+        cached += node != NONE && page_pool_refs(g->is.pages, i) == 0;
+    }
+    ASSERT(cached == page_pool_cached(g->is.pages));
 }
 
 void prefix_index_check(const struct prefix_index *ix)
 {
-    uint32_t nodes = 0, snapshots = 0, listed = 0;
-    for (uint32_t i = 0; i < page_pool_pages_max(ix->pages); i++) {
+    uint32_t nodes = 0, snapshots = 0, listed = 0, unused = 0;
+    for (uint32_t i = 0; i < ix->nodes_max; i++) {
         if (ix->nodes[i].depth == 0)
             continue;
         check_node(ix, i);
         nodes++;
         snapshots += ix->nodes[i].snapshot != NONE;
     }
+    for (uint32_t g = 0; g < ix->group_count; g++)
+        check_group(ix, g);
+    for (uint32_t i = ix->free; i != NONE; i = ix->nodes[i].next_same)
+        unused += ix->nodes[i].depth == 0;
     for (uint32_t s = ix->newest; s != NONE; s = ix->snapshots[s].next)
         listed++;
-    ASSERT(nodes == ix->numbers.nodes && snapshots == ix->numbers.snapshots && listed == snapshots);
+    ASSERT(nodes == ix->numbers.nodes && unused == ix->nodes_max - nodes);
+    ASSERT(snapshots == ix->numbers.snapshots && listed == snapshots);
 }

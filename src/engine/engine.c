@@ -108,7 +108,8 @@ static int create_pools(struct engine *en, struct layout *l)
     if (r == 0 && en->opts.host_cache_bytes)
         r = prefix_hasher_create(&en->hasher);
     l->sched.prefix = en->pools.index;
-    l->sched.pages = en->pools.pages;
+    l->sched.groups[0] = (struct page_group){.pages = en->pools.pages, .page_bytes = en->pools.page_bytes};
+    l->sched.group_count = 1;
     l->sched.slots = en->pools.slots;
     return r == 0 ? sched_create(en->arena, &l->sched, &en->sched) : r;
 }

@@ -51,7 +51,7 @@ static void fill_rows(struct engine *en, const struct sched_plan *plan, uint64_t
             .tokens = j->tokens + r->from,
             .token_count = r->count,
             .position = r->from,
-            .pages = r->row->pages,
+            .pages = r->row->pages[0], /* every model has one group so far */
             .slot_in = r->slot_in,
             .slot_out = r->slot_out,
             .logits_from = logits_from(j, r),

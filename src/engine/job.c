@@ -68,8 +68,8 @@ static int create_tokens(struct job *j, const struct job_spec *spec)
 {
     uint32_t tokens = spec->prompt_count + spec->max_tokens;
     j->tokens = ARENA_ARRAY(j->arena, uint32_t, tokens);
-    j->row.pages = ARENA_ARRAY(j->arena, uint32_t, sched_pages(tokens));
-    if (!j->tokens || !j->row.pages)
+    j->row.pages[0] = ARENA_ARRAY(j->arena, uint32_t, sched_pages(tokens));
+    if (!j->tokens || !j->row.pages[0])
         return -ENOMEM;
     memcpy(j->tokens, spec->prompt, spec->prompt_count * sizeof(uint32_t));
     int r = sampler_create(j->arena, &spec->sampling, tokens, &j->sampler);

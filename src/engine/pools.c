@@ -16,7 +16,7 @@
 static void on_evict(void *arg, uint32_t page)
 {
     struct pools *p = arg;
-    prefix_index_evict_page(p->index, page);
+    prefix_index_evict_page(p->index, 0, page);
 }
 
 static void move_page(void *arg, uint32_t from, uint32_t to)
@@ -24,7 +24,7 @@ static void move_page(void *arg, uint32_t from, uint32_t to)
     struct pools *p = arg;
     char *base = page_pool_base(p->pages);
     memcpy(base + to * p->page_bytes, base + from * p->page_bytes, p->page_bytes);
-    prefix_index_move(p->index, from, to);
+    prefix_index_move(p->index, 0, from, to);
     p->moves++;
 }
 
@@ -112,7 +112,7 @@ size_t pools_arena_bytes(const struct pools_opts *opts)
     struct slot_pool_opts slots = slot_opts(opts, &(struct pools){0});
     return page_pool_arena_bytes(&pages) + (opts->slot_bytes ? slot_pool_arena_bytes(&slots) : 0) +
            (opts->host_cache_max
-                ? prefix_index_arena_bytes(opts->pages_max, opts->slot_bytes ? opts->slots_max : 0)
+                ? prefix_index_arena_bytes(&opts->pages_max, 1, opts->slot_bytes ? opts->slots_max : 0)
                 : 0);
 }
 
@@ -144,9 +144,9 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
     r = page_pool_create(a, &pages, &p->pages);
     if (r == 0 && opts->slot_bytes > 0)
         r = slot_pool_create(a, &slots, &p->slots);
-    struct prefix_index_opts index = {.pages = p->pages,
+    struct prefix_index_opts index = {.groups = {{.pages = p->pages, .page_bytes = opts->page_bytes}},
+                                      .group_count = 1,
                                       .slots = p->slots,
-                                      .page_bytes = opts->page_bytes,
                                       .slot_bytes = opts->slot_bytes,
                                       .bytes_max = opts->host_cache_max};
     return r == 0 && opts->host_cache_max ? prefix_index_create(a, &index, &p->index) : r;
@@ -230,8 +230,7 @@ static uint64_t cache_bytes(const struct pools *p)
 uint64_t pools_evict(struct pools *p, uint64_t bytes)
 {
     uint64_t before = cache_bytes(p), now = before;
-    while (p->index && before - now < bytes &&
-           (page_pool_evict(p->pages) || prefix_index_evict_snapshot(p->index)))
+    while (p->index && before - now < bytes && prefix_index_evict(p->index))
         now = cache_bytes(p);
     return before - now;
 }

@@ -25,10 +25,45 @@ void row_cache_find(const struct sched_opts *o, const struct sched_row *row, str
         prefix_index_find(o->prefix, row->keys, MIN_OF(row->key_count, (row->tokens - 1) / PAGE_TOKENS), ret);
 }
 
-uint32_t row_cache_shared(const struct sched_opts *o, const struct sched_row *row,
-                          const struct prefix_hit *hit)
+uint32_t row_cache_wants(const struct sched_opts *o, const struct sched_row *row,
+                         const struct prefix_hit *hit, uint32_t group)
 {
-    return hit->node == PREFIX_NONE || !is_cached(o, row) ? 0 : prefix_index_referenced(o->prefix, hit->node);
+    const struct page_group *g = &o->groups[group];
+    uint32_t pages = sched_pages(row->tokens) - page_group_first(g, hit->pages * PAGE_TOKENS);
+    uint32_t shared = hit->node == PREFIX_NONE ? 0 : prefix_index_referenced(o->prefix, hit->node, group);
+    return page_group_needs(g, pages) - shared;
+}
+
+/* ---- pages ---- */
+
+int row_cache_extend(const struct sched_opts *o, struct sched_row *row)
+{
+    for (uint32_t g = 0; g < o->group_count; g++) {
+        int r = page_pool_take(o->groups[g].pages, &row->pages[g][row->page_count]);
+        if (r == 0)
+            continue;
+        while (g-- > 0)
+            page_pool_unref(o->groups[g].pages, row->pages[g][row->page_count]);
+        return r;
+    }
+    row->page_count++;
+    return 0;
+}
+
+/* The row's references to pages that its next tokens do not read. */
+static void leave_behind(const struct sched_opts *o, struct sched_row *row)
+{
+    bool moved = false;
+    for (uint32_t g = 1; g < o->group_count; g++) {
+        uint32_t first = page_group_first(&o->groups[g], row->done);
+        for (; row->first[g] < first; row->first[g]++, moved = true) {
+            uint32_t *page = &row->pages[g][row->first[g]];
+            page_pool_unref(o->groups[g].pages, *page);
+            *page = SCHED_PAGE_NONE;
+        }
+    }
+    if (moved && o->prefix)
+        prefix_index_released(o->prefix, PREFIX_NONE);
 }
 
 /* ---- slots ---- */
@@ -63,9 +98,12 @@ int row_cache_begin(const struct sched_opts *o, struct sched_row *row, const str
     row->slot = row->slot_in = row->boundary = NONE;
     row->node = row->pinned = PREFIX_NONE;
     row->node_pages = row->boundary_at = 0;
+    memset(row->first, 0, sizeof(row->first));
     if (hit->node != PREFIX_NONE) {
         /* First, so that looking for a slot cannot evict what was found. */
         prefix_index_take(o->prefix, hit, row->pages);
+        for (uint32_t g = 0; g < o->group_count; g++)
+            row->first[g] = page_group_first(&o->groups[g], hit->pages * PAGE_TOKENS);
         row->pinned = hit->slot != PREFIX_NONE ? hit->node : PREFIX_NONE;
         row->slot_in = hit->slot;
         row->node = hit->node;
@@ -93,8 +131,12 @@ static void add_pages(const struct sched_opts *o, struct sched_row *row, uint32_
 {
     uint32_t whole = MIN_OF(tokens / PAGE_TOKENS, row->key_count);
     for (; row->node_pages < whole; row->node_pages++) {
-        uint32_t *page = &row->pages[row->node_pages];
-        row->node = *page = prefix_index_add(o->prefix, row->node, &row->keys[row->node_pages], *page);
+        uint32_t at = row->node_pages, pages[PAGE_GROUPS_MAX];
+        for (uint32_t g = 0; g < o->group_count; g++)
+            pages[g] = row->pages[g][at];
+        row->node = prefix_index_add(o->prefix, row->node, &row->keys[at], pages);
+        for (uint32_t g = 0; g < o->group_count; g++)
+            row->pages[g][at] = pages[g];
     }
 }
 
@@ -116,7 +158,7 @@ static void snapshot_boundary(const struct sched_opts *o, struct sched_row *row)
     uint32_t pages = row->boundary_at / PAGE_TOKENS;
     if (row->boundary == NONE || row->node_pages < pages)
         return;
-    uint32_t node = row->pages[pages - 1];
+    uint32_t node = prefix_index_node_of(o->prefix, row->pages[0][pages - 1]);
     if (!prefix_index_snapshot(o->prefix, node, row->boundary))
         return;
     prefix_index_pin(o->prefix, node);
@@ -129,6 +171,7 @@ void row_cache_advance(const struct sched_opts *o, struct sched_row *row)
     unpin(o, row);
     if (is_cached(o, row))
         add_pages(o, row, row->done);
+    leave_behind(o, row);
     if (!o->slots)
         return;
     row->slot_in = row->slot;
@@ -145,8 +188,10 @@ void row_cache_leave(const struct sched_opts *o, struct sched_row *row)
 {
     snapshot_boundary(o, row);
     unpin(o, row);
-    for (uint32_t i = row->page_count; i > 0; i--)
-        page_pool_unref(o->pages, row->pages[i - 1]);
+    /* The first group last: whoever references a node's other pages references that one. */
+    for (uint32_t g = o->group_count; g-- > 0;)
+        for (uint32_t i = row->page_count; i > row->first[g]; i--)
+            page_pool_unref(o->groups[g].pages, row->pages[g][i - 1]);
     if (o->prefix)
         prefix_index_released(o->prefix, row->node);
     if (o->slots) {
@@ -156,6 +201,7 @@ void row_cache_leave(const struct sched_opts *o, struct sched_row *row)
     row->slot_in = NONE;
     row->node = PREFIX_NONE;
     row->page_count = row->node_pages = row->done = row->boundary_at = 0;
+    memset(row->first, 0, sizeof(row->first));
 }
 
 /* ---- cuts ---- */

@@ -53,7 +53,8 @@ size_t sched_arena_bytes(const struct sched_opts *opts)
 int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **ret)
 {
     if (opts->rows_max == 0 || opts->logits_max < opts->rows_max || opts->logits_chunk_max == 0 ||
-        opts->tokens_max < (uint64_t)opts->rows_max - 1 + PAGE_TOKENS || !opts->pages)
+        opts->tokens_max < (uint64_t)opts->rows_max - 1 + PAGE_TOKENS || opts->group_count == 0 ||
+        opts->group_count > PAGE_GROUPS_MAX)
         return -EINVAL;
     struct sched *s = ARENA_NEW(a, struct sched);
     if (!s)
@@ -154,11 +155,22 @@ static void end(struct sched *s, struct sched_row *row, enum sched_end why)
     list_push_back(&s->ended, &row->link);
 }
 
+static bool fits_alone(const struct sched *s, const struct sched_row *row)
+{
+    bool fits = true;
+    for (uint32_t g = 0; g < s->opts.group_count; g++) {
+        const struct page_group *group = &s->opts.groups[g];
+        fits = fits &&
+               page_group_needs(group, sched_pages(row->tokens_limit)) <= page_pool_pages_max(group->pages);
+    }
+    return fits;
+}
+
 int sched_add(struct sched *s, struct sched_row *row)
 {
     ASSERT(!s->planned);
     ASSERT(row->tokens > 0 && row->tokens < row->tokens_limit);
-    ASSERT(sched_pages(row->tokens_limit) <= page_pool_pages_max(s->opts.pages));
+    ASSERT(fits_alone(s, row));
     if (s->running_count + s->waiting_count >= s->opts.rows_max + s->opts.queue_max)
         return -EAGAIN;
     row->rank = rank_of(row);
@@ -167,6 +179,7 @@ int sched_add(struct sched *s, struct sched_row *row)
     row->node = row->pinned = PREFIX_NONE;
     row->paused = false;
     row->done = row->page_count = row->node_pages = row->preemptions = row->cached = 0;
+    memset(row->first, 0, sizeof(row->first));
     row->secured = 0;
     list_init(&row->link);
     enqueue(s, row, SCHED_QUEUED);
@@ -220,15 +233,12 @@ static bool has_page_for_next(const struct sched_row *row)
 
 static bool add_page(struct sched *s, struct sched_row *row)
 {
-    int r = page_pool_take(s->opts.pages, &row->pages[row->page_count]);
+    int r = row_cache_extend(&s->opts, row);
     if (r == -ENOMEM) {
         s->refused = true;
         s->refused_ns = s->now_ns;
     }
-    if (r < 0)
-        return false;
-    row->page_count++;
-    return true;
+    return r == 0;
 }
 
 /* Who makes room for `row`: the newest paused row, else the newest behind it. NULL: nobody. */
@@ -303,12 +313,13 @@ static struct sched_row *queue_head(struct sched *s, struct prefix_hit *hit)
     return NULL;
 }
 
-/* Pages that prompts being read will still take. */
-static uint64_t promised(const struct sched *s)
+/* Pages of the group that prompts being read will still take. */
+static uint64_t promised(const struct sched *s, uint32_t group)
 {
     uint64_t pages = 0;
     LIST_EACH(it, &s->running) {
-        uint32_t wants = sched_pages(ROW(it)->tokens), has = ROW(it)->page_count;
+        uint32_t first = ROW(it)->first[group], has = ROW(it)->page_count - first;
+        uint32_t wants = page_group_needs(&s->opts.groups[group], sched_pages(ROW(it)->tokens) - first);
         pages += wants > has ? wants - has : 0;
     }
     return pages;
@@ -316,10 +327,14 @@ static uint64_t promised(const struct sched *s)
 
 static bool fits(const struct sched *s, const struct sched_row *row, const struct prefix_hit *hit)
 {
-    bool tight = s->refused && s->running_count > 0;
-    uint64_t has = tight ? page_pool_ready(s->opts.pages) : page_pool_available(s->opts.pages);
-    uint32_t wants = sched_pages(row->tokens) - row_cache_shared(&s->opts, row, hit);
-    return s->running_count < s->opts.rows_max && promised(s) + s->running_count + wants <= has;
+    bool tight = s->refused && s->running_count > 0, fits = s->running_count < s->opts.rows_max;
+    for (uint32_t g = 0; fits && g < s->opts.group_count; g++) {
+        const struct page_pool *pages = s->opts.groups[g].pages;
+        uint64_t has = tight ? page_pool_ready(pages) : page_pool_available(pages);
+        uint32_t wants = row_cache_wants(&s->opts, row, hit, g);
+        fits = promised(s, g) + s->running_count + wants <= has;
+    }
+    return fits;
 }
 
 /* False: account or system have no memory for its first page or its slot. */
@@ -498,11 +513,24 @@ void sched_numbers(const struct sched *s, struct sched_numbers *ret)
     *ret = (struct sched_numbers){s->running_count, s->paused_count, s->waiting_count, s->preemptions};
 }
 
+/* Returns how many pages the row references. */
+static uint32_t check_table(const struct sched *s, const struct sched_row *row, uint32_t group)
+{
+    const struct page_group *g = &s->opts.groups[group];
+    const uint32_t *table = row->pages[group];
+    ASSERT(row->first[group] == page_group_first(g, row->done));
+    for (uint32_t i = 0; i < row->first[group]; i++)
+        ASSERT(group == 0 || table[i] == SCHED_PAGE_NONE);
+    for (uint32_t i = row->first[group]; i < row->page_count; i++)
+        ASSERT(i < row->node_pages ? page_pool_refs(g->pages, table[i]) >= 1
+                                   : page_pool_refs(g->pages, table[i]) == 1);
+    return row->page_count - row->first[group];
+}
+
 static void check_running(const struct sched *s)
 {
     uint32_t count = 0, paused = 0, slots_held = 0;
-    uint64_t pages = 0;
-    struct page_pool_numbers n;
+    uint64_t pages[PAGE_GROUPS_MAX] = {0};
     struct prefix_numbers cached = {0};
     if (s->opts.prefix)
         prefix_index_numbers(s->opts.prefix, &cached);
@@ -510,21 +538,22 @@ static void check_running(const struct sched *s)
         const struct sched_row *row = ROW(it);
         count++;
         paused += row->paused;
-        pages += row->page_count;
         ASSERT(has_place(row));
         ASSERT(it->next == &s->running || goes_before(row, ROW(it->next)));
         ASSERT(row->tokens <= row->tokens_limit && row->done < row->tokens);
         ASSERT(row->page_count <= sched_pages(row->tokens) && row->page_count >= sched_pages(row->done));
         ASSERT(row->phase == SCHED_PREFILLING || row->done == row->tokens - 1);
-        for (uint32_t i = 0; i < row->page_count; i++)
-            ASSERT(i < row->node_pages ? page_pool_refs(s->opts.pages, row->pages[i]) >= 1
-                                       : page_pool_refs(s->opts.pages, row->pages[i]) == 1);
+        for (uint32_t g = 0; g < s->opts.group_count; g++)
+            pages[g] += check_table(s, row, g);
         ASSERT(s->opts.slots ? slot_pool_is_taken(s->opts.slots, row->slot) : row->slot == SCHED_SLOT_NONE);
         slots_held += (row->slot != SCHED_SLOT_NONE) + (row->boundary != SCHED_SLOT_NONE);
     }
     ASSERT(count == s->running_count && count <= s->opts.rows_max && paused == s->paused_count);
-    page_pool_numbers(s->opts.pages, &n);
-    ASSERT(s->opts.prefix ? n.referenced <= pages : n.referenced == pages);
+    for (uint32_t g = 0; g < s->opts.group_count; g++) {
+        struct page_pool_numbers n;
+        page_pool_numbers(s->opts.groups[g].pages, &n);
+        ASSERT(s->opts.prefix ? n.referenced <= pages[g] : n.referenced == pages[g]);
+    }
     if (s->opts.slots) {
         struct pool_numbers slots;
         slot_pool_numbers(s->opts.slots, &slots);

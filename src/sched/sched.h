@@ -21,6 +21,7 @@
 #define SCHED_PRIORITY_MAX 1000000        /* beyond it a priority counts as this */
 #define SCHED_AGE_NS       1000000000ull  /* a prompt without a token for so long goes before shorter ones */
 #define SCHED_SLOT_NONE    UINT32_MAX     /* what MODEL_SLOT_NONE is to the model */
+#define SCHED_PAGE_NONE    UINT32_MAX     /* of a table: nobody reads this page any more */
 
 struct sched;
 
@@ -29,10 +30,11 @@ struct sched_opts {
     uint32_t queue_max; /* that wait for a place, besides */
     uint32_t
         tokens_max; /* of one step; >= rows_max - 1 + PAGE_TOKENS, so that a chunk of a prompt always fits */
-    uint32_t logits_max;       /* rows of logits of one step; >= rows_max */
-    uint32_t logits_chunk_max; /* tokens of a chunk with logits_all; >= 1 */
-    uint64_t queue_timeout_ns; /* of those that never ran; 0 = never */
-    struct page_pool *pages;
+    uint32_t logits_max;                       /* rows of logits of one step; >= rows_max */
+    uint32_t logits_chunk_max;                 /* tokens of a chunk with logits_all; >= 1 */
+    uint64_t queue_timeout_ns;                 /* of those that never ran; 0 = never */
+    struct page_group groups[PAGE_GROUPS_MAX]; /* as prefix_index_opts.groups */
+    uint32_t group_count;
     struct slot_pool *
         slots; /* NULL: the model has no recurrent state. rows_max slots at least, twice that with `prefix` */
     struct prefix_index *prefix; /* over these pools; NULL: nothing is reused */
@@ -55,10 +57,10 @@ enum sched_end {
 /* One sequence. */
 struct sched_row {
     /* The caller's, set before sched_add. */
-    uint32_t *pages;       /* table with room for sched_pages(tokens_limit) */
-    uint32_t tokens;       /* known ones: the prompt; sched_done adds what is drawn */
-    uint32_t tokens_limit; /* > tokens; the sequence never has more */
-    int32_t priority;      /* lower goes first */
+    uint32_t *pages[PAGE_GROUPS_MAX]; /* a table of each group, with room for sched_pages(tokens_limit) */
+    uint32_t tokens;                  /* known ones: the prompt; sched_done adds what is drawn */
+    uint32_t tokens_limit;            /* > tokens; the sequence never has more */
+    int32_t priority;                 /* lower goes first */
     uint64_t arrival_ns;
     const struct prefix_key
         *keys; /* of its whole pages, room for all it can have; NULL: it neither reuses nor leaves anything */
@@ -73,11 +75,12 @@ struct sched_row {
     enum sched_phase phase;
     enum sched_end end; /* with SCHED_ENDED */
     bool paused;
-    uint32_t done;       /* tokens whose K, V and state are computed */
-    uint32_t page_count; /* of the table */
-    uint32_t cached;     /* tokens of its prompt that were found, when it first got its place */
-    uint32_t slot;       /* SCHED_SLOT_NONE: none */
-    uint32_t slot_in;    /* the state it goes on from: SCHED_SLOT_NONE at its beginning */
+    uint32_t done;                   /* tokens whose K, V and state are computed */
+    uint32_t page_count;             /* of each table */
+    uint32_t first[PAGE_GROUPS_MAX]; /* entries before it are behind the window: SCHED_PAGE_NONE */
+    uint32_t cached;                 /* tokens of its prompt that were found, when it first got its place */
+    uint32_t slot;                   /* SCHED_SLOT_NONE: none */
+    uint32_t slot_in;                /* the state it goes on from: SCHED_SLOT_NONE at its beginning */
     uint32_t boundary, boundary_at, node, node_pages, pinned; /* row_cache.c's */
     uint32_t preemptions;
     uint64_t served_ns; /* when it last got tokens, or a place */
@@ -98,7 +101,7 @@ size_t sched_arena_bytes(const struct sched_opts *opts);
 /* 0, -EINVAL, -ENOMEM. */
 int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **ret);
 
-/* Queues a row. tokens_limit must fit into the pool: sched_pages(tokens_limit) <= pages_max.
+/* Queues a row. tokens_limit must fit into each pool: page_group_needs(sched_pages(tokens_limit)) <= pages_max.
  * 0, or -EAGAIN: rows_max + queue_max rows are here already. */
 int sched_add(struct sched *s, struct sched_row *row);
 /* Takes a row out, in any phase but SCHED_NEW; its pages and slot are free then. Not between plan and done. */

@@ -120,7 +120,7 @@ static void draw_sizes(struct world *w)
 
 static void on_evict(void *arg, uint32_t page)
 {
-    prefix_index_evict_page(((struct world *)arg)->index, page);
+    prefix_index_evict_page(((struct world *)arg)->index, 0, page);
 }
 
 static void create_pools(struct world *w)
@@ -135,10 +135,15 @@ static void create_pools(struct world *w)
     struct slot_pool_opts slots = {.slots_max = slots_max, .slot_bytes = w->slot_bytes, .state = w->state};
     struct arena_opts arena = {.bytes_max = (size_t)1 << 20};
     ASSERT(arena_create(&arena, &w->arena) == 0);
-    ASSERT(page_pool_create(w->arena, &pages, &w->opts.pages) == 0);
+    ASSERT(page_pool_create(w->arena, &pages, &w->opts.groups[0].pages) == 0);
     if (w->slot_bytes)
         ASSERT(slot_pool_create(w->arena, &slots, &w->opts.slots) == 0);
-    struct prefix_index_opts index = {w->opts.pages, w->opts.slots, w->page_bytes, w->slot_bytes,
+    w->opts.group_count = 1;
+    w->opts.groups[0].page_bytes = w->page_bytes;
+    struct prefix_index_opts index = {{w->opts.groups[0]},
+                                      1,
+                                      w->opts.slots,
+                                      w->slot_bytes,
                                       chance(w, 0.5) ? UINT64_MAX
                                                      : between(w, 0, 40) * (uint64_t)w->page_bytes};
     if (reuse)
@@ -160,7 +165,7 @@ static void world_open(struct world *w, uint64_t seed)
 static void world_check(struct world *w)
 {
     sched_check(w->sched);
-    page_pool_check(w->opts.pages);
+    page_pool_check(w->opts.groups[0].pages);
     if (w->opts.slots)
         slot_pool_check(w->opts.slots);
     if (w->index)
@@ -172,12 +177,12 @@ static void world_check(struct world *w)
 static void world_close(struct world *w)
 {
     prefix_index_done(w->index);
-    page_pool_trim(w->opts.pages, UINT32_MAX, UINT64_MAX);
+    page_pool_trim(w->opts.groups[0].pages, UINT32_MAX, UINT64_MAX);
     if (w->opts.slots)
         slot_pool_trim(w->opts.slots, UINT32_MAX, UINT64_MAX);
     ASSERT(account_numbers(w->kv).reserved == 0 && account_numbers(w->state).reserved == 0);
     world_check(w);
-    page_pool_done(w->opts.pages);
+    page_pool_done(w->opts.groups[0].pages);
     slot_pool_done(w->opts.slots);
     arena_free(w->arena);
     account_close(w->kv);
@@ -252,7 +257,7 @@ static void arrive(struct world *w)
         prompt = MIN_OF(q->alike + prompt / 4 + 1, w->tokens_limit - 1);
     }
     q->outputs_wanted = between(w, 1, w->tokens_limit - prompt);
-    q->row = (struct sched_row){.pages = q->table,
+    q->row = (struct sched_row){.pages = {q->table},
                                 .tokens = prompt,
                                 .tokens_limit = prompt + q->outputs_wanted,
                                 .priority = (int32_t)between(w, 0, PRIORITIES - 1) - 1,
@@ -318,7 +323,7 @@ static void trouble(struct world *w)
     else if (chance(w, 0.002))
         account_set_limit(w->state, account_numbers(w->state).reserved);
     if (chance(w, 0.01)) {
-        page_pool_trim(w->opts.pages, between(w, 1, 3), UINT64_MAX);
+        page_pool_trim(w->opts.groups[0].pages, between(w, 1, 3), UINT64_MAX);
         if (w->opts.slots)
             slot_pool_trim(w->opts.slots, 1, UINT64_MAX);
         if (w->index && chance(w, 0.2))
@@ -346,7 +351,7 @@ struct stamp {
 
 static struct stamp *page_stamp(struct world *w, uint32_t page)
 {
-    return (struct stamp *)(page_pool_base(w->opts.pages) + page * w->page_bytes);
+    return (struct stamp *)(page_pool_base(w->opts.groups[0].pages) + page * w->page_bytes);
 }
 
 static struct stamp *slot_stamp(struct world *w, uint32_t slot)
@@ -364,7 +369,7 @@ static void compute_pages(struct world *w, struct request *q, uint32_t from, uin
     for (uint32_t i = from / PAGE_TOKENS; i < sched_pages(to); i++) {
         uint32_t tokens = MIN_OF((i + 1) * PAGE_TOKENS, to);
         /* Nobody writes into a page that others read. */
-        ASSERT(page_pool_refs(w->opts.pages, q->table[i]) == 1);
+        ASSERT(page_pool_refs(w->opts.groups[0].pages, q->table[i]) == 1);
         *page_stamp(w, q->table[i]) = (struct stamp){q->state[tokens], tokens};
     }
 }

@@ -23,7 +23,7 @@ struct fixture {
 
 static void on_evict(void *arg, uint32_t page)
 {
-    prefix_index_evict_page(((struct fixture *)arg)->index, page);
+    prefix_index_evict_page(((struct fixture *)arg)->index, 0, page);
 }
 
 static struct fixture *open_index(struct fixture *f, uint32_t pages_max, uint32_t slots_max)
@@ -37,9 +37,9 @@ static struct fixture *open_index(struct fixture *f, uint32_t pages_max, uint32_
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
     if (slots_max)
         assert_int_equal(slot_pool_create(f->arena, &slots, &f->slots), 0);
-    f->index_opts = (struct prefix_index_opts){.pages = f->pages,
+    f->index_opts = (struct prefix_index_opts){.groups = {{.pages = f->pages, .page_bytes = 4096}},
+                                               .group_count = 1,
                                                .slots = f->slots,
-                                               .page_bytes = 4096,
                                                .slot_bytes = 4096,
                                                .bytes_max = UINT64_MAX};
     assert_int_equal(prefix_index_create(f->arena, &f->index_opts, &f->index), 0);
@@ -96,7 +96,7 @@ static struct prefix_hit begin(struct fixture *f, struct row *r, const char *tex
     *r = (struct row){.node = PREFIX_NONE, .live = true};
     r->key_count = keys_of(f, text, r->keys);
     prefix_index_find(f->index, r->keys, r->key_count, &hit);
-    prefix_index_take(f->index, &hit, r->table);
+    prefix_index_take(f->index, &hit, &(uint32_t *){r->table});
     if (hit.slot != PREFIX_NONE)
         prefix_index_unpin(f->index, hit.node);
     r->page_count = hit.pages;
@@ -112,7 +112,8 @@ static bool compute(struct fixture *f, struct row *r)
         return false;
     memcpy(page_pool_base(f->pages) + (size_t)page * PAGE_BYTES, &r->keys[r->page_count],
            sizeof(struct prefix_key));
-    r->node = r->table[r->page_count] = prefix_index_add(f->index, r->node, &r->keys[r->page_count], page);
+    r->node = prefix_index_add(f->index, r->node, &r->keys[r->page_count], &page);
+    r->table[r->page_count] = page;
     r->page_count++;
     return true;
 }
@@ -278,7 +279,7 @@ TEST(a_pinned_snapshot_stays)
     r.key_count = keys_of(&f, "ab", r.keys);
     prefix_index_find(f.index, r.keys, 2, &hit);
     assert_int_equal(hit.pages, 2);
-    prefix_index_take(f.index, &hit, r.table);
+    prefix_index_take(f.index, &hit, &(uint32_t *){r.table});
     assert_false(prefix_index_evict_snapshot(f.index));
     prefix_index_check(f.index);
     prefix_index_unpin(f.index, hit.node);

@@ -38,7 +38,8 @@ static void open_sched(struct fixture *f, const struct sched_opts *opts, uint32_
     struct arena_opts arena = {.bytes_max = page_pool_arena_bytes(&pages) + sched_arena_bytes(&o)};
     assert_int_equal(arena_create(&arena, &f->arena), 0);
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
-    o.pages = f->pages;
+    o.groups[0].pages = f->pages;
+    o.group_count = 1;
     assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
 }
 
@@ -55,7 +56,7 @@ static void close_sched(struct fixture *f)
 
 static int add_with(struct fixture *f, uint32_t i, uint32_t prompt, uint32_t outputs, int32_t priority)
 {
-    f->rows[i] = (struct sched_row){.pages = f->tables[i],
+    f->rows[i] = (struct sched_row){.pages = {f->tables[i]},
                                     .tokens = prompt,
                                     .tokens_limit = prompt + outputs,
                                     .priority = priority,
@@ -412,7 +413,8 @@ TEST(options_that_cannot_work_are_refused)
     struct sched_opts o = usual();
     open_sched(&f, &o, 8);
     struct sched *none = NULL;
-    o.pages = f.pages;
+    o.groups[0].pages = f.pages;
+    o.group_count = 1;
     o.rows_max = 0;
     assert_int_equal(sched_create(f.arena, &o, &none), -EINVAL);
     o.rows_max = 4;

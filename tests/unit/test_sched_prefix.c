@@ -24,7 +24,7 @@ struct fixture {
 
 static void on_evict(void *arg, uint32_t page)
 {
-    prefix_index_evict_page(((struct fixture *)arg)->index, page);
+    prefix_index_evict_page(((struct fixture *)arg)->index, 0, page);
 }
 
 static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
@@ -39,9 +39,9 @@ static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
     if (recurrent)
         assert_int_equal(slot_pool_create(f->arena, &slots, &f->slots), 0);
-    struct prefix_index_opts index = {.pages = f->pages,
+    struct prefix_index_opts index = {.groups = {{.pages = f->pages, .page_bytes = 4096}},
+                                      .group_count = 1,
                                       .slots = f->slots,
-                                      .page_bytes = 4096,
                                       .slot_bytes = 4096,
                                       .bytes_max = UINT64_MAX};
     assert_int_equal(prefix_index_create(f->arena, &index, &f->index), 0);
@@ -50,7 +50,8 @@ static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
                            .tokens_max = 256,
                            .logits_max = 20,
                            .logits_chunk_max = 40,
-                           .pages = f->pages,
+                           .groups = {index.groups[0]},
+                           .group_count = 1,
                            .slots = f->slots,
                            .prefix = f->index};
     assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
@@ -77,7 +78,7 @@ static struct sched_row *add(struct fixture *f, uint32_t i, const char *text, ui
     for (uint32_t k = 0; k < count; k++)
         memcpy(f->keys[i][k].bytes, text, k + 1);
     f->cuts[i][0] = cut;
-    f->rows[i] = (struct sched_row){.pages = f->tables[i],
+    f->rows[i] = (struct sched_row){.pages = {f->tables[i]},
                                     .tokens = count * PAGE + more,
                                     .tokens_limit = count * PAGE + 90,
                                     .arrival_ns = f->ev.now_ns,
