@@ -197,59 +197,91 @@ bool tokenizer_eos_id(const struct tokenizer *t, uint32_t *ret)
 
 /* ---- encoding ---- */
 
-static int encode_pieces(const struct tokenizer *t, struct arena *scratch, struct slice text,
-                         struct bpe_ids *out)
+struct encoding {
+    const struct tokenizer *t;
+    struct arena *scratch;
+    struct bpe_ids out;
+    /* Marks. */
+    const char *text; /* NULL: what is walked is a copy of it, and bytes are other bytes there */
+    struct tokenizer_marks *marks;
+    uint32_t marked;
+    size_t before; /* tokens of the bytes passed last */
+};
+
+/* All tokens so far are of bytes before `byte`, and none behind it is there yet. */
+static void pass(struct encoding *e, size_t byte)
+{
+    for (; e->marks && e->marked < e->marks->count && e->marks->bytes[e->marked] < byte; e->marked++)
+        e->marks->tokens[e->marked] = (uint32_t)e->before;
+    e->before = e->out.count;
+}
+
+static int encode_pieces(struct encoding *e, struct slice text)
 {
     int r = 0;
     for (size_t from = 0, end; from < text.len && r == 0; from = end) {
-        end = pretok_end(t->rule, text, from);
+        if (e->text)
+            pass(e, (size_t)(text.ptr - e->text) + from);
+        end = pretok_end(e->t->rule, text, from);
         struct slice piece = slice_sub(text, from, end - from);
         uint32_t id;
-        if (t->ignore_merges && hash_map_get(&t->by_bytes, piece, &id))
-            r = bpe_ids_put(out, id);
+        if (e->t->ignore_merges && hash_map_get(&e->t->by_bytes, piece, &id))
+            r = bpe_ids_put(&e->out, id);
         else
-            r = bpe_encode(&t->bpe, scratch, piece, out);
+            r = bpe_encode(&e->t->bpe, e->scratch, piece, &e->out);
     }
+    return r;
+}
+
+/* Normalised text. */
+static int encode_normalised(struct encoding *e, struct slice text)
+{
+    struct added_walk walk;
+    struct added_match match;
+    int r;
+    added_walk_init(&walk, &e->t->added_normalized, text);
+    do {
+        match = added_walk_next(&walk);
+        r = encode_pieces(e, match.before);
+        if (r == 0 && match.found)
+            r = bpe_ids_put(&e->out, match.id);
+    } while (r == 0 && match.found);
     return r;
 }
 
 /* Text with no added token of the raw text in it. */
-static int encode_between(const struct tokenizer *t, struct arena *scratch, struct slice text, bool added,
-                          struct bpe_ids *out)
+static int encode_between(struct encoding *e, struct slice text, bool added)
 {
-    size_t mark = arena_mark(scratch);
-    int r = t->nfc ? unicode_nfc(scratch, text, &text) : 0;
-    if (r == 0 && (!added || t->added_normalized.count == 0)) {
-        r = encode_pieces(t, scratch, text, out);
-    } else if (r == 0) {
-        struct added_walk walk;
-        struct added_match match;
-        added_walk_init(&walk, &t->added_normalized, text);
-        do {
-            match = added_walk_next(&walk);
-            r = encode_pieces(t, scratch, match.before, out);
-            if (r == 0 && match.found)
-                r = bpe_ids_put(out, match.id);
-        } while (r == 0 && match.found);
-    }
-    arena_rewind(scratch, mark);
+    size_t mark = arena_mark(e->scratch);
+    const char *begin = e->text, *ptr = text.ptr;
+    int r = e->t->nfc ? unicode_nfc(e->scratch, text, &text) : 0;
+    if (text.ptr != ptr)
+        e->text = NULL;
+    if (r == 0 && (!added || e->t->added_normalized.count == 0))
+        r = encode_pieces(e, text);
+    else if (r == 0)
+        r = encode_normalised(e, text);
+    e->text = begin;
+    arena_rewind(e->scratch, mark);
     return r;
 }
 
-static int encode_text(const struct tokenizer *t, struct arena *scratch, struct slice text, bool added,
-                       struct bpe_ids *out)
+static int encode_text(struct encoding *e, struct slice text, bool added)
 {
     if (!added)
-        return encode_between(t, scratch, text, false, out);
+        return encode_between(e, text, false);
     struct added_walk walk;
     struct added_match match;
     int r;
-    added_walk_init(&walk, &t->added_raw, text);
+    added_walk_init(&walk, &e->t->added_raw, text);
     do {
+        size_t from = walk.from;
         match = added_walk_next(&walk);
-        r = encode_between(t, scratch, match.before, true, out);
+        pass(e, from);
+        r = encode_between(e, match.before, true);
+        pass(e, from + match.before.len);
         if (r == 0 && match.found)
-            r = bpe_ids_put(out, match.id);
+            r = bpe_ids_put(&e->out, match.id);
     } while (r == 0 && match.found);
     return r;
 }
@@ -272,17 +304,23 @@ int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct sl
     size_t valid = utf8_valid_bytes(text);
     if (valid < text.len)
         return err_set(e, -EINVAL, "the text is not UTF-8: byte %zu of %zu", valid, text.len);
-    struct bpe_ids out = {.ids = ids, .max = ids_max};
-    int r = opts->add_special ? encode_constants(t->prefix, t->prefix_count, &out) : 0;
+    struct encoding en = {.t = t,
+                          .scratch = scratch,
+                          .out = {.ids = ids, .max = ids_max},
+                          .text = text.ptr,
+                          .marks = opts->marks};
+    int r = opts->add_special ? encode_constants(t->prefix, t->prefix_count, &en.out) : 0;
     if (r == 0)
-        r = encode_text(t, scratch, text, opts->added_tokens, &out);
+        r = encode_text(&en, text, opts->added_tokens);
+    for (size_t all = en.out.count; en.marks && en.marked < en.marks->count; en.marked++)
+        en.marks->tokens[en.marked] = (uint32_t)(en.marks->bytes[en.marked] < text.len ? en.before : all);
     if (r == 0 && opts->add_special)
-        r = encode_constants(t->suffix, t->suffix_count, &out);
+        r = encode_constants(t->suffix, t->suffix_count, &en.out);
     if (r == -E2BIG)
         return err_set(e, r, "the text has more than %zu tokens", ids_max);
     if (r < 0)
         return err_set(e, r, "no memory to tokenize %zu bytes", text.len);
-    *count = out.count;
+    *count = en.out.count;
     return 0;
 }
 

@@ -51,18 +51,27 @@ struct slice tokenizer_eos(const struct tokenizer *t);
 bool tokenizer_bos_id(const struct tokenizer *t, uint32_t *ret);
 bool tokenizer_eos_id(const struct tokenizer *t, uint32_t *ret);
 
+/* How many tokens lie before some bytes of the text. */
+struct tokenizer_marks {
+    const size_t *bytes; /* [count], ascending */
+    uint32_t *tokens; /* [count]: those that certainly end before each; some fewer inside a word, or where the
+                         normaliser has changed the text since the last added token */
+    uint32_t count;
+};
+
 struct tokenizer_opts {
     bool
         added_tokens; /* match added tokens in the text; false for text that must not be able to write them */
     bool
         add_special; /* what the post-processor puts around the text (bos); false for rendered chat templates */
+    struct tokenizer_marks *marks; /* to be filled in; NULL: none */
 };
 
 /* The token ids of `text` (valid UTF-8) in ids[0 .. *count). Time n log n in the length of the longest piece, linear
  * otherwise; `scratch` needs up to 19 bytes per byte of text that is not NFC, or 3 and 32 per byte of the longest
  * piece, and is rewound before returning.
  * 0, -E2BIG (more than `ids_max` tokens, or more than TOKENIZER_TEXT_BYTES_MAX bytes), -EINVAL (not UTF-8), -ENOMEM;
- * *count is untouched on failure, ids[] is not. */
+ * *count is untouched on failure, ids[] and marks are not. */
 int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct slice text,
                      const struct tokenizer_opts *opts, uint32_t *ids, size_t ids_max, size_t *count,
                      struct err *e);

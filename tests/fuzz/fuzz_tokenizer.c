@@ -93,7 +93,10 @@ static void parse_filled(struct slice json, struct slice config)
 
 static void encode(struct slice text, bool added_tokens)
 {
-    struct tokenizer_opts opts = {.added_tokens = added_tokens};
+    const size_t bytes[] = {0, text.len / 3, text.len / 2, text.len};
+    uint32_t tokens[COUNT_OF(bytes)] = {UINT32_MAX};
+    struct tokenizer_marks marks = {bytes, tokens, COUNT_OF(bytes)};
+    struct tokenizer_opts opts = {.added_tokens = added_tokens, .marks = &marks};
     size_t count = 0, mark = arena_mark(scratch);
     struct err e = {0};
     struct slice normal;
@@ -104,6 +107,7 @@ static void encode(struct slice text, bool added_tokens)
         return;
     }
     ASSERT(r == 0 && count <= 3 * text.len);
+    ASSERT(tokens[0] == 0 && tokens[1] <= tokens[2] && tokens[3] == count);
     struct buf out;
     buf_init(&out, 3 * text.len + 1, NULL);
     ASSERT(tokenizer_decode(canary, ids, count, false, &out) == 0);

@@ -284,6 +284,74 @@ TEST(untrusted_text_cannot_write_added_tokens)
     canary_done(&c);
 }
 
+/* A mark before every byte of the text and behind it. */
+static size_t encode_marked(struct canary *c, struct slice text, uint32_t *ids, uint32_t *tokens)
+{
+    static size_t bytes[256];
+    assert_true(text.len < COUNT_OF(bytes));
+    for (size_t i = 0; i <= text.len; i++)
+        bytes[i] = i;
+    struct tokenizer_marks marks = {bytes, tokens, (uint32_t)text.len + 1};
+    struct tokenizer_opts opts = {.added_tokens = true, .marks = &marks};
+    uint32_t plain[TOKENS_MAX];
+    size_t count = encode(c, text, &opts, ids);
+    opts.marks = NULL;
+    assert_int_equal(encode(c, text, &opts, plain), count);
+    assert_memory_equal(plain, ids, count * sizeof(ids[0]));
+    assert_int_equal(tokens[text.len], count);
+    return count;
+}
+
+TEST(marks_count_the_tokens_before_them)
+{
+    struct canary c;
+    canary_init(&c);
+    uint32_t ids[TOKENS_MAX], tokens[256];
+    struct slice text =
+        SLICE("<|im_start|>user\nWhat is  caf\u00e9\n<|im_end|>\n<|im_start|>assistant\n<think>");
+    encode_marked(&c, text, ids, tokens);
+    size_t bytes = 0, k = 0;
+    for (size_t at = 0; at <= text.len; at++) {
+        for (; k < tokens[at]; k++)
+            bytes += tokenizer_token_bytes(c.tokenizer, ids[k]).len;
+        assert_true(bytes <= at && at - bytes < strlen("<|im_start|>"));
+    }
+    /* Before and behind an added token it is exact, and a word begins where the last one ended. */
+    static const char *const places[] = {"<|im_end|>", "\n<|im_start|>ass", "<think>", "user", " is"};
+    for (size_t i = 0; i < COUNT_OF(places); i++) {
+        size_t at = slice_find(text, slice_of(places[i]), 0);
+        uint32_t before[TOKENS_MAX];
+        size_t count =
+            encode(&c, slice_sub(text, 0, at), &(struct tokenizer_opts){.added_tokens = true}, before);
+        assert_int_equal(tokens[at], count);
+        assert_memory_equal(before, ids, count * sizeof(ids[0]));
+    }
+    canary_done(&c);
+}
+
+/* e and an accent become one letter: bytes between added tokens are no longer those of the text, so marks there stay before them. */
+TEST(marks_in_text_that_is_normalised_stay_before_it)
+{
+    struct canary c;
+    canary_init(&c);
+    uint32_t ids[TOKENS_MAX], tokens[256];
+    struct slice text = SLICE("one<|im_end|>two cafe\u0301 three<|im_end|>four five");
+    encode_marked(&c, text, ids, tokens);
+    size_t first = slice_find(text, SLICE("<|im_end|>"), 0),
+           second = slice_find(text, SLICE("<|im_end|>"), first + 1);
+    uint32_t id, end = 0;
+    assert_true(tokenizer_find(c.tokenizer, SLICE("<|im_end|>"), &id));
+    while (ids[end] != id)
+        end++;
+    assert_int_equal(tokens[first], end);
+    for (size_t at = first + strlen("<|im_end|>"); at < second; at++)
+        assert_int_equal(tokens[at], end + 1);
+    assert_int_equal(ids[tokens[second]], id);
+    assert_int_equal(tokens[second + strlen("<|im_end|>")], tokens[second] + 1);
+    assert_true(tokens[slice_find(text, SLICE(" five"), 0)] > tokens[second] + 1);
+    canary_done(&c);
+}
+
 TEST(too_many_tokens_and_broken_text_are_refused)
 {
     struct canary c;
