@@ -126,18 +126,44 @@ static bool counts_at(const struct account *at, const struct account *from)
     return at->parent || from->n.class != ACCOUNT_DISK;
 }
 
-int account_reserve(struct account *a, uint64_t bytes)
+static bool has_room(const struct account_numbers *n, uint64_t bytes, uint64_t spare)
 {
-    int r = 0;
+    return bytes <= n->limit && spare <= n->limit - bytes && n->reserved <= n->limit - bytes - spare;
+}
+
+/* The lowest account on the way up that has no room; `spare` is to be left in the first. */
+static struct account *find_refusing(struct account *a, uint64_t bytes, uint64_t spare)
+{
+    for (struct account *at = a; at; at = at->parent)
+        if (counts_at(at, a) && !has_room(&at->n, bytes, at == a ? spare : 0))
+            return at;
+    return NULL;
+}
+
+int account_reserve_sparing(struct account *a, uint64_t bytes, uint64_t spare)
+{
     pthread_mutex_lock(&a->ledger->lock);
-    for (struct account *at = a; at && r == 0; at = at->parent)
-        if (counts_at(at, a) && (bytes > at->n.limit || at->n.reserved > at->n.limit - bytes))
-            r = -ENOMEM;
+    int r = find_refusing(a, bytes, spare) ? -ENOMEM : 0;
     for (struct account *at = a; at && r == 0; at = at->parent)
         if (counts_at(at, a))
             at->n.reserved += bytes;
     pthread_mutex_unlock(&a->ledger->lock);
     return r;
+}
+
+int account_reserve(struct account *a, uint64_t bytes)
+{
+    return account_reserve_sparing(a, bytes, 0);
+}
+
+bool account_refuses(struct account *a, uint64_t bytes, struct account_numbers *ret)
+{
+    pthread_mutex_lock(&a->ledger->lock);
+    const struct account *at = find_refusing(a, bytes, 0);
+    if (at)
+        *ret = at->n;
+    pthread_mutex_unlock(&a->ledger->lock);
+    return at != NULL;
 }
 
 void account_release(struct account *a, uint64_t bytes)

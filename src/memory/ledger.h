@@ -49,8 +49,21 @@ void account_close(struct account *a);
 void account_set_planned(struct account *a, uint64_t bytes);
 void account_set_limit(struct account *a, uint64_t limit_bytes);
 
+struct account_numbers {
+    char name[ACCOUNT_NAME_MAX];
+    enum account_class class;
+    uint64_t planned, reserved, used, peak, limit; /* bytes; peak is of used */
+    uint32_t depth;                                /* 0 = root */
+    uint32_t children;
+};
+
 /* 0, or -ENOMEM and nothing has moved. */
 int account_reserve(struct account *a, uint64_t bytes);
+/* As account_reserve(), but leaves `spare` bytes of the account's own limit to others. */
+int account_reserve_sparing(struct account *a, uint64_t bytes, uint64_t spare);
+/* After a refusal: the account from `a` up to the root whose limit has no room for `bytes` more, the lowest of them, as things
+ * are now. False: none has too little any more. */
+bool account_refuses(struct account *a, uint64_t bytes, struct account_numbers *ret);
 /* bytes <= reserved - used. */
 void account_release(struct account *a, uint64_t bytes);
 /* Marks reserved bytes as existing, or as gone again (still reserved). */
@@ -63,13 +76,6 @@ void account_shift(struct account *from, struct account *to, uint64_t bytes);
 /* A charge that reserves and uses in one go, for arenas, buffers and mailboxes. */
 struct charge account_charge(struct account *a);
 
-struct account_numbers {
-    char name[ACCOUNT_NAME_MAX];
-    enum account_class class;
-    uint64_t planned, reserved, used, peak, limit; /* bytes; peak is of used */
-    uint32_t depth;                                /* 0 = root */
-    uint32_t children;
-};
 struct account_numbers account_numbers(struct account *a);
 
 /* Calls `visit` for every account, parents before children, under the lock: a consistent picture.

@@ -46,6 +46,44 @@ TEST(a_reservation_counts_up_to_the_root)
     account_close(model);
 }
 
+TEST(a_refusal_names_the_lowest_account_without_room)
+{
+    struct account *root = ledger_root(test_ledger());
+    struct account_numbers n = {.name = "untouched"};
+    struct account *model = open_below(root, "model", ACCOUNT_ANON, 1000);
+    struct account *kv = open_below(model, "kv", ACCOUNT_ANON, 700);
+    assert_false(account_refuses(kv, 700, &n));
+    assert_string_equal(n.name, "untouched");
+    assert_true(account_refuses(kv, 701, &n));
+    assert_string_equal(n.name, "kv");
+    assert_int_equal(account_reserve(model, 600), 0);
+    assert_true(account_refuses(kv, 401, &n));
+    assert_string_equal(n.name, "model");
+    assert_int_equal(n.reserved, 600);
+    assert_int_equal(n.limit, 1000);
+    account_release(model, 600);
+    account_close(kv);
+    account_close(model);
+}
+
+TEST(what_is_spared_is_left_of_the_accounts_own_limit)
+{
+    struct account *root = ledger_root(test_ledger());
+    struct account *model = open_below(root, "model", ACCOUNT_ANON, 1000);
+    struct account *text = open_below(model, "text", ACCOUNT_ANON, 800);
+    assert_int_equal(account_reserve_sparing(text, 701, 100), -ENOMEM);
+    assert_int_equal(account_reserve_sparing(text, 1, 800), -ENOMEM);
+    assert_int_equal(account_reserve_sparing(text, 1, UINT64_MAX), -ENOMEM);
+    expect(root, 0, 0, 0);
+    assert_int_equal(account_reserve_sparing(text, 700, 100), 0);
+    assert_int_equal(account_reserve_sparing(text, 1, 100), -ENOMEM);
+    assert_int_equal(account_reserve(text, 100), 0);
+    expect(model, 800, 0, 0);
+    account_release(text, 800);
+    account_close(text);
+    account_close(model);
+}
+
 TEST(over_any_limit_on_the_way_nothing_moves)
 {
     struct account *root = ledger_root(test_ledger());
