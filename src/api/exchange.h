@@ -10,13 +10,15 @@
 
 #include "api/api_state.h"
 #include "api/choice.h"
+#include "text/chat_cuts.h"
 
 enum exchange_phase { EXCHANGE_RECEIVING, EXCHANGE_PREPARING, EXCHANGE_RUNNING, EXCHANGE_SENDING };
 
 struct prompt_ids {
     uint32_t *ids;
     uint32_t count;
-    bool in_reasoning; /* the rendered prompt ended inside <think> */
+    bool in_reasoning;                       /* the rendered prompt ended inside <think> */
+    uint32_t cuts[CHAT_CUTS_MAX], cut_count; /* tokens before which later prompts may begin to differ */
 };
 
 struct exchange {

@@ -16,6 +16,8 @@
 /* The deepest user is the template's evaluation: 400 levels of about 700 bytes (more under sanitizers). */
 #define PREP_STACK_BYTES ((size_t)2 << 20)
 
+_Static_assert(CHAT_CUTS_MAX <= ENGINE_CUTS_MAX, "the engine looks at all cuts of a conversation");
+
 static bool out_of_memory(struct exchange *x)
 {
     return request_memory_reject(&x->memory, &x->reject);
@@ -128,6 +130,8 @@ static bool submit(struct exchange *x, struct choice *c, uint32_t max_tokens)
         .priority = x->request.priority,
         .cache_salt = slice_of(x->request.cache_salt),
         .tenant = x->key,
+        .cuts = p->cuts,
+        .cut_count = p->cut_count,
         .sampling = c->sampling,
         .stops = x->request.stops,
         .stop_count = x->request.stop_count,

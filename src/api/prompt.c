@@ -71,7 +71,7 @@ static bool check_kwargs(struct exchange *x)
     return true;
 }
 
-bool prompt_render(struct exchange *x, struct arena *scratch, struct buf *ret)
+bool prompt_render(struct exchange *x, struct arena *scratch, struct buf *ret, struct chat_cuts *cuts)
 {
     const struct served_model *m = x->model;
     const struct chat_template_limits limits = CHAT_TEMPLATE_LIMITS_DEFAULT;
@@ -95,7 +95,7 @@ bool prompt_render(struct exchange *x, struct arena *scratch, struct buf *ret)
         in.bos_token = tokenizer_bos(m->tokenizer);
         in.eos_token = tokenizer_eos(m->tokenizer);
     }
-    int r = chat_template_render(m->template, scratch, &in, &limits, ret, &e);
+    int r = chat_template_render_cuts(m->template, scratch, &in, &limits, ret, cuts, &e);
     if (r == -EINVAL)
         return reject_set(&x->reject, 400, "template_error", "messages",
                           "The model's chat template refuses this: %s", e.text);
@@ -119,11 +119,14 @@ static bool keep_ids(struct exchange *x, const uint32_t *ids, size_t count, stru
     return true;
 }
 
-bool prompt_encode(struct exchange *x, struct arena *scratch, struct slice text, bool special,
-                   uint32_t ids_max, struct prompt_ids *ret)
+bool prompt_encode(struct exchange *x, struct arena *scratch, struct slice text, const struct chat_cuts *cuts,
+                   bool special, uint32_t ids_max, struct prompt_ids *ret)
 {
     const struct tokenizer *t = x->model->tokenizer;
-    const struct tokenizer_opts opts = {.added_tokens = true, .add_special = special};
+    uint32_t cut_tokens[CHAT_CUTS_MAX];
+    struct tokenizer_marks marks = {
+        .bytes = cuts ? cuts->bytes : NULL, .tokens = cut_tokens, .count = cuts ? cuts->count : 0};
+    const struct tokenizer_opts opts = {.added_tokens = true, .add_special = special, .marks = &marks};
     struct err e = {0};
     size_t count = 0;
     if (!t)
@@ -149,6 +152,10 @@ bool prompt_encode(struct exchange *x, struct arena *scratch, struct slice text,
         ok = no_memory(x);
     else
         ok = keep_ids(x, ids, count, ret);
+    if (ok) {
+        ret->cut_count = marks.count;
+        memcpy(ret->cuts, cut_tokens, marks.count * sizeof(cut_tokens[0]));
+    }
     arena_rewind(scratch, mark);
     return ok;
 }
@@ -179,10 +186,11 @@ static bool take_ids(struct exchange *x, const json_t *list, struct prompt_ids *
 static bool make_chat(struct exchange *x, struct arena *scratch, struct prompt_ids *ret)
 {
     struct charge charge = request_memory_charge(&x->memory);
+    struct chat_cuts cuts = {.count = 0};
     struct buf text;
     buf_init(&text, SIZE_MAX / 4, &charge);
-    bool ok = prompt_render(x, scratch, &text) &&
-              prompt_encode(x, scratch, buf_slice(&text), x->request.add_special_tokens > 0,
+    bool ok = prompt_render(x, scratch, &text, &cuts) &&
+              prompt_encode(x, scratch, buf_slice(&text), &cuts, x->request.add_special_tokens > 0,
                             x->model->max_model_len, ret);
     if (ok)
         ret->in_reasoning = chat_prompt_in_reasoning(buf_slice(&text));
@@ -195,7 +203,8 @@ static bool make_one(struct exchange *x, struct arena *scratch, const json_t *pr
     if (json_is_array(prompt))
         return take_ids(x, prompt, ret);
     struct slice text = {json_string_value(prompt), json_string_length(prompt)};
-    return prompt_encode(x, scratch, text, x->request.add_special_tokens != 0, x->model->max_model_len, ret);
+    return prompt_encode(x, scratch, text, NULL, x->request.add_special_tokens != 0, x->model->max_model_len,
+                         ret);
 }
 
 bool prompt_make(struct exchange *x, struct arena *scratch)

@@ -4,13 +4,14 @@
 
 #include "api/exchange.h"
 
-/* The template over the messages of x->request, into `ret`. False: x->reject says why. */
-bool prompt_render(struct exchange *x, struct arena *scratch, struct buf *ret);
+/* The template over the messages of x->request, into `ret`; `cuts` (NULL: not wanted) are bytes of it. False: x->reject says why. */
+bool prompt_render(struct exchange *x, struct arena *scratch, struct buf *ret, struct chat_cuts *cuts);
 
 /* Text to ids: a block charged to x->memory, for request_memory_free(ids, count * 4). At most ids_max of them, else
- * 400 context_length_exceeded. `special`: what the tokenizer puts around a text (bos). */
-bool prompt_encode(struct exchange *x, struct arena *scratch, struct slice text, bool special,
-                   uint32_t ids_max, struct prompt_ids *ret);
+ * 400 context_length_exceeded. `special`: what the tokenizer puts around a text (bos). `cuts` of the text: NULL, or they are
+ * in ret, too. */
+bool prompt_encode(struct exchange *x, struct arena *scratch, struct slice text, const struct chat_cuts *cuts,
+                   bool special, uint32_t ids_max, struct prompt_ids *ret);
 
 /* Fills x->prompts and x->prompt_count from the request: messages, or one or several prompts. */
 bool prompt_make(struct exchange *x, struct arena *scratch);

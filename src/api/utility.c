@@ -44,11 +44,11 @@ bool utility_tokenize(struct exchange *x, struct arena *scratch)
     struct buf text;
     struct prompt_ids ids = {0};
     buf_init(&text, SIZE_MAX / 4, &charge);
-    bool ok = prompt || prompt_render(x, scratch, &text);
+    bool ok = prompt || prompt_render(x, scratch, &text, NULL);
     struct slice s =
         prompt ? (struct slice){json_string_value(prompt), json_string_length(prompt)} : buf_slice(&text);
     bool special = x->request.add_special_tokens < 0 ? prompt != NULL : x->request.add_special_tokens > 0;
-    ok = ok && prompt_encode(x, scratch, s, special, UINT32_MAX, &ids);
+    ok = ok && prompt_encode(x, scratch, s, NULL, special, UINT32_MAX, &ids);
     buf_done(&text);
     if (!ok)
         return false;
@@ -97,7 +97,7 @@ bool utility_template(struct exchange *x, struct arena *scratch)
     struct charge charge = request_memory_charge(&x->memory);
     struct buf text;
     buf_init(&text, SIZE_MAX / 4, &charge);
-    bool ok = prompt_render(x, scratch, &text);
+    bool ok = prompt_render(x, scratch, &text, NULL);
     if (ok) {
         buf_puts(&x->reply, "{\"prompt\":");
         json_write_string(&x->reply, buf_slice(&text));

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "text/tmpl_eval.h"
+#include "text/tmpl_trace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -169,14 +170,24 @@ static bool define_variables(struct tmpl_run *run, const struct chat_template_in
               tmpl_define(run, SLICE("eos_token"), tmpl_string(in->eos_token)) &&
               tmpl_define(run, SLICE("add_generation_prompt"), tmpl_bool(in->add_generation_prompt));
     json_object_foreach((json_t *)in->kwargs, key, value) ok = ok && define_json(run, key, value);
-    return ok && define_json(run, "tools", in->tools) && define_json(run, "documents", in->documents) &&
-           define_json(run, "messages", in->messages);
+    return ok && define_json(run, "tools", in->tools) && define_json(run, "documents", in->documents);
 }
 
-int chat_template_render(const struct chat_template *t, struct arena *scratch,
-                         const struct chat_template_input *in, const struct chat_template_limits *limits,
-                         struct buf *ret, struct err *e)
+/* `trace`: NULL, or what is to follow them. */
+static bool define_messages(struct tmpl_run *run, const json_t *messages, struct tmpl_trace *trace)
 {
+    struct tmpl_value v;
+    if (!tmpl_from_json(run->a, messages, 0, &v) || !tmpl_define(run, SLICE("messages"), v))
+        return false;
+    run->trace = trace;
+    return !trace || tmpl_trace_init(trace, run->a, run->out, &v);
+}
+
+int chat_template_render_cuts(const struct chat_template *t, struct arena *scratch,
+                              const struct chat_template_input *in, const struct chat_template_limits *limits,
+                              struct buf *ret, struct chat_cuts *cuts, struct err *e)
+{
+    struct tmpl_trace trace;
     size_t mark = arena_mark(scratch);
     struct tmpl_text out;
     struct tmpl_run run = {.a = scratch,
@@ -189,16 +200,26 @@ int chat_template_render(const struct chat_template *t, struct arena *scratch,
     if (t->tool_use && json_array_size(in->tools) > 0)
         t = t->tool_use;
     tmpl_text_init(&out, scratch, limits->output_bytes_max);
-    if (!tmpl_run_init(&run) || !define_variables(&run, in))
+    if (!tmpl_run_init(&run) || !define_variables(&run, in) ||
+        !define_messages(&run, in->messages, cuts ? &trace : NULL))
         tmpl_fail_memory(&run);
     if (!run.error)
         tmpl_exec(&run, t->root);
     if (!run.error)
         buf_put_slice(ret, tmpl_text_slice(&out));
+    if (!run.error && cuts)
+        chat_cuts_choose(&trace, in->messages, tmpl_text_slice(&out), cuts);
     arena_rewind(scratch, mark);
     if (!run.error && ret->error)
         return err_set(e, ret->error, "the rendered prompt does not fit in its buffer");
     return run.error;
+}
+
+int chat_template_render(const struct chat_template *t, struct arena *scratch,
+                         const struct chat_template_input *in, const struct chat_template_limits *limits,
+                         struct buf *ret, struct err *e)
+{
+    return chat_template_render_cuts(t, scratch, in, limits, ret, NULL, e);
 }
 
 bool chat_template_mentions(const struct chat_template *t, struct slice word)

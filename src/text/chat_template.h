@@ -10,6 +10,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 
+#include "text/chat_cuts.h"
+
 #include <jansson.h>
 
 struct chat_template;
@@ -42,6 +44,10 @@ struct chat_template_input {
 int chat_template_render(const struct chat_template *t, struct arena *scratch,
                          const struct chat_template_input *in, const struct chat_template_limits *limits,
                          struct buf *ret, struct err *e);
+/* The same, and where the prompt may be cut: byte 0 is where it begins in ret. */
+int chat_template_render_cuts(const struct chat_template *t, struct arena *scratch,
+                              const struct chat_template_input *in, const struct chat_template_limits *limits,
+                              struct buf *ret, struct chat_cuts *cuts, struct err *e);
 
 /* Does its source contain this text? ("enable_thinking", "<function=") */
 bool chat_template_mentions(const struct chat_template *t, struct slice word);

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "text/tmpl_builtins.h"
+#include "text/tmpl_trace.h"
 
 #include <errno.h>
 #include <math.h>
@@ -133,6 +134,32 @@ static struct tmpl_value lookup(struct tmpl_run *run, struct slice name)
     if (f >= 0)
         return (struct tmpl_value){.type = TMPL_FUNCTION, .i = f, .s = name};
     return tmpl_undefined(name);
+}
+
+/* --- whose output it is --- */
+
+static struct tmpl_trace *trace_of(const struct tmpl_run *run)
+{
+    return run->trace && run->trace->out == run->out ? run->trace : NULL;
+}
+
+/* A loop's item, or what a loop over numbers assigns: is it a message that is going to be written? */
+static void trace_take_up(struct tmpl_run *run, const struct tmpl_value *v, bool in_loop)
+{
+    struct tmpl_trace *t = trace_of(run);
+    uint32_t message = tmpl_trace_message(v);
+    if (!t || message == TMPL_TRACE_NONE || t->loops == 0 || (t->in_loop && !in_loop))
+        return;
+    tmpl_trace_take_up(t, message);
+    t->in_loop = in_loop;
+}
+
+/* A template that asks for it writes the generation prompt next, behind the last message. */
+static void trace_asked(struct tmpl_run *run, struct slice name)
+{
+    struct tmpl_trace *t = trace_of(run);
+    if (t && slice_eq(name, SLICE("add_generation_prompt")))
+        t->asked_at = run->out->len;
 }
 
 /* --- calls --- */
@@ -365,6 +392,7 @@ static struct tmpl_value eval_kind(struct tmpl_run *run, const struct tmpl_node 
     case TMPL_CONST:
         return n->value;
     case TMPL_NAME:
+        trace_asked(run, n->name);
         return lookup(run, n->name);
     case TMPL_LIST:
     case TMPL_TUPLE:
@@ -468,7 +496,7 @@ static struct tmpl_seq *loop_items(struct tmpl_run *run, const struct tmpl_node 
     return kept;
 }
 
-static void exec_for(struct tmpl_run *run, const struct tmpl_node *n)
+static void exec_items(struct tmpl_run *run, const struct tmpl_node *n)
 {
     struct tmpl_seq *items = loop_items(run, n);
     struct tmpl_scope *outer = run->scope;
@@ -485,6 +513,7 @@ static void exec_for(struct tmpl_run *run, const struct tmpl_node *n)
         loop->index0 = i;
         scope_set(run, run->scope, SLICE("loop"), (struct tmpl_value){.type = TMPL_LOOP, .loop = loop});
         assign(run, n, items->items[i]);
+        trace_take_up(run, &items->items[i], true);
         if (!run->error)
             tmpl_exec(run, n->b);
         bool over = run->flow == TMPL_FLOW_BREAK;
@@ -495,6 +524,22 @@ static void exec_for(struct tmpl_run *run, const struct tmpl_node *n)
     run->scope = outer;
     if (items->count == 0 && n->c && !run->error)
         tmpl_exec(run, n->c);
+}
+
+/* Behind a loop the output is whose it was before. */
+static void exec_for(struct tmpl_run *run, const struct tmpl_node *n)
+{
+    struct tmpl_trace *t = trace_of(run);
+    uint32_t before = t ? t->current : TMPL_TRACE_NONE;
+    bool in_loop = t && t->in_loop;
+    if (t)
+        t->loops++;
+    exec_items(run, n);
+    if (t) {
+        t->loops--;
+        tmpl_trace_take_up(t, before);
+        t->in_loop = in_loop;
+    }
 }
 
 static void exec_set_attribute(struct tmpl_run *run, const struct tmpl_node *n)
@@ -579,8 +624,10 @@ static void exec_statement(struct tmpl_run *run, const struct tmpl_node *n)
         break;
     case TMPL_SET:
         v = eval(run, n->a);
-        if (!run->error)
+        if (!run->error) {
             assign(run, n, v);
+            trace_take_up(run, &v, false);
+        }
         break;
     case TMPL_SET_BLOCK:
         exec_set_block(run, n);

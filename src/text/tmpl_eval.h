@@ -6,6 +6,7 @@
 #include "text/tmpl_ast.h"
 
 struct tmpl_scope;
+struct tmpl_trace;
 
 struct tmpl_run {
     struct arena *a;
@@ -16,6 +17,7 @@ struct tmpl_run {
     size_t text_bytes_max; /* of any text that is built */
     int64_t now_s;
     struct tmpl_text *out;
+    struct tmpl_trace *trace; /* NULL: nobody wants to know who wrote what */
     struct tmpl_scope *globals, *scope;
     enum { TMPL_FLOW_ON, TMPL_FLOW_BREAK, TMPL_FLOW_CONTINUE } flow;
 };

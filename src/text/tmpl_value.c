@@ -119,6 +119,7 @@ bool tmpl_dict_set(struct arena *a, struct tmpl_dict *d, struct tmpl_value key, 
         memcpy(bigger->keys, d->keys, d->count * sizeof(*d->keys));
         memcpy(bigger->values, d->values, d->count * sizeof(*d->values));
         bigger->count = d->count;
+        bigger->message = d->message;
         *d = *bigger;
     }
     d->keys[d->count] = key;

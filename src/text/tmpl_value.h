@@ -53,6 +53,7 @@ struct tmpl_seq {
 struct tmpl_dict {
     struct tmpl_value *keys, *values;
     uint32_t count, capacity;
+    uint32_t message; /* 1 + the number of the conversation's message that it is; 0: none (tmpl_trace.h) */
 };
 
 static inline struct tmpl_value tmpl_none(void)

@@ -1,2 +1,3 @@
 plateau_test(test_template text base memory)
 plateau_test(test_template_real text base memory)
+plateau_test(test_chat_cuts text base memory)

@@ -1,0 +1,112 @@
+/* chat_cuts.c - between messages, where the role changes.
+ *
+ * What one step of an agent adds, several tool results say, stays together in every later prompt, so nothing is gained between
+ * them. A first user message is cut where its text begins: its head is the same in other conversations, and there are templates that
+ * write the system's words into it. */
+#include "text/chat_cuts.h"
+
+#include "base/check.h"
+#include "text/tmpl_trace.h"
+
+#include <string.h>
+
+#define HEAD_BYTES 64 /* of a message, to find it by */
+
+static void add(struct chat_cuts *c, size_t at, size_t len)
+{
+    uint32_t i = c->count;
+    while (i > 0 && c->bytes[i - 1] > at)
+        i--;
+    if (at == 0 || at > len || c->count == CHAT_CUTS_MAX || (i > 0 && c->bytes[i - 1] == at))
+        return;
+    memmove(c->bytes + i + 1, c->bytes + i, (c->count - i) * sizeof(c->bytes[0]));
+    c->bytes[i] = at;
+    c->count++;
+}
+
+static const char *role_of(const json_t *messages, uint32_t index)
+{
+    const char *role = json_string_value(json_object_get(json_array_get(messages, index), "role"));
+    return role ? role : "";
+}
+
+static bool is_role(const json_t *messages, uint32_t index, const char *role)
+{
+    return strcmp(role_of(messages, index), role) == 0;
+}
+
+static bool is_written(const struct tmpl_trace *t, uint32_t index)
+{
+    return t->spans[index].to > t->spans[index].from;
+}
+
+/* The text of a message, or its first piece of text. */
+static struct slice content_of(const json_t *message)
+{
+    const json_t *content = json_object_get(message, "content"), *part;
+    size_t i;
+    json_array_foreach(content, i, part) if (json_object_get(part, "text"))
+    {
+        content = json_object_get(part, "text");
+        break;
+    }
+    return (struct slice){json_string_value(content), json_string_length(content)};
+}
+
+/* Where the message's own words begin between these bytes; templates may trim them. SIZE_MAX: they are not there. */
+static size_t words_begin(struct slice content, struct slice text, size_t from, size_t to)
+{
+    size_t skip = 0;
+    while (skip < content.len && strchr(" \t\r\n", content.ptr[skip]))
+        skip++;
+    struct slice head = slice_sub(content, skip, HEAD_BYTES);
+    return head.len ? slice_find(slice_sub(text, 0, to), head, from) : SIZE_MAX;
+}
+
+/* Behind system and tools: in the first message that is neither's, which a template may also write before its loop. */
+static void add_system(const struct tmpl_trace *t, const json_t *messages, uint32_t first, struct slice text,
+                       struct chat_cuts *ret)
+{
+    uint32_t next = first;
+    while (next < t->count && !is_written(t, next))
+        next++;
+    bool in_loop = next == first;
+    size_t from = in_loop ? t->spans[first].from : 0, to = text.len;
+    if (in_loop)
+        to = t->spans[first].to;
+    else if (next < t->count)
+        to = t->spans[next].from;
+    size_t at = words_begin(content_of(json_array_get(messages, first)), text, from, to);
+    add(ret, at == SIZE_MAX ? from : at, text.len);
+}
+
+/* Behind the last message: the generation prompt may come in the loop over messages or after it. */
+static size_t end_of_messages(const struct tmpl_trace *t, const struct tmpl_span *last)
+{
+    return t->asked_at > last->from && t->asked_at < last->to ? t->asked_at : last->to;
+}
+
+void chat_cuts_choose(const struct tmpl_trace *t, const json_t *messages, struct slice text,
+                      struct chat_cuts *ret)
+{
+    uint32_t first = 0, last = t->count, user;
+    ret->count = 0;
+    while (first < t->count && (is_role(messages, first, "system") || is_role(messages, first, "developer")))
+        first++;
+    if (first < t->count)
+        add_system(t, messages, first, text, ret);
+    while (last > first && !is_written(t, last - 1))
+        last--;
+    if (last == first) {
+        add(ret, t->asked_at, text.len);
+        return;
+    }
+    add(ret, end_of_messages(t, &t->spans[last - 1]), text.len);
+    for (user = last - 1; user > first && !is_role(messages, user - 1, "user"); user--)
+        ;
+    if (user > first)
+        add(ret, t->spans[user - 1].to, text.len);
+    for (uint32_t i = last - 1; i > first; i--)
+        if (is_written(t, i) && !is_role(messages, i, role_of(messages, i - 1)))
+            add(ret, t->spans[i].from, text.len);
+}
