@@ -283,7 +283,7 @@ static int check_spec(const struct engine *en, const struct job_spec *s, const s
 }
 
 /* What those before it take, at the pace of late: jobs here times a job's time, over the rows that share it. */
-static uint32_t retry_after_s(struct engine *en)
+uint32_t engine_retry_after_s(struct engine *en)
 {
     uint64_t jobs = atomic_load_explicit(&en->places, memory_order_relaxed);
     uint64_t ns = atomic_load_explicit(&en->service_ns, memory_order_relaxed) / en->opts.max_num_seqs * jobs;
@@ -300,8 +300,33 @@ static bool take_place(struct engine *en)
     return true;
 }
 
+void engine_room(const struct engine *en, const struct job_spec *job, struct engine_room *ret)
+{
+    *ret = (struct engine_room){job_bytes(job, en->opts.host_cache_bytes > 0),
+                                limit_of(en->opts.requests_bytes_max), en->places_max};
+}
+
+/* The job's block was refused: whether waiting helps. */
+static int refuse_block(struct engine *en, const struct job_spec *spec, uint32_t retry_after, struct err *e)
+{
+    uint64_t bytes = job_bytes(spec, en->opts.host_cache_bytes > 0);
+    struct account_numbers own = account_numbers(en->requests);
+    if (own.reserved > 0)
+        return err_set(
+            e, -ENOBUFS,
+            "The requests that run and wait on %s hold %llu bytes beside their pages, and %llu more "
+            "for a request of %u prompt tokens and max_tokens %u are not left. Try again in %u s.",
+            en->name, (unsigned long long)own.reserved, (unsigned long long)bytes, spec->prompt_count,
+            spec->max_tokens, retry_after);
+    return err_set(e, -ENOMEM,
+                   "There is no memory for the %llu bytes that a request of %u prompt tokens and max_tokens "
+                   "%u takes beside its pages.",
+                   (unsigned long long)bytes, spec->prompt_count, spec->max_tokens);
+}
+
 /* With a place taken. */
-static int make_and_put(struct engine *en, const struct job_spec *spec, struct stream *s, struct err *e)
+static int make_and_put(struct engine *en, const struct job_spec *spec, struct stream *s,
+                        uint32_t retry_after, struct err *e)
 {
     struct charge charge = account_charge(en->requests);
     struct engine_message m = {0};
@@ -312,8 +337,7 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
         r = job_create(&opts, &m.job);
     prefix_hasher_free(hasher);
     if (r < 0)
-        return err_set(e, -ENOMEM, "no memory left for a request of %u prompt tokens and max_tokens %u",
-                       spec->prompt_count, spec->max_tokens);
+        return refuse_block(en, spec, retry_after, e);
     r = mailbox_put(en->inbox, &m);
     if (r == 0)
         return 0;
@@ -322,7 +346,7 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
     return err_set(e, -EPIPE, "%s is being unloaded", en->name);
 }
 
-int engine_submit(struct engine *en, const struct job_spec *job, struct stream *s, uint32_t *retry_after,
+int engine_submit(struct engine *en, const struct job_spec *job, struct stream *s, uint32_t *retry_after_s,
                   struct err *e)
 {
     if (atomic_load(&en->closing))
@@ -330,18 +354,19 @@ int engine_submit(struct engine *en, const struct job_spec *job, struct stream *
     int r = check_spec(en, job, s, e);
     if (r < 0)
         return r;
-    if (!take_place(en)) {
-        uint32_t after = retry_after_s(en);
-        if (retry_after)
-            *retry_after = after;
-        return err_set(e, -EAGAIN,
-                       "All %u rows and %u places in the queue of %s are taken. Try again in %u s, or raise "
-                       "--max-queue or --max-num-seqs.",
-                       en->opts.max_num_seqs, en->opts.max_queue, en->name, after);
-    }
-    r = make_and_put(en, job, s, e);
-    if (r < 0)
+    uint32_t after = engine_retry_after_s(en);
+    bool taken = take_place(en);
+    if (taken)
+        r = make_and_put(en, job, s, after, e);
+    else
+        r = err_set(e, -EAGAIN,
+                    "All %u rows and %u places in the queue of %s are taken. Try again in %u s, or raise "
+                    "--max-queue or --max-num-seqs.",
+                    en->opts.max_num_seqs, en->opts.max_queue, en->name, after);
+    if (taken && r < 0)
         atomic_fetch_sub(&en->places, 1);
+    if ((r == -EAGAIN || r == -ENOBUFS) && retry_after_s)
+        *retry_after_s = after;
     return r;
 }
 

@@ -94,10 +94,22 @@ struct job_spec {
 
 /* Hands in a job; any thread. On 0 the engine holds the job half of `s` and ends it with exactly one finish record. On
  * failure nothing has happened and both halves are still the caller's:
- * -EINVAL (prompt + max_tokens can never fit, a bad id, ...: 400), -EAGAIN (queue full: 429; *retry_after_s from the measured
- * queue), -ENOMEM (413/507), -EPIPE (closing: 503). e has the sentence for the client. */
+ * -EINVAL (prompt + max_tokens can never fit, a bad id, ...: 400), -EAGAIN (queue full: 429), -ENOBUFS (other jobs have what is
+ * planned for jobs: 429), -ENOMEM (no job will make room by ending: 507), -EPIPE (closing: 503). With both 429
+ * *retry_after_s comes from the measured queue. e has the sentence for the client. */
 int engine_submit(struct engine *en, const struct job_spec *job, struct stream *s, uint32_t *retry_after_s,
                   struct err *e);
+
+/* What a job will take of the account `requests`, beside what all may take together, and how many may run or wait: who submits
+ * several at once asks whether they could ever be taken. Any thread. */
+struct engine_room {
+    uint64_t job_bytes, requests_bytes_max;
+    uint32_t jobs_max;
+};
+void engine_room(const struct engine *en, const struct job_spec *job, struct engine_room *ret);
+/* When somebody who was refused may try again: what is here now, at the pace of late; 1 or more. Any thread. */
+uint32_t engine_retry_after_s(struct engine *en);
+
 struct engine_cleared {
     uint32_t entries;         /* pages of prefixes that were dropped */
     uint64_t bytes_reclaimed; /* by how much what the pools hold has fallen */

@@ -10,6 +10,8 @@
 
 #include <errno.h>
 
+#define JOB_GRAIN 4096
+
 /* An entry of the circle: where the token's text ends, then the head of its stream_token. */
 struct held {
     uint64_t text_end;
@@ -37,18 +39,23 @@ static uint32_t cuts_given(const struct job_spec *spec)
 }
 
 /* What the arena must hold, each block with its alignment. */
-static size_t block_bytes(const struct job_opts *opts)
+static size_t block_bytes(const struct job_spec *spec, bool keys)
 {
-    const struct job_spec *spec = opts->spec;
     uint32_t tokens = spec->prompt_count + spec->max_tokens;
     size_t bytes = sizeof(struct job) + (size_t)tokens * sizeof(uint32_t) +
                    sched_pages(tokens) * sizeof(uint32_t) + sampler_bytes(&spec->sampling, tokens);
-    if (opts->hasher)
+    if (keys)
         bytes += sched_pages(tokens) * sizeof(struct prefix_key) + (cuts_given(spec) + 1) * sizeof(uint32_t);
     if (spec->stop_count > 0)
         bytes += stop_match_arena_bytes(spec->stops, spec->stop_count) +
                  (size_t)JOB_HELD_MAX * held_bytes(top_of(spec));
     return bytes + 16 * 64;
+}
+
+uint64_t job_bytes(const struct job_spec *spec, bool keys)
+{
+    /* The arena's own header, then whole grains. */
+    return ROUND_UP((uint64_t)block_bytes(spec, keys) + 256, JOB_GRAIN);
 }
 
 static int create_stops(struct job *j, const struct job_opts *opts)
@@ -133,9 +140,10 @@ static int create_keys(struct job *j, const struct job_opts *opts)
 int job_create(const struct job_opts *opts, struct job **ret)
 {
     const struct job_spec *spec = opts->spec;
-    size_t bytes = block_bytes(opts);
+    size_t bytes = block_bytes(spec, opts->hasher != NULL);
     struct arena *a = NULL;
-    int r = arena_create(&(struct arena_opts){.bytes_max = bytes, .grain = 4096, .charge = opts->charge}, &a);
+    int r = arena_create(&(struct arena_opts){.bytes_max = bytes, .grain = JOB_GRAIN, .charge = opts->charge},
+                         &a);
     if (r == 0)
         r = arena_commit(a, bytes);
     struct job *j = r == 0 ? ARENA_NEW(a, struct job) : NULL;

@@ -57,6 +57,8 @@ struct job_opts {
     struct prefix_hasher *hasher; /* of the calling thread; NULL: prefixes are not reused */
 };
 
+/* The most that job_create() charges; `keys`: with a hasher. */
+uint64_t job_bytes(const struct job_spec *spec, bool keys);
 /* Everything in spec has been checked. 0 or -ENOMEM; the job half of the stream is the job's then. */
 int job_create(const struct job_opts *opts, struct job **ret);
 /* Frees the block, not the stream. */

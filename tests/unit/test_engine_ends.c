@@ -267,6 +267,47 @@ TEST(a_full_queue_says_when_to_come_back)
     test_engine_close(&f);
 }
 
+static struct engine_room room_of(const struct engine_opts *o, const struct job_spec *s)
+{
+    struct fixture f;
+    struct engine_room room;
+    test_engine_open(&f, TINY("qwen3_5"), o);
+    engine_room(f.engine, s, &room);
+    test_engine_close(&f);
+    return room;
+}
+
+TEST(jobs_hold_no_more_than_is_planned_for_them)
+{
+    struct fixture f;
+    struct err e = {""};
+    struct client *none = NULL;
+    uint32_t after = 0;
+    struct engine_opts o = gated();
+    struct job_spec s = greedy(prompt, 20, 500);
+    struct engine_room room = room_of(&o, &s);
+    assert_int_equal(room.jobs_max, o.max_num_seqs + o.max_queue);
+    assert_int_equal(room.requests_bytes_max, ACCOUNT_NO_LIMIT);
+    o.requests_bytes_max = 2 * room.job_bytes + 4095;
+    start(&f, &o);
+    gate_set(&gate, true, 0);
+    submit(&f, &s);
+    submit(&f, &s);
+    assert_int_equal(try_submit(&f, &s, &none, &after, &e), -ENOBUFS);
+    assert_true(after >= 1);
+    assert_non_null(strstr(e.text, "max_tokens 500"));
+    gate_wait(&gate);
+    gate_set(&gate, false, 0);
+    wait_all(&f);
+    expect_end(&f, submit(&f, &s), FINISH_LENGTH);
+    test_engine_close(&f);
+    /* Nobody has anything, and still it does not fit: no use in waiting. */
+    o.requests_bytes_max = room.job_bytes / 2;
+    start(&f, &o);
+    assert_int_equal(try_submit(&f, &s, &none, &after, &e), -ENOMEM);
+    test_engine_close(&f);
+}
+
 TEST(waiting_has_a_limit)
 {
     struct fixture f;
