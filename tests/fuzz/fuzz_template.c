@@ -1,7 +1,7 @@
 /* Chat templates and what they are rendered with. The first byte chooses limits; then a template up to the first zero
  * byte, then the request as JSON (an object of variables; `messages` and `tools` among them), or a conversation of ours.
- * What must hold: no crash, every refusal has its words, every bound is kept, the scratch arena is as it was, and a
- * template renders the same text twice. */
+ * What must hold: no crash, every refusal has its words, every bound is kept, the scratch arena is as it was, a
+ * template renders the same text twice, whether its cuts are wanted or not, and cuts lie in the text. */
 #include "base/check.h"
 #include "text/chat_template.h"
 
@@ -29,8 +29,16 @@ static struct arena *arena_of(size_t bytes)
     return a;
 }
 
+static void check_cuts(const struct chat_cuts *cuts, size_t len)
+{
+    ASSERT(cuts->count <= CHAT_CUTS_MAX);
+    for (uint32_t i = 0; i < cuts->count; i++)
+        ASSERT(cuts->bytes[i] > (i ? cuts->bytes[i - 1] : 0) && cuts->bytes[i] <= len);
+}
+
+/* `cuts`: NULL, or they are wanted. */
 static int render(const struct chat_template *t, const json_t *request,
-                  const struct chat_template_limits *limits, struct buf *ret)
+                  const struct chat_template_limits *limits, struct buf *ret, struct chat_cuts *cuts)
 {
     struct err e = {0};
     struct arena *scratch = arena_of((size_t)8 << 20);
@@ -47,9 +55,11 @@ static int render(const struct chat_template *t, const json_t *request,
     json_t *none = NULL;
     if (!in.messages)
         in.messages = none = json_array();
-    int r = chat_template_render(t, scratch, &in, limits, ret, &e);
+    int r = chat_template_render_cuts(t, scratch, &in, limits, ret, cuts, &e);
     ASSERT(r == 0 || ((r == -EINVAL || r == -E2BIG || r == -ENOMEM) && e.text[0]));
     ASSERT(r != 0 || buf_slice(ret).len <= limits->output_bytes_max);
+    if (r == 0 && cuts)
+        check_cuts(cuts, ret->len);
     json_decref(none);
     arena_free(scratch);
     return r;
@@ -75,9 +85,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         buf_init(&one, 1 << 20, NULL);
         buf_init(&two, 1 << 20, NULL);
         if (r == 0) {
-            int first = render(t, request, limits, &one);
-            ASSERT(render(t, request, limits, &two) == first);
-            ASSERT(first != 0 || slice_eq(buf_slice(&one), buf_slice(&two)));
+            struct chat_cuts cuts;
+            int first = render(t, request, limits, &one, NULL),
+                second = render(t, request, limits, &two, &cuts);
+            /* Following messages takes some memory, too. */
+            ASSERT(second == first || second == -E2BIG);
+            ASSERT(first != 0 || second != 0 || slice_eq(buf_slice(&one), buf_slice(&two)));
         }
         buf_done(&one);
         buf_done(&two);
