@@ -421,19 +421,19 @@ void prefix_index_take(struct prefix_index *ix, const struct prefix_hit *hit, ui
     struct snapshot *s = &ix->snapshots[hit->slot];
     ASSERT(s->node == hit->node);
     s->price = ix->age + s->saves;
-    ix->nodes[hit->node].pins++;
+    prefix_index_pin(ix, hit->node);
 }
 
 void prefix_index_pin(struct prefix_index *ix, uint32_t node)
 {
     ASSERT(ix->nodes[node].snapshot != NONE);
-    ix->nodes[node].pins++;
+    ix->numbers.pinned += ix->nodes[node].pins++ == 0;
 }
 
 void prefix_index_unpin(struct prefix_index *ix, uint32_t node)
 {
     ASSERT(ix->nodes[node].pins > 0);
-    ix->nodes[node].pins--;
+    ix->numbers.pinned -= --ix->nodes[node].pins == 0;
 }
 
 /* Nobody references a page without those before it. */
@@ -539,7 +539,7 @@ static uint64_t cached_bytes(const struct prefix_index *ix, uint32_t group)
 
 static uint64_t bytes_held(const struct prefix_index *ix)
 {
-    uint64_t bytes = (uint64_t)ix->numbers.snapshots * ix->slot_bytes;
+    uint64_t bytes = (uint64_t)(ix->numbers.snapshots - ix->numbers.pinned) * ix->slot_bytes;
     for (uint32_t g = 0; g < ix->group_count; g++)
         bytes += cached_bytes(ix, g);
     return bytes;
@@ -690,13 +690,14 @@ static void check_group(const struct prefix_index *ix, uint32_t group)
 
 void prefix_index_check(const struct prefix_index *ix)
 {
-    uint32_t nodes = 0, snapshots = 0, listed = 0, unused = 0;
+    uint32_t nodes = 0, snapshots = 0, pinned = 0, listed = 0, unused = 0;
     for (uint32_t i = 0; i < ix->nodes_max; i++) {
         if (ix->nodes[i].depth == 0)
             continue;
         check_node(ix, i);
         nodes++;
         snapshots += ix->nodes[i].snapshot != NONE;
+        pinned += ix->nodes[i].pins > 0;
     }
     for (uint32_t g = 0; g < ix->group_count; g++)
         check_group(ix, g);
@@ -705,5 +706,6 @@ void prefix_index_check(const struct prefix_index *ix)
     for (uint32_t s = ix->newest; s != NONE; s = ix->snapshots[s].next)
         listed++;
     ASSERT(nodes == ix->numbers.nodes && unused == ix->nodes_max - nodes);
-    ASSERT(snapshots == ix->numbers.snapshots && listed == snapshots);
+    ASSERT(snapshots == ix->numbers.snapshots && listed == snapshots && pinned == ix->numbers.pinned);
+    ASSERT(bytes_held(ix) <= ix->bytes_max);
 }

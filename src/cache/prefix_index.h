@@ -29,7 +29,7 @@ struct prefix_index_opts {
     uint32_t group_count;
     struct slot_pool *slots; /* NULL: no recurrent layers, no snapshots */
     size_t slot_bytes;       /* theirs */
-    uint64_t bytes_max;      /* of pages that nobody references and of snapshots, together */
+    uint64_t bytes_max; /* of pages that nobody references and snapshots that nobody has pinned, together */
 };
 
 /* Bytes of arena that prefix_index_create takes at most, for pools of these sizes; slots_max 0 without recurrent layers. */
@@ -88,8 +88,8 @@ bool prefix_index_is_movable_snapshot(const struct prefix_index *ix, uint32_t sl
 void prefix_index_move_snapshot(struct prefix_index *ix, uint32_t from, uint32_t to);
 
 struct prefix_numbers {
-    uint32_t nodes, snapshots;
-    uint64_t bytes, bytes_max; /* of unreferenced pages and snapshots */
+    uint32_t nodes, snapshots, pinned; /* pinned: of the snapshots */
+    uint64_t bytes, bytes_max;         /* of unreferenced pages and unpinned snapshots */
     uint64_t nodes_evicted, pages_evicted,
         snapshots_evicted; /* since creation; pages: of windows, without their node */
 };

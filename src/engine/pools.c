@@ -187,7 +187,7 @@ void pools_settle(struct pools *p)
         prefix_index_numbers(p->index, &n);
     uint64_t cached = p->index ? (uint64_t)page_pool_cached(p->pages) * p->page_bytes : 0;
     show(p->kv, p->host_cache, &p->on_host_cache, cached);
-    show(p->state, p->snapshots, &p->on_snapshots, (uint64_t)n.snapshots * p->slot_bytes);
+    show(p->state, p->snapshots, &p->on_snapshots, (uint64_t)(n.snapshots - n.pinned) * p->slot_bytes);
 }
 
 void pools_clock(struct pools *p, uint64_t now_ns)

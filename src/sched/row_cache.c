@@ -53,17 +53,14 @@ int row_cache_extend(const struct sched_opts *o, struct sched_row *row)
 /* The row's references to pages that its next tokens do not read. */
 static void leave_behind(const struct sched_opts *o, struct sched_row *row)
 {
-    bool moved = false;
     for (uint32_t g = 1; g < o->group_count; g++) {
         uint32_t first = page_group_first(&o->groups[g], row->done);
-        for (; row->first[g] < first; row->first[g]++, moved = true) {
+        for (; row->first[g] < first; row->first[g]++) {
             uint32_t *page = &row->pages[g][row->first[g]];
             page_pool_unref(o->groups[g].pages, *page);
             *page = SCHED_PAGE_NONE;
         }
     }
-    if (moved && o->prefix)
-        prefix_index_released(o->prefix, PREFIX_NONE);
 }
 
 /* ---- slots ---- */
@@ -166,20 +163,28 @@ static void snapshot_boundary(const struct sched_opts *o, struct sched_row *row)
     row->boundary = NONE;
 }
 
-void row_cache_advance(const struct sched_opts *o, struct sched_row *row)
+/* Keeps the state, if this is where somebody may want it. */
+static void keep_state(const struct sched_opts *o, struct sched_row *row)
 {
-    unpin(o, row);
-    if (is_cached(o, row))
-        add_pages(o, row, row->done);
-    leave_behind(o, row);
-    if (!o->slots)
-        return;
     row->slot_in = row->slot;
     if (!is_cached(o, row) || row->done % PAGE_TOKENS != 0)
         return;
     turn(o, row);
     if (is_cut(row, row->done))
         snapshot_boundary(o, row);
+}
+
+void row_cache_advance(const struct sched_opts *o, struct sched_row *row)
+{
+    unpin(o, row);
+    if (is_cached(o, row))
+        add_pages(o, row, row->done);
+    leave_behind(o, row);
+    if (o->slots)
+        keep_state(o, row);
+    /* Pages left behind and a snapshot that is no longer read are cache from now on, and that has a bound. */
+    if (o->prefix)
+        prefix_index_released(o->prefix, PREFIX_NONE);
 }
 
 /* ---- leaving ---- */
