@@ -12,8 +12,8 @@ check: ## checks, tests, ASan + UBSan: before you send a change
 bench: all ## the benchmarks of bench/
 	@for b in build/bench/run/*; do echo "== $$b" && $$b || exit 1; done
 
-sim: all ## the simulations of scheduler and caches
-	@ctest --test-dir build -V --no-tests=error -L sim
+sim: all ## 10^7 steps of scheduler and caches, simulated; STEPS and SEED say otherwise
+	@tools/sim $(or $(STEPS),10000000) $(SEED)
 
 format: ## every C file as the format check wants it
 	@tools/check-format --fix

@@ -1,0 +1,108 @@
+/* sim.h - what the files of the simulation share.
+ *
+ * A world has its own sizes: rows, queue, groups with their pages and windows, slots, limits. All of it is drawn from one seed. */
+#ifndef PLATEAU_TESTS_SIM_H
+#define PLATEAU_TESTS_SIM_H
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "sched/sched.h"
+
+#define WORLD_STEPS  2500
+#define REQUESTS_MAX 64
+#define TABLE_MAX    64
+#define TOKENS_MAX   (TABLE_MAX * PAGE_TOKENS)
+#define CUTS_MAX     4
+#define FAMILIES     3 /* prompts of a family begin alike */
+#define STREAM_MAX   8 /* drawn tokens that a client has not read */
+#define TOO_SLOW_NS  2000000000ull
+
+enum outcome { DONE, CANCELLED, TIMEOUT, NO_MEMORY, STEP_ERROR, TOO_SLOW, REFUSED, OUTCOMES };
+
+struct request {
+    struct sched_row row;
+    bool live;
+    uint64_t id;
+    uint32_t prompt, outputs, outputs_wanted;
+    uint32_t unread;  /* outputs that its client has not taken */
+    double reads;     /* the chance that it takes some, each step */
+    uint64_t full_ns; /* since when its row is paused */
+    bool was_paused;
+    uint32_t ahead;        /* requests that may rightly be finished before it */
+    uint64_t paused_ns;    /* world.paused_ns when it came */
+    uint64_t family, text; /* whose its first `alike` tokens are, and those of the prompt behind them */
+    uint32_t alike;
+    uint64_t token[TOKENS_MAX + 1]; /* counted from 1 */
+    uint64_t state[TOKENS_MAX + 1]; /* of all tokens up to each, as they are when nothing is shared */
+    struct prefix_key keys[TABLE_MAX];
+    uint32_t cuts[CUTS_MAX];
+    uint32_t tables[PAGE_GROUPS_MAX][TABLE_MAX];
+};
+
+/* What a pool's callbacks are given: the last one is the slots'. */
+struct pool_of {
+    struct world *world;
+    uint32_t group;
+};
+
+struct world {
+    struct rng rng;
+    struct sched_opts opts;
+    size_t slot_bytes;
+    uint32_t tokens_limit;            /* of one request */
+    uint32_t family_tokens[FAMILIES]; /* how far the prompts of each go together */
+    bool calm;                        /* no more arrivals and no more trouble */
+    struct ledger *ledger;
+    struct account *all, *kv[PAGE_GROUPS_MAX], *state;
+    struct arena *arena;
+    struct pool_of pools[PAGE_GROUPS_MAX + 1];
+    struct prefix_index *index;
+    struct sched *sched;
+    uint64_t now_ns, next_id;
+    uint64_t paused_ns; /* of all requests together */
+    struct request requests[REQUESTS_MAX];
+};
+
+/* Of the whole run. */
+struct sim {
+    uint64_t steps, seed, world, step;
+    uint64_t outcomes[OUTCOMES], preemptions, tokens, decode_tokens, cached_tokens;
+    uint64_t moves, units_trimmed, left_behind, evictions, reliefs;
+    uint64_t phases_cancelled[SCHED_ENDED + 1], paused_cancelled;
+    double wait_max_s, share_max; /* share: of the bound */
+};
+extern struct sim sim;
+
+/* What a page or slot holds: how many tokens of a text, and which. */
+struct stamp {
+    uint64_t state;
+    uint32_t tokens;
+};
+
+uint32_t between(struct world *w, uint32_t low, uint32_t high);
+bool chance(struct world *w, double p);
+struct stamp *page_stamp(const struct world *w, uint32_t group, uint32_t page);
+struct stamp *slot_stamp(const struct world *w, uint32_t slot);
+
+/* sim_world.c */
+void world_open(struct world *w, uint64_t seed);
+/* Everything that was taken is back, to the byte. */
+void world_close(struct world *w);
+/* Every invariant of every part. */
+void world_check(struct world *w);
+/* Accounts that say no, trims, moves, evictions, a cleared cache. */
+void world_trouble(struct world *w);
+
+/* sim_requests.c */
+void arrive(struct world *w);
+/* Clients read, or do not, or leave. */
+void clients_act(struct world *w);
+void finish(struct world *w, struct request *q, enum outcome how);
+/* What the last token's state gives. */
+void draw(struct request *q, uint64_t state);
+bool is_placed(const struct sched_row *row);
+
+/* sim_step.c */
+void step(struct world *w);
+
+#endif

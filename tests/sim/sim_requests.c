@@ -1,0 +1,191 @@
+/* sim_requests.c - what is asked, and how clients behave.
+ *
+ * A text's state after each token follows from the state before and the token, and the next output from the state: so the
+ * states that a request has alone are known, and what it computes in company must be the same. */
+#include "sim.h"
+
+#include <string.h>
+
+#define PRIORITIES 3
+
+void finish(struct world *w, struct request *q, enum outcome how)
+{
+    ASSERT(q->live);
+    q->live = false;
+    double wait = (double)(w->now_ns - q->row.arrival_ns) * 1e-9;
+    sim.outcomes[how]++;
+    sim.cached_tokens += q->row.cached;
+    if (how == DONE && wait > sim.wait_max_s)
+        sim.wait_max_s = wait;
+}
+
+bool is_placed(const struct sched_row *row)
+{
+    return row->phase == SCHED_PREFILLING || row->phase == SCHED_DECODING;
+}
+
+/* ---- text ---- */
+
+static uint64_t output_of(const struct request *q, uint64_t state)
+{
+    return rng_at(state, q->id);
+}
+
+/* Token `at` is there: so are the state behind it and, with the last of a page, that page's key. */
+static void append(struct request *q, uint32_t at, uint64_t token)
+{
+    q->token[at] = token;
+    q->state[at] = rng_at(q->state[at - 1], token);
+    if (at % PAGE_TOKENS == 0) {
+        ASSERT(q->row.key_count == at / PAGE_TOKENS - 1);
+        memcpy(q->keys[q->row.key_count++].bytes, &q->state[at], sizeof(uint64_t));
+    }
+}
+
+void draw(struct request *q, uint64_t state)
+{
+    uint32_t at = q->prompt + q->outputs + 1;
+    /* What it has drawn so far is what it draws alone, or this is wrong. */
+    append(q, at, output_of(q, state));
+    ASSERT(q->token[at] == output_of(q, q->state[at - 1]));
+    q->outputs++;
+    q->unread++;
+}
+
+static void draw_text(struct world *w, struct request *q)
+{
+    q->state[0] = 1;
+    q->row.keys = chance(w, 0.9) ? q->keys : NULL;
+    q->row.cuts = q->cuts;
+    for (uint32_t i = 1; i <= q->prompt; i++)
+        append(q, i, i <= q->alike ? rng_at(q->family, i) : rng_at(~q->text, i));
+    uint32_t wanted = between(w, 0, CUTS_MAX), at = 0;
+    for (uint32_t i = 0; i < wanted; i++) {
+        /* Some where the text stops being alike, as a renderer finds them. */
+        uint32_t cut = (chance(w, 0.5) ? q->alike : between(w, 1, q->prompt)) / PAGE_TOKENS * PAGE_TOKENS;
+        if (cut > at && cut < q->prompt)
+            at = q->cuts[q->row.cut_count++] = cut;
+    }
+}
+
+/* ---- arrival ---- */
+
+static uint32_t tokens_wanted(struct world *w)
+{
+    /* Mostly short, some as long as they can be. */
+    uint32_t most = chance(w, 0.2) ? w->tokens_limit - 1 : MAX_OF(w->tokens_limit / 8, 2u);
+    return between(w, 1, most);
+}
+
+static struct request *free_request(struct world *w)
+{
+    for (size_t i = 0; i < REQUESTS_MAX; i++)
+        if (!w->requests[i].live)
+            return &w->requests[i];
+    return NULL;
+}
+
+static void count_ahead(struct world *w, struct request *q)
+{
+    for (size_t i = 0; i < REQUESTS_MAX; i++) {
+        struct request *other = &w->requests[i];
+        if (!other->live || other == q)
+            continue;
+        q->ahead++;
+        other->ahead += q->row.rank < other->row.rank;
+    }
+}
+
+static double draw_reader(struct world *w)
+{
+    static const double reads[] = {1, 1, 1, 0.3, 0.01, 0};
+    return reads[between(w, 0, COUNT_OF(reads) - 1)];
+}
+
+/* One sequence: a request, or one of its choices, which differ in what they draw only. */
+static void add(struct world *w, uint64_t text, uint64_t family, uint32_t alike, uint32_t prompt)
+{
+    struct request *q = free_request(w);
+    if (!q)
+        return;
+    memset(q, 0, offsetof(struct request, token));
+    q->id = ++w->next_id;
+    q->text = text;
+    q->family = family;
+    q->alike = alike;
+    q->prompt = prompt;
+    q->reads = draw_reader(w);
+    uint32_t wanted = tokens_wanted(w);
+    q->outputs_wanted = MIN_OF(wanted, w->tokens_limit - prompt);
+    q->row = (struct sched_row){.tokens = prompt,
+                                .tokens_limit = prompt + q->outputs_wanted,
+                                .priority = (int32_t)between(w, 0, PRIORITIES - 1) - 1,
+                                .arrival_ns = w->now_ns,
+                                .logits_all = chance(w, 0.1)};
+    for (uint32_t g = 0; g < PAGE_GROUPS_MAX; g++)
+        q->row.pages[g] = q->tables[g];
+    if (chance(w, 0.5))
+        q->outputs_wanted = between(w, 1, q->outputs_wanted);
+    draw_text(w, q);
+    if (sched_add(w->sched, &q->row) < 0) {
+        struct sched_numbers n;
+        sched_numbers(w->sched, &n);
+        ASSERT(n.running + n.waiting == w->opts.rows_max + w->opts.queue_max);
+        sim.outcomes[REFUSED]++;
+        return;
+    }
+    q->live = true;
+    q->paused_ns = w->paused_ns;
+    count_ahead(w, q);
+}
+
+void arrive(struct world *w)
+{
+    uint64_t family = between(w, 0, FAMILIES - 1), text = ++w->next_id;
+    uint32_t prompt = tokens_wanted(w), alike = 0;
+    if (chance(w, 0.5)) {
+        alike = w->family_tokens[family];
+        prompt = MIN_OF(alike + prompt / 4 + 1, w->tokens_limit - 1);
+    }
+    for (uint32_t choices = chance(w, 0.1) ? between(w, 2, 4) : 1; choices > 0; choices--)
+        add(w, text, family, MIN_OF(alike, prompt), prompt);
+}
+
+/* ---- clients ---- */
+
+static void cancel(struct world *w, struct request *q, enum outcome how)
+{
+    sim.phases_cancelled[q->row.phase]++;
+    sim.paused_cancelled += q->row.paused;
+    sched_remove(w->sched, &q->row);
+    ASSERT(q->row.phase == SCHED_NEW && q->row.page_count == 0);
+    finish(w, q, how);
+}
+
+/* As the engine does: a full stream pauses the row, and after a while ends it. */
+static void read_stream(struct world *w, struct request *q)
+{
+    if (q->unread > 0 && (w->calm || chance(w, q->reads)))
+        q->unread -= between(w, 1, q->unread);
+    if (q->unread < STREAM_MAX && q->row.paused) {
+        sched_resume(w->sched, &q->row);
+    } else if (q->unread >= STREAM_MAX && !q->row.paused) {
+        sched_pause(w->sched, &q->row);
+        q->full_ns = w->now_ns;
+        q->was_paused = true;
+    } else if (q->row.paused && w->now_ns - q->full_ns >= TOO_SLOW_NS) {
+        cancel(w, q, TOO_SLOW);
+    }
+}
+
+void clients_act(struct world *w)
+{
+    for (size_t i = 0; i < REQUESTS_MAX; i++) {
+        struct request *q = &w->requests[i];
+        if (q->live)
+            read_stream(w, q);
+        double leaves = q->row.phase == SCHED_PREFILLING ? 0.004 : 0.0003;
+        if (q->live && !w->calm && chance(w, leaves))
+            cancel(w, q, CANCELLED);
+    }
+}

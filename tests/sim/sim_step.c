@@ -1,0 +1,229 @@
+/* sim_step.c - one step: plan, "compute", done, and what must hold of each.
+ *
+ * Pages and slots hold stamps. A row goes on from the stamps it reads and from nothing else, so what it writes and draws is
+ * right only if all that it was given is. */
+#include "sim.h"
+
+#define STEP_BASE_NS  1000000ull
+#define STEP_TOKEN_NS 30000ull
+#define IDLE_NS       5000000ull
+
+static struct request *request_of(struct sched_row *row)
+{
+    return CONTAINER(row, struct request, row);
+}
+
+static void take_ended(struct world *w)
+{
+    struct sched_row *row;
+    while ((row = sched_take_ended(w->sched)) != NULL) {
+        struct request *q = request_of(row);
+        ASSERT(row->end == SCHED_END_NO_MEMORY || w->now_ns - row->arrival_ns >= w->opts.queue_timeout_ns);
+        finish(w, q, row->end == SCHED_END_TIMEOUT ? TIMEOUT : NO_MEMORY);
+    }
+}
+
+/* ---- computing ---- */
+
+/* All that the window of a token at `from` shows; returns the state that the last of it gives. */
+static uint64_t read_pages(struct world *w, const struct request *q, uint32_t group, uint32_t from)
+{
+    const struct page_group *g = &w->opts.groups[group];
+    uint64_t state = q->state[0];
+    uint32_t first = page_group_first(g, from);
+    /* Nothing the window shows lies before it, and the page at it shows something. */
+    ASSERT(g->window == 0 || first == 0 || first * PAGE_TOKENS + g->window <= from + 1);
+    ASSERT(g->window == 0 || (first + 1) * PAGE_TOKENS + g->window > from + 1);
+    for (uint32_t i = 0; i < first; i++)
+        ASSERT(q->row.pages[group][i] == SCHED_PAGE_NONE);
+    for (uint32_t i = first; i < DIV_UP(from, PAGE_TOKENS); i++) {
+        const struct stamp *s = page_stamp(w, group, q->row.pages[group][i]);
+        uint32_t tokens = MIN_OF((i + 1) * PAGE_TOKENS, from);
+        ASSERT(s->tokens == tokens && s->state == q->state[tokens]);
+        state = s->state;
+    }
+    sim.left_behind += first > 0;
+    return state;
+}
+
+static void write_page(struct world *w, const struct request *q, uint32_t page_index, struct stamp stamp)
+{
+    for (uint32_t g = 0; g < w->opts.group_count; g++) {
+        uint32_t page = q->row.pages[g][page_index];
+        /* Nobody writes into a page that others read. */
+        ASSERT(page_pool_refs(w->opts.groups[g].pages, page) == 1);
+        *page_stamp(w, g, page) = stamp;
+    }
+}
+
+static uint64_t read_slot(struct world *w, const struct request *q, uint32_t slot, uint32_t from)
+{
+    if (slot == SCHED_SLOT_NONE) {
+        ASSERT(from == 0);
+        return q->state[0];
+    }
+    const struct stamp *s = slot_stamp(w, slot);
+    ASSERT(s->tokens == from && s->state == q->state[from]);
+    return s->state;
+}
+
+/* Returns the state behind the last token. A step that fails leaves nonsense where it wrote. */
+static uint64_t compute_row(struct world *w, const struct sched_step_row *r, bool lost)
+{
+    struct request *q = request_of(r->row);
+    uint64_t state = read_pages(w, q, 0, r->from);
+    for (uint32_t g = 1; g < w->opts.group_count; g++)
+        read_pages(w, q, g, r->from);
+    if (w->opts.slots)
+        state = read_slot(w, q, r->slot_in, r->from);
+    uint32_t to = r->from + r->count;
+    for (uint32_t i = r->from + 1; i <= to; i++) {
+        state = rng_at(state, q->token[i]);
+        if (i % PAGE_TOKENS == 0 || i == to)
+            write_page(w, q, (i - 1) / PAGE_TOKENS, lost ? (struct stamp){0} : (struct stamp){state, i});
+    }
+    if (w->opts.slots)
+        *slot_stamp(w, r->slot_out) = lost ? (struct stamp){0} : (struct stamp){state, to};
+    return state;
+}
+
+/* ---- what must hold of a plan ---- */
+
+/* The row that must always get on. */
+static struct request *oldest_active(struct world *w)
+{
+    struct request *best = NULL;
+    for (size_t i = 0; i < REQUESTS_MAX; i++) {
+        struct request *q = &w->requests[i];
+        if (!q->live || !is_placed(&q->row) || q->row.paused)
+            continue;
+        if (!best || q->row.rank < best->row.rank ||
+            (q->row.rank == best->row.rank && q->row.sequence < best->row.sequence))
+            best = q;
+    }
+    return best;
+}
+
+/* It keeps its place unless it was alone without memory; and while it decodes, each step has it. */
+static void check_oldest(const struct request *q, const struct sched_plan *plan)
+{
+    bool planned = false;
+    if (!q || (q->row.phase == SCHED_ENDED && q->row.end == SCHED_END_NO_MEMORY))
+        return;
+    for (uint32_t i = 0; i < plan->row_count; i++)
+        planned |= plan->rows[i].row == &q->row;
+    ASSERT(is_placed(&q->row));
+    ASSERT(planned || q->row.phase == SCHED_PREFILLING);
+}
+
+static void check_chunk(const struct world *w, const struct sched_step_row *r, uint32_t tokens_left)
+{
+    const struct sched_row *row = r->row;
+    bool rest = r->from + r->count == row->tokens;
+    ASSERT(r->count > 0 && r->count <= tokens_left && r->draws == rest);
+    if (row->phase == SCHED_DECODING)
+        ASSERT(r->count == 1 && rest);
+    else if (row->logits_all)
+        ASSERT(r->count <= w->opts.logits_chunk_max);
+    else
+        ASSERT(rest || r->count % PAGE_TOKENS == 0);
+    ASSERT(row->page_count * PAGE_TOKENS >= r->from + r->count);
+    ASSERT(!w->opts.slots || row->slot != SCHED_SLOT_NONE);
+}
+
+static void check_plan(struct world *w, const struct sched_plan *plan, uint32_t budget)
+{
+    uint32_t tokens = 0, logits = 0, decoding = 0;
+    for (uint32_t i = 0; i < plan->row_count; i++) {
+        const struct sched_step_row *r = &plan->rows[i];
+        check_chunk(w, r, w->opts.tokens_max - tokens);
+        tokens += r->count;
+        logits += r->row->logits_all ? r->count : r->draws;
+        decoding += r->row->phase == SCHED_DECODING;
+        for (uint32_t k = 0; k < i; k++)
+            ASSERT(plan->rows[k].row != r->row);
+    }
+    ASSERT(tokens == plan->tokens && plan->row_count <= w->opts.rows_max && logits <= w->opts.logits_max);
+    ASSERT(tokens <= MAX_OF(budget, decoding + PAGE_TOKENS));
+}
+
+/* With the step's time: longest a row with a page may go without a token. */
+static void check_waits(struct world *w, const struct sched_plan *plan)
+{
+    uint64_t step_max = STEP_BASE_NS + w->opts.tokens_max * STEP_TOKEN_NS + IDLE_NS;
+    uint64_t gap_max = SCHED_AGE_NS + (w->opts.rows_max + 1) * step_max;
+    uint64_t request_max =
+        (w->tokens_limit / PAGE_TOKENS * w->opts.rows_max + w->tokens_limit) * step_max + gap_max;
+    struct sched_numbers n;
+    sched_numbers(w->sched, &n);
+    for (size_t i = 0; i < REQUESTS_MAX; i++) {
+        struct request *q = &w->requests[i];
+        if (!q->live)
+            continue;
+        uint64_t bound = (q->ahead + w->opts.rows_max + 1) * request_max + (w->paused_ns - q->paused_ns);
+        uint64_t wait = w->now_ns - q->row.arrival_ns;
+        ASSERT(wait <= bound);
+        sim.share_max = MAX_OF(sim.share_max, (double)wait / (double)bound);
+        if (!is_placed(&q->row) || q->was_paused || n.preemptions > 0)
+            continue;
+        ASSERT(w->now_ns - q->row.served_ns <= gap_max || plan->row_count == 0);
+    }
+}
+
+/* ---- the step ---- */
+
+static void end_step(struct world *w, const struct sched_plan *plan, const uint64_t *states, bool failed)
+{
+    sched_done(w->sched, &(struct sched_results){w->now_ns, !failed});
+    for (uint32_t i = 0; i < plan->row_count; i++) {
+        const struct sched_step_row *r = &plan->rows[i];
+        struct request *q = request_of(r->row);
+        if (r->draws)
+            q->row.logits_all = false;
+        if (r->draws && !failed)
+            draw(q, states[i]);
+        if (!failed && (!r->draws || q->outputs < q->outputs_wanted))
+            continue;
+        sched_remove(w->sched, &q->row);
+        finish(w, q, failed ? STEP_ERROR : DONE);
+    }
+}
+
+static void pass_time(struct world *w, const struct sched_plan *plan)
+{
+    uint64_t ns = plan->row_count ? STEP_BASE_NS + plan->tokens * STEP_TOKEN_NS : IDLE_NS;
+    w->now_ns += ns;
+    for (size_t i = 0; i < REQUESTS_MAX; i++)
+        if (w->requests[i].live && w->requests[i].row.paused)
+            w->paused_ns += ns;
+}
+
+void step(struct world *w)
+{
+    struct sched_events ev = {.now_ns = w->now_ns,
+                              .tokens_shared = between(w, 0, w->opts.tokens_max),
+                              .tokens_alone = w->opts.tokens_max};
+    struct request *oldest = oldest_active(w);
+    struct sched_numbers n;
+    struct sched_plan plan;
+    uint64_t states[REQUESTS_MAX];
+    sched_plan(w->sched, &ev, &plan);
+    check_oldest(oldest, &plan);
+    take_ended(w);
+    sched_numbers(w->sched, &n);
+    bool alone = n.running - n.paused == 1 && n.waiting == 0;
+    check_plan(w, &plan, alone ? ev.tokens_alone : ev.tokens_shared);
+    world_check(w);
+    bool failed = !w->calm && chance(w, 0.001);
+    for (uint32_t i = 0; i < plan.row_count; i++) {
+        states[i] = compute_row(w, &plan.rows[i], failed);
+        sim.decode_tokens += plan.rows[i].row->phase == SCHED_DECODING;
+    }
+    sim.tokens += plan.tokens;
+    sim.preemptions += plan.preempted;
+    pass_time(w, &plan);
+    if (plan.row_count > 0)
+        end_step(w, &plan, states, failed);
+    check_waits(w, &plan);
+    world_check(w);
+}

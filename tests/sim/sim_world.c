@@ -1,0 +1,271 @@
+/* sim_world.c - pools of all sizes under one limit, and what happens to them. */
+#include "sim.h"
+
+#include <string.h>
+
+uint32_t between(struct world *w, uint32_t low, uint32_t high)
+{
+    return low + (uint32_t)rng_below(&w->rng, (uint64_t)high - low + 1);
+}
+
+bool chance(struct world *w, double p)
+{
+    return rng_uniform(&w->rng) < p;
+}
+
+struct stamp *page_stamp(const struct world *w, uint32_t group, uint32_t page)
+{
+    const struct page_group *g = &w->opts.groups[group];
+    return (struct stamp *)(page_pool_base(g->pages) + page * g->page_bytes);
+}
+
+struct stamp *slot_stamp(const struct world *w, uint32_t slot)
+{
+    return (struct stamp *)(slot_pool_base(w->opts.slots) + slot * w->slot_bytes);
+}
+
+/* ---- what the pools ask for ---- */
+
+static void on_evict(void *arg, uint32_t page)
+{
+    struct pool_of *p = arg;
+    *page_stamp(p->world, p->group, page) = (struct stamp){0};
+    prefix_index_evict_page(p->world->index, p->group, page);
+    sim.evictions++;
+}
+
+static void on_move(void *arg, uint32_t from, uint32_t to)
+{
+    struct pool_of *p = arg;
+    *page_stamp(p->world, p->group, to) = *page_stamp(p->world, p->group, from);
+    *page_stamp(p->world, p->group, from) = (struct stamp){0};
+    prefix_index_move(p->world->index, p->group, from, to);
+    sim.moves++;
+}
+
+static bool is_movable_slot(void *arg, uint32_t slot)
+{
+    struct pool_of *p = arg;
+    return prefix_index_is_movable_snapshot(p->world->index, slot);
+}
+
+static void on_move_slot(void *arg, uint32_t from, uint32_t to)
+{
+    struct pool_of *p = arg;
+    *slot_stamp(p->world, to) = *slot_stamp(p->world, from);
+    *slot_stamp(p->world, from) = (struct stamp){0};
+    prefix_index_move_snapshot(p->world->index, from, to);
+    sim.moves++;
+}
+
+static bool give_unit(struct world *w, uint32_t group)
+{
+    struct page_pool *pages = group < w->opts.group_count ? w->opts.groups[group].pages : NULL;
+    uint64_t bytes = pages           ? page_pool_trim(pages, 1, UINT64_MAX)
+                     : w->opts.slots ? slot_pool_trim(w->opts.slots, 1, UINT64_MAX)
+                                     : 0;
+    sim.units_trimmed += bytes > 0;
+    return bytes > 0;
+}
+
+static bool shrink(struct world *w, uint32_t group)
+{
+    if (group < w->opts.group_count)
+        return page_pool_compact(w->opts.groups[group].pages) || page_pool_evict(w->opts.groups[group].pages);
+    return w->opts.slots && w->index &&
+           (slot_pool_compact(w->opts.slots) || prefix_index_evict_snapshot(w->index));
+}
+
+/* The other pools' free units; then what they have cached. */
+static bool on_refusal(void *arg, bool cached)
+{
+    struct pool_of *p = arg;
+    sim.reliefs++;
+    for (uint32_t g = 0; g <= p->world->opts.group_count; g++) {
+        bool others = g != MIN_OF(p->group, p->world->opts.group_count);
+        do {
+            if (others && give_unit(p->world, g))
+                return true;
+        } while (others && cached && shrink(p->world, g));
+    }
+    return false;
+}
+
+/* ---- sizes ---- */
+
+static size_t draw_page_bytes(struct world *w)
+{
+    /* Smaller than a unit, no divisor of one, larger than one. */
+    static const size_t sizes[] = {4096, 131072 + 64, 262144, 786432, (3 << 20) + 64};
+    return sizes[between(w, 0, COUNT_OF(sizes) - 1)];
+}
+
+static void draw_groups(struct world *w)
+{
+    bool large = false;
+    w->opts.group_count = chance(w, 0.4) ? 1 : between(w, 2, PAGE_GROUPS_MAX);
+    for (uint32_t g = 0; g < w->opts.group_count; g++) {
+        w->opts.groups[g].page_bytes = draw_page_bytes(w);
+        w->opts.groups[g].window = g == 0 ? 0 : between(w, 1, chance(w, 0.5) ? 100 : 600);
+        large |= w->opts.groups[g].page_bytes > UNIT_BYTES;
+    }
+    w->tokens_limit = between(w, 2 * PAGE_TOKENS, (large ? 6 : TABLE_MAX) * PAGE_TOKENS);
+}
+
+static void draw_sizes(struct world *w)
+{
+    draw_groups(w);
+    for (uint32_t i = 0; i < FAMILIES; i++)
+        w->family_tokens[i] = between(w, 1, w->tokens_limit / 2);
+    w->slot_bytes = chance(w, 0.5) ? 64 * (size_t)between(w, 1, 60000) : 0;
+    w->opts.rows_max = between(w, 1, 12);
+    w->opts.queue_max = between(w, 0, 30);
+    w->opts.tokens_max = w->opts.rows_max - 1 + PAGE_TOKENS + between(w, 0, 500);
+    w->opts.logits_max = w->opts.rows_max + between(w, 0, 40);
+    w->opts.logits_chunk_max = between(w, 1, 40);
+    w->opts.queue_timeout_ns = chance(w, 0.5) ? between(w, 1, 50) * 100000000ull : 0;
+}
+
+/* ---- from beginning to end ---- */
+
+static void create_pages(struct world *w, uint32_t group, bool reuse)
+{
+    struct page_group *g = &w->opts.groups[group];
+    uint32_t least = page_group_needs(g, sched_pages(w->tokens_limit));
+    struct page_pool_opts pages = {.pages_max = least + between(w, 0, 3 * least),
+                                   .page_bytes = g->page_bytes,
+                                   .kv = w->kv[group],
+                                   .evict = reuse ? on_evict : NULL,
+                                   .move = reuse && g->page_bytes <= UNIT_BYTES ? on_move : NULL,
+                                   .relieve = chance(w, 0.7) ? on_refusal : NULL,
+                                   .arg = &w->pools[group]};
+    w->pools[group] = (struct pool_of){w, group};
+    ASSERT(page_pool_create(w->arena, &pages, &g->pages) == 0);
+}
+
+static void create_slots(struct world *w, bool reuse)
+{
+    struct slot_pool_opts slots = {.slots_max =
+                                       reuse ? 2 * w->opts.rows_max + between(w, 0, 6) : w->opts.rows_max,
+                                   .slot_bytes = w->slot_bytes,
+                                   .state = w->state,
+                                   .relieve = chance(w, 0.7) ? on_refusal : NULL,
+                                   .is_movable = is_movable_slot,
+                                   .move = reuse && w->slot_bytes <= UNIT_BYTES ? on_move_slot : NULL,
+                                   .arg = &w->pools[PAGE_GROUPS_MAX]};
+    w->pools[PAGE_GROUPS_MAX] = (struct pool_of){w, PAGE_GROUPS_MAX};
+    ASSERT(slot_pool_create(w->arena, &slots, &w->opts.slots) == 0);
+}
+
+static void create_pools(struct world *w)
+{
+    bool reuse = chance(w, 0.8);
+    struct arena_opts arena = {.bytes_max = (size_t)1 << 20};
+    ASSERT(arena_create(&arena, &w->arena) == 0);
+    for (uint32_t g = 0; g < w->opts.group_count; g++)
+        create_pages(w, g, reuse);
+    if (w->slot_bytes)
+        create_slots(w, reuse);
+    struct prefix_index_opts index = {
+        .group_count = w->opts.group_count,
+        .slots = w->opts.slots,
+        .slot_bytes = w->slot_bytes,
+        .bytes_max =
+            chance(w, 0.5) ? UINT64_MAX : between(w, 0, 40) * (uint64_t)w->opts.groups[0].page_bytes};
+    memcpy(index.groups, w->opts.groups, sizeof(index.groups));
+    if (reuse)
+        ASSERT(prefix_index_create(w->arena, &index, &w->index) == 0);
+    w->opts.prefix = w->index;
+    ASSERT(sched_create(w->arena, &w->opts, &w->sched) == 0);
+}
+
+static struct account *open_account(struct account *parent, const char *name)
+{
+    struct account *ret;
+    ASSERT(account_open(parent, name, ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &ret) == 0);
+    return ret;
+}
+
+void world_open(struct world *w, uint64_t seed)
+{
+    static const char *const names[] = {"kv 0", "kv 1", "kv 2", "kv 3"};
+    *w = (struct world){.rng = {seed, 0}, .now_ns = 1};
+    draw_sizes(w);
+    ASSERT(ledger_create(ACCOUNT_NO_LIMIT, &w->ledger) == 0);
+    w->all = open_account(ledger_root(w->ledger), "pools");
+    for (uint32_t g = 0; g < w->opts.group_count; g++)
+        w->kv[g] = open_account(w->all, names[g]);
+    w->state = open_account(w->all, "state");
+    create_pools(w);
+}
+
+void world_check(struct world *w)
+{
+    sched_check(w->sched);
+    for (uint32_t g = 0; g < w->opts.group_count; g++)
+        page_pool_check(w->opts.groups[g].pages);
+    if (w->opts.slots)
+        slot_pool_check(w->opts.slots);
+    if (w->index)
+        prefix_index_check(w->index);
+    ledger_check(w->ledger);
+}
+
+void world_close(struct world *w)
+{
+    prefix_index_done(w->index);
+    w->index = NULL;
+    for (uint32_t g = 0; g <= w->opts.group_count; g++)
+        while (give_unit(w, g))
+            ;
+    world_check(w);
+    ASSERT(account_numbers(w->all).reserved == 0);
+    for (uint32_t g = 0; g < w->opts.group_count; g++) {
+        page_pool_done(w->opts.groups[g].pages);
+        account_close(w->kv[g]);
+    }
+    slot_pool_done(w->opts.slots);
+    arena_free(w->arena);
+    account_close(w->state);
+    account_close(w->all);
+    ledger_free(w->ledger);
+}
+
+/* ---- trouble ---- */
+
+/* So much more and no further, until it is lifted. */
+static void limit(struct world *w, struct account *a, double set, double lift)
+{
+    if (w->calm || chance(w, lift))
+        account_set_limit(a, ACCOUNT_NO_LIMIT);
+    else if (chance(w, set))
+        account_set_limit(a, account_numbers(a).reserved + between(w, 0, 2) * UNIT_BYTES);
+}
+
+/* As a trim does: units, and what has to move or go for more of them. */
+static void trim(struct world *w)
+{
+    uint32_t group = between(w, 0, w->opts.group_count);
+    for (uint32_t i = between(w, 1, 20); i > 0; i--)
+        if (!give_unit(w, group) &&
+            (group < w->opts.group_count ? !page_pool_compact(w->opts.groups[group].pages)
+                                         : !w->opts.slots || !slot_pool_compact(w->opts.slots)))
+            return;
+}
+
+void world_trouble(struct world *w)
+{
+    uint32_t group = between(w, 0, w->opts.group_count - 1);
+    limit(w, w->kv[group], 0.005, 0.005 * w->opts.group_count);
+    limit(w, w->all, 0.003, 0.005);
+    limit(w, w->state, 0.002, 0.02);
+    if (chance(w, 0.1))
+        trim(w);
+    if (w->index && chance(w, 0.005))
+        for (uint32_t i = between(w, 1, 6); i > 0; i--)
+            prefix_index_evict(w->index);
+    if (w->index && chance(w, 0.005))
+        page_pool_evict(w->opts.groups[group].pages);
+    if (w->index && chance(w, 0.0005))
+        prefix_index_clear(w->index);
+}
