@@ -232,9 +232,11 @@ static int bench_dir(struct bench *b, const char *name, const char *dir, struct 
     struct bench_rows *rows = NULL;
     int r = model_probe(dir, &s, e);
     if (r == 0)
-        r = check_memory(s.weight_bytes + model_workspace_bytes(&s, &opts) +
-                             bench_rows_bytes(&s, ROWS_MAX, PROMPT, DECODE_MAX),
-                         e);
+        r = check_memory(
+            s.weight_bytes +
+                model_workspace_bytes(&s, opts.tokens_max, opts.rows_max, workers_count(opts.workers)) +
+                bench_rows_bytes(&s, ROWS_MAX, PROMPT, DECODE_MAX),
+            e);
     uint64_t begin = clock_now_ns();
     if (r == 0)
         r = model_load(dir, &opts, &model, e);

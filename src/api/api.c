@@ -42,15 +42,58 @@ static void fill_defaults(struct api_opts *o)
     o->stuck_s = o->stuck_s ? o->stuck_s : 30;
 }
 
+static uint32_t streams_max(const struct api_opts *o)
+{
+    return o->requests_max + 8 * o->choices_max;
+}
+
+static uint32_t bucket_count(const struct api_opts *o)
+{
+    uint32_t buckets = 64;
+    while (buckets < streams_max(o) && buckets < 1u << 16)
+        buckets *= 2;
+    return buckets;
+}
+
+static size_t table_bytes(const struct api_opts *o)
+{
+    return sizeof(struct api) + bucket_count(o) * sizeof(struct list) +
+           API_JOBS_SHOWN_MAX * sizeof(struct job_numbers) +
+           API_ACCOUNTS_MAX * sizeof(struct account_numbers);
+}
+
+static struct mailbox_opts mailbox_of(uint32_t messages, bool eventfd, const struct charge *charge)
+{
+    return (struct mailbox_opts){messages, sizeof(void *), eventfd, charge};
+}
+
+/* A message for each stream, and one more for those that were let go with a message under way. */
+static struct mailbox_opts wakes_of(const struct api_opts *o, const struct charge *charge)
+{
+    return mailbox_of(2 * streams_max(o), true, charge);
+}
+
+uint64_t api_bytes(const struct api_opts *opts)
+{
+    struct api_opts o = *opts;
+    fill_defaults(&o);
+    struct mailbox_opts requests = mailbox_of(o.requests_max, false, NULL), wakes = wakes_of(&o, NULL);
+    return table_bytes(&o) + 2 * mailbox_bytes(&requests) + mailbox_bytes(&wakes);
+}
+
+uint64_t api_stack_bytes(const struct api_opts *opts)
+{
+    struct api_opts o = *opts;
+    fill_defaults(&o);
+    return o.prep_threads * (uint64_t)PREP_STACK_BYTES;
+}
+
 static int make_mailboxes(struct api *a)
 {
-    struct mailbox_opts requests = {
-        .messages_max = a->opts.requests_max, .message_bytes = sizeof(void *), .charge = &a->text};
-    struct mailbox_opts prepared = requests, wakes = requests;
-    prepared.eventfd = wakes.eventfd = true;
-    /* A message for each stream, and one more for those that were let go with a message under way. */
-    wakes.messages_max = 2 * a->streams_max;
-    int r = mailbox_create(&requests, &a->to_prepare);
+    struct mailbox_opts to_prepare = mailbox_of(a->opts.requests_max, false, &a->text);
+    struct mailbox_opts prepared = mailbox_of(a->opts.requests_max, true, &a->text);
+    struct mailbox_opts wakes = wakes_of(&a->opts, &a->text);
+    int r = mailbox_create(&to_prepare, &a->to_prepare);
     if (r == 0)
         r = mailbox_create(&prepared, &a->prepared);
     return r < 0 ? r : mailbox_create(&wakes, &a->wakes);
@@ -58,11 +101,8 @@ static int make_mailboxes(struct api *a)
 
 static int make_tables(struct api *a)
 {
-    uint32_t buckets = 64;
-    while (buckets < a->streams_max && buckets < 1u << 16)
-        buckets *= 2;
-    a->own_bytes = sizeof(*a) + buckets * sizeof(*a->streams) + API_JOBS_SHOWN_MAX * sizeof(*a->jobs) +
-                   API_ACCOUNTS_MAX * sizeof(*a->accounts);
+    uint32_t buckets = bucket_count(&a->opts);
+    a->own_bytes = table_bytes(&a->opts);
     int r = charge_take(&a->text, a->own_bytes);
     if (r < 0) {
         a->own_bytes = 0;
@@ -92,7 +132,7 @@ int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
     fill_defaults(&a->opts);
     a->text = account_charge(opts->text);
     a->limits = (struct request_limits){a->opts.json_depth_max, a->opts.choices_max};
-    a->streams_max = a->opts.requests_max + 8 * a->opts.choices_max;
+    a->streams_max = streams_max(&a->opts);
     a->started_ns = clock_now_ns();
     a->started_s = (int64_t)clock_wall_s();
     pthread_mutex_init(&a->lock, NULL);

@@ -42,6 +42,7 @@ struct served_model {
 struct api_opts {
     struct ledger *ledger;   /* for /api/memory */
     struct account *text;    /* pays for requests from their JSON to their reply; its limit is their limit */
+    struct account *threads; /* pays for the stacks of prep threads; NULL: `text` does */
     uint32_t requests_max;   /* at once, those still uploading included; 1024 */
     uint32_t choices_max;    /* of one request: prompts x n; 128 */
     uint32_t json_depth_max; /* 64 */
@@ -61,6 +62,10 @@ struct api_opts {
     uint32_t model_count;
 };
 
+/* What it will hold of `text` before the first request. */
+uint64_t api_bytes(const struct api_opts *opts);
+/* And of `threads`. */
+uint64_t api_stack_bytes(const struct api_opts *opts);
 /* 0, -EINVAL, -ENOMEM. The state is API_LOADING. */
 int api_create(const struct api_opts *opts, struct api **ret, struct err *e);
 /* For http_server_opts; its arg is the api. Before the server is created. */

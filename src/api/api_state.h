@@ -9,6 +9,7 @@
 
 #include "base/list.h"
 #include "base/mailbox.h"
+#include "base/thread_stack.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -33,6 +34,7 @@ struct api {
     /* To the prep threads: struct exchange *. */
     struct mailbox *to_prepare;
     pthread_t threads[API_PREP_THREADS_MAX];
+    struct thread_stack stacks[API_PREP_THREADS_MAX];
     uint32_t thread_count;
     bool stopped;
 

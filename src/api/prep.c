@@ -13,9 +13,6 @@
 
 #include <errno.h>
 
-/* The deepest user is the template's evaluation: 400 levels of about 700 bytes (more under sanitizers). */
-#define PREP_STACK_BYTES ((size_t)2 << 20)
-
 _Static_assert(CHAT_CUTS_MAX <= ENGINE_CUTS_MAX, "the engine looks at all cuts of a conversation");
 
 static bool out_of_memory(struct exchange *x)
@@ -263,16 +260,19 @@ static void *run(void *arg)
 
 int prep_start(struct api *a)
 {
-    pthread_attr_t attr;
+    struct charge charge = account_charge(a->opts.threads ? a->opts.threads : a->opts.text);
     int r = 0;
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, PREP_STACK_BYTES);
     while (r == 0 && a->thread_count < a->opts.prep_threads) {
-        r = -pthread_create(&a->threads[a->thread_count], &attr, run, a);
+        uint32_t i = a->thread_count;
+        r = thread_stack_init(&a->stacks[i], PREP_STACK_BYTES, &charge);
         if (r == 0)
-            pthread_setname_np(a->threads[a->thread_count++], "prep");
+            r = thread_stack_start(&a->stacks[i], run, a, &a->threads[i]);
+        if (r < 0) {
+            thread_stack_done(&a->stacks[i]);
+            return r;
+        }
+        pthread_setname_np(a->threads[a->thread_count++], "prep");
     }
-    pthread_attr_destroy(&attr);
     return r;
 }
 
@@ -280,6 +280,8 @@ void prep_stop(struct api *a)
 {
     if (a->to_prepare)
         mailbox_close(a->to_prepare);
-    while (a->thread_count > 0)
+    while (a->thread_count > 0) {
         pthread_join(a->threads[--a->thread_count], NULL);
+        thread_stack_done(&a->stacks[a->thread_count]);
+    }
 }

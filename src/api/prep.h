@@ -4,6 +4,9 @@
 
 #include "api/exchange.h"
 
+/* The deepest user is the template's evaluation: 400 levels of about 700 bytes (more under sanitizers). */
+#define PREP_STACK_BYTES ((size_t)2 << 20)
+
 /* Starts the threads of a->opts. 0, or what pthread_create said. */
 int prep_start(struct api *a);
 /* Lets them finish what is queued, and joins them. Twice is fine. */

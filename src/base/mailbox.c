@@ -27,11 +27,16 @@ struct mailbox {
     char messages[];
 };
 
+size_t mailbox_bytes(const struct mailbox_opts *opts)
+{
+    return sizeof(struct mailbox) + (size_t)opts->messages_max * opts->message_bytes;
+}
+
 int mailbox_create(const struct mailbox_opts *opts, struct mailbox **ret)
 {
     if (opts->messages_max == 0 || opts->message_bytes == 0)
         return -EINVAL;
-    size_t bytes = sizeof(struct mailbox) + (size_t)opts->messages_max * opts->message_bytes;
+    size_t bytes = mailbox_bytes(opts);
     int r = charge_take(opts->charge, bytes);
     if (r < 0)
         return r;

@@ -19,6 +19,8 @@ struct mailbox_opts {
     const struct charge *charge; /* for the whole queue, at creation */
 };
 
+/* What is charged at creation. */
+size_t mailbox_bytes(const struct mailbox_opts *opts);
 /* 0, -EINVAL, -ENOMEM, or what eventfd() said. */
 int mailbox_create(const struct mailbox_opts *opts, struct mailbox **ret);
 /* Nobody may be waiting or putting. Messages still inside are lost: drain first. NULL is fine. */

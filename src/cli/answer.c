@@ -51,7 +51,7 @@ static int begin_prompt(struct answerer *a, struct err *e)
 
 static int encode(struct answerer *a, bool raw, struct err *e)
 {
-    uint32_t max = a->rt->max_model_len;
+    uint32_t max = a->rt->planning.plan.max_model_len;
     if (a->rendered.error)
         return err_set(e, a->rendered.error, "the prompt is longer than %zu bytes", ANSWER_PROMPT_BYTES_MAX);
     a->ids = ARENA_ARRAY(a->scratch, uint32_t, max);
@@ -154,10 +154,10 @@ int answerer_run(struct answerer *a, uint64_t seed, answer_sink_fn *sink, void *
 {
     struct job_spec job = {.prompt = a->ids, .prompt_count = (uint32_t)a->count};
     struct charge charge = account_charge(a->rt->text);
-    uint64_t room = a->rt->max_model_len - a->count, wanted = a->rt->options->max_tokens;
+    uint64_t room = a->rt->planning.plan.max_model_len - a->count, wanted = a->rt->options->max_tokens;
     struct stream *s;
     uint32_t retry_after_s;
-    ASSERT(a->count > 0 && a->count < a->rt->max_model_len);
+    ASSERT(a->count > 0 && a->count < a->rt->planning.plan.max_model_len);
     sampling(a->rt, &job.sampling);
     job.sampling.seed = seed;
     job.max_tokens = (uint32_t)(wanted ? MIN_OF(wanted, room) : room);

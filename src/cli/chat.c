@@ -139,12 +139,12 @@ static int remember(struct chat *c, const struct telling *t, struct err *e)
 static void tell_end(struct chat *c)
 {
     const struct stream_finish *f = &c->last;
-    bool full = f->prompt_tokens + f->completion_tokens >= c->rt->max_model_len;
+    bool full = f->prompt_tokens + f->completion_tokens >= c->rt->planning.plan.max_model_len;
     if (f->reason == FINISH_LENGTH && full)
         chat_screen_note(
             c->screen,
             "[The context of %u tokens is full (--max-model-len). /reset begins a new conversation.]",
-            c->rt->max_model_len);
+            c->rt->planning.plan.max_model_len);
     else if (f->reason == FINISH_LENGTH)
         chat_screen_note(c->screen, "[Cut at %u tokens: --max-tokens.]", f->completion_tokens);
     else if (f->reason == FINISH_ABORTED)
@@ -184,7 +184,7 @@ static int answer(struct chat *c, struct err *e)
             e, r,
             "the conversation with this message does not fit into the context of %u tokens "
             "(--max-model-len). Nothing was sent and nothing is lost: shorten the message, or /reset",
-            c->rt->max_model_len);
+            c->rt->planning.plan.max_model_len);
     return r < 0 ? r : run_answer(c, e);
 }
 

@@ -83,7 +83,7 @@ static int stats(struct chat *c, struct slice argument, struct err *e)
         if (f->completion_tokens > 1 && f->decode_ns)
             printf(", %.1f tokens/s", (f->completion_tokens - 1) / decode_s);
         printf("\n  context  %u of %u tokens\n", f->prompt_tokens + f->completion_tokens,
-               c->rt->max_model_len);
+               c->rt->planning.plan.max_model_len);
     }
     printf("Conversation\n  %zu messages, %u answers since the start\n", json_array_size(c->messages),
            c->answers);
@@ -91,7 +91,7 @@ static int stats(struct chat *c, struct slice argument, struct err *e)
     ledger_walk(c->rt->ledger, print_account, NULL);
     printf("  %-24s %10s\n  %-24s %10s\n", "resident by the system",
            terminal_bytes(footprint.rss_anon_bytes + footprint.rss_shmem_bytes).text, "limit",
-           terminal_bytes(c->rt->ceiling_bytes).text);
+           terminal_bytes(c->rt->planning.plan.ceiling_bytes).text);
     fflush(stdout);
     return 0;
 }

@@ -76,7 +76,7 @@ static int talk(struct runtime *rt, struct chat_screen *screen, struct err *e)
         if (screen->terminal)
             chat_screen_note(screen,
                              "Plateau " PLATEAU_VERSION ", %s, context of %u tokens. /help lists commands.",
-                             rt->model_id, rt->max_model_len);
+                             rt->model_id, rt->planning.plan.max_model_len);
         r = converse(&c, in);
         /* Somebody at a terminal has seen what failed; a script has its exit status. */
         if (r == 0 && c.failed && !screen->terminal)
@@ -95,7 +95,7 @@ static int run(const struct options *o, struct err *e)
     struct runtime rt;
     struct chat_screen screen;
     chat_screen_init(&screen, o->hide_reasoning);
-    int r = runtime_open(o, &rt, e);
+    int r = runtime_open(o, &(struct runtime_opts){.rows = 1, .queue = 1}, &rt, e);
     if (r < 0)
         return r;
     rt.needs_tokenizer = true;

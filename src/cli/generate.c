@@ -70,7 +70,7 @@ static int generate(struct runtime *rt, struct err *e)
 static int run(const struct options *o, struct err *e)
 {
     struct runtime rt;
-    int r = runtime_open(o, &rt, e);
+    int r = runtime_open(o, &(struct runtime_opts){.rows = 1, .queue = 1}, &rt, e);
     if (r < 0)
         return r;
     rt.needs_tokenizer = true;

@@ -26,6 +26,13 @@ static const struct command_row {
      "answers. Ctrl-C stops.\n",
      "  plateau generate --temperature 0 \"What does ls do?\"\n"
      "  plateau generate --model ~/models/Qwen3-4B --max-tokens 200 - < question.txt\n"},
+    {COMMAND_PLAN, "plan", "[MODEL...] [OPTION...]", "show where every byte of memory would go",
+     "Reads the headers of each MODEL (the bundled one without any) and prints what plateau serve with the\n"
+     "same options would take at least and at most, account by account. Nothing is loaded. Exit status 1\n"
+     "means that it does not fit; the message says what would.\n",
+     "  plateau plan\n"
+     "  plateau plan ~/models/Qwen3-4B --memory-limit 12G --ctx 32768 --max-num-seqs 4\n"
+     "  plateau plan ~/models/Qwen3-4B ~/models/Qwen3-0.6B --json\n"},
 };
 
 void help_program(FILE *f)
@@ -39,7 +46,8 @@ void help_program(FILE *f)
             "\nExamples:\n"
             "  plateau serve                        the bundled model at http://127.0.0.1:8080\n"
             "  plateau chat ~/models/Qwen3-4B       a conversation with another one\n"
-            "  plateau generate \"What does ls do?\"  one answer\n\n"
+            "  plateau generate \"What does ls do?\"  one answer\n"
+            "  plateau plan ~/models/Qwen3-4B       what that one would take of memory\n\n"
             "plateau COMMAND --help tells what a command does and takes; plateau --version the version.\n");
 }
 

@@ -14,6 +14,7 @@ static const struct {
     {"serve", command_serve},
     {"chat", command_chat},
     {"generate", command_generate},
+    {"plan", command_plan},
 };
 
 static bool is_one_of(const char *word, const char *a, const char *b, const char *c)

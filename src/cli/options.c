@@ -44,6 +44,8 @@ struct option_row {
 
 #define AT(field)    offsetof(struct options, field)
 #define COMMAND_TALK (COMMAND_GENERATE | COMMAND_CHAT)
+#define COMMAND_RUN  (COMMAND_SERVE | COMMAND_TALK)
+#define COMMAND_SIZE (COMMAND_SERVE | COMMAND_PLAN) /* what decides how much memory serving takes */
 
 static const struct option_row rows[] = {
     {GROUP_MODEL, "model", "DIR", OPTION_TEXT, AT(model), 0, 0, NULL, COMMAND_ANY,
@@ -52,12 +54,17 @@ static const struct option_row rows[] = {
      "ceiling of all memory; 0: what cgroup and machine leave"},
     {GROUP_MODEL, "max-model-len", "TOKENS", OPTION_COUNT, AT(max_model_len), 0, 1e7, "0", COMMAND_ANY,
      "longest prompt and answer; 0: the model's own, or what fits"},
-    {GROUP_MODEL, "host-cache", "BYTES", OPTION_BYTES, AT(host_cache), 0, 1e15, "0",
-     COMMAND_SERVE | COMMAND_CHAT,
-     "memory for the beginnings of earlier requests, which later ones need not compute again; 0: none"},
+    {GROUP_MODEL, "ctx", "TOKENS", OPTION_COUNT, AT(max_model_len), 0, 1e7, NULL, COMMAND_PLAN,
+     "the same as --max-model-len"},
+    {GROUP_MODEL, "host-cache", "BYTES", OPTION_BYTES, AT(host_cache), 0, 1e15, NULL,
+     COMMAND_SIZE | COMMAND_CHAT,
+     "memory for the beginnings of earlier requests, which later ones need not compute again; 0: none "
+     "[default: what the ceiling leaves]"},
+    {GROUP_MODEL, "text-limit", "BYTES", OPTION_BYTES, AT(text_limit), 0, 1e13, "0", COMMAND_SIZE,
+     "memory for the texts of all requests together; 0: an eighth of the ceiling, 1G at most"},
     {GROUP_MODEL, "trim", "on|off", OPTION_TEXT, AT(trim), 0, 0, "on", COMMAND_SERVE,
      "off: memory that is free stays until some is short; to measure what giving it back costs"},
-    {GROUP_MODEL, "compute", "MODE", OPTION_TEXT, AT(compute), 0, 0, "auto", COMMAND_ANY,
+    {GROUP_MODEL, "compute", "MODE", OPTION_TEXT, AT(compute), 0, 0, "auto", COMMAND_RUN,
      "arithmetic: auto or f32, which are the same at present"},
     {GROUP_MODEL, "threads", "N", OPTION_COUNT, AT(threads), 0, 256, "0", COMMAND_ANY,
      "threads that compute; 0: one per core"},
@@ -104,29 +111,29 @@ static const struct option_row rows[] = {
     {GROUP_NETWORK, "drain", "SECONDS", OPTION_COUNT, AT(drain_s), 0, 3600, "10", COMMAND_SERVE,
      "how long SIGTERM waits for open requests"},
 
-    {GROUP_BATCH, "max-num-seqs", "N", OPTION_COUNT, AT(max_num_seqs), 1, 256, "8", COMMAND_SERVE,
+    {GROUP_BATCH, "max-num-seqs", "N", OPTION_COUNT, AT(max_num_seqs), 1, 256, "8", COMMAND_SIZE,
      "requests computed together"},
-    {GROUP_BATCH, "max-queue", "N", OPTION_COUNT, AT(max_queue), 1, 65536, "256", COMMAND_SERVE,
+    {GROUP_BATCH, "max-queue", "N", OPTION_COUNT, AT(max_queue), 1, 65536, "256", COMMAND_SIZE,
      "requests that may wait; more are told 429"},
     {GROUP_BATCH, "queue-timeout", "SECONDS", OPTION_COUNT, AT(queue_timeout_s), 0, 86400, "600",
      COMMAND_SERVE, "longest wait for a place; 0: for ever"},
     {GROUP_BATCH, "step-ms", "MS", OPTION_COUNT, AT(step_ms), 1, 10000, "100", COMMAND_SERVE,
      "how long a step may last that others wait for"},
-    {GROUP_BATCH, "prep-threads", "N", OPTION_COUNT, AT(prep_threads), 0, 16, "0", COMMAND_SERVE,
+    {GROUP_BATCH, "prep-threads", "N", OPTION_COUNT, AT(prep_threads), 0, 16, "0", COMMAND_SIZE,
      "threads that read and tokenize requests; 0: by cores"},
 
     {GROUP_LIMITS, "max-tokens-default", "N", OPTION_COUNT, AT(max_tokens_default), 0, 1e7, "0",
      COMMAND_SERVE, "answer length when a request says none; 0: what is left"},
-    {GROUP_LIMITS, "max-requests", "N", OPTION_COUNT, AT(max_requests), 1, 65536, "1024", COMMAND_SERVE,
+    {GROUP_LIMITS, "max-requests", "N", OPTION_COUNT, AT(max_requests), 1, 65536, "1024", COMMAND_SIZE,
      "requests held at once, waiting ones included"},
-    {GROUP_LIMITS, "max-connections", "N", OPTION_COUNT, AT(max_connections), 1, 65536, "256", COMMAND_SERVE,
+    {GROUP_LIMITS, "max-connections", "N", OPTION_COUNT, AT(max_connections), 1, 65536, "256", COMMAND_SIZE,
      "open connections; more are told 503"},
     {GROUP_LIMITS, "max-request-bytes", "BYTES", OPTION_BYTES, AT(max_request_bytes), 1048576, 1e11, "256M",
      COMMAND_SERVE, "memory one request may hold for its texts"},
     {GROUP_LIMITS, "max-body-bytes", "BYTES", OPTION_BYTES, AT(max_body_bytes), 1024, 1e10, "64M",
      COMMAND_SERVE, "longest request body"},
     {GROUP_LIMITS, "max-header-bytes", "BYTES", OPTION_BYTES, AT(max_header_bytes), 1024, 1e6, "8K",
-     COMMAND_SERVE, "longest request line and headers"},
+     COMMAND_SIZE, "longest request line and headers"},
     {GROUP_LIMITS, "json-depth", "N", OPTION_COUNT, AT(json_depth), 4, 256, "64", COMMAND_SERVE,
      "deepest nesting of a request's JSON"},
     {GROUP_LIMITS, "slow-client", "SECONDS", OPTION_COUNT, AT(slow_client_s), 1, 86400, "30", COMMAND_SERVE,
@@ -138,6 +145,8 @@ static const struct option_row rows[] = {
      "error, warn, info or debug [default: info]"},
     {GROUP_OTHER, "log-level", "LEVEL", OPTION_TEXT, AT(log_level), 0, 0, NULL, COMMAND_TALK,
      "error, warn, info or debug [default: warn]"},
+    {GROUP_OTHER, "json", NULL, OPTION_FLAG, AT(json), 0, 0, NULL, COMMAND_PLAN,
+     "print JSON instead of a table"},
     {GROUP_OTHER, "help", NULL, OPTION_FLAG, AT(help), 0, 0, NULL, COMMAND_ANY, "this text (-h)"},
 };
 
@@ -214,7 +223,7 @@ static int set(const struct option_row *row, const char *text, struct options *o
 
 static int set_defaults(struct options *o, struct err *e)
 {
-    *o = (struct options){0};
+    *o = (struct options){.host_cache = OPTIONS_ALL};
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         int r = rows[i].otherwise ? set(&rows[i], rows[i].otherwise, o, e) : 0;
         if (r < 0)
@@ -275,12 +284,25 @@ static int read_environment(struct options *o, struct err *e)
     return 0;
 }
 
+static int add_model(const char *text, struct options *o, struct err *e)
+{
+    uint32_t count = 0;
+    while (o->models[count])
+        count++;
+    if (count == OPTIONS_MODELS_MAX)
+        return err_set(e, -EINVAL, "at most %d models can be planned at once", OPTIONS_MODELS_MAX);
+    o->models[count] = text;
+    return 0;
+}
+
 static int set_argument(enum option_command command, const char *text, struct options *o, struct err *e)
 {
     if (command == COMMAND_GENERATE && !o->argument) {
         o->argument = text;
         return 0;
     }
+    if (command == COMMAND_PLAN)
+        return add_model(text, o, e);
     if (o->model && command == COMMAND_SERVE)
         return err_set(e, -EINVAL, "one model is served at present: %s is one too many", text);
     if (o->model || command == COMMAND_GENERATE)
@@ -291,10 +313,12 @@ static int set_argument(enum option_command command, const char *text, struct op
 
 static int unknown_flag(enum option_command command, const char *flag, size_t len, struct err *e)
 {
-    static const char *const names[] = {
-        [COMMAND_SERVE] = "serve", [COMMAND_GENERATE] = "generate", [COMMAND_CHAT] = "chat"};
+    static const char *const names[] = {[COMMAND_SERVE] = "serve",
+                                        [COMMAND_GENERATE] = "generate",
+                                        [COMMAND_CHAT] = "chat",
+                                        [COMMAND_PLAN] = "plan"};
     const struct option_row *other = row_of(COMMAND_ANY, flag, len);
-    for (unsigned c = COMMAND_SERVE; other && c <= COMMAND_CHAT; c *= 2)
+    for (unsigned c = COMMAND_SERVE; other && c <= COMMAND_PLAN; c *= 2)
         if (other->commands & c)
             return err_set(e, -EINVAL, "--%s is an option of %s, not of %s; see plateau %s --help",
                            other->name, names[c], names[command], names[command]);
@@ -351,6 +375,8 @@ int options_parse(enum option_command command, int argc, char **argv, struct opt
     }
     if (!ret->model)
         ret->model = model;
+    if (!ret->models[0])
+        ret->models[0] = ret->model;
     return r;
 }
 

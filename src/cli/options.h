@@ -12,15 +12,24 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum option_command { COMMAND_SERVE = 1, COMMAND_GENERATE = 2, COMMAND_CHAT = 4, COMMAND_ANY = 7 };
+enum option_command {
+    COMMAND_SERVE = 1,
+    COMMAND_GENERATE = 2,
+    COMMAND_CHAT = 4,
+    COMMAND_PLAN = 8,
+    COMMAND_ANY = 15
+};
 
-#define OPTIONS_KEYS_MAX 16
+#define OPTIONS_KEYS_MAX   16
+#define OPTIONS_MODELS_MAX 16
+#define OPTIONS_ALL        UINT64_MAX /* of host_cache: what is left */
 
 struct options {
-    const char *model; /* directory; NULL: the bundled one */
+    const char *model;                          /* directory; NULL: the bundled one */
+    const char *models[OPTIONS_MODELS_MAX + 1]; /* of plan: NULL ends them; the first is `model` */
     const char *host, *alias, *log_level, *compute, *config, *system, *history, *trim;
     const char *api_keys[OPTIONS_KEYS_MAX + 1], *admin_keys[OPTIONS_KEYS_MAX + 1]; /* NULL ends them */
-    uint64_t port, memory_limit, host_cache, threads;
+    uint64_t port, memory_limit, host_cache, text_limit, threads;
     uint64_t max_num_seqs, max_model_len, max_tokens_default, max_queue, queue_timeout_s, step_ms,
         slow_client_s;
     uint64_t max_body_bytes, max_header_bytes, max_connections, max_requests, max_request_bytes, json_depth,
@@ -28,7 +37,7 @@ struct options {
     uint64_t idle_timeout_s, keepalive_s, drain_s;
     uint64_t max_tokens, seed, top_k;
     double temperature, top_p;
-    bool raw, think, hide_reasoning, ignore_eos;
+    bool raw, think, hide_reasoning, ignore_eos, json;
     const char *argument; /* what is no option: the prompt of generate */
     bool help;
 };

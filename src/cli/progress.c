@@ -70,7 +70,7 @@ int progress_load(struct runtime *rt, struct err *e)
 {
     struct progress p;
     progress_init(&p, rt->model_id);
-    int r = runtime_load(rt, 1, 1, show_and_ask, &p, e);
+    int r = runtime_load(rt, show_and_ask, &p, e);
     progress_done(&p);
     return r;
 }

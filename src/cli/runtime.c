@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #define RUNTIME_TEXT_BYTES_MAX ((size_t)512 << 20) /* address space for tokenizer and template of a model */
-#define RUNTIME_STEP_TOKENS    512                 /* of one step; what a step takes of workspace */
 #define RUNTIME_STEP_ALONE_NS  NS_PER_S
 
 /* The bundled model: beside the program's folder (build/plateau in a checkout), or where the build was made. */
@@ -29,46 +28,78 @@ static int find_bundled(char *ret, size_t bytes_max, struct err *e)
     return err_set(e, -ENOENT, "no bundled model at %s: name a model's directory", ret);
 }
 
-static int find_model(const struct options *o, struct runtime *rt, struct err *e)
+int runtime_find_model(const char *model, const char *alias, char *dir, char *id, struct err *e)
 {
-    if (!o->model) {
-        int r = find_bundled(rt->model_dir, sizeof(rt->model_dir), e);
+    if (!model) {
+        int r = find_bundled(dir, RUNTIME_DIR_BYTES, e);
         if (r < 0)
             return r;
-    } else if ((size_t)snprintf(rt->model_dir, sizeof(rt->model_dir), "%s", o->model) >=
-               sizeof(rt->model_dir)) {
-        return err_set(e, -ENAMETOOLONG, "the model's path is longer than %zu bytes",
-                       sizeof(rt->model_dir) - 1);
+    } else if ((size_t)snprintf(dir, RUNTIME_DIR_BYTES, "%s", model) >= RUNTIME_DIR_BYTES) {
+        return err_set(e, -ENAMETOOLONG, "the model's path is longer than %d bytes", RUNTIME_DIR_BYTES - 1);
     }
-    size_t len = strlen(rt->model_dir);
-    while (len > 1 && rt->model_dir[len - 1] == '/')
-        rt->model_dir[--len] = 0;
-    const char *slash = strrchr(rt->model_dir, '/');
-    snprintf(rt->model_id, sizeof(rt->model_id), "%s",
-             o->alias ? o->alias
-             : slash  ? slash + 1
-                      : rt->model_dir);
+    size_t len = strlen(dir);
+    while (len > 1 && dir[len - 1] == '/')
+        dir[--len] = 0;
+    const char *slash = strrchr(dir, '/');
+    snprintf(id, RUNTIME_ID_BYTES, "%s", alias ? alias : slash ? slash + 1 : dir);
     return 0;
 }
 
-int runtime_open(const struct options *o, struct runtime *ret, struct err *e)
+uint32_t runtime_workers(const struct options *o)
 {
-    struct footprint f;
+    return o->threads ? (uint32_t)o->threads : workers_default_count();
+}
+
+static int open_account(struct runtime *rt, const char *name, struct account **ret)
+{
+    uint64_t limit = planning_limit(&rt->planning, name);
+    int r = account_open(ledger_root(rt->ledger), name, ACCOUNT_ANON, limit, ret);
+    if (r == 0)
+        account_set_planned(*ret, limit);
+    return r;
+}
+
+/* What the allocator keeps is nobody's to take, but it has to have its place below the ceiling. */
+static int reserve_heap(struct runtime *rt)
+{
+    uint64_t bytes = planning_limit(&rt->planning, "heap");
+    int r = open_account(rt, "heap", &rt->heap);
+    if (r == 0)
+        r = account_reserve(rt->heap, bytes);
+    rt->heap_bytes = r == 0 ? bytes : 0;
+    return r;
+}
+
+static int open_ledger(struct runtime *rt)
+{
+    int r = ledger_create(rt->planning.plan.ceiling_bytes, &rt->ledger);
+    if (r == 0)
+        account_set_planned(ledger_root(rt->ledger), rt->planning.plan.limit_bytes);
+    if (r == 0)
+        r = reserve_heap(rt);
+    if (r == 0)
+        r = open_account(rt, "threads", &rt->threads);
+    if (r == 0)
+        r = open_account(rt, "network", &rt->network);
+    return r == 0 ? open_account(rt, "text", &rt->text) : r;
+}
+
+int runtime_open(const struct options *o, const struct runtime_opts *opts, struct runtime *ret, struct err *e)
+{
     *ret = (struct runtime){.options = o};
-    int r = find_model(o, ret, e);
+    ret->planning = (struct planning){.options = o,
+                                      .rows = opts->rows,
+                                      .queue = opts->queue,
+                                      .workers = runtime_workers(o),
+                                      .serves = opts->serves};
+    int r = runtime_find_model(o->model, o->alias, ret->model_dir, ret->model_id, e);
+    if (r == 0)
+        r = planning_make(&ret->planning, ret->model_dir, ret->model_id, e);
     if (r < 0)
         return r;
-    footprint_read(&f);
-    ret->ceiling_bytes = footprint_ceiling(&f, o->memory_limit);
-    r = ledger_create(ret->ceiling_bytes, &ret->ledger);
-    struct account *root = r == 0 ? ledger_root(ret->ledger) : NULL;
+    r = open_ledger(ret);
     if (r == 0)
-        r = account_open(root, "text", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &ret->text);
-    if (r == 0)
-        r = account_open(root, "network", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &ret->network);
-    if (r == 0)
-        r = workers_create(o->threads ? (uint32_t)o->threads : workers_default_count(), ret->text,
-                           &ret->workers);
+        r = workers_create(ret->planning.workers, ret->threads, &ret->workers);
     if (r < 0) {
         err_set(e, r, "the worker threads could not be started: %s", strerror(-r));
         runtime_close(ret);
@@ -79,8 +110,11 @@ int runtime_open(const struct options *o, struct runtime *ret, struct err *e)
 
 static int load_text(struct runtime *rt, struct err *e)
 {
-    struct charge charge = account_charge(rt->model_account);
-    int r = arena_create(&(struct arena_opts){RUNTIME_TEXT_BYTES_MAX, 0, &charge}, &rt->model_text);
+    uint64_t limit = planning_limit(&rt->planning, "tokenizer");
+    int r = account_open(rt->model_account, "tokenizer", ACCOUNT_ANON, limit, &rt->tokenizer_account);
+    struct charge charge = r == 0 ? account_charge(rt->tokenizer_account) : (struct charge){0};
+    if (r == 0)
+        r = arena_create(&(struct arena_opts){RUNTIME_TEXT_BYTES_MAX, 0, &charge}, &rt->model_text);
     if (r < 0)
         return err_set(e, r, "no memory for the tokenizer");
     r = tokenizer_load(rt->model_text, rt->model_dir, &rt->tokenizer, e);
@@ -97,37 +131,11 @@ static int load_text(struct runtime *rt, struct err *e)
     return generation_config_load(rt->model_dir, &rt->defaults, e);
 }
 
-/* The longest sequence: what was asked for or the model's own, cut to what the ceiling leaves for its pages. */
-static int plan_length(struct runtime *rt, uint32_t rows, uint64_t *kv_bytes, struct err *e)
+static int load_model(struct runtime *rt, int (*progress)(void *, uint64_t, uint64_t), void *arg,
+                      struct err *e)
 {
-    const struct model_shape *s = model_shape(rt->model);
-    struct account_numbers now = account_numbers(ledger_root(rt->ledger));
-    uint64_t left = rt->ceiling_bytes > now.reserved ? rt->ceiling_bytes - now.reserved : 0;
-    uint64_t slots = (uint64_t)s->slot_bytes * rows * (rt->options->host_cache ? 2 : 1) + 2 * UNIT_BYTES;
-    left = left > slots ? left - slots : 0;
-    uint64_t wanted = rt->options->max_model_len ? rt->options->max_model_len : s->context_max;
-    /* A quarter of what is left stays for texts, connections and logits. */
-    uint64_t pages_fit = left / 4 * 3 / s->page_bytes, tokens_fit = pages_fit * KERN_PAGE_TOKENS;
-    if (wanted > s->context_max)
-        return err_set(e, -EINVAL, "--max-model-len %llu: the model was made for %u tokens",
-                       (unsigned long long)wanted, s->context_max);
-    if (rt->options->max_model_len > tokens_fit || tokens_fit < KERN_PAGE_TOKENS)
-        return err_set(e, -ENOMEM,
-                       "a sequence of %llu tokens does not fit: %llu bytes are left of the ceiling of %llu, "
-                       "room for %llu "
-                       "tokens; see --memory-limit and --max-model-len",
-                       (unsigned long long)wanted, (unsigned long long)left,
-                       (unsigned long long)rt->ceiling_bytes, (unsigned long long)tokens_fit);
-    rt->max_model_len = (uint32_t)MIN_OF(wanted, tokens_fit);
-    uint64_t all_rows = DIV_UP((uint64_t)rt->max_model_len, KERN_PAGE_TOKENS) * rows;
-    *kv_bytes = MIN_OF(all_rows, pages_fit) * s->page_bytes;
-    return 0;
-}
-
-static int load_model(struct runtime *rt, uint32_t rows, int (*progress)(void *, uint64_t, uint64_t),
-                      void *arg, struct err *e)
-{
-    struct model_opts opts = {.tokens_max = MAX_OF(RUNTIME_STEP_TOKENS, engine_tokens_min(rows)),
+    uint32_t rows = rt->planning.rows;
+    struct model_opts opts = {.tokens_max = planning_step_tokens(rows),
                               .rows_max = rows,
                               .logits_max = engine_logits_max(rows),
                               .ops = &rt->ops,
@@ -140,43 +148,59 @@ static int load_model(struct runtime *rt, uint32_t rows, int (*progress)(void *,
     return model_load(rt->model_dir, &opts, &rt->model, e);
 }
 
-static int start_engine(struct runtime *rt, uint32_t rows, uint32_t queue, struct err *e)
+static int start_engine(struct runtime *rt, struct err *e)
 {
     const struct options *o = rt->options;
-    struct engine_opts opts = {.name = rt->model_id,
-                               .model = rt->model,
-                               .tokenizer = rt->tokenizer,
-                               .workers = rt->workers,
-                               .parent = rt->model_account,
-                               .max_num_seqs = rows,
-                               .max_queue = queue,
-                               .tokens_max = MAX_OF(RUNTIME_STEP_TOKENS, engine_tokens_min(rows)),
-                               .host_cache_bytes = o->host_cache,
-                               .keep_units = o->trim && strcmp(o->trim, "off") == 0,
-                               .queue_timeout_ns = o->queue_timeout_s * NS_PER_S,
-                               .slow_client_ns = o->slow_client_s * NS_PER_S,
-                               .step_ns = o->step_ms * NS_PER_MS,
-                               .step_alone_ns = RUNTIME_STEP_ALONE_NS};
-    int r = plan_length(rt, rows, &opts.kv_bytes_max, e);
-    if (r < 0)
-        return r;
-    opts.max_model_len = rt->max_model_len;
-    r = engine_create(&opts, &rt->engine, e);
+    const struct plan *plan = &rt->planning.plan;
+    struct engine_opts opts = planning_engine_opts(o, plan->rows, plan->queue);
+    opts.name = rt->model_id;
+    opts.model = rt->model;
+    opts.tokenizer = rt->tokenizer;
+    opts.workers = rt->workers;
+    opts.parent = rt->model_account;
+    opts.max_model_len = plan->max_model_len;
+    opts.kv_bytes_max = (uint64_t)plan->pages_max * plan->model.page_bytes;
+    opts.pools_bytes_max = plan->pools_bytes;
+    opts.requests_bytes_max = plan->requests_bytes;
+    opts.host_cache_bytes = plan->host_cache_bytes;
+    opts.keep_units = o->trim && strcmp(o->trim, "off") == 0;
+    opts.queue_timeout_ns = o->queue_timeout_s * NS_PER_S;
+    opts.slow_client_ns = o->slow_client_s * NS_PER_S;
+    opts.step_ns = o->step_ms * NS_PER_MS;
+    opts.step_alone_ns = RUNTIME_STEP_ALONE_NS;
+    int r = engine_create(&opts, &rt->engine, e);
     return r < 0 ? r : engine_start(rt->engine);
 }
 
-int runtime_load(struct runtime *rt, uint32_t rows, uint32_t queue,
-                 int (*progress)(void *arg, uint64_t done, uint64_t total), void *progress_arg, struct err *e)
+/* What was planned is from now on what each account may hold. */
+static void apply_plan(struct runtime *rt)
 {
-    int r = account_open(ledger_root(rt->ledger), rt->model_id, ACCOUNT_ANON, ACCOUNT_NO_LIMIT,
-                         &rt->model_account);
+    const struct plan *plan = &rt->planning.plan;
+    for (uint32_t i = 0; i < plan->line_count; i++) {
+        const struct plan_line *l = &plan->lines[i];
+        struct account *a = l->depth > 0 ? account_find(rt->model_account, l->name) : NULL;
+        if (!a)
+            continue;
+        account_set_planned(a, l->limit_bytes);
+        account_set_limit(a, l->limit_bytes);
+    }
+}
+
+int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, uint64_t total),
+                 void *progress_arg, struct err *e)
+{
+    uint64_t limit = rt->planning.plan.model_bytes;
+    int r = account_open(ledger_root(rt->ledger), rt->model_id, ACCOUNT_ANON, limit, &rt->model_account);
     if (r < 0)
         return err_set(e, r, "no memory for an account");
+    account_set_planned(rt->model_account, limit);
     r = load_text(rt, e);
     if (r == 0)
-        r = load_model(rt, rows, progress, progress_arg, e);
+        r = load_model(rt, progress, progress_arg, e);
     if (r == 0)
-        r = start_engine(rt, rows, queue, e);
+        r = start_engine(rt, e);
+    if (r == 0)
+        apply_plan(rt);
     return r;
 }
 
@@ -186,10 +210,15 @@ void runtime_close(struct runtime *rt)
     model_free(rt->model);
     tokenizer_done(rt->tokenizer);
     arena_free(rt->model_text);
+    account_close(rt->tokenizer_account);
     account_close(rt->model_account);
     workers_free(rt->workers);
-    account_close(rt->network);
     account_close(rt->text);
+    account_close(rt->network);
+    account_close(rt->threads);
+    if (rt->heap_bytes)
+        account_release(rt->heap, rt->heap_bytes);
+    account_close(rt->heap);
     ledger_free(rt->ledger);
     *rt = (struct runtime){0};
 }

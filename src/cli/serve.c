@@ -73,7 +73,7 @@ static void publish(struct serve *s)
                              .tokenizer = rt->tokenizer,
                              .template = rt->template,
                              .defaults = rt->defaults,
-                             .max_model_len = rt->max_model_len,
+                             .max_model_len = rt->planning.plan.max_model_len,
                              .format = CHAT_FORMAT_PLAIN,
                              .created_s = (int64_t)clock_wall_s(),
                              .compute = "f32",
@@ -82,8 +82,8 @@ static void publish(struct serve *s)
         m.format = CHAT_FORMAT_QWEN_XML;
     ASSERT(api_set_model(s->api, &m) == 0);
     api_set_state(s->api, API_READY, NULL);
-    LOG_INFO("ready", "model=%s context=%u weights_bytes=%llu after_ms=%llu", rt->model_id, rt->max_model_len,
-             (unsigned long long)m.shape->weight_bytes,
+    LOG_INFO("ready", "model=%s context=%u weights_bytes=%llu after_ms=%llu", rt->model_id,
+             rt->planning.plan.max_model_len, (unsigned long long)m.shape->weight_bytes,
              (unsigned long long)((clock_now_ns() - s->started_ns) / NS_PER_MS));
 }
 
@@ -92,8 +92,7 @@ static void *load(void *arg)
     struct serve *s = arg;
     struct err e = {{0}};
     progress_init(&s->progress, s->rt.model_id);
-    int r = runtime_load(&s->rt, (uint32_t)s->options.max_num_seqs, (uint32_t)s->options.max_queue,
-                         load_progress, s, &e);
+    int r = runtime_load(&s->rt, load_progress, s, &e);
     progress_done(&s->progress);
     if (r == 0) {
         publish(s);
@@ -138,12 +137,16 @@ static int catch_signals(struct serve *s, struct err *e)
 static int open_api(struct serve *s, struct err *e)
 {
     const struct options *o = &s->options;
+    const struct plan_process *p = &s->rt.planning.plan.process;
+    uint64_t texts = p->text_bytes - p->text_floor_bytes;
     struct api_opts opts = {.ledger = s->rt.ledger,
                             .text = s->rt.text,
+                            .threads = s->rt.threads,
                             .requests_max = (uint32_t)o->max_requests,
                             .json_depth_max = (uint32_t)o->json_depth,
                             .prep_threads = (uint32_t)o->prep_threads,
-                            .request_bytes_max = o->max_request_bytes,
+                            .request_bytes_max = MIN_OF(o->max_request_bytes, texts),
+                            .prep_queue_bytes_max = p->body_bytes,
                             .max_tokens_default = (uint32_t)o->max_tokens_default,
                             .keepalive_s = (uint32_t)o->keepalive_s,
                             .slow_client_s = (uint32_t)o->slow_client_s,
@@ -161,7 +164,8 @@ static int open_http(struct serve *s, struct err *e)
                                     .port = (uint16_t)o->port,
                                     .connections_max = (uint32_t)o->max_connections,
                                     .header_bytes_max = o->max_header_bytes,
-                                    .body_bytes_max = o->max_body_bytes,
+                                    .body_bytes_max =
+                                        MIN_OF(o->max_body_bytes, s->rt.planning.plan.process.body_bytes),
                                     .idle_timeout_s = (uint32_t)o->idle_timeout_s,
                                     .network = s->rt.network,
                                     .loopback_host_only = is_loopback(o->host) && !o->api_keys[0],
@@ -221,8 +225,10 @@ int command_serve(int argc, char **argv)
         return 2;
     }
     r = catch_signals(&s, &e);
-    if (r == 0)
-        r = runtime_open(&s.options, &s.rt, &e);
+    if (r == 0) {
+        struct runtime_opts opts = {(uint32_t)s.options.max_num_seqs, (uint32_t)s.options.max_queue, true};
+        r = runtime_open(&s.options, &opts, &s.rt, &e);
+    }
     if (r == 0) {
         r = open_api(&s, &e);
         if (r == 0)

@@ -18,9 +18,12 @@
 _Static_assert(PAGE_TOKENS == KERN_PAGE_TOKENS, "a page is what the kernels say");
 _Static_assert(SCHED_SLOT_NONE == MODEL_SLOT_NONE, "no slot has one name");
 
-#define RETRY_AFTER_MAX_S 600
-#define ORDERS_MAX        64   /* trims that wait at once; more are told -EAGAIN */
-#define SNAPSHOTS_MAX     1024 /* the cheapest is found by looking at all */
+#define ENGINE_STACK_BYTES    ((size_t)256 << 10)
+#define RETRY_AFTER_MAX_S     600
+#define ORDERS_MAX            64         /* trims that wait at once; more are told -EAGAIN */
+#define PLAN_SAMPLE           (1u << 20) /* pages whose tables are measured */
+#define VOCABULARY_TEXT_BYTES 65536      /* room for the longest token's text */
+#define SNAPSHOTS_MAX         1024       /* the cheapest is found by looking at all */
 
 const char *job_phase_name(enum job_phase p)
 {
@@ -43,7 +46,7 @@ static int check_opts(const struct engine_opts *o, const struct model_shape *sha
         return err_set(e, -EINVAL, "max_model_len is %u: this model takes 2..%u", o->max_model_len,
                        shape->context_max);
     uint64_t least = (uint64_t)sched_pages(o->max_model_len) * shape->page_bytes;
-    if (shape->page_bytes == 0 || ROUND_UP(o->kv_bytes_max, (uint64_t)UNIT_BYTES) < least)
+    if (shape->page_bytes == 0 || o->kv_bytes_max < least)
         return err_set(e, -EINVAL, "%llu bytes for K and V are too few: one sequence of %u tokens takes %llu",
                        (unsigned long long)o->kv_bytes_max, o->max_model_len, (unsigned long long)least);
     return 0;
@@ -74,14 +77,21 @@ static uint32_t slots_of(const struct engine_opts *o, const struct model_shape *
     return (o->host_cache_bytes ? 2 : 1) * o->max_num_seqs + (uint32_t)MIN_OF(snapshots, SNAPSHOTS_MAX);
 }
 
-static void lay_out(const struct engine *en, struct layout *ret)
+static uint32_t places_of(const struct engine_opts *o)
 {
-    const struct engine_opts *o = &en->opts;
-    const struct model_shape *shape = en->shape;
-    uint64_t pages = ROUND_UP(o->kv_bytes_max, (uint64_t)UNIT_BYTES) / shape->page_bytes;
+    return o->max_num_seqs + o->max_queue;
+}
+
+static struct mailbox_opts inbox_opts(const struct engine_opts *o, const struct charge *charge)
+{
+    return (struct mailbox_opts){places_of(o) + 1 + ORDERS_MAX, sizeof(struct engine_message), false, charge};
+}
+
+static void lay_out(const struct engine_opts *o, const struct model_shape *shape, struct layout *ret)
+{
     *ret = (struct layout){
         .pools = {.parent = o->parent,
-                  .pages_max = (uint32_t)MIN_OF(pages, UINT32_MAX - 1),
+                  .pages_max = (uint32_t)MIN_OF(o->kv_bytes_max / shape->page_bytes, UINT32_MAX - 1),
                   .slots_max = slots_of(o, shape),
                   .page_bytes = shape->page_bytes,
                   .slot_bytes = shape->slot_bytes,
@@ -98,8 +108,28 @@ static void lay_out(const struct engine *en, struct layout *ret)
     ret->arena_bytes = pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) +
                        o->max_num_seqs * sizeof(struct model_row) +
                        engine_logits_max(o->max_num_seqs) * vocab * sizeof(float) + vocab / 8 +
-                       en->places_max * sizeof(struct job_numbers) +
+                       places_of(o) * sizeof(struct job_numbers) +
                        vocab * 16 /* the sampler's scratch: 12 at present */ + 65536;
+}
+
+void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret)
+{
+    struct layout l;
+    lay_out(opts, shape, &l);
+    struct pools_opts few = l.pools, many = l.pools;
+    few.pages_max = many.pages_max = few.slots_max = 1;
+    uint64_t least = pools_arena_bytes(&few);
+    many.pages_max = 1 + PLAN_SAMPLE;
+    many.slots_max = 1;
+    ret->page_bytes = DIV_UP(pools_arena_bytes(&many) - least, (uint64_t)PLAN_SAMPLE);
+    many = few;
+    many.slots_max = 1 + PLAN_SAMPLE;
+    ret->slot_bytes = DIV_UP(pools_arena_bytes(&many) - least, (uint64_t)PLAN_SAMPLE);
+    struct mailbox_opts inbox = inbox_opts(opts, NULL);
+    uint64_t arena = l.arena_bytes - pools_arena_bytes(&l.pools) + least;
+    ret->fixed_bytes = ROUND_UP(arena, (uint64_t)65536) + 65536 + mailbox_bytes(&inbox) + ENGINE_STACK_BYTES +
+                       VOCABULARY_TEXT_BYTES;
+    job_bytes_max(&ret->job_bytes, &ret->job_token_bytes);
 }
 
 static int create_pools(struct engine *en, struct layout *l)
@@ -142,7 +172,7 @@ static int create_tables(struct engine *en)
 {
     struct charge charge = account_charge(en->own);
     struct layout l;
-    lay_out(en, &l);
+    lay_out(&en->opts, en->shape, &l);
     uint32_t logits = engine_logits_max(en->opts.max_num_seqs);
     int r = arena_create(&(struct arena_opts){.bytes_max = l.arena_bytes, .charge = &charge}, &en->arena);
     if (r < 0)
@@ -157,11 +187,10 @@ static int create_tables(struct engine *en)
         r = create_pools(en, &l);
     if (r == 0)
         r = create_vocabulary(en, &charge);
-    struct mailbox_opts inbox = {en->places_max + 1 + ORDERS_MAX, sizeof(struct engine_message), false,
-                                 &charge};
+    struct mailbox_opts inbox = inbox_opts(&en->opts, &charge);
     if (r == 0)
         r = mailbox_create(&inbox, &en->inbox);
-    return r == 0 ? thread_stack_init(&en->stack, &charge) : r;
+    return r == 0 ? thread_stack_init(&en->stack, ENGINE_STACK_BYTES, &charge) : r;
 }
 
 int engine_create(const struct engine_opts *opts, struct engine **ret, struct err *e)
@@ -175,7 +204,7 @@ int engine_create(const struct engine_opts *opts, struct engine **ret, struct er
         return err_set(e, -ENOMEM, "no memory left for an engine");
     en->opts = *opts;
     en->shape = shape;
-    en->places_max = opts->max_num_seqs + opts->max_queue;
+    en->places_max = places_of(opts);
     snprintf(en->name, sizeof(en->name), "%s", opts->name ? opts->name : "model");
     list_init(&en->jobs);
     list_init(&en->over);

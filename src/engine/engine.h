@@ -42,11 +42,11 @@ struct engine_opts {
     struct account
         *parent; /* below it open `pools` (with `kv`, `state`, `snapshots`, `host cache`), `requests` and
                     `engine` (tables, logits, stack) */
-    uint32_t max_num_seqs;  /* rows of a step */
-    uint32_t max_model_len; /* tokens of one sequence; <= the model's own */
-    uint32_t max_queue;     /* requests that wait */
-    uint32_t tokens_max;    /* of one step: what the model was loaded with; >= engine_tokens_min() */
-    uint64_t kv_bytes_max; /* of the page pool, rounded up to units; at least one sequence of max_model_len */
+    uint32_t max_num_seqs;       /* rows of a step */
+    uint32_t max_model_len;      /* tokens of one sequence; <= the model's own */
+    uint32_t max_queue;          /* requests that wait */
+    uint32_t tokens_max;         /* of one step: what the model was loaded with; >= engine_tokens_min() */
+    uint64_t kv_bytes_max;       /* of the page pool's pages; at least one sequence of max_model_len */
     uint64_t pools_bytes_max;    /* of K, V, states and the host cache together; 0: only what else limits */
     uint64_t requests_bytes_max; /* of all jobs' blocks; 0: likewise */
     bool
@@ -60,6 +60,14 @@ struct engine_opts {
     uint64_t step_alone_ns;             /* what it may last when nobody waits: 1 s */
     const struct engine_faults *faults; /* NULL but in tests */
 };
+
+/* What an engine with these options will take; kv_bytes_max, parent and model are not looked at. */
+struct engine_plan {
+    uint64_t fixed_bytes, page_bytes,
+        slot_bytes;                      /* of `engine`: always, and for each page and slot of the pools */
+    uint64_t job_bytes, job_token_bytes; /* of a request's block, at most */
+};
+void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret);
 
 /* Address space of the pools and all tables are there, nothing runs yet. Idle, the pools hold no byte but those of prefixes: other
  * units are given back within a second after the last request. 0, -EINVAL, -ENOMEM. */

@@ -5,8 +5,9 @@
 #include "engine/budget.h"
 #include "engine/job.h"
 #include "engine/pools.h"
-#include "engine/thread_stack.h"
 #include "engine/trim.h"
+
+#include "base/thread_stack.h"
 
 #include <pthread.h>
 

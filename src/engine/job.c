@@ -58,6 +58,29 @@ uint64_t job_bytes(const struct job_spec *spec, bool keys)
     return ROUND_UP((uint64_t)block_bytes(spec, keys) + 256, JOB_GRAIN);
 }
 
+void job_bytes_max(uint64_t *fixed, uint64_t *token)
+{
+    static const char longest[ENGINE_STOP_STRING_BYTES_MAX];
+    struct slice stops[ENGINE_STOP_STRINGS_MAX];
+    for (uint32_t i = 0; i < COUNT_OF(stops); i++)
+        stops[i] = (struct slice){longest, sizeof(longest)};
+    struct job_spec s = {.prompt_count = 1,
+                         .max_tokens = 1,
+                         .stops = stops,
+                         .stop_count = COUNT_OF(stops),
+                         .cut_count = ENGINE_CUTS_MAX,
+                         .prompt_logprobs = true};
+    sampler_params_default(&s.sampling);
+    s.sampling.presence_penalty = 1;
+    s.sampling.bias_count = SAMPLER_BIAS_MAX;
+    s.sampling.top_logprobs = SAMPLER_TOP_MAX;
+    uint64_t least = job_bytes(&s, true);
+    /* The sampler's table has a power of two of places for three quarters as many tokens: just behind one is the worst. */
+    s.max_tokens = 3u << 18;
+    *token = DIV_UP(job_bytes(&s, true) - least, (uint64_t)s.max_tokens);
+    *fixed = least + JOB_GRAIN;
+}
+
 static int create_stops(struct job *j, const struct job_opts *opts)
 {
     const struct job_spec *spec = opts->spec;

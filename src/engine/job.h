@@ -59,6 +59,8 @@ struct job_opts {
 
 /* The most that job_create() charges; `keys`: with a hasher. */
 uint64_t job_bytes(const struct job_spec *spec, bool keys);
+/* What a job of so many tokens takes at most, whatever it asks for: fixed bytes, and bytes per token. */
+void job_bytes_max(uint64_t *fixed, uint64_t *token);
 /* Everything in spec has been checked. 0 or -ENOMEM; the job half of the stream is the job's then. */
 int job_create(const struct job_opts *opts, struct job **ret);
 /* Frees the block, not the stream. */

@@ -36,15 +36,20 @@
 
 /* ---- creation ---- */
 
+static void fill_defaults(struct http_server_opts *o)
+{
+    o->header_bytes_max = o->header_bytes_max ? o->header_bytes_max : 8192;
+    o->body_bytes_max = o->body_bytes_max ? o->body_bytes_max : (size_t)64 << 20;
+    o->send_bytes_max = o->send_bytes_max ? o->send_bytes_max : 65536;
+    o->idle_timeout_s = o->idle_timeout_s ? o->idle_timeout_s : 60;
+}
+
 static int check_opts(struct http_server_opts *o, struct err *e)
 {
     if (o->connections_max == 0 || o->connections_max > 65536)
         return err_set(e, -EINVAL, "connections_max is %u; it must be 1 to 65536", o->connections_max);
     ASSERT(o->network && o->host && o->handler.begin && o->handler.ready && o->handler.ended);
-    o->header_bytes_max = o->header_bytes_max ? o->header_bytes_max : 8192;
-    o->body_bytes_max = o->body_bytes_max ? o->body_bytes_max : (size_t)64 << 20;
-    o->send_bytes_max = o->send_bytes_max ? o->send_bytes_max : 65536;
-    o->idle_timeout_s = o->idle_timeout_s ? o->idle_timeout_s : 60;
+    fill_defaults(o);
     if (o->header_bytes_max < 512 || o->header_bytes_max > (size_t)1 << 20)
         return err_set(e, -EINVAL, "header_bytes_max is %zu; it must be 512 to 1048576", o->header_bytes_max);
     if (o->send_bytes_max < 1024 || o->send_bytes_max > (size_t)64 << 20)
@@ -167,12 +172,26 @@ static void init_slots(struct http_server *s)
     }
 }
 
+/* Of one connection, its send buffer apart. */
+static size_t conn_bytes(const struct http_server_opts *o)
+{
+    return ROUND_UP(o->header_bytes_max + POOL_REPLY_BYTES, 4096) + CONN_LIBRARY_BYTES;
+}
+
+uint64_t http_server_bytes(const struct http_server_opts *opts, uint64_t *connection)
+{
+    struct http_server_opts o = *opts;
+    fill_defaults(&o);
+    *connection = sizeof(struct http_conn) + conn_bytes(&o) + o.send_bytes_max;
+    return ((uint64_t)o.connections_max + HTTP_EXCESS_MAX) * *connection;
+}
+
 static int reserve(struct http_server *s, struct err *e)
 {
+    uint64_t connection, bytes = http_server_bytes(&s->opts, &connection);
     s->conns_max = s->opts.connections_max + HTTP_EXCESS_MAX;
-    s->conn_bytes = ROUND_UP(s->opts.header_bytes_max + POOL_REPLY_BYTES, 4096) + CONN_LIBRARY_BYTES;
+    s->conn_bytes = conn_bytes(&s->opts);
     uint64_t slots_bytes = (uint64_t)s->conns_max * sizeof(struct http_conn);
-    uint64_t bytes = slots_bytes + (uint64_t)s->conns_max * (s->conn_bytes + s->opts.send_bytes_max);
     if (account_reserve(s->opts.network, bytes) < 0)
         return err_set(
             e, -ENOMEM,

@@ -51,6 +51,9 @@ struct http_server_opts {
     void *arg; /* of all the handler's functions */
 };
 
+/* What it will reserve at creation; *connection: of that, for each connection. Bodies and long answers come on top. */
+uint64_t http_server_bytes(const struct http_server_opts *opts, uint64_t *connection);
+
 /* Listens; connections are accepted once the loop runs. 0, -EINVAL, -ENOMEM (the account said no), or what the system
  * said about the address. */
 int http_server_create(const struct http_server_opts *opts, struct err *e, struct http_server **ret);

@@ -13,7 +13,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/pages.h"
+#include "base/thread_stack.h"
 #include "kernel/cpus.h"
 
 #include <errno.h>
@@ -27,18 +27,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define WORKERS_MAX 256
-/* ThreadSanitizer keeps 900 KiB of its own on every stack. */
-#if defined(__SANITIZE_THREAD__)
-#define WORKERS_STACK_BYTES ((size_t)2 << 20)
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define WORKERS_STACK_BYTES ((size_t)2 << 20)
-#endif
-#endif
-#ifndef WORKERS_STACK_BYTES
-#define WORKERS_STACK_BYTES ((size_t)256 << 10)
-#endif
+#define WORKERS_MAX     256
 #define WORKERS_SPIN_NS (20 * NS_PER_US)
 
 /* Both words are futexes. */
@@ -50,16 +39,15 @@ struct worker {
     struct workers *pool;
     uint32_t index;
     pthread_t thread;
-    char *map; /* guard, then the stack */
+    struct thread_stack stack;
 };
 
 struct workers {
     /* Set by workers_create, then constant. */
     uint32_t count;
     struct account *stacks;
-    size_t guard_bytes;
     /* Creating and freeing thread only. */
-    uint32_t started, mapped; /* of workers[], from index 1 */
+    uint32_t started; /* of workers[], from index 1 */
     /* The run: written by the caller inside its turn. */
     _Atomic(workers_fn *) fn;
     _Atomic(void *) arg;
@@ -172,49 +160,11 @@ void workers_run(struct workers *w, workers_fn *fn, void *arg, uint32_t tiles)
         gate_wait(&w->done, done);
 }
 
-static void stack_free(struct workers *w, struct worker *worker)
+static int worker_start(struct workers *w, struct worker *worker)
 {
-    pages_decommit(worker->map + w->guard_bytes, WORKERS_STACK_BYTES);
-    munmap(worker->map, w->guard_bytes + WORKERS_STACK_BYTES);
-    if (w->stacks) {
-        account_unuse(w->stacks, WORKERS_STACK_BYTES);
-        account_release(w->stacks, WORKERS_STACK_BYTES);
-    }
-}
-
-/* 0, or -ENOMEM and nothing is charged or mapped. */
-static int stack_create(struct workers *w, struct worker *worker)
-{
-    if (w->stacks && account_reserve(w->stacks, WORKERS_STACK_BYTES) < 0)
-        return -ENOMEM;
-    size_t bytes = w->guard_bytes + WORKERS_STACK_BYTES;
-    char *map = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-    if (map == MAP_FAILED)
-        goto fail;
-    if (pages_commit(map + w->guard_bytes, WORKERS_STACK_BYTES) < 0)
-        goto fail;
-    if (w->stacks)
-        account_use(w->stacks, WORKERS_STACK_BYTES);
-    worker->map = map;
-    return 0;
-fail:
-    if (map != MAP_FAILED)
-        munmap(map, bytes);
-    if (w->stacks)
-        account_release(w->stacks, WORKERS_STACK_BYTES);
-    return -ENOMEM;
-}
-
-static int thread_start(struct workers *w, struct worker *worker)
-{
-    pthread_attr_t attr;
-    if (pthread_attr_init(&attr) != 0)
-        return -ENOMEM;
-    int r = pthread_attr_setstack(&attr, worker->map + w->guard_bytes, WORKERS_STACK_BYTES);
-    if (r == 0)
-        r = pthread_create(&worker->thread, &attr, thread_main, worker);
-    pthread_attr_destroy(&attr);
-    return -r;
+    struct charge charge = w->stacks ? account_charge(w->stacks) : (struct charge){0};
+    int r = thread_stack_init(&worker->stack, WORKERS_STACK_BYTES, w->stacks ? &charge : NULL);
+    return r < 0 ? r : thread_stack_start(&worker->stack, thread_main, worker, &worker->thread);
 }
 
 int workers_create(uint32_t count, struct account *stacks, struct workers **ret)
@@ -228,19 +178,13 @@ int workers_create(uint32_t count, struct account *stacks, struct workers **ret)
     memset(w, 0, bytes);
     w->count = count;
     w->stacks = stacks;
-    w->guard_bytes = (size_t)sysconf(_SC_PAGESIZE);
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->turn_changed, NULL);
     int r = 0;
     for (uint32_t i = 1; i < count && r == 0; i++) {
         w->workers[i] = (struct worker){.pool = w, .index = i};
-        r = stack_create(w, &w->workers[i]);
-        if (r < 0)
-            break;
-        w->mapped++;
-        r = thread_start(w, &w->workers[i]);
-        if (r == 0)
-            w->started++;
+        r = worker_start(w, &w->workers[i]);
+        w->started += r == 0;
     }
     if (r < 0) {
         workers_free(w);
@@ -260,8 +204,8 @@ void workers_free(struct workers *w)
     gate_wake(&w->run);
     for (uint32_t i = 1; i <= w->started; i++)
         pthread_join(w->workers[i].thread, NULL);
-    for (uint32_t i = 1; i <= w->mapped; i++)
-        stack_free(w, &w->workers[i]);
+    for (uint32_t i = 1; i < w->count; i++)
+        thread_stack_done(&w->workers[i].stack);
     pthread_cond_destroy(&w->turn_changed);
     pthread_mutex_destroy(&w->lock);
     free(w);

@@ -15,6 +15,7 @@ uint32_t workers_default_count(void);
 /* `count` workers in all, so count - 1 threads with stacks of 256 KiB, mapped by us and charged to `stacks` (may be NULL).
  * 0, -EINVAL (0 or more than 256), -ENOMEM, -EAGAIN. */
 int workers_create(uint32_t count, struct account *stacks, struct workers **ret);
+#define WORKERS_STACK_BYTES ((size_t)256 << 10)
 /* Joins the threads. Nobody may be inside. NULL is fine. */
 void workers_free(struct workers *w);
 uint32_t workers_count(const struct workers *w);

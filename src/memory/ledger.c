@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct account {
     struct ledger *ledger;
@@ -104,6 +105,25 @@ void account_close(struct account *a)
     a->parent->n.children--;
     pthread_mutex_unlock(&l->lock);
     free(a);
+}
+
+static struct account *find(struct account *parent, const char *name)
+{
+    struct account *found = NULL;
+    LIST_EACH(it, &parent->children) {
+        struct account *child = LIST_ENTRY(it, struct account, siblings);
+        if (!found)
+            found = strcmp(child->n.name, name) == 0 ? child : find(child, name);
+    }
+    return found;
+}
+
+struct account *account_find(struct account *parent, const char *name)
+{
+    pthread_mutex_lock(&parent->ledger->lock);
+    struct account *found = find(parent, name);
+    pthread_mutex_unlock(&parent->ledger->lock);
+    return found;
 }
 
 void account_set_planned(struct account *a, uint64_t bytes)

@@ -45,6 +45,10 @@ int account_open(struct account *parent, const char *name, enum account_class cl
 /* Demands reserved == 0 and no children. NULL is fine. */
 void account_close(struct account *a);
 
+/* The account of that name below `parent`, at any depth; the first that was opened. NULL: there is none. Whoever opened it may
+ * close it: call this only while that cannot happen. */
+struct account *account_find(struct account *parent, const char *name);
+
 /* What the plan said this account will hold at most; for reports. */
 void account_set_planned(struct account *a, uint64_t bytes);
 void account_set_limit(struct account *a, uint64_t limit_bytes);

@@ -18,8 +18,10 @@
 /* Names and views of a checkpoint of a million tensors, and a layer's experts. */
 #define CHECKPOINT_TABLES_MAX ((size_t)1 << 30)
 /* Configuration and layers: 1024 layers, a quantisation entry for each of some 100000 modules. */
-#define MODEL_TABLES_MAX ((size_t)64 << 20)
-#define TOKENS_MAX_LIMIT (1u << 20)
+#define MODEL_TABLES_MAX       ((size_t)64 << 20)
+#define QUANTIZED_MODULE_BYTES 512   /* entry, name, place in the table */
+#define TABLES_FIXED_BYTES     16384 /* the arena's own, and what reading the file takes */
+#define TOKENS_MAX_LIMIT       (1u << 20)
 
 struct model {
     struct model_shape shape;
@@ -174,6 +176,14 @@ static bool any_tensor(const struct checkpoint *c, const char *const *heads, siz
     return false;
 }
 
+/* Layers, their kinds, and what config.json says of single modules (a path each); in whole grains of an arena. */
+static uint64_t tables_bytes(const struct config *c)
+{
+    uint64_t bytes = c->layers * (sizeof(struct layer) + 1) +
+                     c->quantization.by_path.count * (uint64_t)QUANTIZED_MODULE_BYTES;
+    return ROUND_UP(bytes + TABLES_FIXED_BYTES, (uint64_t)65536);
+}
+
 static void fill_shape(const struct config *c, const struct source *s, const struct binder *b,
                        struct model_shape *ret)
 {
@@ -188,6 +198,8 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .slot_bytes = slot_bytes(c),
         .weight_bytes = weight_memory_round(b->used),
         .checkpoint_bytes = checkpoint_bytes(s->checkpoint),
+        .loading_bytes = b->source_peak,
+        .tables_bytes = tables_bytes(c),
         .active_weight_bytes = b->active.bytes,
         .active_checkpoint_bytes = b->active.source_bytes,
         .token_products = b->active.products,
@@ -221,11 +233,12 @@ int model_probe(const char *dir, struct model_shape *ret, struct err *e)
     return r;
 }
 
-uint64_t model_workspace_bytes(const struct model_shape *s, const struct model_opts *opts)
+uint64_t model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max, uint32_t rows_max,
+                               uint32_t workers)
 {
     const struct model_workspace *w = &s->workspace;
-    uint64_t bytes = w->fixed_bytes + w->token_bytes * opts->tokens_max + w->row_bytes * opts->rows_max +
-                     w->worker_bytes * workers_count(opts->workers);
+    uint64_t bytes =
+        w->fixed_bytes + w->token_bytes * tokens_max + w->row_bytes * rows_max + w->worker_bytes * workers;
     /* The arena's own header, and whole grains. */
     return ROUND_UP(bytes + 4096, (uint64_t)65536);
 }
@@ -254,7 +267,8 @@ static int open_accounts(struct model *m, struct account *parent)
 
 static int create_workspace(struct model *m, const struct model_opts *opts, struct err *e)
 {
-    uint64_t bytes = model_workspace_bytes(&m->shape, opts);
+    uint64_t bytes =
+        model_workspace_bytes(&m->shape, opts->tokens_max, opts->rows_max, workers_count(opts->workers));
     if (m->workspace_account)
         account_set_planned(m->workspace_account, bytes);
     int r = create_arena(m->workspace_account, bytes, &m->workspace);

@@ -37,6 +37,8 @@ struct model_shape {
     size_t slot_bytes;     /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
     uint64_t weight_bytes; /* packed, in anonymous memory */
     uint64_t checkpoint_bytes;
+    uint64_t loading_bytes;           /* of the checkpoint's files, resident at once while it is packed */
+    uint64_t tables_bytes;            /* what its layers are described in, at most */
     uint64_t active_weight_bytes;     /* read per decoded token of one row: experts counted by those chosen */
     uint64_t active_checkpoint_bytes; /* the same weights as the checkpoint has them */
     uint64_t token_products; /* multiply-adds with weights per token, vocab * hidden of them for its logits */
@@ -63,8 +65,9 @@ struct model_opts {
 /* Reads DIR/config.json and every tensor's header, and says what a load will take; loads nothing.
  * 0, -ENOENT, -EINVAL, -ENOTSUP (a family or quantisation we do not have), with the reason in e. */
 int model_probe(const char *dir, struct model_shape *ret, struct err *e);
-/* Bytes of workspace for these options. */
-uint64_t model_workspace_bytes(const struct model_shape *s, const struct model_opts *opts);
+/* Bytes of workspace for steps of so many tokens in so many rows. */
+uint64_t model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max, uint32_t rows_max,
+                               uint32_t workers);
 
 /* As model_probe, then packs the weights. On failure nothing remains. */
 int model_load(const char *dir, const struct model_opts *opts, struct model **ret, struct err *e);

@@ -36,7 +36,9 @@ TEST(probing_says_what_loading_takes)
         assert_true((probed.slot_bytes > 0) == (i >= 2));
         assert_true(probed.active_weight_bytes <= probed.weight_bytes);
         /* Nothing remains mapped; what remains is the plan's. */
-        uint64_t workspace = model_workspace_bytes(&probed, &o), used = account_numbers(parent).used;
+        uint64_t workspace =
+                     model_workspace_bytes(&probed, o.tokens_max, o.rows_max, workers_count(o.workers)),
+                 used = account_numbers(parent).used;
         assert_true(used >= probed.weight_bytes + workspace / 2);
         assert_true(used <= probed.weight_bytes + workspace + (1 << 20));
         assert_int_equal(account_numbers(parent).reserved, used);

@@ -1,7 +1,8 @@
 /* thread_stack.c - what pthread would do, with the bytes counted and given back when the thread is joined: the C library
  * keeps the stacks of ended threads. */
-#include "engine/thread_stack.h"
+#include "base/thread_stack.h"
 
+#include "base/check.h"
 #include "base/pages.h"
 
 #include <errno.h>
@@ -9,34 +10,34 @@
 #include <sys/mman.h>
 
 #define GUARD_BYTES ((size_t)64 << 10)
+#define LEAST_BYTES ((size_t)0)
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 /* ThreadSanitizer keeps 900 KiB of its own on every stack. */
-#define STACK_BYTES ((size_t)2 << 20)
+#undef LEAST_BYTES
+#define LEAST_BYTES ((size_t)2 << 20)
 #endif
-#endif
-#ifndef STACK_BYTES
-#define STACK_BYTES ((size_t)256 << 10)
 #endif
 
-int thread_stack_init(struct thread_stack *s, const struct charge *charge)
+int thread_stack_init(struct thread_stack *s, size_t bytes, const struct charge *charge)
 {
-    int r = charge_take(charge, STACK_BYTES);
+    bytes = MAX_OF(bytes, LEAST_BYTES);
+    int r = charge_take(charge, bytes);
     if (r < 0)
         return r;
-    char *map = mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_NONE,
+    char *map = mmap(NULL, GUARD_BYTES + bytes, PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (map == MAP_FAILED) {
-        charge_give(charge, STACK_BYTES);
+        charge_give(charge, bytes);
         return -ENOMEM;
     }
-    r = pages_commit(map + GUARD_BYTES, STACK_BYTES);
+    r = pages_commit(map + GUARD_BYTES, bytes);
     if (r < 0) {
-        munmap(map, GUARD_BYTES + STACK_BYTES);
-        charge_give(charge, STACK_BYTES);
+        munmap(map, GUARD_BYTES + bytes);
+        charge_give(charge, bytes);
         return r;
     }
-    *s = (struct thread_stack){map, *charge};
+    *s = (struct thread_stack){map, bytes, charge ? *charge : (struct charge){0}};
     return 0;
 }
 
@@ -44,8 +45,8 @@ void thread_stack_done(struct thread_stack *s)
 {
     if (!s->map)
         return;
-    munmap(s->map, GUARD_BYTES + STACK_BYTES);
-    charge_give(&s->charge, STACK_BYTES);
+    munmap(s->map, GUARD_BYTES + s->bytes);
+    charge_give(s->charge.give ? &s->charge : NULL, s->bytes);
     s->map = NULL;
 }
 
@@ -54,7 +55,7 @@ int thread_stack_start(struct thread_stack *s, void *(*main)(void *), void *arg,
     pthread_attr_t attr;
     if (pthread_attr_init(&attr) != 0)
         return -EAGAIN;
-    int r = pthread_attr_setstack(&attr, s->map + GUARD_BYTES, STACK_BYTES);
+    int r = pthread_attr_setstack(&attr, s->map + GUARD_BYTES, s->bytes);
     if (r == 0)
         r = pthread_create(ret, &attr, main, arg);
     pthread_attr_destroy(&attr);

@@ -1,0 +1,23 @@
+/* thread_stack.h - a thread's stack, mapped by us: charged, resident, with a guard below it. */
+#ifndef PLATEAU_BASE_THREAD_STACK_H
+#define PLATEAU_BASE_THREAD_STACK_H
+
+#include "base/charge.h"
+
+#include <pthread.h>
+
+struct thread_stack {
+    char *map; /* guard, then the stack; NULL: none */
+    size_t bytes;
+    struct charge charge;
+};
+
+/* `bytes` of stack, a multiple of 4096 (ThreadSanitizer gets more). `charge` may be NULL. 0, or -ENOMEM and nothing is charged
+ * or mapped. */
+int thread_stack_init(struct thread_stack *s, size_t bytes, const struct charge *charge);
+/* The thread has been joined. Zeroed is fine. */
+void thread_stack_done(struct thread_stack *s);
+/* pthread_create on it. 0 or -EAGAIN. */
+int thread_stack_start(struct thread_stack *s, void *(*main)(void *), void *arg, pthread_t *ret);
+
+#endif

@@ -1,0 +1,166 @@
+/* plan.c - prints where every byte would go, as a table or as JSON, and loads nothing. */
+#include "base/check.h"
+#include "cli/cli.h"
+#include "cli/help.h"
+#include "cli/planning.h"
+#include "cli/runtime.h"
+#include "cli/terminal.h"
+#include "text/chat_format.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- as a table ---- */
+
+static void print_line(const char *name, uint32_t indent, const char *class, uint64_t floor, uint64_t limit,
+                       const char *note)
+{
+    printf("%*s%-*s %-6s %12s %12s   %s\n", (int)indent, "", (int)(24 - indent), name, class,
+           terminal_bytes(floor).text, terminal_bytes(limit).text, note);
+}
+
+static void print_table(const struct planning *p)
+{
+    const struct plan *plan = &p->plan;
+    printf("%s: %s, %.3g million parameters, %u layers, context %u of %u tokens, %u rows, %u in the queue\n",
+           plan->model.name, p->shape.family, (double)p->shape.parameters / 1e6, p->shape.layers,
+           plan->max_model_len, plan->model.context_max, plan->rows, plan->queue);
+    printf("ceiling %s, from %s\n\n", terminal_bytes(plan->ceiling_bytes).text, p->ceiling_from);
+    printf("%-24s %-6s %12s %12s\n", "account", "class", "at least", "at most");
+    for (uint32_t i = 0; i < plan->line_count; i++) {
+        const struct plan_line *l = &plan->lines[i];
+        print_line(l->name, 2 * l->depth, account_class_name(l->class), l->floor_bytes, l->limit_bytes,
+                   l->note);
+    }
+    print_line("together", 0, "", plan->floor_bytes, plan->limit_bytes, "");
+    printf("\nA connection takes %s, of %llu; a request of the whole context %s of pages and %s besides.\n",
+           terminal_bytes(plan->process.connection_bytes).text,
+           (unsigned long long)p->options->max_connections,
+           terminal_bytes(DIV_UP((uint64_t)plan->max_model_len, plan->model.page_tokens) *
+                          plan->model.page_bytes)
+               .text,
+           terminal_bytes(plan->model.job_bytes + plan->model.job_token_bytes * plan->max_model_len).text);
+    printf("While it loads, up to %s of the checkpoint are resident as well, where the pools come later.\n",
+           terminal_bytes(plan->loading_bytes).text);
+}
+
+/* ---- as JSON ---- */
+
+static void json_text(struct buf *b, const char *key, const char *value)
+{
+    buf_printf(b, "\"%s\":", key);
+    json_write_string(b, slice_of(value));
+}
+
+static void json_model(const struct planning *p, struct buf *b)
+{
+    const struct plan *plan = &p->plan;
+    buf_putc(b, '{');
+    json_text(b, "id", plan->model.name);
+    buf_printf(b,
+               ",\"max_model_len\":%u,\"context_max\":%u,\"max_num_seqs\":%u,\"max_queue\":%u,\"ceiling_"
+               "bytes\":%llu,",
+               plan->max_model_len, plan->model.context_max, plan->rows, plan->queue,
+               (unsigned long long)plan->ceiling_bytes);
+    json_text(b, "ceiling_from", p->ceiling_from);
+    buf_printf(b,
+               ",\"floor_bytes\":%llu,\"limit_bytes\":%llu,\"loading_bytes\":%llu,\"connection_bytes\":%llu,"
+               "\"page_bytes\":%llu,\"page_tokens\":%u,\"slot_bytes\":%llu,\"accounts\":[",
+               (unsigned long long)plan->floor_bytes, (unsigned long long)plan->limit_bytes,
+               (unsigned long long)plan->loading_bytes, (unsigned long long)plan->process.connection_bytes,
+               (unsigned long long)plan->model.page_bytes, plan->model.page_tokens,
+               (unsigned long long)plan->model.slot_bytes);
+    for (uint32_t i = 0; i < plan->line_count; i++) {
+        const struct plan_line *l = &plan->lines[i];
+        buf_puts(b, i ? ",{" : "{");
+        json_text(b, "name", l->name);
+        buf_printf(b, ",\"class\":\"%s\",\"depth\":%u,\"floor_bytes\":%llu,\"limit_bytes\":%llu,",
+                   account_class_name(l->class), l->depth, (unsigned long long)l->floor_bytes,
+                   (unsigned long long)l->limit_bytes);
+        json_text(b, "note", l->note);
+        buf_putc(b, '}');
+    }
+    buf_puts(b, "]}");
+}
+
+/* ---- the command ---- */
+
+struct sum {
+    uint64_t floor_bytes, ceiling_bytes, shared_bytes; /* shared: what the process has once */
+    uint32_t models;
+};
+
+static int plan_one(const struct options *o, const char *model, struct sum *sum, struct buf *json,
+                    struct err *e)
+{
+    char dir[4096], id[256];
+    struct planning p = {.options = o,
+                         .rows = (uint32_t)o->max_num_seqs,
+                         .queue = (uint32_t)o->max_queue,
+                         .workers = runtime_workers(o),
+                         .serves = true};
+    int r = runtime_find_model(model, NULL, dir, id, e);
+    if (r == 0)
+        r = planning_make(&p, dir, id, e);
+    if (r < 0)
+        return r;
+    for (uint32_t i = 0; i < p.plan.line_count; i++)
+        if (p.plan.lines[i].depth == 0 && strcmp(p.plan.lines[i].name, id) == 0)
+            sum->floor_bytes += p.plan.lines[i].floor_bytes;
+    sum->shared_bytes = p.plan.limit_bytes - p.plan.model_bytes;
+    sum->ceiling_bytes = p.plan.ceiling_bytes;
+    if (sum->models++ > 0)
+        o->json ? buf_putc(json, ',') : (void)putchar('\n');
+    if (o->json)
+        json_model(&p, json);
+    else
+        print_table(&p);
+    return 0;
+}
+
+static int plan_all(const struct options *o, struct buf *json, struct err *e)
+{
+    struct sum sum = {0};
+    buf_puts(json, "{\"models\":[");
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && (i == 0 || o->models[i]); i++)
+        r = plan_one(o, o->models[i], &sum, json, e);
+    if (r < 0)
+        return r;
+    uint64_t together = sum.floor_bytes + sum.shared_bytes;
+    buf_printf(json, "],\"floor_bytes\":%llu,\"ceiling_bytes\":%llu,\"fits\":%s}\n",
+               (unsigned long long)together, (unsigned long long)sum.ceiling_bytes,
+               together <= sum.ceiling_bytes ? "true" : "false");
+    if (o->json)
+        fwrite(json->ptr, 1, json->len, stdout);
+    else if (sum.models > 1)
+        printf(
+            "\nAll %u need at least %s at once, with %s that the process has once. The ceiling is %s: %s\n",
+            sum.models, terminal_bytes(together).text, terminal_bytes(sum.shared_bytes).text,
+            terminal_bytes(sum.ceiling_bytes).text,
+            together <= sum.ceiling_bytes ? "they fit." : "they do not fit together.");
+    return together <= sum.ceiling_bytes ? json->error : -ENOMEM;
+}
+
+int command_plan(int argc, char **argv)
+{
+    struct options o;
+    struct err e = {{0}};
+    struct buf json;
+    int r = options_parse(COMMAND_PLAN, argc, argv, &o, &e);
+    if (r == 0 && o.help) {
+        help_command(COMMAND_PLAN, stdout);
+        return 0;
+    }
+    if (r < 0) {
+        fprintf(stderr, "plateau: %s\n", e.text);
+        return 2;
+    }
+    buf_init(&json, (size_t)1 << 20, NULL);
+    r = plan_all(&o, &json, &e);
+    buf_done(&json);
+    if (r < 0 && e.text[0])
+        fprintf(stderr, "plateau: %s\n", e.text);
+    return r < 0 ? 1 : 0;
+}

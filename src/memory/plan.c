@@ -1,0 +1,253 @@
+/* plan.c - floors first, then what is left.
+ *
+ * A sequence's length decides its pages and its block; both only grow with it, so the longest that fits is found by halving.
+ * Requests' blocks get room for all rows at full length, and for the queue as far as a sixteenth of the ceiling goes: what waits is
+ * short as a rule, and what finds no room is told to come again. */
+#include "memory/plan.h"
+
+#include "memory/units.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+
+#define SNAPSHOTS_MAX 1024
+#define REQUESTS_PART 16 /* of the ceiling, for what waits */
+#define CONTEXT_LEAST                                                                                        \
+    1024              /* a model that cannot have so much is of little use: it is asked for, or refused */
+#define SPARE_UNITS 2 /* blocks begin and end within units, in each pool */
+
+static uint64_t pages_of(const struct plan_model *m, uint64_t tokens)
+{
+    return DIV_UP(tokens, m->page_tokens);
+}
+
+static uint64_t in_units(uint64_t bytes)
+{
+    return bytes ? ROUND_UP(bytes, (uint64_t)UNIT_BYTES) + UNIT_BYTES : 0;
+}
+
+static uint64_t job_bytes(const struct plan_model *m, uint32_t length)
+{
+    return m->job_bytes + m->job_token_bytes * length;
+}
+
+static uint64_t rows_slots(const struct plan_model *m, const struct plan_wish *w)
+{
+    return m->slot_bytes ? (uint64_t)m->rows * (w->host_cache_bytes ? 2 : 1) : 0;
+}
+
+/* Pages for one sequence and the rows' slots: with these every request that is admitted ends. */
+static uint64_t pools_floor(const struct plan_model *m, const struct plan_wish *w, uint32_t length)
+{
+    return in_units(pages_of(m, length) * m->page_bytes) + in_units(rows_slots(m, w) * m->slot_bytes);
+}
+
+static uint64_t process_bytes(const struct plan_process *p)
+{
+    return p->heap_bytes + p->threads_bytes + p->network_bytes + p->body_bytes + p->text_bytes;
+}
+
+/* Everything but pools, requests and the engine's tables for pages and slots. */
+static uint64_t fixed_bytes(const struct plan_process *p, const struct plan_model *m)
+{
+    return process_bytes(p) + m->weight_bytes + m->workspace_bytes + m->tables_bytes + m->tokenizer_bytes +
+           m->engine_bytes;
+}
+
+static uint64_t requests_bytes(const struct plan_process *p, const struct plan_model *m, uint32_t length)
+{
+    uint64_t one = job_bytes(m, length), all = one * ((uint64_t)m->rows + m->queue);
+    return MIN_OF(all, MAX_OF(one * m->rows, p->ceiling_bytes / REQUESTS_PART));
+}
+
+static uint64_t tables_bytes(const struct plan_model *m, uint64_t pages, uint64_t slots)
+{
+    return pages * m->engine_page_bytes + slots * m->engine_slot_bytes;
+}
+
+static uint64_t needed_bytes(const struct plan_process *p, const struct plan_model *m,
+                             const struct plan_wish *w, uint32_t length)
+{
+    uint64_t running = requests_bytes(p, m, length) + pools_floor(m, w, length) +
+                       tables_bytes(m, pages_of(m, length), rows_slots(m, w));
+    return fixed_bytes(p, m) + MAX_OF(running, m->loading_bytes);
+}
+
+static bool fits(const struct plan_process *p, const struct plan_model *m, const struct plan_wish *w,
+                 uint32_t length)
+{
+    return needed_bytes(p, m, w, length) <= p->ceiling_bytes;
+}
+
+/* The longest sequence that fits, at most `most`; 0: none. */
+static uint32_t longest(const struct plan_process *p, const struct plan_model *m, const struct plan_wish *w,
+                        uint32_t most)
+{
+    uint32_t low = 0, high = most;
+    while (low < high) {
+        uint32_t middle = low + (high - low + 1) / 2;
+        if (fits(p, m, w, middle))
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+static uint32_t most_rows(const struct plan_process *p, plan_model_fn *model, void *arg, uint32_t rows,
+                          const struct plan_wish *w, uint32_t length)
+{
+    struct plan_model m;
+    while (rows > 0) {
+        model(arg, rows, &m);
+        if (fits(p, &m, w, length))
+            return rows;
+        rows--;
+    }
+    return 0;
+}
+
+/* ---- what is left ---- */
+
+/* The pools get what is left, as far as rows and cache can use it; tables grow with them. */
+static void share_out(struct plan *ret, const struct plan_wish *w)
+{
+    const struct plan_model *m = &ret->model;
+    uint64_t left = ret->ceiling_bytes - fixed_bytes(&ret->process, m) - ret->requests_bytes;
+    uint64_t slots = rows_slots(m, w), slots_bytes = in_units(slots * m->slot_bytes);
+    uint64_t pages_rows = pages_of(m, ret->max_model_len) * m->rows;
+    uint64_t per_page = m->page_bytes + m->engine_page_bytes;
+    uint64_t spare = SPARE_UNITS * (uint64_t)UNIT_BYTES;
+    uint64_t snapshots = 0;
+    if (w->host_cache_bytes && m->slot_bytes)
+        snapshots = MIN_OF(MIN_OF(w->host_cache_bytes, left) / m->slot_bytes, SNAPSHOTS_MAX);
+    uint64_t taken = slots_bytes + spare + tables_bytes(m, 0, slots + snapshots);
+    uint64_t pages = left > taken ? (left - taken) / per_page : 0;
+    uint64_t wanted =
+        w->host_cache_bytes == PLAN_ALL ? UINT64_MAX - pages_rows : w->host_cache_bytes / m->page_bytes;
+    pages = MIN_OF(pages, pages_rows + wanted);
+    pages = MIN_OF(MAX_OF(pages, pages_of(m, ret->max_model_len)), UINT32_MAX - 1);
+    ret->pages_max = (uint32_t)pages;
+    ret->slots_max = (uint32_t)(slots + snapshots);
+    ret->engine_bytes = m->engine_bytes + tables_bytes(m, pages, slots + snapshots);
+    ret->kv_bytes = in_units(pages * m->page_bytes);
+    ret->state_bytes = in_units(ret->slots_max * m->slot_bytes);
+    uint64_t pools = left - tables_bytes(m, pages, slots + snapshots);
+    ret->pools_bytes = MIN_OF(pools, ret->kv_bytes + ret->state_bytes);
+    ret->kv_bytes = MIN_OF(ret->kv_bytes, ret->pools_bytes);
+    ret->state_bytes = MIN_OF(ret->state_bytes, ret->pools_bytes);
+    ret->host_cache_bytes = MIN_OF(w->host_cache_bytes, ret->pools_bytes);
+}
+
+/* ---- lines ---- */
+
+static void add(struct plan *p, uint32_t depth, const char *name, enum account_class class, uint64_t floor,
+                uint64_t limit, const char *note)
+{
+    ASSERT(p->line_count < PLAN_LINES_MAX);
+    p->lines[p->line_count++] = (struct plan_line){name, note, class, depth, floor, limit};
+}
+
+static void add_process(struct plan *p)
+{
+    const struct plan_process *o = &p->process;
+    add(p, 0, "heap", ACCOUNT_ANON, o->heap_bytes, o->heap_bytes, "the allocator's own, libraries");
+    add(p, 0, "threads", ACCOUNT_ANON, o->threads_bytes, o->threads_bytes, "stacks");
+    add(p, 0, "network", ACCOUNT_ANON, o->network_bytes, o->network_bytes + o->body_bytes,
+        "connections, and bodies that arrive");
+    add(p, 0, "text", ACCOUNT_ANON, o->text_floor_bytes, o->text_bytes, "requests from JSON to reply");
+}
+
+static void add_pools(struct plan *p, const struct plan_wish *w)
+{
+    const struct plan_model *m = &p->model;
+    uint64_t kv = in_units(pages_of(m, p->max_model_len) * m->page_bytes);
+    uint64_t state = in_units(rows_slots(m, w) * m->slot_bytes);
+    add(p, 1, "pools", ACCOUNT_ANON, kv + state, p->pools_bytes, "these together, units of 2 MiB");
+    add(p, 2, "kv", ACCOUNT_ANON, kv, p->kv_bytes, "pages of 32 tokens");
+    add(p, 2, "state", ACCOUNT_ANON, state, p->state_bytes,
+        m->slot_bytes ? "recurrent state of rows" : "the model has none");
+    add(p, 2, "snapshots", ACCOUNT_ANON, 0, m->slot_bytes ? p->host_cache_bytes : 0,
+        m->slot_bytes ? "states of prefixes" : "the model has none");
+    add(p, 2, "host cache", ACCOUNT_ANON, 0, p->host_cache_bytes, "pages no request uses");
+}
+
+static void add_model(struct plan *p, const struct plan_wish *w)
+{
+    const struct plan_model *m = &p->model;
+    uint64_t requests = job_bytes(m, p->max_model_len);
+    uint64_t engine = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), rows_slots(m, w));
+    uint64_t fixed = m->weight_bytes + m->workspace_bytes + m->tables_bytes + m->tokenizer_bytes;
+    p->model_bytes = fixed + p->engine_bytes + p->requests_bytes + p->pools_bytes;
+    add(p, 0, m->name, ACCOUNT_ANON, fixed + engine + requests + pools_floor(m, w, p->max_model_len),
+        p->model_bytes, "");
+    add(p, 1, "weights", ACCOUNT_ANON, m->weight_bytes, m->weight_bytes, "packed");
+    add(p, 1, "mapped weights", ACCOUNT_FILE, 0, 0, "only while loading, see below");
+    add(p, 1, "workspace", ACCOUNT_ANON, m->workspace_bytes, m->workspace_bytes, "of one step");
+    add(p, 1, "vision", ACCOUNT_ANON, 0, 0,
+        m->has_vision ? "in the checkpoint, not computed yet" : "the model has none");
+    add(p, 1, "mtp", ACCOUNT_ANON, 0, 0,
+        m->has_mtp ? "in the checkpoint, not computed yet" : "the model has none");
+    add(p, 1, "tables", ACCOUNT_ANON, m->tables_bytes, m->tables_bytes, "the layers");
+    add(p, 1, "tokenizer", ACCOUNT_ANON, m->tokenizer_bytes, m->tokenizer_bytes, "and the chat template");
+    add(p, 1, "engine", ACCOUNT_ANON, engine, p->engine_bytes, "tables, logits, stack");
+    add(p, 1, "requests", ACCOUNT_ANON, requests, p->requests_bytes, "tokens and samplers");
+    add_pools(p, w);
+}
+
+static void sum(struct plan *p)
+{
+    for (uint32_t i = 0; i < p->line_count; i++) {
+        if (p->lines[i].depth > 0)
+            continue;
+        p->floor_bytes += p->lines[i].floor_bytes;
+        p->limit_bytes += p->lines[i].limit_bytes;
+    }
+}
+
+/* ---- all of it ---- */
+
+static int refuse(const struct plan_process *process, plan_model_fn *model, void *arg, uint32_t rows,
+                  const struct plan_wish *w, uint32_t length, struct plan_refusal *why)
+{
+    struct plan_model m;
+    model(arg, rows, &m);
+    uint32_t least = MIN_OF(m.context_max, CONTEXT_LEAST);
+    *why = (struct plan_refusal){.needed_bytes = needed_bytes(process, &m, w, length),
+                                 .context_max = m.context_max,
+                                 .context = longest(process, &m, w, m.context_max),
+                                 .rows_max = most_rows(process, model, arg, rows, w, length)};
+    if (why->context < least)
+        why->context = 0;
+    return -ENOMEM;
+}
+
+int plan_make(const struct plan_process *process, plan_model_fn *model, void *arg, uint32_t rows,
+              const struct plan_wish *wish, struct plan *ret, struct plan_refusal *why)
+{
+    struct plan p = {.process = *process, .ceiling_bytes = process->ceiling_bytes, .rows = rows};
+    model(arg, rows, &p.model);
+    const struct plan_model *m = &p.model;
+    uint32_t least = MIN_OF(m->context_max, CONTEXT_LEAST);
+    if (wish->max_model_len > m->context_max) {
+        *why =
+            (struct plan_refusal){.context_max = m->context_max, .context = m->context_max, .rows_max = rows};
+        return -EINVAL;
+    }
+    p.max_model_len = wish->max_model_len ? wish->max_model_len : longest(process, m, wish, m->context_max);
+    if (p.max_model_len < least && !wish->max_model_len)
+        return refuse(process, model, arg, rows, wish, least, why);
+    if (!fits(process, m, wish, p.max_model_len))
+        return refuse(process, model, arg, rows, wish, p.max_model_len, why);
+    p.queue = m->queue;
+    p.loading_bytes = m->loading_bytes;
+    p.requests_bytes = requests_bytes(process, m, p.max_model_len);
+    share_out(&p, wish);
+    add_process(&p);
+    add_model(&p, wish);
+    sum(&p);
+    ASSERT(p.limit_bytes <= p.ceiling_bytes && p.floor_bytes <= p.limit_bytes);
+    *ret = p;
+    return 0;
+}

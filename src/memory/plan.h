@@ -1,0 +1,79 @@
+/* plan.h - where every byte will go, before the first is taken: arithmetic on plain numbers.
+ *
+ * A plan gives each account a floor (what the model cannot run without) and a limit (the most it may ever hold). The limits
+ * together are no more than the ceiling, so no combination of full accounts passes it. What is left when all else has its limit is
+ * the pools'. Whoever serves sets the same limits that were printed. Pure; any thread. */
+#ifndef PLATEAU_MEMORY_PLAN_H
+#define PLATEAU_MEMORY_PLAN_H
+
+#include "memory/ledger.h"
+
+/* Of the process, whatever it serves. */
+struct plan_process {
+    uint64_t ceiling_bytes;
+    uint64_t heap_bytes;                   /* what the allocator keeps for itself, libraries' data */
+    uint64_t threads_bytes;                /* stacks */
+    uint64_t network_bytes, body_bytes;    /* connections, all of which may be open; bodies that arrive */
+    uint64_t connection_bytes;             /* one of them; for the reader */
+    uint64_t text_floor_bytes, text_bytes; /* requests from their JSON to their reply */
+};
+
+/* Of one model with so many rows. */
+struct plan_model {
+    const char *name;
+    uint32_t context_max, page_tokens, rows, queue;
+    uint64_t weight_bytes;
+    uint64_t loading_bytes;   /* besides, of the checkpoint, while it is read: before the pools need theirs */
+    uint64_t workspace_bytes; /* of a step */
+    uint64_t tables_bytes, tokenizer_bytes;
+    uint64_t page_bytes, slot_bytes;               /* slot_bytes 0: no recurrent state */
+    uint64_t engine_bytes;                         /* tables and logits with pools of no size */
+    uint64_t engine_page_bytes, engine_slot_bytes; /* and for each page and slot of theirs */
+    uint64_t job_bytes, job_token_bytes;           /* of a request's block, at most */
+    bool has_vision, has_mtp;
+};
+
+#define PLAN_ALL UINT64_MAX
+
+struct plan_wish {
+    uint32_t max_model_len;    /* 0: the model's own, or what fits */
+    uint64_t host_cache_bytes; /* PLAN_ALL: what is left; 0: none */
+};
+
+struct plan_line {
+    const char *name, *note; /* note: may be empty */
+    enum account_class class;
+    uint32_t depth; /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
+    uint64_t floor_bytes, limit_bytes;
+};
+#define PLAN_LINES_MAX 20
+
+struct plan {
+    uint64_t ceiling_bytes, floor_bytes, limit_bytes; /* limit: of all accounts together */
+    uint64_t loading_bytes;
+    uint32_t max_model_len, rows, queue;
+    uint32_t pages_max, slots_max;
+    /* Limits. */
+    uint64_t model_bytes, pools_bytes, kv_bytes, state_bytes, host_cache_bytes, requests_bytes, engine_bytes;
+    struct plan_process process;
+    struct plan_model model;
+    struct plan_line lines[PLAN_LINES_MAX];
+    uint32_t line_count;
+};
+
+/* The model's numbers with so many rows. */
+typedef void plan_model_fn(void *arg, uint32_t rows, struct plan_model *ret);
+
+struct plan_refusal {
+    uint64_t needed_bytes;         /* at least */
+    uint32_t context_max, context; /* context: what would fit with all rows; 0: nothing does */
+    uint32_t
+        rows_max; /* how many rows would fit with the context that was asked for (or the least); 0: none */
+};
+
+/* 0; -ENOMEM: it does not fit, `why` says by how much; -EINVAL: the model was made for fewer tokens. Of those sequences that fit the
+ * longest is planned when none was asked for. */
+int plan_make(const struct plan_process *process, plan_model_fn *model, void *arg, uint32_t rows,
+              const struct plan_wish *wish, struct plan *ret, struct plan_refusal *why);
+
+#endif
