@@ -37,6 +37,12 @@ static uint64_t rows_slots(const struct plan_model *m, const struct plan_wish *w
     return m->slot_bytes ? (uint64_t)m->rows * (w->host_cache_bytes ? 2 : 1) : 0;
 }
 
+/* Rows' and those of snapshots, of which there are never more. */
+static uint64_t slots_most(const struct plan_model *m, const struct plan_wish *w)
+{
+    return rows_slots(m, w) + (m->slot_bytes && w->host_cache_bytes ? SNAPSHOTS_MAX : 0);
+}
+
 /* Pages for one sequence and the rows' slots: with these every request that is admitted ends. */
 static uint64_t pools_floor(const struct plan_model *m, const struct plan_wish *w, uint32_t length)
 {
@@ -70,7 +76,7 @@ static uint64_t needed_bytes(const struct plan_process *p, const struct plan_mod
                              const struct plan_wish *w, uint32_t length)
 {
     uint64_t running = requests_bytes(p, m, length) + pools_floor(m, w, length) +
-                       tables_bytes(m, pages_of(m, length), rows_slots(m, w));
+                       tables_bytes(m, pages_of(m, length), slots_most(m, w));
     return fixed_bytes(p, m) + MAX_OF(running, m->loading_bytes);
 }
 
