@@ -103,7 +103,7 @@ static int plan_one(const struct options *o, const char *model, struct sum *sum,
     int r = runtime_find_model(model, NULL, dir, id, e);
     if (r == 0)
         r = planning_make(&p, dir, id, e);
-    if (r < 0)
+    if (r < 0 && (r != -ENOMEM || o->json))
         return r;
     for (uint32_t i = 0; i < p.plan.line_count; i++)
         if (p.plan.lines[i].depth == 0 && strcmp(p.plan.lines[i].name, id) == 0)
@@ -116,7 +116,7 @@ static int plan_one(const struct options *o, const char *model, struct sum *sum,
         json_model(&p, json);
     else
         print_table(&p);
-    return 0;
+    return r;
 }
 
 static int plan_all(const struct options *o, struct buf *json, struct err *e)

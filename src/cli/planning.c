@@ -16,6 +16,7 @@
 
 #define MIB              ((uint64_t)1 << 20)
 #define HEAP_BYTES_MAX   (32 * MIB)
+#define HEAP_BYTES_LEAST (6 * MIB)
 #define TEXT_BYTES_MAX   (1024 * MIB)
 #define TEXT_BYTES_LEAST (8 * MIB)
 
@@ -41,7 +42,8 @@ static const char *find_ceiling(const struct footprint *f, uint64_t wanted, uint
     return f->cgroup_limit_bytes && ceiling == f->cgroup_limit_bytes ? "the cgroup" : "the machine's memory";
 }
 
-static void plan_process(struct planning *p, struct plan_process *ret)
+/* `least`: texts and bodies get only what a server of short prompts needs. */
+static void plan_process(struct planning *p, bool least, struct plan_process *ret)
 {
     const struct options *o = p->options;
     struct footprint f;
@@ -53,8 +55,12 @@ static void plan_process(struct planning *p, struct plan_process *ret)
     struct http_server_opts http = {.connections_max = (uint32_t)o->max_connections,
                                     .header_bytes_max = o->max_header_bytes};
     uint64_t texts = MIN_OF(MAX_OF(ceiling / 8, TEXT_BYTES_LEAST), TEXT_BYTES_MAX);
+    if (least)
+        texts = TEXT_BYTES_LEAST;
     *ret = (struct plan_process){.ceiling_bytes = ceiling,
-                                 .heap_bytes = MIN_OF(ceiling / 16, HEAP_BYTES_MAX),
+                                 .heap_bytes =
+                                     least ? HEAP_BYTES_LEAST
+                                           : MIN_OF(MAX_OF(ceiling / 16, HEAP_BYTES_LEAST), HEAP_BYTES_MAX),
                                  .threads_bytes = (p->workers - 1) * (uint64_t)WORKERS_STACK_BYTES,
                                  .text_bytes = TEXT_BYTES_LEAST};
     if (!p->serves)
@@ -127,12 +133,10 @@ static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
     if (why->rows_max && why->rows_max < p->rows)
         snprintf(rows, sizeof(rows), " %u rows instead of %u would fit (--max-num-seqs %u).", why->rows_max,
                  p->rows, why->rows_max);
-    return err_set(
-        e, -ENOMEM,
-        "%s does not fit: it needs at least %s, and the ceiling is %s (%s).%s%s plateau plan shows where "
-        "it goes%s",
-        name, terminal_bytes(why->needed_bytes).text, terminal_bytes(ceiling).text, p->ceiling_from, context,
-        rows, context[0] || rows[0] ? "" : " with a larger --memory-limit");
+    return err_set(e, -ENOMEM, "%s does not fit: it needs at least %s, and the ceiling is %s (%s).%s%s%s",
+                   name, terminal_bytes(why->needed_bytes).text, terminal_bytes(ceiling).text,
+                   p->ceiling_from, context, rows,
+                   context[0] || rows[0] ? "" : " Neither a shorter context nor fewer rows would do.");
 }
 
 int planning_make(struct planning *p, const char *dir, const char *name, struct err *e)
@@ -146,8 +150,11 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
         return r;
     p->tokenizer_bytes = tokenizer_bytes(dir);
     p->plan.model.name = name;
-    plan_process(p, &process);
-    r = plan_make(&process, numbers_of, p, p->rows, &wish, &p->plan, &why);
+    r = -ENOMEM;
+    for (int least = 0; least <= 1 && r == -ENOMEM; least++) {
+        plan_process(p, least, &process);
+        r = plan_make(&process, numbers_of, p, p->rows, &wish, &p->plan, &why);
+    }
     if (r == -EINVAL)
         return err_set(e, r, "--max-model-len %llu: %s was made for %u tokens",
                        (unsigned long long)o->max_model_len, name, why.context_max);

@@ -214,19 +214,34 @@ static void sum(struct plan *p)
 
 /* ---- all of it ---- */
 
-static int refuse(const struct plan_process *process, plan_model_fn *model, void *arg, uint32_t rows,
-                  const struct plan_wish *w, uint32_t length, struct plan_refusal *why)
+static void add_lines(struct plan *p, const struct plan_wish *w)
 {
-    struct plan_model m;
-    model(arg, rows, &m);
-    uint32_t least = MIN_OF(m.context_max, CONTEXT_LEAST);
-    *why = (struct plan_refusal){.needed_bytes = needed_bytes(process, &m, w, length),
-                                 .context_max = m.context_max,
-                                 .context = longest(process, &m, w, m.context_max),
-                                 .rows_max = most_rows(process, model, arg, rows, w, length)};
-    if (why->context < least)
+    add_process(p);
+    add_model(p, w);
+    sum(p);
+}
+
+/* What it would need at least: no account may grow. */
+static void share_least(struct plan *p, const struct plan_wish *w)
+{
+    const struct plan_model *m = &p->model;
+    p->engine_bytes = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), slots_most(m, w));
+    p->kv_bytes = in_units(pages_of(m, p->max_model_len) * m->page_bytes);
+    p->state_bytes = in_units(rows_slots(m, w) * m->slot_bytes);
+    p->pools_bytes = p->kv_bytes + p->state_bytes;
+}
+
+static void explain(struct plan *p, plan_model_fn *model, void *arg, const struct plan_wish *w,
+                    struct plan_refusal *why)
+{
+    const struct plan_process *process = &p->process;
+    const struct plan_model *m = &p->model;
+    *why = (struct plan_refusal){.needed_bytes = needed_bytes(process, m, w, p->max_model_len),
+                                 .context_max = m->context_max,
+                                 .context = longest(process, m, w, m->context_max),
+                                 .rows_max = most_rows(process, model, arg, p->rows, w, p->max_model_len)};
+    if (why->context < MIN_OF(m->context_max, CONTEXT_LEAST))
         why->context = 0;
-    return -ENOMEM;
 }
 
 int plan_make(const struct plan_process *process, plan_model_fn *model, void *arg, uint32_t rows,
@@ -235,25 +250,25 @@ int plan_make(const struct plan_process *process, plan_model_fn *model, void *ar
     struct plan p = {.process = *process, .ceiling_bytes = process->ceiling_bytes, .rows = rows};
     model(arg, rows, &p.model);
     const struct plan_model *m = &p.model;
-    uint32_t least = MIN_OF(m->context_max, CONTEXT_LEAST);
     if (wish->max_model_len > m->context_max) {
-        *why =
-            (struct plan_refusal){.context_max = m->context_max, .context = m->context_max, .rows_max = rows};
+        *why = (struct plan_refusal){.context_max = m->context_max};
         return -EINVAL;
     }
-    p.max_model_len = wish->max_model_len ? wish->max_model_len : longest(process, m, wish, m->context_max);
-    if (p.max_model_len < least && !wish->max_model_len)
-        return refuse(process, model, arg, rows, wish, least, why);
-    if (!fits(process, m, wish, p.max_model_len))
-        return refuse(process, model, arg, rows, wish, p.max_model_len, why);
+    uint32_t longest_len = longest(process, m, wish, m->context_max);
+    p.max_model_len = wish->max_model_len ? wish->max_model_len
+                                          : MAX_OF(longest_len, MIN_OF(m->context_max, CONTEXT_LEAST));
     p.queue = m->queue;
     p.loading_bytes = m->loading_bytes;
     p.requests_bytes = requests_bytes(process, m, p.max_model_len);
-    share_out(&p, wish);
-    add_process(&p);
-    add_model(&p, wish);
-    sum(&p);
-    ASSERT(p.limit_bytes <= p.ceiling_bytes && p.floor_bytes <= p.limit_bytes);
+    bool ok = fits(process, m, wish, p.max_model_len);
+    if (ok) {
+        share_out(&p, wish);
+    } else {
+        explain(&p, model, arg, wish, why);
+        share_least(&p, wish);
+    }
+    add_lines(&p, wish);
+    ASSERT(!ok || (p.limit_bytes <= p.ceiling_bytes && p.floor_bytes <= p.limit_bytes));
     *ret = p;
-    return 0;
+    return ok ? 0 : -ENOMEM;
 }

@@ -71,7 +71,8 @@ struct plan_refusal {
         rows_max; /* how many rows would fit with the context that was asked for (or the least); 0: none */
 };
 
-/* 0; -ENOMEM: it does not fit, `why` says by how much; -EINVAL: the model was made for fewer tokens. Of those sequences that fit the
+/* 0; -ENOMEM: it does not fit, `why` says by how much and the plan's limits are what it needs; -EINVAL: the model was made for fewer
+ * tokens. Of those sequences that fit the
  * longest is planned when none was asked for. */
 int plan_make(const struct plan_process *process, plan_model_fn *model, void *arg, uint32_t rows,
               const struct plan_wish *wish, struct plan *ret, struct plan_refusal *why);

@@ -109,8 +109,17 @@ def test_the_cache_stays_below_its_limit():
         assert 0 < shown["bytes"] <= 4 << 20
 
 
-def test_nothing_is_kept_unless_asked_for(server):
+def test_nothing_is_kept_when_nothing_may_be():
     prompt = [100 + i for i in range(200)]
-    assert [cached_tokens(server.complete(prompt, max_tokens=1)) for _ in range(2)] == [0, 0]
-    assert server.wait_idle()["caches"]["host"]["limit_bytes"] == 0
-    assert clear(server)["entries"] == 0
+    with serving("--host-cache", "0") as server:
+        assert [cached_tokens(server.complete(prompt, max_tokens=1)) for _ in range(2)] == [0, 0]
+        assert server.wait_idle()["caches"]["host"]["limit_bytes"] == 0
+        assert clear(server)["entries"] == 0
+
+
+def test_what_the_ceiling_leaves_is_the_cache(server):
+    limit = server.wait_idle()["caches"]["host"]["limit_bytes"]
+    assert limit == account(server.memory(), "pools")["limit_bytes"] > 64 << 20
+    prompt = [100 + i for i in range(200)]
+    server.complete(prompt, max_tokens=1)
+    assert cached_tokens(server.complete(prompt, max_tokens=1)) == 192

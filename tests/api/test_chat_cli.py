@@ -404,7 +404,8 @@ def test_mistakes_are_told(tmp_path):
     assert b"/nonexistent" in script(tmp_path, "x\n", "/nonexistent").stderr
     assert script(tmp_path, "x\n", "/nonexistent").returncode == 1
     assert b"one argument too many" in script(tmp_path, "x\n", "a", "b").stderr
-    (tmp_path / "config.json").symlink_to(ROOT / "models/canary/config.json")
+    for name in ["config.json", "model.safetensors"]:
+        (tmp_path / name).symlink_to(ROOT / "models/canary" / name)
     assert b"has no tokenizer.json" in script(tmp_path, "x\n", str(tmp_path)).stderr
     (tmp_path / "tokenizer.json").symlink_to(ROOT / "models/canary/tokenizer.json")
     assert b"has no chat template" in script(tmp_path, "x\n", str(tmp_path)).stderr

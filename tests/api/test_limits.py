@@ -163,7 +163,7 @@ def test_a_body_that_does_not_come(server):
     (["--max-queue", "0"], 2, "from 1 to"),
     (["--host", "0.0.0.0"], 2, "--api-key"),
     (["--max-model-len", "40000"], 1, "32768"),
-    (["--memory-limit", "64M"], 1, "more than is left"),
+    (["--memory-limit", "64M"], 1, "does not fit"),
 ])
 def test_options_out_of_bounds(options, status, words):
     s = Server(*options, wait=False)
