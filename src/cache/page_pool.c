@@ -1,7 +1,7 @@
 /* page_pool.c - references and an order of last use over a block pool.
  *
  * Cached pages form a list through indices, 8 bytes a page, least recently used first: a page joins it when its last
- * reference goes, so the order of joining is the order of last use. */
+ * reference goes, so the order of joining is the order of last use; its number tells where it stands among those of other pools. */
 #include "cache/page_pool.h"
 
 #include "base/check.h"
@@ -13,6 +13,7 @@
 struct page {
     uint32_t refs;
     uint32_t next, prev; /* of the cached list */
+    uint32_t used;       /* `uses` when it joined that */
     bool kept;           /* holds a prefix */
 };
 
@@ -25,6 +26,7 @@ struct page_pool {
     struct page *pages;      /* [pages_max] */
     uint32_t oldest, newest; /* of the cached ones */
     uint32_t referenced, cached;
+    uint32_t uses; /* unless it is shared */
 };
 
 static struct block_pool_opts block_opts(const struct page_pool_opts *opts)
@@ -47,6 +49,8 @@ int page_pool_create(struct arena *a, const struct page_pool_opts *opts, struct 
         return -ENOMEM;
     p->pages_max = opts->pages_max;
     p->opts = *opts;
+    if (!opts->uses)
+        p->opts.uses = &p->uses;
     p->oldest = p->newest = PAGE_NONE;
     p->pages = ARENA_ARRAY(a, struct page, opts->pages_max);
     if (!p->pages)
@@ -74,6 +78,7 @@ static void cached_add(struct page_pool *p, uint32_t page)
     else
         p->pages[p->newest].next = page;
     p->newest = page;
+    p->pages[page].used = (*p->opts.uses)++;
     p->cached++;
 }
 
@@ -187,6 +192,11 @@ uint32_t page_pool_cached(const struct page_pool *p)
     return p->cached;
 }
 
+uint32_t page_pool_age(const struct page_pool *p)
+{
+    return p->oldest == PAGE_NONE ? 0 : *p->opts.uses - p->pages[p->oldest].used;
+}
+
 uint32_t page_pool_available(const struct page_pool *p)
 {
     return p->pages_max - p->referenced;
@@ -273,7 +283,9 @@ void page_pool_check(const struct page_pool *p)
     }
     ASSERT(referenced == p->referenced && cached == p->cached);
     uint32_t prev = PAGE_NONE;
-    for (uint32_t i = p->oldest; i != PAGE_NONE; prev = i, i = p->pages[i].next, cached--)
+    for (uint32_t i = p->oldest; i != PAGE_NONE; prev = i, i = p->pages[i].next, cached--) {
         ASSERT(cached > 0 && p->pages[i].prev == prev && p->pages[i].refs == 0 && p->pages[i].kept);
+        ASSERT(prev == PAGE_NONE || p->pages[i].used - p->pages[prev].used - 1 < UINT32_MAX / 2);
+    }
     ASSERT(cached == 0 && p->newest == prev);
 }

@@ -557,11 +557,11 @@ void prefix_index_released(struct prefix_index *ix, uint32_t node)
 
 bool prefix_index_evict(struct prefix_index *ix)
 {
-    uint32_t most = 0;
+    uint32_t oldest = 0;
     for (uint32_t g = 1; g < ix->group_count; g++)
-        if (cached_bytes(ix, g) > cached_bytes(ix, most))
-            most = g;
-    return page_pool_evict(ix->groups[most].is.pages) || prefix_index_evict_snapshot(ix);
+        if (page_pool_age(ix->groups[g].is.pages) > page_pool_age(ix->groups[oldest].is.pages))
+            oldest = g;
+    return page_pool_evict(ix->groups[oldest].is.pages) || prefix_index_evict_snapshot(ix);
 }
 
 bool prefix_index_evict_snapshot(struct prefix_index *ix)

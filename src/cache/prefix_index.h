@@ -25,7 +25,8 @@
 struct prefix_index;
 
 struct prefix_index_opts {
-    struct page_group groups[PAGE_GROUPS_MAX]; /* the first without a window, the others each with one */
+    /* The first without a window, the others each with one. Their pools share `uses`. */
+    struct page_group groups[PAGE_GROUPS_MAX];
     uint32_t group_count;
     struct slot_pool *slots; /* NULL: no recurrent layers, no snapshots */
     size_t slot_bytes;       /* theirs */
@@ -72,7 +73,7 @@ bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t slot
  * from the tail; then prefix_index_evict(), until bytes_max holds. */
 void prefix_index_released(struct prefix_index *ix, uint32_t node);
 
-/* Drops the least recently used page of the group that has most bytes cached, so that none crowds out another; else a
+/* Drops the least recently used page of all groups (so what a window left behind on the way goes before the chain's end), else a
  * snapshot. False: there is nothing. */
 bool prefix_index_evict(struct prefix_index *ix);
 /* Gives the cheapest snapshot that nobody has pinned back to its pool. False: there is none. */

@@ -56,6 +56,7 @@ struct world {
     struct account *all, *kv[PAGE_GROUPS_MAX], *state;
     struct arena *arena;
     struct pool_of pools[PAGE_GROUPS_MAX + 1];
+    uint32_t uses; /* of all pools' pages */
     struct prefix_index *index;
     struct sched *sched;
     uint64_t now_ns, next_id;

@@ -138,7 +138,8 @@ static void create_pages(struct world *w, uint32_t group, bool reuse)
                                    .evict = reuse ? on_evict : NULL,
                                    .move = reuse && g->page_bytes <= UNIT_BYTES ? on_move : NULL,
                                    .relieve = chance(w, 0.7) ? on_refusal : NULL,
-                                   .arg = &w->pools[group]};
+                                   .arg = &w->pools[group],
+                                   .uses = &w->uses};
     w->pools[group] = (struct pool_of){w, group};
     ASSERT(page_pool_create(w->arena, &pages, &g->pages) == 0);
 }
