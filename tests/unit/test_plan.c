@@ -1,0 +1,203 @@
+/* Plans: limits that never pass the ceiling together, floors that are enough, and refusals that tell what would fit. */
+#include "test.h"
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "memory/plan.h"
+#include "memory/units.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+/* A model whose workspace and engine grow with its rows. */
+struct made {
+    struct plan_model model;
+    uint64_t row_bytes, engine_row_bytes;
+};
+
+static void numbers_of(void *arg, uint32_t rows, struct plan_model *ret)
+{
+    const struct made *m = arg;
+    *ret = m->model;
+    ret->rows = rows;
+    ret->workspace_bytes += rows * m->row_bytes;
+    ret->engine_bytes += rows * m->engine_row_bytes;
+}
+
+static struct made a_model(void)
+{
+    return (struct made){.model = {.name = "made",
+                                   .context_max = 32768,
+                                   .page_tokens = 32,
+                                   .queue = 100,
+                                   .weight_bytes = 100 * MIB,
+                                   .loading_bytes = 3 * MIB,
+                                   .workspace_bytes = 10 * MIB,
+                                   .tables_bytes = MIB,
+                                   .tokenizer_bytes = 5 * MIB,
+                                   .page_bytes = 64 << 10,
+                                   .slot_bytes = MIB,
+                                   .engine_bytes = MIB,
+                                   .engine_page_bytes = 90,
+                                   .engine_slot_bytes = 40,
+                                   .job_bytes = 10000,
+                                   .job_token_bytes = 30},
+                         .row_bytes = 2 * MIB,
+                         .engine_row_bytes = MIB};
+}
+
+static struct plan_process a_process(uint64_t ceiling)
+{
+    return (struct plan_process){.ceiling_bytes = ceiling,
+                                 .heap_bytes = 8 * MIB,
+                                 .threads_bytes = MIB,
+                                 .network_bytes = 10 * MIB,
+                                 .body_bytes = 10 * MIB,
+                                 .connection_bytes = 80000,
+                                 .text_floor_bytes = MIB,
+                                 .text_bytes = 20 * MIB};
+}
+
+static uint64_t line_limit(const struct plan *p, const char *name)
+{
+    for (uint32_t i = 0; i < p->line_count; i++)
+        if (strcmp(p->lines[i].name, name) == 0)
+            return p->lines[i].limit_bytes;
+    fail_msg("no line %s", name);
+    return 0;
+}
+
+/* A parent's line has what its children have together, or, for pools, bounds them together. */
+static void check_plan(const struct plan *p)
+{
+    uint64_t model = 0, process = 0;
+    assert_true(p->floor_bytes <= p->limit_bytes && p->limit_bytes <= p->ceiling_bytes);
+    for (uint32_t i = 0; i < p->line_count; i++) {
+        const struct plan_line *l = &p->lines[i];
+        assert_true(l->floor_bytes <= l->limit_bytes);
+        model += l->depth == 1 ? l->limit_bytes : 0;
+        process += l->depth == 0 ? l->limit_bytes : 0;
+        if (l->depth == 2)
+            assert_true(l->limit_bytes <= p->pools_bytes);
+    }
+    assert_int_equal(model, line_limit(p, p->model.name));
+    assert_int_equal(process, p->limit_bytes);
+    /* One sequence at full length, and slots for all rows, have their places in units. */
+    const struct plan_model *m = &p->model;
+    uint64_t pages = DIV_UP(p->max_model_len, m->page_tokens);
+    assert_true(p->pages_max >= pages);
+    assert_true(p->pools_bytes >= pages * m->page_bytes + (uint64_t)m->rows * m->slot_bytes);
+    assert_true(p->requests_bytes >= (m->job_bytes + m->job_token_bytes * p->max_model_len) * m->rows);
+    assert_true(p->engine_bytes >= m->engine_bytes + (uint64_t)p->pages_max * m->engine_page_bytes);
+}
+
+TEST(what_is_left_is_the_pools)
+{
+    struct made m = a_model();
+    struct plan_process o = a_process(4096 * MIB);
+    struct plan_wish wish = {.host_cache_bytes = PLAN_ALL};
+    struct plan p;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 8, &wish, &p, NULL), 0);
+    check_plan(&p);
+    assert_int_equal(p.max_model_len, 32768);
+    assert_true(p.ceiling_bytes - p.limit_bytes < 4 * MIB);
+    assert_int_equal(p.host_cache_bytes, p.pools_bytes);
+}
+
+TEST(without_a_cache_the_pools_hold_what_rows_can_use)
+{
+    struct made m = a_model();
+    struct plan_process o = a_process(16384 * MIB);
+    struct plan_wish wish = {.max_model_len = 1024};
+    struct plan p;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, NULL), 0);
+    check_plan(&p);
+    assert_int_equal(p.pages_max, 4 * 32);
+    assert_int_equal(p.slots_max, 4);
+    assert_true(p.pools_bytes < 4 * 32 * m.model.page_bytes + 4 * MIB + 8 * UNIT_BYTES);
+    wish.host_cache_bytes = 64 * MIB;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, NULL), 0);
+    check_plan(&p);
+    assert_int_equal(p.host_cache_bytes, 64 * MIB);
+    assert_int_equal(p.pages_max, 4 * 32 + 1024);
+}
+
+TEST(more_than_the_model_was_made_for_is_refused)
+{
+    struct made m = a_model();
+    struct plan_process o = a_process(16384 * MIB);
+    struct plan_wish wish = {.max_model_len = 32769};
+    struct plan_refusal why;
+    struct plan p;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, &why), -EINVAL);
+    assert_int_equal(why.context_max, 32768);
+}
+
+TEST(loading_has_to_fit_too)
+{
+    struct made m = a_model();
+    struct plan_process o = a_process(300 * MIB);
+    struct plan_wish wish = {.max_model_len = 1024};
+    struct plan_refusal why;
+    struct plan p;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 1, &wish, &p, &why), 0);
+    m.model.loading_bytes = 200 * MIB;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 1, &wish, &p, &why), -ENOMEM);
+    assert_true(why.needed_bytes > 300 * MIB);
+    assert_int_equal(why.context, 0);
+    assert_int_equal(why.rows_max, 0);
+}
+
+static uint64_t up_to(struct rng *rng, uint64_t most)
+{
+    return rng_below(rng, most) + 1;
+}
+
+/* Whatever is asked for: a plan that holds, or a refusal that is right about what would. */
+PROPERTY(a_plan_holds_or_the_refusal_is_right, seed)
+{
+    struct rng rng = {seed, 0};
+    for (int i = 0; i < 300; i++) {
+        struct made m = a_model();
+        m.model.context_max = (uint32_t)up_to(&rng, 1 << 18);
+        m.model.page_bytes = 64 * up_to(&rng, 60000);
+        m.model.slot_bytes = rng_below(&rng, 2) * 64 * up_to(&rng, 60000);
+        m.model.weight_bytes = up_to(&rng, 1000 * MIB);
+        m.row_bytes = up_to(&rng, 4 * MIB);
+        m.model.queue = (uint32_t)rng_below(&rng, 1000);
+        struct plan_process o = a_process(up_to(&rng, 3000 * MIB));
+        struct plan_wish wish = {
+            .max_model_len = (uint32_t)(rng_below(&rng, 2) * up_to(&rng, m.model.context_max)),
+            .host_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB)};
+        uint32_t rows = (uint32_t)up_to(&rng, 40);
+        struct plan_refusal why;
+        struct plan p;
+        int r = plan_make(&o, numbers_of, &m, rows, &wish, &p, &why);
+        if (r == 0) {
+            check_plan(&p);
+            continue;
+        }
+        assert_int_equal(r, -ENOMEM);
+        assert_true(why.needed_bytes > o.ceiling_bytes);
+        if (why.context) {
+            struct plan_wish shorter = wish;
+            shorter.max_model_len = why.context;
+            assert_int_equal(plan_make(&o, numbers_of, &m, rows, &shorter, &p, &why), 0);
+            check_plan(&p);
+            shorter.max_model_len++;
+            if (shorter.max_model_len <= m.model.context_max)
+                assert_int_equal(plan_make(&o, numbers_of, &m, rows, &shorter, &p, &why), -ENOMEM);
+        }
+        if (plan_make(&o, numbers_of, &m, rows, &wish, &p, &why) == -ENOMEM && why.rows_max) {
+            struct plan_wish same = wish;
+            same.max_model_len = p.max_model_len;
+            assert_true(why.rows_max < rows);
+            assert_int_equal(plan_make(&o, numbers_of, &m, why.rows_max, &same, &p, &why), 0);
+            check_plan(&p);
+        }
+    }
+}
+
+TEST_MAIN()
