@@ -144,6 +144,7 @@ int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
         r = make_mailboxes(a);
     for (uint32_t i = 0; r == 0 && i < opts->model_count; i++)
         r = api_set_model(a, &opts->models[i]);
+    a->text_fixed_bytes = account_numbers(opts->text).reserved;
     if (r == 0)
         r = prep_start(a);
     if (r < 0) {

@@ -27,7 +27,8 @@ struct api {
     uint32_t streams_max;
     uint64_t started_ns;
     int64_t started_s;
-    size_t own_bytes; /* charged for this struct and its tables */
+    size_t own_bytes;          /* charged for this struct and its tables */
+    uint64_t text_fixed_bytes; /* of opts.text: what is there however idle the server is */
 
     /* From prep threads and engines to the network thread: struct exchange *, struct stream *. */
     struct mailbox *prepared, *wakes;

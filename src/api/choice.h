@@ -24,6 +24,7 @@ struct choice {
     uint32_t index, prompt_index;
     struct request_id job_id;
     struct sampler_params sampling; /* its bias is the exchange's */
+    uint32_t max_tokens;
 
     /* Network thread. */
     struct stream *stream; /* NULL: never submitted, or let go */

@@ -8,6 +8,7 @@
  * followed. */
 #include "api/exchange.h"
 
+#include "api/memory_refusal.h"
 #include "api/prep.h"
 #include "api/reply.h"
 
@@ -27,6 +28,22 @@
 #define REPLY_BYTES_MAX       ((size_t)256 << 20)
 
 /* ---- beginning and end ---- */
+
+/* What one request may have is what the plan for all of them leaves it when it is alone, at most. */
+static void init_memory(struct exchange *x)
+{
+    const struct api *a = x->api;
+    struct request_memory *m = &x->memory;
+    request_memory_init(m, a->opts.text, a->opts.request_bytes_max);
+    request_memory_newcomer(m, true);
+    uint64_t limit = account_numbers(a->opts.text).limit;
+    uint64_t taken = a->text_fixed_bytes + m->spare + sizeof(*x);
+    uint64_t room = limit > taken ? (limit - taken) / REQUEST_MEMORY_GRAIN * REQUEST_MEMORY_GRAIN : 0;
+    if (room < m->bytes_max) {
+        m->bytes_max = room;
+        m->option = "--memory-limit";
+    }
+}
 
 int exchange_create(struct api *a, struct http_request *http, enum request_kind kind, struct request_id id,
                     uint32_t key, struct exchange **ret)
@@ -48,7 +65,7 @@ int exchange_create(struct api *a, struct http_request *http, enum request_kind 
     x->arrived_ns = clock_now_ns();
     x->created_s = (int64_t)clock_wall_s();
     x->cut_reason = FINISH_ABORTED;
-    request_memory_init(&x->memory, a->opts.text, a->opts.request_bytes_max);
+    init_memory(x);
     struct charge charge = request_memory_charge(&x->memory);
     buf_init(&x->out, OUT_BYTES_MAX, &charge);
     buf_init(&x->reply, REPLY_BYTES_MAX, &charge);
@@ -123,10 +140,12 @@ void exchange_ended(struct exchange *x, bool completed)
 
 /* ---- answers ---- */
 
-static void answer(struct exchange *x, unsigned status, struct slice body)
+/* The reply is not copied: it has been paid for. */
+static void answer(struct exchange *x)
 {
     x->phase = EXCHANGE_SENDING;
-    http_respond(x->http, status, "application/json", body);
+    request_memory_hand_over(&x->memory, &x->reply);
+    http_respond_buf(x->http, 200, "application/json", &x->reply);
     drop_work(x);
 }
 
@@ -168,7 +187,7 @@ static void fail(struct exchange *x, const struct reject *why)
 static void fail_memory(struct exchange *x)
 {
     struct reject why = {0};
-    request_memory_reject(&x->memory, &why);
+    memory_refusal_of(x->api, &x->memory, &why);
     fail(x, &why);
 }
 
@@ -177,7 +196,7 @@ static bool failed(const struct choice *c, struct reject *why)
 {
     const struct stream_finish *f = &c->finish;
     if (c->error)
-        return !request_memory_reject(&c->exchange->memory, why);
+        return !memory_refusal_of(c->exchange->api, &c->exchange->memory, why);
     if (!c->over)
         return false;
     switch (f->reason) {
@@ -246,7 +265,7 @@ static void pump_whole(struct exchange *x)
         return;
     }
     x->succeeded = true;
-    answer(x, 200, buf_slice(&x->reply));
+    answer(x);
 }
 
 static int begin_stream(struct exchange *x)
@@ -374,7 +393,7 @@ void exchange_receive(struct exchange *x)
     size_t before = atomic_fetch_add(&a->prep_queue_bytes, x->body.len);
     if (before > 0 && before + x->body.len > a->opts.prep_queue_bytes_max) {
         atomic_fetch_sub(&a->prep_queue_bytes, x->body.len);
-        reject_set(&why, 503, "busy", NULL,
+        reject_set(&why, 429, "busy", NULL,
                    "%zu bytes of requests wait to be read; the limit is %zu. Try again later.", before,
                    a->opts.prep_queue_bytes_max);
         answer_reject(x, &why);
@@ -404,6 +423,7 @@ void exchange_prepared(struct exchange *x)
 {
     ASSERT(x->phase == EXCHANGE_PREPARING);
     x->phase = EXCHANGE_RUNNING;
+    request_memory_newcomer(&x->memory, false);
     if (!x->http) {
         exchange_free(x);
         return;
@@ -416,7 +436,7 @@ void exchange_prepared(struct exchange *x)
     }
     if (x->kind > REQUEST_COMPLETION) {
         x->succeeded = true;
-        answer(x, 200, buf_slice(&x->reply));
+        answer(x);
         return;
     }
     for (uint32_t i = 0; i < x->choice_count; i++)

@@ -4,6 +4,7 @@
  * does not take ends the request: those taken before it are closed by the exchange's destructor. */
 #include "api/prep.h"
 
+#include "api/memory_refusal.h"
 #include "api/prompt.h"
 #include "api/resolve.h"
 #include "api/utility.h"
@@ -17,7 +18,7 @@ _Static_assert(CHAT_CUTS_MAX <= ENGINE_CUTS_MAX, "the engine looks at all cuts o
 
 static bool out_of_memory(struct exchange *x)
 {
-    return request_memory_reject(&x->memory, &x->reject);
+    return memory_refusal_of(x->api, &x->memory, &x->reject);
 }
 
 static bool parse(struct exchange *x)
@@ -26,6 +27,11 @@ static bool parse(struct exchange *x)
     x->parsed = true;
     bool ok = request_parse(x->kind, buf_slice(&x->body), &limits, &x->memory, &x->request, &x->reject);
     buf_done(&x->body);
+    if (!ok && x->reject.status == 429) {
+        /* The parser knows the request's books, not who else there is. */
+        x->reject = (struct reject){0};
+        return out_of_memory(x);
+    }
     return ok;
 }
 
@@ -85,7 +91,7 @@ static bool make_stream(struct exchange *x, struct choice *c)
     };
     if (atomic_fetch_add(&a->streams_now, 1) >= a->streams_max) {
         atomic_fetch_sub(&a->streams_now, 1);
-        x->reject.retry_after_s = 1;
+        x->reject.retry_after_s = memory_refusal_retry_s(a);
         return reject_set(
             &x->reject, 429, "too_many_requests", NULL,
             "%u choices are being computed for all requests together, as many as are allowed. Try again "
@@ -95,7 +101,8 @@ static bool make_stream(struct exchange *x, struct choice *c)
     if (stream_create(&opts, &c->stream) < 0) {
         atomic_fetch_sub(&a->streams_now, 1);
         c->stream = NULL;
-        return out_of_memory(x);
+        return memory_refusal(a, a->opts.text, STREAM_TOKENS * sizeof(struct stream_token),
+                              atomic_load(&a->requests_now) - 1, &x->reject);
     }
     return true;
 }
@@ -106,8 +113,11 @@ static bool refuse_submit(struct exchange *x, int r, uint32_t retry_after_s, con
     case -EINVAL:
         return reject_value(&x->reject, NULL, "%s", e->text);
     case -EAGAIN:
-        x->reject.retry_after_s = MAX_OF(retry_after_s, 1u);
+        x->reject.retry_after_s = retry_after_s;
         return reject_set(&x->reject, 429, "queue_full", NULL, "%s", e->text);
+    case -ENOBUFS:
+        x->reject.retry_after_s = retry_after_s;
+        return reject_set(&x->reject, 429, "busy", NULL, "%s", e->text);
     case -EPIPE:
         return reject_set(&x->reject, 503, "shutting_down", NULL, "%s", e->text);
     default:
@@ -115,15 +125,13 @@ static bool refuse_submit(struct exchange *x, int r, uint32_t retry_after_s, con
     }
 }
 
-static bool submit(struct exchange *x, struct choice *c, uint32_t max_tokens)
+static struct job_spec spec_of(struct exchange *x, const struct choice *c)
 {
     const struct prompt_ids *p = &x->prompts[c->prompt_index];
-    struct err e = {0};
-    uint32_t retry_after_s = 0;
-    struct job_spec job = {
+    return (struct job_spec){
         .prompt = p->ids,
         .prompt_count = p->count,
-        .max_tokens = max_tokens,
+        .max_tokens = c->max_tokens,
         .priority = x->request.priority,
         .cache_salt = slice_of(x->request.cache_salt),
         .tenant = x->key,
@@ -134,6 +142,13 @@ static bool submit(struct exchange *x, struct choice *c, uint32_t max_tokens)
         .stop_count = x->request.stop_count,
         .prompt_logprobs = x->request.sampling.prompt_logprobs >= 0,
     };
+}
+
+static bool submit(struct exchange *x, struct choice *c)
+{
+    struct job_spec job = spec_of(x, c);
+    struct err e = {0};
+    uint32_t retry_after_s = 0;
     if (choice_open(c) < 0)
         return out_of_memory(x);
     if (!make_stream(x, c))
@@ -149,21 +164,55 @@ static bool submit(struct exchange *x, struct choice *c, uint32_t max_tokens)
     return refuse_submit(x, r, retry_after_s, &e);
 }
 
-static bool submit_all(struct exchange *x)
+static bool resolve_lengths(struct exchange *x)
 {
-    uint32_t max_tokens[2] = {0};
     for (uint32_t i = 0; i < x->choice_count; i++) {
         struct choice *c = &x->choices[i];
+        if (!resolve_max_tokens(&x->request, x->model, x->api->opts.max_tokens_default,
+                                x->prompts[c->prompt_index].count, &c->max_tokens, &x->reject))
+            return false;
+        x->max_tokens = MAX_OF(x->max_tokens, c->max_tokens);
+    }
+    return true;
+}
+
+/* All choices are taken or none: what can never be taken together is not to be tried again. */
+static bool check_room(struct exchange *x)
+{
+    struct engine_room room = {0};
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < x->choice_count; i++) {
+        struct job_spec job = spec_of(x, &x->choices[i]);
+        engine_room(x->model->engine, &job, &room);
+        bytes += room.job_bytes;
+    }
+    if (x->choice_count > room.jobs_max)
+        return reject_value(
+            &x->reject, x->request.n > 1 ? "n" : "prompt",
+            "The request asks for %u choices (prompts x n), but at most %u are computed and wait "
+            "here (--max-num-seqs and --max-queue). Send several requests.",
+            x->choice_count, room.jobs_max);
+    if (bytes > room.requests_bytes_max)
+        return reject_set(
+            &x->reject, 413, "request_too_large", NULL,
+            "The request's %u choices of up to %u tokens take %llu bytes beside their pages; all "
+            "requests together may have %llu. Ask for less (n, max_tokens), or raise "
+            "--memory-limit.",
+            x->choice_count, x->max_tokens, (unsigned long long)bytes,
+            (unsigned long long)room.requests_bytes_max);
+    return true;
+}
+
+static bool submit_all(struct exchange *x)
+{
+    if (!resolve_lengths(x) || !check_room(x))
+        return false;
+    for (uint32_t i = 0; i < x->choice_count; i++) {
         if (atomic_load(&x->cancelled))
             return reject_set(&x->reject, 499, "request_cancelled", NULL, "The request was cancelled.");
-        if (!resolve_max_tokens(&x->request, x->model, x->api->opts.max_tokens_default,
-                                x->prompts[c->prompt_index].count, &max_tokens[0], &x->reject))
-            return false;
-        max_tokens[1] = MAX_OF(max_tokens[0], max_tokens[1]);
-        if (!submit(x, c, max_tokens[0]))
+        if (!submit(x, &x->choices[i]))
             return false;
     }
-    x->max_tokens = max_tokens[1];
     return true;
 }
 

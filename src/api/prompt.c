@@ -1,6 +1,8 @@
 /* prompt.c - what is rendered is dropped as soon as it is ids. */
 #include "api/prompt.h"
 
+#include "api/memory_refusal.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 #include "text/chat_template.h"
@@ -9,7 +11,7 @@
 
 static bool no_memory(struct exchange *x)
 {
-    return request_memory_reject(&x->memory, &x->reject);
+    return memory_refusal_of(x->api, &x->memory, &x->reject);
 }
 
 static bool too_long(struct exchange *x, uint32_t ids_max)

@@ -23,21 +23,32 @@ _Static_assert(sizeof(struct block) % _Alignof(max_align_t) == 0, "what follows 
 
 static _Thread_local struct request_memory *building;
 
+/* The account's part of it: whole grains, as many as are missing. */
+static bool reserve(struct request_memory *m, size_t bytes)
+{
+    if (bytes <= m->reserved)
+        return true;
+    size_t more = ROUND_UP(bytes - m->reserved, REQUEST_MEMORY_GRAIN);
+    if (m->account && account_reserve_sparing(m->account, more, m->spare) < 0)
+        return false;
+    if (m->account)
+        account_use(m->account, more);
+    m->reserved += more;
+    return true;
+}
+
 static int take(void *owner, size_t bytes)
 {
     struct request_memory *m = owner;
-    bool fits = bytes <= m->bytes_max && m->used <= m->bytes_max - bytes;
-    m->too_large = m->too_large || !fits;
-    if (fits && m->used + bytes > m->reserved) {
-        size_t more = ROUND_UP(m->used + bytes - m->reserved, REQUEST_MEMORY_GRAIN);
-        fits = !m->account || account_reserve(m->account, more) == 0;
-        if (fits && m->account)
-            account_use(m->account, more);
-        m->reserved += fits ? more : 0;
+    bool allowed = bytes <= m->bytes_max && m->used <= m->bytes_max - bytes;
+    if (allowed && reserve(m, m->used + bytes)) {
+        m->used += bytes;
+        return 0;
     }
-    m->refused = m->refused || !fits;
-    m->used += fits ? bytes : 0;
-    return fits ? 0 : -ENOMEM;
+    m->refused = true;
+    m->too_large = !allowed;
+    m->wanted = bytes;
+    return -ENOMEM;
 }
 
 static void give(void *owner, size_t bytes)
@@ -58,7 +69,13 @@ static void give(void *owner, size_t bytes)
 
 void request_memory_init(struct request_memory *m, struct account *account, size_t bytes_max)
 {
-    *m = (struct request_memory){.account = account, .bytes_max = bytes_max};
+    *m = (struct request_memory){.account = account, .bytes_max = bytes_max, .option = "--max-request-bytes"};
+}
+
+void request_memory_newcomer(struct request_memory *m, bool newcomer)
+{
+    uint64_t limit = m->account ? account_numbers(m->account).limit : ACCOUNT_NO_LIMIT;
+    m->spare = newcomer && limit != ACCOUNT_NO_LIMIT ? limit / REQUEST_MEMORY_SPARE_PART : 0;
 }
 
 void request_memory_done(struct request_memory *m)
@@ -77,11 +94,23 @@ bool request_memory_reject(const struct request_memory *m, struct reject *why)
         return reject_set(
             why, 413, "request_too_large", NULL,
             "This request and its reply need more than the %zu bytes of memory that one may hold. "
-            "Send less, ask for less (n, logprobs, max_tokens), or raise --max-request-bytes.",
-            m->bytes_max);
+            "Send less, ask for less (n, logprobs, max_tokens), or raise %s.",
+            m->bytes_max, m->option);
+    why->retry_after_s = MAX_OF(why->retry_after_s, 1u);
     return reject_set(
-        why, 503, "out_of_memory", NULL,
-        "The memory planned for requests does not hold this one. Try again when others have ended.");
+        why, 429, "busy", NULL,
+        "The memory planned for requests has no room for this one now. Try again when others have ended.");
+}
+
+void request_memory_hand_over(struct request_memory *m, struct buf *b)
+{
+    if (b->capacity == 0)
+        return;
+    ASSERT(b->charge.owner == m);
+    m->used -= b->capacity;
+    m->reserved -= b->capacity;
+    b->charge = m->account ? account_charge(m->account) : (struct charge){0};
+    give(m, 0);
 }
 
 void *request_memory_alloc(struct request_memory *m, size_t bytes)

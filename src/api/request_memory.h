@@ -7,13 +7,15 @@
 #define PLATEAU_API_REQUEST_MEMORY_H
 
 #include "api/reject.h"
+#include "base/buf.h"
 #include "memory/ledger.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-#define REQUEST_MEMORY_GRAIN ((size_t)16 << 10)
+#define REQUEST_MEMORY_GRAIN      ((size_t)16 << 10)
+#define REQUEST_MEMORY_SPARE_PART 8
 
 struct request_memory {
     struct account *account; /* NULL: uncounted (tests) */
@@ -21,7 +23,10 @@ struct request_memory {
     size_t used, reserved;
     size_t parse_bytes; /* taken in advance for the text being parsed, not yet asked for */
     bool parsing;
-    bool too_large; /* once: a refusal was for bytes_max, so waiting for others would not help */
+    size_t spare;       /* of the account's limit, left to others: see request_memory_newcomer() */
+    size_t wanted;      /* the bytes that were refused last */
+    const char *option; /* what raises bytes_max */
+    bool too_large;     /* the last refusal was for bytes_max, so waiting for others would not help */
     bool
         refused; /* once: what failed since then may have failed for want of memory (jansson does not always say) */
 };
@@ -32,7 +37,14 @@ void request_memory_done(struct request_memory *m);
 /* For buffers, arenas and parsers; `m` outlives them and does not move. */
 struct charge request_memory_charge(struct request_memory *m);
 
-/* Why the memory was refused, for the client: 413 when the request's own limit said so, else 503. Returns false. */
+/* An eighth of what the account may hold is for requests that are being answered: one that is still being read takes none of it, so
+ * that a reply seldom ends for want of memory because others arrived. Until `newcomer` is false again. */
+void request_memory_newcomer(struct request_memory *m, bool newcomer);
+
+/* The bytes of `b`, which is charged to `m`, are the account's alone from now on: they outlive the request. Never fails. */
+void request_memory_hand_over(struct request_memory *m, struct buf *b);
+
+/* Why the memory was refused, for the client: 413 when the request's own limit said so, else 429: others hold it. Returns false. */
 bool request_memory_reject(const struct request_memory *m, struct reject *why);
 
 /* malloc and calloc that are charged; NULL when the charge or the system said no. `bytes` of free are those of alloc. */

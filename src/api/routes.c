@@ -6,6 +6,7 @@
 
 #include "api/auth.h"
 #include "api/exchange.h"
+#include "api/memory_refusal.h"
 #include "api/report.h"
 
 #include "base/check.h"
@@ -42,11 +43,10 @@ static void respond_report(const struct call *c, unsigned status, const char *ty
     write(c->api, &body);
     if (body.error) {
         struct reject why = {0};
-        reject_set(&why, 503, "out_of_memory", NULL,
-                   "There is no memory for this report now. Try again later.");
+        memory_refusal(c->api, c->api->opts.text, body.capacity, atomic_load(&c->api->requests_now), &why);
         reject_respond(&why, c->http);
     } else {
-        http_respond(c->http, status, type, buf_slice(&body));
+        http_respond_buf(c->http, status, type, &body);
     }
     buf_done(&body);
 }
@@ -241,16 +241,14 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
     if (!api_is_ready(a, &why))
         return refuse(r, &why);
     if (atomic_load(&a->requests_now) >= a->opts.requests_max) {
-        why.retry_after_s = 1;
+        why.retry_after_s = memory_refusal_retry_s(a);
         reject_set(&why, 429, "too_many_requests", NULL,
                    "%u requests are in work, as many as are allowed (--max-requests). Try again later.",
                    a->opts.requests_max);
         return refuse(r, &why);
     }
     if (exchange_create(a, r, t->kind, id, auth->key, &x) < 0) {
-        why.retry_after_s = 1;
-        reject_set(&why, 503, "out_of_memory", NULL,
-                   "The memory planned for requests is in use. Try again when others have ended.");
+        memory_refusal(a, a->opts.text, sizeof(*x), atomic_load(&a->requests_now), &why);
         return refuse(r, &why);
     }
     http_request_set_user(r, x);

@@ -1,6 +1,7 @@
 /* utility.c - text, ids and prompts without computing. */
 #include "api/utility.h"
 
+#include "api/memory_refusal.h"
 #include "api/prompt.h"
 #include "api/reply.h"
 
@@ -10,7 +11,7 @@ static bool reply_is_whole(struct exchange *x)
 {
     if (x->reply.error == 0)
         return true;
-    return request_memory_reject(&x->memory, &x->reject);
+    return memory_refusal_of(x->api, &x->memory, &x->reject);
 }
 
 static void write_tokens(struct exchange *x, const struct prompt_ids *p)

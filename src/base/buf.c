@@ -47,12 +47,15 @@ static bool buf_grow(struct buf *b, size_t more)
         b->error = -E2BIG;
         return false;
     }
-    size_t want = MAX_OF(b->len + more, MAX_OF((size_t)256, b->capacity * 2));
+    size_t least = b->len + more + 1, want = MAX_OF(b->len + more, MAX_OF((size_t)256, b->capacity * 2));
     want = MIN_OF(want, b->bytes_max) + 1;
+    /* Where there is no room to double there may be room for what is needed. */
     if (charge_take(buf_charge(b), want - b->capacity) < 0) {
-        b->error = -ENOMEM;
-        return false;
+        want = least;
+        b->error = charge_take(buf_charge(b), want - b->capacity) < 0 ? -ENOMEM : 0;
     }
+    if (b->error)
+        return false;
     char *p = realloc(b->ptr, want);
     if (!p) {
         charge_give(buf_charge(b), want - b->capacity);

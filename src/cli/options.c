@@ -127,7 +127,7 @@ static const struct option_row rows[] = {
     {GROUP_LIMITS, "max-requests", "N", OPTION_COUNT, AT(max_requests), 1, 65536, "1024", COMMAND_SIZE,
      "requests held at once, waiting ones included"},
     {GROUP_LIMITS, "max-connections", "N", OPTION_COUNT, AT(max_connections), 1, 65536, "256", COMMAND_SIZE,
-     "open connections; more are told 503"},
+     "open connections; more are told 429"},
     {GROUP_LIMITS, "max-request-bytes", "BYTES", OPTION_BYTES, AT(max_request_bytes), 1048576, 1e11, "256M",
      COMMAND_SERVE, "memory one request may hold for its texts"},
     {GROUP_LIMITS, "max-body-bytes", "BYTES", OPTION_BYTES, AT(max_body_bytes), 1024, 1e10, "64M",

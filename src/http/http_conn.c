@@ -271,8 +271,8 @@ static enum MHD_Result on_body(struct http_request *r, const char *data, size_t 
     buf_put(&r->body, data, bytes);
     if (r->body.error == 0)
         return MHD_YES;
-    struct http_refusal why =
-        r->body.error == -E2BIG ? http_refuse_body_too_large(c->server) : http_refuse_no_memory();
+    struct http_refusal why = r->body.error == -E2BIG ? http_refuse_body_too_large(c->server)
+                                                      : http_refuse_body(c->server, r->body.len + bytes);
     http_refuse_raw(r, &why);
     c->linger = true;
     return MHD_NO;

@@ -22,7 +22,10 @@ static struct http_refusal refusal(unsigned status, const char *code, const char
 
 static struct http_refusal refusal(unsigned status, const char *code, const char *format, ...)
 {
-    struct http_refusal f = {status, status >= 500 ? "server_error" : "invalid_request_error", code, {0}};
+    const char *type = status >= 500   ? "server_error"
+                       : status == 429 ? "rate_limit_error"
+                                       : "invalid_request_error";
+    struct http_refusal f = {status, type, code, {0}};
     va_list ap;
     va_start(ap, format);
     vsnprintf(f.message, sizeof(f.message), format, ap);
@@ -38,6 +41,11 @@ static size_t write_envelope(const struct http_refusal *why, char ret[ENVELOPE_M
                      why->message, why->type, why->code);
     ASSERT(n > 0 && n < ENVELOPE_MAX);
     return (size_t)n;
+}
+
+static bool tells_when(const struct http_refusal *why)
+{
+    return why->status == 429 || why->status == 503;
 }
 
 static void make_id(char ret[33])
@@ -62,7 +70,7 @@ void http_refuse(struct http_request *r, const struct http_refusal *why)
         make_id(id);
         ASSERT(http_header_set(r, "x-request-id", id) == 0);
     }
-    if (why->status == 503)
+    if (tells_when(why))
         MHD_add_response_header(reply, MHD_HTTP_HEADER_RETRY_AFTER, "1");
     r->reply_bytes = body_bytes;
     if (r->phase == HTTP_PHASE_WAITING)
@@ -98,6 +106,8 @@ void http_refuse_raw(struct http_request *r, const struct http_refusal *why)
         &head,
         "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n",
         why->status, MHD_get_reason_phrase_for(why->status), body_bytes);
+    if (tells_when(why))
+        buf_puts(&head, "Retry-After: 1\r\n");
     write_headers(r, &head);
     buf_puts(&head, "\r\n");
     buf_put(&head, body, body_bytes);
@@ -115,11 +125,41 @@ struct http_refusal http_refuse_body_too_large(const struct http_server *s)
                    s->opts.body_bytes_max);
 }
 
-struct http_refusal http_refuse_no_memory(void)
+/* What the account leaves for all bodies together. */
+static uint64_t bodies_bytes_max(const struct http_server *s)
 {
-    return refusal(
-        503, "out_of_memory",
-        "The memory planned for request and response bodies is in use. Try again when others have ended.");
+    uint64_t limit = account_numbers(s->opts.network).limit;
+    return limit > s->reserved_bytes ? limit - s->reserved_bytes : 0;
+}
+
+static struct http_refusal refuse_busy(const char *what, uint64_t bytes)
+{
+    return refusal(429, "busy",
+                   "There is no memory now for %llu bytes of %s: other requests have it. Try again when they "
+                   "have ended.",
+                   (unsigned long long)bytes, what);
+}
+
+static struct http_refusal refuse_body_for_ever(const struct http_server *s)
+{
+    return refusal(413, "body_too_large",
+                   "The request's body is larger than the %llu bytes planned for all bodies together. Send "
+                   "less, or raise --memory-limit.",
+                   (unsigned long long)bodies_bytes_max(s));
+}
+
+struct http_refusal http_refuse_body(const struct http_server *s, uint64_t bytes)
+{
+    return bytes > bodies_bytes_max(s) ? refuse_body_for_ever(s) : refuse_busy("this body", bytes);
+}
+
+struct http_refusal http_refuse_reply(const struct http_server *s, uint64_t bytes)
+{
+    if (bytes <= bodies_bytes_max(s))
+        return refuse_busy("the answer", bytes);
+    return refusal(507, "out_of_memory",
+                   "The answer has %llu bytes, and %llu are planned for all bodies together. Ask for less.",
+                   (unsigned long long)bytes, (unsigned long long)bodies_bytes_max(s));
 }
 
 /* What the headers hold that decides how the request is framed and where it came from. */
@@ -191,7 +231,7 @@ static bool does_not_fit(const struct http_request *r, const struct framing *f, 
     const struct http_server *s = c->server;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-    uint64_t length;
+    uint64_t length = 0;
     if (info && info->header_size > s->opts.header_bytes_max)
         *ret = refusal(
             431, "header_too_large",
@@ -199,11 +239,13 @@ static bool does_not_fit(const struct http_request *r, const struct framing *f, 
             info->header_size, s->opts.header_bytes_max);
     else if (f->lengths && !slice_u64(f->length, s->opts.body_bytes_max, &length))
         *ret = http_refuse_body_too_large(s);
+    else if (f->lengths && length > bodies_bytes_max(s))
+        *ret = refuse_body_for_ever(s);
     else if (s->stopping)
         *ret = refusal(503, "shutting_down", "The server is shutting down.");
     else if (c->excess)
         *ret =
-            refusal(503, "too_many_connections",
+            refusal(429, "too_many_connections",
                     "%u connections are open, as many as are allowed. Try again, or raise --max-connections.",
                     s->opts.connections_max);
     else

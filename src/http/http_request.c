@@ -203,11 +203,47 @@ void http_respond(struct http_request *r, unsigned status, const char *content_t
     ASSERT((r->phase == HTTP_PHASE_WAITING || r->phase == HTTP_PHASE_HEADER) && !r->reply && r->status == 0);
     struct MHD_Response *reply = reply_create(c->server, body);
     if (!reply) {
-        struct http_refusal why = http_refuse_no_memory();
+        struct http_refusal why = http_refuse_reply(c->server, body.len);
         http_refuse(r, &why);
         return;
     }
     r->reply_bytes = body.len;
+    if (r->phase == HTTP_PHASE_WAITING)
+        r->phase = HTTP_PHASE_ANSWERED;
+    http_request_set_reply(r, reply, status, content_type);
+}
+
+static void body_free(void *arg)
+{
+    struct buf *b = arg;
+    buf_done(b);
+    free(b);
+}
+
+void http_respond_buf(struct http_request *r, unsigned status, const char *content_type, struct buf *body)
+{
+    struct http_conn *c = http_conn_of(r);
+    size_t bytes = body->len;
+    if (bytes <= c->server->opts.send_bytes_max || r->phase == HTTP_PHASE_OVER || r->closing) {
+        /* The connection has room for a copy, or nobody reads it. */
+        http_respond(r, status, content_type, buf_slice(body));
+        buf_done(body);
+        return;
+    }
+    ASSERT((r->phase == HTTP_PHASE_WAITING || r->phase == HTTP_PHASE_HEADER) && !r->reply && r->status == 0);
+    struct buf *own = malloc(sizeof(*own));
+    struct MHD_Response *reply =
+        own ? MHD_create_response_from_buffer_with_free_callback_cls(bytes, body->ptr, body_free, own) : NULL;
+    if (!reply) {
+        struct http_refusal why = http_refuse_reply(c->server, bytes);
+        free(own);
+        buf_done(body);
+        http_refuse(r, &why);
+        return;
+    }
+    *own = *body;
+    *body = (struct buf){0};
+    r->reply_bytes = bytes;
     if (r->phase == HTTP_PHASE_WAITING)
         r->phase = HTTP_PHASE_ANSWERED;
     http_request_set_reply(r, reply, status, content_type);

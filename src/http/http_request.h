@@ -39,8 +39,11 @@ void *http_request_user(const struct http_request *r);
 int http_header_set(struct http_request *r, const char *name, const char *value);
 
 /* Answers with a copy of `body`. What exceeds send_bytes_max is charged to the account; when that is refused the
- * client gets 503 instead. Does nothing when the client has gone. */
+ * client gets 429 instead, or 507 when the account could never hold it. Does nothing when the client has gone. */
 void http_respond(struct http_request *r, unsigned status, const char *content_type, struct slice body);
+/* As http_respond(), but a body that exceeds send_bytes_max is not copied: it stays with the account that paid for it, which
+ * outlives the server. Either way `body` is done with. */
+void http_respond_buf(struct http_request *r, unsigned status, const char *content_type, struct buf *body);
 
 /* Begins an answer of unknown length (to a HEAD only its headers go out). 0, -ENOMEM, -EPIPE (the client has gone; `ended` comes or came). */
 int http_stream_begin(struct http_request *r, unsigned status, const char *content_type);

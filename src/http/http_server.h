@@ -7,8 +7,8 @@
  *
  * Memory: everything that connections need (header memory, send buffer, bookkeeping, for each of connections_max)
  * is reserved in `network` at creation; bodies, and answers longer than a send buffer, reserve as they come. What
- * does not fit is refused in words: 400 malformed, 403 foreign Host or Origin, 413 body, 431 header,
- * 503 connections, memory or shutdown. */
+ * does not fit is refused in words: 400 malformed, 403 foreign Host or Origin, 413 body, 429 connections or memory that others
+ * have, 431 header, 503 shutdown. */
 #ifndef PLATEAU_HTTP_HTTP_SERVER_H
 #define PLATEAU_HTTP_HTTP_SERVER_H
 
@@ -39,7 +39,7 @@ struct http_handler {
 struct http_server_opts {
     const char *host;            /* name or address to listen on */
     uint16_t port;               /* 0 = any free one: http_server_port() */
-    uint32_t connections_max;    /* more are told 503; 1 to 65536 */
+    uint32_t connections_max;    /* more are told 429; 1 to 65536 */
     uint32_t connections_per_ip; /* more are closed at once; 0 = no limit */
     size_t header_bytes_max;     /* request line and headers; 0 = 8 KiB */
     size_t body_bytes_max;       /* 0 = 64 MiB */

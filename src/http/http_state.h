@@ -12,7 +12,7 @@
 #include <microhttpd.h>
 #include <stdatomic.h>
 
-/* Connections beyond connections_max that are accepted only to be told 503. */
+/* Connections beyond connections_max that are accepted only to be told 429. */
 #define HTTP_EXCESS_MAX 8
 /* Closed connections whose clients are still sending: read from and thrown away, so that the refusal arrives. */
 #define HTTP_LINGERS_MAX 16
@@ -61,7 +61,7 @@ struct http_conn {
     struct http_server *server;
     uint32_t generation; /* of the slot: tells events of an earlier connection apart */
     bool open;
-    bool excess;    /* beyond connections_max: gets 503 */
+    bool excess;    /* beyond connections_max: gets 429 */
     bool gone;      /* the client has closed its sending half, or all */
     bool killed;    /* no byte more goes out; MHD is about to close it */
     bool suspended; /* as we told MHD */
@@ -182,7 +182,9 @@ void http_refuse_raw(struct http_request *r, const struct http_refusal *why);
 /* True when the request may not pass, and why. */
 bool http_refuse_wanted(const struct http_request *r, struct http_refusal *ret);
 struct http_refusal http_refuse_body_too_large(const struct http_server *s);
-struct http_refusal http_refuse_no_memory(void);
+/* There is no memory for so many bytes: of a body that is coming in, of an answer. */
+struct http_refusal http_refuse_body(const struct http_server *s, uint64_t bytes);
+struct http_refusal http_refuse_reply(const struct http_server *s, uint64_t bytes);
 
 /* http_stream.c */
 ssize_t http_stream_on_read(void *arg, uint64_t position, char *to, size_t bytes_max);

@@ -85,7 +85,7 @@ def test_memory_of_a_request(narrow):
 def test_connections(small):
     goes_on(small)  # over the one connection that is kept
     others = [socket.create_connection(("127.0.0.1", small.port)) for _ in range(2)]
-    refused(httpx.get(small.url + "/live"), 503, "too_many_connections", "3 connections", "--max-connections")
+    refused(httpx.get(small.url + "/live"), 429, "too_many_connections", "3 connections", "--max-connections")
     goes_on(small)
     for other in others:
         other.close()

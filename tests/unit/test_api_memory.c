@@ -50,6 +50,56 @@ TEST(a_limit_is_a_limit)
     request_memory_done(&other);
 }
 
+TEST(newcomers_leave_an_eighth_to_those_being_answered)
+{
+    struct account *a = test_account(32 * REQUEST_MEMORY_GRAIN);
+    struct request_memory m, answered;
+    struct reject why = {0};
+    request_memory_init(&m, a, SIZE_MAX);
+    request_memory_init(&answered, a, SIZE_MAX);
+    request_memory_newcomer(&m, true);
+    assert_null(request_memory_alloc(&m, 28 * REQUEST_MEMORY_GRAIN + 1));
+    assert_false(request_memory_reject(&m, &why));
+    assert_int_equal(why.status, 429);
+    assert_true(why.retry_after_s > 0);
+    void *most = request_memory_alloc(&m, 28 * REQUEST_MEMORY_GRAIN);
+    assert_non_null(most);
+    void *reply = request_memory_alloc(&answered, 3 * REQUEST_MEMORY_GRAIN);
+    assert_non_null(reply);
+    assert_null(request_memory_alloc(&m, 1));
+    request_memory_newcomer(&m, false);
+    void *last = request_memory_alloc(&m, 1);
+    assert_non_null(last);
+    request_memory_free(&m, last, 1);
+    request_memory_free(&m, most, 28 * REQUEST_MEMORY_GRAIN);
+    request_memory_free(&answered, reply, 3 * REQUEST_MEMORY_GRAIN);
+    request_memory_done(&m);
+    request_memory_done(&answered);
+}
+
+TEST(what_is_handed_over_outlives_its_request)
+{
+    struct account *a = test_account(1 << 20);
+    struct request_memory m;
+    struct buf kept, own;
+    request_memory_init(&m, a, SIZE_MAX);
+    struct charge charge = request_memory_charge(&m);
+    buf_init(&kept, 1 << 20, &charge);
+    buf_init(&own, 1 << 20, &charge);
+    for (int i = 0; i < 50000; i++)
+        buf_putc(&kept, 'x');
+    buf_puts(&own, "still the request's");
+    uint64_t before = reserved(a);
+    request_memory_hand_over(&m, &kept);
+    assert_in_range(reserved(a), kept.capacity + own.capacity, before);
+    buf_done(&own);
+    request_memory_done(&m);
+    assert_int_equal(reserved(a), kept.capacity);
+    assert_int_equal(kept.len, 50000);
+    buf_done(&kept);
+    assert_int_equal(reserved(a), 0);
+}
+
 TEST(json_is_charged_to_the_request_that_it_belongs_to)
 {
     struct account *a = test_account(1 << 20);

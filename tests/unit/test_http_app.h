@@ -125,6 +125,20 @@ static inline void app_big(struct http_request *r)
     free(text);
 }
 
+/* The same, from a buffer that the server takes. */
+static inline void app_give(struct http_request *r)
+{
+    size_t bytes = app_number(r, "bytes");
+    struct charge charge = account_charge(app.account);
+    struct buf text;
+    buf_init(&text, bytes, &charge);
+    for (size_t i = 0; i < bytes; i++)
+        buf_putc(&text, app.letters[i % sizeof(app.letters)]);
+    ASSERT(text.error == 0);
+    http_respond_buf(r, 200, "text/plain", &text);
+    ASSERT(text.ptr == NULL);
+}
+
 static inline void app_ready(void *arg, struct http_request *r)
 {
     (void)arg;
@@ -138,6 +152,8 @@ static inline void app_ready(void *arg, struct http_request *r)
         http_request_close(r);
     } else if (app_path_is(r, "/big")) {
         app_big(r);
+    } else if (app_path_is(r, "/give")) {
+        app_give(r);
     } else if (app_path_is(r, "/open")) {
         ASSERT(http_stream_begin(r, 200, "text/event-stream") == 0);
     } else if (app_path_is(r, "/stream")) {

@@ -121,6 +121,16 @@ TEST(a_chunked_body_over_its_limit_is_413_while_it_is_read)
     assert_int_equal(app.ready, 0);
 }
 
+static void expect_letters(int fd, size_t bytes)
+{
+    struct answer a = client_answer(fd, false);
+    assert_int_equal(a.status, 200);
+    assert_int_equal(a.body_bytes, bytes);
+    for (size_t i = 0; i < a.body_bytes; i += 997)
+        assert_int_equal(a.body[i], 'a' + i % sizeof(app.letters) % 26);
+    answer_done(&a);
+}
+
 TEST(bodies_and_long_answers_fit_the_account_or_are_refused)
 {
     struct http_server_opts opts = {.connections_max = 4, .body_bytes_max = 10 << 20};
@@ -130,22 +140,62 @@ TEST(bodies_and_long_answers_fit_the_account_or_are_refused)
     app_stop();
     opts.network = test_account(fixed + (1 << 20));
     app_start(opts);
+    /* More than there will ever be: said before a byte of it comes, or as soon as that is known. */
+    expect_once("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n", 413,
+                "the 1048576 bytes planned for all bodies together");
     int fd = client_open();
-    client_send(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n");
+    client_send(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2dc6c0\r\n");
     send_letters(fd, 3000000);
-    client_expect(fd, "", 503, "memory planned for request and response bodies");
+    client_expect(fd, "", 413, "the 1048576 bytes planned for all bodies together");
     close(fd);
-    expect_once("GET /big?bytes=3000000 HTTP/1.1\r\nHost: a\r\n\r\n", 503, "out_of_memory");
+    expect_once("GET /big?bytes=3000000 HTTP/1.1\r\nHost: a\r\n\r\n", 507, "out_of_memory");
+    /* It fits, but not beside another one. */
+    int other = client_open();
+    client_send(other, "POST /hold HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n");
+    send_letters(other, 600000);
+    app_wait(&app.ready, 2);
     fd = client_open();
-    client_send(fd, "GET /big?bytes=1000000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    client_send(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n");
+    send_letters(fd, 500000);
     struct answer a = client_answer(fd, false);
-    assert_int_equal(a.status, 200);
-    assert_int_equal(a.body_bytes, 1000000);
-    for (size_t i = 0; i < a.body_bytes; i += 997)
-        assert_int_equal(a.body[i], 'a' + i % sizeof(app.letters) % 26);
+    assert_int_equal(a.status, 429);
+    assert_non_null(answer_header(&a, "Retry-After: 1\r\n"));
+    assert_non_null(strstr(a.body, "\"busy\""));
     answer_done(&a);
     close(fd);
+    expect_once("GET /big?bytes=600000 HTTP/1.1\r\nHost: a\r\n\r\n", 429, "busy");
+    close(other);
+    app_wait(&app.broken, 3);
+    fd = client_open();
+    client_send(fd, "GET /big?bytes=1000000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    expect_letters(fd, 1000000);
+    close(fd);
     app_stop();
+}
+
+TEST(an_answer_that_is_given_away_is_paid_for_once)
+{
+    struct http_server_opts opts = {.connections_max = 4};
+    app_start(opts);
+    uint64_t fixed = account_numbers(app.account).reserved;
+    app_stop();
+    opts.network = test_account(fixed + (1 << 20));
+    app_start(opts);
+    /* Twice its bytes would not fit. */
+    for (int i = 0; i < 3; i++) {
+        int fd = client_open();
+        client_send(fd, "GET /give?bytes=1000000 HTTP/1.1\r\nHost: a\r\n\r\n");
+        expect_letters(fd, 1000000);
+        close(fd);
+    }
+    expect_once("GET /give?bytes=100 HTTP/1.1\r\nHost: a\r\n\r\n", 200, "");
+    /* A client that leaves in the middle of it. */
+    int fd = client_open();
+    client_send(fd, "GET /give?bytes=1000000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    app_wait(&app.ready, 5);
+    close(fd);
+    app_stop();
+    assert_int_equal(account_numbers(opts.network).reserved, 0);
 }
 
 TEST(an_account_that_is_too_small_is_said_at_the_start)
@@ -163,7 +213,7 @@ TEST(an_account_that_is_too_small_is_said_at_the_start)
     assert_int_equal(account_numbers(opts.network).reserved, 0);
 }
 
-TEST(connections_beyond_the_limit_are_told_503)
+TEST(connections_beyond_the_limit_are_told_429)
 {
     app_start((struct http_server_opts){.connections_max = 3});
     int held[3];
@@ -172,7 +222,7 @@ TEST(connections_beyond_the_limit_are_told_503)
         client_send(held[i], "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
     }
     app_wait(&app.ready, 3);
-    expect_once("GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 503,
+    expect_once("GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 429,
                 "3 connections are open, as many as are allowed. Try again, or raise --max-connections.");
     close(held[0]);
     app_wait(&app.broken, 1);

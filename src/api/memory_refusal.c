@@ -1,0 +1,98 @@
+/* memory_refusal.c - the numbers are read after the fact, so they may have changed already: they explain, nothing is decided by
+ * them but whether waiting can help. */
+#include "api/memory_refusal.h"
+
+#include "base/check.h"
+
+struct sight {
+    struct api *api;
+    uint64_t process_bytes, ceiling_bytes;
+    uint64_t models_bytes;   /* of all models, their pools and jobs included */
+    uint64_t freeable_bytes; /* of caches, and units that wait to be given back */
+};
+
+static void see_account(void *arg, const struct account_numbers *n)
+{
+    struct sight *s = arg;
+    if (n->depth == 0) {
+        s->process_bytes = n->reserved;
+        s->ceiling_bytes = n->limit;
+    }
+    for (uint32_t i = 0; n->depth == 1 && i < api_model_count(s->api); i++)
+        if (strcmp(n->name, s->api->models[i].id) == 0)
+            s->models_bytes += n->reserved;
+}
+
+static struct sight look(struct api *a)
+{
+    struct sight s = {.api = a};
+    ledger_walk(a->opts.ledger, see_account, &s);
+    for (uint32_t i = 0; i < api_model_count(a); i++) {
+        struct engine_numbers n = {0};
+        engine_numbers(a->models[i].engine, &n);
+        s.freeable_bytes += n.cache_bytes + n.pending_trim_bytes;
+    }
+    return s;
+}
+
+uint32_t memory_refusal_retry_s(struct api *a)
+{
+    uint32_t longest = 1;
+    for (uint32_t i = 0; i < api_model_count(a); i++)
+        longest = MAX_OF(longest, engine_retry_after_s(a->models[i].engine));
+    return longest;
+}
+
+static bool busy(struct api *a, const struct account_numbers *binding, uint64_t bytes, struct reject *why)
+{
+    why->retry_after_s = memory_refusal_retry_s(a);
+    return reject_set(
+        why, 429, "busy", NULL,
+        "Other requests have the memory that this one needs: %llu bytes more were refused while "
+        "%s held %llu of at most %llu. Try again in %u s.",
+        (unsigned long long)bytes, binding->name, (unsigned long long)binding->reserved,
+        (unsigned long long)binding->limit, why->retry_after_s);
+}
+
+/* The system said no although the ledger did not. */
+static bool refuse_by_system(uint64_t bytes, const struct sight *s, struct reject *why)
+{
+    return reject_set(
+        why, 507, "out_of_memory", NULL,
+        "The system gives this server no more memory: %llu bytes were refused while it had %llu (the models "
+        "%llu). Give the machine more, or the server less (--memory-limit).",
+        (unsigned long long)bytes, (unsigned long long)s->process_bytes, (unsigned long long)s->models_bytes);
+}
+
+bool memory_refusal(struct api *a, struct account *at, uint64_t bytes, uint32_t others, struct reject *why)
+{
+    struct account_numbers binding = account_numbers(at);
+    struct sight s = look(a);
+    bool full = account_refuses(at, bytes, &binding);
+    /* Each holds something, and will end. */
+    if (others > 0)
+        return busy(a, &binding, bytes, why);
+    if (!full)
+        return refuse_by_system(bytes, &s, why);
+    if (binding.depth == 0 && s.freeable_bytes > 0) {
+        for (uint32_t i = 0; i < api_model_count(a); i++)
+            engine_relieve(a->models[i].engine);
+        return busy(a, &binding, bytes, why);
+    }
+    return reject_set(
+        why, 507, "out_of_memory", NULL,
+        "There is no memory for this request, and no other request that could end: with it %s would hold "
+        "%llu "
+        "bytes, and its limit is %llu. Now the server holds %llu of at most %llu, of that the models "
+        "%llu; caches could give back %llu. Ask for less, or raise --memory-limit.",
+        binding.name, (unsigned long long)(binding.reserved + bytes), (unsigned long long)binding.limit,
+        (unsigned long long)s.process_bytes, (unsigned long long)s.ceiling_bytes,
+        (unsigned long long)s.models_bytes, (unsigned long long)s.freeable_bytes);
+}
+
+bool memory_refusal_of(struct api *a, const struct request_memory *m, struct reject *why)
+{
+    if (m->too_large || !m->account)
+        return request_memory_reject(m, why);
+    return memory_refusal(a, m->account, m->wanted + m->spare, atomic_load(&a->requests_now) - 1, why);
+}
