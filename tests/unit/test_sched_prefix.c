@@ -190,6 +190,47 @@ TEST(two_with_the_same_beginning_compute_it_once)
     close_sched(&f);
 }
 
+static uint32_t prompt_tokens(const struct fixture *f)
+{
+    uint32_t tokens = 0;
+    for (uint32_t i = 0; i < f->plan.row_count; i++)
+        tokens += f->plan.rows[i].row->phase == SCHED_PREFILLING ? f->plan.rows[i].count : 0;
+    return tokens;
+}
+
+/* What the choices of one request read of their prompt, together. */
+static uint32_t read_by_choices(bool recurrent, uint32_t choices, uint32_t pages, uint32_t more)
+{
+    struct fixture f;
+    uint32_t tokens = 0, decoding = 0;
+    open_sched(&f, recurrent, choices);
+    for (uint32_t i = 0; i < choices; i++)
+        add(&f, i, &"abcdef"[6 - pages], more, (pages - (more == 0)) * PAGE);
+    for (int i = 0; i < 40 && decoding < choices; i++) {
+        sched_plan(f.sched, &f.ev, &f.plan);
+        tokens += prompt_tokens(&f);
+        f.ev.now_ns += 1000000;
+        sched_done(f.sched, &(struct sched_results){f.ev.now_ns, true});
+        sched_check(f.sched);
+        decoding = 0;
+        for (uint32_t k = 0; k < choices; k++)
+            decoding += f.rows[k].phase == SCHED_DECODING;
+    }
+    assert_int_equal(decoding, choices);
+    close_sched(&f);
+    return tokens;
+}
+
+TEST(choices_of_one_request_read_their_prompt_once)
+{
+    for (int recurrent = 0; recurrent < 2; recurrent++) {
+        /* Each reads what is behind the last whole page, and one token at least: then that whole page. */
+        assert_int_equal(read_by_choices(recurrent, 4, 6, 5), 6 * PAGE + 5 + 3 * 5);
+        assert_int_equal(read_by_choices(recurrent, 4, 6, 0), 6 * PAGE + 3 * PAGE);
+        assert_int_equal(read_by_choices(recurrent, 2, 1, 1), PAGE + 1 + 1);
+    }
+}
+
 TEST(who_waits_for_a_prefix_goes_on_when_its_reader_leaves)
 {
     struct fixture f;
