@@ -61,6 +61,7 @@ void metrics_finish(struct metrics *m, const struct stream_finish *f)
     ASSERT(f->reason <= FINISH_ERROR);
     m->finished[f->reason]++;
     m->cached_tokens += f->cached_tokens;
+    m->cache_hits += f->cached_tokens > 0;
     metrics_observe(m, METRICS_QUEUE, seconds(f->queued_ns));
     if (f->completion_tokens == 0)
         return;

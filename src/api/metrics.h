@@ -34,7 +34,7 @@ struct metrics {
     struct metrics_histogram histograms[METRICS_KIND_COUNT];
     uint64_t requests_rejected, requests_aborted;
     uint64_t finished[FINISH_ERROR + 1]; /* choices by how they ended */
-    uint64_t cached_tokens;
+    uint64_t cached_tokens, cache_hits;  /* hits: choices of which some prompt tokens were found */
 };
 
 void metrics_init(struct metrics *m);

@@ -1,5 +1,6 @@
-/* report_memory.c - the ledger as a tree, beside what the system says.
+/* report_memory.c - the ledger as a tree whose sums are checked, beside what the system says.
  *
+ * own_bytes are what an account uses and no child of it names: disks aside, their sum over all accounts is what the root uses.
  * The ledger is walked into an array first: writing the reply takes memory, which is the ledger's business too. */
 #include "api/report.h"
 
@@ -38,14 +39,37 @@ static bool is_heap(const struct account_numbers *n)
     return false;
 }
 
+/* What the children of an account count together. Blocks on a disk are no memory of it. */
+static struct account_numbers sum_of_children(const struct account_numbers *accounts, uint32_t count,
+                                              uint32_t index)
+{
+    struct account_numbers sum = {0};
+    for (uint32_t i = index + 1; i < count && accounts[i].depth > accounts[index].depth; i++) {
+        if (accounts[i].depth > accounts[index].depth + 1 || accounts[i].class == ACCOUNT_DISK)
+            continue;
+        sum.used += accounts[i].used;
+        sum.reserved += accounts[i].reserved;
+    }
+    return sum;
+}
+
 /* Bytes of an account that no child of it counts. */
 static uint64_t own_used(const struct account_numbers *accounts, uint32_t count, uint32_t index)
 {
-    uint64_t own = accounts[index].used;
-    for (uint32_t i = index + 1; i < count && accounts[i].depth > accounts[index].depth; i++)
-        if (accounts[i].depth == accounts[index].depth + 1 && accounts[i].class != ACCOUNT_DISK)
-            own -= MIN_OF(own, accounts[i].used);
-    return own;
+    uint64_t children = sum_of_children(accounts, count, index).used;
+    return accounts[index].used - MIN_OF(children, accounts[index].used);
+}
+
+/* Every account holds at least what its children hold, and uses no more than it has reserved. */
+static bool sums_hold(const struct account_numbers *accounts, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct account_numbers sum = sum_of_children(accounts, count, i);
+        if (sum.used > accounts[i].used || sum.reserved > accounts[i].reserved ||
+            accounts[i].used > accounts[i].reserved)
+            return false;
+    }
+    return true;
 }
 
 static int64_t unaccounted(const struct account_numbers *accounts, uint32_t count, const struct footprint *f)
@@ -73,19 +97,24 @@ int64_t report_unaccounted(struct api *a)
 
 /* ---- the tree ---- */
 
-static void write_account(const struct account_numbers *n, struct buf *ret)
+static void write_limit(const struct account_numbers *n, struct buf *ret)
+{
+    if (n->limit == ACCOUNT_NO_LIMIT)
+        buf_puts(ret, "null");
+    else
+        buf_printf(ret, "%llu", (unsigned long long)n->limit);
+}
+
+static void write_account(const struct account_numbers *n, uint64_t own, struct buf *ret)
 {
     buf_puts(ret, "{\"name\":");
     json_write_string(ret, slice_of(n->name));
     buf_printf(ret,
                ",\"class\":\"%s\",\"planned_bytes\":%llu,\"reserved_bytes\":%llu,\"used_bytes\":%llu,"
-               "\"peak_bytes\":%llu,\"limit_bytes\":",
+               "\"own_bytes\":%llu,\"peak_bytes\":%llu,\"limit_bytes\":",
                account_class_name(n->class), (unsigned long long)n->planned, (unsigned long long)n->reserved,
-               (unsigned long long)n->used, (unsigned long long)n->peak);
-    if (n->limit == ACCOUNT_NO_LIMIT)
-        buf_puts(ret, "null");
-    else
-        buf_printf(ret, "%llu", (unsigned long long)n->limit);
+               (unsigned long long)n->used, (unsigned long long)own, (unsigned long long)n->peak);
+    write_limit(n, ret);
     buf_puts(ret, ",\"children\":[");
 }
 
@@ -93,7 +122,7 @@ static void write_account(const struct account_numbers *n, struct buf *ret)
 static void write_tree(const struct account_numbers *accounts, uint32_t count, struct buf *ret)
 {
     for (uint32_t i = 0; i < count; i++) {
-        write_account(&accounts[i], ret);
+        write_account(&accounts[i], own_used(accounts, count, i), ret);
         bool last = i + 1 == count;
         if (!last && accounts[i + 1].depth > accounts[i].depth)
             continue;
@@ -105,6 +134,18 @@ static void write_tree(const struct account_numbers *accounts, uint32_t count, s
     }
 }
 
+/* What idle pools still owe the system, all models together. */
+static uint64_t pending_trim(struct api *a)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < api_model_count(a); i++) {
+        struct engine_numbers n = {0};
+        engine_numbers(a->models[i].engine, &n);
+        bytes += n.pending_trim_bytes;
+    }
+    return bytes;
+}
+
 void report_memory(struct api *a, struct buf *ret)
 {
     struct footprint f;
@@ -112,16 +153,13 @@ void report_memory(struct api *a, struct buf *ret)
     const struct account_numbers *root = &a->accounts[0];
     footprint_read(&f);
     buf_puts(ret, "{\"limit_bytes\":");
-    if (root->limit == ACCOUNT_NO_LIMIT)
-        buf_puts(ret, "null");
-    else
-        buf_printf(ret, "%llu", (unsigned long long)root->limit);
-    buf_printf(
-        ret,
-        ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"unaccounted_bytes\":%lld,\"pending_trim_bytes\":0",
-        (unsigned long long)root->reserved, (unsigned long long)root->used,
-        (long long)unaccounted(a->accounts, count, &f));
-    buf_puts(ret, ",\"accounts\":[");
+    write_limit(root, ret);
+    buf_printf(ret,
+               ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"unaccounted_bytes\":%lld,"
+               "\"pending_trim_bytes\":%llu,\"sums_hold\":%s,\"accounts\":[",
+               (unsigned long long)root->reserved, (unsigned long long)root->used,
+               (long long)unaccounted(a->accounts, count, &f), (unsigned long long)pending_trim(a),
+               sums_hold(a->accounts, count) ? "true" : "false");
     write_tree(a->accounts, count, ret);
     buf_printf(ret,
                "],\"system\":{\"rss_anon_bytes\":%llu,\"rss_file_bytes\":%llu,\"rss_shmem_bytes\":%llu,"

@@ -67,6 +67,11 @@ static void write_value(struct buf *b, const char *name, const struct served_mod
     buf_printf(b, "%s} %.15g\n", more, value);
 }
 
+static double seconds(uint64_t ns)
+{
+    return (double)ns / (double)NS_PER_S;
+}
+
 /* One family of samples over all models. */
 #define EACH_MODEL(name, type, help, expression)                                                             \
     do {                                                                                                     \
@@ -85,18 +90,60 @@ static void write_engines(struct api *a, const struct engine_numbers *numbers, u
                n->pages_max ? (double)n->pages_used / n->pages_max : 0);
     EACH_MODEL("vllm:num_preemptions_total", "counter", "Rows that gave up their pages for others.",
                n->preemptions);
-    EACH_MODEL("vllm:prompt_tokens_total", "counter", "Prompt tokens computed.", n->prompt_tokens);
+    EACH_MODEL("vllm:prompt_tokens_total", "counter", "Prompt tokens, those found in a cache included.",
+               n->prompt_tokens);
     EACH_MODEL("vllm:generation_tokens_total", "counter", "Tokens drawn.", n->completion_tokens);
     EACH_MODEL("plateau_engine_steps_total", "counter", "Forward passes.", n->steps);
     EACH_MODEL("plateau_engine_step_errors_total", "counter", "Forward passes that failed.", n->step_errors);
-    EACH_MODEL("plateau_engine_busy_seconds_total", "counter", "Time spent computing.",
-               (double)n->busy_ns / (double)NS_PER_S);
+    EACH_MODEL("plateau_engine_busy_seconds_total", "counter", "Time spent computing.", seconds(n->busy_ns));
     EACH_MODEL("plateau_engine_last_step_seconds", "gauge", "Duration of the last forward pass.",
-               (double)n->last_step_ns / (double)NS_PER_S);
+               seconds(n->last_step_ns));
+    EACH_MODEL("plateau_pages_committed", "gauge", "Pages whose memory is there.", n->pages_committed);
+}
+
+/* With one tier, the host's memory, its hits are all hits. */
+static void write_caches(struct api *a, const struct engine_numbers *numbers, uint32_t count, struct buf *b)
+{
+    EACH_MODEL("vllm:prefix_cache_queries_total", "counter", "Prompt tokens that were looked for in caches.",
+               n->cache_bytes_max ? n->prompt_tokens : 0);
+    EACH_MODEL("vllm:prefix_cache_hits_total", "counter", "Prompt tokens that were found in caches.",
+               n->cached_tokens);
+    head(b, "plateau_cache_hit_tokens_total", "counter", "Prompt tokens found, by the tier that had them.");
+    for (uint32_t i = 0; i < count; i++)
+        write_value(b, "plateau_cache_hit_tokens_total", &a->models[i], ",tier=\"host\"",
+                    (double)numbers[i].cached_tokens);
+    head(b, "plateau_cache_hits_total", "counter", "Choices whose prompt's beginning was found, by tier.");
+    for (uint32_t i = 0; i < count; i++)
+        write_value(b, "plateau_cache_hits_total", &a->models[i], ",tier=\"host\"",
+                    (double)a->metrics[i].cache_hits);
     EACH_MODEL("plateau_cache_bytes", "gauge", "Prefixes that no request uses.", n->cache_bytes);
+    EACH_MODEL("plateau_cache_limit_bytes", "gauge", "How many they may be.", n->cache_bytes_max);
     EACH_MODEL("plateau_cache_pages", "gauge", "Pages of prefixes.", n->cache_pages);
     EACH_MODEL("plateau_cache_snapshots", "gauge", "States of prefixes.", n->cache_snapshots);
-    EACH_MODEL("plateau_pages_committed", "gauge", "Pages whose memory is there.", n->pages_committed);
+    EACH_MODEL("plateau_cache_pages_evicted_total", "counter", "Pages of prefixes that were dropped.",
+               n->cache_pages_evicted);
+    EACH_MODEL("plateau_cache_snapshots_evicted_total", "counter", "States of prefixes that were dropped.",
+               n->cache_snapshots_evicted);
+}
+
+static void write_trims(struct api *a, const struct engine_numbers *numbers, uint32_t count, struct buf *b)
+{
+    EACH_MODEL("plateau_pending_trim_bytes", "gauge", "Free memory of pools that is owed to the system.",
+               n->pending_trim_bytes);
+    EACH_MODEL("plateau_trims_total", "counter", "Times that free memory was given back.", n->trims);
+    EACH_MODEL("plateau_trim_units_total", "counter", "Units of 2 MiB given back.", n->trim_units);
+    EACH_MODEL("plateau_trim_bytes_total", "counter", "Bytes given back.", n->trim_bytes);
+    EACH_MODEL("plateau_trim_moves_total", "counter", "Cached pages and states moved to empty a unit.",
+               n->trim_moves);
+    EACH_MODEL("plateau_trim_slices_total", "counter", "Pieces that trims were done in.", n->trim_slices);
+    EACH_MODEL("plateau_trim_slice_seconds_total", "counter", "Time that they took.",
+               seconds(n->trim_slice_ns));
+    EACH_MODEL("plateau_trim_slice_seconds_max", "gauge", "Time that the longest of them took.",
+               seconds(n->trim_slice_max_ns));
+    EACH_MODEL("plateau_units_retaken_total", "counter", "Units given back and needed again within a second.",
+               n->units_retaken);
+    EACH_MODEL("plateau_memory_short_total", "counter",
+               "Times that the machine ran short and prefixes were dropped for it.", n->reliefs);
 }
 
 static void write_finished(struct api *a, uint32_t count, struct buf *b)
@@ -163,7 +210,10 @@ void report_metrics(struct api *a, struct buf *ret)
         labels[i] = slice_of(a->models[i].id);
     }
     write_engines(a, numbers, count, ret);
+    write_caches(a, numbers, count, ret);
+    write_trims(a, numbers, count, ret);
     write_finished(a, count, ret);
+    watch_write_metrics(a, ret);
     metrics_write_histograms(metrics, labels, count, ret);
     write_http(a, ret);
     write_memory(a, ret);

@@ -10,6 +10,30 @@ struct totals {
     uint32_t active, waiting;
 };
 
+/* What the prefixes of earlier requests hold, and were good for. */
+static void write_cache(const struct engine_numbers *n, struct buf *ret)
+{
+    buf_printf(ret,
+               "\"cache\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"pages\":%u,\"snapshots\":%u,"
+               "\"hit_tokens\":%llu,\"pages_evicted\":%llu,\"snapshots_evicted\":%llu},",
+               (unsigned long long)n->cache_bytes_max, (unsigned long long)n->cache_bytes, n->cache_pages,
+               n->cache_snapshots, (unsigned long long)n->cached_tokens,
+               (unsigned long long)n->cache_pages_evicted, (unsigned long long)n->cache_snapshots_evicted);
+}
+
+static void write_trims(const struct engine_numbers *n, struct buf *ret)
+{
+    buf_printf(ret,
+               "\"trims\":{\"pending_bytes\":%llu,\"count\":%llu,\"units\":%llu,\"bytes\":%llu,"
+               "\"moves\":%llu,\"slices\":%llu,\"longest_slice_ms\":%.3f,\"units_retaken\":%llu,"
+               "\"memory_short\":%llu}",
+               (unsigned long long)n->pending_trim_bytes, (unsigned long long)n->trims,
+               (unsigned long long)n->trim_units, (unsigned long long)n->trim_bytes,
+               (unsigned long long)n->trim_moves, (unsigned long long)n->trim_slices,
+               (double)n->trim_slice_max_ns / (double)NS_PER_MS, (unsigned long long)n->units_retaken,
+               (unsigned long long)n->reliefs);
+}
+
 static void write_model(struct api *a, const struct served_model *m, const struct engine_numbers *n,
                         struct buf *ret)
 {
@@ -21,13 +45,16 @@ static void write_model(struct api *a, const struct served_model *m, const struc
                "\"waiting\":%u,"
                "\"pages_used\":%u,\"pages_committed\":%u,\"pages_max\":%u,\"slots_used\":%u,\"steps\":%llu,"
                "\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"preemptions\":%llu,\"step_errors\":%llu,"
-               "\"last_step_ms\":%.3f,\"idle\":%s}",
+               "\"last_step_ms\":%.3f,\"idle\":%s,",
                stuck && strcmp(stuck, m->id) == 0 ? "stuck" : "ready", m->compute,
                m->exact ? "true" : "false", m->max_model_len, n->running, n->waiting, n->pages_used,
                n->pages_committed, n->pages_max, n->slots_used, (unsigned long long)n->steps,
                (unsigned long long)n->prompt_tokens, (unsigned long long)n->completion_tokens,
                (unsigned long long)n->preemptions, (unsigned long long)n->step_errors,
                (double)n->last_step_ns / (double)NS_PER_MS, n->idle ? "true" : "false");
+    write_cache(n, ret);
+    write_trims(n, ret);
+    buf_putc(ret, '}');
 }
 
 /* All jobs of all engines into a->jobs, as many as fit. */
@@ -123,6 +150,8 @@ static void add_cache(struct engine_numbers *sum, const struct engine_numbers *n
     sum->cache_bytes_max += n->cache_bytes_max;
     sum->cache_pages += n->cache_pages;
     sum->cache_snapshots += n->cache_snapshots;
+    sum->cached_tokens += n->cached_tokens;
+    sum->pending_trim_bytes += n->pending_trim_bytes;
 }
 
 void report_status(struct api *a, struct buf *ret)
@@ -147,12 +176,14 @@ void report_status(struct api *a, struct buf *ret)
         first = false;
         write_request(LIST_ENTRY(it, struct exchange, all), jobs, &totals, ret);
     }
-    buf_printf(ret,
-               "],\"active_requests\":%u,\"waiting_requests\":%u,\"engine_jobs\":%u,\"streams\":%u,"
-               "\"uptime_seconds\":%.1f,\"caches\":{\"host\":{\"limit_bytes\":%llu,\"bytes\":%llu,"
-               "\"pages\":%u,\"snapshots\":%u}}}",
-               totals.active, totals.waiting, jobs, atomic_load(&a->streams_now),
-               (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S,
-               (unsigned long long)cache.cache_bytes_max, (unsigned long long)cache.cache_bytes,
-               cache.cache_pages, cache.cache_snapshots);
+    buf_printf(
+        ret,
+        "],\"active_requests\":%u,\"waiting_requests\":%u,\"engine_jobs\":%u,\"streams\":%u,"
+        "\"uptime_seconds\":%.1f,\"pending_trim_bytes\":%llu,\"caches\":{\"host\":{\"limit_bytes\":%llu,"
+        "\"bytes\":%llu,\"pages\":%u,\"snapshots\":%u,\"hit_tokens\":%llu}}}",
+        totals.active, totals.waiting, jobs, atomic_load(&a->streams_now),
+        (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S,
+        (unsigned long long)cache.pending_trim_bytes, (unsigned long long)cache.cache_bytes_max,
+        (unsigned long long)cache.cache_bytes, cache.cache_pages, cache.cache_snapshots,
+        (unsigned long long)cache.cached_tokens);
 }

@@ -151,7 +151,8 @@ def test_memory(server):
     check_ledger(memory)
     (root,) = memory["accounts"]
     assert root["reserved_bytes"] == memory["reserved_bytes"] and root["used_bytes"] == memory["used_bytes"]
-    fields = {"name", "class", "planned_bytes", "reserved_bytes", "used_bytes", "peak_bytes", "limit_bytes", "children"}
+    fields = {"name", "class", "planned_bytes", "reserved_bytes", "used_bytes", "own_bytes", "peak_bytes",
+              "limit_bytes", "children"}
 
     def walk(a):
         assert set(a) == fields

@@ -1,0 +1,153 @@
+"""What the server shows of itself: memory, caches, trims, requests; each figure against what was done to move it."""
+
+import concurrent.futures
+
+import pytest
+
+from conftest import account, serving, until
+from test_cache import cached_tokens, clear
+from test_routes import prometheus
+
+PAGE = 32
+MODEL = '{model_name="canary"}'
+HOST = '{model_name="canary",tier="host"}'
+
+
+@pytest.fixture(scope="module")
+def seen():
+    with serving("--host-cache", "64M") as s:
+        clear(s)
+        yield s
+
+
+def accounts_of(memory):
+    def walk(accounts, path):
+        for a in accounts:
+            yield path + a["name"], a
+            yield from walk(a["children"], path + a["name"] + "/")
+
+    return dict(walk(memory["accounts"], ""))
+
+
+@pytest.mark.smoke
+def test_the_sums_of_the_tree_hold_while_it_works(seen):
+    def check(memory):
+        every = accounts_of(memory)
+        assert memory["sums_hold"] is True
+        assert sum(a["own_bytes"] for a in every.values()) == memory["used_bytes"]
+        for path, a in every.items():
+            children = sum(c["used_bytes"] for c in a["children"])
+            assert a["own_bytes"] == a["used_bytes"] - children, path
+            assert a["used_bytes"] <= a["reserved_bytes"] and a["used_bytes"] <= a["peak_bytes"], path
+            assert a["limit_bytes"] is None or a["reserved_bytes"] <= a["limit_bytes"], path
+        return every
+
+    check(seen.memory())
+    with seen.begin(), seen.begin(prompt=[5] * 300):
+        until(lambda: len(seen.requests("decoding")) == 2)
+        every = check(seen.memory())
+    assert every["process/canary/requests"]["own_bytes"] > 0
+    assert account(seen.memory(), "weights")["own_bytes"] > 0
+    seen.wait_idle()
+    check(seen.memory())
+
+
+def test_memory_stands_beside_what_the_system_says(seen):
+    memory = seen.memory()
+    assert {"rss_anon_bytes", "swap_bytes", "cgroup_bytes", "devices"} <= set(memory["system"])
+    assert memory["limit_bytes"] is None or memory["limit_bytes"] >= memory["reserved_bytes"] >= memory["used_bytes"]
+    assert isinstance(memory["unaccounted_bytes"], int)
+
+
+def changes(server, work):
+    """What `work` changed in the metrics, its caches and trims settled."""
+    before = server.metrics()
+    work()
+    server.wait_idle()
+    until(lambda: server.memory()["pending_trim_bytes"] == 0)
+    after = server.metrics()
+    return {name: after[name] - before.get(name, 0) for name in after}
+
+
+@pytest.mark.smoke
+def test_cache_hits_are_counted_in_tokens_and_in_choices(seen):
+    clear(seen)
+    prompt = [40 + i for i in range(200)]
+    found = []
+
+    def work():
+        for _ in range(3):
+            found.append(cached_tokens(seen.complete(prompt, max_tokens=2)))
+
+    moved = changes(seen, work)
+    assert found == [0, 192, 192]
+    assert moved["vllm:prefix_cache_hits_total" + MODEL] == moved["plateau_cache_hit_tokens_total" + HOST] == 384
+    assert moved["plateau_cache_hits_total" + HOST] == 2
+    assert moved["vllm:prefix_cache_queries_total" + MODEL] == moved["vllm:prompt_tokens_total" + MODEL] == 600
+    shown = seen.status()
+    assert shown["models"][0]["cache"]["hit_tokens"] == shown["caches"]["host"]["hit_tokens"] >= 384
+
+
+def test_what_the_cache_drops_is_counted():
+    with serving("--host-cache", "4M") as server:
+        def work():
+            for i in range(8):
+                server.complete([900 + (7 * i + k) % 6000 for k in range(300)], max_tokens=1)
+
+        moved = changes(server, work)
+        assert moved["plateau_cache_pages_evicted_total" + MODEL] > 0
+        cache = server.status()["models"][0]["cache"]
+        assert 0 < cache["bytes"] <= cache["limit_bytes"] == 4 << 20
+        assert cache["pages_evicted"] == server.metrics()["plateau_cache_pages_evicted_total" + MODEL]
+
+
+@pytest.mark.smoke
+def test_a_trim_is_counted_in_units_and_time():
+    with serving("--host-cache", "0") as server:
+        def work():
+            assert server.complete([5] * 900, max_tokens=2).status_code == 200
+
+        moved = changes(server, work)
+        units = moved["plateau_trim_units_total" + MODEL]
+        assert units > 0 and moved["plateau_trim_bytes_total" + MODEL] == units * (2 << 20)
+        assert moved["plateau_trims_total" + MODEL] >= 1
+        assert moved["plateau_trim_slices_total" + MODEL] >= 1
+        assert 0 < moved["plateau_trim_slice_seconds_total" + MODEL] < 1
+        after = server.metrics()
+        assert 0 < after["plateau_trim_slice_seconds_max" + MODEL] < 1
+        assert after["plateau_pending_trim_bytes" + MODEL] == 0
+        assert server.status()["models"][0]["trims"]["units"] == after["plateau_trim_units_total" + MODEL]
+
+
+def test_who_waits_and_who_gives_way_is_counted():
+    """Eight that want the pages of a few."""
+    options = {"threads": 2, "memory-limit": "98M", "max-model-len": 1024, "max-connections": 32, "max-requests": 64}
+    with serving(*(f"--{name}={value}" for name, value in options.items())) as tight:
+        def ask(i):
+            return tight.complete([10 + i] * (280 + 10 * i), max_tokens=128, ignore_eos=True)
+
+        def work():
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                assert [r.status_code for r in pool.map(ask, range(8))] == [200] * 8
+
+        moved = changes(tight, work)
+        assert moved["vllm:num_preemptions_total" + MODEL] == tight.status()["models"][0]["preemptions"] > 0
+        assert moved["vllm:request_queue_time_seconds_count" + MODEL] == 8
+        assert moved["vllm:request_queue_time_seconds_sum" + MODEL] > 0
+
+
+@pytest.mark.smoke
+def test_every_name_is_documented_once_and_of_one_kind(seen):
+    families = prometheus(seen.http.get("/metrics").text)
+    for name in ["vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total", "vllm:num_preemptions_total",
+                 "vllm:request_queue_time_seconds", "plateau_cache_hits_total", "plateau_cache_pages_evicted_total",
+                 "plateau_trims_total", "plateau_trim_units_total", "plateau_trim_slice_seconds_total",
+                 "plateau_trim_slice_seconds_max", "plateau_pending_trim_bytes", "plateau_units_retaken_total"]:
+        assert name in families, name
+    kinds = {"used", "reserved", "planned", "peak"}
+    memory = families["plateau_memory_bytes"][1]
+    by_account = {}
+    for _, labels in memory:
+        name, kind = labels.split('",kind="')
+        by_account.setdefault(name, set()).add(kind.strip('"'))
+    assert all(kinds <= found <= kinds | {"limit"} for found in by_account.values())
