@@ -109,6 +109,7 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
                        o->max_num_seqs * sizeof(struct model_row) +
                        engine_logits_max(o->max_num_seqs) * vocab * sizeof(float) + vocab / 8 +
                        places_of(o) * sizeof(struct job_numbers) +
+                       o->max_num_seqs * sizeof(struct request_id) +
                        vocab * 16 /* the sampler's scratch: 12 at present */ + 65536;
 }
 
@@ -180,7 +181,8 @@ static int create_tables(struct engine *en)
     en->logits = arena_alloc_array(en->arena, (size_t)logits * en->shape->vocab, sizeof(float));
     en->rows = ARENA_ARRAY(en->arena, struct model_row, en->opts.max_num_seqs);
     en->jobs_published = ARENA_ARRAY(en->arena, struct job_numbers, en->places_max);
-    if (!en->logits || !en->rows || !en->jobs_published)
+    en->step_ids = ARENA_ARRAY(en->arena, struct request_id, en->opts.max_num_seqs);
+    if (!en->logits || !en->rows || !en->jobs_published || !en->step_ids)
         return -ENOMEM;
     r = sampler_scratch_create(en->arena, en->shape->vocab, &en->scratch);
     if (r == 0)
@@ -220,7 +222,6 @@ int engine_create(const struct engine_opts *opts, struct engine **ret, struct er
                        (unsigned long long)engine_logits_max(opts->max_num_seqs) * shape->vocab *
                            sizeof(float));
     }
-    en->now.progress_ns = clock_now_ns();
     engine_publish(en, true);
     *ret = en;
     return 0;
@@ -367,9 +368,13 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
     prefix_hasher_free(hasher);
     if (r < 0)
         return refuse_block(en, spec, retry_after, e);
+    uint64_t idle = 0;
     r = mailbox_put(en->inbox, &m);
-    if (r == 0)
+    if (r == 0) {
+        /* An engine that does not take it is stuck from now on. */
+        atomic_compare_exchange_strong(&en->progress_ns, &idle, opts.now_ns);
         return 0;
+    }
     ASSERT(r == -EPIPE);
     job_free(m.job);
     return err_set(e, -EPIPE, "%s is being unloaded", en->name);

@@ -159,13 +159,15 @@ struct engine_numbers {
     uint64_t steps, prompt_tokens, completion_tokens, preemptions, step_errors;
     uint64_t finished[FINISH_ERROR + 1];
     uint64_t last_step_ns, busy_ns; /* last_step_ns: duration */
-    uint64_t
-        progress_ns; /* clock time when a step last finished or the engine was last idle: a watchdog compares */
+    uint64_t progress_ns; /* clock time when a layer last finished, or work came; 0: nothing can be computed
+                             now. A watchdog compares */
     bool idle;
 };
 /* Any thread: a copy of what the engine published last. */
 void engine_numbers(struct engine *en, struct engine_numbers *ret);
 /* Up to `max` jobs, running first; returns how many there are. */
 uint32_t engine_jobs(struct engine *en, struct job_numbers *ret, uint32_t max);
+/* Up to `max` requests of the step that was computed last, or is being computed; returns how many it had. */
+uint32_t engine_step_ids(struct engine *en, struct request_id *ret, uint32_t max);
 
 #endif

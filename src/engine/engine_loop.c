@@ -172,6 +172,16 @@ static void look(struct engine *en)
         look_at(en, JOB(it), now_ns);
 }
 
+/* Nothing can run, and that is well: whoever is here has all its tokens, or does not read. What could run and does not leaves
+ * the time as it is, for the watchdog. */
+static void note_rest(struct engine *en)
+{
+    LIST_EACH(it, &en->jobs)
+        if (!JOB(it)->row.paused)
+            return;
+    atomic_store(&en->progress_ns, 0);
+}
+
 /* ---- idle ---- */
 
 /* Sleeps until a message comes; before that, does what trim is owed. */
@@ -204,6 +214,8 @@ void *engine_thread(void *arg)
         if (atomic_exchange(&en->relieve, false))
             trim_relieve(en);
         bool stepped = engine_step(en);
+        if (!stepped)
+            note_rest(en);
         if (list_empty(&en->jobs) && list_empty(&en->over)) {
             idle(en);
             continue;

@@ -36,7 +36,8 @@ struct engine {
     atomic_bool wake_posted; /* a wake is in the inbox */
     atomic_bool relieve;     /* memory is short somewhere */
     atomic_bool closing;
-    _Atomic uint64_t service_ns; /* moving average: a job from its place to its end */
+    _Atomic uint64_t progress_ns; /* engine_numbers.progress_ns */
+    _Atomic uint64_t service_ns;  /* moving average: a job from its place to its end */
 
     /* Whoever creates, starts and closes. */
     struct thread_stack stack;
@@ -59,6 +60,8 @@ struct engine {
     struct engine_numbers published;
     struct job_numbers *jobs_published; /* [places_max] */
     uint32_t jobs_published_count;
+    struct request_id *step_ids; /* [max_num_seqs] */
+    uint32_t step_id_count;
 };
 
 /* engine_loop.c */
@@ -75,5 +78,7 @@ bool engine_step(struct engine *en);
 
 /* publish.c */
 void engine_publish(struct engine *en, bool idle);
+/* The rows of the plan are about to be computed. */
+void engine_publish_step(struct engine *en, const struct sched_plan *plan);
 
 #endif

@@ -70,6 +70,8 @@ static int compute(struct engine *en, const struct sched_plan *plan)
         .logits = en->logits,
         /* A step of one row may stop between two layers; with more, the others want it. */
         .cancel = plan->row_count == 1 ? stream_closed_flag(job_of(plan->rows[0].row)->stream) : NULL,
+        .stop = &en->closing,
+        .progress_ns = &en->progress_ns,
     };
     int r = faults && faults->step ? faults->step(faults->arg) : 0;
     if (r != 0)
@@ -178,7 +180,7 @@ static void fail_rows(struct engine *en, const struct sched_plan *plan, int r)
     for (uint32_t i = 0; i < plan->row_count; i++) {
         struct job *j = job_of(plan->rows[i].row);
         if (r == -ECANCELED)
-            engine_end_job(en, j, FINISH_ABORTED);
+            engine_end_job(en, j, stream_closed(j->stream) ? FINISH_ABORTED : FINISH_SHUTDOWN);
         else
             engine_fail_job(en, j, "The model could not compute this request's next step (error %d).", -r);
     }
@@ -198,14 +200,11 @@ static void take_ended(struct engine *en)
     }
 }
 
-static void count_step(struct engine *en, const struct sched_plan *plan, uint32_t decoding, uint64_t began_ns,
-                       uint64_t now_ns)
+static void count_step(struct engine *en, uint64_t began_ns, uint64_t now_ns)
 {
-    budget_measure(&en->budget, decoding, plan->tokens - decoding, now_ns - began_ns);
     en->now.steps++;
     en->now.last_step_ns = now_ns - began_ns;
     en->now.busy_ns += now_ns - began_ns;
-    en->now.progress_ns = now_ns;
 }
 
 bool engine_step(struct engine *en)
@@ -225,6 +224,8 @@ bool engine_step(struct engine *en)
         return false;
     trim_call_off(en);
     fill_rows(en, &plan, began_ns);
+    engine_publish_step(en, &plan);
+    atomic_store(&en->progress_ns, began_ns);
     int r = compute(en, &plan);
     uint64_t now_ns = clock_now_ns();
     decoding = 0;
@@ -235,6 +236,9 @@ bool engine_step(struct engine *en)
         take_results(en, &plan, now_ns);
     else
         fail_rows(en, &plan, r);
-    count_step(en, &plan, decoding, began_ns, clock_now_ns());
+    /* One that was cut short says nothing about what tokens cost. */
+    if (r == 0)
+        budget_measure(&en->budget, decoding, plan.tokens - decoding, clock_now_ns() - began_ns);
+    count_step(en, began_ns, clock_now_ns());
     return true;
 }

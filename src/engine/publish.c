@@ -93,8 +93,6 @@ void engine_publish(struct engine *en, bool idle)
     uint64_t now_ns = clock_now_ns();
     read_gauges(en, &en->now);
     en->now.idle = idle;
-    if (idle)
-        en->now.progress_ns = now_ns;
     pthread_mutex_lock(&en->lock);
     en->published = en->now;
     en->jobs_published_count = 0;
@@ -109,6 +107,26 @@ void engine_numbers(struct engine *en, struct engine_numbers *ret)
     pthread_mutex_lock(&en->lock);
     *ret = en->published;
     pthread_mutex_unlock(&en->lock);
+    ret->progress_ns = atomic_load(&en->progress_ns);
+}
+
+void engine_publish_step(struct engine *en, const struct sched_plan *plan)
+{
+    pthread_mutex_lock(&en->lock);
+    en->step_id_count = plan->row_count;
+    for (uint32_t i = 0; i < plan->row_count; i++)
+        en->step_ids[i] = stream_id(CONTAINER(plan->rows[i].row, struct job, row)->stream);
+    pthread_mutex_unlock(&en->lock);
+}
+
+uint32_t engine_step_ids(struct engine *en, struct request_id *ret, uint32_t max)
+{
+    pthread_mutex_lock(&en->lock);
+    uint32_t count = en->step_id_count;
+    for (uint32_t i = 0; i < MIN_OF(count, max); i++)
+        ret[i] = en->step_ids[i];
+    pthread_mutex_unlock(&en->lock);
+    return count;
 }
 
 uint32_t engine_jobs(struct engine *en, struct job_numbers *ret, uint32_t max)

@@ -21,6 +21,7 @@ struct account {
 };
 
 struct ledger {
+    struct ledger_faults faults; /* constant once there are other threads */
     pthread_mutex_t lock;
     struct account root;
 };
@@ -76,6 +77,11 @@ void ledger_free(struct ledger *l)
 struct account *ledger_root(struct ledger *l)
 {
     return &l->root;
+}
+
+void ledger_set_faults(struct ledger *l, const struct ledger_faults *f)
+{
+    l->faults = *f;
 }
 
 int account_open(struct account *parent, const char *name, enum account_class class, uint64_t limit_bytes,
@@ -162,6 +168,9 @@ static struct account *find_refusing(struct account *a, uint64_t bytes, uint64_t
 
 int account_reserve_sparing(struct account *a, uint64_t bytes, uint64_t spare)
 {
+    const struct ledger_faults *f = &a->ledger->faults;
+    if (f->reserve && f->reserve(f->arg) != 0)
+        return -ENOMEM;
     pthread_mutex_lock(&a->ledger->lock);
     int r = find_refusing(a, bytes, spare) ? -ENOMEM : 0;
     for (struct account *at = a; at && r == 0; at = at->parent)

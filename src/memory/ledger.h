@@ -39,6 +39,14 @@ int ledger_create(uint64_t limit_bytes, struct ledger **ret);
 void ledger_free(struct ledger *l);
 struct account *ledger_root(struct ledger *l);
 
+/* For tests: asked before each reservation, on its thread; nonzero refuses it, as a limit would. */
+struct ledger_faults {
+    int (*reserve)(void *arg);
+    void *arg;
+};
+/* Before other threads know the ledger. */
+void ledger_set_faults(struct ledger *l, const struct ledger_faults *f);
+
 /* `name` is copied (at most ACCOUNT_NAME_MAX - 1 bytes). 0 or -ENOMEM. */
 int account_open(struct account *parent, const char *name, enum account_class class, uint64_t limit_bytes,
                  struct account **ret);

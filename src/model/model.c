@@ -10,6 +10,7 @@
 #include "model/step.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -429,6 +430,11 @@ static void check_rows(const struct model *m, const struct model_step *in)
     }
 }
 
+static bool is_set(const atomic_bool *flag)
+{
+    return flag && atomic_load_explicit(flag, memory_order_relaxed);
+}
+
 int model_forward(struct model *m, const struct model_step *in)
 {
     struct step *s = m->step;
@@ -438,9 +444,11 @@ int model_forward(struct model *m, const struct model_step *in)
     step_begin(s, in);
     step_each_token(s, embed_token, m);
     for (uint32_t i = 0; i < m->config.layers; i++) {
-        if (in->cancel && atomic_load_explicit(in->cancel, memory_order_relaxed))
+        if (is_set(in->cancel) || is_set(in->stop))
             return -ECANCELED;
         m->config.family->layer(s, &m->layers[i]);
+        if (in->progress_ns)
+            atomic_store_explicit(in->progress_ns, clock_now_ns(), memory_order_relaxed);
     }
     compute_logits(m, s);
     return 0;

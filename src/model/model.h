@@ -89,10 +89,12 @@ struct model_row {
 struct model_step {
     const struct model_row *rows;
     uint32_t row_count;
-    char *pages;         /* base of the page pool: page p at pages + p * page_bytes */
-    char *slots;         /* base of the slot pool; NULL without slots */
-    float *logits;       /* [logit rows][vocab]: of row 0 first */
-    atomic_bool *cancel; /* looked at between layers; may be NULL */
+    char *pages;                   /* base of the page pool: page p at pages + p * page_bytes */
+    char *slots;                   /* base of the slot pool; NULL without slots */
+    float *logits;                 /* [logit rows][vocab]: of row 0 first */
+    atomic_bool *cancel;           /* looked at between layers; may be NULL */
+    atomic_bool *stop;             /* likewise */
+    _Atomic uint64_t *progress_ns; /* set to the clock's time after each layer; may be NULL */
 };
 
 /* 0, or -ECANCELED between two layers: pages and slots of this step's tokens are then undefined (slots only when slot_out
