@@ -216,6 +216,7 @@ static void on_tick(void *arg, uint64_t now_ns)
 {
     struct api *a = arg;
     look_at_memory(a, now_ns);
+    watch_models(a, now_ns);
     LIST_EACH(it, &a->exchanges)
         exchange_tick(LIST_ENTRY(it, struct exchange, all), now_ns);
 }
@@ -365,16 +366,4 @@ bool api_is_ready(struct api *a, struct reject *why)
     }
     return reject_set(why, 503, "model_failed", NULL, "The model could not be loaded%s%s",
                       reason[0] ? ": " : ".", reason);
-}
-
-const char *api_stuck_model(struct api *a)
-{
-    uint64_t now = clock_now_ns(), limit = a->opts.stuck_s * NS_PER_S;
-    for (uint32_t i = 0; i < api_model_count(a); i++) {
-        struct engine_numbers n = {0};
-        engine_numbers(a->models[i].engine, &n);
-        if (!n.idle && now > n.progress_ns && now - n.progress_ns > limit)
-            return a->models[i].id;
-    }
-    return NULL;
 }

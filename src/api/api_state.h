@@ -6,6 +6,7 @@
 #include "api/metrics.h"
 #include "api/reject.h"
 #include "api/request.h"
+#include "api/watch.h"
 
 #include "base/list.h"
 #include "base/mailbox.h"
@@ -54,6 +55,7 @@ struct api {
     struct list *streams; /* buckets: choices by their stream */
     uint32_t bucket_mask;
     struct metrics metrics[API_MODELS_MAX]; /* beside models[] */
+    struct watch watches[API_MODELS_MAX];   /* likewise */
     struct http_server *server;
     uint64_t footprint_ns;            /* when the system was last asked how much memory it has */
     struct job_numbers *jobs;         /* [API_JOBS_SHOWN_MAX], scratch */

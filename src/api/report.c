@@ -14,9 +14,20 @@ static void key_string(struct buf *b, const char *key, const char *value)
         buf_puts(b, "null");
 }
 
+/* The first stuck model's; 0: none. */
+static uint64_t stuck_for_ns(struct api *a)
+{
+    uint64_t silent_ns;
+    for (uint32_t i = 0; i < api_model_count(a); i++)
+        if (watch_is_stuck(a, i, &silent_ns))
+            return silent_ns;
+    return 0;
+}
+
 void report_health(struct api *a, struct buf *ret)
 {
     const char *stuck = api_stuck_model(a);
+    uint64_t silent_ns = stuck_for_ns(a);
     enum api_state s = api_state_now(a);
     uint64_t done = atomic_load(&a->progress_done), total = atomic_load(&a->progress_total);
     char reason[API_REASON_BYTES];
@@ -31,9 +42,12 @@ void report_health(struct api *a, struct buf *ret)
         buf_printf(ret, ",\"reason\":\"no layer has finished for %u seconds\",", a->opts.stuck_s);
     else if (reason[0])
         buf_putc(ret, ',');
-    if (s == API_READY && stuck)
+    if (s == API_READY && stuck) {
         key_string(ret, "model", stuck);
-    else if (reason[0])
+        buf_printf(ret, ",\"since\":%lld,\"silent_seconds\":%.1f",
+                   (long long)(clock_wall_s() - (double)silent_ns / (double)NS_PER_S),
+                   (double)silent_ns / (double)NS_PER_S);
+    } else if (reason[0])
         key_string(ret, "reason", reason);
     buf_putc(ret, '}');
 }

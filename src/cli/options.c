@@ -139,6 +139,8 @@ static const struct option_row rows[] = {
     {GROUP_LIMITS, "slow-client", "SECONDS", OPTION_COUNT, AT(slow_client_s), 1, 86400, "30", COMMAND_SERVE,
      "a client that does not read for so long is dropped"},
 
+    {GROUP_OTHER, "stuck", "SECONDS", OPTION_COUNT, AT(stuck_s), 1, 86400, "30", COMMAND_SERVE,
+     "a model that has work and finishes no layer for so long is reported, and /health says 503"},
     {GROUP_OTHER, "config", "FILE", OPTION_TEXT, AT(config), 0, 0, NULL, COMMAND_ANY,
      "an INI file with any of these, name = value"},
     {GROUP_OTHER, "log-level", "LEVEL", OPTION_TEXT, AT(log_level), 0, 0, NULL, COMMAND_SERVE,

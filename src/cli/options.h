@@ -31,7 +31,7 @@ struct options {
     const char *api_keys[OPTIONS_KEYS_MAX + 1], *admin_keys[OPTIONS_KEYS_MAX + 1]; /* NULL ends them */
     uint64_t port, memory_limit, host_cache, text_limit, threads;
     uint64_t max_num_seqs, max_model_len, max_tokens_default, max_queue, queue_timeout_s, step_ms,
-        slow_client_s;
+        slow_client_s, stuck_s;
     uint64_t max_body_bytes, max_header_bytes, max_connections, max_requests, max_request_bytes, json_depth,
         prep_threads;
     uint64_t idle_timeout_s, keepalive_s, drain_s;

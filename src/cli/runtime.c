@@ -59,6 +59,8 @@ static int open_account(struct runtime *rt, const char *name, struct account **r
     return r;
 }
 
+const struct runtime_faults *runtime_faults;
+
 /* What the allocator keeps is nobody's to take, but it has to have its place below the ceiling. */
 static int reserve_heap(struct runtime *rt)
 {
@@ -75,6 +77,8 @@ static int open_ledger(struct runtime *rt)
     int r = ledger_create(rt->planning.plan.ceiling_bytes, &rt->ledger);
     if (r == 0)
         account_set_planned(ledger_root(rt->ledger), rt->planning.plan.limit_bytes);
+    if (r == 0 && runtime_faults)
+        ledger_set_faults(rt->ledger, &runtime_faults->ledger);
     if (r == 0)
         r = reserve_heap(rt);
     if (r == 0)
@@ -101,7 +105,7 @@ int runtime_open(const struct options *o, const struct runtime_opts *opts, struc
     if (r == 0)
         r = workers_create(ret->planning.workers, ret->threads, &ret->workers);
     if (r < 0) {
-        err_set(e, r, "the worker threads could not be started: %s", strerror(-r));
+        err_set(e, r, "accounts and worker threads could not be opened: %s", strerror(-r));
         runtime_close(ret);
     }
     kern_ops_init(&ret->ops, kern_cpu_flags());
@@ -168,8 +172,12 @@ static int start_engine(struct runtime *rt, struct err *e)
     opts.slow_client_ns = o->slow_client_s * NS_PER_S;
     opts.step_ns = o->step_ms * NS_PER_MS;
     opts.step_alone_ns = RUNTIME_STEP_ALONE_NS;
+    opts.faults = runtime_faults ? &runtime_faults->engine : NULL;
     int r = engine_create(&opts, &rt->engine, e);
-    return r < 0 ? r : engine_start(rt->engine);
+    if (r < 0)
+        return r;
+    r = engine_start(rt->engine);
+    return r < 0 ? err_set(e, r, "the engine's thread could not be started") : 0;
 }
 
 /* What was planned is from now on what each account may hold. */

@@ -34,6 +34,13 @@ struct runtime {
     struct engine *engine;
 };
 
+/* For tests: what goes wrong in this process. NULL in the program. */
+struct runtime_faults {
+    struct ledger_faults ledger;
+    struct engine_faults engine;
+};
+extern const struct runtime_faults *runtime_faults;
+
 /* The directory of a MODEL as it was given (NULL: the bundled one) and its id, the alias or the directory's name.
  * dir: RUNTIME_DIR_BYTES, id: RUNTIME_ID_BYTES. 0, -ENOENT, -ENAMETOOLONG. */
 int runtime_find_model(const char *model, const char *alias, char *dir, char *id, struct err *e);

@@ -150,6 +150,7 @@ static int open_api(struct serve *s, struct err *e)
                             .max_tokens_default = (uint32_t)o->max_tokens_default,
                             .keepalive_s = (uint32_t)o->keepalive_s,
                             .slow_client_s = (uint32_t)o->slow_client_s,
+                            .stuck_s = (uint32_t)o->stuck_s,
                             .api_keys = o->api_keys,
                             .admin_keys = o->admin_keys,
                             .api_key_count = count_of(o->api_keys),

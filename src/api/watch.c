@@ -1,0 +1,92 @@
+/* watch.c - a look at each engine's clock.
+ *
+ * The engine's thread may be the one that is stuck, so everything here comes from what it has published: the time of its last
+ * layer and the requests of its step. */
+#include "api/watch.h"
+
+#include "api/api_state.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#define IDS_SHOWN_MAX 8
+
+bool watch_is_stuck(struct api *a, uint32_t model, uint64_t *silent_ns)
+{
+    struct engine_numbers n = {0};
+    uint64_t now_ns = clock_now_ns();
+    engine_numbers(a->models[model].engine, &n);
+    *silent_ns = n.progress_ns > 0 && now_ns > n.progress_ns ? now_ns - n.progress_ns : 0;
+    return *silent_ns > a->opts.stuck_s * NS_PER_S;
+}
+
+const char *api_stuck_model(struct api *a)
+{
+    uint64_t silent_ns;
+    for (uint32_t i = 0; i < api_model_count(a); i++)
+        if (watch_is_stuck(a, i, &silent_ns))
+            return a->models[i].id;
+    return NULL;
+}
+
+static void tell(struct api *a, uint32_t model, uint64_t silent_ns)
+{
+    struct request_id ids[IDS_SHOWN_MAX];
+    char text[IDS_SHOWN_MAX * 33 + 1] = "";
+    uint32_t count = engine_step_ids(a->models[model].engine, ids, IDS_SHOWN_MAX);
+    for (uint32_t i = 0; i < MIN_OF(count, (uint32_t)IDS_SHOWN_MAX); i++) {
+        request_id_text(ids[i], text + i * 33);
+        text[i * 33 + 32] = ',';
+        text[i * 33 + 33] = 0;
+    }
+    if (text[0])
+        text[strlen(text) - 1] = 0;
+    LOG_WARN("stuck", "model=%s silent_s=%.1f requests=%u ids=%s", a->models[model].id,
+             (double)silent_ns / (double)NS_PER_S, count, text);
+}
+
+static void watch_model(struct api *a, uint32_t model, uint64_t now_ns)
+{
+    struct watch *w = &a->watches[model];
+    uint64_t silent_ns = 0;
+    bool stuck = watch_is_stuck(a, model, &silent_ns);
+    if (stuck && !w->stuck) {
+        w->since_ns = now_ns - silent_ns;
+        w->times++;
+        tell(a, model, silent_ns);
+    } else if (!stuck && w->stuck) {
+        LOG_INFO("unstuck", "model=%s after_s=%.1f", a->models[model].id,
+                 (double)(now_ns - w->since_ns) / (double)NS_PER_S);
+    }
+    w->stuck = stuck;
+}
+
+void watch_models(struct api *a, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < api_model_count(a); i++)
+        watch_model(a, i, now_ns);
+}
+
+/* ---- metrics ---- */
+
+static void write_value(struct api *a, uint32_t model, const char *name, uint64_t value, struct buf *ret)
+{
+    buf_printf(ret, "%s{model_name=", name);
+    metrics_write_label(ret, slice_of(a->models[model].id));
+    buf_printf(ret, "} %llu\n", (unsigned long long)value);
+}
+
+void watch_write_metrics(struct api *a, struct buf *ret)
+{
+    uint64_t silent_ns;
+    buf_puts(ret,
+             "# HELP plateau_engine_stuck Whether there is work and no layer has finished for too long.\n"
+             "# TYPE plateau_engine_stuck gauge\n");
+    for (uint32_t i = 0; i < api_model_count(a); i++)
+        write_value(a, i, "plateau_engine_stuck", watch_is_stuck(a, i, &silent_ns), ret);
+    buf_puts(ret, "# HELP plateau_engine_stuck_total Times that this has begun.\n"
+                  "# TYPE plateau_engine_stuck_total counter\n");
+    for (uint32_t i = 0; i < api_model_count(a); i++)
+        write_value(a, i, "plateau_engine_stuck_total", a->watches[i].times, ret);
+}
