@@ -124,6 +124,32 @@ TEST(a_prefix_is_found_again_at_a_cut)
         }
 }
 
+/* All at once: one reads the prompt, the others what is behind its last whole page. */
+TEST(choices_of_one_request_read_their_prompt_once)
+{
+    for (size_t i = 0; i < COUNT_OF(tiny_models); i++) {
+        char dir[256];
+        struct fixture f = {0}, fresh = {0};
+        uint32_t prompt[330], readers = 0;
+        snprintf(dir, sizeof(dir), TINY("%s"), tiny_models[i]);
+        fill_prompt(prompt, 330, 21);
+        open_engine(&f, dir, true, 200, 8);
+        open_engine(&fresh, dir, false, 200, 0);
+        struct job_spec spec = greedy(prompt, 330, 40);
+        for (uint32_t k = 0; k < 4; k++)
+            submit(&f, &spec);
+        wait_all(&f);
+        struct client *alone = run(&fresh, &spec);
+        for (uint32_t k = 0; k < 4; k++) {
+            expect_same(f.clients[k], alone);
+            readers += f.clients[k]->finish.cached_tokens < whole_pages_before(330);
+        }
+        assert_int_equal(readers, 1);
+        test_engine_close(&f);
+        test_engine_close(&fresh);
+    }
+}
+
 TEST(another_salt_shares_nothing)
 {
     struct fixture f = {0};
