@@ -260,8 +260,8 @@ static bool work(struct exchange *x, struct arena *scratch)
     }
     if (!parse(x))
         return false;
-    if (x->kind == REQUEST_CLEAR)
-        return utility_clear(x);
+    if (x->kind == REQUEST_CLEAR || x->kind == REQUEST_TRIM)
+        return utility_reclaim(x);
     if (!find_model(x))
         return false;
     switch (x->kind) {
@@ -275,6 +275,7 @@ static bool work(struct exchange *x, struct arena *scratch)
     case REQUEST_TEMPLATE:
         return utility_template(x, scratch);
     case REQUEST_CLEAR:
+    case REQUEST_TRIM:
     case REQUEST_KIND_COUNT:
         break;
     }

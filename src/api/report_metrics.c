@@ -180,6 +180,16 @@ static void write_finished(struct api *a, uint32_t count, struct buf *b)
 
 /* ---- the connection ---- */
 
+/* Those that a full server gives: they are there before they happen, so that their rise can be seen. */
+static bool is_shown(unsigned status)
+{
+    static const unsigned statuses[] = {400, 413, 429, 503, 507};
+    for (size_t i = 0; i < COUNT_OF(statuses); i++)
+        if (statuses[i] == status)
+            return true;
+    return false;
+}
+
 static void write_http(struct api *a, struct buf *b)
 {
     if (!a->server)
@@ -190,6 +200,10 @@ static void write_http(struct api *a, struct buf *b)
     for (uint32_t i = 0; i < COUNT_OF(c.answers); i++)
         if (i != 1)
             buf_printf(b, "plateau_http_requests_total{class=\"%u\"} %llu\n", i, (ull)c.answers[i]);
+    head(b, "plateau_http_refused_total", "counter", "Requests that were refused, by status.");
+    for (uint32_t i = 0; i < COUNT_OF(c.refused); i++)
+        if (c.refused[i] > 0 || is_shown(400 + i))
+            buf_printf(b, "plateau_http_refused_total{status=\"%u\"} %llu\n", 400 + i, (ull)c.refused[i]);
     head(b, "plateau_http_connections", "gauge", "Open connections.");
     buf_printf(b, "plateau_http_connections %llu\n", (ull)c.connections_now);
     head(b, "plateau_http_received_bytes_total", "counter", "Headers and bodies.");

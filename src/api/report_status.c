@@ -121,17 +121,13 @@ static double progress_of(const struct exchange *x, const struct work *w)
 
 static void write_request(struct exchange *x, uint32_t job_count, struct totals *totals, struct buf *ret)
 {
-    static const char *const routes[REQUEST_KIND_COUNT] = {
-        [REQUEST_CHAT] = "/v1/chat/completions",  [REQUEST_COMPLETION] = "/v1/completions",
-        [REQUEST_CLEAR] = "/api/hot-cache/clear", [REQUEST_TOKENIZE] = "/tokenize",
-        [REQUEST_DETOKENIZE] = "/detokenize",     [REQUEST_TEMPLATE] = "/apply-template"};
     struct work w = work_of(x, job_count);
     bool known = x->phase != EXCHANGE_PREPARING;
     if (strcmp(w.phase, job_phase_name(JOB_QUEUED)) == 0)
         totals->waiting++;
     else
         totals->active++;
-    buf_printf(ret, "{\"id\":\"%s\",\"route\":\"%s\",\"model\":", x->id_text, routes[x->kind]);
+    buf_printf(ret, "{\"id\":\"%s\",\"route\":\"%s\",\"model\":", x->id_text, request_route(x->kind));
     if (known && x->model)
         json_write_string(ret, slice_of(x->model->id));
     else

@@ -25,8 +25,12 @@ enum request_kind {
     REQUEST_DETOKENIZE,
     REQUEST_TEMPLATE,
     REQUEST_CLEAR, /* /api/hot-cache/clear: its body may be empty */
+    REQUEST_TRIM,  /* /api/trim: likewise */
     REQUEST_KIND_COUNT
 };
+
+/* "/v1/chat/completions" */
+const char *request_route(enum request_kind kind);
 
 struct request_limits {
     uint32_t json_depth_max;

@@ -182,6 +182,7 @@ static const struct route routes[] = {
     {"GET", "/api/memory", AUTH_ADMIN, 0, answer_memory},
     {"GET", "/api/status", AUTH_ADMIN, 0, answer_status},
     {"POST", "/api/hot-cache/clear", AUTH_ADMIN, REQUEST_CLEAR, NULL},
+    {"POST", "/api/trim", AUTH_ADMIN, REQUEST_TRIM, NULL},
 };
 
 static bool path_matches(const struct route *t, struct slice path, struct slice *rest)

@@ -108,15 +108,17 @@ bool utility_template(struct exchange *x, struct arena *scratch)
     return ok && reply_is_whole(x);
 }
 
-bool utility_clear(struct exchange *x)
+bool utility_reclaim(struct exchange *x)
 {
+    int (*reclaim)(struct engine *, struct engine_cleared *) =
+        x->kind == REQUEST_CLEAR ? engine_clear_cache : engine_trim;
     struct engine_cleared sum = {0}, each;
     struct charge charge = request_memory_charge(&x->memory);
     struct buf failed;
     buf_init(&failed, 65536, &charge);
     for (uint32_t i = 0; i < api_model_count(x->api); i++) {
         const struct served_model *m = &x->api->models[i];
-        if (engine_clear_cache(m->engine, &each) == 0) {
+        if (reclaim(m->engine, &each) == 0) {
             sum.entries += each.entries;
             sum.bytes_reclaimed += each.bytes_reclaimed;
             continue;

@@ -1,4 +1,4 @@
-/* utility.h - the routes that compute nothing: /tokenize, /detokenize, /apply-template, /api/hot-cache/clear. On prep threads.
+/* utility.h - the routes that compute nothing: /tokenize, /detokenize, /apply-template, /api/hot-cache/clear, /api/trim. On prep threads.
  *
  * vLLM and llama.cpp name their fields differently; a reply has the names of both. */
 #ifndef PLATEAU_API_UTILITY_H
@@ -11,6 +11,6 @@ bool utility_tokenize(struct exchange *x, struct arena *scratch);
 bool utility_detokenize(struct exchange *x);
 bool utility_template(struct exchange *x, struct arena *scratch);
 /* Asks every model's engine and waits for each, a step at most; goes on past one that fails and names it. */
-bool utility_clear(struct exchange *x);
+bool utility_reclaim(struct exchange *x);
 
 #endif

@@ -283,6 +283,8 @@ void http_request_over(struct http_request *r, bool completed)
     if (r->status && completed)
         HTTP_COUNT(s, bytes_out, r->reply_bytes);
     HTTP_COUNT(s, answers[r->status >= 100 && r->status < 600 ? r->status / 100 : 0], 1);
+    if (r->status >= 400 && r->status < 400 + HTTP_REFUSED_STATUSES)
+        HTTP_COUNT(s, refused[r->status - 400], 1);
     http_stream_free(r);
     list_remove(&c->closing);
     buf_done(&r->body);

@@ -503,6 +503,8 @@ struct http_counters http_server_counters(struct http_server *s)
     READ(bytes_out);
     for (size_t i = 0; i < COUNT_OF(n.answers); i++)
         READ(answers[i]);
+    for (size_t i = 0; i < COUNT_OF(n.refused); i++)
+        READ(refused[i]);
 #undef READ
     return n;
 }

@@ -86,11 +86,14 @@ void http_server_unwatch(struct http_server *s, int fd);
  * 0 or -ENOMEM (closed). */
 int http_server_adopt(struct http_server *s, int fd);
 
+#define HTTP_REFUSED_STATUSES 200 /* 400 to 599 */
+
 struct http_counters {
     uint64_t connections_total, connections_now;
-    uint64_t requests_total, requests_now; /* requests_now: between begin and ended */
-    uint64_t answers[6];                   /* by class of status: [2] = 2xx; [0] = none was given */
-    uint64_t bytes_in, bytes_out;          /* headers and bodies received, bodies sent */
+    uint64_t requests_total, requests_now;   /* requests_now: between begin and ended */
+    uint64_t answers[6];                     /* by class of status: [2] = 2xx; [0] = none was given */
+    uint64_t refused[HTTP_REFUSED_STATUSES]; /* by status: [29] = 429 */
+    uint64_t bytes_in, bytes_out;            /* headers and bodies received, bodies sent */
 };
 /* Any thread. */
 struct http_counters http_server_counters(struct http_server *s);

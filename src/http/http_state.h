@@ -122,7 +122,7 @@ struct http_server {
     /* Network thread writes, any thread reads. */
     struct {
         _Atomic uint64_t connections_total, connections_now, requests_total, requests_now, answers[6],
-            bytes_in, bytes_out;
+            bytes_in, bytes_out, refused[HTTP_REFUSED_STATUSES];
     } counters;
 };
 

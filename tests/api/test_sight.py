@@ -119,6 +119,43 @@ def test_a_trim_is_counted_in_units_and_time():
         assert server.status()["models"][0]["trims"]["units"] == after["plateau_trim_units_total" + MODEL]
 
 
+@pytest.mark.smoke
+def test_a_trim_on_order_keeps_prefixes_and_gives_back_the_rest(seen):
+    clear(seen)
+    prompt = [60 + i for i in range(200)]
+    with seen.begin(prompt=prompt):
+        until(lambda: seen.requests("decoding"))
+    reply = seen.http.post("/api/trim")
+    assert reply.status_code == 200
+    seen.wait_idle()
+    assert set(reply.json()) == {"status", "entries", "bytes_reclaimed", "failed"}
+    assert reply.json()["status"] == "ok" and reply.json()["entries"] == 0 and reply.json()["failed"] == []
+    assert seen.memory()["pending_trim_bytes"] == 0
+    assert cached_tokens(seen.complete(prompt, max_tokens=1)) == 192
+    until(lambda: seen.memory()["pending_trim_bytes"] == 0)
+    again = seen.http.post("/api/trim", json={}).json()
+    assert again == {"status": "ok", "entries": 0, "bytes_reclaimed": 0, "failed": []}
+
+
+def test_a_trim_is_the_administrators():
+    with serving("--api-key", "ann", "--admin-key", "root", key="root") as server:
+        assert server.http.post("/api/trim").json()["status"] == "ok"
+        denied = server.http.post("/api/trim", headers={"Authorization": "Bearer ann"})
+        assert denied.status_code in (401, 403)
+
+
+def test_refusals_are_counted_by_status(seen):
+    def work():
+        assert seen.complete("a", temperature=9).status_code == 400
+        assert seen.http.get("/nowhere").status_code == 404
+        assert seen.post("/v1/completions", prompt="a", model="nobody").status_code == 404
+
+    moved = changes(seen, work)
+    found = {name: count for name, count in moved.items() if name.startswith("plateau_http_refused_total") and count}
+    assert found == {'plateau_http_refused_total{status="400"}': 1, 'plateau_http_refused_total{status="404"}': 2}
+    assert {"429", "503", "507"} <= {name.split('"')[1] for name in moved if name.startswith("plateau_http_refused")}
+
+
 def test_who_waits_and_who_gives_way_is_counted():
     """Eight that want the pages of a few."""
     options = {"threads": 2, "memory-limit": "98M", "max-model-len": 1024, "max-connections": 32, "max-requests": 64}
