@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread_stack.h"
 #include "memory/footprint.h"
 
 #include <errno.h>
@@ -85,7 +86,7 @@ uint64_t api_stack_bytes(const struct api_opts *opts)
 {
     struct api_opts o = *opts;
     fill_defaults(&o);
-    return o.prep_threads * (uint64_t)PREP_STACK_BYTES;
+    return o.prep_threads * (uint64_t)thread_stack_bytes(PREP_STACK_BYTES);
 }
 
 static int make_mailboxes(struct api *a)

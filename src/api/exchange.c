@@ -41,7 +41,7 @@ static void init_memory(struct exchange *x)
     uint64_t room = limit > taken ? (limit - taken) / REQUEST_MEMORY_GRAIN * REQUEST_MEMORY_GRAIN : 0;
     if (room < m->bytes_max) {
         m->bytes_max = room;
-        m->option = "--memory-limit";
+        m->option = "--text-limit or --memory-limit";
     }
 }
 

@@ -19,9 +19,14 @@
 #endif
 #endif
 
+size_t thread_stack_bytes(size_t bytes)
+{
+    return MAX_OF(bytes, LEAST_BYTES);
+}
+
 int thread_stack_init(struct thread_stack *s, size_t bytes, const struct charge *charge)
 {
-    bytes = MAX_OF(bytes, LEAST_BYTES);
+    bytes = thread_stack_bytes(bytes);
     int r = charge_take(charge, bytes);
     if (r < 0)
         return r;

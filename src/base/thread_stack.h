@@ -12,8 +12,9 @@ struct thread_stack {
     struct charge charge;
 };
 
-/* `bytes` of stack, a multiple of 4096 (ThreadSanitizer gets more). `charge` may be NULL. 0, or -ENOMEM and nothing is charged
- * or mapped. */
+/* What a stack of `bytes` is charged with: as many, but ThreadSanitizer gets more. */
+size_t thread_stack_bytes(size_t bytes);
+/* `bytes` of stack, a multiple of 4096. `charge` may be NULL. 0, or -ENOMEM and nothing is charged or mapped. */
 int thread_stack_init(struct thread_stack *s, size_t bytes, const struct charge *charge);
 /* The thread has been joined. Zeroed is fine. */
 void thread_stack_done(struct thread_stack *s);

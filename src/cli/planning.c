@@ -6,6 +6,7 @@
 #include "api/api.h"
 #include "api/prep.h"
 #include "base/check.h"
+#include "base/thread_stack.h"
 #include "cli/terminal.h"
 #include "kernel/workers.h"
 
@@ -57,12 +58,12 @@ static void plan_process(struct planning *p, bool least, struct plan_process *re
     uint64_t texts = MIN_OF(MAX_OF(ceiling / 8, TEXT_BYTES_LEAST), TEXT_BYTES_MAX);
     if (least)
         texts = TEXT_BYTES_LEAST;
-    *ret = (struct plan_process){.ceiling_bytes = ceiling,
-                                 .heap_bytes =
-                                     least ? HEAP_BYTES_LEAST
-                                           : MIN_OF(MAX_OF(ceiling / 16, HEAP_BYTES_LEAST), HEAP_BYTES_MAX),
-                                 .threads_bytes = (p->workers - 1) * (uint64_t)WORKERS_STACK_BYTES,
-                                 .text_bytes = TEXT_BYTES_LEAST};
+    *ret = (struct plan_process){
+        .ceiling_bytes = ceiling,
+        .heap_bytes =
+            least ? HEAP_BYTES_LEAST : MIN_OF(MAX_OF(ceiling / 16, HEAP_BYTES_LEAST), HEAP_BYTES_MAX),
+        .threads_bytes = (p->workers - 1) * (uint64_t)thread_stack_bytes(WORKERS_STACK_BYTES),
+        .text_bytes = TEXT_BYTES_LEAST};
     if (!p->serves)
         return;
     ret->threads_bytes += api_stack_bytes(&api);

@@ -128,8 +128,8 @@ void engine_plan(const struct engine_opts *opts, const struct model_shape *shape
     ret->slot_bytes = DIV_UP(pools_arena_bytes(&many) - least, (uint64_t)PLAN_SAMPLE);
     struct mailbox_opts inbox = inbox_opts(opts, NULL);
     uint64_t arena = l.arena_bytes - pools_arena_bytes(&l.pools) + least;
-    ret->fixed_bytes = ROUND_UP(arena, (uint64_t)65536) + 65536 + mailbox_bytes(&inbox) + ENGINE_STACK_BYTES +
-                       VOCABULARY_TEXT_BYTES;
+    ret->fixed_bytes = ROUND_UP(arena, (uint64_t)65536) + 65536 + mailbox_bytes(&inbox) +
+                       thread_stack_bytes(ENGINE_STACK_BYTES) + VOCABULARY_TEXT_BYTES;
     job_bytes_max(&ret->job_bytes, &ret->job_token_bytes);
 }
 

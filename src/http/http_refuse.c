@@ -144,7 +144,7 @@ static struct http_refusal refuse_body_for_ever(const struct http_server *s)
 {
     return refusal(413, "body_too_large",
                    "The request's body is larger than the %llu bytes planned for all bodies together. Send "
-                   "less, or raise --memory-limit.",
+                   "less, or raise --text-limit or --memory-limit.",
                    (unsigned long long)bodies_bytes_max(s));
 }
 
