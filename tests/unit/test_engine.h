@@ -161,18 +161,21 @@ static inline struct job_spec greedy(const uint32_t *prompt, uint32_t count, uin
     return s;
 }
 
-static inline int try_submit(struct fixture *f, const struct job_spec *spec, struct client **ret,
-                             uint32_t *retry_after_s, struct err *e)
+static inline struct client *client_create(struct fixture *f, uint32_t top_max)
 {
     struct charge charge = account_charge(f->text);
     struct client *c = calloc(1, sizeof(*c));
     assert_true(c && f->client_count < COUNT_OF(f->clients));
-    struct stream_opts opts = {.id = request_id_draw(),
-                               .top_max = spec->sampling.top_logprobs,
-                               .wake = f->mailbox,
-                               .user = c,
-                               .charge = &charge};
+    struct stream_opts opts = {
+        .id = request_id_draw(), .top_max = top_max, .wake = f->mailbox, .user = c, .charge = &charge};
     assert_int_equal(stream_create(&opts, &c->stream), 0);
+    return c;
+}
+
+/* The client is the fixture's from here on, or gone. */
+static inline int client_submit(struct fixture *f, struct client *c, const struct job_spec *spec,
+                                uint32_t *retry_after_s, struct err *e)
+{
     int r = engine_submit(f->engine, spec, c->stream, retry_after_s, e);
     if (r < 0) {
         stream_release(c->stream);
@@ -181,8 +184,17 @@ static inline int try_submit(struct fixture *f, const struct job_spec *spec, str
         return r;
     }
     f->clients[f->client_count++] = c;
-    *ret = c;
     return 0;
+}
+
+static inline int try_submit(struct fixture *f, const struct job_spec *spec, struct client **ret,
+                             uint32_t *retry_after_s, struct err *e)
+{
+    struct client *c = client_create(f, spec->sampling.top_logprobs);
+    int r = client_submit(f, c, spec, retry_after_s, e);
+    if (r == 0)
+        *ret = c;
+    return r;
 }
 
 static inline struct client *submit(struct fixture *f, const struct job_spec *spec)
@@ -307,6 +319,7 @@ struct gate {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool shut, waiting; /* waiting: a step stands before it */
+    uint32_t passes;    /* so many steps may pass though it is shut */
     int result;         /* what the next step gives */
 };
 
@@ -314,11 +327,12 @@ static inline int gate_step(void *arg)
 {
     struct gate *g = arg;
     pthread_mutex_lock(&g->lock);
-    while (g->shut) {
+    while (g->shut && g->passes == 0) {
         g->waiting = true;
         pthread_cond_broadcast(&g->changed);
         pthread_cond_wait(&g->changed, &g->lock);
     }
+    g->passes -= g->passes > 0;
     g->waiting = false;
     int r = g->result;
     g->result = 0;
@@ -330,17 +344,36 @@ static inline void gate_set(struct gate *g, bool shut, int result)
 {
     pthread_mutex_lock(&g->lock);
     g->shut = shut;
+    g->passes = 0;
     g->result = result;
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
 }
 
+/* Until a step stands before it. */
 static inline void gate_wait(struct gate *g)
 {
+    struct timespec until;
+    int r = 0;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += TEST_WAIT_NS / NS_PER_S;
     pthread_mutex_lock(&g->lock);
-    while (!g->waiting)
-        pthread_cond_wait(&g->changed, &g->lock);
+    while (!g->waiting && r == 0)
+        r = pthread_cond_timedwait(&g->changed, &g->lock, &until);
     pthread_mutex_unlock(&g->lock);
+    assert_int_equal(r, 0);
+}
+
+/* Lets the step that stands there go, and waits for the next. */
+static inline void gate_pass(struct gate *g)
+{
+    gate_wait(g);
+    pthread_mutex_lock(&g->lock);
+    g->passes = 1;
+    g->waiting = false;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    gate_wait(g);
 }
 
 /* ---- golden answers ---- */
