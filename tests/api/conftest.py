@@ -19,6 +19,7 @@ import pytest
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("PLATEAU_BIN") or os.environ.get("PLATEAU_PROGRAM") or str(TOP / "build/plateau")
+FAULTY = pathlib.Path(PROGRAM).parent / "tests/api/faulty"
 MODEL = TOP / "models/canary"
 GOLDEN = json.loads((TOP / "tests/golden/data/canary-8bit/golden.json").read_text())
 READY_S = 60
@@ -99,9 +100,11 @@ class Open:
 class Server:
     """A running `plateau serve`; `key` goes with what is asked through `http`."""
 
+    program = PROGRAM
+
     def __init__(self, *options, wait=True, key=None):
-        command = [PROGRAM, "serve", str(MODEL), "--port", "0", *map(str, options)]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+        command = [self.program, "serve", str(MODEL), "--port", "0", *map(str, options)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
         self.lines = []
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -145,6 +148,7 @@ class Server:
 
     def wait(self):
         self.http.close()
+        self.process.stdin.close()
         try:
             return self.process.wait(30)
         except subprocess.TimeoutExpired:
@@ -199,6 +203,20 @@ class Server:
                 return s
             assert time.monotonic() < until, f"not idle after {seconds} s: {s}"
             time.sleep(0.02)
+
+
+class Faulty(Server):
+    """One to which things happen on order: see faulty.c."""
+
+    program = FAULTY
+
+    def order(self, text):
+        """How many reservations were asked for since the last order that refuses some."""
+        self.process.stdin.write(text.encode() + b"\n")
+        self.process.stdin.flush()
+        word, count = self.process.stdout.readline().split()
+        assert word == b"ok"
+        return int(count)
 
 
 def account(memory, name):
@@ -276,9 +294,9 @@ def events(text):
 
 
 @contextlib.contextmanager
-def serving(*options, **more):
+def serving(*options, kind=Server, **more):
     """A server that must have given everything back when its tests are over, and that ends well."""
-    s = Server(*options, **more)
+    s = kind(*options, **more)
     try:
         before = settled(s)
         yield s

@@ -70,6 +70,29 @@ def test_who_waits_is_served_when_a_row_is_free(narrow):
 
 
 @pytest.mark.smoke
+def test_a_lower_priority_goes_first():
+    """Five wait for the one row: they get it by priority, and those of one priority in their order."""
+    with serving("--max-num-seqs", 1, "--host-cache", 0) as one:
+        order = []
+
+        def ask(name, priority):
+            reply = one.complete("a", max_tokens=30, ignore_eos=True, priority=priority)
+            order.append(name)
+            return reply.status_code
+
+        with concurrent.futures.ThreadPoolExecutor(5) as pool:
+            with one.begin(stream=False) as running:
+                until(lambda: one.requests("decoding"))
+                asked = []
+                for name, priority in [("last", 5), ("third", 0), ("first", -3), ("fourth", 0), ("second", -2)]:
+                    asked.append(pool.submit(ask, name, priority))
+                    until(lambda: len(one.requests("queued")) == len(asked))
+                assert running.reply is None
+            assert [a.result() for a in asked] == [200] * 5
+        assert order == ["first", "second", "third", "fourth", "last"]
+
+
+@pytest.mark.smoke
 def test_rows_share_steps(server):
     """Eight that decode together take about as many steps as one of them, not eight times as many."""
     fields = {"prompt": "a", "max_tokens": 40, "ignore_eos": True}

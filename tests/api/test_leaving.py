@@ -1,10 +1,11 @@
 """How requests end before their time: clients that leave, that do not read, and DELETE."""
 
+import contextlib
 import time
 
 import pytest
 
-from conftest import GOLDEN, Open, account, account_bytes, case_fields, refused, serving, until
+from conftest import GOLDEN, Open, account, account_bytes, case_fields, refused, serving, settled, until
 
 LONG_PROMPT = [5 + i % 700 for i in range(24000)]
 NOTICED_S = 3
@@ -49,6 +50,22 @@ def test_a_client_leaves_while_queued(narrow, stream):
         with narrow.begin(stream=stream):
             until(lambda: narrow.requests("queued"))
     stops(narrow)
+
+
+def test_who_left_the_queue_is_never_computed(narrow):
+    """As many steps as the one that stayed has tokens."""
+    narrow.wait_idle()
+    before = narrow.status()["models"][0]["steps"]
+    with narrow.begin(prompt=[5], max_tokens=1500, stream=False) as running:
+        until(lambda: narrow.requests("decoding"))
+        for _ in range(5):
+            with narrow.begin(prompt=LONG_PROMPT[:800], max_tokens=100):
+                until(lambda: narrow.requests("queued") and narrow.status()["engine_jobs"] == 2)
+            until(lambda: narrow.status()["engine_jobs"] == 1, NOTICED_S)
+        assert narrow.requests("decoding") and running.reply is None
+        assert running.answer().status == 200
+    narrow.wait_idle()
+    assert narrow.status()["models"][0]["steps"] == before + 1500
 
 
 # ---- a client that does not read ----
@@ -96,6 +113,64 @@ def test_a_client_that_reads_again_goes_on(impatient):
         until(lambda: impatient.requests("paused"))
         ids = [i for e in slow.events() if e != "[DONE]" for i in e["choices"][0].get("token_ids", [])]
     assert ids == whole[-len(ids):] and len(whole) - len(ids) < 300
+
+
+@pytest.mark.parametrize("delete", [True, False], ids=["deleted", "left"])
+def test_a_client_leaves_while_paused(impatient, delete):
+    before = settled(impatient)
+    body = {"prompt": "a", "max_tokens": 20000, "ignore_eos": True, "stream": True, "logprobs": 20}
+    with Open(impatient, "/v1/completions", body, receive_bytes=4096) as slow:
+        slow.event()
+        request = until(lambda: impatient.requests("paused"))[0]["id"]
+        if delete:
+            assert impatient.http.delete(f"/v1/requests/{request}").status_code == 200
+            until(lambda: impatient.status()["engine_jobs"] == 0, NOTICED_S)
+    stops(impatient)
+    assert settled(impatient) == before
+
+
+# ---- a client whose pages others have ----
+
+
+@pytest.fixture(scope="module")
+def tight():
+    """Pages for less than two rows."""
+    options = {"threads": 2, "memory-limit": "98M", "max-model-len": 1024, "max-connections": 32, "max-requests": 64}
+    with serving(*(f"--{name}={value}" for name, value in options.items())) as s:
+        yield s
+
+
+def token_ids(request):
+    """Of the rest of a stream; and the code of its error."""
+    ids, code = [], None
+    for event in request.events_that_come():
+        if "error" in event:
+            code = event["error"]["code"]
+        elif event != "[DONE]":
+            ids += event["choices"][0].get("token_ids", [])
+    return ids, code
+
+
+@pytest.mark.parametrize("delete", [True, False], ids=["deleted", "left"])
+def test_a_client_leaves_while_preempted(server, tight, delete):
+    """Those that made it wait go on with the same tokens."""
+    prompts = [[10 + i] * 400 for i in range(4)]
+    fields = {"temperature": 0, "max_tokens": 400, "ignore_eos": True, "return_token_ids": True}
+    wanted = [server.complete(prompt, **fields).json()["choices"][0]["token_ids"] for prompt in prompts]
+    before = settled(tight)
+    assert tight.status()["models"][0]["pages_max"] * 32 < 4 * 800
+    with contextlib.ExitStack() as stack:
+        running = [stack.enter_context(tight.begin(prompt=prompt, **fields)) for prompt in prompts]
+        by_id = {request.answer().headers["x-request-id"]: request for request in running}
+        gone = until(lambda: tight.requests("preempted"))[0]["id"]
+        if delete:
+            assert tight.http.delete(f"/v1/requests/{gone}").status_code == 200
+            assert token_ids(by_id[gone])[1] == "request_cancelled"
+        by_id[gone].leave()
+        for request, want in zip(running, wanted):
+            if request is not by_id[gone]:
+                assert token_ids(request) == (want, None)
+    assert settled(tight) == before
 
 
 # ---- DELETE ----

@@ -10,7 +10,7 @@ import time
 import httpx
 import pytest
 
-from conftest import PROGRAM, Server, until
+from conftest import PROGRAM, Open, Server, until
 
 
 def begin_to_stop(server, number=signal.SIGTERM):
@@ -86,6 +86,23 @@ def test_a_second_signal_does_not_wait():
         assert s.process.poll() is None
         s.process.send_signal(signal.SIGTERM)
         assert s.wait() == 0
+
+
+@pytest.mark.smoke
+def test_the_end_comes_in_every_phase():
+    """A row that reads its prompt, one that pauses for a client that does not read, one that waits for a place."""
+    s = Server("--drain", 600, "--max-num-seqs", 2)
+    slow = {"prompt": "a", "max_tokens": 20000, "ignore_eos": True, "stream": True, "logprobs": 20}
+    with Open(s, "/v1/completions", slow, receive_bytes=4096) as paused:
+        paused.event()
+        until(lambda: s.requests("paused"))
+        with s.begin(prompt=[5 + i % 700 for i in range(24000)], max_tokens=9):
+            until(lambda: s.requests("prefilling"))
+            with s.begin():
+                until(lambda: s.requests("queued"))
+                begin_to_stop(s)
+                s.process.send_signal(signal.SIGTERM)
+                assert s.wait() == 0
 
 
 def test_a_load_is_given_up():

@@ -1,0 +1,115 @@
+/* faulty.c - `plateau serve` in which things go wrong when a test says so; its arguments are the program's.
+ *
+ * Each line on stdin is an order, answered by a line on stdout when it holds:
+ *     fail           the next step fails
+ *     hang           steps stand still from the next one on
+ *     wait           until one stands there
+ *     go             they go on
+ *     refuse N       the N-th reservation of memory from now on is refused; 0: none
+ *     refuse N all   and those after it
+ * The answer is "ok N": so many reservations were asked for since the last such order. */
+#include "cli/cli.h"
+#include "cli/runtime.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static bool fails, hangs, stands; /* under `lock`; stands: a step does */
+
+static atomic_uint asked, refused_from;
+static atomic_bool refuses_all;
+
+static int step(void *arg)
+{
+    (void)arg;
+    pthread_mutex_lock(&lock);
+    stands = hangs;
+    pthread_cond_broadcast(&changed);
+    while (hangs)
+        pthread_cond_wait(&changed, &lock);
+    stands = false;
+    int r = fails ? -EIO : 0;
+    fails = false;
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+static int reserve(void *arg)
+{
+    unsigned count = atomic_fetch_add(&asked, 1) + 1, from = atomic_load(&refused_from);
+    (void)arg;
+    return from > 0 && (count == from || (count > from && atomic_load(&refuses_all)));
+}
+
+static void set_steps(bool fail, bool hang)
+{
+    pthread_mutex_lock(&lock);
+    fails = fail;
+    hangs = hang;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void wait_standing(void)
+{
+    pthread_mutex_lock(&lock);
+    while (!stands)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static unsigned set_refusal(unsigned from, bool all)
+{
+    atomic_store(&refused_from, 0);
+    unsigned count = atomic_exchange(&asked, 0);
+    atomic_store(&refuses_all, all);
+    atomic_store(&refused_from, from);
+    return count;
+}
+
+static void obey(const char *order)
+{
+    unsigned from = 0, count = 0;
+    char word[8] = "";
+    if (sscanf(order, "refuse %u %7s", &from, word) >= 1)
+        count = set_refusal(from, strcmp(word, "all") == 0);
+    else if (strcmp(order, "wait\n") == 0)
+        wait_standing();
+    else
+        set_steps(strcmp(order, "fail\n") == 0, strcmp(order, "hang\n") == 0);
+    printf("ok %u\n", count);
+    fflush(stdout);
+}
+
+static void *listen_to_orders(void *arg)
+{
+    char order[64];
+    while (fgets(order, sizeof(order), stdin))
+        obey(order);
+    return arg;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct runtime_faults faults = {.ledger = {reserve, NULL}, .engine = {step, NULL}};
+    pthread_t listener;
+    sigset_t all, before;
+    if (argc < 2)
+        return 2;
+    runtime_faults = &faults;
+    /* Signals are the server's. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int r = pthread_create(&listener, NULL, listen_to_orders, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (r != 0)
+        return 2;
+    pthread_detach(listener);
+    return command_serve(argc - 1, argv + 1);
+}

@@ -1,0 +1,169 @@
+"""What goes wrong inside while clients ask: steps that fail or hang, memory that is refused. Each is told in words, and the server
+goes on as if nothing had been."""
+
+import pytest
+
+from conftest import FAULTY, GOLDEN, Faulty, Open, case_fields, refused, serving, settled, until
+from test_streams import parse
+
+TEXT = "/v1/completions"
+CHAT = "/v1/chat/completions"
+MODEL = '{model_name="canary"}'
+ERRORS = 'vllm:request_success_total{model_name="canary",finished_reason="error"}'
+
+pytestmark = pytest.mark.skipif(not FAULTY.exists(), reason="built without tests")
+
+
+@pytest.fixture(scope="module")
+def faulty():
+    with serving("--stuck", 1, "--host-cache", "16M", "--max-num-seqs", 4, kind=Faulty) as s:
+        yield s
+
+
+def goes_on(server):
+    """The next requests get the tokens that they always get."""
+    for case in GOLDEN["cases"][:2]:
+        reply = server.post(CHAT, **case_fields(case))
+        assert reply.json()["choices"][0]["token_ids"] == case["greedy_ids"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(faulty):
+    before = settled(faulty)
+    yield
+    faulty.order("go")
+    faulty.order("refuse 0")
+    assert faulty.wait_idle()["requests"] == []
+    goes_on(faulty)
+    assert settled(faulty) == before
+
+
+# ---- steps that fail ----
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("fields", [
+    {}, {"n": 3}, {"stream": True}, {"stream": True, "n": 2}, {"prompt": [5] * 1500}, {"logprobs": 2},
+], ids=str)
+def test_a_step_that_fails_is_an_answer(faulty, fields):
+    """Before the first byte: a status, also for who asked for a stream."""
+    faulty.order("fail")
+    error = refused(faulty.post(TEXT, **{"prompt": "a", "max_tokens": 5, **fields}), 500, "engine_error", "error 5")
+    assert error["type"] == "server_error" and error["param"] is None
+
+
+@pytest.mark.smoke
+def test_a_chat_whose_step_fails_is_told_so(faulty):
+    faulty.order("fail")
+    refused(faulty.chat(max_tokens=5), 500, "engine_error", "error 5")
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("path", [TEXT, CHAT])
+def test_a_step_that_fails_in_a_stream_is_an_event(faulty, path):
+    body = {"max_tokens": 4000, "ignore_eos": True, "stream": True, "stream_options": {"include_usage": True},
+            **({"prompt": "a"} if path == TEXT else {"messages": [{"role": "user", "content": "a"}]})}
+    with Open(faulty, path, body) as running:
+        running.event()
+        faulty.order("fail")
+        found = list(running.events())
+    assert running.answer().status == 200 and "[DONE]" not in found
+    assert found[-1]["error"]["code"] == "engine_error" and found[-1]["error"]["type"] == "server_error"
+    assert all("error" not in event for event in found[:-1])
+
+
+@pytest.mark.smoke
+def test_who_is_not_in_the_step_goes_on(faulty):
+    """Four rows fail together; the one that waits for a row gets it, and its tokens."""
+    case = GOLDEN["cases"][0]
+    failed, errors = faulty.status()["models"][0]["step_errors"], faulty.metrics()[ERRORS]
+    with faulty.begin(n=4, stream=False) as running:
+        until(lambda: faulty.requests("decoding"))
+        with Open(faulty, CHAT, case_fields(case)) as waiting:
+            until(lambda: faulty.requests("queued"))
+            faulty.order("fail")
+            assert running.answer().status == 500
+            assert waiting.answer().status == 200
+            assert str(case["greedy_ids"])[1:-1].replace(" ", "") in waiting.answer().read().decode()
+    assert faulty.status()["models"][0]["step_errors"] == failed + 1
+    assert faulty.metrics()[ERRORS] > errors
+
+
+# ---- steps that hang ----
+
+
+@pytest.mark.smoke
+def test_work_that_makes_no_progress_is_named(faulty):
+    times = faulty.metrics()["plateau_engine_stuck_total" + MODEL]
+    faulty.order("hang")
+    with faulty.begin(max_tokens=3, stream=False) as running:
+        reply = until(lambda: (r := faulty.http.get("/health")).status_code == 503 and r)
+        assert reply.json()["status"] == "stuck" and reply.json()["model"] == "canary"
+        assert faulty.http.get("/live").status_code == 200
+        (shown,) = faulty.requests()
+        until(lambda: faulty.said(f"ids={shown['id']}"))
+        assert faulty.status()["models"][0]["state"] == "stuck"
+        assert faulty.metrics()["plateau_engine_stuck" + MODEL] > 0
+        faulty.order("go")
+        assert running.answer().status == 200
+    until(lambda: faulty.http.get("/health").status_code == 200)
+    until(lambda: faulty.said("event=unstuck"))
+    assert faulty.metrics()["plateau_engine_stuck" + MODEL] == 0
+    assert faulty.metrics()["plateau_engine_stuck_total" + MODEL] == times + 1
+
+
+@pytest.mark.smoke
+def test_who_leaves_while_a_step_hangs_is_gone_after_it(faulty):
+    with faulty.begin(stream=False):
+        until(lambda: faulty.requests("decoding"))
+        faulty.order("hang")
+        faulty.order("wait")
+    until(lambda: not faulty.requests())
+    steps = faulty.status()["models"][0]["steps"]
+    assert faulty.status()["engine_jobs"] == 1
+    faulty.order("go")
+    faulty.wait_idle()
+    assert faulty.status()["models"][0]["steps"] == steps + 1
+
+
+# ---- memory that is refused ----
+
+REQUESTS = [
+    (TEXT, {"prompt": [7] * 300, "max_tokens": 20}),
+    (TEXT, {"prompt": ["a", "b"], "max_tokens": 8, "n": 2, "logprobs": 2, "stop": "never said", "stream": True}),
+    (CHAT, {"messages": [{"role": "user", "content": "a " * 300}], "max_tokens": 8, "stream": True}),
+    (CHAT, {"messages": [{"role": "user", "content": "a"}], "max_tokens": 8, "logprobs": True, "top_logprobs": 3,
+            "tools": [{"type": "function", "function": {"name": "f"}}]}),
+    ("/tokenize", {"prompt": "a " * 500}),
+]
+
+
+def told(reply):
+    """Whether it was served; one that was not was told why."""
+    if reply.status_code != 200:
+        assert reply.status_code in (413, 429, 500, 503, 507), reply.text
+        assert len(reply.json()["error"]["message"]) > 20
+        return False
+    if not reply.headers["content-type"].startswith("text/event-stream"):
+        assert "error" not in reply.json()
+        return True
+    _, found = parse(reply.text)
+    assert found[-1] == "[DONE]" or found[-1]["error"]["code"]
+    return found[-1] == "[DONE]"
+
+
+@pytest.mark.parametrize("lasts", ["", " all"], ids=["once", "for good"])
+@pytest.mark.parametrize("path, body", REQUESTS, ids=range(len(REQUESTS)))
+def test_each_reservation_may_be_refused(faulty, path, body, lasts):
+    body = {"temperature": 0, "ignore_eos": True, **body} if path != "/tokenize" else body
+    before, ends, n, asked = settled(faulty), [], 0, 1
+    while asked >= n:
+        n += 1
+        faulty.order(f"refuse {n}{lasts}")
+        reply = faulty.post(path, **body)
+        asked = faulty.order("refuse 0")
+        ends.append(told(reply))
+        assert faulty.wait_idle()["engine_jobs"] == 0
+        if n % 8 == 0:
+            assert settled(faulty) == before
+    assert ends[-1] and not ends[0], ends
