@@ -262,7 +262,7 @@ int api_attach(struct api *a, struct http_server *s)
 void api_stop(struct api *a)
 {
     struct exchange *x;
-    if (a->stopped)
+    if (!a || a->stopped)
         return;
     a->stopped = true;
     a->server = NULL;

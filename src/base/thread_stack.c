@@ -6,8 +6,8 @@
 #include "base/pages.h"
 
 #include <errno.h>
-#include <stdint.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #define GUARD_BYTES ((size_t)64 << 10)
 #define LEAST_BYTES ((size_t)0)
@@ -53,6 +53,21 @@ void thread_stack_done(struct thread_stack *s)
     munmap(s->map, GUARD_BYTES + s->bytes);
     charge_give(s->charge.give ? &s->charge : NULL, s->bytes);
     s->map = NULL;
+}
+
+bool thread_stack_join(pthread_t thread, uint64_t ns)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t)(ns / 1000000000);
+    until.tv_nsec += (long)(ns % 1000000000);
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    int r = pthread_timedjoin_np(thread, NULL, &until);
+    ASSERT(r == 0 || r == ETIMEDOUT);
+    return r == 0;
 }
 
 int thread_stack_start(struct thread_stack *s, void *(*main)(void *), void *arg, pthread_t *ret)

@@ -5,6 +5,8 @@
 #include "base/charge.h"
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 struct thread_stack {
     char *map; /* guard, then the stack; NULL: none */
@@ -18,6 +20,8 @@ size_t thread_stack_bytes(size_t bytes);
 int thread_stack_init(struct thread_stack *s, size_t bytes, const struct charge *charge);
 /* The thread has been joined. Zeroed is fine. */
 void thread_stack_done(struct thread_stack *s);
+/* pthread_join. False: it still runs after `ns`, and is still to be joined. */
+bool thread_stack_join(pthread_t thread, uint64_t ns);
 /* pthread_create on it. 0 or -EAGAIN. */
 int thread_stack_start(struct thread_stack *s, void *(*main)(void *), void *arg, pthread_t *ret);
 

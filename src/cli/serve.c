@@ -193,15 +193,16 @@ static int serve_run(struct serve *s, struct err *e)
     return r < 0 ? err_set(e, r, "the network loop ended: %s", strerror(-r)) : 0;
 }
 
-/* Everything in order, whatever came before. */
+/* Everything in order, whatever came before: the load ends at its next tensor, clients are let go, the engine's step ends at its next
+ * layer, so nobody waits for it long who prepares a request; then what they used. */
 static void serve_close(struct serve *s)
 {
     atomic_store(&s->stop, true);
     if (s->loader_runs)
         pthread_join(s->loader, NULL);
     http_server_free(s->http);
-    if (s->api)
-        api_stop(s->api);
+    engine_stop(s->rt.engine);
+    api_stop(s->api);
     engine_close(s->rt.engine);
     s->rt.engine = NULL;
     api_free(s->api);

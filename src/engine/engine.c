@@ -24,6 +24,7 @@ _Static_assert(SCHED_SLOT_NONE == MODEL_SLOT_NONE, "no slot has one name");
 #define PLAN_SAMPLE           (1u << 20) /* pages whose tables are measured */
 #define VOCABULARY_TEXT_BYTES 65536      /* room for the longest token's text */
 #define SNAPSHOTS_MAX         1024       /* the cheapest is found by looking at all */
+#define CLOSE_PATIENCE_NS     (2 * NS_PER_S)
 
 const char *job_phase_name(enum job_phase p)
 {
@@ -240,15 +241,32 @@ int engine_start(struct engine *en)
     return 0;
 }
 
-void engine_close(struct engine *en)
+void engine_stop(struct engine *en)
 {
     if (!en)
         return;
     atomic_store(&en->closing, true);
     if (en->inbox)
         mailbox_close(en->inbox);
+}
+
+/* A step under way ends with its layer. One that does not is named: leaving its thread behind would leave it memory that is gone. */
+static void join(struct engine *en)
+{
+    uint64_t began_ns = clock_now_ns();
+    while (!thread_stack_join(en->thread, CLOSE_PATIENCE_NS))
+        LOG_WARN("close_waits", "model=%s thread=engine after_s=%.0f", en->name,
+                 (double)(clock_now_ns() - began_ns) / (double)NS_PER_S);
+}
+
+/* In this order: nobody comes, nobody computes, nobody holds a page, then what they lay in. Whatever was never made is skipped. */
+void engine_close(struct engine *en)
+{
+    if (!en)
+        return;
+    engine_stop(en);
     if (en->started)
-        pthread_join(en->thread, NULL);
+        join(en);
     else if (en->inbox)
         engine_end_all(en);
     thread_stack_done(&en->stack);

@@ -73,8 +73,11 @@ void engine_plan(const struct engine_opts *opts, const struct model_shape *shape
  * units are given back within a second after the last request. 0, -EINVAL, -ENOMEM. */
 int engine_create(const struct engine_opts *opts, struct engine **ret, struct err *e);
 int engine_start(struct engine *en);
-/* Ends every request (FINISH_SHUTDOWN), stops and joins the thread, frees everything. An ordered list: each entry runs whatever the
- * ones before it returned. NULL is fine. */
+/* Takes nothing more; every request ends (FINISH_SHUTDOWN) and every order is answered when the step under way has finished its layer.
+ * Returns at once. Any thread; once is enough. NULL is fine. */
+void engine_stop(struct engine *en);
+/* engine_stop, joins the thread, frees everything. An ordered list: each entry runs whatever the ones before it returned; a thread that
+ * takes its time is told of in the log. NULL is fine. */
 void engine_close(struct engine *en);
 
 #define ENGINE_STOP_STRINGS_MAX      16

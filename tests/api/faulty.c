@@ -1,4 +1,5 @@
-/* faulty.c - `plateau serve` in which things go wrong when a test says so; its arguments are the program's.
+/* faulty.c - `plateau serve` in which things go wrong when a test says so; its arguments are the program's. A number before them: that
+ * reservation of the start is refused.
  *
  * Each line on stdin is an order, answered by a line on stdout when it holds:
  *     fail           the next step fails
@@ -100,6 +101,12 @@ int main(int argc, char **argv)
     static const struct runtime_faults faults = {.ledger = {reserve, NULL}, .engine = {step, NULL}};
     pthread_t listener;
     sigset_t all, before;
+    unsigned from = 0;
+    if (argc > 1 && sscanf(argv[1], "%u", &from) == 1) {
+        set_refusal(from, false);
+        argc--;
+        argv++;
+    }
     if (argc < 2)
         return 2;
     runtime_faults = &faults;

@@ -1,9 +1,13 @@
 """What goes wrong inside while clients ask: steps that fail or hang, memory that is refused. Each is told in words, and the server
 goes on as if nothing had been."""
 
+import itertools
+import re
+import subprocess
+
 import pytest
 
-from conftest import FAULTY, GOLDEN, Faulty, Open, case_fields, refused, serving, settled, until
+from conftest import FAULTY, GOLDEN, MODEL as CANARY, Faulty, Open, case_fields, refused, serving, settled, until
 from test_streams import parse
 
 TEXT = "/v1/completions"
@@ -126,6 +130,19 @@ def test_who_leaves_while_a_step_hangs_is_gone_after_it(faulty):
     assert faulty.status()["models"][0]["steps"] == steps + 1
 
 
+def test_an_end_that_waits_for_a_step_says_so():
+    s = Faulty("--drain", 0)
+    with s.begin(stream=False):
+        until(lambda: s.requests("decoding"))
+        s.order("hang")
+        s.order("wait")
+        s.process.terminate()
+        until(lambda: s.said("event=close_waits model=canary"))
+        assert s.process.poll() is None
+        s.order("go")
+        assert s.wait() == 0
+
+
 # ---- memory that is refused ----
 
 REQUESTS = [
@@ -167,3 +184,33 @@ def test_each_reservation_may_be_refused(faulty, path, body, lasts):
         if n % 8 == 0:
             assert settled(faulty) == before
     assert ends[-1] and not ends[0], ends
+
+
+# ---- a start that is refused memory ----
+
+
+def start(number):
+    """Exit status and what was said; None: it is ready."""
+    command = [FAULTY, str(number), "serve", str(CANARY), "--port", "0", "--host-cache", "16M"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    said = []
+    for line in process.stderr:
+        said.append(line.decode())
+        if "event=ready" in said[-1]:
+            process.terminate()
+    process.stdin.close()
+    status = process.wait(30)
+    return None if any("event=ready" in line for line in said) and status == 0 else (status, "".join(said))
+
+
+@pytest.mark.smoke
+def test_a_start_that_is_refused_memory_ends_in_words():
+    """Whatever was open by then is closed: the program demands that each account is empty."""
+    ends = {}
+    for number in itertools.count(1):
+        ends[number] = start(number)
+        if ends[number] is None:
+            break
+        status, said = ends[number]
+        assert status == 1 and re.search(r'(plateau: |error=")[^"\n]{20,}', said), (number, status, said)
+    assert len(ends) > 10

@@ -238,24 +238,29 @@ TEST(a_cache_cleared_in_any_phase_harms_nobody)
 
 /* ---- the engine closes ---- */
 
-static void *close_engine(void *arg)
+/* Whoever comes now is told so at once. */
+static void expect_closing(struct scene *s)
 {
-    engine_close(arg);
-    return NULL;
+    struct err e = {""};
+    struct client *none = NULL;
+    struct engine_cleared cleared;
+    assert_int_equal(try_submit(&s->f, &s->small, &none, NULL, &e), -EPIPE);
+    assert_true(strlen(e.text) > 10);
+    assert_int_equal(engine_clear_cache(s->f.engine, &cleared), -EPIPE);
+    assert_int_equal(engine_trim(s->f.engine, &cleared), -EPIPE);
+    engine_wake(s->f.engine);
+    engine_relieve(s->f.engine);
 }
 
 TEST(an_engine_that_closes_in_any_phase_ends_all)
 {
     for (int phase = 0; phase < PHASES; phase++) {
         struct scene s;
-        pthread_t closer;
         scene_open(&s);
         bring(&s, phase);
-        assert_int_equal(pthread_create(&closer, NULL, close_engine, s.f.engine), 0);
-        wait_closing(&s.f);
+        engine_stop(s.f.engine);
+        expect_closing(&s);
         gate_set(&gate, false, 0);
-        pthread_join(closer, NULL);
-        s.f.engine = NULL;
         all_hear(&s.f);
         wait_all(&s.f);
         for (uint32_t i = 0; i < s.f.client_count; i++)
@@ -274,7 +279,7 @@ TEST(who_waits_for_a_clear_is_answered_when_the_engine_closes)
 {
     struct scene s;
     struct order orders[3] = {{.clears = true, .result = -1}, {.result = -1}, {.clears = true, .result = -1}};
-    pthread_t threads[3], closer;
+    pthread_t threads[3];
     scene_open(&s);
     struct client *c = bring(&s, PREFILLING);
     for (size_t i = 0; i < COUNT_OF(orders); i++) {
@@ -283,15 +288,12 @@ TEST(who_waits_for_a_clear_is_answered_when_the_engine_closes)
     }
     /* All wait for the step that stands before the gate. */
     wait_until(&s.f, has_orders, NULL);
-    assert_int_equal(pthread_create(&closer, NULL, close_engine, s.f.engine), 0);
-    wait_closing(&s.f);
+    engine_stop(s.f.engine);
     gate_set(&gate, false, 0);
     for (size_t i = 0; i < COUNT_OF(orders); i++) {
         pthread_join(threads[i], NULL);
         assert_int_equal(orders[i].result, 0);
     }
-    pthread_join(closer, NULL);
-    s.f.engine = NULL;
     wait_over(&s.f, c);
     assert_int_equal(c->finish.reason, FINISH_SHUTDOWN);
     test_engine_close(&s.f);

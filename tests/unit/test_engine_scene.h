@@ -6,8 +6,6 @@
 
 #include "memory/units.h"
 
-#include <sched.h>
-
 #define ANSWER 40 /* tokens of a request that asks whether the engine goes on */
 
 static uint32_t prompt[2000];
@@ -78,16 +76,6 @@ static inline void all_hear(struct fixture *f)
 {
     for (uint32_t i = 0; i < f->client_count; i++)
         undeafen(f->clients[i]);
-}
-
-/* Until the engine takes nothing any more: what it is asked here it never takes. */
-static inline void wait_closing(struct fixture *f)
-{
-    struct job_spec nothing = {0};
-    struct err e = {""};
-    struct client *none = NULL;
-    while (try_submit(f, &nothing, &none, NULL, &e) != -EPIPE)
-        sched_yield();
 }
 
 /* ---- afterwards ---- */
