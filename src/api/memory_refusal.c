@@ -55,13 +55,14 @@ static bool busy(struct api *a, const struct account_numbers *binding, uint64_t 
 }
 
 /* The system said no although the ledger did not. */
-static bool refuse_by_system(uint64_t bytes, const struct sight *s, struct reject *why)
+static bool refuse_by_system(struct api *a, struct reject *why)
 {
+    struct sight s = look(a);
     return reject_set(
         why, 507, "out_of_memory", NULL,
-        "The system gives this server no more memory: %llu bytes were refused while it had %llu (the models "
-        "%llu). Give the machine more, or the server less (--memory-limit).",
-        (unsigned long long)bytes, (unsigned long long)s->process_bytes, (unsigned long long)s->models_bytes);
+        "The system gives this server no more memory: it has %llu bytes (the models %llu). Give the machine "
+        "more, or the server less (--memory-limit).",
+        (unsigned long long)s.process_bytes, (unsigned long long)s.models_bytes);
 }
 
 bool memory_refusal(struct api *a, struct account *at, uint64_t bytes, uint32_t others, struct reject *why)
@@ -69,11 +70,9 @@ bool memory_refusal(struct api *a, struct account *at, uint64_t bytes, uint32_t 
     struct account_numbers binding = account_numbers(at);
     struct sight s = look(a);
     bool full = account_refuses(at, bytes, &binding);
-    /* Each holds something, and will end. */
-    if (others > 0)
+    /* Each holds something, and will end; or it has ended since, and there is room again. */
+    if (others > 0 || !full)
         return busy(a, &binding, bytes, why);
-    if (!full)
-        return refuse_by_system(bytes, &s, why);
     if (binding.depth == 0 && s.freeable_bytes > 0) {
         for (uint32_t i = 0; i < api_model_count(a); i++)
             engine_relieve(a->models[i].engine);
@@ -92,7 +91,10 @@ bool memory_refusal(struct api *a, struct account *at, uint64_t bytes, uint32_t 
 
 bool memory_refusal_of(struct api *a, const struct request_memory *m, struct reject *why)
 {
+    uint32_t others = atomic_load(&a->requests_now) - 1;
     if (m->too_large || !m->account)
         return request_memory_reject(m, why);
-    return memory_refusal(a, m->account, m->wanted + m->spare, atomic_load(&a->requests_now) - 1, why);
+    if (!m->refused && others == 0)
+        return refuse_by_system(a, why);
+    return memory_refusal(a, m->account, m->wanted + m->spare, others, why);
 }

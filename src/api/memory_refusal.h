@@ -8,10 +8,10 @@
 #include "api/api_state.h"
 #include "api/request_memory.h"
 
-/* `bytes` more were refused below `at`. 429 while `others` requests are in work, or caches hold some of it (they are asked to give
- * it back); else 507 with the numbers. Any thread. Returns false. */
+/* The ledger refused `bytes` more below `at`. 429 while `others` requests are in work, or there is room again, or caches hold some
+ * of it (they are asked to give it back); else 507 with the numbers. Any thread. Returns false. */
 bool memory_refusal(struct api *a, struct account *at, uint64_t bytes, uint32_t others, struct reject *why);
-/* What the books of a request that is in work refused: 413 where its own limit said so, else as above. */
+/* A request that is in work got no memory: 413 where its own limit said so, 507 where the system did, else as above. */
 bool memory_refusal_of(struct api *a, const struct request_memory *m, struct reject *why);
 /* When a client may come back: what the engines have to do first. 1 or more. */
 uint32_t memory_refusal_retry_s(struct api *a);

@@ -14,6 +14,13 @@ static bool no_memory(struct exchange *x)
     return memory_refusal_of(x->api, &x->memory, &x->reject);
 }
 
+/* The scratch may become as large as all that the request may have: one that is full says that the request is too large. */
+static bool no_scratch(struct exchange *x, const struct arena *scratch)
+{
+    x->memory.too_large |= arena_overran(scratch);
+    return no_memory(x);
+}
+
 static bool too_long(struct exchange *x, uint32_t ids_max)
 {
     return reject_set(
@@ -104,7 +111,7 @@ bool prompt_render(struct exchange *x, struct arena *scratch, struct buf *ret, s
     if (r == -E2BIG)
         return reject_set(&x->reject, 400, "template_limit", "messages",
                           "The chat template went over a limit: %s", e.text);
-    return r == 0 || no_memory(x);
+    return r == 0 || no_scratch(x, scratch);
 }
 
 /* ---- ids ---- */
@@ -151,7 +158,7 @@ bool prompt_encode(struct exchange *x, struct arena *scratch, struct slice text,
     else if (r == -EINVAL)
         ok = reject_value(&x->reject, "prompt", "The prompt is not text: %s", e.text);
     else if (r < 0)
-        ok = no_memory(x);
+        ok = no_scratch(x, scratch);
     else
         ok = keep_ids(x, ids, count, ret);
     if (ok) {

@@ -18,13 +18,16 @@ struct arena {
     struct charge charge;
     size_t used, committed, dirty; /* offsets from `base`; the struct itself lies at offset 0 */
     char *base;
+    bool overran; /* once: more was asked for than bytes_max */
 };
 
 static int commit_to(struct arena *a, size_t end)
 {
     size_t want = ROUND_UP(end, a->grain);
-    if (want > a->bytes_max)
+    if (want > a->bytes_max) {
+        a->overran = true;
         return -ENOMEM;
+    }
     if (want <= a->committed)
         return 0;
     size_t more = want - a->committed;
@@ -87,7 +90,11 @@ void *arena_alloc_align(struct arena *a, size_t bytes, size_t align)
 {
     ASSERT(align > 0 && align <= 4096 && (align & (align - 1)) == 0);
     size_t at = ROUND_UP(a->used, align);
-    if (bytes > a->bytes_max || at > a->bytes_max - bytes || commit_to(a, at + bytes) < 0)
+    if (bytes > a->bytes_max || at > a->bytes_max - bytes) {
+        a->overran = true;
+        return NULL;
+    }
+    if (commit_to(a, at + bytes) < 0)
         return NULL;
     if (at < a->dirty)
         memset(a->base + at, 0, MIN_OF(bytes, a->dirty - at));
@@ -146,4 +153,9 @@ size_t arena_used_bytes(const struct arena *a)
 size_t arena_committed_bytes(const struct arena *a)
 {
     return a->committed;
+}
+
+bool arena_overran(const struct arena *a)
+{
+    return a->overran;
 }

@@ -9,6 +9,7 @@
 
 #include "base/charge.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,5 +52,7 @@ int arena_commit(struct arena *a, size_t bytes);
 
 size_t arena_used_bytes(const struct arena *a);
 size_t arena_committed_bytes(const struct arena *a);
+/* Whether a block was refused because of bytes_max, and not by the charge or the system. */
+bool arena_overran(const struct arena *a);
 
 #endif

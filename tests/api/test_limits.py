@@ -78,6 +78,8 @@ def test_prompt_length(small):
 def test_memory_of_a_request(narrow):
     """Twenty thousand numbers are forty kilobytes of text, and far more as values."""
     refused(narrow.complete([1] * 20000), 413, "request_too_large", 1 << 20, "--max-request-bytes")
+    # A word of such a length is a small body, and takes as much to be cut into tokens.
+    refused(narrow.complete("a" * 100_000), 413, "request_too_large", 1 << 20, "--max-request-bytes")
     goes_on(narrow)
 
 

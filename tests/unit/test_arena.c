@@ -77,6 +77,7 @@ TEST(a_charge_that_says_no_is_a_null_and_moves_nothing)
     struct arena *a = arena_of(&p, 1 << 20, 4096);
     size_t used = arena_used_bytes(a);
     assert_null(arena_alloc(a, 20000));
+    assert_false(arena_overran(a));
     assert_int_equal(p.held, 4096);
     assert_int_equal(arena_used_bytes(a), used);
     assert_int_equal(arena_commit(a, 20000), -ENOMEM);
@@ -96,7 +97,9 @@ TEST(a_full_arena_is_a_null)
     struct purse p = {.limit = 1 << 20};
     struct arena *a = arena_of(&p, 64 * 1024, 4096);
     assert_non_null(arena_alloc(a, 64 * 1024));
+    assert_false(arena_overran(a));
     assert_null(arena_alloc(a, 64 * 1024));
+    assert_true(arena_overran(a));
     assert_null(arena_alloc(a, SIZE_MAX));
     assert_null(arena_alloc(a, SIZE_MAX - 4096));
     assert_null(ARENA_ARRAY(a, uint64_t, SIZE_MAX / 4));
