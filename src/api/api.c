@@ -60,7 +60,7 @@ static size_t table_bytes(const struct api_opts *o)
 {
     return sizeof(struct api) + bucket_count(o) * sizeof(struct list) +
            API_JOBS_SHOWN_MAX * sizeof(struct job_numbers) +
-           API_ACCOUNTS_MAX * sizeof(struct account_numbers);
+           API_ACCOUNTS_MAX * sizeof(struct account_numbers) + API_REPORT_BYTES;
 }
 
 static struct mailbox_opts mailbox_of(uint32_t messages, bool eventfd, const struct charge *charge)
@@ -112,6 +112,7 @@ static int make_tables(struct api *a)
     a->streams = calloc(buckets, sizeof(*a->streams));
     a->jobs = calloc(API_JOBS_SHOWN_MAX, sizeof(*a->jobs));
     a->accounts = calloc(API_ACCOUNTS_MAX, sizeof(*a->accounts));
+    buf_init(&a->report, API_REPORT_BYTES, NULL); /* part of own_bytes */
     if (!a->streams || !a->jobs || !a->accounts)
         return -ENOMEM;
     for (uint32_t i = 0; i < buckets; i++)
@@ -285,6 +286,7 @@ void api_free(struct api *a)
     free(a->streams);
     free(a->jobs);
     free(a->accounts);
+    buf_done(&a->report);
     struct charge text = a->text;
     size_t bytes = a->own_bytes;
     free(a);

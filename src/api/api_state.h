@@ -19,6 +19,7 @@
 #define API_JOBS_SHOWN_MAX   1024
 #define API_ACCOUNTS_MAX     256
 #define API_REASON_BYTES     200
+#define API_REPORT_BYTES     65536 /* what a connection takes without more memory */
 
 struct api {
     /* Set by create, then constant. */
@@ -60,6 +61,7 @@ struct api {
     uint64_t footprint_ns;            /* when the system was last asked how much memory it has */
     struct job_numbers *jobs;         /* [API_JOBS_SHOWN_MAX], scratch */
     struct account_numbers *accounts; /* [API_ACCOUNTS_MAX], scratch */
+    struct buf report;                /* up to API_REPORT_BYTES, scratch */
 };
 
 static inline enum api_state api_state_now(const struct api *a)

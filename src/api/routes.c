@@ -34,9 +34,10 @@ struct route {
 
 /* ---- small answers ---- */
 
-/* A report of whatever size, or the sentence that there was no memory for it. */
-static void respond_report(const struct call *c, unsigned status, const char *type,
-                           void (*write)(struct api *a, struct buf *ret))
+typedef void report_fn(struct api *a, struct buf *ret);
+
+/* One that is larger than what is set aside, or the sentence that there was no memory for it. */
+static void respond_large_report(const struct call *c, unsigned status, const char *type, report_fn *write)
 {
     struct buf body;
     buf_init(&body, (size_t)16 << 20, &c->api->text);
@@ -49,6 +50,18 @@ static void respond_report(const struct call *c, unsigned status, const char *ty
         http_respond_buf(c->http, status, type, &body);
     }
     buf_done(&body);
+}
+
+/* What there is to see, health above all, is seen when requests have all the memory of texts too. */
+static void respond_report(const struct call *c, unsigned status, const char *type, report_fn *write)
+{
+    struct buf *body = &c->api->report;
+    buf_clear(body);
+    write(c->api, body);
+    if (body->error)
+        respond_large_report(c, status, type, write);
+    else
+        http_respond(c->http, status, type, buf_slice(body));
 }
 
 static void answer_live(const struct call *c)
