@@ -203,6 +203,31 @@ def test_delete_a_running_reply(server):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_delete_a_request_whose_prompt_is_read(server, stream):
+    with server.begin(prompt=LONG_PROMPT, max_tokens=100, stream=stream) as running:
+        request = until(lambda: server.requests("prefilling"))[0]["id"]
+        assert server.http.delete(f"/v1/requests/{request}").status_code == 200
+        assert running.answer().status == 499 and b"request_cancelled" in running.answer().read()
+    stops(server)
+
+
+@pytest.mark.parametrize("delete", [True, False], ids=["deleted", "left"])
+def test_a_client_leaves_while_its_text_is_prepared(server, delete):
+    before, steps = settled(server), server.status()["models"][0]["steps"]
+    body = {"prompt": "words " * 1000000, "max_tokens": 1}
+    with Open(server, "/v1/completions", body) as running:
+        request = until(lambda: server.requests("preparing"), every=0.001)[0]["id"]
+        if delete:
+            assert server.http.delete(f"/v1/requests/{request}").status_code == 200
+            # It may have been too long a prompt before it was cancelled.
+            assert running.answer().status in (499, 400)
+    stops(server)
+    assert server.status()["models"][0]["steps"] == steps
+    assert settled(server) == before
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 def test_delete_a_queued_request(narrow, stream):
     with narrow.begin(stream=False) as running:
         until(lambda: narrow.requests("decoding"))
