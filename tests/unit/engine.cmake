@@ -17,3 +17,9 @@ foreach(name test_engine test_engine_ends test_engine_phases test_engine_faults 
   plateau_test(${name} engine LABELS ${labels})
   target_link_libraries(${name} PRIVATE PkgConfig::JANSSON)
 endforeach()
+
+# Whatever the system may refuse is refused once, in the programs' own calls: libraries keep theirs.
+plateau_test(test_system_faults cli)
+target_link_options(test_system_faults PRIVATE
+  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=mmap,--wrap=mprotect
+  -Wl,--wrap=pthread_create,--wrap=open,--wrap=eventfd,--wrap=epoll_create1,--wrap=socket)

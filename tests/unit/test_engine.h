@@ -31,6 +31,7 @@ struct test_model {
 };
 static struct test_model test_models[8];
 static struct workers *test_workers;
+static struct kern_ops test_ops;
 
 static inline void test_models_free(void)
 {
@@ -44,18 +45,17 @@ static inline void test_models_free(void)
 
 static inline void test_model_load(struct test_model *m, const char *dir)
 {
-    static struct kern_ops ops;
     struct err e = {""};
     if (!test_workers) {
         assert_int_equal(workers_create(2, NULL, &test_workers), 0);
-        kern_ops_init(&ops, kern_cpu_flags());
+        kern_ops_init(&test_ops, kern_cpu_flags());
         atexit(test_models_free);
     }
     struct model_opts opts = {.compute = COMPUTE_F32,
                               .tokens_max = TEST_TOKENS_MAX,
                               .rows_max = TEST_ROWS_MAX,
                               .logits_max = engine_logits_max(TEST_ROWS_MAX),
-                              .ops = &ops,
+                              .ops = &test_ops,
                               .workers = test_workers};
     snprintf(m->dir, sizeof(m->dir), "%s", dir);
     if (model_load(dir, &opts, &m->model, &e) < 0)
