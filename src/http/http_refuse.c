@@ -72,6 +72,9 @@ void http_refuse(struct http_request *r, const struct http_refusal *why)
     }
     if (tells_when(why))
         MHD_add_response_header(reply, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    /* Else its client would ask again over it, and it keeps the place of somebody else to be told. */
+    if (http_conn_of(r)->excess)
+        MHD_add_response_header(reply, MHD_HTTP_HEADER_CONNECTION, "close");
     r->reply_bytes = body_bytes;
     if (r->phase == HTTP_PHASE_WAITING)
         r->phase = HTTP_PHASE_ANSWERED;
@@ -225,6 +228,14 @@ static bool origin_is_foreign(const struct framing *f, struct http_refusal *ret)
     return true;
 }
 
+/* One that came when all were open is like any other once there is room. */
+static bool is_excess(struct http_conn *c)
+{
+    const struct http_server *s = c->server;
+    c->excess = c->excess && s->conns_open > s->opts.connections_max;
+    return c->excess;
+}
+
 static bool does_not_fit(const struct http_request *r, const struct framing *f, struct http_refusal *ret)
 {
     struct http_conn *c = http_conn_of((struct http_request *)(uintptr_t)r);
@@ -243,7 +254,7 @@ static bool does_not_fit(const struct http_request *r, const struct framing *f, 
         *ret = refuse_body_for_ever(s);
     else if (s->stopping)
         *ret = refusal(503, "shutting_down", "The server is shutting down.");
-    else if (c->excess)
+    else if (is_excess(c))
         *ret =
             refusal(429, "too_many_connections",
                     "%u connections are open, as many as are allowed. Try again, or raise --max-connections.",

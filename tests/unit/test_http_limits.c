@@ -224,8 +224,21 @@ TEST(connections_beyond_the_limit_are_told_429)
     app_wait(&app.ready, 3);
     expect_once("GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 429,
                 "3 connections are open, as many as are allowed. Try again, or raise --max-connections.");
+    /* Who is told so is let go: over that connection there would never be room. */
+    char c;
+    int refused = client_open(), patient = client_open();
+    client_expect(refused, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 429, "3 connections");
+    assert_int_equal(client_read(refused, &c, 1), 0);
+    close(refused);
     close(held[0]);
     app_wait(&app.broken, 1);
+    for (int tries = 0; http_server_counters(app.server).connections_now > 3 && tries < 1000; tries++)
+        usleep(1000);
+    /* One that came when all were open, and asks now, is answered as often as it likes. */
+    client_expect(patient, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 200, "GET /echo");
+    client_expect(patient, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 200, "GET /echo");
+    expect_once("GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 429, "3 connections");
+    close(patient);
     for (int tries = 0; http_server_counters(app.server).connections_now > 2 && tries < 1000; tries++)
         usleep(1000);
     expect_once("GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 200, "GET /echo");
