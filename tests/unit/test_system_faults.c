@@ -325,6 +325,7 @@ TEST(a_request_that_cannot_be_made)
 {
     struct engine_opts o = test_engine_opts(TINY("qwen3_5"));
     o.host_cache_bytes = 1 << 20;
+    o.max_num_seqs = o.max_queue = 1; /* a place that is not given back is missed */
     test_engine_start(&running, TINY("qwen3_5"), &o);
     expect_closed(make_request, finish_request, 4);
     assert_int_equal(account_numbers(account_find(running.account, "requests")).reserved, 0);
