@@ -245,6 +245,9 @@ static bool take(struct exchange *x, struct choice *c, uint32_t tokens_max)
     }
     if (!failed(c, &why))
         return true;
+    /* The others end for the same reason, wherever they are. */
+    if (c->over)
+        x->cut_reason = c->finish.reason;
     fail(x, &why);
     return false;
 }
