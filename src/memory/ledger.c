@@ -17,6 +17,7 @@ struct account {
     struct ledger *ledger;
     struct account *parent;
     struct list siblings, children;
+    uint64_t taken; /* reserved here and below; n.reserved is the floor when that is more */
     struct account_numbers n;
 };
 
@@ -55,6 +56,70 @@ int ledger_create(uint64_t limit_bytes, struct ledger **ret)
     *ret = l;
     return 0;
 }
+
+/* ---- moving ---- */
+
+/* Disk blocks are counted in their own subtree but are no memory: they stop below the root. */
+static bool counts_at(const struct account *at, const struct account *from)
+{
+    return at->parent || from->n.class != ACCOUNT_DISK;
+}
+
+/* What it counts as when so much is reserved there. */
+static uint64_t reserved_with(const struct account *a, uint64_t taken)
+{
+    return MAX_OF(taken, a->n.floor);
+}
+
+/* `taken` of `at` grows by `bytes` (or falls, modulo 2^64). Returns by how much it counts as more above. */
+static uint64_t move(struct account *at, uint64_t bytes)
+{
+    uint64_t before = at->n.reserved;
+    at->taken += bytes;
+    at->n.reserved = reserved_with(at, at->taken);
+    return at->n.reserved - before;
+}
+
+static void move_up(struct account *from, struct account *at, uint64_t bytes)
+{
+    for (; at && bytes != 0; at = at->parent)
+        if (counts_at(at, from))
+            bytes = move(at, bytes);
+}
+
+/* From `at` on the way up, the first that has no room for `bytes` more of `from`; `spare` is to be left in `at` itself. */
+static struct account *find_refusing_from(const struct account *from, struct account *at, uint64_t bytes,
+                                          uint64_t spare)
+{
+    for (; at && bytes > 0; at = at->parent, spare = 0) {
+        if (!counts_at(at, from))
+            continue;
+        uint64_t room = at->n.limit - MIN_OF(at->taken, at->n.limit);
+        if (bytes > room || spare > room - bytes)
+            return at;
+        bytes = reserved_with(at, at->taken + bytes) - at->n.reserved;
+    }
+    return NULL;
+}
+
+/* The lowest account on the way up that has no room. */
+static struct account *find_refusing(struct account *a, uint64_t bytes, uint64_t spare)
+{
+    return find_refusing_from(a, a, bytes, spare);
+}
+
+/* Under the lock. */
+static int set_floor(struct account *a, uint64_t bytes)
+{
+    uint64_t want = MAX_OF(a->taken, bytes), more = want > a->n.reserved ? want - a->n.reserved : 0;
+    if (bytes > a->n.limit || (a->parent && find_refusing_from(a, a->parent, more, 0)))
+        return -ENOMEM;
+    a->n.floor = bytes;
+    move_up(a, a->parent, move(a, 0));
+    return 0;
+}
+
+/* ---- opening and closing ---- */
 
 static void demand_empty(const struct account *a)
 {
@@ -106,6 +171,7 @@ void account_close(struct account *a)
         return;
     struct ledger *l = a->ledger;
     pthread_mutex_lock(&l->lock);
+    (void)set_floor(a, 0); /* Less is never refused. */
     demand_empty(a);
     list_remove(&a->siblings);
     a->parent->n.children--;
@@ -146,25 +212,18 @@ void account_set_limit(struct account *a, uint64_t limit_bytes)
     pthread_mutex_unlock(&a->ledger->lock);
 }
 
-/* Disk blocks are counted in their own subtree but are no memory: they stop below the root. */
-static bool counts_at(const struct account *at, const struct account *from)
+int account_set_floor(struct account *a, uint64_t bytes)
 {
-    return at->parent || from->n.class != ACCOUNT_DISK;
+    const struct ledger_faults *f = &a->ledger->faults;
+    if (bytes > 0 && f->reserve && f->reserve(f->arg) != 0)
+        return -ENOMEM;
+    pthread_mutex_lock(&a->ledger->lock);
+    int r = set_floor(a, bytes);
+    pthread_mutex_unlock(&a->ledger->lock);
+    return r;
 }
 
-static bool has_room(const struct account_numbers *n, uint64_t bytes, uint64_t spare)
-{
-    return bytes <= n->limit && spare <= n->limit - bytes && n->reserved <= n->limit - bytes - spare;
-}
-
-/* The lowest account on the way up that has no room; `spare` is to be left in the first. */
-static struct account *find_refusing(struct account *a, uint64_t bytes, uint64_t spare)
-{
-    for (struct account *at = a; at; at = at->parent)
-        if (counts_at(at, a) && !has_room(&at->n, bytes, at == a ? spare : 0))
-            return at;
-    return NULL;
-}
+/* ---- bytes ---- */
 
 int account_reserve_sparing(struct account *a, uint64_t bytes, uint64_t spare)
 {
@@ -173,9 +232,8 @@ int account_reserve_sparing(struct account *a, uint64_t bytes, uint64_t spare)
         return -ENOMEM;
     pthread_mutex_lock(&a->ledger->lock);
     int r = find_refusing(a, bytes, spare) ? -ENOMEM : 0;
-    for (struct account *at = a; at && r == 0; at = at->parent)
-        if (counts_at(at, a))
-            at->n.reserved += bytes;
+    if (r == 0)
+        move_up(a, a, bytes);
     pthread_mutex_unlock(&a->ledger->lock);
     return r;
 }
@@ -198,17 +256,15 @@ bool account_refuses(struct account *a, uint64_t bytes, struct account_numbers *
 void account_release(struct account *a, uint64_t bytes)
 {
     pthread_mutex_lock(&a->ledger->lock);
-    ASSERT(bytes <= a->n.reserved - a->n.used);
-    for (struct account *at = a; at; at = at->parent)
-        if (counts_at(at, a))
-            at->n.reserved -= bytes;
+    ASSERT(bytes <= a->taken - a->n.used);
+    move_up(a, a, -bytes);
     pthread_mutex_unlock(&a->ledger->lock);
 }
 
 void account_use(struct account *a, uint64_t bytes)
 {
     pthread_mutex_lock(&a->ledger->lock);
-    ASSERT(bytes <= a->n.reserved - a->n.used);
+    ASSERT(bytes <= a->taken - a->n.used);
     for (struct account *at = a; at; at = at->parent) {
         if (!counts_at(at, a))
             continue;
@@ -231,12 +287,13 @@ void account_unuse(struct account *a, uint64_t bytes)
 void account_shift(struct account *from, struct account *to, uint64_t bytes)
 {
     ASSERT(from->parent == to->parent && from->n.class == to->n.class);
+    ASSERT(from->n.floor == 0 && to->n.floor == 0);
     pthread_mutex_lock(&from->ledger->lock);
     ASSERT(bytes <= from->n.used);
     from->n.used -= bytes;
-    from->n.reserved -= bytes;
     to->n.used += bytes;
-    to->n.reserved += bytes;
+    move(from, -bytes);
+    move(to, bytes);
     to->n.peak = MAX_OF(to->n.peak, to->n.used);
     pthread_mutex_unlock(&from->ledger->lock);
 }
@@ -293,7 +350,8 @@ static void check_account(const struct account *a)
         reserved += child->n.reserved;
         used += child->n.used;
     }
-    ASSERT(reserved <= a->n.reserved && used <= a->n.used);
+    ASSERT(reserved <= a->taken && used <= a->n.used && a->n.used <= a->taken);
+    ASSERT(a->n.reserved == reserved_with(a, a->taken));
     ASSERT(a->n.used <= a->n.reserved && a->n.used <= a->n.peak);
 }
 

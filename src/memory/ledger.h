@@ -60,12 +60,18 @@ struct account *account_find(struct account *parent, const char *name);
 /* What the plan said this account will hold at most; for reports. */
 void account_set_planned(struct account *a, uint64_t bytes);
 void account_set_limit(struct account *a, uint64_t limit_bytes);
+/* The account and those below it may hold so many bytes whatever others do: to all accounts above it, it counts as holding them from now
+ * on, and what is reserved below it moves nothing there as long as it stays within. So a load takes what its model cannot run without in one
+ * go, and is never refused half-way. Lower than before, or 0: the rest is given up; account_close() gives up all of it.
+ * 0, or -ENOMEM and nothing has moved. */
+int account_set_floor(struct account *a, uint64_t bytes);
 
 struct account_numbers {
     char name[ACCOUNT_NAME_MAX];
     enum account_class class;
-    uint64_t planned, reserved, used, peak, limit; /* bytes; peak is of used */
-    uint32_t depth;                                /* 0 = root */
+    uint64_t planned, reserved, used, peak, limit; /* bytes; peak is of used; reserved: floor at least */
+    uint64_t floor;
+    uint32_t depth; /* 0 = root */
     uint32_t children;
 };
 

@@ -113,6 +113,45 @@ TEST(over_any_limit_on_the_way_nothing_moves)
     account_close(model);
 }
 
+TEST(a_floor_counts_above_at_once_and_is_then_used_up)
+{
+    struct account *root = ledger_root(test_ledger());
+    struct account *models = open_below(root, "models", ACCOUNT_ANON, 1000);
+    struct account *a = open_below(models, "a", ACCOUNT_ANON, 900),
+                   *kv = open_below(a, "kv", ACCOUNT_ANON, 900);
+    struct account *other = open_below(models, "b", ACCOUNT_ANON, ACCOUNT_NO_LIMIT);
+    assert_int_equal(account_reserve(other, 300), 0);
+    assert_int_equal(account_set_floor(a, 701), -ENOMEM);
+    expect(a, 0, 0, 0);
+    assert_int_equal(account_set_floor(a, 600), 0);
+    expect(a, 600, 0, 0);
+    expect(models, 900, 0, 0);
+    /* What the floor holds is nobody else's, and costs nothing above when it is taken. */
+    assert_int_equal(account_reserve(other, 101), -ENOMEM);
+    assert_int_equal(account_reserve(other, 100), 0);
+    assert_int_equal(account_reserve(kv, 500), 0);
+    expect(models, 1000, 0, 0);
+    assert_int_equal(account_reserve(kv, 101), -ENOMEM);
+    account_release(other, 50);
+    assert_int_equal(account_reserve(kv, 150), 0);
+    expect(a, 650, 0, 0);
+    expect(models, 1000, 0, 0);
+    account_use(kv, 650);
+    ledger_check(test_ledger());
+    account_unuse(kv, 650);
+    account_release(kv, 650);
+    expect(models, 950, 0, 650);
+    assert_int_equal(account_set_floor(a, 901), -ENOMEM);
+    assert_int_equal(account_set_floor(a, 100), 0);
+    expect(models, 450, 0, 650);
+    account_close(kv);
+    account_close(a);
+    expect(models, 350, 0, 650);
+    account_release(other, 350);
+    account_close(other);
+    account_close(models);
+}
+
 TEST(a_limit_lowered_below_what_is_held_stops_growth_only)
 {
     struct account *a = test_account(1000);
@@ -233,59 +272,92 @@ TEST(a_long_name_is_cut_and_classes_have_names)
     assert_stops(account_class_name(ACCOUNT_CLASS_COUNT));
 }
 
+enum { ACCOUNTS = 12 };
+
+/* What the tree should hold, by adding up: whoever has a floor counts as at least that above. */
+struct plain {
+    int parent[ACCOUNTS];
+    uint64_t limit[ACCOUNTS], floor[ACCOUNTS], own_reserved[ACCOUNTS], own_used[ACCOUNTS];
+    uint64_t taken[ACCOUNTS]; /* reserved there and below */
+};
+
+static void add_up(struct plain *p)
+{
+    memcpy(p->taken, p->own_reserved, sizeof(p->taken));
+    for (int i = ACCOUNTS - 1; i > 0; i--)
+        p->taken[p->parent[i]] += MAX_OF(p->taken[i], p->floor[i]);
+}
+
+/* May it become like `want`? */
+static bool may_become(const struct plain *is, struct plain *want)
+{
+    bool fits = true;
+    add_up(want);
+    for (int i = 0; i < ACCOUNTS; i++)
+        fits = fits && (want->taken[i] <= is->taken[i] || want->taken[i] <= is->limit[i]);
+    return fits;
+}
+
+static void change(struct plain *p, struct account *a, int at, uint64_t bytes, uint64_t kind)
+{
+    struct plain want = *p;
+    switch (kind) {
+    case 0:
+        want.own_reserved[at] += bytes;
+        assert_int_equal(account_reserve(a, bytes), may_become(p, &want) ? 0 : -ENOMEM);
+        break;
+    case 1:
+        bytes = MIN_OF(bytes, p->own_reserved[at] - p->own_used[at]);
+        account_use(a, bytes);
+        p->own_used[at] += bytes;
+        return;
+    case 2:
+        bytes = MIN_OF(bytes, p->own_used[at]);
+        account_unuse(a, bytes);
+        p->own_used[at] -= bytes;
+        return;
+    case 3:
+        want.floor[at] = at > 0 ? bytes : 0;
+        assert_int_equal(account_set_floor(a, want.floor[at]),
+                         want.floor[at] <= p->limit[at] && may_become(p, &want) ? 0 : -ENOMEM);
+        if (want.floor[at] > p->limit[at])
+            return;
+        break;
+    default:
+        bytes = MIN_OF(bytes, p->own_reserved[at] - p->own_used[at]);
+        want.own_reserved[at] -= bytes;
+        account_release(a, bytes);
+    }
+    if (may_become(p, &want))
+        *p = want;
+}
+
 /* A tree of random shape against plain sums: a reservation succeeds exactly when all limits on its way allow it. */
 PROPERTY(the_tree_agrees_with_plain_sums, seed)
 {
-    enum { ACCOUNTS = 12 };
     struct rng rng = {seed, 0};
     struct account *accounts[ACCOUNTS] = {ledger_root(test_ledger())};
-    int parent[ACCOUNTS] = {-1};
-    uint64_t limit[ACCOUNTS], own_reserved[ACCOUNTS] = {0}, own_used[ACCOUNTS] = {0};
-    limit[0] = 5000;
-    account_set_limit(accounts[0], limit[0]);
+    struct plain p = {.parent = {-1}, .limit = {5000}};
+    account_set_limit(accounts[0], p.limit[0]);
     for (int i = 1; i < ACCOUNTS; i++) {
-        parent[i] = (int)rng_below(&rng, (uint64_t)i);
-        limit[i] = rng_below(&rng, 4000);
-        accounts[i] = open_below(accounts[parent[i]], "a", ACCOUNT_ANON, limit[i]);
+        p.parent[i] = (int)rng_below(&rng, (uint64_t)i);
+        p.limit[i] = rng_below(&rng, 4000);
+        accounts[i] = open_below(accounts[p.parent[i]], "a", ACCOUNT_ANON, p.limit[i]);
     }
     for (int step = 0; step < 300; step++) {
-        uint64_t total[ACCOUNTS], bytes = rng_below(&rng, 800);
         int at = (int)rng_below(&rng, ACCOUNTS);
-        memcpy(total, own_reserved, sizeof(total));
-        for (int i = ACCOUNTS - 1; i > 0; i--)
-            total[parent[i]] += total[i];
-        bool fits = true;
-        for (int i = at; i >= 0; i = parent[i])
-            fits = fits && total[i] + bytes <= limit[i];
-        switch (rng_below(&rng, 4)) {
-        case 0:
-            assert_int_equal(account_reserve(accounts[at], bytes), fits ? 0 : -ENOMEM);
-            own_reserved[at] += fits ? bytes : 0;
-            break;
-        case 1:
-            bytes = MIN_OF(bytes, own_reserved[at] - own_used[at]);
-            account_use(accounts[at], bytes);
-            own_used[at] += bytes;
-            break;
-        case 2:
-            bytes = MIN_OF(bytes, own_used[at]);
-            account_unuse(accounts[at], bytes);
-            own_used[at] -= bytes;
-            break;
-        default:
-            bytes = MIN_OF(bytes, own_reserved[at] - own_used[at]);
-            account_release(accounts[at], bytes);
-            own_reserved[at] -= bytes;
-        }
+        change(&p, accounts[at], at, rng_below(&rng, 800), rng_below(&rng, 5));
+        for (int i = 0; i < ACCOUNTS; i++)
+            assert_int_equal(account_numbers(accounts[i]).reserved, MAX_OF(p.taken[i], p.floor[i]));
         ledger_check(test_ledger());
     }
     for (int i = ACCOUNTS - 1; i >= 0; i--) {
-        account_unuse(accounts[i], own_used[i]);
-        account_release(accounts[i], own_reserved[i]);
-        assert_int_equal(account_numbers(accounts[i]).reserved, 0);
+        account_unuse(accounts[i], p.own_used[i]);
+        account_release(accounts[i], p.own_reserved[i]);
         if (i > 0)
             account_close(accounts[i]);
     }
+    assert_int_equal(account_numbers(accounts[0]).reserved, 0);
 }
 
 enum { WORKERS = 4, ROUNDS = 20000 };
