@@ -1,0 +1,43 @@
+/* model_settings.h - what one model is to be served with: the process's options, changed by what its section of the configuration
+ * file says. Plain data; made once at the start. */
+#ifndef PLATEAU_REGISTRY_MODEL_SETTINGS_H
+#define PLATEAU_REGISTRY_MODEL_SETTINGS_H
+
+#include "engine/engine.h"
+#include "memory/plan.h"
+#include "model/model.h"
+
+#include <jansson.h>
+
+#define MODEL_ALIASES_MAX 8
+#define MODEL_ID_BYTES    256
+#define MODEL_DIR_BYTES   4096
+
+/* NAN and -1: the model's own. */
+struct sampling_defaults {
+    double temperature, top_p, min_p, repetition_penalty;
+    int64_t top_k;
+};
+
+struct model_settings {
+    char id[MODEL_ID_BYTES], dir[MODEL_DIR_BYTES];
+    const char *aliases[MODEL_ALIASES_MAX];
+    uint32_t alias_count;
+    bool preload;    /* loaded at the start; the server is not ready before */
+    bool pinned;     /* neither idle time nor others' needs unload it */
+    uint64_t ttl_ns; /* unloaded after so long without use; 0: never */
+    enum compute_mode compute;
+    uint32_t tokens_max; /* of one step */
+    /* As the last load, or the start, found it; planned: they are there. */
+    bool planned;
+    struct plan plan; /* its accounts' limits; what a load reserves before it begins is plan.load_bytes */
+    struct model_shape shape;
+    struct engine_opts
+        engine; /* but for what only a loaded model has: name, model, tokenizer, workers, parent */
+    struct sampling_defaults sampling;
+    const json_t *template_kwargs; /* NULL: none */
+    uint32_t max_tokens_default;
+    bool needs_tokenizer, needs_template; /* without them loading fails */
+};
+
+#endif

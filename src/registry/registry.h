@@ -1,0 +1,156 @@
+/* registry.h - the models that this process knows: which are loaded, who uses them, what comes and what goes.
+ *
+ *     unloaded ──▶ loading ──▶ ready ──▶ draining ──▶ unloaded
+ *        ▲            │
+ *        └── failed ◀─┘         (and draining ──▶ loading, when somebody waits for it already)
+ *
+ * The list of models is fixed at the start: an index names one for as long as the process lives. Who uses a loaded model holds a
+ * lease on it, and while there is one nothing of it is freed. Who waits for a model counts as a waiter: the first one starts the
+ * load, all share it, and when the last one leaves it stops. A load and an unload run on a thread of their own each, at most
+ * REGISTRY_LOADS_MAX of either; one more thread, the registry's, watches times and joins those. One lock; nothing is loaded, freed or
+ * waited for under it.
+ * All functions may be called from any thread, but none from an engine's. */
+#ifndef PLATEAU_REGISTRY_REGISTRY_H
+#define PLATEAU_REGISTRY_REGISTRY_H
+
+#include "base/err.h"
+#include "engine/engine.h"
+#include "model/generation_config.h"
+#include "registry/model_settings.h"
+#include "text/chat_format.h"
+
+struct registry;
+struct chat_template;
+
+#define REGISTRY_MODELS_MAX 64
+#define REGISTRY_LOADS_MAX  4 /* at once; more wait for a place */
+
+enum model_state { MODEL_UNLOADED, MODEL_LOADING, MODEL_READY, MODEL_DRAINING, MODEL_FAILED };
+const char *model_state_name(enum model_state s);
+
+/* A loaded model as its users see it. Lives as long as a lease on it. */
+struct served_model {
+    const char *id; /* as clients name it */
+    struct engine *engine;
+    const struct model_shape *shape;
+    const struct tokenizer *tokenizer;    /* NULL: token ids only */
+    const struct chat_template *template; /* NULL: no chat */
+    const json_t *template_kwargs;        /* what its section gives templates; NULL: nothing */
+    struct generation_defaults defaults;
+    uint32_t max_model_len;
+    uint32_t max_tokens_default; /* when a request says none; 0: the server's */
+    enum chat_format format;
+    int64_t created_s;   /* since 1970; of the load */
+    const char *compute; /* "f32" */
+    bool exact;          /* the same tokens in any batch, chunk and cache state */
+};
+
+/* For tests: asked after each step of a load and of an unload, by its name; nonzero: the step counts as failed. */
+struct registry_faults {
+    int (*step)(void *arg, const char *step);
+    void *arg;
+};
+
+struct registry_opts {
+    struct ledger *ledger;
+    struct account *threads; /* pays for stacks */
+    struct workers *workers;
+    const struct kern_ops *ops;
+    const struct model_settings *models; /* copied; what they point at is borrowed */
+    uint32_t model_count;                /* 1 .. REGISTRY_MODELS_MAX */
+    /* Fills plan and shape from the model's directory as it is now; on a loading thread. */
+    int (*plan)(void *arg, struct model_settings *settings, struct err *e);
+    uint64_t drain_ns;          /* how long an unload waits for open requests before it ends them */
+    void (*changed)(void *arg); /* some model's state is another; called from any thread, must not wait */
+    void (*progress)(void *arg, uint32_t index, uint64_t done,
+                     uint64_t total); /* on a loading thread; may be NULL */
+    void *arg;
+    const struct engine_faults *engine_faults; /* NULL but in tests */
+    const struct registry_faults *faults;      /* likewise */
+};
+
+/* What the registry takes of `threads` at most. */
+uint64_t registry_stack_bytes(uint32_t model_count);
+/* Loads nothing. 0, -EINVAL (two models of one name), -ENOMEM. */
+int registry_create(const struct registry_opts *opts, struct registry **ret, struct err *e);
+/* Loads begin to stop, engines to end, nothing is loaded any more; returns at once. NULL is fine. */
+void registry_stop(struct registry *r);
+/* registry_stop, then unloads everything: an ordered list of which every entry runs whatever the ones before it returned. Nobody has a
+ * lease or waits any more. NULL is fine. */
+void registry_close(struct registry *r);
+
+/* ---- looking ---- */
+
+uint32_t registry_count(const struct registry *r);
+const struct model_settings *registry_settings(const struct registry *r, uint32_t index);
+/* By id or alias; `name` NULL: the first. -1: there is none. */
+int registry_find(const struct registry *r, struct slice name);
+
+struct registry_info {
+    enum model_state state;
+    uint32_t leases, waiters;
+    uint64_t bytes_done, bytes_total;    /* of a load under way */
+    uint64_t needed_bytes;               /* what a load reserves before it begins */
+    uint64_t reserved_bytes, used_bytes; /* of its account; 0: there is none */
+    uint64_t idle_ns;                    /* since its last lease ended; 0 while there is one */
+    uint64_t load_ns;                    /* how long the last load took; 0: none yet */
+    uint64_t loads, unloads, failures;
+    char reason[512]; /* of `failed`, and of the last unload's troubles; else empty */
+};
+void registry_info(struct registry *r, uint32_t index, struct registry_info *ret);
+
+/* ---- using ---- */
+
+struct lease {
+    struct registry *registry; /* NULL: none */
+    uint32_t index;
+    const struct served_model *model;
+};
+
+/* 0; -EAGAIN: it is not loaded, wait for it. */
+int registry_lease(struct registry *r, uint32_t index, struct lease *ret);
+/* As registry_lease, but counts as no use, and works while the model drains: for reports, which let go within a moment. */
+int registry_look(struct registry *r, uint32_t index, struct lease *ret);
+/* Zeroed is fine; zeroes it. */
+void registry_release(struct lease *l);
+void registry_look_away(struct lease *l);
+/* The model's drain is over: its engine ends all requests, and who has a lease should let go now. */
+bool registry_is_ending(struct registry *r, uint32_t index);
+
+/* ---- loading ---- */
+
+struct registry_failure {
+    int code; /* -ENOMEM: no room, e has the numbers; -ESHUTDOWN; else what loading said */
+    struct err e;
+    uint32_t retry_after_s; /* before that the same is answered without trying */
+};
+
+/* One more waits for the model. 0: wait for `changed` and poll; on failure nobody is counted and `why` says it. `operator`: somebody
+ * asks who may know better than the failure that is remembered. */
+int registry_want(struct registry *r, uint32_t index, bool operator, struct registry_failure * why);
+/* 0: it is there, and `ret` is a lease on it; -EAGAIN: not yet; else the load has failed. In each case the waiter is still counted. */
+int registry_poll(struct registry *r, uint32_t index, struct lease *ret, struct registry_failure *why);
+/* One fewer. The last one stops the load. */
+void registry_unwant(struct registry *r, uint32_t index);
+
+/* ---- unloading ---- */
+
+/* Begins to unload. 0: poll registry_unloaded(); -EPERM: pinned; -EBUSY: it is being loaded; -EALREADY: it is not loaded.
+ * `e` has the sentence for who asked; *leases (may be NULL) says how many requests it waits for. */
+int registry_unload(struct registry *r, uint32_t index, uint32_t *leases, struct err *e);
+struct registry_returned {
+    uint64_t bytes;         /* by how much the process's own memory fell, measured */
+    uint64_t account_bytes; /* what the model's account had reserved */
+    char trouble[256];      /* steps that reported a failure, by name; empty: none */
+};
+/* Whether the last unload is over, and what it gave back. */
+bool registry_unloaded(struct registry *r, uint32_t index, struct registry_returned *ret);
+
+/* What unloading every idle unpinned model would give back, as the ledger has it. */
+uint64_t registry_idle_bytes(struct registry *r);
+/* Unloads idle unpinned models, those whose reload is cheapest, until the root account has room for `bytes` more, and waits for it.
+ * None goes when all of them together would not do. Busy, pinned and leased ones are never touched. Returns by how much the root's
+ * reserved bytes fell. Not under a lease that the caller has on an idle model, and from one thread at a time (a load's, as a rule). */
+uint64_t registry_free_idle(struct registry *r, uint64_t bytes);
+
+#endif

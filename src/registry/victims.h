@@ -1,0 +1,21 @@
+/* victims.h - which idle models go so that another has room. Pure. */
+#ifndef PLATEAU_REGISTRY_VICTIMS_H
+#define PLATEAU_REGISTRY_VICTIMS_H
+
+#include <stdint.h>
+
+#define VICTIMS_MAX 64
+
+/* One that may go: idle, not pinned, nobody has a lease or waits. */
+struct victim {
+    uint32_t index;     /* the caller's */
+    uint64_t bytes;     /* what its going gives back */
+    uint64_t reload_ns; /* what loading it again costs */
+    uint64_t idle_ns;
+};
+
+/* Orders `v` so that the first ones, as many as are returned, give `bytes` back together and cost least to load again; of equal
+ * cost those idle longest. 0: all together do not suffice, or nothing is needed. count <= VICTIMS_MAX. */
+uint32_t victims_choose(struct victim *v, uint32_t count, uint64_t bytes);
+
+#endif
