@@ -322,6 +322,11 @@ int api_set_model(struct api *a, const struct served_model *m)
     return r;
 }
 
+void api_set_keys(struct api *a, const struct keyring *keys)
+{
+    a->opts.keys = keys;
+}
+
 void api_set_state(struct api *a, enum api_state s, const char *reason)
 {
     pthread_mutex_lock(&a->lock);

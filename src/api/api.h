@@ -20,6 +20,7 @@
 
 struct api;
 struct chat_template;
+struct keyring;
 
 #define API_MODELS_MAX 16
 
@@ -54,10 +55,9 @@ struct api_opts {
     uint32_t keepalive_s;   /* a comment in a stream that was silent for so long; 10 */
     uint32_t slow_client_s; /* a client that does not read its reply for so long is dropped; 30 */
     uint32_t stuck_s;       /* an engine without progress for so long is reported unhealthy; 30 */
-    /* Compared in constant time. Without api_keys everybody may use the models; without admin_keys /api answers on
-     * loopback only. Borrowed. */
-    const char *const *api_keys, *const *admin_keys;
-    uint32_t api_key_count, admin_key_count;
+    /* Without keys for the models everybody may use them; without keys for the admin's routes those answer on loopback only.
+     * Borrowed; NULL: none. */
+    const struct keyring *keys;
     const struct served_model *models; /* those that are loaded already; more come by api_set_model() */
     uint32_t model_count;
 };
@@ -85,6 +85,9 @@ int api_set_model(struct api *a, const struct served_model *m);
 void api_set_state(struct api *a, enum api_state s, const char *reason);
 /* Any thread: how far the load is. */
 void api_set_progress(struct api *a, uint64_t bytes_done, uint64_t bytes_total);
+
+/* Network thread: from now on these open the server, for requests whose header comes later. The ring before may be freed. */
+void api_set_keys(struct api *a, const struct keyring *keys);
 
 /* Any thread: requests that are being received, prepared, computed or sent. */
 uint32_t api_requests_now(struct api *a);

@@ -3,6 +3,7 @@
 #define PLATEAU_API_API_STATE_H
 
 #include "api/api.h"
+#include "api/audit.h"
 #include "api/metrics.h"
 #include "api/reject.h"
 #include "api/request.h"
@@ -58,6 +59,7 @@ struct api {
     struct metrics metrics[API_MODELS_MAX]; /* beside models[] */
     struct watch watches[API_MODELS_MAX];   /* likewise */
     struct http_server *server;
+    struct audit_refusals refusals;
     uint64_t footprint_ns;            /* when the system was last asked how much memory it has */
     struct job_numbers *jobs;         /* [API_JOBS_SHOWN_MAX], scratch */
     struct account_numbers *accounts; /* [API_ACCOUNTS_MAX], scratch */

@@ -1,4 +1,4 @@
-/* auth.c - keys are compared byte by byte to the end, all of them, so that the time says nothing about where they differ. */
+/* auth.c - from a header to who it is, and to what that opens. */
 #include "api/auth.h"
 
 #include <strings.h>
@@ -14,24 +14,6 @@ struct slice auth_bearer(struct slice authorization)
     while (s.len > 0 && s.ptr[s.len - 1] == ' ')
         s.len--;
     return s;
-}
-
-static bool same(const char *key, struct slice given)
-{
-    size_t len = strlen(key);
-    volatile unsigned different = len != given.len;
-    for (size_t i = 0; i < len; i++)
-        different |= (unsigned char)key[i] ^ (unsigned char)(i < given.len ? given.ptr[i] : 0);
-    return different == 0;
-}
-
-uint32_t auth_find_key(const char *const *keys, uint32_t count, struct slice given)
-{
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < count; i++)
-        if (same(keys[i], given))
-            found = i + 1;
-    return given.len > 0 ? found : 0;
 }
 
 static struct slice key_of(const struct http_request *r)
@@ -61,17 +43,16 @@ static bool refuse_key(struct slice given, struct reject *why)
                   : "This server needs an API key. Send it as \"Authorization: Bearer KEY\".");
 }
 
-bool auth_check(const struct api_opts *opts, const struct http_request *r, enum auth_need need,
+bool auth_check(const struct keyring *keys, const struct http_request *r, enum auth_need need,
                 struct auth *ret, struct reject *why)
 {
     struct slice given = key_of(r);
-    struct auth a = {
-        .key = auth_find_key(opts->api_keys, opts->api_key_count, given),
-        .admin = auth_find_key(opts->admin_keys, opts->admin_key_count, given) > 0,
-    };
-    bool open = opts->api_key_count == 0 || a.key > 0 || a.admin;
-    if (opts->admin_key_count == 0)
-        a.admin = is_local(r) && open;
+    const struct key *user, *admin;
+    keyring_find(keys, given, &user, &admin);
+    bool locked = keyring_count(keys, KEYRING_ADMIN) > 0;
+    bool open = keyring_count(keys, KEYRING_MODELS) == 0 || user || admin;
+    struct auth a = {.key = user ? user : admin, .admin = locked ? admin != NULL : is_local(r) && open};
+    a.tenant = a.key ? a.key->tenant : 0;
     *ret = a;
     if (need == AUTH_NONE)
         return true;
@@ -79,7 +60,7 @@ bool auth_check(const struct api_opts *opts, const struct http_request *r, enum 
         return open || refuse_key(given, why);
     if (a.admin)
         return true;
-    if (opts->admin_key_count > 0)
+    if (locked)
         return reject_set(why, 401, "invalid_api_key", NULL,
                           "This route needs the admin key (--admin-key), as \"Authorization: Bearer KEY\".");
     if (!open)

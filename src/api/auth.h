@@ -7,22 +7,22 @@
 #define PLATEAU_API_AUTH_H
 
 #include "api/api.h"
+#include "api/keyring.h"
 #include "api/reject.h"
 
 struct auth {
-    uint32_t key; /* which API key, from 1; 0 = none was needed */
+    const struct key *key; /* whose key it was; NULL: none was needed. Lives as long as the ring does */
+    uint64_t tenant;       /* the key's; 0 without one */
     bool admin;
 };
 
 enum auth_need { AUTH_NONE, AUTH_KEY, AUTH_ADMIN };
 
 /* False: 401 or 403 in `why`. */
-bool auth_check(const struct api_opts *opts, const struct http_request *r, enum auth_need need,
+bool auth_check(const struct keyring *keys, const struct http_request *r, enum auth_need need,
                 struct auth *ret, struct reject *why);
 
 /* The key in "Authorization: Bearer KEY" or "x-api-key: KEY"; empty when there is none. For tests. */
 struct slice auth_bearer(struct slice authorization);
-/* Its place in the list from 1, or 0. Takes the same time wherever they differ. */
-uint32_t auth_find_key(const char *const *keys, uint32_t count, struct slice given);
 
 #endif

@@ -46,7 +46,7 @@ static void init_memory(struct exchange *x)
 }
 
 int exchange_create(struct api *a, struct http_request *http, enum request_kind kind, struct request_id id,
-                    uint32_t key, struct exchange **ret)
+                    const struct auth *auth, struct exchange **ret)
 {
     int r = charge_take(&a->text, sizeof(struct exchange));
     if (r < 0)
@@ -61,7 +61,8 @@ int exchange_create(struct api *a, struct http_request *http, enum request_kind 
     x->kind = kind;
     x->id = id;
     request_id_text(id, x->id_text);
-    x->key = key;
+    x->tenant = auth->tenant;
+    audit_begin(&x->who, http, auth);
     x->arrived_ns = clock_now_ns();
     x->created_s = (int64_t)clock_wall_s();
     x->cut_reason = FINISH_ABORTED;
@@ -427,6 +428,8 @@ void exchange_prepared(struct exchange *x)
     ASSERT(x->phase == EXCHANGE_PREPARING);
     x->phase = EXCHANGE_RUNNING;
     request_memory_newcomer(&x->memory, false);
+    if (x->audited)
+        audit_done(&x->who, &x->reject, x->reclaimed_bytes, x->id_text);
     if (!x->http) {
         exchange_free(x);
         return;

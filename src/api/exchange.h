@@ -27,7 +27,9 @@ struct exchange {
     struct request_id id;
     char id_text[33];
     enum request_kind kind;
-    uint32_t key; /* which API key it came with, from 1; 0 = none are configured */
+    uint64_t tenant; /* whose it is; 0: it came without a key */
+    struct audit who;
+    bool audited; /* an admin's order: the log says what came of it */
     uint64_t arrived_ns;
     int64_t created_s;
 
@@ -52,8 +54,9 @@ struct exchange {
     uint32_t bias_count;
     struct choice *choices;
     uint32_t choice_count;
-    uint32_t max_tokens; /* the largest of its choices; for /api/status */
-    struct buf reply;    /* of the kinds that need no engine */
+    uint32_t max_tokens;      /* the largest of its choices; for /api/status */
+    struct buf reply;         /* of the kinds that need no engine */
+    uint64_t reclaimed_bytes; /* what an admin's order gave back */
 
     /* Network thread, running. */
     uint32_t choices_over;
@@ -67,7 +70,7 @@ struct exchange {
 
 /* A new exchange of `http`, receiving. 0 or -ENOMEM (the account or the system). */
 int exchange_create(struct api *a, struct http_request *http, enum request_kind kind, struct request_id id,
-                    uint32_t key, struct exchange **ret);
+                    const struct auth *auth, struct exchange **ret);
 /* The one destructor: from every phase but `preparing`. NULL is fine. */
 void exchange_free(struct exchange *x);
 

@@ -134,7 +134,7 @@ static struct job_spec spec_of(struct exchange *x, const struct choice *c)
         .max_tokens = c->max_tokens,
         .priority = x->request.priority,
         .cache_salt = slice_of(x->request.cache_salt),
-        .tenant = x->key,
+        .tenant = x->tenant,
         .cuts = p->cuts,
         .cut_count = p->cut_count,
         .sampling = c->sampling,

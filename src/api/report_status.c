@@ -127,7 +127,8 @@ static void write_request(struct exchange *x, uint32_t job_count, struct totals 
         totals->waiting++;
     else
         totals->active++;
-    buf_printf(ret, "{\"id\":\"%s\",\"route\":\"%s\",\"model\":", x->id_text, request_route(x->kind));
+    buf_printf(ret, "{\"id\":\"%s\",\"route\":\"%s\",\"key\":\"%s\",\"client\":\"%s\",\"model\":", x->id_text,
+               request_route(x->kind), x->who.key, x->who.client);
     if (known && x->model)
         json_write_string(ret, slice_of(x->model->id));
     else

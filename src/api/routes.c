@@ -10,6 +10,7 @@
 #include "api/report.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <stdio.h>
@@ -147,7 +148,7 @@ static struct exchange *find_exchange(const struct call *c, struct request_id id
 {
     LIST_EACH(it, &c->api->exchanges) {
         struct exchange *x = LIST_ENTRY(it, struct exchange, all);
-        if (memcmp(&x->id, &id, sizeof(id)) == 0 && (x->key == c->auth.key || c->auth.admin))
+        if (memcmp(&x->id, &id, sizeof(id)) == 0 && (x->tenant == c->auth.tenant || c->auth.admin))
             return x;
     }
     return NULL;
@@ -167,9 +168,14 @@ static void answer_delete(const struct call *c)
         reject_respond(&why, c->http);
         return;
     }
+    request_id_text(id, text);
+    if (x->tenant != c->auth.tenant) {
+        struct audit who;
+        audit_begin(&who, c->http, &c->auth);
+        audit_done(&who, &why, 0, text);
+    }
     reject_set(&why, 499, "request_cancelled", NULL, "The request was cancelled by DELETE /v1/requests.");
     exchange_cancel(x, &why);
-    request_id_text(id, text);
     snprintf(body, sizeof(body), "{\"id\":\"%s\",\"object\":\"request\",\"deleted\":true}", text);
     http_respond(c->http, 200, JSON, slice_of(body));
 }
@@ -261,10 +267,11 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
                    a->opts.requests_max);
         return refuse(r, &why);
     }
-    if (exchange_create(a, r, t->kind, id, auth->key, &x) < 0) {
+    if (exchange_create(a, r, t->kind, id, auth, &x) < 0) {
         memory_refusal(a, a->opts.text, sizeof(*x), atomic_load(&a->requests_now), &why);
         return refuse(r, &why);
     }
+    x->audited = t->need == AUTH_ADMIN;
     http_request_set_user(r, x);
     return 0;
 }
@@ -286,8 +293,10 @@ int routes_begin(void *api, struct http_request *r)
             http_header_set(r, "allow", allow);
         return refuse(r, &why);
     }
-    if (!auth_check(&a->opts, r, t->need, &auth, &why))
+    if (!auth_check(a->opts.keys, r, t->need, &auth, &why)) {
+        audit_refused(&a->refusals, r, &why, clock_now_ns());
         return refuse(r, &why);
+    }
     return t->answer ? 0 : begin_exchange(a, r, t, id, &auth);
 }
 
@@ -303,7 +312,7 @@ void routes_ready(void *api, struct http_request *r)
     char allow[64];
     const struct route *t = find_route(r, &call.rest, allow, &why);
     ASSERT(t && t->answer);
-    if (!auth_check(&call.api->opts, r, t->need, &call.auth, &why))
+    if (!auth_check(call.api->opts.keys, r, t->need, &call.auth, &why))
         reject_respond(&why, r);
     else
         t->answer(&call);

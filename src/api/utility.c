@@ -127,6 +127,7 @@ bool utility_reclaim(struct exchange *x)
             buf_putc(&failed, ',');
         json_write_string(&failed, slice_of(m->id));
     }
+    x->reclaimed_bytes = sum.bytes_reclaimed;
     buf_printf(&x->reply, "{\"status\":\"%s\",\"entries\":%u,\"bytes_reclaimed\":%llu,\"failed\":[",
                failed.len ? "partial" : "ok", sum.entries, (unsigned long long)sum.bytes_reclaimed);
     buf_put_slice(&x->reply, buf_slice(&failed));

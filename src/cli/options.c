@@ -97,13 +97,20 @@ static const struct option_row rows[] = {
      "[default: ~/.local/state/plateau/chat_history]"},
 
     {GROUP_NETWORK, "host", "ADDRESS", OPTION_TEXT, AT(host), 0, 0, "127.0.0.1", COMMAND_SERVE,
-     "the address to listen on; beyond loopback an --api-key is needed"},
+     "the address to listen on; beyond loopback an --api-key or an --api-key-file is needed"},
     {GROUP_NETWORK, "port", "N", OPTION_COUNT, AT(port), 0, 65535, "8080", COMMAND_SERVE,
      "the port to listen on; 0: any free port, which is printed"},
     {GROUP_NETWORK, "api-key", "KEY", OPTION_LIST, AT(api_keys), 0, 0, NULL, COMMAND_SERVE,
-     "clients must send it; may be given several times [default: none]"},
+     "clients must send it; may be given several times; others see it in the list of processes "
+     "[default: none]"},
+    {GROUP_NETWORK, "api-key-file", "FILE", OPTION_LIST, AT(api_key_files), 0, 0, NULL, COMMAND_SERVE,
+     "keys that clients may send, one to a line, each after its name or alone; may be given several times"},
     {GROUP_NETWORK, "admin-key", "KEY", OPTION_LIST, AT(admin_keys), 0, 0, NULL, COMMAND_SERVE,
-     "as --api-key, for the /api routes; without one they answer on loopback only"},
+     "as --api-key, for the admin's routes; without one they answer on loopback only"},
+    {GROUP_NETWORK, "admin-key-file", "FILE", OPTION_LIST, AT(admin_key_files), 0, 0, NULL, COMMAND_SERVE,
+     "as --api-key-file, for the admin's routes"},
+    {GROUP_NETWORK, "allow-open", NULL, OPTION_FLAG, AT(allow_open), 0, 0, NULL, COMMAND_SERVE,
+     "listen beyond loopback without a key: everybody who reaches the port may use the models"},
     {GROUP_NETWORK, "idle-timeout", "SECONDS", OPTION_COUNT, AT(idle_timeout_s), 1, 86400, "60",
      COMMAND_SERVE, "a connection that does nothing for so long is closed"},
     {GROUP_NETWORK, "keepalive", "SECONDS", OPTION_COUNT, AT(keepalive_s), 1, 3600, "10", COMMAND_SERVE,
@@ -206,7 +213,7 @@ static int set(const struct option_row *row, const char *text, struct options *o
         return 0;
     case OPTION_LIST:
         return text[0] ? set_list(row, text, field, e)
-                       : err_set(e, -EINVAL, "--%s: the key is empty", row->name);
+                       : err_set(e, -EINVAL, "--%s: the value is empty", row->name);
     case OPTION_FLAG:
         *(bool *)field = strcmp(text, "0") != 0 && strcmp(text, "false") != 0 && strcmp(text, "no") != 0;
         return 0;

@@ -28,7 +28,9 @@ struct options {
     const char *model;                          /* directory; NULL: the bundled one */
     const char *models[OPTIONS_MODELS_MAX + 1]; /* of plan: NULL ends them; the first is `model` */
     const char *host, *alias, *log_level, *compute, *config, *system, *history, *trim;
-    const char *api_keys[OPTIONS_KEYS_MAX + 1], *admin_keys[OPTIONS_KEYS_MAX + 1]; /* NULL ends them */
+    /* NULL ends each. */
+    const char *api_keys[OPTIONS_KEYS_MAX + 1], *admin_keys[OPTIONS_KEYS_MAX + 1],
+        *api_key_files[OPTIONS_KEYS_MAX + 1], *admin_key_files[OPTIONS_KEYS_MAX + 1];
     uint64_t port, memory_limit, host_cache, text_limit, threads;
     uint64_t max_num_seqs, max_model_len, max_tokens_default, max_queue, queue_timeout_s, step_ms,
         slow_client_s, stuck_s;
@@ -37,7 +39,7 @@ struct options {
     uint64_t idle_timeout_s, keepalive_s, drain_s;
     uint64_t max_tokens, seed, top_k;
     double temperature, top_p;
-    bool raw, think, hide_reasoning, ignore_eos, json;
+    bool raw, think, hide_reasoning, ignore_eos, json, allow_open;
     const char *argument; /* what is no option: the prompt of generate */
     bool help;
 };

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/help.h"
+#include "cli/keys.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
 
@@ -24,6 +25,7 @@ struct serve {
     struct runtime rt;
     struct api *api;
     struct http_server *http;
+    struct keyring *keys;
     int signals; /* signalfd */
     pthread_t loader;
     bool loader_runs, failed;
@@ -32,23 +34,8 @@ struct serve {
     uint64_t started_ns;
 };
 
-static bool is_loopback(const char *host)
-{
-    return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 || strncmp(host, "127.", 4) == 0;
-}
-
-static uint32_t count_of(const char *const *keys)
-{
-    uint32_t n = 0;
-    while (keys[n])
-        n++;
-    return n;
-}
-
 static int check_options(const struct options *o, struct err *e)
 {
-    if (!is_loopback(o->host) && !o->api_keys[0])
-        return err_set(e, -EINVAL, "--host %s is open to others: give an --api-key", o->host);
     if (strcmp(o->trim, "on") != 0 && strcmp(o->trim, "off") != 0)
         return err_set(e, -EINVAL, "--trim %s: on or off is expected", o->trim);
     return options_log_level(o, LOG_LEVEL_INFO, e);
@@ -151,11 +138,14 @@ static int open_api(struct serve *s, struct err *e)
                             .keepalive_s = (uint32_t)o->keepalive_s,
                             .slow_client_s = (uint32_t)o->slow_client_s,
                             .stuck_s = (uint32_t)o->stuck_s,
-                            .api_keys = o->api_keys,
-                            .admin_keys = o->admin_keys,
-                            .api_key_count = count_of(o->api_keys),
-                            .admin_key_count = count_of(o->admin_keys)};
+                            .keys = s->keys};
     return api_create(&opts, &s->api, e);
+}
+
+/* Without keys only this machine's own pages and programs may ask. */
+static bool is_guarded(const struct serve *s)
+{
+    return keys_host_is_loopback(s->options.host) && keyring_count(s->keys, KEYRING_MODELS) == 0;
 }
 
 static int open_http(struct serve *s, struct err *e)
@@ -169,7 +159,7 @@ static int open_http(struct serve *s, struct err *e)
                                         MIN_OF(o->max_body_bytes, s->rt.planning.plan.process.body_bytes),
                                     .idle_timeout_s = (uint32_t)o->idle_timeout_s,
                                     .network = s->rt.network,
-                                    .loopback_host_only = is_loopback(o->host) && !o->api_keys[0],
+                                    .loopback_host_only = is_guarded(s),
                                     .handler = api_handler(s->api),
                                     .arg = s->api};
     int r = http_server_create(&opts, e, &s->http);
@@ -182,8 +172,9 @@ static int open_http(struct serve *s, struct err *e)
 
 static int serve_run(struct serve *s, struct err *e)
 {
-    printf("Plateau listens on http://%s:%u (model %s)\n", s->options.host, http_server_port(s->http),
-           s->rt.model_id);
+    bool v6 = strchr(s->options.host, ':') != NULL;
+    printf("Plateau listens on http://%s%s%s:%u (model %s)\n", v6 ? "[" : "", s->options.host, v6 ? "]" : "",
+           http_server_port(s->http), s->rt.model_id);
     fflush(stdout);
     int r = pthread_create(&s->loader, NULL, load, s);
     if (r)
@@ -222,7 +213,12 @@ int command_serve(int argc, char **argv)
     }
     if (r == 0)
         r = check_options(&s.options, &e);
+    if (r == 0)
+        r = keys_open(&s.options, &s.keys, &e);
+    if (r == 0)
+        r = keys_check(&s.options, s.keys, &e);
     if (r < 0) {
+        keyring_free(s.keys);
         fprintf(stderr, "plateau: %s\n", e.text);
         return 2;
     }
@@ -239,6 +235,7 @@ int command_serve(int argc, char **argv)
             r = serve_run(&s, &e);
         serve_close(&s);
     }
+    keyring_free(s.keys);
     if (r < 0)
         fprintf(stderr, "plateau: %s\n", e.text);
     return r < 0 || s.failed ? 1 : 0;

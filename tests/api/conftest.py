@@ -109,7 +109,7 @@ class Server:
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
         # Its first line says where it listens; one that does not start says nothing there.
-        where = re.search(rb"http://127\.0\.0\.1:(\d+)", self.process.stdout.readline())
+        where = re.search(rb"http://[0-9a-z.:\[\]]+:(\d+)", self.process.stdout.readline())
         self.port = int(where[1]) if where else 0
         self.url = f"http://127.0.0.1:{self.port}"
         headers = {"Authorization": f"Bearer {key}"} if key else {}

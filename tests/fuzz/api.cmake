@@ -1,1 +1,2 @@
 plateau_fuzz(fuzz_chat_request api)
+plateau_fuzz(fuzz_keyring api)

@@ -1,2 +1,3 @@
 plateau_test(test_api_request api)
+plateau_test(test_keyring api)
 plateau_test(test_api_memory api LABELS threads)

@@ -1,0 +1,295 @@
+/* keyring.c - what was sent is hashed once, and its digest compared with all of the ring to the end.
+ *
+ * Comparing digests leaves nothing to measure: where two of them differ says nothing about where the keys do. SHA-256 without a
+ * salt is enough for keys that are drawn; it is not meant to hide a word that somebody can guess. */
+#include "api/keyring.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct entry {
+    struct key key;
+    enum keyring_door door;
+    bool named;
+    unsigned char digest[SHA256_DIGEST_LENGTH];
+};
+
+struct keyring {
+    uint32_t count, room, of_door[2];
+    struct entry *entries;
+};
+
+int keyring_create(struct keyring **ret)
+{
+    struct keyring *k = calloc(1, sizeof(*k));
+    if (!k)
+        return -ENOMEM;
+    *ret = k;
+    return 0;
+}
+
+void keyring_free(struct keyring *k)
+{
+    if (!k)
+        return;
+    free(k->entries);
+    free(k);
+}
+
+/* ---- adding ---- */
+
+static bool is_visible(struct slice s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (s.ptr[i] <= ' ' || s.ptr[i] > '~')
+            return false;
+    return true;
+}
+
+static bool is_letter_or_digit(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* Such that it is one word in a line of the log. */
+static bool is_name(struct slice s)
+{
+    if (s.len == 0 || s.len >= KEYRING_NAME_BYTES || !is_letter_or_digit(s.ptr[0]))
+        return false;
+    for (size_t i = 0; i < s.len; i++)
+        if (!is_letter_or_digit(s.ptr[i]) && !memchr("._@-", s.ptr[i], 4))
+            return false;
+    return true;
+}
+
+static uint64_t tenant_of(const char *kind, struct slice bytes)
+{
+    unsigned char digest[SHA256_DIGEST_LENGTH], text[KEYRING_KEY_BYTES_MAX + 8];
+    size_t head = strlen(kind) + 1;
+    uint64_t tenant;
+    ASSERT(head + bytes.len <= sizeof(text));
+    memcpy(text, kind, head);
+    memcpy(text + head, bytes.ptr, bytes.len);
+    SHA256(text, head + bytes.len, digest);
+    OPENSSL_cleanse(text, sizeof(text));
+    memcpy(&tenant, digest, sizeof(tenant));
+    return tenant ? tenant : 1;
+}
+
+static int check(struct slice name, struct slice key, struct err *e)
+{
+    if (key.len == 0 || key.len > KEYRING_KEY_BYTES_MAX || !is_visible(key))
+        return err_set(e, -EINVAL, "a key has 1 to %d visible ASCII characters and no blanks",
+                       KEYRING_KEY_BYTES_MAX);
+    if (name.len > 0 && !is_name(name))
+        return err_set(e, -EINVAL,
+                       "a key's name has 1 to %d letters, digits, dots, dashes, _ or @, and begins with one "
+                       "of the first two",
+                       KEYRING_NAME_BYTES - 1);
+    return 0;
+}
+
+static struct entry *entry_of(struct keyring *k, enum keyring_door door, const unsigned char *digest)
+{
+    for (uint32_t i = 0; i < k->count; i++)
+        if (k->entries[i].door == door && memcmp(k->entries[i].digest, digest, SHA256_DIGEST_LENGTH) == 0)
+            return &k->entries[i];
+    return NULL;
+}
+
+static int make_room(struct keyring *k, struct err *e)
+{
+    if (k->count == KEYRING_KEYS_MAX)
+        return err_set(e, -ENOSPC, "there may be %d keys", KEYRING_KEYS_MAX);
+    if (k->count < k->room)
+        return 0;
+    uint32_t room = k->room ? 2 * k->room : 8;
+    struct entry *entries = realloc(k->entries, room * sizeof(*entries));
+    if (!entries)
+        return err_set(e, -ENOMEM, "no memory for %u keys", room);
+    k->entries = entries;
+    k->room = room;
+    return 0;
+}
+
+static int add(struct keyring *k, enum keyring_door door, struct slice name, struct slice key,
+               const char *otherwise, struct err *e)
+{
+    struct entry new = {.door = door, .named = name.len > 0};
+    int r = check(name, key, e);
+    if (r < 0)
+        return r;
+    SHA256((const unsigned char *)key.ptr, key.len, new.digest);
+    new.key.tenant = new.named ? tenant_of("name", name) : tenant_of("key", key);
+    if (new.named)
+        memcpy(new.key.name, name.ptr, name.len);
+    else
+        snprintf(new.key.name, sizeof(new.key.name), "%s", otherwise);
+    const struct entry *same = entry_of(k, door, new.digest);
+    if (same && (same->named != new.named || same->key.tenant != new.key.tenant))
+        return err_set(e, -EINVAL, "it is the key of %s already", same->key.name);
+    if (same)
+        return 0;
+    r = make_room(k, e);
+    if (r < 0)
+        return r;
+    k->entries[k->count++] = new;
+    k->of_door[door]++;
+    return 0;
+}
+
+int keyring_add(struct keyring *k, enum keyring_door door, const char *name, struct slice key,
+                const char *source, struct err *e)
+{
+    return add(k, door, slice_of(name), key, source, e);
+}
+
+/* ---- files ---- */
+
+/* The next word of a line and what follows it; empty at the line's end or its comment. */
+static struct slice next_word(struct slice *line)
+{
+    size_t from = 0, to;
+    while (from < line->len && memchr(" \t\r", line->ptr[from], 3))
+        from++;
+    for (to = from; to < line->len && !memchr(" \t\r", line->ptr[to], 3);)
+        to++;
+    struct slice word = slice_sub(*line, from, to - from);
+    if (word.len > 0 && word.ptr[0] == '#') {
+        *line = (struct slice){0};
+        return *line;
+    }
+    *line = slice_sub(*line, to, line->len);
+    return word;
+}
+
+/* What a key without a name is called: its file's name and line, or as much of its end as is one. */
+static void name_line(const char *source, uint32_t line, char ret[KEYRING_NAME_BYTES])
+{
+    const char *slash = strrchr(source, '/'), *file = slash ? slash + 1 : source;
+    snprintf(ret, KEYRING_NAME_BYTES, "%.50s:%u", file, line);
+    for (char *c = ret; *c; c++)
+        if (!is_letter_or_digit(*c) && !memchr("._@-:", *c, 5))
+            *c = '_';
+}
+
+static int add_line(struct keyring *k, enum keyring_door door, struct slice line, const char *source,
+                    uint32_t number, struct err *e)
+{
+    char otherwise[KEYRING_NAME_BYTES];
+    struct slice first = next_word(&line), second = next_word(&line), third = next_word(&line);
+    if (first.len == 0)
+        return 0;
+    if (third.len > 0)
+        return err_set(e, -EINVAL, "a line has a name and a key, or a key");
+    name_line(source, number, otherwise);
+    return second.len > 0 ? add(k, door, first, second, otherwise, e)
+                          : add(k, door, (struct slice){0}, first, otherwise, e);
+}
+
+int keyring_parse(struct keyring *k, enum keyring_door door, struct slice text, const char *source,
+                  struct err *e)
+{
+    uint32_t number = 0, lines_with_keys = 0;
+    while (text.len > 0) {
+        const char *end = memchr(text.ptr, '\n', text.len);
+        size_t len = end ? (size_t)(end - text.ptr) : text.len;
+        struct slice line = slice_sub(text, 0, len), rest = line;
+        number++;
+        lines_with_keys += next_word(&rest).len > 0;
+        int r = add_line(k, door, line, source, number, e);
+        if (r < 0)
+            return err_prefix(e, r, "%s line %u", source, number);
+        text = slice_sub(text, len + 1, text.len);
+    }
+    return lines_with_keys > 0 ? 0 : err_set(e, -EINVAL, "%s has no key in it", source);
+}
+
+static enum keyring_exposure exposure_of(mode_t mode)
+{
+    if (mode & (S_IWGRP | S_IWOTH))
+        return KEYRING_WRITABLE;
+    return mode & S_IROTH ? KEYRING_READABLE : KEYRING_PRIVATE;
+}
+
+static ssize_t read_all(int fd, char *bytes, size_t len)
+{
+    size_t have = 0;
+    while (have < len) {
+        ssize_t n = read(fd, bytes + have, len - have);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            break;
+        have += (size_t)n;
+    }
+    return (ssize_t)have;
+}
+
+static int read_open(struct keyring *k, enum keyring_door door, const char *path, int fd,
+                     enum keyring_exposure *exposure, struct err *e)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return err_set(e, -errno, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, -EINVAL, "%s is not a file", path);
+    if ((uint64_t)st.st_size > KEYRING_FILE_BYTES_MAX)
+        return err_set(e, -EFBIG, "%s is larger than %zu bytes", path, KEYRING_FILE_BYTES_MAX);
+    size_t room = (size_t)st.st_size + 1;
+    char *bytes = malloc(room);
+    if (!bytes)
+        return err_set(e, -ENOMEM, "%s: no memory for %zu bytes", path, room);
+    ssize_t n = read_all(fd, bytes, (size_t)st.st_size);
+    int r = n < 0 ? err_set(e, (int)n, "%s: %s", path, strerror((int)-n))
+                  : keyring_parse(k, door, (struct slice){bytes, (size_t)n}, path, e);
+    OPENSSL_cleanse(bytes, room);
+    free(bytes);
+    if (r == 0)
+        *exposure = exposure_of(st.st_mode);
+    return r;
+}
+
+int keyring_read(struct keyring *k, enum keyring_door door, const char *path, enum keyring_exposure *exposure,
+                 struct err *e)
+{
+    /* Not to wait for who writes to a pipe. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return err_set(e, -errno, "%s: %s", path, strerror(errno));
+    int r = read_open(k, door, path, fd, exposure, e);
+    close(fd);
+    return r;
+}
+
+/* ---- looking ---- */
+
+uint32_t keyring_count(const struct keyring *k, enum keyring_door door)
+{
+    return k ? k->of_door[door] : 0;
+}
+
+void keyring_find(const struct keyring *k, struct slice given, const struct key **models,
+                  const struct key **admin)
+{
+    unsigned char digest[SHA256_DIGEST_LENGTH];
+    const struct key *found[] = {[KEYRING_MODELS] = NULL, [KEYRING_ADMIN] = NULL};
+    if (k && given.len > 0) {
+        SHA256((const unsigned char *)given.ptr, given.len, digest);
+        for (uint32_t i = 0; i < k->count; i++)
+            if (CRYPTO_memcmp(k->entries[i].digest, digest, sizeof(digest)) == 0)
+                found[k->entries[i].door] = &k->entries[i].key;
+    }
+    *models = found[KEYRING_MODELS];
+    *admin = found[KEYRING_ADMIN];
+}

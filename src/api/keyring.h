@@ -1,0 +1,57 @@
+/* keyring.h - the keys that open the server, and what each is called.
+ *
+ * A ring is filled once and then only read, by any thread. It keeps digests, not keys: what a key was cannot be read from memory,
+ * and comparing takes the same time whatever was sent. At most KEYRING_KEYS_MAX keys, 120 bytes each.
+ *
+ * A key has a name for the log (never the key itself) and a tenant, a number that decides whose prefixes and requests are whose.
+ * With a name the tenant follows from it, so a key can be changed and its owner stays the same, over restarts as well; without
+ * one it follows from the key. */
+#ifndef PLATEAU_API_KEYRING_H
+#define PLATEAU_API_KEYRING_H
+
+#include "base/err.h"
+#include "base/slice.h"
+
+struct keyring;
+
+#define KEYRING_KEYS_MAX       1024
+#define KEYRING_KEY_BYTES_MAX  1024
+#define KEYRING_NAME_BYTES     65 /* with the terminating zero */
+#define KEYRING_FILE_BYTES_MAX ((size_t)1 << 20)
+
+enum keyring_door { KEYRING_MODELS, KEYRING_ADMIN };
+
+struct key {
+    char name[KEYRING_NAME_BYTES];
+    uint64_t tenant; /* never 0 */
+};
+
+/* 0 or -ENOMEM. */
+int keyring_create(struct keyring **ret);
+/* NULL is fine. */
+void keyring_free(struct keyring *k);
+
+/* Adds a key. Without a name (NULL) it is called after `source`. Given again with the same name it counts once.
+ * 0, -EINVAL (not 1 to KEYRING_KEY_BYTES_MAX visible ASCII characters, a bad name, or there under another name), -ENOSPC.
+ * The message never quotes a key. */
+int keyring_add(struct keyring *k, enum keyring_door door, const char *name, struct slice key,
+                const char *source, struct err *e);
+/* Adds what a file says: a key to a line, before it, if it has one, its name and a blank. Empty lines, and what follows a # that
+ * begins a word, say nothing. `source` names the text in messages and unnamed keys. As keyring_add, and -EINVAL when there is no
+ * key in it. */
+int keyring_parse(struct keyring *k, enum keyring_door door, struct slice text, const char *source,
+                  struct err *e);
+
+/* What is wrong with who may read a file of keys. */
+enum keyring_exposure { KEYRING_PRIVATE, KEYRING_READABLE, KEYRING_WRITABLE };
+/* keyring_parse of a regular file. Also -EFBIG (more than KEYRING_FILE_BYTES_MAX), and what the system said. */
+int keyring_read(struct keyring *k, enum keyring_door door, const char *path, enum keyring_exposure *exposure,
+                 struct err *e);
+
+/* k NULL: 0. */
+uint32_t keyring_count(const struct keyring *k, enum keyring_door door);
+/* Who was given, at each door; NULL: nobody that it knows. k may be NULL. */
+void keyring_find(const struct keyring *k, struct slice given, const struct key **models,
+                  const struct key **admin);
+
+#endif

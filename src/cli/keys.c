@@ -1,0 +1,80 @@
+/* keys.c - keys from everywhere count together: a key on the command line does not hide those of a file. */
+#include "cli/keys.h"
+
+#include "base/log.h"
+#include "http/http_guard.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static int add_keys(struct keyring *k, enum keyring_door door, const char *option, const char *const *keys,
+                    struct err *e)
+{
+    int r = 0;
+    for (uint32_t i = 0; keys[i] && r == 0; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "%s-%u", option, i + 1);
+        r = keyring_add(k, door, NULL, slice_of(keys[i]), name, e);
+    }
+    return r < 0 ? err_prefix(e, r, "--%s", option) : 0;
+}
+
+static void tell_exposure(const char *path, enum keyring_exposure exposure)
+{
+    if (exposure != KEYRING_PRIVATE)
+        LOG_WARN("key_file_exposed", "file=\"%s\" problem=\"%s\"", path,
+                 exposure == KEYRING_WRITABLE ? "others may change it" : "everybody may read it");
+}
+
+static int add_files(struct keyring *k, enum keyring_door door, const char *option, const char *const *paths,
+                     struct err *e)
+{
+    int r = 0;
+    for (uint32_t i = 0; paths[i] && r == 0; i++) {
+        enum keyring_exposure exposure = KEYRING_PRIVATE;
+        r = keyring_read(k, door, paths[i], &exposure, e);
+        if (r == 0)
+            tell_exposure(paths[i], exposure);
+    }
+    return r < 0 ? err_prefix(e, r, "--%s", option) : 0;
+}
+
+int keys_open(const struct options *o, struct keyring **ret, struct err *e)
+{
+    struct keyring *k = NULL;
+    int r = keyring_create(&k);
+    if (r < 0)
+        return err_set(e, r, "no memory for keys");
+    r = add_keys(k, KEYRING_MODELS, "api-key", o->api_keys, e);
+    if (r == 0)
+        r = add_keys(k, KEYRING_ADMIN, "admin-key", o->admin_keys, e);
+    if (r == 0)
+        r = add_files(k, KEYRING_MODELS, "api-key-file", o->api_key_files, e);
+    if (r == 0)
+        r = add_files(k, KEYRING_ADMIN, "admin-key-file", o->admin_key_files, e);
+    if (r < 0) {
+        keyring_free(k);
+        return r;
+    }
+    *ret = k;
+    return 0;
+}
+
+bool keys_host_is_loopback(const char *host)
+{
+    char bracketed[INET6_ADDRSTRLEN + 2];
+    snprintf(bracketed, sizeof(bracketed), strchr(host, ':') ? "[%s]" : "%s", host);
+    return http_guard_host_is_loopback(slice_of(bracketed));
+}
+
+int keys_check(const struct options *o, const struct keyring *k, struct err *e)
+{
+    if (keys_host_is_loopback(o->host) || keyring_count(k, KEYRING_MODELS) > 0 || o->allow_open)
+        return 0;
+    return err_set(e, -EINVAL,
+                   "--host %s is open to others: give an --api-key or an --api-key-file (or --allow-open, if "
+                   "everybody who reaches it may use the models)",
+                   o->host);
+}

@@ -1,0 +1,150 @@
+"""Keys from files, refusing to be open, and what the log says about who changed what."""
+
+import os
+import re
+import socket
+import subprocess
+
+import httpx
+import pytest
+
+from conftest import PROGRAM, Open, refused, serving, until
+
+
+def lines_of(server, event):
+    return [line for line in list(server.lines) if f" event={event} " in line]
+
+
+def field(line, name):
+    found = re.search(rf' {name}=("[^"]*"|\S*)', line)
+    return found[1].strip('"') if found else None
+
+
+def bearer(key):
+    return {"authorization": f"Bearer {key}"} if key else {}
+
+
+def write_keys(path, text, mode=0o600):
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+@pytest.fixture(scope="module")
+def filed(tmp_path_factory):
+    at = tmp_path_factory.mktemp("keys")
+    users = write_keys(at / "users", "# who may ask\nalice sk-alice-0123\nbob sk-bob-0123 # his laptop\nsk-nobody-0123\n")
+    admins = write_keys(at / "admins", "root sk-root-0123\n", 0o644)
+    options = ["--api-key-file", users, "--admin-key-file", admins, "--api-key", "sk-inline-0123"]
+    with serving(*options, key="sk-root-0123") as s:
+        yield s
+
+
+@pytest.mark.smoke
+def test_keys_of_files_open_what_they_should(filed):
+    for key in ["sk-alice-0123", "sk-bob-0123", "sk-nobody-0123", "sk-inline-0123"]:
+        assert filed.http.get("/v1/models", headers=bearer(key)).status_code == 200
+        refused(filed.http.get("/api/status", headers=bearer(key)), 401, "invalid_api_key")
+    assert filed.http.get("/v1/models", headers=bearer("sk-root-0123")).status_code == 200
+    assert filed.http.get("/api/status", headers=bearer("sk-root-0123")).status_code == 200
+    for key in ["alice", "root", "#", "alice sk-alice-0123", "sk-alice-012"]:
+        refused(filed.http.get("/v1/models", headers=bearer(key)), 401, "invalid_api_key")
+
+
+@pytest.mark.smoke
+def test_a_file_that_everybody_may_read_is_told_of(filed):
+    [line] = lines_of(filed, "key_file_exposed")
+    assert field(line, "file").endswith("/admins")
+
+
+@pytest.mark.smoke
+def test_what_an_admin_changes_is_in_the_log(filed):
+    filed.complete("a b c d e f g", max_tokens=3)
+    filed.wait_idle()
+    before = len(lines_of(filed, "audit"))
+    for path in ["/api/trim", "/api/hot-cache/clear"]:
+        reply = filed.http.post(path)
+        assert reply.status_code == 200
+        line = until(lambda: lines_of(filed, "audit")[before:])[0]
+        before += 1
+        assert field(line, "key") == "root"
+        assert field(line, "client").startswith("127.0.0.1:")
+        assert field(line, "action") == f"POST {path}"
+        assert (field(line, "status"), field(line, "result")) == ("200", "ok")
+        assert int(field(line, "bytes")) == reply.json()["bytes_reclaimed"]
+        assert field(line, "id") == reply.headers["x-request-id"]
+    filed.status(), filed.memory()
+    assert len(lines_of(filed, "audit")) == before  # who only looks leaves none
+
+
+@pytest.mark.smoke
+def test_an_admin_who_ends_somebodys_request_is_in_the_log(filed):
+    body = {"prompt": "a", "max_tokens": 20000, "ignore_eos": True, "stream": True}
+    with Open(filed, "/v1/completions", body, key="sk-alice-0123") as running:
+        running.event()
+        [request] = filed.requests()
+        assert request["key"] == "alice" and request["client"].startswith("127.0.0.1:")
+        path = f"/v1/requests/{request['id']}"
+        before = len(lines_of(filed, "audit"))
+        refused(filed.http.delete(path, headers=bearer("sk-bob-0123")), 404, "request_not_found")
+        assert filed.http.delete(path).status_code == 200
+    line = until(lambda: lines_of(filed, "audit")[before:])[0]
+    assert field(line, "key") == "root" and field(line, "action") == f"DELETE {path}"
+
+
+def test_who_is_refused_is_in_the_log_once_a_second(filed):
+    path = '/v1/models/x"%20level=info%20event=audit%0Ay'
+    for i in range(20):
+        with socket.create_connection(("127.0.0.1", filed.port)) as s:
+            s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer sk-wrong-{i}\r\n\r\n".encode())
+            assert s.recv(100).startswith(b"HTTP/1.1 401 ")
+    lines = until(lambda: lines_of(filed, "refused"))
+    assert len(lines) <= 4
+    for line in lines:
+        assert field(line, "client").startswith("127.0.0.1:") and field(line, "status") == "401"
+    assert not [line for line in filed.lines if "event=audit" in line and "key=" not in line]
+
+
+@pytest.mark.smoke
+def test_keys_are_nowhere_in_the_log(filed):
+    assert not [line for line in filed.lines if "sk-" in line]
+
+
+def serve_fails(*options, env=None):
+    got = subprocess.run([PROGRAM, "serve", "--port", "0", *map(str, options)], capture_output=True, text=True,
+                         timeout=60, env={**os.environ, **(env or {})})
+    assert got.returncode == 2, got.stderr
+    return got.stderr
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "127.example", "::ffff:8.8.8.8"])
+def test_nobody_listens_to_the_world_without_a_key(host):
+    assert "--api-key" in serve_fails("--host", host)
+    assert "--api-key" in serve_fails("--host", host, "--admin-key", "root")
+
+
+@pytest.mark.smoke
+def test_unless_told_to(tmp_path):
+    users = write_keys(tmp_path / "users", "sk-alice-0123\n")
+    for options in [["--api-key", "sk-alice-0123"], ["--api-key-file", users], ["--allow-open"]]:
+        with serving_openly(*options) as s:
+            assert s.http.get("/live").status_code == 200
+            without_key = httpx.get(s.url + "/v1/models").status_code
+            assert without_key == (200 if options == ["--allow-open"] else 401)
+
+
+def serving_openly(*options):
+    return serving("--host", "0.0.0.0", "--admin-key", "sk-root-0123", *options, key="sk-root-0123")
+
+
+@pytest.mark.smoke
+def test_a_file_of_keys_that_is_wrong_is_refused_at_the_start(tmp_path):
+    empty = write_keys(tmp_path / "empty", "# nobody yet\n")
+    assert "no key" in serve_fails("--api-key-file", empty)
+    bad = write_keys(tmp_path / "bad", "alice sk-secret-1\nbob sk-secret-1\n")
+    said = serve_fails("--admin-key-file", bad)
+    assert "line 2" in said and "secret" not in said
+    assert "none" in serve_fails("--api-key-file", tmp_path / "none")
+    assert "--api-key" in serve_fails("--api-key", "")
+    assert "--api-key" in serve_fails("--api-key", "two words")

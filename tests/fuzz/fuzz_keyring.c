@@ -1,0 +1,51 @@
+/* Files of keys. What must hold: no crash, a refusal has a sentence that quotes no key, what was accepted is found again under a name
+ * that is one word, and nothing else is found. */
+#include "api/keyring.h"
+
+#include "base/check.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_name(const struct key *key)
+{
+    ASSERT(key->tenant != 0 && key->name[0] && memchr(key->name, 0, sizeof(key->name)));
+    for (const char *c = key->name; *c; c++)
+        ASSERT(*c > ' ' && *c <= '~' && *c != '"');
+}
+
+/* Every word of an accepted text that is a key is known; the ring knows no more than there are words. */
+static void check_words(const struct keyring *k, struct slice text)
+{
+    uint32_t known = 0;
+    for (size_t from = 0; from < text.len;) {
+        size_t to = from;
+        while (to < text.len && !memchr(" \t\r\n", text.ptr[to], 4))
+            to++;
+        const struct key *models, *admin;
+        keyring_find(k, slice_sub(text, from, to - from), &models, &admin);
+        ASSERT(!admin);
+        if (models) {
+            check_name(models);
+            known++;
+        }
+        from = to + 1;
+    }
+    ASSERT(known >= keyring_count(k, KEYRING_MODELS));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct slice text = {(const char *)data, size};
+    struct keyring *k;
+    struct err e = {{0}};
+    if (keyring_create(&k) < 0)
+        return 0;
+    int r = keyring_parse(k, KEYRING_MODELS, text, "keys", &e);
+    ASSERT((r == 0) == (e.text[0] == 0));
+    if (r == 0) {
+        ASSERT(keyring_count(k, KEYRING_MODELS) > 0);
+        check_words(k, text);
+    }
+    keyring_free(k);
+    return 0;
+}

@@ -1,0 +1,168 @@
+/* Keys: how files of them are read, what is refused without being quoted, and whose each is. */
+#include "api/keyring.h"
+#include "base/check.h"
+#include "test.h"
+#include "test_files.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+static struct keyring *ring(const char *text, struct err *e, int expected)
+{
+    struct keyring *k = NULL;
+    assert_int_equal(keyring_create(&k), 0);
+    int r = keyring_parse(k, KEYRING_MODELS, slice_of(text), "/etc/plateau/keys", e);
+    assert_int_equal(r, expected);
+    return k;
+}
+
+static const struct key *find(const struct keyring *k, const char *given)
+{
+    const struct key *models, *admin;
+    keyring_find(k, slice_of(given), &models, &admin);
+    return models ? models : admin;
+}
+
+TEST(a_file_has_keys_with_and_without_names)
+{
+    struct err e = {{0}};
+    struct keyring *k = ring("# who\n\n  sk-1:a=/+b  \nalice\tsk-2 # her laptop\r\nbob@x.y sk-3", &e, 0);
+    assert_int_equal(keyring_count(k, KEYRING_MODELS), 3);
+    assert_int_equal(keyring_count(k, KEYRING_ADMIN), 0);
+    assert_string_equal(find(k, "sk-1:a=/+b")->name, "keys:3");
+    assert_string_equal(find(k, "sk-2")->name, "alice");
+    assert_string_equal(find(k, "sk-3")->name, "bob@x.y");
+    const char *const wrong[] = {"", "sk-", "sk-22", "SK-2", "alice", "alice\tsk-2", "#"};
+    for (size_t i = 0; i < COUNT_OF(wrong); i++)
+        assert_null(find(k, wrong[i]));
+    keyring_free(k);
+}
+
+TEST(nothing_is_found_without_a_ring)
+{
+    assert_null(find(NULL, "x"));
+    assert_int_equal(keyring_count(NULL, KEYRING_ADMIN), 0);
+    keyring_free(NULL);
+}
+
+TEST(what_is_wrong_is_said_without_the_key)
+{
+    char of_1025[1027];
+    memset(of_1025, 'k', sizeof(of_1025));
+    of_1025[1025] = 0;
+    const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"", "has no key"},
+        {"# nothing\n\n", "has no key"},
+        {"sk-ok\nalice sk-secret too\n", "line 2"},
+        {"-alice sk-secret\n", "name"},
+        {"al\"ice sk-secret\n", "name"},
+        {"sk-secr\x01t\n", "visible"},
+        {"sk-secr\xc3\xa4t\n", "visible"},
+        {of_1025, "1024"},
+        {"alice sk-secret\nbob sk-secret\n", "alice already"},
+        {"sk-secret\nbob sk-secret\n", "keys:1 already"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct err e = {{0}};
+        struct keyring *k = ring(cases[i].text, &e, -EINVAL);
+        assert_non_null(strstr(e.text, cases[i].words));
+        assert_null(strstr(e.text, "secr"));
+        keyring_free(k);
+    }
+}
+
+TEST(a_name_is_the_owner_whatever_the_key)
+{
+    struct err e = {{0}};
+    struct keyring *before = ring("alice one\nbob two\nthree\n", &e, 0);
+    struct keyring *after = ring("three\nbob two\nalice new\nalice one\nalice one", &e, 0);
+    assert_int_equal(keyring_count(after, KEYRING_MODELS), 4);
+    assert_true(find(before, "one")->tenant == find(after, "new")->tenant);
+    assert_true(find(before, "one")->tenant == find(after, "one")->tenant);
+    assert_true(find(before, "three")->tenant == find(after, "three")->tenant);
+    assert_true(find(before, "one")->tenant != find(before, "two")->tenant);
+    assert_true(find(before, "three")->tenant != find(before, "two")->tenant);
+    keyring_free(before);
+    keyring_free(after);
+}
+
+TEST(one_key_may_open_both_doors)
+{
+    struct keyring *k = NULL;
+    const struct key *models, *admin;
+    assert_int_equal(keyring_create(&k), 0);
+    assert_int_equal(keyring_add(k, KEYRING_MODELS, NULL, SLICE("x"), "api-key-1", NULL), 0);
+    assert_int_equal(keyring_add(k, KEYRING_ADMIN, "root", SLICE("x"), "-", NULL), 0);
+    assert_int_equal(keyring_add(k, KEYRING_ADMIN, NULL, SLICE("y"), "admin-key-2", NULL), 0);
+    keyring_find(k, SLICE("x"), &models, &admin);
+    assert_string_equal(models->name, "api-key-1");
+    assert_string_equal(admin->name, "root");
+    keyring_find(k, SLICE("y"), &models, &admin);
+    assert_null(models);
+    assert_string_equal(admin->name, "admin-key-2");
+    keyring_free(k);
+}
+
+TEST(there_may_be_so_many)
+{
+    struct err e = {{0}};
+    struct keyring *k = NULL;
+    char key[16];
+    assert_int_equal(keyring_create(&k), 0);
+    for (int i = 0; i < KEYRING_KEYS_MAX; i++) {
+        snprintf(key, sizeof(key), "k%d", i);
+        assert_int_equal(keyring_add(k, KEYRING_MODELS, NULL, slice_of(key), "s", &e), 0);
+    }
+    assert_int_equal(keyring_add(k, KEYRING_ADMIN, NULL, SLICE("more"), "s", &e), -ENOSPC);
+    assert_non_null(find(k, "k0"));
+    assert_non_null(find(k, "k1023"));
+    keyring_free(k);
+}
+
+static int read_file(const char *path, enum keyring_exposure *exposure, struct err *e)
+{
+    struct keyring *k = NULL;
+    assert_int_equal(keyring_create(&k), 0);
+    int r = keyring_read(k, KEYRING_MODELS, path, exposure, e);
+    keyring_free(k);
+    return r;
+}
+
+TEST(who_else_may_read_a_file_is_seen)
+{
+    const struct {
+        mode_t mode;
+        enum keyring_exposure exposure;
+    } cases[] = {{0600, KEYRING_PRIVATE},  {0640, KEYRING_PRIVATE},  {0644, KEYRING_READABLE},
+                 {0620, KEYRING_WRITABLE}, {0602, KEYRING_WRITABLE}, {0666, KEYRING_WRITABLE}};
+    struct err e = {{0}};
+    const char *dir = test_dir();
+    char path[512];
+    snprintf(path, sizeof(path), "%s/keys", dir);
+    test_write_text(dir, "keys", "alice sk-1\n");
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        enum keyring_exposure exposure = KEYRING_PRIVATE;
+        assert_int_equal(chmod(path, cases[i].mode), 0);
+        assert_int_equal(read_file(path, &exposure, &e), 0);
+        assert_int_equal(exposure, cases[i].exposure);
+    }
+}
+
+TEST(only_files_are_read_and_nobody_is_waited_for)
+{
+    struct err e = {{0}};
+    enum keyring_exposure exposure = KEYRING_PRIVATE;
+    const char *dir = test_dir();
+    char path[512];
+    snprintf(path, sizeof(path), "%s/pipe", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(read_file(path, &exposure, &e), -EINVAL);
+    assert_int_equal(read_file(dir, &exposure, &e), -EINVAL);
+    assert_int_equal(read_file("/dev/zero", &exposure, &e), -EINVAL);
+    snprintf(path, sizeof(path), "%s/none", dir);
+    assert_int_equal(read_file(path, &exposure, &e), -ENOENT);
+}
+
+TEST_MAIN()
