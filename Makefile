@@ -1,5 +1,5 @@
 # For those who work on Plateau. To use it: ./run. To test all of it: ./test.
-.PHONY: all check bench sim format clean help
+.PHONY: all check bench gates sim format clean help
 
 all: ## build/plateau, build/golden and the tests, optimised (the default)
 	@tools/install-packages run test
@@ -11,6 +11,10 @@ check: ## checks, tests, ASan + UBSan: before you send a change
 
 bench: all ## the benchmarks of bench/
 	@for b in build/bench/run/*; do echo "== $$b" && $$b || exit 1; done
+
+gates: all ## the release gates of bench/gates; GATES="soak jitter" some of them, ARGS="--model DIR" their options
+	@tools/install-packages bench
+	@/usr/bin/python3 bench/gates/gate.py $(ARGS) $(GATES)
 
 sim: all ## 10^7 steps of scheduler and caches, simulated; STEPS and SEED say otherwise
 	@tools/sim $(or $(STEPS),10000000) $(SEED)

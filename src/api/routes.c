@@ -144,11 +144,13 @@ static bool parse_id(struct slice text, struct request_id *ret)
     return request_id_parse(text.ptr, text.len, ret);
 }
 
+/* One that can still be cancelled: a reply that is complete and on its way is not cut short. */
 static struct exchange *find_exchange(const struct call *c, struct request_id id)
 {
     LIST_EACH(it, &c->api->exchanges) {
         struct exchange *x = LIST_ENTRY(it, struct exchange, all);
-        if (memcmp(&x->id, &id, sizeof(id)) == 0 && (x->tenant == c->auth.tenant || c->auth.admin))
+        if (x->phase != EXCHANGE_SENDING && memcmp(&x->id, &id, sizeof(id)) == 0 &&
+            (x->tenant == c->auth.tenant || c->auth.admin))
             return x;
     }
     return NULL;
@@ -162,9 +164,9 @@ static void answer_delete(const struct call *c)
     struct exchange *x = parse_id(c->rest, &id) ? find_exchange(c, id) : NULL;
     if (!x) {
         /* Somebody else's is not there either. */
-        reject_set(
-            &why, 404, "request_not_found", NULL,
-            "There is no such request now, or it was made with another key. Its id is in x-request-id.");
+        reject_set(&why, 404, "request_not_found", NULL,
+                   "There is no such request now, it has been answered, or it was made with another key. Its "
+                   "id is in x-request-id.");
         reject_respond(&why, c->http);
         return;
     }

@@ -1,0 +1,53 @@
+"""The release gates: each starts a server, loads it, prints figures and what must hold, and writes NAME.png and NAME.json.
+
+    bench/gates/gate.py soak jitter               with the bundled model
+    bench/gates/gate.py --model DIR return        with another one
+
+The exit status is 0 when everything held."""
+
+import argparse
+import importlib
+import pathlib
+import sys
+
+GATES = ("soak", "return", "flat", "jitter", "agent", "fairness", "trim-cost")
+TOP = pathlib.Path(__file__).resolve().parents[2]
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("gates", nargs="*", metavar="GATE", help=f"{', '.join(GATES)}; all of them when none is named")
+    p.add_argument("--model", default=str(TOP / "models/canary"), help="the model's directory (the bundled one)")
+    p.add_argument("--program", default=str(TOP / "build/plateau"), help="what is measured (build/plateau)")
+    p.add_argument("--out", default=str(TOP / "build/gates"), help="where plots and figures go (build/gates)")
+    p.add_argument("--label", help="in the names of plots; the model's by default")
+    p.add_argument("--serve", action="append", default=[], metavar="OPTION", help="one more option of `plateau serve`; may be repeated")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--requests", type=int, default=100000, help="soak: how many (100000)")
+    p.add_argument("--clients", type=int, default=16, help="soak: at once (16)")
+    p.add_argument("--longest", type=int, default=1024, help="soak: tokens of the longest prompt (1024)")
+    p.add_argument("--soak-cache", default="16M", help="soak: --host-cache, small enough to be full when warm (16M)")
+    p.add_argument("--load", type=int, default=8, help="return: requests at once (8)")
+    p.add_argument("--prompt", type=int, default=2048, help="return: tokens of each (2048)")
+    p.add_argument("--generate", type=int, default=4000, help="flat: tokens (4000)")
+    p.add_argument("--repeats", type=int, default=300, help="jitter: identical prompts (300)")
+    p.add_argument("--jitter-prompt", type=int, default=512, help="jitter: tokens of the prompt (512)")
+    p.add_argument("--turns", type=int, default=30, help="agent: of the session (30)")
+    p.add_argument("--uncached", action=argparse.BooleanOptionalAction, default=True, help="agent: also without a cache, to compare")
+    p.add_argument("--long-prompt", type=int, default=16384, help="fairness: tokens (16384)")
+    p.add_argument("--pairs", type=int, default=100, help="trim-cost: bursts with and without (100)")
+    p.add_argument("--burst-tokens", type=int, default=32, help="trim-cost: tokens of each of 8 replies (32)")
+    return p.parse_args()
+
+
+def main():
+    options = arguments()
+    unknown = [g for g in options.gates if g not in GATES]
+    if unknown:
+        sys.exit(f"There is no gate {unknown[0]}; there are {', '.join(GATES)}.")
+    kept = [importlib.import_module("gate_" + g.replace("-", "_")).run(options) for g in options.gates or GATES]
+    sys.exit(0 if all(kept) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""jitter: one prompt, sent again and again: does every n-th first token wait for somebody's cleaning?
+
+Twice: found in the cache, and computed each time (a salt of its own). Between two requests lies a random pause, often long enough for a
+trim to begin, so that requests meet trims at every stage."""
+
+import random
+import time
+
+import stats
+from common import Report, Server, stream
+
+PAUSE_S = 0.16  # at most; a trim begins after 0.05
+
+
+def series(server, options, salted):
+    rng = random.Random(options.seed)
+    body = {"prompt": server.ids(rng, options.jitter_prompt), "max_tokens": 8, "ignore_eos": True}
+    times = []
+    for n in range(options.repeats + 5):
+        if salted:
+            body["cache_salt"] = f"{n:06}"
+        times.append(stream(server.port, "/v1/completions", body).first * 1000)
+        time.sleep(rng.random() * PAUSE_S)
+    return times[5:]
+
+
+def judge(report, name, times):
+    p50, p95, p99 = (stats.quantile(times, q) for q in (0.5, 0.95, 0.99))
+    found, p = stats.period(times)
+    report.figure(name, [p50, p95, p99, max(times)], f"p50 {p50:.2f} p95 {p95:.2f} p99 {p99:.2f} longest {max(times):.2f} ms")
+    report.must(f"{name}: p99 <= 1.3 x median ({p99 / p50:.2f})", p99 <= 1.3 * p50)
+    report.must(f"{name}: no period (the likeliest, {found}, by chance with p = {p:.2f})", p > 0.01)
+
+
+def run(options):
+    report = Report("jitter", options)
+    both = {}
+    with Server(options) as server:
+        for name, salted in (("found in the cache", False), ("computed", True)):
+            both[name] = series(server, options, salted)
+            judge(report, name, both[name])
+        trims = server.model()["trims"]
+    report.figure("longest_trim_slice_ms", trims["longest_slice_ms"], f"{trims['longest_slice_ms']:.3f}, {trims['count']} trims, {trims['slices']} slices")
+    report.must("the longest trim slice <= 0.5 ms", trims["longest_slice_ms"] <= 0.5)
+
+    def draw(axes):
+        for name, times in both.items():
+            axes.plot(times, ".", ms=2, label=name)
+        axes.set(xlabel="request", ylabel="first token, ms", yscale="log", title=f"{report.name}: {options.repeats} times {options.jitter_prompt} tokens")
+        axes.legend(frameon=False, loc="center right")
+
+    report.plot(draw)
+    return report.done()

@@ -1,0 +1,81 @@
+"""soak: mixed requests by the ten thousand. Is anything of them left?
+
+The first fifth warms up; then the ledger is read at idle, behind a cache clear, and again at the end: it must be the same to the
+byte. The slope of own memory over requests is taken between the two, under load, with a cache that is full."""
+
+import time
+
+import stats
+from common import MIB, Report, Sampler, Server, accounts, mib
+from traffic import Traffic
+
+LOAD_S = 1.0  # pending trims must be gone so long after the last request
+
+
+def used_by_account(server):
+    return {path: node["used_bytes"] for path, node in accounts(server.get("/api/memory")).items()}
+
+
+def settle(server, report, when):
+    """Idle, trimmed, cleared: the ledger as it must always come back."""
+    idle = server.wait_idle()
+    time.sleep(max(0.0, idle + LOAD_S - time.monotonic()))
+    pending = server.get("/api/memory")["pending_trim_bytes"]
+    report.must(f"{when}: {LOAD_S:.0f} s after the last request no trim is pending ({mib(pending)})", pending == 0)
+    server.clear_cache()
+    time.sleep(1.5)  # the allocator gives back what decays
+    return used_by_account(server)
+
+
+def run(options):
+    report = Report("soak", options)
+    with Server(options, "--host-cache", options.soak_cache) as server:
+        before = server.own_bytes()
+        traffic = Traffic(server, options.clients, options.longest, options.seed)
+        warm = options.requests // 5
+        began = time.monotonic()
+        with Sampler(server, 0.5, traffic.done) as warming:
+            traffic.run(warm)
+        ledger = settle(server, report, "after warm-up")
+        with Sampler(server, 0.5, traffic.done) as sampler:
+            traffic.run(options.requests - warm)
+        seconds = time.monotonic() - began
+        report.figure("requests", traffic.done(), f"{traffic.done()} in {seconds:.0f} s, {traffic.done() / seconds:.0f}/s; {dict(traffic.ended)}")
+        ledger_at_end = settle(server, report, "after the soak")
+        after = server.own_bytes()
+        status = server.get("/api/status")
+        figures(report, warming, sampler, before, after)
+        moved = {path: ledger_at_end.get(path, 0) - used for path, used in ledger.items() if ledger_at_end.get(path) != used}
+        report.must(f"ledger at idle as after warm-up {moved or ''}", ledger == ledger_at_end)
+        report.must("no request left", not (status["requests"] or status["engine_jobs"] or status["streams"]))
+        model = status["models"][0]
+        report.say(f"preemptions {model['preemptions']}, evicted {model['cache']['pages_evicted']} pages, trims {model['trims']}")
+    report.figure("failures", len(traffic.failures))
+    for failure in traffic.failures[:5]:
+        report.say(failure)
+    report.must("no failures", not traffic.failures)
+    return report.done()
+
+
+def figures(report, warming, sampler, before, after):
+    slope = stats.slope(sampler.column("at"), sampler.column("own"))
+    unaccounted = warming.column("unaccounted") + sampler.column("unaccounted")
+    allowed = max(8 * MIB, before // 100)
+    report.figure("slope_bytes_per_request", round(slope, 2))
+    report.must("slope < 16 bytes per request", slope < 16)
+    report.figure("own_bytes_before", before, mib(before))
+    report.figure("own_bytes_peak", max(sampler.column("own")), mib(max(sampler.column("own"))))
+    report.figure("own_bytes_after_clear", after, mib(after))
+    report.must(f"after a cache clear within {mib(allowed)} of before", after - before <= allowed)
+    report.figure("unaccounted_bytes", [min(unaccounted), max(unaccounted)], f"{mib(min(unaccounted))} to {mib(max(unaccounted))}")
+    report.must("unaccounted within 32 MiB", max(map(abs, unaccounted)) <= 32 * MIB)
+    report.must("sums of accounts hold in every sample", all(warming.column("sums_hold") + sampler.column("sums_hold")))
+
+    def draw(axes):
+        axes.plot(warming.column("at") + sampler.column("at"), [b / MIB for b in warming.column("own") + sampler.column("own")], lw=0.5, label="own memory")
+        axes.plot(warming.column("at") + sampler.column("at"), [b / MIB for b in unaccounted], lw=0.5, label="unaccounted")
+        axes.axhline(before / MIB, color="grey", lw=0.6, ls=":", label="before the first request")
+        axes.set(xlabel="requests", ylabel="MiB", title=f"{report.name}: {slope:+.1f} bytes per request")
+        axes.legend(frameon=False)
+
+    report.plot(draw)

@@ -1,0 +1,52 @@
+"""The release gates in small: each runs, and what does not depend on a machine's speed or on long runs holds."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("PLATEAU_PROGRAM") or str(TOP / "build/plateau")
+
+SMALL = {
+    "soak": ["--requests", "150"],
+    "return": ["--load", "2", "--prompt", "256"],
+    "flat": ["--generate", "300"],
+    "jitter": ["--repeats", "25", "--jitter-prompt", "64"],
+    "agent": ["--turns", "4"],
+    "fairness": ["--long-prompt", "2048"],
+    "trim-cost": ["--pairs", "3", "--burst-tokens", "4"],
+}
+# A slope over a second is none, and so are quantiles of a machine that runs other tests.
+LONG_ONLY = ("slope", "p99", "period", "throughput", "every gap", "longest trim slice")
+
+
+def run_gate(gate, out, *more):
+    command = [sys.executable, TOP / "bench/gates/gate.py", gate, "--program", PROGRAM, "--out", out, *SMALL[gate], *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    files = list(out.glob("*.json"))
+    assert files, done.stdout + done.stderr
+    report = json.loads(files[0].read_text())
+    assert done.returncode == (1 if report["broken"] else 0), done.stdout + done.stderr
+    return report
+
+
+@pytest.mark.parametrize("gate", SMALL)
+def test_gate_runs(gate, tmp_path):
+    report = run_gate(gate, tmp_path)
+    assert not [what for what in report["broken"] if not any(word in what for word in LONG_ONLY)]
+    assert report["figures"]
+
+
+def test_a_broken_promise_is_told(tmp_path):
+    """Without a cache an agent's turns find nothing."""
+    report = run_gate("agent", tmp_path, "--serve=--host-cache=0", "--no-uncached")
+    assert any("finds" in what for what in report["broken"])
+
+
+def test_a_gate_that_is_not_there_is_named():
+    done = subprocess.run([sys.executable, TOP / "bench/gates/gate.py", "soap"], capture_output=True, text=True)
+    assert done.returncode != 0 and "soap" in done.stderr and "soak" in done.stderr
