@@ -28,14 +28,16 @@ int pages_commit(char *p, size_t bytes)
 {
     if (mprotect(p, bytes, PROT_READ | PROT_WRITE) == 0 && populate(p, bytes) == 0)
         return 0;
-    pages_decommit(p, bytes);
+    (void)pages_decommit(p, bytes);
     return -ENOMEM;
 }
 
-void pages_decommit(char *p, size_t bytes)
+int pages_decommit(char *p, size_t bytes)
 {
-    /* Both may fail only for a range that is not ours. (Splitting a mapping by mprotect can run out of mappings: then
-     * the pages are gone all the same and stay accessible.) */
-    ASSERT(madvise(p, bytes, MADV_DONTNEED) == 0);
+    if (madvise(p, bytes, MADV_DONTNEED) < 0)
+        return -errno;
+    /* It may fail only for a range that is not ours. (Splitting a mapping can run out of mappings: then the pages are gone all the
+     * same and stay accessible.) */
     ASSERT(mprotect(p, bytes, PROT_NONE) == 0 || errno == ENOMEM);
+    return 0;
 }

@@ -11,7 +11,8 @@
  * 0, or -ENOMEM and it is not committed. */
 int pages_commit(char *p, size_t bytes);
 
-/* Gives [p, p + bytes) back to the system at once. Its content is gone. */
-void pages_decommit(char *p, size_t bytes);
+/* Gives [p, p + bytes) back to the system at once. Its content is gone. 0, or what the system said (-EINVAL: the range is locked in memory) and
+ * nothing has gone. */
+int pages_decommit(char *p, size_t bytes);
 
 #endif

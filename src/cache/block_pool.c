@@ -158,13 +158,16 @@ static void note_taken(struct block_pool *p)
     p->retaken += p->now_ns - given_ns < RETAKEN_NS;
 }
 
-static void decommit(struct block_pool *p, uint32_t unit)
+/* False: the system does not take it, and it stays as it is. */
+static bool decommit(struct block_pool *p, uint32_t unit)
 {
-    unit_decommit(p->units, unit);
+    if (unit_decommit(p->units, unit) < 0)
+        return false;
     note_given(p);
     update_ready(p, unit);
     while (p->units_top > 0 && !unit_is_committed(p->units, p->units_top - 1))
         p->units_top--;
+    return true;
 }
 
 /* Commits the block's units, or none of them. */
@@ -186,7 +189,7 @@ static int commit_block(struct block_pool *p, uint32_t block)
     /* As many of its empty units go as have come; which of them makes no difference. */
     for (uint32_t i = u.first; i <= u.last && r < 0 && units_committed(p->units) > before; i++)
         if (p->unit_taken[i] == 0 && unit_is_committed(p->units, i))
-            decommit(p, i);
+            (void)decommit(p, i);
     return r;
 }
 
@@ -227,12 +230,12 @@ int block_pool_create(struct arena *a, const struct block_pool_opts *opts, struc
     return 0;
 }
 
-void block_pool_done(struct block_pool *p)
+struct units *block_pool_done(struct block_pool *p)
 {
-    if (!p)
-        return;
-    units_free(p->units);
-    p->units = NULL;
+    struct units *u = p ? p->units : NULL;
+    if (p)
+        p->units = NULL;
+    return units_free(u) == 0 ? NULL : u;
 }
 
 static void take(struct block_pool *p, uint32_t block)
@@ -303,8 +306,8 @@ uint64_t block_pool_trim(struct block_pool *p, uint32_t units_max, uint64_t befo
     for (uint32_t i = p->units_top; i-- > 0 && bytes < units_max * (uint64_t)UNIT_BYTES;) {
         if (p->unit_taken[i] > 0 || !unit_is_committed(p->units, i) || p->unit_emptied[i] >= before_ns)
             continue;
-        decommit(p, i);
-        bytes += UNIT_BYTES;
+        if (decommit(p, i))
+            bytes += UNIT_BYTES;
     }
     return bytes;
 }

@@ -23,8 +23,9 @@ size_t block_pool_arena_bytes(const struct block_pool_opts *opts);
 /* Builds the pool's tables in `a`; the blocks are outside it. Nothing is committed yet.
  * 0, -EINVAL (an option is zero or no multiple), -ENOMEM (the arena or the address space is too small). */
 int block_pool_create(struct arena *a, const struct block_pool_opts *opts, struct block_pool **ret);
-/* Gives every unit back. Call it before the arena goes. NULL is fine. */
-void block_pool_done(struct block_pool *p);
+/* Gives every unit back. Call it before the arena goes. NULL is fine. Returns what the system would not take, the caller's from now on:
+ * NULL as a rule. */
+struct units *block_pool_done(struct block_pool *p);
 
 /* The lowest free block that is committed already, else the lowest free one, its units committed.
  * 0, -ENOSPC (all are taken), -ENOMEM (account or system said no; nothing has moved). It never waits. */

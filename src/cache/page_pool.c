@@ -61,10 +61,9 @@ int page_pool_create(struct arena *a, const struct page_pool_opts *opts, struct 
     return r;
 }
 
-void page_pool_done(struct page_pool *p)
+struct units *page_pool_done(struct page_pool *p)
 {
-    if (p)
-        block_pool_done(p->blocks);
+    return p ? block_pool_done(p->blocks) : NULL;
 }
 
 /* ---- the cached list ---- */

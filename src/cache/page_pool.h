@@ -35,8 +35,8 @@ size_t page_pool_arena_bytes(const struct page_pool_opts *opts);
 /* Builds the pool's tables in `a`. Nothing is committed yet.
  * 0, -EINVAL (an option is zero), -ENOMEM (the arena or the address space is too small). */
 int page_pool_create(struct arena *a, const struct page_pool_opts *opts, struct page_pool **ret);
-/* Gives every unit back. Call it before the arena goes. NULL is fine. */
-void page_pool_done(struct page_pool *p);
+/* As block_pool_done. */
+struct units *page_pool_done(struct page_pool *p);
 
 /* References one page: a free one, the lowest first, else the least recently used cached one. When the account says no, others'
  * free memory comes first, then a cached page, then what others have cached.

@@ -32,10 +32,9 @@ int slot_pool_create(struct arena *a, const struct slot_pool_opts *opts, struct 
     return r;
 }
 
-void slot_pool_done(struct slot_pool *p)
+struct units *slot_pool_done(struct slot_pool *p)
 {
-    if (p)
-        block_pool_done(p->blocks);
+    return p ? block_pool_done(p->blocks) : NULL;
 }
 
 int slot_pool_take(struct slot_pool *p, uint32_t *ret)

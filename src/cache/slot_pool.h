@@ -26,7 +26,7 @@ struct slot_pool_opts {
 size_t slot_pool_arena_bytes(const struct slot_pool_opts *opts);
 /* As page_pool_create. */
 int slot_pool_create(struct arena *a, const struct slot_pool_opts *opts, struct slot_pool **ret);
-void slot_pool_done(struct slot_pool *p);
+struct units *slot_pool_done(struct slot_pool *p);
 
 /* 0, -ENOSPC (all are taken), -ENOMEM (nothing has moved): others' memory has been asked for by then. */
 int slot_pool_take(struct slot_pool *p, uint32_t *ret);

@@ -298,6 +298,27 @@ void account_shift(struct account *from, struct account *to, uint64_t bytes)
     pthread_mutex_unlock(&from->ledger->lock);
 }
 
+static void use_up(struct account *at, uint64_t bytes)
+{
+    for (; at; at = at->parent) {
+        at->n.used += bytes;
+        at->n.peak = MAX_OF(at->n.peak, at->n.used);
+    }
+}
+
+void account_move(struct account *from, struct account *to, uint64_t bytes)
+{
+    ASSERT(from->n.class == to->n.class && from->n.class != ACCOUNT_DISK);
+    pthread_mutex_lock(&from->ledger->lock);
+    ASSERT(bytes <= from->n.used);
+    for (struct account *at = from; at; at = at->parent)
+        at->n.used -= bytes;
+    move_up(from, from, -bytes);
+    move_up(to, to, bytes);
+    use_up(to, bytes);
+    pthread_mutex_unlock(&from->ledger->lock);
+}
+
 static int charge_account_take(void *owner, size_t bytes)
 {
     int r = account_reserve(owner, bytes);

@@ -91,6 +91,9 @@ void account_unuse(struct account *a, uint64_t bytes);
  * limit of `to` is its owner's to keep. bytes <= used of `from`. */
 void account_shift(struct account *from, struct account *to, uint64_t bytes);
 
+/* As account_shift between any two accounts of one class: limits on the way are not asked, for the bytes are there already. */
+void account_move(struct account *from, struct account *to, uint64_t bytes);
+
 /* A charge that reserves and uses in one go, for arenas, buffers and mailboxes. */
 struct charge account_charge(struct account *a);
 

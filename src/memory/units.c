@@ -18,6 +18,13 @@ struct units {
     bool is_committed[];
 };
 
+static struct units_faults faults;
+
+void units_set_faults(const struct units_faults *f)
+{
+    faults = f ? *f : (struct units_faults){0};
+}
+
 int units_create(struct account *account, uint32_t units_max, struct units **ret)
 {
     if (units_max == 0)
@@ -40,14 +47,35 @@ int units_create(struct account *account, uint32_t units_max, struct units **ret
     return 0;
 }
 
-void units_free(struct units *u)
+int units_free(struct units *u)
+{
+    int failed = 0;
+    if (!u)
+        return 0;
+    for (uint32_t i = 0; i < u->units_max; i++) {
+        int r = unit_decommit(u, i);
+        failed = failed ? failed : r;
+    }
+    if (failed == 0 && munmap(u->map, u->map_bytes) < 0)
+        failed = -errno;
+    if (failed == 0)
+        free(u);
+    return failed;
+}
+
+void units_abandon(struct units *u)
 {
     if (!u)
         return;
-    for (uint32_t i = 0; i < u->units_max; i++)
-        unit_decommit(u, i);
-    munmap(u->map, u->map_bytes);
+    account_unuse(u->account, (uint64_t)u->committed * UNIT_BYTES);
+    account_release(u->account, (uint64_t)u->committed * UNIT_BYTES);
     free(u);
+}
+
+void units_charge_to(struct units *u, struct account *account)
+{
+    account_move(u->account, account, (uint64_t)u->committed * UNIT_BYTES);
+    u->account = account;
 }
 
 char *units_base(const struct units *u)
@@ -90,14 +118,19 @@ int unit_commit(struct units *u, uint32_t index)
     return 0;
 }
 
-void unit_decommit(struct units *u, uint32_t index)
+int unit_decommit(struct units *u, uint32_t index)
 {
     ASSERT(index < u->units_max);
     if (!u->is_committed[index])
-        return;
-    pages_decommit(u->base + (size_t)index * UNIT_BYTES, UNIT_BYTES);
+        return 0;
+    int r = faults.decommit ? faults.decommit(faults.arg) : 0;
+    if (r == 0)
+        r = pages_decommit(u->base + (size_t)index * UNIT_BYTES, UNIT_BYTES);
+    if (r < 0)
+        return r;
     u->is_committed[index] = false;
     u->committed--;
     account_unuse(u->account, UNIT_BYTES);
     account_release(u->account, UNIT_BYTES);
+    return 0;
 }

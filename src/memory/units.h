@@ -16,8 +16,12 @@ struct units;
 /* An address range of `units_max` units charged to `account` as they are committed. Nothing is committed.
  * 0, -EINVAL, -ENOMEM. */
 int units_create(struct account *account, uint32_t units_max, struct units **ret);
-/* Decommits everything. NULL is fine. */
-void units_free(struct units *u);
+/* Decommits everything. 0; NULL is fine. Or what the system said, and `u` is still there with what it would not take: to be freed again. */
+int units_free(struct units *u);
+/* As units_free() to the account, but the address range stays as it is until the process ends. NULL is fine. */
+void units_abandon(struct units *u);
+/* The account that pays from now on; the bytes move there whatever its limit. */
+void units_charge_to(struct units *u, struct account *account);
 
 /* First byte of the range, 2 MiB aligned; constant. */
 char *units_base(const struct units *u);
@@ -27,7 +31,15 @@ bool unit_is_committed(const struct units *u, uint32_t index);
 
 /* 0, or -ENOMEM (the account or the system said no) and nothing has changed. Committed already: 0. */
 int unit_commit(struct units *u, uint32_t index);
-/* Gives the unit back; its bytes are gone. Not committed: nothing. */
-void unit_decommit(struct units *u, uint32_t index);
+/* Gives the unit back; its bytes are gone. Not committed: nothing. 0, or what the system said and nothing has changed. */
+int unit_decommit(struct units *u, uint32_t index);
+
+/* For tests: asked before each unit is given back, of any range and on its thread; nonzero: the system says that. */
+struct units_faults {
+    int (*decommit)(void *arg);
+    void *arg;
+};
+/* While no other thread uses units. NULL: nothing goes wrong. */
+void units_set_faults(const struct units_faults *f);
 
 #endif

@@ -1,0 +1,487 @@
+/* holders.c - a list under one lock, which is held for a few loads and stores.
+ *
+ * An owner is asked under the lock: so it cannot go away meanwhile, and since asking is putting a message, nobody waits for long. Waiting for the
+ * answer needs neither the lock nor the owner. An orphan has no owner: whoever asks frees it, without the lock, for that may take long. */
+#include "memory/holders.h"
+
+#include "memory/cache_share.h"
+#include "memory/units.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define WANT_PATIENCE_NS NS_PER_S       /* then it helps itself, as if there were nobody else */
+#define WANT_DENIED_NS   (NS_PER_S / 2) /* nobody is asked again for so long when there was nothing to be had */
+
+enum want_state { WANT_NONE, WANT_ASKED, WANT_TAKEN, WANT_DENIED };
+
+struct holder {
+    /* Constant. */
+    struct holders *list;
+    uint64_t id;
+    char name[HOLDER_NAME_MAX];
+    void *arg;
+    /* Under the list's lock. */
+    struct list link;
+    enum holder_state state;
+    const struct holder_ops *ops; /* NULL: it is asked no more */
+    struct holder_numbers now;
+    struct cache_share share;
+    enum want_state want;
+    uint64_t want_bytes, want_ns;
+    struct units *left[HOLDER_UNITS_MAX]; /* an orphan's */
+    bool freeing;                         /* somebody has `left` */
+};
+
+struct holders {
+    struct holders_opts opts; /* constant */
+    struct account *orphans;  /* constant */
+    pthread_mutex_t lock;
+    struct list all;
+    uint32_t count;
+    uint64_t next_id;
+    struct cache_share *shares[HOLDERS_MAX]; /* of those that are live */
+    uint32_t share_count;
+    void (*wanted)(void *arg);
+    void *wanted_arg;
+};
+
+#define HOLDER(it) LIST_ENTRY(it, struct holder, link)
+
+const char *holder_state_name(enum holder_state s)
+{
+    static const char *const names[] = {"live", "closing", "orphan"};
+    ASSERT((size_t)s < COUNT_OF(names));
+    return names[s];
+}
+
+/* ---- beginning and end ---- */
+
+int holders_create(const struct holders_opts *opts, struct holders **ret)
+{
+    struct holders *hs = calloc(1, sizeof(*hs));
+    if (!hs)
+        return -ENOMEM;
+    hs->opts = *opts;
+    hs->next_id = 1;
+    list_init(&hs->all);
+    int r = account_open(ledger_root(opts->ledger), "orphans", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &hs->orphans);
+    if (r < 0) {
+        free(hs);
+        return r;
+    }
+    pthread_mutex_init(&hs->lock, NULL);
+    *ret = hs;
+    return 0;
+}
+
+static int free_orphan(struct holder *h, uint64_t *bytes);
+
+/* What the system does not take goes with the process: nobody's account has it. */
+static void abandon(struct holder *h)
+{
+    for (uint32_t i = 0; i < HOLDER_UNITS_MAX; i++)
+        if (h->left[i])
+            units_abandon(h->left[i]);
+    free(h);
+}
+
+void holders_free(struct holders *hs)
+{
+    uint64_t bytes;
+    if (!hs)
+        return;
+    pthread_mutex_lock(&hs->lock);
+    LIST_EACH(it, &hs->all) {
+        struct holder *h = HOLDER(it);
+        ASSERT(h->state == HOLDER_ORPHAN && !h->freeing);
+        if (free_orphan(h, &bytes) == 0)
+            continue;
+        list_remove(&h->link);
+        abandon(h);
+    }
+    pthread_mutex_unlock(&hs->lock);
+    account_close(hs->orphans);
+    pthread_mutex_destroy(&hs->lock);
+    free(hs);
+}
+
+/* ---- owners ---- */
+
+int holder_add(struct holders *hs, const char *name, const struct holder_ops *ops, void *arg,
+               struct holder **ret)
+{
+    struct holder *h = calloc(1, sizeof(*h));
+    if (!h)
+        return -ENOMEM;
+    *h = (struct holder){.list = hs, .arg = arg, .ops = ops};
+    snprintf(h->name, sizeof(h->name), "%s", name);
+    list_init(&h->link);
+    pthread_mutex_lock(&hs->lock);
+    int r = hs->count < HOLDERS_MAX ? 0 : -ENOSPC;
+    if (r == 0) {
+        h->id = hs->next_id++;
+        list_push_back(&hs->all, &h->link);
+        hs->count++;
+        hs->shares[hs->share_count++] = &h->share;
+    }
+    pthread_mutex_unlock(&hs->lock);
+    if (r < 0)
+        free(h);
+    else
+        *ret = h;
+    return r;
+}
+
+static uint32_t find_share(const struct holder *h)
+{
+    uint32_t i = 0;
+    while (h->list->shares[i] != &h->share)
+        i++;
+    return i;
+}
+
+void holder_close(struct holder *h)
+{
+    if (!h)
+        return;
+    struct holders *hs = h->list;
+    pthread_mutex_lock(&hs->lock);
+    h->ops = NULL;
+    h->state = HOLDER_CLOSING;
+    h->want = WANT_NONE;
+    hs->shares[find_share(h)] = hs->shares[hs->share_count - 1];
+    hs->share_count--;
+    h->share = (struct cache_share){0};
+    pthread_mutex_unlock(&hs->lock);
+}
+
+static void strike_off(struct holder *h)
+{
+    list_remove(&h->link);
+    h->list->count--;
+    free(h);
+}
+
+static uint64_t left_bytes(const struct holder *h)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < HOLDER_UNITS_MAX; i++)
+        if (h->left[i])
+            bytes += (uint64_t)units_committed(h->left[i]) * UNIT_BYTES;
+    return bytes;
+}
+
+/* Nobody cares for its bytes but the list: all of them are free. */
+static void note_left(struct holder *h)
+{
+    uint64_t bytes = left_bytes(h);
+    h->now = (struct holder_numbers){.held_bytes = bytes, .free_bytes = bytes};
+}
+
+void holder_remove(struct holder *h, struct units *const *left, uint32_t count)
+{
+    if (!h)
+        return;
+    struct holders *hs = h->list;
+    ASSERT(h->state == HOLDER_CLOSING && count <= HOLDER_UNITS_MAX);
+    for (uint32_t i = 0; i < count; i++)
+        units_charge_to(left[i], hs->orphans);
+    pthread_mutex_lock(&hs->lock);
+    for (uint32_t i = 0; i < count; i++)
+        h->left[i] = left[i];
+    if (count == 0) {
+        strike_off(h);
+    } else {
+        h->state = HOLDER_ORPHAN;
+        note_left(h);
+    }
+    pthread_mutex_unlock(&hs->lock);
+}
+
+/* ---- what is cached ---- */
+
+/* Whoever is asked looks when it is poked, but for `self`, which is here. */
+static void poke_asked(struct holders *hs, const struct holder *self)
+{
+    LIST_EACH(it, &hs->all)
+        if (HOLDER(it) != self && HOLDER(it)->share.asked > 0 && HOLDER(it)->ops)
+            HOLDER(it)->ops->poke(HOLDER(it)->arg);
+}
+
+static void settle(struct holder *h, uint64_t now_ns)
+{
+    struct holders *hs = h->list;
+    cache_share_settle(hs->shares, hs->share_count, find_share(h), hs->opts.cache_bytes_max, now_ns);
+    poke_asked(hs, h);
+}
+
+struct holder_share holder_publish(struct holder *h, const struct holder_numbers *n, uint64_t now_ns)
+{
+    struct holders *hs = h->list;
+    pthread_mutex_lock(&hs->lock);
+    h->now = *n;
+    if (h->state == HOLDER_LIVE) {
+        struct cache_share *s = &h->share;
+        s->cached = n->cached_bytes;
+        s->wanted = MAX_OF(n->wanted_bytes, n->cached_bytes);
+        s->oldest_ns = n->oldest_ns;
+        s->cost_ns_per_mib = n->cost_ns_per_mib;
+        settle(h, now_ns);
+    }
+    struct holder_share share = {h->share.allowed, h->share.asked};
+    pthread_mutex_unlock(&hs->lock);
+    return share;
+}
+
+uint64_t holder_allow(struct holder *h, uint64_t wanted_bytes, uint64_t now_ns)
+{
+    struct holders *hs = h->list;
+    pthread_mutex_lock(&hs->lock);
+    if (h->state == HOLDER_LIVE) {
+        h->share.wanted = MAX_OF(h->share.wanted, wanted_bytes);
+        settle(h, now_ns);
+    }
+    uint64_t allowed = h->share.allowed;
+    pthread_mutex_unlock(&hs->lock);
+    return allowed;
+}
+
+/* ---- wants ---- */
+
+static bool others_have(const struct holder *h)
+{
+    bool have = false;
+    LIST_EACH(it, &h->list->all)
+        have = have || (HOLDER(it) != h && HOLDER(it)->now.free_bytes + HOLDER(it)->now.cached_bytes > 0);
+    return have;
+}
+
+bool holder_want(struct holder *h, uint64_t bytes, uint64_t now_ns)
+{
+    struct holders *hs = h->list;
+    pthread_mutex_lock(&hs->lock);
+    uint64_t since_ns = now_ns - MIN_OF(h->want_ns, now_ns);
+    bool waits = h->want == WANT_ASKED || h->want == WANT_TAKEN;
+    bool comes = waits && since_ns < WANT_PATIENCE_NS;
+    bool denied = h->want == WANT_DENIED && since_ns < WANT_DENIED_NS;
+    if (!waits && !denied && hs->wanted && h->state == HOLDER_LIVE && others_have(h)) {
+        h->want = WANT_ASKED;
+        h->want_bytes = bytes;
+        h->want_ns = now_ns;
+        hs->wanted(hs->wanted_arg);
+        comes = true;
+    }
+    pthread_mutex_unlock(&hs->lock);
+    return comes;
+}
+
+void holders_listen(struct holders *hs, void (*wanted)(void *arg), void *arg)
+{
+    pthread_mutex_lock(&hs->lock);
+    hs->wanted = wanted;
+    hs->wanted_arg = arg;
+    pthread_mutex_unlock(&hs->lock);
+}
+
+bool holders_next_want(struct holders *hs, uint64_t *id, uint64_t *bytes)
+{
+    struct holder *first = NULL;
+    pthread_mutex_lock(&hs->lock);
+    LIST_EACH(it, &hs->all)
+        if (HOLDER(it)->want == WANT_ASKED && (!first || HOLDER(it)->want_ns < first->want_ns))
+            first = HOLDER(it);
+    if (first) {
+        first->want = WANT_TAKEN;
+        *id = first->id;
+        *bytes = first->want_bytes;
+    }
+    pthread_mutex_unlock(&hs->lock);
+    return first != NULL;
+}
+
+static struct holder *find(struct holders *hs, uint64_t id)
+{
+    LIST_EACH(it, &hs->all)
+        if (HOLDER(it)->id == id)
+            return HOLDER(it);
+    return NULL;
+}
+
+void holders_helped(struct holders *hs, uint64_t id, uint64_t bytes)
+{
+    pthread_mutex_lock(&hs->lock);
+    struct holder *h = find(hs, id);
+    if (h && h->want == WANT_TAKEN) {
+        h->want = bytes > 0 ? WANT_NONE : WANT_DENIED;
+        h->ops->poke(h->arg);
+    }
+    pthread_mutex_unlock(&hs->lock);
+}
+
+/* ---- walking ---- */
+
+uint32_t holders_list(struct holders *hs, struct holder_info *ret, uint32_t max)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&hs->lock);
+    LIST_EACH(it, &hs->all) {
+        const struct holder *h = HOLDER(it);
+        if (count < max) {
+            ret[count] = (struct holder_info){
+                .id = h->id, .state = h->state, .now = h->now, .allowed_bytes = h->share.allowed};
+            snprintf(ret[count].name, sizeof(ret[count].name), "%s", h->name);
+        }
+        count++;
+    }
+    pthread_mutex_unlock(&hs->lock);
+    return count;
+}
+
+void holders_numbers(struct holders *hs, struct holders_numbers *ret)
+{
+    struct holders_numbers n = {.cache_bytes_max = hs->opts.cache_bytes_max};
+    pthread_mutex_lock(&hs->lock);
+    LIST_EACH(it, &hs->all) {
+        const struct holder *h = HOLDER(it);
+        bool orphan = h->state == HOLDER_ORPHAN;
+        n.count++;
+        n.orphans += orphan;
+        n.orphan_bytes += orphan ? h->now.held_bytes : 0;
+        n.cached_bytes += h->now.cached_bytes;
+        n.allowed_bytes += h->share.allowed;
+    }
+    pthread_mutex_unlock(&hs->lock);
+    *ret = n;
+}
+
+bool holders_stalest(struct holders *hs, uint64_t except, uint64_t now_ns, uint64_t *id, uint64_t *before_ns)
+{
+    const struct holder *first = NULL, *second = NULL;
+    pthread_mutex_lock(&hs->lock);
+    LIST_EACH(it, &hs->all) {
+        const struct holder *h = HOLDER(it);
+        if (h->id == except || h->state != HOLDER_LIVE || h->share.oldest_ns == 0)
+            continue;
+        if (!first || cache_share_is_staler(&h->share, &first->share, now_ns)) {
+            second = first;
+            first = h;
+        } else if (!second || cache_share_is_staler(&h->share, &second->share, now_ns)) {
+            second = h;
+        }
+    }
+    if (first) {
+        *id = first->id;
+        *before_ns = second ? cache_share_older_than(&first->share, &second->share, now_ns) : UINT64_MAX;
+        /* At least the oldest one, whatever the arithmetic says. */
+        *before_ns = MAX_OF(*before_ns, first->share.oldest_ns + 1);
+    }
+    pthread_mutex_unlock(&hs->lock);
+    return first != NULL;
+}
+
+/* ---- asking ---- */
+
+/* Under the lock, which it gives up meanwhile. 0: it is struck off. */
+static int free_orphan(struct holder *h, uint64_t *bytes)
+{
+    struct holders *hs = h->list;
+    uint64_t before = left_bytes(h);
+    int failed = 0;
+    *bytes = 0;
+    if (h->freeing)
+        return -EAGAIN;
+    h->freeing = true;
+    pthread_mutex_unlock(&hs->lock);
+    for (uint32_t i = 0; i < HOLDER_UNITS_MAX; i++) {
+        int r = units_free(h->left[i]);
+        if (r == 0)
+            h->left[i] = NULL;
+        failed = failed ? failed : r;
+    }
+    *bytes = before - left_bytes(h);
+    pthread_mutex_lock(&hs->lock);
+    h->freeing = false;
+    note_left(h);
+    if (failed == 0)
+        strike_off(h);
+    return failed;
+}
+
+/* Under the lock. */
+static int ask(struct holder *h, struct holder_ask *a)
+{
+    if (h->state == HOLDER_ORPHAN) {
+        int r = free_orphan(h, &a->answer.bytes);
+        holder_ask_done(a);
+        return r;
+    }
+    int r = h->ops ? h->ops->ask(h->arg, a) : -EPIPE;
+    if (r < 0)
+        holder_ask_done(a);
+    return r;
+}
+
+/* As holders_ask, but the ask is there whatever came of it, with what there is of an answer; NULL: no memory. */
+static int ask_by_id(struct holders *hs, uint64_t id, struct holder_ask *a)
+{
+    pthread_mutex_lock(&hs->lock);
+    struct holder *h = find(hs, id);
+    int r = h ? ask(h, a) : -ENOENT;
+    pthread_mutex_unlock(&hs->lock);
+    if (!h)
+        holder_ask_done(a);
+    return r;
+}
+
+int holders_ask(struct holders *hs, uint64_t id, enum holder_ask_kind kind, uint64_t bytes,
+                uint64_t before_ns, struct holder_ask **ret)
+{
+    struct holder_answer none;
+    struct holder_ask *a = holder_ask_create(kind, bytes, before_ns);
+    if (!a)
+        return -ENOMEM;
+    int r = ask_by_id(hs, id, a);
+    if (r < 0)
+        (void)holder_ask_wait(a, UINT64_MAX, &none);
+    else
+        *ret = a;
+    return r;
+}
+
+static void fail(struct holders_reclaimed *ret, const struct holder_info *h, int error)
+{
+    snprintf(ret->failures[ret->failed].name, HOLDER_NAME_MAX, "%s", h->name);
+    ret->failures[ret->failed++].error = error;
+}
+
+void holders_reclaim(struct holders *hs, enum holder_ask_kind kind, uint64_t timeout_ns,
+                     struct holders_reclaimed *ret)
+{
+    struct holder_info all[HOLDERS_MAX];
+    struct holder_ask *asks[HOLDERS_MAX];
+    int errors[HOLDERS_MAX];
+    uint32_t count = holders_list(hs, all, HOLDERS_MAX);
+    uint64_t deadline_ns = clock_now_ns() + timeout_ns;
+    *ret = (struct holders_reclaimed){0};
+    /* All are asked before the first is waited for: they do it at the same time. */
+    for (uint32_t i = 0; i < count; i++) {
+        asks[i] = holder_ask_create(kind, 0, 0);
+        errors[i] = asks[i] ? ask_by_id(hs, all[i].id, asks[i]) : -ENOMEM;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct holder_answer answer = {0};
+        int r = asks[i] ? holder_ask_wait(asks[i], deadline_ns, &answer) : 0;
+        ret->entries += answer.entries;
+        ret->bytes += answer.bytes;
+        r = errors[i] < 0 ? errors[i] : r;
+        /* One that has gone since has given all it had. */
+        if (r < 0 && r != -ENOENT)
+            fail(ret, &all[i], r);
+    }
+}
