@@ -1,0 +1,94 @@
+/* store.h - the SSD service: one for the process, below all models' pools.
+ *
+ * Owns a directory of content-addressed files (store_file.h), two threads, a fixed staging buffer and a table of what is there. A
+ * model opens a client and talks through its tier_io; it hands in copies and is handed copies, so it has no thread, buffer or file in
+ * flight, and closing a client waits for nothing. Losing a file, the disk or the whole tier costs hits and nothing else.
+ *
+ * The limit counts what `du` counts: blocks of files and directories. It holds before a write: what was used longest ago
+ * goes first. HEADROOM of the file system is left to others. Files are written aside and renamed when they are whole, and never
+ * synced: after the process is killed every file is whole, for the system still has its bytes; after the system dies a torn one
+ * fails its sum and is removed. A failing call is a miss, a counter and at most one line of log in ten seconds; after a
+ * failed write, writes rest for a second, and twice as long each time up to a minute. A call that lasts hang_ns turns the tier
+ * off until the process ends.
+ * The directory has one process at a time (a lock that dies with it); for others it is off. */
+#ifndef PLATEAU_STORE_STORE_H
+#define PLATEAU_STORE_STORE_H
+
+#include "base/err.h"
+#include "cache/tier_io.h"
+#include "memory/ledger.h"
+#include "store/store_file.h"
+
+struct store;
+struct store_sys;
+
+#define STORE_CLIENTS_MAX    64
+#define STORE_LIMIT_LEAST    ((uint64_t)4 << 20)  /* directories alone may take one and a half */
+#define STORE_HEADROOM_MOST  ((uint64_t)1 << 30)  /* of the file system, or a twentieth of it if that is less */
+#define STORE_STACK_BYTES    ((size_t)128 << 10)
+#define STORE_THREADS        2
+
+struct store_opts {
+    const char *dir;         /* made if its parent is there; copied */
+    uint64_t limit_bytes;    /* of disk blocks; >= STORE_LIMIT_LEAST */
+    size_t staging_bytes;
+    struct account *staging; /* pays for the buffer */
+    struct account *table;   /* pays for the table, what is queued, and the struct itself */
+    struct account *threads; /* pays for the stacks */
+    const struct store_sys *sys; /* NULL: the system's */
+    uint64_t hang_ns;            /* 0: 10 s */
+    uint64_t close_ns;           /* how long a close waits for what is to be written, and once more for threads; 0: 2 s */
+};
+
+/* What it will take of `table` at most: 64 bytes for each 64 KiB of the limit, up to 64 MiB, and what is queued. */
+uint64_t store_table_bytes_max(uint64_t limit_bytes);
+/* The threads list the directory and then serve; a directory that cannot be used leaves the tier off, with the reason in the log.
+ * 0, -EINVAL, -ENOMEM, -EAGAIN (threads). */
+int store_open(const struct store_opts *opts, struct store **ret, struct err *e);
+/* Every client is closed. Writes what was handed in as far as close_ns goes. A thread that hangs in a call is left
+ * behind, with the memory it may touch; the accounts are given back. NULL is fine. */
+void store_close(struct store *st);
+
+struct store_client_opts {
+    struct store_identity identity;
+    size_t page_bytes, slot_bytes; /* slot_bytes 0: no snapshots */
+    void (*wake)(void *arg);       /* an arrival, or room in the staging. Any of the store's threads; short, never waits */
+    void *arg;
+};
+/* 0, or -ENOSPC: there are STORE_CLIENTS_MAX. `ret` is good until the close. */
+int store_client_open(struct store *st, const struct store_client_opts *opts, struct tier_io *ret);
+/* What was handed in will be written, what was asked for is forgotten; wake is not called any more. Waits for nothing.
+ * Fine on a zeroed struct. */
+void store_client_close(struct tier_io *io);
+
+struct store_cleared {
+    uint64_t entries, bytes_reclaimed; /* by how much the directory's blocks have fallen */
+    uint64_t failed;                   /* files that could not be removed */
+};
+/* Removes every file. Waits for it: 0, -ETIMEDOUT (after ten seconds, or with a tier that hangs: it goes on), -ENODEV (the tier is
+ * off), -EBUSY (another one is under way). Any thread but the store's. */
+int store_clear(struct store *st, struct store_cleared *ret);
+
+enum store_state { STORE_LISTING, STORE_ON, STORE_OFF };
+const char *store_state_name(enum store_state s);
+
+/* Counters since the start, gauges as of now. */
+struct store_numbers {
+    enum store_state state;
+    char reason[160]; /* with STORE_OFF */
+    uint64_t limit_bytes, bytes; /* disk blocks */
+    uint32_t pages, snapshots, entries_max;
+    uint32_t queued_reads, queued_writes;
+    uint64_t staging_bytes, staging_used_bytes;
+    uint64_t reads, read_bytes, read_misses; /* of files; misses: asked for and not whole or not there */
+    uint64_t writes, written_bytes;
+    uint64_t drops;     /* copies that were not taken, or not written for want of room */
+    uint64_t errors;    /* calls that failed */
+    uint64_t corrupt;   /* files that were removed because they are not what their name says */
+    uint64_t evictions; /* files that made room */
+    uint64_t foreign;   /* names in the directory that are not ours; left alone */
+};
+/* Any thread. */
+void store_numbers(struct store *st, struct store_numbers *ret);
+
+#endif

@@ -1,0 +1,258 @@
+/* store_client.c - a model's side: asks, hands in, takes. Each call holds the lock for a look at tables and waits for nothing else.
+ *
+ * Writes may fill three quarters of the staging, so that there is room for reads, which somebody waits for; what is larger than
+ * that may have all of it while nothing else is written. */
+#include "store/store_state.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+#include <errno.h>
+
+#define FILE_NS 150000u /* of opening a file, besides its bytes */
+
+static struct store_client *lock_client(void *arg)
+{
+    struct store_client *c = arg;
+    pthread_mutex_lock(&c->store->lock);
+    ASSERT(c->open);
+    return c;
+}
+
+static uint64_t payload_of(const struct store_client *c, enum tier_kind kind)
+{
+    return kind == TIER_PAGE ? c->opts.page_bytes : c->opts.slot_bytes;
+}
+
+static uint32_t blocks_of(uint64_t payload_bytes)
+{
+    return (uint32_t)(store_file_bytes(payload_bytes) / STORE_BLOCK_BYTES);
+}
+
+static bool is_on(struct store *st)
+{
+    store_look(st);
+    return st->listed && !st->off && !st->closing;
+}
+
+static uint32_t find_stored(const struct store *st, const struct prefix_key *key, enum tier_kind kind)
+{
+    uint32_t entry = store_table_find(st->table, key, kind);
+    bool stored = entry != STORE_NONE && store_table_at(st->table, entry)->state == STORE_ENTRY_STORED;
+    return stored ? entry : STORE_NONE;
+}
+
+static bool client_has(void *arg, const struct prefix_key *key, enum tier_kind kind)
+{
+    struct store_client *c = lock_client(arg);
+    bool has = is_on(c->store) && find_stored(c->store, key, kind) != STORE_NONE;
+    pthread_mutex_unlock(&c->store->lock);
+    return has;
+}
+
+static uint64_t client_read_ns(void *arg, uint32_t pages, uint32_t snapshots)
+{
+    struct store_client *c = lock_client(arg);
+    double bytes = (double)pages * (double)c->opts.page_bytes + (double)snapshots * (double)c->opts.slot_bytes;
+    uint64_t ns = UINT64_MAX;
+    if (is_on(c->store))
+        ns = ((uint64_t)pages + snapshots) * FILE_NS + (uint64_t)(bytes * c->store->read_byte_ns);
+    pthread_mutex_unlock(&c->store->lock);
+    return ns;
+}
+
+/* ---- reading ---- */
+
+static int begin_read(struct store_client *c, const struct prefix_key *key, enum tier_kind kind, uint64_t tag,
+                      uint32_t index)
+{
+    struct store *st = c->store;
+    if (!is_on(st))
+        return -ENODEV;
+    uint32_t entry = find_stored(st, key, kind);
+    if (entry == STORE_NONE)
+        return -ENOENT;
+    struct store_op *op = store_op_take(st, blocks_of(payload_of(c, kind)));
+    if (!op)
+        return -EAGAIN;
+    op->client = c;
+    op->tag = tag;
+    op->index = index;
+    op->header = (struct store_header){
+        .kind = kind, .payload_bytes = payload_of(c, kind), .key = *key, .identity = c->opts.identity};
+    op->state = STORE_OP_QUEUED;
+    list_push_back(&st->reads, &op->link);
+    st->read_count++;
+    store_table_touch(st->table, entry);
+    pthread_cond_signal(&st->work);
+    return 0;
+}
+
+static int client_read(void *arg, const struct prefix_key *key, enum tier_kind kind, uint64_t tag, uint32_t index)
+{
+    struct store_client *c = lock_client(arg);
+    int r = begin_read(c, key, kind, tag, index);
+    pthread_mutex_unlock(&c->store->lock);
+    return r;
+}
+
+/* Those that run go on, for nobody. */
+static void forget(struct store_client *c, bool all, uint64_t tag)
+{
+    struct store *st = c->store;
+    for (uint32_t i = 0; i < STORE_OPS_MAX; i++) {
+        struct store_op *op = &st->ops[i];
+        if (op->state == STORE_OP_FREE || op->client != c || (!all && op->tag != tag))
+            continue;
+        ASSERT(op->state != STORE_OP_TAKEN);
+        op->client = NULL;
+        st->read_count -= op->state == STORE_OP_QUEUED;
+        if (op->state != STORE_OP_RUNNING)
+            store_op_free(st, op);
+    }
+}
+
+static void client_cancel(void *arg, uint64_t tag)
+{
+    struct store_client *c = lock_client(arg);
+    forget(c, false, tag);
+    pthread_mutex_unlock(&c->store->lock);
+}
+
+static bool client_take(void *arg, struct tier_arrival *ret)
+{
+    struct store_client *c = lock_client(arg);
+    store_look(c->store);
+    bool any = !list_empty(&c->arrivals);
+    if (any) {
+        struct store_op *op = LIST_FIRST(&c->arrivals, struct store_op, link);
+        list_remove(&op->link);
+        op->state = STORE_OP_TAKEN;
+        *ret = (struct tier_arrival){.tag = op->tag,
+                                     .index = op->index,
+                                     .kind = op->header.kind,
+                                     .status = op->status,
+                                     .bytes = store_op_file(c->store, op) + STORE_BLOCK_BYTES,
+                                     .handle = (uint32_t)(op - c->store->ops)};
+    }
+    pthread_mutex_unlock(&c->store->lock);
+    return any;
+}
+
+static void client_give(void *arg, const struct tier_arrival *a)
+{
+    struct store_client *c = lock_client(arg);
+    struct store_op *op = &c->store->ops[a->handle];
+    ASSERT(op->state == STORE_OP_TAKEN && op->client == c);
+    store_op_free(c->store, op);
+    pthread_mutex_unlock(&c->store->lock);
+}
+
+/* ---- writing ---- */
+
+static bool may_write(const struct store *st, uint32_t blocks)
+{
+    return st->written_blocks == 0 || st->written_blocks + blocks <= st->staging.blocks / 4 * 3;
+}
+
+static int begin_write(struct store_client *c, const struct prefix_key *key, enum tier_kind kind,
+                       struct tier_write *ret)
+{
+    struct store *st = c->store;
+    uint32_t blocks = blocks_of(payload_of(c, kind));
+    if (!is_on(st))
+        return -ENODEV;
+    uint32_t entry = store_table_find(st->table, key, kind);
+    if (entry != STORE_NONE) {
+        if (store_table_at(st->table, entry)->state == STORE_ENTRY_STORED)
+            store_table_touch(st->table, entry);
+        return -EEXIST;
+    }
+    if (blocks > st->staging.blocks || (uint64_t)blocks * STORE_BLOCK_BYTES > st->limit_bytes / 2)
+        return -EFBIG;
+    if (clock_now_ns() < st->rest_until_ns || !may_write(st, blocks))
+        return -EAGAIN;
+    struct store_op *op = store_op_take(st, blocks);
+    if (!op)
+        return -EAGAIN;
+    op->entry = store_table_add(st->table, key, kind);
+    op->state = STORE_OP_FILLING;
+    if (op->entry == STORE_NONE) {
+        store_op_free(st, op);
+        return -EAGAIN;
+    }
+    st->written_blocks += blocks;
+    op->header = (struct store_header){
+        .kind = kind, .payload_bytes = payload_of(c, kind), .key = *key, .identity = c->opts.identity};
+    *ret = (struct tier_write){store_op_file(st, op) + STORE_BLOCK_BYTES, (uint32_t)(op - st->ops)};
+    return 0;
+}
+
+static int client_write_begin(void *arg, const struct prefix_key *key, enum tier_kind kind, bool last,
+                              struct tier_write *ret)
+{
+    struct store_client *c = lock_client(arg);
+    int r = begin_write(c, key, kind, ret);
+    c->store->numbers.drops += r < 0 && r != -EEXIST && last;
+    pthread_mutex_unlock(&c->store->lock);
+    return r;
+}
+
+static void client_write_end(void *arg, const struct tier_write *w, bool whole)
+{
+    struct store_client *c = lock_client(arg);
+    struct store *st = c->store;
+    struct store_op *op = &st->ops[w->handle];
+    ASSERT(op->state == STORE_OP_FILLING);
+    if (whole && !st->off) {
+        op->state = STORE_OP_QUEUED;
+        list_push_back(&st->writes, &op->link);
+        st->write_count++;
+        pthread_cond_signal(&st->work);
+    } else {
+        st->written_blocks -= op->blocks;
+        st->numbers.drops += whole;
+        store_table_remove(st->table, op->entry);
+        store_op_free(st, op);
+    }
+    pthread_mutex_unlock(&st->lock);
+}
+
+/* ---- opening ---- */
+
+int store_client_open(struct store *st, const struct store_client_opts *opts, struct tier_io *ret)
+{
+    struct store_client *c = NULL;
+    pthread_mutex_lock(&st->lock);
+    for (uint32_t i = 0; i < STORE_CLIENTS_MAX && !c; i++)
+        c = st->clients[i].open ? NULL : &st->clients[i];
+    if (c) {
+        c->open = true;
+        c->opts = *opts;
+        list_init(&c->arrivals);
+    }
+    pthread_mutex_unlock(&st->lock);
+    if (!c)
+        return -ENOSPC;
+    *ret = (struct tier_io){.arg = c,
+                            .has = client_has,
+                            .read_ns = client_read_ns,
+                            .read = client_read,
+                            .cancel = client_cancel,
+                            .take = client_take,
+                            .give = client_give,
+                            .write_begin = client_write_begin,
+                            .write_end = client_write_end};
+    return 0;
+}
+
+void store_client_close(struct tier_io *io)
+{
+    if (!io->arg)
+        return;
+    struct store_client *c = lock_client(io->arg);
+    forget(c, true, 0);
+    c->open = false;
+    pthread_mutex_unlock(&c->store->lock);
+    *io = (struct tier_io){0};
+}

@@ -1,0 +1,61 @@
+/* store_file.h - one file of the SSD tier: a block that says what it is, then the bytes.
+ *
+ *     0   magic, 8 bytes             96  layout, text, 64 bytes
+ *     8   version, 4                160  XXH3-128 of all bytes behind the header, 16
+ *    12   kind, 4                   176  XXH3-64 of the header, itself counted as 0, 8
+ *    16   payload's bytes, 8        184  zeros
+ *    32   key, 32                  4096  the payload, zeros up to a whole block
+ *    64   fingerprint, 32
+ *
+ * Numbers are little-endian. Every byte of a file is below one of the two sums, so no damage goes unseen. A file's name is its key
+ * in hex and a letter for its kind; it lies two directories deep, each named by a digit of the key. Pure; any thread. */
+#ifndef PLATEAU_STORE_STORE_FILE_H
+#define PLATEAU_STORE_STORE_FILE_H
+
+#include "cache/tier_io.h"
+
+#define STORE_BLOCK_BYTES  4096u /* what O_DIRECT asks of offsets, lengths and addresses */
+#define STORE_LAYOUT_BYTES 64
+#define STORE_NAME_BYTES   66 /* 64 digits, a letter, a zero */
+#define STORE_PATH_BYTES   (4 + STORE_NAME_BYTES)
+#define STORE_PAYLOAD_MAX  ((uint64_t)1 << 32)
+
+/* Whose pages these are: nothing else may be read into the model's pools. */
+struct store_identity {
+    uint8_t fingerprint[32];         /* of the model's content */
+    char layout[STORE_LAYOUT_BYTES]; /* layout and type of K, V and states, arithmetic; zeros behind the text */
+};
+
+struct store_header {
+    enum tier_kind kind;
+    uint64_t payload_bytes;
+    struct prefix_key key;
+    struct store_identity identity;
+};
+
+/* Of a whole file with such a payload. */
+static inline uint64_t store_file_bytes(uint64_t payload_bytes)
+{
+    return STORE_BLOCK_BYTES + (payload_bytes + STORE_BLOCK_BYTES - 1) / STORE_BLOCK_BYTES * STORE_BLOCK_BYTES;
+}
+
+/* Fills the header and the zeros behind the payload of a file in memory, whose payload is there already.
+ * file: [store_file_bytes(h->payload_bytes)] */
+void store_file_seal(char *file, const struct store_header *h);
+/* The first block of a file. 0, -EINVAL (no header, or a damaged one), -ENOTSUP (of a version we do not know). */
+int store_file_read_header(const char *block, struct store_header *ret);
+/* A whole file. 0, what store_file_read_header() said, or -EBADMSG: its length is wrong or its payload is damaged. */
+int store_file_check(const char *file, uint64_t bytes, struct store_header *ret);
+
+void store_file_name(const struct prefix_key *key, enum tier_kind kind, char ret[STORE_NAME_BYTES]);
+/* "a/b/" and the name. */
+void store_file_path(const struct prefix_key *key, enum tier_kind kind, char ret[STORE_PATH_BYTES]);
+/* False: this is no name of ours. */
+bool store_file_parse_name(const char *name, struct prefix_key *key, enum tier_kind *kind);
+/* Which of the 256 directories it lies in: 16 times the first digit plus the second. */
+static inline uint32_t store_file_leaf(const struct prefix_key *key)
+{
+    return key->bytes[0];
+}
+
+#endif

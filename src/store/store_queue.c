@@ -1,0 +1,116 @@
+/* store_queue.c - what is on its way, and how the tier stops when a disk does. All under the store's lock. */
+#include "store/store_state.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#define LOG_EVERY_NS (10 * NS_PER_S)
+
+char *store_op_file(const struct store *st, const struct store_op *op)
+{
+    return staging_at(&st->staging, op->first);
+}
+
+struct store_op *store_op_take(struct store *st, uint32_t blocks)
+{
+    if (list_empty(&st->free))
+        return NULL;
+    uint32_t first = staging_take(&st->staging, blocks);
+    if (first == STAGING_NONE)
+        return NULL;
+    struct store_op *op = LIST_FIRST(&st->free, struct store_op, link);
+    list_remove(&op->link);
+    op->first = first;
+    op->blocks = blocks;
+    op->client = NULL;
+    op->entry = STORE_NONE;
+    return op;
+}
+
+void store_op_free(struct store *st, struct store_op *op)
+{
+    ASSERT(op->state != STORE_OP_FREE);
+    list_remove(&op->link);
+    staging_give(&st->staging, op->first, op->blocks);
+    op->state = STORE_OP_FREE;
+    list_push_back(&st->free, &op->link);
+}
+
+void store_op_arrive(struct store *st, struct store_op *op, int status)
+{
+    struct store_client *c = op->client;
+    op->status = status;
+    if (!c) {
+        store_op_free(st, op);
+        return;
+    }
+    op->state = STORE_OP_ARRIVED;
+    list_remove(&op->link);
+    list_push_back(&c->arrivals, &op->link);
+    c->opts.wake(c->opts.arg);
+}
+
+void store_wake_clients(struct store *st)
+{
+    for (uint32_t i = 0; i < STORE_CLIENTS_MAX; i++)
+        if (st->clients[i].open)
+            st->clients[i].opts.wake(st->clients[i].opts.arg);
+}
+
+/* ---- trouble ---- */
+
+void store_turn_off(struct store *st, const char *format, ...)
+{
+    if (st->off)
+        return;
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(st->numbers.reason, sizeof(st->numbers.reason), format, ap);
+    va_end(ap);
+    st->off = true;
+    LOG_WARN("ssd_off", "dir=\"%s\" reason=\"%s\"", st->dir, st->numbers.reason);
+    LIST_EACH(it, &st->reads) {
+        struct store_op *op = LIST_ENTRY(it, struct store_op, link);
+        st->read_count--;
+        store_op_arrive(st, op, -ENODEV);
+    }
+    LIST_EACH(it, &st->writes) {
+        struct store_op *op = LIST_ENTRY(it, struct store_op, link);
+        st->write_count--;
+        st->written_blocks -= op->blocks;
+        st->numbers.drops++;
+        store_table_remove(st->table, op->entry);
+        store_op_free(st, op);
+    }
+    pthread_cond_broadcast(&st->done);
+}
+
+void store_look(struct store *st)
+{
+    uint64_t now_ns = clock_now_ns();
+    for (uint32_t i = 0; i < STORE_THREADS && !st->off; i++) {
+        uint64_t call_ns = atomic_load(&st->workers[i].call_ns);
+        if (call_ns > 0 && now_ns > call_ns && now_ns - call_ns >= st->hang_ns)
+            store_turn_off(st, "a call took longer than %.1f s", (double)st->hang_ns / (double)NS_PER_S);
+    }
+}
+
+void store_fail(struct store *st, const char *what, const char *path, int error)
+{
+    uint64_t now_ns = clock_now_ns();
+    pthread_mutex_lock(&st->lock);
+    st->numbers.errors++;
+    bool say = st->logged_ns == 0 || now_ns - st->logged_ns >= LOG_EVERY_NS;
+    uint64_t unlogged = st->unlogged;
+    st->logged_ns = say ? now_ns : st->logged_ns;
+    st->unlogged = say ? 0 : unlogged + 1;
+    pthread_mutex_unlock(&st->lock);
+    if (say)
+        LOG_WARN("ssd_error", "what=%s file=\"%s/%s\" error=\"%s\" not_logged_before=%llu", what, st->dir, path,
+                 strerrordesc_np(-error) ? strerrordesc_np(-error) : "unknown", (unsigned long long)unlogged);
+}

@@ -1,0 +1,122 @@
+/* store_state.h - what the files of the store share; nobody else includes it.
+ *
+ * One lock for everything that is in memory; no call of the system is made under it. Of the two threads one at a time has the
+ * writer's part (`writing`): it lists, writes, evicts and clears, so what the directory takes is known to one thread. Both read. */
+#ifndef PLATEAU_STORE_STORE_STATE_H
+#define PLATEAU_STORE_STORE_STATE_H
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "base/thread_stack.h"
+#include "store/staging.h"
+#include "store/store.h"
+#include "store/store_sys.h"
+#include "store/store_table.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define STORE_OPS_MAX    2048u
+#define STORE_LEAVES     256u
+#define STORE_SECTOR     512u
+#define STORE_PATH_MAX   4096
+#define STORE_TMP        "tmp"
+#define STORE_LOCK       "lock"
+
+enum store_op_state { STORE_OP_FREE, STORE_OP_FILLING, STORE_OP_QUEUED, STORE_OP_RUNNING, STORE_OP_ARRIVED, STORE_OP_TAKEN };
+
+/* A file on its way. */
+struct store_op {
+    struct list link; /* of the free ones, a queue, or a client's arrivals */
+    struct store_client *client; /* of a read: who wants it; NULL: nobody any more */
+    struct store_header header;  /* what it is, or has to be */
+    uint64_t tag;
+    uint32_t index, first, blocks; /* of the staging */
+    uint32_t entry;                /* of a write */
+    int status;
+    enum store_op_state state;
+};
+
+struct store_client {
+    struct store *store;
+    bool open;
+    struct store_client_opts opts;
+    struct list arrivals;
+};
+
+/* One of the threads. */
+struct store_worker {
+    struct store *store;
+    struct thread_stack stack;
+    pthread_t thread;
+    bool started, ended;      /* ended: under the lock */
+    _Atomic uint64_t call_ns; /* when the call that it is in began; 0: it is in none */
+};
+
+struct store {
+    /* Constant. */
+    char dir[STORE_PATH_MAX];
+    const struct store_sys *sys;
+    uint64_t limit_bytes, hang_ns, close_ns;
+    struct account *table_account;
+    struct arena *arena; /* of the table's account: this struct, the operations, the table */
+    struct store_worker workers[STORE_THREADS];
+    atomic_bool buffered; /* the file system refuses O_DIRECT */
+
+    /* The writer's part. */
+    int dir_fd, lock_fd;
+    uint64_t leaf_sectors[STORE_LEAVES], other_sectors; /* of directories, and of files that could not be removed */
+    uint64_t temporary;                                 /* files begun; makes their names */
+
+    /* Under `lock`. */
+    pthread_mutex_t lock;
+    pthread_cond_t work, done; /* done: something that close or clear waits for */
+    struct staging staging;
+    struct store_table *table;
+    struct store_op *ops; /* [STORE_OPS_MAX] */
+    struct list free, reads, writes;
+    uint32_t read_count, write_count; /* queued */
+    uint32_t written_blocks;          /* of the staging, taken by writes */
+    struct store_client clients[STORE_CLIENTS_MAX];
+    bool writing, listed, closing, stop;
+    bool clear_wanted, clearing, clear_ended;
+    struct store_cleared cleared;
+    bool off;
+    uint64_t directory_sectors; /* leaf_sectors and other_sectors together */
+    uint64_t rest_until_ns, rest_ns; /* after a failed write */
+    double read_byte_ns;             /* measured */
+    uint64_t logged_ns, unlogged;
+    struct store_numbers numbers; /* counters, and the reason */
+};
+
+/* ---- store_disk.c: the writer's part, and reads ---- */
+
+/* Opens and lists the directory. 0, or why the tier stays off. */
+int store_disk_open(struct store *st, struct store_worker *w);
+void store_disk_close(struct store *st);
+/* The file of an operation whose bytes are in the staging. 0, or negative: it is not there. */
+int store_disk_write(struct store *st, struct store_worker *w, struct store_op *op);
+int store_disk_read(struct store *st, struct store_worker *w, struct store_op *op);
+/* Removes what was used longest ago, until the limit holds for `bytes` more. 0, -ENOSPC, or what a call said. */
+int store_disk_make_room(struct store *st, struct store_worker *w, uint64_t bytes);
+void store_disk_clear(struct store *st, struct store_worker *w, struct store_cleared *ret);
+/* What the directory takes. Under the lock. */
+uint64_t store_disk_bytes(const struct store *st);
+
+/* ---- store_queue.c ---- */
+
+/* Under the lock. */
+char *store_op_file(const struct store *st, const struct store_op *op);
+struct store_op *store_op_take(struct store *st, uint32_t blocks);
+void store_op_free(struct store *st, struct store_op *op);
+/* A read is over: to its client, if that is still there. */
+void store_op_arrive(struct store *st, struct store_op *op, int status);
+/* Everybody may ask again: there is room. */
+void store_wake_clients(struct store *st);
+/* A call that hangs turns the tier off. */
+void store_look(struct store *st);
+void store_turn_off(struct store *st, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A call failed: counted, and said unless another was within ten seconds. Takes the lock. */
+void store_fail(struct store *st, const char *what, const char *path, int error);
+
+#endif

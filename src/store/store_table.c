@@ -1,0 +1,230 @@
+/* store_table.c - entries by number, in blocks; buckets by the key's own bytes, which are uniform already.
+ *
+ * Last use is a list: what is oldest goes first. When a prefix is read its pages are touched from its end to its beginning, so that
+ * of pages used together the end goes before the beginning, without which it is of no use. */
+#include "store/store_table.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+
+#define NONE        STORE_NONE
+#define BLOCK_COUNT 1024u
+
+struct store_table {
+    struct arena *arena;
+    uint32_t entries_max, bucket_mask;
+    struct store_entry **blocks; /* [DIV_UP(entries_max, BLOCK_COUNT)] */
+    uint32_t made;               /* entries of the blocks that are there */
+    uint32_t free;               /* next_same links them */
+    uint32_t *buckets;
+    uint32_t newest, oldest;
+    struct store_table_numbers numbers;
+};
+
+static uint32_t bucket_count(uint32_t entries_max)
+{
+    uint32_t n = 1024;
+    while (n < entries_max)
+        n *= 2;
+    return n;
+}
+
+size_t store_table_bytes(uint32_t entries_max)
+{
+    size_t blocks = DIV_UP(entries_max, BLOCK_COUNT);
+    return sizeof(struct store_table) + blocks * (sizeof(void *) + BLOCK_COUNT * sizeof(struct store_entry)) +
+           bucket_count(entries_max) * sizeof(uint32_t) + 4 * 64;
+}
+
+int store_table_create(struct arena *a, uint32_t entries_max, struct store_table **ret)
+{
+    struct store_table *t = ARENA_NEW(a, struct store_table);
+    if (!t)
+        return -ENOMEM;
+    uint32_t buckets = bucket_count(entries_max);
+    *t = (struct store_table){.arena = a,
+                              .entries_max = entries_max,
+                              .bucket_mask = buckets - 1,
+                              .free = NONE,
+                              .newest = NONE,
+                              .oldest = NONE,
+                              .numbers = {.entries_max = entries_max}};
+    t->blocks = ARENA_ARRAY(a, struct store_entry *, DIV_UP(entries_max, BLOCK_COUNT));
+    t->buckets = ARENA_ARRAY(a, uint32_t, buckets);
+    if (!t->blocks || !t->buckets)
+        return -ENOMEM;
+    memset(t->buckets, 0xff, buckets * sizeof(uint32_t));
+    *ret = t;
+    return 0;
+}
+
+struct store_entry *store_table_at(const struct store_table *t, uint32_t entry)
+{
+    ASSERT(entry < t->made);
+    return &t->blocks[entry / BLOCK_COUNT][entry % BLOCK_COUNT];
+}
+
+static uint32_t *bucket_of(const struct store_table *t, const struct prefix_key *key, enum tier_kind kind)
+{
+    uint32_t head;
+    memcpy(&head, key->bytes + 4, sizeof(head));
+    return &t->buckets[(head ^ (uint32_t)kind) & t->bucket_mask];
+}
+
+uint32_t store_table_find(const struct store_table *t, const struct prefix_key *key, enum tier_kind kind)
+{
+    uint32_t at = *bucket_of(t, key, kind);
+    while (at != NONE && (store_table_at(t, at)->kind != kind || !prefix_key_eq(&store_table_at(t, at)->key, key)))
+        at = store_table_at(t, at)->next_same;
+    return at;
+}
+
+/* ---- entries ---- */
+
+static bool add_block(struct store_table *t)
+{
+    uint32_t count = MIN_OF(BLOCK_COUNT, t->entries_max - t->made);
+    struct store_entry *block = count > 0 ? ARENA_ARRAY(t->arena, struct store_entry, BLOCK_COUNT) : NULL;
+    if (!block)
+        return false;
+    t->blocks[t->made / BLOCK_COUNT] = block;
+    for (uint32_t i = count; i-- > 0;) {
+        block[i].next_same = t->free;
+        t->free = t->made + i;
+    }
+    t->made += count;
+    return true;
+}
+
+uint32_t store_table_add(struct store_table *t, const struct prefix_key *key, enum tier_kind kind)
+{
+    if (t->free == NONE && !add_block(t))
+        return NONE;
+    uint32_t entry = t->free, *bucket = bucket_of(t, key, kind);
+    struct store_entry *n = store_table_at(t, entry);
+    t->free = n->next_same;
+    *n = (struct store_entry){.key = *key,
+                              .next_same = *bucket,
+                              .newer = NONE,
+                              .older = NONE,
+                              .kind = (uint8_t)kind,
+                              .state = STORE_ENTRY_PENDING};
+    *bucket = entry;
+    t->numbers.pending++;
+    return entry;
+}
+
+static void unlink_entry(struct store_table *t, uint32_t entry)
+{
+    struct store_entry *n = store_table_at(t, entry);
+    if (n->newer != NONE)
+        store_table_at(t, n->newer)->older = n->older;
+    else
+        t->newest = n->older;
+    if (n->older != NONE)
+        store_table_at(t, n->older)->newer = n->newer;
+    else
+        t->oldest = n->newer;
+    n->newer = n->older = NONE;
+}
+
+static void link_newest(struct store_table *t, uint32_t entry)
+{
+    struct store_entry *n = store_table_at(t, entry);
+    n->newer = NONE;
+    n->older = t->newest;
+    if (t->newest != NONE)
+        store_table_at(t, t->newest)->newer = entry;
+    else
+        t->oldest = entry;
+    t->newest = entry;
+}
+
+void store_table_store(struct store_table *t, uint32_t entry, uint32_t sectors, uint64_t used_ns)
+{
+    struct store_entry *n = store_table_at(t, entry);
+    ASSERT(n->state == STORE_ENTRY_PENDING);
+    n->state = STORE_ENTRY_STORED;
+    n->sectors = sectors;
+    n->used_ns = used_ns;
+    link_newest(t, entry);
+    t->numbers.pending--;
+    t->numbers.stored[n->kind]++;
+    t->numbers.sectors += sectors;
+}
+
+void store_table_touch(struct store_table *t, uint32_t entry)
+{
+    ASSERT(store_table_at(t, entry)->state == STORE_ENTRY_STORED);
+    unlink_entry(t, entry);
+    link_newest(t, entry);
+}
+
+void store_table_remove(struct store_table *t, uint32_t entry)
+{
+    struct store_entry *n = store_table_at(t, entry);
+    uint32_t *at = bucket_of(t, &n->key, (enum tier_kind)n->kind);
+    ASSERT(n->state != STORE_ENTRY_FREE);
+    if (n->state == STORE_ENTRY_STORED) {
+        unlink_entry(t, entry);
+        t->numbers.stored[n->kind]--;
+        t->numbers.sectors -= n->sectors;
+    } else {
+        t->numbers.pending--;
+    }
+    while (*at != entry)
+        at = &store_table_at(t, *at)->next_same;
+    *at = n->next_same;
+    n->state = STORE_ENTRY_FREE;
+    n->next_same = t->free;
+    t->free = entry;
+}
+
+uint32_t store_table_oldest(const struct store_table *t)
+{
+    return t->oldest;
+}
+
+/* ---- the order at the start ---- */
+
+/* Two lists by `older`, the newest first, into one. */
+static uint32_t merge(const struct store_table *t, uint32_t a, uint32_t b)
+{
+    uint32_t head = NONE, *tail = &head;
+    while (a != NONE && b != NONE) {
+        uint32_t *first = store_table_at(t, a)->used_ns >= store_table_at(t, b)->used_ns ? &a : &b;
+        *tail = *first;
+        tail = &store_table_at(t, *first)->older;
+        *first = *tail;
+    }
+    *tail = a != NONE ? a : b;
+    return head;
+}
+
+/* Bottom up: runs[i] is a sorted list of 2^i entries, or none. */
+void store_table_sort(struct store_table *t)
+{
+    uint32_t runs[32], at = t->newest;
+    memset(runs, 0xff, sizeof(runs));
+    while (at != NONE) {
+        uint32_t next = store_table_at(t, at)->older, i = 0;
+        store_table_at(t, at)->older = NONE;
+        for (; runs[i] != NONE; runs[i++] = NONE)
+            at = merge(t, runs[i], at);
+        runs[i] = at;
+        at = next;
+    }
+    for (uint32_t i = 0; i < COUNT_OF(runs); i++)
+        at = merge(t, runs[i], at);
+    t->newest = at;
+    uint32_t newer = NONE;
+    for (; at != NONE; newer = at, at = store_table_at(t, at)->older)
+        store_table_at(t, at)->newer = newer;
+    t->oldest = newer;
+}
+
+void store_table_numbers(const struct store_table *t, struct store_table_numbers *ret)
+{
+    *ret = t->numbers;
+}

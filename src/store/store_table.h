@@ -1,0 +1,56 @@
+/* store_table.h - which files the tier has, in memory: a table by key, and their order of last use.
+ *
+ * Bound: 64 bytes for each entry, in blocks that are committed as they are needed, 4 to 8 more for its place in the table and 8 for
+ * each block of 1024. One thread at a time: whoever has the store's lock. */
+#ifndef PLATEAU_STORE_STORE_TABLE_H
+#define PLATEAU_STORE_STORE_TABLE_H
+
+#include "base/arena.h"
+#include "cache/tier_io.h"
+
+#define STORE_NONE UINT32_MAX
+
+enum store_entry_state {
+    STORE_ENTRY_FREE,
+    STORE_ENTRY_PENDING, /* about to be written: nobody finds it, and nobody writes it again */
+    STORE_ENTRY_STORED
+};
+
+struct store_entry {
+    struct prefix_key key;
+    uint64_t used_ns; /* since 1970; for order at the start */
+    uint32_t sectors; /* of 512 bytes, as the file system counts them */
+    uint32_t next_same;
+    uint32_t newer, older; /* of those stored */
+    uint8_t kind, state;
+};
+
+struct store_table;
+
+/* Bytes of arena at most. */
+size_t store_table_bytes(uint32_t entries_max);
+/* 0 or -ENOMEM. */
+int store_table_create(struct arena *a, uint32_t entries_max, struct store_table **ret);
+
+/* STORE_NONE: it is not there. */
+uint32_t store_table_find(const struct store_table *t, const struct prefix_key *key, enum tier_kind kind);
+/* A pending entry; the key is not there yet. STORE_NONE: there are entries_max, or no memory for more. */
+uint32_t store_table_add(struct store_table *t, const struct prefix_key *key, enum tier_kind kind);
+/* A pending entry has its file now, used just now. */
+void store_table_store(struct store_table *t, uint32_t entry, uint32_t sectors, uint64_t used_ns);
+/* It is the last one to go. */
+void store_table_touch(struct store_table *t, uint32_t entry);
+void store_table_remove(struct store_table *t, uint32_t entry);
+/* The stored one that was used longest ago; STORE_NONE: there is none. */
+uint32_t store_table_oldest(const struct store_table *t);
+/* Puts all that is stored into the order of used_ns. Nobody else looks meanwhile: it takes a while. */
+void store_table_sort(struct store_table *t);
+struct store_entry *store_table_at(const struct store_table *t, uint32_t entry);
+
+struct store_table_numbers {
+    uint32_t entries_max, pending, stored[2]; /* by tier_kind */
+    uint64_t sectors;                         /* of all that is stored */
+};
+void store_table_numbers(const struct store_table *t, struct store_table_numbers *ret);
+
+#endif

@@ -1,0 +1,52 @@
+/* Any bytes as a file of the SSD tier, and as a file's name: what is taken for whole has the length it says, and what was sealed is whole. */
+#include "store/store_file.h"
+
+#include "base/check.h"
+
+#include <stdlib.h>
+
+static void check_name(const uint8_t *data, size_t size)
+{
+    char name[STORE_NAME_BYTES + 2] = {0}, again[STORE_NAME_BYTES];
+    struct prefix_key key;
+    enum tier_kind kind;
+    memcpy(name, data, size < sizeof(name) - 1 ? size : sizeof(name) - 1);
+    if (!store_file_parse_name(name, &key, &kind))
+        return;
+    store_file_name(&key, kind, again);
+    ASSERT(strcmp(name, again) == 0);
+}
+
+/* Sums that fit, so that what lies behind them is tried as well. */
+static void check_sealed(const char *file, size_t size)
+{
+    struct store_header h = {.kind = TIER_PAGE}, back;
+    if (size < STORE_BLOCK_BYTES + 1)
+        return;
+    h.payload_bytes = size - STORE_BLOCK_BYTES;
+    memcpy(&h.key, file, sizeof(h.key));
+    memcpy(&h.identity, file + 64, sizeof(h.identity));
+    h.identity.layout[STORE_LAYOUT_BYTES - 1] = 0;
+    char *sealed = malloc(store_file_bytes(h.payload_bytes));
+    ASSERT(sealed);
+    memcpy(sealed + STORE_BLOCK_BYTES, file + STORE_BLOCK_BYTES, h.payload_bytes);
+    store_file_seal(sealed, &h);
+    ASSERT(store_file_check(sealed, store_file_bytes(h.payload_bytes), &back) == 0);
+    ASSERT(memcmp(&h.key, &back.key, sizeof(h.key)) == 0 && back.payload_bytes == h.payload_bytes);
+    free(sealed);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct store_header h;
+    check_name(data, size);
+    char *file = malloc(size + 1);
+    ASSERT(file);
+    memcpy(file, data, size);
+    if (store_file_check(file, size, &h) == 0)
+        ASSERT(store_file_bytes(h.payload_bytes) == size && h.kind <= TIER_SNAPSHOT);
+    check_sealed(file, size);
+    free(file);
+    return 0;
+}

@@ -1,0 +1,1 @@
+plateau_fuzz(fuzz_store_file store)

@@ -1,0 +1,341 @@
+/* The SSD tier on a real directory: what is written is read, also by the next process; what is damaged is a miss; the limit holds. */
+#include "test_store.h"
+
+#include <fcntl.h>
+#include <utime.h>
+
+#define LIMIT ((uint64_t)64 << 20)
+
+TEST(what_is_written_is_read_also_after_a_restart)
+{
+    struct scene s;
+    const char *dir = test_dir();
+    sys_reset();
+    scene_open(&s, dir, LIMIT);
+    for (uint32_t i = 0; i < 100; i++)
+        assert_int_equal(put_surely(&s, i, i % 10 == 9 ? TIER_SNAPSHOT : TIER_PAGE), 0);
+    wait_written(&s);
+    for (uint32_t i = 0; i < 100; i++) {
+        assert_int_equal(get(&s, i, i % 10 == 9 ? TIER_SNAPSHOT : TIER_PAGE), 0);
+        assert_int_equal(get(&s, i, i % 10 == 9 ? TIER_PAGE : TIER_SNAPSHOT), -ENOENT);
+    }
+    assert_int_equal(put(&s, 3, TIER_PAGE), -EEXIST);
+    struct store_numbers n = numbers(&s);
+    assert_true(n.pages == 90 && n.snapshots == 10 && n.writes == 100 && n.reads == 100 && n.errors == 0);
+    assert_int_equal(n.bytes, disk_usage(dir));
+    scene_close(&s);
+    scene_open(&s, dir, LIMIT);
+    n = numbers(&s);
+    assert_true(n.pages == 90 && n.snapshots == 10 && n.foreign == 0);
+    assert_int_equal(n.bytes, disk_usage(dir));
+    for (uint32_t i = 0; i < 100; i++)
+        assert_int_equal(get(&s, i, i % 10 == 9 ? TIER_SNAPSHOT : TIER_PAGE), 0);
+    scene_close(&s);
+}
+
+TEST(what_was_handed_in_is_written_at_the_close)
+{
+    struct scene s;
+    const char *dir = test_dir();
+    sys_reset();
+    scene_open(&s, dir, LIMIT);
+    for (uint32_t i = 0; i < 40; i++)
+        assert_int_equal(put(&s, i, TIER_PAGE), 0);
+    scene_close(&s);
+    scene_open(&s, dir, LIMIT);
+    assert_int_equal(numbers(&s).pages, 40);
+    scene_close(&s);
+}
+
+TEST(another_models_page_of_the_same_name_is_a_miss)
+{
+    struct scene s;
+    const char *dir = test_dir();
+    sys_reset();
+    scene_open(&s, dir, LIMIT);
+    assert_int_equal(put(&s, 1, TIER_PAGE), 0);
+    wait_written(&s);
+    struct tier_io first = s.io;
+    s.io = client_of(s.store, 2, &s);
+    assert_int_equal(get(&s, 1, TIER_PAGE), -EBADMSG);
+    assert_false(has(&s, 1, TIER_PAGE));
+    assert_int_equal(numbers(&s).corrupt, 1);
+    store_client_close(&s.io);
+    s.io = first;
+    assert_false(has(&s, 1, TIER_PAGE));
+    scene_close(&s);
+}
+
+/* ---- damage ---- */
+
+static void damage(const char *path, struct rng *rng)
+{
+    struct stat st;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0 && fstat(fd, &st) == 0);
+    uint64_t at = rng_below(rng, (uint64_t)st.st_size);
+    unsigned char byte;
+    switch (rng_below(rng, 5)) {
+    case 0: /* torn */
+        assert_int_equal(ftruncate(fd, (off_t)at), 0);
+        break;
+    case 1: /* longer */
+        assert_int_equal(ftruncate(fd, st.st_size + 1 + (off_t)at), 0);
+        break;
+    case 2: /* a block of zeros where there were none */
+        assert_int_equal(pwrite(fd, (char[4096]){0}, 4096, (off_t)(at / 4096 * 4096)), 4096);
+        byte = 0xa5;
+        assert_int_equal(pwrite(fd, &byte, 1, st.st_size - 1), 1);
+        break;
+    default:
+        assert_int_equal(pread(fd, &byte, 1, (off_t)at), 1);
+        byte = (unsigned char)(byte + 1 + rng_below(rng, 255));
+        assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
+    }
+    close(fd);
+}
+
+TEST(every_damaged_file_is_a_miss_and_goes)
+{
+    struct scene s;
+    struct rng rng = {9, 0};
+    const char *dir = test_dir();
+    const char *wanted = getenv("STORE_DAMAGES");
+    uint32_t count = wanted ? (uint32_t)atoi(wanted) : 100;
+    char path[512];
+    sys_reset();
+    scene_open(&s, dir, 4 * LIMIT);
+    for (uint32_t i = 0; i < 2 * count; i++)
+        assert_int_equal(put_surely(&s, i, TIER_PAGE), 0);
+    wait_written(&s);
+    for (uint32_t i = 0; i < count; i++) {
+        path_of(dir, i, TIER_PAGE, path, sizeof(path));
+        damage(path, &rng);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(get(&s, i, TIER_PAGE) < 0);
+        assert_false(has(&s, i, TIER_PAGE));
+        path_of(dir, i, TIER_PAGE, path, sizeof(path));
+        assert_true(access(path, F_OK) < 0);
+    }
+    for (uint32_t i = count; i < 2 * count; i++)
+        assert_int_equal(get(&s, i, TIER_PAGE), 0);
+    assert_int_equal(numbers(&s).corrupt, count);
+    /* What is missing may be written again. */
+    assert_int_equal(put(&s, 0, TIER_PAGE), 0);
+    wait_written(&s);
+    assert_int_equal(get(&s, 0, TIER_PAGE), 0);
+    assert_int_equal(numbers(&s).bytes, disk_usage(dir));
+    scene_close(&s);
+}
+
+TEST(files_that_vanish_and_the_whole_directory_are_misses)
+{
+    struct scene s;
+    const char *dir = test_dir();
+    char path[512];
+    sys_reset();
+    scene_open(&s, dir, LIMIT);
+    for (uint32_t i = 0; i < 20; i++)
+        assert_int_equal(put_surely(&s, i, TIER_PAGE), 0);
+    wait_written(&s);
+    path_of(dir, 0, TIER_PAGE, path, sizeof(path));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(get(&s, 0, TIER_PAGE), -ENOENT);
+    test_remove_tree(dir);
+    for (uint32_t i = 1; i < 20; i++)
+        assert_int_equal(get(&s, i, TIER_PAGE), -ENOENT);
+    assert_int_equal(put(&s, 50, TIER_PAGE), 0);
+    wait_written(&s);
+    assert_false(has(&s, 50, TIER_PAGE));
+    assert_true(numbers(&s).errors > 0);
+    scene_close(&s);
+    mkdir(dir, 0700);
+}
+
+/* ---- what is not ours ---- */
+
+TEST(foreign_names_are_left_alone_and_unfinished_files_go)
+{
+    struct scene s;
+    const char *dir = test_dir();
+    char path[600], strange[700];
+    sys_reset();
+    scene_open(&s, dir, LIMIT);
+    assert_int_equal(put(&s, 1, TIER_PAGE), 0);
+    scene_close(&s);
+    test_write_text(dir, "notes.txt", "mine");
+    test_write_text(dir, "tmp/w77", "half a page");
+    path_of(dir, 1, TIER_PAGE, path, sizeof(path));
+    /* A page in the directory of another. */
+    snprintf(strange, sizeof(strange), "%.*s/notes", (int)(strrchr(path, '/') - path), path);
+    FILE *f = fopen(strange, "wbe");
+    assert_non_null(f);
+    fclose(f);
+    scene_open(&s, dir, LIMIT);
+    assert_int_equal(numbers(&s).foreign, 2);
+    assert_int_equal(get(&s, 1, TIER_PAGE), 0);
+    assert_true(access(strange, F_OK) == 0);
+    snprintf(path, sizeof(path), "%s/tmp/w77", dir);
+    assert_true(access(path, F_OK) < 0);
+    scene_close(&s);
+}
+
+TEST(a_directory_has_one_process_at_a_time)
+{
+    struct scene s, other;
+    const char *dir = test_dir();
+    sys_reset();
+    scene_open(&s, dir, LIMIT);
+    struct store_opts o = opts_of(dir, LIMIT);
+    scene_open_with(&other, &o);
+    struct store_numbers n = wait_listed(&other);
+    assert_int_equal(n.state, STORE_OFF);
+    assert_non_null(strstr(n.reason, "another process"));
+    assert_int_equal(put(&other, 1, TIER_PAGE), -ENODEV);
+    scene_close(&other);
+    assert_int_equal(put(&s, 1, TIER_PAGE), 0);
+    scene_close(&s);
+}
+
+TEST(a_directory_that_cannot_be_made_leaves_the_tier_off)
+{
+    struct scene s;
+    struct store_opts o = opts_of("/proc/no/such/place", LIMIT);
+    sys_reset();
+    scene_open_with(&s, &o);
+    assert_int_equal(wait_listed(&s).state, STORE_OFF);
+    assert_false(has(&s, 1, TIER_PAGE));
+    assert_int_equal(get(&s, 1, TIER_PAGE), -ENODEV);
+    assert_int_equal(s.io.read_ns(s.io.arg, 1, 0), UINT64_MAX);
+    struct store_cleared c;
+    assert_int_equal(store_clear(s.store, &c), -ENODEV);
+    scene_close(&s);
+}
+
+/* ---- the limit ---- */
+
+TEST(the_limit_holds_before_each_write_and_the_oldest_go)
+{
+    struct scene s;
+    const char *dir = test_dir();
+    uint64_t limit = STORE_LIMIT_LEAST, most = 0;
+    sys_reset();
+    scene_open(&s, dir, limit);
+    for (uint32_t i = 0; i < 300; i++) {
+        assert_int_equal(put_surely(&s, i, TIER_PAGE), 0);
+        if (i % 8 == 0)
+            wait_written(&s);
+        if (i >= 100)
+            get(&s, 50, TIER_PAGE); /* this one is in use */
+        uint64_t used = disk_usage(dir);
+        most = MAX_OF(most, used);
+        assert_true(used <= limit);
+    }
+    wait_written(&s);
+    struct store_numbers n = numbers(&s);
+    assert_true(n.evictions > 50 && most > limit / 2 && n.bytes <= limit);
+    assert_int_equal(n.bytes, disk_usage(dir));
+    assert_true(has(&s, 50, TIER_PAGE) && has(&s, 299, TIER_PAGE) && !has(&s, 0, TIER_PAGE));
+    scene_close(&s);
+    /* And at a start with another limit. */
+    struct store_opts o = opts_of(dir, limit + (limit >> 1));
+    scene_open_with(&s, &o);
+    assert_int_equal(wait_listed(&s).pages, n.pages);
+    scene_close(&s);
+}
+
+TEST(clearing_removes_all_and_says_how_much)
+{
+    struct scene s;
+    struct store_cleared c;
+    const char *dir = test_dir();
+    sys_reset();
+    scene_open(&s, dir, LIMIT);
+    for (uint32_t i = 0; i < 50; i++)
+        assert_int_equal(put_surely(&s, i, TIER_PAGE), 0);
+    wait_written(&s);
+    uint64_t before = disk_usage(dir);
+    assert_int_equal(store_clear(s.store, &c), 0);
+    assert_int_equal(c.entries, 50);
+    assert_int_equal(c.bytes_reclaimed, before - disk_usage(dir));
+    assert_int_equal(c.failed, 0);
+    assert_int_equal(numbers(&s).pages, 0);
+    assert_false(has(&s, 1, TIER_PAGE));
+    assert_int_equal(put(&s, 1, TIER_PAGE), 0);
+    scene_close(&s);
+}
+
+/* ---- clients ---- */
+
+TEST(a_client_closes_at_once_whatever_is_under_way)
+{
+    struct scene s;
+    const char *dir = test_dir();
+    sys_reset();
+    scene_open(&s, dir, LIMIT);
+    for (uint32_t i = 0; i < 30; i++)
+        assert_int_equal(put_surely(&s, i, TIER_PAGE), 0);
+    wait_written(&s);
+    for (int round = 0; round < 20; round++) {
+        for (uint32_t i = 0; i < 30; i++) {
+            struct prefix_key key = key_of(i);
+            assert_int_equal(s.io.read(s.io.arg, &key, TIER_PAGE, i / 10, i), 0);
+        }
+        s.io.cancel(s.io.arg, 1);
+        struct tier_arrival a;
+        while (s.io.take(s.io.arg, &a)) {
+            assert_true(a.tag != 1);
+            s.io.give(s.io.arg, &a);
+        }
+        assert_int_equal(put(&s, 1000 + (uint32_t)round, TIER_PAGE), 0);
+        store_client_close(&s.io);
+        s.io = client_of(s.store, 1, &s);
+    }
+    wait_written(&s);
+    assert_int_equal(numbers(&s).pages, 50);
+    assert_int_equal(numbers(&s).staging_used_bytes, 0);
+    scene_close(&s);
+}
+
+TEST(a_full_staging_drops_and_counts)
+{
+    struct scene s;
+    const char *dir = test_dir();
+    sys_reset();
+    scene_open(&s, dir, LIMIT);
+    uint32_t taken = 0, refused = 0;
+    uint64_t began_ns = clock_now_ns();
+    atomic_store(&sys_state.hangs, CALL_PWRITE + 1); /* the disk is slow */
+    for (uint32_t i = 0; i < 200; i++) {
+        int r = put(&s, i, TIER_PAGE);
+        taken += r == 0;
+        refused += r == -EAGAIN;
+        if (clock_now_ns() - began_ns > 100 * NS_PER_MS)
+            break;
+    }
+    atomic_store(&sys_state.hangs, 0);
+    assert_true(taken > 30 && refused > 10);
+    assert_true(numbers(&s).drops >= refused);
+    wait_written(&s);
+    assert_int_equal(numbers(&s).state, STORE_ON);
+    scene_close(&s);
+}
+
+TEST(what_is_larger_than_the_staging_is_never_taken)
+{
+    struct scene s;
+    struct tier_write w;
+    struct prefix_key key = key_of(1);
+    const char *dir = test_dir();
+    sys_reset();
+    scene_open(&s, dir, LIMIT);
+    store_client_close(&s.io);
+    struct store_client_opts c = {identity_of(1), 3 << 20, 0, scene_wake, &s};
+    assert_int_equal(store_client_open(s.store, &c, &s.io), 0);
+    assert_int_equal(s.io.write_begin(s.io.arg, &key, TIER_PAGE, true, &w), -EFBIG);
+    assert_int_equal(numbers(&s).drops, 1);
+    scene_close(&s);
+}
+
+TEST_MAIN()

@@ -1,0 +1,177 @@
+/* Every call of the system fails, or hangs: that costs hits, never more, and never time. */
+#include "test_store.h"
+
+#define LIMIT   ((uint64_t)64 << 20)
+#define HANG_NS (300 * NS_PER_MS)
+
+/* Whatever fails, what is read is right, nothing is held, and a store opened later serves. */
+static void use(const char *dir)
+{
+    struct scene s;
+    struct store_opts o = opts_of(dir, LIMIT);
+    scene_open_with(&s, &o);
+    wait_listed(&s);
+    for (uint32_t i = 0; i < 12; i++)
+        put(&s, i, i % 4 ? TIER_PAGE : TIER_SNAPSHOT);
+    wait_written(&s);
+    for (uint32_t i = 0; i < 12; i++)
+        get(&s, i, i % 4 ? TIER_PAGE : TIER_SNAPSHOT);
+    struct store_cleared c;
+    struct store_numbers n = numbers(&s);
+    if (n.state == STORE_ON && n.pages % 2)
+        store_clear(s.store, &c);
+    assert_int_equal(numbers(&s).staging_used_bytes, 0);
+    scene_close(&s);
+    test_ledger_after(true);
+}
+
+TEST(each_call_may_fail_at_each_time)
+{
+    static const int errors[] = {-EIO, -ENOSPC, -EROFS, -EACCES, -EMFILE};
+    const char *dir = test_dir();
+    for (enum call c = 0; c < CALLS; c++) {
+        for (unsigned at = 0; at < 20; at += 1 + at / 3) {
+            sys_reset();
+            sys_fail(c, errors[(c + at) % COUNT_OF(errors)], at, at % 2);
+            use(dir);
+        }
+        sys_reset();
+    }
+    struct scene s;
+    scene_open(&s, dir, LIMIT);
+    put_surely(&s, 1, TIER_PAGE);
+    wait_written(&s);
+    assert_int_equal(get(&s, 1, TIER_PAGE), 0);
+    scene_close(&s);
+}
+
+TEST(short_reads_and_writes_and_no_o_direct_change_nothing)
+{
+    struct scene s;
+    const char *dir = test_dir();
+    for (unsigned direct = 0; direct < 2; direct++) {
+        sys_reset();
+        atomic_store(&sys_state.short_io, 1);
+        atomic_store(&sys_state.no_direct, direct);
+        scene_open(&s, dir, LIMIT);
+        for (uint32_t i = 0; i < 20; i++)
+            put_surely(&s, 100 * direct + i, TIER_PAGE);
+        wait_written(&s);
+        for (uint32_t i = 0; i < 20; i++)
+            assert_int_equal(get(&s, 100 * direct + i, TIER_PAGE), 0);
+        assert_int_equal(numbers(&s).errors, 0);
+        scene_close(&s);
+    }
+}
+
+TEST(a_full_disk_drops_writes_and_still_reads)
+{
+    struct scene s;
+    const char *dir = test_dir();
+    sys_reset();
+    scene_open(&s, dir, LIMIT);
+    assert_int_equal(put(&s, 1, TIER_PAGE), 0);
+    wait_written(&s);
+    sys_fail(CALL_PWRITE, -ENOSPC, 0, 0);
+    assert_int_equal(put(&s, 2, TIER_PAGE), 0);
+    wait_written(&s);
+    assert_false(has(&s, 2, TIER_PAGE));
+    /* Writes rest. */
+    assert_int_equal(put(&s, 3, TIER_PAGE), -EAGAIN);
+    assert_int_equal(get(&s, 1, TIER_PAGE), 0);
+    struct store_numbers n = numbers(&s);
+    assert_true(n.errors >= 1 && n.drops >= 2 && n.state == STORE_ON);
+    sys_reset();
+    usleep(1100 * 1000);
+    assert_int_equal(put(&s, 3, TIER_PAGE), 0);
+    wait_written(&s);
+    assert_int_equal(get(&s, 3, TIER_PAGE), 0);
+    assert_int_equal(numbers(&s).bytes, disk_usage(dir));
+    scene_close(&s);
+}
+
+/* ---- hanging ---- */
+
+static void wait_off(struct scene *s)
+{
+    uint64_t began_ns = clock_now_ns();
+    while (numbers(s).state != STORE_OFF) {
+        usleep(1000);
+        assert_true(clock_now_ns() - began_ns < 5 * NS_PER_S);
+    }
+}
+
+TEST(a_call_that_hangs_turns_the_tier_off_and_delays_nobody)
+{
+    static const enum call calls[] = {CALL_OPEN, CALL_PREAD, CALL_FSTAT, CALL_CLOSE};
+    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+        struct scene s;
+        struct store_opts o = opts_of(test_dir(), LIMIT);
+        struct prefix_key key = key_of(1);
+        o.hang_ns = HANG_NS;
+        sys_reset();
+        scene_open_with(&s, &o);
+        assert_int_equal(wait_listed(&s).state, STORE_ON);
+        assert_int_equal(put(&s, 1, TIER_PAGE), 0);
+        wait_written(&s);
+        atomic_store(&sys_state.hangs, calls[i] + 1);
+        for (uint32_t k = 0; k < 6; k++)
+            assert_int_equal(s.io.read(s.io.arg, &key, TIER_PAGE, 7, k), 0);
+        wait_off(&s);
+        /* Those that wait are told; none of this took longer than a look. */
+        uint64_t began_ns = clock_now_ns();
+        struct tier_arrival a;
+        uint32_t failed = 0;
+        for (; s.io.take(s.io.arg, &a); failed++) {
+            assert_int_equal(a.status, -ENODEV);
+            s.io.give(s.io.arg, &a);
+        }
+        assert_true(failed == 4 || failed == 5);
+        assert_int_equal(put(&s, 2, TIER_PAGE), -ENODEV);
+        assert_int_equal(get(&s, 1, TIER_PAGE), -ENODEV);
+        store_client_close(&s.io);
+        assert_true(clock_now_ns() - began_ns < 100 * NS_PER_MS);
+        atomic_store(&sys_state.hangs, 0);
+        store_close(s.store);
+        sem_destroy(&s.woken);
+    }
+}
+
+TEST(a_listing_that_hangs_keeps_the_tier_off)
+{
+    struct scene s;
+    struct store_opts o = opts_of(test_dir(), LIMIT);
+    o.hang_ns = HANG_NS;
+    sys_reset();
+    atomic_store(&sys_state.hangs, CALL_LIST + 1);
+    scene_open_with(&s, &o);
+    assert_false(has(&s, 1, TIER_PAGE));
+    wait_off(&s);
+    atomic_store(&sys_state.hangs, 0);
+    scene_close(&s);
+}
+
+TEST(a_thread_that_hangs_for_ever_is_left_behind_in_bounded_time)
+{
+    struct scene s;
+    struct store_opts o = opts_of(test_dir(), LIMIT);
+    o.close_ns = 100 * NS_PER_MS;
+    sys_reset();
+    scene_open_with(&s, &o);
+    wait_listed(&s);
+    assert_int_equal(put(&s, 1, TIER_PAGE), 0);
+    wait_written(&s);
+    assert_int_equal(put(&s, 2, TIER_PAGE), 0);
+    atomic_store(&sys_state.hangs, CALL_RENAME + 1);
+    assert_int_equal(put_surely(&s, 3, TIER_PAGE), 0);
+    while (atomic_load(&sys_state.hanging) == 0)
+        usleep(1000);
+    uint64_t began_ns = clock_now_ns();
+    scene_close(&s);
+    assert_true(clock_now_ns() - began_ns < 2 * NS_PER_S);
+    /* Its memory is there still: it may wake up. */
+    atomic_store(&sys_state.hangs, 0);
+    usleep(20000);
+}
+
+TEST_MAIN()

@@ -1,0 +1,189 @@
+/* What the SSD tier is made of: files, names, the table, the staging. */
+#include "test_store.h"
+
+#include "store/staging.h"
+#include "store/store_table.h"
+
+static char *sealed(uint32_t number, uint64_t *bytes)
+{
+    struct store_header h = {TIER_PAGE, PAGE_BYTES, key_of(number), identity_of(3)};
+    *bytes = store_file_bytes(PAGE_BYTES);
+    char *file = malloc(*bytes);
+    assert_non_null(file);
+    fill(file + STORE_BLOCK_BYTES, TIER_PAGE, number);
+    store_file_seal(file, &h);
+    return file;
+}
+
+TEST(a_file_says_what_it_is)
+{
+    uint64_t bytes;
+    struct store_header h;
+    char *file = sealed(5, &bytes);
+    assert_int_equal(store_file_check(file, bytes, &h), 0);
+    struct prefix_key key = key_of(5);
+    struct store_identity id = identity_of(3);
+    assert_true(h.kind == TIER_PAGE && h.payload_bytes == PAGE_BYTES && prefix_key_eq(&h.key, &key));
+    assert_memory_equal(&h.identity, &id, sizeof(id));
+    assert_true(is_filled(file + STORE_BLOCK_BYTES, TIER_PAGE, 5));
+    free(file);
+}
+
+TEST(damage_of_any_byte_is_seen)
+{
+    uint64_t bytes;
+    struct store_header h;
+    char *file = sealed(7, &bytes);
+    for (uint64_t i = 0; i < bytes; i++) {
+        char was = file[i];
+        file[i] = (char)(was ^ (1 << i % 8));
+        assert_true(store_file_check(file, bytes, &h) < 0);
+        file[i] = was;
+    }
+    for (uint64_t len = 0; len < bytes; len += 4096)
+        assert_int_equal(store_file_check(file, len, &h), -EBADMSG);
+    assert_int_equal(store_file_check(file, bytes, &h), 0);
+    free(file);
+}
+
+TEST(names_and_nothing_else_are_parsed)
+{
+    char name[STORE_NAME_BYTES], path[STORE_PATH_BYTES];
+    for (uint32_t i = 0; i < 100; i++) {
+        struct prefix_key key = key_of(i), back;
+        enum tier_kind kind = i % 2 ? TIER_SNAPSHOT : TIER_PAGE, kind_back;
+        store_file_name(&key, kind, name);
+        store_file_path(&key, kind, path);
+        assert_string_equal(path + 4, name);
+        assert_true(path[0] == name[0] && path[2] == name[1]);
+        assert_true(store_file_parse_name(name, &back, &kind_back) && kind_back == kind &&
+                    prefix_key_eq(&key, &back));
+        for (size_t at = 0; at < strlen(name); at++) {
+            char was = name[at];
+            name[at] = 'G';
+            assert_false(store_file_parse_name(name, &back, &kind_back));
+            name[at] = 0;
+            assert_false(store_file_parse_name(name, &back, &kind_back));
+            name[at] = was;
+        }
+    }
+    assert_false(store_file_parse_name("", &(struct prefix_key){{0}}, &(enum tier_kind){0}));
+}
+
+/* ---- the table against a plain list ---- */
+
+#define KEYS 64
+
+PROPERTY(the_table_finds_what_is_there_and_gives_up_the_oldest, seed)
+{
+    struct rng rng = {seed, 0};
+    struct arena *a;
+    struct store_table *t;
+    uint32_t entries = 8 + (uint32_t)rng_below(&rng, 40), entry_of[KEYS], order[KEYS], count = 0;
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = store_table_bytes(entries) + 4096}, &a), 0);
+    assert_int_equal(store_table_create(a, entries, &t), 0);
+    memset(entry_of, 0xff, sizeof(entry_of));
+    for (int i = 0; i < 600; i++) {
+        uint32_t n = (uint32_t)rng_below(&rng, KEYS);
+        struct prefix_key key = key_of(n);
+        assert_int_equal(store_table_find(t, &key, n % 2), entry_of[n]);
+        assert_int_equal(store_table_find(t, &key, 1 - n % 2), STORE_NONE);
+        uint32_t at = 0;
+        while (at < count && order[at] != n)
+            at++;
+        if (entry_of[n] == STORE_NONE) {
+            uint32_t entry = store_table_add(t, &key, n % 2);
+            assert_true((entry == STORE_NONE) == (count == entries));
+            if (entry == STORE_NONE)
+                continue;
+            assert_int_equal(store_table_find(t, &key, n % 2), entry);
+            store_table_store(t, entry, n + 1, 0);
+            entry_of[n] = entry;
+            order[count++] = n;
+        } else if (rng_below(&rng, 2)) {
+            store_table_touch(t, entry_of[n]);
+            memmove(order + at, order + at + 1, (count - at - 1) * sizeof(*order));
+            order[count - 1] = n;
+        } else {
+            uint32_t oldest = store_table_oldest(t);
+            assert_int_equal(oldest, entry_of[order[0]]);
+            store_table_remove(t, oldest);
+            entry_of[order[0]] = STORE_NONE;
+            memmove(order, order + 1, --count * sizeof(*order));
+        }
+        struct store_table_numbers numbers;
+        store_table_numbers(t, &numbers);
+        uint64_t sectors = 0;
+        for (uint32_t k = 0; k < count; k++)
+            sectors += order[k] + 1;
+        assert_int_equal(numbers.stored[0] + numbers.stored[1], count);
+        assert_int_equal(numbers.sectors, sectors);
+    }
+    arena_free(a);
+}
+
+PROPERTY(the_start_puts_files_into_the_order_of_their_use, seed)
+{
+    struct rng rng = {seed, 0};
+    struct arena *a;
+    struct store_table *t;
+    uint32_t count = (uint32_t)rng_below(&rng, 300);
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = store_table_bytes(5000) + 4096}, &a), 0);
+    assert_int_equal(store_table_create(a, 5000, &t), 0);
+    for (uint32_t i = 0; i < count; i++) {
+        struct prefix_key key = key_of(i);
+        uint32_t entry = store_table_add(t, &key, TIER_PAGE);
+        store_table_store(t, entry, 1, rng_below(&rng, 1000));
+    }
+    store_table_sort(t);
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t entry = store_table_oldest(t);
+        assert_true(store_table_at(t, entry)->used_ns >= before);
+        before = store_table_at(t, entry)->used_ns;
+        store_table_remove(t, entry);
+    }
+    assert_int_equal(store_table_oldest(t), STORE_NONE);
+    arena_free(a);
+}
+
+/* ---- the staging ---- */
+
+PROPERTY(pieces_of_the_staging_never_overlap, seed)
+{
+    struct rng rng = {seed, 0};
+    struct staging s;
+    struct {
+        uint32_t first, blocks;
+    } held[64];
+    uint32_t count = 0, used = 0, blocks = 1 + (uint32_t)rng_below(&rng, 300);
+    struct charge charge = account_charge(test_account(ACCOUNT_NO_LIMIT));
+    assert_int_equal(staging_init(&s, blocks * 4096, &charge), 0);
+    for (int i = 0; i < 400; i++) {
+        uint32_t wanted = 1 + (uint32_t)rng_below(&rng, 40);
+        if (count < 64 && rng_below(&rng, 2)) {
+            uint32_t first = staging_take(&s, wanted);
+            if (first == STAGING_NONE) {
+                assert_true(used > 0 || wanted > blocks);
+                continue;
+            }
+            assert_true(first + wanted <= blocks);
+            for (uint32_t k = 0; k < count; k++)
+                assert_true(first + wanted <= held[k].first || held[k].first + held[k].blocks <= first);
+            memset(staging_at(&s, first), i, wanted * 4096);
+            held[count].first = first;
+            held[count++].blocks = wanted;
+            used += wanted;
+        } else if (count > 0) {
+            uint32_t k = (uint32_t)rng_below(&rng, count);
+            staging_give(&s, held[k].first, held[k].blocks);
+            used -= held[k].blocks;
+            held[k] = held[--count];
+        }
+        assert_int_equal(s.used, used);
+    }
+    staging_done(&s);
+    test_ledger_after(true);
+}
+
+TEST_MAIN()
