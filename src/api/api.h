@@ -11,33 +11,13 @@
 #define PLATEAU_API_API_H
 
 #include "base/err.h"
-#include "engine/engine.h"
 #include "http/http_server.h"
-#include "memory/ledger.h"
-#include "model/generation_config.h"
-#include "text/chat_format.h"
-#include "text/tokenizer.h"
+#include "registry/registry.h"
 
 struct api;
-struct chat_template;
 struct keyring;
 
 #define API_MODELS_MAX 16
-
-/* All of it is borrowed and outlives the api, the struct itself is copied. */
-struct served_model {
-    const char *id; /* as clients name it */
-    struct engine *engine;
-    const struct model_shape *shape;
-    const struct tokenizer *tokenizer;    /* NULL: token ids only */
-    const struct chat_template *template; /* NULL: no chat */
-    struct generation_defaults defaults;
-    uint32_t max_model_len;
-    enum chat_format format;
-    int64_t created_s;   /* since 1970; of the load */
-    const char *compute; /* "f32" */
-    bool exact;          /* the same tokens in any batch, chunk and cache state */
-};
 
 /* 0 takes the default that stands beside it. */
 struct api_opts {

@@ -57,7 +57,7 @@ static int encode(struct answerer *a, bool raw, struct err *e)
     a->ids = ARENA_ARRAY(a->scratch, uint32_t, max);
     if (!a->ids)
         return err_set(e, -ENOMEM, "no memory for the prompt's tokens");
-    int r = tokenizer_encode(a->rt->tokenizer, a->scratch, buf_slice(&a->rendered),
+    int r = tokenizer_encode(a->rt->served.tokenizer, a->scratch, buf_slice(&a->rendered),
                              &(struct tokenizer_opts){.added_tokens = true, .add_special = raw}, a->ids, max,
                              &a->count, e);
     if (r == -E2BIG || (r == 0 && a->count >= max))
@@ -75,10 +75,10 @@ int answerer_prompt(struct answerer *a, const json_t *messages, struct err *e)
     struct chat_template_input in = {.messages = messages,
                                      .kwargs = kwargs,
                                      .add_generation_prompt = true,
-                                     .bos_token = tokenizer_bos(a->rt->tokenizer),
-                                     .eos_token = tokenizer_eos(a->rt->tokenizer),
+                                     .bos_token = tokenizer_bos(a->rt->served.tokenizer),
+                                     .eos_token = tokenizer_eos(a->rt->served.tokenizer),
                                      .now_s = (int64_t)clock_wall_s()};
-    r = kwargs ? chat_template_render(a->rt->template, a->scratch, &in, &CHAT_TEMPLATE_LIMITS_DEFAULT,
+    r = kwargs ? chat_template_render(a->rt->served.template, a->scratch, &in, &CHAT_TEMPLATE_LIMITS_DEFAULT,
                                       &a->rendered, e)
                : err_set(e, -ENOMEM, "no memory for a prompt");
     json_decref(kwargs);
@@ -108,7 +108,7 @@ uint64_t answer_seed(const struct options *o)
 static void sampling(const struct runtime *rt, struct sampler_params *p)
 {
     const struct options *o = rt->options;
-    const struct generation_defaults *d = &rt->defaults;
+    const struct generation_defaults *d = &rt->served.defaults;
     sampler_params_default(p);
     bool samples = d->do_sample;
     p->temperature = o->temperature >= 0 ? (float)o->temperature : samples ? (float)d->temperature : 0;
@@ -129,14 +129,14 @@ static void follow(struct answerer *a, struct stream *s, answer_sink_fn *sink, v
     struct stream_token token;
     struct buf text;
     void *message;
-    detok_init(&detok, a->rt->tokenizer, true);
+    detok_init(&detok, a->rt->served.tokenizer, true);
     buf_init(&text, ANSWER_TEXT_MAX, &charge);
     for (bool over = false; !over; buf_clear(&text)) {
         mailbox_wait(a->wake, &message, ANSWER_LOOK_NS);
         stream_wake_clear(s);
         if (interrupt_pending()) {
             stream_close(s);
-            engine_wake(a->rt->engine);
+            engine_wake(a->rt->served.engine);
         }
         while (stream_take(s, &token))
             detok_push(&detok, token.id, &text);
@@ -165,7 +165,7 @@ int answerer_run(struct answerer *a, uint64_t seed, answer_sink_fn *sink, void *
     int r = stream_create(&opts, &s);
     if (r < 0)
         return err_set(e, r, "no memory for a stream");
-    r = engine_submit(a->rt->engine, &job, s, &retry_after_s, e);
+    r = engine_submit(a->rt->served.engine, &job, s, &retry_after_s, e);
     drop_scratch(a);
     if (r < 0) {
         stream_release(s); /* the job half was never taken */

@@ -107,7 +107,7 @@ static void on_text(void *arg, struct slice text)
 
 static int open_parser(struct chat *c, struct telling *t)
 {
-    const struct chat_template *template = c->rt->template;
+    const struct chat_template *template = c->rt->served.template;
     bool thinks = template && (chat_template_mentions(template, SLICE("<think>")) ||
                                chat_template_mentions(template, SLICE("<function=")));
     struct charge charge = request_memory_charge(&c->memory);

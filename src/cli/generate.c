@@ -30,7 +30,7 @@ static int read_prompt(const char *argument, struct buf *ret, struct err *e)
 static int prompt_of(struct answerer *a, struct slice prompt, struct err *e)
 {
     const struct options *o = a->rt->options;
-    if (o->raw || !a->rt->template)
+    if (o->raw || !a->rt->served.template)
         return answerer_prompt_raw(a, prompt, e);
     json_t *messages = json_array();
     if (o->system)

@@ -24,8 +24,8 @@ static void print_table(const struct planning *p)
 {
     const struct plan *plan = &p->plan;
     printf("%s: %s, %.3g million parameters, %u layers, context %u of %u tokens, %u rows, %u in the queue\n",
-           plan->model.name, p->shape.family, (double)p->shape.parameters / 1e6, p->shape.layers,
-           plan->max_model_len, plan->model.context_max, plan->rows, plan->queue);
+           plan->model.name, p->model.shape.family, (double)p->model.shape.parameters / 1e6,
+           p->model.shape.layers, plan->max_model_len, plan->model.context_max, plan->rows, plan->queue);
     printf("ceiling %s, from %s\n\n", terminal_bytes(plan->ceiling_bytes).text, p->ceiling_from);
     printf("%-24s %-6s %12s %12s\n", "account", "class", "at least", "at most");
     for (uint32_t i = 0; i < plan->line_count; i++) {

@@ -7,32 +7,19 @@
 #include "api/prep.h"
 #include "base/check.h"
 #include "base/thread_stack.h"
+#include "registry/registry.h"
 #include "cli/terminal.h"
 #include "kernel/workers.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MIB              ((uint64_t)1 << 20)
 #define HEAP_BYTES_MAX   (32 * MIB)
 #define HEAP_BYTES_LEAST (6 * MIB)
 #define TEXT_BYTES_MAX   (1024 * MIB)
 #define TEXT_BYTES_LEAST (8 * MIB)
-
-uint32_t planning_step_tokens(uint32_t rows)
-{
-    return MAX_OF((uint32_t)PLANNING_STEP_TOKENS, engine_tokens_min(rows));
-}
-
-struct engine_opts planning_engine_opts(const struct options *o, uint32_t rows, uint32_t queue)
-{
-    return (struct engine_opts){.max_num_seqs = rows,
-                                .max_queue = queue,
-                                .tokens_max = planning_step_tokens(rows),
-                                .host_cache_bytes = o->host_cache};
-}
 
 /* ---- the process ---- */
 
@@ -43,8 +30,7 @@ static const char *find_ceiling(const struct footprint *f, uint64_t wanted, uint
     return f->cgroup_limit_bytes && ceiling == f->cgroup_limit_bytes ? "the cgroup" : "the machine's memory";
 }
 
-/* `least`: texts and bodies get only what a server of short prompts needs. */
-static void plan_process(struct planning *p, bool least, struct plan_process *ret)
+void planning_process(struct planning *p, bool least, struct plan_process *ret)
 {
     const struct options *o = p->options;
     struct footprint f;
@@ -66,60 +52,11 @@ static void plan_process(struct planning *p, bool least, struct plan_process *re
         .text_bytes = TEXT_BYTES_LEAST};
     if (!p->serves)
         return;
-    ret->threads_bytes += api_stack_bytes(&api);
+    ret->threads_bytes += api_stack_bytes(&api) + registry_stack_bytes(MAX_OF(p->models, 1u));
     ret->network_bytes = http_server_bytes(&http, &ret->connection_bytes);
     ret->text_floor_bytes = api_bytes(&api);
     ret->text_bytes = ret->text_floor_bytes + (o->text_limit ? o->text_limit : texts);
     ret->body_bytes = MAX_OF((ret->text_bytes - ret->text_floor_bytes) / 2, MIB);
-}
-
-/* ---- the model ---- */
-
-static uint64_t file_bytes(const char *dir, const char *name)
-{
-    char path[4352];
-    struct stat st;
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    return stat(path, &st) == 0 && st.st_size > 0 ? (uint64_t)st.st_size : 0;
-}
-
-/* Tables and trees of what these files say: a vocabulary takes about one and a half times its file, a template ten times. */
-static uint64_t tokenizer_bytes(const char *dir)
-{
-    uint64_t vocabulary = file_bytes(dir, "tokenizer.json");
-    uint64_t templates = file_bytes(dir, "chat_template.jinja") + file_bytes(dir, "chat_template.json") +
-                         file_bytes(dir, "tokenizer_config.json");
-    return vocabulary ? ROUND_UP(4 * MIB + 3 * vocabulary + 16 * templates, MIB) : MIB;
-}
-
-static void numbers_of(void *arg, uint32_t rows, struct plan_model *ret)
-{
-    const struct planning *p = arg;
-    const struct model_shape *s = &p->shape;
-    struct engine_plan engine;
-    struct engine_opts opts = planning_engine_opts(p->options, rows, p->queue);
-    engine_plan(&opts, s, &engine);
-    *ret = (struct plan_model){
-        .name = p->plan.model.name,
-        .context_max = s->context_max,
-        .page_tokens = KERN_PAGE_TOKENS,
-        .rows = rows,
-        .queue = p->queue,
-        .weight_bytes = s->weight_bytes,
-        .loading_bytes = s->loading_bytes,
-        .workspace_bytes = model_workspace_bytes(s, opts.tokens_max, rows, p->workers),
-        .tables_bytes = s->tables_bytes,
-        .tokenizer_bytes = p->tokenizer_bytes,
-        .page_bytes = s->page_bytes,
-        .slot_bytes = s->slot_bytes,
-        .engine_bytes = engine.fixed_bytes,
-        .engine_page_bytes = engine.page_bytes,
-        .engine_slot_bytes = engine.slot_bytes,
-        .job_bytes = engine.job_bytes,
-        .job_token_bytes = engine.job_token_bytes,
-        .has_vision = s->has_vision,
-        .has_mtp = s->has_mtp,
-    };
 }
 
 /* ---- both ---- */
@@ -140,25 +77,48 @@ static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
                    context[0] || rows[0] ? "" : " Neither a shorter context nor fewer rows would do.");
 }
 
-int planning_make(struct planning *p, const char *dir, const char *name, struct err *e)
+/* With several models a context that nobody asked for leaves three quarters of what there is to the others. */
+#define CONTEXT_PART 4
+
+static struct plan_wish wish_of(const struct planning *p, const struct plan_process *process)
 {
     const struct options *o = p->options;
+    return (struct plan_wish){.max_model_len = (uint32_t)o->max_model_len,
+                              .host_cache_bytes = o->host_cache,
+                              .context_bytes_max = p->models > 1 ? process->ceiling_bytes / CONTEXT_PART : 0};
+}
+
+/* With `process` as it is, or, where nobody has decided it, with the texts that the model leaves room for. */
+static int make(struct planning *p, struct plan_process *process, struct plan_refusal *why)
+{
+    int r = -ENOMEM;
+    for (int least = 0; least <= 1 && r == -ENOMEM; least++) {
+        if (p->process)
+            *process = *p->process;
+        else
+            planning_process(p, least, process);
+        if (p->model_bytes_max)
+            process->ceiling_bytes =
+                MIN_OF(process->ceiling_bytes, plan_process_bytes(process) + p->model_bytes_max);
+        struct plan_wish wish = wish_of(p, process);
+        r = plan_make(process, model_plan_numbers, &p->model, p->rows, &wish, &p->plan, why);
+    }
+    return r;
+}
+
+int planning_make(struct planning *p, const char *dir, const char *name, struct err *e)
+{
     struct plan_process process;
     struct plan_refusal why = {0};
-    struct plan_wish wish = {.max_model_len = (uint32_t)o->max_model_len, .host_cache_bytes = o->host_cache};
-    int r = model_probe(dir, &p->shape, e);
+    p->model = (struct model_plan){
+        .name = name, .queue = p->queue, .workers = p->workers, .host_cache_bytes = p->options->host_cache};
+    int r = model_plan_probe(&p->model, dir, e);
     if (r < 0)
         return r;
-    p->tokenizer_bytes = tokenizer_bytes(dir);
-    p->plan.model.name = name;
-    r = -ENOMEM;
-    for (int least = 0; least <= 1 && r == -ENOMEM; least++) {
-        plan_process(p, least, &process);
-        r = plan_make(&process, numbers_of, p, p->rows, &wish, &p->plan, &why);
-    }
+    r = make(p, &process, &why);
     if (r == -EINVAL)
         return err_set(e, r, "--max-model-len %llu: %s was made for %u tokens",
-                       (unsigned long long)o->max_model_len, name, why.context_max);
+                       (unsigned long long)p->options->max_model_len, name, why.context_max);
     return r < 0 ? refuse(p, name, process.ceiling_bytes, &why, e) : 0;
 }
 

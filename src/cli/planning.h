@@ -3,27 +3,26 @@
 #define PLATEAU_CLI_PLANNING_H
 
 #include "cli/options.h"
-#include "engine/engine.h"
 #include "memory/footprint.h"
-#include "memory/plan.h"
+#include "registry/model_plan.h"
 
 struct planning {
     const struct options *options;
     uint32_t rows, queue, workers;
-    bool serves; /* there are connections and prep threads */
+    uint32_t models; /* that the process may load; 0 counts as 1 */
+    bool serves;     /* there are connections and prep threads */
+    /* Decided already, for several models; NULL: planning_make() decides. Borrowed. */
+    const struct plan_process *process;
+    uint64_t model_bytes_max; /* of the model's account; 0: the ceiling */
     /* Filled by planning_make. */
-    struct model_shape shape;
-    uint64_t tokenizer_bytes;
+    struct model_plan model;
     const char *ceiling_from; /* which of its bounds makes the ceiling */
     struct plan plan;
 };
 
-#define PLANNING_STEP_TOKENS 512 /* of one step; what a step takes of workspace */
-
-/* Tokens of one step for so many rows. */
-uint32_t planning_step_tokens(uint32_t rows);
-/* The engine's options as far as a plan knows them: the same for who plans and who creates. */
-struct engine_opts planning_engine_opts(const struct options *o, uint32_t rows, uint32_t queue);
+/* What the process takes whatever it serves. `least`: texts and bodies get only what a server of short prompts needs. Fills
+ * p->ceiling_from. */
+void planning_process(struct planning *p, bool least, struct plan_process *ret);
 /* Reads headers, loads nothing. 0, what model_probe() said, or -ENOMEM and -EINVAL when it does not fit: e has numbers, and the
  * context and the rows that would. `name` is the model's id. */
 int planning_make(struct planning *p, const char *dir, const char *name, struct err *e);

@@ -7,12 +7,12 @@
 #include "memory/units.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define RUNTIME_TEXT_BYTES_MAX ((size_t)512 << 20) /* address space for tokenizer and template of a model */
-#define RUNTIME_STEP_ALONE_NS  NS_PER_S
+#define RUNTIME_STEP_ALONE_NS NS_PER_S
 
 /* The bundled model: beside the program's folder (build/plateau in a checkout), or where the build was made. */
 static int find_bundled(char *ret, size_t bytes_max, struct err *e)
@@ -50,9 +50,37 @@ uint32_t runtime_workers(const struct options *o)
     return o->threads ? (uint32_t)o->threads : workers_default_count();
 }
 
-static int open_account(struct runtime *rt, const char *name, struct account **ret)
+int runtime_settings(const struct options *o, const char *dir, const char *id, uint32_t rows, uint32_t queue,
+                     struct model_settings *ret, struct err *e)
 {
-    uint64_t limit = planning_limit(&rt->planning, name);
+    struct model_settings s = {
+        .sampling = {.temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN, .top_k = -1},
+        .engine = model_plan_engine_opts(rows, queue, o->host_cache)};
+    if (!compute_mode_parse(o->compute ? o->compute : "auto", &s.compute))
+        return err_set(e, -EINVAL, "--compute %s: auto or f32 is expected", o->compute);
+    snprintf(s.dir, sizeof(s.dir), "%s", dir);
+    snprintf(s.id, sizeof(s.id), "%s", id);
+    s.tokens_max = s.engine.tokens_max;
+    s.engine.keep_units = o->trim && strcmp(o->trim, "off") == 0;
+    s.engine.queue_timeout_ns = o->queue_timeout_s * NS_PER_S;
+    s.engine.slow_client_ns = o->slow_client_s * NS_PER_S;
+    s.engine.step_ns = o->step_ms * NS_PER_MS;
+    s.engine.step_alone_ns = RUNTIME_STEP_ALONE_NS;
+    *ret = s;
+    return 0;
+}
+
+void runtime_set_plan(const struct planning *p, struct model_settings *s)
+{
+    s->plan = p->plan;
+    s->shape = p->model.shape;
+    s->planned = true;
+}
+
+/* ---- the process ---- */
+
+static int open_account(struct runtime *rt, const char *name, uint64_t limit, struct account **ret)
+{
     int r = account_open(ledger_root(rt->ledger), name, ACCOUNT_ANON, limit, ret);
     if (r == 0)
         account_set_planned(*ret, limit);
@@ -64,8 +92,8 @@ const struct runtime_faults *runtime_faults;
 /* What the allocator keeps is nobody's to take, but it has to have its place below the ceiling. */
 static int reserve_heap(struct runtime *rt)
 {
-    uint64_t bytes = planning_limit(&rt->planning, "heap");
-    int r = open_account(rt, "heap", &rt->heap);
+    uint64_t bytes = rt->process.heap_bytes;
+    int r = open_account(rt, "heap", bytes, &rt->heap);
     if (r == 0)
         r = account_reserve(rt->heap, bytes);
     rt->heap_bytes = r == 0 ? bytes : 0;
@@ -74,152 +102,90 @@ static int reserve_heap(struct runtime *rt)
 
 static int open_ledger(struct runtime *rt)
 {
-    int r = ledger_create(rt->planning.plan.ceiling_bytes, &rt->ledger);
+    const struct plan_process *p = &rt->process;
+    int r = ledger_create(p->ceiling_bytes, &rt->ledger);
     if (r == 0)
-        account_set_planned(ledger_root(rt->ledger), rt->planning.plan.limit_bytes);
+        account_set_planned(ledger_root(rt->ledger), p->ceiling_bytes);
     if (r == 0 && runtime_faults)
         ledger_set_faults(rt->ledger, &runtime_faults->ledger);
     if (r == 0)
         r = reserve_heap(rt);
     if (r == 0)
-        r = open_account(rt, "threads", &rt->threads);
+        r = open_account(rt, "threads", p->threads_bytes, &rt->threads);
     if (r == 0)
-        r = open_account(rt, "network", &rt->network);
-    return r == 0 ? open_account(rt, "text", &rt->text) : r;
+        r = open_account(rt, "network", p->network_bytes + p->body_bytes, &rt->network);
+    return r == 0 ? open_account(rt, "text", p->text_bytes, &rt->text) : r;
 }
+
+static int open_process(struct runtime *rt, uint32_t workers, struct err *e)
+{
+    int r = open_ledger(rt);
+    if (r == 0)
+        r = workers_create(workers, rt->threads, &rt->workers);
+    if (r < 0) {
+        err_set(e, r, "accounts and worker threads could not be opened: %s", strerror(-r));
+        runtime_close(rt);
+        return r;
+    }
+    kern_ops_init(&rt->ops, kern_cpu_flags());
+    return 0;
+}
+
+int runtime_open_process(const struct options *o, const struct plan_process *process, uint32_t workers,
+                         struct runtime *ret, struct err *e)
+{
+    *ret = (struct runtime){.options = o, .process = *process};
+    return open_process(ret, workers, e);
+}
+
+/* ---- one model ---- */
 
 int runtime_open(const struct options *o, const struct runtime_opts *opts, struct runtime *ret, struct err *e)
 {
     *ret = (struct runtime){.options = o};
-    ret->planning = (struct planning){.options = o,
-                                      .rows = opts->rows,
-                                      .queue = opts->queue,
-                                      .workers = runtime_workers(o),
-                                      .serves = opts->serves};
+    struct planning *p = &ret->planning;
+    *p = (struct planning){.options = o,
+                           .rows = opts->rows,
+                           .queue = opts->queue,
+                           .workers = runtime_workers(o),
+                           .serves = opts->serves};
     int r = runtime_find_model(o->model, o->alias, ret->model_dir, ret->model_id, e);
     if (r == 0)
-        r = planning_make(&ret->planning, ret->model_dir, ret->model_id, e);
+        r = planning_make(p, ret->model_dir, ret->model_id, e);
+    if (r == 0)
+        r = runtime_settings(o, ret->model_dir, ret->model_id, p->plan.rows, p->plan.queue, &ret->settings,
+                             e);
     if (r < 0)
         return r;
-    r = open_ledger(ret);
+    runtime_set_plan(p, &ret->settings);
+    ret->process = p->plan.process;
+    r = open_process(ret, p->workers, e);
     if (r == 0)
-        r = workers_create(ret->planning.workers, ret->threads, &ret->workers);
-    if (r < 0) {
-        err_set(e, r, "accounts and worker threads could not be opened: %s", strerror(-r));
-        runtime_close(ret);
-    }
-    kern_ops_init(&ret->ops, kern_cpu_flags());
+        account_set_planned(ledger_root(ret->ledger), p->plan.limit_bytes);
     return r;
-}
-
-static int load_text(struct runtime *rt, struct err *e)
-{
-    uint64_t limit = planning_limit(&rt->planning, "tokenizer");
-    int r = account_open(rt->model_account, "tokenizer", ACCOUNT_ANON, limit, &rt->tokenizer_account);
-    struct charge charge = r == 0 ? account_charge(rt->tokenizer_account) : (struct charge){0};
-    if (r == 0)
-        r = arena_create(&(struct arena_opts){RUNTIME_TEXT_BYTES_MAX, 0, &charge}, &rt->model_text);
-    if (r < 0)
-        return err_set(e, r, "no memory for the tokenizer");
-    r = tokenizer_load(rt->model_text, rt->model_dir, &rt->tokenizer, e);
-    if (r < 0 && r != -ENOENT)
-        return r;
-    r = rt->tokenizer ? chat_template_load(rt->model_text, rt->model_dir, &rt->template, e) : 0;
-    if (r < 0 && r != -ENOENT)
-        return r;
-    if (rt->needs_tokenizer && !rt->tokenizer)
-        return err_set(e, -ENOENT, "%s has no tokenizer.json: it cannot read text", rt->model_dir);
-    if (rt->needs_template && !rt->template)
-        return err_set(e, -ENOENT, "%s has no chat template; plateau generate completes a text with it",
-                       rt->model_dir);
-    return generation_config_load(rt->model_dir, &rt->defaults, e);
-}
-
-static int load_model(struct runtime *rt, int (*progress)(void *, uint64_t, uint64_t), void *arg,
-                      struct err *e)
-{
-    uint32_t rows = rt->planning.rows;
-    struct model_opts opts = {.tokens_max = planning_step_tokens(rows),
-                              .rows_max = rows,
-                              .logits_max = engine_logits_max(rows),
-                              .ops = &rt->ops,
-                              .workers = rt->workers,
-                              .parent = rt->model_account,
-                              .progress = progress,
-                              .progress_arg = arg};
-    if (!compute_mode_parse(rt->options->compute, &opts.compute))
-        return err_set(e, -EINVAL, "--compute %s: auto or f32 is expected", rt->options->compute);
-    return model_load(rt->model_dir, &opts, &rt->model, e);
-}
-
-static int start_engine(struct runtime *rt, struct err *e)
-{
-    const struct options *o = rt->options;
-    const struct plan *plan = &rt->planning.plan;
-    struct engine_opts opts = planning_engine_opts(o, plan->rows, plan->queue);
-    opts.name = rt->model_id;
-    opts.model = rt->model;
-    opts.tokenizer = rt->tokenizer;
-    opts.workers = rt->workers;
-    opts.parent = rt->model_account;
-    opts.max_model_len = plan->max_model_len;
-    opts.kv_bytes_max = (uint64_t)plan->pages_max * plan->model.page_bytes;
-    opts.pools_bytes_max = plan->pools_bytes;
-    opts.requests_bytes_max = plan->requests_bytes;
-    opts.host_cache_bytes = plan->host_cache_bytes;
-    opts.keep_units = o->trim && strcmp(o->trim, "off") == 0;
-    opts.queue_timeout_ns = o->queue_timeout_s * NS_PER_S;
-    opts.slow_client_ns = o->slow_client_s * NS_PER_S;
-    opts.step_ns = o->step_ms * NS_PER_MS;
-    opts.step_alone_ns = RUNTIME_STEP_ALONE_NS;
-    opts.faults = runtime_faults ? &runtime_faults->engine : NULL;
-    int r = engine_create(&opts, &rt->engine, e);
-    if (r < 0)
-        return r;
-    r = engine_start(rt->engine);
-    return r < 0 ? err_set(e, r, "the engine's thread could not be started") : 0;
-}
-
-/* What was planned is from now on what each account may hold. */
-static void apply_plan(struct runtime *rt)
-{
-    const struct plan *plan = &rt->planning.plan;
-    for (uint32_t i = 0; i < plan->line_count; i++) {
-        const struct plan_line *l = &plan->lines[i];
-        struct account *a = l->depth > 0 ? account_find(rt->model_account, l->name) : NULL;
-        if (!a)
-            continue;
-        account_set_planned(a, l->limit_bytes);
-        account_set_limit(a, l->limit_bytes);
-    }
 }
 
 int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, uint64_t total),
                  void *progress_arg, struct err *e)
 {
-    uint64_t limit = rt->planning.plan.model_bytes;
-    int r = account_open(ledger_root(rt->ledger), rt->model_id, ACCOUNT_ANON, limit, &rt->model_account);
-    if (r < 0)
-        return err_set(e, r, "no memory for an account");
-    account_set_planned(rt->model_account, limit);
-    r = load_text(rt, e);
+    rt->settings.needs_tokenizer = rt->needs_tokenizer;
+    rt->settings.needs_template = rt->needs_template;
+    struct hosted_opts opts = {.settings = &rt->settings,
+                               .parent = ledger_root(rt->ledger),
+                               .workers = rt->workers,
+                               .ops = &rt->ops,
+                               .progress = progress,
+                               .arg = progress_arg,
+                               .engine_faults = runtime_faults ? &runtime_faults->engine : NULL};
+    int r = hosted_load(&opts, &rt->hosted, e);
     if (r == 0)
-        r = load_model(rt, progress, progress_arg, e);
-    if (r == 0)
-        r = start_engine(rt, e);
-    if (r == 0)
-        apply_plan(rt);
+        hosted_describe(&rt->hosted, &rt->settings, &rt->served);
     return r;
 }
 
 void runtime_close(struct runtime *rt)
 {
-    engine_close(rt->engine);
-    model_free(rt->model);
-    tokenizer_done(rt->tokenizer);
-    arena_free(rt->model_text);
-    account_close(rt->tokenizer_account);
-    account_close(rt->model_account);
+    hosted_close(&rt->hosted, NULL, NULL);
     workers_free(rt->workers);
     account_close(rt->text);
     account_close(rt->network);

@@ -5,6 +5,7 @@
 #include "cli/planning.h"
 #include "engine/engine.h"
 #include "model/generation_config.h"
+#include "registry/hosted.h"
 #include "text/chat_template.h"
 
 #define RUNTIME_DIR_BYTES 4096
@@ -17,36 +18,43 @@ struct runtime_opts {
 
 struct runtime {
     const struct options *options;
-    char model_dir[RUNTIME_DIR_BYTES], model_id[RUNTIME_ID_BYTES];
-    struct planning planning; /* made before anything is loaded; what runs keeps to it */
+    struct plan_process process; /* what the process's accounts may hold; what runs keeps to it */
     struct ledger *ledger;
-    struct account *heap, *threads, *text, *network, *model_account; /* children of the root */
-    uint64_t heap_bytes;                                             /* reserved there */
+    struct account *heap, *threads, *text, *network; /* children of the root */
+    uint64_t heap_bytes;                             /* reserved there */
     struct workers *workers;
     struct kern_ops ops;
-    struct account *tokenizer_account;
-    struct arena *model_text;             /* tokenizer and template */
+    /* Of the one model of runtime_load(). */
+    char model_dir[RUNTIME_DIR_BYTES], model_id[RUNTIME_ID_BYTES];
+    struct planning planning;             /* made before anything is loaded */
     bool needs_tokenizer, needs_template; /* set before runtime_load: it fails early without them */
-    struct tokenizer *tokenizer;          /* NULL: the directory has none */
-    struct chat_template *template;       /* NULL: none */
-    struct generation_defaults defaults;
-    struct model *model;
-    struct engine *engine;
+    struct model_settings settings;
+    struct hosted hosted;
+    struct served_model served;
 };
 
 /* For tests: what goes wrong in this process. NULL in the program. */
 struct runtime_faults {
     struct ledger_faults ledger;
     struct engine_faults engine;
+    struct registry_faults registry;
 };
 extern const struct runtime_faults *runtime_faults;
 
 /* The directory of a MODEL as it was given (NULL: the bundled one) and its id, the alias or the directory's name.
  * dir: RUNTIME_DIR_BYTES, id: RUNTIME_ID_BYTES. 0, -ENOENT, -ENAMETOOLONG. */
 int runtime_find_model(const char *model, const char *alias, char *dir, char *id, struct err *e);
+/* What one model is to be served with, as far as options say it; its plan is made later. */
+int runtime_settings(const struct options *o, const char *dir, const char *id, uint32_t rows, uint32_t queue,
+                     struct model_settings *ret, struct err *e);
+/* A plan's numbers as a load needs them. */
+void runtime_set_plan(const struct planning *p, struct model_settings *s);
 /* How many threads compute. */
 uint32_t runtime_workers(const struct options *o);
 
+/* Ledger, accounts and workers of a process of such a plan, and no model. On failure the runtime is closed. */
+int runtime_open_process(const struct options *o, const struct plan_process *process, uint32_t workers,
+                         struct runtime *ret, struct err *e);
 /* Finds the model, plans, opens ledger, accounts and workers. Loads nothing. -ENOMEM when the plan does not fit: e says what would.
  * On failure the runtime is closed. */
 int runtime_open(const struct options *o, const struct runtime_opts *opts, struct runtime *ret,

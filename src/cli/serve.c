@@ -54,23 +54,10 @@ static int load_progress(void *arg, uint64_t done, uint64_t total)
 static void publish(struct serve *s)
 {
     const struct runtime *rt = &s->rt;
-    struct served_model m = {.id = rt->model_id,
-                             .engine = rt->engine,
-                             .shape = model_shape(rt->model),
-                             .tokenizer = rt->tokenizer,
-                             .template = rt->template,
-                             .defaults = rt->defaults,
-                             .max_model_len = rt->planning.plan.max_model_len,
-                             .format = CHAT_FORMAT_PLAIN,
-                             .created_s = (int64_t)clock_wall_s(),
-                             .compute = "f32",
-                             .exact = true};
-    if (rt->template && chat_template_mentions(rt->template, SLICE("<function=")))
-        m.format = CHAT_FORMAT_QWEN_XML;
-    ASSERT(api_set_model(s->api, &m) == 0);
+    ASSERT(api_set_model(s->api, &rt->served) == 0);
     api_set_state(s->api, API_READY, NULL);
     LOG_INFO("ready", "model=%s context=%u weights_bytes=%llu after_ms=%llu", rt->model_id,
-             rt->planning.plan.max_model_len, (unsigned long long)m.shape->weight_bytes,
+             rt->planning.plan.max_model_len, (unsigned long long)rt->served.shape->weight_bytes,
              (unsigned long long)((clock_now_ns() - s->started_ns) / NS_PER_MS));
 }
 
@@ -124,7 +111,7 @@ static int catch_signals(struct serve *s, struct err *e)
 static int open_api(struct serve *s, struct err *e)
 {
     const struct options *o = &s->options;
-    const struct plan_process *p = &s->rt.planning.plan.process;
+    const struct plan_process *p = &s->rt.process;
     uint64_t texts = p->text_bytes - p->text_floor_bytes;
     struct api_opts opts = {.ledger = s->rt.ledger,
                             .text = s->rt.text,
@@ -155,8 +142,7 @@ static int open_http(struct serve *s, struct err *e)
                                     .port = (uint16_t)o->port,
                                     .connections_max = (uint32_t)o->max_connections,
                                     .header_bytes_max = o->max_header_bytes,
-                                    .body_bytes_max =
-                                        MIN_OF(o->max_body_bytes, s->rt.planning.plan.process.body_bytes),
+                                    .body_bytes_max = MIN_OF(o->max_body_bytes, s->rt.process.body_bytes),
                                     .idle_timeout_s = (uint32_t)o->idle_timeout_s,
                                     .network = s->rt.network,
                                     .loopback_host_only = is_guarded(s),
@@ -192,10 +178,9 @@ static void serve_close(struct serve *s)
     if (s->loader_runs)
         pthread_join(s->loader, NULL);
     http_server_free(s->http);
-    engine_stop(s->rt.engine);
+    engine_stop(s->rt.hosted.engine);
     api_stop(s->api);
-    engine_close(s->rt.engine);
-    s->rt.engine = NULL;
+    hosted_close(&s->rt.hosted, NULL, NULL);
     api_free(s->api);
     runtime_close(&s->rt);
     if (s->signals >= 0)

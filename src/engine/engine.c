@@ -359,12 +359,12 @@ static int refuse_block(struct engine *en, const struct job_spec *spec, uint32_t
 {
     uint64_t bytes = job_bytes(spec, en->opts.host_cache_bytes > 0);
     struct account_numbers own = account_numbers(en->requests);
-    if (own.reserved > 0)
+    if (own.used > 0)
         return err_set(
             e, -ENOBUFS,
             "The requests that run and wait on %s hold %llu bytes beside their pages, and %llu more "
             "for a request of %u prompt tokens and max_tokens %u are not left. Try again in %u s.",
-            en->name, (unsigned long long)own.reserved, (unsigned long long)bytes, spec->prompt_count,
+            en->name, (unsigned long long)own.used, (unsigned long long)bytes, spec->prompt_count,
             spec->max_tokens, retry_after);
     return err_set(e, -ENOMEM,
                    "There is no memory for the %llu bytes that a request of %u prompt tokens and max_tokens "

@@ -90,6 +90,13 @@ static uint64_t heap_resident_bytes(void)
     return mallctl("stats.resident", &resident, &bytes, NULL, 0) == 0 ? resident : 0;
 }
 
+void footprint_purge_heap(void)
+{
+    /* 4096 is jemalloc's name for all arenas. */
+    if (mallctl)
+        (void)mallctl("arena.4096.purge", NULL, NULL, NULL, 0);
+}
+
 void footprint_read(struct footprint *ret)
 {
     char text[8192];

@@ -17,6 +17,9 @@ struct footprint {
 /* Reads /proc and /sys: about 100 us, never from an engine thread. Unknown values are 0. */
 void footprint_read(struct footprint *ret);
 
+/* Has the general allocator give back what it keeps free. 20 to 70 ms: never from an engine's thread, or one that others wait for. */
+void footprint_purge_heap(void);
+
 /* What the ceiling leaves to others: max(1 GiB, 5 %), half of all of it on a small machine. */
 uint64_t footprint_reserve(const struct footprint *f);
 /* Less than half of that is available, or more than 19/20 of the cgroup's limit taken: caches should give some back. Figures that

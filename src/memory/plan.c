@@ -13,9 +13,7 @@
 
 #define SNAPSHOTS_MAX 1024
 #define REQUESTS_PART 16 /* of the ceiling, for what waits */
-#define CONTEXT_LEAST                                                                                        \
-    1024              /* a model that cannot have so much is of little use: it is asked for, or refused */
-#define SPARE_UNITS 2 /* blocks begin and end within units, in each pool */
+#define SPARE_UNITS   2  /* blocks begin and end within units, in each pool */
 
 static uint64_t pages_of(const struct plan_model *m, uint64_t tokens)
 {
@@ -49,7 +47,7 @@ static uint64_t pools_floor(const struct plan_model *m, const struct plan_wish *
     return in_units(pages_of(m, length) * m->page_bytes) + in_units(rows_slots(m, w) * m->slot_bytes);
 }
 
-static uint64_t process_bytes(const struct plan_process *p)
+uint64_t plan_process_bytes(const struct plan_process *p)
 {
     return p->heap_bytes + p->threads_bytes + p->network_bytes + p->body_bytes + p->text_bytes;
 }
@@ -57,8 +55,8 @@ static uint64_t process_bytes(const struct plan_process *p)
 /* Everything but pools, requests and the engine's tables for pages and slots. */
 static uint64_t fixed_bytes(const struct plan_process *p, const struct plan_model *m)
 {
-    return process_bytes(p) + m->weight_bytes + m->workspace_bytes + m->tables_bytes + m->tokenizer_bytes +
-           m->engine_bytes;
+    return plan_process_bytes(p) + m->weight_bytes + m->workspace_bytes + m->tables_bytes +
+           m->tokenizer_bytes + m->engine_bytes;
 }
 
 static uint64_t requests_bytes(const struct plan_process *p, const struct plan_model *m, uint32_t length)
@@ -99,6 +97,21 @@ static uint32_t longest(const struct plan_process *p, const struct plan_model *m
             high = middle - 1;
     }
     return low;
+}
+
+/* As longest(), and with pools of at most what the wish says. */
+static uint32_t longest_unasked(const struct plan_process *p, const struct plan_model *m,
+                                const struct plan_wish *w)
+{
+    uint32_t low = MIN_OF(m->context_max, PLAN_CONTEXT_LEAST), high = longest(p, m, w, m->context_max);
+    while (w->context_bytes_max && low < high) {
+        uint32_t middle = low + (high - low + 1) / 2;
+        if (pools_floor(m, w, middle) <= w->context_bytes_max)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return high;
 }
 
 static uint32_t most_rows(const struct plan_process *p, plan_model_fn *model, void *arg, uint32_t rows,
@@ -186,6 +199,10 @@ static void add_model(struct plan *p, const struct plan_wish *w)
     uint64_t engine = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), rows_slots(m, w));
     uint64_t fixed = m->weight_bytes + m->workspace_bytes + m->tables_bytes + m->tokenizer_bytes;
     p->model_bytes = fixed + p->engine_bytes + p->requests_bytes + p->pools_bytes;
+    p->job_bytes = requests;
+    p->pools_floor_bytes = pools_floor(m, w, p->max_model_len);
+    p->load_bytes = fixed + MAX_OF(p->engine_bytes + requests + p->pools_floor_bytes, m->loading_bytes);
+    p->load_bytes = MIN_OF(p->load_bytes, p->model_bytes);
     add(p, 0, m->name, ACCOUNT_ANON, fixed + engine + requests + pools_floor(m, w, p->max_model_len),
         p->model_bytes, "");
     add(p, 1, "weights", ACCOUNT_ANON, m->weight_bytes, m->weight_bytes, "packed");
@@ -240,7 +257,7 @@ static void explain(struct plan *p, plan_model_fn *model, void *arg, const struc
                                  .context_max = m->context_max,
                                  .context = longest(process, m, w, m->context_max),
                                  .rows_max = most_rows(process, model, arg, p->rows, w, p->max_model_len)};
-    if (why->context < MIN_OF(m->context_max, CONTEXT_LEAST))
+    if (why->context < MIN_OF(m->context_max, PLAN_CONTEXT_LEAST))
         why->context = 0;
 }
 
@@ -254,9 +271,9 @@ int plan_make(const struct plan_process *process, plan_model_fn *model, void *ar
         *why = (struct plan_refusal){.context_max = m->context_max};
         return -EINVAL;
     }
-    uint32_t longest_len = longest(process, m, wish, m->context_max);
+    uint32_t longest_len = longest_unasked(process, m, wish);
     p.max_model_len = wish->max_model_len ? wish->max_model_len
-                                          : MAX_OF(longest_len, MIN_OF(m->context_max, CONTEXT_LEAST));
+                                          : MAX_OF(longest_len, MIN_OF(m->context_max, PLAN_CONTEXT_LEAST));
     p.queue = m->queue;
     p.loading_bytes = m->loading_bytes;
     p.requests_bytes = requests_bytes(process, m, p.max_model_len);

@@ -34,10 +34,15 @@ struct plan_model {
 };
 
 #define PLAN_ALL UINT64_MAX
+#define PLAN_CONTEXT_LEAST                                                                                   \
+    1024 /* a model that cannot have so much is of little use: it is asked for, or refused */
 
 struct plan_wish {
     uint32_t max_model_len;    /* 0: the model's own, or what fits */
     uint64_t host_cache_bytes; /* PLAN_ALL: what is left; 0: none */
+    /* A context that nobody asked for takes at most so many bytes of pools, or PLAN_CONTEXT_LEAST tokens; 0: what fits. With several
+     * models, one must not have the whole machine set aside for it. */
+    uint64_t context_bytes_max;
 };
 
 struct plan_line {
@@ -53,6 +58,9 @@ struct plan {
     uint64_t loading_bytes;
     uint32_t max_model_len, rows, queue;
     uint32_t pages_max, slots_max;
+    /* What a load sets aside before it begins: all that the model cannot run without, its engine's tables whole; and of that the pools' and
+     * one request's part. */
+    uint64_t load_bytes, pools_floor_bytes, job_bytes;
     /* Limits. */
     uint64_t model_bytes, pools_bytes, kv_bytes, state_bytes, host_cache_bytes, requests_bytes, engine_bytes;
     struct plan_process process;
@@ -70,6 +78,9 @@ struct plan_refusal {
     uint32_t
         rows_max; /* how many rows would fit with the context that was asked for (or the least); 0: none */
 };
+
+/* What all accounts of the process take at most. */
+uint64_t plan_process_bytes(const struct plan_process *p);
 
 /* 0; -ENOMEM: it does not fit, `why` says by how much and the plan's limits are what it needs; -EINVAL: the model was made for fewer
  * tokens. Of those sequences that fit the

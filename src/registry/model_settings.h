@@ -23,6 +23,7 @@ struct model_settings {
     char id[MODEL_ID_BYTES], dir[MODEL_DIR_BYTES];
     const char *aliases[MODEL_ALIASES_MAX];
     uint32_t alias_count;
+    bool shares;     /* there are other models: what each cannot run without is set aside for it */
     bool preload;    /* loaded at the start; the server is not ready before */
     bool pinned;     /* neither idle time nor others' needs unload it */
     uint64_t ttl_ns; /* unloaded after so long without use; 0: never */
@@ -35,8 +36,8 @@ struct model_settings {
     struct engine_opts
         engine; /* but for what only a loaded model has: name, model, tokenizer, workers, parent */
     struct sampling_defaults sampling;
-    const json_t *template_kwargs; /* NULL: none */
-    uint32_t max_tokens_default;
+    const json_t *template_kwargs;        /* NULL: none */
+    uint32_t max_tokens_default;          /* when a request says none; 0: the server's */
     bool needs_tokenizer, needs_template; /* without them loading fails */
 };
 

@@ -83,7 +83,7 @@ void registry_close(struct registry *r);
 
 uint32_t registry_count(const struct registry *r);
 const struct model_settings *registry_settings(const struct registry *r, uint32_t index);
-/* By id or alias; `name` NULL: the first. -1: there is none. */
+/* By id or alias; one without a pointer: the first. -1: there is none. */
 int registry_find(const struct registry *r, struct slice name);
 
 struct registry_info {
@@ -132,6 +132,9 @@ int registry_want(struct registry *r, uint32_t index, bool operator, struct regi
 int registry_poll(struct registry *r, uint32_t index, struct lease *ret, struct registry_failure *why);
 /* One fewer. The last one stops the load. */
 void registry_unwant(struct registry *r, uint32_t index);
+
+/* How the server's start stands: 0, all that are to be loaded at the start are; -EAGAIN; or why the model *index failed. */
+int registry_started(struct registry *r, uint32_t *index, struct registry_failure *why);
 
 /* ---- unloading ---- */
 

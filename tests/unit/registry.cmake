@@ -1,1 +1,2 @@
 plateau_test(test_victims registry)
+plateau_test(test_registry registry LABELS threads)

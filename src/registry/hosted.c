@@ -1,0 +1,286 @@
+/* hosted.c - two tables, read forwards to load and backwards to unload.
+ *
+ * An entry of the second undoes what an entry of the first may have done, whole or in part, and is safe when it did nothing: so a load
+ * that fails anywhere runs all of it. */
+#include "registry/hosted.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "text/chat_template.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TEXT_BYTES_MAX ((size_t)512 << 20) /* address space for tokenizer and template */
+
+/* ---- loading ---- */
+
+struct load {
+    const struct hosted_opts *opts;
+    struct hosted *h;
+    struct err *e;
+};
+
+static uint64_t limit_of(const struct plan *plan, const char *name)
+{
+    for (uint32_t i = 0; i < plan->line_count; i++)
+        if (plan->lines[i].depth > 0 && strcmp(plan->lines[i].name, name) == 0)
+            return plan->lines[i].limit_bytes;
+    ASSERT(!"an account that no plan has");
+    return 0;
+}
+
+static int open_account(struct load *l)
+{
+    const struct model_settings *s = l->opts->settings;
+    int r = account_open(l->opts->parent, s->id, ACCOUNT_ANON, s->plan.model_bytes, &l->h->account);
+    if (r < 0)
+        return err_set(l->e, r, "no memory for an account");
+    account_set_planned(l->h->account, s->plan.model_bytes);
+    return 0;
+}
+
+static int make_room(struct load *l)
+{
+    const struct hosted_opts *o = l->opts;
+    uint64_t bytes = o->settings->plan.load_bytes;
+    if (o->make_room)
+        return o->make_room(o->arg, l->h->account, bytes, l->e);
+    int r = account_set_floor(l->h->account, bytes);
+    return r < 0 ? err_set(l->e, r, "%llu bytes for %s are more than is left", (unsigned long long)bytes,
+                           o->settings->id)
+                 : 0;
+}
+
+static int load_tokenizer(struct load *l)
+{
+    struct hosted *h = l->h;
+    const struct model_settings *s = l->opts->settings;
+    int r = account_open(h->account, "tokenizer", ACCOUNT_ANON, limit_of(&s->plan, "tokenizer"),
+                         &h->tokenizer_account);
+    struct charge charge = r == 0 ? account_charge(h->tokenizer_account) : (struct charge){0};
+    if (r == 0)
+        r = arena_create(&(struct arena_opts){TEXT_BYTES_MAX, 0, &charge}, &h->text);
+    if (r < 0)
+        return err_set(l->e, r, "no memory for the tokenizer");
+    r = tokenizer_load(h->text, s->dir, &h->tokenizer, l->e);
+    if (r == -ENOENT && s->needs_tokenizer)
+        return err_set(l->e, r, "%s has no tokenizer.json: it cannot read text", s->dir);
+    return r == -ENOENT ? 0 : r;
+}
+
+static int load_template(struct load *l)
+{
+    struct hosted *h = l->h;
+    const struct model_settings *s = l->opts->settings;
+    int r = h->tokenizer ? chat_template_load(h->text, s->dir, &h->template, l->e) : -ENOENT;
+    if (r == -ENOENT && s->needs_template)
+        return err_set(l->e, r, "%s has no chat template; plateau generate completes a text with it", s->dir);
+    return r == -ENOENT ? 0 : r;
+}
+
+static void override(double given, bool *has, double *value)
+{
+    if (isnan(given))
+        return;
+    *has = true;
+    *value = given;
+}
+
+/* generation_config.json, and what the model's section says instead. */
+static int load_defaults(struct load *l)
+{
+    const struct sampling_defaults *s = &l->opts->settings->sampling;
+    struct generation_defaults *d = &l->h->defaults;
+    int r = generation_config_load(l->opts->settings->dir, d, l->e);
+    if (r < 0)
+        return r;
+    bool draws = !isnan(s->temperature) || !isnan(s->top_p) || !isnan(s->min_p) || s->top_k >= 0;
+    /* A file that says "do not sample" is about its own numbers: the section's are meant to be used. */
+    if (draws && !d->do_sample)
+        d->has_temperature = d->has_top_p = d->has_min_p = d->has_top_k = false;
+    d->do_sample = d->do_sample || draws;
+    override(s->temperature, &d->has_temperature, &d->temperature);
+    override(s->top_p, &d->has_top_p, &d->top_p);
+    override(s->min_p, &d->has_min_p, &d->min_p);
+    override(s->repetition_penalty, &d->has_repetition_penalty, &d->repetition_penalty);
+    if (s->top_k >= 0) {
+        d->has_top_k = true;
+        d->top_k = (uint32_t)s->top_k;
+    }
+    return 0;
+}
+
+static int load_weights(struct load *l)
+{
+    const struct hosted_opts *o = l->opts;
+    const struct model_settings *s = o->settings;
+    struct model_opts opts = {.compute = s->compute,
+                              .tokens_max = s->tokens_max,
+                              .rows_max = s->plan.rows,
+                              .logits_max = engine_logits_max(s->plan.rows),
+                              .ops = o->ops,
+                              .workers = o->workers,
+                              .parent = l->h->account,
+                              .progress = o->progress,
+                              .progress_arg = o->arg};
+    return model_load(s->dir, &opts, &l->h->model, l->e);
+}
+
+static int create_engine(struct load *l)
+{
+    const struct model_settings *s = l->opts->settings;
+    const struct plan *plan = &s->plan;
+    struct engine_opts opts = s->engine;
+    opts.name = s->id;
+    opts.model = l->h->model;
+    opts.tokenizer = l->h->tokenizer;
+    opts.workers = l->opts->workers;
+    opts.parent = l->h->account;
+    opts.max_model_len = plan->max_model_len;
+    opts.kv_bytes_max = (uint64_t)plan->pages_max * plan->model.page_bytes;
+    opts.pools_bytes_max = plan->pools_bytes;
+    opts.requests_bytes_max = plan->requests_bytes;
+    opts.host_cache_bytes = plan->host_cache_bytes;
+    opts.faults = l->opts->engine_faults;
+    return engine_create(&opts, &l->h->engine, l->e);
+}
+
+static int set_floor(const struct load *l, const char *name, uint64_t bytes)
+{
+    struct account *a = account_find(l->h->account, name);
+    uint64_t limit = limit_of(&l->opts->settings->plan, name);
+    return a ? account_set_floor(a, MIN_OF(bytes, limit)) : 0;
+}
+
+/* What was planned is from now on what each account may hold. Beside other models, what one request needs is also set aside
+ * within the model's floor, so that neither pools nor blocks can take what the other cannot run without. */
+static int apply_plan(struct load *l)
+{
+    const struct model_settings *s = l->opts->settings;
+    const struct plan *plan = &s->plan;
+    int r = 0;
+    for (uint32_t i = 0; i < plan->line_count; i++) {
+        const struct plan_line *line = &plan->lines[i];
+        struct account *a = line->depth > 0 ? account_find(l->h->account, line->name) : NULL;
+        if (!a)
+            continue;
+        account_set_planned(a, line->limit_bytes);
+        account_set_limit(a, line->limit_bytes);
+    }
+    if (s->shares)
+        r = set_floor(l, "pools", plan->pools_floor_bytes);
+    if (r == 0 && s->shares)
+        r = set_floor(l, "requests", plan->job_bytes);
+    return r < 0 ? err_set(l->e, r, "no memory for one request of %u tokens", plan->max_model_len) : 0;
+}
+
+static int start_engine(struct load *l)
+{
+    int r = engine_start(l->h->engine);
+    return r < 0 ? err_set(l->e, r, "the engine's thread could not be started") : 0;
+}
+
+static const struct load_step {
+    const char *name;
+    int (*run)(struct load *l);
+} load_steps[] = {{"account", open_account},    {"room", make_room},        {"tokenizer", load_tokenizer},
+                  {"template", load_template},  {"defaults", load_defaults}, {"weights", load_weights},
+                  {"engine", create_engine},    {"limits", apply_plan},      {"start", start_engine}};
+
+static int fault_at(const struct registry_faults *f, const char *step)
+{
+    return f && f->step ? f->step(f->arg, step) : 0;
+}
+
+int hosted_load(const struct hosted_opts *opts, struct hosted *ret, struct err *e)
+{
+    struct hosted h = {0};
+    struct load l = {opts, &h, e};
+    int r = 0;
+    ASSERT(opts->settings->planned);
+    for (size_t i = 0; r == 0 && i < COUNT_OF(load_steps); i++) {
+        r = load_steps[i].run(&l);
+        if (r == 0 && (r = fault_at(opts->faults, load_steps[i].name)) < 0)
+            err_set(e, r, "step %s of the load failed: %s", load_steps[i].name, strerror(-r));
+    }
+    if (r < 0)
+        hosted_close(&h, NULL, NULL);
+    else
+        *ret = h;
+    return r;
+}
+
+void hosted_describe(const struct hosted *h, const struct model_settings *s, struct served_model *ret)
+{
+    *ret = (struct served_model){.id = s->id,
+                                 .engine = h->engine,
+                                 .shape = model_shape(h->model),
+                                 .tokenizer = h->tokenizer,
+                                 .template = h->template,
+                                 .template_kwargs = s->template_kwargs,
+                                 .defaults = h->defaults,
+                                 .max_model_len = s->plan.max_model_len,
+                                 .max_tokens_default = s->max_tokens_default,
+                                 .format = CHAT_FORMAT_PLAIN,
+                                 .created_s = (int64_t)clock_wall_s(),
+                                 .compute = "f32",
+                                 .exact = true};
+    if (h->template && chat_template_mentions(h->template, SLICE("<function=")))
+        ret->format = CHAT_FORMAT_QWEN_XML;
+}
+
+/* ---- unloading ---- */
+
+static void close_engine(struct hosted *h)
+{
+    engine_close(h->engine);
+}
+
+static void close_weights(struct hosted *h)
+{
+    model_free(h->model);
+}
+
+static void close_tokenizer(struct hosted *h)
+{
+    tokenizer_done(h->tokenizer);
+    arena_free(h->text);
+    account_close(h->tokenizer_account);
+}
+
+/* Demands that nothing is left in it: a leak stops here. */
+static void close_account(struct hosted *h)
+{
+    account_close(h->account);
+}
+
+static const struct close_step {
+    const char *name;
+    void (*run)(struct hosted *h);
+} close_steps[] = {{"close engine", close_engine},
+                   {"free weights", close_weights},
+                   {"free tokenizer", close_tokenizer},
+                   {"close account", close_account}};
+
+static void note(char *trouble, const char *step, int error)
+{
+    size_t len = trouble ? strlen(trouble) : HOSTED_TROUBLE_BYTES;
+    if (len < HOSTED_TROUBLE_BYTES)
+        snprintf(trouble + len, HOSTED_TROUBLE_BYTES - len, "%s%s: %s", len ? ", " : "", step, strerror(-error));
+}
+
+void hosted_close(struct hosted *h, const struct registry_faults *faults, char *trouble)
+{
+    if (trouble)
+        trouble[0] = 0;
+    for (size_t i = 0; i < COUNT_OF(close_steps); i++) {
+        close_steps[i].run(h);
+        int r = fault_at(faults, close_steps[i].name);
+        if (r < 0)
+            note(trouble, close_steps[i].name, r);
+    }
+    *h = (struct hosted){0};
+}

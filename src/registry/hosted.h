@@ -1,0 +1,46 @@
+/* hosted.h - one model with all that serving it takes: accounts, tokenizer, template, weights, engine.
+ *
+ * Loading is an ordered list of steps, unloading the same list backwards. A load that fails at any step leaves nothing: what its steps
+ * made is unmade and the ledger is what it was. Unloading runs every entry whatever the ones before it reported. One thread at a time. */
+#ifndef PLATEAU_REGISTRY_HOSTED_H
+#define PLATEAU_REGISTRY_HOSTED_H
+
+#include "base/arena.h"
+#include "registry/registry.h"
+
+#define HOSTED_TROUBLE_BYTES 256
+
+struct hosted {
+    struct account *account, *tokenizer_account;
+    struct arena *text; /* tokenizer and template */
+    struct tokenizer *tokenizer;
+    struct chat_template *template;
+    struct model *model;
+    struct engine *engine;
+    struct generation_defaults defaults;
+};
+
+struct hosted_opts {
+    const struct model_settings *settings; /* planned; borrowed while the model is loaded */
+    struct account *parent;
+    struct workers *workers;
+    const struct kern_ops *ops;
+    /* Called for as many bytes as the plan demands before anything is loaded: sets them aside as the account's floor, or says in
+     * `e` why not. NULL: account_set_floor() is enough. */
+    int (*make_room)(void *arg, struct account *account, uint64_t bytes, struct err *e);
+    /* As model_opts.progress. */
+    int (*progress)(void *arg, uint64_t done, uint64_t total);
+    void *arg; /* of both */
+    const struct engine_faults *engine_faults;
+    const struct registry_faults *faults;
+};
+
+/* 0, -ENOMEM, -ECANCELED (progress said so), or what reading said. */
+int hosted_load(const struct hosted_opts *opts, struct hosted *ret, struct err *e);
+/* As its users see it. */
+void hosted_describe(const struct hosted *h, const struct model_settings *s, struct served_model *ret);
+/* Unmakes what is there; fine on a zeroed struct and after a load that failed. `trouble` (HOSTED_TROUBLE_BYTES, may be NULL) gets the
+ * names of steps that reported a failure. */
+void hosted_close(struct hosted *h, const struct registry_faults *faults, char *trouble);
+
+#endif

@@ -1,0 +1,75 @@
+/* model_plan.c - asks the model, its engine and its files. */
+#include "registry/model_plan.h"
+
+#include "base/check.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+uint32_t model_plan_step_tokens(uint32_t rows)
+{
+    return MAX_OF((uint32_t)MODEL_PLAN_STEP_TOKENS, engine_tokens_min(rows));
+}
+
+struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t host_cache_bytes)
+{
+    return (struct engine_opts){.max_num_seqs = rows,
+                                .max_queue = queue,
+                                .tokens_max = model_plan_step_tokens(rows),
+                                .host_cache_bytes = host_cache_bytes};
+}
+
+static uint64_t file_bytes(const char *dir, const char *name)
+{
+    char path[4352];
+    struct stat st;
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return stat(path, &st) == 0 && st.st_size > 0 ? (uint64_t)st.st_size : 0;
+}
+
+/* Tables and trees of what these files say: a vocabulary takes about one and a half times its file, a template ten times. */
+static uint64_t tokenizer_bytes(const char *dir)
+{
+    uint64_t vocabulary = file_bytes(dir, "tokenizer.json");
+    uint64_t templates = file_bytes(dir, "chat_template.jinja") + file_bytes(dir, "chat_template.json") +
+                         file_bytes(dir, "tokenizer_config.json");
+    return vocabulary ? ROUND_UP(4 * MIB + 3 * vocabulary + 16 * templates, MIB) : MIB;
+}
+
+int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
+{
+    p->tokenizer_bytes = tokenizer_bytes(dir);
+    return model_probe(dir, &p->shape, e);
+}
+
+void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret)
+{
+    const struct model_plan *p = model_plan;
+    const struct model_shape *s = &p->shape;
+    struct engine_plan engine;
+    struct engine_opts opts = model_plan_engine_opts(rows, p->queue, p->host_cache_bytes);
+    engine_plan(&opts, s, &engine);
+    *ret = (struct plan_model){
+        .name = p->name,
+        .context_max = s->context_max,
+        .page_tokens = KERN_PAGE_TOKENS,
+        .rows = rows,
+        .queue = p->queue,
+        .weight_bytes = s->weight_bytes,
+        .loading_bytes = s->loading_bytes,
+        .workspace_bytes = model_workspace_bytes(s, opts.tokens_max, rows, p->workers),
+        .tables_bytes = s->tables_bytes,
+        .tokenizer_bytes = p->tokenizer_bytes,
+        .page_bytes = s->page_bytes,
+        .slot_bytes = s->slot_bytes,
+        .engine_bytes = engine.fixed_bytes,
+        .engine_page_bytes = engine.page_bytes,
+        .engine_slot_bytes = engine.slot_bytes,
+        .job_bytes = engine.job_bytes,
+        .job_token_bytes = engine.job_token_bytes,
+        .has_vision = s->has_vision,
+        .has_mtp = s->has_mtp,
+    };
+}

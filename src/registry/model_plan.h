@@ -1,0 +1,30 @@
+/* model_plan.h - what one model takes, asked of every module that will take it: the numbers that memory/plan adds up. */
+#ifndef PLATEAU_REGISTRY_MODEL_PLAN_H
+#define PLATEAU_REGISTRY_MODEL_PLAN_H
+
+#include "engine/engine.h"
+#include "memory/plan.h"
+#include "model/model.h"
+
+struct model_plan {
+    /* Given. */
+    const char *name; /* outlives the plan */
+    uint32_t queue, workers;
+    uint64_t host_cache_bytes;
+    /* Read from the directory by model_plan_probe(). */
+    struct model_shape shape;
+    uint64_t tokenizer_bytes;
+};
+
+#define MODEL_PLAN_STEP_TOKENS 512 /* of one step; what a step takes of workspace */
+
+/* Tokens of one step for so many rows. */
+uint32_t model_plan_step_tokens(uint32_t rows);
+/* The engine's options as far as a plan knows them: the same for who plans and who creates. */
+struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t host_cache_bytes);
+/* Reads headers, loads nothing. 0 or what model_probe() said. */
+int model_plan_probe(struct model_plan *p, const char *dir, struct err *e);
+/* A plan_model_fn whose arg is a struct model_plan. */
+void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret);
+
+#endif

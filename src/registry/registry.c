@@ -1,0 +1,508 @@
+/* registry.c - what there is, who has it, who waits for it: bookkeeping under one lock. What takes time is in registry_work.c. */
+#include "registry/registry.h"
+
+#include "registry/registry_state.h"
+#include "registry/victims.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REMEMBER_NS          (30 * NS_PER_S) /* a failed load is not tried again before */
+#define REGISTRY_STACK_BYTES ((size_t)128 << 10)
+_Static_assert(REGISTRY_MODELS_MAX <= VICTIMS_MAX, "all models may be victims");
+
+const char *model_state_name(enum model_state s)
+{
+    static const char *const names[] = {"unloaded", "loading", "ready", "draining", "failed"};
+    ASSERT((size_t)s < COUNT_OF(names));
+    return names[s];
+}
+
+void registry_wake(struct registry *r)
+{
+    r->poked = true;
+    pthread_cond_signal(&r->wake);
+}
+
+void registry_tell(struct registry *r)
+{
+    registry_wake(r);
+    if (r->opts.changed)
+        r->opts.changed(r->opts.arg);
+}
+
+/* ---- creation ---- */
+
+uint64_t registry_stack_bytes(uint32_t model_count)
+{
+    uint64_t threads = MIN_OF(model_count, (uint32_t)REGISTRY_LOADS_MAX);
+    return thread_stack_bytes(REGISTRY_STACK_BYTES) + threads * thread_stack_bytes(MOVE_STACK_BYTES);
+}
+
+static bool is_called(const struct model_settings *s, struct slice name)
+{
+    if (slice_eq(slice_of(s->id), name))
+        return true;
+    for (uint32_t i = 0; i < s->alias_count; i++)
+        if (slice_eq(slice_of(s->aliases[i]), name))
+            return true;
+    return false;
+}
+
+static int check_name(const struct registry *r, uint32_t index, const char *name, struct err *e)
+{
+    for (uint32_t i = 0; i < index; i++)
+        if (is_called(&r->entries[i].known, slice_of(name)))
+            return err_set(e, -EINVAL,
+                           "two models are called %s: %s and %s. Give one of them another name with --alias "
+                           "NAME=DIR",
+                           name, r->entries[i].known.dir, r->entries[index].known.dir);
+    return 0;
+}
+
+static int check_names(const struct registry *r, struct err *e)
+{
+    for (uint32_t i = 0; i < r->opts.model_count; i++) {
+        const struct model_settings *s = &r->entries[i].known;
+        int error = check_name(r, i, s->id, e);
+        for (uint32_t a = 0; error == 0 && a < s->alias_count; a++)
+            error = check_name(r, i, s->aliases[a], e);
+        if (error < 0)
+            return error;
+    }
+    return 0;
+}
+
+static int start_thread(struct registry *r)
+{
+    struct charge charge = account_charge(r->opts.threads);
+    int error = thread_stack_init(&r->stack, REGISTRY_STACK_BYTES, &charge);
+    if (error == 0)
+        error = thread_stack_start(&r->stack, registry_main, r, &r->thread);
+    r->has_thread = error == 0;
+    if (error == 0)
+        pthread_setname_np(r->thread, "registry");
+    return error;
+}
+
+static void init_sync(struct registry *r)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&r->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_mutex_init(&r->room, NULL);
+}
+
+static void init_entry(struct registry *r, uint32_t index)
+{
+    struct entry *e = &r->entries[index];
+    e->registry = r;
+    e->known = e->now = r->opts.models[index];
+    e->load_bytes = e->known.planned ? e->known.plan.load_bytes : 0;
+    e->held = e->known.preload;
+    e->state = e->held ? MODEL_LOADING : MODEL_UNLOADED;
+}
+
+int registry_create(const struct registry_opts *opts, struct registry **ret, struct err *e)
+{
+    ASSERT(opts->model_count > 0 && opts->model_count <= REGISTRY_MODELS_MAX && opts->plan);
+    struct registry *r = calloc(1, sizeof(*r));
+    if (!r)
+        return err_set(e, -ENOMEM, "no memory for the list of models");
+    r->opts = *opts;
+    init_sync(r);
+    r->entries = calloc(opts->model_count, sizeof(*r->entries));
+    for (uint32_t i = 0; r->entries && i < opts->model_count; i++)
+        init_entry(r, i);
+    int error = r->entries ? check_names(r, e) : err_set(e, -ENOMEM, "no memory for the list of models");
+    if (error == 0 && (error = start_thread(r)) < 0)
+        err_set(e, error, "the registry's thread could not be started");
+    if (error < 0)
+        registry_close(r);
+    else
+        *ret = r;
+    return error;
+}
+
+/* ---- the end ---- */
+
+void registry_stop(struct registry *r)
+{
+    if (!r)
+        return;
+    pthread_mutex_lock(&r->lock);
+    r->stopping = true;
+    for (uint32_t i = 0; i < r->opts.model_count; i++) {
+        struct entry *e = &r->entries[i];
+        e->held = false;
+        atomic_store(&e->cancel, true);
+        if ((e->state == MODEL_READY || e->state == MODEL_DRAINING) && !e->closing)
+            engine_stop(e->hosted.engine);
+    }
+    registry_tell(r);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void close_entry(struct entry *e)
+{
+    ASSERT(e->leases == 0 && e->looks == 0 && e->waiters == 0 && !e->has_thread);
+    if (e->state != MODEL_READY && e->state != MODEL_DRAINING)
+        return;
+    e->state = MODEL_DRAINING;
+    e->closing = true;
+    registry_unload_now(e);
+}
+
+void registry_close(struct registry *r)
+{
+    if (!r)
+        return;
+    if (r->entries)
+        registry_stop(r);
+    if (r->has_thread) {
+        pthread_mutex_lock(&r->lock);
+        r->quit = true;
+        registry_wake(r);
+        pthread_mutex_unlock(&r->lock);
+        pthread_join(r->thread, NULL);
+    }
+    thread_stack_done(&r->stack);
+    for (uint32_t i = r->entries ? r->opts.model_count : 0; i-- > 0;)
+        close_entry(&r->entries[i]);
+    pthread_cond_destroy(&r->wake);
+    pthread_mutex_destroy(&r->lock);
+    pthread_mutex_destroy(&r->room);
+    free(r->entries);
+    free(r);
+}
+
+/* ---- looking ---- */
+
+uint32_t registry_count(const struct registry *r)
+{
+    return r->opts.model_count;
+}
+
+const struct model_settings *registry_settings(const struct registry *r, uint32_t index)
+{
+    ASSERT(index < r->opts.model_count);
+    return &r->entries[index].known;
+}
+
+int registry_find(const struct registry *r, struct slice name)
+{
+    for (uint32_t i = 0; i < r->opts.model_count; i++)
+        if (!name.ptr || is_called(&r->entries[i].known, name))
+            return (int)i;
+    return -1;
+}
+
+static struct entry *lock_entry(struct registry *r, uint32_t index)
+{
+    ASSERT(index < r->opts.model_count);
+    pthread_mutex_lock(&r->lock);
+    return &r->entries[index];
+}
+
+void registry_info(struct registry *r, uint32_t index, struct registry_info *ret)
+{
+    struct entry *e = lock_entry(r, index);
+    *ret = (struct registry_info){.state = e->state,
+                                  .leases = e->leases,
+                                  .waiters = e->waiters + e->held,
+                                  .bytes_done = atomic_load(&e->bytes_done),
+                                  .bytes_total = atomic_load(&e->bytes_total),
+                                  .needed_bytes = e->load_bytes,
+                                  .load_ns = e->load_ns,
+                                  .loads = e->loads,
+                                  .unloads = e->unloads,
+                                  .failures = e->failures};
+    if (e->state == MODEL_READY || (e->state == MODEL_DRAINING && !e->closing)) {
+        struct account_numbers n = account_numbers(e->hosted.account);
+        ret->reserved_bytes = n.reserved;
+        ret->used_bytes = n.used;
+    }
+    if (e->state == MODEL_READY && e->leases == 0)
+        ret->idle_ns = clock_now_ns() - e->last_used_ns;
+    if (e->state == MODEL_FAILED)
+        snprintf(ret->reason, sizeof(ret->reason), "%s", e->failure.e.text);
+    else if (e->was_unloaded && e->returned.trouble[0])
+        snprintf(ret->reason, sizeof(ret->reason), "the last unload reported: %s", e->returned.trouble);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* ---- using ---- */
+
+static void give_lease(struct entry *e, uint32_t index, struct lease *ret)
+{
+    e->leases++;
+    *ret = (struct lease){e->registry, index, &e->served};
+}
+
+int registry_lease(struct registry *r, uint32_t index, struct lease *ret)
+{
+    struct entry *e = lock_entry(r, index);
+    bool ready = e->state == MODEL_READY && !r->stopping;
+    if (ready)
+        give_lease(e, index, ret);
+    pthread_mutex_unlock(&r->lock);
+    return ready ? 0 : -EAGAIN;
+}
+
+void registry_release(struct lease *l)
+{
+    struct registry *r = l->registry;
+    if (!r)
+        return;
+    struct entry *e = lock_entry(r, l->index);
+    ASSERT(e->leases > 0);
+    e->last_used_ns = clock_now_ns();
+    if (--e->leases == 0)
+        registry_wake(r);
+    pthread_mutex_unlock(&r->lock);
+    *l = (struct lease){0};
+}
+
+int registry_look(struct registry *r, uint32_t index, struct lease *ret)
+{
+    struct entry *e = lock_entry(r, index);
+    bool there = (e->state == MODEL_READY || e->state == MODEL_DRAINING) && !e->closing;
+    if (there) {
+        e->looks++;
+        *ret = (struct lease){r, index, &e->served};
+    }
+    pthread_mutex_unlock(&r->lock);
+    return there ? 0 : -EAGAIN;
+}
+
+void registry_look_away(struct lease *l)
+{
+    struct registry *r = l->registry;
+    if (!r)
+        return;
+    struct entry *e = lock_entry(r, l->index);
+    ASSERT(e->looks > 0);
+    if (--e->looks == 0 && e->state == MODEL_DRAINING)
+        registry_wake(r);
+    pthread_mutex_unlock(&r->lock);
+    *l = (struct lease){0};
+}
+
+bool registry_is_ending(struct registry *r, uint32_t index)
+{
+    bool ending = lock_entry(r, index)->ending;
+    pthread_mutex_unlock(&r->lock);
+    return ending;
+}
+
+/* ---- loading ---- */
+
+static int shut_down(struct registry_failure *why)
+{
+    *why = (struct registry_failure){.code = -ESHUTDOWN};
+    return err_set(&why->e, -ESHUTDOWN, "the server is shutting down");
+}
+
+/* Under the lock: whether what made it fail is still so. */
+static bool is_remembered(const struct entry *e, struct file_stamp stamp, struct registry_failure *why)
+{
+    uint64_t age_ns = clock_now_ns() - e->failed_ns;
+    if (e->failure.code == -ENOMEM || age_ns >= REMEMBER_NS || !file_stamp_same(stamp, e->failed_stamp))
+        return false;
+    *why = e->failure;
+    why->retry_after_s = (uint32_t)DIV_UP(REMEMBER_NS - age_ns, NS_PER_S);
+    return true;
+}
+
+static bool is_failed(struct registry *r, uint32_t index)
+{
+    bool failed = lock_entry(r, index)->state == MODEL_FAILED;
+    pthread_mutex_unlock(&r->lock);
+    return failed;
+}
+
+int registry_want(struct registry *r, uint32_t index, bool operator, struct registry_failure *why)
+{
+    struct file_stamp stamp = {0};
+    if (!operator&& is_failed(r, index))
+        stamp = file_stamp_of(r->entries[index].known.dir); /* not under the lock: disks may be slow */
+    struct entry *e = lock_entry(r, index);
+    int error = 0;
+    if (r->stopping)
+        error = shut_down(why);
+    else if (e->state == MODEL_FAILED && !operator&& is_remembered(e, stamp, why))
+        error = why->code;
+    if (error == 0) {
+        e->waiters++;
+        atomic_store(&e->cancel, false);
+        if (e->state == MODEL_FAILED || e->state == MODEL_UNLOADED) {
+            e->state = MODEL_LOADING;
+            registry_tell(r);
+        }
+    }
+    pthread_mutex_unlock(&r->lock);
+    return error;
+}
+
+int registry_poll(struct registry *r, uint32_t index, struct lease *ret, struct registry_failure *why)
+{
+    struct entry *e = lock_entry(r, index);
+    int error = -EAGAIN;
+    ASSERT(e->waiters > 0);
+    if (r->stopping) {
+        error = shut_down(why);
+    } else if (e->state == MODEL_READY) {
+        give_lease(e, index, ret);
+        error = 0;
+    } else if (e->state == MODEL_FAILED) {
+        *why = e->failure;
+        why->retry_after_s = why->code == -ENOMEM ? 0 : (uint32_t)(REMEMBER_NS / NS_PER_S);
+        error = why->code;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return error;
+}
+
+void registry_unwant(struct registry *r, uint32_t index)
+{
+    struct entry *e = lock_entry(r, index);
+    ASSERT(e->waiters > 0);
+    if (--e->waiters == 0 && !e->held) {
+        atomic_store(&e->cancel, true);
+        registry_wake(r);
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
+int registry_started(struct registry *r, uint32_t *index, struct registry_failure *why)
+{
+    int error = 0;
+    pthread_mutex_lock(&r->lock);
+    for (uint32_t i = 0; i < r->opts.model_count && (error == 0 || error == -EAGAIN); i++) {
+        const struct entry *e = &r->entries[i];
+        if (e->held) {
+            error = -EAGAIN;
+        } else if (e->known.preload && e->state == MODEL_FAILED && e->loads == 0) {
+            *why = e->failure;
+            *index = i;
+            error = why->code;
+        }
+    }
+    pthread_mutex_unlock(&r->lock);
+    return error;
+}
+
+/* ---- unloading ---- */
+
+/* Under the lock. */
+static int refuse_unload(const struct entry *e, struct err *why)
+{
+    const char *id = e->known.id;
+    if (e->known.pinned)
+        return err_set(why, -EPERM, "%s is pinned (--pin), so it is not unloaded.", id);
+    switch (e->state) {
+    case MODEL_LOADING:
+        return err_set(why, -EBUSY,
+                       "%s is being loaded for %u who wait. The load stops when the last of them leaves.", id,
+                       e->waiters + e->held);
+    case MODEL_UNLOADED:
+    case MODEL_FAILED:
+        return err_set(why, -EALREADY, "%s is not loaded.", id);
+    case MODEL_READY:
+    case MODEL_DRAINING:
+        break;
+    }
+    return 0;
+}
+
+int registry_unload(struct registry *r, uint32_t index, uint32_t *leases, struct err *why)
+{
+    struct entry *e = lock_entry(r, index);
+    int error = refuse_unload(e, why);
+    if (error == 0 && e->state == MODEL_READY) {
+        e->state = MODEL_DRAINING;
+        e->was_unloaded = false;
+        e->drain_until_ns = clock_now_ns() + r->opts.drain_ns;
+        registry_tell(r);
+    }
+    if (leases)
+        *leases = e->leases;
+    pthread_mutex_unlock(&r->lock);
+    return error;
+}
+
+bool registry_unloaded(struct registry *r, uint32_t index, struct registry_returned *ret)
+{
+    struct entry *e = lock_entry(r, index);
+    bool over = e->was_unloaded;
+    if (over)
+        *ret = e->returned;
+    pthread_mutex_unlock(&r->lock);
+    return over;
+}
+
+/* ---- making room ---- */
+
+/* Under the lock. */
+static uint32_t list_victims(struct registry *r, struct victim *ret)
+{
+    uint32_t count = 0;
+    uint64_t now_ns = clock_now_ns();
+    for (uint32_t i = 0; i < r->opts.model_count; i++) {
+        const struct entry *e = &r->entries[i];
+        if (!registry_is_idle(e) || e->known.pinned || e->looks > 0)
+            continue;
+        ret[count++] = (struct victim){.index = i,
+                                       .bytes = account_numbers(e->hosted.account).reserved,
+                                       .reload_ns = e->load_ns,
+                                       .idle_ns = now_ns - e->last_used_ns};
+    }
+    return count;
+}
+
+uint64_t registry_idle_bytes(struct registry *r)
+{
+    struct victim v[VICTIMS_MAX];
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&r->lock);
+    uint32_t count = list_victims(r, v);
+    for (uint32_t i = 0; i < count; i++)
+        bytes += v[i].bytes;
+    pthread_mutex_unlock(&r->lock);
+    return bytes;
+}
+
+/* So many bytes are missing for `bytes` more in the root. */
+static uint64_t missing(const struct registry *r, uint64_t bytes)
+{
+    struct account_numbers root = account_numbers(ledger_root(r->opts.ledger));
+    uint64_t room = root.limit > root.reserved ? root.limit - root.reserved : 0;
+    return bytes > room ? bytes - room : 0;
+}
+
+uint64_t registry_free_idle(struct registry *r, uint64_t bytes)
+{
+    struct victim v[VICTIMS_MAX];
+    uint64_t before = account_numbers(ledger_root(r->opts.ledger)).reserved;
+    pthread_mutex_lock(&r->lock);
+    uint32_t count = victims_choose(v, list_victims(r, v), missing(r, bytes));
+    for (uint32_t i = 0; i < count; i++) {
+        struct entry *e = &r->entries[v[i].index];
+        e->state = MODEL_DRAINING;
+        e->closing = true;
+        e->was_unloaded = false;
+    }
+    pthread_mutex_unlock(&r->lock);
+    for (uint32_t i = 0; i < count; i++)
+        registry_unload_now(&r->entries[v[i].index]);
+    uint64_t after = account_numbers(ledger_root(r->opts.ledger)).reserved;
+    return before > after ? before - after : 0;
+}

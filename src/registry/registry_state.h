@@ -1,0 +1,79 @@
+/* registry_state.h - what the files of the registry share. Not for others. */
+#ifndef PLATEAU_REGISTRY_REGISTRY_STATE_H
+#define PLATEAU_REGISTRY_REGISTRY_STATE_H
+
+#include "registry/file_stamp.h"
+#include "registry/hosted.h"
+#include "registry/registry.h"
+
+#include "base/thread_stack.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* One model. What is under the lock is the registry's. */
+struct entry {
+    /* Constant. */
+    struct registry *registry;
+    struct model_settings known;
+    /* Of whoever moves the model, its load or its unload: there is one at most. While it is ready, of who has a lease or looks. */
+    struct model_settings now; /* `known` with the plan that it was loaded by */
+    struct hosted hosted;
+    struct served_model served;
+
+    /* Any thread. */
+    _Atomic uint64_t bytes_done, bytes_total;
+    atomic_bool cancel; /* nobody waits for the load any more */
+
+    /* Under the lock. */
+    enum model_state state;
+    uint32_t leases, looks, waiters;
+    bool held;        /* the server's start waits for it */
+    bool closing;     /* draining, and nobody has it any more: its memory goes */
+    bool ending;      /* draining, and its time is up: its engine has been told to end */
+    bool was_unloaded; /* `returned` is of the last unload */
+    uint64_t last_used_ns, drain_until_ns, load_ns;
+    uint64_t loads, unloads, failures;
+    struct registry_failure failure;
+    uint64_t failed_ns;
+    struct file_stamp failed_stamp; /* what the files were like that it failed with */
+    struct registry_returned returned;
+    uint64_t load_bytes; /* as the last plan said */
+
+    pthread_t thread;
+    struct thread_stack stack;
+    bool has_thread, thread_over; /* over: it only has to be joined */
+};
+
+struct registry {
+    /* Constant. */
+    struct registry_opts opts;
+    struct entry *entries; /* [opts.model_count] */
+    pthread_t thread;      /* the registry's own */
+    struct thread_stack stack;
+    bool has_thread;
+
+    pthread_mutex_t room; /* one makes room at a time */
+    pthread_mutex_t lock;
+    pthread_cond_t wake; /* for the registry's thread */
+    bool poked;          /* there is something to look at; for the registry's thread */
+    bool stopping, quit;
+};
+
+/* Reading JSON is the deepest user of a load's stack, as it is for the threads that read requests. */
+#define MOVE_STACK_BYTES ((size_t)1 << 20)
+
+/* registry_work.c: the threads. */
+void *registry_main(void *registry);
+/* Unloads on the calling thread: the entry is closing, and this its one mover. */
+void registry_unload_now(struct entry *e);
+
+/* Under the lock: the registry's thread looks at everything once more; and tells those outside as well, for a state has changed. */
+void registry_wake(struct registry *r);
+void registry_tell(struct registry *r);
+static inline bool registry_is_idle(const struct entry *e)
+{
+    return e->state == MODEL_READY && e->leases == 0 && e->waiters == 0 && !e->held && !e->has_thread;
+}
+
+#endif

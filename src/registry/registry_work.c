@@ -1,0 +1,391 @@
+/* registry_work.c - loads and unloads on threads of their own, and the registry's thread, which starts and joins them and watches times.
+ *
+ * A thread for each move, and not one for all: a disk that hangs under one model, or an engine that does not end its step, delays that model
+ * only. Whoever moves a model is the only one to touch what lies outside the lock in its entry; the states say who that is:
+ * loading, its load; draining and closing, its unload. What a move has come to is told under the lock at its end; joining its thread is
+ * then the registry's thread's business. It polls nothing: it sleeps until somebody wakes it or a time comes. */
+#include "registry/registry_state.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "memory/footprint.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef unsigned long long ull;
+
+/* ---- a load, on its thread ---- */
+
+static int on_progress(void *arg, uint64_t done, uint64_t total)
+{
+    struct entry *e = arg;
+    struct registry *r = e->registry;
+    atomic_store(&e->bytes_total, total);
+    atomic_store(&e->bytes_done, done);
+    if (r->opts.progress)
+        r->opts.progress(r->opts.arg, (uint32_t)(e - r->entries), done, total);
+    sched_yield();
+    return atomic_load(&e->cancel);
+}
+
+static int refuse_room(const struct entry *e, uint64_t bytes, uint64_t idle_bytes, struct err *why)
+{
+    struct account_numbers root = account_numbers(ledger_root(e->registry->opts.ledger));
+    return err_set(why, -ENOMEM,
+                   "There is no room for %s: it needs %llu bytes, with which the process would hold %llu, and the "
+                   "ceiling (%s) is %llu. Now it holds %llu; idle models that may be unloaded for others have %llu "
+                   "of that. Unload a model, or raise --memory-limit.",
+                   e->known.id, (ull)bytes, (ull)(root.reserved + bytes), root.name, (ull)root.limit,
+                   (ull)root.reserved, (ull)idle_bytes);
+}
+
+static int make_room(void *arg, struct account *account, uint64_t bytes, struct err *why)
+{
+    struct entry *e = arg;
+    struct registry *r = e->registry;
+    int error = account_set_floor(account, bytes);
+    if (error == 0)
+        return 0;
+    pthread_mutex_lock(&r->room);
+    registry_free_idle(r, bytes);
+    error = account_set_floor(account, bytes);
+    if (error < 0)
+        refuse_room(e, bytes, registry_idle_bytes(r), why);
+    pthread_mutex_unlock(&r->room);
+    return error;
+}
+
+/* Not at the start: nobody is served before it is over. */
+static bool others_serve(struct registry *r, const struct entry *self)
+{
+    bool serve = false;
+    pthread_mutex_lock(&r->lock);
+    for (uint32_t i = 0; i < r->opts.model_count; i++)
+        serve |= !self->held && r->entries[i].state == MODEL_READY;
+    pthread_mutex_unlock(&r->lock);
+    return serve;
+}
+
+/* Whoever computes goes first; with nobody else to serve, the load has the machine. */
+static void step_back(struct registry *r, const struct entry *e)
+{
+    struct sched_param none = {0};
+    if (others_serve(r, e))
+        (void)sched_setscheduler(0, SCHED_IDLE, &none);
+}
+
+static int load(struct entry *e, struct registry_failure *why)
+{
+    struct registry *r = e->registry;
+    struct hosted_opts opts = {.settings = &e->now,
+                               .parent = ledger_root(r->opts.ledger),
+                               .workers = r->opts.workers,
+                               .ops = r->opts.ops,
+                               .make_room = make_room,
+                               .progress = on_progress,
+                               .arg = e,
+                               .engine_faults = r->opts.engine_faults,
+                               .faults = r->opts.faults};
+    int error = r->opts.plan(r->opts.arg, &e->now, &why->e);
+    if (error < 0)
+        return error;
+    pthread_mutex_lock(&r->lock);
+    e->load_bytes = e->now.plan.load_bytes;
+    pthread_mutex_unlock(&r->lock);
+    error = hosted_load(&opts, &e->hosted, &why->e);
+    if (error == 0) {
+        hosted_describe(&e->hosted, &e->now, &e->served);
+        e->served.id = e->known.id;
+    }
+    return error;
+}
+
+/* Under the lock. */
+static void load_ended(struct entry *e, int error, const struct registry_failure *why, uint64_t took_ns,
+                       struct file_stamp stamp)
+{
+    uint64_t now_ns = clock_now_ns();
+    e->last_used_ns = now_ns;
+    if (error == 0) {
+        e->state = MODEL_READY;
+        e->ending = e->closing = e->was_unloaded = false;
+        e->load_ns = took_ns;
+        e->loads++;
+    } else if (error == -ECANCELED) {
+        e->state = e->waiters > 0 ? MODEL_LOADING : MODEL_UNLOADED; /* somebody came when it had stopped already */
+    } else {
+        e->state = MODEL_FAILED;
+        e->failure = *why;
+        e->failed_ns = now_ns;
+        e->failed_stamp = stamp;
+        e->failures++;
+    }
+    e->held = false;
+    if (e->registry->stopping && e->state == MODEL_READY)
+        engine_stop(e->hosted.engine);
+}
+
+static void log_load(const struct entry *e, int error, const struct registry_failure *why, uint64_t took_ns)
+{
+    if (error == 0)
+        LOG_INFO("model_loaded", "model=%s context=%u weights_bytes=%llu set_aside_bytes=%llu ms=%llu", e->known.id,
+                 e->now.plan.max_model_len, (ull)e->served.shape->weight_bytes, (ull)e->now.plan.load_bytes,
+                 (ull)(took_ns / NS_PER_MS));
+    else if (error == -ECANCELED)
+        LOG_INFO("load_stopped", "model=%s ms=%llu", e->known.id, (ull)(took_ns / NS_PER_MS));
+    else
+        LOG_ERROR("load_failed", "model=%s error=\"%s\"", e->known.id, why->e.text);
+}
+
+static void thread_is_over(struct entry *e)
+{
+    e->thread_over = true;
+    registry_tell(e->registry);
+}
+
+static void *load_main(void *arg)
+{
+    struct entry *e = arg;
+    struct registry *r = e->registry;
+    struct registry_failure why = {0};
+    uint64_t began_ns = clock_now_ns();
+    step_back(r, e);
+    /* Before it is read: a change while it is read counts as one since. */
+    struct file_stamp stamp = file_stamp_of(e->known.dir);
+    int error = load(e, &why);
+    uint64_t took_ns = clock_now_ns() - began_ns;
+    why.code = error;
+    log_load(e, error, &why, took_ns);
+    if (error < 0)
+        footprint_purge_heap(); /* what was read for nothing */
+    pthread_mutex_lock(&r->lock);
+    load_ended(e, error, &why, took_ns, stamp);
+    thread_is_over(e);
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+/* ---- an unload, on its thread or another's ---- */
+
+static uint64_t own_memory(void)
+{
+    struct footprint f;
+    footprint_read(&f);
+    return f.rss_anon_bytes + f.rss_shmem_bytes + f.swap_bytes;
+}
+
+void registry_unload_now(struct entry *e)
+{
+    struct registry *r = e->registry;
+    struct registry_returned returned = {0};
+    uint64_t began_ns = clock_now_ns(), before = own_memory();
+    returned.account_bytes = account_numbers(e->hosted.account).reserved;
+    hosted_close(&e->hosted, r->opts.faults, returned.trouble);
+    footprint_purge_heap();
+    uint64_t after = own_memory();
+    returned.bytes = before > after ? before - after : 0;
+    LOG_INFO("model_unloaded", "model=%s bytes_returned=%llu account_bytes=%llu ms=%llu trouble=\"%s\"", e->known.id,
+             (ull)returned.bytes, (ull)returned.account_bytes, (ull)((clock_now_ns() - began_ns) / NS_PER_MS),
+             returned.trouble);
+    pthread_mutex_lock(&r->lock);
+    e->returned = returned;
+    e->was_unloaded = true;
+    e->closing = e->ending = false;
+    e->unloads++;
+    e->state = e->waiters > 0 ? MODEL_LOADING : MODEL_UNLOADED;
+    registry_tell(r);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void *unload_main(void *arg)
+{
+    struct entry *e = arg;
+    struct registry *r = e->registry;
+    registry_unload_now(e);
+    pthread_mutex_lock(&r->lock);
+    thread_is_over(e);
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+/* ---- the registry's thread ---- */
+
+/* All below under the lock, which is let go where a thread is made or joined: entries stay what they are meanwhile, for only this thread
+ * moves them from here. */
+
+static void join(struct entry *e)
+{
+    struct registry *r = e->registry;
+    pthread_mutex_unlock(&r->lock);
+    pthread_join(e->thread, NULL);
+    thread_stack_done(&e->stack);
+    pthread_mutex_lock(&r->lock);
+    e->has_thread = e->thread_over = false;
+    registry_wake(r); /* there is a place for another */
+}
+
+static int start(struct entry *e, void *(*main)(void *), const char *name)
+{
+    struct registry *r = e->registry;
+    struct charge charge = account_charge(r->opts.threads);
+    e->has_thread = true; /* nobody else moves it from here on */
+    pthread_mutex_unlock(&r->lock);
+    int error = thread_stack_init(&e->stack, MOVE_STACK_BYTES, &charge);
+    if (error == 0 && (error = thread_stack_start(&e->stack, main, e, &e->thread)) < 0)
+        thread_stack_done(&e->stack);
+    if (error == 0)
+        pthread_setname_np(e->thread, name);
+    pthread_mutex_lock(&r->lock);
+    if (error < 0)
+        e->has_thread = false;
+    return error;
+}
+
+static uint32_t threads_now(const struct registry *r)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < r->opts.model_count; i++)
+        count += r->entries[i].has_thread;
+    return count;
+}
+
+/* At the start they come one after the other, in the order in which they were named. */
+static bool is_its_turn(const struct entry *e)
+{
+    const struct registry *r = e->registry;
+    for (const struct entry *before = r->entries; e->held && before < e; before++)
+        if (before->held)
+            return false;
+    return threads_now(r) < REGISTRY_LOADS_MAX;
+}
+
+static void start_load(struct entry *e)
+{
+    struct registry_failure why = {.code = -EAGAIN};
+    if (e->waiters == 0 && !e->held) {
+        e->state = MODEL_UNLOADED;
+        registry_tell(e->registry);
+        return;
+    }
+    if (!is_its_turn(e))
+        return;
+    e->now = e->known;
+    atomic_store(&e->cancel, false);
+    atomic_store(&e->bytes_done, 0);
+    atomic_store(&e->bytes_total, 0);
+    if (start(e, load_main, "load") == 0)
+        return;
+    err_set(&why.e, -ENOMEM, "There is no memory for the thread that would load %s.", e->known.id);
+    why.code = -ENOMEM;
+    load_ended(e, why.code, &why, 0, (struct file_stamp){0});
+    registry_tell(e->registry);
+}
+
+/* Engines in trouble may hold a place for long: an unload takes one only where it finds one, else the registry's own thread. */
+static void start_unload(struct entry *e)
+{
+    struct registry *r = e->registry;
+    e->closing = true;
+    if (threads_now(r) < REGISTRY_LOADS_MAX && start(e, unload_main, "unload") == 0)
+        return;
+    pthread_mutex_unlock(&r->lock);
+    registry_unload_now(e);
+    pthread_mutex_lock(&r->lock);
+}
+
+static void drain(struct entry *e, uint64_t now_ns)
+{
+    if (e->closing)
+        return;
+    if (e->leases == 0 && e->looks == 0) {
+        start_unload(e);
+        return;
+    }
+    if (now_ns < e->drain_until_ns || e->ending)
+        return;
+    LOG_WARN("drain_over", "model=%s requests=%u", e->known.id, e->leases);
+    e->ending = true;
+    engine_stop(e->hosted.engine);
+    registry_tell(e->registry);
+}
+
+static uint64_t ttl_end_ns(const struct entry *e)
+{
+    bool counts = registry_is_idle(e) && e->known.ttl_ns && !e->known.pinned;
+    return counts ? e->last_used_ns + e->known.ttl_ns : UINT64_MAX;
+}
+
+static void rest(struct entry *e, uint64_t now_ns)
+{
+    if (ttl_end_ns(e) > now_ns)
+        return;
+    LOG_INFO("idle_unload", "model=%s idle_s=%llu", e->known.id, (ull)(e->known.ttl_ns / NS_PER_S));
+    e->state = MODEL_DRAINING;
+    e->was_unloaded = false;
+    e->drain_until_ns = now_ns + e->registry->opts.drain_ns;
+    registry_tell(e->registry);
+    drain(e, now_ns);
+}
+
+static void tend(struct entry *e)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (e->has_thread && e->thread_over)
+        join(e);
+    if (e->has_thread || e->registry->stopping)
+        return;
+    switch (e->state) {
+    case MODEL_LOADING:
+        start_load(e);
+        break;
+    case MODEL_READY:
+        rest(e, now_ns);
+        break;
+    case MODEL_DRAINING:
+        drain(e, now_ns);
+        break;
+    case MODEL_UNLOADED:
+    case MODEL_FAILED:
+        break;
+    }
+}
+
+/* When something has to be looked at although nobody wakes us. */
+static uint64_t next_ns(const struct registry *r)
+{
+    uint64_t next = UINT64_MAX;
+    for (uint32_t i = 0; i < r->opts.model_count; i++) {
+        const struct entry *e = &r->entries[i];
+        uint64_t at = ttl_end_ns(e);
+        if (e->state == MODEL_DRAINING && !e->closing && !e->ending)
+            at = e->drain_until_ns;
+        next = MIN_OF(next, at);
+    }
+    return next;
+}
+
+static void sleep_until_woken(struct registry *r)
+{
+    uint64_t now_ns = clock_now_ns(), at_ns = next_ns(r);
+    struct timespec until = clock_deadline(at_ns == UINT64_MAX ? UINT64_MAX : at_ns > now_ns ? at_ns - now_ns : 0);
+    pthread_cond_timedwait(&r->wake, &r->lock, &until);
+}
+
+void *registry_main(void *registry)
+{
+    struct registry *r = registry;
+    pthread_mutex_lock(&r->lock);
+    while (!r->quit || threads_now(r) > 0) {
+        r->poked = false;
+        for (uint32_t i = 0; i < r->opts.model_count; i++)
+            tend(&r->entries[i]);
+        if (!r->poked && !(r->quit && threads_now(r) == 0))
+            sleep_until_woken(r);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}

@@ -1,0 +1,776 @@
+/* The registry: one load for all who wait, nothing left of what failed or went, room made of those who rest. */
+#include "test_files.h"
+#include "test_ledger.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/rng.h"
+#include "registry/model_plan.h"
+#include "registry/registry.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+#define GOLDEN(name) PLATEAU_SOURCE_DIR "/tests/golden/data/" name
+#define MODELS       3
+#define WAIT_NS      (60 * NS_PER_S)
+#define MIB          ((uint64_t)1 << 20)
+
+static struct workers *workers;
+static struct kern_ops ops;
+
+/* A registry of small models, and what a test makes of its loads. */
+static struct scene {
+    struct registry *registry;
+    struct account *threads;
+    uint64_t own_stack_bytes; /* the registry's thread's */
+    struct model_settings models[MODELS];
+    /* Loads stand at their first progress until the gate opens. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool gate_closed;
+    uint32_t at_gate;
+    const char *failing_step;
+    uint32_t steps_asked;
+} scene;
+
+static int plan(void *arg, struct model_settings *s, struct err *e)
+{
+    struct model_plan p = {.name = s->id, .queue = 4, .workers = 2};
+    struct plan_process process = {.ceiling_bytes = (uint64_t)1 << 30};
+    struct plan_wish wish = {.max_model_len = 256};
+    struct plan_refusal why;
+    (void)arg;
+    int r = model_plan_probe(&p, s->dir, e);
+    if (r == 0)
+        r = plan_make(&process, model_plan_numbers, &p, 2, &wish, &s->plan, &why);
+    if (r < 0)
+        return r;
+    s->shape = p.shape;
+    s->planned = true;
+    return 0;
+}
+
+static void on_progress(void *arg, uint32_t index, uint64_t done, uint64_t total)
+{
+    (void)arg, (void)index, (void)done, (void)total;
+    pthread_mutex_lock(&scene.lock);
+    scene.at_gate++;
+    pthread_cond_broadcast(&scene.changed);
+    while (scene.gate_closed)
+        pthread_cond_wait(&scene.changed, &scene.lock);
+    scene.at_gate--;
+    pthread_mutex_unlock(&scene.lock);
+}
+
+static void set_gate(bool closed)
+{
+    pthread_mutex_lock(&scene.lock);
+    scene.gate_closed = closed;
+    pthread_cond_broadcast(&scene.changed);
+    pthread_mutex_unlock(&scene.lock);
+}
+
+static void wait_at_gate(uint32_t count)
+{
+    pthread_mutex_lock(&scene.lock);
+    while (scene.at_gate < count)
+        pthread_cond_wait(&scene.changed, &scene.lock);
+    pthread_mutex_unlock(&scene.lock);
+}
+
+static void on_changed(void *arg)
+{
+    (void)arg;
+    pthread_mutex_lock(&scene.lock);
+    pthread_cond_broadcast(&scene.changed);
+    pthread_mutex_unlock(&scene.lock);
+}
+
+static int on_step(void *arg, const char *step)
+{
+    (void)arg;
+    pthread_mutex_lock(&scene.lock);
+    bool fails = scene.failing_step && strcmp(scene.failing_step, step) == 0;
+    scene.steps_asked += fails;
+    pthread_mutex_unlock(&scene.lock);
+    return fails ? -EIO : 0;
+}
+
+static struct model_settings a_model(const char *id, const char *dir)
+{
+    struct model_settings s = {
+        .shares = true,
+        .tokens_max = model_plan_step_tokens(2),
+        .engine = model_plan_engine_opts(2, 4, 0),
+        .sampling = {.temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN, .top_k = -1}};
+    snprintf(s.id, sizeof(s.id), "%s", id);
+    snprintf(s.dir, sizeof(s.dir), "%s", dir);
+    s.engine.step_ns = 50 * NS_PER_MS;
+    s.engine.step_alone_ns = 100 * NS_PER_MS;
+    return s;
+}
+
+static void free_workers(void)
+{
+    workers_free(workers);
+}
+
+/* Models a, b, c that nobody has loaded; a test may change them before scene_open(). */
+static void scene_set(void)
+{
+    if (!workers) {
+        assert_int_equal(workers_create(2, NULL, &workers), 0);
+        kern_ops_init(&ops, kern_cpu_flags());
+        atexit(free_workers);
+    }
+    scene = (struct scene){.models = {a_model("a", GOLDEN("qwen3")), a_model("b", GOLDEN("llama")),
+                                      a_model("c", GOLDEN("qwen3_5"))}};
+    pthread_mutex_init(&scene.lock, NULL);
+    pthread_cond_init(&scene.changed, NULL);
+    scene.threads = test_account(ACCOUNT_NO_LIMIT);
+}
+
+static int scene_try(struct err *e)
+{
+    static const struct registry_faults faults = {on_step, NULL};
+    struct registry_opts o = {.ledger = test_ledger(),
+                              .threads = scene.threads,
+                              .workers = workers,
+                              .ops = &ops,
+                              .models = scene.models,
+                              .model_count = MODELS,
+                              .plan = plan,
+                              .drain_ns = 20 * NS_PER_MS,
+                              .changed = on_changed,
+                              .progress = on_progress,
+                              .faults = &faults};
+    return registry_create(&o, &scene.registry, e);
+}
+
+static void scene_open(void)
+{
+    struct err e = {""};
+    if (scene_try(&e) < 0)
+        fail_msg("%s", e.text);
+    scene.own_stack_bytes = 2 * registry_stack_bytes(1) - registry_stack_bytes(2);
+}
+
+static void scene_close(void)
+{
+    registry_close(scene.registry);
+    pthread_cond_destroy(&scene.changed);
+    pthread_mutex_destroy(&scene.lock);
+}
+
+static struct registry_info info(uint32_t index)
+{
+    struct registry_info i;
+    registry_info(scene.registry, index, &i);
+    return i;
+}
+
+static void wait_state(uint32_t index, enum model_state state)
+{
+    uint64_t end_ns = clock_now_ns() + WAIT_NS;
+    while (info(index).state != state) {
+        assert_true(clock_now_ns() < end_ns);
+        usleep(1000);
+    }
+}
+
+/* Waits for what was wanted; the lease is the caller's. */
+static int wait_for(uint32_t index, struct lease *ret, struct registry_failure *why)
+{
+    int r;
+    while ((r = registry_poll(scene.registry, index, ret, why)) == -EAGAIN)
+        usleep(500);
+    registry_unwant(scene.registry, index);
+    return r;
+}
+
+static int use(uint32_t index, bool operator, struct lease *ret, struct registry_failure *why)
+{
+    int r = registry_lease(scene.registry, index, ret);
+    if (r == 0)
+        return 0;
+    r = registry_want(scene.registry, index, operator, why);
+    return r == 0 ? wait_for(index, ret, why) : r;
+}
+
+static void load(uint32_t index)
+{
+    struct registry_failure why = {0};
+    struct lease l;
+    if (use(index, false, &l, &why) < 0)
+        fail_msg("%s", why.e.text);
+    registry_release(&l);
+}
+
+static void unload(uint32_t index)
+{
+    struct registry_returned returned;
+    struct err e = {""};
+    assert_int_equal(registry_unload(scene.registry, index, NULL, &e), 0);
+    wait_state(index, MODEL_UNLOADED);
+    assert_true(registry_unloaded(scene.registry, index, &returned));
+}
+
+/* Once the threads of moves are joined. */
+static uint64_t held(void)
+{
+    uint64_t end_ns = clock_now_ns() + WAIT_NS;
+    while (account_numbers(scene.threads).reserved != scene.own_stack_bytes) {
+        assert_true(clock_now_ns() < end_ns);
+        usleep(500);
+    }
+    return account_numbers(ledger_root(test_ledger())).reserved;
+}
+
+static uint32_t entries_of(const char *dir)
+{
+    uint32_t count = 0;
+    DIR *d = opendir(dir);
+    while (readdir(d))
+        count++;
+    closedir(d);
+    return count;
+}
+
+/* A thread's end is seen here a moment after it was joined. */
+static void wait_threads(uint32_t count)
+{
+    uint64_t end_ns = clock_now_ns() + WAIT_NS;
+    while (entries_of("/proc/self/task") != count) {
+        assert_true(clock_now_ns() < end_ns);
+        usleep(1000);
+    }
+}
+
+/* ---- loading ---- */
+
+TEST(nothing_is_loaded_until_somebody_wants_it)
+{
+    struct lease l;
+    scene_set();
+    scene_open();
+    for (uint32_t i = 0; i < MODELS; i++) {
+        assert_int_equal(info(i).state, MODEL_UNLOADED);
+        assert_int_equal(registry_lease(scene.registry, i, &l), -EAGAIN);
+        assert_int_equal(registry_look(scene.registry, i, &l), -EAGAIN);
+    }
+    load(0);
+    assert_int_equal(info(0).state, MODEL_READY);
+    assert_int_equal(info(1).state, MODEL_UNLOADED);
+    assert_int_equal(registry_lease(scene.registry, 0, &l), 0);
+    assert_string_equal(l.model->id, "a");
+    assert_int_equal(l.model->max_model_len, 256);
+    assert_int_equal(info(0).leases, 1);
+    registry_release(&l);
+    registry_release(&l);
+    assert_int_equal(info(0).leases, 0);
+    scene_close();
+}
+
+TEST(names_and_aliases_lead_to_one_model_and_clash_loudly)
+{
+    struct err e = {""};
+    scene_set();
+    scene.models[1].aliases[0] = "default";
+    scene.models[1].alias_count = 1;
+    scene_open();
+    assert_int_equal(registry_find(scene.registry, SLICE("default")), 1);
+    assert_int_equal(registry_find(scene.registry, SLICE("c")), 2);
+    assert_int_equal(registry_find(scene.registry, SLICE("d")), -1);
+    assert_int_equal(registry_find(scene.registry, (struct slice){0}), 0);
+    scene_close();
+    scene_set();
+    scene.models[2].aliases[0] = "a";
+    scene.models[2].alias_count = 1;
+    assert_int_equal(scene_try(&e), -EINVAL);
+    assert_non_null(strstr(e.text, "two models are called a"));
+}
+
+TEST(all_who_wait_share_one_load)
+{
+    struct registry_failure why;
+    struct lease l[5];
+    scene_set();
+    scene_open();
+    set_gate(true);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(registry_want(scene.registry, 0, false, &why), 0);
+    wait_at_gate(1);
+    assert_int_equal(info(0).state, MODEL_LOADING);
+    assert_int_equal(info(0).waiters, 5);
+    assert_true(info(0).bytes_total > 0);
+    set_gate(false);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(wait_for(0, &l[i], &why), 0);
+    assert_int_equal(info(0).leases, 5);
+    assert_int_equal(info(0).loads, 1);
+    for (int i = 0; i < 5; i++)
+        registry_release(&l[i]);
+    scene_close();
+}
+
+TEST(a_load_stops_when_the_last_waiter_leaves_and_leaves_nothing)
+{
+    struct registry_failure why;
+    scene_set();
+    scene_open();
+    uint64_t before = held();
+    uint32_t threads = entries_of("/proc/self/task"), fds = entries_of("/proc/self/fd");
+    set_gate(true);
+    assert_int_equal(registry_want(scene.registry, 0, false, &why), 0);
+    assert_int_equal(registry_want(scene.registry, 0, false, &why), 0);
+    wait_at_gate(1);
+    registry_unwant(scene.registry, 0);
+    assert_int_equal(info(0).state, MODEL_LOADING);
+    registry_unwant(scene.registry, 0);
+    set_gate(false);
+    wait_state(0, MODEL_UNLOADED);
+    wait_threads(threads);
+    assert_int_equal(held(), before);
+    assert_int_equal(entries_of("/proc/self/fd"), fds);
+    assert_int_equal(info(0).failures, 0);
+    load(0);
+    scene_close();
+}
+
+TEST(who_comes_while_a_load_stops_gets_another)
+{
+    struct registry_failure why;
+    struct lease l;
+    scene_set();
+    scene_open();
+    set_gate(true);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(registry_want(scene.registry, 0, false, &why), 0);
+        wait_at_gate(1);
+        registry_unwant(scene.registry, 0);
+        assert_int_equal(registry_want(scene.registry, 0, false, &why), 0);
+        set_gate(false);
+        assert_int_equal(wait_for(0, &l, &why), 0);
+        registry_release(&l);
+        unload(0);
+        set_gate(true);
+    }
+    set_gate(false);
+    scene_close();
+}
+
+TEST(loads_of_several_models_do_not_wait_for_each_other)
+{
+    struct registry_failure why;
+    struct lease l;
+    scene_set();
+    scene_open();
+    set_gate(true);
+    for (uint32_t i = 0; i < MODELS; i++)
+        assert_int_equal(registry_want(scene.registry, i, false, &why), 0);
+    wait_at_gate(MODELS);
+    set_gate(false);
+    for (uint32_t i = 0; i < MODELS; i++) {
+        assert_int_equal(wait_for(i, &l, &why), 0);
+        registry_release(&l);
+    }
+    scene_close();
+}
+
+TEST(what_is_to_be_loaded_at_the_start_is)
+{
+    struct registry_failure why;
+    uint32_t index = 99;
+    int r;
+    scene_set();
+    scene.models[0].preload = scene.models[2].preload = true;
+    scene_open();
+    while ((r = registry_started(scene.registry, &index, &why)) == -EAGAIN)
+        usleep(1000);
+    assert_int_equal(r, 0);
+    assert_int_equal(info(0).state, MODEL_READY);
+    assert_int_equal(info(1).state, MODEL_UNLOADED);
+    assert_int_equal(info(2).state, MODEL_READY);
+    scene_close();
+    scene_set();
+    scene.models[0].preload = scene.models[1].preload = true;
+    snprintf(scene.models[1].dir, sizeof(scene.models[1].dir), "/nowhere");
+    scene_open();
+    while ((r = registry_started(scene.registry, &index, &why)) == -EAGAIN)
+        usleep(1000);
+    assert_int_equal(r, -ENOENT);
+    assert_int_equal(index, 1);
+    scene_close();
+}
+
+/* ---- failing ---- */
+
+TEST(a_failed_load_is_remembered_until_the_files_change_or_the_operator_asks)
+{
+    struct registry_failure why = {0};
+    struct lease l;
+    scene_set();
+    const char *dir = test_dir();
+    snprintf(scene.models[0].dir, sizeof(scene.models[0].dir), "%s", dir);
+    scene_open();
+    uint64_t before = held();
+    assert_int_equal(use(0, false, &l, &why), -ENOENT);
+    assert_int_equal(info(0).state, MODEL_FAILED);
+    assert_true(strlen(info(0).reason) > 0);
+    assert_int_equal(info(0).failures, 1);
+    memset(&why, 0, sizeof(why));
+    assert_int_equal(registry_want(scene.registry, 0, false, &why), -ENOENT);
+    assert_true(why.retry_after_s > 25 && why.retry_after_s <= 30 && why.e.text[0]);
+    assert_int_equal(info(0).failures, 1);
+    assert_int_equal(use(0, true, &l, &why), -ENOENT);
+    assert_int_equal(info(0).failures, 2);
+    test_write_file(dir, "config.json", "{}", 2);
+    assert_true(use(0, false, &l, &why) < 0);
+    assert_int_equal(info(0).failures, 3);
+    assert_int_equal(held(), before);
+    load(1);
+    scene_close();
+}
+
+static const char *const load_steps[] = {"account", "room",   "tokenizer", "template", "defaults",
+                                         "weights", "engine", "limits",    "start"};
+static const char *const close_steps[] = {"close engine", "free weights", "free tokenizer", "close account"};
+
+static void set_failing(const char *step)
+{
+    pthread_mutex_lock(&scene.lock);
+    scene.failing_step = step;
+    scene.steps_asked = 0;
+    pthread_mutex_unlock(&scene.lock);
+}
+
+TEST(each_step_of_a_load_fails_once_and_leaves_nothing_and_the_next_load_succeeds)
+{
+    struct registry_failure why;
+    struct lease l;
+    scene_set();
+    scene_open();
+    load(1);
+    uint64_t before = held(); /* which waits */
+    uint32_t threads = entries_of("/proc/self/task"), fds = entries_of("/proc/self/fd");
+    for (size_t i = 0; i < COUNT_OF(load_steps); i++) {
+        set_failing(load_steps[i]);
+        assert_int_equal(use(0, true, &l, &why), -EIO);
+        assert_non_null(strstr(why.e.text, load_steps[i]));
+        assert_int_equal(scene.steps_asked, 1);
+        set_failing(NULL);
+        wait_threads(threads);
+        assert_int_equal(held(), before);
+        assert_int_equal(entries_of("/proc/self/fd"), fds);
+        /* Others are served as ever. */
+        assert_int_equal(registry_lease(scene.registry, 1, &l), 0);
+        registry_release(&l);
+        assert_int_equal(use(0, true, &l, &why), 0);
+        registry_release(&l);
+        unload(0);
+        wait_threads(threads);
+        assert_int_equal(held(), before);
+    }
+    scene_close();
+}
+
+TEST(each_step_of_an_unload_reports_a_failure_and_the_others_run_all_the_same)
+{
+    struct registry_returned returned;
+    scene_set();
+    scene_open();
+    uint64_t before = held();
+    uint32_t threads = entries_of("/proc/self/task"), fds = entries_of("/proc/self/fd");
+    for (size_t i = 0; i < COUNT_OF(close_steps); i++) {
+        load(0);
+        set_failing(close_steps[i]);
+        unload(0);
+        assert_true(registry_unloaded(scene.registry, 0, &returned));
+        assert_non_null(strstr(returned.trouble, close_steps[i]));
+        assert_int_equal(scene.steps_asked, 1);
+        assert_non_null(strstr(info(0).reason, close_steps[i]));
+        set_failing(NULL);
+        wait_threads(threads);
+        assert_int_equal(held(), before);
+        assert_int_equal(entries_of("/proc/self/fd"), fds);
+    }
+    load(0);
+    assert_string_equal(info(0).reason, "");
+    scene_close();
+}
+
+/* ---- unloading ---- */
+
+TEST(an_unload_gives_everything_back)
+{
+    struct registry_returned returned;
+    struct err e;
+    scene_set();
+    scene_open();
+    uint64_t before = held();
+    uint32_t threads = entries_of("/proc/self/task"), fds = entries_of("/proc/self/fd");
+    for (int i = 0; i < 3; i++) {
+        for (uint32_t m = 0; m < MODELS; m++)
+            load(m);
+        for (uint32_t m = 0; m < MODELS; m++) {
+            assert_non_null(account_find(ledger_root(test_ledger()), scene.models[m].id));
+            unload(m);
+            assert_true(registry_unloaded(scene.registry, m, &returned));
+            assert_true(returned.account_bytes >= info(m).needed_bytes);
+            assert_string_equal(returned.trouble, "");
+            assert_null(account_find(ledger_root(test_ledger()), scene.models[m].id));
+        }
+        wait_threads(threads);
+        assert_int_equal(held(), before);
+        assert_int_equal(entries_of("/proc/self/fd"), fds);
+    }
+    assert_int_equal(registry_unload(scene.registry, 0, NULL, &e), -EALREADY);
+    scene_close();
+}
+
+TEST(a_busy_model_drains_and_is_told_to_end_when_its_time_is_up)
+{
+    struct registry_failure why;
+    struct lease l, look, other;
+    struct err e;
+    uint32_t leases = 0;
+    scene_set();
+    scene_open();
+    assert_int_equal(use(0, false, &l, &why), 0);
+    assert_int_equal(registry_look(scene.registry, 0, &look), 0);
+    assert_int_equal(registry_unload(scene.registry, 0, &leases, &e), 0);
+    assert_int_equal(leases, 1);
+    assert_int_equal(info(0).state, MODEL_DRAINING);
+    assert_int_equal(registry_lease(scene.registry, 0, &other), -EAGAIN);
+    registry_look_away(&look);
+    while (!registry_is_ending(scene.registry, 0))
+        usleep(1000);
+    assert_int_equal(info(0).state, MODEL_DRAINING);
+    /* Who wants it meanwhile gets it anew. */
+    assert_int_equal(registry_want(scene.registry, 0, false, &why), 0);
+    registry_release(&l);
+    assert_int_equal(wait_for(0, &l, &why), 0);
+    assert_int_equal(info(0).loads, 2);
+    assert_int_equal(info(0).unloads, 1);
+    assert_false(registry_is_ending(scene.registry, 0));
+    registry_release(&l);
+    scene_close();
+}
+
+TEST(neither_a_pinned_nor_a_loading_model_is_unloaded_on_request)
+{
+    struct registry_failure why;
+    struct err e;
+    struct lease l;
+    scene_set();
+    scene.models[0].pinned = true;
+    scene_open();
+    load(0);
+    assert_int_equal(registry_unload(scene.registry, 0, NULL, &e), -EPERM);
+    assert_non_null(strstr(e.text, "pinned"));
+    set_gate(true);
+    assert_int_equal(registry_want(scene.registry, 1, false, &why), 0);
+    wait_at_gate(1);
+    assert_int_equal(registry_unload(scene.registry, 1, NULL, &e), -EBUSY);
+    set_gate(false);
+    assert_int_equal(wait_for(1, &l, &why), 0);
+    registry_release(&l);
+    scene_close();
+}
+
+TEST(who_rests_for_its_time_goes_by_itself_unless_it_is_pinned)
+{
+    struct lease l;
+    struct registry_failure why;
+    scene_set();
+    for (int i = 0; i < MODELS; i++)
+        scene.models[i].ttl_ns = 100 * NS_PER_MS;
+    scene.models[1].pinned = true;
+    scene_open();
+    load(1);
+    assert_int_equal(use(2, false, &l, &why), 0);
+    load(0);
+    wait_state(0, MODEL_UNLOADED);
+    usleep(150000);
+    assert_int_equal(info(1).state, MODEL_READY);
+    assert_int_equal(info(2).state, MODEL_READY);
+    registry_release(&l);
+    wait_state(2, MODEL_UNLOADED);
+    scene_close();
+}
+
+/* ---- making room ---- */
+
+/* So that the first of the models fits, and no two do. */
+static void leave_room_for_one(void)
+{
+    uint64_t most = 0, least = UINT64_MAX;
+    for (uint32_t i = 0; i < MODELS; i++) {
+        load(i);
+        most = MAX_OF(most, info(i).reserved_bytes);
+        least = MIN_OF(least, info(i).reserved_bytes);
+        unload(i);
+    }
+    wait_state(0, MODEL_UNLOADED);
+    uint64_t moves = (uint64_t)REGISTRY_LOADS_MAX * registry_stack_bytes(1);
+    assert_true(2 * least > most + moves / 2);
+    account_set_limit(ledger_root(test_ledger()), held() + most + moves / 2);
+}
+
+TEST(an_idle_model_goes_for_another)
+{
+    scene_set();
+    scene_open();
+    leave_room_for_one();
+    load(0);
+    load(1);
+    assert_int_equal(info(0).state, MODEL_UNLOADED);
+    load(2);
+    assert_int_equal(info(1).state, MODEL_UNLOADED);
+    load(0);
+    assert_int_equal(info(2).state, MODEL_UNLOADED);
+    scene_close();
+}
+
+static void expect_no_room(uint32_t index)
+{
+    struct registry_failure why = {0};
+    struct lease l;
+    uint64_t before = held();
+    assert_int_equal(use(index, false, &l, &why), -ENOMEM);
+    assert_non_null(strstr(why.e.text, "no room for"));
+    assert_non_null(strstr(why.e.text, "ceiling"));
+    assert_int_equal(held(), before);
+}
+
+TEST(busy_and_pinned_models_are_no_victims_and_a_refusal_has_the_numbers)
+{
+    struct registry_failure why;
+    struct lease l;
+    scene_set();
+    scene.models[2].pinned = true;
+    scene_open();
+    for (uint32_t i = 0; i < 2; i++)
+        load(i);
+    load(2);
+    uint64_t most = MAX_OF(info(0).reserved_bytes, info(1).reserved_bytes);
+    unload(0);
+    unload(1);
+    wait_state(1, MODEL_UNLOADED);
+    account_set_limit(ledger_root(test_ledger()), held() + most / 2);
+    expect_no_room(0);
+    account_set_limit(ledger_root(test_ledger()), held() + most + (4 << 20));
+    assert_int_equal(use(0, false, &l, &why), 0);
+    expect_no_room(1);
+    registry_release(&l);
+    /* It is not remembered: there is room as soon as somebody rests. */
+    load(1);
+    assert_int_equal(info(0).state, MODEL_UNLOADED);
+    assert_int_equal(info(2).state, MODEL_READY);
+    scene_close();
+}
+
+TEST(what_idle_models_hold_is_known_and_can_be_asked_for)
+{
+    scene_set();
+    scene_open();
+    load(0);
+    load(1);
+    uint64_t idle = registry_idle_bytes(scene.registry);
+    assert_int_equal(idle, info(0).reserved_bytes + info(1).reserved_bytes);
+    account_set_limit(ledger_root(test_ledger()), held());
+    assert_int_equal(registry_free_idle(scene.registry, idle + 1), 0);
+    assert_int_equal(info(0).state, MODEL_READY);
+    assert_true(registry_free_idle(scene.registry, 1) > 0);
+    assert_true((info(0).state == MODEL_READY) != (info(1).state == MODEL_READY));
+    assert_int_equal(registry_free_idle(scene.registry, 1), 0);
+    scene_close();
+}
+
+/* ---- all at once ---- */
+
+static atomic_uint served, refused;
+
+static void *crowd(void *arg)
+{
+    struct rng rng = {(uint64_t)(uintptr_t)arg, 0};
+    struct registry_failure why;
+    struct lease l;
+    struct err e;
+    for (int i = 0; i < 25; i++) {
+        uint32_t index = (uint32_t)rng_below(&rng, MODELS);
+        switch (rng_below(&rng, 5)) {
+        case 0:
+            (void)registry_unload(scene.registry, index, NULL, &e);
+            break;
+        case 1:
+            if (registry_want(scene.registry, index, true, &why) == 0) {
+                usleep((useconds_t)rng_below(&rng, 3000));
+                registry_unwant(scene.registry, index);
+            }
+            break;
+        default:
+            if (use(index, false, &l, &why) < 0) {
+                assert_int_equal(why.code, -ENOMEM);
+                atomic_fetch_add(&refused, 1);
+                break;
+            }
+            usleep((useconds_t)rng_below(&rng, 2000));
+            struct engine_numbers n;
+            engine_numbers(l.model->engine, &n);
+            registry_release(&l);
+            atomic_fetch_add(&served, 1);
+        }
+    }
+    return NULL;
+}
+
+TEST(many_who_load_use_leave_and_unload_under_a_ceiling_that_holds_one)
+{
+    pthread_t threads[4];
+    scene_set();
+    scene_open();
+    leave_room_for_one();
+    uint64_t before = held();
+    atomic_store(&served, 0);
+    for (size_t i = 0; i < COUNT_OF(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, crowd, (void *)(uintptr_t)(i + 1)), 0);
+    for (size_t i = 0; i < COUNT_OF(threads); i++)
+        pthread_join(threads[i], NULL);
+    assert_true(atomic_load(&served) > 0);
+    account_set_limit(ledger_root(test_ledger()), ACCOUNT_NO_LIMIT);
+    for (uint32_t i = 0; i < MODELS; i++) {
+        load(i);
+        unload(i);
+    }
+    assert_int_equal(held(), before);
+    scene_close();
+}
+
+TEST(a_registry_ends_in_the_middle_of_everything)
+{
+    struct registry_failure why;
+    struct lease l;
+    scene_set();
+    scene.models[2].preload = true;
+    scene_open();
+    load(1);
+    set_gate(true);
+    assert_int_equal(registry_want(scene.registry, 0, false, &why), 0);
+    wait_at_gate(1);
+    registry_stop(scene.registry);
+    assert_int_equal(registry_lease(scene.registry, 1, &l), -EAGAIN);
+    assert_int_equal(registry_poll(scene.registry, 0, &l, &why), -ESHUTDOWN);
+    registry_unwant(scene.registry, 0);
+    assert_int_equal(registry_want(scene.registry, 0, true, &why), -ESHUTDOWN);
+    set_gate(false);
+    scene_close();
+    registry_close(NULL);
+    registry_stop(NULL);
+}
+
+TEST_MAIN()
