@@ -186,9 +186,9 @@ static int start_engine(struct load *l)
 static const struct load_step {
     const char *name;
     int (*run)(struct load *l);
-} load_steps[] = {{"account", open_account},    {"room", make_room},        {"tokenizer", load_tokenizer},
-                  {"template", load_template},  {"defaults", load_defaults}, {"weights", load_weights},
-                  {"engine", create_engine},    {"limits", apply_plan},      {"start", start_engine}};
+} load_steps[] = {{"account", open_account},   {"room", make_room},         {"tokenizer", load_tokenizer},
+                  {"template", load_template}, {"defaults", load_defaults}, {"weights", load_weights},
+                  {"engine", create_engine},   {"limits", apply_plan},      {"start", start_engine}};
 
 static int fault_at(const struct registry_faults *f, const char *step)
 {
@@ -269,7 +269,8 @@ static void note(char *trouble, const char *step, int error)
 {
     size_t len = trouble ? strlen(trouble) : HOSTED_TROUBLE_BYTES;
     if (len < HOSTED_TROUBLE_BYTES)
-        snprintf(trouble + len, HOSTED_TROUBLE_BYTES - len, "%s%s: %s", len ? ", " : "", step, strerror(-error));
+        snprintf(trouble + len, HOSTED_TROUBLE_BYTES - len, "%s%s: %s", len ? ", " : "", step,
+                 strerror(-error));
 }
 
 void hosted_close(struct hosted *h, const struct registry_faults *faults, char *trouble)

@@ -123,13 +123,17 @@ int registry_create(const struct registry_opts *opts, struct registry **ret, str
     for (uint32_t i = 0; r->entries && i < opts->model_count; i++)
         init_entry(r, i);
     int error = r->entries ? check_names(r, e) : err_set(e, -ENOMEM, "no memory for the list of models");
-    if (error == 0 && (error = start_thread(r)) < 0)
-        err_set(e, error, "the registry's thread could not be started");
     if (error < 0)
         registry_close(r);
     else
         *ret = r;
     return error;
+}
+
+int registry_start(struct registry *r, struct err *e)
+{
+    int error = start_thread(r);
+    return error < 0 ? err_set(e, error, "the registry's thread could not be started") : 0;
 }
 
 /* ---- the end ---- */
@@ -234,7 +238,7 @@ void registry_info(struct registry *r, uint32_t index, struct registry_info *ret
         ret->idle_ns = clock_now_ns() - e->last_used_ns;
     if (e->state == MODEL_FAILED)
         snprintf(ret->reason, sizeof(ret->reason), "%s", e->failure.e.text);
-    else if (e->was_unloaded && e->returned.trouble[0])
+    else if (e->state == MODEL_UNLOADED && e->returned.trouble[0])
         snprintf(ret->reason, sizeof(ret->reason), "the last unload reported: %s", e->returned.trouble);
     pthread_mutex_unlock(&r->lock);
 }
@@ -329,7 +333,7 @@ static bool is_failed(struct registry *r, uint32_t index)
     return failed;
 }
 
-int registry_want(struct registry *r, uint32_t index, bool operator, struct registry_failure *why)
+int registry_want(struct registry *r, uint32_t index, bool operator, struct registry_failure * why)
 {
     struct file_stamp stamp = {0};
     if (!operator&& is_failed(r, index))
@@ -423,26 +427,24 @@ static int refuse_unload(const struct entry *e, struct err *why)
     return 0;
 }
 
-int registry_unload(struct registry *r, uint32_t index, uint32_t *leases, struct err *why)
+int registry_unload(struct registry *r, uint32_t index, struct registry_unloading *ret, struct err *why)
 {
     struct entry *e = lock_entry(r, index);
     int error = refuse_unload(e, why);
     if (error == 0 && e->state == MODEL_READY) {
         e->state = MODEL_DRAINING;
-        e->was_unloaded = false;
         e->drain_until_ns = clock_now_ns() + r->opts.drain_ns;
         registry_tell(r);
     }
-    if (leases)
-        *leases = e->leases;
+    *ret = (struct registry_unloading){e->leases, e->unloads + 1};
     pthread_mutex_unlock(&r->lock);
     return error;
 }
 
-bool registry_unloaded(struct registry *r, uint32_t index, struct registry_returned *ret)
+bool registry_unloaded(struct registry *r, uint32_t index, uint64_t ticket, struct registry_returned *ret)
 {
     struct entry *e = lock_entry(r, index);
-    bool over = e->was_unloaded;
+    bool over = e->unloads >= ticket;
     if (over)
         *ret = e->returned;
     pthread_mutex_unlock(&r->lock);
@@ -498,7 +500,6 @@ uint64_t registry_free_idle(struct registry *r, uint64_t bytes)
         struct entry *e = &r->entries[v[i].index];
         e->state = MODEL_DRAINING;
         e->closing = true;
-        e->was_unloaded = false;
     }
     pthread_mutex_unlock(&r->lock);
     for (uint32_t i = 0; i < count; i++)

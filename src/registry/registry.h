@@ -73,6 +73,8 @@ struct registry_opts {
 uint64_t registry_stack_bytes(uint32_t model_count);
 /* Loads nothing. 0, -EINVAL (two models of one name), -ENOMEM. */
 int registry_create(const struct registry_opts *opts, struct registry **ret, struct err *e);
+/* Its thread begins, and loads what is to be loaded at the start; what is wanted before waits for it. 0, -ENOMEM, -EAGAIN. */
+int registry_start(struct registry *r, struct err *e);
 /* Loads begin to stop, engines to end, nothing is loaded any more; returns at once. NULL is fine. */
 void registry_stop(struct registry *r);
 /* registry_stop, then unloads everything: an ordered list of which every entry runs whatever the ones before it returned. Nobody has a
@@ -138,16 +140,20 @@ int registry_started(struct registry *r, uint32_t *index, struct registry_failur
 
 /* ---- unloading ---- */
 
+struct registry_unloading {
+    uint32_t leases; /* how many requests it waits for */
+    uint64_t ticket; /* for registry_unloaded() */
+};
 /* Begins to unload. 0: poll registry_unloaded(); -EPERM: pinned; -EBUSY: it is being loaded; -EALREADY: it is not loaded.
- * `e` has the sentence for who asked; *leases (may be NULL) says how many requests it waits for. */
-int registry_unload(struct registry *r, uint32_t index, uint32_t *leases, struct err *e);
+ * `e` has the sentence for who asked. */
+int registry_unload(struct registry *r, uint32_t index, struct registry_unloading *ret, struct err *e);
 struct registry_returned {
     uint64_t bytes;         /* by how much the process's own memory fell, measured */
     uint64_t account_bytes; /* what the model's account had reserved */
     char trouble[256];      /* steps that reported a failure, by name; empty: none */
 };
-/* Whether the last unload is over, and what it gave back. */
-bool registry_unloaded(struct registry *r, uint32_t index, struct registry_returned *ret);
+/* Whether that unload is over, and what the last one gave back. */
+bool registry_unloaded(struct registry *r, uint32_t index, uint64_t ticket, struct registry_returned *ret);
 
 /* What unloading every idle unpinned model would give back, as the ledger has it. */
 uint64_t registry_idle_bytes(struct registry *r);

@@ -28,10 +28,9 @@ struct entry {
     /* Under the lock. */
     enum model_state state;
     uint32_t leases, looks, waiters;
-    bool held;        /* the server's start waits for it */
-    bool closing;     /* draining, and nobody has it any more: its memory goes */
-    bool ending;      /* draining, and its time is up: its engine has been told to end */
-    bool was_unloaded; /* `returned` is of the last unload */
+    bool held;    /* the server's start waits for it */
+    bool closing; /* draining, and nobody has it any more: its memory goes */
+    bool ending;  /* draining, and its time is up: its engine has been told to end */
     uint64_t last_used_ns, drain_until_ns, load_ns;
     uint64_t loads, unloads, failures;
     struct registry_failure failure;
@@ -73,7 +72,7 @@ void registry_wake(struct registry *r);
 void registry_tell(struct registry *r);
 static inline bool registry_is_idle(const struct entry *e)
 {
-    return e->state == MODEL_READY && e->leases == 0 && e->waiters == 0 && !e->held && !e->has_thread;
+    return e->state == MODEL_READY && e->leases == 0 && e->waiters == 0 && !e->held;
 }
 
 #endif

@@ -35,12 +35,13 @@ static int on_progress(void *arg, uint64_t done, uint64_t total)
 static int refuse_room(const struct entry *e, uint64_t bytes, uint64_t idle_bytes, struct err *why)
 {
     struct account_numbers root = account_numbers(ledger_root(e->registry->opts.ledger));
-    return err_set(why, -ENOMEM,
-                   "There is no room for %s: it needs %llu bytes, with which the process would hold %llu, and the "
-                   "ceiling (%s) is %llu. Now it holds %llu; idle models that may be unloaded for others have %llu "
-                   "of that. Unload a model, or raise --memory-limit.",
-                   e->known.id, (ull)bytes, (ull)(root.reserved + bytes), root.name, (ull)root.limit,
-                   (ull)root.reserved, (ull)idle_bytes);
+    return err_set(
+        why, -ENOMEM,
+        "There is no room for %s: it needs %llu bytes, with which the process would hold %llu, and the "
+        "ceiling (%s) is %llu. Now it holds %llu; idle models that may be unloaded for others have %llu "
+        "of that. Unload a model, or raise --memory-limit.",
+        e->known.id, (ull)bytes, (ull)(root.reserved + bytes), root.name, (ull)root.limit, (ull)root.reserved,
+        (ull)idle_bytes);
 }
 
 static int make_room(void *arg, struct account *account, uint64_t bytes, struct err *why)
@@ -112,11 +113,12 @@ static void load_ended(struct entry *e, int error, const struct registry_failure
     e->last_used_ns = now_ns;
     if (error == 0) {
         e->state = MODEL_READY;
-        e->ending = e->closing = e->was_unloaded = false;
+        e->ending = e->closing = false;
         e->load_ns = took_ns;
         e->loads++;
     } else if (error == -ECANCELED) {
-        e->state = e->waiters > 0 ? MODEL_LOADING : MODEL_UNLOADED; /* somebody came when it had stopped already */
+        e->state =
+            e->waiters > 0 ? MODEL_LOADING : MODEL_UNLOADED; /* somebody came when it had stopped already */
     } else {
         e->state = MODEL_FAILED;
         e->failure = *why;
@@ -132,9 +134,9 @@ static void load_ended(struct entry *e, int error, const struct registry_failure
 static void log_load(const struct entry *e, int error, const struct registry_failure *why, uint64_t took_ns)
 {
     if (error == 0)
-        LOG_INFO("model_loaded", "model=%s context=%u weights_bytes=%llu set_aside_bytes=%llu ms=%llu", e->known.id,
-                 e->now.plan.max_model_len, (ull)e->served.shape->weight_bytes, (ull)e->now.plan.load_bytes,
-                 (ull)(took_ns / NS_PER_MS));
+        LOG_INFO("model_loaded", "model=%s context=%u weights_bytes=%llu set_aside_bytes=%llu ms=%llu",
+                 e->known.id, e->now.plan.max_model_len, (ull)e->served.shape->weight_bytes,
+                 (ull)e->now.plan.load_bytes, (ull)(took_ns / NS_PER_MS));
     else if (error == -ECANCELED)
         LOG_INFO("load_stopped", "model=%s ms=%llu", e->known.id, (ull)(took_ns / NS_PER_MS));
     else
@@ -188,12 +190,11 @@ void registry_unload_now(struct entry *e)
     footprint_purge_heap();
     uint64_t after = own_memory();
     returned.bytes = before > after ? before - after : 0;
-    LOG_INFO("model_unloaded", "model=%s bytes_returned=%llu account_bytes=%llu ms=%llu trouble=\"%s\"", e->known.id,
-             (ull)returned.bytes, (ull)returned.account_bytes, (ull)((clock_now_ns() - began_ns) / NS_PER_MS),
-             returned.trouble);
+    LOG_INFO("model_unloaded", "model=%s bytes_returned=%llu account_bytes=%llu ms=%llu trouble=\"%s\"",
+             e->known.id, (ull)returned.bytes, (ull)returned.account_bytes,
+             (ull)((clock_now_ns() - began_ns) / NS_PER_MS), returned.trouble);
     pthread_mutex_lock(&r->lock);
     e->returned = returned;
-    e->was_unloaded = true;
     e->closing = e->ending = false;
     e->unloads++;
     e->state = e->waiters > 0 ? MODEL_LOADING : MODEL_UNLOADED;
@@ -325,7 +326,6 @@ static void rest(struct entry *e, uint64_t now_ns)
         return;
     LOG_INFO("idle_unload", "model=%s idle_s=%llu", e->known.id, (ull)(e->known.ttl_ns / NS_PER_S));
     e->state = MODEL_DRAINING;
-    e->was_unloaded = false;
     e->drain_until_ns = now_ns + e->registry->opts.drain_ns;
     registry_tell(e->registry);
     drain(e, now_ns);
@@ -371,7 +371,9 @@ static uint64_t next_ns(const struct registry *r)
 static void sleep_until_woken(struct registry *r)
 {
     uint64_t now_ns = clock_now_ns(), at_ns = next_ns(r);
-    struct timespec until = clock_deadline(at_ns == UINT64_MAX ? UINT64_MAX : at_ns > now_ns ? at_ns - now_ns : 0);
+    struct timespec until = clock_deadline(at_ns == UINT64_MAX ? UINT64_MAX
+                                           : at_ns > now_ns    ? at_ns - now_ns
+                                                               : 0);
     pthread_cond_timedwait(&r->wake, &r->lock, &until);
 }
 

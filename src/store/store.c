@@ -15,16 +15,16 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define HANG_NS        (10 * NS_PER_S)
-#define CLOSE_NS       (2 * NS_PER_S)
-#define CLEAR_NS       (10 * NS_PER_S)
-#define REST_LEAST_NS  NS_PER_S
-#define REST_MOST_NS   (60 * NS_PER_S)
-#define READ_BYTE_NS   2.0 /* until it is measured: 500 MB/s */
-#define ENTRY_PER      ((uint64_t)64 << 10) /* bytes of the limit */
-#define ENTRIES_LEAST  (2 * STORE_OPS_MAX)
-#define ENTRIES_MOST   ((uint64_t)1 << 20)
-#define FILE_NS        150000u /* as in store_client.c's estimate */
+#define HANG_NS       (10 * NS_PER_S)
+#define CLOSE_NS      (2 * NS_PER_S)
+#define CLEAR_NS      (10 * NS_PER_S)
+#define REST_LEAST_NS NS_PER_S
+#define REST_MOST_NS  (60 * NS_PER_S)
+#define READ_BYTE_NS  2.0                  /* until it is measured: 500 MB/s */
+#define ENTRY_PER     ((uint64_t)64 << 10) /* bytes of the limit */
+#define ENTRIES_LEAST (2 * STORE_OPS_MAX)
+#define ENTRIES_MOST  ((uint64_t)1 << 20)
+#define FILE_NS       150000u /* as in store_client.c's estimate */
 
 const char *store_state_name(enum store_state s)
 {
@@ -140,15 +140,18 @@ static void run_listing(struct store *st, struct store_worker *w)
     st->listed = true;
     if (r < 0) {
         const char *why = strerrordesc_np(-r);
-        store_turn_off(st, "%s", r == -EWOULDBLOCK ? "another process uses the directory" : why ? why : "unknown");
+        store_turn_off(st, "%s",
+                       r == -EWOULDBLOCK ? "another process uses the directory"
+                       : why             ? why
+                                         : "unknown");
         return;
     }
     if (st->off)
         return; /* it took too long */
     struct store_table_numbers t;
     store_table_numbers(st->table, &t);
-    LOG_INFO("ssd_ready", "dir=\"%s\" pages=%u snapshots=%u bytes=%llu limit_bytes=%llu after_ms=%llu", st->dir,
-             t.stored[TIER_PAGE], t.stored[TIER_SNAPSHOT], (unsigned long long)store_disk_bytes(st),
+    LOG_INFO("ssd_ready", "dir=\"%s\" pages=%u snapshots=%u bytes=%llu limit_bytes=%llu after_ms=%llu",
+             st->dir, t.stored[TIER_PAGE], t.stored[TIER_SNAPSHOT], (unsigned long long)store_disk_bytes(st),
              (unsigned long long)st->limit_bytes,
              (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS));
     store_wake_clients(st);
@@ -227,8 +230,8 @@ static int create(const struct store_opts *opts, struct store **ret)
 {
     struct charge table = account_charge(opts->table);
     struct arena *a = NULL;
-    int r = arena_create(&(struct arena_opts){.bytes_max = store_table_bytes_max(opts->limit_bytes), .charge = &table},
-                         &a);
+    int r = arena_create(
+        &(struct arena_opts){.bytes_max = store_table_bytes_max(opts->limit_bytes), .charge = &table}, &a);
     struct store *st = r == 0 ? ARENA_NEW(a, struct store) : NULL;
     if (!st) {
         arena_free(a);
@@ -338,7 +341,8 @@ static void leave_behind(struct store *st)
 {
     struct charge table = account_charge(st->table_account);
     LOG_ERROR("ssd_thread_hangs", "dir=\"%s\" left_behind_bytes=%zu", st->dir,
-              arena_committed_bytes(st->arena) + staging_bytes((size_t)st->staging.blocks * STORE_BLOCK_BYTES));
+              arena_committed_bytes(st->arena) +
+                  staging_bytes((size_t)st->staging.blocks * STORE_BLOCK_BYTES));
     charge_give(&st->staging.charge, staging_bytes((size_t)st->staging.blocks * STORE_BLOCK_BYTES));
     charge_give(&table, arena_committed_bytes(st->arena));
     for (uint32_t i = 0; i < STORE_THREADS; i++)

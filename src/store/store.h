@@ -22,22 +22,23 @@
 struct store;
 struct store_sys;
 
-#define STORE_CLIENTS_MAX    64
-#define STORE_LIMIT_LEAST    ((uint64_t)4 << 20)  /* directories alone may take one and a half */
-#define STORE_HEADROOM_MOST  ((uint64_t)1 << 30)  /* of the file system, or a twentieth of it if that is less */
-#define STORE_STACK_BYTES    ((size_t)128 << 10)
-#define STORE_THREADS        2
+#define STORE_CLIENTS_MAX   64
+#define STORE_LIMIT_LEAST   ((uint64_t)4 << 20) /* directories alone may take one and a half */
+#define STORE_HEADROOM_MOST ((uint64_t)1 << 30) /* of the file system, or a twentieth of it if that is less */
+#define STORE_STACK_BYTES   ((size_t)128 << 10)
+#define STORE_THREADS       2
 
 struct store_opts {
-    const char *dir;         /* made if its parent is there; copied */
-    uint64_t limit_bytes;    /* of disk blocks; >= STORE_LIMIT_LEAST */
+    const char *dir;      /* made if its parent is there; copied */
+    uint64_t limit_bytes; /* of disk blocks; >= STORE_LIMIT_LEAST */
     size_t staging_bytes;
-    struct account *staging; /* pays for the buffer */
-    struct account *table;   /* pays for the table, what is queued, and the struct itself */
-    struct account *threads; /* pays for the stacks */
+    struct account *staging;     /* pays for the buffer */
+    struct account *table;       /* pays for the table, what is queued, and the struct itself */
+    struct account *threads;     /* pays for the stacks */
     const struct store_sys *sys; /* NULL: the system's */
     uint64_t hang_ns;            /* 0: 10 s */
-    uint64_t close_ns;           /* how long a close waits for what is to be written, and once more for threads; 0: 2 s */
+    uint64_t
+        close_ns; /* how long a close waits for what is to be written, and once more for threads; 0: 2 s */
 };
 
 /* What it will take of `table` at most: 64 bytes for each 64 KiB of the limit, up to 64 MiB, and what is queued. */
@@ -52,7 +53,8 @@ void store_close(struct store *st);
 struct store_client_opts {
     struct store_identity identity;
     size_t page_bytes, slot_bytes; /* slot_bytes 0: no snapshots */
-    void (*wake)(void *arg);       /* an arrival, or room in the staging. Any of the store's threads; short, never waits */
+    void (*wake)(
+        void *arg); /* an arrival, or room in the staging. Any of the store's threads; short, never waits */
     void *arg;
 };
 /* 0, or -ENOSPC: there are STORE_CLIENTS_MAX. `ret` is good until the close. */
@@ -75,7 +77,7 @@ const char *store_state_name(enum store_state s);
 /* Counters since the start, gauges as of now. */
 struct store_numbers {
     enum store_state state;
-    char reason[160]; /* with STORE_OFF */
+    char reason[160];            /* with STORE_OFF */
     uint64_t limit_bytes, bytes; /* disk blocks */
     uint32_t pages, snapshots, entries_max;
     uint32_t queued_reads, queued_writes;

@@ -53,7 +53,8 @@ static bool client_has(void *arg, const struct prefix_key *key, enum tier_kind k
 static uint64_t client_read_ns(void *arg, uint32_t pages, uint32_t snapshots)
 {
     struct store_client *c = lock_client(arg);
-    double bytes = (double)pages * (double)c->opts.page_bytes + (double)snapshots * (double)c->opts.slot_bytes;
+    double bytes =
+        (double)pages * (double)c->opts.page_bytes + (double)snapshots * (double)c->opts.slot_bytes;
     uint64_t ns = UINT64_MAX;
     if (is_on(c->store))
         ns = ((uint64_t)pages + snapshots) * FILE_NS + (uint64_t)(bytes * c->store->read_byte_ns);
@@ -88,7 +89,8 @@ static int begin_read(struct store_client *c, const struct prefix_key *key, enum
     return 0;
 }
 
-static int client_read(void *arg, const struct prefix_key *key, enum tier_kind kind, uint64_t tag, uint32_t index)
+static int client_read(void *arg, const struct prefix_key *key, enum tier_kind kind, uint64_t tag,
+                       uint32_t index)
 {
     struct store_client *c = lock_client(arg);
     int r = begin_read(c, key, kind, tag, index);

@@ -12,7 +12,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#define SLACK_BYTES 32768u
+#define SLACK_BYTES   32768u
 #define HEADROOM_PART 20
 #define SPACE_TRIES   32 /* files removed for one write because the file system is full */
 
@@ -112,7 +112,8 @@ static bool is_within(struct store *st, uint64_t bytes)
     store_table_numbers(st->table, &t);
     uint64_t all = store_disk_bytes(st) + bytes;
     pthread_mutex_unlock(&st->lock);
-    return all <= st->limit_bytes && t.stored[TIER_PAGE] + t.stored[TIER_SNAPSHOT] + STORE_OPS_MAX <= t.entries_max;
+    return all <= st->limit_bytes &&
+           t.stored[TIER_PAGE] + t.stored[TIER_SNAPSHOT] + STORE_OPS_MAX <= t.entries_max;
 }
 
 int store_disk_make_room(struct store *st, struct store_worker *w, uint64_t bytes)
@@ -299,7 +300,8 @@ static int read_file(struct store *st, struct store_worker *w, const char *path,
 }
 
 /* The table says that it is there, and it is not, or not what it should be. */
-static void drop_bad(struct store *st, struct store_worker *w, const struct store_op *op, const char *path, int why)
+static void drop_bad(struct store *st, struct store_worker *w, const struct store_op *op, const char *path,
+                     int why)
 {
     bool damaged = why == -EBADMSG || why == -EINVAL || why == -ENOTSUP || why == -EIO || why == -ELOOP;
     pthread_mutex_lock(&st->lock);

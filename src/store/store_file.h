@@ -22,8 +22,9 @@
 
 /* Whose pages these are: nothing else may be read into the model's pools. */
 struct store_identity {
-    uint8_t fingerprint[32];         /* of the model's content */
-    char layout[STORE_LAYOUT_BYTES]; /* layout and type of K, V and states, arithmetic; zeros behind the text */
+    uint8_t fingerprint[32]; /* of the model's content */
+    char layout
+        [STORE_LAYOUT_BYTES]; /* layout and type of K, V and states, arithmetic; zeros behind the text */
 };
 
 struct store_header {
@@ -36,7 +37,8 @@ struct store_header {
 /* Of a whole file with such a payload. */
 static inline uint64_t store_file_bytes(uint64_t payload_bytes)
 {
-    return STORE_BLOCK_BYTES + (payload_bytes + STORE_BLOCK_BYTES - 1) / STORE_BLOCK_BYTES * STORE_BLOCK_BYTES;
+    return STORE_BLOCK_BYTES +
+           (payload_bytes + STORE_BLOCK_BYTES - 1) / STORE_BLOCK_BYTES * STORE_BLOCK_BYTES;
 }
 
 /* Fills the header and the zeros behind the payload of a file in memory, whose payload is there already.

@@ -16,18 +16,25 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define STORE_OPS_MAX    2048u
-#define STORE_LEAVES     256u
-#define STORE_SECTOR     512u
-#define STORE_PATH_MAX   4096
-#define STORE_TMP        "tmp"
-#define STORE_LOCK       "lock"
+#define STORE_OPS_MAX  2048u
+#define STORE_LEAVES   256u
+#define STORE_SECTOR   512u
+#define STORE_PATH_MAX 4096
+#define STORE_TMP      "tmp"
+#define STORE_LOCK     "lock"
 
-enum store_op_state { STORE_OP_FREE, STORE_OP_FILLING, STORE_OP_QUEUED, STORE_OP_RUNNING, STORE_OP_ARRIVED, STORE_OP_TAKEN };
+enum store_op_state {
+    STORE_OP_FREE,
+    STORE_OP_FILLING,
+    STORE_OP_QUEUED,
+    STORE_OP_RUNNING,
+    STORE_OP_ARRIVED,
+    STORE_OP_TAKEN
+};
 
 /* A file on its way. */
 struct store_op {
-    struct list link; /* of the free ones, a queue, or a client's arrivals */
+    struct list link;            /* of the free ones, a queue, or a client's arrivals */
     struct store_client *client; /* of a read: who wants it; NULL: nobody any more */
     struct store_header header;  /* what it is, or has to be */
     uint64_t tag;
@@ -65,8 +72,9 @@ struct store {
 
     /* The writer's part. */
     int dir_fd, lock_fd;
-    uint64_t leaf_sectors[STORE_LEAVES], other_sectors; /* of directories, and of files that could not be removed */
-    uint64_t temporary;                                 /* files begun; makes their names */
+    uint64_t leaf_sectors[STORE_LEAVES],
+        other_sectors;  /* of directories, and of files that could not be removed */
+    uint64_t temporary; /* files begun; makes their names */
 
     /* Under `lock`. */
     pthread_mutex_t lock;
@@ -82,7 +90,7 @@ struct store {
     bool clear_wanted, clearing, clear_ended;
     struct store_cleared cleared;
     bool off;
-    uint64_t directory_sectors; /* leaf_sectors and other_sectors together */
+    uint64_t directory_sectors;      /* leaf_sectors and other_sectors together */
     uint64_t rest_until_ns, rest_ns; /* after a failed write */
     double read_byte_ns;             /* measured */
     uint64_t logged_ns, unlogged;

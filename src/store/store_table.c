@@ -75,7 +75,8 @@ static uint32_t *bucket_of(const struct store_table *t, const struct prefix_key 
 uint32_t store_table_find(const struct store_table *t, const struct prefix_key *key, enum tier_kind kind)
 {
     uint32_t at = *bucket_of(t, key, kind);
-    while (at != NONE && (store_table_at(t, at)->kind != kind || !prefix_key_eq(&store_table_at(t, at)->key, key)))
+    while (at != NONE &&
+           (store_table_at(t, at)->kind != kind || !prefix_key_eq(&store_table_at(t, at)->key, key)))
         at = store_table_at(t, at)->next_same;
     return at;
 }

@@ -148,7 +148,8 @@ static int scene_try(struct err *e)
                               .changed = on_changed,
                               .progress = on_progress,
                               .faults = &faults};
-    return registry_create(&o, &scene.registry, e);
+    int r = registry_create(&o, &scene.registry, e);
+    return r == 0 ? registry_start(scene.registry, e) : r;
 }
 
 static void scene_open(void)
@@ -192,7 +193,7 @@ static int wait_for(uint32_t index, struct lease *ret, struct registry_failure *
     return r;
 }
 
-static int use(uint32_t index, bool operator, struct lease *ret, struct registry_failure *why)
+static int use(uint32_t index, bool operator, struct lease * ret, struct registry_failure *why)
 {
     int r = registry_lease(scene.registry, index, ret);
     if (r == 0)
@@ -214,9 +215,11 @@ static void unload(uint32_t index)
 {
     struct registry_returned returned;
     struct err e = {""};
-    assert_int_equal(registry_unload(scene.registry, index, NULL, &e), 0);
+    struct registry_unloading u;
+    assert_int_equal(registry_unload(scene.registry, index, &u, &e), 0);
     wait_state(index, MODEL_UNLOADED);
-    assert_true(registry_unloaded(scene.registry, index, &returned));
+    assert_true(registry_unloaded(scene.registry, index, u.ticket, &returned));
+    assert_false(registry_unloaded(scene.registry, index, u.ticket + 1, &returned));
 }
 
 /* Once the threads of moves are joined. */
@@ -489,7 +492,7 @@ TEST(each_step_of_an_unload_reports_a_failure_and_the_others_run_all_the_same)
         load(0);
         set_failing(close_steps[i]);
         unload(0);
-        assert_true(registry_unloaded(scene.registry, 0, &returned));
+        assert_true(registry_unloaded(scene.registry, 0, info(0).unloads, &returned));
         assert_non_null(strstr(returned.trouble, close_steps[i]));
         assert_int_equal(scene.steps_asked, 1);
         assert_non_null(strstr(info(0).reason, close_steps[i]));
@@ -508,6 +511,7 @@ TEST(each_step_of_an_unload_reports_a_failure_and_the_others_run_all_the_same)
 TEST(an_unload_gives_everything_back)
 {
     struct registry_returned returned;
+    struct registry_unloading u;
     struct err e;
     scene_set();
     scene_open();
@@ -519,7 +523,7 @@ TEST(an_unload_gives_everything_back)
         for (uint32_t m = 0; m < MODELS; m++) {
             assert_non_null(account_find(ledger_root(test_ledger()), scene.models[m].id));
             unload(m);
-            assert_true(registry_unloaded(scene.registry, m, &returned));
+            assert_true(registry_unloaded(scene.registry, m, info(m).unloads, &returned));
             assert_true(returned.account_bytes >= info(m).needed_bytes);
             assert_string_equal(returned.trouble, "");
             assert_null(account_find(ledger_root(test_ledger()), scene.models[m].id));
@@ -528,7 +532,7 @@ TEST(an_unload_gives_everything_back)
         assert_int_equal(held(), before);
         assert_int_equal(entries_of("/proc/self/fd"), fds);
     }
-    assert_int_equal(registry_unload(scene.registry, 0, NULL, &e), -EALREADY);
+    assert_int_equal(registry_unload(scene.registry, 0, &u, &e), -EALREADY);
     scene_close();
 }
 
@@ -537,13 +541,13 @@ TEST(a_busy_model_drains_and_is_told_to_end_when_its_time_is_up)
     struct registry_failure why;
     struct lease l, look, other;
     struct err e;
-    uint32_t leases = 0;
+    struct registry_unloading u;
     scene_set();
     scene_open();
     assert_int_equal(use(0, false, &l, &why), 0);
     assert_int_equal(registry_look(scene.registry, 0, &look), 0);
-    assert_int_equal(registry_unload(scene.registry, 0, &leases, &e), 0);
-    assert_int_equal(leases, 1);
+    assert_int_equal(registry_unload(scene.registry, 0, &u, &e), 0);
+    assert_int_equal(u.leases, 1);
     assert_int_equal(info(0).state, MODEL_DRAINING);
     assert_int_equal(registry_lease(scene.registry, 0, &other), -EAGAIN);
     registry_look_away(&look);
@@ -563,6 +567,7 @@ TEST(a_busy_model_drains_and_is_told_to_end_when_its_time_is_up)
 
 TEST(neither_a_pinned_nor_a_loading_model_is_unloaded_on_request)
 {
+    struct registry_unloading u;
     struct registry_failure why;
     struct err e;
     struct lease l;
@@ -570,12 +575,12 @@ TEST(neither_a_pinned_nor_a_loading_model_is_unloaded_on_request)
     scene.models[0].pinned = true;
     scene_open();
     load(0);
-    assert_int_equal(registry_unload(scene.registry, 0, NULL, &e), -EPERM);
+    assert_int_equal(registry_unload(scene.registry, 0, &u, &e), -EPERM);
     assert_non_null(strstr(e.text, "pinned"));
     set_gate(true);
     assert_int_equal(registry_want(scene.registry, 1, false, &why), 0);
     wait_at_gate(1);
-    assert_int_equal(registry_unload(scene.registry, 1, NULL, &e), -EBUSY);
+    assert_int_equal(registry_unload(scene.registry, 1, &u, &e), -EBUSY);
     set_gate(false);
     assert_int_equal(wait_for(1, &l, &why), 0);
     registry_release(&l);
@@ -605,7 +610,7 @@ TEST(who_rests_for_its_time_goes_by_itself_unless_it_is_pinned)
 
 /* ---- making room ---- */
 
-/* So that the first of the models fits, and no two do. */
+/* So that each of the models fits, and no two do. */
 static void leave_room_for_one(void)
 {
     uint64_t most = 0, least = UINT64_MAX;
@@ -616,14 +621,22 @@ static void leave_room_for_one(void)
         unload(i);
     }
     wait_state(0, MODEL_UNLOADED);
-    uint64_t moves = (uint64_t)REGISTRY_LOADS_MAX * registry_stack_bytes(1);
-    assert_true(2 * least > most + moves / 2);
-    account_set_limit(ledger_root(test_ledger()), held() + most + moves / 2);
+    uint64_t moves = 2 * (registry_stack_bytes(2) - registry_stack_bytes(1));
+    assert_true(2 * least > most + moves);
+    account_set_limit(ledger_root(test_ledger()), held() + most + moves);
+}
+
+/* Three of the same size. */
+static void scene_set_equal(void)
+{
+    scene_set();
+    for (int i = 1; i < MODELS; i++)
+        memcpy(scene.models[i].dir, scene.models[0].dir, sizeof(scene.models[0].dir));
 }
 
 TEST(an_idle_model_goes_for_another)
 {
-    scene_set();
+    scene_set_equal();
     scene_open();
     leave_room_for_one();
     load(0);
@@ -700,12 +713,13 @@ static void *crowd(void *arg)
     struct rng rng = {(uint64_t)(uintptr_t)arg, 0};
     struct registry_failure why;
     struct lease l;
+    struct registry_unloading u;
     struct err e;
     for (int i = 0; i < 25; i++) {
         uint32_t index = (uint32_t)rng_below(&rng, MODELS);
         switch (rng_below(&rng, 5)) {
         case 0:
-            (void)registry_unload(scene.registry, index, NULL, &e);
+            (void)registry_unload(scene.registry, index, &u, &e);
             break;
         case 1:
             if (registry_want(scene.registry, index, true, &why) == 0) {
@@ -732,7 +746,7 @@ static void *crowd(void *arg)
 TEST(many_who_load_use_leave_and_unload_under_a_ceiling_that_holds_one)
 {
     pthread_t threads[4];
-    scene_set();
+    scene_set_equal();
     scene_open();
     leave_room_for_one();
     uint64_t before = held();

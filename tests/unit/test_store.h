@@ -21,14 +21,29 @@
 
 /* ---- the system, with faults ---- */
 
-enum call { CALL_OPEN, CALL_CLOSE, CALL_PREAD, CALL_PWRITE, CALL_RENAME, CALL_UNLINK, CALL_MKDIR, CALL_STAT, CALL_FSTAT, CALL_TOUCH, CALL_LOCK, CALL_SPACE, CALL_LIST, CALLS };
+enum call {
+    CALL_OPEN,
+    CALL_CLOSE,
+    CALL_PREAD,
+    CALL_PWRITE,
+    CALL_RENAME,
+    CALL_UNLINK,
+    CALL_MKDIR,
+    CALL_STAT,
+    CALL_FSTAT,
+    CALL_TOUCH,
+    CALL_LOCK,
+    CALL_SPACE,
+    CALL_LIST,
+    CALLS
+};
 
 static struct {
     atomic_uint counts[CALLS];
-    atomic_int fails[CALLS];   /* -errno from call number `from` on; 0: none */
+    atomic_int fails[CALLS]; /* -errno from call number `from` on; 0: none */
     atomic_uint from[CALLS], to[CALLS];
-    atomic_uint hangs;         /* the call that hangs, plus 1 */
-    atomic_uint hanging;       /* threads that do */
+    atomic_uint hangs;   /* the call that hangs, plus 1 */
+    atomic_uint hanging; /* threads that do */
     atomic_uint no_direct, short_io;
 } sys_state;
 
@@ -135,16 +150,26 @@ static inline int faulty_space(void *arg, int dir, struct statvfs *ret)
     ENTER(CALL_SPACE);
     return REAL.space(NULL, dir, ret);
 }
-static inline int faulty_list(void *arg, int dir, const char *path, bool (*found)(void *, const char *), void *to)
+static inline int faulty_list(void *arg, int dir, const char *path, bool (*found)(void *, const char *),
+                              void *to)
 {
     ENTER(CALL_LIST);
     return REAL.list(NULL, dir, path, found, to);
 }
 
 static const struct store_sys faulty = {
-    .open = faulty_open,     .close = faulty_close,   .pread = faulty_pread, .pwrite = faulty_pwrite,
-    .rename = faulty_rename, .unlink = faulty_unlink, .mkdir = faulty_mkdir, .stat = faulty_stat,
-    .fstat = faulty_fstat,   .touch = faulty_touch,   .lock = faulty_lock,   .space = faulty_space,
+    .open = faulty_open,
+    .close = faulty_close,
+    .pread = faulty_pread,
+    .pwrite = faulty_pwrite,
+    .rename = faulty_rename,
+    .unlink = faulty_unlink,
+    .mkdir = faulty_mkdir,
+    .stat = faulty_stat,
+    .fstat = faulty_fstat,
+    .touch = faulty_touch,
+    .lock = faulty_lock,
+    .space = faulty_space,
     .list = faulty_list,
 };
 

@@ -80,7 +80,8 @@ PROPERTY(the_table_finds_what_is_there_and_gives_up_the_oldest, seed)
     struct arena *a;
     struct store_table *t;
     uint32_t entries = 8 + (uint32_t)rng_below(&rng, 40), entry_of[KEYS], order[KEYS], count = 0;
-    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = store_table_bytes(entries) + 4096}, &a), 0);
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = store_table_bytes(entries) + 4096}, &a),
+                     0);
     assert_int_equal(store_table_create(a, entries, &t), 0);
     memset(entry_of, 0xff, sizeof(entry_of));
     for (int i = 0; i < 600; i++) {
