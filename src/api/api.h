@@ -66,8 +66,23 @@ void api_set_state(struct api *a, enum api_state s, const char *reason);
 /* Any thread: how far the load is. */
 void api_set_progress(struct api *a, uint64_t bytes_done, uint64_t bytes_total);
 
+/* What may change while it serves, as in api_opts; 0 takes the default. requests_max cannot be more than at first. */
+struct api_live {
+    uint32_t requests_max, max_tokens_default, keepalive_s, slow_client_s, stuck_s;
+    size_t request_bytes_max;
+};
+/* Network thread, or before it runs. */
+void api_set_live(struct api *a, const struct api_live *live);
 /* Network thread: from now on these open the server, for requests whose header comes later. The ring before may be freed. */
 void api_set_keys(struct api *a, const struct keyring *keys);
+
+/* How it is, at a glance. Network thread. */
+struct api_glance {
+    enum api_state state;
+    const char *stuck; /* a model that has work and does not get on; NULL: none */
+    uint64_t load_done, load_total;
+};
+void api_glance(struct api *a, struct api_glance *ret);
 
 /* Any thread: requests that are being received, prepared, computed or sent. */
 uint32_t api_requests_now(struct api *a);

@@ -45,6 +45,7 @@ struct api {
     /* Any thread. */
     _Atomic size_t prep_queue_bytes;
     _Atomic uint32_t streams_now, requests_now;
+    _Atomic uint32_t max_tokens_default; /* what holds now; of opts at first */
     _Atomic uint64_t progress_done, progress_total;
     _Atomic int state; /* enum api_state */
     _Atomic uint32_t model_count;
@@ -59,6 +60,7 @@ struct api {
     struct metrics metrics[API_MODELS_MAX]; /* beside models[] */
     struct watch watches[API_MODELS_MAX];   /* likewise */
     struct http_server *server;
+    struct api_live live; /* what holds now; of opts at first. max_tokens_default: above */
     struct audit_refusals refusals;
     uint64_t footprint_ns;            /* when the system was last asked how much memory it has */
     struct job_numbers *jobs;         /* [API_JOBS_SHOWN_MAX], scratch */

@@ -34,7 +34,7 @@ static void init_memory(struct exchange *x)
 {
     const struct api *a = x->api;
     struct request_memory *m = &x->memory;
-    request_memory_init(m, a->opts.text, a->opts.request_bytes_max);
+    request_memory_init(m, a->opts.text, a->live.request_bytes_max);
     request_memory_newcomer(m, true);
     uint64_t limit = account_numbers(a->opts.text).limit;
     uint64_t taken = a->text_fixed_bytes + m->spare + sizeof(*x);
@@ -367,12 +367,12 @@ static void clear_wakes(struct exchange *x)
 
 void exchange_tick(struct exchange *x, uint64_t now_ns)
 {
-    uint64_t keepalive_ns = x->api->opts.keepalive_s * NS_PER_S,
-             slow_ns = x->api->opts.slow_client_s * NS_PER_S;
+    uint64_t keepalive_ns = x->api->live.keepalive_s * NS_PER_S,
+             slow_ns = x->api->live.slow_client_s * NS_PER_S;
     if (!x->http)
         return;
     if (x->begun && http_stream_stalled_ns(x->http) > slow_ns) {
-        LOG_INFO("client_too_slow", "id=%s unread_s=%u", x->id_text, x->api->opts.slow_client_s);
+        LOG_INFO("client_too_slow", "id=%s unread_s=%u", x->id_text, x->api->live.slow_client_s);
         x->cut_reason = FINISH_TOO_SLOW;
         http_request_close(x->http);
         return;

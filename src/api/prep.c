@@ -168,7 +168,7 @@ static bool resolve_lengths(struct exchange *x)
 {
     for (uint32_t i = 0; i < x->choice_count; i++) {
         struct choice *c = &x->choices[i];
-        if (!resolve_max_tokens(&x->request, x->model, x->api->opts.max_tokens_default,
+        if (!resolve_max_tokens(&x->request, x->model, atomic_load(&x->api->max_tokens_default),
                                 x->prompts[c->prompt_index].count, &c->max_tokens, &x->reject))
             return false;
         x->max_tokens = MAX_OF(x->max_tokens, c->max_tokens);

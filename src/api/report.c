@@ -39,7 +39,7 @@ void report_health(struct api *a, struct buf *ret)
         buf_printf(ret, ",\"progress\":%.3f", (double)MIN_OF(done, total) / (double)total);
     api_copy_reason(a, reason);
     if (s == API_READY && stuck)
-        buf_printf(ret, ",\"reason\":\"no layer has finished for %u seconds\",", a->opts.stuck_s);
+        buf_printf(ret, ",\"reason\":\"no layer has finished for %u seconds\",", a->live.stuck_s);
     else if (reason[0])
         buf_putc(ret, ',');
     if (s == API_READY && stuck) {
@@ -111,6 +111,6 @@ void report_server_info(struct api *a, struct buf *ret)
         key_string(ret, "served_model_name", a->models[0].id);
         buf_putc(ret, ',');
     }
-    buf_printf(ret, "\"max_requests\":%u,\"max_choices\":%u,\"uptime_seconds\":%.1f}", a->opts.requests_max,
+    buf_printf(ret, "\"max_requests\":%u,\"max_choices\":%u,\"uptime_seconds\":%.1f}", a->live.requests_max,
                a->opts.choices_max, (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S);
 }

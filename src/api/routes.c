@@ -262,11 +262,11 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
     struct exchange *x;
     if (!api_is_ready(a, &why))
         return refuse(r, &why);
-    if (atomic_load(&a->requests_now) >= a->opts.requests_max) {
+    if (atomic_load(&a->requests_now) >= a->live.requests_max) {
         why.retry_after_s = memory_refusal_retry_s(a);
         reject_set(&why, 429, "too_many_requests", NULL,
                    "%u requests are in work, as many as are allowed (--max-requests). Try again later.",
-                   a->opts.requests_max);
+                   a->live.requests_max);
         return refuse(r, &why);
     }
     if (exchange_create(a, r, t->kind, id, auth, &x) < 0) {

@@ -18,7 +18,7 @@ bool watch_is_stuck(struct api *a, uint32_t model, uint64_t *silent_ns)
     uint64_t now_ns = clock_now_ns();
     engine_numbers(a->models[model].engine, &n);
     *silent_ns = n.progress_ns > 0 && now_ns > n.progress_ns ? now_ns - n.progress_ns : 0;
-    return *silent_ns > a->opts.stuck_s * NS_PER_S;
+    return *silent_ns > a->live.stuck_s * NS_PER_S;
 }
 
 const char *api_stuck_model(struct api *a)

@@ -81,28 +81,35 @@ static int run(const struct options *o, struct err *e)
     return r;
 }
 
-int command_generate(int argc, char **argv)
+static int with_options(struct options *o, int argc, char **argv)
 {
-    struct options o;
     struct err e = {{0}};
-    int r = options_parse(COMMAND_GENERATE, argc, argv, &o, &e);
-    if (r == 0 && o.help) {
+    int r = options_parse(COMMAND_GENERATE, argc, argv, o, &e);
+    if (r == 0 && o->help) {
         help_command(COMMAND_GENERATE, stdout);
         return 0;
     }
-    if (r == 0 && !o.argument)
+    if (r == 0 && !o->argument)
         r = err_set(&e, -EINVAL, "a prompt is needed; see plateau generate --help");
     if (r == 0)
-        r = options_log_level(&o, LOG_LEVEL_WARN, &e);
+        r = options_log_level(o, LOG_LEVEL_WARN, &e);
     if (r < 0) {
         fprintf(stderr, "plateau: %s\n", e.text);
         return 2;
     }
     interrupt_catch();
-    r = run(&o, &e);
+    r = run(o, &e);
     if (r == -ECANCELED)
         return EXIT_INTERRUPTED;
     if (r < 0)
         fprintf(stderr, "plateau: %s\n", e.text);
     return r < 0 ? 1 : 0;
+}
+
+int command_generate(int argc, char **argv)
+{
+    struct options o;
+    int r = with_options(&o, argc, argv);
+    options_done(&o);
+    return r;
 }

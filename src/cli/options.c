@@ -38,13 +38,15 @@ struct option_row {
     size_t offset;
     double min, max;
     const char *otherwise; /* default; NULL: none */
-    unsigned commands;
-    const char *help; /* says what a default that is no value of its own means */
+    unsigned commands;     /* and LIVE, SECRET */
+    const char *help;      /* says what a default that is no value of its own means */
 };
 
 #define AT(field)    offsetof(struct options, field)
 #define COMMAND_TALK (COMMAND_GENERATE | COMMAND_CHAT)
 #define COMMAND_RUN  (COMMAND_SERVE | COMMAND_TALK)
+#define LIVE         0x100                          /* may change while the command runs */
+#define SECRET       0x200                          /* not to be shown */
 #define COMMAND_SIZE (COMMAND_SERVE | COMMAND_PLAN) /* what decides how much memory serving takes */
 
 static const struct option_row rows[] = {
@@ -100,57 +102,58 @@ static const struct option_row rows[] = {
      "the address to listen on; beyond loopback an --api-key or an --api-key-file is needed"},
     {GROUP_NETWORK, "port", "N", OPTION_COUNT, AT(port), 0, 65535, "8080", COMMAND_SERVE,
      "the port to listen on; 0: any free port, which is printed"},
-    {GROUP_NETWORK, "api-key", "KEY", OPTION_LIST, AT(api_keys), 0, 0, NULL, COMMAND_SERVE,
+    {GROUP_NETWORK, "api-key", "KEY", OPTION_LIST, AT(api_keys), 0, 0, NULL, COMMAND_SERVE | LIVE | SECRET,
      "clients must send it; may be given several times; others see it in the list of processes "
      "[default: none]"},
-    {GROUP_NETWORK, "api-key-file", "FILE", OPTION_LIST, AT(api_key_files), 0, 0, NULL, COMMAND_SERVE,
+    {GROUP_NETWORK, "api-key-file", "FILE", OPTION_LIST, AT(api_key_files), 0, 0, NULL, COMMAND_SERVE | LIVE,
      "keys that clients may send, one to a line, each after its name or alone; may be given several times"},
-    {GROUP_NETWORK, "admin-key", "KEY", OPTION_LIST, AT(admin_keys), 0, 0, NULL, COMMAND_SERVE,
+    {GROUP_NETWORK, "admin-key", "KEY", OPTION_LIST, AT(admin_keys), 0, 0, NULL,
+     COMMAND_SERVE | LIVE | SECRET,
      "as --api-key, for the admin's routes; without one they answer on loopback only"},
-    {GROUP_NETWORK, "admin-key-file", "FILE", OPTION_LIST, AT(admin_key_files), 0, 0, NULL, COMMAND_SERVE,
-     "as --api-key-file, for the admin's routes"},
-    {GROUP_NETWORK, "allow-open", NULL, OPTION_FLAG, AT(allow_open), 0, 0, NULL, COMMAND_SERVE,
+    {GROUP_NETWORK, "admin-key-file", "FILE", OPTION_LIST, AT(admin_key_files), 0, 0, NULL,
+     COMMAND_SERVE | LIVE, "as --api-key-file, for the admin's routes"},
+    {GROUP_NETWORK, "allow-open", NULL, OPTION_FLAG, AT(allow_open), 0, 0, NULL, COMMAND_SERVE | LIVE,
      "listen beyond loopback without a key: everybody who reaches the port may use the models"},
     {GROUP_NETWORK, "idle-timeout", "SECONDS", OPTION_COUNT, AT(idle_timeout_s), 1, 86400, "60",
-     COMMAND_SERVE, "a connection that does nothing for so long is closed"},
-    {GROUP_NETWORK, "keepalive", "SECONDS", OPTION_COUNT, AT(keepalive_s), 1, 3600, "10", COMMAND_SERVE,
-     "a stream that is silent for so long sends a comment"},
-    {GROUP_NETWORK, "drain", "SECONDS", OPTION_COUNT, AT(drain_s), 0, 3600, "10", COMMAND_SERVE,
+     COMMAND_SERVE | LIVE, "a connection that does nothing for so long is closed"},
+    {GROUP_NETWORK, "keepalive", "SECONDS", OPTION_COUNT, AT(keepalive_s), 1, 3600, "10",
+     COMMAND_SERVE | LIVE, "a stream that is silent for so long sends a comment"},
+    {GROUP_NETWORK, "drain", "SECONDS", OPTION_COUNT, AT(drain_s), 0, 3600, "10", COMMAND_SERVE | LIVE,
      "how long SIGTERM waits for open requests"},
 
     {GROUP_BATCH, "max-num-seqs", "N", OPTION_COUNT, AT(max_num_seqs), 1, 256, "8", COMMAND_SIZE,
      "requests computed together"},
-    {GROUP_BATCH, "max-queue", "N", OPTION_COUNT, AT(max_queue), 1, 65536, "256", COMMAND_SIZE,
+    {GROUP_BATCH, "max-queue", "N", OPTION_COUNT, AT(max_queue), 1, 65536, "256", COMMAND_SIZE | LIVE,
      "requests that may wait; more are told 429"},
     {GROUP_BATCH, "queue-timeout", "SECONDS", OPTION_COUNT, AT(queue_timeout_s), 0, 86400, "600",
-     COMMAND_SERVE, "longest wait for a place; 0: for ever"},
-    {GROUP_BATCH, "step-ms", "MS", OPTION_COUNT, AT(step_ms), 1, 10000, "100", COMMAND_SERVE,
+     COMMAND_SERVE | LIVE, "longest wait for a place; 0: for ever"},
+    {GROUP_BATCH, "step-ms", "MS", OPTION_COUNT, AT(step_ms), 1, 10000, "100", COMMAND_SERVE | LIVE,
      "how long a step may last that others wait for"},
     {GROUP_BATCH, "prep-threads", "N", OPTION_COUNT, AT(prep_threads), 0, 16, "0", COMMAND_SIZE,
      "threads that read and tokenize requests; 0: by cores"},
 
     {GROUP_LIMITS, "max-tokens-default", "N", OPTION_COUNT, AT(max_tokens_default), 0, 1e7, "0",
-     COMMAND_SERVE, "answer length when a request says none; 0: what is left"},
-    {GROUP_LIMITS, "max-requests", "N", OPTION_COUNT, AT(max_requests), 1, 65536, "1024", COMMAND_SIZE,
+     COMMAND_SERVE | LIVE, "answer length when a request says none; 0: what is left"},
+    {GROUP_LIMITS, "max-requests", "N", OPTION_COUNT, AT(max_requests), 1, 65536, "1024", COMMAND_SIZE | LIVE,
      "requests held at once, waiting ones included"},
     {GROUP_LIMITS, "max-connections", "N", OPTION_COUNT, AT(max_connections), 1, 65536, "256", COMMAND_SIZE,
      "open connections; more are told 429"},
     {GROUP_LIMITS, "max-request-bytes", "BYTES", OPTION_BYTES, AT(max_request_bytes), 1048576, 1e11, "256M",
-     COMMAND_SERVE, "memory one request may hold for its texts"},
+     COMMAND_SERVE | LIVE, "memory one request may hold for its texts"},
     {GROUP_LIMITS, "max-body-bytes", "BYTES", OPTION_BYTES, AT(max_body_bytes), 1024, 1e10, "64M",
-     COMMAND_SERVE, "longest request body"},
+     COMMAND_SERVE | LIVE, "longest request body"},
     {GROUP_LIMITS, "max-header-bytes", "BYTES", OPTION_BYTES, AT(max_header_bytes), 1024, 1e6, "8K",
      COMMAND_SIZE, "longest request line and headers"},
     {GROUP_LIMITS, "json-depth", "N", OPTION_COUNT, AT(json_depth), 4, 256, "64", COMMAND_SERVE,
      "deepest nesting of a request's JSON"},
-    {GROUP_LIMITS, "slow-client", "SECONDS", OPTION_COUNT, AT(slow_client_s), 1, 86400, "30", COMMAND_SERVE,
-     "a client that does not read for so long is dropped"},
+    {GROUP_LIMITS, "slow-client", "SECONDS", OPTION_COUNT, AT(slow_client_s), 1, 86400, "30",
+     COMMAND_SERVE | LIVE, "a client that does not read for so long is dropped"},
 
-    {GROUP_OTHER, "stuck", "SECONDS", OPTION_COUNT, AT(stuck_s), 1, 86400, "30", COMMAND_SERVE,
+    {GROUP_OTHER, "stuck", "SECONDS", OPTION_COUNT, AT(stuck_s), 1, 86400, "30", COMMAND_SERVE | LIVE,
      "a model that has work and finishes no layer for so long is reported, and /health says 503"},
     {GROUP_OTHER, "config", "FILE", OPTION_TEXT, AT(config), 0, 0, NULL, COMMAND_ANY,
      "an INI file with any of these, name = value"},
-    {GROUP_OTHER, "log-level", "LEVEL", OPTION_TEXT, AT(log_level), 0, 0, NULL, COMMAND_SERVE,
+    {GROUP_OTHER, "log-level", "LEVEL", OPTION_TEXT, AT(log_level), 0, 0, NULL, COMMAND_SERVE | LIVE,
      "error, warn, info or debug [default: info]"},
     {GROUP_OTHER, "log-level", "LEVEL", OPTION_TEXT, AT(log_level), 0, 0, NULL, COMMAND_TALK,
      "error, warn, info or debug [default: warn]"},
@@ -243,6 +246,34 @@ static int set_defaults(struct options *o, struct err *e)
 
 /* --- the configuration file --- */
 
+struct options_text {
+    struct options_text *next;
+    char text[];
+};
+
+/* NULL: no memory. */
+static const char *keep_text(struct options *o, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    struct options_text *t = malloc(sizeof(*t) + bytes);
+    if (!t)
+        return NULL;
+    memcpy(t->text, text, bytes);
+    t->next = o->texts;
+    o->texts = t;
+    return t->text;
+}
+
+void options_done(struct options *o)
+{
+    while (o->texts) {
+        struct options_text *t = o->texts;
+        o->texts = t->next;
+        explicit_bzero(t->text, strlen(t->text));
+        free(t);
+    }
+}
+
 struct file_read {
     struct options *o;
     struct err *e;
@@ -256,7 +287,7 @@ static int file_entry(void *arg, const char *section, const char *name, const ch
     (void)section;
     if (f->error)
         return 1;
-    char *copy = row ? strdup(value) : NULL; /* kept until the process ends: options are */
+    const char *copy = row ? keep_text(f->o, value) : NULL;
     if (!row)
         f->error = err_set(f->e, -EINVAL, "no option is called %s", name);
     else
@@ -396,6 +427,113 @@ int options_log_level(const struct options *o, enum log_level otherwise, struct 
         return err_set(e, -EINVAL, "--log-level %s: error, warn, info or debug is expected", o->log_level);
     log_set_level(level);
     return 0;
+}
+
+/* --- what has changed, what is not shown --- */
+
+static void hide(char *text)
+{
+    while (*text)
+        *text++ = '*';
+}
+
+void options_hide(enum option_command command, int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        char *equals = strchr(argv[i], '=');
+        if (strncmp(argv[i], "--", 2) != 0)
+            continue;
+        size_t len = equals ? (size_t)(equals - argv[i]) : strlen(argv[i]);
+        const struct option_row *row = row_of((unsigned)command, argv[i] + 2, len - 2);
+        if (!row || row->kind == OPTION_FLAG)
+            continue;
+        char *value = equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL;
+        if (value && (row->commands & SECRET))
+            hide(value);
+    }
+}
+
+#define VALUE_BYTES 256
+
+static void show_list(const char *const *list, char ret[VALUE_BYTES])
+{
+    size_t n = 0;
+    ret[0] = 0;
+    for (uint32_t i = 0; list[i] && n < VALUE_BYTES; i++)
+        n += (size_t)snprintf(ret + n, VALUE_BYTES - n, i ? ",%s" : "%s", list[i]);
+}
+
+static void show_value(const struct option_row *row, const struct options *o, char ret[VALUE_BYTES])
+{
+    const void *field = (const char *)o + row->offset;
+    switch (row->kind) {
+    case OPTION_TEXT:
+        snprintf(ret, VALUE_BYTES, "%s", *(const char *const *)field ? *(const char *const *)field : "");
+        break;
+    case OPTION_LIST:
+        show_list(field, ret);
+        break;
+    case OPTION_FLAG:
+        snprintf(ret, VALUE_BYTES, "%s", *(const bool *)field ? "yes" : "no");
+        break;
+    case OPTION_REAL:
+        snprintf(ret, VALUE_BYTES, "%g", *(const double *)field);
+        break;
+    case OPTION_COUNT:
+    case OPTION_BYTES:
+        snprintf(ret, VALUE_BYTES, "%llu", (unsigned long long)*(const uint64_t *)field);
+        break;
+    }
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool same_list(const char *const *a, const char *const *b)
+{
+    uint32_t i = 0;
+    while (a[i] && b[i] && strcmp(a[i], b[i]) == 0)
+        i++;
+    return !a[i] && !b[i];
+}
+
+static bool is_same(const struct option_row *row, const struct options *a, const struct options *b)
+{
+    const void *x = (const char *)a + row->offset, *y = (const char *)b + row->offset;
+    switch (row->kind) {
+    case OPTION_TEXT:
+        return same_text(*(const char *const *)x, *(const char *const *)y);
+    case OPTION_LIST:
+        return same_list(x, y);
+    case OPTION_FLAG:
+        return *(const bool *)x == *(const bool *)y;
+    case OPTION_REAL:
+        return *(const double *)x == *(const double *)y;
+    case OPTION_COUNT:
+    case OPTION_BYTES:
+        break;
+    }
+    return *(const uint64_t *)x == *(const uint64_t *)y;
+}
+
+void options_compare(enum option_command command, const struct options *from, const struct options *to,
+                     void (*tell)(void *arg, const struct options_change *change), void *arg)
+{
+    char was[VALUE_BYTES] = "*", is[VALUE_BYTES] = "*";
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        const struct option_row *row = &rows[i];
+        if (!(row->commands & (unsigned)command) || is_same(row, from, to))
+            continue;
+        bool secret = row->commands & SECRET;
+        if (!secret) {
+            show_value(row, from, was);
+            show_value(row, to, is);
+        }
+        tell(arg, &(struct options_change){row->name, secret ? "*" : was, secret ? "*" : is,
+                                           row->commands & LIVE});
+    }
 }
 
 /* --- help --- */

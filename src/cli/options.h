@@ -20,6 +20,8 @@ enum option_command {
     COMMAND_ANY = 15
 };
 
+struct engine_live;
+
 #define OPTIONS_KEYS_MAX   16
 #define OPTIONS_MODELS_MAX 16
 #define OPTIONS_ALL        UINT64_MAX /* of host_cache: what is left */
@@ -42,11 +44,28 @@ struct options {
     bool raw, think, hide_reasoning, ignore_eos, json, allow_open;
     const char *argument; /* what is no option: the prompt of generate */
     bool help;
+    struct options_text *texts; /* what was read from the file */
+    const struct engine_live
+        *engine_live; /* of who serves: what holds instead, and may change; NULL: nothing */
 };
 
-/* Fills `ret` from defaults, file, environment and argv (argv[0] is the command's name). Texts are borrowed from argv, the
- * environment, or kept until the process ends. 0 or -EINVAL (e names option, value and bounds). */
+/* Fills `ret` from defaults, file, environment and argv (argv[0] is the command's name). Texts are borrowed from argv and the
+ * environment, or live until options_done. 0 or -EINVAL (e names option, value and bounds); options_done either way. */
 int options_parse(enum option_command command, int argc, char **argv, struct options *ret, struct err *e);
+/* Zeroed is fine. */
+void options_done(struct options *o);
+
+/* Overwrites the values of options that are secrets: who lists processes reads argv. What was parsed from it is gone then. */
+void options_hide(enum option_command command, int argc, char **argv);
+
+/* An option that has another value; a secret's are not told. */
+struct options_change {
+    const char *name, *from, *to; /* valid during the call */
+    bool live;                    /* it may change while the command runs */
+};
+/* Tells of each option of the command in which `from` and `to` differ, in the table's order. */
+void options_compare(enum option_command command, const struct options *from, const struct options *to,
+                     void (*tell)(void *arg, const struct options_change *change), void *arg);
 
 /* Sets the log's level: --log-level, else `otherwise`. 0 or -EINVAL. */
 int options_log_level(const struct options *o, enum log_level otherwise, struct err *e);

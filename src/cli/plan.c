@@ -143,13 +143,12 @@ static int plan_all(const struct options *o, struct buf *json, struct err *e)
     return together <= sum.ceiling_bytes ? json->error : -ENOMEM;
 }
 
-int command_plan(int argc, char **argv)
+static int with_options(struct options *o, int argc, char **argv)
 {
-    struct options o;
     struct err e = {{0}};
     struct buf json;
-    int r = options_parse(COMMAND_PLAN, argc, argv, &o, &e);
-    if (r == 0 && o.help) {
+    int r = options_parse(COMMAND_PLAN, argc, argv, o, &e);
+    if (r == 0 && o->help) {
         help_command(COMMAND_PLAN, stdout);
         return 0;
     }
@@ -158,9 +157,17 @@ int command_plan(int argc, char **argv)
         return 2;
     }
     buf_init(&json, (size_t)1 << 20, NULL);
-    r = plan_all(&o, &json, &e);
+    r = plan_all(o, &json, &e);
     buf_done(&json);
     if (r < 0 && e.text[0])
         fprintf(stderr, "plateau: %s\n", e.text);
     return r < 0 ? 1 : 0;
+}
+
+int command_plan(int argc, char **argv)
+{
+    struct options o;
+    int r = with_options(&o, argc, argv);
+    options_done(&o);
+    return r;
 }

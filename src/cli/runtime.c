@@ -66,6 +66,7 @@ int runtime_settings(const struct options *o, const char *dir, const char *id, u
     s.engine.slow_client_ns = o->slow_client_s * NS_PER_S;
     s.engine.step_ns = o->step_ms * NS_PER_MS;
     s.engine.step_alone_ns = RUNTIME_STEP_ALONE_NS;
+    s.engine.live = o->engine_live;
     *ret = s;
     return 0;
 }

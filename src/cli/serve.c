@@ -8,11 +8,13 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/help.h"
-#include "cli/keys.h"
+#include "cli/live.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
+#include "cli/service.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,26 +22,23 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+/* What closing takes at most, after a drain: what is told to the service manager. */
+#define SERVE_CLOSE_NS (30 * NS_PER_S)
+
 struct serve {
-    struct options options;
+    struct live live;
     struct runtime rt;
     struct api *api;
     struct http_server *http;
-    struct keyring *keys;
-    int signals; /* signalfd */
+    struct service service;
+    int signals;       /* signalfd */
+    bool had_terminal; /* and nobody said that its end does not matter */
     pthread_t loader;
     bool loader_runs, failed;
     struct progress progress; /* the loader's */
     atomic_bool stop;         /* ends a load */
     uint64_t started_ns;
 };
-
-static int check_options(const struct options *o, struct err *e)
-{
-    if (strcmp(o->trim, "on") != 0 && strcmp(o->trim, "off") != 0)
-        return err_set(e, -EINVAL, "--trim %s: on or off is expected", o->trim);
-    return options_log_level(o, LOG_LEVEL_INFO, e);
-}
 
 /* --- loading --- */
 
@@ -80,27 +79,58 @@ static void *load(void *arg)
     return NULL;
 }
 
-/* --- the end --- */
+/* --- signals --- */
 
+static bool has_terminal(void)
+{
+    int fd = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+static void end(struct serve *s, uint32_t number)
+{
+    bool again = atomic_exchange(&s->stop, true);
+    uint64_t drain_s = again ? 0 : s->live.now.drain_s;
+    LOG_INFO("stopping", "signal=%u open_requests=%u drain_s=%llu", number, api_requests_now(s->api),
+             (unsigned long long)drain_s);
+    api_set_state(s->api, API_DRAINING, NULL);
+    service_stopping(&s->service, drain_s * NS_PER_S + SERVE_CLOSE_NS);
+    http_server_stop(s->http, drain_s * NS_PER_S);
+}
+
+static void reload(struct serve *s)
+{
+    service_reloading(&s->service);
+    live_reload(&s->live);
+    service_reloaded(&s->service);
+}
+
+/* SIGHUP has two meanings: somebody wants settings to be read again, or the terminal is gone that this was started from. */
 static void on_signal(void *arg, int fd)
 {
     struct serve *s = arg;
     struct signalfd_siginfo info;
     if (read(fd, &info, sizeof(info)) != sizeof(info))
         return;
-    bool again = atomic_exchange(&s->stop, true);
-    LOG_INFO("stopping", "signal=%u open_requests=%u drain_s=%llu", info.ssi_signo, api_requests_now(s->api),
-             again ? 0ull : (unsigned long long)s->options.drain_s);
-    api_set_state(s->api, API_DRAINING, NULL);
-    http_server_stop(s->http, again ? 0 : s->options.drain_s * NS_PER_S);
+    if (info.ssi_signo != SIGHUP || (s->had_terminal && !has_terminal()))
+        end(s, info.ssi_signo);
+    else if (!atomic_load(&s->stop))
+        reload(s);
 }
 
 static int catch_signals(struct serve *s, struct err *e)
 {
     sigset_t set;
+    struct sigaction hangup;
+    /* nohup has it ignored: then the terminal's end is none of ours. */
+    sigaction(SIGHUP, NULL, &hangup);
+    s->had_terminal = hangup.sa_handler != SIG_IGN && has_terminal();
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
     signal(SIGPIPE, SIG_IGN);
     /* Before any thread exists: all inherit the mask. */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
@@ -108,9 +138,21 @@ static int catch_signals(struct serve *s, struct err *e)
     return s->signals < 0 ? err_set(e, -errno, "signals cannot be read") : 0;
 }
 
+/* Nobody reads signals any more, and what is closed now should take a moment: one that still comes ends the process. */
+static void let_signals_end(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+/* --- opening and closing --- */
+
 static int open_api(struct serve *s, struct err *e)
 {
-    const struct options *o = &s->options;
+    const struct options *o = &s->live.started;
     const struct plan_process *p = &s->rt.process;
     uint64_t texts = p->text_bytes - p->text_floor_bytes;
     struct api_opts opts = {.ledger = s->rt.ledger,
@@ -125,19 +167,14 @@ static int open_api(struct serve *s, struct err *e)
                             .keepalive_s = (uint32_t)o->keepalive_s,
                             .slow_client_s = (uint32_t)o->slow_client_s,
                             .stuck_s = (uint32_t)o->stuck_s,
-                            .keys = s->keys};
+                            .keys = s->live.keys};
+    s->live.request_bytes_max = texts;
     return api_create(&opts, &s->api, e);
-}
-
-/* Without keys only this machine's own pages and programs may ask. */
-static bool is_guarded(const struct serve *s)
-{
-    return keys_host_is_loopback(s->options.host) && keyring_count(s->keys, KEYRING_MODELS) == 0;
 }
 
 static int open_http(struct serve *s, struct err *e)
 {
-    const struct options *o = &s->options;
+    const struct options *o = &s->live.started;
     struct http_server_opts opts = {.host = o->host,
                                     .port = (uint16_t)o->port,
                                     .connections_max = (uint32_t)o->max_connections,
@@ -145,7 +182,7 @@ static int open_http(struct serve *s, struct err *e)
                                     .body_bytes_max = MIN_OF(o->max_body_bytes, s->rt.process.body_bytes),
                                     .idle_timeout_s = (uint32_t)o->idle_timeout_s,
                                     .network = s->rt.network,
-                                    .loopback_host_only = is_guarded(s),
+                                    .loopback_host_only = live_is_guarded(&s->live),
                                     .handler = api_handler(s->api),
                                     .arg = s->api};
     int r = http_server_create(&opts, e, &s->http);
@@ -153,14 +190,17 @@ static int open_http(struct serve *s, struct err *e)
         return err_set(e, r, "the server's queues cannot be watched");
     if (r == 0 && (r = http_server_watch(s->http, s->signals, on_signal, s)) < 0)
         return err_set(e, r, "signals cannot be watched");
-    return r;
+    s->live.body_bytes_max = s->rt.process.body_bytes;
+    s->live.api = s->api;
+    s->live.http = s->http;
+    return r == 0 ? service_open(&s->service, s->api, s->http, e) : r;
 }
 
 static int serve_run(struct serve *s, struct err *e)
 {
-    bool v6 = strchr(s->options.host, ':') != NULL;
-    printf("Plateau listens on http://%s%s%s:%u (model %s)\n", v6 ? "[" : "", s->options.host, v6 ? "]" : "",
-           http_server_port(s->http), s->rt.model_id);
+    bool v6 = strchr(s->live.started.host, ':') != NULL;
+    printf("Plateau listens on http://%s%s%s:%u (model %s)\n", v6 ? "[" : "", s->live.started.host,
+           v6 ? "]" : "", http_server_port(s->http), s->rt.model_id);
     fflush(stdout);
     int r = pthread_create(&s->loader, NULL, load, s);
     if (r)
@@ -175,8 +215,10 @@ static int serve_run(struct serve *s, struct err *e)
 static void serve_close(struct serve *s)
 {
     atomic_store(&s->stop, true);
+    let_signals_end();
     if (s->loader_runs)
         pthread_join(s->loader, NULL);
+    service_close(&s->service);
     http_server_free(s->http);
     engine_stop(s->rt.hosted.engine);
     api_stop(s->api);
@@ -189,28 +231,23 @@ static void serve_close(struct serve *s)
 
 int command_serve(int argc, char **argv)
 {
-    struct serve s = {.signals = -1, .started_ns = clock_now_ns()};
+    struct serve s = {
+        .signals = -1, .started_ns = clock_now_ns(), .service = {.timer = -1, .notify = {.fd = -1}}};
     struct err e = {{0}};
-    int r = options_parse(COMMAND_SERVE, argc, argv, &s.options, &e);
-    if (r == 0 && s.options.help) {
-        help_command(COMMAND_SERVE, stdout);
-        return 0;
-    }
-    if (r == 0)
-        r = check_options(&s.options, &e);
-    if (r == 0)
-        r = keys_open(&s.options, &s.keys, &e);
-    if (r == 0)
-        r = keys_check(&s.options, s.keys, &e);
-    if (r < 0) {
-        keyring_free(s.keys);
-        fprintf(stderr, "plateau: %s\n", e.text);
-        return 2;
+    const struct options *o = &s.live.started;
+    int r = live_open(&s.live, argc, argv, &e);
+    if (r < 0 || o->help) {
+        if (r < 0)
+            fprintf(stderr, "plateau: %s\n", e.text);
+        else
+            help_command(COMMAND_SERVE, stdout);
+        live_close(&s.live);
+        return r < 0 ? 2 : 0;
     }
     r = catch_signals(&s, &e);
     if (r == 0) {
-        struct runtime_opts opts = {(uint32_t)s.options.max_num_seqs, (uint32_t)s.options.max_queue, true};
-        r = runtime_open(&s.options, &opts, &s.rt, &e);
+        struct runtime_opts opts = {(uint32_t)o->max_num_seqs, (uint32_t)o->max_queue, true};
+        r = runtime_open(o, &opts, &s.rt, &e);
     }
     if (r == 0) {
         r = open_api(&s, &e);
@@ -220,7 +257,7 @@ int command_serve(int argc, char **argv)
             r = serve_run(&s, &e);
         serve_close(&s);
     }
-    keyring_free(s.keys);
+    live_close(&s.live);
     if (r < 0)
         fprintf(stderr, "plateau: %s\n", e.text);
     return r < 0 || s.failed ? 1 : 0;

@@ -196,6 +196,16 @@ static int create_tables(struct engine *en)
     return r == 0 ? thread_stack_init(&en->stack, ENGINE_STACK_BYTES, &charge) : r;
 }
 
+static void init_live(struct engine *en)
+{
+    const struct engine_opts *o = &en->opts;
+    atomic_init(&en->own_live.queue_timeout_ns, o->queue_timeout_ns);
+    atomic_init(&en->own_live.slow_client_ns, o->slow_client_ns);
+    atomic_init(&en->own_live.step_ns, o->step_ns);
+    atomic_init(&en->own_live.max_queue, o->max_queue);
+    en->live = o->live ? o->live : &en->own_live;
+}
+
 int engine_create(const struct engine_opts *opts, struct engine **ret, struct err *e)
 {
     const struct model_shape *shape = model_shape(opts->model);
@@ -208,6 +218,7 @@ int engine_create(const struct engine_opts *opts, struct engine **ret, struct er
     en->opts = *opts;
     en->shape = shape;
     en->places_max = places_of(opts);
+    init_live(en);
     snprintf(en->name, sizeof(en->name), "%s", opts->name ? opts->name : "model");
     list_init(&en->jobs);
     list_init(&en->over);
@@ -338,11 +349,16 @@ uint32_t engine_retry_after_s(struct engine *en)
     return (uint32_t)MIN_OF(MAX_OF(DIV_UP(ns, NS_PER_S), 1), RETRY_AFTER_MAX_S);
 }
 
+static uint32_t queue_now(const struct engine *en)
+{
+    return MIN_OF(atomic_load(&en->live->max_queue), en->opts.max_queue);
+}
+
 static bool take_place(struct engine *en)
 {
-    unsigned taken = atomic_load(&en->places);
+    unsigned taken = atomic_load(&en->places), max = en->opts.max_num_seqs + queue_now(en);
     do {
-        if (taken >= en->places_max)
+        if (taken >= max)
             return false;
     } while (!atomic_compare_exchange_weak(&en->places, &taken, taken + 1));
     return true;
@@ -351,7 +367,7 @@ static bool take_place(struct engine *en)
 void engine_room(const struct engine *en, const struct job_spec *job, struct engine_room *ret)
 {
     *ret = (struct engine_room){job_bytes(job, en->opts.host_cache_bytes > 0),
-                                limit_of(en->opts.requests_bytes_max), en->places_max};
+                                limit_of(en->opts.requests_bytes_max), en->opts.max_num_seqs + queue_now(en)};
 }
 
 /* The job's block was refused: whether waiting helps. */
@@ -414,7 +430,7 @@ int engine_submit(struct engine *en, const struct job_spec *job, struct stream *
         r = err_set(e, -EAGAIN,
                     "All %u rows and %u places in the queue of %s are taken. Try again in %u s, or raise "
                     "--max-queue or --max-num-seqs.",
-                    en->opts.max_num_seqs, en->opts.max_queue, en->name, after);
+                    en->opts.max_num_seqs, queue_now(en), en->name, after);
     if (taken && r < 0)
         atomic_fetch_sub(&en->places, 1);
     if ((r == -EAGAIN || r == -ENOBUFS) && retry_after_s)

@@ -34,6 +34,13 @@ struct engine_faults {
     void *arg;
 };
 
+/* What may change while engines run: each value is read where it is used, so a change holds from the next request or step on, for
+ * those that wait already as well. */
+struct engine_live {
+    _Atomic uint64_t queue_timeout_ns, slow_client_ns, step_ns; /* as those of engine_opts */
+    _Atomic uint32_t max_queue; /* more than that of engine_opts changes nothing */
+};
+
 struct engine_opts {
     const char *name;                  /* of the model, for logs and the thread's name; copied */
     struct model *model;               /* borrowed; outlives the engine */
@@ -54,10 +61,13 @@ struct engine_opts {
     /* Prefixes of earlier requests stay in the pools until their memory is wanted, and later ones begin with them: so many bytes of
      * pages and states that no request uses. 0: nothing is kept. */
     uint64_t host_cache_bytes;
-    uint64_t queue_timeout_ns;          /* 0 = never */
-    uint64_t slow_client_ns;            /* a full stream ends after so long: FINISH_TOO_SLOW; 0 = never */
-    uint64_t step_ns;                   /* what a step that others wait for should last */
-    uint64_t step_alone_ns;             /* what it may last when nobody waits: 1 s */
+    uint64_t queue_timeout_ns; /* 0 = never */
+    uint64_t slow_client_ns;   /* a full stream ends after so long: FINISH_TOO_SLOW; 0 = never */
+    uint64_t step_ns;          /* what a step that others wait for should last */
+    uint64_t step_alone_ns;    /* what it may last when nobody waits: 1 s */
+    /* Holds instead of queue_timeout_ns, slow_client_ns, step_ns and max_queue; shared by engines, outlives them. NULL: those hold for
+     * good. */
+    const struct engine_live *live;
     const struct engine_faults *faults; /* NULL but in tests */
 };
 

@@ -79,8 +79,8 @@ static bool wants_delivery(const struct engine *en, const struct job *j)
 
 static bool is_too_slow(const struct engine *en, const struct job *j, uint64_t now_ns)
 {
-    return en->opts.slow_client_ns > 0 && j->full_since_ns > 0 &&
-           now_ns - j->full_since_ns >= en->opts.slow_client_ns;
+    uint64_t slow_ns = atomic_load_explicit(&en->live->slow_client_ns, memory_order_relaxed);
+    return slow_ns > 0 && j->full_since_ns > 0 && now_ns - j->full_since_ns >= slow_ns;
 }
 
 /* One wake per stream and step. */

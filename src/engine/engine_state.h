@@ -28,8 +28,10 @@ struct engine {
     struct prefix_hasher *hasher; /* engine thread only */
     struct sched *sched;
     struct mailbox *inbox;
-    uint64_t *exists;    /* bit per id; NULL without a tokenizer */
-    uint32_t places_max; /* jobs that may be here at once */
+    uint64_t *exists;               /* bit per id; NULL without a tokenizer */
+    const struct engine_live *live; /* opts.live, or own_live */
+    struct engine_live own_live;    /* of opts; does not change */
+    uint32_t places_max;            /* jobs that may be here at once */
 
     /* Any thread. */
     atomic_uint places;      /* taken by jobs, from submit to end */

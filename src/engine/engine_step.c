@@ -213,11 +213,12 @@ bool engine_step(struct engine *en)
     uint32_t decoding = count_decoding(en);
     struct sched_events ev = {
         .now_ns = began_ns,
-        .tokens_shared = budget_tokens(&en->budget, en->opts.step_ns, decoding),
+        .tokens_shared = budget_tokens(&en->budget, atomic_load(&en->live->step_ns), decoding),
         .tokens_alone = budget_tokens(&en->budget, en->opts.step_alone_ns, decoding),
     };
     struct sched_plan plan;
     pools_clock(&en->pools, began_ns);
+    sched_set_queue_timeout(en->sched, atomic_load(&en->live->queue_timeout_ns));
     sched_plan(en->sched, &ev, &plan);
     take_ended(en);
     if (plan.row_count == 0)

@@ -115,6 +115,8 @@ static void conn_open(struct http_server *s, struct MHD_Connection *mhd, void **
     /* Neither is possible on a socket that is not TCP; nothing depends on it. */
     setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &(int){SOCKET_SEND_BYTES}, sizeof(int));
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    if (s->opts.idle_timeout_s != s->mhd_timeout_s)
+        MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)s->opts.idle_timeout_s);
     if (watch_client(c) < 0)
         http_conn_kill(c);
 }

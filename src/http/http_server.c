@@ -217,6 +217,7 @@ int http_server_create(const struct http_server_opts *opts, struct err *e, struc
         return err_set(e, -ENOMEM, "no memory for the HTTP server");
     s->opts = checked;
     s->charge = account_charge(checked.network);
+    s->mhd_timeout_s = checked.idle_timeout_s;
     s->epoll_fd = s->wake_fd = s->listen_fd = -1;
     list_init(&s->free);
     list_init(&s->writable);
@@ -237,6 +238,14 @@ int http_server_create(const struct http_server_opts *opts, struct err *e, struc
     }
     *ret = s;
     return 0;
+}
+
+void http_server_set_live(struct http_server *s, const struct http_live *live)
+{
+    s->opts.idle_timeout_s = live->idle_timeout_s;
+    s->opts.body_bytes_max = live->body_bytes_max;
+    s->opts.loopback_host_only = live->loopback_host_only;
+    fill_defaults(&s->opts);
 }
 
 /* ---- the end ---- */

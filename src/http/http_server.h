@@ -67,6 +67,15 @@ int http_server_run(struct http_server *s);
 /* One turn of run(): waits for at most `wait_ms` for something to do, and does it. For tests and other loops. */
 int http_server_turn(struct http_server *s, int wait_ms);
 
+/* What may change while it serves, as in http_server_opts. The timeout holds for connections that come later as MHD's own, for all
+ * as the limit of slow headers and bodies. Network thread, or before it runs. */
+struct http_live {
+    uint32_t idle_timeout_s;
+    size_t body_bytes_max;
+    bool loopback_host_only;
+};
+void http_server_set_live(struct http_server *s, const struct http_live *live);
+
 #define HTTP_LAST_WORDS_NS ((uint64_t)250000000)
 /* Any thread, also from a signal handler. Nobody new is accepted, requests that arrive on open connections are told
  * 503, and run() returns when the open requests have ended or the grace is over: then they are told (`stopping`) and ended. A second call

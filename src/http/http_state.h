@@ -98,6 +98,7 @@ struct http_server {
     size_t conn_bytes;    /* of one connection, its send buffer apart */
     uint64_t reserved_bytes;
     uint16_t port;
+    uint32_t mhd_timeout_s; /* of connections that are told no other */
     int epoll_fd, wake_fd, mhd_epoll_fd;
     struct MHD_Daemon *mhd;
 

@@ -472,6 +472,11 @@ static bool is_alone(const struct sched *s)
     return s->running_count - s->paused_count == 1 && s->waiting_count == 0;
 }
 
+void sched_set_queue_timeout(struct sched *s, uint64_t ns)
+{
+    s->opts.queue_timeout_ns = ns;
+}
+
 void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_plan *ret)
 {
     ASSERT(!s->planned);

@@ -110,6 +110,9 @@ void sched_remove(struct sched *s, struct sched_row *row);
 void sched_pause(struct sched *s, struct sched_row *row);
 void sched_resume(struct sched *s, struct sched_row *row);
 
+/* From the next plan on; see sched_opts. */
+void sched_set_queue_timeout(struct sched *s, uint64_t ns);
+
 struct sched_events {
     uint64_t now_ns;
     uint32_t tokens_shared; /* what a step that others wait for should compute, decoding rows included */

@@ -1,0 +1,40 @@
+/* live.h - settings that may change while it serves: where they come from, what holds now, and SIGHUP.
+ *
+ * Options are read at the start and again at each reload, from the same places: the file of --config as it is then, the environment
+ * and the command line as they were. What may change is applied, all of it or nothing; what may not is told in the log and stays.
+ * Memory: two sets of options and a copy of the command line, however often they are read. Network thread, or before it runs. */
+#ifndef PLATEAU_CLI_LIVE_H
+#define PLATEAU_CLI_LIVE_H
+
+#include "api/api.h"
+#include "api/keyring.h"
+#include "cli/options.h"
+#include "engine/engine.h"
+#include "http/http_server.h"
+
+struct live {
+    struct options started; /* as at the start: what everything holds to that cannot change */
+    struct options now;     /* what was read last, where it may change */
+    struct keyring *keys;
+    struct engine_live engine; /* for engine_opts.live */
+    int argc;
+    char **argv; /* a copy, whole: the process's own has its secrets overwritten */
+    /* What it applies to, and up to what: 0 is no bound. */
+    struct api *api;
+    struct http_server *http;
+    size_t body_bytes_max, request_bytes_max;
+    uint64_t reloads, failures;
+};
+
+/* Reads everything, checks it, and hides what is secret in argv. With --help only the options are read. On failure e says what, and
+ * live_close is due all the same. */
+int live_open(struct live *l, int argc, char **argv, struct err *e);
+/* Reads everything again; what is wrong leaves everything as it was. Logs what came of it, and returns that: 0 or what was wrong. */
+int live_reload(struct live *l);
+/* After what it applies to is gone. Zeroed is fine. */
+void live_close(struct live *l);
+
+/* Of what holds now: without keys only this machine's own pages and programs may ask. */
+bool live_is_guarded(const struct live *l);
+
+#endif
