@@ -17,7 +17,8 @@ struct node {
     uint32_t next_same;                 /* in its bucket; of a free node: the next one */
     uint32_t parent, child, next, prev; /* child: the first one; next, prev: siblings */
     uint32_t snapshot, pins;
-    uint32_t depth; /* nodes up to and with it; 0: free */
+    uint32_t depth;                    /* nodes up to and with it; 0: free */
+    bool page_stored, snapshot_stored; /* a tier below has been handed them */
 };
 
 struct snapshot {
@@ -51,6 +52,9 @@ struct prefix_index {
     uint32_t newest;            /* snapshot */
     uint64_t age;               /* the price of what was evicted last */
     struct prefix_numbers numbers;
+    bool evicts; /* what goes now is evicted, and somebody may want to know */
+    void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot);
+    void *arg;
 };
 
 static uint32_t bucket_count(uint32_t nodes_max)
@@ -124,6 +128,8 @@ int prefix_index_create(struct arena *a, const struct prefix_index_opts *opts, s
     ix->slots_max = slots_of(opts);
     ix->slot_bytes = opts->slot_bytes;
     ix->bytes_max = opts->bytes_max;
+    ix->evicting = opts->evicting;
+    ix->arg = opts->arg;
     ix->bucket_mask = buckets - 1;
     ix->newest = NONE;
     ix->nodes = ARENA_ARRAY(a, struct node, ix->nodes_max);
@@ -213,6 +219,11 @@ static void page_drop(struct prefix_index *ix, uint32_t node, uint32_t group)
     page_pool_drop(ix->groups[group].is.pages, page);
 }
 
+uint32_t prefix_index_node(const struct prefix_index *ix, const struct prefix_key *key)
+{
+    return look_up(ix, key);
+}
+
 uint32_t prefix_index_node_of(const struct prefix_index *ix, uint32_t page)
 {
     ASSERT(page < ix->groups[0].pages_max);
@@ -237,6 +248,7 @@ static void snapshot_drop(struct prefix_index *ix, uint32_t slot)
     struct snapshot *s = &ix->snapshots[slot];
     struct node *n = &ix->nodes[s->node];
     ASSERT(n->snapshot == slot && n->pins == 0);
+    ix->numbers.unstored -= !n->snapshot_stored;
     n->snapshot = NONE;
     s->node = NONE;
     if (s->next != NONE)
@@ -275,8 +287,11 @@ static void remove_leaf(struct prefix_index *ix, uint32_t node)
 {
     struct node *n = &ix->nodes[node];
     ASSERT(n->depth > 0 && n->child == NONE);
+    if (ix->evicts && ix->evicting)
+        ix->evicting(ix->arg, &n->key, page_of(ix, node, 0), n->snapshot);
     if (n->snapshot != NONE)
         snapshot_drop(ix, n->snapshot);
+    ix->numbers.unstored -= !n->page_stored;
     tree_remove(ix, node);
     table_remove(ix, node);
     for (uint32_t g = 0; g < ix->group_count; g++)
@@ -359,6 +374,29 @@ static void prune_behind(struct prefix_index *ix, uint32_t top, uint32_t group)
     prune(ix, top);
 }
 
+/* The pages of a snapshot that was told of go with it. */
+static void prune_evicting(struct prefix_index *ix, uint32_t node)
+{
+    ix->evicts = true;
+    prune(ix, node);
+    ix->evicts = false;
+}
+
+/* Its pool takes the node's first page, so that alone is not given back to it. */
+static void evict_subtree(struct prefix_index *ix, uint32_t top)
+{
+    struct node *n = &ix->nodes[top];
+    ix->evicts = true;
+    while (n->child != NONE)
+        ix->numbers.nodes_evicted += remove_subtree(ix, n->child);
+    if (ix->evicting)
+        ix->evicting(ix->arg, &n->key, page_of(ix, top, 0), n->snapshot);
+    ix->evicts = false;
+    page_unlink(ix, top, 0);
+    remove_leaf(ix, top);
+    ix->numbers.nodes_evicted++;
+}
+
 void prefix_index_evict_page(struct prefix_index *ix, uint32_t group, uint32_t page)
 {
     uint32_t node = ix->groups[group].node_of[page];
@@ -366,9 +404,8 @@ void prefix_index_evict_page(struct prefix_index *ix, uint32_t group, uint32_t p
     if (group == 0) {
         ASSERT(refs_of(ix, node) == 0);
         uint32_t parent = ix->nodes[node].parent;
-        page_unlink(ix, node, group);
-        ix->numbers.nodes_evicted += remove_subtree(ix, node);
-        prune(ix, parent);
+        evict_subtree(ix, node);
+        prune_evicting(ix, parent);
     } else {
         page_unlink(ix, node, group);
         ix->numbers.pages_evicted++;
@@ -482,6 +519,7 @@ static uint32_t node_create(struct prefix_index *ix, uint32_t parent, const stru
         above->child = node;
     }
     ix->numbers.nodes++;
+    ix->numbers.unstored++;
     return node;
 }
 
@@ -527,6 +565,8 @@ bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t slot
     s->node = node;
     s->saves = pages_since_snapshot(ix, node);
     s->price = ix->age + s->saves;
+    n->snapshot_stored = false;
+    ix->numbers.unstored++;
     snapshot_link(ix, slot);
     return true;
 }
@@ -574,10 +614,12 @@ bool prefix_index_evict_snapshot(struct prefix_index *ix)
     if (cheapest == NONE)
         return false;
     uint32_t node = ix->snapshots[cheapest].node;
+    if (ix->evicting)
+        ix->evicting(ix->arg, &ix->nodes[node].key, NONE, cheapest);
     ix->age = ix->snapshots[cheapest].price;
     ix->numbers.snapshots_evicted++;
     snapshot_drop(ix, cheapest);
-    prune(ix, node);
+    prune_evicting(ix, node);
     return true;
 }
 
@@ -637,6 +679,41 @@ void prefix_index_move_snapshot(struct prefix_index *ix, uint32_t from, uint32_t
     ix->nodes[s->node].snapshot = to;
 }
 
+/* ---- for a tier below ---- */
+
+bool prefix_index_unstored(const struct prefix_index *ix, uint32_t *at, uint32_t looks,
+                           struct prefix_unstored *ret)
+{
+    for (; looks > 0 && ix->numbers.unstored > 0; looks--) {
+        uint32_t node = *at < ix->nodes_max ? *at : 0;
+        const struct node *n = &ix->nodes[node];
+        *at = node + 1;
+        bool snapshot = n->snapshot != NONE && !n->snapshot_stored;
+        if (n->depth == 0 || (n->page_stored && !snapshot))
+            continue;
+        *ret = (struct prefix_unstored){n->key, node, n->page_stored ? NONE : page_of(ix, node, 0),
+                                        snapshot ? n->snapshot : NONE};
+        return true;
+    }
+    return false;
+}
+
+void prefix_index_page_stored(struct prefix_index *ix, uint32_t node)
+{
+    struct node *n = &ix->nodes[node];
+    ASSERT(n->depth > 0);
+    ix->numbers.unstored -= !n->page_stored;
+    n->page_stored = true;
+}
+
+void prefix_index_snapshot_stored(struct prefix_index *ix, uint32_t node)
+{
+    struct node *n = &ix->nodes[node];
+    ASSERT(n->depth > 0 && n->snapshot != NONE);
+    ix->numbers.unstored -= !n->snapshot_stored;
+    n->snapshot_stored = true;
+}
+
 void prefix_index_numbers(const struct prefix_index *ix, struct prefix_numbers *ret)
 {
     *ret = ix->numbers;
@@ -690,12 +767,14 @@ static void check_group(const struct prefix_index *ix, uint32_t group)
 
 void prefix_index_check(const struct prefix_index *ix)
 {
-    uint32_t nodes = 0, snapshots = 0, pinned = 0, listed = 0, unused = 0;
+    uint32_t nodes = 0, snapshots = 0, pinned = 0, listed = 0, unused = 0, unstored = 0;
     for (uint32_t i = 0; i < ix->nodes_max; i++) {
         if (ix->nodes[i].depth == 0)
             continue;
         check_node(ix, i);
         nodes++;
+        unstored +=
+            !ix->nodes[i].page_stored + (ix->nodes[i].snapshot != NONE && !ix->nodes[i].snapshot_stored);
         snapshots += ix->nodes[i].snapshot != NONE;
         pinned += ix->nodes[i].pins > 0;
     }
@@ -705,6 +784,7 @@ void prefix_index_check(const struct prefix_index *ix)
         unused += ix->nodes[i].depth == 0;
     for (uint32_t s = ix->newest; s != NONE; s = ix->snapshots[s].next)
         listed++;
+    ASSERT(unstored == ix->numbers.unstored);
     ASSERT(nodes == ix->numbers.nodes && unused == ix->nodes_max - nodes);
     ASSERT(snapshots == ix->numbers.snapshots && listed == snapshots && pinned == ix->numbers.pinned);
     ASSERT(bytes_held(ix) <= ix->bytes_max);

@@ -11,7 +11,7 @@
  * a snapshot: one rule for both. What lies beyond the last such end of its chain, and is nobody's, goes at once. A snapshot is the only slot
  * the index owns; it is evicted by price: the pages it saves, aged by what has been evicted since it was last used
  * (GreedyDual, Young 1994).
- * Bound: for each page of the first group 64 bytes, 4 for each group, and a table entry of 4 to 8; for each page of any group 4;
+ * Bound: for each page of the first group 68 bytes, 4 for each group, and a table entry of 4 to 8; for each page of any group 4;
  * for each slot 24. All in the arena it is given (the engine's, charged to its account). Engine thread only. */
 #ifndef PLATEAU_CACHE_PREFIX_INDEX_H
 #define PLATEAU_CACHE_PREFIX_INDEX_H
@@ -31,6 +31,10 @@ struct prefix_index_opts {
     struct slot_pool *slots; /* NULL: no recurrent layers, no snapshots */
     size_t slot_bytes;       /* theirs */
     uint64_t bytes_max; /* of pages that nobody references and snapshots that nobody has pinned, together */
+    /* A page of the first group is evicted, and a snapshot (PREFIX_NONE: neither or only one of them): their bytes are still there
+     * until this returns. Not told of what is cleared or of no use to anybody. NULL: nobody wants to know. */
+    void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot);
+    void *arg;
 };
 
 /* Bytes of arena that prefix_index_create takes at most, for pools of these sizes; slots_max 0 without recurrent layers. */
@@ -51,6 +55,8 @@ struct prefix_hit {
  * pools. */
 void prefix_index_find(const struct prefix_index *ix, const struct prefix_key *keys, uint32_t count,
                        struct prefix_hit *ret);
+/* The node with this key; PREFIX_NONE: there is none. */
+uint32_t prefix_index_node(const struct prefix_index *ix, const struct prefix_key *key);
 /* References the hit's pages, those of its windows only, into tables[group][0 .. hit->pages), PREFIX_NONE where there is none; and
  * pins its snapshot until prefix_index_unpin(). */
 void prefix_index_take(struct prefix_index *ix, const struct prefix_hit *hit, uint32_t *const *tables);
@@ -88,8 +94,22 @@ bool prefix_index_is_movable_snapshot(const struct prefix_index *ix, uint32_t sl
 /* Such a slot lies in `to` from now on. */
 void prefix_index_move_snapshot(struct prefix_index *ix, uint32_t from, uint32_t to);
 
+/* What a tier below has not been handed yet: a node's page of the first group, its snapshot, or both. */
+struct prefix_unstored {
+    struct prefix_key key;
+    uint32_t node, page, slot; /* PREFIX_NONE: this one is there */
+};
+/* The next of them from node number *at on, among `looks` nodes at most; *at moves on, and from the last to the first. False: none of
+ * these. */
+bool prefix_index_unstored(const struct prefix_index *ix, uint32_t *at, uint32_t looks,
+                           struct prefix_unstored *ret);
+/* The tier has them, or will never. */
+void prefix_index_page_stored(struct prefix_index *ix, uint32_t node);
+void prefix_index_snapshot_stored(struct prefix_index *ix, uint32_t node);
+
 struct prefix_numbers {
     uint32_t nodes, snapshots, pinned; /* pinned: of the snapshots */
+    uint32_t unstored;                 /* pages and snapshots */
     uint64_t bytes, bytes_max;         /* of unreferenced pages and unpinned snapshots */
     uint64_t nodes_evicted, pages_evicted,
         snapshots_evicted; /* since creation; pages: of windows, without their node */
