@@ -224,6 +224,11 @@ uint32_t prefix_index_node(const struct prefix_index *ix, const struct prefix_ke
     return look_up(ix, key);
 }
 
+uint32_t prefix_index_page(const struct prefix_index *ix, uint32_t node)
+{
+    return page_of(ix, node, 0);
+}
+
 uint32_t prefix_index_node_of(const struct prefix_index *ix, uint32_t page)
 {
     ASSERT(page < ix->groups[0].pages_max);

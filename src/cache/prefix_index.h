@@ -57,6 +57,8 @@ void prefix_index_find(const struct prefix_index *ix, const struct prefix_key *k
                        struct prefix_hit *ret);
 /* The node with this key; PREFIX_NONE: there is none. */
 uint32_t prefix_index_node(const struct prefix_index *ix, const struct prefix_key *key);
+/* Its page of the first group. */
+uint32_t prefix_index_page(const struct prefix_index *ix, uint32_t node);
 /* References the hit's pages, those of its windows only, into tables[group][0 .. hit->pages), PREFIX_NONE where there is none; and
  * pins its snapshot until prefix_index_unpin(). */
 void prefix_index_take(struct prefix_index *ix, const struct prefix_hit *hit, uint32_t *const *tables);

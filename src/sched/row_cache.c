@@ -65,8 +65,7 @@ static void leave_behind(const struct sched_opts *o, struct sched_row *row)
 
 /* ---- slots ---- */
 
-/* A free one, else that of the cheapest snapshot. */
-static uint32_t take_slot(const struct sched_opts *o)
+uint32_t row_cache_take_slot(const struct sched_opts *o)
 {
     uint32_t slot;
     if (slot_pool_take(o->slots, &slot) == 0)
@@ -107,7 +106,7 @@ int row_cache_begin(const struct sched_opts *o, struct sched_row *row, const str
         row->node_pages = row->page_count = hit->pages;
         row->done = row->boundary_at = hit->pages * PAGE_TOKENS;
     }
-    if (!o->slots || (row->slot = take_slot(o)) != NONE)
+    if (!o->slots || (row->slot = row_cache_take_slot(o)) != NONE)
         return 0;
     row_cache_leave(o, row);
     return -ENOMEM;
@@ -140,7 +139,7 @@ static void add_pages(const struct sched_opts *o, struct sched_row *row, uint32_
 /* The slot just written holds the state at a page boundary: keep it, and write into another from here. */
 static void turn(const struct sched_opts *o, struct sched_row *row)
 {
-    uint32_t other = row->boundary != NONE ? row->boundary : take_slot(o);
+    uint32_t other = row->boundary != NONE ? row->boundary : row_cache_take_slot(o);
     row->boundary = NONE;
     if (other == NONE)
         return;
@@ -219,8 +218,8 @@ uint32_t row_cache_next_cut(const struct sched_row *row)
     return UINT32_MAX;
 }
 
-/* Pages that both begin with: keys are chained, so equal ones come first. */
-static uint32_t common_pages(const struct sched_row *a, const struct sched_row *b)
+/* Keys are chained, so equal ones come first. */
+uint32_t row_cache_common_pages(const struct sched_row *a, const struct sched_row *b)
 {
     uint32_t low = 0, high = MIN_OF(a->key_count, b->key_count);
     while (low < high) {
@@ -239,7 +238,7 @@ bool row_cache_worth_waiting(const struct sched_opts *o, const struct sched_row 
     if (!is_cached(o, row) || !other->keys || row->logits_all || other->phase != SCHED_PREFILLING ||
         other->paused)
         return false;
-    uint32_t pages = MIN_OF(common_pages(row, other), (row->tokens - 1) / PAGE_TOKENS);
+    uint32_t pages = MIN_OF(row_cache_common_pages(row, other), (row->tokens - 1) / PAGE_TOKENS);
     if (o->slots) {
         /* The last cut that both have in common. */
         uint32_t cut = 0;

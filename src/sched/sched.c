@@ -10,39 +10,27 @@
  *   3. tokens: one for each decoding row, the rest to prompts, fewest tokens left first.
  * Only the first pass preempts. In the second it would be a long prompt that throws out short answers; but when every
  * running row is paused, the newest of them makes room for who can run.
+ * Before the second pass rows whose prefix lies in the tier below leave the queue to fetch it, as many as SCHED_FETCHING_MAX, and what has
+ * come since the last plan is taken in. They have no place; what they hold goes before any row that runs loses a page.
  * A row with no page for its next token keeps its others instead of being preempted itself: an older row takes them when it
  * needs them, and until then nothing has to be computed again. */
 #include "sched/sched.h"
 
 #include "sched/row_cache.h"
+#include "sched/row_fetch.h"
+#include "sched/sched_state.h"
 
 #include "base/check.h"
 
 #include <errno.h>
 
-struct sched {
-    /* Constant. */
-    struct sched_opts opts;
-    /* Engine thread only. */
-    struct list running, queue, ended;
-    uint32_t running_count, paused_count, waiting_count;
-    uint64_t sequence;
-    uint64_t plan_number, preemptions;
-    bool planned;        /* between plan and done */
-    uint64_t now_ns;     /* of the last plan */
-    uint64_t refused_ns; /* when account or system last had no memory for a page */
-    bool refused;        /* and whether that is less than REFUSED_NS ago */
-    /* The plan. */
-    struct sched_step_row *rows; /* [rows_max] */
-    struct sched_row **prompts;  /* [rows_max] */
-    uint32_t row_count, tokens;
-};
-
 /* For so long nothing is admitted that needs more memory than is committed: what was preempted because a commit was
  * refused would otherwise come back at once and be preempted again. */
 #define REFUSED_NS 1000000000ull
 
-#define ROW(it) LIST_ENTRY(it, struct sched_row, link)
+#define FETCH_BYTES_MAX ((size_t)8 << 20) /* that one plan copies while rows run: a millisecond */
+
+#define ROW SCHED_ROW
 
 size_t sched_arena_bytes(const struct sched_opts *opts)
 {
@@ -54,7 +42,7 @@ int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **
 {
     if (opts->rows_max == 0 || opts->logits_max < opts->rows_max || opts->logits_chunk_max == 0 ||
         opts->tokens_max < (uint64_t)opts->rows_max - 1 + PAGE_TOKENS || opts->group_count == 0 ||
-        opts->group_count > PAGE_GROUPS_MAX)
+        opts->group_count > PAGE_GROUPS_MAX || (opts->tier && (!opts->prefix || opts->group_count != 1)))
         return -EINVAL;
     struct sched *s = ARENA_NEW(a, struct sched);
     if (!s)
@@ -66,6 +54,7 @@ int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **
         return -ENOMEM;
     list_init(&s->running);
     list_init(&s->queue);
+    list_init(&s->fetching);
     list_init(&s->ended);
     *ret = s;
     return 0;
@@ -79,18 +68,6 @@ static int64_t rank_of(const struct sched_row *row)
     return (int64_t)row->arrival_ns + p * (int64_t)SCHED_PRIORITY_NS;
 }
 
-static bool goes_before(const struct sched_row *a, const struct sched_row *b)
-{
-    return a->rank != b->rank ? a->rank < b->rank : a->sequence < b->sequence;
-}
-
-static bool queued_before(const struct sched_row *a, const struct sched_row *b)
-{
-    if (a->phase != b->phase)
-        return a->phase == SCHED_PREEMPTED;
-    return goes_before(a, b);
-}
-
 typedef bool order_fn(const struct sched_row *a, const struct sched_row *b);
 
 /* From the back: most rows come in order. */
@@ -102,29 +79,21 @@ static void insert_ordered(struct list *list, struct sched_row *row, order_fn *b
     list_insert_between(at, &row->link, at->next);
 }
 
-static bool has_place(const struct sched_row *row)
-{
-    return row->phase == SCHED_PREFILLING || row->phase == SCHED_DECODING;
-}
-
-static bool waits(const struct sched_row *row)
-{
-    return row->phase == SCHED_QUEUED || row->phase == SCHED_PREEMPTED;
-}
-
 /* ---- places ---- */
 
 static void enqueue(struct sched *s, struct sched_row *row, enum sched_phase phase)
 {
     row->phase = phase;
-    insert_ordered(&s->queue, row, queued_before);
+    insert_ordered(&s->queue, row, sched_queued_before);
     s->waiting_count++;
 }
 
+/* In the queue, or fetching. */
 static void leave_queue(struct sched *s, struct sched_row *row)
 {
     list_remove(&row->link);
     s->waiting_count--;
+    s->fetching_count -= row->phase == SCHED_FETCHING;
 }
 
 /* Gives back place, pages and slots. */
@@ -146,10 +115,13 @@ static void preempt(struct sched *s, struct sched_row *row)
 
 static void end(struct sched *s, struct sched_row *row, enum sched_end why)
 {
-    if (has_place(row))
+    if (sched_has_place(row)) {
         leave_place(s, row);
-    else
+    } else {
         leave_queue(s, row);
+        if (row_fetch_holds(row))
+            row_fetch_drop(&s->opts, row);
+    }
     row->phase = SCHED_ENDED;
     row->end = why;
     list_push_back(&s->ended, &row->link);
@@ -178,7 +150,8 @@ int sched_add(struct sched *s, struct sched_row *row)
     row->slot = row->slot_in = row->boundary = SCHED_SLOT_NONE;
     row->node = row->pinned = PREFIX_NONE;
     row->paused = false;
-    row->done = row->page_count = row->node_pages = row->preemptions = row->cached = 0;
+    row->done = row->page_count = row->node_pages = row->preemptions = row->cached = row->fetched = 0;
+    row->fetch_tries = row->fetch_pages = row->fetch_open = row->fetch_from = row->fetch_to = 0;
     memset(row->first, 0, sizeof(row->first));
     row->secured = 0;
     list_init(&row->link);
@@ -189,19 +162,21 @@ int sched_add(struct sched *s, struct sched_row *row)
 void sched_remove(struct sched *s, struct sched_row *row)
 {
     ASSERT(!s->planned && row->phase != SCHED_NEW);
-    if (has_place(row))
+    if (sched_has_place(row))
         leave_place(s, row);
-    else if (waits(row))
+    else if (sched_waits(row))
         leave_queue(s, row);
     else
         list_remove(&row->link);
+    if (row_fetch_holds(row))
+        row_fetch_drop(&s->opts, row);
     row->phase = SCHED_NEW;
 }
 
 void sched_pause(struct sched *s, struct sched_row *row)
 {
     ASSERT(!s->planned);
-    if (!row->paused && has_place(row))
+    if (!row->paused && sched_has_place(row))
         s->paused_count++;
     row->paused = true;
 }
@@ -209,7 +184,7 @@ void sched_pause(struct sched *s, struct sched_row *row)
 void sched_resume(struct sched *s, struct sched_row *row)
 {
     ASSERT(!s->planned);
-    if (row->paused && has_place(row))
+    if (row->paused && sched_has_place(row))
         s->paused_count--;
     row->paused = false;
 }
@@ -222,6 +197,80 @@ struct sched_row *sched_take_ended(struct sched *s)
     list_remove(&row->link);
     row->phase = SCHED_NEW;
     return row;
+}
+
+/* ---- fetching ---- */
+
+/* It waits for a place, with what has come. */
+static void end_fetch(struct sched *s, struct sched_row *row)
+{
+    s->fetches_failed += row->fetch_failed || row->page_count < row->fetch_pages;
+    row_fetch_end(&s->opts, row);
+    leave_queue(s, row);
+    enqueue(s, row, SCHED_QUEUED);
+}
+
+static struct sched_row *newest_holder(const struct list *list, const struct sched_row *but)
+{
+    for (struct list *it = list->prev; it != list; it = it->prev)
+        if (ROW(it) != but && row_fetch_holds(ROW(it)))
+            return ROW(it);
+    return NULL;
+}
+
+/* Takes from a row without a place what it has fetched, `but` last; it computes that, then. False: none has anything. */
+static bool drop_fetched(struct sched *s, struct sched_row *but)
+{
+    struct sched_row *row = newest_holder(&s->fetching, but);
+    if (!row)
+        row = newest_holder(&s->queue, but);
+    if (!row && but && row_fetch_holds(but))
+        row = but;
+    if (!row)
+        return false;
+    bool fetches = row->phase == SCHED_FETCHING;
+    s->fetches_failed += fetches;
+    row_fetch_drop(&s->opts, row);
+    if (fetches) {
+        leave_queue(s, row);
+        enqueue(s, row, SCHED_QUEUED);
+    }
+    return true;
+}
+
+static struct sched_row *find_fetching(const struct sched *s, uint64_t tag)
+{
+    for (struct list *it = s->fetching.next; it != &s->fetching; it = it->next)
+        if (ROW(it)->fetch == tag)
+            return ROW(it);
+    return NULL;
+}
+
+/* What has come goes to its row; what nobody wants any more goes back. */
+static void take_arrivals(struct sched *s)
+{
+    const struct tier_io *tier = s->opts.tier;
+    struct tier_arrival a;
+    size_t bytes = 0;
+    while ((s->running_count == 0 || bytes < FETCH_BYTES_MAX) && tier->take(tier->arg, &a)) {
+        struct sched_row *row = find_fetching(s, a.tag);
+        if (row)
+            bytes += row_fetch_arrive(&s->opts, row, &a);
+        tier->give(tier->arg, &a);
+    }
+}
+
+static void go_on_fetching(struct sched *s)
+{
+    if (s->fetching_count == 0)
+        return;
+    take_arrivals(s);
+    LIST_EACH(it, &s->fetching) {
+        struct sched_row *row = ROW(it);
+        row_fetch_ask(&s->opts, row);
+        if (row_fetch_is_over(&s->opts, row, s->now_ns))
+            end_fetch(s, row);
+    }
 }
 
 /* ---- first pass: pages for those who run ---- */
@@ -255,6 +304,8 @@ static struct sched_row *find_victim(struct sched *s, const struct sched_row *ro
 static bool secure(struct sched *s, struct sched_row *row)
 {
     while (!has_page_for_next(row) && !add_page(s, row)) {
+        if (drop_fetched(s, NULL))
+            continue;
         struct sched_row *victim = find_victim(s, row);
         if (!victim)
             return false;
@@ -278,16 +329,21 @@ static void secure_running(struct sched *s)
 
 /* ---- second pass: admission ---- */
 
+static void end_if_late(struct sched *s, struct sched_row *row)
+{
+    if (row->phase != SCHED_PREEMPTED && s->now_ns >= row->arrival_ns &&
+        s->now_ns - row->arrival_ns >= s->opts.queue_timeout_ns)
+        end(s, row, SCHED_END_TIMEOUT);
+}
+
 static void end_timeouts(struct sched *s)
 {
     if (s->opts.queue_timeout_ns == 0)
         return;
-    LIST_EACH(it, &s->queue) {
-        struct sched_row *row = ROW(it);
-        if (row->phase == SCHED_QUEUED && s->now_ns >= row->arrival_ns &&
-            s->now_ns - row->arrival_ns >= s->opts.queue_timeout_ns)
-            end(s, row, SCHED_END_TIMEOUT);
-    }
+    LIST_EACH(it, &s->queue)
+        end_if_late(s, ROW(it));
+    LIST_EACH(at, &s->fetching)
+        end_if_late(s, ROW(at));
 }
 
 /* Is somebody reading what this row would have to read too? */
@@ -295,6 +351,9 @@ static bool should_wait(const struct sched *s, const struct sched_row *row, cons
 {
     LIST_EACH(it, &s->running)
         if (row_cache_worth_waiting(&s->opts, row, hit, ROW(it)))
+            return true;
+    LIST_EACH(at, &s->fetching)
+        if (row_fetch_worth_waiting(&s->opts, row, hit, ROW(at)))
             return true;
     return false;
 }
@@ -313,21 +372,26 @@ static struct sched_row *queue_head(struct sched *s, struct prefix_hit *hit)
     return NULL;
 }
 
+static uint64_t promised_to(const struct sched *s, const struct sched_row *row, uint32_t group)
+{
+    uint32_t first = row->first[group], has = row->page_count - first;
+    uint32_t wants = page_group_needs(&s->opts.groups[group], sched_pages(row->tokens) - first);
+    return wants > has ? wants - has : 0;
+}
+
 /* Pages of the group that prompts being read will still take. */
 static uint64_t promised(const struct sched *s, uint32_t group)
 {
     uint64_t pages = 0;
-    LIST_EACH(it, &s->running) {
-        uint32_t first = ROW(it)->first[group], has = ROW(it)->page_count - first;
-        uint32_t wants = page_group_needs(&s->opts.groups[group], sched_pages(ROW(it)->tokens) - first);
-        pages += wants > has ? wants - has : 0;
-    }
+    LIST_EACH(it, &s->running)
+        pages += promised_to(s, ROW(it), group);
     return pages;
 }
 
-static bool fits(const struct sched *s, const struct sched_row *row, const struct prefix_hit *hit)
+/* As far as pages go. */
+static bool has_pages_for(const struct sched *s, const struct sched_row *row, const struct prefix_hit *hit)
 {
-    bool tight = s->refused && s->running_count > 0, fits = s->running_count < s->opts.rows_max;
+    bool tight = s->refused && s->running_count > 0, fits = true;
     for (uint32_t g = 0; fits && g < s->opts.group_count; g++) {
         const struct page_pool *pages = s->opts.groups[g].pages;
         uint64_t has = tight ? page_pool_ready(pages) : page_pool_available(pages);
@@ -337,22 +401,84 @@ static bool fits(const struct sched *s, const struct sched_row *row, const struc
     return fits;
 }
 
+static bool fits(const struct sched *s, const struct sched_row *row, const struct prefix_hit *hit)
+{
+    return s->running_count < s->opts.rows_max && has_pages_for(s, row, hit);
+}
+
+/* Pages that those who fetch will take. */
+static uint64_t promised_fetching(const struct sched *s)
+{
+    uint64_t pages = 0;
+    LIST_EACH(it, &s->fetching)
+        pages += promised_to(s, ROW(it), 0);
+    return pages;
+}
+
+/* With room for all that is being read besides: who fetches takes nothing that others were promised. */
+static bool may_fetch(const struct sched *s, const struct sched_row *row, const struct prefix_hit *hit)
+{
+    uint64_t has = page_pool_available(s->opts.groups[0].pages);
+    return promised(s, 0) + promised_fetching(s) + s->running_count +
+               row_cache_wants(&s->opts, row, hit, 0) <=
+           has;
+}
+
+static void begin_fetch(struct sched *s, struct sched_row *row)
+{
+    struct prefix_hit hit;
+    struct row_fetch_wish wish;
+    struct sched_events ev = {.now_ns = s->now_ns, .prompt_token_ns = s->prompt_token_ns};
+    if (!row_fetch_may_look(row))
+        return;
+    row_cache_find(&s->opts, row, &hit);
+    if (should_wait(s, row, &hit) || !may_fetch(s, row, &hit))
+        return;
+    if (!row_fetch_find(&s->opts, row, &hit, &ev, &wish)) {
+        row_fetch_look_no_more(row);
+        return;
+    }
+    leave_queue(s, row);
+    if (row->fetch_tries == 0)
+        row->fetch_from = hit.pages * PAGE_TOKENS;
+    row->phase = SCHED_FETCHING;
+    s->waiting_count++;
+    s->fetching_count++;
+    s->fetches++;
+    list_push_back(&s->fetching, &row->link);
+    row_fetch_begin(&s->opts, row, &wish, s->fetches);
+}
+
+/* The first ones in the queue, whether there is a place for them yet or not. */
+static void begin_fetches(struct sched *s)
+{
+    uint32_t looks = 2 * SCHED_FETCHING_MAX;
+    LIST_EACH(it, &s->queue) {
+        if (s->fetching_count == SCHED_FETCHING_MAX || looks-- == 0)
+            return;
+        begin_fetch(s, ROW(it));
+    }
+}
+
 /* False: account or system have no memory for its first page or its slot. */
 static bool admit(struct sched *s, struct sched_row *row, const struct prefix_hit *hit)
 {
-    if (row_cache_begin(&s->opts, row, hit) < 0)
+    if (row_fetch_turn_into_place(&s->opts, row, hit) < 0)
         return false;
     if (!add_page(s, row)) {
         row_cache_leave(&s->opts, row);
         return false;
     }
     leave_queue(s, row);
-    if (row->phase == SCHED_QUEUED)
+    if (row->phase == SCHED_QUEUED) {
         row->cached = row->done;
+        uint32_t to = MIN_OF(row->done, row->fetch_to);
+        row->fetched = to > row->fetch_from ? to - row->fetch_from : 0;
+    }
     row->phase = SCHED_PREFILLING;
     row->served_ns = s->now_ns;
     row->secured = s->plan_number;
-    insert_ordered(&s->running, row, goes_before);
+    insert_ordered(&s->running, row, sched_goes_before);
     s->running_count++;
     return true;
 }
@@ -363,6 +489,9 @@ static void admit_queue(struct sched *s)
     struct prefix_hit hit;
     while ((row = queue_head(s, &hit)) != NULL) {
         if (fits(s, row, &hit) && admit(s, row, &hit))
+            continue;
+        /* Nobody else will make room. */
+        if (s->running_count == s->paused_count && drop_fetched(s, row))
             continue;
         if (s->running_count == 0)
             end(s, row, SCHED_END_NO_MEMORY);
@@ -407,7 +536,7 @@ static bool prompt_before(const struct sched_row *a, const struct sched_row *b, 
         return a_old;
     if (a_old && a->served_ns != b->served_ns)
         return a->served_ns < b->served_ns;
-    return left(a) != left(b) ? left(a) < left(b) : goes_before(a, b);
+    return left(a) != left(b) ? left(a) < left(b) : sched_goes_before(a, b);
 }
 
 /* Fills s->prompts in order; returns how many. */
@@ -485,8 +614,13 @@ void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_pla
     s->row_count = s->tokens = 0;
     s->now_ns = ev->now_ns;
     s->refused = s->refused && ev->now_ns - s->refused_ns < REFUSED_NS;
+    s->prompt_token_ns = ev->prompt_token_ns;
     end_timeouts(s);
+    if (s->opts.tier)
+        go_on_fetching(s);
     secure_running(s);
+    if (s->opts.tier)
+        begin_fetches(s);
     admit_queue(s);
     plan_decoding(s);
     plan_prompts(s, is_alone(s) ? ev->tokens_alone : ev->tokens_shared);
@@ -515,82 +649,11 @@ void sched_done(struct sched *s, const struct sched_results *results)
 
 void sched_numbers(const struct sched *s, struct sched_numbers *ret)
 {
-    *ret = (struct sched_numbers){s->running_count, s->paused_count, s->waiting_count, s->preemptions};
-}
-
-/* Returns how many pages the row references. */
-static uint32_t check_table(const struct sched *s, const struct sched_row *row, uint32_t group)
-{
-    const struct page_group *g = &s->opts.groups[group];
-    const uint32_t *table = row->pages[group];
-    ASSERT(row->first[group] == page_group_first(g, row->done));
-    for (uint32_t i = 0; i < row->first[group]; i++)
-        ASSERT(group == 0 || table[i] == SCHED_PAGE_NONE);
-    for (uint32_t i = row->first[group]; i < row->page_count; i++)
-        ASSERT(i < row->node_pages ? page_pool_refs(g->pages, table[i]) >= 1
-                                   : page_pool_refs(g->pages, table[i]) == 1);
-    return row->page_count - row->first[group];
-}
-
-static void check_running(const struct sched *s)
-{
-    uint32_t count = 0, paused = 0, slots_held = 0;
-    uint64_t pages[PAGE_GROUPS_MAX] = {0};
-    struct prefix_numbers cached = {0};
-    if (s->opts.prefix)
-        prefix_index_numbers(s->opts.prefix, &cached);
-    LIST_EACH(it, &s->running) {
-        const struct sched_row *row = ROW(it);
-        count++;
-        paused += row->paused;
-        ASSERT(has_place(row));
-        ASSERT(it->next == &s->running || goes_before(row, ROW(it->next)));
-        ASSERT(row->tokens <= row->tokens_limit && row->done < row->tokens);
-        ASSERT(row->page_count <= sched_pages(row->tokens) && row->page_count >= sched_pages(row->done));
-        ASSERT(row->phase == SCHED_PREFILLING || row->done == row->tokens - 1);
-        for (uint32_t g = 0; g < s->opts.group_count; g++)
-            pages[g] += check_table(s, row, g);
-        ASSERT(s->opts.slots ? slot_pool_is_taken(s->opts.slots, row->slot) : row->slot == SCHED_SLOT_NONE);
-        slots_held += (row->slot != SCHED_SLOT_NONE) + (row->boundary != SCHED_SLOT_NONE);
-    }
-    ASSERT(count == s->running_count && count <= s->opts.rows_max && paused == s->paused_count);
-    for (uint32_t g = 0; g < s->opts.group_count; g++) {
-        struct page_pool_numbers n;
-        page_pool_numbers(s->opts.groups[g].pages, &n);
-        ASSERT(s->opts.prefix ? n.referenced <= pages[g] : n.referenced == pages[g]);
-    }
-    if (s->opts.slots) {
-        struct pool_numbers slots;
-        slot_pool_numbers(s->opts.slots, &slots);
-        ASSERT(slots.taken == slots_held + cached.snapshots);
-    }
-}
-
-static void check_holds_nothing(const struct sched_row *row)
-{
-    ASSERT(row->page_count == 0 && row->slot == SCHED_SLOT_NONE && row->done == 0);
-}
-
-void sched_check(const struct sched *s)
-{
-    uint32_t waiting = 0;
-    check_running(s);
-    LIST_EACH(it, &s->queue) {
-        ASSERT(waits(ROW(it)));
-        ASSERT(it->next == &s->queue || queued_before(ROW(it), ROW(it->next)));
-        ASSERT(ROW(it)->phase == SCHED_PREEMPTED || !ROW(it)->paused);
-        check_holds_nothing(ROW(it));
-        waiting++;
-    }
-    ASSERT(waiting == s->waiting_count);
-    ASSERT(s->running_count + waiting <= s->opts.rows_max + s->opts.queue_max);
-    LIST_EACH(it, &s->ended) {
-        ASSERT(ROW(it)->phase == SCHED_ENDED);
-        check_holds_nothing(ROW(it));
-    }
-    for (uint32_t i = 0; s->planned && i < s->row_count; i++) {
-        const struct sched_step_row *r = &s->rows[i];
-        ASSERT(!r->row->paused && r->from == r->row->done && r->count <= left(r->row));
-        ASSERT(r->from + r->count <= r->row->page_count * PAGE_TOKENS);
-    }
+    *ret = (struct sched_numbers){.running = s->running_count,
+                                  .paused = s->paused_count,
+                                  .waiting = s->waiting_count,
+                                  .fetching = s->fetching_count,
+                                  .preemptions = s->preemptions,
+                                  .fetches = s->fetches,
+                                  .fetches_failed = s->fetches_failed};
 }

@@ -5,8 +5,9 @@
  * the step needs, so the step itself allocates nothing.
  *
  *     queued --> prefilling --> decoding --> (sched_remove)
- *        ^            \______________/ |
- *        |__ preempted __/     paused <-> (kept, not scheduled)
+ *      |  ^ ^         \______________/ |
+ *      v  | |__ preempted __/     paused <-> (kept, not scheduled)
+ *    fetching (its prefix is read from the tier below)
  *
  * Who goes first is one order for everything: the rank, arrival plus SCHED_PRIORITY_NS per step of priority. So a lower
  * priority waits longer, but not for ever: what has waited that much longer goes first. Rows are the caller's
@@ -16,6 +17,7 @@
 
 #include "base/list.h"
 #include "cache/prefix_index.h"
+#include "cache/tier_io.h"
 
 #define SCHED_PRIORITY_NS  10000000000ull /* 10 s: how much longer one step of priority waits */
 #define SCHED_PRIORITY_MAX 1000000        /* beyond it a priority counts as this */
@@ -37,12 +39,16 @@ struct sched_opts {
     uint32_t group_count;
     struct slot_pool *
         slots; /* NULL: the model has no recurrent state. rows_max slots at least, twice that with `prefix` */
+    size_t slot_bytes;           /* theirs */
     struct prefix_index *prefix; /* over these pools; NULL: nothing is reused */
+    /* Where more prefixes lie; NULL: nowhere. Asks for `prefix` and one group. */
+    const struct tier_io *tier;
 };
 
 enum sched_phase {
     SCHED_NEW, /* not handed in, or removed */
     SCHED_QUEUED,
+    SCHED_FETCHING,
     SCHED_PREFILLING,
     SCHED_DECODING,
     SCHED_PREEMPTED, /* queued again; its tokens are read anew */
@@ -79,9 +85,15 @@ struct sched_row {
     uint32_t page_count;             /* of each table */
     uint32_t first[PAGE_GROUPS_MAX]; /* entries before it are behind the window: SCHED_PAGE_NONE */
     uint32_t cached;                 /* tokens of its prompt that were found, when it first got its place */
+    uint32_t fetched;                /* of them, those that came from the tier */
     uint32_t slot;                   /* SCHED_SLOT_NONE: none */
     uint32_t slot_in;                /* the state it goes on from: SCHED_SLOT_NONE at its beginning */
-    uint32_t boundary, boundary_at, node, node_pages, pinned; /* row_cache.c's */
+    uint32_t boundary, boundary_at, node, node_pages, pinned; /* row_cache.c's, and row_fetch.c's before */
+    uint64_t fetch, fetch_until_ns;                           /* row_fetch.c's; fetch: the tag of its reads */
+    uint32_t fetch_pages, fetch_next, fetch_open, fetch_tries;
+    bool fetch_failed;
+    uint32_t fetch_from,
+        fetch_to; /* tokens that the index alone had, when the tier was asked; and what it had then */
     uint32_t preemptions;
     uint64_t served_ns; /* when it last got tokens, or a place */
     int64_t rank;
@@ -117,6 +129,7 @@ struct sched_events {
     uint64_t now_ns;
     uint32_t tokens_shared; /* what a step that others wait for should compute, decoding rows included */
     uint32_t tokens_alone;  /* and one that nobody waits for */
+    double prompt_token_ns; /* what computing a prompt's token takes; 0: not measured yet */
 };
 
 struct sched_step_row {
@@ -147,8 +160,9 @@ void sched_done(struct sched *s, const struct sched_results *results);
 struct sched_row *sched_take_ended(struct sched *s);
 
 struct sched_numbers {
-    uint32_t running, paused, waiting; /* paused: of those running */
+    uint32_t running, paused, waiting, fetching; /* paused: of those running; fetching: of those waiting */
     uint64_t preemptions;
+    uint64_t fetches, fetches_failed; /* begun; ended with less than was asked for */
 };
 void sched_numbers(const struct sched *s, struct sched_numbers *ret);
 

@@ -45,6 +45,43 @@ struct pool_of {
     uint32_t group;
 };
 
+/* What a page or slot holds: how many tokens of a text, and which. */
+struct stamp {
+    uint64_t state;
+    uint32_t tokens;
+};
+
+#define TIER_STORED_MAX   512
+#define TIER_READINGS_MAX 24
+
+struct stored {
+    bool used;
+    enum tier_kind kind;
+    struct prefix_key key;
+    struct stamp stamp;
+};
+
+struct reading {
+    bool used, taken;
+    enum tier_kind kind;
+    uint64_t tag;
+    uint32_t index;
+    int status;
+    uint64_t due_ns;
+    struct stamp stamp;
+};
+
+/* A tier below the pools; io.arg NULL: this world has none. */
+struct sim_tier {
+    struct tier_io io;
+    struct stored stored[TIER_STORED_MAX];
+    struct reading readings[TIER_READINGS_MAX];
+    uint32_t readings_max, cursor;
+    uint64_t says_ns;         /* of a read */
+    double fails, late, pace; /* pace: how much slower computing seems */
+    bool off;
+};
+
 struct world {
     struct rng rng;
     struct sched_opts opts;
@@ -59,6 +96,7 @@ struct world {
     uint32_t uses; /* of all pools' pages */
     struct prefix_index *index;
     struct sched *sched;
+    struct sim_tier tier;
     uint64_t now_ns, next_id;
     uint64_t paused_ns; /* of all requests together */
     struct request requests[REQUESTS_MAX];
@@ -70,15 +108,10 @@ struct sim {
     uint64_t outcomes[OUTCOMES], preemptions, tokens, decode_tokens, cached_tokens;
     uint64_t moves, units_trimmed, left_behind, evictions, reliefs;
     uint64_t phases_cancelled[SCHED_ENDED + 1], paused_cancelled;
+    uint64_t stored, reads, fetched_tokens, fetches_failed;
     double wait_max_s, share_max; /* share: of the bound */
 };
 extern struct sim sim;
-
-/* What a page or slot holds: how many tokens of a text, and which. */
-struct stamp {
-    uint64_t state;
-    uint32_t tokens;
-};
 
 uint32_t between(struct world *w, uint32_t low, uint32_t high);
 bool chance(struct world *w, double p);
@@ -93,6 +126,13 @@ void world_close(struct world *w);
 void world_check(struct world *w);
 /* Accounts that say no, trims, moves, evictions, a cleared cache. */
 void world_trouble(struct world *w);
+
+/* sim_tier.c */
+void tier_open(struct world *w);
+void tier_close(struct world *w);
+void tier_store(struct world *w, const struct prefix_key *key, enum tier_kind kind, struct stamp stamp);
+/* It loses things, and is off for a while. */
+void tier_trouble(struct world *w);
 
 /* sim_requests.c */
 void arrive(struct world *w);

@@ -15,6 +15,8 @@ void finish(struct world *w, struct request *q, enum outcome how)
     double wait = (double)(w->now_ns - q->row.arrival_ns) * 1e-9;
     sim.outcomes[how]++;
     sim.cached_tokens += q->row.cached;
+    sim.fetched_tokens += q->row.fetched;
+    ASSERT(q->row.fetched <= q->row.cached);
     if (how == DONE && wait > sim.wait_max_s)
         sim.wait_max_s = wait;
 }
@@ -184,7 +186,8 @@ void clients_act(struct world *w)
         struct request *q = &w->requests[i];
         if (q->live)
             read_stream(w, q);
-        double leaves = q->row.phase == SCHED_PREFILLING ? 0.004 : 0.0003;
+        enum sched_phase phase = q->row.phase;
+        double leaves = phase == SCHED_FETCHING ? 0.1 : phase == SCHED_PREFILLING ? 0.004 : 0.0003;
         if (q->live && !w->calm && chance(w, leaves))
             cancel(w, q, CANCELLED);
     }

@@ -2,7 +2,7 @@
  *
  * A run is a number of worlds of WORLD_STEPS steps. Requests arrive in bursts and with choices, have priorities and cuts, are
  * cancelled in every state, and are read fast, slowly or not at all; accounts refuse memory; steps fail; units are
- * trimmed, pages and snapshots move, prefixes are evicted. After every step every invariant is checked, and what a step
+ * trimmed, pages and snapshots move, prefixes are evicted, and read again from a tier that is late, fails and forgets. After every step every invariant is checked, and what a step
  * reads must be what its row's own tokens gave, alone: a page that two rows write, a prefix that is not the row's, a page that was
  * moved or dropped under somebody is found at once. Every request ends exactly once and within a bound.
  * A failure prints the command that replays its world. */
@@ -82,19 +82,22 @@ static void print_run(void)
         (ull)sim.step, (ull)sim.seed, (ull)sim.tokens, (ull)sim.decode_tokens, (ull)sim.cached_tokens,
         (ull)sim.preemptions, (ull)sim.moves, (ull)sim.units_trimmed, (ull)sim.evictions, (ull)sim.reliefs,
         (ull)sim.left_behind, sim.wait_max_s, sim.share_max);
+    printf("tier: stored=%llu reads=%llu fetched=%llu failed=%llu\n", (ull)sim.stored, (ull)sim.reads,
+           (ull)sim.fetched_tokens, (ull)sim.fetches_failed);
     for (size_t i = 0; i < OUTCOMES; i++)
         printf("%s=%llu ", outcome_names[i], (ull)sim.outcomes[i]);
-    printf("removed: queued=%llu prefilling=%llu decoding=%llu preempted=%llu paused=%llu\n",
+    printf("removed: queued=%llu prefilling=%llu decoding=%llu preempted=%llu paused=%llu fetching=%llu\n",
            (ull)sim.phases_cancelled[SCHED_QUEUED], (ull)sim.phases_cancelled[SCHED_PREFILLING],
            (ull)sim.phases_cancelled[SCHED_DECODING], (ull)sim.phases_cancelled[SCHED_PREEMPTED],
-           (ull)sim.paused_cancelled);
+           (ull)sim.paused_cancelled, (ull)sim.phases_cancelled[SCHED_FETCHING]);
 }
 
 /* A simulation in which something never happens says nothing about it. */
 static bool is_covered(void)
 {
     bool all = sim.cached_tokens && sim.preemptions && sim.moves && sim.units_trimmed && sim.evictions &&
-               sim.reliefs && sim.left_behind && sim.paused_cancelled;
+               sim.reliefs && sim.left_behind && sim.paused_cancelled && sim.fetched_tokens &&
+               sim.fetches_failed;
     for (size_t i = 0; i < OUTCOMES; i++)
         all = all && sim.outcomes[i] > 0;
     for (enum sched_phase p = SCHED_QUEUED; p <= SCHED_PREEMPTED; p++)

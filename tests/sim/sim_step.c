@@ -202,7 +202,8 @@ void step(struct world *w)
 {
     struct sched_events ev = {.now_ns = w->now_ns,
                               .tokens_shared = between(w, 0, w->opts.tokens_max),
-                              .tokens_alone = w->opts.tokens_max};
+                              .tokens_alone = w->opts.tokens_max,
+                              .prompt_token_ns = chance(w, 0.9) ? STEP_TOKEN_NS * w->tier.pace : 0};
     struct request *oldest = oldest_active(w);
     struct sched_numbers n;
     struct sched_plan plan;

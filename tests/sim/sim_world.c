@@ -29,9 +29,18 @@ struct stamp *slot_stamp(const struct world *w, uint32_t slot)
 static void on_evict(void *arg, uint32_t page)
 {
     struct pool_of *p = arg;
-    *page_stamp(p->world, p->group, page) = (struct stamp){0};
     prefix_index_evict_page(p->world->index, p->group, page);
+    *page_stamp(p->world, p->group, page) = (struct stamp){0};
     sim.evictions++;
+}
+
+static void on_evicting(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot)
+{
+    struct world *w = arg;
+    if (page != PREFIX_NONE)
+        tier_store(w, key, TIER_PAGE, *page_stamp(w, 0, page));
+    if (slot != PREFIX_NONE)
+        tier_store(w, key, TIER_SNAPSHOT, *slot_stamp(w, slot));
 }
 
 static void on_move(void *arg, uint32_t from, uint32_t to)
@@ -103,7 +112,7 @@ static size_t draw_page_bytes(struct world *w)
 static void draw_groups(struct world *w)
 {
     bool large = false;
-    w->opts.group_count = chance(w, 0.4) ? 1 : between(w, 2, PAGE_GROUPS_MAX);
+    w->opts.group_count = chance(w, 0.5) ? 1 : between(w, 2, PAGE_GROUPS_MAX);
     for (uint32_t g = 0; g < w->opts.group_count; g++) {
         w->opts.groups[g].page_bytes = draw_page_bytes(w);
         w->opts.groups[g].window = g == 0 ? 0 : between(w, 1, chance(w, 0.5) ? 100 : 600);
@@ -174,9 +183,17 @@ static void create_pools(struct world *w)
         .bytes_max =
             chance(w, 0.5) ? UINT64_MAX : between(w, 0, 40) * (uint64_t)w->opts.groups[0].page_bytes};
     memcpy(index.groups, w->opts.groups, sizeof(index.groups));
+    w->tier.io.arg = NULL;
+    if (reuse && w->opts.group_count == 1 && chance(w, 0.8)) {
+        tier_open(w);
+        index.evicting = on_evicting;
+        index.arg = w;
+        w->opts.tier = &w->tier.io;
+    }
     if (reuse)
         ASSERT(prefix_index_create(w->arena, &index, &w->index) == 0);
     w->opts.prefix = w->index;
+    w->opts.slot_bytes = w->slot_bytes;
     ASSERT(sched_create(w->arena, &w->opts, &w->sched) == 0);
 }
 
@@ -214,6 +231,10 @@ void world_check(struct world *w)
 
 void world_close(struct world *w)
 {
+    struct sched_numbers n;
+    sched_numbers(w->sched, &n);
+    sim.fetches_failed += n.fetches_failed;
+    tier_close(w);
     prefix_index_done(w->index);
     w->index = NULL;
     for (uint32_t g = 0; g <= w->opts.group_count; g++)
@@ -269,4 +290,6 @@ void world_trouble(struct world *w)
         page_pool_evict(w->opts.groups[group].pages);
     if (w->index && chance(w, 0.0005))
         prefix_index_clear(w->index);
+    if (w->opts.tier)
+        tier_trouble(w);
 }

@@ -1,0 +1,55 @@
+/* sched_state.h - the scheduler's state, for those of its files that look inside; nobody else includes it. */
+#ifndef PLATEAU_SCHED_SCHED_STATE_H
+#define PLATEAU_SCHED_SCHED_STATE_H
+
+#include "sched/sched.h"
+
+#define SCHED_FETCHING_MAX 8 /* rows that read from the tier at once */
+
+struct sched {
+    /* Constant. */
+    struct sched_opts opts;
+    /* Engine thread only. */
+    struct list running, queue, fetching, ended;
+    uint32_t running_count, paused_count, waiting_count, fetching_count; /* fetching: of those waiting */
+    uint64_t fetches, fetches_failed;
+    uint64_t sequence;
+    uint64_t plan_number, preemptions;
+    bool planned;    /* between plan and done */
+    uint64_t now_ns; /* of the last plan */
+    double prompt_token_ns;
+    uint64_t refused_ns; /* when account or system last had no memory for a page */
+    bool refused;        /* and whether that is less than REFUSED_NS ago */
+    /* The plan. */
+    struct sched_step_row *rows; /* [rows_max] */
+    struct sched_row **prompts;  /* [rows_max] */
+    uint32_t row_count, tokens;
+};
+
+#define SCHED_ROW(it) LIST_ENTRY(it, struct sched_row, link)
+
+static inline bool sched_has_place(const struct sched_row *row)
+{
+    return row->phase == SCHED_PREFILLING || row->phase == SCHED_DECODING;
+}
+
+/* For a place, fetching or not. */
+static inline bool sched_waits(const struct sched_row *row)
+{
+    return row->phase == SCHED_QUEUED || row->phase == SCHED_FETCHING || row->phase == SCHED_PREEMPTED;
+}
+
+static inline bool sched_goes_before(const struct sched_row *a, const struct sched_row *b)
+{
+    return a->rank != b->rank ? a->rank < b->rank : a->sequence < b->sequence;
+}
+
+/* Of those that wait: the preempted ones first. */
+static inline bool sched_queued_before(const struct sched_row *a, const struct sched_row *b)
+{
+    if (a->phase != b->phase)
+        return a->phase == SCHED_PREEMPTED;
+    return sched_goes_before(a, b);
+}
+
+#endif
