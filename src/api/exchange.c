@@ -434,6 +434,11 @@ void exchange_prepared(struct exchange *x)
         exchange_free(x);
         return;
     }
+    if (x->told) {
+        x->phase = EXCHANGE_SENDING;
+        drop_work(x);
+        return;
+    }
     if (x->request.ignored[0])
         http_header_set(x->http, "x-ignored-fields", x->request.ignored);
     if (x->reject.status) {
@@ -463,7 +468,13 @@ void exchange_cancel(struct exchange *x, const struct reject *why)
             http_request_close(x->http);
         break;
     case EXCHANGE_PREPARING:
-        break; /* The prep thread answers. */
+        /* The client need not wait for the prep thread to look. */
+        if (x->http && !x->told) {
+            x->told = true;
+            metrics_of(x)->requests_rejected++;
+            reject_respond(why, x->http);
+        }
+        break;
     case EXCHANGE_RUNNING:
         if (x->http)
             fail(x, why);

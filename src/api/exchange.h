@@ -37,6 +37,7 @@ struct exchange {
     struct list all; /* api.exchanges */
     enum exchange_phase phase;
     struct http_request *http; /* NULL: the client has gone */
+    bool told;                 /* it was cancelled while it was prepared, and its client has the answer */
 
     /* Any thread. */
     _Atomic bool cancelled; /* do not submit: nobody wants it any more */

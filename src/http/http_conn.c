@@ -238,7 +238,8 @@ static void judge_header(struct http_request *r)
         return;
     }
     r->begun = true;
-    s->requests_open++;
+    r->late = s->stopping;
+    s->requests_open += !r->late;
     HTTP_COUNT(s, requests_now, 1);
     int status = s->opts.handler.begin(s->opts.arg, r);
     ASSERT((status != 0) == (r->reply != NULL) || r->closing);

@@ -72,9 +72,6 @@ void http_refuse(struct http_request *r, const struct http_refusal *why)
     }
     if (tells_when(why))
         MHD_add_response_header(reply, MHD_HTTP_HEADER_RETRY_AFTER, "1");
-    /* Else its client would ask again over it, and it keeps the place of somebody else to be told. */
-    if (http_conn_of(r)->excess)
-        MHD_add_response_header(reply, MHD_HTTP_HEADER_CONNECTION, "close");
     r->reply_bytes = body_bytes;
     if (r->phase == HTTP_PHASE_WAITING)
         r->phase = HTTP_PHASE_ANSWERED;
@@ -252,7 +249,7 @@ static bool does_not_fit(const struct http_request *r, const struct framing *f, 
         *ret = http_refuse_body_too_large(s);
     else if (f->lengths && length > bodies_bytes_max(s))
         *ret = refuse_body_for_ever(s);
-    else if (s->stopping)
+    else if (s->last_words_ns > 0)
         *ret = refusal(503, "shutting_down", "The server is shutting down.");
     else if (is_excess(c))
         *ret =

@@ -145,6 +145,10 @@ void http_request_set_reply(struct http_request *r, struct MHD_Response *reply, 
 {
     struct http_conn *c = http_conn_of(r);
     add_headers(r, reply, content_type);
+    /* One beyond the limit would ask again over it, and keeps the place of somebody else to be told; one of a server that stops should
+     * look for another. */
+    if (c->excess || c->server->stopping)
+        MHD_add_response_header(reply, MHD_HTTP_HEADER_CONNECTION, "close");
     r->reply = reply;
     r->status = status;
     if (c->suspended && http_request_queue_reply(r))
@@ -274,7 +278,7 @@ void http_request_over(struct http_request *r, bool completed)
     if (r->phase == HTTP_PHASE_OVER || r->phase == HTTP_PHASE_NONE)
         return;
     if (r->begun) {
-        s->requests_open--;
+        s->requests_open -= !r->late;
         HTTP_COUNT(s, requests_now, (uint64_t)-1);
         /* Still in its last phase: the handler may look at what it was. */
         s->opts.handler.ended(s->opts.arg, r, completed);

@@ -408,15 +408,9 @@ static void tick(struct http_server *s)
 /* What other threads asked for. */
 static void obey(struct http_server *s)
 {
-    bool stop = atomic_load(&s->stop_at_ns) != UINT64_MAX;
-    if (stop || atomic_load(&s->quiesce_wanted))
+    if (atomic_load(&s->quiesce_wanted))
         stop_accepting(s);
-    if (!stop || s->stopping)
-        return;
-    s->stopping = true;
-    for (uint32_t i = 0; i < s->conns_max; i++)
-        if (s->conns[i].open && s->conns[i].request.phase == HTTP_PHASE_NONE)
-            http_conn_kill(&s->conns[i]);
+    s->stopping = atomic_load(&s->stop_at_ns) != UINT64_MAX;
 }
 
 static int wait_ms_now(struct http_server *s, int wait_ms)

@@ -77,9 +77,10 @@ struct http_live {
 void http_server_set_live(struct http_server *s, const struct http_live *live);
 
 #define HTTP_LAST_WORDS_NS ((uint64_t)250000000)
-/* Any thread, also from a signal handler. Nobody new is accepted, requests that arrive on open connections are told
- * 503, and run() returns when the open requests have ended or the grace is over: then they are told (`stopping`) and ended. A second call
- * can only shorten the grace. */
+/* Any thread, also from a signal handler. run() returns when the requests that are open have ended or the grace is over: then they are
+ * told (`stopping`) and ended. Until then connections are accepted and the handler is asked, so that who looks is told that it ends rather
+ * than nothing; each answer is its connection's last, and nobody waits for a request that came late. A second call can only shorten the
+ * grace. */
 void http_server_stop(struct http_server *s, uint64_t grace_ns);
 /* Any thread. Accepts no more connections; those that are open are served as before. */
 void http_server_quiesce(struct http_server *s);

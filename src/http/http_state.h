@@ -38,6 +38,7 @@ struct http_ring {
 struct http_request {
     enum http_phase phase;
     bool begun;      /* the handler knows it */
+    bool late;       /* its header came while the server stops: nobody waits for its end */
     bool bad_target; /* a malformed %-escape in it, or a space */
     bool http_1_0;
     bool body_expected; /* the header announces one */

@@ -2,7 +2,9 @@
 
 The program itself demands at its end that each account is empty: it would abort, and its status say so."""
 
+import contextlib
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -10,7 +12,7 @@ import time
 import httpx
 import pytest
 
-from conftest import PROGRAM, Open, Server, until
+from conftest import PROGRAM, Open, Server, refused, until
 
 
 def begin_to_stop(server, number=signal.SIGTERM):
@@ -35,8 +37,14 @@ def test_open_requests_are_finished_and_new_ones_refused():
         running.event()
         until(lambda: len(s.requests("decoding")) == 2)
         begin_to_stop(s)
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(s.url + "/health")
+        for _ in range(3):  # as long as it lasts
+            health = httpx.get(s.url + "/health")
+            assert health.status_code == 503 and health.json()["status"] == "draining"
+            assert health.headers["connection"] == "close"
+        assert httpx.get(s.url + "/live").status_code == 200
+        assert len(httpx.get(s.url + "/api/status").json()["requests"]) == 2
+        reply = httpx.post(s.url + "/v1/completions", json={"prompt": "a", "max_tokens": 1})
+        refused(reply, 503, "shutting_down")
         assert list(running.events())[-1] == "[DONE]"
         assert whole.answer().status == 200
         assert b'"completion_tokens":1500' in whole.answer().read()
@@ -50,8 +58,8 @@ def test_who_waits_on_an_open_connection_is_told():
         idle = httpx.Client(base_url=s.url)
         assert idle.get("/health").json()["status"] == "ok"
         begin_to_stop(s)
-        with pytest.raises(httpx.TransportError):  # its connection was closed, and there is no other
-            idle.get("/health")
+        assert idle.get("/health").json()["status"] == "draining"
+        refused(idle.post("/tokenize", json={"prompt": "a"}), 503, "shutting_down")
         running.leave()
     assert s.wait() == 0
 
@@ -74,6 +82,44 @@ def test_the_limit_of_a_drain_ends_what_is_open_in_words():
         assert found[-1]["error"]["code"] == "shutting_down" and "[DONE]" not in found
         assert time.monotonic() - began >= 1
     assert s.wait() == 0
+
+
+def test_without_a_drain_who_is_being_prepared_is_told():
+    s = Server("--drain", 0)
+    text = "what is the matter with you " * 300000
+    with Open(s, "/tokenize", {"prompt": text}) as big, Open(s, "/tokenize", {"prompt": text}) as behind:
+        until(lambda: len(s.requests("preparing")) == 2)
+        begin_to_stop(s)
+        for request in big, behind:
+            assert request.answer().status == 503
+            assert b'"code":"shutting_down"' in request.answer().read()
+    assert s.wait() == 0
+
+
+@pytest.mark.smoke
+def test_who_asks_all_the_time_does_not_keep_it_from_ending():
+    s = Server("--drain", 60)
+    over = threading.Event()
+
+    def look():
+        while not over.is_set():
+            with contextlib.suppress(httpx.TransportError):
+                httpx.get(s.url + "/health")
+
+    watchers = [threading.Thread(target=look) for _ in range(4)]
+    with s.begin(max_tokens=200) as running, socket.create_connection(("127.0.0.1", s.port)) as slow:
+        running.event()
+        for w in watchers:
+            w.start()
+        begin_to_stop(s)
+        slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
+        assert list(running.events())[-1] == "[DONE]"
+        began = time.monotonic()
+        assert s.wait() == 0
+        assert time.monotonic() - began < 5
+    over.set()
+    for w in watchers:
+        w.join()
 
 
 @pytest.mark.smoke
