@@ -44,6 +44,7 @@ def run(options):
     report.figure("ratio", [low, middle, high], f"{middle:.4f} (95 %: {low:.4f} to {high:.4f}), {len(ratios)} pairs")
     report.figure("trims", trims["count"], f"{trims['count']}, {trims['bytes'] >> 20} MiB given back, longest slice {trims['longest_slice_ms']:.3f} ms")
     report.must("throughput with trims within 1 % of without", middle >= 0.99)
+    report.must("the longest trim slice <= 0.5 ms", trims["longest_slice_ms"] <= 0.5)
     report.must("there were trims", trims["count"] >= options.pairs // 2)
 
     def draw(axes):
