@@ -22,6 +22,7 @@ struct keyring;
 /* 0 takes the default that stands beside it. */
 struct api_opts {
     struct ledger *ledger;   /* for /api/memory */
+    struct holders *holders; /* what clears and trims walk; NULL: there is nothing */
     struct account *text;    /* pays for requests from their JSON to their reply; its limit is their limit */
     struct account *threads; /* pays for the stacks of prep threads; NULL: `text` does */
     uint32_t requests_max;   /* at once, those still uploading included; 1024 */

@@ -17,6 +17,12 @@ int64_t report_unaccounted(struct api *a);
 /* Fills a->accounts from the ledger; returns how many. */
 uint32_t report_read_accounts(struct api *a);
 
+/* report_holders.c: members of an object, without its braces. */
+void report_holders(struct api *a, struct buf *ret);
+/* What prefixes may hold together, when their models' own limits add up to so much. */
+uint64_t report_cache_limit(struct api *a, uint64_t sum_of_models);
+void report_holders_metrics(struct api *a, struct buf *ret);
+
 /* report_status.c */
 void report_status(struct api *a, struct buf *ret);
 

@@ -161,8 +161,11 @@ void report_memory(struct api *a, struct buf *ret)
                (long long)unaccounted(a->accounts, count, &f), (unsigned long long)pending_trim(a),
                sums_hold(a->accounts, count) ? "true" : "false");
     write_tree(a->accounts, count, ret);
+    buf_puts(ret, "],");
+    report_holders(a, ret);
+    buf_putc(ret, ',');
     buf_printf(ret,
-               "],\"system\":{\"rss_anon_bytes\":%llu,\"rss_file_bytes\":%llu,\"rss_shmem_bytes\":%llu,"
+               "\"system\":{\"rss_anon_bytes\":%llu,\"rss_file_bytes\":%llu,\"rss_shmem_bytes\":%llu,"
                "\"swap_bytes\":%llu,\"cgroup_bytes\":%llu,\"cgroup_limit_bytes\":%llu,\"heap_bytes\":%llu,"
                "\"ram_bytes\":%llu,\"ram_available_bytes\":%llu,\"devices\":[]}}",
                (unsigned long long)f.rss_anon_bytes, (unsigned long long)f.rss_file_bytes,

@@ -226,6 +226,7 @@ void report_metrics(struct api *a, struct buf *ret)
     write_engines(a, numbers, count, ret);
     write_caches(a, numbers, count, ret);
     write_trims(a, numbers, count, ret);
+    report_holders_metrics(a, ret);
     write_finished(a, count, ret);
     watch_write_metrics(a, ret);
     metrics_write_histograms(metrics, labels, count, ret);

@@ -177,10 +177,13 @@ void report_status(struct api *a, struct buf *ret)
         ret,
         "],\"active_requests\":%u,\"waiting_requests\":%u,\"engine_jobs\":%u,\"streams\":%u,"
         "\"uptime_seconds\":%.1f,\"pending_trim_bytes\":%llu,\"caches\":{\"host\":{\"limit_bytes\":%llu,"
-        "\"bytes\":%llu,\"pages\":%u,\"snapshots\":%u,\"hit_tokens\":%llu}}}",
+        "\"bytes\":%llu,\"pages\":%u,\"snapshots\":%u,\"hit_tokens\":%llu}},",
         totals.active, totals.waiting, jobs, atomic_load(&a->streams_now),
         (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S,
-        (unsigned long long)cache.pending_trim_bytes, (unsigned long long)cache.cache_bytes_max,
+        (unsigned long long)cache.pending_trim_bytes,
+        (unsigned long long)report_cache_limit(a, cache.cache_bytes_max),
         (unsigned long long)cache.cache_bytes, cache.cache_pages, cache.cache_snapshots,
         (unsigned long long)cache.cached_tokens);
+    report_holders(a, ret);
+    buf_putc(ret, '}');
 }

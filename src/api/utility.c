@@ -6,6 +6,10 @@
 #include "api/reply.h"
 
 #include "base/check.h"
+#include "base/clock.h"
+#include "memory/holders.h"
+
+#include <errno.h>
 
 static bool reply_is_whole(struct exchange *x)
 {
@@ -108,30 +112,46 @@ bool utility_template(struct exchange *x, struct arena *scratch)
     return ok && reply_is_whole(x);
 }
 
+/* A step lasts a second at most, or its engine is stuck: then it does it later, without being waited for, since others wait for this thread. */
+#define RECLAIM_TIMEOUT_NS (3 * NS_PER_S)
+
+static const char *failure_text(int error)
+{
+    switch (error) {
+    case -ETIMEDOUT:
+        return "has not answered yet";
+    case -EPIPE:
+        return "is closing";
+    case -EAGAIN:
+        return "has too many such orders, or has not begun";
+    case -ENOMEM:
+        return "there was no memory to ask it";
+    default:
+        return strerrordesc_np(-error) ? strerrordesc_np(-error) : "failed";
+    }
+}
+
+static void write_failures(const struct holders_reclaimed *r, struct buf *ret)
+{
+    for (uint32_t i = 0; i < r->failed; i++) {
+        buf_puts(ret, i ? ",{\"id\":" : "{\"id\":");
+        json_write_string(ret, slice_of(r->failures[i].name));
+        buf_puts(ret, ",\"error\":");
+        json_write_string(ret, slice_of(failure_text(r->failures[i].error)));
+        buf_putc(ret, '}');
+    }
+}
+
 bool utility_reclaim(struct exchange *x)
 {
-    int (*reclaim)(struct engine *, struct engine_cleared *) =
-        x->kind == REQUEST_CLEAR ? engine_clear_cache : engine_trim;
-    struct engine_cleared sum = {0}, each;
-    struct charge charge = request_memory_charge(&x->memory);
-    struct buf failed;
-    buf_init(&failed, 65536, &charge);
-    for (uint32_t i = 0; i < api_model_count(x->api); i++) {
-        const struct served_model *m = &x->api->models[i];
-        if (reclaim(m->engine, &each) == 0) {
-            sum.entries += each.entries;
-            sum.bytes_reclaimed += each.bytes_reclaimed;
-            continue;
-        }
-        if (failed.len > 0)
-            buf_putc(&failed, ',');
-        json_write_string(&failed, slice_of(m->id));
-    }
-    x->reclaimed_bytes = sum.bytes_reclaimed;
+    struct holders_reclaimed r = {0};
+    enum holder_ask_kind kind = x->kind == REQUEST_CLEAR ? HOLDER_CLEAR : HOLDER_TRIM;
+    if (x->api->opts.holders)
+        holders_reclaim(x->api->opts.holders, kind, RECLAIM_TIMEOUT_NS, &r);
+    x->reclaimed_bytes = r.bytes;
     buf_printf(&x->reply, "{\"status\":\"%s\",\"entries\":%u,\"bytes_reclaimed\":%llu,\"failed\":[",
-               failed.len ? "partial" : "ok", sum.entries, (unsigned long long)sum.bytes_reclaimed);
-    buf_put_slice(&x->reply, buf_slice(&failed));
+               r.failed ? "partial" : "ok", r.entries, (unsigned long long)r.bytes);
+    write_failures(&r, &x->reply);
     buf_puts(&x->reply, "]}");
-    buf_done(&failed);
     return reply_is_whole(x);
 }

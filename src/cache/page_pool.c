@@ -9,11 +9,13 @@
 #include <errno.h>
 
 #define PAGE_NONE UINT32_MAX
+#define NS_PER_MS 1000000ull
 
 struct page {
     uint32_t refs;
     uint32_t next, prev; /* of the cached list */
     uint32_t used;       /* `uses` when it joined that */
+    uint32_t used_ms;    /* and the clock, modulo 2^32 */
     bool kept;           /* holds a prefix */
 };
 
@@ -27,6 +29,7 @@ struct page_pool {
     uint32_t oldest, newest; /* of the cached ones */
     uint32_t referenced, cached;
     uint32_t uses; /* unless it is shared */
+    uint64_t now_ns;
 };
 
 static struct block_pool_opts block_opts(const struct page_pool_opts *opts)
@@ -78,6 +81,7 @@ static void cached_add(struct page_pool *p, uint32_t page)
         p->pages[p->newest].next = page;
     p->newest = page;
     p->pages[page].used = (*p->opts.uses)++;
+    p->pages[page].used_ms = (uint32_t)(p->now_ns / NS_PER_MS);
     p->cached++;
 }
 
@@ -196,6 +200,15 @@ uint32_t page_pool_age(const struct page_pool *p)
     return p->oldest == PAGE_NONE ? 0 : *p->opts.uses - p->pages[p->oldest].used;
 }
 
+/* Its age is right for 49 days; then it looks young, and is the oldest of its pool all the same. */
+uint64_t page_pool_oldest_ns(const struct page_pool *p)
+{
+    if (p->oldest == PAGE_NONE)
+        return 0;
+    uint32_t age_ms = (uint32_t)(p->now_ns / NS_PER_MS) - p->pages[p->oldest].used_ms;
+    return MAX_OF(p->now_ns - MIN_OF(age_ms * NS_PER_MS, p->now_ns), 1);
+}
+
 uint32_t page_pool_available(const struct page_pool *p)
 {
     return p->pages_max - p->referenced;
@@ -215,6 +228,7 @@ uint32_t page_pool_pages_max(const struct page_pool *p)
 
 void page_pool_clock(struct page_pool *p, uint64_t now_ns)
 {
+    p->now_ns = now_ns;
     block_pool_clock(p->blocks, now_ns);
 }
 

@@ -3,7 +3,7 @@
  * Owns every page from load to unload; nobody else frees one. A page is free, referenced (refs > 0)
  * or cached (refs == 0, still holding a prefix a later request may reuse). Only cached pages are
  * ever evicted or moved. A page's units are committed before it is handed out, so a step neither faults nor finds
- * the memory missing. Bound of the tables: 20 bytes a page, and block_pool's. Called by the engine thread only, so there are no
+ * the memory missing. Bound of the tables: 24 bytes a page, and block_pool's. Called by the engine thread only, so there are no
  * locks inside. */
 #ifndef PLATEAU_CACHE_PAGE_POOL_H
 #define PLATEAU_CACHE_PAGE_POOL_H
@@ -58,6 +58,8 @@ uint32_t page_pool_refs(const struct page_pool *p, uint32_t page);
 uint32_t page_pool_cached(const struct page_pool *p);
 /* How long ago, in `uses`, the least recently used of them became so; 0: there is none. */
 uint32_t page_pool_age(const struct page_pool *p);
+/* When that was, by the clock it was told, to a millisecond; 0: there is none. */
+uint64_t page_pool_oldest_ns(const struct page_pool *p);
 /* How many page_pool_take could hand out as far as the pool's size goes: free and cached ones. */
 uint32_t page_pool_available(const struct page_pool *p);
 /* Those of them that need no commit: what there is while the account says no. */

@@ -43,6 +43,8 @@ struct prefix_index {
     uint32_t bucket_mask, nodes_max, slots_max;
     size_t slot_bytes;
     uint64_t bytes_max;
+    uint64_t (*allow)(void *arg, uint64_t bytes);
+    void *allow_arg;
     /* Engine thread only. */
     struct group groups[PAGE_GROUPS_MAX];
     struct node *nodes; /* [nodes_max] */
@@ -50,6 +52,7 @@ struct prefix_index {
     uint32_t *buckets;          /* [bucket_mask + 1]: the first node */
     struct snapshot *snapshots; /* [slots_max] */
     uint32_t newest;            /* snapshot */
+    uint64_t allowed;           /* <= bytes_max */
     uint64_t age;               /* the price of what was evicted last */
     struct prefix_numbers numbers;
     bool evicts; /* what goes now is evicted, and somebody may want to know */
@@ -130,6 +133,9 @@ int prefix_index_create(struct arena *a, const struct prefix_index_opts *opts, s
     ix->bytes_max = opts->bytes_max;
     ix->evicting = opts->evicting;
     ix->arg = opts->arg;
+    ix->allow = opts->allow;
+    ix->allow_arg = opts->allow_arg;
+    ix->allowed = ix->allow ? 0 : ix->bytes_max;
     ix->bucket_mask = buckets - 1;
     ix->newest = NONE;
     ix->nodes = ARENA_ARRAY(a, struct node, ix->nodes_max);
@@ -594,8 +600,17 @@ void prefix_index_released(struct prefix_index *ix, uint32_t node)
 {
     if (node != NONE && ix->nodes[node].depth > 0)
         prune(ix, node);
-    while (bytes_held(ix) > ix->bytes_max && prefix_index_evict(ix))
+    uint64_t held = bytes_held(ix);
+    if (held > ix->allowed && ix->allow)
+        ix->allowed = MIN_OF(ix->allow(ix->allow_arg, held), ix->bytes_max);
+    while (bytes_held(ix) > ix->allowed && prefix_index_evict(ix))
         ;
+}
+
+void prefix_index_allow(struct prefix_index *ix, uint64_t bytes)
+{
+    ix->allowed = MIN_OF(bytes, ix->bytes_max);
+    ASSERT(bytes_held(ix) <= ix->allowed);
 }
 
 /* ---- shrinking ---- */
@@ -792,5 +807,5 @@ void prefix_index_check(const struct prefix_index *ix)
     ASSERT(unstored == ix->numbers.unstored);
     ASSERT(nodes == ix->numbers.nodes && unused == ix->nodes_max - nodes);
     ASSERT(snapshots == ix->numbers.snapshots && listed == snapshots && pinned == ix->numbers.pinned);
-    ASSERT(bytes_held(ix) <= ix->bytes_max);
+    ASSERT(bytes_held(ix) <= ix->allowed && ix->allowed <= ix->bytes_max);
 }

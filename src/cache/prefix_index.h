@@ -35,6 +35,10 @@ struct prefix_index_opts {
      * until this returns. Not told of what is cleared or of no use to anybody. NULL: nobody wants to know. */
     void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot);
     void *arg;
+    /* Others cache within the same budget: how many bytes may be held here if so many are wanted, asked when they are more than was allowed
+     * last. NULL: bytes_max. */
+    uint64_t (*allow)(void *arg, uint64_t bytes);
+    void *allow_arg;
 };
 
 /* Bytes of arena that prefix_index_create takes at most, for pools of these sizes; slots_max 0 without recurrent layers. */
@@ -80,6 +84,9 @@ bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t slot
 /* A row that got or added this node (PREFIX_NONE: none, or it goes on) has given up references: what nobody can use goes at once,
  * from the tail; then prefix_index_evict(), until bytes_max holds. */
 void prefix_index_released(struct prefix_index *ix, uint32_t node);
+
+/* From now on no more is allowed; what is held may not be more. */
+void prefix_index_allow(struct prefix_index *ix, uint64_t bytes);
 
 /* Drops the least recently used page of all groups (so what a window left behind on the way goes before the chain's end), else a
  * snapshot. False: there is nothing. */

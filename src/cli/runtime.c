@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "memory/footprint.h"
+#include "memory/holders.h"
 #include "memory/units.h"
 
 #include <errno.h>
@@ -115,7 +116,10 @@ static int open_ledger(struct runtime *rt)
         r = open_account(rt, "threads", p->threads_bytes, &rt->threads);
     if (r == 0)
         r = open_account(rt, "network", p->network_bytes + p->body_bytes, &rt->network);
-    return r == 0 ? open_account(rt, "text", p->text_bytes, &rt->text) : r;
+    if (r == 0)
+        r = open_account(rt, "text", p->text_bytes, &rt->text);
+    struct holders_opts holders = {rt->ledger, MIN_OF(rt->options->host_cache, p->ceiling_bytes)};
+    return r == 0 ? holders_create(&holders, &rt->holders) : r;
 }
 
 static int open_process(struct runtime *rt, uint32_t workers, struct err *e)
@@ -173,6 +177,7 @@ int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, u
     rt->settings.needs_template = rt->needs_template;
     struct hosted_opts opts = {.settings = &rt->settings,
                                .parent = ledger_root(rt->ledger),
+                               .holders = rt->holders,
                                .workers = rt->workers,
                                .ops = &rt->ops,
                                .progress = progress,
@@ -187,6 +192,7 @@ int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, u
 void runtime_close(struct runtime *rt)
 {
     hosted_close(&rt->hosted, NULL, NULL);
+    holders_free(rt->holders);
     workers_free(rt->workers);
     account_close(rt->text);
     account_close(rt->network);

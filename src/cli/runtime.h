@@ -21,6 +21,7 @@ struct runtime {
     struct plan_process process; /* what the process's accounts may hold; what runs keeps to it */
     struct ledger *ledger;
     struct account *heap, *threads, *text, *network; /* children of the root */
+    struct holders *holders;                         /* whoever has pools */
     uint64_t heap_bytes;                             /* reserved there */
     struct workers *workers;
     struct kern_ops ops;

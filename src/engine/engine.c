@@ -134,8 +134,15 @@ void engine_plan(const struct engine_opts *opts, const struct model_shape *shape
     job_bytes_max(&ret->job_bytes, &ret->job_token_bytes);
 }
 
+static bool help_comes(void *arg)
+{
+    const struct pools *p = arg;
+    return p->help_comes;
+}
+
 static int create_pools(struct engine *en, struct layout *l)
 {
+    l->pools.holder = en->holder;
     int r = pools_create(en->arena, &l->pools, &en->pools);
     if (r == 0 && en->opts.host_cache_bytes)
         r = prefix_hasher_create(&en->hasher);
@@ -143,6 +150,8 @@ static int create_pools(struct engine *en, struct layout *l)
     l->sched.groups[0] = (struct page_group){.pages = en->pools.pages, .page_bytes = en->pools.page_bytes};
     l->sched.group_count = 1;
     l->sched.slots = en->pools.slots;
+    l->sched.help = help_comes;
+    l->sched.help_arg = &en->pools;
     return r == 0 ? sched_create(en->arena, &l->sched, &en->sched) : r;
 }
 
@@ -206,6 +215,21 @@ static void init_live(struct engine *en)
     en->live = o->live ? o->live : &en->own_live;
 }
 
+/* Under the list's lock: they put a message. */
+static int take_ask(void *arg, struct holder_ask *ask)
+{
+    struct engine *en = arg;
+    struct engine_message m = {.order = ask};
+    return mailbox_put(en->inbox, &m);
+}
+
+static void take_poke(void *arg)
+{
+    engine_wake(arg);
+}
+
+static const struct holder_ops holder_ops = {take_ask, take_poke};
+
 int engine_create(const struct engine_opts *opts, struct engine **ret, struct err *e)
 {
     const struct model_shape *shape = model_shape(opts->model);
@@ -224,7 +248,9 @@ int engine_create(const struct engine_opts *opts, struct engine **ret, struct er
     list_init(&en->over);
     trim_init(&en->trim);
     pthread_mutex_init(&en->lock, NULL);
-    r = open_accounts(en);
+    r = opts->holders ? holder_add(opts->holders, en->name, &en->holder) : 0;
+    if (r == 0)
+        r = open_accounts(en);
     if (r == 0)
         r = create_tables(en);
     if (r < 0) {
@@ -235,6 +261,8 @@ int engine_create(const struct engine_opts *opts, struct engine **ret, struct er
                            sizeof(float));
     }
     engine_publish(en, true);
+    if (en->holder)
+        holder_open(en->holder, &holder_ops, en);
     *ret = en;
     return 0;
 }
@@ -282,7 +310,8 @@ void engine_close(struct engine *en)
         engine_end_all(en);
     thread_stack_done(&en->stack);
     prefix_hasher_free(en->hasher);
-    pools_done(&en->pools);
+    holder_close(en->holder);
+    pools_done(&en->pools, en->holder);
     mailbox_free(en->inbox);
     buf_done(&en->text);
     arena_free(en->arena);
@@ -438,28 +467,32 @@ int engine_submit(struct engine *en, const struct job_spec *job, struct stream *
     return r;
 }
 
-static int order_trim(struct engine *en, bool drop_prefixes, struct engine_cleared *ret)
+static int order_trim(struct engine *en, enum holder_ask_kind kind, struct engine_cleared *ret)
 {
-    struct trim_order order = {.drop_prefixes = drop_prefixes};
-    struct engine_message m = {.order = &order};
-    sem_init(&order.done, 0, 0);
+    struct holder_ask *ask = holder_ask_create(kind, 0, 0);
+    struct engine_message m = {.order = ask};
+    struct holder_answer answer;
+    if (!ask)
+        return -ENOMEM;
     int r = mailbox_put(en->inbox, &m);
-    while (r == 0 && sem_wait(&order.done) < 0)
-        ;
-    sem_destroy(&order.done);
-    if (r == 0)
-        *ret = (struct engine_cleared){order.entries, order.bytes};
-    return r;
+    if (r < 0) {
+        holder_ask_drop(ask);
+        return r;
+    }
+    r = holder_ask_wait(ask, UINT64_MAX, &answer);
+    ASSERT(r == 0);
+    *ret = (struct engine_cleared){answer.entries, answer.bytes};
+    return 0;
 }
 
 int engine_clear_cache(struct engine *en, struct engine_cleared *ret)
 {
-    return order_trim(en, true, ret);
+    return order_trim(en, HOLDER_CLEAR, ret);
 }
 
 int engine_trim(struct engine *en, struct engine_cleared *ret)
 {
-    return order_trim(en, false, ret);
+    return order_trim(en, HOLDER_TRIM, ret);
 }
 
 void engine_relieve(struct engine *en)

@@ -61,6 +61,9 @@ struct engine_opts {
     /* Prefixes of earlier requests stay in the pools until their memory is wanted, and later ones begin with them: so many bytes of
      * pages and states that no request uses. 0: nothing is kept. */
     uint64_t host_cache_bytes;
+    /* Who else holds memory: the engine is listed there from before its first page, caches within the common budget, gives for others and has
+     * them asked when the process refuses it a unit. Borrowed; NULL: it is alone. */
+    struct holders *holders;
     uint64_t queue_timeout_ns; /* 0 = never */
     uint64_t slow_client_ns;   /* a full stream ends after so long: FINISH_TOO_SLOW; 0 = never */
     uint64_t step_ns;          /* what a step that others wait for should last */
@@ -136,7 +139,7 @@ struct engine_cleared {
     uint64_t bytes_reclaimed; /* by how much what the pools hold has fallen */
 };
 /* Drops all prefixes that no request uses and gives their memory back; waits for it, a step at most. Any thread but the
- * engine's. 0, -EAGAIN (too many wait for the same), or -EPIPE (closing). */
+ * engine's. 0, -EAGAIN (too many wait for the same), -EPIPE (closing), or -ENOMEM. */
 int engine_clear_cache(struct engine *en, struct engine_cleared *ret);
 /* Gives back every unit that no request and no prefix needs; prefixes are moved together, none is dropped. As engine_clear_cache. */
 int engine_trim(struct engine *en, struct engine_cleared *ret);

@@ -188,6 +188,7 @@ static void note_rest(struct engine *en)
 static void idle(struct engine *en)
 {
     struct engine_message m;
+    trim_share(en);
     uint64_t timeout_ns = trim_wait_ns(en, clock_now_ns());
     engine_publish(en, true);
     if (mailbox_wait(en->inbox, &m, timeout_ns))
@@ -220,6 +221,7 @@ void *engine_thread(void *arg)
             idle(en);
             continue;
         }
+        trim_share(en);
         engine_publish(en, false);
         deliver(en);
         trim_between_steps(en);

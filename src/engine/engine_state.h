@@ -14,7 +14,7 @@
 /* What comes in: a job, an order, or neither for "look now". */
 struct engine_message {
     struct job *job;
-    struct trim_order *order;
+    struct holder_ask *order;
 };
 
 struct engine {
@@ -25,6 +25,7 @@ struct engine {
     struct account *requests, *own;
     struct arena *arena; /* of `own`: everything below that is not said to be elsewhere */
     struct pools pools;
+    struct holder *holder;        /* in opts.holders; NULL: there is no list */
     struct prefix_hasher *hasher; /* engine thread only */
     struct sched *sched;
     struct mailbox *inbox;

@@ -11,6 +11,10 @@
 #include <errno.h>
 #include <string.h>
 
+#define MIB ((uint64_t)1 << 20)
+#define HELP_BYTES                                                                                           \
+    (8 * (uint64_t)UNIT_BYTES) /* what others are asked for at once, so that not each unit is asked for */
+
 /* ---- what the pools ask for ---- */
 
 static void on_evict(void *arg, uint32_t page)
@@ -55,6 +59,19 @@ static bool give_pages_unit(struct pools *p)
     return page_pool_trim(p->pages, 1, UINT64_MAX) > 0;
 }
 
+/* Refused by the process or by the system, not by a limit of this model's. */
+static bool is_refused_by_all(struct pools *p)
+{
+    struct account_numbers n;
+    return !account_refuses(p->kv, UNIT_BYTES, &n) || n.depth == 0;
+}
+
+/* Nothing is free here: others are asked, which takes them a step. What is cached here goes meanwhile. */
+static void ask_others(struct pools *p)
+{
+    p->help_comes = p->holder && is_refused_by_all(p) && holder_want(p->holder, HELP_BYTES, p->now_ns);
+}
+
 /* For the pages: the slots' free units, then those of snapshots. */
 static bool relieve_pages(void *arg, bool cached)
 {
@@ -65,6 +82,7 @@ static bool relieve_pages(void *arg, bool cached)
             return true;
     } while (cached && p->slots &&
              (slot_pool_compact(p->slots) || (p->index && prefix_index_evict_snapshot(p->index))));
+    ask_others(p);
     return false;
 }
 
@@ -77,7 +95,14 @@ static bool relieve_slots(void *arg, bool cached)
         if (give_pages_unit(p))
             return true;
     } while (cached && (page_pool_compact(p->pages) || page_pool_evict(p->pages)));
+    ask_others(p);
     return false;
+}
+
+static uint64_t allow(void *arg, uint64_t bytes)
+{
+    struct pools *p = arg;
+    return holder_allow(p->holder, bytes, p->now_ns);
 }
 
 /* ---- from beginning to end ---- */
@@ -130,7 +155,8 @@ static int open_accounts(struct pools *p, const struct pools_opts *o)
 
 int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p)
 {
-    *p = (struct pools){.page_bytes = opts->page_bytes, .slot_bytes = opts->slot_bytes};
+    *p = (struct pools){
+        .page_bytes = opts->page_bytes, .slot_bytes = opts->slot_bytes, .holder = opts->holder};
     int r = open_accounts(p, opts);
     if (r < 0)
         return r;
@@ -148,18 +174,34 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
                                       .group_count = 1,
                                       .slots = p->slots,
                                       .slot_bytes = opts->slot_bytes,
-                                      .bytes_max = opts->host_cache_max};
+                                      .bytes_max = opts->host_cache_max,
+                                      .allow = opts->holder ? allow : NULL,
+                                      .allow_arg = p};
     return r == 0 && opts->host_cache_max ? prefix_index_create(a, &index, &p->index) : r;
 }
 
-void pools_done(struct pools *p)
+/* Whatever the system would not take is the holder's from now on, with its bytes. */
+static void free_units(struct pools *p, struct holder *holder)
+{
+    struct units *of_pages = page_pool_done(p->pages), *of_slots = slot_pool_done(p->slots);
+    struct units *left[2];
+    uint32_t count = 0;
+    if (of_pages)
+        left[count++] = of_pages;
+    if (of_slots)
+        left[count++] = of_slots;
+    holder_remove(holder, left, count);
+    for (uint32_t i = 0; i < count && !holder; i++)
+        units_abandon(left[i]);
+}
+
+void pools_done(struct pools *p, struct holder *holder)
 {
     prefix_index_done(p->index);
     p->index = NULL;
     if (p->host_cache)
         pools_settle(p);
-    page_pool_done(p->pages);
-    slot_pool_done(p->slots);
+    free_units(p, holder);
     /* Each demands that nothing is reserved: a leak stops here. */
     account_close(p->host_cache);
     account_close(p->snapshots);
@@ -192,6 +234,8 @@ void pools_settle(struct pools *p)
 
 void pools_clock(struct pools *p, uint64_t now_ns)
 {
+    p->now_ns = now_ns;
+    p->help_comes = false;
     page_pool_clock(p->pages, now_ns);
     if (p->slots)
         slot_pool_clock(p->slots, now_ns);
@@ -233,6 +277,53 @@ uint64_t pools_evict(struct pools *p, uint64_t bytes)
     while (p->index && before - now < bytes && prefix_index_evict(p->index))
         now = cache_bytes(p);
     return before - now;
+}
+
+static bool has_older(const struct pools *p, uint64_t before_ns)
+{
+    uint64_t oldest_ns = page_pool_oldest_ns(p->pages);
+    return before_ns == UINT64_MAX || (oldest_ns > 0 && oldest_ns < before_ns);
+}
+
+uint64_t pools_evict_before(struct pools *p, uint64_t bytes, uint64_t before_ns)
+{
+    uint64_t before = cache_bytes(p), now = before;
+    while (p->index && before - now < bytes && has_older(p, before_ns) && prefix_index_evict(p->index)) {
+        now = cache_bytes(p);
+        p->dropped++;
+    }
+    return before - now;
+}
+
+/* ---- the list of holders ---- */
+
+/* When what goes next was last used. Snapshots alone are of rows that run: as good as new. */
+static uint64_t oldest_ns(const struct pools *p, uint64_t cached)
+{
+    uint64_t pages = page_pool_oldest_ns(p->pages);
+    return pages > 0 || cached == 0 ? pages : p->now_ns;
+}
+
+uint64_t pools_publish(struct pools *p, uint64_t prompt_token_ns)
+{
+    struct prefix_numbers n = {0};
+    if (!p->holder)
+        return 0;
+    if (p->index)
+        prefix_index_numbers(p->index, &n);
+    struct holder_numbers now = {
+        .held_bytes = pools_held_bytes(p),
+        .free_bytes = pools_spare_bytes(p),
+        .cached_bytes = n.bytes,
+        .wanted_bytes = n.nodes * (uint64_t)p->page_bytes + n.snapshots * (uint64_t)p->slot_bytes,
+        .entries = n.nodes + n.snapshots,
+        .oldest_ns = oldest_ns(p, n.bytes),
+        .cost_ns_per_mib = prompt_token_ns * PAGE_TOKENS * MIB / p->page_bytes,
+    };
+    struct holder_share share = holder_publish(p->holder, &now, p->now_ns);
+    if (p->index)
+        prefix_index_allow(p->index, MAX_OF(share.allowed_bytes, n.bytes));
+    return share.asked_bytes;
 }
 
 /* ---- looking ---- */

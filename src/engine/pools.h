@@ -7,6 +7,7 @@
 #define PLATEAU_ENGINE_POOLS_H
 
 #include "cache/prefix_index.h"
+#include "memory/holders.h"
 
 struct engine_opts;
 
@@ -17,9 +18,12 @@ struct pools {
     struct prefix_index *index; /* NULL: nothing is reused */
     size_t page_bytes, slot_bytes;
     struct account *all, *kv, *state, *snapshots, *host_cache;
+    struct holder *holder; /* NULL: nobody else takes from it, or gives */
     /* Engine thread only. */
     uint64_t on_snapshots, on_host_cache; /* bytes shown there */
-    uint64_t reliefs, moves;
+    uint64_t reliefs, moves, now_ns;
+    uint64_t dropped; /* pages and snapshots of prefixes, because others wanted their memory */
+    bool help_comes;  /* a unit was refused since the clock was set, and others are being asked for theirs */
 };
 
 struct pools_opts {
@@ -28,14 +32,16 @@ struct pools_opts {
     size_t page_bytes, slot_bytes;
     uint64_t bytes_max;      /* of all of it; ACCOUNT_NO_LIMIT */
     uint64_t host_cache_max; /* of what no request uses; 0: nothing is kept */
+    struct holder *holder;   /* its budget limits that too; may be NULL */
 };
 
 /* Bytes of arena that pools_create takes at most. */
 size_t pools_arena_bytes(const struct pools_opts *opts);
 /* Opens the accounts and lays out the pools in `a`; nothing is committed. 0 or -ENOMEM; pools_done() in either case. */
 int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p);
-/* No row has a page or slot any more. Before the arena goes; fine on a zeroed struct. */
-void pools_done(struct pools *p);
+/* No row has a page or slot any more. Before the arena goes; fine on a zeroed struct. `holder` (closed; may be NULL) is struck off, or an orphan
+ * with what the system would not take. */
+void pools_done(struct pools *p, struct holder *holder);
 
 /* Brings the accounts to what lies where now. Never fails: bytes change their name only. */
 void pools_settle(struct pools *p);
@@ -52,6 +58,11 @@ bool pools_shrink(struct pools *p, uint64_t before_ns, struct pools_given *ret);
 bool pools_give_unit(struct pools *p, uint64_t before_ns);
 /* Drops what has not been used for the longest time, until the prefixes hold so many bytes less. Returns by how much. */
 uint64_t pools_evict(struct pools *p, uint64_t bytes);
+/* Of that, only what was last used before then. */
+uint64_t pools_evict_before(struct pools *p, uint64_t bytes, uint64_t before_ns);
+
+/* Tells the list of holders what is here; returns how many bytes of prefixes it wants dropped. Without a holder: 0. */
+uint64_t pools_publish(struct pools *p, uint64_t prompt_token_ns);
 
 /* What pools_shrink() can give back at most. */
 uint64_t pools_spare_bytes(const struct pools *p);

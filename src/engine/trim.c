@@ -27,6 +27,57 @@ void trim_init(struct trim *t)
     list_init(&t->orders);
 }
 
+/* ---- orders ---- */
+
+#define ORDER(it) LIST_ENTRY(it, struct holder_ask, link)
+
+static uint64_t fallen_bytes(const struct engine *en, const struct holder_ask *o)
+{
+    uint64_t held = pools_held_bytes(&en->pools);
+    return o->held_before > held ? o->held_before - held : 0;
+}
+
+/* Who has the answer may look at the list of holders next: it is told first. */
+static void answer(struct engine *en, struct holder_ask *o)
+{
+    o->answer.bytes = fallen_bytes(en, o);
+    list_remove(&o->link);
+    (void)pools_publish(&en->pools, (uint64_t)en->budget.prompt_ns);
+    holder_ask_done(o);
+}
+
+static void answer_all(struct engine *en)
+{
+    LIST_EACH(it, &en->trim.orders)
+        answer(en, ORDER(it));
+}
+
+static bool is_met(const struct engine *en, const struct holder_ask *o)
+{
+    return o->kind == HOLDER_GIVE && fallen_bytes(en, o) >= o->bytes;
+}
+
+static void answer_met(struct engine *en)
+{
+    LIST_EACH(it, &en->trim.orders)
+        if (is_met(en, ORDER(it)))
+            answer(en, ORDER(it));
+}
+
+/* Nothing is free any more: a unit's worth of what one of those who wait may have. False: none may have anything. */
+static bool evict_for_orders(struct engine *en)
+{
+    LIST_EACH(it, &en->trim.orders) {
+        struct holder_ask *o = ORDER(it);
+        uint64_t dropped = en->pools.dropped;
+        if (o->kind != HOLDER_GIVE || pools_evict_before(&en->pools, UNIT_BYTES, o->before_ns) == 0)
+            continue;
+        o->answer.entries += (uint32_t)(en->pools.dropped - dropped);
+        return true;
+    }
+    return false;
+}
+
 /* ---- slices ---- */
 
 /* One slice. False: nothing is left. */
@@ -36,8 +87,9 @@ static bool slice(struct engine *en, uint64_t before_ns)
     struct pools_given given;
     uint64_t began_ns = clock_now_ns();
     pools_clock(&en->pools, began_ns);
-    if (!pools_shrink(&en->pools, before_ns, &given))
+    if (!pools_shrink(&en->pools, before_ns, &given) && !evict_for_orders(en))
         return false;
+    answer_met(en);
     uint64_t took_ns = clock_now_ns() - began_ns;
     struct trim *t = &en->trim;
     n->trims += t->slices == 0;
@@ -51,20 +103,6 @@ static bool slice(struct engine *en, uint64_t before_ns)
     n->trim_bytes += given.bytes;
     n->trim_moves += given.moved;
     return true;
-}
-
-static void answer(struct engine *en, struct trim_order *o)
-{
-    uint64_t held = pools_held_bytes(&en->pools);
-    o->bytes = o->held_before > held ? o->held_before - held : 0;
-    list_remove(&o->link);
-    sem_post(&o->done);
-}
-
-static void answer_all(struct engine *en)
-{
-    LIST_EACH(it, &en->trim.orders)
-        answer(en, LIST_ENTRY(it, struct trim_order, link));
 }
 
 /* Nothing is left to give back. */
@@ -158,7 +196,7 @@ void trim_between_steps(struct engine *en)
     uint64_t began_ns = clock_now_ns(), most_ns = urgent ? BETWEEN_URGENT_NS : BETWEEN_NS;
     uint64_t before_ns = urgent ? UINT64_MAX : began_ns - KEEP_NS;
     bool more = true;
-    while (more && clock_now_ns() - began_ns < most_ns && (urgent || has_too_much(en)))
+    while (more && clock_now_ns() - began_ns < most_ns && (is_urgent(t) || has_too_much(en)))
         more = slice(en, before_ns);
     if (urgent && !more)
         finish(en);
@@ -166,13 +204,19 @@ void trim_between_steps(struct engine *en)
 
 /* ---- asked for ---- */
 
-void trim_take_order(struct engine *en, struct trim_order *o)
+void trim_take_order(struct engine *en, struct holder_ask *o)
 {
     o->held_before = pools_held_bytes(&en->pools);
-    if (o->drop_prefixes && en->pools.index)
-        o->entries = prefix_index_clear(en->pools.index);
-    list_init(&o->link);
+    if (o->kind == HOLDER_CLEAR && en->pools.index)
+        o->answer.entries = prefix_index_clear(en->pools.index);
     list_push_back(&en->trim.orders, &o->link);
+}
+
+void trim_share(struct engine *en)
+{
+    uint64_t prompt_ns = (uint64_t)en->budget.prompt_ns, bytes;
+    while ((bytes = pools_publish(&en->pools, prompt_ns)) > 0 && pools_evict(&en->pools, bytes) > 0)
+        en->trim.done = false;
 }
 
 void trim_relieve(struct engine *en)

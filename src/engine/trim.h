@@ -7,24 +7,12 @@
 #define PLATEAU_ENGINE_TRIM_H
 
 #include "base/list.h"
-
-#include <semaphore.h>
-#include <stdint.h>
+#include "memory/holders.h"
 
 struct engine;
 
-/* Somebody waits for a trim; lies with who waits. */
-struct trim_order {
-    bool drop_prefixes; /* those that no request uses go first */
-    uint32_t entries;   /* how many have gone */
-    uint64_t bytes;     /* by how much what the pools hold has fallen */
-    sem_t done;
-    struct list link;     /* engine thread: engine.trim.orders */
-    uint64_t held_before; /* likewise */
-};
-
 struct trim {
-    struct list orders;
+    struct list orders;   /* struct holder_ask: somebody waits for a trim, or for so many bytes */
     bool pressed;         /* memory is short: everything free goes now, and what comes of it does not wait */
     bool owed;            /* nothing has run since; due_ns says when it begins */
     bool done;            /* nothing was left to give back, and no step has been since */
@@ -46,8 +34,10 @@ void trim_run(struct engine *en);
 /* Between two steps: what is owed to orders and to shortage, and what is free beyond a threshold that tightens with the rows that
  * run. */
 void trim_between_steps(struct engine *en);
-/* Takes an order in; it is answered when nothing is left to give back. */
-void trim_take_order(struct engine *en, struct trim_order *o);
+/* Takes an order in; it is answered when nothing is left to give back, or as much as was asked for has gone. */
+void trim_take_order(struct engine *en, struct holder_ask *o);
+/* Tells the list of holders what is here, and drops what others have more use for. */
+void trim_share(struct engine *en);
 /* An eighth of the prefixes goes, and all that is free. */
 void trim_relieve(struct engine *en);
 /* The engine ends: orders are answered as far as they came. */

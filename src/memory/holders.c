@@ -25,11 +25,11 @@ struct holder {
     struct holders *list;
     uint64_t id;
     char name[HOLDER_NAME_MAX];
-    void *arg;
     /* Under the list's lock. */
     struct list link;
     enum holder_state state;
-    const struct holder_ops *ops; /* NULL: it is asked no more */
+    const struct holder_ops *ops; /* NULL: it cannot be asked yet, or any more */
+    void *arg;
     struct holder_numbers now;
     struct cache_share share;
     enum want_state want;
@@ -40,9 +40,9 @@ struct holder {
 
 struct holders {
     struct holders_opts opts; /* constant */
-    struct account *orphans;  /* constant */
     pthread_mutex_t lock;
     struct list all;
+    struct account *orphans; /* NULL: there are none */
     uint32_t count;
     uint64_t next_id;
     struct cache_share *shares[HOLDERS_MAX]; /* of those that are live */
@@ -70,17 +70,13 @@ int holders_create(const struct holders_opts *opts, struct holders **ret)
     hs->opts = *opts;
     hs->next_id = 1;
     list_init(&hs->all);
-    int r = account_open(ledger_root(opts->ledger), "orphans", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &hs->orphans);
-    if (r < 0) {
-        free(hs);
-        return r;
-    }
     pthread_mutex_init(&hs->lock, NULL);
     *ret = hs;
     return 0;
 }
 
 static int free_orphan(struct holder *h, uint64_t *bytes);
+static void close_orphans(struct holders *hs);
 
 /* What the system does not take goes with the process: nobody's account has it. */
 static void abandon(struct holder *h)
@@ -105,21 +101,20 @@ void holders_free(struct holders *hs)
         list_remove(&h->link);
         abandon(h);
     }
+    close_orphans(hs);
     pthread_mutex_unlock(&hs->lock);
-    account_close(hs->orphans);
     pthread_mutex_destroy(&hs->lock);
     free(hs);
 }
 
 /* ---- owners ---- */
 
-int holder_add(struct holders *hs, const char *name, const struct holder_ops *ops, void *arg,
-               struct holder **ret)
+int holder_add(struct holders *hs, const char *name, struct holder **ret)
 {
     struct holder *h = calloc(1, sizeof(*h));
     if (!h)
         return -ENOMEM;
-    *h = (struct holder){.list = hs, .arg = arg, .ops = ops};
+    h->list = hs;
     snprintf(h->name, sizeof(h->name), "%s", name);
     list_init(&h->link);
     pthread_mutex_lock(&hs->lock);
@@ -136,6 +131,14 @@ int holder_add(struct holders *hs, const char *name, const struct holder_ops *op
     else
         *ret = h;
     return r;
+}
+
+void holder_open(struct holder *h, const struct holder_ops *ops, void *arg)
+{
+    pthread_mutex_lock(&h->list->lock);
+    h->ops = ops;
+    h->arg = arg;
+    pthread_mutex_unlock(&h->list->lock);
 }
 
 static uint32_t find_share(const struct holder *h)
@@ -184,23 +187,46 @@ static void note_left(struct holder *h)
     h->now = (struct holder_numbers){.held_bytes = bytes, .free_bytes = bytes};
 }
 
+/* The account that pays for orphans is there as long as they are. Without memory for it they are the process's own. */
+static struct account *orphans_account(struct holders *hs)
+{
+    struct account *root = ledger_root(hs->opts.ledger);
+    if (!hs->orphans && account_open(root, "orphans", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &hs->orphans) < 0)
+        return root;
+    return hs->orphans;
+}
+
+static void close_orphans(struct holders *hs)
+{
+    LIST_EACH(it, &hs->all)
+        if (HOLDER(it)->state == HOLDER_ORPHAN)
+            return;
+    account_close(hs->orphans);
+    hs->orphans = NULL;
+}
+
+static void adopt(struct holder *h, struct units *const *left, uint32_t count)
+{
+    struct account *a = orphans_account(h->list);
+    for (uint32_t i = 0; i < count; i++) {
+        units_charge_to(left[i], a);
+        h->left[i] = left[i];
+    }
+    h->state = HOLDER_ORPHAN;
+    note_left(h);
+}
+
 void holder_remove(struct holder *h, struct units *const *left, uint32_t count)
 {
     if (!h)
         return;
     struct holders *hs = h->list;
     ASSERT(h->state == HOLDER_CLOSING && count <= HOLDER_UNITS_MAX);
-    for (uint32_t i = 0; i < count; i++)
-        units_charge_to(left[i], hs->orphans);
     pthread_mutex_lock(&hs->lock);
-    for (uint32_t i = 0; i < count; i++)
-        h->left[i] = left[i];
-    if (count == 0) {
+    if (count == 0)
         strike_off(h);
-    } else {
-        h->state = HOLDER_ORPHAN;
-        note_left(h);
-    }
+    else
+        adopt(h, left, count);
     pthread_mutex_unlock(&hs->lock);
 }
 
@@ -408,8 +434,10 @@ static int free_orphan(struct holder *h, uint64_t *bytes)
     pthread_mutex_lock(&hs->lock);
     h->freeing = false;
     note_left(h);
-    if (failed == 0)
+    if (failed == 0) {
         strike_off(h);
+        close_orphans(hs);
+    }
     return failed;
 }
 

@@ -5,7 +5,7 @@
  *
  * A holder is listed from before its first byte until it has none. Its owner (an engine's thread) says after each step what it holds, and is asked
  * by messages, which it answers after the step under way; nobody but the owner touches its memory. If a step of its teardown fails, what
- * is left is the list's: an orphan, charged to the account `orphans`, shown and reachable by every clear until the system takes it.
+ * is left is the list's: an orphan, charged to an account `orphans`, shown and reachable by every clear until the system takes it.
  *
  * The list also keeps the one budget for what all of them cache (memory/cache_share).
  *
@@ -88,8 +88,9 @@ struct holder_ops {
 };
 
 /* Listed from here on; no byte of it exists yet. 0, -ENOSPC (HOLDERS_MAX), -ENOMEM. */
-int holder_add(struct holders *hs, const char *name, const struct holder_ops *ops, void *arg,
-               struct holder **ret);
+int holder_add(struct holders *hs, const char *name, struct holder **ret);
+/* It can be asked from here on. */
+void holder_open(struct holder *h, const struct holder_ops *ops, void *arg);
 /* Is asked nothing any more: `ops` is not called when this returns. NULL is fine. */
 void holder_close(struct holder *h);
 /* After holder_close(): what is left of it, ranges that could not be freed. None: it is struck off. Else it is an orphan, and the ranges are

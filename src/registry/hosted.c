@@ -138,6 +138,7 @@ static int create_engine(struct load *l)
     opts.model = l->h->model;
     opts.tokenizer = l->h->tokenizer;
     opts.workers = l->opts->workers;
+    opts.holders = l->opts->holders;
     opts.parent = l->h->account;
     opts.max_model_len = plan->max_model_len;
     opts.kv_bytes_max = (uint64_t)plan->pages_max * plan->model.page_bytes;

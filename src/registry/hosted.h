@@ -23,6 +23,7 @@ struct hosted {
 struct hosted_opts {
     const struct model_settings *settings; /* planned; borrowed while the model is loaded */
     struct account *parent;
+    struct holders *holders; /* engine_opts.holders */
     struct workers *workers;
     const struct kern_ops *ops;
     /* Called for as many bytes as the plan demands before anything is loaded: sets them aside as the account's floor, or says in

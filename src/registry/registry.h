@@ -54,6 +54,7 @@ struct registry_faults {
 struct registry_opts {
     struct ledger *ledger;
     struct account *threads; /* pays for stacks */
+    struct holders *holders; /* as engine_opts.holders */
     struct workers *workers;
     const struct kern_ops *ops;
     const struct model_settings *models; /* copied; what they point at is borrowed */

@@ -84,6 +84,7 @@ static int load(struct entry *e, struct registry_failure *why)
     struct registry *r = e->registry;
     struct hosted_opts opts = {.settings = &e->now,
                                .parent = ledger_root(r->opts.ledger),
+                               .holders = r->opts.holders,
                                .workers = r->opts.workers,
                                .ops = r->opts.ops,
                                .make_room = make_room,

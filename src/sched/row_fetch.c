@@ -10,8 +10,8 @@
 
 #include <errno.h>
 
-#define NONE          SCHED_PAGE_NONE
-#define TRIES_MAX     3 /* looks for a prefix: the second one finds less, for what failed is not there any more */
+#define NONE           SCHED_PAGE_NONE
+#define TRIES_MAX      3 /* looks for a prefix: the second one finds less, for what failed is not there any more */
 #define UNTIL_LEAST_NS 200000000ull
 #define UNTIL_MOST_NS  10000000000ull
 
@@ -23,7 +23,8 @@ static bool tier_has(const struct sched_opts *o, const struct prefix_key *key, e
 }
 
 /* Pages up to and with the last one at which the prefix may end. */
-static uint32_t find_end(const struct sched_opts *o, const struct sched_row *row, uint32_t in_index, uint32_t most)
+static uint32_t find_end(const struct sched_opts *o, const struct sched_row *row, uint32_t in_index,
+                         uint32_t most)
 {
     uint32_t end = 0;
     for (uint32_t i = 0; i < most; i++) {
@@ -45,8 +46,8 @@ static uint32_t count_in_index(const struct sched_opts *o, const struct sched_ro
 
 bool row_fetch_may_look(const struct sched_row *row)
 {
-    return row->phase == SCHED_QUEUED && row->keys && !row->paused && !row->logits_all && row->page_count == 0 &&
-           row->fetch_tries < TRIES_MAX;
+    return row->phase == SCHED_QUEUED && row->keys && !row->paused && !row->logits_all &&
+           row->page_count == 0 && row->fetch_tries < TRIES_MAX;
 }
 
 void row_fetch_look_no_more(struct sched_row *row)
@@ -112,7 +113,8 @@ void row_fetch_ask(const struct sched_opts *o, struct sched_row *row)
     while (!row->fetch_failed && row->fetch_next < asks) {
         bool page = row->fetch_next < row->fetch_pages;
         const struct prefix_key *key = &row->keys[page ? row->fetch_next : row->fetch_pages - 1];
-        int r = o->tier->read(o->tier->arg, key, page ? TIER_PAGE : TIER_SNAPSHOT, row->fetch, row->fetch_next);
+        int r =
+            o->tier->read(o->tier->arg, key, page ? TIER_PAGE : TIER_SNAPSHOT, row->fetch, row->fetch_next);
         if (r == -EAGAIN)
             return;
         row->fetch_failed = r < 0;
@@ -170,8 +172,7 @@ size_t row_fetch_arrive(const struct sched_opts *o, struct sched_row *row, const
     bool page = a->kind == TIER_PAGE;
     ASSERT(row->fetch_open > 0);
     row->fetch_open--;
-    if (a->status < 0 || row->fetch_failed ||
-        !(page ? take_page(o, row, a) : take_snapshot(o, row, a))) {
+    if (a->status < 0 || row->fetch_failed || !(page ? take_page(o, row, a) : take_snapshot(o, row, a))) {
         row->fetch_failed = true;
         return 0;
     }
@@ -243,8 +244,8 @@ int row_fetch_turn_into_place(const struct sched_opts *o, struct sched_row *row,
 
 /* ---- others ---- */
 
-bool row_fetch_worth_waiting(const struct sched_opts *o, const struct sched_row *row, const struct prefix_hit *hit,
-                             const struct sched_row *other)
+bool row_fetch_worth_waiting(const struct sched_opts *o, const struct sched_row *row,
+                             const struct prefix_hit *hit, const struct sched_row *other)
 {
     if (!row->keys || row->logits_all)
         return false;

@@ -44,10 +44,11 @@ static inline bool row_fetch_holds(const struct sched_row *row)
     return row->phase == SCHED_FETCHING || (row->phase == SCHED_QUEUED && row->page_count > 0);
 }
 /* As row_cache_begin, for a row that may hold something: that goes when the hit has been taken. */
-int row_fetch_turn_into_place(const struct sched_opts *o, struct sched_row *row, const struct prefix_hit *hit);
+int row_fetch_turn_into_place(const struct sched_opts *o, struct sched_row *row,
+                              const struct prefix_hit *hit);
 
 /* Will `other`, which fetches, soon have a longer prefix of `row` than `hit`? */
-bool row_fetch_worth_waiting(const struct sched_opts *o, const struct sched_row *row, const struct prefix_hit *hit,
-                             const struct sched_row *other);
+bool row_fetch_worth_waiting(const struct sched_opts *o, const struct sched_row *row,
+                             const struct prefix_hit *hit, const struct sched_row *other);
 
 #endif

@@ -280,10 +280,23 @@ static bool has_page_for_next(const struct sched_row *row)
     return row->done < row->page_count * PAGE_TOKENS;
 }
 
+/* Memory was refused. True: some will come, and nobody suffers for it meanwhile. */
+static bool ask_for_help(struct sched *s)
+{
+    if (s->opts.help && s->opts.help(s->opts.help_arg))
+        s->helped = s->plan_number;
+    return s->helped == s->plan_number;
+}
+
+static bool waits_for_help(const struct sched *s)
+{
+    return s->helped == s->plan_number;
+}
+
 static bool add_page(struct sched *s, struct sched_row *row)
 {
     int r = row_cache_extend(&s->opts, row);
-    if (r == -ENOMEM) {
+    if (r == -ENOMEM && !ask_for_help(s)) {
         s->refused = true;
         s->refused_ns = s->now_ns;
     }
@@ -306,7 +319,7 @@ static bool secure(struct sched *s, struct sched_row *row)
     while (!has_page_for_next(row) && !add_page(s, row)) {
         if (drop_fetched(s, NULL))
             continue;
-        struct sched_row *victim = find_victim(s, row);
+        struct sched_row *victim = waits_for_help(s) ? NULL : find_victim(s, row);
         if (!victim)
             return false;
         preempt(s, victim);
@@ -320,7 +333,7 @@ static void secure_running(struct sched *s)
     /* Whoever is preempted is paused or behind the row, so the row itself stays in the list. */
     for (struct list *it = s->running.next; it != &s->running; it = it->next) {
         struct sched_row *row = ROW(it);
-        if (row->paused || secure(s, row) || s->running_count > 1)
+        if (row->paused || secure(s, row) || s->running_count > 1 || waits_for_help(s))
             continue;
         end(s, row, SCHED_END_NO_MEMORY);
         return;
@@ -463,8 +476,10 @@ static void begin_fetches(struct sched *s)
 /* False: account or system have no memory for its first page or its slot. */
 static bool admit(struct sched *s, struct sched_row *row, const struct prefix_hit *hit)
 {
-    if (row_fetch_turn_into_place(&s->opts, row, hit) < 0)
+    if (row_fetch_turn_into_place(&s->opts, row, hit) < 0) {
+        (void)ask_for_help(s);
         return false;
+    }
     if (!add_page(s, row)) {
         row_cache_leave(&s->opts, row);
         return false;
@@ -493,6 +508,8 @@ static void admit_queue(struct sched *s)
         /* Nobody else will make room. */
         if (s->running_count == s->paused_count && drop_fetched(s, row))
             continue;
+        if (waits_for_help(s))
+            return;
         if (s->running_count == 0)
             end(s, row, SCHED_END_NO_MEMORY);
         else if (s->running_count == s->paused_count)

@@ -43,6 +43,10 @@ struct sched_opts {
     struct prefix_index *prefix; /* over these pools; NULL: nothing is reused */
     /* Where more prefixes lie; NULL: nowhere. Asks for `prefix` and one group. */
     const struct tier_io *tier;
+    /* Asked when memory was refused: are others about to give some back? Then nobody is preempted or ended for want of it, who lacks a page waits.
+     * NULL: never. */
+    bool (*help)(void *arg);
+    void *help_arg;
 };
 
 enum sched_phase {

@@ -20,6 +20,7 @@ struct sched {
     double prompt_token_ns;
     uint64_t refused_ns; /* when account or system last had no memory for a page */
     bool refused;        /* and whether that is less than REFUSED_NS ago */
+    uint64_t helped;     /* number of the last plan that was refused memory which others are about to give */
     /* The plan. */
     struct sched_step_row *rows; /* [rows_max] */
     struct sched_row **prompts;  /* [rows_max] */

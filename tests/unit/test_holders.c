@@ -89,7 +89,8 @@ static void owner_open(struct owner *o, struct holders *hs, const char *name, ui
     pthread_mutex_init(&o->lock, NULL);
     pthread_cond_init(&o->changed, NULL);
     list_init(&o->asks);
-    assert_int_equal(holder_add(hs, name, &ops, o, &o->h), 0);
+    assert_int_equal(holder_add(hs, name, &o->h), 0);
+    holder_open(o->h, &ops, o);
     uint64_t now_ns = clock_now_ns();
     o->has = (struct holder_numbers){.held_bytes = cached + free,
                                      .free_bytes = free,
