@@ -82,6 +82,28 @@ static double seconds(uint64_t ns)
         }                                                                                                    \
     } while (0)
 
+static void write_pool(struct buf *b, const struct served_model *m, const char *pool,
+                       const struct engine_pool_numbers *p)
+{
+    static const char *const kinds[] = {"active", "cached", "peak", "limit"};
+    const uint64_t bytes[] = {p->active_bytes, p->cached_bytes, p->peak_bytes, p->limit_bytes};
+    char more[64];
+    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
+        snprintf(more, sizeof(more), ",pool=\"%s\",kind=\"%s\"", pool, kinds[i]);
+        write_value(b, "plateau_pool_bytes", m, more, (double)bytes[i]);
+    }
+}
+
+static void write_pools(struct api *a, const struct engine_numbers *numbers, uint32_t count, struct buf *b)
+{
+    head(b, "plateau_pool_bytes", "gauge",
+         "Pages and states: active (used, or kept as prefixes), cached (committed and free), peak, limit.");
+    for (uint32_t i = 0; i < count; i++) {
+        write_pool(b, &a->models[i], "kv", &numbers[i].kv);
+        write_pool(b, &a->models[i], "state", &numbers[i].state);
+    }
+}
+
 static void write_engines(struct api *a, const struct engine_numbers *numbers, uint32_t count, struct buf *b)
 {
     EACH_MODEL("vllm:num_requests_running", "gauge", "Rows being computed.", n->running);
@@ -224,6 +246,7 @@ void report_metrics(struct api *a, struct buf *ret)
         labels[i] = slice_of(a->models[i].id);
     }
     write_engines(a, numbers, count, ret);
+    write_pools(a, numbers, count, ret);
     write_caches(a, numbers, count, ret);
     write_trims(a, numbers, count, ret);
     report_holders_metrics(a, ret);

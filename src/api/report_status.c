@@ -21,6 +21,23 @@ static void write_cache(const struct engine_numbers *n, struct buf *ret)
                (unsigned long long)n->cache_pages_evicted, (unsigned long long)n->cache_snapshots_evicted);
 }
 
+static void write_pool(const char *name, const struct engine_pool_numbers *p, struct buf *ret)
+{
+    buf_printf(
+        ret, "\"%s\":{\"active_bytes\":%llu,\"cached_bytes\":%llu,\"peak_bytes\":%llu,\"limit_bytes\":%llu}",
+        name, (unsigned long long)p->active_bytes, (unsigned long long)p->cached_bytes,
+        (unsigned long long)p->peak_bytes, (unsigned long long)p->limit_bytes);
+}
+
+static void write_pools(const struct engine_numbers *n, struct buf *ret)
+{
+    buf_puts(ret, "\"pools\":{");
+    write_pool("kv", &n->kv, ret);
+    buf_putc(ret, ',');
+    write_pool("state", &n->state, ret);
+    buf_puts(ret, "},");
+}
+
 static void write_trims(const struct engine_numbers *n, struct buf *ret)
 {
     buf_printf(ret,
@@ -53,6 +70,7 @@ static void write_model(struct api *a, const struct served_model *m, const struc
                (unsigned long long)n->preemptions, (unsigned long long)n->step_errors,
                (double)n->last_step_ns / (double)NS_PER_MS, n->idle ? "true" : "false");
     write_cache(n, ret);
+    write_pools(n, ret);
     write_trims(n, ret);
     buf_putc(ret, '}');
 }

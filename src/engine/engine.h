@@ -159,13 +159,19 @@ struct job_numbers {
     uint64_t age_ns, bytes; /* bytes: pages, slots and the job's block */
 };
 
+/* A pool's units: what of them blocks have that are in use or kept as prefixes, and what lies free. */
+struct engine_pool_numbers {
+    uint64_t active_bytes, cached_bytes, peak_bytes, limit_bytes; /* peak: of active */
+};
+
 /* Counters grow; gauges are as of the last step. */
 struct engine_numbers {
     uint32_t running, waiting, pages_used, pages_committed, pages_max, slots_used;
     uint32_t cache_pages, cache_snapshots; /* of prefixes, those in use included */
     uint64_t cache_bytes, cache_bytes_max; /* of those that no request uses */
     uint64_t cache_pages_evicted, cache_snapshots_evicted;
-    uint64_t cached_tokens; /* of prompts, found when they were first read */
+    struct engine_pool_numbers kv, state; /* state: zeros without recurrent layers */
+    uint64_t cached_tokens;               /* of prompts, found when they were first read */
     /* Trims: a trim begins when nothing runs (or too much is free) and ends when nothing is left to give back or a request
      * comes; a slice is what it does between two looks at the inbox. */
     uint64_t pending_trim_bytes; /* what the trim that is owed now will give back at most */

@@ -54,6 +54,14 @@ static void list_jobs(struct engine *en, const struct list *jobs, bool placed, u
     }
 }
 
+static struct engine_pool_numbers pool_numbers_of(const struct pool_numbers *n, size_t block_bytes)
+{
+    return (struct engine_pool_numbers){.active_bytes = n->active_bytes,
+                                        .cached_bytes = n->cached_bytes,
+                                        .peak_bytes = (uint64_t)n->peak * block_bytes,
+                                        .limit_bytes = n->limit_bytes};
+}
+
 static void read_gauges(struct engine *en, struct engine_numbers *ret)
 {
     struct sched_numbers s;
@@ -71,6 +79,8 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
         (uint32_t)((p.blocks.active_bytes + p.blocks.cached_bytes) / en->shape->page_bytes);
     ret->pages_max = p.blocks.blocks_max;
     ret->slots_used = slots.taken;
+    ret->kv = pool_numbers_of(&p.blocks, en->pools.page_bytes);
+    ret->state = pool_numbers_of(&slots, en->pools.slot_bytes);
     pools_settle(&en->pools);
     ret->pending_trim_bytes = trim_pending_bytes(en);
     ret->units_retaken = pools_retaken(&en->pools);

@@ -52,6 +52,24 @@ def test_the_sums_of_the_tree_hold_while_it_works(seen):
     check(seen.memory())
 
 
+def test_pools_tell_what_is_in_use_and_what_lies_free(seen):
+    def pools():
+        return seen.status()["models"][0]["pools"]
+
+    with seen.begin(prompt=[5] * 300):
+        until(lambda: seen.requests("decoding"))
+        assert all(pools()[name]["active_bytes"] > 0 for name in ("kv", "state"))
+    seen.wait_idle()
+    clear(seen)
+    for name, p in pools().items():
+        assert p["active_bytes"] == 0 == p["cached_bytes"] and 0 < p["peak_bytes"] <= p["limit_bytes"], name
+    metrics = seen.metrics()
+    for name, p in pools().items():
+        for kind in ("active", "cached", "peak", "limit"):
+            sample = f'plateau_pool_bytes{{model_name="canary",pool="{name}",kind="{kind}"}}'
+            assert metrics[sample] == p[kind + "_bytes"]
+
+
 def test_memory_stands_beside_what_the_system_says(seen):
     memory = seen.memory()
     assert {"rss_anon_bytes", "swap_bytes", "cgroup_bytes", "devices"} <= set(memory["system"])
