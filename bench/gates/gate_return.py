@@ -42,7 +42,8 @@ def run(options):
             memory = server.get("/api/memory")
             cached = sampler.rows[-1]["pools"]
             after_idle = server.own_bytes()
-            marks.append((idle + 1 - began, "idle 1 s"))
+            marks.append((idle + 1 - began, "idle for 1 s"))
+            time.sleep(1)
             server.clear_cache()
             marks.append((time.monotonic() - began, "cleared"))
             time.sleep(1)
