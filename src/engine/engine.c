@@ -28,7 +28,8 @@ _Static_assert(SCHED_SLOT_NONE == MODEL_SLOT_NONE, "no slot has one name");
 
 const char *job_phase_name(enum job_phase p)
 {
-    static const char *const names[] = {"queued", "prefilling", "decoding", "paused", "preempted"};
+    static const char *const names[] = {"queued",   "fetching", "prefilling",
+                                        "decoding", "paused",   "preempted"};
     ASSERT((size_t)p < COUNT_OF(names));
     return names[p];
 }
@@ -63,6 +64,12 @@ static int open_accounts(struct engine *en)
     const struct engine_opts *o = &en->opts;
     int r = account_open(o->parent, "requests", ACCOUNT_ANON, limit_of(o->requests_bytes_max), &en->requests);
     return r == 0 ? account_open(o->parent, "engine", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &en->own) : r;
+}
+
+/* Any of the store's threads, until the client is closed: the inbox is there before and after. */
+static void wake_by_tier(void *arg)
+{
+    engine_wake(arg);
 }
 
 struct layout {
@@ -140,10 +147,25 @@ static bool help_comes(void *arg)
     return p->help_comes;
 }
 
+static int open_tier(struct engine *en)
+{
+    struct store_client_opts c = {.identity = en->opts.identity,
+                                  .page_bytes = en->shape->page_bytes,
+                                  .slot_bytes = en->shape->slot_bytes,
+                                  .wake = wake_by_tier,
+                                  .arg = en};
+    return store_client_open(en->opts.store, &c, &en->tier);
+}
+
 static int create_pools(struct engine *en, struct layout *l)
 {
     l->pools.holder = en->holder;
+    l->pools.evicting = en->opts.store ? write_behind_evicting : NULL;
+    l->pools.arg = en;
     int r = pools_create(en->arena, &l->pools, &en->pools);
+    if (r == 0 && en->opts.store && en->pools.index && open_tier(en) < 0)
+        LOG_WARN("ssd_full", "model=%s: more models use the SSD tier than it takes; this one does not",
+                 en->name);
     if (r == 0 && en->opts.host_cache_bytes)
         r = prefix_hasher_create(&en->hasher);
     l->sched.prefix = en->pools.index;
@@ -152,6 +174,8 @@ static int create_pools(struct engine *en, struct layout *l)
     l->sched.slots = en->pools.slots;
     l->sched.help = help_comes;
     l->sched.help_arg = &en->pools;
+    l->sched.slot_bytes = en->pools.slot_bytes;
+    l->sched.tier = en->tier.arg ? &en->tier : NULL;
     return r == 0 ? sched_create(en->arena, &l->sched, &en->sched) : r;
 }
 
@@ -195,13 +219,13 @@ static int create_tables(struct engine *en)
     if (!en->logits || !en->rows || !en->jobs_published || !en->step_ids)
         return -ENOMEM;
     r = sampler_scratch_create(en->arena, en->shape->vocab, &en->scratch);
+    struct mailbox_opts inbox = inbox_opts(&en->opts, &charge);
+    if (r == 0)
+        r = mailbox_create(&inbox, &en->inbox);
     if (r == 0)
         r = create_pools(en, &l);
     if (r == 0)
         r = create_vocabulary(en, &charge);
-    struct mailbox_opts inbox = inbox_opts(&en->opts, &charge);
-    if (r == 0)
-        r = mailbox_create(&inbox, &en->inbox);
     return r == 0 ? thread_stack_init(&en->stack, ENGINE_STACK_BYTES, &charge) : r;
 }
 
@@ -306,9 +330,10 @@ void engine_close(struct engine *en)
     engine_stop(en);
     if (en->started)
         join(en);
-    else if (en->inbox)
+    else if (en->sched)
         engine_end_all(en);
     thread_stack_done(&en->stack);
+    store_client_close(&en->tier);
     prefix_hasher_free(en->hasher);
     holder_close(en->holder);
     pools_done(&en->pools, en->holder);
@@ -425,7 +450,7 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
     struct engine_message m = {0};
     struct prefix_hasher *hasher = NULL;
     int r = en->opts.host_cache_bytes ? prefix_hasher_create(&hasher) : 0;
-    struct job_opts opts = {spec, en->opts.tokenizer, &charge, s, clock_now_ns(), hasher};
+    struct job_opts opts = {spec, en->opts.tokenizer, &charge, s, clock_now_ns(), hasher, &en->opts.identity};
     if (r == 0)
         r = job_create(&opts, &m.job);
     prefix_hasher_free(hasher);

@@ -10,6 +10,7 @@
 #include "base/slice.h"
 #include "engine/stream.h"
 #include "model/model.h"
+#include "store/store.h"
 #include "text/tokenizer.h"
 
 struct engine;
@@ -64,10 +65,13 @@ struct engine_opts {
     /* Who else holds memory: the engine is listed there from before its first page, caches within the common budget, gives for others and has
      * them asked when the process refuses it a unit. Borrowed; NULL: it is alone. */
     struct holders *holders;
-    uint64_t queue_timeout_ns; /* 0 = never */
-    uint64_t slow_client_ns;   /* a full stream ends after so long: FINISH_TOO_SLOW; 0 = never */
-    uint64_t step_ns;          /* what a step that others wait for should last */
-    uint64_t step_alone_ns;    /* what it may last when nobody waits: 1 s */
+    /* Where prefixes go from memory, and come from; NULL, or no host cache: nowhere. Outlives the engine. */
+    struct store *store;
+    struct store_identity identity; /* with a store: whose they are */
+    uint64_t queue_timeout_ns;      /* 0 = never */
+    uint64_t slow_client_ns;        /* a full stream ends after so long: FINISH_TOO_SLOW; 0 = never */
+    uint64_t step_ns;               /* what a step that others wait for should last */
+    uint64_t step_alone_ns;         /* what it may last when nobody waits: 1 s */
     /* Holds instead of queue_timeout_ns, slow_client_ns, step_ns and max_queue; shared by engines, outlives them. NULL: those hold for
      * good. */
     const struct engine_live *live;
@@ -149,7 +153,7 @@ void engine_relieve(struct engine *en);
 /* After stream_close: look now. Any thread. */
 void engine_wake(struct engine *en);
 
-enum job_phase { JOB_QUEUED, JOB_PREFILLING, JOB_DECODING, JOB_PAUSED, JOB_PREEMPTED };
+enum job_phase { JOB_QUEUED, JOB_FETCHING, JOB_PREFILLING, JOB_DECODING, JOB_PAUSED, JOB_PREEMPTED };
 const char *job_phase_name(enum job_phase p);
 
 struct job_numbers {
@@ -172,6 +176,9 @@ struct engine_numbers {
     uint64_t cache_pages_evicted, cache_snapshots_evicted;
     struct engine_pool_numbers kv, state; /* state: zeros without recurrent layers */
     uint64_t cached_tokens;               /* of prompts, found when they were first read */
+    uint64_t fetched_tokens;              /* of them, those that came from the SSD tier */
+    uint32_t fetching;                    /* requests that wait for the SSD tier; of those waiting */
+    uint64_t fetches, fetches_failed;     /* failed: less came than was asked for */
     /* Trims: a trim begins when nothing runs (or too much is free) and ends when nothing is left to give back or a request
      * comes; a slice is what it does between two looks at the inbox. */
     uint64_t pending_trim_bytes; /* what the trim that is owed now will give back at most */

@@ -177,23 +177,26 @@ static void look(struct engine *en)
 static void note_rest(struct engine *en)
 {
     LIST_EACH(it, &en->jobs)
-        if (!JOB(it)->row.paused)
+        if (!JOB(it)->row.paused && JOB(it)->row.phase != SCHED_FETCHING)
             return;
     atomic_store(&en->progress_ns, 0);
 }
 
 /* ---- idle ---- */
 
-/* Sleeps until a message comes; before that, does what trim is owed. */
+/* Sleeps until a message comes; before that, hands prefixes to the tier below and does what trim is owed. */
 static void idle(struct engine *en)
 {
     struct engine_message m;
     trim_share(en);
-    uint64_t timeout_ns = trim_wait_ns(en, clock_now_ns());
+    uint64_t now_ns = clock_now_ns();
+    uint64_t trim_ns = trim_wait_ns(en, now_ns), write_ns = write_behind_wait_ns(en, now_ns);
     engine_publish(en, true);
-    if (mailbox_wait(en->inbox, &m, timeout_ns))
+    if (mailbox_wait(en->inbox, &m, MIN_OF(trim_ns, write_ns)))
         take_message(en, &m);
-    else if (timeout_ns != UINT64_MAX)
+    else if (write_ns < trim_ns)
+        write_behind_run(en);
+    else if (trim_ns != UINT64_MAX)
         trim_run(en);
 }
 
@@ -238,6 +241,7 @@ void engine_end_all(struct engine *en)
     LIST_EACH(it, &en->jobs)
         engine_end_job(en, JOB(it), FINISH_SHUTDOWN);
     trim_end(en);
+    write_behind_end(en);
     engine_publish(en, true);
     deliver(en);
     ASSERT(list_empty(&en->jobs) && list_empty(&en->over));

@@ -6,6 +6,7 @@
 #include "engine/job.h"
 #include "engine/pools.h"
 #include "engine/trim.h"
+#include "engine/write_behind.h"
 
 #include "base/thread_stack.h"
 
@@ -27,6 +28,7 @@ struct engine {
     struct pools pools;
     struct holder *holder;        /* in opts.holders; NULL: there is no list */
     struct prefix_hasher *hasher; /* engine thread only */
+    struct tier_io tier;          /* likewise; arg NULL: there is none */
     struct sched *sched;
     struct mailbox *inbox;
     uint64_t *exists;               /* bit per id; NULL without a tokenizer */
@@ -56,6 +58,7 @@ struct engine {
     struct buf text;        /* room for one token's text, grown at creation */
     uint64_t last_end_ns;   /* when the last job ended */
     struct trim trim;
+    struct write_behind write_behind;
     struct engine_numbers now; /* counters; gauges are filled when published */
 
     /* Under `lock`. */

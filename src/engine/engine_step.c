@@ -143,6 +143,7 @@ static void draw(struct engine *en, struct job *j, float *logits, uint64_t now_n
         j->first_token_ns = now_ns;
         en->now.prompt_tokens += j->prompt_count;
         en->now.cached_tokens += j->row.cached;
+        en->now.fetched_tokens += j->row.fetched;
     }
     struct stream_token t = {.id = s.id};
     if (j->logprobs) {
@@ -215,6 +216,7 @@ bool engine_step(struct engine *en)
         .now_ns = began_ns,
         .tokens_shared = budget_tokens(&en->budget, atomic_load(&en->live->step_ns), decoding),
         .tokens_alone = budget_tokens(&en->budget, en->opts.step_alone_ns, decoding),
+        .prompt_token_ns = en->budget.prompt_ns,
     };
     struct sched_plan plan;
     pools_clock(&en->pools, began_ns);

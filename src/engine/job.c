@@ -153,7 +153,9 @@ static int create_keys(struct job *j, const struct job_opts *opts)
     if (!j->keys)
         return -ENOMEM;
     const struct job_spec *spec = opts->spec;
-    struct slice parts[] = {{(const char *)&spec->tenant, sizeof(spec->tenant)}, spec->cache_salt};
+    struct slice parts[] = {{(const char *)opts->identity, sizeof(*opts->identity)},
+                            {(const char *)&spec->tenant, sizeof(spec->tenant)},
+                            spec->cache_salt};
     j->root = prefix_key_root(opts->hasher, parts, COUNT_OF(parts));
     job_add_keys(j, opts->hasher, j->prompt_count);
     j->row.keys = j->keys;

@@ -54,7 +54,8 @@ struct job_opts {
     const struct charge *charge;
     struct stream *stream;
     uint64_t now_ns;
-    struct prefix_hasher *hasher; /* of the calling thread; NULL: prefixes are not reused */
+    struct prefix_hasher *hasher;          /* of the calling thread; NULL: prefixes are not reused */
+    const struct store_identity *identity; /* of the model */
 };
 
 /* The most that job_create() charges; `keys`: with a hasher. */

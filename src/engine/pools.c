@@ -176,7 +176,9 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
                                       .slot_bytes = opts->slot_bytes,
                                       .bytes_max = opts->host_cache_max,
                                       .allow = opts->holder ? allow : NULL,
-                                      .allow_arg = p};
+                                      .allow_arg = p,
+                                      .evicting = opts->evicting,
+                                      .arg = opts->arg};
     return r == 0 && opts->host_cache_max ? prefix_index_create(a, &index, &p->index) : r;
 }
 

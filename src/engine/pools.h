@@ -33,6 +33,9 @@ struct pools_opts {
     uint64_t bytes_max;      /* of all of it; ACCOUNT_NO_LIMIT */
     uint64_t host_cache_max; /* of what no request uses; 0: nothing is kept */
     struct holder *holder;   /* its budget limits that too; may be NULL */
+    /* As those of prefix_index_opts. */
+    void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot);
+    void *arg;
 };
 
 /* Bytes of arena that pools_create takes at most. */

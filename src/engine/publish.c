@@ -9,6 +9,8 @@ static enum job_phase phase_of(const struct job *j)
     if (j->over || j->row.paused)
         return JOB_PAUSED;
     switch (j->row.phase) {
+    case SCHED_FETCHING:
+        return JOB_FETCHING;
     case SCHED_PREFILLING:
         return JOB_PREFILLING;
     case SCHED_DECODING:
@@ -74,6 +76,9 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     ret->running = s.running;
     ret->waiting = s.waiting;
     ret->preemptions = s.preemptions;
+    ret->fetching = s.fetching;
+    ret->fetches = s.fetches;
+    ret->fetches_failed = s.fetches_failed;
     ret->pages_used = p.referenced;
     ret->pages_committed =
         (uint32_t)((p.blocks.active_bytes + p.blocks.cached_bytes) / en->shape->page_bytes);

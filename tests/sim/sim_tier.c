@@ -47,7 +47,8 @@ static struct reading *free_reading(struct world *w)
     return NULL;
 }
 
-static int tier_read(void *arg, const struct prefix_key *key, enum tier_kind kind, uint64_t tag, uint32_t index)
+static int tier_read(void *arg, const struct prefix_key *key, enum tier_kind kind, uint64_t tag,
+                     uint32_t index)
 {
     struct world *w = arg;
     struct reading *r = free_reading(w);
@@ -57,8 +58,8 @@ static int tier_read(void *arg, const struct prefix_key *key, enum tier_kind kin
         return -EAGAIN;
     bool fails = chance(w, w->tier.fails), late = chance(w, w->tier.late);
     uint64_t takes_ns = late ? between(w, 1, 15) * 1000000000ull : between(w, 1, 10) * w->tier.says_ns / 5;
-    *r = (struct reading){true, false, kind, tag, index, fails ? -EIO : 0, w->now_ns + takes_ns,
-                          place_of(w, key, kind)->stamp};
+    *r = (struct reading){
+        true, false, kind, tag, index, fails ? -EIO : 0, w->now_ns + takes_ns, place_of(w, key, kind)->stamp};
     sim.reads++;
     if (fails)
         place_of(w, key, kind)->used = false;
@@ -135,7 +136,8 @@ void tier_close(struct world *w)
 static void write_behind(struct world *w)
 {
     struct prefix_unstored u;
-    for (uint32_t i = between(w, 1, 100); i > 0 && prefix_index_unstored(w->index, &w->tier.cursor, 64, &u); i--) {
+    for (uint32_t i = between(w, 1, 100); i > 0 && prefix_index_unstored(w->index, &w->tier.cursor, 64, &u);
+         i--) {
         if (u.page != PREFIX_NONE) {
             tier_store(w, &u.key, TIER_PAGE, *page_stamp(w, 0, u.page));
             prefix_index_page_stored(w->index, u.node);

@@ -1,0 +1,155 @@
+/* fingerprint.c - a chain: each piece that is read is hashed behind what came before. */
+#include "engine/fingerprint.h"
+
+#include "base/check.h"
+#include "cache/prefix_key.h"
+#include "model/model.h"
+
+#include <dirent.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LAYOUT_VERSION 1 /* of what lies where in a page and a slot, and of the arithmetic that fills them */
+#define CHUNK_BYTES    ((size_t)256 << 10)
+#define SAMPLE_BYTES   4096u
+#define CONFIG_MOST    ((uint64_t)4 << 20)
+#define PATH_BYTES     4608
+
+struct fingerprint {
+    struct prefix_hasher *hasher;
+    char *chunk; /* [CHUNK_BYTES] */
+    struct prefix_key key;
+    uint32_t files;
+};
+
+static void add(struct fingerprint *f, const void *bytes, size_t len)
+{
+    struct slice parts[] = {{(const char *)f->key.bytes, sizeof(f->key.bytes)}, {bytes, len}};
+    f->key = prefix_key_root(f->hasher, parts, COUNT_OF(parts));
+}
+
+/* [from, from + len) of the file, as far as it goes. */
+static int add_range(struct fingerprint *f, int fd, uint64_t from, uint64_t len)
+{
+    while (len > 0) {
+        ssize_t n = pread(fd, f->chunk, MIN_OF(len, CHUNK_BYTES), (off_t)from);
+        if (n < 0)
+            return -errno;
+        add(f, f->chunk, (size_t)n);
+        if (n == 0)
+            return 0;
+        from += (uint64_t)n;
+        len -= (uint64_t)n;
+    }
+    return 0;
+}
+
+/* safetensors: 8 bytes say how long it is. Of other formats the first bytes have to do. */
+static uint64_t header_bytes(int fd, const char *name)
+{
+    uint64_t len = 0;
+    size_t chars = strlen(name);
+    bool says = chars > 12 && strcmp(name + chars - 12, ".safetensors") == 0;
+    if (!says || pread(fd, &len, sizeof(len), 0) != sizeof(len))
+        return (uint64_t)1 << 20;
+    return MIN_OF(le64toh(len), FINGERPRINT_HEADER_MOST - 8) + 8;
+}
+
+static int add_weights(struct fingerprint *f, int fd, const char *name, const struct stat *st)
+{
+    uint64_t size = (uint64_t)st->st_size, header = MIN_OF(header_bytes(fd, name), size),
+             rest = size - header;
+    uint64_t numbers[] = {size, (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec, header};
+    add(f, name, strlen(name));
+    add(f, numbers, sizeof(numbers));
+    int r = add_range(f, fd, 0, header);
+    for (uint32_t i = 0; i < FINGERPRINT_SAMPLES && r == 0; i++)
+        r = add_range(f, fd, header + rest / FINGERPRINT_SAMPLES * i, SAMPLE_BYTES);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    f->files++;
+    return r;
+}
+
+static int add_file(struct fingerprint *f, const char *path, const char *name, bool weights)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC), r = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;
+    if (r == 0 && weights)
+        r = add_weights(f, fd, name, &st);
+    else if (r == 0)
+        r = add_range(f, fd, 0, CONFIG_MOST);
+    if (fd >= 0)
+        close(fd);
+    return r;
+}
+
+static int is_weights(const struct dirent *e)
+{
+    const char *dot = strrchr(e->d_name, '.');
+    return dot && (strcmp(dot, ".safetensors") == 0 || strcmp(dot, ".gguf") == 0);
+}
+
+/* In the order of their names. */
+static int add_folder(struct fingerprint *f, const char *dir)
+{
+    struct dirent **names;
+    int count = scandir(dir, &names, is_weights, alphasort), r = count < 0 ? -errno : 0;
+    for (int i = 0; i < count; i++) {
+        char path[PATH_BYTES];
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]->d_name);
+        if (r == 0)
+            r = f->files < FINGERPRINT_FILES_MAX ? add_file(f, path, names[i]->d_name, true) : -E2BIG;
+        free(names[i]);
+    }
+    if (count >= 0)
+        free(names);
+    return r;
+}
+
+static int add_model(struct fingerprint *f, const char *dir)
+{
+    struct stat st;
+    char path[PATH_BYTES];
+    if (stat(dir, &st) < 0)
+        return -errno;
+    if (!S_ISDIR(st.st_mode))
+        return add_file(f, dir, ".gguf", true);
+    snprintf(path, sizeof(path), "%s/config.json", dir);
+    int r = add_file(f, path, "config.json", false);
+    if (r == 0)
+        r = add_folder(f, dir);
+    snprintf(path, sizeof(path), "%s/mtp", dir);
+    if (r == 0 && access(path, F_OK) == 0)
+        r = add_folder(f, path);
+    return r == 0 && f->files == 0 ? -ENOENT : r;
+}
+
+static int make(struct fingerprint *f, const char *dir)
+{
+    int r = prefix_hasher_create(&f->hasher);
+    f->chunk = malloc(CHUNK_BYTES);
+    if (r == 0 && !f->chunk)
+        r = -ENOMEM;
+    return r == 0 ? add_model(f, dir) : r;
+}
+
+int fingerprint_make(const char *dir, const struct model_shape *shape, const char *compute,
+                     unsigned cpu_flags, struct store_identity *ret, struct err *e)
+{
+    struct fingerprint f = {0};
+    int r = make(&f, dir);
+    prefix_hasher_free(f.hasher);
+    free(f.chunk);
+    if (r < 0)
+        return err_set(e, r, "the model's files at %s could not be read for their fingerprint", dir);
+    *ret = (struct store_identity){0};
+    memcpy(ret->fingerprint, f.key.bytes, sizeof(ret->fingerprint));
+    snprintf(ret->layout, sizeof(ret->layout), "%d %s page=%zu slot=%zu cpu=%x %s", LAYOUT_VERSION, compute,
+             shape->page_bytes, shape->slot_bytes, cpu_flags, PLATEAU_VERSION);
+    return 0;
+}

@@ -1,0 +1,139 @@
+/* write_behind.c - idle time first; what is left goes when it must. */
+#include "engine/write_behind.h"
+
+#include "engine/engine_state.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define PIECE_BYTES ((size_t)1 << 20)
+#define RETRY_NS    (10 * NS_PER_MS)
+#define PATIENCE_NS (30 * NS_PER_S) /* of an idle engine with a tier that takes nothing */
+#define LOOKS       4096            /* nodes between two looks at the inbox: a fraction of a millisecond */
+
+static bool has_tier(const struct engine *en)
+{
+    return en->tier.arg != NULL;
+}
+
+static bool is_wanted(const struct engine *en)
+{
+    return mailbox_count(en->inbox) > 0 || atomic_load(&en->closing);
+}
+
+/* False: a message came, and the copy is of no use. */
+static bool copy(struct engine *en, char *to, const char *from, size_t bytes, bool patient)
+{
+    for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
+        if (at > 0 && !patient && is_wanted(en))
+            return false;
+        memcpy(to + at, from + at, MIN_OF(PIECE_BYTES, bytes - at));
+    }
+    return true;
+}
+
+/* 0: it is there, or never will be; -EAGAIN: no room; -EINTR: a message came. `last`: it goes now, whatever comes of it. */
+static int hand_in(struct engine *en, const struct prefix_key *key, enum tier_kind kind, uint32_t block,
+                   bool last, bool patient)
+{
+    const struct pools *p = &en->pools;
+    size_t bytes = kind == TIER_PAGE ? p->page_bytes : p->slot_bytes;
+    const char *base = kind == TIER_PAGE ? page_pool_base(p->pages) : slot_pool_base(p->slots);
+    struct tier_write w;
+    int r = en->tier.write_begin(en->tier.arg, key, kind, last, &w);
+    if (r < 0)
+        return r == -EAGAIN ? r : 0;
+    bool whole = copy(en, w.bytes, base + block * bytes, bytes, patient);
+    en->tier.write_end(en->tier.arg, &w, whole);
+    return whole ? 0 : -EINTR;
+}
+
+void write_behind_evicting(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot)
+{
+    struct engine *en = arg;
+    if (!has_tier(en))
+        return;
+    if (page != PREFIX_NONE)
+        hand_in(en, key, TIER_PAGE, page, true, true);
+    if (slot != PREFIX_NONE)
+        hand_in(en, key, TIER_SNAPSHOT, slot, true, true);
+}
+
+/* ---- idle ---- */
+
+static uint32_t unstored(const struct engine *en)
+{
+    struct prefix_numbers n = {0};
+    if (en->pools.index)
+        prefix_index_numbers(en->pools.index, &n);
+    return n.unstored;
+}
+
+uint64_t write_behind_wait_ns(struct engine *en, uint64_t now_ns)
+{
+    struct write_behind *w = &en->write_behind;
+    if (!has_tier(en) || unstored(en) == 0)
+        return UINT64_MAX;
+    if (w->since_ns != en->last_end_ns)
+        *w = (struct write_behind){.cursor = w->cursor, .since_ns = en->last_end_ns};
+    if (w->given_up)
+        return UINT64_MAX;
+    uint64_t due_ns = MAX_OF(w->since_ns + WRITE_BEHIND_NS, w->retry_ns);
+    return due_ns > now_ns ? due_ns - now_ns : 0;
+}
+
+static int hand_in_node(struct engine *en, const struct prefix_unstored *u, bool last)
+{
+    int r = 0;
+    if (u->page != PREFIX_NONE) {
+        r = hand_in(en, &u->key, TIER_PAGE, u->page, last, last);
+        if (r == 0)
+            prefix_index_page_stored(en->pools.index, u->node);
+    }
+    if (r == 0 && u->slot != PREFIX_NONE) {
+        r = hand_in(en, &u->key, TIER_SNAPSHOT, u->slot, last, last);
+        if (r == 0)
+            prefix_index_snapshot_stored(en->pools.index, u->node);
+    }
+    return r;
+}
+
+void write_behind_run(struct engine *en)
+{
+    struct write_behind *w = &en->write_behind;
+    struct prefix_unstored u;
+    while (!is_wanted(en) && unstored(en) > 0) {
+        uint32_t at = w->cursor;
+        if (!prefix_index_unstored(en->pools.index, &w->cursor, LOOKS, &u))
+            continue;
+        if (hand_in_node(en, &u, false) == 0)
+            continue;
+        uint64_t now_ns = clock_now_ns();
+        w->cursor = at;
+        w->retry_ns = now_ns + RETRY_NS;
+        w->given_up = now_ns - w->since_ns > PATIENCE_NS;
+        return;
+    }
+}
+
+/* Nobody waits for a disk: what does not fit is dropped, and counted. */
+void write_behind_end(struct engine *en)
+{
+    struct prefix_unstored u;
+    uint32_t left = has_tier(en) ? unstored(en) : 0;
+    while (left > 0) {
+        if (!prefix_index_unstored(en->pools.index, &en->write_behind.cursor, LOOKS, &u))
+            continue;
+        if (hand_in_node(en, &u, true) < 0) {
+            /* Looked at once each. */
+            if (u.page != PREFIX_NONE)
+                prefix_index_page_stored(en->pools.index, u.node);
+            if (u.slot != PREFIX_NONE)
+                prefix_index_snapshot_stored(en->pools.index, u.node);
+        }
+        left = unstored(en);
+    }
+}

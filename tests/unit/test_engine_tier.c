@@ -1,0 +1,268 @@
+/* Prefixes that come from disk: the same tokens as computed, after an unload and after a restart; and a disk that fails or hangs
+ * costs hits only. */
+#include "test_engine.h"
+#include "test_store.h"
+
+#include "cache/page_pool.h"
+
+#define PROMPT_COUNT 700
+#define ANSWER       24
+
+static const char *const models[] = {"qwen3", "llama", "qwen3_5", "qwen3_5_moe"};
+
+static uint32_t prompt[PROMPT_COUNT];
+
+__attribute__((constructor)) static void fill_prompt(void)
+{
+    for (uint32_t i = 0; i < PROMPT_COUNT; i++)
+        prompt[i] = (uint32_t)(rng_at(77, i) % 500);
+}
+
+static struct store *open_store(const char *dir, uint64_t hang_ns)
+{
+    struct store *st;
+    struct err e;
+    struct store_opts o = opts_of(dir, (uint64_t)256 << 20);
+    o.staging_bytes = 16 << 20;
+    o.hang_ns = hang_ns;
+    assert_int_equal(store_open(&o, &st, &e), 0);
+    struct store_numbers n;
+    do {
+        usleep(1000);
+        store_numbers(st, &n);
+    } while (n.state == STORE_LISTING);
+    return st;
+}
+
+static void open_engine(struct fixture *f, const char *name, struct store *st, uint32_t pages)
+{
+    char dir[256];
+    snprintf(dir, sizeof(dir), TINY("%s"), name);
+    struct engine_opts o = test_engine_opts(dir);
+    const struct model_shape *shape = model_shape(o.model);
+    o.store = st;
+    o.identity = (struct store_identity){.fingerprint = {(uint8_t)name[0], (uint8_t)strlen(name)}};
+    o.kv_bytes_max = pages * shape->page_bytes;
+    o.max_model_len = MIN_OF(o.max_model_len, pages * PAGE_TOKENS);
+    o.host_cache_bytes = o.kv_bytes_max + 8 * shape->slot_bytes;
+    test_engine_start(f, dir, &o);
+}
+
+static struct client *ask(struct fixture *f, uint32_t count)
+{
+    struct job_spec spec = greedy(prompt, count, ANSWER);
+    struct client *c = submit(f, &spec);
+    wait_over(f, c);
+    assert_int_equal(c->finish.reason, FINISH_LENGTH);
+    return c;
+}
+
+static uint64_t fetched(struct fixture *f)
+{
+    struct engine_numbers n;
+    engine_numbers(f->engine, &n);
+    return n.fetched_tokens;
+}
+
+/* All that the engine has is written. */
+static void wait_stored(struct store *st, uint64_t writes)
+{
+    struct store_numbers n;
+    uint64_t began_ns = clock_now_ns();
+    do {
+        usleep(1000);
+        store_numbers(st, &n);
+        assert_true(clock_now_ns() - began_ns < 20 * NS_PER_S);
+    } while (n.writes < writes || n.queued_writes > 0 || n.staging_used_bytes > 0);
+}
+
+#define WHOLE (PROMPT_COUNT / PAGE_TOKENS)
+
+static void restart(const char *name)
+{
+    struct fixture f = {0};
+    uint32_t want[ANSWER];
+    const char *dir = test_dir();
+    sys_reset();
+    struct store *st = open_store(dir, 0);
+    open_engine(&f, name, st, 80);
+    struct client *c = ask(&f, PROMPT_COUNT);
+    assert_int_equal(c->finish.cached_tokens, 0);
+    memcpy(want, c->ids, sizeof(want));
+    wait_stored(st, WHOLE);
+    test_engine_close(&f);
+    /* Unloaded and loaded again, then another process. */
+    for (int again = 0; again < 2; again++) {
+        open_engine(&f, name, st, 80);
+        c = ask(&f, PROMPT_COUNT);
+        expect_tokens(c, want, ANSWER);
+        assert_int_equal(c->finish.cached_tokens, WHOLE * PAGE_TOKENS);
+        assert_int_equal(fetched(&f), WHOLE * PAGE_TOKENS);
+        /* From memory now. */
+        expect_tokens(ask(&f, PROMPT_COUNT), want, ANSWER);
+        assert_int_equal(fetched(&f), WHOLE * PAGE_TOKENS);
+        test_engine_close(&f);
+        store_close(st);
+        st = open_store(dir, 0);
+    }
+    store_close(st);
+    test_remove_tree(dir);
+    test_ledger_after(true);
+}
+
+TEST(a_restart_finds_what_was_written_and_says_the_same)
+{
+    for (size_t i = 0; i < COUNT_OF(models); i++)
+        restart(models[i]);
+}
+
+TEST(what_is_evicted_comes_back_from_disk)
+{
+    struct fixture f = {0};
+    uint32_t want[ANSWER];
+    sys_reset();
+    struct store *st = open_store(test_dir(), 0);
+    open_engine(&f, "qwen3_5", st, 24);
+    memcpy(want, ask(&f, 600)->ids, sizeof(want));
+    /* Others take its pages while nothing is idle for long. */
+    for (uint32_t i = 0; i < 6; i++) {
+        uint32_t first = prompt[0];
+        prompt[0] = 400 + i;
+        ask(&f, 600);
+        prompt[0] = first;
+    }
+    wait_stored(st, 1);
+    test_engine_close(&f);
+    open_engine(&f, "qwen3_5", st, 24);
+    struct client *c = ask(&f, 600);
+    expect_tokens(c, want, ANSWER);
+    assert_int_equal(c->finish.cached_tokens, 599 / PAGE_TOKENS * PAGE_TOKENS);
+    assert_true(fetched(&f) > 0);
+    test_engine_close(&f);
+    store_close(st);
+}
+
+TEST(many_with_the_same_prompt_read_it_once)
+{
+    struct fixture f = {0};
+    struct store_numbers n;
+    uint32_t want[ANSWER];
+    sys_reset();
+    struct store *st = open_store(test_dir(), 0);
+    open_engine(&f, "qwen3", st, 80);
+    memcpy(want, ask(&f, PROMPT_COUNT)->ids, sizeof(want));
+    wait_stored(st, WHOLE);
+    test_engine_close(&f);
+    open_engine(&f, "qwen3", st, 80);
+    struct job_spec spec = greedy(prompt, PROMPT_COUNT, ANSWER);
+    for (uint32_t i = 0; i < 6; i++)
+        submit(&f, &spec);
+    wait_all(&f);
+    for (uint32_t i = 0; i < 6; i++) {
+        expect_tokens(f.clients[i], want, ANSWER);
+        assert_int_equal(f.clients[i]->finish.cached_tokens, WHOLE * PAGE_TOKENS);
+    }
+    store_numbers(st, &n);
+    assert_int_equal(n.reads, WHOLE);
+    test_engine_close(&f);
+    store_close(st);
+}
+
+/* ---- trouble ---- */
+
+/* Written by one engine, then asked of another one. */
+static void prepare(const char *name, struct store *st, uint32_t *want)
+{
+    struct fixture f = {0};
+    open_engine(&f, name, st, 80);
+    memcpy(want, ask(&f, PROMPT_COUNT)->ids, ANSWER * sizeof(*want));
+    wait_stored(st, WHOLE);
+    test_engine_close(&f);
+}
+
+TEST(reads_that_fail_at_any_place_cost_hits_only)
+{
+    for (size_t m = 0; m < COUNT_OF(models); m += 2) {
+        uint32_t want[ANSWER];
+        const char *dir = test_dir();
+        sys_reset();
+        struct store *st = open_store(dir, 0);
+        prepare(models[m], st, want);
+        for (unsigned at = 0; at <= WHOLE; at += 7) {
+            struct fixture f = {0};
+            open_engine(&f, models[m], st, 80);
+            sys_fail(CALL_PREAD, -EIO, at, 1);
+            struct client *c = ask(&f, PROMPT_COUNT);
+            expect_tokens(c, want, ANSWER);
+            assert_true(c->finish.cached_tokens <= WHOLE * PAGE_TOKENS);
+            sys_reset();
+            test_engine_close(&f);
+        }
+        store_close(st);
+        test_ledger_after(true);
+    }
+}
+
+TEST(a_disk_that_hangs_delays_no_other_and_is_given_up)
+{
+    struct fixture f = {0};
+    uint32_t want[ANSWER];
+    sys_reset();
+    struct store *st = open_store(test_dir(), NS_PER_S);
+    prepare("qwen3_5", st, want);
+    open_engine(&f, "qwen3_5", st, 80);
+    atomic_store(&sys_state.hangs, CALL_PREAD + 1);
+    struct job_spec slow = greedy(prompt, PROMPT_COUNT, ANSWER), other = greedy(prompt + 1, 100, ANSWER);
+    uint64_t began_ns = clock_now_ns();
+    struct client *waits = submit(&f, &slow), *left = submit(&f, &slow), *runs = submit(&f, &other);
+    wait_over(&f, runs);
+    assert_int_equal(runs->finish.reason, FINISH_LENGTH);
+    assert_false(waits->over);
+    struct engine_numbers n;
+    engine_numbers(f.engine, &n);
+    assert_int_equal(n.fetching, 1);
+    /* Who leaves does not wait for the disk. */
+    stream_close(left->stream);
+    engine_wake(f.engine);
+    wait_over(&f, left);
+    assert_int_equal(left->finish.reason, FINISH_ABORTED);
+    wait_over(&f, waits);
+    expect_tokens(waits, want, ANSWER);
+    assert_true(clock_now_ns() - began_ns < 15 * NS_PER_S);
+    struct store_numbers s;
+    store_numbers(st, &s);
+    assert_int_equal(s.state, STORE_OFF);
+    /* Neither does an unload. */
+    began_ns = clock_now_ns();
+    test_engine_close(&f);
+    assert_true(clock_now_ns() - began_ns < 2 * NS_PER_S);
+    atomic_store(&sys_state.hangs, 0);
+    store_close(st);
+}
+
+TEST(who_leaves_while_it_fetches_leaves_nothing)
+{
+    struct fixture f = {0};
+    uint32_t want[ANSWER];
+    sys_reset();
+    struct store *st = open_store(test_dir(), 0);
+    prepare("qwen3", st, want);
+    open_engine(&f, "qwen3", st, 80);
+    atomic_store(&sys_state.hangs, CALL_PREAD + 1);
+    struct job_spec spec = greedy(prompt, PROMPT_COUNT, ANSWER);
+    struct client *c = submit(&f, &spec);
+    while (atomic_load(&sys_state.hanging) == 0)
+        usleep(1000);
+    stream_close(c->stream);
+    engine_wake(f.engine);
+    wait_over(&f, c);
+    assert_int_equal(c->finish.reason, FINISH_ABORTED);
+    c = submit(&f, &spec);
+    usleep(20000);
+    /* With one that fetches as well. */
+    test_engine_close(&f);
+    atomic_store(&sys_state.hangs, 0);
+    store_close(st);
+}
+
+TEST_MAIN()
