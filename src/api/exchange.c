@@ -83,11 +83,25 @@ static struct metrics *metrics_of(struct exchange *x)
     return &x->api->metrics[known ? x->model - x->api->models : 0];
 }
 
+static void sum_up(struct exchange *x, const struct choice *c)
+{
+    struct exchange_sums *s = &x->sums;
+    s->prompt_tokens += x->prompts[c->prompt_index].count;
+    s->tokens += c->tokens;
+    s->end = c->over ? c->finish.reason : x->cut_reason;
+    if (!c->over)
+        return;
+    s->cached_tokens += c->finish.cached_tokens;
+    s->queued_ns = MAX_OF(s->queued_ns, c->finish.queued_ns);
+}
+
 /* Everything that the work needed; the exchange itself stays until the connection is done with it. */
 static void drop_work(struct exchange *x)
 {
     struct request_memory *m = &x->memory;
     for (uint32_t i = 0; i < x->choice_count; i++) {
+        if (x->choices[i].stream)
+            sum_up(x, &x->choices[i]);
         if (x->choices[i].stream && !x->choices[i].over)
             metrics_of(x)->finished[x->cut_reason]++;
         choice_close(&x->choices[i]);
@@ -125,10 +139,35 @@ void exchange_free(struct exchange *x)
     atomic_fetch_sub(&a->requests_now, 1);
 }
 
+static double ms_between(uint64_t from_ns, uint64_t to_ns)
+{
+    return to_ns > from_ns ? (double)(to_ns - from_ns) / (double)NS_PER_MS : 0;
+}
+
+/* One line for each request that computed something, or was to. */
+static void log_end(const struct exchange *x, bool completed, double seconds)
+{
+    const struct exchange_sums *s = &x->sums;
+    if (s->prompt_tokens == 0) {
+        LOG_DEBUG("request_ended", "id=%s completed=%d code=%s seconds=%.3f", x->id_text, completed,
+                  x->code ? x->code : "-", seconds);
+        return;
+    }
+    LOG_INFO("request_ended",
+             "id=%s model=%s end=%s code=%s prompt_tokens=%u cached_tokens=%u tokens=%u queued_ms=%.1f "
+             "first_token_ms=%.1f seconds=%.3f",
+             x->id_text, x->model->id, completed ? finish_reason_name(s->end) : "left",
+             x->code ? x->code : "-", s->prompt_tokens, s->cached_tokens, s->tokens,
+             (double)s->queued_ns / (double)NS_PER_MS, ms_between(x->arrived_ns, x->first_token_ns), seconds);
+}
+
 void exchange_ended(struct exchange *x, bool completed)
 {
     double seconds = (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S;
-    LOG_DEBUG("request_ended", "id=%s completed=%d seconds=%.3f", x->id_text, completed, seconds);
+    if (x->phase != EXCHANGE_PREPARING) {
+        drop_work(x);
+        log_end(x, completed, seconds);
+    }
     if (completed && x->succeeded)
         metrics_observe(metrics_of(x), METRICS_E2E, seconds);
     if (!completed)
@@ -153,6 +192,7 @@ static void answer(struct exchange *x)
 static void answer_reject(struct exchange *x, const struct reject *why)
 {
     metrics_of(x)->requests_rejected++;
+    x->code = why->code;
     x->phase = EXCHANGE_SENDING;
     reject_respond(why, x->http);
     drop_work(x);
@@ -168,7 +208,7 @@ static void end_stream(struct exchange *x)
 /* Tries to tell the client why, in the way that is still open, and ends the reply. */
 static void fail(struct exchange *x, const struct reject *why)
 {
-    LOG_DEBUG("request_failed", "id=%s code=%s", x->id_text, why->code ? why->code : "-");
+    x->code = why->code;
     if (!x->begun) {
         answer_reject(x, why);
         return;
@@ -235,10 +275,10 @@ static bool take(struct exchange *x, struct choice *c, uint32_t tokens_max)
     if (c->over)
         return true;
     choice_take(c, tokens_max);
-    if (c->tokens > 0 && !x->first_token_seen) {
-        x->first_token_seen = true;
+    if (c->tokens > 0 && x->first_token_ns == 0) {
+        x->first_token_ns = clock_now_ns();
         metrics_observe(metrics_of(x), METRICS_TTFT,
-                        (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S);
+                        (double)(x->first_token_ns - x->arrived_ns) / (double)NS_PER_S);
     }
     if (c->over) {
         x->choices_over++;

@@ -21,6 +21,13 @@ struct prompt_ids {
     uint32_t cuts[CHAT_CUTS_MAX], cut_count; /* tokens before which later prompts may begin to differ */
 };
 
+/* For the log, when the request is over: of all its choices. */
+struct exchange_sums {
+    uint32_t prompt_tokens, cached_tokens, tokens;
+    uint64_t queued_ns;     /* the longest */
+    enum finish_reason end; /* of the last one */
+};
+
 struct exchange {
     /* Constant. */
     struct api *api;
@@ -64,9 +71,12 @@ struct exchange {
     struct buf out; /* chunks that the connection has not taken yet */
     bool begun;     /* the stream's header is out */
     bool told_role, ending;
-    bool first_token_seen, succeeded;
+    bool succeeded;
     enum finish_reason cut_reason; /* how rows end that are cut off: FINISH_ABORTED or FINISH_TOO_SLOW */
     uint64_t written_ns;           /* when the stream last said something */
+    uint64_t first_token_ns;       /* clock time; 0: none yet */
+    struct exchange_sums sums;
+    const char *code; /* of the error it was answered with; static */
 };
 
 /* A new exchange of `http`, receiving. 0 or -ENOMEM (the account or the system). */

@@ -1,6 +1,7 @@
 /* log.c - format on the stack, write once: lines of different threads never mix. */
 #include "base/log.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -32,16 +33,31 @@ bool log_level_parse(const char *name, enum log_level *ret)
     return false;
 }
 
+/* Whether a line of less than PIPE_BUF bytes goes in at once. */
+static bool is_read(void)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    return poll(&p, 1, 0) != 0;
+}
+
 void log_write(enum log_level level, const char *event, const char *format, ...)
 {
+    static _Atomic unsigned lost;
     char line[1024];
     struct timespec t;
+    if (!is_read()) {
+        atomic_fetch_add(&lost, 1);
+        return;
+    }
     struct tm tm;
     clock_gettime(CLOCK_REALTIME, &t);
     gmtime_r(&t.tv_sec, &tm);
     size_t n = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &tm);
     n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03ldZ level=%s event=%s ", t.tv_nsec / 1000000,
                           level_names[level], event);
+    unsigned lines_lost = atomic_exchange(&lost, 0);
+    if (lines_lost > 0)
+        n += (size_t)snprintf(line + n, sizeof(line) - n, "lines_lost=%u ", lines_lost);
     va_list ap;
     va_start(ap, format);
     int m = vsnprintf(line + n, sizeof(line) - n, format, ap);

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 static enum job_phase phase_of(const struct job *j)
 {
@@ -103,11 +104,26 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     }
 }
 
+/* What somebody looking for a slow answer wants to know; at most a line a step. */
+static void log_losses(const struct engine *en)
+{
+    const struct engine_numbers *was = &en->published, *is = &en->now;
+    if (is->preemptions > was->preemptions)
+        LOG_INFO("preempted", "model=%s rows=%llu running=%u waiting=%u", en->name,
+                 (unsigned long long)(is->preemptions - was->preemptions), is->running, is->waiting);
+    if (is->cache_pages_evicted > was->cache_pages_evicted ||
+        is->cache_snapshots_evicted > was->cache_snapshots_evicted)
+        LOG_DEBUG("evicted", "model=%s pages=%llu snapshots=%llu", en->name,
+                  (unsigned long long)(is->cache_pages_evicted - was->cache_pages_evicted),
+                  (unsigned long long)(is->cache_snapshots_evicted - was->cache_snapshots_evicted));
+}
+
 void engine_publish(struct engine *en, bool idle)
 {
     uint64_t now_ns = clock_now_ns();
     read_gauges(en, &en->now);
     en->now.idle = idle;
+    log_losses(en);
     pthread_mutex_lock(&en->lock);
     en->published = en->now;
     en->jobs_published_count = 0;

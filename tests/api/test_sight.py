@@ -52,6 +52,25 @@ def test_the_sums_of_the_tree_hold_while_it_works(seen):
     check(seen.memory())
 
 
+def test_each_request_is_a_line_of_the_log():
+    with serving("--host-cache", "64M") as server:
+        prompt = list(range(9, 109))
+        for _ in range(2):
+            request = server.complete(prompt, max_tokens=3, ignore_eos=True).headers["x-request-id"]
+        with server.begin() as left:
+            until(lambda: server.requests("decoding"))
+            gone = left.answer().headers["x-request-id"]
+        refused = server.complete(prompt, max_tokens=1 << 24).headers["x-request-id"]
+        server.wait_idle()
+        (line,) = (line for line in server.lines if f"event=request_ended id={request}" in line)
+        told = dict(part.split("=", 1) for part in line.split()[1:])
+        assert told["end"] == "length" and told["code"] == "-" and told["model"] == "canary"
+        assert (told["prompt_tokens"], told["cached_tokens"], told["tokens"]) == ("100", "96", "3")
+        assert 0 < float(told["first_token_ms"]) <= 1000 * float(told["seconds"]) + 1
+        assert server.said(f"id={gone} model=canary end=left")
+        assert not server.said(refused)  # refusals are counted; --log-level debug shows them
+
+
 def test_pools_tell_what_is_in_use_and_what_lies_free(seen):
     def pools():
         return seen.status()["models"][0]["pools"]

@@ -236,4 +236,30 @@ TEST(a_logged_message_is_one_line)
     assert_ptr_equal(strchr(line, '\n'), line + n - 1);
 }
 
+/* Standard error into a pipe that is read by nobody, until it is. */
+TEST(a_log_that_nobody_reads_holds_nobody_up)
+{
+    char text[1 << 16];
+    int saved = dup(STDERR_FILENO), ends[2];
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[1], STDERR_FILENO);
+    for (unsigned i = 0; i < 3000; i++)
+        log_write(LOG_LEVEL_WARN, "test", "number=%u", i);
+    ssize_t n = read(ends[0], text, sizeof(text) - 1);
+    log_write(LOG_LEVEL_WARN, "test", "number=last");
+    ssize_t last = read(ends[0], text + (n > 0 ? n : 0), sizeof(text) - 1 - (size_t)(n > 0 ? n : 0));
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    close(ends[0]);
+    close(ends[1]);
+    assert_true(n > 0 && last >= 0);
+    text[n + last] = 0;
+    unsigned written = 0, lost = 0;
+    for (const char *at = text; (at = strstr(at, "number=")); at++)
+        written++;
+    const char *told = strstr(text, "lines_lost=");
+    assert_true(told && sscanf(told, "lines_lost=%u number=last", &lost) == 1);
+    assert_int_equal(written - 1 + lost, 3000);
+}
+
 TEST_MAIN()
