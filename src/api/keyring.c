@@ -5,15 +5,14 @@
 #include "api/keyring.h"
 
 #include "base/check.h"
+#include "base/small_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 struct entry {
     struct key key;
@@ -220,55 +219,16 @@ static enum keyring_exposure exposure_of(mode_t mode)
     return mode & S_IROTH ? KEYRING_READABLE : KEYRING_PRIVATE;
 }
 
-static ssize_t read_all(int fd, char *bytes, size_t len)
-{
-    size_t have = 0;
-    while (have < len) {
-        ssize_t n = read(fd, bytes + have, len - have);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            break;
-        have += (size_t)n;
-    }
-    return (ssize_t)have;
-}
-
-static int read_open(struct keyring *k, enum keyring_door door, const char *path, int fd,
-                     enum keyring_exposure *exposure, struct err *e)
-{
-    struct stat st;
-    if (fstat(fd, &st) < 0)
-        return err_set(e, -errno, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode))
-        return err_set(e, -EINVAL, "%s is not a file", path);
-    if ((uint64_t)st.st_size > KEYRING_FILE_BYTES_MAX)
-        return err_set(e, -EFBIG, "%s is larger than %zu bytes", path, KEYRING_FILE_BYTES_MAX);
-    size_t room = (size_t)st.st_size + 1;
-    char *bytes = malloc(room);
-    if (!bytes)
-        return err_set(e, -ENOMEM, "%s: no memory for %zu bytes", path, room);
-    ssize_t n = read_all(fd, bytes, (size_t)st.st_size);
-    int r = n < 0 ? err_set(e, (int)n, "%s: %s", path, strerror((int)-n))
-                  : keyring_parse(k, door, (struct slice){bytes, (size_t)n}, path, e);
-    OPENSSL_cleanse(bytes, room);
-    free(bytes);
-    if (r == 0)
-        *exposure = exposure_of(st.st_mode);
-    return r;
-}
-
 int keyring_read(struct keyring *k, enum keyring_door door, const char *path, enum keyring_exposure *exposure,
                  struct err *e)
 {
-    /* Not to wait for who writes to a pipe. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0)
-        return err_set(e, -errno, "%s: %s", path, strerror(errno));
-    int r = read_open(k, door, path, fd, exposure, e);
-    close(fd);
+    struct small_file f = {0};
+    int r = small_file_read(path, KEYRING_FILE_BYTES_MAX, &f, e);
+    if (r == 0)
+        r = keyring_parse(k, door, (struct slice){f.bytes, f.len}, path, e);
+    if (r == 0)
+        *exposure = exposure_of(f.mode);
+    small_file_done(&f);
     return r;
 }
 

@@ -61,7 +61,7 @@ void help_command(enum option_command command, FILE *f)
     options_help(command, f);
     fprintf(
         f,
-        "\nEach option may also stand in the environment (PLATEAU_MAX_MODEL_LEN=8192) or in the file of\n"
-        "--config (max-model-len = 8192). The command line wins over the environment, that over the file.\n"
+        "\nEach option may also stand in the environment (PLATEAU_MAX_MODEL_LEN=8192) or in the files of\n"
+        "--env-file (the same) and --config (max-model-len = 8192); each wins over those behind it.\n"
         "BYTES take K, M, G or T.\n");
 }

@@ -2,6 +2,8 @@
 #include "cli/options.h"
 
 #include "base/check.h"
+#include "base/slice.h"
+#include "cli/env_file.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -41,6 +43,8 @@ struct option_row {
     unsigned commands;     /* and LIVE, SECRET */
     const char *help;      /* says what a default that is no value of its own means */
 };
+
+#define ENV_VALUE_BYTES 4096
 
 #define AT(field)    offsetof(struct options, field)
 #define COMMAND_TALK (COMMAND_GENERATE | COMMAND_CHAT)
@@ -153,6 +157,8 @@ static const struct option_row rows[] = {
      "a model that has work and finishes no layer for so long is reported, and /health says 503"},
     {GROUP_OTHER, "config", "FILE", OPTION_TEXT, AT(config), 0, 0, NULL, COMMAND_ANY,
      "an INI file with any of these, name = value"},
+    {GROUP_OTHER, "env-file", "FILE", OPTION_TEXT, AT(env_file), 0, 0, NULL, COMMAND_ANY,
+     "a file with any of these as the environment has them, PLATEAU_NAME=value"},
     {GROUP_OTHER, "log-level", "LEVEL", OPTION_TEXT, AT(log_level), 0, 0, NULL, COMMAND_SERVE | LIVE,
      "error, warn, info or debug [default: info]"},
     {GROUP_OTHER, "log-level", "LEVEL", OPTION_TEXT, AT(log_level), 0, 0, NULL, COMMAND_TALK,
@@ -308,15 +314,50 @@ static int read_file(const char *path, struct options *o, struct err *e)
 
 /* --- environment and command line --- */
 
+#define NAME_BYTES 64
+
+/* Asked for on the command line only. */
+static bool is_help(const struct option_row *row)
+{
+    return strcmp(row->name, "help") == 0;
+}
+
+/* PLATEAU_MAX_QUEUE. */
+static void write_environment_name(const struct option_row *row, char ret[NAME_BYTES])
+{
+    size_t n = (size_t)snprintf(ret, NAME_BYTES, "PLATEAU_");
+    for (const char *c = row->name; *c && n + 1 < NAME_BYTES; c++)
+        ret[n++] = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+    ret[n] = 0;
+}
+
+static int env_file_entry(void *arg, struct slice name, struct slice value, struct err *e)
+{
+    struct options *o = arg;
+    char own[NAME_BYTES], text[ENV_VALUE_BYTES];
+    if (!slice_starts(name, SLICE("PLATEAU_")))
+        return 0; /* Somebody else's. */
+    if (value.len >= sizeof(text))
+        return err_set(e, -EINVAL, "the value of %.*s has more than %zu bytes", SLICE_ARGS(name),
+                       sizeof(text) - 1);
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        write_environment_name(&rows[i], own);
+        if (!slice_eq(name, slice_of(own)) || is_help(&rows[i]))
+            continue;
+        snprintf(text, sizeof(text), "%.*s", SLICE_ARGS(value));
+        const char *kept = keep_text(o, text);
+        explicit_bzero(text, sizeof(text));
+        return kept ? set(&rows[i], kept, o, e) : -ENOMEM;
+    }
+    return err_set(e, -EINVAL, "no option is called %.*s", SLICE_ARGS(name));
+}
+
 static int read_environment(struct options *o, struct err *e)
 {
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        char name[64] = "PLATEAU_";
-        size_t n = strlen(name);
-        for (const char *c = rows[i].name; *c && n + 1 < sizeof(name); c++)
-            name[n++] = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
-        const char *value =
-            rows[i].kind == OPTION_FLAG && strcmp(rows[i].name, "help") == 0 ? NULL : getenv(name);
+        char name[NAME_BYTES];
+        write_environment_name(&rows[i], name);
+        const char *value = is_help(&rows[i]) ? NULL : getenv(name);
         int r = value ? set(&rows[i], value, o, e) : 0;
         if (r < 0)
             return err_prefix(e, r, "%s", name);
@@ -381,18 +422,36 @@ static int read_flag(enum option_command command, int argc, char **argv, int *at
     return set(row, equals ? equals + 1 : argv[++*at], o, e);
 }
 
+/* What names a file has to be known before the others are read: from the command line, else the environment. */
+static const char *find_early(int argc, char **argv, const char *flag, const char *variable)
+{
+    const char *found = getenv(variable);
+    size_t len = strlen(flag);
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], flag) == 0 && i + 1 < argc)
+            found = argv[i + 1];
+        else if (strncmp(argv[i], flag, len) == 0 && argv[i][len] == '=')
+            found = argv[i] + len + 1;
+    }
+    return found;
+}
+
+static int read_files(int argc, char **argv, struct options *o, struct err *e)
+{
+    const char *config = find_early(argc, argv, "--config", "PLATEAU_CONFIG");
+    const char *env = find_early(argc, argv, "--env-file", "PLATEAU_ENV_FILE");
+    int r = config ? read_file(config, o, e) : 0;
+    env = env ? env : o->env_file;
+    if (r == 0 && env && (r = env_file_read(env, env_file_entry, o, e)) < 0)
+        return err_prefix(e, r, "--env-file");
+    return r;
+}
+
 int options_parse(enum option_command command, int argc, char **argv, struct options *ret, struct err *e)
 {
-    const char *file = getenv("PLATEAU_CONFIG");
     int r = set_defaults(ret, e);
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--config") == 0 && i + 1 < argc)
-            file = argv[i + 1];
-        else if (strncmp(argv[i], "--config=", 9) == 0)
-            file = argv[i] + 9;
-    }
-    if (r == 0 && file)
-        r = read_file(file, ret, e);
+    if (r == 0)
+        r = read_files(argc, argv, ret, e);
     if (r == 0)
         r = read_environment(ret, e);
 

@@ -1,7 +1,7 @@
 /* options.h - one table of options makes parsing, help, environment names and configuration keys.
  *
- * An option is set by its flag (--max-queue 8), its environment name (PLATEAU_MAX_QUEUE=8) or its key in the file that --config
- * names (max-queue = 8); the flag wins over the environment, that over the file. */
+ * An option is set by its flag (--max-queue 8), its environment name (PLATEAU_MAX_QUEUE=8), that name in the file of --env-file, or its
+ * key in the file of --config (max-queue = 8); each wins over those behind it. What may be given several times is taken from all. */
 #ifndef PLATEAU_CLI_OPTIONS_H
 #define PLATEAU_CLI_OPTIONS_H
 
@@ -29,7 +29,7 @@ struct engine_live;
 struct options {
     const char *model;                          /* directory; NULL: the bundled one */
     const char *models[OPTIONS_MODELS_MAX + 1]; /* of plan: NULL ends them; the first is `model` */
-    const char *host, *alias, *log_level, *compute, *config, *system, *history, *trim;
+    const char *host, *alias, *log_level, *compute, *config, *env_file, *system, *history, *trim;
     /* NULL ends each. */
     const char *api_keys[OPTIONS_KEYS_MAX + 1], *admin_keys[OPTIONS_KEYS_MAX + 1],
         *api_key_files[OPTIONS_KEYS_MAX + 1], *admin_key_files[OPTIONS_KEYS_MAX + 1];

@@ -246,3 +246,16 @@ def test_unless_it_was_told_to_stay_as_nohup_does():
     finally:
         process.terminate()
         assert process.wait(20) == 0
+
+
+@pytest.mark.smoke
+def test_the_environment_file_is_read_again(tmp_path):
+    env = write_keys(tmp_path / "env", "PLATEAU_MAX_QUEUE=4\nPLATEAU_STEP_MS=50\nOTHER=1\n")
+    with Configured(tmp_path, f"max-queue = 8\nenv-file = {env}\n") as c:
+        write_keys(env, "PLATEAU_MAX_QUEUE='2'\n")
+        c.reload()
+        assert c.changed() == {"max-queue": ("4", "2"), "step-ms": ("50", "100")}
+        write_keys(env, "PLATEAU_MAX_QUEUE=$HOME\n")
+        assert "line 1" in c.reload(None, "reload_failed")
+        env.unlink()
+        assert str(env) in c.reload(None, "reload_failed")

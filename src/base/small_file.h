@@ -1,0 +1,23 @@
+/* small_file.h - a file that is read whole, because somebody wrote it by hand.
+ *
+ * Regular files only: nobody is waited for who should write to a pipe. */
+#ifndef PLATEAU_BASE_SMALL_FILE_H
+#define PLATEAU_BASE_SMALL_FILE_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct small_file {
+    char *bytes; /* `len` of them and a zero; small_file_done() frees them */
+    size_t len;
+    mode_t mode;
+};
+
+/* 0, -EINVAL (not a regular file), -EFBIG (more than bytes_max), -ENOMEM, or what the system said; e begins with the path. */
+int small_file_read(const char *path, size_t bytes_max, struct small_file *ret, struct err *e);
+/* Overwrites what was read: it may have been a secret. Zeroed is fine. */
+void small_file_done(struct small_file *f);
+
+#endif

@@ -1,0 +1,147 @@
+/* Environment files: what is read, and that what a shell or systemd would read otherwise is refused without being quoted. */
+#include "base/check.h"
+#include "cli/env_file.h"
+#include "cli/options.h"
+#include "test.h"
+#include "test_files.h"
+
+#include <errno.h>
+
+static char seen[1024];
+
+static int note(void *arg, struct slice name, struct slice value, struct err *e)
+{
+    size_t n = strlen(seen);
+    (void)arg;
+    (void)e;
+    snprintf(seen + n, sizeof(seen) - n, "%.*s=%.*s;", SLICE_ARGS(name), SLICE_ARGS(value));
+    return 0;
+}
+
+TEST(lines_quotes_and_comments)
+{
+    struct err e = {{0}};
+    seen[0] = 0;
+    assert_int_equal(
+        env_file_parse(SLICE("# one\n\n; two\n A=1 \r\nB_2=\nC='a b # c'\nD=\"x=y\"\nE=/a:b,c%d=\n_f=''"),
+                       note, NULL, &e),
+        0);
+    assert_string_equal(seen, "A=1;B_2=;C=a b # c;D=x=y;E=/a:b,c%d=;_f=;");
+}
+
+TEST(what_could_be_misread_is_refused)
+{
+    const char *const wrong[] = {"A",         "=secr",       "1A=secr",  "A B=secr",   "export A=secr",
+                                 "A=secr et", "A='secr",     "A=secr'",  "A='se'cr'",  "A=\"se\\ncr\"",
+                                 "A=secr\\",  "A=$secr",     "A=`secr`", "A=secr # c", "A=secr;b",
+                                 "A='",       "A=\"$secr\"", "A=secr&"};
+    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+        struct err e = {{0}};
+        char text[64];
+        snprintf(text, sizeof(text), "X=1\n%s\n", wrong[i]);
+        assert_int_equal(env_file_parse(slice_of(text), note, NULL, &e), -EINVAL);
+        assert_non_null(strstr(e.text, "line 2"));
+        assert_null(strstr(e.text, "secr"));
+    }
+}
+
+static int parse(const char *dir, const char *ini, const char *env, struct options *o, struct err *e)
+{
+    char config[512], file[512];
+    snprintf(config, sizeof(config), "--config=%s/ini", dir);
+    snprintf(file, sizeof(file), "%s/env", dir);
+    test_write_text(dir, "ini", ini);
+    test_write_text(dir, "env", env);
+    char *argv[] = {(char[]){"serve"}, config, (char[]){"--env-file"}, file, (char[]){"--max-queue=3"}, NULL};
+    return options_parse(COMMAND_SERVE, 5, argv, o, e);
+}
+
+TEST(each_place_wins_over_those_behind_it)
+{
+    const char *dir = test_dir();
+    struct options o;
+    struct err e = {{0}};
+    setenv("PLATEAU_STEP_MS", "7", 1);
+    int r =
+        parse(dir, "max-queue = 1\nstep-ms = 5\nport = 4\ndrain = 9\napi-key = a\n",
+              "PLATEAU_MAX_QUEUE=2\nPLATEAU_STEP_MS=6\nPLATEAU_PORT=5\nPATH=/x\nPLATEAU_API_KEY=b\n", &o, &e);
+    unsetenv("PLATEAU_STEP_MS");
+    assert_int_equal(r, 0);
+    assert_int_equal(o.max_queue, 3);
+    assert_int_equal(o.step_ms, 7);
+    assert_int_equal(o.port, 5);
+    assert_int_equal(o.drain_s, 9);
+    assert_string_equal(o.api_keys[0], "a");
+    assert_string_equal(o.api_keys[1], "b");
+    assert_null(o.api_keys[2]);
+    options_done(&o);
+}
+
+TEST(a_wrong_file_is_named)
+{
+    const char *dir = test_dir();
+    const struct {
+        const char *env, *words;
+    } cases[] = {{"\nPLATEAU_NONE=1\n", "PLATEAU_NONE"},
+                 {"PLATEAU_HELP=1\n", "PLATEAU_HELP"},
+                 {"PLATEAU_MAX_QUEUE=many\n", "--max-queue"},
+                 {"PLATEAU_MAX_QUEUE\n", "line 1"}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct options o;
+        struct err e = {{0}};
+        assert_int_equal(parse(dir, "", cases[i].env, &o, &e), -EINVAL);
+        assert_non_null(strstr(e.text, cases[i].words));
+        assert_non_null(strstr(e.text, "/env"));
+        options_done(&o);
+    }
+}
+
+static void tell(void *arg, const struct options_change *c)
+{
+    (void)arg;
+    size_t n = strlen(seen);
+    snprintf(seen + n, sizeof(seen) - n, "%s:%s>%s%s;", c->name, c->from, c->to, c->live ? "" : "!");
+}
+
+TEST(options_are_compared_and_secrets_not_shown)
+{
+    const char *dir = test_dir();
+    struct options a, b;
+    struct err e = {{0}};
+    assert_int_equal(parse(dir, "api-key = one\nport = 1\nstep-ms = 5\n", "", &a, &e), 0);
+    assert_int_equal(
+        parse(dir, "api-key = one\napi-key = two\nport = 2\ntrim = off\nallow-open = yes\n", "", &b, &e), 0);
+    seen[0] = 0;
+    options_compare(COMMAND_SERVE, &a, &a, tell, NULL);
+    assert_string_equal(seen, "");
+    options_compare(COMMAND_SERVE, &a, &b, tell, NULL);
+    assert_string_equal(seen, "trim:on>off!;port:1>2!;api-key:*>*;allow-open:no>yes;step-ms:5>100;");
+    options_done(&a);
+    options_done(&b);
+}
+
+TEST(secrets_are_hidden_wherever_they_stand)
+{
+    char *argv[] = {(char[]){"serve"},
+                    (char[]){"--api-key"},
+                    (char[]){"sk-1"},
+                    (char[]){"--port"},
+                    (char[]){"80"},
+                    (char[]){"--api-key="},
+                    (char[]){"model"},
+                    (char[]){"--admin-key=sk-2=3"},
+                    (char[]){"--api-key-file"},
+                    (char[]){"keys"},
+                    (char[]){"--"},
+                    (char[]){"--api-key=x"},
+                    NULL};
+    options_hide(COMMAND_SERVE, 12, argv);
+    assert_string_equal(argv[2], "****");
+    assert_string_equal(argv[4], "80");
+    assert_string_equal(argv[6], "model");
+    assert_string_equal(argv[7], "--admin-key=******");
+    assert_string_equal(argv[9], "keys");
+    assert_string_equal(argv[11], "--api-key=x");
+}
+
+TEST_MAIN()
