@@ -153,12 +153,13 @@ static void log_end(const struct exchange *x, bool completed, double seconds)
                   x->code ? x->code : "-", seconds);
         return;
     }
-    LOG_INFO("request_ended",
-             "id=%s model=%s end=%s code=%s prompt_tokens=%u cached_tokens=%u tokens=%u queued_ms=%.1f "
-             "first_token_ms=%.1f seconds=%.3f",
-             x->id_text, x->model->id, completed ? finish_reason_name(s->end) : "left",
-             x->code ? x->code : "-", s->prompt_tokens, s->cached_tokens, s->tokens,
-             (double)s->queued_ns / (double)NS_PER_MS, ms_between(x->arrived_ns, x->first_token_ns), seconds);
+    LOG_INFO(
+        "request_ended",
+        "id=%s key=%s model=%s end=%s code=%s prompt_tokens=%u cached_tokens=%u tokens=%u queued_ms=%.1f "
+        "first_token_ms=%.1f seconds=%.3f",
+        x->id_text, x->who.key, x->model->id, completed ? finish_reason_name(s->end) : "left",
+        x->code ? x->code : "-", s->prompt_tokens, s->cached_tokens, s->tokens,
+        (double)s->queued_ns / (double)NS_PER_MS, ms_between(x->arrived_ns, x->first_token_ns), seconds);
 }
 
 void exchange_ended(struct exchange *x, bool completed)
@@ -511,6 +512,7 @@ void exchange_cancel(struct exchange *x, const struct reject *why)
         /* The client need not wait for the prep thread to look. */
         if (x->http && !x->told) {
             x->told = true;
+            x->code = why->code;
             metrics_of(x)->requests_rejected++;
             reject_respond(why, x->http);
         }

@@ -67,7 +67,7 @@ def test_each_request_is_a_line_of_the_log():
         assert told["end"] == "length" and told["code"] == "-" and told["model"] == "canary"
         assert (told["prompt_tokens"], told["cached_tokens"], told["tokens"]) == ("100", "96", "3")
         assert 0 < float(told["first_token_ms"]) <= 1000 * float(told["seconds"]) + 1
-        assert server.said(f"id={gone} model=canary end=left")
+        assert server.said(f"id={gone} key=- model=canary end=left")
         assert not server.said(refused)  # refusals are counted; --log-level debug shows them
 
 
