@@ -48,19 +48,43 @@ static void cgroup_read(const char *dir, const char *name, char *ret, size_t byt
     read_small(path, ret, bytes_max);
 }
 
-/* The least memory.max of the cgroup and of those it lies in; 0 without any. Cuts `dir` short on its way up. */
-static uint64_t cgroup_limit_bytes(char *dir)
+static void take_least(const char *dir, const char *name, uint64_t *least)
 {
-    uint64_t least = 0;
+    char text[64];
+    cgroup_read(dir, name, text, sizeof(text));
+    uint64_t limit = strtoull(text, NULL, 10); /* "max" reads as 0 */
+    if (limit && (*least == 0 || limit < *least))
+        *least = limit;
+}
+
+/* The least limits of the cgroup and of those it lies in; 0 without any. Cuts `dir` short on its way up. */
+static void read_cgroup_limits(char *dir, struct footprint *ret)
+{
     while (strlen(dir) >= strlen("/sys/fs/cgroup")) {
-        char text[64];
-        cgroup_read(dir, "memory.max", text, sizeof(text));
-        uint64_t limit = strtoull(text, NULL, 10); /* "max" reads as 0 */
-        if (limit && (least == 0 || limit < least))
-            least = limit;
+        take_least(dir, "memory.max", &ret->cgroup_limit_bytes);
+        take_least(dir, "memory.high", &ret->cgroup_high_bytes);
         *strrchr(dir, '/') = 0;
     }
-    return least;
+}
+
+/* "some avg10=0.12 ..." */
+static double stalled(const char *text, const char *who)
+{
+    const char *at = strstr(text, who);
+    at = at ? strstr(at, "avg10=") : NULL;
+    return at ? strtod(at + strlen("avg10="), NULL) : 0;
+}
+
+static void read_stalls(const char *dir, struct footprint *ret)
+{
+    char text[256];
+    cgroup_read(dir, "memory.pressure", text, sizeof(text));
+    /* The root's is the machine's. */
+    ret->stalled_is_own = text[0] && strcmp(dir, "/sys/fs/cgroup/") != 0;
+    if (!text[0])
+        read_small("/proc/pressure/memory", text, sizeof(text));
+    ret->stalled_some = stalled(text, "some ");
+    ret->stalled_full = stalled(text, "full ");
 }
 
 static void footprint_read_cgroup(struct footprint *ret)
@@ -73,7 +97,8 @@ static void footprint_read_cgroup(struct footprint *ret)
     const char *file = strstr(text, "\nfile ");
     uint64_t file_bytes = file ? strtoull(file + 6, NULL, 10) : 0;
     ret->cgroup_bytes = current > file_bytes ? current - file_bytes : 0;
-    ret->cgroup_limit_bytes = cgroup_limit_bytes(dir);
+    read_stalls(dir, ret);
+    read_cgroup_limits(dir, ret);
 }
 
 /* jemalloc's, where the program links it; NULL with another allocator. */

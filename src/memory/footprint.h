@@ -8,8 +8,12 @@
 
 struct footprint {
     uint64_t rss_anon_bytes, rss_file_bytes, rss_shmem_bytes, swap_bytes; /* /proc/self/status */
-    uint64_t cgroup_bytes;                   /* cgroup v2: memory.current less its file part; 0 = unknown */
-    uint64_t cgroup_limit_bytes;             /* cgroup v2: the least memory.max on the way up; 0 = none */
+    uint64_t cgroup_bytes;       /* cgroup v2: memory.current less its file part; 0 = unknown */
+    uint64_t cgroup_limit_bytes; /* cgroup v2: the least memory.max on the way up; 0 = none */
+    uint64_t cgroup_high_bytes;  /* likewise memory.high: beyond it everything is slowed down */
+    /* Per cent of the last 10 s in which some, or all, who wanted to run waited for memory; the cgroup's if it says, else the machine's. */
+    double stalled_some, stalled_full;
+    bool stalled_is_own;                     /* the cgroup's */
     uint64_t ram_bytes, ram_available_bytes; /* /proc/meminfo */
     uint64_t heap_bytes;                     /* resident bytes of the general allocator; 0 = unknown */
 };

@@ -1,3 +1,4 @@
+plateau_test(test_pressure memory)
 plateau_test(test_cache_share memory)
 plateau_test(test_holders memory LABELS threads)
 plateau_test(test_engine_holders engine LABELS threads)
