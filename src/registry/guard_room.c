@@ -1,0 +1,143 @@
+/* guard_room.c - one who was refused: look, take the next thing, try again.
+ *
+ * What is needed is read from the ledger before each step and not added up from the answers: others take and give meanwhile. */
+#include "registry/guard_state.h"
+#include "registry/room.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef unsigned long long ull;
+
+struct making {
+    struct guard *g;
+    const struct guard_wish *w;
+    struct room room;
+    struct guard_silent silent;
+    bool idle_gave_nothing;
+    uint32_t surprises; /* it should have fitted, and did not */
+};
+
+#define SURPRISES_MAX 8
+
+static int try_again(const struct guard_wish *w)
+{
+    struct account_numbers n;
+    if (w->take)
+        return w->take(w->arg);
+    return account_refuses(w->account, w->bytes, &n) ? -ENOMEM : 0;
+}
+
+static uint64_t idle_bytes(struct guard *g)
+{
+    return g->models.idle_bytes ? g->models.idle_bytes(g->models.arg) : 0;
+}
+
+static void look(const struct making *m, struct room_look *ret)
+{
+    struct account_numbers n;
+    *ret = (struct room_look){0};
+    if (!account_refuses(m->w->account, m->w->bytes, &n))
+        return;
+    ret->own_limit = n.depth > 0;
+    ret->needed_bytes = MIN_OF(n.reserved + m->w->bytes - n.limit, m->w->bytes);
+    guard_count(m->g, &m->silent, &ret->free_bytes, &ret->cached_bytes);
+    ret->idle_bytes = m->idle_gave_nothing ? 0 : idle_bytes(m->g);
+}
+
+/* ---- the refusal ---- */
+
+static void explain(const struct guard_refusal *r, const char *name, bool own_limit, char *ret,
+                    size_t bytes_max)
+{
+    if (own_limit) {
+        snprintf(ret, bytes_max,
+                 "There is no room for %s: with the %llu bytes that it needs %s would hold %llu, and its own "
+                 "limit is %llu. "
+                 "Memory of others would not help.",
+                 name, (ull)r->wanted_bytes, r->binding, (ull)r->projected_bytes, (ull)r->ceiling_bytes);
+        return;
+    }
+    snprintf(ret, bytes_max,
+             "There is no room for %s: with the %llu bytes that it needs the server would hold %llu, and its "
+             "ceiling is %llu. "
+             "Now it holds %llu. Of that %llu could be given back: %llu of free units, %llu of caches, %llu "
+             "of idle models; "
+             "%llu are of models that are busy, pinned or leased, and of the server itself. "
+             "Unload or unpin a model, or raise --memory-limit.",
+             name, (ull)r->wanted_bytes, (ull)r->projected_bytes, (ull)r->ceiling_bytes,
+             (ull)r->current_bytes, (ull)(r->free_bytes + r->cached_bytes + r->idle_bytes),
+             (ull)r->free_bytes, (ull)r->cached_bytes, (ull)r->idle_bytes, (ull)r->kept_bytes);
+}
+
+static void refuse(struct making *m, struct guard_refusal *ret)
+{
+    const struct guard_wish *w = m->w;
+    struct account_numbers n = account_numbers(ledger_root(m->g->opts.ledger));
+    bool own_limit = account_refuses(w->account, w->bytes, &n) && n.depth > 0;
+    struct guard_refusal r = {.projected_bytes = n.reserved + w->bytes,
+                              .ceiling_bytes = n.limit,
+                              .current_bytes = n.reserved,
+                              .wanted_bytes = w->bytes,
+                              .idle_bytes = idle_bytes(m->g)};
+    guard_count(m->g, NULL, &r.free_bytes, &r.cached_bytes);
+    uint64_t could = r.free_bytes + r.cached_bytes + r.idle_bytes;
+    r.kept_bytes = r.current_bytes - MIN_OF(could, r.current_bytes);
+    snprintf(r.binding, sizeof(r.binding), "%s", n.name);
+    explain(&r, w->name, own_limit, r.text, sizeof(r.text));
+    *ret = r;
+}
+
+/* ---- steps ---- */
+
+static void take(struct making *m, enum room_step step, uint64_t needed)
+{
+    switch (step) {
+    case ROOM_FREE:
+        guard_take_free(m->g, 0, needed);
+        break;
+    case ROOM_CACHED:
+        guard_take_cached(m->g, &m->silent, needed);
+        break;
+    case ROOM_IDLE:
+        m->idle_gave_nothing = guard_take_idle_locked(m->g, m->w->bytes) == 0;
+        break;
+    case ROOM_FITS:
+    case ROOM_NONE:
+        break;
+    }
+}
+
+static int make(struct making *m, struct guard_refusal *ret)
+{
+    const struct guard_wish *w = m->w;
+    int r = try_again(w);
+    while (r == -ENOMEM) {
+        struct room_look l;
+        if (w->cancelled && w->cancelled(w->arg))
+            return -ECANCELED;
+        look(m, &l);
+        enum room_step step = room_next(&m->room, &l);
+        m->surprises += step == ROOM_FITS;
+        if (step == ROOM_NONE || m->surprises == SURPRISES_MAX)
+            break;
+        take(m, step, l.needed_bytes);
+        r = try_again(w);
+    }
+    if (r == -ENOMEM)
+        refuse(m, ret);
+    return r;
+}
+
+int guard_make_room(struct guard *g, const struct guard_wish *w, struct guard_refusal *ret)
+{
+    struct making m = {.g = g, .w = w};
+    pthread_mutex_lock(&g->room);
+    int r = make(&m, ret);
+    pthread_mutex_unlock(&g->room);
+    atomic_fetch_add(r == 0 ? &g->rooms_made : &g->rooms_refused, 1);
+    return r;
+}

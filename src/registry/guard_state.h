@@ -1,0 +1,59 @@
+/* guard_state.h - what the files of the guard share; nobody else includes it. */
+#ifndef PLATEAU_REGISTRY_GUARD_STATE_H
+#define PLATEAU_REGISTRY_GUARD_STATE_H
+
+#include "registry/guard.h"
+
+#include "base/thread_stack.h"
+#include "memory/holders.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* Bytes taken back, by whom they were held. */
+struct guard_given {
+    _Atomic uint64_t free_bytes, cached_bytes, idle_bytes;
+};
+
+struct guard {
+    struct guard_opts opts; /* constant */
+    struct thread_stack stack;
+    pthread_t thread;
+    bool started;
+
+    /* Held while room is made and while models are unloaded: one at a time, and guard_set_models() waits for it. */
+    pthread_mutex_t room;
+    struct guard_models models; /* under `room`; zeroed: none */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool wanted, ends;            /* under `lock`: somebody wants help; the thread is to end */
+    struct pressure pressure;     /* under `lock`; the thread changes it */
+    struct guard_numbers numbers; /* likewise, but for what stands below */
+
+    struct guard_given given;
+    _Atomic uint64_t rooms_made, rooms_refused, helps;
+};
+
+/* guard_take.c: each waits for its answers, a step of each engine, and returns how many bytes have come. */
+
+/* Units that hold nothing, of all but `except` (0: of all). */
+uint64_t guard_take_free(struct guard *g, uint64_t except, uint64_t bytes);
+
+/* Those of whom nothing cached came when they were asked. */
+struct guard_silent {
+    uint64_t ids[HOLDERS_MAX];
+    uint32_t count;
+};
+/* Prefixes of who has those of least use, as long as they are the ones of least use. 0: it gave nothing, and is silent from now on; or nobody is
+ * left. */
+uint64_t guard_take_cached(struct guard *g, struct guard_silent *silent, uint64_t bytes);
+/* What is free and cached, but for those that are silent. */
+void guard_count(struct guard *g, const struct guard_silent *silent, uint64_t *free_bytes,
+                 uint64_t *cached_bytes);
+/* Idle models, until the process has room for so many bytes more. Takes `room`, which the caller does not hold. */
+uint64_t guard_take_idle(struct guard *g, uint64_t bytes);
+/* The same for who holds it. */
+uint64_t guard_take_idle_locked(struct guard *g, uint64_t bytes);
+
+#endif

@@ -1,0 +1,79 @@
+/* guard_take.c - asking those who hold something, and waiting for them as long as a step may last.
+ *
+ * An engine that computes answers when its step is over, a second at most; one that does not is stuck, and others are asked instead. */
+#include "registry/guard_state.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+#define ANSWER_NS (2 * NS_PER_S)
+
+static bool is_silent(const struct guard_silent *s, uint64_t id)
+{
+    for (uint32_t i = 0; s && i < s->count; i++)
+        if (s->ids[i] == id)
+            return true;
+    return false;
+}
+
+/* All are asked before the first is waited for. */
+uint64_t guard_take_free(struct guard *g, uint64_t except, uint64_t bytes)
+{
+    struct holder_info all[HOLDERS_MAX];
+    struct holder_ask *asks[HOLDERS_MAX] = {NULL};
+    uint32_t count = holders_list(g->opts.holders, all, HOLDERS_MAX);
+    uint64_t sum = 0, deadline_ns = clock_now_ns() + ANSWER_NS;
+    for (uint32_t i = 0; i < count; i++)
+        if (all[i].id != except && all[i].now.free_bytes > 0)
+            (void)holders_ask(g->opts.holders, all[i].id, HOLDER_GIVE, bytes, 0, &asks[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        struct holder_answer answer = {0};
+        if (asks[i] && holder_ask_wait(asks[i], deadline_ns, &answer) == 0)
+            sum += answer.bytes;
+    }
+    atomic_fetch_add(&g->given.free_bytes, sum);
+    return sum;
+}
+
+uint64_t guard_take_cached(struct guard *g, struct guard_silent *silent, uint64_t bytes)
+{
+    struct holder_ask *ask = NULL;
+    struct holder_answer answer = {0};
+    uint64_t id, before_ns, now_ns = clock_now_ns();
+    if (!holders_stalest(g->opts.holders, silent->ids, silent->count, now_ns, &id, &before_ns))
+        return 0;
+    if (holders_ask(g->opts.holders, id, HOLDER_GIVE, bytes, before_ns, &ask) == 0)
+        (void)holder_ask_wait(ask, now_ns + ANSWER_NS, &answer);
+    /* Dropped without a byte: its units are in use. There may be more to drop. */
+    if (answer.bytes == 0 && answer.entries == 0 && silent->count < HOLDERS_MAX)
+        silent->ids[silent->count++] = id;
+    atomic_fetch_add(&g->given.cached_bytes, answer.bytes);
+    return answer.bytes;
+}
+
+void guard_count(struct guard *g, const struct guard_silent *silent, uint64_t *free_bytes,
+                 uint64_t *cached_bytes)
+{
+    struct holder_info all[HOLDERS_MAX];
+    uint32_t count = holders_list(g->opts.holders, all, HOLDERS_MAX);
+    *free_bytes = *cached_bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        *free_bytes += all[i].now.free_bytes;
+        *cached_bytes += is_silent(silent, all[i].id) ? 0 : all[i].now.cached_bytes;
+    }
+}
+
+uint64_t guard_take_idle_locked(struct guard *g, uint64_t bytes)
+{
+    uint64_t given = g->models.free_idle ? g->models.free_idle(g->models.arg, bytes) : 0;
+    atomic_fetch_add(&g->given.idle_bytes, given);
+    return given;
+}
+
+uint64_t guard_take_idle(struct guard *g, uint64_t bytes)
+{
+    pthread_mutex_lock(&g->room);
+    uint64_t given = guard_take_idle_locked(g, bytes);
+    pthread_mutex_unlock(&g->room);
+    return given;
+}

@@ -1,0 +1,28 @@
+/* room.c - three stages, of which none is left before it has nothing more to give. */
+#include "registry/room.h"
+
+static bool is_hopeless(const struct room_look *l)
+{
+    uint64_t all = l->free_bytes + l->cached_bytes + l->idle_bytes;
+    return l->own_limit || l->needed_bytes > all;
+}
+
+/* The first stage from here on that has something. Free units are asked for once: whoever has some gives all that is asked for. */
+static enum room_step stage_of(const struct room *r, const struct room_look *l)
+{
+    if (r->stage < ROOM_FREE && l->free_bytes > 0)
+        return ROOM_FREE;
+    if (r->stage <= ROOM_CACHED && l->cached_bytes > 0)
+        return ROOM_CACHED;
+    return l->idle_bytes > 0 ? ROOM_IDLE : ROOM_NONE;
+}
+
+enum room_step room_next(struct room *r, const struct room_look *l)
+{
+    if (l->needed_bytes == 0 && !l->own_limit)
+        return ROOM_FITS;
+    if (r->steps++ == ROOM_STEPS_MAX || (r->steps == 1 && is_hopeless(l)) || l->own_limit)
+        return ROOM_NONE;
+    r->stage = stage_of(r, l);
+    return r->stage;
+}
