@@ -260,7 +260,7 @@ static bool work(struct exchange *x, struct arena *scratch)
     }
     if (!parse(x))
         return false;
-    if (x->kind == REQUEST_CLEAR || x->kind == REQUEST_TRIM)
+    if (request_reclaims(x->kind))
         return utility_reclaim(x);
     if (!find_model(x))
         return false;
@@ -275,6 +275,7 @@ static bool work(struct exchange *x, struct arena *scratch)
     case REQUEST_TEMPLATE:
         return utility_template(x, scratch);
     case REQUEST_CLEAR:
+    case REQUEST_CLEAR_SSD:
     case REQUEST_TRIM:
     case REQUEST_KIND_COUNT:
         break;

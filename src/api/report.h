@@ -23,6 +23,10 @@ void report_holders(struct api *a, struct buf *ret);
 uint64_t report_cache_limit(struct api *a, uint64_t sum_of_models);
 void report_holders_metrics(struct api *a, struct buf *ret);
 
+/* report_ssd.c */
+void report_ssd(struct api *a, uint64_t hit_tokens, struct buf *ret);
+void report_ssd_metrics(struct api *a, struct buf *ret);
+
 /* report_status.c */
 void report_status(struct api *a, struct buf *ret);
 

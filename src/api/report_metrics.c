@@ -123,7 +123,14 @@ static void write_engines(struct api *a, const struct engine_numbers *numbers, u
     EACH_MODEL("plateau_pages_committed", "gauge", "Pages whose memory is there.", n->pages_committed);
 }
 
-/* With one tier, the host's memory, its hits are all hits. */
+/* What came from the SSD tier, and what was in memory. */
+static void write_tiers(struct buf *b, const char *name, const struct served_model *m, uint64_t all,
+                        uint64_t ssd)
+{
+    write_value(b, name, m, ",tier=\"host\"", (double)(all > ssd ? all - ssd : 0));
+    write_value(b, name, m, ",tier=\"ssd\"", (double)ssd);
+}
+
 static void write_caches(struct api *a, const struct engine_numbers *numbers, uint32_t count, struct buf *b)
 {
     EACH_MODEL("vllm:prefix_cache_queries_total", "counter", "Prompt tokens that were looked for in caches.",
@@ -132,12 +139,12 @@ static void write_caches(struct api *a, const struct engine_numbers *numbers, ui
                n->cached_tokens);
     head(b, "plateau_cache_hit_tokens_total", "counter", "Prompt tokens found, by the tier that had them.");
     for (uint32_t i = 0; i < count; i++)
-        write_value(b, "plateau_cache_hit_tokens_total", &a->models[i], ",tier=\"host\"",
-                    (double)numbers[i].cached_tokens);
+        write_tiers(b, "plateau_cache_hit_tokens_total", &a->models[i], numbers[i].cached_tokens,
+                    numbers[i].fetched_tokens);
     head(b, "plateau_cache_hits_total", "counter", "Choices whose prompt's beginning was found, by tier.");
     for (uint32_t i = 0; i < count; i++)
-        write_value(b, "plateau_cache_hits_total", &a->models[i], ",tier=\"host\"",
-                    (double)a->metrics[i].cache_hits);
+        write_tiers(b, "plateau_cache_hits_total", &a->models[i], a->metrics[i].cache_hits,
+                    numbers[i].fetched_hits);
     EACH_MODEL("plateau_cache_bytes", "gauge", "Prefixes that no request uses.", n->cache_bytes);
     EACH_MODEL("plateau_cache_limit_bytes", "gauge", "How many they may be.", n->cache_bytes_max);
     EACH_MODEL("plateau_cache_pages", "gauge", "Pages of prefixes.", n->cache_pages);
@@ -250,6 +257,7 @@ void report_metrics(struct api *a, struct buf *ret)
     write_caches(a, numbers, count, ret);
     write_trims(a, numbers, count, ret);
     report_holders_metrics(a, ret);
+    report_ssd_metrics(a, ret);
     write_finished(a, count, ret);
     watch_write_metrics(a, ret);
     metrics_write_histograms(metrics, labels, count, ret);

@@ -166,6 +166,7 @@ static void add_cache(struct engine_numbers *sum, const struct engine_numbers *n
     sum->cache_pages += n->cache_pages;
     sum->cache_snapshots += n->cache_snapshots;
     sum->cached_tokens += n->cached_tokens;
+    sum->fetched_tokens += n->fetched_tokens;
     sum->pending_trim_bytes += n->pending_trim_bytes;
 }
 
@@ -195,13 +196,15 @@ void report_status(struct api *a, struct buf *ret)
         ret,
         "],\"active_requests\":%u,\"waiting_requests\":%u,\"engine_jobs\":%u,\"streams\":%u,"
         "\"uptime_seconds\":%.1f,\"pending_trim_bytes\":%llu,\"caches\":{\"host\":{\"limit_bytes\":%llu,"
-        "\"bytes\":%llu,\"pages\":%u,\"snapshots\":%u,\"hit_tokens\":%llu}},",
+        "\"bytes\":%llu,\"pages\":%u,\"snapshots\":%u,\"hit_tokens\":%llu},\"ssd\":",
         totals.active, totals.waiting, jobs, atomic_load(&a->streams_now),
         (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S,
         (unsigned long long)cache.pending_trim_bytes,
         (unsigned long long)report_cache_limit(a, cache.cache_bytes_max),
         (unsigned long long)cache.cache_bytes, cache.cache_pages, cache.cache_snapshots,
-        (unsigned long long)cache.cached_tokens);
+        (unsigned long long)(cache.cached_tokens - cache.fetched_tokens));
+    report_ssd(a, cache.fetched_tokens, ret);
+    buf_puts(ret, "},");
     report_holders(a, ret);
     buf_putc(ret, '}');
 }

@@ -24,10 +24,17 @@ enum request_kind {
     REQUEST_TOKENIZE,
     REQUEST_DETOKENIZE,
     REQUEST_TEMPLATE,
-    REQUEST_CLEAR, /* /api/hot-cache/clear: its body may be empty */
-    REQUEST_TRIM,  /* /api/trim: likewise */
+    REQUEST_CLEAR,     /* /api/hot-cache/clear: its body may be empty */
+    REQUEST_CLEAR_SSD, /* /api/ssd-cache/clear: likewise */
+    REQUEST_TRIM,      /* /api/trim: likewise */
     REQUEST_KIND_COUNT
 };
+
+/* Gives memory or disk back, and asks for no model. */
+static inline bool request_reclaims(enum request_kind kind)
+{
+    return kind == REQUEST_CLEAR || kind == REQUEST_CLEAR_SSD || kind == REQUEST_TRIM;
+}
 
 /* "/v1/chat/completions" */
 const char *request_route(enum request_kind kind);

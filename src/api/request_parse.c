@@ -8,11 +8,14 @@
 
 const char *request_route(enum request_kind kind)
 {
-    static const char *const routes[REQUEST_KIND_COUNT] = {
-        [REQUEST_CHAT] = "/v1/chat/completions",  [REQUEST_COMPLETION] = "/v1/completions",
-        [REQUEST_CLEAR] = "/api/hot-cache/clear", [REQUEST_TRIM] = "/api/trim",
-        [REQUEST_TOKENIZE] = "/tokenize",         [REQUEST_DETOKENIZE] = "/detokenize",
-        [REQUEST_TEMPLATE] = "/apply-template"};
+    static const char *const routes[REQUEST_KIND_COUNT] = {[REQUEST_CHAT] = "/v1/chat/completions",
+                                                           [REQUEST_COMPLETION] = "/v1/completions",
+                                                           [REQUEST_CLEAR] = "/api/hot-cache/clear",
+                                                           [REQUEST_CLEAR_SSD] = "/api/ssd-cache/clear",
+                                                           [REQUEST_TRIM] = "/api/trim",
+                                                           [REQUEST_TOKENIZE] = "/tokenize",
+                                                           [REQUEST_DETOKENIZE] = "/detokenize",
+                                                           [REQUEST_TEMPLATE] = "/apply-template"};
     return routes[kind];
 }
 
@@ -20,7 +23,7 @@ static bool load(struct request *r, struct slice body, const struct request_limi
                  struct request_memory *memory, struct reject *why)
 {
     json_error_t e;
-    if (body.len == 0 && (r->kind == REQUEST_CLEAR || r->kind == REQUEST_TRIM))
+    if (body.len == 0 && request_reclaims(r->kind))
         body = SLICE("{}");
     if (body.len == 0)
         return reject_set(why, 400, "invalid_json", NULL,
@@ -124,6 +127,7 @@ static bool check_input(struct request *r, struct reject *why)
     case REQUEST_DETOKENIZE:
         return r->tokens || reject_value(why, "tokens", "tokens is missing.");
     case REQUEST_CLEAR:
+    case REQUEST_CLEAR_SSD:
     case REQUEST_TRIM:
     case REQUEST_KIND_COUNT:
         break;

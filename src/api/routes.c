@@ -203,6 +203,7 @@ static const struct route routes[] = {
     {"GET", "/api/memory", AUTH_ADMIN, 0, answer_memory},
     {"GET", "/api/status", AUTH_ADMIN, 0, answer_status},
     {"POST", "/api/hot-cache/clear", AUTH_ADMIN, REQUEST_CLEAR, NULL},
+    {"POST", "/api/ssd-cache/clear", AUTH_ADMIN, REQUEST_CLEAR_SSD, NULL},
     {"POST", "/api/trim", AUTH_ADMIN, REQUEST_TRIM, NULL},
 };
 

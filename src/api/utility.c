@@ -142,8 +142,30 @@ static void write_failures(const struct holders_reclaimed *r, struct buf *ret)
     }
 }
 
+static bool clear_ssd(struct exchange *x)
+{
+    struct store_cleared c = {0};
+    int r = x->api->opts.store ? store_clear(x->api->opts.store, &c) : 0;
+    x->reclaimed_bytes = c.bytes_reclaimed;
+    buf_printf(&x->reply, "{\"status\":\"%s\",\"entries\":%llu,\"bytes_reclaimed\":%llu,\"failed\":[",
+               r < 0 || c.failed ? "partial" : "ok", (unsigned long long)c.entries,
+               (unsigned long long)c.bytes_reclaimed);
+    if (r < 0)
+        buf_printf(&x->reply, "{\"id\":\"ssd\",\"error\":\"%s\"}",
+                   r == -ENODEV  ? "the tier is off"
+                   : r == -EBUSY ? "it is being cleared already"
+                                 : "it is not done yet, and goes on");
+    else if (c.failed)
+        buf_printf(&x->reply, "{\"id\":\"ssd\",\"error\":\"%llu files could not be removed\"}",
+                   (unsigned long long)c.failed);
+    buf_puts(&x->reply, "]}");
+    return reply_is_whole(x);
+}
+
 bool utility_reclaim(struct exchange *x)
 {
+    if (x->kind == REQUEST_CLEAR_SSD)
+        return clear_ssd(x);
     struct holders_reclaimed r = {0};
     enum holder_ask_kind kind = x->kind == REQUEST_CLEAR ? HOLDER_CLEAR : HOLDER_TRIM;
     if (x->api->opts.holders)

@@ -66,6 +66,14 @@ static const struct option_row rows[] = {
      COMMAND_SIZE | COMMAND_CHAT,
      "memory for the beginnings of earlier requests, which later ones need not compute again; 0: none "
      "[default: what the ceiling leaves]"},
+    {GROUP_MODEL, "ssd-dir", "DIR", OPTION_TEXT, AT(ssd_dir), 0, 0, NULL, COMMAND_SIZE,
+     "a directory that keeps the beginnings of earlier requests when they go from memory, over unloads and "
+     "restarts "
+     "[default: none]"},
+    {GROUP_MODEL, "ssd-limit", "BYTES", OPTION_BYTES, AT(ssd_limit), 4194304, 1e15, "20G", COMMAND_SIZE,
+     "disk blocks that --ssd-dir may take, as du counts them; what was used longest ago goes first"},
+    {GROUP_MODEL, "ssd-staging", "BYTES", OPTION_BYTES, AT(ssd_staging), 1048576, 1e11, "64M", COMMAND_SIZE,
+     "memory through which everything goes to and from --ssd-dir"},
     {GROUP_MODEL, "text-limit", "BYTES", OPTION_BYTES, AT(text_limit), 0, 1e13, "0", COMMAND_SIZE,
      "memory for the texts of all requests together; 0: an eighth of the ceiling, 1G at most"},
     {GROUP_MODEL, "trim", "on|off", OPTION_TEXT, AT(trim), 0, 0, "on", COMMAND_SERVE,

@@ -33,6 +33,8 @@ struct options {
     /* NULL ends each. */
     const char *api_keys[OPTIONS_KEYS_MAX + 1], *admin_keys[OPTIONS_KEYS_MAX + 1],
         *api_key_files[OPTIONS_KEYS_MAX + 1], *admin_key_files[OPTIONS_KEYS_MAX + 1];
+    const char *ssd_dir; /* NULL: no SSD tier */
+    uint64_t ssd_limit, ssd_staging;
     uint64_t port, memory_limit, host_cache, text_limit, threads;
     uint64_t max_num_seqs, max_model_len, max_tokens_default, max_queue, queue_timeout_s, step_ms,
         slow_client_s, stuck_s;

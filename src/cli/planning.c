@@ -10,6 +10,8 @@
 #include "registry/registry.h"
 #include "cli/terminal.h"
 #include "kernel/workers.h"
+#include "store/staging.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -57,6 +59,11 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     ret->text_floor_bytes = api_bytes(&api);
     ret->text_bytes = ret->text_floor_bytes + (o->text_limit ? o->text_limit : texts);
     ret->body_bytes = MAX_OF((ret->text_bytes - ret->text_floor_bytes) / 2, MIB);
+    if (!o->ssd_dir)
+        return;
+    ret->ssd_staging_bytes = staging_bytes(o->ssd_staging);
+    ret->ssd_table_bytes = store_table_bytes_max(o->ssd_limit);
+    ret->threads_bytes += STORE_THREADS * (uint64_t)thread_stack_bytes(STORE_STACK_BYTES);
 }
 
 /* ---- both ---- */

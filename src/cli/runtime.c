@@ -122,6 +122,26 @@ static int open_ledger(struct runtime *rt)
     return r == 0 ? holders_create(&holders, &rt->holders) : r;
 }
 
+static int open_store(struct runtime *rt, struct err *e)
+{
+    const struct plan_process *p = &rt->process;
+    const struct options *o = rt->options;
+    if (p->ssd_staging_bytes == 0)
+        return 0;
+    int r = open_account(rt, "ssd staging", p->ssd_staging_bytes, &rt->ssd_staging);
+    if (r == 0)
+        r = open_account(rt, "ssd table", p->ssd_table_bytes, &rt->ssd_table);
+    if (r < 0)
+        return err_set(e, r, "no memory for the SSD tier's accounts");
+    struct store_opts opts = {.dir = o->ssd_dir,
+                              .limit_bytes = o->ssd_limit,
+                              .staging_bytes = o->ssd_staging,
+                              .staging = rt->ssd_staging,
+                              .table = rt->ssd_table,
+                              .threads = rt->threads};
+    return store_open(&opts, &rt->store, e);
+}
+
 static int open_process(struct runtime *rt, uint32_t workers, struct err *e)
 {
     int r = open_ledger(rt);
@@ -133,7 +153,10 @@ static int open_process(struct runtime *rt, uint32_t workers, struct err *e)
         return r;
     }
     kern_ops_init(&rt->ops, kern_cpu_flags());
-    return 0;
+    r = open_store(rt, e);
+    if (r < 0)
+        runtime_close(rt);
+    return r;
 }
 
 int runtime_open_process(const struct options *o, const struct plan_process *process, uint32_t workers,
@@ -180,6 +203,7 @@ int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, u
                                .holders = rt->holders,
                                .workers = rt->workers,
                                .ops = &rt->ops,
+                               .store = rt->store,
                                .progress = progress,
                                .arg = progress_arg,
                                .engine_faults = runtime_faults ? &runtime_faults->engine : NULL};
@@ -192,6 +216,9 @@ int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, u
 void runtime_close(struct runtime *rt)
 {
     hosted_close(&rt->hosted, NULL, NULL);
+    store_close(rt->store);
+    account_close(rt->ssd_table);
+    account_close(rt->ssd_staging);
     holders_free(rt->holders);
     workers_free(rt->workers);
     account_close(rt->text);

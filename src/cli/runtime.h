@@ -25,6 +25,8 @@ struct runtime {
     uint64_t heap_bytes;                             /* reserved there */
     struct workers *workers;
     struct kern_ops ops;
+    struct account *ssd_staging, *ssd_table;
+    struct store *store; /* NULL: there is no --ssd-dir, or the command serves nobody */
     /* Of the one model of runtime_load(). */
     char model_dir[RUNTIME_DIR_BYTES], model_id[RUNTIME_ID_BYTES];
     struct planning planning;             /* made before anything is loaded */

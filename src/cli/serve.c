@@ -156,6 +156,7 @@ static int open_api(struct serve *s, struct err *e)
     const struct plan_process *p = &s->rt.process;
     uint64_t texts = p->text_bytes - p->text_floor_bytes;
     struct api_opts opts = {.ledger = s->rt.ledger,
+                            .store = s->rt.store,
                             .holders = s->rt.holders,
                             .text = s->rt.text,
                             .threads = s->rt.threads,

@@ -176,6 +176,7 @@ struct engine_numbers {
     uint64_t cache_pages_evicted, cache_snapshots_evicted;
     struct engine_pool_numbers kv, state; /* state: zeros without recurrent layers */
     uint64_t cached_tokens;               /* of prompts, found when they were first read */
+    uint64_t fetched_hits;                /* requests that such a prefix was found for */
     uint64_t fetched_tokens;              /* of them, those that came from the SSD tier */
     uint32_t fetching;                    /* requests that wait for the SSD tier; of those waiting */
     uint64_t fetches, fetches_failed;     /* failed: less came than was asked for */

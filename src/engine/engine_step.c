@@ -144,6 +144,7 @@ static void draw(struct engine *en, struct job *j, float *logits, uint64_t now_n
         en->now.prompt_tokens += j->prompt_count;
         en->now.cached_tokens += j->row.cached;
         en->now.fetched_tokens += j->row.fetched;
+        en->now.fetched_hits += j->row.fetched > 0;
     }
     struct stream_token t = {.id = s.id};
     if (j->logprobs) {

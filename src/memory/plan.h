@@ -16,6 +16,7 @@ struct plan_process {
     uint64_t network_bytes, body_bytes;    /* connections, all of which may be open; bodies that arrive */
     uint64_t connection_bytes;             /* one of them; for the reader */
     uint64_t text_floor_bytes, text_bytes; /* requests from their JSON to their reply */
+    uint64_t ssd_staging_bytes, ssd_table_bytes; /* of the SSD tier; 0: there is none */
 };
 
 /* Of one model with so many rows. */
@@ -51,7 +52,7 @@ struct plan_line {
     uint32_t depth; /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
     uint64_t floor_bytes, limit_bytes;
 };
-#define PLAN_LINES_MAX 20
+#define PLAN_LINES_MAX 24
 
 struct plan {
     uint64_t ceiling_bytes, floor_bytes, limit_bytes; /* limit: of all accounts together */

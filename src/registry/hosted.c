@@ -6,6 +6,8 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/log.h"
+#include "engine/fingerprint.h"
 #include "text/chat_template.h"
 
 #include <errno.h>
@@ -129,6 +131,19 @@ static int load_weights(struct load *l)
     return model_load(s->dir, &opts, &l->h->model, l->e);
 }
 
+/* A model whose files cannot be told apart from others' leaves nothing on disk. */
+static struct store *find_store(struct load *l, struct store_identity *ret)
+{
+    const struct model_settings *s = l->opts->settings;
+    struct err e = {{0}};
+    if (!l->opts->store)
+        return NULL;
+    if (fingerprint_make(s->dir, model_shape(l->h->model), "f32", kern_cpu_flags(), ret, &e) == 0)
+        return l->opts->store;
+    LOG_WARN("no_fingerprint", "model=%s error=\"%s\"", s->id, e.text);
+    return NULL;
+}
+
 static int create_engine(struct load *l)
 {
     const struct model_settings *s = l->opts->settings;
@@ -140,6 +155,7 @@ static int create_engine(struct load *l)
     opts.workers = l->opts->workers;
     opts.holders = l->opts->holders;
     opts.parent = l->h->account;
+    opts.store = find_store(l, &opts.identity);
     opts.max_model_len = plan->max_model_len;
     opts.kv_bytes_max = (uint64_t)plan->pages_max * plan->model.page_bytes;
     opts.pools_bytes_max = plan->pools_bytes;

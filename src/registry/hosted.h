@@ -26,6 +26,7 @@ struct hosted_opts {
     struct holders *holders; /* engine_opts.holders */
     struct workers *workers;
     const struct kern_ops *ops;
+    struct store *store; /* engine_opts.store */
     /* Called for as many bytes as the plan demands before anything is loaded: sets them aside as the account's floor, or says in
      * `e` why not. NULL: account_set_floor() is enough. */
     int (*make_room)(void *arg, struct account *account, uint64_t bytes, struct err *e);

@@ -57,6 +57,7 @@ struct registry_opts {
     struct holders *holders; /* as engine_opts.holders */
     struct workers *workers;
     const struct kern_ops *ops;
+    struct store *store;                 /* of the SSD tier, for all models; NULL: none */
     const struct model_settings *models; /* copied; what they point at is borrowed */
     uint32_t model_count;                /* 1 .. REGISTRY_MODELS_MAX */
     /* Fills plan and shape from the model's directory as it is now; on a loading thread. */

@@ -83,6 +83,7 @@ static int load(struct entry *e, struct registry_failure *why)
 {
     struct registry *r = e->registry;
     struct hosted_opts opts = {.settings = &e->now,
+                               .store = r->opts.store,
                                .parent = ledger_root(r->opts.ledger),
                                .holders = r->opts.holders,
                                .workers = r->opts.workers,

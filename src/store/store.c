@@ -17,7 +17,7 @@
 
 #define HANG_NS       (10 * NS_PER_S)
 #define CLOSE_NS      (2 * NS_PER_S)
-#define CLEAR_NS      (10 * NS_PER_S)
+#define CLEAR_NS      (3 * NS_PER_S)
 #define REST_LEAST_NS NS_PER_S
 #define REST_MOST_NS  (60 * NS_PER_S)
 #define READ_BYTE_NS  2.0                  /* until it is measured: 500 MB/s */

@@ -67,7 +67,7 @@ struct store_cleared {
     uint64_t entries, bytes_reclaimed; /* by how much the directory's blocks have fallen */
     uint64_t failed;                   /* files that could not be removed */
 };
-/* Removes every file. Waits for it: 0, -ETIMEDOUT (after ten seconds, or with a tier that hangs: it goes on), -ENODEV (the tier is
+/* Removes every file. Waits for it: 0, -ETIMEDOUT (after three seconds: it goes on), -ENODEV (the tier is
  * off), -EBUSY (another one is under way). Any thread but the store's. */
 int store_clear(struct store *st, struct store_cleared *ret);
 
