@@ -3,7 +3,9 @@
  * Idle, a trim begins 50 ms after the last end. When its units are taken again within a second, it came too early: the next one waits twice
  * as long, up to what still lets it end within a second of the last request; a trim that nobody regretted halves the wait
  * again. So single requests give back at once, and a client that asks five times a second finds its units in place.
- * While rows run, units are given back only beyond a threshold, and only those that have been empty for 50 ms; a slice per step. */
+ * While rows run, units are given back only beyond a threshold, and only those that have been empty for 50 ms; half a millisecond per
+ * step. When such units are wanted again within a second, the next ones must have been empty for twice as long, up to 4 s: under a load that
+ * swings, units stay for the next swing. After a while without regret the time is halved again. */
 #include "engine/trim.h"
 
 #include "engine/engine_state.h"
@@ -14,16 +16,18 @@
 
 #define PATIENCE_LEAST_NS (50 * NS_PER_MS)
 #define PATIENCE_MOST_NS  (700 * NS_PER_MS)
-#define KEEP_NS           (50 * NS_PER_MS) /* a unit that is empty for less stays, unless memory is short */
-#define BETWEEN_NS        (NS_PER_MS / 2)  /* of one step, for tidiness */
-#define BETWEEN_URGENT_NS (5 * NS_PER_MS)  /* and for who waits */
+#define KEEP_LEAST_NS     (50 * NS_PER_MS) /* a unit that is empty for less stays, unless memory is short */
+#define KEEP_MOST_NS      (4 * NS_PER_S)
+#define KEEP_CALM_NS      (10 * NS_PER_S) /* without regret, until units stay half as long again */
+#define BETWEEN_NS        (NS_PER_MS / 2) /* of one step, for tidiness */
+#define BETWEEN_URGENT_NS (5 * NS_PER_MS) /* and for who waits */
 #define SPARE_LEAST_BYTES (4 * (uint64_t)UNIT_BYTES)
 #define REGRET_NS         NS_PER_S /* nobody wanted the units back for so long */
 #define RELIEF_PART       8
 
 void trim_init(struct trim *t)
 {
-    *t = (struct trim){.patience_ns = PATIENCE_LEAST_NS};
+    *t = (struct trim){.patience_ns = PATIENCE_LEAST_NS, .keep_ns = KEEP_LEAST_NS};
     list_init(&t->orders);
 }
 
@@ -187,6 +191,20 @@ static bool has_too_much(const struct engine *en)
     return !en->opts.keep_units && pools_spare_bytes(&en->pools) > threshold_bytes(en);
 }
 
+static void learn_to_keep(struct engine *en, uint64_t now_ns)
+{
+    struct trim *t = &en->trim;
+    uint64_t retaken = pools_retaken(&en->pools);
+    if (retaken > t->keep_retaken)
+        t->keep_ns = MIN_OF(t->keep_ns * 2, KEEP_MOST_NS);
+    else if (now_ns - t->keep_changed_ns > KEEP_CALM_NS)
+        t->keep_ns = MAX_OF(t->keep_ns / 2, KEEP_LEAST_NS);
+    else
+        return;
+    t->keep_retaken = retaken;
+    t->keep_changed_ns = now_ns;
+}
+
 void trim_between_steps(struct engine *en)
 {
     struct trim *t = &en->trim;
@@ -194,7 +212,8 @@ void trim_between_steps(struct engine *en)
     if (!urgent && !has_too_much(en))
         return;
     uint64_t began_ns = clock_now_ns(), most_ns = urgent ? BETWEEN_URGENT_NS : BETWEEN_NS;
-    uint64_t before_ns = urgent ? UINT64_MAX : began_ns - KEEP_NS;
+    learn_to_keep(en, began_ns);
+    uint64_t before_ns = urgent ? UINT64_MAX : began_ns - t->keep_ns;
     bool more = true;
     while (more && clock_now_ns() - began_ns < most_ns && (is_urgent(t) || has_too_much(en)))
         more = slice(en, before_ns);

@@ -12,13 +12,16 @@
 struct engine;
 
 struct trim {
-    struct list orders;   /* struct holder_ask: somebody waits for a trim, or for so many bytes */
-    bool pressed;         /* memory is short: everything free goes now, and what comes of it does not wait */
-    bool owed;            /* nothing has run since; due_ns says when it begins */
-    bool done;            /* nothing was left to give back, and no step has been since */
-    uint64_t due_ns;      /* the deadline is a second after the last end */
-    uint64_t patience_ns; /* how long after the last end it begins */
-    uint64_t retaken;     /* units, as it was when the last trim was owed */
+    struct list orders;    /* struct holder_ask: somebody waits for a trim, or for so many bytes */
+    bool pressed;          /* memory is short: everything free goes now, and what comes of it does not wait */
+    bool owed;             /* nothing has run since; due_ns says when it begins */
+    bool done;             /* nothing was left to give back, and no step has been since */
+    uint64_t due_ns;       /* the deadline is a second after the last end */
+    uint64_t patience_ns;  /* how long after the last end it begins */
+    uint64_t retaken;      /* units, as it was when the last trim was owed */
+    uint64_t keep_ns;      /* between steps: a unit that is empty for less stays */
+    uint64_t keep_retaken; /* units, as it was then */
+    uint64_t keep_changed_ns; /* when it was */
     uint64_t ended_ns; /* when the last one that gave back something ended; 0: none since patience changed */
     /* Of this trim. */
     uint64_t bytes, slices, longest_ns;
