@@ -24,6 +24,7 @@ struct keyring;
 struct api_opts {
     struct ledger *ledger;   /* for /api/memory */
     struct holders *holders; /* what clears and trims walk; NULL: there is nothing */
+    struct guard *guard;     /* says when new work is refused; NULL: never */
     struct store *store;     /* of the SSD tier, for reports and to be cleared; NULL: there is none */
     struct account *text;    /* pays for requests from their JSON to their reply; its limit is their limit */
     struct account *threads; /* pays for the stacks of prep threads; NULL: `text` does */

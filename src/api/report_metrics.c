@@ -257,6 +257,7 @@ void report_metrics(struct api *a, struct buf *ret)
     write_caches(a, numbers, count, ret);
     write_trims(a, numbers, count, ret);
     report_holders_metrics(a, ret);
+    report_guard_metrics(a, ret);
     report_ssd_metrics(a, ret);
     write_finished(a, count, ret);
     watch_write_metrics(a, ret);

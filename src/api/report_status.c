@@ -206,5 +206,7 @@ void report_status(struct api *a, struct buf *ret)
     report_ssd(a, cache.fetched_tokens, ret);
     buf_puts(ret, "},");
     report_holders(a, ret);
+    buf_putc(ret, ',');
+    report_guard(a, ret);
     buf_putc(ret, '}');
 }

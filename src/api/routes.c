@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "registry/guard.h"
 
 #include <stdio.h>
 
@@ -256,12 +257,23 @@ static int refuse(struct http_request *r, const struct reject *why)
     return (int)why->status;
 }
 
+/* The machine is so short that nothing new is computed. What takes nothing, and what gives memory back, goes on. */
+static bool is_out_of_memory(struct api *a, enum request_kind kind, struct reject *why)
+{
+    struct err e = {""};
+    bool computes = kind == REQUEST_CHAT || kind == REQUEST_COMPLETION;
+    if (!computes || !a->opts.guard || !guard_refuses_work(a->opts.guard, &e, &why->retry_after_s))
+        return false;
+    reject_set(why, 503, "memory_short", NULL, "%s", e.text);
+    return true;
+}
+
 static int begin_exchange(struct api *a, struct http_request *r, const struct route *t, struct request_id id,
                           const struct auth *auth)
 {
     struct reject why = {0};
     struct exchange *x;
-    if (!api_is_ready(a, &why))
+    if (!api_is_ready(a, &why) || is_out_of_memory(a, t->kind, &why))
         return refuse(r, &why);
     if (atomic_load(&a->requests_now) >= a->live.requests_max) {
         why.retry_after_s = memory_refusal_retry_s(a);

@@ -10,6 +10,7 @@
 #include "registry/registry.h"
 #include "cli/terminal.h"
 #include "kernel/workers.h"
+#include "registry/guard.h"
 #include "store/staging.h"
 #include "store/store.h"
 
@@ -54,7 +55,8 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
         .text_bytes = TEXT_BYTES_LEAST};
     if (!p->serves)
         return;
-    ret->threads_bytes += api_stack_bytes(&api) + registry_stack_bytes(MAX_OF(p->models, 1u));
+    ret->threads_bytes +=
+        api_stack_bytes(&api) + registry_stack_bytes(MAX_OF(p->models, 1u)) + guard_stack_bytes();
     ret->network_bytes = http_server_bytes(&http, &ret->connection_bytes);
     ret->text_floor_bytes = api_bytes(&api);
     ret->text_bytes = ret->text_floor_bytes + (o->text_limit ? o->text_limit : texts);

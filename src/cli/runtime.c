@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "memory/footprint.h"
 #include "memory/holders.h"
+#include "registry/guard.h"
 #include "memory/units.h"
 
 #include <errno.h>
@@ -213,12 +214,21 @@ int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, u
     return r;
 }
 
+int runtime_guard(struct runtime *rt, struct err *e)
+{
+    struct guard_opts opts = {
+        .ledger = rt->ledger, .holders = rt->holders, .threads = rt->threads, .watches_system = true};
+    int r = guard_create(&opts, &rt->guard);
+    return r < 0 ? err_set(e, r, "the guard's thread could not be started") : 0;
+}
+
 void runtime_close(struct runtime *rt)
 {
     hosted_close(&rt->hosted, NULL, NULL);
     store_close(rt->store);
     account_close(rt->ssd_table);
     account_close(rt->ssd_staging);
+    guard_free(rt->guard);
     holders_free(rt->holders);
     workers_free(rt->workers);
     account_close(rt->text);

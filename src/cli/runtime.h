@@ -22,7 +22,8 @@ struct runtime {
     struct ledger *ledger;
     struct account *heap, *threads, *text, *network; /* children of the root */
     struct holders *holders;                         /* whoever has pools */
-    uint64_t heap_bytes;                             /* reserved there */
+    struct guard *guard; /* NULL: one that serves nobody else has nothing to guard */
+    uint64_t heap_bytes; /* reserved there */
     struct workers *workers;
     struct kern_ops ops;
     struct account *ssd_staging, *ssd_table;
@@ -65,6 +66,8 @@ int runtime_open(const struct options *o, const struct runtime_opts *opts, struc
 /* Loads the model and starts its engine. Any one thread. */
 int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, uint64_t total),
                  void *progress_arg, struct err *e);
+/* The guard of this process, for one that serves. Before its models are loaded. 0 or what guard_create() said. */
+int runtime_guard(struct runtime *rt, struct err *e);
 /* Closes what is open, in order, each entry whatever the others did; the ledger must be empty then. */
 void runtime_close(struct runtime *rt);
 

@@ -158,6 +158,7 @@ static int open_api(struct serve *s, struct err *e)
     struct api_opts opts = {.ledger = s->rt.ledger,
                             .store = s->rt.store,
                             .holders = s->rt.holders,
+                            .guard = s->rt.guard,
                             .text = s->rt.text,
                             .threads = s->rt.threads,
                             .requests_max = (uint32_t)o->max_requests,
@@ -252,7 +253,9 @@ int command_serve(int argc, char **argv)
         r = runtime_open(o, &opts, &s.rt, &e);
     }
     if (r == 0) {
-        r = open_api(&s, &e);
+        r = runtime_guard(&s.rt, &e);
+        if (r == 0)
+            r = open_api(&s, &e);
         if (r == 0)
             r = open_http(&s, &e);
         if (r == 0)

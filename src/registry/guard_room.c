@@ -62,15 +62,14 @@ static void explain(const struct guard_refusal *r, const char *name, bool own_li
         return;
     }
     snprintf(ret, bytes_max,
-             "There is no room for %s: with the %llu bytes that it needs the server would hold %llu, and its "
-             "ceiling is %llu. "
-             "Now it holds %llu. Of that %llu could be given back: %llu of free units, %llu of caches, %llu "
-             "of idle models; "
-             "%llu are of models that are busy, pinned or leased, and of the server itself. "
-             "Unload or unpin a model, or raise --memory-limit.",
+             "There is no room for %.100s: with its %llu bytes the server would hold %llu, and its ceiling "
+             "is %llu. Now it holds %llu. Of that %llu "
+             "could be given back (free units %llu, caches %llu, idle models %llu); the rest is of models "
+             "that are busy, pinned or in use, and the "
+             "server's own. Unload or unpin a model, or raise --memory-limit.",
              name, (ull)r->wanted_bytes, (ull)r->projected_bytes, (ull)r->ceiling_bytes,
              (ull)r->current_bytes, (ull)(r->free_bytes + r->cached_bytes + r->idle_bytes),
-             (ull)r->free_bytes, (ull)r->cached_bytes, (ull)r->idle_bytes, (ull)r->kept_bytes);
+             (ull)r->free_bytes, (ull)r->cached_bytes, (ull)r->idle_bytes);
 }
 
 static void refuse(struct making *m, struct guard_refusal *ret)

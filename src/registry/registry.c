@@ -1,6 +1,7 @@
 /* registry.c - what there is, who has it, who waits for it: bookkeeping under one lock. What takes time is in registry_work.c. */
 #include "registry/registry.h"
 
+#include "registry/guard.h"
 #include "registry/registry_state.h"
 #include "registry/victims.h"
 
@@ -111,6 +112,16 @@ static void init_entry(struct registry *r, uint32_t index)
     e->state = e->held ? MODEL_LOADING : MODEL_UNLOADED;
 }
 
+static uint64_t idle_bytes(void *arg)
+{
+    return registry_idle_bytes(arg);
+}
+
+static uint64_t free_idle(void *arg, uint64_t bytes)
+{
+    return registry_free_idle(arg, bytes);
+}
+
 int registry_create(const struct registry_opts *opts, struct registry **ret, struct err *e)
 {
     ASSERT(opts->model_count > 0 && opts->model_count <= REGISTRY_MODELS_MAX && opts->plan);
@@ -123,11 +134,14 @@ int registry_create(const struct registry_opts *opts, struct registry **ret, str
     for (uint32_t i = 0; r->entries && i < opts->model_count; i++)
         init_entry(r, i);
     int error = r->entries ? check_names(r, e) : err_set(e, -ENOMEM, "no memory for the list of models");
-    if (error < 0)
+    if (error < 0) {
         registry_close(r);
-    else
-        *ret = r;
-    return error;
+        return error;
+    }
+    if (r->opts.guard)
+        guard_set_models(r->opts.guard, &(struct guard_models){idle_bytes, free_idle, r});
+    *ret = r;
+    return 0;
 }
 
 int registry_start(struct registry *r, struct err *e)
@@ -169,6 +183,8 @@ void registry_close(struct registry *r)
 {
     if (!r)
         return;
+    if (r->opts.guard)
+        guard_set_models(r->opts.guard, NULL);
     if (r->entries)
         registry_stop(r);
     if (r->has_thread) {

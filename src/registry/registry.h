@@ -21,6 +21,7 @@
 
 struct registry;
 struct chat_template;
+struct guard;
 
 #define REGISTRY_MODELS_MAX 64
 #define REGISTRY_LOADS_MAX  4 /* at once; more wait for a place */
@@ -55,6 +56,8 @@ struct registry_opts {
     struct ledger *ledger;
     struct account *threads; /* pays for stacks */
     struct holders *holders; /* as engine_opts.holders */
+    struct guard
+        *guard; /* makes room for loads, and unloads idle models when it must; NULL: only loads unload them */
     struct workers *workers;
     const struct kern_ops *ops;
     struct store *store;                 /* of the SSD tier, for all models; NULL: none */

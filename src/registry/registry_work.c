@@ -4,6 +4,7 @@
  * only. Whoever moves a model is the only one to touch what lies outside the lock in its entry; the states say who that is:
  * loading, its load; draining and closing, its unload. What a move has come to is told under the lock at its end; joining its thread is
  * then the registry's thread's business. It polls nothing: it sleeps until somebody wakes it or a time comes. */
+#include "registry/guard.h"
 #include "registry/registry_state.h"
 
 #include "base/check.h"
@@ -44,6 +45,37 @@ static int refuse_room(const struct entry *e, uint64_t bytes, uint64_t idle_byte
         (ull)idle_bytes);
 }
 
+struct demand {
+    struct entry *entry;
+    struct account *account;
+    uint64_t bytes;
+};
+
+static int take(void *arg)
+{
+    const struct demand *d = arg;
+    return account_set_floor(d->account, d->bytes);
+}
+
+static bool is_cancelled(void *arg)
+{
+    const struct demand *d = arg;
+    return atomic_load(&d->entry->cancel);
+}
+
+static int ask_guard(struct demand *d, struct err *why)
+{
+    struct guard_refusal refusal;
+    struct guard_wish w = {.name = d->entry->known.id,
+                           .bytes = d->bytes,
+                           .account = d->account,
+                           .take = take,
+                           .cancelled = is_cancelled,
+                           .arg = d};
+    int error = guard_make_room(d->entry->registry->opts.guard, &w, &refusal);
+    return error == -ENOMEM ? err_set(why, error, "%s", refusal.text) : error;
+}
+
 static int make_room(void *arg, struct account *account, uint64_t bytes, struct err *why)
 {
     struct entry *e = arg;
@@ -51,6 +83,8 @@ static int make_room(void *arg, struct account *account, uint64_t bytes, struct 
     int error = account_set_floor(account, bytes);
     if (error == 0)
         return 0;
+    if (r->opts.guard)
+        return ask_guard(&(struct demand){e, account, bytes}, why);
     pthread_mutex_lock(&r->room);
     registry_free_idle(r, bytes);
     error = account_set_floor(account, bytes);
