@@ -24,10 +24,10 @@ void report_ssd(struct api *a, uint64_t hit_tokens, struct buf *ret)
                "\"written_bytes\":%llu,\"queued_reads\":%u,\"queued_writes\":%u,\"drops\":%llu,"
                "\"evictions\":%llu,\"errors\":%llu,\"corrupt\":%llu,\"foreign\":%llu,"
                "\"staging_bytes\":%llu,\"staging_used_bytes\":%llu}",
-               (ull)n.limit_bytes, (ull)n.bytes, n.pages, n.snapshots, n.entries_max, (ull)hit_tokens, (ull)n.reads,
-               (ull)n.read_bytes, (ull)n.read_misses, (ull)n.writes, (ull)n.written_bytes, n.queued_reads,
-               n.queued_writes, (ull)n.drops, (ull)n.evictions, (ull)n.errors, (ull)n.corrupt, (ull)n.foreign,
-               (ull)n.staging_bytes, (ull)n.staging_used_bytes);
+               (ull)n.limit_bytes, (ull)n.bytes, n.pages, n.snapshots, n.entries_max, (ull)hit_tokens,
+               (ull)n.reads, (ull)n.read_bytes, (ull)n.read_misses, (ull)n.writes, (ull)n.written_bytes,
+               n.queued_reads, n.queued_writes, (ull)n.drops, (ull)n.evictions, (ull)n.errors, (ull)n.corrupt,
+               (ull)n.foreign, (ull)n.staging_bytes, (ull)n.staging_used_bytes);
 }
 
 static void write(struct buf *b, const char *name, const char *type, const char *help, uint64_t value)
@@ -41,17 +41,18 @@ void report_ssd_metrics(struct api *a, struct buf *b)
     if (!a->opts.store)
         return;
     store_numbers(a->opts.store, &n);
-    write(b, "plateau_ssd_off", "gauge", "1: the SSD tier is off until the server starts again; see /api/status.",
-          n.state == STORE_OFF);
+    write(b, "plateau_ssd_off", "gauge",
+          "1: the SSD tier is off until the server starts again; see /api/status.", n.state == STORE_OFF);
     write(b, "plateau_ssd_bytes", "gauge", "Disk blocks that its directory takes.", n.bytes);
     write(b, "plateau_ssd_limit_bytes", "gauge", "And how many they may be.", n.limit_bytes);
     write(b, "plateau_ssd_pages", "gauge", "Pages on disk.", n.pages);
     write(b, "plateau_ssd_snapshots", "gauge", "States on disk.", n.snapshots);
-    write(b, "plateau_ssd_staging_used_bytes", "gauge", "Memory of what is on its way.", n.staging_used_bytes);
+    write(b, "plateau_ssd_staging_used_bytes", "gauge", "Memory of what is on its way.",
+          n.staging_used_bytes);
     write(b, "plateau_ssd_reads_total", "counter", "Files read.", n.reads);
     write(b, "plateau_ssd_read_bytes_total", "counter", "Bytes of them.", n.read_bytes);
-    write(b, "plateau_ssd_read_misses_total", "counter", "Files that were gone or damaged when they were read.",
-          n.read_misses);
+    write(b, "plateau_ssd_read_misses_total", "counter",
+          "Files that were gone or damaged when they were read.", n.read_misses);
     write(b, "plateau_ssd_writes_total", "counter", "Files written.", n.writes);
     write(b, "plateau_ssd_written_bytes_total", "counter", "Bytes of them.", n.written_bytes);
     write(b, "plateau_ssd_drops_total", "counter", "Pages and states that were not written for want of room.",

@@ -8,5 +8,6 @@ int command_serve(int argc, char **argv);
 int command_chat(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_plan(int argc, char **argv);
+int command_cache(int argc, char **argv);
 
 #endif

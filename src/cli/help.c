@@ -33,6 +33,14 @@ static const struct command_row {
      "  plateau plan\n"
      "  plateau plan ~/models/Qwen3-4B --memory-limit 12G --ctx 32768 --max-num-seqs 4\n"
      "  plateau plan ~/models/Qwen3-4B ~/models/Qwen3-0.6B --json\n"},
+    {COMMAND_CACHE, "cache", "ls|verify|gc DIR [OPTION...]",
+     "look at a directory of --ssd-dir, check it, tidy it up",
+     "ls says whose pages DIR holds, by its files' headers. verify reads all of every file; exit status 1\n"
+     "means that some are inconsistent. gc removes those, what was begun and not ended, and what was used\n"
+     "longest ago until --ssd-limit holds; not while a server uses DIR.\n",
+     "  plateau cache ls /var/cache/plateau\n"
+     "  plateau cache verify /var/cache/plateau --json\n"
+     "  plateau cache gc /var/cache/plateau --ssd-limit 5G\n"},
 };
 
 void help_program(FILE *f)
@@ -60,8 +68,7 @@ void help_command(enum option_command command, FILE *f)
             row->name, row->arguments, row->about, row->examples);
     options_help(command, f);
     fprintf(
-        f,
-        "\nEach option may also stand in the environment (PLATEAU_MAX_MODEL_LEN=8192) or in the files of\n"
-        "--env-file (the same) and --config (max-model-len = 8192); each wins over those behind it.\n"
-        "BYTES take K, M, G or T.\n");
+        f, "\nEach option may also stand in the environment (PLATEAU_MAX_MODEL_LEN=8192) or in the files of\n"
+           "--env-file (the same) and --config (max-model-len = 8192); each wins over those behind it.\n"
+           "BYTES take K, M, G or T.\n");
 }

@@ -11,10 +11,8 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"serve", command_serve},
-    {"chat", command_chat},
-    {"generate", command_generate},
-    {"plan", command_plan},
+    {"serve", command_serve}, {"chat", command_chat},   {"generate", command_generate},
+    {"plan", command_plan},   {"cache", command_cache},
 };
 
 static bool is_one_of(const char *word, const char *a, const char *b, const char *c)

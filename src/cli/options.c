@@ -70,7 +70,8 @@ static const struct option_row rows[] = {
      "a directory that keeps the beginnings of earlier requests when they go from memory, over unloads and "
      "restarts "
      "[default: none]"},
-    {GROUP_MODEL, "ssd-limit", "BYTES", OPTION_BYTES, AT(ssd_limit), 4194304, 1e15, "20G", COMMAND_SIZE,
+    {GROUP_MODEL, "ssd-limit", "BYTES", OPTION_BYTES, AT(ssd_limit), 4194304, 1e15, "20G",
+     COMMAND_SIZE | COMMAND_CACHE,
      "disk blocks that --ssd-dir may take, as du counts them; what was used longest ago goes first"},
     {GROUP_MODEL, "ssd-staging", "BYTES", OPTION_BYTES, AT(ssd_staging), 1048576, 1e11, "64M", COMMAND_SIZE,
      "memory through which everything goes to and from --ssd-dir"},
@@ -171,9 +172,9 @@ static const struct option_row rows[] = {
      "error, warn, info or debug [default: info]"},
     {GROUP_OTHER, "log-level", "LEVEL", OPTION_TEXT, AT(log_level), 0, 0, NULL, COMMAND_TALK,
      "error, warn, info or debug [default: warn]"},
-    {GROUP_OTHER, "json", NULL, OPTION_FLAG, AT(json), 0, 0, NULL, COMMAND_PLAN,
+    {GROUP_OTHER, "json", NULL, OPTION_FLAG, AT(json), 0, 0, NULL, COMMAND_PLAN | COMMAND_CACHE,
      "print JSON instead of a table"},
-    {GROUP_OTHER, "help", NULL, OPTION_FLAG, AT(help), 0, 0, NULL, COMMAND_ANY, "this text (-h)"},
+    {GROUP_OTHER, "help", NULL, OPTION_FLAG, AT(help), 0, 0, NULL, COMMAND_EVERY, "this text (-h)"},
 };
 
 static bool is_called(const struct option_row *row, const char *name, size_t len)
@@ -297,7 +298,7 @@ struct file_read {
 static int file_entry(void *arg, const char *section, const char *name, const char *value)
 {
     struct file_read *f = arg;
-    const struct option_row *row = row_of(COMMAND_ANY, name, strlen(name));
+    const struct option_row *row = row_of(COMMAND_EVERY, name, strlen(name));
     (void)section;
     if (f->error)
         return 1;
@@ -386,8 +387,12 @@ static int add_model(const char *text, struct options *o, struct err *e)
 
 static int set_argument(enum option_command command, const char *text, struct options *o, struct err *e)
 {
-    if (command == COMMAND_GENERATE && !o->argument) {
+    if ((command == COMMAND_GENERATE || command == COMMAND_CACHE) && !o->argument) {
         o->argument = text;
+        return 0;
+    }
+    if (command == COMMAND_CACHE && !o->model) {
+        o->model = o->ssd_dir = text;
         return 0;
     }
     if (command == COMMAND_PLAN)
@@ -405,9 +410,10 @@ static int unknown_flag(enum option_command command, const char *flag, size_t le
     static const char *const names[] = {[COMMAND_SERVE] = "serve",
                                         [COMMAND_GENERATE] = "generate",
                                         [COMMAND_CHAT] = "chat",
-                                        [COMMAND_PLAN] = "plan"};
-    const struct option_row *other = row_of(COMMAND_ANY, flag, len);
-    for (unsigned c = COMMAND_SERVE; other && c <= COMMAND_PLAN; c *= 2)
+                                        [COMMAND_PLAN] = "plan",
+                                        [COMMAND_CACHE] = "cache"};
+    const struct option_row *other = row_of(COMMAND_EVERY, flag, len);
+    for (unsigned c = COMMAND_SERVE; other && c <= COMMAND_CACHE; c *= 2)
         if (other->commands & c)
             return err_set(e, -EINVAL, "--%s is an option of %s, not of %s; see plateau %s --help",
                            other->name, names[c], names[command], names[command]);

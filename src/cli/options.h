@@ -17,7 +17,9 @@ enum option_command {
     COMMAND_GENERATE = 2,
     COMMAND_CHAT = 4,
     COMMAND_PLAN = 8,
-    COMMAND_ANY = 15
+    COMMAND_CACHE = 16,
+    COMMAND_ANY = 15, /* that has to do with models */
+    COMMAND_EVERY = 31
 };
 
 struct engine_live;
@@ -44,7 +46,7 @@ struct options {
     uint64_t max_tokens, seed, top_k;
     double temperature, top_p;
     bool raw, think, hide_reasoning, ignore_eos, json, allow_open;
-    const char *argument; /* what is no option: the prompt of generate */
+    const char *argument; /* what is no option: the prompt of generate, what cache is to do */
     bool help;
     struct options_text *texts; /* what was read from the file */
     const struct engine_live

@@ -115,7 +115,7 @@ def test_help_is_grouped_and_fits_in_a_hundred_columns(command):
 @pytest.mark.smoke
 def test_the_manual_and_the_table_of_options_name_the_same_options():
     manual = (ROOT / "docs/command-line.md").read_text()
-    helps = "".join(run(command, "--help").stdout for command in ["serve", "chat", "generate", "plan"])
+    helps = "".join(run(command, "--help").stdout for command in ["serve", "chat", "generate", "plan", "cache"])
     flags = set(re.findall(r"^  (--[a-z-]+)", helps, re.M))
     assert len(flags) > 30
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", manual)) - {"--version"} == flags

@@ -1,0 +1,269 @@
+/* cache.c - the command cache: what a directory of the SSD tier holds, whether it is sound, and tidying it up. */
+#include "base/buf.h"
+#include "base/check.h"
+#include "cli/cli.h"
+#include "cli/help.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
+#include "store/store_audit.h"
+#include "text/chat_format.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define MODELS_MAX       64
+#define DAMAGED_SHOWN_MAX 1000
+
+typedef unsigned long long ull;
+
+/* Pages and snapshots of one model, by whose fingerprint and layout they are. */
+struct group {
+    struct store_identity identity;
+    uint64_t pages, snapshots, bytes;
+    int64_t oldest_s, newest_s;
+};
+
+struct damaged {
+    char path[STORE_PATH_BYTES];
+    int error;
+};
+
+struct report {
+    const char *dir;
+    struct store_audit sum;
+    struct group groups[MODELS_MAX];
+    uint32_t group_count;
+    uint64_t others; /* entries of more models than that */
+    struct damaged damaged[DAMAGED_SHOWN_MAX];
+    uint32_t damaged_count;
+};
+
+static struct group *group_of(struct report *r, const struct store_identity *id)
+{
+    uint32_t i = 0;
+    while (i < r->group_count && memcmp(&r->groups[i].identity, id, sizeof(*id)) != 0)
+        i++;
+    if (i == MODELS_MAX)
+        return NULL;
+    if (i == r->group_count)
+        r->groups[r->group_count++] = (struct group){.identity = *id, .oldest_s = INT64_MAX};
+    return &r->groups[i];
+}
+
+static void see(void *arg, const struct store_found *f)
+{
+    struct report *r = arg;
+    if (f->kind == STORE_FOUND_DAMAGED && r->damaged_count < DAMAGED_SHOWN_MAX) {
+        struct damaged *d = &r->damaged[r->damaged_count++];
+        snprintf(d->path, sizeof(d->path), "%s", f->path);
+        d->error = f->error;
+    }
+    if (f->kind != STORE_FOUND_ENTRY)
+        return;
+    struct group *g = group_of(r, &f->header.identity);
+    if (!g) {
+        r->others++;
+        return;
+    }
+    g->pages += f->header.kind == TIER_PAGE;
+    g->snapshots += f->header.kind == TIER_SNAPSHOT;
+    g->bytes += f->bytes;
+    g->oldest_s = MIN_OF(g->oldest_s, f->used_s);
+    g->newest_s = MAX_OF(g->newest_s, f->used_s);
+}
+
+static const char *why(int error)
+{
+    switch (error) {
+    case -EINVAL:
+        return "its header is damaged";
+    case -EBADMSG:
+        return "its length, its payload or its name is not what it should be";
+    case -ENOTSUP:
+        return "it is of another version";
+    default:
+        return strerrordesc_np(-error) ? strerrordesc_np(-error) : "it cannot be read";
+    }
+}
+
+/* ---- as text ---- */
+
+static void hex_of(const struct store_identity *id, char ret[65])
+{
+    for (size_t i = 0; i < sizeof(id->fingerprint); i++)
+        snprintf(ret + 2 * i, 3, "%02x", id->fingerprint[i]);
+}
+
+static void print_time(int64_t s)
+{
+    char text[32];
+    time_t t = (time_t)s;
+    struct tm tm;
+    gmtime_r(&t, &tm);
+    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    printf("  %s", text);
+}
+
+static void print_sum(const struct report *r)
+{
+    printf("%s: %llu entries, %s on disk, %llu unfinished, %llu not ours\n", r->dir,
+           (ull)r->sum.count[STORE_FOUND_ENTRY], terminal_bytes(r->sum.bytes).text,
+           (ull)r->sum.count[STORE_FOUND_UNFINISHED], (ull)r->sum.count[STORE_FOUND_FOREIGN]);
+}
+
+static void print_damaged(const struct report *r)
+{
+    for (uint32_t i = 0; i < r->damaged_count; i++)
+        printf("%s: %s\n", r->damaged[i].path, why(r->damaged[i].error));
+    printf("%llu inconsistent\n", (ull)r->sum.count[STORE_FOUND_DAMAGED]);
+}
+
+static void print_list(const struct report *r)
+{
+    print_sum(r);
+    if (r->group_count > 0)
+        printf("\n%-12s  %8s  %9s  %10s  %-20s  %-20s  %s\n", "model", "pages", "snapshots", "bytes", "oldest use",
+               "newest use", "layout");
+    for (uint32_t i = 0; i < r->group_count; i++) {
+        const struct group *g = &r->groups[i];
+        char hex[65];
+        hex_of(&g->identity, hex);
+        printf("%.12s  %8llu  %9llu  %10s", hex, (ull)g->pages, (ull)g->snapshots, terminal_bytes(g->bytes).text);
+        print_time(g->oldest_s);
+        print_time(g->newest_s);
+        printf("  %s\n", g->identity.layout);
+    }
+    if (r->others > 0)
+        printf("%llu entries of other models\n", (ull)r->others);
+    if (r->sum.count[STORE_FOUND_DAMAGED] > 0)
+        print_damaged(r);
+}
+
+/* ---- as JSON ---- */
+
+static void json_sum(const struct report *r, struct buf *b)
+{
+    buf_puts(b, "{\"dir\":");
+    json_write_string(b, slice_of(r->dir));
+    buf_printf(b, ",\"bytes\":%llu,\"entries\":%llu,\"unfinished\":%llu,\"foreign\":%llu", (ull)r->sum.bytes,
+               (ull)r->sum.count[STORE_FOUND_ENTRY], (ull)r->sum.count[STORE_FOUND_UNFINISHED],
+               (ull)r->sum.count[STORE_FOUND_FOREIGN]);
+}
+
+static void json_damaged(const struct report *r, struct buf *b)
+{
+    buf_printf(b, ",\"inconsistent\":%llu,\"damaged\":[", (ull)r->sum.count[STORE_FOUND_DAMAGED]);
+    for (uint32_t i = 0; i < r->damaged_count; i++) {
+        buf_puts(b, i ? ",{\"file\":" : "{\"file\":");
+        json_write_string(b, slice_of(r->damaged[i].path));
+        buf_puts(b, ",\"error\":");
+        json_write_string(b, slice_of(why(r->damaged[i].error)));
+        buf_putc(b, '}');
+    }
+    buf_putc(b, ']');
+}
+
+static void json_models(const struct report *r, struct buf *b)
+{
+    buf_puts(b, ",\"models\":[");
+    for (uint32_t i = 0; i < r->group_count; i++) {
+        const struct group *g = &r->groups[i];
+        char hex[65];
+        hex_of(&g->identity, hex);
+        buf_printf(b, "%s{\"fingerprint\":\"%s\",\"layout\":", i ? "," : "", hex);
+        json_write_string(b, slice_of(g->identity.layout));
+        buf_printf(b, ",\"pages\":%llu,\"snapshots\":%llu,\"bytes\":%llu,\"oldest_s\":%lld,\"newest_s\":%lld}",
+                   (ull)g->pages, (ull)g->snapshots, (ull)g->bytes, (long long)g->oldest_s, (long long)g->newest_s);
+    }
+    buf_printf(b, "],\"entries_of_other_models\":%llu", (ull)r->others);
+}
+
+static void print_json(const struct report *r, bool models)
+{
+    struct buf b;
+    buf_init(&b, SIZE_MAX / 4, NULL);
+    json_sum(r, &b);
+    if (models)
+        json_models(r, &b);
+    json_damaged(r, &b);
+    printf("%.*s}\n", SLICE_ARGS(buf_slice(&b)));
+    buf_done(&b);
+}
+
+/* ---- the actions: each returns the exit status, or negative ---- */
+
+static int look(const struct options *o, bool verify, struct err *e)
+{
+    static struct report r;
+    r = (struct report){.dir = o->ssd_dir};
+    int error = store_audit(o->ssd_dir, verify, see, &r, &r.sum, e);
+    if (error < 0)
+        return error;
+    if (o->json) {
+        print_json(&r, !verify);
+    } else if (verify) {
+        print_sum(&r);
+        print_damaged(&r);
+    } else {
+        print_list(&r);
+    }
+    return verify && r.sum.count[STORE_FOUND_DAMAGED] > 0 ? 1 : 0;
+}
+
+static int list(const struct options *o, struct err *e)
+{
+    return look(o, false, e);
+}
+
+static int verify(const struct options *o, struct err *e)
+{
+    return look(o, true, e);
+}
+
+static int collect(const struct options *o, struct err *e)
+{
+    struct store_gc g;
+    int r = store_collect(o->ssd_dir, o->ssd_limit, &g, e);
+    if (r < 0)
+        return r;
+    uint64_t back = g.bytes_before > g.bytes_now ? g.bytes_before - g.bytes_now : 0;
+    printf(o->json ? "{\"removed_damaged\":%llu,\"removed_unfinished\":%llu,\"removed_oldest\":%llu,\"failed\":%llu,"
+                     "\"bytes_reclaimed\":%llu,\"bytes\":%llu}\n"
+                   : "removed: %llu damaged, %llu unfinished, %llu used longest ago; %llu could not be removed; "
+                     "%llu bytes reclaimed, %llu on disk\n",
+           (ull)g.removed_damaged, (ull)g.removed_unfinished, (ull)g.removed_oldest, (ull)g.failed, (ull)back,
+           (ull)g.bytes_now);
+    return g.failed > 0 ? 1 : 0;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(const struct options *o, struct err *e);
+} actions[] = {{"ls", list}, {"verify", verify}, {"gc", collect}};
+
+static int run(const struct options *o, struct err *e)
+{
+    for (size_t i = 0; o->argument && i < COUNT_OF(actions); i++)
+        if (strcmp(o->argument, actions[i].name) == 0)
+            return o->ssd_dir ? actions[i].run(o, e)
+                              : err_set(e, -EINVAL, "name the directory: plateau cache %s DIR", o->argument);
+    return err_set(e, -EINVAL, "%s%sls, verify or gc is expected; see plateau cache --help",
+                   o->argument ? o->argument : "", o->argument ? ": " : "");
+}
+
+int command_cache(int argc, char **argv)
+{
+    struct options o;
+    struct err e = {{0}};
+    int r = options_parse(COMMAND_CACHE, argc, argv, &o, &e);
+    if (r == 0 && o.help)
+        help_command(COMMAND_CACHE, stdout);
+    else if (r == 0)
+        r = run(&o, &e);
+    options_done(&o);
+    if (r < 0)
+        fprintf(stderr, "plateau: %s\n", e.text);
+    return r == -EINVAL ? 2 : r < 0 ? 1 : r;
+}

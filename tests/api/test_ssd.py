@@ -1,0 +1,318 @@
+"""The SSD tier: what outlives a restart, and that a damaged, full, missing or killed one costs hits and nothing else.
+
+PLATEAU_LONG=1 damages a thousand files and kills twenty times."""
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import subprocess
+import threading
+import time
+
+import pytest
+
+from conftest import GOLDEN, MODEL, PROGRAM, Server, case_fields, until
+
+PAGE = 32
+LONG = os.environ.get("PLATEAU_LONG")
+
+
+@contextlib.contextmanager
+def serving_from(directory, *options, **more):
+    s = Server("--ssd-dir", str(directory), *options, **more)
+    try:
+        yield s
+        assert s.stop() == 0, "".join(s.lines[-20:])
+    finally:
+        if s.process.poll() is None:
+            s.process.kill()
+            s.process.wait()
+
+
+def ssd(server):
+    return server.status()["caches"]["ssd"]
+
+
+def prompt_of(number, count=200):
+    draw = random.Random(number)
+    return [draw.randrange(300, 4000) for _ in range(count)]
+
+
+def answer(server, prompt, **fields):
+    """Tokens of the answer, and how many of the prompt were found."""
+    reply = server.complete(prompt, max_tokens=6, temperature=0, ignore_eos=True, return_token_ids=True, **fields)
+    assert reply.status_code == 200, reply.text
+    body = reply.json()
+    return body["choices"][0]["token_ids"], body["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def wait_written(server, files):
+    """What idle engines hand in is on disk."""
+
+    def all_written():
+        """the files are written"""
+        n = ssd(server)
+        return n["writes"] >= files and n["queued_writes"] == 0 and n["staging_used_bytes"] == 0
+
+    until(all_written, 20, 0.05)
+
+
+def usage(directory):
+    """What du says."""
+    total = directory.stat().st_blocks * 512
+    for root, folders, files in os.walk(directory):
+        for name in folders + files:
+            with contextlib.suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(root, name)).st_blocks * 512
+    return total
+
+
+def entries(directory):
+    return sorted(p for p in directory.glob("?/?/*") if len(p.name) == 65)
+
+
+def cache(*arguments):
+    got = subprocess.run([PROGRAM, "cache", *map(str, arguments), "--json"], capture_output=True, text=True)
+    return got.returncode, json.loads(got.stdout) if got.stdout else got.stderr
+
+
+@pytest.mark.smoke
+def test_a_restart_finds_what_was_written_and_says_the_same(tmp_path):
+    directory = tmp_path / "ssd"
+    prompt = prompt_of(1, 1000)
+    whole = 999 // PAGE * PAGE
+    with serving_from(directory) as s:
+        said, found = answer(s, prompt)
+        assert found == 0
+        wait_written(s, whole // PAGE + 1)
+        # Gone from memory, it comes from disk.
+        assert s.http.post("/api/hot-cache/clear").json()["failed"] == []
+        assert answer(s, prompt) == (said, whole)
+        assert s.metrics()['plateau_cache_hit_tokens_total{model_name="canary",tier="ssd"}'] == whole
+    with serving_from(directory) as s:
+        assert ssd(s)["pages"] >= whole // PAGE
+        assert answer(s, prompt) == (said, whole)
+        assert answer(s, prompt) == (said, whole)
+        n = ssd(s)
+        assert (n["state"], n["hit_tokens"], n["reads"]) == ("on", whole, whole // PAGE + 1)
+        metrics = s.metrics()
+        assert metrics['plateau_cache_hits_total{model_name="canary",tier="ssd"}'] == 1
+        assert metrics["plateau_ssd_off"] == 0
+        assert metrics["plateau_ssd_bytes"] == usage(directory)
+        assert [a for a in s.memory()["accounts"][0]["children"] if a["name"] == "ssd staging"]
+
+
+def test_the_reference_answers_come_from_disk_too(tmp_path):
+    for _ in range(2):
+        with serving_from(tmp_path) as s:
+            for case in GOLDEN["cases"][:12]:
+                reply = s.post("/v1/chat/completions", **case_fields(case))
+                assert reply.json()["choices"][0]["token_ids"] == case["greedy_ids"]
+
+
+def test_nobody_finds_what_another_key_wrote(tmp_path):
+    prompt = prompt_of(2)
+    keys = ("--api-key", "one", "--api-key", "two", "--admin-key", "all")
+    as_of = lambda key: {"headers": {"Authorization": f"Bearer {key}"}}
+    ask = lambda s, key: s.http.post("/v1/completions", json={"prompt": prompt, "max_tokens": 1}, **as_of(key))
+    cached = lambda reply: reply.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+    with serving_from(tmp_path, *keys, key="all") as s:
+        assert cached(ask(s, "one")) == 0
+        wait_written(s, 6)
+    with serving_from(tmp_path, *keys[2:], *keys[:2], key="all") as s:
+        assert cached(ask(s, "two")) == 0
+        assert cached(ask(s, "one")) == 192
+
+
+def damage(path, draw):
+    size = path.stat().st_size
+    at = draw.randrange(size)
+    with open(path, "r+b") as f:
+        kind = draw.randrange(4)
+        if kind == 0:
+            f.truncate(at)
+        elif kind == 1:
+            f.truncate(size + 1 + at)
+        else:
+            f.seek(at)
+            old = f.read(1)[0]
+            f.seek(at)
+            f.write(bytes([old ^ (1 + draw.randrange(255))]))
+
+
+def test_damaged_files_are_misses_and_change_no_token(tmp_path):
+    prompts = [prompt_of(10 + i, 330) for i in range(120 if LONG else 6)]
+    draw = random.Random(3)
+    with serving_from(tmp_path) as s:
+        said = [answer(s, p)[0] for p in prompts]
+        wait_written(s, len(prompts) * 10)
+    files = entries(tmp_path)
+    harmed = draw.sample(files, 1000 if LONG else 40)
+    for path in harmed:
+        damage(path, draw)
+    status, report = cache("verify", tmp_path)
+    assert (status, report["inconsistent"]) == (1, len(harmed))
+    with serving_from(tmp_path) as s:
+        for p, tokens in zip(prompts, said):
+            assert answer(s, p)[0] == tokens
+        assert ssd(s)["corrupt"] > 0
+    # What nobody asked for is still there; gc removes it.
+    assert cache("gc", tmp_path)[0] == 0
+    assert cache("verify", tmp_path)[0] == 0
+
+
+def test_du_never_exceeds_the_limit(tmp_path):
+    limit = 4 << 20
+    most, over = [0], []
+    stop = threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            most[0] = max(most[0], usage(tmp_path))
+            if most[0] > limit:
+                over.append(most[0])
+            time.sleep(0.002)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        with serving_from(tmp_path, "--ssd-limit", limit, "--ssd-staging", "4M", "--host-cache", "4M") as s:
+            for i in range(40 if LONG else 12):
+                answer(s, prompt_of(100 + i, 400))
+            until(lambda: ssd(s)["evictions"] > 0, 20)
+    finally:
+        stop.set()
+        watcher.join()
+    assert not over and most[0] > limit / 2
+    assert cache("verify", tmp_path)[0] == 0
+    # A smaller one holds from the start on.
+    status, report = cache("gc", tmp_path, "--ssd-limit", "4M")
+    assert status == 0 and report["failed"] == 0
+
+
+@contextlib.contextmanager
+def small_file_system(directory, size):
+    got = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", directory], capture_output=True)
+    if got.returncode != 0:
+        pytest.skip("this user mounts no tmpfs: " + got.stderr.decode().strip())
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", directory], check=True)
+
+
+def test_a_full_file_system_costs_hits_only(tmp_path):
+    prompts = [prompt_of(200 + i, 400) for i in range(6)]
+    with serving_from(tmp_path / "large") as s:
+        said = [answer(s, p)[0] for p in prompts]
+    small = tmp_path / "small"
+    small.mkdir()
+    with small_file_system(small, "2m"), serving_from(small) as s:
+        (small / "others").write_bytes(bytes(1 << 20))
+        assert [answer(s, p)[0] for p in prompts[:3]] == said[:3]
+        until(lambda: ssd(s)["writes"] > 0, 10)
+        with contextlib.suppress(OSError):
+            (small / "more").write_bytes(bytes(2 << 20))
+        assert [answer(s, p)[0] for p in prompts[3:]] == said[3:]
+        until(lambda: ssd(s)["drops"] > 0, 10)
+        assert [answer(s, p)[0] for p in prompts] == said
+        n = ssd(s)
+        assert n["state"] == "on" and n["drops"] > 0
+        assert s.http.get("/health").status_code == 200
+    assert usage(small) < 1 << 20
+
+
+def test_killed_at_any_time_it_leaves_no_inconsistent_file(tmp_path):
+    draw = random.Random(5)
+    for i in range(20 if LONG else 3):
+        s = Server("--ssd-dir", str(tmp_path), "--ssd-limit", "24M", "--host-cache", "4M")
+        try:
+            stop = threading.Event()
+
+            def load(first, s=s, stop=stop):
+                with contextlib.suppress(Exception):
+                    for k in range(1000):
+                        if stop.is_set():
+                            return
+                        answer(s, prompt_of(first + k, 300))
+
+            clients = [threading.Thread(target=load, args=(1000 * i + 300 * c,)) for c in range(3)]
+            for c in clients:
+                c.start()
+            time.sleep(0.5 + draw.random() * 1.5)
+        finally:
+            s.process.kill()
+            s.process.wait()
+            stop.set()
+            for c in clients:
+                c.join()
+            s.http.close()
+            s.process.stdin.close()
+        status, report = cache("verify", tmp_path)
+        assert (status, report["inconsistent"]) == (0, 0), report
+    assert report["entries"] > 0
+    with serving_from(tmp_path) as s:
+        assert ssd(s)["state"] == "on"
+        assert not list((tmp_path / "tmp").glob("*"))
+        answer(s, prompt_of(1))
+
+
+def test_clearing_says_how_much_came_back(tmp_path):
+    with serving_from(tmp_path) as s:
+        answer(s, prompt_of(1, 400))
+        wait_written(s, 13)
+        before = usage(tmp_path)
+        got = s.http.post("/api/ssd-cache/clear").json()
+        assert got == {"status": "ok", "entries": got["entries"], "bytes_reclaimed": before - usage(tmp_path), "failed": []}
+        assert got["entries"] >= 13 and not entries(tmp_path)
+        s.http.post("/api/hot-cache/clear")
+        assert answer(s, prompt_of(1, 400))[1] == 0
+
+
+def test_a_directory_that_cannot_be_used_leaves_the_tier_off(tmp_path):
+    with serving_from(tmp_path / "no" / "such") as s:
+        assert answer(s, prompt_of(1))[1] == 0
+        assert answer(s, prompt_of(1))[1] == 192
+        assert ssd(s)["state"] == "off" and "No such file" in ssd(s)["reason"]
+        assert s.metrics()["plateau_ssd_off"] == 1
+        assert s.http.post("/api/ssd-cache/clear").json()["status"] == "partial"
+    with serving_from(tmp_path) as s, serving_from(tmp_path) as second:
+        until(lambda: ssd(second)["state"] == "off", 5)
+        assert "another process" in ssd(second)["reason"]
+        answer(second, prompt_of(1))
+        assert cache("gc", tmp_path)[0] == 1
+        assert ssd(s)["state"] == "on"
+
+
+def test_without_a_directory_there_is_no_tier(server):
+    assert server.status()["caches"]["ssd"] is None
+    got = server.http.post("/api/ssd-cache/clear").json()
+    assert got == {"status": "ok", "entries": 0, "bytes_reclaimed": 0, "failed": []}
+
+
+def test_another_model_finds_nothing_of_the_first(tmp_path):
+    """The same weights, written again: who knows what is in them."""
+    other = tmp_path / "canary"
+    other.mkdir()
+    for f in pathlib.Path(MODEL).iterdir():
+        (other / f.name).write_bytes(f.read_bytes())
+    with serving_from(tmp_path / "ssd") as s:
+        answer(s, prompt_of(1))
+        wait_written(s, 6)
+    command = [PROGRAM, "cache", "ls", str(tmp_path / "ssd"), "--json"]
+    assert len(json.loads(subprocess.check_output(command))["models"]) == 1
+    again = subprocess.Popen([PROGRAM, "serve", str(other), "--port", "0", "--ssd-dir", str(tmp_path / "ssd")],
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        url = again.stdout.readline().split()[3].decode()
+        client = __import__("httpx").Client(base_url=url, timeout=60)
+        until(lambda: client.get("/health").status_code == 200, 20)
+        body = {"prompt": prompt_of(1), "max_tokens": 1}
+        found = client.post("/v1/completions", json=body).json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+        assert found == 0
+    finally:
+        again.terminate()
+        again.wait(20)
+    assert len(json.loads(subprocess.check_output(command))["models"]) == 2
