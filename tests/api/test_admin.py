@@ -8,7 +8,7 @@ import subprocess
 import httpx
 import pytest
 
-from conftest import PROGRAM, Open, refused, serving, until
+from conftest import PROGRAM, TOP, Open, refused, serving, until
 
 
 def lines_of(server, event):
@@ -61,18 +61,16 @@ def test_a_file_that_everybody_may_read_is_told_of(filed):
 def test_what_an_admin_changes_is_in_the_log(filed):
     filed.complete("a b c d e f g", max_tokens=3)
     filed.wait_idle()
-    before = len(lines_of(filed, "audit"))
     for path in ["/api/trim", "/api/hot-cache/clear"]:
         reply = filed.http.post(path)
         assert reply.status_code == 200
-        line = until(lambda: lines_of(filed, "audit")[before:])[0]
-        before += 1
+        line = until(lambda: [x for x in lines_of(filed, "audit") if reply.headers["x-request-id"] in x])[0]
         assert field(line, "key") == "root"
         assert field(line, "client").startswith("127.0.0.1:")
         assert field(line, "action") == f"POST {path}"
         assert (field(line, "status"), field(line, "result")) == ("200", "ok")
         assert int(field(line, "bytes")) == reply.json()["bytes_reclaimed"]
-        assert field(line, "id") == reply.headers["x-request-id"]
+    before = len(lines_of(filed, "audit"))
     filed.status(), filed.memory()
     assert len(lines_of(filed, "audit")) == before  # who only looks leaves none
 
@@ -148,3 +146,56 @@ def test_a_file_of_keys_that_is_wrong_is_refused_at_the_start(tmp_path):
     assert "none" in serve_fails("--api-key-file", tmp_path / "none")
     assert "--api-key" in serve_fails("--api-key", "")
     assert "--api-key" in serve_fails("--api-key", "two words")
+
+
+# ---- what nobody should get through ----
+
+ROUTES = re.findall(r'\{"([A-Z]+)", "(/[^"]*)", AUTH_ADMIN', (TOP / "src/api/routes.c").read_text())
+KEYLESS = [[], ["Authorization: Bearer sk-alice-0123"], ["Authorization: Bearer"], ["Authorization: Basic sk-root-0123"],
+           ["Authorization: sk-root-0123"], ["Authorization: Bearer sk-root-0123x"], ["Authorization: Bearer SK-ROOT-0123"],
+           ["Authorization: Bearer sk-root-0123,sk-root-0123"], ["x-api-key: sk-alice-0123"], ["X-Admin-Key: sk-root-0123"],
+           ["Authorization: Bearer wrong", "x-api-key: sk-root-0123"], ["Cookie: key=sk-root-0123"],
+           ["Authorization: Bearer " + "A" * 6000], ["X-Forwarded-For: 127.0.0.1"], ["Host: localhost"]]
+BODIES = [b"", b"{}", b"[]", b"null", b"{", b"\0", b'{"a":1,"a":2}', b'{"model":"../../etc/passwd"}', b'{"force":"yes"}',
+          b"[" * 5000, b'"' + b"x" * 100000 + b'"', b"\xff\xfe", b'{"model":null,"bytes":-1e999}']
+
+
+def ask(server, method, path, headers=(), body=b""):
+    """Status and body of an answer to exactly these bytes."""
+    if not [h for h in headers if h.lower().startswith("host:")]:
+        headers = ["Host: x", *headers]
+    head = "\r\n".join([f"{method} {path} HTTP/1.1", *headers, f"Content-Length: {len(body)}", "Connection: close", "", ""])
+    with socket.create_connection(("127.0.0.1", server.port)) as s:
+        s.settimeout(30)
+        s.sendall(head.encode("latin-1") + body)
+        answer = b"".join(iter(lambda: s.recv(65536), b""))
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), rest
+
+
+def test_no_way_into_an_admins_route(filed):
+    assert len(ROUTES) >= 4
+    before = len(lines_of(filed, "audit"))
+    for method, path in ROUTES:
+        for headers in KEYLESS:
+            status, body = ask(filed, method, path, headers, b"{}")
+            assert status == 401 and b'"invalid_api_key"' in body, (method, path, headers, status, body)
+        for other in [path + "/", path + "/../models", "/" + path, path.upper(), path + "%00", path + ";x", path + "//"]:
+            status, _ = ask(filed, method, other)
+            assert status in (400, 401, 404, 405), (method, other, status)
+    assert len(lines_of(filed, "audit")) == before
+
+
+def test_whatever_an_admin_sends_is_answered(filed):
+    for method, path in ROUTES:
+        path = path.replace("{id}", "none") + ("none" if path.endswith("/") else "")
+        for verb in ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"]:
+            status, _ = ask(filed, verb, path, ["Authorization: Bearer sk-root-0123"])
+            assert status in (200, 202, 400, 404, 405, 409), (verb, path, status)
+        for body in BODIES:
+            for kind in ["application/json", "text/plain", "multipart/form-data; boundary=x"]:
+                headers = ["Authorization: Bearer sk-root-0123", f"Content-Type: {kind}"]
+                status, answer = ask(filed, method, path, headers, body)
+                assert status < 500, (method, path, body[:40], status, answer[:300])
+    filed.wait_idle()
+    assert filed.complete("a", max_tokens=1).status_code == 200

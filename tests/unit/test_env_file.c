@@ -47,12 +47,13 @@ TEST(what_could_be_misread_is_refused)
 
 static int parse(const char *dir, const char *ini, const char *env, struct options *o, struct err *e)
 {
-    char config[512], file[512];
+    static char config[512], file[512]; /* options borrow their command line */
     snprintf(config, sizeof(config), "--config=%s/ini", dir);
     snprintf(file, sizeof(file), "%s/env", dir);
     test_write_text(dir, "ini", ini);
     test_write_text(dir, "env", env);
-    char *argv[] = {(char[]){"serve"}, config, (char[]){"--env-file"}, file, (char[]){"--max-queue=3"}, NULL};
+    static char serve[] = "serve", env_file[] = "--env-file", max_queue[] = "--max-queue=3";
+    char *argv[] = {serve, config, env_file, file, max_queue, NULL};
     return options_parse(COMMAND_SERVE, 5, argv, o, e);
 }
 
