@@ -10,7 +10,7 @@ import importlib
 import pathlib
 import sys
 
-GATES = ("soak", "return", "flat", "jitter", "agent", "fairness", "trim-cost")
+GATES = ("soak", "return", "flat", "jitter", "agent", "fairness", "trim-cost", "warm-start")
 TOP = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -37,6 +37,9 @@ def arguments():
     p.add_argument("--long-prompt", type=int, default=16384, help="fairness: tokens (16384)")
     p.add_argument("--pairs", type=int, default=100, help="trim-cost: bursts with and without (100)")
     p.add_argument("--burst-tokens", type=int, default=32, help="trim-cost: tokens of each of 8 replies (32)")
+    p.add_argument("--warm-prompt", type=int, default=4096, help="warm-start: tokens (4096)")
+    p.add_argument("--warm-repeats", type=int, default=3, help="warm-start: prompts, each on two fresh servers (3)")
+    p.add_argument("--warm-dir", help="warm-start: where its files go for the time being (the system's temporary folder)")
     return p.parse_args()
 
 
