@@ -205,8 +205,9 @@ uint64_t page_pool_oldest_ns(const struct page_pool *p)
 {
     if (p->oldest == PAGE_NONE)
         return 0;
-    uint32_t age_ms = (uint32_t)(p->now_ns / NS_PER_MS) - p->pages[p->oldest].used_ms;
-    return MAX_OF(p->now_ns - MIN_OF(age_ms * NS_PER_MS, p->now_ns), 1);
+    uint64_t now_ms = p->now_ns / NS_PER_MS;
+    uint32_t age_ms = (uint32_t)now_ms - p->pages[p->oldest].used_ms;
+    return MAX_OF((now_ms - MIN_OF(age_ms, now_ms)) * NS_PER_MS, 1);
 }
 
 uint32_t page_pool_available(const struct page_pool *p)

@@ -317,6 +317,7 @@ uint64_t pools_publish(struct pools *p, uint64_t prompt_token_ns)
         .held_bytes = pools_held_bytes(p),
         .free_bytes = pools_spare_bytes(p),
         .cached_bytes = n.bytes,
+        .reach_bytes = account_would_free(p->all, pools_spare_bytes(p) + n.bytes),
         .wanted_bytes = n.nodes * (uint64_t)p->page_bytes + n.snapshots * (uint64_t)p->slot_bytes,
         .entries = n.nodes + n.snapshots,
         .oldest_ns = oldest_ns(p, n.bytes),

@@ -184,7 +184,7 @@ static uint64_t left_bytes(const struct holder *h)
 static void note_left(struct holder *h)
 {
     uint64_t bytes = left_bytes(h);
-    h->now = (struct holder_numbers){.held_bytes = bytes, .free_bytes = bytes};
+    h->now = (struct holder_numbers){.held_bytes = bytes, .free_bytes = bytes, .reach_bytes = bytes};
 }
 
 /* The account that pays for orphans is there as long as they are. Without memory for it they are the process's own. */

@@ -261,6 +261,17 @@ void account_release(struct account *a, uint64_t bytes)
     pthread_mutex_unlock(&a->ledger->lock);
 }
 
+uint64_t account_would_free(struct account *a, uint64_t bytes)
+{
+    pthread_mutex_lock(&a->ledger->lock);
+    bytes = MIN_OF(bytes, a->taken);
+    for (struct account *at = a; at; at = at->parent)
+        if (counts_at(at, a))
+            bytes = at->n.reserved - reserved_with(at, at->taken - bytes);
+    pthread_mutex_unlock(&a->ledger->lock);
+    return bytes;
+}
+
 void account_use(struct account *a, uint64_t bytes)
 {
     pthread_mutex_lock(&a->ledger->lock);

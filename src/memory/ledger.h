@@ -84,6 +84,8 @@ int account_reserve_sparing(struct account *a, uint64_t bytes, uint64_t spare);
 bool account_refuses(struct account *a, uint64_t bytes, struct account_numbers *ret);
 /* bytes <= reserved - used. */
 void account_release(struct account *a, uint64_t bytes);
+/* By how much the root would hold less if so many bytes of `a` were released: what lies within a floor on the way is held all the same. */
+uint64_t account_would_free(struct account *a, uint64_t bytes);
 /* Marks reserved bytes as existing, or as gone again (still reserved). */
 void account_use(struct account *a, uint64_t bytes);
 void account_unuse(struct account *a, uint64_t bytes);

@@ -24,12 +24,10 @@
 static void help(struct guard *g, uint64_t id, uint64_t bytes)
 {
     struct guard_silent silent = {.ids = {id}, .count = 1};
-    uint64_t given = guard_take_free(g, id, bytes), cached = 1, ignored;
-    while (given < bytes && cached > 0) {
-        guard_count(g, &silent, &ignored, &cached);
-        if (cached > 0)
-            given += guard_take_cached(g, &silent, bytes - given);
-    }
+    uint64_t given = guard_take_free(g, id, bytes);
+    guard_pass_over_floors(g, &silent);
+    while (given < bytes && guard_count(g, &silent).cached_bytes > 0)
+        given += guard_take_cached(g, &silent, bytes - given);
     if (given == 0)
         given = guard_take_idle(g, bytes);
     atomic_fetch_add(&g->helps, given > 0);
@@ -51,13 +49,9 @@ static void on_wanted(void *arg)
 static void shrink(struct guard *g)
 {
     struct guard_silent silent = {.count = 0};
-    uint64_t free_bytes, cached_bytes, given = 0;
-    guard_count(g, &silent, &free_bytes, &cached_bytes);
-    uint64_t wanted = MAX_OF(cached_bytes / SHRINK_PART, UNIT_BYTES);
-    while (given < wanted && cached_bytes > 0) {
+    uint64_t wanted = MAX_OF(guard_count(g, &silent).cached_bytes / SHRINK_PART, UNIT_BYTES), given = 0;
+    while (given < wanted && guard_count(g, &silent).cached_bytes > 0)
         given += guard_take_cached(g, &silent, wanted - given);
-        guard_count(g, &silent, &free_bytes, &cached_bytes);
-    }
 }
 
 /* The one whose reload is cheapest: room for one byte more than there is. */

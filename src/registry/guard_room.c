@@ -17,11 +17,13 @@ struct making {
     const struct guard_wish *w;
     struct room room;
     struct guard_silent silent;
-    bool idle_gave_nothing;
+    uint32_t
+        idle_failures; /* times that idle models gave nothing: they were too few, or taken into use meanwhile */
     uint32_t surprises; /* it should have fitted, and did not */
 };
 
-#define SURPRISES_MAX 8
+#define SURPRISES_MAX     8
+#define IDLE_FAILURES_MAX 3
 
 static int try_again(const struct guard_wish *w)
 {
@@ -36,7 +38,7 @@ static uint64_t idle_bytes(struct guard *g)
     return g->models.idle_bytes ? g->models.idle_bytes(g->models.arg) : 0;
 }
 
-static void look(const struct making *m, struct room_look *ret)
+static void look(struct making *m, struct room_look *ret)
 {
     struct account_numbers n;
     *ret = (struct room_look){0};
@@ -44,8 +46,12 @@ static void look(const struct making *m, struct room_look *ret)
         return;
     ret->own_limit = n.depth > 0;
     ret->needed_bytes = MIN_OF(n.reserved + m->w->bytes - n.limit, m->w->bytes);
-    guard_count(m->g, &m->silent, &ret->free_bytes, &ret->cached_bytes);
-    ret->idle_bytes = m->idle_gave_nothing ? 0 : idle_bytes(m->g);
+    guard_pass_over_floors(m->g, &m->silent);
+    struct guard_count count = guard_count(m->g, &m->silent);
+    ret->free_bytes = count.free_bytes;
+    ret->cached_bytes = count.cached_bytes;
+    ret->reach_bytes = count.reach_bytes;
+    ret->idle_bytes = m->idle_failures < IDLE_FAILURES_MAX ? idle_bytes(m->g) : 0;
 }
 
 /* ---- the refusal ---- */
@@ -82,7 +88,9 @@ static void refuse(struct making *m, struct guard_refusal *ret)
                               .current_bytes = n.reserved,
                               .wanted_bytes = w->bytes,
                               .idle_bytes = idle_bytes(m->g)};
-    guard_count(m->g, NULL, &r.free_bytes, &r.cached_bytes);
+    struct guard_count count = guard_count(m->g, NULL);
+    r.free_bytes = count.free_bytes;
+    r.cached_bytes = count.cached_bytes;
     uint64_t could = r.free_bytes + r.cached_bytes + r.idle_bytes;
     r.kept_bytes = r.current_bytes - MIN_OF(could, r.current_bytes);
     snprintf(r.binding, sizeof(r.binding), "%s", n.name);
@@ -102,7 +110,7 @@ static void take(struct making *m, enum room_step step, uint64_t needed)
         guard_take_cached(m->g, &m->silent, needed);
         break;
     case ROOM_IDLE:
-        m->idle_gave_nothing = guard_take_idle_locked(m->g, m->w->bytes) == 0;
+        m->idle_failures += guard_take_idle_locked(m->g, m->w->bytes) == 0;
         break;
     case ROOM_FITS:
     case ROOM_NONE:

@@ -48,9 +48,13 @@ struct guard_silent {
 /* Prefixes of who has those of least use, as long as they are the ones of least use. 0: it gave nothing, and is silent from now on; or nobody is
  * left. */
 uint64_t guard_take_cached(struct guard *g, struct guard_silent *silent, uint64_t bytes);
-/* What is free and cached, but for those that are silent. */
-void guard_count(struct guard *g, const struct guard_silent *silent, uint64_t *free_bytes,
-                 uint64_t *cached_bytes);
+/* Those whose free and cached bytes are within the floors of their accounts: to the process it makes no difference whether they give them. */
+void guard_pass_over_floors(struct guard *g, struct guard_silent *silent);
+struct guard_count {
+    uint64_t free_bytes, cached_bytes, reach_bytes; /* as holder_numbers has them */
+};
+/* What all but the silent have; reach_bytes: all. */
+struct guard_count guard_count(struct guard *g, const struct guard_silent *silent);
 /* Idle models, until the process has room for so many bytes more. Takes `room`, which the caller does not hold. */
 uint64_t guard_take_idle(struct guard *g, uint64_t bytes);
 /* The same for who holds it. */

@@ -51,16 +51,27 @@ uint64_t guard_take_cached(struct guard *g, struct guard_silent *silent, uint64_
     return answer.bytes;
 }
 
-void guard_count(struct guard *g, const struct guard_silent *silent, uint64_t *free_bytes,
-                 uint64_t *cached_bytes)
+void guard_pass_over_floors(struct guard *g, struct guard_silent *silent)
 {
     struct holder_info all[HOLDERS_MAX];
     uint32_t count = holders_list(g->opts.holders, all, HOLDERS_MAX);
-    *free_bytes = *cached_bytes = 0;
+    for (uint32_t i = 0; i < count && silent->count < HOLDERS_MAX; i++)
+        if (all[i].now.reach_bytes == 0 && !is_silent(silent, all[i].id))
+            silent->ids[silent->count++] = all[i].id;
+}
+
+struct guard_count guard_count(struct guard *g, const struct guard_silent *silent)
+{
+    struct holder_info all[HOLDERS_MAX];
+    uint32_t count = holders_list(g->opts.holders, all, HOLDERS_MAX);
+    struct guard_count sum = {0};
     for (uint32_t i = 0; i < count; i++) {
-        *free_bytes += all[i].now.free_bytes;
-        *cached_bytes += is_silent(silent, all[i].id) ? 0 : all[i].now.cached_bytes;
+        bool passed_over = is_silent(silent, all[i].id);
+        sum.free_bytes += passed_over ? 0 : all[i].now.free_bytes;
+        sum.cached_bytes += passed_over ? 0 : all[i].now.cached_bytes;
+        sum.reach_bytes += all[i].now.reach_bytes;
     }
+    return sum;
 }
 
 uint64_t guard_take_idle_locked(struct guard *g, uint64_t bytes)

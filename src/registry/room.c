@@ -3,8 +3,7 @@
 
 static bool is_hopeless(const struct room_look *l)
 {
-    uint64_t all = l->free_bytes + l->cached_bytes + l->idle_bytes;
-    return l->own_limit || l->needed_bytes > all;
+    return l->own_limit || l->needed_bytes > l->reach_bytes + l->idle_bytes;
 }
 
 /* The first stage from here on that has something. Free units are asked for once: whoever has some gives all that is asked for. */

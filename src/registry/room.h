@@ -10,6 +10,7 @@ struct room_look {
     uint64_t needed_bytes; /* the process has to hold so many less; 0: it fits */
     bool own_limit;        /* the limit that binds is not the process's: others cannot help */
     uint64_t free_bytes, cached_bytes, idle_bytes; /* what could be taken; of those who have not said no */
+    uint64_t reach_bytes; /* what the process would hold less without what is free and cached */
 };
 
 enum room_step {

@@ -126,6 +126,7 @@ TEST(a_floor_counts_above_at_once_and_is_then_used_up)
     assert_int_equal(account_set_floor(a, 600), 0);
     expect(a, 600, 0, 0);
     expect(models, 900, 0, 0);
+    assert_int_equal(account_would_free(a, 100), 0);
     /* What the floor holds is nobody else's, and costs nothing above when it is taken. */
     assert_int_equal(account_reserve(other, 101), -ENOMEM);
     assert_int_equal(account_reserve(other, 100), 0);
@@ -135,6 +136,8 @@ TEST(a_floor_counts_above_at_once_and_is_then_used_up)
     account_release(other, 50);
     assert_int_equal(account_reserve(kv, 150), 0);
     expect(a, 650, 0, 0);
+    assert_int_equal(account_would_free(kv, 40), 40);
+    assert_int_equal(account_would_free(kv, 650), 50);
     expect(models, 1000, 0, 0);
     account_use(kv, 650);
     ledger_check(test_ledger());

@@ -64,6 +64,7 @@ static struct room_look look(const struct world *w, const struct asked *a, uint6
             continue;
         l.free_bytes += m->free;
         l.cached_bytes += a->silent[i] ? 0 : m->cached;
+        l.reach_bytes += m->free + m->cached;
         l.idle_bytes += is_idle(m) && !a->idle_gave_nothing ? held_by(m) : 0;
     }
     return l;
@@ -237,7 +238,8 @@ TEST(an_idle_model_stays_when_caches_suffice)
 TEST(a_limit_of_its_own_is_nobody_elses_matter)
 {
     struct room room = {0};
-    struct room_look l = {.own_limit = true, .free_bytes = 100, .cached_bytes = 100, .idle_bytes = 100};
+    struct room_look l = {
+        .own_limit = true, .free_bytes = 100, .cached_bytes = 100, .reach_bytes = 200, .idle_bytes = 100};
     assert_int_equal(room_next(&room, &l), ROOM_NONE);
     l.needed_bytes = 10;
     assert_int_equal(room_next(&(struct room){0}, &l), ROOM_NONE);
