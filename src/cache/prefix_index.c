@@ -6,59 +6,11 @@
  * the cheapest is found by looking at all of them. */
 #include "cache/prefix_index.h"
 
+#include "cache/prefix_state.h"
+
 #include "base/check.h"
 
 #include <errno.h>
-
-#define NONE PREFIX_NONE
-
-struct node {
-    struct prefix_key key;
-    uint32_t next_same;                 /* in its bucket; of a free node: the next one */
-    uint32_t parent, child, next, prev; /* child: the first one; next, prev: siblings */
-    uint32_t snapshot, pins;
-    uint32_t depth;                    /* nodes up to and with it; 0: free */
-    bool page_stored, snapshot_stored; /* a tier below has been handed them */
-};
-
-struct snapshot {
-    uint32_t node;  /* NONE: this slot is no snapshot */
-    uint32_t saves; /* pages, against the snapshot before it */
-    uint64_t price;
-    uint32_t next, prev;
-};
-
-struct group {
-    struct page_group is;
-    uint32_t pages_max;
-    uint32_t *page_of; /* [nodes_max]; NONE: the node lacks it */
-    uint32_t *node_of; /* [pages_max]; NONE: no node's */
-};
-
-struct prefix_index {
-    /* Constant. */
-    struct page_group first; /* groups[0].is, for short */
-    uint32_t group_count;
-    struct slot_pool *slots;
-    uint32_t bucket_mask, nodes_max, slots_max;
-    size_t slot_bytes;
-    uint64_t bytes_max;
-    uint64_t (*allow)(void *arg, uint64_t bytes);
-    void *allow_arg;
-    /* Engine thread only. */
-    struct group groups[PAGE_GROUPS_MAX];
-    struct node *nodes; /* [nodes_max] */
-    uint32_t free;
-    uint32_t *buckets;          /* [bucket_mask + 1]: the first node */
-    struct snapshot *snapshots; /* [slots_max] */
-    uint32_t newest;            /* snapshot */
-    uint64_t allowed;           /* <= bytes_max */
-    uint64_t age;               /* the price of what was evicted last */
-    struct prefix_numbers numbers;
-    bool evicts; /* what goes now is evicted, and somebody may want to know */
-    void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot);
-    void *arg;
-};
 
 static uint32_t bucket_count(uint32_t nodes_max)
 {
@@ -185,11 +137,6 @@ static void table_remove(struct prefix_index *ix, uint32_t node)
 }
 
 /* ---- pages ---- */
-
-static uint32_t page_of(const struct prefix_index *ix, uint32_t node, uint32_t group)
-{
-    return ix->groups[group].page_of[node];
-}
 
 /* Who uses the node: all who do reference its first page. */
 static uint32_t refs_of(const struct prefix_index *ix, uint32_t node)
@@ -699,40 +646,7 @@ void prefix_index_move_snapshot(struct prefix_index *ix, uint32_t from, uint32_t
     ix->nodes[s->node].snapshot = to;
 }
 
-/* ---- for a tier below ---- */
-
-bool prefix_index_unstored(const struct prefix_index *ix, uint32_t *at, uint32_t looks,
-                           struct prefix_unstored *ret)
-{
-    for (; looks > 0 && ix->numbers.unstored > 0; looks--) {
-        uint32_t node = *at < ix->nodes_max ? *at : 0;
-        const struct node *n = &ix->nodes[node];
-        *at = node + 1;
-        bool snapshot = n->snapshot != NONE && !n->snapshot_stored;
-        if (n->depth == 0 || (n->page_stored && !snapshot))
-            continue;
-        *ret = (struct prefix_unstored){n->key, node, n->page_stored ? NONE : page_of(ix, node, 0),
-                                        snapshot ? n->snapshot : NONE};
-        return true;
-    }
-    return false;
-}
-
-void prefix_index_page_stored(struct prefix_index *ix, uint32_t node)
-{
-    struct node *n = &ix->nodes[node];
-    ASSERT(n->depth > 0);
-    ix->numbers.unstored -= !n->page_stored;
-    n->page_stored = true;
-}
-
-void prefix_index_snapshot_stored(struct prefix_index *ix, uint32_t node)
-{
-    struct node *n = &ix->nodes[node];
-    ASSERT(n->depth > 0 && n->snapshot != NONE);
-    ix->numbers.unstored -= !n->snapshot_stored;
-    n->snapshot_stored = true;
-}
+/* ---- looking ---- */
 
 void prefix_index_numbers(const struct prefix_index *ix, struct prefix_numbers *ret)
 {

@@ -85,7 +85,8 @@ static int check_file(struct audit *a, const char *path, const struct prefix_key
 
 static bool is_folder(const char *name, const struct stat *s)
 {
-    return S_ISDIR(s->st_mode) && (strcmp(name, "tmp") == 0 || (name[0] && !name[1] && strchr("0123456789abcdef", name[0])));
+    return S_ISDIR(s->st_mode) &&
+           (strcmp(name, "tmp") == 0 || (name[0] && !name[1] && strchr("0123456789abcdef", name[0])));
 }
 
 static bool see(void *arg, const char *name)
@@ -109,7 +110,8 @@ static bool see(void *arg, const char *name)
     if (strcmp(a->folder, "tmp") == 0 && name[0] == 'w') {
         f.kind = STORE_FOUND_UNFINISHED;
     } else if (strcmp(path, expected) == 0) {
-        f.error = S_ISREG(s.st_mode) ? check_file(a, path, &key, kind, (uint64_t)s.st_size, &f.header) : -EINVAL;
+        f.error =
+            S_ISREG(s.st_mode) ? check_file(a, path, &key, kind, (uint64_t)s.st_size, &f.header) : -EINVAL;
         if (f.error == -ENOENT)
             return true;
         f.kind = f.error < 0 ? STORE_FOUND_DAMAGED : STORE_FOUND_ENTRY;
@@ -156,7 +158,8 @@ static void audit_open(int fd, bool whole, store_visit_fn *visit, void *arg, str
     see_all(&a);
 }
 
-int store_audit(const char *dir, bool whole, store_visit_fn *visit, void *arg, struct store_audit *ret, struct err *e)
+int store_audit(const char *dir, bool whole, store_visit_fn *visit, void *arg, struct store_audit *ret,
+                struct err *e)
 {
     int fd, r = open_directory(dir, &fd, e);
     if (r < 0)

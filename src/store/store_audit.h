@@ -21,7 +21,7 @@ struct store_found {
     struct store_header header; /* of an entry */
     uint64_t bytes;             /* disk blocks */
     int64_t used_s;             /* since 1970 */
-    int error;                  /* of a damaged one: -EINVAL no header or a damaged one, -EBADMSG its length or payload, or what
+    int error; /* of a damaged one: -EINVAL no header or a damaged one, -EBADMSG its length or payload, or what
                                    reading said */
 };
 
@@ -33,7 +33,8 @@ struct store_audit {
 typedef void store_visit_fn(void *arg, const struct store_found *found);
 
 /* Visits every file; `whole`: reads it and checks its sums, else its header only. 0, or what opening the directory said. */
-int store_audit(const char *dir, bool whole, store_visit_fn *visit, void *arg, struct store_audit *ret, struct err *e);
+int store_audit(const char *dir, bool whole, store_visit_fn *visit, void *arg, struct store_audit *ret,
+                struct err *e);
 
 struct store_gc {
     uint64_t removed_damaged, removed_unfinished, removed_oldest, failed;

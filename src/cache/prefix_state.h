@@ -1,0 +1,62 @@
+/* prefix_state.h - what an index consists of; for the files of the prefix index only. */
+#ifndef PLATEAU_CACHE_PREFIX_STATE_H
+#define PLATEAU_CACHE_PREFIX_STATE_H
+
+#include "cache/prefix_index.h"
+
+#define NONE PREFIX_NONE
+
+struct node {
+    struct prefix_key key;
+    uint32_t next_same;                 /* in its bucket; of a free node: the next one */
+    uint32_t parent, child, next, prev; /* child: the first one; next, prev: siblings */
+    uint32_t snapshot, pins;
+    uint32_t depth;                    /* nodes up to and with it; 0: free */
+    bool page_stored, snapshot_stored; /* a tier below has been handed them */
+};
+
+struct snapshot {
+    uint32_t node;  /* NONE: this slot is no snapshot */
+    uint32_t saves; /* pages, against the snapshot before it */
+    uint64_t price;
+    uint32_t next, prev;
+};
+
+struct group {
+    struct page_group is;
+    uint32_t pages_max;
+    uint32_t *page_of; /* [nodes_max]; NONE: the node lacks it */
+    uint32_t *node_of; /* [pages_max]; NONE: no node's */
+};
+
+struct prefix_index {
+    /* Constant. */
+    struct page_group first; /* groups[0].is, for short */
+    uint32_t group_count;
+    struct slot_pool *slots;
+    uint32_t bucket_mask, nodes_max, slots_max;
+    size_t slot_bytes;
+    uint64_t bytes_max;
+    uint64_t (*allow)(void *arg, uint64_t bytes);
+    void *allow_arg;
+    /* Engine thread only. */
+    struct group groups[PAGE_GROUPS_MAX];
+    struct node *nodes; /* [nodes_max] */
+    uint32_t free;
+    uint32_t *buckets;          /* [bucket_mask + 1]: the first node */
+    struct snapshot *snapshots; /* [slots_max] */
+    uint32_t newest;            /* snapshot */
+    uint64_t allowed;           /* <= bytes_max */
+    uint64_t age;               /* the price of what was evicted last */
+    struct prefix_numbers numbers;
+    bool evicts; /* what goes now is evicted, and somebody may want to know */
+    void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot);
+    void *arg;
+};
+
+static inline uint32_t page_of(const struct prefix_index *ix, uint32_t node, uint32_t group)
+{
+    return ix->groups[group].page_of[node];
+}
+
+#endif
