@@ -1,13 +1,13 @@
 /* api.c - the api as a whole: what there is, who wakes whom, beginning and end.
  *
  * Two mailboxes bring news to the network thread. Everything on it is then done in the order in which it came, by one
- * thread, so no exchange needs a lock. Models are only ever added: a reader takes their count, and what lies below it
- * does not change any more. */
+ * thread, so no exchange needs a lock. Models come and go in the registry: whoever needs one has a lease on it. */
 #include "api/api_state.h"
 
 #include "api/exchange.h"
 #include "api/prep.h"
 #include "api/routes.h"
+#include "api/wait.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -18,6 +18,8 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 /* ---- creation ---- */
 
@@ -41,6 +43,8 @@ static void fill_defaults(struct api_opts *o)
     o->keepalive_s = o->keepalive_s ? o->keepalive_s : 10;
     o->slow_client_s = o->slow_client_s ? o->slow_client_s : 30;
     o->stuck_s = o->stuck_s ? o->stuck_s : 30;
+    o->load_timeout_s = o->load_timeout_s ? o->load_timeout_s : 600;
+    o->model_count = o->model_count ? o->model_count : 1;
 }
 
 static uint32_t streams_max(const struct api_opts *o)
@@ -56,11 +60,18 @@ static uint32_t bucket_count(const struct api_opts *o)
     return buckets;
 }
 
+/* The process's and those of each model. */
+static uint32_t accounts_max(const struct api_opts *o)
+{
+    return 64 + 32 * o->model_count;
+}
+
 static size_t table_bytes(const struct api_opts *o)
 {
     return sizeof(struct api) + bucket_count(o) * sizeof(struct list) +
            API_JOBS_SHOWN_MAX * sizeof(struct job_numbers) +
-           API_ACCOUNTS_MAX * sizeof(struct account_numbers) + API_REPORT_BYTES;
+           accounts_max(o) * sizeof(struct account_numbers) + API_REPORT_BYTES +
+           o->model_count * (sizeof(struct metrics) + sizeof(struct watch));
 }
 
 static struct mailbox_opts mailbox_of(uint32_t messages, bool eventfd, const struct charge *charge)
@@ -111,12 +122,17 @@ static int make_tables(struct api *a)
     }
     a->streams = calloc(buckets, sizeof(*a->streams));
     a->jobs = calloc(API_JOBS_SHOWN_MAX, sizeof(*a->jobs));
-    a->accounts = calloc(API_ACCOUNTS_MAX, sizeof(*a->accounts));
+    a->accounts_max = accounts_max(&a->opts);
+    a->accounts = calloc(a->accounts_max, sizeof(*a->accounts));
+    a->metrics = calloc(a->opts.model_count, sizeof(*a->metrics));
+    a->watches = calloc(a->opts.model_count, sizeof(*a->watches));
     buf_init(&a->report, API_REPORT_BYTES, NULL); /* part of own_bytes */
-    if (!a->streams || !a->jobs || !a->accounts)
+    if (!a->streams || !a->jobs || !a->accounts || !a->metrics || !a->watches)
         return -ENOMEM;
     for (uint32_t i = 0; i < buckets; i++)
         list_init(&a->streams[i]);
+    for (uint32_t i = 0; i < a->opts.model_count; i++)
+        metrics_init(&a->metrics[i]);
     a->bucket_mask = buckets - 1;
     return 0;
 }
@@ -124,9 +140,9 @@ static int make_tables(struct api *a)
 int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
 {
     int r = 0;
-    if (!opts->ledger || !opts->text || opts->model_count > API_MODELS_MAX)
-        return err_set(e, -EINVAL, "the api needs a ledger, an account for texts, and at most %d models",
-                       API_MODELS_MAX);
+    if (!opts->ledger || !opts->text || !opts->registry ||
+        opts->model_count != registry_count(opts->registry))
+        return err_set(e, -EINVAL, "the api needs a ledger, an account for texts, and a registry of models");
     struct api *a = calloc(1, sizeof(*a));
     if (!a)
         return err_set(e, -ENOMEM, "no memory for the api");
@@ -141,13 +157,10 @@ int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
     a->started_s = (int64_t)clock_wall_s();
     pthread_mutex_init(&a->lock, NULL);
     list_init(&a->exchanges);
-    for (uint32_t i = 0; i < API_MODELS_MAX; i++)
-        metrics_init(&a->metrics[i]);
-    r = make_tables(a);
+    a->models_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    r = a->models_fd < 0 ? -errno : make_tables(a);
     if (r == 0)
         r = make_mailboxes(a);
-    for (uint32_t i = 0; r == 0 && i < opts->model_count; i++)
-        r = api_set_model(a, &opts->models[i]);
     a->text_fixed_bytes = account_numbers(opts->text).reserved;
     if (r == 0)
         r = prep_start(a);
@@ -187,6 +200,36 @@ static void take_wakes(void *arg, int fd)
     }
 }
 
+/* All that is to be loaded at the start is there, or cannot be. */
+static void look_at_start(struct api *a)
+{
+    struct registry_failure why = {0};
+    uint32_t index = 0;
+    int r = registry_started(a->opts.registry, &index, &why);
+    if (r == -EAGAIN)
+        return;
+    if (r == 0) {
+        LOG_INFO("ready", "models=%u after_ms=%llu", api_model_count(a),
+                 (unsigned long long)((clock_now_ns() - a->started_ns) / NS_PER_MS));
+        api_set_state(a, API_READY, NULL);
+        return;
+    }
+    api_set_state(a, API_FAILED, why.e.text);
+    http_server_stop(a->server, 0);
+}
+
+static void take_changes(void *arg, int fd)
+{
+    struct api *a = arg;
+    uint64_t changes, now_ns = clock_now_ns();
+    if (read(fd, &changes, sizeof(changes)) < 0)
+        return;
+    if (api_state_now(a) == API_LOADING)
+        look_at_start(a);
+    LIST_EACH(it, &a->exchanges)
+        wait_look(LIST_ENTRY(it, struct exchange, all), now_ns);
+}
+
 static void on_writable(void *arg, struct http_request *r)
 {
     struct exchange *x = http_request_user(r);
@@ -212,8 +255,8 @@ static void look_at_memory(struct api *a, uint64_t now_ns)
         return;
     a->footprint_ns = now_ns;
     footprint_read(&f);
-    for (uint32_t i = 0; footprint_is_short(&f) && i < api_model_count(a); i++)
-        engine_relieve(a->models[i].engine);
+    if (footprint_is_short(&f))
+        api_relieve(a);
 }
 
 static void on_tick(void *arg, uint64_t now_ns)
@@ -256,6 +299,8 @@ int api_attach(struct api *a, struct http_server *s)
     int r = http_server_watch(s, mailbox_fd(a->prepared), take_prepared, a);
     if (r == 0)
         r = http_server_watch(s, mailbox_fd(a->wakes), take_wakes, a);
+    if (r == 0)
+        r = http_server_watch(s, a->models_fd, take_changes, a);
     a->server = r == 0 ? s : NULL;
     return r;
 }
@@ -288,6 +333,10 @@ void api_free(struct api *a)
     free(a->streams);
     free(a->jobs);
     free(a->accounts);
+    free(a->metrics);
+    free(a->watches);
+    if (a->models_fd >= 0)
+        close(a->models_fd);
     buf_done(&a->report);
     struct charge text = a->text;
     size_t bytes = a->own_bytes;
@@ -297,39 +346,46 @@ void api_free(struct api *a)
 
 /* ---- models and state ---- */
 
-const struct served_model *api_find_model(struct api *a, const char *id)
+bool api_engine_numbers(struct api *a, uint32_t index, struct engine_numbers *ret)
 {
-    uint32_t count = api_model_count(a);
-    for (uint32_t i = 0; i < count; i++)
-        if (!id || strcmp(a->models[i].id, id) == 0)
-            return &a->models[i];
-    return NULL;
+    struct lease look;
+    *ret = (struct engine_numbers){.idle = true};
+    if (registry_look(a->opts.registry, index, &look) < 0)
+        return false;
+    engine_numbers(look.model->engine, ret);
+    registry_look_away(&look);
+    return true;
 }
 
-int api_set_model(struct api *a, const struct served_model *m)
+void api_relieve(struct api *a)
 {
-    int r = 0;
-    ASSERT(m->id && m->engine && m->shape);
-    pthread_mutex_lock(&a->lock);
-    uint32_t count = atomic_load(&a->model_count);
-    if (count == API_MODELS_MAX) {
-        r = -ENOSPC;
-    } else if (api_find_model(a, m->id)) {
-        r = -EEXIST;
-    } else {
-        a->models[count] = *m;
-        atomic_store_explicit(&a->model_count, count + 1, memory_order_release);
+    struct lease look;
+    for (uint32_t i = 0; i < api_model_count(a); i++) {
+        if (registry_look(a->opts.registry, i, &look) < 0)
+            continue;
+        engine_relieve(look.model->engine);
+        registry_look_away(&look);
     }
-    pthread_mutex_unlock(&a->lock);
-    return r;
+}
+
+void api_models_changed(struct api *a)
+{
+    uint64_t one = 1;
+    /* Full means that the network thread has not looked yet: it will. */
+    if (write(a->models_fd, &one, sizeof(one)) < 0)
+        return;
+}
+
+enum api_state api_state_of(struct api *a)
+{
+    return api_state_now(a);
 }
 
 void api_glance(struct api *a, struct api_glance *ret)
 {
-    *ret = (struct api_glance){.state = api_state_now(a),
-                               .stuck = api_stuck_model(a),
-                               .load_done = atomic_load(&a->progress_done),
-                               .load_total = atomic_load(&a->progress_total)};
+    struct api_progress p = api_progress(a);
+    *ret = (struct api_glance){
+        .state = api_state_now(a), .stuck = api_stuck_model(a), .load_done = p.done, .load_total = p.total};
 }
 
 void api_set_live(struct api *a, const struct api_live *live)
@@ -369,10 +425,19 @@ void api_copy_reason(struct api *a, char ret[API_REASON_BYTES])
     pthread_mutex_unlock(&a->lock);
 }
 
-void api_set_progress(struct api *a, uint64_t bytes_done, uint64_t bytes_total)
+struct api_progress api_progress(struct api *a)
 {
-    atomic_store(&a->progress_total, bytes_total);
-    atomic_store(&a->progress_done, bytes_done);
+    struct api_progress p = {0};
+    for (uint32_t i = 0; i < api_model_count(a); i++) {
+        struct registry_info info;
+        if (!registry_settings(a->opts.registry, i)->preload)
+            continue;
+        registry_info(a->opts.registry, i, &info);
+        p.done += MIN_OF(info.bytes_done, info.bytes_total);
+        p.total += info.bytes_total;
+    }
+    p.part = p.total > 0 ? (double)p.done / (double)p.total : 0;
+    return p;
 }
 
 uint32_t api_requests_now(struct api *a)
@@ -383,7 +448,6 @@ uint32_t api_requests_now(struct api *a)
 bool api_is_ready(struct api *a, struct reject *why)
 {
     char reason[API_REASON_BYTES];
-    uint64_t done = atomic_load(&a->progress_done), total = atomic_load(&a->progress_total);
     api_copy_reason(a, reason);
     switch (api_state_now(a)) {
     case API_READY:
@@ -392,7 +456,7 @@ bool api_is_ready(struct api *a, struct reject *why)
         why->retry_after_s = 1;
         return reject_set(why, 503, "model_loading", NULL,
                           "The model is still loading (%.0f %%). GET /health says when it is ready.",
-                          total > 0 ? 100.0 * (double)MIN_OF(done, total) / (double)total : 0.0);
+                          100 * api_progress(a).part);
     case API_DRAINING:
         return reject_set(why, 503, "shutting_down", NULL, "The server is shutting down%s%s",
                           reason[0] ? ": " : ".", reason);

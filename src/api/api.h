@@ -1,12 +1,12 @@
-/* api.h - OpenAI's routes, and those that tools and operators read, in front of loaded models.
+/* api.h - OpenAI's routes, and those that tools and operators read, in front of a registry of models.
  *
  * Two kinds of threads: the network thread (http_server_run) owns every exchange and does all that is short; prep
  * threads parse, render, tokenize and submit. An engine talks to an exchange through its stream only.
  *
- * Start: api_create, http_server_create with api_handler(), api_attach; the server may then run at once and says 503
- * "loading" until a model is there (api_set_model) and the state is ready (api_set_state).
- * End: api_set_state(API_DRAINING), http_server_stop, http_server_free, api_stop (prep threads join; nobody submits any more),
- * engine_close of each model, api_free. */
+ * Start: registry_create, api_create, http_server_create with api_handler(), api_attach, registry_start; the server may then run at once and
+ * says 503 "loading" until all models are there that are loaded at the start.
+ * End: api_set_state(API_DRAINING), http_server_stop, http_server_free, registry_stop, api_stop (prep threads join; nobody submits
+ * any more), registry_close, api_free. */
 #ifndef PLATEAU_API_API_H
 #define PLATEAU_API_API_H
 
@@ -17,8 +17,6 @@
 
 struct api;
 struct keyring;
-
-#define API_MODELS_MAX 16
 
 /* 0 takes the default that stands beside it. */
 struct api_opts {
@@ -42,8 +40,9 @@ struct api_opts {
     /* Without keys for the models everybody may use them; without keys for the admin's routes those answer on loopback only.
      * Borrowed; NULL: none. */
     const struct keyring *keys;
-    const struct served_model *models; /* those that are loaded already; more come by api_set_model() */
-    uint32_t model_count;
+    struct registry *registry; /* borrowed; its `changed` leads to api_models_changed() */
+    uint32_t model_count;      /* that it knows */
+    uint32_t load_timeout_s;   /* a request waits for its model to be loaded so long; 600 */
 };
 
 /* What it will hold of `text` before the first request. */
@@ -63,12 +62,12 @@ void api_free(struct api *a);
 
 enum api_state { API_LOADING, API_READY, API_DRAINING, API_FAILED };
 
-/* Any thread. -ENOSPC: there are API_MODELS_MAX; -EEXIST: the id is taken. */
-int api_set_model(struct api *a, const struct served_model *m);
+/* Any thread: some model's state is another. While the state is API_LOADING it becomes API_READY when all models that are loaded at the
+ * start are there, or API_FAILED, which stops the server. */
+void api_models_changed(struct api *a);
 /* Any thread. `reason` (may be NULL; cut at 200 bytes) is told by /health and to refused clients: why it failed. */
 void api_set_state(struct api *a, enum api_state s, const char *reason);
-/* Any thread: how far the load is. */
-void api_set_progress(struct api *a, uint64_t bytes_done, uint64_t bytes_total);
+enum api_state api_state_of(struct api *a);
 
 /* What may change while it serves, as in api_opts; 0 takes the default. requests_max cannot be more than at first. */
 struct api_live {

@@ -18,7 +18,6 @@
 
 #define API_PREP_THREADS_MAX 8
 #define API_JOBS_SHOWN_MAX   1024
-#define API_ACCOUNTS_MAX     256
 #define API_REASON_BYTES     200
 #define API_REPORT_BYTES     65536 /* what a connection takes without more memory */
 
@@ -46,26 +45,25 @@ struct api {
     _Atomic size_t prep_queue_bytes;
     _Atomic uint32_t streams_now, requests_now;
     _Atomic uint32_t max_tokens_default; /* what holds now; of opts at first */
-    _Atomic uint64_t progress_done, progress_total;
-    _Atomic int state; /* enum api_state */
-    _Atomic uint32_t model_count;
-    pthread_mutex_t lock; /* of `models` while one is added, and of `reason` */
-    struct served_model models[API_MODELS_MAX];
+    _Atomic int state;                   /* enum api_state */
+    pthread_mutex_t lock;                /* of `reason` */
     char reason[API_REASON_BYTES];
+    int models_fd; /* an eventfd: some model's state has changed */
 
     /* Network thread only. */
     struct list exchanges;
     struct list *streams; /* buckets: choices by their stream */
     uint32_t bucket_mask;
-    struct metrics metrics[API_MODELS_MAX]; /* beside models[] */
-    struct watch watches[API_MODELS_MAX];   /* likewise */
+    struct metrics *metrics; /* [opts.model_count] */
+    struct watch *watches;   /* likewise */
     struct http_server *server;
     struct api_live live; /* what holds now; of opts at first. max_tokens_default: above */
     struct audit_refusals refusals;
     uint64_t footprint_ns;            /* when the system was last asked how much memory it has */
     struct job_numbers *jobs;         /* [API_JOBS_SHOWN_MAX], scratch */
-    struct account_numbers *accounts; /* [API_ACCOUNTS_MAX], scratch */
-    struct buf report;                /* up to API_REPORT_BYTES, scratch */
+    struct account_numbers *accounts; /* [accounts_max], scratch */
+    uint32_t accounts_max;
+    struct buf report; /* up to API_REPORT_BYTES, scratch */
 };
 
 static inline enum api_state api_state_now(const struct api *a)
@@ -73,12 +71,24 @@ static inline enum api_state api_state_now(const struct api *a)
     return (enum api_state)atomic_load(&a->state);
 }
 
-/* NULL when there is none of that name. `id` NULL: the only one, or the first. */
-const struct served_model *api_find_model(struct api *a, const char *id);
-static inline uint32_t api_model_count(struct api *a)
+static inline uint32_t api_model_count(const struct api *a)
 {
-    return atomic_load_explicit(&a->model_count, memory_order_acquire);
+    return a->opts.model_count;
 }
+static inline const char *api_model_id(const struct api *a, uint32_t index)
+{
+    return registry_settings(a->opts.registry, index)->id;
+}
+/* What its engine published last; nothing, and idle, when it is not loaded: false. */
+bool api_engine_numbers(struct api *a, uint32_t index, struct engine_numbers *ret);
+/* All engines: memory is short. */
+void api_relieve(struct api *a);
+/* How far the loads of the start are; part: of 1. */
+struct api_progress {
+    uint64_t done, total;
+    double part;
+};
+struct api_progress api_progress(struct api *a);
 
 /* True when requests are taken now; else why not. */
 bool api_is_ready(struct api *a, struct reject *why);

@@ -11,6 +11,7 @@
 #include "api/memory_refusal.h"
 #include "api/prep.h"
 #include "api/reply.h"
+#include "api/wait.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -66,6 +67,8 @@ int exchange_create(struct api *a, struct http_request *http, enum request_kind 
     x->arrived_ns = clock_now_ns();
     x->created_s = (int64_t)clock_wall_s();
     x->cut_reason = FINISH_ABORTED;
+    x->model_index = -1;
+    x->status = 200;
     init_memory(x);
     struct charge charge = request_memory_charge(&x->memory);
     buf_init(&x->out, OUT_BYTES_MAX, &charge);
@@ -79,8 +82,8 @@ int exchange_create(struct api *a, struct http_request *http, enum request_kind 
 
 static struct metrics *metrics_of(struct exchange *x)
 {
-    bool known = x->phase >= EXCHANGE_RUNNING && x->model;
-    return &x->api->metrics[known ? x->model - x->api->models : 0];
+    bool known = x->phase != EXCHANGE_PREPARING && x->model_index >= 0;
+    return &x->api->metrics[known ? x->model_index : 0];
 }
 
 static void sum_up(struct exchange *x, const struct choice *c)
@@ -123,6 +126,7 @@ static void drop_work(struct exchange *x)
     buf_done(&x->body);
     buf_done(&x->reply);
     buf_done(&x->out);
+    wait_done(x);
 }
 
 void exchange_free(struct exchange *x)
@@ -157,9 +161,10 @@ static void log_end(const struct exchange *x, bool completed, double seconds)
         "request_ended",
         "id=%s key=%s model=%s end=%s code=%s prompt_tokens=%u cached_tokens=%u tokens=%u queued_ms=%.1f "
         "first_token_ms=%.1f seconds=%.3f",
-        x->id_text, x->who.key, x->model->id, completed ? finish_reason_name(s->end) : "left",
-        x->code ? x->code : "-", s->prompt_tokens, s->cached_tokens, s->tokens,
-        (double)s->queued_ns / (double)NS_PER_MS, ms_between(x->arrived_ns, x->first_token_ns), seconds);
+        x->id_text, x->who.key, api_model_id(x->api, (uint32_t)x->model_index),
+        completed ? finish_reason_name(s->end) : "left", x->code ? x->code : "-", s->prompt_tokens,
+        s->cached_tokens, s->tokens, (double)s->queued_ns / (double)NS_PER_MS,
+        ms_between(x->arrived_ns, x->first_token_ns), seconds);
 }
 
 void exchange_ended(struct exchange *x, bool completed)
@@ -186,7 +191,7 @@ static void answer(struct exchange *x)
 {
     x->phase = EXCHANGE_SENDING;
     request_memory_hand_over(&x->memory, &x->reply);
-    http_respond_buf(x->http, 200, "application/json", &x->reply);
+    http_respond_buf(x->http, x->status, "application/json", &x->reply);
     drop_work(x);
 }
 
@@ -406,6 +411,18 @@ static void clear_wakes(struct exchange *x)
         stream_wake_clear(x->choices[i].stream);
 }
 
+/* The model's drain is over. What the engine had for this client has been taken; nothing more comes. */
+static void end_with_model(struct exchange *x)
+{
+    struct reject why = {.retry_after_s = 1};
+    if (x->phase != EXCHANGE_RUNNING || !x->lease.registry ||
+        !registry_is_ending(x->lease.registry, x->lease.index))
+        return;
+    reject_set(&why, 503, "model_unloading", NULL, "The model %s is being unloaded.", x->model->id);
+    x->cut_reason = FINISH_SHUTDOWN;
+    fail(x, &why);
+}
+
 void exchange_tick(struct exchange *x, uint64_t now_ns)
 {
     uint64_t keepalive_ns = x->api->live.keepalive_s * NS_PER_S,
@@ -418,9 +435,11 @@ void exchange_tick(struct exchange *x, uint64_t now_ns)
         http_request_close(x->http);
         return;
     }
+    wait_look(x, now_ns);
     /* A wake-up that found the mailbox full is lost; this is the second chance. */
     clear_wakes(x);
     exchange_pump(x);
+    end_with_model(x);
     if (x->phase != EXCHANGE_RUNNING || !x->request.stream || x->out.len > 0 ||
         now_ns < x->written_ns + keepalive_ns)
         return;
@@ -467,9 +486,9 @@ struct choice *exchange_find_choice(struct api *a, const struct stream *s)
 void exchange_prepared(struct exchange *x)
 {
     ASSERT(x->phase == EXCHANGE_PREPARING);
-    x->phase = EXCHANGE_RUNNING;
+    x->phase = x->waits ? EXCHANGE_WAITING : EXCHANGE_RUNNING;
     request_memory_newcomer(&x->memory, false);
-    if (x->audited)
+    if (x->audited && !x->waits)
         audit_done(&x->who, &x->reject, x->reclaimed_bytes, x->id_text);
     if (!x->http) {
         exchange_free(x);
@@ -478,6 +497,10 @@ void exchange_prepared(struct exchange *x)
     if (x->told) {
         x->phase = EXCHANGE_SENDING;
         drop_work(x);
+        return;
+    }
+    if (x->waits) {
+        wait_look(x, clock_now_ns());
         return;
     }
     if (x->request.ignored[0])
@@ -499,6 +522,24 @@ void exchange_prepared(struct exchange *x)
     exchange_pump(x);
 }
 
+void exchange_waited(struct exchange *x, bool again)
+{
+    if (again) {
+        x->phase = EXCHANGE_PREPARING;
+        /* As in exchange_receive(). */
+        ASSERT(mailbox_put(x->api->to_prepare, &x) == 0);
+        return;
+    }
+    if (x->audited)
+        audit_done(&x->who, &x->reject, x->reclaimed_bytes, x->id_text);
+    if (x->reject.status) {
+        answer_reject(x, &x->reject);
+        return;
+    }
+    x->succeeded = true;
+    answer(x);
+}
+
 void exchange_cancel(struct exchange *x, const struct reject *why)
 {
     atomic_store(&x->cancelled, true);
@@ -517,6 +558,7 @@ void exchange_cancel(struct exchange *x, const struct reject *why)
             reject_respond(why, x->http);
         }
         break;
+    case EXCHANGE_WAITING:
     case EXCHANGE_RUNNING:
         if (x->http)
             fail(x, why);

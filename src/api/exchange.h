@@ -1,6 +1,9 @@
 /* exchange.h - the network half of a request, from its header to the last byte of its reply.
  *
  *     receiving ──▶ preparing ──▶ running ──▶ sending ──▶ (gone)
+ *                    │     ▲
+ *                    ▼     │
+ *                    waiting            for a model: wait.h
  *
  * It belongs to the network thread, except while it is `preparing`: then a prep thread has it, and the network thread touches
  * nothing but `http`, `cancelled` and the list. When the client leaves, `http` becomes NULL; the exchange goes at once, or,
@@ -12,7 +15,13 @@
 #include "api/choice.h"
 #include "text/chat_cuts.h"
 
-enum exchange_phase { EXCHANGE_RECEIVING, EXCHANGE_PREPARING, EXCHANGE_RUNNING, EXCHANGE_SENDING };
+enum exchange_phase {
+    EXCHANGE_RECEIVING,
+    EXCHANGE_PREPARING,
+    EXCHANGE_WAITING,
+    EXCHANGE_RUNNING,
+    EXCHANGE_SENDING
+};
 
 struct prompt_ids {
     uint32_t *ids;
@@ -53,9 +62,15 @@ struct exchange {
     struct request_memory memory;
     struct buf body;
     struct request request;
-    bool parsed; /* `request` needs request_done() */
-    const struct served_model *model;
-    struct reject reject; /* status 0: prepared well */
+    bool parsed;                      /* `request` needs request_done() */
+    int model_index;                  /* in the registry; -1: not known yet */
+    const struct served_model *model; /* with a lease */
+    struct lease lease;
+    bool waits; /* prepared as far as it goes without its model, or an operator's order is under way */
+    struct registry_unloading unloading;
+    uint64_t waits_since_ns; /* network thread; 0: it has not looked yet */
+    unsigned status;         /* of the reply of the kinds that need no engine; 200 */
+    struct reject reject;    /* status 0: prepared well */
     struct prompt_ids *prompts;
     uint32_t prompt_count;
     struct logit_bias *bias;
@@ -89,6 +104,8 @@ void exchange_free(struct exchange *x);
 void exchange_receive(struct exchange *x);
 /* A prep thread brings it back. */
 void exchange_prepared(struct exchange *x);
+/* Its wait is over. `again`: it goes on being prepared; else x->reject or x->reply is the answer. */
+void exchange_waited(struct exchange *x, bool again);
 /* Takes tokens and writes what the connection takes. */
 void exchange_pump(struct exchange *x);
 /* About every 250 ms. */

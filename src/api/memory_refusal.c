@@ -19,7 +19,7 @@ static void see_account(void *arg, const struct account_numbers *n)
         s->ceiling_bytes = n->limit;
     }
     for (uint32_t i = 0; n->depth == 1 && i < api_model_count(s->api); i++)
-        if (strcmp(n->name, s->api->models[i].id) == 0)
+        if (strncmp(n->name, api_model_id(s->api, i), ACCOUNT_NAME_MAX - 1) == 0)
             s->models_bytes += n->reserved;
 }
 
@@ -28,8 +28,8 @@ static struct sight look(struct api *a)
     struct sight s = {.api = a};
     ledger_walk(a->opts.ledger, see_account, &s);
     for (uint32_t i = 0; i < api_model_count(a); i++) {
-        struct engine_numbers n = {0};
-        engine_numbers(a->models[i].engine, &n);
+        struct engine_numbers n;
+        api_engine_numbers(a, i, &n);
         s.freeable_bytes += n.cache_bytes + n.pending_trim_bytes;
     }
     return s;
@@ -38,8 +38,13 @@ static struct sight look(struct api *a)
 uint32_t memory_refusal_retry_s(struct api *a)
 {
     uint32_t longest = 1;
-    for (uint32_t i = 0; i < api_model_count(a); i++)
-        longest = MAX_OF(longest, engine_retry_after_s(a->models[i].engine));
+    struct lease look;
+    for (uint32_t i = 0; i < api_model_count(a); i++) {
+        if (registry_look(a->opts.registry, i, &look) < 0)
+            continue;
+        longest = MAX_OF(longest, engine_retry_after_s(look.model->engine));
+        registry_look_away(&look);
+    }
     return longest;
 }
 
@@ -74,8 +79,7 @@ bool memory_refusal(struct api *a, struct account *at, uint64_t bytes, uint32_t 
     if (others > 0 || !full)
         return busy(a, &binding, bytes, why);
     if (binding.depth == 0 && s.freeable_bytes > 0) {
-        for (uint32_t i = 0; i < api_model_count(a); i++)
-            engine_relieve(a->models[i].engine);
+        api_relieve(a);
         return busy(a, &binding, bytes, why);
     }
     return reject_set(

@@ -8,6 +8,7 @@
 #include "api/prompt.h"
 #include "api/resolve.h"
 #include "api/utility.h"
+#include "api/wait.h"
 
 #include "base/log.h"
 #include "base/rng.h"
@@ -33,17 +34,6 @@ static bool parse(struct exchange *x)
         return out_of_memory(x);
     }
     return ok;
-}
-
-static bool find_model(struct exchange *x)
-{
-    const char *wanted = x->request.model;
-    x->model = api_find_model(x->api, wanted);
-    if (x->model)
-        return true;
-    return reject_set(&x->reject, 404, "model_not_found", "model",
-                      "The model \"%.200s\" does not exist here. GET /v1/models lists those that do.",
-                      wanted ? wanted : "");
 }
 
 /* ---- jobs ---- */
@@ -164,11 +154,17 @@ static bool submit(struct exchange *x, struct choice *c)
     return refuse_submit(x, r, retry_after_s, &e);
 }
 
+static uint32_t max_tokens_default(const struct exchange *x)
+{
+    uint32_t own = x->model->max_tokens_default;
+    return own ? own : atomic_load(&x->api->max_tokens_default);
+}
+
 static bool resolve_lengths(struct exchange *x)
 {
     for (uint32_t i = 0; i < x->choice_count; i++) {
         struct choice *c = &x->choices[i];
-        if (!resolve_max_tokens(&x->request, x->model, atomic_load(&x->api->max_tokens_default),
+        if (!resolve_max_tokens(&x->request, x->model, max_tokens_default(x),
                                 x->prompts[c->prompt_index].count, &c->max_tokens, &x->reject))
             return false;
         x->max_tokens = MAX_OF(x->max_tokens, c->max_tokens);
@@ -258,11 +254,13 @@ static bool work(struct exchange *x, struct arena *scratch)
         x->reject = cancelled;
         return false;
     }
-    if (!parse(x))
+    if (!x->parsed && !parse(x))
         return false;
     if (request_reclaims(x->kind))
         return utility_reclaim(x);
-    if (!find_model(x))
+    if (x->kind == REQUEST_LOAD || x->kind == REQUEST_UNLOAD)
+        return wait_order(x);
+    if (!wait_find_model(x))
         return false;
     switch (x->kind) {
     case REQUEST_CHAT:
@@ -277,6 +275,8 @@ static bool work(struct exchange *x, struct arena *scratch)
     case REQUEST_CLEAR:
     case REQUEST_CLEAR_SSD:
     case REQUEST_TRIM:
+    case REQUEST_LOAD:
+    case REQUEST_UNLOAD:
     case REQUEST_KIND_COUNT:
         break;
     }

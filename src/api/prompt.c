@@ -32,6 +32,20 @@ static bool too_long(struct exchange *x, uint32_t ids_max)
 
 /* ---- templates ---- */
 
+/* What the model's section gives to every rendering, where the request says nothing of its own. Copied: the section's is shared. */
+static bool add_model_kwargs(struct exchange *x)
+{
+    json_t *given = x->request.template_kwargs;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)x->model->template_kwargs, key, value)
+    {
+        if (!json_object_get(given, key) && json_object_set_new(given, key, json_deep_copy(value)) < 0)
+            return no_memory(x);
+    }
+    return true;
+}
+
 /* What the route's own fields say to the template, beside chat_template_kwargs; those win, being the plainer wish. */
 static bool add_kwargs(struct exchange *x)
 {
@@ -50,7 +64,7 @@ static bool add_kwargs(struct exchange *x)
         thinking = thinking < 0 ? 0 : thinking;
         effort = NULL;
     }
-    if (!effort && thinking < 0)
+    if (!effort && thinking < 0 && !x->model->template_kwargs)
         return true;
     if (!r->template_kwargs) {
         r->template_kwargs = json_object();
@@ -64,7 +78,7 @@ static bool add_kwargs(struct exchange *x)
     if (thinking >= 0 && !json_object_get(r->template_kwargs, "enable_thinking") &&
         json_object_set_new(r->template_kwargs, "enable_thinking", json_boolean(thinking)) < 0)
         return no_memory(x);
-    return true;
+    return add_model_kwargs(x);
 }
 
 /* Names that the template's environment has already. */

@@ -29,14 +29,14 @@ void report_health(struct api *a, struct buf *ret)
     const char *stuck = api_stuck_model(a);
     uint64_t silent_ns = stuck_for_ns(a);
     enum api_state s = api_state_now(a);
-    uint64_t done = atomic_load(&a->progress_done), total = atomic_load(&a->progress_total);
+    double progress = api_progress(a).part;
     char reason[API_REASON_BYTES];
     static const char *const names[] = {
         [API_LOADING] = "loading", [API_READY] = "ok", [API_DRAINING] = "draining", [API_FAILED] = "failed"};
     buf_putc(ret, '{');
     key_string(ret, "status", s == API_READY && stuck ? "stuck" : names[s]);
-    if (s == API_LOADING && total > 0)
-        buf_printf(ret, ",\"progress\":%.3f", (double)MIN_OF(done, total) / (double)total);
+    if (s == API_LOADING && progress > 0)
+        buf_printf(ret, ",\"progress\":%.3f", progress);
     api_copy_reason(a, reason);
     if (s == API_READY && stuck)
         buf_printf(ret, ",\"reason\":\"no layer has finished for %u seconds\",", a->live.stuck_s);
@@ -52,27 +52,81 @@ void report_health(struct api *a, struct buf *ret)
     buf_putc(ret, '}');
 }
 
-void report_model(const struct served_model *m, struct buf *ret)
+void report_model_state(struct api *a, uint32_t index, struct buf *ret)
 {
-    buf_putc(ret, '{');
-    key_string(ret, "id", m->id);
-    buf_printf(ret, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"plateau\",",
-               (long long)m->created_s);
-    key_string(ret, "root", m->id);
-    buf_printf(ret, ",\"parent\":null,\"max_model_len\":%u,", m->max_model_len);
-    key_string(ret, "compute", m->compute);
-    /* Which promise about tokens holds: bit for bit in any batch, chunk and cache state, or within a bound. */
-    buf_printf(ret, ",\"exact\":%s,\"chat\":%s,\"tokenizer\":%s,\"permission\":[]}",
-               m->exact ? "true" : "false", m->template ? "true" : "false", m->tokenizer ? "true" : "false");
+    struct registry_info i;
+    registry_info(a->opts.registry, index, &i);
+    const char *stuck = i.state == MODEL_READY ? api_stuck_model(a) : NULL;
+    bool is_stuck = stuck && stuck == api_model_id(a, index);
+    key_string(ret, "state", is_stuck ? "stuck" : model_state_name(i.state));
+    if (i.state == MODEL_LOADING)
+        buf_printf(ret, ",\"progress\":%.3f",
+                   i.bytes_total ? (double)i.bytes_done / (double)i.bytes_total : 0.0);
+    if (i.reason[0]) {
+        buf_putc(ret, ',');
+        key_string(ret, "reason", i.reason);
+    }
+    buf_printf(
+        ret,
+        ",\"pinned\":%s,\"needed_bytes\":%llu,\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"loads\":%llu,"
+        "\"unloads\":%llu,\"load_failures\":%llu,\"load_seconds\":%.3f",
+        registry_settings(a->opts.registry, index)->pinned ? "true" : "false",
+        (unsigned long long)i.needed_bytes, (unsigned long long)i.reserved_bytes,
+        (unsigned long long)i.used_bytes, (unsigned long long)i.loads, (unsigned long long)i.unloads,
+        (unsigned long long)i.failures, (double)i.load_ns / (double)NS_PER_S);
 }
 
+/* What is known of a model that is not loaded is what its files said when the server started. */
+static void write_unloaded(struct api *a, uint32_t index, struct buf *ret)
+{
+    const struct model_settings *s = registry_settings(a->opts.registry, index);
+    if (s->planned)
+        buf_printf(ret, ",\"max_model_len\":%u", s->plan.max_model_len);
+    else
+        buf_puts(ret, ",\"max_model_len\":null");
+}
+
+static void write_loaded(const struct served_model *m, struct buf *ret)
+{
+    buf_printf(ret, ",\"max_model_len\":%u,", m->max_model_len);
+    key_string(ret, "compute", m->compute);
+    /* Which promise about tokens holds: bit for bit in any batch, chunk and cache state, or within a bound. */
+    buf_printf(ret, ",\"exact\":%s,\"chat\":%s,\"tokenizer\":%s", m->exact ? "true" : "false",
+               m->template ? "true" : "false", m->tokenizer ? "true" : "false");
+}
+
+void report_model(struct api *a, uint32_t index, struct slice name, struct buf *ret)
+{
+    struct lease look = {0};
+    bool loaded = registry_look(a->opts.registry, index, &look) == 0;
+    buf_puts(ret, "{\"id\":");
+    json_write_string(ret, name);
+    buf_printf(ret, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"plateau\",",
+               (long long)(loaded ? look.model->created_s : a->started_s));
+    key_string(ret, "root", api_model_id(a, index));
+    buf_puts(ret, ",\"parent\":null,\"permission\":[],");
+    report_model_state(a, index, ret);
+    if (loaded)
+        write_loaded(look.model, ret);
+    else
+        write_unloaded(a, index, ret);
+    buf_putc(ret, '}');
+    registry_look_away(&look);
+}
+
+/* Each under its id, and again under each alias: clients choose from what is listed. */
 void report_models(struct api *a, struct buf *ret)
 {
     buf_puts(ret, "{\"object\":\"list\",\"data\":[");
     for (uint32_t i = 0; i < api_model_count(a); i++) {
+        const struct model_settings *s = registry_settings(a->opts.registry, i);
         if (i > 0)
             buf_putc(ret, ',');
-        report_model(&a->models[i], ret);
+        report_model(a, i, slice_of(s->id), ret);
+        for (uint32_t alias = 0; alias < s->alias_count; alias++) {
+            buf_putc(ret, ',');
+            report_model(a, i, slice_of(s->aliases[alias]), ret);
+        }
     }
     buf_puts(ret, "]}");
 }
@@ -94,22 +148,36 @@ static void write_model_info(const struct served_model *m, struct buf *ret)
     key_string(ret, "compute", m->compute);
 }
 
+/* The first that is loaded: the tools that ask this know one model. */
+static bool look_at_first(struct api *a, struct lease *ret)
+{
+    for (uint32_t i = 0; i < api_model_count(a); i++)
+        if (registry_look(a->opts.registry, i, ret) == 0)
+            return true;
+    return false;
+}
+
 void report_model_info(struct api *a, struct buf *ret)
 {
+    struct lease look;
     buf_putc(ret, '{');
-    if (api_model_count(a) > 0)
-        write_model_info(&a->models[0], ret);
+    if (look_at_first(a, &look)) {
+        write_model_info(look.model, ret);
+        registry_look_away(&look);
+    }
     buf_putc(ret, '}');
 }
 
 void report_server_info(struct api *a, struct buf *ret)
 {
+    struct lease look;
     buf_puts(ret, "{\"version\":\"" PLATEAU_VERSION "\",");
-    if (api_model_count(a) > 0) {
-        write_model_info(&a->models[0], ret);
+    if (look_at_first(a, &look)) {
+        write_model_info(look.model, ret);
         buf_putc(ret, ',');
-        key_string(ret, "served_model_name", a->models[0].id);
+        key_string(ret, "served_model_name", look.model->id);
         buf_putc(ret, ',');
+        registry_look_away(&look);
     }
     buf_printf(ret, "\"max_requests\":%u,\"max_choices\":%u,\"uptime_seconds\":%.1f}", a->live.requests_max,
                a->opts.choices_max, (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S);

@@ -6,7 +6,10 @@
 
 void report_health(struct api *a, struct buf *ret);
 void report_models(struct api *a, struct buf *ret);
-void report_model(const struct served_model *m, struct buf *ret);
+/* As one entry of the list; `name` is the id or an alias. */
+void report_model(struct api *a, uint32_t index, struct slice name, struct buf *ret);
+/* "state":"ready", and what belongs to it: progress, reason, bytes. */
+void report_model_state(struct api *a, uint32_t index, struct buf *ret);
 void report_server_info(struct api *a, struct buf *ret);
 void report_model_info(struct api *a, struct buf *ret);
 

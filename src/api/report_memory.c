@@ -10,19 +10,19 @@
 
 struct visit {
     struct account_numbers *accounts;
-    uint32_t count;
+    uint32_t count, max;
 };
 
 static void visit(void *arg, const struct account_numbers *n)
 {
     struct visit *v = arg;
-    if (v->count < API_ACCOUNTS_MAX)
+    if (v->count < v->max)
         v->accounts[v->count++] = *n;
 }
 
 uint32_t report_read_accounts(struct api *a)
 {
-    struct visit v = {.accounts = a->accounts};
+    struct visit v = {.accounts = a->accounts, .max = a->accounts_max};
     ledger_walk(a->opts.ledger, visit, &v);
     return v.count;
 }
@@ -139,8 +139,8 @@ static uint64_t pending_trim(struct api *a)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < api_model_count(a); i++) {
-        struct engine_numbers n = {0};
-        engine_numbers(a->models[i].engine, &n);
+        struct engine_numbers n;
+        api_engine_numbers(a, i, &n);
         bytes += n.pending_trim_bytes;
     }
     return bytes;
@@ -163,9 +163,16 @@ void report_memory(struct api *a, struct buf *ret)
     write_tree(a->accounts, count, ret);
     buf_puts(ret, "],");
     report_holders(a, ret);
-    buf_putc(ret, ',');
+    buf_puts(ret, ",\"models\":[");
+    for (uint32_t i = 0; i < api_model_count(a); i++) {
+        buf_puts(ret, i ? ",{\"id\":" : "{\"id\":");
+        json_write_string(ret, slice_of(api_model_id(a, i)));
+        buf_putc(ret, ',');
+        report_model_state(a, i, ret);
+        buf_putc(ret, '}');
+    }
     buf_printf(ret,
-               "\"system\":{\"rss_anon_bytes\":%llu,\"rss_file_bytes\":%llu,\"rss_shmem_bytes\":%llu,"
+               "],\"system\":{\"rss_anon_bytes\":%llu,\"rss_file_bytes\":%llu,\"rss_shmem_bytes\":%llu,"
                "\"swap_bytes\":%llu,\"cgroup_bytes\":%llu,\"cgroup_limit_bytes\":%llu,\"heap_bytes\":%llu,"
                "\"ram_bytes\":%llu,\"ram_available_bytes\":%llu,\"devices\":[]}}",
                (unsigned long long)f.rss_anon_bytes, (unsigned long long)f.rss_file_bytes,

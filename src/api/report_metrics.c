@@ -59,11 +59,11 @@ static void write_memory(struct api *a, struct buf *b)
 
 /* ---- engines ---- */
 
-static void write_value(struct buf *b, const char *name, const struct served_model *m, const char *more,
-                        double value)
+static void write_value(const struct api *a, struct buf *b, const char *name, uint32_t model,
+                        const char *more, double value)
 {
     buf_printf(b, "%s{model_name=", name);
-    metrics_write_label(b, slice_of(m->id));
+    metrics_write_label(b, slice_of(api_model_id(a, model)));
     buf_printf(b, "%s} %.15g\n", more, value);
 }
 
@@ -78,11 +78,11 @@ static double seconds(uint64_t ns)
         head(b, name, type, help);                                                                           \
         for (uint32_t i = 0; i < count; i++) {                                                               \
             const struct engine_numbers *n = &numbers[i];                                                    \
-            write_value(b, name, &a->models[i], "", (double)(expression));                                   \
+            write_value(a, b, name, i, "", (double)(expression));                                            \
         }                                                                                                    \
     } while (0)
 
-static void write_pool(struct buf *b, const struct served_model *m, const char *pool,
+static void write_pool(const struct api *a, struct buf *b, uint32_t model, const char *pool,
                        const struct engine_pool_numbers *p)
 {
     static const char *const kinds[] = {"active", "cached", "peak", "limit"};
@@ -90,7 +90,7 @@ static void write_pool(struct buf *b, const struct served_model *m, const char *
     char more[64];
     for (size_t i = 0; i < COUNT_OF(kinds); i++) {
         snprintf(more, sizeof(more), ",pool=\"%s\",kind=\"%s\"", pool, kinds[i]);
-        write_value(b, "plateau_pool_bytes", m, more, (double)bytes[i]);
+        write_value(a, b, "plateau_pool_bytes", model, more, (double)bytes[i]);
     }
 }
 
@@ -99,8 +99,8 @@ static void write_pools(struct api *a, const struct engine_numbers *numbers, uin
     head(b, "plateau_pool_bytes", "gauge",
          "Pages and states: active (used, or kept as prefixes), cached (committed and free), peak, limit.");
     for (uint32_t i = 0; i < count; i++) {
-        write_pool(b, &a->models[i], "kv", &numbers[i].kv);
-        write_pool(b, &a->models[i], "state", &numbers[i].state);
+        write_pool(a, b, i, "kv", &numbers[i].kv);
+        write_pool(a, b, i, "state", &numbers[i].state);
     }
 }
 
@@ -124,11 +124,11 @@ static void write_engines(struct api *a, const struct engine_numbers *numbers, u
 }
 
 /* What came from the SSD tier, and what was in memory. */
-static void write_tiers(struct buf *b, const char *name, const struct served_model *m, uint64_t all,
+static void write_tiers(const struct api *a, struct buf *b, const char *name, uint32_t model, uint64_t all,
                         uint64_t ssd)
 {
-    write_value(b, name, m, ",tier=\"host\"", (double)(all > ssd ? all - ssd : 0));
-    write_value(b, name, m, ",tier=\"ssd\"", (double)ssd);
+    write_value(a, b, name, model, ",tier=\"host\"", (double)(all > ssd ? all - ssd : 0));
+    write_value(a, b, name, model, ",tier=\"ssd\"", (double)ssd);
 }
 
 static void write_caches(struct api *a, const struct engine_numbers *numbers, uint32_t count, struct buf *b)
@@ -139,12 +139,11 @@ static void write_caches(struct api *a, const struct engine_numbers *numbers, ui
                n->cached_tokens);
     head(b, "plateau_cache_hit_tokens_total", "counter", "Prompt tokens found, by the tier that had them.");
     for (uint32_t i = 0; i < count; i++)
-        write_tiers(b, "plateau_cache_hit_tokens_total", &a->models[i], numbers[i].cached_tokens,
+        write_tiers(a, b, "plateau_cache_hit_tokens_total", i, numbers[i].cached_tokens,
                     numbers[i].fetched_tokens);
     head(b, "plateau_cache_hits_total", "counter", "Choices whose prompt's beginning was found, by tier.");
     for (uint32_t i = 0; i < count; i++)
-        write_tiers(b, "plateau_cache_hits_total", &a->models[i], a->metrics[i].cache_hits,
-                    numbers[i].fetched_hits);
+        write_tiers(a, b, "plateau_cache_hits_total", i, a->metrics[i].cache_hits, numbers[i].fetched_hits);
     EACH_MODEL("plateau_cache_bytes", "gauge", "Prefixes that no request uses.", n->cache_bytes);
     EACH_MODEL("plateau_cache_limit_bytes", "gauge", "How many they may be.", n->cache_bytes_max);
     EACH_MODEL("plateau_cache_pages", "gauge", "Pages of prefixes.", n->cache_pages);
@@ -189,22 +188,18 @@ static void write_finished(struct api *a, uint32_t count, struct buf *b)
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t r = 0; r < COUNT_OF(names); r++) {
             snprintf(more, sizeof(more), ",finished_reason=\"%s\"", names[r]);
-            write_value(b, "vllm:request_success_total", &a->models[i], more,
-                        (double)a->metrics[i].finished[r]);
+            write_value(a, b, "vllm:request_success_total", i, more, (double)a->metrics[i].finished[r]);
         }
     }
     head(b, "vllm:prompt_tokens_cached_total", "counter", "Prompt tokens that a cache had.");
     for (uint32_t i = 0; i < count; i++)
-        write_value(b, "vllm:prompt_tokens_cached_total", &a->models[i], "",
-                    (double)a->metrics[i].cached_tokens);
+        write_value(a, b, "vllm:prompt_tokens_cached_total", i, "", (double)a->metrics[i].cached_tokens);
     head(b, "plateau_requests_rejected_total", "counter", "Requests that were answered with an error.");
     for (uint32_t i = 0; i < count; i++)
-        write_value(b, "plateau_requests_rejected_total", &a->models[i], "",
-                    (double)a->metrics[i].requests_rejected);
+        write_value(a, b, "plateau_requests_rejected_total", i, "", (double)a->metrics[i].requests_rejected);
     head(b, "plateau_requests_aborted_total", "counter", "Requests whose client left before the end.");
     for (uint32_t i = 0; i < count; i++)
-        write_value(b, "plateau_requests_aborted_total", &a->models[i], "",
-                    (double)a->metrics[i].requests_aborted);
+        write_value(a, b, "plateau_requests_aborted_total", i, "", (double)a->metrics[i].requests_aborted);
 }
 
 /* ---- the connection ---- */
@@ -241,17 +236,57 @@ static void write_http(struct api *a, struct buf *b)
     buf_printf(b, "plateau_http_sent_bytes_total %llu\n", (ull)c.bytes_out);
 }
 
+/* ---- models ---- */
+
+static void write_states(struct api *a, const struct registry_info *infos, uint32_t count, struct buf *b)
+{
+    char more[64];
+    head(b, "plateau_model_state", "gauge", "1 for the state that the model is in.");
+    for (uint32_t i = 0; i < count; i++) {
+        for (enum model_state s = MODEL_UNLOADED; s <= MODEL_FAILED; s++) {
+            snprintf(more, sizeof(more), ",state=\"%s\"", model_state_name(s));
+            write_value(a, b, "plateau_model_state", i, more, infos[i].state == s);
+        }
+    }
+}
+
+#define EACH_INFO(name, type, help, expression)                                                              \
+    do {                                                                                                     \
+        head(b, name, type, help);                                                                           \
+        for (uint32_t i = 0; i < count; i++) {                                                               \
+            const struct registry_info *n = &infos[i];                                                       \
+            write_value(a, b, name, i, "", (double)(expression));                                            \
+        }                                                                                                    \
+    } while (0)
+
+static void write_models(struct api *a, uint32_t count, struct buf *b)
+{
+    struct registry_info infos[REGISTRY_MODELS_MAX];
+    for (uint32_t i = 0; i < count; i++)
+        registry_info(a->opts.registry, i, &infos[i]);
+    write_states(a, infos, count, b);
+    EACH_INFO("plateau_model_reserved_bytes", "gauge", "What the model's account has reserved.",
+              n->reserved_bytes);
+    EACH_INFO("plateau_model_waiting_for_load", "gauge", "Requests that wait for the model to be loaded.",
+              n->waiters);
+    EACH_INFO("plateau_model_loads_total", "counter", "Loads that ended well.", n->loads);
+    EACH_INFO("plateau_model_unloads_total", "counter", "Unloads.", n->unloads);
+    EACH_INFO("plateau_model_load_failures_total", "counter", "Loads that failed.", n->failures);
+    EACH_INFO("plateau_model_load_seconds", "gauge", "Duration of the last load.", seconds(n->load_ns));
+}
+
 void report_metrics(struct api *a, struct buf *ret)
 {
-    struct engine_numbers numbers[API_MODELS_MAX] = {0};
-    const struct metrics *metrics[API_MODELS_MAX];
-    struct slice labels[API_MODELS_MAX];
+    struct engine_numbers numbers[REGISTRY_MODELS_MAX];
+    const struct metrics *metrics[REGISTRY_MODELS_MAX];
+    struct slice labels[REGISTRY_MODELS_MAX];
     uint32_t count = api_model_count(a);
     for (uint32_t i = 0; i < count; i++) {
-        engine_numbers(a->models[i].engine, &numbers[i]);
+        api_engine_numbers(a, i, &numbers[i]);
         metrics[i] = &a->metrics[i];
-        labels[i] = slice_of(a->models[i].id);
+        labels[i] = slice_of(api_model_id(a, i));
     }
+    write_models(a, count, ret);
     write_engines(a, numbers, count, ret);
     write_pools(a, numbers, count, ret);
     write_caches(a, numbers, count, ret);

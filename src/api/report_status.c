@@ -51,24 +51,37 @@ static void write_trims(const struct engine_numbers *n, struct buf *ret)
                (unsigned long long)n->reliefs);
 }
 
-static void write_model(struct api *a, const struct served_model *m, const struct engine_numbers *n,
-                        struct buf *ret)
+/* The same for a model that is not loaded: its engine does nothing and has nothing. */
+static void write_model(struct api *a, uint32_t index, struct engine_numbers *n, struct buf *ret)
 {
-    const char *stuck = api_stuck_model(a);
+    struct lease look = {0};
+    bool loaded = registry_look(a->opts.registry, index, &look) == 0;
+    *n = (struct engine_numbers){.idle = true};
+    if (loaded)
+        engine_numbers(look.model->engine, n);
     buf_puts(ret, "{\"id\":");
-    json_write_string(ret, slice_of(m->id));
+    json_write_string(ret, slice_of(api_model_id(a, index)));
+    buf_putc(ret, ',');
+    report_model_state(a, index, ret);
+    if (loaded)
+        buf_printf(ret, ",\"compute\":\"%s\",\"exact\":%s,\"max_model_len\":%u", look.model->compute,
+                   look.model->exact ? "true" : "false", look.model->max_model_len);
+    registry_look_away(&look);
+    struct registry_info info;
+    registry_info(a->opts.registry, index, &info);
+    buf_printf(ret, ",\"leases\":%u,\"waiting_for_load\":%u,\"idle_seconds\":%.3f", info.leases, info.waiters,
+               (double)info.idle_ns / (double)NS_PER_S);
     buf_printf(ret,
-               ",\"state\":\"%s\",\"compute\":\"%s\",\"exact\":%s,\"max_model_len\":%u,\"running\":%u,"
+               ",\"running\":%u,"
                "\"waiting\":%u,"
                "\"pages_used\":%u,\"pages_committed\":%u,\"pages_max\":%u,\"slots_used\":%u,\"steps\":%llu,"
                "\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"preemptions\":%llu,\"step_errors\":%llu,"
                "\"last_step_ms\":%.3f,\"idle\":%s,",
-               stuck && strcmp(stuck, m->id) == 0 ? "stuck" : "ready", m->compute,
-               m->exact ? "true" : "false", m->max_model_len, n->running, n->waiting, n->pages_used,
-               n->pages_committed, n->pages_max, n->slots_used, (unsigned long long)n->steps,
-               (unsigned long long)n->prompt_tokens, (unsigned long long)n->completion_tokens,
-               (unsigned long long)n->preemptions, (unsigned long long)n->step_errors,
-               (double)n->last_step_ns / (double)NS_PER_MS, n->idle ? "true" : "false");
+               n->running, n->waiting, n->pages_used, n->pages_committed, n->pages_max, n->slots_used,
+               (unsigned long long)n->steps, (unsigned long long)n->prompt_tokens,
+               (unsigned long long)n->completion_tokens, (unsigned long long)n->preemptions,
+               (unsigned long long)n->step_errors, (double)n->last_step_ns / (double)NS_PER_MS,
+               n->idle ? "true" : "false");
     write_cache(n, ret);
     write_pools(n, ret);
     write_trims(n, ret);
@@ -81,7 +94,11 @@ static uint32_t read_jobs(struct api *a)
     uint32_t count = 0;
     for (uint32_t i = 0; i < api_model_count(a); i++) {
         uint32_t room = API_JOBS_SHOWN_MAX - count;
-        uint32_t have = engine_jobs(a->models[i].engine, a->jobs + count, room);
+        struct lease look;
+        if (registry_look(a->opts.registry, i, &look) < 0)
+            continue;
+        uint32_t have = engine_jobs(look.model->engine, a->jobs + count, room);
+        registry_look_away(&look);
         count += MIN_OF(have, room);
     }
     return count;
@@ -104,7 +121,7 @@ struct work {
 
 static struct work work_of(struct exchange *x, uint32_t job_count)
 {
-    static const char *const phases[] = {"receiving", "preparing", "queued", "sending"};
+    static const char *const phases[] = {"receiving", "preparing", "loading", "queued", "sending"};
     struct work w = {.phase = phases[x->phase]};
     enum job_phase furthest = JOB_QUEUED;
     if (x->phase == EXCHANGE_PREPARING)
@@ -147,8 +164,8 @@ static void write_request(struct exchange *x, uint32_t job_count, struct totals 
         totals->active++;
     buf_printf(ret, "{\"id\":\"%s\",\"route\":\"%s\",\"key\":\"%s\",\"client\":\"%s\",\"model\":", x->id_text,
                request_route(x->kind), x->who.key, x->who.client);
-    if (known && x->model)
-        json_write_string(ret, slice_of(x->model->id));
+    if (known && x->model_index >= 0)
+        json_write_string(ret, slice_of(api_model_id(x->api, (uint32_t)x->model_index)));
     else
         buf_puts(ret, "null");
     buf_printf(ret,
@@ -180,9 +197,8 @@ void report_status(struct api *a, struct buf *ret)
     for (uint32_t i = 0; i < api_model_count(a); i++) {
         if (i > 0)
             buf_putc(ret, ',');
-        struct engine_numbers n = {0};
-        engine_numbers(a->models[i].engine, &n);
-        write_model(a, &a->models[i], &n, ret);
+        struct engine_numbers n;
+        write_model(a, i, &n, ret);
         add_cache(&cache, &n);
     }
     buf_puts(ret, "],\"requests\":[");

@@ -27,6 +27,8 @@ enum request_kind {
     REQUEST_CLEAR,     /* /api/hot-cache/clear: its body may be empty */
     REQUEST_CLEAR_SSD, /* /api/ssd-cache/clear: likewise */
     REQUEST_TRIM,      /* /api/trim: likewise */
+    REQUEST_LOAD,      /* /v1/models/{id}/load: likewise */
+    REQUEST_UNLOAD,    /* /v1/models/{id}/unload: likewise */
     REQUEST_KIND_COUNT
 };
 

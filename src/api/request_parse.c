@@ -15,7 +15,9 @@ const char *request_route(enum request_kind kind)
                                                            [REQUEST_TRIM] = "/api/trim",
                                                            [REQUEST_TOKENIZE] = "/tokenize",
                                                            [REQUEST_DETOKENIZE] = "/detokenize",
-                                                           [REQUEST_TEMPLATE] = "/apply-template"};
+                                                           [REQUEST_TEMPLATE] = "/apply-template",
+                                                           [REQUEST_LOAD] = "/v1/models/*/load",
+                                                           [REQUEST_UNLOAD] = "/v1/models/*/unload"};
     return routes[kind];
 }
 
@@ -23,7 +25,7 @@ static bool load(struct request *r, struct slice body, const struct request_limi
                  struct request_memory *memory, struct reject *why)
 {
     json_error_t e;
-    if (body.len == 0 && request_reclaims(r->kind))
+    if (body.len == 0 && r->kind >= REQUEST_CLEAR)
         body = SLICE("{}");
     if (body.len == 0)
         return reject_set(why, 400, "invalid_json", NULL,
@@ -129,6 +131,8 @@ static bool check_input(struct request *r, struct reject *why)
     case REQUEST_CLEAR:
     case REQUEST_CLEAR_SSD:
     case REQUEST_TRIM:
+    case REQUEST_LOAD:
+    case REQUEST_UNLOAD:
     case REQUEST_KIND_COUNT:
         break;
     }

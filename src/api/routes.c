@@ -1,7 +1,7 @@
 /* routes.c - one table: method, path, who may, what it is.
  *
  * What can be refused by the header alone is refused there, so that its body is not read. A path that ends in a slash
- * stands for all that begin with it: the rest is an id. */
+ * stands for all that begin with it: the rest is an id. So is what stands where a path has a star. */
 #include "api/routes.h"
 
 #include "api/auth.h"
@@ -87,23 +87,25 @@ static void answer_models(const struct call *c)
     respond_report(c, 200, JSON, report_models);
 }
 
+static bool refuse_model(struct slice name, struct reject *why)
+{
+    return reject_set(why, 404, "model_not_found", "model",
+                      "The model \"%.*s\" does not exist here. GET /v1/models lists those that do.",
+                      (int)MIN_OF(name.len, (size_t)200), name.ptr);
+}
+
 static void answer_model(const struct call *c)
 {
     struct reject why = {0};
-    const struct served_model *m = NULL;
     struct buf body;
-    for (uint32_t i = 0; i < api_model_count(c->api); i++)
-        if (slice_eq(slice_of(c->api->models[i].id), c->rest))
-            m = &c->api->models[i];
-    if (!m) {
-        reject_set(&why, 404, "model_not_found", "model",
-                   "The model \"%.*s\" does not exist here. GET /v1/models lists those that do.",
-                   (int)MIN_OF(c->rest.len, (size_t)200), c->rest.ptr);
+    int index = registry_find(c->api->opts.registry, c->rest);
+    if (index < 0) {
+        refuse_model(c->rest, &why);
         reject_respond(&why, c->http);
         return;
     }
     buf_init(&body, 65536, NULL);
-    report_model(m, &body);
+    report_model(c->api, (uint32_t)index, c->rest, &body);
     http_respond(c->http, 200, JSON, buf_slice(&body));
     buf_done(&body);
 }
@@ -196,6 +198,8 @@ static const struct route routes[] = {
     {"POST", "/detokenize", AUTH_KEY, REQUEST_DETOKENIZE, NULL},
     {"POST", "/apply-template", AUTH_KEY, REQUEST_TEMPLATE, NULL},
     {"GET", "/v1/models", AUTH_KEY, 0, answer_models},
+    {"POST", "/v1/models/*/load", AUTH_ADMIN, REQUEST_LOAD, NULL},
+    {"POST", "/v1/models/*/unload", AUTH_ADMIN, REQUEST_UNLOAD, NULL},
     {"GET", "/v1/models/", AUTH_KEY, 0, answer_model},
     {"DELETE", "/v1/requests/", AUTH_KEY, 0, answer_delete},
     {"GET", "/server_info", AUTH_KEY, 0, answer_server_info},
@@ -208,9 +212,23 @@ static const struct route routes[] = {
     {"POST", "/api/trim", AUTH_ADMIN, REQUEST_TRIM, NULL},
 };
 
+/* One segment, which is the id, between what is before and behind the star. */
+static bool star_matches(struct slice own, size_t star, struct slice path, struct slice *rest)
+{
+    size_t behind = own.len - star - 1;
+    if (path.len <= star + behind || !slice_starts(path, slice_sub(own, 0, star)) ||
+        !slice_eq(slice_sub(path, path.len - behind, path.len), slice_sub(own, star + 1, own.len)))
+        return false;
+    *rest = slice_sub(path, star, path.len - star - behind);
+    return !memchr(rest->ptr, '/', rest->len);
+}
+
 static bool path_matches(const struct route *t, struct slice path, struct slice *rest)
 {
     struct slice own = slice_of(t->path);
+    const char *star = strchr(t->path, '*');
+    if (star)
+        return star_matches(own, (size_t)(star - t->path), path, rest);
     if (own.ptr[own.len - 1] != '/') {
         *rest = (struct slice){0};
         return slice_eq(own, path);
@@ -268,12 +286,26 @@ static bool is_out_of_memory(struct api *a, enum request_kind kind, struct rejec
     return true;
 }
 
-static int begin_exchange(struct api *a, struct http_request *r, const struct route *t, struct request_id id,
-                          const struct auth *auth)
+/* The model that a route's path names; -1: it names none. */
+static int model_of(const struct api *a, const struct route *t, struct slice rest, struct reject *why)
+{
+    if (t->kind != REQUEST_LOAD && t->kind != REQUEST_UNLOAD)
+        return -1;
+    int index = registry_find(a->opts.registry, rest);
+    if (index < 0)
+        refuse_model(rest, why);
+    return index;
+}
+
+static int begin_exchange(struct api *a, struct http_request *r, const struct route *t, struct slice rest,
+                          struct request_id id, const struct auth *auth)
 {
     struct reject why = {0};
     struct exchange *x;
     if (!api_is_ready(a, &why) || is_out_of_memory(a, t->kind, &why))
+        return refuse(r, &why);
+    int model_index = model_of(a, t, rest, &why);
+    if (why.status)
         return refuse(r, &why);
     if (atomic_load(&a->requests_now) >= a->live.requests_max) {
         why.retry_after_s = memory_refusal_retry_s(a);
@@ -287,6 +319,7 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
         return refuse(r, &why);
     }
     x->audited = t->need == AUTH_ADMIN;
+    x->model_index = model_index;
     http_request_set_user(r, x);
     return 0;
 }
@@ -312,7 +345,7 @@ int routes_begin(void *api, struct http_request *r)
         audit_refused(&a->refusals, r, &why, clock_now_ns());
         return refuse(r, &why);
     }
-    return t->answer ? 0 : begin_exchange(a, r, t, id, &auth);
+    return t->answer ? 0 : begin_exchange(a, r, t, rest, id, &auth);
 }
 
 void routes_ready(void *api, struct http_request *r)

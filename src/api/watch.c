@@ -14,9 +14,9 @@
 
 bool watch_is_stuck(struct api *a, uint32_t model, uint64_t *silent_ns)
 {
-    struct engine_numbers n = {0};
+    struct engine_numbers n;
     uint64_t now_ns = clock_now_ns();
-    engine_numbers(a->models[model].engine, &n);
+    api_engine_numbers(a, model, &n);
     *silent_ns = n.progress_ns > 0 && now_ns > n.progress_ns ? now_ns - n.progress_ns : 0;
     return *silent_ns > a->live.stuck_s * NS_PER_S;
 }
@@ -26,7 +26,7 @@ const char *api_stuck_model(struct api *a)
     uint64_t silent_ns;
     for (uint32_t i = 0; i < api_model_count(a); i++)
         if (watch_is_stuck(a, i, &silent_ns))
-            return a->models[i].id;
+            return api_model_id(a, i);
     return NULL;
 }
 
@@ -34,7 +34,11 @@ static void tell(struct api *a, uint32_t model, uint64_t silent_ns)
 {
     struct request_id ids[IDS_SHOWN_MAX];
     char text[IDS_SHOWN_MAX * 33 + 1] = "";
-    uint32_t count = engine_step_ids(a->models[model].engine, ids, IDS_SHOWN_MAX);
+    uint32_t count = 0;
+    struct lease look = {0};
+    if (registry_look(a->opts.registry, model, &look) == 0)
+        count = engine_step_ids(look.model->engine, ids, IDS_SHOWN_MAX);
+    registry_look_away(&look);
     for (uint32_t i = 0; i < MIN_OF(count, (uint32_t)IDS_SHOWN_MAX); i++) {
         request_id_text(ids[i], text + i * 33);
         text[i * 33 + 32] = ',';
@@ -42,7 +46,7 @@ static void tell(struct api *a, uint32_t model, uint64_t silent_ns)
     }
     if (text[0])
         text[strlen(text) - 1] = 0;
-    LOG_WARN("stuck", "model=%s silent_s=%.1f requests=%u ids=%s", a->models[model].id,
+    LOG_WARN("stuck", "model=%s silent_s=%.1f requests=%u ids=%s", api_model_id(a, model),
              (double)silent_ns / (double)NS_PER_S, count, text);
 }
 
@@ -56,7 +60,7 @@ static void watch_model(struct api *a, uint32_t model, uint64_t now_ns)
         w->times++;
         tell(a, model, silent_ns);
     } else if (!stuck && w->stuck) {
-        LOG_INFO("unstuck", "model=%s after_s=%.1f", a->models[model].id,
+        LOG_INFO("unstuck", "model=%s after_s=%.1f", api_model_id(a, model),
                  (double)(now_ns - w->since_ns) / (double)NS_PER_S);
     }
     w->stuck = stuck;
@@ -73,7 +77,7 @@ void watch_models(struct api *a, uint64_t now_ns)
 static void write_value(struct api *a, uint32_t model, const char *name, uint64_t value, struct buf *ret)
 {
     buf_printf(ret, "%s{model_name=", name);
-    metrics_write_label(ret, slice_of(a->models[model].id));
+    metrics_write_label(ret, slice_of(api_model_id(a, model)));
     buf_printf(ret, "} %llu\n", (unsigned long long)value);
 }
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#define MODELS_MAX       64
+#define MODELS_MAX        64
 #define DAMAGED_SHOWN_MAX 1000
 
 typedef unsigned long long ull;
@@ -124,13 +124,14 @@ static void print_list(const struct report *r)
 {
     print_sum(r);
     if (r->group_count > 0)
-        printf("\n%-12s  %8s  %9s  %10s  %-20s  %-20s  %s\n", "model", "pages", "snapshots", "bytes", "oldest use",
-               "newest use", "layout");
+        printf("\n%-12s  %8s  %9s  %10s  %-20s  %-20s  %s\n", "model", "pages", "snapshots", "bytes",
+               "oldest use", "newest use", "layout");
     for (uint32_t i = 0; i < r->group_count; i++) {
         const struct group *g = &r->groups[i];
         char hex[65];
         hex_of(&g->identity, hex);
-        printf("%.12s  %8llu  %9llu  %10s", hex, (ull)g->pages, (ull)g->snapshots, terminal_bytes(g->bytes).text);
+        printf("%.12s  %8llu  %9llu  %10s", hex, (ull)g->pages, (ull)g->snapshots,
+               terminal_bytes(g->bytes).text);
         print_time(g->oldest_s);
         print_time(g->newest_s);
         printf("  %s\n", g->identity.layout);
@@ -174,8 +175,9 @@ static void json_models(const struct report *r, struct buf *b)
         hex_of(&g->identity, hex);
         buf_printf(b, "%s{\"fingerprint\":\"%s\",\"layout\":", i ? "," : "", hex);
         json_write_string(b, slice_of(g->identity.layout));
-        buf_printf(b, ",\"pages\":%llu,\"snapshots\":%llu,\"bytes\":%llu,\"oldest_s\":%lld,\"newest_s\":%lld}",
-                   (ull)g->pages, (ull)g->snapshots, (ull)g->bytes, (long long)g->oldest_s, (long long)g->newest_s);
+        buf_printf(
+            b, ",\"pages\":%llu,\"snapshots\":%llu,\"bytes\":%llu,\"oldest_s\":%lld,\"newest_s\":%lld}",
+            (ull)g->pages, (ull)g->snapshots, (ull)g->bytes, (long long)g->oldest_s, (long long)g->newest_s);
     }
     buf_printf(b, "],\"entries_of_other_models\":%llu", (ull)r->others);
 }
@@ -229,12 +231,14 @@ static int collect(const struct options *o, struct err *e)
     if (r < 0)
         return r;
     uint64_t back = g.bytes_before > g.bytes_now ? g.bytes_before - g.bytes_now : 0;
-    printf(o->json ? "{\"removed_damaged\":%llu,\"removed_unfinished\":%llu,\"removed_oldest\":%llu,\"failed\":%llu,"
-                     "\"bytes_reclaimed\":%llu,\"bytes\":%llu}\n"
-                   : "removed: %llu damaged, %llu unfinished, %llu used longest ago; %llu could not be removed; "
-                     "%llu bytes reclaimed, %llu on disk\n",
-           (ull)g.removed_damaged, (ull)g.removed_unfinished, (ull)g.removed_oldest, (ull)g.failed, (ull)back,
-           (ull)g.bytes_now);
+    printf(
+        o->json
+            ? "{\"removed_damaged\":%llu,\"removed_unfinished\":%llu,\"removed_oldest\":%llu,\"failed\":%llu,"
+              "\"bytes_reclaimed\":%llu,\"bytes\":%llu}\n"
+            : "removed: %llu damaged, %llu unfinished, %llu used longest ago; %llu could not be removed; "
+              "%llu bytes reclaimed, %llu on disk\n",
+        (ull)g.removed_damaged, (ull)g.removed_unfinished, (ull)g.removed_oldest, (ull)g.failed, (ull)back,
+        (ull)g.bytes_now);
     return g.failed > 0 ? 1 : 0;
 }
 

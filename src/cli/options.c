@@ -51,6 +51,7 @@ struct option_row {
 #define COMMAND_RUN  (COMMAND_SERVE | COMMAND_TALK)
 #define LIVE         0x100                          /* may change while the command runs */
 #define SECRET       0x200                          /* not to be shown */
+#define SECTION      0x400                          /* may stand in a section [model NAME] of the file */
 #define COMMAND_SIZE (COMMAND_SERVE | COMMAND_PLAN) /* what decides how much memory serving takes */
 
 static const struct option_row rows[] = {
@@ -58,12 +59,12 @@ static const struct option_row rows[] = {
      "the model's directory [default: the bundled model]"},
     {GROUP_MODEL, "memory-limit", "BYTES", OPTION_BYTES, AT(memory_limit), 0, 1e15, "0", COMMAND_ANY,
      "ceiling of all memory; 0: what cgroup and machine leave"},
-    {GROUP_MODEL, "max-model-len", "TOKENS", OPTION_COUNT, AT(max_model_len), 0, 1e7, "0", COMMAND_ANY,
-     "longest prompt and answer; 0: the model's own, or what fits"},
+    {GROUP_MODEL, "max-model-len", "TOKENS", OPTION_COUNT, AT(max_model_len), 0, 1e7, "0",
+     COMMAND_ANY | SECTION, "longest prompt and answer; 0: the model's own, or what fits"},
     {GROUP_MODEL, "ctx", "TOKENS", OPTION_COUNT, AT(max_model_len), 0, 1e7, NULL, COMMAND_PLAN,
      "the same as --max-model-len"},
     {GROUP_MODEL, "host-cache", "BYTES", OPTION_BYTES, AT(host_cache), 0, 1e15, NULL,
-     COMMAND_SIZE | COMMAND_CHAT,
+     COMMAND_SIZE | COMMAND_CHAT | SECTION,
      "memory for the beginnings of earlier requests, which later ones need not compute again; 0: none "
      "[default: what the ceiling leaves]"},
     {GROUP_MODEL, "ssd-dir", "DIR", OPTION_TEXT, AT(ssd_dir), 0, 0, NULL, COMMAND_SIZE,
@@ -83,16 +84,34 @@ static const struct option_row rows[] = {
      "arithmetic: auto or f32, which are the same at present"},
     {GROUP_MODEL, "threads", "N", OPTION_COUNT, AT(threads), 0, 256, "0", COMMAND_ANY,
      "threads that compute; 0: one per core"},
-    {GROUP_MODEL, "alias", "NAME", OPTION_TEXT, AT(alias), 0, 0, NULL, COMMAND_SERVE,
-     "the model's name for clients [default: its directory's]"},
+    {GROUP_MODEL, "model-dir", "DIR", OPTION_LIST, AT(model_dirs), 0, 0, NULL, COMMAND_SERVE,
+     "serve every model below DIR, each loaded when it is first asked for; may be given several times"},
+    {GROUP_MODEL, "alias", "NAME[=MODEL]", OPTION_LIST, AT(aliases), 0, 0, NULL, COMMAND_SERVE | SECTION,
+     "another name for a model; NAME alone: the name of the only one; may be given several times "
+     "[default: its directory's]"},
+    {GROUP_MODEL, "ttl", "SECONDS", OPTION_COUNT, AT(ttl_s), 0, 1e8, "0", COMMAND_SERVE | SECTION,
+     "a model that nobody used for so long is unloaded; 0: never"},
+    {GROUP_MODEL, "pin", "MODEL", OPTION_LIST, AT(pins), 0, 0, NULL, COMMAND_SERVE,
+     "never unload it, neither for others nor for its ttl; may be given several times"},
+    {GROUP_MODEL, "load-timeout", "SECONDS", OPTION_COUNT, AT(load_timeout_s), 1, 86400, "600", COMMAND_SERVE,
+     "how long a request waits for its model to be loaded"},
+    {GROUP_MODEL, "memory-limit", "BYTES", OPTION_BYTES, AT(model_limit), 0, 1e15, "0", SECTION,
+     "ceiling of the model, everything that belongs to it included"},
+    {GROUP_MODEL, "pin", NULL, OPTION_FLAG, AT(pinned), 0, 0, NULL, SECTION, "as --pin"},
+    {GROUP_MODEL, "chat-template-kwargs", "JSON", OPTION_TEXT, AT(template_kwargs), 0, 0, NULL, SECTION,
+     "an object of variables for the chat template, where a request gives none of its own"},
+    {GROUP_MODEL, "min-p", "P", OPTION_REAL, AT(min_p), -1, 1, "-1", SECTION,
+     "draw from tokens at least P times as likely as the likeliest; -1: the model's own"},
+    {GROUP_MODEL, "repetition-penalty", "R", OPTION_REAL, AT(repetition_penalty), 0, 10, "0", SECTION,
+     "above 1: tokens that were there become less likely; 0: the model's own"},
 
     {GROUP_ANSWER, "max-tokens", "N", OPTION_COUNT, AT(max_tokens), 0, 1e7, "0", COMMAND_TALK,
      "longest answer; 0: what is left of the context"},
-    {GROUP_ANSWER, "temperature", "T", OPTION_REAL, AT(temperature), -1, 2, "-1", COMMAND_TALK,
+    {GROUP_ANSWER, "temperature", "T", OPTION_REAL, AT(temperature), -1, 2, "-1", COMMAND_TALK | SECTION,
      "how freely tokens are drawn; 0: always the likeliest, -1: the model's own"},
-    {GROUP_ANSWER, "top-p", "P", OPTION_REAL, AT(top_p), 0, 1, "0", COMMAND_TALK,
+    {GROUP_ANSWER, "top-p", "P", OPTION_REAL, AT(top_p), 0, 1, "0", COMMAND_TALK | SECTION,
      "draw from the likeliest tokens that together have P; 0: the model's own"},
-    {GROUP_ANSWER, "top-k", "K", OPTION_COUNT, AT(top_k), 0, 1e6, "0", COMMAND_TALK,
+    {GROUP_ANSWER, "top-k", "K", OPTION_COUNT, AT(top_k), 0, 1e6, "0", COMMAND_TALK | SECTION,
      "draw from the K likeliest tokens; 0: the model's own"},
     {GROUP_ANSWER, "seed", "N", OPTION_COUNT, AT(seed), 0, 1e18, "0", COMMAND_TALK,
      "the same seed gives the same text; 0: another one each time"},
@@ -134,7 +153,7 @@ static const struct option_row rows[] = {
     {GROUP_NETWORK, "drain", "SECONDS", OPTION_COUNT, AT(drain_s), 0, 3600, "10", COMMAND_SERVE | LIVE,
      "how long SIGTERM waits for open requests"},
 
-    {GROUP_BATCH, "max-num-seqs", "N", OPTION_COUNT, AT(max_num_seqs), 1, 256, "8", COMMAND_SIZE,
+    {GROUP_BATCH, "max-num-seqs", "N", OPTION_COUNT, AT(max_num_seqs), 1, 256, "8", COMMAND_SIZE | SECTION,
      "requests computed together"},
     {GROUP_BATCH, "max-queue", "N", OPTION_COUNT, AT(max_queue), 1, 65536, "256", COMMAND_SIZE | LIVE,
      "requests that may wait; more are told 429"},
@@ -146,7 +165,7 @@ static const struct option_row rows[] = {
      "threads that read and tokenize requests; 0: by cores"},
 
     {GROUP_LIMITS, "max-tokens-default", "N", OPTION_COUNT, AT(max_tokens_default), 0, 1e7, "0",
-     COMMAND_SERVE | LIVE, "answer length when a request says none; 0: what is left"},
+     COMMAND_SERVE | LIVE | SECTION, "answer length when a request says none; 0: what is left"},
     {GROUP_LIMITS, "max-requests", "N", OPTION_COUNT, AT(max_requests), 1, 65536, "1024", COMMAND_SIZE | LIVE,
      "requests held at once, waiting ones included"},
     {GROUP_LIMITS, "max-connections", "N", OPTION_COUNT, AT(max_connections), 1, 65536, "256", COMMAND_SIZE,
@@ -279,8 +298,25 @@ static const char *keep_text(struct options *o, const char *text)
     return t->text;
 }
 
+/* One [model NAME], as it was read: applied when it is asked for. */
+#define SECTION_SETTINGS_MAX 32
+struct options_section {
+    struct options_section *next;
+    const char *name;
+    uint32_t count;
+    struct {
+        const struct option_row *row;
+        const char *text;
+    } settings[SECTION_SETTINGS_MAX];
+};
+
 void options_done(struct options *o)
 {
+    while (o->sections) {
+        struct options_section *s = o->sections;
+        o->sections = s->next;
+        free(s);
+    }
     while (o->texts) {
         struct options_text *t = o->texts;
         o->texts = t->next;
@@ -295,13 +331,83 @@ struct file_read {
     int error;
 };
 
+/* The section of that name, made where there is none; in the file's order. NULL: no memory. */
+static struct options_section *section_of(struct options *o, const char *name)
+{
+    struct options_section **at = &o->sections;
+    while (*at && strcmp((*at)->name, name) != 0)
+        at = &(*at)->next;
+    if (*at)
+        return *at;
+    struct options_section *s = calloc(1, sizeof(*s));
+    if (s && !(s->name = keep_text(o, name))) {
+        free(s);
+        return NULL;
+    }
+    *at = s;
+    return s;
+}
+
+static int section_entry(struct options *o, const char *section, const char *name, const char *value,
+                         struct err *e)
+{
+    static const char word[] = "model ";
+    struct options tried = {0};
+    if (strncmp(section, word, sizeof(word) - 1) != 0)
+        return err_set(e, -EINVAL, "there is no section [%s]; [model NAME] has settings of one model",
+                       section);
+    const struct option_row *row = row_of(SECTION, name, strlen(name));
+    if (!row)
+        return err_set(e, -EINVAL, "[%s] cannot have %s", section, name);
+    struct options_section *s = section_of(o, section + sizeof(word) - 1);
+    const char *copy = s ? keep_text(o, value) : NULL;
+    if (!copy)
+        return -ENOMEM;
+    if (s->count == SECTION_SETTINGS_MAX)
+        return err_set(e, -EINVAL, "[%s] has more than %d settings", section, SECTION_SETTINGS_MAX);
+    s->settings[s->count].row = row;
+    s->settings[s->count++].text = copy;
+    return set(row, copy, &tried, e) < 0 ? err_prefix(e, -EINVAL, "[%s]", section) : 0;
+}
+
+const char *options_section(const struct options *o, uint32_t index)
+{
+    const struct options_section *s = o->sections;
+    while (s && index-- > 0)
+        s = s->next;
+    return s ? s->name : NULL;
+}
+
+int options_of_model(const struct options *o, const char *section, struct options *ret, struct err *e)
+{
+    struct options own = *o, neutral;
+    int r = set_defaults(&neutral, e);
+    own.texts = NULL;
+    own.sections = NULL;
+    memset(own.aliases, 0, sizeof(own.aliases));
+    own.max_tokens_default = own.model_limit = 0;
+    own.temperature = neutral.temperature;
+    own.top_p = neutral.top_p;
+    own.top_k = neutral.top_k;
+    const struct options_section *s = section ? o->sections : NULL;
+    while (s && strcmp(s->name, section) != 0)
+        s = s->next;
+    for (uint32_t i = 0; r == 0 && s && i < s->count; i++)
+        r = set(s->settings[i].row, s->settings[i].text, &own, e);
+    *ret = own;
+    return r;
+}
+
 static int file_entry(void *arg, const char *section, const char *name, const char *value)
 {
     struct file_read *f = arg;
     const struct option_row *row = row_of(COMMAND_EVERY, name, strlen(name));
-    (void)section;
     if (f->error)
         return 1;
+    if (section[0]) {
+        f->error = section_entry(f->o, section, name, value, f->e);
+        return 1;
+    }
     const char *copy = row ? keep_text(f->o, value) : NULL;
     if (!row)
         f->error = err_set(f->e, -EINVAL, "no option is called %s", name);
@@ -365,6 +471,8 @@ static int read_environment(struct options *o, struct err *e)
 {
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         char name[NAME_BYTES];
+        if (!(rows[i].commands & COMMAND_EVERY))
+            continue;
         write_environment_name(&rows[i], name);
         const char *value = is_help(&rows[i]) ? NULL : getenv(name);
         int r = value ? set(&rows[i], value, o, e) : 0;
@@ -380,7 +488,8 @@ static int add_model(const char *text, struct options *o, struct err *e)
     while (o->models[count])
         count++;
     if (count == OPTIONS_MODELS_MAX)
-        return err_set(e, -EINVAL, "at most %d models can be planned at once", OPTIONS_MODELS_MAX);
+        return err_set(e, -EINVAL, "at most %d models may be named; --model-dir takes more",
+                       OPTIONS_MODELS_MAX);
     o->models[count] = text;
     return 0;
 }
@@ -395,10 +504,8 @@ static int set_argument(enum option_command command, const char *text, struct op
         o->model = o->ssd_dir = text;
         return 0;
     }
-    if (command == COMMAND_PLAN)
+    if (command == COMMAND_PLAN || command == COMMAND_SERVE)
         return add_model(text, o, e);
-    if (o->model && command == COMMAND_SERVE)
-        return err_set(e, -EINVAL, "one model is served at present: %s is one too many", text);
     if (o->model || command == COMMAND_GENERATE)
         return err_set(e, -EINVAL, "%s is one argument too many", text);
     o->model = text;
@@ -487,7 +594,7 @@ int options_parse(enum option_command command, int argc, char **argv, struct opt
             r = set_argument(command, argv[i], ret, e);
     }
     if (!ret->model)
-        ret->model = model;
+        ret->model = ret->models[0] ? ret->models[0] : model;
     if (!ret->models[0])
         ret->models[0] = ret->model;
     return r;
@@ -645,6 +752,16 @@ static void help_row(const struct option_row *row, FILE *f)
     fputc('\n', f);
 }
 
+static void help_section(FILE *f)
+{
+    unsigned column = HELP_COLUMN;
+    fprintf(f, "\nOf one model, in a section [model NAME] of the file of --config:\n%*s", HELP_COLUMN, "");
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        if (rows[i].commands & SECTION)
+            help_words(rows[i].name, &column, f);
+    fputc('\n', f);
+}
+
 void options_help(enum option_command command, FILE *f)
 {
     for (unsigned group = 0; group < COUNT_OF(group_names); group++) {
@@ -658,4 +775,6 @@ void options_help(enum option_command command, FILE *f)
             help_row(&rows[i], f);
         }
     }
+    if (command == COMMAND_SERVE)
+        help_section(f);
 }

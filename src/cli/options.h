@@ -30,11 +30,12 @@ struct engine_live;
 
 struct options {
     const char *model;                          /* directory; NULL: the bundled one */
-    const char *models[OPTIONS_MODELS_MAX + 1]; /* of plan: NULL ends them; the first is `model` */
-    const char *host, *alias, *log_level, *compute, *config, *env_file, *system, *history, *trim;
+    const char *models[OPTIONS_MODELS_MAX + 1]; /* of serve and plan: NULL ends them; the first is `model` */
+    const char *host, *log_level, *compute, *config, *env_file, *system, *history, *trim, *template_kwargs;
     /* NULL ends each. */
     const char *api_keys[OPTIONS_KEYS_MAX + 1], *admin_keys[OPTIONS_KEYS_MAX + 1],
-        *api_key_files[OPTIONS_KEYS_MAX + 1], *admin_key_files[OPTIONS_KEYS_MAX + 1];
+        *api_key_files[OPTIONS_KEYS_MAX + 1], *admin_key_files[OPTIONS_KEYS_MAX + 1],
+        *model_dirs[OPTIONS_KEYS_MAX + 1], *aliases[OPTIONS_KEYS_MAX + 1], *pins[OPTIONS_KEYS_MAX + 1];
     const char *ssd_dir; /* NULL: no SSD tier */
     uint64_t ssd_limit, ssd_staging;
     uint64_t port, memory_limit, host_cache, text_limit, threads;
@@ -42,13 +43,15 @@ struct options {
         slow_client_s, stuck_s;
     uint64_t max_body_bytes, max_header_bytes, max_connections, max_requests, max_request_bytes, json_depth,
         prep_threads;
-    uint64_t idle_timeout_s, keepalive_s, drain_s;
+    uint64_t idle_timeout_s, keepalive_s, drain_s, ttl_s, load_timeout_s;
+    uint64_t model_limit; /* of a section: the model's own ceiling */
     uint64_t max_tokens, seed, top_k;
-    double temperature, top_p;
-    bool raw, think, hide_reasoning, ignore_eos, json, allow_open;
+    double temperature, top_p, min_p, repetition_penalty;
+    bool raw, think, hide_reasoning, ignore_eos, json, allow_open, pinned;
     const char *argument; /* what is no option: the prompt of generate, what cache is to do */
     bool help;
     struct options_text *texts; /* what was read from the file */
+    struct options_section *sections;
     const struct engine_live
         *engine_live; /* of who serves: what holds instead, and may change; NULL: nothing */
 };
@@ -58,6 +61,12 @@ struct options {
 int options_parse(enum option_command command, int argc, char **argv, struct options *ret, struct err *e);
 /* Zeroed is fine. */
 void options_done(struct options *o);
+
+/* The names of the file's sections [model NAME], in its order; NULL behind the last. */
+const char *options_section(const struct options *o, uint32_t index);
+/* What holds for one model: `o`, changed by what its section says (`section` NULL: it has none). What only a section may say is neutral
+ * without one. Borrows its texts from `o`; needs no options_done. 0 or -EINVAL. */
+int options_of_model(const struct options *o, const char *section, struct options *ret, struct err *e);
 
 /* Overwrites the values of options that are secrets: who lists processes reads argv. What was parsed from it is gone then. */
 void options_hide(enum option_command command, int argc, char **argv);

@@ -41,7 +41,8 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     uint64_t ceiling = footprint_ceiling(&f, o->memory_limit);
     p->ceiling_from = find_ceiling(&f, o->memory_limit, ceiling);
     struct api_opts api = {.requests_max = (uint32_t)o->max_requests,
-                           .prep_threads = (uint32_t)o->prep_threads};
+                           .prep_threads = (uint32_t)o->prep_threads,
+                           .model_count = p->models};
     struct http_server_opts http = {.connections_max = (uint32_t)o->max_connections,
                                     .header_bytes_max = o->max_header_bytes};
     uint64_t texts = MIN_OF(MAX_OF(ceiling / 8, TEXT_BYTES_LEAST), TEXT_BYTES_MAX);

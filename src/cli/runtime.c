@@ -178,7 +178,7 @@ int runtime_open(const struct options *o, const struct runtime_opts *opts, struc
                            .queue = opts->queue,
                            .workers = runtime_workers(o),
                            .serves = opts->serves};
-    int r = runtime_find_model(o->model, o->alias, ret->model_dir, ret->model_id, e);
+    int r = runtime_find_model(o->model, NULL, ret->model_dir, ret->model_id, e);
     if (r == 0)
         r = planning_make(p, ret->model_dir, ret->model_id, e);
     if (r == 0)

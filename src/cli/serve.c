@@ -1,4 +1,4 @@
-/* serve.c - the server: listens at once, loads in a thread of its own, drains when told to.
+/* serve.c - the server: listens at once, loads models on threads of their own, drains when told to.
  *
  * The main thread becomes the network thread. Signals are read from a descriptor there: the first SIGTERM or SIGINT drains,
  * a second one ends at once. */
@@ -9,13 +9,13 @@
 #include "cli/cli.h"
 #include "cli/help.h"
 #include "cli/live.h"
+#include "cli/models.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/service.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,50 +33,67 @@ struct serve {
     struct service service;
     int signals;       /* signalfd */
     bool had_terminal; /* and nobody said that its end does not matter */
-    pthread_t loader;
-    bool loader_runs, failed;
-    struct progress progress; /* the loader's */
-    atomic_bool stop;         /* ends a load */
-    uint64_t started_ns;
+    struct models models;
+    struct registry *registry;
+    struct progress progress; /* of the loads of the start; their threads' */
+    atomic_bool served;       /* the start is over: other loads show nothing */
+    bool ending;
 };
 
-/* --- loading --- */
+/* --- models --- */
 
-static int load_progress(void *arg, uint64_t done, uint64_t total)
+/* On the loading thread; those of the start come one after the other. */
+static void load_progress(void *arg, uint32_t index, uint64_t done, uint64_t total)
 {
     struct serve *s = arg;
-    api_set_progress(s->api, done, total);
+    const struct model_settings *m = &s->models.list[index];
+    if (!m->preload || atomic_load(&s->served))
+        return;
+    if (s->progress.what != m->id)
+        progress_init(&s->progress, m->id);
     progress_show(&s->progress, done, total);
-    return atomic_load(&s->stop);
+    if (done >= total)
+        progress_done(&s->progress);
 }
 
-static void publish(struct serve *s)
-{
-    const struct runtime *rt = &s->rt;
-    ASSERT(api_set_model(s->api, &rt->served) == 0);
-    api_set_state(s->api, API_READY, NULL);
-    LOG_INFO("ready", "model=%s context=%u weights_bytes=%llu after_ms=%llu", rt->model_id,
-             rt->planning.plan.max_model_len, (unsigned long long)rt->served.shape->weight_bytes,
-             (unsigned long long)((clock_now_ns() - s->started_ns) / NS_PER_MS));
-}
-
-static void *load(void *arg)
+static void on_change(void *arg)
 {
     struct serve *s = arg;
-    struct err e = {{0}};
-    progress_init(&s->progress, s->rt.model_id);
-    int r = runtime_load(&s->rt, load_progress, s, &e);
-    progress_done(&s->progress);
-    if (r == 0) {
-        publish(s);
-        return NULL;
-    }
-    if (r != -ECANCELED)
-        LOG_ERROR("load_failed", "model=%s error=\"%s\"", s->rt.model_dir, e.text);
-    s->failed = r != -ECANCELED;
-    api_set_state(s->api, API_FAILED, e.text);
-    http_server_stop(s->http, 0);
-    return NULL;
+    if (s->api)
+        api_models_changed(s->api);
+}
+
+static int open_registry(struct serve *s, struct err *e)
+{
+    struct registry_opts opts = {.ledger = s->rt.ledger,
+                                 .threads = s->rt.threads,
+                                 .workers = s->rt.workers,
+                                 .ops = &s->rt.ops,
+                                 .holders = s->rt.holders,
+                                 .store = s->rt.store,
+                                 .guard = s->rt.guard,
+                                 .models = s->models.list,
+                                 .model_count = s->models.count,
+                                 .plan = models_plan_again,
+                                 .plan_arg = &s->models,
+                                 .drain_ns = s->live.started.drain_s * NS_PER_S,
+                                 .changed = on_change,
+                                 .progress = load_progress,
+                                 .arg = s,
+                                 .engine_faults = runtime_faults ? &runtime_faults->engine : NULL,
+                                 .faults = runtime_faults ? &runtime_faults->registry : NULL};
+    return registry_create(&opts, &s->registry, e);
+}
+
+/* Several models grow into what there is, so what the process itself may need is set aside; one alone has a plan in which the limits
+ * of all accounts have room together. */
+static int set_floors(struct serve *s, struct err *e)
+{
+    struct account *const accounts[] = {s->rt.threads, s->rt.network, s->rt.text};
+    int r = 0;
+    for (size_t i = 0; i < COUNT_OF(accounts) && r == 0 && s->models.count > 1; i++)
+        r = account_set_floor(accounts[i], account_numbers(accounts[i]).limit);
+    return r < 0 ? err_set(e, r, "no memory for what the process itself needs") : 0;
 }
 
 /* --- signals --- */
@@ -91,7 +108,9 @@ static bool has_terminal(void)
 
 static void end(struct serve *s, uint32_t number)
 {
-    bool again = atomic_exchange(&s->stop, true);
+    bool again = s->ending;
+    s->ending = true;
+    atomic_store(&s->served, true);
     uint64_t drain_s = again ? 0 : s->live.now.drain_s;
     LOG_INFO("stopping", "signal=%u open_requests=%u drain_s=%llu", number, api_requests_now(s->api),
              (unsigned long long)drain_s);
@@ -116,7 +135,7 @@ static void on_signal(void *arg, int fd)
         return;
     if (info.ssi_signo != SIGHUP || (s->had_terminal && !has_terminal()))
         end(s, info.ssi_signo);
-    else if (!atomic_load(&s->stop))
+    else if (!s->ending)
         reload(s);
 }
 
@@ -170,6 +189,9 @@ static int open_api(struct serve *s, struct err *e)
                             .keepalive_s = (uint32_t)o->keepalive_s,
                             .slow_client_s = (uint32_t)o->slow_client_s,
                             .stuck_s = (uint32_t)o->stuck_s,
+                            .load_timeout_s = (uint32_t)o->load_timeout_s,
+                            .registry = s->registry,
+                            .model_count = s->models.count,
                             .keys = s->live.keys};
     s->live.request_bytes_max = texts;
     return api_create(&opts, &s->api, e);
@@ -199,47 +221,77 @@ static int open_http(struct serve *s, struct err *e)
     return r == 0 ? service_open(&s->service, s->api, s->http, e) : r;
 }
 
-static int serve_run(struct serve *s, struct err *e)
+static void tell_where(const struct serve *s)
 {
     bool v6 = strchr(s->live.started.host, ':') != NULL;
-    printf("Plateau listens on http://%s%s%s:%u (model %s)\n", v6 ? "[" : "", s->live.started.host,
-           v6 ? "]" : "", http_server_port(s->http), s->rt.model_id);
+    printf("Plateau listens on http://%s%s%s:%u ", v6 ? "[" : "", s->live.started.host, v6 ? "]" : "",
+           http_server_port(s->http));
+    if (s->models.count == 1)
+        printf("(model %s)\n", s->models.list[0].id);
+    else
+        printf("(%u models)\n", s->models.count);
     fflush(stdout);
-    int r = pthread_create(&s->loader, NULL, load, s);
-    if (r)
-        return err_set(e, -r, "the loading thread could not be started");
-    s->loader_runs = true;
+}
+
+static int serve_run(struct serve *s, struct err *e)
+{
+    int r = set_floors(s, e);
+    if (r < 0)
+        return r;
+    tell_where(s);
+    r = registry_start(s->registry, e);
+    if (r < 0)
+        return r;
+    api_models_changed(s->api); /* there may be nothing to load at the start */
     r = http_server_run(s->http);
     return r < 0 ? err_set(e, r, "the network loop ended: %s", strerror(-r)) : 0;
 }
 
-/* Everything in order, whatever came before: the load ends at its next tensor, clients are let go, the engine's step ends at its next
- * layer, so nobody waits for it long who prepares a request; then what they used. */
+/* Everything in order, whatever came before: clients are let go, loads end at their next tensor and engines' steps at their next layer, so
+ * nobody waits for them long who prepares a request; then what they used. */
 static void serve_close(struct serve *s)
 {
-    atomic_store(&s->stop, true);
+    atomic_store(&s->served, true);
     let_signals_end();
-    if (s->loader_runs)
-        pthread_join(s->loader, NULL);
     service_close(&s->service);
     http_server_free(s->http);
-    engine_stop(s->rt.hosted.engine);
+    registry_stop(s->registry);
     api_stop(s->api);
-    hosted_close(&s->rt.hosted, NULL, NULL);
+    registry_close(s->registry);
+    progress_done(&s->progress);
     api_free(s->api);
     runtime_close(&s->rt);
     if (s->signals >= 0)
         close(s->signals);
 }
 
+static int open_all(struct serve *s, struct err *e)
+{
+    int r = runtime_guard(&s->rt, e);
+    if (r == 0)
+        r = open_registry(s, e);
+    if (r == 0)
+        r = open_api(s, e);
+    return r == 0 ? open_http(s, e) : r;
+}
+
+static int open_process(struct serve *s, struct err *e)
+{
+    const struct options *o = &s->live.started;
+    int r = catch_signals(s, e);
+    if (r == 0)
+        r = models_find(o, &s->models, e);
+    if (r == 0)
+        r = models_plan(&s->models, e);
+    return r == 0 ? runtime_open_process(o, &s->models.process, runtime_workers(o), &s->rt, e) : r;
+}
+
 int command_serve(int argc, char **argv)
 {
-    struct serve s = {
-        .signals = -1, .started_ns = clock_now_ns(), .service = {.timer = -1, .notify = {.fd = -1}}};
+    struct serve s = {.signals = -1, .service = {.timer = -1, .notify = {.fd = -1}}};
     struct err e = {{0}};
-    const struct options *o = &s.live.started;
     int r = live_open(&s.live, argc, argv, &e);
-    if (r < 0 || o->help) {
+    if (r < 0 || s.live.started.help) {
         if (r < 0)
             fprintf(stderr, "plateau: %s\n", e.text);
         else
@@ -247,23 +299,18 @@ int command_serve(int argc, char **argv)
         live_close(&s.live);
         return r < 0 ? 2 : 0;
     }
-    r = catch_signals(&s, &e);
+    bool failed = false;
+    r = open_process(&s, &e);
     if (r == 0) {
-        struct runtime_opts opts = {(uint32_t)o->max_num_seqs, (uint32_t)o->max_queue, true};
-        r = runtime_open(o, &opts, &s.rt, &e);
-    }
-    if (r == 0) {
-        r = runtime_guard(&s.rt, &e);
-        if (r == 0)
-            r = open_api(&s, &e);
-        if (r == 0)
-            r = open_http(&s, &e);
+        r = open_all(&s, &e);
         if (r == 0)
             r = serve_run(&s, &e);
+        failed = s.api && api_state_of(s.api) == API_FAILED;
         serve_close(&s);
     }
+    models_done(&s.models);
     live_close(&s.live);
     if (r < 0)
         fprintf(stderr, "plateau: %s\n", e.text);
-    return r < 0 || s.failed ? 1 : 0;
+    return r < 0 || failed ? 1 : 0;
 }

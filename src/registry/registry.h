@@ -64,7 +64,8 @@ struct registry_opts {
     const struct model_settings *models; /* copied; what they point at is borrowed */
     uint32_t model_count;                /* 1 .. REGISTRY_MODELS_MAX */
     /* Fills plan and shape from the model's directory as it is now; on a loading thread. */
-    int (*plan)(void *arg, struct model_settings *settings, struct err *e);
+    int (*plan)(void *plan_arg, struct model_settings *settings, struct err *e);
+    void *plan_arg;
     uint64_t drain_ns;          /* how long an unload waits for open requests before it ends them */
     void (*changed)(void *arg); /* some model's state is another; called from any thread, must not wait */
     void (*progress)(void *arg, uint32_t index, uint64_t done,

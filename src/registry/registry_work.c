@@ -127,7 +127,7 @@ static int load(struct entry *e, struct registry_failure *why)
                                .arg = e,
                                .engine_faults = r->opts.engine_faults,
                                .faults = r->opts.faults};
-    int error = r->opts.plan(r->opts.arg, &e->now, &why->e);
+    int error = r->opts.plan(r->opts.plan_arg, &e->now, &why->e);
     if (error < 0)
         return error;
     pthread_mutex_lock(&r->lock);

@@ -103,7 +103,7 @@ class Server:
     program = PROGRAM
 
     def __init__(self, *options, wait=True, key=None):
-        command = [self.program, "serve", str(MODEL), "--port", "0", *map(str, options)]
+        command = [self.program, "serve", *self.arguments(), "--port", "0", *map(str, options)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
         self.lines = []
         self.reader = threading.Thread(target=self._read, daemon=True)
@@ -118,6 +118,10 @@ class Server:
         self.http = httpx.Client(base_url=self.url, timeout=60, headers=headers, limits=kept)
         if wait:
             self.wait_ready()
+
+    def arguments(self):
+        """Which models it is told to serve."""
+        return [str(MODEL)]
 
     def _read(self):
         for line in self.process.stderr:

@@ -167,9 +167,9 @@ def test_refusals_of_routes(server):
     refused(reply, 405, "method_not_allowed", "POST")
     assert reply.headers["allow"] == "POST"
     refused(server.http.post("/v1/models", json={}), 405, "method_not_allowed", "GET")
-    for path in ["/v1/embeddings", "/v1/responses", "/v1/messages", "/v1/rerank", "/v1/models/canary/load"]:
-        refused(server.post(path, model="canary", input="x"), 404 if "load" not in path else 405,
-                "not_found" if "load" not in path else "method_not_allowed")
+    for path in ["/v1/embeddings", "/v1/responses", "/v1/messages", "/v1/rerank", "/v1/models/canary/x/load"]:
+        refused(server.post(path, model="canary", input="x"), 404 if "models" not in path else 405,
+                "not_found" if "models" not in path else "method_not_allowed")
 
 
 @pytest.mark.smoke

@@ -85,6 +85,7 @@ static struct {
     struct api *api;
     struct http_server *http;
     struct runtime runtime;
+    struct registry *registry;
     struct options options;
 } made;
 
@@ -158,16 +159,46 @@ static void close_engine(void)
     engine_close(made.engine);
 }
 
+static int plan_nothing(void *arg, struct model_settings *s, struct err *e)
+{
+    (void)arg, (void)s;
+    return err_set(e, -ENOENT, "there is no model");
+}
+
+/* With a registry of one model that nobody loads. */
 static int make_api(struct err *e)
 {
-    struct api_opts o = {
-        .ledger = test_ledger(), .text = made.account, .threads = made.other, .prep_threads = 2};
-    return api_create(&o, &made.api, e);
+    static const struct model_settings model = {.id = "none", .dir = "/nowhere"};
+    struct registry_opts registry = {.ledger = test_ledger(),
+                                     .threads = made.other,
+                                     .workers = test_workers,
+                                     .ops = &test_ops,
+                                     .models = &model,
+                                     .model_count = 1,
+                                     .plan = plan_nothing};
+    int r = registry_create(&registry, &made.registry, e);
+    if (r == 0)
+        r = registry_start(made.registry, e);
+    struct api_opts o = {.ledger = test_ledger(),
+                         .text = made.account,
+                         .threads = made.other,
+                         .prep_threads = 2,
+                         .registry = made.registry,
+                         .model_count = 1};
+    if (r == 0)
+        r = api_create(&o, &made.api, e);
+    if (r < 0) {
+        registry_close(made.registry);
+        made.registry = NULL;
+    }
+    return r;
 }
 
 static void close_api(void)
 {
     api_stop(made.api);
+    registry_close(made.registry);
+    made.registry = NULL;
     api_free(made.api);
 }
 

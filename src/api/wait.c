@@ -1,0 +1,196 @@
+/* wait.c - who waits is looked at on every change: there are at most --max-requests of them, and changes are rare. */
+#include "api/wait.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+#include <errno.h>
+
+#define UNLOAD_PATIENCE_NS (5 * NS_PER_S) /* an unload that takes longer is answered with 202 */
+
+static struct registry *registry_of(const struct exchange *x)
+{
+    return x->api->opts.registry;
+}
+
+static const char *id_of(const struct exchange *x)
+{
+    return api_model_id(x->api, (uint32_t)x->model_index);
+}
+
+static bool is_order(const struct exchange *x)
+{
+    return x->kind == REQUEST_LOAD || x->kind == REQUEST_UNLOAD;
+}
+
+/* ---- refusals ---- */
+
+static bool refuse_load(struct exchange *x, const struct registry_failure *why)
+{
+    x->reject.retry_after_s = why->retry_after_s;
+    if (why->code == -ENOMEM)
+        return reject_set(&x->reject, 507, "out_of_memory", NULL, "%s", why->e.text);
+    if (why->code == -ESHUTDOWN)
+        return reject_set(&x->reject, 503, "shutting_down", NULL, "The server is shutting down.");
+    if (x->kind == REQUEST_LOAD)
+        return reject_set(&x->reject, 409, "model_load_failed", NULL, "%s could not be loaded: %s", id_of(x),
+                          why->e.text);
+    return reject_set(
+        &x->reject, 503, "model_load_failed", "model",
+        "%s could not be loaded: %s. It is tried again in %u s, when its files change, or by POST "
+        "/v1/models/%s/load.",
+        id_of(x), why->e.text, why->retry_after_s, id_of(x));
+}
+
+static bool refuse_slow(struct exchange *x)
+{
+    struct registry_info info;
+    registry_info(registry_of(x), (uint32_t)x->model_index, &info);
+    x->reject.retry_after_s = 10;
+    return reject_set(
+        &x->reject, 503, "model_loading", "model",
+        "%s was not loaded within %u s (--load-timeout); %.0f %% of it are there. Try again later.", id_of(x),
+        x->api->opts.load_timeout_s,
+        info.bytes_total ? 100.0 * (double)info.bytes_done / (double)info.bytes_total : 0.0);
+}
+
+/* ---- on a prep thread ---- */
+
+static bool begin_load(struct exchange *x, bool operator)
+{
+    struct registry_failure why = {0};
+    if (registry_want(registry_of(x), (uint32_t)x->model_index, operator, & why) < 0)
+        return refuse_load(x, &why);
+    x->waits = true;
+    return false;
+}
+
+bool wait_find_model(struct exchange *x)
+{
+    const char *wanted = x->request.model;
+    if (x->lease.registry)
+        return true; /* It has waited for it. */
+    x->model_index = registry_find(registry_of(x), wanted ? slice_of(wanted) : (struct slice){0});
+    if (x->model_index < 0)
+        return reject_set(&x->reject, 404, "model_not_found", "model",
+                          "The model \"%.200s\" does not exist here. GET /v1/models lists those that do.",
+                          wanted ? wanted : "");
+    if (registry_lease(registry_of(x), (uint32_t)x->model_index, &x->lease) < 0)
+        return begin_load(x, false);
+    x->model = x->lease.model;
+    return true;
+}
+
+static void write_unloaded(struct exchange *x, const struct registry_returned *r)
+{
+    buf_puts(&x->reply, "{\"id\":");
+    json_write_string(&x->reply, slice_of(id_of(x)));
+    buf_printf(&x->reply,
+               ",\"status\":\"unloaded\",\"bytes_returned\":%llu,\"account_bytes\":%llu,\"failed\":",
+               (unsigned long long)r->bytes, (unsigned long long)r->account_bytes);
+    if (r->trouble[0])
+        json_write_string(&x->reply, slice_of(r->trouble));
+    else
+        buf_puts(&x->reply, "null");
+    buf_putc(&x->reply, '}');
+    x->reclaimed_bytes = r->bytes;
+}
+
+static void write_draining(struct exchange *x)
+{
+    x->status = 202;
+    buf_puts(&x->reply, "{\"id\":");
+    json_write_string(&x->reply, slice_of(id_of(x)));
+    buf_printf(&x->reply, ",\"status\":\"draining\",\"requests\":%u}", x->unloading.leases);
+}
+
+static void write_loaded(struct exchange *x)
+{
+    struct registry_info info;
+    registry_info(registry_of(x), (uint32_t)x->model_index, &info);
+    buf_puts(&x->reply, "{\"id\":");
+    json_write_string(&x->reply, slice_of(id_of(x)));
+    buf_printf(&x->reply, ",\"status\":\"ready\",\"bytes\":%llu,\"load_seconds\":%.3f}",
+               (unsigned long long)info.reserved_bytes, (double)info.load_ns / (double)NS_PER_S);
+}
+
+static bool begin_unload(struct exchange *x)
+{
+    struct err e = {0};
+    int r = registry_unload(registry_of(x), (uint32_t)x->model_index, &x->unloading, &e);
+    if (r == -EALREADY) {
+        write_unloaded(x, &(struct registry_returned){0});
+        return true;
+    }
+    if (r < 0)
+        return reject_set(&x->reject, 409, r == -EPERM ? "model_pinned" : "model_loading", NULL, "%s",
+                          e.text);
+    if (x->unloading.leases > 0) {
+        write_draining(x);
+        return true;
+    }
+    x->waits = true;
+    return false;
+}
+
+bool wait_order(struct exchange *x)
+{
+    return x->kind == REQUEST_LOAD ? begin_load(x, true) : begin_unload(x);
+}
+
+/* ---- on the network thread ---- */
+
+/* 0: the wait is over, and well; -EAGAIN; -ECANCELED: x->reject says why it is over. */
+static int look_for_load(struct exchange *x, uint64_t now_ns)
+{
+    struct registry_failure why = {0};
+    int r = registry_poll(registry_of(x), (uint32_t)x->model_index, &x->lease, &why);
+    if (r == -EAGAIN && now_ns > x->waits_since_ns + x->api->opts.load_timeout_s * NS_PER_S) {
+        refuse_slow(x);
+        return -ECANCELED;
+    }
+    if (r < 0 && r != -EAGAIN) {
+        refuse_load(x, &why);
+        return -ECANCELED;
+    }
+    return r;
+}
+
+static int look_for_unload(struct exchange *x, uint64_t now_ns)
+{
+    struct registry_returned returned;
+    if (registry_unloaded(registry_of(x), (uint32_t)x->model_index, x->unloading.ticket, &returned))
+        write_unloaded(x, &returned);
+    else if (now_ns > x->waits_since_ns + UNLOAD_PATIENCE_NS)
+        write_draining(x);
+    else
+        return -EAGAIN;
+    return 0;
+}
+
+void wait_look(struct exchange *x, uint64_t now_ns)
+{
+    if (x->phase != EXCHANGE_WAITING || !x->http)
+        return;
+    if (x->waits_since_ns == 0)
+        x->waits_since_ns = now_ns;
+    int r = x->kind == REQUEST_UNLOAD ? look_for_unload(x, now_ns) : look_for_load(x, now_ns);
+    if (r == -EAGAIN)
+        return;
+    if (x->kind != REQUEST_UNLOAD)
+        registry_unwant(registry_of(x), (uint32_t)x->model_index);
+    x->waits = false;
+    if (r == 0 && x->kind == REQUEST_LOAD)
+        write_loaded(x);
+    x->model = x->lease.model;
+    exchange_waited(x, r == 0 && !is_order(x));
+}
+
+void wait_done(struct exchange *x)
+{
+    if (x->waits && x->kind != REQUEST_UNLOAD)
+        registry_unwant(registry_of(x), (uint32_t)x->model_index);
+    x->waits = false;
+    x->model = NULL;
+    registry_release(&x->lease);
+}

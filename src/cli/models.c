@@ -1,0 +1,371 @@
+/* models.c - first who there is, then what they are called, then what each is served with, then whether they fit. */
+#include "cli/models.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "cli/model_dirs.h"
+#include "cli/planning.h"
+#include "cli/runtime.h"
+#include "cli/terminal.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- who there is ---- */
+
+static int add(struct models *m, const char *dir, bool named, struct err *e)
+{
+    struct model_settings *s = &m->list[m->count];
+    if (m->count == REGISTRY_MODELS_MAX)
+        return err_set(e, -EINVAL, "there are more than %d models", REGISTRY_MODELS_MAX);
+    int r = runtime_find_model(dir, NULL, s->dir, s->id, e);
+    if (r < 0)
+        return r;
+    s->preload = named;
+    m->count++;
+    return 0;
+}
+
+static bool is_same_dir(const char *a, const char *b)
+{
+    char *x = realpath(a, NULL), *y = realpath(b, NULL);
+    bool same = x && y && strcmp(x, y) == 0;
+    free(x);
+    free(y);
+    return same;
+}
+
+/* One that was named already is not served twice; by another name it is. */
+static int add_found(void *arg, const char *path, struct err *e)
+{
+    struct models *m = arg;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    for (uint32_t i = 0; i < m->count && m->list[i].preload; i++)
+        if (strcmp(m->list[i].id, name) == 0 && is_same_dir(m->list[i].dir, path))
+            return 0;
+    return add(m, path, false, e);
+}
+
+static int find_all(struct models *m, struct err *e)
+{
+    const struct options *o = m->options;
+    int r = 0;
+    if (!o->models[0] && !o->model_dirs[0])
+        return add(m, NULL, true, e);
+    for (uint32_t i = 0; r == 0 && o->models[i]; i++)
+        r = add(m, o->models[i], true, e);
+    for (uint32_t i = 0; r == 0 && o->model_dirs[i]; i++)
+        r = model_dirs_find(o->model_dirs[i], add_found, m, e);
+    if (r == 0 && m->count == 0)
+        return err_set(e, -ENOENT,
+                       "--model-dir %s: no directory below it has config.json and a .safetensors file",
+                       o->model_dirs[0]);
+    return r;
+}
+
+/* ---- what they are called ---- */
+
+/* By id or by the directory, as it was given or found. NULL: there is none. */
+static struct model_settings *find_model(struct models *m, const char *name, size_t len)
+{
+    char dir[MODEL_DIR_BYTES];
+    while (len > 1 && name[len - 1] == '/')
+        len--;
+    snprintf(dir, sizeof(dir), "%.*s", (int)len, name);
+    for (uint32_t i = 0; i < m->count; i++)
+        if (strcmp(m->list[i].id, dir) == 0 || strcmp(m->list[i].dir, dir) == 0)
+            return &m->list[i];
+    return NULL;
+}
+
+static bool is_alias(const struct model_settings *s, const char *name)
+{
+    for (uint32_t i = 0; i < s->alias_count; i++)
+        if (strcmp(s->aliases[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* By any of its names. */
+static struct model_settings *find_named(struct models *m, const char *name)
+{
+    struct model_settings *s = find_model(m, name, strlen(name));
+    for (uint32_t i = 0; i < m->count && !s; i++)
+        if (is_alias(&m->list[i], name))
+            s = &m->list[i];
+    return s;
+}
+
+static int rename_model(struct model_settings *s, const char *name, size_t len, struct err *e)
+{
+    if (len == 0 || len >= sizeof(s->id) || memchr(name, '/', len))
+        return err_set(e, -EINVAL, "--alias %.*s: a name has 1 to %zu bytes and no slash", (int)len, name,
+                       sizeof(s->id) - 1);
+    memcpy(s->id, name, len);
+    s->id[len] = 0;
+    return 0;
+}
+
+static int add_alias(struct model_settings *s, const char *name, struct err *e)
+{
+    if (s->alias_count == MODEL_ALIASES_MAX)
+        return err_set(e, -EINVAL, "%s has more than %d aliases", s->id, MODEL_ALIASES_MAX);
+    if (!name[0] || strchr(name, '/'))
+        return err_set(e, -EINVAL, "alias %s: a name is not empty and has no slash", name);
+    if (!is_alias(s, name))
+        s->aliases[s->alias_count++] = name;
+    return 0;
+}
+
+/* NAME alone is the name of the one model that was named; NAME=PATH that of the one there, so that two directories of one name can be told
+ * apart; NAME=ID is one more name of that one. */
+static int apply_alias(struct models *m, const char *alias, struct err *e)
+{
+    const char *equals = strchr(alias, '=');
+    if (!equals && m->options->models[1])
+        return err_set(e, -EINVAL, "--alias %s: there are several models; --alias %s=MODEL says which", alias,
+                       alias);
+    if (!equals)
+        return rename_model(&m->list[0], alias, strlen(alias), e);
+    struct model_settings *s = find_model(m, equals + 1, strlen(equals + 1));
+    if (!s)
+        return err_set(e, -ENOENT, "--alias %s: there is no model %s", alias, equals + 1);
+    if (strchr(equals + 1, '/'))
+        return rename_model(s, alias, (size_t)(equals - alias), e);
+    char *name = strndup(alias, (size_t)(equals - alias));
+    if (!name)
+        return -ENOMEM;
+    m->texts[m->text_count++] = name;
+    return add_alias(s, name, e);
+}
+
+/* ---- what each is served with ---- */
+
+static const char *section_of(const struct models *m, const struct model_settings *s)
+{
+    const char *name;
+    for (uint32_t i = 0; (name = options_section(m->options, i)); i++)
+        if (strcmp(name, s->id) == 0 || strcmp(name, s->dir) == 0 || is_alias(s, name))
+            return name;
+    return NULL;
+}
+
+static int check_sections(struct models *m, struct err *e)
+{
+    const char *name;
+    for (uint32_t i = 0; (name = options_section(m->options, i)); i++)
+        if (!find_named(m, name))
+            return err_set(e, -EINVAL, "--config: the section [model %s] is of no model that is served",
+                           name);
+    return 0;
+}
+
+static int read_kwargs(const struct options *own, struct model_settings *s, struct err *e)
+{
+    json_error_t why;
+    if (!own->template_kwargs)
+        return 0;
+    json_t *kwargs = json_loads(own->template_kwargs, JSON_REJECT_DUPLICATES, &why);
+    if (!json_is_object(kwargs)) {
+        json_decref(kwargs);
+        return err_set(e, -EINVAL, "[model %s] chat-template-kwargs: a JSON object is expected%s%s", s->id,
+                       kwargs ? "" : ": ", kwargs ? "" : why.text);
+    }
+    s->template_kwargs = kwargs;
+    return 0;
+}
+
+static struct sampling_defaults sampling_of(const struct options *own)
+{
+    return (struct sampling_defaults){.temperature = own->temperature < 0 ? NAN : own->temperature,
+                                      .top_p = own->top_p > 0 ? own->top_p : NAN,
+                                      .min_p = own->min_p < 0 ? NAN : own->min_p,
+                                      .repetition_penalty =
+                                          own->repetition_penalty > 0 ? own->repetition_penalty : NAN,
+                                      .top_k = own->top_k > 0 ? (int64_t)own->top_k : -1};
+}
+
+static int settle(struct models *m, uint32_t index, struct err *e)
+{
+    struct options *own = &m->own[index];
+    struct model_settings *s = &m->list[index], known = *s;
+    int r = options_of_model(m->options, section_of(m, s), own, e);
+    if (r == 0)
+        r = runtime_settings(own, known.dir, known.id, (uint32_t)own->max_num_seqs, (uint32_t)own->max_queue,
+                             s, e);
+    if (r < 0)
+        return r;
+    memcpy(s->aliases, known.aliases, sizeof(s->aliases));
+    s->alias_count = known.alias_count;
+    s->preload = known.preload;
+    s->shares = m->count > 1;
+    s->pinned = own->pinned;
+    s->ttl_ns = own->ttl_s * NS_PER_S;
+    s->sampling = sampling_of(own);
+    s->max_tokens_default = (uint32_t)own->max_tokens_default;
+    for (uint32_t i = 0; r == 0 && own->aliases[i]; i++)
+        r = add_alias(s, own->aliases[i], e);
+    return r == 0 ? read_kwargs(own, s, e) : r;
+}
+
+static int apply_pins(struct models *m, struct err *e)
+{
+    for (uint32_t i = 0; m->options->pins[i]; i++) {
+        struct model_settings *s = find_named(m, m->options->pins[i]);
+        if (!s)
+            return err_set(e, -ENOENT, "--pin %s: there is no such model", m->options->pins[i]);
+        s->pinned = true;
+    }
+    return 0;
+}
+
+int models_find(const struct options *o, struct models *ret, struct err *e)
+{
+    *ret = (struct models){.options = o};
+    ret->list = calloc(REGISTRY_MODELS_MAX, sizeof(*ret->list));
+    ret->own = calloc(REGISTRY_MODELS_MAX, sizeof(*ret->own));
+    if (!ret->list || !ret->own)
+        return err_set(e, -ENOMEM, "no memory for the list of models");
+    int r = find_all(ret, e);
+    for (uint32_t i = 0; r == 0 && o->aliases[i]; i++)
+        r = apply_alias(ret, o->aliases[i], e);
+    for (uint32_t i = 0; r == 0 && i < ret->count; i++)
+        r = settle(ret, i, e);
+    if (r == 0)
+        r = check_sections(ret, e);
+    return r == 0 ? apply_pins(ret, e) : r;
+}
+
+/* ---- whether they fit ---- */
+
+static struct planning planning_of(const struct models *m, uint32_t index, const struct plan_process *process)
+{
+    const struct options *own = &m->own[index];
+    return (struct planning){.options = own,
+                             .rows = (uint32_t)own->max_num_seqs,
+                             .queue = (uint32_t)own->max_queue,
+                             .workers = runtime_workers(m->options),
+                             .models = m->count,
+                             .serves = true,
+                             .process = process,
+                             .model_bytes_max = own->model_limit};
+}
+
+static int plan_one(const struct models *m, uint32_t index, const struct plan_process *process,
+                    struct model_settings *s, struct planning *p, struct err *e)
+{
+    *p = planning_of(m, index, process);
+    s->planned = false;
+    int r = planning_make(p, s->dir, s->id, e);
+    if (r == 0)
+        runtime_set_plan(p, s);
+    return r;
+}
+
+int models_plan_again(void *models, struct model_settings *s, struct err *e)
+{
+    const struct models *m = models;
+    struct planning p;
+    for (uint32_t i = 0; i < m->count; i++)
+        if (strcmp(m->list[i].id, s->id) == 0)
+            return plan_one(m, i, &m->process, s, &p, e);
+    return err_set(e, -ENOENT, "%s is not known", s->id);
+}
+
+/* With such a process: how many of those found can be served, and whether all that were named can be, together. */
+struct trial {
+    struct plan_process process;
+    uint32_t usable;
+    uint64_t needed_bytes;
+    int error; /* of the first that was named and cannot be served */
+    struct err why;
+};
+
+static void refuse_together(struct trial *t)
+{
+    t->error = err_set(
+        &t->why, -ENOMEM,
+        "the models do not fit together: with what the process takes they need at least %s, and the ceiling "
+        "is %s. Those below a --model-dir need not fit together: they come and go as they are asked for",
+        terminal_bytes(t->needed_bytes).text, terminal_bytes(t->process.ceiling_bytes).text);
+}
+
+static void try(struct models *m, bool least, struct trial *ret)
+{
+    struct planning p = planning_of(m, 0, NULL);
+    struct trial t = {0};
+    p.options = m->options;
+    planning_process(&p, least, &t.process);
+    t.needed_bytes = plan_process_bytes(&t.process);
+    for (uint32_t i = 0; i < m->count; i++) {
+        struct model_settings *s = &m->list[i];
+        struct err e = {0};
+        int r = plan_one(m, i, &t.process, s, &p, &e);
+        t.usable += r == 0;
+        if (s->preload && r == 0)
+            t.needed_bytes += s->plan.load_bytes;
+        if (!s->preload || r == 0 || t.error < 0)
+            continue;
+        t.error = r;
+        t.why = e;
+    }
+    if (t.error == 0 && t.needed_bytes > t.process.ceiling_bytes)
+        refuse_together(&t);
+    *ret = t;
+}
+
+static void tell_unusable(const struct models *m)
+{
+    for (uint32_t i = 0; i < m->count; i++) {
+        struct model_settings s = m->list[i];
+        struct planning p;
+        struct err e = {0};
+        if (!s.planned && plan_one(m, i, &m->process, &s, &p, &e) < 0)
+            LOG_WARN("model_unusable", "model=%s dir=%s error=\"%s\"", s.id, s.dir, e.text);
+    }
+}
+
+/* Texts shrink before a model is refused. */
+static int plan_several(struct models *m, struct err *e)
+{
+    struct trial full, least;
+    try(m, true, &least);
+    try(m, false, &full);
+    bool shrinks = full.error < 0 || full.usable < least.usable;
+    if (shrinks && least.error == 0)
+        try(m, true, &full);
+    if (full.error < 0)
+        return err_set(e, full.error, "%s", (least.error < 0 ? least : full).why.text);
+    m->process = full.process;
+    tell_unusable(m);
+    return 0;
+}
+
+int models_plan(struct models *m, struct err *e)
+{
+    struct planning p;
+    if (m->count > 1)
+        return plan_several(m, e);
+    int r = plan_one(m, 0, NULL, &m->list[0], &p, e);
+    m->process = p.plan.process;
+    if (r < 0 && !m->list[0].preload) {
+        planning_process(&p, false, &m->process);
+        tell_unusable(m);
+        return 0;
+    }
+    return r;
+}
+
+void models_done(struct models *m)
+{
+    for (uint32_t i = 0; m->list && i < m->count; i++)
+        json_decref((json_t *)m->list[i].template_kwargs);
+    while (m->text_count > 0)
+        free(m->texts[--m->text_count]);
+    free(m->list);
+    free(m->own);
+    *m = (struct models){0};
+}
