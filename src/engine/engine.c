@@ -336,7 +336,9 @@ void engine_close(struct engine *en)
     store_client_close(&en->tier);
     prefix_hasher_free(en->hasher);
     holder_close(en->holder);
-    pools_done(&en->pools, en->holder);
+    uint64_t left = pools_done(&en->pools, en->holder);
+    if (left > 0)
+        LOG_ERROR("teardown_incomplete", "model=%s bytes=%llu", en->name, (unsigned long long)left);
     mailbox_free(en->inbox);
     buf_done(&en->text);
     arena_free(en->arena);

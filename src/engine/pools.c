@@ -183,8 +183,9 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
 }
 
 /* Whatever the system would not take is the holder's from now on, with its bytes. */
-static void free_units(struct pools *p, struct holder *holder)
+static uint64_t free_units(struct pools *p, struct holder *holder)
 {
+    uint64_t bytes = 0;
     struct units *of_pages = page_pool_done(p->pages), *of_slots = slot_pool_done(p->slots);
     struct units *left[2];
     uint32_t count = 0;
@@ -192,18 +193,21 @@ static void free_units(struct pools *p, struct holder *holder)
         left[count++] = of_pages;
     if (of_slots)
         left[count++] = of_slots;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += (uint64_t)units_committed(left[i]) * UNIT_BYTES;
     holder_remove(holder, left, count);
     for (uint32_t i = 0; i < count && !holder; i++)
         units_abandon(left[i]);
+    return bytes;
 }
 
-void pools_done(struct pools *p, struct holder *holder)
+uint64_t pools_done(struct pools *p, struct holder *holder)
 {
     prefix_index_done(p->index);
     p->index = NULL;
     if (p->host_cache)
         pools_settle(p);
-    free_units(p, holder);
+    uint64_t left = free_units(p, holder);
     /* Each demands that nothing is reserved: a leak stops here. */
     account_close(p->host_cache);
     account_close(p->snapshots);
@@ -211,6 +215,7 @@ void pools_done(struct pools *p, struct holder *holder)
     account_close(p->kv);
     account_close(p->all);
     *p = (struct pools){0};
+    return left;
 }
 
 /* ---- accounts ---- */

@@ -43,8 +43,8 @@ size_t pools_arena_bytes(const struct pools_opts *opts);
 /* Opens the accounts and lays out the pools in `a`; nothing is committed. 0 or -ENOMEM; pools_done() in either case. */
 int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p);
 /* No row has a page or slot any more. Before the arena goes; fine on a zeroed struct. `holder` (closed; may be NULL) is struck off, or an orphan
- * with what the system would not take. */
-void pools_done(struct pools *p, struct holder *holder);
+ * with what the system would not take. Returns how many bytes that is. */
+uint64_t pools_done(struct pools *p, struct holder *holder);
 
 /* Brings the accounts to what lies where now. Never fails: bytes change their name only. */
 void pools_settle(struct pools *p);

@@ -45,6 +45,7 @@ static uint64_t fallen_bytes(const struct engine *en, const struct holder_ask *o
 static void answer(struct engine *en, struct holder_ask *o)
 {
     o->answer.bytes = fallen_bytes(en, o);
+    en->now.reliefs += o->kind == HOLDER_GIVE && o->answer.entries > 0;
     list_remove(&o->link);
     (void)pools_publish(&en->pools, (uint64_t)en->budget.prompt_ns);
     holder_ask_done(o);

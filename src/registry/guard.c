@@ -11,6 +11,7 @@
 #include "memory/units.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define GUARD_STACK_BYTES ((size_t)256 << 10)
@@ -77,11 +78,14 @@ static void act(struct guard *g, enum pressure_stage stage)
 
 static void tell(const struct guard_numbers *n, enum pressure_stage before)
 {
-    bool worse = n->stage > before;
-    log_write(worse ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, "memory_pressure",
-              "stage=%s before=%s level=%s figure=%s stalled_some=%.2f stalled_full=%.2f",
-              pressure_stage_name(n->stage), pressure_stage_name(before), pressure_level_name(n->level),
-              n->why, n->stalled_some, n->stalled_full);
+    char text[256];
+    snprintf(text, sizeof(text), "stage=%s before=%s level=%s figure=%s stalled_some=%.2f stalled_full=%.2f",
+             pressure_stage_name(n->stage), pressure_stage_name(before), pressure_level_name(n->level),
+             n->why, n->stalled_some, n->stalled_full);
+    if (n->stage > before)
+        LOG_WARN("memory_pressure", "%s", text);
+    else
+        LOG_INFO("memory_pressure", "%s", text);
 }
 
 static void look(struct guard *g)

@@ -64,6 +64,8 @@ static void scene_open(void)
     struct err e = {""};
     (void)test_model(dirs[0]); /* workers and kernels are its */
     scene = (struct scene){.threads = test_account(ACCOUNT_NO_LIMIT)};
+    /* A ceiling is about models here: what threads and clients take is theirs. */
+    assert_int_equal(account_set_floor(scene.threads, 32 * UNIT_BYTES), 0);
     for (uint32_t i = 0; i < MODELS; i++)
         scene.models[i] = a_model(i);
     struct holders_opts holders = {test_ledger(), CACHE};
@@ -117,6 +119,7 @@ static int lease(uint32_t index, struct lease *ret, struct registry_failure *why
 static void crowd_open(struct fixture *f, struct account *text)
 {
     *f = (struct fixture){.text = text};
+    assert_int_equal(account_set_floor(text, UNIT_BYTES), 0);
     struct mailbox_opts mailbox = {.messages_max = COUNT_OF(f->clients), .message_bytes = sizeof(void *)};
     assert_int_equal(mailbox_create(&mailbox, &f->mailbox), 0);
 }
@@ -295,7 +298,7 @@ PROPERTY(models_come_and_go_under_a_ceiling_for_one_and_a_half, seed)
     }
     crowd_close(&f);
     for (uint32_t i = 0; i < CROWD; i++)
-        texts[i] = test_account(ACCOUNT_NO_LIMIT);
+        assert_int_equal(account_set_floor(texts[i] = test_account(ACCOUNT_NO_LIMIT), UNIT_BYTES), 0);
     crowd_seed = seed;
     uint64_t before = reserved();
     account_set_limit(ledger_root(test_ledger()), before + most + most / 2 + (uint64_t)4 * UNIT_BYTES);
