@@ -115,6 +115,8 @@ bool prefix_index_unstored(const struct prefix_index *ix, uint32_t *at, uint32_t
 /* The tier has them, or will never. */
 void prefix_index_page_stored(struct prefix_index *ix, uint32_t node);
 void prefix_index_snapshot_stored(struct prefix_index *ix, uint32_t node);
+/* All counts as not handed over: the tier may have lost some. */
+void prefix_index_offer_again(struct prefix_index *ix);
 
 struct prefix_numbers {
     uint32_t nodes, snapshots, pinned; /* pinned: of the snapshots */

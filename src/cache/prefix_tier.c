@@ -35,3 +35,14 @@ void prefix_index_snapshot_stored(struct prefix_index *ix, uint32_t node)
     ix->numbers.unstored -= !n->snapshot_stored;
     n->snapshot_stored = true;
 }
+
+void prefix_index_offer_again(struct prefix_index *ix)
+{
+    for (uint32_t i = 0; i < ix->nodes_max; i++) {
+        struct node *n = &ix->nodes[i];
+        if (n->depth == 0)
+            continue;
+        ix->numbers.unstored += n->page_stored + (n->snapshot != NONE && n->snapshot_stored);
+        n->page_stored = n->snapshot_stored = false;
+    }
+}

@@ -31,6 +31,8 @@ struct tier_io {
     void *arg;
     /* As far as is known; it may be gone when it is read. */
     bool (*has)(void *arg, const struct prefix_key *key, enum tier_kind kind);
+    /* These pages were used now, and the snapshots at them: those at the end go before the others when the tier needs room. */
+    void (*used)(void *arg, const struct prefix_key *keys, uint32_t count);
     /* How long reading so much will take, by what reads took so far; UINT64_MAX: nothing can be read. */
     uint64_t (*read_ns)(void *arg, uint32_t pages, uint32_t snapshots);
     /* Asks for bytes; an arrival with `tag` and `index` comes. 0, -EAGAIN (no room: once more after the next arrival, or later),

@@ -123,7 +123,11 @@ void write_behind_run(struct engine *en)
 void write_behind_end(struct engine *en)
 {
     struct prefix_unstored u;
-    uint32_t left = has_tier(en) ? unstored(en) : 0;
+    if (!has_tier(en) || !en->pools.index)
+        return;
+    /* What is used from memory all the time has become old below, and may be gone there. */
+    prefix_index_offer_again(en->pools.index);
+    uint32_t left = unstored(en);
     while (left > 0) {
         if (!prefix_index_unstored(en->pools.index, &en->write_behind.cursor, LOOKS, &u))
             continue;

@@ -489,6 +489,8 @@ static bool admit(struct sched *s, struct sched_row *row, const struct prefix_hi
         row->cached = row->done;
         uint32_t to = MIN_OF(row->done, row->fetch_to);
         row->fetched = to > row->fetch_from ? to - row->fetch_from : 0;
+        if (s->opts.tier && hit->pages > 0)
+            s->opts.tier->used(s->opts.tier->arg, row->keys, hit->pages);
     }
     row->phase = SCHED_PREFILLING;
     row->served_ns = s->now_ns;

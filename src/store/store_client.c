@@ -50,6 +50,24 @@ static bool client_has(void *arg, const struct prefix_key *key, enum tier_kind k
     return has;
 }
 
+static void touch(struct store *st, const struct prefix_key *key, enum tier_kind kind)
+{
+    uint32_t entry = find_stored(st, key, kind);
+    if (entry != STORE_NONE)
+        store_table_touch(st->table, entry);
+}
+
+static void client_used(void *arg, const struct prefix_key *keys, uint32_t count)
+{
+    struct store_client *c = lock_client(arg);
+    for (uint32_t i = is_on(c->store) ? count : 0; i > 0; i--) {
+        if (c->opts.slot_bytes)
+            touch(c->store, &keys[i - 1], TIER_SNAPSHOT);
+        touch(c->store, &keys[i - 1], TIER_PAGE);
+    }
+    pthread_mutex_unlock(&c->store->lock);
+}
+
 static uint64_t client_read_ns(void *arg, uint32_t pages, uint32_t snapshots)
 {
     struct store_client *c = lock_client(arg);
@@ -84,7 +102,6 @@ static int begin_read(struct store_client *c, const struct prefix_key *key, enum
     op->state = STORE_OP_QUEUED;
     list_push_back(&st->reads, &op->link);
     st->read_count++;
-    store_table_touch(st->table, entry);
     pthread_cond_signal(&st->work);
     return 0;
 }
@@ -238,6 +255,7 @@ int store_client_open(struct store *st, const struct store_client_opts *opts, st
         return -ENOSPC;
     *ret = (struct tier_io){.arg = c,
                             .has = client_has,
+                            .used = client_used,
                             .read_ns = client_read_ns,
                             .read = client_read,
                             .cancel = client_cancel,

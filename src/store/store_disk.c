@@ -291,15 +291,16 @@ static int read_file(struct store *st, struct store_worker *w, const char *path,
         r = store_file_check(file, bytes_of(op), &h);
     if (r == 0 && !is_same(&h, &op->header))
         r = -EBADMSG;
+    /* Those further from the beginning count as older, as in the table. */
     if (r == 0)
-        CALL(st, w, touch, fd);
+        CALL(st, w, touch, fd, (uint64_t)clock_wall_s() * NS_PER_S - op->index * 10 * NS_PER_MS);
     if (atomic_load(&st->buffered))
         posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     CALL(st, w, close, fd);
     return r;
 }
 
-/* The table says that it is there, and it is not, or not what it should be. */
+/* The table says that it is there, and it is not (a file of that name that came meanwhile goes as well, for nobody would find it), or not what it should be. */
 static void drop_bad(struct store *st, struct store_worker *w, const struct store_op *op, const char *path,
                      int why)
 {
@@ -314,7 +315,7 @@ static void drop_bad(struct store *st, struct store_worker *w, const struct stor
     pthread_mutex_unlock(&st->lock);
     if (why != -ENOENT)
         store_fail(st, damaged && why != -EIO ? "check" : "read", path, why);
-    if (!damaged || !there)
+    if (!there || (!damaged && why != -ENOENT))
         return;
     int r = CALL(st, w, unlink, st->dir_fd, path);
     if (r == 0 || r == -ENOENT)

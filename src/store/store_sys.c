@@ -1,6 +1,8 @@
 /* store_sys.c - the system's calls as they are; links are never followed below the directory. */
 #include "store/store_sys.h"
 
+#include "base/clock.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -72,10 +74,11 @@ static int sys_fstat(void *arg, int fd, struct stat *ret)
     return result(fstat(fd, ret));
 }
 
-static int sys_touch(void *arg, int fd)
+static int sys_touch(void *arg, int fd, uint64_t used_ns)
 {
     (void)arg;
-    return result(futimens(fd, NULL));
+    struct timespec t = {(time_t)(used_ns / NS_PER_S), (long)(used_ns % NS_PER_S)};
+    return result(futimens(fd, (struct timespec[]){t, t}));
 }
 
 static int sys_lock(void *arg, int fd)

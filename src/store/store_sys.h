@@ -22,8 +22,8 @@ struct store_sys {
     int (*mkdir)(void *arg, int dir, const char *path);
     int (*stat)(void *arg, int dir, const char *path, struct stat *ret); /* of a link: the link itself */
     int (*fstat)(void *arg, int fd, struct stat *ret);
-    int (*touch)(void *arg, int fd); /* it was used now */
-    int (*lock)(void *arg, int fd);  /* for this process alone; -EWOULDBLOCK: another one has it */
+    int (*touch)(void *arg, int fd, uint64_t used_ns); /* it was used then, since 1970 */
+    int (*lock)(void *arg, int fd); /* for this process alone; -EWOULDBLOCK: another one has it */
     int (*space)(void *arg, int dir, struct statvfs *ret);
     /* Every name in a directory but "." and "..", until `found` says false. */
     int (*list)(void *arg, int dir, const char *path, bool (*found)(void *arg, const char *name),

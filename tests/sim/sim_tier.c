@@ -33,6 +33,13 @@ static bool tier_has(void *arg, const struct prefix_key *key, enum tier_kind kin
     return !w->tier.off && is_there(w, key, kind);
 }
 
+static void tier_used(void *arg, const struct prefix_key *keys, uint32_t count)
+{
+    struct world *w = arg;
+    for (uint32_t i = 0; i < count; i++)
+        ASSERT(prefix_index_node(w->index, &keys[i]) != PREFIX_NONE);
+}
+
 static uint64_t tier_read_ns(void *arg, uint32_t pages, uint32_t snapshots)
 {
     struct world *w = arg;
@@ -118,6 +125,7 @@ void tier_open(struct world *w)
     t->late = chances[between(w, 0, COUNT_OF(chances) - 1)] / 10;
     t->io = (struct tier_io){.arg = w,
                              .has = tier_has,
+                             .used = tier_used,
                              .read_ns = tier_read_ns,
                              .read = tier_read,
                              .cancel = tier_cancel,

@@ -215,6 +215,12 @@ TEST(a_directory_that_cannot_be_made_leaves_the_tier_off)
 
 /* ---- the limit ---- */
 
+static void use(struct scene *s, uint32_t number)
+{
+    struct prefix_key key = key_of(number);
+    s->io.used(s->io.arg, &key, 1);
+}
+
 TEST(the_limit_holds_before_each_write_and_the_oldest_go)
 {
     struct scene s;
@@ -227,7 +233,7 @@ TEST(the_limit_holds_before_each_write_and_the_oldest_go)
         if (i % 8 == 0)
             wait_written(&s);
         if (i >= 100)
-            get(&s, 50, TIER_PAGE); /* this one is in use */
+            use(&s, 50); /* this one is in use */
         uint64_t used = disk_usage(dir);
         most = MAX_OF(most, used);
         assert_true(used <= limit);
@@ -242,6 +248,42 @@ TEST(the_limit_holds_before_each_write_and_the_oldest_go)
     struct store_opts o = opts_of(dir, limit + (limit >> 1));
     scene_open_with(&s, &o);
     assert_int_equal(wait_listed(&s).pages, n.pages);
+    scene_close(&s);
+}
+
+TEST(of_a_prefix_that_is_used_the_end_goes_first)
+{
+    struct scene s;
+    struct prefix_key keys[30];
+    const char *dir = test_dir();
+    sys_reset();
+    scene_open(&s, dir, STORE_LIMIT_LEAST);
+    for (uint32_t i = 0; i < 30; i++) {
+        keys[i] = key_of(i);
+        assert_int_equal(put_surely(&s, i, TIER_PAGE), 0);
+    }
+    wait_written(&s);
+    /* Read in order, so on disk too the last one is the oldest. */
+    for (uint32_t i = 0; i < 30; i++)
+        assert_int_equal(get(&s, i, TIER_PAGE), 0);
+    s.io.used(s.io.arg, keys, 30);
+    uint32_t there = 30;
+    for (uint32_t again = 0; again < 2; again++) {
+        uint32_t before = there;
+        for (uint32_t i = 0; has(&s, before - 1, TIER_PAGE); i++) {
+            assert_true(i < 300);
+            assert_int_equal(put_surely(&s, 1000 * (again + 1) + i, TIER_PAGE), 0);
+            wait_written(&s);
+        }
+        for (there = 0; there < before && has(&s, there, TIER_PAGE);)
+            there++;
+        assert_true(there + 5 > before && there < before);
+        for (uint32_t i = there; i < 30; i++)
+            assert_false(has(&s, i, TIER_PAGE));
+        scene_close(&s);
+        scene_open(&s, dir, STORE_LIMIT_LEAST);
+        assert_true(has(&s, 0, TIER_PAGE));
+    }
     scene_close(&s);
 }
 

@@ -135,10 +135,10 @@ static inline int faulty_fstat(void *arg, int fd, struct stat *ret)
     ENTER(CALL_FSTAT);
     return REAL.fstat(NULL, fd, ret);
 }
-static inline int faulty_touch(void *arg, int fd)
+static inline int faulty_touch(void *arg, int fd, uint64_t used_ns)
 {
     ENTER(CALL_TOUCH);
-    return REAL.touch(NULL, fd);
+    return REAL.touch(NULL, fd, used_ns);
 }
 static inline int faulty_lock(void *arg, int fd)
 {
