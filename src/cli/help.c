@@ -10,11 +10,12 @@ static const struct command_row {
     {COMMAND_SERVE, "serve", "[MODEL...] [OPTION...]", "serve models over HTTP with OpenAI's API",
      "A MODEL is a directory with config.json, safetensors files and tokenizer.json. Those that are named\n"
      "are loaded at the start, those below a --model-dir when somebody asks for them; without any the\n"
-     "bundled model is served. The first SIGTERM or Ctrl-C lets open requests end, a second one does not.\n",
+     "bundled model is served. The first SIGTERM or Ctrl-C lets open requests end, a second one does not;\n"
+     "SIGHUP reads settings and keys again. docs/operations.md is about running one for days.\n",
      "  plateau serve\n"
      "  plateau serve ~/models/Qwen3-4B --port 8000 --memory-limit 12G --max-num-seqs 4\n"
      "  plateau serve --model-dir ~/models --ttl 900 --pin Qwen3-0.6B --alias default=Qwen3-4B\n"
-     "  plateau serve ~/models/Qwen3-4B --host 0.0.0.0 --api-key \"$KEY\"\n"},
+     "  plateau serve ~/models/Qwen3-4B --host 0.0.0.0 --api-key-file keys.txt\n"},
     {COMMAND_CHAT, "chat", "[MODEL] [OPTION...]", "talk with a model in the terminal",
      "MODEL is a directory with config.json, safetensors files and tokenizer.json; without one the\n"
      "bundled model answers. /help lists the commands of a conversation. Ctrl-C stops an answer, Ctrl-D\n"

@@ -135,10 +135,11 @@ static const struct option_row rows[] = {
     {GROUP_NETWORK, "port", "N", OPTION_COUNT, AT(port), 0, 65535, "8080", COMMAND_SERVE,
      "the port to listen on; 0: any free port, which is printed"},
     {GROUP_NETWORK, "api-key", "KEY", OPTION_LIST, AT(api_keys), 0, 0, NULL, COMMAND_SERVE | LIVE | SECRET,
-     "clients must send it; may be given several times; others see it in the list of processes "
+     "clients must send it; may be given several times; a file keeps it out of the shell's history "
      "[default: none]"},
     {GROUP_NETWORK, "api-key-file", "FILE", OPTION_LIST, AT(api_key_files), 0, 0, NULL, COMMAND_SERVE | LIVE,
-     "keys that clients may send, one to a line, each after its name or alone; may be given several times"},
+     "keys that clients may send, one to a line, each alone or after its owner's name; may be given several "
+     "times"},
     {GROUP_NETWORK, "admin-key", "KEY", OPTION_LIST, AT(admin_keys), 0, 0, NULL,
      COMMAND_SERVE | LIVE | SECRET,
      "as --api-key, for the admin's routes; without one they answer on loopback only"},
@@ -151,7 +152,7 @@ static const struct option_row rows[] = {
     {GROUP_NETWORK, "keepalive", "SECONDS", OPTION_COUNT, AT(keepalive_s), 1, 3600, "10",
      COMMAND_SERVE | LIVE, "a stream that is silent for so long sends a comment"},
     {GROUP_NETWORK, "drain", "SECONDS", OPTION_COUNT, AT(drain_s), 0, 3600, "10", COMMAND_SERVE | LIVE,
-     "how long SIGTERM waits for open requests"},
+     "how long SIGTERM and Ctrl-C wait for open requests"},
 
     {GROUP_BATCH, "max-num-seqs", "N", OPTION_COUNT, AT(max_num_seqs), 1, 256, "8", COMMAND_SIZE | SECTION,
      "requests computed together"},

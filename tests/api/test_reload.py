@@ -102,7 +102,6 @@ def test_the_queue_takes_what_was_said_last(tmp_path):
             assert len(s.requests("decoding")) == 1
 
 
-@pytest.mark.smoke
 def test_limits_of_requests_and_bodies(configured):
     s = configured.server
     configured.reload("max-body-bytes = 2K\nmax-tokens-default = 3\n")
@@ -145,7 +144,6 @@ def test_keys_come_and_go(tmp_path):
         assert not [line for line in s.lines if "sk-" in line]
 
 
-@pytest.mark.smoke
 def test_whose_request_it_is_survives_a_reload(tmp_path):
     keys = write_keys(tmp_path / "keys", "alice sk-alice-1\nbob sk-bob-1\n")
     with Configured(tmp_path, f"api-key-file = {keys}\nadmin-key = sk-root-1\n", key="sk-root-1") as c:
@@ -161,7 +159,6 @@ def test_whose_request_it_is_survives_a_reload(tmp_path):
             assert httpx.delete(path, headers=bearer("sk-alice-2")).status_code == 200
 
 
-@pytest.mark.smoke
 def test_the_door_stays_shut(tmp_path):
     """Beyond loopback a reload may not take the last key away."""
     with Configured(tmp_path, "host = 0.0.0.0\napi-key = sk-1\nadmin-key = sk-root-1\n", key="sk-root-1") as c:
@@ -187,7 +184,6 @@ def test_a_hundred_reloads_take_nothing(tmp_path):
         assert len(os.listdir(f"/proc/{c.server.process.pid}/fd")) == descriptors
 
 
-@pytest.mark.smoke
 def test_keys_are_not_in_the_list_of_processes():
     with serving("--api-key", "sk-alice-0123", "--admin-key=sk-root-0123", key="sk-root-0123") as s:
         with open(f"/proc/{s.process.pid}/cmdline", "rb") as f:
@@ -199,7 +195,6 @@ def test_keys_are_not_in_the_list_of_processes():
         assert httpx.get(s.url + "/v1/models").status_code == 401
 
 
-@pytest.mark.smoke
 def test_a_reload_while_it_drains_changes_nothing():
     s = Server("--drain", 60)
     with s.begin(max_tokens=400) as running:
@@ -227,7 +222,6 @@ def read_until(fd, words):
         text += os.read(fd, 4096)
 
 
-@pytest.mark.smoke
 def test_it_ends_with_its_terminal():
     process, terminal = on_a_terminal(PROGRAM, "serve", str(MODEL), "--port", "0")
     read_until(terminal, b"event=ready")
@@ -237,7 +231,6 @@ def test_it_ends_with_its_terminal():
     assert process.wait(20) == 0
 
 
-@pytest.mark.smoke
 def test_unless_it_was_told_to_stay_as_nohup_does():
     process, terminal = on_a_terminal("sh", "-c", 'trap "" HUP; exec "$0" "$@"', PROGRAM, "serve", str(MODEL), "--port", "0")
     try:
@@ -250,7 +243,6 @@ def test_unless_it_was_told_to_stay_as_nohup_does():
         assert process.wait(20) == 0
 
 
-@pytest.mark.smoke
 def test_the_environment_file_is_read_again(tmp_path):
     env = write_keys(tmp_path / "env", "PLATEAU_MAX_QUEUE=4\nPLATEAU_STEP_MS=50\nOTHER=1\n")
     with Configured(tmp_path, f"max-queue = 8\nenv-file = {env}\n") as c:

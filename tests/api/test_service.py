@@ -93,7 +93,6 @@ def test_from_ready_to_stopping(address):
         assert not [m for m in manager.seen + manager.waiting() if "WATCHDOG" in m]
 
 
-@pytest.mark.smoke
 def test_a_reload_that_fails_is_over_as_well(tmp_path):
     config = tmp_path / "plateau.ini"
     config.write_text("max-queue = 8\n")
@@ -130,7 +129,6 @@ def test_the_watchdog_sees_an_engine_that_hangs(tmp_path):
             assert s.stop() == 0
 
 
-@pytest.mark.smoke
 def test_a_watchdog_that_is_not_ours(tmp_path):
     with Manager(str(tmp_path / "notify"), watchdog_s=0.2, pid=1) as manager:
         s = Server()
@@ -141,7 +139,6 @@ def test_a_watchdog_that_is_not_ours(tmp_path):
         assert not [m for m in manager.seen if "WATCHDOG" in m]
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("address", ["", "notify", "vsock:2:3", "/" + "n" * 200, "/none/at/all", "@"])
 def test_a_socket_that_is_none_does_no_harm(address):
     environment = os.environ.copy()
@@ -156,7 +153,6 @@ def test_a_socket_that_is_none_does_no_harm(address):
         os.environ.update(environment)
 
 
-@pytest.mark.smoke
 def test_who_does_not_read_is_not_waited_for(tmp_path):
     manager = Manager(str(tmp_path / "notify"), watchdog_s=0.003)
     with manager, serving() as s:

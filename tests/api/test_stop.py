@@ -96,7 +96,6 @@ def test_without_a_drain_who_is_being_prepared_is_told():
     assert s.wait() == 0
 
 
-@pytest.mark.smoke
 def test_who_asks_all_the_time_does_not_keep_it_from_ending():
     s = Server("--drain", 60)
     over = threading.Event()
