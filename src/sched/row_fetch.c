@@ -194,7 +194,8 @@ void row_fetch_end(const struct sched_opts *o, struct sched_row *row)
 {
     if (row->fetch_open > 0)
         o->tier->cancel(o->tier->arg, row->fetch);
-    if (is_whole(o, row))
+    /* Another look is worth it only after something was found missing, not after waiting in vain. */
+    if (!row->fetch_failed)
         row->fetch_tries = TRIES_MAX;
     if (is_whole(o, row) || !o->slots)
         row->fetch_to = row->page_count * PAGE_TOKENS;

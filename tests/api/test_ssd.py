@@ -318,3 +318,16 @@ def test_another_model_finds_nothing_of_the_first(tmp_path):
         again.terminate()
         again.wait(20)
     assert len(json.loads(subprocess.check_output(command))["models"]) == 2
+
+
+def test_a_model_unloaded_and_loaded_again_finds_what_it_wrote(tmp_path):
+    prompt = prompt_of(7, 500)
+    with serving_from(tmp_path) as s:
+        said, _ = answer(s, prompt)
+        # At once: what was not written yet is handed over when the model goes.
+        reply = s.http.post("/v1/models/canary/unload")
+        assert reply.status_code in (200, 202), reply.text
+        until(lambda: s.http.get("/api/status").json()["models"][0]["state"] == "unloaded", 20)
+        assert answer(s, prompt) == (said, 499 // PAGE * PAGE)
+        n = ssd(s)
+        assert n["reads"] > 0 and n["drops"] == 0

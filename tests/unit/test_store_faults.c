@@ -45,6 +45,25 @@ TEST(each_call_may_fail_at_each_time)
     scene_close(&s);
 }
 
+TEST(an_account_that_says_no_leaves_nothing)
+{
+    const char *dir = test_dir();
+    uint32_t opened = 0;
+    for (uint64_t limit = 0; opened < 3; limit += (uint64_t)200 << 10) {
+        struct store *st;
+        struct err e = {{0}};
+        struct store_opts o = opts_of(dir, LIMIT);
+        account_set_limit(o.staging, limit);
+        int r = store_open(&o, &st, &e);
+        assert_true(r == 0 || (r == -ENOMEM && e.text[0]));
+        opened += r == 0;
+        if (r == 0)
+            store_close(st);
+        assert_int_equal(account_numbers(o.staging).reserved, 0);
+        test_ledger_after(true);
+    }
+}
+
 TEST(short_reads_and_writes_and_no_o_direct_change_nothing)
 {
     struct scene s;
