@@ -28,11 +28,10 @@ void audit_begin(struct audit *ret, const struct http_request *r, const struct a
     write_action(r, ret->action);
 }
 
-void audit_done(const struct audit *a, const struct reject *why, uint64_t bytes, const char *id)
+void audit_done(const struct audit *a, unsigned status, const char *result, uint64_t bytes, const char *id)
 {
     LOG_INFO("audit", "key=%s client=%s action=\"%s\" status=%u result=%s bytes=%llu id=%s", a->key,
-             a->client, a->action, why->status ? why->status : 200, why->code ? why->code : "ok",
-             (unsigned long long)bytes, id);
+             a->client, a->action, status, result, (unsigned long long)bytes, id);
 }
 
 void audit_refused(struct audit_refusals *state, const struct http_request *r, const struct reject *why,

@@ -15,8 +15,8 @@ struct audit {
     char action[AUDIT_ACTION_BYTES]; /* "POST /api/trim", without blanks and quotes in the path */
 };
 void audit_begin(struct audit *ret, const struct http_request *r, const struct auth *auth);
-/* It is over: why->status 0 is success. `id` is the request's. */
-void audit_done(const struct audit *a, const struct reject *why, uint64_t bytes, const char *id);
+/* What came of it: the status that its client was told (0: nobody was told), "ok" or the code of a refusal. `id` is the request's. */
+void audit_done(const struct audit *a, unsigned status, const char *result, uint64_t bytes, const char *id);
 
 /* Somebody came without the key that it takes. At most one line in a second is written; it says how many were not. */
 struct audit_refusals {

@@ -129,12 +129,25 @@ static void drop_work(struct exchange *x)
     wait_done(x);
 }
 
+/* An admin's order is done, or refused. */
+static void audit_end(struct exchange *x)
+{
+    const struct reject *why = &x->reject;
+    if (x->audited)
+        audit_done(&x->who, why->status ? why->status : x->status, why->code ? why->code : "ok",
+                   x->reclaimed_bytes, x->id_text);
+    x->audited = false;
+}
+
 void exchange_free(struct exchange *x)
 {
     if (!x)
         return;
     ASSERT(x->phase != EXCHANGE_PREPARING);
     struct api *a = x->api;
+    /* Nobody waited for what came of it. */
+    if (x->audited)
+        audit_done(&x->who, 0, x->code ? x->code : "left", 0, x->id_text);
     drop_work(x);
     request_memory_done(&x->memory);
     list_remove(&x->all);
@@ -488,8 +501,8 @@ void exchange_prepared(struct exchange *x)
     ASSERT(x->phase == EXCHANGE_PREPARING);
     x->phase = x->waits ? EXCHANGE_WAITING : EXCHANGE_RUNNING;
     request_memory_newcomer(&x->memory, false);
-    if (x->audited && !x->waits)
-        audit_done(&x->who, &x->reject, x->reclaimed_bytes, x->id_text);
+    if (!x->waits)
+        audit_end(x);
     if (!x->http) {
         exchange_free(x);
         return;
@@ -530,8 +543,7 @@ void exchange_waited(struct exchange *x, bool again)
         ASSERT(mailbox_put(x->api->to_prepare, &x) == 0);
         return;
     }
-    if (x->audited)
-        audit_done(&x->who, &x->reject, x->reclaimed_bytes, x->id_text);
+    audit_end(x);
     if (x->reject.status) {
         answer_reject(x, &x->reject);
         return;

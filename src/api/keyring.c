@@ -212,7 +212,7 @@ int keyring_parse(struct keyring *k, enum keyring_door door, struct slice text, 
     return lines_with_keys > 0 ? 0 : err_set(e, -EINVAL, "%s has no key in it", source);
 }
 
-static enum keyring_exposure exposure_of(mode_t mode)
+enum keyring_exposure keyring_exposure_of(mode_t mode)
 {
     if (mode & (S_IWGRP | S_IWOTH))
         return KEYRING_WRITABLE;
@@ -227,7 +227,7 @@ int keyring_read(struct keyring *k, enum keyring_door door, const char *path, en
     if (r == 0)
         r = keyring_parse(k, door, (struct slice){f.bytes, f.len}, path, e);
     if (r == 0)
-        *exposure = exposure_of(f.mode);
+        *exposure = keyring_exposure_of(f.mode);
     small_file_done(&f);
     return r;
 }

@@ -12,6 +12,8 @@
 #include "base/err.h"
 #include "base/slice.h"
 
+#include <sys/types.h>
+
 struct keyring;
 
 #define KEYRING_KEYS_MAX       1024
@@ -44,6 +46,8 @@ int keyring_parse(struct keyring *k, enum keyring_door door, struct slice text, 
 
 /* What is wrong with who may read a file of keys. */
 enum keyring_exposure { KEYRING_PRIVATE, KEYRING_READABLE, KEYRING_WRITABLE };
+/* Of a file's mode. */
+enum keyring_exposure keyring_exposure_of(mode_t mode);
 /* keyring_parse of a regular file. Also -EFBIG (more than KEYRING_FILE_BYTES_MAX), and what the system said. */
 int keyring_read(struct keyring *k, enum keyring_door door, const char *path, enum keyring_exposure *exposure,
                  struct err *e);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static int add_keys(struct keyring *k, enum keyring_door door, const char *option, const char *const *keys,
                     struct err *e)
@@ -26,6 +27,14 @@ static void tell_exposure(const char *path, enum keyring_exposure exposure)
     if (exposure != KEYRING_PRIVATE)
         LOG_WARN("key_file_exposed", "file=\"%s\" problem=\"%s\"", path,
                  exposure == KEYRING_WRITABLE ? "others may change it" : "everybody may read it");
+}
+
+/* A file of settings with a key among them. */
+static void look_at_settings(const char *path, bool secret)
+{
+    struct stat st;
+    if (path && secret && stat(path, &st) == 0 && S_ISREG(st.st_mode))
+        tell_exposure(path, keyring_exposure_of(st.st_mode));
 }
 
 static int add_files(struct keyring *k, enum keyring_door door, const char *option, const char *const *paths,
@@ -58,6 +67,8 @@ int keys_open(const struct options *o, struct keyring **ret, struct err *e)
         keyring_free(k);
         return r;
     }
+    look_at_settings(o->config, o->config_secret);
+    look_at_settings(o->env_file, o->env_file_secret);
     *ret = k;
     return 0;
 }

@@ -132,7 +132,9 @@ int live_open(struct live *l, int argc, char **argv, struct err *e)
         return r;
     l->started.engine_live = &l->engine;
     l->now = l->started;
+    /* What it points at stays with `started`. */
     l->now.texts = NULL;
+    l->now.sections = NULL;
     apply(l);
     return 0;
 }

@@ -202,6 +202,7 @@ static int file_entry(void *arg, const char *section, const char *name, const ch
         return 1;
     }
     const char *copy = row ? keep_text(f->o, value) : NULL;
+    f->o->config_secret |= row && (row->commands & SECRET);
     if (!row)
         f->error = err_set(f->e, -EINVAL, "no option is called %s", name);
     else
@@ -254,6 +255,7 @@ static int env_file_entry(void *arg, struct slice name, struct slice value, stru
             continue;
         snprintf(text, sizeof(text), "%.*s", SLICE_ARGS(value));
         const char *kept = keep_text(o, text);
+        o->env_file_secret |= (options_table[i].commands & SECRET) != 0;
         explicit_bzero(text, sizeof(text));
         return kept ? set(&options_table[i], kept, o, e) : -ENOMEM;
     }
@@ -355,7 +357,8 @@ static int read_files(int argc, char **argv, struct options *o, struct err *e)
     const char *config = find_early(argc, argv, "--config", "PLATEAU_CONFIG");
     const char *env = find_early(argc, argv, "--env-file", "PLATEAU_ENV_FILE");
     int r = config ? read_file(config, o, e) : 0;
-    env = env ? env : o->env_file;
+    o->config = config;
+    env = o->env_file = env ? env : o->env_file;
     if (r == 0 && env && (r = env_file_read(env, env_file_entry, o, e)) < 0)
         return err_prefix(e, r, "--env-file");
     return r;

@@ -50,7 +50,8 @@ struct options {
     bool raw, think, hide_reasoning, ignore_eos, json, allow_open, pinned;
     const char *argument; /* what is no option: the prompt of generate, what cache is to do */
     bool help;
-    struct options_text *texts; /* what was read from the file */
+    struct options_text *texts;          /* what was read from the files */
+    bool config_secret, env_file_secret; /* a secret was among it */
     struct options_section *sections;
     const struct engine_live
         *engine_live; /* of who serves: what holds instead, and may change; NULL: nothing */
@@ -76,7 +77,7 @@ struct options_change {
     const char *name, *from, *to; /* valid during the call */
     bool live;                    /* it may change while the command runs */
 };
-/* Tells of each option of the command in which `from` and `to` differ, in the table's order. */
+/* Tells of each option of the command in which `from` and `to` differ, in the table's order; sections follow, each by its name. */
 void options_compare(enum option_command command, const struct options *from, const struct options *to,
                      void (*tell)(void *arg, const struct options_change *change), void *arg);
 

@@ -95,6 +95,38 @@ static bool is_same(const struct option_row *row, const struct options *a, const
     return *(const uint64_t *)x == *(const uint64_t *)y;
 }
 
+static const struct options_section *section_of(const struct options *o, const char *name)
+{
+    const struct options_section *s = o->sections;
+    while (s && strcmp(s->name, name) != 0)
+        s = s->next;
+    return s;
+}
+
+static bool same_section(const struct options_section *a, const struct options_section *b)
+{
+    bool same = a->count == b->count;
+    for (uint32_t i = 0; same && i < a->count; i++)
+        same =
+            a->settings[i].row == b->settings[i].row && strcmp(a->settings[i].text, b->settings[i].text) == 0;
+    return same;
+}
+
+/* Those of `of` that `other` has otherwise or not at all; gone: only those that it has not. */
+static void compare_sections(const struct options *of, const struct options *other, bool gone,
+                             void (*tell)(void *arg, const struct options_change *change), void *arg)
+{
+    char name[256];
+    for (const struct options_section *s = of->sections; s; s = s->next) {
+        const struct options_section *same = section_of(other, s->name);
+        if (gone ? same != NULL : same && same_section(s, same))
+            continue;
+        snprintf(name, sizeof(name), "model:%s", s->name);
+        tell(arg, &(struct options_change){name, gone || same ? "as it was" : "none",
+                                           gone ? "none" : "as it is", false});
+    }
+}
+
 void options_compare(enum option_command command, const struct options *from, const struct options *to,
                      void (*tell)(void *arg, const struct options_change *change), void *arg)
 {
@@ -111,6 +143,8 @@ void options_compare(enum option_command command, const struct options *from, co
         tell(arg, &(struct options_change){row->name, secret ? "*" : was, secret ? "*" : is,
                                            row->commands & LIVE});
     }
+    compare_sections(to, from, false, tell, arg);
+    compare_sections(from, to, true, tell, arg);
 }
 
 /* --- help --- */

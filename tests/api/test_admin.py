@@ -57,6 +57,17 @@ def test_a_file_that_everybody_may_read_is_told_of(filed):
     assert field(line, "file").endswith("/admins")
 
 
+def test_settings_with_a_key_among_them_are_a_file_of_keys(tmp_path):
+    config = write_keys(tmp_path / "plateau.ini", "admin-key = sk-root-0123\n", 0o644)
+    env = write_keys(tmp_path / "plateau.env", "PLATEAU_API_KEY=sk-alice-0123\n", 0o620)
+    fine = write_keys(tmp_path / "fine.env", "PLATEAU_MAX_QUEUE=5\n", 0o644)
+    with serving("--config", config, "--env-file", env, key="sk-root-0123") as s:
+        told = {field(line, "file"): field(line, "problem") for line in lines_of(s, "key_file_exposed")}
+        assert told == {str(config): "everybody may read it", str(env): "others may change it"}
+    with serving("--env-file", fine) as s:
+        assert not lines_of(s, "key_file_exposed")
+
+
 @pytest.mark.smoke
 def test_what_an_admin_changes_is_in_the_log(filed):
     filed.complete("a b c d e f g", max_tokens=3)
@@ -73,6 +84,25 @@ def test_what_an_admin_changes_is_in_the_log(filed):
     before = len(lines_of(filed, "audit"))
     filed.status(), filed.memory()
     assert len(lines_of(filed, "audit")) == before  # who only looks leaves none
+
+
+def test_loads_and_unloads_are_in_the_log(filed):
+    def order(path, status, result):
+        reply = filed.http.post(path)
+        line = until(lambda: [x for x in lines_of(filed, "audit") if reply.headers["x-request-id"] in x])[0]
+        assert reply.status_code == int(field(line, "status")) == status, reply.text
+        assert field(line, "result") == result and field(line, "action") == f"POST {path}"
+        return reply.json(), line
+
+    reply, line = order("/v1/models/canary/unload", 200, "ok")
+    assert int(field(line, "bytes")) == reply["bytes_returned"]
+    order("/v1/models/canary/load", 200, "ok")
+    with Open(filed, "/v1/completions", {"prompt": "a", "max_tokens": 20000, "ignore_eos": True, "stream": True},
+              key="sk-alice-0123") as running:
+        running.event()
+        order("/v1/models/canary/unload", 202, "ok")
+    until(lambda: [m for m in filed.status()["models"] if m["state"] == "unloaded"])
+    order("/v1/models/canary/load", 200, "ok")
 
 
 @pytest.mark.smoke

@@ -253,3 +253,15 @@ def test_the_environment_file_is_read_again(tmp_path):
         assert "line 1" in c.reload(None, "reload_failed")
         env.unlink()
         assert str(env) in c.reload(None, "reload_failed")
+
+
+def test_a_models_section_needs_a_restart(tmp_path):
+    with Configured(tmp_path, "[model canary]\nttl = 900\n") as c:
+        c.reload("[model canary]\nttl = 900\n")
+        assert c.changed("setting_needs_restart") == {}
+        c.reload("[model canary]\nttl = 901\n[model new]\nttl = 1\n")
+        told = c.changed("setting_needs_restart")
+        assert told == {"model:canary": ("as it was", "as it is"), "model:new": ("none", "as it is")}
+        c.reload("")
+        assert c.changed("setting_needs_restart")["model:canary"] == ("as it was", "none")
+        c.reload("[model canary]\nttl = soon\n", "reload_failed")
