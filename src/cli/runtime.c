@@ -109,8 +109,10 @@ static int open_ledger(struct runtime *rt)
     int r = ledger_create(p->ceiling_bytes, &rt->ledger);
     if (r == 0)
         account_set_planned(ledger_root(rt->ledger), p->ceiling_bytes);
-    if (r == 0 && runtime_faults)
+    if (r == 0 && runtime_faults) {
         ledger_set_faults(rt->ledger, &runtime_faults->ledger);
+        units_set_faults(&runtime_faults->units);
+    }
     if (r == 0)
         r = reserve_heap(rt);
     if (r == 0)
@@ -218,6 +220,10 @@ int runtime_guard(struct runtime *rt, struct err *e)
 {
     struct guard_opts opts = {
         .ledger = rt->ledger, .holders = rt->holders, .threads = rt->threads, .watches_system = true};
+    if (runtime_faults) {
+        opts.read = runtime_faults->footprint;
+        opts.read_arg = runtime_faults->footprint_arg;
+    }
     int r = guard_create(&opts, &rt->guard);
     return r < 0 ? err_set(e, r, "the guard's thread could not be started") : 0;
 }

@@ -4,6 +4,7 @@
 
 #include "cli/planning.h"
 #include "engine/engine.h"
+#include "memory/units.h"
 #include "model/generation_config.h"
 #include "registry/hosted.h"
 #include "text/chat_template.h"
@@ -42,6 +43,10 @@ struct runtime_faults {
     struct ledger_faults ledger;
     struct engine_faults engine;
     struct registry_faults registry;
+    struct units_faults units;
+    void (*footprint)(void *arg,
+                      struct footprint *ret); /* what the guard sees of the system; NULL: what there is */
+    void *footprint_arg;
 };
 extern const struct runtime_faults *runtime_faults;
 

@@ -234,6 +234,20 @@ void guard_numbers(struct guard *g, struct guard_numbers *ret)
     ret->idle_bytes = atomic_load(&g->given.idle_bytes);
 }
 
+bool guard_refuses_loads(struct guard *g, const char *name, struct err *why)
+{
+    struct guard_numbers n;
+    guard_numbers(g, &n);
+    if (n.stage < PRESSURE_UNLOAD)
+        return false;
+    err_set(why, 0,
+            "There is no room for %s now: others have taken the machine's memory (%s), and idle models are "
+            "being unloaded for them. "
+            "Try again later.",
+            name, n.why);
+    return true;
+}
+
 bool guard_refuses_work(struct guard *g, struct err *why, uint32_t *retry_after_s)
 {
     struct guard_numbers n;

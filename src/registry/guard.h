@@ -98,6 +98,8 @@ struct guard_numbers {
 /* Any thread. */
 void guard_numbers(struct guard *g, struct guard_numbers *ret);
 
+/* True: idle models are being unloaded for want of memory that others took, so none is loaded; with a sentence for a 507. Any thread. */
+bool guard_refuses_loads(struct guard *g, const char *name, struct err *why);
 /* True: the machine is so short of memory that new work is refused for now, with a sentence for a 503. Any thread. */
 bool guard_refuses_work(struct guard *g, struct err *why, uint32_t *retry_after_s);
 

@@ -80,6 +80,8 @@ static int make_room(void *arg, struct account *account, uint64_t bytes, struct 
 {
     struct entry *e = arg;
     struct registry *r = e->registry;
+    if (r->opts.guard && guard_refuses_loads(r->opts.guard, e->known.id, why))
+        return -ENOMEM;
     int error = account_set_floor(account, bytes);
     if (error == 0)
         return 0;

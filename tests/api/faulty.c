@@ -8,6 +8,9 @@
  *     go             they go on
  *     refuse N       the N-th reservation of memory from now on is refused; 0: none
  *     refuse N all   and those after it
+ *     keep           the system takes no unit back
+ *     take           it does again
+ *     available N    so many MiB of 64 GiB are available; 0: the system's own figures
  * The answer is "ok N": so many reservations were asked for since the last such order. */
 #include "cli/cli.h"
 #include "cli/runtime.h"
@@ -24,7 +27,8 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool fails, hangs, stands; /* under `lock`; stands: a step does */
 
 static atomic_uint asked, refused_from;
-static atomic_bool refuses_all;
+static atomic_bool refuses_all, keeps;
+static atomic_uint available_mib;
 
 static int step(void *arg)
 {
@@ -74,12 +78,32 @@ static unsigned set_refusal(unsigned from, bool all)
     return count;
 }
 
+static int decommit(void *arg)
+{
+    (void)arg;
+    return atomic_load(&keeps) ? -EINVAL : 0;
+}
+
+static void read_footprint(void *arg, struct footprint *ret)
+{
+    unsigned mib = atomic_load(&available_mib);
+    (void)arg;
+    footprint_read(ret);
+    if (mib > 0)
+        *ret =
+            (struct footprint){.ram_bytes = (uint64_t)64 << 30, .ram_available_bytes = (uint64_t)mib << 20};
+}
+
 static void obey(const char *order)
 {
-    unsigned from = 0, count = 0;
+    unsigned from = 0, count = 0, mib = 0;
     char word[8] = "";
     if (sscanf(order, "refuse %u %7s", &from, word) >= 1)
         count = set_refusal(from, strcmp(word, "all") == 0);
+    else if (sscanf(order, "available %u", &mib) == 1)
+        atomic_store(&available_mib, mib);
+    else if (strcmp(order, "keep\n") == 0 || strcmp(order, "take\n") == 0)
+        atomic_store(&keeps, order[0] == 'k');
     else if (strcmp(order, "wait\n") == 0)
         wait_standing();
     else
@@ -98,7 +122,10 @@ static void *listen_to_orders(void *arg)
 
 int main(int argc, char **argv)
 {
-    static const struct runtime_faults faults = {.ledger = {reserve, NULL}, .engine = {step, NULL}};
+    static const struct runtime_faults faults = {.ledger = {reserve, NULL},
+                                                 .engine = {step, NULL},
+                                                 .units = {decommit, NULL},
+                                                 .footprint = read_footprint};
     pthread_t listener;
     sigset_t all, before;
     unsigned from = 0;
