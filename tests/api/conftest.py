@@ -267,7 +267,13 @@ def settled(server):
         return not any(busy) and server.metrics()["plateau_http_connections"] == 1
 
     until(nothing_left, 20, 0.05)
-    return account_bytes(server.memory())
+    # The thread of a load is joined a moment after its model is ready.
+    found = account_bytes(server.memory())
+    while True:
+        time.sleep(0.2)
+        before, found = found, account_bytes(server.memory())
+        if found == before:
+            return found
 
 
 def check_ledger(memory):
