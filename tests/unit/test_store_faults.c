@@ -156,18 +156,55 @@ TEST(a_call_that_hangs_turns_the_tier_off_and_delays_nobody)
     }
 }
 
-TEST(a_listing_that_hangs_keeps_the_tier_off)
+TEST(a_start_that_hangs_keeps_the_tier_off)
 {
-    struct scene s;
-    struct store_opts o = opts_of(test_dir(), LIMIT);
-    o.hang_ns = HANG_NS;
-    sys_reset();
-    atomic_store(&sys_state.hangs, CALL_LIST + 1);
-    scene_open_with(&s, &o);
-    assert_false(has(&s, 1, TIER_PAGE));
-    wait_off(&s);
-    atomic_store(&sys_state.hangs, 0);
-    scene_close(&s);
+    static const enum call calls[] = {CALL_MKDIR, CALL_OPEN, CALL_LOCK, CALL_LIST, CALL_STAT};
+    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+        struct scene s;
+        struct store_opts o = opts_of(test_dir(), LIMIT);
+        o.hang_ns = HANG_NS;
+        sys_reset();
+        atomic_store(&sys_state.hangs, calls[i] + 1);
+        scene_open_with(&s, &o);
+        assert_false(has(&s, 1, TIER_PAGE));
+        wait_off(&s);
+        atomic_store(&sys_state.hangs, 0);
+        scene_close(&s);
+    }
+    test_ledger_after(true);
+}
+
+TEST(a_write_that_hangs_turns_the_tier_off)
+{
+    static const enum call calls[] = {CALL_OPEN,   CALL_PWRITE, CALL_FSTAT, CALL_CLOSE, CALL_RENAME,
+                                      CALL_UNLINK, CALL_MKDIR,  CALL_STAT,  CALL_SPACE};
+    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+        struct scene s;
+        struct store_opts o = opts_of(test_dir(), STORE_LIMIT_LEAST);
+        o.hang_ns = HANG_NS;
+        sys_reset();
+        scene_open_with(&s, &o);
+        assert_int_equal(wait_listed(&s).state, STORE_ON);
+        /* Nearly full, for a removal belongs to it. */
+        for (uint32_t k = 0; calls[i] == CALL_UNLINK && numbers(&s).bytes + 200000 < STORE_LIMIT_LEAST; k++) {
+            put_surely(&s, k, TIER_PAGE);
+            wait_written(&s);
+        }
+        atomic_store(&sys_state.hangs, calls[i] + 1);
+        for (uint32_t k = 1000; k < 1010; k++)
+            put(&s, k, TIER_PAGE);
+        wait_off(&s);
+        /* What was handed in and not begun is dropped; who closes waits for nothing. */
+        assert_int_equal(numbers(&s).queued_writes, 0);
+        assert_true(numbers(&s).drops >= 3);
+        uint64_t began_ns = clock_now_ns();
+        store_client_close(&s.io);
+        assert_true(clock_now_ns() - began_ns < 100 * NS_PER_MS);
+        atomic_store(&sys_state.hangs, 0);
+        store_close(s.store);
+        sem_destroy(&s.woken);
+        test_ledger_after(true);
+    }
 }
 
 TEST(a_thread_that_hangs_for_ever_is_left_behind_in_bounded_time)
