@@ -21,7 +21,8 @@ const struct option_row options_table[] = {
      "the same as --max-model-len"},
     {GROUP_MODEL, "host-cache", "BYTES", OPTION_BYTES, AT(host_cache), 0, 1e15, NULL,
      COMMAND_SIZE | COMMAND_CHAT | SECTION,
-     "memory for the beginnings of earlier requests, which later ones need not compute again; 0: none "
+     "memory for the beginnings of earlier requests, of all models together, which later ones need not "
+     "compute again; 0: none "
      "[default: what the ceiling leaves]"},
     {GROUP_MODEL, "ssd-dir", "DIR", OPTION_TEXT, AT(ssd_dir), 0, 0, NULL, COMMAND_SIZE,
      "a directory that keeps the beginnings of earlier requests when they go from memory, over unloads and "

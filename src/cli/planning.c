@@ -83,7 +83,7 @@ static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
                  p->rows, why->rows_max);
     return err_set(e, -ENOMEM, "%s does not fit: it needs at least %s, and the ceiling is %s (%s).%s%s%s",
                    name, terminal_bytes(why->needed_bytes).text, terminal_bytes(ceiling).text,
-                   p->ceiling_from, context, rows,
+                   p->ceiling_from ? p->ceiling_from : "see --memory-limit", context, rows,
                    context[0] || rows[0] ? "" : " Neither a shorter context nor fewer rows would do.");
 }
 

@@ -68,11 +68,13 @@ static void explain(const struct guard_refusal *r, const char *name, bool own_li
         return;
     }
     snprintf(ret, bytes_max,
-             "There is no room for %.100s: with its %llu bytes the server would hold %llu, and its ceiling "
-             "is %llu. Now it holds %llu. Of that %llu "
-             "could be given back (free units %llu, caches %llu, idle models %llu); the rest is of models "
-             "that are busy, pinned or in use, and the "
-             "server's own. Unload or unpin a model, or raise --memory-limit.",
+             "There is no room for %.100s: with its %llu bytes the server would hold %llu, and the limit "
+             "that binds, its "
+             "ceiling, is %llu. Now it holds %llu. Of that %llu could be given back (free units %llu, caches "
+             "%llu, idle "
+             "models %llu); the rest is of models that are busy, pinned or in use, and the server's own. "
+             "Unload or unpin "
+             "a model, or raise --memory-limit.",
              name, (ull)r->wanted_bytes, (ull)r->projected_bytes, (ull)r->ceiling_bytes,
              (ull)r->current_bytes, (ull)(r->free_bytes + r->cached_bytes + r->idle_bytes),
              (ull)r->free_bytes, (ull)r->cached_bytes, (ull)r->idle_bytes);
