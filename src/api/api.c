@@ -151,8 +151,13 @@ int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
     a->text = account_charge(opts->text);
     a->limits = (struct request_limits){a->opts.json_depth_max, a->opts.choices_max};
     a->streams_max = streams_max(&a->opts);
-    api_set_live(a, &(struct api_live){a->opts.requests_max, a->opts.max_tokens_default, a->opts.keepalive_s,
-                                       a->opts.slow_client_s, a->opts.stuck_s, a->opts.request_bytes_max});
+    api_set_live(a, &(struct api_live){.requests_max = a->opts.requests_max,
+                                       .max_tokens_default = a->opts.max_tokens_default,
+                                       .keepalive_s = a->opts.keepalive_s,
+                                       .slow_client_s = a->opts.slow_client_s,
+                                       .stuck_s = a->opts.stuck_s,
+                                       .load_timeout_s = a->opts.load_timeout_s,
+                                       .request_bytes_max = a->opts.request_bytes_max});
     a->started_ns = clock_now_ns();
     a->started_s = (int64_t)clock_wall_s();
     pthread_mutex_init(&a->lock, NULL);
@@ -394,6 +399,7 @@ void api_set_live(struct api *a, const struct api_live *live)
                          .keepalive_s = live->keepalive_s,
                          .slow_client_s = live->slow_client_s,
                          .stuck_s = live->stuck_s,
+                         .load_timeout_s = live->load_timeout_s,
                          .request_bytes_max = live->request_bytes_max};
     fill_defaults(&o);
     a->live = (struct api_live){.requests_max = MIN_OF(o.requests_max, a->opts.requests_max),
@@ -401,6 +407,7 @@ void api_set_live(struct api *a, const struct api_live *live)
                                 .keepalive_s = o.keepalive_s,
                                 .slow_client_s = o.slow_client_s,
                                 .stuck_s = o.stuck_s,
+                                .load_timeout_s = o.load_timeout_s,
                                 .request_bytes_max = o.request_bytes_max};
     atomic_store(&a->max_tokens_default, live->max_tokens_default);
 }

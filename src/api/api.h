@@ -71,7 +71,7 @@ enum api_state api_state_of(struct api *a);
 
 /* What may change while it serves, as in api_opts; 0 takes the default. requests_max cannot be more than at first. */
 struct api_live {
-    uint32_t requests_max, max_tokens_default, keepalive_s, slow_client_s, stuck_s;
+    uint32_t requests_max, max_tokens_default, keepalive_s, slow_client_s, stuck_s, load_timeout_s;
     size_t request_bytes_max;
 };
 /* Network thread, or before it runs. */

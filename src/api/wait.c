@@ -50,7 +50,7 @@ static bool refuse_slow(struct exchange *x)
     return reject_set(
         &x->reject, 503, "model_loading", "model",
         "%s was not loaded within %u s (--load-timeout); %.0f %% of it are there. Try again later.", id_of(x),
-        x->api->opts.load_timeout_s,
+        x->api->live.load_timeout_s,
         info.bytes_total ? 100.0 * (double)info.bytes_done / (double)info.bytes_total : 0.0);
 }
 
@@ -145,7 +145,7 @@ static int look_for_load(struct exchange *x, uint64_t now_ns)
 {
     struct registry_failure why = {0};
     int r = registry_poll(registry_of(x), (uint32_t)x->model_index, &x->lease, &why);
-    if (r == -EAGAIN && now_ns > x->waits_since_ns + x->api->opts.load_timeout_s * NS_PER_S) {
+    if (r == -EAGAIN && now_ns > x->waits_since_ns + x->api->live.load_timeout_s * NS_PER_S) {
         refuse_slow(x);
         return -ECANCELED;
     }

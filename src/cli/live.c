@@ -65,6 +65,7 @@ static void apply_to_api(struct live *l)
                             .keepalive_s = (uint32_t)o->keepalive_s,
                             .slow_client_s = (uint32_t)o->slow_client_s,
                             .stuck_s = (uint32_t)o->stuck_s,
+                            .load_timeout_s = (uint32_t)o->load_timeout_s,
                             .request_bytes_max = MIN_OF(o->max_request_bytes, l->request_bytes_max)};
     api_set_live(l->api, &live);
     api_set_keys(l->api, l->keys);
