@@ -361,6 +361,52 @@ TEST(memory_that_is_refused_preempts_and_ends_only_who_is_alone)
     close_sched(&f);
 }
 
+static bool help_comes(void *arg)
+{
+    return *(const bool *)arg;
+}
+
+/* The same, while others are about to give memory: who has its page goes on, who has none waits, and so does the queue. */
+TEST(while_help_comes_nobody_is_preempted_or_ended)
+{
+    struct fixture f;
+    bool comes = true;
+    struct sched_opts o = usual();
+    o.help = help_comes;
+    o.help_arg = &comes;
+    open_sched(&f, &o, 32);
+    struct sched_row *old = add(&f, 0, 60, 200), *new = add(&f, 1, 64, 200);
+    step(&f);
+    account_set_limit(f.kv, UNIT_BYTES);
+    for (int i = 0; i < 200; i++)
+        step(&f);
+    /* Four pages: none is left for either. */
+    assert_true(old->phase == SCHED_DECODING && new->phase == SCHED_DECODING);
+    assert_int_equal(old->preemptions + new->preemptions, 0);
+    assert_int_equal(old->done, 64);
+    assert_int_equal(new->done, 64);
+    assert_int_equal(f.plan.row_count, 0);
+    struct sched_row *queued = add(&f, 2, 40, 10);
+    step(&f);
+    assert_int_equal(queued->phase, SCHED_QUEUED);
+    /* It has come. */
+    account_set_limit(f.kv, 4 * UNIT_BYTES);
+    step(&f);
+    assert_true(given(&f, 0) == 1 && given(&f, 1) == 1 && queued->phase != SCHED_QUEUED);
+    sched_remove(f.sched, new);
+    sched_remove(f.sched, queued);
+    /* One alone is ended only when none comes any more. */
+    account_set_limit(f.kv, 0);
+    for (int i = 0; i < 200; i++)
+        step(&f);
+    assert_int_equal(old->phase, SCHED_DECODING);
+    comes = false;
+    step(&f);
+    assert_int_equal(old->phase, SCHED_ENDED);
+    assert_int_equal(sched_take_ended(f.sched)->end, SCHED_END_NO_MEMORY);
+    close_sched(&f);
+}
+
 TEST(a_failed_step_moves_nothing)
 {
     struct fixture f;
