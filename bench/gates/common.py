@@ -16,11 +16,11 @@ MIB = 1 << 20
 class Server:
     """`plateau serve` with a model, for a `with` block."""
 
-    def __init__(self, options, *more):
+    def __init__(self, options, *more, named=True):
         model = pathlib.Path(options.model)
         self.has_text = (model / "tokenizer.json").exists()
         self.vocab = vocabulary(model)
-        command = [options.program, "serve", str(model), "--port", "0", "--log-level", "warn", *options.serve, *map(str, more)]
+        command = [options.program, "serve", *([str(model)] if named else []), "--port", "0", "--log-level", "warn", *options.serve, *map(str, more)]
         self.command = " ".join(command)
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         where = re.search(rb"http://127\.0\.0\.1:(\d+)", self.process.stdout.readline())

@@ -10,7 +10,7 @@ import importlib
 import pathlib
 import sys
 
-GATES = ("soak", "return", "flat", "jitter", "agent", "fairness", "trim-cost", "warm-start")
+GATES = ("soak", "return", "flat", "jitter", "agent", "fairness", "trim-cost", "warm-start", "load-gap", "models")
 TOP = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -40,6 +40,10 @@ def arguments():
     p.add_argument("--warm-prompt", type=int, default=4096, help="warm-start: tokens (4096)")
     p.add_argument("--warm-repeats", type=int, default=3, help="warm-start: prompts, each on two fresh servers (3)")
     p.add_argument("--warm-dir", help="warm-start: where its files go for the time being (the system's temporary folder)")
+    p.add_argument("--gap-shape", default="qwen3-0.6b", help="load-gap: the shape that build/mkmodel makes up and that loads (qwen3-0.6b)")
+    p.add_argument("--gap-form", default="bf16", help="load-gap: its weights (bf16: 1137 MiB)")
+    p.add_argument("--gap-loads", type=int, default=5, help="load-gap: how many times (5)")
+    p.add_argument("--cycles", type=int, default=200, help="models: loads, uses and unloads (200)")
     return p.parse_args()
 
 

@@ -6,9 +6,12 @@
 
 #include "base/check.h"
 #include "base/pages.h"
+#include "base/priority.h"
 
 #include <errno.h>
 #include <sys/mman.h>
+
+#define GIVE_BYTES (8 * UNIT_BYTES)
 
 uint64_t weight_memory_round(uint64_t bytes)
 {
@@ -45,14 +48,17 @@ int weight_memory_commit(struct weight_memory *m, size_t bytes)
     ASSERT(want <= m->bytes);
     if (want <= m->committed)
         return 0;
-    size_t more = want - m->committed;
-    char *p = m->base + m->committed;
-    int r = pages_commit(p, more);
-    if (r < 0)
-        return r;
-    if (m->account)
-        account_use(m->account, more);
-    m->committed = want;
+    /* A unit at a time: the system's lock on the address space is held while a range is populated, and other models' engines need it
+     * to commit a unit of theirs. */
+    for (int r; m->committed < want; m->committed += UNIT_BYTES) {
+        priority_raise();
+        r = pages_commit(m->base + m->committed, UNIT_BYTES);
+        priority_restore();
+        if (r < 0)
+            return r;
+        if (m->account)
+            account_use(m->account, UNIT_BYTES);
+    }
     return 0;
 }
 
@@ -60,6 +66,9 @@ void weight_memory_done(struct weight_memory *m)
 {
     if (!m->map)
         return;
+    /* In pieces, for the same reason. */
+    for (size_t at = 0; at < m->committed; at += GIVE_BYTES)
+        (void)madvise(m->base + at, MIN_OF(GIVE_BYTES, m->committed - at), MADV_DONTNEED);
     munmap(m->map, m->map_bytes);
     if (m->account) {
         account_unuse(m->account, m->committed);

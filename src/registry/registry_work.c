@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/priority.h"
 #include "memory/footprint.h"
 
 #include <errno.h>
@@ -110,9 +111,8 @@ static bool others_serve(struct registry *r, const struct entry *self)
 /* Whoever computes goes first; with nobody else to serve, the load has the machine. */
 static void step_back(struct registry *r, const struct entry *e)
 {
-    struct sched_param none = {0};
     if (others_serve(r, e))
-        (void)sched_setscheduler(0, SCHED_IDLE, &none);
+        priority_lower();
 }
 
 static int load(struct entry *e, struct registry_failure *why)

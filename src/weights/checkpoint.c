@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/priority.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,6 +25,7 @@
 #define FILES_MAX       4096
 #define FILE_NAME_MAX   255
 #define INDEX_BYTES_MAX SAFETENSORS_HEADER_BYTES_MAX
+#define DROP_BYTES      ((size_t)16 << 20) /* at a time */
 
 struct file {
     const char *name; /* relative to the directory */
@@ -581,10 +583,14 @@ void checkpoint_drop(const struct checkpoint *c, const struct tensor *t)
         size_t page = (size_t)sysconf(_SC_PAGESIZE);
         size_t from = ROUND_UP((size_t)(p - f->ptr), page),
                to = ((size_t)(p - f->ptr) + t->bytes) / page * page;
-        if (from < to) {
-            (void)madvise((char *)f->ptr + from, to - from, MADV_DONTNEED);
-            (void)posix_fadvise(f->fd, (off_t)from, (off_t)(to - from), POSIX_FADV_DONTNEED);
+        /* In pieces: the system's lock on the address space is held for each, and others need it. */
+        for (size_t at = from; at < to; at += DROP_BYTES) {
+            priority_raise();
+            (void)madvise((char *)f->ptr + at, MIN_OF(DROP_BYTES, to - at), MADV_DONTNEED);
+            priority_restore();
         }
+        if (from < to)
+            (void)posix_fadvise(f->fd, (off_t)from, (off_t)(to - from), POSIX_FADV_DONTNEED);
         return;
     }
 }

@@ -19,6 +19,8 @@ SMALL = {
     "agent": ["--turns", "4"],
     "fairness": ["--long-prompt", "2048"],
     "trim-cost": ["--pairs", "3", "--burst-tokens", "4"],
+    "load-gap": ["--gap-shape", "tiny-qwen3", "--gap-loads", "2"],
+    "models": ["--cycles", "12"],
 }
 # A slope over a second is none, and so are quantiles of a machine that runs other tests.
 LONG_ONLY = ("slope", "p99", "period", "throughput", "every gap", "longest trim slice")
