@@ -320,6 +320,7 @@ static void start_load(struct entry *e)
         return;
     err_set(&why.e, -ENOMEM, "There is no memory for the thread that would load %s.", e->known.id);
     why.code = -ENOMEM;
+    log_load(e, why.code, &why, 0);
     load_ended(e, why.code, &why, 0, (struct file_stamp){0});
     registry_tell(e->registry);
 }

@@ -226,8 +226,11 @@ def test_a_start_that_is_refused_memory_ends_in_words():
     ends = {}
     for number in itertools.count(1):
         ends[number] = start(number)
-        if ends[number] is None:
+        # A load that finds no room asks for it once more: one refusal need not be the end.
+        if number > 3 and not any(ends[n] for n in range(number - 2, number + 1)):
             break
+        if ends[number] is None:
+            continue
         status, said = ends[number]
         assert status == 1 and re.search(r'(plateau: |error=")[^"\n]{20,}', said), (number, status, said)
     assert len(ends) > 10
