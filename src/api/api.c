@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread_stack.h"
-#include "memory/footprint.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -251,23 +250,9 @@ static void on_ended(void *arg, struct http_request *r, bool completed)
         exchange_ended(x, completed);
 }
 
-/* The ledger keeps this process within its ceiling, but it cannot know what others take: once a second the system is asked, which
- * takes about 100 us. With a guard that is its business. */
-static void look_at_memory(struct api *a, uint64_t now_ns)
-{
-    struct footprint f;
-    if (a->opts.guard || now_ns - a->footprint_ns < NS_PER_S)
-        return;
-    a->footprint_ns = now_ns;
-    footprint_read(&f);
-    if (footprint_is_short(&f))
-        api_relieve(a);
-}
-
 static void on_tick(void *arg, uint64_t now_ns)
 {
     struct api *a = arg;
-    look_at_memory(a, now_ns);
     watch_models(a, now_ns);
     LIST_EACH(it, &a->exchanges)
         exchange_tick(LIST_ENTRY(it, struct exchange, all), now_ns);

@@ -59,7 +59,6 @@ struct api {
     struct http_server *server;
     struct api_live live; /* what holds now; of opts at first. max_tokens_default: above */
     struct audit_refusals refusals;
-    uint64_t footprint_ns;            /* when the system was last asked how much memory it has */
     struct job_numbers *jobs;         /* [API_JOBS_SHOWN_MAX], scratch */
     struct account_numbers *accounts; /* [accounts_max], scratch */
     uint32_t accounts_max;

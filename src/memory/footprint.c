@@ -143,13 +143,6 @@ uint64_t footprint_reserve(const struct footprint *f)
     return MIN_OF(MAX_OF((uint64_t)1 << 30, f->ram_bytes / 20), f->ram_bytes / 2);
 }
 
-bool footprint_is_short(const struct footprint *f)
-{
-    if (f->ram_available_bytes && f->ram_available_bytes < footprint_reserve(f) / 2)
-        return true;
-    return f->cgroup_limit_bytes && f->cgroup_bytes > f->cgroup_limit_bytes / 20 * 19;
-}
-
 uint64_t footprint_ceiling(const struct footprint *f, uint64_t wanted_bytes)
 {
     uint64_t ceiling = f->ram_bytes - footprint_reserve(f);

@@ -26,9 +26,6 @@ void footprint_purge_heap(void);
 
 /* What the ceiling leaves to others: max(1 GiB, 5 %), half of all of it on a small machine. */
 uint64_t footprint_reserve(const struct footprint *f);
-/* Less than half of that is available, or more than 19/20 of the cgroup's limit taken: caches should give some back. Figures that
- * are unknown are no reason. */
-bool footprint_is_short(const struct footprint *f);
 /* min(wanted (0 = none), cgroup limit, RAM - reserve). */
 uint64_t footprint_ceiling(const struct footprint *f, uint64_t wanted_bytes);
 

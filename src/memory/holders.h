@@ -41,10 +41,9 @@ void holders_free(struct holders *hs);
 /* ---- asking ---- */
 
 enum holder_ask_kind {
-    HOLDER_TRIM,  /* give back what is free */
-    HOLDER_GIVE,  /* give back so many bytes: what is free, then what is cached and of no use */
-    HOLDER_CLEAR, /* drop all that is cached, and give back what is free */
-    HOLDER_ASK_COUNT
+    HOLDER_TRIM, /* give back what is free */
+    HOLDER_GIVE, /* give back so many bytes: what is free, then what is cached and of no use */
+    HOLDER_CLEAR /* drop all that is cached, and give back what is free */
 };
 
 struct holder_answer {

@@ -12,14 +12,7 @@
 #include "memory/footprint.h"
 
 enum pressure_level { PRESSURE_CALM, PRESSURE_EASED, PRESSURE_SHORT, PRESSURE_CRITICAL };
-enum pressure_stage {
-    PRESSURE_NONE,
-    PRESSURE_SHRINK,
-    PRESSURE_TRIM,
-    PRESSURE_UNLOAD,
-    PRESSURE_REFUSE,
-    PRESSURE_STAGE_COUNT
-};
+enum pressure_stage { PRESSURE_NONE, PRESSURE_SHRINK, PRESSURE_TRIM, PRESSURE_UNLOAD, PRESSURE_REFUSE };
 const char *pressure_level_name(enum pressure_level l);
 const char *pressure_stage_name(enum pressure_stage s);
 

@@ -77,9 +77,8 @@ struct guard_refusal {
     uint64_t current_bytes;         /* what it holds */
     uint64_t wanted_bytes;          /* guard_wish.bytes */
     uint64_t free_bytes, cached_bytes,
-        idle_bytes;      /* what could be given back: free units, prefixes, idle models */
-    uint64_t kept_bytes; /* of models that are busy, pinned or leased */
-    char text[500];      /* the sentence for a 507 */
+        idle_bytes; /* of free units, prefixes, idle models: what could be given back */
+    char text[500]; /* the sentence for a 507 */
 };
 
 /* Makes room, in the order above. Waits for engines, a step of each at most, and for unloads. One at a time: others wait their turn. 0: take() succeeded.

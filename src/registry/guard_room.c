@@ -93,8 +93,6 @@ static void refuse(struct making *m, struct guard_refusal *ret)
     struct guard_count count = guard_count(m->g, NULL);
     r.free_bytes = count.free_bytes;
     r.cached_bytes = count.cached_bytes;
-    uint64_t could = r.free_bytes + r.cached_bytes + r.idle_bytes;
-    r.kept_bytes = r.current_bytes - MIN_OF(could, r.current_bytes);
     snprintf(r.binding, sizeof(r.binding), "%s", n.name);
     explain(&r, w->name, own_limit, r.text, sizeof(r.text));
     *ret = r;

@@ -124,26 +124,6 @@ TEST(cycles_do_not_add_up)
     expect_change(before, rss_anon(), 0);
 }
 
-TEST(memory_is_short_when_others_have_taken_it)
-{
-    const uint64_t gib = 1 << 30;
-    struct footprint f = {.ram_bytes = 64 * gib, .ram_available_bytes = 2 * gib};
-    /* The reserve is 3.2 GiB. */
-    assert_int_equal(footprint_ceiling(&f, 0), 64 * gib - 64 * gib / 20);
-    assert_false(footprint_is_short(&f));
-    f.ram_available_bytes = 3 * gib / 2;
-    assert_true(footprint_is_short(&f));
-    f.ram_available_bytes = 0;
-    assert_false(footprint_is_short(&f));
-    f.cgroup_limit_bytes = 20 * gib;
-    f.cgroup_bytes = 18 * gib;
-    assert_false(footprint_is_short(&f));
-    f.cgroup_bytes = 39 * gib / 2;
-    assert_true(footprint_is_short(&f));
-    assert_int_equal(footprint_ceiling(&f, 0), 20 * gib);
-    assert_int_equal(footprint_ceiling(&(struct footprint){.ram_bytes = gib}, 0), gib / 2);
-}
-
 TEST(the_footprint_is_known)
 {
     struct footprint f;
