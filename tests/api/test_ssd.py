@@ -243,7 +243,9 @@ def test_killed_at_any_time_it_leaves_no_inconsistent_file(tmp_path):
             clients = [threading.Thread(target=load, args=(1000 * i + 300 * c,)) for c in range(3)]
             for c in clients:
                 c.start()
-            time.sleep(0.5 + draw.random() * 1.5)
+            if i == 0:
+                until(lambda s=s: ssd(s)["writes"] > 0, 60)
+            time.sleep(0.3 + draw.random() * 1.5)
         finally:
             s.process.kill()
             s.process.wait()
