@@ -152,6 +152,11 @@ static void write_caches(struct api *a, const struct engine_numbers *numbers, ui
                n->cache_pages_evicted);
     EACH_MODEL("plateau_cache_snapshots_evicted_total", "counter", "States of prefixes that were dropped.",
                n->cache_snapshots_evicted);
+    EACH_MODEL("plateau_ssd_fetching", "gauge", "Requests that wait for the SSD tier.", n->fetching);
+    EACH_MODEL("plateau_ssd_fetches_total", "counter", "Prefixes that were asked of the SSD tier.",
+               n->fetches);
+    EACH_MODEL("plateau_ssd_fetches_failed_total", "counter", "Those of which less came than was asked for.",
+               n->fetches_failed);
 }
 
 static void write_trims(struct api *a, const struct engine_numbers *numbers, uint32_t count, struct buf *b)
