@@ -123,6 +123,9 @@ static void finish(struct engine *en)
     t->pressed = t->owed = false;
     t->done = true;
     t->bytes = t->slices = t->longest_ns = 0;
+    /* Who has the answer may look at the numbers next. */
+    if (!list_empty(&t->orders))
+        engine_publish(en, en->now.idle);
     answer_all(en);
 }
 
