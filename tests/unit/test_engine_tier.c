@@ -208,7 +208,7 @@ TEST(a_disk_that_hangs_delays_no_other_and_is_given_up)
     struct fixture f = {0};
     uint32_t want[ANSWER];
     sys_reset();
-    struct store *st = open_store(test_dir(), NS_PER_S);
+    struct store *st = open_store(test_dir(), 4 * NS_PER_S);
     prepare("qwen3_5", st, want);
     open_engine(&f, "qwen3_5", st, 80);
     atomic_store(&sys_state.hangs, CALL_PREAD + 1);
@@ -228,7 +228,7 @@ TEST(a_disk_that_hangs_delays_no_other_and_is_given_up)
     assert_int_equal(left->finish.reason, FINISH_ABORTED);
     wait_over(&f, waits);
     expect_tokens(waits, want, ANSWER);
-    assert_true(clock_now_ns() - began_ns < 15 * NS_PER_S);
+    assert_true(clock_now_ns() - began_ns < 60 * NS_PER_S);
     struct store_numbers s;
     store_numbers(st, &s);
     assert_int_equal(s.state, STORE_OFF);
