@@ -265,3 +265,21 @@ def test_a_models_section_needs_a_restart(tmp_path):
         c.reload("")
         assert c.changed("setting_needs_restart")["model:canary"] == ("as it was", "none")
         c.reload("[model canary]\nttl = soon\n", "reload_failed")
+
+
+def test_prefixes_belong_to_the_keys_owner(tmp_path):
+    """Another owner's request finds nothing; the same owner's with a new key does."""
+    keys = write_keys(tmp_path / "keys", "alice sk-alice-1\nbob sk-bob-1\nsk-carol-1\n")
+    with Configured(tmp_path, f"api-key-file = {keys}\nadmin-key = sk-root-1\n", key="sk-root-1") as c:
+
+        def cached(key):
+            body = {"prompt": [7 + i % 90 for i in range(200)], "max_tokens": 1}
+            reply = httpx.post(c.server.url + "/v1/completions", json=body, headers=bearer(key), timeout=60)
+            return reply.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+        assert [cached(k) for k in ("sk-alice-1", "sk-bob-1", "sk-carol-1", "sk-root-1")] == [0, 0, 0, 0]
+        assert all(cached(k) >= 192 for k in ("sk-alice-1", "sk-bob-1", "sk-carol-1", "sk-root-1"))
+        write_keys(keys, "sk-carol-1\nbob sk-bob-1\nalice sk-alice-2\ndora sk-alice-1\n")
+        c.reload()
+        assert all(cached(k) >= 192 for k in ("sk-alice-2", "sk-bob-1", "sk-carol-1"))
+        assert cached("sk-alice-1") == 0  # it is dora's now
