@@ -8,6 +8,7 @@
  *     go             they go on
  *     refuse N       the N-th reservation of memory from now on is refused; 0: none
  *     refuse N all   and those after it
+ *     step NAME      that step of loads and unloads fails, until another is named; without a name: none does
  *     keep           the system takes no unit back
  *     take           it does again
  *     available N    so many MiB of 64 GiB are available; 0: the system's own figures
@@ -25,6 +26,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool fails, hangs, stands; /* under `lock`; stands: a step does */
+
+static char failing_step[32]; /* likewise */
 
 static atomic_uint asked, refused_from;
 static atomic_bool refuses_all, keeps;
@@ -50,6 +53,22 @@ static int reserve(void *arg)
     unsigned count = atomic_fetch_add(&asked, 1) + 1, from = atomic_load(&refused_from);
     (void)arg;
     return from > 0 && (count == from || (count > from && atomic_load(&refuses_all)));
+}
+
+static int move(void *arg, const char *name)
+{
+    (void)arg;
+    pthread_mutex_lock(&lock);
+    int r = strcmp(failing_step, name) == 0 ? -EIO : 0;
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+static void set_failing_step(const char *name)
+{
+    pthread_mutex_lock(&lock);
+    snprintf(failing_step, sizeof(failing_step), "%.*s", (int)strcspn(name, "\n"), name);
+    pthread_mutex_unlock(&lock);
 }
 
 static void set_steps(bool fail, bool hang)
@@ -104,6 +123,8 @@ static void obey(const char *order)
         atomic_store(&available_mib, mib);
     else if (strcmp(order, "keep\n") == 0 || strcmp(order, "take\n") == 0)
         atomic_store(&keeps, order[0] == 'k');
+    else if (strncmp(order, "step ", 5) == 0)
+        set_failing_step(order + 5);
     else if (strcmp(order, "wait\n") == 0)
         wait_standing();
     else
@@ -124,6 +145,7 @@ int main(int argc, char **argv)
 {
     static const struct runtime_faults faults = {.ledger = {reserve, NULL},
                                                  .engine = {step, NULL},
+                                                 .registry = {move, NULL},
                                                  .units = {decommit, NULL},
                                                  .footprint = read_footprint};
     pthread_t listener;

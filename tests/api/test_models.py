@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import MODEL, PROGRAM, TOP, Open, Server, account, account_bytes, check_ledger, refused, settled, until
+from conftest import MODEL, PROGRAM, TOP, Faulty, Server, account, account_bytes, check_ledger, refused, settled, until
 
 DATA = TOP / "tests/golden/data"
 MIB = 1 << 20
@@ -126,7 +126,7 @@ def test_a_request_loads_its_model_and_aliases_lead_to_it(models):
 
 
 def test_who_comes_together_shares_one_load(models):
-    models.wait_state("ids", "ready")
+    models.ids("ids")
     assert models.unload("ids").status_code == 200
     loads = models.models()["ids"]["loads"]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -316,6 +316,59 @@ def test_models_come_and_go_and_nothing_adds_up(directory):
     cycles(s, 12, 1)
     check_ledger(s.memory())
     assert s.stop() == 0
+
+
+# ---- steps that fail ----
+
+LOADING = ["account", "room", "tokenizer", "template", "defaults", "weights", "engine", "limits", "start"]
+UNLOADING = ["close engine", "free weights", "free tokenizer", "close account"]
+
+
+class FaultyModels(Faulty, Models):
+    """One whose loads and unloads fail by order."""
+
+
+@pytest.fixture(scope="module")
+def faulty_models(directory):
+    s = FaultyModels("--model-dir", directory, "--threads", 2)
+    yield s
+    check_ledger(s.memory())
+    assert s.stop() == 0, "".join(s.lines[-20:])
+
+
+@pytest.mark.parametrize("step", LOADING)
+def test_a_load_that_fails_at_any_step_leaves_nothing_and_others_are_served(faulty_models, step):
+    s = faulty_models
+    wanted = s.ids("llama")
+    before, threads, files = settled(s), s.threads(), s.files()
+    s.order(f"step {step}")
+    error = refused(s.load("one"), 409, "model_load_failed", step)
+    assert s.state("one") == "failed" and step in s.models()["one"]["reason"], error
+    assert s.ids("llama") == wanted
+    refused(s.ask("one"), 503, "model_load_failed")
+    assert settled(s) == before
+    until(lambda: (s.threads(), s.files()) == (threads, files), 5)
+    s.order("step ")
+    assert s.load("one").status_code == 200
+    assert len(s.ids("one")) == 4
+    assert s.unload("one").json()["failed"] is None
+
+
+@pytest.mark.parametrize("step", UNLOADING)
+def test_an_unload_whose_step_fails_says_so_and_does_the_rest(faulty_models, step):
+    s = faulty_models
+    wanted = s.ids("llama")
+    before, threads, files = settled(s), s.threads(), s.files()
+    assert s.load("one").status_code == 200
+    s.order(f"step {step}")
+    reply = s.unload("one")
+    assert reply.status_code == 200 and step in reply.json()["failed"]
+    assert s.ids("llama") == wanted
+    assert settled(s) == before
+    until(lambda: (s.threads(), s.files()) == (threads, files), 5)
+    s.order("step ")
+    assert s.load("one").status_code == 200
+    assert s.unload("one").json()["failed"] is None
 
 
 # ---- settings ----
