@@ -125,6 +125,7 @@ def test_a_request_loads_its_model_and_aliases_lead_to_it(models):
     assert loaded["loads"] == 1 and loaded["tokenizer"] is False and loaded["reserved_bytes"] > 0
 
 
+@pytest.mark.smoke
 def test_who_comes_together_shares_one_load(models):
     models.ids("ids")
     assert models.unload("ids").status_code == 200
@@ -155,6 +156,7 @@ def test_each_model_answers_as_it_does_alone(models, server):
 # ---- load and unload ----
 
 
+@pytest.mark.smoke
 def test_a_model_is_loaded_and_unloaded_by_order_and_nothing_of_it_stays(models):
     models.wait_idle()
     if models.state("one") != "unloaded":
@@ -206,6 +208,7 @@ def test_a_pinned_model_is_not_unloaded(directory):
     assert s.stop() == 0
 
 
+@pytest.mark.smoke
 def test_a_load_that_fails_is_told_and_remembered(models):
     before = settled(models)
     error = refused(models.ask("broken"), 503, "model_load_failed", "broken could not be loaded")
@@ -255,6 +258,7 @@ def room_for_one(directory):
             "--host-cache", 0, "--max-connections", 16, "--max-requests", 32, "--text-limit", "8M"]
 
 
+@pytest.mark.smoke
 def test_an_idle_model_makes_room_and_a_busy_one_does_not(directory):
     s = serve(directory, *room_for_one(directory))
     s.ids("one")
