@@ -93,7 +93,11 @@ static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
 static struct plan_wish wish_of(const struct planning *p, const struct plan_process *process)
 {
     const struct options *o = p->options;
-    return (struct plan_wish){.max_model_len = (uint32_t)o->max_model_len,
+    uint32_t length = (uint32_t)o->max_model_len;
+    /* Said of all models: one that was made for fewer tokens has those. Of one alone it is a mistake that is told. */
+    if (p->models > 1)
+        length = MIN_OF(length, p->model.shape.context_max);
+    return (struct plan_wish){.max_model_len = length,
                               .host_cache_bytes = o->host_cache,
                               .context_bytes_max = p->models > 1 ? process->ceiling_bytes / CONTEXT_PART : 0};
 }

@@ -401,6 +401,14 @@ def test_a_section_of_the_file_is_of_one_model(directory, tmp_path):
     assert s.stop() == 0
 
 
+def test_a_length_said_of_all_is_no_mistake_for_who_was_made_for_less(directory):
+    s = serve(directory, "--max-model-len", 20000)
+    found = s.models()
+    assert found["one"]["max_model_len"] == 20000 and found["ids"]["max_model_len"] == 4096
+    assert len(s.ids("ids")) == 4
+    assert s.stop() == 0
+
+
 @pytest.mark.parametrize("text, words", [
     ("[model one]\ncolour = red\n", ["[model one]", "colour"]),
     ("[model one]\nport = 1\n", ["[model one]", "port"]),
