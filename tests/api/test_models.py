@@ -137,6 +137,24 @@ def test_who_comes_together_shares_one_load(models):
     assert models.models()["ids"]["loads"] == loads + 1
 
 
+def test_who_leaves_while_a_model_loads_leaves_nothing(models):
+    if models.state("one") != "unloaded":
+        models.unload("one")
+    models.wait_state("one", "unloaded")
+    before = settled(models)
+    for pause in [0, 0.01, 0.05, 0.1, 0.2]:
+        for _ in range(2):
+            with models.begin(model="one", prompt=[1], max_tokens=2):
+                time.sleep(pause)
+    models.wait_idle()
+    until(lambda: models.state("one") in ("unloaded", "ready"), 20)
+    assert models.models()["one"]["load_failures"] == 0
+    models.unload("one")
+    models.wait_state("one", "unloaded")
+    assert settled(models) == before
+    assert len(models.ids("one")) == 4
+
+
 def test_chats_tokens_and_templates_load_as_well(models):
     reply = models.chat("What does ls do?", model="one", max_tokens=2)
     assert reply.status_code == 200 and reply.json()["model"] == "one"
