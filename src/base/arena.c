@@ -82,7 +82,7 @@ void arena_free(struct arena *a)
         return;
     struct charge charge = a->charge;
     size_t committed = a->committed;
-    munmap(a->base, a->bytes_max);
+    pages_unmap(a->base, a->bytes_max, a->base, committed);
     charge_give(&charge, committed);
 }
 

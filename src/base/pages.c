@@ -5,6 +5,7 @@
 #include "base/pages.h"
 
 #include "base/check.h"
+#include "base/priority.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -13,9 +14,24 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+/* The system's lock on the address space is held for each piece, and engines need it to commit a unit of theirs: pieces are short, and
+ * a thread that stands back for others does not do so meanwhile. */
+#define PIECE_BYTES ((size_t)4 << 20)
+
+static int advise(char *p, size_t bytes, int advice)
+{
+    int r = 0;
+    for (size_t at = 0; at < bytes && r == 0; at += PIECE_BYTES) {
+        priority_raise();
+        r = madvise(p + at, MIN_OF(PIECE_BYTES, bytes - at), advice);
+        priority_restore();
+    }
+    return r;
+}
+
 static int populate(char *p, size_t bytes)
 {
-    if (madvise(p, bytes, MADV_POPULATE_WRITE) == 0)
+    if (advise(p, bytes, MADV_POPULATE_WRITE) == 0)
         return 0;
     if (errno != EINVAL) /* EINVAL: a kernel before 5.14; touch every page instead */
         return -ENOMEM;
@@ -26,7 +42,10 @@ static int populate(char *p, size_t bytes)
 
 int pages_commit(char *p, size_t bytes)
 {
-    if (mprotect(p, bytes, PROT_READ | PROT_WRITE) == 0 && populate(p, bytes) == 0)
+    priority_raise();
+    int r = mprotect(p, bytes, PROT_READ | PROT_WRITE);
+    priority_restore();
+    if (r == 0 && populate(p, bytes) == 0)
         return 0;
     (void)pages_decommit(p, bytes);
     return -ENOMEM;
@@ -40,4 +59,12 @@ int pages_decommit(char *p, size_t bytes)
      * same and stay accessible.) */
     ASSERT(mprotect(p, bytes, PROT_NONE) == 0 || errno == ENOMEM);
     return 0;
+}
+
+void pages_unmap(char *map, size_t map_bytes, char *committed, size_t committed_bytes)
+{
+    (void)advise(committed, committed_bytes, MADV_DONTNEED);
+    priority_raise();
+    munmap(map, map_bytes);
+    priority_restore();
 }

@@ -15,4 +15,7 @@ int pages_commit(char *p, size_t bytes);
  * nothing has gone. */
 int pages_decommit(char *p, size_t bytes);
 
+/* Takes a whole range back to the system, of which [committed, committed + committed_bytes) is what has pages: those go in pieces first. */
+void pages_unmap(char *map, size_t map_bytes, char *committed, size_t committed_bytes);
+
 #endif

@@ -1,6 +1,7 @@
 /* priority.c - what the system refuses is left as it is: a load that is not low is slower for others, not wrong. */
 #include "base/priority.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdbool.h>
 
@@ -9,7 +10,9 @@ static _Thread_local bool is_low;
 static void set(int policy)
 {
     struct sched_param none = {0};
+    int kept = errno; /* of the call in between */
     (void)sched_setscheduler(0, policy, &none);
+    errno = kept;
 }
 
 void priority_lower(void)

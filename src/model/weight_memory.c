@@ -6,12 +6,9 @@
 
 #include "base/check.h"
 #include "base/pages.h"
-#include "base/priority.h"
 
 #include <errno.h>
 #include <sys/mman.h>
-
-#define GIVE_BYTES (8 * UNIT_BYTES)
 
 uint64_t weight_memory_round(uint64_t bytes)
 {
@@ -51,10 +48,7 @@ int weight_memory_commit(struct weight_memory *m, size_t bytes)
     /* A unit at a time: the system's lock on the address space is held while a range is populated, and other models' engines need it
      * to commit a unit of theirs. */
     for (int r; m->committed < want; m->committed += UNIT_BYTES) {
-        priority_raise();
-        r = pages_commit(m->base + m->committed, UNIT_BYTES);
-        priority_restore();
-        if (r < 0)
+        if ((r = pages_commit(m->base + m->committed, UNIT_BYTES)) < 0)
             return r;
         if (m->account)
             account_use(m->account, UNIT_BYTES);
@@ -66,10 +60,7 @@ void weight_memory_done(struct weight_memory *m)
 {
     if (!m->map)
         return;
-    /* In pieces, for the same reason. */
-    for (size_t at = 0; at < m->committed; at += GIVE_BYTES)
-        (void)madvise(m->base + at, MIN_OF(GIVE_BYTES, m->committed - at), MADV_DONTNEED);
-    munmap(m->map, m->map_bytes);
+    pages_unmap(m->map, m->map_bytes, m->base, m->committed);
     if (m->account) {
         account_unuse(m->account, m->committed);
         account_release(m->account, m->bytes);

@@ -92,8 +92,10 @@ static int map_file(const char *dir, struct file *f, struct err *e)
 
 static void unmap_file(struct file *f)
 {
+    priority_raise();
     if (f->ptr)
         munmap((void *)f->ptr, f->bytes);
+    priority_restore();
     if (f->fd >= 0)
         close(f->fd);
     f->ptr = NULL;
