@@ -53,7 +53,7 @@ def test_keys_of_files_open_what_they_should(filed):
 
 @pytest.mark.smoke
 def test_a_file_that_everybody_may_read_is_told_of(filed):
-    [line] = lines_of(filed, "key_file_exposed")
+    [line] = until(lambda: lines_of(filed, "key_file_exposed"))
     assert field(line, "file").endswith("/admins")
 
 

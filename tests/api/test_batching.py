@@ -76,7 +76,7 @@ def test_a_lower_priority_goes_first():
         order = []
 
         def ask(name, priority):
-            reply = one.complete("a", max_tokens=30, ignore_eos=True, priority=priority)
+            reply = one.complete("a", max_tokens=250, ignore_eos=True, priority=priority)
             order.append(name)
             return reply.status_code
 

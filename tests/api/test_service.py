@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import Faulty, Server, serving
+from conftest import Faulty, Server, serving, until
 
 from test_admin import lines_of
 
@@ -102,7 +102,7 @@ def test_a_reload_that_fails_is_over_as_well(tmp_path):
         s.process.send_signal(signal.SIGHUP)
         manager.wait_for("RELOADING")
         manager.wait_for("READY")
-        assert lines_of(s, "reload_failed")
+        assert until(lambda: lines_of(s, "reload_failed"))
 
 
 def test_the_watchdog_sees_an_engine_that_hangs(tmp_path):
