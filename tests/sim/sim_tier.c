@@ -115,7 +115,7 @@ static void tier_give(void *arg, const struct tier_arrival *a)
 
 void tier_open(struct world *w)
 {
-    static const double chances[] = {0, 0, 0.02, 0.3};
+    static const double chances[] = {0, 0.02, 0.1, 0.3};
     struct sim_tier *t = &w->tier;
     memset(t, 0, sizeof(*t));
     t->readings_max = between(w, 1, TIER_READINGS_MAX);
