@@ -153,6 +153,37 @@ def stream(port, path, body):
     )
 
 
+class Running(threading.Thread):
+    """A long completion that is read as it comes; the times of its tokens."""
+
+    def __init__(self, port, body):
+        super().__init__(daemon=True)
+        body = json.dumps({**body, "stream": True}).encode()
+        self.sock = socket.create_connection(("127.0.0.1", port), 600)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock.sendall(head("POST", "/v1/completions", body) + body)
+        self.times = []
+        self.start()
+
+    def run(self):
+        try:
+            while part := self.sock.recv(65536):
+                if b'"choices":[{' in part:
+                    self.times.append(time.monotonic())
+        except OSError:
+            pass
+
+    def leave(self):
+        self.sock.shutdown(socket.SHUT_RDWR)
+        self.join()
+        self.sock.close()
+
+    def gaps(self, began, ended):
+        """In ms, of the tokens between two times."""
+        times = [t for t in self.times if began <= t <= ended]
+        return [(b - a) * 1000 for a, b in zip(times, times[1:])]
+
+
 class Sampler:
     """Looks at the server's memory at intervals, on a thread and a connection of its own."""
 

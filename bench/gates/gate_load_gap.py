@@ -1,47 +1,16 @@
 """load-gap: while a model of 1 GB loads, another one's stream goes on: no gap between two of its tokens is longer than 100 ms."""
 
-import json
 import pathlib
-import socket
 import subprocess
 import tempfile
-import threading
 import time
 
 import stats
-from common import Connection, Report, Server, head
+from common import Connection, Report, Running, Server
 
 
-class Stream(threading.Thread):
-    """A long reply that is read as it comes; the times of its tokens."""
-
-    def __init__(self, port, model):
-        super().__init__(daemon=True)
-        body = {"model": model, "prompt": [100, 101, 102], "max_tokens": 20000, "ignore_eos": True, "stream": True}
-        body = json.dumps(body).encode()
-        self.sock = socket.create_connection(("127.0.0.1", port), 60)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.sock.sendall(head("POST", "/v1/completions", body) + body)
-        self.times = []
-        self.start()
-
-    def run(self):
-        try:
-            while part := self.sock.recv(65536):
-                if b'"choices":[{' in part:
-                    self.times.append(time.monotonic())
-        except OSError:
-            pass
-
-    def leave(self):
-        self.sock.shutdown(socket.SHUT_RDWR)
-        self.join()
-        self.sock.close()
-
-    def gaps(self, began, ended):
-        """In ms, of the tokens between two times."""
-        times = [t for t in self.times if began <= t <= ended]
-        return [(b - a) * 1000 for a, b in zip(times, times[1:])]
+def running_stream(server):
+    return Running(server.port, {"model": server.model_id, "prompt": [100, 101, 102], "max_tokens": 20000, "ignore_eos": True})
 
 
 def make_model(options, folder):
@@ -53,7 +22,7 @@ def make_model(options, folder):
 def measure(server, options, model):
     """(gaps while nothing loads, gaps while it does, seconds of each load)"""
     alone, loading, seconds = [], [], []
-    running = Stream(server.port, server.model_id)
+    running = running_stream(server)
     orders = Connection(server.port)
     while len(running.times) < 20:
         time.sleep(0.01)
@@ -74,7 +43,7 @@ def measure(server, options, model):
         if status != 200:
             raise SystemExit(f"The model was not unloaded: {status} {answer}")
         if not running.is_alive():
-            running = Stream(server.port, server.model_id)
+            running = running_stream(server)
     running.leave()
     orders.close()
     return alone, loading, seconds

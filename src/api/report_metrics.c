@@ -72,15 +72,16 @@ static double seconds(uint64_t ns)
     return (double)ns / (double)NS_PER_S;
 }
 
-/* One family of samples over all models. */
-#define EACH_MODEL(name, type, help, expression)                                                             \
+/* One family of samples over all models; the expression reads *n, the model's own of `array`. */
+#define EACH_OF(array, name, type, help, expression)                                                         \
     do {                                                                                                     \
         head(b, name, type, help);                                                                           \
         for (uint32_t i = 0; i < count; i++) {                                                               \
-            const struct engine_numbers *n = &numbers[i];                                                    \
+            const __typeof__(*(array)) *n = &(array)[i];                                                     \
             write_value(a, b, name, i, "", (double)(expression));                                            \
         }                                                                                                    \
     } while (0)
+#define EACH_MODEL(...) EACH_OF(numbers, __VA_ARGS__)
 
 static void write_pool(const struct api *a, struct buf *b, uint32_t model, const char *pool,
                        const struct engine_pool_numbers *p)
@@ -255,14 +256,7 @@ static void write_states(struct api *a, const struct registry_info *infos, uint3
     }
 }
 
-#define EACH_INFO(name, type, help, expression)                                                              \
-    do {                                                                                                     \
-        head(b, name, type, help);                                                                           \
-        for (uint32_t i = 0; i < count; i++) {                                                               \
-            const struct registry_info *n = &infos[i];                                                       \
-            write_value(a, b, name, i, "", (double)(expression));                                            \
-        }                                                                                                    \
-    } while (0)
+#define EACH_INFO(...) EACH_OF(infos, __VA_ARGS__)
 
 static void write_models(struct api *a, uint32_t count, struct buf *b)
 {

@@ -220,7 +220,7 @@ TEST(who_left_the_queue_is_never_computed)
 
 /* ---- work that makes no progress ---- */
 
-static bool is_at_rest(struct fixture *f, void *arg)
+static bool is_not_watched(struct fixture *f, void *arg)
 {
     (void)arg;
     return numbers(f).progress_ns == 0;
@@ -247,13 +247,13 @@ TEST(a_step_that_hangs_is_seen_from_outside)
     assert_memory_equal(&ids[0], &id, sizeof(id));
     gate_set(&gate, false, 0);
     wait_over(&f, c);
-    wait_until(&f, is_at_rest, NULL);
+    wait_until(&f, is_not_watched, NULL);
     /* Who does not read is no work. */
     s = greedy(prompt, 20, 600);
     struct client *deaf = submit(&f, &s);
     deaf->deaf = true;
     wait_phase(&f, deaf, JOB_PAUSED);
-    wait_until(&f, is_at_rest, NULL);
+    wait_until(&f, is_not_watched, NULL);
     undeafen(deaf);
     wait_over(&f, deaf);
     assert_int_equal(deaf->finish.reason, FINISH_LENGTH);

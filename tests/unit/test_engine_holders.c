@@ -41,23 +41,6 @@ static struct client *run(struct fixture *f, uint64_t seed, uint32_t count, uint
     return c;
 }
 
-static struct holder_info info_of(struct holders *hs, const char *name)
-{
-    struct holder_info all[8];
-    uint32_t count = holders_list(hs, all, 8);
-    for (uint32_t i = 0; i < count; i++)
-        if (strcmp(all[i].name, name) == 0)
-            return all[i];
-    fail_msg("no holder %s", name);
-    return all[0];
-}
-
-static bool is_at_rest(struct fixture *f, void *arg)
-{
-    (void)arg;
-    return numbers(f).idle && numbers(f).pending_trim_bytes == 0;
-}
-
 static struct holder_answer ask(struct holders *hs, const char *name, enum holder_ask_kind kind,
                                 uint64_t bytes, uint64_t before_ns)
 {

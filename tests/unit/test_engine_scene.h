@@ -4,6 +4,7 @@
 
 #include "test_engine.h"
 
+#include "memory/holders.h"
 #include "memory/units.h"
 
 #define ANSWER 40 /* tokens of a request that asks whether the engine goes on */
@@ -129,6 +130,23 @@ static inline void expect_goes_on(struct fixture *f, const struct job_spec *s, c
     wait_over(f, c);
     assert_int_equal(c->finish.reason, FINISH_LENGTH);
     expect_tokens(c, want, s->max_tokens);
+}
+
+static inline bool is_at_rest(struct fixture *f, void *arg)
+{
+    (void)arg;
+    return numbers(f).idle && numbers(f).pending_trim_bytes == 0;
+}
+
+static inline struct holder_info info_of(struct holders *hs, const char *name)
+{
+    struct holder_info all[8];
+    uint32_t count = holders_list(hs, all, COUNT_OF(all));
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(all[i].name, name) == 0)
+            return all[i];
+    fail_msg("no holder %s", name);
+    return all[0];
 }
 
 #endif

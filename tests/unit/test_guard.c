@@ -107,23 +107,6 @@ static void fill_cache(struct fixture *f, uint32_t prompts)
     }
 }
 
-static struct holder_info info_of(struct machine *m, const char *name)
-{
-    struct holder_info all[8];
-    uint32_t count = holders_list(m->holders, all, 8);
-    for (uint32_t i = 0; i < count; i++)
-        if (strcmp(all[i].name, name) == 0)
-            return all[i];
-    fail_msg("no holder %s", name);
-    return all[0];
-}
-
-static bool is_at_rest(struct fixture *f, void *arg)
-{
-    (void)arg;
-    return numbers(f).idle && numbers(f).pending_trim_bytes == 0;
-}
-
 struct load {
     struct account *account;
     uint64_t bytes;
@@ -159,7 +142,7 @@ TEST(a_load_takes_caches_of_all_models_before_an_idle_one)
     fill_cache(&b, 20);
     wait_until(&a, is_at_rest, NULL);
     wait_until(&b, is_at_rest, NULL);
-    uint64_t cached = info_of(&m, "a").now.cached_bytes + info_of(&m, "b").now.cached_bytes;
+    uint64_t cached = info_of(m.holders, "a").now.cached_bytes + info_of(m.holders, "b").now.cached_bytes;
     assert_true(cached > 8 * UNIT_BYTES);
     account_set_limit(ledger_root(test_ledger()),
                       account_numbers(ledger_root(test_ledger())).reserved + UNIT_BYTES);
@@ -167,13 +150,13 @@ TEST(a_load_takes_caches_of_all_models_before_an_idle_one)
     struct load l = {test_account(ACCOUNT_NO_LIMIT), 4 * UNIT_BYTES, 0};
     assert_int_equal(make_room(&m, &l, &why), 0);
     assert_true(l.tries > 1 && m.unloads == 0);
-    assert_true(info_of(&m, "a").now.cached_bytes + info_of(&m, "b").now.cached_bytes < cached);
-    assert_true(info_of(&m, "a").now.cached_bytes + info_of(&m, "b").now.cached_bytes > 0);
+    assert_true(info_of(m.holders, "a").now.cached_bytes + info_of(m.holders, "b").now.cached_bytes < cached);
+    assert_true(info_of(m.holders, "a").now.cached_bytes + info_of(m.holders, "b").now.cached_bytes > 0);
     /* All of them are not. */
     struct load more = {test_account(ACCOUNT_NO_LIMIT), 16 * UNIT_BYTES, 0};
     assert_int_equal(make_room(&m, &more, &why), 0);
     assert_int_equal(m.unloads, 1);
-    assert_int_equal(info_of(&m, "a").now.held_bytes + info_of(&m, "b").now.held_bytes, 0);
+    assert_int_equal(info_of(m.holders, "a").now.held_bytes + info_of(m.holders, "b").now.held_bytes, 0);
     /* Nothing is left to take. */
     struct load last = {test_account(ACCOUNT_NO_LIMIT), 64 * UNIT_BYTES, 0};
     assert_int_equal(make_room(&m, &last, &why), -ENOMEM);
@@ -204,19 +187,19 @@ TEST(what_can_never_fit_costs_nobody_anything)
     open_engine(&m, &a, TINY("qwen3"), "a");
     fill_cache(&a, 6);
     wait_until(&a, is_at_rest, NULL);
-    struct holder_info before = info_of(&m, "a");
+    struct holder_info before = info_of(m.holders, "a");
     account_set_limit(ledger_root(test_ledger()), account_numbers(ledger_root(test_ledger())).reserved);
     struct load l = {test_account(ACCOUNT_NO_LIMIT), 100 * UNIT_BYTES, 0};
     assert_int_equal(make_room(&m, &l, &why), -ENOMEM);
     assert_int_equal(why.cached_bytes, before.now.cached_bytes);
     assert_int_equal(why.idle_bytes, UNIT_BYTES);
-    assert_int_equal(info_of(&m, "a").now.cached_bytes, before.now.cached_bytes);
+    assert_int_equal(info_of(m.holders, "a").now.cached_bytes, before.now.cached_bytes);
     assert_int_equal(m.unloads, 0);
     /* Its own limit: the others are not asked either. */
     struct load own = {test_account(UNIT_BYTES), 2 * UNIT_BYTES, 0};
     assert_int_equal(make_room(&m, &own, &why), -ENOMEM);
     assert_string_equal(why.binding, "test");
-    assert_int_equal(info_of(&m, "a").now.cached_bytes, before.now.cached_bytes);
+    assert_int_equal(info_of(m.holders, "a").now.cached_bytes, before.now.cached_bytes);
     test_engine_close(&a);
     machine_close(&m);
 }
@@ -290,7 +273,7 @@ TEST(an_engine_gets_units_from_the_caches_of_others)
     open_engine(&m, &b, TINY("qwen3_5"), "b");
     fill_cache(&a, 20);
     wait_until(&a, is_at_rest, NULL);
-    uint64_t cached = info_of(&m, "a").now.cached_bytes;
+    uint64_t cached = info_of(m.holders, "a").now.cached_bytes;
     /* One unit short of nothing: requests have their blocks. */
     account_set_limit(ledger_root(test_ledger()),
                       account_numbers(ledger_root(test_ledger())).reserved + UNIT_BYTES);
@@ -304,7 +287,7 @@ TEST(an_engine_gets_units_from_the_caches_of_others)
         wait_over(&b, c[i]);
         assert_int_equal(c[i]->finish.reason, FINISH_LENGTH);
     }
-    assert_true(info_of(&m, "a").now.cached_bytes < cached);
+    assert_true(info_of(m.holders, "a").now.cached_bytes < cached);
     assert_int_equal(numbers(&b).preemptions, 0);
     guard_numbers(m.guard, &n);
     assert_true(n.helps > 0 && n.cached_bytes > 0);
@@ -424,14 +407,14 @@ TEST(pressure_takes_caches_then_models_then_new_work_and_lets_go)
     struct client *c = submit(&a, &s);
     wait_tokens(&a, c, 1);
     assert_false(guard_refuses_work(m.guard, &e, &retry));
-    uint64_t cached = info_of(&m, "a").now.cached_bytes;
+    uint64_t cached = info_of(m.holders, "a").now.cached_bytes;
     m.available = (uint64_t)100 << 20; /* of 64 GiB: critical */
     assert_true(has_stage(&m, PRESSURE_REFUSE));
     assert_true(guard_refuses_work(m.guard, &e, &retry) && retry > 0);
     assert_non_null(strstr(e.text, "short of memory"));
     while (m.unloads == 0)
         nanosleep(&(struct timespec){0, 5000000}, NULL);
-    assert_true(info_of(&m, "a").now.cached_bytes < cached);
+    assert_true(info_of(m.holders, "a").now.cached_bytes < cached);
     /* Who ran already goes on. */
     wait_over(&a, c);
     tokens_alone(TINY("qwen3"), &s, want);

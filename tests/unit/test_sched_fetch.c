@@ -1,8 +1,7 @@
 /* Rows whose prefix lies in a tier below: when it is read, that nobody waits for it, and what becomes of what does not come. */
-#include "test_ledger.h"
+#include "test_sched.h"
 
 #include "base/check.h"
-#include "sched/sched.h"
 
 #include <errno.h>
 #include <string.h>
@@ -196,13 +195,7 @@ static struct sched_row *add(struct fixture *f, uint32_t i, const char *text)
 
 static void step(struct fixture *f)
 {
-    sched_plan(f->sched, &f->ev, &f->plan);
-    sched_check(f->sched);
-    f->ev.now_ns += 1000000;
-    if (f->plan.row_count > 0)
-        sched_done(f->sched, &(struct sched_results){f->ev.now_ns, true});
-    sched_check(f->sched);
-    prefix_index_check(f->index);
+    step_of(f->sched, &f->ev, &f->plan, f->index);
 }
 
 /* ---- tests ---- */

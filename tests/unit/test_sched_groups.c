@@ -1,8 +1,7 @@
 /* Rows of models with windows: which pages they hold, and whose turn it is when a window's pool is short. */
-#include "test_ledger.h"
+#include "test_sched.h"
 
 #include "base/check.h"
-#include "sched/sched.h"
 
 #include <string.h>
 
@@ -99,14 +98,7 @@ static struct sched_row *add(struct fixture *f, uint32_t i, const char *text, ui
 
 static void step(struct fixture *f)
 {
-    sched_plan(f->sched, &f->ev, &f->plan);
-    sched_check(f->sched);
-    f->ev.now_ns += 1000000;
-    if (f->plan.row_count > 0)
-        sched_done(f->sched, &(struct sched_results){f->ev.now_ns, true});
-    sched_check(f->sched);
-    if (f->index)
-        prefix_index_check(f->index);
+    step_of(f->sched, &f->ev, &f->plan, f->index);
 }
 
 static void run_to_tokens(struct fixture *f, struct sched_row *row, uint32_t tokens)

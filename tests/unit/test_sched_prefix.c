@@ -1,8 +1,7 @@
 /* What rows take from the prefix index and leave in it. */
-#include "test_ledger.h"
+#include "test_sched.h"
 
 #include "base/check.h"
-#include "sched/sched.h"
 
 #include <string.h>
 
@@ -92,13 +91,7 @@ static struct sched_row *add(struct fixture *f, uint32_t i, const char *text, ui
 
 static void step(struct fixture *f)
 {
-    sched_plan(f->sched, &f->ev, &f->plan);
-    sched_check(f->sched);
-    f->ev.now_ns += 1000000;
-    if (f->plan.row_count > 0)
-        sched_done(f->sched, &(struct sched_results){f->ev.now_ns, true});
-    sched_check(f->sched);
-    prefix_index_check(f->index);
+    step_of(f->sched, &f->ev, &f->plan, f->index);
 }
 
 static void run_to_decoding(struct fixture *f, struct sched_row *row)
