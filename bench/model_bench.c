@@ -230,7 +230,7 @@ static int bench_dir(struct bench *b, const char *name, const char *dir, struct 
     struct model_shape s;
     struct model *model = NULL;
     struct bench_rows *rows = NULL;
-    int r = model_probe(dir, &s, e);
+    int r = model_probe(dir, NULL, &s, e);
     if (r == 0)
         r = check_memory(
             s.weight_bytes +

@@ -12,6 +12,7 @@
 #include "model/model.h"
 #include "store/store.h"
 #include "text/tokenizer.h"
+#include "vision/picture.h"
 
 struct engine;
 
@@ -101,6 +102,12 @@ void engine_close(struct engine *en);
 #define ENGINE_STOP_STRING_BYTES_MAX 256
 #define ENGINE_CUTS_MAX              32
 
+/* A picture of a prompt. Its placeholders stand in the prompt already, one token per square of model_vision's edge. */
+struct job_picture {
+    struct picture *picture; /* the job holds it too until it ends */
+    uint32_t first;          /* index of its first placeholder */
+};
+
 struct job_spec {
     const uint32_t *prompt;  /* ids < vocab; copied */
     uint32_t prompt_count;   /* >= 1 */
@@ -116,6 +123,9 @@ struct job_spec {
     const struct slice
         *stops; /* copied; <= ENGINE_STOP_STRINGS_MAX, each 1..ENGINE_STOP_STRING_BYTES_MAX bytes */
     uint32_t stop_count;
+    const struct job_picture *pictures; /* ascending; copied */
+    uint32_t picture_count;
+    bool speculative; /* guesses may be tried; changes no token */
     bool
         prompt_logprobs; /* logprobs of every prompt token come first, as stream tokens (the first has none: logprob NaN) */
 };

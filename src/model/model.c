@@ -213,8 +213,9 @@ static void fill_shape(const struct config *c, const struct source *s, const str
     *ret = shape;
 }
 
-int model_probe(const char *dir, struct model_shape *ret, struct err *e)
+int model_probe(const char *dir, const struct model_parts *parts, struct model_shape *ret, struct err *e)
 {
+    (void)parts; /* none is computed yet */
     struct arena *tables = NULL;
     struct source source = {0};
     struct config config;

@@ -27,6 +27,28 @@ struct model_workspace {
     uint64_t fixed_bytes, token_bytes, row_bytes, worker_bytes;
 };
 
+/* What of a checkpoint is wanted besides its text model, and room for what depends on it. Zeros: nothing. */
+struct model_parts {
+    bool vision; /* the tower, if there is one */
+    bool mtp;    /* the MTP head, if there is one: its weights, and K and V of it in the pages */
+    uint32_t
+        drafts_max; /* tokens that may be guessed ahead of one that is known (by the head, or by others): room for
+                            their inputs in each slot. At most MODEL_DRAFTS_MAX */
+};
+#define MODEL_DRAFTS_MAX 8
+
+/* The vision tower, from config.json and the checkpoint's preprocessor files (contract 4.1); zeros without parts.vision or without a tower. */
+struct model_vision {
+    bool present;
+    uint32_t patch, merge;   /* pixels of a patch's edge; patches of a token's edge */
+    uint32_t feature_floats; /* per token: what replaces its embedding, then a DeepStack layer's each */
+    uint64_t pixels_min, pixels_max;             /* of a picture after resizing */
+    uint64_t video_pixels_min, video_pixels_max; /* of all frames of a video together */
+    double video_fps;
+    uint32_t video_frames_min, video_frames_max;
+    uint32_t image_token, video_token, start_token, end_token;
+};
+
 /* What everyone else needs to know of a model; filled before a weight is read. */
 struct model_shape {
     char family[32]; /* "qwen3_5_moe" */
@@ -44,7 +66,9 @@ struct model_shape {
     uint64_t token_products; /* multiply-adds with weights per token, vocab * hidden of them for its logits */
     uint64_t parameters;
     struct model_workspace workspace;
-    bool has_vision, has_mtp; /* in the checkpoint; not computed yet */
+    struct model_vision vision;
+    bool has_vision, has_mtp; /* in the checkpoint, wanted or not */
+    bool mtp;                 /* wanted, and whole: model_draft() works */
 };
 
 struct model_opts {
@@ -52,6 +76,7 @@ struct model_opts {
     uint32_t tokens_max;       /* of one step, all rows */
     uint32_t rows_max;         /* of one step */
     uint32_t logits_max;       /* logit rows of one step */
+    struct model_parts parts;
     const struct kern_ops *ops;
     struct workers *workers;
     /* Accounts `weights`, `workspace`, `tables` and, while loading, `checkpoint` are opened below it. NULL:
@@ -62,9 +87,9 @@ struct model_opts {
     void *progress_arg;
 };
 
-/* Reads DIR/config.json and every tensor's header, and says what a load will take; loads nothing.
+/* Reads DIR/config.json and every tensor's header, and says what a load will take; loads nothing. parts: NULL as zeros.
  * 0, -ENOENT, -EINVAL, -ENOTSUP (a family or quantisation we do not have), with the reason in e. */
-int model_probe(const char *dir, struct model_shape *ret, struct err *e);
+int model_probe(const char *dir, const struct model_parts *parts, struct model_shape *ret, struct err *e);
 /* Bytes of workspace for steps of so many tokens in so many rows. */
 uint64_t model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max, uint32_t rows_max,
                                uint32_t workers);
@@ -76,6 +101,13 @@ const struct model_shape *model_shape(const struct model *m);
 
 #define MODEL_SLOT_NONE UINT32_MAX
 
+/* A picture among the tokens of a sequence: rows * columns placeholders from `first` on. */
+struct model_grid {
+    uint32_t first, rows, columns;
+    const float
+        *features; /* [rows * columns][model_vision.feature_floats]; NULL: no token of this step lies in it */
+};
+
 struct model_row {
     const uint32_t *tokens; /* ids < vocab */
     uint32_t token_count;   /* >= 1 */
@@ -84,6 +116,13 @@ struct model_row {
     uint32_t slot_in;       /* state at `position`; MODEL_SLOT_NONE: zeros (position 0) */
     uint32_t slot_out;      /* where the state behind the last token goes; may be slot_in */
     uint32_t logits_from; /* tokens [logits_from, token_count) give a row of logits each; token_count: none */
+    /* The sequence's pictures, ascending; those behind the row's last token may be left out. They decide the positions (contract 4.4) of all that
+     * follows. */
+    const struct model_grid *grids;
+    uint32_t grid_count;
+    /* Some of these tokens are guesses: slot_out gets the state at `position` and the tokens' inputs, and model_accept() says afterwards how many
+     * of them count. At most 1 + drafts_max tokens. A row that goes on from such a slot begins with what was accepted. */
+    bool hold;
 };
 
 struct model_step {
@@ -100,5 +139,31 @@ struct model_step {
 /* 0, or -ECANCELED between two layers: pages and slots of this step's tokens are then undefined (slots only when slot_out
  * == slot_in), and the step counts as not done. */
 int model_forward(struct model *m, const struct model_step *s);
+
+/* After a step in which the row held its tokens: the first `count` of them count, 1 <= count <= token_count. Nothing is computed. A slot whose tokens
+ * were held is whole and may be kept, copied and read by many once this has been said. */
+void model_accept(struct model *m, char *slots, uint32_t slot, uint32_t count);
+
+/* Guesses with the MTP head what follows tokens that are known but not computed yet. */
+struct model_draft_row {
+    uint32_t token, position; /* the last known token, and where it is in its sequence; >= 1 */
+    const uint32_t *
+        pages; /* as in model_row, for t < position + count; K and V of guesses that turn out wrong are overwritten later */
+    uint32_t
+        slot; /* what the next model_row has as slot_in: behind it lies the hidden state of token position - 1 */
+    const struct model_grid *grids;
+    uint32_t grid_count;
+    uint32_t count;   /* wanted: 1..drafts_max */
+    uint32_t *drafts; /* [count]: the guesses, each the best of all that exist */
+};
+struct model_draft {
+    const struct model_draft_row *rows; /* row_count <= rows_max */
+    uint32_t row_count;
+    char *pages, *slots;    /* as in model_step */
+    const uint64_t *exists; /* bit per id that may be guessed; NULL: all */
+    atomic_bool *stop;      /* as in model_step */
+};
+/* Asks for parts.mtp and a checkpoint with the head. 0 or -ECANCELED. */
+int model_draft(struct model *m, const struct model_draft *d);
 
 #endif

@@ -41,7 +41,7 @@ static uint64_t tokenizer_bytes(const char *dir)
 int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
 {
     p->tokenizer_bytes = tokenizer_bytes(dir);
-    return model_probe(dir, &p->shape, e);
+    return model_probe(dir, NULL, &p->shape, e);
 }
 
 void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret)

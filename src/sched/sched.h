@@ -23,7 +23,7 @@
 #define SCHED_PRIORITY_MAX 1000000        /* beyond it a priority counts as this */
 #define SCHED_AGE_NS       1000000000ull  /* a prompt without a token for so long goes before shorter ones */
 #define SCHED_SLOT_NONE    UINT32_MAX     /* what MODEL_SLOT_NONE is to the model */
-#define SCHED_PAGE_NONE    UINT32_MAX     /* of a table: nobody reads this page any more */
+#define SCHED_PAGE_NONE    UINT32_MAX /* of a table: nobody reads this page any more */
 
 struct sched;
 
@@ -81,6 +81,10 @@ struct sched_row {
     bool
         logits_all; /* each token of its chunks takes a row of logits, not only the last; then it reuses nothing */
     uint32_t key_count; /* <= tokens / PAGE_TOKENS */
+    /* Tokens before this index have all that computing them takes, the rest wait (for a picture's features); 0: none waits. A row
+     * whose next token waits is not scheduled and keeps what it has. */
+    uint32_t ready;
+    uint32_t drafts; /* guesses that a step may have behind the last known token, while it decodes */
     /* The scheduler's, for others to read. */
     enum sched_phase phase;
     enum sched_end end; /* with SCHED_ENDED */
@@ -138,7 +142,9 @@ struct sched_events {
 
 struct sched_step_row {
     struct sched_row *row;
-    uint32_t from, count;       /* tokens [from, from + count) of the sequence */
+    uint32_t from, count; /* tokens [from, from + count) of the sequence, guesses among them */
+    uint32_t
+        drafts; /* how many of them are guesses, the last ones: they cross no page and no limit. Fewer may be computed */
     bool draws;                 /* the last one's logits give the next token */
     uint32_t slot_in, slot_out; /* the state before and behind them */
 };
@@ -156,6 +162,8 @@ void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_pla
 struct sched_results {
     uint64_t now_ns;
     bool computed; /* false: the step failed, and nothing has moved; the caller removes its rows */
+    /* [row_count]: tokens that each drawing row of the plan has more: 1, and each guess that was right. NULL: 1 each. */
+    const uint32_t *drawn;
 };
 /* The plan's tokens are computed and each row that draws has one token more; what ends is removed after it. */
 void sched_done(struct sched *s, const struct sched_results *results);

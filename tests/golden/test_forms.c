@@ -158,7 +158,7 @@ TEST(a_multimodal_checkpoint_is_its_text_model)
     const char *dir = small_write(config, l);
     small_ask(dir, &got);
     assert_true(got.hash == expected.hash);
-    assert_int_equal(model_probe(dir, &shape, NULL), 0);
+    assert_int_equal(model_probe(dir, NULL, &shape, NULL), 0);
     assert_true(shape.has_vision && shape.has_mtp);
     free(text);
     small_free(l);

@@ -28,7 +28,7 @@ TEST(probing_says_what_loading_takes)
         struct model *m;
         struct account *parent = test_account(ACCOUNT_NO_LIMIT);
         struct model_opts o = small_opts(parent);
-        assert_int_equal(model_probe(goldens[i], &probed, NULL), 0);
+        assert_int_equal(model_probe(goldens[i], NULL, &probed, NULL), 0);
         assert_int_equal(model_load(goldens[i], &o, &m, NULL), 0);
         same_shape(&probed, model_shape(m));
         assert_int_equal(probed.page_bytes % 64, 0);
@@ -52,7 +52,7 @@ TEST(probing_says_what_loading_takes)
 TEST(the_shape_counts_what_is_there)
 {
     struct model_shape s;
-    assert_int_equal(model_probe(SMALL_GOLDEN("qwen3_5_moe"), &s, NULL), 0);
+    assert_int_equal(model_probe(SMALL_GOLDEN("qwen3_5_moe"), NULL, &s, NULL), 0);
     assert_string_equal(s.family, "qwen3_5_moe");
     assert_int_equal(s.vocab, 512);
     assert_int_equal(s.layers, 4);
@@ -65,7 +65,7 @@ TEST(the_shape_counts_what_is_there)
         parameters += tensor_count(&l->list[i].t);
     small_free(l);
     assert_int_equal(s.parameters, parameters);
-    assert_int_equal(model_probe(PLATEAU_SOURCE_DIR "/models/canary", &s, NULL), 0);
+    assert_int_equal(model_probe(PLATEAU_SOURCE_DIR "/models/canary", NULL, &s, NULL), 0);
     assert_true(s.has_vision && s.has_mtp);
 }
 
@@ -87,12 +87,12 @@ TEST(a_token_reads_what_it_multiplies_with)
 {
     struct model_shape s;
     for (size_t i = 0; i < 3; i++) { /* the dense ones */
-        assert_int_equal(model_probe(goldens[i], &s, NULL), 0);
+        assert_int_equal(model_probe(goldens[i], NULL, &s, NULL), 0);
         assert_int_equal(s.active_checkpoint_bytes, bytes_read(goldens[i]));
         assert_true(s.token_products <= s.parameters && s.token_products > s.parameters / 4);
     }
     /* Of 8 experts a token chooses 2. */
-    assert_int_equal(model_probe(SMALL_GOLDEN("qwen3_5_moe"), &s, NULL), 0);
+    assert_int_equal(model_probe(SMALL_GOLDEN("qwen3_5_moe"), NULL, &s, NULL), 0);
     struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3_5_moe"));
     uint64_t unread = 0;
     for (size_t i = 0; i < l->count; i++) {
