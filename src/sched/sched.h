@@ -23,7 +23,7 @@
 #define SCHED_PRIORITY_MAX 1000000        /* beyond it a priority counts as this */
 #define SCHED_AGE_NS       1000000000ull  /* a prompt without a token for so long goes before shorter ones */
 #define SCHED_SLOT_NONE    UINT32_MAX     /* what MODEL_SLOT_NONE is to the model */
-#define SCHED_PAGE_NONE    UINT32_MAX /* of a table: nobody reads this page any more */
+#define SCHED_PAGE_NONE    UINT32_MAX     /* of a table: nobody reads this page any more */
 
 struct sched;
 
