@@ -18,6 +18,8 @@ def run(options):
             timed = stream(server.port, "/v1/completions", body)
     # The first page and the states of the row are there after a few steps.
     rows = [row for row in sampler.rows if row["pools"] > 0][2:]
+    if len(rows) < 2:
+        raise SystemExit(f"flat: {timed.tokens} tokens were over before memory was looked at often enough; ask for more (--generate)")
     grown = max(row["own"] for row in rows) - rows[0]["own"]
     pages = max(row["pools"] for row in rows) - rows[0]["pools"]
     beside = [row["own"] - row["pools"] for row in rows]

@@ -14,7 +14,7 @@ PROGRAM = os.environ.get("PLATEAU_PROGRAM") or str(TOP / "build/plateau")
 SMALL = {
     "soak": ["--requests", "150"],
     "return": ["--load", "2", "--prompt", "256"],
-    "flat": ["--generate", "300"],
+    "flat": ["--generate", "1500"],
     "jitter": ["--repeats", "25", "--jitter-prompt", "64"],
     "agent": ["--turns", "4"],
     "fairness": ["--long-prompt", "2048"],
