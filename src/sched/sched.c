@@ -40,9 +40,11 @@ size_t sched_arena_bytes(const struct sched_opts *opts)
 
 int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **ret)
 {
-    if (opts->rows_max == 0 || opts->logits_max < opts->rows_max || opts->logits_chunk_max == 0 ||
-        opts->tokens_max < (uint64_t)opts->rows_max - 1 + PAGE_TOKENS || opts->group_count == 0 ||
-        opts->group_count > PAGE_GROUPS_MAX || (opts->tier && (!opts->prefix || opts->group_count != 1)))
+    if (opts->rows_max == 0 || opts->logits_max < (uint64_t)opts->rows_max + opts->guesses_max ||
+        opts->logits_chunk_max == 0 ||
+        opts->tokens_max < (uint64_t)opts->rows_max - 1 + PAGE_TOKENS + opts->guesses_max ||
+        opts->group_count == 0 || opts->group_count > PAGE_GROUPS_MAX ||
+        (opts->tier && (!opts->prefix || opts->group_count != 1)))
         return -EINVAL;
     struct sched *s = ARENA_NEW(a, struct sched);
     if (!s)
@@ -523,23 +525,39 @@ static void admit_queue(struct sched *s)
 
 /* ---- third pass: tokens ---- */
 
-static void plan_row(struct sched *s, struct sched_row *row, uint32_t count)
+static void plan_row(struct sched *s, struct sched_row *row, uint32_t count, uint32_t drafts)
 {
     ASSERT(count > 0 && s->row_count < s->opts.rows_max && row->done + count <= row->tokens);
+    count += drafts;
     s->rows[s->row_count++] = (struct sched_step_row){.row = row,
                                                       .from = row->done,
                                                       .count = count,
-                                                      .draws = row->done + count == row->tokens,
+                                                      .drafts = drafts,
+                                                      .draws = row->done + count - drafts == row->tokens,
                                                       .slot_in = row->slot_in,
                                                       .slot_out = row->slot};
     s->tokens += count;
 }
 
+/* Within the page of the last known token, which the row has, and leaving room for the token that follows them. */
+static uint32_t drafts_of(const struct sched_row *row, uint32_t guesses_left)
+{
+    uint32_t in_page = PAGE_TOKENS - 1 - row->done % PAGE_TOKENS;
+    uint32_t in_limit = row->tokens_limit - row->tokens - 1;
+    return MIN_OF(MIN_OF(row->drafts, guesses_left), MIN_OF(in_page, in_limit));
+}
+
 static void plan_decoding(struct sched *s)
 {
-    LIST_EACH(it, &s->running)
-        if (ROW(it)->phase == SCHED_DECODING && ROW(it)->secured == s->plan_number && !ROW(it)->paused)
-            plan_row(s, ROW(it), 1);
+    uint32_t guesses_left = s->opts.guesses_max;
+    LIST_EACH(it, &s->running) {
+        struct sched_row *row = ROW(it);
+        if (row->phase != SCHED_DECODING || row->secured != s->plan_number || row->paused)
+            continue;
+        uint32_t drafts = drafts_of(row, guesses_left);
+        plan_row(s, row, 1, drafts);
+        guesses_left -= drafts;
+    }
 }
 
 static uint32_t left(const struct sched_row *row)
@@ -598,8 +616,8 @@ static void plan_prompts(struct sched *s, uint32_t budget)
     uint32_t count = order_prompts(s);
     uint32_t most = s->opts.tokens_max - s->tokens;
     uint32_t tokens_left = budget > s->tokens ? budget - s->tokens : 0;
-    /* Every row has one row of logits; these are for those that want more. */
-    uint32_t logits_left = s->opts.logits_max - s->row_count - count;
+    /* Every row has one row of logits, and every guess; these are for those that want more. */
+    uint32_t logits_left = s->opts.logits_max - s->opts.guesses_max - s->row_count - count;
     /* At least one page of the first prompt, whatever the budget says. */
     tokens_left = MIN_OF(MAX_OF(tokens_left, PAGE_TOKENS), most);
     for (uint32_t i = 0; i < count; i++) {
@@ -608,7 +626,7 @@ static void plan_prompts(struct sched *s, uint32_t budget)
         if (chunk == 0)
             continue;
         chunk = extend(s, row, chunk);
-        plan_row(s, row, chunk);
+        plan_row(s, row, chunk, 0);
         tokens_left -= chunk;
         if (row->logits_all)
             logits_left -= chunk - 1;
@@ -647,21 +665,26 @@ void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_pla
     *ret = (struct sched_plan){s->row_count, s->tokens, s->rows, (uint32_t)(s->preemptions - preemptions)};
 }
 
+/* `drawn`: tokens that the row has more. Of its guesses, all but the last of those stand for one. */
+static void advance(struct sched *s, const struct sched_step_row *r, uint32_t drawn, uint64_t now_ns)
+{
+    struct sched_row *row = r->row;
+    ASSERT(!r->draws || (drawn >= 1 && drawn <= 1 + r->drafts && drawn <= row->tokens_limit - row->tokens));
+    row->done += r->draws ? r->count - r->drafts + drawn - 1 : r->count;
+    row_cache_advance(&s->opts, row);
+    row->served_ns = now_ns;
+    if (!r->draws)
+        return;
+    row->tokens += drawn;
+    row->phase = SCHED_DECODING;
+}
+
 void sched_done(struct sched *s, const struct sched_results *results)
 {
     ASSERT(s->planned);
     s->planned = false;
-    for (uint32_t i = 0; i < s->row_count && results->computed; i++) {
-        struct sched_row *row = s->rows[i].row;
-        row->done += s->rows[i].count;
-        row_cache_advance(&s->opts, row);
-        row->served_ns = results->now_ns;
-        if (s->rows[i].draws) {
-            ASSERT(row->tokens < row->tokens_limit);
-            row->tokens++;
-            row->phase = SCHED_DECODING;
-        }
-    }
+    for (uint32_t i = 0; i < s->row_count && results->computed; i++)
+        advance(s, &s->rows[i], results->drawn ? results->drawn[i] : 1, results->now_ns);
 }
 
 /* ---- looking ---- */

@@ -30,9 +30,10 @@ struct sched;
 struct sched_opts {
     uint32_t rows_max;  /* of one step */
     uint32_t queue_max; /* that wait for a place, besides */
-    uint32_t
-        tokens_max; /* of one step; >= rows_max - 1 + PAGE_TOKENS, so that a chunk of a prompt always fits */
-    uint32_t logits_max;                       /* rows of logits of one step; >= rows_max */
+    /* Of one step; >= rows_max - 1 + PAGE_TOKENS + guesses_max, so that a chunk of a prompt always fits. */
+    uint32_t tokens_max;
+    uint32_t guesses_max;                      /* of one step, all rows; 0: none */
+    uint32_t logits_max;                       /* rows of logits of one step; >= rows_max + guesses_max */
     uint32_t logits_chunk_max;                 /* tokens of a chunk with logits_all; >= 1 */
     uint64_t queue_timeout_ns;                 /* of those that never ran; 0 = never */
     struct page_group groups[PAGE_GROUPS_MAX]; /* as prefix_index_opts.groups */
@@ -155,8 +156,8 @@ struct sched_plan {
     uint32_t preempted;                /* rows that lost their place to this plan */
 };
 
-/* Ends what waited too long, preempts, admits, gives out tokens: every decoding row one, prompts the rest of the budget in
- * chunks of whole pages (the last one as it is), at least one page. An empty plan: nothing can run now. */
+/* Ends what waited too long, preempts, admits, gives out tokens: every decoding row one and the guesses that it may have, prompts the
+ * rest of the budget in chunks of whole pages (the last one as it is), at least one page. An empty plan: nothing can run now. */
 void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_plan *ret);
 
 struct sched_results {
@@ -165,7 +166,8 @@ struct sched_results {
     /* [row_count]: tokens that each drawing row of the plan has more: 1, and each guess that was right. NULL: 1 each. */
     const uint32_t *drawn;
 };
-/* The plan's tokens are computed and each row that draws has one token more; what ends is removed after it. */
+/* The plan's tokens are computed, of a row's guesses those that were right, and each row that draws has as many tokens more; what ends
+ * is removed after it. The keys of pages that become whole by this are there already. */
 void sched_done(struct sched *s, const struct sched_results *results);
 
 /* A row that the scheduler ended; it is SCHED_NEW again. NULL: none. */

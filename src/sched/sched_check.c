@@ -114,7 +114,9 @@ void sched_check(const struct sched *s)
     }
     for (uint32_t i = 0; s->planned && i < s->row_count; i++) {
         const struct sched_step_row *r = &s->rows[i];
-        ASSERT(!r->row->paused && r->from == r->row->done && r->count <= r->row->tokens - r->row->done);
+        ASSERT(!r->row->paused && r->from == r->row->done && r->count > r->drafts);
+        ASSERT(r->count - r->drafts <= r->row->tokens - r->row->done);
+        ASSERT(r->drafts == 0 || r->from + r->count < r->row->tokens_limit);
         ASSERT(r->from + r->count <= r->row->page_count * PAGE_TOKENS);
     }
 }

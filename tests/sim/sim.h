@@ -15,6 +15,7 @@
 #define CUTS_MAX     4
 #define FAMILIES     3 /* prompts of a family begin alike */
 #define STREAM_MAX   8 /* drawn tokens that a client has not read */
+#define DRAFTS_MAX   5 /* guesses of a row's step */
 #define TOO_SLOW_NS  2000000000ull
 
 enum outcome { DONE, CANCELLED, TIMEOUT, NO_MEMORY, STEP_ERROR, TOO_SLOW, REFUSED, OUTCOMES };
@@ -107,6 +108,7 @@ struct sim {
     uint64_t steps, seed, world, step;
     uint64_t outcomes[OUTCOMES], preemptions, tokens, decode_tokens, cached_tokens;
     uint64_t moves, units_trimmed, left_behind, evictions, reliefs;
+    uint64_t guesses, guesses_right, boundaries_guessed; /* boundaries: pages whose last token was a guess */
     uint64_t phases_cancelled[SCHED_ENDED + 1], paused_cancelled;
     uint64_t stored, reads, fetched_tokens, fetches_failed;
     double wait_max_s, share_max; /* share: of the bound */
@@ -139,7 +141,8 @@ void arrive(struct world *w);
 /* Clients read, or do not, or leave. */
 void clients_act(struct world *w);
 void finish(struct world *w, struct request *q, enum outcome how);
-/* What the last token's state gives. */
+/* The token that a state gives, and the request having it. */
+uint64_t output_of(const struct request *q, uint64_t state);
 void draw(struct request *q, uint64_t state);
 bool is_placed(const struct sched_row *row);
 

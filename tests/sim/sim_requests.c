@@ -28,7 +28,7 @@ bool is_placed(const struct sched_row *row)
 
 /* ---- text ---- */
 
-static uint64_t output_of(const struct request *q, uint64_t state)
+uint64_t output_of(const struct request *q, uint64_t state)
 {
     return rng_at(state, q->id);
 }
@@ -186,6 +186,9 @@ void clients_act(struct world *w)
         struct request *q = &w->requests[i];
         if (q->live)
             read_stream(w, q);
+        /* No more than its stream has room for. */
+        if (q->live && !q->row.paused)
+            q->row.drafts = MIN_OF(between(w, 0, DRAFTS_MAX), STREAM_MAX - q->unread - 1);
         enum sched_phase phase = q->row.phase;
         double leaves = phase == SCHED_FETCHING ? 0.1 : phase == SCHED_PREFILLING ? 0.004 : 0.0003;
         if (q->live && !w->calm && chance(w, leaves))

@@ -82,6 +82,8 @@ static void print_run(void)
         (ull)sim.step, (ull)sim.seed, (ull)sim.tokens, (ull)sim.decode_tokens, (ull)sim.cached_tokens,
         (ull)sim.preemptions, (ull)sim.moves, (ull)sim.units_trimmed, (ull)sim.evictions, (ull)sim.reliefs,
         (ull)sim.left_behind, sim.wait_max_s, sim.share_max);
+    printf("guesses=%llu right=%llu last_of_page=%llu\n", (ull)sim.guesses, (ull)sim.guesses_right,
+           (ull)sim.boundaries_guessed);
     printf("tier: stored=%llu reads=%llu fetched=%llu failed=%llu\n", (ull)sim.stored, (ull)sim.reads,
            (ull)sim.fetched_tokens, (ull)sim.fetches_failed);
     for (size_t i = 0; i < OUTCOMES; i++)
@@ -100,8 +102,8 @@ static bool is_covered(void)
 {
     bool sure = sim.reads >= SURE_READS;
     bool all = sim.cached_tokens && sim.preemptions && sim.moves && sim.units_trimmed && sim.evictions &&
-               sim.reliefs && sim.left_behind && sim.paused_cancelled &&
-               ((sim.fetched_tokens && sim.fetches_failed) || !sure);
+               sim.reliefs && sim.left_behind && sim.paused_cancelled && sim.guesses > sim.guesses_right &&
+               sim.boundaries_guessed && ((sim.fetched_tokens && sim.fetches_failed) || !sure);
     for (size_t i = 0; i < OUTCOMES; i++)
         all = all && sim.outcomes[i] > 0;
     for (enum sched_phase p = SCHED_QUEUED; p <= SCHED_PREEMPTED; p++)

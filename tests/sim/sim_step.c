@@ -67,24 +67,28 @@ static uint64_t read_slot(struct world *w, const struct request *q, uint32_t slo
     return s->state;
 }
 
-/* Returns the state behind the last token. A step that fails leaves nonsense where it wrote. */
-static uint64_t compute_row(struct world *w, const struct sched_step_row *r, bool lost)
+/* `guessed`: guesses that are right; what the others leave is overwritten before anybody reads it. Returns the state behind the last
+ * token that is none. A step that fails leaves nonsense where it wrote. */
+static uint64_t compute_row(struct world *w, const struct sched_step_row *r, uint32_t guessed, bool lost)
 {
     struct request *q = request_of(r->row);
-    uint64_t state = read_pages(w, q, 0, r->from);
+    uint64_t state = read_pages(w, q, 0, r->from), known_state = 0;
     for (uint32_t g = 1; g < w->opts.group_count; g++)
         read_pages(w, q, g, r->from);
     if (w->opts.slots)
         state = read_slot(w, q, r->slot_in, r->from);
-    uint32_t to = r->from + r->count;
+    uint32_t known = r->from + r->count - r->drafts, to = known + guessed;
     for (uint32_t i = r->from + 1; i <= to; i++) {
-        state = rng_at(state, q->token[i]);
+        state = rng_at(state, i <= known ? q->token[i] : output_of(q, state));
+        if (i == known)
+            known_state = state;
         if (i % PAGE_TOKENS == 0 || i == to)
             write_page(w, q, (i - 1) / PAGE_TOKENS, lost ? (struct stamp){0} : (struct stamp){state, i});
     }
     if (w->opts.slots)
         *slot_stamp(w, r->slot_out) = lost ? (struct stamp){0} : (struct stamp){state, to};
-    return state;
+    sim.boundaries_guessed += guessed > 0 && to % PAGE_TOKENS == 0;
+    return known_state;
 }
 
 /* ---- what must hold of a plan ---- */
@@ -119,10 +123,13 @@ static void check_oldest(const struct request *q, const struct sched_plan *plan)
 static void check_chunk(const struct world *w, const struct sched_step_row *r, uint32_t tokens_left)
 {
     const struct sched_row *row = r->row;
-    bool rest = r->from + r->count == row->tokens;
+    bool rest = r->from + r->count - r->drafts == row->tokens;
     ASSERT(r->count > 0 && r->count <= tokens_left && r->draws == rest);
+    ASSERT(r->drafts <= row->drafts && (r->drafts == 0 || row->phase == SCHED_DECODING));
+    ASSERT(r->drafts == 0 || r->from / PAGE_TOKENS == (r->from + r->count - 1) / PAGE_TOKENS);
+    ASSERT(row->tokens + r->drafts < row->tokens_limit);
     if (row->phase == SCHED_DECODING)
-        ASSERT(r->count == 1 && rest);
+        ASSERT(r->count == 1 + r->drafts && rest);
     else if (row->logits_all)
         ASSERT(r->count <= w->opts.logits_chunk_max);
     else
@@ -133,18 +140,20 @@ static void check_chunk(const struct world *w, const struct sched_step_row *r, u
 
 static void check_plan(struct world *w, const struct sched_plan *plan, uint32_t budget)
 {
-    uint32_t tokens = 0, logits = 0, decoding = 0;
+    uint32_t tokens = 0, logits = 0, decoding = 0, guesses = 0;
     for (uint32_t i = 0; i < plan->row_count; i++) {
         const struct sched_step_row *r = &plan->rows[i];
         check_chunk(w, r, w->opts.tokens_max - tokens);
         tokens += r->count;
-        logits += r->row->logits_all ? r->count : r->draws;
+        logits += r->row->logits_all ? r->count : r->draws + r->drafts;
+        guesses += r->drafts;
         decoding += r->row->phase == SCHED_DECODING;
         for (uint32_t k = 0; k < i; k++)
             ASSERT(plan->rows[k].row != r->row);
     }
     ASSERT(tokens == plan->tokens && plan->row_count <= w->opts.rows_max && logits <= w->opts.logits_max);
-    ASSERT(tokens <= MAX_OF(budget, decoding + PAGE_TOKENS));
+    ASSERT(guesses <= w->opts.guesses_max && tokens <= MAX_OF(budget, decoding + guesses + PAGE_TOKENS));
+    sim.guesses += guesses;
 }
 
 /* With the step's time: longest a row with a page may go without a token. */
@@ -172,16 +181,31 @@ static void check_waits(struct world *w, const struct sched_plan *plan)
 
 /* ---- the step ---- */
 
-static void end_step(struct world *w, const struct sched_plan *plan, const uint64_t *states, bool failed)
+/* How many tokens the row draws; it may end before its guesses do. */
+static uint32_t draws_of(struct world *w, const struct sched_step_row *r)
 {
-    sched_done(w->sched, &(struct sched_results){w->now_ns, !failed});
+    const struct request *q = request_of(r->row);
+    uint32_t right = chance(w, 0.5) ? r->drafts : between(w, 0, r->drafts);
+    return r->draws ? MIN_OF(1 + right, q->outputs_wanted - q->outputs) : 0;
+}
+
+static void end_step(struct world *w, const struct sched_plan *plan, const uint64_t *states,
+                     const uint32_t *drawn, bool failed)
+{
+    for (uint32_t i = 0; i < plan->row_count && !failed; i++) {
+        struct request *q = request_of(plan->rows[i].row);
+        uint64_t state = states[i];
+        for (uint32_t k = 0; k < drawn[i]; k++) {
+            draw(q, state);
+            state = q->state[q->prompt + q->outputs];
+        }
+    }
+    sched_done(w->sched, &(struct sched_results){w->now_ns, !failed, drawn});
     for (uint32_t i = 0; i < plan->row_count; i++) {
         const struct sched_step_row *r = &plan->rows[i];
         struct request *q = request_of(r->row);
         if (r->draws)
             q->row.logits_all = false;
-        if (r->draws && !failed)
-            draw(q, states[i]);
         if (!failed && (!r->draws || q->outputs < q->outputs_wanted))
             continue;
         sched_remove(w->sched, &q->row);
@@ -208,6 +232,7 @@ void step(struct world *w)
     struct sched_numbers n;
     struct sched_plan plan;
     uint64_t states[REQUESTS_MAX];
+    uint32_t drawn[REQUESTS_MAX];
     sched_plan(w->sched, &ev, &plan);
     check_oldest(oldest, &plan);
     take_ended(w);
@@ -217,14 +242,16 @@ void step(struct world *w)
     world_check(w);
     bool failed = !w->calm && chance(w, 0.001);
     for (uint32_t i = 0; i < plan.row_count; i++) {
-        states[i] = compute_row(w, &plan.rows[i], failed);
+        drawn[i] = draws_of(w, &plan.rows[i]);
+        states[i] = compute_row(w, &plan.rows[i], drawn[i] ? drawn[i] - 1 : 0, failed);
+        sim.guesses_right += drawn[i] > 1 ? drawn[i] - 1 : 0;
         sim.decode_tokens += plan.rows[i].row->phase == SCHED_DECODING;
     }
     sim.tokens += plan.tokens;
     sim.preemptions += plan.preempted;
     pass_time(w, &plan);
     if (plan.row_count > 0)
-        end_step(w, &plan, states, failed);
+        end_step(w, &plan, states, drawn, failed);
     check_waits(w, &plan);
     world_check(w);
 }

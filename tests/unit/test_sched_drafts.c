@@ -1,0 +1,210 @@
+/* Guesses in a plan: what bounds them, and what becomes of right and wrong ones. The simulation has them in all company. */
+#include "test_ledger.h"
+
+#include "base/check.h"
+#include "sched/sched.h"
+
+#include <errno.h>
+
+#define ROWS 3
+
+struct fixture {
+    struct arena *arena;
+    struct page_pool *pages;
+    struct sched *sched;
+    struct sched_events ev;
+    struct sched_plan plan;
+    struct sched_row rows[ROWS];
+    uint32_t tables[ROWS][16];
+};
+
+static void open_sched(struct fixture *f, uint32_t guesses_max)
+{
+    struct sched_opts o = {.rows_max = ROWS,
+                           .queue_max = 0,
+                           .tokens_max = ROWS - 1 + PAGE_TOKENS + guesses_max,
+                           .guesses_max = guesses_max,
+                           .logits_max = ROWS + guesses_max,
+                           .logits_chunk_max = 1,
+                           .group_count = 1};
+    *f = (struct fixture){.ev = {.now_ns = 1, .tokens_shared = 1, .tokens_alone = 1}};
+    struct page_pool_opts pages = {
+        .pages_max = 16, .page_bytes = 4096, .kv = test_account(ACCOUNT_NO_LIMIT)};
+    struct arena_opts arena = {.bytes_max = page_pool_arena_bytes(&pages) + sched_arena_bytes(&o)};
+    assert_int_equal(arena_create(&arena, &f->arena), 0);
+    assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
+    o.groups[0].pages = f->pages;
+    assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
+}
+
+static void close_sched(struct fixture *f)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        if (f->rows[i].phase != SCHED_NEW)
+            sched_remove(f->sched, &f->rows[i]);
+    sched_check(f->sched);
+    page_pool_done(f->pages);
+    arena_free(f->arena);
+}
+
+static void plan(struct fixture *f)
+{
+    sched_plan(f->sched, &f->ev, &f->plan);
+    sched_check(f->sched);
+}
+
+/* drawn: NULL for 1 each. */
+static void done(struct fixture *f, const uint32_t *drawn)
+{
+    f->ev.now_ns += 1000000;
+    sched_done(f->sched, &(struct sched_results){f->ev.now_ns, true, drawn});
+    sched_check(f->sched);
+}
+
+/* A row that has read its prompt and may have so many guesses. */
+static struct sched_row *decoding(struct fixture *f, uint32_t i, uint32_t prompt, uint32_t outputs,
+                                  uint32_t drafts)
+{
+    struct sched_row *row = &f->rows[i];
+    *row = (struct sched_row){.pages = {f->tables[i]},
+                              .tokens = prompt,
+                              .tokens_limit = prompt + outputs,
+                              .arrival_ns = f->ev.now_ns,
+                              .drafts = drafts};
+    assert_int_equal(sched_add(f->sched, row), 0);
+    while (row->phase != SCHED_DECODING) {
+        plan(f);
+        done(f, NULL);
+    }
+    return row;
+}
+
+static const struct sched_step_row *planned(const struct fixture *f, const struct sched_row *row)
+{
+    for (uint32_t i = 0; i < f->plan.row_count; i++)
+        if (f->plan.rows[i].row == row)
+            return &f->plan.rows[i];
+    return NULL;
+}
+
+TEST(a_right_guess_is_a_token_and_a_wrong_one_is_none)
+{
+    struct fixture f;
+    open_sched(&f, 8);
+    struct sched_row *row = decoding(&f, 0, 10, 50, 4);
+    assert_int_equal(row->tokens, 11);
+    plan(&f);
+    const struct sched_step_row *r = planned(&f, row);
+    assert_true(r->from == 10 && r->count == 5 && r->drafts == 4 && r->draws);
+    assert_int_equal(f.plan.tokens, 5);
+    done(&f, (uint32_t[]){3});
+    assert_true(row->tokens == 14 && row->done == 13);
+    plan(&f);
+    done(&f, (uint32_t[]){1});
+    assert_true(row->tokens == 15 && row->done == 14);
+    plan(&f);
+    done(&f, (uint32_t[]){5});
+    assert_true(row->tokens == 20 && row->done == 19);
+    /* A step that failed moves nothing, whatever it had drawn. */
+    plan(&f);
+    sched_done(f.sched, &(struct sched_results){f.ev.now_ns, false, (uint32_t[]){5}});
+    assert_true(row->tokens == 20 && row->done == 19);
+    close_sched(&f);
+}
+
+TEST(a_prompt_has_no_guesses_behind_it)
+{
+    struct fixture f;
+    open_sched(&f, 8);
+    f.rows[0] = (struct sched_row){
+        .pages = {f.tables[0]}, .tokens = 10, .tokens_limit = 60, .arrival_ns = 1, .drafts = 4};
+    assert_int_equal(sched_add(f.sched, &f.rows[0]), 0);
+    plan(&f);
+    assert_true(f.plan.rows[0].count == 10 && f.plan.rows[0].drafts == 0);
+    done(&f, NULL);
+    close_sched(&f);
+}
+
+TEST(guesses_stay_in_the_page_of_the_last_known_token)
+{
+    struct fixture f;
+    open_sched(&f, 8);
+    /* Token 29 is the last known one: 30 and 31 may be guessed. */
+    struct sched_row *row = decoding(&f, 0, 29, 50, 8);
+    plan(&f);
+    assert_int_equal(planned(&f, row)->drafts, 2);
+    assert_int_equal(row->page_count, 1);
+    done(&f, (uint32_t[]){3});
+    assert_int_equal(row->done, 32);
+    plan(&f);
+    assert_int_equal(planned(&f, row)->drafts, 8);
+    done(&f, (uint32_t[]){1});
+    /* Token 31: none. */
+    struct sched_row *last = decoding(&f, 1, 31, 50, 8);
+    plan(&f);
+    assert_int_equal(planned(&f, last)->drafts, 0);
+    done(&f, NULL);
+    close_sched(&f);
+}
+
+TEST(guesses_leave_room_for_the_token_behind_them)
+{
+    struct fixture f;
+    open_sched(&f, 8);
+    struct sched_row *row = decoding(&f, 0, 4, 4, 8);
+    plan(&f);
+    /* One of four is drawn: two guesses and the token behind them are the rest. */
+    assert_int_equal(planned(&f, row)->drafts, 2);
+    done(&f, (uint32_t[]){2});
+    plan(&f);
+    assert_int_equal(planned(&f, row)->drafts, 0);
+    done(&f, NULL);
+    assert_int_equal(row->tokens, row->tokens_limit);
+    close_sched(&f);
+}
+
+TEST(a_steps_guesses_are_bounded_and_take_nobodys_token)
+{
+    struct fixture f;
+    open_sched(&f, 5);
+    struct sched_row *a = decoding(&f, 0, 2, 50, 3), *b = decoding(&f, 1, 2, 50, 3);
+    struct sched_row *c = &f.rows[2];
+    a->drafts = b->drafts = 4;
+    *c = (struct sched_row){.pages = {f.tables[2]}, .tokens = 40, .tokens_limit = 50, .arrival_ns = 1e9};
+    assert_int_equal(sched_add(f.sched, c), 0);
+    plan(&f);
+    assert_true(planned(&f, a)->drafts == 4 && planned(&f, b)->drafts == 1);
+    assert_int_equal(planned(&f, b)->count, 2);
+    /* The prompt has its page nevertheless. */
+    assert_int_equal(planned(&f, c)->count, 32);
+    done(&f, NULL);
+    close_sched(&f);
+}
+
+TEST(a_scheduler_has_room_for_the_guesses_that_it_gives)
+{
+    struct arena *arena;
+    struct sched *s;
+    struct page_pool *pages;
+    struct page_pool_opts pool = {.pages_max = 4, .page_bytes = 4096, .kv = test_account(ACCOUNT_NO_LIMIT)};
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 1 << 16}, &arena), 0);
+    assert_int_equal(page_pool_create(arena, &pool, &pages), 0);
+    struct sched_opts o = {.rows_max = 2,
+                           .tokens_max = 1 + PAGE_TOKENS + 6,
+                           .guesses_max = 6,
+                           .logits_max = 8,
+                           .logits_chunk_max = 1,
+                           .groups = {{.pages = pages}},
+                           .group_count = 1};
+    assert_int_equal(sched_create(arena, &o, &s), 0);
+    o.guesses_max = 7;
+    assert_int_equal(sched_create(arena, &o, &s), -EINVAL);
+    o.logits_max = 9;
+    assert_int_equal(sched_create(arena, &o, &s), -EINVAL);
+    o.tokens_max++;
+    assert_int_equal(sched_create(arena, &o, &s), 0);
+    page_pool_done(pages);
+    arena_free(arena);
+}
+
+TEST_MAIN()
