@@ -196,6 +196,16 @@ static void read_rope_scaling(struct json_read *p, struct rope_config *rope, uin
     }
 }
 
+static void read_sections(struct json_read *p, struct rope_config *rope)
+{
+    uint32_t count = 0;
+    rope->interleaved = json_read_bool_or(p, "mrope_interleaved", false);
+    json_read_ids(p, "mrope_section", CONFIG_HEAD_DIM_MAX / 2, rope->sections, COUNT_OF(rope->sections),
+                  &count);
+    if (count != 0 && count != COUNT_OF(rope->sections))
+        json_read_fail(p, -EINVAL, "mrope_section must have 3 numbers, not %u", count);
+}
+
 static void read_rope(struct json_read *r, struct config *c)
 {
     struct rope_config *rope = &c->rope;
@@ -220,6 +230,7 @@ static void read_rope(struct json_read *r, struct config *c)
                        "rope_type '%.40s' is not supported; default, linear, llama3 and yarn are", type);
     else
         read_rope_scaling(&p, rope, c->context_max);
+    read_sections(&p, rope);
     rope->rot = (uint32_t)(c->head_dim * partial);
     if (rope->rot < 2 || rope->rot % 2 != 0)
         json_read_fail(&p, -ENOTSUP, "partial_rotary_factor %g of head_dim %u leaves %u rotating dimensions",

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/slice.h"
+#include "model/vision_config.h"
 
 struct family;
 
@@ -35,6 +36,8 @@ struct rope_config {
     double low_freq, high_freq;  /* llama3 */
     double beta_fast, beta_slow; /* yarn */
     double attention_factor;     /* yarn; 0: the default */
+    uint32_t sections[3];        /* M-RoPE: frequencies of time, row and column; zeros: all are of time */
+    bool interleaved;            /* T H W T H W ...; else one section behind the other */
 };
 
 /* MLX affine parameters of one module. */
@@ -66,6 +69,8 @@ struct config {
     /* Linear attention; 0 without such layers. */
     uint32_t taps, key_heads, value_heads, key_dim, value_dim;
     struct quantization quantization;
+    /* Not of config_parse: of vision_config_load, where a tower is wanted and there. Zeros: none. */
+    struct vision_config vision;
 };
 
 /* What is in `text`, config.json's content. `a` keeps layer kinds and quantisation entries.

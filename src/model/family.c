@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-static const struct family *const families[] = {&family_llama, &family_qwen3_5};
+static const struct family *const families[] = {&family_llama, &family_qwen3_vl, &family_qwen3_5};
 
 const struct family *family_find(const char *model_type)
 {

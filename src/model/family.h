@@ -15,14 +15,17 @@ struct family {
     const char *names[5]; /* model_type, without "_text" */
     double partial_rotary_default;
     bool shifted_norms; /* HF stores its norms as w - 1 */
+    bool pictures;      /* its checkpoints may have a vision tower */
+    bool deepstack;     /* whose features also go to the first layers */
     /* 0, -EINVAL, -ENOTSUP: is everything there that the family needs, and nothing it does not know? */
     int (*check)(const struct config *c, struct err *e);
     int (*bind_layer)(struct binder *b, uint32_t index, struct layer *ret);
     void (*layer)(struct step *s, const struct layer *l);
 };
 
-extern const struct family family_llama;   /* family_llama.c */
-extern const struct family family_qwen3_5; /* family_qwen3_5.c */
+extern const struct family family_llama;    /* family_llama.c */
+extern const struct family family_qwen3_vl; /* family_llama.c */
+extern const struct family family_qwen3_5;  /* family_qwen3_5.c */
 
 /* By model_type. NULL when there is none. */
 const struct family *family_find(const char *model_type);

@@ -1,4 +1,4 @@
-/* family_llama.c - llama and qwen3: full attention and a dense MLP in every layer; qwen3 norms its queries and keys. */
+/* family_llama.c - llama, qwen3 and qwen3_vl: full attention and a dense MLP in every layer; the latter two norm their queries and keys. */
 #include "model/family.h"
 
 #include "model/attention.h"
@@ -23,7 +23,7 @@ static int check(const struct config *c, struct err *e)
 static int bind_layer(struct binder *b, uint32_t index, struct layer *ret)
 {
     char path[BINDER_PATH_MAX];
-    struct attention_form form = {.qk_norm = strcmp(b->config->family_name, "qwen3") == 0};
+    struct attention_form form = {.qk_norm = strcmp(b->config->family_name, "llama") != 0};
     int r = binder_norm(b, binder_path(index, "input_layernorm", path), b->config->hidden, &ret->norm_mixer);
     if (r == 0)
         r = attention_bind(b, index, form, &ret->attention);
@@ -40,6 +40,16 @@ static void layer(struct step *s, const struct layer *l)
     step_norm(s, l->norm_mlp, l->mlp.in.groups);
     mlp_forward(s, l);
 }
+
+const struct family family_qwen3_vl = {
+    .names = {"qwen3_vl"},
+    .partial_rotary_default = 1,
+    .pictures = true,
+    .deepstack = true,
+    .check = check,
+    .bind_layer = bind_layer,
+    .layer = layer,
+};
 
 const struct family family_llama = {
     .names = {"llama", "qwen3"},

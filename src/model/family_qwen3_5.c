@@ -72,6 +72,7 @@ const struct family family_qwen3_5 = {
     .names = {"qwen3_5", "qwen3_5_moe"},
     .partial_rotary_default = 0.25,
     .shifted_norms = true,
+    .pictures = true,
     .check = check,
     .bind_layer = bind_layer,
     .layer = layer,

@@ -374,7 +374,10 @@ static void embed_token(struct step *s, const void *arg, uint32_t t)
 {
     const struct model *m = arg;
     uint32_t half = s->rope.half;
-    matrix_row(&m->embedding, s->ids[t], s->h + (size_t)t * m->config.hidden);
+    if (s->features[t])
+        memcpy(s->h + (size_t)t * m->config.hidden, s->features[t], m->config.hidden * sizeof(float));
+    else
+        matrix_row(&m->embedding, s->ids[t], s->h + (size_t)t * m->config.hidden);
     rope_at(&s->rope, s->positions[t], s->cosines + (size_t)t * half, s->sines + (size_t)t * half);
 }
 
@@ -403,7 +406,8 @@ static void norm_for_logits(void *arg, uint32_t tile, uint32_t worker)
     uint32_t hidden = s->config->hidden, t = s->logit_columns[tile];
     float *x = s->p + (size_t)tile * s->wide;
     (void)worker;
-    s->settle(s, t);
+    if (s->settle)
+        s->settle(s, t);
     s->ops->rmsnorm(x, s->h + (size_t)t * hidden, st->model->final_norm, hidden, s->config->eps);
     step_sums(s, st->model->head.groups, s->x_sums + (size_t)tile * step_sums_floats(hidden), x, hidden);
 }
@@ -448,6 +452,8 @@ int model_forward(struct model *m, const struct model_step *in)
         if (is_set(in->cancel) || is_set(in->stop))
             return -ECANCELED;
         m->config.family->layer(s, &m->layers[i]);
+        if (i < m->config.vision.deepstack_count && s->pictured > 0)
+            step_add_features(s, i);
         if (in->progress_ns)
             atomic_store_explicit(in->progress_ns, clock_now_ns(), memory_order_relaxed);
     }

@@ -29,8 +29,9 @@ struct model_workspace {
 
 /* What of a checkpoint is wanted besides its text model, and room for what depends on it. Zeros: nothing. */
 struct model_parts {
-    bool vision; /* the tower, if there is one */
-    bool mtp;    /* the MTP head, if there is one: its weights, and K and V of it in the pages */
+    bool vision;               /* the tower, if there is one */
+    uint64_t image_pixels_max; /* of a picture after resizing, if the model allows more; 0: 4194304 */
+    bool mtp; /* the MTP head, if there is one: its weights, and K and V of it in the pages */
     uint32_t
         drafts_max; /* tokens that may be guessed ahead of one that is known (by the head, or by others): room for
                             their inputs in each slot. At most MODEL_DRAFTS_MAX */

@@ -31,10 +31,18 @@ static double yarn(const struct rope_config *c, double inv, uint32_t j)
     return inv / c->factor * ramp + inv * (1 - ramp);
 }
 
+/* Frequencies go to rows and columns in turn, as far as those have a section: T H W T H W ... T T. */
+static uint8_t axis_of(const struct rope_config *c, uint32_t j)
+{
+    uint32_t axis = j % 3;
+    return j < 3 * c->sections[axis] ? (uint8_t)axis : 0;
+}
+
 void rope_init(struct rope *r, const struct rope_config *c)
 {
     *r = (struct rope){.half = c->rot / 2, .magnitude = 1};
     for (uint32_t j = 0; j < r->half; j++) {
+        r->axis[j] = axis_of(c, j);
         double inv = pow(c->theta, -2.0 * j / c->rot);
         if (c->type == ROPE_LINEAR)
             inv /= c->factor;
@@ -50,10 +58,10 @@ void rope_init(struct rope *r, const struct rope_config *c)
                                                : 1;
 }
 
-void rope_at(const struct rope *r, uint32_t position, float *cosines, float *sines)
+void rope_at(const struct rope *r, struct rope_position position, float *cosines, float *sines)
 {
     for (uint32_t j = 0; j < r->half; j++) {
-        double angle = (double)position * r->inv_freq[j];
+        double angle = (double)position.axis[r->axis[j]] * r->inv_freq[j];
         cosines[j] = (float)(cos(angle) * r->magnitude);
         sines[j] = (float)(sin(angle) * r->magnitude);
     }

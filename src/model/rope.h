@@ -1,19 +1,31 @@
 /* rope.h - the angles of rotary position embedding.
  *
- * For text the three position rows of interleaved M-RoPE are equal, so it reduces to plain partial RoPE: this. */
+ * A position has three numbers (interleaved M-RoPE); each frequency turns by one of them. Of text they are equal, and so is every model's
+ * that knows no pictures. */
 #ifndef PLATEAU_MODEL_ROPE_H
 #define PLATEAU_MODEL_ROPE_H
 
 #include "model/config.h"
 
+struct rope_position {
+    uint32_t axis[3]; /* time, row, column */
+};
+
 struct rope {
     uint32_t half;                           /* rot / 2 */
+    uint8_t axis[CONFIG_HEAD_DIM_MAX / 2];   /* of each frequency */
     float inv_freq[CONFIG_HEAD_DIM_MAX / 2]; /* radians per position, scaling applied */
     double magnitude;                        /* of cos and sin: yarn's attention factor, else 1 */
 };
 
 void rope_init(struct rope *r, const struct rope_config *c);
 /* cos and sin of one position: [half] each. */
-void rope_at(const struct rope *r, uint32_t position, float *cosines, float *sines);
+void rope_at(const struct rope *r, struct rope_position position, float *cosines, float *sines);
+
+/* Of text that no picture stands before. */
+static inline struct rope_position rope_text(uint32_t position)
+{
+    return (struct rope_position){{position, position, position}};
+}
 
 #endif

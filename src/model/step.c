@@ -6,6 +6,7 @@
  * that a block of activations stays in the cache. Which of them a tile is changes no bit of a result. */
 #include "model/step.h"
 
+#include "model/mrope.h"
 #include "model/state_layout.h"
 
 #include "base/check.h"
@@ -66,7 +67,8 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need n
     uint32_t mid = mid_wide(c);
     NEED(&s->row_column, PER_ROW, sizeof(uint32_t));
     NEED(&s->spans, PER_TOKEN, sizeof(struct step_span));
-    NEED(&s->positions, PER_TOKEN, sizeof(uint32_t));
+    NEED(&s->positions, PER_TOKEN, sizeof(struct rope_position));
+    NEED(&s->features, PER_TOKEN, sizeof(float *));
     NEED(&s->ids, PER_TOKEN, sizeof(uint32_t));
     NEED(&s->cosines, PER_TOKEN, FLOATS(c->rope.rot / 2));
     NEED(&s->sines, PER_TOKEN, FLOATS(c->rope.rot / 2));
@@ -164,12 +166,26 @@ static void add_spans(struct step *s, uint32_t row, uint32_t column)
     }
 }
 
+/* A token's place among text and pictures, and what stands for it if it is a picture's. */
+static void add_place(struct step *s, const struct model_row *row, uint32_t column, uint32_t position)
+{
+    const struct model_grid *g = mrope_grid(row->grids, row->grid_count, position);
+    s->positions[column] = mrope_at(row->grids, row->grid_count, position);
+    s->features[column] = NULL;
+    if (!g)
+        return;
+    ASSERT(g->features);
+    s->features[column] =
+        g->features + (size_t)(position - g->first) * s->config->vision.shape.feature_floats;
+    s->pictured++;
+}
+
 void step_begin(struct step *s, const struct model_step *in)
 {
     ASSERT(in->row_count <= s->rows_max);
     s->in = in;
     s->rows = in->row_count;
-    s->tokens = s->span_count = 0;
+    s->tokens = s->span_count = s->pictured = 0;
     s->settle = NULL;
     for (uint32_t r = 0; r < in->row_count; r++) {
         const struct model_row *row = &in->rows[r];
@@ -178,7 +194,7 @@ void step_begin(struct step *s, const struct model_step *in)
         add_spans(s, r, s->tokens);
         for (uint32_t i = 0; i < row->token_count; i++, s->tokens++) {
             s->ids[s->tokens] = row->tokens[i];
-            s->positions[s->tokens] = row->position + i;
+            add_place(s, row, s->tokens, row->position + i);
         }
     }
 }
@@ -402,6 +418,21 @@ void step_norm(struct step *s, const float *weight, unsigned groups)
 {
     struct norm_args n = {weight, groups};
     step_each_token(s, norm_token, &n);
+    s->settle = NULL;
+}
+
+static void add_features(struct step *s, const void *arg, uint32_t t)
+{
+    uint32_t hidden = s->config->hidden, layer = *(const uint32_t *)arg;
+    if (s->settle)
+        s->settle(s, t);
+    if (s->features[t])
+        s->ops->add(s->h + (size_t)t * hidden, s->features[t] + (size_t)hidden * (1 + layer), hidden);
+}
+
+void step_add_features(struct step *s, uint32_t layer)
+{
+    step_each_token(s, add_features, &layer);
     s->settle = NULL;
 }
 

@@ -46,11 +46,14 @@ struct step {
     /* The step. */
     const struct model_step *in;
     uint32_t tokens, rows, span_count;
+    uint32_t pictured;                              /* tokens with features */
     void (*settle)(struct step *s, uint32_t token); /* NULL: nothing pending */
     /* Workspace. */
     uint32_t *row_column; /* [rows]: column of the row's first token */
     struct step_span *spans;
-    uint32_t *positions, *ids;     /* [tokens] */
+    uint32_t *ids; /* [tokens] */
+    struct rope_position *positions;
+    const float **features;        /* [tokens]: what stands for a picture's token; NULL: its embedding does */
     float *cosines, *sines;        /* [tokens][rot / 2] */
     float *h;                      /* [tokens][hidden]: the residual stream */
     float *x, *x_sums;             /* [tokens][x_wide]: normed, and its group sums */
@@ -127,6 +130,8 @@ void step_products(struct step *s, uint32_t count);
 
 /* Settles what is pending, then x = rmsnorm(h) with group sums. */
 void step_norm(struct step *s, const float *weight, unsigned groups);
+/* Settles what is pending, then adds what a tower gave for the layer that is done to the tokens of pictures. */
+void step_add_features(struct step *s, uint32_t layer);
 /* The usual thing to settle: h += d. */
 void step_settle_d(struct step *s, uint32_t token);
 

@@ -1,5 +1,6 @@
-/* Any text as config.json: refused in words, or numbers within their bounds. */
+/* Any text as config.json, and as the preprocessors' files: refused in words, or numbers within their bounds. */
 #include "model/config.h"
+#include "model/json_read.h"
 #include "model/rope.h"
 #include "model/state_layout.h"
 
@@ -18,9 +19,27 @@ static void check(const struct config *c)
     ASSERT(c->experts == 0 || (c->chosen >= 1 && c->chosen <= c->experts));
     ASSERT(page_bytes(c) % 64 == 0 && slot_bytes(c) % 64 == 0);
     rope_init(&r, &c->rope);
-    rope_at(&r, c->context_max, cosines, sines);
+    rope_at(&r, rope_text(c->context_max), cosines, sines);
     for (uint32_t j = 0; j < r.half; j++)
         ASSERT(isfinite(cosines[j]) && isfinite(sines[j]));
+}
+
+static void check_vision(const struct config *c, struct slice text)
+{
+    struct vision_config v;
+    struct err e = {{0}};
+    json_t *root;
+    ASSERT(json_read_parse(text, "config.json", &root, &e) == 0);
+    int r = vision_config_read(root, root, root, c, 0, &v, &e);
+    json_decref(root);
+    ASSERT(r <= 0 && (r == 0 || e.text[0] != 0));
+    if (r < 0)
+        return;
+    ASSERT(v.head_dim * v.heads == v.hidden && v.head_dim % 4 == 0 && v.out == c->hidden);
+    ASSERT(v.shape.pixels_min > 0 && v.shape.pixels_min <= v.shape.pixels_max);
+    ASSERT(v.deepstack_count <= VISION_DEEPSTACK_MAX && v.grid <= VISION_GRID_MAX);
+    for (uint32_t i = 0; i < v.deepstack_count; i++)
+        ASSERT(v.deepstack[i] < v.depth);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -36,5 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ASSERT(r <= 0 && (r == 0 || e.text[0] != 0));
     if (r == 0)
         check(&c);
+    if (r == 0)
+        check_vision(&c, (struct slice){(const char *)data, size});
     return 0;
 }

@@ -143,7 +143,7 @@ TEST(angles_follow_the_frequencies)
     rope_init(&r, &rc);
     assert_int_equal(r.half, 4);
     assert_true(r.inv_freq[0] == 1 && fabsf(r.inv_freq[1] - 0.1f) < 1e-8f);
-    rope_at(&r, 262143, c, s);
+    rope_at(&r, rope_text(262143), c, s);
     for (int j = 0; j < 4; j++) {
         double angle = 262143.0 * r.inv_freq[j];
         assert_true(c[j] == (float)cos(angle) && s[j] == (float)sin(angle));

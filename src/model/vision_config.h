@@ -1,0 +1,57 @@
+/* vision_config.h - the vision tower as checked numbers.
+ *
+ * From config.json (vision_config and the ids beside it) and the files of the picture's and the video's preprocessor (contract 4.1), each of
+ * which may be missing. Numbers are within bounds such that the sizes of all tensors and of any picture fit 64 bits. Constant once read. */
+#ifndef PLATEAU_MODEL_VISION_CONFIG_H
+#define PLATEAU_MODEL_VISION_CONFIG_H
+
+#include "model/model.h"
+
+#include <jansson.h>
+
+struct config;
+
+#define VISION_DEPTH_MAX     256
+#define VISION_HIDDEN_MAX    16384
+#define VISION_DEEPSTACK_MAX 8
+#define VISION_PATCH_MAX     64
+#define VISION_MERGE_MAX     8
+#define VISION_GRID_MAX      1024       /* of learned positions, an edge */
+#define VISION_PIXELS_MAX    (1u << 28) /* of a picture */
+/* What pictures are limited to where nobody says more or less: 4 megapixels. */
+#define VISION_PIXELS_USUAL 4194304u
+#define VISION_CHANNELS     3
+#define VISION_FRAMES       2 /* frames of one patch */
+
+struct vision_config {
+    struct model_vision shape;
+    uint32_t depth, hidden, heads, head_dim, intermediate;
+    uint32_t grid; /* edge of the table of learned positions */
+    uint32_t out;  /* values of a token: the text model's hidden */
+    double theta;
+    uint32_t deepstack[VISION_DEEPSTACK_MAX]; /* blocks, ascending */
+    uint32_t deepstack_count;
+    float mean[VISION_CHANNELS], std[VISION_CHANNELS]; /* of pixels as numbers of 0 to 1 */
+};
+
+/* `picture` and `video`: what the preprocessors' files hold; NULL: nothing. pixels_max: as model_parts.image_pixels_max.
+ * 0, -EINVAL, -ENOTSUP (a tower of another kind), with key, value and limit in e. */
+int vision_config_read(const json_t *config, const json_t *picture, const json_t *video,
+                       const struct config *text, uint64_t pixels_max, struct vision_config *ret,
+                       struct err *e);
+/* The same from the files in dir. Also what reading them said, but not -ENOENT. */
+int vision_config_load(const char *dir, const struct config *text, uint64_t pixels_max,
+                       struct vision_config *ret, struct err *e);
+
+static inline uint32_t vision_patch_values(const struct vision_config *v)
+{
+    return VISION_CHANNELS * VISION_FRAMES * v->shape.patch * v->shape.patch;
+}
+
+/* Values of the patches that make one token. */
+static inline uint32_t vision_merged(const struct vision_config *v)
+{
+    return v->hidden * v->shape.merge * v->shape.merge;
+}
+
+#endif

@@ -1,0 +1,192 @@
+/* The vision tower's configuration, and where tokens stand among pictures. */
+#include "test_files.h"
+
+#include "model/config.h"
+#include "model/family.h"
+#include "model/mrope.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define TEXT                                                                                                 \
+    "\"model_type\":\"qwen3_5\",\"image_token_id\":500,\"video_token_id\":501,\"vision_start_token_id\":"    \
+    "502,\"vision_end_token_id\":503,\"text_config\":{\"model_type\":\"qwen3_5_text\",\"hidden_size\":64,"   \
+    "\"num_hidden_layers\":4,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":16,"           \
+    "\"intermediate_size\":160,\"vocab_size\":512,\"max_position_embeddings\":4096,"                         \
+    "\"rope_parameters\":{\"partial_rotary_factor\":0.5,\"rope_type\":\"default\",\"mrope_interleaved\":"    \
+    "true,\"mrope_section\":[2,1,1]}}"
+#define TOWER_BUT_SIZE                                                                                       \
+    "\"depth\":3,\"num_heads\":2,\"intermediate_size\":64,\"patch_size\":16,\"out_hidden_size\":64"
+#define TOWER TOWER_BUT_SIZE ",\"hidden_size\":32,\"num_position_embeddings\":64"
+
+static struct arena *arena(void)
+{
+    static struct arena *a;
+    if (!a)
+        assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 64 << 20}, &a), 0);
+    arena_reset(a);
+    return a;
+}
+
+/* Files of the two preprocessors may be NULL: not there. */
+static int load(const char *config, const char *picture, const char *processor, const char *video,
+                uint64_t pixels_max, struct vision_config *ret, struct err *e)
+{
+    const char *dir = test_dir();
+    struct config text;
+    test_write_text(dir, "config.json", config);
+    if (picture)
+        test_write_text(dir, "preprocessor_config.json", picture);
+    if (processor)
+        test_write_text(dir, "processor_config.json", processor);
+    if (video)
+        test_write_text(dir, "video_preprocessor_config.json", video);
+    assert_int_equal(config_load(arena(), dir, &text, e), 0);
+    return vision_config_load(dir, &text, pixels_max, ret, e);
+}
+
+static struct vision_config reads(const char *config, const char *picture, const char *processor,
+                                  const char *video)
+{
+    struct vision_config v;
+    struct err e = {{0}};
+    int r = load(config, picture, processor, video, 0, &v, &e);
+    if (r < 0)
+        print_message("%s\n%s\n", config, e.text);
+    assert_int_equal(r, 0);
+    return v;
+}
+
+static void refuses(const char *config, const char *picture, int code, const char *says)
+{
+    struct vision_config v;
+    struct err e = {{0}};
+    int r = load(config, picture, NULL, NULL, 0, &v, &e);
+    if (r != code || !strstr(e.text, says))
+        print_message("%s\ngave %d: %s\n", config, r, e.text);
+    assert_int_equal(r, code);
+    assert_non_null(strstr(e.text, says));
+}
+
+TEST(without_preprocessor_files_the_families_values_hold)
+{
+    struct vision_config v = reads("{" TEXT ",\"vision_config\":{" TOWER "}}", NULL, NULL, NULL);
+    assert_true(v.shape.present && v.depth == 3 && v.hidden == 32 && v.heads == 2 && v.head_dim == 16);
+    assert_true(v.shape.patch == 16 && v.shape.merge == 2 && v.grid == 8 && v.theta == 10000);
+    assert_true(v.shape.feature_floats == 64 && v.deepstack_count == 0);
+    assert_true(v.shape.pixels_min == 65536 && v.shape.pixels_max == VISION_PIXELS_USUAL);
+    assert_true(v.shape.video_pixels_min == 4096 && v.shape.video_pixels_max == 25165824);
+    assert_true(v.shape.video_fps == 2 && v.shape.video_frames_min == 4 && v.shape.video_frames_max == 768);
+    assert_true(v.shape.image_token == 500 && v.shape.video_token == 501 && v.shape.start_token == 502 &&
+                v.shape.end_token == 503);
+    for (int i = 0; i < VISION_CHANNELS; i++)
+        assert_true(v.mean[i] == 0.5f && v.std[i] == 0.5f);
+    assert_int_equal(vision_patch_values(&v), 1536);
+    assert_int_equal(vision_merged(&v), 128);
+}
+
+TEST(bounds_come_from_either_file_and_the_older_keys_win)
+{
+    const char *config = "{" TEXT ",\"vision_config\":{" TOWER "}}";
+    struct vision_config v = reads(
+        config, "{\"size\":{\"shortest_edge\":4096,\"longest_edge\":1048576},\"image_mean\":[0.1,0.2,0.3]}",
+        "{\"image_processor\":{\"max_pixels\":5}}", "{\"fps\":1.5,\"max_frames\":12,\"min_frames\":2}");
+    assert_true(v.shape.pixels_min == 4096 && v.shape.pixels_max == 1048576);
+    assert_true(v.mean[1] == 0.2f && v.shape.video_fps == 1.5 && v.shape.video_frames_max == 12);
+    v = reads(
+        config, NULL,
+        "{\"image_processor\":{\"size\":{\"longest_edge\":7},\"max_pixels\":262144,\"min_pixels\":2048},"
+        "\"video_processor\":{\"size\":{\"longest_edge\":99999}}}",
+        NULL);
+    assert_true(v.shape.pixels_min == 2048 && v.shape.pixels_max == 262144);
+    assert_int_equal(v.shape.video_pixels_max, 99999);
+}
+
+TEST(a_cap_lowers_both_bounds_and_leaves_one_token)
+{
+    const char *config = "{" TEXT ",\"vision_config\":{" TOWER "}}";
+    struct vision_config v;
+    assert_int_equal(load(config, NULL, NULL, NULL, 30000, &v, NULL), 0);
+    assert_true(v.shape.pixels_min == 30000 && v.shape.pixels_max == 30000);
+    assert_int_equal(load(config, NULL, NULL, NULL, 3, &v, NULL), 0);
+    assert_int_equal(v.shape.pixels_max, 32 * 32);
+    assert_int_equal(load(config, NULL, NULL, NULL, 1u << 30, &v, NULL), 0);
+    assert_int_equal(v.shape.pixels_max, 16777216);
+}
+
+TEST(what_is_no_tower_of_ours_is_named)
+{
+    refuses("{" TEXT "}", NULL, -EINVAL, "vision_config is missing");
+    refuses("{" TEXT ",\"vision_config\":{" TOWER_BUT_SIZE
+            ",\"hidden_size\":30,\"num_position_embeddings\":64}}",
+            NULL, -ENOTSUP, "a head's size must be a multiple of 4");
+    refuses("{" TEXT ",\"vision_config\":{" TOWER_BUT_SIZE
+            ",\"hidden_size\":32,\"num_position_embeddings\":60}}",
+            NULL, -ENOTSUP, "which is no square");
+    refuses("{" TEXT ",\"vision_config\":{" TOWER ",\"deepstack_visual_indexes\":[1]}}", NULL, -ENOTSUP,
+            "deepstack_visual_indexes is not empty");
+    refuses("{" TEXT ",\"vision_config\":{" TOWER ",\"in_channels\":1}}", NULL, -ENOTSUP, "in_channels is 1");
+    refuses("{" TEXT ",\"vision_config\":{" TOWER ",\"hidden_act\":\"relu\"}}", NULL, -ENOTSUP,
+            "hidden_act 'relu'");
+    refuses("{" TEXT ",\"vision_config\":{" TOWER "}}", "{\"patch_size\":14}", -ENOTSUP, "patch_size is 14");
+    refuses("{" TEXT ",\"vision_config\":{" TOWER "}}", "{\"image_std\":[0,1,1]}", -EINVAL, "image_std");
+    refuses("{" TEXT ",\"vision_config\":{" TOWER "}}", "{\"rescale_factor\":1}", -ENOTSUP, "rescale_factor");
+    refuses("{" TEXT ",\"vision_config\":{" TOWER "}}", "{\"min_pixels\":9,\"max_pixels\":8}", -EINVAL,
+            "9 pixels at least and 8 at most");
+}
+
+static void assert_position(const struct model_grid *g, uint32_t count, uint32_t token, uint32_t t,
+                            uint32_t h, uint32_t w)
+{
+    struct rope_position p = mrope_at(g, count, token);
+    assert_int_equal(p.axis[0], t);
+    assert_int_equal(p.axis[1], h);
+    assert_int_equal(p.axis[2], w);
+}
+
+TEST(pictures_take_fewer_positions_than_tokens)
+{
+    const struct model_grid g[] = {{.first = 3, .rows = 2, .columns = 3},
+                                   {.first = 11, .rows = 4, .columns = 2}};
+    for (uint32_t i = 0; i < 3; i++)
+        assert_position(g, 2, i, i, i, i);
+    for (uint32_t i = 0; i < 6; i++)
+        assert_position(g, 2, 3 + i, 3, 3 + i / 3, 3 + i % 3);
+    assert_position(g, 2, 9, 6, 6, 6);
+    assert_position(g, 2, 10, 7, 7, 7);
+    for (uint32_t i = 0; i < 8; i++)
+        assert_position(g, 2, 11 + i, 8, 8 + i / 2, 8 + i % 2);
+    assert_position(g, 2, 19, 12, 12, 12);
+    assert_position(g, 1, 19, 16, 16, 16);
+    assert_position(NULL, 0, 19, 19, 19, 19);
+    assert_null(mrope_grid(g, 2, 2));
+    assert_ptr_equal(mrope_grid(g, 2, 3), &g[0]);
+    assert_ptr_equal(mrope_grid(g, 2, 8), &g[0]);
+    assert_null(mrope_grid(g, 2, 9));
+    assert_ptr_equal(mrope_grid(g, 2, 18), &g[1]);
+    assert_null(mrope_grid(g, 2, 19));
+}
+
+TEST(frequencies_turn_by_their_axis)
+{
+    struct rope_config c = {
+        .type = ROPE_DEFAULT, .rot = 64, .theta = 1e4, .sections = {11, 11, 10}, .interleaved = true};
+    struct rope r;
+    float cosines[32], sines[32], of[3][32], unused[32];
+    rope_init(&r, &c);
+    for (uint32_t j = 0; j < 32; j++)
+        assert_int_equal(r.axis[j], j < 30 ? j % 3 : j - 30);
+    rope_at(&r, (struct rope_position){{5, 7, 9}}, cosines, sines);
+    for (uint32_t a = 0; a < 3; a++)
+        rope_at(&r, rope_text(5 + 2 * a), of[a], unused);
+    for (uint32_t j = 0; j < 32; j++)
+        assert_true(cosines[j] == of[r.axis[j]][j]);
+    c.sections[0] = 24, c.sections[1] = c.sections[2] = 20, c.rot = 128;
+    rope_init(&r, &c);
+    for (uint32_t j = 0; j < 64; j++)
+        assert_int_equal(r.axis[j], j < 60 ? j % 3 : 0);
+}
+
+TEST_MAIN()
