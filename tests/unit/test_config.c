@@ -216,8 +216,9 @@ TEST(every_number_has_bounds)
 
 TEST(what_we_do_not_compute_is_refused)
 {
-    refuses("{\"model_type\":\"mamba\"}", -ENOTSUP,
-            "model_type 'mamba' is not supported; supported are llama, qwen3, qwen3_5, qwen3_5_moe");
+    refuses(
+        "{\"model_type\":\"mamba\"}", -ENOTSUP,
+        "model_type 'mamba' is not supported; supported are llama, qwen3, qwen3_vl, qwen3_5, qwen3_5_moe");
     refuses("{}", -ENOTSUP, "model_type ''");
     refuses("{" LLAMA ",\"attention_bias\":true}", -ENOTSUP, "attention_bias");
     refuses("{" LLAMA ",\"mlp_bias\":true}", -ENOTSUP, "mlp_bias");

@@ -28,8 +28,7 @@ static void open_sched(struct fixture *f, uint32_t guesses_max)
                            .logits_chunk_max = 1,
                            .group_count = 1};
     *f = (struct fixture){.ev = {.now_ns = 1, .tokens_shared = 1, .tokens_alone = 1}};
-    struct page_pool_opts pages = {
-        .pages_max = 16, .page_bytes = 4096, .kv = test_account(ACCOUNT_NO_LIMIT)};
+    struct page_pool_opts pages = {.pages_max = 16, .page_bytes = 4096, .kv = test_account(ACCOUNT_NO_LIMIT)};
     struct arena_opts arena = {.bytes_max = page_pool_arena_bytes(&pages) + sched_arena_bytes(&o)};
     assert_int_equal(arena_create(&arena, &f->arena), 0);
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
