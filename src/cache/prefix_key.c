@@ -9,6 +9,8 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 
+_Static_assert(sizeof(struct prefix_picture) == 44, "all its bytes are hashed, and none is padding");
+
 struct prefix_hasher {
     EVP_MD *sha256;
     EVP_MD_CTX *context;
@@ -71,10 +73,14 @@ struct prefix_key prefix_key_root(struct prefix_hasher *h, const struct slice *p
 }
 
 struct prefix_key prefix_key_next(struct prefix_hasher *h, const struct prefix_key *parent,
-                                  const uint32_t *tokens)
+                                  const uint32_t *tokens, const struct prefix_picture *pictures,
+                                  uint32_t picture_count)
 {
     begin(h);
     add(h, parent->bytes, sizeof(parent->bytes));
     add(h, tokens, PAGE_TOKENS * sizeof(tokens[0]));
+    /* What comes before has always the same length, and so has each of these. */
+    if (picture_count > 0)
+        add(h, pictures, picture_count * sizeof(pictures[0]));
     return end(h);
 }

@@ -114,7 +114,7 @@ void job_add_keys(struct job *j, struct prefix_hasher *h, uint32_t tokens)
     for (; j->keys && row->key_count < tokens / PAGE_TOKENS; row->key_count++) {
         const struct prefix_key *parent = row->key_count ? &j->keys[row->key_count - 1] : &j->root;
         j->keys[row->key_count] =
-            prefix_key_next(h, parent, j->tokens + (size_t)row->key_count * PAGE_TOKENS);
+            prefix_key_next(h, parent, j->tokens + (size_t)row->key_count * PAGE_TOKENS, NULL, 0);
     }
 }
 

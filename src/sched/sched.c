@@ -552,7 +552,8 @@ static void plan_decoding(struct sched *s)
     uint32_t guesses_left = s->opts.guesses_max;
     LIST_EACH(it, &s->running) {
         struct sched_row *row = ROW(it);
-        if (row->phase != SCHED_DECODING || row->secured != s->plan_number || row->paused)
+        if (row->phase != SCHED_DECODING || row->secured != s->plan_number || row->paused ||
+            sched_can_go(row) == 0)
             continue;
         uint32_t drafts = drafts_of(row, guesses_left);
         plan_row(s, row, 1, drafts);
@@ -582,7 +583,8 @@ static uint32_t order_prompts(struct sched *s)
     uint32_t count = 0;
     LIST_EACH(it, &s->running) {
         struct sched_row *row = ROW(it);
-        if (row->phase != SCHED_PREFILLING || row->paused || row->secured != s->plan_number)
+        if (row->phase != SCHED_PREFILLING || row->paused || row->secured != s->plan_number ||
+            sched_can_go(row) == 0)
             continue;
         uint32_t at = count++;
         for (; at > 0 && prompt_before(row, s->prompts[at - 1], s->now_ns); at--)
@@ -600,15 +602,16 @@ static uint32_t extend(struct sched *s, struct sched_row *row, uint32_t count)
     return MIN_OF(count, row->page_count * PAGE_TOKENS - row->done);
 }
 
-/* Whole pages, unless it is the rest of the prompt or every token takes a row of logits. */
+/* Up to a page's end, unless it is the rest of what can go or every token takes a row of logits. */
 static uint32_t chunk_of(const struct sched *s, const struct sched_row *row, uint32_t tokens_left,
                          uint32_t logits_left)
 {
     uint32_t to_cut = row_cache_next_cut(row) - row->done;
-    uint32_t count = MIN_OF(MIN_OF(left(row), tokens_left), to_cut);
+    uint32_t can = sched_can_go(row), count = MIN_OF(MIN_OF(can, tokens_left), to_cut);
     if (row->logits_all)
         return MIN_OF(count, MIN_OF(logits_left + 1, s->opts.logits_chunk_max));
-    return count == left(row) ? count : count / PAGE_TOKENS * PAGE_TOKENS;
+    uint32_t end = (row->done + count) / PAGE_TOKENS * PAGE_TOKENS;
+    return count == can ? count : end > row->done ? end - row->done : 0;
 }
 
 static void plan_prompts(struct sched *s, uint32_t budget)
@@ -631,6 +634,18 @@ static void plan_prompts(struct sched *s, uint32_t budget)
         if (row->logits_all)
             logits_left -= chunk - 1;
     }
+}
+
+struct sched_row *sched_first_waiting(const struct sched *s)
+{
+    struct sched_row *first = NULL;
+    for (struct list *it = s->running.next; it != &s->running; it = it->next) {
+        struct sched_row *row = ROW(it);
+        bool waits = row->phase == SCHED_PREFILLING && !row->paused && row->ready && row->ready < row->tokens;
+        if (waits && (!first || prompt_before(row, first, s->now_ns)))
+            first = row;
+    }
+    return first;
 }
 
 static bool is_alone(const struct sched *s)

@@ -82,8 +82,8 @@ struct sched_row {
     bool
         logits_all; /* each token of its chunks takes a row of logits, not only the last; then it reuses nothing */
     uint32_t key_count; /* <= tokens / PAGE_TOKENS */
-    /* Tokens before this index have all that computing them takes, the rest wait (for a picture's features); 0: none waits. A row
-     * whose next token waits is not scheduled and keeps what it has. */
+    /* Tokens before this index have all that computing them takes, the rest wait (for a picture's features); 0: none waits. A chunk
+     * ends there, and a row whose next token waits is not scheduled and keeps what it has. */
     uint32_t ready;
     uint32_t drafts; /* guesses that a step may have behind the last known token, while it decodes */
     /* The scheduler's, for others to read. */
@@ -169,6 +169,9 @@ struct sched_results {
 /* The plan's tokens are computed, of a row's guesses those that were right, and each row that draws has as many tokens more; what ends
  * is removed after it. The keys of pages that become whole by this are there already. */
 void sched_done(struct sched *s, const struct sched_results *results);
+
+/* Of the rows that read their prompts and have tokens that wait (sched_row.ready), the one whose turn comes first; NULL: none. */
+struct sched_row *sched_first_waiting(const struct sched *s);
 
 /* A row that the scheduler ended; it is SCHED_NEW again. NULL: none. */
 struct sched_row *sched_take_ended(struct sched *s);

@@ -45,6 +45,13 @@ static inline bool sched_goes_before(const struct sched_row *a, const struct sch
     return a->rank != b->rank ? a->rank < b->rank : a->sequence < b->sequence;
 }
 
+/* Known tokens from its next one on that nothing keeps from being computed. */
+static inline uint32_t sched_can_go(const struct sched_row *row)
+{
+    uint32_t end = row->ready ? MIN_OF(row->ready, row->tokens) : row->tokens;
+    return end > row->done ? end - row->done : 0;
+}
+
 /* Of those that wait: the preempted ones first. */
 static inline bool sched_queued_before(const struct sched_row *a, const struct sched_row *b)
 {

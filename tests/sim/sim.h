@@ -25,12 +25,13 @@ struct request {
     bool live;
     uint64_t id;
     uint32_t prompt, outputs, outputs_wanted;
-    uint32_t unread;  /* outputs that its client has not taken */
-    double reads;     /* the chance that it takes some, each step */
-    uint64_t full_ns; /* since when its row is paused */
-    bool was_paused;
-    uint32_t ahead;        /* requests that may rightly be finished before it */
-    uint64_t paused_ns;    /* world.paused_ns when it came */
+    uint32_t unread;              /* outputs that its client has not taken */
+    double reads;                 /* the chance that it takes some, each step */
+    uint64_t full_ns;             /* since when its row is paused */
+    bool sees;                    /* some of its tokens take more than what they are */
+    bool was_paused, was_waiting; /* waiting: for what its next token takes */
+    uint32_t ahead;               /* requests that may rightly be finished before it */
+    uint64_t held_ns;             /* world.held_ns when it came */
     uint64_t family, text; /* whose its first `alike` tokens are, and those of the prompt behind them */
     uint32_t alike;
     uint64_t token[TOKENS_MAX + 1]; /* counted from 1 */
@@ -99,7 +100,7 @@ struct world {
     struct sched *sched;
     struct sim_tier tier;
     uint64_t now_ns, next_id;
-    uint64_t paused_ns; /* of all requests together */
+    uint64_t held_ns; /* paused or waiting, of all requests together */
     struct request requests[REQUESTS_MAX];
 };
 
@@ -111,6 +112,8 @@ struct sim {
     uint64_t guesses, guesses_right, boundaries_guessed; /* boundaries: pages whose last token was a guess */
     uint64_t phases_cancelled[SCHED_ENDED + 1], paused_cancelled;
     uint64_t stored, reads, fetched_tokens, fetches_failed;
+    uint64_t waits,
+        ends_ready; /* rows that waited for what a token takes; chunks that ended where the rest waits */
     double wait_max_s, share_max; /* share: of the bound */
 };
 extern struct sim sim;

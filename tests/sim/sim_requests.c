@@ -117,13 +117,15 @@ static void add(struct world *w, uint64_t text, uint64_t family, uint32_t alike,
     q->alike = alike;
     q->prompt = prompt;
     q->reads = draw_reader(w);
+    q->sees = chance(w, 0.2);
     uint32_t wanted = tokens_wanted(w);
     q->outputs_wanted = MIN_OF(wanted, w->tokens_limit - prompt);
     q->row = (struct sched_row){.tokens = prompt,
                                 .tokens_limit = prompt + q->outputs_wanted,
                                 .priority = (int32_t)between(w, 0, PRIORITIES - 1) - 1,
                                 .arrival_ns = w->now_ns,
-                                .logits_all = chance(w, 0.1)};
+                                .logits_all = chance(w, 0.1),
+                                .ready = q->sees ? between(w, 0, prompt) : 0};
     for (uint32_t g = 0; g < PAGE_GROUPS_MAX; g++)
         q->row.pages[g] = q->tables[g];
     if (chance(w, 0.5))
@@ -137,7 +139,7 @@ static void add(struct world *w, uint64_t text, uint64_t family, uint32_t alike,
         return;
     }
     q->live = true;
-    q->paused_ns = w->paused_ns;
+    q->held_ns = w->held_ns;
     count_ahead(w, q);
 }
 
@@ -180,6 +182,18 @@ static void read_stream(struct world *w, struct request *q)
     }
 }
 
+/* What tokens take comes bit by bit, in any order, and may go again. */
+static void draw_ready(struct world *w, struct request *q)
+{
+    if (w->calm)
+        q->row.ready = 0;
+    else if (q->sees && chance(w, 0.1))
+        q->row.ready = chance(w, 0.3) ? 0 : between(w, 1, q->prompt);
+    bool waits = is_placed(&q->row) && q->row.ready > 0 && q->row.done >= q->row.ready;
+    q->was_waiting |= waits;
+    sim.waits += waits;
+}
+
 void clients_act(struct world *w)
 {
     for (size_t i = 0; i < REQUESTS_MAX; i++) {
@@ -189,6 +203,8 @@ void clients_act(struct world *w)
         /* No more than its stream has room for. */
         if (q->live && !q->row.paused)
             q->row.drafts = MIN_OF(between(w, 0, DRAFTS_MAX), STREAM_MAX - q->unread - 1);
+        if (q->live)
+            draw_ready(w, q);
         enum sched_phase phase = q->row.phase;
         double leaves = phase == SCHED_FETCHING ? 0.1 : phase == SCHED_PREFILLING ? 0.004 : 0.0003;
         if (q->live && !w->calm && chance(w, leaves))

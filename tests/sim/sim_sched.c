@@ -2,7 +2,7 @@
  *
  * A run is a number of worlds of WORLD_STEPS steps. Requests arrive in bursts and with choices, have priorities and cuts, are
  * cancelled in every state, and are read fast, slowly or not at all; accounts refuse memory; steps fail; units are
- * trimmed, pages and snapshots move, prefixes are evicted, and read again from a tier that is late, fails and forgets. After every step every invariant is checked, and what a step
+ * trimmed, pages and snapshots move, tokens wait for what else computing them takes, prefixes are evicted, and read again from a tier that is late, fails and forgets. After every step every invariant is checked, and what a step
  * reads must be what its row's own tokens gave, alone: a page that two rows write, a prefix that is not the row's, a page that was
  * moved or dropped under somebody is found at once. Every request ends exactly once and within a bound.
  * A failure prints the command that replays its world. */
@@ -78,10 +78,11 @@ static void print_run(void)
 {
     printf(
         "steps=%llu seed=%llu tokens=%llu decoded=%llu cached=%llu preemptions=%llu moves=%llu trimmed=%llu "
-        "evictions=%llu reliefs=%llu past_window=%llu longest_wait_s=%.1f share_of_bound=%.3f\n",
+        "evictions=%llu reliefs=%llu past_window=%llu waits=%llu ends_ready=%llu longest_wait_s=%.1f "
+        "share_of_bound=%.3f\n",
         (ull)sim.step, (ull)sim.seed, (ull)sim.tokens, (ull)sim.decode_tokens, (ull)sim.cached_tokens,
         (ull)sim.preemptions, (ull)sim.moves, (ull)sim.units_trimmed, (ull)sim.evictions, (ull)sim.reliefs,
-        (ull)sim.left_behind, sim.wait_max_s, sim.share_max);
+        (ull)sim.left_behind, (ull)sim.waits, (ull)sim.ends_ready, sim.wait_max_s, sim.share_max);
     printf("guesses=%llu right=%llu last_of_page=%llu\n", (ull)sim.guesses, (ull)sim.guesses_right,
            (ull)sim.boundaries_guessed);
     printf("tier: stored=%llu reads=%llu fetched=%llu failed=%llu\n", (ull)sim.stored, (ull)sim.reads,
@@ -103,7 +104,8 @@ static bool is_covered(void)
     bool sure = sim.reads >= SURE_READS;
     bool all = sim.cached_tokens && sim.preemptions && sim.moves && sim.units_trimmed && sim.evictions &&
                sim.reliefs && sim.left_behind && sim.paused_cancelled && sim.guesses > sim.guesses_right &&
-               sim.boundaries_guessed && ((sim.fetched_tokens && sim.fetches_failed) || !sure);
+               sim.boundaries_guessed && sim.waits && sim.ends_ready &&
+               ((sim.fetched_tokens && sim.fetches_failed) || !sure);
     for (size_t i = 0; i < OUTCOMES; i++)
         all = all && sim.outcomes[i] > 0;
     for (enum sched_phase p = SCHED_QUEUED; p <= SCHED_PREEMPTED; p++)

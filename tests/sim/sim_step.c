@@ -93,6 +93,11 @@ static uint64_t compute_row(struct world *w, const struct sched_step_row *r, uin
 
 /* ---- what must hold of a plan ---- */
 
+static bool waits(const struct sched_row *row)
+{
+    return row->ready > 0 && row->done >= row->ready;
+}
+
 /* The row that must always get on. */
 static struct request *oldest_active(struct world *w)
 {
@@ -117,7 +122,7 @@ static void check_oldest(const struct request *q, const struct sched_plan *plan)
     for (uint32_t i = 0; i < plan->row_count; i++)
         planned |= plan->rows[i].row == &q->row;
     ASSERT(is_placed(&q->row));
-    ASSERT(planned || q->row.phase == SCHED_PREFILLING);
+    ASSERT(planned || q->row.phase == SCHED_PREFILLING || waits(&q->row));
 }
 
 static void check_chunk(const struct world *w, const struct sched_step_row *r, uint32_t tokens_left)
@@ -128,19 +133,34 @@ static void check_chunk(const struct world *w, const struct sched_step_row *r, u
     ASSERT(r->drafts <= row->drafts && (r->drafts == 0 || row->phase == SCHED_DECODING));
     ASSERT(r->drafts == 0 || r->from / PAGE_TOKENS == (r->from + r->count - 1) / PAGE_TOKENS);
     ASSERT(row->tokens + r->drafts < row->tokens_limit);
+    bool all = row->ready > 0 && r->from + r->count == row->ready;
+    ASSERT(row->ready == 0 || r->from + r->count <= row->ready);
     if (row->phase == SCHED_DECODING)
         ASSERT(r->count == 1 + r->drafts && rest);
     else if (row->logits_all)
         ASSERT(r->count <= w->opts.logits_chunk_max);
     else
-        ASSERT(rest || r->count % PAGE_TOKENS == 0);
+        ASSERT(rest || all || (r->from + r->count) % PAGE_TOKENS == 0);
+    sim.ends_ready += all && !rest && row->ready % PAGE_TOKENS != 0;
     ASSERT(row->page_count * PAGE_TOKENS >= r->from + r->count);
     ASSERT(!w->opts.slots || row->slot != SCHED_SLOT_NONE);
+}
+
+/* Who could go on does: nothing spins, and nothing sleeps with work at hand. */
+static void check_empty(const struct world *w)
+{
+    for (size_t i = 0; i < REQUESTS_MAX; i++) {
+        const struct sched_row *row = &w->requests[i].row;
+        if (w->requests[i].live && is_placed(row) && !row->paused)
+            ASSERT(waits(row) || row->done == row->page_count * PAGE_TOKENS);
+    }
 }
 
 static void check_plan(struct world *w, const struct sched_plan *plan, uint32_t budget)
 {
     uint32_t tokens = 0, logits = 0, decoding = 0, guesses = 0;
+    if (plan->row_count == 0)
+        check_empty(w);
     for (uint32_t i = 0; i < plan->row_count; i++) {
         const struct sched_step_row *r = &plan->rows[i];
         check_chunk(w, r, w->opts.tokens_max - tokens);
@@ -169,11 +189,11 @@ static void check_waits(struct world *w, const struct sched_plan *plan)
         struct request *q = &w->requests[i];
         if (!q->live)
             continue;
-        uint64_t bound = (q->ahead + w->opts.rows_max + 1) * request_max + (w->paused_ns - q->paused_ns);
+        uint64_t bound = (q->ahead + w->opts.rows_max + 1) * request_max + (w->held_ns - q->held_ns);
         uint64_t wait = w->now_ns - q->row.arrival_ns;
         ASSERT(wait <= bound);
         sim.share_max = MAX_OF(sim.share_max, (double)wait / (double)bound);
-        if (!is_placed(&q->row) || q->was_paused || n.preemptions > 0)
+        if (!is_placed(&q->row) || q->was_paused || q->was_waiting || n.preemptions > 0)
             continue;
         ASSERT(w->now_ns - q->row.served_ns <= gap_max || plan->row_count == 0);
     }
@@ -218,8 +238,8 @@ static void pass_time(struct world *w, const struct sched_plan *plan)
     uint64_t ns = plan->row_count ? STEP_BASE_NS + plan->tokens * STEP_TOKEN_NS : IDLE_NS;
     w->now_ns += ns;
     for (size_t i = 0; i < REQUESTS_MAX; i++)
-        if (w->requests[i].live && w->requests[i].row.paused)
-            w->paused_ns += ns;
+        if (w->requests[i].live && (w->requests[i].row.paused || waits(&w->requests[i].row)))
+            w->held_ns += ns;
 }
 
 void step(struct world *w)

@@ -108,7 +108,7 @@ static uint32_t keys_of(struct fixture *f, const char *text, struct prefix_key *
     uint32_t count = 0;
     for (; text[count]; count++) {
         uint32_t tokens[PAGE_TOKENS] = {(uint32_t)(uint8_t)text[count]};
-        parent = ret[count] = prefix_key_next(f->hasher, &parent, tokens);
+        parent = ret[count] = prefix_key_next(f->hasher, &parent, tokens, NULL, 0);
     }
     return count;
 }

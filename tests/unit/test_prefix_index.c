@@ -78,7 +78,7 @@ static uint32_t keys_of(struct fixture *f, const char *text, struct prefix_key *
         uint32_t tokens[PAGE_TOKENS];
         for (uint32_t i = 0; i < PAGE_TOKENS; i++)
             tokens[i] = (uint32_t)(uint8_t)text[count] * 100 + i;
-        parent = ret[count] = prefix_key_next(f->hasher, &parent, tokens);
+        parent = ret[count] = prefix_key_next(f->hasher, &parent, tokens, NULL, 0);
     }
     return count;
 }

@@ -473,4 +473,77 @@ TEST(options_that_cannot_work_are_refused)
     close_sched(&f);
 }
 
+/* ---- tokens that wait for what computing them takes ---- */
+
+TEST(a_chunk_ends_where_the_rest_waits_and_goes_on_when_it_has_come)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    open_sched(&f, &o, 16);
+    struct sched_row *row = add(&f, 0, 200, 2);
+    row->ready = 41;
+    step(&f);
+    assert_int_equal(given(&f, 0), 41);
+    step(&f);
+    assert_int_equal(f.plan.row_count, 0);
+    assert_int_equal(row->page_count, 2);
+    assert_ptr_equal(sched_first_waiting(f.sched), row);
+    /* From the middle of a page to a page's end, as far as the budget goes. */
+    f.ev.tokens_alone = 64;
+    row->ready = 190;
+    step(&f);
+    assert_int_equal(given(&f, 0), 55);
+    row->ready = 0;
+    assert_null(sched_first_waiting(f.sched));
+    f.ev.tokens_alone = 256;
+    step(&f);
+    assert_int_equal(given(&f, 0), 104);
+    assert_true(f.plan.rows[0].draws);
+    close_sched(&f);
+}
+
+TEST(who_waits_leaves_the_budget_to_others_and_goes_first_when_it_has_waited_long)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    open_sched(&f, &o, 64);
+    struct sched_row *sees = add(&f, 0, 300, 2);
+    sees->ready = 32;
+    add(&f, 1, 600, 2);
+    step(&f);
+    assert_int_equal(given(&f, 0), 32);
+    for (int i = 0; i < 3; i++) {
+        step(&f);
+        assert_int_equal(given(&f, 0), 0);
+        assert_int_equal(given(&f, 1), 128);
+    }
+    f.ev.now_ns += SCHED_AGE_NS;
+    sees->ready = 0;
+    f.rows[1].served_ns = f.ev.now_ns;
+    step(&f);
+    assert_int_equal(given(&f, 0), 128);
+    close_sched(&f);
+}
+
+TEST(the_first_that_waits_is_the_first_in_the_order_of_prompts)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    open_sched(&f, &o, 64);
+    struct sched_row *longer = add(&f, 0, 300, 2), *shorter = add(&f, 1, 200, 2), *text = add(&f, 2, 50, 2);
+    longer->ready = shorter->ready = 1;
+    step(&f);
+    assert_int_equal(text->phase, SCHED_DECODING);
+    assert_ptr_equal(sched_first_waiting(f.sched), shorter);
+    sched_pause(f.sched, shorter);
+    assert_ptr_equal(sched_first_waiting(f.sched), longer);
+    sched_resume(f.sched, shorter);
+    longer->served_ns = 0;
+    f.ev.now_ns += 2 * SCHED_AGE_NS;
+    shorter->served_ns = f.ev.now_ns;
+    step(&f);
+    assert_ptr_equal(sched_first_waiting(f.sched), longer);
+    close_sched(&f);
+}
+
 TEST_MAIN()
