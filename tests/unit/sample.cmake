@@ -1,1 +1,2 @@
 plateau_test(test_sampler sample base)
+plateau_test(test_ngram sample base)

@@ -1,0 +1,103 @@
+/* ngram.c - pairs of tokens in chains, the latest first.
+ *
+ * A chain links the places of pairs with one hash. Longer keys would find long matches at once, but each length wants a table; a walk
+ * over some places of a pair, comparing backwards, finds the longest with one table and without losing any. */
+#include "sample/ngram.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+
+#define PLACES_MAX 16 /* that one guess looks at */
+#define ALIKE_MAX  16 /* tokens compared at each */
+#define PAIR       2
+
+struct ngram {
+    uint32_t count, linked; /* tokens seen; tokens [0, linked) are the last of a pair that has its chain */
+    uint32_t tokens_max, mask;
+    uint32_t *heads;  /* [mask + 1]: the latest place; 0: none, for no pair ends there */
+    uint32_t *before; /* [tokens_max]: the place before it */
+};
+
+static uint32_t head_count(uint32_t tokens_max)
+{
+    uint32_t n = 32;
+    while (n < tokens_max && n < 1u << 31)
+        n *= 2;
+    return n;
+}
+
+size_t ngram_bytes(uint32_t tokens_max)
+{
+    size_t tables = ((size_t)head_count(tokens_max) + tokens_max) * sizeof(uint32_t);
+    return sizeof(struct ngram) + tables + 3 * (size_t)64;
+}
+
+int ngram_create(struct arena *a, uint32_t tokens_max, struct ngram **ret)
+{
+    struct ngram *n = ARENA_NEW(a, struct ngram);
+    if (!n)
+        return -ENOMEM;
+    uint32_t heads = head_count(tokens_max);
+    n->tokens_max = tokens_max;
+    n->mask = heads - 1;
+    n->linked = PAIR - 1;
+    n->heads = ARENA_ARRAY(a, uint32_t, heads);
+    n->before = ARENA_ARRAY(a, uint32_t, tokens_max);
+    if (!n->heads || !n->before)
+        return -ENOMEM;
+    *ret = n;
+    return 0;
+}
+
+/* Of the pair whose last token is at `at`. */
+static uint32_t *head_of(const struct ngram *n, const uint32_t *tokens, uint32_t at)
+{
+    uint64_t pair = (uint64_t)tokens[at - 1] << 32 | tokens[at];
+    return &n->heads[(pair * 0x9e3779b97f4a7c15ull >> 32) & n->mask];
+}
+
+/* A pair is linked once something follows it: only then is it of use. */
+void ngram_see(struct ngram *n, const uint32_t *tokens, uint32_t count)
+{
+    ASSERT(count >= n->count && count <= n->tokens_max);
+    n->count = count;
+    for (; n->linked + 1 < count; n->linked++) {
+        uint32_t *head = head_of(n, tokens, n->linked);
+        n->before[n->linked] = *head;
+        *head = n->linked;
+    }
+}
+
+/* Tokens alike, backwards from the two places on; place < end. */
+static uint32_t alike(const uint32_t *tokens, uint32_t place, uint32_t end)
+{
+    uint32_t count = 0;
+    while (count <= place && count < ALIKE_MAX && tokens[place - count] == tokens[end - count])
+        count++;
+    return count;
+}
+
+uint32_t ngram_guess(const struct ngram *n, const uint32_t *tokens, uint32_t wanted, uint32_t *ret)
+{
+    if (n->count <= PAIR)
+        return 0;
+    uint32_t end = n->count - 1, best = 0, length = PAIR - 1;
+    uint32_t place = *head_of(n, tokens, end);
+    for (uint32_t i = 0; place != 0 && i < PLACES_MAX && length < ALIKE_MAX; i++) {
+        uint32_t l = alike(tokens, place, end);
+        if (l > length) {
+            length = l;
+            best = place;
+        }
+        place = n->before[place];
+    }
+    if (best == 0)
+        return 0;
+    uint32_t count = MIN_OF(wanted, length);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = best + 1 + i;
+        ret[i] = at < n->count ? tokens[at] : ret[at - n->count];
+    }
+    return count;
+}
