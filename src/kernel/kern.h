@@ -37,12 +37,19 @@ typedef void kern_rmsnorm_fn(float *y, const float *x, const float *w, uint32_t 
 /* y[i] = w[i] * (x[i] * r) * silu(z[i]): the delta net's gated norm. y may be x. */
 typedef void kern_rmsnorm_gated_fn(float *y, const float *x, const float *z, const float *w, uint32_t n,
                                    float eps);
+/* y[i] = fma((x[i] - mean) * r, w[i], b[i]), r = 1 / sqrt(mean((x - mean)^2) + eps). y may be x. */
+typedef void kern_layernorm_fn(float *y, const float *x, const float *w, const float *b, uint32_t n,
+                               float eps);
 /* y = x * (scale / sqrt(sum(x^2) + eps)). y may be x. */
 typedef void kern_l2norm_fn(float *y, const float *x, uint32_t n, float eps, float scale);
 /* y = silu(a) * b. y may be a or b. */
 typedef void kern_silu_mul_fn(float *y, const float *a, const float *b, uint32_t n);
 /* y = x * sigmoid(g). y may be x. */
 typedef void kern_sigmoid_mul_fn(float *y, const float *x, const float *g, uint32_t n);
+/* y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))). y may be x. */
+typedef void kern_gelu_tanh_fn(float *y, const float *x, uint32_t n);
+/* y = x / 2 * (1 + erf(x / sqrt(2))). y may be x. */
+typedef void kern_gelu_erf_fn(float *y, const float *x, uint32_t n);
 /* y += x. */
 typedef void kern_add_fn(float *y, const float *x, uint32_t n);
 /* y = fma(s, x, y). */
@@ -108,6 +115,12 @@ struct kern_query {
 #define KERN_ATTN_SCRATCH (16 * (KERN_SEGMENT_TOKENS + 256 + 16))
 typedef void kern_attn_fn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
                           float scale, float *scratch);
+/* The same for the segments from token `begin` to before `end` alone, begin a multiple of a segment, end too or not before the queries'
+ * kv_len. out, max[i] and sum[i] of query i carry what the earlier segments gave; with begin 0 they need hold nothing. With the last segment out
+ * becomes the result: bit for bit that of kern_attn_fn, however the tokens are cut. */
+typedef void kern_attn_part_fn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
+                               uint32_t begin, uint32_t end, float scale, float *max, float *sum,
+                               float *scratch);
 
 struct kern_ops {
     const char *tier; /* of the matrix products: "ref", "avx2", "avx512" */
@@ -115,9 +128,12 @@ struct kern_ops {
     kern_group_sums_fn *group_sums;
     kern_rmsnorm_fn *rmsnorm;
     kern_rmsnorm_gated_fn *rmsnorm_gated;
+    kern_layernorm_fn *layernorm;
     kern_l2norm_fn *l2norm;
     kern_silu_mul_fn *silu_mul;
     kern_sigmoid_mul_fn *sigmoid_mul;
+    kern_gelu_tanh_fn *gelu_tanh;
+    kern_gelu_erf_fn *gelu_erf;
     kern_add_fn *add;
     kern_add_scaled_fn *add_scaled;
     kern_rope_fn *rope;
@@ -125,6 +141,7 @@ struct kern_ops {
     kern_delta_fn *delta;
     kern_kv_put_fn *kv_put;
     kern_attn_fn *attn;
+    kern_attn_part_fn *attn_part;
     /* Tile sizes the tier wants: how many panels one ticket of a product should take for few (<= 16) and for many
      * columns, and how many columns. */
     uint32_t panels_few, panels_many, columns_many;

@@ -87,6 +87,18 @@ static void ref_rmsnorm_gated(float *y, const float *x, const float *z, const fl
         y[i] = w[i] * (x[i] * r) * silu(z[i]);
 }
 
+static void ref_layernorm(float *y, const float *x, const float *w, const float *b, uint32_t n, float eps)
+{
+    double sum = 0, squares = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i];
+    for (uint32_t i = 0; i < n; i++)
+        squares += ((double)x[i] - sum / n) * ((double)x[i] - sum / n);
+    float mean = (float)(sum / n), r = (float)(1 / sqrt(squares / n + eps));
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = fmaf((x[i] - mean) * r, w[i], b[i]);
+}
+
 static void ref_l2norm(float *y, const float *x, uint32_t n, float eps, float scale)
 {
     float r = (float)(scale / sqrt(sum_of_squares(x, n) + eps));
@@ -104,6 +116,20 @@ static void ref_sigmoid_mul(float *y, const float *x, const float *g, uint32_t n
 {
     for (uint32_t i = 0; i < n; i++)
         y[i] = x[i] / (1.0f + expf(-g[i]));
+}
+
+static void ref_gelu_tanh(float *y, const float *x, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        double v = x[i];
+        y[i] = (float)(v / (1 + exp(-2 * sqrt(2 / M_PI) * (v + 0.044715 * v * v * v))));
+    }
+}
+
+static void ref_gelu_erf(float *y, const float *x, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = (float)(x[i] * 0.5 * erfc(-x[i] * sqrt(0.5)));
 }
 
 static void ref_add(float *y, const float *x, uint32_t n)
@@ -209,42 +235,49 @@ static float segment_scores(const struct kern_kv *kv, const float *q, uint32_t b
     return max;
 }
 
-static void attend(const struct kern_kv *kv, const struct kern_query *query, float scale, float *scratch)
+/* One segment joined to what came before it: both sides are brought to the larger maximum. */
+static void attend_segment(const struct kern_kv *kv, const struct kern_query *query, uint32_t begin,
+                           float scale, float *max, float *sum, float *scratch)
 {
     float *p = scratch, *segment = p + KERN_SEGMENT_TOKENS;
-    float max = 0, sum = 0;
-    memset(query->out, 0, kv->head_dim * sizeof(float));
-    for (uint32_t begin = 0; begin < query->kv_len; begin += KERN_SEGMENT_TOKENS) {
-        uint32_t end = MIN_OF(begin + KERN_SEGMENT_TOKENS, query->kv_len);
-        float segment_max = segment_scores(kv, query->q, begin, end, scale, p), segment_sum = 0;
-        memset(segment, 0, kv->head_dim * sizeof(float));
-        for (uint32_t t = begin; t < end; t++) {
-            const float *v = page_part(kv, t, kv->v_offset) + (size_t)(t % KERN_PAGE_TOKENS) * kv->head_dim;
-            float e = expf(p[t - begin] - segment_max);
-            segment_sum += e;
-            for (uint32_t d = 0; d < kv->head_dim; d++)
-                segment[d] = fmaf(e, v[d], segment[d]);
-        }
-        /* Both sides are brought to the larger maximum. */
-        float larger = begin ? fmaxf(max, segment_max) : segment_max;
-        float keep = begin ? expf(max - larger) : 0, add = expf(segment_max - larger);
+    uint32_t end = MIN_OF(begin + KERN_SEGMENT_TOKENS, query->kv_len);
+    float segment_max = segment_scores(kv, query->q, begin, end, scale, p), segment_sum = 0;
+    memset(segment, 0, kv->head_dim * sizeof(float));
+    for (uint32_t t = begin; t < end; t++) {
+        const float *v = page_part(kv, t, kv->v_offset) + (size_t)(t % KERN_PAGE_TOKENS) * kv->head_dim;
+        float e = expf(p[t - begin] - segment_max);
+        segment_sum += e;
         for (uint32_t d = 0; d < kv->head_dim; d++)
-            query->out[d] = fmaf(query->out[d], keep, segment[d] * add);
-        sum = fmaf(sum, keep, segment_sum * add);
-        max = larger;
+            segment[d] = fmaf(e, v[d], segment[d]);
     }
+    float larger = begin ? fmaxf(*max, segment_max) : segment_max;
+    float keep = begin ? expf(*max - larger) : 0, add = expf(segment_max - larger);
     for (uint32_t d = 0; d < kv->head_dim; d++)
-        query->out[d] /= sum;
+        query->out[d] = begin ? fmaf(query->out[d], keep, segment[d] * add) : segment[d] * add;
+    *sum = begin ? fmaf(*sum, keep, segment_sum * add) : segment_sum * add;
+    *max = larger;
+}
+
+static void ref_attn_part(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
+                          uint32_t begin, uint32_t end, float scale, float *max, float *sum, float *scratch)
+{
+    ASSERT(kv->head_dim <= 256 && begin % KERN_SEGMENT_TOKENS == 0);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct kern_query *q = &queries[i];
+        ASSERT(q->kv_len > 0);
+        for (uint32_t at = begin; at < MIN_OF(q->kv_len, end); at += KERN_SEGMENT_TOKENS)
+            attend_segment(kv, q, at, scale, &max[i], &sum[i], scratch);
+        for (uint32_t d = 0; q->kv_len > begin && q->kv_len <= end && d < kv->head_dim; d++)
+            q->out[d] /= sum[i];
+    }
 }
 
 static void ref_attn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count, float scale,
                      float *scratch)
 {
-    ASSERT(kv->head_dim <= 256);
-    for (uint32_t i = 0; i < count; i++) {
-        ASSERT(queries[i].kv_len > 0);
-        attend(kv, &queries[i], scale, scratch);
-    }
+    float max, sum;
+    for (uint32_t i = 0; i < count; i++)
+        ref_attn_part(kv, &queries[i], 1, 0, UINT32_MAX, scale, &max, &sum, scratch);
 }
 
 void kern_ref_fill(struct kern_ops *ops)
@@ -255,9 +288,12 @@ void kern_ref_fill(struct kern_ops *ops)
         .group_sums = ref_group_sums,
         .rmsnorm = ref_rmsnorm,
         .rmsnorm_gated = ref_rmsnorm_gated,
+        .layernorm = ref_layernorm,
         .l2norm = ref_l2norm,
         .silu_mul = ref_silu_mul,
         .sigmoid_mul = ref_sigmoid_mul,
+        .gelu_tanh = ref_gelu_tanh,
+        .gelu_erf = ref_gelu_erf,
         .add = ref_add,
         .add_scaled = ref_add_scaled,
         .rope = ref_rope,
@@ -265,6 +301,7 @@ void kern_ref_fill(struct kern_ops *ops)
         .delta = ref_delta,
         .kv_put = ref_kv_put,
         .attn = ref_attn,
+        .attn_part = ref_attn_part,
         .panels_few = 8,
         .panels_many = 4,
         .columns_many = 64,

@@ -174,4 +174,34 @@ TEST(a_page_holds_keys_transposed_and_values_in_rows)
     }
 }
 
+TEST(attention_in_parts_is_the_same)
+{
+    struct rng r = {72, 0};
+    static const uint32_t cuts[] = {KERN_SEGMENT_TOKENS, 2 * KERN_SEGMENT_TOKENS, 3 * KERN_SEGMENT_TOKENS};
+    EACH_TIER(ops)
+    {
+        struct bench b;
+        bench_init(&b, &r, 72, ops);
+        float *whole = malloc((size_t)QUERIES * 72 * sizeof(float)), max[QUERIES], sum[QUERIES];
+        for (uint32_t i = 0; i < QUERIES; i++)
+            b.queries[i].kv_len = i % 3 == 0 ? TOKENS : 100 + 60 * i;
+        ops->attn(&b.kv, b.queries, QUERIES, 0.1f, b.scratch);
+        memcpy(whole, b.out, (size_t)QUERIES * 72 * sizeof(float));
+        for (uint32_t c = 0; c < COUNT_OF(cuts); c++) {
+            memset(b.out, 0xff, (size_t)QUERIES * 72 * sizeof(float));
+            for (uint32_t i = 0; i < QUERIES; i++)
+                max[i] = sum[i] = NAN;
+            for (uint32_t begin = 0; begin < TOKENS; begin += cuts[c]) {
+                /* Queries in two groupings: who shares a call does not matter either. */
+                ops->attn_part(&b.kv, b.queries, 5, begin, begin + cuts[c], 0.1f, max, sum, b.scratch);
+                ops->attn_part(&b.kv, b.queries + 5, QUERIES - 5, begin, begin + cuts[c], 0.1f, max + 5,
+                               sum + 5, b.scratch);
+            }
+            assert_same_bits(b.out, whole, (size_t)QUERIES * 72, ops->tier);
+        }
+        free(whole);
+        bench_done(&b);
+    }
+}
+
 TEST_MAIN()

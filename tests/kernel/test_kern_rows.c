@@ -94,6 +94,80 @@ TEST(gates_hold_in_every_tier)
     }
 }
 
+TEST(layernorm_holds_in_every_tier)
+{
+    struct rng r = {12, 0};
+    for (uint32_t i = 0; i < COUNT_OF(sizes); i++) {
+        uint32_t n = sizes[i];
+        float *x = random_values(&r, n, -1, 5), *w = random_values(&r, n, -2, 2),
+              *b = random_values(&r, n, -2, 2);
+        float *y = random_values(&r, n, 0, 0), *again = random_values(&r, n, 0, 0);
+        double mean = 0, variance = 0;
+        for (uint32_t j = 0; j < n; j++)
+            mean += (double)x[j] / n;
+        for (uint32_t j = 0; j < n; j++)
+            variance += ((double)x[j] - mean) * ((double)x[j] - mean) / n;
+        double factor = 1 / sqrt(variance + 1e-6);
+        EACH_TIER(ops)
+        {
+            ops->layernorm(y, x, w, b, n, 1e-6f);
+            for (uint32_t j = 0; j < n; j++) {
+                double distance = (double)x[j] - mean, want = distance * factor * (double)w[j] + (double)b[j];
+                /* The mean errs by its sum's roundings of values up to 5; the factor by a norm's, and by what a wrong mean adds. */
+                double off = (n / 64 + 8) * 5 * EPS * factor;
+                double bound =
+                    fabs((double)w[j]) * (off + (norm_bound(n) + off) * (fabs(distance) * factor + off));
+                assert_within((double)y[j], want, bound + 2 * EPS * (fabs(want) + fabs((double)b[j])),
+                              ops->tier);
+            }
+            memcpy(again, x, n * sizeof(float)); /* in place */
+            ops->layernorm(again, again, w, b, n, 1e-6f);
+            assert_same_bits(again, y, n, ops->tier);
+        }
+        float *all[] = {x, w, b, y, again};
+        for (uint32_t j = 0; j < COUNT_OF(all); j++)
+            free(all[j]);
+    }
+}
+
+TEST(gelus_hold_in_every_tier)
+{
+    struct rng r = {13, 0};
+    for (uint32_t i = 0; i < COUNT_OF(sizes); i++) {
+        uint32_t n = sizes[i];
+        float *x = random_values(&r, n, -9, 9), *y = random_values(&r, n, 0, 0);
+        EACH_TIER(ops)
+        {
+            ops->gelu_tanh(y, x, n);
+            for (uint32_t j = 0; j < n; j++) {
+                double v = (double)x[j], u = 2 * sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
+                /* Five roundings of the argument, which an exponential passes on; six behind it. What is below 1e-37 is none. */
+                assert_within((double)y[j], v * sigmoid(u),
+                              (2.5 * fabs(u) + 3) * EPS * fabs(v * sigmoid(u)) + 1e-37, ops->tier);
+            }
+            ops->gelu_erf(y, x, n);
+            for (uint32_t j = 0; j < n; j++) {
+                double v = (double)x[j], want = v * 0.5 * erfc(-v * sqrt(0.5)),
+                       tail = fabs(v) * 0.5 * erfc(fabs(v) * sqrt(0.5));
+                /* The fit, the roundings of its sum (of terms below 4 together 12), those of z^2, and one of the result. */
+                assert_within((double)y[j], want,
+                              (1.2e-7 + (10 + 1.5 * v * v) * EPS) * tail + EPS * fabs(want) + 1e-37,
+                              ops->tier);
+            }
+        }
+        free(x);
+        free(y);
+    }
+    EACH_TIER(ops)
+    {
+        float x[4] = {-1000, 1000, NAN, 0}, y[4];
+        ops->gelu_tanh(y, x, 4);
+        assert_true(fabsf(y[0]) < 1e-30f && y[1] == 1000 && isnan(y[2]) && y[3] == 0);
+        ops->gelu_erf(y, x, 4);
+        assert_true(fabsf(y[0]) < 1e-30f && y[1] == 1000 && isnan(y[2]) && y[3] == 0);
+    }
+}
+
 TEST(gates_saturate_and_keep_nan)
 {
     EACH_TIER(ops)
