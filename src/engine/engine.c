@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 
 #include "engine/engine_state.h"
+#include "engine/job_pictures.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -138,7 +139,7 @@ void engine_plan(const struct engine_opts *opts, const struct model_shape *shape
     uint64_t arena = l.arena_bytes - pools_arena_bytes(&l.pools) + least;
     ret->fixed_bytes = ROUND_UP(arena, (uint64_t)65536) + 65536 + mailbox_bytes(&inbox) +
                        thread_stack_bytes(ENGINE_STACK_BYTES) + VOCABULARY_TEXT_BYTES;
-    job_bytes_max(&ret->job_bytes, &ret->job_token_bytes);
+    job_bytes_max(shape->vision.present, &ret->job_bytes, &ret->job_token_bytes);
 }
 
 static bool help_comes(void *arg)
@@ -394,6 +395,8 @@ static int check_spec(const struct engine *en, const struct job_spec *s, const s
     if (r == 0 && s->sampling.top_logprobs > stream_top_max(stream))
         r = err_set(e, -EINVAL, "%u alternatives per token, but the stream was made for %u",
                     s->sampling.top_logprobs, stream_top_max(stream));
+    if (r == 0)
+        r = job_pictures_check(en->shape, s, e);
     return r == 0 ? check_stops(en, s, e) : r;
 }
 
@@ -452,7 +455,14 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
     struct engine_message m = {0};
     struct prefix_hasher *hasher = NULL;
     int r = en->opts.host_cache_bytes ? prefix_hasher_create(&hasher) : 0;
-    struct job_opts opts = {spec, en->opts.tokenizer, &charge, s, clock_now_ns(), hasher, &en->opts.identity};
+    struct job_opts opts = {.spec = spec,
+                            .tokenizer = en->opts.tokenizer,
+                            .charge = &charge,
+                            .stream = s,
+                            .now_ns = clock_now_ns(),
+                            .hasher = hasher,
+                            .edge = job_pictures_edge(en->shape),
+                            .identity = &en->opts.identity};
     if (r == 0)
         r = job_create(&opts, &m.job);
     prefix_hasher_free(hasher);

@@ -101,11 +101,13 @@ void engine_close(struct engine *en);
 #define ENGINE_STOP_STRINGS_MAX      16
 #define ENGINE_STOP_STRING_BYTES_MAX 256
 #define ENGINE_CUTS_MAX              32
+#define ENGINE_PICTURES_MAX          512 /* of one prompt; a pair of frames is one */
 
-/* A picture of a prompt. Its placeholders stand in the prompt already, one token per square of model_vision's edge. */
+/* A picture of a prompt. Its placeholders stand in the prompt already, one token per square of model_vision's edge; each is the image's or
+ * the video's placeholder. Width and height are multiples of that edge, their product at most pixels_max. */
 struct job_picture {
     struct picture *picture; /* the job holds it too until it ends */
-    uint32_t first;          /* index of its first placeholder */
+    uint32_t first;          /* index of its first placeholder; >= 1 */
 };
 
 struct job_spec {
@@ -123,7 +125,7 @@ struct job_spec {
     const struct slice
         *stops; /* copied; <= ENGINE_STOP_STRINGS_MAX, each 1..ENGINE_STOP_STRING_BYTES_MAX bytes */
     uint32_t stop_count;
-    const struct job_picture *pictures; /* ascending; copied */
+    const struct job_picture *pictures; /* ascending, <= ENGINE_PICTURES_MAX; copied */
     uint32_t picture_count;
     bool speculative; /* guesses may be tried; changes no token */
     bool
@@ -170,7 +172,7 @@ struct job_numbers {
     struct request_id id;
     enum job_phase phase;
     uint32_t prompt_tokens, prompt_done, completion_tokens, cached_tokens, max_tokens;
-    uint64_t age_ns, bytes; /* bytes: pages, slots and the job's block */
+    uint64_t age_ns, bytes; /* bytes: pages, slots, pixels and the job's block */
 };
 
 /* A pool's units: what of them blocks have that are in use or kept as prefixes, and what lies free. */

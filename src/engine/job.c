@@ -46,6 +46,8 @@ static size_t block_bytes(const struct job_spec *spec, bool keys)
                    sched_pages(tokens) * sizeof(uint32_t) + sampler_bytes(&spec->sampling, tokens);
     if (keys)
         bytes += sched_pages(tokens) * sizeof(struct prefix_key) + (cuts_given(spec) + 1) * sizeof(uint32_t);
+    bytes += spec->picture_count *
+             (sizeof(struct picture *) + sizeof(struct prefix_picture) + sizeof(struct model_grid));
     if (spec->stop_count > 0)
         bytes += stop_match_arena_bytes(spec->stops, spec->stop_count) +
                  (size_t)JOB_HELD_MAX * held_bytes(top_of(spec));
@@ -58,7 +60,7 @@ uint64_t job_bytes(const struct job_spec *spec, bool keys)
     return ROUND_UP((uint64_t)block_bytes(spec, keys) + 256, JOB_GRAIN);
 }
 
-void job_bytes_max(uint64_t *fixed, uint64_t *token)
+void job_bytes_max(bool pictures, uint64_t *fixed, uint64_t *token)
 {
     static const char longest[ENGINE_STOP_STRING_BYTES_MAX];
     struct slice stops[ENGINE_STOP_STRINGS_MAX];
@@ -69,6 +71,7 @@ void job_bytes_max(uint64_t *fixed, uint64_t *token)
                          .stops = stops,
                          .stop_count = COUNT_OF(stops),
                          .cut_count = ENGINE_CUTS_MAX,
+                         .picture_count = pictures ? ENGINE_PICTURES_MAX : 0,
                          .prompt_logprobs = true};
     sampler_params_default(&s.sampling);
     s.sampling.presence_penalty = 1;
@@ -108,13 +111,55 @@ static int create_tokens(struct job *j, const struct job_spec *spec)
     return r;
 }
 
+static uint32_t picture_tokens(const struct model_grid *g)
+{
+    return g->rows * g->columns;
+}
+
+static int create_pictures(struct job *j, const struct job_opts *opts)
+{
+    const struct job_spec *spec = opts->spec;
+    if (spec->picture_count == 0)
+        return 0;
+    j->pictures = ARENA_ARRAY(j->arena, struct picture *, spec->picture_count);
+    j->seen = ARENA_ARRAY(j->arena, struct prefix_picture, spec->picture_count);
+    j->grids = ARENA_ARRAY(j->arena, struct model_grid, spec->picture_count);
+    if (!j->pictures || !j->seen || !j->grids)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < spec->picture_count; i++) {
+        struct picture *p = picture_hold(spec->pictures[i].picture);
+        struct model_grid g = {spec->pictures[i].first, p->height / opts->edge, p->width / opts->edge, NULL};
+        j->pictures[i] = p;
+        j->grids[i] = g;
+        j->seen[i] = (struct prefix_picture){.first = g.first, .rows = g.rows, .columns = g.columns};
+        memcpy(j->seen[i].sha256, p->sha256, sizeof(p->sha256));
+        j->picture_bytes += p->bytes;
+        j->picture_count++;
+    }
+    return 0;
+}
+
+/* Those with a token in [from, to): the first of them, and how many. */
+static uint32_t pictures_in(const struct job *j, uint32_t from, uint32_t to, uint32_t *first)
+{
+    uint32_t i = 0, count = 0;
+    while (i < j->picture_count && j->grids[i].first + picture_tokens(&j->grids[i]) <= from)
+        i++;
+    *first = i;
+    while (i + count < j->picture_count && j->grids[i + count].first < to)
+        count++;
+    return count;
+}
+
 void job_add_keys(struct job *j, struct prefix_hasher *h, uint32_t tokens)
 {
     struct sched_row *row = &j->row;
     for (; j->keys && row->key_count < tokens / PAGE_TOKENS; row->key_count++) {
         const struct prefix_key *parent = row->key_count ? &j->keys[row->key_count - 1] : &j->root;
+        uint32_t from = row->key_count * PAGE_TOKENS, first;
+        uint32_t count = pictures_in(j, from, from + PAGE_TOKENS, &first);
         j->keys[row->key_count] =
-            prefix_key_next(h, parent, j->tokens + (size_t)row->key_count * PAGE_TOKENS, NULL, 0);
+            prefix_key_next(h, parent, j->tokens + from, count ? &j->seen[first] : NULL, count);
     }
 }
 
@@ -196,6 +241,8 @@ int job_create(const struct job_opts *opts, struct job **ret)
     list_init(&j->link);
     r = create_tokens(j, spec);
     if (r == 0)
+        r = create_pictures(j, opts);
+    if (r == 0)
         r = create_keys(j, opts);
     if (r == 0)
         r = create_stops(j, opts);
@@ -208,8 +255,11 @@ int job_create(const struct job_opts *opts, struct job **ret)
 
 void job_free(struct job *j)
 {
-    if (j)
-        arena_free(j->arena);
+    if (!j)
+        return;
+    for (uint32_t i = 0; i < j->picture_count; i++)
+        picture_let_go(j->pictures[i]);
+    arena_free(j->arena);
 }
 
 /* ---- output ---- */

@@ -32,6 +32,12 @@ struct job {
     /* What others may reuse; NULL: nothing. */
     struct prefix_key *keys; /* of its whole pages: row.key_count are there */
     struct prefix_key root;
+    /* Its pictures, ascending. */
+    uint32_t picture_count;
+    uint64_t picture_bytes;      /* of their pixels, which their maker was charged for */
+    struct picture **pictures;   /* held until the job ends */
+    struct prefix_picture *seen; /* what keys say of them */
+    struct model_grid *grids;    /* features: while they are needed and there */
     uint32_t
         *cuts; /* row.cut_count of them; the last one is the last whole page before the prompt's last token */
     /* Output. */
@@ -55,16 +61,17 @@ struct job_opts {
     struct stream *stream;
     uint64_t now_ns;
     struct prefix_hasher *hasher;          /* of the calling thread; NULL: prefixes are not reused */
+    uint32_t edge;                         /* of the square of pixels that a token covers; 0: no pictures */
     const struct store_identity *identity; /* of the model */
 };
 
 /* The most that job_create() charges; `keys`: with a hasher. */
 uint64_t job_bytes(const struct job_spec *spec, bool keys);
 /* What a job of so many tokens takes at most, whatever it asks for: fixed bytes, and bytes per token. */
-void job_bytes_max(uint64_t *fixed, uint64_t *token);
+void job_bytes_max(bool pictures, uint64_t *fixed, uint64_t *token);
 /* Everything in spec has been checked. 0 or -ENOMEM; the job half of the stream is the job's then. */
 int job_create(const struct job_opts *opts, struct job **ret);
-/* Frees the block, not the stream. */
+/* Lets go of its pictures and frees the block, not the stream. */
 void job_free(struct job *j);
 
 /* Logprobs of the prompt that are still to be computed. */

@@ -59,7 +59,7 @@ PROPERTY(no_job_is_larger_than_planned, seed)
 {
     struct rng rng = {seed, 0};
     uint64_t fixed, token;
-    job_bytes_max(&fixed, &token);
+    job_bytes_max(true, &fixed, &token);
     for (int i = 0; i < 2000; i++) {
         uint64_t tokens = 2 + rng_below(&rng, 1ull << (4 + rng_below(&rng, 18)));
         struct slice stops[ENGINE_STOP_STRINGS_MAX];
@@ -69,6 +69,7 @@ PROPERTY(no_job_is_larger_than_planned, seed)
         for (uint32_t k = 0; k < s.stop_count; k++)
             stops[k] = (struct slice){text, 1 + rng_below(&rng, sizeof(text))};
         s.cut_count = (uint32_t)rng_below(&rng, ENGINE_CUTS_MAX + 1);
+        s.picture_count = (uint32_t)rng_below(&rng, ENGINE_PICTURES_MAX + 1);
         s.prompt_logprobs = rng_below(&rng, 2);
         sampler_params_default(&s.sampling);
         s.sampling.presence_penalty = (float)rng_below(&rng, 2);

@@ -1,0 +1,67 @@
+/* job_pictures.c - each rule by itself; together they say that every placeholder's square is there once. */
+#include "engine/job_pictures.h"
+
+#include <errno.h>
+
+static int check_size(const struct model_shape *s, const struct job_picture *p, uint32_t i, struct err *e)
+{
+    uint32_t edge = job_pictures_edge(s), width = p->picture->width, height = p->picture->height;
+    if (width % edge != 0 || height % edge != 0)
+        return err_set(e, -EINVAL,
+                       "picture %u is %u x %u pixels: this model takes whole squares of %u x %u", i, width,
+                       height, edge, edge);
+    if ((uint64_t)width * height > s->vision.pixels_max)
+        return err_set(e, -EINVAL, "picture %u is %u x %u pixels: this model takes at most %llu together", i,
+                       width, height, (unsigned long long)s->vision.pixels_max);
+    return 0;
+}
+
+/* `from`: where the one before it ends. */
+static int check_place(const struct job_spec *spec, uint32_t i, uint64_t from, uint64_t to, struct err *e)
+{
+    uint32_t first = spec->pictures[i].first;
+    if (first == 0)
+        return err_set(e, -EINVAL, "picture %u is the prompt's first token: at least one must stand before it",
+                       i);
+    if (first < from)
+        return err_set(e, -EINVAL, "picture %u begins at token %u, but the one before it ends at %llu", i,
+                       first, (unsigned long long)from);
+    if (to > spec->prompt_count)
+        return err_set(e, -EINVAL, "picture %u takes the tokens %u to %llu of a prompt of %u", i, first,
+                       (unsigned long long)to - 1, spec->prompt_count);
+    return 0;
+}
+
+static int check_tokens(const struct model_vision *v, const struct job_spec *spec, uint32_t i, uint64_t to,
+                        struct err *e)
+{
+    for (uint32_t at = spec->pictures[i].first; at < to; at++)
+        if (spec->prompt[at] != v->image_token && spec->prompt[at] != v->video_token)
+            return err_set(e, -EINVAL, "token %u of the prompt is %u, but picture %u stands there: it must be "
+                           "a placeholder, %u or %u", at, spec->prompt[at], i, v->image_token,
+                           v->video_token);
+    return 0;
+}
+
+int job_pictures_check(const struct model_shape *shape, const struct job_spec *spec, struct err *e)
+{
+    uint32_t edge = job_pictures_edge(shape);
+    uint64_t end = 0;
+    int r = 0;
+    if (spec->picture_count > 0 && edge == 0)
+        return err_set(e, -EINVAL, "this model does not see pictures");
+    if (spec->picture_count > ENGINE_PICTURES_MAX)
+        return err_set(e, -EINVAL, "%u pictures and pairs of frames: at most %u are taken",
+                       spec->picture_count, ENGINE_PICTURES_MAX);
+    for (uint32_t i = 0; i < spec->picture_count && r == 0; i++) {
+        const struct job_picture *p = &spec->pictures[i];
+        uint64_t from = end;
+        end = p->first + (uint64_t)(p->picture->width / edge) * (p->picture->height / edge);
+        r = check_size(shape, p, i, e);
+        if (r == 0)
+            r = check_place(spec, i, from, end, e);
+        if (r == 0)
+            r = check_tokens(&shape->vision, spec, i, end, e);
+    }
+    return r;
+}
