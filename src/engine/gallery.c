@@ -1,0 +1,264 @@
+/* gallery.c - a short table that is searched from end to end.
+ *
+ * A picture is looked for once when its row comes to it, and encoding one takes a thousand times as long as looking at all entries. The
+ * order of use is a number per entry, for the same reason. */
+#include "engine/gallery.h"
+
+#include "base/check.h"
+#include "base/pages.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define GRAIN       ((size_t)4096)
+#define PIECE_BYTES ((size_t)4 << 20)
+
+enum state { FREE, FILLING, WHOLE };
+
+struct entry {
+    struct gallery_key key;
+    enum state state;
+    uint32_t refs;
+    uint64_t used; /* gallery.uses when it was last given up */
+    char *map;
+    uint64_t bytes, committed;
+};
+
+struct gallery {
+    struct gallery_opts opts;
+    struct entry *entries; /* [GALLERY_ENTRIES_MAX] */
+    uint32_t end;          /* no entry behind it is in use */
+    uint32_t count, unused;
+    uint64_t bytes, unused_bytes, uses, evicted;
+};
+
+_Static_assert(sizeof(struct entry) <= 112, "gallery.h says how many bytes an entry takes");
+
+size_t gallery_arena_bytes(void)
+{
+    return sizeof(struct gallery) + GALLERY_ENTRIES_MAX * sizeof(struct entry) + 256;
+}
+
+int gallery_create(struct arena *a, const struct gallery_opts *opts, struct gallery **ret)
+{
+    struct gallery *g = ARENA_NEW(a, struct gallery);
+    if (!g)
+        return -ENOMEM;
+    *g = (struct gallery){.opts = *opts, .entries = ARENA_ARRAY(a, struct entry, GALLERY_ENTRIES_MAX)};
+    if (!g->entries)
+        return -ENOMEM;
+    *ret = g;
+    return 0;
+}
+
+uint64_t gallery_entry_bytes(size_t token_bytes, uint64_t tokens)
+{
+    return ROUND_UP(token_bytes * tokens, (uint64_t)GRAIN);
+}
+
+/* ---- entries ---- */
+
+static bool is_unused(const struct entry *e)
+{
+    return e->state == WHOLE && e->refs == 0;
+}
+
+static void give_up_bytes(struct gallery *g, struct entry *e)
+{
+    pages_unmap(e->map, e->bytes, e->map, e->committed);
+    account_unuse(g->opts.account, e->committed);
+    account_release(g->opts.account, e->bytes);
+}
+
+static void drop(struct gallery *g, struct entry *e)
+{
+    give_up_bytes(g, e);
+    g->bytes -= e->bytes;
+    g->count--;
+    *e = (struct entry){0};
+    while (g->end > 0 && g->entries[g->end - 1].state == FREE)
+        g->end--;
+}
+
+static struct entry *find_stalest(struct gallery *g)
+{
+    struct entry *stalest = NULL;
+    for (uint32_t i = 0; i < g->end; i++) {
+        struct entry *e = &g->entries[i];
+        if (is_unused(e) && (!stalest || e->used < stalest->used))
+            stalest = e;
+    }
+    return stalest;
+}
+
+uint64_t gallery_evict(struct gallery *g)
+{
+    struct entry *e = g->unused > 0 ? find_stalest(g) : NULL;
+    if (!e)
+        return 0;
+    uint64_t bytes = e->bytes;
+    g->unused--;
+    g->unused_bytes -= bytes;
+    g->evicted++;
+    drop(g, e);
+    return bytes;
+}
+
+void gallery_done(struct gallery *g)
+{
+    while (g && gallery_evict(g) > 0)
+        ;
+    ASSERT(!g || g->count == 0);
+}
+
+static bool key_eq(const struct gallery_key *a, const struct gallery_key *b)
+{
+    return memcmp(a->sha256, b->sha256, sizeof(a->sha256)) == 0 && a->rows == b->rows &&
+           a->columns == b->columns && a->frames == b->frames;
+}
+
+uint32_t gallery_find(const struct gallery *g, const struct gallery_key *key)
+{
+    for (uint32_t i = 0; i < g->end; i++)
+        if (g->entries[i].state == WHOLE && key_eq(&g->entries[i].key, key))
+            return i;
+    return GALLERY_NONE;
+}
+
+/* ---- filling ---- */
+
+static uint32_t free_entry(const struct gallery *g)
+{
+    for (uint32_t i = 0; i < GALLERY_ENTRIES_MAX; i++)
+        if (g->entries[i].state == FREE)
+            return i;
+    return GALLERY_NONE;
+}
+
+static bool has_room(const struct gallery *g, uint64_t bytes)
+{
+    return g->count < GALLERY_ENTRIES_MAX && bytes <= g->opts.bytes_max - g->bytes;
+}
+
+/* With the bytes reserved. */
+static int map(struct gallery *g, const struct gallery_key *key, uint64_t bytes, uint32_t *ret)
+{
+    char *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return -ENOMEM;
+    uint32_t index = free_entry(g);
+    g->entries[index] = (struct entry){.key = *key, .state = FILLING, .refs = 1, .map = p, .bytes = bytes};
+    g->end = MAX_OF(g->end, index + 1);
+    g->bytes += bytes;
+    g->count++;
+    *ret = index;
+    return 0;
+}
+
+int gallery_begin(struct gallery *g, const struct gallery_key *key, uint32_t *ret)
+{
+    uint64_t bytes = gallery_entry_bytes(g->opts.token_bytes, (uint64_t)key->rows * key->columns);
+    ASSERT(bytes <= g->opts.bytes_max);
+    while (!has_room(g, bytes))
+        if (gallery_evict(g) == 0)
+            return -EAGAIN;
+    while (account_reserve(g->opts.account, bytes) < 0)
+        if (gallery_evict(g) == 0)
+            return -ENOMEM;
+    int r = map(g, key, bytes, ret);
+    if (r < 0)
+        account_release(g->opts.account, bytes);
+    return r;
+}
+
+int gallery_commit(struct gallery *g, uint32_t index)
+{
+    struct entry *e = &g->entries[index];
+    ASSERT(e->state == FILLING);
+    uint64_t piece = MIN_OF(PIECE_BYTES, e->bytes - e->committed);
+    if (piece > 0 && pages_commit(e->map + e->committed, piece) < 0)
+        return -ENOMEM;
+    account_use(g->opts.account, piece);
+    e->committed += piece;
+    return e->committed < e->bytes;
+}
+
+void gallery_finish(struct gallery *g, uint32_t index)
+{
+    struct entry *e = &g->entries[index];
+    ASSERT(e->state == FILLING && e->committed == e->bytes);
+    e->state = WHOLE;
+}
+
+void gallery_abandon(struct gallery *g, uint32_t index)
+{
+    struct entry *e = &g->entries[index];
+    ASSERT(e->state == FILLING && e->refs == 1);
+    drop(g, e);
+}
+
+/* ---- using ---- */
+
+float *gallery_features(const struct gallery *g, uint32_t index)
+{
+    ASSERT(index < g->end && g->entries[index].state != FREE);
+    return (float *)g->entries[index].map;
+}
+
+void gallery_ref(struct gallery *g, uint32_t index)
+{
+    struct entry *e = &g->entries[index];
+    ASSERT(index < g->end && e->state == WHOLE);
+    if (e->refs++ == 0) {
+        g->unused--;
+        g->unused_bytes -= e->bytes;
+    }
+}
+
+void gallery_unref(struct gallery *g, uint32_t index)
+{
+    struct entry *e = &g->entries[index];
+    ASSERT(index < g->end && e->state == WHOLE && e->refs > 0);
+    if (--e->refs > 0)
+        return;
+    e->used = ++g->uses;
+    g->unused++;
+    g->unused_bytes += e->bytes;
+    while (g->unused_bytes > g->opts.keep_bytes)
+        gallery_evict(g);
+}
+
+/* ---- looking ---- */
+
+void gallery_numbers(const struct gallery *g, struct gallery_numbers *ret)
+{
+    *ret = (struct gallery_numbers){.entries = g->count,
+                                    .unused = g->unused,
+                                    .bytes = g->bytes,
+                                    .unused_bytes = g->unused_bytes,
+                                    .bytes_max = g->opts.bytes_max,
+                                    .evicted = g->evicted};
+}
+
+void gallery_check(const struct gallery *g)
+{
+    uint32_t count = 0, unused = 0;
+    uint64_t bytes = 0, unused_bytes = 0;
+    for (uint32_t i = 0; i < GALLERY_ENTRIES_MAX; i++) {
+        const struct entry *e = &g->entries[i];
+        ASSERT(e->state == FREE || i < g->end);
+        ASSERT(e->state != FILLING || e->refs == 1);
+        ASSERT(e->state != WHOLE || e->committed == e->bytes);
+        count += e->state != FREE;
+        bytes += e->bytes;
+        unused += is_unused(e);
+        unused_bytes += is_unused(e) ? e->bytes : 0;
+        for (uint32_t k = 0; k < i && e->state == WHOLE; k++)
+            ASSERT(g->entries[k].state != WHOLE || !key_eq(&g->entries[k].key, &e->key));
+    }
+    ASSERT(count == g->count && bytes == g->bytes && unused == g->unused && unused_bytes == g->unused_bytes);
+    ASSERT(bytes <= g->opts.bytes_max && unused_bytes <= g->opts.keep_bytes);
+    struct account_numbers n = account_numbers(g->opts.account);
+    ASSERT(n.reserved >= bytes);
+}

@@ -1,0 +1,74 @@
+/* gallery.h - what pictures look like to the model: their features, by content, within so many bytes.
+ *
+ *     filling --> whole --> dropped
+ *        \__________________/
+ *
+ * An entry is found by the hash of all of the picture's pixels and its shape in tokens. Whoever needs one references it; those that
+ * nobody references stay, least recently used first to go, as far as `keep_bytes` allows. Each has memory of its own, reserved in the account
+ * before it exists and given back to the system when the entry is dropped.
+ * Bound: bytes_max of features, and GALLERY_ENTRIES_MAX entries of 112 bytes in the arena it is given. Engine thread only. */
+#ifndef PLATEAU_ENGINE_GALLERY_H
+#define PLATEAU_ENGINE_GALLERY_H
+
+#include "base/arena.h"
+#include "memory/ledger.h"
+
+#define GALLERY_ENTRIES_MAX 1024
+#define GALLERY_NONE        UINT32_MAX
+
+/* Content and shape. Two frames that follow one another are one picture. */
+struct gallery_key {
+    uint8_t sha256[32];
+    uint32_t rows, columns, frames;
+};
+
+struct gallery_opts {
+    struct account *account; /* bytes_max is not its limit, but should fit in it */
+    size_t token_bytes;      /* of the features of one token */
+    uint64_t bytes_max;      /* of all entries; the largest picture's must fit */
+    uint64_t keep_bytes;     /* of those that nobody references; <= bytes_max */
+};
+
+struct gallery;
+
+size_t gallery_arena_bytes(void);
+/* 0 or -ENOMEM. */
+int gallery_create(struct arena *a, const struct gallery_opts *opts, struct gallery **ret);
+/* Nobody references any entry. Before the arena goes; NULL is fine. */
+void gallery_done(struct gallery *g);
+
+/* Bytes of an entry for so many tokens, whole system pages. */
+uint64_t gallery_entry_bytes(size_t token_bytes, uint64_t tokens);
+
+/* A whole entry; GALLERY_NONE: there is none. */
+uint32_t gallery_find(const struct gallery *g, const struct gallery_key *key);
+/* A new entry, filling, with one reference; what nobody references makes room. No entry of this key is there.
+ * 0; -EAGAIN: what is referenced leaves no room; -ENOMEM: account or system refused. Then nothing has moved but entries that went. */
+int gallery_begin(struct gallery *g, const struct gallery_key *key, uint32_t *ret);
+/* Commits a piece of it, at most 4 MiB. 0: all of it is there; 1: there is more; -ENOMEM: the system refused, the entry is still there. */
+int gallery_commit(struct gallery *g, uint32_t index);
+/* It is filled. */
+void gallery_finish(struct gallery *g, uint32_t index);
+/* It will not be: gone, with its reference. */
+void gallery_abandon(struct gallery *g, uint32_t index);
+
+/* [tokens][token_bytes]; stays where it is while it is referenced. */
+float *gallery_features(const struct gallery *g, uint32_t index);
+void gallery_ref(struct gallery *g, uint32_t index);
+/* The last reference to a whole entry: it stays, or goes, or another one goes for it. */
+void gallery_unref(struct gallery *g, uint32_t index);
+
+/* Drops the least recently used entry that nobody references; returns its bytes, 0: there is none. */
+uint64_t gallery_evict(struct gallery *g);
+
+struct gallery_numbers {
+    uint32_t entries, unused; /* unused: that nobody references */
+    uint64_t bytes, unused_bytes, bytes_max;
+    uint64_t evicted; /* entries dropped for want of room, since creation */
+};
+void gallery_numbers(const struct gallery *g, struct gallery_numbers *ret);
+
+/* Asserts every invariant. */
+void gallery_check(const struct gallery *g);
+
+#endif

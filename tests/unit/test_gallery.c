@@ -1,0 +1,225 @@
+/* Features by content: what is found, what stays, what goes first, and that no byte is left. */
+#define TEST_SEEDS 20
+#include "test_ledger.h"
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "engine/gallery.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define TOKEN_BYTES 256 /* 16 tokens a system page */
+
+struct fixture {
+    struct account *account;
+    struct arena *arena;
+    struct gallery *g;
+};
+
+static void open_gallery(struct fixture *f, uint64_t limit, uint64_t bytes_max, uint64_t keep_bytes)
+{
+    *f = (struct fixture){.account = test_account(limit)};
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = gallery_arena_bytes()}, &f->arena), 0);
+    struct gallery_opts o = {f->account, TOKEN_BYTES, bytes_max, keep_bytes};
+    assert_int_equal(gallery_create(f->arena, &o, &f->g), 0);
+}
+
+static void close_gallery(struct fixture *f)
+{
+    gallery_check(f->g);
+    gallery_done(f->g);
+    assert_int_equal(account_numbers(f->account).reserved, 0);
+    arena_free(f->arena);
+}
+
+/* One of a page's bytes, unless more rows are asked for. */
+static struct gallery_key key(uint8_t look, uint32_t rows)
+{
+    return (struct gallery_key){.sha256 = {[31] = look}, .rows = rows, .columns = 16, .frames = 1};
+}
+
+static struct gallery_numbers numbers(const struct fixture *f)
+{
+    struct gallery_numbers n;
+    gallery_check(f->g);
+    gallery_numbers(f->g, &n);
+    return n;
+}
+
+/* Filled with its look, and referenced. */
+static uint32_t add(struct fixture *f, uint8_t look, uint32_t rows)
+{
+    struct gallery_key k = key(look, rows);
+    uint32_t index;
+    assert_int_equal(gallery_begin(f->g, &k, &index), 0);
+    assert_int_equal(gallery_find(f->g, &k), GALLERY_NONE);
+    while (gallery_commit(f->g, index) > 0)
+        gallery_check(f->g);
+    memset(gallery_features(f->g, index), look, (size_t)rows * 16 * TOKEN_BYTES);
+    gallery_finish(f->g, index);
+    assert_int_equal(gallery_find(f->g, &k), index);
+    return index;
+}
+
+static bool has(const struct fixture *f, uint8_t look)
+{
+    struct gallery_key k = key(look, 1);
+    return gallery_find(f->g, &k) != GALLERY_NONE;
+}
+
+TEST(an_entry_is_found_by_all_of_its_key)
+{
+    struct fixture f;
+    open_gallery(&f, ACCOUNT_NO_LIMIT, 1 << 20, 1 << 20);
+    uint32_t index = add(&f, 7, 2);
+    gallery_unref(f.g, index);
+    struct gallery_key k = key(7, 2);
+    assert_int_equal(gallery_find(f.g, &k), index);
+    struct gallery_key others[] = {k, k, k, k, k};
+    others[0].sha256[0] = 1;
+    others[1].sha256[31] = 6;
+    others[2].rows = 1;
+    others[3].columns = 15;
+    others[4].frames = 2;
+    for (size_t i = 0; i < COUNT_OF(others); i++)
+        assert_int_equal(gallery_find(f.g, &others[i]), GALLERY_NONE);
+    close_gallery(&f);
+}
+
+TEST(what_was_used_longest_ago_makes_room_and_what_is_referenced_never_does)
+{
+    struct fixture f;
+    open_gallery(&f, ACCOUNT_NO_LIMIT, 3 * 4096, 3 * 4096);
+    uint32_t a = add(&f, 1, 1), b = add(&f, 2, 1), c = add(&f, 3, 1), d;
+    struct gallery_key k = key(4, 1);
+    assert_int_equal(gallery_begin(f.g, &k, &d), -EAGAIN);
+    gallery_unref(f.g, b);
+    gallery_unref(f.g, a);
+    gallery_ref(f.g, b);
+    gallery_unref(f.g, b);
+    d = add(&f, 4, 1);
+    assert_false(has(&f, 1));
+    assert_true(has(&f, 2) && has(&f, 3) && has(&f, 4));
+    assert_int_equal(numbers(&f).evicted, 1);
+    gallery_unref(f.g, c);
+    gallery_unref(f.g, d);
+    /* One that needs all of it. */
+    gallery_unref(f.g, add(&f, 5, 3));
+    assert_int_equal(numbers(&f).entries, 1);
+    close_gallery(&f);
+}
+
+TEST(what_nobody_uses_stays_within_its_bound_and_goes_at_once_without_one)
+{
+    struct fixture f;
+    open_gallery(&f, ACCOUNT_NO_LIMIT, 4 * 4096, 2 * 4096);
+    uint32_t a = add(&f, 1, 1), b = add(&f, 2, 1), c = add(&f, 3, 1);
+    gallery_unref(f.g, a);
+    gallery_unref(f.g, b);
+    gallery_unref(f.g, c);
+    assert_int_equal(numbers(&f).unused_bytes, 2 * 4096);
+    assert_false(has(&f, 1));
+    close_gallery(&f);
+    open_gallery(&f, ACCOUNT_NO_LIMIT, 4 * 4096, 0);
+    a = add(&f, 1, 4);
+    gallery_ref(f.g, a);
+    gallery_unref(f.g, a);
+    assert_int_equal(account_numbers(f.account).used, 4 * 4096);
+    gallery_unref(f.g, a);
+    assert_int_equal(account_numbers(f.account).reserved, 0);
+    close_gallery(&f);
+}
+
+TEST(bytes_are_reserved_before_they_are_there_and_given_back_when_it_is_abandoned)
+{
+    struct fixture f;
+    uint32_t index;
+    open_gallery(&f, ACCOUNT_NO_LIMIT, (uint64_t)64 << 20, 0);
+    struct gallery_key k = key(1, 2560); /* 10 MiB */
+    assert_int_equal(gallery_begin(f.g, &k, &index), 0);
+    assert_int_equal(account_numbers(f.account).reserved, 10 << 20);
+    assert_int_equal(account_numbers(f.account).used, 0);
+    assert_int_equal(gallery_commit(f.g, index), 1);
+    assert_int_equal(account_numbers(f.account).used, 4 << 20);
+    assert_int_equal(gallery_commit(f.g, index), 1);
+    gallery_check(f.g);
+    gallery_abandon(f.g, index);
+    assert_int_equal(account_numbers(f.account).reserved, 0);
+    assert_int_equal(gallery_find(f.g, &k), GALLERY_NONE);
+    close_gallery(&f);
+}
+
+TEST(a_refused_account_is_asked_again_when_unused_entries_are_gone)
+{
+    struct fixture f;
+    uint32_t c;
+    open_gallery(&f, 2 * 4096, 8 * 4096, 8 * 4096);
+    uint32_t a = add(&f, 1, 1), b = add(&f, 2, 1);
+    struct gallery_key k = key(3, 1);
+    assert_int_equal(gallery_begin(f.g, &k, &c), -ENOMEM);
+    gallery_unref(f.g, a);
+    c = add(&f, 3, 1);
+    assert_false(has(&f, 1));
+    gallery_unref(f.g, b);
+    gallery_unref(f.g, c);
+    close_gallery(&f);
+}
+
+TEST(the_table_has_an_end)
+{
+    struct fixture f;
+    uint32_t index[GALLERY_ENTRIES_MAX], more;
+    open_gallery(&f, ACCOUNT_NO_LIMIT, (uint64_t)1 << 40, (uint64_t)1 << 40);
+    for (uint32_t i = 0; i < GALLERY_ENTRIES_MAX; i++) {
+        struct gallery_key k = key(1, 1);
+        k.sha256[0] = (uint8_t)i;
+        k.sha256[1] = (uint8_t)(i >> 8);
+        assert_int_equal(gallery_begin(f.g, &k, &index[i]), 0);
+    }
+    struct gallery_key k = key(2, 1);
+    assert_int_equal(gallery_begin(f.g, &k, &more), -EAGAIN);
+    for (uint32_t i = 0; i < GALLERY_ENTRIES_MAX; i++)
+        gallery_abandon(f.g, index[i]);
+    close_gallery(&f);
+}
+
+/* Any order of all calls: each entry keeps what it was filled with while somebody references it. */
+PROPERTY(any_traffic_keeps_what_is_referenced, seed)
+{
+    struct fixture f;
+    struct rng rng = {seed, 0};
+    uint32_t held[64], count = 0;
+    open_gallery(&f, ACCOUNT_NO_LIMIT, 40 * 4096, rng_below(&rng, 40) * 4096);
+    for (int i = 0; i < 4000; i++) {
+        uint8_t look = (uint8_t)rng_below(&rng, 60);
+        struct gallery_key k = key(look, 1 + look % 3);
+        uint32_t index = gallery_find(f.g, &k);
+        if (rng_below(&rng, 2) && count > 0) {
+            uint32_t at = (uint32_t)rng_below(&rng, count);
+            gallery_unref(f.g, held[at]);
+            held[at] = held[--count];
+        } else if (index != GALLERY_NONE && count < COUNT_OF(held)) {
+            gallery_ref(f.g, index);
+            held[count++] = index;
+            const uint8_t *bytes = (const uint8_t *)gallery_features(f.g, index);
+            for (size_t b = 0; b < k.rows * (size_t)16 * TOKEN_BYTES; b += 1000)
+                assert_int_equal(bytes[b], look);
+        } else if (index == GALLERY_NONE && count < COUNT_OF(held)) {
+            int r = gallery_begin(f.g, &k, &index);
+            if (r == 0) {
+                gallery_abandon(f.g, index);
+                held[count++] = add(&f, look, 1 + look % 3);
+            }
+        }
+        if (rng_below(&rng, 50) == 0)
+            gallery_evict(f.g);
+        if (i % 64 == 0)
+            gallery_check(f.g);
+    }
+    while (count > 0)
+        gallery_unref(f.g, held[--count]);
+    close_gallery(&f);
+}
+
+TEST_MAIN()
