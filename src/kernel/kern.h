@@ -60,22 +60,36 @@ typedef void kern_rope_fn(float *x, const float *c, const float *s, uint32_t hal
 /* Causal depthwise convolution and SiLU over the channels [channel_begin, channel_end), multiples of 16 but for the end:
  * y[t][c] = silu(sum over i < taps of w[i][c] * u[t - taps + 1 + i][c]); u before the first token comes from
  * state_in, the previous taps - 1 raw inputs [taps - 1][channels] (NULL: zeros); state_out (may be state_in)
- * gets the last taps - 1 of them. Order: i ascending, fma. taps <= 8. */
+ * gets the last taps - 1 of them. Order: i ascending, fma. taps <= 8.
+ * Inputs that were held: state_in is followed by held_u, `held` raw inputs, before the first token. With `hold` state_out gets the last
+ * taps - 1 inputs before the first token instead of those behind the last. */
 struct kern_conv {
     float *y;       /* [tokens][y_stride] */
     const float *u; /* [tokens][u_stride] */
     const float *w; /* [taps][channels] */
     const float *state_in;
     float *state_out;
-    uint32_t tokens, channels, taps;
-    size_t y_stride, u_stride;
+    const float *held_u; /* [held][held_stride]; not looked at with held == 0 */
+    uint32_t tokens, channels, taps, held;
+    size_t y_stride, u_stride, held_stride;
+    bool hold;
 };
 typedef void kern_conv_fn(const struct kern_conv *a, uint32_t channel_begin, uint32_t channel_end);
 
 /* The gated delta rule of one value head, as the recurrence, for the columns [column_begin, column_end) of the
  * state S [dk][dv] (multiples of 16 but for the end), token after token (contract 2.7, step 6):
  *   S *= alpha[t]; m = S^T k[t]; d = beta[t] (v[t] - m); S += k[t] d^T; o[t] = S^T q[t]
- * dk serial, each column of S on its own. */
+ * dk serial, each column of S on its own.
+ * Updates that were held come first, without an output. With `hold` (tokens > 0) state_out gets the state behind those, and the tokens leave
+ * no state: their own k, v, alpha and beta are what the caller then holds. */
+struct kern_delta_held {
+    const float *k, *v, *alpha, *beta; /* [count][stride]: of this value head, as in kern_delta */
+    uint32_t count;
+    size_t stride;
+};
+/* What `hold` computes in: KERN_DELTA_SCRATCH(dk) floats. */
+#define KERN_DELTA_COLUMNS     64
+#define KERN_DELTA_SCRATCH(dk) ((size_t)(dk)*KERN_DELTA_COLUMNS)
 struct kern_delta {
     const float *q, *k;        /* [tokens][qk_stride] of this value head's key head: dk values */
     const float *v;            /* [tokens][v_stride]: dv values */
@@ -83,8 +97,11 @@ struct kern_delta {
     float *o;                  /* [tokens][o_stride]: dv values */
     const float *state_in;     /* [dk][dv]; NULL: zeros */
     float *state_out;          /* may be state_in */
+    struct kern_delta_held held;
+    float *scratch; /* with hold */
     uint32_t tokens, dk, dv;
     size_t qk_stride, v_stride, gate_stride, o_stride;
+    bool hold;
 };
 typedef void kern_delta_fn(const struct kern_delta *a, uint32_t column_begin, uint32_t column_end);
 

@@ -161,6 +161,12 @@ static void ref_conv(const struct kern_conv *a, uint32_t channel_begin, uint32_t
         float window[8]; /* the previous taps - 1 inputs, then this token's */
         for (uint32_t i = 0; i < past; i++)
             window[i] = a->state_in ? a->state_in[(size_t)i * a->channels + c] : 0;
+        for (uint32_t t = 0; t < a->held; t++) {
+            window[past] = a->held_u[t * a->held_stride + c];
+            memmove(window, window + 1, past * sizeof(window[0]));
+        }
+        for (uint32_t i = 0; a->hold && i < past; i++)
+            a->state_out[(size_t)i * a->channels + c] = window[i];
         for (uint32_t t = 0; t < a->tokens; t++) {
             float sum = 0;
             window[past] = a->u[t * a->u_stride + c];
@@ -169,38 +175,56 @@ static void ref_conv(const struct kern_conv *a, uint32_t channel_begin, uint32_t
             a->y[t * a->y_stride + c] = silu(sum);
             memmove(window, window + 1, past * sizeof(window[0]));
         }
-        for (uint32_t i = 0; i < past; i++)
+        for (uint32_t i = 0; !a->hold && i < past; i++)
             a->state_out[(size_t)i * a->channels + c] = window[i];
     }
 }
 
-/* One token on column c of the state in state_out. */
-static void delta_token(const struct kern_delta *a, uint32_t t, uint32_t c)
+/* One update of a column of the state, every `stride` floats a value; what q reads of it. q NULL: nothing. */
+static float delta_update(float *state, size_t stride, uint32_t dk, const float *k, float v, float alpha,
+                          float beta, const float *q)
 {
-    const float *q = a->q + t * a->qk_stride, *k = a->k + t * a->qk_stride;
-    float alpha = a->alpha[t * a->gate_stride], m = 0, o = 0;
-    for (uint32_t i = 0; i < a->dk; i++) {
-        float *s = &a->state_out[(size_t)i * a->dv + c];
-        *s *= alpha;
-        m = fmaf(*s, k[i], m);
+    float m = 0, o = 0;
+    for (uint32_t i = 0; i < dk; i++) {
+        state[i * stride] *= alpha;
+        m = fmaf(state[i * stride], k[i], m);
     }
-    float d = a->beta[t * a->gate_stride] * (a->v[t * a->v_stride + c] - m);
-    for (uint32_t i = 0; i < a->dk; i++) {
-        float *s = &a->state_out[(size_t)i * a->dv + c];
-        *s = fmaf(k[i], d, *s);
-        o = fmaf(*s, q[i], o);
+    float d = beta * (v - m);
+    for (uint32_t i = 0; i < dk; i++) {
+        state[i * stride] = fmaf(k[i], d, state[i * stride]);
+        o = q ? fmaf(state[i * stride], q[i], o) : 0;
     }
-    a->o[t * a->o_stride + c] = o;
+    return o;
+}
+
+/* Column c: what was held, then the tokens, on the state in state_out or, with hold, on a copy of it. */
+static void delta_column(const struct kern_delta *a, uint32_t c)
+{
+    float *state = a->state_out + c;
+    size_t stride = a->dv;
+    for (uint32_t i = 0; i < a->dk; i++)
+        state[i * stride] = a->state_in ? a->state_in[(size_t)i * a->dv + c] : 0;
+    for (uint32_t t = 0; t < a->held.count; t++) {
+        size_t at = t * a->held.stride;
+        delta_update(state, stride, a->dk, a->held.k + at, a->held.v[at + c], a->held.alpha[at],
+                     a->held.beta[at], NULL);
+    }
+    if (a->hold) {
+        for (uint32_t i = 0; i < a->dk; i++)
+            a->scratch[i] = state[i * stride];
+        state = a->scratch;
+        stride = 1;
+    }
+    for (uint32_t t = 0; t < a->tokens; t++)
+        a->o[t * a->o_stride + c] =
+            delta_update(state, stride, a->dk, a->k + t * a->qk_stride, a->v[t * a->v_stride + c],
+                         a->alpha[t * a->gate_stride], a->beta[t * a->gate_stride], a->q + t * a->qk_stride);
 }
 
 static void ref_delta(const struct kern_delta *a, uint32_t column_begin, uint32_t column_end)
 {
-    for (uint32_t c = column_begin; c < column_end; c++) {
-        for (uint32_t i = 0; i < a->dk; i++)
-            a->state_out[(size_t)i * a->dv + c] = a->state_in ? a->state_in[(size_t)i * a->dv + c] : 0;
-        for (uint32_t t = 0; t < a->tokens; t++)
-            delta_token(a, t, c);
-    }
+    for (uint32_t c = column_begin; c < column_end; c++)
+        delta_column(a, c);
 }
 
 /* K [hd][32] or V [32][hd] of the page that holds `token`. */

@@ -63,7 +63,9 @@ struct config {
     struct rope_config rope;
     const uint8_t *kinds; /* [layers] enum layer_kind */
     uint32_t full_count, linear_count;
-    uint32_t mtp_count; /* MTP layers that are computed, whose K and V lie in the pages; 0 at present */
+    /* What the caller wants of it, 0 as it is read: */
+    uint32_t mtp_count;  /* MTP layers that are computed, whose K and V lie in the pages */
+    uint32_t drafts_max; /* tokens that may be guessed ahead of one that is known */
     /* Experts; 0 = none. */
     uint32_t experts, chosen, expert_intermediate, shared_intermediate;
     /* Linear attention; 0 without such layers. */

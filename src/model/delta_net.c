@@ -1,7 +1,10 @@
 /* delta_net.c - project, convolve, normalise, recur, norm and gate, project.
  *
  * Between the projections a row's tokens run in order and heads are independent, so tiles are (row, head). The convolution
- * is cut at heads too: then the tile that convolves a query or key head also normalises it. */
+ * is cut at heads too: then the tile that convolves a query or key head also normalises it.
+ * What a row's slot holds is applied before its first token, in the same walk over the state. A row that holds its own tokens leaves
+ * in slot_out the state before them and what enters convolution and delta rule: the convolution's part as soon as its tile
+ * has read what slot_in holds of those channels, the rest when all heads have recurred, for slot_out may be slot_in. */
 #include "model/delta_net.h"
 
 #include "model/state_layout.h"
@@ -48,6 +51,7 @@ struct delta_stage {
     const struct layer *layer;
     uint32_t conv_tiles;   /* rows x heads; behind them the gates, a span each */
     uint32_t column_width; /* of the state, per tile */
+    struct slot_held_row held;
 };
 
 /* Channel where head `head` of q | k | v begins, and its width. */
@@ -56,6 +60,17 @@ static uint32_t conv_head(const struct config *c, uint32_t head, uint32_t *width
     uint32_t keys = 2 * c->key_heads;
     *width = head < keys ? c->key_dim : c->value_dim;
     return head < keys ? head * c->key_dim : keys * c->key_dim + (head - keys) * c->value_dim;
+}
+
+/* Raw inputs of the channels [from, from + width). */
+static void hold_inputs(const struct delta_stage *st, uint32_t row, uint32_t from, uint32_t width)
+{
+    const struct step *s = st->step;
+    const struct model_row *r = &s->in->rows[row];
+    float *held = step_slot_held(s, r->slot_out, st->layer->kind_index) + st->held.u + from;
+    const float *u = s->p + (size_t)s->row_column[row] * s->wide + from;
+    for (uint32_t t = 0; t < r->token_count; t++)
+        memcpy(held + t * st->held.floats, u + (size_t)t * s->wide, width * sizeof(float));
 }
 
 static void conv_tile(const struct delta_stage *st, uint32_t row, uint32_t head)
@@ -70,12 +85,18 @@ static void conv_tile(const struct delta_stage *st, uint32_t row, uint32_t head)
                           .w = st->layer->delta.conv,
                           .state_in = step_slot(s, r->slot_in, st->layer->kind_index),
                           .state_out = step_slot(s, r->slot_out, st->layer->kind_index),
+                          .held_u = step_slot_held(s, r->slot_in, st->layer->kind_index),
                           .tokens = r->token_count,
                           .channels = channels,
                           .taps = c->taps,
+                          .held = s->row_held[row],
                           .y_stride = channels,
-                          .u_stride = s->wide};
+                          .u_stride = s->wide,
+                          .held_stride = st->held.floats,
+                          .hold = r->hold};
     s->ops->conv(&a, from, from + width);
+    if (a.hold)
+        hold_inputs(st, row, from, width);
     if (head >= 2 * c->key_heads)
         return;
     float scale = head < c->key_heads ? (float)(1 / sqrt((double)c->key_dim)) : 1;
@@ -141,7 +162,7 @@ static void recur(void *arg, uint32_t tile, uint32_t worker)
     size_t state_at = slot_conv_bytes(c) / sizeof(float) + head * slot_head_floats(c);
     float *in = step_slot(s, r->slot_in, st->layer->kind_index);
     float *out = step_slot(s, r->slot_out, st->layer->kind_index);
-    (void)worker;
+    const float *held = step_slot_held(s, r->slot_in, st->layer->kind_index);
     struct kern_delta a = {.q = conv + key_head * c->key_dim,
                            .k = conv + keys + key_head * c->key_dim,
                            .v = conv + 2 * keys + head * c->value_dim,
@@ -150,21 +171,47 @@ static void recur(void *arg, uint32_t tile, uint32_t worker)
                            .o = s->mid + (size_t)column * s->mid_wide + head * c->value_dim,
                            .state_in = in ? in + state_at : NULL,
                            .state_out = out + state_at,
+                           .held = {.count = s->row_held[row], .stride = st->held.floats},
                            .tokens = r->token_count,
                            .dk = c->key_dim,
                            .dv = c->value_dim,
                            .qk_stride = channels,
                            .v_stride = channels,
                            .gate_stride = c->value_heads,
-                           .o_stride = s->mid_wide};
+                           .o_stride = s->mid_wide,
+                           .hold = r->hold};
+    if (a.held.count > 0) {
+        a.held.k = held + st->held.k + key_head * c->key_dim;
+        a.held.v = held + st->held.v + head * c->value_dim;
+        a.held.alpha = held + st->held.alpha + head;
+        a.held.beta = held + st->held.beta + head;
+    }
+    if (a.hold)
+        a.scratch = s->delta_scratch + (size_t)worker * KERN_DELTA_SCRATCH(c->key_dim);
     s->ops->delta(&a, from, MIN_OF(from + st->column_width, c->value_dim));
+}
+
+/* What token t brought to the delta rule. */
+static void hold_updates(const struct delta_stage *st, uint32_t t)
+{
+    const struct step *s = st->step;
+    const struct config *c = s->config;
+    uint32_t row = s->token_row[t], keys = c->key_heads * c->key_dim, heads = c->value_heads;
+    float *held = step_slot_held(s, s->in->rows[row].slot_out, st->layer->kind_index) +
+                  (t - s->row_column[row]) * st->held.floats;
+    const float *k = s->conv + (size_t)t * config_conv_channels(c) + keys;
+    memcpy(held + st->held.k, k, (keys + heads * c->value_dim) * sizeof(float));
+    memcpy(held + st->held.alpha, s->alpha + (size_t)t * heads, heads * sizeof(float));
+    memcpy(held + st->held.beta, s->beta + (size_t)t * heads, heads * sizeof(float));
 }
 
 static void norm_and_gate(struct step *s, const void *arg, uint32_t t)
 {
-    const struct layer *l = arg;
+    const struct delta_stage *st = arg;
     const struct config *c = s->config;
-    const struct delta_weights *w = &l->delta;
+    const struct delta_weights *w = &st->layer->delta;
+    if (s->in->rows[s->token_row[t]].hold)
+        hold_updates(st, t);
     float *o = s->mid + (size_t)t * s->mid_wide;
     const float *z = s->p + (size_t)t * s->wide + config_conv_channels(c);
     for (uint32_t h = 0; h < c->value_heads; h++) {
@@ -189,11 +236,12 @@ void delta_net_forward(struct step *s, const struct layer *l)
 {
     const struct config *c = s->config;
     const struct delta_weights *w = &l->delta;
-    struct delta_stage st = {s, l, s->rows * (2 * c->key_heads + c->value_heads), choose_column_width(s)};
+    struct delta_stage st = {s, l, s->rows * (2 * c->key_heads + c->value_heads), choose_column_width(s),
+                             slot_held_row(c)};
     step_project(s, &w->in, step_x(s), step_p(s), s->tokens);
     step_run(s, conv_and_gates, &st, st.conv_tiles + s->span_count);
     step_run(s, recur, &st, s->rows * c->value_heads * DIV_UP(c->value_dim, st.column_width));
-    step_each_token(s, norm_and_gate, l);
+    step_each_token(s, norm_and_gate, &st);
     step_project(s, &w->out, step_mid(s, w->out.in), step_d(s), s->tokens);
     s->settle = step_settle_d;
 }

@@ -213,17 +213,34 @@ static void fill_shape(const struct config *c, const struct source *s, const str
     *ret = shape;
 }
 
+static int check_parts(const struct model_parts *p, struct err *e)
+{
+    return p->drafts_max <= MODEL_DRAFTS_MAX ? 0
+                                             : err_set(e, -EINVAL, "%u tokens guessed ahead are more than %u",
+                                                       p->drafts_max, MODEL_DRAFTS_MAX);
+}
+
+static void want_parts(struct config *c, const struct model_parts *p)
+{
+    c->drafts_max = p->drafts_max;
+}
+
 int model_probe(const char *dir, const struct model_parts *parts, struct model_shape *ret, struct err *e)
 {
-    (void)parts; /* none is computed yet */
+    const struct model_parts wanted = parts ? *parts : (struct model_parts){0};
     struct arena *tables = NULL;
     struct source source = {0};
     struct config config;
     struct binder measured;
-    int r = create_arena(NULL, MODEL_TABLES_MAX, &tables);
+    int r = check_parts(&wanted, e);
+    if (r < 0)
+        return r;
+    r = create_arena(NULL, MODEL_TABLES_MAX, &tables);
     if (r < 0)
         return err_set(e, r, "no memory left to read %s", dir);
     r = config_load(tables, dir, &config, e);
+    if (r == 0)
+        want_parts(&config, &wanted);
     if (r == 0)
         r = source_open(&source, dir, NULL, e);
     if (r == 0)
@@ -256,7 +273,9 @@ static int check_opts(const struct model_opts *o, struct err *e)
         o->rows_max > o->tokens_max)
         return err_set(e, -EINVAL, "a step of %u tokens in %u rows: tokens must be 1..%u, rows 1..tokens",
                        o->tokens_max, o->rows_max, TOKENS_MAX_LIMIT);
-    return o->ops && o->workers ? 0 : err_set(e, -EINVAL, "kernels and workers must be given");
+    if (!o->ops || !o->workers)
+        return err_set(e, -EINVAL, "kernels and workers must be given");
+    return check_parts(&o->parts, e);
 }
 
 static int open_accounts(struct model *m, struct account *parent)
@@ -316,6 +335,8 @@ static int load(struct model *m, struct source *s, const char *dir, const struct
     if (r < 0)
         return err_set(e, r, "no memory left to load %s", dir);
     r = config_load(m->tables, dir, &m->config, e);
+    if (r == 0)
+        want_parts(&m->config, &opts->parts);
     if (r == 0)
         r = source_open(s, dir, opts->parent, e);
     if (r == 0)
@@ -435,6 +456,16 @@ static void check_rows(const struct model *m, const struct model_step *in)
     }
 }
 
+/* What each row's slot_out holds behind its state. */
+static void close_slots(const struct step *s)
+{
+    for (uint32_t r = 0; r < s->rows && slot_held_max(s->config); r++) {
+        const struct model_row *row = &s->in->rows[r];
+        step_slot_header(s->config, s->in->slots, row->slot_out)->pending =
+            row->hold ? SLOT_PENDING_UNSAID : 0;
+    }
+}
+
 static bool is_set(const atomic_bool *flag)
 {
     return flag && atomic_load_explicit(flag, memory_order_relaxed);
@@ -458,5 +489,16 @@ int model_forward(struct model *m, const struct model_step *in)
             atomic_store_explicit(in->progress_ns, clock_now_ns(), memory_order_relaxed);
     }
     compute_logits(m, s);
+    close_slots(s);
     return 0;
+}
+
+void model_accept(struct model *m, char *slots, uint32_t slot, uint32_t count)
+{
+    if (m->config.linear_count == 0)
+        return;
+    ASSERT(count > 0 && count <= slot_held_max(&m->config));
+    struct slot_header *h = step_slot_header(&m->config, slots, slot);
+    ASSERT(h->pending == SLOT_PENDING_UNSAID);
+    h->pending = count;
 }

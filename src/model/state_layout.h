@@ -1,10 +1,13 @@
 /* state_layout.h - where things lie inside a page and inside a slot. The only place that knows.
  *
  * Page: for each full-attention layer in order, then for each MTP layer, for each KV head: K transposed [head_dim][32], then V
- * [32][head_dim], f32. With MTP the hidden state behind the page's last token follows, [hidden] f32: the MTP layer's pair for token j
- * is (hidden state of token j - 1, token j), so a prompt that goes on behind a page begins with it.
+ * [32][head_dim], f32. The MTP layer's pair for token j is (hidden state of token j - 1, token j).
  * Slot: for each linear-attention layer in order: the convolution's last inputs [taps - 1][channels], then the delta
- * state [value_heads][key_dim][value_dim], f32, each rounded up to 64 bytes. */
+ * state [value_heads][key_dim][value_dim], f32, each rounded up to 64 bytes.
+ * Where tokens may be guessed, there follow for each linear-attention layer the inputs of 1 + drafts_max tokens behind the state (held
+ * rows, see slot_held_row), and at the end of the slot its header, which says how many of them count. With MTP the hidden
+ * states of those tokens, [hidden] f32 each, lie between the two; a state behind which nothing is held has that of its last
+ * token in the first place. */
 #ifndef PLATEAU_MODEL_STATE_LAYOUT_H
 #define PLATEAU_MODEL_STATE_LAYOUT_H
 
@@ -20,22 +23,9 @@ static inline size_t page_half_bytes(const struct config *c)
     return (size_t)c->head_dim * KERN_PAGE_TOKENS * sizeof(float);
 }
 
-static inline size_t page_kv_bytes(const struct config *c)
-{
-    return 2 * page_half_bytes(c) * c->kv_heads * ((size_t)c->full_count + c->mtp_count);
-}
-
 static inline size_t page_bytes(const struct config *c)
 {
-    size_t hidden = c->mtp_count ? ROUND_UP(c->hidden * sizeof(float), (size_t)64) : 0;
-    return page_kv_bytes(c) + hidden;
-}
-
-/* With MTP: where the hidden state behind the last token lies. */
-static inline size_t page_hidden_offset(const struct config *c)
-{
-    ASSERT(c->mtp_count > 0);
-    return page_kv_bytes(c);
+    return 2 * page_half_bytes(c) * c->kv_heads * ((size_t)c->full_count + c->mtp_count);
 }
 
 /* `full_index` counts the full-attention layers, and from full_count on the MTP layers. V follows at page_half_bytes behind. */
@@ -61,9 +51,60 @@ static inline size_t slot_layer_bytes(const struct config *c)
     return slot_conv_bytes(c) + slot_head_floats(c) * sizeof(float) * c->value_heads;
 }
 
+static inline size_t slot_states_bytes(const struct config *c)
+{
+    return slot_layer_bytes(c) * c->linear_count;
+}
+
+/* One token's inputs of one linear-attention layer, in floats: where each begins, and where the next token's do. */
+struct slot_held_row {
+    size_t u;           /* [channels] as they enter the convolution */
+    size_t k, v;        /* [key_heads][key_dim], [value_heads][value_dim] as they enter the delta rule */
+    size_t alpha, beta; /* [value_heads] each */
+    size_t floats;
+};
+
+static inline struct slot_held_row slot_held_row(const struct config *c)
+{
+    struct slot_held_row r = {.k = config_conv_channels(c)};
+    r.v = r.k + (size_t)c->key_heads * c->key_dim;
+    r.alpha = r.v + (size_t)c->value_heads * c->value_dim;
+    r.beta = r.alpha + c->value_heads;
+    r.floats = ROUND_UP(r.beta + c->value_heads, (size_t)16);
+    return r;
+}
+
+static inline uint32_t slot_held_max(const struct config *c)
+{
+    return c->linear_count && c->drafts_max ? 1 + c->drafts_max : 0;
+}
+
+/* Where the held rows of a linear-attention layer begin. */
+static inline size_t slot_held_offset(const struct config *c, uint32_t linear_index)
+{
+    return slot_states_bytes(c) +
+           slot_held_row(c).floats * sizeof(float) * slot_held_max(c) * (size_t)linear_index;
+}
+
+/* With MTP: where the hidden state of held token `index` lies. */
+static inline size_t slot_hidden_offset(const struct config *c, uint32_t index)
+{
+    return slot_held_offset(c, c->linear_count) + index * ROUND_UP(c->hidden * sizeof(float), (size_t)64);
+}
+
+struct slot_header {
+    uint32_t pending; /* of the held tokens, the first so many count */
+};
+#define SLOT_PENDING_UNSAID UINT32_MAX /* tokens are held, and model_accept() has not said how many count */
+
+static inline size_t slot_header_offset(const struct config *c)
+{
+    return slot_hidden_offset(c, c->mtp_count ? slot_held_max(c) : 0);
+}
+
 static inline size_t slot_bytes(const struct config *c)
 {
-    return c->linear_count ? slot_layer_bytes(c) * c->linear_count : 0;
+    return slot_header_offset(c) + (slot_held_max(c) ? ROUND_UP(sizeof(struct slot_header), (size_t)64) : 0);
 }
 
 #endif

@@ -66,6 +66,8 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need n
     struct need *need = needs;
     uint32_t mid = mid_wide(c);
     NEED(&s->row_column, PER_ROW, sizeof(uint32_t));
+    NEED(&s->row_held, PER_ROW, sizeof(uint32_t));
+    NEED(&s->token_row, PER_TOKEN, sizeof(uint32_t));
     NEED(&s->spans, PER_TOKEN, sizeof(struct step_span));
     NEED(&s->positions, PER_TOKEN, sizeof(struct rope_position));
     NEED(&s->features, PER_TOKEN, sizeof(float *));
@@ -107,6 +109,8 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need n
     }
     NEED(&s->attention_scratch, PER_WORKER, FLOATS(KERN_ATTN_SCRATCH));
     NEED(&s->queries, PER_WORKER, STEP_QUERIES_MAX * sizeof(struct kern_query));
+    if (slot_held_max(c))
+        NEED(&s->delta_scratch, PER_WORKER, FLOATS(KERN_DELTA_SCRATCH(c->key_dim)));
     ASSERT(need - needs <= NEEDS_MAX);
     return (uint32_t)(need - needs);
 }
@@ -180,6 +184,20 @@ static void add_place(struct step *s, const struct model_row *row, uint32_t colu
     s->pictured++;
 }
 
+/* Tokens of slot_in that are to be applied. Without slots there is nothing to hold: K and V of wrong guesses are overwritten. */
+static uint32_t held_in(const struct step *s, const struct model_row *row)
+{
+    uint32_t most = slot_held_max(s->config);
+    if (s->config->linear_count == 0)
+        return 0;
+    ASSERT(!row->hold || row->token_count <= most);
+    if (most == 0 || row->slot_in == MODEL_SLOT_NONE)
+        return 0;
+    uint32_t held = step_slot_header(s->config, s->in->slots, row->slot_in)->pending;
+    ASSERT(held <= most);
+    return held;
+}
+
 void step_begin(struct step *s, const struct model_step *in)
 {
     ASSERT(in->row_count <= s->rows_max);
@@ -191,10 +209,12 @@ void step_begin(struct step *s, const struct model_step *in)
         const struct model_row *row = &in->rows[r];
         ASSERT(row->token_count > 0 && row->token_count <= s->tokens_max - s->tokens);
         s->row_column[r] = s->tokens;
+        s->row_held[r] = held_in(s, row);
         add_spans(s, r, s->tokens);
         for (uint32_t i = 0; i < row->token_count; i++, s->tokens++) {
             s->ids[s->tokens] = row->tokens[i];
             add_place(s, row, s->tokens, row->position + i);
+            s->token_row[s->tokens] = r;
         }
     }
 }
@@ -442,10 +462,23 @@ void step_settle_d(struct step *s, uint32_t t)
     s->ops->add(s->h + at, s->d + at, s->config->hidden);
 }
 
+static float *slot_part(const struct step *s, uint32_t slot, size_t offset)
+{
+    return slot == MODEL_SLOT_NONE ? NULL : (float *)(s->in->slots + slot * slot_bytes(s->config) + offset);
+}
+
 float *step_slot(const struct step *s, uint32_t slot, uint32_t linear_index)
 {
-    if (slot == MODEL_SLOT_NONE)
-        return NULL;
-    const struct config *c = s->config;
-    return (float *)(s->in->slots + slot * slot_bytes(c) + linear_index * slot_layer_bytes(c));
+    return slot_part(s, slot, linear_index * slot_layer_bytes(s->config));
+}
+
+float *step_slot_held(const struct step *s, uint32_t slot, uint32_t linear_index)
+{
+    return slot_part(s, slot, slot_held_offset(s->config, linear_index));
+}
+
+struct slot_header *step_slot_header(const struct config *c, char *slots, uint32_t slot)
+{
+    return slot_held_max(c) ? (struct slot_header *)(slots + slot * slot_bytes(c) + slot_header_offset(c))
+                            : NULL;
 }

@@ -50,6 +50,8 @@ struct step {
     void (*settle)(struct step *s, uint32_t token); /* NULL: nothing pending */
     /* Workspace. */
     uint32_t *row_column; /* [rows]: column of the row's first token */
+    uint32_t *row_held;   /* [rows]: tokens held in slot_in that count */
+    uint32_t *token_row;  /* [tokens] */
     struct step_span *spans;
     uint32_t *ids; /* [tokens] */
     struct rope_position *positions;
@@ -77,6 +79,7 @@ struct step {
     /* Per worker. */
     float *attention_scratch;   /* [workers][KERN_ATTN_SCRATCH] */
     struct kern_query *queries; /* [workers][STEP_QUERIES_MAX] */
+    float *delta_scratch;       /* [workers][KERN_DELTA_SCRATCH(key_dim)] */
 };
 #define STEP_QUERIES_MAX 64
 
@@ -135,8 +138,11 @@ void step_add_features(struct step *s, uint32_t layer);
 /* The usual thing to settle: h += d. */
 void step_settle_d(struct step *s, uint32_t token);
 
-/* One linear layer's part of a slot; NULL for MODEL_SLOT_NONE. */
+/* One linear layer's part of a slot: its state, and what is held behind it; NULL for MODEL_SLOT_NONE. */
 float *step_slot(const struct step *s, uint32_t slot, uint32_t linear_index);
+float *step_slot_held(const struct step *s, uint32_t slot, uint32_t linear_index);
+/* NULL where nothing is ever held. */
+struct slot_header *step_slot_header(const struct config *c, char *slots, uint32_t slot);
 
 static inline struct step_rows step_x(const struct step *s)
 {

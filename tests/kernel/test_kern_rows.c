@@ -297,6 +297,73 @@ TEST(convolution_holds_in_every_tier_and_cut)
     }
 }
 
+/* Steps that hold what the next one applies: some of it, all of it, in place and from one state to another. */
+TEST(convolution_goes_on_from_held_inputs)
+{
+    enum { PAST = 3, HELD = 4 };
+    struct rng r = {15, 0};
+    float *u = random_values(&r, CONV_TOKENS * CONV_CHANNELS, -2, 2);
+    float *w = random_values(&r, (PAST + 1) * CONV_CHANNELS, -1, 1);
+    float *before = random_values(&r, PAST * CONV_CHANNELS, -2, 2);
+    float *state[2] = {random_values(&r, PAST * CONV_CHANNELS, 0, 0),
+                       random_values(&r, PAST * CONV_CHANNELS, 0, 0)};
+    float *whole = random_values(&r, CONV_TOKENS * CONV_CHANNELS, 0, 0);
+    float *y = random_values(&r, CONV_TOKENS * CONV_CHANNELS, 0, 0);
+    EACH_TIER(ops)
+    {
+        struct kern_conv a = {.y = whole,
+                              .u = u,
+                              .w = w,
+                              .state_in = before,
+                              .state_out = state[0],
+                              .tokens = CONV_TOKENS,
+                              .channels = CONV_CHANNELS,
+                              .taps = PAST + 1,
+                              .y_stride = CONV_CHANNELS,
+                              .u_stride = CONV_CHANNELS,
+                              .held_stride = CONV_CHANNELS};
+        ops->conv(&a, 0, CONV_CHANNELS);
+        for (uint32_t accepted = 1; accepted <= HELD; accepted++) {
+            uint32_t at = 0;
+            a.state_in = before;
+            a.held = 0;
+            for (uint32_t i = 0; at + HELD <= CONV_TOKENS; i++) {
+                a.state_out = state[i % 3 == 2];
+                a.hold = true;
+                a.held_u = u + (size_t)(at - a.held) * CONV_CHANNELS;
+                a.u = u + (size_t)at * CONV_CHANNELS;
+                a.y = y + (size_t)at * CONV_CHANNELS;
+                a.tokens = HELD;
+                ops->conv(&a, 0, 48);
+                ops->conv(&a, 48, CONV_CHANNELS);
+                assert_same_bits(a.y, whole + (size_t)at * CONV_CHANNELS, HELD * CONV_CHANNELS, ops->tier);
+                for (uint32_t back = 1; back <= PAST; back++) {
+                    const float *row = at >= back ? u + (size_t)(at - back) * CONV_CHANNELS
+                                                  : before + (size_t)(PAST + at - back) * CONV_CHANNELS;
+                    assert_same_bits(a.state_out + (size_t)(PAST - back) * CONV_CHANNELS, row, CONV_CHANNELS,
+                                     "state");
+                }
+                a.held = accepted;
+                at += accepted;
+                a.state_in = a.state_out;
+            }
+            a.hold = false;
+            a.held_u = u + (size_t)(at - a.held) * CONV_CHANNELS;
+            a.u = u + (size_t)at * CONV_CHANNELS;
+            a.y = y + (size_t)at * CONV_CHANNELS;
+            a.tokens = CONV_TOKENS - at;
+            ops->conv(&a, 0, CONV_CHANNELS);
+            assert_same_bits(a.y, whole + (size_t)at * CONV_CHANNELS, (size_t)a.tokens * CONV_CHANNELS,
+                             ops->tier);
+            assert_same_bits(a.state_out, u + (CONV_TOKENS - PAST) * CONV_CHANNELS, PAST * CONV_CHANNELS,
+                             "last inputs");
+        }
+    }
+    float *all[] = {u, w, before, state[0], state[1], whole, y};
+    for (uint32_t i = 0; i < COUNT_OF(all); i++)
+        free(all[i]);
+}
+
 enum { DELTA_TOKENS = 9, DELTA_DK = 37, DELTA_DV = 103 };
 
 /* The recurrence of one column in double. */
@@ -392,6 +459,102 @@ TEST(delta_rule_holds_in_every_tier_and_cut)
         }
     }
     float *all[] = {q, k, v, alpha, beta, state, after, first, whole, want};
+    for (uint32_t i = 0; i < COUNT_OF(all); i++)
+        free(all[i]);
+}
+
+/* From token `at` on, with the `held` ones before it to be applied first. */
+static struct kern_delta delta_at(struct kern_delta a, uint32_t at, uint32_t held, uint32_t tokens)
+{
+    uint32_t first = at - held;
+    a.held = (struct kern_delta_held){a.k + first * a.qk_stride,
+                                      a.v + first * a.v_stride,
+                                      a.alpha + first * a.gate_stride,
+                                      a.beta + first * a.gate_stride,
+                                      held,
+                                      a.qk_stride};
+    a.q += at * a.qk_stride;
+    a.k += at * a.qk_stride;
+    a.v += at * a.v_stride;
+    a.alpha += at * a.gate_stride;
+    a.beta += at * a.gate_stride;
+    a.o += at * a.o_stride;
+    a.tokens = tokens;
+    return a;
+}
+
+/* Token by token gives the states that steps with held inputs must leave, bit for bit. */
+TEST(delta_rule_goes_on_from_held_inputs)
+{
+    enum { STRIDE = DELTA_DV + 3, HELD = 3, STATE = DELTA_DK * DELTA_DV };
+    struct rng r = {16, 0};
+    float *q = random_values(&r, DELTA_TOKENS * STRIDE, -0.2f, 0.2f),
+          *k = random_values(&r, DELTA_TOKENS * STRIDE, -0.2f, 0.2f);
+    float *v = random_values(&r, DELTA_TOKENS * STRIDE, -1, 1),
+          *alpha = random_values(&r, DELTA_TOKENS * STRIDE, 0.5f, 1);
+    float *beta = random_values(&r, DELTA_TOKENS * STRIDE, 0, 1), *before = random_values(&r, STATE, -1, 1);
+    float *want = random_values(&r, (DELTA_TOKENS + 1) * STATE, 0, 0),
+          *o = random_values(&r, DELTA_TOKENS * DELTA_DV, 0, 0);
+    float *want_o = random_values(&r, DELTA_TOKENS * DELTA_DV, 0, 0);
+    float *state[2] = {random_values(&r, STATE, 0, 0), random_values(&r, STATE, 0, 0)};
+    float *scratch = random_values(&r, KERN_DELTA_SCRATCH(DELTA_DK), 0, 0);
+    for (uint32_t zeros = 0; zeros < 2; zeros++) {
+        EACH_TIER(ops)
+        {
+            struct kern_delta a = {.q = q,
+                                   .k = k,
+                                   .v = v,
+                                   .alpha = alpha,
+                                   .beta = beta,
+                                   .o = want_o,
+                                   .scratch = scratch,
+                                   .dk = DELTA_DK,
+                                   .dv = DELTA_DV,
+                                   .qk_stride = STRIDE,
+                                   .v_stride = STRIDE,
+                                   .gate_stride = STRIDE,
+                                   .o_stride = DELTA_DV};
+            memcpy(want, before, STATE * sizeof(float));
+            for (uint32_t t = 0; zeros && t < STATE; t++)
+                want[t] = 0;
+            for (uint32_t t = 0; t < DELTA_TOKENS; t++) {
+                struct kern_delta one = delta_at(a, t, 0, 1);
+                one.state_in = want + (size_t)t * STATE;
+                one.state_out = want + (size_t)(t + 1) * STATE;
+                ops->delta(&one, 0, DELTA_DV);
+            }
+            for (uint32_t accepted = 1; accepted <= HELD; accepted++) {
+                uint32_t at = 0, held = 0;
+                const float *in = zeros ? NULL : before;
+                a.o = o;
+                for (uint32_t i = 0; at + HELD <= DELTA_TOKENS; i++) {
+                    struct kern_delta step = delta_at(a, at, held, HELD);
+                    step.hold = true;
+                    step.state_in = in;
+                    step.state_out = state[i % 3 == 2];
+                    ops->delta(&step, 0, 32);
+                    ops->delta(&step, 32, DELTA_DV);
+                    assert_same_bits(step.o, want_o + (size_t)at * DELTA_DV, HELD * DELTA_DV, ops->tier);
+                    assert_same_bits(step.state_out, want + (size_t)at * STATE, STATE,
+                                     "state before what is held");
+                    in = step.state_out;
+                    held = accepted;
+                    at += accepted;
+                }
+                struct kern_delta rest = delta_at(a, at, held, DELTA_TOKENS - at);
+                if (rest.tokens == 0)
+                    continue;
+                rest.state_in = in;
+                rest.state_out = state[accepted % 2];
+                ops->delta(&rest, 0, DELTA_DV);
+                assert_same_bits(rest.o, want_o + (size_t)at * DELTA_DV, (size_t)rest.tokens * DELTA_DV,
+                                 ops->tier);
+                assert_same_bits(rest.state_out, want + (size_t)DELTA_TOKENS * STATE, STATE,
+                                 "state behind all");
+            }
+        }
+    }
+    float *all[] = {q, k, v, alpha, beta, before, want, o, want_o, state[0], state[1], scratch};
     for (uint32_t i = 0; i < COUNT_OF(all); i++)
         free(all[i]);
 }

@@ -356,7 +356,7 @@ TEST(generation_values_out_of_bounds_are_refused)
     assert_int_equal(generation_config_load("/nonexistent", &g, &e), -ENOENT);
 }
 
-/* Every K and V of every layer has its place, each next to the one before; then comes the hidden state. */
+/* Every K and V of every layer has its place, each next to the one before. */
 static void expect_page(const struct config *c, uint32_t layers)
 {
     size_t at = 0;
@@ -366,11 +366,7 @@ static void expect_page(const struct config *c, uint32_t layers)
             at += 2 * (size_t)c->head_dim * KERN_PAGE_TOKENS * sizeof(float);
         }
     }
-    if (c->mtp_count > 0) {
-        assert_int_equal(page_hidden_offset(c), at);
-        at += c->hidden * sizeof(float);
-    }
-    assert_true(page_bytes(c) >= at && page_bytes(c) < at + 64 && page_bytes(c) % 64 == 0);
+    assert_int_equal(page_bytes(c), at);
 }
 
 TEST(pages_have_room_for_mtp_where_it_is_computed)
@@ -378,12 +374,32 @@ TEST(pages_have_room_for_mtp_where_it_is_computed)
     struct config c = reads("{" QWEN3_5 "}");
     assert_int_equal(c.mtp_count, 0);
     expect_page(&c, c.full_count);
-    size_t without = page_bytes(&c);
     c.mtp_count = 1;
     expect_page(&c, c.full_count + 1);
-    assert_true(page_bytes(&c) > without + c.hidden * sizeof(float));
-    c.hidden = 70;
-    expect_page(&c, c.full_count + 1);
+}
+
+/* States first, where they are without guesses; then what is held, the hidden states, the header: none overlaps. */
+TEST(slots_have_room_for_what_is_held_where_tokens_are_guessed)
+{
+    struct config c = reads("{" QWEN3_5 "}");
+    size_t states = slot_bytes(&c);
+    assert_int_equal(states, slot_states_bytes(&c));
+    for (uint32_t mtp = 0; mtp < 2; mtp++) {
+        for (c.drafts_max = 1; c.drafts_max <= 8; c.drafts_max++) {
+            struct slot_held_row row = slot_held_row(&c);
+            size_t layer = row.floats * sizeof(float) * (1 + c.drafts_max);
+            c.mtp_count = mtp;
+            assert_true(row.u + config_conv_channels(&c) <= row.k && row.k < row.v && row.v < row.alpha);
+            assert_true(row.alpha + c.value_heads <= row.beta && row.beta + c.value_heads <= row.floats);
+            assert_int_equal(slot_held_offset(&c, 0), states);
+            assert_int_equal(slot_held_offset(&c, 1), states + layer);
+            assert_int_equal(slot_hidden_offset(&c, 0), states + layer * c.linear_count);
+            assert_true(slot_hidden_offset(&c, 1) >= slot_hidden_offset(&c, 0) + c.hidden * sizeof(float));
+            assert_int_equal(slot_header_offset(&c), slot_hidden_offset(&c, mtp ? 1 + c.drafts_max : 0));
+            assert_int_equal(slot_bytes(&c), slot_header_offset(&c) + 64);
+            assert_int_equal(slot_bytes(&c) % 64, 0);
+        }
+    }
 }
 
 TEST_MAIN()

@@ -1,0 +1,244 @@
+/* Steps that hold their tokens: whatever is guessed, held, accepted, kept and read again, each token's logits have the bits that
+ * decoding one token after another gives. */
+#include "small_model.h"
+
+#include "base/hash.h"
+
+#include <errno.h>
+
+#define TOKENS  150
+#define ROWS    3
+#define SLOTS   4 /* of a row */
+#define DRAFTS  3
+#define PAGES   (TOKENS / KERN_PAGE_TOKENS + 1)
+#define KEPT    SLOTS
+
+/* One sequence: tokens, what they must give, and how far it is. */
+struct sequence {
+    uint32_t tokens[TOKENS], pages[PAGES], first_slot;
+    uint64_t want[TOKENS]; /* hash of the logits behind each */
+    uint32_t at, slot;     /* the state in `slot` is that before token `at` */
+    uint32_t kept_at[KEPT]; /* slots whose state is that before this token; 0: none */
+};
+
+struct held {
+    struct model *model;
+    struct model_opts opts;
+    const struct model_shape *shape;
+    char *pages, *slots;
+    float *logits;
+    struct sequence q[ROWS];
+    struct rng rng;
+};
+
+static uint32_t below(struct held *h, uint32_t n)
+{
+    return (uint32_t)rng_below(&h->rng, n);
+}
+
+static void *poisoned(size_t bytes)
+{
+    void *p = aligned_alloc(64, ROUND_UP(MAX_OF(bytes, 1), (size_t)64));
+    assert_non_null(p);
+    memset(p, 0xff, bytes);
+    return p;
+}
+
+static void open_model(struct held *h, const char *dir, uint32_t workers)
+{
+    struct err e = {{0}};
+    *h = (struct held){.opts = small_opts(NULL), .rng = {21, 0}};
+    h->opts.parts.drafts_max = DRAFTS;
+    h->opts.workers = small_workers(workers);
+    assert_int_equal(model_load(dir, &h->opts, &h->model, &e), 0);
+    h->shape = model_shape(h->model);
+    h->pages = poisoned(ROWS * PAGES * h->shape->page_bytes);
+    h->slots = poisoned(ROWS * SLOTS * h->shape->slot_bytes);
+    h->logits = poisoned((size_t)h->opts.tokens_max * h->shape->vocab * sizeof(float));
+    for (uint32_t r = 0; r < ROWS; r++) {
+        struct sequence *q = &h->q[r];
+        q->first_slot = r * SLOTS;
+        for (uint32_t i = 0; i < PAGES; i++)
+            q->pages[i] = i * ROWS + r;
+        for (uint32_t i = 0; i < TOKENS; i++)
+            q->tokens[i] = below(h, h->shape->vocab);
+    }
+}
+
+static void close_model(struct held *h)
+{
+    free(h->pages);
+    free(h->slots);
+    free(h->logits);
+    model_free(h->model);
+}
+
+static char *slot_at(const struct held *h, uint32_t slot)
+{
+    return h->slots + slot * h->shape->slot_bytes;
+}
+
+static void forward(struct held *h, const struct model_row *rows, uint32_t count)
+{
+    struct model_step step = {
+        .rows = rows, .row_count = count, .pages = h->pages, .slots = h->slots, .logits = h->logits};
+    workers_turn_begin(h->opts.workers);
+    assert_int_equal(model_forward(h->model, &step), 0);
+    workers_turn_end(h->opts.workers);
+}
+
+static uint64_t hash_logits(const struct held *h, uint32_t row)
+{
+    uint32_t vocab = h->shape->vocab;
+    return hash_bytes(h->logits + (size_t)row * vocab, vocab * sizeof(float));
+}
+
+/* One token at a time, in place, alone. */
+static void expect(struct held *h)
+{
+    for (uint32_t r = 0; r < ROWS; r++) {
+        struct sequence *q = &h->q[r];
+        for (uint32_t i = 0; i < TOKENS; i++) {
+            struct model_row row = {.tokens = q->tokens + i,
+                                    .token_count = 1,
+                                    .position = i,
+                                    .pages = q->pages,
+                                    .slot_in = i ? q->first_slot : MODEL_SLOT_NONE,
+                                    .slot_out = q->first_slot};
+            forward(h, &row, 1);
+            q->want[i] = hash_logits(h, 0);
+        }
+    }
+}
+
+/* What a row does in a step: so many tokens, of which the first `right` are those of its sequence. */
+struct move {
+    struct sequence *q;
+    uint32_t tokens[TOKENS], count, right, into;
+    bool hold;
+    uint64_t before; /* hash of slot_in, where it is not slot_out */
+};
+
+static struct model_row begin(struct held *h, struct sequence *q, struct move *m)
+{
+    uint32_t left = TOKENS - q->at;
+    *m = (struct move){.q = q, .hold = q->at > 0 && below(h, 4) > 0};
+    uint32_t most = m->hold ? DRAFTS + 1 : below(h, 3) ? 1 : 40;
+    m->count = 1 + below(h, MIN_OF(left, most));
+    m->right = m->hold ? 1 + below(h, m->count) : m->count;
+    for (uint32_t i = 0; i < m->count; i++)
+        m->tokens[i] = i < m->right ? q->tokens[q->at + i] : below(h, h->shape->vocab);
+    m->into = q->at == 0 || below(h, 3) == 0 ? q->first_slot + below(h, SLOTS) : q->slot;
+    if (q->at > 0 && m->into != q->slot)
+        m->before = hash_bytes(slot_at(h, q->slot), h->shape->slot_bytes);
+    return (struct model_row){.tokens = m->tokens,
+                              .token_count = m->count,
+                              .position = q->at,
+                              .pages = q->pages,
+                              .slot_in = q->at ? q->slot : MODEL_SLOT_NONE,
+                              .slot_out = m->into,
+                              .hold = m->hold};
+}
+
+static void end(struct held *h, struct move *m, uint32_t logits_row)
+{
+    struct sequence *q = m->q;
+    for (uint32_t i = 0; i < m->right; i++)
+        assert_true(hash_logits(h, logits_row + i) == q->want[q->at + i]);
+    if (q->at > 0 && m->into != q->slot)
+        assert_true(hash_bytes(slot_at(h, q->slot), h->shape->slot_bytes) == m->before);
+    if (m->hold)
+        model_accept(h->model, h->slots, m->into, m->right);
+    q->at += m->right;
+    q->slot = m->into;
+    q->kept_at[m->into - q->first_slot] = q->at;
+}
+
+/* A whole slot moves, or the sequence goes back to one that was kept: not forward, where guesses may lie in the pages. */
+static void wander(struct held *h, struct sequence *q)
+{
+    uint32_t other = below(h, SLOTS), to = q->first_slot + other;
+    if (q->at == TOKENS || q->at == 0)
+        return;
+    if (below(h, 8) == 0) {
+        memmove(slot_at(h, to), slot_at(h, q->slot), h->shape->slot_bytes);
+        q->kept_at[other] = q->at;
+        q->slot = to;
+    } else if (below(h, 12) == 0 && q->kept_at[other] > 0 && q->kept_at[other] < q->at) {
+        q->at = q->kept_at[other];
+        q->slot = to;
+    }
+}
+
+static void any_mix_is_decoding(const char *dir, uint32_t workers, uint32_t rounds)
+{
+    struct held h;
+    open_model(&h, dir, workers);
+    expect(&h);
+    for (uint32_t round = 0; round < rounds; round++) {
+        struct model_row rows[ROWS];
+        static struct move moves[ROWS];
+        memset(h.slots, 0xff, ROWS * SLOTS * h.shape->slot_bytes);
+        for (uint32_t r = 0; r < ROWS; r++) {
+            h.q[r].at = 0;
+            memset(h.q[r].kept_at, 0, sizeof(h.q[r].kept_at));
+        }
+        for (;;) {
+            uint32_t count = 0, logits_row = 0;
+            for (uint32_t r = 0; r < ROWS; r++) {
+                wander(&h, &h.q[r]);
+                if (h.q[r].at < TOKENS && below(&h, 4) > 0) {
+                    rows[count] = begin(&h, &h.q[r], &moves[count]);
+                    count++;
+                }
+            }
+            forward(&h, rows, count);
+            for (uint32_t i = 0; i < count; logits_row += moves[i++].count)
+                end(&h, &moves[i], logits_row);
+            if (h.q[0].at == TOKENS && h.q[1].at == TOKENS && h.q[2].at == TOKENS)
+                break;
+        }
+    }
+    close_model(&h);
+}
+
+TEST(any_mix_of_held_and_plain_steps_is_decoding_of_delta_nets)
+{
+    any_mix_is_decoding(SMALL_GOLDEN("qwen3_5"), 2, 12);
+}
+
+TEST(any_mix_of_held_and_plain_steps_is_decoding_of_experts)
+{
+    any_mix_is_decoding(SMALL_GOLDEN("qwen3_5_moe"), 3, 6);
+    any_mix_is_decoding(SMALL_GOLDEN("qwen3_5_moe"), 1, 4);
+}
+
+TEST(without_slots_wrong_guesses_are_overwritten)
+{
+    any_mix_is_decoding(SMALL_GOLDEN("qwen3"), 2, 2);
+}
+
+TEST(what_is_held_is_counted_in_the_slot)
+{
+    static const char *const goldens[] = {SMALL_GOLDEN("qwen3_5"), SMALL_GOLDEN("qwen3")};
+    struct model_shape plain, room;
+    struct err e;
+    for (size_t i = 0; i < COUNT_OF(goldens); i++) {
+        size_t last = 0;
+        assert_int_equal(model_probe(goldens[i], NULL, &plain, &e), 0);
+        for (uint32_t drafts = 0; drafts <= MODEL_DRAFTS_MAX; drafts++) {
+            const struct model_parts parts = {.drafts_max = drafts};
+            assert_int_equal(model_probe(goldens[i], &parts, &room, &e), 0);
+            assert_int_equal(room.page_bytes, plain.page_bytes);
+            if (plain.slot_bytes == 0 || drafts == 0)
+                assert_int_equal(room.slot_bytes, plain.slot_bytes);
+            else
+                assert_true(room.slot_bytes > last && room.slot_bytes % 64 == 0);
+            last = room.slot_bytes;
+        }
+        const struct model_parts many = {.drafts_max = MODEL_DRAFTS_MAX + 1};
+        assert_int_equal(model_probe(goldens[i], &many, &room, &e), -EINVAL);
+    }
+}
+
+TEST_MAIN()
