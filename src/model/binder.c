@@ -43,13 +43,18 @@ static int wrong_shape(struct binder *b, const char *name, const struct tensor *
                    tensor_shape_text(rank, wanted, wants, sizeof(wants)));
 }
 
-static int check_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
-                       const uint64_t *wanted)
+static bool has_shape(const struct tensor *t, uint32_t rank, const uint64_t *wanted)
 {
     bool same = t->rank == rank;
     for (uint32_t i = 0; same && i < rank; i++)
         same = t->shape[i] == wanted[i];
-    return same ? 0 : wrong_shape(b, name, t, rank, wanted);
+    return same;
+}
+
+static int check_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
+                       const uint64_t *wanted)
+{
+    return has_shape(t, rank, wanted) ? 0 : wrong_shape(b, name, t, rank, wanted);
 }
 
 static bool is_float(const struct tensor *t)
@@ -131,6 +136,12 @@ int binder_init(struct binder *b)
 
 /* ---- finding a linear layer ---- */
 
+/* What converters rename, both ways. */
+static const char *const renamed[][2] = {{"model.language_model.", "language_model.model."},
+                                         {"language_model.model.", "model.language_model."},
+                                         {"model.visual.", "vision_tower."},
+                                         {"vision_tower.", "model.visual."}};
+
 /* The entry for a module, under its own path or the one it had before a converter renamed it; else the global one. */
 static struct quantization_entry affine_entry(const struct config *c, const char *module)
 {
@@ -141,10 +152,10 @@ static struct quantization_entry affine_entry(const struct config *c, const char
         return q->global;
     if (hash_map_get(&q->by_path, slice_of(module), &index))
         return q->entries[index];
-    for (int i = 0; i < 2; i++) {
-        size_t len = strlen(prefixes[i]);
-        if (strncmp(module, prefixes[i], len) == 0) {
-            snprintf(other, sizeof(other), "%s%s", prefixes[1 - i], module + len);
+    for (size_t i = 0; i < COUNT_OF(renamed); i++) {
+        size_t len = strlen(renamed[i][0]);
+        if (strncmp(module, renamed[i][0], len) == 0) {
+            snprintf(other, sizeof(other), "%s%s", renamed[i][1], module + len);
             if (hash_map_get(&q->by_path, slice_of(other), &index))
                 return q->entries[index];
         }
@@ -205,10 +216,6 @@ static int find_linear(struct binder *b, const char *module, uint32_t rank, uint
             return find_tensor(b, name, &s.weight);
         snprintf(name, sizeof(name), "%s", side);
     }
-    snprintf(side, sizeof(side), "%s.bias", module);
-    if (checkpoint_find(b->checkpoint, side, &t))
-        return err_set(b->e, -ENOTSUP, "%s: tensor %s: biases are not supported in this family",
-                       checkpoint_file_of(b->checkpoint, side), side);
     snprintf(side, sizeof(side), "%s.scales", module);
     int r;
     if (checkpoint_find(b->checkpoint, side, &t)) {
@@ -223,7 +230,33 @@ static int find_linear(struct binder *b, const char *module, uint32_t rank, uint
     return r;
 }
 
+static int refuse_bias(struct binder *b, const char *module)
+{
+    char name[NAME_MAX_BYTES];
+    struct tensor t;
+    snprintf(name, sizeof(name), "%s.bias", module);
+    return checkpoint_find(b->checkpoint, name, &t)
+               ? err_set(b->e, -ENOTSUP, "%s: tensor %s: biases are not supported in this family",
+                         checkpoint_file_of(b->checkpoint, name), name)
+               : 0;
+}
+
+static int find_unbiased(struct binder *b, const char *module, uint32_t rank, uint64_t experts, uint64_t out,
+                         uint64_t in, struct linear_source *ret)
+{
+    int r = refuse_bias(b, module);
+    return r < 0 ? r : find_linear(b, module, rank, experts, out, in, ret);
+}
+
 int binder_linear(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret)
+{
+    char module[NAME_MAX_BYTES - 16];
+    snprintf(module, sizeof(module), "%s%s", b->prefix, path);
+    return find_unbiased(b, module, 2, 1, out, in, ret);
+}
+
+int binder_linear_biased(struct binder *b, const char *path, uint64_t out, uint64_t in,
+                         struct linear_source *ret)
 {
     char module[NAME_MAX_BYTES - 16];
     snprintf(module, sizeof(module), "%s%s", b->prefix, path);
@@ -235,7 +268,51 @@ int binder_stack(struct binder *b, const char *path, uint64_t experts, uint64_t 
 {
     char module[NAME_MAX_BYTES - 16];
     snprintf(module, sizeof(module), "%s%s", b->prefix, path);
-    return find_linear(b, module, 3, experts, out, in, ret);
+    return find_unbiased(b, module, 3, experts, out, in, ret);
+}
+
+int binder_filters(struct binder *b, const char *path, const uint64_t shape_a[5], const uint64_t shape_b[5],
+                   bool *second, struct linear_source *ret)
+{
+    char name[NAME_MAX_BYTES];
+    struct linear_source s = {.experts = 1};
+    int r = find_tensor(b, full_name(b, path, ".weight", name), &s.weight);
+    if (r == 0)
+        r = check_float(b, name, &s.weight);
+    if (r == 0 && !has_shape(&s.weight, 5, shape_b))
+        r = check_shape(b, name, &s.weight, 5, shape_a);
+    if (r < 0)
+        return r;
+    *second = !has_shape(&s.weight, 5, shape_a);
+    s.out = shape_a[0];
+    s.in = tensor_count(&s.weight) / s.out;
+    s.weight.rank = 2;
+    s.weight.shape[1] = s.in;
+    *ret = s;
+    return 0;
+}
+
+static struct tensor rows_of(const struct tensor *t, uint64_t from, uint64_t count)
+{
+    struct tensor s = *t;
+    size_t row = t->bytes / t->shape[0];
+    s.shape[0] = count;
+    s.bytes = count * row;
+    s.data = (const char *)t->data + from * row;
+    return s;
+}
+
+struct linear_source binder_rows(const struct linear_source *s, uint64_t from, uint64_t count)
+{
+    ASSERT(s->weight.rank == 2 && from + count <= s->out);
+    struct linear_source part = *s;
+    part.out = count;
+    part.weight = rows_of(&s->weight, from, count);
+    if (s->affine) {
+        part.scales = rows_of(&s->scales, from, count);
+        part.biases = rows_of(&s->biases, from, count);
+    }
+    return part;
 }
 
 /* Rows [expert * out, (expert + 1) * out) of a stacked tensor. */
@@ -450,7 +527,7 @@ int binder_embedding(struct binder *b, struct matrix *embedding, struct projecti
         if (!checkpoint_find(b->checkpoint, name, &t))
             continue;
         b->active = active; /* of the table a token reads one row */
-        r = find_linear(b, module, 2, 1, vocab, hidden, &s);
+        r = find_unbiased(b, module, 2, 1, vocab, hidden, &s);
         return r < 0 ? r : binder_projection(b, &s, 1, head);
     }
     *head = (struct projection){

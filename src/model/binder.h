@@ -37,6 +37,7 @@ struct binder {
     bool add_one; /* to norms: the files hold w - 1 */
     /* Counted. */
     uint64_t used;         /* bytes of packed memory */
+    uint64_t tower_bytes;  /* of those the vision tower's */
     uint64_t source_bytes; /* bytes of the tensors bound */
     struct binder_active active;
     uint64_t parameters;
@@ -53,6 +54,15 @@ bool binder_has(const struct binder *b, const char *path);
 int binder_linear(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret);
 int binder_stack(struct binder *b, const char *path, uint64_t experts, uint64_t out, uint64_t in,
                  struct linear_source *ret);
+/* The same for a module that has a bias; who calls binds it. */
+int binder_linear_biased(struct binder *b, const char *path, uint64_t out, uint64_t in,
+                         struct linear_source *ret);
+/* The filters of a convolution whose stride is their size, as a matrix over what they see. Of two shapes, [out, ...] each, the tensor has one:
+ * *second says which. */
+int binder_filters(struct binder *b, const char *path, const uint64_t shape_a[5], const uint64_t shape_b[5],
+                   bool *second, struct linear_source *ret);
+/* Rows [from, from + count) of a matrix. */
+struct linear_source binder_rows(const struct linear_source *s, uint64_t from, uint64_t count);
 /* One expert of a stack as a matrix of its own. */
 struct linear_source binder_slice(const struct linear_source *s, uint64_t expert);
 

@@ -165,18 +165,6 @@ static int measure(const struct config *c, const struct source *s, struct binder
     return r;
 }
 
-static bool any_tensor(const struct checkpoint *c, const char *const *heads, size_t count)
-{
-    for (uint32_t i = 0; i < checkpoint_count(c); i++) {
-        struct slice name = slice_of(checkpoint_name(c, i));
-        for (size_t h = 0; h < count; h++) {
-            if (slice_starts(name, slice_of(heads[h])))
-                return true;
-        }
-    }
-    return false;
-}
-
 /* Layers, their kinds, and what config.json says of single modules (a path each); in whole grains of an arena. */
 static uint64_t tables_bytes(const struct config *c)
 {
@@ -188,8 +176,6 @@ static uint64_t tables_bytes(const struct config *c)
 static void fill_shape(const struct config *c, const struct source *s, const struct binder *b,
                        struct model_shape *ret)
 {
-    static const char *const vision[] = {"model.visual.", "visual.", "vision_tower."};
-    static const char *const mtp[] = {"mtp.", "language_model.mtp."};
     struct model_shape shape = {
         .vocab = c->vocab,
         .layers = c->layers,
@@ -206,8 +192,8 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .token_products = b->active.products,
         .parameters = b->parameters,
         .workspace = step_cost(c),
-        .has_vision = any_tensor(s->checkpoint, vision, COUNT_OF(vision)),
-        .has_mtp = any_tensor(s->checkpoint, mtp, COUNT_OF(mtp)),
+        .has_vision = tower_exists(s->checkpoint),
+        .has_mtp = checkpoint_any(s->checkpoint, "mtp.") || checkpoint_any(s->checkpoint, "language_model.mtp."),
     };
     memcpy(shape.family, c->family_name, sizeof(shape.family));
     *ret = shape;

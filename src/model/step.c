@@ -23,14 +23,6 @@ struct need {
 #define NEEDS_MAX 48
 #define ALIGN     64u
 
-/* Floats from one token's row to the next for at least n: whole cache lines, and not a multiple of 1 KiB, or a product's columns
- * would share a few sets of the first cache and drive each other out of it. */
-static uint32_t row_stride(uint32_t n)
-{
-    n = ROUND_UP(n, 16u);
-    return n % 256 == 0 ? n + 16 : n;
-}
-
 /* What all projections of x give at most, per token. */
 static uint32_t wide(const struct config *c)
 {
@@ -41,7 +33,7 @@ static uint32_t wide(const struct config *c)
     n = MAX_OF(n, delta);
     n = MAX_OF(n, 2 * c->intermediate);
     n = MAX_OF(n, c->experts + 1 + 2 * c->shared_intermediate);
-    return row_stride(n);
+    return step_row_stride(n);
 }
 
 static uint32_t mid_wide(const struct config *c)
@@ -49,7 +41,7 @@ static uint32_t mid_wide(const struct config *c)
     uint32_t n = MAX_OF(c->heads * c->head_dim, c->value_heads * c->value_dim);
     n = MAX_OF(n, c->intermediate);
     n = MAX_OF(n, c->shared_intermediate);
-    return row_stride(n);
+    return step_row_stride(n);
 }
 
 static uint32_t products_max(const struct config *c)
@@ -75,7 +67,7 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need n
     NEED(&s->cosines, PER_TOKEN, FLOATS(c->rope.rot / 2));
     NEED(&s->sines, PER_TOKEN, FLOATS(c->rope.rot / 2));
     NEED(&s->h, PER_TOKEN, FLOATS(c->hidden));
-    NEED(&s->x, PER_TOKEN, FLOATS(row_stride(c->hidden)));
+    NEED(&s->x, PER_TOKEN, FLOATS(step_row_stride(c->hidden)));
     NEED(&s->x_sums, PER_TOKEN, FLOATS(step_sums_floats(c->hidden)));
     NEED(&s->p, PER_TOKEN, FLOATS(wide(c)));
     NEED(&s->conv, PER_TOKEN, FLOATS(config_conv_channels(c)));
@@ -152,7 +144,7 @@ int step_create(struct arena *a, const struct config *c, const struct model_opts
     s->logits_max = opts->logits_max;
     s->wide = wide(c);
     s->mid_wide = mid_wide(c);
-    s->x_wide = row_stride(c->hidden);
+    s->x_wide = step_row_stride(c->hidden);
     s->products_max = products_max(c);
     rope_init(&s->rope, &c->rope);
     *ret = s;

@@ -90,6 +90,14 @@ int step_create(struct arena *a, const struct config *c, const struct model_opts
 /* Takes the rows in: columns, spans, positions. */
 void step_begin(struct step *s, const struct model_step *in);
 
+/* Floats from one token's row to the next for at least n: whole cache lines, and not a multiple of 1 KiB, or a product's columns
+ * would share a few sets of the first cache and drive each other out of it. */
+static inline uint32_t step_row_stride(uint32_t n)
+{
+    n = (n + 15) / 16 * 16;
+    return n % 256 == 0 ? n + 16 : n;
+}
+
 /* Floats of group sums of n values, all three sizes, and where those of one size begin. */
 static inline uint32_t step_sums_floats(uint32_t n)
 {

@@ -12,10 +12,10 @@
 struct config;
 
 #define VISION_DEPTH_MAX     256
-#define VISION_HIDDEN_MAX    16384
+#define VISION_HIDDEN_MAX    8192
 #define VISION_DEEPSTACK_MAX 8
 #define VISION_PATCH_MAX     64
-#define VISION_MERGE_MAX     8
+#define VISION_MERGE_MAX     4
 #define VISION_GRID_MAX      1024       /* of learned positions, an edge */
 #define VISION_PIXELS_MAX    (1u << 28) /* of a picture */
 /* What pictures are limited to where nobody says more or less: 4 megapixels. */

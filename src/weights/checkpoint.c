@@ -562,6 +562,15 @@ bool checkpoint_find(const struct checkpoint *c, const char *name, struct tensor
     return true;
 }
 
+bool checkpoint_any(const struct checkpoint *c, const char *head)
+{
+    for (uint32_t i = 0; i < c->entry_count; i++) {
+        if (slice_starts(slice_of(c->entries[i].name), slice_of(head)))
+            return true;
+    }
+    return false;
+}
+
 const char *checkpoint_name(const struct checkpoint *c, uint32_t index)
 {
     ASSERT(index < c->entry_count);

@@ -25,6 +25,8 @@ uint32_t checkpoint_count(const struct checkpoint *c);
 uint64_t checkpoint_bytes(const struct checkpoint *c);
 /* False when there is no such tensor. */
 bool checkpoint_find(const struct checkpoint *c, const char *name, struct tensor *ret);
+/* Whether a tensor's name begins so. */
+bool checkpoint_any(const struct checkpoint *c, const char *head);
 /* Name of tensor `index` < count, and the file (without directory) it lies in. */
 const char *checkpoint_name(const struct checkpoint *c, uint32_t index);
 const char *checkpoint_file_of(const struct checkpoint *c, const char *name);

@@ -1,0 +1,117 @@
+/* encoder.h - one picture on its way through the tower, in pieces.
+ *
+ * Passes over slices of patches: the embedding, then for each block keys and values of all patches, then everything else of one slice after
+ * another; a slice's intermediate values are small and stay near. So of a picture only the residual stream and one block's keys and values are
+ * kept. Passes consist of stages, stages of tiles; a piece is a few tiles of one stage, for each worker about as much work. What a tile
+ * computes depends on the picture alone, so no result depends on pieces, workers or what others compute in between.
+ * The engine's thread, inside a turn of the workers; the tiles run on those. */
+#ifndef PLATEAU_MODEL_ENCODER_H
+#define PLATEAU_MODEL_ENCODER_H
+
+#include "model/step.h"
+#include "model/tower.h"
+#include "model/vision.h"
+
+#include "memory/units.h"
+
+/* Which stages a pass consists of. */
+enum encoder_sequence { ENCODER_EMBED, ENCODER_KEYS, ENCODER_MIX, ENCODER_MERGE };
+
+struct encoder_pass {
+    uint8_t sequence;
+    uint8_t feature; /* MERGE: which of a token's; 0 is the embedding, the others DeepStack's */
+    uint16_t block;  /* KEYS, MIX */
+};
+#define ENCODER_PASSES_MAX (2 * VISION_DEPTH_MAX + VISION_DEEPSTACK_MAX + 2)
+
+/* Arrays in the committed memory; a picture's, then a slice's. */
+struct encoder_arrays {
+    float *h;                        /* [patches][hidden]: the residual stream */
+    char *kv;                        /* [heads][pages] pages of one head: K transposed, V */
+    uint32_t *pages;                 /* [pages]: 0, 1, 2, ... */
+    float *cosines, *sines;          /* [edge][head_dim / 4], of a row or a column */
+    float *levels;                   /* [channels][256]: what a pixel's byte means */
+    float *x;                        /* [slice][x_stride], and [slice's tokens][merged_stride] */
+    float *y;                        /* [slice][y_stride]: what products give; keys | values, queries */
+    float *mid;                      /* [slice][mid_stride], and [slice's tokens][merged_stride] */
+    float *max, *sum;                /* [heads][slice]: attention so far */
+    float *sums;                     /* [slice][sums_stride]: group sums, where a matrix is quantised */
+    const float **column_x, **column_sums; /* [slice] */
+    float **column_y;
+};
+
+struct encoder {
+    /* Constant. */
+    const struct vision_config *config;
+    const struct tower *tower;
+    struct step *step; /* kernels, workers, and what each worker has for attention */
+    uint32_t slice_max;
+    uint32_t x_stride, y_stride, mid_stride, merged_stride, sums_stride;
+    struct encoder_pass passes[ENCODER_PASSES_MAX];
+    uint32_t pass_count;
+    /* Memory: the first units_committed() units are there. */
+    struct ledger *uncounted; /* where nobody gave an account */
+    struct account *account;
+    struct units *units;
+    /* The picture. */
+    bool busy;
+    struct model_picture picture;
+    uint32_t rows, columns, patches; /* rows and columns of patches */
+    uint32_t slices, page_count;
+    struct encoder_arrays a;
+    /* Where it is: of the pass, the slice, the stage within the sequence (attention has several, a range of keys each), the next tile. */
+    uint32_t pass, slice, stage, range, tile;
+    uint8_t op; /* enum encoder_op of the stage that is being computed */
+};
+
+/* Fills what of model_vision says what encoding takes. */
+void encoder_cost(const struct vision_config *v, struct model_vision *ret);
+/* `e` is zeroed; its account is opened below `parent`, which may be NULL. 0 or -ENOMEM: encoder_done() all the same. */
+int encoder_init(struct encoder *e, const struct config *c, const struct tower *t, struct step *step,
+                 struct account *parent);
+/* Fine on a zeroed struct. */
+void encoder_done(struct encoder *e);
+
+int encoder_begin(struct encoder *e, const struct model_picture *p);
+bool encoder_run(struct encoder *e, uint64_t deadline_ns);
+void encoder_stop(struct encoder *e);
+void encoder_progress(const struct encoder *e, uint64_t *done, uint64_t *all);
+bool encoder_relax(struct encoder *e);
+
+/* ---- between encoder.c and encoder_tiles.c ---- */
+
+enum encoder_op {
+    OP_PIXELS,     /* mid = patches of pixels */
+    OP_EMBED,      /* h = product of mid */
+    OP_PLACE,      /* h += bias and learned positions */
+    OP_NORM,       /* x = norm of h */
+    OP_KEY_VALUE,  /* y = product of x */
+    OP_KEYS,       /* bias, rotate, into the pages */
+    OP_QUERY,      /* y = product of x */
+    OP_QUERIES,    /* bias, rotate */
+    OP_ATTEND,     /* x = attention of y, a range of keys at a time */
+    OP_OUT,        /* y = product of x */
+    OP_MIX,        /* h += y and bias; x = norm of h */
+    OP_UP,         /* mid = product of x */
+    OP_GELU,       /* bias, gelu */
+    OP_DOWN,       /* y = product of mid */
+    OP_ADD,        /* h += y and bias */
+    OP_GATHER,     /* x = norm of h, token by token */
+    OP_MERGE_UP,   /* mid = product of x */
+    OP_MERGE_GELU, /* bias, gelu */
+    OP_MERGE_DOWN, /* features = product of mid */
+    OP_FEATURE,    /* bias */
+};
+
+/* One stage of one slice. */
+struct encoder_stage {
+    workers_fn *fn; /* its arg is the encoder */
+    uint32_t tiles;
+    uint64_t tile_cost; /* multiply-adds, about */
+};
+/* Prepares the stage `op` of the present slice. */
+struct encoder_stage encoder_stage(struct encoder *e, enum encoder_op op);
+/* Ranges of keys that attention takes one after another. */
+uint32_t encoder_ranges(const struct encoder *e);
+
+#endif
