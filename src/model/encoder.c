@@ -11,8 +11,9 @@
 #include <errno.h>
 #include <math.h>
 
-#define ALIGN      64u
-#define SLICE_WISH 256u /* patches whose intermediate values stay in the second cache, and enough to read weights for */
+#define ALIGN 64u
+#define SLICE_WISH                                                                                           \
+    256u /* patches whose intermediate values stay in the second cache, and enough to read weights for */
 /* Of one worker, in one piece: a fifth of a millisecond with AVX-512, half of one with AVX2. */
 #define PIECE_COST ((uint64_t)8 << 20)
 
@@ -110,7 +111,8 @@ void encoder_cost(const struct vision_config *v, struct model_vision *ret)
     lay_out_picture(&e, &large, patches, patches, &a);
     ret->encode_patch_bytes = DIV_UP(large.used, patches);
     /* A last page that is not full, and the rounding of each array. */
-    ret->encode_fixed_bytes = fixed.used + (uint64_t)KERN_PAGE_TOKENS * 2 * v->hidden * sizeof(float) + 8 * ALIGN;
+    ret->encode_fixed_bytes =
+        fixed.used + (uint64_t)KERN_PAGE_TOKENS * 2 * v->hidden * sizeof(float) + 8 * ALIGN;
 }
 
 uint64_t model_encode_bytes(const struct model_shape *s, uint64_t pixels)
@@ -171,8 +173,8 @@ static int open_memory(struct encoder *e, struct account *parent)
     uint64_t bytes = model_encode_bytes(&shape, shape.vision.pixels_max);
     int r = parent ? 0 : ledger_create(ACCOUNT_NO_LIMIT, &e->uncounted);
     if (r == 0)
-        r = account_open(parent ? parent : ledger_root(e->uncounted), "vision", ACCOUNT_ANON, ACCOUNT_NO_LIMIT,
-                         &e->account);
+        r = account_open(parent ? parent : ledger_root(e->uncounted), "vision", ACCOUNT_ANON,
+                         ACCOUNT_NO_LIMIT, &e->account);
     if (r < 0)
         return r;
     account_set_planned(e->account, bytes);

@@ -26,16 +26,16 @@ struct encoder_pass {
 
 /* Arrays in the committed memory; a picture's, then a slice's. */
 struct encoder_arrays {
-    float *h;                        /* [patches][hidden]: the residual stream */
-    char *kv;                        /* [heads][pages] pages of one head: K transposed, V */
-    uint32_t *pages;                 /* [pages]: 0, 1, 2, ... */
-    float *cosines, *sines;          /* [edge][head_dim / 4], of a row or a column */
-    float *levels;                   /* [channels][256]: what a pixel's byte means */
-    float *x;                        /* [slice][x_stride], and [slice's tokens][merged_stride] */
-    float *y;                        /* [slice][y_stride]: what products give; keys | values, queries */
-    float *mid;                      /* [slice][mid_stride], and [slice's tokens][merged_stride] */
-    float *max, *sum;                /* [heads][slice]: attention so far */
-    float *sums;                     /* [slice][sums_stride]: group sums, where a matrix is quantised */
+    float *h;                              /* [patches][hidden]: the residual stream */
+    char *kv;                              /* [heads][pages] pages of one head: K transposed, V */
+    uint32_t *pages;                       /* [pages]: 0, 1, 2, ... */
+    float *cosines, *sines;                /* [edge][head_dim / 4], of a row or a column */
+    float *levels;                         /* [channels][256]: what a pixel's byte means */
+    float *x;                              /* [slice][x_stride], and [slice's tokens][merged_stride] */
+    float *y;                              /* [slice][y_stride]: what products give; keys | values, queries */
+    float *mid;                            /* [slice][mid_stride], and [slice's tokens][merged_stride] */
+    float *max, *sum;                      /* [heads][slice]: attention so far */
+    float *sums;                           /* [slice][sums_stride]: group sums, where a matrix is quantised */
     const float **column_x, **column_sums; /* [slice] */
     float **column_y;
 };

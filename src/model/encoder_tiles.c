@@ -9,10 +9,10 @@
 #include <math.h>
 #include <string.h>
 
-#define ROW_TILE      KERN_PAGE_TOKENS /* patches; two tiles never write into one page */
-#define COLUMN_BLOCK  64u
-#define QUERY_BLOCK   64u
-#define TILE_COST     ((uint64_t)4 << 20)
+#define ROW_TILE     KERN_PAGE_TOKENS /* patches; two tiles never write into one page */
+#define COLUMN_BLOCK 64u
+#define QUERY_BLOCK  64u
+#define TILE_COST    ((uint64_t)4 << 20)
 
 static const struct tower_block *block_now(const struct encoder *e)
 {
@@ -84,8 +84,9 @@ static void read_patch(const struct encoder *e, uint32_t patch, float *ret)
     size_t plane = (size_t)size * size;
     for (uint32_t f = 0; f < VISION_FRAMES; f++) {
         for (uint32_t y = 0; y < size; y++) {
-            const uint8_t *p = e->picture.frames[f] +
-                               (((size_t)at.row * size + y) * e->picture.width + (size_t)at.column * size) * 3;
+            const uint8_t *p =
+                e->picture.frames[f] +
+                (((size_t)at.row * size + y) * e->picture.width + (size_t)at.column * size) * 3;
             for (uint32_t x = 0; x < size; x++) {
                 for (uint32_t c = 0; c < VISION_CHANNELS; c++) {
                     size_t i = last ? (f * plane + y * size + x) * VISION_CHANNELS + c
@@ -156,7 +157,8 @@ static void place_tile(void *arg, uint32_t tile, uint32_t worker)
 
 /* ---- rows of a block ---- */
 
-static void norm(const struct encoder *e, float *y, const float *x, const struct tower_norm *n, uint32_t count)
+static void norm(const struct encoder *e, float *y, const float *x, const struct tower_norm *n,
+                 uint32_t count)
 {
     e->step->ops->layernorm(y, x, n->weight, n->bias, count, 1e-6f);
 }
@@ -371,7 +373,7 @@ static struct product product_of(const struct encoder *e, enum encoder_op op)
     uint32_t n = slice_count(e), tokens = n / token_patches(e);
     switch (op) {
     case OP_EMBED:
-        return (struct product){&e->tower->patches, n,           a->mid, e->mid_stride, h_of(e, slice_from(e)),
+        return (struct product){&e->tower->patches, n, a->mid, e->mid_stride, h_of(e, slice_from(e)),
                                 e->config->hidden};
     case OP_KEY_VALUE:
         return (struct product){&b->key_value, n, a->x, e->x_stride, a->y, e->y_stride};
@@ -443,7 +445,8 @@ static struct encoder_stage product_stage(struct encoder *e, enum encoder_op op)
     e->op = (uint8_t)op;
     if (e->tile == 0)
         set_columns(e, &p);
-    return (struct encoder_stage){product_tile, DIV_UP(matrix_panels(m), panels) * DIV_UP(p.count, COLUMN_BLOCK),
+    return (struct encoder_stage){product_tile,
+                                  DIV_UP(matrix_panels(m), panels) * DIV_UP(p.count, COLUMN_BLOCK),
                                   (uint64_t)COLUMN_BLOCK * MATRIX_PANEL * panels * m->k};
 }
 

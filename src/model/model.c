@@ -5,6 +5,7 @@
 #include "model/model.h"
 
 #include "model/binder.h"
+#include "model/encoder.h"
 #include "model/family.h"
 #include "model/state_layout.h"
 #include "model/step.h"
@@ -35,6 +36,10 @@ struct model {
     struct projection head;
     const float *final_norm; /* [hidden] */
     struct step *step;
+    /* Zeros without a tower. */
+    struct tower tower;
+    struct tower_block *tower_blocks; /* [config.vision.depth] */
+    struct encoder encoder;
 };
 
 /* A checkpoint being read, with its tables. Of its files only what is being packed is resident: each tensor is dropped
@@ -154,12 +159,15 @@ static int measure(const struct config *c, const struct source *s, struct binder
     struct matrix embedding;
     struct projection head;
     struct layer l;
+    struct tower tower;
     const float *norm;
     int r = binder_init(&b);
     if (r == 0)
         r = bind_ends(&b, &embedding, &head, &norm);
     for (uint32_t i = 0; r == 0 && i < c->layers; i++)
         r = bind_layer(&b, i, &l);
+    if (r == 0 && c->vision.shape.present)
+        r = tower_bind(&b, NULL, &tower);
     if (r == 0)
         *ret = b;
     return r;
@@ -168,7 +176,7 @@ static int measure(const struct config *c, const struct source *s, struct binder
 /* Layers, their kinds, and what config.json says of single modules (a path each); in whole grains of an arena. */
 static uint64_t tables_bytes(const struct config *c)
 {
-    uint64_t bytes = c->layers * (sizeof(struct layer) + 1) +
+    uint64_t bytes = c->layers * (sizeof(struct layer) + 1) + c->vision.depth * sizeof(struct tower_block) +
                      c->quantization.by_path.count * (uint64_t)QUANTIZED_MODULE_BYTES;
     return ROUND_UP(bytes + TABLES_FIXED_BYTES, (uint64_t)65536);
 }
@@ -193,9 +201,15 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .parameters = b->parameters,
         .workspace = step_cost(c),
         .has_vision = tower_exists(s->checkpoint),
-        .has_mtp = checkpoint_any(s->checkpoint, "mtp.") || checkpoint_any(s->checkpoint, "language_model.mtp."),
+        .has_mtp =
+            checkpoint_any(s->checkpoint, "mtp.") || checkpoint_any(s->checkpoint, "language_model.mtp."),
     };
     memcpy(shape.family, c->family_name, sizeof(shape.family));
+    if (c->vision.shape.present) {
+        shape.vision = c->vision.shape;
+        shape.vision.weight_bytes = b->tower_bytes;
+        encoder_cost(&c->vision, &shape.vision);
+    }
     *ret = shape;
 }
 
@@ -206,9 +220,14 @@ static int check_parts(const struct model_parts *p, struct err *e)
                                                        p->drafts_max, MODEL_DRAFTS_MAX);
 }
 
-static void want_parts(struct config *c, const struct model_parts *p)
+/* What of the wanted is there. */
+static int want_parts(struct config *c, const struct source *s, const char *dir, const struct model_parts *p,
+                      struct err *e)
 {
     c->drafts_max = p->drafts_max;
+    if (!p->vision || !c->family->pictures || !tower_exists(s->checkpoint))
+        return 0;
+    return vision_config_load(dir, c, p->image_pixels_max, &c->vision, e);
 }
 
 int model_probe(const char *dir, const struct model_parts *parts, struct model_shape *ret, struct err *e)
@@ -226,9 +245,9 @@ int model_probe(const char *dir, const struct model_parts *parts, struct model_s
         return err_set(e, r, "no memory left to read %s", dir);
     r = config_load(tables, dir, &config, e);
     if (r == 0)
-        want_parts(&config, &wanted);
-    if (r == 0)
         r = source_open(&source, dir, NULL, e);
+    if (r == 0)
+        r = want_parts(&config, &source, dir, &wanted, e);
     if (r == 0)
         r = measure(&config, &source, &measured, e);
     if (r == 0)
@@ -285,6 +304,15 @@ static int create_workspace(struct model *m, const struct model_opts *opts, stru
                   : err_set(e, r, "%llu bytes of workspace are more than is left", (unsigned long long)bytes);
 }
 
+/* Address space; memory comes with pictures. */
+static int create_encoder(struct model *m, const struct model_opts *opts, struct err *e)
+{
+    if (!m->config.vision.shape.present)
+        return 0;
+    int r = encoder_init(&m->encoder, &m->config, &m->tower, m->step, opts->parent);
+    return r == 0 ? 0 : err_set(e, r, "no memory left to encode pictures");
+}
+
 static int pack(struct model *m, const struct source *s, const struct binder *measured,
                 const struct model_opts *opts, struct err *e)
 {
@@ -307,6 +335,8 @@ static int pack(struct model *m, const struct source *s, const struct binder *me
     r = bind_ends(&b, &m->embedding, &m->head, &m->final_norm);
     for (uint32_t i = 0; r == 0 && i < m->config.layers; i++)
         r = bind_layer(&b, i, &m->layers[i]);
+    if (r == 0 && m->config.vision.shape.present)
+        r = tower_bind(&b, m->tower_blocks, &m->tower);
     ASSERT(r < 0 || b.used == measured->used);
     return r;
 }
@@ -322,18 +352,21 @@ static int load(struct model *m, struct source *s, const char *dir, const struct
         return err_set(e, r, "no memory left to load %s", dir);
     r = config_load(m->tables, dir, &m->config, e);
     if (r == 0)
-        want_parts(&m->config, &opts->parts);
-    if (r == 0)
         r = source_open(s, dir, opts->parent, e);
+    if (r == 0)
+        r = want_parts(&m->config, s, dir, &opts->parts, e);
     if (r == 0)
         r = measure(&m->config, s, &measured, e);
     if (r < 0)
         return r;
     fill_shape(&m->config, s, &measured, &m->shape);
     m->layers = ARENA_ARRAY(m->tables, struct layer, m->config.layers);
-    if (!m->layers)
+    m->tower_blocks = ARENA_ARRAY(m->tables, struct tower_block, m->config.vision.depth);
+    if (!m->layers || !m->tower_blocks)
         return err_set(e, -ENOMEM, "no memory left for a table of %u layers", m->config.layers);
     r = create_workspace(m, opts, e);
+    if (r == 0)
+        r = create_encoder(m, opts, e);
     if (r == 0)
         r = source_reserve(s, measured.source_peak, e);
     return r == 0 ? pack(m, s, &measured, opts, e) : r;
@@ -361,6 +394,7 @@ void model_free(struct model *m)
 {
     if (!m)
         return;
+    encoder_done(&m->encoder);
     weight_memory_done(&m->weights);
     arena_free(m->workspace);
     arena_free(m->tables);
@@ -487,4 +521,32 @@ void model_accept(struct model *m, char *slots, uint32_t slot, uint32_t count)
     struct slot_header *h = step_slot_header(&m->config, slots, slot);
     ASSERT(h->pending == SLOT_PENDING_UNSAID);
     h->pending = count;
+}
+
+/* ---- pictures ---- */
+
+int model_encode_begin(struct model *m, const struct model_picture *p)
+{
+    ASSERT(m->config.vision.shape.present);
+    return encoder_begin(&m->encoder, p);
+}
+
+bool model_encode_run(struct model *m, uint64_t deadline_ns)
+{
+    return encoder_run(&m->encoder, deadline_ns);
+}
+
+void model_encode_stop(struct model *m)
+{
+    encoder_stop(&m->encoder);
+}
+
+void model_encode_progress(const struct model *m, uint64_t *done, uint64_t *all)
+{
+    encoder_progress(&m->encoder, done, all);
+}
+
+bool model_encode_relax(struct model *m)
+{
+    return encoder_relax(&m->encoder);
 }

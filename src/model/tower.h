@@ -28,8 +28,8 @@ struct tower_merger {
 struct tower {
     bool channels_last; /* a patch is [frame][y][x][channel]; else [channel][frame][y][x] */
     struct tower_linear patches;
-    struct projection positions;  /* [grid * grid][hidden]: only its rows are read */
-    struct tower_block *blocks;   /* [depth] */
+    struct projection positions; /* [grid * grid][hidden]: only its rows are read */
+    struct tower_block *blocks;  /* [depth] */
     struct tower_merger merger, deepstack[VISION_DEEPSTACK_MAX];
 };
 

@@ -24,7 +24,7 @@ int model_encode_begin(struct model *m, const struct model_picture *p);
 bool model_encode_run(struct model *m, uint64_t deadline_ns);
 /* Forgets the picture that is on its way; fine when there is none. */
 void model_encode_stop(struct model *m);
-/* For reports: pieces done of those it takes; 0 of 0 when none is on its way. */
+/* For reports: how much is done of what it takes; 0 of 0 when none is on its way. */
 void model_encode_progress(const struct model *m, uint64_t *done, uint64_t *all);
 /* Gives the memory back; no picture is on its way. At most one unit per call; true: there is more. */
 bool model_encode_relax(struct model *m);
