@@ -170,6 +170,7 @@ static void list_passes(struct encoder *e)
 static int open_memory(struct encoder *e, struct account *parent)
 {
     struct model_shape shape = {.vision = e->config->shape};
+    encoder_cost(e->config, &shape.vision);
     uint64_t bytes = model_encode_bytes(&shape, shape.vision.pixels_max);
     int r = parent ? 0 : ledger_create(ACCOUNT_NO_LIMIT, &e->uncounted);
     if (r == 0)

@@ -103,6 +103,22 @@ void compare_prompt(struct compare *k, uint32_t position, const float *logits, u
         compare_last(k, position, logits, vocab);
 }
 
+void compare_features(struct compare *k, const float *features, uint32_t count)
+{
+    const struct golden_values *expected = &k->c->picture.features;
+    if (expected->count > count)
+        wrong(k, "the golden file has %u values of a feature, the tower %u", expected->count, count);
+    for (uint32_t i = 0; i < MIN_OF(expected->count, count); i++) {
+        double error = fabs(expected->values[i] - features[i]);
+        k->features_compared++;
+        if (!(error <= k->feature_error_max))
+            k->feature_error_max = error;
+        if (!(error <= COMPARE_LOGIT_BOUND))
+            wrong(k, "value %u of the first feature is %.6f, expected %.6f", i, features[i],
+                  expected->values[i]);
+    }
+}
+
 void compare_greedy(struct compare *k, const uint32_t *generated)
 {
     const struct golden_case *c = k->c;

@@ -12,13 +12,16 @@
 struct compare {
     const struct golden_case *c;
     double error_max; /* largest difference of a logit */
-    uint32_t logits_compared, tokens_compared;
+    double feature_error_max;
+    uint32_t logits_compared, tokens_compared, features_compared;
     bool wrong;
     char message[256]; /* the first thing that is wrong */
 };
 
 /* Looks at the logits of one position of the prompt. */
 void compare_prompt(struct compare *k, uint32_t position, const float *logits, uint32_t vocab);
+/* Looks at what the tower gave of the picture's first token: `count` values. */
+void compare_features(struct compare *k, const float *features, uint32_t count);
 /* After the run: the generated tokens, which are as many as the case has. */
 void compare_greedy(struct compare *k, const uint32_t *generated);
 

@@ -3,6 +3,7 @@
  * Each prompt runs whole and alone first and is compared with the reference. Then the same sequences run again in chunks
  * and in batches, and every logit must have the same bits: how a sequence is cut and who shares its steps must not show. */
 #include "golden/compare.h"
+#include "golden/pictures.h"
 
 #include "base/check.h"
 
@@ -40,7 +41,8 @@ struct golden {
     struct model *model;
     struct runner *runner;
     struct runner_sequence *sequences;
-    struct compare *compares; /* [file.case_count] */
+    struct compare *compares;   /* [file.case_count] */
+    struct picture_view *views; /* [file.case_count] */
     uint32_t sequence_count, sequence_max, prompt_max;
     uint64_t tokens;
 };
@@ -89,11 +91,24 @@ static int make_sequences(struct golden *g)
     uint32_t n = MAX_OF(g->file.case_count, SEQUENCES_MIN);
     g->compares = calloc(g->file.case_count, sizeof(g->compares[0]));
     g->sequences = calloc(n, sizeof(g->sequences[0]));
-    int r = g->compares && g->sequences ? 0 : -ENOMEM;
+    g->views = calloc(g->file.case_count, sizeof(g->views[0]));
+    int r = g->compares && g->sequences && g->views ? 0 : -ENOMEM;
     for (uint32_t i = 0; r == 0 && i < n; i++) {
         const struct golden_case *c = &g->file.cases[i % g->file.case_count];
         g->compares[i % g->file.case_count].c = c;
         r = add_sequence(g, c, i / g->file.case_count);
+    }
+    return r;
+}
+
+/* The sequences of the cases themselves see the pictures; to their companions placeholders are ordinary tokens. */
+static int see_pictures(struct golden *g, struct err *e)
+{
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < g->file.case_count; i++) {
+        r = picture_view_make(g->model, &g->file.cases[i], &g->compares[i], &g->views[i], e);
+        g->sequences[i].grids = &g->views[i].grid;
+        g->sequences[i].grid_count = g->views[i].count;
     }
     return r;
 }
@@ -126,6 +141,22 @@ static bool compare_reference(struct golden *g)
            "wrong\n",
            g->dir, g->file.case_count, (unsigned long long)logits, error, (unsigned long long)tokens, wrong);
     return wrong == 0;
+}
+
+static void say_features(const struct golden *g)
+{
+    uint32_t count = 0, pictures = 0;
+    double error = 0;
+    for (uint32_t i = 0; i < g->file.case_count; i++) {
+        const struct compare *k = &g->compares[i];
+        pictures += g->views[i].count;
+        count += k->features_compared;
+        if (!(k->feature_error_max <= error))
+            error = k->feature_error_max;
+    }
+    if (pictures)
+        printf("%s: %u pictures: %u values of features compared, largest error %.3g\n", g->dir, pictures,
+               count, error);
 }
 
 static const char *chunk_text(uint32_t chunk, char ret[16])
@@ -188,6 +219,7 @@ static int run(struct golden *g, bool *good)
     for (uint32_t i = 0; i < g->sequence_count; i++)
         hashes[i] = g->sequences[i].hash;
     *good = r == 0 && compare_reference(g);
+    say_features(g);
     uint32_t count = list_variants(g, variants);
     for (uint32_t i = 0; r == 0 && i < count; i++)
         r = run_variant(g, variants[i], hashes, good);
@@ -209,6 +241,7 @@ static int load(struct golden *g, struct err *e)
                               .tokens_max = MIN_OF(MAX_OF(g->prompt_max * rows, rows), STEP_TOKENS_MAX),
                               .rows_max = rows,
                               .logits_max = STEP_TOKENS_MAX,
+                              .parts = {.vision = true},
                               .ops = &g->ops,
                               .workers = g->workers};
     r = model_load(o->model ? o->model : g->dir, &opts, &g->model, e);
@@ -227,6 +260,9 @@ static void close_golden(struct golden *g)
         free((void *)g->sequences[i].prompt);
         free(g->sequences[i].generated);
     }
+    for (uint32_t i = 0; g->views && i < g->file.case_count; i++)
+        picture_view_free(&g->views[i]);
+    free(g->views);
     free(g->sequences);
     free(g->compares);
     golden_file_free(&g->file);
@@ -255,7 +291,9 @@ static int run_dir(const struct options *o, const char *dir, bool *good)
         printf("%s: kernels %s, %u workers, compute %s\n", dir, g.ops.tier, workers_count(g.workers),
                compute_mode_name(o->compute));
         workers_turn_begin(g.workers);
-        r = run(&g, good);
+        r = see_pictures(&g, &e);
+        if (r == 0)
+            r = run(&g, good);
         workers_turn_end(g.workers);
         say_skipped(&g);
     }

@@ -1,4 +1,4 @@
-/* golden_file.c - both kinds of file become cases: a single `text` part, or a list of `cases`. */
+/* golden_file.c - both kinds of file become cases: a `text` and an `image` part, or lists of `cases` and of `vision`. */
 #include "golden/golden_file.h"
 
 #include "base/check.h"
@@ -95,13 +95,62 @@ static int read_case(const json_t *o, const struct keys *k, struct golden_case *
     return r == 0 ? check_case(ret, e) : r;
 }
 
+static int read_numbers(const json_t *o, const char *key, uint32_t count, uint32_t max, uint32_t *ret,
+                        struct err *e)
+{
+    const json_t *list = json_object_get(o, key);
+    if (json_array_size(list) != count)
+        return err_set(e, -EINVAL, "%s must have %u numbers", key, count);
+    for (uint32_t i = 0; i < count; i++) {
+        json_int_t n = json_integer_value(json_array_get(list, i));
+        if (n < 1 || n > max)
+            return err_set(e, -EINVAL, "%s[%u] must be in 1..%u", key, i, max);
+        ret[i] = (uint32_t)n;
+    }
+    return 0;
+}
+
+static int read_grid(const json_t *o, struct golden_picture *ret, struct err *e)
+{
+    uint32_t grid[3];
+    int r = read_numbers(o, "grid_thw", 3, 1u << 16, grid, e);
+    if (r == 0)
+        r = read_values(o, "features_first_token", &ret->features, e);
+    if (r < 0)
+        return r;
+    ret->grid_rows = grid[1];
+    ret->grid_columns = grid[2];
+    return 0;
+}
+
+static int read_pixels(const json_t *o, struct golden_picture *ret, struct err *e)
+{
+    const json_t *list = json_object_get(o, "image_hwc_u8");
+    uint32_t shape[3];
+    int r = read_numbers(o, "image_shape", 3, 1u << 12, shape, e);
+    if (r < 0)
+        return r;
+    size_t n = (size_t)shape[0] * shape[1] * 3;
+    if (shape[2] != 3 || json_array_size(list) != n)
+        return err_set(e, -EINVAL, "image_hwc_u8 is not of image_shape");
+    ret->pixels = malloc(n);
+    if (!ret->pixels)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        ret->pixels[i] = (uint8_t)json_integer_value(json_array_get(list, i));
+    ret->height = shape[0];
+    ret->width = shape[1];
+    return 0;
+}
+
 static int read_all(const json_t *root, struct golden_file *f, struct err *e)
 {
     static const struct keys text_keys = {"prompt", "argmax", "greedy", "logits_last", NULL};
     static const struct keys case_keys = {"prompt_ids", "argmax_all", "greedy_ids", "top8_logits_last",
                                           "top8_ids_last"};
     const json_t *text = json_object_get(root, "text"), *cases = json_object_get(root, "cases");
-    size_t n = json_array_size(cases) + (text ? 1 : 0);
+    const json_t *image = json_object_get(root, "image");
+    size_t n = json_array_size(cases) + (text ? 1 : 0) + (image ? 1 : 0);
     f->cases = calloc(n ? n : 1, sizeof(f->cases[0]));
     if (!f->cases)
         return -ENOMEM;
@@ -111,14 +160,22 @@ static int read_all(const json_t *root, struct golden_file *f, struct err *e)
         snprintf(c->name, sizeof(c->name), "text");
         r = read_case(text, &text_keys, c, e);
     }
+    if (r == 0 && image) {
+        struct golden_case *c = &f->cases[f->case_count++];
+        snprintf(c->name, sizeof(c->name), "image");
+        r = read_case(image, &text_keys, c, e);
+        if (r == 0)
+            r = read_grid(image, &c->picture, e);
+        if (r == 0)
+            r = read_pixels(image, &c->picture, e);
+    }
     for (size_t i = 0; r == 0 && i < json_array_size(cases); i++) {
         struct golden_case *c = &f->cases[f->case_count++];
         snprintf(c->name, sizeof(c->name), "cases[%zu]", i);
         r = read_case(json_array_get(cases, i), &case_keys, c, e);
         f->mtp += json_object_get(json_array_get(cases, i), "mtp_argmax") != NULL;
     }
-    f->images =
-        (uint32_t)json_array_size(json_object_get(root, "vision")) + (json_object_get(root, "image") ? 1 : 0);
+    f->images = (uint32_t)json_array_size(json_object_get(root, "vision"));
     if (r == 0 && f->case_count == 0)
         r = err_set(e, -EINVAL, "neither text nor cases");
     return r;
@@ -149,8 +206,11 @@ void golden_file_free(struct golden_file *f)
 {
     for (uint32_t i = 0; i < f->case_count; i++) {
         struct golden_case *c = &f->cases[i];
-        void *const lists[] = {c->prompt.ids,    c->argmax.ids,           c->greedy.ids,  c->max_logit.values,
-                               c->margin.values, c->greedy_margin.values, c->last.values, c->last_ids.ids};
+        void *const lists[] = {c->prompt.ids,     c->argmax.ids,
+                               c->greedy.ids,     c->max_logit.values,
+                               c->margin.values,  c->greedy_margin.values,
+                               c->last.values,    c->last_ids.ids,
+                               c->picture.pixels, c->picture.features.values};
         for (size_t l = 0; l < COUNT_OF(lists); l++)
             free(lists[l]);
     }

@@ -17,6 +17,14 @@ struct golden_values {
     uint32_t count;
 };
 
+/* A picture of the size that the tower sees; no pixels: the case has none. */
+struct golden_picture {
+    uint8_t *pixels; /* [height][width][3] */
+    uint32_t width, height;
+    uint32_t grid_rows, grid_columns; /* patches */
+    struct golden_values features;    /* the first of the tower's first token */
+};
+
 /* One prompt with its answers. What the file does not give has count 0; lists about the prompt may cover its last positions
  * only, so their last entry is about its last token. */
 struct golden_case {
@@ -26,6 +34,7 @@ struct golden_case {
     struct golden_values greedy_margin;       /* at every greedy step */
     struct golden_values last;                /* logits behind the last prompt token: all, or of `last_ids` */
     struct golden_ids last_ids;
+    struct golden_picture picture;
 };
 
 struct golden_file {

@@ -106,7 +106,11 @@ void runner_free(struct runner *r)
 static struct model_row next_tokens(struct row *row, uint32_t chunk, uint32_t budget)
 {
     const struct runner_sequence *q = row->sequence;
-    struct model_row m = {.position = row->done, .pages = row->pages, .slot_in = row->slots[row->current]};
+    struct model_row m = {.position = row->done,
+                          .pages = row->pages,
+                          .slot_in = row->slots[row->current],
+                          .grids = q->grids,
+                          .grid_count = q->grid_count};
     if (row->done < q->prompt_count) {
         m.tokens = q->prompt + row->done;
         m.token_count = MIN_OF(MIN_OF(chunk, budget), q->prompt_count - row->done);

@@ -19,10 +19,12 @@ struct runner_opts {
 struct runner_sequence {
     const uint32_t *prompt;
     uint32_t prompt_count;
-    uint32_t generate;   /* tokens; the last one is not fed back */
-    uint32_t *generated; /* [generate], filled in */
-    uint64_t hash;       /* of all logits in order, filled in */
-    void *arg;           /* for `see` */
+    uint32_t generate;              /* tokens; the last one is not fed back */
+    uint32_t *generated;            /* [generate], filled in */
+    uint64_t hash;                  /* of all logits in order, filled in */
+    const struct model_grid *grids; /* pictures of the prompt */
+    uint32_t grid_count;
+    void *arg; /* for `see` */
 };
 
 /* 0 or -ENOMEM. */
