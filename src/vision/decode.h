@@ -1,10 +1,10 @@
 /* decode.h - the bytes of a PNG, JPEG, WebP or GIF, or the raw frames of a video, to struct picture.
  *
  * What the bytes are is told by how they begin, never by a name or a claimed type. The result has the pixels that
- * Pillow's ImageOps.exif_transpose(Image.open(f)).convert("RGB").resize(size, BICUBIC) has:
+ * Pillow's ImageOps.exif_transpose(Image.open(f)).convert("RGB").resize(size, BICUBIC) has (resize.h says of which Pillow):
  *   orientation   EXIF's tag 0x0112 of JPEG, PNG and WebP is applied; a value that is not 1 to 8 is 1
  *   alpha         dropped: a transparent pixel shows the colour that is stored for it
- *   grey, palette expanded; an index behind the palette's end is that grey
+ *   grey, palette expanded; an index behind the palette's end is black
  *   16 bit        the upper 8 count. (Pillow does so for colours; for grey it makes all from 256 on white, which nobody wants.)
  *   CMYK JPEG     read as Adobe writes it, inverted: (255 - c) * (255 - k) / 255, colour profiles ignored as everywhere
  *   animations    their first picture, on its canvas

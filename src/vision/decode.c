@@ -1,0 +1,179 @@
+/* decode.c - limits, memory and order; what a format is lies in its own file. */
+#include "vision/decode.h"
+
+#include "base/check.h"
+#include "vision/format.h"
+
+#include <errno.h>
+
+static const struct format *const formats[] = {&format_png, &format_jpeg, &format_webp, &format_gif};
+
+static const struct format *find_format(struct slice bytes)
+{
+    for (size_t i = 0; i < COUNT_OF(formats); i++)
+        if (formats[i]->is(bytes))
+            return formats[i];
+    return NULL;
+}
+
+int format_charge(const struct charge *charge, size_t bytes, struct err *e)
+{
+    if (charge_take(charge, bytes) < 0)
+        return err_set(e, -ENOMEM, "there is no memory for decoding the picture at present");
+    return 0;
+}
+
+int format_agree(const struct format_size *size, uint64_t width, uint64_t height, struct err *e)
+{
+    if (width == size->width && height == size->height)
+        return 0;
+    return err_set(e, -EINVAL, "its headers contradict each other: %u x %u and %llu x %llu pixels",
+                   size->width, size->height, (unsigned long long)width, (unsigned long long)height);
+}
+
+static int check_size(const struct format_size *size, const struct decode_limits *limits, struct err *e)
+{
+    uint64_t pixels = (uint64_t)size->width * size->height;
+    if (pixels == 0)
+        return err_set(e, -EINVAL, "it has no pixels: %u x %u", size->width, size->height);
+    if (size->width > limits->edge_max || size->height > limits->edge_max)
+        return err_set(e, -E2BIG, "it has %u x %u pixels, the limit is %u for each edge", size->width,
+                       size->height, limits->edge_max);
+    if (pixels > limits->pixels_max)
+        return err_set(e, -E2BIG, "it has %u x %u = %llu pixels, the limit is %llu", size->width,
+                       size->height, (unsigned long long)pixels, (unsigned long long)limits->pixels_max);
+    return 0;
+}
+
+/* Finds the format, and reads and checks what the headers say. */
+static int measure(struct slice bytes, const struct decode_limits *limits, const struct format **format,
+                   struct format_size *size, struct err *e)
+{
+    if (bytes.len == 0)
+        return err_set(e, -EINVAL, "the picture is empty");
+    if (bytes.len > limits->bytes_max)
+        return err_set(e, -E2BIG, "the picture has %zu bytes, the limit is %zu", bytes.len,
+                       limits->bytes_max);
+    const struct format *f = find_format(bytes);
+    if (!f)
+        return err_set(
+            e, -EINVAL,
+            "this is no picture that can be read: send PNG, JPEG, WebP or GIF (what it is is told by "
+            "its first bytes)");
+    struct format_size s = {.orientation = 1};
+    int r = f->measure(bytes, &s, e);
+    if (r == 0)
+        r = check_size(&s, limits, e);
+    if (r < 0)
+        return err_prefix(e, r, "the %s picture cannot be read", f->name);
+    *format = f;
+    *size = s;
+    return 0;
+}
+
+int decode_measure(struct slice bytes, const struct decode_limits *limits, struct decode_info *ret,
+                   struct err *e)
+{
+    const struct format *f;
+    struct format_size s;
+    int r = measure(bytes, limits, &f, &s, e);
+    if (r < 0)
+        return r;
+    bool turned = s.orientation >= 5;
+    *ret = (struct decode_info){
+        .format = f->name, .width = turned ? s.height : s.width, .height = turned ? s.width : s.height};
+    return 0;
+}
+
+/* The memory of one frame on its way, in one place and charged. */
+static int work_begin(const struct raster_opts *opts, size_t format_bytes, const struct charge *charge,
+                      struct arena **arena, struct raster **raster, struct err *e)
+{
+    struct arena *a = NULL;
+    struct arena_opts arena_opts = {.bytes_max = raster_bytes(opts) + format_bytes, .charge = charge};
+    int r = arena_create(&arena_opts, &a);
+    if (r < 0)
+        return err_set(e, -ENOMEM, "there is no memory for decoding the picture at present");
+    r = raster_create(a, opts, raster, e);
+    if (r < 0) {
+        arena_free(a);
+        return r;
+    }
+    *arena = a;
+    return 0;
+}
+
+static void work_end(struct arena *arena, struct raster *raster)
+{
+    raster_done(raster);
+    arena_free(arena);
+}
+
+static int decode_found(struct picture *p, uint32_t frame, struct slice bytes, const struct format *f,
+                        const struct format_size *size, const atomic_bool *stop, const struct charge *charge,
+                        struct err *e)
+{
+    struct raster_opts opts = {.width = size->width,
+                               .height = size->height,
+                               .orientation = size->orientation,
+                               .to = p,
+                               .frame = frame,
+                               .stop = stop};
+    struct format_work work = {.bytes = bytes, .size = *size, .charge = charge};
+    int r = work_begin(&opts, f->arena_bytes(size), charge, &work.arena, &work.to, e);
+    if (r < 0)
+        return r;
+    r = f->decode(&work, e);
+    if (r == 0)
+        r = raster_end(work.to, e);
+    work_end(work.arena, work.to);
+    return r == -EINVAL ? err_prefix(e, r, "the %s picture cannot be read", f->name) : r;
+}
+
+int decode_frame(struct picture *p, uint32_t frame, struct slice bytes, const struct decode_limits *limits,
+                 const struct charge *charge, struct err *e)
+{
+    const struct format *f;
+    struct format_size size;
+    int r = measure(bytes, limits, &f, &size, e);
+    return r < 0 ? r : decode_found(p, frame, bytes, f, &size, limits->stop, charge, e);
+}
+
+int decode_still(struct slice bytes, const struct decode_limits *limits, const struct smart_bounds *bounds,
+                 const struct charge *charge, struct picture **ret, struct err *e)
+{
+    struct decode_info info;
+    struct smart_size to;
+    struct picture *p = NULL;
+    int r = decode_measure(bytes, limits, &info, e);
+    if (r == 0)
+        r = smart_size(info.width, info.height, bounds, &to, e);
+    if (r < 0)
+        return r;
+    if (picture_create(to.width, to.height, 1, charge, &p) < 0)
+        return err_set(e, -ENOMEM, "there is no memory for the picture at present");
+    r = decode_frame(p, 0, bytes, limits, charge, e);
+    if (r < 0)
+        picture_let_go(p);
+    else
+        *ret = p;
+    return r;
+}
+
+int decode_raw_frame(struct picture *p, uint32_t frame, const uint8_t *rgb, uint32_t width, uint32_t height,
+                     const atomic_bool *stop, const struct charge *charge, struct err *e)
+{
+    struct raster_opts opts = {
+        .width = width, .height = height, .orientation = 1, .to = p, .frame = frame, .stop = stop};
+    struct arena *arena;
+    struct raster *raster;
+    int r = work_begin(&opts, 0, charge, &arena, &raster, e);
+    if (r < 0)
+        return r;
+    for (uint32_t y = 0; y < height && r == 0; y++)
+        r = raster_row(raster, rgb + y * (size_t)width * 3, e);
+    if (r == 0)
+        r = raster_end(raster, e);
+    work_end(arena, raster);
+    return r;
+}

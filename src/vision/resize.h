@@ -1,0 +1,28 @@
+/* resize.h - bicubic resizing with antialias, to the byte what Pillow's Image.resize(size, Image.BICUBIC) gives for RGB.
+ *
+ * That is Pillow up to 12.1, which resizes across and then down, as torchvision does. Since then it resizes pictures that are taller than wide
+ * the other way round: a few bytes of such a picture differ from these by one, as the rounding between the passes is another.
+ *
+ * Rows are pushed from the top; each is resized across, and what comes out is kept for as many rows as an output row reads; an output
+ * row is written when its last one has come. So the memory is that of a few rows, whatever the picture's height. One thread. */
+#ifndef PLATEAU_VISION_RESIZE_H
+#define PLATEAU_VISION_RESIZE_H
+
+#include "base/arena.h"
+
+struct resize;
+
+struct resize_opts {
+    uint32_t from_width, from_height, to_width, to_height; /* > 0 */
+    uint8_t *to;                                           /* [to_height][to_width][3] */
+    bool plain; /* the plain C code, whatever the processor has: for tests */
+};
+
+/* Lives as long as `a`, which must have room for resize_bytes(). 0 or -ENOMEM. */
+int resize_create(struct arena *a, const struct resize_opts *opts, struct resize **ret);
+size_t resize_bytes(uint32_t from_width, uint32_t from_height, uint32_t to_width, uint32_t to_height);
+
+/* The next row, [from_width][3]; from_height of them in all. With the last one all of `to` is written. */
+void resize_row(struct resize *r, const uint8_t *rgb);
+
+#endif

@@ -1,0 +1,44 @@
+/* test_pictures.h - the pictures of tests/unit/data/pictures and what they are compared with. */
+#ifndef PLATEAU_TESTS_UNIT_TEST_PICTURES_H
+#define PLATEAU_TESTS_UNIT_TEST_PICTURES_H
+
+#include "test.h"
+
+#include "base/slice.h"
+
+#include <openssl/evp.h>
+
+#define TEST_PICTURES PLATEAU_SOURCE_DIR "/tests/unit/data/pictures/"
+
+static inline FILE *test_picture_table(const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof(path), TEST_PICTURES "%s", name);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    return f;
+}
+
+/* A file's bytes in a block of exactly their size, which AddressSanitizer watches. Freed by the caller. */
+static inline struct slice test_picture(const char *name)
+{
+    FILE *f = test_picture_table(name);
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    size_t len = (size_t)ftell(f);
+    char *bytes = malloc(len);
+    assert_non_null(bytes);
+    rewind(f);
+    assert_int_equal(fread(bytes, 1, len, f), len);
+    fclose(f);
+    return (struct slice){bytes, len};
+}
+
+static inline void test_sha256(const void *bytes, size_t len, char hex[65])
+{
+    uint8_t digest[32];
+    assert_int_equal(EVP_Digest(bytes, len, digest, NULL, EVP_sha256(), NULL), 1);
+    for (int i = 0; i < 32; i++)
+        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+}
+
+#endif

@@ -1,0 +1,86 @@
+/* The size a model sees: the contract's examples, the reference's numbers, and what holds of all. */
+#include "vision/smart_size.h"
+#include "base/check.h"
+#include "base/rng.h"
+#include "test.h"
+#include "test_pictures.h"
+
+#include <errno.h>
+
+static const struct smart_bounds usual = {32, 65536, 16777216};
+
+TEST(the_contracts_examples)
+{
+    static const uint32_t cases[][4] = {
+        /* width, height, and what comes out */
+        {640, 480, 640, 480}, {32, 32, 256, 256},       {333, 1001, 320, 992},
+        {300, 200, 320, 224}, {1920, 1080, 1920, 1088}, {4100, 4100, 4096, 4096},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct smart_size s;
+        assert_int_equal(smart_size(cases[i][0], cases[i][1], &usual, &s, NULL), 0);
+        assert_int_equal(s.width, cases[i][2]);
+        assert_int_equal(s.height, cases[i][3]);
+    }
+}
+
+TEST(halves_go_to_the_even_number)
+{
+    struct smart_bounds b = {32, 1, 1 << 24};
+    struct smart_size s;
+    assert_int_equal(smart_size(32 * 4 + 16, 32 * 5 + 16, &b, &s, NULL), 0);
+    assert_int_equal(s.width, 32 * 4);
+    assert_int_equal(s.height, 32 * 6);
+}
+
+TEST(the_references_numbers)
+{
+    FILE *table = test_picture_table("sizes.txt");
+    unsigned frames, width, height, edge, w, h, rows = 0;
+    unsigned long low, high;
+    while (fscanf(table, "%u %u %u %u %lu %lu %u %u", &frames, &width, &height, &edge, &low, &high, &w, &h) ==
+           8) {
+        struct smart_bounds b = {edge, low, high};
+        struct smart_size s = {0, 0};
+        struct err e = {{0}};
+        int r = frames ? smart_size_video(frames, width, height, &b, &s, &e)
+                       : smart_size(width, height, &b, &s, &e);
+        assert_int_equal(r, w ? 0 : -EINVAL);
+        if (s.width != w || s.height != h)
+            fail_msg("%u frames of %ux%u: %ux%u, not %ux%u", frames, width, height, s.width, s.height, w, h);
+        assert_int_equal(e.text[0] != 0, r < 0);
+        rows++;
+    }
+    assert_true(rows > 500);
+    fclose(table);
+}
+
+TEST(two_hundred_to_one_is_the_limit)
+{
+    struct smart_size s;
+    struct err e = {{0}};
+    assert_int_equal(smart_size(2000, 10, &usual, &s, &e), 0);
+    assert_int_equal(smart_size(2001, 10, &usual, &s, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "2001 x 10"));
+    assert_int_equal(smart_size(1, 201, &usual, &s, NULL), -EINVAL);
+    assert_int_equal(smart_size_video(4, 10, 2001, &usual, &s, NULL), -EINVAL);
+    assert_int_equal(smart_size(UINT32_MAX, UINT32_MAX, &usual, &s, NULL), 0);
+}
+
+PROPERTY(bounds_are_kept, seed)
+{
+    struct rng rng = {seed, 0};
+    for (int i = 0; i < 200; i++) {
+        struct smart_bounds b = {.edge = 1 + (uint32_t)rng_below(&rng, 40)};
+        b.pixels_max = (uint64_t)b.edge * b.edge * (1 + rng_below(&rng, 5000));
+        b.pixels_min = rng_below(&rng, b.pixels_max + 1);
+        uint32_t width = 1 + (uint32_t)rng_below(&rng, 9000), height = 1 + (uint32_t)rng_below(&rng, 9000);
+        struct smart_size s;
+        if (smart_size(width, height, &b, &s, NULL) < 0)
+            continue;
+        assert_true(s.width > 0 && s.height > 0 && s.width % b.edge == 0 && s.height % b.edge == 0);
+        assert_true((uint64_t)s.width * s.height <= b.pixels_max);
+    }
+}
+
+TEST_MAIN()
