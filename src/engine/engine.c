@@ -37,14 +37,35 @@ const char *job_phase_name(enum job_phase p)
 
 /* ---- creating ---- */
 
+static uint32_t tokens_min(const struct engine_opts *o)
+{
+    return engine_tokens_min(o->max_num_seqs, o->guessing.drafts_max);
+}
+
+static uint32_t logits_max(const struct engine_opts *o)
+{
+    return engine_logits_max(o->max_num_seqs, o->guessing.drafts_max);
+}
+
+static bool guesses_by_ngram(const struct engine_opts *o)
+{
+    return o->guessing.by == ENGINE_GUESSER_NGRAM;
+}
+
 static int check_opts(const struct engine_opts *o, const struct model_shape *shape, struct err *e)
 {
     if (o->max_num_seqs == 0 || o->max_num_seqs > 4096 || o->max_queue > 1u << 20)
         return err_set(e, -EINVAL, "max_num_seqs is %u and max_queue %u: they must be 1..4096 and 0..%u",
                        o->max_num_seqs, o->max_queue, 1u << 20);
-    if (o->tokens_max < engine_tokens_min(o->max_num_seqs))
+    const struct engine_guessing *g = &o->guessing;
+    if (g->drafts_max > MODEL_DRAFTS_MAX || (g->by == ENGINE_GUESSER_NONE) != (g->drafts_max == 0) ||
+        (g->by == ENGINE_GUESSER_MTP && !shape->mtp) || (g->optimistic && g->by != ENGINE_GUESSER_MTP))
+        return err_set(e, -EINVAL,
+                       "%u guesses per row and step: at most %u, and by the head only if there is one",
+                       g->drafts_max, MODEL_DRAFTS_MAX);
+    if (o->tokens_max < tokens_min(o))
         return err_set(e, -EINVAL, "steps of %u tokens are too small: %u rows need at least %u",
-                       o->tokens_max, o->max_num_seqs, engine_tokens_min(o->max_num_seqs));
+                       o->tokens_max, o->max_num_seqs, tokens_min(o));
     if (o->max_model_len < 2 || o->max_model_len > shape->context_max)
         return err_set(e, -EINVAL, "max_model_len is %u: this model takes 2..%u", o->max_model_len,
                        shape->context_max);
@@ -109,14 +130,15 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
         .sched = {.rows_max = o->max_num_seqs,
                   .queue_max = o->max_queue,
                   .tokens_max = o->tokens_max,
-                  .logits_max = engine_logits_max(o->max_num_seqs),
+                  .guesses_max = engine_guesses_max(o->max_num_seqs, o->guessing.drafts_max),
+                  .logits_max = logits_max(o),
                   .logits_chunk_max = ENGINE_PROMPT_LOGITS + 1,
                   .queue_timeout_ns = o->queue_timeout_ns},
     };
     size_t vocab = shape->vocab;
     ret->arena_bytes = pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) +
-                       o->max_num_seqs * sizeof(struct model_row) +
-                       engine_logits_max(o->max_num_seqs) * vocab * sizeof(float) + vocab / 8 +
+                       o->max_num_seqs * sizeof(struct model_row) + guess_arena_bytes(o->max_num_seqs) +
+                       logits_max(o) * vocab * sizeof(float) + vocab / 8 +
                        places_of(o) * sizeof(struct job_numbers) +
                        o->max_num_seqs * sizeof(struct request_id) +
                        vocab * 16 /* the sampler's scratch: 12 at present */ + 65536;
@@ -139,7 +161,7 @@ void engine_plan(const struct engine_opts *opts, const struct model_shape *shape
     uint64_t arena = l.arena_bytes - pools_arena_bytes(&l.pools) + least;
     ret->fixed_bytes = ROUND_UP(arena, (uint64_t)65536) + 65536 + mailbox_bytes(&inbox) +
                        thread_stack_bytes(ENGINE_STACK_BYTES) + VOCABULARY_TEXT_BYTES;
-    job_bytes_max(shape->vision.present, &ret->job_bytes, &ret->job_token_bytes);
+    job_bytes_max(shape->vision.present, guesses_by_ngram(opts), &ret->job_bytes, &ret->job_token_bytes);
 }
 
 static bool help_comes(void *arg)
@@ -209,7 +231,7 @@ static int create_tables(struct engine *en)
     struct charge charge = account_charge(en->own);
     struct layout l;
     lay_out(&en->opts, en->shape, &l);
-    uint32_t logits = engine_logits_max(en->opts.max_num_seqs);
+    uint32_t logits = logits_max(&en->opts);
     int r = arena_create(&(struct arena_opts){.bytes_max = l.arena_bytes, .charge = &charge}, &en->arena);
     if (r < 0)
         return r;
@@ -219,7 +241,9 @@ static int create_tables(struct engine *en)
     en->step_ids = ARENA_ARRAY(en->arena, struct request_id, en->opts.max_num_seqs);
     if (!en->logits || !en->rows || !en->jobs_published || !en->step_ids)
         return -ENOMEM;
-    r = sampler_scratch_create(en->arena, en->shape->vocab, &en->scratch);
+    r = guess_init(en);
+    if (r == 0)
+        r = sampler_scratch_create(en->arena, en->shape->vocab, &en->scratch);
     struct mailbox_opts inbox = inbox_opts(&en->opts, &charge);
     if (r == 0)
         r = mailbox_create(&inbox, &en->inbox);
@@ -281,9 +305,7 @@ int engine_create(const struct engine_opts *opts, struct engine **ret, struct er
     if (r < 0) {
         engine_close(en);
         return err_set(e, r, "no memory left for the engine's tables and %u rows of logits, %llu bytes",
-                       engine_logits_max(opts->max_num_seqs),
-                       (unsigned long long)engine_logits_max(opts->max_num_seqs) * shape->vocab *
-                           sizeof(float));
+                       logits_max(opts), (unsigned long long)logits_max(opts) * shape->vocab * sizeof(float));
     }
     engine_publish(en, true);
     if (en->holder)
@@ -425,14 +447,14 @@ static bool take_place(struct engine *en)
 
 void engine_room(const struct engine *en, const struct job_spec *job, struct engine_room *ret)
 {
-    *ret = (struct engine_room){job_bytes(job, en->opts.host_cache_bytes > 0),
+    *ret = (struct engine_room){job_bytes(job, en->opts.host_cache_bytes > 0, guesses_by_ngram(&en->opts)),
                                 limit_of(en->opts.requests_bytes_max), en->opts.max_num_seqs + queue_now(en)};
 }
 
 /* The job's block was refused: whether waiting helps. */
 static int refuse_block(struct engine *en, const struct job_spec *spec, uint32_t retry_after, struct err *e)
 {
-    uint64_t bytes = job_bytes(spec, en->opts.host_cache_bytes > 0);
+    uint64_t bytes = job_bytes(spec, en->opts.host_cache_bytes > 0, guesses_by_ngram(&en->opts));
     struct account_numbers own = account_numbers(en->requests);
     if (own.used > 0)
         return err_set(
@@ -462,7 +484,8 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
                             .now_ns = clock_now_ns(),
                             .hasher = hasher,
                             .edge = job_pictures_edge(en->shape),
-                            .identity = &en->opts.identity};
+                            .identity = &en->opts.identity,
+                            .ngram = guesses_by_ngram(&en->opts)};
     if (r == 0)
         r = job_create(&opts, &m.job);
     prefix_hasher_free(hasher);

@@ -6,6 +6,7 @@
 #ifndef PLATEAU_ENGINE_ENGINE_H
 #define PLATEAU_ENGINE_ENGINE_H
 
+#include "base/check.h"
 #include "base/err.h"
 #include "base/slice.h"
 #include "engine/stream.h"
@@ -18,22 +19,40 @@ struct engine;
 
 /* Rows of logits that a chunk of a prompt may take with prompt_logprobs, besides one per row. */
 #define ENGINE_PROMPT_LOGITS 15
-/* model_opts.logits_max for an engine of so many rows. */
-static inline uint32_t engine_logits_max(uint32_t max_num_seqs)
+/* Guesses of one step, of all rows together: each takes a row of logits and a token's room. */
+#define ENGINE_GUESSES_MAX 32
+static inline uint32_t engine_guesses_max(uint32_t max_num_seqs, uint32_t drafts_max)
 {
-    return max_num_seqs + ENGINE_PROMPT_LOGITS;
+    return MIN_OF(max_num_seqs * drafts_max, (uint32_t)ENGINE_GUESSES_MAX);
 }
-/* The least tokens_max for so many rows: each decodes, and a chunk of a prompt is a page at least. */
-static inline uint32_t engine_tokens_min(uint32_t max_num_seqs)
+/* model_opts.logits_max for an engine of so many rows, each with so many guesses. */
+static inline uint32_t engine_logits_max(uint32_t max_num_seqs, uint32_t drafts_max)
 {
-    return max_num_seqs - 1 + KERN_PAGE_TOKENS;
+    return max_num_seqs + engine_guesses_max(max_num_seqs, drafts_max) + ENGINE_PROMPT_LOGITS;
 }
+/* The least tokens_max for so many rows: each decodes and guesses, and a chunk of a prompt is a page at least. */
+static inline uint32_t engine_tokens_min(uint32_t max_num_seqs, uint32_t drafts_max)
+{
+    return max_num_seqs - 1 + engine_guesses_max(max_num_seqs, drafts_max) + KERN_PAGE_TOKENS;
+}
+
+/* Who guesses tokens ahead: nobody, the sequence's own past (sample/ngram.h), or the model's MTP head. */
+enum engine_guesser { ENGINE_GUESSER_NONE, ENGINE_GUESSER_NGRAM, ENGINE_GUESSER_MTP };
+
+struct engine_guessing {
+    enum engine_guesser by;
+    uint32_t drafts_max; /* guesses of a row's step, <= what the model was loaded with; 0: nobody guesses */
+    bool always;         /* as many as may be, whether it pays or not: to measure and to test */
+    bool optimistic;     /* the head's guesses are kept without comparing: not exact */
+};
 
 /* For tests: what goes wrong. */
 struct engine_faults {
     int (*step)(
         void *arg); /* called on the engine thread before a forward pass; nonzero: the step fails with it */
     void *arg;
+    /* Guesses instead of whom `by` names, which is not the head: behind the first `count` tokens, <= wanted; returns how many. */
+    uint32_t (*guess)(void *arg, const uint32_t *tokens, uint32_t count, uint32_t wanted, uint32_t *ret);
 };
 
 /* What may change while engines run: each value is read where it is used, so a change holds from the next request or step on, for
@@ -51,10 +70,11 @@ struct engine_opts {
     struct account
         *parent; /* below it open `pools` (with `kv`, `state`, `snapshots`, `host cache`), `requests` and
                     `engine` (tables, logits, stack) */
-    uint32_t max_num_seqs;       /* rows of a step */
-    uint32_t max_model_len;      /* tokens of one sequence; <= the model's own */
-    uint32_t max_queue;          /* requests that wait */
-    uint32_t tokens_max;         /* of one step: what the model was loaded with; >= engine_tokens_min() */
+    uint32_t max_num_seqs;  /* rows of a step */
+    uint32_t max_model_len; /* tokens of one sequence; <= the model's own */
+    uint32_t max_queue;     /* requests that wait */
+    uint32_t tokens_max;    /* of one step: what the model was loaded with; >= engine_tokens_min() */
+    struct engine_guessing guessing;
     uint64_t kv_bytes_max;       /* of the page pool's pages; at least one sequence of max_model_len */
     uint64_t pools_bytes_max;    /* of K, V, states and the host cache together; 0: only what else limits */
     uint64_t requests_bytes_max; /* of all jobs' blocks; 0: likewise */
@@ -172,6 +192,8 @@ struct job_numbers {
     struct request_id id;
     enum job_phase phase;
     uint32_t prompt_tokens, prompt_done, completion_tokens, cached_tokens, max_tokens;
+    uint32_t guessed_tokens,
+        right_tokens;       /* guesses that were looked at, and those of them that were right */
     uint64_t age_ns, bytes; /* bytes: pages, slots, pixels and the job's block */
 };
 
@@ -199,6 +221,8 @@ struct engine_numbers {
     uint64_t units_retaken; /* given back and committed again within a second */
     uint64_t reliefs;       /* times that memory was taken from caches because some was short */
     uint64_t steps, prompt_tokens, completion_tokens, preemptions, step_errors;
+    /* Guesses: rows of steps that had some, how many they had, and those of them that were right, by place behind the known token. */
+    uint64_t drafts, draft_tokens, accepted_tokens, accepted_at[MODEL_DRAFTS_MAX];
     uint64_t finished[FINISH_ERROR + 1];
     uint64_t last_step_ns, busy_ns; /* last_step_ns: duration */
     uint64_t progress_ns; /* clock time when a layer last finished, or work came; 0: nothing can be computed

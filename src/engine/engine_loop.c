@@ -151,7 +151,7 @@ static void look_at(struct engine *en, struct job *j, uint64_t now_ns)
     }
     if (j->stops)
         job_flush(j);
-    if (job_has_room(j)) {
+    if (job_room(j) > 0) {
         if (j->row.paused)
             sched_resume(en->sched, &j->row);
         j->full_since_ns = 0;

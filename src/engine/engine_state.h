@@ -3,6 +3,7 @@
 #define PLATEAU_ENGINE_ENGINE_STATE_H
 
 #include "engine/budget.h"
+#include "engine/guess.h"
 #include "engine/job.h"
 #include "engine/pools.h"
 #include "engine/trim.h"
@@ -52,6 +53,7 @@ struct engine {
     /* Engine thread only. */
     struct list jobs, over; /* over: they have ended; tokens or the finish record are still to go out */
     struct budget budget;
+    struct guess guess;
     struct sampler_scratch *scratch;
     float *logits;          /* [engine_logits_max][vocab] */
     struct model_row *rows; /* [max_num_seqs] */

@@ -1,5 +1,8 @@
-/* engine_step.c - one step: plan, forward pass, a token for each row that draws.
+/* engine_step.c - one step: plan, guesses, forward pass, a token for each row that draws, and one more for each guess that was right.
  *
+ * Behind a row's known token its guesses are computed in the same pass. Then its tokens are drawn one by one, each from its own logits with
+ * all that plain decode does before a draw: the next position's logits count only if the guess they are behind is the token that was
+ * drawn, so they are what plain decode would have computed. What a row has drawn is said to model and scheduler before rows end.
  * Nothing here allocates: the plan has taken pages and slots, rows and logits lie in the engine's arena, samplers and
  * tokens in the jobs' blocks. A step that fails ends the rows it had and no others. */
 #include "engine/engine_state.h"
@@ -29,10 +32,18 @@ static uint32_t count_decoding(const struct engine *en)
     return n;
 }
 
+/* Are guesses kept without looking at what the model says? Not where that is to be told, or might forbid an end. */
+static bool is_blind(const struct engine *en, const struct job *j)
+{
+    return en->opts.guessing.optimistic && !j->logprobs && j->output_count >= j->min_tokens;
+}
+
 /* The first token of the chunk whose logits are wanted. */
-static uint32_t logits_from(const struct job *j, const struct sched_step_row *r)
+static uint32_t logits_from(const struct engine *en, const struct job *j, const struct sched_step_row *r)
 {
     uint32_t last = r->draws ? r->count - 1 : r->count;
+    if (r->drafts > 0)
+        return is_blind(en, j) ? last : 0;
     if (!job_wants_prompt_logits(j))
         return last;
     /* Token i's logits are about token i + 1; the first of the prompt is about nothing. */
@@ -40,13 +51,20 @@ static uint32_t logits_from(const struct job *j, const struct sched_step_row *r)
     return next > r->from ? MIN_OF(next - r->from, last) : 0;
 }
 
-static void fill_rows(struct engine *en, const struct sched_plan *plan, uint64_t now_ns)
+static void note_admitted(const struct sched_plan *plan, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < plan->row_count; i++) {
+        struct job *j = job_of(plan->rows[i].row);
+        if (j->admitted_ns == 0)
+            j->admitted_ns = now_ns;
+    }
+}
+
+static void fill_rows(struct engine *en, const struct sched_plan *plan)
 {
     for (uint32_t i = 0; i < plan->row_count; i++) {
         const struct sched_step_row *r = &plan->rows[i];
         struct job *j = job_of(r->row);
-        if (j->admitted_ns == 0)
-            j->admitted_ns = now_ns;
         en->rows[i] = (struct model_row){
             .tokens = j->tokens + r->from,
             .token_count = r->count,
@@ -54,12 +72,14 @@ static void fill_rows(struct engine *en, const struct sched_plan *plan, uint64_t
             .pages = r->row->pages[0], /* every model has one group so far */
             .slot_in = r->slot_in,
             .slot_out = r->slot_out,
-            .logits_from = logits_from(j, r),
+            .logits_from = logits_from(en, j, r),
+            .hold = r->drafts > 0,
         };
     }
 }
 
-static int compute(struct engine *en, const struct sched_plan *plan)
+/* *drafted_ns: when its turn had come and the guesses were made. */
+static int compute(struct engine *en, const struct sched_plan *plan, uint64_t *drafted_ns)
 {
     const struct engine_faults *faults = en->opts.faults;
     struct model_step step = {
@@ -77,7 +97,10 @@ static int compute(struct engine *en, const struct sched_plan *plan)
     if (r != 0)
         return r;
     workers_turn_begin(en->opts.workers);
-    r = model_forward(en->opts.model, &step);
+    r = guess_draft(en, plan);
+    *drafted_ns = clock_now_ns();
+    if (r == 0)
+        r = model_forward(en->opts.model, &step);
     workers_turn_end(en->opts.workers);
     return r;
 }
@@ -99,7 +122,7 @@ static void put_prompt_token(struct job *j, uint32_t index, const struct sampled
 /* Logprobs of the prompt's tokens that this chunk's logits are about. */
 static void send_prompt(struct engine *en, struct job *j, const struct sched_step_row *r, const float *logits)
 {
-    uint32_t from = r->from + logits_from(j, r);
+    uint32_t from = r->from + logits_from(en, j, r);
     if (j->prompt_sent == 0)
         put_prompt_token(j, 0, NULL);
     for (uint32_t i = from; i < r->from + r->count && i + 1 < j->prompt_count; i++) {
@@ -111,49 +134,103 @@ static void send_prompt(struct engine *en, struct job *j, const struct sched_ste
     j->row.logits_all = job_wants_prompt_logits(j);
 }
 
-static void end_with_token(struct engine *en, struct job *j, const struct sampled *s, bool by_string,
-                           const struct stop_hit *hit)
+/* Said now, done when the scheduler knows what the step has given. */
+static void end_with(struct job *j, enum finish_reason why)
+{
+    j->ends = true;
+    j->finish.reason = why;
+}
+
+static void end_with_token(struct job *j, const struct sampled *s, bool by_string, const struct stop_hit *hit)
 {
     if (s->stop) {
         j->finish.stop_token = s->id;
-        engine_end_job(en, j, FINISH_STOP);
+        end_with(j, FINISH_STOP);
     } else if (by_string) {
         j->finish.stopped_by_string = true;
         j->finish.stop_index = hit->index;
         j->finish.text_bytes = hit->text_bytes;
-        engine_end_job(en, j, FINISH_STOP);
+        end_with(j, FINISH_STOP);
     } else if (j->output_count == j->max_tokens) {
-        engine_end_job(en, j, FINISH_LENGTH);
+        end_with(j, FINISH_LENGTH);
     }
 }
 
-static void draw(struct engine *en, struct job *j, float *logits, uint64_t now_ns)
+static void note_first_token(struct engine *en, struct job *j, uint64_t now_ns)
 {
-    struct sampled s;
+    if (j->first_token_ns != 0)
+        return;
+    j->first_token_ns = now_ns;
+    en->now.prompt_tokens += j->prompt_count;
+    en->now.cached_tokens += j->row.cached;
+    en->now.fetched_tokens += j->row.fetched;
+    en->now.fetched_hits += j->row.fetched > 0;
+}
+
+/* The row's next token is known. */
+static void put_token(struct engine *en, struct job *j, const struct sampled *s, uint64_t now_ns)
+{
     struct stop_hit hit;
     uint32_t position = j->prompt_count + j->output_count;
-    sampler_draw(j->sampler, en->scratch, logits, en->shape->vocab, en->exists, position, j->output_count,
-                 &s);
-    sampler_see_output(j->sampler, s.id);
-    j->tokens[position] = s.id;
+    sampler_see_output(j->sampler, s->id);
+    j->tokens[position] = s->id;
     j->output_count++;
     job_add_keys(j, en->hasher, position + 1);
+    if (j->ngram)
+        ngram_see(j->ngram, j->tokens, position + 1);
     en->now.completion_tokens++;
-    if (j->first_token_ns == 0) {
-        j->first_token_ns = now_ns;
-        en->now.prompt_tokens += j->prompt_count;
-        en->now.cached_tokens += j->row.cached;
-        en->now.fetched_tokens += j->row.fetched;
-        en->now.fetched_hits += j->row.fetched > 0;
-    }
-    struct stream_token t = {.id = s.id};
+    note_first_token(en, j, now_ns);
+    struct stream_token t = {.id = s->id};
     if (j->logprobs) {
-        t.logprob = s.logprob;
-        t.top_count = s.top_count;
-        memcpy(t.top, s.top, s.top_count * sizeof(t.top[0]));
+        t.logprob = s->logprob;
+        t.top_count = s->top_count;
+        memcpy(t.top, s->top, s->top_count * sizeof(t.top[0]));
     }
-    bool by_string = job_put(j, &t, s.stop, &en->text, &hit);
-    end_with_token(en, j, &s, by_string, &hit);
+    bool by_string = job_put(j, &t, s->stop, &en->text, &hit);
+    end_with_token(j, s, by_string, &hit);
+}
+
+static void draw(struct engine *en, struct job *j, float *logits, struct sampled *ret)
+{
+    sampler_draw(j->sampler, en->scratch, logits, en->shape->vocab, en->exists,
+                 j->prompt_count + j->output_count, j->output_count, ret);
+}
+
+/* Draws behind the known token and behind each guess that is the token drawn before it. `logits`: of the known token first.
+ * Returns how many tokens. */
+static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, float *logits, uint64_t now_ns)
+{
+    uint32_t guesses = en->guess.counts[index], drawn = 0, right = 0;
+    const uint32_t *next = j->tokens + j->prompt_count + j->output_count;
+    while (!j->ends && drawn == right) {
+        struct sampled s;
+        uint32_t guess = right < guesses ? *next++ : UINT32_MAX;
+        draw(en, j, logits + (size_t)drawn * en->shape->vocab, &s);
+        put_token(en, j, &s, now_ns);
+        drawn++;
+        right += s.id == guess;
+    }
+    guess_count(en, j, index, right, drawn == right);
+    return drawn;
+}
+
+/* Takes every guess for the token, as long as it may be one. `logits`: as in draw_run(); of the last one only if the row is_blind(). */
+static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, float *logits, uint64_t now_ns)
+{
+    uint32_t guesses = en->guess.counts[index], drawn = 0;
+    bool blind = is_blind(en, j), kept = true;
+    for (; !j->ends && kept; drawn++) {
+        struct sampled s;
+        float *own = logits + (blind ? 0 : (size_t)drawn * en->shape->vocab);
+        kept = drawn < guesses &&
+               sampler_keep(j->sampler, blind ? NULL : own, en->shape->vocab, en->exists,
+                            j->tokens[j->prompt_count + j->output_count], j->output_count, &s);
+        if (!kept)
+            draw(en, j, own, &s);
+        put_token(en, j, &s, now_ns);
+    }
+    guess_count(en, j, index, MIN_OF(drawn - !kept, guesses), kept);
+    return drawn;
 }
 
 static void take_results(struct engine *en, const struct sched_plan *plan, uint64_t now_ns)
@@ -163,12 +240,35 @@ static void take_results(struct engine *en, const struct sched_plan *plan, uint6
         const struct sched_step_row *r = &plan->rows[i];
         struct job *j = job_of(r->row);
         uint32_t count = r->count - en->rows[i].logits_from;
-        float *last = logits + (size_t)(count - 1) * en->shape->vocab;
+        float *own = logits;
         if (job_wants_prompt_logits(j))
             send_prompt(en, j, r, logits);
         logits += (size_t)count * en->shape->vocab;
-        if (r->draws)
-            draw(en, j, last, now_ns);
+        if (r->drafts == 0)
+            own = logits - en->shape->vocab; /* a prompt may have others before it */
+        en->guess.drawn[i] = 0;
+        if (r->draws && r->drafts > 0 && en->opts.guessing.optimistic)
+            en->guess.drawn[i] = keep_run(en, j, i, own, now_ns);
+        else if (r->draws)
+            en->guess.drawn[i] = draw_run(en, j, i, own, now_ns);
+    }
+}
+
+static void accept(struct engine *en, const struct sched_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->row_count && en->pools.slots; i++)
+        if (en->rows[i].hold)
+            model_accept(en->opts.model, slot_pool_base(en->pools.slots), plan->rows[i].slot_out,
+                         en->guess.drawn[i]);
+}
+
+/* Rows whose last token was among those drawn. */
+static void end_rows(struct engine *en, const struct sched_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->row_count; i++) {
+        struct job *j = job_of(plan->rows[i].row);
+        if (j->ends)
+            engine_end_job(en, j, j->finish.reason);
     }
 }
 
@@ -209,14 +309,30 @@ static void count_step(struct engine *en, uint64_t began_ns, uint64_t now_ns)
     en->now.busy_ns += now_ns - began_ns;
 }
 
+static uint32_t count_planned_decoding(const struct sched_plan *plan)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->row_count; i++)
+        n += plan->rows[i].row->phase == SCHED_DECODING;
+    return n;
+}
+
+static void measure(struct engine *en, const struct sched_plan *plan, uint32_t decoding, uint64_t began_ns,
+                    uint64_t drafted_ns)
+{
+    uint64_t now_ns = clock_now_ns();
+    budget_measure(&en->budget, decoding, plan->tokens - decoding - en->guess.guesses, now_ns - began_ns);
+    guess_measure(en, plan, decoding, now_ns - drafted_ns);
+}
+
 bool engine_step(struct engine *en)
 {
     uint64_t began_ns = clock_now_ns();
-    uint32_t decoding = count_decoding(en);
+    uint32_t decoding = count_decoding(en), guesses = guess_allow(en);
     struct sched_events ev = {
         .now_ns = began_ns,
-        .tokens_shared = budget_tokens(&en->budget, atomic_load(&en->live->step_ns), decoding),
-        .tokens_alone = budget_tokens(&en->budget, en->opts.step_alone_ns, decoding),
+        .tokens_shared = guesses + budget_tokens(&en->budget, atomic_load(&en->live->step_ns), decoding),
+        .tokens_alone = guesses + budget_tokens(&en->budget, en->opts.step_alone_ns, decoding),
         .prompt_token_ns = en->budget.prompt_ns,
     };
     struct sched_plan plan;
@@ -227,22 +343,26 @@ bool engine_step(struct engine *en)
     if (plan.row_count == 0)
         return false;
     trim_call_off(en);
-    fill_rows(en, &plan, began_ns);
+    note_admitted(&plan, began_ns);
+    fill_rows(en, &plan);
     engine_publish_step(en, &plan);
     atomic_store(&en->progress_ns, began_ns);
-    int r = compute(en, &plan);
+    uint64_t drafted_ns = began_ns;
+    int r = compute(en, &plan, &drafted_ns);
     uint64_t now_ns = clock_now_ns();
-    decoding = 0;
-    for (uint32_t i = 0; i < plan.row_count; i++)
-        decoding += plan.rows[i].row->phase == SCHED_DECODING;
-    sched_done(en->sched, &(struct sched_results){now_ns, r == 0});
-    if (r == 0)
+    decoding = count_planned_decoding(&plan);
+    if (r == 0) {
         take_results(en, &plan, now_ns);
+        accept(en, &plan);
+    }
+    sched_done(en->sched, &(struct sched_results){now_ns, r == 0, en->guess.drawn});
+    if (r == 0)
+        end_rows(en, &plan);
     else
         fail_rows(en, &plan, r);
     /* One that was cut short says nothing about what tokens cost. */
     if (r == 0)
-        budget_measure(&en->budget, decoding, plan.tokens - decoding, clock_now_ns() - began_ns);
+        measure(en, &plan, decoding, began_ns, drafted_ns);
     count_step(en, began_ns, clock_now_ns());
     return true;
 }

@@ -2,7 +2,7 @@
  *
  * The block is an arena of exactly the bytes that prompt, max_tokens and options ask for, committed at once: a job
  * that has been taken in never asks for memory again. Without stop strings a token goes straight into the stream, where
- * job_has_room() has seen to its place; with them it passes the circle of held tokens, which is as long as
+ * job_room() has seen to its place; with them it passes the circle of held tokens, which is as long as
  * JOB_HELD_MAX says and drains into the stream as far as that has room. */
 #include "engine/job.h"
 
@@ -39,7 +39,7 @@ static uint32_t cuts_given(const struct job_spec *spec)
 }
 
 /* What the arena must hold, each block with its alignment. */
-static size_t block_bytes(const struct job_spec *spec, bool keys)
+static size_t block_bytes(const struct job_spec *spec, bool keys, bool ngram)
 {
     uint32_t tokens = spec->prompt_count + spec->max_tokens;
     size_t bytes = sizeof(struct job) + (size_t)tokens * sizeof(uint32_t) +
@@ -48,19 +48,21 @@ static size_t block_bytes(const struct job_spec *spec, bool keys)
         bytes += sched_pages(tokens) * sizeof(struct prefix_key) + (cuts_given(spec) + 1) * sizeof(uint32_t);
     bytes += spec->picture_count *
              (sizeof(struct picture *) + sizeof(struct prefix_picture) + sizeof(struct model_grid));
+    if (ngram && spec->speculative)
+        bytes += ngram_bytes(tokens);
     if (spec->stop_count > 0)
         bytes += stop_match_arena_bytes(spec->stops, spec->stop_count) +
                  (size_t)JOB_HELD_MAX * held_bytes(top_of(spec));
     return bytes + 16 * 64;
 }
 
-uint64_t job_bytes(const struct job_spec *spec, bool keys)
+uint64_t job_bytes(const struct job_spec *spec, bool keys, bool ngram)
 {
     /* The arena's own header, then whole grains. */
-    return ROUND_UP((uint64_t)block_bytes(spec, keys) + 256, JOB_GRAIN);
+    return ROUND_UP((uint64_t)block_bytes(spec, keys, ngram) + 256, JOB_GRAIN);
 }
 
-void job_bytes_max(bool pictures, uint64_t *fixed, uint64_t *token)
+void job_bytes_max(bool pictures, bool ngram, uint64_t *fixed, uint64_t *token)
 {
     static const char longest[ENGINE_STOP_STRING_BYTES_MAX];
     struct slice stops[ENGINE_STOP_STRINGS_MAX];
@@ -72,15 +74,16 @@ void job_bytes_max(bool pictures, uint64_t *fixed, uint64_t *token)
                          .stop_count = COUNT_OF(stops),
                          .cut_count = ENGINE_CUTS_MAX,
                          .picture_count = pictures ? ENGINE_PICTURES_MAX : 0,
+                         .speculative = true,
                          .prompt_logprobs = true};
     sampler_params_default(&s.sampling);
     s.sampling.presence_penalty = 1;
     s.sampling.bias_count = SAMPLER_BIAS_MAX;
     s.sampling.top_logprobs = SAMPLER_TOP_MAX;
-    uint64_t least = job_bytes(&s, true);
+    uint64_t least = job_bytes(&s, true, ngram);
     /* The sampler's table has a power of two of places for three quarters as many tokens: just behind one is the worst. */
     s.max_tokens = 3u << 18;
-    *token = DIV_UP(job_bytes(&s, true) - least, (uint64_t)s.max_tokens);
+    *token = DIV_UP(job_bytes(&s, true, ngram) - least, (uint64_t)s.max_tokens);
     *fixed = least + JOB_GRAIN;
 }
 
@@ -95,6 +98,16 @@ static int create_stops(struct job *j, const struct job_opts *opts)
         return -ENOMEM;
     detok_init(&j->detok, opts->tokenizer, true);
     return stop_match_create(j->arena, spec->stops, spec->stop_count, &j->stops);
+}
+
+static int create_ngram(struct job *j, const struct job_opts *opts)
+{
+    if (!opts->ngram || !j->speculative)
+        return 0;
+    int r = ngram_create(j->arena, j->row.tokens_limit, &j->ngram);
+    if (r == 0)
+        ngram_see(j->ngram, j->tokens, j->prompt_count);
+    return r;
 }
 
 static int create_tokens(struct job *j, const struct job_spec *spec)
@@ -210,7 +223,7 @@ static int create_keys(struct job *j, const struct job_opts *opts)
 int job_create(const struct job_opts *opts, struct job **ret)
 {
     const struct job_spec *spec = opts->spec;
-    size_t bytes = block_bytes(spec, opts->hasher != NULL);
+    size_t bytes = block_bytes(spec, opts->hasher != NULL, opts->ngram);
     struct arena *a = NULL;
     int r = arena_create(&(struct arena_opts){.bytes_max = bytes, .grain = JOB_GRAIN, .charge = opts->charge},
                          &a);
@@ -231,6 +244,7 @@ int job_create(const struct job_opts *opts, struct job **ret)
         .top = top_of(spec),
         .logprobs = spec->sampling.logprobs,
         .prompt_logprobs = spec->prompt_logprobs,
+        .speculative = spec->speculative,
         .arrival_ns = opts->now_ns,
         .row = {.tokens = spec->prompt_count,
                 .tokens_limit = spec->prompt_count + spec->max_tokens,
@@ -244,6 +258,8 @@ int job_create(const struct job_opts *opts, struct job **ret)
         r = create_pictures(j, opts);
     if (r == 0)
         r = create_keys(j, opts);
+    if (r == 0)
+        r = create_ngram(j, opts);
     if (r == 0)
         r = create_stops(j, opts);
     if (r < 0)
@@ -270,14 +286,14 @@ static struct held *held_at(const struct job *j, uint32_t index)
     return (struct held *)(j->held + (size_t)at * j->held_bytes);
 }
 
-bool job_has_room(const struct job *j)
+uint32_t job_room(const struct job *j)
 {
-    uint32_t wants = 1;
+    /* Those of a chunk, and the first token, which has none; then the one that is drawn. */
     if (job_wants_prompt_logits(j))
-        wants += ENGINE_PROMPT_LOGITS + 2; /* a chunk's, and the first token, which has none */
-    else if (j->stops)
-        return j->held_ready == 0;
-    return stream_room(j->stream) >= wants;
+        return stream_room(j->stream) >= ENGINE_PROMPT_LOGITS + 3 ? 1 : 0;
+    if (j->stops)
+        return j->held_ready == 0 ? JOB_HELD_MAX - j->held_count : 0;
+    return stream_room(j->stream);
 }
 
 void job_put_prompt(struct job *j, const struct stream_token *t)

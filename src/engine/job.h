@@ -6,8 +6,10 @@
 #ifndef PLATEAU_ENGINE_JOB_H
 #define PLATEAU_ENGINE_JOB_H
 
+#include "engine/benefit.h"
 #include "engine/engine.h"
 #include "engine/stop_match.h"
+#include "sample/ngram.h"
 #include "sched/sched.h"
 #include "text/detok.h"
 
@@ -29,6 +31,11 @@ struct job {
     uint32_t *tokens;
     uint32_t output_count;
     struct sampler *sampler;
+    /* Guesses: behind the known tokens in `tokens`, until those are drawn. */
+    bool speculative;
+    struct ngram *ngram; /* who guesses them; NULL: somebody else, or nobody */
+    struct benefit_hits hits;
+    uint32_t guessed_tokens, right_tokens; /* as those of job_numbers */
     /* What others may reuse; NULL: nothing. */
     struct prefix_key *keys; /* of its whole pages: row.key_count are there */
     struct prefix_key root;
@@ -49,6 +56,7 @@ struct job {
     uint32_t held_bytes, held_first, held_count, held_ready; /* ready: decided, waiting for room */
     /* Times; 0 = not yet. */
     uint64_t arrival_ns, admitted_ns, first_token_ns, full_since_ns;
+    bool ends; /* its last token has been drawn, in the step under way: finish.reason says why */
     /* With over: how it ended; what is held and decided goes out first. */
     bool over;
     struct stream_finish finish;
@@ -63,12 +71,13 @@ struct job_opts {
     struct prefix_hasher *hasher;          /* of the calling thread; NULL: prefixes are not reused */
     uint32_t edge;                         /* of the square of pixels that a token covers; 0: no pictures */
     const struct store_identity *identity; /* of the model */
+    bool ngram;                            /* it may guess from its own past */
 };
 
-/* The most that job_create() charges; `keys`: with a hasher. */
-uint64_t job_bytes(const struct job_spec *spec, bool keys);
+/* The most that job_create() charges; `keys`: with a hasher; `ngram`: as job_opts.ngram. */
+uint64_t job_bytes(const struct job_spec *spec, bool keys, bool ngram);
 /* What a job of so many tokens takes at most, whatever it asks for: fixed bytes, and bytes per token. */
-void job_bytes_max(bool pictures, uint64_t *fixed, uint64_t *token);
+void job_bytes_max(bool pictures, bool ngram, uint64_t *fixed, uint64_t *token);
 /* Everything in spec has been checked. 0 or -ENOMEM; the job half of the stream is the job's then. */
 int job_create(const struct job_opts *opts, struct job **ret);
 /* Lets go of its pictures and frees the block, not the stream. */
@@ -79,8 +88,8 @@ static inline bool job_wants_prompt_logits(const struct job *j)
 {
     return j->prompt_logprobs && j->prompt_sent < j->prompt_count;
 }
-/* Whether what a step gives will find room; else the row pauses. */
-bool job_has_room(const struct job *j);
+/* How many tokens a step may give it: so many find room. 0: the row pauses. */
+uint32_t job_room(const struct job *j);
 
 /* The sequence has so many tokens now: keys of the pages that have become whole. `h` is the calling thread's. */
 void job_add_keys(struct job *j, struct prefix_hasher *h, uint32_t tokens);

@@ -34,6 +34,8 @@ static struct job_numbers numbers_of(const struct engine *en, const struct job *
         .completion_tokens = j->output_count,
         .cached_tokens = j->row.cached,
         .max_tokens = j->max_tokens,
+        .guessed_tokens = j->guessed_tokens,
+        .right_tokens = j->right_tokens,
         .age_ns = now_ns - j->arrival_ns,
         .bytes = j->bytes + j->picture_bytes + (uint64_t)j->row.page_count * en->shape->page_bytes +
                  (slot ? en->shape->slot_bytes : 0),

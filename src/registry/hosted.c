@@ -122,7 +122,7 @@ static int load_weights(struct load *l)
     struct model_opts opts = {.compute = s->compute,
                               .tokens_max = s->tokens_max,
                               .rows_max = s->plan.rows,
-                              .logits_max = engine_logits_max(s->plan.rows),
+                              .logits_max = engine_logits_max(s->plan.rows, 0),
                               .ops = o->ops,
                               .workers = o->workers,
                               .parent = l->h->account,

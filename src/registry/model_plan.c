@@ -10,7 +10,7 @@
 
 uint32_t model_plan_step_tokens(uint32_t rows)
 {
-    return MAX_OF((uint32_t)MODEL_PLAN_STEP_TOKENS, engine_tokens_min(rows));
+    return MAX_OF((uint32_t)MODEL_PLAN_STEP_TOKENS, engine_tokens_min(rows, 0));
 }
 
 struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t host_cache_bytes)

@@ -381,3 +381,17 @@ void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *log
     if (s->params.logprobs)
         sampler_logprobs(scratch->raw, vocab, exists, ret->id, s->params.top_logprobs, ret);
 }
+
+bool sampler_keep(const struct sampler *s, const float *logits, uint32_t vocab, const uint64_t *exists,
+                  uint32_t id, uint32_t outputs, struct sampled *ret)
+{
+    bool stop = is_stop(&s->params, id);
+    if (stop && outputs < s->params.min_tokens)
+        return false;
+    ret->id = id;
+    ret->stop = stop;
+    ret->top_count = 0;
+    if (s->params.logprobs && logits)
+        sampler_logprobs(logits, vocab, exists, id, s->params.top_logprobs, ret);
+    return true;
+}

@@ -81,6 +81,11 @@ int sampler_scratch_create(struct arena *a, uint32_t vocab, struct sampler_scrat
 void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
                   const uint64_t *exists, uint32_t position, uint32_t outputs, struct sampled *ret);
 
+/* Takes this id without drawing, as if it had been drawn there; logits: NULL if nothing is to be told of it. False: it would end the row before
+ * min_tokens are reached, and nothing has happened. */
+bool sampler_keep(const struct sampler *s, const float *logits, uint32_t vocab, const uint64_t *exists,
+                  uint32_t id, uint32_t outputs, struct sampled *ret);
+
 /* Log-softmax of one id and the best alternatives of a row of logits (prompt_logprobs). Does not change logits. */
 void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *exists, uint32_t id, uint32_t top,
                       struct sampled *ret);

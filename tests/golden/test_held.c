@@ -6,18 +6,18 @@
 
 #include <errno.h>
 
-#define TOKENS  150
-#define ROWS    3
-#define SLOTS   4 /* of a row */
-#define DRAFTS  3
-#define PAGES   (TOKENS / KERN_PAGE_TOKENS + 1)
-#define KEPT    SLOTS
+#define TOKENS 150
+#define ROWS   3
+#define SLOTS  4 /* of a row */
+#define DRAFTS 3
+#define PAGES  (TOKENS / KERN_PAGE_TOKENS + 1)
+#define KEPT   SLOTS
 
 /* One sequence: tokens, what they must give, and how far it is. */
 struct sequence {
     uint32_t tokens[TOKENS], pages[PAGES], first_slot;
-    uint64_t want[TOKENS]; /* hash of the logits behind each */
-    uint32_t at, slot;     /* the state in `slot` is that before token `at` */
+    uint64_t want[TOKENS];  /* hash of the logits behind each */
+    uint32_t at, slot;      /* the state in `slot` is that before token `at` */
     uint32_t kept_at[KEPT]; /* slots whose state is that before this token; 0: none */
 };
 

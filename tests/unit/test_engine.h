@@ -19,7 +19,10 @@
 
 #define TEST_TOKENS_MAX 128
 #define TEST_ROWS_MAX   8
-#define TEST_WAIT_NS    (120 * NS_PER_S)
+#ifndef TEST_DRAFTS_MAX
+#define TEST_DRAFTS_MAX 0
+#endif
+#define TEST_WAIT_NS (120 * NS_PER_S)
 
 /* ---- models: uncounted, loaded once, freed at the end of the program ---- */
 
@@ -54,7 +57,8 @@ static inline void test_model_load(struct test_model *m, const char *dir)
     struct model_opts opts = {.compute = COMPUTE_F32,
                               .tokens_max = TEST_TOKENS_MAX,
                               .rows_max = TEST_ROWS_MAX,
-                              .logits_max = engine_logits_max(TEST_ROWS_MAX),
+                              .logits_max = engine_logits_max(TEST_ROWS_MAX, TEST_DRAFTS_MAX),
+                              .parts = {.drafts_max = TEST_DRAFTS_MAX},
                               .ops = &test_ops,
                               .workers = test_workers};
     snprintf(m->dir, sizeof(m->dir), "%s", dir);

@@ -308,7 +308,7 @@ TEST(options_that_cannot_work_are_refused)
     struct engine *none = NULL;
     struct engine_opts good = gated(DIR), o = good;
     good.parent = o.parent = test_account(ACCOUNT_NO_LIMIT);
-    o.tokens_max = engine_tokens_min(o.max_num_seqs) - 1;
+    o.tokens_max = engine_tokens_min(o.max_num_seqs, 0) - 1;
     assert_int_equal(engine_create(&o, &none, &e), -EINVAL);
     assert_non_null(strstr(e.text, "at least 39"));
     o = good;

@@ -59,7 +59,8 @@ PROPERTY(no_job_is_larger_than_planned, seed)
 {
     struct rng rng = {seed, 0};
     uint64_t fixed, token;
-    job_bytes_max(true, &fixed, &token);
+    bool ngram = seed % 2;
+    job_bytes_max(true, ngram, &fixed, &token);
     for (int i = 0; i < 2000; i++) {
         uint64_t tokens = 2 + rng_below(&rng, 1ull << (4 + rng_below(&rng, 18)));
         struct slice stops[ENGINE_STOP_STRINGS_MAX];
@@ -75,7 +76,8 @@ PROPERTY(no_job_is_larger_than_planned, seed)
         s.sampling.presence_penalty = (float)rng_below(&rng, 2);
         s.sampling.bias_count = (uint32_t)rng_below(&rng, SAMPLER_BIAS_MAX + 1);
         s.sampling.top_logprobs = (uint32_t)rng_below(&rng, SAMPLER_TOP_MAX + 1);
-        assert_true(job_bytes(&s, true) <= fixed + token * tokens);
+        s.speculative = rng_below(&rng, 4);
+        assert_true(job_bytes(&s, true, ngram) <= fixed + token * tokens);
     }
 }
 

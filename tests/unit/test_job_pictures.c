@@ -164,7 +164,7 @@ static struct keys keys_of(const struct scene *c)
     assert_int_equal(job_create(&opts, &j), 0);
     assert_int_equal(j->row.key_count, COUNT_OF(keys.of));
     assert_int_equal(j->picture_count, c->spec.picture_count);
-    assert_true(j->bytes <= job_bytes(&c->spec, true));
+    assert_true(j->bytes <= job_bytes(&c->spec, true, false));
     memcpy(&keys, j->keys, sizeof(keys));
     for (uint32_t i = 0; i < j->picture_count; i++)
         assert_int_equal(atomic_load(&c->pictures[i].picture->holders), 2);

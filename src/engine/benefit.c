@@ -1,0 +1,310 @@
+/* benefit.c - greedy by gain.
+ *
+ * The guesses of all rows in order of their chances: a prefix of that order is the best choice for its number of guesses, so the best of
+ * all choices is the best prefix. Time is looked up by number of rows and of guesses: a table of moving averages, straight lines
+ * between what has been measured. Beyond it a line goes on, from a hopeful beginning, and no further than twice as far: so new ground is
+ * entered step by step and left as soon as it shows what it costs. The first samples count by their least one: a step that was held
+ * up by something else would otherwise close a door. For the same reason much less is believed sooner than much more.
+ * A faded count goes back to what everybody's says while a row does not guess, so a row that is off comes on again. */
+#include "engine/benefit.h"
+
+#include "base/check.h"
+
+#include <stdbool.h>
+
+#define SAMPLES_SURE   3    /* before a cost is believed */
+#define FADE_ROW       0.97f
+#define FADE_ALL       0.995f
+#define FADE_IDLE      0.999f
+#define PRIOR_WEIGHT   4.0
+#define PRIOR_CHANCE   0.6
+#define HOPEFUL_SLOPE  0.1  /* of a row's share of a plain step, per guess */
+#define MARGIN         1.02 /* what guessing must gain to be worth its trouble */
+#define PROBE_AGE      256  /* steps after which a cost is old */
+#define PROBE_DISTANCE 32   /* steps between two probes */
+#define ALLOWANCE_MAX  8    /* plain steps */
+
+static const uint16_t row_classes[BENEFIT_ROW_CLASSES] = {1,  2,  3,  4,  5,  6,  7,  8,  9,   10,  11,  12,  13,
+                                                          14, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, UINT16_MAX};
+static const uint16_t guess_classes[BENEFIT_COST_CLASSES] = {0, 1,  2,  3,  4,  5,  6, 7,
+                                                             8, 10, 12, 16, 20, 24, UINT16_MAX};
+
+static uint32_t class_of(const uint16_t *tops, uint32_t n)
+{
+    uint32_t i = 0;
+    while (n > tops[i])
+        i++;
+    return i;
+}
+
+static void measure(struct benefit_cost *c, double ns, uint64_t step)
+{
+    if (c->samples < SAMPLES_SURE)
+        c->ns = c->samples == 0 ? ns : MIN_OF(c->ns, ns);
+    else
+        c->ns += (MIN_OF(ns, 1.5 * c->ns) - c->ns) * (ns < 0.8 * c->ns ? 0.5 : 0.125);
+    c->samples = MIN_OF(c->samples + 1, (uint32_t)SAMPLES_SURE);
+    c->step = step;
+}
+
+static bool is_sure(const struct benefit_cost *c)
+{
+    return c->samples == SAMPLES_SURE;
+}
+
+/* ---- what it costs ---- */
+
+/* Steps of so many rows, as a line through what is known of them. */
+struct line {
+    uint32_t rows;
+    const struct benefit_cost *costs;
+    double plain_ns;
+    uint32_t last;    /* the furthest class that is sure */
+    uint32_t furthest; /* guesses that may be tried */
+};
+
+static double guesses_of_class(uint32_t class)
+{
+    return class + 1 < BENEFIT_COST_CLASSES ? guess_classes[class] : 2.0 * guess_classes[class - 1];
+}
+
+static struct line line_of(const struct benefit *b, uint32_t rows)
+{
+    struct line l = {.rows = rows, .costs = b->costs[class_of(row_classes, rows)]};
+    l.plain_ns = l.costs[0].ns;
+    for (uint32_t i = 1; i < BENEFIT_COST_CLASSES; i++)
+        if (is_sure(&l.costs[i]))
+            l.last = i;
+    l.furthest = l.last ? 2 * (uint32_t)guesses_of_class(l.last) : rows;
+    return l;
+}
+
+static double line_ns(const struct line *l, uint32_t guesses)
+{
+    uint32_t low = class_of(guess_classes, guesses), high = low;
+    while (low > 0 && !is_sure(&l->costs[low]))
+        low--;
+    while (high < l->last && !is_sure(&l->costs[high]))
+        high++;
+    double from = guesses_of_class(low), at_from = l->costs[low].ns;
+    if (high > low && high <= l->last)
+        return at_from + (l->costs[high].ns - at_from) * (guesses - from) / (guesses_of_class(high) - from);
+    if (guesses <= from)
+        return at_from;
+    double slope = low > 0 ? MAX_OF((at_from - l->plain_ns) / from, 0) : HOPEFUL_SLOPE * l->plain_ns / l->rows;
+    return at_from + slope * (guesses - from);
+}
+
+/* Once through the head with so many rows; of several the nearest that is known. */
+static double pass_ns(const struct benefit *b, uint32_t rows)
+{
+    uint32_t at = class_of(row_classes, rows);
+    for (uint32_t d = 0; d < BENEFIT_ROW_CLASSES; d++) {
+        if (d <= at && b->passes[at - d].samples)
+            return b->passes[at - d].ns;
+        if (at + d < BENEFIT_ROW_CLASSES && b->passes[at + d].samples)
+            return b->passes[at + d].ns;
+    }
+    return 0;
+}
+
+/* ---- what it gains ---- */
+
+/* A choice under way: how many tokens a step is expected to give, and in what time. */
+struct choice {
+    const struct benefit *benefit;
+    struct benefit_row *rows;
+    uint32_t count, guesses_max;
+    struct line line;
+    double prior[BENEFIT_DEPTH_MAX];     /* what everybody's guesses say */
+    uint32_t at_depth[BENEFIT_DEPTH_MAX]; /* rows that have a guess at each place */
+    uint32_t guesses;
+    double tokens, draft_ns;
+};
+
+static void find_prior(struct choice *c)
+{
+    const struct benefit_hits *all = &c->benefit->all;
+    double chance = PRIOR_CHANCE;
+    for (uint32_t k = 0; k < BENEFIT_DEPTH_MAX; k++) {
+        chance = ((double)all->right[k] + 2 * chance) / ((double)all->tried[k] + 2);
+        c->prior[k] = chance;
+    }
+}
+
+static void clear_choice(struct choice *c)
+{
+    for (uint32_t i = 0; i < c->count; i++) {
+        c->rows[i].drafts = 0;
+        c->rows[i].reached = 1;
+    }
+    for (uint32_t k = 0; k < BENEFIT_DEPTH_MAX; k++)
+        c->at_depth[k] = 0;
+    c->guesses = 0;
+    c->tokens = c->count;
+    c->draft_ns = 0;
+}
+
+/* The chance that the row's next guess is right, and all before it; 0: it may have no more. */
+static double next_chance(const struct choice *c, const struct benefit_row *r)
+{
+    if (r->drafts == r->drafts_max)
+        return 0;
+    uint32_t at = r->drafts;
+    return r->reached * ((double)r->hits->right[at] + PRIOR_WEIGHT * c->prior[at]) /
+           ((double)r->hits->tried[at] + PRIOR_WEIGHT);
+}
+
+static void add_guess(struct choice *c, struct benefit_row *r)
+{
+    uint32_t *rows = &c->at_depth[r->drafts];
+    r->reached = next_chance(c, r);
+    r->drafts++;
+    c->draft_ns -= *rows ? pass_ns(c->benefit, *rows) : 0;
+    c->draft_ns += pass_ns(c->benefit, ++*rows);
+    c->guesses++;
+    c->tokens += r->reached;
+}
+
+static double choice_ns(const struct choice *c)
+{
+    return line_ns(&c->line, c->guesses) + c->draft_ns;
+}
+
+/* The row whose next guess has the best chance; NULL: nobody may have one. */
+static struct benefit_row *best_next(const struct choice *c)
+{
+    struct benefit_row *ret = NULL;
+    double best = 0;
+    for (uint32_t i = 0; i < c->count; i++) {
+        double chance = next_chance(c, &c->rows[i]);
+        if (chance > best) {
+            best = chance;
+            ret = &c->rows[i];
+        }
+    }
+    return ret;
+}
+
+/* Returns the tokens per ns. */
+static double choose_best(struct choice *c)
+{
+    struct benefit_row *picked[BENEFIT_GUESSES_MAX], *r;
+    uint32_t most = MIN_OF(c->guesses_max, c->line.furthest), best = 0, n = 0;
+    double plain = c->count / c->line.plain_ns, score = MARGIN * plain;
+    clear_choice(c);
+    while (n < most && (r = best_next(c)) != NULL) {
+        picked[n++] = r;
+        add_guess(c, r);
+        if (c->tokens > score * choice_ns(c)) {
+            score = c->tokens / choice_ns(c);
+            best = n;
+        }
+    }
+    for (; n > best; n--)
+        picked[n - 1]->drafts--;
+    c->guesses = best;
+    return best ? score : plain;
+}
+
+/* ---- what nobody has tried for long ---- */
+
+static void choose_depth(struct choice *c, uint32_t depth)
+{
+    clear_choice(c);
+    for (uint32_t i = 0; i < c->count; i++)
+        while (c->rows[i].drafts < MIN_OF(depth, c->rows[i].drafts_max) && c->guesses < c->guesses_max)
+            add_guess(c, &c->rows[i]);
+}
+
+/* Steps since such a choice was measured. */
+static uint64_t age_of(const struct choice *c)
+{
+    return c->benefit->steps - c->line.costs[class_of(guess_classes, c->guesses)].step;
+}
+
+/* What choosing so loses against `score`, in a step. */
+static double loss_of(const struct choice *c, double score)
+{
+    return choice_ns(c) - c->tokens / score;
+}
+
+/* The depth, the same for all, that has not been measured for the longest time, of those that the allowance covers. False: there is none, or
+ * each is young. */
+static bool oldest_depth(struct choice *c, double score, uint32_t *ret)
+{
+    uint64_t oldest = PROBE_AGE;
+    uint32_t guesses = UINT32_MAX;
+    for (uint32_t depth = 0; depth <= BENEFIT_DEPTH_MAX; depth++) {
+        choose_depth(c, depth);
+        if (c->guesses == guesses || c->guesses > c->line.furthest)
+            break;
+        guesses = c->guesses;
+        if (age_of(c) > oldest && loss_of(c, score) <= c->benefit->allowance_ns) {
+            oldest = age_of(c);
+            *ret = depth;
+        }
+    }
+    return oldest > PROBE_AGE;
+}
+
+static bool probe(struct benefit *b, struct choice *c, double score)
+{
+    uint32_t depth;
+    if (b->steps - b->probed_step < PROBE_DISTANCE || !oldest_depth(c, score, &depth))
+        return false;
+    choose_depth(c, depth);
+    b->allowance_ns -= MAX_OF(loss_of(c, score), 0);
+    b->probed_step = b->steps;
+    return true;
+}
+
+void benefit_choose(struct benefit *b, struct benefit_row *rows, uint32_t count, uint32_t guesses_max)
+{
+    ASSERT(guesses_max <= BENEFIT_GUESSES_MAX);
+    struct choice c = {.benefit = b, .rows = rows, .count = count, .guesses_max = guesses_max};
+    clear_choice(&c);
+    if (count == 0)
+        return;
+    c.line = line_of(b, count);
+    if (!is_sure(&c.line.costs[0]))
+        return;
+    find_prior(&c);
+    double score = choose_best(&c);
+    if (!probe(b, &c, score))
+        choose_best(&c);
+}
+
+/* ---- measuring ---- */
+
+void benefit_measure_step(struct benefit *b, uint32_t rows, uint32_t guesses, uint64_t ns)
+{
+    struct benefit_cost *costs = b->costs[class_of(row_classes, rows)];
+    b->steps++;
+    measure(&costs[class_of(guess_classes, guesses)], (double)ns, b->steps);
+    if (is_sure(&costs[0]))
+        b->allowance_ns = MIN_OF(b->allowance_ns + BENEFIT_PROBE_SHARE * (double)ns, ALLOWANCE_MAX * costs[0].ns);
+}
+
+void benefit_measure_draft(struct benefit *b, uint32_t rows, uint32_t depth, uint64_t ns)
+{
+    measure(&b->passes[class_of(row_classes, rows)], (double)ns / depth, b->steps);
+}
+
+static void count(struct benefit_hits *h, float fade, uint32_t tried, uint32_t right)
+{
+    for (uint32_t k = 0; k < tried; k++) {
+        h->tried[k] = fade * h->tried[k] + 1;
+        h->right[k] = fade * h->right[k] + (k < right ? 1 : 0);
+    }
+}
+
+void benefit_count(struct benefit *b, struct benefit_hits *h, uint32_t tried, uint32_t right)
+{
+    count(&b->all, FADE_ALL, tried, right);
+    count(h, FADE_ROW, tried, right);
+    for (uint32_t k = tried; k < BENEFIT_DEPTH_MAX; k++) {
+        h->tried[k] *= FADE_IDLE;
+        h->right[k] *= FADE_IDLE;
+    }
+}

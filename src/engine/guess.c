@@ -1,0 +1,131 @@
+/* guess.c - between scheduler, benefit and those who guess.
+ *
+ * A row's room is known before its plan: what is left of the page of its last known token, of the sequence and of its stream. The
+ * scheduler applies the first two again, and what one step may have. */
+#include "engine/guess.h"
+
+#include "engine/engine_state.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+#include <errno.h>
+
+_Static_assert(BENEFIT_DEPTH_MAX == MODEL_DRAFTS_MAX, "one depth for who weighs, who guesses and who computes");
+_Static_assert(BENEFIT_GUESSES_MAX >= ENGINE_GUESSES_MAX, "a step's guesses can be weighed");
+
+static size_t row_bytes(void)
+{
+    return sizeof(struct benefit_row) + sizeof(struct sched_row *) + sizeof(struct model_draft_row) +
+           2 * sizeof(uint32_t);
+}
+
+size_t guess_arena_bytes(uint32_t rows_max)
+{
+    return rows_max * row_bytes() + 5 * (size_t)64;
+}
+
+int guess_init(struct engine *en)
+{
+    uint32_t rows = en->opts.max_num_seqs;
+    struct guess *g = &en->guess;
+    g->rows = ARENA_ARRAY(en->arena, struct benefit_row, rows);
+    g->of = ARENA_ARRAY(en->arena, struct sched_row *, rows);
+    g->heads = ARENA_ARRAY(en->arena, struct model_draft_row, rows);
+    g->counts = ARENA_ARRAY(en->arena, uint32_t, rows);
+    g->drawn = ARENA_ARRAY(en->arena, uint32_t, rows);
+    return g->rows && g->of && g->heads && g->counts && g->drawn ? 0 : -ENOMEM;
+}
+
+/* ---- before the plan ---- */
+
+static uint32_t room_of(const struct engine *en, const struct job *j)
+{
+    const struct sched_row *row = &j->row;
+    uint32_t in_page = PAGE_TOKENS - 1 - row->done % PAGE_TOKENS;
+    uint32_t in_limit = row->tokens_limit - row->tokens - 1, in_stream = job_room(j);
+    uint32_t room = MIN_OF(MIN_OF(in_page, in_limit), in_stream ? in_stream - 1 : 0);
+    return MIN_OF(room, en->opts.guessing.drafts_max);
+}
+
+/* Those that are there before the plan, or as many as the head might make. */
+static uint32_t prepare(struct engine *en, struct job *j)
+{
+    const struct engine_faults *f = en->opts.faults;
+    uint32_t wanted = room_of(en, j), known = j->row.tokens;
+    if (wanted == 0 || en->opts.guessing.by == ENGINE_GUESSER_MTP)
+        return wanted;
+    if (f && f->guess)
+        return f->guess(f->arg, j->tokens, known, wanted, j->tokens + known);
+    return j->ngram ? ngram_guess(j->ngram, j->tokens, wanted, j->tokens + known) : 0;
+}
+
+static bool decodes(const struct job *j)
+{
+    return j->row.phase == SCHED_DECODING && !j->row.paused;
+}
+
+uint32_t guess_allow(struct engine *en)
+{
+    const struct engine_guessing *how = &en->opts.guessing;
+    struct guess *g = &en->guess;
+    uint32_t count = 0, sum = 0, may = 0, most = engine_guesses_max(en->opts.max_num_seqs, how->drafts_max);
+    if (how->drafts_max == 0)
+        return 0;
+    LIST_EACH(it, &en->jobs) {
+        struct job *j = LIST_ENTRY(it, struct job, link);
+        j->row.drafts = 0;
+        if (!decodes(j))
+            continue;
+        g->of[count] = &j->row;
+        g->rows[count] =
+            (struct benefit_row){.hits = &j->hits, .drafts_max = j->speculative ? prepare(en, j) : 0};
+        may += g->rows[count++].drafts_max;
+    }
+    if (may == 0)
+        return 0;
+    if (!how->always)
+        benefit_choose(&g->benefit, g->rows, count, most);
+    for (uint32_t i = 0; i < count; i++)
+        sum += g->of[i]->drafts = how->always ? g->rows[i].drafts_max : g->rows[i].drafts;
+    return MIN_OF(sum, most);
+}
+
+/* ---- behind it ---- */
+
+int guess_draft(struct engine *en, const struct sched_plan *plan)
+{
+    struct guess *g = &en->guess;
+    g->guesses = 0;
+    for (uint32_t i = 0; i < plan->row_count; i++)
+        g->guesses += g->counts[i] = plan->rows[i].drafts;
+    return 0;
+}
+
+/* ---- after the step ---- */
+
+void guess_count(struct engine *en, struct job *j, uint32_t index, uint32_t right, bool ended)
+{
+    struct engine_numbers *n = &en->now;
+    uint32_t count = en->guess.counts[index];
+    /* Behind a wrong one, or one that ends the answer, nobody looked. */
+    uint32_t tried = ended ? right : MIN_OF(count, right + 1);
+    if (j->row.phase == SCHED_DECODING && j->speculative)
+        benefit_count(&en->guess.benefit, &j->hits, tried, right);
+    if (count == 0)
+        return;
+    n->drafts++;
+    n->draft_tokens += count;
+    n->accepted_tokens += right;
+    for (uint32_t i = 0; i < right; i++)
+        n->accepted_at[i]++;
+    j->guessed_tokens += count;
+    j->right_tokens += right;
+}
+
+void guess_measure(struct engine *en, const struct sched_plan *plan, uint32_t decoding, uint64_t ns)
+{
+    struct guess *g = &en->guess;
+    if (en->opts.guessing.drafts_max > 0 && decoding > 0 && plan->tokens == decoding + g->guesses)
+        benefit_measure_step(&g->benefit, decoding, g->guesses, ns);
+}

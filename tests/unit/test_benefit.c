@@ -1,0 +1,241 @@
+/* How far rows guess, with made-up machines: what a step costs there and how often guesses are right is known. */
+#include "test.h"
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "engine/benefit.h"
+
+#include <string.h>
+
+#define ROWS_MAX 16
+#define DEPTH    4
+
+/* A step's time: so much, and per token; beyond `knee` tokens each costs `steep` more. Noise: a share; hiccup: the chance of a step three times
+ * as long. */
+struct machine {
+    double base_ns, token_ns, knee, steep_ns, draft_ns, noise, hiccup;
+};
+
+struct world {
+    struct machine m;
+    struct benefit b;
+    struct rng rng;
+    struct benefit_hits hits[ROWS_MAX];
+    double chance[ROWS_MAX]; /* of each guess of a row */
+    bool guesses[ROWS_MAX];
+    uint32_t rows;
+    double tokens, ns;
+    uint64_t guessed;
+};
+
+static double step_ns(const struct machine *m, uint32_t tokens)
+{
+    double steep = (double)tokens > m->knee ? ((double)tokens - m->knee) * m->steep_ns : 0;
+    return m->base_ns + tokens * m->token_ns + steep;
+}
+
+static uint32_t draw_right(struct world *w, uint32_t row, uint32_t drafts)
+{
+    uint32_t right = 0;
+    while (right < drafts && rng_uniform(&w->rng) < w->chance[row])
+        right++;
+    return right;
+}
+
+/* One step with so many guesses; returns what it took, drafting included. */
+static double run_step(struct world *w, const uint32_t *drafts, bool measured)
+{
+    uint32_t guesses = 0, deepest = 0, guessing = 0;
+    for (uint32_t i = 0; i < w->rows; i++) {
+        uint32_t right = draw_right(w, i, drafts[i]);
+        guesses += drafts[i];
+        guessing += drafts[i] > 0;
+        deepest = MAX_OF(deepest, drafts[i]);
+        w->tokens += 1 + right;
+        if (measured)
+            benefit_count(&w->b, &w->hits[i], MIN_OF(right + 1, drafts[i]), right);
+    }
+    double ns = step_ns(&w->m, w->rows + guesses) * (1 + w->m.noise * (rng_uniform(&w->rng) - 0.5));
+    if (rng_uniform(&w->rng) < w->m.hiccup)
+        ns *= 3;
+    if (measured) {
+        benefit_measure_step(&w->b, w->rows, guesses, (uint64_t)ns);
+        if (deepest)
+            benefit_measure_draft(&w->b, guessing, deepest, (uint64_t)(deepest * w->m.draft_ns));
+    }
+    w->ns += ns + deepest * w->m.draft_ns;
+    w->guessed += guesses;
+    return ns;
+}
+
+static void choose(struct world *w, uint32_t *drafts)
+{
+    struct benefit_row rows[ROWS_MAX];
+    for (uint32_t i = 0; i < w->rows; i++)
+        rows[i] = (struct benefit_row){.hits = &w->hits[i], .drafts_max = w->guesses[i] ? DEPTH : 0};
+    benefit_choose(&w->b, rows, w->rows, 32);
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < w->rows; i++) {
+        assert_true(rows[i].drafts <= rows[i].drafts_max);
+        sum += drafts[i] = rows[i].drafts;
+    }
+    assert_true(sum <= 32);
+}
+
+/* Tokens per second of the policy over so many steps. */
+static double run(struct world *w, uint32_t steps)
+{
+    uint32_t drafts[ROWS_MAX];
+    w->tokens = w->ns = 0;
+    w->guessed = 0;
+    for (uint32_t i = 0; i < steps; i++) {
+        choose(w, drafts);
+        run_step(w, drafts, true);
+    }
+    return w->tokens / w->ns * 1e9;
+}
+
+/* And of the same depth for all who guess, whatever it costs. */
+static double run_fixed(const struct world *like, uint32_t depth, uint32_t steps)
+{
+    struct world w = *like;
+    uint32_t drafts[ROWS_MAX];
+    w.tokens = w.ns = 0;
+    for (uint32_t i = 0; i < w.rows; i++)
+        drafts[i] = w.guesses[i] ? depth : 0;
+    for (uint32_t i = 0; i < steps; i++)
+        run_step(&w, drafts, false);
+    return w.tokens / w.ns * 1e9;
+}
+
+static void open_world(struct world *w, const struct machine *m, uint32_t rows, double chance, uint64_t seed)
+{
+    *w = (struct world){.m = *m, .rows = rows, .rng = {seed, 0}};
+    for (uint32_t i = 0; i < rows; i++) {
+        w->chance[i] = chance;
+        w->guesses[i] = true;
+    }
+}
+
+/* Reads its weights once for up to 16 tokens. */
+static const struct machine memory_bound = {1e6, 1e4, 16, 5e4, 5e4, 0.05, 0.005};
+/* Each token costs as much as the next. */
+static const struct machine compute_bound = {1e5, 1e6, 1000, 0, 1e5, 0.05, 0.005};
+
+TEST(good_guesses_on_a_machine_that_has_room_are_made)
+{
+    struct world w;
+    open_world(&w, &memory_bound, 1, 0.9, 1);
+    double off = run_fixed(&w, 0, 2000), on = run_fixed(&w, DEPTH, 2000), got = run(&w, 2000);
+    assert_true(on > 2.5 * off);
+    assert_true(got > 0.97 * on);
+}
+
+TEST(where_each_token_costs_as_much_nobody_guesses)
+{
+    struct world w;
+    for (uint32_t rows = 1; rows <= 16; rows++) {
+        open_world(&w, &compute_bound, rows, 0.8, rows);
+        double off = run_fixed(&w, 0, 4000), got = run(&w, 4000);
+        assert_true(got > 0.985 * off);
+        assert_true((double)w.guessed < 0.1 * 4000 * rows);
+    }
+}
+
+TEST(wrong_guesses_are_given_up)
+{
+    struct world w;
+    for (uint32_t rows = 1; rows <= 16; rows += 5) {
+        open_world(&w, &memory_bound, rows, 0.02, rows);
+        run(&w, 200);
+        double off = run_fixed(&w, 0, 4000), got = run(&w, 4000);
+        assert_true(got > 0.985 * off);
+    }
+}
+
+TEST(each_row_by_its_own_luck)
+{
+    struct world w;
+    uint32_t drafts[ROWS_MAX], lucky = 0, unlucky = 0;
+    open_world(&w, &memory_bound, 4, 0.95, 3);
+    w.chance[2] = w.chance[3] = 0.0;
+    w.m.token_ns = 2e5;
+    run(&w, 300);
+    for (uint32_t i = 0; i < 100; i++) {
+        choose(&w, drafts);
+        run_step(&w, drafts, true);
+        lucky += drafts[0] + drafts[1];
+        unlucky += drafts[2] + drafts[3];
+    }
+    assert_true(lucky > 100 * 2 && unlucky < 20);
+}
+
+TEST(who_may_not_guess_does_not)
+{
+    struct world w;
+    uint32_t drafts[ROWS_MAX];
+    open_world(&w, &memory_bound, 3, 0.9, 4);
+    w.guesses[1] = false;
+    for (uint32_t i = 0; i < 500; i++) {
+        choose(&w, drafts);
+        assert_int_equal(drafts[1], 0);
+        run_step(&w, drafts, true);
+    }
+    assert_true(w.guessed > 500);
+}
+
+TEST(what_changes_is_noticed)
+{
+    struct world w;
+    open_world(&w, &memory_bound, 2, 0.02, 5);
+    run(&w, 1000);
+    /* The text becomes predictable. */
+    w.chance[0] = w.chance[1] = 0.95;
+    run(&w, 3000);
+    double on = run_fixed(&w, DEPTH, 2000);
+    assert_true(run(&w, 2000) > 0.95 * on);
+    /* The machine is shared from now on. */
+    w.m = compute_bound;
+    run(&w, 1000);
+    double off = run_fixed(&w, 0, 2000);
+    assert_true(run(&w, 2000) > 0.985 * off);
+    /* And alone again. */
+    w.m = memory_bound;
+    run(&w, 5000);
+    assert_true(run(&w, 2000) > 0.95 * on);
+}
+
+TEST(batches_that_come_and_go_keep_what_was_learnt)
+{
+    struct world w;
+    open_world(&w, &memory_bound, 16, 0.9, 6);
+    for (uint32_t i = 0; i < 200; i++) {
+        w.rows = 1 + i % 16;
+        run(&w, 20);
+    }
+    w.rows = 1;
+    assert_true(run(&w, 200) > 0.95 * run_fixed(&w, DEPTH, 2000));
+}
+
+/* Any machine, any luck: not slower than off by more than what probing may cost, and not far from the best depth. */
+PROPERTY(never_much_slower_than_off, seed)
+{
+    struct rng rng = {seed, 1};
+    struct machine m = {.base_ns = 1e5 + rng_uniform(&rng) * 2e6,
+                        .token_ns = rng_uniform(&rng) * 3e5,
+                        .knee = 1 + 31 * rng_uniform(&rng),
+                        .steep_ns = rng_uniform(&rng) * 3e5,
+                        .draft_ns = rng_uniform(&rng) * 2e5,
+                        .noise = 0.1 * rng_uniform(&rng),
+                        .hiccup = 0.01 * rng_uniform(&rng)};
+    struct world w;
+    open_world(&w, &m, 1 + (uint32_t)rng_below(&rng, ROWS_MAX), rng_uniform(&rng), seed);
+    run(&w, 500);
+    double got = run(&w, 4000), off = run_fixed(&w, 0, 4000), best = off;
+    for (uint32_t depth = 1; depth <= 2; depth++)
+        best = MAX_OF(best, run_fixed(&w, depth, 4000));
+    assert_true(got > 0.98 * off);
+    assert_true(got > 0.93 * best);
+}
+
+TEST_MAIN()
