@@ -106,7 +106,7 @@ static int see_pictures(struct golden *g, struct err *e)
 {
     int r = 0;
     for (uint32_t i = 0; r == 0 && i < g->file.case_count; i++) {
-        r = picture_view_make(g->model, &g->file.cases[i], &g->compares[i], &g->views[i], e);
+        r = picture_view_make(g->model, g->dir, &g->compares[i], &g->views[i], e);
         g->sequences[i].grids = &g->views[i].grid;
         g->sequences[i].grid_count = g->views[i].count;
     }
@@ -270,8 +270,6 @@ static void close_golden(struct golden *g)
 
 static void say_skipped(const struct golden *g)
 {
-    if (g->file.images)
-        printf("%s: %u image parts skipped: pictures are not computed\n", g->dir, g->file.images);
     if (g->file.mtp)
         printf("%s: %u mtp parts skipped: the MTP head is not computed\n", g->dir, g->file.mtp);
 }

@@ -143,14 +143,33 @@ static int read_pixels(const json_t *o, struct golden_picture *ret, struct err *
     return 0;
 }
 
+static int read_name(const json_t *o, struct golden_picture *ret, struct err *e)
+{
+    const char *name = json_string_value(json_object_get(o, "image"));
+    if (!name || snprintf(ret->file, sizeof(ret->file), "images/%s", name) >= (int)sizeof(ret->file))
+        return err_set(e, -EINVAL, "a vision part has no image");
+    return 0;
+}
+
+/* A case of the `vision` list, or of the `image` part. */
+static int read_seen(const json_t *o, const struct keys *k, struct golden_case *c, struct err *e)
+{
+    int r = read_case(o, k, c, e);
+    if (r == 0)
+        r = read_grid(o, &c->picture, e);
+    if (r < 0)
+        return r;
+    return json_object_get(o, "image") ? read_name(o, &c->picture, e) : read_pixels(o, &c->picture, e);
+}
+
 static int read_all(const json_t *root, struct golden_file *f, struct err *e)
 {
     static const struct keys text_keys = {"prompt", "argmax", "greedy", "logits_last", NULL};
     static const struct keys case_keys = {"prompt_ids", "argmax_all", "greedy_ids", "top8_logits_last",
                                           "top8_ids_last"};
     const json_t *text = json_object_get(root, "text"), *cases = json_object_get(root, "cases");
-    const json_t *image = json_object_get(root, "image");
-    size_t n = json_array_size(cases) + (text ? 1 : 0) + (image ? 1 : 0);
+    const json_t *image = json_object_get(root, "image"), *vision = json_object_get(root, "vision");
+    size_t n = json_array_size(cases) + json_array_size(vision) + (text ? 1 : 0) + (image ? 1 : 0);
     f->cases = calloc(n ? n : 1, sizeof(f->cases[0]));
     if (!f->cases)
         return -ENOMEM;
@@ -163,11 +182,7 @@ static int read_all(const json_t *root, struct golden_file *f, struct err *e)
     if (r == 0 && image) {
         struct golden_case *c = &f->cases[f->case_count++];
         snprintf(c->name, sizeof(c->name), "image");
-        r = read_case(image, &text_keys, c, e);
-        if (r == 0)
-            r = read_grid(image, &c->picture, e);
-        if (r == 0)
-            r = read_pixels(image, &c->picture, e);
+        r = read_seen(image, &text_keys, c, e);
     }
     for (size_t i = 0; r == 0 && i < json_array_size(cases); i++) {
         struct golden_case *c = &f->cases[f->case_count++];
@@ -175,7 +190,11 @@ static int read_all(const json_t *root, struct golden_file *f, struct err *e)
         r = read_case(json_array_get(cases, i), &case_keys, c, e);
         f->mtp += json_object_get(json_array_get(cases, i), "mtp_argmax") != NULL;
     }
-    f->images = (uint32_t)json_array_size(json_object_get(root, "vision"));
+    for (size_t i = 0; r == 0 && i < json_array_size(vision); i++) {
+        struct golden_case *c = &f->cases[f->case_count++];
+        snprintf(c->name, sizeof(c->name), "vision[%zu]", i);
+        r = read_seen(json_array_get(vision, i), &case_keys, c, e);
+    }
     if (r == 0 && f->case_count == 0)
         r = err_set(e, -EINVAL, "neither text nor cases");
     return r;

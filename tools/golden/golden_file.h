@@ -17,10 +17,11 @@ struct golden_values {
     uint32_t count;
 };
 
-/* A picture of the size that the tower sees; no pixels: the case has none. */
+/* A picture of the size that the tower sees: its pixels, or a file that has them; neither: the case has none. */
 struct golden_picture {
-    uint8_t *pixels; /* [height][width][3] */
-    uint32_t width, height;
+    uint8_t *pixels;                  /* [height][width][3] */
+    char file[64];                    /* below the golden's directory */
+    uint32_t width, height;           /* of pixels */
     uint32_t grid_rows, grid_columns; /* patches */
     struct golden_values features;    /* the first of the tower's first token */
 };
@@ -40,7 +41,7 @@ struct golden_case {
 struct golden_file {
     struct golden_case *cases;
     uint32_t case_count;
-    uint32_t images, mtp; /* parts that are there, but not computed */
+    uint32_t mtp; /* parts that are there, but not computed */
 };
 
 /* 0, -ENOENT, -EINVAL, -ENOMEM. */

@@ -1,8 +1,13 @@
 /* pictures.c - a golden's pixels need no resizing: they go to the tower as they are. */
 #include "golden/pictures.h"
 
+#include "vision/decode.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+#define FILE_BYTES_MAX ((size_t)4 << 20)
 
 static int find_place(const struct model_vision *v, const struct golden_case *c, struct model_grid *g,
                       struct err *e)
@@ -21,46 +26,96 @@ static int find_place(const struct model_vision *v, const struct golden_case *c,
                          count, c->picture.grid_rows, c->picture.grid_columns);
 }
 
-static int check_picture(const struct model_vision *v, const struct golden_case *c, struct err *e)
+/* The file's bytes, to be freed. */
+static int read_file(const char *dir, const char *name, struct slice *ret, struct err *e)
 {
-    const struct golden_picture *p = &c->picture;
-    if (!v->present)
-        return err_set(e, -ENOTSUP, "%s: the model has no vision tower", c->name);
-    if (p->height != p->grid_rows * v->patch || p->width != p->grid_columns * v->patch ||
+    char path[4352];
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    FILE *in = fopen(path, "rbe");
+    if (!in)
+        return err_set(e, -errno, "cannot open %s: %m", path);
+    char *bytes = malloc(FILE_BYTES_MAX);
+    size_t n = bytes ? fread(bytes, 1, FILE_BYTES_MAX, in) : 0;
+    fclose(in);
+    *ret = (struct slice){bytes, n};
+    return bytes ? 0 : -ENOMEM;
+}
+
+static int decode(const char *dir, const char *name, struct picture **ret, struct err *e)
+{
+    const struct decode_limits limits = DECODE_LIMITS_DEFAULT;
+    struct slice bytes;
+    struct decode_info info;
+    struct picture *p = NULL;
+    int r = read_file(dir, name, &bytes, e);
+    if (r < 0)
+        return r;
+    r = decode_measure(bytes, &limits, &info, e);
+    if (r == 0)
+        r = picture_create(info.width, info.height, 1, NULL, &p);
+    if (r == 0)
+        r = decode_frame(p, 0, bytes, &limits, NULL, e);
+    free((char *)bytes.ptr);
+    if (r < 0)
+        picture_let_go(p);
+    else
+        *ret = p;
+    return r;
+}
+
+static int check_size(const struct model_vision *v, const struct golden_case *c,
+                      const struct model_picture *p, struct err *e)
+{
+    if (p->height != c->picture.grid_rows * v->patch || p->width != c->picture.grid_columns * v->patch ||
         p->height % (v->patch * v->merge) != 0 || p->width % (v->patch * v->merge) != 0 ||
         (uint64_t)p->width * p->height > v->pixels_max)
         return err_set(e, -EINVAL,
                        "%s: a picture of %u x %u pixels is not the grid of %u rows and %u columns", c->name,
-                       p->width, p->height, p->grid_rows, p->grid_columns);
+                       p->width, p->height, c->picture.grid_rows, c->picture.grid_columns);
     return 0;
 }
 
-int picture_view_make(struct model *m, const struct golden_case *c, struct compare *k,
-                      struct picture_view *ret, struct err *e)
+static int encode(struct model *m, const struct model_picture *in, struct compare *k,
+                  struct picture_view *ret, struct err *e)
 {
     const struct model_vision *v = &model_shape(m)->vision;
-    const struct golden_picture *p = &c->picture;
     struct picture_view view = {.count = 1};
-    if (!p->pixels)
-        return 0;
-    int r = check_picture(v, c, e);
+    struct model_picture p = *in;
+    int r = check_size(v, k->c, in, e);
     if (r == 0)
-        r = find_place(v, c, &view.grid, e);
+        r = find_place(v, k->c, &view.grid, e);
     if (r < 0)
         return r;
-    float *features = calloc((size_t)view.grid.rows * view.grid.columns * v->feature_floats, sizeof(float));
-    view.grid.features = features;
-    struct model_picture in = {
-        .frames = {p->pixels, p->pixels}, .width = p->width, .height = p->height, .features = features};
-    r = features ? model_encode_begin(m, &in) : -ENOMEM;
+    p.features = calloc((size_t)view.grid.rows * view.grid.columns * v->feature_floats, sizeof(float));
+    view.grid.features = p.features;
+    r = p.features ? model_encode_begin(m, &p) : -ENOMEM;
     if (r < 0) {
-        free(features);
-        return err_set(e, r, "%s: no memory for its picture", c->name);
+        free(p.features);
+        return err_set(e, r, "%s: no memory for its picture", k->c->name);
     }
     (void)model_encode_run(m, UINT64_MAX);
-    compare_features(k, features, v->feature_floats);
+    compare_features(k, p.features, v->feature_floats);
     *ret = view;
     return 0;
+}
+
+int picture_view_make(struct model *m, const char *dir, struct compare *k, struct picture_view *ret,
+                      struct err *e)
+{
+    const struct golden_picture *g = &k->c->picture;
+    struct model_picture p = {{g->pixels, g->pixels}, g->width, g->height, NULL};
+    struct picture *decoded = NULL;
+    if (!g->pixels && !g->file[0])
+        return 0;
+    if (!model_shape(m)->vision.present)
+        return err_set(e, -ENOTSUP, "%s: the model has no vision tower", k->c->name);
+    int r = g->pixels ? 0 : decode(dir, g->file, &decoded, e);
+    if (decoded)
+        p = (struct model_picture){{decoded->pixels, decoded->pixels}, decoded->width, decoded->height, NULL};
+    if (r == 0)
+        r = encode(m, &p, k, ret, e);
+    picture_let_go(decoded);
+    return r;
 }
 
 void picture_view_free(struct picture_view *v)
