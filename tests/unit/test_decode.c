@@ -72,4 +72,100 @@ TEST(pixels_are_pillows)
     fclose(table);
 }
 
+/* A picture of one or two raw frames of that size. */
+static struct picture *raw(struct scene *s, uint32_t frames, uint32_t width, uint32_t height,
+                           uint32_t to_width, uint8_t first, uint8_t second)
+{
+    uint8_t colours[2] = {first, second};
+    size_t bytes = (size_t)width * height * 3;
+    uint8_t *rgb = malloc(bytes);
+    struct picture *p = NULL;
+    assert_non_null(rgb);
+    assert_int_equal(picture_create(to_width, 32, frames, &s->charge, &p), 0);
+    for (uint32_t i = 0; i < frames; i++) {
+        memset(rgb, colours[i], bytes);
+        assert_int_equal(decode_raw_frame(p, i, rgb, width, height, NULL, &s->charge, &s->e), 0);
+    }
+    free(rgb);
+    return p;
+}
+
+static bool same_hash(const struct picture *a, const struct picture *b)
+{
+    return memcmp(a->sha256, b->sha256, sizeof(a->sha256)) == 0;
+}
+
+TEST(the_hash_is_of_all_that_was_seen)
+{
+    struct scene s = scene_of(ACCOUNT_NO_LIMIT);
+    struct picture *p[] = {
+        raw(&s, 2, 40, 30, 64, 1, 2), raw(&s, 2, 40, 30, 64, 1, 2), /* the same */
+        raw(&s, 2, 40, 30, 64, 2, 1),                               /* another order */
+        raw(&s, 2, 40, 30, 64, 1, 1), raw(&s, 1, 40, 30, 64, 1, 0), /* twice, once */
+        raw(&s, 2, 30, 40, 64, 1, 2), raw(&s, 2, 40, 30, 32, 1, 2), /* other sizes, before and after */
+    };
+    assert_true(same_hash(p[0], p[1]));
+    for (size_t i = 1; i < COUNT_OF(p); i++)
+        for (size_t j = i + 1; j < COUNT_OF(p); j++)
+            assert_false(same_hash(p[i], p[j]));
+    for (size_t i = 0; i < COUNT_OF(p); i++)
+        picture_let_go(p[i]);
+}
+
+TEST(the_hash_is_of_the_pixels_and_not_of_the_file)
+{
+    struct scene s = scene_of(ACCOUNT_NO_LIMIT);
+    /* Transparent or not, marked as turned by nothing or not: the same pixels. */
+    const char *const same[] = {"png_rgb.png", "png_rgba.png", "png_rgb_trns.png", "png_turned_1.png"};
+    struct picture *p[COUNT_OF(same)];
+    for (size_t i = 0; i < COUNT_OF(same); i++) {
+        struct slice bytes = test_picture(same[i]);
+        p[i] = decoded(&s, bytes, 64, 32, 0);
+        assert_true(same_hash(p[0], p[i]));
+        free((char *)bytes.ptr);
+    }
+    for (size_t i = 0; i < COUNT_OF(same); i++)
+        picture_let_go(p[i]);
+}
+
+TEST(raw_frames_are_resized_each)
+{
+    struct scene s = scene_of(ACCOUNT_NO_LIMIT);
+    struct picture *p = raw(&s, 2, 50, 20, 64, 9, 200);
+    size_t frame = picture_frame_bytes(64, 32);
+    for (size_t i = 0; i < frame; i++)
+        assert_true(p->pixels[i] == 9 && p->pixels[frame + i] == 200);
+    picture_let_go(p);
+}
+
+TEST(a_still_gets_the_models_size)
+{
+    struct scene s = scene_of(ACCOUNT_NO_LIMIT);
+    struct slice bytes = test_picture("jpeg_turned_6.jpg"); /* 45 x 38, seen as 38 x 45 */
+    struct smart_bounds bounds = {32, 4096, 1 << 20};
+    struct picture *p = NULL;
+    assert_int_equal(decode_still(bytes, &usual, &bounds, &s.charge, &p, &s.e), 0);
+    assert_int_equal(p->width, 64);
+    assert_int_equal(p->height, 96);
+    assert_int_equal(p->frames, 1);
+    picture_let_go(p);
+    free((char *)bytes.ptr);
+}
+
+/* Rows pass through: neither the height nor the pixels decide what a PNG or a JPEG takes. */
+TEST(a_tall_picture_takes_the_memory_of_rows)
+{
+    struct scene s = scene_of(ACCOUNT_NO_LIMIT);
+    struct picture *p = NULL;
+    uint32_t width = 100, height = 10000;
+    uint8_t *rgb = calloc(height, (size_t)width * 3);
+    assert_non_null(rgb);
+    assert_int_equal(picture_create(32, 3200, 1, &s.charge, &p), 0);
+    uint64_t before = account_numbers(s.account).used;
+    assert_int_equal(decode_raw_frame(p, 0, rgb, width, height, NULL, &s.charge, &s.e), 0);
+    assert_true(account_numbers(s.account).peak - before < 1 << 20);
+    picture_let_go(p);
+    free(rgb);
+}
+
 TEST_MAIN()

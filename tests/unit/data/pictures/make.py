@@ -102,6 +102,13 @@ def make_pngs(save):
     upper = Image.new("L", (w, h))
     upper.putdata([v >> 8 for row in rows for v in row])
     save("png_0_16.png", png_raw(w, h, 16, 0, rows), seen=upper.convert("RGB"))
+    # Sixteen million zeros of text and of a colour profile, which nobody has to see.
+    zeros = zlib.compress(bytes(16 << 20), 9)
+    bomb = chunk(b"iCCP", b"p\0\0" + zeros) + chunk(b"zTXt", b"k\0\0" + zeros)
+    rows = [[rng.randrange(256) for _ in range(w)] for _ in range(h)]
+    flat = Image.new("L", (w, h))
+    flat.putdata([v for row in rows for v in row])
+    save("png_bomb.png", png_raw(w, h, 8, 0, rows, extra=bomb), seen=flat.convert("RGB"))
     save("png_1x1.png", Image.new("RGB", (1, 1), (1, 2, 3)), format="PNG")
 
 
