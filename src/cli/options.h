@@ -39,6 +39,7 @@ struct options {
     const char *ssd_dir; /* NULL: no SSD tier */
     uint64_t ssd_limit, ssd_staging;
     uint64_t port, memory_limit, host_cache, text_limit, threads;
+    uint64_t max_image_pixels; /* 0: no pictures */
     uint64_t max_num_seqs, max_model_len, max_tokens_default, max_queue, queue_timeout_s, step_ms,
         slow_client_s, stuck_s;
     uint64_t max_body_bytes, max_header_bytes, max_connections, max_requests, max_request_bytes, json_depth,

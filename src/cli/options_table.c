@@ -19,6 +19,10 @@ const struct option_row options_table[] = {
      COMMAND_ANY | SECTION, "longest prompt and answer; 0: the model's own, or what fits"},
     {GROUP_MODEL, "ctx", "TOKENS", OPTION_COUNT, AT(max_model_len), 0, 1e7, NULL, COMMAND_PLAN,
      "the same as --max-model-len"},
+    {GROUP_MODEL, "max-image-pixels", "N", OPTION_COUNT, AT(max_image_pixels), 0, 268435456, "4194304",
+     COMMAND_SIZE | SECTION,
+     "larger pictures are made smaller, to so many pixels or what the model allows; 0: no pictures, and the "
+     "vision tower is not loaded"},
     {GROUP_MODEL, "host-cache", "BYTES", OPTION_BYTES, AT(host_cache), 0, 1e15, NULL,
      COMMAND_SIZE | COMMAND_CHAT | SECTION,
      "memory for the beginnings of earlier requests, of all models together, which later ones need not "

@@ -41,6 +41,12 @@ static void print_table(const struct planning *p)
                           plan->model.page_bytes)
                .text,
            terminal_bytes(plan->model.job_bytes + plan->model.job_token_bytes * plan->max_model_len).text);
+    const struct model_vision *v = &p->model.shape.vision;
+    if (v->present)
+        printf("A picture has %llu pixels at most, which are %llu tokens; the tower's weights take %s.\n",
+               (unsigned long long)v->pixels_max,
+               (unsigned long long)v->pixels_max / ((uint64_t)v->patch * v->merge * v->patch * v->merge),
+               terminal_bytes(v->weight_bytes).text);
     printf("While it loads, up to %s of the checkpoint are resident as well, where the pools come later.\n",
            terminal_bytes(plan->loading_bytes).text);
 }
@@ -66,11 +72,14 @@ static void json_model(const struct planning *p, struct buf *b)
     json_text(b, "ceiling_from", p->ceiling_from);
     buf_printf(b,
                ",\"floor_bytes\":%llu,\"limit_bytes\":%llu,\"loading_bytes\":%llu,\"connection_bytes\":%llu,"
-               "\"page_bytes\":%llu,\"page_tokens\":%u,\"slot_bytes\":%llu,\"accounts\":[",
+               "\"page_bytes\":%llu,\"page_tokens\":%u,\"slot_bytes\":%llu,\"image_pixels_max\":%llu,"
+               "\"vision_weight_bytes\":%llu,\"accounts\":[",
                (unsigned long long)plan->floor_bytes, (unsigned long long)plan->limit_bytes,
                (unsigned long long)plan->loading_bytes, (unsigned long long)plan->process.connection_bytes,
                (unsigned long long)plan->model.page_bytes, plan->model.page_tokens,
-               (unsigned long long)plan->model.slot_bytes);
+               (unsigned long long)plan->model.slot_bytes,
+               (unsigned long long)p->model.shape.vision.pixels_max,
+               (unsigned long long)p->model.shape.vision.weight_bytes);
     for (uint32_t i = 0; i < plan->line_count; i++) {
         const struct plan_line *l = &plan->lines[i];
         buf_puts(b, i ? ",{" : "{");

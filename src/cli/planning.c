@@ -120,12 +120,22 @@ static int make(struct planning *p, struct plan_process *process, struct plan_re
     return r;
 }
 
+/* Only who serves has a way for pictures to come in. */
+static struct model_parts parts_of(const struct planning *p)
+{
+    uint64_t pixels = p->options->max_image_pixels;
+    return (struct model_parts){.vision = p->serves && pixels > 0, .image_pixels_max = pixels};
+}
+
 int planning_make(struct planning *p, const char *dir, const char *name, struct err *e)
 {
     struct plan_process process;
     struct plan_refusal why = {0};
-    p->model = (struct model_plan){
-        .name = name, .queue = p->queue, .workers = p->workers, .host_cache_bytes = p->options->host_cache};
+    p->model = (struct model_plan){.name = name,
+                                   .queue = p->queue,
+                                   .workers = p->workers,
+                                   .host_cache_bytes = p->options->host_cache,
+                                   .parts = parts_of(p)};
     int r = model_plan_probe(&p->model, dir, e);
     if (r < 0)
         return r;

@@ -77,6 +77,7 @@ void runtime_set_plan(const struct planning *p, struct model_settings *s)
 {
     s->plan = p->plan;
     s->shape = p->model.shape;
+    s->parts = p->model.parts;
     s->planned = true;
 }
 

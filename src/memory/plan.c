@@ -56,7 +56,7 @@ uint64_t plan_process_bytes(const struct plan_process *p)
 /* Everything but pools, requests and the engine's tables for pages and slots. */
 static uint64_t fixed_bytes(const struct plan_process *p, const struct plan_model *m)
 {
-    return plan_process_bytes(p) + m->weight_bytes + m->workspace_bytes + m->tables_bytes +
+    return plan_process_bytes(p) + m->weight_bytes + m->workspace_bytes + m->vision_bytes + m->tables_bytes +
            m->tokenizer_bytes + m->engine_bytes;
 }
 
@@ -203,7 +203,8 @@ static void add_model(struct plan *p, const struct plan_wish *w)
     const struct plan_model *m = &p->model;
     uint64_t requests = job_bytes(m, p->max_model_len);
     uint64_t engine = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), rows_slots(m, w));
-    uint64_t fixed = m->weight_bytes + m->workspace_bytes + m->tables_bytes + m->tokenizer_bytes;
+    uint64_t fixed =
+        m->weight_bytes + m->workspace_bytes + m->vision_bytes + m->tables_bytes + m->tokenizer_bytes;
     p->model_bytes = fixed + p->engine_bytes + p->requests_bytes + p->pools_bytes;
     p->job_bytes = requests;
     p->pools_floor_bytes = pools_floor(m, w, p->max_model_len);
@@ -214,8 +215,10 @@ static void add_model(struct plan *p, const struct plan_wish *w)
     add(p, 1, "weights", ACCOUNT_ANON, m->weight_bytes, m->weight_bytes, "packed");
     add(p, 1, "mapped weights", ACCOUNT_FILE, 0, 0, "only while loading, see below");
     add(p, 1, "workspace", ACCOUNT_ANON, m->workspace_bytes, m->workspace_bytes, "of one step");
-    add(p, 1, "vision", ACCOUNT_ANON, 0, 0,
-        m->has_vision ? "in the checkpoint, not computed yet" : "the model has none");
+    add(p, 1, "vision", ACCOUNT_ANON, m->vision_bytes, m->vision_bytes,
+        m->vision_bytes ? "to encode a picture; the tower's weights are above"
+        : m->has_vision ? "left out"
+                        : "the model has none");
     add(p, 1, "mtp", ACCOUNT_ANON, 0, 0,
         m->has_mtp ? "in the checkpoint, not computed yet" : "the model has none");
     add(p, 1, "tables", ACCOUNT_ANON, m->tables_bytes, m->tables_bytes, "the layers");

@@ -31,7 +31,9 @@ struct plan_model {
     uint64_t engine_bytes;                         /* tables and logits with pools of no size */
     uint64_t engine_page_bytes, engine_slot_bytes; /* and for each page and slot of theirs */
     uint64_t job_bytes, job_token_bytes;           /* of a request's block, at most */
-    bool has_vision, has_mtp;
+    uint64_t
+        vision_bytes; /* to encode one picture of the largest size; the tower's weights are among the others */
+    bool has_vision, has_mtp; /* in the checkpoint */
 };
 
 #define PLAN_ALL UINT64_MAX

@@ -123,6 +123,7 @@ static int load_weights(struct load *l)
                               .tokens_max = s->tokens_max,
                               .rows_max = s->plan.rows,
                               .logits_max = engine_logits_max(s->plan.rows, 0),
+                              .parts = s->parts,
                               .ops = o->ops,
                               .workers = o->workers,
                               .parent = l->h->account,
@@ -191,6 +192,8 @@ static int apply_plan(struct load *l)
         r = set_floor(l, "pools", plan->pools_floor_bytes);
     if (r == 0 && s->shares)
         r = set_floor(l, "requests", plan->job_bytes);
+    if (r == 0 && s->shares)
+        r = set_floor(l, "vision", plan->model.vision_bytes);
     return r < 0 ? err_set(l->e, r, "no memory for one request of %u tokens", plan->max_model_len) : 0;
 }
 

@@ -1,6 +1,8 @@
 /* model_plan.c - asks the model, its engine and its files. */
 #include "registry/model_plan.h"
 
+#include "model/vision.h"
+
 #include "base/check.h"
 
 #include <stdio.h>
@@ -41,7 +43,7 @@ static uint64_t tokenizer_bytes(const char *dir)
 int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
 {
     p->tokenizer_bytes = tokenizer_bytes(dir);
-    return model_probe(dir, NULL, &p->shape, e);
+    return model_probe(dir, &p->parts, &p->shape, e);
 }
 
 void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret)
@@ -69,6 +71,7 @@ void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret)
         .engine_slot_bytes = engine.slot_bytes,
         .job_bytes = engine.job_bytes,
         .job_token_bytes = engine.job_token_bytes,
+        .vision_bytes = model_encode_bytes(s, s->vision.pixels_max),
         .has_vision = s->has_vision,
         .has_mtp = s->has_mtp,
     };

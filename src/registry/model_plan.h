@@ -11,6 +11,7 @@ struct model_plan {
     const char *name; /* outlives the plan */
     uint32_t queue, workers;
     uint64_t host_cache_bytes;
+    struct model_parts parts;
     /* Read from the directory by model_plan_probe(). */
     struct model_shape shape;
     uint64_t tokenizer_bytes;

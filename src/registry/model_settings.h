@@ -32,6 +32,7 @@ struct model_settings {
     /* As the last load, or the start, found it; planned: they are there. */
     bool planned;
     struct plan plan; /* its accounts' limits; what a load reserves before it begins is plan.load_bytes */
+    struct model_parts parts; /* what of the checkpoint is loaded */
     struct model_shape shape;
     struct engine_opts
         engine; /* but for what only a loaded model has: name, model, tokenizer, workers, parent */

@@ -25,16 +25,29 @@ TEST(qwen3_5_moe_is_its_golden)
     golden_holds(GOLDEN_DATA("qwen3_5_moe"));
 }
 
+/* Text and a picture each. */
+TEST(qwen3_5_vl_is_its_golden)
+{
+    golden_holds(GOLDEN_DATA("qwen3_5_vl"));
+}
+
+TEST(qwen3_vl_is_its_golden)
+{
+    golden_holds(GOLDEN_DATA("qwen3_vl"));
+}
+
 TEST(the_reference_kernels_hold_every_golden)
 {
     golden_holds("--cpu ref --chunk 33 --batch 3 " GOLDEN_DATA("llama") " " GOLDEN_DATA("qwen3"));
     golden_holds("--cpu ref --chunk 33 --batch 3 " GOLDEN_DATA("qwen3_5") " " GOLDEN_DATA("qwen3_5_moe"));
+    golden_holds("--cpu ref --chunk 7 --batch 3 " GOLDEN_DATA("qwen3_5_vl") " " GOLDEN_DATA("qwen3_vl"));
 }
 
 TEST(the_avx2_kernels_hold_every_golden)
 {
     golden_holds("--cpu avx2 --threads 3 --chunk 33 " GOLDEN_DATA("llama") " " GOLDEN_DATA("qwen3"));
     golden_holds("--cpu avx2 --threads 3 --chunk 33 " GOLDEN_DATA("qwen3_5") " " GOLDEN_DATA("qwen3_5_moe"));
+    golden_holds("--cpu avx2 --threads 3 --chunk 7 " GOLDEN_DATA("qwen3_5_vl") " " GOLDEN_DATA("qwen3_vl"));
 }
 
 TEST(one_worker_and_one_token_at_a_time_hold)

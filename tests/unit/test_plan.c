@@ -35,6 +35,7 @@ static struct made a_model(void)
                                    .weight_bytes = 100 * MIB,
                                    .loading_bytes = 3 * MIB,
                                    .workspace_bytes = 10 * MIB,
+                                   .vision_bytes = 7 * MIB,
                                    .tables_bytes = MIB,
                                    .tokenizer_bytes = 5 * MIB,
                                    .page_bytes = 64 << 10,
@@ -84,6 +85,7 @@ static void check_plan(const struct plan *p)
     }
     assert_int_equal(model, line_limit(p, p->model.name));
     assert_int_equal(process, p->limit_bytes);
+    assert_int_equal(line_limit(p, "vision"), p->model.vision_bytes);
     /* One sequence at full length, and slots for all rows, have their places in units. */
     const struct plan_model *m = &p->model;
     uint64_t pages = DIV_UP(p->max_model_len, m->page_tokens);
