@@ -1,0 +1,166 @@
+/* small_tower.h - made-up vision towers before the golden text model of qwen3_vl, and what they give for made-up pictures. */
+#ifndef PLATEAU_TESTS_SMALL_TOWER_H
+#define PLATEAU_TESTS_SMALL_TOWER_H
+
+#include "small_model.h"
+
+#include "model/vision.h"
+
+#include <jansson.h>
+#include <math.h>
+
+#define SMALL_PATCH     16
+#define SMALL_MERGE     2
+#define SMALL_OUT       64 /* the text model's hidden */
+#define SMALL_TOWER_EPS 1e-6
+
+struct small_tower {
+    uint32_t hidden, heads, depth, intermediate, grid;
+    uint32_t deepstack; /* so many, behind the first blocks */
+};
+
+/* config.json of the golden with this tower; the caller frees it. */
+static inline char *small_tower_config(const struct small_tower *s)
+{
+    json_t *root = json_load_file(SMALL_GOLDEN("qwen3_vl/config.json"), 0, NULL);
+    assert_non_null(root);
+    json_t *deep = json_array();
+    for (uint32_t i = 0; i < s->deepstack; i++)
+        json_array_append_new(deep, json_integer(i));
+    json_t *vision =
+        json_pack("{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:o}", "depth", s->depth, "hidden_size", s->hidden,
+                  "num_heads", s->heads, "intermediate_size", s->intermediate, "num_position_embeddings",
+                  s->grid * s->grid, "out_hidden_size", SMALL_OUT, "patch_size", SMALL_PATCH,
+                  "spatial_merge_size", SMALL_MERGE, "deepstack_visual_indexes", deep);
+    json_object_set_new(root, "vision_config", vision);
+    char *text = json_dumps(root, 0);
+    json_decref(root);
+    return text;
+}
+
+/* F32 in [-size, size] that bf16 could hold. */
+static inline void small_add_random(struct test_tensors *l, struct rng *rng, float size, const char *name,
+                                    uint32_t rank, const uint64_t *shape)
+{
+    float *w = test_tensor_add(l, name, DTYPE_F32, rank, shape);
+    for (uint64_t i = 0; i < tensor_count(&l->list[l->count - 1].t); i++)
+        w[i] = bf16_to_f32(f32_to_bf16(size * ((float)rng_uniform(rng) * 2 - 1)));
+}
+
+static inline void small_add_linear(struct test_tensors *l, struct rng *rng, const char *head,
+                                    const char *name, uint64_t out, uint64_t in)
+{
+    char path[192];
+    float size = 1.7f / sqrtf((float)in);
+    snprintf(path, sizeof(path), "model.visual.%s%s.weight", head, name);
+    small_add_random(l, rng, size, path, 2, (const uint64_t[]){out, in});
+    snprintf(path, sizeof(path), "model.visual.%s%s.bias", head, name);
+    small_add_random(l, rng, 0.3f, path, 1, &out);
+}
+
+static inline void small_add_norm(struct test_tensors *l, struct rng *rng, const char *head, const char *name,
+                                  uint64_t n)
+{
+    char path[192];
+    snprintf(path, sizeof(path), "model.visual.%s%s.weight", head, name);
+    small_add_random(l, rng, 1.5f, path, 1, &n);
+    snprintf(path, sizeof(path), "model.visual.%s%s.bias", head, name);
+    small_add_random(l, rng, 0.3f, path, 1, &n);
+}
+
+static inline void small_add_merger(struct test_tensors *l, struct rng *rng, const struct small_tower *s,
+                                    const char *head, uint64_t normed)
+{
+    uint64_t merged = (uint64_t)s->hidden * SMALL_MERGE * SMALL_MERGE;
+    small_add_norm(l, rng, head, "norm", normed);
+    small_add_linear(l, rng, head, "linear_fc1", merged, merged);
+    small_add_linear(l, rng, head, "linear_fc2", SMALL_OUT, merged);
+}
+
+/* The golden's text model and a random tower, in Hugging Face's names and layouts. */
+static inline struct test_tensors *small_tower_tensors(const struct small_tower *s, uint64_t seed)
+{
+    struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3_vl"));
+    struct rng rng = {seed, 0};
+    char head[64];
+    for (size_t i = l->count; i-- > 0;) {
+        if (strncmp(l->list[i].name, "model.visual.", 13) == 0)
+            test_tensor_remove(l, l->list[i].name);
+    }
+    small_add_random(l, &rng, 0.1f, "model.visual.patch_embed.proj.weight", 5,
+                     (const uint64_t[]){s->hidden, 3, 2, SMALL_PATCH, SMALL_PATCH});
+    small_add_random(l, &rng, 0.3f, "model.visual.patch_embed.proj.bias", 1, (const uint64_t[]){s->hidden});
+    small_add_random(l, &rng, 1, "model.visual.pos_embed.weight", 2,
+                     (const uint64_t[]){(uint64_t)s->grid * s->grid, s->hidden});
+    for (uint32_t i = 0; i < s->depth; i++) {
+        snprintf(head, sizeof(head), "blocks.%u.", i);
+        small_add_norm(l, &rng, head, "norm1", s->hidden);
+        small_add_norm(l, &rng, head, "norm2", s->hidden);
+        small_add_linear(l, &rng, head, "attn.qkv", 3 * (uint64_t)s->hidden, s->hidden);
+        small_add_linear(l, &rng, head, "attn.proj", s->hidden, s->hidden);
+        small_add_linear(l, &rng, head, "mlp.linear_fc1", s->intermediate, s->hidden);
+        small_add_linear(l, &rng, head, "mlp.linear_fc2", s->hidden, s->intermediate);
+    }
+    small_add_merger(l, &rng, s, "merger.", s->hidden);
+    for (uint32_t i = 0; i < s->deepstack; i++) {
+        snprintf(head, sizeof(head), "deepstack_merger_list.%u.", i);
+        small_add_merger(l, &rng, s, head, (uint64_t)s->hidden * SMALL_MERGE * SMALL_MERGE);
+    }
+    return l;
+}
+
+/* ---- pictures ---- */
+
+/* Two frames that differ. */
+struct small_picture {
+    struct model_picture in;
+    uint8_t *pixels;
+    size_t floats; /* of the result */
+};
+
+static inline struct small_picture small_picture_make(const struct model_shape *s, uint32_t width,
+                                                      uint32_t height)
+{
+    struct rng rng = {width * 1000 + height, 0};
+    size_t frame = (size_t)width * height * 3;
+    uint32_t edge = s->vision.patch * s->vision.merge;
+    struct small_picture p = {.pixels = malloc(2 * frame)};
+    assert_non_null(p.pixels);
+    for (size_t i = 0; i < 2 * frame; i++)
+        p.pixels[i] = (uint8_t)rng_below(&rng, 256);
+    p.floats = (size_t)(width / edge) * (height / edge) * s->vision.feature_floats;
+    p.in =
+        (struct model_picture){{p.pixels, p.pixels + frame}, width, height, malloc(p.floats * sizeof(float))};
+    assert_non_null(p.in.features);
+    return p;
+}
+
+static inline void small_picture_free(struct small_picture *p)
+{
+    free(p->pixels);
+    free(p->in.features);
+}
+
+static inline struct model *small_tower_load(const char *dir, struct model_opts *o)
+{
+    struct model *m = NULL;
+    struct err e = {{0}};
+    o->parts.vision = true;
+    int r = model_load(dir, o, &m, &e);
+    if (r < 0)
+        print_message("%s: %s\n", dir, e.text);
+    assert_int_equal(r, 0);
+    assert_true(model_shape(m)->vision.present);
+    return m;
+}
+
+/* The picture's features, alone and in one go. */
+static inline void small_encode(struct model *m, const struct model_opts *o, struct small_picture *p)
+{
+    workers_turn_begin(o->workers);
+    assert_int_equal(model_encode_begin(m, &p->in), 0);
+    assert_true(model_encode_run(m, UINT64_MAX));
+    workers_turn_end(o->workers);
+}
+
+#endif
