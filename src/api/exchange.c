@@ -518,6 +518,8 @@ void exchange_prepared(struct exchange *x)
     }
     if (x->request.ignored[0])
         http_header_set(x->http, "x-ignored-fields", x->request.ignored);
+    if (!exchange_is_exact(x))
+        http_header_set(x->http, "x-exact", "false");
     if (x->reject.status) {
         answer_reject(x, &x->reject);
         return;

@@ -130,6 +130,7 @@ static struct job_spec spec_of(struct exchange *x, const struct choice *c)
         .sampling = c->sampling,
         .stops = x->request.stops,
         .stop_count = x->request.stop_count,
+        .speculative = x->request.speculative,
         .prompt_logprobs = x->request.sampling.prompt_logprobs >= 0,
     };
 }

@@ -11,6 +11,8 @@ void reply_write_head(const struct exchange *x, bool chunk, struct buf *ret)
                "\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", chat ? "chatcmpl" : "cmpl",
                x->id_text, object, (long long)x->created_s);
     json_write_string(ret, slice_of(x->model->id));
+    if (!exchange_is_exact(x))
+        buf_puts(ret, ",\"exact\":false");
 }
 
 void reply_chunk_begin(struct exchange *x)

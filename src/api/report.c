@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "registry/speculation.h"
 #include "text/chat_format.h"
 
 static void key_string(struct buf *b, const char *key, const char *value)
@@ -91,8 +92,17 @@ static void write_loaded(const struct served_model *m, struct buf *ret)
     buf_printf(ret, ",\"max_model_len\":%u,", m->max_model_len);
     key_string(ret, "compute", m->compute);
     /* Which promise about tokens holds: bit for bit in any batch, chunk and cache state, or within a bound. */
-    buf_printf(ret, ",\"exact\":%s,\"chat\":%s,\"tokenizer\":%s", m->exact ? "true" : "false",
+    buf_printf(ret, ",\"exact\":%s,\"chat\":%s,\"tokenizer\":%s,", m->exact ? "true" : "false",
                m->template ? "true" : "false", m->tokenizer ? "true" : "false");
+    buf_puts(ret, "\"speculation\":{");
+    report_speculation(&m->guessing, ret);
+    buf_putc(ret, '}');
+}
+
+void report_speculation(const struct engine_guessing *g, struct buf *ret)
+{
+    buf_printf(ret, "\"method\":\"%s\",\"tokens_max\":%u,\"optimistic\":%s", speculation_name(g->by),
+               g->drafts_max, g->optimistic ? "true" : "false");
 }
 
 void report_model(struct api *a, uint32_t index, struct slice name, struct buf *ret)

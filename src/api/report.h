@@ -10,6 +10,8 @@ void report_models(struct api *a, struct buf *ret);
 void report_model(struct api *a, uint32_t index, struct slice name, struct buf *ret);
 /* "state":"ready", and what belongs to it: progress, reason, bytes. */
 void report_model_state(struct api *a, uint32_t index, struct buf *ret);
+/* Who guesses tokens ahead, and how far: members of an object, without its braces. */
+void report_speculation(const struct engine_guessing *g, struct buf *ret);
 void report_server_info(struct api *a, struct buf *ret);
 void report_model_info(struct api *a, struct buf *ret);
 

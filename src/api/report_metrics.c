@@ -274,6 +274,26 @@ static void write_models(struct api *a, uint32_t count, struct buf *b)
     EACH_INFO("plateau_model_load_seconds", "gauge", "Duration of the last load.", seconds(n->load_ns));
 }
 
+static void write_guesses(struct api *a, const struct engine_numbers *numbers, uint32_t count, struct buf *b)
+{
+    char more[64];
+    EACH_MODEL("vllm:spec_decode_num_drafts_total", "counter",
+               "Times that tokens of a request were guessed ahead.", n->drafts);
+    EACH_MODEL("vllm:spec_decode_num_draft_tokens_total", "counter", "Tokens that were guessed ahead.",
+               n->draft_tokens);
+    EACH_MODEL("vllm:spec_decode_num_accepted_tokens_total", "counter",
+               "Tokens that were guessed ahead and were right.", n->accepted_tokens);
+    head(b, "vllm:spec_decode_num_accepted_tokens_per_pos_total", "counter",
+         "Right guesses by place: 0 is the first one behind a known token.");
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t k = 0; k < MODEL_DRAFTS_MAX; k++) {
+            snprintf(more, sizeof(more), ",position=\"%u\"", k);
+            write_value(a, b, "vllm:spec_decode_num_accepted_tokens_per_pos_total", i, more,
+                        (double)numbers[i].accepted_at[k]);
+        }
+    }
+}
+
 void report_metrics(struct api *a, struct buf *ret)
 {
     struct engine_numbers numbers[REGISTRY_MODELS_MAX];
@@ -287,6 +307,7 @@ void report_metrics(struct api *a, struct buf *ret)
     }
     write_models(a, count, ret);
     write_engines(a, numbers, count, ret);
+    write_guesses(a, numbers, count, ret);
     write_pools(a, numbers, count, ret);
     write_caches(a, numbers, count, ret);
     write_trims(a, numbers, count, ret);

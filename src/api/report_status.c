@@ -51,6 +51,21 @@ static void write_trims(const struct engine_numbers *n, struct buf *ret)
                (unsigned long long)n->reliefs);
 }
 
+/* How many tokens were guessed ahead, and how many of them were right. */
+static void write_speculation(const struct engine_guessing *g, const struct engine_numbers *n,
+                              struct buf *ret)
+{
+    buf_puts(ret, ",\"speculation\":{");
+    report_speculation(g, ret);
+    buf_printf(ret,
+               ",\"drafts\":%llu,\"draft_tokens\":%llu,\"accepted_tokens\":%llu,\"accepted_per_position\":[",
+               (unsigned long long)n->drafts, (unsigned long long)n->draft_tokens,
+               (unsigned long long)n->accepted_tokens);
+    for (uint32_t i = 0; i < g->drafts_max; i++)
+        buf_printf(ret, i ? ",%llu" : "%llu", (unsigned long long)n->accepted_at[i]);
+    buf_puts(ret, "]}");
+}
+
 /* The same for a model that is not loaded: its engine does nothing and has nothing. */
 static void write_model(struct api *a, uint32_t index, struct engine_numbers *n, struct buf *ret)
 {
@@ -66,6 +81,8 @@ static void write_model(struct api *a, uint32_t index, struct engine_numbers *n,
     if (loaded)
         buf_printf(ret, ",\"compute\":\"%s\",\"exact\":%s,\"max_model_len\":%u", look.model->compute,
                    look.model->exact ? "true" : "false", look.model->max_model_len);
+    if (loaded)
+        write_speculation(&look.model->guessing, n, ret);
     registry_look_away(&look);
     struct registry_info info;
     registry_info(a->opts.registry, index, &info);
@@ -115,7 +132,7 @@ static const struct job_numbers *find_job(const struct api *a, uint32_t count, s
 /* What the jobs of one exchange do together: the furthest phase, the sums. */
 struct work {
     const char *phase;
-    uint32_t prompt_tokens, prompt_done, tokens, cached_tokens;
+    uint32_t prompt_tokens, prompt_done, tokens, cached_tokens, draft_tokens, accepted_tokens;
     uint64_t bytes;
 };
 
@@ -136,6 +153,8 @@ static struct work work_of(struct exchange *x, uint32_t job_count)
             continue;
         w.prompt_done += j->prompt_done;
         w.cached_tokens += j->cached_tokens;
+        w.draft_tokens += j->guessed_tokens;
+        w.accepted_tokens += j->right_tokens;
         w.bytes += j->bytes;
         if (j->phase != JOB_QUEUED && (furthest == JOB_QUEUED || j->phase == JOB_DECODING))
             furthest = j->phase;
@@ -170,9 +189,10 @@ static void write_request(struct exchange *x, uint32_t job_count, struct totals 
         buf_puts(ret, "null");
     buf_printf(ret,
                ",\"phase\":\"%s\",\"progress\":%.4f,\"prompt_tokens\":%u,\"tokens\":%u,\"cached_tokens\":%u,"
-               "\"choices\":%u,\"bytes\":%llu,\"age_seconds\":%.3f,\"client_connected\":%s}",
+               "\"draft_tokens\":%u,\"accepted_tokens\":%u,\"choices\":%u,\"bytes\":%llu,\"age_seconds\":%."
+               "3f,\"client_connected\":%s}",
                w.phase, known ? progress_of(x, &w) : 0.0, w.prompt_tokens, w.tokens, w.cached_tokens,
-               known ? x->choice_count : 0, (unsigned long long)w.bytes,
+               w.draft_tokens, w.accepted_tokens, known ? x->choice_count : 0, (unsigned long long)w.bytes,
                (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S, x->http ? "true" : "false");
 }
 

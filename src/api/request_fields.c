@@ -467,6 +467,7 @@ static const struct field fields[] = {
     {"prompt_logprobs", ON_BOTH, read_integer, SAMPLING(prompt_logprobs), 0, SAMPLER_TOP_MAX},
     {"return_token_ids", ON_BOTH, read_bool, AT(return_token_ids)},
     {"priority", ON_BOTH, read_priority},
+    {"speculative", ON_BOTH, read_bool, AT(speculative)},
     {"cache_salt", ON_BOTH, read_string, AT(cache_salt)},
     /* Labels for the client's own books. */
     {"user", ON_BOTH, accept_string},

@@ -56,6 +56,7 @@ static void set_defaults(struct request *r, enum request_kind kind)
         .add_generation_prompt = true,
         .parallel_tool_calls = true,
         .skip_special_tokens = true,
+        .speculative = true,
         .sampling = {.temperature = NAN,
                      .top_p = NAN,
                      .min_p = NAN,

@@ -152,7 +152,7 @@ static void follow(struct answerer *a, struct stream *s, answer_sink_fn *sink, v
 int answerer_run(struct answerer *a, uint64_t seed, answer_sink_fn *sink, void *sink_arg,
                  struct stream_finish *ret, struct err *e)
 {
-    struct job_spec job = {.prompt = a->ids, .prompt_count = (uint32_t)a->count};
+    struct job_spec job = {.prompt = a->ids, .prompt_count = (uint32_t)a->count, .speculative = true};
     struct charge charge = account_charge(a->rt->text);
     uint64_t room = a->rt->planning.plan.max_model_len - a->count, wanted = a->rt->options->max_tokens;
     struct stream *s;

@@ -26,18 +26,20 @@ struct engine_live;
 
 #define OPTIONS_KEYS_MAX   16
 #define OPTIONS_MODELS_MAX 16
-#define OPTIONS_ALL        UINT64_MAX /* of host_cache: what is left */
+#define OPTIONS_ALL        UINT64_MAX /* of host_cache: what is left; of mtp: not said */
 
 struct options {
     const char *model;                          /* directory; NULL: the bundled one */
     const char *models[OPTIONS_MODELS_MAX + 1]; /* of serve and plan: NULL ends them; the first is `model` */
-    const char *host, *log_level, *compute, *config, *env_file, *system, *history, *trim, *template_kwargs;
+    const char *host, *log_level, *compute, *config, *env_file, *system, *history, *trim, *template_kwargs,
+        *spec;
     /* NULL ends each. */
     const char *api_keys[OPTIONS_KEYS_MAX + 1], *admin_keys[OPTIONS_KEYS_MAX + 1],
         *api_key_files[OPTIONS_KEYS_MAX + 1], *admin_key_files[OPTIONS_KEYS_MAX + 1],
         *model_dirs[OPTIONS_KEYS_MAX + 1], *aliases[OPTIONS_KEYS_MAX + 1], *pins[OPTIONS_KEYS_MAX + 1];
     const char *ssd_dir; /* NULL: no SSD tier */
     uint64_t ssd_limit, ssd_staging;
+    uint64_t mtp; /* OPTIONS_ALL: not said */
     uint64_t port, memory_limit, host_cache, text_limit, threads;
     uint64_t max_image_pixels; /* 0: no pictures */
     uint64_t max_num_seqs, max_model_len, max_tokens_default, max_queue, queue_timeout_s, step_ms,
@@ -48,7 +50,7 @@ struct options {
     uint64_t model_limit; /* of a section: the model's own ceiling */
     uint64_t max_tokens, seed, top_k;
     double temperature, top_p, min_p, repetition_penalty;
-    bool raw, think, hide_reasoning, ignore_eos, json, allow_open, pinned;
+    bool raw, think, hide_reasoning, ignore_eos, json, allow_open, pinned, mtp_optimistic;
     const char *argument; /* what is no option: the prompt of generate, what cache is to do */
     bool help;
     struct options_text *texts;          /* what was read from the files */

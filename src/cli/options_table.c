@@ -43,6 +43,16 @@ const struct option_row options_table[] = {
      "off: memory that is free stays until some is short; to measure what giving it back costs"},
     {GROUP_MODEL, "compute", "MODE", OPTION_TEXT, AT(compute), 0, 0, "auto", COMMAND_RUN,
      "arithmetic: auto or f32, which are the same at present"},
+    {GROUP_MODEL, "spec", "auto|mtp|ngram|off", OPTION_TEXT, AT(spec), 0, 0, "auto", COMMAND_ANY | SECTION,
+     "who guesses tokens ahead, which makes answers faster and changes none: mtp, the model's own head for "
+     "it; "
+     "ngram, what the text has had before; auto: the head where there is one"},
+    {GROUP_MODEL, "mtp", "N", OPTION_COUNT, AT(mtp), 0, 8, NULL, COMMAND_ANY | SECTION,
+     "tokens that the head may guess ahead of a request, at most; as many are guessed as pay; 0: its weights "
+     "are not loaded [default: 3]"},
+    {GROUP_MODEL, "mtp-optimistic", NULL, OPTION_FLAG, AT(mtp_optimistic), 0, 0, NULL, COMMAND_ANY | SECTION,
+     "NOT EXACT: what the head guesses is taken without asking the model, so answers are faster and wrong "
+     "wherever a guess is"},
     {GROUP_MODEL, "threads", "N", OPTION_COUNT, AT(threads), 0, 256, "0", COMMAND_ANY,
      "threads that compute; 0: one per core"},
     {GROUP_MODEL, "model-dir", "DIR", OPTION_LIST, AT(model_dirs), 0, 0, NULL, COMMAND_SERVE,

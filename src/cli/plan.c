@@ -20,6 +20,20 @@ static void print_line(const char *name, uint32_t indent, const char *class, uin
            terminal_bytes(floor).text, terminal_bytes(limit).text, note);
 }
 
+static void print_guessing(const struct planning *p)
+{
+    const struct model_plan_guessing *t = &p->model.guessing_takes;
+    const struct engine_guessing *g = &p->model.guessing;
+    if (g->drafts_max == 0)
+        return;
+    printf(
+        "Guesses are made by %s, up to %u for each row of a step%s; they take %s of the weights, %s of each "
+        "page and %s of each slot.\n",
+        g->by == ENGINE_GUESSER_MTP ? "the model's head" : "what the text has had before", g->drafts_max,
+        g->optimistic ? ", kept without comparing: NOT EXACT" : "", terminal_bytes(t->weight_bytes).text,
+        terminal_bytes(t->page_bytes).text, terminal_bytes(t->slot_bytes).text);
+}
+
 static void print_table(const struct planning *p)
 {
     const struct plan *plan = &p->plan;
@@ -47,6 +61,7 @@ static void print_table(const struct planning *p)
                (unsigned long long)v->pixels_max,
                (unsigned long long)v->pixels_max / ((uint64_t)v->patch * v->merge * v->patch * v->merge),
                terminal_bytes(v->weight_bytes).text);
+    print_guessing(p);
     printf("While it loads, up to %s of the checkpoint are resident as well, where the pools come later.\n",
            terminal_bytes(plan->loading_bytes).text);
 }
@@ -73,13 +88,21 @@ static void json_model(const struct planning *p, struct buf *b)
     buf_printf(b,
                ",\"floor_bytes\":%llu,\"limit_bytes\":%llu,\"loading_bytes\":%llu,\"connection_bytes\":%llu,"
                "\"page_bytes\":%llu,\"page_tokens\":%u,\"slot_bytes\":%llu,\"image_pixels_max\":%llu,"
-               "\"vision_weight_bytes\":%llu,\"accounts\":[",
+               "\"vision_weight_bytes\":%llu,",
                (unsigned long long)plan->floor_bytes, (unsigned long long)plan->limit_bytes,
                (unsigned long long)plan->loading_bytes, (unsigned long long)plan->process.connection_bytes,
                (unsigned long long)plan->model.page_bytes, plan->model.page_tokens,
                (unsigned long long)plan->model.slot_bytes,
                (unsigned long long)p->model.shape.vision.pixels_max,
                (unsigned long long)p->model.shape.vision.weight_bytes);
+    const struct model_plan_guessing *t = &p->model.guessing_takes;
+    buf_printf(
+        b,
+        "\"speculation\":{\"method\":\"%s\",\"tokens_max\":%u,\"weight_bytes\":%llu,\"page_bytes\":%llu,"
+        "\"slot_bytes\":%llu},\"accounts\":[",
+        speculation_name(p->model.guessing.by), p->model.guessing.drafts_max,
+        (unsigned long long)t->weight_bytes, (unsigned long long)t->page_bytes,
+        (unsigned long long)t->slot_bytes);
     for (uint32_t i = 0; i < plan->line_count; i++) {
         const struct plan_line *l = &plan->lines[i];
         buf_puts(b, i ? ",{" : "{");

@@ -127,6 +127,13 @@ static struct model_parts parts_of(const struct planning *p)
     return (struct model_parts){.vision = p->serves && pixels > 0, .image_pixels_max = pixels};
 }
 
+static bool speculation_of(const struct options *o, struct speculation *ret)
+{
+    ret->head_drafts = o->mtp == OPTIONS_ALL ? SPECULATION_DRAFTS_ANY : (int)o->mtp;
+    ret->optimistic = o->mtp_optimistic;
+    return speculation_parse(o->spec ? o->spec : "auto", &ret->way);
+}
+
 int planning_make(struct planning *p, const char *dir, const char *name, struct err *e)
 {
     struct plan_process process;
@@ -136,6 +143,8 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
                                    .workers = p->workers,
                                    .host_cache_bytes = p->options->host_cache,
                                    .parts = parts_of(p)};
+    if (!speculation_of(p->options, &p->model.speculation))
+        return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", p->options->spec);
     int r = model_plan_probe(&p->model, dir, e);
     if (r < 0)
         return r;

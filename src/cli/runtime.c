@@ -57,12 +57,14 @@ int runtime_settings(const struct options *o, const char *dir, const char *id, u
 {
     struct model_settings s = {
         .sampling = {.temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN, .top_k = -1},
-        .engine = model_plan_engine_opts(rows, queue, o->host_cache)};
+        .engine = model_plan_engine_opts(rows, queue, o->host_cache, NULL)};
     if (!compute_mode_parse(o->compute ? o->compute : "auto", &s.compute))
         return err_set(e, -EINVAL, "--compute %s: auto or f32 is expected", o->compute);
+    enum speculation_way way;
+    if (!speculation_parse(o->spec ? o->spec : "auto", &way))
+        return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", o->spec);
     snprintf(s.dir, sizeof(s.dir), "%s", dir);
     snprintf(s.id, sizeof(s.id), "%s", id);
-    s.tokens_max = s.engine.tokens_max;
     s.engine.keep_units = o->trim && strcmp(o->trim, "off") == 0;
     s.engine.queue_timeout_ns = o->queue_timeout_s * NS_PER_S;
     s.engine.slow_client_ns = o->slow_client_s * NS_PER_S;
@@ -78,6 +80,9 @@ void runtime_set_plan(const struct planning *p, struct model_settings *s)
     s->plan = p->plan;
     s->shape = p->model.shape;
     s->parts = p->model.parts;
+    s->engine.guessing = p->model.guessing;
+    s->engine.tokens_max = model_plan_step_tokens(p->plan.rows, p->model.guessing.drafts_max);
+    s->tokens_max = s->engine.tokens_max;
     s->planned = true;
 }
 

@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-#define SAMPLES_SURE   3    /* before a cost is believed */
+#define SAMPLES_SURE   3 /* before a cost is believed */
 #define FADE_ROW       0.97f
 #define FADE_ALL       0.995f
 #define FADE_IDLE      0.999f
@@ -24,9 +24,9 @@
 #define PROBE_DISTANCE 32   /* steps between two probes */
 #define ALLOWANCE_MAX  8    /* plain steps */
 
-static const uint16_t row_classes[BENEFIT_ROW_CLASSES] = {1,  2,  3,  4,  5,  6,  7,  8,  9,   10,  11,  12,  13,
-                                                          14, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, UINT16_MAX};
-static const uint16_t guess_classes[BENEFIT_COST_CLASSES] = {0, 1,  2,  3,  4,  5,  6, 7,
+static const uint16_t row_classes[BENEFIT_ROW_CLASSES] = {
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, UINT16_MAX};
+static const uint16_t guess_classes[BENEFIT_COST_CLASSES] = {0, 1,  2,  3,  4,  5,  6,         7,
                                                              8, 10, 12, 16, 20, 24, UINT16_MAX};
 
 static uint32_t class_of(const uint16_t *tops, uint32_t n)
@@ -59,7 +59,7 @@ struct line {
     uint32_t rows;
     const struct benefit_cost *costs;
     double plain_ns;
-    uint32_t last;    /* the furthest class that is sure */
+    uint32_t last;     /* the furthest class that is sure */
     uint32_t furthest; /* guesses that may be tried */
 };
 
@@ -91,7 +91,8 @@ static double line_ns(const struct line *l, uint32_t guesses)
         return at_from + (l->costs[high].ns - at_from) * (guesses - from) / (guesses_of_class(high) - from);
     if (guesses <= from)
         return at_from;
-    double slope = low > 0 ? MAX_OF((at_from - l->plain_ns) / from, 0) : HOPEFUL_SLOPE * l->plain_ns / l->rows;
+    double slope =
+        low > 0 ? MAX_OF((at_from - l->plain_ns) / from, 0) : HOPEFUL_SLOPE * l->plain_ns / l->rows;
     return at_from + slope * (guesses - from);
 }
 
@@ -116,7 +117,7 @@ struct choice {
     struct benefit_row *rows;
     uint32_t count, guesses_max;
     struct line line;
-    double prior[BENEFIT_DEPTH_MAX];     /* what everybody's guesses say */
+    double prior[BENEFIT_DEPTH_MAX];      /* what everybody's guesses say */
     uint32_t at_depth[BENEFIT_DEPTH_MAX]; /* rows that have a guess at each place */
     uint32_t guesses;
     double tokens, draft_ns;
@@ -283,7 +284,8 @@ void benefit_measure_step(struct benefit *b, uint32_t rows, uint32_t guesses, ui
     b->steps++;
     measure(&costs[class_of(guess_classes, guesses)], (double)ns, b->steps);
     if (is_sure(&costs[0]))
-        b->allowance_ns = MIN_OF(b->allowance_ns + BENEFIT_PROBE_SHARE * (double)ns, ALLOWANCE_MAX * costs[0].ns);
+        b->allowance_ns =
+            MIN_OF(b->allowance_ns + BENEFIT_PROBE_SHARE * (double)ns, ALLOWANCE_MAX * costs[0].ns);
 }
 
 void benefit_measure_draft(struct benefit *b, uint32_t rows, uint32_t depth, uint64_t ns)

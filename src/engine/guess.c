@@ -11,7 +11,8 @@
 
 #include <errno.h>
 
-_Static_assert(BENEFIT_DEPTH_MAX == MODEL_DRAFTS_MAX, "one depth for who weighs, who guesses and who computes");
+_Static_assert(BENEFIT_DEPTH_MAX == MODEL_DRAFTS_MAX,
+               "one depth for who weighs, who guesses and who computes");
 _Static_assert(BENEFIT_GUESSES_MAX >= ENGINE_GUESSES_MAX, "a step's guesses can be weighed");
 
 static size_t row_bytes(void)

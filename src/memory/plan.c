@@ -220,7 +220,9 @@ static void add_model(struct plan *p, const struct plan_wish *w)
         : m->has_vision ? "left out"
                         : "the model has none");
     add(p, 1, "mtp", ACCOUNT_ANON, 0, 0,
-        m->has_mtp ? "in the checkpoint, not computed yet" : "the model has none");
+        m->mtp       ? "in weights, kv and state"
+        : m->has_mtp ? "in the checkpoint, not loaded"
+                     : "the model has none");
     add(p, 1, "tables", ACCOUNT_ANON, m->tables_bytes, m->tables_bytes, "the layers");
     add(p, 1, "tokenizer", ACCOUNT_ANON, m->tokenizer_bytes, m->tokenizer_bytes, "and the chat template");
     add(p, 1, "engine", ACCOUNT_ANON, engine, p->engine_bytes, "tables, logits, stack");

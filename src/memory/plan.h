@@ -34,6 +34,7 @@ struct plan_model {
     uint64_t
         vision_bytes; /* to encode one picture of the largest size; the tower's weights are among the others */
     bool has_vision, has_mtp; /* in the checkpoint */
+    bool mtp;                 /* it is loaded */
 };
 
 #define PLAN_ALL UINT64_MAX

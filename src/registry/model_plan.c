@@ -10,16 +10,19 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-uint32_t model_plan_step_tokens(uint32_t rows)
+uint32_t model_plan_step_tokens(uint32_t rows, uint32_t drafts_max)
 {
-    return MAX_OF((uint32_t)MODEL_PLAN_STEP_TOKENS, engine_tokens_min(rows, 0));
+    return MAX_OF((uint32_t)MODEL_PLAN_STEP_TOKENS, engine_tokens_min(rows, drafts_max));
 }
 
-struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t host_cache_bytes)
+struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t host_cache_bytes,
+                                          const struct engine_guessing *guessing)
 {
+    struct engine_guessing g = guessing ? *guessing : (struct engine_guessing){.by = ENGINE_GUESSER_NONE};
     return (struct engine_opts){.max_num_seqs = rows,
                                 .max_queue = queue,
-                                .tokens_max = model_plan_step_tokens(rows),
+                                .tokens_max = model_plan_step_tokens(rows, g.drafts_max),
+                                .guessing = g,
                                 .host_cache_bytes = host_cache_bytes};
 }
 
@@ -40,10 +43,27 @@ static uint64_t tokenizer_bytes(const char *dir)
     return vocabulary ? ROUND_UP(4 * MIB + 3 * vocabulary + 16 * templates, MIB) : MIB;
 }
 
+/* Whether there is a whole head is known when it has been asked for. */
 int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
 {
+    struct model_shape plain;
+    struct model_parts parts = p->parts;
     p->tokenizer_bytes = tokenizer_bytes(dir);
-    return model_probe(dir, &p->parts, &p->shape, e);
+    p->guessing = speculation_guessing(&p->speculation, true);
+    speculation_parts(&p->guessing, &p->parts);
+    int r = model_probe(dir, &p->parts, &p->shape, e);
+    if (r == 0 && p->parts.mtp && !p->shape.mtp) {
+        p->guessing = speculation_guessing(&p->speculation, false);
+        speculation_parts(&p->guessing, &p->parts);
+        r = model_probe(dir, &p->parts, &p->shape, e);
+    }
+    if (r == 0)
+        r = model_probe(dir, &parts, &plain, e);
+    if (r == 0)
+        p->guessing_takes = (struct model_plan_guessing){p->shape.weight_bytes - plain.weight_bytes,
+                                                         p->shape.page_bytes - plain.page_bytes,
+                                                         p->shape.slot_bytes - plain.slot_bytes};
+    return r;
 }
 
 void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret)
@@ -51,7 +71,7 @@ void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret)
     const struct model_plan *p = model_plan;
     const struct model_shape *s = &p->shape;
     struct engine_plan engine;
-    struct engine_opts opts = model_plan_engine_opts(rows, p->queue, p->host_cache_bytes);
+    struct engine_opts opts = model_plan_engine_opts(rows, p->queue, p->host_cache_bytes, &p->guessing);
     engine_plan(&opts, s, &engine);
     *ret = (struct plan_model){
         .name = p->name,
@@ -74,5 +94,6 @@ void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret)
         .vision_bytes = model_encode_bytes(s, s->vision.pixels_max),
         .has_vision = s->has_vision,
         .has_mtp = s->has_mtp,
+        .mtp = s->mtp,
     };
 }

@@ -5,24 +5,35 @@
 #include "engine/engine.h"
 #include "memory/plan.h"
 #include "model/model.h"
+#include "registry/speculation.h"
+
+/* What guessing takes more than doing without: of the weights, of each page, and of each slot. */
+struct model_plan_guessing {
+    uint64_t weight_bytes, page_bytes, slot_bytes;
+};
 
 struct model_plan {
     /* Given. */
     const char *name; /* outlives the plan */
     uint32_t queue, workers;
     uint64_t host_cache_bytes;
-    struct model_parts parts;
+    struct speculation speculation;
+    struct model_parts
+        parts; /* what is of pictures is given; the rest follows from speculation and the model */
     /* Read from the directory by model_plan_probe(). */
+    struct engine_guessing guessing;
     struct model_shape shape;
+    struct model_plan_guessing guessing_takes;
     uint64_t tokenizer_bytes;
 };
 
 #define MODEL_PLAN_STEP_TOKENS 512 /* of one step; what a step takes of workspace */
 
-/* Tokens of one step for so many rows. */
-uint32_t model_plan_step_tokens(uint32_t rows);
-/* The engine's options as far as a plan knows them: the same for who plans and who creates. */
-struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t host_cache_bytes);
+/* Tokens of one step for so many rows, each with so many guesses. */
+uint32_t model_plan_step_tokens(uint32_t rows, uint32_t drafts_max);
+/* The engine's options as far as a plan knows them: the same for who plans and who creates. guessing: NULL for nobody's. */
+struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t host_cache_bytes,
+                                          const struct engine_guessing *guessing);
 /* Reads headers, loads nothing. 0 or what model_probe() said. */
 int model_plan_probe(struct model_plan *p, const char *dir, struct err *e);
 /* A plan_model_fn whose arg is a struct model_plan. */

@@ -43,7 +43,8 @@ struct served_model {
     enum chat_format format;
     int64_t created_s;   /* since 1970; of the load */
     const char *compute; /* "f32" */
-    bool exact;          /* the same tokens in any batch, chunk and cache state */
+    struct engine_guessing guessing;
+    bool exact; /* the same tokens in any batch, chunk and cache state, with guesses and without */
 };
 
 /* For tests: asked after each step of a load and of an unload, by its name; nonzero: the step counts as failed. */

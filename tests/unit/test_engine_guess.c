@@ -6,9 +6,9 @@
 
 #include <math.h>
 
-#define PROMPT  60
-#define ANSWER  90
-#define SPECS   8
+#define PROMPT 60
+#define ANSWER 90
+#define SPECS  8
 
 /* ---- who guesses ---- */
 
@@ -55,8 +55,8 @@ static uint32_t guess(void *arg, const uint32_t *tokens, uint32_t count, uint32_
 static void open_guessing(struct fixture *f, const char *dir, struct engine_opts *o, enum manner manner,
                           struct guesser *g)
 {
-    o->guessing = (struct engine_guessing){
-        .by = ENGINE_GUESSER_NGRAM, .drafts_max = TEST_DRAFTS_MAX, .always = true};
+    o->guessing =
+        (struct engine_guessing){.by = ENGINE_GUESSER_NGRAM, .drafts_max = TEST_DRAFTS_MAX, .always = true};
     g->manner = manner;
     g->rng = (struct rng){manner, 0};
     g->faults.guess = guess;

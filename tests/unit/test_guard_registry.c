@@ -49,8 +49,8 @@ static struct model_settings a_model(uint32_t index)
 {
     struct model_settings s = {
         .shares = true,
-        .tokens_max = model_plan_step_tokens(4),
-        .engine = model_plan_engine_opts(4, 8, CACHE),
+        .tokens_max = model_plan_step_tokens(4, 0),
+        .engine = model_plan_engine_opts(4, 8, CACHE, NULL),
         .sampling = {.temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN, .top_k = -1}};
     snprintf(s.id, sizeof(s.id), "%c", 'a' + (int)index);
     snprintf(s.dir, sizeof(s.dir), "%s", dirs[index]);

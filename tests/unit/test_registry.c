@@ -104,8 +104,8 @@ static struct model_settings a_model(const char *id, const char *dir)
 {
     struct model_settings s = {
         .shares = true,
-        .tokens_max = model_plan_step_tokens(2),
-        .engine = model_plan_engine_opts(2, 4, 0),
+        .tokens_max = model_plan_step_tokens(2, 0),
+        .engine = model_plan_engine_opts(2, 4, 0, NULL),
         .sampling = {.temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN, .top_k = -1}};
     snprintf(s.id, sizeof(s.id), "%s", id);
     snprintf(s.dir, sizeof(s.dir), "%s", dir);

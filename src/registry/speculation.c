@@ -1,0 +1,52 @@
+/* speculation.c - a head that is asked for and not there is no mistake: --spec is said of all models, and each does what it can. */
+#include "registry/speculation.h"
+
+#include "base/check.h"
+
+#include <string.h>
+
+static const char *const ways[] = {[SPECULATION_AUTO] = "auto",
+                                   [SPECULATION_MTP] = "mtp",
+                                   [SPECULATION_NGRAM] = "ngram",
+                                   [SPECULATION_OFF] = "off"};
+
+bool speculation_parse(const char *name, enum speculation_way *ret)
+{
+    for (size_t i = 0; i < COUNT_OF(ways); i++) {
+        if (strcmp(name, ways[i]) == 0) {
+            *ret = (enum speculation_way)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+struct engine_guessing speculation_guessing(const struct speculation *s, bool has_head)
+{
+    uint32_t by_head =
+        s->head_drafts == SPECULATION_DRAFTS_ANY ? SPECULATION_DRAFTS_MTP : (uint32_t)s->head_drafts;
+    bool wants_head = s->way == SPECULATION_AUTO || s->way == SPECULATION_MTP;
+    if (wants_head && has_head && by_head > 0)
+        return (struct engine_guessing){.by = ENGINE_GUESSER_MTP,
+                                        .drafts_max = by_head,
+                                        .always = s->always,
+                                        .optimistic = s->optimistic};
+    if (s->way == SPECULATION_NGRAM)
+        return (struct engine_guessing){
+            .by = ENGINE_GUESSER_NGRAM, .drafts_max = SPECULATION_DRAFTS_NGRAM, .always = s->always};
+    return (struct engine_guessing){.by = ENGINE_GUESSER_NONE};
+}
+
+void speculation_parts(const struct engine_guessing *g, struct model_parts *parts)
+{
+    parts->mtp = g->by == ENGINE_GUESSER_MTP;
+    parts->drafts_max = g->drafts_max;
+}
+
+const char *speculation_name(enum engine_guesser by)
+{
+    static const char *const names[] = {
+        [ENGINE_GUESSER_NONE] = "off", [ENGINE_GUESSER_NGRAM] = "ngram", [ENGINE_GUESSER_MTP] = "mtp"};
+    ASSERT((size_t)by < COUNT_OF(names));
+    return names[by];
+}

@@ -1,0 +1,91 @@
+"""Tokens that are guessed ahead change no answer; who guesses, how far, and what came of it can be seen."""
+
+import json
+import re
+
+import pytest
+
+from conftest import events, serving
+
+COPY = "one two three four five six seven eight nine ten, one two three four five six seven eight nine ten, one two"
+# What a draw may depend on.
+ASKS = [
+    {"temperature": 0},
+    {"temperature": 0, "logprobs": 3},
+    {"temperature": 0.9, "top_p": 0.9, "seed": 5},
+    {"temperature": 1.2, "seed": 6, "n": 3, "min_p": 0.02},
+    {"temperature": 0, "repetition_penalty": 1.2, "frequency_penalty": 0.3},
+    {"temperature": 0, "logit_bias": {"20": 3, "100": -100}},
+    {"temperature": 0, "stop": ["e", "th"], "min_tokens": 9},
+    {"temperature": 0, "prompt_logprobs": 1},
+]
+
+
+@pytest.fixture(scope="module")
+def guessing():
+    """Where the sequence's own past guesses."""
+    with serving("--spec", "ngram") as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def plain():
+    with serving("--spec", "off") as s:
+        yield s
+
+
+def metric(server, name):
+    found = re.findall(rf"^{re.escape(name)}{{[^}}]*}} (\S+)$", server.http.get("/metrics").text, re.M)
+    return [float(x) for x in found]
+
+
+def answer(server, **fields):
+    reply = server.complete(COPY, max_tokens=60, return_token_ids=True, ignore_eos=True, **fields).json()
+    return reply["choices"], reply["usage"]["completion_tokens"]
+
+
+def test_the_same_answers_with_guesses_and_without(guessing, plain):
+    for fields in ASKS:
+        assert answer(guessing, **fields) == answer(plain, **fields), fields
+    drafts, = metric(guessing, "vllm:spec_decode_num_drafts_total")
+    tokens, = metric(guessing, "vllm:spec_decode_num_draft_tokens_total")
+    right, = metric(guessing, "vllm:spec_decode_num_accepted_tokens_total")
+    places = metric(guessing, "vllm:spec_decode_num_accepted_tokens_per_pos_total")
+    assert tokens >= drafts > 0 and tokens >= right > 0
+    assert sum(places) == right and places == sorted(places, reverse=True) and len(places) == 8
+    assert metric(plain, "vllm:spec_decode_num_drafts_total") == [0]
+
+
+def test_a_request_may_do_without(guessing):
+    before = metric(guessing, "vllm:spec_decode_num_drafts_total")
+    for fields in [{}, {"stream": True}]:
+        body = {"prompt": COPY, "max_tokens": 60, "ignore_eos": True, "temperature": 0, "speculative": False, **fields}
+        assert guessing.http.post("/v1/completions", json=body).status_code == 200
+    chat = {"messages": [{"role": "user", "content": COPY}], "max_tokens": 30, "temperature": 0, "speculative": False}
+    assert guessing.http.post("/v1/chat/completions", json=chat).status_code == 200
+    assert metric(guessing, "vllm:spec_decode_num_drafts_total") == before
+    refused = guessing.http.post("/v1/completions", json={"prompt": COPY, "speculative": "no"})
+    assert refused.status_code == 400 and refused.json()["error"]["param"] == "speculative"
+
+
+def test_it_says_who_guesses(guessing, plain):
+    model, = guessing.http.get("/v1/models").json()["data"]
+    assert model["exact"] and model["speculation"] == {"method": "ngram", "tokens_max": 5, "optimistic": False}
+    model, = plain.http.get("/v1/models").json()["data"]
+    assert model["speculation"] == {"method": "off", "tokens_max": 0, "optimistic": False}
+    answer(guessing, temperature=0)
+    status, = guessing.http.get("/api/status").json()["models"]
+    assert status["speculation"]["draft_tokens"] >= status["speculation"]["accepted_tokens"] > 0
+    assert len(status["speculation"]["accepted_per_position"]) == 5
+
+
+def test_streams_bring_the_same_tokens(guessing, plain):
+    body = {"prompt": COPY, "max_tokens": 80, "ignore_eos": True, "temperature": 0, "stream": True,
+            "return_token_ids": True, "logprobs": 0}
+
+    def ids(server):
+        found = events(server.http.post("/v1/completions", json=body).text)
+        return [i for e in found if e != "[DONE]" for c in e["choices"] for i in c.get("token_ids", [])]
+
+    assert ids(guessing) == ids(plain)
+    assert "exact" not in json.dumps(guessing.complete(COPY, max_tokens=2).json())
