@@ -9,7 +9,7 @@
 
 #include "memory/ledger.h"
 
-#define TEST_ACCOUNTS_MAX 32
+#define TEST_ACCOUNTS_MAX 128
 
 static struct ledger *test_ledger_now;
 static struct account *test_accounts[TEST_ACCOUNTS_MAX];

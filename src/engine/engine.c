@@ -29,7 +29,7 @@ _Static_assert(SCHED_SLOT_NONE == MODEL_SLOT_NONE, "no slot has one name");
 
 const char *job_phase_name(enum job_phase p)
 {
-    static const char *const names[] = {"queued",   "fetching", "prefilling",
+    static const char *const names[] = {"queued",   "fetching", "encoding", "prefilling",
                                         "decoding", "paused",   "preempted"};
     ASSERT((size_t)p < COUNT_OF(names));
     return names[p];
@@ -137,9 +137,9 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
     };
     size_t vocab = shape->vocab;
     ret->arena_bytes = pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) +
-                       o->max_num_seqs * sizeof(struct model_row) + guess_arena_bytes(o->max_num_seqs) +
-                       logits_max(o) * vocab * sizeof(float) + vocab / 8 +
-                       places_of(o) * sizeof(struct job_numbers) +
+                       sight_arena_bytes(shape) + o->max_num_seqs * sizeof(struct model_row) +
+                       guess_arena_bytes(o->max_num_seqs) + logits_max(o) * vocab * sizeof(float) +
+                       vocab / 8 + places_of(o) * sizeof(struct job_numbers) +
                        o->max_num_seqs * sizeof(struct request_id) +
                        vocab * 16 /* the sampler's scratch: 12 at present */ + 65536;
 }
@@ -170,6 +170,12 @@ static bool help_comes(void *arg)
     return p->help_comes;
 }
 
+/* For the pools, when nothing of theirs is free. */
+static bool give_more(void *arg)
+{
+    return sight_give(arg, UINT64_MAX, true) > 0;
+}
+
 static int open_tier(struct engine *en)
 {
     struct store_client_opts c = {.identity = en->opts.identity,
@@ -184,6 +190,7 @@ static int create_pools(struct engine *en, struct layout *l)
 {
     l->pools.holder = en->holder;
     l->pools.evicting = en->opts.store ? write_behind_evicting : NULL;
+    l->pools.more = give_more;
     l->pools.arg = en;
     int r = pools_create(en->arena, &l->pools, &en->pools);
     if (r == 0 && en->opts.store && en->pools.index && open_tier(en) < 0)
@@ -249,6 +256,8 @@ static int create_tables(struct engine *en)
         r = mailbox_create(&inbox, &en->inbox);
     if (r == 0)
         r = create_pools(en, &l);
+    if (r == 0)
+        r = sight_create(en);
     if (r == 0)
         r = create_vocabulary(en, &charge);
     return r == 0 ? thread_stack_init(&en->stack, ENGINE_STACK_BYTES, &charge) : r;
@@ -356,6 +365,7 @@ void engine_close(struct engine *en)
     else if (en->sched)
         engine_end_all(en);
     thread_stack_done(&en->stack);
+    sight_done(en);
     store_client_close(&en->tier);
     prefix_hasher_free(en->hasher);
     holder_close(en->holder);

@@ -53,6 +53,7 @@ struct engine_faults {
     void *arg;
     /* Guesses instead of whom `by` names, which is not the head: behind the first `count` tokens, <= wanted; returns how many. */
     uint32_t (*guess)(void *arg, const uint32_t *tokens, uint32_t count, uint32_t wanted, uint32_t *ret);
+    void (*slice)(void *arg); /* called likewise before a slice of encoding a picture */
 };
 
 /* What may change while engines run: each value is read where it is used, so a change holds from the next request or step on, for
@@ -68,8 +69,8 @@ struct engine_opts {
     const struct tokenizer *tokenizer; /* borrowed; NULL: no stop strings, every id exists */
     struct workers *workers;
     struct account
-        *parent; /* below it open `pools` (with `kv`, `state`, `snapshots`, `host cache`), `requests` and
-                    `engine` (tables, logits, stack) */
+        *parent; /* below it open `pools` (with `kv`, `state`, `snapshots`, `host cache`), `requests`,
+                    `engine` (tables, logits, stack) and, if the model sees, `pictures` (features) */
     uint32_t max_num_seqs;  /* rows of a step */
     uint32_t max_model_len; /* tokens of one sequence; <= the model's own */
     uint32_t max_queue;     /* requests that wait */
@@ -83,6 +84,9 @@ struct engine_opts {
     /* Prefixes of earlier requests stay in the pools until their memory is wanted, and later ones begin with them: so many bytes of
      * pages and states that no request uses. 0: nothing is kept. */
     uint64_t host_cache_bytes;
+    /* So many bytes of features of pictures are kept that no request needs at the moment; those in use may be more, but not more than that or
+     * the largest picture's. */
+    uint64_t image_cache_bytes;
     /* Who else holds memory: the engine is listed there from before its first page, caches within the common budget, gives for others and has
      * them asked when the process refuses it a unit. Borrowed; NULL: it is alone. */
     struct holders *holders;
@@ -171,27 +175,36 @@ void engine_room(const struct engine *en, const struct job_spec *job, struct eng
 uint32_t engine_retry_after_s(struct engine *en);
 
 struct engine_cleared {
-    uint32_t entries;         /* pages of prefixes that were dropped */
-    uint64_t bytes_reclaimed; /* by how much what the pools hold has fallen */
+    uint32_t entries;         /* pages of prefixes, and pictures' features, that were dropped */
+    uint64_t bytes_reclaimed; /* by how much what pools and pictures hold has fallen */
 };
-/* Drops all prefixes that no request uses and gives their memory back; waits for it, a step at most. Any thread but the
+/* Drops all prefixes and features of pictures that no request uses and gives their memory back; waits for it, a step at most. Any thread but the
  * engine's. 0, -EAGAIN (too many wait for the same), -EPIPE (closing), or -ENOMEM. */
 int engine_clear_cache(struct engine *en, struct engine_cleared *ret);
-/* Gives back every unit that no request and no prefix needs; prefixes are moved together, none is dropped. As engine_clear_cache. */
+/* Gives back every byte that no request and no prefix needs; prefixes are moved together, none is dropped. As engine_clear_cache. */
 int engine_trim(struct engine *en, struct engine_cleared *ret);
-/* The machine runs short of memory: an eighth of the prefixes, those used longest ago, and all free units go, now or after the
+/* The machine runs short of memory: an eighth of the prefixes, those used longest ago, features of pictures and all free units go, now or after the
  * step. Any thread; nobody waits. */
 void engine_relieve(struct engine *en);
 /* After stream_close: look now. Any thread. */
 void engine_wake(struct engine *en);
 
-enum job_phase { JOB_QUEUED, JOB_FETCHING, JOB_PREFILLING, JOB_DECODING, JOB_PAUSED, JOB_PREEMPTED };
+enum job_phase {
+    JOB_QUEUED,
+    JOB_FETCHING,
+    JOB_ENCODING, /* its next token waits for a picture */
+    JOB_PREFILLING,
+    JOB_DECODING,
+    JOB_PAUSED,
+    JOB_PREEMPTED
+};
 const char *job_phase_name(enum job_phase p);
 
 struct job_numbers {
     struct request_id id;
     enum job_phase phase;
     uint32_t prompt_tokens, prompt_done, completion_tokens, cached_tokens, max_tokens;
+    uint32_t pictures, pictures_done; /* done: they need no more work */
     uint32_t guessed_tokens,
         right_tokens;       /* guesses that were looked at, and those of them that were right */
     uint64_t age_ns, bytes; /* bytes: pages, slots, pixels and the job's block */
@@ -220,6 +233,13 @@ struct engine_numbers {
     uint64_t trims, trim_units, trim_bytes, trim_moves, trim_slices, trim_slice_ns, trim_slice_max_ns;
     uint64_t units_retaken; /* given back and committed again within a second */
     uint64_t reliefs;       /* times that memory was taken from caches because some was short */
+    /* Pictures: those encoded, and those whose features were there already when a row came to them. A slice is what is done between two
+     * steps. */
+    uint64_t pictures_encoded, pictures_found, pictures_evicted;
+    uint64_t encode_slices, encode_ns, encode_slice_max_ns;
+    uint32_t pictures_kept;                      /* entries of features, those in use included */
+    uint64_t pictures_bytes, pictures_bytes_max; /* theirs */
+    uint64_t encoding_bytes;                     /* of memory to encode in */
     uint64_t steps, prompt_tokens, completion_tokens, preemptions, step_errors;
     /* Guesses: rows of steps that had some, how many they had, and those of them that were right, by place behind the known token. */
     uint64_t drafts, draft_tokens, accepted_tokens, accepted_at[MODEL_DRAFTS_MAX];

@@ -1,4 +1,4 @@
-/* engine_loop.c - the engine's thread: look, step, publish, deliver; sleep when there is nothing.
+/* engine_loop.c - the engine's thread: look, step, encode a slice of a picture, publish, deliver; sleep when there is nothing.
  *
  * A job that ends leaves the scheduler at once and joins `over`. Its last tokens and its finish record go out after the numbers
  * have been published, so whoever has the finish finds the request counted; its block is freed before, so they find its
@@ -29,6 +29,7 @@ void engine_end_job(struct engine *en, struct job *j, enum finish_reason why)
 {
     ASSERT(!j->over);
     uint64_t now_ns = clock_now_ns();
+    sight_leave(en, j);
     if (j->row.phase != SCHED_NEW)
         sched_remove(en->sched, &j->row);
     j->over = true;
@@ -131,6 +132,7 @@ static void take_message(struct engine *en, const struct engine_message *m)
     }
     struct job *j = m->job;
     list_push_back(&en->jobs, &j->link);
+    sight_enter(en, j);
     int r = sched_add(en->sched, &j->row);
     ASSERT(r == 0);
 }
@@ -218,6 +220,7 @@ void *engine_thread(void *arg)
         if (atomic_exchange(&en->relieve, false))
             trim_relieve(en);
         bool stepped = engine_step(en);
+        stepped |= sight_run(en, stepped);
         if (!stepped)
             note_rest(en);
         if (list_empty(&en->jobs) && list_empty(&en->over)) {

@@ -6,6 +6,7 @@
 #include "engine/guess.h"
 #include "engine/job.h"
 #include "engine/pools.h"
+#include "engine/sight.h"
 #include "engine/trim.h"
 #include "engine/write_behind.h"
 
@@ -59,6 +60,7 @@ struct engine {
     struct model_row *rows; /* [max_num_seqs] */
     struct buf text;        /* room for one token's text, grown at creation */
     uint64_t last_end_ns;   /* when the last job ended */
+    struct sight sight;
     struct trim trim;
     struct write_behind write_behind;
     struct engine_numbers now; /* counters; gauges are filled when published */

@@ -74,6 +74,8 @@ static void fill_rows(struct engine *en, const struct sched_plan *plan)
             .slot_out = r->slot_out,
             .logits_from = logits_from(en, j, r),
             .hold = r->drafts > 0,
+            .grids = j->grids,
+            .grid_count = j->picture_count,
         };
     }
 }
@@ -338,7 +340,11 @@ bool engine_step(struct engine *en)
     struct sched_plan plan;
     pools_clock(&en->pools, began_ns);
     sched_set_queue_timeout(en->sched, atomic_load(&en->live->queue_timeout_ns));
+    sight_look(en);
     sched_plan(en->sched, &ev, &plan);
+    /* Who has just got a place may find that its pictures are behind it or there. */
+    if (plan.row_count == 0 && sight_look(en))
+        sched_plan(en->sched, &ev, &plan);
     take_ended(en);
     if (plan.row_count == 0)
         return false;
@@ -361,8 +367,10 @@ bool engine_step(struct engine *en)
     else
         fail_rows(en, &plan, r);
     /* One that was cut short says nothing about what tokens cost. */
-    if (r == 0)
+    if (r == 0) {
         measure(en, &plan, decoding, began_ns, drafted_ns);
+        sight_note_step(en, &plan, clock_now_ns() - began_ns);
+    }
     count_step(en, began_ns, clock_now_ns());
     return true;
 }

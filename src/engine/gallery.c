@@ -8,11 +8,10 @@
 #include "base/pages.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #define GRAIN       ((size_t)4096)
-#define PIECE_BYTES ((size_t)4 << 20)
+#define PIECE_BYTES ((size_t)2 << 20)
 
 enum state { FREE, FILLING, WHOLE };
 
@@ -112,16 +111,10 @@ void gallery_done(struct gallery *g)
     ASSERT(!g || g->count == 0);
 }
 
-static bool key_eq(const struct gallery_key *a, const struct gallery_key *b)
-{
-    return memcmp(a->sha256, b->sha256, sizeof(a->sha256)) == 0 && a->rows == b->rows &&
-           a->columns == b->columns && a->frames == b->frames;
-}
-
 uint32_t gallery_find(const struct gallery *g, const struct gallery_key *key)
 {
     for (uint32_t i = 0; i < g->end; i++)
-        if (g->entries[i].state == WHOLE && key_eq(&g->entries[i].key, key))
+        if (g->entries[i].state == WHOLE && gallery_key_eq(&g->entries[i].key, key))
             return i;
     return GALLERY_NONE;
 }
@@ -255,7 +248,7 @@ void gallery_check(const struct gallery *g)
         unused += is_unused(e);
         unused_bytes += is_unused(e) ? e->bytes : 0;
         for (uint32_t k = 0; k < i && e->state == WHOLE; k++)
-            ASSERT(g->entries[k].state != WHOLE || !key_eq(&g->entries[k].key, &e->key));
+            ASSERT(g->entries[k].state != WHOLE || !gallery_key_eq(&g->entries[k].key, &e->key));
     }
     ASSERT(count == g->count && bytes == g->bytes && unused == g->unused && unused_bytes == g->unused_bytes);
     ASSERT(bytes <= g->opts.bytes_max && unused_bytes <= g->opts.keep_bytes);

@@ -13,6 +13,8 @@
 #include "base/arena.h"
 #include "memory/ledger.h"
 
+#include <string.h>
+
 #define GALLERY_ENTRIES_MAX 1024
 #define GALLERY_NONE        UINT32_MAX
 
@@ -21,6 +23,12 @@ struct gallery_key {
     uint8_t sha256[32];
     uint32_t rows, columns, frames;
 };
+
+static inline bool gallery_key_eq(const struct gallery_key *a, const struct gallery_key *b)
+{
+    return memcmp(a->sha256, b->sha256, sizeof(a->sha256)) == 0 && a->rows == b->rows &&
+           a->columns == b->columns && a->frames == b->frames;
+}
 
 struct gallery_opts {
     struct account *account; /* bytes_max is not its limit, but should fit in it */
@@ -45,7 +53,7 @@ uint32_t gallery_find(const struct gallery *g, const struct gallery_key *key);
 /* A new entry, filling, with one reference; what nobody references makes room. No entry of this key is there.
  * 0; -EAGAIN: what is referenced leaves no room; -ENOMEM: account or system refused. Then nothing has moved but entries that went. */
 int gallery_begin(struct gallery *g, const struct gallery_key *key, uint32_t *ret);
-/* Commits a piece of it, at most 4 MiB. 0: all of it is there; 1: there is more; -ENOMEM: the system refused, the entry is still there. */
+/* Commits a piece of it, at most 2 MiB. 0: all of it is there; 1: there is more; -ENOMEM: the system refused, the entry is still there. */
 int gallery_commit(struct gallery *g, uint32_t index);
 /* It is filled. */
 void gallery_finish(struct gallery *g, uint32_t index);

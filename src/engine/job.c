@@ -6,6 +6,8 @@
  * JOB_HELD_MAX says and drains into the stream as far as that has room. */
 #include "engine/job.h"
 
+#include "engine/gallery.h"
+
 #include "base/check.h"
 
 #include <errno.h>
@@ -46,8 +48,8 @@ static size_t block_bytes(const struct job_spec *spec, bool keys, bool ngram)
                    sched_pages(tokens) * sizeof(uint32_t) + sampler_bytes(&spec->sampling, tokens);
     if (keys)
         bytes += sched_pages(tokens) * sizeof(struct prefix_key) + (cuts_given(spec) + 1) * sizeof(uint32_t);
-    bytes += spec->picture_count *
-             (sizeof(struct picture *) + sizeof(struct prefix_picture) + sizeof(struct model_grid));
+    bytes += spec->picture_count * (sizeof(struct picture *) + sizeof(struct prefix_picture) +
+                                    sizeof(struct model_grid) + sizeof(uint32_t));
     if (ngram && spec->speculative)
         bytes += ngram_bytes(tokens);
     if (spec->stop_count > 0)
@@ -137,13 +139,15 @@ static int create_pictures(struct job *j, const struct job_opts *opts)
     j->pictures = ARENA_ARRAY(j->arena, struct picture *, spec->picture_count);
     j->seen = ARENA_ARRAY(j->arena, struct prefix_picture, spec->picture_count);
     j->grids = ARENA_ARRAY(j->arena, struct model_grid, spec->picture_count);
-    if (!j->pictures || !j->seen || !j->grids)
+    j->entries = ARENA_ARRAY(j->arena, uint32_t, spec->picture_count);
+    if (!j->pictures || !j->seen || !j->grids || !j->entries)
         return -ENOMEM;
     for (uint32_t i = 0; i < spec->picture_count; i++) {
         struct picture *p = picture_hold(spec->pictures[i].picture);
         struct model_grid g = {spec->pictures[i].first, p->height / opts->edge, p->width / opts->edge, NULL};
         j->pictures[i] = p;
         j->grids[i] = g;
+        j->entries[i] = GALLERY_NONE;
         j->seen[i] = (struct prefix_picture){.first = g.first, .rows = g.rows, .columns = g.columns};
         memcpy(j->seen[i].sha256, p->sha256, sizeof(p->sha256));
         j->picture_bytes += p->bytes;

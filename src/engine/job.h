@@ -45,6 +45,7 @@ struct job {
     struct picture **pictures;   /* held until the job ends */
     struct prefix_picture *seen; /* what keys say of them */
     struct model_grid *grids;    /* features: while they are needed and there */
+    uint32_t *entries;           /* sight.c's: the gallery's entries of those */
     uint32_t
         *cuts; /* row.cut_count of them; the last one is the last whole page before the prompt's last token */
     /* Output. */

@@ -66,6 +66,11 @@ static bool is_refused_by_all(struct pools *p)
     return !account_refuses(p->kv, UNIT_BYTES, &n) || n.depth == 0;
 }
 
+static bool give_more(struct pools *p)
+{
+    return p->more && is_refused_by_all(p) && p->more(p->arg);
+}
+
 /* Nothing is free here: others are asked, which takes them a step. What is cached here goes meanwhile. */
 static void ask_others(struct pools *p)
 {
@@ -77,6 +82,8 @@ static bool relieve_pages(void *arg, bool cached)
 {
     struct pools *p = arg;
     p->reliefs += cached;
+    if (give_more(p))
+        return true;
     do {
         if (give_slots_unit(p))
             return true;
@@ -91,6 +98,8 @@ static bool relieve_slots(void *arg, bool cached)
 {
     struct pools *p = arg;
     p->reliefs += cached;
+    if (give_more(p))
+        return true;
     do {
         if (give_pages_unit(p))
             return true;
@@ -155,8 +164,11 @@ static int open_accounts(struct pools *p, const struct pools_opts *o)
 
 int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p)
 {
-    *p = (struct pools){
-        .page_bytes = opts->page_bytes, .slot_bytes = opts->slot_bytes, .holder = opts->holder};
+    *p = (struct pools){.page_bytes = opts->page_bytes,
+                        .slot_bytes = opts->slot_bytes,
+                        .holder = opts->holder,
+                        .more = opts->more,
+                        .arg = opts->arg};
     int r = open_accounts(p, opts);
     if (r < 0)
         return r;
@@ -262,6 +274,16 @@ bool pools_give_unit(struct pools *p, uint64_t before_ns)
     return give_unit(p, before_ns) > 0;
 }
 
+bool pools_free_unit(struct pools *p)
+{
+    do {
+        if (give_unit(p, UINT64_MAX) > 0)
+            return true;
+    } while (p->index && (page_pool_compact(p->pages) || (p->slots && slot_pool_compact(p->slots)) ||
+                          prefix_index_evict(p->index)));
+    return false;
+}
+
 bool pools_shrink(struct pools *p, uint64_t before_ns, struct pools_given *ret)
 {
     ret->bytes = give_unit(p, before_ns);
@@ -311,7 +333,7 @@ static uint64_t oldest_ns(const struct pools *p, uint64_t cached)
     return pages > 0 || cached == 0 ? pages : p->now_ns;
 }
 
-uint64_t pools_publish(struct pools *p, uint64_t prompt_token_ns)
+uint64_t pools_publish(struct pools *p, const struct pools_beside *beside, uint64_t prompt_token_ns)
 {
     struct prefix_numbers n = {0};
     if (!p->holder)
@@ -319,10 +341,10 @@ uint64_t pools_publish(struct pools *p, uint64_t prompt_token_ns)
     if (p->index)
         prefix_index_numbers(p->index, &n);
     struct holder_numbers now = {
-        .held_bytes = pools_held_bytes(p),
-        .free_bytes = pools_spare_bytes(p),
+        .held_bytes = pools_held_bytes(p) + beside->held_bytes,
+        .free_bytes = pools_spare_bytes(p) + beside->free_bytes,
         .cached_bytes = n.bytes,
-        .reach_bytes = account_would_free(p->all, pools_spare_bytes(p) + n.bytes),
+        .reach_bytes = account_would_free(p->all, pools_spare_bytes(p) + n.bytes) + beside->reach_bytes,
         .wanted_bytes = n.nodes * (uint64_t)p->page_bytes + n.snapshots * (uint64_t)p->slot_bytes,
         .entries = n.nodes + n.snapshots,
         .oldest_ns = oldest_ns(p, n.bytes),

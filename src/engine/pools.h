@@ -22,8 +22,10 @@ struct pools {
     /* Engine thread only. */
     uint64_t on_snapshots, on_host_cache; /* bytes shown there */
     uint64_t reliefs, moves, now_ns;
-    uint64_t dropped; /* pages and snapshots of prefixes, because others wanted their memory */
-    bool help_comes;  /* a unit was refused since the clock was set, and others are being asked for theirs */
+    uint64_t dropped;        /* pages and snapshots of prefixes, because others wanted their memory */
+    bool (*more)(void *arg); /* of pools_opts */
+    void *arg;
+    bool help_comes; /* a unit was refused since the clock was set, and others are being asked for theirs */
 };
 
 struct pools_opts {
@@ -33,6 +35,9 @@ struct pools_opts {
     uint64_t bytes_max;      /* of all of it; ACCOUNT_NO_LIMIT */
     uint64_t host_cache_max; /* of what no request uses; 0: nothing is kept */
     struct holder *holder;   /* its budget limits that too; may be NULL */
+    /* Something of the engine's that is not in the pools is given back, so that they may have it; asked when all others refuse a unit. False:
+     * there is nothing. NULL: never. */
+    bool (*more)(void *arg);
     /* As those of prefix_index_opts. */
     void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot);
     void *arg;
@@ -59,13 +64,19 @@ struct pools_given {
 bool pools_shrink(struct pools *p, uint64_t before_ns, struct pools_given *ret);
 /* Gives back a free unit at once. False: none. */
 bool pools_give_unit(struct pools *p, uint64_t before_ns);
+/* The same whatever it takes: what is cached moves or goes for it. */
+bool pools_free_unit(struct pools *p);
 /* Drops what has not been used for the longest time, until the prefixes hold so many bytes less. Returns by how much. */
 uint64_t pools_evict(struct pools *p, uint64_t bytes);
 /* Of that, only what was last used before then. */
 uint64_t pools_evict_before(struct pools *p, uint64_t bytes, uint64_t before_ns);
 
+/* What the engine holds beside its pools: as those of holder_numbers. */
+struct pools_beside {
+    uint64_t held_bytes, free_bytes, reach_bytes;
+};
 /* Tells the list of holders what is here; returns how many bytes of prefixes it wants dropped. Without a holder: 0. */
-uint64_t pools_publish(struct pools *p, uint64_t prompt_token_ns);
+uint64_t pools_publish(struct pools *p, const struct pools_beside *beside, uint64_t prompt_token_ns);
 
 /* What pools_shrink() can give back at most. */
 uint64_t pools_spare_bytes(const struct pools *p);

@@ -13,7 +13,7 @@ static enum job_phase phase_of(const struct job *j)
     case SCHED_FETCHING:
         return JOB_FETCHING;
     case SCHED_PREFILLING:
-        return JOB_PREFILLING;
+        return sight_is_awaited(j) ? JOB_ENCODING : JOB_PREFILLING;
     case SCHED_DECODING:
         return JOB_DECODING;
     case SCHED_PREEMPTED:
@@ -36,6 +36,8 @@ static struct job_numbers numbers_of(const struct engine *en, const struct job *
         .max_tokens = j->max_tokens,
         .guessed_tokens = j->guessed_tokens,
         .right_tokens = j->right_tokens,
+        .pictures = j->picture_count,
+        .pictures_done = sight_pictures_done(j),
         .age_ns = now_ns - j->arrival_ns,
         .bytes = j->bytes + j->picture_bytes + (uint64_t)j->row.page_count * en->shape->page_bytes +
                  (slot ? en->shape->slot_bytes : 0),
@@ -90,6 +92,7 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     ret->kv = pool_numbers_of(&p.blocks, en->pools.page_bytes);
     ret->state = pool_numbers_of(&slots, en->pools.slot_bytes);
     pools_settle(&en->pools);
+    sight_read_gauges(en, ret);
     ret->pending_trim_bytes = trim_pending_bytes(en);
     ret->units_retaken = pools_retaken(&en->pools);
     ret->reliefs += en->pools.reliefs;

@@ -35,9 +35,21 @@ void trim_init(struct trim *t)
 
 #define ORDER(it) LIST_ENTRY(it, struct holder_ask, link)
 
+static uint64_t held_bytes(const struct engine *en)
+{
+    return pools_held_bytes(&en->pools) + sight_held_bytes(en);
+}
+
+/* Tells the list of holders. */
+static uint64_t publish(struct engine *en)
+{
+    struct pools_beside beside = {sight_held_bytes(en), sight_free_bytes(en), sight_reach_bytes(en)};
+    return pools_publish(&en->pools, &beside, (uint64_t)en->budget.prompt_ns);
+}
+
 static uint64_t fallen_bytes(const struct engine *en, const struct holder_ask *o)
 {
-    uint64_t held = pools_held_bytes(&en->pools);
+    uint64_t held = held_bytes(en);
     return o->held_before > held ? o->held_before - held : 0;
 }
 
@@ -47,7 +59,7 @@ static void answer(struct engine *en, struct holder_ask *o)
     o->answer.bytes = fallen_bytes(en, o);
     en->now.reliefs += o->kind == HOLDER_GIVE && o->answer.entries > 0;
     list_remove(&o->link);
-    (void)pools_publish(&en->pools, (uint64_t)en->budget.prompt_ns);
+    (void)publish(en);
     holder_ask_done(o);
 }
 
@@ -85,6 +97,21 @@ static bool evict_for_orders(struct engine *en)
 
 /* ---- slices ---- */
 
+static bool is_urgent(const struct trim *t)
+{
+    return t->pressed || !list_empty(&t->orders);
+}
+
+/* What pictures were encoded in, then what is free of the pools; what pictures look like only for who waits. */
+static bool give(struct engine *en, uint64_t before_ns, struct pools_given *ret)
+{
+    *ret = (struct pools_given){.bytes = sight_give(en, before_ns, false)};
+    if (ret->bytes > 0 || pools_shrink(&en->pools, before_ns, ret))
+        return true;
+    ret->bytes = is_urgent(&en->trim) ? sight_give(en, before_ns, true) : 0;
+    return ret->bytes > 0;
+}
+
 /* One slice. False: nothing is left. */
 static bool slice(struct engine *en, uint64_t before_ns)
 {
@@ -92,7 +119,7 @@ static bool slice(struct engine *en, uint64_t before_ns)
     struct pools_given given;
     uint64_t began_ns = clock_now_ns();
     pools_clock(&en->pools, began_ns);
-    if (!pools_shrink(&en->pools, before_ns, &given) && !evict_for_orders(en))
+    if (!give(en, before_ns, &given) && !evict_for_orders(en))
         return false;
     answer_met(en);
     uint64_t took_ns = clock_now_ns() - began_ns;
@@ -104,7 +131,7 @@ static bool slice(struct engine *en, uint64_t before_ns)
     n->trim_slices++;
     n->trim_slice_ns += took_ns;
     n->trim_slice_max_ns = MAX_OF(n->trim_slice_max_ns, took_ns);
-    n->trim_units += given.bytes / UNIT_BYTES;
+    n->trim_units += DIV_UP(given.bytes, (uint64_t)UNIT_BYTES);
     n->trim_bytes += given.bytes;
     n->trim_moves += given.moved;
     return true;
@@ -127,11 +154,6 @@ static void finish(struct engine *en)
     if (!list_empty(&t->orders))
         engine_publish(en, en->now.idle);
     answer_all(en);
-}
-
-static bool is_urgent(const struct trim *t)
-{
-    return t->pressed || !list_empty(&t->orders);
 }
 
 /* ---- idle ---- */
@@ -186,13 +208,18 @@ static uint64_t threshold_bytes(const struct engine *en)
 {
     struct sched_numbers s;
     sched_numbers(en->sched, &s);
-    uint64_t part = pools_held_bytes(&en->pools) / (2 * ((uint64_t)s.running + 1));
+    uint64_t part = held_bytes(en) / (2 * ((uint64_t)s.running + 1));
     return MAX_OF(part, SPARE_LEAST_BYTES);
 }
 
-static bool has_too_much(const struct engine *en)
+static uint64_t spare_bytes(const struct engine *en, uint64_t before_ns)
 {
-    return !en->opts.keep_units && pools_spare_bytes(&en->pools) > threshold_bytes(en);
+    return pools_spare_bytes(&en->pools) + sight_spare_bytes(en, before_ns);
+}
+
+static bool has_too_much(const struct engine *en, uint64_t before_ns)
+{
+    return !en->opts.keep_units && spare_bytes(en, before_ns) > threshold_bytes(en);
 }
 
 static void learn_to_keep(struct engine *en, uint64_t now_ns)
@@ -213,13 +240,13 @@ void trim_between_steps(struct engine *en)
 {
     struct trim *t = &en->trim;
     bool urgent = is_urgent(t);
-    if (!urgent && !has_too_much(en))
-        return;
     uint64_t began_ns = clock_now_ns(), most_ns = urgent ? BETWEEN_URGENT_NS : BETWEEN_NS;
+    if (!urgent && !has_too_much(en, began_ns - t->keep_ns))
+        return;
     learn_to_keep(en, began_ns);
     uint64_t before_ns = urgent ? UINT64_MAX : began_ns - t->keep_ns;
     bool more = true;
-    while (more && clock_now_ns() - began_ns < most_ns && (is_urgent(t) || has_too_much(en)))
+    while (more && clock_now_ns() - began_ns < most_ns && (is_urgent(t) || has_too_much(en, before_ns)))
         more = slice(en, before_ns);
     if (urgent && !more)
         finish(en);
@@ -229,16 +256,16 @@ void trim_between_steps(struct engine *en)
 
 void trim_take_order(struct engine *en, struct holder_ask *o)
 {
-    o->held_before = pools_held_bytes(&en->pools);
-    if (o->kind == HOLDER_CLEAR && en->pools.index)
-        o->answer.entries = prefix_index_clear(en->pools.index);
+    o->held_before = held_bytes(en);
+    if (o->kind == HOLDER_CLEAR)
+        o->answer.entries = sight_unused(en) + (en->pools.index ? prefix_index_clear(en->pools.index) : 0);
     list_push_back(&en->trim.orders, &o->link);
 }
 
 void trim_share(struct engine *en)
 {
-    uint64_t prompt_ns = (uint64_t)en->budget.prompt_ns, bytes;
-    while ((bytes = pools_publish(&en->pools, prompt_ns)) > 0 && pools_evict(&en->pools, bytes) > 0)
+    uint64_t bytes;
+    while ((bytes = publish(en)) > 0 && pools_evict(&en->pools, bytes) > 0)
         en->trim.done = false;
 }
 
@@ -248,12 +275,13 @@ void trim_relieve(struct engine *en)
     if (en->pools.index)
         prefix_index_numbers(en->pools.index, &n);
     uint64_t bytes = pools_evict(&en->pools, DIV_UP(n.bytes, (uint64_t)RELIEF_PART));
-    if (bytes == 0 && pools_spare_bytes(&en->pools) == 0)
+    if (bytes == 0 && pools_spare_bytes(&en->pools) + sight_free_bytes(en) == 0)
         return;
     en->now.reliefs++;
     en->trim.pressed = true;
     LOG_WARN("memory_short", "model=%s prefixes_dropped_bytes=%llu spare_bytes=%llu", en->name,
-             (unsigned long long)bytes, (unsigned long long)pools_spare_bytes(&en->pools));
+             (unsigned long long)bytes,
+             (unsigned long long)(pools_spare_bytes(&en->pools) + sight_free_bytes(en)));
 }
 
 void trim_end(struct engine *en)
@@ -266,9 +294,9 @@ void trim_end(struct engine *en)
 uint64_t trim_pending_bytes(const struct engine *en)
 {
     const struct trim *t = &en->trim;
-    uint64_t spare = pools_spare_bytes(&en->pools), keeps = threshold_bytes(en);
+    uint64_t spare = spare_bytes(en, UINT64_MAX), keeps = threshold_bytes(en);
     if (is_urgent(t))
-        return spare;
+        return pools_spare_bytes(&en->pools) + sight_free_bytes(en);
     if (t->done || en->opts.keep_units)
         return 0;
     return t->owed ? spare : spare > keeps ? spare - keeps : 0;

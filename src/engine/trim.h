@@ -1,4 +1,4 @@
-/* trim.h - giving back what the pools hold and nobody needs, while nobody waits.
+/* trim.h - giving back what pools and pictures hold and nobody needs, while nobody waits.
  *
  * A trim is owed from the end of the last request until it is done, whatever comes between: it is a state of the engine, with a time
  * at which it begins and one by which it has ended, not a timer. A request that comes calls it off, because the units are needed again; its end

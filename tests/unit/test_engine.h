@@ -58,7 +58,7 @@ static inline void test_model_load(struct test_model *m, const char *dir)
                               .tokens_max = TEST_TOKENS_MAX,
                               .rows_max = TEST_ROWS_MAX,
                               .logits_max = engine_logits_max(TEST_ROWS_MAX, TEST_DRAFTS_MAX),
-                              .parts = {.drafts_max = TEST_DRAFTS_MAX},
+                              .parts = {.vision = true, .drafts_max = TEST_DRAFTS_MAX},
                               .ops = &test_ops,
                               .workers = test_workers};
     snprintf(m->dir, sizeof(m->dir), "%s", dir);

@@ -7,7 +7,6 @@
 #include "engine/gallery.h"
 
 #include <errno.h>
-#include <string.h>
 
 #define TOKEN_BYTES 256 /* 16 tokens a system page */
 
@@ -141,8 +140,9 @@ TEST(bytes_are_reserved_before_they_are_there_and_given_back_when_it_is_abandone
     assert_int_equal(account_numbers(f.account).reserved, 10 << 20);
     assert_int_equal(account_numbers(f.account).used, 0);
     assert_int_equal(gallery_commit(f.g, index), 1);
-    assert_int_equal(account_numbers(f.account).used, 4 << 20);
-    assert_int_equal(gallery_commit(f.g, index), 1);
+    assert_int_equal(account_numbers(f.account).used, 2 << 20);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(gallery_commit(f.g, index), 1);
     gallery_check(f.g);
     gallery_abandon(f.g, index);
     assert_int_equal(account_numbers(f.account).reserved, 0);

@@ -1,0 +1,536 @@
+/* sight.c - who may go how far, and what is encoded next.
+ *
+ * Each row's answer is found anew before each plan: the first of its pictures that it is not past and whose features are not there.
+ * There are few, and nothing has to be told when a row is preempted, paused, found in a prefix or ended. A row in the queue counts as
+ * seeing nothing: what it finds in the cache when it is admitted is not known before.
+ * The one picture that is on its way belongs to the job it was begun for. When that ends, another that wants the same picture takes it
+ * over, or it is stopped. Features go to their place piece by piece like everything else: a large picture's are tens of MB to commit. */
+#include "engine/sight.h"
+
+#include "engine/engine_state.h"
+#include "engine/job_pictures.h"
+#include "model/vision.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define SLICE_LEAST_NS (NS_PER_MS / 2)
+#define SLICE_ALONE_NS (20 * NS_PER_MS) /* between two looks at the inbox */
+
+static struct job *job_of(struct sched_row *row)
+{
+    return CONTAINER(row, struct job, row);
+}
+
+static uint32_t end_of(const struct model_grid *g)
+{
+    return g->first + g->rows * g->columns;
+}
+
+/* ---- from beginning to end ---- */
+
+size_t sight_arena_bytes(const struct model_shape *s)
+{
+    return s->vision.present ? gallery_arena_bytes() : 0;
+}
+
+static size_t token_bytes(const struct model_shape *s)
+{
+    return s->vision.feature_floats * sizeof(float);
+}
+
+uint64_t sight_picture_bytes(const struct model_shape *s)
+{
+    uint64_t edge = job_pictures_edge(s);
+    return edge ? gallery_entry_bytes(token_bytes(s), s->vision.pixels_max / (edge * edge)) : 0;
+}
+
+int sight_create(struct engine *en)
+{
+    struct sight *s = &en->sight;
+    if (!en->shape->vision.present)
+        return 0;
+    uint64_t bytes_max = MAX_OF(en->opts.image_cache_bytes, sight_picture_bytes(en->shape));
+    int r = account_open(en->opts.parent, "pictures", ACCOUNT_ANON, bytes_max, &s->pictures);
+    if (r < 0)
+        return r;
+    account_set_planned(s->pictures, bytes_max);
+    s->vision = account_find(en->opts.parent, "vision");
+    s->entry = GALLERY_NONE;
+    struct gallery_opts gallery = {.account = s->pictures,
+                                   .token_bytes = token_bytes(en->shape),
+                                   .bytes_max = bytes_max,
+                                   .keep_bytes = en->opts.image_cache_bytes};
+    return gallery_create(en->arena, &gallery, &s->gallery);
+}
+
+void sight_done(struct engine *en)
+{
+    struct sight *s = &en->sight;
+    ASSERT(s->jobs == 0 && !s->owner);
+    while (s->pictures && model_encode_relax(en->opts.model))
+        ;
+    gallery_done(s->gallery);
+    account_close(s->pictures);
+    *s = (struct sight){0};
+}
+
+void sight_enter(struct engine *en, const struct job *j)
+{
+    en->sight.jobs += j->picture_count > 0;
+}
+
+/* ---- what a row has ---- */
+
+static struct gallery_key key_of(const struct job *j, uint32_t i)
+{
+    struct gallery_key key = {
+        .rows = j->grids[i].rows, .columns = j->grids[i].columns, .frames = j->pictures[i]->frames};
+    memcpy(key.sha256, j->pictures[i]->sha256, sizeof(key.sha256));
+    return key;
+}
+
+static void take(struct sight *s, struct job *j, uint32_t i, uint32_t entry)
+{
+    j->entries[i] = entry;
+    j->grids[i].features = gallery_features(s->gallery, entry);
+}
+
+static void let_go(struct sight *s, struct job *j, uint32_t i)
+{
+    if (j->entries[i] == GALLERY_NONE)
+        return;
+    j->grids[i].features = NULL;
+    gallery_unref(s->gallery, j->entries[i]);
+    j->entries[i] = GALLERY_NONE;
+}
+
+static void let_go_all(struct sight *s, struct job *j)
+{
+    for (uint32_t i = 0; i < j->picture_count; i++)
+        let_go(s, j, i);
+}
+
+/* References the picture's features, if they are there. */
+static bool find(struct engine *en, struct job *j, uint32_t i)
+{
+    if (j->entries[i] != GALLERY_NONE)
+        return true;
+    struct gallery_key key = key_of(j, i);
+    uint32_t entry = gallery_find(en->sight.gallery, &key);
+    if (entry == GALLERY_NONE)
+        return false;
+    gallery_ref(en->sight.gallery, entry);
+    take(&en->sight, j, i, entry);
+    en->now.pictures_found++;
+    return true;
+}
+
+/* sched_row.ready for the row as it is now. */
+static uint32_t ready_of(struct engine *en, struct job *j)
+{
+    bool reads = j->row.phase == SCHED_PREFILLING && !j->row.paused;
+    if (!reads)
+        let_go_all(&en->sight, j);
+    if (!reads)
+        return j->row.phase == SCHED_DECODING ? 0 : j->grids[0].first;
+    for (uint32_t i = 0; i < j->picture_count; i++) {
+        if (end_of(&j->grids[i]) <= j->row.done)
+            let_go(&en->sight, j, i);
+        else if (!find(en, j, i))
+            return j->grids[i].first;
+    }
+    return 0;
+}
+
+bool sight_look(struct engine *en)
+{
+    bool changed = false;
+    if (en->sight.jobs == 0)
+        return false;
+    LIST_EACH(it, &en->jobs) {
+        struct job *j = LIST_ENTRY(it, struct job, link);
+        uint32_t ready = j->picture_count > 0 ? ready_of(en, j) : 0;
+        changed |= ready != j->row.ready;
+        j->row.ready = ready;
+    }
+    return changed;
+}
+
+/* ---- what is on its way ---- */
+
+static void forget(struct sight *s)
+{
+    picture_let_go(s->picture);
+    s->picture = NULL;
+    s->owner = NULL;
+    s->entry = GALLERY_NONE;
+    s->begun = false;
+    s->ended_ns = clock_now_ns();
+}
+
+static void stop(struct engine *en)
+{
+    struct sight *s = &en->sight;
+    if (s->begun)
+        model_encode_stop(en->opts.model);
+    gallery_abandon(s->gallery, s->entry);
+    forget(s);
+}
+
+/* Which picture of the job, if any, is the one on its way. */
+static bool wants_same(const struct sight *s, const struct job *j, const struct gallery_key *key,
+                       uint32_t *ret)
+{
+    for (uint32_t i = 0; i < j->picture_count; i++) {
+        struct gallery_key own = key_of(j, i);
+        if (end_of(&j->grids[i]) <= j->row.done || !gallery_key_eq(&own, key))
+            continue;
+        *ret = i;
+        return j != s->owner && j->row.phase == SCHED_PREFILLING;
+    }
+    return false;
+}
+
+static void leave_to_another(struct engine *en)
+{
+    struct sight *s = &en->sight;
+    struct gallery_key key = key_of(s->owner, s->at);
+    LIST_EACH(it, &en->jobs) {
+        struct job *j = LIST_ENTRY(it, struct job, link);
+        if (!wants_same(s, j, &key, &s->at))
+            continue;
+        s->owner = j;
+        return;
+    }
+    stop(en);
+}
+
+void sight_leave(struct engine *en, struct job *j)
+{
+    struct sight *s = &en->sight;
+    if (j->picture_count == 0)
+        return;
+    if (s->owner == j)
+        leave_to_another(en);
+    let_go_all(s, j);
+    s->jobs--;
+}
+
+static void finish(struct engine *en)
+{
+    struct sight *s = &en->sight;
+    struct job *j = s->owner;
+    gallery_finish(s->gallery, s->entry);
+    en->now.pictures_encoded++;
+    /* The reference it was made with is its owner's now. One that has lost its place meanwhile looks for it again. */
+    take(s, j, s->at, s->entry);
+    forget(s);
+}
+
+/* ---- memory that was refused ---- */
+
+/* Nobody gets on: whoever holds features finds them, or has them made, again. */
+static void let_others_go(struct engine *en, const struct job *but)
+{
+    LIST_EACH(it, &en->jobs) {
+        struct job *j = LIST_ENTRY(it, struct job, link);
+        if (j != but && j->picture_count > 0)
+            let_go_all(&en->sight, j);
+    }
+}
+
+enum room { ROOM_MADE, ROOM_COMES, ROOM_NONE };
+
+static enum room find_room(struct engine *en, const struct job *j, uint64_t bytes, bool stepped)
+{
+    struct gallery_numbers n;
+    if (!stepped)
+        let_others_go(en, j);
+    if (gallery_evict(en->sight.gallery) > 0 || pools_free_unit(&en->pools))
+        return ROOM_MADE;
+    if (en->holder && holder_want(en->holder, bytes, clock_now_ns()))
+        return ROOM_COMES;
+    gallery_numbers(en->sight.gallery, &n);
+    return n.entries > n.unused ? ROOM_COMES : ROOM_NONE;
+}
+
+/* The job's picture has no memory. True: there is some now. */
+static bool refuse(struct engine *en, struct job *j, uint32_t i, bool stepped)
+{
+    const struct picture *p = j->pictures[i];
+    uint64_t features = token_bytes(en->shape) * j->grids[i].rows * j->grids[i].columns;
+    uint64_t encoding = model_encode_bytes(en->shape, (uint64_t)p->width * p->height);
+    enum room room = find_room(en, j, features + encoding, stepped);
+    if (room == ROOM_NONE)
+        engine_fail_job(
+            en, j,
+            "There is no memory to look at picture %u of this request: its %u x %u pixels take %llu bytes, "
+            "and %llu while they are encoded.",
+            i, p->width, p->height, (unsigned long long)features, (unsigned long long)encoding);
+    return room == ROOM_MADE;
+}
+
+/* ---- slices ---- */
+
+/* The row whose turn it is among those with pictures to encode. Rows that were admitted by the last plan have not been looked at yet. */
+static struct job *next_job(struct engine *en)
+{
+    struct sched_row *row;
+    while ((row = sched_first_waiting(en->sched)) != NULL) {
+        uint32_t ready = ready_of(en, job_of(row));
+        if (ready == row->ready)
+            return job_of(row);
+        row->ready = ready;
+    }
+    return NULL;
+}
+
+static uint32_t picture_at(const struct job *j, uint32_t token)
+{
+    uint32_t i = 0;
+    while (i < j->picture_count && j->grids[i].first != token)
+        i++;
+    ASSERT(i < j->picture_count);
+    return i;
+}
+
+/* True: something has moved: a picture is on its way, or there is more room for one. */
+static bool begin(struct engine *en, bool stepped)
+{
+    struct sight *s = &en->sight;
+    struct job *j = next_job(en);
+    if (!j)
+        return false;
+    uint32_t at = picture_at(j, j->row.ready), entry;
+    struct gallery_key key = key_of(j, at);
+    int r = gallery_begin(s->gallery, &key, &entry);
+    if (r == -ENOMEM || (r == -EAGAIN && !stepped))
+        return refuse(en, j, at, stepped);
+    if (r < 0)
+        return false;
+    s->owner = j;
+    s->at = at;
+    s->entry = entry;
+    s->picture = picture_hold(j->pictures[at]);
+    trim_call_off(en);
+    return true;
+}
+
+/* Commits a piece of the features' place, and when all is there, hands the picture to the model. */
+static int prepare(struct engine *en)
+{
+    struct sight *s = &en->sight;
+    const struct picture *p = s->picture;
+    int r = gallery_commit(s->gallery, s->entry);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    const uint8_t *last = p->pixels + (p->frames - 1) * picture_frame_bytes(p->width, p->height);
+    struct model_picture in = {.frames = {p->pixels, last},
+                               .width = p->width,
+                               .height = p->height,
+                               .features = gallery_features(s->gallery, s->entry)};
+    r = model_encode_begin(en->opts.model, &in);
+    s->begun = r == 0;
+    return r;
+}
+
+static bool is_decoding(const struct engine *en)
+{
+    for (const struct list *it = en->jobs.next; it != &en->jobs; it = it->next) {
+        const struct job *j = LIST_ENTRY(it, const struct job, link);
+        if (j->row.phase == SCHED_DECODING && !j->row.paused)
+            return true;
+    }
+    return false;
+}
+
+static uint64_t median_step_ns(const struct sight *s)
+{
+    uint64_t sorted[SIGHT_STEPS];
+    uint32_t count = (uint32_t)MIN_OF(s->step_count, (uint64_t)SIGHT_STEPS);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = i;
+        for (; at > 0 && sorted[at - 1] > s->steps_ns[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = s->steps_ns[i];
+    }
+    return count ? sorted[count / 2] : 0;
+}
+
+/* Beside rows that decode, their tokens come half as fast as without. */
+static uint64_t slice_ns(const struct engine *en)
+{
+    uint64_t step_ns = atomic_load(&en->live->step_ns);
+    if (!is_decoding(en))
+        return MIN_OF(SLICE_ALONE_NS, step_ns);
+    return MIN_OF(step_ns / 2, MAX_OF(median_step_ns(&en->sight), SLICE_LEAST_NS));
+}
+
+/* True: the picture is done. r: what preparing it said. */
+static bool work_until(struct engine *en, uint64_t deadline_ns, int *r)
+{
+    struct sight *s = &en->sight;
+    bool done = false;
+    *r = 0;
+    workers_turn_begin(en->opts.workers);
+    do {
+        if (s->begun)
+            done = model_encode_run(en->opts.model, deadline_ns);
+        else
+            *r = prepare(en);
+    } while (*r == 0 && !done && clock_now_ns() < deadline_ns);
+    workers_turn_end(en->opts.workers);
+    return done;
+}
+
+static void count_slice(struct engine *en, uint64_t began_ns)
+{
+    struct engine_numbers *n = &en->now;
+    uint64_t now_ns = clock_now_ns(), took_ns = now_ns - began_ns;
+    n->encode_slices++;
+    n->encode_ns += took_ns;
+    n->encode_slice_max_ns = MAX_OF(n->encode_slice_max_ns, took_ns);
+    n->busy_ns += took_ns;
+    atomic_store(&en->progress_ns, now_ns);
+}
+
+/* What was on its way begins again when there is room, or its job ends. */
+static void refuse_current(struct engine *en)
+{
+    struct job *j = en->sight.owner;
+    uint32_t at = en->sight.at;
+    stop(en);
+    (void)refuse(en, j, at, true);
+}
+
+static void slice(struct engine *en)
+{
+    const struct engine_faults *faults = en->opts.faults;
+    if (faults && faults->slice)
+        faults->slice(faults->arg);
+    uint64_t began_ns = clock_now_ns();
+    int r;
+    atomic_store(&en->progress_ns, began_ns);
+    if (work_until(en, began_ns + slice_ns(en), &r))
+        finish(en);
+    count_slice(en, began_ns);
+    if (r < 0)
+        refuse_current(en);
+}
+
+bool sight_run(struct engine *en, bool stepped)
+{
+    struct sight *s = &en->sight;
+    if (s->jobs == 0 || atomic_load(&en->closing))
+        return false;
+    if (!s->owner && !begin(en, stepped))
+        return false;
+    if (s->owner)
+        slice(en);
+    return true;
+}
+
+void sight_note_step(struct engine *en, const struct sched_plan *plan, uint64_t took_ns)
+{
+    struct sight *s = &en->sight;
+    for (uint32_t i = 0; i < plan->row_count; i++)
+        if (plan->rows[i].from < job_of(plan->rows[i].row)->prompt_count)
+            return;
+    s->steps_ns[s->step_count++ % SIGHT_STEPS] = took_ns;
+}
+
+/* ---- memory ---- */
+
+static uint64_t vision_bytes(const struct sight *s)
+{
+    return s->vision ? account_numbers(s->vision).used : 0;
+}
+
+static struct gallery_numbers gallery_now(const struct sight *s)
+{
+    struct gallery_numbers n = {0};
+    if (s->gallery)
+        gallery_numbers(s->gallery, &n);
+    return n;
+}
+
+uint64_t sight_held_bytes(const struct engine *en)
+{
+    return gallery_now(&en->sight).bytes + vision_bytes(&en->sight);
+}
+
+uint64_t sight_spare_bytes(const struct engine *en, uint64_t before_ns)
+{
+    const struct sight *s = &en->sight;
+    uint64_t held = s->owner || s->ended_ns >= before_ns ? 0 : vision_bytes(s);
+    return held > s->least_bytes ? held - s->least_bytes : 0;
+}
+
+uint64_t sight_free_bytes(const struct engine *en)
+{
+    return gallery_now(&en->sight).unused_bytes + sight_spare_bytes(en, UINT64_MAX);
+}
+
+uint64_t sight_reach_bytes(const struct engine *en)
+{
+    const struct sight *s = &en->sight;
+    uint64_t bytes = s->pictures ? account_would_free(s->pictures, gallery_now(s).unused_bytes) : 0;
+    return bytes + (s->vision ? account_would_free(s->vision, sight_spare_bytes(en, UINT64_MAX)) : 0);
+}
+
+uint32_t sight_unused(const struct engine *en)
+{
+    return gallery_now(&en->sight).unused;
+}
+
+static uint64_t relax(struct engine *en)
+{
+    struct sight *s = &en->sight;
+    uint64_t before = vision_bytes(s);
+    bool more = model_encode_relax(en->opts.model);
+    uint64_t now = vision_bytes(s);
+    if (!more)
+        s->least_bytes = now;
+    return before - MIN_OF(now, before);
+}
+
+uint64_t sight_give(struct engine *en, uint64_t before_ns, bool features)
+{
+    uint64_t bytes = sight_spare_bytes(en, before_ns) > 0 ? relax(en) : 0;
+    if (bytes == 0 && features && en->sight.gallery)
+        bytes = gallery_evict(en->sight.gallery);
+    return bytes;
+}
+
+/* ---- for reports ---- */
+
+void sight_read_gauges(const struct engine *en, struct engine_numbers *ret)
+{
+    struct gallery_numbers n = gallery_now(&en->sight);
+    ret->pictures_kept = n.entries;
+    ret->pictures_bytes = n.bytes;
+    ret->pictures_bytes_max = n.bytes_max;
+    ret->pictures_evicted = n.evicted;
+    ret->encoding_bytes = vision_bytes(&en->sight);
+}
+
+uint32_t sight_pictures_done(const struct job *j)
+{
+    uint32_t count = 0;
+    if (j->row.phase == SCHED_DECODING)
+        return j->picture_count;
+    for (uint32_t i = 0; i < j->picture_count; i++)
+        count += end_of(&j->grids[i]) <= j->row.done || j->entries[i] != GALLERY_NONE;
+    return count;
+}
+
+bool sight_is_awaited(const struct job *j)
+{
+    return j->picture_count > 0 && j->row.phase == SCHED_PREFILLING && j->row.ready > 0 &&
+           j->row.done >= j->row.ready;
+}

@@ -1,0 +1,120 @@
+/* test_engine_seen.h - pictures made of noise, prompts they stand in, and engines that look at them. */
+#ifndef PLATEAU_TESTS_TEST_ENGINE_SEEN_H
+#define PLATEAU_TESTS_TEST_ENGINE_SEEN_H
+
+#include "test_engine_scene.h"
+
+#include "cache/page_pool.h"
+
+#define EYES        TINY("qwen3_5_vl")
+#define IMAGE_TOKEN 500
+#define EDGE        32
+
+/* Noise: two of the same seed and size are the same picture. */
+static inline struct picture *picture_of_frames(uint32_t rows, uint32_t columns, uint32_t frames,
+                                                uint64_t seed)
+{
+    struct picture *p;
+    assert_int_equal(picture_create(columns * EDGE, rows * EDGE, frames, NULL, &p), 0);
+    size_t bytes = frames * picture_frame_bytes(p->width, p->height);
+    for (size_t i = 0; i < bytes; i++)
+        p->pixels[i] = (uint8_t)(rng_at(seed, i / 24) >> (i % 3 * 8));
+    for (size_t i = 0; i < sizeof(p->sha256); i++)
+        p->sha256[i] = (uint8_t)rng_at(seed, i);
+    return p;
+}
+
+static inline struct picture *picture_of(uint32_t rows, uint32_t columns, uint64_t seed)
+{
+    return picture_of_frames(rows, columns, 1, seed);
+}
+
+#define SEEN_MAX        16
+#define SEEN_PROMPT_MAX 2000
+
+/* A prompt that grows by text and pictures. */
+struct seen {
+    uint32_t tokens[SEEN_PROMPT_MAX], count;
+    struct job_picture pictures[SEEN_MAX];
+    uint32_t picture_count;
+};
+
+static inline void say(struct seen *s, uint32_t count, uint64_t seed)
+{
+    assert_true(s->count + count <= SEEN_PROMPT_MAX);
+    for (uint32_t i = 0; i < count; i++)
+        s->tokens[s->count++] = (uint32_t)(rng_at(seed, i) % 490);
+}
+
+/* The picture is the prompt's from here on. */
+static inline void show(struct seen *s, struct picture *p)
+{
+    uint32_t count = p->width / EDGE * (p->height / EDGE);
+    assert_true(s->picture_count < SEEN_MAX && s->count + count <= SEEN_PROMPT_MAX);
+    s->pictures[s->picture_count++] = (struct job_picture){p, s->count};
+    for (uint32_t i = 0; i < count; i++)
+        s->tokens[s->count++] = IMAGE_TOKEN;
+}
+
+static inline void seen_done(struct seen *s)
+{
+    for (uint32_t i = 0; i < s->picture_count; i++) {
+        assert_int_equal(atomic_load(&s->pictures[i].picture->holders), 1);
+        picture_let_go(s->pictures[i].picture);
+    }
+    *s = (struct seen){0};
+}
+
+static inline struct job_spec ask(const struct seen *s, uint32_t max_tokens)
+{
+    struct job_spec spec = greedy(s->tokens, s->count, max_tokens);
+    spec.pictures = s->pictures;
+    spec.picture_count = s->picture_count;
+    return spec;
+}
+
+/* Text, a picture, text. */
+static inline struct seen one_picture(uint32_t before, uint32_t rows, uint32_t columns, uint64_t look)
+{
+    struct seen s = {.count = 0};
+    say(&s, before, 1);
+    show(&s, picture_of(rows, columns, look));
+    say(&s, 9, 2);
+    return s;
+}
+
+static inline struct engine_opts eyes(bool reuse)
+{
+    struct engine_opts o = test_engine_opts(EYES);
+    const struct model_shape *shape = model_shape(o.model);
+    o.host_cache_bytes = reuse ? 12 * shape->slot_bytes + 200 * shape->page_bytes : 0;
+    o.image_cache_bytes = (uint64_t)1 << 20;
+    return o;
+}
+
+static inline struct client *run_spec(struct fixture *f, const struct job_spec *spec)
+{
+    struct client *c = submit(f, spec);
+    wait_over(f, c);
+    return c;
+}
+
+static inline struct client *run_seen(struct fixture *f, const struct seen *s, uint32_t max_tokens)
+{
+    struct job_spec spec = ask(s, max_tokens);
+    return run_spec(f, &spec);
+}
+
+/* What the prompt gives in an engine of its own that keeps nothing. No other engine looks at a picture meanwhile: they share the model. */
+static inline void alone(const struct seen *s, uint32_t max_tokens, struct client *ret)
+{
+    struct fixture f;
+    struct engine_opts o = eyes(false);
+    o.image_cache_bytes = 0;
+    test_engine_start(&f, EYES, &o);
+    *ret = *run_seen(&f, s, max_tokens);
+    assert_int_equal(ret->finish.reason, FINISH_LENGTH);
+    test_engine_close(&f);
+}
+
+#endif
