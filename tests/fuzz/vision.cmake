@@ -1,0 +1,8 @@
+plateau_fuzz(fuzz_png vision)
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
+target_link_libraries(fuzz_png PRIVATE PkgConfig::ZLIB)
+plateau_fuzz(fuzz_jpeg vision)
+plateau_fuzz(fuzz_webp vision)
+plateau_fuzz(fuzz_gif vision)
+plateau_fuzz(fuzz_exif vision)
+plateau_fuzz(fuzz_data_url vision)
