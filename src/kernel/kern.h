@@ -115,11 +115,13 @@ struct kern_kv {
     const uint32_t *pages; /* the row's table: page of token t is pages[t / 32] */
     size_t k_offset, v_offset;
     uint32_t head_dim; /* <= 256 */
+    uint32_t
+        first; /* <= 16: tokens before it are seen by no query, each of which sees one at least. Their K and V are finite. */
 };
 /* Stores one token's K and V head. */
 typedef void kern_kv_put_fn(const struct kern_kv *kv, uint32_t token, const float *k, const float *v);
 
-/* One query head at one position: sees the keys of tokens [0, kv_len). */
+/* One query head at one position: sees the keys of tokens [kern_kv.first, kv_len). */
 struct kern_query {
     const float *q; /* head_dim values */
     float *out;     /* head_dim values */

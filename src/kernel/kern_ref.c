@@ -264,10 +264,10 @@ static void attend_segment(const struct kern_kv *kv, const struct kern_query *qu
                            float scale, float *max, float *sum, float *scratch)
 {
     float *p = scratch, *segment = p + KERN_SEGMENT_TOKENS;
-    uint32_t end = MIN_OF(begin + KERN_SEGMENT_TOKENS, query->kv_len);
-    float segment_max = segment_scores(kv, query->q, begin, end, scale, p), segment_sum = 0;
+    uint32_t end = MIN_OF(begin + KERN_SEGMENT_TOKENS, query->kv_len), from = MAX_OF(begin, kv->first);
+    float segment_max = segment_scores(kv, query->q, from, end, scale, p + (from - begin)), segment_sum = 0;
     memset(segment, 0, kv->head_dim * sizeof(float));
-    for (uint32_t t = begin; t < end; t++) {
+    for (uint32_t t = from; t < end; t++) {
         const float *v = page_part(kv, t, kv->v_offset) + (size_t)(t % KERN_PAGE_TOKENS) * kv->head_dim;
         float e = expf(p[t - begin] - segment_max);
         segment_sum += e;
@@ -288,7 +288,7 @@ static void ref_attn_part(const struct kern_kv *kv, const struct kern_query *que
     ASSERT(kv->head_dim <= 256 && begin % KERN_SEGMENT_TOKENS == 0);
     for (uint32_t i = 0; i < count; i++) {
         const struct kern_query *q = &queries[i];
-        ASSERT(q->kv_len > 0);
+        ASSERT(q->kv_len > kv->first);
         for (uint32_t at = begin; at < MIN_OF(q->kv_len, end); at += KERN_SEGMENT_TOKENS)
             attend_segment(kv, q, at, scale, &max[i], &sum[i], scratch);
         for (uint32_t d = 0; q->kv_len > begin && q->kv_len <= end && d < kv->head_dim; d++)

@@ -82,4 +82,14 @@ static inline size_t matrix_panel_bytes(const struct matrix *m)
     return (size_t)m->k * MATRIX_PANEL * (m->form == MATRIX_F32 ? 4 : 2);
 }
 
+/* At most `count` panels of one matrix, from `panel` on, as a matrix of its own. */
+static inline struct matrix matrix_part(const struct matrix *m, uint32_t panel, uint32_t count)
+{
+    struct matrix part = *m;
+    uint32_t left = m->n - panel * MATRIX_PANEL;
+    part.data = (const char *)m->data + panel * matrix_panel_bytes(m);
+    part.n = count * MATRIX_PANEL < left ? count * MATRIX_PANEL : left;
+    return part;
+}
+
 #endif

@@ -56,8 +56,8 @@ uint64_t plan_process_bytes(const struct plan_process *p)
 /* Everything but pools, requests and the engine's tables for pages and slots. */
 static uint64_t fixed_bytes(const struct plan_process *p, const struct plan_model *m)
 {
-    return plan_process_bytes(p) + m->weight_bytes + m->workspace_bytes + m->vision_bytes + m->tables_bytes +
-           m->tokenizer_bytes + m->engine_bytes;
+    return plan_process_bytes(p) + m->weight_bytes + m->mtp_bytes + m->workspace_bytes + m->vision_bytes +
+           m->tables_bytes + m->tokenizer_bytes + m->engine_bytes;
 }
 
 static uint64_t requests_bytes(const struct plan_process *p, const struct plan_model *m, uint32_t length)
@@ -203,8 +203,8 @@ static void add_model(struct plan *p, const struct plan_wish *w)
     const struct plan_model *m = &p->model;
     uint64_t requests = job_bytes(m, p->max_model_len);
     uint64_t engine = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), rows_slots(m, w));
-    uint64_t fixed =
-        m->weight_bytes + m->workspace_bytes + m->vision_bytes + m->tables_bytes + m->tokenizer_bytes;
+    uint64_t fixed = m->weight_bytes + m->mtp_bytes + m->workspace_bytes + m->vision_bytes + m->tables_bytes +
+                     m->tokenizer_bytes;
     p->model_bytes = fixed + p->engine_bytes + p->requests_bytes + p->pools_bytes;
     p->job_bytes = requests;
     p->pools_floor_bytes = pools_floor(m, w, p->max_model_len);
@@ -219,8 +219,8 @@ static void add_model(struct plan *p, const struct plan_wish *w)
         m->vision_bytes ? "to encode a picture; the tower's weights are above"
         : m->has_vision ? "left out"
                         : "the model has none");
-    add(p, 1, "mtp", ACCOUNT_ANON, 0, 0,
-        m->mtp       ? "in weights, kv and state"
+    add(p, 1, "mtp", ACCOUNT_ANON, m->mtp_bytes, m->mtp_bytes,
+        m->mtp_bytes ? "the head that guesses; more of it in kv and state"
         : m->has_mtp ? "in the checkpoint, not loaded"
                      : "the model has none");
     add(p, 1, "tables", ACCOUNT_ANON, m->tables_bytes, m->tables_bytes, "the layers");

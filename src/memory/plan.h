@@ -24,6 +24,7 @@ struct plan_model {
     const char *name;
     uint32_t context_max, page_tokens, rows, queue;
     uint64_t weight_bytes;
+    uint64_t mtp_bytes;       /* weights of the MTP head; 0: none, or it is not used */
     uint64_t loading_bytes;   /* besides, of the checkpoint, while it is read: before the pools need theirs */
     uint64_t workspace_bytes; /* of a step */
     uint64_t tables_bytes, tokenizer_bytes;
@@ -34,7 +35,6 @@ struct plan_model {
     uint64_t
         vision_bytes; /* to encode one picture of the largest size; the tower's weights are among the others */
     bool has_vision, has_mtp; /* in the checkpoint */
-    bool mtp;                 /* it is loaded */
 };
 
 #define PLAN_ALL UINT64_MAX

@@ -10,6 +10,21 @@
 
 #include <math.h>
 
+/* q, then k | v packed by themselves: `in` reads all of them. */
+static int bind_apart(struct binder *b, const struct linear_source in[3], struct attention_weights *ret)
+{
+    int r = binder_projection(b, in, 1, &ret->in);
+    if (r == 0)
+        r = binder_projection(b, in + 1, 2, &ret->kv);
+    if (r < 0)
+        return r;
+    for (uint32_t i = 0; i < ret->kv.part_count; i++)
+        ret->in.parts[ret->in.part_count++] = ret->kv.parts[i];
+    ret->in.out += ret->kv.out;
+    ret->in.groups |= ret->kv.groups;
+    return 0;
+}
+
 int attention_bind(struct binder *b, uint32_t layer, struct attention_form form,
                    struct attention_weights *ret)
 {
@@ -25,7 +40,7 @@ int attention_bind(struct binder *b, uint32_t layer, struct attention_form form,
     if (r == 0)
         r = binder_linear(b, binder_path(layer, "self_attn.v_proj", path), kv_rows, c->hidden, &in[2]);
     if (r == 0)
-        r = binder_projection(b, in, 3, &ret->in);
+        r = form.kv_apart ? bind_apart(b, in, ret) : binder_projection(b, in, 3, &ret->in);
     if (r == 0)
         r = binder_linear(b, binder_path(layer, "self_attn.o_proj", path), c->hidden, q_rows, &out);
     if (r == 0)
@@ -41,6 +56,7 @@ struct attention_stage {
     struct step *step;
     const struct layer *layer;
     uint32_t head_tiles; /* a KV head's query heads are dealt to so many tiles */
+    bool keys_only;
 };
 
 /* Floats from one query head to the next in p. */
@@ -58,7 +74,8 @@ static struct kern_kv kv_of(const struct step *s, const struct layer *l, uint32_
                             .pages = s->in->rows[row].pages,
                             .k_offset = k,
                             .v_offset = k + page_half_bytes(c),
-                            .head_dim = c->head_dim};
+                            .head_dim = c->head_dim,
+                            .first = l->mtp ? 1 : 0};
 }
 
 static void norm_rope(const struct step *s, float *head, const float *norm, uint32_t column)
@@ -84,12 +101,17 @@ static void prepare_span(void *arg, uint32_t tile, uint32_t worker)
         uint32_t column = span->column + i;
         float *q = s->p + (size_t)column * s->wide;
         float *k = q + (size_t)c->heads * stride, *v = k + (size_t)c->kv_heads * c->head_dim;
-        for (uint32_t head = 0; head < c->heads; head++)
+        for (uint32_t head = 0; !st->keys_only && head < c->heads; head++)
             norm_rope(s, q + (size_t)head * stride, w->q_norm, column);
         for (uint32_t head = 0; head < c->kv_heads; head++) {
             struct kern_kv kv = kv_of(s, st->layer, span->row, head);
             size_t at = (size_t)head * c->head_dim;
             norm_rope(s, k + at, w->k_norm, column);
+            if (st->layer->mtp && span->position + i == 0) {
+                /* Nobody looks, but what is not looked at is to be finite, and the same in every page. */
+                memset(k + at, 0, c->head_dim * sizeof(float));
+                memset(v + at, 0, c->head_dim * sizeof(float));
+            }
             s->ops->kv_put(&kv, span->position + i, k + at, v + at);
         }
     }
@@ -152,7 +174,7 @@ static uint32_t choose_head_tiles(const struct step *s)
 void attention_forward(struct step *s, const struct layer *l)
 {
     const struct attention_weights *w = &l->attention;
-    struct attention_stage st = {s, l, choose_head_tiles(s)};
+    struct attention_stage st = {s, l, choose_head_tiles(s), false};
     step_project(s, &w->in, step_x(s), step_p(s), s->tokens);
     step_run(s, prepare_span, &st, s->span_count);
     step_run(s, attend_tile, &st, s->span_count * s->config->kv_heads * st.head_tiles);
@@ -160,4 +182,15 @@ void attention_forward(struct step *s, const struct layer *l)
         step_each_token(s, sum_token, &w->out);
     step_project(s, &w->out, step_mid(s, w->out.in), step_d(s), s->tokens);
     s->settle = step_settle_d;
+}
+
+void attention_put(struct step *s, const struct layer *l)
+{
+    const struct config *c = s->config;
+    const struct attention_weights *w = &l->attention;
+    struct attention_stage st = {s, l, 0, true};
+    struct step_rows kv = step_p(s);
+    kv.data += (size_t)c->heads * q_stride(c, w);
+    step_project(s, &w->kv, step_x(s), kv, s->tokens);
+    step_run(s, prepare_span, &st, s->span_count);
 }

@@ -7,13 +7,16 @@
 
 /* What a family's attention has. */
 struct attention_form {
-    bool gated;   /* q_proj holds query and gate of each head in turn */
-    bool qk_norm; /* over each head, before the rotation */
+    bool gated;    /* q_proj holds query and gate of each head in turn */
+    bool qk_norm;  /* over each head, before the rotation */
+    bool kv_apart; /* k and v are also wanted alone */
 };
 
 int attention_bind(struct binder *b, uint32_t layer, struct attention_form form,
                    struct attention_weights *ret);
 /* Reads x with its sums, leaves the result to be settled. */
 void attention_forward(struct step *s, const struct layer *l);
+/* Reads x with its sums, leaves nothing but K and V in the pages: of a layer with kv_apart. */
+void attention_put(struct step *s, const struct layer *l);
 
 #endif

@@ -163,15 +163,35 @@ static struct quantization_entry affine_entry(const struct config *c, const char
     return q->global;
 }
 
+/* What the shapes of weight and scales leave as the only answer; false where that is none we have. */
+static bool entry_of_shapes(const struct binder *b, const char *module, const struct linear_source *s,
+                            uint32_t rank, struct quantization_entry *ret)
+{
+    char name[NAME_MAX_BYTES];
+    struct tensor scales;
+    snprintf(name, sizeof(name), "%s.scales", module);
+    if (!checkpoint_find(b->checkpoint, name, &scales) || scales.rank != rank || s->weight.rank != rank ||
+        scales.shape[rank - 1] == 0 || s->in % scales.shape[rank - 1] != 0)
+        return false;
+    uint64_t group = s->in / scales.shape[rank - 1], bits = s->weight.shape[rank - 1] * 32 / s->in;
+    if ((group != 32 && group != 64 && group != 128) || bits < 2 || bits > 8 || bits == 7)
+        return false;
+    *ret = (struct quantization_entry){.bits = (uint32_t)bits, .group = (uint32_t)group};
+    return true;
+}
+
 static int find_affine(struct binder *b, const char *module, const char *weight_name, uint32_t rank,
                        uint64_t *shape, struct linear_source *s)
 {
     char name[NAME_MAX_BYTES];
     uint64_t in = s->in;
-    if (!b->config->quantization.present)
+    struct quantization_entry q = affine_entry(b->config, module);
+    bool known = b->config->quantization.present;
+    if (b->bits_by_shape && entry_of_shapes(b, module, s, rank, &q))
+        known = true;
+    if (!known)
         return err_set(b->e, -EINVAL, "tensor %s.scales exists, but config.json has no quantization block",
                        module);
-    struct quantization_entry q = affine_entry(b->config, module);
     s->affine = true;
     s->bits = q.bits;
     s->group = q.group;
@@ -565,7 +585,16 @@ static int find_vector(struct binder *b, const char *path, uint64_t n, struct te
 }
 
 /* What becomes of a value on its way in. */
-enum vector_change { VECTOR_AS_IS, VECTOR_PLUS_ONE, VECTOR_MINUS_EXP };
+enum vector_change { VECTOR_AS_IS, VECTOR_PLUS_ONE, VECTOR_PLUS_ONE_BY_MEAN, VECTOR_MINUS_EXP };
+
+/* Weights of norms lie about 1, so those stored without it about 0. */
+static enum vector_change change_by_mean(const struct tensor *t, uint64_t n)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < n; i++)
+        sum += (double)tensor_f32_at(t, i);
+    return sum / (double)n < 0.5 ? VECTOR_PLUS_ONE : VECTOR_AS_IS;
+}
 
 static float changed(float x, enum vector_change change)
 {
@@ -593,6 +622,8 @@ static int bind_vector(struct binder *b, const char *path, uint64_t n, enum vect
     r = check_finite(b, &t, name);
     if (r < 0)
         return r;
+    if (change == VECTOR_PLUS_ONE_BY_MEAN)
+        change = change_by_mean(&t, n);
     for (uint64_t i = 0; i < n; i++)
         values[i] = changed(tensor_f32_at(&t, i), change);
     *ret = values;
@@ -606,7 +637,11 @@ int binder_vector(struct binder *b, const char *path, uint64_t n, const float **
 
 int binder_norm(struct binder *b, const char *path, uint64_t n, const float **ret)
 {
-    return bind_vector(b, path, n, b->add_one ? VECTOR_PLUS_ONE : VECTOR_AS_IS, ret);
+    return bind_vector(b, path, n,
+                       b->add_one_by_mean ? VECTOR_PLUS_ONE_BY_MEAN
+                       : b->add_one       ? VECTOR_PLUS_ONE
+                                          : VECTOR_AS_IS,
+                       ret);
 }
 
 int binder_decay(struct binder *b, const char *path, uint64_t n, const float **ret)

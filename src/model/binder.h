@@ -35,6 +35,9 @@ struct binder {
     /* Found by binder_init. */
     const char *prefix;
     bool add_one; /* to norms: the files hold w - 1 */
+    /* Of a head that another program wrote beside the checkpoint, see mtp_bind.c. */
+    bool add_one_by_mean; /* to a norm whose mean says that it is w - 1 */
+    bool bits_by_shape;   /* tensors know their quantisation better than config.json */
     /* Counted. */
     uint64_t used;         /* bytes of packed memory */
     uint64_t tower_bytes;  /* of those the vision tower's */

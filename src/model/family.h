@@ -16,6 +16,7 @@ struct family {
     double partial_rotary_default;
     bool shifted_norms; /* HF stores its norms as w - 1 */
     bool pictures;      /* its checkpoints may have a vision tower */
+    bool mtp;           /* or an MTP head, one of its full-attention layers */
     bool deepstack;     /* whose features also go to the first layers */
     /* 0, -EINVAL, -ENOTSUP: is everything there that the family needs, and nothing it does not know? */
     int (*check)(const struct config *c, struct err *e);

@@ -25,7 +25,7 @@ static int check(const struct config *c, struct err *e)
 
 static int bind_mixer(struct binder *b, uint32_t index, struct layer *ret)
 {
-    const struct attention_form form = {.gated = true, .qk_norm = true};
+    const struct attention_form form = {.gated = true, .qk_norm = true, .kv_apart = ret->mtp};
     return ret->kind == LAYER_FULL ? attention_bind(b, index, form, &ret->attention)
                                    : delta_net_bind(b, index, &ret->delta);
 }
@@ -72,6 +72,7 @@ const struct family family_qwen3_5 = {
     .names = {"qwen3_5", "qwen3_5_moe"},
     .partial_rotary_default = 0.25,
     .shifted_norms = true,
+    .mtp = true,
     .pictures = true,
     .check = check,
     .bind_layer = bind_layer,

@@ -21,6 +21,8 @@ struct projection {
 
 struct attention_weights {
     struct projection in; /* q (with gates: per head q, gate) | k | v */
+    struct projection
+        kv; /* k | v, the last parts of `in`: of an MTP head, whose keys are also wanted alone */
     struct projection out;
     const float *q_norm, *k_norm; /* [head_dim]; NULL: none */
     bool gated;
@@ -51,12 +53,21 @@ struct moe_weights {
 struct layer {
     enum layer_kind kind;
     bool has_experts;
+    bool mtp;                           /* the MTP head's: nothing attends to its entry 0 */
     uint32_t kind_index;                /* among the layers of its kind: where its state lies */
     const float *norm_mixer, *norm_mlp; /* [hidden] */
     struct attention_weights attention;
     struct delta_weights delta;
     struct mlp_weights mlp;
     struct moe_weights moe;
+};
+
+/* Multi-token prediction (contract 2.8): the pair for token j is (hidden state of token j - 1, embedding of token j). */
+struct mtp_weights {
+    struct projection fc;                      /* [hidden, 2 * hidden]: of embedding | hidden state */
+    const float *norm_embedding, *norm_hidden; /* [hidden], in front of fc */
+    const float *norm;                         /* [hidden], behind the layer */
+    struct layer layer;
 };
 
 #endif

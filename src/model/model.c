@@ -7,6 +7,7 @@
 #include "model/binder.h"
 #include "model/encoder.h"
 #include "model/family.h"
+#include "model/mtp.h"
 #include "model/state_layout.h"
 #include "model/step.h"
 
@@ -28,18 +29,25 @@
 struct model {
     struct model_shape shape;
     struct config config;
-    struct account *weights_account, *workspace_account, *tables_account;
+    struct account *weights_account, *workspace_account, *tables_account, *mtp_account;
     struct arena *tables, *workspace;
-    struct weight_memory weights;
+    struct weight_memory weights, mtp_memory;
     struct layer *layers; /* [config.layers] */
     struct matrix embedding;
     struct projection head;
     const float *final_norm; /* [hidden] */
+    struct mtp mtp;          /* with shape.mtp */
     struct step *step;
     /* Zeros without a tower. */
     struct tower tower;
     struct tower_block *tower_blocks; /* [config.vision.depth] */
     struct encoder encoder;
+};
+
+/* What binding without packing found. */
+struct measured {
+    struct binder text, mtp;
+    struct err mtp_absent; /* why there is no head, where one is wanted */
 };
 
 /* A checkpoint being read, with its tables. Of its files only what is being packed is resident: each tensor is dropped
@@ -152,8 +160,8 @@ static int bind_ends(struct binder *b, struct matrix *embedding, struct projecti
     return r < 0 ? r : binder_norm(b, "norm", b->config->hidden, final_norm);
 }
 
-/* Finds and checks every tensor, counts what packing will take. */
-static int measure(const struct config *c, const struct source *s, struct binder *ret, struct err *e)
+/* Finds and checks every tensor of the text model, counts what packing will take. */
+static int measure_text(const struct config *c, const struct source *s, struct binder *ret, struct err *e)
 {
     struct binder b = {.checkpoint = s->checkpoint, .config = c, .scratch = s->arena, .e = e};
     struct matrix embedding;
@@ -173,6 +181,44 @@ static int measure(const struct config *c, const struct source *s, struct binder
     return r;
 }
 
+/* What of the wanted is there. */
+static int want_parts(struct config *c, const struct source *s, const char *dir, const struct model_parts *p,
+                      struct err *e)
+{
+    c->drafts_max = p->drafts_max;
+    if (!p->vision || !c->family->pictures || !tower_exists(s->checkpoint))
+        return 0;
+    return vision_config_load(dir, c, p->image_pixels_max, &c->vision, e);
+}
+
+static int measure_head(struct config *c, const char *dir, struct binder *b)
+{
+    struct mtp_weights weights;
+    if (!c->family->mtp)
+        return err_set(b->e, -ENOTSUP, "the heads of %s are not computed", c->family_name);
+    if (c->linear_count == 0 || c->drafts_max == 0)
+        return err_set(b->e, -ENOTSUP, "the model keeps no state in slots, where hidden states lie");
+    int r = mtp_bind_init(b, dir);
+    return r < 0 ? r : mtp_bind(b, &weights);
+}
+
+/* A head that is not whole is none, and says why. */
+static int measure(struct config *c, const struct model_parts *parts, const char *dir, const struct source *s,
+                   struct measured *ret, struct err *e)
+{
+    *ret = (struct measured){0};
+    int r = want_parts(c, s, dir, parts, e);
+    if (r == 0)
+        r = measure_text(c, s, &ret->text, e);
+    if (r < 0 || !parts->mtp)
+        return r;
+    ret->mtp = ret->text;
+    ret->mtp.e = &ret->mtp_absent;
+    r = measure_head(c, dir, &ret->mtp);
+    c->mtp_count = r == 0;
+    return r == -ENOMEM ? err_set(e, r, "%s", ret->mtp_absent.text) : 0;
+}
+
 /* Layers, their kinds, and what config.json says of single modules (a path each); in whole grains of an arena. */
 static uint64_t tables_bytes(const struct config *c)
 {
@@ -181,9 +227,10 @@ static uint64_t tables_bytes(const struct config *c)
     return ROUND_UP(bytes + TABLES_FIXED_BYTES, (uint64_t)65536);
 }
 
-static void fill_shape(const struct config *c, const struct source *s, const struct binder *b,
+static void fill_shape(const struct config *c, const struct source *s, const struct measured *measured,
                        struct model_shape *ret)
 {
+    const struct binder *b = &measured->text;
     struct model_shape shape = {
         .vocab = c->vocab,
         .layers = c->layers,
@@ -193,7 +240,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .slot_bytes = slot_bytes(c),
         .weight_bytes = weight_memory_round(b->used),
         .checkpoint_bytes = checkpoint_bytes(s->checkpoint),
-        .loading_bytes = b->source_peak,
+        .loading_bytes = MAX_OF(b->source_peak, c->mtp_count ? measured->mtp.source_peak : 0),
         .tables_bytes = tables_bytes(c),
         .active_weight_bytes = b->active.bytes,
         .active_checkpoint_bytes = b->active.source_bytes,
@@ -203,7 +250,11 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .has_vision = tower_exists(s->checkpoint),
         .has_mtp =
             checkpoint_any(s->checkpoint, "mtp.") || checkpoint_any(s->checkpoint, "language_model.mtp."),
+        .mtp = c->mtp_count > 0,
+        .mtp_weight_bytes = c->mtp_count ? weight_memory_round(measured->mtp.used) : 0,
     };
+    if (!shape.mtp)
+        snprintf(shape.mtp_absent, sizeof(shape.mtp_absent), "%s", measured->mtp_absent.text);
     memcpy(shape.family, c->family_name, sizeof(shape.family));
     if (c->vision.shape.present) {
         shape.vision = c->vision.shape;
@@ -220,23 +271,13 @@ static int check_parts(const struct model_parts *p, struct err *e)
                                                        p->drafts_max, MODEL_DRAFTS_MAX);
 }
 
-/* What of the wanted is there. */
-static int want_parts(struct config *c, const struct source *s, const char *dir, const struct model_parts *p,
-                      struct err *e)
-{
-    c->drafts_max = p->drafts_max;
-    if (!p->vision || !c->family->pictures || !tower_exists(s->checkpoint))
-        return 0;
-    return vision_config_load(dir, c, p->image_pixels_max, &c->vision, e);
-}
-
 int model_probe(const char *dir, const struct model_parts *parts, struct model_shape *ret, struct err *e)
 {
     const struct model_parts wanted = parts ? *parts : (struct model_parts){0};
     struct arena *tables = NULL;
     struct source source = {0};
     struct config config;
-    struct binder measured;
+    struct measured measured;
     int r = check_parts(&wanted, e);
     if (r < 0)
         return r;
@@ -247,9 +288,7 @@ int model_probe(const char *dir, const struct model_parts *parts, struct model_s
     if (r == 0)
         r = source_open(&source, dir, NULL, e);
     if (r == 0)
-        r = want_parts(&config, &source, dir, &wanted, e);
-    if (r == 0)
-        r = measure(&config, &source, &measured, e);
+        r = measure(&config, &wanted, dir, &source, &measured, e);
     if (r == 0)
         fill_shape(&config, &source, &measured, ret);
     source_close(&source);
@@ -288,6 +327,8 @@ static int open_accounts(struct model *m, struct account *parent)
     int r = open_account(parent, "weights", ACCOUNT_ANON, &m->weights_account);
     if (r == 0)
         r = open_account(parent, "workspace", ACCOUNT_ANON, &m->workspace_account);
+    if (r == 0)
+        r = open_account(parent, "mtp", ACCOUNT_ANON, &m->mtp_account);
     return r == 0 ? open_account(parent, "tables", ACCOUNT_ANON, &m->tables_account) : r;
 }
 
@@ -313,38 +354,58 @@ static int create_encoder(struct model *m, const struct model_opts *opts, struct
     return r == 0 ? 0 : err_set(e, r, "no memory left to encode pictures");
 }
 
-static int pack(struct model *m, const struct source *s, const struct binder *measured,
-                const struct model_opts *opts, struct err *e)
+/* Reserves what `measured` counted, and makes of it one that packs into that. */
+static int prepare_packing(struct binder *b, const struct model_opts *opts, struct account *account,
+                           struct weight_memory *memory, struct err *e)
 {
-    struct binder b = {.checkpoint = s->checkpoint,
-                       .config = &m->config,
-                       .scratch = s->arena,
-                       .memory = &m->weights,
-                       .progress = opts->progress,
-                       .progress_arg = opts->progress_arg,
-                       .source_bytes_total = measured->source_bytes,
-                       .prefix = measured->prefix,
-                       .add_one = measured->add_one,
-                       .e = e};
-    if (m->weights_account)
-        account_set_planned(m->weights_account, m->shape.weight_bytes);
-    int r = weight_memory_init(&m->weights, m->weights_account, measured->used);
+    uint64_t bytes = weight_memory_round(b->used);
+    b->memory = memory;
+    b->progress = opts->progress;
+    b->progress_arg = opts->progress_arg;
+    b->e = e;
+    if (account)
+        account_set_planned(account, bytes);
+    int r = weight_memory_init(memory, account, b->used);
+    b->used = b->source_bytes = 0;
+    return r == 0 ? 0
+                  : err_set(e, r, "%llu bytes of weights are more than is left", (unsigned long long)bytes);
+}
+
+static int pack_head(struct model *m, const struct measured *measured, const struct model_opts *opts,
+                     struct err *e)
+{
+    struct binder b = measured->mtp;
+    int r = prepare_packing(&b, opts, m->mtp_account, &m->mtp_memory, e);
+    b.source_bytes = measured->text.source_bytes;
+    b.source_bytes_total = b.source_bytes + measured->mtp.source_bytes;
+    m->mtp = (struct mtp){.embedding = &m->embedding, .head = &m->head, .final_norm = m->final_norm};
+    if (r == 0)
+        r = mtp_bind(&b, &m->mtp.weights);
+    ASSERT(r < 0 || (b.used == measured->mtp.used && m->head.part_count == 1));
+    return r;
+}
+
+static int pack(struct model *m, const struct measured *measured, const struct model_opts *opts,
+                struct err *e)
+{
+    struct binder b = measured->text;
+    int r = prepare_packing(&b, opts, m->weights_account, &m->weights, e);
+    b.source_bytes_total = measured->text.source_bytes + (m->shape.mtp ? measured->mtp.source_bytes : 0);
     if (r < 0)
-        return err_set(e, r, "%llu bytes of weights are more than is left",
-                       (unsigned long long)m->shape.weight_bytes);
+        return r;
     r = bind_ends(&b, &m->embedding, &m->head, &m->final_norm);
     for (uint32_t i = 0; r == 0 && i < m->config.layers; i++)
         r = bind_layer(&b, i, &m->layers[i]);
     if (r == 0 && m->config.vision.shape.present)
         r = tower_bind(&b, m->tower_blocks, &m->tower);
-    ASSERT(r < 0 || b.used == measured->used);
-    return r;
+    ASSERT(r < 0 || b.used == measured->text.used);
+    return r == 0 && m->shape.mtp ? pack_head(m, measured, opts, e) : r;
 }
 
 static int load(struct model *m, struct source *s, const char *dir, const struct model_opts *opts,
                 struct err *e)
 {
-    struct binder measured;
+    struct measured measured;
     int r = open_accounts(m, opts->parent);
     if (r == 0)
         r = create_arena(m->tables_account, MODEL_TABLES_MAX, &m->tables);
@@ -354,9 +415,7 @@ static int load(struct model *m, struct source *s, const char *dir, const struct
     if (r == 0)
         r = source_open(s, dir, opts->parent, e);
     if (r == 0)
-        r = want_parts(&m->config, s, dir, &opts->parts, e);
-    if (r == 0)
-        r = measure(&m->config, s, &measured, e);
+        r = measure(&m->config, &opts->parts, dir, s, &measured, e);
     if (r < 0)
         return r;
     fill_shape(&m->config, s, &measured, &m->shape);
@@ -368,8 +427,8 @@ static int load(struct model *m, struct source *s, const char *dir, const struct
     if (r == 0)
         r = create_encoder(m, opts, e);
     if (r == 0)
-        r = source_reserve(s, measured.source_peak, e);
-    return r == 0 ? pack(m, s, &measured, opts, e) : r;
+        r = source_reserve(s, m->shape.loading_bytes, e);
+    return r == 0 ? pack(m, &measured, opts, e) : r;
 }
 
 int model_load(const char *dir, const struct model_opts *opts, struct model **ret, struct err *e)
@@ -396,11 +455,13 @@ void model_free(struct model *m)
         return;
     encoder_done(&m->encoder);
     weight_memory_done(&m->weights);
+    weight_memory_done(&m->mtp_memory);
     arena_free(m->workspace);
     arena_free(m->tables);
     account_close(m->weights_account);
     account_close(m->workspace_account);
     account_close(m->tables_account);
+    account_close(m->mtp_account);
     free(m);
 }
 
@@ -449,7 +510,10 @@ static void norm_for_logits(void *arg, uint32_t tile, uint32_t worker)
     (void)worker;
     if (s->settle)
         s->settle(s, t);
-    s->ops->rmsnorm(x, s->h + (size_t)t * hidden, st->model->final_norm, hidden, s->config->eps);
+    if (s->config->mtp_count) /* mtp_put() has left the normed vector */
+        memcpy(x, s->h + (size_t)t * hidden, hidden * sizeof(float));
+    else
+        s->ops->rmsnorm(x, s->h + (size_t)t * hidden, st->model->final_norm, hidden, s->config->eps);
     step_sums(s, st->model->head.groups, s->x_sums + (size_t)tile * step_sums_floats(hidden), x, hidden);
 }
 
@@ -508,9 +572,17 @@ int model_forward(struct model *m, const struct model_step *in)
         if (in->progress_ns)
             atomic_store_explicit(in->progress_ns, clock_now_ns(), memory_order_relaxed);
     }
+    if (m->shape.mtp)
+        mtp_put(s, &m->mtp);
     compute_logits(m, s);
     close_slots(s);
     return 0;
+}
+
+int model_draft(struct model *m, const struct model_draft *d)
+{
+    ASSERT(m->shape.mtp);
+    return mtp_draft(m->step, &m->mtp, d);
 }
 
 void model_accept(struct model *m, char *slots, uint32_t slot, uint32_t count)

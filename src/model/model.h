@@ -31,7 +31,8 @@ struct model_workspace {
 struct model_parts {
     bool vision;               /* the tower, if there is one */
     uint64_t image_pixels_max; /* of a picture after resizing, if the model allows more; 0: 4194304 */
-    bool mtp; /* the MTP head, if there is one: its weights, and K and V of it in the pages */
+    bool
+        mtp; /* the MTP head, if there is one and drafts_max > 0: its weights, and K and V of it in the pages */
     uint32_t
         drafts_max; /* tokens that may be guessed ahead of one that is known (by the head, or by others): room for
                             their inputs in each slot. At most MODEL_DRAFTS_MAX */
@@ -71,8 +72,10 @@ struct model_shape {
     uint64_t parameters;
     struct model_workspace workspace;
     struct model_vision vision;
-    bool has_vision, has_mtp; /* in the checkpoint, wanted or not */
-    bool mtp;                 /* wanted, and whole: model_draft() works */
+    bool has_vision, has_mtp;  /* in the checkpoint, wanted or not */
+    bool mtp;                  /* wanted, and whole: model_draft() works */
+    uint64_t mtp_weight_bytes; /* packed, besides weight_bytes */
+    char mtp_absent[160];      /* wanted, and why it is not there; else empty */
 };
 
 struct model_opts {
@@ -159,6 +162,7 @@ struct model_draft_row {
     uint32_t grid_count;
     uint32_t count;   /* wanted: 1..drafts_max */
     uint32_t *drafts; /* [count]: the guesses, each the best of all that exist */
+    float *logits;    /* [count]: theirs; may be NULL */
 };
 struct model_draft {
     const struct model_draft_row *rows; /* row_count <= rows_max */

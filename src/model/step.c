@@ -20,7 +20,7 @@ struct need {
     enum need_per per;
     uint64_t bytes;
 };
-#define NEEDS_MAX 48
+#define NEEDS_MAX 64
 #define ALIGN     64u
 
 /* What all projections of x give at most, per token. */
@@ -41,6 +41,7 @@ static uint32_t mid_wide(const struct config *c)
     uint32_t n = MAX_OF(c->heads * c->head_dim, c->value_heads * c->value_dim);
     n = MAX_OF(n, c->intermediate);
     n = MAX_OF(n, c->shared_intermediate);
+    n = MAX_OF(n, c->mtp_count ? 2 * c->hidden : 0);
     return step_row_stride(n);
 }
 
@@ -103,6 +104,12 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need n
     NEED(&s->queries, PER_WORKER, STEP_QUERIES_MAX * sizeof(struct kern_query));
     if (slot_held_max(c))
         NEED(&s->delta_scratch, PER_WORKER, FLOATS(KERN_DELTA_SCRATCH(c->key_dim)));
+    if (c->mtp_count) {
+        NEED(&s->drafts, PER_ROW, sizeof(struct step_draft));
+        NEED(&s->draft_rows, PER_ROW, sizeof(struct model_row));
+        NEED(&s->draft_best, PER_ROW, step_draft_tiles(c) * sizeof(struct step_best));
+        NEED(&s->draft_logits, PER_WORKER, FLOATS(STEP_DRAFT_COLUMNS * STEP_DRAFT_LOGITS));
+    }
     ASSERT(need - needs <= NEEDS_MAX);
     return (uint32_t)(need - needs);
 }

@@ -12,6 +12,8 @@
 #include "model/model.h"
 #include "model/rope.h"
 
+#include "base/check.h"
+
 /* Tokens of one row whose absolute positions share position / 16: what attention takes as a block of queries, and what may
  * write into a page without sharing a cache line with another block. */
 #define STEP_SPAN_TOKENS 16
@@ -32,6 +34,19 @@ struct step_columns {
     const float **xsum[3]; /* by group size */
     float **y[PROJECTION_PARTS_MAX];
 };
+
+/* A guess under way: its row of model_draft, and where its hidden state lies since the pass before. */
+struct step_draft {
+    uint32_t row, column;
+};
+struct step_best {
+    float logit;
+    uint32_t id;
+};
+/* Guesses look at so many panels of the head at a time, for so many rows. */
+#define STEP_DRAFT_PANELS  16
+#define STEP_DRAFT_LOGITS  (STEP_DRAFT_PANELS * MATRIX_PANEL)
+#define STEP_DRAFT_COLUMNS 16
 
 struct step {
     /* Constant after step_create. */
@@ -76,10 +91,15 @@ struct step {
     float *pair_out;                                               /* [pairs][hidden] */
     const float **pair_x, **pair_xsum, **pair_mid, **pair_mid_sum; /* [pairs] */
     float **pair_up_y, **pair_out_y;
+    /* Guesses. */
+    struct step_draft *drafts;    /* [rows] */
+    struct model_row *draft_rows; /* [rows] */
+    struct step_best *draft_best; /* [rows][step_draft_tiles] */
     /* Per worker. */
     float *attention_scratch;   /* [workers][KERN_ATTN_SCRATCH] */
     struct kern_query *queries; /* [workers][STEP_QUERIES_MAX] */
     float *delta_scratch;       /* [workers][KERN_DELTA_SCRATCH(key_dim)] */
+    float *draft_logits;        /* [workers][STEP_DRAFT_COLUMNS][STEP_DRAFT_LOGITS] */
 };
 #define STEP_QUERIES_MAX 64
 
@@ -151,6 +171,11 @@ float *step_slot(const struct step *s, uint32_t slot, uint32_t linear_index);
 float *step_slot_held(const struct step *s, uint32_t slot, uint32_t linear_index);
 /* NULL where nothing is ever held. */
 struct slot_header *step_slot_header(const struct config *c, char *slots, uint32_t slot);
+
+static inline uint32_t step_draft_tiles(const struct config *c)
+{
+    return DIV_UP(c->vocab, STEP_DRAFT_LOGITS);
+}
 
 static inline struct step_rows step_x(const struct step *s)
 {

@@ -80,6 +80,7 @@ void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret)
         .rows = rows,
         .queue = p->queue,
         .weight_bytes = s->weight_bytes,
+        .mtp_bytes = s->mtp_weight_bytes,
         .loading_bytes = s->loading_bytes,
         .workspace_bytes = model_workspace_bytes(s, opts.tokens_max, rows, p->workers),
         .tables_bytes = s->tables_bytes,
@@ -94,6 +95,5 @@ void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret)
         .vision_bytes = model_encode_bytes(s, s->vision.pixels_max),
         .has_vision = s->has_vision,
         .has_mtp = s->has_mtp,
-        .mtp = s->mtp,
     };
 }

@@ -1,8 +1,10 @@
 /* golden.c - golden [options] DIR...: runs DIR/golden.json against the model in DIR.
  *
  * Each prompt runs whole and alone first and is compared with the reference. Then the same sequences run again in chunks
- * and in batches, and every logit must have the same bits: how a sequence is cut and who shares its steps must not show. */
-#include "golden/compare.h"
+ * and in batches, and every logit must have the same bits: how a sequence is cut and who shares its steps must not show.
+ * Where the file has lists of an MTP head, all this runs with the head at work; then its guesses are compared, and the greedy tokens
+ * come once more from steps that verify guesses. */
+#include "golden/guesses.h"
 #include "golden/pictures.h"
 
 #include "base/check.h"
@@ -43,7 +45,7 @@ struct golden {
     struct runner_sequence *sequences;
     struct compare *compares;   /* [file.case_count] */
     struct picture_view *views; /* [file.case_count] */
-    uint32_t sequence_count, sequence_max, prompt_max;
+    uint32_t sequence_count, sequence_max, prompt_max, tokens_max;
     uint64_t tokens;
 };
 
@@ -227,6 +229,63 @@ static int run(struct golden *g, bool *good)
     return r;
 }
 
+/* ---- the MTP head ---- */
+
+struct guessed {
+    double error_max;
+    uint32_t logits, tokens, wrong;
+    uint64_t made[GUESSES_MAX], right[GUESSES_MAX];
+};
+
+static void add_guesses(const struct golden *g, const struct guesses *one, struct guessed *all)
+{
+    const struct compare *k = &one->compare;
+    if (!(k->error_max <= all->error_max))
+        all->error_max = k->error_max;
+    all->logits += k->logits_compared;
+    all->tokens += k->tokens_compared;
+    all->wrong += k->wrong;
+    for (int i = 0; i < GUESSES_MAX; i++) {
+        all->made[i] += one->made[i];
+        all->right[i] += one->right[i];
+    }
+    if (k->wrong)
+        printf("%s: mtp of %s: %s\n", g->dir, k->c->name, k->message);
+}
+
+static void say_guesses(const struct golden *g, uint32_t ahead, const struct guessed *all)
+{
+    printf("%s: mtp, %u ahead: %u logits compared, largest error %.3g; %u tokens compared, %u prompts wrong; "
+           "guesses "
+           "right",
+           g->dir, ahead, all->logits, all->error_max, all->tokens, all->wrong);
+    for (uint32_t i = 0; i < ahead; i++)
+        printf(" %.3f", all->made[i] ? (double)all->right[i] / (double)all->made[i] : 0);
+    printf("\n");
+}
+
+/* Whatever the chunks and however far ahead, the first guess is the same. */
+static int run_guesses(struct golden *g, bool *good)
+{
+    static const uint32_t chunks[GUESSES_MAX] = {CHUNK_WHOLE, 32, 96};
+    uint32_t tokens_max = g->tokens_max;
+    int r = 0;
+    for (uint32_t ahead = 1; r == 0 && ahead <= GUESSES_MAX; ahead++) {
+        struct guessed all = {0};
+        for (uint32_t i = 0; r == 0 && i < g->file.case_count; i++) {
+            struct guesses one;
+            if (g->file.cases[i].mtp_argmax.count == 0)
+                continue;
+            r = guesses_run(g->model, tokens_max, &g->file.cases[i], chunks[ahead - 1], ahead, &one);
+            if (r == 0)
+                add_guesses(g, &one, &all);
+        }
+        say_guesses(g, ahead, &all);
+        *good &= all.wrong == 0;
+    }
+    return r;
+}
+
 /* ---- set-up ---- */
 
 static int load(struct golden *g, struct err *e)
@@ -237,16 +296,18 @@ static int load(struct golden *g, struct err *e)
     int r = workers_create(o->threads ? o->threads : workers_default_count(), NULL, &g->workers);
     if (r < 0)
         return err_set(e, r, "cannot start workers");
-    struct model_opts opts = {.compute = o->compute,
-                              .tokens_max = MIN_OF(MAX_OF(g->prompt_max * rows, rows), STEP_TOKENS_MAX),
-                              .rows_max = rows,
-                              .logits_max = STEP_TOKENS_MAX,
-                              .parts = {.vision = true},
-                              .ops = &g->ops,
-                              .workers = g->workers};
+    struct model_opts opts = {
+        .compute = o->compute,
+        .tokens_max = MIN_OF(MAX_OF(g->prompt_max * rows, rows), STEP_TOKENS_MAX),
+        .rows_max = rows,
+        .logits_max = STEP_TOKENS_MAX,
+        .parts = {.vision = true, .mtp = g->file.mtp > 0, .drafts_max = g->file.mtp > 0 ? GUESSES_MAX : 0},
+        .ops = &g->ops,
+        .workers = g->workers};
     r = model_load(o->model ? o->model : g->dir, &opts, &g->model, e);
     if (r < 0)
         return r;
+    g->tokens_max = opts.tokens_max;
     struct runner_opts runner = {g->model, opts.tokens_max, rows, g->sequence_max};
     return runner_create(&runner, &g->runner);
 }
@@ -270,8 +331,8 @@ static void close_golden(struct golden *g)
 
 static void say_skipped(const struct golden *g)
 {
-    if (g->file.mtp)
-        printf("%s: %u mtp parts skipped: the MTP head is not computed\n", g->dir, g->file.mtp);
+    if (g->file.mtp && !model_shape(g->model)->mtp)
+        printf("%s: %u mtp parts skipped: %s\n", g->dir, g->file.mtp, model_shape(g->model)->mtp_absent);
 }
 
 static int run_dir(const struct options *o, const char *dir, bool *good)
@@ -292,6 +353,8 @@ static int run_dir(const struct options *o, const char *dir, bool *good)
         r = see_pictures(&g, &e);
         if (r == 0)
             r = run(&g, good);
+        if (r == 0 && model_shape(g.model)->mtp)
+            r = run_guesses(&g, good);
         workers_turn_end(g.workers);
         say_skipped(&g);
     }

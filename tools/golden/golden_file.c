@@ -65,6 +65,9 @@ static int check_case(const struct golden_case *c, struct err *e)
     }
     if (c->greedy_margin.count != c->greedy.count)
         return err_set(e, -EINVAL, "%s: greedy and greedy_margin differ in length", c->name);
+    if (c->mtp_argmax.count != c->mtp_max_logit.count ||
+        c->mtp_argmax.count >= c->prompt.count + c->greedy.count)
+        return err_set(e, -EINVAL, "%s: the MTP head's lists differ in length or are too long", c->name);
     if (c->last_ids.count != 0 && c->last_ids.count != c->last.count)
         return err_set(e, -EINVAL, "%s: the last logits' ids and values differ in length", c->name);
     return 0;
@@ -92,6 +95,10 @@ static int read_case(const json_t *o, const struct keys *k, struct golden_case *
         r = read_values(o, k->last, &ret->last, e);
     if (r == 0 && k->last_ids)
         r = read_ids(o, k->last_ids, &ret->last_ids, e);
+    if (r == 0)
+        r = read_ids(o, "mtp_argmax", &ret->mtp_argmax, e);
+    if (r == 0)
+        r = read_values(o, "mtp_max_logit", &ret->mtp_max_logit, e);
     return r == 0 ? check_case(ret, e) : r;
 }
 
@@ -188,7 +195,7 @@ static int read_all(const json_t *root, struct golden_file *f, struct err *e)
         struct golden_case *c = &f->cases[f->case_count++];
         snprintf(c->name, sizeof(c->name), "cases[%zu]", i);
         r = read_case(json_array_get(cases, i), &case_keys, c, e);
-        f->mtp += json_object_get(json_array_get(cases, i), "mtp_argmax") != NULL;
+        f->mtp += c->mtp_argmax.count > 0;
     }
     for (size_t i = 0; r == 0 && i < json_array_size(vision); i++) {
         struct golden_case *c = &f->cases[f->case_count++];
@@ -225,11 +232,10 @@ void golden_file_free(struct golden_file *f)
 {
     for (uint32_t i = 0; i < f->case_count; i++) {
         struct golden_case *c = &f->cases[i];
-        void *const lists[] = {c->prompt.ids,     c->argmax.ids,
-                               c->greedy.ids,     c->max_logit.values,
-                               c->margin.values,  c->greedy_margin.values,
-                               c->last.values,    c->last_ids.ids,
-                               c->picture.pixels, c->picture.features.values};
+        void *const lists[] = {c->prompt.ids,           c->argmax.ids,     c->greedy.ids,
+                               c->max_logit.values,     c->margin.values,  c->greedy_margin.values,
+                               c->last.values,          c->last_ids.ids,   c->mtp_argmax.ids,
+                               c->mtp_max_logit.values, c->picture.pixels, c->picture.features.values};
         for (size_t l = 0; l < COUNT_OF(lists); l++)
             free(lists[l]);
     }

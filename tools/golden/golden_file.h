@@ -36,12 +36,15 @@ struct golden_case {
     struct golden_values last;                /* logits behind the last prompt token: all, or of `last_ids` */
     struct golden_ids last_ids;
     struct golden_picture picture;
+    /* Of the MTP head, about the last positions of prompt and greedy but the very last: what it expects behind the next token. */
+    struct golden_ids mtp_argmax;
+    struct golden_values mtp_max_logit;
 };
 
 struct golden_file {
     struct golden_case *cases;
     uint32_t case_count;
-    uint32_t mtp; /* parts that are there, but not computed */
+    uint32_t mtp; /* cases with lists of the MTP head */
 };
 
 /* 0, -ENOENT, -EINVAL, -ENOMEM. */

@@ -1,0 +1,301 @@
+/* mtp.c - pairs, their K and V, and guesses.
+ *
+ * A pair's input lies in `mid`: the normed embedding, then the normed hidden state. In a forward pass token t brings the left half of
+ * its own pair and the right half of the next token's, so one walk over the tokens makes all of them; the row's first takes its right half
+ * from slot_in. Guessing is a step of one token per row through the head's layer and lm_head, of whose logits only the best one is
+ * kept, tile by tile: a row of them would be the largest thing in the workspace. */
+#include "model/mtp.h"
+
+#include "model/attention.h"
+#include "model/family.h"
+#include "model/mrope.h"
+#include "model/state_layout.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <math.h>
+
+/* ---- pairs ---- */
+
+static float *pair_of(const struct step *s, uint32_t t)
+{
+    return s->mid + (size_t)t * s->mid_wide;
+}
+
+/* Sums of a half, where no group spans both. */
+static bool sums_by_half(const struct config *c)
+{
+    return c->hidden % 128 == 0;
+}
+
+static void set_half(struct step *s, const struct mtp_weights *w, uint32_t t, bool right, const float *x,
+                     const float *norm)
+{
+    const struct config *c = s->config;
+    uint32_t from = right ? c->hidden : 0;
+    float *pair = pair_of(s, t), *sums = s->mid_sums + (size_t)t * step_sums_floats(2 * c->hidden);
+    s->ops->rmsnorm(pair + from, x, norm, c->hidden, c->eps);
+    if (sums_by_half(c))
+        step_sums_part(s, w->fc.groups, sums, pair, 2 * c->hidden, from, from + c->hidden);
+}
+
+/* The left half, and where the pair stands: with the token before it. Token t's own cosines are not needed any more. */
+static void set_embedding(struct step *s, const struct mtp *m, uint32_t t)
+{
+    const struct model_row *row = &s->in->rows[s->token_row[t]];
+    uint32_t position = row->position + (t - s->row_column[s->token_row[t]]);
+    float *left = pair_of(s, t);
+    const float *x = s->features[t];
+    if (!x) {
+        matrix_row(m->embedding, s->ids[t], left);
+        x = left;
+    }
+    set_half(s, &m->weights, t, false, x, m->weights.norm_embedding);
+    if (position > 0)
+        rope_at(&s->rope, mrope_at(row->grids, row->grid_count, position - 1),
+                s->cosines + (size_t)t * s->rope.half, s->sines + (size_t)t * s->rope.half);
+}
+
+static char *slot_hidden(const struct step *s, uint32_t slot, uint32_t index)
+{
+    return s->in->slots + slot * slot_bytes(s->config) + slot_hidden_offset(s->config, index);
+}
+
+/* Behind the last of `held` tokens that count, or behind the state. */
+static const float *slot_last_hidden(const struct step *s, uint32_t slot, uint32_t held)
+{
+    return (const float *)slot_hidden(s, slot, held > 0 ? held - 1 : 0);
+}
+
+/* Token t: its hidden state, its half of its own pair and of the next one's. */
+static void pair_token(struct step *s, const void *arg, uint32_t t)
+{
+    const struct mtp *m = arg;
+    const struct config *c = s->config;
+    uint32_t r = s->token_row[t];
+    const struct model_row *row = &s->in->rows[r];
+    float *h = s->h + (size_t)t * c->hidden;
+    if (s->settle)
+        s->settle(s, t);
+    s->ops->rmsnorm(h, h, m->final_norm, c->hidden, c->eps);
+    set_embedding(s, m, t);
+    if (t + 1 < s->row_column[r] + row->token_count)
+        set_half(s, &m->weights, t + 1, true, h, m->weights.norm_hidden);
+    if (t > s->row_column[r])
+        return;
+    if (row->slot_in == MODEL_SLOT_NONE)
+        memset(pair_of(s, t) + c->hidden, 0, c->hidden * sizeof(float)); /* entry 0: nobody looks */
+    else
+        set_half(s, &m->weights, t, true, slot_last_hidden(s, row->slot_in, s->row_held[r]),
+                 m->weights.norm_hidden);
+}
+
+static void sum_pair(struct step *s, const void *arg, uint32_t t)
+{
+    const struct projection *fc = arg;
+    step_sums(s, fc->groups, s->mid_sums + (size_t)t * step_sums_floats(fc->in), pair_of(s, t), fc->in);
+}
+
+static void project_pairs(struct step *s, const struct mtp_weights *w, struct step_rows y)
+{
+    if (w->fc.groups && !sums_by_half(s->config))
+        step_each_token(s, sum_pair, &w->fc);
+    step_project(s, &w->fc, step_mid(s, w->fc.in), y, s->tokens);
+}
+
+/* ---- K and V of known tokens ---- */
+
+/* By now every row has read what its slot_in had. */
+static void keep_hidden(const struct step *s, uint32_t t)
+{
+    uint32_t r = s->token_row[t], index = t - s->row_column[r];
+    const struct model_row *row = &s->in->rows[r];
+    if (!row->hold && index + 1 < row->token_count)
+        return;
+    memcpy(slot_hidden(s, row->slot_out, row->hold ? index : 0), s->h + (size_t)t * s->config->hidden,
+           s->config->hidden * sizeof(float));
+}
+
+static void norm_pair(struct step *s, const void *arg, uint32_t t)
+{
+    const struct layer *l = arg;
+    const struct config *c = s->config;
+    float *x = s->x + (size_t)t * s->x_wide;
+    keep_hidden(s, t);
+    s->ops->rmsnorm(x, s->d + (size_t)t * c->hidden, l->norm_mixer, c->hidden, c->eps);
+    step_sums(s, l->attention.kv.groups, s->x_sums + (size_t)t * step_sums_floats(c->hidden), x, c->hidden);
+}
+
+void mtp_put(struct step *s, const struct mtp *m)
+{
+    step_each_token(s, pair_token, m);
+    s->settle = NULL;
+    project_pairs(s, &m->weights, step_d(s));
+    step_each_token(s, norm_pair, &m->weights.layer);
+    attention_put(s, &m->weights.layer);
+}
+
+/* ---- guesses ---- */
+
+struct draft_stage {
+    struct step *step;
+    const struct mtp *mtp;
+    const struct model_draft *draft;
+    uint32_t pass;
+};
+
+/* The rows that want more than `pass` guesses, as a step of one token each: what it begins with, and where the row's hidden state
+ * lies since the pass before. */
+static uint32_t list_rows(struct step *s, const struct model_draft *d, uint32_t pass)
+{
+    uint32_t count = 0, column = 0;
+    for (uint32_t i = 0; i < d->row_count; i++) {
+        const struct model_draft_row *r = &d->rows[i];
+        if (r->count <= pass) {
+            column += pass > 0 && r->count == pass;
+            continue;
+        }
+        s->drafts[count] = (struct step_draft){.row = i, .column = column++};
+        s->draft_rows[count++] = (struct model_row){.tokens = pass == 0 ? &r->token : &r->drafts[pass - 1],
+                                                    .token_count = 1,
+                                                    .position = r->position + pass,
+                                                    .pages = r->pages,
+                                                    .slot_in = MODEL_SLOT_NONE,
+                                                    .slot_out = MODEL_SLOT_NONE,
+                                                    .logits_from = 1,
+                                                    .grids = r->grids,
+                                                    .grid_count = r->grid_count};
+    }
+    return count;
+}
+
+static void pair_draft(struct step *s, const void *arg, uint32_t t)
+{
+    const struct draft_stage *st = arg;
+    const struct model_draft_row *row = &st->draft->rows[s->drafts[t].row];
+    const struct mtp_weights *w = &st->mtp->weights;
+    const float *hidden = s->h + (size_t)s->drafts[t].column * s->config->hidden;
+    if (st->pass == 0) {
+        uint32_t held = step_slot_header(s->config, s->in->slots, row->slot)->pending;
+        ASSERT(held <= slot_held_max(s->config));
+        hidden = slot_last_hidden(s, row->slot, held);
+    }
+    set_embedding(s, st->mtp, t);
+    set_half(s, w, t, true, hidden, w->norm_hidden);
+}
+
+/* m, which the head reads and the next pass takes for a hidden state. */
+static void norm_draft(struct step *s, const void *arg, uint32_t t)
+{
+    const struct mtp *m = arg;
+    const struct config *c = s->config;
+    float *h = s->h + (size_t)t * c->hidden;
+    if (s->settle)
+        s->settle(s, t);
+    s->ops->rmsnorm(h, h, m->weights.norm, c->hidden, c->eps);
+    step_sums(s, m->head->groups, s->x_sums + (size_t)t * step_sums_floats(c->hidden), h, c->hidden);
+}
+
+static bool exists(const uint64_t *bits, uint32_t id)
+{
+    return !bits || (bits[id / 64] >> id % 64 & 1);
+}
+
+/* The largest of the ids [from, from + count), the first of equals. */
+static struct step_best best_of(const float *logits, uint32_t from, uint32_t count, const uint64_t *bits)
+{
+    struct step_best best = {-INFINITY, UINT32_MAX};
+    for (uint32_t i = 0; i < count; i++) {
+        if (logits[i] > best.logit && exists(bits, from + i))
+            best = (struct step_best){logits[i], from + i};
+    }
+    return best;
+}
+
+/* Tile: some panels of the head, all rows. */
+static void head_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct draft_stage *st = arg;
+    const struct step *s = st->step;
+    const struct config *c = s->config;
+    float *logits = s->draft_logits + (size_t)worker * STEP_DRAFT_COLUMNS * STEP_DRAFT_LOGITS;
+    struct matrix part = matrix_part(&st->mtp->head->parts[0], tile * STEP_DRAFT_PANELS, STEP_DRAFT_PANELS);
+    const float *x[STEP_DRAFT_COLUMNS], *sums[STEP_DRAFT_COLUMNS];
+    float *y[STEP_DRAFT_COLUMNS];
+    struct kern_columns columns = {.x = x, .xsum = part.form == MATRIX_AFFINE ? sums : NULL, .y = y};
+    for (uint32_t from = 0; from < s->tokens; from += columns.count) {
+        columns.count = MIN_OF(s->tokens - from, STEP_DRAFT_COLUMNS);
+        for (uint32_t i = 0; i < columns.count; i++) {
+            x[i] = s->h + (size_t)(from + i) * c->hidden;
+            sums[i] = s->x_sums + (size_t)(from + i) * step_sums_floats(c->hidden);
+            if (part.form == MATRIX_AFFINE)
+                sums[i] += step_sums_offset(c->hidden, part.group);
+            y[i] = logits + (size_t)i * STEP_DRAFT_LOGITS;
+        }
+        s->ops->matmul(&part, &columns, 0, matrix_panels(&part));
+        for (uint32_t i = 0; i < columns.count; i++)
+            s->draft_best[(size_t)(from + i) * step_draft_tiles(c) + tile] =
+                best_of(y[i], tile * STEP_DRAFT_LOGITS, part.n, st->draft->exists);
+    }
+}
+
+static void take_guess(const struct draft_stage *st, uint32_t t)
+{
+    const struct step *s = st->step;
+    const struct model_draft_row *row = &st->draft->rows[s->drafts[t].row];
+    uint32_t tiles = step_draft_tiles(s->config);
+    struct step_best best = s->draft_best[(size_t)t * tiles];
+    for (uint32_t i = 1; i < tiles; i++) {
+        struct step_best other = s->draft_best[(size_t)t * tiles + i];
+        if (other.logit > best.logit)
+            best = other;
+    }
+    /* Not a number everywhere: any id is as wrong as another. */
+    row->drafts[st->pass] = best.id < s->config->vocab ? best.id : row->token;
+    if (row->logits)
+        row->logits[st->pass] = best.logit;
+}
+
+static void draft_pass(struct draft_stage *st)
+{
+    struct step *s = st->step;
+    const struct mtp *m = st->mtp;
+    struct step_rows h = {.data = s->h, .stride = s->config->hidden};
+    step_each_token(s, pair_draft, st);
+    project_pairs(s, &m->weights, h);
+    s->config->family->layer(s, &m->weights.layer);
+    step_each_token(s, norm_draft, m);
+    s->settle = NULL;
+    step_run(s, head_tile, st, step_draft_tiles(s->config));
+    for (uint32_t t = 0; t < s->tokens; t++)
+        take_guess(st, t);
+}
+
+static void check_draft(const struct step *s, const struct model_draft *d)
+{
+    ASSERT(d->row_count <= s->rows_max && d->slots);
+    for (uint32_t i = 0; i < d->row_count; i++) {
+        const struct model_draft_row *r = &d->rows[i];
+        ASSERT(r->position > 0 && r->token < s->config->vocab);
+        ASSERT(r->count > 0 && r->count <= s->config->drafts_max);
+    }
+}
+
+int mtp_draft(struct step *s, const struct mtp *m, const struct model_draft *d)
+{
+    struct draft_stage st = {.step = s, .mtp = m, .draft = d};
+    check_draft(s, d);
+    for (; st.pass < s->config->drafts_max; st.pass++) {
+        if (d->stop && atomic_load_explicit(d->stop, memory_order_relaxed))
+            return -ECANCELED;
+        uint32_t count = list_rows(s, d, st.pass);
+        if (count == 0)
+            break;
+        struct model_step step = {
+            .rows = s->draft_rows, .row_count = count, .pages = d->pages, .slots = d->slots};
+        step_begin(s, &step);
+        draft_pass(&st);
+    }
+    return 0;
+}

@@ -1,0 +1,83 @@
+/* mtp_bind.c - finding the head: its prefix, its file, and what that file's writer did to norms and quantisation.
+ *
+ * Inside the checkpoint the head follows the checkpoint's conventions. A side file was written by another program: a manifest
+ * beside it says that norms are whole; without one each norm's mean says whether it is w or w - 1. Its quantisation often
+ * differs from the model's (heads below 8 bits guess badly), and config.json speaks of the model's: shapes decide. */
+#include "model/mtp.h"
+
+#include "model/family.h"
+#include "model/json_read.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static const char *const prefixes[] = {"mtp.", "language_model.mtp."};
+static const char *const side_files[] = {"mtp/weights.safetensors", "model-mtp.safetensors"};
+
+/* The file that the head's first matrix lies in; NULL: there is none. */
+static const char *find_head(struct binder *b)
+{
+    char name[64];
+    struct tensor t;
+    for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
+        snprintf(name, sizeof(name), "%sfc.weight", prefixes[i]);
+        b->prefix = prefixes[i];
+        if (checkpoint_find(b->checkpoint, name, &t))
+            return checkpoint_file_of(b->checkpoint, name);
+    }
+    return NULL;
+}
+
+/* Does a manifest beside the side file say that 1 has been added to its norms? */
+static bool norms_are_whole(const char *dir, const char *file)
+{
+    char folder[4096];
+    json_t *root;
+    struct err e = {{0}};
+    const char *slash = strrchr(file, '/');
+    int n = snprintf(folder, sizeof(folder), "%s%s%.*s", dir, slash ? "/" : "",
+                     slash ? (int)(slash - file) : 0, file);
+    if (n < 0 || (size_t)n >= sizeof(folder) || json_read_file(folder, "manifest.json", &root, &e) < 0)
+        return false;
+    struct json_read r = {.object = root, .where = "manifest.json", .e = &e};
+    bool whole = json_read_u32_or(&r, "artifact_schema_version", 0, UINT32_MAX, 0) == 1 &&
+                 strcmp(json_read_string_or(&r, "rmsnorm_weight_format", ""), "mlx_gamma") == 0 && !r.error;
+    json_decref(root);
+    return whole;
+}
+
+int mtp_bind_init(struct binder *b, const char *dir)
+{
+    const char *file = find_head(b);
+    if (!file)
+        return err_set(b->e, -ENOENT, "the checkpoint has no tensor mtp.fc.weight");
+    b->used = b->source_bytes = b->parameters = b->source_peak = 0;
+    b->active = (struct binder_active){0};
+    for (size_t i = 0; i < COUNT_OF(side_files); i++) {
+        if (strcmp(file, side_files[i]) != 0)
+            continue;
+        b->bits_by_shape = true;
+        b->add_one = false;
+        b->add_one_by_mean = !norms_are_whole(dir, file);
+    }
+    return 0;
+}
+
+int mtp_bind(struct binder *b, struct mtp_weights *ret)
+{
+    const struct config *c = b->config;
+    struct linear_source fc;
+    *ret = (struct mtp_weights){.layer = {.kind = LAYER_FULL, .mtp = true, .kind_index = c->full_count}};
+    int r = binder_linear(b, "fc", c->hidden, 2 * (uint64_t)c->hidden, &fc);
+    if (r == 0)
+        r = binder_projection(b, &fc, 1, &ret->fc);
+    if (r == 0)
+        r = binder_norm(b, "pre_fc_norm_embedding", c->hidden, &ret->norm_embedding);
+    if (r == 0)
+        r = binder_norm(b, "pre_fc_norm_hidden", c->hidden, &ret->norm_hidden);
+    if (r == 0)
+        r = binder_norm(b, "norm", c->hidden, &ret->norm);
+    return r == 0 ? c->family->bind_layer(b, 0, &ret->layer) : r;
+}
