@@ -60,7 +60,7 @@ int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
     if (r == 0)
         r = model_probe(dir, &parts, &plain, e);
     if (r == 0)
-        p->guessing_takes = (struct model_plan_guessing){p->shape.weight_bytes - plain.weight_bytes,
+        p->guessing_takes = (struct model_plan_guessing){p->shape.mtp_weight_bytes,
                                                          p->shape.page_bytes - plain.page_bytes,
                                                          p->shape.slot_bytes - plain.slot_bytes};
     return r;
