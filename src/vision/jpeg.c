@@ -18,7 +18,7 @@
 /* A scan may cost as much time as all pixels and take ten bytes. Encoders write about ten. */
 #define SCANS_MAX 100
 /* libjpeg's structures, tables and pools before it knows the size. */
-#define FIXED_BYTES ((size_t)512 << 10)
+#define FIXED_BYTES ((size_t)128 << 10)
 /* Rows of one component between its stages: 8 coefficients high, times its sampling, with context, in and out of upsampling. */
 #define ROWS_BUFFERED 64
 
@@ -178,10 +178,8 @@ static size_t heap_bytes(struct jpeg_decompress_struct *jpeg)
 static int charge_more(struct reader *r, size_t bytes)
 {
     int result = format_charge(r->work->charge, bytes, r->e);
-    if (result == 0) {
+    if (result == 0)
         r->charged += bytes;
-        r->jpeg.mem->max_memory_to_use = (long)r->charged;
-    }
     return result;
 }
 
@@ -241,12 +239,12 @@ static int read_jpeg(struct reader *r)
     if (setjmp(r->jump))
         return r->error;
     struct slice bytes = r->work->bytes;
-    r->created = true;
-    jpeg_create_decompress(&r->jpeg);
-    r->jpeg.progress = &r->progress;
     int result = charge_more(r, FIXED_BYTES);
     if (result < 0)
         return result;
+    r->created = true;
+    jpeg_create_decompress(&r->jpeg);
+    r->jpeg.progress = &r->progress;
     jpeg_mem_src(&r->jpeg, (const unsigned char *)bytes.ptr, bytes.len);
     (void)jpeg_read_header(&r->jpeg, TRUE);
     result = format_agree(&r->work->size, r->jpeg.image_width, r->jpeg.image_height, r->e);
@@ -256,6 +254,8 @@ static int read_jpeg(struct reader *r)
         result = charge_more(r, heap_bytes(&r->jpeg));
     if (result < 0)
         return result;
+    /* Of coefficients it keeps to this by itself. */
+    r->jpeg.mem->max_memory_to_use = (long)r->charged;
     bool scans = jpeg_has_multiple_scans(&r->jpeg);
     (void)jpeg_start_decompress(&r->jpeg);
     if (scans && r->components_seen != (1u << r->jpeg.num_components) - 1)
