@@ -5,6 +5,7 @@
 #include "api/api_state.h"
 
 #include "api/exchange.h"
+#include "api/media_request.h"
 #include "api/prep.h"
 #include "api/routes.h"
 #include "api/wait.h"
@@ -96,7 +97,8 @@ uint64_t api_stack_bytes(const struct api_opts *opts)
 {
     struct api_opts o = *opts;
     fill_defaults(&o);
-    return o.prep_threads * (uint64_t)thread_stack_bytes(PREP_STACK_BYTES);
+    return o.prep_threads * (uint64_t)thread_stack_bytes(PREP_STACK_BYTES) +
+           (o.media.on ? media_stack_bytes(&o.media) : 0);
 }
 
 static int make_mailboxes(struct api *a)
@@ -136,6 +138,22 @@ static int make_tables(struct api *a)
     return 0;
 }
 
+static void media_done(void *arg)
+{
+    api_models_changed(arg);
+}
+
+static int open_media(struct api *a, struct err *e)
+{
+    struct media_opts opts = a->opts.media;
+    if (!opts.on)
+        return 0;
+    opts.threads = a->opts.threads;
+    opts.done = media_done;
+    opts.arg = a;
+    return media_create(&opts, &a->media, e);
+}
+
 int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
 {
     int r = 0;
@@ -167,11 +185,13 @@ int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
         r = make_mailboxes(a);
     a->text_fixed_bytes = account_numbers(opts->text).reserved;
     if (r == 0)
+        r = open_media(a, e);
+    if (r == 0)
         r = prep_start(a);
     if (r < 0) {
         api_stop(a);
         api_free(a);
-        return err_set(e, r, "the api does not start: %s", strerror(-r));
+        return e->text[0] ? r : err_set(e, r, "the api does not start: %s", strerror(-r));
     }
     *ret = a;
     return 0;
@@ -309,6 +329,7 @@ void api_stop(struct api *a)
     while (a->prepared && mailbox_take(a->prepared, &x))
         exchange_prepared(x);
     ASSERT(list_empty(&a->exchanges));
+    media_stop(a->media);
 }
 
 void api_free(struct api *a)
@@ -316,6 +337,7 @@ void api_free(struct api *a)
     if (!a)
         return;
     api_stop(a);
+    media_free(a->media);
     mailbox_free(a->to_prepare);
     mailbox_free(a->prepared);
     mailbox_free(a->wakes);

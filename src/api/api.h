@@ -10,6 +10,7 @@
 #ifndef PLATEAU_API_API_H
 #define PLATEAU_API_API_H
 
+#include "api/media.h"
 #include "base/err.h"
 #include "http/http_server.h"
 #include "registry/registry.h"
@@ -26,6 +27,7 @@ struct api_opts {
     struct store *store;     /* of the SSD tier, for reports and to be cleared; NULL: there is none */
     struct account *text;    /* pays for requests from their JSON to their reply; its limit is their limit */
     struct account *threads; /* pays for the stacks of prep threads; NULL: `text` does */
+    struct media_opts media; /* threads, done and arg are the api's */
     uint32_t requests_max;   /* at once, those still uploading included; 1024 */
     uint32_t choices_max;    /* of one request: prompts x n; 128 */
     uint32_t json_depth_max; /* 64 */

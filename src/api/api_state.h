@@ -4,6 +4,7 @@
 
 #include "api/api.h"
 #include "api/audit.h"
+#include "api/media.h"
 #include "api/metrics.h"
 #include "api/reject.h"
 #include "api/request.h"
@@ -26,6 +27,7 @@ struct api {
     struct api_opts opts;
     struct request_limits limits;
     struct charge text; /* of opts.text: for what outlives a request's own books */
+    struct media *media; /* NULL: no pictures */
     uint32_t streams_max;
     uint64_t started_ns;
     int64_t started_s;

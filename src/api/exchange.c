@@ -8,6 +8,7 @@
  * followed. */
 #include "api/exchange.h"
 
+#include "api/media_request.h"
 #include "api/memory_refusal.h"
 #include "api/prep.h"
 #include "api/reply.h"
@@ -102,6 +103,7 @@ static void sum_up(struct exchange *x, const struct choice *c)
 static void drop_work(struct exchange *x)
 {
     struct request_memory *m = &x->memory;
+    media_request_done(x);
     for (uint32_t i = 0; i < x->choice_count; i++) {
         if (x->choices[i].stream)
             sum_up(x, &x->choices[i]);
@@ -428,7 +430,8 @@ static void clear_wakes(struct exchange *x)
 static void end_with_model(struct exchange *x)
 {
     struct reject why = {.retry_after_s = 1};
-    if (x->phase != EXCHANGE_RUNNING || !x->lease.registry ||
+    bool holds = x->phase == EXCHANGE_RUNNING || (x->phase == EXCHANGE_WAITING && x->media);
+    if (!holds || !x->lease.registry ||
         !registry_is_ending(x->lease.registry, x->lease.index))
         return;
     reject_set(&why, 503, "model_unloading", NULL, "The model %s is being unloaded.", x->model->id);

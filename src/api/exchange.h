@@ -3,7 +3,7 @@
  *     receiving ──▶ preparing ──▶ running ──▶ sending ──▶ (gone)
  *                    │     ▲
  *                    ▼     │
- *                    waiting            for a model: wait.h
+ *                    waiting            for a model: wait.h; for pictures: media_request.h
  *
  * It belongs to the network thread, except while it is `preparing`: then a prep thread has it, and the network thread touches
  * nothing but `http`, `cancelled` and the list. When the client leaves, `http` becomes NULL; the exchange goes at once, or,
@@ -13,6 +13,7 @@
 
 #include "api/api_state.h"
 #include "api/choice.h"
+#include "api/media.h"
 #include "text/chat_cuts.h"
 
 enum exchange_phase {
@@ -28,6 +29,8 @@ struct prompt_ids {
     uint32_t count;
     bool in_reasoning;                       /* the rendered prompt ended inside <think> */
     uint32_t cuts[CHAT_CUTS_MAX], cut_count; /* tokens before which later prompts may begin to differ */
+    struct job_picture *pictures;            /* the task's; gone with it */
+    uint32_t picture_count;
 };
 
 /* For the log, when the request is over: of all its choices. */
@@ -66,7 +69,10 @@ struct exchange {
     int model_index;                  /* in the registry; -1: not known yet */
     const struct served_model *model; /* with a lease */
     struct lease lease;
-    bool waits; /* prepared as far as it goes without its model, or an operator's order is under way */
+    bool
+        waits; /* prepared as far as it goes without its model or its pictures, or an operator's order is under way */
+    struct media_task *media; /* its pictures; NULL: none, or the engine has them */
+    uint64_t media_since_ns;
     struct registry_unloading unloading;
     uint64_t waits_since_ns; /* network thread; 0: it has not looked yet */
     unsigned status;         /* of the reply of the kinds that need no engine; 200 */

@@ -4,6 +4,7 @@
  * does not take ends the request: those taken before it are closed by the exchange's destructor. */
 #include "api/prep.h"
 
+#include "api/media_request.h"
 #include "api/memory_refusal.h"
 #include "api/prompt.h"
 #include "api/resolve.h"
@@ -131,6 +132,8 @@ static struct job_spec spec_of(struct exchange *x, const struct choice *c)
         .stops = x->request.stops,
         .stop_count = x->request.stop_count,
         .speculative = x->request.speculative,
+        .pictures = p->pictures,
+        .picture_count = p->picture_count,
         .prompt_logprobs = x->request.sampling.prompt_logprobs >= 0,
     };
 }
@@ -240,6 +243,7 @@ static bool generate(struct exchange *x, struct arena *scratch)
     request_drop_prompt(&x->request);
     if (!make_choices(x) || !submit_all(x))
         return false;
+    media_request_done(x);
     if (!x->request.return_token_ids)
         drop_ids(x);
     return true;
@@ -261,7 +265,7 @@ static bool work(struct exchange *x, struct arena *scratch)
         return utility_reclaim(x);
     if (x->kind == REQUEST_LOAD || x->kind == REQUEST_UNLOAD)
         return wait_order(x);
-    if (!wait_find_model(x))
+    if (!wait_find_model(x) || !media_request_ready(x))
         return false;
     switch (x->kind) {
     case REQUEST_CHAT:

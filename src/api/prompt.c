@@ -1,6 +1,7 @@
 /* prompt.c - what is rendered is dropped as soon as it is ids. */
 #include "api/prompt.h"
 
+#include "api/media_request.h"
 #include "api/memory_refusal.h"
 
 #include "base/check.h"
@@ -21,7 +22,7 @@ static bool no_scratch(struct exchange *x, const struct arena *scratch)
     return no_memory(x);
 }
 
-static bool too_long(struct exchange *x, uint32_t ids_max)
+bool prompt_too_long(struct exchange *x, uint32_t ids_max)
 {
     return reject_set(
         &x->reject, 400, "context_length_exceeded", x->request.messages ? "messages" : "prompt",
@@ -168,7 +169,7 @@ bool prompt_encode(struct exchange *x, struct arena *scratch, struct slice text,
     }
     bool ok = false;
     if (r == -E2BIG)
-        ok = too_long(x, ids_max);
+        ok = prompt_too_long(x, ids_max);
     else if (r == -EINVAL)
         ok = reject_value(&x->reject, "prompt", "The prompt is not text: %s", e.text);
     else if (r < 0)
@@ -189,7 +190,7 @@ static bool take_ids(struct exchange *x, const json_t *list, struct prompt_ids *
     size_t count = json_array_size(list), i;
     const json_t *each;
     if (count > x->model->max_model_len)
-        return too_long(x, x->model->max_model_len);
+        return prompt_too_long(x, x->model->max_model_len);
     uint32_t *ids = request_memory_alloc(&x->memory, count * sizeof(*ids));
     if (!ids)
         return no_memory(x);
@@ -206,19 +207,19 @@ static bool take_ids(struct exchange *x, const json_t *list, struct prompt_ids *
     return true;
 }
 
-static bool make_chat(struct exchange *x, struct arena *scratch, struct prompt_ids *ret)
+bool prompt_of_messages(struct exchange *x, struct arena *scratch, uint32_t ids_max, bool cut,
+                        struct prompt_ids *ret)
 {
     struct charge charge = request_memory_charge(&x->memory);
     struct chat_cuts cuts = {.count = 0};
     struct buf text;
     buf_init(&text, SIZE_MAX / 4, &charge);
-    bool ok = prompt_render(x, scratch, &text, &cuts) &&
-              prompt_encode(x, scratch, buf_slice(&text), &cuts, x->request.add_special_tokens > 0,
-                            x->model->max_model_len, ret);
+    bool ok = prompt_render(x, scratch, &text, cut ? &cuts : NULL) && media_request_text(x, &text, &cuts) &&
+              prompt_encode(x, scratch, buf_slice(&text), &cuts, x->request.add_special_tokens > 0, ids_max, ret);
     if (ok)
         ret->in_reasoning = chat_prompt_in_reasoning(buf_slice(&text));
     buf_done(&text);
-    return ok;
+    return ok && media_request_ids(x, ids_max, ret);
 }
 
 static bool make_one(struct exchange *x, struct arena *scratch, const json_t *prompt, struct prompt_ids *ret)
@@ -239,7 +240,7 @@ bool prompt_make(struct exchange *x, struct arena *scratch)
         return no_memory(x);
     x->prompt_count = count;
     if (r->messages)
-        return make_chat(x, scratch, &x->prompts[0]);
+        return prompt_of_messages(x, scratch, x->model->max_model_len, true, &x->prompts[0]);
     bool several = json_is_array(r->prompt) && !json_is_integer(json_array_get(r->prompt, 0));
     for (uint32_t i = 0; i < count; i++) {
         const json_t *prompt = several ? json_array_get(r->prompt, i) : r->prompt;

@@ -77,6 +77,13 @@ void report_model_state(struct api *a, uint32_t index, struct buf *ret)
         (unsigned long long)i.failures, (double)i.load_ns / (double)NS_PER_S);
 }
 
+/* What requests may have among their parts. */
+static void write_modalities(const struct model_vision *v, struct buf *ret)
+{
+    buf_printf(ret, ",\"input_modalities\":[\"text\"%s%s]", v->present ? ",\"image\"" : "",
+               v->present && v->video_frames_max ? ",\"video\"" : "");
+}
+
 /* What is known of a model that is not loaded is what its files said when the server started. */
 static void write_unloaded(struct api *a, uint32_t index, struct buf *ret)
 {
@@ -85,6 +92,8 @@ static void write_unloaded(struct api *a, uint32_t index, struct buf *ret)
         buf_printf(ret, ",\"max_model_len\":%u", s->plan.max_model_len);
     else
         buf_puts(ret, ",\"max_model_len\":null");
+    if (s->planned)
+        write_modalities(&s->shape.vision, ret);
 }
 
 static void write_loaded(const struct served_model *m, struct buf *ret)
@@ -97,6 +106,7 @@ static void write_loaded(const struct served_model *m, struct buf *ret)
     buf_puts(ret, "\"speculation\":{");
     report_speculation(&m->guessing, ret);
     buf_putc(ret, '}');
+    write_modalities(&m->shape->vision, ret);
 }
 
 void report_speculation(const struct engine_guessing *g, struct buf *ret)

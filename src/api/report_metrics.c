@@ -314,6 +314,7 @@ void report_metrics(struct api *a, struct buf *ret)
     report_holders_metrics(a, ret);
     report_guard_metrics(a, ret);
     report_ssd_metrics(a, ret);
+    report_media_metrics(a, ret);
     write_finished(a, count, ret);
     watch_write_metrics(a, ret);
     metrics_write_histograms(metrics, labels, count, ret);

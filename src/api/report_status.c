@@ -144,6 +144,8 @@ static struct work work_of(struct exchange *x, uint32_t job_count)
     if (x->phase == EXCHANGE_PREPARING)
         return w; /* All else is the prep thread's now. */
     w.bytes = x->memory.reserved;
+    if (x->phase == EXCHANGE_WAITING && x->media)
+        w.phase = "media";
     for (uint32_t i = 0; i < x->choice_count; i++) {
         const struct choice *c = &x->choices[i];
         const struct job_numbers *j = find_job(x->api, job_count, c->job_id);
@@ -165,9 +167,30 @@ static struct work work_of(struct exchange *x, uint32_t job_count)
     return w;
 }
 
+/* Of a request whose pictures are on their way; frames of a video count as parts of it. */
+static double media_part_done(const struct exchange *x)
+{
+    struct media_progress p = media_task_progress(x->media);
+    double of_this = p.frames > 0 ? (double)MIN_OF(p.frames_decoded, p.frames) / (double)p.frames : 0;
+    return MIN_OF(((double)p.parts_done + of_this) / p.parts, 1.0);
+}
+
+static void write_media(const struct exchange *x, struct buf *ret)
+{
+    static const char *const states[] = {"made", "fetching", "waiting", "working", "done"};
+    struct media_progress p = media_task_progress(x->media);
+    buf_printf(ret,
+               ",\"media\":{\"state\":\"%s\",\"parts\":%u,\"parts_done\":%u,\"bytes_fetched\":%llu,"
+               "\"frames\":%llu,\"frames_decoded\":%llu}",
+               states[media_task_state(x->media)], p.parts, p.parts_done, (unsigned long long)p.bytes_fetched,
+               (unsigned long long)p.frames, (unsigned long long)p.frames_decoded);
+}
+
 static double progress_of(const struct exchange *x, const struct work *w)
 {
     uint64_t wanted = (uint64_t)x->max_tokens * x->choice_count;
+    if (x->phase == EXCHANGE_WAITING && x->media)
+        return media_part_done(x);
     if (w->tokens > 0 && wanted > 0)
         return (double)w->tokens / (double)wanted;
     return w->prompt_tokens > 0 ? (double)w->prompt_done / w->prompt_tokens : 0;
@@ -190,10 +213,13 @@ static void write_request(struct exchange *x, uint32_t job_count, struct totals 
     buf_printf(ret,
                ",\"phase\":\"%s\",\"progress\":%.4f,\"prompt_tokens\":%u,\"tokens\":%u,\"cached_tokens\":%u,"
                "\"draft_tokens\":%u,\"accepted_tokens\":%u,\"choices\":%u,\"bytes\":%llu,\"age_seconds\":%."
-               "3f,\"client_connected\":%s}",
+               "3f,\"client_connected\":%s",
                w.phase, known ? progress_of(x, &w) : 0.0, w.prompt_tokens, w.tokens, w.cached_tokens,
                w.draft_tokens, w.accepted_tokens, known ? x->choice_count : 0, (unsigned long long)w.bytes,
                (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S, x->http ? "true" : "false");
+    if (x->phase == EXCHANGE_WAITING && x->media)
+        write_media(x, ret);
+    buf_putc(ret, '}');
 }
 
 static void add_cache(struct engine_numbers *sum, const struct engine_numbers *n)

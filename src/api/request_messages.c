@@ -2,7 +2,7 @@
  *
  * Templates are written for one shape: content is a string, the arguments of earlier calls are an object, there is
  * nothing null to trip over. Parts of text are joined without anything in between, which is what templates that accept
- * parts do themselves. The role `developer` is OpenAI's newer word for `system`, and most templates know only that one. */
+ * parts do themselves; with a picture among them they stay a list. The role `developer` is OpenAI's newer word for `system`, and most templates know only that one. */
 #include "api/json_depth.h"
 #include "api/request.h"
 
@@ -10,7 +10,8 @@
 
 struct place {
     size_t index; /* of the message */
-    const struct request_memory *memory;
+    struct request_memory *memory;
+    json_t **media;
     struct reject *why;
 };
 
@@ -28,20 +29,18 @@ static bool no_memory(const struct place *p)
 
 /* ---- content ---- */
 
-static const char *text_of_part(const json_t *part, size_t *len)
+/* A string; NULL: the part is none of text. */
+static json_t *text_of_part(json_t *part)
 {
     const char *type = json_string_value(json_object_get(part, "type"));
-    const json_t *text = NULL;
+    json_t *text = NULL;
     if (json_is_string(part))
         text = part;
     else if (type && strcmp(type, "text") == 0)
         text = json_object_get(part, "text");
     else if (type && strcmp(type, "refusal") == 0)
         text = json_object_get(part, "refusal");
-    if (!json_is_string(text))
-        return NULL;
-    *len = json_string_length(text);
-    return json_string_value(text);
+    return json_is_string(text) ? text : NULL;
 }
 
 static bool refuse_part(const struct place *p, size_t index, const json_t *part)
@@ -49,21 +48,16 @@ static bool refuse_part(const struct place *p, size_t index, const json_t *part)
     char param[64];
     const char *type = json_string_value(json_object_get(part, "type"));
     snprintf(param, sizeof(param), "messages[%zu].content[%zu]", p->index, index);
-    if (type && (strncmp(type, "image", 5) == 0 || strncmp(type, "video", 5) == 0 ||
-                 strcmp(type, "input_image") == 0))
-        return reject_unsupported(
-            p->why, param, "%s is of type \"%.32s\": pictures and videos are not supported yet. Send text.",
-            param, type);
     if (type && (strcmp(type, "text") == 0 || strcmp(type, "refusal") == 0))
         return reject_value(p->why, param, "%s must have its \"%s\" as a string.", param, type);
-    return reject_unsupported(p->why, param, "%s must be a part of type \"text\".", param);
+    return reject_unsupported(p->why, param, "%s must be a part of type \"text\", \"image_url\" or \"video_url\".",
+                              param);
 }
 
 /* Parts of text into one string. */
-static bool join_parts(const struct place *p, json_t *message, const json_t *parts,
-                       struct request_memory *memory)
+static bool join_parts(const struct place *p, json_t *message, const json_t *parts)
 {
-    struct charge charge = request_memory_charge(memory);
+    struct charge charge = request_memory_charge(p->memory);
     struct buf text;
     size_t i;
     json_t *part;
@@ -71,13 +65,12 @@ static bool join_parts(const struct place *p, json_t *message, const json_t *par
     buf_init(&text, SIZE_MAX / 4, &charge);
     json_array_foreach(parts, i, part)
     {
-        size_t len = 0;
-        const char *s = text_of_part(part, &len);
+        const json_t *s = text_of_part(part);
         if (!s) {
             ok = refuse_part(p, i, part);
             break;
         }
-        buf_put(&text, s, len);
+        buf_put(&text, json_string_value(s), json_string_length(s));
     }
     if (ok && (text.error ||
                json_object_set_new(message, "content", json_stringn(text.ptr ? text.ptr : "", text.len)) < 0))
@@ -86,14 +79,61 @@ static bool join_parts(const struct place *p, json_t *message, const json_t *par
     return ok;
 }
 
-static bool normalise_content(const struct place *p, json_t *message, bool may_be_absent,
-                              struct request_memory *memory)
+static bool has_media(const json_t *parts)
+{
+    size_t i;
+    const json_t *part;
+    json_array_foreach(parts, i, part) if (request_is_media(part)) return true;
+    return false;
+}
+
+/* Its source goes to the list, and what the template sees of it is where it stands. */
+static bool add_media(const struct place *p, json_t *list, const json_t *part, size_t index)
+{
+    char at[64];
+    snprintf(at, sizeof(at), "messages[%zu].content[%zu]", p->index, index);
+    json_t *entry = request_media_read(part, at, p->why);
+    if (!entry)
+        return p->why->status ? false : no_memory(p);
+    if (!*p->media)
+        *p->media = json_array();
+    if (json_array_append_new(*p->media, entry) < 0 ||
+        json_array_append_new(list, json_pack("{ss}", "type", request_media_type(part))) < 0)
+        return no_memory(p);
+    return true;
+}
+
+/* Templates that see pictures take a list: parts with text, and for each picture one that says that it is there. */
+static bool sort_parts(const struct place *p, json_t *message, const json_t *parts)
+{
+    json_t *list = json_array();
+    bool ok = list || no_memory(p);
+    for (size_t i = 0; ok && i < json_array_size(parts); i++) {
+        json_t *part = json_array_get(parts, i), *text = text_of_part(part);
+        if (request_is_media(part))
+            ok = add_media(p, list, part, i);
+        else if (!text)
+            ok = refuse_part(p, i, part);
+        else
+            ok = json_array_append_new(list, json_pack("{sssO}", "type", "text", "text", text)) == 0 ||
+                 no_memory(p);
+    }
+    if (!ok) {
+        json_decref(list);
+        return false;
+    }
+    return json_object_set_new(message, "content", list) == 0 || no_memory(p);
+}
+
+static bool normalise_content(const struct place *p, json_t *message, bool may_be_absent)
 {
     const json_t *content = json_object_get(message, "content");
     if (json_is_string(content))
         return true;
+    if (json_is_array(content) && has_media(content))
+        return sort_parts(p, message, content);
     if (json_is_array(content))
-        return join_parts(p, message, content, memory);
+        return join_parts(p, message, content);
     if (content && !json_is_null(content))
         return refuse_message(p, ".content must be a string or a list of parts.");
     if (!may_be_absent)
@@ -104,8 +144,7 @@ static bool normalise_content(const struct place *p, json_t *message, bool may_b
 /* ---- an assistant's earlier calls ---- */
 
 /* The arguments are an object, or its text. Models and clients write the empty text for no arguments. */
-static bool normalise_arguments(const struct place *p, json_t *function, const struct request_limits *limits,
-                                struct request_memory *memory)
+static bool normalise_arguments(const struct place *p, json_t *function, const struct request_limits *limits)
 {
     const json_t *arguments = json_object_get(function, "arguments");
     json_t *object = NULL;
@@ -118,7 +157,7 @@ static bool normalise_arguments(const struct place *p, json_t *function, const s
     if (text.len == 0)
         object = json_object();
     else if (json_depth_within(text, limits->json_depth_max))
-        object = request_memory_parse(memory, text.ptr, text.len, &e);
+        object = request_memory_parse(p->memory, text.ptr, text.len, &e);
     if (!json_is_object(object)) {
         json_decref(object);
         return refuse_message(p, ".tool_calls: function.arguments is not the JSON text of an object.");
@@ -126,8 +165,7 @@ static bool normalise_arguments(const struct place *p, json_t *function, const s
     return json_object_set_new(function, "arguments", object) == 0 || no_memory(p);
 }
 
-static bool normalise_calls(const struct place *p, json_t *message, const struct request_limits *limits,
-                            struct request_memory *memory)
+static bool normalise_calls(const struct place *p, json_t *message, const struct request_limits *limits)
 {
     json_t *calls = json_object_get(message, "tool_calls"), *call;
     size_t i;
@@ -146,7 +184,7 @@ static bool normalise_calls(const struct place *p, json_t *message, const struct
         if (type && !json_is_null(type) &&
             strcmp(json_is_string(type) ? json_string_value(type) : "", "function"))
             return refuse_message(p, ".tool_calls: their type must be \"function\".");
-        if (!normalise_arguments(p, function, limits, memory))
+        if (!normalise_arguments(p, function, limits))
             return false;
     }
     return true;
@@ -169,8 +207,7 @@ static bool normalise_reasoning(const struct place *p, json_t *message)
     return true;
 }
 
-static bool normalise_assistant(const struct place *p, json_t *message, const struct request_limits *limits,
-                                struct request_memory *memory)
+static bool normalise_assistant(const struct place *p, json_t *message, const struct request_limits *limits)
 {
     static const char *const unknown[] = {"function_call", "audio", "refusal"};
     for (size_t i = 0; i < COUNT_OF(unknown); i++) {
@@ -180,14 +217,13 @@ static bool normalise_assistant(const struct place *p, json_t *message, const st
                                       p->index, unknown[i]);
         json_object_del(message, unknown[i]);
     }
-    return normalise_calls(p, message, limits, memory) && normalise_reasoning(p, message) &&
-           normalise_content(p, message, true, memory);
+    return normalise_calls(p, message, limits) && normalise_reasoning(p, message) &&
+           normalise_content(p, message, true);
 }
 
 /* ---- messages ---- */
 
-static bool normalise_message(const struct place *p, json_t *message, const struct request_limits *limits,
-                              struct request_memory *memory)
+static bool normalise_message(const struct place *p, json_t *message, const struct request_limits *limits)
 {
     if (!json_is_object(message))
         return refuse_message(p, " must be an object.");
@@ -195,18 +231,18 @@ static bool normalise_message(const struct place *p, json_t *message, const stru
     if (!role)
         return refuse_message(p, ".role is missing.");
     if (strcmp(role, "assistant") == 0)
-        return normalise_assistant(p, message, limits, memory);
+        return normalise_assistant(p, message, limits);
     if (strcmp(role, "developer") == 0) {
         if (json_object_set_new(message, "role", json_string("system")) < 0)
             return no_memory(p);
     } else if (strcmp(role, "system") != 0 && strcmp(role, "user") != 0 && strcmp(role, "tool") != 0) {
         return refuse_message(p, ".role must be system, developer, user, assistant or tool.");
     }
-    return normalise_content(p, message, false, memory);
+    return normalise_content(p, message, false);
 }
 
 bool request_normalise_messages(json_t *messages, const struct request_limits *limits,
-                                struct request_memory *memory, struct reject *why)
+                                struct request_memory *memory, json_t **media, struct reject *why)
 {
     size_t i;
     json_t *message;
@@ -214,8 +250,8 @@ bool request_normalise_messages(json_t *messages, const struct request_limits *l
     request_memory_enter(memory);
     json_array_foreach(messages, i, message)
     {
-        struct place p = {i, memory, why};
-        ok = normalise_message(&p, message, limits, memory);
+        struct place p = {i, memory, media, why};
+        ok = normalise_message(&p, message, limits);
         if (!ok)
             break;
     }

@@ -45,20 +45,18 @@ bool utility_tokenize(struct exchange *x, struct arena *scratch)
         write_tokens(x, &none);
         return reply_is_whole(x);
     }
-    struct charge charge = request_memory_charge(&x->memory);
-    struct buf text;
     struct prompt_ids ids = {0};
-    buf_init(&text, SIZE_MAX / 4, &charge);
-    bool ok = prompt || prompt_render(x, scratch, &text, NULL);
-    struct slice s =
-        prompt ? (struct slice){json_string_value(prompt), json_string_length(prompt)} : buf_slice(&text);
-    bool special = x->request.add_special_tokens < 0 ? prompt != NULL : x->request.add_special_tokens > 0;
-    ok = ok && prompt_encode(x, scratch, s, NULL, special, UINT32_MAX, &ids);
-    buf_done(&text);
-    if (!ok)
+    bool ok = prompt ? prompt_encode(x, scratch, (struct slice){json_string_value(prompt), json_string_length(prompt)},
+                                     NULL, x->request.add_special_tokens != 0, UINT32_MAX, &ids)
+                     : prompt_of_messages(x, scratch, UINT32_MAX, false, &ids);
+    if (!ok) {
+        request_memory_free(&x->memory, ids.ids, ids.count * sizeof(uint32_t));
+        request_memory_free(&x->memory, ids.pictures, ids.picture_count * sizeof(*ids.pictures));
         return false;
+    }
     write_tokens(x, &ids);
     request_memory_free(&x->memory, ids.ids, ids.count * sizeof(uint32_t));
+    request_memory_free(&x->memory, ids.pictures, ids.picture_count * sizeof(*ids.pictures));
     return reply_is_whole(x);
 }
 

@@ -1,6 +1,8 @@
 /* wait.c - who waits is looked at on every change: there are at most --max-requests of them, and changes are rare. */
 #include "api/wait.h"
 
+#include "api/media_request.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 
@@ -168,10 +170,24 @@ static int look_for_unload(struct exchange *x, uint64_t now_ns)
     return 0;
 }
 
+/* The prep thread goes on with its pictures, or the client is told. */
+static void look_for_media(struct exchange *x, uint64_t now_ns)
+{
+    int r = media_request_look(x, now_ns);
+    if (r == -EAGAIN)
+        return;
+    x->waits = false;
+    exchange_waited(x, r == 0);
+}
+
 void wait_look(struct exchange *x, uint64_t now_ns)
 {
     if (x->phase != EXCHANGE_WAITING || !x->http)
         return;
+    if (x->media) {
+        look_for_media(x, now_ns);
+        return;
+    }
     if (x->waits_since_ns == 0)
         x->waits_since_ns = now_ns;
     int r = x->kind == REQUEST_UNLOAD ? look_for_unload(x, now_ns) : look_for_load(x, now_ns);

@@ -250,6 +250,7 @@ static struct planning planning_of(const struct models *m, uint32_t index, const
                              .workers = runtime_workers(m->options),
                              .models = m->count,
                              .serves = true,
+                             .sees = m->sees,
                              .process = process,
                              .model_bytes_max = own->model_limit};
 }
@@ -328,11 +329,22 @@ static void tell_unusable(const struct models *m)
     }
 }
 
-/* Texts shrink before a model is refused. */
+static bool any_sees(const struct models *m)
+{
+    for (uint32_t i = 0; i < m->count; i++)
+        if (m->list[i].planned && m->list[i].shape.vision.present)
+            return true;
+    return false;
+}
+
+/* Texts and pictures shrink before a model is refused. */
 static int plan_several(struct models *m, struct err *e)
 {
     struct trial full, least;
     try(m, true, &least);
+    m->sees = any_sees(m);
+    if (m->sees)
+        try(m, true, &least);
     try(m, false, &full);
     bool shrinks = full.error < 0 || full.usable < least.usable;
     if (shrinks && least.error == 0)

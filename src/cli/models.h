@@ -13,6 +13,7 @@ struct models {
     struct options *own;           /* likewise: what holds for each */
     char *texts[OPTIONS_KEYS_MAX]; /* names cut out of --alias */
     uint32_t text_count;
+    bool sees;                   /* some of them take pictures */
     struct plan_process process; /* what the process takes beside them */
 };
 

@@ -16,6 +16,7 @@ enum option_group {
     GROUP_NETWORK,
     GROUP_BATCH,
     GROUP_LIMITS,
+    GROUP_MEDIA,
     GROUP_OTHER
 };
 struct option_row {

@@ -23,6 +23,8 @@
 #define HEAP_BYTES_LEAST (6 * MIB)
 #define TEXT_BYTES_MAX   (1024 * MIB)
 #define TEXT_BYTES_LEAST (8 * MIB)
+#define MEDIA_BYTES_MAX   (1024 * MIB)
+#define MEDIA_BYTES_LEAST (8 * MIB)
 
 /* ---- the process ---- */
 
@@ -42,12 +44,18 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     p->ceiling_from = find_ceiling(&f, o->memory_limit, ceiling);
     struct api_opts api = {.requests_max = (uint32_t)o->max_requests,
                            .prep_threads = (uint32_t)o->prep_threads,
-                           .model_count = p->models};
+                           .model_count = p->models,
+                           .media = {.on = p->sees,
+                                     .thread_count = (uint32_t)o->media_threads,
+                                     .allow_remote = o->allow_remote_media}};
     struct http_server_opts http = {.connections_max = (uint32_t)o->max_connections,
                                     .header_bytes_max = o->max_header_bytes};
     uint64_t texts = MIN_OF(MAX_OF(ceiling / 8, TEXT_BYTES_LEAST), TEXT_BYTES_MAX);
-    if (least)
+    uint64_t media = MIN_OF(MAX_OF(ceiling / 8, MEDIA_BYTES_LEAST), MEDIA_BYTES_MAX);
+    if (least) {
         texts = TEXT_BYTES_LEAST;
+        media = MEDIA_BYTES_LEAST;
+    }
     *ret = (struct plan_process){
         .ceiling_bytes = ceiling,
         .heap_bytes =
@@ -61,6 +69,8 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     ret->network_bytes = http_server_bytes(&http, &ret->connection_bytes);
     ret->text_floor_bytes = api_bytes(&api);
     ret->text_bytes = ret->text_floor_bytes + (o->text_limit ? o->text_limit : texts);
+    if (p->sees)
+        ret->media_bytes = o->media_memory ? o->media_memory : media;
     ret->body_bytes = MAX_OF((ret->text_bytes - ret->text_floor_bytes) / 2, MIB);
     if (!o->ssd_dir)
         return;
@@ -148,6 +158,7 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
     int r = model_plan_probe(&p->model, dir, e);
     if (r < 0)
         return r;
+    p->sees |= p->model.shape.vision.present;
     r = make(p, &process, &why);
     if (r == -EINVAL)
         return err_set(e, r, "--max-model-len %llu: %s was made for %u tokens",

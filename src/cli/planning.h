@@ -11,6 +11,7 @@ struct planning {
     uint32_t rows, queue, workers;
     uint32_t models; /* that the process may load; 0 counts as 1 */
     bool serves;     /* there are connections and prep threads */
+    bool sees;       /* some model takes pictures; planning_make() finds it out of its own */
     /* Decided already, for several models; NULL: planning_make() decides. Borrowed. */
     const struct plan_process *process;
     uint64_t model_bytes_max; /* of the model's account; 0: the ceiling */

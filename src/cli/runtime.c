@@ -127,6 +127,8 @@ static int open_ledger(struct runtime *rt)
         r = open_account(rt, "network", p->network_bytes + p->body_bytes, &rt->network);
     if (r == 0)
         r = open_account(rt, "text", p->text_bytes, &rt->text);
+    if (r == 0 && p->media_bytes > 0)
+        r = open_account(rt, "media", p->media_bytes, &rt->media);
     struct holders_opts holders = {rt->ledger, MIN_OF(rt->options->host_cache, p->ceiling_bytes)};
     return r == 0 ? holders_create(&holders, &rt->holders) : r;
 }
@@ -243,6 +245,7 @@ void runtime_close(struct runtime *rt)
     guard_free(rt->guard);
     holders_free(rt->holders);
     workers_free(rt->workers);
+    account_close(rt->media);
     account_close(rt->text);
     account_close(rt->network);
     account_close(rt->threads);

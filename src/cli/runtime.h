@@ -22,6 +22,7 @@ struct runtime {
     struct plan_process process; /* what the process's accounts may hold; what runs keeps to it */
     struct ledger *ledger;
     struct account *heap, *threads, *text, *network; /* children of the root */
+    struct account *media;                           /* likewise; NULL: no model takes pictures */
     struct holders *holders;                         /* whoever has pools */
     struct guard *guard; /* NULL: one that serves nobody else has nothing to guard */
     uint64_t heap_bytes; /* reserved there */

@@ -89,10 +89,11 @@ static int open_registry(struct serve *s, struct err *e)
  * of all accounts have room together. */
 static int set_floors(struct serve *s, struct err *e)
 {
-    struct account *const accounts[] = {s->rt.threads, s->rt.network, s->rt.text};
+    struct account *const accounts[] = {s->rt.threads, s->rt.network, s->rt.text, s->rt.media};
     int r = 0;
     for (size_t i = 0; i < COUNT_OF(accounts) && r == 0 && s->models.count > 1; i++)
-        r = account_set_floor(accounts[i], account_numbers(accounts[i]).limit);
+        if (accounts[i])
+            r = account_set_floor(accounts[i], account_numbers(accounts[i]).limit);
     return r < 0 ? err_set(e, r, "no memory for what the process itself needs") : 0;
 }
 
@@ -169,6 +170,22 @@ static void let_signals_end(void)
 
 /* --- opening and closing --- */
 
+static struct media_opts media_of(const struct serve *s)
+{
+    const struct options *o = &s->live.started;
+    return (struct media_opts){.on = s->rt.media != NULL,
+                               .account = s->rt.media,
+                               .thread_count = (uint32_t)o->media_threads,
+                               .parts_max = (uint32_t)o->max_images,
+                               .bytes_max = o->max_media_bytes,
+                               .pixels_max = o->max_image_pixels,
+                               .timeout_s = (uint32_t)o->media_timeout_s,
+                               .video_s_max = (uint32_t)o->max_video_s,
+                               .frames_max = (uint32_t)o->max_video_frames,
+                               .allow_remote = o->allow_remote_media,
+                               .dir = o->media_dir};
+}
+
 static int open_api(struct serve *s, struct err *e)
 {
     const struct options *o = &s->live.started;
@@ -180,6 +197,7 @@ static int open_api(struct serve *s, struct err *e)
                             .guard = s->rt.guard,
                             .text = s->rt.text,
                             .threads = s->rt.threads,
+                            .media = media_of(s),
                             .requests_max = (uint32_t)o->max_requests,
                             .json_depth_max = (uint32_t)o->json_depth,
                             .prep_threads = (uint32_t)o->prep_threads,

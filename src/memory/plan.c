@@ -50,7 +50,7 @@ static uint64_t pools_floor(const struct plan_model *m, const struct plan_wish *
 uint64_t plan_process_bytes(const struct plan_process *p)
 {
     return p->heap_bytes + p->threads_bytes + p->network_bytes + p->body_bytes + p->text_bytes +
-           p->ssd_staging_bytes + p->ssd_table_bytes;
+           p->media_bytes + p->ssd_staging_bytes + p->ssd_table_bytes;
 }
 
 /* Everything but pools, requests and the engine's tables for pages and slots. */
@@ -177,6 +177,8 @@ static void add_process(struct plan *p)
     add(p, 0, "network", ACCOUNT_ANON, o->network_bytes, o->network_bytes + o->body_bytes,
         "connections, and bodies that arrive");
     add(p, 0, "text", ACCOUNT_ANON, o->text_floor_bytes, o->text_bytes, "requests from JSON to reply");
+    if (o->media_bytes > 0)
+        add(p, 0, "media", ACCOUNT_ANON, 0, o->media_bytes, "pictures and videos of requests");
     if (o->ssd_staging_bytes == 0)
         return;
     add(p, 0, "ssd staging", ACCOUNT_ANON, o->ssd_staging_bytes, o->ssd_staging_bytes,

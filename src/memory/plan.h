@@ -16,6 +16,7 @@ struct plan_process {
     uint64_t network_bytes, body_bytes;    /* connections, all of which may be open; bodies that arrive */
     uint64_t connection_bytes;             /* one of them; for the reader */
     uint64_t text_floor_bytes, text_bytes; /* requests from their JSON to their reply */
+    uint64_t media_bytes;                  /* pictures and videos on their way; 0: no model sees any */
     uint64_t ssd_staging_bytes, ssd_table_bytes; /* of the SSD tier; 0: there is none */
 };
 

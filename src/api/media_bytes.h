@@ -1,0 +1,20 @@
+/* media_bytes.h - the encoded bytes of a picture or a video: one block of anonymous memory, charged before it grows, gone when it goes.
+ * One thread at a time. Zeroed is empty. */
+#ifndef PLATEAU_API_MEDIA_BYTES_H
+#define PLATEAU_API_MEDIA_BYTES_H
+
+#include "base/charge.h"
+
+#include <stdint.h>
+
+struct media_bytes {
+    uint8_t *ptr;
+    size_t len, capacity; /* capacity is what is charged */
+    struct charge charge; /* of the capacity */
+};
+
+/* Room for `bytes` in all; the content stays. 0, or -ENOMEM (the charge or the system) and nothing has changed. */
+int media_bytes_reserve(struct media_bytes *b, size_t bytes, const struct charge *charge);
+void media_bytes_done(struct media_bytes *b);
+
+#endif

@@ -1,0 +1,116 @@
+/* media_picture.c - pictures, and videos that come as a list of pictures. */
+#include "api/media_task.h"
+
+#include "base/check.h"
+#include "vision/decode.h"
+
+#include <errno.h>
+#include <math.h>
+#include <unistd.h>
+
+static struct decode_limits limits_of(struct media_task *t)
+{
+    struct decode_limits l = DECODE_LIMITS_DEFAULT;
+    l.bytes_max = t->media->opts.bytes_max;
+    l.pixels_max = t->media->opts.pixels_max;
+    l.stop = &t->stop;
+    return l;
+}
+
+bool media_load(struct media_task *t, struct media_part *p, struct media_source *s)
+{
+    struct err e = {0};
+    if (s->origin != MEDIA_FROM_FILE || s->bytes.ptr)
+        return true;
+    int fd = media_file_open(t->media, slice_of(s->url), &e);
+    int r = fd;
+    if (fd >= 0) {
+        r = media_file_read(fd, t->media->opts.bytes_max, &t->media->charge, &s->bytes, &e);
+        close(fd);
+    }
+    return r >= 0 || media_fail(t, p, r, &e);
+}
+
+static struct slice bytes_of(const struct media_source *s)
+{
+    return (struct slice){(const char *)s->bytes.ptr, s->bytes.len};
+}
+
+bool media_make_picture(struct media_task *t, struct media_part *p)
+{
+    struct media_source *s = &p->sources[0];
+    struct decode_limits limits = limits_of(t);
+    struct smart_bounds bounds = {t->vision.patch * t->vision.merge, t->vision.pixels_min, t->vision.pixels_max};
+    struct err e = {0};
+    if (!media_make_room(t, p, 1) || !media_load(t, p, s))
+        return false;
+    int r = decode_still(bytes_of(s), &limits, &bounds, &t->media->charge, &p->pictures[0], &e);
+    media_bytes_done(&s->bytes);
+    p->count = r == 0;
+    return r == 0 || media_fail(t, p, r, &e);
+}
+
+/* ---- a list of frames ---- */
+
+static bool fail_frame(struct media_task *t, struct media_part *p, uint32_t frame, int r, struct err *e)
+{
+    return media_fail(t, p, err_prefix(e, r, "frame %u", frame), e);
+}
+
+/* The first one decides what all are resized to. */
+static bool size_frames(struct media_task *t, struct media_part *p, struct smart_size *ret)
+{
+    struct decode_limits limits = limits_of(t);
+    struct smart_bounds bounds = {t->vision.patch * t->vision.merge, t->vision.video_pixels_min,
+                                  t->vision.video_pixels_max};
+    struct decode_info info;
+    struct err e = {0};
+    int r = decode_measure(bytes_of(&p->sources[0]), &limits, &info, &e);
+    if (r == 0)
+        r = smart_size_video(p->source_count, info.width, info.height, &bounds, ret, &e);
+    return r == 0 || fail_frame(t, p, 0, r, &e);
+}
+
+static bool add_frame(struct media_task *t, struct media_part *p, struct picture *pair, uint32_t place,
+                      uint32_t frame)
+{
+    struct decode_limits limits = limits_of(t);
+    struct err e = {0};
+    int r = decode_frame(pair, place, bytes_of(&p->sources[frame]), &limits, &t->media->charge, &e);
+    atomic_fetch_add(&t->frames_decoded, 1);
+    atomic_fetch_add(&t->media->frames_made, 1);
+    return r == 0 || fail_frame(t, p, frame, r, &e);
+}
+
+/* Two frames, or the last one twice. */
+static bool add_pair(struct media_task *t, struct media_part *p, struct smart_size size, uint32_t first, double fps)
+{
+    struct picture **pair = &p->pictures[p->count];
+    uint32_t second = MIN_OF(first + 1, p->source_count - 1);
+    struct err e = {0};
+    if (!media_load(t, p, &p->sources[first]) || (second > first && !media_load(t, p, &p->sources[second])))
+        return false;
+    int r = picture_create(size.width, size.height, 2, &t->media->charge, pair);
+    if (r < 0)
+        return media_fail(t, p, r, &e);
+    p->seconds[p->count++] = (first / fps + second / fps) / 2;
+    bool ok = add_frame(t, p, *pair, 0, first) && add_frame(t, p, *pair, 1, second);
+    media_bytes_done(&p->sources[first].bytes);
+    media_bytes_done(&p->sources[second].bytes);
+    return ok;
+}
+
+bool media_make_frames(struct media_task *t, struct media_part *p)
+{
+    double fps = isnan(p->fps) ? t->vision.video_fps : p->fps;
+    struct smart_size size;
+    atomic_store(&t->frames, p->source_count);
+    atomic_store(&t->frames_decoded, 0);
+    if (!media_make_room(t, p, DIV_UP(p->source_count, 2u)) || !media_load(t, p, &p->sources[0]) ||
+        !size_frames(t, p, &size))
+        return false;
+    for (uint32_t i = 0; i < p->source_count; i += 2)
+        if (atomic_load(&t->stop) || !add_pair(t, p, size, i, fps))
+            return false;
+    return true;
+}

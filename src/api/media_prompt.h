@@ -1,0 +1,43 @@
+/* media_prompt.h - pictures' places in a prompt: first in its text, then among its tokens (contract 4.4, 4.5). Pure; prep threads.
+ *
+ * A template writes one placeholder for each picture or video. Whoever asks could write one too, so a request with pictures may not have the
+ * placeholder's characters in any of its texts: what is found is the template's, the k-th of them stands for the k-th part, and as many are found as there are
+ * parts, or the request is refused. */
+#ifndef PLATEAU_API_MEDIA_PROMPT_H
+#define PLATEAU_API_MEDIA_PROMPT_H
+
+#include "api/media.h"
+#include "engine/engine.h"
+#include "text/chat_cuts.h"
+
+#include <jansson.h>
+
+/* How the model marks them; from its tokenizer. Empty slices: it does not. */
+struct media_marks {
+    struct slice image, video, start, end;
+    uint32_t image_id, video_id;
+    uint32_t edge; /* pixels of what one token covers */
+};
+
+/* The first string of `v` (names of members too) in which a mark stands; NULL: none has one. Nested at most as deep as requests may be. */
+const char *media_prompt_forged(const struct media_marks *m, const json_t *v);
+
+/* What became of the request's parts, in order. */
+struct media_places {
+    const struct media_result *parts;
+    uint32_t count;
+};
+
+/* Copies the rendered text to ret; a video's placeholder becomes a group with its time for each pair of frames. `cuts` go along. */
+bool media_prompt_text(const struct media_marks *m, const struct media_places *places, struct slice text,
+                       struct chat_cuts *cuts, struct buf *ret, struct reject *why);
+
+/* How many tokens the prompt has when each placeholder is as many as its picture takes. False: they do not fit the pictures. */
+bool media_prompt_count(const struct media_marks *m, const struct media_places *places, const uint32_t *ids,
+                        uint32_t count, uint64_t *ret, uint32_t *pictures, struct reject *why);
+/* After media_prompt_count(): writes the tokens to `to`, which has room for as many, and each picture's place; cuts (of tokens) go along. */
+void media_prompt_expand(const struct media_marks *m, const struct media_places *places, const uint32_t *ids,
+                         uint32_t count, uint32_t *to, struct job_picture *pictures, uint32_t *cuts,
+                         uint32_t cut_count);
+
+#endif

@@ -1,0 +1,218 @@
+/* media_request.c - between an exchange and the media service.
+ *
+ * A request waits for its pictures as it waits for its model: as a struct on the network thread's list, so whatever ends a request ends that
+ * wait. It is told that its task is done by the same descriptor that tells of models. */
+#include "api/media_request.h"
+
+#include "api/memory_refusal.h"
+#include "api/prompt.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+#include <errno.h>
+
+static bool no_memory(struct exchange *x)
+{
+    return memory_refusal_of(x->api, &x->memory, &x->reject);
+}
+
+/* Of the account `media`: for this request it is too small, or others fill it. */
+static bool refuse_memory(struct exchange *x, size_t wanted)
+{
+    struct account *media = media_account(x->api->media);
+    uint64_t limit = account_numbers(media).limit;
+    if (wanted >= limit)
+        return reject_set(&x->reject, 413, "media_too_large", "messages",
+                          "A picture or video of this request needs %zu bytes at once, and all together may have %llu "
+                          "(--media-memory). Send a smaller one.",
+                          wanted, (unsigned long long)limit);
+    return memory_refusal(x->api, media, wanted, atomic_load(&x->api->requests_now) - 1, &x->reject);
+}
+
+/* ---- asking ---- */
+
+static bool refuse_blind(struct exchange *x)
+{
+    struct request_media first = request_media(&x->request, 0);
+    const char *what = first.kind == REQUEST_VIDEO ? "video" : "picture";
+    if (x->model->shape->has_vision && !x->model->shape->vision.present)
+        return reject_unsupported(&x->reject, first.at,
+                                  "%s is a %s, and the model \"%.100s\" is served without its vision tower.", first.at,
+                                  what, x->model->id);
+    return reject_unsupported(&x->reject, first.at,
+                              "%s is a %s, and the model \"%.100s\" reads text only. GET /v1/models says what each "
+                              "model takes (input_modalities).",
+                              first.at, what, x->model->id);
+}
+
+bool media_request_ready(struct exchange *x)
+{
+    size_t wanted = 0;
+    if (request_media_count(&x->request) == 0 || x->media)
+        return true;
+    if (!x->model->shape->vision.present || !x->api->media)
+        return refuse_blind(x);
+    if (x->kind == REQUEST_TEMPLATE)
+        return true;
+    if (!media_task_create(x->api->media, &x->request, &x->model->shape->vision, &x->media, &wanted, &x->reject))
+        return x->reject.status ? false : refuse_memory(x, wanted);
+    request_drop_sources(&x->request);
+    x->media_since_ns = clock_now_ns();
+    if (!media_submit(x->media, &x->reject))
+        return false;
+    x->waits = true;
+    return false;
+}
+
+/* ---- waiting ---- */
+
+static bool refuse_slow(struct exchange *x)
+{
+    x->reject.retry_after_s = media_retry_after_s(x->api->media);
+    return reject_set(&x->reject, 503, "queue_timeout", NULL,
+                      "The request's pictures waited %u s to be read, as long as --media-timeout allows. Try again "
+                      "later.",
+                      media_options(x->api->media)->timeout_s);
+}
+
+int media_request_look(struct exchange *x, uint64_t now_ns)
+{
+    enum media_state state = media_task_state(x->media);
+    uint64_t patience_ns = media_options(x->api->media)->timeout_s * NS_PER_S;
+    if (state == MEDIA_WAITING && now_ns > x->media_since_ns + patience_ns) {
+        refuse_slow(x);
+        return -ECANCELED;
+    }
+    if (state != MEDIA_DONE)
+        return -EAGAIN;
+    const struct reject *why = media_task_failure(x->media);
+    if (!why)
+        return 0;
+    if (why->status)
+        x->reject = *why;
+    else
+        refuse_memory(x, media_task_wanted(x->media));
+    return -ECANCELED;
+}
+
+/* ---- the prompt ---- */
+
+static struct media_marks marks_of(const struct exchange *x)
+{
+    const struct model_vision *v = &x->model->shape->vision;
+    const struct tokenizer *t = x->model->tokenizer;
+    return (struct media_marks){.image = tokenizer_token_bytes(t, v->image_token),
+                                .video = v->video_frames_max ? tokenizer_token_bytes(t, v->video_token)
+                                                             : (struct slice){0},
+                                .start = tokenizer_token_bytes(t, v->start_token),
+                                .end = tokenizer_token_bytes(t, v->end_token),
+                                .image_id = v->image_token,
+                                .video_id = v->video_token,
+                                .edge = v->patch * v->merge};
+}
+
+static bool check_texts(struct exchange *x, const struct media_marks *m)
+{
+    const json_t *const texts[] = {x->request.messages, x->request.tools, x->request.template_kwargs};
+    for (size_t i = 0; i < COUNT_OF(texts); i++)
+        if (texts[i] && media_prompt_forged(m, texts[i]))
+            return reject_value(&x->reject, "messages",
+                                "A text of this request has \"%.*s\" in it, which stands for pictures in this model's "
+                                "prompts. Leave it out of requests with pictures.",
+                                SLICE_ARGS(m->image));
+    return true;
+}
+
+/* One result after the other; the request's memory. NULL: it was refused. */
+static struct media_result *results_of(struct exchange *x, struct media_places *ret)
+{
+    uint32_t count = media_task_parts(x->media);
+    struct media_result *parts = request_memory_alloc(&x->memory, count * sizeof(*parts));
+    for (uint32_t i = 0; parts && i < count; i++)
+        parts[i] = media_task_result(x->media, i);
+    *ret = (struct media_places){parts, count};
+    return parts;
+}
+
+static void free_results(struct exchange *x, struct media_result *parts)
+{
+    request_memory_free(&x->memory, parts, media_task_parts(x->media) * sizeof(*parts));
+}
+
+bool media_request_text(struct exchange *x, struct buf *text, struct chat_cuts *cuts)
+{
+    struct charge charge = request_memory_charge(&x->memory);
+    struct media_places places;
+    struct buf written;
+    if (!x->media)
+        return true;
+    if (!x->model->tokenizer)
+        return reject_unsupported(&x->reject, "messages", "The model \"%.100s\" has no tokenizer.", x->model->id);
+    struct media_marks marks = marks_of(x);
+    if (!check_texts(x, &marks))
+        return false;
+    struct media_result *parts = results_of(x, &places);
+    if (!parts)
+        return no_memory(x);
+    buf_init(&written, SIZE_MAX / 4, &charge);
+    bool ok = media_prompt_text(&marks, &places, buf_slice(text), cuts, &written, &x->reject);
+    if (ok && written.error)
+        ok = no_memory(x);
+    free_results(x, parts);
+    buf_done(ok ? text : &written);
+    if (ok)
+        *text = written;
+    return ok;
+}
+
+static bool expand(struct exchange *x, const struct media_marks *m, const struct media_places *places,
+                   uint32_t ids_max, struct prompt_ids *p)
+{
+    uint64_t total;
+    uint32_t pictures;
+    if (!media_prompt_count(m, places, p->ids, p->count, &total, &pictures, &x->reject))
+        return false;
+    if (total > ids_max)
+        return prompt_too_long(x, ids_max);
+    uint32_t *ids = request_memory_alloc(&x->memory, total * sizeof(*ids));
+    p->pictures = request_memory_alloc(&x->memory, pictures * sizeof(*p->pictures));
+    p->picture_count = p->pictures ? pictures : 0;
+    if (!ids || !p->pictures) {
+        request_memory_free(&x->memory, ids, total * sizeof(*ids));
+        return no_memory(x);
+    }
+    media_prompt_expand(m, places, p->ids, p->count, ids, p->pictures, p->cuts, p->cut_count);
+    request_memory_free(&x->memory, p->ids, p->count * sizeof(*ids));
+    p->ids = ids;
+    p->count = (uint32_t)total;
+    return true;
+}
+
+bool media_request_ids(struct exchange *x, uint32_t ids_max, struct prompt_ids *p)
+{
+    struct media_places places;
+    if (!x->media)
+        return true;
+    struct media_marks marks = marks_of(x);
+    struct media_result *parts = results_of(x, &places);
+    if (!parts)
+        return no_memory(x);
+    bool ok = expand(x, &marks, &places, ids_max, p);
+    free_results(x, parts);
+    return ok;
+}
+
+void media_request_done(struct exchange *x)
+{
+    for (uint32_t i = 0; i < x->prompt_count; i++) {
+        struct prompt_ids *p = &x->prompts[i];
+        request_memory_free(&x->memory, p->pictures, p->picture_count * sizeof(*p->pictures));
+        p->pictures = NULL;
+        p->picture_count = 0;
+    }
+    if (x->media)
+        x->waits = false;
+    media_task_leave(x->media);
+    x->media = NULL;
+}

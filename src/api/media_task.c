@@ -1,0 +1,249 @@
+/* media_task.c - from a request's parts to a task: what can be refused without work is refused here, on the caller's thread.
+ *
+ * A task lies in an arena of its own, so that it is charged to the account `media` whole and goes whole. Bytes of data URLs come out of
+ * the request's JSON here: what waits in the service's queue is a third smaller, and none of the request's memory. */
+#include "api/media_task.h"
+
+#include "api/media_address.h"
+
+#include "base/check.h"
+#include "vision/data_url.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ARENA_BYTES_MAX ((size_t)64 << 20)
+#define ARENA_GRAIN     ((size_t)16 << 10)
+
+bool media_refuse(struct media_task *t, const struct media_part *p, const char *code, const char *format, ...)
+{
+    char text[600];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    t->failed = true;
+    return reject_set(&t->why, 400, code, p->at, "%s %s", p->at, text);
+}
+
+bool media_fail(struct media_task *t, const struct media_part *p, int r, const struct err *e)
+{
+    t->failed = true;
+    if (r == -ENOMEM)
+        t->wanted = media_refused_bytes();
+    if (r == -ENOMEM || r == -ECANCELED)
+        return false;
+    return reject_set(&t->why, 400, "invalid_media", p->at, "%s: %s", p->at, e->text);
+}
+
+bool media_make_room(struct media_task *t, struct media_part *p, uint32_t count)
+{
+    ASSERT(!p->pictures);
+    p->pictures = ARENA_ARRAY(t->arena, struct picture *, count);
+    p->seconds = ARENA_ARRAY(t->arena, double, count);
+    if (!p->pictures || !p->seconds)
+        return media_fail(t, p, -ENOMEM, NULL);
+    p->room = count;
+    return true;
+}
+
+/* ---- sources ---- */
+
+static bool take_data(struct media_task *t, const struct media_part *p, struct media_source *s, struct slice url)
+{
+    size_t bytes_max = t->media->opts.bytes_max;
+    struct data_url u;
+    struct err e = {0};
+    int r = data_url_parse(url, &u, &e);
+    if (r == 0 && u.bytes_max > bytes_max)
+        return media_refuse(t, p, "media_too_large",
+                            "has %zu bytes; a picture or video may have %zu (--max-media-bytes).", u.bytes_max,
+                            bytes_max);
+    if (r == 0)
+        r = media_bytes_reserve(&s->bytes, u.bytes_max, &t->media->charge);
+    if (r == 0)
+        r = data_url_decode(&u, s->bytes.ptr, &s->bytes.len, &e);
+    t->bytes += s->bytes.len;
+    return r == 0 || media_fail(t, p, r, &e);
+}
+
+static bool take_url(struct media_task *t, const struct media_part *p, struct media_source *s, struct slice url)
+{
+    const struct media_opts *o = &t->media->opts;
+    bool file = slice_starts(url, SLICE("file:"));
+    const char *fault = file ? NULL : media_url_fault(url);
+    if (file && !o->dir)
+        return media_refuse(t, p, "media_not_allowed",
+                            "names a file, and this server reads none for its clients. Send a data URL, or start "
+                            "it with --media-dir.");
+    if (fault)
+        return media_refuse(t, p, "invalid_media",
+                            "needs a data URL, or one of http, https or file; this one %s.", fault);
+    if (!file && !o->allow_remote)
+        return media_refuse(t, p, "media_not_allowed",
+                            "is on another server, and this one fetches nothing for its clients. Send a data URL, "
+                            "or start it with --allow-remote-media.");
+    s->origin = file ? MEDIA_FROM_FILE : MEDIA_FROM_NETWORK;
+    s->url = arena_strndup(t->arena, url.ptr, url.len);
+    t->remote |= !file;
+    return s->url || media_fail(t, p, -ENOMEM, NULL);
+}
+
+static bool take_source(struct media_task *t, struct media_part *p, struct media_source *s, const json_t *source)
+{
+    struct slice url = {json_string_value(source), json_string_length(source)};
+    if (data_url_is(url))
+        return take_data(t, p, s, url);
+    if (memchr(url.ptr, 0, url.len))
+        return media_refuse(t, p, "invalid_media", "has a zero byte in its URL.");
+    return take_url(t, p, s, url);
+}
+
+/* ---- parts ---- */
+
+static uint32_t sources_of(const struct request_media *m)
+{
+    return json_is_array(m->source) ? (uint32_t)json_array_size(m->source) : 1;
+}
+
+uint32_t media_frames_max(const struct media_task *t)
+{
+    uint32_t own = t->media->opts.frames_max, model = t->vision.video_frames_max;
+    return own && own < model ? own : model;
+}
+
+static bool check_part(struct media_task *t, const struct media_part *p)
+{
+    if (p->kind == REQUEST_VIDEO && !t->vision.video_frames_max)
+        return media_refuse(t, p, "unsupported_value", "is a video, and this model sees pictures only.");
+    if (p->listed && p->source_count > media_frames_max(t))
+        return media_refuse(t, p, "media_too_large", "has %u frames; at most %u are looked at.", p->source_count,
+                            media_frames_max(t));
+    if (p->kind == REQUEST_VIDEO && !p->listed && !t->media->has_ffmpeg)
+        return media_refuse(t, p, "unsupported_value",
+                            "is a video, and this server finds no ffmpeg to read it with (Debian's package ffmpeg). "
+                            "Send its frames as a list of pictures.");
+    return true;
+}
+
+static bool take_parts(struct media_task *t, const struct request *r)
+{
+    struct media_source *next = t->sources;
+    for (uint32_t i = 0; i < t->part_count; i++) {
+        struct media_part *p = &t->parts[i];
+        struct request_media m = request_media(r, i);
+        p->kind = m.kind;
+        p->fps = m.fps;
+        p->listed = json_is_array(m.source);
+        p->sources = next;
+        p->source_count = sources_of(&m);
+        next += p->source_count;
+        snprintf(p->at, sizeof(p->at), "%s", m.at);
+        t->video |= p->kind == REQUEST_VIDEO;
+        if (!check_part(t, p))
+            return false;
+        for (uint32_t k = 0; k < p->source_count; k++) {
+            p->sources[k].part = i;
+            if (!take_source(t, p, &p->sources[k], p->listed ? json_array_get(m.source, k) : m.source))
+                return false;
+        }
+    }
+    return true;
+}
+
+static struct media_task *make(struct media *m, const struct request *r)
+{
+    struct arena_opts opts = {.bytes_max = ARENA_BYTES_MAX, .grain = ARENA_GRAIN, .charge = &m->charge};
+    struct arena *arena = NULL;
+    uint32_t sources = 0;
+    for (uint32_t i = 0; i < request_media_count(r); i++) {
+        struct request_media part = request_media(r, i);
+        sources += sources_of(&part);
+    }
+    if (arena_create(&opts, &arena) < 0)
+        return NULL;
+    struct media_task *t = ARENA_NEW(arena, struct media_task);
+    if (t) {
+        *t = (struct media_task){.media = m,
+                                 .arena = arena,
+                                 .part_count = request_media_count(r),
+                                 .source_count = sources,
+                                 .parts = ARENA_ARRAY(arena, struct media_part, request_media_count(r)),
+                                 .sources = ARENA_ARRAY(arena, struct media_source, sources)};
+        list_init(&t->link);
+    }
+    if (t && t->parts && t->sources)
+        return t;
+    arena_free(arena);
+    return NULL;
+}
+
+void media_task_free(struct media_task *t)
+{
+    for (uint32_t i = 0; i < t->source_count; i++)
+        media_bytes_done(&t->sources[i].bytes);
+    for (uint32_t i = 0; i < t->part_count; i++)
+        for (uint32_t k = 0; k < t->parts[i].count; k++)
+            picture_let_go(t->parts[i].pictures[k]);
+    arena_free(t->arena);
+}
+
+bool media_task_create(struct media *m, const struct request *r, const struct model_vision *vision,
+                       struct media_task **ret, size_t *wanted, struct reject *why)
+{
+    if (request_media_count(r) > m->opts.parts_max)
+        return reject_set(why, 400, "too_many_media", "messages",
+                          "The messages have %u pictures and videos; a request may have %u (--max-images).",
+                          request_media_count(r), m->opts.parts_max);
+    struct media_task *t = make(m, r);
+    if (!t) {
+        *wanted = media_refused_bytes();
+        return false;
+    }
+    t->vision = *vision;
+    if (take_parts(t, r)) {
+        *ret = t;
+        return true;
+    }
+    *why = t->why;
+    *wanted = t->wanted;
+    media_task_free(t);
+    return false;
+}
+
+/* ---- what became of it ---- */
+
+enum media_state media_task_state(const struct media_task *t)
+{
+    return (enum media_state)atomic_load(&t->state);
+}
+
+const struct reject *media_task_failure(const struct media_task *t)
+{
+    return t->failed ? &t->why : NULL;
+}
+
+size_t media_task_wanted(const struct media_task *t)
+{
+    return t->wanted;
+}
+
+uint32_t media_task_parts(const struct media_task *t)
+{
+    return t->part_count;
+}
+
+struct media_result media_task_result(const struct media_task *t, uint32_t part)
+{
+    const struct media_part *p = &t->parts[part];
+    return (struct media_result){p->kind, p->pictures, p->seconds, p->count};
+}
+
+struct media_progress media_task_progress(const struct media_task *t)
+{
+    return (struct media_progress){atomic_load(&t->parts_done), t->part_count, atomic_load(&t->bytes_fetched),
+                                   atomic_load(&t->frames_decoded), atomic_load(&t->frames)};
+}

@@ -1,0 +1,171 @@
+/* request_media.c - a picture or a video as clients write it down.
+ *
+ * OpenAI's, the Responses', Hugging Face's and Qwen's forms differ in where the address stands: under the type's own name, as a string or
+ * as an object with a "url". What such a part may say besides and is not done here is refused, for a client that limits a
+ * picture's size counts on it. `detail` is a wish about OpenAI's own sizes: any picture is seen as its model sees it. */
+#include "api/request.h"
+
+#include "base/check.h"
+
+#include <math.h>
+
+#define FPS_MAX 1000.0
+
+static const struct {
+    const char *type;
+    enum request_media_kind kind;
+} types[] = {
+    {"image_url", REQUEST_PICTURE}, {"input_image", REQUEST_PICTURE}, {"image", REQUEST_PICTURE},
+    {"video_url", REQUEST_VIDEO},   {"input_video", REQUEST_VIDEO},   {"video", REQUEST_VIDEO},
+};
+
+/* COUNT_OF(types): it is none. */
+static size_t type_of(const json_t *part)
+{
+    const char *type = json_string_value(json_object_get(part, "type"));
+    size_t i = 0;
+    while (i < COUNT_OF(types) && !(type && strcmp(type, types[i].type) == 0))
+        i++;
+    return i;
+}
+
+bool request_is_media(const json_t *part)
+{
+    return type_of(part) < COUNT_OF(types);
+}
+
+const char *request_media_type(const json_t *part)
+{
+    return types[type_of(part)].kind == REQUEST_VIDEO ? "video" : "image";
+}
+
+static bool refuse_wishes(const json_t *part, const char *at, struct reject *why)
+{
+    static const char *const wishes[] = {"min_pixels",    "max_pixels", "total_pixels", "resized_height",
+                                         "resized_width", "nframes",    "min_frames",   "max_frames",
+                                         "video_start",   "video_end",  "file_id"};
+    for (size_t i = 0; i < COUNT_OF(wishes); i++) {
+        const json_t *v = json_object_get(part, wishes[i]);
+        if (v && !json_is_null(v))
+            return reject_unsupported(why, at, "%s: \"%s\" is not supported; leave it out.", at, wishes[i]);
+    }
+    return true;
+}
+
+static bool check_detail(const json_t *holder, const char *at, struct reject *why)
+{
+    static const char *const known[] = {"auto", "low", "high", "original"};
+    const json_t *v = json_object_get(holder, "detail");
+    if (!v || json_is_null(v))
+        return true;
+    for (size_t i = 0; i < COUNT_OF(known); i++)
+        if (json_is_string(v) && strcmp(json_string_value(v), known[i]) == 0)
+            return true;
+    return reject_value(why, at, "%s: detail must be \"auto\", \"low\", \"high\" or \"original\".", at);
+}
+
+/* What stands under the first of the names that the part has. */
+static json_t *find_value(const json_t *part, enum request_media_kind kind)
+{
+    static const char *const names[][3] = {[REQUEST_PICTURE] = {"image_url", "image", "url"},
+                                           [REQUEST_VIDEO] = {"video_url", "video", "url"}};
+    for (size_t i = 0; i < COUNT_OF(names[0]); i++) {
+        json_t *v = json_object_get(part, names[kind][i]);
+        if (v && !json_is_null(v))
+            return v;
+    }
+    return NULL;
+}
+
+static json_t *address_of(json_t *v)
+{
+    json_t *url = json_is_object(v) ? json_object_get(v, "url") : v;
+    return json_is_string(url) && json_string_length(url) > 0 ? url : NULL;
+}
+
+/* New references to the addresses of frames. NULL: one of them is none, or no memory. */
+static json_t *read_frames(const json_t *frames, const char *at, struct reject *why)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < json_array_size(frames); i++) {
+        json_t *address = address_of(json_array_get(frames, i));
+        if (!address)
+            reject_value(why, at, "%s: frame %zu must be the address of a picture, a string.", at, i);
+        if (!address || json_array_append(list, address) < 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+/* A new reference; NULL with the sentence, or without one for want of memory. */
+static json_t *read_source(json_t *value, enum request_media_kind kind, const char *at, struct reject *why)
+{
+    const char *what = kind == REQUEST_VIDEO ? "video" : "picture";
+    json_t *address = address_of(value);
+    if (kind == REQUEST_VIDEO && json_is_array(value) && json_array_size(value) > 0)
+        return read_frames(value, at, why);
+    if (!address)
+        reject_value(why, at,
+                     "%s has no address of a %s: a string, or an object with \"url\" (a data URL, or one "
+                     "that the server's options allow).",
+                     at, what);
+    return json_incref(address);
+}
+
+static bool read_fps(const json_t *holder, const char *at, double *ret, struct reject *why)
+{
+    static const char *const names[] = {"fps", "sample_fps"};
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        const json_t *v = json_object_get(holder, names[i]);
+        if (!v || json_is_null(v))
+            continue;
+        double fps = json_number_value(v);
+        if (!json_is_number(v) || !(fps > 0 && fps <= FPS_MAX))
+            return reject_value(why, at, "%s: %s must be a number above 0 and at most %.0f.", at, names[i],
+                                FPS_MAX);
+        *ret = fps;
+    }
+    return true;
+}
+
+json_t *request_media_read(const json_t *part, const char *at, struct reject *why)
+{
+    enum request_media_kind kind = types[type_of(part)].kind;
+    json_t *value = find_value(part, kind);
+    double fps = -1;
+    if (!refuse_wishes(part, at, why) || !refuse_wishes(value, at, why) || !check_detail(part, at, why) ||
+        !check_detail(value, at, why) || !read_fps(value, at, &fps, why) || !read_fps(part, at, &fps, why))
+        return NULL;
+    json_t *source = read_source(value, kind, at, why);
+    if (!source)
+        return NULL;
+    json_t *entry = json_pack("{sisssOsf}", "kind", (int)kind, "at", at, "source", source, "fps", fps);
+    json_decref(source);
+    return entry;
+}
+
+uint32_t request_media_count(const struct request *r)
+{
+    return (uint32_t)json_array_size(r->media);
+}
+
+struct request_media request_media(const struct request *r, uint32_t index)
+{
+    const json_t *entry = json_array_get(r->media, index);
+    double fps = json_real_value(json_object_get(entry, "fps"));
+    return (struct request_media){
+        .kind = (enum request_media_kind)json_integer_value(json_object_get(entry, "kind")),
+        .at = json_string_value(json_object_get(entry, "at")),
+        .source = json_object_get(entry, "source"),
+        .fps = fps > 0 ? fps : NAN,
+    };
+}
+
+void request_drop_sources(struct request *r)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach(r->media, i, entry) json_object_del(entry, "source");
+}
