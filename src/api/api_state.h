@@ -26,7 +26,7 @@ struct api {
     /* Set by create, then constant. */
     struct api_opts opts;
     struct request_limits limits;
-    struct charge text; /* of opts.text: for what outlives a request's own books */
+    struct charge text;  /* of opts.text: for what outlives a request's own books */
     struct media *media; /* NULL: no pictures */
     uint32_t streams_max;
     uint64_t started_ns;

@@ -431,8 +431,7 @@ static void end_with_model(struct exchange *x)
 {
     struct reject why = {.retry_after_s = 1};
     bool holds = x->phase == EXCHANGE_RUNNING || (x->phase == EXCHANGE_WAITING && x->media);
-    if (!holds || !x->lease.registry ||
-        !registry_is_ending(x->lease.registry, x->lease.index))
+    if (!holds || !x->lease.registry || !registry_is_ending(x->lease.registry, x->lease.index))
         return;
     reject_set(&why, 503, "model_unloading", NULL, "The model %s is being unloaded.", x->model->id);
     x->cut_reason = FINISH_SHUTDOWN;

@@ -125,11 +125,12 @@ bool media_submit(struct media_task *t, struct reject *why)
     if (ok)
         return true;
     why->retry_after_s = media_retry_after_s(m);
-    return reject_set(why, 429, "busy", NULL,
-                      "%u requests with pictures wait to be read, of %llu bytes; at most %u may, of %llu. Try again "
-                      "in %u s.",
-                      waiting, (unsigned long long)bytes, m->opts.tasks_max,
-                      (unsigned long long)(m->limit / QUEUE_PART), why->retry_after_s);
+    return reject_set(
+        why, 429, "busy", NULL,
+        "%u requests with pictures wait to be read, of %llu bytes; at most %u may, of %llu. Try again "
+        "in %u s.",
+        waiting, (unsigned long long)bytes, m->opts.tasks_max, (unsigned long long)(m->limit / QUEUE_PART),
+        why->retry_after_s);
 }
 
 void media_fetched(struct media_task *t)
@@ -271,7 +272,8 @@ uint64_t media_stack_bytes(const struct media_opts *opts)
 {
     struct media_opts o = *opts;
     fill_defaults(&o);
-    return o.thread_count * (uint64_t)thread_stack_bytes(STACK_BYTES) + (o.allow_remote ? fetch_stack_bytes() : 0);
+    return o.thread_count * (uint64_t)thread_stack_bytes(STACK_BYTES) +
+           (o.allow_remote ? fetch_stack_bytes() : 0);
 }
 
 /* As execvp() would find it. */

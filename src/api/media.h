@@ -41,8 +41,8 @@ struct media_opts {
     uint32_t video_s_max;    /* duration of a video; 3600 */
     uint32_t frames_max;     /* looked at, of a video; 0: as many as the model's own limit */
     bool allow_remote;
-    const char *dir;          /* files below it may be named; NULL: none */
-    void (*done)(void *arg);  /* some task is done; any thread */
+    const char *dir;         /* files below it may be named; NULL: none */
+    void (*done)(void *arg); /* some task is done; any thread */
     void *arg;
 };
 
@@ -74,8 +74,9 @@ size_t media_task_wanted(const struct media_task *t);
 /* What became of one part; after it is done, and well. */
 struct media_result {
     enum request_media_kind kind;
-    struct picture *const *pictures; /* one of a picture; of a video one for each pair of frames. The task's */
-    const double *seconds;           /* of a video: when, for each */
+    struct picture *const
+        *pictures;         /* one of a picture; of a video one for each pair of frames. The task's */
+    const double *seconds; /* of a video: when, for each */
     uint32_t count;
 };
 uint32_t media_task_parts(const struct media_task *t);
@@ -84,7 +85,8 @@ struct media_result media_task_result(const struct media_task *t, uint32_t part)
 /* How far it is. Any thread that holds it. */
 struct media_progress {
     uint32_t parts_done, parts;
-    uint64_t bytes_fetched, frames_decoded, frames; /* frames: of the video that is being read, as far as it is known */
+    uint64_t bytes_fetched, frames_decoded,
+        frames; /* frames: of the video that is being read, as far as it is known */
 };
 struct media_progress media_task_progress(const struct media_task *t);
 
@@ -92,7 +94,8 @@ struct media_progress media_task_progress(const struct media_task *t);
 struct media_numbers {
     uint32_t waiting, working, fetching;
     uint64_t queued_bytes;
-    uint64_t tasks, tasks_failed, tasks_left; /* ended: all, of those failed, of those left before they were done */
+    uint64_t tasks, tasks_failed,
+        tasks_left; /* ended: all, of those failed, of those left before they were done */
     uint64_t pictures, videos, frames, bytes_fetched, addresses_refused;
     uint64_t work_ns;
 };

@@ -16,24 +16,24 @@ struct block {
 };
 
 static const struct block blocks4[] = {
-    {{0}, 8},                  /* this network, and unspecified */
-    {{10}, 8},                 /* private */
-    {{100, 64}, 10},           /* providers' NAT */
-    {{127}, 8},                /* this machine */
-    {{169, 254}, 16},          /* link-local: clouds' metadata among it */
-    {{172, 16}, 12},           /* private */
-    {{192, 0, 0}, 24},         /* protocols' own */
-    {{192, 0, 2}, 24},         /* documentation */
-    {{192, 31, 196}, 24},      /* AS112 */
-    {{192, 52, 193}, 24},      /* AMT */
-    {{192, 88, 99}, 24},       /* 6to4 relays */
-    {{192, 168}, 16},          /* private */
-    {{192, 175, 48}, 24},      /* AS112 */
-    {{198, 18}, 15},           /* benchmarks */
-    {{198, 51, 100}, 24},      /* documentation */
-    {{203, 0, 113}, 24},       /* documentation */
-    {{224}, 4},                /* groups */
-    {{240}, 4},                /* reserved, and broadcast */
+    {{0}, 8},             /* this network, and unspecified */
+    {{10}, 8},            /* private */
+    {{100, 64}, 10},      /* providers' NAT */
+    {{127}, 8},           /* this machine */
+    {{169, 254}, 16},     /* link-local: clouds' metadata among it */
+    {{172, 16}, 12},      /* private */
+    {{192, 0, 0}, 24},    /* protocols' own */
+    {{192, 0, 2}, 24},    /* documentation */
+    {{192, 31, 196}, 24}, /* AS112 */
+    {{192, 52, 193}, 24}, /* AMT */
+    {{192, 88, 99}, 24},  /* 6to4 relays */
+    {{192, 168}, 16},     /* private */
+    {{192, 175, 48}, 24}, /* AS112 */
+    {{198, 18}, 15},      /* benchmarks */
+    {{198, 51, 100}, 24}, /* documentation */
+    {{203, 0, 113}, 24},  /* documentation */
+    {{224}, 4},           /* groups */
+    {{240}, 4},           /* reserved, and broadcast */
 };
 
 static const struct block blocks6[] = {
@@ -106,7 +106,8 @@ static bool starts(struct slice s, struct slice with)
 static bool is_plain(struct slice s)
 {
     for (size_t i = 0; i < s.len; i++)
-        if ((unsigned char)s.ptr[i] <= 0x20 || (unsigned char)s.ptr[i] >= 0x7f || strchr("\"<>\\^`{|}", s.ptr[i]))
+        if ((unsigned char)s.ptr[i] <= 0x20 || (unsigned char)s.ptr[i] >= 0x7f ||
+            strchr("\"<>\\^`{|}", s.ptr[i]))
             return false;
     return true;
 }

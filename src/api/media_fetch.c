@@ -28,7 +28,7 @@ struct transfer {
     struct media_task *task; /* NULL: free */
     uint32_t source;         /* of the task: the one that is under way */
     CURL *easy;
-    int r; /* why the write callback ended it: -E2BIG, -ENOMEM */
+    int r;        /* why the write callback ended it: -E2BIG, -ENOMEM */
     bool refused; /* an address was */
 };
 
@@ -164,13 +164,16 @@ static void fail_source(struct transfer *x, CURLcode code)
         media_fail(t, p, -ENOMEM, NULL);
     else if (x->r == -E2BIG || code == CURLE_FILESIZE_EXCEEDED)
         media_refuse(t, p, "media_too_large",
-                     "is longer than the %zu bytes that a picture or video may have (--max-media-bytes).", bytes_max);
+                     "is longer than the %zu bytes that a picture or video may have (--max-media-bytes).",
+                     bytes_max);
     else if (x->refused)
         media_refuse(t, p, "media_not_allowed",
-                     "is at an address that is not public; this server fetches nothing from private, local or reserved "
+                     "is at an address that is not public; this server fetches nothing from private, local "
+                     "or reserved "
                      "ones.");
     else if (code == CURLE_HTTP_RETURNED_ERROR)
-        media_refuse(t, p, "media_fetch_failed", "could not be fetched: its server answered with status %ld.", status);
+        media_refuse(t, p, "media_fetch_failed", "could not be fetched: its server answered with status %ld.",
+                     status);
     else if (code == CURLE_OPERATION_TIMEDOUT)
         media_refuse(t, p, "media_fetch_failed", "could not be fetched within %u s (--media-timeout).",
                      t->media->opts.timeout_s);

@@ -100,13 +100,15 @@ int media_file_open(const struct media *m, struct slice url, struct err *e)
         fd = -EINVAL;
     }
     if (fd == -EXDEV || fd == -ELOOP)
-        return err_set(e, -EACCES, "the file's path leads out of the directory that clients may read (--media-dir)");
+        return err_set(e, -EACCES,
+                       "the file's path leads out of the directory that clients may read (--media-dir)");
     if (fd == -EINVAL)
         return err_set(e, -EINVAL, "the path names no regular file");
     return fd < 0 ? err_set(e, -EACCES, "the file cannot be read: %s", strerror(-fd)) : fd;
 }
 
-int media_file_read(int fd, size_t bytes_max, const struct charge *charge, struct media_bytes *ret, struct err *e)
+int media_file_read(int fd, size_t bytes_max, const struct charge *charge, struct media_bytes *ret,
+                    struct err *e)
 {
     struct stat st;
     if (fstat(fd, &st) < 0)
@@ -124,7 +126,8 @@ int media_file_read(int fd, size_t bytes_max, const struct charge *charge, struc
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return err_set(e, -EINVAL, "the file cannot be read: %s", n < 0 ? strerror(errno) : "it became shorter");
+            return err_set(e, -EINVAL, "the file cannot be read: %s",
+                           n < 0 ? strerror(errno) : "it became shorter");
         ret->len += (size_t)n;
     }
     return 0;

@@ -40,7 +40,8 @@ bool media_make_picture(struct media_task *t, struct media_part *p)
 {
     struct media_source *s = &p->sources[0];
     struct decode_limits limits = limits_of(t);
-    struct smart_bounds bounds = {t->vision.patch * t->vision.merge, t->vision.pixels_min, t->vision.pixels_max};
+    struct smart_bounds bounds = {t->vision.patch * t->vision.merge, t->vision.pixels_min,
+                                  t->vision.pixels_max};
     struct err e = {0};
     if (!media_make_room(t, p, 1) || !media_load(t, p, s))
         return false;
@@ -83,7 +84,8 @@ static bool add_frame(struct media_task *t, struct media_part *p, struct picture
 }
 
 /* Two frames, or the last one twice. */
-static bool add_pair(struct media_task *t, struct media_part *p, struct smart_size size, uint32_t first, double fps)
+static bool add_pair(struct media_task *t, struct media_part *p, struct smart_size size, uint32_t first,
+                     double fps)
 {
     struct picture **pair = &p->pictures[p->count];
     uint32_t second = MIN_OF(first + 1, p->source_count - 1);

@@ -59,7 +59,8 @@ static int set_attributes(posix_spawnattr_t *a)
     if (r == 0)
         r = posix_spawnattr_setpgroup(a, 0);
     if (r == 0)
-        r = posix_spawnattr_setflags(a, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+        r = posix_spawnattr_setflags(a,
+                                     POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
     return r;
 }
 

@@ -22,7 +22,8 @@ const char *media_prompt_forged(const struct media_marks *m, const json_t *v)
     size_t i;
     json_t *each;
     if (json_is_string(v))
-        return holds(m, (struct slice){json_string_value(v), json_string_length(v)}) ? json_string_value(v) : NULL;
+        return holds(m, (struct slice){json_string_value(v), json_string_length(v)}) ? json_string_value(v)
+                                                                                     : NULL;
     json_array_foreach((json_t *)v, i, each) if ((found = media_prompt_forged(m, each))) return found;
     json_object_foreach((json_t *)v, key, each)
     {
@@ -38,10 +39,11 @@ const char *media_prompt_forged(const struct media_marks *m, const json_t *v)
 
 static bool refuse_count(uint32_t parts, uint32_t found, struct reject *why)
 {
-    return reject_set(why, 400, "media_mismatch", "messages",
-                      "The messages have %u pictures and videos, and the model's chat template has places for %u of them. "
-                      "It leaves out what it does not expect in a role or turn; put them into user messages.",
-                      parts, found);
+    return reject_set(
+        why, 400, "media_mismatch", "messages",
+        "The messages have %u pictures and videos, and the model's chat template has places for %u of them. "
+        "It leaves out what it does not expect in a role or turn; put them into user messages.",
+        parts, found);
 }
 
 /* The next placeholder at or after `from`; its length is 0 when there is none. */
@@ -64,7 +66,8 @@ struct edit {
 static struct edit edit_of(const struct media_marks *m, struct slice text, size_t at, bool video)
 {
     struct edit e = {at, at + (video ? m->video.len : m->image.len)};
-    bool framed = video && at >= m->start.len && slice_starts(slice_sub(text, at - m->start.len, text.len), m->start) &&
+    bool framed = video && at >= m->start.len &&
+                  slice_starts(slice_sub(text, at - m->start.len, text.len), m->start) &&
                   slice_starts(slice_sub(text, e.to, text.len), m->end);
     if (framed)
         e = (struct edit){at - m->start.len, e.to + m->end.len};
@@ -151,7 +154,8 @@ bool media_prompt_count(const struct media_marks *m, const struct media_places *
     uint32_t found = 0;
     bool video = false;
     for (uint32_t i = 0; i < count; i++) {
-        bool image_id = m->image.len && ids[i] == m->image_id, video_id = m->video.len && ids[i] == m->video_id;
+        bool image_id = m->image.len && ids[i] == m->image_id,
+             video_id = m->video.len && ids[i] == m->video_id;
         if (!image_id && !video_id)
             continue;
         const struct picture *p = look(&w, &video);

@@ -23,10 +23,11 @@ static bool refuse_memory(struct exchange *x, size_t wanted)
     struct account *media = media_account(x->api->media);
     uint64_t limit = account_numbers(media).limit;
     if (wanted >= limit)
-        return reject_set(&x->reject, 413, "media_too_large", "messages",
-                          "A picture or video of this request needs %zu bytes at once, and all together may have %llu "
-                          "(--media-memory). Send a smaller one.",
-                          wanted, (unsigned long long)limit);
+        return reject_set(
+            &x->reject, 413, "media_too_large", "messages",
+            "A picture or video of this request needs %zu bytes at once, and all together may have %llu "
+            "(--media-memory). Send a smaller one.",
+            wanted, (unsigned long long)limit);
     return memory_refusal(x->api, media, wanted, atomic_load(&x->api->requests_now) - 1, &x->reject);
 }
 
@@ -38,12 +39,13 @@ static bool refuse_blind(struct exchange *x)
     const char *what = first.kind == REQUEST_VIDEO ? "video" : "picture";
     if (x->model->shape->has_vision && !x->model->shape->vision.present)
         return reject_unsupported(&x->reject, first.at,
-                                  "%s is a %s, and the model \"%.100s\" is served without its vision tower.", first.at,
-                                  what, x->model->id);
-    return reject_unsupported(&x->reject, first.at,
-                              "%s is a %s, and the model \"%.100s\" reads text only. GET /v1/models says what each "
-                              "model takes (input_modalities).",
-                              first.at, what, x->model->id);
+                                  "%s is a %s, and the model \"%.100s\" is served without its vision tower.",
+                                  first.at, what, x->model->id);
+    return reject_unsupported(
+        &x->reject, first.at,
+        "%s is a %s, and the model \"%.100s\" reads text only. GET /v1/models says what each "
+        "model takes (input_modalities).",
+        first.at, what, x->model->id);
 }
 
 bool media_request_ready(struct exchange *x)
@@ -55,7 +57,8 @@ bool media_request_ready(struct exchange *x)
         return refuse_blind(x);
     if (x->kind == REQUEST_TEMPLATE)
         return true;
-    if (!media_task_create(x->api->media, &x->request, &x->model->shape->vision, &x->media, &wanted, &x->reject))
+    if (!media_task_create(x->api->media, &x->request, &x->model->shape->vision, &x->media, &wanted,
+                           &x->reject))
         return x->reject.status ? false : refuse_memory(x, wanted);
     request_drop_sources(&x->request);
     x->media_since_ns = clock_now_ns();
@@ -70,10 +73,11 @@ bool media_request_ready(struct exchange *x)
 static bool refuse_slow(struct exchange *x)
 {
     x->reject.retry_after_s = media_retry_after_s(x->api->media);
-    return reject_set(&x->reject, 503, "queue_timeout", NULL,
-                      "The request's pictures waited %u s to be read, as long as --media-timeout allows. Try again "
-                      "later.",
-                      media_options(x->api->media)->timeout_s);
+    return reject_set(
+        &x->reject, 503, "queue_timeout", NULL,
+        "The request's pictures waited %u s to be read, as long as --media-timeout allows. Try again "
+        "later.",
+        media_options(x->api->media)->timeout_s);
 }
 
 int media_request_look(struct exchange *x, uint64_t now_ns)
@@ -117,10 +121,11 @@ static bool check_texts(struct exchange *x, const struct media_marks *m)
     const json_t *const texts[] = {x->request.messages, x->request.tools, x->request.template_kwargs};
     for (size_t i = 0; i < COUNT_OF(texts); i++)
         if (texts[i] && media_prompt_forged(m, texts[i]))
-            return reject_value(&x->reject, "messages",
-                                "A text of this request has \"%.*s\" in it, which stands for pictures in this model's "
-                                "prompts. Leave it out of requests with pictures.",
-                                SLICE_ARGS(m->image));
+            return reject_value(
+                &x->reject, "messages",
+                "A text of this request has \"%.*s\" in it, which stands for pictures in this model's "
+                "prompts. Leave it out of requests with pictures.",
+                SLICE_ARGS(m->image));
     return true;
 }
 
@@ -148,7 +153,8 @@ bool media_request_text(struct exchange *x, struct buf *text, struct chat_cuts *
     if (!x->media)
         return true;
     if (!x->model->tokenizer)
-        return reject_unsupported(&x->reject, "messages", "The model \"%.100s\" has no tokenizer.", x->model->id);
+        return reject_unsupported(&x->reject, "messages", "The model \"%.100s\" has no tokenizer.",
+                                  x->model->id);
     struct media_marks marks = marks_of(x);
     if (!check_texts(x, &marks))
         return false;

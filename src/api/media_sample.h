@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 struct media_sample {
-    uint32_t frames;  /* that there are; > 0 */
-    double fps;       /* of the video; > 0 */
-    double wanted;    /* frames per second to be looked at; > 0 */
+    uint32_t frames;      /* that there are; > 0 */
+    double fps;           /* of the video; > 0 */
+    double wanted;        /* frames per second to be looked at; > 0 */
     uint32_t least, most; /* of them; most > 0 */
 };
 

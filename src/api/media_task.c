@@ -52,7 +52,8 @@ bool media_make_room(struct media_task *t, struct media_part *p, uint32_t count)
 
 /* ---- sources ---- */
 
-static bool take_data(struct media_task *t, const struct media_part *p, struct media_source *s, struct slice url)
+static bool take_data(struct media_task *t, const struct media_part *p, struct media_source *s,
+                      struct slice url)
 {
     size_t bytes_max = t->media->opts.bytes_max;
     struct data_url u;
@@ -60,8 +61,8 @@ static bool take_data(struct media_task *t, const struct media_part *p, struct m
     int r = data_url_parse(url, &u, &e);
     if (r == 0 && u.bytes_max > bytes_max)
         return media_refuse(t, p, "media_too_large",
-                            "has %zu bytes; a picture or video may have %zu (--max-media-bytes).", u.bytes_max,
-                            bytes_max);
+                            "has %zu bytes; a picture or video may have %zu (--max-media-bytes).",
+                            u.bytes_max, bytes_max);
     if (r == 0)
         r = media_bytes_reserve(&s->bytes, u.bytes_max, &t->media->charge);
     if (r == 0)
@@ -70,29 +71,33 @@ static bool take_data(struct media_task *t, const struct media_part *p, struct m
     return r == 0 || media_fail(t, p, r, &e);
 }
 
-static bool take_url(struct media_task *t, const struct media_part *p, struct media_source *s, struct slice url)
+static bool take_url(struct media_task *t, const struct media_part *p, struct media_source *s,
+                     struct slice url)
 {
     const struct media_opts *o = &t->media->opts;
     bool file = slice_starts(url, SLICE("file:"));
     const char *fault = file ? NULL : media_url_fault(url);
     if (file && !o->dir)
-        return media_refuse(t, p, "media_not_allowed",
-                            "names a file, and this server reads none for its clients. Send a data URL, or start "
-                            "it with --media-dir.");
+        return media_refuse(
+            t, p, "media_not_allowed",
+            "names a file, and this server reads none for its clients. Send a data URL, or start "
+            "it with --media-dir.");
     if (fault)
         return media_refuse(t, p, "invalid_media",
                             "needs a data URL, or one of http, https or file; this one %s.", fault);
     if (!file && !o->allow_remote)
-        return media_refuse(t, p, "media_not_allowed",
-                            "is on another server, and this one fetches nothing for its clients. Send a data URL, "
-                            "or start it with --allow-remote-media.");
+        return media_refuse(
+            t, p, "media_not_allowed",
+            "is on another server, and this one fetches nothing for its clients. Send a data URL, "
+            "or start it with --allow-remote-media.");
     s->origin = file ? MEDIA_FROM_FILE : MEDIA_FROM_NETWORK;
     s->url = arena_strndup(t->arena, url.ptr, url.len);
     t->remote |= !file;
     return s->url || media_fail(t, p, -ENOMEM, NULL);
 }
 
-static bool take_source(struct media_task *t, struct media_part *p, struct media_source *s, const json_t *source)
+static bool take_source(struct media_task *t, struct media_part *p, struct media_source *s,
+                        const json_t *source)
 {
     struct slice url = {json_string_value(source), json_string_length(source)};
     if (data_url_is(url))
@@ -120,12 +125,13 @@ static bool check_part(struct media_task *t, const struct media_part *p)
     if (p->kind == REQUEST_VIDEO && !t->vision.video_frames_max)
         return media_refuse(t, p, "unsupported_value", "is a video, and this model sees pictures only.");
     if (p->listed && p->source_count > media_frames_max(t))
-        return media_refuse(t, p, "media_too_large", "has %u frames; at most %u are looked at.", p->source_count,
-                            media_frames_max(t));
+        return media_refuse(t, p, "media_too_large", "has %u frames; at most %u are looked at.",
+                            p->source_count, media_frames_max(t));
     if (p->kind == REQUEST_VIDEO && !p->listed && !t->media->has_ffmpeg)
-        return media_refuse(t, p, "unsupported_value",
-                            "is a video, and this server finds no ffmpeg to read it with (Debian's package ffmpeg). "
-                            "Send its frames as a list of pictures.");
+        return media_refuse(
+            t, p, "unsupported_value",
+            "is a video, and this server finds no ffmpeg to read it with (Debian's package ffmpeg). "
+            "Send its frames as a list of pictures.");
     return true;
 }
 

@@ -115,7 +115,8 @@ void media_fetched(struct media_task *t);
  * regular file, or what is wrong with words in e. */
 int media_file_open(const struct media *m, struct slice url, struct err *e);
 /* Reads all of it, at most bytes_max. */
-int media_file_read(int fd, size_t bytes_max, const struct charge *charge, struct media_bytes *ret, struct err *e);
+int media_file_read(int fd, size_t bytes_max, const struct charge *charge, struct media_bytes *ret,
+                    struct err *e);
 
 /* media_picture.c: one part to its pictures. False: the task has failed. */
 bool media_make_picture(struct media_task *t, struct media_part *p);

@@ -22,10 +22,10 @@
 
 #define FORMATS "mov,matroska,avi,mpegts,mpeg,ogg,flv,asf,gif,webp_pipe,h264,hevc,ivf"
 #define CODECS                                                                                               \
-    "h264,hevc,vp8,vp9,libvpx,libvpx-vp9,av1,libdav1d,mpeg4,msmpeg4v3,mpeg2video,mpeg1video,h263,mjpeg,"      \
+    "h264,hevc,vp8,vp9,libvpx,libvpx-vp9,av1,libdav1d,mpeg4,msmpeg4v3,mpeg2video,mpeg1video,h263,mjpeg,"     \
     "theora,wmv2,wmv3,vc1,prores,ffv1,gif,rawvideo,png"
 #define BASE_BYTES  ((uint64_t)80 << 20) /* what ffmpeg writes to before it has seen a frame; measured: 40 */
-#define PIXEL_BYTES 48                   /* and for each pixel of a frame: those it refers to, and the converted one */
+#define PIXEL_BYTES 48 /* and for each pixel of a frame: those it refers to, and the converted one */
 #define PROBE_BYTES ((uint64_t)96 << 20)
 #define SHORT_BY    3    /* frames that may be missing at the end: packets that show nothing */
 #define SAID_BYTES  4096 /* of what ffprobe says */
@@ -33,8 +33,8 @@
 struct video {
     struct media_task *task;
     struct media_part *part;
-    int fd;                /* what the processes read */
-    uint64_t file_bytes;   /* of it in memory, charged */
+    int fd;              /* what the processes read */
+    uint64_t file_bytes; /* of it in memory, charged */
     uint64_t deadline_ns;
     uint32_t width, height, frames; /* as the file says */
     double fps, seconds;
@@ -146,8 +146,10 @@ static bool end(struct video *v, uint64_t memory_bytes, const char *program)
 {
     bool well = media_process_end(&v->process);
     give_video(v, memory_bytes);
-    if (v->process.said[0])
-        LOG_INFO("media_process_said", "program=%s well=%d text=\"%s\"", program, well, v->process.said);
+    if (v->process.said[0] && well)
+        LOG_DEBUG("media_process_said", "program=%s text=\"%s\"", program, v->process.said);
+    else if (v->process.said[0])
+        LOG_INFO("media_process_said", "program=%s text=\"%s\"", program, v->process.said);
     return well;
 }
 
@@ -185,9 +187,10 @@ static bool check(struct video *v, const char *said)
         return fail(v, -EINVAL,
                     "is no video that can be read: MP4, WebM, Matroska, AVI, MPEG and a few more are");
     if (width * height > (double)o->pixels_max)
-        return media_refuse(v->task, v->part, "media_too_large",
-                            "is a video of %.0f x %.0f pixels; at most %llu in all are decoded (--max-image-pixels).",
-                            width, height, (unsigned long long)o->pixels_max);
+        return media_refuse(
+            v->task, v->part, "media_too_large",
+            "is a video of %.0f x %.0f pixels; at most %llu in all are decoded (--max-image-pixels).", width,
+            height, (unsigned long long)o->pixels_max);
     seconds = fmax(frames / fps, isnan(seconds) ? 0 : seconds);
     if (seconds > o->video_s_max)
         return media_refuse(v->task, v->part, "media_too_large",
@@ -202,22 +205,23 @@ static bool check(struct video *v, const char *said)
 
 static bool probe(struct video *v)
 {
-    static const char *const argv[] = {"ffprobe",
-                                       "-v",
-                                       "error",
-                                       "-protocol_whitelist",
-                                       "file",
-                                       "-format_whitelist",
-                                       FORMATS,
-                                       "-select_streams",
-                                       "v:0",
-                                       "-count_packets",
-                                       "-show_entries",
-                                       "stream=width,height,avg_frame_rate,r_frame_rate,nb_read_packets:format=duration",
-                                       "-of",
-                                       "default=noprint_wrappers=1",
-                                       MEDIA_PROCESS_INPUT,
-                                       NULL};
+    static const char *const argv[] = {
+        "ffprobe",
+        "-v",
+        "error",
+        "-protocol_whitelist",
+        "file",
+        "-format_whitelist",
+        FORMATS,
+        "-select_streams",
+        "v:0",
+        "-count_packets",
+        "-show_entries",
+        "stream=width,height,avg_frame_rate,r_frame_rate,nb_read_packets:format=duration",
+        "-of",
+        "default=noprint_wrappers=1",
+        MEDIA_PROCESS_INPUT,
+        NULL};
     char said[SAID_BYTES];
     size_t len = 0;
     if (!start(v, argv, PROBE_BYTES))
@@ -432,10 +436,8 @@ static bool make(struct video *v)
 
 bool media_make_video(struct media_task *t, struct media_part *p)
 {
-    struct video v = {.task = t,
-                      .part = p,
-                      .fd = -1,
-                      .deadline_ns = clock_now_ns() + t->media->opts.timeout_s * NS_PER_S};
+    struct video v = {
+        .task = t, .part = p, .fd = -1, .deadline_ns = clock_now_ns() + t->media->opts.timeout_s * NS_PER_S};
     bool ok = make(&v);
     if (v.fd >= 0)
         close(v.fd);

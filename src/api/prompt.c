@@ -214,8 +214,9 @@ bool prompt_of_messages(struct exchange *x, struct arena *scratch, uint32_t ids_
     struct chat_cuts cuts = {.count = 0};
     struct buf text;
     buf_init(&text, SIZE_MAX / 4, &charge);
-    bool ok = prompt_render(x, scratch, &text, cut ? &cuts : NULL) && media_request_text(x, &text, &cuts) &&
-              prompt_encode(x, scratch, buf_slice(&text), &cuts, x->request.add_special_tokens > 0, ids_max, ret);
+    bool ok =
+        prompt_render(x, scratch, &text, cut ? &cuts : NULL) && media_request_text(x, &text, &cuts) &&
+        prompt_encode(x, scratch, buf_slice(&text), &cuts, x->request.add_special_tokens > 0, ids_max, ret);
     if (ok)
         ret->in_reasoning = chat_prompt_in_reasoning(buf_slice(&text));
     buf_done(&text);

@@ -18,20 +18,25 @@ void report_media_metrics(struct api *a, struct buf *ret)
     media_numbers(a->media, &n);
     write_one(ret, "plateau_media_waiting", "gauge", "Requests whose pictures wait for a thread.", n.waiting);
     write_one(ret, "plateau_media_working", "gauge", "Requests whose pictures are being read.", n.working);
-    write_one(ret, "plateau_media_fetching", "gauge", "Requests whose pictures come from the network.", n.fetching);
-    write_one(ret, "plateau_media_queued_bytes", "gauge", "Encoded bytes of those that wait.", (double)n.queued_bytes);
-    write_one(ret, "plateau_media_requests_total", "counter", "Requests with pictures, when those were there or not to come.",
-              (double)n.tasks);
-    write_one(ret, "plateau_media_failed_total", "counter", "Of those: told that a picture could not be read.",
-              (double)n.tasks_failed);
+    write_one(ret, "plateau_media_fetching", "gauge", "Requests whose pictures come from the network.",
+              n.fetching);
+    write_one(ret, "plateau_media_queued_bytes", "gauge", "Encoded bytes of those that wait.",
+              (double)n.queued_bytes);
+    write_one(ret, "plateau_media_requests_total", "counter",
+              "Requests with pictures, when those were there or not to come.", (double)n.tasks);
+    write_one(ret, "plateau_media_failed_total", "counter",
+              "Of those: told that a picture could not be read.", (double)n.tasks_failed);
     write_one(ret, "plateau_media_left_total", "counter", "Of those: ended by their clients before.",
               (double)n.tasks_left);
     write_one(ret, "plateau_media_pictures_total", "counter", "Pictures that were read.", (double)n.pictures);
     write_one(ret, "plateau_media_videos_total", "counter", "Videos that were read.", (double)n.videos);
-    write_one(ret, "plateau_media_frames_total", "counter", "Frames of videos that were read.", (double)n.frames);
-    write_one(ret, "plateau_media_fetched_bytes_total", "counter", "From the network.", (double)n.bytes_fetched);
+    write_one(ret, "plateau_media_frames_total", "counter", "Frames of videos that were read.",
+              (double)n.frames);
+    write_one(ret, "plateau_media_fetched_bytes_total", "counter", "From the network.",
+              (double)n.bytes_fetched);
     write_one(ret, "plateau_media_addresses_refused_total", "counter",
-              "Connections that were not made, to addresses that are not public.", (double)n.addresses_refused);
+              "Connections that were not made, to addresses that are not public.",
+              (double)n.addresses_refused);
     write_one(ret, "plateau_media_work_seconds_total", "counter", "Time of the threads that read them.",
               (double)n.work_ns / (double)NS_PER_S);
 }

@@ -67,8 +67,9 @@ struct request {
 
     /* chat, tokenize, apply-template: normalised by request_messages.c */
     json_t *messages; /* NULL: a prompt instead */
-    json_t *media;    /* what request_media() reads: the pictures and videos of the messages; NULL: none. Its own reference */
-    json_t *tools;    /* NULL: none, or none wanted (tool_choice "none") */
+    json_t *
+        media; /* what request_media() reads: the pictures and videos of the messages; NULL: none. Its own reference */
+    json_t *tools; /* NULL: none, or none wanted (tool_choice "none") */
     json_t *template_kwargs;
     bool add_generation_prompt;
     bool parallel_tool_calls;
@@ -123,7 +124,7 @@ struct request_media {
     enum request_media_kind kind;
     const char *at;       /* "messages[0].content[1]" */
     const json_t *source; /* a string, or of a video a list of strings: its frames. Never empty */
-    double fps;           /* of a video: frames to be looked at per second, of a list: as many it has. NAN: not given */
+    double fps; /* of a video: frames to be looked at per second, of a list: as many it has. NAN: not given */
 };
 uint32_t request_media_count(const struct request *r);
 struct request_media request_media(const struct request *r, uint32_t index);

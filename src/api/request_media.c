@@ -67,8 +67,8 @@ static bool check_detail(const json_t *holder, const char *at, struct reject *wh
 /* What stands under the first of the names that the part has. */
 static json_t *find_value(const json_t *part, enum request_media_kind kind)
 {
-    static const char *const names[][3] = {[REQUEST_PICTURE] = {"image_url", "image", "url"},
-                                           [REQUEST_VIDEO] = {"video_url", "video", "url"}};
+    static const char *const names[][3] = {
+        [REQUEST_PICTURE] = {"image_url", "image", "url"}, [REQUEST_VIDEO] = {"video_url", "video", "url"}};
     for (size_t i = 0; i < COUNT_OF(names[0]); i++) {
         json_t *v = json_object_get(part, names[kind][i]);
         if (v && !json_is_null(v))

@@ -50,8 +50,8 @@ static bool refuse_part(const struct place *p, size_t index, const json_t *part)
     snprintf(param, sizeof(param), "messages[%zu].content[%zu]", p->index, index);
     if (type && (strcmp(type, "text") == 0 || strcmp(type, "refusal") == 0))
         return reject_value(p->why, param, "%s must have its \"%s\" as a string.", param, type);
-    return reject_unsupported(p->why, param, "%s must be a part of type \"text\", \"image_url\" or \"video_url\".",
-                              param);
+    return reject_unsupported(p->why, param,
+                              "%s must be a part of type \"text\", \"image_url\" or \"video_url\".", param);
 }
 
 /* Parts of text into one string. */

@@ -196,8 +196,7 @@ bool request_parse(enum request_kind kind, struct slice body, const struct reque
     if (!request_fields_read(ret, why) || !check_input(ret, why) || !check_output(ret, limits, why) ||
         !check_effort(ret, why))
         return false;
-    return !ret->messages ||
-           request_normalise_messages(ret->messages, limits, memory, &ret->media, why);
+    return !ret->messages || request_normalise_messages(ret->messages, limits, memory, &ret->media, why);
 }
 
 void request_done(struct request *r)

@@ -46,7 +46,8 @@ bool utility_tokenize(struct exchange *x, struct arena *scratch)
         return reply_is_whole(x);
     }
     struct prompt_ids ids = {0};
-    bool ok = prompt ? prompt_encode(x, scratch, (struct slice){json_string_value(prompt), json_string_length(prompt)},
+    bool ok = prompt ? prompt_encode(x, scratch,
+                                     (struct slice){json_string_value(prompt), json_string_length(prompt)},
                                      NULL, x->request.add_special_tokens != 0, UINT32_MAX, &ids)
                      : prompt_of_messages(x, scratch, UINT32_MAX, false, &ids);
     if (!ok) {

@@ -165,12 +165,12 @@ const struct option_row options_table[] = {
      "longest time for fetching a picture or video, for reading a video, and for waiting until it begins"},
     {GROUP_MEDIA, "max-images", "N", OPTION_COUNT, AT(max_images), 1, 1024, "16", COMMAND_SERVE,
      "pictures and videos of one request"},
-    {GROUP_MEDIA, "max-media-bytes", "BYTES", OPTION_BYTES, AT(max_media_bytes), 1024, 1e12, "64M", COMMAND_SERVE,
-     "longest picture or video, as it is encoded"},
+    {GROUP_MEDIA, "max-media-bytes", "BYTES", OPTION_BYTES, AT(max_media_bytes), 1024, 1e12, "64M",
+     COMMAND_SERVE, "longest picture or video, as it is encoded"},
     {GROUP_MEDIA, "max-image-pixels", "N", OPTION_COUNT, AT(max_image_pixels), 1024, 1e9, "64000000",
      COMMAND_SERVE, "pixels of the largest picture, or of a frame, before it is resized"},
-    {GROUP_MEDIA, "max-video-seconds", "SECONDS", OPTION_COUNT, AT(max_video_s), 1, 1e6, "3600", COMMAND_SERVE,
-     "longest video"},
+    {GROUP_MEDIA, "max-video-seconds", "SECONDS", OPTION_COUNT, AT(max_video_s), 1, 1e6, "3600",
+     COMMAND_SERVE, "longest video"},
     {GROUP_MEDIA, "max-video-frames", "N", OPTION_COUNT, AT(max_video_frames), 0, 1e5, "0", COMMAND_SERVE,
      "frames of a video that the model looks at; 0: as many as it was made for"},
 
@@ -191,14 +191,10 @@ const struct option_row options_table[] = {
 
 const size_t options_table_count = COUNT_OF(options_table);
 
-const char *const options_group_names[] = {"Model and memory",
-                                           "Answers",
-                                           "Conversation",
-                                           "Network and access",
-                                           "Scheduling",
-                                           "Limits of what clients may take",
-                                           "Pictures and videos",
-                                           "Other"};
+const char *const options_group_names[] = {"Model and memory",    "Answers",
+                                           "Conversation",        "Network and access",
+                                           "Scheduling",          "Limits of what clients may take",
+                                           "Pictures and videos", "Other"};
 
 const size_t options_group_count = COUNT_OF(options_group_names);
 

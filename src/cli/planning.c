@@ -18,11 +18,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MIB              ((uint64_t)1 << 20)
-#define HEAP_BYTES_MAX   (32 * MIB)
-#define HEAP_BYTES_LEAST (6 * MIB)
-#define TEXT_BYTES_MAX   (1024 * MIB)
-#define TEXT_BYTES_LEAST (8 * MIB)
+#define MIB               ((uint64_t)1 << 20)
+#define HEAP_BYTES_MAX    (32 * MIB)
+#define HEAP_BYTES_LEAST  (6 * MIB)
+#define TEXT_BYTES_MAX    (1024 * MIB)
+#define TEXT_BYTES_LEAST  (8 * MIB)
 #define MEDIA_BYTES_MAX   (1024 * MIB)
 #define MEDIA_BYTES_LEAST (8 * MIB)
 

@@ -345,6 +345,74 @@ static void refuse_message(const char *m, const char *param, const char *says)
     refuse(REQUEST_CHAT, body, 400, param, says);
 }
 
+/* ---- pictures and videos ---- */
+
+static void take_media(const char *part, enum request_media_kind kind, const char *source, double fps)
+{
+    char body[512];
+    snprintf(body, sizeof(body),
+             "{\"messages\":[{\"role\":\"user\",\"content\":[\"a\",%s,{\"type\":\"text\",\"text\":\"b\"}]}]}",
+             part);
+    struct parsed *p = accept(REQUEST_CHAT, body);
+    assert_int_equal(request_media_count(&p->request), 1);
+    struct request_media m = request_media(&p->request, 0);
+    assert_int_equal(m.kind, kind);
+    assert_string_equal(m.at, "messages[0].content[1]");
+    json_t *expected = json_loads(source, JSON_DECODE_ANY, NULL);
+    assert_true(json_equal(m.source, expected));
+    json_decref(expected);
+    assert_true(isnan(fps) ? isnan(m.fps) : m.fps == fps);
+    const json_t *content = json_object_get(json_array_get(p->request.messages, 0), "content");
+    assert_int_equal(json_array_size(content), 3);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(content, 0), "text")), "a");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(content, 1), "type")),
+                        kind == REQUEST_VIDEO ? "video" : "image");
+    assert_int_equal(json_object_size(json_array_get(content, 1)), 1);
+    request_drop_sources(&p->request);
+    assert_null(request_media(&p->request, 0).source);
+    assert_int_equal(request_media_count(&p->request), 1);
+    done(p);
+}
+
+TEST(pictures_are_taken_in_every_form_that_clients_write)
+{
+    take_media("{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"detail\":\"high\"}}", REQUEST_PICTURE,
+               "\"u\"", NAN);
+    take_media("{\"type\":\"image_url\",\"image_url\":\"u\"}", REQUEST_PICTURE, "\"u\"", NAN);
+    take_media("{\"type\":\"input_image\",\"image_url\":\"u\",\"detail\":null}", REQUEST_PICTURE, "\"u\"",
+               NAN);
+    take_media("{\"type\":\"image\",\"image\":\"u\"}", REQUEST_PICTURE, "\"u\"", NAN);
+    take_media("{\"type\":\"image\",\"url\":\"u\"}", REQUEST_PICTURE, "\"u\"", NAN);
+    take_media("{\"type\":\"video_url\",\"video_url\":{\"url\":\"u\",\"fps\":4}}", REQUEST_VIDEO, "\"u\"", 4);
+    take_media("{\"type\":\"video\",\"video\":\"u\",\"fps\":0.5}", REQUEST_VIDEO, "\"u\"", 0.5);
+    take_media("{\"type\":\"video\",\"video\":[\"u\",{\"url\":\"v\"}],\"sample_fps\":2}", REQUEST_VIDEO,
+               "[\"u\",\"v\"]", 2);
+}
+
+static void refuse_part(const char *part, const char *says)
+{
+    char message[512];
+    snprintf(message, sizeof(message), "{\"role\":\"user\",\"content\":[%s]}", part);
+    refuse_message(message, "messages[0].content[0]", says);
+}
+
+TEST(pictures_that_are_none_are_refused)
+{
+    refuse_part("{\"type\":\"image_url\"}", "no address");
+    refuse_part("{\"type\":\"image_url\",\"image_url\":5}", "no address");
+    refuse_part("{\"type\":\"image_url\",\"image_url\":{\"url\":\"\"}}", "no address");
+    refuse_part("{\"type\":\"image_url\",\"image_url\":[\"u\"]}", "no address");
+    refuse_part("{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"detail\":\"huge\"}}", "detail");
+    refuse_part("{\"type\":\"image\",\"image\":\"u\",\"min_pixels\":4}", "min_pixels");
+    refuse_part("{\"type\":\"input_image\",\"file_id\":\"x\"}", "file_id");
+    refuse_part("{\"type\":\"video\",\"video\":[]}", "no address");
+    refuse_part("{\"type\":\"video\",\"video\":[\"u\",7]}", "frame 1");
+    refuse_part("{\"type\":\"video\",\"video\":\"u\",\"fps\":0}", "fps");
+    refuse_part("{\"type\":\"video\",\"video\":\"u\",\"fps\":\"2\"}", "fps");
+    refuse_message("{\"role\":\"user\",\"content\":[{\"type\":\"image\",\"image\":\"u\"},5]}",
+                   "messages[0].content[1]", "must be a part of type");
+}
+
 TEST(messages_that_are_none_are_refused)
 {
     refuse(REQUEST_CHAT, "{}", 400, "messages", "missing");
@@ -354,8 +422,6 @@ TEST(messages_that_are_none_are_refused)
     refuse_message("{\"role\":\"robot\",\"content\":\"x\"}", "messages[0]", "role must be");
     refuse_message("{\"role\":\"user\"}", "messages[0]", "content is missing");
     refuse_message("{\"role\":\"user\",\"content\":5}", "messages[0]", "string or a list");
-    refuse_message("{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}]}",
-                   "messages[0].content[0]", "pictures");
     refuse_message("{\"role\":\"user\",\"content\":[{\"type\":\"input_audio\"}]}", "messages[0].content[0]",
                    "must be a part of type");
     refuse_message(
