@@ -335,7 +335,9 @@ int media_create(const struct media_opts *opts, struct media **ret, struct err *
     list_init(&m->waiting);
     int r = open_dir(m, e);
     if (r == 0)
-        r = account_open(opts->account, "video", ACCOUNT_FILE, ACCOUNT_NO_LIMIT, &m->video);
+        r = account_open(opts->account, "video", ACCOUNT_FILE, m->limit, &m->video);
+    if (r == 0)
+        account_set_planned(m->video, m->limit);
     if (r == 0 && m->opts.allow_remote)
         r = fetch_create(m, &m->fetch);
     if (r == 0)

@@ -62,8 +62,7 @@ static bool fail_frame(struct media_task *t, struct media_part *p, uint32_t fram
 static bool size_frames(struct media_task *t, struct media_part *p, struct smart_size *ret)
 {
     struct decode_limits limits = limits_of(t);
-    struct smart_bounds bounds = {t->vision.patch * t->vision.merge, t->vision.video_pixels_min,
-                                  t->vision.video_pixels_max};
+    struct smart_bounds bounds = media_video_bounds(t, p->source_count);
     struct decode_info info;
     struct err e = {0};
     int r = decode_measure(bytes_of(&p->sources[0]), &limits, &info, &e);

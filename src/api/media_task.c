@@ -120,6 +120,13 @@ uint32_t media_frames_max(const struct media_task *t)
     return own && own < model ? own : model;
 }
 
+struct smart_bounds media_video_bounds(const struct media_task *t, uint32_t frames)
+{
+    const struct model_vision *v = &t->vision;
+    return (struct smart_bounds){v->patch * v->merge, v->video_pixels_min,
+                                 MIN_OF(v->video_pixels_max, v->pixels_max * frames)};
+}
+
 static bool check_part(struct media_task *t, const struct media_part *p)
 {
     if (p->kind == REQUEST_VIDEO && !t->vision.video_frames_max)

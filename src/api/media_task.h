@@ -6,6 +6,7 @@
 #include "api/media_bytes.h"
 #include "base/list.h"
 #include "base/thread_stack.h"
+#include "vision/smart_size.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -129,6 +130,8 @@ bool media_load(struct media_task *t, struct media_part *p, struct media_source 
 bool media_make_room(struct media_task *t, struct media_part *p, uint32_t count);
 /* Of a video that is looked at: the model's limit, or the operator's. */
 uint32_t media_frames_max(const struct media_task *t);
+/* What so many frames of a video are resized within: all together, and none beyond what a picture may have. */
+struct smart_bounds media_video_bounds(const struct media_task *t, uint32_t frames);
 /* Nobody holds it. */
 void media_task_free(struct media_task *t);
 

@@ -189,7 +189,7 @@ static bool check(struct video *v, const char *said)
     if (width * height > (double)o->pixels_max)
         return media_refuse(
             v->task, v->part, "media_too_large",
-            "is a video of %.0f x %.0f pixels; at most %llu in all are decoded (--max-image-pixels).", width,
+            "is a video of %.0f x %.0f pixels; at most %llu in all are decoded (--max-media-pixels).", width,
             height, (unsigned long long)o->pixels_max);
     seconds = fmax(frames / fps, isnan(seconds) ? 0 : seconds);
     if (seconds > o->video_s_max)
@@ -345,8 +345,7 @@ static int read_frame(struct video *v, uint32_t *width, uint32_t *height)
 
 static int size_pairs(struct video *v, uint32_t width, uint32_t height, struct smart_size *ret, struct err *e)
 {
-    const struct model_vision *o = &v->task->vision;
-    struct smart_bounds bounds = {o->patch * o->merge, o->video_pixels_min, o->video_pixels_max};
+    struct smart_bounds bounds = media_video_bounds(v->task, v->count);
     return smart_size_video(v->count, width, height, &bounds, ret, e);
 }
 

@@ -39,7 +39,7 @@ struct options {
         *model_dirs[OPTIONS_KEYS_MAX + 1], *aliases[OPTIONS_KEYS_MAX + 1], *pins[OPTIONS_KEYS_MAX + 1];
     const char *ssd_dir;   /* NULL: no SSD tier */
     const char *media_dir; /* NULL: none */
-    uint64_t media_memory, media_threads, media_timeout_s, max_images, max_media_bytes, max_image_pixels,
+    uint64_t media_memory, media_threads, media_timeout_s, max_images, max_media_bytes, max_media_pixels,
         max_video_s, max_video_frames;
     bool allow_remote_media;
     uint64_t ssd_limit, ssd_staging;

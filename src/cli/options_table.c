@@ -167,7 +167,7 @@ const struct option_row options_table[] = {
      "pictures and videos of one request"},
     {GROUP_MEDIA, "max-media-bytes", "BYTES", OPTION_BYTES, AT(max_media_bytes), 1024, 1e12, "64M",
      COMMAND_SERVE, "longest picture or video, as it is encoded"},
-    {GROUP_MEDIA, "max-image-pixels", "N", OPTION_COUNT, AT(max_image_pixels), 1024, 1e9, "64000000",
+    {GROUP_MEDIA, "max-media-pixels", "N", OPTION_COUNT, AT(max_media_pixels), 1024, 1e9, "64000000",
      COMMAND_SERVE, "pixels of the largest picture, or of a frame, before it is resized"},
     {GROUP_MEDIA, "max-video-seconds", "SECONDS", OPTION_COUNT, AT(max_video_s), 1, 1e6, "3600",
      COMMAND_SERVE, "longest video"},

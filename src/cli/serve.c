@@ -178,7 +178,7 @@ static struct media_opts media_of(const struct serve *s)
                                .thread_count = (uint32_t)o->media_threads,
                                .parts_max = (uint32_t)o->max_images,
                                .bytes_max = o->max_media_bytes,
-                               .pixels_max = o->max_image_pixels,
+                               .pixels_max = o->max_media_pixels,
                                .timeout_s = (uint32_t)o->media_timeout_s,
                                .video_s_max = (uint32_t)o->max_video_s,
                                .frames_max = (uint32_t)o->max_video_frames,

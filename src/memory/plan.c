@@ -177,8 +177,10 @@ static void add_process(struct plan *p)
     add(p, 0, "network", ACCOUNT_ANON, o->network_bytes, o->network_bytes + o->body_bytes,
         "connections, and bodies that arrive");
     add(p, 0, "text", ACCOUNT_ANON, o->text_floor_bytes, o->text_bytes, "requests from JSON to reply");
-    if (o->media_bytes > 0)
+    if (o->media_bytes > 0) {
         add(p, 0, "media", ACCOUNT_ANON, 0, o->media_bytes, "pictures and videos of requests");
+        add(p, 1, "video", ACCOUNT_FILE, 0, o->media_bytes, "of that, ffmpeg and the files it reads");
+    }
     if (o->ssd_staging_bytes == 0)
         return;
     add(p, 0, "ssd staging", ACCOUNT_ANON, o->ssd_staging_bytes, o->ssd_staging_bytes,

@@ -56,7 +56,7 @@ struct plan_line {
     uint32_t depth; /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
     uint64_t floor_bytes, limit_bytes;
 };
-#define PLAN_LINES_MAX 24
+#define PLAN_LINES_MAX 28
 
 struct plan {
     uint64_t ceiling_bytes, floor_bytes, limit_bytes; /* limit: of all accounts together */
