@@ -9,21 +9,17 @@
  * multiply-add with a weight; attention's and the delta rule's own are left out.
  * Each sample is a pair with its yardstick, one straight after the other, and shares are medians over the pairs: a machine that has
  * other work slows both. */
+#include "bench_models.h"
 #include "bench_rows.h"
 #include "yardsticks.h"
 
-#include "mkmodel/mk_write.h"
-
 #include "base/check.h"
 #include "base/clock.h"
-#include "memory/footprint.h"
 #include "model/model.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { ROWS_MAX = 16, PROMPT = 512, PAIRS_MAX = 15, PAIRS_MIN = 3, WARM = 1 };
 
@@ -32,8 +28,6 @@ enum { DECODE_MAX = (PAIRS_MAX + WARM) * 5 };
 /* Time for one figure. */
 #define DECODE_NS  (3 * NS_PER_S)
 #define PREFILL_NS (10 * NS_PER_S)
-/* What a load must leave free. */
-#define SPARE_BYTES ((uint64_t)512 << 20)
 
 static const char *const models_default[] = {PLATEAU_SOURCE_DIR "/models/canary", "qwen3-0.6b-bf16",
                                              "qwen3.5-2b-8bit", "qwen3.5-2b-4bit"};
@@ -44,68 +38,6 @@ struct bench {
     struct yardsticks yard;
     bool decode, prefill;
 };
-
-/* ---- finding models ---- */
-
-static uint64_t memory_free(void)
-{
-    struct footprint f;
-    footprint_read(&f);
-    uint64_t bytes = f.ram_available_bytes;
-    if (f.cgroup_limit_bytes)
-        bytes = MIN_OF(bytes, f.cgroup_limit_bytes - MIN_OF(f.cgroup_bytes, f.cgroup_limit_bytes));
-    return bytes;
-}
-
-static int check_memory(uint64_t bytes, struct err *e)
-{
-    uint64_t left = memory_free();
-    if (bytes + SPARE_BYTES <= left)
-        return 0;
-    return err_set(e, -ENOMEM, "it takes %llu MiB of memory, and of %llu MiB free %llu MiB shall stay",
-                   (unsigned long long)(bytes >> 20), (unsigned long long)(left >> 20),
-                   (unsigned long long)(SPARE_BYTES >> 20));
-}
-
-/* "SHAPE-FORM". False when it is none. */
-static bool parse_made_up(const char *name, struct mk_write_opts *ret)
-{
-    char shape[64];
-    const char *dash = strrchr(name, '-');
-    if (!dash || (size_t)(dash - name) >= sizeof(shape))
-        return false;
-    snprintf(shape, sizeof(shape), "%.*s", (int)(dash - name), name);
-    *ret = (struct mk_write_opts){.shape = mk_shape_find(shape), .form = mk_form_find(dash + 1)};
-    return ret->shape && ret->form;
-}
-
-/* Writes the checkpoint unless it is there, or would not fit into memory anyway. */
-static int make(const struct mk_write_opts *o, const char *dir, struct err *e)
-{
-    char config[4200];
-    struct stat st;
-    uint64_t bytes;
-    snprintf(config, sizeof(config), "%s/config.json", dir);
-    if (stat(config, &st) == 0)
-        return 0;
-    if (mkdir(BENCH_MODELS, 0755) < 0 && errno != EEXIST)
-        return err_set(e, -errno, "%s: %s", BENCH_MODELS, strerror(errno));
-    int r = mk_write_bytes(o, &bytes, e);
-    if (r == 0)
-        r = check_memory(bytes, e);
-    return r == 0 ? mk_write(o, dir, e) : r;
-}
-
-static int find_dir(const char *model, char ret[4096], struct err *e)
-{
-    struct mk_write_opts o;
-    if (parse_made_up(model, &o)) {
-        snprintf(ret, 4096, "%s/%s", BENCH_MODELS, model);
-        return make(&o, ret, e);
-    }
-    snprintf(ret, 4096, "%s", model);
-    return 0;
-}
 
 /* ---- measuring ---- */
 
@@ -232,7 +164,7 @@ static int bench_dir(struct bench *b, const char *name, const char *dir, struct 
     struct bench_rows *rows = NULL;
     int r = model_probe(dir, NULL, &s, e);
     if (r == 0)
-        r = check_memory(
+        r = bench_models_check_memory(
             s.weight_bytes +
                 model_workspace_bytes(&s, opts.tokens_max, opts.rows_max, workers_count(opts.workers)) +
                 bench_rows_bytes(&s, ROWS_MAX, PROMPT, DECODE_MAX),
@@ -257,9 +189,9 @@ static int bench_dir(struct bench *b, const char *name, const char *dir, struct 
 
 static void bench_model(struct bench *b, const char *name)
 {
-    char dir[4096];
+    char dir[BENCH_DIR_BYTES];
     struct err e = {{0}};
-    int r = find_dir(name, dir, &e);
+    int r = bench_models_find(name, dir, &e);
     if (r == 0)
         r = bench_dir(b, name, dir, &e);
     if (r < 0)

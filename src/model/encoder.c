@@ -100,6 +100,31 @@ static void lay_out_slice(const struct encoder *e, struct room *r, struct encode
     a->column_y = take(r, n * sizeof(float *));
 }
 
+uint64_t model_encode_bytes(const struct model_shape *s, uint64_t pixels)
+{
+    const struct model_vision *v = &s->vision;
+    if (!v->present)
+        return 0;
+    uint64_t patches = DIV_UP(pixels, (uint64_t)v->patch * v->patch);
+    return ROUND_UP(v->encode_fixed_bytes + v->encode_patch_bytes * patches, (uint64_t)UNIT_BYTES);
+}
+
+uint64_t model_encode_products(const struct model_shape *s, uint64_t pixels)
+{
+    const struct model_vision *v = &s->vision;
+    uint64_t patches = v->present ? pixels / ((uint64_t)v->patch * v->patch) : 0;
+    return patches * v->patch_products + patches * patches * v->pair_products;
+}
+
+/* Per patch; a merger's product is a token's, so that of a patch is its part. */
+static uint64_t patch_products(const struct vision_config *v)
+{
+    uint64_t n = v->hidden, merged = vision_merged(v);
+    uint64_t merger = (merged * merged + merged * v->out) / (v->shape.merge * v->shape.merge);
+    return vision_patch_values(v) * n + v->depth * (4 * n * n + 2 * n * v->intermediate) +
+           (1 + v->deepstack_count) * merger;
+}
+
 void encoder_cost(const struct vision_config *v, struct model_vision *ret)
 {
     struct encoder e = {0};
@@ -109,19 +134,12 @@ void encoder_cost(const struct vision_config *v, struct model_vision *ret)
     set_strides(&e, v);
     lay_out_slice(&e, &fixed, &a);
     lay_out_picture(&e, &large, patches, patches, &a);
+    ret->patch_products = patch_products(v);
+    ret->pair_products = (uint64_t)2 * v->depth * v->hidden;
     ret->encode_patch_bytes = DIV_UP(large.used, patches);
     /* A last page that is not full, and the rounding of each array. */
     ret->encode_fixed_bytes =
         fixed.used + (uint64_t)KERN_PAGE_TOKENS * 2 * v->hidden * sizeof(float) + 8 * ALIGN;
-}
-
-uint64_t model_encode_bytes(const struct model_shape *s, uint64_t pixels)
-{
-    const struct model_vision *v = &s->vision;
-    if (!v->present)
-        return 0;
-    uint64_t patches = DIV_UP(pixels, (uint64_t)v->patch * v->patch);
-    return ROUND_UP(v->encode_fixed_bytes + v->encode_patch_bytes * patches, (uint64_t)UNIT_BYTES);
 }
 
 static int commit(struct encoder *e, uint64_t bytes)

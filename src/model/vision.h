@@ -11,6 +11,9 @@
 /* What the account `vision` below the model's takes while a picture of so many pixels is encoded, the tower's weights not among it. */
 uint64_t model_encode_bytes(const struct model_shape *s, uint64_t pixels);
 
+/* Multiply-adds that such a picture takes, in products and attention. */
+uint64_t model_encode_products(const struct model_shape *s, uint64_t pixels);
+
 struct model_picture {
     const uint8_t *frames
         [2]; /* [height][width][3] R, G, B; the same twice for a still picture. Borrowed until it is done */

@@ -1,5 +1,5 @@
 /* Made-up checkpoints: every form of the tiny shapes loads and computes; the same options give the same bytes. */
-#include "small_model.h"
+#include "small_tower.h"
 
 #include "mkmodel/mk_write.h"
 
@@ -33,6 +33,22 @@ static void check_logits(const struct small_answer *a)
     assert_true(deviation > 0.1 && deviation < 10);
 }
 
+/* Features that differ from token to token and are about as large as embeddings. */
+static void check_tower(const char *dir)
+{
+    struct model_opts o = small_opts(NULL);
+    struct model *m = small_tower_load(dir, &o);
+    struct small_picture p = small_picture_make(model_shape(m), 128, 64);
+    double squares = 0;
+    small_encode(m, &o, &p);
+    for (size_t i = 0; i < p.floats; i++)
+        squares += (double)p.in.features[i] * (double)p.in.features[i] / (double)p.floats;
+    assert_true(squares > 1e-4 && squares < 100);
+    assert_memory_not_equal(p.in.features, p.in.features + p.floats / 2, 16);
+    small_picture_free(&p);
+    model_free(m);
+}
+
 TEST(every_form_of_the_tiny_shapes_loads_and_computes)
 {
     uint32_t shapes = 0;
@@ -52,9 +68,11 @@ TEST(every_form_of_the_tiny_shapes_loads_and_computes)
             assert_true(probed.page_bytes > 0);
             small_ask(dir, &answer);
             check_logits(&answer);
+            if (s->tower.depth)
+                check_tower(dir);
         }
     }
-    assert_int_equal(shapes, 3);
+    assert_int_equal(shapes, 4);
 }
 
 TEST(the_same_options_give_the_same_bytes)

@@ -48,6 +48,39 @@ const struct mk_shape mk_shapes[] = {
      .chosen = 3,
      .expert_intermediate = 64,
      .shared_intermediate = 128},
+    {.name = "tiny-qwen3.5-vl",
+     .model_type = "qwen3_5",
+     .layers = 4,
+     .hidden = 128,
+     .vocab = 512,
+     .context_max = 4096,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .intermediate = 256,
+     .tied = true,
+     .rope_theta = 1e7,
+     .key_heads = 2,
+     .value_heads = 4,
+     .linear_dim = 32,
+     .tower = {.depth = 2, .hidden = 64, .heads = 2, .intermediate = 112, .grid = 6}},
+    /* The tower of the larger ones, behind next to no text model. */
+    {.name = "qwen3.5-tower",
+     .model_type = "qwen3_5",
+     .layers = 4,
+     .hidden = 2048,
+     .vocab = 512,
+     .context_max = 262144,
+     .heads = 8,
+     .kv_heads = 2,
+     .head_dim = 256,
+     .intermediate = 2048,
+     .tied = true,
+     .rope_theta = 1e7,
+     .key_heads = 16,
+     .value_heads = 16,
+     .linear_dim = 128,
+     .tower = {.depth = 27, .hidden = 1152, .heads = 16, .intermediate = 4304, .grid = 48}},
     {.name = "qwen3-0.6b",
      .model_type = "qwen3",
      .layers = 28,
@@ -187,6 +220,30 @@ static void write_experts(FILE *out, const struct mk_shape *s)
             s->experts, s->chosen, s->expert_intermediate, s->shared_intermediate);
 }
 
+static void write_tower(FILE *out, const struct mk_shape *s)
+{
+    const struct mk_tower *t = &s->tower;
+    fprintf(out,
+            "  \"image_token_id\": %u,\n  \"video_token_id\": %u,\n  \"vision_start_token_id\": %u,\n"
+            "  \"vision_end_token_id\": %u,\n",
+            s->vocab - 4, s->vocab - 3, s->vocab - 2, s->vocab - 1);
+    fprintf(out,
+            "  \"vision_config\": {\n    \"depth\": %u,\n    \"hidden_size\": %u,\n    \"num_heads\": %u,\n"
+            "    \"intermediate_size\": %u,\n    \"num_position_embeddings\": %u,\n"
+            "    \"out_hidden_size\": %u,\n    \"patch_size\": %u,\n    \"spatial_merge_size\": %u,\n"
+            "    \"temporal_patch_size\": 2,\n    \"in_channels\": 3,\n"
+            "    \"hidden_act\": \"gelu_pytorch_tanh\"\n  },\n",
+            t->depth, t->hidden, t->heads, t->intermediate, t->grid * t->grid, s->hidden, MK_PATCH, MK_MERGE);
+}
+
+/* Frequencies of time, rows and columns. */
+static void write_sections(FILE *out, const struct mk_shape *s)
+{
+    uint32_t half = s->head_dim / 8; /* a quarter of the head rotates */
+    fprintf(out, ", \"mrope_interleaved\": true, \"mrope_section\": [%u, %u, %u]", (half + 2) / 3,
+            (half + 1) / 3, half / 3);
+}
+
 /* What the text model is; the last of its members ends without a comma. */
 static void write_text(FILE *out, const struct mk_shape *s, uint32_t layers)
 {
@@ -205,8 +262,11 @@ static void write_text(FILE *out, const struct mk_shape *s, uint32_t layers)
             "    \"hidden_act\": \"silu\",\n    \"rms_norm_eps\": 1e-06,\n    \"attention_bias\": false,\n"
             "    \"tie_word_embeddings\": %s,\n"
             "    \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": %.0f, "
-            "\"partial_rotary_factor\": %s}\n",
+            "\"partial_rotary_factor\": %s",
             s->tied ? "true" : "false", s->rope_theta, mk_shape_is_hybrid(s) ? "0.25" : "1.0");
+    if (s->tower.depth)
+        write_sections(out, s);
+    fputs("}\n", out);
 }
 
 void mk_shape_config(FILE *out, const struct mk_shape *s, const struct mk_form *f, uint32_t layers)
@@ -214,6 +274,8 @@ void mk_shape_config(FILE *out, const struct mk_shape *s, const struct mk_form *
     fprintf(out, "{\n  \"model_type\": \"%s\",\n  \"dtype\": \"bfloat16\",\n", s->model_type);
     if (f->bits)
         write_quantization(out, s, f, layers);
+    if (s->tower.depth)
+        write_tower(out, s);
     if (mk_shape_is_hybrid(s)) {
         fprintf(out, "  \"text_config\": {\n    \"model_type\": \"%s_text\",\n", s->model_type);
         write_text(out, s, layers);

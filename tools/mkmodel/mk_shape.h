@@ -12,6 +12,14 @@
 #define MK_TAPS          4  /* of the delta net's convolution */
 #define MK_FULL_INTERVAL 4  /* every so many layers of a hybrid attend in full */
 
+/* Patches of 16 x 16 pixels, merged 2 x 2; stored as bf16 in every form. */
+#define MK_PATCH 16
+#define MK_MERGE 2
+struct mk_tower {
+    uint32_t depth, hidden, heads, intermediate;
+    uint32_t grid; /* edge of the table of positions */
+};
+
 struct mk_shape {
     const char *name;
     const char *model_type; /* "qwen3", "qwen3_5", "qwen3_5_moe" */
@@ -24,6 +32,7 @@ struct mk_shape {
     uint32_t key_heads, value_heads, linear_dim;
     /* Experts; 0 = none. */
     uint32_t experts, chosen, expert_intermediate, shared_intermediate;
+    struct mk_tower tower; /* hybrids only; zeros: none */
 };
 
 /* How weights are stored. */

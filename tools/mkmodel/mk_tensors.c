@@ -46,7 +46,7 @@ static struct mk_tensor *append(struct lister *l)
 
 struct dims {
     uint32_t rank;
-    uint64_t at[3];
+    uint64_t at[5];
 };
 
 static uint64_t dims_count(const struct dims *d)
@@ -211,6 +211,64 @@ static void list_layer(struct lister *l)
         list_mlp(l);
 }
 
+/* ---- the tower ---- */
+
+static void add_tower_norm(struct lister *l, const char *path, uint64_t n)
+{
+    add(l, MK_AROUND1, (struct dims){1, {n}}, "%s.weight", path);
+    add(l, MK_AROUND0, (struct dims){1, {n}}, "%s.bias", path);
+}
+
+static void add_tower_linear(struct lister *l, const char *path, uint64_t out, uint64_t in)
+{
+    add_matrix(l, 0, (struct dims){2, {out, in}}, path, ".weight");
+    add(l, MK_AROUND0, (struct dims){1, {out}}, "%s.bias", path);
+}
+
+/* head + "." + tail into ret. */
+static const char *join(const char *head, const char *tail, char ret[120])
+{
+    int n = snprintf(ret, 120, "%s.%s", head, tail);
+    ASSERT(n > 0 && n < 120);
+    return ret;
+}
+
+static void list_tower_block(struct lister *l, const char *head)
+{
+    const struct mk_tower *t = &l->shape->tower;
+    char path[120];
+    add_tower_norm(l, join(head, "norm1", path), t->hidden);
+    add_tower_norm(l, join(head, "norm2", path), t->hidden);
+    add_tower_linear(l, join(head, "attn.qkv", path), 3 * (uint64_t)t->hidden, t->hidden);
+    add_tower_linear(l, join(head, "attn.proj", path), t->hidden, t->hidden);
+    add_tower_linear(l, join(head, "mlp.linear_fc1", path), t->intermediate, t->hidden);
+    add_tower_linear(l, join(head, "mlp.linear_fc2", path), t->hidden, t->intermediate);
+}
+
+static void list_tower(struct lister *l)
+{
+    const struct mk_tower *t = &l->shape->tower;
+    const char *prefix = l->form->bits ? "vision_tower" : "model.visual";
+    uint64_t merged = (uint64_t)t->hidden * MK_MERGE * MK_MERGE;
+    char head[120], path[120];
+    struct dims patches = l->form->bits ? (struct dims){5, {t->hidden, 2, MK_PATCH, MK_PATCH, 3}}
+                                        : (struct dims){5, {t->hidden, 3, 2, MK_PATCH, MK_PATCH}};
+    struct mk_tensor *w = add(l, MK_BF16, patches, "%s.patch_embed.proj.weight", prefix);
+    if (w)
+        w->fan_in = 3 * 2 * MK_PATCH * MK_PATCH;
+    add(l, MK_AROUND0, (struct dims){1, {t->hidden}}, "%s.patch_embed.proj.bias", prefix);
+    add(l, MK_AROUND0, (struct dims){2, {(uint64_t)t->grid * t->grid, t->hidden}}, "%s.pos_embed.weight",
+        prefix);
+    for (uint32_t i = 0; i < t->depth; i++) {
+        snprintf(head, sizeof(head), "%s.blocks.%u", prefix, i);
+        list_tower_block(l, head);
+    }
+    join(prefix, "merger", head);
+    add_tower_norm(l, join(head, "norm", path), t->hidden);
+    add_tower_linear(l, join(head, "linear_fc1", path), merged, merged);
+    add_tower_linear(l, join(head, "linear_fc2", path), l->shape->hidden, merged);
+}
+
 int mk_tensors_list(const struct mk_shape *s, const struct mk_form *f, uint32_t layers,
                     struct mk_tensors *ret)
 {
@@ -226,6 +284,8 @@ int mk_tensors_list(const struct mk_shape *s, const struct mk_form *f, uint32_t 
     if (!s->tied)
         add_matrix(&l, f->bits, table,
                    mk_shape_is_hybrid(s) && f->bits ? "language_model.lm_head" : "lm_head", ".weight");
+    if (s->tower.depth)
+        list_tower(&l);
     if (l.failed) {
         mk_tensors_done(&tensors);
         return -ENOMEM;

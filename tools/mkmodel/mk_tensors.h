@@ -23,7 +23,7 @@ struct mk_tensor {
     char name[120];
     enum mk_fill fill;
     uint32_t rank, fan_in, bits;
-    uint64_t dims[3];
+    uint64_t dims[5];
     uint64_t bytes;
     uint64_t stream; /* scales and biases of one matrix share theirs */
 };
