@@ -160,6 +160,28 @@ static void write_caches(struct api *a, const struct engine_numbers *numbers, ui
                n->fetches_failed);
 }
 
+static void write_pictures(struct api *a, const struct engine_numbers *numbers, uint32_t count, struct buf *b)
+{
+    EACH_MODEL("plateau_vision_pictures_encoded_total", "counter",
+               "Pictures that the vision tower looked at.", n->pictures_encoded);
+    EACH_MODEL("plateau_vision_cache_hits_total", "counter",
+               "Pictures whose features were there already when a prompt came to them.", n->pictures_found);
+    EACH_MODEL("plateau_vision_cache_evicted_total", "counter", "Features of pictures that were dropped.",
+               n->pictures_evicted);
+    EACH_MODEL("plateau_vision_cache_pictures", "gauge", "Pictures whose features are there.",
+               n->pictures_kept);
+    EACH_MODEL("plateau_vision_cache_bytes", "gauge", "Bytes of those.", n->pictures_bytes);
+    EACH_MODEL("plateau_vision_cache_limit_bytes", "gauge", "How many they may be.", n->pictures_bytes_max);
+    EACH_MODEL("plateau_vision_encoding_bytes", "gauge", "Memory that pictures are encoded in.",
+               n->encoding_bytes);
+    EACH_MODEL("plateau_vision_encode_seconds_total", "counter", "Time spent encoding pictures.",
+               seconds(n->encode_ns));
+    EACH_MODEL("plateau_vision_encode_slices_total", "counter",
+               "Pieces between two steps that this was done in.", n->encode_slices);
+    EACH_MODEL("plateau_vision_encode_slice_seconds_max", "gauge", "Time that the longest of them took.",
+               seconds(n->encode_slice_max_ns));
+}
+
 static void write_trims(struct api *a, const struct engine_numbers *numbers, uint32_t count, struct buf *b)
 {
     EACH_MODEL("plateau_pending_trim_bytes", "gauge", "Free memory of pools that is owed to the system.",
@@ -310,6 +332,7 @@ void report_metrics(struct api *a, struct buf *ret)
     write_guesses(a, numbers, count, ret);
     write_pools(a, numbers, count, ret);
     write_caches(a, numbers, count, ret);
+    write_pictures(a, numbers, count, ret);
     write_trims(a, numbers, count, ret);
     report_holders_metrics(a, ret);
     report_guard_metrics(a, ret);

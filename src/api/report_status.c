@@ -29,6 +29,21 @@ static void write_pool(const char *name, const struct engine_pool_numbers *p, st
         (unsigned long long)p->peak_bytes, (unsigned long long)p->limit_bytes);
 }
 
+/* Pictures that were encoded, those that were known already, and what is kept of both. */
+static void write_pictures(const struct engine_numbers *n, struct buf *ret)
+{
+    buf_printf(
+        ret,
+        "\"pictures\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"kept\":%u,\"encoded\":%llu,\"found\":%llu,"
+        "\"evicted\":%llu,\"encode_seconds\":%.3f,\"slices\":%llu,\"longest_slice_ms\":%.3f,"
+        "\"encoding_bytes\":%llu},",
+        (unsigned long long)n->pictures_bytes_max, (unsigned long long)n->pictures_bytes, n->pictures_kept,
+        (unsigned long long)n->pictures_encoded, (unsigned long long)n->pictures_found,
+        (unsigned long long)n->pictures_evicted, (double)n->encode_ns / (double)NS_PER_S,
+        (unsigned long long)n->encode_slices, (double)n->encode_slice_max_ns / (double)NS_PER_MS,
+        (unsigned long long)n->encoding_bytes);
+}
+
 static void write_pools(const struct engine_numbers *n, struct buf *ret)
 {
     buf_puts(ret, "\"pools\":{");
@@ -100,6 +115,7 @@ static void write_model(struct api *a, uint32_t index, struct engine_numbers *n,
                (unsigned long long)n->step_errors, (double)n->last_step_ns / (double)NS_PER_MS,
                n->idle ? "true" : "false");
     write_cache(n, ret);
+    write_pictures(n, ret);
     write_pools(n, ret);
     write_trims(n, ret);
     buf_putc(ret, '}');
@@ -133,7 +149,8 @@ static const struct job_numbers *find_job(const struct api *a, uint32_t count, s
 struct work {
     const char *phase;
     uint32_t prompt_tokens, prompt_done, tokens, cached_tokens, draft_tokens, accepted_tokens;
-    uint64_t bytes;
+    uint32_t pictures, pictures_done; /* the choices have the same ones */
+    uint64_t bytes, picture_bytes;
 };
 
 static struct work work_of(struct exchange *x, uint32_t job_count)
@@ -157,6 +174,9 @@ static struct work work_of(struct exchange *x, uint32_t job_count)
         w.cached_tokens += j->cached_tokens;
         w.draft_tokens += j->guessed_tokens;
         w.accepted_tokens += j->right_tokens;
+        w.pictures = j->pictures;
+        w.pictures_done = MAX_OF(w.pictures_done, j->pictures_done);
+        w.picture_bytes = j->picture_bytes;
         w.bytes += j->bytes;
         if (j->phase != JOB_QUEUED && (furthest == JOB_QUEUED || j->phase == JOB_DECODING))
             furthest = j->phase;
@@ -210,13 +230,15 @@ static void write_request(struct exchange *x, uint32_t job_count, struct totals 
         json_write_string(ret, slice_of(api_model_id(x->api, (uint32_t)x->model_index)));
     else
         buf_puts(ret, "null");
-    buf_printf(ret,
-               ",\"phase\":\"%s\",\"progress\":%.4f,\"prompt_tokens\":%u,\"tokens\":%u,\"cached_tokens\":%u,"
-               "\"draft_tokens\":%u,\"accepted_tokens\":%u,\"choices\":%u,\"bytes\":%llu,\"age_seconds\":%."
-               "3f,\"client_connected\":%s",
-               w.phase, known ? progress_of(x, &w) : 0.0, w.prompt_tokens, w.tokens, w.cached_tokens,
-               w.draft_tokens, w.accepted_tokens, known ? x->choice_count : 0, (unsigned long long)w.bytes,
-               (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S, x->http ? "true" : "false");
+    buf_printf(
+        ret,
+        ",\"phase\":\"%s\",\"progress\":%.4f,\"prompt_tokens\":%u,\"tokens\":%u,\"cached_tokens\":%u,"
+        "\"draft_tokens\":%u,\"accepted_tokens\":%u,\"pictures\":%u,\"pictures_done\":%u,\"choices\":%u,"
+        "\"bytes\":%llu,\"age_seconds\":%.3f,\"client_connected\":%s",
+        w.phase, known ? progress_of(x, &w) : 0.0, w.prompt_tokens, w.tokens, w.cached_tokens, w.draft_tokens,
+        w.accepted_tokens, w.pictures, w.pictures_done, known ? x->choice_count : 0,
+        (unsigned long long)(w.bytes + w.picture_bytes),
+        (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S, x->http ? "true" : "false");
     if (x->phase == EXCHANGE_WAITING && x->media)
         write_media(x, ret);
     buf_putc(ret, '}');

@@ -26,7 +26,7 @@ struct engine_live;
 
 #define OPTIONS_KEYS_MAX   16
 #define OPTIONS_MODELS_MAX 16
-#define OPTIONS_ALL        UINT64_MAX /* of host_cache: what is left; of mtp: not said */
+#define OPTIONS_ALL        UINT64_MAX /* of host_cache and image_cache: what is left; of mtp: not said */
 
 struct options {
     const char *model;                          /* directory; NULL: the bundled one */
@@ -45,7 +45,7 @@ struct options {
     uint64_t ssd_limit, ssd_staging;
     uint64_t mtp; /* OPTIONS_ALL: not said */
     uint64_t port, memory_limit, host_cache, text_limit, threads;
-    uint64_t max_image_pixels; /* 0: no pictures */
+    uint64_t max_image_pixels, image_cache; /* pixels 0: no pictures */
     uint64_t max_num_seqs, max_model_len, max_tokens_default, max_queue, queue_timeout_s, step_ms,
         slow_client_s, stuck_s;
     uint64_t max_body_bytes, max_header_bytes, max_connections, max_requests, max_request_bytes, json_depth,

@@ -23,6 +23,10 @@ const struct option_row options_table[] = {
      COMMAND_SIZE | SECTION,
      "larger pictures are made smaller, to so many pixels or what the model allows; 0: no pictures, and the "
      "vision tower is not loaded"},
+    {GROUP_MODEL, "image-cache", "BYTES", OPTION_BYTES, AT(image_cache), 0, 1e15, NULL,
+     COMMAND_SIZE | SECTION,
+     "memory for what earlier pictures look like to the model, so that the same picture need not be encoded "
+     "again; 0: none beyond use [default: a sixteenth of the memory limit, at most 256M]"},
     {GROUP_MODEL, "host-cache", "BYTES", OPTION_BYTES, AT(host_cache), 0, 1e15, NULL,
      COMMAND_SIZE | COMMAND_CHAT | SECTION,
      "memory for the beginnings of earlier requests, of all models together, which later ones need not "

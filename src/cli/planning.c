@@ -109,6 +109,7 @@ static struct plan_wish wish_of(const struct planning *p, const struct plan_proc
         length = MIN_OF(length, p->model.shape.context_max);
     return (struct plan_wish){.max_model_len = length,
                               .host_cache_bytes = o->host_cache,
+                              .image_cache_bytes = o->image_cache,
                               .context_bytes_max = p->models > 1 ? process->ceiling_bytes / CONTEXT_PART : 0};
 }
 

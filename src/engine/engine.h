@@ -111,6 +111,9 @@ struct engine_plan {
 };
 void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret);
 
+/* What the features of the largest picture take; 0: the model sees nothing. */
+uint64_t engine_picture_bytes(const struct model_shape *shape);
+
 /* Address space of the pools and all tables are there, nothing runs yet. Idle, the pools hold no byte but those of prefixes: other
  * units are given back within a second after the last request. 0, -EINVAL, -ENOMEM. */
 int engine_create(const struct engine_opts *opts, struct engine **ret, struct err *e);
@@ -205,9 +208,10 @@ struct job_numbers {
     enum job_phase phase;
     uint32_t prompt_tokens, prompt_done, completion_tokens, cached_tokens, max_tokens;
     uint32_t pictures, pictures_done; /* done: they need no more work */
+    uint64_t picture_bytes;           /* of their pixels, which jobs of one request share */
     uint32_t guessed_tokens,
         right_tokens;       /* guesses that were looked at, and those of them that were right */
-    uint64_t age_ns, bytes; /* bytes: pages, slots, pixels and the job's block */
+    uint64_t age_ns, bytes; /* bytes: pages, slots and the job's block */
 };
 
 /* A pool's units: what of them blocks have that are in use or kept as prefixes, and what lies free. */

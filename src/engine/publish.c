@@ -39,7 +39,8 @@ static struct job_numbers numbers_of(const struct engine *en, const struct job *
         .pictures = j->picture_count,
         .pictures_done = sight_pictures_done(j),
         .age_ns = now_ns - j->arrival_ns,
-        .bytes = j->bytes + j->picture_bytes + (uint64_t)j->row.page_count * en->shape->page_bytes +
+        .picture_bytes = j->picture_bytes,
+        .bytes = j->bytes + (uint64_t)j->row.page_count * en->shape->page_bytes +
                  (slot ? en->shape->slot_bytes : 0),
     };
 }

@@ -43,7 +43,7 @@ static size_t token_bytes(const struct model_shape *s)
     return s->vision.feature_floats * sizeof(float);
 }
 
-uint64_t sight_picture_bytes(const struct model_shape *s)
+uint64_t engine_picture_bytes(const struct model_shape *s)
 {
     uint64_t edge = job_pictures_edge(s);
     return edge ? gallery_entry_bytes(token_bytes(s), s->vision.pixels_max / (edge * edge)) : 0;
@@ -54,7 +54,7 @@ int sight_create(struct engine *en)
     struct sight *s = &en->sight;
     if (!en->shape->vision.present)
         return 0;
-    uint64_t bytes_max = MAX_OF(en->opts.image_cache_bytes, sight_picture_bytes(en->shape));
+    uint64_t bytes_max = MAX_OF(en->opts.image_cache_bytes, engine_picture_bytes(en->shape));
     int r = account_open(en->opts.parent, "pictures", ACCOUNT_ANON, bytes_max, &s->pictures);
     if (r < 0)
         return r;

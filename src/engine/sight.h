@@ -38,8 +38,6 @@ struct sight {
 
 /* Bytes of the engine's arena that sight_create takes at most. */
 size_t sight_arena_bytes(const struct model_shape *s);
-/* Bytes of features of the largest picture. */
-uint64_t sight_picture_bytes(const struct model_shape *s);
 /* Opens the account `pictures`. 0 or -ENOMEM; sight_done() in either case. */
 int sight_create(struct engine *en);
 /* No job is left. */

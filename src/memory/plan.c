@@ -13,6 +13,7 @@
 
 #define SNAPSHOTS_MAX 1024
 #define REQUESTS_PART 16 /* of the ceiling, for what waits */
+#define PICTURES_PART 16 /* of the ceiling, and of what is left a quarter, when nobody says how much */
 #define SPARE_UNITS   2  /* blocks begin and end within units, in each pool */
 
 static uint64_t pages_of(const struct plan_model *m, uint64_t tokens)
@@ -53,11 +54,16 @@ uint64_t plan_process_bytes(const struct plan_process *p)
            p->media_bytes + p->ssd_staging_bytes + p->ssd_table_bytes;
 }
 
+static uint64_t model_fixed_bytes(const struct plan_model *m)
+{
+    return m->weight_bytes + m->mtp_bytes + m->workspace_bytes + m->vision_bytes + m->picture_bytes +
+           m->tables_bytes + m->tokenizer_bytes;
+}
+
 /* Everything but pools, requests and the engine's tables for pages and slots. */
 static uint64_t fixed_bytes(const struct plan_process *p, const struct plan_model *m)
 {
-    return plan_process_bytes(p) + m->weight_bytes + m->mtp_bytes + m->workspace_bytes + m->vision_bytes +
-           m->tables_bytes + m->tokenizer_bytes + m->engine_bytes;
+    return plan_process_bytes(p) + model_fixed_bytes(m) + m->engine_bytes;
 }
 
 static uint64_t requests_bytes(const struct plan_process *p, const struct plan_model *m, uint32_t length)
@@ -130,11 +136,32 @@ static uint32_t most_rows(const struct plan_process *p, plan_model_fn *model, vo
 
 /* ---- what is left ---- */
 
+/* Beside the largest picture, which has its place anyway: of what is left when one sequence has its pages. */
+static uint64_t share_pictures(struct plan *ret, const struct plan_wish *w, uint64_t left)
+{
+    const struct plan_model *m = &ret->model;
+    uint64_t wanted = w->image_cache_bytes,
+             taken = pools_floor(m, w, ret->max_model_len) +
+                     tables_bytes(m, pages_of(m, ret->max_model_len), slots_most(m, w));
+    uint64_t room = left > taken ? left - taken : 0;
+    if (m->picture_bytes == 0)
+        return 0;
+    if (wanted == PLAN_ALL) {
+        wanted = MIN_OF(ret->ceiling_bytes / PICTURES_PART, PLAN_PICTURES_MOST);
+        room /= 4;
+    }
+    uint64_t more = wanted > m->picture_bytes ? MIN_OF(wanted - m->picture_bytes, room) : 0;
+    ret->pictures_bytes = m->picture_bytes + more;
+    ret->image_cache_bytes = MIN_OF(wanted, ret->pictures_bytes);
+    return more;
+}
+
 /* The pools get what is left, as far as rows and cache can use it; tables grow with them. */
 static void share_out(struct plan *ret, const struct plan_wish *w)
 {
     const struct plan_model *m = &ret->model;
     uint64_t left = ret->ceiling_bytes - fixed_bytes(&ret->process, m) - ret->requests_bytes;
+    left -= share_pictures(ret, w, left);
     uint64_t slots = rows_slots(m, w), slots_bytes = in_units(slots * m->slot_bytes);
     uint64_t pages_rows = pages_of(m, ret->max_model_len) * m->rows;
     uint64_t per_page = m->page_bytes + m->engine_page_bytes;
@@ -207,9 +234,9 @@ static void add_model(struct plan *p, const struct plan_wish *w)
     const struct plan_model *m = &p->model;
     uint64_t requests = job_bytes(m, p->max_model_len);
     uint64_t engine = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), rows_slots(m, w));
-    uint64_t fixed = m->weight_bytes + m->mtp_bytes + m->workspace_bytes + m->vision_bytes + m->tables_bytes +
-                     m->tokenizer_bytes;
-    p->model_bytes = fixed + p->engine_bytes + p->requests_bytes + p->pools_bytes;
+    uint64_t fixed = model_fixed_bytes(m);
+    p->model_bytes =
+        fixed - m->picture_bytes + p->pictures_bytes + p->engine_bytes + p->requests_bytes + p->pools_bytes;
     p->job_bytes = requests;
     p->pools_floor_bytes = pools_floor(m, w, p->max_model_len);
     p->load_bytes = fixed + MAX_OF(p->engine_bytes + requests + p->pools_floor_bytes, m->loading_bytes);
@@ -223,6 +250,8 @@ static void add_model(struct plan *p, const struct plan_wish *w)
         m->vision_bytes ? "to encode a picture; the tower's weights are above"
         : m->has_vision ? "left out"
                         : "the model has none");
+    add(p, 1, "pictures", ACCOUNT_ANON, m->picture_bytes, p->pictures_bytes,
+        m->picture_bytes ? "what they look like, see --image-cache" : "the model sees none");
     add(p, 1, "mtp", ACCOUNT_ANON, m->mtp_bytes, m->mtp_bytes,
         m->mtp_bytes ? "the head that guesses; more of it in kv and state"
         : m->has_mtp ? "in the checkpoint, not loaded"
@@ -261,6 +290,7 @@ static void share_least(struct plan *p, const struct plan_wish *w)
     p->kv_bytes = in_units(pages_of(m, p->max_model_len) * m->page_bytes);
     p->state_bytes = in_units(rows_slots(m, w) * m->slot_bytes);
     p->pools_bytes = p->kv_bytes + p->state_bytes;
+    p->pictures_bytes = m->picture_bytes;
 }
 
 static void explain(struct plan *p, plan_model_fn *model, void *arg, const struct plan_wish *w,

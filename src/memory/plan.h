@@ -35,6 +35,7 @@ struct plan_model {
     uint64_t job_bytes, job_token_bytes;           /* of a request's block, at most */
     uint64_t
         vision_bytes; /* to encode one picture of the largest size; the tower's weights are among the others */
+    uint64_t picture_bytes;   /* what one of that size looks like to the model; 0: it sees nothing */
     bool has_vision, has_mtp; /* in the checkpoint */
 };
 
@@ -42,9 +43,13 @@ struct plan_model {
 #define PLAN_CONTEXT_LEAST                                                                                   \
     1024 /* a model that cannot have so much is of little use: it is asked for, or refused */
 
+#define PLAN_PICTURES_MOST ((uint64_t)256 << 20)
+
 struct plan_wish {
     uint32_t max_model_len;    /* 0: the model's own, or what fits */
     uint64_t host_cache_bytes; /* PLAN_ALL: what is left; 0: none */
+    /* Of what pictures look like, beyond use: PLAN_ALL: PLAN_PICTURES_MOST or a sixteenth of the ceiling, if so much is left; 0: none. */
+    uint64_t image_cache_bytes;
     /* A context that nobody asked for takes at most so many bytes of pools, or PLAN_CONTEXT_LEAST tokens; 0: what fits. With several
      * models, one must not have the whole machine set aside for it. */
     uint64_t context_bytes_max;
@@ -68,6 +73,7 @@ struct plan {
     uint64_t load_bytes, pools_floor_bytes, job_bytes;
     /* Limits. */
     uint64_t model_bytes, pools_bytes, kv_bytes, state_bytes, host_cache_bytes, requests_bytes, engine_bytes;
+    uint64_t pictures_bytes, image_cache_bytes; /* of pictures_bytes, what may stay when nobody uses it */
     struct plan_process process;
     struct plan_model model;
     struct plan_line lines[PLAN_LINES_MAX];

@@ -162,6 +162,7 @@ static int create_engine(struct load *l)
     opts.pools_bytes_max = plan->pools_bytes;
     opts.requests_bytes_max = plan->requests_bytes;
     opts.host_cache_bytes = plan->host_cache_bytes;
+    opts.image_cache_bytes = plan->image_cache_bytes;
     opts.faults = l->opts->engine_faults;
     return engine_create(&opts, &l->h->engine, l->e);
 }
@@ -194,6 +195,8 @@ static int apply_plan(struct load *l)
         r = set_floor(l, "requests", plan->job_bytes);
     if (r == 0 && s->shares)
         r = set_floor(l, "vision", plan->model.vision_bytes);
+    if (r == 0 && s->shares)
+        r = set_floor(l, "pictures", plan->model.picture_bytes);
     return r < 0 ? err_set(l->e, r, "no memory for one request of %u tokens", plan->max_model_len) : 0;
 }
 

@@ -60,9 +60,9 @@ int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
     if (r == 0)
         r = model_probe(dir, &parts, &plain, e);
     if (r == 0)
-        p->guessing_takes = (struct model_plan_guessing){p->shape.mtp_weight_bytes,
-                                                         p->shape.page_bytes - plain.page_bytes,
-                                                         p->shape.slot_bytes - plain.slot_bytes};
+        p->guessing_takes =
+            (struct model_plan_guessing){p->shape.mtp_weight_bytes, p->shape.page_bytes - plain.page_bytes,
+                                         p->shape.slot_bytes - plain.slot_bytes};
     return r;
 }
 
@@ -93,6 +93,7 @@ void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret)
         .job_bytes = engine.job_bytes,
         .job_token_bytes = engine.job_token_bytes,
         .vision_bytes = model_encode_bytes(s, s->vision.pixels_max),
+        .picture_bytes = engine_picture_bytes(s),
         .has_vision = s->has_vision,
         .has_mtp = s->has_mtp,
     };
