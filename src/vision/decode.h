@@ -23,10 +23,11 @@
 #include "vision/smart_size.h"
 
 struct decode_limits {
-    size_t bytes_max;        /* of the encoded picture */
-    uint32_t edge_max;       /* width, and height */
-    uint64_t pixels_max;     /* width * height, as stored */
-    const atomic_bool *stop; /* looked at while decoding: true ends it with -ECANCELED; may be NULL */
+    size_t bytes_max;    /* of the encoded picture */
+    uint32_t edge_max;   /* width, and height */
+    uint64_t pixels_max; /* width * height, as stored */
+    /* True ends decoding with -ECANCELED: within a row, or for a WebP, which libwebp decodes in one go, behind that. May be NULL. */
+    const atomic_bool *stop;
 };
 
 #define DECODE_LIMITS_DEFAULT                                                                                \
@@ -44,7 +45,7 @@ struct decode_info {
  *   -ECANCELED  `stop` became true
  * and leave the charge as it was. */
 
-/* Reads the headers only, in microseconds: what decoding the same bytes will find, if they are whole. */
+/* Reads the headers only, in microseconds and without memory of size: what decoding the same bytes will find, if they are whole. */
 int decode_measure(struct slice bytes, const struct decode_limits *limits, struct decode_info *ret,
                    struct err *e);
 

@@ -1,6 +1,7 @@
 /* Decoding: what Pillow sees in every kind of picture, turned or not; limits; what is broken; and that no byte stays charged. */
 #include "vision/decode.h"
 #include "base/check.h"
+#include "encode.h"
 #include "test_ledger.h"
 #include "test_pictures.h"
 
@@ -150,6 +151,30 @@ TEST(a_still_gets_the_models_size)
     assert_int_equal(p->frames, 1);
     picture_let_go(p);
     free((char *)bytes.ptr);
+}
+
+/* Inks as Adobe stores them: 255 is none. */
+TEST(ycck_is_read_as_cmyk)
+{
+    struct scene s = scene_of(ACCOUNT_NO_LIMIT);
+    static const uint8_t cases[][7] = {
+        {255, 255, 255, 255, 255, 255, 255}, {255, 255, 255, 0, 0, 0, 0},
+        {0, 255, 255, 255, 0, 255, 255},     {255, 0, 255, 255, 255, 0, 255},
+        {255, 255, 0, 128, 128, 128, 0},     {100, 200, 50, 180, 71, 141, 35},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        uint8_t cmyk[32 * 32 * 4];
+        for (size_t j = 0; j < sizeof(cmyk); j++)
+            cmyk[j] = cases[i][j % 4];
+        struct encode_pixels pixels = {cmyk, 32, 32};
+        struct slice bytes =
+            encode_jpeg(&pixels, &(struct encode_jpeg_opts){.sampling = {2, 2}, .ycck = true});
+        struct picture *p = decoded(&s, bytes, 32, 32, 0);
+        for (size_t j = 0; j < 3; j++)
+            assert_in_range(p->pixels[j] + 3, cases[i][4 + j], cases[i][4 + j] + 6);
+        picture_let_go(p);
+        free((char *)bytes.ptr);
+    }
 }
 
 /* Rows pass through: neither the height nor the pixels decide what a PNG or a JPEG takes. */

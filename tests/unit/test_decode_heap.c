@@ -1,15 +1,12 @@
 /* What libraries take from the heap while they decode is never more than was charged for it. The heap is this program's own malloc, which
  * counts. */
 #include "base/check.h"
+#include "encode.h"
 #include "test_pictures.h"
 #include "vision/format.h"
 
 #include <errno.h>
 #include <malloc.h>
-#include <stdio.h>
-
-#include <jpeglib.h>
-#include <webp/encode.h>
 
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
@@ -130,99 +127,33 @@ TEST(small_pictures_of_every_kind)
     fclose(table);
 }
 
-/* Smooth, sharp and noisy parts, so that encoders use all they have. */
-static uint8_t *scene(uint32_t width, uint32_t height)
-{
-    uint8_t *rgb = malloc((size_t)width * height * 3);
-    uint32_t seed = 1;
-    assert_non_null(rgb);
-    for (uint32_t y = 0; y < height; y++)
-        for (uint32_t x = 0; x < width; x++)
-            for (uint32_t c = 0; c < 3; c++) {
-                seed = seed * 1664525 + 1013904223;
-                uint32_t kind = (x / 64 + y / 64) % 3;
-                uint32_t v = kind == 0 ? x * (c + 1) + y : kind == 1 ? seed >> 24 : (x / 7 % 2) * 200 + c;
-                rgb[((size_t)y * width + x) * 3 + c] = (uint8_t)v;
-            }
-    return rgb;
-}
-
-static struct slice jpeg_of(const uint8_t *rgb, uint32_t width, uint32_t height, const int sampling[2],
-                            bool progressive)
-{
-    struct jpeg_compress_struct c;
-    struct jpeg_error_mgr errors;
-    unsigned char *to = NULL;
-    unsigned long len = 0;
-    c.err = jpeg_std_error(&errors);
-    jpeg_create_compress(&c);
-    jpeg_mem_dest(&c, &to, &len);
-    c.image_width = width;
-    c.image_height = height;
-    c.input_components = 3;
-    c.in_color_space = JCS_RGB;
-    jpeg_set_defaults(&c);
-    c.comp_info[0].h_samp_factor = sampling[0];
-    c.comp_info[0].v_samp_factor = sampling[1];
-    if (progressive)
-        jpeg_simple_progression(&c);
-    jpeg_start_compress(&c, TRUE);
-    while (c.next_scanline < height) {
-        JSAMPROW row = (JSAMPROW)(rgb + (size_t)c.next_scanline * width * 3);
-        jpeg_write_scanlines(&c, &row, 1);
-    }
-    jpeg_finish_compress(&c);
-    jpeg_destroy_compress(&c);
-    return (struct slice){(char *)to, len};
-}
-
 TEST(large_jpegs)
 {
     static const int samplings[][2] = {{1, 1}, {2, 2}, {2, 1}, {1, 2}, {4, 1}, {4, 2}};
     static const uint32_t sizes[][2] = {{1600, 1200}, {17, 3000}, {5000, 9}, {640, 481}};
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        uint8_t *rgb = scene(sizes[i][0], sizes[i][1]);
-        for (size_t j = 0; j < COUNT_OF(samplings); j++)
-            for (int progressive = 0; progressive < 2; progressive++) {
-                struct slice bytes = jpeg_of(rgb, sizes[i][0], sizes[i][1], samplings[j], progressive);
-                check(&format_jpeg, bytes, progressive ? "progressive" : "baseline");
-                free((char *)bytes.ptr);
-            }
-        free(rgb);
+        struct encode_pixels p = encode_scene(sizes[i][0], sizes[i][1]);
+        for (size_t j = 0; j < 2 * COUNT_OF(samplings); j++) {
+            struct encode_jpeg_opts o = {{samplings[j / 2][0], samplings[j / 2][1]}, j % 2};
+            struct slice bytes = encode_jpeg(&p, &o);
+            check(&format_jpeg, bytes, o.progressive ? "progressive" : "baseline");
+            free((char *)bytes.ptr);
+        }
+        free(p.rgb);
     }
-}
-
-static struct slice webp_of(const uint8_t *rgb, uint32_t width, uint32_t height, bool lossless)
-{
-    WebPConfig config;
-    WebPPicture p;
-    WebPMemoryWriter w;
-    assert_true(WebPConfigInit(&config) && WebPPictureInit(&p));
-    WebPMemoryWriterInit(&w);
-    config.lossless = lossless;
-    config.method = 3;
-    p.use_argb = lossless;
-    p.width = (int)width;
-    p.height = (int)height;
-    p.writer = WebPMemoryWrite;
-    p.custom_ptr = &w;
-    assert_true(WebPPictureImportRGB(&p, rgb, (int)width * 3));
-    assert_true(WebPEncode(&config, &p));
-    WebPPictureFree(&p);
-    return (struct slice){(char *)w.mem, w.size};
 }
 
 TEST(large_webps)
 {
     static const uint32_t sizes[][2] = {{800, 600}, {33, 3000}, {5000, 9}, {321, 243}};
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        uint8_t *rgb = scene(sizes[i][0], sizes[i][1]);
+        struct encode_pixels p = encode_scene(sizes[i][0], sizes[i][1]);
         for (int lossless = 0; lossless < 2; lossless++) {
-            struct slice bytes = webp_of(rgb, sizes[i][0], sizes[i][1], lossless);
+            struct slice bytes = encode_webp(&p, lossless);
             check(&format_webp, bytes, lossless ? "lossless" : "lossy");
             free((char *)bytes.ptr);
         }
-        free(rgb);
+        free(p.rgb);
     }
 }
 
