@@ -49,7 +49,8 @@ struct bench {
 
 /* ---- opening ---- */
 
-static int load(struct bench *b, const char *dir, const struct engine_guessing *g, struct side *ret, struct err *e)
+static int load(struct bench *b, const char *dir, const struct engine_guessing *g, struct side *ret,
+                struct err *e)
 {
     struct model_parts parts = {0};
     speculation_parts(g, &parts);
@@ -83,18 +84,21 @@ static int load(struct bench *b, const char *dir, const struct engine_guessing *
 
 static int read_prompts(struct bench *b, uint32_t vocab, struct err *e)
 {
-    static const char *const about[ROWS_MAX] = {"mkdir", "ls",   "chmod", "open",  "read", "grep", "tar",  "fork",
-                                                "malloc", "sed", "kill",  "mount", "ps",   "cat",  "sort", "printf"};
+    static const char *const about[ROWS_MAX] = {"mkdir", "ls",   "chmod",  "open",  "read", "grep",
+                                                "tar",   "fork", "malloc", "sed",   "kill", "mount",
+                                                "ps",    "cat",  "sort",   "printf"};
     for (uint32_t i = 0; i < ROWS_MAX; i++) {
         char text[256];
-        snprintf(text, sizeof(text), "<|im_start|>user\nWhat does %s do?<|im_end|>\n<|im_start|>assistant\n", about[i]);
+        snprintf(text, sizeof(text), "<|im_start|>user\nWhat does %s do?<|im_end|>\n<|im_start|>assistant\n",
+                 about[i]);
         b->prompt_counts[i] = 24;
         for (uint32_t k = 0; k < 24; k++)
             b->prompts[i][k] = (i * 7919 + k * k * 31 + k * 17) % vocab;
         if (!b->tokenizer)
             continue;
-        int r = tokenizer_encode(b->tokenizer, b->arena, slice_of(text), &(struct tokenizer_opts){.added_tokens = true},
-                                 b->prompts[i], PROMPT_MAX, &b->prompt_counts[i], e);
+        int r = tokenizer_encode(b->tokenizer, b->arena, slice_of(text),
+                                 &(struct tokenizer_opts){.added_tokens = true}, b->prompts[i], PROMPT_MAX,
+                                 &b->prompt_counts[i], e);
         if (r < 0)
             return r;
     }
@@ -222,13 +226,13 @@ static struct figures measure(struct bench *b, uint32_t rows)
     }
     engine_numbers(b->on.engine, &after);
     double guessed = (double)(after.draft_tokens - before.draft_tokens);
-    return (struct figures){.off_s = yardsticks_median(off, n),
-                            .on_s = yardsticks_median(on, n),
-                            .ratio = yardsticks_median(ratio, n),
-                            .accepted = guessed > 0 ? (double)(after.accepted_tokens - before.accepted_tokens) / guessed
-                                                    : NAN,
-                            .per_step = (double)(after.completion_tokens - before.completion_tokens) /
-                                        (double)(after.steps - before.steps) / rows};
+    return (struct figures){
+        .off_s = yardsticks_median(off, n),
+        .on_s = yardsticks_median(on, n),
+        .ratio = yardsticks_median(ratio, n),
+        .accepted = guessed > 0 ? (double)(after.accepted_tokens - before.accepted_tokens) / guessed : NAN,
+        .per_step = (double)(after.completion_tokens - before.completion_tokens) /
+                    (double)(after.steps - before.steps) / rows};
 }
 
 static bool print_rows(struct bench *b, uint32_t rows)
@@ -238,13 +242,14 @@ static bool print_rows(struct bench *b, uint32_t rows)
     bool same = memcmp(b->off.tokens, b->on.tokens, rows * sizeof(b->off.tokens[0])) == 0;
     bool fast = f.ratio >= (rows == 1 ? b->least_one : b->least_many);
     if (b->json)
-        printf("{\"rows\":%u,\"off_tokens_per_s\":%.1f,\"on_tokens_per_s\":%.1f,\"ratio\":%.3f,\"accepted\":%.3f,"
+        printf("{\"rows\":%u,\"off_tokens_per_s\":%.1f,\"on_tokens_per_s\":%.1f,\"ratio\":%.3f,\"accepted\":%"
+               ".3f,"
                "\"tokens_per_row_step\":%.2f,\"same\":%s}\n",
-               rows, tokens / f.off_s, tokens / f.on_s, f.ratio, isnan(f.accepted) ? 0 : f.accepted, f.per_step,
-               same ? "true" : "false");
+               rows, tokens / f.off_s, tokens / f.on_s, f.ratio, isnan(f.accepted) ? 0 : f.accepted,
+               f.per_step, same ? "true" : "false");
     else
-        printf("  %6u %12.1f %12.1f %8.3f %10.1f%% %10.2f %s\n", rows, tokens / f.off_s, tokens / f.on_s, f.ratio,
-               100 * f.accepted, f.per_step, same ? "" : "  NOT THE SAME TOKENS");
+        printf("  %6u %12.1f %12.1f %8.3f %10.1f%% %10.2f %s\n", rows, tokens / f.off_s, tokens / f.on_s,
+               f.ratio, 100 * f.accepted, f.per_step, same ? "" : "  NOT THE SAME TOKENS");
     fflush(stdout);
     return fast && (same || b->how.optimistic);
 }
@@ -268,12 +273,16 @@ static void usage(FILE *out)
 
 static bool parse(int argc, char **argv, struct bench *b)
 {
-    static const struct option options[] = {
-        {"spec", required_argument, NULL, 's'},    {"mtp", required_argument, NULL, 'm'},
-        {"always", no_argument, NULL, 'a'},        {"optimistic", no_argument, NULL, 'o'},
-        {"rows", required_argument, NULL, 'r'},    {"seconds", required_argument, NULL, 't'},
-        {"least", required_argument, NULL, 'l'},   {"json", no_argument, NULL, 'j'},
-        {"temperature", required_argument, NULL, 'T'}, {0}};
+    static const struct option options[] = {{"spec", required_argument, NULL, 's'},
+                                            {"mtp", required_argument, NULL, 'm'},
+                                            {"always", no_argument, NULL, 'a'},
+                                            {"optimistic", no_argument, NULL, 'o'},
+                                            {"rows", required_argument, NULL, 'r'},
+                                            {"seconds", required_argument, NULL, 't'},
+                                            {"least", required_argument, NULL, 'l'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {"temperature", required_argument, NULL, 'T'},
+                                            {0}};
     bool good = true;
     for (int c; good && (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
@@ -328,9 +337,10 @@ int main(int argc, char **argv)
         return 1;
     }
     if (!b.json)
-        printf("kernels %s, %u workers, %s: %u tokens guessed at most\n  %6s %12s %12s %8s %11s %10s\n", b.ops.tier,
-               workers_count(b.workers), dir, speculation_guessing(&b.how, model_shape(b.on.model)->mtp).drafts_max,
-               "rows", "tokens/s off", "tokens/s on", "ratio", "right", "per step");
+        printf("kernels %s, %u workers, %s: %u tokens guessed at most\n  %6s %12s %12s %8s %11s %10s\n",
+               b.ops.tier, workers_count(b.workers), dir,
+               speculation_guessing(&b.how, model_shape(b.on.model)->mtp).drafts_max, "rows", "tokens/s off",
+               "tokens/s on", "ratio", "right", "per step");
     bool good = true;
     for (size_t i = 0; i < COUNT_OF(row_counts); i++)
         if (b.rows_only == 0)

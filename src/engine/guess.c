@@ -94,13 +94,45 @@ uint32_t guess_allow(struct engine *en)
 
 /* ---- behind it ---- */
 
+static int draft_with_head(struct engine *en, const struct sched_plan *plan)
+{
+    struct guess *g = &en->guess;
+    uint32_t count = 0, deepest = 0;
+    for (uint32_t i = 0; i < plan->row_count; i++) {
+        const struct sched_step_row *r = &plan->rows[i];
+        struct job *j = CONTAINER(r->row, struct job, row);
+        if (r->drafts == 0)
+            continue;
+        g->heads[count++] = (struct model_draft_row){.token = j->tokens[r->from],
+                                                     .position = r->from,
+                                                     .pages = r->row->pages[0],
+                                                     .slot = r->slot_in,
+                                                     .grids = j->grids,
+                                                     .grid_count = j->picture_count,
+                                                     .count = r->drafts,
+                                                     .drafts = j->tokens + r->from + 1};
+        deepest = MAX_OF(deepest, r->drafts);
+    }
+    struct model_draft d = {.rows = g->heads,
+                            .row_count = count,
+                            .pages = page_pool_base(en->pools.pages),
+                            .slots = en->pools.slots ? slot_pool_base(en->pools.slots) : NULL,
+                            .exists = en->exists,
+                            .stop = &en->closing};
+    uint64_t began_ns = clock_now_ns();
+    int r = model_draft(en->opts.model, &d);
+    if (r == 0)
+        benefit_measure_draft(&g->benefit, count, deepest, clock_now_ns() - began_ns);
+    return r;
+}
+
 int guess_draft(struct engine *en, const struct sched_plan *plan)
 {
     struct guess *g = &en->guess;
     g->guesses = 0;
     for (uint32_t i = 0; i < plan->row_count; i++)
         g->guesses += g->counts[i] = plan->rows[i].drafts;
-    return 0;
+    return g->guesses > 0 && en->opts.guessing.by == ENGINE_GUESSER_MTP ? draft_with_head(en, plan) : 0;
 }
 
 /* ---- after the step ---- */
