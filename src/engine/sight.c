@@ -321,7 +321,7 @@ static bool begin(struct engine *en, bool stepped)
     return true;
 }
 
-/* Commits a piece of the features' place, and when all is there, hands the picture to the model. */
+/* Commits a piece of the features' place, then of the tower's memory; with the last the picture is on its way. */
 static int prepare(struct engine *en)
 {
     struct sight *s = &en->sight;
@@ -336,7 +336,7 @@ static int prepare(struct engine *en)
                                .features = gallery_features(s->gallery, s->entry)};
     r = model_encode_begin(en->opts.model, &in);
     s->begun = r == 0;
-    return r;
+    return r < 0 ? r : 0;
 }
 
 static bool is_decoding(const struct engine *en)

@@ -21,7 +21,8 @@ struct model_picture {
     float *
         features; /* [tokens][feature_floats]: the result; tokens = (width / edge) * (height / edge), edge = patch * merge */
 };
-/* 0, or -ENOMEM: its memory was refused, and nothing is on its way. No other picture is on its way. */
+/* Commits its memory, a piece of at most 4 MiB a call, for that takes time as well. 0: it is on its way. 1: there is more to commit, call again.
+ * -ENOMEM: the rest was refused, and nothing is on its way; what earlier calls committed stays for others. No other picture is on its way. */
 int model_encode_begin(struct model *m, const struct model_picture *p);
 /* Works until it is done or the clock has passed deadline_ns, at least one piece. True: done, and none is on its way. */
 bool model_encode_run(struct model *m, uint64_t deadline_ns);

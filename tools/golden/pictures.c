@@ -88,7 +88,9 @@ static int encode(struct model *m, const struct model_picture *in, struct compar
         return r;
     p.features = calloc((size_t)view.grid.rows * view.grid.columns * v->feature_floats, sizeof(float));
     view.grid.features = p.features;
-    r = p.features ? model_encode_begin(m, &p) : -ENOMEM;
+    do
+        r = p.features ? model_encode_begin(m, &p) : -ENOMEM;
+    while (r > 0);
     if (r < 0) {
         free(p.features);
         return err_set(e, r, "%s: no memory for its picture", k->c->name);
