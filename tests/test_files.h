@@ -12,7 +12,7 @@
 
 /* ---- directories ---- */
 
-#define TEST_DIRS_MAX 64
+#define TEST_DIRS_MAX 80
 static char test_dirs[TEST_DIRS_MAX][64];
 static size_t test_dir_count;
 

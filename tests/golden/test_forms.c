@@ -2,7 +2,7 @@
  *
  * Where a form only moves or widens numbers, the logits must have the same bits. A quantised model is compared with one
  * that holds the dequantised values in F32: same numbers, another order of operations, so within a bound. */
-#include "small_model.h"
+#include "small_tower.h"
 
 #include <errno.h>
 #include <math.h>
@@ -498,6 +498,105 @@ TEST(a_wide_activation_is_cut_without_a_trace)
         assert_true(workers == 1 || got.hash == hash);
         hash = got.hash;
     }
+    small_free(dense);
+    small_free(quantised);
+}
+
+/* ---- towers ---- */
+
+static float *features_of(const char *dir, size_t *count)
+{
+    struct model_opts o = small_opts(NULL);
+    struct model *m = small_tower_load(dir, &o);
+    struct small_picture p = small_picture_make(model_shape(m), 160, 96);
+    small_encode(m, &o, &p);
+    model_free(m);
+    free(p.pixels);
+    *count = p.floats;
+    return p.in.features;
+}
+
+/* Of the largest value of `a`. */
+static double features_difference(const char *a, const char *b)
+{
+    size_t count, other;
+    float *x = features_of(a, &count), *y = features_of(b, &other);
+    double largest = 0, size = 0;
+    assert_int_equal(count, other);
+    for (size_t i = 0; i < count; i++) {
+        largest = fmax(largest, fabs((double)x[i] - y[i]));
+        size = fmax(size, fabs((double)x[i]));
+    }
+    free(x);
+    free(y);
+    return largest / size;
+}
+
+static const struct small_tower small_tower = {64, 2, 2, 128, 6, 1};
+
+/* Hugging Face's tower in MLX's names, the patches' filters with their channels last. */
+static void to_mlx_tower(struct test_tensors *l)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        struct test_tensor *n = &l->list[i];
+        char name[192];
+        if (strncmp(n->name, "model.visual.", 13) != 0)
+            continue;
+        snprintf(name, sizeof(name), "vision_tower.%s", n->name + 13);
+        snprintf(n->name, sizeof(n->name), "%s", name);
+    }
+    struct test_tensor *n = test_tensor_find(l, "vision_tower.patch_embed.proj.weight");
+    struct tensor was = n->t;
+    const uint64_t area = (uint64_t)SMALL_PATCH * SMALL_PATCH;
+    float *values = malloc(was.bytes);
+    const float *from = was.data;
+    for (uint64_t o = 0; o < was.shape[0]; o++)
+        for (uint64_t c = 0; c < 3; c++)
+            for (uint64_t f = 0; f < 2; f++)
+                for (uint64_t i = 0; i < area; i++)
+                    values[((o * 2 + f) * area + i) * 3 + c] = from[((o * 3 + c) * 2 + f) * area + i];
+    free((void *)was.data);
+    n->t.data = values;
+    const uint64_t shape[] = {was.shape[0], 2, SMALL_PATCH, SMALL_PATCH, 3};
+    memcpy(n->t.shape, shape, sizeof(shape));
+}
+
+TEST(an_mlx_tower_is_the_same_tower)
+{
+    struct test_tensors *l = small_tower_tensors(&small_tower, 3);
+    char *config = small_tower_config(&small_tower);
+    const char *plain = small_write(config, l);
+    to_mlx_tower(l);
+    /* The order of a patch's values differs, so the roundings of one sum. */
+    assert_true(features_difference(plain, small_write(config, l)) < 1e-5);
+    free(config);
+    small_free(l);
+}
+
+TEST(a_quantised_tower_means_its_dequantised_weights)
+{
+    struct test_tensors *dense = small_tower_tensors(&small_tower, 4),
+                        *quantised = small_tower_tensors(&small_tower, 4);
+    char *config = small_tower_config(&small_tower), text[8192];
+    for (size_t i = 0; i < dense->count; i++) {
+        const struct test_tensor *n = &dense->list[i];
+        if (strncmp(n->name, "model.visual.", 13) == 0 && n->t.rank == 2)
+            quantise(quantised, dense, n->name, 8, 64, DTYPE_BF16);
+    }
+    snprintf(text, sizeof(text),
+             "%.*s,\"quantization\":{\"bits\":4,\"group_size\":32,"
+             "\"vision_tower.pos_embed\":{\"bits\":8,\"group_size\":64}",
+             (int)strlen(config) - 1, config);
+    for (size_t i = 0; i < dense->count; i++) {
+        const struct test_tensor *n = &dense->list[i];
+        if (strncmp(n->name, "model.visual.", 13) == 0 && n->t.rank == 2 && !strstr(n->name, "pos_embed"))
+            snprintf(text + strlen(text), sizeof(text) - strlen(text),
+                     ",\"%.*s\":{\"bits\":8,\"group_size\":64}", (int)(strlen(n->name) - strlen(".weight")),
+                     n->name);
+    }
+    strcat(text, "}}");
+    assert_true(features_difference(small_write(config, dense), small_write(text, quantised)) < 1e-5);
+    free(config);
     small_free(dense);
     small_free(quantised);
 }

@@ -469,4 +469,57 @@ TEST(without_the_part_there_is_no_tower)
     assert_false(with.vision.present || with.has_vision);
 }
 
+/* ---- towers that are wrong ---- */
+
+static void tower_refuses(void (*change)(struct test_tensors *l), const char *says)
+{
+    struct test_tensors *l = small_tower_tensors(&usual, 5);
+    char *config = small_tower_config(&usual);
+    struct model_opts o = small_opts(NULL);
+    struct model *m = NULL;
+    struct err e = {{0}};
+    change(l);
+    o.parts.vision = true;
+    assert_int_equal(model_load(small_write(config, l), &o, &m, &e), -EINVAL);
+    if (!strstr(e.text, says))
+        print_message("%s\n", e.text);
+    assert_non_null(strstr(e.text, says));
+    free(config);
+    small_free(l);
+}
+
+static void no_bias(struct test_tensors *l)
+{
+    test_tensor_remove(l, "model.visual.blocks.1.attn.proj.bias");
+}
+
+static void another_patch(struct test_tensors *l)
+{
+    struct test_tensor *t = test_tensor_find(l, "model.visual.patch_embed.proj.weight");
+    t->t.shape[3] = 8;
+    t->t.shape[4] = 32;
+}
+
+static void small_table(struct test_tensors *l)
+{
+    struct test_tensor *t = test_tensor_find(l, "model.visual.pos_embed.weight");
+    t->t.shape[0] = 24;
+    t->t.bytes = tensor_count(&t->t) * sizeof(float);
+}
+
+static void endless_norm(struct test_tensors *l)
+{
+    const float inf = INFINITY;
+    memcpy((char *)test_tensor_find(l, "model.visual.deepstack_merger_list.1.norm.weight")->t.data + 8, &inf,
+           4);
+}
+
+TEST(a_wrong_tower_is_named)
+{
+    tower_refuses(no_bias, "no tensor model.visual.blocks.1.attn.proj.bias");
+    tower_refuses(another_patch, "[48, 3, 2, 8, 32], the configuration wants [48, 3, 2, 16, 16]");
+    tower_refuses(small_table, "[24, 48], the configuration wants [25, 48]");
+    tower_refuses(endless_norm, "infinite or not a number");
+}
+
 TEST_MAIN()
