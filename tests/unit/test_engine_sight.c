@@ -70,11 +70,12 @@ static void expect_mixed(const struct engine_opts *o)
     static struct seen s[8];
     static struct client want[8];
     struct fixture f;
-    test_engine_start(&f, EYES, o);
     for (uint32_t i = 0; i < 8; i++) {
         fill_mixed(&s[i], i);
-        alone(&s[i], ANSWER_SEEN, &want[i]);
+        if (want[i].count == 0)
+            alone(&s[i], ANSWER_SEEN, &want[i]);
     }
+    test_engine_start(&f, EYES, o);
     for (uint32_t round = 0; round < 2; round++) {
         for (uint32_t i = 0; i < 8; i++) {
             struct job_spec spec = ask(&s[i], ANSWER_SEEN);
