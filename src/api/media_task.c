@@ -124,7 +124,7 @@ struct smart_bounds media_video_bounds(const struct media_task *t, uint32_t fram
 {
     const struct model_vision *v = &t->vision;
     return (struct smart_bounds){v->patch * v->merge, v->video_pixels_min,
-                                 MIN_OF(v->video_pixels_max, v->pixels_max * frames)};
+                                 MIN_OF(v->video_pixels_max, v->pixels_max * frames), v->pixels_max};
 }
 
 static bool check_part(struct media_task *t, const struct media_part *p)

@@ -35,30 +35,46 @@ static uint64_t grown(uint32_t length, double factor, uint32_t edge)
     return (uint64_t)ceil(length * factor / edge) * edge;
 }
 
+static struct smart_size shrink(uint32_t width, uint32_t height, double factor, uint32_t edge)
+{
+    return (struct smart_size){(uint32_t)shrunk(width, factor, edge), (uint32_t)shrunk(height, factor, edge)};
+}
+
+static struct smart_size grow(uint32_t width, uint32_t height, double factor, uint32_t edge)
+{
+    return (struct smart_size){(uint32_t)grown(width, factor, edge), (uint32_t)grown(height, factor, edge)};
+}
+
+static uint64_t area_of(struct smart_size s)
+{
+    return (uint64_t)s.width * s.height;
+}
+
 /* `counted` frames keep to the bounds, `frames` frames decide the factor when they do not. */
 static struct smart_size fit(uint32_t counted, uint32_t frames, uint32_t width, uint32_t height,
                              const struct smart_bounds *b)
 {
-    uint64_t w = nearest(width, b->edge), h = nearest(height, b->edge);
+    struct smart_size s = {(uint32_t)nearest(width, b->edge), (uint32_t)nearest(height, b->edge)};
     double area = (double)((uint64_t)frames * width * height);
-    uint64_t all = counted * w * h;
-    if (all > b->pixels_max) {
-        double factor = sqrt(area / (double)b->pixels_max);
-        w = shrunk(width, factor, b->edge);
-        h = shrunk(height, factor, b->edge);
-    } else if (all < b->pixels_min) {
-        double factor = sqrt((double)b->pixels_min / area);
-        w = grown(width, factor, b->edge);
-        h = grown(height, factor, b->edge);
+    uint64_t all = counted * area_of(s);
+    if (all > b->pixels_max)
+        s = shrink(width, height, sqrt(area / (double)b->pixels_max), b->edge);
+    else if (all < b->pixels_min)
+        s = grow(width, height, sqrt((double)b->pixels_min / area), b->edge);
+    return (struct smart_size){MAX_OF(s.width, b->edge), MAX_OF(s.height, b->edge)};
+}
+
+/* What the reference has no limit for, or would exceed: an edge that is one token's cannot shrink any more, so the other does. */
+static struct smart_size cap(struct smart_size s, uint32_t width, uint32_t height, uint32_t edge,
+                             uint64_t most)
+{
+    if (area_of(s) > most)
+        s = shrink(width, height, sqrt((double)((uint64_t)width * height) / (double)most), edge);
+    if (area_of(s) > most) {
+        uint32_t *longer = s.width > s.height ? &s.width : &s.height, shorter = MIN_OF(s.width, s.height);
+        *longer = MAX_OF((uint32_t)(most / shorter / edge * edge), edge);
     }
-    w = MAX_OF(w, b->edge);
-    h = MAX_OF(h, b->edge);
-    /* What the reference would exceed: an edge that is one token's cannot shrink any more, so the other does. */
-    if (w * h > b->pixels_max) {
-        uint64_t *longer = w > h ? &w : &h, shorter = MIN_OF(w, h);
-        *longer = MAX_OF(b->pixels_max / shorter / b->edge * b->edge, b->edge);
-    }
-    return (struct smart_size){(uint32_t)w, (uint32_t)h};
+    return s;
 }
 
 int smart_size(uint32_t width, uint32_t height, const struct smart_bounds *bounds, struct smart_size *ret,
@@ -67,7 +83,7 @@ int smart_size(uint32_t width, uint32_t height, const struct smart_bounds *bound
     int r = check_aspect(width, height, e);
     if (r < 0)
         return r;
-    *ret = fit(1, 1, width, height, bounds);
+    *ret = cap(fit(1, 1, width, height, bounds), width, height, bounds->edge, bounds->pixels_max);
     return 0;
 }
 
@@ -84,6 +100,8 @@ int smart_size_video(uint32_t frames, uint32_t width, uint32_t height, const str
         height = (uint32_t)(height * scale);
     }
     frames = MAX_OF(frames, 2);
-    *ret = fit((uint32_t)rint(frames / 2.0) * 2, frames, width, height, bounds);
+    uint64_t most = bounds->frame_pixels_max ? bounds->frame_pixels_max : bounds->pixels_max;
+    struct smart_size s = fit((uint32_t)rint(frames / 2.0) * 2, frames, width, height, bounds);
+    *ret = cap(s, width, height, bounds->edge, most);
     return 0;
 }

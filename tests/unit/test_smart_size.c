@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-static const struct smart_bounds usual = {32, 65536, 16777216};
+static const struct smart_bounds usual = {32, 65536, 16777216, 0};
 
 TEST(the_contracts_examples)
 {
@@ -26,7 +26,7 @@ TEST(the_contracts_examples)
 
 TEST(halves_go_to_the_even_number)
 {
-    struct smart_bounds b = {32, 1, 1 << 24};
+    struct smart_bounds b = {32, 1, 1 << 24, 0};
     struct smart_size s;
     assert_int_equal(smart_size(32 * 4 + 16, 32 * 5 + 16, &b, &s, NULL), 0);
     assert_int_equal(s.width, 32 * 4);
@@ -40,7 +40,7 @@ TEST(the_references_numbers)
     unsigned long low, high;
     while (fscanf(table, "%u %u %u %u %lu %lu %u %u", &frames, &width, &height, &edge, &low, &high, &w, &h) ==
            8) {
-        struct smart_bounds b = {edge, low, high};
+        struct smart_bounds b = {edge, low, high, 0};
         struct smart_size s = {0, 0};
         struct err e = {{0}};
         int r = frames ? smart_size_video(frames, width, height, &b, &s, &e)
@@ -64,7 +64,8 @@ TEST(two_hundred_to_one_is_the_limit)
     assert_non_null(strstr(e.text, "2001 x 10"));
     assert_int_equal(smart_size(1, 201, &usual, &s, NULL), -EINVAL);
     assert_int_equal(smart_size_video(4, 10, 2001, &usual, &s, NULL), -EINVAL);
-    assert_int_equal(smart_size(UINT32_MAX, UINT32_MAX, &usual, &s, NULL), 0);
+    assert_int_equal(smart_size(1 << 30, 1 << 30, &usual, &s, NULL), 0);
+    assert_int_equal(s.width, 4096);
 }
 
 PROPERTY(bounds_are_kept, seed)
@@ -80,6 +81,10 @@ PROPERTY(bounds_are_kept, seed)
             continue;
         assert_true(s.width > 0 && s.height > 0 && s.width % b.edge == 0 && s.height % b.edge == 0);
         assert_true((uint64_t)s.width * s.height <= b.pixels_max);
+        b.frame_pixels_max = (uint64_t)b.edge * b.edge * (1 + rng_below(&rng, 500));
+        assert_int_equal(smart_size_video(1 + (uint32_t)rng_below(&rng, 9), width, height, &b, &s, NULL), 0);
+        assert_true(s.width > 0 && s.height > 0 && s.width % b.edge == 0 && s.height % b.edge == 0);
+        assert_true((uint64_t)s.width * s.height <= b.frame_pixels_max);
     }
 }
 
