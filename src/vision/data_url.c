@@ -79,15 +79,36 @@ struct decoding {
     unsigned count, pads; /* of the group; behind it */
 };
 
+static void put_group(struct decoding *d, uint32_t group)
+{
+    uint8_t *to = d->to + d->written;
+    to[0] = (uint8_t)(group >> 16);
+    to[1] = (uint8_t)(group >> 8);
+    to[2] = (uint8_t)group;
+    d->written += 3;
+}
+
+/* As many groups of four digits as there are without anything between, from `from` on; returns how many bytes of `s` they are. */
+static size_t put_groups(struct decoding *d, struct slice s, size_t from)
+{
+    size_t at = from;
+    for (; s.len - at >= 4; at += 4) {
+        uint32_t digits[4];
+        for (size_t i = 0; i < 4; i++)
+            digits[i] = d->digits[(uint8_t)s.ptr[at + i]];
+        if ((digits[0] | digits[1] | digits[2] | digits[3]) > 63)
+            break;
+        put_group(d, digits[0] << 18 | digits[1] << 12 | digits[2] << 6 | digits[3]);
+    }
+    return at - from;
+}
+
 static void put_digit(struct decoding *d, uint8_t digit)
 {
     d->group = d->group << 6 | digit;
     if (++d->count < 4)
         return;
-    d->to[d->written] = (uint8_t)(d->group >> 16);
-    d->to[d->written + 1] = (uint8_t)(d->group >> 8);
-    d->to[d->written + 2] = (uint8_t)d->group;
-    d->written += 3;
+    put_group(d, d->group);
     d->count = 0;
 }
 
@@ -113,11 +134,12 @@ int data_url_decode(const struct data_url *u, uint8_t *to, size_t *ret, struct e
     struct decoding d = {.to = to};
     for (unsigned c = 0; c < COUNT_OF(d.digits); c++)
         d.digits[c] = digit_of(c);
-    for (size_t i = 0; i < u->base64.len; i++) {
+    for (size_t i = put_groups(&d, u->base64, 0); i < u->base64.len; i++) {
         uint8_t digit = d.digits[(uint8_t)u->base64.ptr[i]];
-        if (digit < 64 && d.pads == 0)
+        if (digit < 64 && d.pads == 0) {
             put_digit(&d, digit);
-        else if (digit == PAD)
+            i += d.count == 0 ? put_groups(&d, u->base64, i + 1) : 0;
+        } else if (digit == PAD)
             d.pads++;
         else if (digit != SPACE)
             return err_set(e, -EINVAL,

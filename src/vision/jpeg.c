@@ -38,8 +38,9 @@ struct reader {
 };
 
 enum {
+    TEM = 0x01,
+    RST0 = 0xd0,
     SOI = 0xd8,
-    EOI = 0xd9,
     SOS = 0xda,
     APP1 = 0xe1,
     SOF0 = 0xc0,
@@ -59,22 +60,33 @@ static bool has_size(unsigned marker)
     return marker >= SOF0 && marker <= SOF15 && marker != DHT && marker != JPG && marker != DAC;
 }
 
-/* The next marker with a segment, from `at` on: its code, and its bytes behind the length. False at the end, or at what is none. */
+/* Markers without a segment: restarts, and what stands for nothing. */
+static bool is_alone(unsigned marker)
+{
+    return marker <= TEM || (marker >= RST0 && marker <= SOI);
+}
+
+/* The next marker with a segment, from `at` on: its code, and its bytes behind the length. False at the end. Bytes that do not belong there
+ * are skipped, as libjpeg does. */
 static bool next_segment(struct slice bytes, size_t *at, unsigned *marker, struct slice *data)
 {
     size_t i = *at;
-    if (i >= bytes.len || (uint8_t)bytes.ptr[i] != 0xff)
+    do {
+        while (i < bytes.len && (uint8_t)bytes.ptr[i] != 0xff)
+            i++;
+        while (i < bytes.len && (uint8_t)bytes.ptr[i] == 0xff)
+            i++;
+        if (i == bytes.len)
+            return false;
+        *marker = (uint8_t)bytes.ptr[i++];
+    } while (is_alone(*marker));
+    if (bytes.len - i < 2)
         return false;
-    while (i < bytes.len && (uint8_t)bytes.ptr[i] == 0xff)
-        i++;
-    if (i + 3 > bytes.len)
+    size_t len = format_big(bytes, i, 2);
+    if (len < 2 || len > bytes.len - i)
         return false;
-    *marker = (uint8_t)bytes.ptr[i];
-    size_t len = format_big(bytes, i + 1, 2);
-    if (len < 2 || len > bytes.len - i - 1)
-        return false;
-    *data = slice_sub(bytes, i + 3, len - 2);
-    *at = i + 1 + len;
+    *data = slice_sub(bytes, i + 2, len - 2);
+    *at = i + len;
     return true;
 }
 

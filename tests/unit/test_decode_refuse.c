@@ -208,6 +208,24 @@ TEST(a_jpeg_of_many_scans_is_refused)
     free((char *)bytes.ptr);
 }
 
+/* Cameras leave such bytes between segments; nothing of the picture is missing. */
+TEST(bytes_between_a_jpegs_segments_are_skipped)
+{
+    struct slice bytes = test_picture("jpeg_turned_6.jpg");
+    struct account *a = test_account(ACCOUNT_NO_LIMIT);
+    struct err e = {{0}};
+    size_t at = slice_find(bytes, SLICE("\xff\xdb"), 0); /* behind the segments of metadata */
+    char *longer = malloc(bytes.len + 3);
+    assert_non_null(longer);
+    memcpy(longer, bytes.ptr, at);
+    memcpy(longer + at, "\0\x01\x02", 3);
+    memcpy(longer + at + 3, bytes.ptr + at, bytes.len - at);
+    if (decode((struct slice){longer, bytes.len + 3}, &usual, a, &e) < 0)
+        fail_msg("%s", e.text);
+    free(longer);
+    free((char *)bytes.ptr);
+}
+
 /* 65,536 groups of codes in 23 bytes, for which libwebp would allocate a gigabyte. */
 TEST(a_webp_of_many_groups_is_refused)
 {
