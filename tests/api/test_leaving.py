@@ -56,7 +56,7 @@ def test_who_left_the_queue_is_never_computed(narrow):
     """As many steps as the one that stayed has tokens."""
     narrow.wait_idle()
     before = narrow.status()["models"][0]["steps"]
-    with narrow.begin(prompt=[5], max_tokens=1500, stream=False) as running:
+    with narrow.begin(prompt=[5], max_tokens=1500, stream=False, speculative=False) as running:
         until(lambda: narrow.requests("decoding"))
         for _ in range(5):
             with narrow.begin(prompt=LONG_PROMPT[:800], max_tokens=100):
@@ -135,7 +135,7 @@ def test_a_client_leaves_while_paused(impatient, delete):
 @pytest.fixture(scope="module")
 def tight():
     """Pages for less than two rows."""
-    options = {"threads": 2, "memory-limit": "99M", "max-model-len": 1024, "max-image-pixels": 0,
+    options = {"threads": 2, "memory-limit": "99M", "max-model-len": 1024, "max-image-pixels": 0, "spec": "off",
                "max-connections": 32, "max-requests": 64}
     with serving(*(f"--{name}={value}" for name, value in options.items())) as s:
         yield s

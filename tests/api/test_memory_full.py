@@ -23,7 +23,7 @@ CEILING = 128 << 20
 CONTEXT = 2048
 ROWS, QUEUE, CONNECTIONS = 6, 24, 96
 LIMITS = {"memory-limit": CEILING, "max-model-len": CONTEXT, "max-num-seqs": ROWS, "max-queue": QUEUE,
-          "max-connections": CONNECTIONS, "max-image-pixels": 0}
+          "max-connections": CONNECTIONS, "max-image-pixels": 0, "spec": "off"}
 
 
 def options(values):
