@@ -119,7 +119,7 @@ static int load(struct bench *b, const char *name, struct err *e)
 
 static int run(struct bench *b, const char *name, char **sizes, int count)
 {
-    static char *usual[] = {"1024x1024", "2048x2048"};
+    static char *usual[] = {"512x512", "1024x1024"};
     struct err e = {{0}};
     int r = load(b, name, &e);
     if (r < 0) {

@@ -111,6 +111,20 @@ static int add_folder(struct fingerprint *f, const char *dir)
     return r;
 }
 
+/* Which numbers pixels become; not every model has them. */
+static int add_preprocessors(struct fingerprint *f, const char *dir)
+{
+    static const char *const names[] = {"preprocessor_config.json", "processor_config.json"};
+    char path[PATH_BYTES];
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        int r = access(path, F_OK) == 0 ? add_file(f, path, names[i], false) : 0;
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 static int add_model(struct fingerprint *f, const char *dir)
 {
     struct stat st;
@@ -121,6 +135,8 @@ static int add_model(struct fingerprint *f, const char *dir)
         return add_file(f, dir, ".gguf", true);
     snprintf(path, sizeof(path), "%s/config.json", dir);
     int r = add_file(f, path, "config.json", false);
+    if (r == 0)
+        r = add_preprocessors(f, dir);
     if (r == 0)
         r = add_folder(f, dir);
     snprintf(path, sizeof(path), "%s/mtp", dir);

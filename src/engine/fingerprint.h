@@ -1,7 +1,7 @@
 /* fingerprint.h - which model this is, by its files: what keeps one model's pages from another's on disk.
  *
- * SHA-256 over config.json and, of each weights file (.safetensors and .gguf, also below mtp/), its name, size, time of last change
- * in nanoseconds, header and FINGERPRINT_SAMPLES pieces of 4 KiB spread evenly over it. It reads a few MB, whatever the
+ * SHA-256 over config.json, the picture preprocessor's configuration and, of each weights file (.safetensors and .gguf, also below mtp/), its
+ * name, size, time of last change in nanoseconds, header and FINGERPRINT_SAMPLES pieces of 4 KiB spread evenly over it. It reads a few MB, whatever the
  * model's size. A file that was written again has another time; one that was copied with its time has another
  * content, or is the same. So what stays unseen is a file changed in few places whose size and time were put back on purpose. */
 #ifndef PLATEAU_ENGINE_FINGERPRINT_H
