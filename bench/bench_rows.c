@@ -14,8 +14,9 @@ struct bench_rows {
     uint32_t pages_per_row;
     char *pages, *slots;
     float *logits;
-    uint32_t *tables, *prompt, *tokens, *positions;
+    uint32_t *tables, *prompt, *tokens, *positions; /* tokens: [rows][1 + drafts_max] */
     struct model_row *rows;
+    struct model_draft_row *drafts;
 };
 
 static uint32_t pages_per_row(uint32_t prompt, uint32_t decode_max)
@@ -23,10 +24,10 @@ static uint32_t pages_per_row(uint32_t prompt, uint32_t decode_max)
     return DIV_UP(prompt + decode_max, KERN_PAGE_TOKENS);
 }
 
-uint64_t bench_rows_bytes(const struct model_shape *s, uint32_t rows, uint32_t prompt, uint32_t decode_max)
+uint64_t bench_rows_bytes(const struct model_shape *s, const struct bench_rows_opts *o)
 {
-    return (uint64_t)rows * (pages_per_row(prompt, decode_max) * s->page_bytes + s->slot_bytes +
-                             (uint64_t)s->vocab * sizeof(float));
+    return (uint64_t)o->rows * (pages_per_row(o->prompt, o->decode_max) * s->page_bytes + s->slot_bytes +
+                                (uint64_t)s->vocab * (1 + o->drafts_max) * sizeof(float));
 }
 
 /* Zeroed, 64-byte aligned; one byte at least. */
@@ -51,14 +52,15 @@ int bench_rows_create(const struct bench_rows_opts *o, struct bench_rows **ret)
     uint32_t pages = b->pages_per_row * o->rows;
     b->pages = aligned(pages * b->shape->page_bytes);
     b->slots = aligned(o->rows * b->shape->slot_bytes);
-    b->logits = aligned((uint64_t)o->rows * b->shape->vocab * sizeof(float));
+    b->logits = aligned((uint64_t)o->rows * (1 + o->drafts_max) * b->shape->vocab * sizeof(float));
     b->tables = calloc(pages, sizeof(b->tables[0]));
     b->prompt = calloc(o->prompt, sizeof(b->prompt[0]));
-    b->tokens = calloc(o->rows, sizeof(b->tokens[0]));
+    b->tokens = calloc((size_t)o->rows * (1 + o->drafts_max), sizeof(b->tokens[0]));
     b->positions = calloc(o->rows, sizeof(b->positions[0]));
     b->rows = calloc(o->rows, sizeof(b->rows[0]));
+    b->drafts = calloc(o->rows, sizeof(b->drafts[0]));
     if (!b->pages || !b->slots || !b->logits || !b->tables || !b->prompt || !b->tokens || !b->positions ||
-        !b->rows) {
+        !b->rows || !b->drafts) {
         bench_rows_free(b);
         return -ENOMEM;
     }
@@ -82,6 +84,7 @@ void bench_rows_free(struct bench_rows *b)
     free(b->tokens);
     free(b->positions);
     free(b->rows);
+    free(b->drafts);
     free(b);
 }
 
@@ -117,17 +120,62 @@ void bench_rows_spread(struct bench_rows *b)
     }
 }
 
-void bench_rows_decode(struct bench_rows *b, uint32_t count)
+static uint32_t *row_tokens(struct bench_rows *b, uint32_t r)
+{
+    return b->tokens + (size_t)r * (1 + b->opts.drafts_max);
+}
+
+/* Rows [0, count) with `tokens` of theirs each; the first is known. */
+static void set_rows(struct bench_rows *b, uint32_t count, uint32_t tokens, bool hold)
 {
     for (uint32_t r = 0; r < count; r++) {
-        ASSERT(b->positions[r] < b->opts.prompt + b->opts.decode_max);
-        b->tokens[r] = (uint32_t)(rng_at(2 + r, b->positions[r]) % b->shape->vocab);
-        b->rows[r] = (struct model_row){.tokens = &b->tokens[r],
-                                        .token_count = 1,
-                                        .position = b->positions[r]++,
+        ASSERT(b->positions[r] + tokens <= b->opts.prompt + b->opts.decode_max);
+        b->rows[r] = (struct model_row){.tokens = row_tokens(b, r),
+                                        .token_count = tokens,
+                                        .position = b->positions[r],
                                         .pages = b->tables + r * b->pages_per_row,
                                         .slot_in = r,
-                                        .slot_out = r};
+                                        .slot_out = r,
+                                        .hold = hold};
     }
+}
+
+static void know_next(struct bench_rows *b, uint32_t count)
+{
+    for (uint32_t r = 0; r < count; r++)
+        row_tokens(b, r)[0] = (uint32_t)(rng_at(2 + r, b->positions[r]) % b->shape->vocab);
+}
+
+void bench_rows_decode(struct bench_rows *b, uint32_t count)
+{
+    know_next(b, count);
+    set_rows(b, count, 1, false);
+    for (uint32_t r = 0; r < count; r++)
+        b->positions[r]++;
     forward(b, count);
+}
+
+void bench_rows_guess(struct bench_rows *b, uint32_t count, uint32_t ahead)
+{
+    know_next(b, count);
+    for (uint32_t r = 0; r < count; r++)
+        b->drafts[r] = (struct model_draft_row){.token = row_tokens(b, r)[0],
+                                                .position = b->positions[r],
+                                                .pages = b->tables + r * b->pages_per_row,
+                                                .slot = r,
+                                                .count = ahead,
+                                                .drafts = row_tokens(b, r) + 1};
+    struct model_draft d = {.rows = b->drafts, .row_count = count, .pages = b->pages, .slots = b->slots};
+    int r = model_draft(b->opts.model, &d);
+    ASSERT(r == 0);
+}
+
+void bench_rows_verify(struct bench_rows *b, uint32_t count, uint32_t ahead, uint32_t right)
+{
+    set_rows(b, count, 1 + ahead, true);
+    forward(b, count);
+    for (uint32_t r = 0; r < count; r++) {
+        model_accept(b->opts.model, b->slots, r, 1 + right);
+        b->positions[r] += 1 + right;
+    }
 }

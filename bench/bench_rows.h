@@ -11,11 +11,12 @@ struct bench_rows;
 struct bench_rows_opts {
     struct model *model;
     uint32_t rows, prompt; /* tokens of the prompt; a multiple of 32 */
-    uint32_t decode_max;   /* steps that may follow */
+    uint32_t decode_max;   /* tokens that may follow */
+    uint32_t drafts_max;   /* as the model was loaded with */
 };
 
 /* Bytes of pages, slots and logits. */
-uint64_t bench_rows_bytes(const struct model_shape *s, uint32_t rows, uint32_t prompt, uint32_t decode_max);
+uint64_t bench_rows_bytes(const struct model_shape *s, const struct bench_rows_opts *o);
 /* 0 or -ENOMEM. */
 int bench_rows_create(const struct bench_rows_opts *o, struct bench_rows **ret);
 void bench_rows_free(struct bench_rows *b);
@@ -26,5 +27,9 @@ void bench_rows_prefill(struct bench_rows *b);
 void bench_rows_spread(struct bench_rows *b);
 /* A token each for rows [0, count), with logits. */
 void bench_rows_decode(struct bench_rows *b, uint32_t count);
+/* The head guesses `ahead` tokens for each of rows [0, count); then these are computed behind a known one, all with logits, and the first
+ * `right` of them count. */
+void bench_rows_guess(struct bench_rows *b, uint32_t count, uint32_t ahead);
+void bench_rows_verify(struct bench_rows *b, uint32_t count, uint32_t ahead, uint32_t right);
 
 #endif

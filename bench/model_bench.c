@@ -1,8 +1,11 @@
-/* model_bench.c - model_bench [--decode | --prefill] [MODEL...]: what whole models reach of what this machine can do.
+/* model_bench.c - model_bench [--decode] [--prefill] [--guess] [MODEL...]: what whole models reach of what this machine can do.
  *
  * A MODEL is a directory, or SHAPE-FORM, a made-up checkpoint (tools/mkmodel), written into the build folder once. Decode: steps of
  * 1 to 16 rows behind a prompt of 512 tokens, as tokens per second and as bytes of weights read per second against reading
  * memory. Prefill: that prompt in one step, as operations per second against the peak of f32 fused multiply-adds.
+ *
+ * Guess: a row's step with 1 to 3 guessed tokens behind the known one, and what guessing them with the MTP head takes, each against
+ * a step without a head; how many tokens such a step must bring to pay, and what it brings where every guess is right.
  *
  * Bytes are those of the checkpoint that a step must read: every matrix once, an embedding table only as the head that it may
  * be, of experts those that a token chooses (so with several rows no figure is given). Operations are two for each
@@ -25,6 +28,7 @@ enum { ROWS_MAX = 16, PROMPT = 512, PAIRS_MAX = 15, PAIRS_MIN = 3, WARM = 1 };
 
 static const uint32_t row_counts[] = {1, 2, 4, 8, ROWS_MAX};
 enum { DECODE_MAX = (PAIRS_MAX + WARM) * 5 };
+enum { AHEAD_MAX = 3, GUESS_ROUNDS = 101, GUESS_MAX = GUESS_ROUNDS * (2 + 3 + 4) };
 /* Time for one figure. */
 #define DECODE_NS  (3 * NS_PER_S)
 #define PREFILL_NS (10 * NS_PER_S)
@@ -36,7 +40,7 @@ struct bench {
     struct workers *workers;
     struct kern_ops ops;
     struct yardsticks yard;
-    bool decode, prefill;
+    bool decode, prefill, guess;
 };
 
 /* ---- measuring ---- */
@@ -161,20 +165,22 @@ static int bench_dir(struct bench *b, const char *name, const char *dir, struct 
                               .workers = b->workers};
     struct model_shape s;
     struct model *model = NULL;
+    struct bench_rows_opts rows_opts = {.rows = ROWS_MAX, .prompt = PROMPT, .decode_max = DECODE_MAX};
     struct bench_rows *rows = NULL;
     int r = model_probe(dir, NULL, &s, e);
     if (r == 0)
         r = bench_models_check_memory(
             s.weight_bytes +
                 model_workspace_bytes(&s, opts.tokens_max, opts.rows_max, workers_count(opts.workers)) +
-                bench_rows_bytes(&s, ROWS_MAX, PROMPT, DECODE_MAX),
+                bench_rows_bytes(&s, &rows_opts),
             e);
     uint64_t begin = clock_now_ns();
     if (r == 0)
         r = model_load(dir, &opts, &model, e);
     double load_s = seconds_since(begin);
     if (r == 0) {
-        r = bench_rows_create(&(struct bench_rows_opts){model, ROWS_MAX, PROMPT, DECODE_MAX}, &rows);
+        rows_opts.model = model;
+        r = bench_rows_create(&rows_opts, &rows);
         if (r < 0)
             err_set(e, r, "no memory left for pages");
     }
@@ -187,13 +193,105 @@ static int bench_dir(struct bench *b, const char *name, const char *dir, struct 
     return r;
 }
 
+/* ---- guesses ---- */
+
+/* One row of a model, with its head or without. */
+struct one_row {
+    struct model *model;
+    struct bench_rows *rows;
+};
+
+static int open_row(struct bench *b, const char *dir, bool head, struct one_row *ret, struct err *e)
+{
+    struct model_opts opts = {.tokens_max = PROMPT,
+                              .rows_max = 1,
+                              .logits_max = 1 + AHEAD_MAX,
+                              .ops = &b->ops,
+                              .workers = b->workers};
+    if (head)
+        opts.parts = (struct model_parts){.mtp = true, .drafts_max = AHEAD_MAX};
+    struct model_shape s;
+    int r = model_probe(dir, &opts.parts, &s, e);
+    if (r == 0 && head && !s.mtp)
+        r = err_set(e, -ENOTSUP, "no guesses: %s", s.mtp_absent);
+    if (r == 0)
+        r = bench_models_check_memory(s.weight_bytes, e);
+    if (r == 0)
+        r = model_load(dir, &opts, &ret->model, e);
+    struct bench_rows_opts rows = {ret->model, 1, PROMPT, GUESS_MAX, opts.parts.drafts_max};
+    return r == 0 ? bench_rows_create(&rows, &ret->rows) : r;
+}
+
+static void close_row(struct one_row *r)
+{
+    bench_rows_free(r->rows);
+    model_free(r->model);
+}
+
+struct guess_times {
+    double plain[GUESS_ROUNDS], guess[AHEAD_MAX][GUESS_ROUNDS], verify[AHEAD_MAX][GUESS_ROUNDS];
+};
+
+/* Each round does everything once, so that a machine that has other work slows all of it. */
+static void time_guesses(struct one_row *plain, struct one_row *head, struct guess_times *ret)
+{
+    for (uint32_t i = 0; i < GUESS_ROUNDS; i++) {
+        uint64_t begin = clock_now_ns();
+        bench_rows_decode(plain->rows, 1);
+        ret->plain[i] = seconds_since(begin);
+        for (uint32_t ahead = 1; ahead <= AHEAD_MAX; ahead++) {
+            begin = clock_now_ns();
+            bench_rows_guess(head->rows, 1, ahead);
+            ret->guess[ahead - 1][i] = seconds_since(begin);
+            begin = clock_now_ns();
+            bench_rows_verify(head->rows, 1, ahead, ahead);
+            ret->verify[ahead - 1][i] = seconds_since(begin);
+        }
+    }
+}
+
+static void print_guesses(struct guess_times *t)
+{
+    double plain = yardsticks_median(t->plain, GUESS_ROUNDS);
+    printf("  a step without guesses: %.3f ms\n  %6s %10s %10s %12s %12s\n", plain * 1e3, "ahead", "guess ms",
+           "step ms", "pays from", "all right");
+    for (uint32_t ahead = 1; ahead <= AHEAD_MAX; ahead++) {
+        double guess = yardsticks_median(t->guess[ahead - 1], GUESS_ROUNDS);
+        double verify = yardsticks_median(t->verify[ahead - 1], GUESS_ROUNDS);
+        printf("  %6u %10.3f %10.3f %6.2f tokens %11.2fx\n", ahead, guess * 1e3, verify * 1e3,
+               (guess + verify) / plain, (1 + ahead) * plain / (guess + verify));
+    }
+}
+
+static int bench_guesses(struct bench *b, const char *dir, struct err *e)
+{
+    static struct guess_times times;
+    struct one_row plain = {0}, head = {0};
+    int r = open_row(b, dir, false, &plain, e);
+    if (r == 0)
+        r = open_row(b, dir, true, &head, e);
+    if (r == 0) {
+        workers_turn_begin(b->workers);
+        bench_rows_prefill(plain.rows);
+        bench_rows_prefill(head.rows);
+        time_guesses(&plain, &head, &times);
+        workers_turn_end(b->workers);
+        print_guesses(&times);
+    }
+    close_row(&plain);
+    close_row(&head);
+    return r;
+}
+
 static void bench_model(struct bench *b, const char *name)
 {
     char dir[BENCH_DIR_BYTES];
     struct err e = {{0}};
     int r = bench_models_find(name, dir, &e);
-    if (r == 0)
+    if (r == 0 && (b->decode || b->prefill))
         r = bench_dir(b, name, dir, &e);
+    if (r == 0 && b->guess)
+        r = bench_guesses(b, dir, &e);
     if (r < 0)
         printf("\n%s: skipped: %s\n", name, e.text);
     fflush(stdout);
@@ -205,6 +303,7 @@ static void usage(FILE *out)
           "A MODEL is a directory or SHAPE-FORM as mkmodel --list has them: qwen3.5-2b-8bit.\n"
           "  --decode    only decode\n"
           "  --prefill   only prefill\n"
+          "  --guess     only guessed tokens\n"
           "  --help      this text\n",
           out);
 }
@@ -214,6 +313,7 @@ static bool parse(int argc, char **argv, struct bench *b, int *status)
 {
     static const struct option options[] = {{"decode", no_argument, NULL, 'd'},
                                             {"prefill", no_argument, NULL, 'p'},
+                                            {"guess", no_argument, NULL, 'g'},
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -221,14 +321,16 @@ static bool parse(int argc, char **argv, struct bench *b, int *status)
             b->decode = true;
         } else if (c == 'p') {
             b->prefill = true;
+        } else if (c == 'g') {
+            b->guess = true;
         } else {
             *status = c == 'h' ? 0 : 2;
             usage(c == 'h' ? stdout : stderr);
             return false;
         }
     }
-    if (!b->decode && !b->prefill)
-        b->decode = b->prefill = true;
+    if (!b->decode && !b->prefill && !b->guess)
+        b->decode = b->prefill = b->guess = true;
     return true;
 }
 
