@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "model/model.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>

@@ -12,6 +12,8 @@
 
 /* 16 registers: 8 hold chains, the others weights and the broadcast input. */
 #define FEW_PANELS       4
+#define TWO_PANELS       2
+#define THREE_PANELS     1
 #define SOME_PANELS      1
 #define MORE_PANELS      1
 #define MORE_COLUMNS     4

@@ -12,6 +12,8 @@
 
 /* 32 registers: 16 hold chains (8 of one column suffice: latency 4, two per cycle). */
 #define FEW_PANELS       8
+#define TWO_PANELS       4
+#define THREE_PANELS     4
 #define SOME_PANELS      4
 #define MORE_PANELS      2
 #define MORE_COLUMNS     8

@@ -242,12 +242,34 @@ float matrix_factor(const struct matrix *m, uint32_t row, uint32_t k)
     }
 }
 
+/* One row's eight values of an octet whose planes begin at `at`, the row's byte of the first one. */
+static void octet_values(const uint8_t *at, uint32_t bits, int values[8])
+{
+    uint32_t shift = 0;
+    for (uint32_t s = 0; s < 8; s++)
+        values[s] = bits == 8 ? (int8_t)at[s * 16] : -(1 << (bits - 1));
+    for (uint32_t width = 4; width > 0 && bits < 8; width /= 2) {
+        uint32_t per_byte = 8 / width, mask = (1u << width) - 1;
+        if (bits - shift < width)
+            continue;
+        for (uint32_t s = 0; s < 8; s++)
+            values[s] += (int)((at[s / per_byte * 16] >> s % per_byte * width & mask) << shift);
+        at += 8 / per_byte * 16;
+        shift += width;
+    }
+}
+
 static void affine_row(const struct matrix *m, uint32_t row, float *ret)
 {
     for (uint32_t g = 0; g < m->k / m->group; g++) {
         struct matrix_sides sides = matrix_sides(m, row, g);
-        for (uint32_t k = g * m->group; k < (g + 1) * m->group; k++)
-            ret[k] = fmaf(sides.scale, matrix_factor(m, row, k), sides.bias);
+        const uint8_t *at = group_at(m, row, g) + 2 * matrix_side_bytes(m) + row % MATRIX_PANEL;
+        for (uint32_t octet = 0; octet < m->group / 8; octet++, ret += 8) {
+            int values[8];
+            octet_values(at + (size_t)octet * MATRIX_PANEL * m->bits, m->bits, values);
+            for (uint32_t s = 0; s < 8; s++)
+                ret[s] = fmaf(sides.scale, (float)values[s], sides.bias);
+        }
     }
 }
 

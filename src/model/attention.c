@@ -179,7 +179,7 @@ void attention_forward(struct step *s, const struct layer *l)
     step_run(s, prepare_span, &st, s->span_count);
     step_run(s, attend_tile, &st, s->span_count * s->config->kv_heads * st.head_tiles);
     if (w->out.groups)
-        step_each_token(s, sum_token, &w->out);
+        step_each_token(s, sum_token, &w->out, w->out.in);
     step_project(s, &w->out, step_mid(s, w->out.in), step_d(s), s->tokens);
     s->settle = step_settle_d;
 }

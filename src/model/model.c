@@ -562,7 +562,7 @@ int model_forward(struct model *m, const struct model_step *in)
         return 0;
     check_rows(m, in);
     step_begin(s, in);
-    step_each_token(s, embed_token, m);
+    step_each_token(s, embed_token, m, 4 * (m->config.hidden + 16 * s->rope.half));
     for (uint32_t i = 0; i < m->config.layers; i++) {
         if (is_set(in->cancel) || is_set(in->stop))
             return -ECANCELED;

@@ -234,14 +234,15 @@ static void settle(struct step *s, uint32_t t)
 
 void moe_forward(struct step *s, const struct layer *l)
 {
+    const struct config *c = s->config;
     const struct moe_weights *w = &l->moe;
     step_project(s, &w->in, step_x(s), step_p(s), s->tokens);
-    step_each_token(s, route, w);
+    step_each_token(s, route, w, 10 * (c->experts + c->shared_intermediate));
     sort_pairs(s);
     point_pairs(s, w);
     struct kern_columns up = {.x = s->pair_x, .xsum = s->pair_xsum, .y = s->pair_up_y};
     step_products(s, add_experts(s, 0, &w->up, &up));
-    step_each_token(s, activate_pairs, w);
+    step_each_token(s, activate_pairs, w, 10 * c->chosen * c->expert_intermediate);
     struct kern_columns down = {.x = s->pair_mid, .xsum = s->pair_mid_sum, .y = s->pair_out_y};
     uint32_t count =
         step_project_add(s, 0, &w->shared_out, step_mid(s, w->shared_out.in), step_d(s), s->tokens);

@@ -91,6 +91,12 @@ static void pair_token(struct step *s, const void *arg, uint32_t t)
                  m->weights.norm_hidden);
 }
 
+/* For step_each_token. */
+static uint32_t pair_values(const struct step *s)
+{
+    return 4 * (2 * s->config->hidden + 16 * s->rope.half);
+}
+
 static void sum_pair(struct step *s, const void *arg, uint32_t t)
 {
     const struct projection *fc = arg;
@@ -100,7 +106,7 @@ static void sum_pair(struct step *s, const void *arg, uint32_t t)
 static void project_pairs(struct step *s, const struct mtp_weights *w, struct step_rows y)
 {
     if (w->fc.groups && !sums_by_half(s->config))
-        step_each_token(s, sum_pair, &w->fc);
+        step_each_token(s, sum_pair, &w->fc, w->fc.in);
     step_project(s, &w->fc, step_mid(s, w->fc.in), y, s->tokens);
 }
 
@@ -129,10 +135,10 @@ static void norm_pair(struct step *s, const void *arg, uint32_t t)
 
 void mtp_put(struct step *s, const struct mtp *m)
 {
-    step_each_token(s, pair_token, m);
+    step_each_token(s, pair_token, m, pair_values(s));
     s->settle = NULL;
     project_pairs(s, &m->weights, step_d(s));
-    step_each_token(s, norm_pair, &m->weights.layer);
+    step_each_token(s, norm_pair, &m->weights.layer, 4 * s->config->hidden);
     attention_put(s, &m->weights.layer);
 }
 
@@ -262,10 +268,10 @@ static void draft_pass(struct draft_stage *st)
     struct step *s = st->step;
     const struct mtp *m = st->mtp;
     struct step_rows h = {.data = s->h, .stride = s->config->hidden};
-    step_each_token(s, pair_draft, st);
+    step_each_token(s, pair_draft, st, pair_values(s));
     project_pairs(s, &m->weights, h);
     s->config->family->layer(s, &m->weights.layer);
-    step_each_token(s, norm_draft, m);
+    step_each_token(s, norm_draft, m, 4 * s->config->hidden);
     s->settle = NULL;
     step_run(s, head_tile, st, step_draft_tiles(s->config));
     for (uint32_t t = 0; t < s->tokens; t++)

@@ -263,10 +263,15 @@ static void token_tile(void *arg, uint32_t tile, uint32_t worker)
         st->fn(st->step, st->arg, t);
 }
 
-void step_each_token(struct step *s, step_token_fn *fn, const void *arg)
+/* Fewer values than this take less time than a barrier. */
+#define VALUES_FEW 4096u
+
+void step_each_token(struct step *s, step_token_fn *fn, const void *arg, uint32_t values)
 {
     /* Four tiles a worker even out; more tickets than that cost more than they give. */
     uint32_t tiles_wanted = 4 * workers_count(s->workers);
+    if ((uint64_t)s->tokens * values < 2 * VALUES_FEW)
+        tiles_wanted = 1;
     struct token_stage st = {s, fn, arg, MAX_OF(DIV_UP(s->tokens, tiles_wanted), 1)};
     step_run(s, token_tile, &st, DIV_UP(s->tokens, st.block));
 }
@@ -300,12 +305,10 @@ static void whole_row(struct step *s, const void *arg, uint32_t t)
 
 void step_each_part(struct step *s, step_part_fn *fn, const void *arg, uint32_t width)
 {
-    /* Below this many values a barrier costs more than it saves. */
-    enum { VALUES_FEW = 4096 };
     uint32_t workers = workers_count(s->workers);
     if (s->tokens >= workers || s->tokens * width <= VALUES_FEW) {
         struct whole_rows w = {fn, arg, width};
-        step_each_token(s, whole_row, &w);
+        step_each_token(s, whole_row, &w, width);
         return;
     }
     struct part_stage st = {s, fn, arg, width, ROUND_UP(DIV_UP(width, DIV_UP(workers, s->tokens)), 128u), 0};
@@ -436,7 +439,7 @@ static void norm_token(struct step *s, const void *arg, uint32_t t)
 void step_norm(struct step *s, const float *weight, unsigned groups)
 {
     struct norm_args n = {weight, groups};
-    step_each_token(s, norm_token, &n);
+    step_each_token(s, norm_token, &n, 4 * s->config->hidden);
     s->settle = NULL;
 }
 
@@ -451,7 +454,7 @@ static void add_features(struct step *s, const void *arg, uint32_t t)
 
 void step_add_features(struct step *s, uint32_t layer)
 {
-    step_each_token(s, add_features, &layer);
+    step_each_token(s, add_features, &layer, 2 * s->config->hidden);
     s->settle = NULL;
 }
 

@@ -135,9 +135,10 @@ void step_sums_part(const struct step *s, unsigned groups, float *sums, const fl
 
 /* fn(arg, tile, worker) for tile < tiles. */
 void step_run(struct step *s, workers_fn *fn, void *arg, uint32_t tiles);
-/* fn for each token, on whichever worker. */
+/* fn for each token, on whichever worker; by the caller alone where all of them have less to do than a barrier takes. `values`: about
+ * how many it reads and writes for a token, those that take an exponential tenfold. */
 typedef void step_token_fn(struct step *s, const void *arg, uint32_t token);
-void step_each_token(struct step *s, step_token_fn *fn, const void *arg);
+void step_each_token(struct step *s, step_token_fn *fn, const void *arg, uint32_t values);
 /* fn for each token's values [0, width), cut at multiples of 128 where there are fewer tokens than workers. */
 typedef void step_part_fn(struct step *s, const void *arg, uint32_t token, uint32_t from, uint32_t to);
 void step_each_part(struct step *s, step_part_fn *fn, const void *arg, uint32_t width);
