@@ -1,6 +1,6 @@
 /* Steps that hold their tokens: whatever is guessed, held, accepted, kept and read again, each token's logits have the bits that
- * decoding one token after another gives. */
-#include "small_model.h"
+ * decoding one token after another gives, and so has what an MTP head guesses behind it. */
+#include "small_mtp.h"
 
 #include "base/hash.h"
 
@@ -10,13 +10,15 @@
 #define ROWS   3
 #define SLOTS  4 /* of a row */
 #define DRAFTS 3
-#define PAGES  (TOKENS / KERN_PAGE_TOKENS + 1)
+#define PAGES  ((TOKENS + DRAFTS) / KERN_PAGE_TOKENS + 1)
 #define KEPT   SLOTS
 
 /* One sequence: tokens, what they must give, and how far it is. */
 struct sequence {
     uint32_t tokens[TOKENS], pages[PAGES], first_slot;
-    uint64_t want[TOKENS];  /* hash of the logits behind each */
+    uint64_t want[TOKENS];            /* hash of the logits behind each */
+    uint32_t guesses[TOKENS][DRAFTS]; /* when it is the last one known */
+    float guess_logits[TOKENS][DRAFTS];
     uint32_t at, slot;      /* the state in `slot` is that before token `at` */
     uint32_t kept_at[KEPT]; /* slots whose state is that before this token; 0: none */
 };
@@ -49,6 +51,7 @@ static void open_model(struct held *h, const char *dir, uint32_t workers)
     struct err e = {{0}};
     *h = (struct held){.opts = small_opts(NULL), .rng = {21, 0}};
     h->opts.parts.drafts_max = DRAFTS;
+    h->opts.parts.mtp = true;
     h->opts.workers = small_workers(workers);
     assert_int_equal(model_load(dir, &h->opts, &h->model, &e), 0);
     h->shape = model_shape(h->model);
@@ -93,12 +96,38 @@ static uint64_t hash_logits(const struct held *h, uint32_t row)
     return hash_bytes(h->logits + (size_t)row * vocab, vocab * sizeof(float));
 }
 
+static void draft(struct held *h, struct model_draft_row *rows, uint32_t count)
+{
+    struct model_draft d = {.rows = rows, .row_count = count, .pages = h->pages, .slots = h->slots};
+    workers_turn_begin(h->opts.workers);
+    assert_int_equal(model_draft(h->model, &d), 0);
+    workers_turn_end(h->opts.workers);
+}
+
+/* Behind the known token `q->at`. */
+static struct model_draft_row guess(struct sequence *q, uint32_t count, uint32_t *ids, float *logits)
+{
+    return (struct model_draft_row){.token = q->tokens[q->at],
+                                    .position = q->at,
+                                    .pages = q->pages,
+                                    .slot = q->slot,
+                                    .count = count,
+                                    .drafts = ids,
+                                    .logits = logits};
+}
+
 /* One token at a time, in place, alone. */
 static void expect(struct held *h)
 {
     for (uint32_t r = 0; r < ROWS; r++) {
         struct sequence *q = &h->q[r];
         for (uint32_t i = 0; i < TOKENS; i++) {
+            q->at = i;
+            q->slot = q->first_slot;
+            if (h->shape->mtp && i > 0) {
+                struct model_draft_row one = guess(q, DRAFTS, q->guesses[i], q->guess_logits[i]);
+                draft(h, &one, 1);
+            }
             struct model_row row = {.tokens = q->tokens + i,
                                     .token_count = 1,
                                     .position = i,
@@ -170,6 +199,30 @@ static void wander(struct held *h, struct sequence *q)
     }
 }
 
+/* Some of the rows guess, in one call, each as far as it likes. */
+static void guess_some(struct held *h)
+{
+    struct model_draft_row rows[ROWS];
+    struct sequence *of[ROWS];
+    uint32_t ids[ROWS][DRAFTS], count = 0;
+    float logits[ROWS][DRAFTS];
+    for (uint32_t r = 0; r < ROWS && h->shape->mtp; r++) {
+        struct sequence *q = &h->q[r];
+        /* Guesses need pages. */
+        if (q->at == 0 || q->at + DRAFTS >= TOKENS || below(h, 2) == 0)
+            continue;
+        rows[count] = guess(q, 1 + below(h, DRAFTS), ids[count], logits[count]);
+        of[count++] = q;
+    }
+    if (count == 0)
+        return;
+    draft(h, rows, count);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_memory_equal(ids[i], of[i]->guesses[of[i]->at], rows[i].count * sizeof(ids[i][0]));
+        assert_memory_equal(logits[i], of[i]->guess_logits[of[i]->at], rows[i].count * sizeof(float));
+    }
+}
+
 static void any_mix_is_decoding(const char *dir, uint32_t workers, uint32_t rounds)
 {
     struct held h;
@@ -185,8 +238,10 @@ static void any_mix_is_decoding(const char *dir, uint32_t workers, uint32_t roun
         }
         for (;;) {
             uint32_t count = 0, logits_row = 0;
-            for (uint32_t r = 0; r < ROWS; r++) {
+            for (uint32_t r = 0; r < ROWS; r++)
                 wander(&h, &h.q[r]);
+            guess_some(&h);
+            for (uint32_t r = 0; r < ROWS; r++) {
                 if (h.q[r].at < TOKENS && below(&h, 4) > 0) {
                     rows[count] = begin(&h, &h.q[r], &moves[count]);
                     count++;
@@ -211,6 +266,28 @@ TEST(any_mix_of_held_and_plain_steps_is_decoding_of_experts)
 {
     any_mix_is_decoding(SMALL_GOLDEN("qwen3_5_moe"), 3, 6);
     any_mix_is_decoding(SMALL_GOLDEN("qwen3_5_moe"), 1, 4);
+}
+
+TEST(guesses_are_the_same_in_any_mix)
+{
+    any_mix_is_decoding(small_mtp_model(SMALL_GOLDEN("qwen3_5")), 2, 6);
+    any_mix_is_decoding(small_mtp_model(SMALL_GOLDEN("qwen3_5_moe")), 3, 4);
+}
+
+TEST(a_head_changes_no_logit)
+{
+    struct held with, without;
+    const char *dir = small_mtp_model(SMALL_GOLDEN("qwen3_5_moe"));
+    open_model(&with, dir, 2);
+    assert_true(with.shape->mtp && with.shape->mtp_weight_bytes > 0);
+    expect(&with);
+    close_model(&with);
+    open_model(&without, SMALL_GOLDEN("qwen3_5_moe"), 2);
+    assert_true(!without.shape->mtp && without.shape->mtp_weight_bytes == 0);
+    expect(&without);
+    for (uint32_t r = 0; r < ROWS; r++)
+        assert_memory_equal(with.q[r].want, without.q[r].want, sizeof(with.q[r].want));
+    close_model(&without);
 }
 
 TEST(without_slots_wrong_guesses_are_overwritten)
