@@ -10,14 +10,19 @@
 #include <math.h>
 
 #define SMALL_PATCH     16
-#define SMALL_MERGE     2
 #define SMALL_OUT       64 /* the text model's hidden */
 #define SMALL_TOWER_EPS 1e-6
 
 struct small_tower {
     uint32_t hidden, heads, depth, intermediate, grid;
     uint32_t deepstack; /* so many, behind the first blocks */
+    uint32_t merge;     /* patches of a token's edge */
 };
+
+static inline uint32_t small_merged(const struct small_tower *s)
+{
+    return s->hidden * s->merge * s->merge;
+}
 
 /* config.json of the golden with this tower; the caller frees it. */
 static inline char *small_tower_config(const struct small_tower *s)
@@ -31,7 +36,7 @@ static inline char *small_tower_config(const struct small_tower *s)
         json_pack("{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:o}", "depth", s->depth, "hidden_size", s->hidden,
                   "num_heads", s->heads, "intermediate_size", s->intermediate, "num_position_embeddings",
                   s->grid * s->grid, "out_hidden_size", SMALL_OUT, "patch_size", SMALL_PATCH,
-                  "spatial_merge_size", SMALL_MERGE, "deepstack_visual_indexes", deep);
+                  "spatial_merge_size", s->merge, "deepstack_visual_indexes", deep);
     json_object_set_new(root, "vision_config", vision);
     char *text = json_dumps(root, 0);
     json_decref(root);
@@ -71,7 +76,7 @@ static inline void small_add_norm(struct test_tensors *l, struct rng *rng, const
 static inline void small_add_merger(struct test_tensors *l, struct rng *rng, const struct small_tower *s,
                                     const char *head, uint64_t normed)
 {
-    uint64_t merged = (uint64_t)s->hidden * SMALL_MERGE * SMALL_MERGE;
+    uint64_t merged = small_merged(s);
     small_add_norm(l, rng, head, "norm", normed);
     small_add_linear(l, rng, head, "linear_fc1", merged, merged);
     small_add_linear(l, rng, head, "linear_fc2", SMALL_OUT, merged);
@@ -104,7 +109,7 @@ static inline struct test_tensors *small_tower_tensors(const struct small_tower 
     small_add_merger(l, &rng, s, "merger.", s->hidden);
     for (uint32_t i = 0; i < s->deepstack; i++) {
         snprintf(head, sizeof(head), "deepstack_merger_list.%u.", i);
-        small_add_merger(l, &rng, s, head, (uint64_t)s->hidden * SMALL_MERGE * SMALL_MERGE);
+        small_add_merger(l, &rng, s, head, small_merged(s));
     }
     return l;
 }

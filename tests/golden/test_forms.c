@@ -532,7 +532,7 @@ static double features_difference(const char *a, const char *b)
     return largest / size;
 }
 
-static const struct small_tower small_tower = {64, 2, 2, 128, 6, 1};
+static const struct small_tower made_tower = {64, 2, 2, 128, 6, 1, 2};
 
 /* Hugging Face's tower in MLX's names, the patches' filters with their channels last. */
 static void to_mlx_tower(struct test_tensors *l)
@@ -563,8 +563,8 @@ static void to_mlx_tower(struct test_tensors *l)
 
 TEST(an_mlx_tower_is_the_same_tower)
 {
-    struct test_tensors *l = small_tower_tensors(&small_tower, 3);
-    char *config = small_tower_config(&small_tower);
+    struct test_tensors *l = small_tower_tensors(&made_tower, 3);
+    char *config = small_tower_config(&made_tower);
     const char *plain = small_write(config, l);
     to_mlx_tower(l);
     /* The order of a patch's values differs, so the roundings of one sum. */
@@ -575,9 +575,9 @@ TEST(an_mlx_tower_is_the_same_tower)
 
 TEST(a_quantised_tower_means_its_dequantised_weights)
 {
-    struct test_tensors *dense = small_tower_tensors(&small_tower, 4),
-                        *quantised = small_tower_tensors(&small_tower, 4);
-    char *config = small_tower_config(&small_tower), text[8192];
+    struct test_tensors *dense = small_tower_tensors(&made_tower, 4),
+                        *quantised = small_tower_tensors(&made_tower, 4);
+    char *config = small_tower_config(&made_tower), text[8192];
     for (size_t i = 0; i < dense->count; i++) {
         const struct test_tensor *n = &dense->list[i];
         if (strncmp(n->name, "model.visual.", 13) == 0 && n->t.rank == 2)

@@ -86,9 +86,9 @@ static void add_all(double *x, double *y, size_t count)
 /* Patches of a token follow one another: block row, block column, row, column. */
 static void place(const struct book *b, uint32_t patch, uint32_t *row, uint32_t *column)
 {
-    uint32_t across = b->columns / SMALL_MERGE, token = patch / 4, within = patch % 4;
-    *row = token / across * SMALL_MERGE + within / SMALL_MERGE;
-    *column = token % across * SMALL_MERGE + within % SMALL_MERGE;
+    uint32_t m = b->s->merge, across = b->columns / m, token = patch / (m * m), within = patch % (m * m);
+    *row = token / across * m + within / m;
+    *column = token % across * m + within % m;
 }
 
 static double position(const struct book *b, uint32_t row, uint32_t column, uint32_t i)
@@ -208,7 +208,7 @@ static void feed(struct book *b, const char *head)
 /* [tokens][SMALL_OUT] */
 static double *merge(const struct book *b, const char *head, bool norm_first)
 {
-    uint32_t n = b->s->hidden, merged = 4 * n, tokens = b->patches / 4;
+    uint32_t n = b->s->hidden, merged = small_merged(b->s), tokens = b->patches * n / merged;
     double *x = norm_first ? normed(b, head, "norm", b->x, b->patches, n)
                            : normed(b, head, "norm", b->x, tokens, merged);
     double *up = linear(b, head, "linear_fc1", x, tokens, merged, merged);
@@ -230,7 +230,7 @@ static double distance(const struct small_tower *s, struct test_tensors *tensors
     uint32_t tokens, parts = 1 + s->deepstack;
     char head[64];
     b.patches = b.rows * b.columns;
-    tokens = b.patches / 4;
+    tokens = b.patches / (s->merge * s->merge);
     embed(&b, &p->in);
     for (uint32_t i = 0; i < s->depth; i++) {
         snprintf(head, sizeof(head), "blocks.%u.", i);
@@ -277,7 +277,7 @@ static void check_tower(const struct small_tower *s, const uint32_t (*sizes)[2],
 /* Heads whose sizes leave lanes over; one token, lines and columns of tokens, slices that are full and not. */
 TEST(every_size_is_the_textbook_s)
 {
-    static const struct small_tower s = {48, 4, 2, 80, 5, 2};
+    static const struct small_tower s = {48, 4, 2, 80, 5, 2, 2};
     static const uint32_t sizes[][2] = {{32, 32}, {32, 288}, {416, 32}, {256, 256}, {320, 288}};
     check_tower(&s, sizes, COUNT_OF(sizes));
 }
@@ -285,14 +285,26 @@ TEST(every_size_is_the_textbook_s)
 /* A head so wide that attention takes its keys in several ranges. */
 TEST(ranges_of_keys_are_the_textbook_s)
 {
-    static const struct small_tower s = {144, 2, 1, 64, 7, 0};
+    static const struct small_tower s = {144, 2, 1, 64, 7, 0, 2};
     static const uint32_t sizes[][2] = {{512, 320}};
     check_tower(&s, sizes, COUNT_OF(sizes));
 }
 
+/* Tokens of one patch, of nine and of sixteen. */
+TEST(every_merge_is_the_textbook_s)
+{
+    static const struct small_tower towers[] = {
+        {32, 2, 1, 48, 4, 1, 1}, {32, 2, 1, 48, 4, 1, 3}, {32, 2, 1, 48, 4, 1, 4}};
+    for (size_t i = 0; i < COUNT_OF(towers); i++) {
+        uint32_t edge = SMALL_PATCH * towers[i].merge, across = 480 / edge;
+        const uint32_t sizes[][2] = {{edge, edge}, {across * edge, 7 * edge}};
+        check_tower(&towers[i], sizes, COUNT_OF(sizes));
+    }
+}
+
 /* ---- cutting ---- */
 
-static const struct small_tower usual = {48, 4, 2, 80, 5, 2};
+static const struct small_tower usual = {48, 4, 2, 80, 5, 2, 2};
 
 static const char *usual_dir(void)
 {
@@ -405,6 +417,9 @@ TEST(memory_comes_with_a_picture_and_goes_unit_by_unit)
     assert_non_null(vision);
     assert_int_equal(account_numbers(vision).planned, model_encode_bytes(s, s->vision.pixels_max));
     assert_int_equal(reserved(vision), 0);
+    /* Loaded, the model holds what its shape says, the tower's part included. */
+    assert_int_equal(reserved(account_find(parent, "weights")), s->weight_bytes);
+    assert_true(reserved(account_find(parent, "tables")) <= s->tables_bytes);
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         struct small_picture p = small_picture_make(s, sizes[i][0], sizes[i][1]);
         uint64_t bytes = model_encode_bytes(s, (uint64_t)sizes[i][0] * sizes[i][1]);
