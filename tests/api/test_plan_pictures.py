@@ -1,0 +1,39 @@
+"""What a plan says of pictures: the largest there may be, what encoding one takes, and that all of it can be left out."""
+
+import json
+
+from test_generate import run
+
+
+def planned(*options):
+    got = run("plan", "--json", "--memory-limit", "4G", *options)
+    assert got.returncode == 0, got.stderr
+    plan = json.loads(got.stdout)["models"][0]
+    return plan, {a["name"]: a for a in plan["accounts"]}
+
+
+def test_a_plan_has_room_for_the_largest_picture():
+    plan, accounts = planned()
+    assert plan["image_pixels_max"] == 1048576  # what the model's preprocessor says is less than the option's default
+    assert plan["vision_weight_bytes"] > 2 << 20
+    vision = accounts["vision"]
+    assert vision["floor_bytes"] == vision["limit_bytes"] > 1 << 20
+    small, fewer = planned("--max-image-pixels", "65536")
+    assert small["image_pixels_max"] == 65536
+    assert 0 < fewer["vision"]["limit_bytes"] < vision["limit_bytes"]
+    larger, more = planned("--max-image-pixels", "16777216")
+    assert (larger["image_pixels_max"], more["vision"]) == (1048576, vision)
+
+
+def test_a_plan_without_pictures_has_no_tower():
+    plan, accounts = planned("--max-image-pixels", "0")
+    assert (plan["image_pixels_max"], plan["vision_weight_bytes"]) == (0, 0)
+    assert accounts["vision"]["limit_bytes"] == 0
+    assert "left out" in accounts["vision"]["note"]
+    with_tower = planned()[1]
+    assert accounts["weights"]["limit_bytes"] < with_tower["weights"]["limit_bytes"]
+
+
+def test_a_plan_tells_people():
+    text = run("plan", "--memory-limit", "4G").stdout
+    assert "A picture has 1048576 pixels at most, which are 1024 tokens" in text
