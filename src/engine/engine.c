@@ -178,9 +178,11 @@ static bool give_more(void *arg)
 
 static int open_tier(struct engine *en)
 {
+    const struct model_shape *s = en->shape;
     struct store_client_opts c = {.identity = en->opts.identity,
-                                  .page_bytes = en->shape->page_bytes,
-                                  .slot_bytes = en->shape->slot_bytes,
+                                  .page_bytes = s->page_bytes,
+                                  .slot_bytes = s->slot_bytes,
+                                  .count = {s->slot_held_max > 0, s->slot_held_max, s->slot_held_at},
                                   .wake = wake_by_tier,
                                   .arg = en};
     return store_client_open(en->opts.store, &c, &en->tier);

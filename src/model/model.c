@@ -15,6 +15,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -238,6 +239,8 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .context_max = c->context_max,
         .page_bytes = page_bytes(c),
         .slot_bytes = slot_bytes(c),
+        .slot_held_max = slot_held_max(c),
+        .slot_held_at = slot_header_offset(c) + offsetof(struct slot_header, pending),
         .weight_bytes = weight_memory_round(b->used),
         .checkpoint_bytes = checkpoint_bytes(s->checkpoint),
         .loading_bytes = MAX_OF(b->source_peak, c->mtp_count ? measured->mtp.source_peak : 0),

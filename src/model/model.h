@@ -61,9 +61,12 @@ struct model_shape {
     char family[32]; /* "qwen3_5_moe" */
     uint32_t vocab;  /* logits per row */
     uint32_t layers, hidden;
-    uint32_t context_max;  /* max_position_embeddings */
-    size_t page_bytes;     /* 32 tokens of K and V of all full-attention layers; a multiple of 64 */
-    size_t slot_bytes;     /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
+    uint32_t context_max; /* max_position_embeddings */
+    size_t page_bytes;    /* 32 tokens of K and V of all full-attention layers; a multiple of 64 */
+    size_t slot_bytes;    /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
+    /* The model counts by the uint32_t at slot_held_at of a slot that it goes on from: at most slot_held_max. 0: there is none. */
+    uint32_t slot_held_max;
+    size_t slot_held_at;
     uint64_t weight_bytes; /* packed, in anonymous memory */
     uint64_t checkpoint_bytes;
     uint64_t loading_bytes;           /* of the checkpoint's files, resident at once while it is packed */

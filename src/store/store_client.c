@@ -95,6 +95,7 @@ static int begin_read(struct store_client *c, const struct prefix_key *key, enum
     if (!op)
         return -EAGAIN;
     op->client = c;
+    op->count = c->opts.count;
     op->tag = tag;
     op->index = index;
     op->header = (struct store_header){

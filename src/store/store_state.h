@@ -37,6 +37,7 @@ struct store_op {
     struct list link;            /* of the free ones, a queue, or a client's arrivals */
     struct store_client *client; /* of a read: who wants it; NULL: nobody any more */
     struct store_header header;  /* what it is, or has to be */
+    struct store_count count;    /* of a read: likewise */
     uint64_t tag;
     uint32_t index, first, blocks; /* of the staging */
     uint32_t entry;                /* of a write */

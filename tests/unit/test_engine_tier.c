@@ -1,5 +1,6 @@
 /* Prefixes that come from disk: the same tokens as computed, after an unload and after a restart; and a disk that fails or hangs
  * costs hits only. */
+#define TEST_DRAFTS_MAX 2 /* so states say how many tokens are held behind them */
 #include "test_engine.h"
 #include "test_store.h"
 
@@ -200,6 +201,70 @@ TEST(reads_that_fail_at_any_place_cost_hits_only)
         }
         store_close(st);
         test_ledger_after(true);
+    }
+}
+
+/* Sealed again with another number of held tokens. True: it is a snapshot. */
+static bool say_held(const char *path, const struct model_shape *shape, uint32_t held)
+{
+    struct store_header h;
+    uint64_t bytes = store_file_bytes(shape->slot_bytes);
+    char *file = malloc(bytes);
+    FILE *f = fopen(path, "r+");
+    assert_true(f && file);
+    bool ours = fread(file, 1, bytes, f) == bytes && store_file_check(file, bytes, &h) == 0 &&
+                h.kind == TIER_SNAPSHOT;
+    if (ours) {
+        memcpy(file + STORE_BLOCK_BYTES + shape->slot_held_at, &held, sizeof(held));
+        store_file_seal(file, &h);
+        rewind(f);
+        assert_int_equal(fwrite(file, 1, bytes, f), bytes);
+    }
+    assert_int_equal(fclose(f), 0);
+    free(file);
+    return ours;
+}
+
+static uint32_t say_held_everywhere(const char *dir, const struct model_shape *shape, uint32_t held)
+{
+    uint32_t changed = 0;
+    for (unsigned leaf = 0; leaf < 256; leaf++) {
+        char path[1024];
+        snprintf(path, sizeof(path), "%s/%x/%x", dir, leaf >> 4, leaf & 15);
+        DIR *d = opendir(path);
+        for (struct dirent *e; d && (e = readdir(d));) {
+            snprintf(path, sizeof(path), "%s/%x/%x/%s", dir, leaf >> 4, leaf & 15, e->d_name);
+            changed += e->d_name[0] != '.' && say_held(path, shape, held);
+        }
+        if (d)
+            closedir(d);
+    }
+    return changed;
+}
+
+TEST(a_state_with_a_senseless_header_is_a_damaged_file)
+{
+    static const uint32_t senseless[] = {TEST_DRAFTS_MAX + 2, UINT32_MAX};
+    const struct model_shape *shape = model_shape(test_model(TINY("qwen3_5"))->model);
+    assert_int_equal(shape->slot_held_max, TEST_DRAFTS_MAX + 1);
+    for (size_t i = 0; i < COUNT_OF(senseless); i++) {
+        struct fixture f = {0};
+        struct store_numbers n;
+        uint32_t want[ANSWER];
+        const char *dir = test_dir();
+        sys_reset();
+        struct store *st = open_store(dir, 0);
+        prepare("qwen3_5", st, want);
+        uint32_t changed = say_held_everywhere(dir, shape, senseless[i]);
+        assert_true(changed > 0);
+        open_engine(&f, "qwen3_5", st, 80);
+        struct client *c = ask(&f, PROMPT_COUNT);
+        expect_tokens(c, want, ANSWER);
+        assert_int_equal(c->finish.cached_tokens, 0);
+        store_numbers(st, &n);
+        assert_true(n.corrupt > 0 && n.corrupt <= changed);
+        test_engine_close(&f);
+        store_close(st);
     }
 }
 

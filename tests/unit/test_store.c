@@ -129,6 +129,37 @@ TEST(every_damaged_file_is_a_miss_and_goes)
     scene_close(&s);
 }
 
+TEST(a_snapshot_that_counts_too_far_is_damaged)
+{
+    struct scene s, other = {0};
+    const char *dir = test_dir();
+    char bytes[SLOT_BYTES], path[512];
+    uint32_t says;
+    sys_reset();
+    scene_open(&s, dir, LIMIT);
+    fill(bytes, TIER_SNAPSHOT, 1);
+    memcpy(&says, bytes + SLOT_BYTES - 4, sizeof(says));
+    for (uint32_t low = 0; low < 2; low++) {
+        struct store_client_opts c = {identity_of(1), PAGE_BYTES, SLOT_BYTES,
+                                      scene_wake,     &other,     {true, says - low, SLOT_BYTES - 4}};
+        other = (struct scene){.store = s.store};
+        sem_init(&other.woken, 0, 0);
+        assert_int_equal(store_client_open(s.store, &c, &other.io), 0);
+        assert_int_equal(put_surely(&s, 1, TIER_SNAPSHOT), low ? -EEXIST : 0);
+        assert_int_equal(put_surely(&s, 1, TIER_PAGE), low ? -EEXIST : 0);
+        wait_written(&s);
+        assert_int_equal(get(&other, 1, TIER_SNAPSHOT), low ? -EBADMSG : 0);
+        assert_int_equal(get(&other, 1, TIER_PAGE), 0);
+        assert_int_equal(numbers(&s).corrupt, low);
+        store_client_close(&other.io);
+        sem_destroy(&other.woken);
+    }
+    assert_false(has(&s, 1, TIER_SNAPSHOT));
+    path_of(dir, 1, TIER_SNAPSHOT, path, sizeof(path));
+    assert_true(access(path, F_OK) < 0);
+    scene_close(&s);
+}
+
 TEST(files_that_vanish_and_the_whole_directory_are_misses)
 {
     struct scene s;
