@@ -10,6 +10,18 @@
 
 /* ---- who wrote it ---- */
 
+struct media_marks media_marks_of(const struct model_vision *v, const struct tokenizer *t)
+{
+    return (struct media_marks){.image = tokenizer_token_bytes(t, v->image_token),
+                                .video = v->video_frames_max ? tokenizer_token_bytes(t, v->video_token)
+                                                             : (struct slice){0},
+                                .start = tokenizer_token_bytes(t, v->start_token),
+                                .end = tokenizer_token_bytes(t, v->end_token),
+                                .image_id = v->image_token,
+                                .video_id = v->video_token,
+                                .edge = v->patch * v->merge};
+}
+
 static bool holds(const struct media_marks *m, struct slice s)
 {
     return (m->image.len && slice_find(s, m->image, 0) != SIZE_MAX) ||

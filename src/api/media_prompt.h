@@ -9,6 +9,7 @@
 #include "api/media.h"
 #include "engine/engine.h"
 #include "text/chat_cuts.h"
+#include "text/tokenizer.h"
 
 #include <jansson.h>
 
@@ -18,6 +19,8 @@ struct media_marks {
     uint32_t image_id, video_id;
     uint32_t edge; /* pixels of what one token covers */
 };
+
+struct media_marks media_marks_of(const struct model_vision *v, const struct tokenizer *t);
 
 /* The first string of `v` (names of members too) in which a mark stands; NULL: none has one. Nested at most as deep as requests may be. */
 const char *media_prompt_forged(const struct media_marks *m, const json_t *v);

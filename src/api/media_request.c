@@ -104,16 +104,7 @@ int media_request_look(struct exchange *x, uint64_t now_ns)
 
 static struct media_marks marks_of(const struct exchange *x)
 {
-    const struct model_vision *v = &x->model->shape->vision;
-    const struct tokenizer *t = x->model->tokenizer;
-    return (struct media_marks){.image = tokenizer_token_bytes(t, v->image_token),
-                                .video = v->video_frames_max ? tokenizer_token_bytes(t, v->video_token)
-                                                             : (struct slice){0},
-                                .start = tokenizer_token_bytes(t, v->start_token),
-                                .end = tokenizer_token_bytes(t, v->end_token),
-                                .image_id = v->image_token,
-                                .video_id = v->video_token,
-                                .edge = v->patch * v->merge};
+    return media_marks_of(&x->model->shape->vision, x->model->tokenizer);
 }
 
 static bool check_texts(struct exchange *x, const struct media_marks *m)

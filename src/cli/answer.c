@@ -27,7 +27,8 @@ static void drop_scratch(struct answerer *a)
     arena_free(a->scratch);
     a->scratch = NULL;
     a->ids = NULL;
-    a->count = 0;
+    a->pictures = NULL;
+    a->count = a->picture_count = 0;
 }
 
 void answerer_done(struct answerer *a)
@@ -49,6 +50,12 @@ static int begin_prompt(struct answerer *a, struct err *e)
     return r < 0 ? err_set(e, r, "no memory for a prompt") : 0;
 }
 
+static int too_long(const struct answerer *a, struct err *e)
+{
+    return err_set(e, -E2BIG, "the prompt does not fit: prompt and answer have %u tokens (--max-model-len)",
+                   a->rt->planning.plan.max_model_len);
+}
+
 static int encode(struct answerer *a, bool raw, struct err *e)
 {
     uint32_t max = a->rt->planning.plan.max_model_len;
@@ -61,12 +68,75 @@ static int encode(struct answerer *a, bool raw, struct err *e)
                              &(struct tokenizer_opts){.added_tokens = true, .add_special = raw}, a->ids, max,
                              &a->count, e);
     if (r == -E2BIG || (r == 0 && a->count >= max))
-        return err_set(e, -E2BIG,
-                       "the prompt does not fit: prompt and answer have %u tokens (--max-model-len)", max);
+        return too_long(a, e);
     return r == 0 && a->count == 0 ? err_set(e, -EINVAL, "the prompt is empty") : r;
 }
 
-int answerer_prompt(struct answerer *a, const json_t *messages, struct err *e)
+/* --- pictures --- */
+
+static int refused(const struct reject *why, struct err *e)
+{
+    return err_set(e, -EINVAL, "%s", why->message);
+}
+
+/* The text with videos written out. */
+static int place_text(struct answerer *a, const struct media_marks *m, const struct media_places *places,
+                      struct err *e)
+{
+    struct charge charge = account_charge(a->rt->text);
+    struct reject why = {0};
+    struct buf written;
+    buf_init(&written, ANSWER_PROMPT_BYTES_MAX, &charge);
+    bool ok = media_prompt_text(m, places, buf_slice(&a->rendered), NULL, &written, &why);
+    buf_done(ok ? &a->rendered : &written);
+    if (ok)
+        a->rendered = written;
+    return ok ? 0 : refused(&why, e);
+}
+
+/* Each placeholder becomes as many tokens as its picture takes. */
+static int place_tokens(struct answerer *a, const struct media_marks *m, const struct media_places *places,
+                        struct err *e)
+{
+    struct reject why = {0};
+    uint64_t total;
+    uint32_t pictures;
+    if (!media_prompt_count(m, places, a->ids, (uint32_t)a->count, &total, &pictures, &why))
+        return refused(&why, e);
+    if (total >= a->rt->planning.plan.max_model_len)
+        return too_long(a, e);
+    uint32_t *ids = ARENA_ARRAY(a->scratch, uint32_t, total);
+    a->pictures = ARENA_ARRAY(a->scratch, struct job_picture, pictures);
+    if (!ids || !a->pictures)
+        return err_set(e, -ENOMEM, "no memory for the prompt's tokens");
+    media_prompt_expand(m, places, a->ids, (uint32_t)a->count, ids, a->pictures, NULL, 0);
+    a->ids = ids;
+    a->count = total;
+    a->picture_count = pictures;
+    return 0;
+}
+
+static int encode_with(struct answerer *a, const json_t *messages, const struct attach *attached,
+                       struct err *e)
+{
+    struct media_result results[ATTACH_MAX];
+    struct media_places places = {results, attached ? attach_count(messages) : 0};
+    if (places.count == 0)
+        return encode(a, false, e);
+    struct media_marks m = media_marks_of(&a->rt->planning.model.shape.vision, a->rt->served.tokenizer);
+    if (media_prompt_forged(&m, messages))
+        return err_set(e, -EINVAL,
+                       "a text of the conversation has \"%.*s\" in it, which stands for pictures in this "
+                       "model's prompts",
+                       SLICE_ARGS(m.image));
+    attach_results(attached, places.count, results);
+    int r = place_text(a, &m, &places, e);
+    if (r == 0)
+        r = encode(a, false, e);
+    return r == 0 ? place_tokens(a, &m, &places, e) : r;
+}
+
+int answerer_prompt(struct answerer *a, const json_t *messages, const struct attach *attached, struct err *e)
 {
     int r = begin_prompt(a, e);
     if (r < 0)
@@ -82,7 +152,7 @@ int answerer_prompt(struct answerer *a, const json_t *messages, struct err *e)
                                       &a->rendered, e)
                : err_set(e, -ENOMEM, "no memory for a prompt");
     json_decref(kwargs);
-    return r < 0 ? r : encode(a, false, e);
+    return r < 0 ? r : encode_with(a, messages, attached, e);
 }
 
 int answerer_prompt_raw(struct answerer *a, struct slice text, struct err *e)
@@ -152,7 +222,11 @@ static void follow(struct answerer *a, struct stream *s, answer_sink_fn *sink, v
 int answerer_run(struct answerer *a, uint64_t seed, answer_sink_fn *sink, void *sink_arg,
                  struct stream_finish *ret, struct err *e)
 {
-    struct job_spec job = {.prompt = a->ids, .prompt_count = (uint32_t)a->count, .speculative = true};
+    struct job_spec job = {.prompt = a->ids,
+                           .prompt_count = (uint32_t)a->count,
+                           .pictures = a->pictures,
+                           .picture_count = a->picture_count,
+                           .speculative = true};
     struct charge charge = account_charge(a->rt->text);
     uint64_t room = a->rt->planning.plan.max_model_len - a->count, wanted = a->rt->options->max_tokens;
     struct stream *s;

@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "base/mailbox.h"
-#include "cli/runtime.h"
+#include "cli/attach.h"
 
 #include <jansson.h>
 
@@ -20,15 +20,17 @@ struct answerer {
     struct arena *scratch; /* holds `ids`; NULL between answers */
     uint32_t *ids;
     size_t count;
+    struct job_picture *pictures; /* there as well; of the prompt's attachments */
+    uint32_t picture_count;
 };
 
 /* On failure nothing remains. */
 int answerer_init(struct answerer *a, struct runtime *rt, struct err *e);
 void answerer_done(struct answerer *a);
 
-/* Makes the next prompt of these messages by the model's template. 0; -E2BIG: no room for an answer behind it;
- * -EINVAL: the template refused; -ENOMEM. */
-int answerer_prompt(struct answerer *a, const json_t *messages, struct err *e);
+/* Makes the next prompt of these messages by the model's template, with the attachments that they name (NULL: none); those stay until it is
+ * answered. 0; -E2BIG: no room for an answer behind it; -EINVAL: the template refused, or has no place for a picture; -ENOMEM. */
+int answerer_prompt(struct answerer *a, const json_t *messages, const struct attach *attached, struct err *e);
 /* The same of a text as it is. */
 int answerer_prompt_raw(struct answerer *a, struct slice text, struct err *e);
 

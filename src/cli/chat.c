@@ -18,6 +18,7 @@ int chat_open(struct chat *c, struct runtime *rt, struct chat_screen *screen, st
         return r;
     request_memory_init(&c->memory, rt->text, CHAT_CONVERSATION_BYTES_MAX);
     request_memory_enter(&c->memory);
+    attach_init(&c->attached, rt);
     c->messages = json_array();
     if (!c->messages)
         r = err_set(e, -ENOMEM, "no memory for a conversation");
@@ -32,6 +33,7 @@ void chat_close(struct chat *c)
 {
     json_decref(c->messages);
     c->messages = NULL;
+    attach_done(&c->attached);
     request_memory_enter(NULL);
     request_memory_done(&c->memory);
     answerer_done(&c->answerer);
@@ -75,6 +77,26 @@ static void cut(struct chat *c, size_t count)
 void chat_reset(struct chat *c)
 {
     cut(c, has_role(json_array_get(c->messages, 0), "system"));
+    attach_cut(&c->attached, 0);
+}
+
+uint32_t chat_waiting(const struct chat *c)
+{
+    return c->attached.count - attach_count(c->messages);
+}
+
+void chat_detach(struct chat *c)
+{
+    attach_cut(&c->attached, attach_count(c->messages));
+}
+
+/* With what is attached before it. */
+static json_t *message_of_user(const struct chat *c, struct slice text)
+{
+    if (chat_waiting(c) == 0)
+        return message_of("user", text);
+    json_t *content = attach_content(&c->attached, attach_count(c->messages), text);
+    return content ? json_pack("{s:s, s:o}", "role", "user", "content", content) : NULL;
 }
 
 /* --- an answer --- */
@@ -178,7 +200,7 @@ static int run_answer(struct chat *c, struct err *e)
 
 static int answer(struct chat *c, struct err *e)
 {
-    int r = answerer_prompt(&c->answerer, c->messages, e);
+    int r = answerer_prompt(&c->answerer, c->messages, &c->attached, e);
     if (r == -E2BIG)
         return err_set(
             e, r,
@@ -191,7 +213,7 @@ static int answer(struct chat *c, struct err *e)
 int chat_say(struct chat *c, struct slice text, struct err *e)
 {
     size_t before = json_array_size(c->messages);
-    json_t *message = message_of("user", text);
+    json_t *message = message_of_user(c, text);
     if (!message)
         return refuse_text(c, e);
     int r = json_array_append_new(c->messages, message);

@@ -20,10 +20,12 @@ struct chat {
     struct answerer answerer;
     struct request_memory memory; /* of the messages' JSON */
     json_t *messages;             /* array; the first may be the system message */
-    uint64_t seed, draws;         /* draws: answers made again, each with a seed of its own */
-    uint32_t answers;             /* ever */
-    struct stream_finish last;    /* of the last answer, with answers > 0 */
-    bool failed, leave;           /* something did not work; /exit */
+    struct attach
+        attached; /* in the order of the messages; behind those that they name, what the next one will */
+    uint64_t seed, draws;      /* draws: answers made again, each with a seed of its own */
+    uint32_t answers;          /* ever */
+    struct stream_finish last; /* of the last answer, with answers > 0 */
+    bool failed, leave;        /* something did not work; /exit */
 };
 
 /* 0 or -ENOMEM. On failure nothing remains. */
@@ -35,7 +37,11 @@ void chat_close(struct chat *c);
 int chat_set_system(struct chat *c, struct slice text, struct err *e);
 /* Forgets everything but the system message. */
 void chat_reset(struct chat *c);
-/* A message of the person and its answer on the screen. 0, or what kept it from being answered. */
+/* Attached, and not in a message yet. */
+uint32_t chat_waiting(const struct chat *c);
+/* Forgets them. */
+void chat_detach(struct chat *c);
+/* A message of the person, with what is attached, and its answer on the screen. What is attached stays so when it was not answered. 0, or what kept it from being answered. */
 int chat_say(struct chat *c, struct slice text, struct err *e);
 /* The last message's answer is forgotten and made again. 0, -ENOENT (there is none), or as chat_say. */
 int chat_retry(struct chat *c, struct err *e);

@@ -30,6 +30,31 @@ static int set_system(struct chat *c, struct slice argument, struct err *e)
     return r;
 }
 
+static int attach(struct chat *c, enum request_media_kind kind, struct slice what, struct err *e)
+{
+    uint32_t tokens, waiting = chat_waiting(c);
+    if (what.len == 0) {
+        chat_detach(c);
+        chat_screen_note(c->screen, waiting ? "[Nothing goes with the next message any more.]"
+                                            : "[Nothing goes with the next message.]");
+        return 0;
+    }
+    int r = attach_add(&c->attached, kind, what, &tokens, e);
+    if (r == 0 && c->screen->terminal)
+        chat_screen_note(c->screen, "[%u tokens, with the next message.]", tokens);
+    return r;
+}
+
+static int attach_image(struct chat *c, struct slice argument, struct err *e)
+{
+    return attach(c, REQUEST_PICTURE, argument, e);
+}
+
+static int attach_video(struct chat *c, struct slice argument, struct err *e)
+{
+    return attach(c, REQUEST_VIDEO, argument, e);
+}
+
 static int retry(struct chat *c, struct slice argument, struct err *e)
 {
     (void)argument;
@@ -111,6 +136,10 @@ static const struct chat_command {
     {"help", NULL, help, "this list"},
     {"reset", NULL, reset, "begin a new conversation; the system message stays"},
     {"system", "TEXT", set_system, "set the system message; without TEXT there is none any more"},
+    {"image", "FILE", attach_image,
+     "show a picture (a file or an address) with the next message; without FILE forget what was to go with "
+     "it"},
+    {"video", "FILE", attach_video, "the same of a video"},
     {"retry", NULL, retry, "answer the last message again"},
     {"save", "FILE", save, "write the conversation to a new file, as JSON that the API takes"},
     {"stats", NULL, stats, "tokens, speed, and where the memory is"},

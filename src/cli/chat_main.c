@@ -27,6 +27,7 @@ static int converse(struct chat *c, struct line_input *in)
 {
     struct slice line;
     for (bool again = false; !c->leave;) {
+        line_input_attached(in, chat_waiting(c));
         switch (line_input_read(in, &line)) {
         case LINE_TEXT:
             again = false;
@@ -95,7 +96,7 @@ static int run(const struct options *o, struct err *e)
     struct runtime rt;
     struct chat_screen screen;
     chat_screen_init(&screen, o->hide_reasoning);
-    int r = runtime_open(o, &(struct runtime_opts){.rows = 1, .queue = 1}, &rt, e);
+    int r = runtime_open(o, &(struct runtime_opts){.rows = 1, .queue = 1, .looks = true}, &rt, e);
     if (r < 0)
         return r;
     rt.needs_tokenizer = true;

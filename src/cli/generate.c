@@ -27,18 +27,36 @@ static int read_prompt(const char *argument, struct buf *ret, struct err *e)
                                : 0;
 }
 
-static int prompt_of(struct answerer *a, struct slice prompt, struct err *e)
+static int attach_images(struct attach *attached, const struct options *o, struct err *e)
+{
+    uint32_t tokens;
+    int r = 0;
+    for (const char *const *image = o->images; *image && r == 0; image++)
+        r = attach_add(attached, REQUEST_PICTURE, slice_of(*image), &tokens, e);
+    return r;
+}
+
+static int prompt_of(struct answerer *a, struct slice prompt, struct attach *attached, struct err *e)
 {
     const struct options *o = a->rt->options;
-    if (o->raw || !a->rt->served.template)
+    bool raw = o->raw || !a->rt->served.template;
+    if (raw && o->images[0])
+        return err_set(e, -EINVAL,
+                       "--image needs the model's chat template, which says where pictures stand");
+    if (raw)
         return answerer_prompt_raw(a, prompt, e);
+    int r = attach_images(attached, o, e);
+    if (r < 0)
+        return r;
     json_t *messages = json_array();
     if (o->system)
         json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", o->system));
-    json_t *user =
-        json_pack("{s:s, s:s%}", "role", "user", "content", prompt.ptr ? prompt.ptr : "", prompt.len);
-    int r = user ? json_array_append_new(messages, user) : -1;
-    r = r < 0 ? err_set(e, -EINVAL, "the prompt is no valid UTF-8 text") : answerer_prompt(a, messages, e);
+    json_t *content = attached->count > 0 ? attach_content(attached, 0, prompt)
+                                          : json_stringn(prompt.ptr ? prompt.ptr : "", prompt.len);
+    json_t *user = content ? json_pack("{s:s, s:o}", "role", "user", "content", content) : NULL;
+    r = user ? json_array_append_new(messages, user) : -1;
+    r = r < 0 ? err_set(e, -EINVAL, "the prompt is no valid UTF-8 text")
+              : answerer_prompt(a, messages, attached, e);
     json_decref(messages);
     return r;
 }
@@ -53,16 +71,19 @@ static int generate(struct runtime *rt, struct err *e)
     struct charge charge = account_charge(rt->text);
     struct stream_finish finish;
     struct answerer a;
+    struct attach attached;
     struct buf prompt;
     buf_init(&prompt, ANSWER_PROMPT_BYTES_MAX, &charge);
+    attach_init(&attached, rt);
     int r = answerer_init(&a, rt, e);
     if (r == 0)
         r = read_prompt(rt->options->argument, &prompt, e);
     if (r == 0)
-        r = prompt_of(&a, buf_slice(&prompt), e);
+        r = prompt_of(&a, buf_slice(&prompt), &attached, e);
     if (r == 0 && (r = answerer_run(&a, answer_seed(rt->options), print_text, stdout, &finish, e)) == 0)
         putchar('\n');
     answerer_done(&a);
+    attach_done(&attached);
     buf_done(&prompt);
     return r;
 }
@@ -70,7 +91,8 @@ static int generate(struct runtime *rt, struct err *e)
 static int run(const struct options *o, struct err *e)
 {
     struct runtime rt;
-    int r = runtime_open(o, &(struct runtime_opts){.rows = 1, .queue = 1}, &rt, e);
+    int r =
+        runtime_open(o, &(struct runtime_opts){.rows = 1, .queue = 1, .looks = o->images[0] != NULL}, &rt, e);
     if (r < 0)
         return r;
     rt.needs_tokenizer = true;

@@ -32,6 +32,7 @@ struct line_input {
     char history_path[4096]; /* "": none */
     bool colours, marks;     /* marks: the terminal is asked to mark what is pasted */
     bool goes_on;            /* the prompt is that of a further line */
+    char prompt[64];         /* of a first line */
 };
 
 /* --- history --- */
@@ -108,10 +109,10 @@ static void keep(struct line_input *in)
 
 static char *prompt_of(EditLine *edit)
 {
-    static char plain[] = "> ", bold[] = "\1\033[1m\1> \1\033[0m\1", further[] = ". ";
+    static char further[] = ". ";
     struct line_input *in;
     el_get(edit, EL_CLIENTDATA, &in);
-    return in->goes_on ? further : in->colours ? bold : plain;
+    return in->goes_on ? further : in->prompt;
 }
 
 /* Everything up to the mark that ends a paste goes into the line; control characters do not. */
@@ -214,6 +215,7 @@ int line_input_create(const struct line_input_opts *opts, struct line_input **re
     if (!in)
         return -ENOMEM;
     in->colours = opts->colours;
+    line_input_attached(in, 0);
     buf_init(&in->text, opts->bytes_max, opts->charge);
     int r = opts->terminal ? open_terminal(in, opts->history) : 0;
     if (r < 0) {
@@ -222,6 +224,14 @@ int line_input_create(const struct line_input_opts *opts, struct line_input **re
     }
     *ret = in;
     return 0;
+}
+
+void line_input_attached(struct line_input *in, uint32_t count)
+{
+    char words[32] = "";
+    if (count > 0)
+        snprintf(words, sizeof(words), "[%u attached] ", count);
+    snprintf(in->prompt, sizeof(in->prompt), in->colours ? "\1\033[1m\1%s> \1\033[0m\1" : "%s> ", words);
 }
 
 void line_input_free(struct line_input *in)

@@ -10,6 +10,7 @@
 #include "base/slice.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct line_input;
 
@@ -32,6 +33,8 @@ struct line_input_opts {
 int line_input_create(const struct line_input_opts *opts, struct line_input **ret);
 /* The terminal is as it was. NULL is fine. */
 void line_input_free(struct line_input *in);
+/* The prompt says that so many pictures go with the next message. */
+void line_input_attached(struct line_input *in, uint32_t count);
 /* The next message, valid until the next call, without its line feed. */
 enum line_result line_input_read(struct line_input *in, struct slice *ret);
 

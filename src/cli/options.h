@@ -36,7 +36,8 @@ struct options {
     /* NULL ends each. */
     const char *api_keys[OPTIONS_KEYS_MAX + 1], *admin_keys[OPTIONS_KEYS_MAX + 1],
         *api_key_files[OPTIONS_KEYS_MAX + 1], *admin_key_files[OPTIONS_KEYS_MAX + 1],
-        *model_dirs[OPTIONS_KEYS_MAX + 1], *aliases[OPTIONS_KEYS_MAX + 1], *pins[OPTIONS_KEYS_MAX + 1];
+        *images[OPTIONS_KEYS_MAX + 1], *model_dirs[OPTIONS_KEYS_MAX + 1], *aliases[OPTIONS_KEYS_MAX + 1],
+        *pins[OPTIONS_KEYS_MAX + 1];
     const char *ssd_dir;   /* NULL: no SSD tier */
     const char *media_dir; /* NULL: none */
     uint64_t media_memory, media_threads, media_timeout_s, max_images, max_media_bytes, max_media_pixels,

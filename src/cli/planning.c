@@ -42,6 +42,7 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     footprint_read(&f);
     uint64_t ceiling = footprint_ceiling(&f, o->memory_limit);
     p->ceiling_from = find_ceiling(&f, o->memory_limit, ceiling);
+    struct media_opts alone = {.thread_count = 1, .allow_remote = true};
     struct api_opts api = {.requests_max = (uint32_t)o->max_requests,
                            .prep_threads = (uint32_t)o->prep_threads,
                            .model_count = p->models,
@@ -62,6 +63,10 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
             least ? HEAP_BYTES_LEAST : MIN_OF(MAX_OF(ceiling / 16, HEAP_BYTES_LEAST), HEAP_BYTES_MAX),
         .threads_bytes = (p->workers - 1) * (uint64_t)thread_stack_bytes(WORKERS_STACK_BYTES),
         .text_bytes = TEXT_BYTES_LEAST};
+    if (p->sees)
+        ret->media_bytes = o->media_memory ? o->media_memory : media;
+    if (p->sees && !p->serves)
+        ret->threads_bytes += media_stack_bytes(&alone);
     if (!p->serves)
         return;
     ret->threads_bytes +=
@@ -69,8 +74,6 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     ret->network_bytes = http_server_bytes(&http, &ret->connection_bytes);
     ret->text_floor_bytes = api_bytes(&api);
     ret->text_bytes = ret->text_floor_bytes + (o->text_limit ? o->text_limit : texts);
-    if (p->sees)
-        ret->media_bytes = o->media_memory ? o->media_memory : media;
     ret->body_bytes = MAX_OF((ret->text_bytes - ret->text_floor_bytes) / 2, MIB);
     if (!o->ssd_dir)
         return;
@@ -131,11 +134,10 @@ static int make(struct planning *p, struct plan_process *process, struct plan_re
     return r;
 }
 
-/* Only who serves has a way for pictures to come in. */
 static struct model_parts parts_of(const struct planning *p)
 {
     uint64_t pixels = p->options->max_image_pixels;
-    return (struct model_parts){.vision = p->serves && pixels > 0, .image_pixels_max = pixels};
+    return (struct model_parts){.vision = (p->serves || p->looks) && pixels > 0, .image_pixels_max = pixels};
 }
 
 static bool speculation_of(const struct options *o, struct speculation *ret)

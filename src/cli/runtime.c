@@ -187,7 +187,8 @@ int runtime_open(const struct options *o, const struct runtime_opts *opts, struc
                            .rows = opts->rows,
                            .queue = opts->queue,
                            .workers = runtime_workers(o),
-                           .serves = opts->serves};
+                           .serves = opts->serves,
+                           .looks = opts->looks};
     int r = runtime_find_model(o->model, NULL, ret->model_dir, ret->model_id, e);
     if (r == 0)
         r = planning_make(p, ret->model_dir, ret->model_id, e);

@@ -15,6 +15,7 @@
 struct runtime_opts {
     uint32_t rows, queue;
     bool serves; /* over HTTP */
+    bool looks;  /* pictures may come in; who serves looks */
 };
 
 struct runtime {

@@ -167,7 +167,7 @@ def test_it_recalls_what_it_was_told_until_reset(chat):
 def test_help_lists_every_command_and_an_unknown_one_names_help(chat):
     t = chat()
     t.say("/help", "//etc is a folder.")
-    for command in ["/help", "/reset", "/system TEXT", "/retry", "/save FILE", "/stats", "/exit"]:
+    for command in ["/help", "/reset", "/system TEXT", "/image FILE", "/video FILE", "/retry", "/save FILE", "/stats", "/exit"]:
         assert f"  {command} " in t.shown
     t.say("/bogus", "there is no command /bogus; /help lists them.")
     t.say("/exit now", "/exit takes nothing behind it; /help lists the commands.")
@@ -362,6 +362,82 @@ def test_a_model_cannot_send_control_characters_to_a_terminal(terminal, chat, tm
     assert t.end() == 0
     assert t.shown.endswith("chsh(1)\ufffd change login shell.\n")
     chat(rude_model).say("What is chsh?", "chsh(1)\ufffd change login shell.")
+
+
+# --- pictures ---
+
+IMAGES = ROOT / "tests/golden/data/canary-8bit/images"
+GREEN, PURPLE = "A green triangle on a gray background.", "A purple ring on a gray background."
+SEE = "What do you see?"
+
+
+def test_a_picture_goes_with_the_next_message_and_the_prompt_says_so(chat, tmp_path):
+    t = chat()
+    t.say(f"/image {IMAGES / '0.png'}", "[12 tokens, with the next message.]")
+    assert t.shown.endswith("\n[1 attached] > ")
+    t.say(SEE, GREEN)
+    assert t.shown.endswith("\n> ")
+    t.say("What colour is it?", "Green.")
+    first, _, second, _ = saved(t, tmp_path / "a.json")
+    assert first["content"] == [
+        {"type": "image", "image": (IMAGES / "0.png").as_uri()},
+        {"type": "text", "text": SEE},
+    ]
+    assert second["content"] == "What colour is it?"
+    t.type("/retry\r")
+    t.wait_for("/retry")
+    t.wait_for("Green.\n> ")
+    t.type(CTRL_D)
+    assert t.end() == 0
+
+
+def test_a_picture_that_cannot_be_read_changes_nothing(chat):
+    t = chat()
+    t.say(f"/image {IMAGES / '0.png'}", "with the next message.]")
+    t.say("/image nope.png", "nope.png: the file cannot be read: No such file or directory.")
+    t.say(f"/video {IMAGES / '0.png'}", ".")
+    assert t.shown.endswith("\n[1 attached] > ")
+    t.say(f"/image '{IMAGES / '3.png'}'", "with the next message.]")
+    assert t.shown.endswith("\n[2 attached] > ")
+    t.say("/image", "[Nothing goes with the next message any more.]")
+    assert t.shown.endswith("\n> ")
+    t.say("What is chsh?", CHSH)
+
+
+def test_pictures_are_forgotten_with_their_conversation(chat):
+    t = chat()
+    t.say(f"/image {IMAGES / '3.png'}", "with the next message.]")
+    t.say(SEE, PURPLE)
+    t.say("/stats", "")
+    assert re.search(r"\n +media +\d", t.shown)
+    t.say("/reset", "new conversation.]")
+    at = len(t.shown)
+    t.type("/stats\r")
+    t.wait_for("limit")
+    t.wait_for("> ")
+    assert "media" not in t.shown[at:]
+    t.say(f"/image {IMAGES / '0.png'}", "with the next message.]")
+    t.say(SEE, GREEN)
+
+
+def test_a_message_whose_picture_does_not_fit_leaves_it_attached(chat):
+    t = chat("--max-model-len", "64")
+    t.say(f"/image {IMAGES / '0.png'}", "[12 tokens, with the next message.]")
+    t.type("word " * 60 + "\r")
+    t.wait_for("does not fit into the context of 64 tokens")
+    t.wait_for("[1 attached] > ")
+    t.say(SEE, GREEN)
+    t.type(CTRL_D)
+    assert t.end() == 0
+
+
+def test_a_script_shows_pictures(tmp_path):
+    got = script(tmp_path, f"/image {IMAGES / '3.png'}\n{SEE}\n/image nope.png\n")
+    assert got.stdout.decode() == PURPLE + "\n"
+    assert got.stderr.decode() == "plateau: nope.png: the file cannot be read: No such file or directory.\n"
+    assert got.returncode == 1
+    got = script(tmp_path, f"/image {IMAGES / '3.png'}\n", "--max-image-pixels", "0")
+    assert b"is loaded without its vision tower (--max-image-pixels 0)." in got.stderr
 
 
 # --- in a script ---

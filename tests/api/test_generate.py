@@ -34,6 +34,52 @@ def test_answers_are_the_references(index):
     assert got.stdout == case["greedy_text"] + "\n"
 
 
+IMAGES = ROOT / "tests/golden/data/canary-8bit/images"
+
+
+@pytest.mark.parametrize("index", range(len(GOLDEN["vision"])))
+def test_answers_about_pictures_are_the_references(index):
+    case = GOLDEN["vision"][index]
+    got = run("generate", "--temperature", "0", "--image", str(IMAGES / case["image"]), case["question"])
+    assert got.returncode == 0, got.stderr
+    assert got.stdout == case["greedy_text"] + "\n"
+
+
+@pytest.mark.smoke
+def test_a_picture_may_be_a_file_by_any_name_and_several_keep_their_order(tmp_path):
+    named = tmp_path / "a b%20\u00e9.png"
+    named.write_bytes((IMAGES / "0.png").read_bytes())
+    (tmp_path / "link.png").symlink_to(named)
+    green = "A green triangle on a gray background.\n"
+    ask = ["generate", "--temperature", "0"]
+    for name in [str(named), f"'{named}'", str(tmp_path / "link.png"), named.as_uri()]:
+        assert run(*ask, "--image", name, "What do you see?").stdout == green, name
+    one, other = ["--image", str(IMAGES / "3.png")], ["--image", str(IMAGES / "7.png")]
+    assert len({run(*ask, *both, "What do you see?").stdout for both in [one + other, other + one]}) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--image", "/nonexistent.png"], "/nonexistent.png: the file cannot be read: No such file or directory"),
+        (["--image", "/dev/zero"], "/dev/zero: the path names no regular file"),
+        (["--image", str(ROOT / "README.md")], "README.md: this is no picture that can be read"),
+        (["--image", str(ROOT / "README.md"), "--max-media-bytes", "1K"], "at most 1024 are read (--max-media-bytes)"),
+        (["--image", str(IMAGES / "0.png"), "--max-media-pixels", "1024"], "0.png: "),
+        (["--image", "http://127.0.0.1:1/0.png"], "is at an address that is not public"),
+        (["--image", str(IMAGES / "0.png"), "--max-image-pixels", "0"], "without its vision tower (--max-image-pixels 0)"),
+        (["--image", str(IMAGES / "0.png"), "--raw"], "--image needs the model's chat template"),
+        (["--image", str(IMAGES / "0.png"), "--system", "<|image_pad|>"], 'has "<|image_pad|>" in it'),
+        (["--image", str(IMAGES / "0.png"), "--max-model-len", "24"], "24 tokens (--max-model-len)"),
+        (["--image", str(IMAGES / "0.png"), "--model", str(ROOT / "tests/golden/data/qwen3")], "has no tokenizer.json"),
+    ],
+)
+def test_what_is_no_picture_is_told(arguments, words):
+    got = run("generate", *arguments, "What do you see?")
+    assert got.returncode == 1 and got.stdout == ""
+    assert words in got.stderr and got.stderr.count("\n") == 1 and ".." not in got.stderr
+
+
 @pytest.mark.smoke
 def test_a_rendered_prompt_gives_the_same_answer_from_standard_input():
     case = GOLDEN["cases"][15]  # offers tools, answers with a call
