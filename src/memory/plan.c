@@ -106,11 +106,23 @@ static uint32_t longest(const struct plan_process *p, const struct plan_model *m
     return low;
 }
 
-/* As longest(), and with pools of at most what the wish says. */
+/* What somebody asked for to keep pictures in, beside the largest one's place. */
+static uint64_t pictures_asked(const struct plan_model *m, const struct plan_wish *w)
+{
+    bool asked = m->picture_bytes > 0 && w->image_cache_bytes != PLAN_ALL;
+    return asked && w->image_cache_bytes > m->picture_bytes ? w->image_cache_bytes - m->picture_bytes : 0;
+}
+
+/* As longest(), beside the pictures that are to be kept if that leaves a context of use, and with pools of at most what the wish says. */
 static uint32_t longest_unasked(const struct plan_process *p, const struct plan_model *m,
                                 const struct plan_wish *w)
 {
-    uint32_t low = MIN_OF(m->context_max, PLAN_CONTEXT_LEAST), high = longest(p, m, w, m->context_max);
+    uint32_t low = MIN_OF(m->context_max, PLAN_CONTEXT_LEAST), high = 0;
+    struct plan_model keeping = *m;
+    keeping.picture_bytes += pictures_asked(m, w);
+    high = longest(p, &keeping, w, m->context_max);
+    if (high < low)
+        high = longest(p, m, w, m->context_max);
     while (w->context_bytes_max && low < high) {
         uint32_t middle = low + (high - low + 1) / 2;
         if (pools_floor(m, w, middle) <= w->context_bytes_max)

@@ -25,6 +25,21 @@ def test_a_plan_has_room_for_the_largest_picture():
     assert (larger["image_pixels_max"], more["vision"]) == (1048576, vision)
 
 
+def test_who_asks_for_a_cache_gets_it_before_the_context_takes_all():
+    def cache(*options):
+        plan, accounts = planned(*options)
+        return plan["max_model_len"], accounts["pictures"]["limit_bytes"]
+
+    assert cache() == (32768, 256 << 20)
+    small = ["--memory-limit", "300M"]
+    length, few = cache(*small)
+    shorter, many = cache(*small, "--image-cache", "50M")
+    assert few < 8 << 20 and 50 << 20 <= many < 51 << 20 and 1024 <= shorter < length
+    # Of no use with a context that leaves none, which is asked for, or with none at all.
+    assert cache(*small, "--image-cache", "50M", "--max-model-len", str(length))[1] < 8 << 20
+    assert cache(*small, "--image-cache", "300M")[0] == length
+
+
 def test_a_plan_without_pictures_has_no_tower():
     plan, accounts = planned("--max-image-pixels", "0")
     assert (plan["image_pixels_max"], plan["vision_weight_bytes"]) == (0, 0)
