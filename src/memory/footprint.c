@@ -101,6 +101,12 @@ static void footprint_read_cgroup(struct footprint *ret)
     read_cgroup_limits(dir, ret);
 }
 
+/* jemalloc reads this by its name before main(). What is free goes back within 250 ms also when nobody allocates any more, by one thread of its
+ * own; by default it would be given back in 10 s of further allocations, and an idle server makes none. Nothing else refers to it. */
+extern const char *malloc_conf __attribute__((visibility("default")));
+const char *malloc_conf =
+    "background_thread:true,max_background_threads:1,dirty_decay_ms:250,muzzy_decay_ms:0";
+
 /* jemalloc's, where the program links it; NULL with another allocator. */
 extern int mallctl(const char *name, void *ret, size_t *ret_bytes, void *set, size_t set_bytes)
     __attribute__((weak));

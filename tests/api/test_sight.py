@@ -71,6 +71,20 @@ def test_each_request_is_a_line_of_the_log():
         assert not server.said(refused)  # refusals are counted; --log-level debug shows them
 
 
+def test_what_is_free_in_the_heap_goes_back_though_nobody_comes():
+    with serving() as server:
+        long = "data:image/png;base64," + "A" * (12 << 20)
+        message = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": long}}]}
+
+        def heap():
+            return server.memory()["system"]["heap_bytes"]
+
+        before = heap()
+        for _ in range(3):
+            assert server.post("/v1/chat/completions", messages=[message]).status_code == 400
+        until(lambda: heap() <= before + (4 << 20), 5, every=1)
+
+
 def test_pools_tell_what_is_in_use_and_what_lies_free(seen):
     def pools():
         return seen.status()["models"][0]["pools"]
