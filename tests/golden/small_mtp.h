@@ -4,8 +4,8 @@
 
 #include "small_model.h"
 
-static inline void small_mtp_random(struct test_tensors *l, struct rng *rng, const char *name, float size, uint32_t rank,
-                                    const uint64_t *shape)
+static inline void small_mtp_random(struct test_tensors *l, struct rng *rng, const char *name, float size,
+                                    uint32_t rank, const uint64_t *shape)
 {
     float *w = test_tensor_add(l, name, DTYPE_F32, rank, shape);
     struct test_tensor *n = &l->list[l->count - 1];

@@ -125,7 +125,8 @@ TEST(a_side_file_is_the_same_head)
             assert_int_equal(mkdir(path, 0700), 0);
         test_write_text(dir, "config.json", config);
         test_write_tensors(l, dir, "model.safetensors", 0, small_mtp_is_text);
-        test_write_tensors(l, dir, folder ? "mtp/weights.safetensors" : "model-mtp.safetensors", 1, small_mtp_is_head);
+        test_write_tensors(l, dir, folder ? "mtp/weights.safetensors" : "model-mtp.safetensors", 1,
+                           small_mtp_is_head);
         if (manifest)
             test_write_text(dir, folder ? "mtp/manifest.json" : "manifest.json", MANIFEST);
         got = guesses_of(dir);
@@ -170,8 +171,9 @@ static void fuse_experts(struct test_tensors *l)
         snprintf(name, sizeof(name), "mtp.layers.0.mlp.experts.0.%s.weight", parts[from]);
         struct tensor one = test_tensor_find(l, name)->t;
         const uint64_t shape[] = {EXPERTS, one.shape[0] * (uint64_t)(to - from), one.shape[1]};
-        char *at = test_tensor_add(l, down ? "mtp.layers.0.mlp.experts.down_proj" : "mtp.layers.0.mlp.experts.gate_up_proj",
-                                   one.dtype, 3, shape);
+        char *at = test_tensor_add(
+            l, down ? "mtp.layers.0.mlp.experts.down_proj" : "mtp.layers.0.mlp.experts.gate_up_proj",
+            one.dtype, 3, shape);
         for (int e = 0; e < EXPERTS; e++) {
             for (int i = from; i < to; i++, at += one.bytes) {
                 snprintf(name, sizeof(name), "mtp.layers.0.mlp.experts.%d.%s.weight", e, parts[i]);
@@ -229,7 +231,9 @@ TEST(a_head_that_is_not_whole_is_none)
         if (!strstr(s->mtp_absent, name))
             print_message("%s\n", s->mtp_absent);
         assert_non_null(strstr(s->mtp_absent, name));
-        assert_int_equal(model_probe(SMALL_GOLDEN("qwen3_5"), &(struct model_parts){.drafts_max = AHEAD}, &plain, NULL), 0);
+        assert_int_equal(
+            model_probe(SMALL_GOLDEN("qwen3_5"), &(struct model_parts){.drafts_max = AHEAD}, &plain, NULL),
+            0);
         assert_true(s->page_bytes == plain.page_bytes && s->slot_bytes == plain.slot_bytes);
         small_run(m, &o, &got);
         assert_true(got.hash == expected.hash);
@@ -244,10 +248,11 @@ TEST(who_has_no_head_or_cannot_use_one_says_so)
     static const struct {
         const char *golden, *says;
         struct model_parts parts;
-    } cases[] = {{SMALL_GOLDEN("qwen3_5"), "no tensor mtp.fc.weight", {.mtp = true, .drafts_max = 1}},
-                 {SMALL_GOLDEN("qwen3_5"), "slots", {.mtp = true}},
-                 {SMALL_GOLDEN("llama"), "the heads of llama are not computed", {.mtp = true, .drafts_max = 1}},
-                 {SMALL_GOLDEN("qwen3_5"), "", {.drafts_max = 1}}};
+    } cases[] = {
+        {SMALL_GOLDEN("qwen3_5"), "no tensor mtp.fc.weight", {.mtp = true, .drafts_max = 1}},
+        {SMALL_GOLDEN("qwen3_5"), "slots", {.mtp = true}},
+        {SMALL_GOLDEN("llama"), "the heads of llama are not computed", {.mtp = true, .drafts_max = 1}},
+        {SMALL_GOLDEN("qwen3_5"), "", {.drafts_max = 1}}};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct model_shape s;
         assert_int_equal(model_probe(cases[i].golden, &cases[i].parts, &s, NULL), 0);
