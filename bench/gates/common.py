@@ -3,6 +3,7 @@
 import dataclasses
 import http.client
 import json
+import os
 import pathlib
 import re
 import socket
@@ -16,13 +17,13 @@ MIB = 1 << 20
 class Server:
     """`plateau serve` with a model, for a `with` block."""
 
-    def __init__(self, options, *more, named=True):
+    def __init__(self, options, *more, named=True, environment=None):
         model = pathlib.Path(options.model)
         self.has_text = (model / "tokenizer.json").exists()
         self.vocab = vocabulary(model)
         command = [options.program, "serve", *([str(model)] if named else []), "--port", "0", "--log-level", "warn", *options.serve, *map(str, more)]
         self.command = " ".join(command)
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
         where = re.search(rb"http://127\.0\.0\.1:(\d+)", self.process.stdout.readline())
         if not where:
             raise SystemExit(f"The server did not start: {self.command}")
@@ -209,6 +210,7 @@ class Sampler:
                     "unaccounted": memory["unaccounted_bytes"],
                     "pools": account(memory, "pools")["used_bytes"],
                     "sums_hold": memory["sums_hold"],
+                    "accounts": {path: node["used_bytes"] for path, node in accounts(memory).items()},
                 }
             )
         asks.close()
@@ -268,8 +270,8 @@ class Report:
             self.broken.append(what)
         self.say(f"{'holds' if holds else 'BROKEN'}: {what}")
 
-    def plot(self, draw, width=7.0, height=2.6):
-        """draw(axes) fills the picture, which is small enough for documents."""
+    def plot(self, draw, width=7.0, height=2.6, name=None):
+        """draw(axes) fills the picture, which is small enough for documents; `name` tells a second one from the first."""
         try:
             import matplotlib
         except ImportError:
@@ -281,7 +283,7 @@ class Report:
         matplotlib.rcParams.update({"font.size": 8, "axes.spines.top": False, "axes.spines.right": False})
         figure, axes = pyplot.subplots(figsize=(width, height), dpi=110, layout="constrained")
         draw(axes)
-        figure.savefig(self.out / f"{self.name}.png", pil_kwargs={"optimize": True})
+        figure.savefig(self.out / f"{self.name}{'-' + name if name else ''}.png", pil_kwargs={"optimize": True})
         pyplot.close(figure)
 
     def done(self):

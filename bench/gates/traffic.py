@@ -30,6 +30,8 @@ class Broken(Exception):
 class Traffic:
     """`clients` threads that send `count` requests altogether."""
 
+    fates = FATES
+
     def __init__(self, server, clients, longest, seed):
         self.server, self.clients, self.longest, self.seed = server, clients, longest, seed
         self.next, self.lock = 0, threading.Lock()
@@ -56,7 +58,7 @@ class Traffic:
             if number >= last:
                 return
             rng = random.Random(f"{self.seed}/{number}")
-            fate = rng.choices(list(FATES), FATES.values())[0]
+            fate = rng.choices(list(self.fates), self.fates.values())[0]
             try:
                 getattr(self, "_" + fate)(rng)
             except (Broken, OSError) as error:

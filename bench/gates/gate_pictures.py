@@ -1,0 +1,256 @@
+"""pictures: requests with pictures by the ten thousand, a video beside them. Is anything of them left, and who waits for them?
+
+As in soak the first fifth warms up, and what stands idle and cleared then must stand so at the end: the ledger to the byte, threads, descriptors.
+Own memory is compared with what it was before the first request. The server's temporary folder is its own, and must stay empty.
+
+Then a stream runs while large pictures are encoded in full, one after another: each new, none found anywhere. Of its gaps those count
+that lie between the first and the last time the status called the picture's request `encoding`: decoding goes before that on threads of its own, the
+prompt is read after it in steps of --step-ms, which `fairness` is about. The longest gap must stay below 3 times the median of the same gaps. Tokens
+that come at once, as guessed ones do, have one time."""
+
+import json
+import os
+import pathlib
+import socket
+import tempfile
+import time
+
+import drawing
+import stats
+from common import MIB, Connection, Report, Running, Sampler, Server, head, mib
+from gate_soak import settle
+from looking import Looking, Watching, about
+
+STREAM_TOKENS = 20000
+
+
+# ---- what a process has ----
+
+
+def open_files(pid):
+    found = []
+    for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found.append(os.readlink(link))
+        except FileNotFoundError:
+            pass
+    return found
+
+
+def children(pid):
+    """Names of its processes, ended ones that nobody has asked about among them."""
+    found = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, rest = stat.read_text().split("(", 1)[1].rsplit(")", 1)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(rest.split()[1]) == pid:
+            found.append(name)
+    return found
+
+
+def belongings(server):
+    """(threads, descriptors) when nobody but us is connected."""
+    pid, end = server.process.pid, time.monotonic() + 10
+    while sum(name.startswith("socket:") for name in open_files(pid)) > 2 and time.monotonic() < end:
+        time.sleep(0.05)
+    return len(list(pathlib.Path(f"/proc/{pid}/task").iterdir())), len(open_files(pid))
+
+
+def metric(server, name):
+    text = server.asks.call("GET", "/metrics")[1].decode()
+    return int(float(next(line.split()[-1] for line in text.splitlines() if line.startswith(name + " "))))
+
+
+# ---- the soak ----
+
+
+def soak(report, options, folder):
+    addresses, form = drawing.videos(options.video_frames, 4)
+    with Server(options, "--host-cache", options.soak_cache, "--image-cache", "8M", environment={"TMPDIR": folder}) as server:
+        before = server.own_bytes()
+        looking, watching = Looking(server, options.lookers, options.seed), Watching(server, addresses)
+        began = time.monotonic()
+        with watching:
+            with Sampler(server, 0.25, looking.done) as warming:
+                looking.run(options.looks // 5)
+        ledger, had = settle(server, report, "after warm-up"), belongings(server)
+        warm = server.own_bytes()
+        again = Watching(server, addresses)
+        with again:
+            with Sampler(server, 0.25, looking.done) as sampler:
+                looking.run(options.looks - options.looks // 5)
+        seconds = time.monotonic() - began
+        ledger_at_end, has = settle(server, report, "after the soak"), belongings(server)
+        after = server.own_bytes()
+        status = server.get("/api/status")
+        left = metric(server, "plateau_media_left_total")
+        report.figure("requests", looking.done(), f"{looking.done()} in {seconds:.0f} s, {looking.done() / seconds:.0f}/s; {dict(looking.ended)}")
+        report.figure("videos", watching.answered + again.answered, f"of {options.video_frames} frames, {form}: {watching.answered + again.answered}")
+        report.figure("left_while_read", left, f"{left} clients left while their pictures waited or were read; {status['models'][0]['pictures']}")
+        failures = looking.failures + watching.failures + again.failures
+        nothing_left(report, server, status, folder)
+    figures(report, warming, sampler, (before, warm, after))
+    moved = {path: ledger_at_end.get(path, 0) - used for path, used in ledger.items() if ledger_at_end.get(path) != used}
+    report.must(f"ledger at idle as after warm-up {moved or ''}", ledger == ledger_at_end)
+    report.must(f"threads and descriptors as after warm-up: {has[0]} and {has[1]}, {had[0]} and {had[1]}", has == had)
+    report.figure("failures", len(failures))
+    for failure in failures[:5]:
+        report.say(failure)
+    report.must("no failures", not failures)
+    report.must("videos were answered", again.answered > 0)
+
+
+def nothing_left(report, server, status, folder):
+    pid = server.process.pid
+    files = [name for name in open_files(pid) if "deleted" in name or "memfd:" in name or name.startswith(folder)]
+    report.must("no request left", not (status["requests"] or status["engine_jobs"] or status["streams"]))
+    report.must(f"no temporary file {files + os.listdir(folder) or ''}", not files and not os.listdir(folder))
+    report.must(f"no process left {children(pid) or ''}", not children(pid))
+
+
+def figures(report, warming, sampler, own):
+    before, warm, after = own
+    unaccounted = warming.column("unaccounted") + sampler.column("unaccounted")
+    allowed = max(8 * MIB, before // 100)
+    peak = max(warming.column("own") + sampler.column("own"))
+    report.figure("own_bytes_before", before, mib(before))
+    report.figure("own_bytes_warm", warm, f"{mib(warm)} after warm-up and a clear")
+    report.figure("own_bytes_peak", peak, mib(peak))
+    report.figure("own_bytes_after_clear", after, mib(after))
+    report.must(f"after a cache clear within {mib(allowed)} of before", after - before <= allowed)
+    report.figure("unaccounted_bytes", [min(unaccounted), max(unaccounted)], f"{mib(min(unaccounted))} to {mib(max(unaccounted))}")
+    report.must("unaccounted within 32 MiB", max(map(abs, unaccounted)) <= 32 * MIB)
+    report.must("sums of accounts hold in every sample", all(warming.column("sums_hold") + sampler.column("sums_hold")))
+
+    def draw(axes):
+        at = warming.column("at") + sampler.column("at")
+        axes.plot(at, [b / MIB for b in warming.column("own") + sampler.column("own")], lw=0.5, label="own memory")
+        axes.plot(at, [b / MIB for b in unaccounted], lw=0.5, label="unaccounted")
+        axes.axhline(before / MIB, color="grey", lw=0.6, ls=":", label="before the first request")
+        axes.set(xlabel="requests with pictures", ylabel="MiB", title=f"{report.name}: own memory")
+        axes.legend(frameon=False)
+
+    report.plot(draw)
+
+
+# ---- gaps ----
+
+
+def far_sighted(options, folder):
+    """The model, that looks at so large a picture in full; one that would not is told to by a file of its own."""
+    model, pixels = pathlib.Path(options.model).resolve(), options.gap_edge**2
+    made = pathlib.Path(folder, model.name)
+    made.mkdir()
+    for file in model.iterdir():
+        (made / file.name).symlink_to(file)
+    name = "preprocessor_config.json"
+    says = json.loads((model / name).read_text()) if (model / name).exists() else {}
+    says.setdefault("size", {}).setdefault("shortest_edge", 65536)
+    says["size"]["longest_edge"] = max(says["size"].get("longest_edge", 0), pixels)
+    if "max_pixels" in says:
+        says["max_pixels"] = max(says["max_pixels"], pixels)
+    (made / name).unlink(missing_ok=True)
+    (made / name).write_text(json.dumps(says))
+    return str(made)
+
+
+def start_stream(server, speculative):
+    body = {"prompt": [100, 101, 102], "max_tokens": STREAM_TOKENS, "ignore_eos": True, "temperature": 0, "speculative": speculative}
+    running = Running(server.port, body)
+    while len(running.times) < 50:
+        time.sleep(0.01)
+    return running
+
+
+def look_at_large(server, raw, asks):
+    """(sent, first seen encoding, last seen encoding, answered): times."""
+    first = last = None
+    with socket.create_connection(("127.0.0.1", server.port), 600) as sock:
+        began = time.monotonic()
+        sock.sendall(head("POST", "/v1/chat/completions", raw) + raw)
+        sock.settimeout(0.01)
+        text = b""
+        while True:
+            try:
+                part = sock.recv(65536)
+                text += part
+                if not part:
+                    break
+            except TimeoutError:
+                pass
+            phases = [r["phase"] for r in json.loads(asks.call("GET", "/api/status")[1])["requests"]]
+            if "encoding" in phases:
+                last = time.monotonic()
+                first = first or last
+    if not text.startswith(b"HTTP/1.1 200"):
+        raise SystemExit(f"pictures: a large picture was not answered: {text[-400:]!r}")
+    if first == last:
+        raise SystemExit("pictures: a large picture was encoded too soon to be seen; ask for larger ones (--gap-edge)")
+    return began, first, last, time.monotonic()
+
+
+def beside(server, options, speculative):
+    """Gaps of a stream, by what happens beside it."""
+    gaps, asks = {"alone": [], "read": [], "encoded": [], "prompt": []}, Connection(server.port)
+    running = start_stream(server, speculative)
+    for n in range(options.gap_pictures):
+        url = drawing.data_url("image/png", drawing.png(options.gap_edge, options.gap_edge, f"{options.seed}/{speculative}/{n}"))
+        raw = json.dumps(about([url], "What is it?", 1)).encode()
+        if len(running.times) > STREAM_TOKENS // 2 or not running.is_alive():
+            running.leave()
+            running = start_stream(server, speculative)
+        began = time.monotonic()
+        time.sleep(2)
+        gaps["alone"] += running.gaps(began, time.monotonic())
+        times = look_at_large(server, raw, asks)
+        if not running.is_alive():
+            raise SystemExit("pictures: the stream ended before the picture was encoded")
+        for name, span in zip(("read", "encoded", "prompt"), zip(times, times[1:])):
+            gaps[name] += running.gaps(*span)
+    running.leave()
+    asks.close()
+    return gaps
+
+
+def judge_gaps(report, name, gaps):
+    for what, own in gaps.items():
+        if own:
+            text = f"{len(own)}: p50 {stats.quantile(own, 0.5):.2f} p99 {stats.quantile(own, 0.99):.2f} longest {max(own):.2f} ms"
+            report.figure(f"gaps_{what}_{name}", own, text)
+    own = gaps["encoded"]
+    median = stats.quantile(own, 0.5)
+    report.must(f"{name} guesses: the longest gap while a picture is encoded below 3 x their median ({max(own) / median:.2f})", max(own) < 3 * median)
+
+
+def look_large(report, options, folder):
+    pixels = options.gap_edge**2
+    wide = type(options)(**{**vars(options), "model": far_sighted(options, folder)})
+    more = ("--max-image-pixels", pixels, "--max-num-seqs", 4, "--max-model-len", min(STREAM_TOKENS + 8192, 32768), "--image-cache", 0)
+    with Server(wide, *more) as server:
+        both = {name: beside(server, options, speculative) for name, speculative in (("without", False), ("with", True))}
+        pictures = server.model()["pictures"]
+    report.say(f"{pixels / 1e6:.1f} megapixels each: {pictures['encoded']} encoded in {pictures['slices']} slices, {pictures['encode_seconds']:.1f} s")
+    for name, gaps in both.items():
+        judge_gaps(report, name, gaps)
+
+    def draw(axes):
+        axes.plot(both["without"]["alone"], ".", ms=2, label="alone")
+        axes.plot(both["without"]["encoded"], ".", ms=2, label="while a picture is encoded")
+        axes.set(xlabel="token", ylabel="gap, ms", yscale="log", title=f"{report.name}: a stream beside pictures of {pixels / 1e6:.1f} megapixels")
+        axes.legend(frameon=False)
+
+    report.plot(draw, name="gaps")
+
+
+def run(options):
+    report = Report("pictures", options)
+    with tempfile.TemporaryDirectory(prefix="plateau-gate-") as folder:
+        temporary = pathlib.Path(folder, "tmp")
+        temporary.mkdir()
+        if options.looks:
+            soak(report, options, str(temporary))
+        if options.gap_pictures:
+            look_large(report, options, folder)
+    return report.done()
