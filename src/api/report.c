@@ -77,11 +77,23 @@ void report_model_state(struct api *a, uint32_t index, struct buf *ret)
         (unsigned long long)i.failures, (double)i.load_ns / (double)NS_PER_S);
 }
 
-/* What requests may have among their parts. */
-static void write_modalities(const struct model_vision *v, struct buf *ret)
+/* What requests may have among their parts, and how much of it. */
+static void write_sight(const struct api *a, const struct model_vision *v, struct buf *ret)
 {
-    buf_printf(ret, ",\"input_modalities\":[\"text\"%s%s]", v->present ? ",\"image\"" : "",
+    buf_printf(ret, ",\"input_modalities\":[\"text\"%s%s],\"vision\":", v->present ? ",\"image\"" : "",
                v->present && v->video_frames_max ? ",\"video\"" : "");
+    if (!v->present || !a->media) {
+        buf_puts(ret, "null");
+        return;
+    }
+    const struct media_opts *o = media_options(a->media);
+    uint32_t edge = v->patch * v->merge, frames = v->video_frames_max;
+    buf_printf(ret,
+               "{\"images_max\":%u,\"image_pixels_max\":%llu,\"image_tokens_max\":%llu,\"token_pixels\":%u,"
+               "\"video_frames_max\":%u}",
+               o->parts_max, (unsigned long long)v->pixels_max,
+               (unsigned long long)(v->pixels_max / edge / edge), edge * edge,
+               o->frames_max ? MIN_OF(frames, o->frames_max) : frames);
 }
 
 /* What is known of a model that is not loaded is what its files said when the server started. */
@@ -93,10 +105,10 @@ static void write_unloaded(struct api *a, uint32_t index, struct buf *ret)
     else
         buf_puts(ret, ",\"max_model_len\":null");
     if (s->planned)
-        write_modalities(&s->shape.vision, ret);
+        write_sight(a, &s->shape.vision, ret);
 }
 
-static void write_loaded(const struct served_model *m, struct buf *ret)
+static void write_loaded(const struct api *a, const struct served_model *m, struct buf *ret)
 {
     buf_printf(ret, ",\"max_model_len\":%u,", m->max_model_len);
     key_string(ret, "compute", m->compute);
@@ -106,7 +118,7 @@ static void write_loaded(const struct served_model *m, struct buf *ret)
     buf_puts(ret, "\"speculation\":{");
     report_speculation(&m->guessing, ret);
     buf_putc(ret, '}');
-    write_modalities(&m->shape->vision, ret);
+    write_sight(a, &m->shape->vision, ret);
 }
 
 void report_speculation(const struct engine_guessing *g, struct buf *ret)
@@ -127,7 +139,7 @@ void report_model(struct api *a, uint32_t index, struct slice name, struct buf *
     buf_puts(ret, ",\"parent\":null,\"permission\":[],");
     report_model_state(a, index, ret);
     if (loaded)
-        write_loaded(look.model, ret);
+        write_loaded(a, look.model, ret);
     else
         write_unloaded(a, index, ret);
     buf_putc(ret, '}');

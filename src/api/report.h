@@ -32,7 +32,8 @@ void report_holders_metrics(struct api *a, struct buf *ret);
 void report_ssd(struct api *a, uint64_t hit_tokens, struct buf *ret);
 void report_ssd_metrics(struct api *a, struct buf *ret);
 
-/* report_media.c */
+/* report_media.c: as report_holders(). */
+void report_media(struct api *a, struct buf *ret);
 void report_media_metrics(struct api *a, struct buf *ret);
 
 /* report_guard.c: as report_holders(). */

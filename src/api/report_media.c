@@ -10,6 +10,25 @@ static void write_one(struct buf *b, const char *name, const char *type, const c
     buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, type, name, value);
 }
 
+void report_media(struct api *a, struct buf *ret)
+{
+    struct media_numbers n;
+    if (!a->media) {
+        buf_puts(ret, "\"media\":null");
+        return;
+    }
+    media_numbers(a->media, &n);
+    struct account_numbers memory = account_numbers(media_account(a->media));
+    buf_printf(ret,
+               "\"media\":{\"fetching\":%u,\"waiting\":%u,\"working\":%u,\"queued_bytes\":%llu,"
+               "\"used_bytes\":%llu,\"limit_bytes\":%llu,\"requests\":%llu,\"failed\":%llu,\"left\":%llu,"
+               "\"pictures\":%llu,\"videos\":%llu,\"frames\":%llu}",
+               n.fetching, n.waiting, n.working, (unsigned long long)n.queued_bytes,
+               (unsigned long long)memory.used, (unsigned long long)memory.limit, (unsigned long long)n.tasks,
+               (unsigned long long)n.tasks_failed, (unsigned long long)n.tasks_left,
+               (unsigned long long)n.pictures, (unsigned long long)n.videos, (unsigned long long)n.frames);
+}
+
 void report_media_metrics(struct api *a, struct buf *ret)
 {
     struct media_numbers n;

@@ -253,6 +253,11 @@ static void add_cache(struct engine_numbers *sum, const struct engine_numbers *n
     sum->cached_tokens += n->cached_tokens;
     sum->fetched_tokens += n->fetched_tokens;
     sum->pending_trim_bytes += n->pending_trim_bytes;
+    sum->pictures_bytes += n->pictures_bytes;
+    sum->pictures_bytes_max += n->pictures_bytes_max;
+    sum->pictures_kept += n->pictures_kept;
+    sum->pictures_encoded += n->pictures_encoded;
+    sum->pictures_found += n->pictures_found;
 }
 
 void report_status(struct api *a, struct buf *ret)
@@ -288,7 +293,15 @@ void report_status(struct api *a, struct buf *ret)
         (unsigned long long)cache.cache_bytes, cache.cache_pages, cache.cache_snapshots,
         (unsigned long long)(cache.cached_tokens - cache.fetched_tokens));
     report_ssd(a, cache.fetched_tokens, ret);
-    buf_puts(ret, "},");
+    buf_printf(
+        ret,
+        ",\"pictures\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"kept\":%u,\"encoded\":%llu,\"found\":%llu}}"
+        ",",
+        (unsigned long long)cache.pictures_bytes_max, (unsigned long long)cache.pictures_bytes,
+        cache.pictures_kept, (unsigned long long)cache.pictures_encoded,
+        (unsigned long long)cache.pictures_found);
+    report_media(a, ret);
+    buf_putc(ret, ',');
     report_holders(a, ret);
     buf_putc(ret, ',');
     report_guard(a, ret);

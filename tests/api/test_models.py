@@ -105,6 +105,10 @@ def test_all_models_below_a_directory_are_known_and_none_is_loaded(directory):
     assert {m["state"] for m in found.values()} == {"unloaded"}
     assert found["small"]["root"] == "ids"
     assert found["one"]["max_model_len"] > 0
+    # What a model that is not loaded sees is known from its files.
+    assert found["one"]["input_modalities"] == ["text", "image", "video"]
+    assert found["one"]["vision"]["image_pixels_max"] == 1048576
+    assert found["small"]["input_modalities"] == ["text"] and found["small"]["vision"] is None
     assert s.http.get("/v1/models/small").json()["root"] == "ids"
     assert s.said("event=model_unusable model=broken")
     refused(s.ask("three"), 404, "model_not_found", "three")

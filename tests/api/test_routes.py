@@ -60,6 +60,14 @@ def test_models(server):
     assert abs(model["created"] - time.time()) < 3600
     assert model["max_model_len"] == 32768 and model["compute"] == "f32"
     assert model["exact"] is True and model["chat"] is True and model["tokenizer"] is True
+    assert model["input_modalities"] == ["text", "image", "video"]
+    assert model["vision"] == {
+        "images_max": 16,
+        "image_pixels_max": 1048576,
+        "image_tokens_max": 1024,
+        "token_pixels": 1024,
+        "video_frames_max": 768,
+    }
 
 
 @pytest.mark.smoke

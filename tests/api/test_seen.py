@@ -103,6 +103,11 @@ def test_each_picture_is_encoded_once_and_one_that_is_in_a_prefix_not_at_all(eye
     assert metrics["plateau_vision_cache_hits_total" + LABEL] == pictures(eyes)["found"]
     assert metrics["plateau_vision_cache_bytes" + LABEL] == pictures(eyes)["bytes"] > 0
     assert metrics["plateau_vision_encode_seconds_total" + LABEL] > 0
+    status = eyes.status()
+    for name, figure in status["caches"]["pictures"].items():  # of all models together, and here is one
+        assert figure == pictures(eyes)[name]
+    assert status["media"]["pictures"] == metrics["plateau_media_pictures_total"] >= 4
+    assert (status["media"]["waiting"], status["media"]["working"]) == (0, 0)
 
 
 def test_a_clear_takes_features_too_and_encoding_s_memory_goes_by_itself(eyes):
