@@ -72,7 +72,6 @@ struct exchange {
     bool
         waits; /* prepared as far as it goes without its model or its pictures, or an operator's order is under way */
     struct media_task *media; /* its pictures; NULL: none, or the engine has them */
-    uint64_t media_since_ns;
     struct registry_unloading unloading;
     uint64_t waits_since_ns; /* network thread; 0: it has not looked yet */
     unsigned status;         /* of the reply of the kinds that need no engine; 200 */

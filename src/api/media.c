@@ -75,6 +75,7 @@ static void unlink_task(struct media *m, struct media_task *t)
 static void link_task(struct media *m, struct media_task *t)
 {
     atomic_store(&t->state, MEDIA_WAITING);
+    atomic_store(&t->waits_since_ns, clock_now_ns());
     list_push_back(&m->waiting, &t->link);
     m->waiting_count++;
     m->queued_bytes += t->bytes;
@@ -113,9 +114,9 @@ bool media_submit(struct media_task *t, struct reject *why)
     bool ok = has_room(m, t) && !m->stopping;
     uint32_t waiting = m->waiting_count + m->fetching_count;
     uint64_t bytes = m->queued_bytes;
-    t->submitted_ns = clock_now_ns();
     if (ok && t->remote) {
         atomic_store(&t->state, MEDIA_FETCHING);
+        atomic_store(&t->waits_since_ns, clock_now_ns());
         m->fetching_count++;
         fetch_put(m->fetch, t);
     } else if (ok) {
@@ -204,6 +205,7 @@ static void begin_work(struct media *m, struct media_task *t)
 {
     unlink_task(m, t);
     atomic_store(&t->state, MEDIA_WORKING);
+    atomic_store(&t->waits_since_ns, 0);
     m->working_count++;
     m->videos_now += t->video;
 }

@@ -66,6 +66,8 @@ void media_task_leave(struct media_task *t);
 
 enum media_state { MEDIA_MADE, MEDIA_FETCHING, MEDIA_WAITING, MEDIA_WORKING, MEDIA_DONE };
 enum media_state media_task_state(const struct media_task *t);
+/* Clock time since when nobody has begun with it, neither to fetch nor to read; 0: somebody has. */
+uint64_t media_task_waits_since_ns(const struct media_task *t);
 /* Done: NULL, or why a part is no picture; status 0 in it: memory was refused, see media_task_wanted(). */
 const struct reject *media_task_failure(const struct media_task *t);
 /* Bytes that were refused last. */

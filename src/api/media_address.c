@@ -117,7 +117,7 @@ const char *media_url_fault(struct slice url)
     struct slice schemes[] = {SLICE("http://"), SLICE("https://")};
     size_t skip = starts(url, schemes[0]) ? schemes[0].len : starts(url, schemes[1]) ? schemes[1].len : 0;
     if (skip == 0)
-        return "is neither http:// nor https://";
+        return "is none of these";
     if (url.len > URL_BYTES_MAX)
         return "is longer than 8192 bytes";
     if (!is_plain(url))

@@ -240,6 +240,7 @@ static void fill(struct fetch *f)
         struct media_task *t = next_task(f);
         if (!t)
             continue;
+        atomic_store(&t->waits_since_ns, 0);
         *x = (struct transfer){.task = t};
         begin_source(f, x);
     }

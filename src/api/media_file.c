@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@ static bool read_path(struct slice url, char ret[PATH_MAX])
     struct slice heads[] = {SLICE("file:///"), SLICE("file://localhost/")};
     size_t len = 0, i = 0;
     for (size_t k = 0; k < COUNT_OF(heads) && i == 0; k++)
-        if (slice_starts(url, heads[k]))
+        if (url.len >= heads[k].len && strncasecmp(url.ptr, heads[k].ptr, heads[k].len) == 0)
             i = heads[k].len - 1;
     if (i == 0)
         return false;
@@ -107,8 +108,7 @@ int media_file_open(const struct media *m, struct slice url, struct err *e)
     return fd < 0 ? err_set(e, -EACCES, "the file cannot be read: %s", strerror(-fd)) : fd;
 }
 
-int media_file_read(int fd, size_t bytes_max, const struct charge *charge, struct media_bytes *ret,
-                    struct err *e)
+int media_file_check(int fd, size_t bytes_max, size_t *ret, struct err *e)
 {
     struct stat st;
     if (fstat(fd, &st) < 0)
@@ -116,9 +116,20 @@ int media_file_read(int fd, size_t bytes_max, const struct charge *charge, struc
     if (st.st_size < 0 || (uint64_t)st.st_size > bytes_max)
         return err_set(e, -E2BIG, "the file has %lld bytes; at most %zu are read (--max-media-bytes)",
                        (long long)st.st_size, bytes_max);
-    size_t bytes = (size_t)st.st_size;
-    if (bytes == 0)
+    if (st.st_size == 0)
         return err_set(e, -EINVAL, "the file is empty");
+    if (ret)
+        *ret = (size_t)st.st_size;
+    return 0;
+}
+
+int media_file_read(int fd, size_t bytes_max, const struct charge *charge, struct media_bytes *ret,
+                    struct err *e)
+{
+    size_t bytes;
+    int r = media_file_check(fd, bytes_max, &bytes, e);
+    if (r < 0)
+        return r;
     if (media_bytes_reserve(ret, bytes, charge) < 0)
         return -ENOMEM;
     while (ret->len < bytes) {

@@ -61,7 +61,6 @@ bool media_request_ready(struct exchange *x)
                            &x->reject))
         return x->reject.status ? false : refuse_memory(x, wanted);
     request_drop_sources(&x->request);
-    x->media_since_ns = clock_now_ns();
     if (!media_submit(x->media, &x->reject))
         return false;
     x->waits = true;
@@ -84,7 +83,8 @@ int media_request_look(struct exchange *x, uint64_t now_ns)
 {
     enum media_state state = media_task_state(x->media);
     uint64_t patience_ns = media_options(x->api->media)->timeout_s * NS_PER_S;
-    if (state == MEDIA_WAITING && now_ns > x->media_since_ns + patience_ns) {
+    uint64_t since_ns = media_task_waits_since_ns(x->media);
+    if (since_ns > 0 && now_ns > since_ns + patience_ns) {
         refuse_slow(x);
         return -ECANCELED;
     }

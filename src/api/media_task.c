@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #define ARENA_BYTES_MAX ((size_t)64 << 20)
 #define ARENA_GRAIN     ((size_t)16 << 10)
@@ -36,7 +37,8 @@ bool media_fail(struct media_task *t, const struct media_part *p, int r, const s
         t->wanted = media_refused_bytes();
     if (r == -ENOMEM || r == -ECANCELED)
         return false;
-    return reject_set(&t->why, 400, "invalid_media", p->at, "%s: %s", p->at, e->text);
+    return reject_set(&t->why, 400, r == -E2BIG ? "media_too_large" : "invalid_media", p->at, "%s: %s", p->at,
+                      e->text);
 }
 
 bool media_make_room(struct media_task *t, struct media_part *p, uint32_t count)
@@ -59,10 +61,10 @@ static bool take_data(struct media_task *t, const struct media_part *p, struct m
     struct data_url u;
     struct err e = {0};
     int r = data_url_parse(url, &u, &e);
-    if (r == 0 && u.bytes_max > bytes_max)
+    if (r == 0 && u.bytes_max > bytes_max && data_url_bytes(&u) > bytes_max)
         return media_refuse(t, p, "media_too_large",
                             "has %zu bytes; a picture or video may have %zu (--max-media-bytes).",
-                            u.bytes_max, bytes_max);
+                            data_url_bytes(&u), bytes_max);
     if (r == 0)
         r = media_bytes_reserve(&s->bytes, u.bytes_max, &t->media->charge);
     if (r == 0)
@@ -75,7 +77,7 @@ static bool take_url(struct media_task *t, const struct media_part *p, struct me
                      struct slice url)
 {
     const struct media_opts *o = &t->media->opts;
-    bool file = slice_starts(url, SLICE("file:"));
+    bool file = url.len >= 5 && strncasecmp(url.ptr, "file:", 5) == 0;
     const char *fault = file ? NULL : media_url_fault(url);
     if (file && !o->dir)
         return media_refuse(
@@ -232,6 +234,11 @@ bool media_task_create(struct media *m, const struct request *r, const struct mo
 enum media_state media_task_state(const struct media_task *t)
 {
     return (enum media_state)atomic_load(&t->state);
+}
+
+uint64_t media_task_waits_since_ns(const struct media_task *t)
+{
+    return atomic_load(&t->waits_since_ns);
 }
 
 const struct reject *media_task_failure(const struct media_task *t)

@@ -50,9 +50,9 @@ struct media_task {
 
     /* Of the service's lock. */
     struct list link;
-    bool left; /* nobody waits for it any more */
-    uint64_t submitted_ns;
-    _Atomic int state; /* enum media_state; read by anybody */
+    bool left;                       /* nobody waits for it any more */
+    _Atomic int state;               /* enum media_state; read by anybody */
+    _Atomic uint64_t waits_since_ns; /* 0: it is being fetched or worked on, or done; likewise */
 
     atomic_bool stop; /* whoever works on it stops */
     /* Who works on it, then who holds it. */
@@ -115,6 +115,8 @@ void media_fetched(struct media_task *t);
 /* media_file.c: opens the file of a file: URL, below the directory of --media-dir, whatever links and dots are on the way. Returns the descriptor of a
  * regular file, or what is wrong with words in e. */
 int media_file_open(const struct media *m, struct slice url, struct err *e);
+/* How long it is, if that is more than nothing and at most bytes_max; ret may be NULL. */
+int media_file_check(int fd, size_t bytes_max, size_t *ret, struct err *e);
 /* Reads all of it, at most bytes_max. */
 int media_file_read(int fd, size_t bytes_max, const struct charge *charge, struct media_bytes *ret,
                     struct err *e);

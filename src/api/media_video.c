@@ -27,8 +27,12 @@
 #define BASE_BYTES  ((uint64_t)80 << 20) /* what ffmpeg writes to before it has seen a frame; measured: 40 */
 #define PIXEL_BYTES 48 /* and for each pixel of a frame: those it refers to, and the converted one */
 #define PROBE_BYTES ((uint64_t)96 << 20)
+#define TERM_BYTES  64   /* of what selects a frame, as text; 42 are used at most */
+#define FRAMES_MOST 3000 /* to be selected: Linux takes arguments of 128 KiB */
 #define SHORT_BY    3    /* frames that may be missing at the end: packets that show nothing */
 #define SAID_BYTES  4096 /* of what ffprobe says */
+#define NO_VIDEO                                                                                             \
+    "is no video that can be read (MP4, WebM, Matroska, AVI, MPEG and a few more can be), or is broken"
 
 struct video {
     struct media_task *task;
@@ -118,8 +122,10 @@ static bool open_file(struct video *v)
     struct err e = {0};
     if (s->origin != MEDIA_FROM_FILE)
         return make_file(v, s);
-    v->fd = media_file_open(t->media, slice_of(s->url), &e);
-    return v->fd >= 0 || media_fail(t, v->part, v->fd, &e);
+    int r = v->fd = media_file_open(t->media, slice_of(s->url), &e);
+    if (r >= 0)
+        r = media_file_check(v->fd, t->media->opts.bytes_max, NULL, &e);
+    return r >= 0 || media_fail(t, v->part, r, &e);
 }
 
 /* ---- what it is ---- */
@@ -184,8 +190,7 @@ static bool check(struct video *v, const char *said)
         fps = find_number(said, "r_frame_rate");
     if (!is_between(width, 1, 65535) || !is_between(height, 1, 65535) || !is_between(frames, 1, 1e9) ||
         !is_between(fps, 0.001, 10000))
-        return fail(v, -EINVAL,
-                    "is no video that can be read: MP4, WebM, Matroska, AVI, MPEG and a few more are");
+        return fail(v, -EINVAL, NO_VIDEO);
     if (width * height > (double)o->pixels_max)
         return media_refuse(
             v->task, v->part, "media_too_large",
@@ -232,26 +237,38 @@ static bool probe(struct video *v)
     if (r < 0)
         return fail(v, r, "cannot be read");
     if (!well || len == sizeof(said) - 1)
-        return fail(v, -EINVAL,
-                    "is no video that can be read: MP4, WebM, Matroska, AVI, MPEG and a few more are");
+        return fail(v, -EINVAL, NO_VIDEO);
     return check(v, said);
 }
 
 /* ---- its frames ---- */
 
-#define TERM_BYTES 24
+/* The frames from `first` to before `end` of those to be looked at, as an expression of the number n: a comparison that halves them, until one is
+ * left. (Of a sum ffmpeg takes a hundred terms and no more.) Returns how long it is. */
+static size_t write_choice(const struct video *v, uint32_t first, uint32_t end, char *to)
+{
+    uint32_t middle = first + (end - first) / 2;
+    uint32_t index = media_sample_index(v->frames, v->count, middle);
+    if (end - first == 1)
+        return (size_t)snprintf(to, TERM_BYTES, "eq(n\\,%u)", index);
+    size_t len = (size_t)snprintf(to, TERM_BYTES, "if(lt(n\\,%u)\\,", index);
+    len += write_choice(v, first, middle, to + len);
+    memcpy(to + len, "\\,", 2);
+    len += 2;
+    len += write_choice(v, middle, end, to + len);
+    memcpy(to + len, ")", 2);
+    return len + 1;
+}
 
-/* "select=eq(n\,0)+eq(n\,7)" */
+/* "select=if(lt(n\,7)\,eq(n\,0)\,eq(n\,7))" */
 static char *write_selection(struct video *v)
 {
-    size_t bytes = 32 + (size_t)v->count * TERM_BYTES, at;
-    char *text = arena_alloc(v->task->arena, bytes);
+    static const char head[] = "select=";
+    char *text = arena_alloc(v->task->arena, sizeof(head) + (size_t)v->count * TERM_BYTES);
     if (!text)
         return NULL;
-    at = (size_t)snprintf(text, bytes, "select=");
-    for (uint32_t i = 0; i < v->count; i++)
-        at += (size_t)snprintf(text + at, bytes - at, "%seq(n\\,%u)", i ? "+" : "",
-                               media_sample_index(v->frames, v->count, i));
+    memcpy(text, head, sizeof(head));
+    write_choice(v, 0, v->count, text + sizeof(head) - 1);
     return text;
 }
 
@@ -262,6 +279,7 @@ static bool start_frames(struct video *v, uint64_t memory_bytes)
                                 "-v",
                                 "error",
                                 "-nostdin",
+                                "-xerror", /* frames that it would patch up are not what was filmed */
                                 "-threads",
                                 "1",
                                 "-protocol_whitelist",
@@ -426,7 +444,7 @@ static bool make(struct video *v)
                                   .fps = v->fps,
                                   .wanted = isnan(p->fps) ? t->vision.video_fps : p->fps,
                                   .least = t->vision.video_frames_min,
-                                  .most = media_frames_max(t)};
+                                  .most = MIN_OF(media_frames_max(t), FRAMES_MOST)};
     v->count = media_sample_count(&sample);
     atomic_store(&t->frames_decoded, 0);
     atomic_store(&t->frames, v->count);

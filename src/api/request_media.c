@@ -1,8 +1,9 @@
 /* request_media.c - a picture or a video as clients write it down.
  *
  * OpenAI's, the Responses', Hugging Face's and Qwen's forms differ in where the address stands: under the type's own name, as a string or
- * as an object with a "url". What such a part may say besides and is not done here is refused, for a client that limits a
- * picture's size counts on it. `detail` is a wish about OpenAI's own sizes: any picture is seen as its model sees it. */
+ * as an object with a "url". What such a part says besides is refused unless it is known and done, or known to change nothing, for a client
+ * that limits a picture's size or cuts a video counts on it. `detail` is a wish about OpenAI's own sizes: any picture is seen as its
+ * model sees it. */
 #include "api/request.h"
 
 #include "base/check.h"
@@ -39,15 +40,36 @@ const char *request_media_type(const json_t *part)
     return types[type_of(part)].kind == REQUEST_VIDEO ? "video" : "image";
 }
 
-static bool refuse_wishes(const json_t *part, const char *at, struct reject *why)
+/* Names under which the address stands. */
+static const char *const names[][3] = {
+    [REQUEST_PICTURE] = {"image_url", "image", "url"}, [REQUEST_VIDEO] = {"video_url", "video", "url"}};
+
+static const char *const rates[] = {"fps", "sample_fps"}; /* of videos */
+
+static bool is_among(const char *key, const char *const *list, size_t count)
 {
-    static const char *const wishes[] = {"min_pixels",    "max_pixels", "total_pixels", "resized_height",
-                                         "resized_width", "nframes",    "min_frames",   "max_frames",
-                                         "video_start",   "video_end",  "file_id"};
-    for (size_t i = 0; i < COUNT_OF(wishes); i++) {
-        const json_t *v = json_object_get(part, wishes[i]);
-        if (v && !json_is_null(v))
-            return reject_unsupported(why, at, "%s: \"%s\" is not supported; leave it out.", at, wishes[i]);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(key, list[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Of a part, or of the object with its address. */
+static bool check_keys(const json_t *holder, enum request_media_kind kind, const char *at, struct reject *why)
+{
+    /* Names of the part, claims of what its bytes are, and how long others shall keep it. */
+    static const char *const known[] = {"type",      "detail",     "id",           "uuid",
+                                        "name",      "filename",   "format",       "index",
+                                        "mime_type", "media_type", "cache_control"};
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)holder, key, v)
+    {
+        bool ok = json_is_null(v) || is_among(key, known, COUNT_OF(known)) ||
+                  is_among(key, names[kind], COUNT_OF(names[kind])) ||
+                  (kind == REQUEST_VIDEO && is_among(key, rates, COUNT_OF(rates)));
+        if (!ok)
+            return reject_unsupported(why, at, "%s: \"%.64s\" is not supported; leave it out.", at, key);
     }
     return true;
 }
@@ -64,17 +86,22 @@ static bool check_detail(const json_t *holder, const char *at, struct reject *wh
     return reject_value(why, at, "%s: detail must be \"auto\", \"low\", \"high\" or \"original\".", at);
 }
 
-/* What stands under the first of the names that the part has. */
-static json_t *find_value(const json_t *part, enum request_media_kind kind)
+/* What stands under the name that the part has; NULL: it has none of them, or several, and `why` says it. */
+static json_t *find_value(const json_t *part, enum request_media_kind kind, const char *at,
+                          struct reject *why)
 {
-    static const char *const names[][3] = {
-        [REQUEST_PICTURE] = {"image_url", "image", "url"}, [REQUEST_VIDEO] = {"video_url", "video", "url"}};
-    for (size_t i = 0; i < COUNT_OF(names[0]); i++) {
+    json_t *found = NULL;
+    for (size_t i = 0; i < COUNT_OF(names[kind]); i++) {
         json_t *v = json_object_get(part, names[kind][i]);
-        if (v && !json_is_null(v))
-            return v;
+        if (!v || json_is_null(v))
+            continue;
+        if (found) {
+            reject_value(why, at, "%s has more than one address (\"%s\" is another).", at, names[kind][i]);
+            return NULL;
+        }
+        found = v;
     }
-    return NULL;
+    return found;
 }
 
 static json_t *address_of(json_t *v)
@@ -116,14 +143,13 @@ static json_t *read_source(json_t *value, enum request_media_kind kind, const ch
 
 static bool read_fps(const json_t *holder, const char *at, double *ret, struct reject *why)
 {
-    static const char *const names[] = {"fps", "sample_fps"};
-    for (size_t i = 0; i < COUNT_OF(names); i++) {
-        const json_t *v = json_object_get(holder, names[i]);
+    for (size_t i = 0; i < COUNT_OF(rates); i++) {
+        const json_t *v = json_object_get(holder, rates[i]);
         if (!v || json_is_null(v))
             continue;
         double fps = json_number_value(v);
         if (!json_is_number(v) || !(fps > 0 && fps <= FPS_MAX))
-            return reject_value(why, at, "%s: %s must be a number above 0 and at most %.0f.", at, names[i],
+            return reject_value(why, at, "%s: %s must be a number above 0 and at most %.0f.", at, rates[i],
                                 FPS_MAX);
         *ret = fps;
     }
@@ -133,10 +159,11 @@ static bool read_fps(const json_t *holder, const char *at, double *ret, struct r
 json_t *request_media_read(const json_t *part, const char *at, struct reject *why)
 {
     enum request_media_kind kind = types[type_of(part)].kind;
-    json_t *value = find_value(part, kind);
+    json_t *value = find_value(part, kind, at, why);
     double fps = -1;
-    if (!refuse_wishes(part, at, why) || !refuse_wishes(value, at, why) || !check_detail(part, at, why) ||
-        !check_detail(value, at, why) || !read_fps(value, at, &fps, why) || !read_fps(part, at, &fps, why))
+    if (why->status || !check_keys(part, kind, at, why) || !check_keys(value, kind, at, why) ||
+        !check_detail(part, at, why) || !check_detail(value, at, why) || !read_fps(value, at, &fps, why) ||
+        !read_fps(part, at, &fps, why))
         return NULL;
     json_t *source = read_source(value, kind, at, why);
     if (!source)

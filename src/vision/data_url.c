@@ -71,6 +71,14 @@ static uint8_t digit_of(unsigned c)
     }
 }
 
+size_t data_url_bytes(const struct data_url *u)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < u->base64.len; i++)
+        count += digit_of((uint8_t)u->base64.ptr[i]) < 64;
+    return count / 4 * 3 + count % 4 * 3 / 4;
+}
+
 struct decoding {
     uint8_t digits[256];
     uint8_t *to;

@@ -24,6 +24,8 @@ struct data_url {
 bool data_url_is(struct slice url);
 /* Looks at the head only; the slices lie in `url`. 0, or -EINVAL with words for the client. */
 int data_url_parse(struct slice url, struct data_url *ret, struct err *e);
+/* How many bytes it is exactly, if it is well formed: a look at each character. */
+size_t data_url_bytes(const struct data_url *u);
 /* Writes the bytes to `to`, which has room for u->bytes_max and may be where u->base64 lies: bytes go in place. Returns how many in *ret.
  * 0, or -EINVAL with words for the client that say at which character. */
 int data_url_decode(const struct data_url *u, uint8_t *to, size_t *ret, struct err *e);

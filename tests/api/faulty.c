@@ -12,7 +12,10 @@
  *     keep           the system takes no unit back
  *     take           it does again
  *     available N    so many MiB of 64 GiB are available; 0: the system's own figures
+ *     local          pictures may come from any address, this machine's too
+ *     public         only from public ones again
  * The answer is "ok N": so many reservations were asked for since the last such order. */
+#include "api/media.h"
 #include "cli/cli.h"
 #include "cli/runtime.h"
 
@@ -123,6 +126,8 @@ static void obey(const char *order)
         atomic_store(&available_mib, mib);
     else if (strcmp(order, "keep\n") == 0 || strcmp(order, "take\n") == 0)
         atomic_store(&keeps, order[0] == 'k');
+    else if (strcmp(order, "local\n") == 0 || strcmp(order, "public\n") == 0)
+        media_allows_all_addresses = order[0] == 'l';
     else if (strncmp(order, "step ", 5) == 0)
         set_failing_step(order + 5);
     else if (strcmp(order, "wait\n") == 0)

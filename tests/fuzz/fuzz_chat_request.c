@@ -27,12 +27,59 @@ static void check_envelope(const struct reject *why)
     buf_done(&b);
 }
 
-static void check_messages(const json_t *messages)
+/* How many pictures and videos a template will find. */
+static uint32_t check_content(const json_t *content)
 {
+    uint32_t media = 0;
+    size_t i;
+    const json_t *part;
+    ASSERT(json_is_string(content) || json_array_size(content) > 0);
+    json_array_foreach(content, i, part)
+    {
+        const char *type = json_string_value(json_object_get(part, "type"));
+        bool is_text = type && strcmp(type, "text") == 0;
+        ASSERT(type && (is_text || strcmp(type, "image") == 0 || strcmp(type, "video") == 0));
+        ASSERT(is_text == json_is_string(json_object_get(part, "text")));
+        ASSERT(json_object_size(part) == (is_text ? 2 : 1));
+        media += !is_text;
+    }
+    return media;
+}
+
+static void check_messages(const struct request *r)
+{
+    uint32_t media = 0;
     size_t i;
     const json_t *m;
-    json_array_foreach(messages, i, m)
-        ASSERT(json_is_string(json_object_get(m, "role")) && json_is_string(json_object_get(m, "content")));
+    json_array_foreach(r->messages, i, m)
+    {
+        ASSERT(json_is_string(json_object_get(m, "role")));
+        media += check_content(json_object_get(m, "content"));
+    }
+    ASSERT(media == request_media_count(r));
+}
+
+static void check_address(const json_t *address)
+{
+    ASSERT(json_is_string(address) && json_string_length(address) > 0);
+}
+
+static void check_media(struct request *r)
+{
+    size_t k;
+    const json_t *frame;
+    for (uint32_t i = 0; i < request_media_count(r); i++) {
+        struct request_media m = request_media(r, i);
+        ASSERT(m.at && m.at[0] && (isnan(m.fps) || m.fps > 0));
+        if (!json_is_array(m.source))
+            check_address(m.source);
+        else
+            ASSERT(m.kind == REQUEST_VIDEO && json_array_size(m.source) > 0);
+        json_array_foreach(m.source, k, frame) check_address(frame);
+    }
+    request_drop_sources(r);
+    for (uint32_t i = 0; i < request_media_count(r); i++)
+        ASSERT(!request_media(r, i).source);
 }
 
 static void check_accepted(const struct request *r)
@@ -46,7 +93,7 @@ static void check_accepted(const struct request *r)
     for (uint32_t i = 0; i < r->stop_count; i++)
         ASSERT(r->stops[i].len >= 1 && r->stops[i].len <= REQUEST_STOP_BYTES_MAX);
     if (r->messages)
-        check_messages(r->messages);
+        check_messages(r);
 }
 
 static void check_resolved(const struct request *r)
@@ -88,6 +135,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_accepted(&request);
     if (ok && kind <= REQUEST_COMPLETION)
         check_resolved(&request);
+    if (ok)
+        check_media(&request);
     if (ok)
         request_drop_prompt(&request);
     request_done(&request);

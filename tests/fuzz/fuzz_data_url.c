@@ -23,6 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         ASSERT(bytes);
         r = data_url_decode(&u, bytes, &len, &e);
         ASSERT(len <= u.bytes_max && (r == 0 || e.text[0]));
+        ASSERT(r < 0 || len == data_url_bytes(&u));
         uint8_t *place = (uint8_t *)url + (u.base64.ptr - url);
         ASSERT(data_url_decode(&u, place, &again, &e) == r && again == len);
         ASSERT(len == 0 || memcmp(bytes, place, len) == 0);

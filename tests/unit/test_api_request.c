@@ -387,6 +387,10 @@ TEST(pictures_are_taken_in_every_form_that_clients_write)
     take_media("{\"type\":\"video\",\"video\":\"u\",\"fps\":0.5}", REQUEST_VIDEO, "\"u\"", 0.5);
     take_media("{\"type\":\"video\",\"video\":[\"u\",{\"url\":\"v\"}],\"sample_fps\":2}", REQUEST_VIDEO,
                "[\"u\",\"v\"]", 2);
+    take_media(
+        "{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"format\":\"image/png\"},\"uuid\":\"1\","
+        "\"cache_control\":{},\"crop\":null}",
+        REQUEST_PICTURE, "\"u\"", NAN);
 }
 
 static void refuse_part(const char *part, const char *says)
@@ -405,6 +409,12 @@ TEST(pictures_that_are_none_are_refused)
     refuse_part("{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"detail\":\"huge\"}}", "detail");
     refuse_part("{\"type\":\"image\",\"image\":\"u\",\"min_pixels\":4}", "min_pixels");
     refuse_part("{\"type\":\"input_image\",\"file_id\":\"x\"}", "file_id");
+    refuse_part("{\"type\":\"image\",\"image\":\"u\",\"crop\":[]}", "crop");
+    refuse_part("{\"type\":\"image\",\"image\":{\"url\":\"u\",\"crop\":1}}", "crop");
+    refuse_part("{\"type\":\"image\",\"image\":\"u\",\"fps\":1}", "fps");
+    refuse_part("{\"type\":\"image\",\"image\":\"u\",\"url\":\"v\"}", "more than one address");
+    refuse_part("{\"type\":\"video\",\"video\":\"u\",\"image\":\"v\"}", "image");
+    refuse_part("{\"type\":\"video\",\"video\":\"u\",\"num_frames\":8}", "num_frames");
     refuse_part("{\"type\":\"video\",\"video\":[]}", "no address");
     refuse_part("{\"type\":\"video\",\"video\":[\"u\",7]}", "frame 1");
     refuse_part("{\"type\":\"video\",\"video\":\"u\",\"fps\":0}", "fps");

@@ -58,6 +58,23 @@ TEST(padding_may_be_left_off_and_lines_may_break)
     gives("data:;base64,TQ=\n=", "M");
 }
 
+static void counts(const char *url, size_t bytes)
+{
+    struct data_url u;
+    assert_int_equal(data_url_parse(slice_of(url), &u, NULL), 0);
+    assert_int_equal(data_url_bytes(&u), bytes);
+}
+
+TEST(bytes_are_counted_without_what_is_none)
+{
+    counts("data:;base64,", 0);
+    counts("data:;base64,TQ==", 1);
+    counts("data:;base64,TQ", 1);
+    counts("data:;base64,TWE=", 2);
+    counts("data:;base64,TWFu", 3);
+    counts("data:;base64,TW\r\nFuTQ \n==", 4);
+}
+
 TEST(the_type_is_handed_back)
 {
     struct data_url u;
