@@ -18,9 +18,9 @@ static const struct command_row {
      "  plateau serve ~/models/Qwen3-4B --host 0.0.0.0 --api-key-file keys.txt\n"},
     {COMMAND_CHAT, "chat", "[MODEL] [OPTION...]", "talk with a model in the terminal",
      "MODEL is a directory with config.json, safetensors files and tokenizer.json; without one the\n"
-     "bundled model answers. /help lists the commands of a conversation. Ctrl-C stops an answer, Ctrl-D\n"
-     "leaves. When standard input or output is no terminal, each line is a message, and only answers\n"
-     "are printed.\n",
+     "bundled model answers. /help lists the commands of a conversation; /image shows a picture. Ctrl-C\n"
+     "stops an answer, Ctrl-D leaves. When standard input or output is no terminal, each line is a\n"
+     "message, and only answers are printed.\n",
      "  plateau chat\n"
      "  plateau chat ~/models/Qwen3-4B --think --system \"Answer in one sentence.\"\n"
      "  printf 'I live in London.\\nWhere do I live?\\n' | plateau chat --temperature 0\n"},
@@ -28,6 +28,7 @@ static const struct command_row {
      "PROMPT is one argument; \"-\" reads it from standard input. Without --model the bundled model\n"
      "answers. Ctrl-C stops.\n",
      "  plateau generate --temperature 0 \"What does ls do?\"\n"
+     "  plateau generate --image photo.jpg \"What is in the picture?\"\n"
      "  plateau generate --model ~/models/Qwen3-4B --max-tokens 200 - < question.txt\n"},
     {COMMAND_PLAN, "plan", "[MODEL...] [OPTION...]", "show where every byte of memory would go",
      "Reads the headers of each MODEL (the bundled one without any) and prints what plateau serve with the\n"

@@ -26,7 +26,7 @@ const struct option_row options_table[] = {
     {GROUP_MODEL, "image-cache", "BYTES", OPTION_BYTES, AT(image_cache), 0, 1e15, NULL,
      COMMAND_SIZE | COMMAND_CHAT | SECTION,
      "memory for what earlier pictures look like to the model, so that the same picture need not be encoded "
-     "again; 0: none beyond use [default: a sixteenth of the memory limit, at most 256M]"},
+     "again; 0: none is kept [default: a sixteenth of the memory limit, at most 256M]"},
     {GROUP_MODEL, "host-cache", "BYTES", OPTION_BYTES, AT(host_cache), 0, 1e15, NULL,
      COMMAND_SIZE | COMMAND_CHAT | SECTION,
      "memory for the beginnings of earlier requests, of all models together, which later ones need not "
@@ -49,8 +49,7 @@ const struct option_row options_table[] = {
      "arithmetic: auto or f32, which are the same at present"},
     {GROUP_MODEL, "spec", "auto|mtp|ngram|off", OPTION_TEXT, AT(spec), 0, 0, "auto", COMMAND_ANY | SECTION,
      "who guesses tokens ahead, which makes answers faster and changes none: mtp, the model's own head for "
-     "it; "
-     "ngram, what the text has had before; auto: the head where there is one"},
+     "it; ngram, what the text has had before; auto: the head where there is one; off: nobody"},
     {GROUP_MODEL, "mtp", "N", OPTION_COUNT, AT(mtp), 0, 8, NULL, COMMAND_ANY | SECTION,
      "tokens that the head may guess ahead of a request, at most; as many are guessed as pay; 0: its weights "
      "are not loaded [default: 3]"},
@@ -164,20 +163,22 @@ const struct option_row options_table[] = {
     {GROUP_MEDIA, "media-dir", "DIR", OPTION_TEXT, AT(media_dir), 0, 0, NULL, COMMAND_SERVE,
      "requests may name files below DIR, as file:///DIR/name [default: none]"},
     {GROUP_MEDIA, "media-memory", "BYTES", OPTION_BYTES, AT(media_memory), 0, 1e13, "0", COMMAND_ANY,
-     "memory for the pictures and videos of all requests together; 0: an eighth of the ceiling, 1G at most"},
+     "memory for all pictures and videos that are being read or wait for it; 0: an eighth of the ceiling, "
+     "1G at most"},
     {GROUP_MEDIA, "media-threads", "N", OPTION_COUNT, AT(media_threads), 0, 16, "0", COMMAND_SIZE,
      "threads that decode and resize pictures; 0: by cores, 2 at most"},
     {GROUP_MEDIA, "media-timeout", "SECONDS", OPTION_COUNT, AT(media_timeout_s), 1, 3600, "60", COMMAND_RUN,
-     "longest time for fetching a picture or video, for reading a video, and for waiting until it begins"},
+     "longest time for fetching a picture or video, for reading a video, and for waiting until that begins"},
     {GROUP_MEDIA, "max-images", "N", OPTION_COUNT, AT(max_images), 1, 1024, "16", COMMAND_SERVE,
-     "pictures and videos of one request"},
+     "how many pictures and videos one request may have"},
     {GROUP_MEDIA, "max-media-bytes", "BYTES", OPTION_BYTES, AT(max_media_bytes), 1024, 1e12, "64M",
-     COMMAND_RUN, "longest picture or video, as it is encoded"},
+     COMMAND_RUN, "bytes of the largest picture or video, as it is encoded"},
     {GROUP_MEDIA, "max-media-pixels", "N", OPTION_COUNT, AT(max_media_pixels), 1024, 1e9, "64000000",
-     COMMAND_RUN, "pixels of the largest picture, or of a frame, before it is resized"},
-    {GROUP_MEDIA, "max-video-seconds", "SECONDS", OPTION_COUNT, AT(max_video_s), 1, 1e6, "3600", COMMAND_RUN,
-     "longest video"},
-    {GROUP_MEDIA, "max-video-frames", "N", OPTION_COUNT, AT(max_video_frames), 0, 1e5, "0", COMMAND_RUN,
+     COMMAND_RUN, "pixels of the largest picture, or of a video's frame, as it comes: before it is resized"},
+    {GROUP_MEDIA, "max-video-seconds", "SECONDS", OPTION_COUNT, AT(max_video_s), 1, 1e6, "3600",
+     COMMAND_SERVE | COMMAND_CHAT, "longest video"},
+    {GROUP_MEDIA, "max-video-frames", "N", OPTION_COUNT, AT(max_video_frames), 0, 1e5, "0",
+     COMMAND_SERVE | COMMAND_CHAT,
      "frames of a video that the model looks at; 0: as many as it was made for"},
 
     {GROUP_OTHER, "stuck", "SECONDS", OPTION_COUNT, AT(stuck_s), 1, 86400, "30", COMMAND_SERVE | LIVE,
