@@ -241,7 +241,7 @@ void delta_net_forward(struct step *s, const struct layer *l)
     step_project(s, &w->in, step_x(s), step_p(s), s->tokens);
     step_run(s, conv_and_gates, &st, st.conv_tiles + s->span_count);
     step_run(s, recur, &st, s->rows * c->value_heads * DIV_UP(c->value_dim, st.column_width));
-    step_each_token(s, norm_and_gate, &st, 10 * w->out.in);
+    step_each_token(s, norm_and_gate, &st, 6 * w->out.in);
     step_project(s, &w->out, step_mid(s, w->out.in), step_d(s), s->tokens);
     s->settle = step_settle_d;
 }

@@ -498,39 +498,40 @@ static uint32_t list_logits(struct step *s)
     return count;
 }
 
-struct logits_stage {
-    struct step *step;
-    const struct model *model;
-};
-
-/* Tile: one row of logits. p is free by now and takes the normed vector. */
-static void norm_for_logits(void *arg, uint32_t tile, uint32_t worker)
+/* Logits number i. p is free by now and takes the normed vector. */
+static void norm_for_logits(struct step *s, const void *arg, uint32_t i)
 {
-    const struct logits_stage *st = arg;
-    struct step *s = st->step;
-    uint32_t hidden = s->config->hidden, t = s->logit_columns[tile];
-    float *x = s->p + (size_t)tile * s->wide;
-    (void)worker;
+    const struct model *m = arg;
+    uint32_t hidden = s->config->hidden, t = s->logit_columns[i];
+    float *x = s->p + (size_t)i * s->wide;
     if (s->settle)
         s->settle(s, t);
-    if (s->config->mtp_count) /* mtp_put() has left the normed vector */
+    if (m->shape.mtp) /* mtp_pair() has left the normed vector */
         memcpy(x, s->h + (size_t)t * hidden, hidden * sizeof(float));
     else
-        s->ops->rmsnorm(x, s->h + (size_t)t * hidden, st->model->final_norm, hidden, s->config->eps);
-    step_sums(s, st->model->head.groups, s->x_sums + (size_t)tile * step_sums_floats(hidden), x, hidden);
+        s->ops->rmsnorm(x, s->h + (size_t)t * hidden, m->final_norm, hidden, s->config->eps);
+    step_sums(s, m->head.groups, s->x_sums + (size_t)i * step_sums_floats(hidden), x, hidden);
 }
 
-static void compute_logits(struct model *m, struct step *s)
+/* The logits' product, in a list that may have the pairs'. */
+static uint32_t add_logits(const struct model *m, struct step *s, uint32_t list)
 {
-    struct logits_stage st = {s, m};
     uint32_t count = list_logits(s);
     struct step_rows x = {s->p, s->x_sums, s->wide, m->config.hidden};
     struct step_rows y = {.data = s->in->logits, .stride = m->config.vocab};
     ASSERT(count <= s->logits_max);
     if (count == 0)
-        return;
-    step_run(s, norm_for_logits, &st, count);
-    step_project(s, &m->head, x, y, count);
+        return list;
+    step_each(s, norm_for_logits, m, count, 4 * m->config.hidden);
+    return step_project_add(s, list, &m->head, x, y, count);
+}
+
+static void finish(const struct model *m, struct step *s)
+{
+    uint32_t list = m->shape.mtp ? mtp_pair(s, &m->mtp) : 0;
+    step_products(s, add_logits(m, s, list));
+    if (m->shape.mtp)
+        mtp_put(s, &m->mtp);
 }
 
 static void check_rows(const struct model *m, const struct model_step *in)
@@ -575,9 +576,7 @@ int model_forward(struct model *m, const struct model_step *in)
         if (in->progress_ns)
             atomic_store_explicit(in->progress_ns, clock_now_ns(), memory_order_relaxed);
     }
-    if (m->shape.mtp)
-        mtp_put(s, &m->mtp);
-    compute_logits(m, s);
+    finish(m, s);
     close_slots(s);
     return 0;
 }

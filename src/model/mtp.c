@@ -103,11 +103,11 @@ static void sum_pair(struct step *s, const void *arg, uint32_t t)
     step_sums(s, fc->groups, s->mid_sums + (size_t)t * step_sums_floats(fc->in), pair_of(s, t), fc->in);
 }
 
-static void project_pairs(struct step *s, const struct mtp_weights *w, struct step_rows y)
+static uint32_t add_pairs(struct step *s, const struct mtp_weights *w, struct step_rows y)
 {
     if (w->fc.groups && !sums_by_half(s->config))
         step_each_token(s, sum_pair, &w->fc, w->fc.in);
-    step_project(s, &w->fc, step_mid(s, w->fc.in), y, s->tokens);
+    return step_project_add(s, 0, &w->fc, step_mid(s, w->fc.in), y, s->tokens);
 }
 
 /* ---- K and V of known tokens ---- */
@@ -133,11 +133,15 @@ static void norm_pair(struct step *s, const void *arg, uint32_t t)
     step_sums(s, l->attention.kv.groups, s->x_sums + (size_t)t * step_sums_floats(c->hidden), x, c->hidden);
 }
 
-void mtp_put(struct step *s, const struct mtp *m)
+uint32_t mtp_pair(struct step *s, const struct mtp *m)
 {
     step_each_token(s, pair_token, m, pair_values(s));
     s->settle = NULL;
-    project_pairs(s, &m->weights, step_d(s));
+    return add_pairs(s, &m->weights, step_d(s));
+}
+
+void mtp_put(struct step *s, const struct mtp *m)
+{
     step_each_token(s, norm_pair, &m->weights.layer, 4 * s->config->hidden);
     attention_put(s, &m->weights.layer);
 }
@@ -208,13 +212,19 @@ static bool exists(const uint64_t *bits, uint32_t id)
     return !bits || (bits[id / 64] >> id % 64 & 1);
 }
 
-/* The largest of the ids [from, from + count), the first of equals. */
+/* The largest of the ids [from, from + count), the first of equals. Those that cannot be it are passed over eight at a time. */
 static struct step_best best_of(const float *logits, uint32_t from, uint32_t count, const uint64_t *bits)
 {
     struct step_best best = {-INFINITY, UINT32_MAX};
-    for (uint32_t i = 0; i < count; i++) {
-        if (logits[i] > best.logit && exists(bits, from + i))
-            best = (struct step_best){logits[i], from + i};
+    for (uint32_t at = 0; at < count; at += 8) {
+        uint32_t end = MIN_OF(at + 8, count);
+        bool larger = false;
+        for (uint32_t i = at; i < end; i++)
+            larger |= logits[i] > best.logit;
+        for (uint32_t i = at; larger && i < end; i++) {
+            if (logits[i] > best.logit && exists(bits, from + i))
+                best = (struct step_best){logits[i], from + i};
+        }
     }
     return best;
 }
@@ -269,7 +279,7 @@ static void draft_pass(struct draft_stage *st)
     const struct mtp *m = st->mtp;
     struct step_rows h = {.data = s->h, .stride = s->config->hidden};
     step_each_token(s, pair_draft, st, pair_values(s));
-    project_pairs(s, &m->weights, h);
+    step_products(s, add_pairs(s, &m->weights, h));
     s->config->family->layer(s, &m->weights.layer);
     step_each_token(s, norm_draft, m, 4 * s->config->hidden);
     s->settle = NULL;

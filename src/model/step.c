@@ -47,7 +47,7 @@ static uint32_t mid_wide(const struct config *c)
 
 static uint32_t products_max(const struct config *c)
 {
-    return c->experts + PROJECTION_PARTS_MAX;
+    return c->experts + STEP_PROJECTIONS_MAX * PROJECTION_PARTS_MAX;
 }
 
 #define NEED(p, kind, n) (*need++ = (struct need){(void **)(p), (kind), (n)})
@@ -78,11 +78,11 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need n
     NEED(&s->mid_sums, PER_TOKEN, FLOATS(step_sums_floats(mid)));
     NEED(&s->d, PER_TOKEN, FLOATS(c->hidden));
     NEED(&s->logit_columns, PER_TOKEN, sizeof(uint32_t));
-    NEED(&s->columns.x, PER_TOKEN, sizeof(float *));
+    NEED(&s->columns.x, PER_TOKEN, STEP_PROJECTIONS_MAX * sizeof(float *));
     for (int i = 0; i < 3; i++)
-        NEED(&s->columns.xsum[i], PER_TOKEN, sizeof(float *));
+        NEED(&s->columns.xsum[i], PER_TOKEN, STEP_PROJECTIONS_MAX * sizeof(float *));
     for (int i = 0; i < PROJECTION_PARTS_MAX; i++)
-        NEED(&s->columns.y[i], PER_TOKEN, sizeof(float *));
+        NEED(&s->columns.y[i], PER_TOKEN, STEP_PROJECTIONS_MAX * sizeof(float *));
     NEED(&s->products, PER_MODEL, products_max(c) * sizeof(struct step_product));
     if (c->experts) {
         uint64_t k = c->chosen, im = c->expert_intermediate;
@@ -251,29 +251,36 @@ struct token_stage {
     struct step *step;
     step_token_fn *fn;
     const void *arg;
-    uint32_t block;
+    uint32_t count, block;
 };
 
 static void token_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct token_stage *st = arg;
     (void)worker;
-    uint32_t from = tile * st->block, to = MIN_OF(from + st->block, st->step->tokens);
+    uint32_t from = tile * st->block, to = MIN_OF(from + st->block, st->count);
     for (uint32_t t = from; t < to; t++)
         st->fn(st->step, st->arg, t);
 }
 
-/* Fewer values than this take less time than a barrier. */
-#define VALUES_FEW 4096u
+/* Fewer values than these take less time than a barrier: of one token, whose parts would go to several workers, and of several, which
+ * one worker has at hand and the others would have to fetch. */
+#define VALUES_FEW        4096u
+#define VALUES_FEW_TOKENS 16384u
 
-void step_each_token(struct step *s, step_token_fn *fn, const void *arg, uint32_t values)
+void step_each(struct step *s, step_token_fn *fn, const void *arg, uint32_t count, uint32_t values)
 {
     /* Four tiles a worker even out; more tickets than that cost more than they give. */
     uint32_t tiles_wanted = 4 * workers_count(s->workers);
-    if ((uint64_t)s->tokens * values < 2 * VALUES_FEW)
+    if ((uint64_t)count * values < VALUES_FEW_TOKENS)
         tiles_wanted = 1;
-    struct token_stage st = {s, fn, arg, MAX_OF(DIV_UP(s->tokens, tiles_wanted), 1)};
-    step_run(s, token_tile, &st, DIV_UP(s->tokens, st.block));
+    struct token_stage st = {s, fn, arg, count, MAX_OF(DIV_UP(count, tiles_wanted), 1)};
+    step_run(s, token_tile, &st, DIV_UP(count, st.block));
+}
+
+void step_each_token(struct step *s, step_token_fn *fn, const void *arg, uint32_t values)
+{
+    step_each(s, fn, arg, s->tokens, values);
 }
 
 struct part_stage {
@@ -368,7 +375,8 @@ static void product_tile(void *arg, uint32_t tile, uint32_t worker)
     st->step->ops->matmul(&p->matrix, &c, panel, MIN_OF(panel + p->panels_step, panels));
 }
 
-void step_products(struct step *s, uint32_t count)
+/* Returns how many tiles the list has. */
+static uint32_t cut_tiles(struct step *s, uint32_t count)
 {
     uint32_t tiles = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -377,8 +385,20 @@ void step_products(struct step *s, uint32_t count)
         p->column_tiles = DIV_UP(p->columns.count, p->columns_step);
         tiles += p->column_tiles * DIV_UP(matrix_panels(&p->matrix), p->panels_step);
     }
+    return tiles;
+}
+
+void step_products(struct step *s, uint32_t count)
+{
+    uint32_t tiles = cut_tiles(s, count);
+    if (tiles < 2 * workers_count(s->workers)) { /* too few to even out: halves */
+        for (uint32_t i = 0; i < count; i++)
+            s->products[i].panels_step = DIV_UP(s->products[i].panels_step, 2u);
+        tiles = cut_tiles(s, count);
+    }
     struct product_stage st = {s, count};
     step_run(s, product_tile, &st, tiles);
+    s->columns.used = 0;
 }
 
 static int group_index(uint32_t group)
@@ -389,18 +409,19 @@ static int group_index(uint32_t group)
 uint32_t step_project_add(struct step *s, uint32_t list, const struct projection *p, struct step_rows x,
                           struct step_rows y, uint32_t count)
 {
-    const struct step_columns *c = &s->columns;
-    uint32_t offset = 0;
-    ASSERT(count <= s->tokens_max && x.width == p->in);
+    struct step_columns *c = &s->columns;
+    uint32_t offset = 0, from = c->used;
+    c->used += count;
+    ASSERT(c->used <= STEP_PROJECTIONS_MAX * s->tokens_max && x.width == p->in);
     for (uint32_t t = 0; t < count; t++)
-        c->x[t] = x.data + t * x.stride;
+        c->x[from + t] = x.data + t * x.stride;
     for (uint32_t i = 0; i < p->part_count; i++) {
         const struct matrix *m = &p->parts[i];
-        struct kern_columns columns = {.count = count, .x = c->x, .y = c->y[i]};
+        struct kern_columns columns = {.count = count, .x = c->x + from, .y = c->y[i] + from};
         for (uint32_t t = 0; t < count; t++)
-            c->y[i][t] = y.data + t * y.stride + offset;
+            c->y[i][from + t] = y.data + t * y.stride + offset;
         if (m->form == MATRIX_AFFINE) {
-            const float **sums = c->xsum[group_index(m->group)];
+            const float **sums = c->xsum[group_index(m->group)] + from;
             for (uint32_t t = 0; t < count; t++)
                 sums[t] =
                     x.sums + t * (size_t)step_sums_floats(x.width) + step_sums_offset(x.width, m->group);

@@ -28,12 +28,14 @@ struct step_product {
     uint32_t tile_begin, panels_step, columns_step, column_tiles;
 };
 
-/* Column pointers of one projection. */
+/* Column pointers of the projections in a list. */
 struct step_columns {
     const float **x;
     const float **xsum[3]; /* by group size */
     float **y[PROJECTION_PARTS_MAX];
+    uint32_t used;
 };
+#define STEP_PROJECTIONS_MAX 2 /* of all tokens, in one list */
 
 /* A guess under way: its row of model_draft, and where its hidden state lies since the pass before. */
 struct step_draft {
@@ -80,7 +82,7 @@ struct step {
     float *mid, *mid_sums;         /* [tokens][mid_wide]: what the second projection reads */
     float *d;                      /* [tokens][hidden]: what it gives */
     uint32_t *logit_columns;       /* [tokens] */
-    struct step_columns columns;   /* [tokens] each */
+    struct step_columns columns;   /* [STEP_PROJECTIONS_MAX * tokens] each */
     struct step_product *products; /* [products_max] */
     /* Experts: a pair is (token, rank), at token * chosen + rank. */
     uint32_t *pair_expert, *pair_order;                            /* [pairs]; pairs sorted by expert */
@@ -139,6 +141,8 @@ void step_run(struct step *s, workers_fn *fn, void *arg, uint32_t tiles);
  * how many it reads and writes for a token, those that take an exponential tenfold. */
 typedef void step_token_fn(struct step *s, const void *arg, uint32_t token);
 void step_each_token(struct step *s, step_token_fn *fn, const void *arg, uint32_t values);
+/* The same for each of `count` of something else. */
+void step_each(struct step *s, step_token_fn *fn, const void *arg, uint32_t count, uint32_t values);
 /* fn for each token's values [0, width), cut at multiples of 128 where there are fewer tokens than workers. */
 typedef void step_part_fn(struct step *s, const void *arg, uint32_t token, uint32_t from, uint32_t to);
 void step_each_part(struct step *s, step_part_fn *fn, const void *arg, uint32_t width);
@@ -152,7 +156,7 @@ struct step_rows {
 /* y[t] = projection of x[t] for t < count; y.width is not looked at. */
 void step_project(struct step *s, const struct projection *p, struct step_rows x, struct step_rows y,
                   uint32_t count);
-/* The same as products of the list, to be run later; returns the list's new length. One projection at a time. */
+/* The same as products of the list, to be run later; returns the list's new length. At most STEP_PROJECTIONS_MAX in a list. */
 uint32_t step_project_add(struct step *s, uint32_t list, const struct projection *p, struct step_rows x,
                           struct step_rows y, uint32_t count);
 /* Adds a product to the list; returns the list's new length. The columns' arrays stay until step_products. */

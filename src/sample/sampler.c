@@ -238,8 +238,14 @@ static void mask(float *logits, uint32_t vocab, const uint64_t *exists)
 {
     /* NaN (a broken checkpoint) must not win every comparison below by losing none. */
     for (uint32_t i = 0; i < vocab; i++)
-        if (!is_listed(exists, i) || isnan(logits[i]))
-            logits[i] = -INFINITY;
+        logits[i] = isnan(logits[i]) ? -INFINITY : logits[i];
+    for (uint32_t at = 0; exists && at < vocab; at += 64) {
+        uint64_t missing = ~exists[at / 64];
+        if (vocab - at < 64)
+            missing &= ((uint64_t)1 << (vocab - at)) - 1;
+        for (; missing; missing &= missing - 1)
+            logits[at + (uint32_t)__builtin_ctzll(missing)] = -INFINITY;
+    }
 }
 
 static void apply_penalties(const struct sampler *s, float *logits, uint32_t vocab)
@@ -267,12 +273,39 @@ static void adjust(const struct sampler *s, float *logits, uint32_t vocab, uint3
     apply_penalties(s, logits, vocab);
 }
 
+/* None is NaN. Several at a time, so that they need not wait for one another. */
+static float largest(const float *logits, uint32_t count)
+{
+    enum { LANES = 16 };
+    float most[LANES], ret = -INFINITY;
+    uint32_t i = 0;
+    for (uint32_t j = 0; j < LANES; j++)
+        most[j] = -INFINITY;
+    for (; i + LANES <= count; i += LANES)
+        for (uint32_t j = 0; j < LANES; j++)
+            most[j] = logits[i + j] > most[j] ? logits[i + j] : most[j];
+    for (uint32_t j = 0; j < LANES; j++)
+        ret = most[j] > ret ? most[j] : ret;
+    for (; i < count; i++)
+        ret = logits[i] > ret ? logits[i] : ret;
+    return ret;
+}
+
+/* The first of equals: its block is the first that has them. */
 static uint32_t argmax(const float *logits, uint32_t vocab)
 {
+    enum { BLOCK = 1024 };
     uint32_t best = 0;
-    for (uint32_t i = 1; i < vocab; i++)
-        if (logits[i] > logits[best])
-            best = i;
+    float most = -INFINITY;
+    for (uint32_t at = 0; at < vocab; at += BLOCK) {
+        float here = largest(logits + at, MIN_OF(vocab - at, (uint32_t)BLOCK));
+        if (here > most) {
+            most = here;
+            best = at;
+        }
+    }
+    while (logits[best] < most)
+        best++;
     return best;
 }
 
