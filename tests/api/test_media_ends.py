@@ -1,0 +1,116 @@
+"""How requests with pictures end before their time, in each of their phases, one by one and a hundred at once; and that nothing stays."""
+
+import itertools
+import pathlib
+import random
+import time
+
+import pytest
+from PIL import Image
+
+from conftest import Faulty, Open, settled, serving, until
+from seeing import SEEN, ask, asking, data_url, encoded, file_of, image, nothing_left, png_of, tokens
+from test_media_sources import web  # noqa: F401 (a fixture)
+from test_video import projector, told  # noqa: F401 (a fixture)
+
+WHAT = SEEN[1]["question"]
+PICTURE = file_of(SEEN[1])
+looks = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def busy(projector, tmp_path_factory):  # noqa: F811
+    """One thread for pictures, two rows; programs that hang in place of ffmpeg; it fetches from this machine."""
+    empty = tmp_path_factory.mktemp("temporary")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(empty))
+        with serving("--host-cache", "64M", "--media-threads", 1, "--max-num-seqs", 2, "--allow-remote-media", kind=Faulty) as s:
+            s.order("local")
+            yield s
+            nothing_left(s)
+    assert list(empty.iterdir()) == []
+
+
+def new(width, height):
+    """A picture that nobody has seen, small as a file."""
+    colour = (next(looks) * 7919) % (1 << 24)
+    return encoded(Image.new("RGB", (width, height), colour), "PNG")
+
+
+def huge():
+    """64 million pixels in some kilobytes: decoding takes a while."""
+    row = b"\0" + random.Random(next(looks)).randbytes(1) * 1000
+    return png_of(8000, 8000, row * 8000, depth=1, colour=0)
+
+
+def state(request):
+    """Its phase; while its pictures are on their way, what is done with them."""
+    return request["media"]["state"] if request["phase"] == "media" else request["phase"]
+
+
+# What is asked, beside what else is going on; the state it is in when it ends.
+PHASES = {
+    "fetching": (lambda web: asking(image(web.url + "/slow"), WHAT), []),
+    "waiting": (lambda web: asking(PICTURE, WHAT), ["video"]),
+    "working": (lambda web: asking(huge(), huge(), huge(), WHAT), []),
+    "queued": (lambda web: asking(new(64, 64), WHAT), ["stream", "stream"]),
+    "encoding": (lambda web: asking(*[new(1024, 1024) for _ in range(3)], WHAT), []),
+    "decoding": (lambda web: asking(PICTURE, WHAT, max_tokens=20000, ignore_eos=True), []),
+}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("phase", PHASES)
+def test_who_leaves_in_any_phase_leaves_nothing(busy, web, phase, stream):  # noqa: F811
+    make, company = PHASES[phase]
+    others = [Open(busy, "/v1/chat/completions", asking(told("hang"), WHAT)) if other == "video" else busy.begin() for other in company]
+    try:
+        until(lambda: len([r for r in busy.requests() if state(r) in ("working", "decoding")]) == len(others))
+        for how in ("leaves", "is deleted"):
+            with Open(busy, "/v1/chat/completions", {**make(web), "stream": stream}) as left:
+                shown = until(lambda: [r for r in busy.requests() if state(r) == phase][-1:])[0]
+                if how == "leaves":
+                    left.leave()
+                else:
+                    assert busy.http.delete(f"/v1/requests/{shown['id']}").status_code == 200
+                until(lambda: shown["id"] not in [r["id"] for r in busy.requests()], 5)
+            until(lambda: len(busy.requests()) == len(others) == busy.status()["engine_jobs"] + company.count("video"), 5)
+    finally:
+        for other in others:
+            other.leave()
+    nothing_left(busy)
+    assert tokens(ask(busy, PICTURE, WHAT)) == SEEN[1]["greedy_ids"]
+
+
+def anonymous(server):
+    """What of its memory is its own, once nothing is left to give back."""
+    settled(server)
+    return server.memory()["system"]["rss_anon_bytes"]
+
+
+def test_a_hundred_who_leave_at_any_moment_leave_nothing(busy, web):  # noqa: F811
+    draw = random.Random(6)
+    kinds = [
+        lambda: asking(PICTURE, WHAT), lambda: asking(new(draw.randrange(30, 600), draw.randrange(30, 600)), WHAT),
+        lambda: asking(new(200, 200), PICTURE, new(300, 40), WHAT), lambda: asking(image(web.url + "/slow"), WHAT),
+        lambda: asking(image(web.url + "/picture"), WHAT), lambda: asking(told("hang"), WHAT), lambda: asking(PICTURE[:70], WHAT),
+        lambda: asking({"type": "video", "video": [data_url(PICTURE)] * 6}, WHAT), lambda: asking(huge(), WHAT),
+    ]
+
+    def crowd(count):
+        for i in range(count):
+            body = {**kinds[i % len(kinds)](), "stream": draw.random() < 0.5}
+            with Open(busy, "/v1/chat/completions", body):
+                time.sleep(draw.choice([0, 0.001, 0.005, 0.02, 0.05]))
+
+    crowd(20)
+    before, tasks = anonymous(busy), busy.metrics()["plateau_media_requests_total"]
+    threads = len(list(pathlib.Path(f"/proc/{busy.process.pid}/task").iterdir()))
+    crowd(100)
+    after = anonymous(busy)
+    nothing_left(busy)
+    assert busy.metrics()["plateau_media_requests_total"] > tasks + 30
+    assert len(list(pathlib.Path(f"/proc/{busy.process.pid}/task").iterdir())) == threads
+    if busy.memory()["system"]["heap_bytes"] > 0:  # a sanitizer keeps what was freed
+        assert after <= before + max(8 << 20, before // 100)
+    assert tokens(ask(busy, PICTURE, WHAT)) == SEEN[1]["greedy_ids"]
