@@ -5,8 +5,9 @@ Own memory is compared with what it was before the first request. The server's t
 
 Then a stream runs while large pictures are encoded in full, one after another: each new, none found anywhere. Of its gaps those count
 that lie between the first and the last time the status called the picture's request `encoding`: decoding goes before that on threads of its own, the
-prompt is read after it in steps of --step-ms, which `fairness` is about. The longest gap must stay below 3 times the median of the same gaps. Tokens
-that come at once, as guessed ones do, have one time."""
+prompt is read after it in steps of --step-ms, which `fairness` is about. The longest of all gaps must stay below 3 times the median of the same
+gaps. Tokens that come at once, as guessed ones do, have one time. What the engine does it does with every picture, so each picture's longest gap is told
+too; and how long the server's threads had work and no processor, for that is in the gaps as well."""
 
 import json
 import os
@@ -156,6 +157,17 @@ def far_sighted(options, folder):
     return str(made)
 
 
+def waited_ms(server):
+    """How long its threads were ready to run and did not."""
+    delays = []
+    for path in pathlib.Path(f"/proc/{server.process.pid}/task").glob("*/schedstat"):
+        try:
+            delays.append(int(path.read_text().split()[1]))
+        except (FileNotFoundError, ProcessLookupError, IndexError):
+            pass
+    return sum(delays) / 1e6
+
+
 def start_stream(server, speculative):
     body = {"prompt": [100, 101, 102], "max_tokens": STREAM_TOKENS, "ignore_eos": True, "temperature": 0, "speculative": speculative}
     running = Running(server.port, body)
@@ -192,8 +204,8 @@ def look_at_large(server, raw, asks):
 
 
 def beside(server, options, speculative):
-    """Gaps of a stream, by what happens beside it."""
-    gaps, asks = {"alone": [], "read": [], "encoded": [], "prompt": []}, Connection(server.port)
+    """Gaps of a stream, by what happens beside it; the longest beside each picture's encoding; how long threads waited for a processor."""
+    gaps, longest, waited, asks = {"alone": [], "read": [], "encoded": [], "prompt": []}, [], 0, Connection(server.port)
     running = start_stream(server, speculative)
     for n in range(options.gap_pictures):
         url = drawing.data_url("image/png", drawing.png(options.gap_edge, options.gap_edge, f"{options.seed}/{speculative}/{n}"))
@@ -204,23 +216,29 @@ def beside(server, options, speculative):
         began = time.monotonic()
         time.sleep(2)
         gaps["alone"] += running.gaps(began, time.monotonic())
+        before = waited_ms(server)
         times = look_at_large(server, raw, asks)
+        waited += waited_ms(server) - before
         if not running.is_alive():
             raise SystemExit("pictures: the stream ended before the picture was encoded")
         for name, span in zip(("read", "encoded", "prompt"), zip(times, times[1:])):
             gaps[name] += running.gaps(*span)
+        longest.append(max(running.gaps(*times[1:3])))
     running.leave()
     asks.close()
-    return gaps
+    return gaps, longest, waited
 
 
-def judge_gaps(report, name, gaps):
+def judge_gaps(report, name, gaps, longest, waited):
     for what, own in gaps.items():
         if own:
             text = f"{len(own)}: p50 {stats.quantile(own, 0.5):.2f} p99 {stats.quantile(own, 0.99):.2f} longest {max(own):.2f} ms"
             report.figure(f"gaps_{what}_{name}", own, text)
     own = gaps["encoded"]
     median = stats.quantile(own, 0.5)
+    report.figure(f"longest_of_each_{name}", longest, f"{', '.join(f'{gap:.2f}' for gap in longest)} ms")
+    report.figure(f"waited_for_a_processor_ms_{name}", waited, f"{waited:.0f}, all threads together")
+    report.figure(f"p99_over_median_{name}", stats.quantile(own, 0.99) / median, f"{stats.quantile(own, 0.99) / median:.2f} while a picture is encoded")
     report.must(f"{name} guesses: the longest gap while a picture is encoded below 3 x their median ({max(own) / median:.2f})", max(own) < 3 * median)
 
 
@@ -233,11 +251,11 @@ def look_large(report, options, folder):
         pictures = server.model()["pictures"]
     report.say(f"{pixels / 1e6:.1f} megapixels each: {pictures['encoded']} encoded in {pictures['slices']} slices, {pictures['encode_seconds']:.1f} s")
     for name, gaps in both.items():
-        judge_gaps(report, name, gaps)
+        judge_gaps(report, name, *gaps)
 
     def draw(axes):
-        axes.plot(both["without"]["alone"], ".", ms=2, label="alone")
-        axes.plot(both["without"]["encoded"], ".", ms=2, label="while a picture is encoded")
+        axes.plot(both["without"][0]["alone"], ".", ms=2, label="alone")
+        axes.plot(both["without"][0]["encoded"], ".", ms=2, label="while a picture is encoded")
         axes.set(xlabel="token", ylabel="gap, ms", yscale="log", title=f"{report.name}: a stream beside pictures of {pixels / 1e6:.1f} megapixels")
         axes.legend(frameon=False)
 
