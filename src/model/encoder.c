@@ -15,8 +15,7 @@
 /* Patches whose intermediate values stay in the second cache, and enough to read weights for. */
 #define SLICE_WISH 256u
 /* Multiply-adds of one worker in one piece: 0.2 ms with AVX-512, 0.6 ms with AVX2. */
-#define PIECE_COST   ((uint64_t)16 << 20)
-#define COMMIT_UNITS 2 /* by one call */
+#define PIECE_COST ((uint64_t)16 << 20)
 
 static const uint8_t embed_ops[] = {OP_PIXELS, OP_EMBED, OP_PLACE};
 static const uint8_t keys_ops[] = {OP_NORM, OP_KEY_VALUE, OP_KEYS};
@@ -143,17 +142,16 @@ void encoder_cost(const struct vision_config *v, struct model_vision *ret)
         fixed.used + (uint64_t)KERN_PAGE_TOKENS * 2 * v->hidden * sizeof(float) + 8 * ALIGN;
 }
 
-/* As model_encode_begin(). */
+/* As model_encode_begin(). A unit a call: where the system has no huge page at hand one takes as long as several steps of a small model. */
 static int commit(struct encoder *e, uint64_t bytes)
 {
     uint32_t had = units_committed(e->units), wanted = (uint32_t)DIV_UP(bytes, (uint64_t)UNIT_BYTES);
-    uint32_t end = MIN_OF(wanted, had + COMMIT_UNITS);
     ASSERT(wanted <= units_max(e->units));
-    for (uint32_t i = had; i < end; i++) {
-        if (unit_commit(e->units, i) < 0)
-            return -ENOMEM;
-    }
-    return end < wanted;
+    if (had >= wanted)
+        return 0;
+    if (unit_commit(e->units, had) < 0)
+        return -ENOMEM;
+    return had + 1 < wanted;
 }
 
 bool encoder_relax(struct encoder *e)

@@ -21,7 +21,7 @@ struct model_picture {
     float *
         features; /* [tokens][feature_floats]: the result; tokens = (width / edge) * (height / edge), edge = patch * merge */
 };
-/* Commits its memory, a piece of at most 4 MiB a call, for that takes time as well. 0: it is on its way. 1: there is more to commit, call again.
+/* Commits its memory, a unit of 2 MiB a call, for that takes time as well. 0: it is on its way. 1: there is more to commit, call again.
  * -ENOMEM: the rest was refused, and nothing is on its way; what earlier calls committed stays for others. No other picture is on its way. */
 int model_encode_begin(struct model *m, const struct model_picture *p);
 /* Works until it is done or the clock has passed deadline_ns, at least one piece. True: done, and none is on its way. */

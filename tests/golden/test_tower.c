@@ -441,6 +441,26 @@ TEST(memory_comes_with_a_picture_and_goes_unit_by_unit)
     assert_int_equal(reserved(parent), 0);
 }
 
+TEST(memory_comes_a_unit_a_call)
+{
+    struct account *parent = test_account(ACCOUNT_NO_LIMIT);
+    struct model_opts o = small_opts(parent);
+    struct model *m = small_tower_load(usual_dir(), &o);
+    struct account *vision = account_find(parent, "vision");
+    struct small_picture p = small_picture_make(model_shape(m), 2048, 1024);
+    uint64_t calls = 0;
+    int r;
+    do {
+        r = model_encode_begin(m, &p.in);
+        assert_int_equal(reserved(vision), ++calls * UNIT_BYTES);
+    } while (r > 0);
+    assert_int_equal(r, 0);
+    assert_true(calls > 1);
+    model_encode_stop(m);
+    small_picture_free(&p);
+    model_free(m);
+}
+
 TEST(memory_that_is_refused_leaves_what_was_there)
 {
     struct account *parent = test_account(ACCOUNT_NO_LIMIT);
