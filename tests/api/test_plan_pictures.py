@@ -40,6 +40,16 @@ def test_who_asks_for_a_cache_gets_it_before_the_context_takes_all():
     assert cache(*small, "--image-cache", "300M")[0] == length
 
 
+def test_a_refusal_says_what_pictures_take():
+    words = "Seeing pictures takes "
+    for command in [["plan"], ["generate", "--image", "x.png", "x"]]:
+        refused = run(*command, "--memory-limit", "64M")
+        assert refused.returncode == 1 and words in refused.stderr and "(--max-image-pixels 0)" in refused.stderr
+    for command in [["plan", "--max-image-pixels", "0"], ["generate", "x"]]:
+        refused = run(*command, "--memory-limit", "32M")
+        assert refused.returncode == 1 and "does not fit" in refused.stderr and words not in refused.stderr
+
+
 def test_a_plan_without_pictures_has_no_tower():
     plan, accounts = planned("--max-image-pixels", "0")
     assert (plan["image_pixels_max"], plan["vision_weight_bytes"]) == (0, 0)
