@@ -88,7 +88,8 @@ def soak(report, options, folder):
         status = server.get("/api/status")
         left = metric(server, "plateau_media_left_total")
         report.figure("requests", looking.done(), f"{looking.done()} in {seconds:.0f} s, {looking.done() / seconds:.0f}/s; {dict(looking.ended)}")
-        report.figure("videos", watching.answered + again.answered, f"of {options.video_frames} frames, {form}: {watching.answered + again.answered}")
+        answered, gone = watching.answered + again.answered, watching.left + again.left
+        report.figure("videos", answered, f"of {options.video_frames} frames, {form}: {answered} answered, {gone} left")
         report.figure("left_while_read", left, f"{left} clients left while their pictures waited or were read; {status['models'][0]['pictures']}")
         failures = looking.failures + watching.failures + again.failures
         nothing_left(report, server, status, folder)
