@@ -67,7 +67,7 @@ struct bench {
     struct speculation how;
     double seconds, temperature, least_one, least_many;
     uint32_t rows_only; /* 0: all of row_counts */
-    bool json;
+    bool json, idle;
 };
 
 /* ---- opening ---- */
@@ -203,7 +203,7 @@ static int submit(struct bench *b, struct side *s, const struct question *q, uin
     static const uint32_t ends[] = {8180, 8178}; /* of the bundled model */
     struct stream *stream;
     struct job_spec spec = {
-        .prompt = q->ids, .prompt_count = q->count, .max_tokens = ANSWER, .speculative = true};
+        .prompt = q->ids, .prompt_count = q->count, .max_tokens = ANSWER, .speculative = !b->idle};
     sampler_params_default(&spec.sampling);
     spec.sampling.temperature = (float)b->temperature;
     spec.sampling.seed = row;
@@ -337,6 +337,7 @@ static void usage(FILE *out)
           "  --spec auto|mtp|ngram  who guesses [auto]\n"
           "  --mtp N                at most so many by the head [3]\n"
           "  --always               whether it pays or not\n"
+          "  --idle                 nobody guesses: what being ready to costs\n"
           "  --optimistic           the head's guesses are kept without comparing\n"
           "  --temperature T        [0]\n"
           "  --rows N               only so many requests at once\n"
@@ -351,6 +352,7 @@ static bool parse(int argc, char **argv, struct bench *b)
     static const struct option options[] = {{"spec", required_argument, NULL, 's'},
                                             {"mtp", required_argument, NULL, 'm'},
                                             {"always", no_argument, NULL, 'a'},
+                                            {"idle", no_argument, NULL, 'i'},
                                             {"optimistic", no_argument, NULL, 'o'},
                                             {"rows", required_argument, NULL, 'r'},
                                             {"seconds", required_argument, NULL, 't'},
@@ -369,6 +371,9 @@ static bool parse(int argc, char **argv, struct bench *b)
             break;
         case 'a':
             b->how.always = true;
+            break;
+        case 'i':
+            b->idle = true;
             break;
         case 'o':
             b->how.optimistic = true;

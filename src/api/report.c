@@ -123,7 +123,7 @@ static void write_loaded(const struct api *a, const struct served_model *m, stru
 
 void report_speculation(const struct engine_guessing *g, struct buf *ret)
 {
-    buf_printf(ret, "\"method\":\"%s\",\"tokens_max\":%u,\"optimistic\":%s", speculation_name(g->by),
+    buf_printf(ret, "\"method\":\"%s\",\"tokens_max\":%u,\"optimistic\":%s", speculation_name(g),
                g->drafts_max, g->optimistic ? "true" : "false");
 }
 

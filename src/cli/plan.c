@@ -24,14 +24,17 @@ static void print_guessing(const struct planning *p)
 {
     const struct model_plan_guessing *t = &p->model.guessing_takes;
     const struct engine_guessing *g = &p->model.guessing;
+    const char *who = g->by == ENGINE_GUESSER_NGRAM ? "what the text has had before"
+                      : g->past ? "the model's head, and behind it by what the text has had before"
+                                : "the model's head";
     if (g->drafts_max == 0)
         return;
     printf(
         "Guesses are made by %s, up to %u for each row of a step%s; they take %s of the weights, %s of each "
         "page and %s of each slot.\n",
-        g->by == ENGINE_GUESSER_MTP ? "the model's head" : "what the text has had before", g->drafts_max,
-        g->optimistic ? ", kept without comparing: NOT EXACT" : "", terminal_bytes(t->weight_bytes).text,
-        terminal_bytes(t->page_bytes).text, terminal_bytes(t->slot_bytes).text);
+        who, g->drafts_max, g->optimistic ? ", kept without comparing: NOT EXACT" : "",
+        terminal_bytes(t->weight_bytes).text, terminal_bytes(t->page_bytes).text,
+        terminal_bytes(t->slot_bytes).text);
 }
 
 static void print_table(const struct planning *p)
@@ -100,7 +103,7 @@ static void json_model(const struct planning *p, struct buf *b)
         b,
         "\"speculation\":{\"method\":\"%s\",\"tokens_max\":%u,\"weight_bytes\":%llu,\"page_bytes\":%llu,"
         "\"slot_bytes\":%llu},\"accounts\":[",
-        speculation_name(p->model.guessing.by), p->model.guessing.drafts_max,
+        speculation_name(&p->model.guessing), p->model.guessing.drafts_max,
         (unsigned long long)t->weight_bytes, (unsigned long long)t->page_bytes,
         (unsigned long long)t->slot_bytes);
     for (uint32_t i = 0; i < plan->line_count; i++) {

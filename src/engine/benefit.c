@@ -10,8 +10,6 @@
 
 #include "base/check.h"
 
-#include <stdbool.h>
-
 #define SAMPLES_SURE   3 /* before a cost is believed */
 #define FADE_ROW       0.97f
 #define FADE_ALL       0.995f
@@ -117,19 +115,18 @@ struct choice {
     struct benefit_row *rows;
     uint32_t count, guesses_max;
     struct line line;
-    double prior[BENEFIT_DEPTH_MAX];      /* what everybody's guesses say */
-    uint32_t at_depth[BENEFIT_DEPTH_MAX]; /* rows that have a guess at each place */
+    double prior[2][BENEFIT_DEPTH_MAX];   /* what everybody's guesses say, by benefit_row.past */
+    uint32_t at_depth[BENEFIT_DEPTH_MAX]; /* rows that have a guess of the head at each place */
     uint32_t guesses;
     double tokens, draft_ns;
 };
 
-static void find_prior(struct choice *c)
+static void find_prior(const struct benefit_hits *all, double prior[BENEFIT_DEPTH_MAX])
 {
-    const struct benefit_hits *all = &c->benefit->all;
     double chance = PRIOR_CHANCE;
     for (uint32_t k = 0; k < BENEFIT_DEPTH_MAX; k++) {
         chance = ((double)all->right[k] + 2 * chance) / ((double)all->tried[k] + 2);
-        c->prior[k] = chance;
+        prior[k] = chance;
     }
 }
 
@@ -152,17 +149,20 @@ static double next_chance(const struct choice *c, const struct benefit_row *r)
     if (r->drafts == r->drafts_max)
         return 0;
     uint32_t at = r->drafts;
-    return r->reached * ((double)r->hits->right[at] + PRIOR_WEIGHT * c->prior[at]) /
+    return r->reached * ((double)r->hits->right[at] + PRIOR_WEIGHT * c->prior[r->past][at]) /
            ((double)r->hits->tried[at] + PRIOR_WEIGHT);
 }
 
 static void add_guess(struct choice *c, struct benefit_row *r)
 {
     uint32_t *rows = &c->at_depth[r->drafts];
+    bool by_head = !r->past || r->drafts == 0;
     r->reached = next_chance(c, r);
     r->drafts++;
-    c->draft_ns -= *rows ? pass_ns(c->benefit, *rows) : 0;
-    c->draft_ns += pass_ns(c->benefit, ++*rows);
+    if (by_head) {
+        c->draft_ns -= *rows ? pass_ns(c->benefit, *rows) : 0;
+        c->draft_ns += pass_ns(c->benefit, ++*rows);
+    }
     c->guesses++;
     c->tokens += r->reached;
 }
@@ -270,7 +270,8 @@ void benefit_choose(struct benefit *b, struct benefit_row *rows, uint32_t count,
     c.line = line_of(b, count);
     if (!is_sure(&c.line.costs[0]))
         return;
-    find_prior(&c);
+    for (int past = 0; past < 2; past++)
+        find_prior(&b->all[past], c.prior[past]);
     double score = choose_best(&c);
     if (!probe(b, &c, score))
         choose_best(&c);
@@ -301,9 +302,9 @@ static void count(struct benefit_hits *h, float fade, uint32_t tried, uint32_t r
     }
 }
 
-void benefit_count(struct benefit *b, struct benefit_hits *h, uint32_t tried, uint32_t right)
+void benefit_count(struct benefit *b, struct benefit_hits *h, bool past, uint32_t tried, uint32_t right)
 {
-    count(&b->all, FADE_ALL, tried, right);
+    count(&b->all[past], FADE_ALL, tried, right);
     count(h, FADE_ROW, tried, right);
     for (uint32_t k = tried; k < BENEFIT_DEPTH_MAX; k++) {
         h->tried[k] *= FADE_IDLE;

@@ -7,6 +7,7 @@
 #ifndef PLATEAU_ENGINE_BENEFIT_H
 #define PLATEAU_ENGINE_BENEFIT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define BENEFIT_DEPTH_MAX    8
@@ -29,7 +30,7 @@ struct benefit_cost {
 struct benefit {
     struct benefit_cost costs[BENEFIT_ROW_CLASSES][BENEFIT_COST_CLASSES];
     struct benefit_cost passes[BENEFIT_ROW_CLASSES]; /* of the head, by rows that guess */
-    struct benefit_hits all;
+    struct benefit_hits all[2];                      /* by benefit_row.past */
     double allowance_ns;
     uint64_t steps, probed_step;
 };
@@ -37,6 +38,7 @@ struct benefit {
 struct benefit_row {
     const struct benefit_hits *hits;
     uint32_t drafts_max; /* <= BENEFIT_DEPTH_MAX; 0: it does not guess */
+    bool past;           /* the head makes the first guess only; those behind it are there already */
     uint32_t drafts;     /* the answer */
     double reached;      /* while it is sought: the chance that all of them are right */
 };
@@ -47,7 +49,8 @@ void benefit_choose(struct benefit *b, struct benefit_row *rows, uint32_t count,
 void benefit_measure_step(struct benefit *b, uint32_t rows, uint32_t guesses, uint64_t ns);
 /* The head went through so many rows, `depth` times. */
 void benefit_measure_draft(struct benefit *b, uint32_t rows, uint32_t depth, uint64_t ns);
-/* Of a row's guesses the first `tried` mattered, and the first `right` of them were right: tried - right is 0 or 1. 0 tried: it made none. */
-void benefit_count(struct benefit *b, struct benefit_hits *h, uint32_t tried, uint32_t right);
+/* Of a row's guesses the first `tried` mattered, and the first `right` of them were right: tried - right is 0 or 1. 0 tried: it made none.
+ * `past`: as in benefit_row. */
+void benefit_count(struct benefit *b, struct benefit_hits *h, bool past, uint32_t tried, uint32_t right);
 
 #endif

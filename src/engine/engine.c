@@ -49,7 +49,7 @@ static uint32_t logits_max(const struct engine_opts *o)
 
 static bool guesses_by_ngram(const struct engine_opts *o)
 {
-    return o->guessing.by == ENGINE_GUESSER_NGRAM;
+    return o->guessing.by == ENGINE_GUESSER_NGRAM || o->guessing.past;
 }
 
 static int check_opts(const struct engine_opts *o, const struct model_shape *shape, struct err *e)
@@ -59,7 +59,8 @@ static int check_opts(const struct engine_opts *o, const struct model_shape *sha
                        o->max_num_seqs, o->max_queue, 1u << 20);
     const struct engine_guessing *g = &o->guessing;
     if (g->drafts_max > MODEL_DRAFTS_MAX || (g->by == ENGINE_GUESSER_NONE) != (g->drafts_max == 0) ||
-        (g->by == ENGINE_GUESSER_MTP && !shape->mtp) || (g->optimistic && g->by != ENGINE_GUESSER_MTP))
+        (g->by == ENGINE_GUESSER_MTP && !shape->mtp) ||
+        ((g->optimistic || g->past) && g->by != ENGINE_GUESSER_MTP) || (g->optimistic && g->past))
         return err_set(e, -EINVAL,
                        "%u guesses per row and step: at most %u, and by the head only if there is one",
                        g->drafts_max, MODEL_DRAFTS_MAX);

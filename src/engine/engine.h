@@ -43,7 +43,9 @@ struct engine_guessing {
     enum engine_guesser by;
     uint32_t drafts_max; /* guesses of a row's step, <= what the model was loaded with; 0: nobody guesses */
     bool always;         /* as many as may be, whether it pays or not: to measure and to test */
-    bool optimistic;     /* the head's guesses are kept without comparing: not exact */
+    bool
+        past; /* by MTP: where the head's guess goes on as the sequence did before, so do the guesses behind it */
+    bool optimistic; /* the head's guesses are kept without comparing: not exact. Not with `past` */
 };
 
 /* For tests: what goes wrong. */

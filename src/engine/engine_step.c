@@ -200,7 +200,8 @@ static void draw(struct engine *en, struct job *j, float *logits, struct sampled
 
 /* Draws behind the known token and behind each guess that is the token drawn before it. `logits`: of the known token first.
  * Returns how many tokens. */
-static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, float *logits, uint64_t now_ns)
+static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint32_t planned, float *logits,
+                         uint64_t now_ns)
 {
     uint32_t guesses = en->guess.counts[index], drawn = 0, right = 0;
     const uint32_t *next = j->tokens + j->prompt_count + j->output_count;
@@ -212,7 +213,7 @@ static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, float
         drawn++;
         right += s.id == guess;
     }
-    guess_count(en, j, index, right, drawn == right);
+    guess_count(en, j, index, planned, right, drawn == right);
     return drawn;
 }
 
@@ -231,7 +232,7 @@ static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, float
             draw(en, j, own, &s);
         put_token(en, j, &s, now_ns);
     }
-    guess_count(en, j, index, MIN_OF(drawn - !kept, guesses), kept);
+    guess_count(en, j, index, guesses, MIN_OF(drawn - !kept, guesses), kept);
     return drawn;
 }
 
@@ -241,7 +242,7 @@ static void take_results(struct engine *en, const struct sched_plan *plan, uint6
     for (uint32_t i = 0; i < plan->row_count; i++) {
         const struct sched_step_row *r = &plan->rows[i];
         struct job *j = job_of(r->row);
-        uint32_t count = r->count - en->rows[i].logits_from;
+        uint32_t count = en->rows[i].token_count - en->rows[i].logits_from;
         float *own = logits;
         if (job_wants_prompt_logits(j))
             send_prompt(en, j, r, logits);
@@ -252,7 +253,7 @@ static void take_results(struct engine *en, const struct sched_plan *plan, uint6
         if (r->draws && r->drafts > 0 && en->opts.guessing.optimistic)
             en->guess.drawn[i] = keep_run(en, j, i, own, now_ns);
         else if (r->draws)
-            en->guess.drawn[i] = draw_run(en, j, i, own, now_ns);
+            en->guess.drawn[i] = draw_run(en, j, i, r->drafts, own, now_ns);
     }
 }
 
@@ -323,7 +324,7 @@ static void measure(struct engine *en, const struct sched_plan *plan, uint32_t d
                     uint64_t drafted_ns)
 {
     uint64_t now_ns = clock_now_ns();
-    budget_measure(&en->budget, decoding, plan->tokens - decoding - en->guess.guesses, now_ns - began_ns);
+    budget_measure(&en->budget, decoding, plan->tokens - decoding - en->guess.planned, now_ns - began_ns);
     guess_measure(en, plan, decoding, now_ns - drafted_ns);
 }
 

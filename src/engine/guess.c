@@ -49,16 +49,28 @@ static uint32_t room_of(const struct engine *en, const struct job *j)
     return MIN_OF(room, en->opts.guessing.drafts_max);
 }
 
-/* Those that are there before the plan, or as many as the head might make. */
-static uint32_t prepare(struct engine *en, struct job *j)
+static uint32_t guess_from_past(struct engine *en, struct job *j, uint32_t wanted)
 {
     const struct engine_faults *f = en->opts.faults;
-    uint32_t wanted = room_of(en, j), known = j->row.tokens;
-    if (wanted == 0 || en->opts.guessing.by == ENGINE_GUESSER_MTP)
-        return wanted;
+    uint32_t known = j->row.tokens;
     if (f && f->guess)
         return f->guess(f->arg, j->tokens, known, wanted, j->tokens + known);
     return j->ngram ? ngram_guess(j->ngram, j->tokens, wanted, j->tokens + known) : 0;
+}
+
+/* Those that are there before the plan, or as many as the head might make. */
+static uint32_t prepare(struct engine *en, struct job *j)
+{
+    uint32_t wanted = room_of(en, j), count;
+    if (wanted == 0)
+        return 0;
+    if (en->opts.guessing.by == ENGINE_GUESSER_NGRAM)
+        return guess_from_past(en, j, wanted);
+    if (!en->opts.guessing.past || wanted < 2 || (count = guess_from_past(en, j, wanted)) < 2)
+        return wanted;
+    j->past_count = count;
+    j->past_first = j->tokens[j->row.tokens];
+    return count;
 }
 
 static bool decodes(const struct job *j)
@@ -75,12 +87,13 @@ uint32_t guess_allow(struct engine *en)
         return 0;
     LIST_EACH(it, &en->jobs) {
         struct job *j = LIST_ENTRY(it, struct job, link);
-        j->row.drafts = 0;
+        j->row.drafts = j->past_count = 0;
         if (!decodes(j))
             continue;
         g->of[count] = &j->row;
-        g->rows[count] =
-            (struct benefit_row){.hits = &j->hits, .drafts_max = j->speculative ? prepare(en, j) : 0};
+        g->rows[count].drafts_max = j->speculative ? prepare(en, j) : 0;
+        g->rows[count].past = j->past_count > 0;
+        g->rows[count].hits = j->past_count > 0 ? &j->past_hits : &j->hits;
         may += g->rows[count++].drafts_max;
     }
     if (may == 0)
@@ -101,7 +114,8 @@ static int draft_with_head(struct engine *en, const struct sched_plan *plan)
     for (uint32_t i = 0; i < plan->row_count; i++) {
         const struct sched_step_row *r = &plan->rows[i];
         struct job *j = CONTAINER(r->row, struct job, row);
-        if (r->drafts == 0)
+        uint32_t passes = j->past_count > 0 ? MIN_OF(r->drafts, 1u) : r->drafts;
+        if (passes == 0)
             continue;
         g->heads[count++] = (struct model_draft_row){.token = j->tokens[r->from],
                                                      .position = r->from,
@@ -109,9 +123,9 @@ static int draft_with_head(struct engine *en, const struct sched_plan *plan)
                                                      .slot = r->slot_in,
                                                      .grids = j->grids,
                                                      .grid_count = j->picture_count,
-                                                     .count = r->drafts,
+                                                     .count = passes,
                                                      .drafts = j->tokens + r->from + 1};
-        deepest = MAX_OF(deepest, r->drafts);
+        deepest = MAX_OF(deepest, passes);
     }
     struct model_draft d = {.rows = g->heads,
                             .row_count = count,
@@ -126,25 +140,49 @@ static int draft_with_head(struct engine *en, const struct sched_plan *plan)
     return r;
 }
 
+/* What the past has behind the head's guess goes, where it had another one. */
+static void drop_pasts(struct engine *en, const struct sched_plan *plan)
+{
+    struct guess *g = &en->guess;
+    for (uint32_t i = 0; i < plan->row_count; i++) {
+        const struct sched_step_row *r = &plan->rows[i];
+        struct job *j = CONTAINER(r->row, struct job, row);
+        uint32_t gone = r->drafts > 1 ? r->drafts - 1 : 0;
+        if (j->past_count == 0 || j->tokens[r->from + 1] == j->past_first)
+            continue;
+        g->counts[i] -= gone;
+        g->computed -= gone;
+        en->rows[i].token_count -= gone;
+    }
+}
+
 int guess_draft(struct engine *en, const struct sched_plan *plan)
 {
     struct guess *g = &en->guess;
-    g->guesses = 0;
+    g->planned = 0;
     for (uint32_t i = 0; i < plan->row_count; i++)
-        g->guesses += g->counts[i] = plan->rows[i].drafts;
-    return g->guesses > 0 && en->opts.guessing.by == ENGINE_GUESSER_MTP ? draft_with_head(en, plan) : 0;
+        g->planned += g->counts[i] = plan->rows[i].drafts;
+    g->computed = g->planned;
+    if (g->planned == 0 || en->opts.guessing.by != ENGINE_GUESSER_MTP)
+        return 0;
+    int r = draft_with_head(en, plan);
+    if (r == 0)
+        drop_pasts(en, plan);
+    return r;
 }
 
 /* ---- after the step ---- */
 
-void guess_count(struct engine *en, struct job *j, uint32_t index, uint32_t right, bool ended)
+void guess_count(struct engine *en, struct job *j, uint32_t index, uint32_t planned, uint32_t right,
+                 bool ended)
 {
     struct engine_numbers *n = &en->now;
     uint32_t count = en->guess.counts[index];
-    /* Behind a wrong one, or one that ends the answer, nobody looked. */
-    uint32_t tried = ended ? right : MIN_OF(count, right + 1);
+    bool past = j->past_count > 0;
+    /* Behind a wrong one, or one that ends the answer, nobody looked. Of the past's, those that the head did not want are wrong. */
+    uint32_t tried = ended ? right : MIN_OF(planned, right + 1);
     if (j->row.phase == SCHED_DECODING && j->speculative)
-        benefit_count(&en->guess.benefit, &j->hits, tried, right);
+        benefit_count(&en->guess.benefit, past ? &j->past_hits : &j->hits, past, tried, right);
     if (count == 0)
         return;
     n->drafts++;
@@ -159,6 +197,6 @@ void guess_count(struct engine *en, struct job *j, uint32_t index, uint32_t righ
 void guess_measure(struct engine *en, const struct sched_plan *plan, uint32_t decoding, uint64_t ns)
 {
     struct guess *g = &en->guess;
-    if (en->opts.guessing.drafts_max > 0 && decoding > 0 && plan->tokens == decoding + g->guesses)
-        benefit_measure_step(&g->benefit, decoding, g->guesses, ns);
+    if (en->opts.guessing.drafts_max > 0 && decoding > 0 && plan->tokens == decoding + g->planned)
+        benefit_measure_step(&g->benefit, decoding, g->computed, ns);
 }

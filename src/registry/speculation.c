@@ -29,6 +29,7 @@ struct engine_guessing speculation_guessing(const struct speculation *s, bool ha
     if (wants_head && has_head && by_head > 0)
         return (struct engine_guessing){.by = ENGINE_GUESSER_MTP,
                                         .drafts_max = by_head,
+                                        .past = s->way == SPECULATION_AUTO && !s->optimistic && by_head > 1,
                                         .always = s->always,
                                         .optimistic = s->optimistic};
     if (s->way == SPECULATION_NGRAM)
@@ -43,10 +44,10 @@ void speculation_parts(const struct engine_guessing *g, struct model_parts *part
     parts->drafts_max = g->drafts_max;
 }
 
-const char *speculation_name(enum engine_guesser by)
+const char *speculation_name(const struct engine_guessing *g)
 {
     static const char *const names[] = {
         [ENGINE_GUESSER_NONE] = "off", [ENGINE_GUESSER_NGRAM] = "ngram", [ENGINE_GUESSER_MTP] = "mtp"};
-    ASSERT((size_t)by < COUNT_OF(names));
-    return names[by];
+    ASSERT((size_t)g->by < COUNT_OF(names));
+    return g->past ? "mtp+ngram" : names[g->by];
 }

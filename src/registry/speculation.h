@@ -6,7 +6,7 @@
 
 #include "engine/engine.h"
 
-/* AUTO: the model's head where it has one, else nobody. */
+/* AUTO: the model's head where it has one, and behind its guess the sequence's own past; else nobody. */
 enum speculation_way { SPECULATION_AUTO, SPECULATION_MTP, SPECULATION_NGRAM, SPECULATION_OFF };
 
 #define SPECULATION_DRAFTS_MTP   3 /* of a row's step, when nobody says how many: what pays is measured */
@@ -27,7 +27,7 @@ bool speculation_parse(const char *name, enum speculation_way *ret);
 struct engine_guessing speculation_guessing(const struct speculation *s, bool has_head);
 /* What of the model that asks for; other parts are left as they are. */
 void speculation_parts(const struct engine_guessing *g, struct model_parts *parts);
-/* "off", "ngram", "mtp". */
-const char *speculation_name(enum engine_guesser by);
+/* "off", "ngram", "mtp", "mtp+ngram". */
+const char *speculation_name(const struct engine_guessing *g);
 
 #endif

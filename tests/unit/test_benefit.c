@@ -22,7 +22,7 @@ struct world {
     struct rng rng;
     struct benefit_hits hits[ROWS_MAX];
     double chance[ROWS_MAX]; /* of each guess of a row */
-    bool guesses[ROWS_MAX];
+    bool guesses[ROWS_MAX], past[ROWS_MAX];
     uint32_t rows;
     double tokens, ns;
     uint64_t guessed;
@@ -50,10 +50,10 @@ static double run_step(struct world *w, const uint32_t *drafts, bool measured)
         uint32_t right = draw_right(w, i, drafts[i]);
         guesses += drafts[i];
         guessing += drafts[i] > 0;
-        deepest = MAX_OF(deepest, drafts[i]);
+        deepest = MAX_OF(deepest, w->past[i] ? MIN_OF(drafts[i], 1u) : drafts[i]);
         w->tokens += 1 + right;
         if (measured)
-            benefit_count(&w->b, &w->hits[i], MIN_OF(right + 1, drafts[i]), right);
+            benefit_count(&w->b, &w->hits[i], w->past[i], MIN_OF(right + 1, drafts[i]), right);
     }
     double ns = step_ns(&w->m, w->rows + guesses) * (1 + w->m.noise * (rng_uniform(&w->rng) - 0.5));
     if (rng_uniform(&w->rng) < w->m.hiccup)
@@ -72,7 +72,8 @@ static void choose(struct world *w, uint32_t *drafts)
 {
     struct benefit_row rows[ROWS_MAX];
     for (uint32_t i = 0; i < w->rows; i++)
-        rows[i] = (struct benefit_row){.hits = &w->hits[i], .drafts_max = w->guesses[i] ? DEPTH : 0};
+        rows[i] = (struct benefit_row){
+            .hits = &w->hits[i], .drafts_max = w->guesses[i] ? DEPTH : 0, .past = w->past[i]};
     benefit_choose(&w->b, rows, w->rows, 32);
     uint32_t sum = 0;
     for (uint32_t i = 0; i < w->rows; i++) {
@@ -151,6 +152,23 @@ TEST(wrong_guesses_are_given_up)
         double off = run_fixed(&w, 0, 4000), got = run(&w, 4000);
         assert_true(got > 0.985 * off);
     }
+}
+
+/* The first guess costs a pass of the head, those behind it none. */
+TEST(guesses_from_the_past_go_as_far_as_they_pay)
+{
+    static const struct machine dear_head = {1e6, 1e4, 16, 5e4, 4e5, 0.05, 0.005};
+    uint64_t guessed[2];
+    for (int past = 0; past < 2; past++) {
+        struct world w;
+        open_world(&w, &dear_head, 1, 0.6, 5);
+        w.past[0] = past;
+        run(&w, 2000);
+        run(&w, 2000);
+        guessed[past] = w.guessed;
+    }
+    assert_true(guessed[0] > 1000 && guessed[0] < 3000); /* one each */
+    assert_true(guessed[1] > 6000);
 }
 
 TEST(each_row_by_its_own_luck)

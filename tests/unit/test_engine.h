@@ -58,7 +58,9 @@ static inline void test_model_load(struct test_model *m, const char *dir)
                               .tokens_max = TEST_TOKENS_MAX,
                               .rows_max = TEST_ROWS_MAX,
                               .logits_max = engine_logits_max(TEST_ROWS_MAX, TEST_DRAFTS_MAX),
-                              .parts = {.vision = true, .drafts_max = TEST_DRAFTS_MAX},
+                              .parts = {.vision = true,
+                                        .mtp = TEST_DRAFTS_MAX > 0 && strcmp(dir, CANARY) == 0,
+                                        .drafts_max = TEST_DRAFTS_MAX},
                               .ops = &test_ops,
                               .workers = test_workers};
     snprintf(m->dir, sizeof(m->dir), "%s", dir);

@@ -239,6 +239,42 @@ static void fill_ends(struct job_spec *specs, const struct known *known)
     }
 }
 
+/* The bundled model's own head, and behind it what `guess` says for the sequence's past; NULL: the past itself. */
+static void run_head(bool past, uint32_t (*says)(void *, const uint32_t *, uint32_t, uint32_t, uint32_t *))
+{
+    struct fixture plain, f;
+    struct job_spec specs[SPECS];
+    static struct known known[SPECS];
+    struct guesser g = {.known = known, .known_count = SPECS, .manner = MIXED};
+    struct engine_opts o = test_engine_opts(CANARY);
+    fill_specs(specs);
+    run_plain(&plain, CANARY, specs, SPECS, known);
+    o.guessing = (struct engine_guessing){
+        .by = ENGINE_GUESSER_MTP, .drafts_max = TEST_DRAFTS_MAX, .past = past, .always = true};
+    g.faults.guess = says;
+    g.faults.arg = &g;
+    o.faults = says ? &g.faults : NULL;
+    test_engine_start(&f, CANARY, &o);
+    submit_all(&f, specs, SPECS);
+    for (uint32_t i = 0; i < SPECS; i++)
+        expect_alike(f.clients[i], plain.clients[i]);
+    struct engine_numbers n = numbers_of(&f);
+    assert_true(n.drafts > 0 && n.accepted_tokens > n.draft_tokens / 10);
+    test_engine_close(&f);
+    test_engine_close(&plain);
+}
+
+TEST(the_models_own_head_changes_no_token)
+{
+    run_head(false, NULL);
+}
+
+TEST(what_the_past_has_behind_the_heads_guess_changes_no_token)
+{
+    run_head(true, NULL);
+    run_head(true, guess);
+}
+
 TEST(a_run_is_cut_where_the_answer_ends)
 {
     struct fixture whole, plain, f;
