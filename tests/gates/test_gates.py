@@ -21,7 +21,7 @@ SMALL = {
     "trim-cost": ["--pairs", "3", "--burst-tokens", "4"],
     "load-gap": ["--gap-shape", "tiny-qwen3", "--gap-loads", "2"],
     "models": ["--cycles", "12"],
-    "pictures": ["--looks", "50", "--lookers", "4", "--video-frames", "8", "--gap-pictures", "1", "--gap-edge", "640"],
+    "pictures": ["--looks", "30", "--lookers", "4", "--video-frames", "8", "--gap-pictures", "1", "--gap-edge", "1024"],
     "guess": ["--guess-steps", "300", "--guess-tokens", "100", "--guess-batch", "32"],
 }
 # A slope over a second is none, and so are quantiles of a machine that runs other tests; whether guesses pay follows from times too.
