@@ -21,10 +21,17 @@ ASKS = [
 ]
 
 
+METHODS = {"ngram": ("ngram", 5), "mtp": ("mtp", 3), "auto": ("mtp+ngram", 3)}
+
+
+@pytest.fixture(scope="module", params=list(METHODS))
+def way(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def guessing():
-    """Where the sequence's own past guesses."""
-    with serving("--spec", "ngram") as s:
+def guessing(way):
+    with serving("--spec", way) as s:
         yield s
 
 
@@ -52,7 +59,7 @@ def test_the_same_answers_with_guesses_and_without(guessing, plain):
     right, = metric(guessing, "vllm:spec_decode_num_accepted_tokens_total")
     places = metric(guessing, "vllm:spec_decode_num_accepted_tokens_per_pos_total")
     assert tokens >= drafts > 0 and tokens >= right > 0
-    assert sum(places) == right and places == sorted(places, reverse=True) and len(places) == 8
+    assert sum(places) == right and len(places) == 8 and places == sorted(places, reverse=True)
     assert metric(plain, "vllm:spec_decode_num_drafts_total") == [0]
 
 
@@ -68,15 +75,16 @@ def test_a_request_may_do_without(guessing):
     assert refused.status_code == 400 and refused.json()["error"]["param"] == "speculative"
 
 
-def test_it_says_who_guesses(guessing, plain):
+def test_it_says_who_guesses(guessing, plain, way):
+    method, most = METHODS[way]
     model, = guessing.http.get("/v1/models").json()["data"]
-    assert model["exact"] and model["speculation"] == {"method": "ngram", "tokens_max": 5, "optimistic": False}
+    assert model["exact"] and model["speculation"] == {"method": method, "tokens_max": most, "optimistic": False}
     model, = plain.http.get("/v1/models").json()["data"]
     assert model["speculation"] == {"method": "off", "tokens_max": 0, "optimistic": False}
     answer(guessing, temperature=0)
     status, = guessing.http.get("/api/status").json()["models"]
     assert status["speculation"]["draft_tokens"] >= status["speculation"]["accepted_tokens"] > 0
-    assert len(status["speculation"]["accepted_per_position"]) == 5
+    assert len(status["speculation"]["accepted_per_position"]) == most
 
 
 def test_streams_bring_the_same_tokens(guessing, plain):
@@ -89,3 +97,26 @@ def test_streams_bring_the_same_tokens(guessing, plain):
 
     assert ids(guessing) == ids(plain)
     assert "exact" not in json.dumps(guessing.complete(COPY, max_tokens=2).json())
+
+
+def test_optimistic_answers_say_that_they_are_not_exact(plain):
+    body = {"prompt": COPY, "max_tokens": 400, "ignore_eos": True, "temperature": 0}
+    exact = plain.complete(COPY, max_tokens=60, temperature=0, return_token_ids=True).json()["choices"][0]["token_ids"]
+    with serving("--mtp-optimistic") as server:
+        model, = server.http.get("/v1/models").json()["data"]
+        assert model["exact"] is False
+        assert model["speculation"] == {"method": "mtp", "tokens_max": 3, "optimistic": True}
+        whole = server.http.post("/v1/completions", json=body)
+        assert whole.headers["x-exact"] == "false" and whole.json()["exact"] is False
+        assert whole.json()["usage"]["completion_tokens"] == 400
+        stream = server.http.post("/v1/completions", json={**body, "stream": True})
+        chunks = [e for e in events(stream.text) if e != "[DONE]"]
+        assert stream.headers["x-exact"] == "false" and all(c["exact"] is False for c in chunks)
+        drafted, = metric(server, "vllm:spec_decode_num_draft_tokens_total")
+        kept, = metric(server, "vllm:spec_decode_num_accepted_tokens_total")
+        assert kept > drafted * 0.9  # all but those behind an end
+        without = server.complete(COPY, max_tokens=60, temperature=0, return_token_ids=True, speculative=False)
+        assert "x-exact" not in without.headers and "exact" not in without.json()
+        assert without.json()["choices"][0]["token_ids"] == exact
+        told = server.http.post("/v1/completions", json={**body, "logprobs": 1, "max_tokens": 50}).json()
+        assert told["exact"] is False and len(told["choices"][0]["logprobs"]["tokens"]) == 50
