@@ -49,10 +49,12 @@ const struct option_row options_table[] = {
      "arithmetic: auto or f32, which are the same at present"},
     {GROUP_MODEL, "spec", "auto|mtp|ngram|off", OPTION_TEXT, AT(spec), 0, 0, "auto", COMMAND_ANY | SECTION,
      "who guesses tokens ahead, which makes answers faster and changes none: mtp, the model's own head for "
-     "it; ngram, what the text has had before; auto: the head where there is one, and the text behind it; off: "
+     "it; ngram, what the text has had before; auto: the head where there is one, and the text behind it; "
+     "off: "
      "nobody"},
     {GROUP_MODEL, "mtp", "N", OPTION_COUNT, AT(mtp), 0, 8, NULL, COMMAND_ANY | SECTION,
-     "tokens that may be guessed ahead of a request with the head, at most; as many are guessed as pay; 0: its "
+     "tokens that may be guessed ahead of a request with the head, at most; as many are guessed as pay; 0: "
+     "its "
      "weights are not loaded [default: 3]"},
     {GROUP_MODEL, "mtp-optimistic", NULL, OPTION_FLAG, AT(mtp_optimistic), 0, 0, NULL, COMMAND_ANY | SECTION,
      "NOT EXACT: what the head guesses is taken without asking the model, so answers are faster and wrong "
