@@ -10,6 +10,7 @@ from PIL import Image
 
 from conftest import Faulty, Open, settled, serving, until
 from seeing import SEEN, ask, asking, data_url, encoded, file_of, image, nothing_left, png_of, tokens
+from test_faults import told as was_served
 from test_media_sources import web  # noqa: F401 (a fixture)
 from test_video import projector, told  # noqa: F401 (a fixture)
 
@@ -113,4 +114,22 @@ def test_a_hundred_who_leave_at_any_moment_leave_nothing(busy, web):  # noqa: F8
     assert len(list(pathlib.Path(f"/proc/{busy.process.pid}/task").iterdir())) == threads
     if busy.memory()["system"]["heap_bytes"] > 0:  # a sanitizer keeps what was freed
         assert after <= before + max(8 << 20, before // 100)
+    assert tokens(ask(busy, PICTURE, WHAT)) == SEEN[1]["greedy_ids"]
+
+
+@pytest.mark.parametrize("lasts", ["", " all"], ids=["once", "from then on"])
+def test_memory_may_be_refused_to_pictures_at_any_point(busy, lasts):
+    """Each reservation of a request with pictures of three formats and a video, one after the other: it is told, or the request does without."""
+    kinds = [encoded(Image.new("RGB", (100, 80), "red"), kind) for kind in ("PNG", "JPEG", "WEBP")]
+    frames = {"type": "video", "video": [data_url(PICTURE)] * 3}
+    ends, n, asked = [], 0, 1
+    while asked >= n:
+        n += 1
+        assert busy.http.post("/api/hot-cache/clear").status_code == 200
+        busy.order(f"refuse {n}{lasts}")
+        reply = ask(busy, *kinds, frames, WHAT, max_tokens=2)
+        asked = busy.order("refuse 0")
+        ends.append(was_served(reply))
+        nothing_left(busy)
+    assert ends[-1] and not ends[0] and n > 20
     assert tokens(ask(busy, PICTURE, WHAT)) == SEEN[1]["greedy_ids"]
