@@ -2,7 +2,8 @@
  *
  * What one step of an agent adds, several tool results say, stays together in every later prompt, so nothing is gained between
  * them. A first user message is cut where its text begins: its head is the same in other conversations, and there are templates that
- * write the system's words into it. */
+ * write the system's words into it. Where a picture comes before that text, it is cut before the picture too: other pictures for the same
+ * words to the system, other questions about the same picture. */
 #include "text/chat_cuts.h"
 
 #include "base/check.h"
@@ -53,6 +54,12 @@ static struct slice content_of(const json_t *message)
     return (struct slice){json_string_value(content), json_string_length(content)};
 }
 
+static bool begins_with_words(const json_t *message)
+{
+    const json_t *content = json_object_get(message, "content");
+    return !json_is_array(content) || json_object_get(json_array_get(content, 0), "text");
+}
+
 /* Where the message's own words begin between these bytes; templates may trim them. SIZE_MAX: they are not there. */
 static size_t words_begin(struct slice content, struct slice text, size_t from, size_t to)
 {
@@ -76,8 +83,11 @@ static void add_system(const struct tmpl_trace *t, const json_t *messages, uint3
         to = t->spans[first].to;
     else if (next < t->count)
         to = t->spans[next].from;
-    size_t at = words_begin(content_of(json_array_get(messages, first)), text, from, to);
+    const json_t *message = json_array_get(messages, first);
+    size_t at = words_begin(content_of(message), text, from, to);
     add(ret, at == SIZE_MAX ? from : at, text.len);
+    if (in_loop && !begins_with_words(message))
+        add(ret, from, text.len);
 }
 
 /* Behind the last message: the generation prompt may come in the loop over messages or after it. */

@@ -10,7 +10,7 @@ from PIL import Image
 from conftest import GOLDEN, TOP, Server, case_fields, events, refused, serving
 from seeing import (SEEN, ask, asking, choice, data_url, encoded, file_of, image, nothing_left, pictures, pixels_of, png_of,
                     text, tokens, user, video)
-from test_cache import cached_tokens, clear
+from test_cache import cached_tokens, clear, whole_pages_before
 
 # How far apart the best two tokens are changes by 0.34 at most when a golden picture comes as a JPEG of quality 95, by 0.16 as a WebP of
 # quality 90 (measured over all steps of all eight). Where the reference had less than this between them, the codec may decide.
@@ -256,6 +256,32 @@ def test_pictures_over_several_turns(eyes):
     other = chat(encoded(noise(64, 64), "PNG"))
     assert other.json()["prompt_token_ids"] == later.json()["prompt_token_ids"]
     assert cached_tokens(other) == 0
+
+
+@pytest.mark.parametrize("where", ["first", "middle", "last"])
+def test_one_pixel_makes_another_picture(eyes, where):
+    """Of a picture larger than any block that is hashed at once; what comes before it is found, it and what comes after is not."""
+    clear(eyes)
+    one = noise(192, 192)
+    other = one.copy()
+    x, y = {"first": (0, 0), "middle": (95, 97), "last": (191, 191)}[where]
+    other.putpixel((x, y), tuple(255 - c for c in one.getpixel((x, y))))
+
+    def show(picture):
+        fields = asking(encoded(picture, "PNG"), "Take your time. " * 15 + WHAT, max_tokens=1)
+        fields["messages"].insert(0, {"role": "system", "content": "Look for a while. " * 15})
+        return eyes.post("/v1/chat/completions", **fields)
+
+    first = show(one)
+    count, seen = pictures(eyes)["encoded"], first.json()["usage"]["prompt_tokens"]
+    second = show(other)
+    assert second.json()["prompt_token_ids"] == first.json()["prompt_token_ids"]
+    place = first.json()["prompt_token_ids"].index(8184)
+    assert 0 < cached_tokens(second) <= place
+    assert pictures(eyes)["encoded"] == count + 1
+    again = show(one)
+    assert cached_tokens(again) == whole_pages_before(seen)
+    assert pictures(eyes)["encoded"] == count + 1
 
 
 # ---- everything else that a chat has ----

@@ -1,5 +1,6 @@
 """How requests with pictures end before their time, in each of their phases, one by one and a hundred at once; and that nothing stays."""
 
+import contextlib
 import itertools
 import pathlib
 import random
@@ -8,7 +9,7 @@ import time
 import pytest
 from PIL import Image
 
-from conftest import Faulty, Open, settled, serving, until
+from conftest import Faulty, Open, refused, settled, serving, until
 from seeing import SEEN, ask, asking, data_url, encoded, file_of, image, nothing_left, png_of, tokens
 from test_faults import told as was_served
 from test_media_sources import web  # noqa: F401 (a fixture)
@@ -81,6 +82,24 @@ def test_who_leaves_in_any_phase_leaves_nothing(busy, web, phase, stream):  # no
             other.leave()
     nothing_left(busy)
     assert tokens(ask(busy, PICTURE, WHAT)) == SEEN[1]["greedy_ids"]
+
+
+def test_a_full_queue_is_told_and_empties(projector):  # noqa: F811
+    with serving("--media-threads", 1, "--max-connections", 600, "--max-requests", 500) as s, contextlib.ExitStack() as stack:
+        film = stack.enter_context(Open(s, "/v1/chat/completions", asking(told("hang"), WHAT)))
+        until(lambda: [r for r in s.requests("media") if state(r) == "working"])
+        body = asking(PICTURE, WHAT, max_tokens=1)
+        crowd = [stack.enter_context(Open(s, "/v1/chat/completions", body)) for _ in range(256)]
+        until(lambda: s.metrics()["plateau_media_waiting"] == 256)
+        reply = s.post("/v1/chat/completions", **body)
+        refused(reply, 429, "busy", "256 requests with pictures wait", "at most 256")
+        assert int(reply.headers["Retry-After"]) >= 1
+        for one in crowd[::2]:
+            one.leave()
+        until(lambda: s.metrics()["plateau_media_waiting"] == 128)
+        film.leave()
+        assert [one.answer().status for one in crowd[1::2]] == [200] * 128
+        nothing_left(s)
 
 
 def anonymous(server):
