@@ -125,7 +125,8 @@ def plot(report, rows, steps):
 
 
 def long_generation(report, options):
-    with Server(options) as server:
+    # Two ahead at most: at three tokens a step 10,000 steps fit in the bundled model's 32768.
+    with Server(options, "--mtp", 2) as server:
         if server.model()["speculation"]["method"] == "off":
             raise SystemExit("guess: nobody guesses in this model: it has no head, see --serve=--spec=ngram")
         rng = random.Random(options.seed)
