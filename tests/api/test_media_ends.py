@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import pathlib
 import random
 import time
@@ -13,7 +14,7 @@ from conftest import Faulty, Open, refused, settled, serving, until
 from seeing import SEEN, ask, asking, data_url, encoded, file_of, image, nothing_left, png_of, tokens
 from test_faults import told as was_served
 from test_media_sources import web  # noqa: F401 (a fixture)
-from test_video import projector, told  # noqa: F401 (a fixture)
+from test_video import family, projector, runs, told  # noqa: F401 (a fixture)
 
 WHAT = SEEN[1]["question"]
 PICTURE = file_of(SEEN[1])
@@ -152,3 +153,36 @@ def test_memory_may_be_refused_to_pictures_at_any_point(busy, lasts):
         nothing_left(busy)
     assert ends[-1] and not ends[0] and n > 20
     assert tokens(ask(busy, PICTURE, WHAT)) == SEEN[1]["greedy_ids"]
+
+
+def test_a_model_that_goes_ends_those_whose_pictures_are_on_their_way(projector, web):  # noqa: F811
+    with serving("--drain", 0, "--allow-remote-media", "--media-threads", 1, kind=Faulty) as s, contextlib.ExitStack() as stack:
+        s.order("local")
+        bodies = {"fetching": asking(image(web.url + "/slow"), WHAT), "working": asking(told("hang"), WHAT), "waiting": asking(PICTURE, WHAT)}
+        waiting = []
+        for phase, body in bodies.items():
+            waiting.append(stack.enter_context(Open(s, "/v1/chat/completions", body)))
+            until(lambda: [r for r in s.requests("media") if state(r) == phase])
+        assert s.post("/v1/models/canary/unload").status_code in (200, 202)
+        for one in waiting:
+            assert one.answer().status == 503
+            assert json.loads(one.answer().read())["error"]["code"] == "model_unloading"
+        nothing_left(s)
+        assert tokens(ask(s, PICTURE, WHAT)) == SEEN[1]["greedy_ids"]
+
+
+def test_a_server_that_ends_takes_its_videos_with_it(projector):  # noqa: F811
+    server = Faulty()
+    try:
+        with Open(server, "/v1/chat/completions", asking(told("hang"), WHAT)) as one:
+            pids = until(lambda: len(family(server)) == 2 and family(server))
+            for _ in range(2):  # to drain, and then at once
+                server.process.terminate()
+                until(lambda: server.said("event=stopping"))
+            assert one.answer().status == 503
+            assert server.wait() == 0, "".join(server.lines[-20:])
+        until(lambda: not any(runs(pid) for pid in pids))
+    finally:
+        if server.process.poll() is None:
+            server.process.kill()
+            server.process.wait()
