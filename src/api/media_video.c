@@ -23,7 +23,7 @@
 #define FORMATS "mov,matroska,avi,mpegts,mpeg,ogg,flv,asf,gif,webp_pipe,h264,hevc,ivf"
 #define CODECS                                                                                               \
     "h264,hevc,vp8,vp9,libvpx,libvpx-vp9,av1,libdav1d,mpeg4,msmpeg4v3,mpeg2video,mpeg1video,h263,mjpeg,"     \
-    "theora,wmv2,wmv3,vc1,prores,ffv1,gif,rawvideo,png"
+    "theora,flv,wmv2,wmv3,vc1,prores,ffv1,gif,rawvideo,png"
 #define BASE_BYTES  ((uint64_t)80 << 20) /* what ffmpeg writes to before it has seen a frame; measured: 40 */
 #define PIXEL_BYTES 48 /* and for each pixel of a frame: those it refers to, and the converted one */
 #define PROBE_BYTES ((uint64_t)96 << 20)
@@ -298,6 +298,8 @@ static bool start_frames(struct video *v, uint64_t memory_bytes)
                                 "passthrough",
                                 "-sws_flags",
                                 "bicubic+accurate_rnd+full_chroma_int",
+                                "-pix_fmt", /* of 10 bits and more it would make PPM of 16 */
+                                "rgb24",
                                 "-c:v",
                                 "ppm",
                                 "-threads",

@@ -68,7 +68,8 @@ CONTAINERS = {
     "mkv": ("-c:v", "ffv1"),
     "avi": ("-c:v", "mpeg4"),
     "ts": ("-c:v", "mpeg2video"),
-    "mov": ("-c:v", "mjpeg"),
+    "mov": ("-c:v", "prores"),  # of 10 bits
+    "flv": ("-c:v", "flv"),
     "gif": (),
 }
 
