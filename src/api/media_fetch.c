@@ -3,7 +3,10 @@
  * A client chooses where this server connects to, so everything that makes a request more than "give me that picture" is off: protocols but
  * http and https (also behind redirects), proxies, cookies, .netrc, credentials, the environment. The address of each connection is
  * looked at when its socket is made, which is after names were resolved and for each redirect again. Bytes are counted as they come,
- * whatever Content-Length says. A task's sources come one after the other. */
+ * whatever Content-Length says. A task's sources come one after the other.
+ *
+ * libcurl asks for a name on a thread of its own, which nobody can stop, and would wait for it. So a transfer whose task is left meanwhile lingers, without
+ * it, until the name is there: it keeps its place, so that there are never more such threads than places, and nobody else waits. */
 #include "api/media_task.h"
 
 #include "api/media_address.h"
@@ -25,9 +28,10 @@
 #define POLL_MS        1000
 
 struct transfer {
-    struct media_task *task; /* NULL: free */
+    struct media_task *task; /* NULL: free, or it lingers */
     uint32_t source;         /* of the task: the one that is under way */
     CURL *easy;
+    int sockets;  /* open now; none: its name is being asked for */
     int r;        /* why the write callback ended it: -E2BIG, -ENOMEM */
     bool refused; /* an address was */
 };
@@ -49,18 +53,31 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
 {
     struct transfer *x = arg;
     (void)purpose;
+    if (!x->task)
+        return CURL_SOCKET_BAD;
     if (!media_allows_all_addresses && !media_address_is_public(&a->addr, (socklen_t)a->addrlen)) {
         x->refused = true;
         atomic_fetch_add(&x->task->media->addresses_refused, 1);
         return CURL_SOCKET_BAD;
     }
-    return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+    int fd = socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+    x->sockets += fd >= 0;
+    return fd;
+}
+
+static int close_socket(void *arg, curl_socket_t fd)
+{
+    struct transfer *x = arg;
+    x->sockets--;
+    return close(fd);
 }
 
 static size_t take_bytes(char *bytes, size_t size, size_t count, void *arg)
 {
     struct transfer *x = arg;
     struct media_task *t = x->task;
+    if (!t)
+        return CURL_WRITEFUNC_ERROR;
     struct media_bytes *b = &t->sources[x->source].bytes;
     size_t len = size * count, bytes_max = t->media->opts.bytes_max;
     if (len > bytes_max || b->len > bytes_max - len)
@@ -92,6 +109,7 @@ static CURLcode set_up(struct transfer *x, struct media_task *t, const char *url
     SET(CURLOPT_DISALLOW_USERNAME_IN_URL, 1l);
     SET(CURLOPT_FAILONERROR, 1l);
     SET(CURLOPT_NOSIGNAL, 1l);
+    SET(CURLOPT_QUICK_EXIT, 1l); /* when its time is up while its name is asked for */
     SET(CURLOPT_USERAGENT, "plateau/" PLATEAU_VERSION);
     SET(CURLOPT_ACCEPT_ENCODING, NULL);
     SET(CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)o->bytes_max);
@@ -101,6 +119,8 @@ static CURLcode set_up(struct transfer *x, struct media_task *t, const char *url
     SET(CURLOPT_FORBID_REUSE, 1l);
     SET(CURLOPT_OPENSOCKETFUNCTION, open_socket);
     SET(CURLOPT_OPENSOCKETDATA, x);
+    SET(CURLOPT_CLOSESOCKETFUNCTION, close_socket);
+    SET(CURLOPT_CLOSESOCKETDATA, x);
     SET(CURLOPT_WRITEFUNCTION, take_bytes);
     SET(CURLOPT_WRITEDATA, x);
     SET(CURLOPT_PRIVATE, x);
@@ -130,6 +150,17 @@ static void let_go(struct fetch *f, struct transfer *x)
     struct media_task *t = x->task;
     stop_easy(f, x);
     x->task = NULL;
+    media_fetched(t);
+}
+
+/* The same while its transfer is under way. */
+static void leave(struct fetch *f, struct transfer *x)
+{
+    struct media_task *t = x->task;
+    if (x->sockets > 0)
+        stop_easy(f, x);
+    x->task = NULL;
+    t->failed = true;
     media_fetched(t);
 }
 
@@ -211,7 +242,10 @@ static void read_ends(struct fetch *f)
         if (msg->msg != CURLMSG_DONE)
             continue;
         curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, (char **)&x);
-        end_source(f, x, code);
+        if (x->task)
+            end_source(f, x, code);
+        else
+            stop_easy(f, x);
     }
 }
 
@@ -231,11 +265,9 @@ static void fill(struct fetch *f)
 {
     for (size_t i = 0; i < TRANSFERS_MAX; i++) {
         struct transfer *x = &f->transfers[i];
-        if (x->task && atomic_load(&x->task->stop)) {
-            x->task->failed = true;
-            let_go(f, x);
-        }
-        if (x->task)
+        if (x->task && atomic_load(&x->task->stop))
+            leave(f, x);
+        if (x->task || x->easy)
             continue;
         struct media_task *t = next_task(f);
         if (!t)
@@ -264,9 +296,11 @@ static void *run(void *arg)
         fill(f);
         curl_multi_poll(f->multi, NULL, 0, POLL_MS, NULL);
     }
-    for (size_t i = 0; i < TRANSFERS_MAX; i++)
+    for (size_t i = 0; i < TRANSFERS_MAX; i++) {
+        stop_easy(f, &f->transfers[i]);
         if (f->transfers[i].task)
             let_go(f, &f->transfers[i]);
+    }
     return NULL;
 }
 

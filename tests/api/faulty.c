@@ -14,12 +14,16 @@
  *     available N    so many MiB of 64 GiB are available; 0: the system's own figures
  *     local          pictures may come from any address, this machine's too
  *     public         only from public ones again
+ *     mute           names below .slow are asked for and not answered
+ *     answer         they are: there are none
  * The answer is "ok N": so many reservations were asked for since the last such order. */
 #include "api/media.h"
 #include "cli/cli.h"
 #include "cli/runtime.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -29,6 +33,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool fails, hangs, stands; /* under `lock`; stands: a step does */
+static bool mute;                 /* likewise */
 
 static char failing_step[32]; /* likewise */
 
@@ -100,6 +105,30 @@ static unsigned set_refusal(unsigned from, bool all)
     return count;
 }
 
+/* In place of the system's, for libcurl. */
+__attribute__((visibility("default"))) int getaddrinfo(const char *name, const char *service,
+                                                       const struct addrinfo *hints, struct addrinfo **ret)
+{
+    typedef int function(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    const char *last = name ? strrchr(name, '.') : NULL;
+    function *own = (function *)dlsym(RTLD_NEXT, "getaddrinfo");
+    if (!last || strcmp(last, ".slow") != 0)
+        return own(name, service, hints, ret);
+    pthread_mutex_lock(&lock);
+    while (mute)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    return EAI_NONAME;
+}
+
+static void set_mute(bool on)
+{
+    pthread_mutex_lock(&lock);
+    mute = on;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
 static int decommit(void *arg)
 {
     (void)arg;
@@ -128,6 +157,8 @@ static void obey(const char *order)
         atomic_store(&keeps, order[0] == 'k');
     else if (strcmp(order, "local\n") == 0 || strcmp(order, "public\n") == 0)
         media_allows_all_addresses = order[0] == 'l';
+    else if (strcmp(order, "mute\n") == 0 || strcmp(order, "answer\n") == 0)
+        set_mute(order[0] == 'm');
     else if (strncmp(order, "step ", 5) == 0)
         set_failing_step(order + 5);
     else if (strcmp(order, "wait\n") == 0)

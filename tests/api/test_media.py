@@ -276,7 +276,7 @@ def test_one_pixel_makes_another_picture(eyes, where):
     count, seen = pictures(eyes)["encoded"], first.json()["usage"]["prompt_tokens"]
     second = show(other)
     assert second.json()["prompt_token_ids"] == first.json()["prompt_token_ids"]
-    place = first.json()["prompt_token_ids"].index(8184)
+    place = first.json()["prompt_token_ids"].index(8184)  # the first of <|image_pad|>
     assert 0 < cached_tokens(second) <= place
     assert pictures(eyes)["encoded"] == count + 1
     again = show(one)

@@ -362,6 +362,23 @@ def test_what_other_servers_do_wrong_is_told(local, web):
     not_seen(local, image("http://127.0.0.1:1/"), "media_fetch_failed", "could not be fetched")
 
 
+def test_nobody_waits_for_a_name_that_somebody_else_asked_for(local, web):
+    """15 of 16 places are taken by names that are not answered, their clients stay or have gone."""
+    local.order("mute")
+    with contextlib.ExitStack() as stack:
+        for i in range(15):
+            one = stack.enter_context(Open(local, "/v1/chat/completions", asking(image(f"http://host{i}.slow/picture"), WHAT)))
+            until(lambda: [r for r in local.requests("media") if r["media"]["state"] == "fetching"])
+            if i % 2:
+                one.leave()
+        assert tokens(ask(local, image(web.url + "/picture"), WHAT)) == ANSWER
+    local.wait_idle()
+    until(lambda: local.metrics()["plateau_media_fetching"] == 0)
+    assert tokens(ask(local, image(web.url + "/picture"), WHAT)) == ANSWER
+    local.order("answer")
+    not_seen(local, image("http://host.slow/picture"), "media_fetch_failed", "could not be fetched")
+
+
 def test_a_slow_server_has_its_time_and_so_has_who_waits_behind_it(web):
     """16 are fetched at once, and none waits longer for its turn than its turn may take."""
     with serving("--allow-remote-media", "--media-timeout", 1, kind=Faulty) as s:
