@@ -107,6 +107,30 @@ TEST(a_client_that_leaves_its_stream_is_noticed)
     assert_int_equal(app.completed, 0);
 }
 
+TEST(places_of_clients_that_left_are_free_while_an_older_one_is_silent)
+{
+    app_start((struct http_server_opts){.connections_max = 4});
+    static const char *const requests[] = {"GET /open HTTP/1.1\r\nHost: a\r\n\r\n",
+                                           "GET /stream?count=1000000&bytes=100 HTTP/1.1\r\nHost: a\r\n\r\n",
+                                           "GET /stream?count=1000000&bytes=5 HTTP/1.1\r\nHost: a\r\n\r\n"};
+    char text[64];
+    int oldest = client_open();
+    client_expect(oldest, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 200, "GET /echo");
+    for (int i = 0; i < 30; i++) {
+        int fd = client_open();
+        client_send(fd, requests[i % 3]);
+        assert_true(client_read(fd, text, sizeof(text)) > 12);
+        assert_memory_equal(text, "HTTP/1.1 200", 12);
+        close(fd);
+        app_wait(&app.broken, i + 1);
+    }
+    for (int i = 0; i < 100 && http_server_counters(app.server).connections_now > 1; i++)
+        usleep(10000);
+    assert_int_equal(http_server_counters(app.server).connections_now, 1);
+    close(oldest);
+    app_stop();
+}
+
 TEST(a_head_of_a_stream_has_no_body)
 {
     app_start((struct http_server_opts){0});
