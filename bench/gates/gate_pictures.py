@@ -22,7 +22,7 @@ from common import MIB, Connection, Report, Running, Sampler, Server, head, mib
 from gate_soak import settle
 from looking import Looking, Watching, about
 
-STREAM_TOKENS = 20000
+STREAM_TOKENS = 28000
 
 
 # ---- what a process has ----
@@ -211,11 +211,11 @@ def beside(server, options, speculative):
     for n in range(options.gap_pictures):
         url = drawing.data_url("image/png", drawing.png(options.gap_edge, options.gap_edge, f"{options.seed}/{speculative}/{n}"))
         raw = json.dumps(about([url], "What is it?", 1)).encode()
-        if len(running.times) > STREAM_TOKENS // 2 or not running.is_alive():
+        if len(running.times) > STREAM_TOKENS // 16 or not running.is_alive():
             running.leave()
             running = start_stream(server, speculative)
         began = time.monotonic()
-        time.sleep(2)
+        time.sleep(1)
         gaps["alone"] += running.gaps(began, time.monotonic())
         before = waited_ms(server)
         times = look_at_large(server, raw, asks)
