@@ -124,13 +124,14 @@ ssize_t http_stream_on_read(void *arg, uint64_t position, char *to, size_t bytes
     struct http_server *s = c->server;
     (void)position;
     s->activity++;
-    if (c->killed || r->phase != HTTP_PHASE_STREAM) {
+    if (c->killed) {
         /* Its socket is shut: sending anything ends the connection at once. Told of an error, 0.9.75 marks it closed and forgets it until
-         * all connections that are older have ended, or timed out. */
-        ASSERT(c->killed && bytes_max > 0);
+         * all connections that are older have moved, or timed out. */
         *to = '\n';
         return 1;
     }
+    if (r->phase != HTTP_PHASE_STREAM)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
     size_t half = s->opts.send_bytes_max / 2, before = r->ring.count;
     size_t n = ring_copy_out(&r->ring, s->opts.send_bytes_max, to, bytes_max);
     if (n > 0) {
