@@ -1,156 +1,5 @@
 /* Guessed tokens change none: whoever guesses, whatever is guessed, in any company. */
-#define TEST_DRAFTS_MAX 4
-#include "test_engine.h"
-
-#include "engine/job.h"
-
-#include <math.h>
-
-#define PROMPT       60
-#define ANSWER       90
-#define SPECS        8
-#define SEQUENCE_MAX 2048
-
-/* ---- who guesses ---- */
-
-enum manner { RIGHT, WRONG, MIXED, OWN_PAST };
-
-/* What each sequence is without guesses: who knows it guesses right. */
-struct known {
-    uint32_t ids[SEQUENCE_MAX], count;
-};
-
-struct guesser {
-    struct engine_faults faults;
-    enum manner manner;
-    bool sparing; /* only as many as pay */
-    const struct known *known;
-    uint32_t known_count;
-    atomic_uint asked;
-};
-
-static const struct known *find_known(const struct guesser *g, const uint32_t *tokens, uint32_t count)
-{
-    for (uint32_t i = 0; i < g->known_count; i++)
-        if (g->known[i].count >= count && memcmp(g->known[i].ids, tokens, count * sizeof(*tokens)) == 0)
-            return &g->known[i];
-    fail_msg("a sequence that is not what it is without guesses");
-    return NULL;
-}
-
-static uint32_t guess(void *arg, const uint32_t *tokens, uint32_t count, uint32_t wanted, uint32_t *ret)
-{
-    struct guesser *g = arg;
-    const struct known *k = find_known(g, tokens, count);
-    assert_true(wanted >= 1 && wanted <= TEST_DRAFTS_MAX);
-    atomic_fetch_add(&g->asked, 1);
-    /* The same at the same place, whenever it is asked. */
-    uint32_t made = g->manner == MIXED ? (uint32_t)(rng_at(1, count) % (wanted + 1)) : wanted;
-    for (uint32_t i = 0; i < made; i++) {
-        uint32_t right = count + i < k->count ? k->ids[count + i] : 7;
-        bool wrong = g->manner == WRONG || (g->manner == MIXED && rng_uniform_at(2, count + i) < 0.3);
-        ret[i] = wrong ? (right + 1) % 500 : right;
-    }
-    return made;
-}
-
-static void open_guessing(struct fixture *f, const char *dir, struct engine_opts *o, enum manner manner,
-                          struct guesser *g)
-{
-    o->guessing = (struct engine_guessing){
-        .by = ENGINE_GUESSER_NGRAM, .drafts_max = TEST_DRAFTS_MAX, .always = !g->sparing};
-    g->manner = manner;
-    g->faults.guess = guess;
-    g->faults.arg = g;
-    if (manner != OWN_PAST)
-        o->faults = &g->faults;
-    test_engine_start(f, dir, o);
-}
-
-/* ---- what is asked ---- */
-
-static uint32_t prompts[SPECS][PROMPT];
-
-/* All that a draw may depend on; several choices of one prompt among them. */
-static void fill_specs(struct job_spec *specs)
-{
-    static const struct logit_bias bias[] = {{17, 4.0f}, {40, -100.0f}, {9, 2.5f}};
-    for (uint32_t i = 0; i < SPECS; i++) {
-        uint32_t text = i == 5 ? 4 : i;
-        for (uint32_t k = 0; k < PROMPT; k++)
-            prompts[i][k] = (text * 131 + k % 11 * 7 + k / 20) % 500;
-        specs[i] = greedy(prompts[i], PROMPT - i % 5, ANSWER - 3 * i);
-        specs[i].speculative = true;
-    }
-    specs[1].sampling.temperature = 0.8f;
-    specs[1].sampling.top_p = 0.9f;
-    specs[1].sampling.seed = 11;
-    specs[2].sampling.repetition_penalty = 1.3f;
-    specs[2].sampling.frequency_penalty = 0.4f;
-    specs[2].sampling.presence_penalty = 0.2f;
-    specs[3].sampling.bias = bias;
-    specs[3].sampling.bias_count = COUNT_OF(bias);
-    specs[3].sampling.logprobs = true;
-    specs[3].sampling.top_logprobs = 3;
-    for (uint32_t i = 4; i < 6; i++) {
-        specs[i].prompt_count = PROMPT;
-        specs[i].sampling.temperature = 1;
-        specs[i].sampling.seed = i;
-        specs[i].sampling.min_p = 0.02f;
-        specs[i].sampling.top_k = 40;
-        specs[i].sampling.logprobs = true;
-        specs[i].sampling.repetition_penalty = 1.1f;
-    }
-    specs[6].prompt_logprobs = specs[6].sampling.logprobs = true;
-    specs[6].sampling.top_logprobs = 1;
-}
-
-static void submit_all(struct fixture *f, const struct job_spec *specs, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        submit(f, &specs[i]);
-    wait_all(f);
-}
-
-static void expect_alike(const struct client *a, const struct client *b)
-{
-    assert_int_equal(a->count, b->count);
-    assert_memory_equal(a->ids, b->ids, a->count * sizeof(a->ids[0]));
-    assert_int_equal(a->finish.reason, b->finish.reason);
-    assert_int_equal(a->finish.completion_tokens, b->finish.completion_tokens);
-    assert_int_equal(a->finish.stop_token, b->finish.stop_token);
-    assert_int_equal(a->finish.stop_index, b->finish.stop_index);
-    assert_int_equal(a->finish.text_bytes, b->finish.text_bytes);
-    for (uint32_t i = 0; i < a->count; i++) {
-        assert_memory_equal(&a->logprobs[i], &b->logprobs[i], sizeof(float));
-        assert_int_equal(a->top[i].id, b->top[i].id);
-        assert_memory_equal(&a->top[i].logprob, &b->top[i].logprob, sizeof(float));
-    }
-}
-
-/* Without guesses; `known` is filled. */
-static void run_plain(struct fixture *f, const char *dir, const struct job_spec *specs, uint32_t count,
-                      struct known *known)
-{
-    struct engine_opts o = test_engine_opts(dir);
-    o.tokenizer = test_tokenizer();
-    test_engine_start(f, dir, &o);
-    submit_all(f, specs, count);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct client *c = f->clients[i];
-        uint32_t told = specs[i].prompt_logprobs ? specs[i].prompt_count : 0;
-        memcpy(known[i].ids, specs[i].prompt, specs[i].prompt_count * sizeof(uint32_t));
-        memcpy(known[i].ids + specs[i].prompt_count, c->ids + told, (c->count - told) * sizeof(uint32_t));
-        known[i].count = specs[i].prompt_count + c->count - told;
-    }
-}
-
-static struct engine_numbers numbers_of(struct fixture *f)
-{
-    struct engine_numbers n;
-    engine_numbers(f->engine, &n);
-    return n;
-}
+#include "test_engine_guess.h"
 
 static const char *const models[] = {TINY("qwen3"), TINY("qwen3_5"), TINY("qwen3_5_moe")};
 
@@ -237,65 +86,6 @@ static void fill_ends(struct job_spec *specs, const struct known *known)
         }
         specs[i].sampling.min_tokens = i % 3 == 0 ? at + 9 : 0;
     }
-}
-
-/* The bundled model's own head, and behind it what `guess` says for the sequence's past; NULL: the past itself. */
-static void run_head(bool past, uint32_t (*says)(void *, const uint32_t *, uint32_t, uint32_t, uint32_t *))
-{
-    struct fixture plain, f;
-    struct job_spec specs[SPECS];
-    static struct known known[SPECS];
-    struct guesser g = {.known = known, .known_count = SPECS, .manner = MIXED};
-    struct engine_opts o = test_engine_opts(CANARY);
-    fill_specs(specs);
-    run_plain(&plain, CANARY, specs, SPECS, known);
-    o.guessing = (struct engine_guessing){
-        .by = ENGINE_GUESSER_MTP, .drafts_max = TEST_DRAFTS_MAX, .past = past, .always = true};
-    g.faults.guess = says;
-    g.faults.arg = &g;
-    o.faults = says ? &g.faults : NULL;
-    test_engine_start(&f, CANARY, &o);
-    submit_all(&f, specs, SPECS);
-    for (uint32_t i = 0; i < SPECS; i++)
-        expect_alike(f.clients[i], plain.clients[i]);
-    struct engine_numbers n = numbers_of(&f);
-    assert_true(n.drafts > 0 && n.accepted_tokens > n.draft_tokens / 10);
-    test_engine_close(&f);
-    test_engine_close(&plain);
-}
-
-TEST(the_models_own_head_changes_no_token)
-{
-    run_head(false, NULL);
-}
-
-TEST(what_the_past_has_behind_the_heads_guess_changes_no_token)
-{
-    run_head(true, NULL);
-    run_head(true, guess);
-}
-
-/* The head's K and V lie in the pages: what is found is as good as what was computed, to the last guess. */
-TEST(a_prefix_that_is_found_changes_no_guess_of_the_head)
-{
-    struct fixture f;
-    struct job_spec specs[SPECS];
-    struct engine_opts o = test_engine_opts(CANARY);
-    fill_specs(specs);
-    o.host_cache_bytes = 64 << 20;
-    o.guessing = (struct engine_guessing){
-        .by = ENGINE_GUESSER_MTP, .drafts_max = TEST_DRAFTS_MAX, .past = true, .always = true};
-    test_engine_start(&f, CANARY, &o);
-    wait_over(&f, submit(&f, &specs[0]));
-    struct engine_numbers once = numbers_of(&f);
-    wait_over(&f, submit(&f, &specs[0]));
-    struct engine_numbers twice = numbers_of(&f);
-    expect_alike(f.clients[1], f.clients[0]);
-    assert_true(f.clients[1]->finish.cached_tokens >= PAGE_TOKENS);
-    assert_true(once.accepted_tokens > 0);
-    assert_int_equal(twice.draft_tokens, 2 * once.draft_tokens);
-    assert_int_equal(twice.accepted_tokens, 2 * once.accepted_tokens);
-    test_engine_close(&f);
 }
 
 TEST(a_run_is_cut_where_the_answer_ends)
@@ -473,13 +263,6 @@ TEST(who_reads_late_or_never_disturbs_no_guess)
 
 /* ---- memory ---- */
 
-static uint64_t used_of(const struct fixture *f, const char *name)
-{
-    struct account *a = account_find(f->account, name);
-    return a ? account_numbers(a).used : 0;
-}
-
-/* One long answer: what it holds grows by the pages of its tokens and by nothing else. */
 TEST(a_long_answer_of_guesses_takes_pages_and_nothing_else)
 {
     struct fixture plain, f;
@@ -507,29 +290,6 @@ TEST(a_long_answer_of_guesses_takes_pages_and_nothing_else)
     assert_true(numbers_of(&f).accepted_tokens > 300);
     test_engine_close(&f);
     test_engine_close(&plain);
-}
-
-TEST(a_long_optimistic_answer_takes_pages_and_nothing_else)
-{
-    struct fixture f;
-    struct job_spec specs[SPECS], spec;
-    struct engine_opts o = test_engine_opts(CANARY);
-    fill_specs(specs);
-    spec = specs[0];
-    spec.max_tokens = SEQUENCE_MAX - spec.prompt_count;
-    o.guessing = (struct engine_guessing){
-        .by = ENGINE_GUESSER_MTP, .drafts_max = TEST_DRAFTS_MAX, .optimistic = true, .always = true};
-    test_engine_start(&f, CANARY, &o);
-    struct client *c = submit(&f, &spec);
-    wait_tokens(&f, c, 100);
-    uint64_t engine = used_of(&f, "engine"), requests = used_of(&f, "requests"), state = used_of(&f, "state");
-    wait_over(&f, c);
-    assert_int_equal(c->count, spec.max_tokens);
-    struct engine_numbers n = numbers_of(&f);
-    assert_true(n.accepted_tokens == n.draft_tokens && n.draft_tokens > spec.max_tokens / 2);
-    assert_int_equal(used_of(&f, "engine"), engine);
-    assert_true(used_of(&f, "requests") <= requests && used_of(&f, "state") <= state);
-    test_engine_close(&f);
 }
 
 TEST_MAIN()
