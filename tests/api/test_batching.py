@@ -69,7 +69,6 @@ def test_who_waits_is_served_when_a_row_is_free(narrow):
     narrow.wait_idle()
 
 
-@pytest.mark.smoke
 def test_a_lower_priority_goes_first():
     """Five wait for the one row: they get it by priority, and those of one priority in their order."""
     with serving("--max-num-seqs", 1, "--host-cache", 0) as one:

@@ -28,7 +28,6 @@ def whole_pages_before(tokens):
     return (tokens - 1) // PAGE * PAGE
 
 
-@pytest.mark.smoke
 def test_the_reference_answers_come_out_of_the_cache_too(cached):
     clear(cached)
     found = 0

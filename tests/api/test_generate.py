@@ -45,7 +45,6 @@ def test_answers_about_pictures_are_the_references(index):
     assert got.stdout == case["greedy_text"] + "\n"
 
 
-@pytest.mark.smoke
 def test_a_picture_may_be_a_file_by_any_name_and_several_keep_their_order(tmp_path):
     named = tmp_path / "a b%20\u00e9.png"
     named.write_bytes((IMAGES / "0.png").read_bytes())
