@@ -19,8 +19,8 @@ import time
 
 import drawing
 import stats
-from common import MIB, Connection, Report, Running, Sampler, Server, head, mib
-from gate_soak import settle
+from common import Connection, Report, Running, Sampler, Server, head, mib
+from gate_soak import returned, settle
 from looking import Looking, Watching, about
 
 STREAM_TOKENS = 28000
@@ -116,27 +116,11 @@ def nothing_left(report, server, status, folder):
 
 def figures(report, warming, sampler, own):
     before, warm, after = own
-    unaccounted = warming.column("unaccounted") + sampler.column("unaccounted")
-    allowed = max(8 * MIB, before // 100)
     peak = max(warming.column("own") + sampler.column("own"))
     report.figure("own_bytes_before", before, mib(before))
     report.figure("own_bytes_warm", warm, f"{mib(warm)} after warm-up and a clear")
     report.figure("own_bytes_peak", peak, mib(peak))
-    report.figure("own_bytes_after_clear", after, mib(after))
-    report.must(f"after a cache clear within {mib(allowed)} of before", after - before <= allowed)
-    report.figure("unaccounted_bytes", [min(unaccounted), max(unaccounted)], f"{mib(min(unaccounted))} to {mib(max(unaccounted))}")
-    report.must("unaccounted within 32 MiB", max(map(abs, unaccounted)) <= 32 * MIB)
-    report.must("sums of accounts hold in every sample", all(warming.column("sums_hold") + sampler.column("sums_hold")))
-
-    def draw(axes):
-        at = warming.column("at") + sampler.column("at")
-        axes.plot(at, [b / MIB for b in warming.column("own") + sampler.column("own")], lw=0.5, label="own memory")
-        axes.plot(at, [b / MIB for b in unaccounted], lw=0.5, label="unaccounted")
-        axes.axhline(before / MIB, color="grey", lw=0.6, ls=":", label="before the first request")
-        axes.set(xlabel="requests with pictures", ylabel="MiB", title=f"{report.name}: own memory")
-        axes.legend(frameon=False)
-
-    report.plot(draw)
+    returned(report, warming, sampler, before, after, "requests with pictures", "own memory")
 
 
 # ---- gaps ----

@@ -61,12 +61,17 @@ def run(options):
 
 def figures(report, warming, sampler, before, after):
     slope = stats.slope(sampler.column("at"), sampler.column("own"))
-    unaccounted = warming.column("unaccounted") + sampler.column("unaccounted")
-    allowed = max(8 * MIB, before // 100)
     report.figure("slope_bytes_per_request", round(slope, 2))
     report.must("slope < 16 bytes per request", slope < 16)
     report.figure("own_bytes_before", before, mib(before))
     report.figure("own_bytes_peak", max(sampler.column("own")), mib(max(sampler.column("own"))))
+    returned(report, warming, sampler, before, after, "requests", f"{slope:+.1f} bytes per request")
+
+
+def returned(report, warming, sampler, before, after, requests, title):
+    """What is held behind a clear against before the first request, and whether all samples added up; and its plot."""
+    unaccounted = warming.column("unaccounted") + sampler.column("unaccounted")
+    allowed = max(8 * MIB, before // 100)
     report.figure("own_bytes_after_clear", after, mib(after))
     report.must(f"after a cache clear within {mib(allowed)} of before", after - before <= allowed)
     report.figure("unaccounted_bytes", [min(unaccounted), max(unaccounted)], f"{mib(min(unaccounted))} to {mib(max(unaccounted))}")
@@ -74,10 +79,11 @@ def figures(report, warming, sampler, before, after):
     report.must("sums of accounts hold in every sample", all(warming.column("sums_hold") + sampler.column("sums_hold")))
 
     def draw(axes):
-        axes.plot(warming.column("at") + sampler.column("at"), [b / MIB for b in warming.column("own") + sampler.column("own")], lw=0.5, label="own memory")
-        axes.plot(warming.column("at") + sampler.column("at"), [b / MIB for b in unaccounted], lw=0.5, label="unaccounted")
+        at = warming.column("at") + sampler.column("at")
+        axes.plot(at, [b / MIB for b in warming.column("own") + sampler.column("own")], lw=0.5, label="own memory")
+        axes.plot(at, [b / MIB for b in unaccounted], lw=0.5, label="unaccounted")
         axes.axhline(before / MIB, color="grey", lw=0.6, ls=":", label="before the first request")
-        axes.set(xlabel="requests", ylabel="MiB", title=f"{report.name}: {slope:+.1f} bytes per request")
+        axes.set(xlabel=requests, ylabel="MiB", title=f"{report.name}: {title}")
         axes.legend(frameon=False)
 
     report.plot(draw)

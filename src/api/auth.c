@@ -1,12 +1,10 @@
 /* auth.c - from a header to who it is, and to what that opens. */
 #include "api/auth.h"
 
-#include <strings.h>
-
 struct slice auth_bearer(struct slice authorization)
 {
     struct slice s = authorization;
-    if (s.len < 7 || strncasecmp(s.ptr, "bearer ", 7) != 0)
+    if (!slice_starts_any_case(s, SLICE("bearer ")))
         return (struct slice){0};
     s = slice_sub(s, 7, s.len);
     while (s.len > 0 && s.ptr[0] == ' ')

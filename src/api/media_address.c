@@ -93,16 +93,6 @@ bool media_address_is_public(const struct sockaddr *a, socklen_t len)
 
 #define URL_BYTES_MAX 8192
 
-static bool starts(struct slice s, struct slice with)
-{
-    if (s.len < with.len)
-        return false;
-    for (size_t i = 0; i < with.len; i++)
-        if ((s.ptr[i] | 0x20) != with.ptr[i])
-            return false;
-    return true;
-}
-
 static bool is_plain(struct slice s)
 {
     for (size_t i = 0; i < s.len; i++)
@@ -115,7 +105,9 @@ static bool is_plain(struct slice s)
 const char *media_url_fault(struct slice url)
 {
     struct slice schemes[] = {SLICE("http://"), SLICE("https://")};
-    size_t skip = starts(url, schemes[0]) ? schemes[0].len : starts(url, schemes[1]) ? schemes[1].len : 0;
+    size_t skip = slice_starts_any_case(url, schemes[0])   ? schemes[0].len
+                  : slice_starts_any_case(url, schemes[1]) ? schemes[1].len
+                                                           : 0;
     if (skip == 0)
         return "is none of these";
     if (url.len > URL_BYTES_MAX)

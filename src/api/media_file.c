@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,7 +28,7 @@ static bool read_path(struct slice url, char ret[PATH_MAX])
     struct slice heads[] = {SLICE("file:///"), SLICE("file://localhost/")};
     size_t len = 0, i = 0;
     for (size_t k = 0; k < COUNT_OF(heads) && i == 0; k++)
-        if (url.len >= heads[k].len && strncasecmp(url.ptr, heads[k].ptr, heads[k].len) == 0)
+        if (slice_starts_any_case(url, heads[k]))
             i = heads[k].len - 1;
     if (i == 0)
         return false;

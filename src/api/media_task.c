@@ -14,7 +14,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 
 #define ARENA_BYTES_MAX ((size_t)64 << 20)
 #define ARENA_GRAIN     ((size_t)16 << 10)
@@ -77,7 +76,7 @@ static bool take_url(struct media_task *t, const struct media_part *p, struct me
                      struct slice url)
 {
     const struct media_opts *o = &t->media->opts;
-    bool file = url.len >= 5 && strncasecmp(url.ptr, "file:", 5) == 0;
+    bool file = slice_starts_any_case(url, SLICE("file:"));
     const char *fault = file ? NULL : media_url_fault(url);
     if (file && !o->dir)
         return media_refuse(

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <strings.h>
 
 struct slice {
     const char *ptr; /* not terminated; may be NULL when len is 0 */
@@ -29,6 +30,12 @@ static inline bool slice_eq(struct slice a, struct slice b)
 static inline bool slice_starts(struct slice s, struct slice head)
 {
     return s.len >= head.len && (head.len == 0 || memcmp(s.ptr, head.ptr, head.len) == 0);
+}
+
+/* ASCII letters in either case. */
+static inline bool slice_starts_any_case(struct slice s, struct slice head)
+{
+    return s.len >= head.len && (head.len == 0 || strncasecmp(s.ptr, head.ptr, head.len) == 0);
 }
 
 static inline bool slice_ends(struct slice s, struct slice tail)

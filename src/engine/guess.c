@@ -68,7 +68,7 @@ static uint32_t prepare(struct engine *en, struct job *j)
         return guess_from_past(en, j, wanted);
     if (!en->opts.guessing.past || wanted < 2 || (count = guess_from_past(en, j, wanted)) < 2)
         return wanted;
-    j->past_count = count;
+    j->past = true;
     j->past_first = j->tokens[j->row.tokens];
     return count;
 }
@@ -87,13 +87,14 @@ uint32_t guess_allow(struct engine *en)
         return 0;
     LIST_EACH(it, &en->jobs) {
         struct job *j = LIST_ENTRY(it, struct job, link);
-        j->row.drafts = j->past_count = 0;
+        j->row.drafts = 0;
+        j->past = false;
         if (!decodes(j))
             continue;
         g->of[count] = &j->row;
         g->rows[count].drafts_max = j->speculative ? prepare(en, j) : 0;
-        g->rows[count].past = j->past_count > 0;
-        g->rows[count].hits = j->past_count > 0 ? &j->past_hits : &j->hits;
+        g->rows[count].past = j->past;
+        g->rows[count].hits = j->past ? &j->past_hits : &j->hits;
         may += g->rows[count++].drafts_max;
     }
     if (may == 0)
@@ -114,7 +115,7 @@ static int draft_with_head(struct engine *en, const struct sched_plan *plan)
     for (uint32_t i = 0; i < plan->row_count; i++) {
         const struct sched_step_row *r = &plan->rows[i];
         struct job *j = CONTAINER(r->row, struct job, row);
-        uint32_t passes = j->past_count > 0 ? MIN_OF(r->drafts, 1u) : r->drafts;
+        uint32_t passes = j->past ? MIN_OF(r->drafts, 1u) : r->drafts;
         if (passes == 0)
             continue;
         g->heads[count++] = (struct model_draft_row){.token = j->tokens[r->from],
@@ -148,7 +149,7 @@ static void drop_pasts(struct engine *en, const struct sched_plan *plan)
         const struct sched_step_row *r = &plan->rows[i];
         struct job *j = CONTAINER(r->row, struct job, row);
         uint32_t gone = r->drafts > 1 ? r->drafts - 1 : 0;
-        if (j->past_count == 0 || j->tokens[r->from + 1] == j->past_first)
+        if (!j->past || j->tokens[r->from + 1] == j->past_first)
             continue;
         g->counts[i] -= gone;
         g->computed -= gone;
@@ -178,11 +179,10 @@ void guess_count(struct engine *en, struct job *j, uint32_t index, uint32_t plan
 {
     struct engine_numbers *n = &en->now;
     uint32_t count = en->guess.counts[index];
-    bool past = j->past_count > 0;
     /* Behind a wrong one, or one that ends the answer, nobody looked. Of the past's, those that the head did not want are wrong. */
     uint32_t tried = ended ? right : MIN_OF(planned, right + 1);
     if (j->row.phase == SCHED_DECODING && j->speculative)
-        benefit_count(&en->guess.benefit, past ? &j->past_hits : &j->hits, past, tried, right);
+        benefit_count(&en->guess.benefit, j->past ? &j->past_hits : &j->hits, j->past, tried, right);
     if (count == 0)
         return;
     n->drafts++;

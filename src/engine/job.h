@@ -36,8 +36,8 @@ struct job {
     struct ngram *ngram; /* its past, which guesses; NULL: it does not */
     /* How they fared: those of one maker, and those that the past has behind the head's. */
     struct benefit_hits hits, past_hits;
-    uint32_t past_count,
-        past_first; /* what the past would guess now behind the head, and its first token, which is the head's to say */
+    bool past;                             /* the past guesses now behind the head */
+    uint32_t past_first;                   /* the token that it begins with, which is the head's to say */
     uint32_t guessed_tokens, right_tokens; /* as those of job_numbers */
     /* What others may reuse; NULL: nothing. */
     struct prefix_key *keys; /* of its whole pages: row.key_count are there */

@@ -156,6 +156,18 @@ static inline const char *small_write(const char *config, const struct test_tens
     return dir;
 }
 
+/* A copy of a golden with its tensors changed by `change`. */
+static inline const char *small_changed(const char *golden, void (*change)(struct test_tensors *l))
+{
+    struct test_tensors *l = small_read(golden);
+    char *config = test_read_file(golden, "config.json", NULL);
+    change(l);
+    const char *dir = small_write(config, l);
+    free(config);
+    small_free(l);
+    return dir;
+}
+
 /* Values of any float tensor as F32, in place. */
 static inline void small_to_f32(struct test_tensor *n)
 {

@@ -53,13 +53,7 @@ static inline bool small_mtp_is_text(const char *tensor)
 /* Such a directory, the head in the one file. */
 static inline const char *small_mtp_model(const char *golden)
 {
-    struct test_tensors *l = small_read(golden);
-    char *config = test_read_file(golden, "config.json", NULL);
-    small_mtp_add(l);
-    const char *dir = small_write(config, l);
-    free(config);
-    small_free(l);
-    return dir;
+    return small_changed(golden, small_mtp_add);
 }
 
 #endif

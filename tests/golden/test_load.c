@@ -234,18 +234,6 @@ TEST(workers_change_no_bit)
 
 /* ---- checkpoints that do not fit ---- */
 
-/* A copy of a golden with one thing changed by `change`. */
-static const char *changed(const char *golden, void (*change)(struct test_tensors *l))
-{
-    struct test_tensors *l = small_read(golden);
-    char *config = test_read_file(golden, "config.json", NULL);
-    change(l);
-    const char *dir = small_write(config, l);
-    free(config);
-    small_free(l);
-    return dir;
-}
-
 static void reshape_down(struct test_tensors *l)
 {
     struct tensor *t = &test_tensor_find(l, "model.layers.2.mlp.down_proj.weight")->t;
@@ -295,16 +283,18 @@ static void poison_norm(struct test_tensors *l)
 TEST(what_does_not_fit_the_configuration_is_named)
 {
     const char *llama = SMALL_GOLDEN("llama");
-    small_refuses(changed(llama, reshape_down), -EINVAL,
+    small_refuses(small_changed(llama, reshape_down), -EINVAL,
                   "model.safetensors: tensor model.layers.2.mlp.down_proj.weight has shape [160, 64], the "
                   "configuration wants [64, 160]");
-    small_refuses(changed(llama, drop_norm), -EINVAL, "no tensor model.layers.3.input_layernorm.weight");
-    small_refuses(changed(llama, drop_embedding), -EINVAL, "no tensor model.embed_tokens.weight");
-    small_refuses(changed(llama, add_bias), -ENOTSUP, "self_attn.q_proj.bias: biases are not supported");
-    small_refuses(changed(llama, add_scales), -EINVAL, "no quantization block");
-    small_refuses(changed(llama, make_fp8), -ENOTSUP, "v_proj.weight has dtype F8_E4M3");
-    small_refuses(changed(llama, shorten_norm), -EINVAL, "model.norm.weight has shape [63]");
-    small_refuses(changed(llama, poison_norm), -EINVAL,
+    small_refuses(small_changed(llama, drop_norm), -EINVAL,
+                  "no tensor model.layers.3.input_layernorm.weight");
+    small_refuses(small_changed(llama, drop_embedding), -EINVAL, "no tensor model.embed_tokens.weight");
+    small_refuses(small_changed(llama, add_bias), -ENOTSUP,
+                  "self_attn.q_proj.bias: biases are not supported");
+    small_refuses(small_changed(llama, add_scales), -EINVAL, "no quantization block");
+    small_refuses(small_changed(llama, make_fp8), -ENOTSUP, "v_proj.weight has dtype F8_E4M3");
+    small_refuses(small_changed(llama, shorten_norm), -EINVAL, "model.norm.weight has shape [63]");
+    small_refuses(small_changed(llama, poison_norm), -EINVAL,
                   "model.norm.weight holds a value that is infinite or not a");
 }
 
@@ -329,11 +319,11 @@ static void turn_expert(struct test_tensors *l)
 
 TEST(what_does_not_fit_the_family_is_named)
 {
-    small_refuses(changed(SMALL_GOLDEN("qwen3_5"), mix_convs), -EINVAL,
+    small_refuses(small_changed(SMALL_GOLDEN("qwen3_5"), mix_convs), -EINVAL,
                   "model.layers.1.linear_attn.conv1d.weight has shape [128, 4, 1]");
-    small_refuses(changed(SMALL_GOLDEN("qwen3_5_moe"), drop_expert), -EINVAL,
+    small_refuses(small_changed(SMALL_GOLDEN("qwen3_5_moe"), drop_expert), -EINVAL,
                   "no tensor model.layers.1.mlp.experts.7.up_proj.weight");
-    small_refuses(changed(SMALL_GOLDEN("qwen3_5_moe"), turn_expert), -EINVAL,
+    small_refuses(small_changed(SMALL_GOLDEN("qwen3_5_moe"), turn_expert), -EINVAL,
                   "experts.5.down_proj.weight has shape [48, 64], the configuration wants [64, 48]");
 }
 
