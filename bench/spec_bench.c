@@ -68,6 +68,7 @@ struct bench {
     double seconds, temperature, least_one, least_many;
     uint32_t rows_only; /* 0: all of row_counts */
     bool json, idle;
+    const char *golden; /* whose questions; NULL: made up */
 };
 
 /* ---- opening ---- */
@@ -76,7 +77,7 @@ static int load(struct bench *b, const char *dir, const struct engine_guessing *
                 struct err *e)
 {
     struct model_parts parts = {0};
-    speculation_parts(g, &parts);
+    speculation_parts(&b->how, g, &parts);
     struct model_opts opts = {.tokens_max = 2048,
                               .rows_max = ROWS_MAX,
                               .logits_max = engine_logits_max(ROWS_MAX, g->drafts_max),
@@ -116,10 +117,9 @@ static void add_question(struct bench *b, const json_t *ids, const json_t *answe
         q->ids[i] = (uint32_t)json_integer_value(json_array_get(ids, i));
 }
 
-static bool read_golden(struct bench *b)
+static bool read_golden(struct bench *b, const char *path)
 {
-    json_t *g =
-        json_load_file(PLATEAU_SOURCE_DIR "/tests/golden/data/canary-8bit/golden.json", JSON_ALLOW_NUL, NULL);
+    json_t *g = json_load_file(path, JSON_ALLOW_NUL, NULL);
     size_t i;
     const json_t *c;
     json_array_foreach(json_object_get(g, "cases"), i, c)
@@ -336,10 +336,12 @@ static void usage(FILE *out)
     fputs("usage: spec_bench [options] [MODEL]\n"
           "  --spec auto|mtp|ngram  who guesses [auto]\n"
           "  --mtp N                at most so many by the head [3]\n"
+          "  --draft-vocab N        tokens that it looks among; 0: all\n"
           "  --always               whether it pays or not\n"
           "  --idle                 nobody guesses: what being ready to costs\n"
           "  --optimistic           the head's guesses are kept without comparing\n"
           "  --temperature T        [0]\n"
+          "  --golden FILE          a golden.json of this tokenizer: whose questions\n"
           "  --rows N               only so many requests at once\n"
           "  --seconds S            for each number of rows [4]\n"
           "  --least A,B            exit 1 below this ratio for one row, and for more\n"
@@ -351,8 +353,10 @@ static bool parse(int argc, char **argv, struct bench *b)
 {
     static const struct option options[] = {{"spec", required_argument, NULL, 's'},
                                             {"mtp", required_argument, NULL, 'm'},
+                                            {"draft-vocab", required_argument, NULL, 'v'},
                                             {"always", no_argument, NULL, 'a'},
                                             {"idle", no_argument, NULL, 'i'},
+                                            {"golden", required_argument, NULL, 'g'},
                                             {"optimistic", no_argument, NULL, 'o'},
                                             {"rows", required_argument, NULL, 'r'},
                                             {"seconds", required_argument, NULL, 't'},
@@ -369,11 +373,17 @@ static bool parse(int argc, char **argv, struct bench *b)
         case 'm':
             b->how.head_drafts = (int)MIN_OF(strtoul(optarg, NULL, 10), (unsigned long)MODEL_DRAFTS_MAX);
             break;
+        case 'v':
+            b->how.draft_vocab = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
         case 'a':
             b->how.always = true;
             break;
         case 'i':
             b->idle = true;
+            break;
+        case 'g':
+            b->golden = optarg;
             break;
         case 'o':
             b->how.optimistic = true;
@@ -408,11 +418,14 @@ int main(int argc, char **argv)
     static struct bench b;
     struct err e = {{0}};
     b.how.head_drafts = SPECULATION_DRAFTS_ANY;
+    b.how.draft_vocab = MODEL_DRAFT_VOCAB_AUTO;
     b.seconds = 4;
     if (!parse(argc, argv, &b))
         return 2;
     const char *dir = optind < argc ? argv[optind] : PLATEAU_SOURCE_DIR "/models/canary";
-    b.ends = optind == argc && read_golden(&b);
+    if (!b.golden && optind == argc)
+        b.golden = PLATEAU_SOURCE_DIR "/tests/golden/data/canary-8bit/golden.json";
+    b.ends = b.golden && read_golden(&b, b.golden);
     if (open_bench(&b, dir, &e) < 0) {
         fprintf(stderr, "spec_bench: %s\n", e.text);
         return 1;

@@ -74,7 +74,10 @@ static int set(const struct option_row *row, const char *text, struct options *o
 
 static int set_defaults(struct options *o, struct err *e)
 {
-    *o = (struct options){.host_cache = OPTIONS_ALL, .image_cache = OPTIONS_ALL, .mtp = OPTIONS_ALL};
+    *o = (struct options){.host_cache = OPTIONS_ALL,
+                          .image_cache = OPTIONS_ALL,
+                          .mtp = OPTIONS_ALL,
+                          .draft_vocab = OPTIONS_ALL};
     for (size_t i = 0; i < options_table_count; i++) {
         int r = options_table[i].otherwise ? set(&options_table[i], options_table[i].otherwise, o, e) : 0;
         if (r < 0)

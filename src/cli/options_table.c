@@ -56,6 +56,9 @@ const struct option_row options_table[] = {
      "tokens that may be guessed ahead of a request with the head, at most; as many are guessed as pay; 0: "
      "its "
      "weights are not loaded [default: 3]"},
+    {GROUP_MODEL, "draft-vocab", "N", OPTION_COUNT, AT(draft_vocab), 0, 65520, NULL, COMMAND_ANY | SECTION,
+     "the head looks for guesses among so many tokens that have been in use of late; 0: among all "
+     "[default: a quarter of the vocabulary, from 1024 to 16384]"},
     {GROUP_MODEL, "mtp-optimistic", NULL, OPTION_FLAG, AT(mtp_optimistic), 0, 0, NULL, COMMAND_ANY | SECTION,
      "NOT EXACT: what the head guesses is taken without asking the model, so answers are faster and wrong "
      "wherever a guess is"},

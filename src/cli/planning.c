@@ -150,6 +150,7 @@ static struct model_parts parts_of(const struct planning *p)
 static bool speculation_of(const struct options *o, struct speculation *ret)
 {
     ret->head_drafts = o->mtp == OPTIONS_ALL ? SPECULATION_DRAFTS_ANY : (int)o->mtp;
+    ret->draft_vocab = o->draft_vocab == OPTIONS_ALL ? MODEL_DRAFT_VOCAB_AUTO : (uint32_t)o->draft_vocab;
     ret->optimistic = o->mtp_optimistic;
     return speculation_parse(o->spec ? o->spec : "auto", &ret->way);
 }

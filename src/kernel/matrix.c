@@ -283,3 +283,37 @@ void matrix_row(const struct matrix *m, uint32_t row, float *ret)
     for (uint32_t k = 0; k < m->k; k++)
         ret[k] = matrix_factor(m, row, k);
 }
+
+/* ---- copying ---- */
+
+/* One lane's elements of `bytes` each, `count` of them, a panel's width apart. */
+static void copy_lane(uint8_t *to, uint32_t to_lane, const uint8_t *from, uint32_t from_lane, size_t count,
+                      size_t bytes)
+{
+    to += to_lane * bytes;
+    from += from_lane * bytes;
+    for (size_t i = 0; i < count; i++)
+        memcpy(to + i * MATRIX_PANEL * bytes, from + i * MATRIX_PANEL * bytes, bytes);
+}
+
+void matrix_copy_row(const struct matrix *to, uint32_t to_row, const struct matrix *from, uint32_t from_row)
+{
+    ASSERT(to->form == from->form && to->k == from->k && to->bits == from->bits && to->group == from->group &&
+           to->sides == from->sides && to_row < to->n && from_row < from->n);
+    size_t panel = matrix_panel_bytes(from), group, sides;
+    uint32_t to_lane = to_row % MATRIX_PANEL, from_lane = from_row % MATRIX_PANEL;
+    uint8_t *dst = (uint8_t *)(uintptr_t)to->data + to_row / MATRIX_PANEL * panel;
+    const uint8_t *src = (const uint8_t *)from->data + from_row / MATRIX_PANEL * panel;
+    if (from->form != MATRIX_AFFINE) {
+        copy_lane(dst, to_lane, src, from_lane, from->k, from->form == MATRIX_F32 ? 4 : 2);
+        return;
+    }
+    group = matrix_group_bytes(from);
+    sides = matrix_side_bytes(from) / MATRIX_PANEL;
+    for (uint32_t g = 0; g < from->k / from->group; g++, dst += group, src += group) {
+        copy_lane(dst, to_lane, src, from_lane, 2, sides);
+        /* Planes of any width are lines of a byte per row. */
+        size_t at = 2 * matrix_side_bytes(from);
+        copy_lane(dst + at, to_lane, src + at, from_lane, (group - at) / MATRIX_PANEL, 1);
+    }
+}

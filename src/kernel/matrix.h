@@ -55,6 +55,9 @@ void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, st
 /* One expert of a stack, as a matrix of its own. */
 struct matrix matrix_expert(const struct matrix *m, uint32_t expert);
 
+/* Row `from_row` of one matrix over row `to_row` of another of the same form and k, whose memory may be written. Neither has experts. */
+void matrix_copy_row(const struct matrix *to, uint32_t to_row, const struct matrix *from, uint32_t from_row);
+
 /* Row `row` dequantised: ret[k] f32, affine: fma(scale, q - centre, bias). Embedding lookups. */
 void matrix_row(const struct matrix *m, uint32_t row, float *ret);
 

@@ -359,8 +359,7 @@ struct linear_source binder_slice(const struct linear_source *s, uint64_t expert
 
 /* ---- packing ---- */
 
-/* `bytes` of packed memory; *ret is NULL while measuring. */
-static int take(struct binder *b, uint64_t bytes, void **ret)
+int binder_take(struct binder *b, uint64_t bytes, void **ret)
 {
     uint64_t from = b->used;
     b->used += ROUND_UP(bytes, (uint64_t)64);
@@ -468,7 +467,7 @@ static int bind_matrix(struct binder *b, const struct linear_source *s, uint32_t
 {
     uint64_t bytes = matrix_stack_bytes(s, count);
     void *memory;
-    int r = take(b, bytes, &memory);
+    int r = binder_take(b, bytes, &memory);
     if (r < 0)
         return r;
     count_active(b, s, count, bytes, 1);
@@ -505,7 +504,7 @@ int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t
     }
     uint64_t stride = ROUND_UP((uint64_t)matrix_stack_bytes(parts, count), (uint64_t)64);
     void *memory;
-    int r = take(b, stride * experts, &memory);
+    int r = binder_take(b, stride * experts, &memory);
     if (r < 0)
         return r;
     count_active(b, parts, count, stride, b->config->chosen);
@@ -548,8 +547,10 @@ int binder_embedding(struct binder *b, struct matrix *embedding, struct projecti
             continue;
         b->active = active; /* of the table a token reads one row */
         r = find_unbiased(b, module, 2, 1, vocab, hidden, &s);
+        b->output = s;
         return r < 0 ? r : binder_projection(b, &s, 1, head);
     }
+    b->output = s;
     *head = (struct projection){
         .in = (uint32_t)hidden, .out = (uint32_t)vocab, .part_count = 1, .groups = group_flag(&s)};
     if (b->memory)
@@ -562,7 +563,7 @@ int binder_embedding(struct binder *b, struct matrix *embedding, struct projecti
 static int take_floats(struct binder *b, const struct tensor *t, uint64_t n, float **ret)
 {
     void *memory;
-    int r = take(b, n * sizeof(float), &memory);
+    int r = binder_take(b, n * sizeof(float), &memory);
     b->parameters += n;
     b->source_bytes += t->bytes;
     b->active.bytes += n * sizeof(float);

@@ -36,8 +36,9 @@ struct binder {
     const char *prefix;
     bool add_one; /* to norms: the files hold w - 1 */
     /* Of a head that another program wrote beside the checkpoint, see mtp_bind.c. */
-    bool add_one_by_mean; /* to a norm whose mean says that it is w - 1 */
-    bool bits_by_shape;   /* tensors know their quantisation better than config.json */
+    bool add_one_by_mean;        /* to a norm whose mean says that it is w - 1 */
+    bool bits_by_shape;          /* tensors know their quantisation better than config.json */
+    struct linear_source output; /* of binder_embedding: the output matrix */
     /* Counted. */
     uint64_t used;         /* bytes of packed memory */
     uint64_t tower_bytes;  /* of those the vision tower's */
@@ -77,6 +78,9 @@ int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t
                    struct matrix *ret, unsigned *groups);
 /* The embedding table, and lm_head or, where there is none, the same packed table again. */
 int binder_embedding(struct binder *b, struct matrix *embedding, struct projection *head);
+
+/* `bytes` of packed memory, 64-byte aligned; *ret is NULL while measuring. 0 or -ENOMEM. */
+int binder_take(struct binder *b, uint64_t bytes, void **ret);
 
 /* A vector of n values, as they are. */
 int binder_vector(struct binder *b, const char *path, uint64_t n, const float **ret);

@@ -64,8 +64,9 @@ struct config {
     const uint8_t *kinds; /* [layers] enum layer_kind */
     uint32_t full_count, linear_count;
     /* What the caller wants of it, 0 as it is read: */
-    uint32_t mtp_count;  /* MTP layers that are computed, whose K and V lie in the pages */
-    uint32_t drafts_max; /* tokens that may be guessed ahead of one that is known */
+    uint32_t mtp_count;   /* MTP layers that are computed, whose K and V lie in the pages */
+    uint32_t drafts_max;  /* tokens that may be guessed ahead of one that is known */
+    uint32_t draft_vocab; /* tokens among which the head looks for them; 0: all */
     /* Experts; 0 = none. */
     uint32_t experts, chosen, expert_intermediate, shared_intermediate;
     /* Linear attention; 0 without such layers. */

@@ -38,6 +38,7 @@ struct model {
     struct projection head;
     const float *final_norm; /* [hidden] */
     struct mtp mtp;          /* with shape.mtp */
+    struct draft_vocab words;
     struct step *step;
     /* Zeros without a tower. */
     struct tower tower;
@@ -187,6 +188,7 @@ static int want_parts(struct config *c, const struct source *s, const char *dir,
                       struct err *e)
 {
     c->drafts_max = p->drafts_max;
+    c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
     if (!p->vision || !c->family->pictures || !tower_exists(s->checkpoint))
         return 0;
     return vision_config_load(dir, c, p->image_pixels_max, &c->vision, e);
@@ -195,12 +197,15 @@ static int want_parts(struct config *c, const struct source *s, const char *dir,
 static int measure_head(struct config *c, const char *dir, struct binder *b)
 {
     struct mtp_weights weights;
+    struct draft_vocab words;
     if (!c->family->mtp)
         return err_set(b->e, -ENOTSUP, "the heads of %s are not computed", c->family_name);
     if (c->linear_count == 0 || c->drafts_max == 0)
         return err_set(b->e, -ENOTSUP, "the model keeps no state in slots, where hidden states lie");
     int r = mtp_bind_init(b, dir);
-    return r < 0 ? r : mtp_bind(b, &weights);
+    if (r == 0)
+        r = mtp_bind(b, &weights);
+    return r < 0 ? r : draft_vocab_bind(b, NULL, &words);
 }
 
 /* A head that is not whole is none, and says why. */
@@ -381,9 +386,12 @@ static int pack_head(struct model *m, const struct measured *measured, const str
     int r = prepare_packing(&b, opts, m->mtp_account, &m->mtp_memory, e);
     b.source_bytes = measured->text.source_bytes;
     b.source_bytes_total = b.source_bytes + measured->mtp.source_bytes;
-    m->mtp = (struct mtp){.embedding = &m->embedding, .head = &m->head, .final_norm = m->final_norm};
+    m->mtp = (struct mtp){
+        .embedding = &m->embedding, .head = &m->head, .final_norm = m->final_norm, .words = &m->words};
     if (r == 0)
         r = mtp_bind(&b, &m->mtp.weights);
+    if (r == 0)
+        r = draft_vocab_bind(&b, &m->head.parts[0], &m->words);
     ASSERT(r < 0 || (b.used == measured->mtp.used && m->head.part_count == 1));
     return r;
 }

@@ -36,8 +36,12 @@ struct model_parts {
     uint32_t
         drafts_max; /* tokens that may be guessed ahead of one that is known (by the head, or by others): room for
                             their inputs in each slot. At most MODEL_DRAFTS_MAX */
+    uint32_t
+        draft_vocab; /* the head looks for guesses among so many tokens that have been in use of late, which takes a copy of
+                            their rows of the output matrix; 0, or more than half the vocabulary: among all */
 };
-#define MODEL_DRAFTS_MAX 8
+#define MODEL_DRAFTS_MAX       8
+#define MODEL_DRAFT_VOCAB_AUTO UINT32_MAX /* a quarter of the vocabulary, from 1024 to 16384 */
 
 /* The vision tower, from config.json and the checkpoint's preprocessor files (contract 4.1); zeros without parts.vision or without a tower. */
 struct model_vision {
@@ -166,7 +170,7 @@ struct model_draft_row {
     const struct model_grid *grids;
     uint32_t grid_count;
     uint32_t count;   /* wanted: 1..drafts_max */
-    uint32_t *drafts; /* [count]: the guesses, each the best of all that exist */
+    uint32_t *drafts; /* [count]: the guesses, each the best of all that exist and are looked at */
     float *logits;    /* [count]: theirs; may be NULL */
 };
 struct model_draft {

@@ -133,8 +133,18 @@ static void norm_pair(struct step *s, const void *arg, uint32_t t)
     step_sums(s, l->attention.kv.groups, s->x_sums + (size_t)t * step_sums_floats(c->hidden), x, c->hidden);
 }
 
+/* From the last one back: of a long prompt those behind count. */
+static void see_tokens(const struct step *s, const struct mtp *m)
+{
+    uint32_t left = m->words->size ? DRAFT_VOCAB_NEW_MAX : 0;
+    for (uint32_t t = s->tokens; t-- > 0 && left > 0;)
+        if (!s->features[t])
+            left -= draft_vocab_see(m->words, &m->head->parts[0], s->ids[t]);
+}
+
 uint32_t mtp_pair(struct step *s, const struct mtp *m)
 {
+    see_tokens(s, m);
     step_each_token(s, pair_token, m, pair_values(s));
     s->settle = NULL;
     return add_pairs(s, &m->weights, step_d(s));
@@ -152,6 +162,9 @@ struct draft_stage {
     struct step *step;
     const struct mtp *mtp;
     const struct model_draft *draft;
+    const struct matrix *output; /* the rows that are looked at */
+    const uint32_t *ids;         /* whose they are; NULL: row i is token i's */
+    uint32_t panels, tiles;      /* of `output` in a tile; tiles */
     uint32_t pass;
 };
 
@@ -212,9 +225,11 @@ static bool exists(const uint64_t *bits, uint32_t id)
     return !bits || (bits[id / 64] >> id % 64 & 1);
 }
 
-/* The largest of the ids [from, from + count), the first of equals. Those that cannot be it are passed over eight at a time. */
-static struct step_best best_of(const float *logits, uint32_t from, uint32_t count, const uint64_t *bits)
+/* The largest of the rows [from, from + count), the first of equals. Those that cannot be it are passed over eight at a time. */
+static struct step_best best_of(const struct draft_stage *st, const float *logits, uint32_t from,
+                                uint32_t count)
 {
+    const uint64_t *bits = st->draft->exists;
     struct step_best best = {-INFINITY, UINT32_MAX};
     for (uint32_t at = 0; at < count; at += 8) {
         uint32_t end = MIN_OF(at + 8, count);
@@ -222,21 +237,22 @@ static struct step_best best_of(const float *logits, uint32_t from, uint32_t cou
         for (uint32_t i = at; i < end; i++)
             larger |= logits[i] > best.logit;
         for (uint32_t i = at; larger && i < end; i++) {
-            if (logits[i] > best.logit && exists(bits, from + i))
-                best = (struct step_best){logits[i], from + i};
+            uint32_t id = st->ids ? st->ids[from + i] : from + i;
+            if (logits[i] > best.logit && exists(bits, id))
+                best = (struct step_best){logits[i], id};
         }
     }
     return best;
 }
 
-/* Tile: some panels of the head, all rows. */
+/* Tile: some panels of the output matrix, all rows. */
 static void head_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct draft_stage *st = arg;
     const struct step *s = st->step;
     const struct config *c = s->config;
     float *logits = s->draft_logits + (size_t)worker * STEP_DRAFT_COLUMNS * STEP_DRAFT_LOGITS;
-    struct matrix part = matrix_part(&st->mtp->head->parts[0], tile * STEP_DRAFT_PANELS, STEP_DRAFT_PANELS);
+    struct matrix part = matrix_part(st->output, tile * st->panels, st->panels);
     const float *x[STEP_DRAFT_COLUMNS], *sums[STEP_DRAFT_COLUMNS];
     float *y[STEP_DRAFT_COLUMNS];
     struct kern_columns columns = {.x = x, .xsum = part.form == MATRIX_AFFINE ? sums : NULL, .y = y};
@@ -251,8 +267,8 @@ static void head_tile(void *arg, uint32_t tile, uint32_t worker)
         }
         s->ops->matmul(&part, &columns, 0, matrix_panels(&part));
         for (uint32_t i = 0; i < columns.count; i++)
-            s->draft_best[(size_t)(from + i) * step_draft_tiles(c) + tile] =
-                best_of(y[i], tile * STEP_DRAFT_LOGITS, part.n, st->draft->exists);
+            s->draft_best[(size_t)(from + i) * st->tiles + tile] =
+                best_of(st, y[i], tile * st->panels * MATRIX_PANEL, part.n);
     }
 }
 
@@ -260,10 +276,10 @@ static void take_guess(const struct draft_stage *st, uint32_t t)
 {
     const struct step *s = st->step;
     const struct model_draft_row *row = &st->draft->rows[s->drafts[t].row];
-    uint32_t tiles = step_draft_tiles(s->config);
-    struct step_best best = s->draft_best[(size_t)t * tiles];
-    for (uint32_t i = 1; i < tiles; i++) {
-        struct step_best other = s->draft_best[(size_t)t * tiles + i];
+    const struct step_best *of = s->draft_best + (size_t)t * st->tiles;
+    struct step_best best = of[0];
+    for (uint32_t i = 1; i < st->tiles; i++) {
+        struct step_best other = of[i];
         if (other.logit > best.logit)
             best = other;
     }
@@ -283,7 +299,7 @@ static void draft_pass(struct draft_stage *st)
     s->config->family->layer(s, &m->weights.layer);
     step_each_token(s, norm_draft, m, 4 * s->config->hidden);
     s->settle = NULL;
-    step_run(s, head_tile, st, step_draft_tiles(s->config));
+    step_run(s, head_tile, st, st->tiles);
     for (uint32_t t = 0; t < s->tokens; t++)
         take_guess(st, t);
 }
@@ -300,7 +316,13 @@ static void check_draft(const struct step *s, const struct model_draft *d)
 
 int mtp_draft(struct step *s, const struct mtp *m, const struct model_draft *d)
 {
-    struct draft_stage st = {.step = s, .mtp = m, .draft = d};
+    struct draft_stage st = {.step = s, .mtp = m, .draft = d, .output = &m->head->parts[0]};
+    if (m->words->size > 0) {
+        st.output = &m->words->rows;
+        st.ids = m->words->ids;
+    }
+    st.panels = step_draft_panels(s->config, workers_count(s->workers));
+    st.tiles = DIV_UP(matrix_panels(st.output), st.panels);
     check_draft(s, d);
     for (; st.pass < s->config->drafts_max; st.pass++) {
         if (d->stop && atomic_load_explicit(d->stop, memory_order_relaxed))

@@ -7,7 +7,7 @@
 #ifndef PLATEAU_MODEL_MTP_H
 #define PLATEAU_MODEL_MTP_H
 
-#include "model/binder.h"
+#include "model/draft_vocab.h"
 #include "model/step.h"
 
 struct mtp {
@@ -16,6 +16,7 @@ struct mtp {
     const struct matrix *embedding;
     const struct projection *head;
     const float *final_norm;
+    struct draft_vocab *words;
 };
 
 /* Makes `b`, which binds the text model and has been measured, one of the head's tensors, under either prefix, inside or beside

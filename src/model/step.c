@@ -107,7 +107,7 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need n
     if (c->mtp_count) {
         NEED(&s->drafts, PER_ROW, sizeof(struct step_draft));
         NEED(&s->draft_rows, PER_ROW, sizeof(struct model_row));
-        NEED(&s->draft_best, PER_ROW, step_draft_tiles(c) * sizeof(struct step_best));
+        NEED(&s->draft_best, PER_ROW, step_draft_tiles_max(c) * sizeof(struct step_best));
         NEED(&s->draft_logits, PER_WORKER, FLOATS(STEP_DRAFT_COLUMNS * STEP_DRAFT_LOGITS));
     }
     ASSERT(need - needs <= NEEDS_MAX);

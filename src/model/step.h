@@ -45,7 +45,7 @@ struct step_best {
     float logit;
     uint32_t id;
 };
-/* Guesses look at so many panels of the head at a time, for so many rows. */
+/* Guesses look at so many panels of the head at a time at most, for so many rows. */
 #define STEP_DRAFT_PANELS  16
 #define STEP_DRAFT_LOGITS  (STEP_DRAFT_PANELS * MATRIX_PANEL)
 #define STEP_DRAFT_COLUMNS 16
@@ -96,7 +96,7 @@ struct step {
     /* Guesses. */
     struct step_draft *drafts;    /* [rows] */
     struct model_row *draft_rows; /* [rows] */
-    struct step_best *draft_best; /* [rows][step_draft_tiles] */
+    struct step_best *draft_best; /* [rows][step_draft_tiles_max] */
     /* Per worker. */
     float *attention_scratch;   /* [workers][KERN_ATTN_SCRATCH] */
     struct kern_query *queries; /* [workers][STEP_QUERIES_MAX] */
@@ -177,9 +177,23 @@ float *step_slot_held(const struct step *s, uint32_t slot, uint32_t linear_index
 /* NULL where nothing is ever held. */
 struct slot_header *step_slot_header(const struct config *c, char *slots, uint32_t slot);
 
-static inline uint32_t step_draft_tiles(const struct config *c)
+/* Tokens that a guess is looked for among. */
+static inline uint32_t step_draft_vocab(const struct config *c)
 {
-    return DIV_UP(c->vocab, STEP_DRAFT_LOGITS);
+    return c->draft_vocab ? c->draft_vocab : c->vocab;
+}
+/* Panels of a tile: fewer where there would not be tiles enough to even out. */
+static inline uint32_t step_draft_panels(const struct config *c, uint32_t workers)
+{
+    uint32_t all = DIV_UP(step_draft_vocab(c), MATRIX_PANEL), panels = STEP_DRAFT_PANELS;
+    while (panels > 4 && DIV_UP(all, panels) < 2 * workers)
+        panels /= 2;
+    return panels;
+}
+/* At most so many tiles, with any number of workers. */
+static inline uint32_t step_draft_tiles_max(const struct config *c)
+{
+    return DIV_UP(DIV_UP(step_draft_vocab(c), MATRIX_PANEL), 4u);
 }
 
 static inline struct step_rows step_x(const struct step *s)

@@ -50,11 +50,11 @@ int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
     struct model_parts parts = p->parts;
     p->tokenizer_bytes = tokenizer_bytes(dir);
     p->guessing = speculation_guessing(&p->speculation, true);
-    speculation_parts(&p->guessing, &p->parts);
+    speculation_parts(&p->speculation, &p->guessing, &p->parts);
     int r = model_probe(dir, &p->parts, &p->shape, e);
     if (r == 0 && p->parts.mtp && !p->shape.mtp) {
         p->guessing = speculation_guessing(&p->speculation, false);
-        speculation_parts(&p->guessing, &p->parts);
+        speculation_parts(&p->speculation, &p->guessing, &p->parts);
         r = model_probe(dir, &p->parts, &p->shape, e);
     }
     if (r == 0)

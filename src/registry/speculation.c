@@ -38,10 +38,12 @@ struct engine_guessing speculation_guessing(const struct speculation *s, bool ha
     return (struct engine_guessing){.by = ENGINE_GUESSER_NONE};
 }
 
-void speculation_parts(const struct engine_guessing *g, struct model_parts *parts)
+void speculation_parts(const struct speculation *s, const struct engine_guessing *g,
+                       struct model_parts *parts)
 {
     parts->mtp = g->by == ENGINE_GUESSER_MTP;
     parts->drafts_max = g->drafts_max;
+    parts->draft_vocab = s->draft_vocab;
 }
 
 const char *speculation_name(const struct engine_guessing *g)

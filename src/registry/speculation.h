@@ -16,8 +16,9 @@ enum speculation_way { SPECULATION_AUTO, SPECULATION_MTP, SPECULATION_NGRAM, SPE
 struct speculation {
     enum speculation_way way;
     int head_drafts; /* at most, by the head; 0: never, and it is not loaded; SPECULATION_DRAFTS_ANY: not said */
-    bool optimistic; /* the head's are kept without comparing */
-    bool always;     /* whether it pays or not */
+    uint32_t draft_vocab; /* as in model_parts */
+    bool optimistic;      /* the head's are kept without comparing */
+    bool always;          /* whether it pays or not */
 };
 
 /* "auto", "mtp", "ngram", "off". False on anything else. */
@@ -26,7 +27,8 @@ bool speculation_parse(const char *name, enum speculation_way *ret);
 /* Who guesses in a model that has a head, or none. */
 struct engine_guessing speculation_guessing(const struct speculation *s, bool has_head);
 /* What of the model that asks for; other parts are left as they are. */
-void speculation_parts(const struct engine_guessing *g, struct model_parts *parts);
+void speculation_parts(const struct speculation *s, const struct engine_guessing *g,
+                       struct model_parts *parts);
 /* "off", "ngram", "mtp", "mtp+ngram". */
 const char *speculation_name(const struct engine_guessing *g);
 

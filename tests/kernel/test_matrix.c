@@ -116,4 +116,48 @@ TEST(another_bit_width_stops_the_program)
     assert_stops(matrix_packed_bytes(&s));
 }
 
+/* Row 3 of `from` over row 17 of `to`: that one is the other's now, and the rest are what they were. */
+static void copy_one_row(const struct linear_source *from, const struct linear_source *to)
+{
+    void *memory[2];
+    struct matrix m[2] = {pack(from, 1, &memory[0]), pack(to, 1, &memory[1])};
+    float *before = malloc(2 * m[0].k * sizeof(float)), *row = before + m[0].k;
+    assert_rows(&m[1], 0, to, 0);
+    matrix_copy_row(&m[1], 17, &m[0], 3);
+    matrix_row(&m[0], 3, before);
+    matrix_row(&m[1], 17, row);
+    assert_memory_equal(before, row, m[0].k * sizeof(float));
+    free(memory[0]);
+    struct matrix untouched = pack(to, 1, &memory[0]);
+    for (uint32_t i = 0; i < m[1].n; i++) {
+        if (i == 17)
+            continue;
+        matrix_row(&untouched, i, before);
+        matrix_row(&m[1], i, row);
+        assert_memory_equal(before, row, m[0].k * sizeof(float));
+    }
+    free(memory[0]);
+    free(memory[1]);
+    free(before);
+}
+
+TEST(a_row_is_copied_in_every_form)
+{
+    struct rng r = {6, 0};
+    for (uint32_t d = 0; d < COUNT_OF(dtype_list); d++) {
+        struct linear_source from = random_dense(&r, dtype_list[d], 1, 9, 37),
+                             to = random_dense(&r, dtype_list[d], 1, 33, 37);
+        copy_one_row(&from, &to);
+        source_drop(&from);
+        source_drop(&to);
+        for (uint32_t b = 0; b < COUNT_OF(bits_list); b++) {
+            from = random_affine(&r, bits_list[b], group_list[d], dtype_list[d], 1, 9, 2 * group_list[d]);
+            to = random_affine(&r, bits_list[b], group_list[d], dtype_list[d], 1, 33, 2 * group_list[d]);
+            copy_one_row(&from, &to);
+            source_drop(&from);
+            source_drop(&to);
+        }
+    }
+}
+
 TEST_MAIN()

@@ -1,0 +1,34 @@
+/* draft_vocab.h - the tokens among which a guess is looked for: those in use of late.
+ *
+ * A guess needs the output matrix once more, of which it keeps one row's answer. Nearly every token of a conversation is one that its
+ * text has had before or that every text has, so a copy of those rows, a small part of the matrix, gives nearly all guesses; one that is
+ * not there is a guess that turns out wrong, and has its row from then on. The tokens that go through the model are the
+ * ones in use. Their places are a clock: one that was used since the hand last passed stays. At first they are the
+ * lowest ids: a byte-pair vocabulary is numbered by how common its tokens were.
+ * Bound: draft_vocab_bytes(), in the head's weight memory. The engine's thread only. */
+#ifndef PLATEAU_MODEL_DRAFT_VOCAB_H
+#define PLATEAU_MODEL_DRAFT_VOCAB_H
+
+#include "model/binder.h"
+
+struct draft_vocab {
+    uint32_t size, vocab; /* size 0: there is none, a guess is looked for among all */
+    uint32_t hand;
+    struct matrix rows; /* [size][hidden], in the output matrix's form */
+    uint32_t *ids;      /* [size]: whose row it is */
+    uint16_t *places;   /* [vocab]: 1 + place, 0: not among them */
+    uint8_t *used;      /* [size] */
+};
+
+/* Rows that may come to their place in one step: what a long prompt costs is bounded. */
+#define DRAFT_VOCAB_NEW_MAX 64
+
+/* Of `vocab` tokens, when `wanted` are asked for (model_parts.draft_vocab); 0: all. */
+uint32_t draft_vocab_size(uint32_t wanted, uint32_t vocab);
+/* Binds as the binder's other parts are bound: measures first, then takes memory and fills it. `head`: the output matrix, not looked at while
+ * measuring. 0 or -ENOMEM. */
+int draft_vocab_bind(struct binder *b, const struct matrix *head, struct draft_vocab *ret);
+/* A token is in use. True: its row was not there and has been copied. */
+bool draft_vocab_see(struct draft_vocab *v, const struct matrix *head, uint32_t id);
+
+#endif

@@ -1,0 +1,187 @@
+/* Guesses among the tokens in use: the same as among all where the best one is among them, and it comes among them by being used. */
+#include "small_mtp.h"
+
+#include "model/draft_vocab.h"
+
+enum { TOKENS = 40, VOCAB = 512, SIZE = 32 };
+
+/* ---- the list ---- */
+
+struct words {
+    struct draft_vocab v;
+    struct matrix output;
+    float *data;
+    uint32_t ids[SIZE];
+    uint16_t places[VOCAB];
+    uint8_t used[SIZE];
+};
+
+/* Row i of the output matrix is i everywhere. */
+static void open_words(struct words *w)
+{
+    enum { K = 8 };
+    *w = (struct words){.output = {.form = MATRIX_F32, .n = VOCAB, .k = K, .experts = 1}};
+    w->data = malloc((VOCAB + SIZE) * K * sizeof(float));
+    for (uint32_t i = 0; i < VOCAB; i++)
+        for (uint32_t k = 0; k < K; k++)
+            w->data[(i / MATRIX_PANEL * K + k) * MATRIX_PANEL + i % MATRIX_PANEL] = (float)i;
+    w->output.data = w->data;
+    w->v = (struct draft_vocab){
+        .size = SIZE, .vocab = VOCAB, .hand = SIZE, .ids = w->ids, .places = w->places, .used = w->used};
+    w->v.rows = matrix_part(&w->output, 0, SIZE / MATRIX_PANEL);
+    w->v.rows.data = memcpy(w->data + VOCAB * K, w->data, SIZE * K * sizeof(float));
+    for (uint32_t i = 0; i < SIZE; i++) {
+        w->ids[i] = i;
+        w->places[i] = (uint16_t)(i + 1);
+    }
+}
+
+static bool has(const struct words *w, uint32_t id)
+{
+    return w->places[id] > 0;
+}
+
+static bool see(struct words *w, uint32_t id)
+{
+    return draft_vocab_see(&w->v, &w->output, id);
+}
+
+static void check_words(const struct words *w)
+{
+    uint32_t count = 0;
+    for (uint32_t id = 0; id < VOCAB; id++) {
+        if (!has(w, id))
+            continue;
+        count++;
+        assert_int_equal(w->ids[w->places[id] - 1], id);
+    }
+    assert_int_equal(count, SIZE);
+    for (uint32_t i = 0; i < SIZE; i++) {
+        float row[8];
+        matrix_row(&w->v.rows, i, row);
+        for (int k = 0; k < 8; k++)
+            assert_true(row[k] == (float)w->ids[i]);
+    }
+}
+
+TEST(a_new_token_takes_the_place_of_one_out_of_use)
+{
+    struct words w;
+    open_words(&w);
+    check_words(&w);
+    assert_false(see(&w, 31)); /* the one that would go first */
+    assert_true(see(&w, 100));
+    assert_true(has(&w, 100) && has(&w, 31) && !has(&w, 30));
+    check_words(&w);
+    for (uint32_t id = 200; id < 200 + SIZE - 1; id++)
+        assert_true(see(&w, id));
+    check_words(&w);
+    assert_true(!has(&w, 31) && !has(&w, 0)); /* the hand came round: nobody used it again */
+    free(w.data);
+}
+
+/* Those that come again and again outlive any number of those that come once. */
+TEST(what_is_used_stays)
+{
+    struct words w;
+    open_words(&w);
+    for (uint32_t round = 0; round < 200; round++) {
+        see(&w, 40);
+        see(&w, 41);
+        if (round > 0)
+            assert_true(has(&w, 40) && has(&w, 41));
+        for (uint32_t i = 0; i < 5; i++)
+            see(&w, 64 + (round * 5 + i) % 448);
+        check_words(&w);
+    }
+    free(w.data);
+}
+
+TEST(how_many_are_kept)
+{
+    assert_int_equal(draft_vocab_size(0, 8192), 0);
+    assert_int_equal(draft_vocab_size(100, 8192), 112);
+    assert_int_equal(draft_vocab_size(4096, 8192), 4096);
+    assert_int_equal(draft_vocab_size(4097, 8192), 0);
+    assert_int_equal(draft_vocab_size(MODEL_DRAFT_VOCAB_AUTO, 512), 0);
+    assert_int_equal(draft_vocab_size(MODEL_DRAFT_VOCAB_AUTO, 8192), 2048);
+    assert_int_equal(draft_vocab_size(MODEL_DRAFT_VOCAB_AUTO, 248320), 16384);
+    assert_int_equal(draft_vocab_size(UINT32_MAX - 1, 248320), 65520);
+}
+
+/* ---- in a model ---- */
+
+struct guess {
+    uint32_t id;
+    float logit;
+};
+
+/* What is guessed behind TOKENS tokens, one of which is `token`, and one more. Another row has the token `beside`. */
+static struct guess guess_of(const char *dir, uint32_t draft_vocab, uint32_t token, uint32_t beside)
+{
+    struct model_opts o = small_opts(NULL);
+    struct model *m = NULL;
+    struct err e = {{0}};
+    o.parts = (struct model_parts){.mtp = true, .drafts_max = 1, .draft_vocab = draft_vocab};
+    assert_int_equal(model_load(dir, &o, &m, &e), 0);
+    const struct model_shape *s = model_shape(m);
+    char *pages = aligned_alloc(64, 3 * s->page_bytes), *slots = aligned_alloc(64, 2 * s->slot_bytes);
+    uint32_t tokens[TOKENS], tables[2][2] = {{1, 0}, {2, 2}};
+    for (uint32_t i = 0; i < TOKENS; i++)
+        tokens[i] = i % 16;
+    tokens[TOKENS - 2] = token;
+    struct model_row rows[2] = {{.tokens = tokens,
+                                 .token_count = TOKENS,
+                                 .pages = tables[0],
+                                 .slot_in = MODEL_SLOT_NONE,
+                                 .logits_from = TOKENS},
+                                {.tokens = &beside,
+                                 .token_count = 1,
+                                 .pages = tables[1],
+                                 .slot_in = MODEL_SLOT_NONE,
+                                 .slot_out = 1,
+                                 .logits_from = 1}};
+    struct model_step step = {.rows = rows, .row_count = 2, .pages = pages, .slots = slots};
+    struct guess g;
+    struct model_draft_row guess = {
+        .token = 3, .position = TOKENS, .pages = tables[0], .count = 1, .drafts = &g.id, .logits = &g.logit};
+    struct model_draft d = {.rows = &guess, .row_count = 1, .pages = pages, .slots = slots};
+    workers_turn_begin(o.workers);
+    assert_int_equal(model_forward(m, &step), 0);
+    assert_int_equal(model_draft(m, &d), 0);
+    workers_turn_end(o.workers);
+    free(pages);
+    free(slots);
+    model_free(m);
+    return g;
+}
+
+TEST(the_best_of_all_is_guessed_if_it_is_in_use)
+{
+    const char *dir = small_mtp_model(SMALL_GOLDEN("qwen3_5"));
+    uint32_t others = 0;
+    for (uint32_t token = 100; token < 120; token++) {
+        struct guess all = guess_of(dir, 0, token, 1), few = guess_of(dir, SIZE, token, 1);
+        struct guess used = guess_of(dir, SIZE, token, all.id);
+        assert_true(used.id == all.id && used.logit == all.logit);
+        assert_true(few.id < SIZE || few.id == token);
+        assert_true(few.id == all.id || few.logit <= all.logit);
+        others += few.id != all.id;
+    }
+    assert_true(others > 0);
+}
+
+TEST(probing_says_what_the_list_takes)
+{
+    const char *dir = small_mtp_model(SMALL_GOLDEN("qwen3_5_moe"));
+    struct model_parts parts = {.mtp = true, .drafts_max = 1};
+    struct model_shape all, few;
+    assert_int_equal(model_probe(dir, &parts, &all, NULL), 0);
+    parts.draft_vocab = SIZE;
+    assert_int_equal(model_probe(dir, &parts, &few, NULL), 0);
+    assert_true(few.mtp_weight_bytes >= all.mtp_weight_bytes);
+    assert_true(few.workspace.row_bytes < all.workspace.row_bytes);
+    assert_int_equal(few.weight_bytes, all.weight_bytes);
+}
+
+TEST_MAIN()
