@@ -6,12 +6,13 @@
 
 #include "base/check.h"
 #include "base/pages.h"
+#include "memory/units.h"
 
 #include <errno.h>
 #include <sys/mman.h>
 
 #define GRAIN       ((size_t)4096)
-#define PIECE_BYTES ((size_t)2 << 20)
+#define PIECE_BYTES UNIT_SMALL_BYTES
 
 enum state { FREE, FILLING, WHOLE };
 
@@ -140,6 +141,7 @@ static int map(struct gallery *g, const struct gallery_key *key, uint64_t bytes,
     char *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return -ENOMEM;
+    (void)madvise(p, bytes, MADV_NOHUGEPAGE);
     uint32_t index = free_entry(g);
     g->entries[index] = (struct entry){.key = *key, .state = FILLING, .refs = 1, .map = p, .bytes = bytes};
     g->end = MAX_OF(g->end, index + 1);

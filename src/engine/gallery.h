@@ -53,7 +53,7 @@ uint32_t gallery_find(const struct gallery *g, const struct gallery_key *key);
 /* A new entry, filling, with one reference; what nobody references makes room. No entry of this key is there.
  * 0; -EAGAIN: what is referenced leaves no room; -ENOMEM: account or system refused. Then nothing has moved but entries that went. */
 int gallery_begin(struct gallery *g, const struct gallery_key *key, uint32_t *ret);
-/* Commits a piece of it, at most 2 MiB. 0: all of it is there; 1: there is more; -ENOMEM: the system refused, the entry is still there. */
+/* Commits a piece of it, at most 128 KiB. 0: all of it is there; 1: there is more; -ENOMEM: the system refused, the entry is still there. */
 int gallery_commit(struct gallery *g, uint32_t index);
 /* It is filled. */
 void gallery_finish(struct gallery *g, uint32_t index);

@@ -1,6 +1,6 @@
 /* units.c - a flag per unit over base/pages.
  *
- * The range has one unit more than asked for, so that its base can be aligned to what a huge page needs. */
+ * The range has 2 MiB more than asked for, so that its base can be aligned to what a huge page needs. */
 #include "memory/units.h"
 
 #include "base/check.h"
@@ -12,6 +12,7 @@
 
 struct units {
     struct account *account;
+    size_t unit_bytes;
     uint32_t units_max, committed;
     char *map, *base; /* map: what mmap gave; base: its first aligned byte */
     size_t map_bytes;
@@ -25,7 +26,7 @@ void units_set_faults(const struct units_faults *f)
     faults = f ? *f : (struct units_faults){0};
 }
 
-int units_create(struct account *account, uint32_t units_max, struct units **ret)
+static int create(struct account *account, uint32_t units_max, size_t unit_bytes, struct units **ret)
 {
     if (units_max == 0)
         return -EINVAL;
@@ -34,7 +35,8 @@ int units_create(struct account *account, uint32_t units_max, struct units **ret
         return -ENOMEM;
     u->account = account;
     u->units_max = units_max;
-    u->map_bytes = ((size_t)units_max + 1) * UNIT_BYTES;
+    u->unit_bytes = unit_bytes;
+    u->map_bytes = units_max * unit_bytes + UNIT_BYTES;
     u->map = mmap(NULL, u->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (u->map == MAP_FAILED) {
         free(u);
@@ -42,9 +44,19 @@ int units_create(struct account *account, uint32_t units_max, struct units **ret
     }
     u->base = (char *)ROUND_UP((uintptr_t)u->map, UNIT_BYTES);
     /* Advice: a kernel without huge pages serves small ones. */
-    (void)madvise(u->base, (size_t)units_max * UNIT_BYTES, MADV_HUGEPAGE);
+    (void)madvise(u->base, units_max * unit_bytes, unit_bytes < UNIT_BYTES ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
     *ret = u;
     return 0;
+}
+
+int units_create(struct account *account, uint32_t units_max, struct units **ret)
+{
+    return create(account, units_max, UNIT_BYTES, ret);
+}
+
+int units_create_small(struct account *account, uint32_t units_max, struct units **ret)
+{
+    return create(account, units_max, UNIT_SMALL_BYTES, ret);
 }
 
 int units_free(struct units *u)
@@ -67,14 +79,14 @@ void units_abandon(struct units *u)
 {
     if (!u)
         return;
-    account_unuse(u->account, (uint64_t)u->committed * UNIT_BYTES);
-    account_release(u->account, (uint64_t)u->committed * UNIT_BYTES);
+    account_unuse(u->account, (uint64_t)u->committed * u->unit_bytes);
+    account_release(u->account, (uint64_t)u->committed * u->unit_bytes);
     free(u);
 }
 
 void units_charge_to(struct units *u, struct account *account)
 {
-    account_move(u->account, account, (uint64_t)u->committed * UNIT_BYTES);
+    account_move(u->account, account, (uint64_t)u->committed * u->unit_bytes);
     u->account = account;
 }
 
@@ -104,15 +116,15 @@ int unit_commit(struct units *u, uint32_t index)
     ASSERT(index < u->units_max);
     if (u->is_committed[index])
         return 0;
-    int r = account_reserve(u->account, UNIT_BYTES);
+    int r = account_reserve(u->account, u->unit_bytes);
     if (r < 0)
         return r;
-    r = pages_commit(u->base + (size_t)index * UNIT_BYTES, UNIT_BYTES);
+    r = pages_commit(u->base + index * u->unit_bytes, u->unit_bytes);
     if (r < 0) {
-        account_release(u->account, UNIT_BYTES);
+        account_release(u->account, u->unit_bytes);
         return r;
     }
-    account_use(u->account, UNIT_BYTES);
+    account_use(u->account, u->unit_bytes);
     u->is_committed[index] = true;
     u->committed++;
     return 0;
@@ -125,12 +137,12 @@ int unit_decommit(struct units *u, uint32_t index)
         return 0;
     int r = faults.decommit ? faults.decommit(faults.arg) : 0;
     if (r == 0)
-        r = pages_decommit(u->base + (size_t)index * UNIT_BYTES, UNIT_BYTES);
+        r = pages_decommit(u->base + index * u->unit_bytes, u->unit_bytes);
     if (r < 0)
         return r;
     u->is_committed[index] = false;
     u->committed--;
-    account_unuse(u->account, UNIT_BYTES);
-    account_release(u->account, UNIT_BYTES);
+    account_unuse(u->account, u->unit_bytes);
+    account_release(u->account, u->unit_bytes);
     return 0;
 }

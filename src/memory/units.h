@@ -3,19 +3,24 @@
  * A pool reserves its whole address range once and then commits units of it. Committing reserves the bytes in
  * the account first, asks for a huge page, and populates: a step never faults and never finds the
  * memory missing half-way. Decommitting gives the unit back to the system at once.
+ * A huge page takes some ms to come where a hypervisor has to find it first. What grows by many units while others wait has small ones: of
+ * 128 KiB, in small pages.
  * One thread at a time (the engine's). */
 #ifndef PLATEAU_MEMORY_UNITS_H
 #define PLATEAU_MEMORY_UNITS_H
 
 #include "memory/ledger.h"
 
-#define UNIT_BYTES ((size_t)2 << 20)
+#define UNIT_BYTES       ((size_t)2 << 20)
+#define UNIT_SMALL_BYTES ((size_t)128 << 10)
 
 struct units;
 
 /* An address range of `units_max` units charged to `account` as they are committed. Nothing is committed.
  * 0, -EINVAL, -ENOMEM. */
 int units_create(struct account *account, uint32_t units_max, struct units **ret);
+/* The same in units of UNIT_SMALL_BYTES. */
+int units_create_small(struct account *account, uint32_t units_max, struct units **ret);
 /* Decommits everything. 0; NULL is fine. Or what the system said, and `u` is still there with what it would not take: to be freed again. */
 int units_free(struct units *u);
 /* As units_free() to the account, but the address range stays as it is until the process ends. NULL is fine. */

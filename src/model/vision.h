@@ -21,7 +21,7 @@ struct model_picture {
     float *
         features; /* [tokens][feature_floats]: the result; tokens = (width / edge) * (height / edge), edge = patch * merge */
 };
-/* Commits its memory, a unit of 2 MiB a call, for that takes time as well. 0: it is on its way. 1: there is more to commit, call again.
+/* Commits its memory, a small unit a call, for that takes time as well. 0: it is on its way. 1: there is more to commit, call again.
  * -ENOMEM: the rest was refused, and nothing is on its way; what earlier calls committed stays for others. No other picture is on its way. */
 int model_encode_begin(struct model *m, const struct model_picture *p);
 /* Works until it is done or the clock has passed deadline_ns, at least one piece. True: done, and none is on its way. */
@@ -30,7 +30,7 @@ bool model_encode_run(struct model *m, uint64_t deadline_ns);
 void model_encode_stop(struct model *m);
 /* For reports: how much is done of what it takes; 0 of 0 when none is on its way. */
 void model_encode_progress(const struct model *m, uint64_t *done, uint64_t *all);
-/* Gives the memory back; no picture is on its way. At most one unit per call; true: there is more. */
+/* Gives the memory back; no picture is on its way. At most 2 MiB per call; true: there is more. */
 bool model_encode_relax(struct model *m);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "engine/gallery.h"
+#include "memory/units.h"
 
 #include <errno.h>
 
@@ -140,7 +141,7 @@ TEST(bytes_are_reserved_before_they_are_there_and_given_back_when_it_is_abandone
     assert_int_equal(account_numbers(f.account).reserved, 10 << 20);
     assert_int_equal(account_numbers(f.account).used, 0);
     assert_int_equal(gallery_commit(f.g, index), 1);
-    assert_int_equal(account_numbers(f.account).used, 2 << 20);
+    assert_int_equal(account_numbers(f.account).used, UNIT_SMALL_BYTES);
     for (int i = 0; i < 3; i++)
         assert_int_equal(gallery_commit(f.g, index), 1);
     gallery_check(f.g);

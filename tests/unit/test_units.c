@@ -49,6 +49,27 @@ TEST(a_committed_unit_is_resident_and_a_decommitted_one_is_not)
     assert_int_equal(account_numbers(a).reserved, 0);
 }
 
+TEST(a_small_unit_is_as_large_as_it_says)
+{
+    struct account *a = test_account(ACCOUNT_NO_LIMIT);
+    struct units *u = NULL;
+    uint64_t before = rss_anon();
+    assert_int_equal(units_create_small(a, 256, &u), 0);
+    for (uint32_t i = 0; i < 256; i++)
+        assert_int_equal(unit_commit(u, i), 0);
+    memset(units_base(u), 1, 256 * UNIT_SMALL_BYTES);
+    expect_change(before, rss_anon(), 256 * (int64_t)UNIT_SMALL_BYTES);
+    for (uint32_t i = 1; i < 256; i++)
+        unit_decommit(u, i);
+    /* Not a huge page of which one part is in use. */
+    expect_change(before, rss_anon(), (int64_t)UNIT_SMALL_BYTES);
+    assert_int_equal(account_numbers(a).used, UNIT_SMALL_BYTES);
+    assert_int_equal(units_base(u)[UNIT_SMALL_BYTES - 1], 1);
+    units_free(u);
+    expect_change(before, rss_anon(), 0);
+    assert_int_equal(account_numbers(a).reserved, 0);
+}
+
 TEST(a_range_costs_address_space_only)
 {
     struct account *a = test_account(ACCOUNT_NO_LIMIT);
