@@ -28,7 +28,7 @@ enum {
     ANSWER = 128,
     ANSWER_LEAST = 16,
     QUESTIONS_MAX = 16,
-    ROUNDS_MAX = 60,
+    ROUNDS_MAX = 2000,
     WARM = 2
 };
 
@@ -37,7 +37,7 @@ static const uint32_t row_counts[] = {1, 2, 4, 8, ROWS_MAX};
 struct side {
     struct model *model;
     struct engine *engine;
-    uint32_t tokens[ROWS_MAX][ANSWER], counts[ROWS_MAX];
+    uint32_t tokens[ROWS_MAX + 1][ANSWER], counts[ROWS_MAX + 1];
     uint64_t decode_ns; /* of the row that took longest */
 };
 
@@ -45,11 +45,11 @@ struct question {
     uint32_t ids[PROMPT_MAX], count;
 };
 
-/* Stands before every step until all of a turn are here. */
+/* Stands before a step until all of a turn are here. */
 struct gate {
     pthread_mutex_t lock;
-    pthread_cond_t opens;
-    bool shut;
+    pthread_cond_t changes;
+    bool shut, reached;
 };
 
 struct bench {
@@ -95,6 +95,7 @@ static int load(struct bench *b, const char *dir, const struct engine_guessing *
                                  .workers = b->workers,
                                  .parent = ledger_root(b->ledger),
                                  .max_num_seqs = ROWS_MAX,
+                                 .max_queue = 1,
                                  .max_model_len = PROMPT_MAX + ANSWER,
                                  .tokens_max = opts.tokens_max,
                                  .kv_bytes_max = pages * s->page_bytes,
@@ -142,8 +143,10 @@ static int pass_gate(void *arg)
 {
     struct gate *g = arg;
     pthread_mutex_lock(&g->lock);
+    g->reached = true;
+    pthread_cond_broadcast(&g->changes);
     while (g->shut)
-        pthread_cond_wait(&g->opens, &g->lock);
+        pthread_cond_wait(&g->changes, &g->lock);
     pthread_mutex_unlock(&g->lock);
     return 0;
 }
@@ -152,7 +155,16 @@ static void set_gate(struct gate *g, bool shut)
 {
     pthread_mutex_lock(&g->lock);
     g->shut = shut;
-    pthread_cond_broadcast(&g->opens);
+    g->reached = false;
+    pthread_cond_broadcast(&g->changes);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void await_step(struct gate *g)
+{
+    pthread_mutex_lock(&g->lock);
+    while (!g->reached)
+        pthread_cond_wait(&g->changes, &g->lock);
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -162,7 +174,7 @@ static int open_bench(struct bench *b, const char *dir, struct err *e)
     struct mailbox_opts mailbox = {.messages_max = 2 * ROWS_MAX, .message_bytes = sizeof(void *)};
     struct engine_guessing off = {0}, on;
     pthread_mutex_init(&b->gate.lock, NULL);
-    pthread_cond_init(&b->gate.opens, NULL);
+    pthread_cond_init(&b->gate.changes, NULL);
     b->faults = (struct engine_faults){.step = pass_gate, .arg = &b->gate};
     kern_ops_init(&b->ops, kern_cpu_flags());
     int r = workers_create(workers_default_count(), NULL, &b->workers);
@@ -198,12 +210,14 @@ static void close_bench(struct bench *b)
 
 /* ---- running ---- */
 
-static int submit(struct bench *b, struct side *s, const struct question *q, uint32_t row, struct err *e)
+static void submit(struct bench *b, struct side *s, const struct question *q, uint32_t row,
+                   uint32_t tokens_max)
 {
     static const uint32_t ends[] = {8180, 8178}; /* of the bundled model */
+    struct err e = {{0}};
     struct stream *stream;
     struct job_spec spec = {
-        .prompt = q->ids, .prompt_count = q->count, .max_tokens = ANSWER, .speculative = !b->idle};
+        .prompt = q->ids, .prompt_count = q->count, .max_tokens = tokens_max, .speculative = !b->idle};
     sampler_params_default(&spec.sampling);
     spec.sampling.temperature = (float)b->temperature;
     spec.sampling.seed = row;
@@ -211,7 +225,12 @@ static int submit(struct bench *b, struct side *s, const struct question *q, uin
     memcpy(spec.sampling.stop_ids, ends, sizeof(ends));
     struct stream_opts opts = {.id = request_id_draw(), .wake = b->mailbox, .user = s->tokens[row]};
     int r = stream_create(&opts, &stream);
-    return r == 0 ? engine_submit(s->engine, &spec, stream, NULL, e) : r;
+    if (r == 0)
+        r = engine_submit(s->engine, &spec, stream, NULL, &e);
+    if (r < 0) {
+        fprintf(stderr, "spec_bench: %s\n", e.text);
+        exit(1);
+    }
 }
 
 /* Takes what there is. True: it was the last, and the stream is gone. */
@@ -231,21 +250,20 @@ static bool take(struct side *s, struct stream *stream)
     return true;
 }
 
-/* So many questions at once, from the first-th on. */
+/* So many questions at once, from the first-th on. One token of one more holds the engine up meanwhile: of those that come while a step is
+ * under way some would be decoding while others are read. */
 static void run(struct bench *b, struct side *s, uint32_t rows, uint32_t first)
 {
-    struct err e = {{0}};
+    const struct question one = {{1}, 1};
     memset(s->counts, 0, sizeof(s->counts));
     s->decode_ns = 0;
     set_gate(&b->gate, true);
-    for (uint32_t i = 0; i < rows; i++) {
-        if (submit(b, s, &b->questions[(first + i) % b->question_count], i, &e) < 0) {
-            fprintf(stderr, "spec_bench: %s\n", e.text);
-            exit(1);
-        }
-    }
+    submit(b, s, &one, ROWS_MAX, 1);
+    await_step(&b->gate);
+    for (uint32_t i = 0; i < rows; i++)
+        submit(b, s, &b->questions[(first + i) % b->question_count], i, ANSWER);
     set_gate(&b->gate, false);
-    for (uint32_t left = rows; left > 0;) {
+    for (uint32_t left = rows + 1; left > 0;) {
         struct stream *stream;
         mailbox_wait(b->mailbox, &stream, UINT64_MAX);
         left -= take(s, stream);
