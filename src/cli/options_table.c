@@ -57,7 +57,8 @@ const struct option_row options_table[] = {
      "its "
      "weights are not loaded [default: 3]"},
     {GROUP_MODEL, "draft-vocab", "N", OPTION_COUNT, AT(draft_vocab), 0, 65520, NULL, COMMAND_ANY | SECTION,
-     "the head looks for guesses among so many tokens that have been in use of late; 0: among all "
+     "the head looks for guesses among so many tokens that have been in use of late; 0: among all, as always "
+     "with --mtp-optimistic "
      "[default: a quarter of the vocabulary, from 1024 to 16384]"},
     {GROUP_MODEL, "mtp-optimistic", NULL, OPTION_FLAG, AT(mtp_optimistic), 0, 0, NULL, COMMAND_ANY | SECTION,
      "NOT EXACT: what the head guesses is taken without asking the model, so answers are faster and wrong "

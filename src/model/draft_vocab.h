@@ -5,7 +5,8 @@
  * not there is a guess that turns out wrong, and has its row from then on. The tokens that go through the model are the
  * ones in use. Their places are a clock: one that was used since the hand last passed stays. At first they are the
  * lowest ids: a byte-pair vocabulary is numbered by how common its tokens were.
- * Bound: draft_vocab_bytes(), in the head's weight memory. The engine's thread only. */
+ * Bound: `size` rows of the matrix, 5 bytes for each and 2 for each token of the vocabulary, in the head's weight memory. The engine's
+ * thread only. */
 #ifndef PLATEAU_MODEL_DRAFT_VOCAB_H
 #define PLATEAU_MODEL_DRAFT_VOCAB_H
 

@@ -43,7 +43,8 @@ void speculation_parts(const struct speculation *s, const struct engine_guessing
 {
     parts->mtp = g->by == ENGINE_GUESSER_MTP;
     parts->drafts_max = g->drafts_max;
-    parts->draft_vocab = s->draft_vocab;
+    /* Nobody corrects what is kept without comparing: it is the best of all. */
+    parts->draft_vocab = g->optimistic ? 0 : s->draft_vocab;
 }
 
 const char *speculation_name(const struct engine_guessing *g)

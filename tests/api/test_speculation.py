@@ -6,6 +6,7 @@ import re
 import pytest
 
 from conftest import events, serving
+from test_generate import run
 
 COPY = "one two three four five six seven eight nine ten, one two three four five six seven eight nine ten, one two"
 # What a draw may depend on.
@@ -19,6 +20,19 @@ ASKS = [
     {"temperature": 0, "stop": ["e", "th"], "min_tokens": 9},
     {"temperature": 0, "prompt_logprobs": 1},
 ]
+
+
+def head_bytes(*options):
+    got = run("plan", "--json", "--memory-limit", "4G", *options)
+    assert got.returncode == 0, got.stderr
+    return json.loads(got.stdout)["models"][0]["speculation"]["weight_bytes"]
+
+
+def test_the_list_of_tokens_in_use_is_planned():
+    whole = head_bytes("--draft-vocab", "0")
+    assert whole < head_bytes("--draft-vocab", "2048") == head_bytes()
+    assert head_bytes("--draft-vocab", "8000") == head_bytes("--mtp-optimistic") == whole
+    assert run("plan", "--draft-vocab", "-1").returncode == 2
 
 
 METHODS = {"ngram": ("ngram", 5), "mtp": ("mtp", 3), "auto": ("mtp+ngram", 3)}
