@@ -24,10 +24,24 @@ uint32_t draft_vocab_size(uint32_t wanted, uint32_t vocab)
     return size > vocab / 2 ? 0 : size; /* more saves less than it misses */
 }
 
+void draft_vocab_fill(struct draft_vocab *v, void *memory, const struct matrix *head)
+{
+    v->hand = v->size;
+    v->rows = matrix_part(head, 0, v->size / MATRIX_PANEL);
+    memcpy(memory, v->rows.data, matrix_panels(&v->rows) * matrix_panel_bytes(&v->rows));
+    v->rows.data = memory;
+    memset(v->places, 0, v->vocab * sizeof(v->places[0]));
+    memset(v->used, 0, v->size * sizeof(v->used[0]));
+    for (uint32_t i = 0; i < v->size; i++) {
+        v->ids[i] = i;
+        v->places[i] = (uint16_t)(i + 1);
+    }
+}
+
 int draft_vocab_bind(struct binder *b, const struct matrix *head, struct draft_vocab *ret)
 {
     uint32_t size = b->config->draft_vocab, vocab = b->config->vocab;
-    struct draft_vocab v = {.size = size, .vocab = vocab, .hand = size};
+    struct draft_vocab v = {.size = size, .vocab = vocab};
     *ret = v;
     if (size == 0)
         return 0;
@@ -42,18 +56,10 @@ int draft_vocab_bind(struct binder *b, const struct matrix *head, struct draft_v
         r = binder_take(b, size * sizeof(v.used[0]), &used);
     if (r < 0 || !memory)
         return r;
-    v.rows = matrix_part(head, 0, size / MATRIX_PANEL);
-    memcpy(memory, v.rows.data, matrix_panels(&v.rows) * matrix_panel_bytes(&v.rows));
-    v.rows.data = memory;
     v.ids = ids;
     v.places = places;
     v.used = used;
-    memset(v.places, 0, vocab * sizeof(v.places[0]));
-    memset(v.used, 0, size * sizeof(v.used[0]));
-    for (uint32_t i = 0; i < size; i++) {
-        v.ids[i] = i;
-        v.places[i] = (uint16_t)(i + 1);
-    }
+    draft_vocab_fill(&v, memory, head);
     *ret = v;
     return 0;
 }

@@ -29,6 +29,8 @@ uint32_t draft_vocab_size(uint32_t wanted, uint32_t vocab);
 /* Binds as the binder's other parts are bound: measures first, then takes memory and fills it. `head`: the output matrix, not looked at while
  * measuring. 0 or -ENOMEM. */
 int draft_vocab_bind(struct binder *b, const struct matrix *head, struct draft_vocab *ret);
+/* The list as it begins: the lowest ids. `v` has its sizes and tables; `memory` is for its rows. */
+void draft_vocab_fill(struct draft_vocab *v, void *memory, const struct matrix *head);
 /* A token is in use. True: its row was not there and has been copied. */
 bool draft_vocab_see(struct draft_vocab *v, const struct matrix *head, uint32_t id);
 

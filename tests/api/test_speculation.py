@@ -7,6 +7,7 @@ import pytest
 
 from conftest import events, serving
 from test_generate import run
+from test_plan_pictures import planned
 
 COPY = "one two three four five six seven eight nine ten, one two three four five six seven eight nine ten, one two"
 # What a draw may depend on.
@@ -23,9 +24,8 @@ ASKS = [
 
 
 def head_bytes(*options):
-    got = run("plan", "--json", "--memory-limit", "4G", *options)
-    assert got.returncode == 0, got.stderr
-    return json.loads(got.stdout)["models"][0]["speculation"]["weight_bytes"]
+    plan, _ = planned(*options)
+    return plan["speculation"]["weight_bytes"]
 
 
 def test_the_list_of_tokens_in_use_is_planned():

@@ -27,13 +27,8 @@ static void open_words(struct words *w)
             w->data[(i / MATRIX_PANEL * K + k) * MATRIX_PANEL + i % MATRIX_PANEL] = (float)i;
     w->output.data = w->data;
     w->v = (struct draft_vocab){
-        .size = SIZE, .vocab = VOCAB, .hand = SIZE, .ids = w->ids, .places = w->places, .used = w->used};
-    w->v.rows = matrix_part(&w->output, 0, SIZE / MATRIX_PANEL);
-    w->v.rows.data = memcpy(w->data + VOCAB * K, w->data, SIZE * K * sizeof(float));
-    for (uint32_t i = 0; i < SIZE; i++) {
-        w->ids[i] = i;
-        w->places[i] = (uint16_t)(i + 1);
-    }
+        .size = SIZE, .vocab = VOCAB, .ids = w->ids, .places = w->places, .used = w->used};
+    draft_vocab_fill(&w->v, w->data + VOCAB * K, &w->output);
 }
 
 static bool has(const struct words *w, uint32_t id)
@@ -124,8 +119,6 @@ static struct guess guess_of(const char *dir, uint32_t draft_vocab, uint32_t tok
     struct err e = {{0}};
     o.parts = (struct model_parts){.mtp = true, .drafts_max = 1, .draft_vocab = draft_vocab};
     assert_int_equal(model_load(dir, &o, &m, &e), 0);
-    const struct model_shape *s = model_shape(m);
-    char *pages = aligned_alloc(64, 3 * s->page_bytes), *slots = aligned_alloc(64, 2 * s->slot_bytes);
     uint32_t tokens[TOKENS], tables[2][2] = {{1, 0}, {2, 2}};
     for (uint32_t i = 0; i < TOKENS; i++)
         tokens[i] = i % 16;
@@ -141,17 +134,10 @@ static struct guess guess_of(const char *dir, uint32_t draft_vocab, uint32_t tok
                                  .slot_in = MODEL_SLOT_NONE,
                                  .slot_out = 1,
                                  .logits_from = 1}};
-    struct model_step step = {.rows = rows, .row_count = 2, .pages = pages, .slots = slots};
     struct guess g;
     struct model_draft_row guess = {
         .token = 3, .position = TOKENS, .pages = tables[0], .count = 1, .drafts = &g.id, .logits = &g.logit};
-    struct model_draft d = {.rows = &guess, .row_count = 1, .pages = pages, .slots = slots};
-    workers_turn_begin(o.workers);
-    assert_int_equal(model_forward(m, &step), 0);
-    assert_int_equal(model_draft(m, &d), 0);
-    workers_turn_end(o.workers);
-    free(pages);
-    free(slots);
+    small_mtp_guess(m, &o, rows, 2, &guess);
     model_free(m);
     return g;
 }

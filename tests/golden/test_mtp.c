@@ -38,7 +38,6 @@ static struct guesses guesses_of(const char *dir)
     if (!s->mtp)
         print_message("%s\n", s->mtp_absent);
     assert_true(s->mtp && s->has_mtp && s->mtp_weight_bytes > 0);
-    char *pages = aligned_alloc(64, 2 * s->page_bytes), *slot = aligned_alloc(64, s->slot_bytes);
     uint32_t tokens[TOKENS], table[2] = {1, 0};
     struct rng rng = {9, 0};
     for (int i = 0; i < TOKENS; i++)
@@ -48,17 +47,10 @@ static struct guesses guesses_of(const char *dir)
                             .pages = table,
                             .slot_in = MODEL_SLOT_NONE,
                             .logits_from = TOKENS};
-    struct model_step step = {.rows = &row, .row_count = 1, .pages = pages, .slots = slot};
     struct guesses g;
     struct model_draft_row guess = {
         .token = 3, .position = TOKENS, .pages = table, .count = AHEAD, .drafts = g.ids, .logits = g.logits};
-    struct model_draft d = {.rows = &guess, .row_count = 1, .pages = pages, .slots = slot};
-    workers_turn_begin(o.workers);
-    assert_int_equal(model_forward(m, &step), 0);
-    assert_int_equal(model_draft(m, &d), 0);
-    workers_turn_end(o.workers);
-    free(pages);
-    free(slot);
+    small_mtp_guess(m, &o, &row, 1, &guess);
     model_free(m);
     return g;
 }
