@@ -64,6 +64,9 @@ int exchange_create(struct api *a, struct http_request *http, enum request_kind 
     x->id = id;
     request_id_text(id, x->id_text);
     x->tenant = auth->tenant;
+    x->weight = auth->key ? auth->key->weight : 1;
+    x->priority_first = auth->key ? auth->key->priority_first : 0;
+    x->priority_last = auth->key ? auth->key->priority_last : KEYRING_PRIORITY_MAX;
     audit_begin(&x->who, http, auth);
     x->arrived_ns = clock_now_ns();
     x->created_s = (int64_t)clock_wall_s();
@@ -404,7 +407,8 @@ static void pump_stream(struct exchange *x)
             end_stream(x);
             return;
         }
-        if (!collect(x))
+        /* Tokens stay in the ring while the client does not read, so the engine sees it. */
+        if (http_stream_is_behind(x->http) || !collect(x))
             return;
     }
 }

@@ -29,8 +29,8 @@ _Static_assert(SCHED_SLOT_NONE == MODEL_SLOT_NONE, "no slot has one name");
 
 const char *job_phase_name(enum job_phase p)
 {
-    static const char *const names[] = {"queued",   "fetching", "encoding", "prefilling",
-                                        "decoding", "paused",   "preempted"};
+    static const char *const names[] = {"queued",   "fetching", "encoding",  "prefilling",
+                                        "decoding", "paused",   "preempted", "parked"};
     ASSERT((size_t)p < COUNT_OF(names));
     return names[p];
 }
@@ -110,7 +110,7 @@ static uint32_t slots_of(const struct engine_opts *o, const struct model_shape *
 
 static uint32_t places_of(const struct engine_opts *o)
 {
-    return o->max_num_seqs + o->max_queue;
+    return ADMISSION_FACTOR * (o->max_num_seqs + o->max_queue);
 }
 
 static struct mailbox_opts inbox_opts(const struct engine_opts *o, const struct charge *charge)
@@ -129,7 +129,7 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
                   .bytes_max = limit_of(o->pools_bytes_max),
                   .host_cache_max = o->host_cache_bytes},
         .sched = {.rows_max = o->max_num_seqs,
-                  .queue_max = o->max_queue,
+                  .queue_max = places_of(o) - o->max_num_seqs,
                   .tokens_max = o->tokens_max,
                   .guesses_max = engine_guesses_max(o->max_num_seqs, o->guessing.drafts_max),
                   .logits_max = logits_max(o),
@@ -438,7 +438,7 @@ static int check_spec(const struct engine *en, const struct job_spec *s, const s
 /* What those before it take, at the pace of late: jobs here times a job's time, over the rows that share it. */
 uint32_t engine_retry_after_s(struct engine *en)
 {
-    uint64_t jobs = atomic_load_explicit(&en->places, memory_order_relaxed);
+    uint64_t jobs = admission_total(&en->admission);
     uint64_t ns = atomic_load_explicit(&en->service_ns, memory_order_relaxed) / en->opts.max_num_seqs * jobs;
     return (uint32_t)MIN_OF(MAX_OF(DIV_UP(ns, NS_PER_S), 1), RETRY_AFTER_MAX_S);
 }
@@ -448,20 +448,26 @@ static uint32_t queue_now(const struct engine *en)
     return MIN_OF(atomic_load(&en->live->max_queue), en->opts.max_queue);
 }
 
-static bool take_place(struct engine *en)
+static uint32_t places_now(const struct engine *en)
 {
-    unsigned taken = atomic_load(&en->places), max = en->opts.max_num_seqs + queue_now(en);
-    do {
-        if (taken >= max)
-            return false;
-    } while (!atomic_compare_exchange_weak(&en->places, &taken, taken + 1));
-    return true;
+    return en->opts.max_num_seqs + queue_now(en);
 }
 
 void engine_room(const struct engine *en, const struct job_spec *job, struct engine_room *ret)
 {
     *ret = (struct engine_room){job_bytes(job, en->opts.host_cache_bytes > 0, guesses_by_ngram(&en->opts)),
                                 limit_of(en->opts.requests_bytes_max), en->opts.max_num_seqs + queue_now(en)};
+}
+
+static int refuse_place(struct engine *en, const struct job_spec *spec, uint32_t retry_after, struct err *e)
+{
+    uint32_t own = admission_count(&en->admission, spec->tenant);
+    return err_set(
+        e, -EAGAIN,
+        "All %u rows and %u places in the queue of %s are taken, %u of them by this client; its share "
+        "is %u. Try again in %u s, or raise --max-queue or --max-num-seqs.",
+        en->opts.max_num_seqs, queue_now(en), en->name, own, admission_share(&en->admission, places_now(en)),
+        retry_after);
 }
 
 /* The job's block was refused: whether waiting helps. */
@@ -525,16 +531,13 @@ int engine_submit(struct engine *en, const struct job_spec *job, struct stream *
     if (r < 0)
         return r;
     uint32_t after = engine_retry_after_s(en);
-    bool taken = take_place(en);
+    bool taken = admission_take(&en->admission, job->tenant, places_now(en));
     if (taken)
         r = make_and_put(en, job, s, after, e);
     else
-        r = err_set(e, -EAGAIN,
-                    "All %u rows and %u places in the queue of %s are taken. Try again in %u s, or raise "
-                    "--max-queue or --max-num-seqs.",
-                    en->opts.max_num_seqs, queue_now(en), en->name, after);
+        r = refuse_place(en, job, after, e);
     if (taken && r < 0)
-        atomic_fetch_sub(&en->places, 1);
+        admission_give(&en->admission, job->tenant);
     if ((r == -EAGAIN || r == -ENOBUFS) && retry_after_s)
         *retry_after_s = after;
     return r;

@@ -75,7 +75,7 @@ struct engine_opts {
                     `engine` (tables, logits, stack) and, if the model sees, `pictures` (features) */
     uint32_t max_num_seqs;  /* rows of a step */
     uint32_t max_model_len; /* tokens of one sequence; <= the model's own */
-    uint32_t max_queue;     /* requests that wait */
+    uint32_t max_queue;     /* requests that wait; shared by tenants (admission.h) */
     uint32_t tokens_max;    /* of one step: what the model was loaded with; >= engine_tokens_min() */
     struct engine_guessing guessing;
     uint64_t kv_bytes_max;       /* of the page pool's pages; at least one sequence of max_model_len */
@@ -145,7 +145,9 @@ struct job_spec {
     uint32_t max_tokens;     /* >= 1 */
     int32_t priority;        /* lower goes first; 0 is normal */
     struct slice cache_salt; /* only requests with the same salt and tenant share prefixes */
-    uint64_t tenant;         /* a number of the caller's */
+    uint64_t
+        tenant; /* a number of the caller's, by API key or client address: rows, queue and computed tokens are shared by tenants */
+    uint32_t weight; /* the tenant's share, 1 to SHARE_WEIGHT_MAX; 0 counts as 1 */
     /* Token indices of the prompt where a later one may begin to differ, in any order; copied, each moved down to a whole page. The
      * prompt's end is always one. At most ENGINE_CUTS_MAX are looked at. */
     const uint32_t *cuts;
@@ -201,7 +203,8 @@ enum job_phase {
     JOB_PREFILLING,
     JOB_DECODING,
     JOB_PAUSED,
-    JOB_PREEMPTED
+    JOB_PREEMPTED,
+    JOB_PARKED /* it waits for a place again, with its pages and state */
 };
 const char *job_phase_name(enum job_phase p);
 

@@ -16,6 +16,9 @@
 
 #define POLL_NS (5 * NS_PER_MS)
 
+/* Tokens: more than the network thread leaves in the stream of a client that reads. */
+#define CROWDED_UNREAD 12
+
 #define JOB(it) LIST_ENTRY(it, struct job, link)
 
 /* ---- ends ---- */
@@ -64,9 +67,10 @@ static void finish(struct engine *en, struct job *j)
 {
     struct stream *s = j->stream;
     struct stream_finish f = j->finish;
+    uint64_t tenant = j->row.tenant_id;
     list_remove(&j->link);
     job_free(j);
-    atomic_fetch_sub(&en->places, 1);
+    admission_give(&en->admission, tenant);
     stream_finish(s, &f);
     stream_release(s);
 }
@@ -144,6 +148,14 @@ static void take_inbox(struct engine *en)
         take_message(en, &m);
 }
 
+/* While rows wait for a place, a row whose client has so much left to read gives up its own sooner. */
+static bool has_room(const struct engine *en, const struct job *j)
+{
+    uint32_t unread = STREAM_TOKENS - stream_room(j->stream);
+    uint32_t most = j->row.paused ? CROWDED_UNREAD / 4 : CROWDED_UNREAD;
+    return job_room(j) > 0 && (!en->crowded || unread < most);
+}
+
 /* Clients that have gone, that do not read, that read again. */
 static void look_at(struct engine *en, struct job *j, uint64_t now_ns)
 {
@@ -153,7 +165,7 @@ static void look_at(struct engine *en, struct job *j, uint64_t now_ns)
     }
     if (j->stops)
         job_flush(j);
-    if (job_room(j) > 0) {
+    if (has_room(en, j)) {
         if (j->row.paused)
             sched_resume(en->sched, &j->row);
         j->full_since_ns = 0;
@@ -170,6 +182,9 @@ static void look_at(struct engine *en, struct job *j, uint64_t now_ns)
 static void look(struct engine *en)
 {
     uint64_t now_ns = clock_now_ns();
+    struct sched_numbers n;
+    sched_numbers(en->sched, &n);
+    en->crowded = n.waiting > n.waiting_paused;
     LIST_EACH(it, &en->jobs)
         look_at(en, JOB(it), now_ns);
 }

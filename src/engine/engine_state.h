@@ -2,6 +2,7 @@
 #ifndef PLATEAU_ENGINE_ENGINE_STATE_H
 #define PLATEAU_ENGINE_ENGINE_STATE_H
 
+#include "engine/admission.h"
 #include "engine/budget.h"
 #include "engine/guess.h"
 #include "engine/job.h"
@@ -39,9 +40,9 @@ struct engine {
     uint32_t places_max;            /* jobs that may be here at once */
 
     /* Any thread. */
-    atomic_uint places;      /* taken by jobs, from submit to end */
-    atomic_bool wake_posted; /* a wake is in the inbox */
-    atomic_bool relieve;     /* memory is short somewhere */
+    struct admission admission; /* jobs, from submit to end */
+    atomic_bool wake_posted;    /* a wake is in the inbox */
+    atomic_bool relieve;        /* memory is short somewhere */
     atomic_bool closing;
     _Atomic uint64_t progress_ns; /* engine_numbers.progress_ns */
     _Atomic uint64_t service_ns;  /* moving average: a job from its place to its end */
@@ -52,6 +53,7 @@ struct engine {
     bool started;
 
     /* Engine thread only. */
+    bool crowded;           /* rows wait for a place */
     struct list jobs, over; /* over: they have ended; tokens or the finish record are still to go out */
     struct budget budget;
     struct guess guess;

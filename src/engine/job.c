@@ -253,6 +253,8 @@ int job_create(const struct job_opts *opts, struct job **ret)
         .row = {.tokens = spec->prompt_count,
                 .tokens_limit = spec->prompt_count + spec->max_tokens,
                 .priority = spec->priority,
+                .tenant_id = spec->tenant,
+                .weight = spec->weight,
                 .arrival_ns = opts->now_ns,
                 .logits_all = spec->prompt_logprobs},
     };

@@ -18,6 +18,8 @@ static enum job_phase phase_of(const struct job *j)
         return JOB_DECODING;
     case SCHED_PREEMPTED:
         return JOB_PREEMPTED;
+    case SCHED_PARKED:
+        return JOB_PARKED;
     default:
         return JOB_QUEUED;
     }

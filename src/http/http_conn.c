@@ -18,6 +18,8 @@
 
 /* The kernel's part of a client that does not read: 64 KiB, not the 4 MiB it would grow to. */
 #define SOCKET_SEND_BYTES 65536
+/* Of them, those that the client's window does not take yet: what a client that stops reading costs in tokens that are computed for it. */
+#define SOCKET_UNSENT_BYTES 1024
 /* All that a client sent before it left is in the kernel by now: read within this, or it is not whole. */
 #define GONE_NS (500 * NS_PER_MS)
 /* A body may come as slowly as this, after the idle timeout; a client that drips is cut. */
@@ -115,6 +117,7 @@ static void conn_open(struct http_server *s, struct MHD_Connection *mhd, void **
     /* Neither is possible on a socket that is not TCP; nothing depends on it. */
     setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &(int){SOCKET_SEND_BYTES}, sizeof(int));
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    setsockopt(c->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){SOCKET_UNSENT_BYTES}, sizeof(int));
     if (s->opts.idle_timeout_s != s->mhd_timeout_s)
         MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)s->opts.idle_timeout_s);
     if (watch_client(c) < 0)

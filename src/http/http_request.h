@@ -54,6 +54,10 @@ int http_stream_write(struct http_request *r, struct slice bytes);
 void http_stream_end(struct http_request *r);
 /* Bytes that http_stream_write() takes now. */
 size_t http_stream_room(const struct http_request *r);
+/* More than HTTP_STREAM_BEHIND_BYTES wait because the connection takes no more; then `writable` comes once they do not. A stream that
+ * is written only while it is not behind keeps little for a client that stops reading. */
+#define HTTP_STREAM_BEHIND_BYTES 512
+bool http_stream_is_behind(struct http_request *r);
 /* For how long bytes have been waiting without any of them leaving; 0 when none wait. */
 uint64_t http_stream_stalled_ns(const struct http_request *r);
 

@@ -32,6 +32,7 @@ struct http_ring {
     size_t head, count;
     bool ended;           /* no more comes in */
     bool want_room;       /* a write did not fit */
+    bool want_low;        /* http_stream_is_behind() said so */
     uint64_t progress_ns; /* when bytes last left, or came into the empty ring */
 };
 

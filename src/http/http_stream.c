@@ -109,6 +109,12 @@ size_t http_stream_room(const struct http_request *r)
     return http_conn_of(r)->server->opts.send_bytes_max - r->ring.count;
 }
 
+bool http_stream_is_behind(struct http_request *r)
+{
+    r->ring.want_low = r->phase == HTTP_PHASE_STREAM && r->ring.count > HTTP_STREAM_BEHIND_BYTES;
+    return r->ring.want_low;
+}
+
 uint64_t http_stream_stalled_ns(const struct http_request *r)
 {
     if (r->phase != HTTP_PHASE_STREAM || r->ring.count == 0)
@@ -138,7 +144,8 @@ ssize_t http_stream_on_read(void *arg, uint64_t position, char *to, size_t bytes
         r->ring.progress_ns = s->now_ns;
         HTTP_COUNT(s, bytes_out, n);
         bool half_empty = r->ring.count < half && (before >= half || r->ring.want_room);
-        if (half_empty && !r->ring.ended && list_empty(&c->writable))
+        bool low = r->ring.want_low && r->ring.count <= HTTP_STREAM_BEHIND_BYTES;
+        if ((half_empty || low) && !r->ring.ended && list_empty(&c->writable))
             list_push_back(&s->writable, &c->writable);
         return (ssize_t)n;
     }

@@ -60,15 +60,16 @@ static struct sched_row *next_row(struct sched *s)
 /* The row that is parked for one of `tenant`. NULL: none has to. */
 static struct sched_row *find_place(struct sched *s, const struct share *tenant)
 {
-    struct sched_row *row = places_newest_paused(s, NULL);
-    const struct share *from = NULL;
-    LIST_EACH(it, &s->shares.present)
-    {
+    struct sched_row *best = places_newest_paused(s, NULL);
+    if (best)
+        return best;
+    LIST_EACH(it, &s->shares.present) {
         const struct share *x = LIST_ENTRY(it, const struct share, link);
-        if (share_yields(x, tenant) && (!from || share_goes_before(from, x)))
-            from = x;
+        struct sched_row *row = share_yields(x, tenant) ? places_newest_of(s, x) : NULL;
+        if (row && (!best || share_goes_before(best->share, x)))
+            best = row;
     }
-    return row || !from ? row : places_newest_of(s, from);
+    return best;
 }
 
 /* ---- the pages ---- */
@@ -118,8 +119,7 @@ static struct sched_row *find_victim(struct sched *s, const struct sched_row *ro
     if (victim && !victim->paused && victim->share == row->share)
         victim = NULL;
     const struct share *most = row->share;
-    LIST_EACH(it, &s->shares.present)
-    {
+    LIST_EACH(it, &s->shares.present) {
         const struct share *x = LIST_ENTRY(it, const struct share, link);
         if (x->running >= 2 && share_goes_before(most, x))
             most = x;

@@ -12,7 +12,8 @@
  *
  * Places and tokens are shared by tenants: the clients, by API key or address (shares.h). A tenant's wait depends on its own queue and on how many tenants
  * ask, not on how many rows the others have. One tenant's rows have one order: the rank, arrival plus SCHED_PRIORITY_NS per step of
- * priority. So a lower priority waits longer, but not for ever: a row that has waited that much longer goes first.
+ * priority; among those that never had a place, plus SCHED_TOKEN_NS per token that the row may have. So a lower priority or a longer request
+ * waits longer, but not for ever: a row that has waited that much longer goes first.
  * A row whose client does not read is paused: it is not scheduled, gives up its place as soon as another row waits for one, is the first to be
  * preempted, and stands behind its tenant's others when it goes on.
  * Rows are the caller's memory; the scheduler links those it was given and owns their pages and slots. Engine thread only. */
@@ -25,10 +26,12 @@
 #include "sched/shares.h"
 
 #define SCHED_PRIORITY_NS  10000000000ull /* 10 s: how much longer one step of priority waits */
-#define SCHED_PRIORITY_MAX 1000000        /* beyond it a priority counts as this */
-#define SCHED_AGE_NS       1000000000ull  /* a prompt without a token for so long goes before shorter ones */
-#define SCHED_SLOT_NONE    UINT32_MAX     /* what MODEL_SLOT_NONE is to the model */
-#define SCHED_PAGE_NONE    UINT32_MAX     /* of a table: nobody reads this page any more */
+#define SCHED_TOKEN_NS     5000000ull /* 5 ms: how much longer a request waits for each token that it may have */
+#define SCHED_TOKENS_MAX   2000       /* beyond it they count as this: 10 s */
+#define SCHED_PRIORITY_MAX 1000000    /* beyond it a priority counts as this */
+#define SCHED_AGE_NS       1000000000ull /* a prompt without a token for so long goes before shorter ones */
+#define SCHED_SLOT_NONE    UINT32_MAX    /* what MODEL_SLOT_NONE is to the model */
+#define SCHED_PAGE_NONE    UINT32_MAX    /* of a table: nobody reads this page any more */
 
 struct sched;
 

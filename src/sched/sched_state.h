@@ -57,11 +57,19 @@ static inline uint32_t sched_can_go(const struct sched_row *row)
     return end > row->done ? end - row->done : 0;
 }
 
+/* A long request lets short ones pass for a while. */
+static inline int64_t sched_queue_rank(const struct sched_row *row)
+{
+    return row->rank + (int64_t)(MIN_OF(row->tokens_limit, SCHED_TOKENS_MAX) * SCHED_TOKEN_NS);
+}
+
 /* Of those that wait: the ones that have had a place first. */
 static inline bool sched_queued_before(const struct sched_row *a, const struct sched_row *b)
 {
     if (a->returns != b->returns)
         return a->returns;
+    if (!a->returns && sched_queue_rank(a) != sched_queue_rank(b))
+        return sched_queue_rank(a) < sched_queue_rank(b);
     return sched_goes_before(a, b);
 }
 

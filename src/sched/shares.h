@@ -19,7 +19,7 @@
 #define SHARES_MAX         256
 #define SHARE_WEIGHT_MAX   1000
 #define SHARE_UNIT         65536 /* of `served`: one token at weight 1 */
-#define SHARE_TURN_TOKENS  64    /* how far apart two tenants get before the one behind takes the other's place */
+#define SHARE_TURN_TOKENS  64 /* how far apart two tenants get before the one behind takes the other's place */
 #define SHARE_DEBT_TOKENS  8192
 #define SHARE_PROMPT_TURNS 4 /* turns: prompts of tenants that are no further apart go by length */
 
@@ -29,16 +29,16 @@ struct share {
     uint32_t rows;    /* in the scheduler; 0: the entry may be taken */
     uint32_t running; /* of them, rows with a place */
     uint64_t served;
-    uint64_t active;   /* number of the last plan in which a row of it could run; 0: none yet */
-    bool rested;       /* in the plan before that none could */
-    uint64_t examined; /* number of the last plan that admits no more rows of it */
+    uint64_t active;    /* number of the last plan in which a row of it could run; 0: none yet */
+    bool rested;        /* in the plan before that none could */
+    uint64_t examined;  /* number of the last plan that admits no more rows of it */
     uint64_t looked_at; /* number of the last plan that has looked into the tier for it, */
     uint32_t looks;     /* and how often */
-    struct list link;  /* of shares.present, while it has rows */
+    struct list link;   /* of shares.present, while it has rows */
 };
 
 struct shares {
-    struct share *table;  /* [SHARES_MAX] */
+    struct share *table;   /* [SHARES_MAX] */
     struct list present;   /* tenants with rows */
     uint64_t served_least; /* of those that can run; never falls */
 };

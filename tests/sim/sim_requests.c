@@ -94,7 +94,7 @@ static void count_ahead(struct world *w, struct request *q)
         if (!other->live || other == q || other->tenant != q->tenant)
             continue;
         q->ahead++;
-        other->ahead += q->row.rank < other->row.rank;
+        other->ahead += q->row.rank < other->row.rank || q->row.tokens_limit < other->row.tokens_limit;
     }
 }
 

@@ -302,7 +302,7 @@ TEST(a_paused_row_gives_up_its_place_and_keeps_its_pages)
     struct sched_opts o = usual();
     o.rows_max = 1;
     open_sched(&f, &o, 8);
-    struct sched_row *slow = add(&f, 0, 10, 20), *next = add(&f, 1, 10, 2);
+    struct sched_row *slow = add(&f, 0, 10, 20), *next = add(&f, 1, 10, 20);
     step(&f);
     sched_pause(f.sched, slow);
     step(&f);
