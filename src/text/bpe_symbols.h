@@ -16,7 +16,8 @@ struct bpe_symbol {
     uint32_t id;
     uint32_t rank; /* of the merge with the next symbol; RANK_NONE: cannot be, or this symbol is gone */
     uint32_t previous, next; /* positions; the first has previous == count, the last next == count */
-    uint32_t chain_previous, chain_next; /* bpe_long.c's; here, so that one line of the cache has all of a symbol */
+    uint32_t chain_previous,
+        chain_next; /* bpe_long.c's; here, so that one line of the cache has all of a symbol */
 };
 
 /* A binary heap; the smallest item is on top. The array is the caller's and large enough. */

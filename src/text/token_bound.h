@@ -18,7 +18,7 @@ struct token_bound {
 
 struct token_bound_opts {
     bool normalised; /* NFC: what is not ASCII may become up to four times shorter */
-    bool strips;     /* some added token swallows the white space beside it, which then has no token of its own */
+    bool strips; /* some added token swallows the white space beside it, which then has no token of its own */
 };
 
 void token_bound_init(struct token_bound *b, const struct vocab *v, const struct token_bound_opts *opts);
