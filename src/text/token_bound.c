@@ -48,6 +48,8 @@ static uint64_t sum_of(const struct token_bound *b, struct slice text, size_t fr
 int token_bound_exceeds(const struct token_bound *b, struct slice text, size_t tokens, const struct wanted *w)
 {
     uint64_t sum = 0;
+    if (text.len <= tokens)
+        return 0;
     for (size_t from = 0, to; from < text.len; from = to) {
         int r = wanted_look(w);
         if (r < 0)
@@ -58,4 +60,13 @@ int token_bound_exceeds(const struct token_bound *b, struct slice text, size_t t
             return 1;
     }
     return 0;
+}
+
+size_t token_bound_bytes(const struct token_bound *b, size_t tokens)
+{
+    size_t bytes;
+    if (b->other == 0 || __builtin_mul_overflow(tokens, (size_t)TOKEN_BOUND_ONE, &bytes))
+        return SIZE_MAX;
+    /* One token more, as parts of a token are rounded down. */
+    return bytes / b->other + TOKEN_BOUND_ONE / b->other + 1;
 }

@@ -28,4 +28,7 @@ void token_bound_init(struct token_bound *b, const struct vocab *v, const struct
 int token_bound_exceeds(const struct token_bound *b, struct slice text, size_t tokens,
                         const struct wanted *w);
 
+/* A text of more bytes exceeds `tokens`, whatever it says; SIZE_MAX: nothing is known. */
+size_t token_bound_bytes(const struct token_bound *b, size_t tokens);
+
 #endif

@@ -318,6 +318,11 @@ int tokenizer_exceeds(const struct tokenizer *t, struct slice text, size_t token
     return token_bound_exceeds(&t->bound, text, tokens, w);
 }
 
+size_t tokenizer_bytes_max(const struct tokenizer *t, size_t tokens)
+{
+    return token_bound_bytes(&t->bound, tokens);
+}
+
 int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct slice text,
                      const struct tokenizer_opts *opts, uint32_t *ids, size_t ids_max, size_t *count,
                      struct err *e)

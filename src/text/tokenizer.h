@@ -73,6 +73,9 @@ struct tokenizer_opts {
  * not counted), 0 when it may have fewer, or what `w` says (NULL: always wanted). */
 int tokenizer_exceeds(const struct tokenizer *t, struct slice text, size_t tokens, const struct wanted *w);
 
+/* A text of more bytes has more than `tokens` tokens, whatever it says; SIZE_MAX: no length is too long. */
+size_t tokenizer_bytes_max(const struct tokenizer *t, size_t tokens);
+
 /* The token ids of `text` (valid UTF-8) in ids[0 .. *count). Time n log n in the length of the longest piece, linear
  * otherwise; `scratch` needs up to 19 bytes per byte of text that is not NFC, or 3 and 32 per byte of the longest
  * piece, and is rewound before returning.

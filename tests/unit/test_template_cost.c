@@ -93,7 +93,8 @@ static uint64_t time_of(const char *expression)
     uint64_t ns;
     limits.steps_max = STEPS;
     snprintf(source, sizeof(source),
-             "{%% for i in range(99999) %%}{%% for j in range(99999) %%}{%% set x = %s %%}{%% endfor %%}{%% endfor %%}",
+             "{%% for i in range(99999) %%}{%% for j in range(99999) %%}{%% set x = %s %%}{%% endfor %%}{%% "
+             "endfor %%}",
              expression);
     int r = run(source, &limits, &ns);
     if (r != -E2BIG)
@@ -103,32 +104,130 @@ static uint64_t time_of(const char *expression)
 
 TEST(every_operation_costs_what_it_takes)
 {
-    static const char *const expressions[] = {
-        "'x' in big", "big in big2", "big == big2", "big != big2", "big < big2", "big + big2", "big ~ big2", "big * 3",
-        "big[1000000]", "big[-1]", "big[5:-5]", "big[::2]", "umlauts[400000]", "umlauts|length", "big|length", "big|count",
-        "list == list2", "list < list2", "list + list2", "list * 2 if false else list[1:]", "7.5 in list", "'x' in list",
-        "dict == dict2", "'nothing' in dict", "dict.nothing", "dict['key029999']", "dict.get('x')", "dict|items|list",
-        "dict.items()", "dict.keys()", "dict|dictsort|first", "dict|list", "keys == keys", "keys.nothing", "list|sort|first",
-        "list|reverse|list", "list|unique|list", "list|join(',')", "list|sum", "list|min", "list|max",
-        "list|map('string')|list", "list|select('equalto', 1)|list", "list|first", "list|last", "list|string", "list|tojson",
-        "dict|string", "dict|tojson", "dict|tojson(sort_keys=true)", "keys|tojson(sort_keys=true)",
-        "list|tojson(indent=64)", "big|upper", "umlauts|upper", "umlauts|title", "umlauts|capitalize", "big|lower", "big is lower",
-        "big is upper", "big|replace('a', 'bb')", "big|replace('', 'x')", "big|replace('b', 'c')", "big|indent", "lines|indent(64)",
-        "big|escape", "big|trim", "blank|trim", "blank.strip()", "big.strip('a')", "blank.lstrip()", "big.rstrip(big)",
-        "blank.split()", "big.split('b')", "big.split('a')", "lines.splitlines()", "big.splitlines()", "big.find('b')",
-        "big2.find('b')", "big.count('a')", "big.count('b')", "big.isdigit()", "big.startswith(big2)", "big.endswith(big2)",
-        "big.startswith((big2, big2, big2))", "','.join(big)", "big|list", "big|first", "big|last", "big|reverse", "blank|int",
-        "blank|float", "[big, big2]|sort", "[big, big2]|unique|list", "[big, big2]|max", "[big]|map(attribute=big)|list", "big|tojson",
-        "big|string|safe + big", "[big]|string", "big is in big2", "big is eq(big2)", "list is eq(list2)", "big is sameas(big2)",
-        "3.7|string", "1e300|string", "nothing|default(big) == big2", "{big: 1}[big2]", "namespace(a=1).b",
-        "(big ~ 'x') == (big2 ~ 'x')", "list|tojson|from_json", "'[1,2,3]'|from_json", "undefined_name", "range(1000)|list",
-        "strftime_now('%Y')", "[list, list2]|sort|first", "big.title()", "big.capitalize()", "list|selectattr('x')|list"};
+    static const char *const expressions[] = {"'x' in big",
+                                              "big in big2",
+                                              "big == big2",
+                                              "big != big2",
+                                              "big < big2",
+                                              "big + big2",
+                                              "big ~ big2",
+                                              "big * 3",
+                                              "big[1000000]",
+                                              "big[-1]",
+                                              "big[5:-5]",
+                                              "big[::2]",
+                                              "umlauts[400000]",
+                                              "umlauts|length",
+                                              "big|length",
+                                              "big|count",
+                                              "list == list2",
+                                              "list < list2",
+                                              "list + list2",
+                                              "list * 2 if false else list[1:]",
+                                              "7.5 in list",
+                                              "'x' in list",
+                                              "dict == dict2",
+                                              "'nothing' in dict",
+                                              "dict.nothing",
+                                              "dict['key029999']",
+                                              "dict.get('x')",
+                                              "dict|items|list",
+                                              "dict.items()",
+                                              "dict.keys()",
+                                              "dict|dictsort|first",
+                                              "dict|list",
+                                              "keys == keys",
+                                              "keys.nothing",
+                                              "list|sort|first",
+                                              "list|reverse|list",
+                                              "list|unique|list",
+                                              "list|join(',')",
+                                              "list|sum",
+                                              "list|min",
+                                              "list|max",
+                                              "list|map('string')|list",
+                                              "list|select('equalto', 1)|list",
+                                              "list|first",
+                                              "list|last",
+                                              "list|string",
+                                              "list|tojson",
+                                              "dict|string",
+                                              "dict|tojson",
+                                              "dict|tojson(sort_keys=true)",
+                                              "keys|tojson(sort_keys=true)",
+                                              "list|tojson(indent=64)",
+                                              "big|upper",
+                                              "umlauts|upper",
+                                              "umlauts|title",
+                                              "umlauts|capitalize",
+                                              "big|lower",
+                                              "big is lower",
+                                              "big is upper",
+                                              "big|replace('a', 'bb')",
+                                              "big|replace('', 'x')",
+                                              "big|replace('b', 'c')",
+                                              "big|indent",
+                                              "lines|indent(64)",
+                                              "big|escape",
+                                              "big|trim",
+                                              "blank|trim",
+                                              "blank.strip()",
+                                              "big.strip('a')",
+                                              "blank.lstrip()",
+                                              "big.rstrip(big)",
+                                              "blank.split()",
+                                              "big.split('b')",
+                                              "big.split('a')",
+                                              "lines.splitlines()",
+                                              "big.splitlines()",
+                                              "big.find('b')",
+                                              "big2.find('b')",
+                                              "big.count('a')",
+                                              "big.count('b')",
+                                              "big.isdigit()",
+                                              "big.startswith(big2)",
+                                              "big.endswith(big2)",
+                                              "big.startswith((big2, big2, big2))",
+                                              "','.join(big)",
+                                              "big|list",
+                                              "big|first",
+                                              "big|last",
+                                              "big|reverse",
+                                              "blank|int",
+                                              "blank|float",
+                                              "[big, big2]|sort",
+                                              "[big, big2]|unique|list",
+                                              "[big, big2]|max",
+                                              "[big]|map(attribute=big)|list",
+                                              "big|tojson",
+                                              "big|string|safe + big",
+                                              "[big]|string",
+                                              "big is in big2",
+                                              "big is eq(big2)",
+                                              "list is eq(list2)",
+                                              "big is sameas(big2)",
+                                              "3.7|string",
+                                              "1e300|string",
+                                              "nothing|default(big) == big2",
+                                              "{big: 1}[big2]",
+                                              "namespace(a=1).b",
+                                              "(big ~ 'x') == (big2 ~ 'x')",
+                                              "list|tojson|from_json",
+                                              "'[1,2,3]'|from_json",
+                                              "undefined_name",
+                                              "range(1000)|list",
+                                              "strftime_now('%Y')",
+                                              "[list, list2]|sort|first",
+                                              "big.title()",
+                                              "big.capitalize()",
+                                              "list|selectattr('x')|list"};
     uint64_t plain = time_of("1");
     char say[4096] = "";
     for (size_t i = 0; i < COUNT_OF(expressions); i++) {
         uint64_t ns = time_of(expressions[i]);
         if (getenv("TEMPLATE_COSTS"))
-            printf("%4.1f ", (double)ns / (double)plain), printf("%8.1f ms  %s\n", (double)ns / 1e6, expressions[i]);
+            printf("%4.1f ", (double)ns / (double)plain),
+                printf("%8.1f ms  %s\n", (double)ns / 1e6, expressions[i]);
         if (ns > 6 * plain + 200 * NS_PER_MS)
             snprintf(say + strlen(say), sizeof(say) - strlen(say), "%s: %.2f s where plain steps take %.2f; ",
                      expressions[i], (double)ns / 1e9, (double)plain / 1e9);
@@ -162,8 +261,9 @@ TEST(a_rendering_that_nobody_wants_ends)
     uint64_t ns;
     limits.wanted = &w;
     limits.steps_max = UINT32_MAX;
-    static const char endless[] = "{% for i in range(99999) %}{% for j in range(99999) %}{% set x = big|upper %}{% "
-                                  "set y = dict == dict2 %}{% endfor %}{% endfor %}";
+    static const char endless[] =
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% set x = big|upper %}{% "
+        "set y = dict == dict2 %}{% endfor %}{% endfor %}";
     assert_int_equal(run(endless, &limits, &ns), -ECANCELED);
     assert_true(ns < NS_PER_S);
     cancelled = false;
