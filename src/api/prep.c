@@ -330,7 +330,7 @@ void prep_put(struct exchange *x, size_t bytes)
     x->phase = EXCHANGE_PREPARING;
     x->entry.bytes = bytes;
     x->entry.tenant = x->tenant;
-    prep_queue_put(&x->api->to_prepare, &x->entry);
+    prep_queue_put(&x->api->to_prepare, &x->entry, clock_now_ns());
 }
 
 static void run_lane(struct api *a, enum prep_lane lane)

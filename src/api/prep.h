@@ -7,9 +7,10 @@
 #define PLATEAU_API_PREP_H
 
 #include "api/exchange.h"
+#include "text/chat_template.h"
 
-/* The deepest user is the template's evaluation: 400 levels of about 700 bytes (more under sanitizers). */
-#define PREP_STACK_BYTES ((size_t)2 << 20)
+/* The deepest user is the template's evaluation. What calls it, and the C library's part, take the rest. */
+#define PREP_STACK_BYTES (CHAT_TEMPLATE_STACK_BYTES + ((size_t)128 << 10))
 
 /* How many there are. */
 uint32_t prep_threads(const struct api_opts *opts);

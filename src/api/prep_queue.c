@@ -2,8 +2,8 @@
  *
  * Fairness among tenants is start-time fair queueing: a tenant's counter rises by the bytes that are taken from it, and one that
  * comes back begins where the tenant taken from last stands, so that it is owed nothing for the time it was away. Within
- * a tenant an entry's turn is the bytes that all were given before it came, and its own: a short one that comes later
- * goes first until as many bytes as the long one has were taken. */
+ * a tenant turns are times: a request of 1 KiB goes before those of 64 KiB that have waited for less than a second, whatever
+ * their number, and nothing waits for more than a minute behind what came after it. */
 #include "api/prep_queue.h"
 
 #include "base/check.h"
@@ -57,13 +57,13 @@ static bool has_tenant(struct prep_queue *q, const struct prep_entry *e)
     return false;
 }
 
-void prep_queue_put(struct prep_queue *q, struct prep_entry *e)
+void prep_queue_put(struct prep_queue *q, struct prep_entry *e, uint64_t now_ns)
 {
     pthread_mutex_lock(&q->lock);
     uint64_t *served = served_of(q, e);
     if (!has_tenant(q, e))
         *served = MAX_OF(*served, q->served_last);
-    e->turn = q->bytes + e->bytes;
+    e->turn_ns = now_ns + MIN_OF(e->bytes, PREP_TURN_NS_MAX / PREP_TURN_NS_PER_BYTE) * PREP_TURN_NS_PER_BYTE;
     list_push_back(&q->waiting, &e->link);
     q->count++;
     for (int lane = 0; lane < PREP_LANES; lane++) {
@@ -79,7 +79,7 @@ void prep_queue_put(struct prep_queue *q, struct prep_entry *e)
 static bool goes_before(struct prep_queue *q, const struct prep_entry *x, const struct prep_entry *y)
 {
     uint64_t a = *served_of(q, x), b = *served_of(q, y);
-    return a != b ? a < b : x->turn < y->turn;
+    return a != b ? a < b : x->turn_ns < y->turn_ns;
 }
 
 static struct prep_entry *take_locked(struct prep_queue *q, enum prep_lane lane)
@@ -95,7 +95,6 @@ static struct prep_entry *take_locked(struct prep_queue *q, enum prep_lane lane)
     uint64_t *served = served_of(q, first);
     q->served_last = MAX_OF(q->served_last, *served);
     *served += first->bytes + REQUEST_BYTES;
-    q->bytes += first->bytes + REQUEST_BYTES;
     q->count--;
     list_remove(&first->link);
     return first;

@@ -20,6 +20,9 @@
 /* What a variable costs that is passed on the way to another. */
 #define VARIABLE_UNITS 8
 
+/* Arguments take a kilobyte of stack: not in the frame of what evaluates a node without any. */
+#define OWN_FRAME __attribute__((noinline))
+
 struct variable {
     struct variable *next;
     struct slice name;
@@ -373,20 +376,27 @@ static struct tmpl_value eval_slice(struct tmpl_run *run, const struct tmpl_node
     return text ? tmpl_string(tmpl_text_slice(&t)) : tmpl_list_of(l, v.seq);
 }
 
-static struct tmpl_value eval_call(struct tmpl_run *run, const struct tmpl_node *n)
+OWN_FRAME static struct tmpl_value eval_call(struct tmpl_run *run, const struct tmpl_node *n)
 {
     struct tmpl_args args;
+    /* Its frames are the largest: a call is two levels. */
+    if (!enter(run))
+        return tmpl_none();
     struct tmpl_value f = eval(run, n->a);
-    return run->error || !eval_args(run, n, &args) ? f : call(run, f, &args);
+    if (!run->error && eval_args(run, n, &args))
+        f = call(run, f, &args);
+    leave(run);
+    return f;
 }
 
-static struct tmpl_value eval_filter(struct tmpl_run *run, const struct tmpl_node *n, struct tmpl_value v)
+OWN_FRAME static struct tmpl_value eval_filter(struct tmpl_run *run, const struct tmpl_node *n,
+                                               struct tmpl_value v)
 {
     struct tmpl_args args;
     return run->error || !eval_args(run, n, &args) ? v : tmpl_filter_call(run, n->builtin, v, &args);
 }
 
-static struct tmpl_value eval_test(struct tmpl_run *run, const struct tmpl_node *n)
+OWN_FRAME static struct tmpl_value eval_test(struct tmpl_run *run, const struct tmpl_node *n)
 {
     struct tmpl_args args;
     struct tmpl_value v = eval(run, n->a);
@@ -610,7 +620,7 @@ static void exec_call_block(struct tmpl_run *run, const struct tmpl_node *n)
 {
     struct tmpl_args args;
     struct tmpl_value f = eval(run, n->a->a);
-    if (run->error || !eval_args(run, n->a, &args))
+    if (run->error || !eval_args(run, n->a, &args) || !enter(run))
         return;
     if (args.count == TMPL_ARGS_MAX) {
         tmpl_fail(run, "too many arguments");
@@ -619,6 +629,7 @@ static void exec_call_block(struct tmpl_run *run, const struct tmpl_node *n)
     args.items[args.count] = macro_value(run, n, run->scope);
     args.names[args.count++] = SLICE("caller");
     struct tmpl_value v = run->error ? f : call(run, f, &args);
+    leave(run);
     put(run, &v);
 }
 

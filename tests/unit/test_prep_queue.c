@@ -11,6 +11,7 @@ struct scene {
     struct prep_queue q;
     struct prep_entry entries[512];
     uint32_t count;
+    uint64_t now_ns;
 };
 
 static struct scene *scene_new(void)
@@ -35,7 +36,7 @@ static struct prep_entry *put(struct scene *s, uint64_t tenant, size_t bytes)
     struct prep_entry *e = &s->entries[s->count++];
     *e = (struct prep_entry){.bytes = bytes, .tenant = tenant};
     list_init(&e->link);
-    prep_queue_put(&s->q, e);
+    prep_queue_put(&s->q, e, s->now_ns++);
     return e;
 }
 
@@ -68,20 +69,30 @@ TEST(a_lane_leaves_what_is_too_long_for_it)
     scene_free(s);
 }
 
-/* As many bytes overtake a long one as it has itself, and one more request. */
-TEST(a_long_one_is_overtaken_by_its_own_bytes_at_most)
+/* Short ones come all the time; each takes 500 ms. */
+TEST(a_long_one_waits_for_a_minute_at_most)
 {
     struct scene *s = scene_new();
-    const size_t small = 60000;
-    struct prep_entry *big = put(s, 7, LONG_BYTES), *e;
-    size_t overtaken = 0;
-    put(s, 7, small);
+    struct prep_entry *big = put(s, 7, 64 * LONG_BYTES), *e;
+    put(s, 7, 100);
     while ((e = prep_queue_take(&s->q, PREP_LONG)) != big) {
         assert_non_null(e);
-        overtaken += e->bytes;
-        put(s, 7, small);
+        s->now_ns += 500000000;
+        put(s, 7, 100);
     }
-    assert_in_range(overtaken, LONG_BYTES / 2, LONG_BYTES + small);
+    assert_in_range(s->now_ns, PREP_TURN_NS_MAX / 2, PREP_TURN_NS_MAX + 1000000000);
+    scene_free(s);
+}
+
+TEST(a_short_one_goes_before_many_that_are_longer_and_came_lately)
+{
+    struct scene *s = scene_new();
+    for (int i = 0; i < 64; i++) {
+        put(s, 0, 64000);
+        s->now_ns += 10000000;
+    }
+    struct prep_entry *mine = put(s, 0, 1000);
+    assert_ptr_equal(prep_queue_take(&s->q, PREP_SHORT), mine);
     scene_free(s);
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/thread_stack.h"
 #include "text/chat_template.h"
 
 #include <errno.h>
@@ -286,6 +287,35 @@ TEST(a_prompt_that_is_too_long_is_told_from_other_limits)
     limits.output_bytes_max = 1 << 20;
     limits.prompt_bytes_max = 0;
     assert_int_equal(run("{{ big }}x", &limits, &ns), -E2BIG);
+}
+
+/* Each level of these takes much of the stack. */
+static void *run_deep(void *arg)
+{
+    static const char *const deep[] = {
+        "{% macro f(x=f()) %}{% endmacro %}{{ f() }}",
+        "{% macro f(a,b,c,d) %}{{ f(a|default(1),b,c|default(f(a,b,c,d)),d) }}{% endmacro %}{{ f(1,2,3,4) }}",
+        "{% macro f(x) %}{% call f(1) %}{{ caller() }}{% endcall %}{% endmacro %}{{ f(1) }}",
+        "{% macro f(x) %}{% for i in [1]|map('default', f(1)) %}{{i}}{% endfor %}{% endmacro %}{{ f(1) }}",
+        "{% macro f(x) %}{{ 'a'|replace('a', f(x)|default(f(x))) }}{% endmacro %}{{ f(1) }}",
+        "{% macro f(x) %}{% set z = [{1: f(x)}|default((1, f(x)))] %}{% endmacro %}{{ f(1) }}"};
+    const struct chat_template_limits limits = CHAT_TEMPLATE_LIMITS_DEFAULT;
+    (void)arg;
+    for (size_t i = 0; i < COUNT_OF(deep); i++) {
+        uint64_t ns;
+        assert_int_equal(run(deep[i], &limits, &ns), -E2BIG);
+    }
+    return NULL;
+}
+
+TEST(the_deepest_template_fits_on_its_stack)
+{
+    struct thread_stack stack;
+    pthread_t thread;
+    assert_int_equal(thread_stack_init(&stack, CHAT_TEMPLATE_STACK_BYTES, NULL), 0);
+    assert_int_equal(thread_stack_start(&stack, run_deep, NULL, &thread), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    thread_stack_done(&stack);
 }
 
 TEST_MAIN()
