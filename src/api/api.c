@@ -90,25 +90,22 @@ uint64_t api_bytes(const struct api_opts *opts)
     struct api_opts o = *opts;
     fill_defaults(&o);
     struct mailbox_opts requests = mailbox_of(o.requests_max, false, NULL), wakes = wakes_of(&o, NULL);
-    return table_bytes(&o) + 2 * mailbox_bytes(&requests) + mailbox_bytes(&wakes);
+    return table_bytes(&o) + mailbox_bytes(&requests) + mailbox_bytes(&wakes);
 }
 
 uint64_t api_stack_bytes(const struct api_opts *opts)
 {
     struct api_opts o = *opts;
     fill_defaults(&o);
-    return o.prep_threads * (uint64_t)thread_stack_bytes(PREP_STACK_BYTES) +
+    return prep_threads(&o) * (uint64_t)thread_stack_bytes(PREP_STACK_BYTES) +
            (o.media.on ? media_stack_bytes(&o.media) : 0);
 }
 
 static int make_mailboxes(struct api *a)
 {
-    struct mailbox_opts to_prepare = mailbox_of(a->opts.requests_max, false, &a->text);
     struct mailbox_opts prepared = mailbox_of(a->opts.requests_max, true, &a->text);
     struct mailbox_opts wakes = wakes_of(&a->opts, &a->text);
-    int r = mailbox_create(&to_prepare, &a->to_prepare);
-    if (r == 0)
-        r = mailbox_create(&prepared, &a->prepared);
+    int r = mailbox_create(&prepared, &a->prepared);
     return r < 0 ? r : mailbox_create(&wakes, &a->wakes);
 }
 
@@ -178,6 +175,7 @@ int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
     a->started_ns = clock_now_ns();
     a->started_s = (int64_t)clock_wall_s();
     pthread_mutex_init(&a->lock, NULL);
+    prep_queue_init(&a->to_prepare);
     list_init(&a->exchanges);
     a->models_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     r = a->models_fd < 0 ? -errno : make_tables(a);
@@ -338,7 +336,7 @@ void api_free(struct api *a)
         return;
     api_stop(a);
     media_free(a->media);
-    mailbox_free(a->to_prepare);
+    prep_queue_done(&a->to_prepare);
     mailbox_free(a->prepared);
     mailbox_free(a->wakes);
     pthread_mutex_destroy(&a->lock);

@@ -6,6 +6,7 @@
 #include "api/audit.h"
 #include "api/media.h"
 #include "api/metrics.h"
+#include "api/prep_queue.h"
 #include "api/reject.h"
 #include "api/request.h"
 #include "api/watch.h"
@@ -36,15 +37,17 @@ struct api {
 
     /* From prep threads and engines to the network thread: struct exchange *, struct stream *. */
     struct mailbox *prepared, *wakes;
-    /* To the prep threads: struct exchange *. */
-    struct mailbox *to_prepare;
-    pthread_t threads[API_PREP_THREADS_MAX];
-    struct thread_stack stacks[API_PREP_THREADS_MAX];
+    /* To the prep threads: the entries of exchanges. */
+    struct prep_queue to_prepare;
+    pthread_t
+        threads[API_PREP_THREADS_MAX + PREP_LANES - 1]; /* the first: of the lanes that take no long ones */
+    struct thread_stack stacks[API_PREP_THREADS_MAX + PREP_LANES - 1];
     uint32_t thread_count;
     bool stopped;
 
     /* Any thread. */
     _Atomic size_t prep_queue_bytes;
+    _Atomic uint64_t prep_stopped; /* preparations that ended because they were not wanted any more */
     _Atomic uint32_t streams_now, requests_now;
     _Atomic uint32_t max_tokens_default; /* what holds now; of opts at first */
     _Atomic int state;                   /* enum api_state */

@@ -77,6 +77,7 @@ int exchange_create(struct api *a, struct http_request *http, enum request_kind 
     struct charge charge = request_memory_charge(&x->memory);
     buf_init(&x->out, OUT_BYTES_MAX, &charge);
     buf_init(&x->reply, REPLY_BYTES_MAX, &charge);
+    list_init(&x->entry.link);
     list_init(&x->all);
     list_push_back(&a->exchanges, &x->all);
     atomic_fetch_add(&a->requests_now, 1);
@@ -482,9 +483,7 @@ void exchange_receive(struct exchange *x)
         answer_reject(x, &why);
         return;
     }
-    x->phase = EXCHANGE_PREPARING;
-    /* There is room: the queue holds as many as there may be requests. */
-    ASSERT(mailbox_put(a->to_prepare, &x) == 0);
+    prep_put(x, x->body.len);
 }
 
 static struct list *bucket_of(struct api *a, const struct stream *s)
@@ -546,9 +545,8 @@ void exchange_prepared(struct exchange *x)
 void exchange_waited(struct exchange *x, bool again)
 {
     if (again) {
-        x->phase = EXCHANGE_PREPARING;
-        /* As in exchange_receive(). */
-        ASSERT(mailbox_put(x->api->to_prepare, &x) == 0);
+        /* What is left to do goes by what is left of the request: pictures are not among it. */
+        prep_put(x, x->memory.used);
         return;
     }
     audit_end(x);

@@ -14,6 +14,8 @@
 #include "api/api_state.h"
 #include "api/choice.h"
 #include "api/media.h"
+#include "api/prep_queue.h"
+#include "base/wanted.h"
 #include "text/chat_cuts.h"
 
 enum exchange_phase {
@@ -63,7 +65,11 @@ struct exchange {
     /* Any thread. */
     _Atomic bool cancelled; /* do not submit: nobody wants it any more */
 
+    /* The prep queue's, while it waits for a prep thread. */
+    struct prep_entry entry;
+
     /* Prep thread while preparing, network thread after it. */
+    struct wanted wanted; /* what its work looks at: `cancelled`, and a deadline */
     struct request_memory memory;
     struct buf body;
     struct request request;

@@ -11,8 +11,10 @@
 #include "api/utility.h"
 #include "api/wait.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/thread_nice.h"
 
 #include <errno.h>
 
@@ -210,7 +212,7 @@ static bool submit_all(struct exchange *x)
         return false;
     for (uint32_t i = 0; i < x->choice_count; i++) {
         if (atomic_load(&x->cancelled))
-            return reject_set(&x->reject, 499, "request_cancelled", NULL, "The request was cancelled.");
+            return reject_unwanted(&x->reject, -ECANCELED);
         if (!submit(x, &x->choices[i]))
             return false;
     }
@@ -254,12 +256,8 @@ static bool generate(struct exchange *x, struct arena *scratch)
 
 static bool work(struct exchange *x, struct arena *scratch)
 {
-    struct reject cancelled = {0};
-    reject_set(&cancelled, 499, "request_cancelled", NULL, "The request was cancelled.");
-    if (atomic_load(&x->cancelled)) {
-        x->reject = cancelled;
-        return false;
-    }
+    if (atomic_load(&x->cancelled))
+        return reject_unwanted(&x->reject, -ECANCELED);
     if (!x->parsed && !parse(x))
         return false;
     if (request_reclaims(x->kind))
@@ -289,9 +287,23 @@ static bool work(struct exchange *x, struct arena *scratch)
     return false;
 }
 
+/* Nobody needs any more what a refused request had, and here its destruction keeps nobody waiting. */
+static void drop_refused(struct exchange *x)
+{
+    if (x->reject.status == 0 || x->choice_count > 0 || x->waits)
+        return;
+    buf_done(&x->body);
+    if (x->parsed)
+        request_drop_all(&x->request);
+    if (wanted_look(&x->wanted) < 0)
+        atomic_fetch_add(&x->api->prep_stopped, 1);
+}
+
 void prep_work(struct exchange *x)
 {
     struct arena *scratch = NULL;
+    x->wanted = (struct wanted){&x->cancelled, clock_now_ns() + REJECT_PREPARATION_S * NS_PER_S};
+    x->memory.still = &x->wanted;
     /* An arena of its own for each request: what a long prompt needed is gone with it. */
     struct charge charge = request_memory_charge(&x->memory);
     struct arena_opts opts = {.bytes_max = x->memory.bytes_max, .charge = &charge};
@@ -300,30 +312,71 @@ void prep_work(struct exchange *x)
     else
         work(x, scratch);
     arena_free(scratch);
+    drop_refused(x);
+    x->memory.still = NULL;
 }
 
-static void *run(void *arg)
+/* ---- threads ---- */
+
+uint32_t prep_threads(const struct api_opts *opts)
 {
-    struct api *a = arg;
-    struct exchange *x;
-    while (mailbox_wait(a->to_prepare, &x, UINT64_MAX)) {
+    return opts->prep_threads + PREP_LANES - 1;
+}
+
+void prep_put(struct exchange *x, size_t bytes)
+{
+    /* An order may be seconds about its work: it does not go where short texts do. */
+    if (request_reclaims(x->kind))
+        bytes = MAX_OF(bytes, PREP_SHORT_BYTES);
+    x->phase = EXCHANGE_PREPARING;
+    x->entry.bytes = bytes;
+    x->entry.tenant = x->tenant;
+    prep_queue_put(&x->api->to_prepare, &x->entry, clock_now_ns());
+}
+
+static void run_lane(struct api *a, enum prep_lane lane)
+{
+    struct prep_entry *e;
+    while ((e = prep_queue_wait(&a->to_prepare, lane))) {
+        struct exchange *x = CONTAINER(e, struct exchange, entry);
         atomic_fetch_sub(&a->prep_queue_bytes, x->body.len);
         prep_work(x);
         /* There is room: the queue holds as many as there may be requests. */
         ASSERT(mailbox_put(a->prepared, &x) == 0);
     }
+}
+
+static void *run_short(void *arg)
+{
+    run_lane(arg, PREP_SHORT);
+    return NULL;
+}
+
+static void *run_medium(void *arg)
+{
+    thread_nice(5);
+    run_lane(arg, PREP_MEDIUM);
+    return NULL;
+}
+
+static void *run_long(void *arg)
+{
+    thread_nice(10);
+    run_lane(arg, PREP_LONG);
     return NULL;
 }
 
 int prep_start(struct api *a)
 {
+    static void *(*const mains[PREP_LANES])(void *) = {run_short, run_medium, run_long};
     struct charge charge = account_charge(a->opts.threads ? a->opts.threads : a->opts.text);
     int r = 0;
-    while (r == 0 && a->thread_count < a->opts.prep_threads) {
+    while (r == 0 && a->thread_count < prep_threads(&a->opts)) {
         uint32_t i = a->thread_count;
+        enum prep_lane lane = MIN_OF(i, (uint32_t)PREP_LONG);
         r = thread_stack_init(&a->stacks[i], PREP_STACK_BYTES, &charge);
         if (r == 0)
-            r = thread_stack_start(&a->stacks[i], run, a, &a->threads[i]);
+            r = thread_stack_start(&a->stacks[i], mains[lane], a, &a->threads[i]);
         if (r < 0) {
             thread_stack_done(&a->stacks[i]);
             return r;
@@ -335,8 +388,7 @@ int prep_start(struct api *a)
 
 void prep_stop(struct api *a)
 {
-    if (a->to_prepare)
-        mailbox_close(a->to_prepare);
+    prep_queue_close(&a->to_prepare);
     while (a->thread_count > 0) {
         pthread_join(a->threads[--a->thread_count], NULL);
         thread_stack_done(&a->stacks[a->thread_count]);

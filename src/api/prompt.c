@@ -95,10 +95,31 @@ static bool check_kwargs(struct exchange *x)
     return true;
 }
 
-bool prompt_render(struct exchange *x, struct arena *scratch, struct buf *ret, struct chat_cuts *cuts)
+static bool refuse_rendering(struct exchange *x, const struct arena *scratch, int r, uint32_t ids_max,
+                             const struct err *e)
+{
+    switch (r) {
+    case -EINVAL:
+        return reject_set(&x->reject, 400, "template_error", "messages",
+                          "The model's chat template refuses this: %s", e->text);
+    case -E2BIG:
+        return reject_set(&x->reject, 400, "template_limit", "messages",
+                          "The chat template went over a limit: %s", e->text);
+    case -EMSGSIZE:
+        return prompt_too_long(x, ids_max);
+    case -ECANCELED:
+    case -ETIME:
+        return reject_unwanted(&x->reject, r);
+    default:
+        return no_scratch(x, scratch);
+    }
+}
+
+bool prompt_render(struct exchange *x, struct arena *scratch, uint32_t ids_max, struct buf *ret,
+                   struct chat_cuts *cuts)
 {
     const struct served_model *m = x->model;
-    const struct chat_template_limits limits = CHAT_TEMPLATE_LIMITS_DEFAULT;
+    struct chat_template_limits limits = CHAT_TEMPLATE_LIMITS_DEFAULT;
     struct err e = {0};
     if (!m->template)
         return reject_unsupported(&x->reject, "messages",
@@ -118,15 +139,11 @@ bool prompt_render(struct exchange *x, struct arena *scratch, struct buf *ret, s
     if (m->tokenizer) {
         in.bos_token = tokenizer_bos(m->tokenizer);
         in.eos_token = tokenizer_eos(m->tokenizer);
+        limits.prompt_bytes_max = tokenizer_bytes_max(m->tokenizer, ids_max);
     }
+    limits.wanted = &x->wanted;
     int r = chat_template_render_cuts(m->template, scratch, &in, &limits, ret, cuts, &e);
-    if (r == -EINVAL)
-        return reject_set(&x->reject, 400, "template_error", "messages",
-                          "The model's chat template refuses this: %s", e.text);
-    if (r == -E2BIG)
-        return reject_set(&x->reject, 400, "template_limit", "messages",
-                          "The chat template went over a limit: %s", e.text);
-    return r == 0 || no_scratch(x, scratch);
+    return r == 0 || refuse_rendering(x, scratch, r, ids_max, &e);
 }
 
 /* ---- ids ---- */
@@ -143,6 +160,22 @@ static bool keep_ids(struct exchange *x, const uint32_t *ids, size_t count, stru
     return true;
 }
 
+static bool refuse_encoding(struct exchange *x, const struct arena *scratch, int r, uint32_t ids_max,
+                            const struct err *e)
+{
+    switch (r) {
+    case -E2BIG:
+        return prompt_too_long(x, ids_max);
+    case -EINVAL:
+        return reject_value(&x->reject, "prompt", "The prompt is not text: %s", e->text);
+    case -ECANCELED:
+    case -ETIME:
+        return reject_unwanted(&x->reject, r);
+    default:
+        return no_scratch(x, scratch);
+    }
+}
+
 bool prompt_encode(struct exchange *x, struct arena *scratch, struct slice text, const struct chat_cuts *cuts,
                    bool special, uint32_t ids_max, struct prompt_ids *ret)
 {
@@ -150,32 +183,26 @@ bool prompt_encode(struct exchange *x, struct arena *scratch, struct slice text,
     uint32_t cut_tokens[CHAT_CUTS_MAX];
     struct tokenizer_marks marks = {
         .bytes = cuts ? cuts->bytes : NULL, .tokens = cut_tokens, .count = cuts ? cuts->count : 0};
-    const struct tokenizer_opts opts = {.added_tokens = true, .add_special = special, .marks = &marks};
+    const struct tokenizer_opts opts = {
+        .added_tokens = true, .add_special = special, .marks = &marks, .wanted = &x->wanted};
     struct err e = {0};
     size_t count = 0;
     if (!t)
         return reject_unsupported(&x->reject, "prompt",
                                   "The model \"%.100s\" has no tokenizer. Send token ids to /v1/completions.",
                                   x->model->id);
-    size_t mark = arena_mark(scratch);
+    size_t mark = arena_mark(scratch), room = 0;
     uint32_t *ids = NULL;
-    int r = -E2BIG;
-    /* A text has no more tokens than bytes, and the specials around it; but NFC can make three bytes of one. */
-    for (size_t times = 1; r == -E2BIG && times <= 3; times += 2) {
-        size_t room = MIN_OF((size_t)ids_max, text.len * times + 64);
+    int r = tokenizer_exceeds(t, text, ids_max, &x->wanted) == 1 ? -E2BIG : -EAGAIN;
+    /* A text has no more tokens than bytes, and the specials around it; but NFC can make three bytes of one. Where ids_max was
+     * the bound, more room is no help. */
+    for (size_t times = 1; r == -EAGAIN || (r == -E2BIG && times == 3 && room < ids_max); times += 2) {
+        room = MIN_OF((size_t)ids_max, text.len * times + 64);
         arena_rewind(scratch, mark);
         ids = ARENA_ARRAY(scratch, uint32_t, room);
         r = ids ? tokenizer_encode(t, scratch, text, &opts, ids, room, &count, &e) : -ENOMEM;
     }
-    bool ok = false;
-    if (r == -E2BIG)
-        ok = prompt_too_long(x, ids_max);
-    else if (r == -EINVAL)
-        ok = reject_value(&x->reject, "prompt", "The prompt is not text: %s", e.text);
-    else if (r < 0)
-        ok = no_scratch(x, scratch);
-    else
-        ok = keep_ids(x, ids, count, ret);
+    bool ok = r == 0 ? keep_ids(x, ids, count, ret) : refuse_encoding(x, scratch, r, ids_max, &e);
     if (ok) {
         ret->cut_count = marks.count;
         memcpy(ret->cuts, cut_tokens, marks.count * sizeof(cut_tokens[0]));
@@ -215,7 +242,8 @@ bool prompt_of_messages(struct exchange *x, struct arena *scratch, uint32_t ids_
     struct buf text;
     buf_init(&text, SIZE_MAX / 4, &charge);
     bool ok =
-        prompt_render(x, scratch, &text, cut ? &cuts : NULL) && media_request_text(x, &text, &cuts) &&
+        prompt_render(x, scratch, ids_max, &text, cut ? &cuts : NULL) &&
+        media_request_text(x, &text, &cuts) &&
         prompt_encode(x, scratch, buf_slice(&text), &cuts, x->request.add_special_tokens > 0, ids_max, ret);
     if (ok)
         ret->in_reasoning = chat_prompt_in_reasoning(buf_slice(&text));

@@ -4,6 +4,7 @@
 #include "text/chat_format.h"
 #include "text/utf8.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -79,6 +80,18 @@ static const char *type_of(unsigned status)
     default:
         return status >= 500 ? "server_error" : "invalid_request_error";
     }
+}
+
+bool reject_unwanted(struct reject *r, int why)
+{
+    if (why == -ETIME) {
+        r->retry_after_s = 10;
+        return reject_set(r, 503, "preparation_timeout", NULL,
+                          "The request was not read and tokenized within %d s. Send a shorter one, or try "
+                          "again when the server is less busy.",
+                          REJECT_PREPARATION_S);
+    }
+    return reject_set(r, 499, "request_cancelled", NULL, "The request was cancelled.");
 }
 
 void reject_write(const struct reject *r, struct buf *ret)

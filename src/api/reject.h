@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define REJECT_PREPARATION_S 300 /* a thread works on one request for as long at most */
+
 struct reject {
     unsigned status;        /* of HTTP; 0 = nothing was wrong */
     const char *code;       /* constant; NULL writes null */
@@ -29,6 +31,9 @@ bool reject_value(struct reject *r, const char *param, const char *format, ...)
 /* 400, code "unsupported_value": known, and not done here. */
 bool reject_unsupported(struct reject *r, const char *param, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* What wanted_look() says of a request that is not to be prepared any further: 499, or 503 when it took too long. */
+bool reject_unwanted(struct reject *r, int why);
 
 /* {"error":{"message","type","param","code"}} */
 void reject_write(const struct reject *r, struct buf *ret);

@@ -264,6 +264,22 @@ static void write_http(struct api *a, struct buf *b)
     buf_printf(b, "plateau_http_sent_bytes_total %llu\n", (ull)c.bytes_out);
 }
 
+/* ---- preparation ---- */
+
+static void write_preparing(struct api *a, struct buf *b)
+{
+    struct prep_queue_numbers n;
+    prep_queue_numbers(&a->to_prepare, &n);
+    head(b, "plateau_prep_waiting", "gauge",
+         "Requests that wait for a thread that reads and tokenizes them.");
+    buf_printf(b, "plateau_prep_waiting %u\n", n.count);
+    head(b, "plateau_prep_waiting_bytes", "gauge", "Their bytes.");
+    buf_printf(b, "plateau_prep_waiting_bytes %llu\n", (ull)n.bytes);
+    head(b, "plateau_prep_stopped_total", "counter",
+         "Requests that were read no further because their client had left, or because it took too long.");
+    buf_printf(b, "plateau_prep_stopped_total %llu\n", (ull)atomic_load(&a->prep_stopped));
+}
+
 /* ---- models ---- */
 
 static void write_states(struct api *a, const struct registry_info *infos, uint32_t count, struct buf *b)
@@ -342,6 +358,7 @@ void report_metrics(struct api *a, struct buf *ret)
     watch_write_metrics(a, ret);
     metrics_write_histograms(metrics, labels, count, ret);
     write_http(a, ret);
+    write_preparing(a, ret);
     write_memory(a, ret);
     head(ret, "process_start_time_seconds", "gauge", "When the server started, since 1970.");
     buf_printf(ret, "process_start_time_seconds %lld\n", (long long)a->started_s);

@@ -111,6 +111,8 @@ void request_done(struct request *r);
 /* Frees what only the prompt needed: messages, prompt, template arguments. The tools stay (their schemas type the arguments of
  * calls). */
 void request_drop_prompt(struct request *r);
+/* Frees all of the body, of a request that has its answer: ten million values take a second, which the network thread has not. */
+void request_drop_all(struct request *r);
 
 /* request_messages.c: brings the history into the form that templates expect, in place. Its pictures and videos go to the list *media,
  * which is made when the first is found. */

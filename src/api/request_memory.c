@@ -90,6 +90,8 @@ struct charge request_memory_charge(struct request_memory *m)
 
 bool request_memory_reject(const struct request_memory *m, struct reject *why)
 {
+    if (m->unwanted)
+        return reject_unwanted(why, m->unwanted);
     if (m->too_large)
         return reject_set(
             why, 413, "request_too_large", NULL,
@@ -187,6 +189,26 @@ void request_memory_enter(struct request_memory *m)
     building = m;
 }
 
+/* A text in the pieces that jansson asks for. */
+struct source {
+    struct slice text;
+    size_t at, look;
+    struct request_memory *m;
+};
+
+static size_t feed(void *into, size_t len, void *arg)
+{
+    struct source *s = arg;
+    struct slice next = slice_sub(s->text, s->at, len);
+    s->m->unwanted = wanted_pass(s->m->still, s->at, &s->look);
+    if (s->m->unwanted)
+        return (size_t)-1;
+    if (next.len)
+        memcpy(into, next.ptr, next.len);
+    s->at += next.len;
+    return next.len;
+}
+
 json_t *request_memory_parse(struct request_memory *m, const char *text, size_t len, json_error_t *e)
 {
     struct request_memory *before = building;
@@ -198,7 +220,8 @@ json_t *request_memory_parse(struct request_memory *m, const char *text, size_t 
     m->parse_bytes = bytes;
     m->parsing = true;
     building = m;
-    json_t *value = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, e);
+    struct source source = {.text = {text, len}, .m = m};
+    json_t *value = json_load_callback(feed, &source, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, e);
     building = before;
     m->parsing = false;
     give(m, m->parse_bytes);

@@ -35,7 +35,7 @@ static bool load(struct request *r, struct slice body, const struct request_limi
                           "The JSON is nested deeper than %u levels. Flatten it, or raise --json-depth.",
                           limits->json_depth_max);
     r->root = request_memory_parse(memory, body.ptr, body.len, &e);
-    if (!r->root && memory->refused)
+    if (!r->root && (memory->refused || memory->unwanted))
         return request_memory_reject(memory, why);
     if (!r->root)
         return reject_set(why, 400, "invalid_json", NULL,
@@ -204,6 +204,15 @@ void request_done(struct request *r)
     json_decref(r->media);
     json_decref(r->root);
     *r = (struct request){0};
+}
+
+void request_drop_all(struct request *r)
+{
+    request_drop_prompt(r);
+    r->tools = r->logit_bias = NULL;
+    r->model = r->reasoning_effort = r->cache_salt = NULL;
+    r->stop_count = 0;
+    json_object_clear(r->root);
 }
 
 void request_drop_prompt(struct request *r)

@@ -18,22 +18,47 @@ static bool reply_is_whole(struct exchange *x)
     return memory_refusal_of(x->api, &x->memory, &x->reject);
 }
 
-static void write_tokens(struct exchange *x, const struct prompt_ids *p)
+/* False: nobody waits for them any more. */
+static bool write_list(struct exchange *x, const struct prompt_ids *p)
+{
+    size_t look = 0;
+    for (uint32_t i = 0; i < p->count; i++) {
+        int r = wanted_pass(&x->wanted, i, &look);
+        if (r < 0)
+            return reject_unwanted(&x->reject, r);
+        buf_printf(&x->reply, i ? ",%u" : "%u", p->ids[i]);
+    }
+    return true;
+}
+
+/* The same for their texts. */
+static bool write_texts(struct exchange *x, const struct prompt_ids *p)
+{
+    size_t look = 0;
+    for (uint32_t i = 0; i < p->count; i++) {
+        int r = wanted_pass(&x->wanted, i, &look);
+        if (r < 0)
+            return reject_unwanted(&x->reject, r);
+        buf_putc(&x->reply, i ? ',' : '[');
+        reply_write_token(x->model->tokenizer, p->ids[i], &x->reply);
+    }
+    return true;
+}
+
+static bool write_tokens(struct exchange *x, const struct prompt_ids *p)
 {
     struct buf *b = &x->reply;
     buf_printf(b, "{\"count\":%u,\"max_model_len\":%u,\"tokens\":[", p->count, x->model->max_model_len);
-    for (uint32_t i = 0; i < p->count; i++)
-        buf_printf(b, i ? ",%u" : "%u", p->ids[i]);
+    if (!write_list(x, p))
+        return false;
     buf_puts(b, "],\"token_strs\":");
-    if (!x->request.return_token_strs) {
+    if (x->request.return_token_strs && !write_texts(x, p))
+        return false;
+    if (!x->request.return_token_strs)
         buf_puts(b, "null}");
-        return;
-    }
-    for (uint32_t i = 0; i < p->count; i++) {
-        buf_putc(b, i ? ',' : '[');
-        reply_write_token(x->model->tokenizer, p->ids[i], b);
-    }
-    buf_puts(b, p->count ? "]}" : "[]}");
+    else
+        buf_puts(b, p->count ? "]}" : "[]}");
+    return reply_is_whole(x);
 }
 
 bool utility_tokenize(struct exchange *x, struct arena *scratch)
@@ -42,8 +67,7 @@ bool utility_tokenize(struct exchange *x, struct arena *scratch)
     /* Counting is the point: a text longer than the context is counted too, and an empty one has no tokens. */
     if (prompt && json_string_length(prompt) == 0) {
         struct prompt_ids none = {0};
-        write_tokens(x, &none);
-        return reply_is_whole(x);
+        return write_tokens(x, &none);
     }
     struct prompt_ids ids = {0};
     bool ok = prompt ? prompt_encode(x, scratch,
@@ -55,10 +79,10 @@ bool utility_tokenize(struct exchange *x, struct arena *scratch)
         request_memory_free(&x->memory, ids.pictures, ids.picture_count * sizeof(*ids.pictures));
         return false;
     }
-    write_tokens(x, &ids);
+    ok = write_tokens(x, &ids);
     request_memory_free(&x->memory, ids.ids, ids.count * sizeof(uint32_t));
     request_memory_free(&x->memory, ids.pictures, ids.picture_count * sizeof(*ids.pictures));
-    return reply_is_whole(x);
+    return ok;
 }
 
 bool utility_detokenize(struct exchange *x)
@@ -101,7 +125,7 @@ bool utility_template(struct exchange *x, struct arena *scratch)
     struct charge charge = request_memory_charge(&x->memory);
     struct buf text;
     buf_init(&text, SIZE_MAX / 4, &charge);
-    bool ok = prompt_render(x, scratch, &text, NULL);
+    bool ok = prompt_render(x, scratch, UINT32_MAX, &text, NULL);
     if (ok) {
         buf_puts(&x->reply, "{\"prompt\":");
         json_write_string(&x->reply, buf_slice(&text));

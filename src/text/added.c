@@ -124,9 +124,10 @@ static size_t space_start(struct slice text, size_t from, size_t end)
     return end;
 }
 
-void added_walk_init(struct added_walk *w, const struct added_set *set, struct slice text)
+void added_walk_init(struct added_walk *w, const struct added_set *set, struct slice text,
+                     const struct wanted *wanted)
 {
-    *w = (struct added_walk){.set = set, .text = text};
+    *w = (struct added_walk){.set = set, .text = text, .wanted = wanted};
 }
 
 struct added_match added_walk_next(struct added_walk *w)
@@ -135,6 +136,9 @@ struct added_match added_walk_next(struct added_walk *w)
     while (w->search < text.len) {
         size_t start = w->search;
         const struct added_token *token = NULL;
+        int r = wanted_pass(w->wanted, start, &w->look);
+        if (r < 0)
+            return (struct added_match){.error = r};
         if (w->set->starts[(unsigned char)text.ptr[start]])
             token = longest_at(w->set, text, start);
         if (!token) {

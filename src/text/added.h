@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/slice.h"
+#include "base/wanted.h"
 
 struct added_token {
     struct slice content; /* as it stands in the text; not empty */
@@ -36,15 +37,20 @@ struct added_walk {
     size_t search;                  /* where the next match may begin */
     size_t from;                    /* end of the last match and its white space */
     size_t space_from, space_until; /* a run of white space already measured */
+    const struct wanted *wanted;
+    size_t look; /* where to look at it next */
 };
 
 struct added_match {
     struct slice before; /* the text since the last match; may be empty */
     bool found;          /* false: `before` is the rest, the walk is over */
+    int error;           /* what `wanted` says: the walk is over, and the rest is not known */
     uint32_t id;
 };
 
-void added_walk_init(struct added_walk *w, const struct added_set *set, struct slice text);
+/* `wanted` may be NULL; it is looked at every 64 KiB. */
+void added_walk_init(struct added_walk *w, const struct added_set *set, struct slice text,
+                     const struct wanted *wanted);
 /* The next match. Time: the text's length times the length of the longest token, in all. */
 struct added_match added_walk_next(struct added_walk *w);
 

@@ -1,36 +1,23 @@
-/* bpe.c - a linked list of symbols and a heap of candidate merges.
+/* bpe.c - a linked list of symbols and a heap of candidate merges; chains of candidates instead of the heap in long pieces.
  *
  * Candidates are (rank, position) in one 64-bit number, so the smallest is the next merge. A symbol remembers the
  * rank of its pair with the next symbol; a candidate whose rank differs is stale (one of its two symbols has been merged
  * since) and is dropped when it surfaces. Every merge takes one candidate and adds at most two, and the heap begins with
  * at most n - 1, so 2 n places are enough. Scanning all pairs for the lowest rank at every step would be simpler and
- * is quadratic: a megabyte of one letter would take hours. */
+ * is quadratic: a megabyte of one letter would take hours.
+ *
+ * A heap of millions misses the cache at each of its twenty levels. Long pieces (bpe_long.c) do not have one. */
 #include "text/bpe.h"
 
 #include "base/check.h"
+#include "text/bpe_symbols.h"
 
 #include <errno.h>
 
-#define RANK_NONE UINT32_MAX
 /* Pieces up to this many bytes (nearly all: words) live on the stack, 2 KiB. */
 #define BYTES_ON_STACK 64
-
-struct bpe_slot {
-    uint32_t left, right;
-    uint32_t merged;
-    uint32_t rank_plus_1; /* 0: empty */
-};
-
-struct symbol {
-    uint32_t id;
-    uint32_t rank; /* of the merge with the next symbol; RANK_NONE: cannot be, or this symbol is gone */
-    uint32_t previous, next; /* positions; the first has previous == count, the last next == count */
-};
-
-struct heap {
-    uint64_t *items;
-    size_t count;
-};
+/* Up to this many the heap stays in the cache, and a table of all ranks would cost more than it saves. */
+#define HEAP_BYTES_MAX 4096
 
 int bpe_init(struct bpe *b, struct arena *a, uint32_t merges_max)
 {
@@ -44,22 +31,10 @@ int bpe_init(struct bpe *b, struct arena *a, uint32_t merges_max)
     return 0;
 }
 
-/* The pair's slot, or the empty one where it would go. Not seeded: the pairs are the model's, not a client's. */
-static struct bpe_slot *bpe_find(const struct bpe *b, uint32_t left, uint32_t right)
-{
-    uint64_t mask = ((uint64_t)1 << b->slots_log2) - 1;
-    uint64_t mixed = ((uint64_t)left << 32 | right) * 0x9E3779B97F4A7C15ull;
-    mixed ^= mixed >> 32;
-    for (uint64_t i = mixed * 0x9E3779B97F4A7C15ull >> (64 - b->slots_log2);; i++) {
-        struct bpe_slot *s = &b->slots[i & mask];
-        if (s->rank_plus_1 == 0 || (s->left == left && s->right == right))
-            return s;
-    }
-}
-
 void bpe_add(struct bpe *b, const struct bpe_merge *merge)
 {
     ASSERT(merge->rank < RANK_NONE);
+    b->ranks = MAX_OF(b->ranks, merge->rank + 1);
     *bpe_find(b, merge->left, merge->right) =
         (struct bpe_slot){merge->left, merge->right, merge->merged, merge->rank + 1};
 }
@@ -72,7 +47,7 @@ int bpe_ids_put(struct bpe_ids *out, uint32_t id)
     return 0;
 }
 
-static void heap_sink(struct heap *h, size_t at)
+void bpe_heap_sink(struct bpe_heap *h, size_t at)
 {
     uint64_t item = h->items[at];
     for (size_t child; (child = 2 * at + 1) < h->count; at = child) {
@@ -85,7 +60,7 @@ static void heap_sink(struct heap *h, size_t at)
     h->items[at] = item;
 }
 
-static void heap_put(struct heap *h, uint64_t item)
+void bpe_heap_put(struct bpe_heap *h, uint64_t item)
 {
     size_t at = h->count++;
     for (size_t parent; at > 0 && item < h->items[parent = (at - 1) / 2]; at = parent)
@@ -93,88 +68,76 @@ static void heap_put(struct heap *h, uint64_t item)
     h->items[at] = item;
 }
 
-static uint64_t heap_take(struct heap *h)
+uint64_t bpe_heap_take(struct bpe_heap *h)
 {
     uint64_t item = h->items[0];
     h->items[0] = h->items[--h->count];
     if (h->count)
-        heap_sink(h, 0);
+        bpe_heap_sink(h, 0);
     return item;
 }
 
-/* Looks up the merge of the symbol at `at` with its next one. */
-static void symbol_rank(const struct bpe *b, struct symbol *symbols, uint32_t at, uint32_t count)
-{
-    struct symbol *s = &symbols[at];
-    /* RANK_NONE is what an empty slot's 0 becomes. */
-    s->rank = s->next < count ? bpe_find(b, s->id, symbols[s->next].id)->rank_plus_1 - 1 : RANK_NONE;
-}
+/* ---- short pieces ---- */
 
-static void symbols_init(const struct bpe *b, struct slice piece, struct symbol *symbols, struct heap *heap)
+static void symbols_init(const struct bpe *b, struct slice piece, struct bpe_symbol *symbols,
+                         struct bpe_heap *heap)
 {
     uint32_t count = (uint32_t)piece.len;
+    for (uint32_t i = 0; i < count; i++)
+        symbols[i] = bpe_symbol_of(b, piece, i);
     for (uint32_t i = 0; i < count; i++) {
-        symbols[i].id = b->byte_ids[(unsigned char)piece.ptr[i]];
-        symbols[i].previous = i ? i - 1 : count;
-        symbols[i].next = i + 1;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        symbol_rank(b, symbols, i, count);
+        bpe_symbol_rank(b, symbols, i, count);
         if (symbols[i].rank != RANK_NONE)
             heap->items[heap->count++] = (uint64_t)symbols[i].rank << 32 | i;
     }
     for (size_t i = heap->count / 2; i-- > 0;)
-        heap_sink(heap, i);
+        bpe_heap_sink(heap, i);
 }
 
 /* Merges the symbol at `at` with its next one and enters the two pairs this makes. */
-static void symbols_merge(const struct bpe *b, struct symbol *symbols, uint32_t at, uint32_t count,
-                          struct heap *heap)
+static void symbols_merge(const struct bpe *b, struct bpe_symbol *symbols, uint32_t at, uint32_t count,
+                          struct bpe_heap *heap)
 {
-    struct symbol *s = &symbols[at];
-    struct symbol *gone = &symbols[s->next];
-    s->id = bpe_find(b, s->id, gone->id)->merged;
-    s->next = gone->next;
-    gone->rank = RANK_NONE;
-    if (s->next < count)
-        symbols[s->next].previous = at;
-    symbol_rank(b, symbols, at, count);
-    if (s->rank != RANK_NONE)
-        heap_put(heap, (uint64_t)s->rank << 32 | at);
-    if (s->previous < count) {
-        uint32_t before = s->previous;
-        symbol_rank(b, symbols, before, count);
-        if (symbols[before].rank != RANK_NONE)
-            heap_put(heap, (uint64_t)symbols[before].rank << 32 | before);
-    }
+    bpe_symbol_join(b, symbols, at, count);
+    if (symbols[at].rank != RANK_NONE)
+        bpe_heap_put(heap, (uint64_t)symbols[at].rank << 32 | at);
+    uint32_t before = symbols[at].previous;
+    if (before < count && symbols[before].rank != RANK_NONE)
+        bpe_heap_put(heap, (uint64_t)symbols[before].rank << 32 | before);
 }
 
-int bpe_encode(const struct bpe *b, struct arena *scratch, struct slice piece, struct bpe_ids *out)
+int bpe_encode_short(const struct bpe *b, struct arena *scratch, struct slice piece, struct bpe_ids *out)
 {
-    ASSERT(piece.len < (size_t)1 << 31);
-    struct symbol symbols_small[BYTES_ON_STACK], *symbols = symbols_small;
+    struct bpe_symbol symbols_small[BYTES_ON_STACK], *symbols = symbols_small;
     uint64_t items_small[2 * BYTES_ON_STACK];
-    struct heap heap = {.items = items_small};
-    size_t mark = arena_mark(scratch);
+    struct bpe_heap heap = {.items = items_small};
     uint32_t count = (uint32_t)piece.len;
-    int r = -ENOMEM;
     if (count > BYTES_ON_STACK) {
-        symbols = ARENA_ARRAY(scratch, struct symbol, count);
+        symbols = ARENA_ARRAY(scratch, struct bpe_symbol, count);
         heap.items = ARENA_ARRAY(scratch, uint64_t, (size_t)count * 2);
         if (!symbols || !heap.items)
-            goto done;
+            return -ENOMEM;
     }
     symbols_init(b, piece, symbols, &heap);
     while (heap.count) {
-        uint64_t next = heap_take(&heap);
+        uint64_t next = bpe_heap_take(&heap);
         uint32_t at = (uint32_t)next;
         if (symbols[at].rank == next >> 32)
             symbols_merge(b, symbols, at, count, &heap);
     }
-    r = 0;
+    int r = 0;
     for (uint32_t i = 0; i < count && r == 0; i = symbols[i].next)
         r = bpe_ids_put(out, symbols[i].id);
-done:
+    return r;
+}
+
+int bpe_encode(const struct bpe *b, struct arena *scratch, struct slice piece, const struct wanted *w,
+               struct bpe_ids *out)
+{
+    ASSERT(piece.len < (size_t)1 << 31);
+    size_t mark = arena_mark(scratch);
+    int r = piece.len <= HEAP_BYTES_MAX ? bpe_encode_short(b, scratch, piece, out)
+                                        : bpe_encode_long(b, scratch, piece, w, out);
     arena_rewind(scratch, mark);
     return r;
 }

@@ -7,11 +7,13 @@
 
 #include "base/arena.h"
 #include "base/slice.h"
+#include "base/wanted.h"
 
 struct bpe_slot;
 
 struct bpe {
     uint32_t byte_ids[256];
+    uint32_t ranks; /* 1 + the highest */
     uint32_t slots_log2;
     struct bpe_slot *slots; /* 16 bytes each, at most two thirds full */
 };
@@ -37,7 +39,9 @@ void bpe_add(struct bpe *b, const struct bpe_merge *merge);
 int bpe_ids_put(struct bpe_ids *out, uint32_t id);
 
 /* Appends the tokens of `piece` (fewer than 2^31 bytes): n log n steps for n bytes, and 32 n bytes of `scratch` above
- * a small n, given back before returning. 0, -E2BIG (`out` is full; some tokens may be in it) or -ENOMEM. */
-int bpe_encode(const struct bpe *b, struct arena *scratch, struct slice piece, struct bpe_ids *out);
+ * a small n (and 4 for each rank above 4 KiB), given back before returning. Looks at `w` (may be NULL) every 64 Ki steps.
+ * 0, -E2BIG (`out` is full; some tokens may be in it), -ENOMEM, or what `w` says. */
+int bpe_encode(const struct bpe *b, struct arena *scratch, struct slice piece, const struct wanted *w,
+               struct bpe_ids *out);
 
 #endif

@@ -195,11 +195,15 @@ int chat_template_render_cuts(const struct chat_template *t, struct arena *scrat
                            .steps_left = limits->steps_max,
                            .depth_left = limits->depth_max,
                            .text_bytes_max = limits->output_bytes_max,
+                           .look_below = limits->steps_max,
+                           .wanted = limits->wanted,
                            .now_s = in->now_s,
                            .out = &out};
     if (t->tool_use && json_array_size(in->tools) > 0)
         t = t->tool_use;
-    tmpl_text_init(&out, scratch, limits->output_bytes_max);
+    tmpl_text_begin(&run, &out);
+    if (limits->prompt_bytes_max)
+        out.bytes_max = MIN_OF(out.bytes_max, limits->prompt_bytes_max);
     if (!tmpl_run_init(&run) || !define_variables(&run, in) ||
         !define_messages(&run, in->messages, cuts ? &trace : NULL))
         tmpl_fail_memory(&run);
@@ -209,6 +213,8 @@ int chat_template_render_cuts(const struct chat_template *t, struct arena *scrat
         buf_put_slice(ret, tmpl_text_slice(&out));
     if (!run.error && cuts)
         chat_cuts_choose(&trace, in->messages, tmpl_text_slice(&out), cuts);
+    if (run.error == -E2BIG && out.full && out.bytes_max == limits->prompt_bytes_max)
+        run.error = err_set(e, -EMSGSIZE, "the prompt has more than %zu bytes", out.bytes_max);
     arena_rewind(scratch, mark);
     if (!run.error && ret->error)
         return err_set(e, ret->error, "the rendered prompt does not fit in its buffer");

@@ -76,11 +76,16 @@ static struct pretok_char char_at(const struct pretok_spec *spec, struct slice t
     return c;
 }
 
-/* The end of the characters of `kind` that follow `at`. */
-static size_t run_end(const struct pretok_spec *spec, struct slice text, size_t at, unsigned kind)
+/* The end of the characters of `kind` that follow `at`. SIZE_MAX: it is not wanted any more, also as `at`. */
+static size_t run_end(const struct pretok_spec *spec, struct slice text, size_t at, unsigned kind,
+                      const struct wanted *w)
 {
+    if (at == SIZE_MAX)
+        return at;
+    size_t look = at + WANTED_BYTES;
     for (struct pretok_char c; (c = char_at(spec, text, at)).kind == kind; at += c.bytes)
-        ;
+        if (wanted_pass(w, at, &look) < 0)
+            return SIZE_MAX;
     return at;
 }
 
@@ -104,11 +109,14 @@ static size_t contraction_end(struct slice text, size_t at)
 
 /* White space at `from`. `\s*[\r\n]+` ends behind the last newline of the run; else the last character of the run
  * is left to what follows it, unless nothing follows or it is the only one. */
-static size_t space_end(const struct pretok_spec *spec, struct slice text, size_t from)
+static size_t space_end(const struct pretok_spec *spec, struct slice text, size_t from,
+                        const struct wanted *w)
 {
-    size_t end = from, last = from, newline = 0;
+    size_t end = from, last = from, newline = 0, look = from + WANTED_BYTES;
     struct pretok_char c;
     for (; (c = char_at(spec, text, end)).kind == KIND_SPACE || c.kind == KIND_NEWLINE; end += c.bytes) {
+        if (wanted_pass(w, end, &look) < 0)
+            return SIZE_MAX;
         last = end;
         if (c.kind == KIND_NEWLINE)
             newline = end + c.bytes;
@@ -118,7 +126,7 @@ static size_t space_end(const struct pretok_spec *spec, struct slice text, size_
     return c.kind == KIND_END || last == from ? end : last;
 }
 
-size_t pretok_end(enum pretok_rule rule, struct slice text, size_t from)
+size_t pretok_end(enum pretok_rule rule, struct slice text, size_t from, const struct wanted *w)
 {
     const struct pretok_spec *spec = &pretok_specs[rule];
     ASSERT(from < text.len);
@@ -130,7 +138,7 @@ size_t pretok_end(enum pretok_rule rule, struct slice text, size_t from)
             return end;
     }
     if (first.kind == KIND_LETTER)
-        return run_end(spec, text, next, KIND_LETTER);
+        return run_end(spec, text, next, KIND_LETTER, w);
     if (first.kind == KIND_NUMBER) {
         struct pretok_char c;
         for (unsigned n = 1; n < spec->numbers_max && (c = char_at(spec, text, next)).kind == KIND_NUMBER;
@@ -139,11 +147,11 @@ size_t pretok_end(enum pretok_rule rule, struct slice text, size_t from)
         return next;
     }
     if (first.kind == KIND_NEWLINE)
-        return space_end(spec, text, from);
+        return space_end(spec, text, from, w);
     struct pretok_char second = char_at(spec, text, next);
     if (second.kind == KIND_LETTER)
-        return run_end(spec, text, next, KIND_LETTER);
+        return run_end(spec, text, next, KIND_LETTER, w);
     if (first.kind == KIND_OTHER || (first.code == ' ' && second.kind == KIND_OTHER))
-        return run_end(spec, text, run_end(spec, text, next, KIND_OTHER), KIND_NEWLINE);
-    return space_end(spec, text, from);
+        return run_end(spec, text, run_end(spec, text, next, KIND_OTHER, w), KIND_NEWLINE, w);
+    return space_end(spec, text, from, w);
 }

@@ -5,6 +5,7 @@
 #define PLATEAU_TEXT_PRETOK_H
 
 #include "base/slice.h"
+#include "base/wanted.h"
 
 enum pretok_rule {
     PRETOK_QWEN2,   /* Qwen2, Qwen2.5, Qwen3, Qwen3-Next, Qwen3-VL */
@@ -17,7 +18,8 @@ bool pretok_rule_find(struct slice regex, enum pretok_rule *ret);
 struct slice pretok_rule_regex(enum pretok_rule rule);
 
 /* End of the piece that begins at `from` < text.len: at least one character. `text` is valid UTF-8, and all of
- * it counts: its end is what (?!\S) sees as the end. All pieces of a text take linear time together. */
-size_t pretok_end(enum pretok_rule rule, struct slice text, size_t from);
+ * it counts: its end is what (?!\S) sees as the end. All pieces of a text take linear time together. SIZE_MAX: `w` (may be
+ * NULL) says that it is not wanted any more. */
+size_t pretok_end(enum pretok_rule rule, struct slice text, size_t from, const struct wanted *w);
 
 #endif

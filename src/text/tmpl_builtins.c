@@ -12,6 +12,9 @@
 #include <time.h>
 
 #define TMPL_RANGE_MAX 100000
+/* What it reads takes up to sixty times as much, which the account of the general heap has room for. */
+#define TMPL_FROM_JSON_BYTES_MAX (1 << 20)
+#define FROM_JSON_UNITS          32 /* a byte */
 
 const struct tmpl_value *tmpl_arg(const struct tmpl_args *args, uint32_t index, const char *name)
 {
@@ -53,7 +56,7 @@ static struct tmpl_value attribute_path(struct tmpl_run *run, struct tmpl_value 
     if (path->type != TMPL_STRING)
         return tmpl_get_item(run, v, *path);
     struct slice rest = path->s;
-    while (!run->error) {
+    while (tmpl_step(run, 1) && tmpl_work(run, tmpl_cost_find(rest.len))) {
         size_t point = slice_find(rest, SLICE("."), 0);
         struct slice name = slice_sub(rest, 0, point);
         uint64_t index;
@@ -125,7 +128,9 @@ struct sorter {
 static bool sort_before(struct sorter *s, const struct tmpl_value *x, const struct tmpl_value *y)
 {
     int order = 0;
-    if (!tmpl_compare(x, y, &order) && !s->failed) {
+    if (s->run->error)
+        return true;
+    if (!tmpl_compare(s->run, x, y, &order) && !s->failed) {
         s->failed = true;
         tmpl_fail(s->run, "'%s' and '%s' cannot be ordered", tmpl_type_name(x), tmpl_type_name(y));
     }
@@ -153,9 +158,10 @@ static void sort_range(struct sorter *s, uint32_t begin, uint32_t end)
 static struct tmpl_value sorted(struct tmpl_run *run, const struct tmpl_seq *l,
                                 const struct tmpl_value *attribute, bool case_sensitive, bool reverse)
 {
-    struct tmpl_value *all = ARENA_ARRAY(run->a, struct tmpl_value, (size_t)l->count * 4);
-    struct tmpl_seq *ret = tmpl_seq_new(run->a, l->count);
-    if (!all || !ret)
+    bool ok = tmpl_step(run, l->count);
+    struct tmpl_value *all = ok ? ARENA_ARRAY(run->a, struct tmpl_value, (size_t)l->count * 4) : NULL;
+    struct tmpl_seq *ret = all ? tmpl_seq_new(run->a, l->count) : NULL;
+    if (!ret)
         return seq_or_fail(run, NULL, TMPL_SEQ_LIST);
     struct sorter s = {run, ret->items, all, all + l->count, all + 2 * (size_t)l->count, reverse, false};
     for (uint32_t i = 0; i < l->count && !run->error; i++) {
@@ -199,11 +205,11 @@ static struct tmpl_value filter_unique(struct tmpl_run *run, struct tmpl_value v
     struct tmpl_seq *l = tmpl_iterate(run, &v);
     struct tmpl_seq *ret = l ? tmpl_seq_new(run->a, l->count) : NULL;
     bool case_sensitive = arg_true(args, 0, "case_sensitive");
-    for (uint32_t i = 0; ret && i < l->count; i++) {
+    for (uint32_t i = 0; ret && i < l->count && tmpl_step(run, 1); i++) {
         bool seen = false;
         for (uint32_t j = 0; j < ret->count && !seen && tmpl_step(run, 1); j++)
             seen = case_sensitive || l->items[i].type != TMPL_STRING || ret->items[j].type != TMPL_STRING
-                       ? tmpl_equal(&l->items[i], &ret->items[j])
+                       ? tmpl_equal(run, &l->items[i], &ret->items[j])
                        : tmpl_equal_caseless(run, l->items[i].s, ret->items[j].s);
         if (!seen)
             ret->items[ret->count++] = l->items[i];
@@ -238,8 +244,7 @@ static struct tmpl_value filter_float(struct tmpl_run *run, struct tmpl_value v,
 {
     double f;
     const struct tmpl_value *d = tmpl_arg(args, 0, "default");
-    (void)run;
-    if (tmpl_number(&v, &f) || (v.type == TMPL_STRING && tmpl_parse_float(v.s, &f)))
+    if (tmpl_number(&v, &f) || (v.type == TMPL_STRING && tmpl_parse_float(run, v.s, &f)))
         return tmpl_float(f);
     return d ? *d : tmpl_float(0);
 }
@@ -248,8 +253,8 @@ static struct tmpl_value filter_int(struct tmpl_run *run, struct tmpl_value v, c
 {
     double f;
     const struct tmpl_value *d = tmpl_arg(args, 0, "default");
-    (void)run;
-    if ((tmpl_number(&v, &f) || (v.type == TMPL_STRING && tmpl_parse_float(v.s, &f))) && fabs(f) < 0x1p62)
+    if ((tmpl_number(&v, &f) || (v.type == TMPL_STRING && tmpl_parse_float(run, v.s, &f))) &&
+        fabs(f) < 0x1p62)
         return v.type == TMPL_INT ? v : tmpl_int((int64_t)f);
     return d ? *d : tmpl_int(0);
 }
@@ -259,7 +264,7 @@ static struct tmpl_value filter_join(struct tmpl_run *run, struct tmpl_value v, 
     const struct tmpl_value *separator = tmpl_arg(args, 0, "d"), *attribute = tmpl_arg(args, 1, "attribute");
     struct tmpl_seq *l = tmpl_iterate(run, &v);
     struct tmpl_text t;
-    tmpl_text_init(&t, run->a, run->text_bytes_max);
+    tmpl_text_begin(run, &t);
     for (uint32_t i = 0; l && i < l->count && tmpl_step(run, 1); i++) {
         struct tmpl_value item = attribute ? attribute_path(run, l->items[i], attribute) : l->items[i];
         if (i > 0 && separator)
@@ -277,7 +282,7 @@ static struct tmpl_value filter_length(struct tmpl_run *run, struct tmpl_value v
     (void)args;
     switch (v.type) {
     case TMPL_STRING:
-        return tmpl_int((int64_t)tmpl_chars(v.s));
+        return tmpl_work(run, tmpl_cost_chars(v.s.len)) ? tmpl_int((int64_t)tmpl_chars(v.s)) : v;
     case TMPL_DICT_VALUE:
         return tmpl_int(v.dict->count);
     case TMPL_UNDEFINED:
@@ -302,10 +307,11 @@ static struct tmpl_value filter_list(struct tmpl_run *run, struct tmpl_value v, 
 static struct tmpl_value filter_reverse(struct tmpl_run *run, struct tmpl_value v,
                                         const struct tmpl_args *args)
 {
-    struct tmpl_seq *l = tmpl_iterate(run, &v), *ret = l ? tmpl_seq_new(run->a, l->count) : NULL;
+    struct tmpl_seq *l = tmpl_iterate(run, &v),
+                    *ret = l && tmpl_step(run, l->count) ? tmpl_seq_new(run->a, l->count) : NULL;
     struct tmpl_text t;
     (void)args;
-    tmpl_text_init(&t, run->a, run->text_bytes_max);
+    tmpl_text_begin(run, &t);
     for (uint32_t i = l ? l->count : 0; ret && i-- > 0;) {
         ret->items[ret->count++] = l->items[i];
         if (v.type == TMPL_STRING)
@@ -408,7 +414,7 @@ static struct tmpl_value extreme(struct tmpl_run *run, struct tmpl_value v, cons
     for (uint32_t i = 1; i < l->count && tmpl_step(run, 1); i++) {
         struct tmpl_value item = attribute ? attribute_path(run, l->items[i], attribute) : l->items[i];
         int order;
-        if (!tmpl_compare(&item, &best, &order))
+        if (!tmpl_compare(run, &item, &best, &order))
             return tmpl_fail(run, "'%s' and '%s' cannot be ordered", tmpl_type_name(&item),
                              tmpl_type_name(&best));
         if (order * sign > 0)
@@ -482,11 +488,11 @@ static struct tmpl_value filter_tojson(struct tmpl_run *run, struct tmpl_value v
         .item_separator = text_or_null(separators, 0),
         .key_separator = text_or_null(separators, 1)};
     struct tmpl_text t;
-    tmpl_text_init(&t, run->a, run->text_bytes_max);
+    tmpl_text_begin(run, &t);
     const char *bad = tmpl_tojson(&t, &v, &opts, 0);
     if (bad)
         return tmpl_fail(run, "Object of type %s is not JSON serializable", bad);
-    if (t.failed || !tmpl_step(run, (uint32_t)(t.len / 64)))
+    if (t.failed)
         tmpl_fail_memory(run);
     return tmpl_string(tmpl_text_slice(&t));
 }
@@ -499,6 +505,10 @@ static struct tmpl_value filter_from_json(struct tmpl_run *run, struct tmpl_valu
     (void)args;
     if (v.type != TMPL_STRING)
         return tmpl_fail(run, "from_json needs a string, not '%s'", tmpl_type_name(&v));
+    if (v.s.len > TMPL_FROM_JSON_BYTES_MAX)
+        return tmpl_fail(run, "from_json takes at most %d bytes", TMPL_FROM_JSON_BYTES_MAX);
+    if (!tmpl_work(run, FROM_JSON_UNITS * (16 + v.s.len)))
+        return v;
     json_t *json = json_loadb(v.s.ptr, v.s.len, JSON_DECODE_ANY, &e);
     if (!json)
         return tmpl_fail(run, "from_json: %s", e.text);
@@ -589,10 +599,10 @@ static struct tmpl_value dict_of_arguments(struct tmpl_run *run, const struct tm
     for (uint32_t i = 0; i < args->count && ok; i++) {
         const struct tmpl_value *from = &args->items[i];
         if (args->names[i].ptr)
-            ok = tmpl_dict_set(run->a, d, tmpl_string(args->names[i]), *from);
+            ok = tmpl_dict_set(run, run->a, d, tmpl_string(args->names[i]), *from);
         for (uint32_t j = 0;
              !args->names[i].ptr && from->type == TMPL_DICT_VALUE && j < from->dict->count && ok; j++)
-            ok = tmpl_dict_set(run->a, d, from->dict->keys[j], from->dict->values[j]);
+            ok = tmpl_dict_set(run, run->a, d, from->dict->keys[j], from->dict->values[j]);
     }
     if (!ok)
         tmpl_fail_memory(run);

@@ -14,6 +14,15 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#define UNITS_PER_STEP 64
+/* A step takes 50 to 100 ns. */
+#define STEPS_PER_LOOK 4096
+/* What a variable costs that is passed on the way to another. */
+#define VARIABLE_UNITS 8
+
+/* Arguments take a kilobyte of stack: not in the frame of what evaluates a node without any. */
+#define OWN_FRAME __attribute__((noinline))
+
 struct variable {
     struct variable *next;
     struct slice name;
@@ -55,7 +64,33 @@ bool tmpl_step(struct tmpl_run *run, uint32_t steps)
         return false;
     }
     run->steps_left -= steps;
-    return true;
+    if (run->steps_left > run->look_below)
+        return true;
+    run->look_below = run->steps_left - MIN_OF(run->steps_left, (uint32_t)STEPS_PER_LOOK);
+    int r = wanted_look(run->wanted);
+    if (r < 0)
+        run->error = err_set(run->e, r, "the rendering was not wanted any more");
+    return r == 0;
+}
+
+bool tmpl_work(struct tmpl_run *run, size_t units)
+{
+    if (!run)
+        return true;
+    if (run->error)
+        return false;
+    run->units += units;
+    if (run->units < UNITS_PER_STEP)
+        return true;
+    size_t steps = run->units / UNITS_PER_STEP;
+    run->units %= UNITS_PER_STEP;
+    return tmpl_step(run, (uint32_t)MIN_OF(steps, (size_t)UINT32_MAX));
+}
+
+void tmpl_text_begin(struct tmpl_run *run, struct tmpl_text *t)
+{
+    tmpl_text_init(t, run->a, run->text_bytes_max);
+    t->run = run;
 }
 
 static bool enter(struct tmpl_run *run)
@@ -87,9 +122,9 @@ static struct tmpl_scope *scope_new(struct tmpl_run *run, struct tmpl_scope *par
     return s;
 }
 
-static struct variable *scope_find(struct tmpl_scope *s, struct slice name)
+static struct variable *scope_find(struct tmpl_run *run, struct tmpl_scope *s, struct slice name)
 {
-    for (struct variable *v = s->variables; v; v = v->next)
+    for (struct variable *v = s->variables; v && tmpl_work(run, VARIABLE_UNITS); v = v->next)
         if (slice_eq(v->name, name))
             return v;
     return NULL;
@@ -97,7 +132,7 @@ static struct variable *scope_find(struct tmpl_scope *s, struct slice name)
 
 static bool scope_set(struct tmpl_run *run, struct tmpl_scope *s, struct slice name, struct tmpl_value value)
 {
-    struct variable *v = scope_find(s, name);
+    struct variable *v = scope_find(run, s, name);
     if (!v) {
         v = ARENA_NEW(run->a, struct variable);
         if (!v) {
@@ -126,7 +161,7 @@ bool tmpl_run_init(struct tmpl_run *run)
 static struct tmpl_value lookup(struct tmpl_run *run, struct slice name)
 {
     for (struct tmpl_scope *s = run->scope; s; s = s->parent) {
-        struct variable *v = scope_find(s, name);
+        struct variable *v = scope_find(run, s, name);
         if (v)
             return v->v;
     }
@@ -177,7 +212,7 @@ static bool eval_args(struct tmpl_run *run, const struct tmpl_node *n, struct tm
 static struct tmpl_value captured(struct tmpl_run *run, const struct tmpl_node *body)
 {
     struct tmpl_text t, *out = run->out;
-    tmpl_text_init(&t, run->a, run->text_bytes_max);
+    tmpl_text_begin(run, &t);
     run->out = &t;
     tmpl_exec(run, body);
     run->out = out;
@@ -272,7 +307,7 @@ static struct tmpl_value eval_dict(struct tmpl_run *run, const struct tmpl_node 
         struct tmpl_value key = eval(run, n->list[i]), v = eval(run, n->list[i + 1]);
         if (key.type >= TMPL_SEQ && !(key.type == TMPL_SEQ && key.seq == TMPL_SEQ_TUPLE))
             return tmpl_fail(run, "unhashable type: '%s'", tmpl_type_name(&key));
-        if (!tmpl_dict_set(run->a, d, key, v))
+        if (!tmpl_dict_set(run, run->a, d, key, v))
             d = NULL;
     }
     if (!d)
@@ -317,6 +352,9 @@ static struct tmpl_value eval_slice(struct tmpl_run *run, const struct tmpl_node
     if (v.type != TMPL_STRING && v.type != TMPL_SEQ)
         return tmpl_fail(run, "'%s' object cannot be sliced", tmpl_type_name(&v));
     bool text = v.type == TMPL_STRING;
+    /* Its characters are counted, and both ends are looked for. */
+    if (text && !tmpl_work(run, 3 * tmpl_cost_chars(v.s.len)))
+        return v;
     int64_t count = text ? (int64_t)tmpl_chars(v.s) : v.list->count;
     if (!slice_bounds(run, n, count, &from, &to, &by))
         return v;
@@ -326,7 +364,7 @@ static struct tmpl_value eval_slice(struct tmpl_run *run, const struct tmpl_node
     }
     struct tmpl_seq *items = tmpl_iterate(run, &v), *l = tmpl_seq_new(run->a, 0);
     struct tmpl_text t;
-    tmpl_text_init(&t, run->a, run->text_bytes_max);
+    tmpl_text_begin(run, &t);
     for (int64_t i = from; items && l && (by > 0 ? i < to : i > to) && tmpl_step(run, 1); i += by) {
         if (text)
             tmpl_text_put(&t, items->items[i].s);
@@ -338,20 +376,27 @@ static struct tmpl_value eval_slice(struct tmpl_run *run, const struct tmpl_node
     return text ? tmpl_string(tmpl_text_slice(&t)) : tmpl_list_of(l, v.seq);
 }
 
-static struct tmpl_value eval_call(struct tmpl_run *run, const struct tmpl_node *n)
+OWN_FRAME static struct tmpl_value eval_call(struct tmpl_run *run, const struct tmpl_node *n)
 {
     struct tmpl_args args;
+    /* Its frames are the largest: a call is two levels. */
+    if (!enter(run))
+        return tmpl_none();
     struct tmpl_value f = eval(run, n->a);
-    return run->error || !eval_args(run, n, &args) ? f : call(run, f, &args);
+    if (!run->error && eval_args(run, n, &args))
+        f = call(run, f, &args);
+    leave(run);
+    return f;
 }
 
-static struct tmpl_value eval_filter(struct tmpl_run *run, const struct tmpl_node *n, struct tmpl_value v)
+OWN_FRAME static struct tmpl_value eval_filter(struct tmpl_run *run, const struct tmpl_node *n,
+                                               struct tmpl_value v)
 {
     struct tmpl_args args;
     return run->error || !eval_args(run, n, &args) ? v : tmpl_filter_call(run, n->builtin, v, &args);
 }
 
-static struct tmpl_value eval_test(struct tmpl_run *run, const struct tmpl_node *n)
+OWN_FRAME static struct tmpl_value eval_test(struct tmpl_run *run, const struct tmpl_node *n)
 {
     struct tmpl_args args;
     struct tmpl_value v = eval(run, n->a);
@@ -549,7 +594,7 @@ static void exec_set_attribute(struct tmpl_run *run, const struct tmpl_node *n)
         return;
     if (of.type != TMPL_NAMESPACE)
         tmpl_fail(run, "cannot assign attribute on non-namespace object");
-    else if (!tmpl_dict_set(run->a, of.dict, tmpl_string(n->names[1]), v))
+    else if (!tmpl_dict_set(run, run->a, of.dict, tmpl_string(n->names[1]), v))
         tmpl_fail_memory(run);
 }
 
@@ -575,7 +620,7 @@ static void exec_call_block(struct tmpl_run *run, const struct tmpl_node *n)
 {
     struct tmpl_args args;
     struct tmpl_value f = eval(run, n->a->a);
-    if (run->error || !eval_args(run, n->a, &args))
+    if (run->error || !eval_args(run, n->a, &args) || !enter(run))
         return;
     if (args.count == TMPL_ARGS_MAX) {
         tmpl_fail(run, "too many arguments");
@@ -584,6 +629,7 @@ static void exec_call_block(struct tmpl_run *run, const struct tmpl_node *n)
     args.items[args.count] = macro_value(run, n, run->scope);
     args.names[args.count++] = SLICE("caller");
     struct tmpl_value v = run->error ? f : call(run, f, &args);
+    leave(run);
     put(run, &v);
 }
 

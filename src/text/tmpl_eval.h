@@ -3,6 +3,7 @@
 #define PLATEAU_TEXT_TMPL_EVAL_H
 
 #include "base/err.h"
+#include "base/wanted.h"
 #include "text/tmpl_ast.h"
 
 struct tmpl_scope;
@@ -14,7 +15,10 @@ struct tmpl_run {
     int error;     /* 0, or why the run ends; then values are meaningless */
     uint32_t line; /* of the statement that runs */
     uint32_t steps_left, depth_left;
-    size_t text_bytes_max; /* of any text that is built */
+    uint32_t look_below;         /* steps_left at which `wanted` is looked at next */
+    size_t units;                /* of work, less than a step; see tmpl_work() */
+    const struct wanted *wanted; /* NULL: always */
+    size_t text_bytes_max;       /* of any text that is built */
     int64_t now_s;
     struct tmpl_text *out;
     struct tmpl_trace *trace; /* NULL: nobody wants to know who wrote what */
@@ -37,8 +41,10 @@ struct tmpl_value tmpl_fail(struct tmpl_run *run, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The same for -ENOMEM and -E2BIG. */
 void tmpl_fail_memory(struct tmpl_run *run);
-/* Counts work that is not a node: false when the run is over. */
+/* Counts work that is not a node: false when the run is over. tmpl_work() is the same in smaller units. */
 bool tmpl_step(struct tmpl_run *run, uint32_t steps);
+/* A text of this run: charged to it, in its arena, within text_bytes_max. */
+void tmpl_text_begin(struct tmpl_run *run, struct tmpl_text *t);
 
 /* Sets a global variable before the run. False: no memory. */
 bool tmpl_define(struct tmpl_run *run, struct slice name, struct tmpl_value v);
@@ -54,7 +60,7 @@ struct tmpl_value tmpl_get_item(struct tmpl_run *run, struct tmpl_value v, struc
 /* The items that `for` would go over, as a list; NULL with the error set when v cannot be iterated. */
 struct tmpl_seq *tmpl_iterate(struct tmpl_run *run, const struct tmpl_value *v);
 /* -1, 0, 1 and true, or false when Python would not compare them. */
-bool tmpl_compare(const struct tmpl_value *x, const struct tmpl_value *y, int *ret);
+bool tmpl_compare(struct tmpl_run *run, const struct tmpl_value *x, const struct tmpl_value *y, int *ret);
 /* x in y. */
 bool tmpl_contains(struct tmpl_run *run, const struct tmpl_value *y, const struct tmpl_value *x);
 /* str(v) as a value. */

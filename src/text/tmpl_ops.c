@@ -12,7 +12,7 @@ struct tmpl_value tmpl_to_string(struct tmpl_run *run, const struct tmpl_value *
     if (v->type == TMPL_STRING)
         return *v;
     struct tmpl_text t;
-    tmpl_text_init(&t, run->a, run->text_bytes_max);
+    tmpl_text_begin(run, &t);
     tmpl_print(&t, v);
     if (t.failed)
         tmpl_fail_memory(run);
@@ -21,8 +21,10 @@ struct tmpl_value tmpl_to_string(struct tmpl_run *run, const struct tmpl_value *
 
 static struct tmpl_seq *chars_of(struct tmpl_run *run, struct slice s)
 {
+    if (!tmpl_step(run, (uint32_t)MIN_OF(s.len, (size_t)UINT32_MAX)))
+        return NULL;
     struct tmpl_seq *l = tmpl_seq_new(run->a, (uint32_t)MIN_OF(tmpl_chars(s), (size_t)UINT32_MAX));
-    if (!l || !tmpl_step(run, (uint32_t)MIN_OF(s.len, (size_t)UINT32_MAX))) {
+    if (!l) {
         tmpl_fail_memory(run);
         return NULL;
     }
@@ -46,6 +48,8 @@ struct tmpl_seq *tmpl_iterate(struct tmpl_run *run, const struct tmpl_value *v)
         return chars_of(run, v->s);
     case TMPL_UNDEFINED:
     case TMPL_DICT_VALUE:
+        if (v->type == TMPL_DICT_VALUE && !tmpl_step(run, v->dict->count))
+            return NULL;
         l = tmpl_seq_new(run->a, v->type == TMPL_DICT_VALUE ? v->dict->count : 0);
         if (!l) {
             tmpl_fail_memory(run);
@@ -109,12 +113,15 @@ struct tmpl_value tmpl_get_attribute(struct tmpl_run *run, struct tmpl_value v, 
     }
     const struct tmpl_value *item = NULL;
     if (v.type == TMPL_DICT_VALUE || v.type == TMPL_NAMESPACE)
-        item = tmpl_dict_find(v.dict, name);
+        item = tmpl_dict_find(run, v.dict, name);
     return item ? *item : tmpl_undefined(name);
 }
 
 static struct tmpl_value get_index(struct tmpl_run *run, struct tmpl_value v, int64_t i)
 {
+    /* Its characters are counted, and one is looked for. */
+    if (v.type == TMPL_STRING && !tmpl_work(run, 2 * tmpl_cost_chars(v.s.len)))
+        return v;
     size_t count = v.type == TMPL_STRING ? tmpl_chars(v.s) : v.list->count;
     if (i < 0)
         i += (int64_t)count;
@@ -122,8 +129,6 @@ static struct tmpl_value get_index(struct tmpl_run *run, struct tmpl_value v, in
         return tmpl_undefined(SLICE("an index out of range"));
     if (v.type == TMPL_SEQ)
         return v.list->items[i];
-    if (!tmpl_step(run, (uint32_t)MIN_OF(v.s.len / 64, (size_t)UINT32_MAX)))
-        return v;
     size_t begin = tmpl_char_at(v.s, (size_t)i), end = begin + 1;
     while (end < v.s.len && ((unsigned char)v.s.ptr[end] & 0xc0) == 0x80)
         end++;
@@ -138,7 +143,7 @@ struct tmpl_value tmpl_get_item(struct tmpl_run *run, struct tmpl_value v, struc
     if ((v.type == TMPL_SEQ || v.type == TMPL_STRING) && tmpl_integer(&key, &i))
         return get_index(run, v, i);
     if (v.type == TMPL_DICT_VALUE) {
-        const struct tmpl_value *item = tmpl_dict_get(v.dict, &key);
+        const struct tmpl_value *item = tmpl_dict_get(run, v.dict, &key);
         if (item)
             return *item;
     }
@@ -154,7 +159,7 @@ static int compare_slices(struct slice x, struct slice y)
     return r ? (r > 0) - (r < 0) : (x.len > y.len) - (x.len < y.len);
 }
 
-bool tmpl_compare(const struct tmpl_value *x, const struct tmpl_value *y, int *ret)
+bool tmpl_compare(struct tmpl_run *run, const struct tmpl_value *x, const struct tmpl_value *y, int *ret)
 {
     double f, g;
     if (tmpl_number(x, &f) && tmpl_number(y, &g)) {
@@ -162,15 +167,16 @@ bool tmpl_compare(const struct tmpl_value *x, const struct tmpl_value *y, int *r
         return true;
     }
     if (x->type == TMPL_STRING && y->type == TMPL_STRING) {
+        tmpl_work(run, tmpl_cost_copy(MIN_OF(x->s.len, y->s.len)));
         *ret = compare_slices(x->s, y->s);
         return true;
     }
     if (x->type != TMPL_SEQ || y->type != TMPL_SEQ)
         return false;
-    for (uint32_t i = 0; i < x->list->count && i < y->list->count; i++) {
-        if (tmpl_equal(&x->list->items[i], &y->list->items[i]))
+    for (uint32_t i = 0; i < x->list->count && i < y->list->count && tmpl_step(run, 1); i++) {
+        if (tmpl_equal(run, &x->list->items[i], &y->list->items[i]))
             continue;
-        return tmpl_compare(&x->list->items[i], &y->list->items[i], ret);
+        return tmpl_compare(run, &x->list->items[i], &y->list->items[i], ret);
     }
     *ret = (x->list->count > y->list->count) - (x->list->count < y->list->count);
     return true;
@@ -184,14 +190,15 @@ bool tmpl_contains(struct tmpl_run *run, const struct tmpl_value *y, const struc
             tmpl_fail(run, "'in <string>' requires string as left operand, not %s", tmpl_type_name(x));
             return false;
         }
-        return slice_find(y->s, x->s, 0) != SIZE_MAX;
+        return tmpl_work(run, tmpl_cost_find(y->s.len) + tmpl_cost_copy(x->s.len)) &&
+               slice_find(y->s, x->s, 0) != SIZE_MAX;
     case TMPL_SEQ:
         for (uint32_t i = 0; tmpl_step(run, 1) && i < y->list->count; i++)
-            if (tmpl_equal(&y->list->items[i], x))
+            if (tmpl_equal(run, &y->list->items[i], x))
                 return true;
         return false;
     case TMPL_DICT_VALUE:
-        return tmpl_dict_get(y->dict, x) != NULL;
+        return tmpl_dict_get(run, y->dict, x) != NULL;
     case TMPL_UNDEFINED:
         return false;
     default:
@@ -208,8 +215,10 @@ static struct tmpl_value concat(struct tmpl_run *run, struct slice x, struct sli
         tmpl_fail_memory(run);
         return tmpl_none();
     }
+    if (!tmpl_work(run, tmpl_cost_copy(x.len + y.len)))
+        return tmpl_none();
     char *p = arena_alloc_align(run->a, x.len + y.len, 1);
-    if (!p || !tmpl_step(run, (uint32_t)((x.len + y.len) / 256))) {
+    if (!p) {
         tmpl_fail_memory(run);
         return tmpl_none();
     }
@@ -223,7 +232,7 @@ static struct tmpl_value concat(struct tmpl_run *run, struct slice x, struct sli
 static struct tmpl_value repeat(struct tmpl_run *run, struct tmpl_value v, int64_t times)
 {
     struct tmpl_text t;
-    tmpl_text_init(&t, run->a, run->text_bytes_max);
+    tmpl_text_begin(run, &t);
     for (int64_t i = 0; i < times && !t.failed && v.s.len > 0 && tmpl_step(run, 1); i++)
         tmpl_text_put(&t, v.s);
     if (t.failed)
@@ -235,8 +244,10 @@ static struct tmpl_value join_lists(struct tmpl_run *run, const struct tmpl_valu
                                     const struct tmpl_value *y)
 {
     uint64_t count = (uint64_t)x->list->count + y->list->count;
+    if (!tmpl_step(run, (uint32_t)MIN_OF(count, (uint64_t)UINT32_MAX)))
+        return tmpl_none();
     struct tmpl_seq *l = count <= UINT32_MAX ? tmpl_seq_new(run->a, (uint32_t)count) : NULL;
-    if (!l || !tmpl_step(run, (uint32_t)count)) {
+    if (!l) {
         tmpl_fail_memory(run);
         return tmpl_none();
     }
@@ -349,9 +360,9 @@ bool tmpl_relate(struct tmpl_run *run, enum tmpl_op op, const struct tmpl_value 
     int order = 0;
     switch (op) {
     case TMPL_OP_EQ:
-        return tmpl_equal(x, y);
+        return tmpl_equal(run, x, y);
     case TMPL_OP_NE:
-        return !tmpl_equal(x, y);
+        return !tmpl_equal(run, x, y);
     case TMPL_OP_IN:
         return tmpl_contains(run, y, x);
     case TMPL_OP_NOT_IN:
@@ -359,7 +370,7 @@ bool tmpl_relate(struct tmpl_run *run, enum tmpl_op op, const struct tmpl_value 
     default:
         break;
     }
-    if (!tmpl_compare(x, y, &order)) {
+    if (!tmpl_compare(run, x, y, &order)) {
         tmpl_fail(run, "'%s' and '%s' cannot be ordered", tmpl_type_name(x), tmpl_type_name(y));
         return false;
     }

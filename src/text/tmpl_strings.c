@@ -9,10 +9,14 @@
 
 static struct tmpl_value done(struct tmpl_run *run, struct tmpl_text *t)
 {
-    if (t->failed || !tmpl_step(run, (uint32_t)MIN_OF(t->len / 64, (size_t)UINT32_MAX)))
+    if (t->failed)
         tmpl_fail_memory(run);
     return tmpl_string(tmpl_text_slice(t));
 }
+
+/* What is charged beside the bytes. */
+#define PUT_UNITS   16
+#define FLOAT_UNITS 200
 
 enum letter_case { LOWER, UPPER, CAPITAL, TITLE };
 
@@ -20,8 +24,8 @@ static struct tmpl_value in_case(struct tmpl_run *run, struct slice s, enum lett
 {
     struct tmpl_text t;
     bool begins = true; /* of the text, for TITLE of a word */
-    tmpl_text_init(&t, run->a, run->text_bytes_max);
-    for (size_t i = 0; i < s.len;) {
+    tmpl_text_begin(run, &t);
+    for (size_t i = 0; i < s.len && !t.failed && tmpl_work(run, tmpl_cost_unicode(1));) {
         utf8proc_int32_t code;
         utf8proc_uint8_t out[4];
         utf8proc_ssize_t n =
@@ -61,9 +65,11 @@ bool tmpl_equal_caseless(struct tmpl_run *run, struct slice x, struct slice y)
     return slice_eq(tmpl_lower(run, x).s, tmpl_lower(run, y).s);
 }
 
-bool tmpl_parse_float(struct slice s, double *ret)
+bool tmpl_parse_float(struct tmpl_run *run, struct slice s, double *ret)
 {
     char text[64], *end;
+    if (!tmpl_work(run, FLOAT_UNITS + tmpl_cost_unicode(s.len)))
+        return false;
     while (s.len && strchr(" \t\r\n", s.ptr[0]))
         s = slice_sub(s, 1, s.len);
     while (s.len && strchr(" \t\r\n", s.ptr[s.len - 1]))
@@ -138,8 +144,8 @@ STRING_FILTER(title, in_case(run, s, TITLE))
 struct tmpl_value tmpl_escape(struct tmpl_run *run, struct slice s)
 {
     struct tmpl_text t;
-    tmpl_text_init(&t, run->a, run->text_bytes_max);
-    for (size_t i = 0; i < s.len; i++) {
+    tmpl_text_begin(run, &t);
+    for (size_t i = 0; i < s.len && !t.failed; i++) {
         static const char from[] = "&<>'\"";
         static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
         const char *at = s.ptr[i] ? strchr(from, s.ptr[i]) : NULL;
@@ -181,25 +187,27 @@ static bool is_blank_char(struct slice c)
            category == UTF8PROC_CATEGORY_ZP;
 }
 
-static bool strips(struct slice c, const struct tmpl_value *chars)
+static bool strips(struct tmpl_run *run, struct slice c, const struct tmpl_value *chars)
 {
-    if (!chars || chars->type != TMPL_STRING)
-        return is_blank_char(c);
-    return slice_find(chars->s, c, 0) != SIZE_MAX;
+    bool blanks = !chars || chars->type != TMPL_STRING;
+    if (!tmpl_work(run, blanks ? tmpl_cost_unicode(1) : PUT_UNITS + tmpl_cost_find(chars->s.len)))
+        return false;
+    return blanks ? is_blank_char(c) : slice_find(chars->s, c, 0) != SIZE_MAX;
 }
 
-static struct slice strip(struct slice s, const struct tmpl_value *chars, unsigned sides)
+static struct slice strip(struct tmpl_run *run, struct slice s, const struct tmpl_value *chars,
+                          unsigned sides)
 {
     size_t n;
-    while ((sides & STRIP_LEFT) && s.len && (n = edge_char(s, false), strips(slice_sub(s, 0, n), chars)))
+    while ((sides & STRIP_LEFT) && s.len && (n = edge_char(s, false), strips(run, slice_sub(s, 0, n), chars)))
         s = slice_sub(s, n, s.len);
     while ((sides & STRIP_RIGHT) && s.len &&
-           (n = edge_char(s, true), strips(slice_sub(s, s.len - n, n), chars)))
+           (n = edge_char(s, true), strips(run, slice_sub(s, s.len - n, n), chars)))
         s.len -= n;
     return s;
 }
 
-STRING_FILTER(trim, tmpl_string(strip(s, tmpl_arg(args, 0, "chars"), STRIP_LEFT | STRIP_RIGHT)))
+STRING_FILTER(trim, tmpl_string(strip(run, s, tmpl_arg(args, 0, "chars"), STRIP_LEFT | STRIP_RIGHT)))
 
 static struct tmpl_value replaced(struct tmpl_run *run, struct slice s, const struct tmpl_args *args)
 {
@@ -211,9 +219,11 @@ static struct tmpl_value replaced(struct tmpl_run *run, struct slice s, const st
         return tmpl_fail(run, "replace takes two strings");
     if (limit && tmpl_integer(limit, &left) && left < 0)
         left = INT64_MAX;
-    tmpl_text_init(&t, run->a, run->text_bytes_max);
+    tmpl_text_begin(run, &t);
     size_t from = 0;
-    for (; left > 0 && from <= s.len && tmpl_step(run, 1); left--) {
+    if (!tmpl_work(run, tmpl_cost_find(s.len) + tmpl_cost_copy(old->s.len)))
+        return *old;
+    for (; left > 0 && !t.failed && from <= s.len && tmpl_step(run, 1); left--) {
         /* An empty pattern stands before every code point and at the end. */
         size_t at = old->s.len ? slice_find(s, old->s, from) : from;
         if (at == SIZE_MAX)
@@ -246,8 +256,10 @@ static struct tmpl_value indented(struct tmpl_run *run, struct slice s, const st
     if (!width || width->type != TMPL_STRING)
         pad.len = (size_t)spaces;
     struct tmpl_text t;
-    tmpl_text_init(&t, run->a, run->text_bytes_max);
-    for (size_t from = 0, line = 0; from <= s.len && tmpl_step(run, 1); line++) {
+    tmpl_text_begin(run, &t);
+    if (!tmpl_work(run, tmpl_cost_find(s.len)))
+        return tmpl_none();
+    for (size_t from = 0, line = 0; from <= s.len && !t.failed && tmpl_step(run, 1); line++) {
         size_t end = MIN_OF(slice_find(s, SLICE("\n"), from), s.len);
         bool pads = line == 0 ? first && tmpl_truthy(first) : end > from || (blank && tmpl_truthy(blank));
         if (pads)
@@ -268,22 +280,19 @@ typedef struct tmpl_value method_fn(struct tmpl_run *run, const struct tmpl_valu
 static struct tmpl_value method_strip(struct tmpl_run *run, const struct tmpl_value *self,
                                       const struct tmpl_args *args)
 {
-    (void)run;
-    return tmpl_string(strip(self->s, tmpl_arg(args, 0, "chars"), STRIP_LEFT | STRIP_RIGHT));
+    return tmpl_string(strip(run, self->s, tmpl_arg(args, 0, "chars"), STRIP_LEFT | STRIP_RIGHT));
 }
 
 static struct tmpl_value method_lstrip(struct tmpl_run *run, const struct tmpl_value *self,
                                        const struct tmpl_args *args)
 {
-    (void)run;
-    return tmpl_string(strip(self->s, tmpl_arg(args, 0, "chars"), STRIP_LEFT));
+    return tmpl_string(strip(run, self->s, tmpl_arg(args, 0, "chars"), STRIP_LEFT));
 }
 
 static struct tmpl_value method_rstrip(struct tmpl_run *run, const struct tmpl_value *self,
                                        const struct tmpl_args *args)
 {
-    (void)run;
-    return tmpl_string(strip(self->s, tmpl_arg(args, 0, "chars"), STRIP_RIGHT));
+    return tmpl_string(strip(run, self->s, tmpl_arg(args, 0, "chars"), STRIP_RIGHT));
 }
 
 /* startswith and endswith take a string or a tuple of them. */
@@ -292,12 +301,16 @@ static struct tmpl_value at_edge(struct tmpl_run *run, const struct tmpl_value *
 {
     const struct tmpl_value *v = tmpl_arg(args, 0, "prefix");
     if (v && v->type == TMPL_STRING)
-        return tmpl_bool(holds(self->s, v->s));
+        return tmpl_bool(tmpl_work(run, tmpl_cost_copy(v->s.len)) && holds(self->s, v->s));
     if (!v || v->type != TMPL_SEQ || v->seq != TMPL_SEQ_TUPLE)
         return tmpl_fail(run, "the argument must be a string or a tuple of strings");
-    for (uint32_t i = 0; i < v->list->count; i++)
-        if (v->list->items[i].type == TMPL_STRING && holds(self->s, v->list->items[i].s))
+    for (uint32_t i = 0; i < v->list->count; i++) {
+        const struct tmpl_value *item = &v->list->items[i];
+        if (!tmpl_work(run, PUT_UNITS + tmpl_cost_copy(MIN_OF(item->s.len, self->s.len))))
+            break;
+        if (item->type == TMPL_STRING && holds(self->s, item->s))
             return tmpl_bool(true);
+    }
     return tmpl_bool(false);
 }
 
@@ -324,21 +337,21 @@ static bool push_text(struct tmpl_run *run, struct tmpl_seq *l, struct slice s)
 /* split() without a separator: at runs of blanks, none at the edges. */
 static void split_blanks(struct tmpl_run *run, struct slice s, int64_t limit, struct tmpl_seq *l)
 {
-    s = strip(s, NULL, STRIP_LEFT);
+    s = strip(run, s, NULL, STRIP_LEFT);
     while (s.len && !run->error) {
         size_t end = 0;
         if (limit-- == 0) {
-            push_text(run, l, strip(s, NULL, STRIP_RIGHT));
+            push_text(run, l, strip(run, s, NULL, STRIP_RIGHT));
             return;
         }
         while (end < s.len) {
             size_t n = edge_char(slice_sub(s, end, s.len), false);
-            if (is_blank_char(slice_sub(s, end, n)))
+            if (!tmpl_work(run, tmpl_cost_unicode(1)) || is_blank_char(slice_sub(s, end, n)))
                 break;
             end += n;
         }
         push_text(run, l, slice_sub(s, 0, end));
-        s = strip(slice_sub(s, end, s.len), NULL, STRIP_LEFT);
+        s = strip(run, slice_sub(s, end, s.len), NULL, STRIP_LEFT);
     }
 }
 
@@ -361,6 +374,8 @@ static struct tmpl_value method_split(struct tmpl_run *run, const struct tmpl_va
     if (separator->type != TMPL_STRING || separator->s.len == 0)
         return tmpl_fail(run, "split needs a separator that is not empty");
     size_t from = 0, at;
+    if (!tmpl_work(run, tmpl_cost_find(self->s.len) + tmpl_cost_copy(separator->s.len)))
+        return tmpl_none();
     for (; limit != 0 && (at = slice_find(self->s, separator->s, from)) != SIZE_MAX; limit--) {
         if (!push_text(run, l, slice_sub(self->s, from, at - from)))
             break;
@@ -396,6 +411,8 @@ static struct tmpl_value method_splitlines(struct tmpl_run *run, const struct tm
 {
     struct tmpl_seq *l = tmpl_seq_new(run->a, 0);
     (void)args;
+    if (!tmpl_work(run, tmpl_cost_chars(self->s.len)))
+        return tmpl_none();
     for (size_t from = 0; l && from < self->s.len && !run->error;) {
         size_t end = from;
         while (end < self->s.len && self->s.ptr[end] != '\n' && self->s.ptr[end] != '\r')
@@ -414,6 +431,9 @@ static struct tmpl_value method_find(struct tmpl_run *run, const struct tmpl_val
     const struct tmpl_value *v = tmpl_arg(args, 0, "sub");
     if (!v || v->type != TMPL_STRING)
         return tmpl_fail(run, "find takes a string");
+    if (!tmpl_work(run,
+                   tmpl_cost_find(self->s.len) + tmpl_cost_chars(self->s.len) + tmpl_cost_copy(v->s.len)))
+        return tmpl_none();
     size_t at = slice_find(self->s, v->s, 0);
     return tmpl_int(at == SIZE_MAX ? -1 : (int64_t)tmpl_chars(slice_sub(self->s, 0, at)));
 }
@@ -425,6 +445,8 @@ static struct tmpl_value method_count(struct tmpl_run *run, const struct tmpl_va
     int64_t n = 0;
     if (!v || v->type != TMPL_STRING || v->s.len == 0)
         return tmpl_fail(run, "count takes a string that is not empty");
+    if (!tmpl_work(run, tmpl_cost_find(self->s.len) + tmpl_cost_copy(v->s.len)))
+        return tmpl_none();
     for (size_t at = 0; (at = slice_find(self->s, v->s, at)) != SIZE_MAX && tmpl_step(run, 1); at += v->s.len)
         n++;
     return tmpl_int(n);
@@ -467,8 +489,9 @@ static struct tmpl_value method_capitalize(struct tmpl_run *run, const struct tm
 static struct tmpl_value method_isdigit(struct tmpl_run *run, const struct tmpl_value *self,
                                         const struct tmpl_args *args)
 {
-    (void)run;
     (void)args;
+    if (!tmpl_work(run, tmpl_cost_chars(self->s.len)))
+        return tmpl_none();
     for (size_t i = 0; i < self->s.len; i++)
         if (self->s.ptr[i] < '0' || self->s.ptr[i] > '9')
             return tmpl_bool(false);
@@ -481,7 +504,7 @@ static struct tmpl_value method_join(struct tmpl_run *run, const struct tmpl_val
     const struct tmpl_value *v = tmpl_arg(args, 0, "iterable");
     struct tmpl_seq *l = v ? tmpl_iterate(run, v) : NULL;
     struct tmpl_text t;
-    tmpl_text_init(&t, run->a, run->text_bytes_max);
+    tmpl_text_begin(run, &t);
     if (!l)
         return tmpl_fail(run, "join takes a list");
     for (uint32_t i = 0; i < l->count && tmpl_step(run, 1); i++) {
@@ -500,7 +523,7 @@ static struct tmpl_value method_get(struct tmpl_run *run, const struct tmpl_valu
     const struct tmpl_value *key = tmpl_arg(args, 0, "key"), *otherwise = tmpl_arg(args, 1, "default");
     if (!key)
         return tmpl_fail(run, "get takes a key");
-    const struct tmpl_value *v = tmpl_dict_get(self->dict, key);
+    const struct tmpl_value *v = tmpl_dict_get(run, self->dict, key);
     return v ? *v : otherwise ? *otherwise : tmpl_none();
 }
 

@@ -10,7 +10,7 @@ struct tmpl_value tmpl_escape(struct tmpl_run *run, struct slice s);
 struct tmpl_value tmpl_upper(struct tmpl_run *run, struct slice s);
 bool tmpl_equal_caseless(struct tmpl_run *run, struct slice x, struct slice y);
 /* The whole text, blanks around it aside, as Python's float() takes it. */
-bool tmpl_parse_float(struct slice s, double *ret);
+bool tmpl_parse_float(struct tmpl_run *run, struct slice s, double *ret);
 /* A copy that owns its bytes. False: no memory or too deep. */
 bool tmpl_deep_copy(struct arena *a, const struct tmpl_value *v, uint32_t depth, struct tmpl_value *ret);
 

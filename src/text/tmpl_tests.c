@@ -29,7 +29,7 @@ static bool order_is(struct tmpl_run *run, const struct tmpl_value *v, const str
                      int high)
 {
     int order = 0;
-    if (!arg || !tmpl_compare(v, arg, &order)) {
+    if (!arg || !tmpl_compare(run, v, arg, &order)) {
         tmpl_fail(run, "values that cannot be ordered");
         return false;
     }
@@ -50,7 +50,7 @@ TYPE_TEST(boolean, v->type == TMPL_BOOL)
 TYPE_TEST(callable, v->type == TMPL_MACRO_VALUE || v->type == TMPL_FUNCTION || v->type == TMPL_METHOD)
 TYPE_TEST(defined, v->type != TMPL_UNDEFINED)
 TYPE_TEST(divisibleby, divides(run, v, arg))
-TYPE_TEST(equal, arg &&tmpl_equal(v, arg))
+TYPE_TEST(equal, arg &&tmpl_equal(run, v, arg))
 TYPE_TEST(even, is_even(v))
 TYPE_TEST(false, v->type == TMPL_BOOL && !v->b)
 TYPE_TEST(float, v->type == TMPL_FLOAT)
@@ -64,11 +64,11 @@ TYPE_TEST(le, order_is(run, v, arg, -1, 0))
 TYPE_TEST(lower, v->type == TMPL_STRING && slice_eq(tmpl_lower(run, v->s).s, v->s))
 TYPE_TEST(lt, order_is(run, v, arg, -1, -1))
 TYPE_TEST(mapping, v->type == TMPL_DICT_VALUE)
-TYPE_TEST(ne, !arg || !tmpl_equal(v, arg))
+TYPE_TEST(ne, !arg || !tmpl_equal(run, v, arg))
 TYPE_TEST(none, v->type == TMPL_NONE)
 TYPE_TEST(number, v->type == TMPL_INT || v->type == TMPL_FLOAT || v->type == TMPL_BOOL)
 TYPE_TEST(odd, is_odd(v))
-TYPE_TEST(sameas, arg && v->type == arg->type && tmpl_equal(v, arg))
+TYPE_TEST(sameas, arg && v->type == arg->type && tmpl_equal(run, v, arg))
 TYPE_TEST(sequence, v->type == TMPL_STRING || v->type == TMPL_DICT_VALUE || v->type == TMPL_UNDEFINED ||
                         (v->type == TMPL_SEQ && v->seq != TMPL_SEQ_GENERATOR))
 TYPE_TEST(string, v->type == TMPL_STRING)

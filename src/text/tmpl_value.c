@@ -10,6 +10,11 @@
 #include <stdlib.h>
 
 #define TMPL_JSON_DEPTH_MAX 128
+/* What is charged beside the bytes. */
+#define PUT_UNITS   16
+#define ITEM_UNITS  8
+#define INT_UNITS   100
+#define FLOAT_UNITS 8000 /* up to 17 tries, each written and read */
 
 void tmpl_text_init(struct tmpl_text *t, struct arena *a, size_t bytes_max)
 {
@@ -20,7 +25,8 @@ void tmpl_text_put(struct tmpl_text *t, struct slice s)
 {
     if (t->failed || s.len == 0)
         return;
-    if (s.len > t->bytes_max - t->len) {
+    t->full = s.len > t->bytes_max - t->len;
+    if (t->full || !tmpl_work(t->run, PUT_UNITS + tmpl_cost_copy(s.len))) {
         t->failed = true;
         return;
     }
@@ -91,23 +97,25 @@ struct tmpl_dict *tmpl_dict_new(struct arena *a, uint32_t capacity)
     return d->keys && d->values ? d : NULL;
 }
 
-const struct tmpl_value *tmpl_dict_get(const struct tmpl_dict *d, const struct tmpl_value *key)
+const struct tmpl_value *tmpl_dict_get(struct tmpl_run *run, const struct tmpl_dict *d,
+                                       const struct tmpl_value *key)
 {
-    for (uint32_t i = 0; i < d->count; i++)
-        if (tmpl_equal(&d->keys[i], key))
+    for (uint32_t i = 0; i < d->count && tmpl_work(run, ITEM_UNITS); i++)
+        if (tmpl_equal(run, &d->keys[i], key))
             return &d->values[i];
     return NULL;
 }
 
-const struct tmpl_value *tmpl_dict_find(const struct tmpl_dict *d, struct slice key)
+const struct tmpl_value *tmpl_dict_find(struct tmpl_run *run, const struct tmpl_dict *d, struct slice key)
 {
     struct tmpl_value k = tmpl_string(key);
-    return tmpl_dict_get(d, &k);
+    return tmpl_dict_get(run, d, &k);
 }
 
-bool tmpl_dict_set(struct arena *a, struct tmpl_dict *d, struct tmpl_value key, struct tmpl_value v)
+bool tmpl_dict_set(struct tmpl_run *run, struct arena *a, struct tmpl_dict *d, struct tmpl_value key,
+                   struct tmpl_value v)
 {
-    struct tmpl_value *there = (struct tmpl_value *)tmpl_dict_get(d, &key);
+    struct tmpl_value *there = (struct tmpl_value *)tmpl_dict_get(run, d, &key);
     if (there) {
         *there = v;
         return true;
@@ -233,20 +241,35 @@ bool tmpl_number(const struct tmpl_value *v, double *ret)
     return true;
 }
 
-static bool equal_dicts(const struct tmpl_dict *x, const struct tmpl_dict *y)
+static bool equal_strings(struct tmpl_run *run, struct slice x, struct slice y)
+{
+    return x.len == y.len && tmpl_work(run, tmpl_cost_copy(x.len)) && slice_eq(x, y);
+}
+
+static bool equal_lists(struct tmpl_run *run, const struct tmpl_seq *x, const struct tmpl_seq *y)
+{
+    if (x->count != y->count)
+        return false;
+    for (uint32_t i = 0; i < x->count; i++)
+        if (!tmpl_work(run, ITEM_UNITS) || !tmpl_equal(run, &x->items[i], &y->items[i]))
+            return false;
+    return true;
+}
+
+static bool equal_dicts(struct tmpl_run *run, const struct tmpl_dict *x, const struct tmpl_dict *y)
 {
     if (x->count != y->count)
         return false;
     for (uint32_t i = 0; i < x->count; i++) {
-        const struct tmpl_value *other = tmpl_dict_get(y, &x->keys[i]);
-        if (!other || !tmpl_equal(&x->values[i], other))
+        const struct tmpl_value *other = tmpl_dict_get(run, y, &x->keys[i]);
+        if (!other || !tmpl_equal(run, &x->values[i], other))
             return false;
     }
     return true;
 }
 
 /* Recursion is bounded by the depth of the values, which JSON's limit and the parser's nesting bound. */
-bool tmpl_equal(const struct tmpl_value *x, const struct tmpl_value *y)
+bool tmpl_equal(struct tmpl_run *run, const struct tmpl_value *x, const struct tmpl_value *y)
 {
     int64_t i, j;
     double f, g;
@@ -261,16 +284,11 @@ bool tmpl_equal(const struct tmpl_value *x, const struct tmpl_value *y)
     case TMPL_NONE:
         return true;
     case TMPL_STRING:
-        return slice_eq(x->s, y->s);
+        return equal_strings(run, x->s, y->s);
     case TMPL_SEQ:
-        if (x->seq != y->seq || x->list->count != y->list->count)
-            return false;
-        for (uint32_t n = 0; n < x->list->count; n++)
-            if (!tmpl_equal(&x->list->items[n], &y->list->items[n]))
-                return false;
-        return true;
+        return x->seq == y->seq && equal_lists(run, x->list, y->list);
     case TMPL_DICT_VALUE:
-        return equal_dicts(x->dict, y->dict);
+        return equal_dicts(run, x->dict, y->dict);
     default:
         return x->dict == y->dict;
     }
@@ -286,6 +304,13 @@ const char *tmpl_type_name(const struct tmpl_value *v)
     return names[v->type];
 }
 
+static bool charged(struct tmpl_text *t, size_t units)
+{
+    if (!t->failed && !tmpl_work(t->run, units))
+        t->failed = true;
+    return !t->failed;
+}
+
 /* Python's repr of a float: the fewest digits that read back the same, with ".0" or an exponent. */
 static void put_float(struct tmpl_text *t, double f)
 {
@@ -295,6 +320,8 @@ static void put_float(struct tmpl_text *t, double f)
         return;
     }
     int digits = 1;
+    if (!charged(t, FLOAT_UNITS))
+        return;
     while (digits < 17 && (snprintf(text, sizeof(text), "%.*e", digits - 1, f), strtod(text, NULL) != f))
         digits++;
     snprintf(text, sizeof(text), "%.*e", digits - 1, f);
@@ -311,10 +338,12 @@ static void put_float(struct tmpl_text *t, double f)
 /* Python's quotes: single, unless the text has single and no double ones. Controls are escaped, other characters kept. */
 static void put_quoted(struct tmpl_text *t, struct slice s)
 {
+    if (!charged(t, 2 * tmpl_cost_find(s.len)))
+        return;
     char quote =
         slice_find(s, SLICE("'"), 0) != SIZE_MAX && slice_find(s, SLICE("\""), 0) == SIZE_MAX ? '"' : '\'';
     tmpl_text_putc(t, quote);
-    for (size_t i = 0; i < s.len; i++) {
+    for (size_t i = 0; i < s.len && !t->failed; i++) {
         unsigned char c = (unsigned char)s.ptr[i];
         char hex[8];
         if (c == quote || c == '\\') {
@@ -336,7 +365,7 @@ static void repr_seq(struct tmpl_text *t, const struct tmpl_value *v, uint32_t d
 {
     bool tuple = v->seq == TMPL_SEQ_TUPLE;
     tmpl_text_putc(t, tuple ? '(' : '[');
-    for (uint32_t i = 0; i < v->list->count; i++) {
+    for (uint32_t i = 0; i < v->list->count && !t->failed; i++) {
         if (i > 0)
             put_cstr(t, ", ");
         tmpl_repr(t, &v->list->items[i], depth + 1);
@@ -349,7 +378,7 @@ static void repr_seq(struct tmpl_text *t, const struct tmpl_value *v, uint32_t d
 static void repr_dict(struct tmpl_text *t, const struct tmpl_dict *d, uint32_t depth)
 {
     tmpl_text_putc(t, '{');
-    for (uint32_t i = 0; i < d->count; i++) {
+    for (uint32_t i = 0; i < d->count && !t->failed; i++) {
         if (i > 0)
             put_cstr(t, ", ");
         tmpl_repr(t, &d->keys[i], depth + 1);
@@ -377,6 +406,8 @@ void tmpl_repr(struct tmpl_text *t, const struct tmpl_value *v, uint32_t depth)
         put_cstr(t, v->b ? "True" : "False");
         break;
     case TMPL_INT:
+        if (!charged(t, INT_UNITS))
+            break;
         snprintf(number, sizeof(number), "%lld", (long long)v->i);
         put_cstr(t, number);
         break;
@@ -430,7 +461,7 @@ static void json_unicode(struct tmpl_text *t, struct slice s, size_t *at)
 static void json_string_put(struct tmpl_text *t, struct slice s, bool ensure_ascii)
 {
     tmpl_text_putc(t, '"');
-    for (size_t i = 0; i < s.len; i++) {
+    for (size_t i = 0; i < s.len && !t->failed; i++) {
         unsigned char c = (unsigned char)s.ptr[i];
         static const char plain[] = "\"\\\n\r\t\b\f", letters[] = "\"\\nrtbf";
         const char *at = c ? strchr(plain, c) : NULL;
@@ -488,9 +519,22 @@ static void json_key(struct tmpl_text *t, const struct tmpl_value *key, bool ens
     tmpl_text_putc(t, '"');
 }
 
+/* A comparison looks at the shorter key at most; there are log2(count) for each key. */
+static size_t sort_units(const struct tmpl_dict *d, bool sorts)
+{
+    size_t units = (size_t)d->count * ITEM_UNITS, rounds = 1;
+    for (uint32_t n = d->count; n > 1; n /= 2)
+        rounds++;
+    for (uint32_t i = 0; sorts && i < d->count; i++)
+        units += rounds * (ITEM_UNITS + tmpl_cost_copy(d->keys[i].s.len));
+    return units;
+}
+
 static const char *json_dict(struct tmpl_text *t, const struct tmpl_dict *d, const struct tmpl_json_opts *o,
                              uint32_t depth)
 {
+    if (!charged(t, sort_units(d, o->sort_keys)))
+        return NULL;
     const struct tmpl_value **order = ARENA_ARRAY(t->a, const struct tmpl_value *, d->count);
     if (!order) {
         t->failed = true;
@@ -502,6 +546,8 @@ static const char *json_dict(struct tmpl_text *t, const struct tmpl_dict *d, con
         qsort(order, d->count, sizeof(*order), compare_keys);
     tmpl_text_putc(t, '{');
     for (uint32_t i = 0; i < d->count; i++) {
+        if (t->failed)
+            return NULL;
         if (i > 0)
             json_separator(t, o);
         json_newline(t, o, depth + 1);
@@ -522,6 +568,8 @@ static const char *json_seq(struct tmpl_text *t, const struct tmpl_seq *l, const
 {
     tmpl_text_putc(t, '[');
     for (uint32_t i = 0; i < l->count; i++) {
+        if (t->failed)
+            return NULL;
         if (i > 0)
             json_separator(t, o);
         json_newline(t, o, depth + 1);

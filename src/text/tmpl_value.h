@@ -81,12 +81,37 @@ static inline struct tmpl_value tmpl_undefined(struct slice name)
     return (struct tmpl_value){.type = TMPL_UNDEFINED, .s = name};
 }
 
+/* The run that is charged for what is done: see tmpl_eval.h. NULL where a function takes one: nobody is. */
+struct tmpl_run;
+/* Charges work: a unit is about a nanosecond, such as one byte compared or copied, and 64 units are a step. Whatever takes longer for
+ * longer values charges before it begins. False: the run is over. */
+bool tmpl_work(struct tmpl_run *run, size_t units);
+/* What is charged for looking at `bytes` of text: copying or comparing it; a search in it; a loop that looks at each character. */
+static inline size_t tmpl_cost_copy(size_t bytes)
+{
+    return bytes;
+}
+static inline size_t tmpl_cost_find(size_t bytes)
+{
+    return 4 * bytes;
+}
+static inline size_t tmpl_cost_chars(size_t bytes)
+{
+    return 2 * bytes;
+}
+static inline size_t tmpl_cost_unicode(size_t bytes)
+{
+    return 16 * bytes;
+}
+
 /* Text that grows in an arena. A failed append sets `failed` and is ignored, like those after it. */
 struct tmpl_text {
     struct arena *a;
     char *ptr;
     size_t len, capacity, bytes_max;
+    struct tmpl_run *run; /* is charged for what is written; NULL: nobody */
     bool failed;
+    bool full; /* it failed for bytes_max */
 };
 void tmpl_text_init(struct tmpl_text *t, struct arena *a, size_t bytes_max);
 void tmpl_text_put(struct tmpl_text *t, struct slice s);
@@ -101,17 +126,19 @@ struct tmpl_seq *tmpl_seq_new(struct arena *a, uint32_t capacity);
 bool tmpl_seq_push(struct arena *a, struct tmpl_seq *l, struct tmpl_value v);
 struct tmpl_value tmpl_list_of(struct tmpl_seq *l, enum tmpl_seq_kind kind);
 struct tmpl_dict *tmpl_dict_new(struct arena *a, uint32_t capacity);
-bool tmpl_dict_set(struct arena *a, struct tmpl_dict *d, struct tmpl_value key, struct tmpl_value v);
-/* NULL: absent. */
-const struct tmpl_value *tmpl_dict_get(const struct tmpl_dict *d, const struct tmpl_value *key);
-const struct tmpl_value *tmpl_dict_find(const struct tmpl_dict *d, struct slice key);
+bool tmpl_dict_set(struct tmpl_run *run, struct arena *a, struct tmpl_dict *d, struct tmpl_value key,
+                   struct tmpl_value v);
+/* NULL: absent, or the run is over. */
+const struct tmpl_value *tmpl_dict_get(struct tmpl_run *run, const struct tmpl_dict *d,
+                                       const struct tmpl_value *key);
+const struct tmpl_value *tmpl_dict_find(struct tmpl_run *run, const struct tmpl_dict *d, struct slice key);
 
 /* A JSON value as a value; its strings are borrowed. False: no memory or too deep. */
 bool tmpl_from_json(struct arena *a, const json_t *json, uint32_t depth, struct tmpl_value *ret);
 
 bool tmpl_truthy(const struct tmpl_value *v);
-/* Python's ==. */
-bool tmpl_equal(const struct tmpl_value *x, const struct tmpl_value *y);
+/* Python's ==; false, too, when the run is over. */
+bool tmpl_equal(struct tmpl_run *run, const struct tmpl_value *x, const struct tmpl_value *y);
 /* Is it an int, a bool (which counts as one) or a float? Then its value. */
 bool tmpl_number(const struct tmpl_value *v, double *ret);
 bool tmpl_integer(const struct tmpl_value *v, int64_t *ret);

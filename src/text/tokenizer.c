@@ -200,6 +200,7 @@ bool tokenizer_eos_id(const struct tokenizer *t, uint32_t *ret)
 struct encoding {
     const struct tokenizer *t;
     struct arena *scratch;
+    const struct wanted *wanted;
     struct bpe_ids out;
     /* Marks. */
     const char *text; /* NULL: what is walked is a copy of it, and bytes are other bytes there */
@@ -219,16 +220,20 @@ static void pass(struct encoding *e, size_t byte)
 static int encode_pieces(struct encoding *e, struct slice text)
 {
     int r = 0;
+    size_t look = 0;
     for (size_t from = 0, end; from < text.len && r == 0; from = end) {
         if (e->text)
             pass(e, (size_t)(text.ptr - e->text) + from);
-        end = pretok_end(e->t->rule, text, from);
+        r = wanted_pass(e->wanted, from, &look);
+        end = r == 0 ? pretok_end(e->t->rule, text, from, e->wanted) : SIZE_MAX;
+        if (end == SIZE_MAX)
+            return r < 0 ? r : wanted_look(e->wanted);
         struct slice piece = slice_sub(text, from, end - from);
         uint32_t id;
         if (e->t->ignore_merges && hash_map_get(&e->t->by_bytes, piece, &id))
             r = bpe_ids_put(&e->out, id);
         else
-            r = bpe_encode(&e->t->bpe, e->scratch, piece, &e->out);
+            r = bpe_encode(&e->t->bpe, e->scratch, piece, e->wanted, &e->out);
     }
     return r;
 }
@@ -239,10 +244,10 @@ static int encode_normalised(struct encoding *e, struct slice text)
     struct added_walk walk;
     struct added_match match;
     int r;
-    added_walk_init(&walk, &e->t->added_normalized, text);
+    added_walk_init(&walk, &e->t->added_normalized, text, e->wanted);
     do {
         match = added_walk_next(&walk);
-        r = encode_pieces(e, match.before);
+        r = match.error < 0 ? match.error : encode_pieces(e, match.before);
         if (r == 0 && match.found)
             r = bpe_ids_put(&e->out, match.id);
     } while (r == 0 && match.found);
@@ -254,7 +259,7 @@ static int encode_between(struct encoding *e, struct slice text, bool added)
 {
     size_t mark = arena_mark(e->scratch);
     const char *begin = e->text, *ptr = text.ptr;
-    int r = e->t->nfc ? unicode_nfc(e->scratch, text, &text) : 0;
+    int r = e->t->nfc ? unicode_nfc(e->scratch, text, e->wanted, &text) : 0;
     if (text.ptr != ptr)
         e->text = NULL;
     if (r == 0 && (!added || e->t->added_normalized.count == 0))
@@ -273,12 +278,12 @@ static int encode_text(struct encoding *e, struct slice text, bool added)
     struct added_walk walk;
     struct added_match match;
     int r;
-    added_walk_init(&walk, &e->t->added_raw, text);
+    added_walk_init(&walk, &e->t->added_raw, text, e->wanted);
     do {
         size_t from = walk.from;
         match = added_walk_next(&walk);
         pass(e, from);
-        r = encode_between(e, match.before, true);
+        r = match.error < 0 ? match.error : encode_between(e, match.before, true);
         pass(e, from + match.before.len);
         if (r == 0 && match.found)
             r = bpe_ids_put(&e->out, match.id);
@@ -294,6 +299,30 @@ static int encode_constants(const uint32_t *ids, uint32_t count, struct bpe_ids 
     return r;
 }
 
+/* utf8_valid_bytes(), in parts. */
+static int valid_bytes(struct slice text, const struct wanted *w, size_t *ret)
+{
+    int r = 0;
+    size_t at = 0;
+    for (size_t more = 1; r == 0 && more > 0; at += more) {
+        r = wanted_look(w);
+        /* A part may end within a character: the next one begins with it. */
+        more = utf8_valid_bytes(slice_sub(text, at, WANTED_BYTES));
+    }
+    *ret = at;
+    return r;
+}
+
+int tokenizer_exceeds(const struct tokenizer *t, struct slice text, size_t tokens, const struct wanted *w)
+{
+    return token_bound_exceeds(&t->bound, text, tokens, w);
+}
+
+size_t tokenizer_bytes_max(const struct tokenizer *t, size_t tokens)
+{
+    return token_bound_bytes(&t->bound, tokens);
+}
+
 int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct slice text,
                      const struct tokenizer_opts *opts, uint32_t *ids, size_t ids_max, size_t *count,
                      struct err *e)
@@ -301,15 +330,18 @@ int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct sl
     if (text.len > TOKENIZER_TEXT_BYTES_MAX)
         return err_set(e, -E2BIG, "the text has %zu bytes; the limit is %zu", text.len,
                        TOKENIZER_TEXT_BYTES_MAX);
-    size_t valid = utf8_valid_bytes(text);
-    if (valid < text.len)
+    size_t valid = 0;
+    int r = valid_bytes(text, opts->wanted, &valid);
+    if (r == 0 && valid < text.len)
         return err_set(e, -EINVAL, "the text is not UTF-8: byte %zu of %zu", valid, text.len);
     struct encoding en = {.t = t,
                           .scratch = scratch,
+                          .wanted = opts->wanted,
                           .out = {.ids = ids, .max = ids_max},
                           .text = text.ptr,
                           .marks = opts->marks};
-    int r = opts->add_special ? encode_constants(t->prefix, t->prefix_count, &en.out) : 0;
+    if (r == 0 && opts->add_special)
+        r = encode_constants(t->prefix, t->prefix_count, &en.out);
     if (r == 0)
         r = encode_text(&en, text, opts->added_tokens);
     for (size_t all = en.out.count; en.marks && en.marked < en.marks->count; en.marked++)
@@ -318,8 +350,10 @@ int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct sl
         r = encode_constants(t->suffix, t->suffix_count, &en.out);
     if (r == -E2BIG)
         return err_set(e, r, "the text has more than %zu tokens", ids_max);
-    if (r < 0)
+    if (r == -ENOMEM)
         return err_set(e, r, "no memory to tokenize %zu bytes", text.len);
+    if (r < 0)
+        return err_set(e, r, "tokenizing %zu bytes was not wanted any more", text.len);
     *count = en.out.count;
     return 0;
 }

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/slice.h"
+#include "base/wanted.h"
 
 #define TOKENIZER_FILE_BYTES_MAX ((size_t)64 << 20) /* of each of the two files */
 #define TOKENIZER_IDS_MAX        ((uint32_t)1 << 20)
@@ -65,12 +66,21 @@ struct tokenizer_opts {
     bool
         add_special; /* what the post-processor puts around the text (bos); false for rendered chat templates */
     struct tokenizer_marks *marks; /* to be filled in; NULL: none */
+    const struct wanted *wanted;   /* looked at every 64 KiB, also within a piece; NULL: always */
 };
+
+/* Without tokenizing, at a nanosecond a byte or less: 1 when the text has more than `tokens` tokens for certain (what is put around it is
+ * not counted), 0 when it may have fewer, or what `w` says (NULL: always wanted). */
+int tokenizer_exceeds(const struct tokenizer *t, struct slice text, size_t tokens, const struct wanted *w);
+
+/* A text of more bytes has more than `tokens` tokens, whatever it says; SIZE_MAX: no length is too long. */
+size_t tokenizer_bytes_max(const struct tokenizer *t, size_t tokens);
 
 /* The token ids of `text` (valid UTF-8) in ids[0 .. *count). Time n log n in the length of the longest piece, linear
  * otherwise; `scratch` needs up to 19 bytes per byte of text that is not NFC, or 3 and 32 per byte of the longest
  * piece, and is rewound before returning.
- * 0, -E2BIG (more than `ids_max` tokens, or more than TOKENIZER_TEXT_BYTES_MAX bytes), -EINVAL (not UTF-8), -ENOMEM;
+ * 0, -E2BIG (more than `ids_max` tokens, or more than TOKENIZER_TEXT_BYTES_MAX bytes), -EINVAL (not UTF-8), -ENOMEM, or
+ * -ECANCELED or -ETIME as opts->wanted says;
  * *count is untouched on failure, ids[] and marks are not. */
 int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct slice text,
                      const struct tokenizer_opts *opts, uint32_t *ids, size_t ids_max, size_t *count,

@@ -346,6 +346,7 @@ static int read_added(struct tokenizer *t, struct arena *a, const json_t *list, 
     struct added_token *all = ARENA_ARRAY(a, struct added_token, count);
     struct added_token *raw = ARENA_ARRAY(a, struct added_token, count);
     struct added_token *normalized = ARENA_ARRAY(a, struct added_token, count);
+    struct token_bound_opts bound = {.normalised = t->nfc};
     uint32_t raw_count = 0, normalized_count = 0;
     if (!all || !raw || !normalized)
         return no_memory(e);
@@ -358,14 +359,16 @@ static int read_added(struct tokenizer *t, struct arena *a, const json_t *list, 
                                     .lstrip = json_is_true(json_object_get(entry, "lstrip")),
                                     .rstrip = json_is_true(json_object_get(entry, "rstrip"))};
         all[i] = token;
+        bound.strips |= token.lstrip || token.rstrip;
         if (!json_is_true(json_object_get(entry, "normalized"))) {
             raw[raw_count++] = token;
             continue;
         }
-        if (t->nfc && unicode_nfc(a, token.content, &token.content) < 0)
+        if (t->nfc && unicode_nfc(a, token.content, NULL, &token.content) < 0)
             return no_memory(e);
         normalized[normalized_count++] = token;
     }
+    token_bound_init(&t->bound, &t->vocab, &bound);
     int r = added_set_build(&t->added_all, all, (uint32_t)count, e);
     if (r == 0)
         r = added_set_build(&t->added_raw, raw, raw_count, e);

@@ -7,6 +7,7 @@
 #include "text/added.h"
 #include "text/bpe.h"
 #include "text/pretok.h"
+#include "text/token_bound.h"
 #include "text/vocab.h"
 
 #include <jansson.h>
@@ -31,6 +32,7 @@ struct tokenizer {
     uint32_t prefix[TOKENIZER_TEMPLATE_MAX], prefix_count;
     uint32_t suffix[TOKENIZER_TEMPLATE_MAX], suffix_count;
     struct tokenizer_special bos, eos;
+    struct token_bound bound;
 };
 
 /* Fills `t` (zeroed) from tokenizer.json and tokenizer_config.json (NULL: not there). What it needs lies in `a`.

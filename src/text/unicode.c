@@ -207,7 +207,7 @@ static void nfc_order(utf8proc_int32_t *codes, size_t count, utf8proc_int32_t *o
 }
 
 /* Normalises one segment to `out` and returns the bytes written, or -ENOMEM. */
-static ssize_t nfc_segment(struct arena *scratch, struct slice s, char *out)
+static ssize_t nfc_segment(struct arena *scratch, struct slice s, const struct wanted *w, char *out)
 {
     size_t mark = arena_mark(scratch);
     size_t room = s.len * 2; /* one byte stays one code point; two bytes and more become at most four */
@@ -216,13 +216,17 @@ static ssize_t nfc_segment(struct arena *scratch, struct slice s, char *out)
     ssize_t written = -ENOMEM;
     if (!codes || !other)
         goto done;
-    size_t count = 0;
+    size_t count = 0, look = 0;
     uint32_t code;
     for (size_t i = 0; i < s.len;) {
+        if ((written = wanted_pass(w, i, &look)) < 0)
+            goto done;
         i += utf8_next(s.ptr + i, &code);
         count += nfc_decompose(code, codes + count);
     }
     nfc_order(codes, count, other);
+    if ((written = wanted_look(w)) < 0)
+        goto done;
     utf8proc_ssize_t composed = utf8proc_normalize_utf32(codes, (utf8proc_ssize_t)count, NFC_OPTIONS);
     ASSERT(composed >= 0);
     written = 0;
@@ -233,13 +237,16 @@ done:
     return written;
 }
 
-/* End of the segment at `from`; *single says that it is one character that stays as it is. */
-static size_t nfc_segment_end(struct slice text, size_t from, bool *single)
+/* End of the segment at `from`; *single says that it is one character that stays as it is. SIZE_MAX: not wanted any more. */
+static size_t nfc_segment_end(struct slice text, size_t from, const struct wanted *w, size_t *look,
+                              bool *single)
 {
     uint32_t code;
     size_t end = from + utf8_next(text.ptr + from, &code);
     *single = nfc_is_boundary(code);
     while (end < text.len) {
+        if (wanted_pass(w, end, look) < 0)
+            return SIZE_MAX;
         unsigned bytes = utf8_next(text.ptr + end, &code);
         if (nfc_is_boundary(code))
             break;
@@ -249,11 +256,36 @@ static size_t nfc_segment_end(struct slice text, size_t from, bool *single)
     return end;
 }
 
-int unicode_nfc(struct arena *scratch, struct slice text, struct slice *ret)
+/* Normalises what follows `from`, up to which `text` is normal, to out + from. The whole length, or an error. */
+static ssize_t nfc_rest(struct arena *scratch, struct slice text, size_t from, const struct wanted *w,
+                        char *out)
 {
-    size_t from = 0, end = 0;
+    size_t len = from, look = 0;
+    bool single;
+    for (size_t end; from < text.len; from = end) {
+        end = nfc_segment_end(text, from, w, &look, &single);
+        if (end == SIZE_MAX)
+            return wanted_look(w);
+        if (single) {
+            memcpy(out + len, text.ptr + from, end - from);
+            len += end - from;
+            continue;
+        }
+        ssize_t written = nfc_segment(scratch, slice_sub(text, from, end - from), w, out + len);
+        if (written < 0)
+            return written;
+        len += (size_t)written;
+    }
+    return (ssize_t)len;
+}
+
+int unicode_nfc(struct arena *scratch, struct slice text, const struct wanted *w, struct slice *ret)
+{
+    size_t from = 0, end = 0, look = 0;
     for (bool single = true; from < text.len; from = end) {
-        end = nfc_segment_end(text, from, &single);
+        end = nfc_segment_end(text, from, w, &look, &single);
+        if (end == SIZE_MAX)
+            return wanted_look(w);
         if (!single)
             break;
     }
@@ -266,21 +298,11 @@ int unicode_nfc(struct arena *scratch, struct slice text, struct slice *ret)
     if (!out)
         return -ENOMEM;
     memcpy(out, text.ptr, from);
-    size_t len = from;
-    for (bool single; from < text.len; from = end) {
-        end = nfc_segment_end(text, from, &single);
-        if (single) {
-            memcpy(out + len, text.ptr + from, end - from);
-            len += end - from;
-            continue;
-        }
-        ssize_t written = nfc_segment(scratch, slice_sub(text, from, end - from), out + len);
-        if (written < 0) {
-            arena_rewind(scratch, mark);
-            return (int)written;
-        }
-        len += (size_t)written;
+    ssize_t len = nfc_rest(scratch, text, from, w, out);
+    if (len < 0) {
+        arena_rewind(scratch, mark);
+        return (int)len;
     }
-    *ret = (struct slice){out, len};
+    *ret = (struct slice){out, (size_t)len};
     return 0;
 }

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "text/bpe.h"
+#include "text/bpe_symbols.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,8 +18,9 @@ struct fixture {
     uint32_t count;
 };
 
-/* Bytes are tokens 0 to 255; merge i makes token 256 + i of two earlier ones, mostly of a, b, c. */
-static void fixture_init(struct fixture *f, uint64_t seed)
+/* Bytes are tokens 0 to 255; merge i makes token 256 + i of two earlier ones, mostly of a, b, c. `strange`: ranks are in no
+ * order, and some tokens are made by several merges. */
+static void fixture_init_as(struct fixture *f, uint64_t seed, bool strange)
 {
     struct rng rng = {seed, 0};
     struct arena_opts opts = {.bytes_max = (size_t)256 << 20};
@@ -40,9 +42,18 @@ static void fixture_init(struct fixture *f, uint64_t seed)
             continue;
         f->merges[f->count] = (struct bpe_merge){
             .left = parts[0], .right = parts[1], .merged = 256 + f->count, .rank = f->count};
+        if (strange)
+            f->merges[f->count].rank = f->count * 37 % 61;
+        if (strange && f->count % 3 == 2)
+            f->merges[f->count].merged = 256 + (uint32_t)rng_below(&rng, f->count);
         bpe_add(&f->bpe, &f->merges[f->count]);
         f->count++;
     }
+}
+
+static void fixture_init(struct fixture *f, uint64_t seed)
+{
+    fixture_init_as(f, seed, false);
 }
 
 /* The definition: the lowest rank, the leftmost, until there is none. */
@@ -50,27 +61,29 @@ static size_t merge_naively(const struct fixture *f, uint32_t *ids, size_t count
 {
     for (;;) {
         size_t best = SIZE_MAX;
-        uint32_t rank = UINT32_MAX;
+        uint32_t rank = UINT32_MAX, merged = 0;
         for (size_t i = 0; i + 1 < count; i++) {
-            for (uint32_t m = 0; m < f->count && m < rank; m++) {
-                if (f->merges[m].left == ids[i] && f->merges[m].right == ids[i + 1]) {
+            for (uint32_t m = 0; m < f->count; m++) {
+                const struct bpe_merge *each = &f->merges[m];
+                if (each->left == ids[i] && each->right == ids[i + 1] && each->rank < rank) {
                     best = i;
-                    rank = m;
+                    rank = each->rank;
+                    merged = each->merged;
                 }
             }
         }
         if (best == SIZE_MAX)
             return count;
-        ids[best] = f->merges[rank].merged;
+        ids[best] = merged;
         memmove(ids + best + 1, ids + best + 2, (count - best - 2) * sizeof(*ids));
         count--;
     }
 }
 
-PROPERTY(the_heap_merges_as_the_definition_does, seed)
+static void check_merges(uint64_t seed, bool strange)
 {
     struct fixture f;
-    fixture_init(&f, seed);
+    fixture_init_as(&f, seed, strange);
     struct rng rng = {seed, 1000};
     char piece[200];
     uint32_t want[200], got[200];
@@ -81,11 +94,74 @@ PROPERTY(the_heap_merges_as_the_definition_does, seed)
     }
     size_t count = merge_naively(&f, want, len), mark = arena_mark(f.arena);
     struct bpe_ids out = {.ids = got, .max = COUNT_OF(got)};
-    assert_int_equal(bpe_encode(&f.bpe, f.arena, (struct slice){piece, len}, &out), 0);
+    assert_int_equal(bpe_encode(&f.bpe, f.arena, (struct slice){piece, len}, NULL, &out), 0);
     assert_int_equal(out.count, count);
     if (count)
         assert_memory_equal(got, want, count * sizeof(*got));
     assert_int_equal(arena_mark(f.arena), mark);
+    out.count = 0;
+    assert_int_equal(bpe_encode_long(&f.bpe, f.arena, (struct slice){piece, len}, NULL, &out), 0);
+    assert_int_equal(out.count, count);
+    if (count)
+        assert_memory_equal(got, want, count * sizeof(*got));
+    arena_free(f.arena);
+}
+
+PROPERTY(both_ways_merge_as_the_definition_does, seed)
+{
+    check_merges(seed, false);
+}
+
+PROPERTY(both_ways_merge_as_the_definition_does_for_any_table, seed)
+{
+    check_merges(seed, true);
+}
+
+TEST(a_long_piece_has_the_same_tokens_both_ways)
+{
+    enum { LEN = 200000 };
+    for (int strange = 0; strange < 2; strange++) {
+        struct fixture f;
+        struct rng rng = {7, 7};
+        fixture_init_as(&f, 7, strange);
+        char *piece = malloc(LEN);
+        uint32_t *ids = malloc(2 * LEN * sizeof(*ids));
+        assert_true(piece && ids);
+        for (size_t i = 0; i < LEN; i++)
+            piece[i] = (char)('a' + rng_below(&rng, 3));
+        struct bpe_ids out = {.ids = ids, .max = LEN}, heap = {.ids = ids + LEN, .max = LEN};
+        assert_int_equal(bpe_encode(&f.bpe, f.arena, (struct slice){piece, LEN}, NULL, &out), 0);
+        assert_int_equal(bpe_encode_short(&f.bpe, f.arena, (struct slice){piece, LEN}, &heap), 0);
+        assert_int_equal(out.count, heap.count);
+        assert_memory_equal(ids, ids + LEN, out.count * sizeof(*ids));
+        free(piece);
+        free(ids);
+        arena_free(f.arena);
+    }
+}
+
+TEST(a_piece_that_nobody_wants_is_given_up)
+{
+    enum { LEN = 1 << 20 };
+    struct fixture f;
+    _Atomic bool cancelled = true;
+    struct wanted w = {.cancelled = &cancelled};
+    fixture_init(&f, 3);
+    char *piece = malloc(LEN);
+    uint32_t *ids = malloc(LEN * sizeof(*ids));
+    assert_true(piece && ids);
+    memset(piece, 'a', LEN);
+    struct bpe_ids out = {.ids = ids, .max = LEN};
+    size_t mark = arena_mark(f.arena);
+    assert_int_equal(bpe_encode(&f.bpe, f.arena, (struct slice){piece, LEN}, &w, &out), -ECANCELED);
+    assert_int_equal(arena_mark(f.arena), mark);
+    cancelled = false;
+    w.deadline_ns = 1;
+    assert_int_equal(bpe_encode(&f.bpe, f.arena, (struct slice){piece, LEN}, &w, &out), -ETIME);
+    w.deadline_ns = UINT64_MAX;
+    assert_int_equal(bpe_encode(&f.bpe, f.arena, (struct slice){piece, LEN}, &w, &out), 0);
+    free(piece);
+    free(ids);
     arena_free(f.arena);
 }
 
@@ -110,14 +186,14 @@ TEST(a_megabyte_of_one_letter_is_no_trouble)
         bpe_add(&f.bpe, &(struct bpe_merge){.left = half, .right = half, .merged = 256 + i, .rank = i});
     }
     struct bpe_ids out = {.ids = ids, .max = LEN};
-    assert_int_equal(bpe_encode(&f.bpe, f.arena, (struct slice){piece, LEN}, &out), 0);
+    assert_int_equal(bpe_encode(&f.bpe, f.arena, (struct slice){piece, LEN}, NULL, &out), 0);
     assert_int_equal(out.count, 1);
     assert_int_equal(ids[0], 256 + 19);
 
     out.count = 0;
-    assert_int_equal(bpe_encode(&f.bpe, small, (struct slice){piece, LEN}, &out), -ENOMEM);
+    assert_int_equal(bpe_encode(&f.bpe, small, (struct slice){piece, LEN}, NULL, &out), -ENOMEM);
     out.max = 1;
-    assert_int_equal(bpe_encode(&f.bpe, f.arena, (struct slice){piece, LEN - 1}, &out), -E2BIG);
+    assert_int_equal(bpe_encode(&f.bpe, f.arena, (struct slice){piece, LEN - 1}, NULL, &out), -E2BIG);
     free(piece);
     free(ids);
     arena_free(small);
@@ -132,7 +208,7 @@ TEST(the_later_of_two_equal_merges_holds)
     bpe_add(&f.bpe, &(struct bpe_merge){.left = 'x', .right = 'y', .merged = 1001, .rank = 101});
     uint32_t ids[2];
     struct bpe_ids out = {.ids = ids, .max = 2};
-    assert_int_equal(bpe_encode(&f.bpe, f.arena, SLICE("xy"), &out), 0);
+    assert_int_equal(bpe_encode(&f.bpe, f.arena, SLICE("xy"), NULL, &out), 0);
     assert_true(out.count == 1 && ids[0] == 1001);
     arena_free(f.arena);
 }

@@ -28,7 +28,7 @@ static void assert_splits_as_regex(enum pretok_rule rule, const pcre2_code *code
 {
     pcre2_match_data *match = pcre2_match_data_create(1, NULL);
     for (size_t from = 0, end; from < text.len; from = end) {
-        end = pretok_end(rule, text, from);
+        end = pretok_end(rule, text, from, NULL);
         int r = pcre2_match(code, (PCRE2_SPTR)text.ptr, text.len, from, 0, match, NULL);
         assert_true(r > 0);
         const size_t *found = pcre2_get_ovector_pointer(match);

@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "text/detok.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
@@ -10,6 +11,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
+#include <time.h>
 
 #define MODEL_DIR  PLATEAU_SOURCE_DIR "/models/canary"
 #define DATA_DIR   PLATEAU_SOURCE_DIR "/tests/unit/data/tokenizer/"
@@ -75,6 +77,8 @@ static void assert_encodes(const struct tokenizer *t, struct arena *scratch, con
     struct err e = {0};
     assert_int_equal(tokenizer_encode(t, scratch, c->text, &opts, got, TOKENS_MAX, &count, &e), 0);
     assert_int_equal(arena_mark(scratch), mark);
+    if (tokenizer_exceeds(t, c->text, count, NULL) != 0)
+        fail_msg("\"%.*s\" is said to have more than its %zu tokens", SLICE_ARGS(c->text), count);
     if (count != want_count || memcmp(got, want, count * sizeof(*got)) != 0)
         fail_msg("\"%.*s\" has other ids than expected", SLICE_ARGS(c->text));
 }
@@ -416,6 +420,87 @@ TEST(add_bos_token_of_the_config_counts)
     assert_int_equal(tokenizer_eos(t).len, 0);
     arena_free(a);
     json_decref(root);
+}
+
+/* ---- long texts ---- */
+
+static struct tokenizer *bundled(struct arena *a)
+{
+    json_t *root = json_file(MODEL_DIR "/tokenizer.json");
+    struct tokenizer *t = tokenizer_of(a, root, "");
+    json_decref(root);
+    return t;
+}
+
+/* `bytes` of a text again and again, for free(). */
+static struct slice repeated(const char *text, size_t bytes)
+{
+    size_t len = strlen(text), n = bytes / len * len;
+    char *all = malloc(bytes);
+    assert_non_null(all);
+    for (size_t i = 0; i < n; i++)
+        all[i] = text[i % len];
+    return (struct slice){all, n};
+}
+
+TEST(a_text_that_cannot_fit_is_known_without_tokenizing)
+{
+    struct arena *a = arena_of((size_t)64 << 20);
+    const struct tokenizer *t = bundled(a);
+    struct slice text = repeated("ab", 4 << 20), blanks = repeated(" ", 1 << 20);
+    assert_int_equal(tokenizer_exceeds(t, text, 32768, NULL), 1);
+    assert_int_equal(tokenizer_exceeds(t, slice_sub(text, 0, 32768), 32768, NULL), 0);
+    assert_int_equal(tokenizer_exceeds(t, blanks, 1 << 20, NULL), 0);
+    assert_int_equal(tokenizer_exceeds(t, slice_sub(text, 0, 0), 0, NULL), 0);
+    assert_int_equal(tokenizer_exceeds(t, text, SIZE_MAX, NULL), 0);
+    _Atomic bool cancelled = true;
+    struct wanted w = {.cancelled = &cancelled};
+    assert_int_equal(tokenizer_exceeds(t, text, 1 << 20, &w), -ECANCELED);
+    free((char *)text.ptr);
+    free((char *)blanks.ptr);
+    arena_free(a);
+}
+
+static uint64_t cpu_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+/* Each kind of text spends its time in another loop. */
+TEST(tokenizing_ends_soon_after_it_is_not_wanted_any_more)
+{
+    enum { BYTES = 24 << 20 };
+    static const char *const kinds[] = {"ab",      " ",     "\n", "\u0301",     "\u0323\u0301",
+                                        "a\u0301", "word ", "1",  "<|im_end|>", "<"};
+    struct arena *a = arena_of((size_t)64 << 20), *scratch = arena_of((size_t)2 << 30);
+    const struct tokenizer *t = bundled(a);
+    uint32_t *ids = malloc((size_t)BYTES * sizeof(*ids));
+    assert_non_null(ids);
+    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
+        struct slice text = repeated(kinds[i], BYTES);
+        _Atomic bool cancelled = false;
+        struct wanted w = {.cancelled = &cancelled};
+        struct tokenizer_opts opts = {.added_tokens = true, .wanted = &w};
+        struct err e = {0};
+        size_t count = 1, mark = arena_mark(scratch);
+        w.deadline_ns = clock_now_ns() + 60 * NS_PER_MS;
+        uint64_t cpu = cpu_now_ns();
+        assert_int_equal(tokenizer_encode(t, scratch, text, &opts, ids, BYTES, &count, &e), -ETIME);
+        cpu = cpu_now_ns() - cpu;
+        if (cpu > 400 * NS_PER_MS)
+            fail_msg("%.3f s of processor time for \"%s\" after 0.06 s were up", (double)cpu / 1e9, kinds[i]);
+        assert_int_equal(count, 1);
+        assert_int_equal(arena_mark(scratch), mark);
+        cancelled = true;
+        w.deadline_ns = 0;
+        assert_int_equal(tokenizer_encode(t, scratch, text, &opts, ids, BYTES, &count, &e), -ECANCELED);
+        free((char *)text.ptr);
+    }
+    free(ids);
+    arena_free(scratch);
+    arena_free(a);
 }
 
 TEST_MAIN()

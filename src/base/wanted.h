@@ -1,0 +1,32 @@
+/* wanted.h - whether long work is still wanted: its client may have left, or its time be up.
+ *
+ * The one who orders work fills a struct wanted; the code that does the work looks at it at least every WANTED_BYTES of
+ * text and ends with what it says. Any thread may set the flag. */
+#ifndef PLATEAU_BASE_WANTED_H
+#define PLATEAU_BASE_WANTED_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WANTED_BYTES ((size_t)64 << 10) /* the most text between two looks; less than 3 ms of tokenizing */
+
+struct wanted {
+    const _Atomic bool *cancelled; /* NULL: nobody cancels it */
+    uint64_t deadline_ns;          /* of clock_now_ns(); 0: none */
+};
+
+/* 0: go on; -ECANCELED; -ETIME: the deadline is past. NULL: 0. */
+int wanted_look(const struct wanted *w);
+
+/* The same, in a loop that passes WANTED_BYTES of text between two looks. *next begins as 0. */
+static inline int wanted_pass(const struct wanted *w, size_t at, size_t *next)
+{
+    if (at < *next)
+        return 0;
+    *next = at + WANTED_BYTES;
+    return wanted_look(w);
+}
+
+#endif
