@@ -50,9 +50,13 @@ struct shape {
     enum http_fault fault;
 };
 /* The text may hold zero bytes. */
-#define SHAPE(text, fault)          {text, sizeof(text) - 1, HTTP_FAULT_##fault}
-#define HEADER(lines, fault)        SHAPE("POST /x HTTP/1.1\r\nHost: a\r\n" lines "\r\n", fault)
-#define CHUNKED(body, fault)        SHAPE("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" body, fault)
+#define SHAPE(text, fault)                                                                                   \
+    {                                                                                                        \
+        text, sizeof(text) - 1, HTTP_FAULT_##fault                                                           \
+    }
+#define HEADER(lines, fault) SHAPE("POST /x HTTP/1.1\r\nHost: a\r\n" lines "\r\n", fault)
+#define CHUNKED(body, fault)                                                                                 \
+    SHAPE("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" body, fault)
 
 static void check_shapes(const struct shape *shapes, size_t count)
 {
@@ -242,8 +246,9 @@ static enum http_fault fault_of(const char *line, int count, const char *rest)
 TEST(headers_have_limits)
 {
     assert_int_equal(fault_of("X: 0123456789\r\n", 10, "\r\n"), HTTP_FAULT_NONE);
-    assert_int_equal(fault_of("X: 0123456789012345678901234567890123456789012345678901234567890123456789\r\n", 14, ""),
-                     HTTP_FAULT_HEADER_LONG);
+    assert_int_equal(
+        fault_of("X: 0123456789012345678901234567890123456789012345678901234567890123456789\r\n", 14, ""),
+        HTTP_FAULT_HEADER_LONG);
     assert_int_equal(fault_of("a:\r\n", 15, "\r\n"), HTTP_FAULT_NONE);
     assert_int_equal(fault_of("a:\r\n", 16, "\r\n"), HTTP_FAULT_FIELDS);
     assert_int_equal(fault_of("Cookie: a;b;c;d;e;f;g;h;i;j;k;l;m;n;o\r\n", 1, ""), HTTP_FAULT_FIELDS);
@@ -273,9 +278,10 @@ TEST(trailers_share_the_limits_of_their_header)
 
 TEST(what_ends_before_the_fault_is_good)
 {
-    static const char first[] = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"
-                                "POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nG\r\n\0"
-                                "POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n\n\n\r\n0\r\n\r\n";
+    static const char first[] =
+        "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"
+        "POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nG\r\n\0"
+        "POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n\n\n\r\n0\r\n\r\n";
     static const char rest[] = "GET /d HTTP/1.1\r\nHost: a\r\nX : y\r\n\r\n";
     char text[512];
     memcpy(text, first, sizeof(first) - 1);
@@ -301,8 +307,16 @@ TEST(it_rests_between_requests_only)
 
 PROPERTY(pieces_change_nothing, seed)
 {
-    static const char *const parts[] = {"GET / HTTP/1.1\r\n", "Host: a\r\n", "\r\n", "Content-Length: 3\r\n", "abc",
-                                        "Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n", "0\r\n", "X: y\r\n", "\n"};
+    static const char *const parts[] = {"GET / HTTP/1.1\r\n",
+                                        "Host: a\r\n",
+                                        "\r\n",
+                                        "Content-Length: 3\r\n",
+                                        "abc",
+                                        "Transfer-Encoding: chunked\r\n",
+                                        "3\r\nabc\r\n",
+                                        "0\r\n",
+                                        "X: y\r\n",
+                                        "\n"};
     struct rng rng = {.seed = seed};
     char text[1024] = "";
     for (int i = 0; i < 12; i++)
