@@ -5,6 +5,7 @@
  *     when the last of them is completed;
  *   - an evicted connection whose request has become whole meanwhile stays; one that rests after a request is closed
  *     without a word, as a server may at any time; any other is told 429.
+ *   - a request line that ends in a CR alone is not answered: for whoever waits for its LF there is no request yet.
  * The answer goes past MHD, which would write one of its own. Then the sending half is shut, so that nothing can follow it, and MHD is
  * made to read once more: http_recv.c tells it that the client has closed. (MHD reads after a suspension, whatever epoll said; a connection
  * that is shut altogether would reset a client that is still sending, and the reset overtakes the answer.) */
@@ -70,9 +71,14 @@ static void answer(struct http_conn *c, const struct http_refusal *why)
 
 static void end_faulty(struct http_conn *c)
 {
+    if (!is_reading(c))
+        return;
+    if (c->raw.fault == HTTP_FAULT_REQUEST_END) {
+        shut(c);
+        return;
+    }
     struct http_refusal why = http_refuse_fault(c->server, c->raw.fault);
-    if (is_reading(c))
-        answer(c, &why);
+    answer(c, &why);
 }
 
 static void end_evicted(struct http_conn *c)

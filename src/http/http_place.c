@@ -86,7 +86,7 @@ static struct http_conn *first_that_may_go(struct list idles[HTTP_IDLES], bool o
 {
     for (int i = 0; i < HTTP_IDLES; i++) {
         int looked = 0;
-        LIST_EACH (l, &idles[i]) {
+        LIST_EACH(l, &idles[i]) {
             struct http_conn *c = of_peer ? LIST_ENTRY(l, struct http_conn, peer_link)
                                           : LIST_ENTRY(l, struct http_conn, idle_link);
             if (may_go(c, for_whom, excess))

@@ -209,9 +209,15 @@ static enum http_fault step_version(struct http_raw *w, unsigned char c)
     return HTTP_FAULT_NONE;
 }
 
+static enum http_fault step_request_lf(struct http_raw *w, unsigned char c)
+{
+    w->state = STATE_LINE;
+    return c == '\n' ? HTTP_FAULT_NONE : HTTP_FAULT_REQUEST_END;
+}
+
 /* ---- headers and trailers ---- */
 
-static enum http_fault line_ended(struct http_raw *w, unsigned char c)
+static enum http_fault step_value_lf(struct http_raw *w, unsigned char c)
 {
     w->state = STATE_LINE;
     return c == '\n' ? HTTP_FAULT_NONE : HTTP_FAULT_LINE_END;
@@ -446,12 +452,12 @@ static step_fn *const steps[] = {
     [STATE_TARGET_FIRST] = step_target_first,
     [STATE_TARGET] = step_target,
     [STATE_VERSION] = step_version,
-    [STATE_REQUEST_LF] = line_ended,
+    [STATE_REQUEST_LF] = step_request_lf,
     [STATE_LINE] = step_line,
     [STATE_NAME] = step_name,
     [STATE_VALUE_BLANK] = step_value_blank,
     [STATE_VALUE] = step_value,
-    [STATE_VALUE_LF] = line_ended,
+    [STATE_VALUE_LF] = step_value_lf,
     [STATE_HEADER_LF] = step_header_lf,
     [STATE_CHUNK_SIZE] = step_chunk_size,
     [STATE_CHUNK_EXTENSION] = step_chunk_extension,

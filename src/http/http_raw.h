@@ -13,6 +13,7 @@ enum http_fault {
     HTTP_FAULT_NONE,
     HTTP_FAULT_TLS,          /* a TLS handshake */
     HTTP_FAULT_REQUEST_LINE, /* not METHOD SP TARGET SP HTTP/d.d */
+    HTTP_FAULT_REQUEST_END,  /* a CR behind the request line, and no LF */
     HTTP_FAULT_TARGET,       /* a blank or a control character in the target */
     HTTP_FAULT_TARGET_LONG,  /* the request line alone exceeds header_bytes_max */
     HTTP_FAULT_VERSION,      /* neither HTTP/1.0 nor HTTP/1.1 to 1.9 */

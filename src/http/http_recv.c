@@ -98,8 +98,9 @@ int http_recv_check(struct err *e)
     ssize_t (*own)(int, void *, size_t, int) = recv;
     if (memcmp(&found, &own, sizeof(own)) == 0)
         return 0;
-    return err_set(e, -ENOTSUP,
-                   "libmicrohttpd would read past the check of raw bytes: the program does not export recv()");
+    return err_set(
+        e, -ENOTSUP,
+        "libmicrohttpd would read past the check of raw bytes: the program does not export recv()");
 }
 
 bool http_recv_has_judged(const struct http_conn *c, bool whole)

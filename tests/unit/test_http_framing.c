@@ -81,11 +81,15 @@ TEST(two_lengths_are_no_length)
     expect_fault(POST "Content-Length: 0\r\nContent-Length: 42\r\n\r\n", 400, "duplicate_header");
     expect_fault(POST "Content-Length: 42\r\nContent-Length: 0\r\n\r\n", 400, "duplicate_header");
     expect_fault(POST "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 400, "duplicate_header");
-    expect_fault(POST "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "ambiguous_length");
-    expect_fault(POST "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n", 400, "ambiguous_length");
-    expect_fault("POST /echo HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n0\r\n\r\n", 400,
+    expect_fault(POST "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400,
+                 "ambiguous_length");
+    expect_fault(POST "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n", 400,
+                 "ambiguous_length");
+    expect_fault("POST /echo HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: "
+                 "keep-alive\r\n\r\n0\r\n\r\n",
+                 400, "transfer_encoding");
+    expect_fault(POST "Transfer-Encoding:\r\n chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", 501,
                  "transfer_encoding");
-    expect_fault(POST "Transfer-Encoding:\r\n chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", 501, "transfer_encoding");
     expect_fault(POST "X: a\r\n Content-Length: 35\r\n\r\n", 400, "folded_header");
     expect_fault(POST "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", 501, "transfer_encoding");
     app_stop();
@@ -116,7 +120,8 @@ TEST(lengths_that_are_none_have_one_answer)
     expect_fault(POST "Content-Length: 1.5\r\n\r\n{}", 400, "bad_length");
     expect_fault(POST "Content-Length: \r\n\r\n", 400, "bad_length");
     expect_fault(POST "Content-Length: 5, 5\r\n\r\nhello", 400, "bad_length");
-    expect_fault(POST "Content-Length: 9999999999999999999999999999999999999999\r\n\r\n{}", 413, "body_too_large");
+    expect_fault(POST "Content-Length: 9999999999999999999999999999999999999999\r\n\r\n{}", 413,
+                 "body_too_large");
     expect_fault(POST "Content-Length: 18446744073709551615\r\n\r\n{}", 413, "body_too_large");
     app_stop();
 }
@@ -140,6 +145,18 @@ TEST(what_is_no_request_is_answered_in_words)
     expect_fault(POST "abc\r\n\r\n", 400, "bad_header");
     expect_fault(POST "Content-Length : 5\r\n\r\nhello", 400, "bad_header");
     expect_fault("GET /echo HTTP/1.1\r\n\r\n", 400, "host_missing");
+    app_stop();
+}
+
+TEST(a_request_line_without_end_is_not_answered)
+{
+    struct bytes got;
+    app_start((struct http_server_opts){0});
+    int fd = client_open();
+    client_send(fd, "GET /echo HTTP/1.1\rHost: a\r\r" NEXT);
+    read_to_the_end(fd, &got);
+    assert_int_equal(got.len, 0);
+    close(fd);
     app_stop();
 }
 
@@ -174,8 +191,9 @@ TEST(a_fault_waits_for_the_answers_before_it)
     struct bytes got;
     app_start((struct http_server_opts){0});
     int fd = client_open();
-    client_send(fd, "GET /later HTTP/1.1\r\nHost: a\r\n\r\nGET /stream?count=3&bytes=5 HTTP/1.1\r\nHost: a\r\n\r\n"
-                    "GET /echo HTTP/1.1\r\nHost: a\r\n x\r\n\r\n" NEXT);
+    client_send(
+        fd, "GET /later HTTP/1.1\r\nHost: a\r\n\r\nGET /stream?count=3&bytes=5 HTTP/1.1\r\nHost: a\r\n\r\n"
+            "GET /echo HTTP/1.1\r\nHost: a\r\n x\r\n\r\n" NEXT);
     read_to_the_end(fd, &got);
     const char *now = strstr(got.text, "now"), *last = strstr(got.text, "HTTP/1.1 400");
     assert_true(now && last && last > now && strstr(now, "abcde") && strstr(last, "folded_header"));
@@ -190,7 +208,8 @@ TEST(a_fault_waits_for_the_answers_before_it)
     close(fd);
     /* Nor behind a refusal that does not wait for the body. */
     fd = client_open();
-    client_send(fd, "POST /refuse HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n");
+    client_send(fd,
+                "POST /refuse HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n");
     read_to_the_end(fd, &got);
     assert_int_equal(count(got.text, "HTTP/1.1 "), 1);
     close(fd);

@@ -197,7 +197,8 @@ TEST(a_crowd_is_answered_to_the_last)
 
 TEST(a_client_has_a_share)
 {
-    app_start((struct http_server_opts){.connections_max = 16, .connections_per_ip = 2, .vital_paths = vital});
+    app_start(
+        (struct http_server_opts){.connections_max = 16, .connections_per_ip = 2, .vital_paths = vital});
     int held[2], resting;
     hold(held, 1);
     resting = client_open();

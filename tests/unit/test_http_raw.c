@@ -114,7 +114,7 @@ TEST(request_lines_have_one_form)
         SHAPE("GET / HTTP/0.9\r\n", VERSION),
         SHAPE("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", VERSION),
         SHAPE("GET / HTTP/1.1\n", REQUEST_LINE),
-        SHAPE("GET / HTTP/1.1\rX", LINE_END),
+        SHAPE("GET / HTTP/1.1\rX", REQUEST_END),
         SHAPE("\n", LINE_END),
         SHAPE("\rGET / HTTP/1.1\r\n", LINE_END),
     };
