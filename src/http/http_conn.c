@@ -215,16 +215,15 @@ size_t http_conn_on_unescape(void *arg, struct MHD_Connection *mhd, char *text)
     return (size_t)(to - text);
 }
 
-/* A proxy's form of the target, http://name/path, means the path. (Its name is not the client's to choose: the
- * checks look at Host.) */
-static struct slice path_of(const char *target)
+/* A proxy's form of the target, http://name/path, means the path; its name has to be the same as in Host. */
+static void read_target(struct http_request *r, const char *target)
 {
-    struct slice path = slice_of(target);
-    if (slice_starts(path, SLICE("http://"))) {
-        size_t slash = slice_find(path, SLICE("/"), 7);
-        path = slash == SIZE_MAX ? SLICE("/") : slice_sub(path, slash, path.len);
-    }
-    return path;
+    r->path = slice_of(target);
+    if (!slice_starts(r->path, SLICE("http://")))
+        return;
+    size_t slash = MIN_OF(slice_find(r->path, SLICE("/"), 7), r->path.len);
+    r->authority = slice_sub(r->path, 7, slash - 7);
+    r->path = slash == r->path.len ? SLICE("/") : slice_sub(r->path, slash, r->path.len);
 }
 
 static void note_body(struct http_request *r)
@@ -268,7 +267,7 @@ static enum MHD_Result on_header(struct http_request *r, const char *target, con
 {
     struct http_conn *c = http_conn_of(r);
     r->method = slice_of(method);
-    r->path = path_of(target);
+    read_target(r, target);
     r->http_1_0 = strcmp(version, "HTTP/1.0") == 0;
     count_header(c->server, c->mhd);
     if (!http_recv_has_judged(c, false))

@@ -201,6 +201,11 @@ static bool is_excess(const struct http_request *r, struct http_conn *c)
     return c->excess && !is_vital(r);
 }
 
+static bool slice_eq_any_case(struct slice a, struct slice b)
+{
+    return a.len == b.len && slice_starts_any_case(a, b);
+}
+
 struct http_refusal http_refuse_place(const struct http_conn *c)
 {
     const struct http_server *s = c->server;
@@ -243,6 +248,11 @@ bool http_refuse_wanted(const struct http_request *r, struct http_refusal *ret)
         *ret = refusal(400, "bad_target",
                        "The request's target must be a path that starts with /, without spaces, whose "
                        "%%-escapes are whole.");
+        return true;
+    }
+    if (f.hosts && r->authority.len > 0 && !slice_eq_any_case(r->authority, f.host)) {
+        *ret =
+            refusal(400, "host_mismatch", "The request's target and its Host header name different hosts.");
         return true;
     }
     if (does_not_fit(r, ret))

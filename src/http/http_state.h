@@ -50,6 +50,7 @@ struct http_request {
     bool body_expected; /* the header announces one */
     bool closing;       /* in http_server.closing */
     struct slice method, path;
+    struct slice authority; /* of a target that has one */
     void *user;
     struct buf body;
     uint64_t body_bytes; /* received so far, of this request's body */
