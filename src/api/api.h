@@ -55,6 +55,8 @@ uint64_t api_stack_bytes(const struct api_opts *opts);
 int api_create(const struct api_opts *opts, struct api **ret, struct err *e);
 /* For http_server_opts; its arg is the api. Before the server is created. */
 struct http_handler api_handler(struct api *a);
+/* The same: what a probe asks, also when connections have run out. */
+extern const char *const api_vital_paths[];
 /* Watches the api's mailboxes. 0 or what http_server_watch() said. */
 int api_attach(struct api *a, struct http_server *s);
 /* After http_server_free, before any engine_close: ends the prep threads and every exchange. */

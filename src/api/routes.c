@@ -212,6 +212,8 @@ static const struct route routes[] = {
     {"POST", "/api/trim", AUTH_ADMIN, REQUEST_TRIM, NULL},
 };
 
+const char *const api_vital_paths[] = {"/live", "/health", NULL};
+
 /* One segment, which is the id, between what is before and behind the star. */
 static bool star_matches(struct slice own, size_t star, struct slice path, struct slice *rest)
 {

@@ -50,8 +50,8 @@ struct options {
     uint64_t max_image_pixels, image_cache; /* pixels 0: no pictures */
     uint64_t max_num_seqs, max_model_len, max_tokens_default, max_queue, queue_timeout_s, step_ms,
         slow_client_s, stuck_s;
-    uint64_t max_body_bytes, max_header_bytes, max_connections, max_requests, max_request_bytes, json_depth,
-        prep_threads;
+    uint64_t max_body_bytes, max_header_bytes, max_connections, connections_per_ip, max_requests,
+        max_request_bytes, json_depth, prep_threads;
     uint64_t idle_timeout_s, keepalive_s, drain_s, ttl_s, load_timeout_s;
     uint64_t model_limit; /* of a section: the model's own ceiling */
     uint64_t max_tokens, seed, top_k;

@@ -221,6 +221,8 @@ static int open_http(struct serve *s, struct err *e)
     struct http_server_opts opts = {.host = o->host,
                                     .port = (uint16_t)o->port,
                                     .connections_max = (uint32_t)o->max_connections,
+                                    .connections_per_ip = (uint32_t)o->connections_per_ip,
+                                    .vital_paths = api_vital_paths,
                                     .header_bytes_max = o->max_header_bytes,
                                     .body_bytes_max = MIN_OF(o->max_body_bytes, s->rt.process.body_bytes),
                                     .idle_timeout_s = (uint32_t)o->idle_timeout_s,

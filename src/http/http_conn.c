@@ -21,10 +21,10 @@
 /* Of them, those that the client's window does not take yet: what a client that stops reading costs in tokens that are computed for it. */
 #define SOCKET_UNSENT_BYTES 1024
 /* All that a client sent before it left is in the kernel by now: read within this, or it is not whole. */
-#define GONE_NS (500 * NS_PER_MS)
-/* A body may come as slowly as this, after the idle timeout; a client that drips is cut. */
-#define BODY_BYTES_PER_S 1024
-#define EXCESS_NS        (5 * NS_PER_S)
+#define GONE_NS   (500 * NS_PER_MS)
+#define EXCESS_NS (5 * NS_PER_S)
+/* MHD closes a connection that is shut in its next turn. */
+#define SHUT_NS NS_PER_S
 
 void http_conn_resume(struct http_conn *c)
 {
@@ -40,6 +40,7 @@ void http_conn_kill(struct http_conn *c)
     if (!c->open || c->killed)
         return;
     c->killed = true;
+    http_place_leave(c);
     /* MHD sees the hang-up wherever it is: reading, writing, or once it is resumed. */
     shutdown(c->fd, SHUT_RDWR);
     http_conn_resume(c);
@@ -61,6 +62,8 @@ void http_conn_check_deadline(struct http_conn *c, uint64_t now_ns)
     const struct http_request *r = &c->request;
     uint64_t idle_ns = c->server->opts.idle_timeout_s * NS_PER_S;
     uint64_t until_ns;
+    if (c->shut && now_ns > c->shut_ns + SHUT_NS)
+        http_conn_kill(c);
     switch (r->phase) {
     case HTTP_PHASE_NONE:
     case HTTP_PHASE_HEADER:
@@ -68,7 +71,7 @@ void http_conn_check_deadline(struct http_conn *c, uint64_t now_ns)
         until_ns = c->since_ns + (c->excess ? MIN_OF(EXCESS_NS, 2 * idle_ns) : 2 * idle_ns);
         break;
     case HTTP_PHASE_BODY:
-        until_ns = r->since_ns + idle_ns + r->body_bytes * (NS_PER_S / BODY_BYTES_PER_S);
+        until_ns = r->since_ns + idle_ns + r->body_bytes * (NS_PER_S / HTTP_BODY_BYTES_PER_S);
         break;
     default:
         return;
@@ -88,6 +91,13 @@ static struct http_conn *conn_of_mhd(struct MHD_Connection *mhd)
     return info ? info->socket_context : NULL;
 }
 
+const struct sockaddr *http_conn_address(const struct http_conn *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    return info ? info->client_addr : NULL;
+}
+
 static int watch_client(struct http_conn *c)
 {
     struct http_server *s = c->server;
@@ -104,13 +114,18 @@ static void conn_open(struct http_server *s, struct MHD_Connection *mhd, void **
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
     list_remove(&c->free);
     c->open = true;
-    c->gone = c->killed = c->suspended = c->linger = false;
+    c->gone = c->killed = c->suspended = c->linger = c->shut = false;
+    c->leave = HTTP_LEAVE_NOT;
     c->mhd = mhd;
     c->fd = info->connect_fd;
+    c->ended = 0;
     c->since_ns = s->now_ns;
     c->request.phase = HTTP_PHASE_NONE;
-    c->excess = ++s->conns_open > s->opts.connections_max;
+    s->conns_open++;
     *context = c;
+    http_raw_init(&c->raw, &s->raw_limits);
+    http_recv_add(c);
+    http_place_take(c);
     account_use(s->opts.network, s->conn_bytes);
     HTTP_COUNT(s, connections_total, 1);
     HTTP_COUNT(s, connections_now, 1);
@@ -128,6 +143,9 @@ static void conn_close(struct http_server *s, struct http_conn *c)
 {
     ASSERT(c->open);
     http_request_over(&c->request, false);
+    http_place_leave(c);
+    http_recv_remove(c);
+    list_remove(&c->leaving);
     /* The descriptor is still open here; MHD closes it next. */
     epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
     if (c->linger && !c->gone && !s->stopping)
@@ -200,16 +218,15 @@ size_t http_conn_on_unescape(void *arg, struct MHD_Connection *mhd, char *text)
     return (size_t)(to - text);
 }
 
-/* A proxy's form of the target, http://name/path, means the path. (Its name is not the client's to choose: the
- * checks look at Host.) */
-static struct slice path_of(const char *target)
+/* A proxy's form of the target, http://name/path, means the path; its name has to be the same as in Host. */
+static void read_target(struct http_request *r, const char *target)
 {
-    struct slice path = slice_of(target);
-    if (slice_starts(path, SLICE("http://"))) {
-        size_t slash = slice_find(path, SLICE("/"), 7);
-        path = slash == SIZE_MAX ? SLICE("/") : slice_sub(path, slash, path.len);
-    }
-    return path;
+    r->path = slice_of(target);
+    if (!slice_starts(r->path, SLICE("http://")))
+        return;
+    size_t slash = MIN_OF(slice_find(r->path, SLICE("/"), 7), r->path.len);
+    r->authority = slice_sub(r->path, 7, slash - 7);
+    r->path = slash == r->path.len ? SLICE("/") : slice_sub(r->path, slash, r->path.len);
 }
 
 static void note_body(struct http_request *r)
@@ -253,14 +270,17 @@ static enum MHD_Result on_header(struct http_request *r, const char *target, con
 {
     struct http_conn *c = http_conn_of(r);
     r->method = slice_of(method);
-    r->path = path_of(target);
+    read_target(r, target);
     r->http_1_0 = strcmp(version, "HTTP/1.0") == 0;
     count_header(c->server, c->mhd);
+    if (!http_recv_has_judged(c, false))
+        return MHD_NO;
     note_body(r);
     judge_header(r);
     if (r->closing)
         return MHD_NO;
     r->phase = r->reply ? HTTP_PHASE_ANSWERED : HTTP_PHASE_BODY;
+    http_place_note(c);
     if (!r->reply || !r->body_expected)
         return MHD_YES; /* An answer that needs to stop no body waits for the second call: the connection lives on. */
     c->linger = true;
@@ -288,8 +308,11 @@ static enum MHD_Result on_whole(struct http_request *r)
 {
     struct http_conn *c = http_conn_of(r);
     struct http_server *s = c->server;
+    if (!http_recv_has_judged(c, true))
+        return MHD_NO;
     if (r->phase == HTTP_PHASE_BODY) {
         r->phase = HTTP_PHASE_WAITING;
+        http_place_note(c);
         s->opts.handler.ready(s->opts.arg, r);
     }
     if (r->reply)
@@ -309,7 +332,7 @@ enum MHD_Result http_conn_on_access(void *arg, struct MHD_Connection *mhd, const
     struct http_request *r = *context;
     (void)mhd;
     s->activity++;
-    if (!r || http_conn_of(r)->killed || r->phase == HTTP_PHASE_OVER)
+    if (!r || http_conn_of(r)->killed || http_conn_of(r)->shut || r->phase == HTTP_PHASE_OVER)
         return MHD_NO;
     if (r->phase == HTTP_PHASE_HEADER)
         return on_header(r, target, method, version);
@@ -333,5 +356,9 @@ void http_conn_on_completed(void *arg, struct MHD_Connection *mhd, void **contex
     http_request_over(r, code == MHD_REQUEST_TERMINATED_COMPLETED_OK && r->status != 0 && !c->killed);
     r->phase = HTTP_PHASE_NONE;
     c->since_ns = s->now_ns;
+    c->ended++;
     *context = NULL;
+    http_place_note(c);
+    if (c->raw.fault)
+        http_leave_fault(c);
 }

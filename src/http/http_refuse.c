@@ -1,10 +1,9 @@
 /* http_refuse.c - what http refuses by itself, in OpenAI's envelope, naming the limit and its option.
  *
- * Two ends have to agree on where a request stops, or a proxy in front and this server could be made to see
- * different requests in the same bytes: so what the library would take leniently (two lengths, an unknown transfer
- * encoding) is refused here. What it cannot parse at all, and headers larger than the whole connection memory, it
- * refuses by itself with 400, 414, 431 or 505 and a text of its own, and closes; 0.9.75 writes the head of its answer
- * twice when Content-Length is not a number. A request line without a space it answers not at all. */
+ * Two ends have to agree on where a request stops, or a proxy in front and this server could be made to see different
+ * requests in the same bytes. So each fault of the raw bytes (http_raw.c) is answered past the library and closes the
+ * connection; what is behind it is never read as a request. What the library would refuse in words of its own is a fault or beyond
+ * a limit before. The checks of a header that is whole come after that; those of its body's length close as well. */
 #include "http/http_state.h"
 
 #include "base/rng.h"
@@ -111,6 +110,8 @@ void http_refuse_raw(struct http_request *r, const struct http_refusal *why)
     write_headers(r, &head);
     buf_puts(&head, "\r\n");
     buf_put(&head, body, body_bytes);
+    if (c->raw.head && c->raw.requests == c->ended)
+        head.len -= body_bytes; /* To a HEAD: only what a GET would be told first. */
     r->status = why->status;
     /* Nothing but "100 Continue" went out before: two kilobytes fit, or the client has gone. */
     if (head.error || send(c->fd, head.ptr, head.len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
@@ -162,54 +163,12 @@ struct http_refusal http_refuse_reply(const struct http_server *s, uint64_t byte
                    (unsigned long long)bytes, (unsigned long long)bodies_bytes_max(s));
 }
 
-/* What the headers hold that decides how the request is framed and where it came from. */
-struct framing {
-    uint32_t hosts, lengths, encodings, origins;
-    struct slice host, length, encoding, origin;
+struct guarded {
+    uint32_t hosts, origins;
+    struct slice host, origin;
 };
 
-static enum MHD_Result collect(void *arg, enum MHD_ValueKind kind, const char *key, size_t key_bytes,
-                               const char *value, size_t value_bytes)
-{
-    struct framing *f = arg;
-    const struct {
-        struct slice name;
-        uint32_t *count;
-        struct slice *value;
-    } wanted[] = {
-        {SLICE("host"), &f->hosts, &f->host},
-        {SLICE("content-length"), &f->lengths, &f->length},
-        {SLICE("transfer-encoding"), &f->encodings, &f->encoding},
-        {SLICE("origin"), &f->origins, &f->origin},
-    };
-    (void)kind;
-    for (size_t i = 0; i < COUNT_OF(wanted); i++) {
-        if (key_bytes == wanted[i].name.len && strncasecmp(key, wanted[i].name.ptr, key_bytes) == 0) {
-            *wanted[i].count += 1;
-            *wanted[i].value = (struct slice){value, value_bytes};
-        }
-    }
-    return MHD_YES;
-}
-
-static bool framing_is_wrong(const struct framing *f, bool http_1_0, struct http_refusal *ret)
-{
-    if (f->hosts == 0 && !http_1_0)
-        *ret = refusal(400, "host_missing", "A request of HTTP/1.1 has a Host header.");
-    else if (f->hosts > 1 || f->lengths > 1 || f->encodings > 1 || f->origins > 1)
-        *ret = refusal(400, "duplicate_header",
-                       "Host, Content-Length, Transfer-Encoding and Origin may stand once in a request.");
-    else if (f->lengths && f->encodings)
-        *ret =
-            refusal(400, "ambiguous_length", "A request has Content-Length or Transfer-Encoding, not both.");
-    else if (f->encodings && !(f->encoding.len == 7 && strncasecmp(f->encoding.ptr, "chunked", 7) == 0))
-        *ret = refusal(501, "transfer_encoding", "The only Transfer-Encoding understood is chunked.");
-    else
-        return false;
-    return true;
-}
-
-static bool origin_is_foreign(const struct framing *f, struct http_refusal *ret)
+static bool origin_is_foreign(const struct guarded *f, struct http_refusal *ret)
 {
     if (f->hosts && !http_guard_host_is_loopback(f->host))
         *ret =
@@ -225,37 +184,55 @@ static bool origin_is_foreign(const struct framing *f, struct http_refusal *ret)
     return true;
 }
 
-/* One that came when all were open is like any other once there is room. */
-static bool is_excess(struct http_conn *c)
+static bool is_vital(const struct http_request *r)
 {
-    const struct http_server *s = c->server;
-    c->excess = c->excess && s->conns_open > s->opts.connections_max;
-    return c->excess;
+    const char *const *paths = http_conn_of((struct http_request *)(uintptr_t)r)->server->opts.vital_paths;
+    bool found = false;
+    for (; paths && *paths && !found; paths++)
+        found = slice_eq(r->path, slice_of(*paths));
+    return found && slice_eq(r->method, SLICE("GET"));
 }
 
-static bool does_not_fit(const struct http_request *r, const struct framing *f, struct http_refusal *ret)
+/* One that came when all places were taken is like any other once there is room. */
+static bool is_excess(const struct http_request *r, struct http_conn *c)
+{
+    if (c->excess)
+        http_place_judge(c);
+    return c->excess && !is_vital(r);
+}
+
+static bool slice_eq_any_case(struct slice a, struct slice b)
+{
+    return a.len == b.len && slice_starts_any_case(a, b);
+}
+
+struct http_refusal http_refuse_place(const struct http_conn *c)
+{
+    const struct http_server *s = c->server;
+    if (c->crowded)
+        return refusal(429, "too_many_connections",
+                       "Your address has as many connections open as one client may. Close some, or raise "
+                       "--connections-per-ip.");
+    return refusal(429, "too_many_connections",
+                   "%u connections are open, as many as are allowed. Try again, or raise --max-connections.",
+                   s->opts.connections_max);
+}
+
+static bool does_not_fit(const struct http_request *r, struct http_refusal *ret)
 {
     struct http_conn *c = http_conn_of((struct http_request *)(uintptr_t)r);
     const struct http_server *s = c->server;
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     uint64_t length = 0;
-    if (info && info->header_size > s->opts.header_bytes_max)
-        *ret = refusal(
-            431, "header_too_large",
-            "The request's header is %zu bytes, more than %zu. Send less, or raise --max-header-bytes.",
-            info->header_size, s->opts.header_bytes_max);
-    else if (f->lengths && !slice_u64(f->length, s->opts.body_bytes_max, &length))
+    struct slice text;
+    bool has_length = http_request_header(r, "content-length", &text);
+    if (has_length && !slice_u64(text, s->opts.body_bytes_max, &length))
         *ret = http_refuse_body_too_large(s);
-    else if (f->lengths && length > bodies_bytes_max(s))
+    else if (length > bodies_bytes_max(s))
         *ret = refuse_body_for_ever(s);
     else if (s->last_words_ns > 0)
         *ret = refusal(503, "shutting_down", "The server is shutting down.");
-    else if (is_excess(c))
-        *ret =
-            refusal(429, "too_many_connections",
-                    "%u connections are open, as many as are allowed. Try again, or raise --max-connections.",
-                    s->opts.connections_max);
+    else if (is_excess(r, c))
+        *ret = http_refuse_place(c);
     else
         return false;
     return true;
@@ -263,16 +240,100 @@ static bool does_not_fit(const struct http_request *r, const struct framing *f, 
 
 bool http_refuse_wanted(const struct http_request *r, struct http_refusal *ret)
 {
-    struct http_conn *c = http_conn_of((struct http_request *)(uintptr_t)r);
-    struct framing f = {0};
-    MHD_get_connection_values_n(c->mhd, MHD_HEADER_KIND, collect, &f);
+    const struct http_server *s = http_conn_of((struct http_request *)(uintptr_t)r)->server;
+    struct guarded f = {0};
+    f.hosts = http_request_header(r, "host", &f.host);
+    f.origins = http_request_header(r, "origin", &f.origin);
     if (r->bad_target || !(slice_starts(r->path, SLICE("/")) || slice_eq(r->path, SLICE("*")))) {
         *ret = refusal(400, "bad_target",
                        "The request's target must be a path that starts with /, without spaces, whose "
                        "%%-escapes are whole.");
         return true;
     }
-    if (framing_is_wrong(&f, r->http_1_0, ret) || does_not_fit(r, &f, ret))
+    if (f.hosts && r->authority.len > 0 && !slice_eq_any_case(r->authority, f.host)) {
+        *ret =
+            refusal(400, "host_mismatch", "The request's target and its Host header name different hosts.");
         return true;
-    return c->server->opts.loopback_host_only && origin_is_foreign(&f, ret);
+    }
+    if (does_not_fit(r, ret))
+        return true;
+    return s->opts.loopback_host_only && origin_is_foreign(&f, ret);
+}
+
+/* ---- raw bytes ---- */
+
+/* What is wrong, and what to send instead. */
+static const struct {
+    unsigned status;
+    const char *code, *message;
+} faults[HTTP_FAULTS] = {
+    [HTTP_FAULT_TLS] =
+        {400, "not_http",
+         "This port speaks HTTP without TLS, and the bytes look like a TLS handshake. Use http://."},
+    [HTTP_FAULT_REQUEST_LINE] =
+        {400, "bad_request_line",
+         "A request begins with a line such as GET /path HTTP/1.1, with one space between "
+         "its parts and CR LF at its end."},
+    [HTTP_FAULT_TARGET] =
+        {400, "bad_target",
+         "The request's target must be a path without spaces and control characters. Escape "
+         "them with %."},
+    [HTTP_FAULT_VERSION] = {505, "http_version",
+                            "The version of HTTP is not served. Use HTTP/1.1, also where HTTP/2 was tried."},
+    [HTTP_FAULT_LINE_END] = {400, "bad_line_end",
+                             "A line of the header ends with CR LF; neither of the two stands alone."},
+    [HTTP_FAULT_CONTROL] = {400, "bad_header",
+                            "A header's value holds a control character. Tab is the only one allowed."},
+    [HTTP_FAULT_FOLD] =
+        {400, "folded_header",
+         "A line of the header begins with a blank. Headers are not continued on further lines."},
+    [HTTP_FAULT_NAME] = {400, "bad_header",
+                         "A header is a name of letters, digits and !#$%&'*+-.^_`|~, then a colon without a "
+                         "blank before it."},
+    [HTTP_FAULT_DUPLICATE] =
+        {400, "duplicate_header",
+         "Host, Content-Length, Transfer-Encoding, Authorization, x-api-key and Origin may "
+         "stand once in a request."},
+    [HTTP_FAULT_HOST] = {400, "bad_host", "Host must be a name or an address, with a port or without."},
+    [HTTP_FAULT_HOST_MISSING] = {400, "host_missing", "A request of HTTP/1.1 has a Host header."},
+    [HTTP_FAULT_LENGTH] = {400, "bad_length", "Content-Length is one number, written with digits alone."},
+    [HTTP_FAULT_ENCODING] = {501, "transfer_encoding", "The only Transfer-Encoding understood is chunked."},
+    [HTTP_FAULT_ENCODING_1_0] =
+        {400, "transfer_encoding",
+         "A request of HTTP/1.0 has no Transfer-Encoding. Use HTTP/1.1, or Content-Length."},
+    [HTTP_FAULT_TWO_LENGTHS] = {400, "ambiguous_length",
+                                "A request has Content-Length or Transfer-Encoding, not both."},
+    [HTTP_FAULT_CHUNK] =
+        {400, "bad_chunk",
+         "A chunk is its size in hexadecimal digits, CR LF, as many bytes, CR LF; an extension "
+         "behind the size has 240 bytes at most."},
+    [HTTP_FAULT_TRAILER] = {400, "bad_trailer",
+                            "Headers about framing, hosts, keys and cookies may not stand behind the body."},
+};
+
+struct http_refusal http_refuse_fault(const struct http_server *s, enum http_fault fault)
+{
+    size_t header_max = s->raw_limits.header_bytes_max;
+    switch (fault) {
+    case HTTP_FAULT_TARGET_LONG:
+        return refusal(414, "header_too_large",
+                       "The request line is longer than %zu bytes. Send less, or raise --max-header-bytes.",
+                       header_max);
+    case HTTP_FAULT_HEADER_LONG:
+        return refusal(
+            431, "header_too_large",
+            "The request's header is longer than %zu bytes. Send less, or raise --max-header-bytes.",
+            header_max);
+    case HTTP_FAULT_FIELDS:
+        return refusal(
+            431, "header_too_large",
+            "The request's headers, query arguments and cookies count for more than %zu bytes, %d for each "
+            "and those of the cookies. Send fewer.",
+            s->raw_limits.field_bytes_max, HTTP_RAW_FIELD_BYTES);
+    case HTTP_FAULT_LENGTH_HUGE:
+        return http_refuse_body_too_large(s);
+    default:
+        ASSERT(faults[fault].status);
+        return refusal(faults[fault].status, faults[fault].code, "%s", faults[fault].message);
+    }
 }

@@ -62,16 +62,9 @@ void http_request_body_take(struct http_request *r, struct buf *ret)
     r->body = (struct buf){0};
 }
 
-static const struct sockaddr *client_address(const struct http_request *r)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(conn_of(r)->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    return info ? info->client_addr : NULL;
-}
-
 void http_request_client(const struct http_request *r, char ret[HTTP_CLIENT_TEXT_MAX])
 {
-    const struct sockaddr *a = client_address(r);
+    const struct sockaddr *a = http_conn_address(conn_of(r));
     char host[INET6_ADDRSTRLEN] = "?";
     snprintf(ret, HTTP_CLIENT_TEXT_MAX, "local");
     if (a && a->sa_family == AF_INET) {
@@ -87,14 +80,7 @@ void http_request_client(const struct http_request *r, char ret[HTTP_CLIENT_TEXT
 
 bool http_request_client_is_loopback(const struct http_request *r)
 {
-    const struct sockaddr *a = client_address(r);
-    if (a && a->sa_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
-    if (a && a->sa_family == AF_INET6) {
-        const struct in6_addr *in = &((const struct sockaddr_in6 *)a)->sin6_addr;
-        return IN6_IS_ADDR_LOOPBACK(in) || (IN6_IS_ADDR_V4MAPPED(in) && in->s6_addr[12] == 127);
-    }
-    return a && a->sa_family == AF_UNIX;
+    return http_peer_is_loopback(http_conn_address(conn_of(r)));
 }
 
 void http_request_set_user(struct http_request *r, void *user)

@@ -34,6 +34,10 @@
 /* MHD's connection, address and response with its headers, from its allocator. */
 #define CONN_LIBRARY_BYTES 6144
 
+/* Of a pool: what MHD reads beyond the header it wants, and the head of an answer. */
+#define POOL_READ_AHEAD_BYTES 1024
+#define POOL_HEAD_BYTES       1536
+
 /* ---- creation ---- */
 
 static void fill_defaults(struct http_server_opts *o)
@@ -55,6 +59,21 @@ static int check_opts(struct http_server_opts *o, struct err *e)
     if (o->send_bytes_max < 1024 || o->send_bytes_max > (size_t)64 << 20)
         return err_set(e, -EINVAL, "send_bytes_max is %zu; it must be 1024 to 67108864", o->send_bytes_max);
     return 0;
+}
+
+/* MHD's memory for one connection. */
+static size_t pool_bytes(const struct http_server_opts *o)
+{
+    return ROUND_UP(o->header_bytes_max + POOL_REPLY_BYTES, 4096);
+}
+
+/* MHD answers in its own words, or with two heads, when a request does not fit its pool: so it always does. At first
+ * half of the pool is for reading, which may be full of requests to come; beyond that it grows with the header. */
+static struct http_raw_limits raw_limits(const struct http_server_opts *o)
+{
+    size_t read = MAX_OF(o->header_bytes_max, pool_bytes(o) / 2) + POOL_READ_AHEAD_BYTES;
+    return (struct http_raw_limits){.header_bytes_max = o->header_bytes_max,
+                                    .field_bytes_max = pool_bytes(o) - read - POOL_HEAD_BYTES};
 }
 
 static int listen_on(const struct addrinfo *a)
@@ -115,16 +134,15 @@ static void log_library(void *arg, const char *format, va_list ap)
 static int start_mhd(struct http_server *s, struct err *e)
 {
     const struct http_server_opts *o = &s->opts;
-    size_t pool = ROUND_UP(o->header_bytes_max + POOL_REPLY_BYTES, 4096);
+    size_t pool = pool_bytes(o);
     s->mhd = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, http_conn_on_access, s,
         MHD_OPTION_EXTERNAL_LOGGER, log_library, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, pool, MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->conns_max,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->idle_timeout_s, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-        (unsigned)o->connections_per_ip, MHD_OPTION_STRICT_FOR_CLIENT, -1, MHD_OPTION_NOTIFY_COMPLETED,
-        http_conn_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, http_conn_on_connection, s,
-        MHD_OPTION_URI_LOG_CALLBACK, http_conn_on_target, s, MHD_OPTION_UNESCAPE_CALLBACK,
-        http_conn_on_unescape, s, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->idle_timeout_s, MHD_OPTION_STRICT_FOR_CLIENT, -1,
+        MHD_OPTION_NOTIFY_COMPLETED, http_conn_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
+        http_conn_on_connection, s, MHD_OPTION_URI_LOG_CALLBACK, http_conn_on_target, s,
+        MHD_OPTION_UNESCAPE_CALLBACK, http_conn_on_unescape, s, MHD_OPTION_END);
     if (!s->mhd)
         return err_set(e, -ENOMEM, "libmicrohttpd does not start with %u connections of %zu bytes",
                        s->conns_max, pool);
@@ -165,6 +183,10 @@ static void init_slots(struct http_server *s)
         struct http_conn *c = &s->conns[i];
         c->server = s;
         c->fd = -1;
+        c->idle = HTTP_IDLES;
+        list_init(&c->leaving);
+        list_init(&c->idle_link);
+        list_init(&c->peer_link);
         list_init(&c->free);
         list_init(&c->writable);
         list_init(&c->closing);
@@ -175,41 +197,85 @@ static void init_slots(struct http_server *s)
 /* Of one connection, its send buffer apart. */
 static size_t conn_bytes(const struct http_server_opts *o)
 {
-    return ROUND_UP(o->header_bytes_max + POOL_REPLY_BYTES, 4096) + CONN_LIBRARY_BYTES;
+    return pool_bytes(o) + CONN_LIBRARY_BYTES;
+}
+
+static uint32_t slots_max(const struct http_server_opts *o)
+{
+    return o->connections_max + HTTP_EXCESS_MAX + HTTP_LEAVING_MAX;
+}
+
+static uint32_t fd_heads_count(uint32_t slots)
+{
+    uint32_t count = 16;
+    while (count < slots)
+        count *= 2;
+    return count;
+}
+
+/* What the server allocates once: slots, and tables that find connections by descriptor and clients by address. */
+static uint64_t tables_bytes(uint32_t slots)
+{
+    return (uint64_t)slots * sizeof(struct http_conn) + fd_heads_count(slots) * sizeof(uint32_t) +
+           http_peers_bytes(slots);
 }
 
 uint64_t http_server_bytes(const struct http_server_opts *opts, uint64_t *connection)
 {
     struct http_server_opts o = *opts;
     fill_defaults(&o);
-    *connection = sizeof(struct http_conn) + conn_bytes(&o) + o.send_bytes_max;
-    return ((uint64_t)o.connections_max + HTTP_EXCESS_MAX) * *connection;
+    uint64_t slots = slots_max(&o), tables = tables_bytes(slots_max(&o));
+    *connection = DIV_UP(tables, slots) + conn_bytes(&o) + o.send_bytes_max;
+    return slots * *connection;
+}
+
+static int allocate(struct http_server *s, struct err *e)
+{
+    s->conns = calloc(s->conns_max, sizeof(*s->conns));
+    s->fd_heads_count = fd_heads_count(s->conns_max);
+    s->fd_heads = calloc(s->fd_heads_count, sizeof(*s->fd_heads));
+    if (!s->conns || !s->fd_heads || http_peers_init(&s->peers, s->conns_max) < 0)
+        return err_set(e, -ENOMEM, "no memory for %u connections", s->opts.connections_max);
+    account_use(s->opts.network, tables_bytes(s->conns_max));
+    init_slots(s);
+    return 0;
 }
 
 static int reserve(struct http_server *s, struct err *e)
 {
     uint64_t connection, bytes = http_server_bytes(&s->opts, &connection);
-    s->conns_max = s->opts.connections_max + HTTP_EXCESS_MAX;
+    s->conns_max = slots_max(&s->opts);
     s->conn_bytes = conn_bytes(&s->opts);
-    uint64_t slots_bytes = (uint64_t)s->conns_max * sizeof(struct http_conn);
+    s->raw_limits = raw_limits(&s->opts);
     if (account_reserve(s->opts.network, bytes) < 0)
         return err_set(
             e, -ENOMEM,
             "%u connections need %llu bytes, which the memory limit does not leave: lower --max-connections",
             s->opts.connections_max, (unsigned long long)bytes);
     s->reserved_bytes = bytes;
-    s->conns = calloc(s->conns_max, sizeof(*s->conns));
-    if (!s->conns)
-        return err_set(e, -ENOMEM, "no memory for %u connections", s->opts.connections_max);
-    account_use(s->opts.network, slots_bytes);
-    init_slots(s);
-    return 0;
+    return allocate(s, e);
+}
+
+static void init_lists(struct http_server *s)
+{
+    list_init(&s->free);
+    list_init(&s->writable);
+    list_init(&s->closing);
+    list_init(&s->leaving);
+    for (int i = 0; i < HTTP_IDLES; i++)
+        list_init(&s->idles[i]);
+    for (uint32_t i = 0; i < HTTP_WATCHES_MAX; i++)
+        s->watches[i].fd = -1;
+    for (uint32_t i = 0; i < HTTP_LINGERS_MAX; i++)
+        s->lingers[i].fd = -1;
 }
 
 int http_server_create(const struct http_server_opts *opts, struct err *e, struct http_server **ret)
 {
     struct http_server_opts checked = *opts;
     int r = check_opts(&checked, e);
+    if (r == 0)
+        r = http_recv_check(e);
     if (r < 0)
         return r;
     struct http_server *s = calloc(1, sizeof(*s));
@@ -219,13 +285,7 @@ int http_server_create(const struct http_server_opts *opts, struct err *e, struc
     s->charge = account_charge(checked.network);
     s->mhd_timeout_s = checked.idle_timeout_s;
     s->epoll_fd = s->wake_fd = s->listen_fd = -1;
-    list_init(&s->free);
-    list_init(&s->writable);
-    list_init(&s->closing);
-    for (uint32_t i = 0; i < HTTP_WATCHES_MAX; i++)
-        s->watches[i].fd = -1;
-    for (uint32_t i = 0; i < HTTP_LINGERS_MAX; i++)
-        s->lingers[i].fd = -1;
+    init_lists(s);
     atomic_init(&s->stop_at_ns, UINT64_MAX);
     s->now_ns = clock_now_ns();
     s->tick_ns = s->now_ns + TICK_NS;
@@ -300,7 +360,7 @@ static void stop_mhd(struct http_server *s)
     end_all(s);
     /* Every suspended connection was resumed: MHD closes it in its next turns, and may not be stopped before. */
     for (int turn = 0; turn < 100 && s->conns_open > 0; turn++)
-        MHD_run(s->mhd);
+        http_recv_run(s);
     MHD_stop_daemon(s->mhd);
     ASSERT(s->conns_open == 0 && s->requests_open == 0);
 }
@@ -318,9 +378,11 @@ void http_server_free(struct http_server *s)
         close(s->wake_fd);
     if (s->epoll_fd >= 0)
         close(s->epoll_fd);
-    if (s->conns)
-        account_unuse(s->opts.network, (uint64_t)s->conns_max * sizeof(struct http_conn));
+    if (s->peers.entries)
+        account_unuse(s->opts.network, tables_bytes(s->conns_max));
     account_release(s->opts.network, s->reserved_bytes);
+    http_peers_done(&s->peers);
+    free(s->fd_heads);
     free(s->conns);
     free(s);
 }
@@ -445,7 +507,8 @@ int http_server_turn(struct http_server *s, int wait_ms)
     obey(s);
     end_closing(s);
     s->resumed = false;
-    MHD_run(s->mhd);
+    http_recv_run(s);
+    http_leave_all(s);
     tell_writable(s);
     tick(s);
     end_closing(s);

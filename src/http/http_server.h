@@ -5,10 +5,13 @@
  * its client leaving, which is noticed within milliseconds; a client that shuts down only its sending half counts
  * as gone as well, unless it has its answer already.
  *
- * Memory: everything that connections need (header memory, send buffer, bookkeeping, for each of connections_max)
- * is reserved in `network` at creation; bodies, and answers longer than a send buffer, reserve as they come. What
- * does not fit is refused in words: 400 malformed, 403 foreign Host or Origin, 413 body, 429 connections or memory that others
- * have, 431 header, 503 shutdown. */
+ * Memory: everything that connections need (header memory, send buffer, bookkeeping, for each of connections_max and 16 more:
+ * excess ones and those that are being closed) is reserved in `network` at creation; bodies, and answers longer than a send
+ * buffer, reserve as they come. What does not fit is refused in words: 400 malformed, 403 foreign Host or Origin, 413 body,
+ * 414 target, 429 connections or memory that others have, 431 header, 501 encoding, 503 shutdown, 505 version.
+ *
+ * Framing: the raw bytes are judged before they are parsed (http_raw.h). What has two readings is refused, and the connection closed.
+ * For that the program defines recv(); in a program that hides it http_server_create() fails. */
 #ifndef PLATEAU_HTTP_HTTP_SERVER_H
 #define PLATEAU_HTTP_HTTP_SERVER_H
 
@@ -37,15 +40,19 @@ struct http_handler {
 };
 
 struct http_server_opts {
-    const char *host;            /* name or address to listen on */
-    uint16_t port;               /* 0 = any free one: http_server_port() */
-    uint32_t connections_max;    /* more are told 429; 1 to 65536 */
-    uint32_t connections_per_ip; /* more are closed at once; 0 = no limit */
-    size_t header_bytes_max;     /* request line and headers; 0 = 8 KiB */
-    size_t body_bytes_max;       /* 0 = 64 MiB */
-    size_t send_bytes_max;       /* of a stream, waiting for its client; 0 = 16 KiB */
-    uint32_t idle_timeout_s;     /* connections between requests, and requests that do not get on; 0 = 60 */
-    struct account *network;     /* outlives the server */
+    const char *host; /* name or address to listen on */
+    uint16_t port;    /* 0 = any free one: http_server_port() */
+    uint32_t
+        connections_max; /* 1 to 65536; for more, one without an open request is closed, else they are told 429 */
+    uint32_t
+        connections_per_ip; /* the same for one address; 0 = half of connections_max, and none for loopback */
+    const char *const
+        *vital_paths; /* GETs that are answered beyond these limits as well; up to a NULL. NULL = none */
+    size_t header_bytes_max; /* request line, headers and trailers; 0 = 8 KiB */
+    size_t body_bytes_max;   /* 0 = 64 MiB */
+    size_t send_bytes_max;   /* of a stream, waiting for its client; 0 = 16 KiB */
+    uint32_t idle_timeout_s; /* connections between requests, and requests that do not get on; 0 = 60 */
+    struct account *network; /* outlives the server */
     bool loopback_host_only; /* Host must be a loopback name and a browser's Origin must equal it, else 403 */
     struct http_handler handler;
     void *arg; /* of all the handler's functions */
@@ -54,8 +61,8 @@ struct http_server_opts {
 /* What it will reserve at creation; *connection: of that, for each connection. Bodies and long answers come on top. */
 uint64_t http_server_bytes(const struct http_server_opts *opts, uint64_t *connection);
 
-/* Listens; connections are accepted once the loop runs. 0, -EINVAL, -ENOMEM (the account said no), or what the system
- * said about the address. */
+/* Listens; connections are accepted once the loop runs. 0, -EINVAL, -ENOMEM (the account said no), -ENOTSUP (raw bytes cannot be
+ * judged), or what the system said about the address. */
 int http_server_create(const struct http_server_opts *opts, struct err *e, struct http_server **ret);
 /* Not while it runs. Requests still open end (completed == false). NULL is fine. */
 void http_server_free(struct http_server *s);

@@ -7,15 +7,21 @@
 
 #include "base/check.h"
 #include "base/list.h"
+#include "http/http_peer.h"
+#include "http/http_raw.h"
 #include "http/http_server.h"
 
 #include <microhttpd.h>
 #include <stdatomic.h>
 
-/* Connections beyond connections_max that are accepted only to be told 429. */
+/* Connections beyond connections_max: only vital paths are answered on them, all else is told 429. */
 #define HTTP_EXCESS_MAX 8
+/* Connections that have been told to go and that MHD has not closed yet. */
+#define HTTP_LEAVING_MAX 8
 /* Closed connections whose clients are still sending: read from and thrown away, so that the refusal arrives. */
-#define HTTP_LINGERS_MAX 16
+#define HTTP_LINGERS_MAX 64
+/* A body may come as slowly as this, after the idle timeout; a client that drips is cut. */
+#define HTTP_BODY_BYTES_PER_S 1024
 
 enum http_phase {
     HTTP_PHASE_NONE,     /* between requests, or a header is coming in */
@@ -45,6 +51,7 @@ struct http_request {
     bool body_expected; /* the header announces one */
     bool closing;       /* in http_server.closing */
     struct slice method, path;
+    struct slice authority; /* of a target that has one */
     void *user;
     struct buf body;
     uint64_t body_bytes; /* received so far, of this request's body */
@@ -59,22 +66,36 @@ struct http_request {
     char headers[HTTP_HEADER_BYTES]; /* "name\0value\0" each */
 };
 
+enum http_leave { HTTP_LEAVE_NOT, HTTP_LEAVE_EVICTED, HTTP_LEAVE_FAULT };
+
 struct http_conn {
     struct http_server *server;
     uint32_t generation; /* of the slot: tells events of an earlier connection apart */
     bool open;
-    bool excess;    /* beyond connections_max: gets 429 */
+    bool placed;    /* counts against connections_max; until it is to go */
+    bool excess;    /* came when all places were taken: vital paths only, else 429 */
+    bool crowded;   /* as excess, for its client's share */
+    bool shut;      /* answered past MHD, which reads the end of it next */
     bool gone;      /* the client has closed its sending half, or all */
     bool killed;    /* no byte more goes out; MHD is about to close it */
     bool suspended; /* as we told MHD */
     bool linger;    /* unread bytes may be coming in when it closes */
+    enum http_leave leave;
+    enum http_idle idle; /* which list of those it is in; HTTP_IDLES = none */
     int fd;
+    uint32_t fd_next; /* in http_server.fd_heads: index of the next, + 1 */
     struct MHD_Connection *mhd;
+    struct http_peer *peer; /* NULL = its address has no limit */
+    struct http_raw raw;
+    uint64_t ended;    /* requests that MHD has done with */
     uint64_t since_ns; /* opened, or last request ended */
-    uint64_t gone_ns;
-    struct list free;     /* in http_server.free while closed */
-    struct list writable; /* in http_server.writable: tell the handler */
-    struct list closing;  /* in http_server.closing: end and close */
+    uint64_t gone_ns, shut_ns;
+    struct list free;      /* in http_server.free while closed */
+    struct list writable;  /* in http_server.writable: tell the handler */
+    struct list closing;   /* in http_server.closing: end and close */
+    struct list leaving;   /* in http_server.leaving: answer and close */
+    struct list idle_link; /* in http_server.idles */
+    struct list peer_link; /* in http_peer.idles */
     struct http_request request;
 };
 
@@ -96,8 +117,9 @@ struct http_server {
     /* Set by create, then constant. */
     struct http_server_opts opts;
     struct charge charge; /* of opts.network */
-    uint32_t conns_max;   /* slots: connections_max + HTTP_EXCESS_MAX */
-    size_t conn_bytes;    /* of one connection, its send buffer apart */
+    uint32_t conns_max;   /* slots: connections_max + HTTP_EXCESS_MAX + HTTP_LEAVING_MAX */
+    struct http_raw_limits raw_limits;
+    size_t conn_bytes; /* of one connection, its send buffer apart */
     uint64_t reserved_bytes;
     uint16_t port;
     uint32_t mhd_timeout_s; /* of connections that are told no other */
@@ -107,8 +129,12 @@ struct http_server {
     /* Network thread. */
     int listen_fd; /* ours to close once MHD does not accept any more; -1 = closed */
     struct http_conn *conns;
-    struct list free, writable, closing;
-    uint32_t conns_open, requests_open;
+    uint32_t *fd_heads; /* of chains of connections by descriptor: index of the first, + 1 */
+    uint32_t fd_heads_count;
+    struct http_peers peers;
+    struct list idles[HTTP_IDLES]; /* oldest first */
+    struct list free, writable, closing, leaving;
+    uint32_t conns_open, conns_placed, requests_open;
     uint64_t now_ns, tick_ns;
     bool quiesced, stopping;
     uint64_t last_words_ns; /* when the handler was told `stopping`; 0 = not yet */
@@ -154,6 +180,8 @@ void http_conn_on_completed(void *arg, struct MHD_Connection *mhd, void **contex
                             enum MHD_RequestTerminationCode code);
 void http_conn_on_connection(void *arg, struct MHD_Connection *mhd, void **context,
                              enum MHD_ConnectionNotificationCode code);
+/* NULL: none. */
+const struct sockaddr *http_conn_address(const struct http_conn *c);
 /* The client has left. */
 void http_conn_gone(struct http_conn *c);
 /* Lets MHD close the connection as soon as it can. */
@@ -180,6 +208,9 @@ struct http_refusal {
     char message[256];
 };
 void http_refuse(struct http_request *r, const struct http_refusal *why);
+struct http_refusal http_refuse_fault(const struct http_server *s, enum http_fault fault);
+/* There is no place for the connection. */
+struct http_refusal http_refuse_place(const struct http_conn *c);
 /* Writes the refusal past MHD, which takes no answer while it reads a body. The caller closes the connection. */
 void http_refuse_raw(struct http_request *r, const struct http_refusal *why);
 /* True when the request may not pass, and why. */
@@ -188,6 +219,33 @@ struct http_refusal http_refuse_body_too_large(const struct http_server *s);
 /* There is no memory for so many bytes: of a body that is coming in, of an answer. */
 struct http_refusal http_refuse_body(const struct http_server *s, uint64_t bytes);
 struct http_refusal http_refuse_reply(const struct http_server *s, uint64_t bytes);
+
+/* http_recv.c */
+/* Runs MHD once. All that it reads is judged. */
+void http_recv_run(struct http_server *s);
+void http_recv_add(struct http_conn *c);
+void http_recv_remove(struct http_conn *c);
+/* 0, or -ENOTSUP: MHD reads by another way. */
+int http_recv_check(struct err *e);
+/* The header of the request that MHD hands over, or all of it, has been judged. False is logged: it must not be served. */
+bool http_recv_has_judged(const struct http_conn *c, bool whole);
+
+/* http_place.c */
+/* A connection is open: makes room for it, or marks it. */
+void http_place_take(struct http_conn *c);
+/* It is to go, or closed; again: nothing. */
+void http_place_leave(struct http_conn *c);
+/* What it waits for may have changed. */
+void http_place_note(struct http_conn *c);
+/* Tries once more to make room for an excess connection. */
+void http_place_judge(struct http_conn *c);
+
+/* http_leave.c */
+void http_leave_evict(struct http_conn *c);
+/* Its raw bytes are faulty, or a request before the faulty one has ended. */
+void http_leave_fault(struct http_conn *c);
+/* Answers and closes those that were marked. Not from inside MHD. */
+void http_leave_all(struct http_server *s);
 
 /* http_stream.c */
 ssize_t http_stream_on_read(void *arg, uint64_t position, char *to, size_t bytes_max);

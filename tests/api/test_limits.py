@@ -14,8 +14,7 @@ TEXT = "/v1/completions"
 
 @pytest.fixture(scope="module")
 def small():
-    options = {"max-body-bytes": 2048, "max-header-bytes": 1024, "json-depth": 6, "max-model-len": 64,
-               "max-connections": 3}
+    options = {"max-body-bytes": 2048, "max-header-bytes": 1024, "json-depth": 6, "max-model-len": 64}
     with serving(*(f"--{name}={value}" for name, value in options.items())) as s:
         yield s
 
@@ -81,17 +80,6 @@ def test_memory_of_a_request(narrow):
     # A word of such a length is a small body, and takes as much to be cut into tokens.
     refused(narrow.complete("a" * 100_000), 413, "request_too_large", 1 << 20, "--max-request-bytes")
     goes_on(narrow)
-
-
-@pytest.mark.smoke
-def test_connections(small):
-    goes_on(small)  # over the one connection that is kept
-    others = [socket.create_connection(("127.0.0.1", small.port)) for _ in range(2)]
-    refused(httpx.get(small.url + "/live"), 429, "too_many_connections", "3 connections", "--max-connections")
-    goes_on(small)
-    for other in others:
-        other.close()
-    until(lambda: httpx.get(small.url + "/live").status_code == 200)
 
 
 @pytest.mark.smoke

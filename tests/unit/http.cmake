@@ -1,5 +1,8 @@
 plateau_test(test_sse http)
+plateau_test(test_http_raw http)
 plateau_test(test_http_guard http)
 plateau_test(test_http http LABELS threads)
+plateau_test(test_http_places http LABELS threads)
+plateau_test(test_http_framing http LABELS threads)
 plateau_test(test_http_limits http LABELS threads)
 plateau_test(test_http_stream http LABELS threads)

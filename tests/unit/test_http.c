@@ -127,13 +127,17 @@ TEST(paths_are_decoded_and_must_be_whole)
     app_start((struct http_server_opts){0});
     expect_once("GET /%65ch%6f?x=%41 HTTP/1.1\r\nHost: a\r\n\r\n", 200, "GET /echo");
     expect_once("GET http://a/echo HTTP/1.1\r\nHost: a\r\n\r\n", 200, "GET /echo");
+    expect_once("GET http://A:1?x HTTP/1.1\r\nHost: a:1\r\n\r\n", 404, "");
+    expect_once("GET http://b/echo HTTP/1.1\r\nHost: a\r\n\r\n", 400, "host_mismatch");
+    expect_once("GET http://u@a/echo HTTP/1.1\r\nHost: a\r\n\r\n", 400, "host_mismatch");
+    expect_once("GET https://a/echo HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad_target");
     expect_once("GET /echo%00/x HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad_target");
     expect_once("GET /echo%zz HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad_target");
     expect_once("GET /echo% HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad_target");
     expect_once("GET /echo?a=%00 HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad_target");
     expect_once("GET echo HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad_target");
     app_stop();
-    assert_int_equal(app.begun, 2);
+    assert_int_equal(app.begun, 3);
 }
 
 TEST(ambiguous_framing_is_refused)

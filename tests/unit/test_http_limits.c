@@ -29,28 +29,27 @@ TEST(a_header_over_its_limit_is_431)
     client_expect(fd, "", 200, "GET /echo");
     close(fd);
     fd = send_header_of(4200);
-    client_expect(fd, "", 431, "more than 4096. Send less, or raise --max-header-bytes");
-    /* Its connection goes on. */
-    client_expect(fd, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 200, "GET /echo");
+    client_expect(fd, "", 431, "longer than 4096 bytes. Send less, or raise --max-header-bytes");
+    client_expect_close(fd);
     close(fd);
-    /* More than the connection's whole memory: the library's own words. */
+    /* More than the connection's whole memory: in the same words. */
     fd = send_header_of(100000);
-    client_expect(fd, "", 431, "");
+    client_expect(fd, "", 431, "longer than 4096 bytes");
     close(fd);
     fd = client_open();
     client_send(fd, "GET /");
     send_letters(fd, 100000);
-    client_expect(fd, " HTTP/1.1\r\n\r\n", 414, "");
+    client_expect(fd, " HTTP/1.1\r\n\r\n", 414, "longer than 4096 bytes");
     close(fd);
     /* Many short lines cost more than their bytes. */
     fd = client_open();
     client_send(fd, "GET /echo HTTP/1.1\r\nHost: a\r\n");
     for (int i = 0; i < 1000; i++)
         client_send(fd, "a: b\r\n");
-    client_expect(fd, "\r\n", 431, "");
+    client_expect(fd, "\r\n", 431, "64 for each");
     close(fd);
     app_stop();
-    assert_int_equal(app.begun, 2);
+    assert_int_equal(app.begun, 1);
 }
 
 TEST(a_body_over_its_limit_is_413_before_it_is_read)
@@ -213,55 +212,6 @@ TEST(an_account_that_is_too_small_is_said_at_the_start)
     assert_int_equal(account_numbers(opts.network).reserved, 0);
 }
 
-TEST(connections_beyond_the_limit_are_told_429)
-{
-    app_start((struct http_server_opts){.connections_max = 3});
-    int held[3];
-    for (int i = 0; i < 3; i++) {
-        held[i] = client_open();
-        client_send(held[i], "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
-    }
-    app_wait(&app.ready, 3);
-    expect_once("GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 429,
-                "3 connections are open, as many as are allowed. Try again, or raise --max-connections.");
-    /* Who is told so is let go: over that connection there would never be room. */
-    char c;
-    int refused = client_open(), patient = client_open();
-    client_expect(refused, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 429, "3 connections");
-    assert_int_equal(client_read(refused, &c, 1), 0);
-    close(refused);
-    close(held[0]);
-    app_wait(&app.broken, 1);
-    for (int tries = 0; http_server_counters(app.server).connections_now > 3 && tries < 1000; tries++)
-        usleep(1000);
-    /* One that came when all were open, and asks now, is answered as often as it likes. */
-    client_expect(patient, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 200, "GET /echo");
-    client_expect(patient, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 200, "GET /echo");
-    expect_once("GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 429, "3 connections");
-    close(patient);
-    for (int tries = 0; http_server_counters(app.server).connections_now > 2 && tries < 1000; tries++)
-        usleep(1000);
-    expect_once("GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 200, "GET /echo");
-    close(held[1]);
-    close(held[2]);
-    app_stop();
-}
-
-TEST(connections_of_one_address_have_a_limit_of_their_own)
-{
-    app_start((struct http_server_opts){.connections_per_ip = 2});
-    int first = client_open(), second = client_open();
-    client_expect(first, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 200, "");
-    client_expect(second, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 200, "");
-    int third = client_open();
-    char c;
-    assert_true(client_read(third, &c, 1) <= 0);
-    close(first);
-    close(second);
-    close(third);
-    app_stop();
-}
-
 TEST(a_page_from_elsewhere_is_told_403)
 {
     app_start((struct http_server_opts){.loopback_host_only = true});
@@ -341,13 +291,15 @@ TEST(a_chunk_header_without_end_does_not_spin)
     app_start((struct http_server_opts){.idle_timeout_s = 30});
     int fd = client_open();
     client_send(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;");
-    send_letters(fd, 60000);
+    send_letters(fd, 200);
     app_wait(&app.begun, 1);
     double before = cpu_seconds();
     usleep(500000);
     double used = cpu_seconds() - before;
     if (used > 0.25)
         fail_msg("%.3f s of 0.5 s", used);
+    send_letters(fd, 60000);
+    client_expect(fd, "", 400, "bad_chunk");
     expect_once("GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 200, "");
     close(fd);
     app_stop();

@@ -1,0 +1,163 @@
+/* http_place.c - which connections may stay when there are more than connections_max, or too many of one client.
+ *
+ * A connection without an open request lies in a list by what it waits for, and there behind those that have waited longer. Whoever
+ * comes when all places are taken gets the place of the first that may go: one that rests, else one whose header is coming in, else
+ * one whose body comes in more slowly than HTTP_BODY_BYTES_PER_S. When all have requests open, the new connection is an excess one: of
+ * HTTP_EXCESS_MAX further places, on which only vital paths are answered. Excess places are taken from one another in the same order, so
+ * dripping clients do not hold them. A client beyond its own share loses its own connections in this order, never others'.
+ *
+ * A connection that is to go is only marked here: the loop closes it (http_leave.c) once MHD is back, unless its request has become whole
+ * meanwhile. */
+#include "http/http_state.h"
+
+#include "base/clock.h"
+
+#include <sys/ioctl.h>
+
+/* How many of a list are looked at: those that may not go are few. */
+#define LOOK_MAX 64
+#define SLOW_NS  (2 * NS_PER_S)
+
+static bool is_whole(const struct http_conn *c)
+{
+    return c->raw.requests > c->ended;
+}
+
+static enum http_idle idle_of(const struct http_conn *c)
+{
+    if (!c->placed || is_whole(c))
+        return HTTP_IDLES;
+    switch (c->request.phase) {
+    case HTTP_PHASE_NONE:
+    case HTTP_PHASE_HEADER:
+        return http_raw_rests(&c->raw) ? HTTP_IDLE_REST : HTTP_IDLE_HEADER;
+    case HTTP_PHASE_BODY:
+        return HTTP_IDLE_BODY;
+    default:
+        return HTTP_IDLES;
+    }
+}
+
+void http_place_note(struct http_conn *c)
+{
+    enum http_idle idle = idle_of(c);
+    if (idle == c->idle)
+        return;
+    list_remove(&c->idle_link);
+    list_remove(&c->peer_link);
+    c->idle = idle;
+    if (idle == HTTP_IDLES)
+        return;
+    list_push_back(&c->server->idles[idle], &c->idle_link);
+    if (c->peer)
+        list_push_back(&c->peer->idles[idle], &c->peer_link);
+}
+
+/* Bytes that MHD has not read yet may be a request. */
+static bool has_unread(const struct http_conn *c)
+{
+    int bytes = 0;
+    return ioctl(c->fd, FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
+static bool is_slow(const struct http_conn *c)
+{
+    const struct http_request *r = &c->request;
+    uint64_t ns = c->server->now_ns - r->since_ns;
+    return ns > SLOW_NS && r->body_bytes < ns / (NS_PER_S / HTTP_BODY_BYTES_PER_S);
+}
+
+static bool may_go(const struct http_conn *c, const struct http_conn *for_whom, bool excess)
+{
+    if (c == for_whom || c->excess != excess)
+        return false;
+    switch (c->idle) {
+    case HTTP_IDLE_REST:
+        return !has_unread(c);
+    case HTTP_IDLE_BODY:
+        return is_slow(c);
+    default:
+        return true;
+    }
+}
+
+static struct http_conn *first_that_may_go(struct list idles[HTTP_IDLES], bool of_peer,
+                                           const struct http_conn *for_whom, bool excess)
+{
+    for (int i = 0; i < HTTP_IDLES; i++) {
+        int looked = 0;
+        LIST_EACH(l, &idles[i]) {
+            struct http_conn *c = of_peer ? LIST_ENTRY(l, struct http_conn, peer_link)
+                                          : LIST_ENTRY(l, struct http_conn, idle_link);
+            if (may_go(c, for_whom, excess))
+                return c;
+            if (++looked == LOOK_MAX)
+                break;
+        }
+    }
+    return NULL;
+}
+
+/* True when one of the client's own, else one of all, makes room. */
+static bool take_from(struct list idles[HTTP_IDLES], bool of_peer, struct http_conn *c, bool excess)
+{
+    struct http_conn *victim = first_that_may_go(idles, of_peer, c, excess);
+    if (victim)
+        http_leave_evict(victim);
+    return victim != NULL;
+}
+
+static uint32_t peer_max(const struct http_server *s)
+{
+    return s->opts.connections_per_ip ? s->opts.connections_per_ip : MAX_OF(s->opts.connections_max / 2, 1u);
+}
+
+static bool is_crowded(struct http_conn *c)
+{
+    struct http_peer *peer = c->peer;
+    return peer && peer->count > peer_max(c->server) && !take_from(peer->idles, true, c, false) &&
+           !take_from(peer->idles, true, c, true);
+}
+
+static bool is_over(struct http_conn *c)
+{
+    struct http_server *s = c->server;
+    if (s->conns_placed <= s->opts.connections_max || take_from(s->idles, false, c, false))
+        return false;
+    if (s->conns_placed > s->opts.connections_max + HTTP_EXCESS_MAX)
+        take_from(s->idles, false, c, true);
+    return true;
+}
+
+void http_place_judge(struct http_conn *c)
+{
+    /* Its own client's first: then nobody else has to go. */
+    c->crowded = is_crowded(c);
+    c->excess = is_over(c) || c->crowded;
+}
+
+void http_place_take(struct http_conn *c)
+{
+    struct http_server *s = c->server;
+    const struct sockaddr *from = http_conn_address(c);
+    bool limited = s->opts.connections_per_ip > 0 || !http_peer_is_loopback(from);
+    c->peer = limited ? http_peer_join(&s->peers, from) : NULL;
+    c->placed = true;
+    c->excess = c->crowded = false;
+    c->idle = HTTP_IDLES;
+    s->conns_placed++;
+    http_place_note(c);
+    http_place_judge(c);
+}
+
+void http_place_leave(struct http_conn *c)
+{
+    if (!c->placed)
+        return;
+    c->placed = false;
+    http_place_note(c);
+    c->server->conns_placed--;
+    if (c->peer)
+        http_peer_leave(&c->server->peers, c->peer);
+    c->peer = NULL;
+}
