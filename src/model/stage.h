@@ -9,7 +9,7 @@
 #include "memory/ledger.h"
 #include "weights/checkpoint.h"
 
-#define STAGE_BYTES ((size_t)1 << 20)
+#define STAGE_BYTES ((size_t)256 << 10)
 
 struct stage {
     const struct checkpoint *checkpoint;
