@@ -12,10 +12,10 @@
 #include <stdint.h>
 
 struct pace {
-    uint64_t wall_ns, cpu_ns;  /* when the present piece began; cpu_ns: of this thread */
-    uint64_t sleeps_until_ns;  /* SCHED_IDLE starved it: until then it sleeps between pieces */
-    uint64_t slept_ns;         /* in all; for tests and reports */
-    bool may_return;           /* from SCHED_IDLE */
+    uint64_t wall_ns, cpu_ns; /* when the present piece began; cpu_ns: of this thread */
+    uint64_t sleeps_until_ns; /* SCHED_IDLE starved it: until then it sleeps between pieces */
+    uint64_t slept_ns;        /* in all; for tests and reports */
+    bool may_return;          /* from SCHED_IDLE */
 };
 
 /* The calling thread begins such a task. */
