@@ -7,6 +7,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #define UNLOAD_PATIENCE_NS (5 * NS_PER_S) /* an unload that takes longer is answered with 202 */
 
@@ -44,16 +45,44 @@ static bool refuse_load(struct exchange *x, const struct registry_failure *why)
         id_of(x), why->e.text, why->retry_after_s, id_of(x));
 }
 
+#define STILL_NS    (2 * NS_PER_S) /* a load that has not moved for so long is said to stand still */
+#define STILL_BYTES 512
+
+/* Why a load takes so long: "" when it gets on. */
+static void explain_slow(struct exchange *x, const struct registry_info *own, char ret[STILL_BYTES])
+{
+    struct registry *r = registry_of(x);
+    int n = 0;
+    ret[0] = 0;
+    if (own->still_ns >= STILL_NS)
+        snprintf(ret, STILL_BYTES,
+                 " It has stood still for %llu s at its step \"%s\": a file of it does not answer.",
+                 (unsigned long long)(own->still_ns / NS_PER_S), own->step ? own->step : "files");
+    for (uint32_t i = 0; own->waits && i < registry_count(r) && n >= 0 && n < STILL_BYTES; i++) {
+        struct registry_info other;
+        registry_info(r, i, &other);
+        if (other.still_ns >= STILL_NS)
+            n += snprintf(ret + n, (size_t)(STILL_BYTES - n),
+                          "%s %s, which has stood still for %llu s at its step \"%s\"",
+                          n == 0 ? " It waits for a place behind the load of" : ",", api_model_id(x->api, i),
+                          (unsigned long long)(other.still_ns / NS_PER_S), other.step ? other.step : "files");
+    }
+    if (n > 0 && n < STILL_BYTES - 1)
+        snprintf(ret + n, (size_t)(STILL_BYTES - n), ".");
+}
+
 static bool refuse_slow(struct exchange *x)
 {
     struct registry_info info;
+    char why[STILL_BYTES];
     registry_info(registry_of(x), (uint32_t)x->model_index, &info);
+    explain_slow(x, &info, why);
     x->reject.retry_after_s = 10;
     return reject_set(
         &x->reject, 503, "model_loading", "model",
-        "%s was not loaded within %u s (--load-timeout); %.0f %% of it are there. Try again later.", id_of(x),
-        x->api->live.load_timeout_s,
-        info.bytes_total ? 100.0 * (double)info.bytes_done / (double)info.bytes_total : 0.0);
+        "%s was not loaded within %u s (--load-timeout); %.0f %% of it are there.%s Try again later.",
+        id_of(x), x->api->live.load_timeout_s,
+        info.bytes_total ? 100.0 * (double)info.bytes_done / (double)info.bytes_total : 0.0, why);
 }
 
 /* ---- on a prep thread ---- */

@@ -6,8 +6,15 @@
 #ifndef PLATEAU_BASE_PRIORITY_H
 #define PLATEAU_BASE_PRIORITY_H
 
-/* The calling thread is low from now on. */
+#include <stdbool.h>
+
+/* Whether a low thread can become normal again: the system may forbid it (RLIMIT_NICE below 20, no CAP_SYS_NICE). Tried once, on a thread
+ * that is made for it. */
+bool priority_may_return(void);
+/* The calling thread is low from now on; only where priority_may_return(). */
 void priority_lower(void);
+void priority_normal(void);
+bool priority_is_low(void);
 void priority_raise(void);
 void priority_restore(void);
 

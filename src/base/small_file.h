@@ -1,6 +1,6 @@
-/* small_file.h - a file that is read whole, because somebody wrote it by hand.
+/* small_file.h - a file that is read whole: settings, keys, the JSON files and the template of a model.
  *
- * Regular files only: nobody is waited for who should write to a pipe. */
+ * Regular files only, see regular_file.h. */
 #ifndef PLATEAU_BASE_SMALL_FILE_H
 #define PLATEAU_BASE_SMALL_FILE_H
 
@@ -15,7 +15,8 @@ struct small_file {
     mode_t mode;
 };
 
-/* 0, -EINVAL (not a regular file), -EFBIG (more than bytes_max), -ENOMEM, or what the system said; e begins with the path. */
+/* 0, -EINVAL (not a regular file), -EFBIG (more than bytes_max), -ENOMEM, -ESTALE (it became shorter meanwhile), or what the system said; e
+ * begins with the path. */
 int small_file_read(const char *path, size_t bytes_max, struct small_file *ret, struct err *e);
 /* Overwrites what was read: it may have been a secret. Zeroed is fine. */
 void small_file_done(struct small_file *f);

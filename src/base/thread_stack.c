@@ -6,6 +6,7 @@
 #include "base/pages.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -70,12 +71,26 @@ bool thread_stack_join(pthread_t thread, uint64_t ns)
     return r == 0;
 }
 
+/* All but those that a thread's own fault raises: a sanitizer wants to see them. */
+static sigset_t not_for_threads(void)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
+    sigset_t s;
+    sigfillset(&s);
+    for (size_t i = 0; i < COUNT_OF(own); i++)
+        sigdelset(&s, own[i]);
+    return s;
+}
+
 int thread_stack_start(struct thread_stack *s, void *(*main)(void *), void *arg, pthread_t *ret)
 {
     pthread_attr_t attr;
+    sigset_t signals = not_for_threads();
     if (pthread_attr_init(&attr) != 0)
         return -EAGAIN;
     int r = pthread_attr_setstack(&attr, s->map + GUARD_BYTES, s->bytes);
+    if (r == 0)
+        r = pthread_attr_setsigmask_np(&attr, &signals);
     if (r == 0)
         r = pthread_create(ret, &attr, main, arg);
     pthread_attr_destroy(&attr);

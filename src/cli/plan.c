@@ -65,7 +65,8 @@ static void print_table(const struct planning *p)
                (unsigned long long)v->pixels_max / ((uint64_t)v->patch * v->merge * v->patch * v->merge),
                terminal_bytes(v->weight_bytes).text);
     print_guessing(p);
-    printf("While it loads, up to %s of the checkpoint are resident as well, where the pools come later.\n",
+    printf("While it loads, %s hold the table of its tensors and the piece that is read, where the pools "
+           "come later.\n",
            terminal_bytes(plan->loading_bytes).text);
 }
 

@@ -1,7 +1,8 @@
 /* serve.c - the server: listens at once, loads models on threads of their own, drains when told to.
  *
  * The main thread becomes the network thread. Signals are read from a descriptor there: the first SIGTERM or SIGINT drains,
- * a second one ends at once. */
+ * a second one ends at once. Before it listens either ends the process, for then files are read on the main thread, and a drive that hangs is
+ * waited for without an end. A load that hangs cannot be joined: everything else is closed, and the process exits beside it. */
 #include "api/api.h"
 #include "base/check.h"
 #include "base/clock.h"
@@ -18,12 +19,15 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdnoreturn.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 /* What closing takes at most, after a drain: what is told to the service manager. */
 #define SERVE_CLOSE_NS (30 * NS_PER_S)
+/* Of that, for loads to notice that nobody wants them. One that waits for a file longer is left behind. */
+#define SERVE_LOADS_NS (5 * NS_PER_S)
 
 struct serve {
     struct live live;
@@ -77,6 +81,7 @@ static int open_registry(struct serve *s, struct err *e)
                                  .plan = models_plan_again,
                                  .plan_arg = &s->models,
                                  .drain_ns = s->live.started.drain_s * NS_PER_S,
+                                 .hang_ns = s->live.started.load_timeout_s * NS_PER_S,
                                  .changed = on_change,
                                  .progress = load_progress,
                                  .arg = s,
@@ -140,7 +145,8 @@ static void on_signal(void *arg, int fd)
         reload(s);
 }
 
-static int catch_signals(struct serve *s, struct err *e)
+/* SIGHUP waits until settings can be read again; SIGTERM and SIGINT end a start. */
+static void prepare_signals(struct serve *s)
 {
     sigset_t set;
     struct sigaction hangup;
@@ -148,11 +154,19 @@ static int catch_signals(struct serve *s, struct err *e)
     sigaction(SIGHUP, NULL, &hangup);
     s->had_terminal = hangup.sa_handler != SIG_IGN && has_terminal();
     sigemptyset(&set);
+    sigaddset(&set, SIGHUP);
+    signal(SIGPIPE, SIG_IGN);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+/* From here on they are read. Other threads have them blocked since they exist. */
+static int catch_signals(struct serve *s, struct err *e)
+{
+    sigset_t set;
+    sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
-    signal(SIGPIPE, SIG_IGN);
-    /* Before any thread exists: all inherit the mask. */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return s->signals < 0 ? err_set(e, -errno, "signals cannot be read") : 0;
@@ -267,9 +281,16 @@ static int serve_run(struct serve *s, struct err *e)
     return r < 0 ? err_set(e, r, "the network loop ended: %s", strerror(-r)) : 0;
 }
 
-/* Everything in order, whatever came before: clients are let go, loads end at their next tensor and engines' steps at their next layer, so
- * nobody waits for them long who prepares a request; then what they used. */
-static void serve_close(struct serve *s)
+/* Everything but the load that hangs and what it may use: the other models, whose prefixes go to the SSD tier, and that. */
+static void close_beside(struct serve *s)
+{
+    registry_close_others(s->registry);
+    store_close(s->rt.store);
+}
+
+/* Everything in order, whatever came before: clients are let go, loads end at their next piece and engines' steps at their next layer, so
+ * nobody waits for them long who prepares a request; then what they used. False: a load hangs, and what it uses is still there. */
+static bool serve_close(struct serve *s)
 {
     atomic_store(&s->served, true);
     let_signals_end();
@@ -277,17 +298,24 @@ static void serve_close(struct serve *s)
     http_server_free(s->http);
     registry_stop(s->registry);
     api_stop(s->api);
+    if (!registry_settle(s->registry, SERVE_LOADS_NS)) {
+        close_beside(s);
+        return false;
+    }
     registry_close(s->registry);
     progress_done(&s->progress);
     api_free(s->api);
     runtime_close(&s->rt);
     if (s->signals >= 0)
         close(s->signals);
+    return true;
 }
 
 static int open_all(struct serve *s, struct err *e)
 {
     int r = runtime_guard(&s->rt, e);
+    if (r == 0)
+        r = catch_signals(s, e);
     if (r == 0)
         r = open_registry(s, e);
     if (r == 0)
@@ -298,12 +326,19 @@ static int open_all(struct serve *s, struct err *e)
 static int open_process(struct serve *s, struct err *e)
 {
     const struct options *o = &s->live.started;
-    int r = catch_signals(s, e);
-    if (r == 0)
-        r = models_find(o, &s->models, e);
+    prepare_signals(s);
+    int r = models_find(o, &s->models, e);
     if (r == 0)
         r = models_plan(&s->models, e);
     return r == 0 ? runtime_open_process(o, &s->models.process, runtime_workers(o), &s->rt, e) : r;
+}
+
+/* Beside a thread that the system does not let go: exit() would free what it uses. */
+static noreturn void leave(int status)
+{
+    fflush(stdout);
+    fflush(stderr);
+    _exit(status);
 }
 
 int command_serve(int argc, char **argv)
@@ -319,18 +354,21 @@ int command_serve(int argc, char **argv)
         live_close(&s.live);
         return r < 0 ? 2 : 0;
     }
-    bool failed = false;
+    bool failed = false, closed = true;
     r = open_process(&s, &e);
     if (r == 0) {
         r = open_all(&s, &e);
         if (r == 0)
             r = serve_run(&s, &e);
         failed = s.api && api_state_of(s.api) == API_FAILED;
-        serve_close(&s);
+        closed = serve_close(&s);
     }
-    models_done(&s.models);
-    live_close(&s.live);
     if (r < 0)
         fprintf(stderr, "plateau: %s\n", e.text);
-    return r < 0 || failed ? 1 : 0;
+    int status = r < 0 || failed ? 1 : 0;
+    if (!closed)
+        leave(status);
+    models_done(&s.models);
+    live_close(&s.live);
+    return status;
 }

@@ -2,13 +2,13 @@
 #include "engine/fingerprint.h"
 
 #include "base/check.h"
+#include "base/regular_file.h"
 #include "cache/prefix_key.h"
 #include "model/model.h"
 
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -34,57 +34,56 @@ static void add(struct fingerprint *f, const void *bytes, size_t len)
 }
 
 /* [from, from + len) of the file, as far as it goes. */
-static int add_range(struct fingerprint *f, int fd, uint64_t from, uint64_t len)
+static int add_range(struct fingerprint *f, const struct regular_file *file, uint64_t from, uint64_t len)
 {
-    while (len > 0) {
-        ssize_t n = pread(fd, f->chunk, MIN_OF(len, CHUNK_BYTES), (off_t)from);
-        if (n < 0)
-            return -errno;
-        add(f, f->chunk, (size_t)n);
-        if (n == 0)
-            return 0;
-        from += (uint64_t)n;
-        len -= (uint64_t)n;
+    uint64_t end = MIN_OF(from + len, file->bytes);
+    while (from < end) {
+        size_t n = (size_t)MIN_OF(end - from, CHUNK_BYTES);
+        int r = regular_file_read(file, from, f->chunk, n, NULL);
+        if (r < 0)
+            return r;
+        add(f, f->chunk, n);
+        from += n;
+        len -= n;
     }
+    if (len > 0) /* fingerprints on disk have the end of a file in them */
+        add(f, f->chunk, 0);
     return 0;
 }
 
 /* safetensors: 8 bytes say how long it is. Of other formats the first bytes have to do. */
-static uint64_t header_bytes(int fd, const char *name)
+static uint64_t header_bytes(const struct regular_file *file, const char *name)
 {
     uint64_t len = 0;
     size_t chars = strlen(name);
     bool says = chars > 12 && strcmp(name + chars - 12, ".safetensors") == 0;
-    if (!says || pread(fd, &len, sizeof(len), 0) != sizeof(len))
+    if (!says || regular_file_read(file, 0, &len, sizeof(len), NULL) < 0)
         return (uint64_t)1 << 20;
     return MIN_OF(le64toh(len), FINGERPRINT_HEADER_MOST - 8) + 8;
 }
 
-static int add_weights(struct fingerprint *f, int fd, const char *name, const struct stat *st)
+static int add_weights(struct fingerprint *f, const struct regular_file *file, const char *name)
 {
-    uint64_t size = (uint64_t)st->st_size, header = MIN_OF(header_bytes(fd, name), size),
-             rest = size - header;
-    uint64_t numbers[] = {size, (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec, header};
+    uint64_t size = file->bytes, header = MIN_OF(header_bytes(file, name), size), rest = size - header;
+    uint64_t numbers[] = {size, (uint64_t)file->changed.tv_sec, (uint64_t)file->changed.tv_nsec, header};
     add(f, name, strlen(name));
     add(f, numbers, sizeof(numbers));
-    int r = add_range(f, fd, 0, header);
+    int r = add_range(f, file, 0, header);
     for (uint32_t i = 0; i < FINGERPRINT_SAMPLES && r == 0; i++)
-        r = add_range(f, fd, header + rest / FINGERPRINT_SAMPLES * i, SAMPLE_BYTES);
-    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        r = add_range(f, file, header + rest / FINGERPRINT_SAMPLES * i, SAMPLE_BYTES);
+    regular_file_drop(file, 0, size);
     f->files++;
     return r;
 }
 
 static int add_file(struct fingerprint *f, const char *path, const char *name, bool weights)
 {
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC), r = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;
-    if (r == 0 && weights)
-        r = add_weights(f, fd, name, &st);
-    else if (r == 0)
-        r = add_range(f, fd, 0, CONFIG_MOST);
-    if (fd >= 0)
-        close(fd);
+    struct regular_file file;
+    int r = regular_file_open(path, &file, NULL);
+    if (r < 0)
+        return r;
+    r = weights ? add_weights(f, &file, name) : add_range(f, &file, 0, CONFIG_MOST);
+    regular_file_close(&file);
     return r;
 }
 

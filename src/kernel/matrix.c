@@ -146,29 +146,44 @@ static void spread_affine(uint8_t *panel, const struct linear_source *s, uint64_
     }
 }
 
-static void pack_row(const struct linear_source *s, uint32_t expert, uint32_t row, uint32_t at,
-                     const struct matrix *m)
+/* Row `row` of the source, all its experts counted, as row `at` of a matrix without experts. */
+static void pack_row(const struct linear_source *s, uint64_t row, uint32_t at, const struct matrix *m)
 {
-    uint32_t panel = at / MATRIX_PANEL, lane = at % MATRIX_PANEL;
-    uint8_t *data = (uint8_t *)m->data + expert * m->expert_bytes + panel * matrix_panel_bytes(m);
+    uint32_t lane = at % MATRIX_PANEL;
+    uint8_t *panel = (uint8_t *)(uintptr_t)m->data + at / MATRIX_PANEL * matrix_panel_bytes(m);
+    /* Planes are filled by or-ing, and rows past n must be zeros. */
+    if (lane == 0)
+        memset(panel, 0, matrix_panel_bytes(m));
     if (m->form == MATRIX_AFFINE)
-        spread_affine(data, s, expert * s->out + row, lane, m);
+        spread_affine(panel, s, row, lane, m);
     else
-        spread_dense(data, row_bytes(s, expert * s->out + row), lane, m);
+        spread_dense(panel, row_bytes(s, row), lane, m);
 }
 
-void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret)
+struct matrix matrix_begin(const struct linear_source *s, uint32_t count, void *memory)
 {
     struct matrix m = shape_of(s, count);
     ASSERT((uintptr_t)memory % MATRIX_ALIGN == 0);
     m.data = memory;
-    /* Planes are filled by or-ing, and rows past n must be zeros. */
-    memset(memory, 0, matrix_stack_bytes(s, count));
+    return m;
+}
+
+void matrix_put(const struct matrix *m, uint32_t at, const struct linear_source *rows)
+{
+    ASSERT(m->experts == 1 && rows->experts == 1 && rows->out <= m->n - at);
+    for (uint32_t row = 0; row < rows->out; row++)
+        pack_row(rows, row, at + row, m);
+}
+
+void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret)
+{
+    struct matrix m = matrix_begin(s, count, memory);
     for (uint32_t expert = 0; expert < m.experts; expert++) {
+        struct matrix one = matrix_expert(&m, expert);
         uint32_t at = 0;
         for (uint32_t i = 0; i < count; i++) {
-            for (uint32_t row = 0; row < s[i].out; row++)
-                pack_row(&s[i], expert, row, at++, &m);
+            for (uint64_t row = 0; row < s[i].out; row++)
+                pack_row(&s[i], expert * s[i].out + row, at++, &one);
         }
     }
     *ret = m;

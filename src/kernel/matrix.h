@@ -52,6 +52,11 @@ size_t matrix_packed_bytes(const struct linear_source *s);
 size_t matrix_stack_bytes(const struct linear_source *s, uint32_t count);
 void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
 
+/* The same in pieces, for sources whose rows come one after the other. First the matrix, whose rows are none yet; then its rows, in their
+ * order and without a gap: those of `rows`, which is without experts, become `at` and following. */
+struct matrix matrix_begin(const struct linear_source *s, uint32_t count, void *memory);
+void matrix_put(const struct matrix *m, uint32_t at, const struct linear_source *rows);
+
 /* One expert of a stack, as a matrix of its own. */
 struct matrix matrix_expert(const struct matrix *m, uint32_t expert);
 

@@ -29,6 +29,7 @@
 
 #define WORKERS_MAX     256
 #define WORKERS_SPIN_NS (20 * NS_PER_US)
+#define WORKERS_BUSY_NS (20 * NS_PER_MS) /* a stream's engine does other things between two turns */
 
 /* Both words are futexes. */
 struct gate {
@@ -60,6 +61,9 @@ struct workers {
     _Alignas(64) pthread_mutex_t lock;
     pthread_cond_t turn_changed;
     uint64_t turn_next, turn_now;
+    /* For workers_busy(). */
+    _Atomic uint32_t turns_open;
+    _Atomic uint64_t turn_ended_ns;
     struct worker workers[];
 };
 
@@ -225,6 +229,7 @@ uint32_t workers_default_count(void)
 
 void workers_turn_begin(struct workers *w)
 {
+    atomic_fetch_add(&w->turns_open, 1);
     pthread_mutex_lock(&w->lock);
     uint64_t mine = w->turn_next++;
     while (w->turn_now != mine)
@@ -238,4 +243,14 @@ void workers_turn_end(struct workers *w)
     w->turn_now++;
     pthread_cond_broadcast(&w->turn_changed);
     pthread_mutex_unlock(&w->lock);
+    atomic_store(&w->turn_ended_ns, clock_now_ns());
+    atomic_fetch_sub(&w->turns_open, 1);
+}
+
+bool workers_busy(const struct workers *w)
+{
+    if (atomic_load(&w->turns_open) > 0)
+        return true;
+    uint64_t ended_ns = atomic_load(&w->turn_ended_ns);
+    return ended_ns > 0 && clock_now_ns() < ended_ns + WORKERS_BUSY_NS;
 }

@@ -8,6 +8,8 @@
 
 #include "memory/ledger.h"
 
+#include <stdbool.h>
+
 struct workers;
 
 /* How many workers this process should have here. */
@@ -23,6 +25,8 @@ uint32_t workers_count(const struct workers *w);
 /* A turn: between begin and end the caller has the pool for itself. First come, first served. */
 void workers_turn_begin(struct workers *w);
 void workers_turn_end(struct workers *w);
+/* Somebody has a turn or waits for one, or had one within the last 20 ms: between two steps. Any thread; takes no lock. */
+bool workers_busy(const struct workers *w);
 
 /* Calls fn(arg, tile, worker) once for every tile < tiles, on all workers, and returns when all are done; the
  * tiles' writes are visible to the caller then, and to later runs. Inside a turn. worker < workers_count(). */

@@ -256,7 +256,7 @@ static void add_model(struct plan *p, const struct plan_wish *w)
     add(p, 0, m->name, ACCOUNT_ANON, fixed + engine + requests + pools_floor(m, w, p->max_model_len),
         p->model_bytes, "");
     add(p, 1, "weights", ACCOUNT_ANON, m->weight_bytes, m->weight_bytes, "packed");
-    add(p, 1, "mapped weights", ACCOUNT_FILE, 0, 0, "only while loading, see below");
+    add(p, 1, "loading", ACCOUNT_ANON, 0, 0, "only while loading, see below");
     add(p, 1, "workspace", ACCOUNT_ANON, m->workspace_bytes, m->workspace_bytes, "of one step");
     add(p, 1, "vision", ACCOUNT_ANON, m->vision_bytes, m->vision_bytes,
         m->vision_bytes ? "to encode a picture; the tower's weights are above"

@@ -26,7 +26,7 @@ struct plan_model {
     uint32_t context_max, page_tokens, rows, queue;
     uint64_t weight_bytes;
     uint64_t mtp_bytes;       /* weights of the MTP head; 0: none, or it is not used */
-    uint64_t loading_bytes;   /* besides, of the checkpoint, while it is read: before the pools need theirs */
+    uint64_t loading_bytes;   /* besides, while it is loaded: before the pools need theirs */
     uint64_t workspace_bytes; /* of a step */
     uint64_t tables_bytes, tokenizer_bytes;
     uint64_t page_bytes, slot_bytes;               /* slot_bytes 0: no recurrent state */

@@ -1,8 +1,8 @@
 /* binder.c - names, shapes, quantisation; packing itself is kernel/matrix.
  *
  * A module is affine iff it has scales: the configuration gives bits and group (a per-path entry before the global
- * one), and the tensors must agree with it. Source pages are dropped as soon as they are packed, so that a load
- * holds one copy of the weights plus one tensor. */
+ * one), and the tensors must agree with it. Packing reads a tensor piece by piece into the stage and drops it from the page cache
+ * behind itself, so that a load holds one copy of the weights and one piece. */
 #include "model/binder.h"
 
 #include "model/family.h"
@@ -318,7 +318,7 @@ static struct tensor rows_of(const struct tensor *t, uint64_t from, uint64_t cou
     size_t row = t->bytes / t->shape[0];
     s.shape[0] = count;
     s.bytes = count * row;
-    s.data = (const char *)t->data + from * row;
+    s.offset += from * row;
     return s;
 }
 
@@ -338,9 +338,12 @@ struct linear_source binder_rows(const struct linear_source *s, uint64_t from, u
 /* Rows [expert * out, (expert + 1) * out) of a stacked tensor. */
 static struct tensor slice_tensor(const struct tensor *t, uint64_t expert)
 {
-    struct tensor s = {.dtype = t->dtype, .rank = 2, .shape = {t->shape[1], t->shape[2]}};
-    s.bytes = (size_t)tensor_count(&s) * dtype_bytes(t->dtype);
-    s.data = (const char *)t->data + expert * s.bytes;
+    struct tensor s = *t;
+    s.rank = 2;
+    s.shape[0] = t->shape[1];
+    s.shape[1] = t->shape[2];
+    s.bytes = t->bytes / (size_t)t->shape[0];
+    s.offset += expert * s.bytes;
     return s;
 }
 
@@ -397,19 +400,22 @@ static int check_affine_finite(struct binder *b, const struct linear_source *s)
     return r < 0 ? r : check_finite(b, &s->biases, "a tensor of quantisation biases");
 }
 
-/* The sources have been packed: forget their pages, say how far we are. */
-static int packed(struct binder *b, const struct linear_source *s, uint32_t count)
+/* One more piece of the files has been read; says how far we are. */
+static int advance(struct binder *b, uint64_t bytes)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        checkpoint_drop(b->checkpoint, &s[i].weight);
-        if (s[i].affine) {
-            checkpoint_drop(b->checkpoint, &s[i].scales);
-            checkpoint_drop(b->checkpoint, &s[i].biases);
-        }
-    }
-    if (b->progress && b->progress(b->progress_arg, b->source_bytes, b->source_bytes_total) != 0)
+    b->packed_bytes += bytes;
+    if (b->progress && b->progress(b->progress_arg, b->packed_bytes, b->source_bytes_total) != 0)
         return err_set(b->e, -ECANCELED, "the load was cancelled");
     return 0;
+}
+
+static void drop(struct binder *b, const struct linear_source *s)
+{
+    checkpoint_drop(b->checkpoint, &s->weight);
+    if (!s->affine)
+        return;
+    checkpoint_drop(b->checkpoint, &s->scales);
+    checkpoint_drop(b->checkpoint, &s->biases);
 }
 
 /* Each of `times` chosen copies of these sources, packed in `bytes`, is read for every token. */
@@ -423,16 +429,14 @@ static void count_active(struct binder *b, const struct linear_source *s, uint32
     }
 }
 
-/* Sources that pack_at will read and drop together. */
+/* Sources that pack_at will read. */
 static void count_sources(struct binder *b, const struct linear_source *s, uint32_t count)
 {
-    uint64_t bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
         b->parameters += s[i].out * s[i].in;
-        bytes += source_bytes(&s[i]);
+        b->source_bytes += source_bytes(&s[i]);
+        b->stage_bytes = MAX_OF(b->stage_bytes, stage_matrix_bytes(&s[i]));
     }
-    b->source_bytes += bytes;
-    b->source_peak = MAX_OF(b->source_peak, bytes);
 }
 
 static bool same_form(const struct linear_source *x, const struct linear_source *y)
@@ -450,17 +454,38 @@ static unsigned group_flag(const struct linear_source *s)
     return !s->affine ? 0 : s->group == 32 ? GROUP_32 : s->group == 64 ? GROUP_64 : GROUP_128;
 }
 
+/* All rows of `s` as rows `at` and following. */
+static int pack_source(struct binder *b, const struct linear_source *s, uint32_t at, const struct matrix *m)
+{
+    struct linear_source piece;
+    int r = 0;
+    for (uint64_t row = 0; r == 0 && row < s->out; row += piece.out) {
+        r = stage_rows(b->stage, s, row, &piece, b->e);
+        if (r == 0)
+            r = check_affine_finite(b, &piece);
+        if (r < 0)
+            return r;
+        matrix_put(m, at + (uint32_t)row, &piece);
+        r = advance(b, source_bytes(&piece));
+    }
+    drop(b, s);
+    return r;
+}
+
 /* Sources of one form into one matrix at `memory`. */
 static int pack_at(struct binder *b, const struct linear_source *s, uint32_t count, void *memory,
                    struct matrix *ret)
 {
+    struct matrix m = matrix_begin(s, count, memory);
+    uint32_t at = 0;
     for (uint32_t i = 0; i < count; i++) {
-        int r = check_affine_finite(b, &s[i]);
+        int r = pack_source(b, &s[i], at, &m);
         if (r < 0)
             return r;
+        at += (uint32_t)s[i].out;
     }
-    matrix_pack(s, count, memory, ret);
-    return packed(b, s, count);
+    *ret = m;
+    return 0;
 }
 
 static int bind_matrix(struct binder *b, const struct linear_source *s, uint32_t count, struct matrix *ret)
@@ -566,10 +591,20 @@ static int take_floats(struct binder *b, const struct tensor *t, uint64_t n, flo
     int r = binder_take(b, n * sizeof(float), &memory);
     b->parameters += n;
     b->source_bytes += t->bytes;
+    b->stage_bytes = MAX_OF(b->stage_bytes, stage_vector_bytes(t));
     b->active.bytes += n * sizeof(float);
     b->active.source_bytes += t->bytes;
     *ret = memory;
     return r;
+}
+
+/* The values of a tensor that take_floats made room for. */
+static int read_floats(struct binder *b, const struct tensor *from, const char *name, struct tensor *ret)
+{
+    int r = stage_vector(b->stage, from, ret, b->e);
+    if (r == 0)
+        r = check_finite(b, ret, name);
+    return r == 0 ? advance(b, from->bytes) : r;
 }
 
 /* Vector `path`, with or without ".weight" behind it. */
@@ -620,7 +655,7 @@ static int bind_vector(struct binder *b, const char *path, uint64_t n, enum vect
         r = take_floats(b, &t, n, &values);
     if (r < 0 || !values)
         return r;
-    r = check_finite(b, &t, name);
+    r = read_floats(b, &t, name, &t);
     if (r < 0)
         return r;
     if (change == VECTOR_PLUS_ONE_BY_MEAN)
@@ -666,7 +701,7 @@ int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t 
         r = take_floats(b, &t, (uint64_t)channels * taps, &values);
     if (r < 0 || !values)
         return r;
-    r = check_finite(b, &t, name);
+    r = read_floats(b, &t, name, &t);
     if (r < 0)
         return r;
     /* Both layouts hold a channel's taps one behind the other. */

@@ -9,6 +9,7 @@
 #define PLATEAU_MODEL_BINDER_H
 
 #include "model/layer.h"
+#include "model/stage.h"
 #include "model/weight_memory.h"
 
 #include "base/arena.h"
@@ -28,6 +29,7 @@ struct binder {
     const struct config *config;
     struct arena *scratch;        /* rewound after every use */
     struct weight_memory *memory; /* NULL while measuring */
+    struct stage *stage;          /* likewise */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total);
     void *progress_arg;
     uint64_t source_bytes_total; /* what measuring counted */
@@ -43,10 +45,10 @@ struct binder {
     uint64_t used;         /* bytes of packed memory */
     uint64_t tower_bytes;  /* of those the vision tower's */
     uint64_t source_bytes; /* bytes of the tensors bound */
+    uint64_t packed_bytes; /* of those that have been read */
     struct binder_active active;
     uint64_t parameters;
-    uint64_t
-        source_peak; /* bytes of the sources read for one matrix: what may be resident of the files at once */
+    uint64_t stage_bytes; /* what packing takes of a stage */
 };
 
 /* 0, or -EINVAL: no embedding under any prefix we know, or convolutions in no known layout. */

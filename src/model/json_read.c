@@ -7,15 +7,13 @@
 #include "weights/json_scan.h"
 
 #include "base/check.h"
+#include "base/small_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 int json_read_parse(struct slice text, const char *name, json_t **ret, struct err *e)
 {
@@ -37,48 +35,16 @@ int json_read_parse(struct slice text, const char *name, json_t **ret, struct er
     return 0;
 }
 
-static int read_all(int fd, char *bytes, size_t len, size_t *got)
-{
-    *got = 0;
-    while (*got < len) {
-        ssize_t n = read(fd, bytes + *got, len - *got);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            break;
-        *got += (size_t)n;
-    }
-    return 0;
-}
-
 int json_read_file(const char *dir, const char *name, json_t **ret, struct err *e)
 {
     char path[4096];
-    struct stat st;
-    char *bytes = NULL;
+    struct small_file file = {0};
     if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
         return err_set(e, -ENAMETOOLONG, "path of %s is longer than %zu bytes", name, sizeof(path) - 1);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    int r = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;
-    if (r < 0)
-        err_set(e, r, "cannot open %s: %m", path);
-    if (r == 0 && (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > JSON_READ_FILE_BYTES_MAX))
-        r = err_set(e, -EINVAL, "%s is not a regular file of at most %zu bytes", path,
-                    JSON_READ_FILE_BYTES_MAX);
-    if (r == 0) {
-        size_t got;
-        bytes = malloc((size_t)st.st_size + 1);
-        r = bytes ? read_all(fd, bytes, (size_t)st.st_size, &got) : -ENOMEM;
-        if (r < 0)
-            err_set(e, r, "cannot read %s: %s", path, strerror(-r));
-        else
-            r = json_read_parse((struct slice){bytes, got}, name, ret, e);
-    }
-    free(bytes);
-    if (fd >= 0)
-        close(fd);
+    int r = small_file_read(path, JSON_READ_FILE_BYTES_MAX, &file, e);
+    if (r == 0)
+        r = json_read_parse((struct slice){file.bytes, file.len}, name, ret, e);
+    small_file_done(&file);
     return r;
 }
 

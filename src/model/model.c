@@ -1,6 +1,6 @@
 /* model.c - probing, loading, and the forward pass from ids to logits.
  *
- * A load measures first (model_probe is the measuring alone), reserves everything, then packs. The checkpoint stays mapped only
+ * A load measures first (model_probe is the measuring alone), reserves everything, then packs. The checkpoint's files are open only
  * while packing. Everything that model_forward touches exists when model_load returns. */
 #include "model/model.h"
 
@@ -52,13 +52,12 @@ struct measured {
     struct err mtp_absent; /* why there is no head, where one is wanted */
 };
 
-/* A checkpoint being read, with its tables. Of its files only what is being packed is resident: each tensor is dropped
- * once it is packed, so `resident` bytes are charged, not the files' size. */
+/* A checkpoint being read: its tables, and one piece of its tensors. */
 struct source {
+    struct account *account; /* of all of it */
     struct arena *arena;
-    struct account *file_account, *tables_account;
-    uint64_t resident;
     struct checkpoint *checkpoint;
+    struct stage stage;
 };
 
 static const char *const mode_names[] = {
@@ -100,41 +99,33 @@ static int create_arena(struct account *account, size_t bytes_max, struct arena 
 
 static void source_close(struct source *s)
 {
+    stage_done(&s->stage);
     checkpoint_close(s->checkpoint);
     arena_free(s->arena);
-    if (s->resident) {
-        account_unuse(s->file_account, s->resident);
-        account_release(s->file_account, s->resident);
-    }
-    account_close(s->file_account);
-    account_close(s->tables_account);
+    account_close(s->account);
     *s = (struct source){0};
 }
 
 static int source_open(struct source *s, const char *dir, struct account *parent, struct err *e)
 {
-    int r = open_account(parent, "checkpoint", ACCOUNT_FILE, &s->file_account);
+    int r = open_account(parent, "loading", ACCOUNT_ANON, &s->account);
     if (r == 0)
-        r = open_account(parent, "checkpoint tables", ACCOUNT_ANON, &s->tables_account);
-    if (r == 0)
-        r = create_arena(s->tables_account, CHECKPOINT_TABLES_MAX, &s->arena);
+        r = create_arena(s->account, CHECKPOINT_TABLES_MAX, &s->arena);
     if (r < 0)
         return err_set(e, r, "no memory left to open %s", dir);
-    return checkpoint_open(s->arena, dir, NULL, &s->checkpoint, e);
+    return checkpoint_open(s->arena, dir, s->account, &s->checkpoint, e);
 }
 
-/* Charges what packing will hold of the files at a time. */
-static int source_reserve(struct source *s, uint64_t bytes, struct err *e)
+/* `bytes`: of tables and stage together. */
+static int source_stage(struct source *s, uint64_t bytes, struct err *e)
 {
-    if (!s->file_account || bytes == 0)
-        return 0;
-    int r = account_reserve(s->file_account, bytes);
-    if (r < 0)
-        return err_set(e, r, "%llu bytes to read the largest tensor are more than is left",
-                       (unsigned long long)bytes);
-    account_use(s->file_account, bytes);
-    s->resident = bytes;
-    return 0;
+    uint64_t stage = bytes - arena_committed_bytes(s->arena);
+    if (s->account)
+        account_set_planned(s->account, bytes);
+    int r = stage_init(&s->stage, s->checkpoint, s->account, stage);
+    return r == 0 ? 0
+                  : err_set(e, r, "%llu bytes to read tensors into are more than is left",
+                            (unsigned long long)stage);
 }
 
 /* ---- binding ---- */
@@ -233,6 +224,12 @@ static uint64_t tables_bytes(const struct config *c)
     return ROUND_UP(bytes + TABLES_FIXED_BYTES, (uint64_t)65536);
 }
 
+static uint64_t staging_bytes(const struct measured *m)
+{
+    uint64_t bytes = MAX_OF(m->text.stage_bytes, m->mtp.stage_bytes);
+    return ROUND_UP(bytes, (uint64_t)65536);
+}
+
 static void fill_shape(const struct config *c, const struct source *s, const struct measured *measured,
                        struct model_shape *ret)
 {
@@ -248,7 +245,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .slot_held_at = slot_header_offset(c) + offsetof(struct slot_header, pending),
         .weight_bytes = weight_memory_round(b->used),
         .checkpoint_bytes = checkpoint_bytes(s->checkpoint),
-        .loading_bytes = MAX_OF(b->source_peak, c->mtp_count ? measured->mtp.source_peak : 0),
+        .loading_bytes = arena_committed_bytes(s->arena) + staging_bytes(measured),
         .tables_bytes = tables_bytes(c),
         .active_weight_bytes = b->active.bytes,
         .active_checkpoint_bytes = b->active.source_bytes,
@@ -363,11 +360,12 @@ static int create_encoder(struct model *m, const struct model_opts *opts, struct
 }
 
 /* Reserves what `measured` counted, and makes of it one that packs into that. */
-static int prepare_packing(struct binder *b, const struct model_opts *opts, struct account *account,
-                           struct weight_memory *memory, struct err *e)
+static int prepare_packing(struct binder *b, struct stage *stage, const struct model_opts *opts,
+                           struct account *account, struct weight_memory *memory, struct err *e)
 {
     uint64_t bytes = weight_memory_round(b->used);
     b->memory = memory;
+    b->stage = stage;
     b->progress = opts->progress;
     b->progress_arg = opts->progress_arg;
     b->e = e;
@@ -379,13 +377,13 @@ static int prepare_packing(struct binder *b, const struct model_opts *opts, stru
                   : err_set(e, r, "%llu bytes of weights are more than is left", (unsigned long long)bytes);
 }
 
-static int pack_head(struct model *m, const struct measured *measured, const struct model_opts *opts,
-                     struct err *e)
+static int pack_head(struct model *m, const struct measured *measured, struct stage *stage,
+                     const struct model_opts *opts, struct err *e)
 {
     struct binder b = measured->mtp;
-    int r = prepare_packing(&b, opts, m->mtp_account, &m->mtp_memory, e);
-    b.source_bytes = measured->text.source_bytes;
-    b.source_bytes_total = b.source_bytes + measured->mtp.source_bytes;
+    int r = prepare_packing(&b, stage, opts, m->mtp_account, &m->mtp_memory, e);
+    b.packed_bytes = measured->text.source_bytes;
+    b.source_bytes_total = b.packed_bytes + measured->mtp.source_bytes;
     m->mtp = (struct mtp){
         .embedding = &m->embedding, .head = &m->head, .final_norm = m->final_norm, .words = &m->words};
     if (r == 0)
@@ -396,11 +394,11 @@ static int pack_head(struct model *m, const struct measured *measured, const str
     return r;
 }
 
-static int pack(struct model *m, const struct measured *measured, const struct model_opts *opts,
-                struct err *e)
+static int pack(struct model *m, const struct measured *measured, struct stage *stage,
+                const struct model_opts *opts, struct err *e)
 {
     struct binder b = measured->text;
-    int r = prepare_packing(&b, opts, m->weights_account, &m->weights, e);
+    int r = prepare_packing(&b, stage, opts, m->weights_account, &m->weights, e);
     b.source_bytes_total = measured->text.source_bytes + (m->shape.mtp ? measured->mtp.source_bytes : 0);
     if (r < 0)
         return r;
@@ -410,7 +408,7 @@ static int pack(struct model *m, const struct measured *measured, const struct m
     if (r == 0 && m->config.vision.shape.present)
         r = tower_bind(&b, m->tower_blocks, &m->tower);
     ASSERT(r < 0 || b.used == measured->text.used);
-    return r == 0 && m->shape.mtp ? pack_head(m, measured, opts, e) : r;
+    return r == 0 && m->shape.mtp ? pack_head(m, measured, stage, opts, e) : r;
 }
 
 static int load(struct model *m, struct source *s, const char *dir, const struct model_opts *opts,
@@ -438,8 +436,10 @@ static int load(struct model *m, struct source *s, const char *dir, const struct
     if (r == 0)
         r = create_encoder(m, opts, e);
     if (r == 0)
-        r = source_reserve(s, m->shape.loading_bytes, e);
-    return r == 0 ? pack(m, &measured, opts, e) : r;
+        r = source_stage(s, m->shape.loading_bytes, e);
+    if (r == 0)
+        r = pack(m, &measured, &s->stage, opts, e);
+    return r == 0 ? checkpoint_check(s->checkpoint, e) : r;
 }
 
 int model_load(const char *dir, const struct model_opts *opts, struct model **ret, struct err *e)

@@ -73,7 +73,7 @@ struct model_shape {
     size_t slot_held_at;
     uint64_t weight_bytes; /* packed, in anonymous memory */
     uint64_t checkpoint_bytes;
-    uint64_t loading_bytes;           /* of the checkpoint's files, resident at once while it is packed */
+    uint64_t loading_bytes;           /* while it is loaded: tables of its tensors, and a piece of one */
     uint64_t tables_bytes;            /* what its layers are described in, at most */
     uint64_t active_weight_bytes;     /* read per decoded token of one row: experts counted by those chosen */
     uint64_t active_checkpoint_bytes; /* the same weights as the checkpoint has them */

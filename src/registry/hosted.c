@@ -225,6 +225,8 @@ int hosted_load(const struct hosted_opts *opts, struct hosted *ret, struct err *
     int r = 0;
     ASSERT(opts->settings->planned);
     for (size_t i = 0; r == 0 && i < COUNT_OF(load_steps); i++) {
+        if (opts->step)
+            opts->step(opts->arg, load_steps[i].name);
         r = load_steps[i].run(&l);
         if (r == 0 && (r = fault_at(opts->faults, load_steps[i].name)) < 0)
             err_set(e, r, "step %s of the load failed: %s", load_steps[i].name, strerror(-r));

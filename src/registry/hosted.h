@@ -32,7 +32,9 @@ struct hosted_opts {
     int (*make_room)(void *arg, struct account *account, uint64_t bytes, struct err *e);
     /* As model_opts.progress. */
     int (*progress)(void *arg, uint64_t done, uint64_t total);
-    void *arg; /* of both */
+    /* May be NULL. A step of the load begins; the name is a constant. */
+    void (*step)(void *arg, const char *name);
+    void *arg; /* of all three */
     const struct engine_faults *engine_faults;
     const struct registry_faults *faults;
 };

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ void registry_tell(struct registry *r)
 
 uint64_t registry_stack_bytes(uint32_t model_count)
 {
-    uint64_t threads = MIN_OF(model_count, (uint32_t)REGISTRY_LOADS_MAX);
+    uint64_t threads = MIN_OF(model_count, (uint32_t)(REGISTRY_LOADS_MAX + REGISTRY_HUNG_MAX));
     return thread_stack_bytes(REGISTRY_STACK_BYTES) + threads * thread_stack_bytes(MOVE_STACK_BYTES);
 }
 
@@ -97,6 +98,7 @@ static void init_sync(struct registry *r)
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&r->wake, &attr);
+    pthread_cond_init(&r->ended, &attr);
     pthread_condattr_destroy(&attr);
     pthread_mutex_init(&r->lock, NULL);
     pthread_mutex_init(&r->room, NULL);
@@ -169,6 +171,42 @@ void registry_stop(struct registry *r)
     pthread_mutex_unlock(&r->lock);
 }
 
+static uint32_t loads_now(const struct registry *r)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < r->opts.model_count; i++)
+        count += r->entries[i].has_thread && r->entries[i].state == MODEL_LOADING;
+    return count;
+}
+
+static void log_left(const struct registry *r)
+{
+    for (uint32_t i = 0; i < r->opts.model_count; i++) {
+        const struct entry *e = &r->entries[i];
+        const char *step = atomic_load(&e->step);
+        if (e->has_thread && e->state == MODEL_LOADING)
+            LOG_WARN("load_left", "model=%s dir=%s step=\"%s\" still_s=%.1f: the process ends without it",
+                     e->known.id, e->known.dir, step ? step : "",
+                     (double)registry_still_ns(e, clock_now_ns()) / (double)NS_PER_S);
+    }
+}
+
+bool registry_settle(struct registry *r, uint64_t ns)
+{
+    struct timespec until = clock_deadline(ns);
+    int late = 0;
+    if (!r)
+        return true;
+    pthread_mutex_lock(&r->lock);
+    while (loads_now(r) > 0 && late == 0)
+        late = pthread_cond_timedwait(&r->ended, &r->lock, &until);
+    bool settled = loads_now(r) == 0;
+    if (!settled)
+        log_left(r);
+    pthread_mutex_unlock(&r->lock);
+    return settled;
+}
+
 static void close_entry(struct entry *e)
 {
     ASSERT(e->leases == 0 && e->looks == 0 && e->waiters == 0 && !e->has_thread);
@@ -177,6 +215,20 @@ static void close_entry(struct entry *e)
     e->state = MODEL_DRAINING;
     e->closing = true;
     registry_unload_now(e);
+}
+
+void registry_close_others(struct registry *r)
+{
+    if (r->opts.guard)
+        guard_set_models(r->opts.guard, NULL);
+    for (uint32_t i = r->opts.model_count; i-- > 0;) {
+        struct entry *e = &r->entries[i];
+        pthread_mutex_lock(&r->lock);
+        bool mine = !e->has_thread && (e->state == MODEL_READY || e->state == MODEL_DRAINING);
+        pthread_mutex_unlock(&r->lock);
+        if (mine)
+            close_entry(e);
+    }
 }
 
 void registry_close(struct registry *r)
@@ -198,6 +250,7 @@ void registry_close(struct registry *r)
     for (uint32_t i = r->entries ? r->opts.model_count : 0; i-- > 0;)
         close_entry(&r->entries[i]);
     pthread_cond_destroy(&r->wake);
+    pthread_cond_destroy(&r->ended);
     pthread_mutex_destroy(&r->lock);
     pthread_mutex_destroy(&r->room);
     free(r->entries);
@@ -250,6 +303,9 @@ void registry_info(struct registry *r, uint32_t index, struct registry_info *ret
         ret->reserved_bytes = n.reserved;
         ret->used_bytes = n.used;
     }
+    ret->step = atomic_load(&e->step);
+    ret->still_ns = registry_still_ns(e, clock_now_ns());
+    ret->waits = e->state == MODEL_LOADING && !e->has_thread;
     if (e->state == MODEL_READY && e->leases == 0)
         ret->idle_ns = clock_now_ns() - e->last_used_ns;
     if (e->state == MODEL_FAILED)
@@ -331,45 +387,44 @@ static int shut_down(struct registry_failure *why)
     return err_set(&why->e, -ESHUTDOWN, "the server is shutting down");
 }
 
-/* Under the lock: whether what made it fail is still so. */
-static bool is_remembered(const struct entry *e, struct file_stamp stamp, struct registry_failure *why)
+/* Under the lock. Want of memory may be over, and time heals. */
+static bool is_remembered(const struct entry *e)
 {
-    uint64_t age_ns = clock_now_ns() - e->failed_ns;
-    if (e->failure.code == -ENOMEM || age_ns >= REMEMBER_NS || !file_stamp_same(stamp, e->failed_stamp))
-        return false;
-    *why = e->failure;
-    why->retry_after_s = (uint32_t)DIV_UP(REMEMBER_NS - age_ns, NS_PER_S);
-    return true;
+    return e->failure.code != -ENOMEM && clock_now_ns() - e->failed_ns < REMEMBER_NS;
 }
 
-static bool is_failed(struct registry *r, uint32_t index)
+/* Under the lock. Whether the files have changed since it failed is asked by the load: disks may be slow, or not answer. */
+static void begin_load(struct entry *e, bool operator)
 {
-    bool failed = lock_entry(r, index)->state == MODEL_FAILED;
-    pthread_mutex_unlock(&r->lock);
-    return failed;
+    if (operator)
+        e->recheck = false;
+    if (e->state != MODEL_FAILED && e->state != MODEL_UNLOADED)
+        return;
+    e->recheck = e->state == MODEL_FAILED && !operator&& is_remembered(e);
+    e->state = MODEL_LOADING;
+    registry_tell(e->registry);
 }
 
 int registry_want(struct registry *r, uint32_t index, bool operator, struct registry_failure * why)
 {
-    struct file_stamp stamp = {0};
-    if (!operator&& is_failed(r, index))
-        stamp = file_stamp_of(r->entries[index].known.dir); /* not under the lock: disks may be slow */
     struct entry *e = lock_entry(r, index);
-    int error = 0;
-    if (r->stopping)
-        error = shut_down(why);
-    else if (e->state == MODEL_FAILED && !operator&& is_remembered(e, stamp, why))
-        error = why->code;
+    int error = r->stopping ? shut_down(why) : 0;
     if (error == 0) {
         e->waiters++;
         atomic_store(&e->cancel, false);
-        if (e->state == MODEL_FAILED || e->state == MODEL_UNLOADED) {
-            e->state = MODEL_LOADING;
-            registry_tell(r);
-        }
+        begin_load(e, operator);
     }
     pthread_mutex_unlock(&r->lock);
     return error;
+}
+
+/* When a failure that is remembered will be forgotten. */
+static uint32_t retry_after_s(const struct entry *e)
+{
+    uint64_t age_ns = clock_now_ns() - e->failed_ns;
+    return e->failure.code == -ENOMEM || age_ns >= REMEMBER_NS
+               ? 0
+               : (uint32_t)DIV_UP(REMEMBER_NS - age_ns, NS_PER_S);
 }
 
 int registry_poll(struct registry *r, uint32_t index, struct lease *ret, struct registry_failure *why)
@@ -384,7 +439,7 @@ int registry_poll(struct registry *r, uint32_t index, struct lease *ret, struct 
         error = 0;
     } else if (e->state == MODEL_FAILED) {
         *why = e->failure;
-        why->retry_after_s = why->code == -ENOMEM ? 0 : (uint32_t)(REMEMBER_NS / NS_PER_S);
+        why->retry_after_s = retry_after_s(e);
         error = why->code;
     }
     pthread_mutex_unlock(&r->lock);
@@ -402,13 +457,31 @@ void registry_unwant(struct registry *r, uint32_t index)
     pthread_mutex_unlock(&r->lock);
 }
 
+/* Under the lock. */
+static struct registry_failure hanging(const struct entry *e)
+{
+    struct registry_failure why = {.code = -ETIMEDOUT};
+    const char *step = atomic_load(&e->step);
+    err_set(&why.e, why.code,
+            "the load of %s has stood still for %llu s (--load-timeout) at its step \"%s\": a file in %s "
+            "does not "
+            "answer",
+            e->known.id, (unsigned long long)(registry_still_ns(e, clock_now_ns()) / NS_PER_S),
+            step ? step : "", e->known.dir);
+    return why;
+}
+
 int registry_started(struct registry *r, uint32_t *index, struct registry_failure *why)
 {
     int error = 0;
     pthread_mutex_lock(&r->lock);
     for (uint32_t i = 0; i < r->opts.model_count && (error == 0 || error == -EAGAIN); i++) {
         const struct entry *e = &r->entries[i];
-        if (e->held) {
+        if (e->held && registry_hangs(e, clock_now_ns())) {
+            *why = hanging(e);
+            *index = i;
+            error = why->code;
+        } else if (e->held) {
             error = -EAGAIN;
         } else if (e->known.preload && e->state == MODEL_FAILED && e->loads == 0) {
             *why = e->failure;

@@ -9,6 +9,8 @@
  * load, all share it, and when the last one leaves it stops. A load and an unload run on a thread of their own each, at most
  * REGISTRY_LOADS_MAX of either; one more thread, the registry's, watches times and joins those. One lock; nothing is loaded, freed or
  * waited for under it.
+ * Only loads touch a model's files, and the system may never return from that: a network drive that is gone. Such a load hangs. Its thread
+ * cannot be ended; others do not wait for it, reports name it, and the process ends without it.
  * All functions may be called from any thread, but none from an engine's. */
 #ifndef PLATEAU_REGISTRY_REGISTRY_H
 #define PLATEAU_REGISTRY_REGISTRY_H
@@ -25,6 +27,7 @@ struct guard;
 
 #define REGISTRY_MODELS_MAX 64
 #define REGISTRY_LOADS_MAX  4 /* at once; more wait for a place */
+#define REGISTRY_HUNG_MAX   4 /* besides, loads that stand still and keep no other waiting */
 
 enum model_state { MODEL_UNLOADED, MODEL_LOADING, MODEL_READY, MODEL_DRAINING, MODEL_FAILED };
 const char *model_state_name(enum model_state s);
@@ -68,6 +71,7 @@ struct registry_opts {
     int (*plan)(void *plan_arg, struct model_settings *settings, struct err *e);
     void *plan_arg;
     uint64_t drain_ns;          /* how long an unload waits for open requests before it ends them */
+    uint64_t hang_ns;           /* a load that stands still for so long hangs; 0: none does */
     void (*changed)(void *arg); /* some model's state is another; called from any thread, must not wait */
     void (*progress)(void *arg, uint32_t index, uint64_t done,
                      uint64_t total); /* on a loading thread; may be NULL */
@@ -84,6 +88,11 @@ int registry_create(const struct registry_opts *opts, struct registry **ret, str
 int registry_start(struct registry *r, struct err *e);
 /* Loads begin to stop, engines to end, nothing is loaded any more; returns at once. NULL is fine. */
 void registry_stop(struct registry *r);
+/* After registry_stop: waits until all loads have ended. False: some have not within `ns`, which is logged. What they use stays then: the
+ * registry and all that its options name; registry_close_others() instead of registry_close(), and the process ends. NULL is fine. */
+bool registry_settle(struct registry *r, uint64_t ns);
+/* Unloads what is loaded; the registry stays. */
+void registry_close_others(struct registry *r);
 /* registry_stop, then unloads everything: an ordered list of which every entry runs whatever the ones before it returned. Nobody has a
  * lease or waits any more. NULL is fine. */
 void registry_close(struct registry *r);
@@ -103,6 +112,9 @@ struct registry_info {
     uint64_t reserved_bytes, used_bytes; /* of its account; 0: there is none */
     uint64_t idle_ns;                    /* since its last lease ended; 0 while there is one */
     uint64_t load_ns;                    /* how long the last load took; 0: none yet */
+    const char *step;                    /* of a load under way, or NULL */
+    uint64_t still_ns;                   /* for how long that has not moved */
+    bool waits;                          /* loading, and there is no place for its load */
     uint64_t loads, unloads, failures;
     char reason[512]; /* of `failed`, and of the last unload's troubles; else empty */
 };
@@ -134,8 +146,9 @@ struct registry_failure {
     uint32_t retry_after_s; /* before that the same is answered without trying */
 };
 
-/* One more waits for the model. 0: wait for `changed` and poll; on failure nobody is counted and `why` says it. `operator`: somebody
- * asks who may know better than the failure that is remembered. */
+/* One more waits for the model. 0: wait for `changed` and poll; -ESHUTDOWN: nobody is counted and `why` says it. `operator`: somebody
+ * asks who may know better than the failure that is remembered; else a load that failed within the last 30 s fails again in the same way
+ * if its files have not changed. Touches no file. */
 int registry_want(struct registry *r, uint32_t index, bool operator, struct registry_failure * why);
 /* 0: it is there, and `ret` is a lease on it; -EAGAIN: not yet; else the load has failed. In each case the waiter is still counted. */
 int registry_poll(struct registry *r, uint32_t index, struct lease *ret, struct registry_failure *why);

@@ -6,6 +6,7 @@
 #include "registry/hosted.h"
 #include "registry/registry.h"
 
+#include "base/pace.h"
 #include "base/thread_stack.h"
 
 #include <pthread.h>
@@ -20,10 +21,13 @@ struct entry {
     struct model_settings now; /* `known` with the plan that it was loaded by */
     struct hosted hosted;
     struct served_model served;
+    struct pace pace;
 
     /* Any thread. */
     _Atomic uint64_t bytes_done, bytes_total;
-    atomic_bool cancel; /* nobody waits for the load any more */
+    atomic_bool cancel;         /* nobody waits for the load any more */
+    _Atomic uint64_t moved_ns;  /* when the load last got on */
+    _Atomic(const char *) step; /* what it does; NULL: nothing yet */
 
     /* Under the lock. */
     enum model_state state;
@@ -36,6 +40,8 @@ struct entry {
     struct registry_failure failure;
     uint64_t failed_ns;
     struct file_stamp failed_stamp; /* what the files were like that it failed with */
+    bool recheck;                   /* loading, but only if the files are not those that it failed with */
+    bool hang_told;                 /* in the log */
     struct registry_returned returned;
     uint64_t load_bytes; /* as the last plan said */
 
@@ -54,8 +60,9 @@ struct registry {
 
     pthread_mutex_t room; /* one makes room at a time */
     pthread_mutex_t lock;
-    pthread_cond_t wake; /* for the registry's thread */
-    bool poked;          /* there is something to look at; for the registry's thread */
+    pthread_cond_t wake;  /* for the registry's thread */
+    pthread_cond_t ended; /* the thread of a move has been joined */
+    bool poked;           /* there is something to look at; for the registry's thread */
     bool stopping, quit;
 };
 
@@ -70,6 +77,18 @@ void registry_unload_now(struct entry *e);
 /* Under the lock: the registry's thread looks at everything once more; and tells those outside as well, for a state has changed. */
 void registry_wake(struct registry *r);
 void registry_tell(struct registry *r);
+/* Under the lock. */
+static inline uint64_t registry_still_ns(const struct entry *e, uint64_t now_ns)
+{
+    uint64_t moved_ns = atomic_load(&e->moved_ns);
+    bool runs = e->state == MODEL_LOADING && e->has_thread && !e->thread_over;
+    return runs && now_ns > moved_ns ? now_ns - moved_ns : 0;
+}
+static inline bool registry_hangs(const struct entry *e, uint64_t now_ns)
+{
+    uint64_t hang_ns = e->registry->opts.hang_ns;
+    return hang_ns > 0 && registry_still_ns(e, now_ns) >= hang_ns;
+}
 static inline bool registry_is_idle(const struct entry *e)
 {
     return e->state == MODEL_READY && e->leases == 0 && e->waiters == 0 && !e->held;

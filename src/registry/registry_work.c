@@ -10,15 +10,15 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/priority.h"
 #include "memory/footprint.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
 typedef unsigned long long ull;
+
+#define LOAD_AS_BEFORE (-EALREADY) /* the remembered failure stands */
 
 /* ---- a load, on its thread ---- */
 
@@ -30,8 +30,17 @@ static int on_progress(void *arg, uint64_t done, uint64_t total)
     atomic_store(&e->bytes_done, done);
     if (r->opts.progress)
         r->opts.progress(r->opts.arg, (uint32_t)(e - r->entries), done, total);
-    sched_yield();
+    pace_next(&e->pace, workers_busy(r->opts.workers));
+    atomic_store(&e->moved_ns, clock_now_ns());
     return atomic_load(&e->cancel);
+}
+
+static void on_step(void *arg, const char *name)
+{
+    struct entry *e = arg;
+    pace_end(&e->pace);
+    atomic_store(&e->step, name);
+    atomic_store(&e->moved_ns, clock_now_ns());
 }
 
 static int refuse_room(const struct entry *e, uint64_t bytes, uint64_t idle_bytes, struct err *why)
@@ -97,24 +106,6 @@ static int make_room(void *arg, struct account *account, uint64_t bytes, struct 
     return error;
 }
 
-/* Not at the start: nobody is served before it is over. */
-static bool others_serve(struct registry *r, const struct entry *self)
-{
-    bool serve = false;
-    pthread_mutex_lock(&r->lock);
-    for (uint32_t i = 0; i < r->opts.model_count; i++)
-        serve |= !self->held && r->entries[i].state == MODEL_READY;
-    pthread_mutex_unlock(&r->lock);
-    return serve;
-}
-
-/* Whoever computes goes first; with nobody else to serve, the load has the machine. */
-static void step_back(struct registry *r, const struct entry *e)
-{
-    if (others_serve(r, e))
-        priority_lower();
-}
-
 static int load(struct entry *e, struct registry_failure *why)
 {
     struct registry *r = e->registry;
@@ -126,9 +117,11 @@ static int load(struct entry *e, struct registry_failure *why)
                                .ops = r->opts.ops,
                                .make_room = make_room,
                                .progress = on_progress,
+                               .step = on_step,
                                .arg = e,
                                .engine_faults = r->opts.engine_faults,
                                .faults = r->opts.faults};
+    on_step(e, "plan");
     int error = r->opts.plan(r->opts.plan_arg, &e->now, &why->e);
     if (error < 0)
         return error;
@@ -157,6 +150,8 @@ static void load_ended(struct entry *e, int error, const struct registry_failure
     } else if (error == -ECANCELED) {
         e->state =
             e->waiters > 0 ? MODEL_LOADING : MODEL_UNLOADED; /* somebody came when it had stopped already */
+    } else if (error == LOAD_AS_BEFORE) {
+        e->state = e->recheck ? MODEL_FAILED : MODEL_LOADING; /* the operator came meanwhile */
     } else {
         e->state = MODEL_FAILED;
         e->failure = *why;
@@ -164,13 +159,15 @@ static void load_ended(struct entry *e, int error, const struct registry_failure
         e->failed_stamp = stamp;
         e->failures++;
     }
-    e->held = false;
+    e->held = e->recheck = e->hang_told = false;
     if (e->registry->stopping && e->state == MODEL_READY)
         engine_stop(e->hosted.engine);
 }
 
 static void log_load(const struct entry *e, int error, const struct registry_failure *why, uint64_t took_ns)
 {
+    if (error == LOAD_AS_BEFORE)
+        return;
     if (error == 0)
         LOG_INFO("model_loaded", "model=%s context=%u weights_bytes=%llu set_aside_bytes=%llu ms=%llu",
                  e->known.id, e->now.plan.max_model_len, (ull)e->served.shape->weight_bytes,
@@ -187,16 +184,26 @@ static void thread_is_over(struct entry *e)
     registry_tell(e->registry);
 }
 
+/* It failed a moment ago, and its files are still those: it would fail again. */
+static bool is_as_before(struct entry *e, struct file_stamp stamp)
+{
+    pthread_mutex_lock(&e->registry->lock);
+    bool same = e->recheck && file_stamp_same(stamp, e->failed_stamp);
+    pthread_mutex_unlock(&e->registry->lock);
+    return same;
+}
+
 static void *load_main(void *arg)
 {
     struct entry *e = arg;
     struct registry *r = e->registry;
     struct registry_failure why = {0};
     uint64_t began_ns = clock_now_ns();
-    step_back(r, e);
+    pace_begin(&e->pace);
+    on_step(e, "files");
     /* Before it is read: a change while it is read counts as one since. */
     struct file_stamp stamp = file_stamp_of(e->known.dir);
-    int error = load(e, &why);
+    int error = is_as_before(e, stamp) ? LOAD_AS_BEFORE : load(e, &why);
     uint64_t took_ns = clock_now_ns() - began_ns;
     why.code = error;
     log_load(e, error, &why, took_ns);
@@ -264,6 +271,7 @@ static void join(struct entry *e)
     thread_stack_done(&e->stack);
     pthread_mutex_lock(&r->lock);
     e->has_thread = e->thread_over = false;
+    pthread_cond_broadcast(&r->ended);
     registry_wake(r); /* there is a place for another */
 }
 
@@ -292,14 +300,31 @@ static uint32_t threads_now(const struct registry *r)
     return count;
 }
 
+static uint32_t hung_now(const struct registry *r)
+{
+    uint32_t count = 0;
+    uint64_t now_ns = clock_now_ns();
+    for (uint32_t i = 0; i < r->opts.model_count; i++)
+        count += registry_hangs(&r->entries[i], now_ns);
+    return count;
+}
+
+/* Loads that hang take places of their own, as long as there are some. */
+static bool has_place(const struct registry *r)
+{
+    uint32_t hung = hung_now(r);
+    return threads_now(r) < REGISTRY_LOADS_MAX + MIN_OF(hung, (uint32_t)REGISTRY_HUNG_MAX);
+}
+
 /* At the start they come one after the other, in the order in which they were named. */
 static bool is_its_turn(const struct entry *e)
 {
     const struct registry *r = e->registry;
+    uint64_t now_ns = clock_now_ns();
     for (const struct entry *before = r->entries; e->held && before < e; before++)
-        if (before->held)
+        if (before->held && !registry_hangs(before, now_ns))
             return false;
-    return threads_now(r) < REGISTRY_LOADS_MAX;
+    return has_place(r);
 }
 
 static void start_load(struct entry *e)
@@ -313,6 +338,8 @@ static void start_load(struct entry *e)
     if (!is_its_turn(e))
         return;
     e->now = e->known;
+    atomic_store(&e->step, NULL);
+    atomic_store(&e->moved_ns, clock_now_ns());
     atomic_store(&e->cancel, false);
     atomic_store(&e->bytes_done, 0);
     atomic_store(&e->bytes_total, 0);
@@ -330,7 +357,7 @@ static void start_unload(struct entry *e)
 {
     struct registry *r = e->registry;
     e->closing = true;
-    if (threads_now(r) < REGISTRY_LOADS_MAX && start(e, unload_main, "unload") == 0)
+    if (has_place(r) && start(e, unload_main, "unload") == 0)
         return;
     pthread_mutex_unlock(&r->lock);
     registry_unload_now(e);
@@ -370,11 +397,24 @@ static void rest(struct entry *e, uint64_t now_ns)
     drain(e, now_ns);
 }
 
+/* Those who wait for a place, or for the start, look again. */
+static void look_at_hanging(struct entry *e, uint64_t now_ns)
+{
+    const char *step = atomic_load(&e->step);
+    if (e->hang_told || !registry_hangs(e, now_ns))
+        return;
+    LOG_WARN("load_hangs", "model=%s dir=%s step=\"%s\" still_s=%llu", e->known.id, e->known.dir,
+             step ? step : "", (ull)(registry_still_ns(e, now_ns) / NS_PER_S));
+    e->hang_told = true;
+    registry_tell(e->registry);
+}
+
 static void tend(struct entry *e)
 {
     uint64_t now_ns = clock_now_ns();
     if (e->has_thread && e->thread_over)
         join(e);
+    look_at_hanging(e, now_ns);
     if (e->has_thread || e->registry->stopping)
         return;
     switch (e->state) {
@@ -402,6 +442,8 @@ static uint64_t next_ns(const struct registry *r)
         uint64_t at = ttl_end_ns(e);
         if (e->state == MODEL_DRAINING && !e->closing && !e->ending)
             at = e->drain_until_ns;
+        if (e->state == MODEL_LOADING && e->has_thread && !e->hang_told && r->opts.hang_ns > 0)
+            at = atomic_load(&e->moved_ns) + r->opts.hang_ns;
         next = MIN_OF(next, at);
     }
     return next;

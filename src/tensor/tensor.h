@@ -36,14 +36,16 @@ size_t dtype_bytes(enum dtype d);
 
 #define TENSOR_RANK_MAX 6
 
-/* A view: the bytes belong to a mapped file. They may be UNALIGNED (MLX pads nothing): never cast and
- * dereference, use tensor_load_* below or memcpy. */
+/* What a tensor is, and where its bytes are: in a file of a checkpoint, from where checkpoint_read() brings pieces of them, or in memory.
+ * In memory they may be UNALIGNED (MLX pads nothing): never cast and dereference, use tensor_load_* below or memcpy. */
 struct tensor {
     enum dtype dtype;
     uint32_t rank;
     uint64_t shape[TENSOR_RANK_MAX]; /* row-major, outermost first */
-    const void *data;
     size_t bytes;
+    const void *data; /* NULL: in a file */
+    uint64_t offset;  /* in the file, from its beginning */
+    uint32_t file;    /* the checkpoint's number of it */
 };
 
 /* Product of the shape, 1 for rank 0; UINT64_MAX on overflow. */

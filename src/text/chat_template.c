@@ -2,15 +2,12 @@
 #include "text/chat_template.h"
 
 #include "base/check.h"
+#include "base/small_file.h"
 #include "text/tmpl_eval.h"
 #include "text/tmpl_trace.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define TEMPLATE_FILE_BYTES_MAX ((size_t)16 << 20) /* tokenizer_config.json lists all added tokens, too */
 
@@ -50,35 +47,15 @@ int chat_template_compile(struct arena *a, struct slice source, struct chat_temp
     return 0;
 }
 
-/* The file's bytes on the heap, for the caller to free; NULL ptr when it does not exist. */
-static int read_file(const char *dir, const char *name, struct slice *ret, struct err *e)
+/* NULL bytes when it does not exist. */
+static int read_file(const char *dir, const char *name, struct small_file *ret, struct err *e)
 {
     char path[4096];
-    struct stat st;
-    *ret = (struct slice){0};
+    *ret = (struct small_file){0};
     if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
         return err_set(e, -ENAMETOOLONG, "%s: the path is too long", dir);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT ? 0 : err_set(e, -errno, "%s: cannot be opened", path);
-    int r = 0;
-    char *text = NULL;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size > TEMPLATE_FILE_BYTES_MAX)
-        r = err_set(e, -E2BIG, "%s: no regular file of at most %zu bytes", path, TEMPLATE_FILE_BYTES_MAX);
-    else if (!(text = malloc((size_t)st.st_size + 1)))
-        r = err_set(e, -ENOMEM, "%s: no memory to read it", path);
-    size_t len = 0;
-    while (r == 0 && len < (size_t)st.st_size) {
-        ssize_t n = read(fd, text + len, (size_t)st.st_size - len);
-        if (n <= 0)
-            break;
-        len += (size_t)n;
-    }
-    close(fd);
-    if (r < 0)
-        return r;
-    *ret = (struct slice){text, len};
-    return 0;
+    int r = small_file_read(path, TEMPLATE_FILE_BYTES_MAX, ret, e);
+    return r == -ENOENT ? 0 : r;
 }
 
 static int compile_json_string(struct arena *a, const json_t *text, struct chat_template **ret, struct err *e)
@@ -115,13 +92,13 @@ static int compile_named(struct arena *a, const json_t *list, struct chat_templa
 static int load_from_json(struct arena *a, const char *dir, const char *name, struct chat_template **ret,
                           struct err *e)
 {
-    struct slice file;
+    struct small_file file;
     json_error_t error;
     int r = read_file(dir, name, &file, e);
-    if (r < 0 || !file.ptr)
+    if (r < 0 || !file.bytes)
         return r < 0 ? r : -ENOENT;
-    json_t *json = json_loadb(file.ptr, file.len, 0, &error);
-    free((char *)file.ptr);
+    json_t *json = json_loadb(file.bytes, file.len, 0, &error);
+    small_file_done(&file);
     if (!json)
         return err_set(e, -EINVAL, "%s: line %d: %s", name, error.line, error.text);
     const json_t *text = json_object_get(json, "chat_template");
@@ -136,13 +113,13 @@ static int load_from_json(struct arena *a, const char *dir, const char *name, st
 
 int chat_template_load(struct arena *a, const char *dir, struct chat_template **ret, struct err *e)
 {
-    struct slice file;
+    struct small_file file;
     int r = read_file(dir, "chat_template.jinja", &file, e);
     if (r < 0)
         return r;
-    if (file.ptr) {
-        r = chat_template_compile(a, file, ret, e);
-        free((char *)file.ptr);
+    if (file.bytes) {
+        r = chat_template_compile(a, (struct slice){file.bytes, file.len}, ret, e);
+        small_file_done(&file);
         return r;
     }
     r = load_from_json(a, dir, "chat_template.json", ret, e);

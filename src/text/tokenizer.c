@@ -6,61 +6,49 @@
 #include "text/tokenizer.h"
 
 #include "base/check.h"
+#include "base/regular_file.h"
 #include "text/detok.h"
 #include "text/tokenizer_state.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- loading ---- */
 
 /* A JSON text that comes from memory or from a file. */
 struct json_source {
-    struct slice text; /* what is left of it */
-    int fd;            /* -1: from memory */
-    size_t bytes;      /* handed out */
+    struct slice text;        /* from memory */
+    struct regular_file file; /* or REGULAR_FILE_NONE */
+    size_t bytes, at;         /* of the text or the file; handed out */
+    struct err *e;
     int error;
 };
 
 static size_t json_source_read(void *into, size_t len, void *arg)
 {
     struct json_source *s = arg;
-    ssize_t n;
-    if (s->fd < 0) {
-        struct slice next = slice_sub(s->text, 0, len);
-        if (next.len)
-            memcpy(into, next.ptr, next.len);
-        s->text = slice_sub(s->text, next.len, s->text.len);
-        n = (ssize_t)next.len;
-    } else {
-        do
-            n = read(s->fd, into, len);
-        while (n < 0 && errno == EINTR);
-        if (n < 0)
-            s->error = -errno;
-    }
-    if (n > 0 && (s->bytes += (size_t)n) > TOKENIZER_FILE_BYTES_MAX)
-        s->error = -EFBIG;
-    return s->error || n < 0 ? (size_t)-1 : (size_t)n;
+    size_t n = MIN_OF(len, s->bytes - s->at);
+    if (s->file.fd >= 0)
+        s->error = regular_file_read(&s->file, s->at, into, n, s->e);
+    else if (n)
+        memcpy(into, s->text.ptr + s->at, n);
+    s->at += n;
+    return s->error ? (size_t)-1 : n;
 }
 
 static int json_source_parse(struct json_source *s, const char *name, json_t **ret, struct err *e)
 {
     json_error_t where;
-    json_t *root = json_load_callback(json_source_read, s, JSON_REJECT_DUPLICATES, &where);
-    if (s->error == -EFBIG) {
-        json_decref(root);
+    if (s->bytes > TOKENIZER_FILE_BYTES_MAX)
         return err_set(e, -EFBIG, "%s: larger than the limit of %zu bytes", name, TOKENIZER_FILE_BYTES_MAX);
-    }
+    s->e = e;
+    json_t *root = json_load_callback(json_source_read, s, JSON_REJECT_DUPLICATES, &where);
     if (s->error) {
         json_decref(root);
-        return err_set(e, s->error, "%s: cannot be read: %s", name, strerror(-s->error));
+        return err_prefix(e, s->error, "%s", name);
     }
     if (!root && json_error_code(&where) == json_error_out_of_memory)
         return err_set(e, -ENOMEM, "%s: no memory to read it", name);
@@ -73,15 +61,16 @@ static int json_source_parse(struct json_source *s, const char *name, json_t **r
 static int json_file_parse(const char *dir, const char *name, json_t **ret, struct err *e)
 {
     char path[PATH_MAX];
-    struct json_source source = {.fd = -1};
+    struct json_source source = {.file = REGULAR_FILE_NONE};
     int n = snprintf(path, sizeof(path), "%s/%s", dir, name);
     if (n < 0 || (size_t)n >= sizeof(path))
         return err_set(e, -ENAMETOOLONG, "%s: the path is too long", name);
-    source.fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (source.fd < 0)
-        return err_set(e, -errno, "%s: %s", path, strerror(errno));
-    int r = json_source_parse(&source, name, ret, e);
-    close(source.fd);
+    int r = regular_file_open(path, &source.file, e);
+    if (r < 0)
+        return r;
+    source.bytes = (size_t)source.file.bytes;
+    r = json_source_parse(&source, name, ret, e);
+    regular_file_close(&source.file);
     return r;
 }
 
@@ -119,8 +108,10 @@ int tokenizer_parse(struct arena *a, struct slice tokenizer_json, struct slice t
                     struct tokenizer **ret, struct err *e)
 {
     json_t *root = NULL, *config = NULL;
-    struct json_source source = {.text = tokenizer_json, .fd = -1};
-    struct json_source config_source = {.text = tokenizer_config_json, .fd = -1};
+    struct json_source source = {
+        .text = tokenizer_json, .bytes = tokenizer_json.len, .file = REGULAR_FILE_NONE};
+    struct json_source config_source = {
+        .text = tokenizer_config_json, .bytes = tokenizer_config_json.len, .file = REGULAR_FILE_NONE};
     int r = json_source_parse(&source, "tokenizer.json", &root, e);
     if (r == 0 && tokenizer_config_json.len)
         r = json_source_parse(&config_source, "tokenizer_config.json", &config, e);

@@ -2,8 +2,9 @@
  *
  * With an index the index decides: a shard's tensors that it does not list there are ignored, and one that it lists and the shard lacks
  * is an error. Without an index every tensor of every file counts and a name may occur once. Headers are read twice, first
- * to count, so that the tables are allocated once and to size.
- * Opening every file keeps a descriptor: checkpoint_drop needs it to tell the page cache. */
+ * to count, so that the tables are allocated once and to size; a file that has another header the second time is refused.
+ * The text of one header or of the index is in memory at a time. All files stay open: a file that is replaced by another one of its
+ * name is still the one that was opened. */
 #include "weights/checkpoint.h"
 
 #include "weights/json_scan.h"
@@ -11,27 +12,28 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "base/priority.h"
+#include "base/regular_file.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define FILES_MAX       4096
 #define FILE_NAME_MAX   255
 #define INDEX_BYTES_MAX SAFETENSORS_HEADER_BYTES_MAX
-#define DROP_BYTES      ((size_t)16 << 20) /* at a time */
+#define INDEX_NAME      "model.safetensors.index.json"
 
 struct file {
     const char *name; /* relative to the directory */
-    const char *ptr;  /* mapped, or NULL */
-    size_t bytes;
-    int fd;
+    struct regular_file at;
+};
+
+/* What was read of a file to be parsed. */
+struct text {
+    struct arena *arena;
+    struct slice bytes;
 };
 
 struct entry {
@@ -44,12 +46,12 @@ struct entry {
 
 struct checkpoint {
     struct arena *arena;
-    struct account *account; /* charged with `mapped_bytes`; may be NULL */
-    uint64_t mapped_bytes;
+    struct account *account; /* charged with a text while there is one; may be NULL */
+    uint64_t file_bytes;
     const char *dir;
     struct file *files; /* the side file, if any, is the last */
     uint32_t file_count;
-    bool indexed, has_side;
+    bool has_side;
     struct entry *entries;
     uint32_t entry_count, entries_max;
     struct hash_map by_name;
@@ -69,42 +71,50 @@ static bool is_side_name(struct slice name)
 
 /* ---- files ---- */
 
-static int map_file(const char *dir, struct file *f, struct err *e)
+static int open_file(const char *dir, struct file *f, struct err *e)
 {
     char path[4096];
-    struct stat st;
     if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, f->name) >= sizeof(path))
         return err_set(e, -ENAMETOOLONG, "path of %s is longer than %zu bytes", f->name, sizeof(path) - 1);
-    f->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (f->fd < 0 || fstat(f->fd, &st) < 0)
-        return err_set(e, -errno, "cannot open %s: %m", path);
-    if (!S_ISREG(st.st_mode))
-        return err_set(e, -EINVAL, "%s is not a regular file", path);
-    f->bytes = (size_t)st.st_size;
-    if (f->bytes == 0)
-        return err_set(e, -EINVAL, "%s is empty", path);
-    void *p = mmap(NULL, f->bytes, PROT_READ, MAP_PRIVATE, f->fd, 0);
-    if (p == MAP_FAILED)
-        return err_set(e, -errno, "cannot map %s: %m", path);
-    f->ptr = p;
-    return 0;
+    int r = regular_file_open(path, &f->at, e);
+    return r == 0 && f->at.bytes == 0 ? err_set(e, -EINVAL, "%s is empty", path) : r;
 }
 
-static void unmap_file(struct file *f)
+static void text_done(struct text *t)
 {
-    priority_raise();
-    if (f->ptr)
-        munmap((void *)f->ptr, f->bytes);
-    priority_restore();
-    if (f->fd >= 0)
-        close(f->fd);
-    f->ptr = NULL;
-    f->fd = -1;
+    arena_free(t->arena);
+    *t = (struct text){0};
 }
 
-static struct slice file_slice(const struct file *f)
+/* The first `bytes` of the file. */
+static int read_text(const struct checkpoint *c, const struct file *f, size_t bytes, struct text *ret,
+                     struct err *e)
 {
-    return (struct slice){f->ptr, f->bytes};
+    struct charge charge = c->account ? account_charge(c->account) : (struct charge){0};
+    struct arena_opts opts = {.bytes_max = bytes, .charge = c->account ? &charge : NULL};
+    struct text t = {0};
+    int r = arena_create(&opts, &t.arena);
+    char *memory = r == 0 ? arena_alloc_align(t.arena, bytes, 1) : NULL;
+    if (!memory)
+        r = err_set(e, -ENOMEM, "%s: no memory left for %zu bytes of its header", f->name, bytes);
+    else if ((r = regular_file_read(&f->at, 0, memory, bytes, e)) < 0)
+        err_prefix(e, r, "%s", f->name);
+    t.bytes = (struct slice){memory, bytes};
+    if (r < 0)
+        text_done(&t);
+    else
+        *ret = t;
+    return r;
+}
+
+static int read_head(const struct checkpoint *c, const struct file *f, struct text *ret, struct err *e)
+{
+    char first[SAFETENSORS_FIRST_BYTES];
+    size_t len = (size_t)MIN_OF(f->at.bytes, (uint64_t)sizeof(first)), data_at;
+    int r = regular_file_read(&f->at, 0, first, len, e);
+    if (r == 0)
+        r = safetensors_data_at((struct slice){first, len}, f->at.bytes, &data_at, e);
+    return r < 0 ? err_prefix(e, r, "%s", f->name) : read_text(c, f, data_at, ret, e);
 }
 
 /* True when dir/name is there to be opened. */
@@ -121,7 +131,7 @@ static int add_file(struct checkpoint *c, const char *name, size_t len, struct e
     char *copy = arena_strndup(c->arena, name, len);
     if (!copy)
         return -ENOMEM;
-    c->files[c->file_count++] = (struct file){.name = copy, .fd = -1};
+    c->files[c->file_count++] = (struct file){copy, REGULAR_FILE_NONE};
     return 0;
 }
 
@@ -194,7 +204,7 @@ static bool index_find_map(struct json_scan *s)
 
 static int index_syntax(const struct json_scan *s, struct err *e)
 {
-    return err_set(e, -EINVAL, "model.safetensors.index.json is not valid: %s at byte %zu", s->error, s->at);
+    return err_set(e, -EINVAL, INDEX_NAME " is not valid: %s at byte %zu", s->error, s->at);
 }
 
 static int index_count(struct slice text, uint32_t *ret, struct err *e)
@@ -218,7 +228,8 @@ static int index_count(struct slice text, uint32_t *ret, struct err *e)
 static int add_entry(struct checkpoint *c, struct slice name, uint32_t file, const struct tensor *t,
                      struct err *e)
 {
-    ASSERT(c->entry_count < c->entries_max);
+    if (c->entry_count == c->entries_max)
+        return err_set(e, -ESTALE, "the files were changed while they were read");
     char *copy = arena_strndup(c->arena, name.ptr, name.len);
     if (!copy)
         return -ENOMEM;
@@ -230,6 +241,7 @@ static int add_entry(struct checkpoint *c, struct slice name, uint32_t file, con
                                                   .file = file,
                                                   .found = t != NULL,
                                                   .tensor = t ? *t : (struct tensor){0}};
+    c->entries[c->entry_count - 1].tensor.file = file;
     return 0;
 }
 
@@ -289,6 +301,7 @@ static int place_tensor(void *arg, struct slice name, const struct tensor *t)
     if (entry->found)
         return err_set(v->e, -EINVAL, "tensor %s occurs twice", entry->name);
     entry->tensor = *t;
+    entry->tensor.file = v->file;
     entry->found = true;
     return 0;
 }
@@ -313,13 +326,19 @@ static int visit_file(struct checkpoint *c, uint32_t file,
                       struct err *e)
 {
     struct visit v = {.c = c, .file = file, .e = e};
+    const struct file *f = &c->files[file];
     struct err none = {0};
+    struct text head = {0};
     v.e = e ? e : &none;
-    int r = safetensors_parse(file_slice(&c->files[file]), found, &v, v.e);
-    if (r == -ENOMEM)
-        return err_set(e, r, "no memory left for the table of tensors of %s", c->files[file].name);
+    int r = read_head(c, f, &head, v.e);
     if (r < 0)
-        return err_prefix(e, r, "%s", c->files[file].name);
+        return r;
+    r = safetensors_parse(head.bytes, f->at.bytes, found, &v, v.e);
+    text_done(&head);
+    if (r == -ENOMEM)
+        return err_set(e, r, "no memory left for the table of tensors of %s", f->name);
+    if (r < 0)
+        return err_prefix(e, r, "%s", f->name);
     if (count)
         *count += v.count;
     return 0;
@@ -327,23 +346,14 @@ static int visit_file(struct checkpoint *c, uint32_t file,
 
 /* ---- opening ---- */
 
-static int map_files(struct checkpoint *c, uint32_t from, struct err *e)
+static int open_files(struct checkpoint *c, struct err *e)
 {
-    for (uint32_t i = from; i < c->file_count; i++) {
-        struct file *f = &c->files[i];
-        int r = map_file(c->dir, f, e);
-        if (r < 0)
-            return r;
-        if (c->account) {
-            r = account_reserve(c->account, f->bytes);
-            if (r < 0)
-                return err_set(e, r, "mapping %s (%zu bytes) would pass the memory ceiling", f->name,
-                               f->bytes);
-            account_use(c->account, f->bytes);
-        }
-        c->mapped_bytes += f->bytes;
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < c->file_count; i++) {
+        r = open_file(c->dir, &c->files[i], e);
+        c->file_bytes += c->files[i].at.bytes;
     }
-    return 0;
+    return r;
 }
 
 static bool has_file(const struct checkpoint *c, const char *name)
@@ -405,13 +415,13 @@ static int read_indexed(struct checkpoint *c, struct slice index, struct err *e)
     if (r < 0)
         return r;
     /* The side file is found and counted before the shards: the tables are made once. */
-    struct checkpoint probe = {.arena = c->arena, .dir = c->dir, .files = c->files};
+    struct checkpoint probe = {.arena = c->arena, .account = c->account, .dir = c->dir, .files = c->files};
     r = find_side(&probe, e);
     if (r == 0 && probe.has_side) {
-        r = map_file(c->dir, &c->files[0], e);
+        r = open_file(c->dir, &c->files[0], e);
         if (r == 0)
             r = visit_file(&probe, 0, count_tensor, &side, e);
-        unmap_file(&c->files[0]);
+        regular_file_close(&c->files[0].at);
     }
     if (r == 0)
         r = make_tables(c, count + side, e);
@@ -422,7 +432,7 @@ static int read_indexed(struct checkpoint *c, struct slice index, struct err *e)
     if (r == 0)
         r = find_side(c, e);
     if (r == 0)
-        r = map_files(c, 0, e);
+        r = open_files(c, e);
     for (uint32_t i = 0; r == 0 && i < main_files(c); i++)
         r = visit_file(c, i, place_tensor, NULL, e);
     return r == 0 ? check_all_found(c, e) : r;
@@ -436,7 +446,7 @@ static int read_plain(struct checkpoint *c, struct err *e)
     if (r == 0)
         r = find_side(c, e);
     if (r == 0)
-        r = map_files(c, 0, e);
+        r = open_files(c, e);
     if (r == 0)
         r = count_tensors(c, 0, &count, e);
     if (r == 0)
@@ -448,16 +458,18 @@ static int read_plain(struct checkpoint *c, struct err *e)
 
 static int read_with_index(struct checkpoint *c, struct err *e)
 {
-    struct file index = {.name = "model.safetensors.index.json", .fd = -1};
-    int r = map_file(c->dir, &index, e);
-    if (r == 0 && index.bytes > INDEX_BYTES_MAX)
-        r = err_set(e, -EINVAL, "%s has %zu bytes, more than the limit of %llu", index.name, index.bytes,
-                    (unsigned long long)INDEX_BYTES_MAX);
-    if (r == 0) {
-        c->indexed = true;
-        r = read_indexed(c, file_slice(&index), e);
-    }
-    unmap_file(&index);
+    struct file index = {INDEX_NAME, REGULAR_FILE_NONE};
+    struct text text = {0};
+    int r = open_file(c->dir, &index, e);
+    if (r == 0 && index.at.bytes > INDEX_BYTES_MAX)
+        r = err_set(e, -EINVAL, "%s has %llu bytes, more than the limit of %llu", index.name,
+                    (unsigned long long)index.at.bytes, (unsigned long long)INDEX_BYTES_MAX);
+    if (r == 0)
+        r = read_text(c, &index, (size_t)index.at.bytes, &text, e);
+    if (r == 0)
+        r = read_indexed(c, text.bytes, e);
+    text_done(&text);
+    regular_file_close(&index.at);
     return r;
 }
 
@@ -466,8 +478,8 @@ static int by_place(const void *a, const void *b)
     const struct entry *x = *(const struct entry *const *)a, *y = *(const struct entry *const *)b;
     if (x->file != y->file)
         return x->file < y->file ? -1 : 1;
-    uintptr_t px = (uintptr_t)x->tensor.data, py = (uintptr_t)y->tensor.data;
-    return px < py ? -1 : px > py;
+    uint64_t at_x = x->tensor.offset, at_y = y->tensor.offset;
+    return at_x < at_y ? -1 : at_x > at_y;
 }
 
 static int check_overlaps(struct checkpoint *c, struct err *e)
@@ -485,8 +497,7 @@ static int check_overlaps(struct checkpoint *c, struct err *e)
     int r = 0;
     for (uint32_t i = 1; r == 0 && i < count; i++) {
         const struct entry *x = order[i - 1], *y = order[i];
-        if (x->file == y->file &&
-            (const char *)y->tensor.data < (const char *)x->tensor.data + x->tensor.bytes)
+        if (x->file == y->file && y->tensor.offset < x->tensor.offset + x->tensor.bytes)
             r = err_set(e, -EINVAL, "%s: tensors %s and %s overlap", c->files[x->file].name, x->name,
                         y->name);
     }
@@ -494,19 +505,19 @@ static int check_overlaps(struct checkpoint *c, struct err *e)
     return r;
 }
 
-int checkpoint_open(struct arena *a, const char *dir, struct account *file, struct checkpoint **ret,
+int checkpoint_open(struct arena *a, const char *dir, struct account *account, struct checkpoint **ret,
                     struct err *e)
 {
     struct checkpoint *c = ARENA_NEW(a, struct checkpoint);
     if (!c)
         return err_set(e, -ENOMEM, "no memory left to open %s", dir);
     c->arena = a;
-    c->account = file;
+    c->account = account;
     c->dir = arena_strndup(a, dir, strlen(dir));
     c->files = ARENA_ARRAY(a, struct file, FILES_MAX);
     int r = c->dir && c->files ? 0 : -ENOMEM;
     if (r == 0)
-        r = file_exists(dir, "model.safetensors.index.json") ? read_with_index(c, e) : read_plain(c, e);
+        r = file_exists(dir, INDEX_NAME) ? read_with_index(c, e) : read_plain(c, e);
     if (r == 0 && c->has_side)
         r = visit_file(c, c->file_count - 1, add_side_tensor, NULL, e);
     if (r == 0)
@@ -526,13 +537,9 @@ void checkpoint_close(struct checkpoint *c)
     if (!c)
         return;
     for (uint32_t i = 0; i < c->file_count; i++)
-        unmap_file(&c->files[i]);
-    if (c->account && c->mapped_bytes) {
-        account_unuse(c->account, c->mapped_bytes);
-        account_release(c->account, c->mapped_bytes);
-    }
+        regular_file_close(&c->files[i].at);
     c->file_count = 0;
-    c->mapped_bytes = 0;
+    c->file_bytes = 0;
 }
 
 /* ---- reading ---- */
@@ -544,7 +551,7 @@ uint32_t checkpoint_count(const struct checkpoint *c)
 
 uint64_t checkpoint_bytes(const struct checkpoint *c)
 {
-    return c->mapped_bytes;
+    return c->file_bytes;
 }
 
 static const struct entry *find(const struct checkpoint *c, const char *name)
@@ -583,25 +590,36 @@ const char *checkpoint_file_of(const struct checkpoint *c, const char *name)
     return entry ? c->files[entry->file].name : NULL;
 }
 
+static const struct file *file_of(const struct checkpoint *c, const struct tensor *t)
+{
+    ASSERT(!t->data && t->file < c->file_count);
+    return &c->files[t->file];
+}
+
+int checkpoint_read(const struct checkpoint *c, const struct tensor *t, size_t from, void *into, size_t len,
+                    struct err *e)
+{
+    const struct file *f = file_of(c, t);
+    ASSERT(from <= t->bytes && len <= t->bytes - from);
+    int r = regular_file_read(&f->at, t->offset + from, into, len, e);
+    return r < 0 ? err_prefix(e, r, "%s", f->name) : 0;
+}
+
+int checkpoint_check(const struct checkpoint *c, struct err *e)
+{
+    for (uint32_t i = 0; i < c->file_count; i++) {
+        int r = regular_file_check(&c->files[i].at, e);
+        if (r < 0)
+            return err_prefix(e, r, "%s", c->files[i].name);
+    }
+    return 0;
+}
+
 void checkpoint_drop(const struct checkpoint *c, const struct tensor *t)
 {
-    const char *p = t->data;
-    for (uint32_t i = 0; i < c->file_count; i++) {
-        const struct file *f = &c->files[i];
-        if (!f->ptr || p < f->ptr || p >= f->ptr + f->bytes)
-            continue;
-        /* Whole pages inside only: a page at the border also holds a neighbour that may not have been read. */
-        size_t page = (size_t)sysconf(_SC_PAGESIZE);
-        size_t from = ROUND_UP((size_t)(p - f->ptr), page),
-               to = ((size_t)(p - f->ptr) + t->bytes) / page * page;
-        /* In pieces: the system's lock on the address space is held for each, and others need it. */
-        for (size_t at = from; at < to; at += DROP_BYTES) {
-            priority_raise();
-            (void)madvise((char *)f->ptr + at, MIN_OF(DROP_BYTES, to - at), MADV_DONTNEED);
-            priority_restore();
-        }
-        if (from < to)
-            (void)posix_fadvise(f->fd, (off_t)from, (off_t)(to - from), POSIX_FADV_DONTNEED);
-        return;
-    }
+    /* Whole pages inside only: a page at the border also holds a neighbour that may not have been read. */
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t from = ROUND_UP(t->offset, page), to = (t->offset + t->bytes) / page * page;
+    if (from < to)
+        regular_file_drop(&file_of(c, t)->at, from, to - from);
 }

@@ -3,10 +3,9 @@
  * Every tensor is checked against the file before anyone sees it: dtype known, rank and shape within limits, bytes =
  * product * size without overflow, offsets inside the data. Overlaps need all tensors at once and are checkpoint.c's.
  * Offsets need no order and gaps are allowed: writers that align tensors leave some, and they harm nobody. */
-#include "weights/checkpoint.h"
+#include "weights/safetensors.h"
 
 #include "weights/json_scan.h"
-#include "weights/safetensors.h"
 
 #include "base/check.h"
 
@@ -14,8 +13,8 @@
 
 struct parse {
     struct json_scan scan;
-    struct slice data; /* the bytes behind the header */
-    struct slice name; /* the tensor being read */
+    uint64_t data_at, data_bytes; /* the bytes behind the header */
+    struct slice name;            /* the tensor being read */
     struct err *e;
 };
 
@@ -66,11 +65,12 @@ static int check_extent(struct parse *p, struct tensor *t, uint64_t begin, uint6
 {
     char shape[160];
     uint64_t bytes;
-    if (begin > end || end > p->data.len)
+    if (begin > end || end > p->data_bytes)
         return err_set(
             p->e, -EINVAL,
-            "tensor %.*s: data_offsets [%llu, %llu] do not lie in the %zu bytes of data (truncated file?)",
-            SLICE_ARGS(p->name), (unsigned long long)begin, (unsigned long long)end, p->data.len);
+            "tensor %.*s: data_offsets [%llu, %llu] do not lie in the %llu bytes of data (truncated file?)",
+            SLICE_ARGS(p->name), (unsigned long long)begin, (unsigned long long)end,
+            (unsigned long long)p->data_bytes);
     uint64_t count = tensor_count(t);
     if (count == UINT64_MAX || __builtin_mul_overflow(count, (uint64_t)dtype_bytes(t->dtype), &bytes) ||
         bytes != end - begin)
@@ -78,7 +78,7 @@ static int check_extent(struct parse *p, struct tensor *t, uint64_t begin, uint6
                        SLICE_ARGS(p->name), dtype_name(t->dtype),
                        tensor_shape_text(t->rank, t->shape, shape, sizeof(shape)),
                        (unsigned long long)(end - begin));
-    t->data = p->data.ptr + begin;
+    t->offset = p->data_at + begin;
     t->bytes = (size_t)bytes;
     return 0;
 }
@@ -132,23 +132,35 @@ static int check_name(struct parse *p)
     return 0;
 }
 
-int safetensors_parse(struct slice file, int (*found)(void *arg, struct slice name, const struct tensor *t),
-                      void *arg, struct err *e)
+int safetensors_data_at(struct slice first, uint64_t file_bytes, size_t *ret, struct err *e)
 {
     uint64_t header_bytes;
-    if (file.len < 8)
-        return err_set(e, -EINVAL, "%zu bytes are no safetensors file", file.len);
-    memcpy(&header_bytes, file.ptr, 8);
+    if (first.len < SAFETENSORS_FIRST_BYTES)
+        return err_set(e, -EINVAL, "%zu bytes are no safetensors file", first.len);
+    memcpy(&header_bytes, first.ptr, SAFETENSORS_FIRST_BYTES);
     if (header_bytes > SAFETENSORS_HEADER_BYTES_MAX)
         return err_set(e, -EINVAL,
                        "header of %llu bytes is over the limit of %llu (or not a safetensors file)",
                        (unsigned long long)header_bytes, (unsigned long long)SAFETENSORS_HEADER_BYTES_MAX);
-    if (header_bytes > file.len - 8)
+    if (header_bytes > file_bytes - SAFETENSORS_FIRST_BYTES)
         return err_set(e, -EINVAL, "header of %llu bytes is longer than the file (truncated?)",
                        (unsigned long long)header_bytes);
-    struct parse p = {.e = e};
-    p.scan.text = slice_sub(file, 8, (size_t)header_bytes);
-    p.data = slice_sub(file, 8 + (size_t)header_bytes, SIZE_MAX);
+    *ret = SAFETENSORS_FIRST_BYTES + (size_t)header_bytes;
+    return 0;
+}
+
+int safetensors_parse(struct slice head, uint64_t file_bytes,
+                      int (*found)(void *arg, struct slice name, const struct tensor *t), void *arg,
+                      struct err *e)
+{
+    size_t data_at;
+    int r = safetensors_data_at(head, file_bytes, &data_at, e);
+    if (r < 0)
+        return r;
+    if (head.len < data_at)
+        return err_set(e, -ESTALE, "the header was changed while it was read");
+    struct parse p = {.e = e, .data_at = data_at, .data_bytes = file_bytes - data_at};
+    p.scan.text = slice_sub(head, SAFETENSORS_FIRST_BYTES, data_at - SAFETENSORS_FIRST_BYTES);
     if (p.scan.text.len == 0 || p.scan.text.ptr[0] != '{')
         return err_set(e, -EINVAL, "header does not begin with '{'");
     bool first = true;
@@ -160,7 +172,7 @@ int safetensors_parse(struct slice file, int (*found)(void *arg, struct slice na
                 break;
             continue;
         }
-        int r = check_name(&p);
+        r = check_name(&p);
         if (r < 0)
             return r;
         if (count++ == SAFETENSORS_COUNT_MAX)

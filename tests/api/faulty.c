@@ -1,5 +1,5 @@
 /* faulty.c - `plateau serve` in which things go wrong when a test says so; its arguments are the program's. A number before them: that
- * reservation of the start is refused.
+ * reservation of the start is refused. stall=WORD before them: that order from the start.
  *
  * Each line on stdin is an order, answered by a line on stdout when it holds:
  *     fail           the next step fails
@@ -16,6 +16,9 @@
  *     public         only from public ones again
  *     mute           names below .slow are asked for and not answered
  *     answer         they are: there are none
+ *     stall WORD     reads of files whose path has WORD in it do not return, as from a network drive that is gone
+ *     stalled        until one stands there
+ *     flow           they return
  * The answer is "ok N": so many reservations were asked for since the last such order. */
 #include "api/media.h"
 #include "cli/cli.h"
@@ -29,6 +32,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -36,6 +40,10 @@ static bool fails, hangs, stands; /* under `lock`; stands: a step does */
 static bool mute;                 /* likewise */
 
 static char failing_step[32]; /* likewise */
+
+static char stalling[64]; /* likewise; empty: no file */
+static unsigned stalled;  /* likewise: reads that stand */
+static atomic_bool stalls;
 
 static atomic_uint asked, refused_from;
 static atomic_bool refuses_all, keeps;
@@ -121,6 +129,55 @@ __attribute__((visibility("default"))) int getaddrinfo(const char *name, const c
     return EAI_NONAME;
 }
 
+/* Under `lock`. */
+static bool is_stalled(int fd)
+{
+    char link[32], path[4096];
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof(path) - 1);
+    path[n > 0 ? n : 0] = 0;
+    return stalling[0] && strstr(path, stalling);
+}
+
+static void stand(int fd)
+{
+    pthread_mutex_lock(&lock);
+    while (is_stalled(fd)) {
+        stalled++;
+        pthread_cond_broadcast(&changed);
+        pthread_cond_wait(&changed, &lock);
+        stalled--;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* In place of the system's. */
+__attribute__((visibility("default"))) ssize_t pread(int fd, void *into, size_t len, off_t at)
+{
+    typedef ssize_t function(int, void *, size_t, off_t);
+    function *own = (function *)dlsym(RTLD_NEXT, "pread");
+    if (atomic_load(&stalls))
+        stand(fd);
+    return own(fd, into, len, at);
+}
+
+static void set_stalling(const char *word)
+{
+    pthread_mutex_lock(&lock);
+    snprintf(stalling, sizeof(stalling), "%.*s", (int)strcspn(word, "\n"), word);
+    atomic_store(&stalls, stalling[0] != 0);
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void wait_stalled(void)
+{
+    pthread_mutex_lock(&lock);
+    while (stalled == 0)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
 static void set_mute(bool on)
 {
     pthread_mutex_lock(&lock);
@@ -161,6 +218,12 @@ static void obey(const char *order)
         set_mute(order[0] == 'm');
     else if (strncmp(order, "step ", 5) == 0)
         set_failing_step(order + 5);
+    else if (strncmp(order, "stall ", 6) == 0)
+        set_stalling(order + 6);
+    else if (strcmp(order, "stalled\n") == 0)
+        wait_stalled();
+    else if (strcmp(order, "flow\n") == 0)
+        set_stalling("");
     else if (strcmp(order, "wait\n") == 0)
         wait_standing();
     else
@@ -189,6 +252,11 @@ int main(int argc, char **argv)
     unsigned from = 0;
     if (argc > 1 && sscanf(argv[1], "%u", &from) == 1) {
         set_refusal(from, false);
+        argc--;
+        argv++;
+    }
+    if (argc > 1 && strncmp(argv[1], "stall=", 6) == 0) {
+        set_stalling(argv[1] + 6);
         argc--;
         argv++;
     }

@@ -188,4 +188,20 @@ TEST(counts_out_of_bounds_are_refused)
     assert_true(workers_default_count() <= (uint32_t)sysconf(_SC_NPROCESSORS_CONF));
 }
 
+TEST(the_pool_is_busy_during_a_turn_and_shortly_after)
+{
+    struct workers *w;
+    assert_int_equal(workers_create(2, NULL, &w), 0);
+    assert_false(workers_busy(w));
+    workers_turn_begin(w);
+    assert_true(workers_busy(w));
+    sleep_us(50000);
+    assert_true(workers_busy(w));
+    workers_turn_end(w);
+    for (int i = 0; workers_busy(w) && i < 1000; i++)
+        sleep_us(1000);
+    assert_false(workers_busy(w));
+    workers_free(w);
+}
+
 TEST_MAIN()

@@ -4,6 +4,8 @@
 
 #include "weights/checkpoint.h"
 
+#include "base/check.h"
+
 #include <errno.h>
 #include <fcntl.h>
 
@@ -55,10 +57,14 @@ static void refuses(const char *dir, int code, const char *says)
 static int value_of(const struct checkpoint *c, const char *name)
 {
     struct tensor t;
-    return checkpoint_find(c, name, &t) ? *(const uint8_t *)t.data : -1;
+    uint8_t value;
+    if (!checkpoint_find(c, name, &t))
+        return -1;
+    assert_int_equal(checkpoint_read(c, &t, 3, &value, 1, NULL), 0);
+    return value;
 }
 
-TEST(a_single_file_is_mapped_counted_and_given_back)
+TEST(a_single_file_is_read_and_closed)
 {
     const char *dir = test_dir();
     struct checkpoint *c;
@@ -68,21 +74,22 @@ TEST(a_single_file_is_mapped_counted_and_given_back)
     struct account *account = test_account(ACCOUNT_NO_LIMIT);
     assert_int_equal(checkpoint_open(arena(), dir, account, &c, NULL), 0);
     assert_int_equal(checkpoint_count(c), 2);
-    assert_int_equal(account_numbers(account).used, checkpoint_bytes(c));
+    assert_int_equal(account_numbers(account).reserved, 0);
+    assert_true(account_numbers(account).peak > 0); /* the header, while it was parsed */
     assert_true(checkpoint_bytes(c) > 8);
     assert_true(checkpoint_find(c, "b", &t));
     assert_int_equal(t.bytes, 4);
+    assert_null(t.data);
     assert_int_equal(value_of(c, "b"), 7);
     assert_false(checkpoint_find(c, "stray", &t));
     assert_null(checkpoint_file_of(c, "stray"));
     assert_string_equal(checkpoint_file_of(c, "a"), "model.safetensors");
     assert_string_equal(checkpoint_name(c, 0), "a");
     checkpoint_close(c);
-    assert_int_equal(account_numbers(account).reserved, 0);
     checkpoint_close(NULL);
 }
 
-TEST(a_ceiling_refuses_the_mapping)
+TEST(a_ceiling_refuses_the_header)
 {
     const char *dir = test_dir();
     struct checkpoint *c = NULL;
@@ -90,8 +97,73 @@ TEST(a_ceiling_refuses_the_mapping)
     write_shard(dir, "model.safetensors", "a", 7);
     struct account *account = test_account(16);
     assert_int_equal(checkpoint_open(arena(), dir, account, &c, &e), -ENOMEM);
-    assert_non_null(strstr(e.text, "ceiling"));
+    assert_non_null(strstr(e.text, "model.safetensors: no memory left"));
     assert_int_equal(account_numbers(account).reserved, 0);
+}
+
+/* A file with tensors a and b of 4 bytes each, open. */
+static const char *open_pair(struct checkpoint **ret)
+{
+    const char *dir = test_dir();
+    write_shard(dir, "model.safetensors", "a b", 7);
+    opens(dir, ret);
+    assert_int_equal(checkpoint_check(*ret, NULL), 0);
+    return dir;
+}
+
+TEST(a_file_that_shrinks_while_it_is_read_is_an_error_in_words)
+{
+    struct checkpoint *c;
+    struct tensor a, b;
+    struct err e = {{0}};
+    char path[128], bytes[4];
+    snprintf(path, sizeof(path), "%s/model.safetensors", open_pair(&c));
+    assert_true(checkpoint_find(c, "a", &a) && checkpoint_find(c, "b", &b));
+    assert_int_equal(truncate(path, (off_t)b.offset + 2), 0);
+    assert_int_equal(checkpoint_read(c, &a, 0, bytes, 4, &e), 0);
+    assert_int_equal(checkpoint_read(c, &b, 0, bytes, 4, &e), -ESTALE);
+    assert_non_null(strstr(e.text, "model.safetensors: became shorter while it was read"));
+    assert_int_equal(checkpoint_read(c, &b, 0, bytes, 2, &e), 0);
+    assert_int_equal(checkpoint_check(c, &e), -ESTALE);
+    assert_non_null(strstr(e.text, "model.safetensors: became shorter while it was read"));
+    checkpoint_close(c);
+}
+
+TEST(a_file_that_changes_while_it_is_read_is_an_error_and_one_that_is_replaced_is_not)
+{
+    struct checkpoint *c;
+    struct err e = {{0}};
+    const char *dir = open_pair(&c);
+    char path[128], other[128];
+    snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+    snprintf(other, sizeof(other), "%s/other", dir);
+    assert_int_equal(rename(path, other), 0);
+    write_shard(dir, "model.safetensors", "a", 9);
+    assert_int_equal(value_of(c, "b"), 7);
+    assert_int_equal(checkpoint_check(c, &e), 0);
+    FILE *f = fopen(other, "abe");
+    assert_non_null(f);
+    assert_int_equal(fputc('x', f), 'x');
+    fclose(f);
+    assert_int_equal(checkpoint_check(c, &e), -ESTALE);
+    assert_non_null(strstr(e.text, "model.safetensors: was changed while it was read"));
+    checkpoint_close(c);
+}
+
+TEST(what_is_no_file_is_refused_and_not_waited_for)
+{
+    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json",
+                                        "model-mtp.safetensors"};
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        const char *dir = test_dir();
+        char path[128], says[128];
+        write_shard(dir, "model.safetensors", "a", 1);
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        snprintf(says, sizeof(says), "%s is a pipe, not a regular file", names[i]);
+        unlink(path);
+        assert_int_equal(mkfifo(path, 0600), 0);
+        refuses(dir, -EINVAL, says);
+    }
 }
 
 TEST(without_an_index_all_shards_count)
@@ -257,8 +329,11 @@ TEST(a_dropped_tensor_can_still_be_read)
     opens(dir, &c);
     assert_true(checkpoint_find(c, "big", &t) && checkpoint_find(c, "odd", &odd));
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(((const uint8_t *)t.data)[99999], 9);
-        assert_int_equal(((const uint8_t *)odd.data)[2], 8);
+        uint8_t value;
+        assert_int_equal(checkpoint_read(c, &t, 99999, &value, 1, NULL), 0);
+        assert_int_equal(value, 9);
+        assert_int_equal(checkpoint_read(c, &odd, 2, &value, 1, NULL), 0);
+        assert_int_equal(value, 8);
         checkpoint_drop(c, &t);
         checkpoint_drop(c, &odd);
     }

@@ -426,8 +426,8 @@ TEST(a_failed_load_is_remembered_until_the_files_change_or_the_operator_asks)
     assert_true(strlen(info(0).reason) > 0);
     assert_int_equal(info(0).failures, 1);
     memset(&why, 0, sizeof(why));
-    assert_int_equal(registry_want(scene.registry, 0, false, &why), -ENOENT);
-    assert_true(why.retry_after_s > 25 && why.retry_after_s <= 30 && why.e.text[0]);
+    assert_int_equal(use(0, false, &l, &why), -ENOENT);
+    assert_true(why.retry_after_s > 20 && why.retry_after_s <= 30 && why.e.text[0]);
     assert_int_equal(info(0).failures, 1);
     assert_int_equal(use(0, true, &l, &why), -ENOENT);
     assert_int_equal(info(0).failures, 2);

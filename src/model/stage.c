@@ -1,0 +1,126 @@
+/* stage.c - a piece is read and then packed while it is in the cache. A larger stage loads no faster, and a load looks up after each piece:
+ * whether it is still wanted, and whether an engine computes. */
+#include "model/stage.h"
+
+#include "base/check.h"
+#include "base/pages.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#define ALIGN ((size_t)64)
+
+static size_t aligned(size_t bytes)
+{
+    return ROUND_UP(bytes, ALIGN);
+}
+
+static size_t row_of(const struct tensor *t)
+{
+    return t->bytes / (size_t)t->shape[0];
+}
+
+/* Of weight, scales and biases together. */
+static size_t rows_bytes(const struct linear_source *s, uint64_t count)
+{
+    size_t n = (size_t)count;
+    size_t bytes = aligned(n * row_of(&s->weight));
+    return s->affine ? bytes + aligned(n * row_of(&s->scales)) + aligned(n * row_of(&s->biases)) : bytes;
+}
+
+uint64_t stage_matrix_bytes(const struct linear_source *s)
+{
+    uint64_t one = rows_bytes(s, 1);
+    return MAX_OF(one, MIN_OF((uint64_t)STAGE_BYTES, (uint64_t)rows_bytes(s, s->out)));
+}
+
+uint64_t stage_vector_bytes(const struct tensor *t)
+{
+    return aligned(t->bytes);
+}
+
+int stage_init(struct stage *s, const struct checkpoint *c, struct account *account, uint64_t bytes)
+{
+    *s = (struct stage){.checkpoint = c, .account = account};
+    if (account && account_reserve(account, bytes) < 0)
+        return -ENOMEM;
+    s->bytes = (size_t)bytes;
+    void *p = mmap(NULL, s->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    s->memory = p == MAP_FAILED ? NULL : p;
+    if (s->memory && pages_commit(s->memory, s->bytes) < 0) {
+        munmap(s->memory, s->bytes);
+        s->memory = NULL;
+    }
+    if (s->memory && account)
+        account_use(account, s->bytes);
+    if (!s->memory && account)
+        account_release(account, s->bytes);
+    return s->memory ? 0 : -ENOMEM;
+}
+
+void stage_done(struct stage *s)
+{
+    if (s->memory) {
+        munmap(s->memory, s->bytes);
+        if (s->account) {
+            account_unuse(s->account, s->bytes);
+            account_release(s->account, s->bytes);
+        }
+    }
+    *s = (struct stage){0};
+}
+
+/* ---- reading ---- */
+
+/* Rows [first, first + count) of `from` at `at`; moves `at` behind them. */
+static int read_rows(struct stage *s, const struct tensor *from, uint64_t first, uint64_t count, size_t *at,
+                     struct tensor *ret, struct err *e)
+{
+    size_t row = row_of(from);
+    struct tensor t = *from;
+    t.shape[0] = count;
+    t.bytes = (size_t)count * row;
+    ASSERT(*at + t.bytes <= s->bytes);
+    int r = checkpoint_read(s->checkpoint, from, (size_t)first * row, s->memory + *at, t.bytes, e);
+    t.data = s->memory + *at;
+    *at += aligned(t.bytes);
+    *ret = t;
+    return r;
+}
+
+static uint64_t rows_that_fit(const struct stage *s, const struct linear_source *from)
+{
+    /* Three beginnings are rounded up. */
+    size_t one = row_of(&from->weight), round = 3 * ALIGN;
+    if (from->affine)
+        one += row_of(&from->scales) + row_of(&from->biases);
+    return s->bytes > round ? MAX_OF((s->bytes - round) / MAX_OF(one, (size_t)1), (size_t)1) : 1;
+}
+
+int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first, struct linear_source *ret,
+               struct err *e)
+{
+    ASSERT(from->weight.rank == 2 && first < from->out);
+    struct linear_source piece = *from;
+    size_t at = 0;
+    piece.out = MIN_OF(rows_that_fit(s, from), from->out - first);
+    int r = read_rows(s, &from->weight, first, piece.out, &at, &piece.weight, e);
+    if (r == 0 && from->affine)
+        r = read_rows(s, &from->scales, first, piece.out, &at, &piece.scales, e);
+    if (r == 0 && from->affine)
+        r = read_rows(s, &from->biases, first, piece.out, &at, &piece.biases, e);
+    if (r == 0)
+        *ret = piece;
+    return r;
+}
+
+int stage_vector(struct stage *s, const struct tensor *from, struct tensor *ret, struct err *e)
+{
+    struct tensor t = *from;
+    ASSERT(t.bytes <= s->bytes);
+    t.data = s->memory;
+    int r = checkpoint_read(s->checkpoint, from, 0, s->memory, t.bytes, e);
+    if (r == 0)
+        *ret = t;
+    return r;
+}

@@ -1,0 +1,35 @@
+/* stage.h - memory in which pieces of a checkpoint's tensors lie while they are packed.
+ *
+ * A load has one, as large as the plan says: STAGE_BYTES, less where all matrices are smaller, more where a single row or a vector is larger. So
+ * it does not grow with the model. A piece is some rows of a matrix with their scales and biases, or a whole vector; it is valid until
+ * the next one is read. One thread. */
+#ifndef PLATEAU_MODEL_STAGE_H
+#define PLATEAU_MODEL_STAGE_H
+
+#include "memory/ledger.h"
+#include "weights/checkpoint.h"
+
+#define STAGE_BYTES ((size_t)256 << 10)
+
+struct stage {
+    const struct checkpoint *checkpoint;
+    struct account *account; /* may be NULL */
+    char *memory;
+    size_t bytes;
+};
+
+/* What reading this matrix (rank 2), or this vector, takes of a stage. */
+uint64_t stage_matrix_bytes(const struct linear_source *s);
+uint64_t stage_vector_bytes(const struct tensor *t);
+
+/* 0, or -ENOMEM. */
+int stage_init(struct stage *s, const struct checkpoint *c, struct account *account, uint64_t bytes);
+/* Fine on a zeroed struct. */
+void stage_done(struct stage *s);
+
+/* As many rows of `from` as there is room for, from row `first` on: *ret->out of them, at least one. 0, or what checkpoint_read() said. */
+int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first, struct linear_source *ret,
+               struct err *e);
+int stage_vector(struct stage *s, const struct tensor *from, struct tensor *ret, struct err *e);
+
+#endif
