@@ -132,6 +132,6 @@ int options_refuse_variable(enum option_command command, struct slice name, stru
     const struct option_row *row = options_row_of_variable(COMMAND_EVERY | SECTION, name);
     if (row)
         return refuse_row(command, row, name, "", e);
-    return err_set(e, -EINVAL, "there is no option %.*s%s", SLICE_ARGS(slice_sub(name, 0, NEAREST_WORD_BYTES)),
-                   near_variable(name).text);
+    return err_set(e, -EINVAL, "there is no option %.*s%s",
+                   SLICE_ARGS(slice_sub(name, 0, NEAREST_WORD_BYTES)), near_variable(name).text);
 }

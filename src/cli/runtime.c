@@ -2,6 +2,7 @@
 #include "cli/runtime.h"
 
 #include "base/check.h"
+#include "cli/model_hint.h"
 #include "base/clock.h"
 #include "memory/footprint.h"
 #include "memory/holders.h"
@@ -192,6 +193,8 @@ int runtime_open(const struct options *o, const struct runtime_opts *opts, struc
     int r = runtime_find_model(o->model, NULL, ret->model_dir, ret->model_id, e);
     if (r == 0)
         r = planning_make(p, ret->model_dir, ret->model_id, e);
+    if (p->unreadable)
+        return model_hint(ret->model_dir, r, e);
     if (r == 0)
         r = runtime_settings(o, ret->model_dir, ret->model_id, p->plan.rows, p->plan.queue, &ret->settings,
                              e);

@@ -3,7 +3,7 @@
 #include "cli/nearest.h"
 #include "test.h"
 
-static const char *const names[] = {"serve",     "chat",         "generate",      "plan",      "cache",
+static const char *const names[] = {"serve",     "chat",          "generate",      "plan",       "cache",
                                     "max-queue", "queue-timeout", "max-model-len", "max-tokens", "port"};
 
 static const char *closest(const char *word)
@@ -16,11 +16,16 @@ static const char *closest(const char *word)
 
 TEST(one_edit_a_swap_or_a_beginning_is_close)
 {
-    const char *const pairs[][2] = {{"serv", "serve"},           {"sreve", "serve"},
-                                    {"prot", "port"},            {"max-queu", "max-queue"},
-                                    {"MAX_QUEU", "max-queue"},   {"max_queue", "max-queue"},
-                                    {"max-modell-len", "max-model-len"}, {"gen", "generate"},
-                                    {"max-model", "max-model-len"}, {"plna", "plan"}};
+    const char *const pairs[][2] = {{"serv", "serve"},
+                                    {"sreve", "serve"},
+                                    {"prot", "port"},
+                                    {"max-queu", "max-queue"},
+                                    {"MAX_QUEU", "max-queue"},
+                                    {"max_queue", "max-queue"},
+                                    {"max-modell-len", "max-model-len"},
+                                    {"gen", "generate"},
+                                    {"max-model", "max-model-len"},
+                                    {"plna", "plan"}};
     for (size_t i = 0; i < COUNT_OF(pairs); i++) {
         assert_non_null(closest(pairs[i][0]));
         assert_string_equal(closest(pairs[i][0]), pairs[i][1]);
