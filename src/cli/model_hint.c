@@ -81,20 +81,23 @@ static int tell_hub_name(const char *name, int code, struct err *e)
     hub_cache(cache);
     int n = snprintf(dir, sizeof(dir), "%s/" HUB_HEAD "%.*s--%s", cache, org, name, name + org + 1);
     if (n < PATH_BYTES && find_snapshot(dir, snapshot))
-        return err_set(e, code, "%s is no directory here, but the hub's cache has it: name %s", name, snapshot);
-    return err_set(e, code,
-                   "%s is no directory here, and the hub's cache has no such model. Download it, for example with "
-                   "hf download %s --local-dir DIR, and name DIR",
-                   name, name);
+        return err_set(e, code, "%s is no directory here, but the hub's cache has it: name %s", name,
+                       snapshot);
+    return err_set(
+        e, code,
+        "%s is no directory here, and the hub's cache has no such model. Download it, for example with "
+        "hf download %s --local-dir DIR, and name DIR",
+        name, name);
 }
 
 static int tell_hub_folder(const char *dir, int code, struct err *e)
 {
     char snapshot[PATH_BYTES];
     if (find_snapshot(dir, snapshot))
-        return err_set(e, code, "%s is a folder of the hub's cache; the model in it is %s: name that", dir, snapshot);
-    return err_set(e, code, "%s is a folder of the hub's cache, and has no complete snapshot of its main revision",
-                   dir);
+        return err_set(e, code, "%s is a folder of the hub's cache; the model in it is %s: name that", dir,
+                       snapshot);
+    return err_set(
+        e, code, "%s is a folder of the hub's cache, and has no complete snapshot of its main revision", dir);
 }
 
 /* --- what a directory has --- */
@@ -165,7 +168,8 @@ static bool missing_by_index(const char *dir, struct missing *ret)
     const char *tensor;
     json_t *file, *seen = json_object();
     snprintf(path, sizeof(path), "%s/model.safetensors.index.json", dir);
-    json_t *index = small_file_read(path, INDEX_BYTES_MAX, &f, NULL) == 0 ? json_loadb(f.bytes, f.len, 0, NULL) : NULL;
+    json_t *index =
+        small_file_read(path, INDEX_BYTES_MAX, &f, NULL) == 0 ? json_loadb(f.bytes, f.len, 0, NULL) : NULL;
     json_t *map = json_object_get(index, "weight_map");
     bool is_index = json_is_object(map);
     json_object_foreach(map, tensor, file)
@@ -216,11 +220,13 @@ static bool tell_missing(const char *dir, const struct contents *c, int code, st
     if (!missing_by_index(dir, &m) && c->safetensors > 0)
         missing_by_number(dir, c->weights, &m);
     if (m.count > 0)
-        err_set(e, code,
-                "%s is not complete: %u of its %u weight files missing, %s the first of them. Download it again",
-                dir, m.count, m.of, m.first);
+        err_set(
+            e, code,
+            "%s is not complete: %u of its %u weight files missing, %s the first of them. Download it again",
+            dir, m.count, m.of, m.first);
     else if (c->safetensors > 0 && is_pointer(dir, c->weights))
-        err_set(e, code, "%s/%s is a pointer of Git LFS, not the weights: run git lfs pull there", dir, c->weights);
+        err_set(e, code, "%s/%s is a pointer of Git LFS, not the weights: run git lfs pull there", dir,
+                c->weights);
     else
         return false;
     return true;
@@ -255,10 +261,11 @@ static bool tell_below(const char *dir, const struct contents *c, int code, stru
     if (model_dirs_find(dir, note_below, &b, NULL, NULL) < 0 || b.count == 0)
         return false;
     if (c->hub_models > 0)
-        err_set(e, code, "%s is the hub's cache; name the snapshot of one model in it, such as %s", dir, b.first);
+        err_set(e, code, "%s is the hub's cache; name the snapshot of one model in it, such as %s", dir,
+                b.first);
     else
-        err_set(e, code, "%s is no model; below it lie%s %s%s: name one, or serve all with --model-dir %s", dir,
-                b.count == 1 ? "s" : "", b.names, b.count > LISTED_MAX ? " and more" : "", dir);
+        err_set(e, code, "%s is no model; below it lie%s %s%s: name one, or serve all with --model-dir %s",
+                dir, b.count == 1 ? "s" : "", b.names, b.count > LISTED_MAX ? " and more" : "", dir);
     return true;
 }
 
@@ -280,10 +287,11 @@ static int tell_directory(const char *dir, const struct contents *c, int code, s
         return err_set(e, code, "%s has %u GGUF file%s (%s); GGUF is not served yet: %s", dir, c->ggufs,
                        c->ggufs > 1 ? "s" : "", c->gguf, A_MODEL);
     if (c->others > 0)
-        return err_set(e, code,
-                       "%s has weights in another format only (%s); .safetensors files are read: look for them in the "
-                       "model's repository, or convert the weights (transformers' save_pretrained writes them)",
-                       dir, c->other);
+        return err_set(
+            e, code,
+            "%s has weights in another format only (%s); .safetensors files are read: look for them in the "
+            "model's repository, or convert the weights (transformers' save_pretrained writes them)",
+            dir, c->other);
     if (c->config)
         return err_set(e, code, "%s has config.json but no .safetensors file: the weights are missing", dir);
     return tell_below(dir, c, code, e) ? code : err_set(e, code, "%s is no model: " A_MODEL, dir);

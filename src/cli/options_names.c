@@ -53,7 +53,8 @@ static struct nearest_text near_variable(struct slice name)
 /* Variables with our head that are no options: of the tests and the benchmarks. */
 static bool is_known_otherwise(struct slice name)
 {
-    static const char *const names[] = {"PLATEAU_PROGRAM", "PLATEAU_BIN"};
+    static const char *const names[] = {"PLATEAU_PROGRAM", "PLATEAU_BIN", "PLATEAU_LONG",
+                                        "PLATEAU_TEMPLATES"};
     for (size_t i = 0; i < COUNT_OF(names); i++)
         if (slice_eq(name, slice_of(names[i])))
             return true;

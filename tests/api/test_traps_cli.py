@@ -5,6 +5,7 @@ import pathlib
 import signal
 import subprocess
 
+import httpx
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -67,6 +68,21 @@ def test_a_server_goes_on_without_its_output_and_tells_where_it_listens():
         rest = process.stderr.read()
     assert 'error="No space left on device" host=127.0.0.1 port=' in told
     assert process.returncode == 1 and "standard output could not be written" in rest
+
+
+def test_habits_of_log_rotation_and_a_full_log_end_no_server(tmp_path):
+    """The log's file is at its limit from the second block on."""
+    command = ["sh", "-c", 'ulimit -f 1; exec "$0" serve --port 0 2>"$1"', PROGRAM, str(tmp_path / "log")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        url = process.stdout.readline().split()[3]
+        for number in [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXFSZ, signal.SIGPIPE]:
+            process.send_signal(number)
+        for _ in range(30):
+            process.send_signal(signal.SIGHUP)  # each is a line
+            assert httpx.get(f"{url}/live").status_code == 200
+        process.send_signal(signal.SIGTERM)
+    assert process.returncode == 0
+    assert 0 < (tmp_path / "log").stat().st_size <= 1024
 
 
 @pytest.mark.parametrize(
