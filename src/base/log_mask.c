@@ -12,7 +12,10 @@ static bool is_between(unsigned char c, unsigned least, unsigned most)
 /* Bytes of the character that begins with these; 0: it is none. */
 static size_t character_bytes(const unsigned char *p, size_t len)
 {
-    size_t bytes = is_between(p[0], 0xc2, 0xdf) ? 2 : is_between(p[0], 0xe0, 0xef) ? 3 : is_between(p[0], 0xf0, 0xf4) ? 4 : 0;
+    size_t bytes = is_between(p[0], 0xc2, 0xdf)   ? 2
+                   : is_between(p[0], 0xe0, 0xef) ? 3
+                   : is_between(p[0], 0xf0, 0xf4) ? 4
+                                                  : 0;
     if (bytes == 0 || bytes > len)
         return 0;
     unsigned least = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
