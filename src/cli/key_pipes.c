@@ -95,7 +95,8 @@ int key_pipes_text(struct key_pipes *p, const char *path, struct slice *ret, str
     if (!k) {
         if (!is_pipe(path))
             return 0;
-        int r = p->over ? err_set(e, -EINVAL, "%s is a pipe: pipes are read at the start only", path) : add(p, path, e);
+        int r = p->over ? err_set(e, -EINVAL, "%s is a pipe: pipes are read at the start only", path)
+                        : add(p, path, e);
         if (r < 0)
             return r;
         k = p->first;

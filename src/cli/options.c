@@ -3,12 +3,12 @@
 
 #include "base/check.h"
 #include "base/slice.h"
+#include "cli/config_file.h"
 #include "cli/env_file.h"
 #include "cli/options_table.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <ini.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,12 +225,11 @@ static int file_entry(void *arg, const char *section, const char *name, const ch
 static int read_file(enum option_command command, const char *path, struct options *o, struct err *e)
 {
     struct file_read f = {command, o, e, 0};
-    int r = ini_parse(path, file_entry, &f);
-    if (r < 0)
-        return err_set(e, -ENOENT, "--config %s: cannot be read", path);
-    if (r > 0)
-        return err_set(e, -EINVAL, "--config %s: line %d is not name = value", path, r);
-    return f.error ? err_prefix(e, f.error, "--config %s", path) : 0;
+    struct err line = {{0}};
+    int r = config_file_read(path, file_entry, &f, &line);
+    if (f.error)
+        return err_prefix(e, f.error, "--config %s", path);
+    return r < 0 ? err_set(e, r, "--config %s: %s", path, line.text) : 0;
 }
 
 /* --- environment and command line --- */

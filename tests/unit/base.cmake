@@ -5,6 +5,7 @@ plateau_test(test_queues base LABELS threads)
 plateau_test(test_numbers base)
 plateau_test(test_ledger memory LABELS threads)
 plateau_test(test_plan memory)
+plateau_test(test_footprint_text memory)
 plateau_test(test_units memory)
 if(PLATEAU_JEMALLOC)
   # The program's allocator, so that its statistics are tested too.

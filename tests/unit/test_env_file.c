@@ -131,6 +131,24 @@ TEST(a_file_holds_options_of_its_command_only)
     assert_file_says(COMMAND_CHAT, "top-p = 0.5\nlog-level = info\n", "PLATEAU_HISTORY=x\n", "");
 }
 
+/* A line of 200 bytes: a comment, or a setting. */
+static const char *long_line(char head)
+{
+    static char line[256];
+    snprintf(line, sizeof(line), "%cystem = %0*d\ntop-p = 0.5\n", head, 190, 7);
+    return line;
+}
+
+TEST(no_line_of_a_file_is_cut_or_joined)
+{
+    assert_file_says(COMMAND_CHAT, long_line('s'), "", "line 1 has more than 198 bytes");
+    assert_file_says(COMMAND_CHAT, long_line('#'), "", "");
+    assert_file_says(COMMAND_CHAT, "system = a\n  port = 5\n", "", "port is an option of serve");
+    assert_file_says(COMMAND_CHAT, "system = a\n\t# b\n  top-p = 0.5\n", "", "");
+    assert_file_says(COMMAND_CHAT, "system = a\nno setting\n", "", "line 2 is not name = value");
+    assert_file_says(COMMAND_CHAT, "port = 1\nno setting\n", "", "port is an option of serve");
+}
+
 TEST(a_plan_reads_the_files_of_a_server)
 {
     assert_file_says(COMMAND_PLAN, "port = 5\nmax-queue = 3\n[model x]\ntop-p = 0.5\n", "", "");
