@@ -6,19 +6,35 @@
 #include "base/log.h"
 
 #include <stdio.h>
+#include <string.h>
 
-#define REFUSAL_NS NS_PER_S
+#define REFUSAL_NS         NS_PER_S
+#define AUDIT_METHOD_BYTES 17
+
+/* Visible ASCII as it is, what would end the word as '?', bytes of other characters as %XX. */
+void audit_word(struct slice text, char *ret, size_t bytes_max)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.ptr[i];
+        size_t takes = c < 0x80 ? 1 : 3;
+        if (n + takes >= bytes_max)
+            break;
+        if (c >= 0x80)
+            snprintf(ret + n, bytes_max - n, "%%%02x", c);
+        else
+            ret[n] = c <= ' ' || c == '"' || c == '\\' || c == 0x7f ? '?' : (char)c;
+        n += takes;
+    }
+    ret[n] = 0;
+}
 
 static void write_action(const struct http_request *r, char ret[AUDIT_ACTION_BYTES])
 {
-    struct slice method = http_request_method(r), path = http_request_path(r);
-    size_t from =
-        (size_t)snprintf(ret, AUDIT_ACTION_BYTES, "%.*s ", (int)MIN_OF(method.len, (size_t)16), method.ptr);
-    snprintf(ret + from, AUDIT_ACTION_BYTES - from, "%.*s", (int)MIN_OF(path.len, (size_t)AUDIT_ACTION_BYTES),
-             path.ptr);
-    for (char *c = ret + from; *c; c++)
-        if ((unsigned char)*c <= ' ' || *c == '"' || *c == '\\' || *c == 0x7f)
-            *c = '?';
+    audit_word(http_request_method(r), ret, AUDIT_METHOD_BYTES);
+    size_t n = strlen(ret);
+    ret[n++] = ' ';
+    audit_word(http_request_path(r), ret + n, AUDIT_ACTION_BYTES - n);
 }
 
 void audit_begin(struct audit *ret, const struct http_request *r, const struct auth *auth)

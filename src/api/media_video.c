@@ -4,6 +4,7 @@
  * file in memory, or the one below --media-dir. It may open local descriptors only, by formats that name no other file (no playlists), with a
  * fixed list of decoders. Its frames come one by one as PPM, which says each one's size, and are resized as they come: of a video of any
  * length there are one frame as it is and the pairs that the model looks at. */
+#include "api/media_ppm.h"
 #include "api/media_process.h"
 #include "api/media_sample.h"
 #include "api/media_task.h"
@@ -313,54 +314,16 @@ static bool start_frames(struct video *v, uint64_t memory_bytes)
     return start(v, argv, memory_bytes);
 }
 
-/* A decimal number and the white space behind it. */
-static int read_number(struct video *v, uint32_t *ret)
-{
-    uint32_t n = 0;
-    for (int digits = 0; digits < 7; digits++) {
-        char c;
-        size_t len;
-        int r = media_process_read(&v->process, &c, 1, &len);
-        if (r < 0 || len == 0)
-            return r < 0 ? r : -EPIPE;
-        if (digits > 0 && (c == '\n' || c == ' ')) {
-            *ret = n;
-            return 0;
-        }
-        if (c < '0' || c > '9')
-            return -EPROTO;
-        n = n * 10 + (uint32_t)(c - '0');
-    }
-    return -EPROTO;
-}
-
-/* 0; -EPIPE: there are no more; -EPROTO, -E2BIG, -ENOMEM, -ECANCELED, -ETIMEDOUT. */
+/* As media_ppm_read. */
 static int read_frame(struct video *v, uint32_t *width, uint32_t *height)
 {
     const struct media *m = v->task->media;
-    char magic[3];
-    uint32_t most = 0;
-    size_t len, bytes;
-    int r = media_process_read(&v->process, magic, sizeof(magic), &len);
-    if (r == 0 && len < sizeof(magic))
-        return -EPIPE;
-    if (r == 0 && memcmp(magic, "P6\n", 3) != 0)
-        return -EPROTO;
-    if (r == 0 && (r = read_number(v, width)) == 0 && (r = read_number(v, height)) == 0)
-        r = read_number(v, &most);
-    if (r < 0)
-        return r;
-    if (most != 255 || *width == 0 || *height == 0)
-        return -EPROTO;
-    if ((uint64_t)*width * *height > m->opts.pixels_max)
-        return -E2BIG;
-    bytes = (size_t)*width * *height * 3;
-    if (media_bytes_reserve(&v->frame, bytes, &m->charge) < 0) {
+    struct media_ppm frames = {
+        .process = &v->process, .pixels_max = m->opts.pixels_max, .charge = &m->charge};
+    int r = media_ppm_read(&frames, &v->frame, width, height);
+    if (r == -ENOMEM)
         v->task->wanted = media_refused_bytes();
-        return -ENOMEM;
-    }
-    r = media_process_read(&v->process, v->frame.ptr, bytes, &len);
-    return r == 0 && len < bytes ? -EPIPE : r;
+    return r;
 }
 
 static int size_pairs(struct video *v, uint32_t width, uint32_t height, struct smart_size *ret, struct err *e)

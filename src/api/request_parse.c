@@ -78,8 +78,6 @@ static bool check_ids(const json_t *ids, struct reject *why)
 {
     size_t i;
     json_t *each;
-    if (json_array_size(ids) == 0)
-        return reject_value(why, "prompt", "A prompt must have at least one token.");
     json_array_foreach(ids, i, each) if (!is_id(each)) return reject_value(
         why, "prompt",
         "prompt[%zu] is no token id. A prompt is a string, a list of token "
@@ -88,11 +86,20 @@ static bool check_ids(const json_t *ids, struct reject *why)
     return true;
 }
 
+/* Refused before a tokenizer puts its begin token in front of nothing. */
+static bool is_empty(const json_t *prompt)
+{
+    return (json_is_string(prompt) && json_string_length(prompt) == 0) ||
+           (json_is_array(prompt) && json_array_size(prompt) == 0);
+}
+
 static bool check_prompts(struct request *r, struct reject *why)
 {
+    if (is_empty(r->prompt))
+        return reject_value(why, "prompt", "prompt is empty; it must be at least one token id or character.");
     if (json_is_string(r->prompt))
         return true;
-    if (!json_is_array(r->prompt) || json_array_size(r->prompt) == 0)
+    if (!json_is_array(r->prompt))
         return reject_value(why, "prompt",
                             "prompt must be a string, a list of token ids, or a list of either.");
     const json_t *first = json_array_get(r->prompt, 0);
@@ -103,6 +110,9 @@ static bool check_prompts(struct request *r, struct reject *why)
     json_t *each;
     json_array_foreach(r->prompt, i, each)
     {
+        if (is_empty(each))
+            return reject_value(why, "prompt",
+                                "prompt[%zu] is empty; it must be at least one token id or character.", i);
         if (json_is_string(each))
             continue;
         if (!json_is_array(each))

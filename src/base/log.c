@@ -1,6 +1,8 @@
 /* log.c - format on the stack, write once: lines of different threads never mix. */
 #include "base/log.h"
 
+#include "base/log_mask.h"
+
 #include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -65,9 +67,7 @@ void log_write(enum log_level level, const char *event, const char *format, ...)
     n = m < 0 ? n : n + (size_t)m;
     if (n > sizeof(line) - 1)
         n = sizeof(line) - 1;
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)line[i] < 0x20)
-            line[i] = ' '; /* a message cannot forge a second line */
+    log_mask(line, n);
     line[n] = '\n';
     if (write(STDERR_FILENO, line, n + 1) < 0)
         return; /* nobody to tell */

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cli/interrupt.h"
+#include "cli/output.h"
 #include "text/detok.h"
 
 #include <errno.h>
@@ -204,7 +205,7 @@ static void follow(struct answerer *a, struct stream *s, answer_sink_fn *sink, v
     for (bool over = false; !over; buf_clear(&text)) {
         mailbox_wait(a->wake, &message, ANSWER_LOOK_NS);
         stream_wake_clear(s);
-        if (interrupt_pending()) {
+        if (interrupt_pending() || output_failed()) {
             stream_close(s);
             engine_wake(a->rt->served.engine);
         }

@@ -36,7 +36,7 @@ int answerer_prompt_raw(struct answerer *a, struct slice text, struct err *e);
 
 typedef void answer_sink_fn(void *arg, struct slice text);
 /* Answers the prompt: text goes to the sink as it comes, valid UTF-8. An interrupt stops the answer (FINISH_ABORTED) and
- * stays pending. 0, or what kept it from being answered, or -EIO (ret is filled: some text may have come). */
+ * stays pending; so does a standard output that cannot be written. 0, or what kept it from being answered, or -EIO (ret is filled: some text may have come). */
 int answerer_run(struct answerer *a, uint64_t seed, answer_sink_fn *sink, void *sink_arg,
                  struct stream_finish *ret, struct err *e);
 

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "cli/cli.h"
 #include "cli/help.h"
+#include "cli/nearest.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "store/store_audit.h"
@@ -249,12 +250,15 @@ static const struct {
 
 static int run(const struct options *o, struct err *e)
 {
-    for (size_t i = 0; o->argument && i < COUNT_OF(actions); i++)
+    struct nearest n = nearest_begin(slice_of(o->argument));
+    for (size_t i = 0; o->argument && i < COUNT_OF(actions); i++) {
         if (strcmp(o->argument, actions[i].name) == 0)
             return o->ssd_dir ? actions[i].run(o, e)
                               : err_set(e, -EINVAL, "name the directory: plateau cache %s DIR", o->argument);
-    return err_set(e, -EINVAL, "%s%sls, verify or gc is expected; see plateau cache --help",
-                   o->argument ? o->argument : "", o->argument ? ": " : "");
+        nearest_try(&n, actions[i].name);
+    }
+    return err_set(e, -EINVAL, "%s%sls, verify or gc is expected%s; see plateau cache --help",
+                   o->argument ? o->argument : "", o->argument ? ": " : "", nearest_question(&n, "").text);
 }
 
 int command_cache(int argc, char **argv)

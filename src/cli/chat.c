@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "cli/output.h"
 #include "text/chat_format.h"
 
 #include <errno.h>
@@ -169,7 +170,7 @@ static void tell_end(struct chat *c)
             c->rt->planning.plan.max_model_len);
     else if (f->reason == FINISH_LENGTH)
         chat_screen_note(c->screen, "[Cut at %u tokens: --max-tokens.]", f->completion_tokens);
-    else if (f->reason == FINISH_ABORTED)
+    else if (f->reason == FINISH_ABORTED && !output_failed())
         chat_screen_note(c->screen, "[Stopped. What was said stays in the conversation.]");
 }
 

@@ -4,6 +4,7 @@
 #include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/line_input.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 
 #include <errno.h>
@@ -26,7 +27,7 @@ static void one_message(struct chat *c, struct slice line)
 static int converse(struct chat *c, struct line_input *in)
 {
     struct slice line;
-    for (bool again = false; !c->leave;) {
+    for (bool again = false; !c->leave && !output_failed();) {
         line_input_attached(in, chat_waiting(c));
         switch (line_input_read(in, &line)) {
         case LINE_TEXT:

@@ -1,6 +1,7 @@
 /* chat_screen.c - colours are switched off again after every piece, so that a program that ends leaves none behind. */
 #include "cli/chat_screen.h"
 
+#include "cli/output.h"
 #include "cli/terminal.h"
 
 #include <stdarg.h>
@@ -25,7 +26,7 @@ static void print(struct chat_screen *s, const char *colour, struct slice text)
     terminal_write(stdout, text);
     if (s->colours && colour)
         fputs(PLAIN, stdout);
-    fflush(stdout);
+    output_flush();
     s->began = true;
     s->line_open = text.ptr[text.len - 1] != '\n';
 }
@@ -54,7 +55,7 @@ void chat_screen_end(struct chat_screen *s)
 {
     if (s->line_open || !s->began)
         fputc('\n', stdout);
-    fflush(stdout);
+    output_flush();
     s->in_reasoning = s->began = s->line_open = false;
 }
 
@@ -64,7 +65,7 @@ static void tell(struct chat_screen *s, const char *colour, const char *format, 
     fputs(!s->terminal ? "plateau: " : s->colours ? colour : "", f);
     vfprintf(f, format, ap);
     fputs(s->colours ? PLAIN "\n" : "\n", f);
-    fflush(f);
+    f == stdout ? output_flush() : fflush(f);
 }
 
 void chat_screen_note(struct chat_screen *s, const char *format, ...)

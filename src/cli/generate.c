@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define EMPTY_PROMPT "the prompt is empty; give some text, or - to read it from standard input"
+
 /* Standard input, when the prompt is "-". */
 static int read_prompt(const char *argument, struct buf *ret, struct err *e)
 {
@@ -78,6 +80,8 @@ static int generate(struct runtime *rt, struct err *e)
     int r = answerer_init(&a, rt, e);
     if (r == 0)
         r = read_prompt(rt->options->argument, &prompt, e);
+    if (r == 0 && prompt.len == 0 && !rt->options->images[0])
+        r = err_set(e, -EINVAL, EMPTY_PROMPT);
     if (r == 0)
         r = prompt_of(&a, buf_slice(&prompt), &attached, e);
     if (r == 0 && (r = answerer_run(&a, answer_seed(rt->options), print_text, stdout, &finish, e)) == 0)
@@ -113,6 +117,8 @@ static int with_options(struct options *o, int argc, char **argv)
     }
     if (r == 0 && !o->argument)
         r = err_set(&e, -EINVAL, "a prompt is needed; see plateau generate --help");
+    if (r == 0 && !o->argument[0] && !o->images[0])
+        r = err_set(&e, -EINVAL, EMPTY_PROMPT);
     if (r == 0)
         r = options_log_level(o, LOG_LEVEL_WARN, &e);
     if (r < 0) {

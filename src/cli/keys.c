@@ -37,20 +37,31 @@ static void look_at_settings(const char *path, bool secret)
         tell_exposure(path, keyring_exposure_of(st.st_mode));
 }
 
+static int add_file(struct keyring *k, enum keyring_door door, const char *path, struct key_pipes *pipes,
+                    struct err *e)
+{
+    enum keyring_exposure exposure = KEYRING_PRIVATE;
+    struct slice text;
+    int r = key_pipes_text(pipes, path, &text, e);
+    if (r > 0)
+        return keyring_parse(k, door, text, path, e);
+    if (r == 0)
+        r = keyring_read(k, door, path, &exposure, e);
+    if (r == 0)
+        tell_exposure(path, exposure);
+    return r;
+}
+
 static int add_files(struct keyring *k, enum keyring_door door, const char *option, const char *const *paths,
-                     struct err *e)
+                     struct key_pipes *pipes, struct err *e)
 {
     int r = 0;
-    for (uint32_t i = 0; paths[i] && r == 0; i++) {
-        enum keyring_exposure exposure = KEYRING_PRIVATE;
-        r = keyring_read(k, door, paths[i], &exposure, e);
-        if (r == 0)
-            tell_exposure(paths[i], exposure);
-    }
+    for (uint32_t i = 0; paths[i] && r == 0; i++)
+        r = add_file(k, door, paths[i], pipes, e);
     return r < 0 ? err_prefix(e, r, "--%s", option) : 0;
 }
 
-int keys_open(const struct options *o, struct keyring **ret, struct err *e)
+int keys_open(const struct options *o, struct key_pipes *pipes, struct keyring **ret, struct err *e)
 {
     struct keyring *k = NULL;
     int r = keyring_create(&k);
@@ -60,9 +71,9 @@ int keys_open(const struct options *o, struct keyring **ret, struct err *e)
     if (r == 0)
         r = add_keys(k, KEYRING_ADMIN, "admin-key", o->admin_keys, e);
     if (r == 0)
-        r = add_files(k, KEYRING_MODELS, "api-key-file", o->api_key_files, e);
+        r = add_files(k, KEYRING_MODELS, "api-key-file", o->api_key_files, pipes, e);
     if (r == 0)
-        r = add_files(k, KEYRING_ADMIN, "admin-key-file", o->admin_key_files, e);
+        r = add_files(k, KEYRING_ADMIN, "admin-key-file", o->admin_key_files, pipes, e);
     if (r < 0) {
         keyring_free(k);
         return r;

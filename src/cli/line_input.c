@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "cli/interrupt.h"
+#include "cli/line_history.h"
 
 #include <errno.h>
 #include <histedit.h>
@@ -15,15 +16,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#define HISTORY_ENTRIES  1000
-#define HISTORY_FILE_MAX (256 << 10) /* a longer file is cut to the entries above when it is read */
-#define PASTE_ON         "\033[?2004h"
-#define PASTE_OFF        "\033[?2004l"
-#define PASTE_BEGIN      "\033[200~"
-#define PASTE_END        L"\033[201~"
+#define PASTE_ON    "\033[?2004h"
+#define PASTE_OFF   "\033[?2004l"
+#define PASTE_BEGIN "\033[200~"
+#define PASTE_END   L"\033[201~"
 
 struct line_input {
     struct buf text; /* the message */
@@ -37,60 +35,6 @@ struct line_input {
 
 /* --- history --- */
 
-/* ~/.local/state/plateau/chat_history, its folder made; "" when there is no place for it. */
-static void usual_history(char *ret, size_t bytes_max)
-{
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    bool xdg = state && state[0] == '/';
-    ret[0] = 0;
-    if (!xdg && !(home && home[0] == '/'))
-        return;
-    int n =
-        snprintf(ret, bytes_max, "%s%s/plateau/chat_history", xdg ? state : home, xdg ? "" : "/.local/state");
-    if (n < 0 || (size_t)n >= bytes_max) {
-        ret[0] = 0;
-        return;
-    }
-    for (char *slash = strchr(ret + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        mkdir(ret, 0700); /* what exists already stays as it is */
-        *slash = '/';
-    }
-}
-
-static void load_history(struct line_input *in)
-{
-    HistEvent event;
-    struct stat st;
-    history(in->history, &event, H_SETSIZE, HISTORY_ENTRIES);
-    history(in->history, &event, H_SETUNIQUE, 1);
-    if (!in->history_path[0])
-        return;
-    history(in->history, &event, H_LOAD, in->history_path);
-    if (stat(in->history_path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > HISTORY_FILE_MAX)
-        history(in->history, &event, H_SAVE, in->history_path);
-}
-
-/* A message at the end of the file, at once: two conversations may share it, and a program may be killed. */
-static void append_to_file(const char *path, const char *message)
-{
-    HistEvent event;
-    mode_t before = umask(077);
-    FILE *f = fopen(path, "ae");
-    umask(before);
-    /* A history of its own: how many H_NSAVE_FP writes of a longer one is not what its argument says. */
-    History *one = f ? history_init() : NULL;
-    if (one) {
-        fseek(f, 0, SEEK_END); /* libedit writes its first line where the file is empty */
-        history(one, &event, H_SETSIZE, 1);
-        history(one, &event, H_ENTER, message);
-        history(one, &event, H_NSAVE_FP, (size_t)1, f);
-        history_end(one);
-    }
-    if (f)
-        fclose(f);
-}
-
 static void keep(struct line_input *in)
 {
     HistEvent event;
@@ -102,7 +46,7 @@ static void keep(struct line_input *in)
     in->text.len--;
     history(in->history, &event, H_ENTER, in->text.ptr);
     if (in->history_path[0])
-        append_to_file(in->history_path, in->text.ptr);
+        line_history_append(in->history_path, in->text.ptr);
 }
 
 /* --- the terminal --- */
@@ -146,10 +90,10 @@ static int open_terminal(struct line_input *in, const char *history_file)
     if (!in->edit || !in->history)
         return -ENOMEM;
     if (!history_file)
-        usual_history(in->history_path, sizeof(in->history_path));
+        line_history_usual(in->history_path, sizeof(in->history_path));
     else
         snprintf(in->history_path, sizeof(in->history_path), "%s", history_file);
-    load_history(in);
+    line_history_load(in->history, in->history_path);
     const char *term = getenv("TERM");
     in->marks = term && strcmp(term, "dumb") != 0;
     el_set(in->edit, EL_CLIENTDATA, in);

@@ -31,7 +31,7 @@ static int read_all(struct live *l, struct options *options, struct keyring **ke
         return r;
     r = check(options, e);
     if (r == 0)
-        r = keys_open(options, keys, e);
+        r = keys_open(options, &l->pipes, keys, e);
     return r == 0 ? keys_check(options, *keys, e) : r;
 }
 
@@ -128,6 +128,7 @@ int live_open(struct live *l, int argc, char **argv, struct err *e)
     if (copy_arguments(l, argc, argv) < 0)
         return err_set(e, -ENOMEM, "no memory for the command line");
     int r = read_all(l, &l->started, &l->keys, e);
+    l->pipes.over = true;
     options_hide(COMMAND_SERVE, argc, argv);
     if (r < 0 || l->started.help)
         return r;
@@ -185,6 +186,7 @@ void live_close(struct live *l)
     options_done(&l->started);
     options_done(&l->now);
     keyring_free(l->keys);
+    key_pipes_done(&l->pipes);
     for (int i = 0; i < l->argc; i++) {
         explicit_bzero(l->argv[i], strlen(l->argv[i]));
         free(l->argv[i]);

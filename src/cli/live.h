@@ -8,6 +8,7 @@
 
 #include "api/api.h"
 #include "api/keyring.h"
+#include "cli/key_pipes.h"
 #include "cli/options.h"
 #include "engine/engine.h"
 #include "http/http_server.h"
@@ -16,6 +17,7 @@ struct live {
     struct options started; /* as at the start: what everything holds to that cannot change */
     struct options now;     /* what was read last, where it may change */
     struct keyring *keys;
+    struct key_pipes pipes;
     struct engine_live engine; /* for engine_opts.live */
     int argc;
     char **argv; /* a copy, whole: the process's own has its secrets overwritten */

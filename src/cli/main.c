@@ -1,9 +1,13 @@
 /* main.c - which command. */
 #include "cli/cli.h"
 #include "cli/help.h"
+#include "cli/nearest.h"
+#include "cli/options.h"
+#include "cli/output.h"
 
 #include "base/check.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,14 +26,18 @@ static bool is_one_of(const char *word, const char *a, const char *b, const char
 
 static int run_command(int argc, char **argv)
 {
-    for (size_t i = 0; i < COUNT_OF(commands); i++)
+    struct nearest n = nearest_begin(slice_of(argv[0]));
+    for (size_t i = 0; i < COUNT_OF(commands); i++) {
         if (strcmp(argv[0], commands[i].name) == 0)
             return commands[i].run(argc, argv);
-    fprintf(stderr, "plateau: there is no command %s; plateau --help lists them\n", argv[0]);
+        nearest_try(&n, commands[i].name);
+    }
+    fprintf(stderr, "plateau: there is no command %s%s; plateau --help lists them\n", argv[0],
+            nearest_question(&n, "").text);
     return 2;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     if (argc < 2) {
         help_program(stderr);
@@ -39,11 +47,21 @@ int main(int argc, char **argv)
         puts("plateau " PLATEAU_VERSION);
         return 0;
     }
-    if (!is_one_of(argv[1], "--help", "-h", "help"))
+    if (!is_one_of(argv[1], "--help", "-h", "help")) {
+        options_check_environment();
         return run_command(argc - 1, argv + 1);
+    }
     if (argc == 2) {
         help_program(stdout);
         return 0;
     }
     return run_command(2, (char *[]){argv[2], (char[]){"--help"}, NULL});
+}
+
+int main(int argc, char **argv)
+{
+    output_begin();
+    /* A file at its size limit is a write that fails with EFBIG, not the end of the process. */
+    signal(SIGXFSZ, SIG_IGN);
+    return output_end(run(argc, argv));
 }

@@ -18,6 +18,7 @@ struct search {
     int (*found)(void *arg, const char *path, struct err *e);
     void *arg;
     struct err *e;
+    struct model_dirs_others *others;
     unsigned looks;
 };
 
@@ -42,6 +43,22 @@ static bool is_model(const char *dir, struct dirent *const *entries, int count)
     return weights && access(path, R_OK) == 0;
 }
 
+/* Weights that are no model of ours: GGUF files, and PyTorch's where a config.json lies beside them. */
+static void note_others(struct search *s, const char *dir, struct dirent *const *entries, int count)
+{
+    bool config = false;
+    for (int i = 0; i < count; i++)
+        config |= strcmp(entries[i]->d_name, "config.json") == 0;
+    for (int i = 0; s->others && i < count; i++) {
+        const char *name = entries[i]->d_name;
+        bool gguf = ends_in(name, ".gguf"), bin = config && ends_in(name, ".bin");
+        if ((gguf || bin) && s->others->ggufs + s->others->bins == 0)
+            snprintf(s->others->first, sizeof(s->others->first), "%s/%s", dir, name);
+        s->others->ggufs += gguf;
+        s->others->bins += bin;
+    }
+}
+
 static int search(struct search *s, const char *dir, unsigned depth);
 
 static int search_child(struct search *s, const char *dir, const char *name, unsigned depth)
@@ -63,9 +80,12 @@ static int search(struct search *s, const char *dir, unsigned depth)
     int count = scandir(dir, &entries, visible, alphasort);
     if (count < 0)
         return depth > 0 ? 0 : err_set(s->e, -ENOENT, "%s cannot be read: %s", dir, strerror(errno));
-    if (is_model(dir, entries, count))
+    bool model = is_model(dir, entries, count);
+    if (model)
         r = s->found(s->arg, dir, s->e);
     else
+        note_others(s, dir, entries, count);
+    if (!model)
         for (int i = 0; i < count && r == 0; i++)
             r = search_child(s, dir, entries[i]->d_name, depth);
     for (int i = 0; i < count; i++)
@@ -75,9 +95,11 @@ static int search(struct search *s, const char *dir, unsigned depth)
 }
 
 int model_dirs_find(const char *dir, int (*found)(void *arg, const char *path, struct err *e), void *arg,
-                    struct err *e)
+                    struct model_dirs_others *others, struct err *e)
 {
-    struct search s = {found, arg, e, 0};
+    if (others)
+        *others = (struct model_dirs_others){0};
+    struct search s = {found, arg, e, others, 0};
     int r = search(&s, dir, 0);
     return r < 0 ? err_prefix(e, r, "--model-dir %s", dir) : 0;
 }

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/model_dirs.h"
+#include "cli/model_hint.h"
 #include "cli/planning.h"
 #include "cli/runtime.h"
 #include "cli/terminal.h"
@@ -19,8 +20,6 @@
 static int add(struct models *m, const char *dir, bool named, struct err *e)
 {
     struct model_settings *s = &m->list[m->count];
-    if (m->count == REGISTRY_MODELS_MAX)
-        return err_set(e, -EINVAL, "there are more than %d models", REGISTRY_MODELS_MAX);
     int r = runtime_find_model(dir, NULL, s->dir, s->id, e);
     if (r < 0)
         return r;
@@ -46,7 +45,46 @@ static int add_found(void *arg, const char *path, struct err *e)
     for (uint32_t i = 0; i < m->count && m->list[i].preload; i++)
         if (strcmp(m->list[i].id, name) == 0 && is_same_dir(m->list[i].dir, path))
             return 0;
-    return add(m, path, false, e);
+    if (m->count < REGISTRY_MODELS_MAX)
+        return add(m, path, false, e);
+    if (m->left_out++ == 0)
+        snprintf(m->first_left_out, sizeof(m->first_left_out), "%s", path);
+    return 0;
+}
+
+static void tell_others(const char *dir, const struct model_dirs_others *o)
+{
+    if (o->ggufs + o->bins > 0)
+        LOG_WARN("files_passed_over",
+                 "model_dir=\"%s\" gguf=%u bin=%u first=\"%s\" reason=\"only .safetensors are read\"", dir,
+                 o->ggufs, o->bins, o->first);
+}
+
+static void tell_left_out(const struct models *m)
+{
+    if (m->left_out > 0)
+        LOG_WARN("models_left_out",
+                 "served=%u left_out=%u first_left_out=\"%s\" reason=\"a server has at most %d models, in "
+                 "the order of their "
+                 "paths; a --model-dir with fewer below it chooses others\"",
+                 m->count, m->left_out, m->first_left_out, REGISTRY_MODELS_MAX);
+}
+
+static int find_below(struct models *m, const char *dir, struct err *e)
+{
+    struct model_dirs_others others;
+    uint32_t before = m->count + m->left_out;
+    int r = model_dirs_find(dir, add_found, m, &others, e);
+    if (r < 0)
+        return r;
+    tell_others(dir, &others);
+    if (m->count + m->left_out > before || m->options->models[0] || m->options->model_dirs[1])
+        return 0;
+    return err_set(e, -ENOENT,
+                   "--model-dir %s: no directory below it has config.json and a .safetensors file%s", dir,
+                   others.ggufs > 0  ? "; there are GGUF files, which are not served yet"
+                   : others.bins > 0 ? "; there are .bin files with weights, which are not read"
+                                     : "");
 }
 
 static int find_all(struct models *m, struct err *e)
@@ -58,7 +96,8 @@ static int find_all(struct models *m, struct err *e)
     for (uint32_t i = 0; r == 0 && o->models[i]; i++)
         r = add(m, o->models[i], true, e);
     for (uint32_t i = 0; r == 0 && o->model_dirs[i]; i++)
-        r = model_dirs_find(o->model_dirs[i], add_found, m, e);
+        r = find_below(m, o->model_dirs[i], e);
+    tell_left_out(m);
     if (r == 0 && m->count == 0)
         return err_set(e, -ENOENT,
                        "--model-dir %s: no directory below it has config.json and a .safetensors file",
@@ -67,6 +106,12 @@ static int find_all(struct models *m, struct err *e)
 }
 
 /* ---- what they are called ---- */
+
+/* The rest of a message about a model that is not there. */
+static const char *among(const struct models *m)
+{
+    return m->left_out > 0 ? ", or it was left out: there are more models than a server has" : "";
+}
 
 /* By id or by the directory, as it was given or found. NULL: there is none. */
 static struct model_settings *find_model(struct models *m, const char *name, size_t len)
@@ -132,7 +177,7 @@ static int apply_alias(struct models *m, const char *alias, struct err *e)
         return rename_model(&m->list[0], alias, strlen(alias), e);
     struct model_settings *s = find_model(m, equals + 1, strlen(equals + 1));
     if (!s)
-        return err_set(e, -ENOENT, "--alias %s: there is no model %s", alias, equals + 1);
+        return err_set(e, -ENOENT, "--alias %s: there is no model %s%s", alias, equals + 1, among(m));
     if (strchr(equals + 1, '/'))
         return rename_model(s, alias, (size_t)(equals - alias), e);
     char *name = strndup(alias, (size_t)(equals - alias));
@@ -158,8 +203,8 @@ static int check_sections(struct models *m, struct err *e)
     const char *name;
     for (uint32_t i = 0; (name = options_section(m->options, i)); i++)
         if (!find_named(m, name))
-            return err_set(e, -EINVAL, "--config: the section [model %s] is of no model that is served",
-                           name);
+            return err_set(e, -EINVAL, "--config: the section [model %s] is of no model that is served%s",
+                           name, among(m));
     return 0;
 }
 
@@ -216,7 +261,7 @@ static int apply_pins(struct models *m, struct err *e)
     for (uint32_t i = 0; m->options->pins[i]; i++) {
         struct model_settings *s = find_named(m, m->options->pins[i]);
         if (!s)
-            return err_set(e, -ENOENT, "--pin %s: there is no such model", m->options->pins[i]);
+            return err_set(e, -ENOENT, "--pin %s: there is no such model%s", m->options->pins[i], among(m));
         s->pinned = true;
     }
     return 0;
@@ -306,6 +351,8 @@ static void try(struct models *m, bool least, struct trial *ret)
         struct err e = {0};
         int r = plan_one(m, i, &t.process, s, &p, &e);
         t.usable += r == 0;
+        if (p.unreadable)
+            r = model_hint(s->dir, r, &e);
         if (s->preload && r == 0)
             t.needed_bytes += s->plan.load_bytes;
         if (!s->preload || r == 0 || t.error < 0)
@@ -322,9 +369,12 @@ static void tell_unusable(const struct models *m)
 {
     for (uint32_t i = 0; i < m->count; i++) {
         struct model_settings s = m->list[i];
-        struct planning p;
+        struct planning p = {0};
         struct err e = {0};
-        if (!s.planned && plan_one(m, i, &m->process, &s, &p, &e) < 0)
+        int r = s.planned ? 0 : plan_one(m, i, &m->process, &s, &p, &e);
+        if (p.unreadable)
+            model_hint(s.dir, r, &e);
+        if (r < 0)
             LOG_WARN("model_unusable", "model=%s dir=%s error=\"%s\"", s.id, s.dir, e.text);
     }
 }
@@ -368,7 +418,7 @@ int models_plan(struct models *m, struct err *e)
         tell_unusable(m);
         return 0;
     }
-    return r;
+    return p.unreadable ? model_hint(m->list[0].dir, r, e) : r;
 }
 
 void models_done(struct models *m)

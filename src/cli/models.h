@@ -13,6 +13,8 @@ struct models {
     struct options *own;           /* likewise: what holds for each */
     char *texts[OPTIONS_KEYS_MAX]; /* names cut out of --alias */
     uint32_t text_count;
+    uint32_t left_out; /* found below a --model-dir beyond REGISTRY_MODELS_MAX */
+    char first_left_out[MODEL_DIR_BYTES];
     bool sees;                   /* some of them take pictures */
     struct plan_process process; /* what the process takes beside them */
 };

@@ -3,12 +3,12 @@
 
 #include "base/check.h"
 #include "base/slice.h"
+#include "cli/config_file.h"
 #include "cli/env_file.h"
 #include "cli/options_table.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <ini.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,6 +122,7 @@ void options_done(struct options *o)
 }
 
 struct file_read {
+    enum option_command command;
     struct options *o;
     struct err *e;
     int error;
@@ -154,7 +155,8 @@ static int section_entry(struct options *o, const char *section, const char *nam
                        section);
     const struct option_row *row = options_row_of(SECTION, name, strlen(name));
     if (!row)
-        return err_set(e, -EINVAL, "[%s] cannot have %s", section, name);
+        return err_set(e, -EINVAL, "[%s] cannot have %s%s", section, name,
+                       options_near(SECTION, slice_of(name), "").text);
     struct options_section *s = section_of(o, section + sizeof(word) - 1);
     const char *copy = s ? keep_text(o, value) : NULL;
     if (!copy)
@@ -194,88 +196,80 @@ int options_of_model(const struct options *o, const char *section, struct option
     return r;
 }
 
+static int head_entry(struct file_read *f, const char *name, const char *value)
+{
+    const struct option_row *row = options_row_of(options_file_commands(f->command), name, strlen(name));
+    if (!row)
+        return options_refuse(f->command, slice_of(name), "", f->e);
+    f->o->config_secret |= (row->commands & SECRET) != 0;
+    const char *copy = keep_text(f->o, value);
+    return copy ? set(row, copy, f->o, f->e) : -ENOMEM;
+}
+
 static int file_entry(void *arg, const char *section, const char *name, const char *value)
 {
     struct file_read *f = arg;
-    const struct option_row *row = options_row_of(COMMAND_EVERY, name, strlen(name));
     if (f->error)
         return 1;
-    if (section[0]) {
-        f->error = section_entry(f->o, section, name, value, f->e);
-        return 1;
-    }
-    const char *copy = row ? keep_text(f->o, value) : NULL;
-    f->o->config_secret |= row && (row->commands & SECRET);
-    if (!row)
-        f->error = err_set(f->e, -EINVAL, "no option is called %s", name);
+    if (!section[0])
+        f->error = head_entry(f, name, value);
+    else if (f->command & COMMAND_TALK)
+        f->error =
+            err_set(f->e, -EINVAL,
+                    "the section [%s] is one for plateau serve; this command takes no sections", section);
     else
-        f->error = copy ? set(row, copy, f->o, f->e) : -ENOMEM;
+        f->error = section_entry(f->o, section, name, value, f->e);
     return 1;
 }
 
-static int read_file(const char *path, struct options *o, struct err *e)
+static int read_file(enum option_command command, const char *path, struct options *o, struct err *e)
 {
-    struct file_read f = {o, e, 0};
-    int r = ini_parse(path, file_entry, &f);
-    if (r < 0)
-        return err_set(e, -ENOENT, "--config %s: cannot be read", path);
-    if (r > 0)
-        return err_set(e, -EINVAL, "--config %s: line %d is not name = value", path, r);
-    return f.error ? err_prefix(e, f.error, "--config %s", path) : 0;
+    struct file_read f = {command, o, e, 0};
+    struct err line = {{0}};
+    int r = config_file_read(path, file_entry, &f, &line);
+    if (f.error)
+        return err_prefix(e, f.error, "--config %s", path);
+    return r < 0 ? err_set(e, r, "--config %s: %s", path, line.text) : 0;
 }
 
 /* --- environment and command line --- */
 
-#define NAME_BYTES 64
-
-/* Asked for on the command line only. */
-static bool is_help(const struct option_row *row)
+/* One entry of the file of --env-file. */
+static int set_variable(struct file_read *f, const struct option_row *row, const char *text)
 {
-    return strcmp(row->name, "help") == 0;
-}
-
-/* PLATEAU_MAX_QUEUE. */
-static void write_environment_name(const struct option_row *row, char ret[NAME_BYTES])
-{
-    size_t n = (size_t)snprintf(ret, NAME_BYTES, "PLATEAU_");
-    for (const char *c = row->name; *c && n + 1 < NAME_BYTES; c++)
-        ret[n++] = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
-    ret[n] = 0;
+    const char *kept = keep_text(f->o, text);
+    f->o->env_file_secret |= (row->commands & SECRET) != 0;
+    return kept ? set(row, kept, f->o, f->e) : -ENOMEM;
 }
 
 static int env_file_entry(void *arg, struct slice name, struct slice value, struct err *e)
 {
-    struct options *o = arg;
-    char own[NAME_BYTES], text[ENV_VALUE_BYTES];
-    if (!slice_starts(name, SLICE("PLATEAU_")))
+    struct file_read *f = arg;
+    char text[ENV_VALUE_BYTES];
+    if (!slice_starts(name, SLICE(OPTIONS_VARIABLE_HEAD)))
         return 0; /* Somebody else's. */
     if (value.len >= sizeof(text))
         return err_set(e, -EINVAL, "the value of %.*s has more than %zu bytes", SLICE_ARGS(name),
                        sizeof(text) - 1);
-    for (size_t i = 0; i < options_table_count; i++) {
-        write_environment_name(&options_table[i], own);
-        if (!slice_eq(name, slice_of(own)) || is_help(&options_table[i]))
-            continue;
-        snprintf(text, sizeof(text), "%.*s", SLICE_ARGS(value));
-        const char *kept = keep_text(o, text);
-        o->env_file_secret |= (options_table[i].commands & SECRET) != 0;
-        explicit_bzero(text, sizeof(text));
-        return kept ? set(&options_table[i], kept, o, e) : -ENOMEM;
-    }
-    return err_set(e, -EINVAL, "no option is called %.*s", SLICE_ARGS(name));
+    const struct option_row *row = options_row_of_variable(options_file_commands(f->command), name);
+    if (!row)
+        return options_refuse_variable(f->command, name, e);
+    snprintf(text, sizeof(text), "%.*s", SLICE_ARGS(value));
+    int r = set_variable(f, row, text);
+    explicit_bzero(text, sizeof(text));
+    return r;
 }
 
 static int read_environment(struct options *o, struct err *e)
 {
     for (size_t i = 0; i < options_table_count; i++) {
-        char name[NAME_BYTES];
-        if (!(options_table[i].commands & COMMAND_EVERY))
+        struct options_variable name;
+        if (!(options_table[i].commands & COMMAND_EVERY) || !options_variable_of(&options_table[i], &name))
             continue;
-        write_environment_name(&options_table[i], name);
-        const char *value = is_help(&options_table[i]) ? NULL : getenv(name);
+        const char *value = getenv(name.text);
         int r = value ? set(&options_table[i], value, o, e) : 0;
         if (r < 0)
-            return err_prefix(e, r, "%s", name);
+            return err_prefix(e, r, "%s", name.text);
     }
     return 0;
 }
@@ -310,22 +304,6 @@ static int set_argument(enum option_command command, const char *text, struct op
     return 0;
 }
 
-static int unknown_flag(enum option_command command, const char *flag, size_t len, struct err *e)
-{
-    static const char *const names[] = {[COMMAND_SERVE] = "serve",
-                                        [COMMAND_GENERATE] = "generate",
-                                        [COMMAND_CHAT] = "chat",
-                                        [COMMAND_PLAN] = "plan",
-                                        [COMMAND_CACHE] = "cache"};
-    const struct option_row *other = options_row_of(COMMAND_EVERY, flag, len);
-    for (unsigned c = COMMAND_SERVE; other && c <= COMMAND_CACHE; c *= 2)
-        if (other->commands & c)
-            return err_set(e, -EINVAL, "--%s is an option of %s, not of %s; see plateau %s --help",
-                           other->name, names[c], names[command], names[command]);
-    return err_set(e, -EINVAL, "there is no option --%.*s; see plateau %s --help", (int)len, flag,
-                   names[command]);
-}
-
 static int read_flag(enum option_command command, int argc, char **argv, int *at, struct options *o,
                      struct err *e)
 {
@@ -333,7 +311,7 @@ static int read_flag(enum option_command command, int argc, char **argv, int *at
     size_t len = equals ? (size_t)(equals - text) : strlen(text);
     const struct option_row *row = options_row_of((unsigned)command, text, len);
     if (!row)
-        return unknown_flag(command, text, len, e);
+        return options_refuse(command, (struct slice){text, len}, "--", e);
     if (row->kind == OPTION_FLAG)
         return set(row, equals ? equals + 1 : "1", o, e);
     if (!equals && *at + 1 >= argc)
@@ -355,14 +333,15 @@ static const char *find_early(int argc, char **argv, const char *flag, const cha
     return found;
 }
 
-static int read_files(int argc, char **argv, struct options *o, struct err *e)
+static int read_files(enum option_command command, int argc, char **argv, struct options *o, struct err *e)
 {
+    struct file_read f = {command, o, e, 0};
     const char *config = find_early(argc, argv, "--config", "PLATEAU_CONFIG");
     const char *env = find_early(argc, argv, "--env-file", "PLATEAU_ENV_FILE");
-    int r = config ? read_file(config, o, e) : 0;
+    int r = config ? read_file(command, config, o, e) : 0;
     o->config = config;
     env = o->env_file = env ? env : o->env_file;
-    if (r == 0 && env && (r = env_file_read(env, env_file_entry, o, e)) < 0)
+    if (r == 0 && env && (r = env_file_read(env, env_file_entry, &f, e)) < 0)
         return err_prefix(e, r, "--env-file");
     return r;
 }
@@ -371,7 +350,7 @@ int options_parse(enum option_command command, int argc, char **argv, struct opt
 {
     int r = set_defaults(ret, e);
     if (r == 0)
-        r = read_files(argc, argv, ret, e);
+        r = read_files(command, argc, argv, ret, e);
     if (r == 0)
         r = read_environment(ret, e);
 

@@ -1,7 +1,8 @@
 /* options.h - one table of options makes parsing, help, environment names and configuration keys.
  *
  * An option is set by its flag (--max-queue 8), its environment name (PLATEAU_MAX_QUEUE=8), that name in the file of --env-file, or its
- * key in the file of --config (max-queue = 8); each wins over those behind it. What may be given several times is taken from all. */
+ * key in the file of --config (max-queue = 8); each wins over those behind it. What may be given several times is taken from all. The
+ * environment may hold options of every command; a file holds those of the command that it was named for, or is refused. */
 #ifndef PLATEAU_CLI_OPTIONS_H
 #define PLATEAU_CLI_OPTIONS_H
 
@@ -89,6 +90,10 @@ struct options_change {
 /* Tells of each option of the command in which `from` and `to` differ, in the table's order; sections follow, each by its name. */
 void options_compare(enum option_command command, const struct options *from, const struct options *to,
                      void (*tell)(void *arg, const struct options_change *change), void *arg);
+
+/* Logs a warning for each variable of the environment that begins with PLATEAU_ and is neither an option nor known otherwise, with the
+ * closest name. */
+void options_check_environment(void);
 
 /* Sets the log's level: --log-level, else `otherwise`. 0 or -EINVAL. */
 int options_log_level(const struct options *o, enum log_level otherwise, struct err *e);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define AT(field)    offsetof(struct options, field)
-#define COMMAND_TALK (COMMAND_GENERATE | COMMAND_CHAT)
 #define COMMAND_RUN  (COMMAND_SERVE | COMMAND_TALK)
 #define COMMAND_SIZE (COMMAND_SERVE | COMMAND_PLAN) /* what decides how much memory serving takes */
 

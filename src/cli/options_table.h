@@ -4,6 +4,9 @@
 
 #include "cli/options.h"
 
+#include "base/slice.h"
+#include "cli/nearest.h"
+
 #include <stddef.h>
 
 enum option_kind { OPTION_TEXT, OPTION_LIST, OPTION_COUNT, OPTION_BYTES, OPTION_REAL, OPTION_FLAG };
@@ -30,6 +33,8 @@ struct option_row {
     const char *help;      /* says what a default that is no value of its own means */
 };
 
+#define COMMAND_TALK (COMMAND_GENERATE | COMMAND_CHAT)
+
 /* Beside commands. */
 #define LIVE    0x100 /* may change while the command runs */
 #define SECRET  0x200 /* not to be shown */
@@ -42,6 +47,25 @@ extern const size_t options_group_count;
 
 /* The row of that name which some of these commands take; NULL: none does. */
 const struct option_row *options_row_of(unsigned of_commands, const char *name, size_t len);
+
+/* Names of options in the environment: PLATEAU_MAX_QUEUE. */
+#define OPTIONS_VARIABLE_HEAD "PLATEAU_"
+struct options_variable {
+    char text[64];
+};
+/* False: the option stands on the command line only. */
+bool options_variable_of(const struct option_row *row, struct options_variable *ret);
+const struct option_row *options_row_of_variable(unsigned of_commands, struct slice name);
+
+/* The commands whose options may stand in a file that was named for `command`. */
+unsigned options_file_commands(enum option_command command);
+/* -EINVAL: why `command` takes no option called `name`, or none of that name is there; the closest name. dashes: "--" on the command
+ * line, "" in the file of --config. */
+int options_refuse(enum option_command command, struct slice name, const char *dashes, struct err *e);
+/* Likewise of a variable in the file of --env-file. */
+int options_refuse_variable(enum option_command command, struct slice name, struct err *e);
+/* The closest name of an option that some of these commands take, as a question. */
+struct nearest_text options_near(unsigned of_commands, struct slice name, const char *dashes);
 
 /* One [model NAME], as it was read: applied when it is asked for. */
 #define SECTION_SETTINGS_MAX 32

@@ -2,6 +2,7 @@
 #include "base/check.h"
 #include "cli/cli.h"
 #include "cli/help.h"
+#include "cli/model_hint.h"
 #include "cli/planning.h"
 #include "cli/runtime.h"
 #include "cli/terminal.h"
@@ -139,6 +140,8 @@ static int plan_one(const struct options *o, const char *model, struct sum *sum,
     int r = runtime_find_model(model, NULL, dir, id, e);
     if (r == 0)
         r = planning_make(&p, dir, id, e);
+    if (p.unreadable)
+        return model_hint(dir, r, e);
     if (r < 0 && (r != -ENOMEM || o->json))
         return r;
     for (uint32_t i = 0; i < p.plan.line_count; i++)

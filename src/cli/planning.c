@@ -167,6 +167,7 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
     if (!speculation_of(p->options, &p->model.speculation))
         return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", p->options->spec);
     int r = model_plan_probe(&p->model, dir, e);
+    p->unreadable = r < 0;
     if (r < 0)
         return r;
     p->sees |= p->model.shape.vision.present;

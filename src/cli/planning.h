@@ -20,6 +20,7 @@ struct planning {
     struct model_plan model;
     const char *ceiling_from; /* which of its bounds makes the ceiling */
     struct plan plan;
+    bool unreadable; /* planning_make() failed at the model's files: model_hint() can say more */
 };
 
 /* What the process takes whatever it serves. `least`: texts and bodies get only what a server of short prompts needs. Fills

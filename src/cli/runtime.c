@@ -2,6 +2,7 @@
 #include "cli/runtime.h"
 
 #include "base/check.h"
+#include "cli/model_hint.h"
 #include "base/clock.h"
 #include "memory/footprint.h"
 #include "memory/holders.h"
@@ -16,18 +17,29 @@
 
 #define RUNTIME_STEP_ALONE_NS NS_PER_S
 
-/* The bundled model: beside the program's folder (build/plateau in a checkout), or where the build was made. */
+/* The bundled model: beside the program's folder (build/plateau in a checkout), in share of where the program is installed
+ * (PREFIX/bin/plateau), or in the checkout of which it was built. */
 static int find_bundled(char *ret, size_t bytes_max, struct err *e)
 {
-    char exe[4000];
+    static const char *const places[] = {"models/canary", "share/plateau/models/canary"};
+    char exe[3900];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
     exe[n > 0 ? n : 0] = 0;
     for (int up = 0; up < 2 && strrchr(exe, '/'); up++)
         *strrchr(exe, '/') = 0;
-    snprintf(ret, bytes_max, "%s/models/canary", exe);
+    for (size_t i = 0; i < COUNT_OF(places); i++) {
+        snprintf(ret, bytes_max, "%s/%s", exe, places[i]);
+        if (access(ret, R_OK) == 0)
+            return 0;
+    }
+    snprintf(ret, bytes_max, "%s/models/canary", PLATEAU_CHECKOUT);
     if (access(ret, R_OK) == 0)
         return 0;
-    return err_set(e, -ENOENT, "no bundled model at %s: name a model's directory", ret);
+    return err_set(
+        e, -ENOENT,
+        "the bundled model is not here: name a model's directory, or copy models/canary of the checkout to "
+        "%s/%s",
+        exe, places[1]);
 }
 
 int runtime_find_model(const char *model, const char *alias, char *dir, char *id, struct err *e)
@@ -192,6 +204,8 @@ int runtime_open(const struct options *o, const struct runtime_opts *opts, struc
     int r = runtime_find_model(o->model, NULL, ret->model_dir, ret->model_id, e);
     if (r == 0)
         r = planning_make(p, ret->model_dir, ret->model_id, e);
+    if (p->unreadable)
+        return model_hint(ret->model_dir, r, e);
     if (r == 0)
         r = runtime_settings(o, ret->model_dir, ret->model_id, p->plan.rows, p->plan.queue, &ret->settings,
                              e);

@@ -11,6 +11,7 @@
 #include "cli/help.h"
 #include "cli/live.h"
 #include "cli/models.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/service.h"
@@ -156,6 +157,9 @@ static void prepare_signals(struct serve *s)
     sigemptyset(&set);
     sigaddset(&set, SIGHUP);
     signal(SIGPIPE, SIG_IGN);
+    /* Tools that rotate logs send these by habit; the log is written to standard error only. */
+    signal(SIGUSR1, SIG_IGN);
+    signal(SIGUSR2, SIG_IGN);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
@@ -264,7 +268,10 @@ static void tell_where(const struct serve *s)
         printf("(model %s)\n", s->models.list[0].id);
     else
         printf("(%u models)\n", s->models.count);
-    fflush(stdout);
+    /* The server goes on; its exit status tells at the end. */
+    if (output_flush() < 0)
+        LOG_WARN("output_failed", "error=\"%s\" host=%s port=%u", strerror(output_error()),
+                 s->live.started.host, http_server_port(s->http));
 }
 
 static int serve_run(struct serve *s, struct err *e)

@@ -2,6 +2,8 @@
  * 0x20, 0x7f, or 0xc2 and a byte below 0xa0. */
 #include "cli/terminal.h"
 
+#include "cli/output.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,7 +42,7 @@ void terminal_write(FILE *f, struct slice text)
     }
     if (from < text.len)
         fwrite(text.ptr + from, 1, text.len - from, f);
-    fflush(f);
+    f == stdout ? output_flush() : fflush(f);
 }
 
 struct terminal_bytes terminal_bytes(unsigned long long bytes)

@@ -126,6 +126,8 @@ static void log_library(void *arg, const char *format, va_list ap)
     if (!log_enabled(LOG_LEVEL_DEBUG))
         return;
     vsnprintf(text, sizeof(text), format, ap);
+    for (char *quote = text; (quote = strchr(quote, '"'));)
+        *quote = '\''; /* it may quote a client */
     log_write(LOG_LEVEL_DEBUG, "http_library", "text=\"%s\"", text);
 }
 

@@ -2,6 +2,7 @@
 #include "memory/footprint.h"
 
 #include "base/check.h"
+#include "memory/footprint_text.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,29 +22,17 @@ static void read_small(const char *path, char *ret, size_t bytes_max)
     ret[n > 0 ? n : 0] = 0;
 }
 
-/* The number behind "\nKEY" in KiB, as bytes; 0 when absent. */
-static uint64_t field_kib(const char *text, const char *key)
-{
-    const char *at = strstr(text, key);
-    return at ? strtoull(at + strlen(key), NULL, 10) * 1024 : 0;
-}
-
-/* This process's cgroup (v2): "0::/path" in /proc/self/cgroup gives "/sys/fs/cgroup/path". Empty without one. */
+/* This process's cgroup (v2). Empty without one. */
 static void cgroup_dir(char *ret, size_t bytes_max)
 {
-    char text[512];
+    char text[8192];
     read_small("/proc/self/cgroup", text, sizeof(text));
-    ret[0] = 0;
-    char *at = strstr(text, "0::");
-    if (!at)
-        return;
-    at[strcspn(at, "\n")] = 0;
-    snprintf(ret, bytes_max, "/sys/fs/cgroup%s", at + 3);
+    footprint_cgroup_dir(text, ret, bytes_max);
 }
 
 static void cgroup_read(const char *dir, const char *name, char *ret, size_t bytes_max)
 {
-    char path[640];
+    char path[4200];
     snprintf(path, sizeof(path), "%s/%s", dir, name);
     read_small(path, ret, bytes_max);
 }
@@ -52,7 +41,7 @@ static void take_least(const char *dir, const char *name, uint64_t *least)
 {
     char text[64];
     cgroup_read(dir, name, text, sizeof(text));
-    uint64_t limit = strtoull(text, NULL, 10); /* "max" reads as 0 */
+    uint64_t limit = footprint_number(text); /* "max" reads as 0 */
     if (limit && (*least == 0 || limit < *least))
         *least = limit;
 }
@@ -60,19 +49,11 @@ static void take_least(const char *dir, const char *name, uint64_t *least)
 /* The least limits of the cgroup and of those it lies in; 0 without any. Cuts `dir` short on its way up. */
 static void read_cgroup_limits(char *dir, struct footprint *ret)
 {
-    while (strlen(dir) >= strlen("/sys/fs/cgroup")) {
+    while (dir[0]) {
         take_least(dir, "memory.max", &ret->cgroup_limit_bytes);
         take_least(dir, "memory.high", &ret->cgroup_high_bytes);
-        *strrchr(dir, '/') = 0;
+        footprint_cgroup_up(dir);
     }
-}
-
-/* "some avg10=0.12 ..." */
-static double stalled(const char *text, const char *who)
-{
-    const char *at = strstr(text, who);
-    at = at ? strstr(at, "avg10=") : NULL;
-    return at ? strtod(at + strlen("avg10="), NULL) : 0;
 }
 
 static void read_stalls(const char *dir, struct footprint *ret)
@@ -83,19 +64,18 @@ static void read_stalls(const char *dir, struct footprint *ret)
     ret->stalled_is_own = text[0] && strcmp(dir, "/sys/fs/cgroup/") != 0;
     if (!text[0])
         read_small("/proc/pressure/memory", text, sizeof(text));
-    ret->stalled_some = stalled(text, "some ");
-    ret->stalled_full = stalled(text, "full ");
+    ret->stalled_some = footprint_stalled(text, "some ");
+    ret->stalled_full = footprint_stalled(text, "full ");
 }
 
 static void footprint_read_cgroup(struct footprint *ret)
 {
-    char dir[600], text[8192];
+    char dir[4096], text[8192];
     cgroup_dir(dir, sizeof(dir));
     cgroup_read(dir, "memory.current", text, sizeof(text));
-    uint64_t current = strtoull(text, NULL, 10);
+    uint64_t current = footprint_number(text);
     cgroup_read(dir, "memory.stat", text, sizeof(text));
-    const char *file = strstr(text, "\nfile ");
-    uint64_t file_bytes = file ? strtoull(file + 6, NULL, 10) : 0;
+    uint64_t file_bytes = footprint_field(text, "\nfile ");
     ret->cgroup_bytes = current > file_bytes ? current - file_bytes : 0;
     read_stalls(dir, ret);
     read_cgroup_limits(dir, ret);
@@ -133,13 +113,13 @@ void footprint_read(struct footprint *ret)
     char text[8192];
     *ret = (struct footprint){0};
     read_small("/proc/self/status", text, sizeof(text));
-    ret->rss_anon_bytes = field_kib(text, "\nRssAnon:");
-    ret->rss_file_bytes = field_kib(text, "\nRssFile:");
-    ret->rss_shmem_bytes = field_kib(text, "\nRssShmem:");
-    ret->swap_bytes = field_kib(text, "\nVmSwap:");
+    ret->rss_anon_bytes = footprint_kib(text, "\nRssAnon:");
+    ret->rss_file_bytes = footprint_kib(text, "\nRssFile:");
+    ret->rss_shmem_bytes = footprint_kib(text, "\nRssShmem:");
+    ret->swap_bytes = footprint_kib(text, "\nVmSwap:");
     read_small("/proc/meminfo", text, sizeof(text));
-    ret->ram_bytes = field_kib(text, "MemTotal:");
-    ret->ram_available_bytes = field_kib(text, "\nMemAvailable:");
+    ret->ram_bytes = footprint_kib(text, "MemTotal:");
+    ret->ram_available_bytes = footprint_kib(text, "\nMemAvailable:");
     ret->heap_bytes = heap_resident_bytes();
     footprint_read_cgroup(ret);
 }

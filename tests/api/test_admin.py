@@ -133,6 +133,18 @@ def test_who_is_refused_is_in_the_log_once_a_second(filed):
     assert not [line for line in filed.lines if line.split(" ")[2] == "event=audit" and "key=" not in line]
 
 
+@pytest.mark.parametrize("path, shown", [("%9b31mX", "%9b31mX"), ("\xc2\x9b31mY", "%c2%9b31mY"), ("%c3%a9", "%c3%a9")])
+def test_bytes_of_a_path_are_ascii_in_the_log(filed, path, shown):
+    def refused():
+        """the refusal is in the log"""
+        with socket.create_connection(("127.0.0.1", filed.port)) as s:
+            s.sendall(f"POST /v1/models/{path}/load HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode("latin-1"))
+            s.recv(100)
+        return [line for line in lines_of(filed, "refused") if f'action="POST /v1/models/{shown}/load"' in line]
+
+    until(refused, every=0.3)
+
+
 @pytest.mark.smoke
 def test_keys_are_nowhere_in_the_log(filed):
     assert not [line for line in filed.lines if "sk-" in line]

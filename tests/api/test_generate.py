@@ -164,3 +164,34 @@ def test_the_manual_and_the_table_of_options_name_the_same_options():
     flags = set(re.findall(r"^  (--[a-z-]+)", helps, re.M))
     assert len(flags) > 30
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", manual)) - {"--version"} == flags
+
+
+def installed(at, checkout):
+    """A copy of the program in at/bin, built as if in `checkout`."""
+    program = pathlib.Path(PROGRAM).read_bytes()
+    place = str(ROOT).encode() + b"\0"
+    assert place in program
+    other = str(checkout).encode()[: len(place) - 1]
+    (at / "bin").mkdir()
+    copy = at / "bin/plateau"
+    copy.write_bytes(program.replace(place, other + b"\0" * (len(place) - len(other))))
+    copy.chmod(0o755)
+    return [str(copy), "generate", "--temperature", "0", "What does ls do?"]
+
+
+def test_an_installed_program_finds_the_bundled_model_or_says_where_to_put_it(tmp_path):
+    def answer(command):
+        got = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return got.returncode, got.stdout or got.stderr
+
+    found = (0, "ls(1) - list directory contents.\n")
+    (tmp_path / "a").mkdir()
+    assert answer(installed(tmp_path / "a", ROOT)) == found
+    (tmp_path / "b").mkdir()
+    lonely = installed(tmp_path / "b", "/n")
+    status, words = answer(lonely)
+    place = f"{tmp_path}/b/share/plateau/models/canary"
+    assert status == 1 and words.endswith(f"copy models/canary of the checkout to {place}\n")
+    (tmp_path / "b/share/plateau/models").mkdir(parents=True)
+    pathlib.Path(place).symlink_to(ROOT / "models/canary")
+    assert answer(lonely) == found

@@ -4,6 +4,7 @@ import os
 import pty
 import signal
 import subprocess
+import threading
 import time
 
 import httpx
@@ -283,3 +284,32 @@ def test_prefixes_belong_to_the_keys_owner(tmp_path):
         c.reload()
         assert all(cached(k) >= 192 for k in ("sk-alice-2", "sk-bob-1", "sk-carol-1"))
         assert cached("sk-alice-1") == 0  # it is dora's now
+
+
+def test_a_pipe_of_keys_is_read_once_and_kept_over_reloads(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("alice sk-alice\n# none\nsk-other\n",))
+    writer.start()
+    try:
+        with Configured(tmp_path, f"api-key-file = {pipe}\nadmin-key-file = {pipe}\nport = 0\n", key="sk-alice") as c:
+            writer.join(10)
+            for reloads in ["1", "2"]:
+                assert c.server.http.get("/v1/models").status_code == 200
+                line = c.reload()
+                assert (field(line, "api_keys"), field(line, "admin_keys"), field(line, "reloads")) == ("2", "2", reloads)
+            assert httpx.get(c.server.url + "/v1/models", headers=bearer("sk-none")).status_code == 401
+            os.mkfifo(tmp_path / "second")
+            line = c.reload(f"api-key-file = {tmp_path}/second\n", "reload_failed")
+            assert "second is a pipe: pipes are read at the start only" in line
+            assert c.server.http.get("/v1/models").status_code == 200
+    finally:
+        writer.join(10)
+
+
+@pytest.mark.parametrize("said, words", [("printf ''", "key"), ("printf 'a b c'", "line 1"), ("head -c 2000000 /dev/zero", "more than 1048576 bytes")])
+def test_a_pipe_without_keys_is_refused(said, words):
+    script = f'exec "$0" serve --port 0 --api-key-file <({said})'
+    got = subprocess.run(["bash", "-c", script, PROGRAM], capture_output=True, text=True, timeout=20)
+    assert got.returncode == 2 and got.stdout == ""
+    assert "--api-key-file: " in got.stderr and words in got.stderr and got.stderr.count("\n") == 1, got.stderr

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import subprocess
 import threading
 import time
@@ -320,6 +321,25 @@ def test_another_model_finds_nothing_of_the_first(tmp_path):
         again.terminate()
         again.wait(20)
     assert len(json.loads(subprocess.check_output(command))["models"]) == 2
+
+
+def test_a_limit_of_file_size_is_a_full_disk(tmp_path):
+    with serving_from(tmp_path) as s:
+        hard = resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, (65536, hard))
+        said, _ = answer(s, prompt_of(8, 500))
+
+        def told():
+            """the errors are counted"""
+            return ssd(s)["errors"] > 0 and s.said("File too large")
+
+        until(told, 20, 0.05)
+        assert ssd(s)["writes"] == 0 and entries(tmp_path) == []
+        resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        again, _ = answer(s, prompt_of(8, 500))
+        assert again == said
+        answer(s, prompt_of(9, 500))
+        wait_written(s, 1)
 
 
 def test_a_model_unloaded_and_loaded_again_finds_what_it_wrote(tmp_path):

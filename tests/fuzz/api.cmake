@@ -1,3 +1,7 @@
 plateau_fuzz(fuzz_chat_request api)
 plateau_fuzz(fuzz_keyring api)
 plateau_fuzz(fuzz_env_file cli)
+plateau_fuzz(fuzz_config_file cli)
+plateau_fuzz(fuzz_history cli)
+plateau_fuzz(fuzz_ppm api)
+plateau_fuzz(fuzz_addresses api http)

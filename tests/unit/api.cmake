@@ -1,6 +1,8 @@
 plateau_test(test_api_request api)
 plateau_test(test_keyring api)
 plateau_test(test_prep_queue api LABELS threads)
+plateau_test(test_audit api)
 plateau_test(test_media_parts api)
 plateau_test(test_api_memory api LABELS threads)
 plateau_test(test_env_file cli)
+plateau_test(test_nearest cli)

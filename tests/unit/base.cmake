@@ -1,11 +1,13 @@
 plateau_test(test_arena base)
 plateau_test(test_text_basics base)
+plateau_test(test_log_mask base text)
 plateau_test(test_queues base LABELS threads)
 plateau_test(test_numbers base)
 plateau_test(test_pace base)
 plateau_test(test_regular_file base tensor)
 plateau_test(test_ledger memory LABELS threads)
 plateau_test(test_plan memory)
+plateau_test(test_footprint_text memory)
 plateau_test(test_units memory)
 if(PLATEAU_JEMALLOC)
   # The program's allocator, so that its statistics are tested too.

@@ -283,6 +283,9 @@ TEST(prompts_that_are_none_are_refused)
     refuse(REQUEST_COMPLETION, "{\"prompt\":5}", 400, "prompt", "must be");
     refuse(REQUEST_COMPLETION, "{\"prompt\":[1,\"a\"]}", 400, "prompt", "prompt[1]");
     refuse(REQUEST_COMPLETION, "{\"prompt\":[[]]}", 400, "prompt", "at least one token");
+    refuse(REQUEST_COMPLETION, "{\"prompt\":\"\"}", 400, "prompt", "prompt is empty");
+    refuse(REQUEST_COMPLETION, "{\"prompt\":[]}", 400, "prompt", "prompt is empty");
+    refuse(REQUEST_COMPLETION, "{\"prompt\":[\"a\",\"\"]}", 400, "prompt", "prompt[1] is empty");
     refuse(REQUEST_COMPLETION, "{\"prompt\":[[1],[-1]]}", 400, "prompt", "token id");
     refuse(REQUEST_COMPLETION, "{\"prompt\":[\"a\",\"b\",\"c\"],\"n\":3}", 400, "n", "9 choices");
     refuse(REQUEST_COMPLETION, "{\"prompt\":\"a\",\"messages\":[]}", 400, "messages",

@@ -97,6 +97,81 @@ TEST(a_wrong_file_is_named)
     }
 }
 
+/* "": it is taken. */
+static void assert_file_says(enum option_command command, const char *ini, const char *env, const char *words)
+{
+    const char *dir = test_dir();
+    char config[512], file[512], name[] = "plateau";
+    snprintf(config, sizeof(config), "--config=%s/ini", dir);
+    snprintf(file, sizeof(file), "--env-file=%s/env", dir);
+    test_write_text(dir, "ini", ini);
+    test_write_text(dir, "env", env);
+    struct options o;
+    struct err e = {{0}};
+    int r = options_parse(command, 3, (char *[]){name, config, file, NULL}, &o, &e);
+    assert_int_equal(r, words[0] ? -EINVAL : 0);
+    assert_non_null(strstr(e.text, words));
+    options_done(&o);
+}
+
+TEST(a_file_holds_options_of_its_command_only)
+{
+    assert_file_says(COMMAND_SERVE, "temperature = 0.5\n", "", "section [model NAME]");
+    assert_file_says(COMMAND_SERVE, "min-p = 0.5\n", "", "section [model NAME]");
+    assert_file_says(COMMAND_SERVE, "max-tokens = 5\n", "",
+                     "max-tokens is an option of generate, not of serve");
+    assert_file_says(COMMAND_SERVE, "max-queu = 5\n", "", "did you mean max-queue?");
+    assert_file_says(COMMAND_SERVE, "[model x]\ntop_p = 0.5\n", "", "did you mean top-p?");
+    assert_file_says(COMMAND_SERVE, "", "PLATEAU_TOP_P=0.5\n", "section [model NAME]");
+    assert_file_says(COMMAND_SERVE, "", "PLATEAU_MIN_P=0.5\n", "section [model NAME]");
+    assert_file_says(COMMAND_SERVE, "", "PLATEAU_MAX_QUEU=5\n", "did you mean PLATEAU_MAX_QUEUE?");
+    assert_file_says(COMMAND_SERVE, "pin = a\npin = b\n[model x]\npin = yes\ntop-p = 0.5\n", "", "");
+    assert_file_says(COMMAND_CHAT, "port = 5\n", "", "port is an option of serve, not of chat");
+    assert_file_says(COMMAND_CHAT, "[model x]\ntop-p = 0.5\n", "", "[model x]");
+    assert_file_says(COMMAND_CHAT, "top-p = 0.5\nlog-level = info\n", "PLATEAU_HISTORY=x\n", "");
+}
+
+/* A line of 200 bytes: a comment, or a setting. */
+static const char *long_line(char head)
+{
+    static char line[256];
+    snprintf(line, sizeof(line), "%cystem = %0*d\ntop-p = 0.5\n", head, 190, 7);
+    return line;
+}
+
+TEST(no_line_of_a_file_is_cut_or_joined)
+{
+    assert_file_says(COMMAND_CHAT, long_line('s'), "", "line 1 has more than 198 bytes");
+    assert_file_says(COMMAND_CHAT, long_line('#'), "", "");
+    assert_file_says(COMMAND_CHAT, "system = a\n  port = 5\n", "", "port is an option of serve");
+    assert_file_says(COMMAND_CHAT, "system = a\n\t# b\n  top-p = 0.5\n", "", "");
+    assert_file_says(COMMAND_CHAT, "system = a\nno setting\n", "", "line 2 is not name = value");
+    assert_file_says(COMMAND_CHAT, "port = 1\nno setting\n", "", "port is an option of serve");
+}
+
+TEST(a_plan_reads_the_files_of_a_server)
+{
+    assert_file_says(COMMAND_PLAN, "port = 5\nmax-queue = 3\n[model x]\ntop-p = 0.5\n", "", "");
+    assert_file_says(COMMAND_PLAN, "max-tokens = 5\n", "", "not of plan");
+}
+
+/* `cache` takes no --config, but the environment may name one for all commands. */
+TEST(a_file_that_the_environment_names_for_all_commands_is_read_by_cache)
+{
+    const char *dir = test_dir();
+    char config[512], name[] = "cache";
+    snprintf(config, sizeof(config), "%s/ini", dir);
+    test_write_text(dir, "ini", "port = 5\nssd-limit = 1G\n");
+    struct options o;
+    struct err e = {{0}};
+    setenv("PLATEAU_CONFIG", config, 1);
+    int r = options_parse(COMMAND_CACHE, 1, (char *[]){name, NULL}, &o, &e);
+    unsetenv("PLATEAU_CONFIG");
+    assert_int_equal(r, 0);
+    assert_int_equal(o.ssd_limit, 1 << 30);
+    options_done(&o);
+}
+
 static void tell(void *arg, const struct options_change *c)
 {
     (void)arg;

@@ -27,7 +27,7 @@ static void use(const char *dir)
 
 TEST(each_call_may_fail_at_each_time)
 {
-    static const int errors[] = {-EIO, -ENOSPC, -EROFS, -EACCES, -EMFILE};
+    static const int errors[] = {-EIO, -ENOSPC, -EROFS, -EACCES, -EMFILE, -EFBIG};
     const char *dir = test_dir();
     for (enum call c = 0; c < CALLS; c++) {
         for (unsigned at = 0; at < 20; at += 1 + at / 3) {

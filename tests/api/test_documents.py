@@ -1,0 +1,59 @@
+"""What documents show of the command line is what the program prints."""
+
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("PLATEAU_PROGRAM", str(ROOT / "build" / "plateau"))
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def run(line):
+    return subprocess.run([PROGRAM, *shlex.split(line)[1:]], cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+def sessions():
+    """Each "$ plateau ..." in an indented block, with the lines behind it."""
+    for path in DOCUMENTS:
+        for command, output in re.findall(r"^    \$ (plateau .*)\n((?:    (?!\$).*\n)+)", path.read_text(), re.M):
+            yield path.name, command, re.sub(r"^    ", "", output, flags=re.M)
+
+
+NUMBER = r"\d+(?:\.\d+)?"
+
+
+def assert_near(shown, printed):
+    """The same words. Sizes differ a little from one machine to another; how many tokens fit into what they leave, by more."""
+    assert re.sub(NUMBER, "N", shown) == re.sub(NUMBER, "N", printed)
+    for a, b in zip(re.finditer(NUMBER, shown), re.finditer(NUMBER, printed)):
+        bound = 0.03 if re.match(r" [KMG]iB", shown[a.end():]) else 0.3
+        assert abs(float(a[0]) - float(b[0])) <= bound * float(a[0]), f"{a[0]} is {b[0]} now: {printed}"
+
+
+@pytest.mark.parametrize("document, command, shown", list(sessions()))
+def test_a_session_in_a_document_is_as_it_shows(document, command, shown):
+    got = run(command)
+    assert shown.startswith("...\n"), "a session begins with what is left out"
+    shown = " ".join(shown.split()[1:])
+    printed = " ".join(got.stderr.split())
+    assert_near(shown, printed)
+
+
+def answers():
+    """The README's questions to the bundled model, and the answers that it tells of."""
+    text = (ROOT / "README.md").read_text()
+    told = re.findall(r"`([A-Z][^`]*\.|[a-z]+\(1\) - [^`]*\.)`", text)
+    for line in re.findall(r"^    (build/plateau generate .*)$", text, re.M):
+        yield line, told
+
+
+@pytest.mark.parametrize("command, told", list(answers()))
+def test_a_question_of_the_readme_has_the_answer_that_it_tells(command, told):
+    got = run(command)
+    assert got.returncode == 0, got.stderr
+    assert got.stdout.strip() in told

@@ -1,0 +1,122 @@
+"""What could be lost in silence is told: output that does not arrive, names that are nearly right, options that change nothing."""
+
+import os
+import pathlib
+import signal
+import subprocess
+
+import httpx
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("PLATEAU_PROGRAM", str(ROOT / "build" / "plateau"))
+ASK = ["generate", "--temperature", "0", "--max-tokens", "16", "What does ls do?"]
+
+
+def run(*arguments, stdin=None, shell=None, **variables):
+    """`shell`: redirections, as a shell would take them; otherwise standard output is a pipe."""
+    command = [PROGRAM, *map(str, arguments)]
+    if shell:
+        command = ["sh", "-c", f'exec "$0" "$@" {shell}', *command]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, env={**os.environ, **variables})
+
+
+COMMANDS = [["--help"], ["--version"], ["help", "serve"], ["generate", "--help"], ["plan"], ["plan", "--json"], ASK]
+
+
+@pytest.mark.parametrize("shell, reason", [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")])
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda a: "-".join(a[:2]))
+def test_output_that_does_not_arrive_is_status_1_and_a_message(arguments, shell, reason):
+    got = run(*arguments, shell=shell)
+    assert got.returncode == 1
+    assert got.stderr == f"plateau: standard output could not be written: {reason}\n"
+
+
+def test_output_of_chat_and_cache_as_well(tmp_path):
+    for arguments in [["chat"], ["cache", "ls", tmp_path], ["cache", "verify", tmp_path, "--json"], ["cache", "gc", tmp_path]]:
+        got = run(*arguments, stdin="What does ls do?\n" * 3, shell=">/dev/full")
+        assert got.returncode == 1, arguments
+        assert got.stderr == "plateau: standard output could not be written: No space left on device\n", arguments
+
+
+def test_a_file_at_its_size_limit_is_a_full_disk(tmp_path):
+    got = subprocess.run(["sh", "-c", f'ulimit -f 0; exec "{PROGRAM}" plan >"{tmp_path}/plan"'], stderr=subprocess.PIPE, text=True)
+    assert got.returncode == 1
+    assert got.stderr == "plateau: standard output could not be written: File too large\n"
+
+
+def test_a_mistake_keeps_its_own_status_when_nothing_was_to_be_printed():
+    assert run("generate", shell=">&-").returncode == 2
+    assert run("generate", "x", "--model", "/nowhere", shell=">&-").returncode == 1
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_closed_standard_descriptors_become_no_files_of_ours(closed):
+    got = run(*ASK, shell=closed)
+    assert got.returncode == 0 and got.stdout == "ls(1) - list directory contents.\n"
+
+
+def test_a_server_goes_on_without_its_output_and_tells_where_it_listens():
+    command = ["sh", "-c", 'exec "$0" serve --port 0 >/dev/full', PROGRAM]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        told = ""
+        for line in process.stderr:
+            told = told or (line if "event=output_failed" in line else "")
+            if "event=ready" in line:
+                break
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+    assert 'error="No space left on device" host=127.0.0.1 port=' in told
+    assert process.returncode == 1 and "standard output could not be written" in rest
+
+
+def test_habits_of_log_rotation_and_a_full_log_end_no_server(tmp_path):
+    """The log's file is at its limit from the second block on."""
+    command = ["sh", "-c", 'ulimit -f 1; exec "$0" serve --port 0 2>"$1"', PROGRAM, str(tmp_path / "log")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        url = process.stdout.readline().split()[3]
+        for number in [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXFSZ, signal.SIGPIPE]:
+            process.send_signal(number)
+        for _ in range(30):
+            process.send_signal(signal.SIGHUP)  # each is a line
+            assert httpx.get(f"{url}/live").status_code == 200
+        process.send_signal(signal.SIGTERM)
+    assert process.returncode == 0
+    assert 0 < (tmp_path / "log").stat().st_size <= 1024
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["serv"], "there is no command serv (did you mean serve?)"),
+        (["bench"], "there is no command bench; plateau --help"),
+        (["serve", "--prot", "1"], "there is no option --prot (did you mean --port?)"),
+        (["serve", "--max_queue", "1"], "(did you mean --max-queue?)"),
+        (["chat", "--temprature=1"], "(did you mean --temperature?)"),
+        (["serve", "--no-such-thing"], "there is no option --no-such-thing; see plateau serve --help"),
+        (["serve", "--temperature", "1"], "it belongs into a section [model NAME]"),
+        (["serve", "--min-p", "1"], "--min-p belongs into a section [model NAME]"),
+        (["cache", "verfy", "x"], "(did you mean verify?)"),
+    ],
+)
+def test_a_name_that_is_nearly_right_gets_its_neighbour(arguments, words):
+    got = run(*arguments)
+    assert got.returncode == 2 and got.stdout == ""
+    assert words in got.stderr and got.stderr.count("\n") == 1
+
+
+def test_an_unknown_variable_is_a_warning():
+    got = run("plan", PLATEAU_MAX_QUEU="8", PLATEAU_NO_SUCH="sk-secret", PLATEAU_TEST_SEED="1", PLATEAU_PROGRAM="x", PLATEAU_TEMPERATURE="0")
+    assert got.returncode == 0
+    lines = sorted(line for line in got.stderr.splitlines() if "event=unknown_variable" in line)
+    assert len(lines) == 2 == len(got.stderr.splitlines()) and "sk-secret" not in got.stderr
+    assert "level=warn" in lines[0] and "(did you mean PLATEAU_MAX_QUEUE?)" in "".join(lines)
+    assert "name=PLATEAU_NO_SUCH" in "".join(lines)
+    assert run("--version", PLATEAU_NO_SUCH="1").stderr == ""
+
+
+@pytest.mark.parametrize("arguments, stdin, status", [([""], None, 2), (["-"], "", 1), (["--raw", ""], None, 2)])
+def test_an_empty_prompt_is_refused(arguments, stdin, status):
+    got = run("generate", *arguments, stdin=stdin)
+    assert got.returncode == status and got.stdout == ""
+    assert "the prompt is empty" in got.stderr and got.stderr.count("\n") == 1
