@@ -140,12 +140,13 @@ struct job_picture {
 };
 
 struct job_spec {
-    const uint32_t *prompt;  /* ids < vocab; copied */
-    uint32_t prompt_count;   /* >= 1 */
-    uint32_t max_tokens;     /* >= 1 */
-    int32_t priority;        /* lower goes first; 0 is normal */
-    struct slice cache_salt; /* only requests with the same salt and tenant share prefixes */
-    uint64_t tenant;         /* a number of the caller's */
+    const uint32_t *prompt; /* ids < vocab; copied */
+    uint32_t prompt_count;  /* >= 1 */
+    uint32_t max_tokens;    /* >= 1 */
+    int32_t priority;       /* lower goes first; 0 is normal */
+    struct slice
+        cache_salt;  /* only requests with the same salt and tenant share prefixes and encoded images */
+    uint64_t tenant; /* a number of the caller's */
     /* Token indices of the prompt where a later one may begin to differ, in any order; copied, each moved down to a whole page. The
      * prompt's end is always one. At most ENGINE_CUTS_MAX are looked at. */
     const uint32_t *cuts;
