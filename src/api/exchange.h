@@ -46,7 +46,7 @@ struct exchange {
     struct request_id id;
     char id_text[33];
     enum request_kind kind;
-    uint64_t tenant; /* whose it is; 0: it came without a key */
+    uint64_t tenant; /* whose it is */
     struct audit who;
     bool audited; /* an admin's order: the log says what came of it */
     uint64_t arrived_ns;

@@ -63,6 +63,10 @@ int keys_open(const struct options *o, struct keyring **ret, struct err *e)
         r = add_files(k, KEYRING_MODELS, "api-key-file", o->api_key_files, e);
     if (r == 0)
         r = add_files(k, KEYRING_ADMIN, "admin-key-file", o->admin_key_files, e);
+    if (r == 0)
+        r = add_keys(k, KEYRING_METRICS, "metrics-key", o->metrics_keys, e);
+    if (r == 0)
+        r = add_files(k, KEYRING_METRICS, "metrics-key-file", o->metrics_key_files, e);
     if (r < 0) {
         keyring_free(k);
         return r;

@@ -294,7 +294,8 @@ static int add_model(const char *text, struct options *o, struct err *e)
 
 static int set_argument(enum option_command command, const char *text, struct options *o, struct err *e)
 {
-    if ((command == COMMAND_GENERATE || command == COMMAND_CACHE) && !o->argument) {
+    if ((command & (COMMAND_GENERATE | COMMAND_CACHE | COMMAND_LOAD | COMMAND_UNLOAD | COMMAND_CLEAR)) &&
+        !o->argument) {
         o->argument = text;
         return 0;
     }
@@ -304,26 +305,31 @@ static int set_argument(enum option_command command, const char *text, struct op
     }
     if (command == COMMAND_PLAN || command == COMMAND_SERVE)
         return add_model(text, o, e);
-    if (o->model || command == COMMAND_GENERATE)
+    if (o->model || (command & (COMMAND_GENERATE | COMMAND_ADMIN)))
         return err_set(e, -EINVAL, "%s is one argument too many", text);
     o->model = text;
     return 0;
 }
 
+static const char *name_of(unsigned command)
+{
+    static const char *const names[] = {"serve",  "generate", "chat",   "plan",  "cache",
+                                        "status", "load",     "unload", "clear", "trim"};
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (command == 1U << i)
+            return names[i];
+    return "";
+}
+
 static int unknown_flag(enum option_command command, const char *flag, size_t len, struct err *e)
 {
-    static const char *const names[] = {[COMMAND_SERVE] = "serve",
-                                        [COMMAND_GENERATE] = "generate",
-                                        [COMMAND_CHAT] = "chat",
-                                        [COMMAND_PLAN] = "plan",
-                                        [COMMAND_CACHE] = "cache"};
     const struct option_row *other = options_row_of(COMMAND_EVERY, flag, len);
-    for (unsigned c = COMMAND_SERVE; other && c <= COMMAND_CACHE; c *= 2)
+    for (unsigned c = COMMAND_SERVE; other && c < COMMAND_EVERY; c *= 2)
         if (other->commands & c)
             return err_set(e, -EINVAL, "--%s is an option of %s, not of %s; see plateau %s --help",
-                           other->name, names[c], names[command], names[command]);
+                           other->name, name_of(c), name_of(command), name_of(command));
     return err_set(e, -EINVAL, "there is no option --%.*s; see plateau %s --help", (int)len, flag,
-                   names[command]);
+                   name_of(command));
 }
 
 static int read_flag(enum option_command command, int argc, char **argv, int *at, struct options *o,

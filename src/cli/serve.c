@@ -8,11 +8,13 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/help.h"
+#include "cli/listeners.h"
 #include "cli/live.h"
 #include "cli/models.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/service.h"
+#include "cli/terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +32,7 @@ struct serve {
     struct runtime rt;
     struct api *api;
     struct http_server *http;
+    struct listeners listeners;
     struct service service;
     int signals;       /* signalfd */
     bool had_terminal; /* and nobody said that its end does not matter */
@@ -124,6 +127,7 @@ static void reload(struct serve *s)
 {
     service_reloading(&s->service);
     live_reload(&s->live);
+    listeners_tell_key(&s->listeners, &s->live);
     service_reloaded(&s->service);
 }
 
@@ -236,7 +240,22 @@ static int open_http(struct serve *s, struct err *e)
     s->live.body_bytes_max = s->rt.process.body_bytes;
     s->live.api = s->api;
     s->live.http = s->http;
+    if (r == 0)
+        r = listeners_open(&s->listeners, &s->live, s->api, s->http, s->rt.network, e);
     return r == 0 ? service_open(&s->service, s->api, s->http, e) : r;
+}
+
+/* The page's address with the key that was made for it. On a terminal only: whoever reads it sits at the machine. */
+static void tell_key(const struct serve *s)
+{
+    const char *key = live_own_admin_key(&s->live), *host = s->live.started.host;
+    bool v6 = strchr(host, ':') != NULL, any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+    if (!key || !terminal_is(stdout))
+        return;
+    if (any)
+        host = "127.0.0.1";
+    printf("As its administrator: http://%s%s%s:%u/#key=%s\n", v6 && !any ? "[" : "", host,
+           v6 && !any ? "]" : "", http_server_port(s->http), key);
 }
 
 static void tell_where(const struct serve *s)
@@ -248,6 +267,7 @@ static void tell_where(const struct serve *s)
         printf("(model %s)\n", s->models.list[0].id);
     else
         printf("(%u models)\n", s->models.count);
+    tell_key(s);
     fflush(stdout);
 }
 
@@ -272,6 +292,7 @@ static void serve_close(struct serve *s)
     atomic_store(&s->served, true);
     let_signals_end();
     service_close(&s->service);
+    listeners_close(&s->listeners);
     http_server_free(s->http);
     registry_stop(s->registry);
     api_stop(s->api);

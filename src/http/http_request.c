@@ -85,18 +85,6 @@ void http_request_client(const struct http_request *r, char ret[HTTP_CLIENT_TEXT
     }
 }
 
-bool http_request_client_is_loopback(const struct http_request *r)
-{
-    const struct sockaddr *a = client_address(r);
-    if (a && a->sa_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
-    if (a && a->sa_family == AF_INET6) {
-        const struct in6_addr *in = &((const struct sockaddr_in6 *)a)->sin6_addr;
-        return IN6_IS_ADDR_LOOPBACK(in) || (IN6_IS_ADDR_V4MAPPED(in) && in->s6_addr[12] == 127);
-    }
-    return a && a->sa_family == AF_UNIX;
-}
-
 /* An IPv4 address: 1, 0, 0, 0, the address. One that IPv6 stands for is the same. */
 static struct http_client_net net_of_v4(const void *address)
 {

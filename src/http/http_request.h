@@ -30,7 +30,6 @@ struct slice http_request_body(const struct http_request *r);
 void http_request_body_take(struct http_request *r, struct buf *ret);
 /* "127.0.0.1:50123", "[::1]:50123" or "local". */
 void http_request_client(const struct http_request *r, char ret[HTTP_CLIENT_TEXT_MAX]);
-bool http_request_client_is_loopback(const struct http_request *r);
 /* What tells clients apart where they have no keys: an IPv4 address, the upper half of an IPv6 address (one network's), or all zeros on a Unix
  * socket. */
 struct http_client_net {

@@ -48,7 +48,8 @@ static int check_opts(struct http_server_opts *o, struct err *e)
 {
     if (o->connections_max == 0 || o->connections_max > 65536)
         return err_set(e, -EINVAL, "connections_max is %u; it must be 1 to 65536", o->connections_max);
-    ASSERT(o->network && o->host && o->handler.begin && o->handler.ready && o->handler.ended);
+    ASSERT(o->network && (o->host || o->listen_fd > 0) && o->handler.begin && o->handler.ready &&
+           o->handler.ended);
     fill_defaults(o);
     if (o->header_bytes_max < 512 || o->header_bytes_max > (size_t)1 << 20)
         return err_set(e, -EINVAL, "header_bytes_max is %zu; it must be 512 to 1048576", o->header_bytes_max);

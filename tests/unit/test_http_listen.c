@@ -37,10 +37,8 @@ static int socket_open(void)
 /* Two places each; the joined one is listener 7 on a Unix socket. */
 static void start_two(void)
 {
-    struct http_server_opts other = {.listen_fd = listen_on_socket(),
-                                     .connections_max = 2,
-                                     .listener = 7,
-                                     .own_user_only = true};
+    struct http_server_opts other = {
+        .listen_fd = listen_on_socket(), .connections_max = 2, .listener = 7, .own_user_only = true};
     app_start_with((struct http_server_opts){.connections_max = 2}, &other);
 }
 
