@@ -36,7 +36,8 @@ static int find_socket(struct admin_client *c, struct err *e)
     if (found.count > 1)
         return several(&found, e);
     if (found.count == 0 && found.shut[0])
-        return err_set(e, -ENOENT, "no server of this user runs here, and %s is another user's: sudo may help",
+        return err_set(e, -ENOENT,
+                       "no server of this user runs here, and %s is another user's: sudo may help",
                        found.shut);
     if (found.count == 0)
         return err_set(e, -ENOENT,

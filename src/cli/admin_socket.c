@@ -81,7 +81,8 @@ static int open_named(struct admin_socket *s, const char *path, int *fd, struct 
     int lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock < 0)
         return err_set(e, -errno, "%s: %s", dir, strerror(errno));
-    flock(lock, LOCK_EX); /* where it cannot be locked, two servers of one path are a mistake that bind sees */
+    flock(lock,
+          LOCK_EX); /* where it cannot be locked, two servers of one path are a mistake that bind sees */
     int r = make(s, path, fd, e);
     close(lock);
     return r;
@@ -98,8 +99,9 @@ static int open_in(struct admin_socket *s, const struct socket_dir *d, uint16_t 
         if (i > 1)
             snprintf(suffix, sizeof(suffix), "-%d", i);
         int n = snprintf(path, sizeof(path), "%s/plateau-%u%s.sock", d->path, port, suffix);
-        r = n < 0 || (size_t)n >= sizeof(path) ? err_set(e, -ENAMETOOLONG, "%s: the path is too long", d->path)
-                                               : make(s, path, fd, e);
+        r = n < 0 || (size_t)n >= sizeof(path)
+                ? err_set(e, -ENAMETOOLONG, "%s: the path is too long", d->path)
+                : make(s, path, fd, e);
     }
     close(lock);
     return r;

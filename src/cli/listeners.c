@@ -93,6 +93,7 @@ static struct http_server_opts opts_of(const struct options *o)
     return (struct http_server_opts){.connections_max = LISTENERS_PLACES,
                                      .header_bytes_max = o->max_header_bytes,
                                      .body_bytes_max = 65536,
+                                     .send_bytes_max = 16384,
                                      .idle_timeout_s = (uint32_t)o->idle_timeout_s};
 }
 

@@ -45,7 +45,8 @@ void socket_dir_tidy(const char *path);
 struct socket_servers {
     char paths[SOCKET_SERVERS_MAX][SOCKET_PATH_BYTES];
     uint32_t count;
-    char shut[SOCKET_PATH_BYTES]; /* one that is there for another user, or a directory that cannot be read; "": none */
+    char shut
+        [SOCKET_PATH_BYTES]; /* one that is there for another user, or a directory that cannot be read; "": none */
 };
 /* Servers that listen now. */
 void socket_servers_find(struct socket_servers *ret);

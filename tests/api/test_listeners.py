@@ -431,3 +431,40 @@ def test_a_proxy_that_says_nothing_makes_nobody_the_admin(keyless, watched, kind
             assert "plateau_memory_bytes" not in c.get("/metrics").text
             right = server.http.headers["authorization"]
             assert c.get("/api/status", headers={"authorization": right}).status_code == 200
+
+
+# ---- directories ----
+
+
+@pytest.mark.parametrize("wrong", ["open", "foreign", "link", "file"])
+def test_a_directory_that_others_have_a_hand_in_is_passed_over(wrong):
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, tempfile.TemporaryDirectory(dir="/tmp") as home:
+        at = pathlib.Path(folder) / "plateau"
+        if wrong == "file":
+            at.write_text("")
+        elif wrong == "link":
+            at.symlink_to(home)
+        else:
+            at.mkdir(0o700)
+        if wrong == "open":
+            at.chmod(0o777)
+        elif wrong == "foreign":
+            if os.geteuid() != 0:
+                pytest.skip("only root can make another user's directory")
+            os.chown(at, 65534, 65534)
+        before = dict(os.environ)
+        own = pathlib.Path(home) / "run"
+        own.mkdir(0o755)
+        os.environ.update(XDG_RUNTIME_DIR=folder, HOME=home, XDG_STATE_HOME=home)
+        try:
+            s = Server()
+            used = socket_of(s).parent
+            assert used != at and used.stat().st_uid == os.geteuid() and used.stat().st_mode & 0o077 == 0
+            assert s.stop() == 0
+            os.environ["RUNTIME_DIRECTORY"] = f"{own}:/nowhere"
+            s = Server()
+            assert socket_of(s).parent == own
+            assert s.stop() == 0
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
