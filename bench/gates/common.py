@@ -12,6 +12,7 @@ import threading
 import time
 
 MIB = 1 << 20
+ADMIN_KEY = "sk-root-of-the-gates"
 
 
 class Server:
@@ -21,7 +22,7 @@ class Server:
         model = pathlib.Path(options.model)
         self.has_text = (model / "tokenizer.json").exists()
         self.vocab = vocabulary(model)
-        command = [options.program, "serve", *([str(model)] if named else []), "--port", "0", "--log-level", "warn", *options.serve, *map(str, more)]
+        command = [options.program, "serve", *([str(model)] if named else []), "--port", "0", "--log-level", "warn", "--admin-key", ADMIN_KEY, *options.serve, *map(str, more)]
         self.command = " ".join(command)
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
         where = re.search(rb"http://127\.0\.0\.1:(\d+)", self.process.stdout.readline())
@@ -98,7 +99,11 @@ class Connection:
             return self._call(method, path, body)
 
     def _call(self, method, path, body):
-        self.http.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": "application/json"})
+        headers = {"Content-Type": "application/json"}
+        # Completions come without a key, as those on other connections do: they are one tenant's.
+        if re.match(r"/api/|/metrics|/v1/models", path):
+            headers["Authorization"] = f"Bearer {ADMIN_KEY}"
+        self.http.request(method, path, json.dumps(body) if body is not None else None, headers)
         reply = self.http.getresponse()
         return reply.status, reply.read()
 

@@ -70,7 +70,7 @@ static size_t table_bytes(const struct api_opts *o)
 {
     return sizeof(struct api) + bucket_count(o) * sizeof(struct list) +
            API_JOBS_SHOWN_MAX * sizeof(struct job_numbers) +
-           accounts_max(o) * sizeof(struct account_numbers) + API_REPORT_BYTES +
+           accounts_max(o) * sizeof(struct account_numbers) + API_REPORT_BYTES + tenants_bytes() +
            o->model_count * (sizeof(struct metrics) + sizeof(struct watch));
 }
 
@@ -125,6 +125,8 @@ static int make_tables(struct api *a)
     a->metrics = calloc(a->opts.model_count, sizeof(*a->metrics));
     a->watches = calloc(a->opts.model_count, sizeof(*a->watches));
     buf_init(&a->report, API_REPORT_BYTES, NULL); /* part of own_bytes */
+    if (tenants_create(&a->tenants) < 0)
+        return -ENOMEM;
     if (!a->streams || !a->jobs || !a->accounts || !a->metrics || !a->watches)
         return -ENOMEM;
     for (uint32_t i = 0; i < buckets; i++)
@@ -345,6 +347,7 @@ void api_free(struct api *a)
     free(a->accounts);
     free(a->metrics);
     free(a->watches);
+    tenants_free(a->tenants);
     if (a->models_fd >= 0)
         close(a->models_fd);
     buf_done(&a->report);

@@ -19,6 +19,14 @@
 struct api;
 struct keyring;
 
+/* http_server_opts.listener of a server whose handler is api_handler(). */
+enum api_listener {
+    API_LISTENER_MAIN,   /* keys decide */
+    API_LISTENER_SOCKET, /* a Unix socket of the process's own user: every request is the admin's */
+    API_LISTENER_ADMIN, /* an address where everything but /live, /health and their like needs the admin key */
+    API_LISTENER_METRICS /* /metrics, /live, /health and their like, without a key; nothing else is there */
+};
+
 /* 0 takes the default that stands beside it. */
 struct api_opts {
     struct ledger *ledger;   /* for /api/memory */
@@ -39,7 +47,7 @@ struct api_opts {
     uint32_t keepalive_s;   /* a comment in a stream that was silent for so long; 10 */
     uint32_t slow_client_s; /* a client that does not read its reply for so long is dropped; 30 */
     uint32_t stuck_s;       /* an engine without progress for so long is reported unhealthy; 30 */
-    /* Without keys for the models everybody may use them; without keys for the admin's routes those answer on loopback only.
+    /* Without keys for the models everybody may use them; without keys for the admin's routes those answer on API_LISTENER_SOCKET only.
      * Borrowed; NULL: none. */
     const struct keyring *keys;
     struct registry *registry; /* borrowed; its `changed` leads to api_models_changed() */

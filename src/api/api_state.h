@@ -9,6 +9,7 @@
 #include "api/prep_queue.h"
 #include "api/reject.h"
 #include "api/request.h"
+#include "api/tenants.h"
 #include "api/watch.h"
 
 #include "base/list.h"
@@ -61,6 +62,7 @@ struct api {
     uint32_t bucket_mask;
     struct metrics *metrics; /* [opts.model_count] */
     struct watch *watches;   /* likewise */
+    struct tenants *tenants;
     struct http_server *server;
     struct api_live live; /* what holds now; of opts at first. max_tokens_default: above */
     struct audit_refusals refusals;

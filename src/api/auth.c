@@ -24,14 +24,6 @@ static struct slice key_of(const struct http_request *r)
     return (struct slice){0};
 }
 
-/* A proxy on this machine makes everybody look local; it says so in one of these. */
-static bool is_local(const struct http_request *r)
-{
-    struct slice value;
-    return http_request_client_is_loopback(r) && !http_request_header(r, "x-forwarded-for", &value) &&
-           !http_request_header(r, "forwarded", &value) && !http_request_header(r, "x-real-ip", &value);
-}
-
 static bool refuse_key(struct slice given, struct reject *why)
 {
     return reject_set(
@@ -41,28 +33,48 @@ static bool refuse_key(struct slice given, struct reject *why)
                   : "This server needs an API key. Send it as \"Authorization: Bearer KEY\".");
 }
 
+static bool refuse_admin(struct reject *why)
+{
+    return reject_set(
+        why, 401, "invalid_api_key", NULL,
+        "This route needs the admin key (--admin-key), as \"Authorization: Bearer KEY\". On the "
+        "server's machine `plateau status` and its like need none.");
+}
+
+static uint64_t tenant_of(const struct http_request *r, const struct key *key)
+{
+    struct http_client_net net = http_request_client_net(r);
+    if (key)
+        return key->tenant;
+    return keyring_tenant("net", (struct slice){(const char *)net.bytes, sizeof(net.bytes)});
+}
+
 bool auth_check(const struct keyring *keys, const struct http_request *r, enum auth_need need,
                 struct auth *ret, struct reject *why)
 {
     struct slice given = key_of(r);
+    uint8_t listener = http_request_listener(r);
     struct keyring_found found = keyring_find(keys, given);
-    const struct key *user = found.at[KEYRING_MODELS], *admin = found.at[KEYRING_ADMIN];
-    bool locked = keyring_count(keys, KEYRING_ADMIN) > 0;
-    bool open = keyring_count(keys, KEYRING_MODELS) == 0 || user || admin;
-    struct auth a = {.key = user ? user : admin, .admin = locked ? admin != NULL : is_local(r) && open};
-    a.tenant = a.key ? a.key->tenant : 0;
+    const struct key *user = found.at[KEYRING_MODELS], *admin = found.at[KEYRING_ADMIN],
+                     *metrics = found.at[KEYRING_METRICS];
+    struct auth a = {.key = user ? user : admin ? admin : metrics};
+    a.tenant = tenant_of(r, a.key);
+    a.admin = admin || listener == API_LISTENER_SOCKET;
+    a.all_metrics = a.admin || metrics || listener == API_LISTENER_METRICS;
     *ret = a;
-    if (need == AUTH_NONE)
+    bool open = keyring_count(keys, KEYRING_MODELS) == 0 || user || a.admin;
+    if (listener == API_LISTENER_ADMIN && need != AUTH_NONE)
+        need = AUTH_ADMIN;
+    switch (need) {
+    case AUTH_NONE:
         return true;
-    if (need == AUTH_KEY)
+    case AUTH_KEY:
         return open || refuse_key(given, why);
-    if (a.admin)
-        return true;
-    if (locked)
-        return reject_set(why, 401, "invalid_api_key", NULL,
-                          "This route needs the admin key (--admin-key), as \"Authorization: Bearer KEY\".");
-    if (!open)
-        return refuse_key(given, why);
-    return reject_set(why, 403, "admin_on_loopback_only", NULL,
-                      "Without --admin-key this route answers on this machine's loopback address only.");
+    case AUTH_METRICS:
+        /* Where no key is needed, a wrong one is a mistake of who set up the scraping. */
+        return a.all_metrics || (open && (user || given.len == 0)) || refuse_key(given, why);
+    case AUTH_ADMIN:
+        break;
+    }
+    return a.admin || refuse_admin(why);
 }

@@ -91,6 +91,19 @@ static struct metrics *metrics_of(struct exchange *x)
     return &x->api->metrics[known ? x->model_index : 0];
 }
 
+static struct metrics_counts *own_counts(struct exchange *x)
+{
+    uint32_t model = (uint32_t)(metrics_of(x) - x->api->metrics);
+    return tenants_counts(x->api->tenants, x->tenant, model);
+}
+
+/* For the model, and for the tenant. */
+#define COUNT(x, field)                                                                                      \
+    do {                                                                                                     \
+        metrics_of(x)->counts.field++;                                                                       \
+        own_counts(x)->field++;                                                                              \
+    } while (0)
+
 static void sum_up(struct exchange *x, const struct choice *c)
 {
     struct exchange_sums *s = &x->sums;
@@ -103,6 +116,14 @@ static void sum_up(struct exchange *x, const struct choice *c)
     s->queued_ns = MAX_OF(s->queued_ns, c->finish.queued_ns);
 }
 
+/* Its finish record does not come any more. */
+static void count_cut(struct exchange *x, const struct choice *c)
+{
+    COUNT(x, finished[x->cut_reason]);
+    own_counts(x)->prompt_tokens += x->prompts[c->prompt_index].count;
+    own_counts(x)->completion_tokens += c->tokens;
+}
+
 /* Everything that the work needed; the exchange itself stays until the connection is done with it. */
 static void drop_work(struct exchange *x)
 {
@@ -112,7 +133,7 @@ static void drop_work(struct exchange *x)
         if (x->choices[i].stream)
             sum_up(x, &x->choices[i]);
         if (x->choices[i].stream && !x->choices[i].over)
-            metrics_of(x)->finished[x->cut_reason]++;
+            count_cut(x, &x->choices[i]);
         choice_close(&x->choices[i]);
     }
     request_memory_free(m, x->choices, x->choice_count * sizeof(*x->choices));
@@ -196,7 +217,7 @@ void exchange_ended(struct exchange *x, bool completed)
     if (completed && x->succeeded)
         metrics_observe(metrics_of(x), METRICS_E2E, seconds);
     if (!completed)
-        metrics_of(x)->requests_aborted++;
+        COUNT(x, requests_aborted);
     x->http = NULL;
     atomic_store(&x->cancelled, true);
     if (x->phase != EXCHANGE_PREPARING)
@@ -216,7 +237,7 @@ static void answer(struct exchange *x)
 
 static void answer_reject(struct exchange *x, const struct reject *why)
 {
-    metrics_of(x)->requests_rejected++;
+    COUNT(x, requests_rejected);
     x->code = why->code;
     x->phase = EXCHANGE_SENDING;
     reject_respond(why, x->http);
@@ -307,7 +328,7 @@ static bool take(struct exchange *x, struct choice *c, uint32_t tokens_max)
     }
     if (c->over) {
         x->choices_over++;
-        metrics_finish(metrics_of(x), &c->finish);
+        metrics_finish(metrics_of(x), own_counts(x), &c->finish);
     }
     if (!failed(c, &why))
         return true;
@@ -572,7 +593,7 @@ void exchange_cancel(struct exchange *x, const struct reject *why)
         if (x->http && !x->told) {
             x->told = true;
             x->code = why->code;
-            metrics_of(x)->requests_rejected++;
+            COUNT(x, requests_rejected);
             reject_respond(why, x->http);
         }
         break;

@@ -48,7 +48,7 @@ struct exchange {
     struct request_id id;
     char id_text[33];
     enum request_kind kind;
-    uint64_t tenant;                       /* whose it is; 0: it came without a key */
+    uint64_t tenant;                       /* whose it is */
     uint32_t weight;                       /* the tenant's share */
     int32_t priority_first, priority_last; /* the range of its priority */
     struct audit who;

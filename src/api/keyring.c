@@ -87,7 +87,7 @@ static bool is_name(struct slice s)
     return true;
 }
 
-static uint64_t tenant_of(const char *kind, struct slice bytes)
+uint64_t keyring_tenant(const char *kind, struct slice bytes)
 {
     unsigned char digest[SHA256_DIGEST_LENGTH], text[KEYRING_KEY_BYTES_MAX + 8];
     size_t head = strlen(kind) + 1;
@@ -148,7 +148,7 @@ static int add(struct keyring *k, enum keyring_door door, struct slice name, str
     new.key.weight = f->weight;
     new.key.priority_first = f->priority_first;
     new.key.priority_last = f->priority_last;
-    new.key.tenant = new.named ? tenant_of("name", name) : tenant_of("key", key);
+    new.key.tenant = new.named ? keyring_tenant("name", name) : keyring_tenant("key", key);
     if (new.named)
         memcpy(new.key.name, name.ptr, name.len);
     else
@@ -312,6 +312,19 @@ int keyring_parse(struct keyring *k, enum keyring_door door, struct slice text, 
         text = slice_sub(text, len + 1, text.len);
     }
     return lines_with_keys > 0 ? 0 : err_set(e, -EINVAL, "%s has no key in it", source);
+}
+
+struct slice keyring_first(struct slice text)
+{
+    struct slice name, key = {0};
+    while (text.len > 0 && key.len == 0) {
+        const char *end = memchr(text.ptr, '\n', text.len);
+        size_t len = end ? (size_t)(end - text.ptr) : text.len;
+        struct slice line = slice_sub(text, 0, len);
+        read_names(&line, &name, &key);
+        text = slice_sub(text, len + 1, text.len);
+    }
+    return key;
 }
 
 enum keyring_exposure keyring_exposure_of(mode_t mode)

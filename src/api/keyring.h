@@ -54,6 +54,9 @@ int keyring_add(struct keyring *k, enum keyring_door door, const char *name, str
 int keyring_parse(struct keyring *k, enum keyring_door door, struct slice text, const char *source,
                   struct err *e);
 
+/* The first key of such a text as it stands there; empty: there is none. For who sends one. */
+struct slice keyring_first(struct slice text);
+
 /* What is wrong with who may read a file of keys. */
 enum keyring_exposure { KEYRING_PRIVATE, KEYRING_READABLE, KEYRING_WRITABLE };
 /* Of a file's mode. */
@@ -61,6 +64,9 @@ enum keyring_exposure keyring_exposure_of(mode_t mode);
 /* keyring_parse of a regular file. Also -EFBIG (more than KEYRING_FILE_BYTES_MAX), and what the system said. */
 int keyring_read(struct keyring *k, enum keyring_door door, const char *path, enum keyring_exposure *exposure,
                  struct err *e);
+
+/* The tenant that these bytes name; `kind` (at most 7 letters) keeps names, keys and addresses apart. bytes.len <= KEYRING_KEY_BYTES_MAX. */
+uint64_t keyring_tenant(const char *kind, struct slice bytes);
 
 /* k NULL: 0. */
 uint32_t keyring_count(const struct keyring *k, enum keyring_door door);

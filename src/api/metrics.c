@@ -14,6 +14,19 @@ static const double request_bounds[] = {0.3,  0.5,   0.8,   1.0,   1.5,   2.0,  
 static const double token_bounds[] = {1,    2,    5,    10,    20,    50,    100,    200,    500,
                                       1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000};
 
+const char *metrics_end_name(uint32_t end)
+{
+    static const char *const names[] = {[FINISH_STOP] = "stop",
+                                        [FINISH_LENGTH] = "length",
+                                        [FINISH_ABORTED] = "abort",
+                                        [FINISH_TOO_SLOW] = "client_too_slow",
+                                        [FINISH_QUEUE_TIMEOUT] = "queue_timeout",
+                                        [FINISH_SHUTDOWN] = "shutdown",
+                                        [FINISH_ERROR] = "error"};
+    ASSERT(end < COUNT_OF(names));
+    return names[end];
+}
+
 void metrics_init(struct metrics *m)
 {
 #define SECONDS_OF(n, h, b) {.name = n, .help = h, .bounds = b, .bound_count = COUNT_OF(b)}
@@ -56,12 +69,20 @@ static double seconds(uint64_t ns)
     return (double)ns / (double)NS_PER_S;
 }
 
-void metrics_finish(struct metrics *m, const struct stream_finish *f)
+static void count(struct metrics_counts *n, const struct stream_finish *f)
+{
+    n->finished[f->reason]++;
+    n->prompt_tokens += f->prompt_tokens;
+    n->completion_tokens += f->completion_tokens;
+    n->cached_tokens += f->cached_tokens;
+    n->cache_hits += f->cached_tokens > 0;
+}
+
+void metrics_finish(struct metrics *m, struct metrics_counts *own, const struct stream_finish *f)
 {
     ASSERT(f->reason <= FINISH_ERROR);
-    m->finished[f->reason]++;
-    m->cached_tokens += f->cached_tokens;
-    m->cache_hits += f->cached_tokens > 0;
+    count(&m->counts, f);
+    count(own, f);
     metrics_observe(m, METRICS_QUEUE, seconds(f->queued_ns));
     if (f->completion_tokens == 0)
         return;

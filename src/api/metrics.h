@@ -30,17 +30,27 @@ enum metrics_kind {
     METRICS_KIND_COUNT
 };
 
+#define METRICS_ENDS (FINISH_ERROR + 1)
+/* How a choice ended, as the series call it; end < METRICS_ENDS. */
+const char *metrics_end_name(uint32_t end);
+
+/* Of a model, or of a tenant's requests to it. */
+struct metrics_counts {
+    uint64_t requests_rejected, requests_aborted;
+    uint64_t finished[METRICS_ENDS]; /* choices by how they ended */
+    uint64_t prompt_tokens, completion_tokens;
+    uint64_t cached_tokens, cache_hits; /* hits: choices of which some prompt tokens were found */
+};
+
 struct metrics {
     struct metrics_histogram histograms[METRICS_KIND_COUNT];
-    uint64_t requests_rejected, requests_aborted;
-    uint64_t finished[FINISH_ERROR + 1]; /* choices by how they ended */
-    uint64_t cached_tokens, cache_hits;  /* hits: choices of which some prompt tokens were found */
+    struct metrics_counts counts;
 };
 
 void metrics_init(struct metrics *m);
 void metrics_observe(struct metrics *m, enum metrics_kind kind, double value);
-/* One job is over. */
-void metrics_finish(struct metrics *m, const struct stream_finish *f);
+/* One job is over; `own` is its tenant's. */
+void metrics_finish(struct metrics *m, struct metrics_counts *own, const struct stream_finish *f);
 /* All histograms of all models in Prometheus' text form: each name once, as it demands; a label is a model's name. */
 void metrics_write_histograms(const struct metrics *const *models, const struct slice *labels, uint32_t count,
                               struct buf *ret);

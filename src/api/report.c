@@ -53,7 +53,7 @@ void report_health(struct api *a, struct buf *ret)
     buf_putc(ret, '}');
 }
 
-void report_model_state(struct api *a, uint32_t index, struct buf *ret)
+void report_model_state(struct api *a, uint32_t index, bool all, struct buf *ret)
 {
     struct registry_info i;
     registry_info(a->opts.registry, index, &i);
@@ -67,14 +67,17 @@ void report_model_state(struct api *a, uint32_t index, struct buf *ret)
         buf_putc(ret, ',');
         key_string(ret, "reason", i.reason);
     }
-    buf_printf(
-        ret,
-        ",\"pinned\":%s,\"needed_bytes\":%llu,\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"loads\":%llu,"
-        "\"unloads\":%llu,\"load_failures\":%llu,\"load_seconds\":%.3f",
-        registry_settings(a->opts.registry, index)->pinned ? "true" : "false",
-        (unsigned long long)i.needed_bytes, (unsigned long long)i.reserved_bytes,
-        (unsigned long long)i.used_bytes, (unsigned long long)i.loads, (unsigned long long)i.unloads,
-        (unsigned long long)i.failures, (double)i.load_ns / (double)NS_PER_S);
+    buf_printf(ret, ",\"pinned\":%s,\"needed_bytes\":%llu",
+               registry_settings(a->opts.registry, index)->pinned ? "true" : "false",
+               (unsigned long long)i.needed_bytes);
+    if (!all)
+        return;
+    buf_printf(ret,
+               ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"loads\":%llu,"
+               "\"unloads\":%llu,\"load_failures\":%llu,\"load_seconds\":%.3f",
+               (unsigned long long)i.reserved_bytes, (unsigned long long)i.used_bytes,
+               (unsigned long long)i.loads, (unsigned long long)i.unloads, (unsigned long long)i.failures,
+               (double)i.load_ns / (double)NS_PER_S);
 }
 
 /* What requests may have among their parts, and how much of it. */
@@ -127,7 +130,7 @@ void report_speculation(const struct engine_guessing *g, struct buf *ret)
                g->drafts_max, g->optimistic ? "true" : "false");
 }
 
-void report_model(struct api *a, uint32_t index, struct slice name, struct buf *ret)
+void report_model(struct api *a, uint32_t index, struct slice name, bool all, struct buf *ret)
 {
     struct lease look = {0};
     bool loaded = registry_look(a->opts.registry, index, &look) == 0;
@@ -137,7 +140,7 @@ void report_model(struct api *a, uint32_t index, struct slice name, struct buf *
                (long long)(loaded ? look.model->created_s : a->started_s));
     key_string(ret, "root", api_model_id(a, index));
     buf_puts(ret, ",\"parent\":null,\"permission\":[],");
-    report_model_state(a, index, ret);
+    report_model_state(a, index, all, ret);
     if (loaded)
         write_loaded(a, look.model, ret);
     else
@@ -147,17 +150,17 @@ void report_model(struct api *a, uint32_t index, struct slice name, struct buf *
 }
 
 /* Each under its id, and again under each alias: clients choose from what is listed. */
-void report_models(struct api *a, struct buf *ret)
+void report_models(struct api *a, bool all, struct buf *ret)
 {
     buf_puts(ret, "{\"object\":\"list\",\"data\":[");
     for (uint32_t i = 0; i < api_model_count(a); i++) {
         const struct model_settings *s = registry_settings(a->opts.registry, i);
         if (i > 0)
             buf_putc(ret, ',');
-        report_model(a, i, slice_of(s->id), ret);
+        report_model(a, i, slice_of(s->id), all, ret);
         for (uint32_t alias = 0; alias < s->alias_count; alias++) {
             buf_putc(ret, ',');
-            report_model(a, i, slice_of(s->aliases[alias]), ret);
+            report_model(a, i, slice_of(s->aliases[alias]), all, ret);
         }
     }
     buf_puts(ret, "]}");

@@ -5,11 +5,12 @@
 #include "api/api_state.h"
 
 void report_health(struct api *a, struct buf *ret);
-void report_models(struct api *a, struct buf *ret);
+/* all: with what requests of all tenants make of a model: bytes, loads. */
+void report_models(struct api *a, bool all, struct buf *ret);
 /* As one entry of the list; `name` is the id or an alias. */
-void report_model(struct api *a, uint32_t index, struct slice name, struct buf *ret);
-/* "state":"ready", and what belongs to it: progress, reason, bytes. */
-void report_model_state(struct api *a, uint32_t index, struct buf *ret);
+void report_model(struct api *a, uint32_t index, struct slice name, bool all, struct buf *ret);
+/* "state":"ready", and what belongs to it: progress, reason, with `all` bytes and loads. */
+void report_model_state(struct api *a, uint32_t index, bool all, struct buf *ret);
 /* Who guesses tokens ahead, and how far: members of an object, without its braces. */
 void report_speculation(const struct engine_guessing *g, struct buf *ret);
 void report_server_info(struct api *a, struct buf *ret);
@@ -45,5 +46,8 @@ void report_status(struct api *a, struct buf *ret);
 
 /* report_metrics.c */
 void report_metrics(struct api *a, struct buf *ret);
+
+/* report_own.c: the series of one tenant's requests. */
+void report_own_metrics(struct api *a, uint64_t tenant, struct buf *ret);
 
 #endif

@@ -168,7 +168,7 @@ void report_memory(struct api *a, struct buf *ret)
         buf_puts(ret, i ? ",{\"id\":" : "{\"id\":");
         json_write_string(ret, slice_of(api_model_id(a, i)));
         buf_putc(ret, ',');
-        report_model_state(a, i, ret);
+        report_model_state(a, i, true, ret);
         buf_putc(ret, '}');
     }
     buf_printf(ret,

@@ -144,7 +144,8 @@ static void write_caches(struct api *a, const struct engine_numbers *numbers, ui
                     numbers[i].fetched_tokens);
     head(b, "plateau_cache_hits_total", "counter", "Choices whose prompt's beginning was found, by tier.");
     for (uint32_t i = 0; i < count; i++)
-        write_tiers(a, b, "plateau_cache_hits_total", i, a->metrics[i].cache_hits, numbers[i].fetched_hits);
+        write_tiers(a, b, "plateau_cache_hits_total", i, a->metrics[i].counts.cache_hits,
+                    numbers[i].fetched_hits);
     EACH_MODEL("plateau_cache_bytes", "gauge", "Prefixes that no request uses.", n->cache_bytes);
     EACH_MODEL("plateau_cache_limit_bytes", "gauge", "How many they may be.", n->cache_bytes_max);
     EACH_MODEL("plateau_cache_pages", "gauge", "Pages of prefixes.", n->cache_pages);
@@ -204,30 +205,27 @@ static void write_trims(struct api *a, const struct engine_numbers *numbers, uin
 
 static void write_finished(struct api *a, uint32_t count, struct buf *b)
 {
-    static const char *const names[] = {[FINISH_STOP] = "stop",
-                                        [FINISH_LENGTH] = "length",
-                                        [FINISH_ABORTED] = "abort",
-                                        [FINISH_TOO_SLOW] = "client_too_slow",
-                                        [FINISH_QUEUE_TIMEOUT] = "queue_timeout",
-                                        [FINISH_SHUTDOWN] = "shutdown",
-                                        [FINISH_ERROR] = "error"};
     char more[64];
     head(b, "vllm:request_success_total", "counter", "Choices by how they ended.");
     for (uint32_t i = 0; i < count; i++) {
-        for (uint32_t r = 0; r < COUNT_OF(names); r++) {
-            snprintf(more, sizeof(more), ",finished_reason=\"%s\"", names[r]);
-            write_value(a, b, "vllm:request_success_total", i, more, (double)a->metrics[i].finished[r]);
+        for (uint32_t r = 0; r < METRICS_ENDS; r++) {
+            snprintf(more, sizeof(more), ",finished_reason=\"%s\"", metrics_end_name(r));
+            write_value(a, b, "vllm:request_success_total", i, more,
+                        (double)a->metrics[i].counts.finished[r]);
         }
     }
     head(b, "vllm:prompt_tokens_cached_total", "counter", "Prompt tokens that a cache had.");
     for (uint32_t i = 0; i < count; i++)
-        write_value(a, b, "vllm:prompt_tokens_cached_total", i, "", (double)a->metrics[i].cached_tokens);
+        write_value(a, b, "vllm:prompt_tokens_cached_total", i, "",
+                    (double)a->metrics[i].counts.cached_tokens);
     head(b, "plateau_requests_rejected_total", "counter", "Requests that were answered with an error.");
     for (uint32_t i = 0; i < count; i++)
-        write_value(a, b, "plateau_requests_rejected_total", i, "", (double)a->metrics[i].requests_rejected);
+        write_value(a, b, "plateau_requests_rejected_total", i, "",
+                    (double)a->metrics[i].counts.requests_rejected);
     head(b, "plateau_requests_aborted_total", "counter", "Requests whose client left before the end.");
     for (uint32_t i = 0; i < count; i++)
-        write_value(a, b, "plateau_requests_aborted_total", i, "", (double)a->metrics[i].requests_aborted);
+        write_value(a, b, "plateau_requests_aborted_total", i, "",
+                    (double)a->metrics[i].counts.requests_aborted);
 }
 
 /* ---- the connection ---- */

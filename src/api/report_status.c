@@ -92,7 +92,7 @@ static void write_model(struct api *a, uint32_t index, struct engine_numbers *n,
     buf_puts(ret, "{\"id\":");
     json_write_string(ret, slice_of(api_model_id(a, index)));
     buf_putc(ret, ',');
-    report_model_state(a, index, ret);
+    report_model_state(a, index, true, ret);
     if (loaded)
         buf_printf(ret, ",\"compute\":\"%s\",\"exact\":%s,\"max_model_len\":%u", look.model->compute,
                    look.model->exact ? "true" : "false", look.model->max_model_len);

@@ -36,14 +36,14 @@ struct route {
 
 /* ---- small answers ---- */
 
-typedef void report_fn(struct api *a, struct buf *ret);
+typedef void report_fn(const struct call *c, struct buf *ret);
 
 /* One that is larger than what is set aside, or the sentence that there was no memory for it. */
 static void respond_large_report(const struct call *c, unsigned status, const char *type, report_fn *write)
 {
     struct buf body;
     buf_init(&body, (size_t)16 << 20, &c->api->text);
-    write(c->api, &body);
+    write(c, &body);
     if (body.error) {
         struct reject why = {0};
         memory_refusal(c->api, c->api->opts.text, body.capacity, atomic_load(&c->api->requests_now), &why);
@@ -59,7 +59,7 @@ static void respond_report(const struct call *c, unsigned status, const char *ty
 {
     struct buf *body = &c->api->report;
     buf_clear(body);
-    write(c->api, body);
+    write(c, body);
     if (body->error)
         respond_large_report(c, status, type, write);
     else
@@ -71,10 +71,15 @@ static void answer_live(const struct call *c)
     http_respond(c->http, 200, JSON, SLICE("{\"status\":\"ok\"}"));
 }
 
+static void write_health(const struct call *c, struct buf *ret)
+{
+    report_health(c->api, ret);
+}
+
 static void answer_health(const struct call *c)
 {
     bool well = api_state_now(c->api) == API_READY && !api_stuck_model(c->api);
-    respond_report(c, well ? 200 : 503, JSON, report_health);
+    respond_report(c, well ? 200 : 503, JSON, write_health);
 }
 
 static void answer_version(const struct call *c)
@@ -82,9 +87,14 @@ static void answer_version(const struct call *c)
     http_respond(c->http, 200, JSON, SLICE("{\"version\":\"" PLATEAU_VERSION "\"}"));
 }
 
+static void write_models(const struct call *c, struct buf *ret)
+{
+    report_models(c->api, c->auth.admin, ret);
+}
+
 static void answer_models(const struct call *c)
 {
-    respond_report(c, 200, JSON, report_models);
+    respond_report(c, 200, JSON, write_models);
 }
 
 static bool refuse_model(struct slice name, struct reject *why)
@@ -105,34 +115,62 @@ static void answer_model(const struct call *c)
         return;
     }
     buf_init(&body, 65536, NULL);
-    report_model(c->api, (uint32_t)index, c->rest, &body);
+    report_model(c->api, (uint32_t)index, c->rest, c->auth.admin, &body);
     http_respond(c->http, 200, JSON, buf_slice(&body));
     buf_done(&body);
 }
 
+static void write_server_info(const struct call *c, struct buf *ret)
+{
+    report_server_info(c->api, ret);
+}
+
 static void answer_server_info(const struct call *c)
 {
-    respond_report(c, 200, JSON, report_server_info);
+    respond_report(c, 200, JSON, write_server_info);
+}
+
+static void write_model_info(const struct call *c, struct buf *ret)
+{
+    report_model_info(c->api, ret);
 }
 
 static void answer_model_info(const struct call *c)
 {
-    respond_report(c, 200, JSON, report_model_info);
+    respond_report(c, 200, JSON, write_model_info);
+}
+
+static void write_memory(const struct call *c, struct buf *ret)
+{
+    report_memory(c->api, ret);
 }
 
 static void answer_memory(const struct call *c)
 {
-    respond_report(c, 200, JSON, report_memory);
+    respond_report(c, 200, JSON, write_memory);
+}
+
+static void write_status(const struct call *c, struct buf *ret)
+{
+    report_status(c->api, ret);
 }
 
 static void answer_status(const struct call *c)
 {
-    respond_report(c, 200, JSON, report_status);
+    respond_report(c, 200, JSON, write_status);
+}
+
+static void write_metrics(const struct call *c, struct buf *ret)
+{
+    if (c->auth.all_metrics)
+        report_metrics(c->api, ret);
+    else
+        report_own_metrics(c->api, c->auth.tenant, ret);
 }
 
 static void answer_metrics(const struct call *c)
 {
-    respond_report(c, 200, "text/plain; version=0.0.4; charset=utf-8", report_metrics);
+    respond_report(c, 200, "text/plain; version=0.0.4; charset=utf-8", write_metrics);
 }
 
 /* ---- DELETE /v1/requests/{id} ---- */
@@ -204,7 +242,7 @@ static const struct route routes[] = {
     {"DELETE", "/v1/requests/", AUTH_KEY, 0, answer_delete},
     {"GET", "/server_info", AUTH_KEY, 0, answer_server_info},
     {"GET", "/model_info", AUTH_KEY, 0, answer_model_info},
-    {"GET", "/metrics", AUTH_KEY, 0, answer_metrics},
+    {"GET", "/metrics", AUTH_METRICS, 0, answer_metrics},
     {"GET", "/api/memory", AUTH_ADMIN, 0, answer_memory},
     {"GET", "/api/status", AUTH_ADMIN, 0, answer_status},
     {"POST", "/api/hot-cache/clear", AUTH_ADMIN, REQUEST_CLEAR, NULL},
@@ -246,6 +284,12 @@ static bool method_matches(const struct route *t, struct slice method)
     return slice_eq(method, SLICE("HEAD")) && strcmp(t->method, "GET") == 0;
 }
 
+static bool is_served(const struct http_request *r, const struct route *t)
+{
+    bool limited = http_request_listener(r) == API_LISTENER_METRICS;
+    return !limited || t->need == AUTH_NONE || t->need == AUTH_METRICS;
+}
+
 /* NULL: 404 or 405 in `why`, and for the latter the methods that there are. */
 static const struct route *find_route(const struct http_request *r, struct slice *rest, char allow[64],
                                       struct reject *why)
@@ -253,7 +297,7 @@ static const struct route *find_route(const struct http_request *r, struct slice
     struct slice path = http_request_path(r), method = http_request_method(r);
     allow[0] = 0;
     for (size_t i = 0; i < COUNT_OF(routes); i++) {
-        if (!path_matches(&routes[i], path, rest))
+        if (!path_matches(&routes[i], path, rest) || !is_served(r, &routes[i]))
             continue;
         if (method_matches(&routes[i], method))
             return &routes[i];

@@ -9,5 +9,10 @@ int command_chat(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_cache(int argc, char **argv);
+int command_status(int argc, char **argv);
+int command_load(int argc, char **argv);
+int command_unload(int argc, char **argv);
+int command_clear(int argc, char **argv);
+int command_trim(int argc, char **argv);
 
 #endif

@@ -3,6 +3,11 @@
 
 #include "base/check.h"
 
+/* How those find their server that ask one. */
+#define ASKS                                                                                                 \
+    "Asks the only server of this machine, over its admin socket; with several, --socket says which. A\n"    \
+    "server elsewhere is asked by --url and its admin key.\n"
+
 static const struct command_row {
     enum option_command command;
     const char *name, *arguments, *summary, *about, *examples;
@@ -45,6 +50,26 @@ static const struct command_row {
      "  plateau cache ls /var/cache/plateau\n"
      "  plateau cache verify /var/cache/plateau --json\n"
      "  plateau cache gc /var/cache/plateau --ssd-limit 5G\n"},
+    {COMMAND_STATUS, "status", "[OPTION...]", "show a running server's models, requests and memory",
+     ASKS "Shows models with their state, every request with its owner, and memory against its ceiling.\n",
+     "  plateau status\n"
+     "  plateau status --json\n"
+     "  plateau status --socket /run/plateau/plateau-8080.sock\n"
+     "  PLATEAU_ADMIN_KEY=... plateau status --url https://models.example\n"},
+    {COMMAND_LOAD, "load", "MODEL [OPTION...]", "load a model into a running server",
+     ASKS "MODEL is an id of plateau status. Returns when the model is there. Exit status 1: it cannot be\n"
+          "loaded, or does not fit; the server's message says why.\n",
+     "  plateau load Qwen3-4B\n"},
+    {COMMAND_UNLOAD, "unload", "MODEL [OPTION...]", "unload a model from a running server",
+     ASKS "Says how many bytes were returned. A model in use ends its requests first, within --drain.\n",
+     "  plateau unload Qwen3-4B\n"},
+    {COMMAND_CLEAR, "clear", "[memory|ssd] [OPTION...]", "empty a running server's prefix cache",
+     ASKS "memory (the default) drops all prefixes that no request uses and returns their memory; ssd drops\n"
+          "what --ssd-dir holds. Exit status 1: some of it was not done; the message says what.\n",
+     "  plateau clear\n"
+     "  plateau clear ssd\n"},
+    {COMMAND_TRIM, "trim", "[OPTION...]", "make a running server return its free memory",
+     ASKS "Drops nothing; says how many bytes were returned.\n", "  plateau trim\n"},
 };
 
 void help_program(FILE *f)

@@ -74,6 +74,10 @@ int keys_open(const struct options *o, struct key_pipes *pipes, struct keyring *
         r = add_files(k, KEYRING_MODELS, "api-key-file", o->api_key_files, pipes, e);
     if (r == 0)
         r = add_files(k, KEYRING_ADMIN, "admin-key-file", o->admin_key_files, pipes, e);
+    if (r == 0)
+        r = add_keys(k, KEYRING_METRICS, "metrics-key", o->metrics_keys, e);
+    if (r == 0)
+        r = add_files(k, KEYRING_METRICS, "metrics-key-file", o->metrics_key_files, pipes, e);
     if (r < 0) {
         keyring_free(k);
         return r;

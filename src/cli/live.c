@@ -4,12 +4,17 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/rng.h"
 #include "cli/keys.h"
+#include "cli/listeners.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+/* What the log calls the key that was made here. */
+#define OWN_KEY_NAME "own-admin-key"
 
 /* ---- reading ---- */
 
@@ -23,6 +28,16 @@ static int check(const struct options *o, struct err *e)
     return 0;
 }
 
+/* 256 bits, in hexadecimal digits. */
+static void draw_key(char ret[65])
+{
+    uint8_t bytes[32];
+    rng_secret(bytes, sizeof(bytes));
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
+    explicit_bzero(bytes, sizeof(bytes));
+}
+
 /* `options` and `keys` are the caller's also on failure. */
 static int read_all(struct live *l, struct options *options, struct keyring **keys, struct err *e)
 {
@@ -31,7 +46,11 @@ static int read_all(struct live *l, struct options *options, struct keyring **ke
         return r;
     r = check(options, e);
     if (r == 0)
+        r = listeners_check(options, e);
+    if (r == 0)
         r = keys_open(options, &l->pipes, keys, e);
+    if (r == 0 && keyring_count(*keys, KEYRING_ADMIN) == 0)
+        r = keyring_add(*keys, KEYRING_ADMIN, NULL, slice_of(l->own_admin_key), OWN_KEY_NAME, e);
     return r == 0 ? keys_check(options, *keys, e) : r;
 }
 
@@ -127,6 +146,7 @@ int live_open(struct live *l, int argc, char **argv, struct err *e)
     *l = (struct live){.body_bytes_max = SIZE_MAX, .request_bytes_max = SIZE_MAX};
     if (copy_arguments(l, argc, argv) < 0)
         return err_set(e, -ENOMEM, "no memory for the command line");
+    draw_key(l->own_admin_key);
     int r = read_all(l, &l->started, &l->keys, e);
     l->pipes.over = true;
     options_hide(COMMAND_SERVE, argc, argv);
@@ -192,7 +212,13 @@ void live_close(struct live *l)
         free(l->argv[i]);
     }
     free(l->argv);
-    *l = (struct live){0};
+    explicit_bzero(l, sizeof(*l));
+}
+
+const char *live_own_admin_key(const struct live *l)
+{
+    struct keyring_found found = keyring_find(l->keys, slice_of(l->own_admin_key));
+    return found.at[KEYRING_ADMIN] ? l->own_admin_key : NULL;
 }
 
 bool live_is_guarded(const struct live *l)

@@ -18,6 +18,8 @@ struct live {
     struct options now;     /* what was read last, where it may change */
     struct keyring *keys;
     struct key_pipes pipes;
+    /* The admin key where no option names one: drawn at the start, and one of `keys` whenever there is no other. */
+    char own_admin_key[65];
     struct engine_live engine; /* for engine_opts.live */
     int argc;
     char **argv; /* a copy, whole: the process's own has its secrets overwritten */
@@ -36,6 +38,8 @@ int live_reload(struct live *l);
 /* After what it applies to is gone. Zeroed is fine. */
 void live_close(struct live *l);
 
+/* The key that opens the admin's routes now because no option names one; NULL: one does. */
+const char *live_own_admin_key(const struct live *l);
 /* Of what holds now: without keys only this machine's own pages and programs may ask. */
 bool live_is_guarded(const struct live *l);
 

@@ -288,7 +288,8 @@ static int add_model(const char *text, struct options *o, struct err *e)
 
 static int set_argument(enum option_command command, const char *text, struct options *o, struct err *e)
 {
-    if ((command == COMMAND_GENERATE || command == COMMAND_CACHE) && !o->argument) {
+    if ((command & (COMMAND_GENERATE | COMMAND_CACHE | COMMAND_LOAD | COMMAND_UNLOAD | COMMAND_CLEAR)) &&
+        !o->argument) {
         o->argument = text;
         return 0;
     }
@@ -298,7 +299,7 @@ static int set_argument(enum option_command command, const char *text, struct op
     }
     if (command == COMMAND_PLAN || command == COMMAND_SERVE)
         return add_model(text, o, e);
-    if (o->model || command == COMMAND_GENERATE)
+    if (o->model || (command & (COMMAND_GENERATE | COMMAND_ADMIN)))
         return err_set(e, -EINVAL, "%s is one argument too many", text);
     o->model = text;
     return 0;

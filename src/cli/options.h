@@ -19,8 +19,14 @@ enum option_command {
     COMMAND_CHAT = 4,
     COMMAND_PLAN = 8,
     COMMAND_CACHE = 16,
-    COMMAND_ANY = 15, /* that has to do with models */
-    COMMAND_EVERY = 31
+    COMMAND_STATUS = 32,
+    COMMAND_LOAD = 64,
+    COMMAND_UNLOAD = 128,
+    COMMAND_CLEAR = 256,
+    COMMAND_TRIM = 512,
+    COMMAND_ANY = 15,    /* that has to do with models */
+    COMMAND_ADMIN = 992, /* that asks a server */
+    COMMAND_EVERY = 1023
 };
 
 struct engine_live;
@@ -39,9 +45,12 @@ struct options {
     const char *api_keys[OPTIONS_KEYS_MAX + 1], *admin_keys[OPTIONS_KEYS_MAX + 1],
         *api_key_files[OPTIONS_KEYS_MAX + 1], *admin_key_files[OPTIONS_KEYS_MAX + 1],
         *images[OPTIONS_KEYS_MAX + 1], *model_dirs[OPTIONS_KEYS_MAX + 1], *aliases[OPTIONS_KEYS_MAX + 1],
-        *pins[OPTIONS_KEYS_MAX + 1];
-    const char *ssd_dir;   /* NULL: no SSD tier */
-    const char *media_dir; /* NULL: none */
+        *pins[OPTIONS_KEYS_MAX + 1], *metrics_keys[OPTIONS_KEYS_MAX + 1],
+        *metrics_key_files[OPTIONS_KEYS_MAX + 1], *admin_listens[OPTIONS_KEYS_MAX + 1];
+    const char *metrics_listen; /* NULL: nowhere */
+    const char *socket, *url;   /* of the commands that ask a server; NULL: the one of this machine */
+    const char *ssd_dir;        /* NULL: no SSD tier */
+    const char *media_dir;      /* NULL: none */
     uint64_t media_memory, media_threads, media_timeout_s, max_images, max_media_bytes, max_media_pixels,
         max_video_s, max_video_frames;
     bool allow_remote_media;

@@ -77,12 +77,12 @@ void options_check_environment(void)
 
 static const char *command_name(unsigned command)
 {
-    static const char *const names[] = {[COMMAND_SERVE] = "serve",
-                                        [COMMAND_GENERATE] = "generate",
-                                        [COMMAND_CHAT] = "chat",
-                                        [COMMAND_PLAN] = "plan",
-                                        [COMMAND_CACHE] = "cache"};
-    return names[command];
+    static const char *const names[] = {"serve",  "generate", "chat",   "plan",  "cache",
+                                        "status", "load",     "unload", "clear", "trim"};
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (command == 1U << i)
+            return names[i];
+    return "";
 }
 
 unsigned options_file_commands(enum option_command command)

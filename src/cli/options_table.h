@@ -36,9 +36,9 @@ struct option_row {
 #define COMMAND_TALK (COMMAND_GENERATE | COMMAND_CHAT)
 
 /* Beside commands. */
-#define LIVE    0x100 /* may change while the command runs */
-#define SECRET  0x200 /* not to be shown */
-#define SECTION 0x400 /* may stand in a section [model NAME] of the file */
+#define LIVE    0x10000 /* may change while the command runs */
+#define SECRET  0x20000 /* not to be shown */
+#define SECTION 0x40000 /* may stand in a section [model NAME] of the file */
 
 extern const struct option_row options_table[];
 extern const size_t options_table_count;

@@ -7,8 +7,9 @@
 #include "api/prep.h"
 #include "base/check.h"
 #include "base/thread_stack.h"
-#include "registry/registry.h"
+#include "cli/listeners.h"
 #include "cli/terminal.h"
+#include "registry/registry.h"
 #include "kernel/workers.h"
 #include "registry/guard.h"
 #include "store/staging.h"
@@ -71,7 +72,7 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
         return;
     ret->threads_bytes +=
         api_stack_bytes(&api) + registry_stack_bytes(MAX_OF(p->models, 1u)) + guard_stack_bytes();
-    ret->network_bytes = http_server_bytes(&http, &ret->connection_bytes);
+    ret->network_bytes = http_server_bytes(&http, &ret->connection_bytes) + listeners_bytes(o);
     ret->text_floor_bytes = api_bytes(&api);
     ret->text_bytes = ret->text_floor_bytes + (o->text_limit ? o->text_limit : texts);
     ret->body_bytes = MAX_OF((ret->text_bytes - ret->text_floor_bytes) / 2, MIB);

@@ -9,12 +9,14 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/help.h"
+#include "cli/listeners.h"
 #include "cli/live.h"
 #include "cli/models.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/service.h"
+#include "cli/terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,6 +37,7 @@ struct serve {
     struct runtime rt;
     struct api *api;
     struct http_server *http;
+    struct listeners listeners;
     struct service service;
     int signals;       /* signalfd */
     bool had_terminal; /* and nobody said that its end does not matter */
@@ -130,6 +133,7 @@ static void reload(struct serve *s)
 {
     service_reloading(&s->service);
     live_reload(&s->live);
+    listeners_tell_key(&s->listeners, &s->live);
     service_reloaded(&s->service);
 }
 
@@ -256,7 +260,22 @@ static int open_http(struct serve *s, struct err *e)
     s->live.body_bytes_max = s->rt.process.body_bytes;
     s->live.api = s->api;
     s->live.http = s->http;
+    if (r == 0)
+        r = listeners_open(&s->listeners, &s->live, s->api, s->http, s->rt.network, e);
     return r == 0 ? service_open(&s->service, s->api, s->http, e) : r;
+}
+
+/* The page's address with the key that was made for it. On a terminal only: whoever reads it sits at the machine. */
+static void tell_key(const struct serve *s)
+{
+    const char *key = live_own_admin_key(&s->live), *host = s->live.started.host;
+    bool v6 = strchr(host, ':') != NULL, any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+    if (!key || !terminal_is(stdout))
+        return;
+    if (any)
+        host = "127.0.0.1";
+    printf("As its administrator: http://%s%s%s:%u/#key=%s\n", v6 && !any ? "[" : "", host,
+           v6 && !any ? "]" : "", http_server_port(s->http), key);
 }
 
 static void tell_where(const struct serve *s)
@@ -268,6 +287,7 @@ static void tell_where(const struct serve *s)
         printf("(model %s)\n", s->models.list[0].id);
     else
         printf("(%u models)\n", s->models.count);
+    tell_key(s);
     /* The server goes on; its exit status tells at the end. */
     if (output_flush() < 0)
         LOG_WARN("output_failed", "error=\"%s\" host=%s port=%u", strerror(output_error()),
@@ -302,6 +322,7 @@ static bool serve_close(struct serve *s)
     atomic_store(&s->served, true);
     let_signals_end();
     service_close(&s->service);
+    listeners_close(&s->listeners);
     http_server_free(s->http);
     registry_stop(s->registry);
     api_stop(s->api);

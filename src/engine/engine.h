@@ -144,7 +144,7 @@ struct job_spec {
     uint32_t prompt_count;   /* >= 1 */
     uint32_t max_tokens;     /* >= 1 */
     int32_t priority;        /* lower goes first; 0 is normal */
-    struct slice cache_salt; /* only requests with the same salt and tenant share prefixes */
+    struct slice cache_salt; /* only requests with the same salt and tenant share prefixes and encoded images */
     uint64_t
         tenant; /* a number of the caller's, by API key or client address: rows, queue and computed tokens are shared by tenants */
     uint32_t weight; /* the tenant's share, 1 to SHARE_WEIGHT_MAX; 0 counts as 1 */

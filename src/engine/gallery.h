@@ -3,14 +3,16 @@
  *     filling --> whole --> dropped
  *        \__________________/
  *
- * An entry is found by the hash of all of the picture's pixels and its shape in tokens. Whoever needs one references it; those that
+ * An entry is found by the hash of all of the picture's pixels, its shape in tokens, and its scope: a tenant's requests, and those with
+ * another cache_salt, find only entries of their own, so that neither counts nor time tell of another's pictures. Whoever needs one references it; those that
  * nobody references stay, least recently used first to go, as far as `keep_bytes` allows. Each has memory of its own, reserved in the account
  * before it exists and given back to the system when the entry is dropped.
- * Bound: bytes_max of features, and GALLERY_ENTRIES_MAX entries of 112 bytes in the arena it is given. Engine thread only. */
+ * Bound: bytes_max of features, and GALLERY_ENTRIES_MAX entries of 144 bytes in the arena it is given. Engine thread only. */
 #ifndef PLATEAU_ENGINE_GALLERY_H
 #define PLATEAU_ENGINE_GALLERY_H
 
 #include "base/arena.h"
+#include "base/slice.h"
 #include "memory/ledger.h"
 
 #include <string.h>
@@ -18,15 +20,24 @@
 #define GALLERY_ENTRIES_MAX 1024
 #define GALLERY_NONE        UINT32_MAX
 
-/* Content and shape. Two frames that follow one another are one picture. */
+/* Who may find it: a hash of tenant and cache_salt. */
+struct gallery_scope {
+    uint8_t sha256[32];
+};
+/* 0 or -ENOMEM. Any thread but an engine's: hashing allocates. */
+int gallery_scope_make(uint64_t tenant, struct slice cache_salt, struct gallery_scope *ret);
+
+/* Scope, content and shape. Two frames that follow one another are one picture. */
 struct gallery_key {
+    struct gallery_scope scope;
     uint8_t sha256[32];
     uint32_t rows, columns, frames;
 };
 
 static inline bool gallery_key_eq(const struct gallery_key *a, const struct gallery_key *b)
 {
-    return memcmp(a->sha256, b->sha256, sizeof(a->sha256)) == 0 && a->rows == b->rows &&
+    return memcmp(&a->scope, &b->scope, sizeof(a->scope)) == 0 &&
+           memcmp(a->sha256, b->sha256, sizeof(a->sha256)) == 0 && a->rows == b->rows &&
            a->columns == b->columns && a->frames == b->frames;
 }
 

@@ -140,7 +140,8 @@ static int create_pictures(struct job *j, const struct job_opts *opts)
     j->seen = ARENA_ARRAY(j->arena, struct prefix_picture, spec->picture_count);
     j->grids = ARENA_ARRAY(j->arena, struct model_grid, spec->picture_count);
     j->entries = ARENA_ARRAY(j->arena, uint32_t, spec->picture_count);
-    if (!j->pictures || !j->seen || !j->grids || !j->entries)
+    if (!j->pictures || !j->seen || !j->grids || !j->entries ||
+        gallery_scope_make(spec->tenant, spec->cache_salt, &j->scope) < 0)
         return -ENOMEM;
     for (uint32_t i = 0; i < spec->picture_count; i++) {
         struct picture *p = picture_hold(spec->pictures[i].picture);

@@ -8,6 +8,7 @@
 
 #include "engine/benefit.h"
 #include "engine/engine.h"
+#include "engine/gallery.h"
 #include "engine/stop_match.h"
 #include "sample/ngram.h"
 #include "sched/sched.h"
@@ -45,6 +46,7 @@ struct job {
     /* Its pictures, ascending. */
     uint32_t picture_count;
     uint64_t picture_bytes;      /* of their pixels, which their maker was charged for */
+    struct gallery_scope scope;  /* with pictures: whose features it may find */
     struct picture **pictures;   /* held until the job ends */
     struct prefix_picture *seen; /* what keys say of them */
     struct model_grid *grids;    /* features: while they are needed and there */

@@ -88,8 +88,10 @@ void sight_enter(struct engine *en, const struct job *j)
 
 static struct gallery_key key_of(const struct job *j, uint32_t i)
 {
-    struct gallery_key key = {
-        .rows = j->grids[i].rows, .columns = j->grids[i].columns, .frames = j->pictures[i]->frames};
+    struct gallery_key key = {.scope = j->scope,
+                              .rows = j->grids[i].rows,
+                              .columns = j->grids[i].columns,
+                              .frames = j->pictures[i]->frames};
     memcpy(key.sha256, j->pictures[i]->sha256, sizeof(key.sha256));
     return key;
 }

@@ -135,7 +135,7 @@ static void conn_open(struct http_server *s, struct MHD_Connection *mhd, void **
     setsockopt(c->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){SOCKET_UNSENT_BYTES}, sizeof(int));
     if (s->opts.idle_timeout_s != s->mhd_timeout_s)
         MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)s->opts.idle_timeout_s);
-    if (watch_client(c) < 0)
+    if (watch_client(c) < 0 || (s->opts.own_user_only && !http_listen_peer_is_own(c->fd)))
         http_conn_kill(c);
 }
 

@@ -78,9 +78,34 @@ void http_request_client(const struct http_request *r, char ret[HTTP_CLIENT_TEXT
     }
 }
 
-bool http_request_client_is_loopback(const struct http_request *r)
+/* An IPv4 address: 1, 0, 0, 0, the address. One that IPv6 stands for is the same. */
+static struct http_client_net net_of_v4(const void *address)
 {
-    return http_peer_is_loopback(http_conn_address(conn_of(r)));
+    struct http_client_net net = {{1}};
+    memcpy(net.bytes + 4, address, 4);
+    return net;
+}
+
+struct http_client_net http_request_client_net(const struct http_request *r)
+{
+    const struct sockaddr *a = http_conn_address(conn_of(r));
+    struct http_client_net net = {{0}};
+    if (a && a->sa_family == AF_INET)
+        return net_of_v4(&((const struct sockaddr_in *)a)->sin_addr);
+    if (!a || a->sa_family != AF_INET6)
+        return net;
+    const struct in6_addr *in = &((const struct sockaddr_in6 *)a)->sin6_addr;
+    if (IN6_IS_ADDR_V4MAPPED(in))
+        return net_of_v4(in->s6_addr + 12);
+    /* ::1 is alone in its network, and shall not be taken for a Unix socket. */
+    memcpy(net.bytes, in->s6_addr, sizeof(net.bytes));
+    net.bytes[7] |= IN6_IS_ADDR_LOOPBACK(in);
+    return net;
+}
+
+uint8_t http_request_listener(const struct http_request *r)
+{
+    return conn_of(r)->server->opts.listener;
 }
 
 void http_request_set_user(struct http_request *r, void *user)

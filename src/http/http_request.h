@@ -30,7 +30,14 @@ struct slice http_request_body(const struct http_request *r);
 void http_request_body_take(struct http_request *r, struct buf *ret);
 /* "127.0.0.1:50123", "[::1]:50123" or "local". */
 void http_request_client(const struct http_request *r, char ret[HTTP_CLIENT_TEXT_MAX]);
-bool http_request_client_is_loopback(const struct http_request *r);
+/* What tells clients apart where they have no keys: an IPv4 address, the upper half of an IPv6 address (one network's), or all zeros on a Unix
+ * socket. */
+struct http_client_net {
+    uint8_t bytes[8];
+};
+struct http_client_net http_request_client_net(const struct http_request *r);
+/* http_server_opts.listener of the server that it came to. */
+uint8_t http_request_listener(const struct http_request *r);
 void http_request_set_user(struct http_request *r, void *user);
 void *http_request_user(const struct http_request *r);
 

@@ -52,7 +52,8 @@ static int check_opts(struct http_server_opts *o, struct err *e)
 {
     if (o->connections_max == 0 || o->connections_max > 65536)
         return err_set(e, -EINVAL, "connections_max is %u; it must be 1 to 65536", o->connections_max);
-    ASSERT(o->network && o->host && o->handler.begin && o->handler.ready && o->handler.ended);
+    ASSERT(o->network && (o->host || o->listen_fd > 0) && o->handler.begin && o->handler.ready &&
+           o->handler.ended);
     fill_defaults(o);
     if (o->header_bytes_max < 512 || o->header_bytes_max > (size_t)1 << 20)
         return err_set(e, -EINVAL, "header_bytes_max is %zu; it must be 512 to 1048576", o->header_bytes_max);
@@ -74,39 +75,6 @@ static struct http_raw_limits raw_limits(const struct http_server_opts *o)
     size_t read = MAX_OF(o->header_bytes_max, pool_bytes(o) / 2) + POOL_READ_AHEAD_BYTES;
     return (struct http_raw_limits){.header_bytes_max = o->header_bytes_max,
                                     .field_bytes_max = pool_bytes(o) - read - POOL_HEAD_BYTES};
-}
-
-static int listen_on(const struct addrinfo *a)
-{
-    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
-    if (bind(fd, a->ai_addr, a->ai_addrlen) < 0 || listen(fd, SOMAXCONN) < 0) {
-        int r = -errno;
-        close(fd);
-        return r;
-    }
-    return fd;
-}
-
-/* The first address of `host` that can be listened on. */
-static int listen_on_host(const struct http_server_opts *o, struct err *e)
-{
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-    struct addrinfo *found = NULL;
-    char port[8];
-    snprintf(port, sizeof(port), "%u", o->port);
-    int failed = getaddrinfo(o->host, port, &hints, &found);
-    if (failed)
-        return err_set(e, -EINVAL, "cannot listen on \"%s\": %s", o->host, gai_strerror(failed));
-    int fd = -EADDRNOTAVAIL;
-    for (const struct addrinfo *a = found; a && fd < 0; a = a->ai_next)
-        fd = listen_on(a);
-    freeaddrinfo(found);
-    if (fd < 0)
-        return err_set(e, fd, "cannot listen on %s port %u: %s", o->host, o->port, strerror(-fd));
-    return fd;
 }
 
 static uint16_t port_of(int fd)
@@ -153,7 +121,7 @@ static int start_mhd(struct http_server *s, struct err *e)
     return 0;
 }
 
-static int epoll_add(struct http_server *s, int fd, uint64_t data)
+int http_server_epoll_add(struct http_server *s, int fd, uint64_t data)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.u64 = data};
     return epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
@@ -166,16 +134,17 @@ static int open_loop(struct http_server *s, struct err *e)
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->epoll_fd < 0 || s->wake_fd < 0)
         return err_set(e, -errno, "no descriptors for the network loop: %s", strerror(errno));
-    s->listen_fd = listen_on_host(&s->opts, e);
-    if (s->listen_fd < 0)
-        return s->listen_fd;
+    s->listen_fd = s->opts.listen_fd;
+    r = s->listen_fd > 0 ? 0 : http_listen_on(s->opts.host, s->opts.port, e, &s->listen_fd);
+    if (r < 0)
+        return r;
     s->port = port_of(s->listen_fd);
     r = start_mhd(s, e);
     if (r < 0)
         return r;
-    r = epoll_add(s, s->mhd_epoll_fd, http_event_pack(HTTP_EVENT_MHD, 0, 0));
+    r = http_server_epoll_add(s, s->mhd_epoll_fd, http_event_pack(HTTP_EVENT_MHD, 0, 0));
     if (r == 0)
-        r = epoll_add(s, s->wake_fd, http_event_pack(HTTP_EVENT_WAKE, 0, 0));
+        r = http_server_epoll_add(s, s->wake_fd, http_event_pack(HTTP_EVENT_WAKE, 0, 0));
     return r < 0 ? err_set(e, r, "cannot watch the network's descriptors: %s", strerror(-r)) : 0;
 }
 
@@ -295,6 +264,8 @@ int http_server_create(const struct http_server_opts *opts, struct err *e, struc
     if (r == 0)
         r = open_loop(s, e);
     if (r < 0) {
+        if (checked.listen_fd > 0)
+            s->listen_fd = -1; /* still the caller's */
         http_server_free(s);
         return r;
     }
@@ -332,7 +303,7 @@ static void end_closing(struct http_server *s)
     }
 }
 
-static void end_all(struct http_server *s)
+void http_server_end_all(struct http_server *s)
 {
     for (uint32_t i = 0; i < s->conns_max; i++) {
         struct http_conn *c = &s->conns[i];
@@ -351,15 +322,17 @@ static void end_grace(struct http_server *s)
         s->last_words_ns = s->now_ns;
         s->opts.handler.stopping(s->opts.arg);
         end_closing(s);
+        http_joined_turn(s);
     } else if (!s->opts.handler.stopping || s->now_ns >= s->last_words_ns + HTTP_LAST_WORDS_NS) {
-        end_all(s);
+        http_server_end_all(s);
+        http_joined_end_all(s);
     }
 }
 
 static void stop_mhd(struct http_server *s)
 {
     stop_accepting(s);
-    end_all(s);
+    http_server_end_all(s);
     /* Every suspended connection was resumed: MHD closes it in its next turns, and may not be stopped before. */
     for (int turn = 0; turn < 100 && s->conns_open > 0; turn++)
         http_recv_run(s);
@@ -371,6 +344,7 @@ void http_server_free(struct http_server *s)
 {
     if (!s)
         return;
+    http_joined_free(s);
     if (s->mhd)
         stop_mhd(s);
     http_linger_close_all(s);
@@ -435,6 +409,9 @@ static void do_event(struct http_server *s, uint64_t data)
     case HTTP_EVENT_LINGER:
         http_linger_ready(s, index, generation);
         break;
+    case HTTP_EVENT_JOINED:
+        s->joined[index]->due = true;
+        break;
     }
 }
 
@@ -475,9 +452,10 @@ static void obey(struct http_server *s)
     if (atomic_load(&s->quiesce_wanted))
         stop_accepting(s);
     s->stopping = atomic_load(&s->stop_at_ns) != UINT64_MAX;
+    http_joined_obey(s);
 }
 
-static int wait_ms_now(struct http_server *s, int wait_ms)
+int http_server_wait_ms(struct http_server *s, int wait_ms)
 {
     MHD_UNSIGNED_LONG_LONG mhd_ms = 0;
     uint64_t tick_ms = s->tick_ns > s->now_ns ? DIV_UP(s->tick_ns - s->now_ns, NS_PER_MS) : 0;
@@ -498,7 +476,7 @@ int http_server_turn(struct http_server *s, int wait_ms)
 {
     struct epoll_event events[EVENTS_MAX];
     s->now_ns = clock_now_ns();
-    int wait = wait_ms_now(s, wait_ms);
+    int wait = http_joined_wait_ms(s, http_server_wait_ms(s, wait_ms));
     int count = epoll_wait(s->epoll_fd, events, EVENTS_MAX, wait);
     if (count < 0 && errno != EINTR)
         return -errno;
@@ -514,6 +492,7 @@ int http_server_turn(struct http_server *s, int wait_ms)
     tell_writable(s);
     tick(s);
     end_closing(s);
+    http_joined_turn(s);
     bool useless = count <= 0 && wait <= 1 && s->activity == activity;
     s->useless_turns = useless ? s->useless_turns + (s->useless_turns < UINT32_MAX) : 0;
     return 0;
@@ -529,7 +508,7 @@ int http_server_run(struct http_server *s)
             continue;
         if (s->now_ns >= atomic_load(&s->stop_at_ns))
             end_grace(s);
-        if (s->requests_open == 0)
+        if (s->requests_open + http_joined_requests(s) == 0)
             return 0;
     }
 }
@@ -585,7 +564,7 @@ int http_server_watch(struct http_server *s, int fd, void (*ready)(void *arg, in
         struct http_watch *w = &s->watches[i];
         if (w->fd >= 0)
             continue;
-        int r = epoll_add(s, fd, http_event_pack(HTTP_EVENT_WATCH, i, w->generation));
+        int r = http_server_epoll_add(s, fd, http_event_pack(HTTP_EVENT_WATCH, i, w->generation));
         if (r == 0)
             *w = (struct http_watch){.fd = fd, .generation = w->generation, .ready = ready, .arg = arg};
         return r;

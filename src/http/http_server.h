@@ -42,6 +42,9 @@ struct http_handler {
 struct http_server_opts {
     const char *host; /* name or address to listen on */
     uint16_t port;    /* 0 = any free one: http_server_port() */
+    int listen_fd; /* > 0: listens already, and is the server's once it is created; host and port say nothing then */
+    uint8_t listener;            /* what http_request_listener() says of its requests */
+    bool own_user_only;          /* of a Unix socket: only the process's own user and root may connect */
     uint32_t
         connections_max; /* 1 to 65536; for more, one without an open request is closed, else they are told 429 */
     uint32_t
@@ -91,6 +94,15 @@ void http_server_set_live(struct http_server *s, const struct http_live *live);
 void http_server_stop(struct http_server *s, uint64_t grace_ns);
 /* Any thread. Accepts no more connections; those that are open are served as before. */
 void http_server_quiesce(struct http_server *s);
+
+/* From now on the loop of `s` serves `other` too, and http_server_free(s) frees it. Each has its own places, limits and memory, so that who
+ * fills the one cannot keep others from the other. They drain and stop together; `other` needs no `tick` and no `stopping`.
+ * Before the loop runs. 0, -ENOSPC (HTTP_JOINED_MAX) or what epoll said: `other` is still the caller's. */
+#define HTTP_JOINED_MAX 8
+int http_server_join(struct http_server *s, struct http_server *other);
+
+/* A socket that listens on the first address of `host` on which it can, for listen_fd: 0 or what the system said. */
+int http_listen_on(const char *host, uint16_t port, struct err *e, int *ret);
 
 /* Calls `ready` on the network thread whenever `fd` is readable. On that thread, or before it runs.
  * 0, -ENOSPC (HTTP_WATCHES_MAX), or what epoll said. */

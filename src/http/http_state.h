@@ -142,6 +142,9 @@ struct http_server {
     uint64_t activity;      /* calls from MHD, to tell a busy turn from a useless one */
     uint32_t useless_turns; /* in a row */
     struct http_watch watches[HTTP_WATCHES_MAX];
+    struct http_server *joined[HTTP_JOINED_MAX];
+    uint32_t joined_count;
+    bool due; /* it joined another one, whose loop saw that it has something to do */
     struct http_linger lingers[HTTP_LINGERS_MAX];
 
     /* Any thread sets them, then wakes the loop. */
@@ -163,7 +166,14 @@ static inline struct http_conn *http_conn_of(const struct http_request *r)
 }
 
 /* What an epoll event of the server's own set is about. */
-enum http_event { HTTP_EVENT_MHD, HTTP_EVENT_WAKE, HTTP_EVENT_WATCH, HTTP_EVENT_CLIENT, HTTP_EVENT_LINGER };
+enum http_event {
+    HTTP_EVENT_MHD,
+    HTTP_EVENT_WAKE,
+    HTTP_EVENT_WATCH,
+    HTTP_EVENT_CLIENT,
+    HTTP_EVENT_LINGER,
+    HTTP_EVENT_JOINED
+};
 
 static inline uint64_t http_event_pack(enum http_event kind, uint32_t index, uint32_t generation)
 {
@@ -250,6 +260,27 @@ void http_leave_all(struct http_server *s);
 /* http_stream.c */
 ssize_t http_stream_on_read(void *arg, uint64_t position, char *to, size_t bytes_max);
 void http_stream_free(struct http_request *r);
+
+/* http_server.c, for http_listen.c */
+int http_server_epoll_add(struct http_server *s, int fd, uint64_t data);
+/* For how long a turn may wait, at most `wait_ms`. */
+int http_server_wait_ms(struct http_server *s, int wait_ms);
+/* Every request ends and every connection is closed, as far as that is possible now. */
+void http_server_end_all(struct http_server *s);
+
+/* http_listen.c */
+/* False: the client on this Unix socket is neither the process's own user nor root. */
+bool http_listen_peer_is_own(int fd);
+/* As http_server_wait_ms, of all that joined. */
+int http_joined_wait_ms(struct http_server *s, int wait_ms);
+/* Serves those that have something to do. */
+void http_joined_turn(struct http_server *s);
+/* What other threads asked of `s` holds for them too. */
+void http_joined_obey(struct http_server *s);
+/* Requests that are open there. */
+uint32_t http_joined_requests(const struct http_server *s);
+void http_joined_end_all(struct http_server *s);
+void http_joined_free(struct http_server *s);
 
 /* http_linger.c */
 /* Reads from a copy of `fd` until its client closes, for a second and 64 MiB at most, then closes it. */

@@ -10,6 +10,7 @@ import pathlib
 import re
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -23,6 +24,12 @@ FAULTY = pathlib.Path(PROGRAM).parent / "tests/api/faulty"
 MODEL = TOP / "models/canary"
 GOLDEN = json.loads((TOP / "tests/golden/data/canary-8bit/golden.json").read_text())
 READY_S = 60
+# Sockets and keys of the servers under test lie in a directory of their own, with a short name.
+RUNTIME = tempfile.TemporaryDirectory(prefix="plateau-test-", dir="/tmp")
+os.environ["XDG_RUNTIME_DIR"] = RUNTIME.name
+os.environ.pop("RUNTIME_DIRECTORY", None)
+ADMIN_KEY = "sk-root-of-the-tests"
+AS_ADMIN = {"authorization": f"Bearer {ADMIN_KEY}"}
 
 
 def pytest_configure(config):
@@ -97,13 +104,22 @@ class Open:
         self.sock.close()
 
 
+def as_admin(request):
+    """Only the admin's routes get the admin's key: what is asked of the others is asked without one."""
+    if "authorization" not in request.headers and re.match(r"/api/|/metrics|/v1/models", request.url.path):
+        request.headers["authorization"] = f"Bearer {ADMIN_KEY}"
+    return request
+
+
 class Server:
-    """A running `plateau serve`; `key` goes with what is asked through `http`."""
+    """A running `plateau serve`. Through `http` the admin's routes are asked with its admin key; with `key` that goes with everything, and the
+    test names the server's keys."""
 
     program = PROGRAM
 
     def __init__(self, *options, wait=True, key=None):
         command = [self.program, "serve", *self.arguments(), "--port", "0", *map(str, options)]
+        command += [] if key else ["--admin-key", ADMIN_KEY]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
         self.lines = []
         self.reader = threading.Thread(target=self._read, daemon=True)
@@ -115,7 +131,8 @@ class Server:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         # One connection is kept; settled() counts on that.
         kept = httpx.Limits(max_keepalive_connections=1)
-        self.http = httpx.Client(base_url=self.url, timeout=60, headers=headers, limits=kept)
+        self.http = httpx.Client(base_url=self.url, timeout=60, headers=headers, limits=kept,
+                                 auth=None if key else as_admin)
         if wait:
             self.wait_ready()
 

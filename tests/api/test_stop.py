@@ -12,7 +12,7 @@ import time
 import httpx
 import pytest
 
-from conftest import PROGRAM, Open, Server, refused, until
+from conftest import AS_ADMIN, PROGRAM, Open, Server, refused, until
 
 
 def begin_to_stop(server, number=signal.SIGTERM):
@@ -42,7 +42,7 @@ def test_open_requests_are_finished_and_new_ones_refused():
             assert health.status_code == 503 and health.json()["status"] == "draining"
             assert health.headers["connection"] == "close"
         assert httpx.get(s.url + "/live").status_code == 200
-        assert len(httpx.get(s.url + "/api/status").json()["requests"]) == 2
+        assert len(httpx.get(s.url + "/api/status", headers=AS_ADMIN).json()["requests"]) == 2
         reply = httpx.post(s.url + "/v1/completions", json={"prompt": "a", "max_tokens": 1})
         refused(reply, 503, "shutting_down")
         assert list(running.events())[-1] == "[DONE]"

@@ -329,6 +329,42 @@ TEST(two_that_ask_at_once_about_one_picture_wait_for_the_same)
     seen_done(&s);
 }
 
+static void ask_as(struct fixture *f, const struct seen *s, uint64_t tenant, const char *salt,
+                   const struct client *want)
+{
+    struct job_spec spec = ask(s, ANSWER_SEEN);
+    spec.tenant = tenant;
+    spec.cache_salt = slice_of(salt);
+    submit(f, &spec);
+    wait_all(f);
+    expect_same(f->clients[f->client_count - 1], want);
+}
+
+/* Without a prefix cache, so that each request looks for its picture. */
+TEST(another_tenant_or_salt_finds_no_picture_of_mine)
+{
+    struct fixture f;
+    struct client want;
+    struct seen s = one_picture(20, 5, 7, 3);
+    struct engine_opts o = eyes(false);
+    alone(&s, ANSWER_SEEN, &want);
+    o.image_cache_bytes = 1 << 20;
+    test_engine_start(&f, EYES, &o);
+    const struct {
+        uint64_t tenant;
+        const char *salt;
+        uint64_t encoded, found;
+    } cases[] = {{1, "", 1, 0},  {1, "", 1, 1}, {2, "", 2, 1}, {1, "a", 3, 1},
+                 {2, "a", 4, 1}, {2, "", 4, 2}, {1, "a", 4, 3}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        ask_as(&f, &s, cases[i].tenant, cases[i].salt, &want);
+        assert_int_equal(numbers(&f).pictures_encoded, cases[i].encoded);
+        assert_int_equal(numbers(&f).pictures_found, cases[i].found);
+    }
+    test_engine_close(&f);
+    seen_done(&s);
+}
+
 /* Text that is being answered goes on between the slices. */
 TEST(between_two_slices_there_is_a_step)
 {

@@ -39,6 +39,21 @@ static struct gallery_key key(uint8_t look, uint32_t rows)
     return (struct gallery_key){.sha256 = {[31] = look}, .rows = rows, .columns = 16, .frames = 1};
 }
 
+TEST(a_scope_is_a_tenant_and_a_salt)
+{
+    struct gallery_scope a, b;
+    assert_int_equal(gallery_scope_make(1, SLICE("x"), &a), 0);
+    assert_int_equal(gallery_scope_make(1, SLICE("x"), &b), 0);
+    assert_memory_equal(&a, &b, sizeof(a));
+    assert_int_equal(gallery_scope_make(2, SLICE("x"), &b), 0);
+    assert_memory_not_equal(&a, &b, sizeof(a));
+    assert_int_equal(gallery_scope_make(1, (struct slice){0}, &b), 0);
+    assert_memory_not_equal(&a, &b, sizeof(a));
+    struct gallery_key k = key(1, 1), other = key(1, 1);
+    other.scope = a;
+    assert_false(gallery_key_eq(&k, &other));
+}
+
 static struct gallery_numbers numbers(const struct fixture *f)
 {
     struct gallery_numbers n;

@@ -11,7 +11,8 @@
  *     /named         has an x-request-id from the beginning
  *     /stream?count=N&bytes=M   N messages of M letters, as fast as the client reads
  *     /open          a stream that begins and says nothing more
- *     /big?bytes=M   M letters in one piece */
+ *     /big?bytes=M   M letters in one piece
+ *     /listener      the number of the listener that it came to */
 #ifndef PLATEAU_TESTS_TEST_HTTP_APP_H
 #define PLATEAU_TESTS_TEST_HTTP_APP_H
 
@@ -139,6 +140,13 @@ static inline void app_give(struct http_request *r)
     ASSERT(text.ptr == NULL);
 }
 
+static inline void app_listener(struct http_request *r)
+{
+    char text[8];
+    snprintf(text, sizeof(text), "%u", http_request_listener(r));
+    http_respond(r, 200, "text/plain", slice_of(text));
+}
+
 static inline void app_ready(void *arg, struct http_request *r)
 {
     (void)arg;
@@ -148,6 +156,8 @@ static inline void app_ready(void *arg, struct http_request *r)
         app_echo(r);
     } else if (app_path_is(r, "/later")) {
         j->later = true;
+    } else if (app_path_is(r, "/listener")) {
+        app_listener(r);
     } else if (app_path_is(r, "/drop")) {
         http_request_close(r);
     } else if (app_path_is(r, "/big")) {
@@ -211,6 +221,32 @@ static inline void app_stopping(void *arg)
             http_respond(app.jobs[i].r, 503, "text/plain", SLICE("the end"));
 }
 
+/* What a test leaves zero is: 127.0.0.1, 64 connections, 1 MiB bodies, an unlimited account. */
+static inline struct http_server_opts app_opts(struct http_server_opts opts)
+{
+    opts.host = opts.host ? opts.host : "127.0.0.1";
+    opts.connections_max = opts.connections_max ? opts.connections_max : 64;
+    opts.body_bytes_max = opts.body_bytes_max ? opts.body_bytes_max : 1 << 20;
+    opts.network = opts.network ? opts.network : test_account(ACCOUNT_NO_LIMIT);
+    opts.handler =
+        (struct http_handler){app_begin, app_ready, app_writable, app_ended, app_tick, app_stopping};
+    return opts;
+}
+
+static inline void app_join(const struct http_server_opts *joins)
+{
+    struct err e = {{0}};
+    struct http_server *other;
+    struct http_server_opts opts = *joins;
+    opts.network = app.account;
+    opts = app_opts(opts);
+    opts.handler.tick = NULL;
+    opts.handler.stopping = NULL;
+    if (http_server_create(&opts, &e, &other) < 0)
+        fail_msg("%s", e.text);
+    assert_int_equal(http_server_join(app.server, other), 0);
+}
+
 static inline void *app_run(void *arg)
 {
     (void)arg;
@@ -218,8 +254,8 @@ static inline void *app_run(void *arg)
     return NULL;
 }
 
-/* What a test leaves zero is: 127.0.0.1, 64 connections, 1 MiB bodies, an unlimited account. */
-static inline void app_start(struct http_server_opts opts)
+/* `joins`, if there is one, with the same account and no clock of its own. */
+static inline void app_start_with(struct http_server_opts opts, const struct http_server_opts *joins)
 {
     struct err e = {{0}};
     if (app.running) {
@@ -229,17 +265,19 @@ static inline void app_start(struct http_server_opts opts)
     memset(&app, 0, sizeof(app));
     for (size_t i = 0; i < sizeof(app.letters); i++)
         app.letters[i] = (char)('a' + i % 26);
-    opts.host = opts.host ? opts.host : "127.0.0.1";
-    opts.connections_max = opts.connections_max ? opts.connections_max : 64;
-    opts.body_bytes_max = opts.body_bytes_max ? opts.body_bytes_max : 1 << 20;
-    opts.network = opts.network ? opts.network : test_account(ACCOUNT_NO_LIMIT);
-    opts.handler =
-        (struct http_handler){app_begin, app_ready, app_writable, app_ended, app_tick, app_stopping};
+    opts = app_opts(opts);
     app.account = opts.network;
     if (http_server_create(&opts, &e, &app.server) < 0)
         fail_msg("%s", e.text);
+    if (joins)
+        app_join(joins);
     assert_int_equal(pthread_create(&app.thread, NULL, app_run, NULL), 0);
     app.running = true;
+}
+
+static inline void app_start(struct http_server_opts opts)
+{
+    app_start_with(opts, NULL);
 }
 
 static inline void app_stop(void)

@@ -175,7 +175,10 @@ static void limits_ready(void *arg, struct http_request *r)
     struct buf body;
     (void)arg;
     http_request_client(r, client);
-    ASSERT(strncmp(client, "127.0.0.1:", 10) == 0 && http_request_client_is_loopback(r));
+    ASSERT(strncmp(client, "127.0.0.1:", 10) == 0);
+    struct http_client_net net = http_request_client_net(r);
+    ASSERT(memcmp(net.bytes, (char[]){1, 0, 0, 0, 127, 0, 0, 1}, sizeof(net.bytes)) == 0);
+    ASSERT(http_request_listener(r) == 0);
     ASSERT(http_request_header(r, "x-name", &value) && slice_eq(value, SLICE("value")));
     ASSERT(!http_request_header(r, "x-other", &value) && !http_request_query(r, "b", &value));
     ASSERT(http_request_query(r, "a", &value) && slice_eq(value, SLICE("1 2&3")));

@@ -115,6 +115,14 @@ TEST(one_key_may_open_both_doors)
     keyring_free(k);
 }
 
+TEST(who_sends_a_key_finds_the_first_of_a_file)
+{
+    assert_true(slice_eq(keyring_first(SLICE("# x\n\nalice sk-1 weight=2 # y\nsk-2")), SLICE("sk-1")));
+    assert_true(slice_eq(keyring_first(SLICE("sk-2 weight=2")), SLICE("sk-2")));
+    assert_int_equal(keyring_first(SLICE(" # nothing\n")).len, 0);
+    assert_int_equal(keyring_first((struct slice){0}).len, 0);
+}
+
 static void assert_fields(const struct key *k, uint32_t weight, int32_t first, int32_t last)
 {
     assert_int_equal(k->weight, weight);

@@ -1,0 +1,39 @@
+/* admin_client.h - asks a server as its administrator: over its Unix socket, or at an address with its key. */
+#ifndef PLATEAU_CLI_ADMIN_CLIENT_H
+#define PLATEAU_CLI_ADMIN_CLIENT_H
+
+#include "base/buf.h"
+#include "cli/options.h"
+
+#include <jansson.h>
+
+#define ADMIN_REPLY_BYTES_MAX ((size_t)16 << 20)
+
+struct admin_client {
+    char socket[108]; /* "": `url` */
+    const char *url;
+    char key[1025]; /* "": none */
+};
+
+/* Which server: that of --socket or --url, else the only one of this machine. Borrows texts of `o`.
+ * 0, -ENOENT (none runs here), -E2BIG (several do: e lists them), -EINVAL, or what was wrong with the key's file. */
+int admin_client_open(const struct options *o, struct admin_client *ret, struct err *e);
+void admin_client_close(struct admin_client *c);
+
+struct admin_reply {
+    unsigned status;
+    struct buf body;
+    json_t *json; /* of the body; NULL: it is none */
+};
+/* 0, whatever the status is; -ECONNREFUSED (nobody answers), -EIO, -ENOMEM. admin_reply_done() either way. */
+int admin_client_ask(const struct admin_client *c, const char *method, const char *path,
+                     struct admin_reply *ret, struct err *e);
+/* As admin_client_ask, and a status of 400 or more is -EPROTO, with the server's sentence. */
+int admin_client_order(const struct admin_client *c, const char *method, const char *path,
+                       struct admin_reply *ret, struct err *e);
+void admin_reply_done(struct admin_reply *r);
+
+/* PREFIX, the id percent-encoded, SUFFIX. -ENAMETOOLONG. */
+int admin_path(const char *prefix, const char *id, const char *suffix, char *ret, size_t bytes_max);
+
+#endif
