@@ -45,8 +45,8 @@ bool auth_check(const struct keyring *keys, const struct http_request *r, enum a
                 struct auth *ret, struct reject *why)
 {
     struct slice given = key_of(r);
-    const struct key *user, *admin;
-    keyring_find(keys, given, &user, &admin);
+    struct keyring_found found = keyring_find(keys, given);
+    const struct key *user = found.at[KEYRING_MODELS], *admin = found.at[KEYRING_ADMIN];
     bool locked = keyring_count(keys, KEYRING_ADMIN) > 0;
     bool open = keyring_count(keys, KEYRING_MODELS) == 0 || user || admin;
     struct auth a = {.key = user ? user : admin, .admin = locked ? admin != NULL : is_local(r) && open};

@@ -22,7 +22,7 @@ struct entry {
 };
 
 struct keyring {
-    uint32_t count, room, of_door[2];
+    uint32_t count, room, of_door[KEYRING_DOORS];
     struct entry *entries;
 };
 
@@ -56,6 +56,24 @@ static bool is_visible(struct slice s)
 static bool is_letter_or_digit(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* What a line says beside name and key. */
+struct fields {
+    uint32_t weight;
+    int32_t priority_first, priority_last;
+};
+
+static struct fields default_fields(enum keyring_door door)
+{
+    int32_t first = door == KEYRING_ADMIN ? -KEYRING_PRIORITY_MAX : 0;
+    return (struct fields){.weight = 1, .priority_first = first, .priority_last = KEYRING_PRIORITY_MAX};
+}
+
+static bool same_fields(const struct key *a, const struct key *b)
+{
+    return a->weight == b->weight && a->priority_first == b->priority_first &&
+           a->priority_last == b->priority_last;
 }
 
 /* Such that it is one word in a line of the log. */
@@ -120,13 +138,16 @@ static int make_room(struct keyring *k, struct err *e)
 }
 
 static int add(struct keyring *k, enum keyring_door door, struct slice name, struct slice key,
-               const char *otherwise, struct err *e)
+               const struct fields *f, const char *otherwise, struct err *e)
 {
     struct entry new = {.door = door, .named = name.len > 0};
     int r = check(name, key, e);
     if (r < 0)
         return r;
     SHA256((const unsigned char *)key.ptr, key.len, new.digest);
+    new.key.weight = f->weight;
+    new.key.priority_first = f->priority_first;
+    new.key.priority_last = f->priority_last;
     new.key.tenant = new.named ? tenant_of("name", name) : tenant_of("key", key);
     if (new.named)
         memcpy(new.key.name, name.ptr, name.len);
@@ -135,6 +156,9 @@ static int add(struct keyring *k, enum keyring_door door, struct slice name, str
     const struct entry *same = entry_of(k, door, new.digest);
     if (same && (same->named != new.named || same->key.tenant != new.key.tenant))
         return err_set(e, -EINVAL, "it is the key of %s already", same->key.name);
+    if (same && !same_fields(&same->key, &new.key))
+        return err_set(e, -EINVAL, "it is the key of %s already, with another weight or priority",
+                       same->key.name);
     if (same)
         return 0;
     r = make_room(k, e);
@@ -148,7 +172,54 @@ static int add(struct keyring *k, enum keyring_door door, struct slice name, str
 int keyring_add(struct keyring *k, enum keyring_door door, const char *name, struct slice key,
                 const char *source, struct err *e)
 {
-    return add(k, door, slice_of(name), key, source, e);
+    struct fields f = default_fields(door);
+    return add(k, door, slice_of(name), key, &f, source, e);
+}
+
+/* ---- the fields of a line ---- */
+
+static bool parse_number(struct slice text, int32_t min, int32_t max, int32_t *ret)
+{
+    bool negative = text.len > 0 && text.ptr[0] == '-';
+    uint64_t v;
+    if (!slice_u64(slice_sub(text, negative, text.len), INT32_MAX, &v))
+        return false;
+    *ret = negative ? -(int32_t)v : (int32_t)v;
+    return *ret >= min && *ret <= max;
+}
+
+static int read_weight(struct slice text, struct fields *f, struct err *e)
+{
+    int32_t weight;
+    if (!parse_number(text, 1, KEYRING_WEIGHT_MAX, &weight))
+        return err_set(e, -EINVAL, "weight= takes 1 to %d", KEYRING_WEIGHT_MAX);
+    f->weight = (uint32_t)weight;
+    return 0;
+}
+
+static int read_priority(struct slice text, struct fields *f, struct err *e)
+{
+    int32_t most = KEYRING_PRIORITY_MAX;
+    size_t dots = slice_find(text, SLICE(".."), 0);
+    if (dots == SIZE_MAX || !parse_number(slice_sub(text, 0, dots), -most, most, &f->priority_first) ||
+        !parse_number(slice_sub(text, dots + 2, text.len), -most, most, &f->priority_last) ||
+        f->priority_first > f->priority_last)
+        return err_set(e, -EINVAL, "priority= takes FIRST..LAST, from %d..%d", -most, most);
+    return 0;
+}
+
+static const struct field {
+    const char *name; /* with its = */
+    int (*read)(struct slice text, struct fields *f, struct err *e);
+} line_fields[] = {{"weight=", read_weight}, {"priority=", read_priority}};
+
+/* NULL: the word is no field. */
+static const struct field *field_of(struct slice word)
+{
+    for (size_t i = 0; i < COUNT_OF(line_fields); i++)
+        if (slice_starts(word, slice_of(line_fields[i].name)))
+            return &line_fields[i];
+    return NULL;
 }
 
 /* ---- files ---- */
@@ -180,18 +251,49 @@ static void name_line(const char *source, uint32_t line, char ret[KEYRING_NAME_B
             *c = '_';
 }
 
+/* The name, if there is one, and the key; `line` is what follows. */
+static void read_names(struct slice *line, struct slice *name, struct slice *key)
+{
+    struct slice first = next_word(line), rest = *line, second = next_word(&rest);
+    bool named = second.len > 0 && !field_of(second);
+    *name = named ? first : (struct slice){0};
+    *key = named ? second : first;
+    if (named)
+        *line = rest;
+}
+
+static int read_fields(struct slice line, struct fields *f, struct err *e)
+{
+    bool seen[COUNT_OF(line_fields)] = {false};
+    for (struct slice word = next_word(&line); word.len > 0; word = next_word(&line)) {
+        const struct field *field = field_of(word);
+        if (!field)
+            return err_set(e, -EINVAL,
+                           "a line has a name and a key, or a key; then weight=N, priority=FIRST..LAST");
+        if (seen[field - line_fields])
+            return err_set(e, -EINVAL, "%s stands twice", field->name);
+        seen[field - line_fields] = true;
+        int r = field->read(slice_sub(word, strlen(field->name), word.len), f, e);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 static int add_line(struct keyring *k, enum keyring_door door, struct slice line, const char *source,
                     uint32_t number, struct err *e)
 {
     char otherwise[KEYRING_NAME_BYTES];
-    struct slice first = next_word(&line), second = next_word(&line), third = next_word(&line);
-    if (first.len == 0)
+    struct fields f = default_fields(door);
+    struct slice name, key;
+    read_names(&line, &name, &key);
+    if (key.len == 0)
         return 0;
-    if (third.len > 0)
-        return err_set(e, -EINVAL, "a line has a name and a key, or a key");
+    int r = read_fields(line, &f, e);
+    if (r < 0)
+        return r;
     name_line(source, number, otherwise);
-    return second.len > 0 ? add(k, door, first, second, otherwise, e)
-                          : add(k, door, (struct slice){0}, first, otherwise, e);
+    return add(k, door, name, key, &f, otherwise, e);
 }
 
 int keyring_parse(struct keyring *k, enum keyring_door door, struct slice text, const char *source,
@@ -239,17 +341,15 @@ uint32_t keyring_count(const struct keyring *k, enum keyring_door door)
     return k ? k->of_door[door] : 0;
 }
 
-void keyring_find(const struct keyring *k, struct slice given, const struct key **models,
-                  const struct key **admin)
+struct keyring_found keyring_find(const struct keyring *k, struct slice given)
 {
     unsigned char digest[SHA256_DIGEST_LENGTH];
-    const struct key *found[] = {[KEYRING_MODELS] = NULL, [KEYRING_ADMIN] = NULL};
-    if (k && given.len > 0) {
-        SHA256((const unsigned char *)given.ptr, given.len, digest);
-        for (uint32_t i = 0; i < k->count; i++)
-            if (CRYPTO_memcmp(k->entries[i].digest, digest, sizeof(digest)) == 0)
-                found[k->entries[i].door] = &k->entries[i].key;
-    }
-    *models = found[KEYRING_MODELS];
-    *admin = found[KEYRING_ADMIN];
+    struct keyring_found found = {0};
+    if (!k || given.len == 0)
+        return found;
+    SHA256((const unsigned char *)given.ptr, given.len, digest);
+    for (uint32_t i = 0; i < k->count; i++)
+        if (CRYPTO_memcmp(k->entries[i].digest, digest, sizeof(digest)) == 0)
+            found.at[k->entries[i].door] = &k->entries[i].key;
+    return found;
 }

@@ -1,11 +1,13 @@
 /* keyring.h - the keys that open the server, and what each is called.
  *
  * A ring is filled once and then only read, by any thread. It keeps digests, not keys: what a key was cannot be read from memory,
- * and comparing takes the same time whatever was sent. At most KEYRING_KEYS_MAX keys, 120 bytes each.
+ * and comparing takes the same time whatever was sent. At most KEYRING_KEYS_MAX keys, 136 bytes each.
  *
  * A key has a name for the log (never the key itself) and a tenant, a number that decides whose prefixes and requests are whose.
  * With a name the tenant follows from it, so a key can be changed and its owner stays the same, over restarts as well; without
- * one it follows from the key. */
+ * one it follows from the key.
+ *
+ * A line of a key file: [NAME] KEY [weight=N] [priority=FIRST..LAST]. The fields follow the key, in any order, each at most once. */
 #ifndef PLATEAU_API_KEYRING_H
 #define PLATEAU_API_KEYRING_H
 
@@ -21,11 +23,20 @@ struct keyring;
 #define KEYRING_NAME_BYTES     65 /* with the terminating zero */
 #define KEYRING_FILE_BYTES_MAX ((size_t)1 << 20)
 
-enum keyring_door { KEYRING_MODELS, KEYRING_ADMIN };
+/* What a key opens: the models; everything; the series of all tenants in /metrics and nothing else. */
+enum keyring_door { KEYRING_MODELS, KEYRING_ADMIN, KEYRING_METRICS };
+#define KEYRING_DOORS 3
+
+#define KEYRING_WEIGHT_MAX   1000
+#define KEYRING_PRIORITY_MAX 1000
 
 struct key {
     char name[KEYRING_NAME_BYTES];
     uint64_t tenant; /* never 0 */
+    uint32_t weight; /* the tenant's share of the machine; 1 to KEYRING_WEIGHT_MAX, 1 by default */
+    /* The range that a request's priority is clamped to; a smaller number goes first. Within +-KEYRING_PRIORITY_MAX, first <= last.
+     * By default 0 to KEYRING_PRIORITY_MAX; of an admin's key all. */
+    int32_t priority_first, priority_last;
 };
 
 /* 0 or -ENOMEM. */
@@ -33,14 +44,13 @@ int keyring_create(struct keyring **ret);
 /* NULL is fine. */
 void keyring_free(struct keyring *k);
 
-/* Adds a key. Without a name (NULL) it is called after `source`. Given again with the same name it counts once.
- * 0, -EINVAL (not 1 to KEYRING_KEY_BYTES_MAX visible ASCII characters, a bad name, or there under another name), -ENOSPC.
- * The message never quotes a key. */
+/* Adds a key with the default fields. Without a name (NULL) it is called after `source`. Given again with the same name and fields it
+ * counts once. 0, -EINVAL (not 1 to KEYRING_KEY_BYTES_MAX visible ASCII characters, a bad name, or there under another name or with
+ * other fields), -ENOSPC. The message never quotes a key. */
 int keyring_add(struct keyring *k, enum keyring_door door, const char *name, struct slice key,
                 const char *source, struct err *e);
-/* Adds what a file says: a key to a line, before it, if it has one, its name and a blank. Empty lines, and what follows a # that
- * begins a word, say nothing. `source` names the text in messages and unnamed keys. As keyring_add, and -EINVAL when there is no
- * key in it. */
+/* Adds what a file says: a key to a line, as above. Empty lines, and what follows a # that begins a word, say nothing. `source` names the
+ * text in messages and unnamed keys. As keyring_add, and -EINVAL when there is no key in it. */
 int keyring_parse(struct keyring *k, enum keyring_door door, struct slice text, const char *source,
                   struct err *e);
 
@@ -54,8 +64,10 @@ int keyring_read(struct keyring *k, enum keyring_door door, const char *path, en
 
 /* k NULL: 0. */
 uint32_t keyring_count(const struct keyring *k, enum keyring_door door);
-/* Who was given, at each door; NULL: nobody that it knows. k may be NULL. */
-void keyring_find(const struct keyring *k, struct slice given, const struct key **models,
-                  const struct key **admin);
+/* The entry of `given` at each door; NULL: there is none. k may be NULL. */
+struct keyring_found {
+    const struct key *at[KEYRING_DOORS];
+};
+struct keyring_found keyring_find(const struct keyring *k, struct slice given);
 
 #endif

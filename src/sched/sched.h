@@ -5,19 +5,24 @@
  * the step needs, so the step itself allocates nothing.
  *
  *     queued --> prefilling --> decoding --> (sched_remove)
- *      |  ^ ^         \______________/ |
- *      v  | |__ preempted __/     paused <-> (kept, not scheduled)
+ *      |  ^ ^ ^       \______________/ |
+ *      v  | | |_ preempted (keeps nothing)
+ *      |  | |___ parked (keeps pages and state, has no place)
  *    fetching (its prefix is read from the tier below)
  *
- * Who goes first is one order for everything: the rank, arrival plus SCHED_PRIORITY_NS per step of priority. So a lower
- * priority waits longer, but not for ever: what has waited that much longer goes first. Rows are the caller's
- * memory; the scheduler links those it was given and owns their pages and slots. Engine thread only. */
+ * Places and tokens are shared by tenants: the clients, by API key or address (shares.h). A tenant's wait depends on its own queue and on how many tenants
+ * ask, not on how many rows the others have. One tenant's rows have one order: the rank, arrival plus SCHED_PRIORITY_NS per step of
+ * priority. So a lower priority waits longer, but not for ever: a row that has waited that much longer goes first.
+ * A row whose client does not read is paused: it is not scheduled, gives up its place as soon as another row waits for one, is the first to be
+ * preempted, and stands behind its tenant's others when it goes on.
+ * Rows are the caller's memory; the scheduler links those it was given and owns their pages and slots. Engine thread only. */
 #ifndef PLATEAU_SCHED_SCHED_H
 #define PLATEAU_SCHED_SCHED_H
 
 #include "base/list.h"
 #include "cache/prefix_index.h"
 #include "cache/tier_io.h"
+#include "sched/shares.h"
 
 #define SCHED_PRIORITY_NS  10000000000ull /* 10 s: how much longer one step of priority waits */
 #define SCHED_PRIORITY_MAX 1000000        /* beyond it a priority counts as this */
@@ -57,6 +62,7 @@ enum sched_phase {
     SCHED_PREFILLING,
     SCHED_DECODING,
     SCHED_PREEMPTED, /* queued again; its tokens are read anew */
+    SCHED_PARKED,    /* queued again, with its pages and state */
     SCHED_ENDED      /* by the scheduler: sched_take_ended() has it */
 };
 
@@ -73,6 +79,8 @@ struct sched_row {
     uint32_t tokens_limit;            /* > tokens; the sequence never has more */
     int32_t priority;                 /* lower goes first */
     uint64_t arrival_ns;
+    uint64_t tenant_id;
+    uint32_t weight; /* its share, 1 to SHARE_WEIGHT_MAX; 0 counts as 1 */
     const struct prefix_key
         *keys; /* of its whole pages, room for all it can have; NULL: it neither reuses nor leaves anything */
     const uint32_t
@@ -103,8 +111,14 @@ struct sched_row {
     bool fetch_failed;
     uint32_t fetch_from,
         fetch_to; /* tokens that the index alone had, when the tier was asked; and what it had then */
-    uint32_t preemptions;
-    uint64_t served_ns; /* when it last got tokens, or a place */
+    uint32_t preemptions, parks;
+    struct share *share;      /* its tenant's */
+    enum sched_phase goes_on; /* parked: what it was */
+    bool returns;             /* it had a place, so it stands before those that had none */
+    uint64_t examined;        /* number of the last plan that has looked at it */
+    bool takes;               /* others have made room for it */
+    uint64_t blocked_ns;      /* since when it would have had a place, but lacks pages; 0: it does not */
+    uint64_t served_ns;       /* when it last got tokens, or a place */
     int64_t rank;
     uint64_t sequence; /* decides between equal ranks */
     uint64_t secured;  /* number of the last plan in which it had a page for its next token */
@@ -127,7 +141,7 @@ int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **
 int sched_add(struct sched *s, struct sched_row *row);
 /* Takes a row out, in any phase but SCHED_NEW; its pages and slot are free then. Not between plan and done. */
 void sched_remove(struct sched *s, struct sched_row *row);
-/* A paused row keeps what it has and is not scheduled; it is the first to be preempted. Any phase. */
+/* A paused row is not scheduled, and is the first to lose its place and to be preempted. Any phase. */
 void sched_pause(struct sched *s, struct sched_row *row);
 void sched_resume(struct sched *s, struct sched_row *row);
 
@@ -177,7 +191,8 @@ struct sched_row *sched_first_waiting(const struct sched *s);
 struct sched_row *sched_take_ended(struct sched *s);
 
 struct sched_numbers {
-    uint32_t running, paused, waiting, fetching; /* paused: of those running; fetching: of those waiting */
+    uint32_t running, paused;                           /* paused: of those running */
+    uint32_t waiting, waiting_paused, fetching, parked; /* the last three: of those waiting */
     uint64_t preemptions;
     uint64_t fetches, fetches_failed; /* begun; ended with less than was asked for */
 };

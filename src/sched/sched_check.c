@@ -20,6 +20,31 @@ static uint32_t check_table(const struct sched *s, const struct sched_row *row, 
     return row->page_count - row->first[group];
 }
 
+/* Returns how many slots a row with pages of its own has. */
+static uint32_t check_holder(const struct sched *s, const struct sched_row *row, uint64_t *pages)
+{
+    ASSERT(row->tokens <= row->tokens_limit && row->done < row->tokens);
+    ASSERT(row->page_count <= sched_pages(row->tokens) && row->page_count >= sched_pages(row->done));
+    for (uint32_t g = 0; g < s->opts.group_count; g++)
+        pages[g] += check_table(s, row, g);
+    ASSERT(s->opts.slots ? slot_pool_is_taken(s->opts.slots, row->slot) : row->slot == SCHED_SLOT_NONE);
+    return (row->slot != SCHED_SLOT_NONE) + (row->boundary != SCHED_SLOT_NONE);
+}
+
+static uint32_t check_parked(const struct sched *s, uint64_t *pages)
+{
+    uint32_t slots = 0, count = 0;
+    LIST_EACH(it, &s->queue) {
+        if (ROW(it)->phase != SCHED_PARKED)
+            continue;
+        ASSERT(ROW(it)->goes_on == SCHED_PREFILLING || ROW(it)->goes_on == SCHED_DECODING);
+        slots += check_holder(s, ROW(it), pages);
+        count++;
+    }
+    ASSERT(count == s->parked_count);
+    return slots;
+}
+
 /* What rows without a place have of the first group's pages, and of slots. */
 static void count_fetched(const struct sched *s, const struct list *list, uint64_t *pages, uint32_t *slots)
 {
@@ -53,14 +78,10 @@ static void check_running(const struct sched *s)
         paused += row->paused;
         ASSERT(sched_has_place(row));
         ASSERT(it->next == &s->running || sched_goes_before(row, ROW(it->next)));
-        ASSERT(row->tokens <= row->tokens_limit && row->done < row->tokens);
-        ASSERT(row->page_count <= sched_pages(row->tokens) && row->page_count >= sched_pages(row->done));
         ASSERT(row->phase == SCHED_PREFILLING || row->done == row->tokens - 1);
-        for (uint32_t g = 0; g < s->opts.group_count; g++)
-            pages[g] += check_table(s, row, g);
-        ASSERT(s->opts.slots ? slot_pool_is_taken(s->opts.slots, row->slot) : row->slot == SCHED_SLOT_NONE);
-        slots_held += (row->slot != SCHED_SLOT_NONE) + (row->boundary != SCHED_SLOT_NONE);
+        slots_held += check_holder(s, row, pages);
     }
+    slots_held += check_parked(s, pages);
     count_fetched(s, &s->queue, &pages[0], &slots_held);
     count_fetched(s, &s->fetching, &pages[0], &slots_held);
     ASSERT(count == s->running_count && count <= s->opts.rows_max && paused == s->paused_count);
@@ -82,6 +103,18 @@ static void check_holds_nothing(const struct sched_row *row)
     ASSERT(row->page_count == 0 || row->phase == SCHED_QUEUED);
 }
 
+static void check_tenants(const struct sched *s)
+{
+    uint32_t running = 0, rows = 0;
+    LIST_EACH(it, &s->shares.present) {
+        const struct share *x = LIST_ENTRY(it, const struct share, link);
+        ASSERT(x->rows > 0 && x->running <= x->rows && x->weight > 0);
+        running += x->running;
+        rows += x->rows;
+    }
+    ASSERT(running == s->running_count && rows == s->running_count + s->waiting_count);
+}
+
 static uint32_t check_fetching(const struct sched *s)
 {
     uint32_t count = 0;
@@ -96,16 +129,21 @@ static uint32_t check_fetching(const struct sched *s)
 
 void sched_check(const struct sched *s)
 {
-    uint32_t waiting = 0;
+    uint32_t waiting = 0, paused = 0;
     check_running(s);
+    check_tenants(s);
     LIST_EACH(it, &s->queue) {
         ASSERT(sched_waits(ROW(it)) && ROW(it)->phase != SCHED_FETCHING);
         ASSERT(it->next == &s->queue || sched_queued_before(ROW(it), ROW(it->next)));
-        ASSERT(ROW(it)->phase == SCHED_PREEMPTED || !ROW(it)->paused);
-        check_holds_nothing(ROW(it));
+        if (ROW(it)->phase != SCHED_PARKED)
+            check_holds_nothing(ROW(it));
+        paused += ROW(it)->paused;
         waiting++;
     }
     waiting += check_fetching(s);
+    LIST_EACH(it, &s->fetching)
+        paused += ROW(it)->paused;
+    ASSERT(paused == s->waiting_paused);
     ASSERT(waiting == s->waiting_count);
     ASSERT(s->running_count + waiting <= s->opts.rows_max + s->opts.queue_max);
     LIST_EACH(it, &s->ended) {

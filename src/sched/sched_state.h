@@ -11,7 +11,10 @@ struct sched {
     struct sched_opts opts;
     /* Engine thread only. */
     struct list running, queue, fetching, ended;
-    uint32_t running_count, paused_count, waiting_count, fetching_count; /* fetching: of those waiting */
+    uint32_t running_count, paused_count; /* paused: of those running */
+    uint32_t waiting_count, waiting_paused, fetching_count,
+        parked_count; /* the last three: of those waiting */
+    struct shares shares;
     uint64_t fetches, fetches_failed;
     uint64_t sequence;
     uint64_t plan_number, preemptions;
@@ -22,8 +25,9 @@ struct sched {
     bool refused;        /* and whether that is less than REFUSED_NS ago */
     uint64_t helped;     /* number of the last plan that was refused memory which others are about to give */
     /* The plan. */
-    struct sched_step_row *rows; /* [rows_max] */
-    struct sched_row **prompts;  /* [rows_max] */
+    const struct sched_row *oldest; /* with a place and not paused, when it began */
+    struct sched_step_row *rows;    /* [rows_max] */
+    struct sched_row **prompts;     /* [rows_max] */
     uint32_t row_count, tokens;
 };
 
@@ -37,7 +41,8 @@ static inline bool sched_has_place(const struct sched_row *row)
 /* For a place, fetching or not. */
 static inline bool sched_waits(const struct sched_row *row)
 {
-    return row->phase == SCHED_QUEUED || row->phase == SCHED_FETCHING || row->phase == SCHED_PREEMPTED;
+    return row->phase == SCHED_QUEUED || row->phase == SCHED_FETCHING || row->phase == SCHED_PREEMPTED ||
+           row->phase == SCHED_PARKED;
 }
 
 static inline bool sched_goes_before(const struct sched_row *a, const struct sched_row *b)
@@ -52,11 +57,11 @@ static inline uint32_t sched_can_go(const struct sched_row *row)
     return end > row->done ? end - row->done : 0;
 }
 
-/* Of those that wait: the preempted ones first. */
+/* Of those that wait: the ones that have had a place first. */
 static inline bool sched_queued_before(const struct sched_row *a, const struct sched_row *b)
 {
-    if (a->phase != b->phase)
-        return a->phase == SCHED_PREEMPTED;
+    if (a->returns != b->returns)
+        return a->returns;
     return sched_goes_before(a, b);
 }
 

@@ -1,16 +1,19 @@
 /* Files of keys. What must hold: no crash, a refusal has a sentence that quotes no key, what was accepted is found again under a name
- * that is one word, and nothing else is found. */
+ * that is one word with fields within their bounds, and nothing else is found. */
 #include "api/keyring.h"
 
 #include "base/check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_name(const struct key *key)
+static void check_key(const struct key *key)
 {
     ASSERT(key->tenant != 0 && key->name[0] && memchr(key->name, 0, sizeof(key->name)));
     for (const char *c = key->name; *c; c++)
         ASSERT(*c > ' ' && *c <= '~' && *c != '"');
+    ASSERT(key->weight >= 1 && key->weight <= KEYRING_WEIGHT_MAX);
+    ASSERT(key->priority_first >= -KEYRING_PRIORITY_MAX && key->priority_first <= key->priority_last &&
+           key->priority_last <= KEYRING_PRIORITY_MAX);
 }
 
 /* Every word of an accepted text that is a key is known; the ring knows no more than there are words. */
@@ -21,11 +24,10 @@ static void check_words(const struct keyring *k, struct slice text)
         size_t to = from;
         while (to < text.len && !memchr(" \t\r\n", text.ptr[to], 4))
             to++;
-        const struct key *models, *admin;
-        keyring_find(k, slice_sub(text, from, to - from), &models, &admin);
-        ASSERT(!admin);
-        if (models) {
-            check_name(models);
+        struct keyring_found found = keyring_find(k, slice_sub(text, from, to - from));
+        ASSERT(!found.at[KEYRING_ADMIN] && !found.at[KEYRING_METRICS]);
+        if (found.at[KEYRING_MODELS]) {
+            check_key(found.at[KEYRING_MODELS]);
             known++;
         }
         from = to + 1;

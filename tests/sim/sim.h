@@ -17,6 +17,7 @@
 #define STREAM_MAX   8 /* drawn tokens that a client has not read */
 #define DRAFTS_MAX   5 /* guesses of a row's step */
 #define TOO_SLOW_NS  2000000000ull
+#define TENANTS      5
 
 enum outcome { DONE, CANCELLED, TIMEOUT, NO_MEMORY, STEP_ERROR, TOO_SLOW, REFUSED, OUTCOMES };
 
@@ -30,8 +31,9 @@ struct request {
     uint64_t full_ns;             /* since when its row is paused */
     bool sees;                    /* some of its tokens take more than what they are */
     bool was_paused, was_waiting; /* waiting: for what its next token takes */
-    uint32_t ahead;               /* requests that may rightly be finished before it */
-    uint64_t held_ns;             /* world.held_ns when it came */
+    uint32_t tenant;
+    uint32_t ahead;        /* requests of its tenant that may rightly be finished before it */
+    uint64_t held_ns;      /* world.held_ns when it came */
     uint64_t family, text; /* whose its first `alike` tokens are, and those of the prompt behind them */
     uint32_t alike;
     uint64_t token[TOKENS_MAX + 1]; /* counted from 1 */
@@ -88,9 +90,11 @@ struct world {
     struct rng rng;
     struct sched_opts opts;
     size_t slot_bytes;
-    uint32_t tokens_limit;            /* of one request */
-    uint32_t family_tokens[FAMILIES]; /* how far the prompts of each go together */
-    bool calm;                        /* no more arrivals and no more trouble */
+    uint32_t tokens_limit;              /* of one request */
+    uint32_t family_tokens[FAMILIES];   /* how far the prompts of each go together */
+    uint32_t tenants, weights[TENANTS]; /* who asks; the first one may flood */
+    bool floods;
+    bool calm; /* no more arrivals and no more trouble */
     struct ledger *ledger;
     struct account *all, *kv[PAGE_GROUPS_MAX], *state;
     struct arena *arena;
@@ -114,6 +118,7 @@ struct sim {
     uint64_t stored, reads, fetched_tokens, fetches_failed;
     uint64_t waits,
         ends_ready; /* rows that waited for what a token takes; chunks that ended where the rest waits */
+    uint64_t parks, parked_cancelled;
     double wait_max_s, share_max; /* share: of the bound */
 };
 extern struct sim sim;

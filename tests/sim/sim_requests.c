@@ -91,7 +91,7 @@ static void count_ahead(struct world *w, struct request *q)
 {
     for (size_t i = 0; i < REQUESTS_MAX; i++) {
         struct request *other = &w->requests[i];
-        if (!other->live || other == q)
+        if (!other->live || other == q || other->tenant != q->tenant)
             continue;
         q->ahead++;
         other->ahead += q->row.rank < other->row.rank;
@@ -105,13 +105,15 @@ static double draw_reader(struct world *w)
 }
 
 /* One sequence: a request, or one of its choices, which differ in what they draw only. */
-static void add(struct world *w, uint64_t text, uint64_t family, uint32_t alike, uint32_t prompt)
+static void add(struct world *w, uint32_t tenant, uint64_t text, uint64_t family, uint32_t alike,
+                uint32_t prompt)
 {
     struct request *q = free_request(w);
     if (!q)
         return;
     memset(q, 0, offsetof(struct request, token));
     q->id = ++w->next_id;
+    q->tenant = tenant;
     q->text = text;
     q->family = family;
     q->alike = alike;
@@ -124,6 +126,8 @@ static void add(struct world *w, uint64_t text, uint64_t family, uint32_t alike,
                                 .tokens_limit = prompt + q->outputs_wanted,
                                 .priority = (int32_t)between(w, 0, PRIORITIES - 1) - 1,
                                 .arrival_ns = w->now_ns,
+                                .tenant_id = tenant,
+                                .weight = w->weights[tenant],
                                 .logits_all = chance(w, 0.1),
                                 .ready = q->sees ? between(w, 0, prompt) : 0};
     for (uint32_t g = 0; g < PAGE_GROUPS_MAX; g++)
@@ -151,8 +155,9 @@ void arrive(struct world *w)
         alike = w->family_tokens[family];
         prompt = MIN_OF(alike + prompt / 4 + 1, w->tokens_limit - 1);
     }
+    uint32_t tenant = w->floods && chance(w, 0.8) ? 0 : between(w, 0, w->tenants - 1);
     for (uint32_t choices = chance(w, 0.1) ? between(w, 2, 4) : 1; choices > 0; choices--)
-        add(w, text, family, MIN_OF(alike, prompt), prompt);
+        add(w, tenant, text, family, MIN_OF(alike, prompt), prompt);
 }
 
 /* ---- clients ---- */
@@ -161,6 +166,7 @@ static void cancel(struct world *w, struct request *q, enum outcome how)
 {
     sim.phases_cancelled[q->row.phase]++;
     sim.paused_cancelled += q->row.paused;
+    sim.parked_cancelled += q->row.phase == SCHED_PARKED;
     sched_remove(w->sched, &q->row);
     ASSERT(q->row.phase == SCHED_NEW && q->row.page_count == 0);
     finish(w, q, how);
@@ -172,7 +178,10 @@ static void read_stream(struct world *w, struct request *q)
     if (q->unread > 0 && (w->calm || chance(w, q->reads)))
         q->unread -= between(w, 1, q->unread);
     if (q->unread < STREAM_MAX && q->row.paused) {
+        bool placed = is_placed(&q->row);
         sched_resume(w->sched, &q->row);
+        if (!placed)
+            count_ahead(w, q);
     } else if (q->unread >= STREAM_MAX && !q->row.paused) {
         sched_pause(w->sched, &q->row);
         q->full_ns = w->now_ns;

@@ -85,6 +85,8 @@ static void print_run(void)
         (ull)sim.left_behind, (ull)sim.waits, (ull)sim.ends_ready, sim.wait_max_s, sim.share_max);
     printf("guesses=%llu right=%llu last_of_page=%llu\n", (ull)sim.guesses, (ull)sim.guesses_right,
            (ull)sim.boundaries_guessed);
+    printf("tenants: plans_with_parked=%llu parked_cancelled=%llu\n", (ull)sim.parks,
+           (ull)sim.parked_cancelled);
     printf("tier: stored=%llu reads=%llu fetched=%llu failed=%llu\n", (ull)sim.stored, (ull)sim.reads,
            (ull)sim.fetched_tokens, (ull)sim.fetches_failed);
     for (size_t i = 0; i < OUTCOMES; i++)
@@ -104,7 +106,7 @@ static bool is_covered(void)
     bool sure = sim.reads >= SURE_READS;
     bool all = sim.cached_tokens && sim.preemptions && sim.moves && sim.units_trimmed && sim.evictions &&
                sim.reliefs && sim.left_behind && sim.paused_cancelled && sim.guesses > sim.guesses_right &&
-               sim.boundaries_guessed && sim.waits && sim.ends_ready &&
+               sim.boundaries_guessed && sim.waits && sim.ends_ready && sim.parks && sim.parked_cancelled &&
                ((sim.fetched_tokens && sim.fetches_failed) || !sure);
     for (size_t i = 0; i < OUTCOMES; i++)
         all = all && sim.outcomes[i] > 0;

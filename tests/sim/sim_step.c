@@ -176,6 +176,15 @@ static void check_plan(struct world *w, const struct sched_plan *plan, uint32_t 
     sim.guesses += guesses;
 }
 
+/* How many times its own share all tenants take together: the one thing of theirs that its wait may grow with. */
+static uint64_t shares_of(const struct world *w, const struct request *q)
+{
+    uint64_t weights = 0;
+    for (uint32_t i = 0; i < w->tenants; i++)
+        weights += w->weights[i];
+    return DIV_UP(weights, w->weights[q->tenant]);
+}
+
 /* With the step's time: longest a row with a page may go without a token. */
 static void check_waits(struct world *w, const struct sched_plan *plan)
 {
@@ -189,7 +198,8 @@ static void check_waits(struct world *w, const struct sched_plan *plan)
         struct request *q = &w->requests[i];
         if (!q->live)
             continue;
-        uint64_t bound = (q->ahead + w->opts.rows_max + 1) * request_max + (w->held_ns - q->held_ns);
+        uint64_t bound =
+            (q->ahead + w->opts.rows_max + 1) * request_max * shares_of(w, q) + (w->held_ns - q->held_ns);
         uint64_t wait = w->now_ns - q->row.arrival_ns;
         ASSERT(wait <= bound);
         sim.share_max = MAX_OF(sim.share_max, (double)wait / (double)bound);
@@ -257,7 +267,7 @@ void step(struct world *w)
     check_oldest(oldest, &plan);
     take_ended(w);
     sched_numbers(w->sched, &n);
-    bool alone = n.running - n.paused == 1 && n.waiting == 0;
+    bool alone = n.running - n.paused == 1 && n.waiting == n.waiting_paused;
     check_plan(w, &plan, alone ? ev.tokens_alone : ev.tokens_shared);
     world_check(w);
     bool failed = !w->calm && chance(w, 0.001);
@@ -269,6 +279,7 @@ void step(struct world *w)
     }
     sim.tokens += plan.tokens;
     sim.preemptions += plan.preempted;
+    sim.parks += n.parked > 0;
     pass_time(w, &plan);
     if (plan.row_count > 0)
         end_step(w, &plan, states, drawn, failed);

@@ -121,9 +121,18 @@ static void draw_groups(struct world *w)
     w->tokens_limit = between(w, 2 * PAGE_TOKENS, (large ? 6 : TABLE_MAX) * PAGE_TOKENS);
 }
 
+static void draw_tenants(struct world *w)
+{
+    w->tenants = chance(w, 0.4) ? 1 : between(w, 2, TENANTS);
+    w->floods = chance(w, 0.3);
+    for (uint32_t i = 0; i < TENANTS; i++)
+        w->weights[i] = chance(w, 0.7) ? 1 : between(w, 1, 8);
+}
+
 static void draw_sizes(struct world *w)
 {
     draw_groups(w);
+    draw_tenants(w);
     for (uint32_t i = 0; i < FAMILIES; i++)
         w->family_tokens[i] = between(w, 1, w->tokens_limit / 2);
     w->slot_bytes = chance(w, 0.5) ? 64 * (size_t)between(w, 1, 60000) : 0;

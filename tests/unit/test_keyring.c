@@ -18,9 +18,8 @@ static struct keyring *ring(const char *text, struct err *e, int expected)
 
 static const struct key *find(const struct keyring *k, const char *given)
 {
-    const struct key *models, *admin;
-    keyring_find(k, slice_of(given), &models, &admin);
-    return models ? models : admin;
+    struct keyring_found found = keyring_find(k, slice_of(given));
+    return found.at[KEYRING_MODELS] ? found.at[KEYRING_MODELS] : found.at[KEYRING_ADMIN];
 }
 
 TEST(a_file_has_keys_with_and_without_names)
@@ -56,6 +55,19 @@ TEST(what_is_wrong_is_said_without_the_key)
         {"", "has no key"},
         {"# nothing\n\n", "has no key"},
         {"sk-ok\nalice sk-secret too\n", "line 2"},
+        {"alice sk-secret sk-secret", "a line has"},
+        {"alice sk-secret wait=2", "a line has"},
+        {"alice sk-secret weight=0", "1 to 1000"},
+        {"alice sk-secret weight=1001", "1 to 1000"},
+        {"alice sk-secret weight=", "1 to 1000"},
+        {"alice sk-secret weight=2 weight=2", "weight= stands twice"},
+        {"sk-secret priority=1", "FIRST..LAST"},
+        {"sk-secret priority=2..1", "FIRST..LAST"},
+        {"sk-secret priority=-1001..0", "FIRST..LAST"},
+        {"sk-secret priority=0..1001", "FIRST..LAST"},
+        {"sk-secret priority=0..", "FIRST..LAST"},
+        {"sk-secret priority=--1..2", "FIRST..LAST"},
+        {"alice sk-secret\nalice sk-secret weight=2\n", "another weight"},
         {"-alice sk-secret\n", "name"},
         {"al\"ice sk-secret\n", "name"},
         {"sk-secr\x01t\n", "visible"},
@@ -91,17 +103,39 @@ TEST(a_name_is_the_owner_whatever_the_key)
 TEST(one_key_may_open_both_doors)
 {
     struct keyring *k = NULL;
-    const struct key *models, *admin;
     assert_int_equal(keyring_create(&k), 0);
     assert_int_equal(keyring_add(k, KEYRING_MODELS, NULL, SLICE("x"), "api-key-1", NULL), 0);
     assert_int_equal(keyring_add(k, KEYRING_ADMIN, "root", SLICE("x"), "-", NULL), 0);
     assert_int_equal(keyring_add(k, KEYRING_ADMIN, NULL, SLICE("y"), "admin-key-2", NULL), 0);
-    keyring_find(k, SLICE("x"), &models, &admin);
-    assert_string_equal(models->name, "api-key-1");
-    assert_string_equal(admin->name, "root");
-    keyring_find(k, SLICE("y"), &models, &admin);
-    assert_null(models);
-    assert_string_equal(admin->name, "admin-key-2");
+    struct keyring_found x = keyring_find(k, SLICE("x")), y = keyring_find(k, SLICE("y"));
+    assert_string_equal(x.at[KEYRING_MODELS]->name, "api-key-1");
+    assert_string_equal(x.at[KEYRING_ADMIN]->name, "root");
+    assert_null(y.at[KEYRING_MODELS]);
+    assert_string_equal(y.at[KEYRING_ADMIN]->name, "admin-key-2");
+    keyring_free(k);
+}
+
+static void assert_fields(const struct key *k, uint32_t weight, int32_t first, int32_t last)
+{
+    assert_int_equal(k->weight, weight);
+    assert_int_equal(k->priority_first, first);
+    assert_int_equal(k->priority_last, last);
+}
+
+TEST(fields_follow_the_key)
+{
+    struct err e = {{0}};
+    struct keyring *k = ring("sk-1\nsk-2 weight=7\nbob sk-3 priority=-5..10 weight=1000 # first\n"
+                             "sk-4 priority=3..3\namy weight=2=",
+                             &e, -EINVAL);
+    assert_non_null(strstr(e.text, "line 5"));
+    assert_fields(find(k, "sk-1"), 1, 0, 1000);
+    assert_fields(find(k, "sk-2"), 7, 0, 1000);
+    assert_fields(find(k, "sk-3"), 1000, -5, 10);
+    assert_string_equal(find(k, "sk-3")->name, "bob");
+    assert_fields(find(k, "sk-4"), 1, 3, 3);
+    assert_int_equal(keyring_add(k, KEYRING_ADMIN, NULL, SLICE("root"), "admin-key-1", &e), 0);
+    assert_fields(find(k, "root"), 1, -1000, 1000);
     keyring_free(k);
 }
 

@@ -296,7 +296,7 @@ TEST(a_paused_row_is_preempted_first_even_if_older)
     close_sched(&f);
 }
 
-TEST(rows_that_all_pause_make_room_for_who_can_run)
+TEST(a_paused_row_gives_up_its_place_and_keeps_its_pages)
 {
     struct fixture f;
     struct sched_opts o = usual();
@@ -306,7 +306,8 @@ TEST(rows_that_all_pause_make_room_for_who_can_run)
     step(&f);
     sched_pause(f.sched, slow);
     step(&f);
-    assert_int_equal(slow->phase, SCHED_PREEMPTED);
+    assert_int_equal(slow->phase, SCHED_PARKED);
+    assert_int_equal(slow->page_count, 1);
     assert_int_equal(next->phase, SCHED_DECODING);
     close_sched(&f);
 }
