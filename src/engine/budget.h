@@ -18,10 +18,10 @@ struct budget_load {
         prompts; /* sequences that want prompt tokens computed: those being read and those in the queue */
 };
 
-/* How long a step that others wait for should last: step_ns; up to BUDGET_STRETCH of it longer by the share of prompts that wait behind
- * the first among all that wait; but at least BUDGET_OWN times what the decoding rows take by themselves. */
+/* How long a step that others wait for should last: step_ns; with prompts that wait behind the first up to BUDGET_STRETCH of it longer,
+ * half of that with one; but at least BUDGET_OWN times what the decoding rows take by themselves. */
 uint64_t budget_shared_ns(const struct budget *b, uint64_t step_ns, const struct budget_load *load);
-#define BUDGET_STRETCH 0.75
+#define BUDGET_STRETCH 0.5
 #define BUDGET_OWN     2.5
 
 /* Tokens of a step that should last target_ns, row_tokens among them; prompt tokens in whole pages, the nearest count of them and
