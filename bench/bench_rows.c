@@ -96,14 +96,20 @@ static void forward(struct bench_rows *b, uint32_t count)
     ASSERT(r == 0);
 }
 
+/* The first `tokens` of the prompt for row r. */
+static struct model_row prompt_row(struct bench_rows *b, uint32_t r, uint32_t tokens)
+{
+    return (struct model_row){.tokens = b->prompt,
+                              .token_count = tokens,
+                              .pages = b->tables + r * b->pages_per_row,
+                              .slot_in = MODEL_SLOT_NONE,
+                              .slot_out = r,
+                              .logits_from = tokens - 1};
+}
+
 void bench_rows_prefill(struct bench_rows *b)
 {
-    b->rows[0] = (struct model_row){.tokens = b->prompt,
-                                    .token_count = b->opts.prompt,
-                                    .pages = b->tables,
-                                    .slot_in = MODEL_SLOT_NONE,
-                                    .slot_out = 0,
-                                    .logits_from = b->opts.prompt - 1};
+    b->rows[0] = prompt_row(b, 0, b->opts.prompt);
     forward(b, 1);
     b->positions[0] = b->opts.prompt;
 }
@@ -153,6 +159,16 @@ void bench_rows_decode(struct bench_rows *b, uint32_t count)
     for (uint32_t r = 0; r < count; r++)
         b->positions[r]++;
     forward(b, count);
+}
+
+void bench_rows_mixed(struct bench_rows *b, uint32_t count, uint32_t tokens)
+{
+    ASSERT(count < b->opts.rows && tokens <= b->opts.prompt);
+    know_next(b, count);
+    set_rows(b, count, 1, false);
+    if (tokens > 0)
+        b->rows[count] = prompt_row(b, b->opts.rows - 1, tokens);
+    forward(b, count + (tokens > 0));
 }
 
 void bench_rows_guess(struct bench_rows *b, uint32_t count, uint32_t ahead)

@@ -1,8 +1,10 @@
-/* model_bench.c - model_bench [--decode] [--prefill] [--guess] [MODEL...]: what whole models reach of what this machine can do.
+/* model_bench.c - model_bench [--decode] [--prefill] [--steps] [--guess] [MODEL...]: what whole models reach of what this machine can do.
  *
  * A MODEL is a directory, or SHAPE-FORM, a made-up checkpoint (tools/mkmodel), written into the build folder once. Decode: steps of
  * 1 to 16 rows behind a prompt of 512 tokens, as tokens per second and as bytes of weights read per second against reading
  * memory. Prefill: that prompt in one step, as operations per second against the peak of f32 fused multiply-adds.
+ *
+ * Steps: one step of 0 to 512 prompt tokens beside 0 to 16 decoding rows: what a scheduler has to choose from.
  *
  * Guess: a row's step with 1 to 3 guessed tokens behind the known one, and what guessing them with the MTP head takes, each against
  * a step without a head; how many tokens such a step must bring to pay, and what it brings where every guess is right.
@@ -28,6 +30,9 @@
 enum { ROWS_MAX = 16, PROMPT = 512, PAIRS_MAX = 15, PAIRS_MIN = 3, WARM = 1 };
 
 static const uint32_t row_counts[] = {1, 2, 4, 8, ROWS_MAX};
+static const uint32_t step_rows[] = {0, 1, 4, 8, ROWS_MAX};
+static const uint32_t step_tokens[] = {0, 32, 64, 96, 128, 192, 256, 384, PROMPT};
+enum { STEP_ROUNDS = 5 };
 enum { DECODE_MAX = (PAIRS_MAX + WARM) * 5 };
 enum { AHEAD_MAX = 3, GUESS_ROUNDS = 101, GUESS_MAX = GUESS_ROUNDS * (2 + 3 + 4) };
 /* Time for one figure. */
@@ -41,7 +46,7 @@ struct bench {
     struct workers *workers;
     struct kern_ops ops;
     struct yardsticks yard;
-    bool decode, prefill, guess;
+    bool decode, prefill, steps, guess;
 };
 
 /* ---- measuring ---- */
@@ -98,6 +103,19 @@ static struct medians time_prefill(struct bench *b, struct bench_rows *rows)
     return medians_of(&p);
 }
 
+/* Milliseconds, the median of rounds. */
+static double time_step(struct bench_rows *rows, uint32_t decoding, uint32_t tokens)
+{
+    double ms[STEP_ROUNDS];
+    bench_rows_mixed(rows, decoding, tokens);
+    for (uint32_t i = 0; i < STEP_ROUNDS; i++) {
+        uint64_t begin = clock_now_ns();
+        bench_rows_mixed(rows, decoding, tokens);
+        ms[i] = seconds_since(begin) * 1e3;
+    }
+    return yardsticks_median(ms, STEP_ROUNDS);
+}
+
 /* ---- printing ---- */
 
 static void print_model(const char *name, const struct model_shape *s, double load_s)
@@ -138,6 +156,23 @@ static void print_prefill(const struct bench *b, const struct model_shape *s, st
     printf("\n");
 }
 
+static void print_steps(struct bench_rows *rows)
+{
+    printf("  ms a step, decoding rows across\n  %6s", "prompt");
+    for (size_t r = 0; r < COUNT_OF(step_rows); r++)
+        printf(" %10u", step_rows[r]);
+    for (size_t t = 0; t < COUNT_OF(step_tokens); t++) {
+        printf("\n  %6u", step_tokens[t]);
+        for (size_t r = 0; r < COUNT_OF(step_rows); r++)
+            if (step_tokens[t] + step_rows[r] > 0)
+                printf(" %10.1f", time_step(rows, step_rows[r], step_tokens[t]));
+            else
+                printf(" %10s", "-");
+        fflush(stdout);
+    }
+    printf("\n");
+}
+
 /* ---- one model ---- */
 
 static void measure(struct bench *b, const struct model_shape *s, struct bench_rows *rows)
@@ -154,19 +189,22 @@ static void measure(struct bench *b, const struct model_shape *s, struct bench_r
     }
     if (b->prefill)
         print_prefill(b, s, time_prefill(b, rows));
+    if (b->steps)
+        print_steps(rows);
     workers_turn_end(b->workers);
 }
 
 static int bench_dir(struct bench *b, const char *name, const char *dir, struct err *e)
 {
-    struct model_opts opts = {.tokens_max = PROMPT,
-                              .rows_max = ROWS_MAX,
-                              .logits_max = ROWS_MAX,
+    uint32_t rows_max = ROWS_MAX + b->steps;
+    struct model_opts opts = {.tokens_max = PROMPT + ROWS_MAX,
+                              .rows_max = rows_max,
+                              .logits_max = rows_max,
                               .ops = &b->ops,
                               .workers = b->workers};
     struct model_shape s;
     struct model *model = NULL;
-    struct bench_rows_opts rows_opts = {.rows = ROWS_MAX, .prompt = PROMPT, .decode_max = DECODE_MAX};
+    struct bench_rows_opts rows_opts = {.rows = rows_max, .prompt = PROMPT, .decode_max = DECODE_MAX};
     struct bench_rows *rows = NULL;
     int r = model_probe(dir, NULL, &s, e);
     if (r == 0)
@@ -289,7 +327,7 @@ static void bench_model(struct bench *b, const char *name)
     char dir[BENCH_DIR_BYTES];
     struct err e = {{0}};
     int r = bench_models_find(name, dir, &e);
-    if (r == 0 && (b->decode || b->prefill))
+    if (r == 0 && (b->decode || b->prefill || b->steps))
         r = bench_dir(b, name, dir, &e);
     if (r == 0 && b->guess)
         r = bench_guesses(b, dir, &e);
@@ -304,6 +342,7 @@ static void usage(FILE *out)
           "A MODEL is a directory or SHAPE-FORM as mkmodel --list has them: qwen3.5-2b-8bit.\n"
           "  --decode    only decode\n"
           "  --prefill   only prefill\n"
+          "  --steps     only steps of prompts and decoding rows\n"
           "  --guess     only guessed tokens\n"
           "  --help      this text\n",
           out);
@@ -312,16 +351,17 @@ static void usage(FILE *out)
 /* False: stop with *status. */
 static bool parse(int argc, char **argv, struct bench *b, int *status)
 {
-    static const struct option options[] = {{"decode", no_argument, NULL, 'd'},
-                                            {"prefill", no_argument, NULL, 'p'},
-                                            {"guess", no_argument, NULL, 'g'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
+    static const struct option options[] = {
+        {"decode", no_argument, NULL, 'd'}, {"prefill", no_argument, NULL, 'p'},
+        {"steps", no_argument, NULL, 's'},  {"guess", no_argument, NULL, 'g'},
+        {"help", no_argument, NULL, 'h'},   {0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == 'd') {
             b->decode = true;
         } else if (c == 'p') {
             b->prefill = true;
+        } else if (c == 's') {
+            b->steps = true;
         } else if (c == 'g') {
             b->guess = true;
         } else {
@@ -330,7 +370,7 @@ static bool parse(int argc, char **argv, struct bench *b, int *status)
             return false;
         }
     }
-    if (!b->decode && !b->prefill && !b->guess)
+    if (!b->decode && !b->prefill && !b->steps && !b->guess)
         b->decode = b->prefill = b->guess = true;
     return true;
 }

@@ -502,6 +502,7 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
                             .stream = s,
                             .now_ns = clock_now_ns(),
                             .hasher = hasher,
+                            .states = en->shape->slot_bytes > 0,
                             .edge = job_pictures_edge(en->shape),
                             .identity = &en->opts.identity,
                             .ngram = guesses_by_ngram(&en->opts)};

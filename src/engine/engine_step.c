@@ -22,14 +22,19 @@ static struct job *job_of(struct sched_row *row)
 
 /* ---- before ---- */
 
-static uint32_t count_decoding(const struct engine *en)
+/* What waits for something other than a step counts for nothing: for its reader, for the tier below, for a picture's features. */
+static void count_load(const struct engine *en, uint32_t guesses, struct budget_load *ret)
 {
-    uint32_t n = 0;
+    *ret = (struct budget_load){.row_tokens = guesses};
     for (const struct list *it = en->jobs.next; it != &en->jobs; it = it->next) {
-        const struct job *j = LIST_ENTRY(it, const struct job, link);
-        n += j->row.phase == SCHED_DECODING && !j->row.paused;
+        const struct sched_row *row = &LIST_ENTRY(it, const struct job, link)->row;
+        if (row->paused || row->phase == SCHED_FETCHING || (row->ready && row->ready <= row->done))
+            continue;
+        if (row->phase == SCHED_DECODING)
+            ret->row_tokens++;
+        else
+            ret->prompts++;
     }
-    return n;
 }
 
 /* Are guesses kept without looking at what the model says? Not where that is to be told, or might forbid an end. */
@@ -324,21 +329,31 @@ static void measure(struct engine *en, const struct sched_plan *plan, uint32_t d
                     uint64_t drafted_ns)
 {
     uint64_t now_ns = clock_now_ns();
-    budget_measure(&en->budget, decoding, plan->tokens - decoding - en->guess.planned, now_ns - began_ns);
+    uint32_t prompt_tokens = plan->tokens - decoding - en->guess.planned;
+    budget_measure(&en->budget, decoding + en->guess.computed, prompt_tokens, now_ns - began_ns);
     guess_measure(en, plan, decoding, now_ns - drafted_ns);
+}
+
+static void set_events(struct engine *en, uint64_t now_ns, struct sched_events *ret)
+{
+    const struct budget *b = &en->budget;
+    struct budget_load load;
+    count_load(en, guess_allow(en), &load);
+    uint64_t shared_ns = budget_shared_ns(b, atomic_load(&en->live->step_ns), &load);
+    *ret = (struct sched_events){
+        .now_ns = now_ns,
+        .tokens_shared = budget_tokens(b, shared_ns, load.row_tokens),
+        .tokens_alone = budget_tokens(b, en->opts.step_alone_ns, load.row_tokens),
+        .prompt_token_ns = b->prompt_ns,
+    };
 }
 
 bool engine_step(struct engine *en)
 {
     uint64_t began_ns = clock_now_ns();
-    uint32_t decoding = count_decoding(en), guesses = guess_allow(en);
-    struct sched_events ev = {
-        .now_ns = began_ns,
-        .tokens_shared = guesses + budget_tokens(&en->budget, atomic_load(&en->live->step_ns), decoding),
-        .tokens_alone = guesses + budget_tokens(&en->budget, en->opts.step_alone_ns, decoding),
-        .prompt_token_ns = en->budget.prompt_ns,
-    };
+    struct sched_events ev;
     struct sched_plan plan;
+    set_events(en, began_ns, &ev);
     pools_clock(&en->pools, began_ns);
     sched_set_queue_timeout(en->sched, atomic_load(&en->live->queue_timeout_ns));
     sight_look(en);
@@ -357,7 +372,7 @@ bool engine_step(struct engine *en)
     uint64_t drafted_ns = began_ns;
     int r = compute(en, &plan, &drafted_ns);
     uint64_t now_ns = clock_now_ns();
-    decoding = count_planned_decoding(&plan);
+    uint32_t decoding = count_planned_decoding(&plan);
     if (r == 0) {
         take_results(en, &plan, now_ns);
         accept(en, &plan);

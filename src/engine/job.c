@@ -222,7 +222,7 @@ static int create_keys(struct job *j, const struct job_opts *opts)
     j->root = prefix_key_root(opts->hasher, parts, COUNT_OF(parts));
     job_add_keys(j, opts->hasher, j->prompt_count);
     j->row.keys = j->keys;
-    return create_cuts(j, spec);
+    return opts->states ? create_cuts(j, spec) : 0;
 }
 
 int job_create(const struct job_opts *opts, struct job **ret)

@@ -51,8 +51,9 @@ struct job {
     struct prefix_picture *seen; /* what keys say of them */
     struct model_grid *grids;    /* features: while they are needed and there */
     uint32_t *entries;           /* sight.c's: the gallery's entries of those */
-    uint32_t
-        *cuts; /* row.cut_count of them; the last one is the last whole page before the prompt's last token */
+    /* row.cut_count of them; the last one is the last whole page before the prompt's last token. None without a recurrent state: any
+     * page is found then, and a chunk that ends early is a step more. */
+    uint32_t *cuts;
     /* Output. */
     uint32_t prompt_sent;     /* tokens of the prompt whose logprobs are out */
     bool told;                /* something is in the stream that the exchange has not been woken for */
@@ -74,8 +75,9 @@ struct job_opts {
     const struct charge *charge;
     struct stream *stream;
     uint64_t now_ns;
-    struct prefix_hasher *hasher;          /* of the calling thread; NULL: prefixes are not reused */
-    uint32_t edge;                         /* of the square of pixels that a token covers; 0: no pictures */
+    struct prefix_hasher *hasher; /* of the calling thread; NULL: prefixes are not reused */
+    bool states;                  /* the model has a recurrent state, of which cuts keep a snapshot */
+    uint32_t edge;                /* of the square of pixels that a token covers; 0: no pictures */
     const struct store_identity *identity; /* of the model */
     bool ngram;                            /* it may guess from its own past */
 };

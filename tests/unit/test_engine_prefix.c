@@ -124,6 +124,33 @@ TEST(a_prefix_is_found_again_at_a_cut)
         }
 }
 
+/* Pages are found anywhere, a recurrent state only where it was kept: only for that a prompt takes one step more. */
+TEST(only_with_a_recurrent_state_does_a_prompt_take_a_step_for_each_cut)
+{
+    for (size_t i = 0; i < COUNT_OF(tiny_models); i++) {
+        char dir[256];
+        struct fixture f = {0};
+        struct engine_numbers before, after;
+        uint32_t prompt[100], cut = 32;
+        snprintf(dir, sizeof(dir), TINY("%s"), tiny_models[i]);
+        steps_ns = 100 * NS_PER_S;
+        open_engine(&f, dir, true, 200, 6);
+        steps_ns = 0;
+        bool recurrent = model_shape(test_model(dir)->model)->slot_bytes > 0;
+        struct job_spec spec = greedy(prompt, 100, 1);
+        spec.cuts = &cut;
+        spec.cut_count = 1;
+        fill_prompt(prompt, 100, 1);
+        run(&f, &spec);
+        engine_numbers(f.engine, &before);
+        fill_prompt(prompt, 100, 2);
+        run(&f, &spec);
+        engine_numbers(f.engine, &after);
+        assert_int_equal(after.steps - before.steps, recurrent ? 3 : 1);
+        test_engine_close(&f);
+    }
+}
+
 /* All at once: one reads the prompt, the others what is behind its last whole page. */
 TEST(choices_of_one_request_read_their_prompt_once)
 {
