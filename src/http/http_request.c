@@ -86,10 +86,14 @@ static struct http_client_net net_of_v4(const void *address)
     return net;
 }
 
+/* A client on this machine has the whole of 127.0.0.0/8 to come from, and ::1: they are one network. */
 struct http_client_net http_request_client_net(const struct http_request *r)
 {
+    static const uint8_t loopback[] = {127, 0, 0, 1};
     const struct sockaddr *a = http_conn_address(conn_of(r));
     struct http_client_net net = {{0}};
+    if (http_peer_is_loopback(a))
+        return net_of_v4(loopback);
     if (a && a->sa_family == AF_INET)
         return net_of_v4(&((const struct sockaddr_in *)a)->sin_addr);
     if (!a || a->sa_family != AF_INET6)
@@ -97,9 +101,7 @@ struct http_client_net http_request_client_net(const struct http_request *r)
     const struct in6_addr *in = &((const struct sockaddr_in6 *)a)->sin6_addr;
     if (IN6_IS_ADDR_V4MAPPED(in))
         return net_of_v4(in->s6_addr + 12);
-    /* ::1 is alone in its network, and shall not be taken for a Unix socket. */
     memcpy(net.bytes, in->s6_addr, sizeof(net.bytes));
-    net.bytes[7] |= IN6_IS_ADDR_LOOPBACK(in);
     return net;
 }
 
