@@ -128,18 +128,34 @@ struct sum {
     uint32_t models;
 };
 
+/* What holds for the model, by the file's section for its id or its directory. */
+static int options_of(const struct options *o, const char *dir, const char *id, struct options *ret,
+                      struct err *e)
+{
+    const char *section;
+    for (uint32_t i = 0; (section = options_section(o, i)); i++)
+        if (strcmp(section, id) == 0 || strcmp(section, dir) == 0)
+            break;
+    return options_of_model(o, section, ret, e);
+}
+
 static int plan_one(const struct options *o, const char *model, struct sum *sum, struct buf *json,
                     struct err *e)
 {
     char dir[4096], id[256];
-    struct planning p = {.options = o,
-                         .rows = (uint32_t)o->max_num_seqs,
-                         .queue = (uint32_t)o->max_queue,
-                         .workers = runtime_workers(o),
-                         .serves = true};
+    struct options own;
     int r = runtime_find_model(model, NULL, dir, id, e);
     if (r == 0)
-        r = planning_make(&p, dir, id, e);
+        r = options_of(o, dir, id, &own, e);
+    if (r < 0)
+        return r;
+    struct planning p = {.options = &own,
+                         .rows = (uint32_t)own.max_num_seqs,
+                         .queue = (uint32_t)own.max_queue,
+                         .workers = runtime_workers(o),
+                         .model_bytes_max = own.model_limit,
+                         .serves = true};
+    r = planning_make(&p, dir, id, e);
     if (p.unreadable)
         return model_hint(dir, r, e);
     if (r < 0 && (r != -ENOMEM || o->json))

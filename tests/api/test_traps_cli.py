@@ -120,3 +120,58 @@ def test_an_empty_prompt_is_refused(arguments, stdin, status):
     got = run("generate", *arguments, stdin=stdin)
     assert got.returncode == status and got.stdout == ""
     assert "the prompt is empty" in got.stderr and got.stderr.count("\n") == 1
+
+
+def test_a_plan_keeps_to_the_sections_of_a_servers_file(tmp_path):
+    config = tmp_path / "plateau.ini"
+    config.write_text("port = 1\nmax-model-len = 2048\n[model canary]\nmax-model-len = 1024\nmax-num-seqs = 3\n[model other]\nttl = 5\n")
+    got = run("plan", "--config", config)
+    assert got.returncode == 0 and "context 1024 of " in got.stdout and ", 3 rows," in got.stdout
+    plain = run("plan", PLATEAU_CONFIG=str(config)).stdout
+    assert plain == got.stdout
+
+
+STUBS = {
+    "tools/install-packages": '#!/bin/sh\n[ "$1" != --missing ] || echo " gcc cmake"\n',
+    "tools/configure": "#!/bin/sh\nmkdir -p build\n",
+    "bin/nproc": "#!/bin/sh\necho 1\n",
+    "bin/ninja": """#!/bin/sh
+printf '%s1 10 Building C object a.o\\n%s5 10 Building C object b.o\\nwarning: c.c\\n' "@ " "@ "
+[ -z "$BREAK" ] || exit 1
+printf '%s10 10 Linking\\n' "@ "
+printf '#!/bin/sh\\necho served "$@"\\n' >plateau; chmod +x plateau
+""",
+}
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """One in which nothing is built, with tools that only say what they do."""
+    for name, text in {**STUBS, "run": (ROOT / "run").read_text()}.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    return tmp_path
+
+
+def start(checkout, **variables):
+    path = f"{checkout}/bin:{os.environ['PATH']}"
+    return subprocess.run([checkout / "run", "--port", "1"], capture_output=True, text=True, timeout=20, env={**os.environ, "PATH": path, **variables})
+
+
+def test_run_says_what_it_does_and_how_far_it_is(checkout):
+    got = start(checkout)
+    assert got.returncode == 0 and got.stdout == "served serve --port 1\n"
+    lines = got.stderr.splitlines()
+    assert lines[0] == "The first run takes about 4 minutes; later ones start at once. It will"
+    assert "install 2 Debian packages" in lines[1] and "build build/plateau" in lines[2] and "about 2 minutes" in lines[2]
+    assert lines[3:] == ["  * start plateau serve --port 1", "Building: 10% (1 of 10 steps)", "Building: 50% (5 of 10 steps)",
+                         "warning: c.c", "Building: 100% (10 of 10 steps)"]
+    (checkout / "tools/install-packages").write_text("#!/bin/sh\n")
+    assert "Debian" not in start(checkout).stderr and "The first run" not in start(checkout).stderr
+
+
+def test_run_ends_with_a_build_that_fails(checkout):
+    got = start(checkout, BREAK="1")
+    assert got.returncode == 1 and got.stdout == "" and got.stderr.endswith("The build failed; its errors are above.\n")
