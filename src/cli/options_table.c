@@ -159,7 +159,7 @@ const struct option_row options_table[] = {
     {GROUP_BATCH, "queue-timeout", "SECONDS", OPTION_COUNT, AT(queue_timeout_s), 0, 86400, "600",
      COMMAND_SERVE | LIVE, "longest wait for a place; 0: for ever"},
     {GROUP_BATCH, "step-ms", "MS", OPTION_COUNT, AT(step_ms), 1, 10000, "100", COMMAND_SERVE | LIVE,
-     "how long a step may last that others wait for"},
+     "how long a step should last that others wait for; up to half longer while several prompts wait"},
     {GROUP_BATCH, "prep-threads", "N", OPTION_COUNT, AT(prep_threads), 0, 16, "0", COMMAND_SIZE,
      "threads that read and tokenize requests; 0: by cores"},
 
