@@ -155,7 +155,7 @@ const struct option_row options_table[] = {
     {GROUP_BATCH, "max-num-seqs", "N", OPTION_COUNT, AT(max_num_seqs), 1, 256, "8", COMMAND_SIZE | SECTION,
      "requests computed together"},
     {GROUP_BATCH, "max-queue", "N", OPTION_COUNT, AT(max_queue), 1, 65536, "256", COMMAND_SIZE | LIVE,
-     "requests that may wait; more are told 429"},
+     "requests that may wait, shared by tenants; more are told 429"},
     {GROUP_BATCH, "queue-timeout", "SECONDS", OPTION_COUNT, AT(queue_timeout_s), 0, 86400, "600",
      COMMAND_SERVE | LIVE, "longest wait for a place; 0: for ever"},
     {GROUP_BATCH, "step-ms", "MS", OPTION_COUNT, AT(step_ms), 1, 10000, "100", COMMAND_SERVE | LIVE,
