@@ -161,7 +161,8 @@ const struct option_row options_table[] = {
     {GROUP_BATCH, "step-ms", "MS", OPTION_COUNT, AT(step_ms), 1, 10000, "100", COMMAND_SERVE | LIVE,
      "how long a step should last that others wait for; up to half longer while several prompts wait"},
     {GROUP_BATCH, "prep-threads", "N", OPTION_COUNT, AT(prep_threads), 0, 16, "0", COMMAND_SIZE,
-     "threads that read and tokenize requests; 0: by cores"},
+     "threads that read and tokenize requests of any length, beside two for those under 64 KiB and 1 MiB; "
+     "0: by cores"},
 
     {GROUP_LIMITS, "max-tokens-default", "N", OPTION_COUNT, AT(max_tokens_default), 0, 1e7, "0",
      COMMAND_SERVE | LIVE | SECTION, "answer length when a request says none; 0: what is left"},

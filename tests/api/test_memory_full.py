@@ -300,7 +300,7 @@ WRONG = [
     (400, "{"),
     (400, json.dumps({"prompt": prompt(1, 100), "max_tokens": CONTEXT})),
     (413, json.dumps({"prompt": [1] * 200_000})),
-    (413, json.dumps({"prompt": "a" * 600_000})),
+    (400, json.dumps({"prompt": "a" * 600_000})),
     (413, json.dumps({"prompt": "a" * (3 << 19)})),
 ]
 # `answer`: what a 200 says; without one, `status` is what it is refused with.

@@ -52,6 +52,7 @@ static void use(const struct tokenizer *t, struct slice text)
     ASSERT(r == 0 || (e.text[0] && (r == -E2BIG || r == -EINVAL || r == -ENOMEM)));
     for (size_t i = 0; r == 0 && i < count; i++)
         ASSERT(tokenizer_is_token(t, ids[i]));
+    ASSERT(r < 0 || tokenizer_exceeds(t, text, count, NULL) == 0);
 }
 
 static void parse(struct slice json, struct slice config)
@@ -107,13 +108,15 @@ static void encode(struct slice text, bool added_tokens)
         return;
     }
     ASSERT(r == 0 && count <= 3 * text.len);
+    ASSERT(tokenizer_exceeds(canary, text, count, NULL) == 0);
+    ASSERT(text.len <= tokenizer_bytes_max(canary, count));
     ASSERT(tokens[0] == 0 && tokens[1] <= tokens[2] && tokens[3] == count);
     struct buf out;
     buf_init(&out, 3 * text.len + 1, NULL);
     ASSERT(tokenizer_decode(canary, ids, count, false, &out) == 0);
     /* Added tokens divide the text before it is normalised, so only the rest is the same as a whole. */
     if (!added_tokens) {
-        ASSERT(unicode_nfc(scratch, text, &normal) == 0 && slice_eq(normal, buf_slice(&out)));
+        ASSERT(unicode_nfc(scratch, text, NULL, &normal) == 0 && slice_eq(normal, buf_slice(&out)));
         arena_rewind(scratch, mark);
     }
     buf_done(&out);
