@@ -2,7 +2,7 @@
  *
  * SCHED_IDLE has 3 parts where nice 0 has 1024: on a machine where other programs use all processors a load would take hundreds of
  * times as long. One piece that took eight times its processor time is the sign; then pieces at nice 0 with pauses between them get their
- * share for a second, after which SCHED_IDLE is tried again. */
+ * share for some seconds, after which SCHED_IDLE is tried again. */
 #include "base/pace.h"
 
 #include "base/check.h"
@@ -13,7 +13,7 @@
 
 #define STARVED_TIMES 8 /* a piece takes so many times its processor time */
 #define STARVED_NS    (5 * NS_PER_MS)
-#define SLEEPS_NS     NS_PER_S
+#define SLEEPS_NS     (4 * NS_PER_S)
 #define SLEEP_TIMES   3 /* as long as the piece has worked */
 #define SLEEP_MAX_NS  (100 * NS_PER_MS)
 

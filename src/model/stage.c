@@ -48,7 +48,7 @@ int stage_init(struct stage *s, const struct checkpoint *c, struct account *acco
     void *p = mmap(NULL, s->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     s->memory = p == MAP_FAILED ? NULL : p;
     if (s->memory && pages_commit(s->memory, s->bytes) < 0) {
-        munmap(s->memory, s->bytes);
+        pages_unmap(s->memory, s->bytes, s->memory, 0);
         s->memory = NULL;
     }
     if (s->memory && account)
@@ -61,7 +61,7 @@ int stage_init(struct stage *s, const struct checkpoint *c, struct account *acco
 void stage_done(struct stage *s)
 {
     if (s->memory) {
-        munmap(s->memory, s->bytes);
+        pages_unmap(s->memory, s->bytes, s->memory, s->bytes);
         if (s->account) {
             account_unuse(s->account, s->bytes);
             account_release(s->account, s->bytes);

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/pages.h"
+#include "base/priority.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -39,6 +40,15 @@ int weight_memory_init(struct weight_memory *m, struct account *account, uint64_
     return 0;
 }
 
+/* The ledger's lock is one that engines wait for: a low thread must not stand still with it. */
+static void count_unit(struct weight_memory *m)
+{
+    priority_raise();
+    if (m->account)
+        account_use(m->account, UNIT_BYTES);
+    priority_restore();
+}
+
 int weight_memory_commit(struct weight_memory *m, size_t bytes)
 {
     size_t want = ROUND_UP(bytes, UNIT_BYTES);
@@ -50,8 +60,7 @@ int weight_memory_commit(struct weight_memory *m, size_t bytes)
     for (int r; m->committed < want; m->committed += UNIT_BYTES) {
         if ((r = pages_commit(m->base + m->committed, UNIT_BYTES)) < 0)
             return r;
-        if (m->account)
-            account_use(m->account, UNIT_BYTES);
+        count_unit(m);
     }
     return 0;
 }
