@@ -140,11 +140,12 @@ struct job_picture {
 };
 
 struct job_spec {
-    const uint32_t *prompt;  /* ids < vocab; copied */
-    uint32_t prompt_count;   /* >= 1 */
-    uint32_t max_tokens;     /* >= 1 */
-    int32_t priority;        /* lower goes first; 0 is normal */
-    struct slice cache_salt; /* only requests with the same salt and tenant share prefixes and encoded images */
+    const uint32_t *prompt; /* ids < vocab; copied */
+    uint32_t prompt_count;  /* >= 1 */
+    uint32_t max_tokens;    /* >= 1 */
+    int32_t priority;       /* lower goes first; 0 is normal */
+    struct slice
+        cache_salt; /* only requests with the same salt and tenant share prefixes and encoded images */
     uint64_t
         tenant; /* a number of the caller's, by API key or client address: rows, queue and computed tokens are shared by tenants */
     uint32_t weight; /* the tenant's share, 1 to SHARE_WEIGHT_MAX; 0 counts as 1 */

@@ -43,8 +43,8 @@ struct http_server_opts {
     const char *host; /* name or address to listen on */
     uint16_t port;    /* 0 = any free one: http_server_port() */
     int listen_fd; /* > 0: listens already, and is the server's once it is created; host and port say nothing then */
-    uint8_t listener;            /* what http_request_listener() says of its requests */
-    bool own_user_only;          /* of a Unix socket: only the process's own user and root may connect */
+    uint8_t listener;   /* what http_request_listener() says of its requests */
+    bool own_user_only; /* of a Unix socket: only the process's own user and root may connect */
     uint32_t
         connections_max; /* 1 to 65536; for more, one without an open request is closed, else they are told 429 */
     uint32_t

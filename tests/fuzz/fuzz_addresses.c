@@ -54,7 +54,8 @@ static void check_address(const uint8_t *data)
     uint32_t host = (uint32_t)data[0] << 24 | (uint32_t)data[1] << 16 | (uint32_t)data[2] << 8 | data[3];
     bool public = is_public4(data);
     ASSERT(is_public6(nat64, 12, data) == public && !is_public6(mapped, 12, data));
-    if (host >> 24 == 127 || host >> 24 == 10 || host >> 16 == 0xc0a8 || host >> 16 == 0xa9fe || host >> 28 >= 14)
+    if (host >> 24 == 127 || host >> 24 == 10 || host >> 16 == 0xc0a8 || host >> 16 == 0xa9fe ||
+        host >> 28 >= 14)
         ASSERT(!public);
     if (is_public6(data, 12, data + 12))
         ASSERT(data[0] >> 5 == 1 || memcmp(data, nat64, 12) == 0);
@@ -66,7 +67,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct slice all = {(const char *)data, size};
     size_t half = slice_find(all, SLICE("\n"), 0);
-    struct slice first = slice_sub(all, 0, half), second = half == SIZE_MAX ? all : slice_sub(all, half + 1, size);
+    struct slice first = slice_sub(all, 0, half),
+                 second = half == SIZE_MAX ? all : slice_sub(all, half + 1, size);
     check_host(first);
     check_host(second);
     check_origin(first, second);

@@ -27,7 +27,8 @@ static void check(const struct options *o)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const enum option_command commands[] = {COMMAND_SERVE, COMMAND_PLAN, COMMAND_CHAT, COMMAND_GENERATE};
+    static const enum option_command commands[] = {COMMAND_SERVE, COMMAND_PLAN, COMMAND_CHAT,
+                                                   COMMAND_GENERATE};
     char path[64], name[] = "plateau";
     int fd = memfd_create("config", MFD_CLOEXEC);
     if (size == 0 || fd < 0 || write(fd, data + 1, size - 1) != (ssize_t)(size - 1))

@@ -25,7 +25,8 @@ static void give(void *owner, size_t bytes)
     (void)owner, (void)bytes;
 }
 
-static void check_frame(const struct media_bytes *frame, int fd, const uint8_t *data, uint32_t width, uint32_t height)
+static void check_frame(const struct media_bytes *frame, int fd, const uint8_t *data, uint32_t width,
+                        uint32_t height)
 {
     size_t bytes = (size_t)width * height * 3;
     off_t end = lseek(fd, 0, SEEK_CUR);
@@ -39,8 +40,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int fd = memfd_create("frames", MFD_CLOEXEC);
     if (fd < 0 || write(fd, data, size) != (ssize_t)size || lseek(fd, 0, SEEK_SET) != 0)
         return 0;
-    struct media_process process = {
-        .pid = -1, .pidfd = -1, .out = fd, .err = -1, .deadline_ns = clock_now_ns() + NS_PER_S, .stop = &go_on};
+    struct media_process process = {.pid = -1,
+                                    .pidfd = -1,
+                                    .out = fd,
+                                    .err = -1,
+                                    .deadline_ns = clock_now_ns() + NS_PER_S,
+                                    .stop = &go_on};
     const struct charge charge = {take, give, NULL};
     struct media_ppm frames = {.process = &process, .pixels_max = PIXELS_MAX, .charge = &charge};
     struct media_bytes frame = {0};

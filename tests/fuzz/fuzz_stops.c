@@ -31,12 +31,14 @@ static size_t begun(struct slice text, const struct slice *stops, uint32_t count
 {
     for (size_t len = text.len; len > 0; len--)
         for (uint32_t i = 0; i < count; i++)
-            if (stops[i].len > len && slice_eq(slice_sub(text, text.len - len, len), slice_sub(stops[i], 0, len)))
+            if (stops[i].len > len &&
+                slice_eq(slice_sub(text, text.len - len, len), slice_sub(stops[i], 0, len)))
                 return len;
     return 0;
 }
 
-static void compare(struct arena *a, struct slice text, const struct slice *stops, uint32_t count, size_t piece)
+static void compare(struct arena *a, struct slice text, const struct slice *stops, uint32_t count,
+                    size_t piece)
 {
     struct stop_match *m;
     struct stop_hit hit = {0}, expected = {0};

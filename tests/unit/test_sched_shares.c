@@ -289,7 +289,8 @@ TEST(among_equals_a_short_request_passes_long_ones_for_a_while_only)
     struct fixture *f = open_sched(1, 2000);
     add(f, &(struct ask){1, 1, 32, 60, 0}, 1);
     step(f, 32);
-    uint32_t longest = add(f, &(struct ask){1, 1, 32, 900, 0}, 1), shortest = add(f, &(struct ask){1, 1, 32, 4, 0}, 1);
+    uint32_t longest = add(f, &(struct ask){1, 1, 32, 900, 0}, 1),
+             shortest = add(f, &(struct ask){1, 1, 32, 4, 0}, 1);
     while (f->first_ns[longest] == 0)
         step(f, 32);
     assert_true(f->first_ns[shortest] < f->first_ns[longest]);
