@@ -141,8 +141,6 @@ static int run(enum option_command command, act_fn *act, int argc, char **argv)
         r = act(&c, &o, &e);
     admin_client_close(&c);
     options_done(&o);
-    if (r == 0 && fflush(stdout) != 0)
-        r = err_set(&e, -EIO, "standard output: %s", strerror(errno));
     if (r < 0)
         admin_show_error(e.text);
     return r == -EINVAL ? 2 : r < 0;

@@ -109,7 +109,7 @@ static int refuse_row(enum option_command command, const struct option_row *row,
     const char *own = command_name((unsigned)command), *section = "";
     if ((row->commands & SECTION) && (options_file_commands(command) & COMMAND_SERVE))
         section = "; for one model it belongs into a section [model NAME] of the file of --config";
-    for (unsigned c = COMMAND_SERVE; c <= COMMAND_CACHE; c *= 2)
+    for (unsigned c = COMMAND_SERVE; c < COMMAND_EVERY; c *= 2)
         if (row->commands & c)
             return err_set(e, -EINVAL, "%s%.*s is an option of %s, not of %s%s; see plateau %s --help",
                            dashes, SLICE_ARGS(shown), command_name(c), own, section, own);

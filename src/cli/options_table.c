@@ -125,18 +125,17 @@ const struct option_row options_table[] = {
     {GROUP_NETWORK, "admin-key", "KEY", OPTION_LIST, AT(admin_keys), 0, 0, NULL,
      COMMAND_SERVE | COMMAND_ADMIN | LIVE | SECRET,
      "opens everything, the admin's routes too; commands that ask a server send it to their --url "
-     "[default: one that is made at the start and kept beside the admin socket]"},
+     "[default: made at the start, kept beside the admin socket]"},
     {GROUP_NETWORK, "admin-key-file", "FILE", OPTION_LIST, AT(admin_key_files), 0, 0, NULL,
      COMMAND_SERVE | COMMAND_ADMIN | LIVE, "as --api-key-file, for --admin-key"},
     {GROUP_NETWORK, "metrics-key", "KEY", OPTION_LIST, AT(metrics_keys), 0, 0, NULL,
      COMMAND_SERVE | LIVE | SECRET, "opens /metrics with the series of all clients, and nothing else"},
     {GROUP_NETWORK, "metrics-key-file", "FILE", OPTION_LIST, AT(metrics_key_files), 0, 0, NULL,
      COMMAND_SERVE | LIVE, "as --api-key-file, for --metrics-key"},
-    {GROUP_NETWORK, "admin-listen", "unix:PATH|ADDRESS:PORT|none", OPTION_LIST, AT(admin_listens), 0, 0, NULL,
-     COMMAND_SERVE,
+    {GROUP_NETWORK, "admin-listen", "WHERE", OPTION_LIST, AT(admin_listens), 0, 0, NULL, COMMAND_SERVE,
      "unix:PATH: the admin socket, whose user is the admin without a key; ADDRESS:PORT: another place where "
      "the admin key opens everything; none: no socket; may be given several times "
-     "[default: plateau-PORT.sock in $RUNTIME_DIRECTORY or $XDG_RUNTIME_DIR/plateau]"},
+     "[default: plateau-PORT.sock in a private directory]"},
     {GROUP_NETWORK, "metrics-listen", "ADDRESS:PORT", OPTION_TEXT, AT(metrics_listen), 0, 0, NULL,
      COMMAND_SERVE, "answer /metrics, /live and /health there without a key [default: nowhere]"},
     {GROUP_NETWORK, "socket", "PATH", OPTION_TEXT, AT(socket), 0, 0, NULL, COMMAND_ADMIN,

@@ -82,7 +82,8 @@ int http_joined_wait_ms(struct http_server *s, int wait_ms)
 /* A client of its own, a request that the handler ended or answered from the other's turn, or its clock. */
 static bool is_due(struct http_server *j)
 {
-    return j->due || !list_empty(&j->closing) || http_server_wait_ms(j, INT_MAX) == 0;
+    return j->due || !list_empty(&j->closing) || !list_empty(&j->leaving) ||
+           http_server_wait_ms(j, INT_MAX) == 0;
 }
 
 void http_joined_turn(struct http_server *s)

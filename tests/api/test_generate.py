@@ -145,6 +145,15 @@ def test_version():
     assert re.fullmatch(r"plateau \d+\.\d+\.\d+\n", run("--version").stdout)
 
 
+COMMANDS = ["serve", "chat", "generate", "plan", "cache", "status", "load", "unload", "clear", "trim"]
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_line_of_help_is_longer_than_a_hundred_columns(command):
+    assert max(map(len, run(command, "--help").stdout.splitlines())) <= 100
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("command", [[], ["serve"], ["chat"], ["generate"]])
 def test_help_is_grouped_and_fits_in_a_hundred_columns(command):
@@ -160,7 +169,7 @@ def test_help_is_grouped_and_fits_in_a_hundred_columns(command):
 @pytest.mark.smoke
 def test_the_manual_and_the_table_of_options_name_the_same_options():
     manual = (ROOT / "docs/command-line.md").read_text()
-    helps = "".join(run(command, "--help").stdout for command in ["serve", "chat", "generate", "plan", "cache"])
+    helps = "".join(run(command, "--help").stdout for command in COMMANDS)
     flags = set(re.findall(r"^  (--[a-z-]+)", helps, re.M))
     assert len(flags) > 30
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", manual)) - {"--version"} == flags
