@@ -137,7 +137,7 @@ struct http_server {
     uint64_t now_ns, tick_ns;
     bool quiesced, stopping;
     uint64_t last_words_ns; /* when the handler was told `stopping`; 0 = not yet */
-    bool resumed;           /* since MHD ran last */
+    bool resumed;           /* MHD has something to do that it does not wait for */
     uint64_t activity;      /* calls from MHD, to tell a busy turn from a useless one */
     uint32_t useless_turns; /* in a row */
     struct http_watch watches[HTTP_WATCHES_MAX];
