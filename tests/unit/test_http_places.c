@@ -169,7 +169,7 @@ TEST(hundreds_that_rest_or_drip_keep_nobody_out)
     for (int i = 0; i < 20; i++)
         expect_once("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi", 200, "hi");
     assert_true(clock_now_ns() - start < 20 * NS_PER_S); /* far below any timeout, on any machine */
-    wait_for_connections(64 + 16);
+    wait_for_connections(64 + 8);
     close_all(fds, 300);
     app_stop();
 }
