@@ -5,7 +5,7 @@
  * its client leaving, which is noticed within milliseconds; a client that shuts down only its sending half counts
  * as gone as well, unless it has its answer already.
  *
- * Memory: everything that connections need (header memory, send buffer, bookkeeping, for each of connections_max and 16 more:
+ * Memory: everything that connections need (header memory, send buffer, bookkeeping, for each of connections_max and 8 more:
  * excess ones and those that are being closed) is reserved in `network` at creation; bodies, and answers longer than a send
  * buffer, reserve as they come. What does not fit is refused in words: 400 malformed, 403 foreign Host or Origin, 413 body,
  * 414 target, 429 connections or memory that others have, 431 header, 501 encoding, 503 shutdown, 505 version.

@@ -15,9 +15,10 @@
 #include <stdatomic.h>
 
 /* Connections beyond connections_max: only vital paths are answered on them, all else is told 429. */
-#define HTTP_EXCESS_MAX 8
-/* Connections that have been told to go and that MHD has not closed yet. */
-#define HTTP_LEAVING_MAX 8
+#define HTTP_EXCESS_MAX 6
+/* Connections that have been told to go and that MHD has not closed yet; unused excess places serve for that as well. With all
+ * taken, MHD accepts again in the next turn. */
+#define HTTP_LEAVING_MAX 2
 /* Closed connections whose clients are still sending: read from and thrown away, so that the refusal arrives. */
 #define HTTP_LINGERS_MAX 64
 /* A body may come as slowly as this, after the idle timeout; a client that drips is cut. */
@@ -138,7 +139,7 @@ struct http_server {
     uint64_t now_ns, tick_ns;
     bool quiesced, stopping;
     uint64_t last_words_ns; /* when the handler was told `stopping`; 0 = not yet */
-    bool resumed;           /* since MHD ran last */
+    bool resumed;           /* MHD has something to do that it does not wait for */
     uint64_t activity;      /* calls from MHD, to tell a busy turn from a useless one */
     uint32_t useless_turns; /* in a row */
     struct http_watch watches[HTTP_WATCHES_MAX];
