@@ -44,7 +44,7 @@ static void fill_defaults(struct http_server_opts *o)
 {
     o->header_bytes_max = o->header_bytes_max ? o->header_bytes_max : 8192;
     o->body_bytes_max = o->body_bytes_max ? o->body_bytes_max : (size_t)64 << 20;
-    o->send_bytes_max = o->send_bytes_max ? o->send_bytes_max : 16384;
+    o->send_bytes_max = o->send_bytes_max ? o->send_bytes_max : 65536;
     o->idle_timeout_s = o->idle_timeout_s ? o->idle_timeout_s : 60;
 }
 

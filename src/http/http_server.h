@@ -53,7 +53,7 @@ struct http_server_opts {
         *vital_paths; /* GETs that are answered beyond these limits as well; up to a NULL. NULL = none */
     size_t header_bytes_max; /* request line, headers and trailers; 0 = 8 KiB */
     size_t body_bytes_max;   /* 0 = 64 MiB */
-    size_t send_bytes_max;   /* of a stream, waiting for its client; 0 = 16 KiB */
+    size_t send_bytes_max;   /* of a stream, waiting for its client; 0 = 64 KiB */
     uint32_t idle_timeout_s; /* connections between requests, and requests that do not get on; 0 = 60 */
     struct account *network; /* outlives the server */
     bool loopback_host_only; /* Host must be a loopback name and a browser's Origin must equal it, else 403 */

@@ -70,7 +70,7 @@ def test_who_waits_is_served_when_a_row_is_free(narrow):
 
 
 def test_a_lower_priority_goes_first():
-    """Five wait for the one row: they get it by priority, and those of one priority in their order."""
+    """Five wait for the one row: they get it by priority, and those of one priority in their order. Without a key none is below 0."""
     with serving("--max-num-seqs", 1, "--host-cache", 0) as one:
         order = []
 
@@ -83,7 +83,7 @@ def test_a_lower_priority_goes_first():
             with one.begin(stream=False) as running:
                 until(lambda: one.requests("decoding"))
                 asked = []
-                for name, priority in [("last", 5), ("third", 0), ("first", -3), ("fourth", 0), ("second", -2)]:
+                for name, priority in [("last", 5), ("third", 2), ("first", -3), ("fourth", 2), ("second", 1)]:
                     asked.append(pool.submit(ask, name, priority))
                     until(lambda: len(one.requests("queued")) == len(asked))
                 assert running.reply is None

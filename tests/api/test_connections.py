@@ -18,7 +18,7 @@ GOOD = b'{"prompt":"hi"}'
 
 @pytest.fixture(scope="module")
 def keyed():
-    with serving("--api-key", "sk-one", "--api-key", "sk-two", key="sk-one") as s:
+    with serving("--api-key", "sk-one", "--api-key", "sk-two", "--admin-key", "root", key="root") as s:
         yield s
 
 

@@ -85,14 +85,14 @@ def test_a_mistake_changes_nothing(configured):
 def test_the_queue_takes_what_was_said_last(tmp_path):
     with Configured(tmp_path, "max-queue = 2\nmax-num-seqs = 1\n") as c:
         s = c.server
-        with s.begin() as running:
-            running.event()
+        with s.begin(stream=False):
+            until(lambda: s.requests("decoding"))
             c.reload("max-queue = 1\nmax-num-seqs = 1\n")
-            with s.begin():
+            with s.begin(stream=False):
                 until(lambda: s.requests("queued"))
                 refused(s.complete("a", max_tokens=1), 429, "queue_full", "1 places")
                 c.reload("max-queue = 2\nmax-num-seqs = 1\n")
-                with s.begin():
+                with s.begin(stream=False):
                     until(lambda: len(s.requests("queued")) == 2)
                     c.reload("max-queue = 9\nmax-num-seqs = 1\n")  # more than there was room made for
                     assert c.changed("setting_needs_restart")["max-queue"] == ("2", "9")
