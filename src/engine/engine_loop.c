@@ -148,12 +148,16 @@ static void take_inbox(struct engine *en)
         take_message(en, &m);
 }
 
-/* While rows wait for a place, a row whose client has so much left to read gives up its own sooner. */
-static bool has_room(const struct engine *en, const struct job *j)
+/* While rows wait for a place, a row whose client has so much left to read gives up its own sooner, and goes on when its client has read
+ * nearly all of it, whether rows wait then or not. */
+static bool has_room(const struct engine *en, struct job *j)
 {
     uint32_t unread = STREAM_TOKENS - stream_room(j->stream);
-    uint32_t most = j->row.paused ? CROWDED_UNREAD / 4 : CROWDED_UNREAD;
-    return job_room(j) > 0 && (!en->crowded || unread < most);
+    if (!j->row.paused)
+        j->yields = en->crowded && unread >= CROWDED_UNREAD;
+    else if (unread < CROWDED_UNREAD / 4)
+        j->yields = false;
+    return job_room(j) > 0 && !j->yields;
 }
 
 /* Clients that have gone, that do not read, that read again. */

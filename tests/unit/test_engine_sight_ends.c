@@ -85,8 +85,10 @@ static struct client *bring(struct fixture *f, const struct seen *seen, int phas
 {
     struct job_spec spec = ask(seen, 100), other = greedy(prompt, 20, 1000);
     gate_set(&gate, true, 0);
-    if (phase == QUEUED)
+    if (phase == QUEUED) {
         submit(f, &other);
+        gate_wait(&gate);
+    }
     struct client *c = submit(f, &spec);
     gate_wait(&gate);
     while (!is_phase_now(f, c, phases[phase]) || (phase == QUEUED && numbers(f).steps < 2)) {
