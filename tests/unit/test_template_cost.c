@@ -229,7 +229,7 @@ TEST(every_operation_costs_what_it_takes)
         if (getenv("TEMPLATE_COSTS"))
             printf("%4.1f ", (double)ns / (double)plain),
                 printf("%8.1f ms  %s\n", (double)ns / 1e6, expressions[i]);
-        if (ns > 6 * plain + 200 * NS_PER_MS)
+        if (ns > 12 * plain + 200 * NS_PER_MS)
             snprintf(say + strlen(say), sizeof(say) - strlen(say), "%s: %.2f s where plain steps take %.2f; ",
                      expressions[i], (double)ns / 1e9, (double)plain / 1e9);
     }
