@@ -1,4 +1,4 @@
-/* line_history.c - libedit reads and writes the file; what it is not to be asked for is decided here. */
+/* line_history.c - libedit writes the file; it is read here, because libedit reads past a line that it cannot decode. */
 #include "cli/line_history.h"
 
 #include <stdbool.h>
@@ -27,6 +27,78 @@ void line_history_usual(char *ret, size_t bytes_max)
     }
 }
 
+/* ---- reading: vis(3) back to bytes ---- */
+
+static bool is_octal(char c)
+{
+    return c >= '0' && c <= '7';
+}
+
+/* A letter behind a backslash: *ret is its byte. */
+static bool letter_of(char c, char *ret)
+{
+    static const char letters[] = "\\nrbavtfsE", bytes[] = "\\\n\r\b\a\v\t\f \033";
+    const char *at = c ? strchr(letters, c) : NULL;
+    if (at)
+        *ret = bytes[at - letters];
+    return at != NULL;
+}
+
+/* What follows a backslash. Returns its length, 0: no code. */
+static size_t decode_one(const char *s, char *ret)
+{
+    if (is_octal(s[0]) && is_octal(s[1]) && is_octal(s[2])) {
+        *ret = (char)((s[0] - '0') * 64 + (s[1] - '0') * 8 + (s[2] - '0'));
+        return 3;
+    }
+    if (letter_of(s[0], ret))
+        return 1;
+    size_t meta = s[0] == 'M' ? 1 : 0;
+    if (meta && s[1] == '-' && s[2]) {
+        *ret = (char)(s[2] | 0x80);
+        return 3;
+    }
+    if (s[meta] != '^' || !s[meta + 1])
+        return 0;
+    *ret = (char)((s[meta + 1] == '?' ? 0x7f : s[meta + 1] & 0x1f) | (meta ? 0x80 : 0));
+    return meta + 2;
+}
+
+/* In place. False: it is no line of libedit's, or has a zero byte. */
+static bool decode(char *line)
+{
+    char *to = line;
+    for (const char *at = line; *at;) {
+        char c = *at++;
+        if (c == '\\') {
+            size_t length = decode_one(at, &c);
+            if (length == 0 || c == 0)
+                return false;
+            at += length;
+        }
+        *to++ = c;
+    }
+    *to = 0;
+    return true;
+}
+
+static void read_lines(History *h, FILE *f)
+{
+    static const char head[] = "_HiStOrY_V2_\n";
+    HistEvent event;
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t n = getline(&line, &room, f);
+    if (n == (ssize_t)sizeof(head) - 1 && memcmp(line, head, sizeof(head) - 1) == 0)
+        while ((n = getline(&line, &room, f)) >= 0) {
+            if (line[n - 1] == '\n')
+                line[--n] = 0;
+            if (strlen(line) == (size_t)n && decode(line))
+                history(h, &event, H_ENTER, line);
+        }
+    free(line);
+}
+
 void line_history_load(History *h, const char *path)
 {
     HistEvent event;
@@ -35,7 +107,11 @@ void line_history_load(History *h, const char *path)
     history(h, &event, H_SETUNIQUE, 1);
     if (stat(path, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > LINE_HISTORY_READ_MAX)
         return;
-    history(h, &event, H_LOAD, path);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return;
+    read_lines(h, f);
+    fclose(f);
     if (st.st_size > LINE_HISTORY_FILE_MAX)
         history(h, &event, H_SAVE, path);
 }
