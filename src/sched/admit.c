@@ -155,11 +155,6 @@ static int begin(struct sched *s, struct sched_row *row, const struct prefix_hit
     return row->phase == SCHED_PARKED ? 0 : row_fetch_turn_into_place(&s->opts, row, hit);
 }
 
-static bool has_page_for_next(const struct sched_row *row)
-{
-    return row->done < row->page_count * PAGE_TOKENS;
-}
-
 /* False: account or system have no memory for its first page or its slot. */
 static bool admit(struct sched *s, struct sched_row *row, const struct prefix_hit *hit)
 {
@@ -168,7 +163,7 @@ static bool admit(struct sched *s, struct sched_row *row, const struct prefix_hi
         (void)secure_ask_for_help(s);
         return false;
     }
-    if (!has_page_for_next(row) && !secure_page(s, row)) {
+    if (!sched_has_page_for_next(row) && !secure_page(s, row)) {
         if (!parked)
             row_cache_leave(&s->opts, row);
         return false;

@@ -75,8 +75,15 @@ static void take_out(struct sched *s, struct sched_row *row)
 
 void places_leave(struct sched *s, struct sched_row *row)
 {
-    take_out(s, row);
-    row_cache_leave(&s->opts, row);
+    bool has_pages = sched_has_place(row) || row->phase == SCHED_PARKED;
+    if (sched_has_place(row))
+        take_out(s, row);
+    else
+        places_leave_queue(s, row);
+    if (has_pages)
+        row_cache_leave(&s->opts, row);
+    else if (row_fetch_holds(row))
+        row_fetch_drop(&s->opts, row);
 }
 
 void places_park(struct sched *s, struct sched_row *row)
@@ -84,21 +91,15 @@ void places_park(struct sched *s, struct sched_row *row)
     take_out(s, row);
     row->goes_on = row->phase;
     row->returns = true;
-    row->parks++;
     row->examined = s->plan_number;
     places_enqueue(s, row, SCHED_PARKED);
 }
 
 void places_preempt(struct sched *s, struct sched_row *row)
 {
-    if (sched_has_place(row)) {
-        places_leave(s, row);
-        row->returns = true;
-    } else {
-        ASSERT(row->phase == SCHED_PARKED);
-        places_leave_queue(s, row);
-        row_cache_leave(&s->opts, row);
-    }
+    ASSERT(sched_has_place(row) || row->phase == SCHED_PARKED);
+    places_leave(s, row);
+    row->returns |= row->phase != SCHED_PARKED;
     places_enqueue(s, row, SCHED_PREEMPTED);
     row->examined = s->plan_number;
     row->preemptions++;
@@ -107,16 +108,7 @@ void places_preempt(struct sched *s, struct sched_row *row)
 
 void places_end(struct sched *s, struct sched_row *row, enum sched_end why)
 {
-    if (sched_has_place(row)) {
-        places_leave(s, row);
-    } else {
-        bool parked = row->phase == SCHED_PARKED;
-        places_leave_queue(s, row);
-        if (parked)
-            row_cache_leave(&s->opts, row);
-        else if (row_fetch_holds(row))
-            row_fetch_drop(&s->opts, row);
-    }
+    places_leave(s, row);
     shares_give(row->share);
     row->phase = SCHED_ENDED;
     row->end = why;

@@ -19,7 +19,7 @@ void places_enqueue_last(struct sched *s, struct sched_row *row);
 
 /* Into a place: the row is in no list. */
 void places_enter(struct sched *s, struct sched_row *row, enum sched_phase phase);
-/* Out of its place, with pages and state. */
+/* Out of its place or the queue; gives back its pages and state. */
 void places_leave(struct sched *s, struct sched_row *row);
 /* Gives up its place and keeps pages and state. */
 void places_park(struct sched *s, struct sched_row *row);

@@ -88,7 +88,6 @@ int sched_add(struct sched *s, struct sched_row *row)
     row->fetch_tries = row->fetch_pages = row->fetch_open = row->fetch_from = row->fetch_to = 0;
     memset(row->first, 0, sizeof(row->first));
     row->secured = row->examined = row->blocked_ns = 0;
-    row->parks = 0;
     row->returns = row->takes = false;
     row->share = shares_take(&s->shares, row->tenant_id, row->weight);
     list_init(&row->link);
@@ -99,19 +98,12 @@ int sched_add(struct sched *s, struct sched_row *row)
 void sched_remove(struct sched *s, struct sched_row *row)
 {
     ASSERT(!s->planned && row->phase != SCHED_NEW);
-    bool parked = row->phase == SCHED_PARKED, ended = row->phase == SCHED_ENDED;
-    if (sched_has_place(row))
-        places_leave(s, row);
-    else if (sched_waits(row))
-        places_leave_queue(s, row);
-    else
+    if (row->phase == SCHED_ENDED) {
         list_remove(&row->link);
-    if (parked)
-        row_cache_leave(&s->opts, row);
-    else if (row_fetch_holds(row))
-        row_fetch_drop(&s->opts, row);
-    if (!ended)
+    } else {
+        places_leave(s, row);
         shares_give(row->share);
+    }
     row->phase = SCHED_NEW;
 }
 

@@ -114,7 +114,7 @@ struct sched_row {
     bool fetch_failed;
     uint32_t fetch_from,
         fetch_to; /* tokens that the index alone had, when the tier was asked; and what it had then */
-    uint32_t preemptions, parks;
+    uint32_t preemptions;
     struct share *share;      /* its tenant's */
     enum sched_phase goes_on; /* parked: what it was */
     bool returns;             /* it had a place, so it stands before those that had none */

@@ -38,6 +38,11 @@ static inline bool sched_has_place(const struct sched_row *row)
     return row->phase == SCHED_PREFILLING || row->phase == SCHED_DECODING;
 }
 
+static inline bool sched_has_page_for_next(const struct sched_row *row)
+{
+    return row->done < row->page_count * PAGE_TOKENS;
+}
+
 /* For a place, fetching or not. */
 static inline bool sched_waits(const struct sched_row *row)
 {

@@ -10,11 +10,6 @@
 
 #define ROW SCHED_ROW
 
-static bool has_page_for_next(const struct sched_row *row)
-{
-    return row->done < row->page_count * PAGE_TOKENS;
-}
-
 bool secure_ask_for_help(struct sched *s)
 {
     if (s->opts.help && s->opts.help(s->opts.help_arg))
@@ -65,7 +60,7 @@ static struct sched_row *find_victim(struct sched *s, const struct sched_row *ro
 /* Gets a page for the row's next token. False: not in this step. */
 static bool secure(struct sched *s, struct sched_row *row)
 {
-    while (!has_page_for_next(row) && !secure_page(s, row)) {
+    while (!sched_has_page_for_next(row) && !secure_page(s, row)) {
         if (fetching_drop(s, NULL))
             continue;
         struct sched_row *victim = secure_waits_for_help(s) ? NULL : find_victim(s, row);
