@@ -1,9 +1,10 @@
 /* pace.h - a long task, such as a load, beside others in this process who must not notice it.
  *
  * The task calls pace_next() after each piece of its work, of a few milliseconds at most, and says whether the others compute. While they do not,
- * it has the machine as any thread of nice 0. While they do, it runs as SCHED_IDLE; but if that gives it less than an eighth of a
- * processor, or if the system would not let it return from there (RLIMIT_NICE), it runs as before and sleeps three times as
- * long as it works. So it never stands still behind programs that use all processors.
+ * it has the machine as any thread of nice 0. While they do, it runs as SCHED_IDLE; but if other programs leave it less than an eighth
+ * of a processor, or if the system would not let it return from there (RLIMIT_NICE), it runs as before and sleeps three times as
+ * long as it works. So it never stands still behind programs that use all processors. When this process uses them all, the task
+ * stays low: those are the others that must not notice it.
  * Each thread for itself. */
 #ifndef PLATEAU_BASE_PACE_H
 #define PLATEAU_BASE_PACE_H
@@ -12,9 +13,11 @@
 #include <stdint.h>
 
 struct pace {
-    uint64_t wall_ns, cpu_ns; /* when the present piece began; cpu_ns: of this thread */
+    uint64_t wall_ns, cpu_ns,
+        process_ns; /* when the present piece began; processor time of this thread, of this process */
     uint64_t sleeps_until_ns; /* SCHED_IDLE starved it: until then it sleeps between pieces */
     uint64_t slept_ns;        /* in all; for tests and reports */
+    uint32_t processors;      /* that this process may use */
     bool may_return;          /* from SCHED_IDLE */
 };
 

@@ -61,6 +61,20 @@ TEST(one_that_is_starved_sleeps_between_its_pieces_instead)
     pace_end(&p);
 }
 
+TEST(one_whose_own_process_takes_all_processors_stays_low)
+{
+    struct pace p;
+    pace_begin(&p);
+    p.may_return = true;
+    pace_next(&p, true);
+    p.wall_ns -= NS_PER_S;
+    p.process_ns -= p.processors * NS_PER_S; /* as if all of them had worked for this process */
+    pace_next(&p, true);
+    assert_true(priority_is_low());
+    assert_int_equal(p.slept_ns, 0);
+    pace_end(&p);
+}
+
 TEST(where_nobody_may_return_from_low_it_sleeps)
 {
     struct pace p;
