@@ -29,7 +29,7 @@ static int advise(char *p, size_t bytes, int advice)
     return r;
 }
 
-static int populate(char *p, size_t bytes)
+int pages_populate(char *p, size_t bytes)
 {
     if (advise(p, bytes, MADV_POPULATE_WRITE) == 0)
         return 0;
@@ -40,12 +40,17 @@ static int populate(char *p, size_t bytes)
     return 0;
 }
 
-int pages_commit(char *p, size_t bytes)
+int pages_open(char *p, size_t bytes)
 {
     priority_raise();
     int r = mprotect(p, bytes, PROT_READ | PROT_WRITE);
     priority_restore();
-    if (r == 0 && populate(p, bytes) == 0)
+    return r == 0 ? 0 : -ENOMEM;
+}
+
+int pages_commit(char *p, size_t bytes)
+{
+    if (pages_open(p, bytes) == 0 && pages_populate(p, bytes) == 0)
         return 0;
     (void)pages_decommit(p, bytes);
     return -ENOMEM;

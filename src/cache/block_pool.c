@@ -16,8 +16,9 @@ struct bitmap {
     uint32_t word_count, summary_count;
 };
 
-#define GIVEN_MAX  256           /* of the last second; more are not counted when they come again */
-#define RETAKEN_NS 1000000000ull /* what comes again sooner should have stayed */
+#define GIVEN_MAX   256           /* of the last second; more are not counted when they come again */
+#define PREPARE_MIN 4             /* units that are worth waking other threads */
+#define RETAKEN_NS  1000000000ull /* what comes again sooner should have stayed */
 
 struct block_pool {
     /* Constant. */
@@ -170,6 +171,15 @@ static bool decommit(struct block_pool *p, uint32_t unit)
     return true;
 }
 
+/* After a unit has come. */
+static void note_committed(struct block_pool *p, uint32_t unit)
+{
+    note_taken(p);
+    p->unit_emptied[unit] = p->now_ns;
+    p->units_top = MAX_OF(p->units_top, unit + 1);
+    update_ready(p, unit);
+}
+
 /* Commits the block's units, or none of them. */
 static int commit_block(struct block_pool *p, uint32_t block)
 {
@@ -179,12 +189,8 @@ static int commit_block(struct block_pool *p, uint32_t block)
     for (uint32_t i = u.first; i <= u.last && r == 0; i++) {
         bool comes = !unit_is_committed(p->units, i);
         r = unit_commit(p->units, i);
-        if (r == 0 && comes) {
-            note_taken(p);
-            p->unit_emptied[i] = p->now_ns;
-            p->units_top = MAX_OF(p->units_top, i + 1);
-            update_ready(p, i);
-        }
+        if (r == 0 && comes)
+            note_committed(p, i);
     }
     /* As many of its empty units go as have come; which of them makes no difference. */
     for (uint32_t i = u.first; i <= u.last && r < 0 && units_committed(p->units) > before; i++)
@@ -263,6 +269,43 @@ int block_pool_take(struct block_pool *p, uint32_t *ret)
     take(p, block);
     *ret = block;
     return 0;
+}
+
+/* Units that the lowest `blocks` free blocks that are not ready lack, at most UNITS_AT_ONCE. */
+static uint32_t missing_units(const struct block_pool *p, uint32_t blocks, uint32_t *ret)
+{
+    uint32_t count = 0, word = 0;
+    uint64_t bits = 0;
+    while (blocks > 0 && count < UNITS_AT_ONCE) {
+        while (bits == 0 && word < p->free.word_count) {
+            bits = p->free.words[word] & ~p->ready.words[word];
+            word++;
+        }
+        if (bits == 0)
+            break;
+        struct span u = units_of_block(p, (word - 1) * 64 + (uint32_t)__builtin_ctzll(bits));
+        for (uint32_t unit = u.first; unit <= u.last && count < UNITS_AT_ONCE; unit++) {
+            bool is_listed = count > 0 && ret[count - 1] >= unit;
+            if (!is_listed && !unit_is_committed(p->units, unit))
+                ret[count++] = unit;
+        }
+        bits &= bits - 1;
+        blocks--;
+    }
+    return count;
+}
+
+void block_pool_prepare(struct block_pool *p, uint32_t blocks, const struct units_crew *crew)
+{
+    uint32_t units[UNITS_AT_ONCE];
+    if (blocks <= p->ready_count)
+        return;
+    uint32_t count = missing_units(p, blocks - p->ready_count, units);
+    if (count < PREPARE_MIN)
+        return;
+    uint32_t done = units_commit_many(p->units, units, count, crew);
+    for (uint32_t i = 0; i < done; i++)
+        note_committed(p, units[i]);
 }
 
 void block_pool_give(struct block_pool *p, uint32_t index)

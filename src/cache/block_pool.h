@@ -30,6 +30,9 @@ struct units *block_pool_done(struct block_pool *p);
 /* The lowest free block that is committed already, else the lowest free one, its units committed.
  * 0, -ENOSPC (all are taken), -ENOMEM (account or system said no; nothing has moved). It never waits. */
 int block_pool_take(struct block_pool *p, uint32_t *ret);
+/* So many blocks are about to be taken: commits for those that are not ready, as far as account and system give, on the crew's threads.
+ * Nothing, where that would be too few units to be worth it. */
+void block_pool_prepare(struct block_pool *p, uint32_t blocks, const struct units_crew *crew);
 void block_pool_give(struct block_pool *p, uint32_t index);
 bool block_pool_is_taken(const struct block_pool *p, uint32_t index);
 uint32_t block_pool_free_count(const struct block_pool *p);

@@ -115,6 +115,12 @@ static int take_free(struct page_pool *p, bool cached, uint32_t *ret)
     return r;
 }
 
+void page_pool_prepare(struct page_pool *p, uint32_t pages)
+{
+    if (p->opts.crew)
+        block_pool_prepare(p->blocks, pages, p->opts.crew);
+}
+
 int page_pool_take(struct page_pool *p, uint32_t *ret)
 {
     uint32_t page;

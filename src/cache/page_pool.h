@@ -26,6 +26,8 @@ struct page_pool_opts {
      * cached elsewhere too, not only what is free. False: there is nothing. NULL: nobody can. */
     bool (*relieve)(void *arg, bool cached);
     void *arg; /* of these */
+    /* For page_pool_prepare(); NULL: that does nothing. */
+    const struct units_crew *crew;
     /* Counts what becomes cached in all pools that share it, so that they have one order of last use. NULL: the pool's own. */
     uint32_t *uses;
 };
@@ -42,6 +44,8 @@ struct units *page_pool_done(struct page_pool *p);
  * free memory comes first, then a cached page, then what others have cached.
  * 0, -ENOSPC (all are referenced), or -ENOMEM (account or system said no to a unit and nobody has any; nothing has moved). It never waits: the scheduler decides whom to preempt. */
 int page_pool_take(struct page_pool *p, uint32_t *ret);
+/* So many pages are about to be taken: their units are committed at once, as far as account and system give without asking others. */
+void page_pool_prepare(struct page_pool *p, uint32_t pages);
 /* One more reference to a page that is referenced or cached. */
 void page_pool_ref(struct page_pool *p, uint32_t page);
 /* One less. The last one frees the page, or caches it if it is kept. */

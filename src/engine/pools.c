@@ -125,7 +125,8 @@ static struct page_pool_opts page_opts(const struct pools_opts *o, struct pools 
                                    .evict = o->host_cache_max ? on_evict : NULL,
                                    .move = movable ? move_page : NULL,
                                    .relieve = relieve_pages,
-                                   .arg = p};
+                                   .arg = p,
+                                   .crew = p->crew.run ? &p->crew : NULL};
 }
 
 static struct slot_pool_opts slot_opts(const struct pools_opts *o, struct pools *p)
@@ -168,7 +169,8 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
                         .slot_bytes = opts->slot_bytes,
                         .holder = opts->holder,
                         .more = opts->more,
-                        .arg = opts->arg};
+                        .arg = opts->arg,
+                        .crew = opts->crew};
     int r = open_accounts(p, opts);
     if (r < 0)
         return r;

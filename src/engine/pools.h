@@ -25,6 +25,7 @@ struct pools {
     uint64_t dropped;        /* pages and snapshots of prefixes, because others wanted their memory */
     bool (*more)(void *arg); /* of pools_opts */
     void *arg;
+    struct units_crew crew;
     bool help_comes; /* a unit was refused since the clock was set, and others are being asked for theirs */
 };
 
@@ -38,6 +39,7 @@ struct pools_opts {
     /* Something of the engine's that is not in the pools is given back, so that they may have it; asked when all others refuse a unit. False:
      * there is nothing. NULL: never. */
     bool (*more)(void *arg);
+    struct units_crew crew; /* for what a prompt takes; run NULL: none */
     /* As those of prefix_index_opts. */
     void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot);
     void *arg;

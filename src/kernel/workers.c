@@ -237,6 +237,16 @@ void workers_turn_begin(struct workers *w)
     pthread_mutex_unlock(&w->lock);
 }
 
+bool workers_turn_try(struct workers *w)
+{
+    pthread_mutex_lock(&w->lock);
+    bool free = w->turn_now == w->turn_next;
+    w->turn_next += free;
+    pthread_mutex_unlock(&w->lock);
+    atomic_fetch_add(&w->turns_open, free);
+    return free;
+}
+
 void workers_turn_end(struct workers *w)
 {
     pthread_mutex_lock(&w->lock);

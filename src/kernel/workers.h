@@ -25,6 +25,8 @@ uint32_t workers_count(const struct workers *w);
 /* A turn: between begin and end the caller has the pool for itself. First come, first served. */
 void workers_turn_begin(struct workers *w);
 void workers_turn_end(struct workers *w);
+/* A turn now, if no other has one or waits for one. False: no turn. */
+bool workers_turn_try(struct workers *w);
 /* Somebody has a turn or waits for one, or had one within the last 20 ms: between two steps. Any thread; takes no lock. */
 bool workers_busy(const struct workers *w);
 

@@ -111,6 +111,11 @@ bool unit_is_committed(const struct units *u, uint32_t index)
     return u->is_committed[index];
 }
 
+static char *unit_start(const struct units *u, uint32_t index)
+{
+    return u->base + index * u->unit_bytes;
+}
+
 int unit_commit(struct units *u, uint32_t index)
 {
     ASSERT(index < u->units_max);
@@ -119,7 +124,7 @@ int unit_commit(struct units *u, uint32_t index)
     int r = account_reserve(u->account, u->unit_bytes);
     if (r < 0)
         return r;
-    r = pages_commit(u->base + index * u->unit_bytes, u->unit_bytes);
+    r = pages_commit(unit_start(u, index), u->unit_bytes);
     if (r < 0) {
         account_release(u->account, u->unit_bytes);
         return r;
@@ -130,6 +135,62 @@ int unit_commit(struct units *u, uint32_t index)
     return 0;
 }
 
+/* ---- many at once ---- */
+
+struct populating {
+    struct units *units;
+    const uint32_t *indices;
+    bool failed[UNITS_AT_ONCE];
+};
+
+static void populate_one(void *arg, uint32_t i)
+{
+    struct populating *p = arg;
+    p->failed[i] = pages_populate(unit_start(p->units, p->indices[i]), p->units->unit_bytes) < 0;
+}
+
+/* Pays for units and makes them accessible; returns how many of them. */
+static uint32_t open_many(struct units *u, const uint32_t *indices, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        ASSERT(indices[i] < u->units_max && !u->is_committed[indices[i]]);
+        if (account_reserve(u->account, u->unit_bytes) < 0)
+            return i;
+        if (pages_open(unit_start(u, indices[i]), u->unit_bytes) < 0) {
+            account_release(u->account, u->unit_bytes);
+            return i;
+        }
+    }
+    return count;
+}
+
+/* Back to before open_many(), for those from `from` on. */
+static void close_many(struct units *u, const uint32_t *indices, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from; i < to; i++) {
+        (void)pages_decommit(unit_start(u, indices[i]), u->unit_bytes);
+        account_release(u->account, u->unit_bytes);
+    }
+}
+
+uint32_t units_commit_many(struct units *u, const uint32_t *indices, uint32_t count,
+                           const struct units_crew *crew)
+{
+    ASSERT(count <= UNITS_AT_ONCE);
+    struct populating p = {.units = u, .indices = indices};
+    uint32_t opened = open_many(u, indices, count), done = 0;
+    if (opened > 0 && crew->run(crew->arg, populate_one, &p, opened)) {
+        while (done < opened && !p.failed[done])
+            done++;
+    }
+    close_many(u, indices, done, opened);
+    for (uint32_t i = 0; i < done; i++)
+        u->is_committed[indices[i]] = true;
+    u->committed += done;
+    account_use(u->account, done * u->unit_bytes);
+    return done;
+}
+
 int unit_decommit(struct units *u, uint32_t index)
 {
     ASSERT(index < u->units_max);
@@ -137,7 +198,7 @@ int unit_decommit(struct units *u, uint32_t index)
         return 0;
     int r = faults.decommit ? faults.decommit(faults.arg) : 0;
     if (r == 0)
-        r = pages_decommit(u->base + index * u->unit_bytes, u->unit_bytes);
+        r = pages_decommit(unit_start(u, index), u->unit_bytes);
     if (r < 0)
         return r;
     u->is_committed[index] = false;

@@ -36,6 +36,18 @@ bool unit_is_committed(const struct units *u, uint32_t index);
 
 /* 0, or -ENOMEM (the account or the system said no) and nothing has changed. Committed already: 0. */
 int unit_commit(struct units *u, uint32_t index);
+/* Threads that may populate several units at once: zeroing is what a commit takes, and one thread zeroes less than memory can take. */
+struct units_crew {
+    /* Calls task(task_arg, i) once for each i < count, on any threads, and returns when all are done. False: the threads do other
+     * things; nothing was called. */
+    bool (*run)(void *arg, void (*task)(void *task_arg, uint32_t i), void *task_arg, uint32_t count);
+    void *arg;
+};
+#define UNITS_AT_ONCE 64
+/* Commits those of the `count` <= UNITS_AT_ONCE units that account and system give, in their order; none is committed already. Returns how
+ * many those are: the first ones. 0 also when the crew does other things. */
+uint32_t units_commit_many(struct units *u, const uint32_t *indices, uint32_t count,
+                           const struct units_crew *crew);
 /* Gives the unit back; its bytes are gone. Not committed: nothing. 0, or what the system said and nothing has changed. */
 int unit_decommit(struct units *u, uint32_t index);
 

@@ -36,6 +36,12 @@ uint32_t row_cache_wants(const struct sched_opts *o, const struct sched_row *row
 
 /* ---- pages ---- */
 
+void row_cache_prepare(const struct sched_opts *o, uint32_t pages)
+{
+    for (uint32_t g = 0; g < o->group_count; g++)
+        page_pool_prepare(o->groups[g].pages, pages);
+}
+
 int row_cache_extend(const struct sched_opts *o, struct sched_row *row)
 {
     for (uint32_t g = 0; g < o->group_count; g++) {

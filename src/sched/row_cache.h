@@ -19,6 +19,8 @@ uint32_t row_cache_wants(const struct sched_opts *o, const struct sched_row *row
                          const struct prefix_hit *hit, uint32_t group);
 /* Begins a row that holds nothing: takes the hit and a slot. 0 or -ENOMEM, and then nothing has moved. */
 int row_cache_begin(const struct sched_opts *o, struct sched_row *row, const struct prefix_hit *hit);
+/* So many more pages of each group are about to be taken for a prompt: they are committed at once where that is faster. */
+void row_cache_prepare(const struct sched_opts *o, uint32_t pages);
 /* One more page of each group for the row's next tokens. 0, or as page_pool_take: then it has none. */
 int row_cache_extend(const struct sched_opts *o, struct sched_row *row);
 /* row->done has moved: whole pages join the index, windows move, the state is kept at a page boundary. */

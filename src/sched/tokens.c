@@ -81,7 +81,10 @@ static uint32_t order_prompts(struct sched *s)
 /* Takes pages until `count` tokens have room; returns how many have. */
 static uint32_t extend(struct sched *s, struct sched_row *row, uint32_t count)
 {
-    while (row->page_count * PAGE_TOKENS < row->done + count && secure_page(s, row))
+    uint32_t pages = DIV_UP(row->done + count, PAGE_TOKENS);
+    if (pages > row->page_count)
+        row_cache_prepare(&s->opts, pages - row->page_count);
+    while (row->page_count < pages && secure_page(s, row))
         ;
     return MIN_OF(count, row->page_count * PAGE_TOKENS - row->done);
 }

@@ -204,4 +204,20 @@ TEST(the_pool_is_busy_during_a_turn_and_shortly_after)
     workers_free(w);
 }
 
+TEST(a_turn_is_tried_without_waiting)
+{
+    struct workers *w = NULL;
+    assert_int_equal(workers_create(2, NULL, &w), 0);
+    assert_true(workers_turn_try(w));
+    assert_false(workers_turn_try(w));
+    assert_true(workers_busy(w));
+    workers_turn_end(w);
+    workers_turn_begin(w);
+    assert_false(workers_turn_try(w));
+    workers_turn_end(w);
+    assert_true(workers_turn_try(w));
+    workers_turn_end(w);
+    workers_free(w);
+}
+
 TEST_MAIN()

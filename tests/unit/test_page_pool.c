@@ -61,6 +61,95 @@ static uint64_t committed(const struct fixture *f)
     return account_numbers(f->kv).used;
 }
 
+struct crew {
+    uint32_t runs, tasks;
+    bool is_busy;
+};
+
+static bool on_run(void *arg, void (*task)(void *task_arg, uint32_t i), void *task_arg, uint32_t count)
+{
+    struct crew *c = arg;
+    c->runs++;
+    c->tasks += c->is_busy ? 0 : count;
+    for (uint32_t i = count; i-- > 0 && !c->is_busy;)
+        task(task_arg, i);
+    return !c->is_busy;
+}
+
+/* Pages of 1.5 units, the pool's account limited to so many units. */
+static struct fixture *open_with_crew(struct fixture *f, uint64_t units, struct crew *crew,
+                                      struct units_crew *ret)
+{
+    *f = (struct fixture){.kv = test_account(units * UNIT_BYTES)};
+    *ret = (struct units_crew){on_run, crew};
+    struct page_pool_opts opts = {
+        .pages_max = 100, .page_bytes = UNIT_BYTES * 3 / 2, .kv = f->kv, .arg = f, .crew = ret};
+    struct arena_opts arena = {.bytes_max = page_pool_arena_bytes(&opts)};
+    assert_int_equal(arena_create(&arena, &f->arena), 0);
+    assert_int_equal(page_pool_create(f->arena, &opts, &f->pool), 0);
+    return f;
+}
+
+TEST(pages_that_are_about_to_be_taken_are_committed_at_once)
+{
+    struct fixture f;
+    struct crew crew = {0};
+    struct units_crew units;
+    open_with_crew(&f, 1000, &crew, &units);
+    page_pool_prepare(f.pool, 10);
+    assert_int_equal(crew.runs, 1);
+    assert_int_equal(crew.tasks, 15);
+    assert_int_equal(committed(&f), 15 * UNIT_BYTES);
+    assert_int_equal(page_pool_ready(f.pool), 10);
+    page_pool_check(f.pool);
+    for (uint32_t i = 0; i < 10; i++) {
+        assert_int_equal(take(&f), i);
+        memset(page_pool_base(f.pool) + i * (UNIT_BYTES * 3 / 2), 7, UNIT_BYTES * 3 / 2);
+    }
+    assert_int_equal(committed(&f), 15 * UNIT_BYTES);
+    /* What is ready already is not asked for, nor is a crew for one page. */
+    page_pool_unref(f.pool, 2);
+    page_pool_prepare(f.pool, 1);
+    page_pool_prepare(f.pool, 2);
+    assert_int_equal(crew.runs, 1);
+    /* At most so many units at once; the lowest. */
+    page_pool_prepare(f.pool, 90);
+    assert_int_equal(committed(&f), (15 + UNITS_AT_ONCE) * UNIT_BYTES);
+    page_pool_check(f.pool);
+    for (uint32_t i = 0; i < 10; i++)
+        if (i != 2)
+            page_pool_unref(f.pool, i);
+    close_pool(&f);
+}
+
+TEST(what_the_account_does_not_give_is_not_prepared)
+{
+    struct fixture f;
+    struct crew crew = {0};
+    struct units_crew units;
+    open_with_crew(&f, 8, &crew, &units);
+    page_pool_prepare(f.pool, 20);
+    assert_int_equal(crew.tasks, 8);
+    assert_int_equal(committed(&f), 8 * UNIT_BYTES);
+    assert_int_equal(page_pool_ready(f.pool), 5);
+    close_pool(&f);
+}
+
+TEST(a_crew_that_does_other_things_leaves_the_commits_to_who_takes)
+{
+    struct fixture f;
+    struct crew crew = {.is_busy = true};
+    struct units_crew units;
+    open_with_crew(&f, 100, &crew, &units);
+    page_pool_prepare(f.pool, 20);
+    assert_int_equal(crew.runs, 1);
+    assert_int_equal(account_numbers(f.kv).reserved, 0);
+    assert_int_equal(take(&f), 0);
+    assert_int_equal(committed(&f), 2 * UNIT_BYTES);
+    page_pool_unref(f.pool, 0);
+    close_pool(&f);
+}
+
 TEST(the_lowest_page_is_handed_out)
 {
     struct fixture f;
