@@ -10,7 +10,7 @@ import importlib
 import pathlib
 import sys
 
-GATES = ("soak", "return", "flat", "jitter", "agent", "fairness", "trim-cost", "warm-start", "load-gap", "models", "pictures", "guess")
+GATES = ("soak", "return", "flat", "jitter", "agent", "fairness", "tenants", "trim-cost", "warm-start", "load-gap", "models", "pictures", "guess")
 TOP = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -35,6 +35,7 @@ def arguments():
     p.add_argument("--turns", type=int, default=30, help="agent: of the session (30)")
     p.add_argument("--uncached", action=argparse.BooleanOptionalAction, default=True, help="agent: also without a cache, to compare")
     p.add_argument("--long-prompt", type=int, default=16384, help="fairness: tokens (16384)")
+    p.add_argument("--crowd", type=int, default=100, help="tenants: per cent of 120 requests, 100 streams, 600 connections and 8 large texts (100)")
     p.add_argument("--pairs", type=int, default=40, help="trim-cost: bursts with and without (40)")
     p.add_argument("--burst-tokens", type=int, default=384, help="trim-cost: tokens of each of 8 replies (384)")
     p.add_argument("--warm-prompt", type=int, default=4096, help="warm-start: tokens (4096)")

@@ -18,6 +18,7 @@ SMALL = {
     "jitter": ["--repeats", "25", "--jitter-prompt", "64"],
     "agent": ["--turns", "4"],
     "fairness": ["--long-prompt", "2048"],
+    "tenants": ["--crowd", "10"],
     "trim-cost": ["--pairs", "3", "--burst-tokens", "4"],
     "load-gap": ["--gap-shape", "tiny-qwen3", "--gap-loads", "2"],
     "models": ["--cycles", "12"],
@@ -25,7 +26,7 @@ SMALL = {
     "guess": ["--guess-steps", "300", "--guess-tokens", "100", "--guess-batch", "32"],
 }
 # A slope over a second is none, and so are quantiles of a machine that runs other tests; whether guesses pay follows from times too.
-LONG_ONLY = ("slope", "p99", "period", "throughput", "every gap", "longest gap", "longest trim slice", "steps with guesses", "eight had", "less well")
+LONG_ONLY = ("slope", "p99", "period", "throughput", "every gap", "beside a flood", "beside unread", "beside large", "longest gap", "longest trim slice", "steps with guesses", "eight had", "less well")
 
 
 def run_gate(gate, out, *more):
