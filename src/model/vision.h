@@ -1,4 +1,4 @@
-/* vision.h - the vision tower of a loaded model: pixels to features that stand for tokens (contract 4).
+/* vision.h - the vision tower of a loaded model: pixels to features that stand for tokens (contract 4.2, 4.3).
  *
  * One picture at a time is on its way; its work is done in pieces of well under a millisecond each, so that who calls can stop after any
  * and let others compute. Its memory is committed when a picture begins and stays for the next one until model_encode_relax().

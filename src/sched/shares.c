@@ -1,4 +1,4 @@
-/* tenants.c - the table, and four questions about two tenants.
+/* shares.c - the table, and four questions about two tenants.
  *
  * The table is searched from the id's own entry on, whole: 256 entries, once per request. A plan asks about the tenants that are present
  * only. Weights are compared crosswise (a/wa < b/wb as a*wb < b*wa), so no question rounds. */
