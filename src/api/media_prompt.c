@@ -36,9 +36,10 @@ const char *media_prompt_forged(const struct media_marks *m, const json_t *v)
     if (json_is_string(v))
         return holds(m, (struct slice){json_string_value(v), json_string_length(v)}) ? json_string_value(v)
                                                                                      : NULL;
-    json_array_foreach((json_t *)v, i, each) if ((found = media_prompt_forged(m, each))) return found;
-    json_object_foreach((json_t *)v, key, each)
-    {
+    json_array_foreach((json_t *)v, i, each)
+        if ((found = media_prompt_forged(m, each)))
+            return found;
+    json_object_foreach((json_t *)v, key, each) {
         if (holds(m, slice_of(key)))
             return key;
         if ((found = media_prompt_forged(m, each)))

@@ -39,8 +39,7 @@ static bool add_model_kwargs(struct exchange *x)
     json_t *given = x->request.template_kwargs;
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)x->model->template_kwargs, key, value)
-    {
+    json_object_foreach((json_t *)x->model->template_kwargs, key, value) {
         if (!json_object_get(given, key) && json_object_set_new(given, key, json_deep_copy(value)) < 0)
             return no_memory(x);
     }
@@ -221,8 +220,7 @@ static bool take_ids(struct exchange *x, const json_t *list, struct prompt_ids *
     uint32_t *ids = request_memory_alloc(&x->memory, count * sizeof(*ids));
     if (!ids)
         return no_memory(x);
-    json_array_foreach(list, i, each)
-    {
+    json_array_foreach(list, i, each) {
         if (json_integer_value(each) >= vocab) {
             request_memory_free(&x->memory, ids, count * sizeof(*ids));
             return reject_value(&x->reject, "prompt", "prompt[%zu] is %lld; the model's ids end at %u.", i,

@@ -218,7 +218,9 @@ static bool read_stop(struct request *r, const struct field *f, json_t *v, struc
         return read_stop_string(r, v, why);
     size_t i;
     json_t *each;
-    json_array_foreach(v, i, each) if (!read_stop_string(r, each, why)) return false;
+    json_array_foreach(v, i, each)
+        if (!read_stop_string(r, each, why))
+            return false;
     return true;
 }
 
@@ -228,8 +230,7 @@ static bool read_stop_ids(struct request *r, const struct field *f, json_t *v, s
         return reject_value(why, f->name, "%s must be a list of token ids.", f->name);
     size_t i;
     json_t *each;
-    json_array_foreach(v, i, each)
-    {
+    json_array_foreach(v, i, each) {
         int64_t id;
         if (!integer_of(each, &id) || id < 0 || id > UINT32_MAX)
             return reject_value(why, f->name, "%s[%zu] must be a token id.", f->name, i);
@@ -249,8 +250,7 @@ static bool read_logit_bias(struct request *r, const struct field *f, json_t *v,
                             json_object_size(v), SAMPLER_BIAS_MAX);
     const char *key;
     json_t *bias;
-    json_object_foreach(v, key, bias)
-    {
+    json_object_foreach(v, key, bias) {
         uint64_t id;
         if (!slice_u64(slice_of(key), UINT32_MAX, &id))
             return reject_value(why, f->name, "logit_bias has the key \"%.40s\", which is no token id.", key);
@@ -269,8 +269,7 @@ static bool read_stream_options(struct request *r, const struct field *f, json_t
     json_t *value;
     if (!json_is_object(v))
         return reject_value(why, f->name, "stream_options must be an object.");
-    json_object_foreach(v, key, value)
-    {
+    json_object_foreach(v, key, value) {
         if (json_is_null(value))
             continue;
         if (!json_is_boolean(value))
@@ -399,10 +398,9 @@ static bool read_tokens(struct request *r, const struct field *f, json_t *v, str
     json_t *each;
     if (!json_is_array(v))
         return reject_value(why, f->name, "tokens must be a list of token ids.");
-    json_array_foreach(v, i, each) if (!json_is_integer(each) ||
-                                       json_integer_value(each) <
-                                           0) return reject_value(why, f->name,
-                                                                  "tokens[%zu] must be a token id.", i);
+    json_array_foreach(v, i, each)
+        if (!json_is_integer(each) || json_integer_value(each) < 0)
+            return reject_value(why, f->name, "tokens[%zu] must be a token id.", i);
     r->tokens = v;
     return true;
 }
@@ -547,8 +545,7 @@ bool request_fields_read(struct request *r, struct reject *why)
 {
     const char *name;
     json_t *value;
-    json_object_foreach(r->root, name, value)
-    {
+    json_object_foreach(r->root, name, value) {
         const struct field *f = field_find(name, 1u << r->kind);
         if (json_is_null(value))
             continue;

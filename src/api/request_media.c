@@ -63,8 +63,7 @@ static bool check_keys(const json_t *holder, enum request_media_kind kind, const
                                         "mime_type", "media_type", "cache_control"};
     const char *key;
     json_t *v;
-    json_object_foreach((json_t *)holder, key, v)
-    {
+    json_object_foreach((json_t *)holder, key, v) {
         bool ok = json_is_null(v) || is_among(key, known, COUNT_OF(known)) ||
                   is_among(key, names[kind], COUNT_OF(names[kind])) ||
                   (kind == REQUEST_VIDEO && is_among(key, rates, COUNT_OF(rates)));
@@ -194,5 +193,6 @@ void request_drop_sources(struct request *r)
 {
     size_t i;
     json_t *entry;
-    json_array_foreach(r->media, i, entry) json_object_del(entry, "source");
+    json_array_foreach(r->media, i, entry)
+        json_object_del(entry, "source");
 }

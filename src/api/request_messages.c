@@ -63,8 +63,7 @@ static bool join_parts(const struct place *p, json_t *message, const json_t *par
     json_t *part;
     bool ok = true;
     buf_init(&text, SIZE_MAX / 4, &charge);
-    json_array_foreach(parts, i, part)
-    {
+    json_array_foreach(parts, i, part) {
         const json_t *s = text_of_part(part);
         if (!s) {
             ok = refuse_part(p, i, part);
@@ -83,7 +82,9 @@ static bool has_media(const json_t *parts)
 {
     size_t i;
     const json_t *part;
-    json_array_foreach(parts, i, part) if (request_is_media(part)) return true;
+    json_array_foreach(parts, i, part)
+        if (request_is_media(part))
+            return true;
     return false;
 }
 
@@ -175,8 +176,7 @@ static bool normalise_calls(const struct place *p, json_t *message, const struct
     }
     if (!json_is_array(calls))
         return refuse_message(p, ".tool_calls must be a list.");
-    json_array_foreach(calls, i, call)
-    {
+    json_array_foreach(calls, i, call) {
         json_t *function = json_object_get(call, "function");
         const json_t *type = json_object_get(call, "type");
         if (!json_is_string(json_object_get(function, "name")))
@@ -248,8 +248,7 @@ bool request_normalise_messages(json_t *messages, const struct request_limits *l
     json_t *message;
     bool ok = true;
     request_memory_enter(memory);
-    json_array_foreach(messages, i, message)
-    {
+    json_array_foreach(messages, i, message) {
         struct place p = {i, memory, media, why};
         ok = normalise_message(&p, message, limits);
         if (!ok)
@@ -292,6 +291,8 @@ bool request_check_tools(const json_t *tools, struct reject *why)
     if (json_array_size(tools) > REQUEST_TOOLS_MAX)
         return reject_value(why, "tools", "tools has %zu entries; at most %d are taken.",
                             json_array_size(tools), REQUEST_TOOLS_MAX);
-    json_array_foreach(tools, i, tool) if (!check_tool(tool, i, why)) return false;
+    json_array_foreach(tools, i, tool)
+        if (!check_tool(tool, i, why))
+            return false;
     return true;
 }

@@ -78,11 +78,12 @@ static bool check_ids(const json_t *ids, struct reject *why)
 {
     size_t i;
     json_t *each;
-    json_array_foreach(ids, i, each) if (!is_id(each)) return reject_value(
-        why, "prompt",
-        "prompt[%zu] is no token id. A prompt is a string, a list of token "
-        "ids, or a list of either.",
-        i);
+    json_array_foreach(ids, i, each)
+        if (!is_id(each))
+            return reject_value(why, "prompt",
+                                "prompt[%zu] is no token id. A prompt is a string, a list of token "
+                                "ids, or a list of either.",
+                                i);
     return true;
 }
 
@@ -108,8 +109,7 @@ static bool check_prompts(struct request *r, struct reject *why)
     r->prompt_count = (uint32_t)MIN_OF(json_array_size(r->prompt), (size_t)UINT32_MAX);
     size_t i;
     json_t *each;
-    json_array_foreach(r->prompt, i, each)
-    {
+    json_array_foreach(r->prompt, i, each) {
         if (is_empty(each))
             return reject_value(why, "prompt",
                                 "prompt[%zu] is empty; it must be at least one token id or character.", i);

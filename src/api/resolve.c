@@ -49,8 +49,7 @@ static bool add_bias(const struct request *r, const struct served_model *m, stru
     uint64_t id = 0;
     if (!r->logit_bias)
         return true;
-    json_object_foreach(r->logit_bias, key, value)
-    {
+    json_object_foreach(r->logit_bias, key, value) {
         if (!slice_u64(slice_of(key), m->shape->vocab - 1, &id))
             return reject_value(why, "logit_bias", "logit_bias has the id %s; the model's ids end at %u.",
                                 key, m->shape->vocab - 1);

@@ -270,9 +270,9 @@ uint32_t attach_count(const json_t *messages)
     size_t i, k;
     const json_t *message, *part;
     uint32_t count = 0;
-    json_array_foreach(messages, i, message)
-    {
-        json_array_foreach(json_object_get(message, "content"), k, part) count += request_is_media(part);
+    json_array_foreach(messages, i, message) {
+        json_array_foreach(json_object_get(message, "content"), k, part)
+            count += request_is_media(part);
     }
     return count;
 }

@@ -34,8 +34,7 @@ static uint32_t check_content(const json_t *content)
     size_t i;
     const json_t *part;
     ASSERT(json_is_string(content) || json_array_size(content) > 0);
-    json_array_foreach(content, i, part)
-    {
+    json_array_foreach(content, i, part) {
         const char *type = json_string_value(json_object_get(part, "type"));
         bool is_text = type && strcmp(type, "text") == 0;
         ASSERT(type && (is_text || strcmp(type, "image") == 0 || strcmp(type, "video") == 0));
@@ -51,8 +50,7 @@ static void check_messages(const struct request *r)
     uint32_t media = 0;
     size_t i;
     const json_t *m;
-    json_array_foreach(r->messages, i, m)
-    {
+    json_array_foreach(r->messages, i, m) {
         ASSERT(json_is_string(json_object_get(m, "role")));
         media += check_content(json_object_get(m, "content"));
     }
@@ -75,7 +73,8 @@ static void check_media(struct request *r)
             check_address(m.source);
         else
             ASSERT(m.kind == REQUEST_VIDEO && json_array_size(m.source) > 0);
-        json_array_foreach(m.source, k, frame) check_address(frame);
+        json_array_foreach(m.source, k, frame)
+            check_address(frame);
     }
     request_drop_sources(r);
     for (uint32_t i = 0; i < request_media_count(r); i++)
