@@ -27,7 +27,7 @@ static struct slice key_of(const struct http_request *r)
 static bool refuse_key(struct slice given, struct reject *why)
 {
     return reject_set(
-        why, 401, "invalid_api_key", NULL, "%s",
+        why, REJECT_INVALID_API_KEY, NULL, "%s",
         given.len ? "The API key is not valid. Send one of those that the server was started with, as "
                     "\"Authorization: Bearer KEY\"."
                   : "This server needs an API key. Send it as \"Authorization: Bearer KEY\".");
@@ -36,7 +36,7 @@ static bool refuse_key(struct slice given, struct reject *why)
 static bool refuse_admin(struct reject *why)
 {
     return reject_set(
-        why, 401, "invalid_api_key", NULL,
+        why, REJECT_INVALID_API_KEY, NULL,
         "This route needs the admin key (--admin-key), as \"Authorization: Bearer KEY\". On the "
         "server's machine `plateau status` and its like need none.");
 }

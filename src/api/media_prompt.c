@@ -53,7 +53,7 @@ const char *media_prompt_forged(const struct media_marks *m, const json_t *v)
 static bool refuse_count(uint32_t parts, uint32_t found, struct reject *why)
 {
     return reject_set(
-        why, 400, "media_mismatch", "messages",
+        why, REJECT_MEDIA_MISMATCH, "messages",
         "The messages have %u pictures and videos, and the model's chat template has places for %u of them. "
         "It leaves out what it does not expect in a role or turn; put them into user messages.",
         parts, found);

@@ -24,7 +24,7 @@ static bool refuse_memory(struct exchange *x, size_t wanted)
     uint64_t limit = account_numbers(media).limit;
     if (wanted >= limit)
         return reject_set(
-            &x->reject, 413, "media_too_large", "messages",
+            &x->reject, REJECT_MEDIA_MEMORY, "messages",
             "A picture or video of this request needs %zu bytes at once, and all together may have %llu "
             "(--media-memory). Send a smaller one.",
             wanted, (unsigned long long)limit);
@@ -59,7 +59,7 @@ bool media_request_ready(struct exchange *x)
         return true;
     if (!media_task_create(x->api->media, &x->request, &x->model->shape->vision, &x->media, &wanted,
                            &x->reject))
-        return x->reject.status ? false : refuse_memory(x, wanted);
+        return x->reject.kind ? false : refuse_memory(x, wanted);
     request_drop_sources(&x->request);
     if (!media_submit(x->media, &x->reject))
         return false;
@@ -73,7 +73,7 @@ static bool refuse_slow(struct exchange *x)
 {
     x->reject.retry_after_s = media_retry_after_s(x->api->media);
     return reject_set(
-        &x->reject, 503, "queue_timeout", NULL,
+        &x->reject, REJECT_QUEUE_TIMEOUT, NULL,
         "The request's pictures waited %u s to be read, as long as --media-timeout allows. Try again "
         "later.",
         media_options(x->api->media)->timeout_s);
@@ -93,7 +93,7 @@ int media_request_look(struct exchange *x, uint64_t now_ns)
     const struct reject *why = media_task_failure(x->media);
     if (!why)
         return 0;
-    if (why->status)
+    if (why->kind)
         x->reject = *why;
     else
         refuse_memory(x, media_task_wanted(x->media));

@@ -85,9 +85,9 @@ static bool fail(struct video *v, int r, const char *what)
     if (r == -ECANCELED)
         return false;
     if (r == -ETIMEDOUT)
-        return media_refuse(t, p, "media_too_large", "could not be read within %u s (--media-timeout).",
+        return media_refuse(t, p, REJECT_MEDIA_TOO_LARGE, "could not be read within %u s (--media-timeout).",
                             t->media->opts.timeout_s);
-    return media_refuse(t, p, "invalid_media", "%s.", what);
+    return media_refuse(t, p, REJECT_INVALID_MEDIA, "%s.", what);
 }
 
 /* ---- the file ---- */
@@ -194,12 +194,12 @@ static bool check(struct video *v, const char *said)
         return fail(v, -EINVAL, NO_VIDEO);
     if (width * height > (double)o->pixels_max)
         return media_refuse(
-            v->task, v->part, "media_too_large",
+            v->task, v->part, REJECT_MEDIA_TOO_LARGE,
             "is a video of %.0f x %.0f pixels; at most %llu in all are decoded (--max-media-pixels).", width,
             height, (unsigned long long)o->pixels_max);
     seconds = fmax(frames / fps, isnan(seconds) ? 0 : seconds);
     if (seconds > o->video_s_max)
-        return media_refuse(v->task, v->part, "media_too_large",
+        return media_refuse(v->task, v->part, REJECT_MEDIA_TOO_LARGE,
                             "is a video of %.0f seconds; at most %u are read (--max-video-seconds).", seconds,
                             o->video_s_max);
     v->width = (uint32_t)width;

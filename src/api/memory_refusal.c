@@ -52,7 +52,7 @@ static bool busy(struct api *a, const struct account_numbers *binding, uint64_t 
 {
     why->retry_after_s = memory_refusal_retry_s(a);
     return reject_set(
-        why, 429, "busy", NULL,
+        why, REJECT_BUSY, NULL,
         "Other requests have the memory that this one needs: %llu bytes more were refused while "
         "%s held %llu of at most %llu. Try again in %u s.",
         (unsigned long long)bytes, binding->name, (unsigned long long)binding->reserved,
@@ -64,7 +64,7 @@ static bool refuse_by_system(struct api *a, struct reject *why)
 {
     struct sight s = look(a);
     return reject_set(
-        why, 507, "out_of_memory", NULL,
+        why, REJECT_OUT_OF_MEMORY, NULL,
         "The system gives this server no more memory: it has %llu bytes (the models %llu). Give the machine "
         "more, or the server less (--memory-limit).",
         (unsigned long long)s.process_bytes, (unsigned long long)s.models_bytes);
@@ -83,7 +83,7 @@ bool memory_refusal(struct api *a, struct account *at, uint64_t bytes, uint32_t 
         return busy(a, &binding, bytes, why);
     }
     return reject_set(
-        why, 507, "out_of_memory", NULL,
+        why, REJECT_OUT_OF_MEMORY, NULL,
         "There is no memory for this request, and no other request that could end: with it %s would hold "
         "%llu "
         "bytes, and its limit is %llu. Now the server holds %llu of at most %llu, of that the models "

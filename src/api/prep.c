@@ -31,7 +31,7 @@ static bool parse(struct exchange *x)
     x->parsed = true;
     bool ok = request_parse(x->kind, buf_slice(&x->body), &limits, &x->memory, &x->request, &x->reject);
     buf_done(&x->body);
-    if (!ok && x->reject.status == 429) {
+    if (!ok && x->reject.kind == REJECT_BUSY) {
         /* The parser knows the request's books, not who else there is. */
         x->reject = (struct reject){0};
         return out_of_memory(x);
@@ -86,7 +86,7 @@ static bool make_stream(struct exchange *x, struct choice *c)
         atomic_fetch_sub(&a->streams_now, 1);
         x->reject.retry_after_s = memory_refusal_retry_s(a);
         return reject_set(
-            &x->reject, 429, "too_many_requests", NULL,
+            &x->reject, REJECT_TOO_MANY_REQUESTS, NULL,
             "%u choices are being computed for all requests together, as many as are allowed. Try again "
             "later.",
             a->streams_max);
@@ -107,14 +107,14 @@ static bool refuse_submit(struct exchange *x, int r, uint32_t retry_after_s, con
         return reject_value(&x->reject, NULL, "%s", e->text);
     case -EAGAIN:
         x->reject.retry_after_s = retry_after_s;
-        return reject_set(&x->reject, 429, "queue_full", NULL, "%s", e->text);
+        return reject_set(&x->reject, REJECT_QUEUE_FULL, NULL, "%s", e->text);
     case -ENOBUFS:
         x->reject.retry_after_s = retry_after_s;
-        return reject_set(&x->reject, 429, "busy", NULL, "%s", e->text);
+        return reject_set(&x->reject, REJECT_BUSY, NULL, "%s", e->text);
     case -EPIPE:
-        return reject_set(&x->reject, 503, "shutting_down", NULL, "%s", e->text);
+        return reject_set(&x->reject, REJECT_SHUTTING_DOWN, NULL, "%s", e->text);
     default:
-        return reject_set(&x->reject, 507, "out_of_memory", NULL, "%s", e->text);
+        return reject_set(&x->reject, REJECT_OUT_OF_MEMORY, NULL, "%s", e->text);
     }
 }
 
@@ -197,7 +197,7 @@ static bool check_room(struct exchange *x)
             x->choice_count, room.jobs_max);
     if (bytes > room.requests_bytes_max)
         return reject_set(
-            &x->reject, 413, "request_too_large", NULL,
+            &x->reject, REJECT_REQUEST_TOO_LARGE, NULL,
             "The request's %u choices of up to %u tokens take %llu bytes beside their pages; all "
             "requests together may have %llu. Ask for less (n, max_tokens), or raise "
             "--memory-limit.",
@@ -290,7 +290,7 @@ static bool work(struct exchange *x, struct arena *scratch)
 /* Nobody needs any more what a refused request had, and here its destruction keeps nobody waiting. */
 static void drop_refused(struct exchange *x)
 {
-    if (x->reject.status == 0 || x->choice_count > 0 || x->waits)
+    if (x->reject.kind == REJECT_NONE || x->choice_count > 0 || x->waits)
         return;
     buf_done(&x->body);
     if (x->parsed)

@@ -25,7 +25,7 @@ static bool no_scratch(struct exchange *x, const struct arena *scratch)
 bool prompt_too_long(struct exchange *x, uint32_t ids_max)
 {
     return reject_set(
-        &x->reject, 400, "context_length_exceeded", x->request.messages ? "messages" : "prompt",
+        &x->reject, REJECT_CONTEXT_LENGTH, x->request.messages ? "messages" : "prompt",
         "This model's maximum context length is %u tokens (--max-model-len), and the prompt alone has "
         "more than %u. Shorten it.",
         x->model->max_model_len, ids_max);
@@ -99,10 +99,10 @@ static bool refuse_rendering(struct exchange *x, const struct arena *scratch, in
 {
     switch (r) {
     case -EINVAL:
-        return reject_set(&x->reject, 400, "template_error", "messages",
+        return reject_set(&x->reject, REJECT_TEMPLATE_ERROR, "messages",
                           "The model's chat template refuses this: %s", e->text);
     case -E2BIG:
-        return reject_set(&x->reject, 400, "template_limit", "messages",
+        return reject_set(&x->reject, REJECT_TEMPLATE_LIMIT, "messages",
                           "The chat template went over a limit: %s", e->text);
     case -EMSGSIZE:
         return prompt_too_long(x, ids_max);

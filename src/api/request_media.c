@@ -160,7 +160,7 @@ json_t *request_media_read(const json_t *part, const char *at, struct reject *wh
     enum request_media_kind kind = types[type_of(part)].kind;
     json_t *value = find_value(part, kind, at, why);
     double fps = -1;
-    if (why->status || !check_keys(part, kind, at, why) || !check_keys(value, kind, at, why) ||
+    if (why->kind || !check_keys(part, kind, at, why) || !check_keys(value, kind, at, why) ||
         !check_detail(part, at, why) || !check_detail(value, at, why) || !read_fps(value, at, &fps, why) ||
         !read_fps(part, at, &fps, why))
         return NULL;

@@ -95,7 +95,7 @@ static bool add_media(const struct place *p, json_t *list, const json_t *part, s
     snprintf(at, sizeof(at), "messages[%zu].content[%zu]", p->index, index);
     json_t *entry = request_media_read(part, at, p->why);
     if (!entry)
-        return p->why->status ? false : no_memory(p);
+        return p->why->kind ? false : no_memory(p);
     if (!*p->media)
         *p->media = json_array();
     if (json_array_append_new(*p->media, entry) < 0 ||

@@ -28,20 +28,20 @@ static bool load(struct request *r, struct slice body, const struct request_limi
     if (body.len == 0 && r->kind >= REQUEST_CLEAR)
         body = SLICE("{}");
     if (body.len == 0)
-        return reject_set(why, 400, "invalid_json", NULL,
+        return reject_set(why, REJECT_INVALID_JSON, NULL,
                           "The request has no body; it must be a JSON object.");
     if (!json_depth_within(body, limits->json_depth_max))
-        return reject_set(why, 400, "invalid_json", NULL,
+        return reject_set(why, REJECT_INVALID_JSON, NULL,
                           "The JSON is nested deeper than %u levels. Flatten it, or raise --json-depth.",
                           limits->json_depth_max);
     r->root = request_memory_parse(memory, body.ptr, body.len, &e);
     if (!r->root && (memory->refused || memory->unwanted))
         return request_memory_reject(memory, why);
     if (!r->root)
-        return reject_set(why, 400, "invalid_json", NULL,
+        return reject_set(why, REJECT_INVALID_JSON, NULL,
                           "The body is not valid JSON: %s (line %d, column %d).", e.text, e.line, e.column);
     if (!json_is_object(r->root))
-        return reject_set(why, 400, "invalid_json", NULL, "The body must be a JSON object.");
+        return reject_set(why, REJECT_INVALID_JSON, NULL, "The body must be a JSON object.");
     return true;
 }
 

@@ -99,7 +99,7 @@ bool resolve_max_tokens(const struct request *r, const struct served_model *m, u
     const struct generation_defaults *d = &m->defaults;
     if (prompt_tokens >= m->max_model_len)
         return reject_set(
-            why, 400, "context_length_exceeded", r->kind == REQUEST_CHAT ? "messages" : "prompt",
+            why, REJECT_CONTEXT_LENGTH, r->kind == REQUEST_CHAT ? "messages" : "prompt",
             "This model's maximum context length is %u tokens (--max-model-len), and one is needed for "
             "the reply, but the prompt has %u. Shorten it.",
             m->max_model_len, prompt_tokens);
@@ -107,7 +107,7 @@ bool resolve_max_tokens(const struct request *r, const struct served_model *m, u
     int64_t wanted = r->sampling.max_tokens;
     if (wanted > room)
         return reject_set(
-            why, 400, "context_length_exceeded", "max_tokens",
+            why, REJECT_CONTEXT_LENGTH, "max_tokens",
             "This model's maximum context length is %u tokens (--max-model-len), but %lld were asked for: "
             "%u in the prompt and %lld in the reply. Shorten the prompt or lower max_tokens.",
             m->max_model_len, (long long)(prompt_tokens + wanted), prompt_tokens, (long long)wanted);

@@ -32,14 +32,14 @@ static bool refuse_load(struct exchange *x, const struct registry_failure *why)
 {
     x->reject.retry_after_s = why->retry_after_s;
     if (why->code == -ENOMEM)
-        return reject_set(&x->reject, 507, "out_of_memory", NULL, "%s", why->e.text);
+        return reject_set(&x->reject, REJECT_OUT_OF_MEMORY, NULL, "%s", why->e.text);
     if (why->code == -ESHUTDOWN)
-        return reject_set(&x->reject, 503, "shutting_down", NULL, "The server is shutting down.");
+        return reject_as(&x->reject, REJECT_SHUTTING_DOWN);
     if (x->kind == REQUEST_LOAD)
-        return reject_set(&x->reject, 409, "model_load_failed", NULL, "%s could not be loaded: %s", id_of(x),
+        return reject_set(&x->reject, REJECT_LOAD_FAILED, NULL, "%s could not be loaded: %s", id_of(x),
                           why->e.text);
     return reject_set(
-        &x->reject, 503, "model_load_failed", "model",
+        &x->reject, REJECT_MODEL_LOAD_FAILED, "model",
         "%s could not be loaded: %s. It is tried again in %u s, when its files change, or by POST "
         "/v1/models/%s/load.",
         id_of(x), why->e.text, why->retry_after_s, id_of(x));
@@ -79,7 +79,7 @@ static bool refuse_slow(struct exchange *x)
     explain_slow(x, &info, why);
     x->reject.retry_after_s = 10;
     return reject_set(
-        &x->reject, 503, "model_loading", "model",
+        &x->reject, REJECT_MODEL_LOADING, "model",
         "%s was not loaded within %u s (--load-timeout); %.0f %% of it are there.%s Try again later.",
         id_of(x), x->api->live.load_timeout_s,
         info.bytes_total ? 100.0 * (double)info.bytes_done / (double)info.bytes_total : 0.0, why);
@@ -103,9 +103,7 @@ bool wait_find_model(struct exchange *x)
         return true; /* It has waited for it. */
     x->model_index = registry_find(registry_of(x), wanted ? slice_of(wanted) : (struct slice){0});
     if (x->model_index < 0)
-        return reject_set(&x->reject, 404, "model_not_found", "model",
-                          "The model \"%.200s\" does not exist here. GET /v1/models lists those that do.",
-                          wanted ? wanted : "");
+        return reject_model(&x->reject, wanted ? slice_of(wanted) : (struct slice){0});
     if (registry_lease(registry_of(x), (uint32_t)x->model_index, &x->lease) < 0)
         return begin_load(x, false);
     x->model = x->lease.model;
@@ -154,7 +152,7 @@ static bool begin_unload(struct exchange *x)
         return true;
     }
     if (r < 0)
-        return reject_set(&x->reject, 409, r == -EPERM ? "model_pinned" : "model_loading", NULL, "%s",
+        return reject_set(&x->reject, r == -EPERM ? REJECT_UNLOAD_PINNED : REJECT_UNLOAD_LOADING, NULL, "%s",
                           e.text);
     if (x->unloading.leases > 0) {
         write_draining(x);

@@ -159,7 +159,7 @@ static int fail(const struct reject *why, enum request_media_kind kind, size_t w
 {
     struct slice text = slice_of(why->message);
     size_t head = strlen(names[kind]);
-    if (why->status == 0)
+    if (why->kind == REJECT_NONE)
         return err_set(e, -ENOMEM,
                        "no memory for it: it needs %zu bytes, and all pictures together may have what "
                        "--media-memory says",
