@@ -28,17 +28,15 @@ static bool refuse_key(struct slice given, struct reject *why)
 {
     return reject_set(
         why, REJECT_INVALID_API_KEY, NULL, "%s",
-        given.len ? "The API key is not valid. Send one of those that the server was started with, as "
-                    "\"Authorization: Bearer KEY\"."
+        given.len ? "The API key is not valid. Send a key of this server as \"Authorization: Bearer KEY\"."
                   : "This server needs an API key. Send it as \"Authorization: Bearer KEY\".");
 }
 
 static bool refuse_admin(struct reject *why)
 {
-    return reject_set(
-        why, REJECT_INVALID_API_KEY, NULL,
-        "This route needs the admin key (--admin-key), as \"Authorization: Bearer KEY\". On the "
-        "server's machine `plateau status` and its like need none.");
+    return reject_set(why, REJECT_INVALID_API_KEY, NULL,
+                      "This route needs the admin key (--admin-key), as \"Authorization: Bearer KEY\". On "
+                      "the server's machine, commands such as `plateau status` need no key.");
 }
 
 static uint64_t tenant_of(const struct http_request *r, const struct key *key)

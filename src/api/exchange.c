@@ -298,8 +298,7 @@ static bool failed(const struct choice *c, struct reject *why)
         why->retry_after_s = 5;
         return !reject_set(
             why, REJECT_QUEUE_TIMEOUT, NULL,
-            "The request waited %.0f s for a place, which is as long as --queue-timeout allows. Try again "
-            "later.",
+            "The request waited %.0f s in the queue, the limit of --queue-timeout. Try again later.",
             (double)f->queued_ns / (double)NS_PER_S);
     case FINISH_SHUTDOWN:
         return !reject_set(why, REJECT_SHUTTING_DOWN, NULL,
@@ -498,7 +497,7 @@ void exchange_receive(struct exchange *x)
     if (before > 0 && before + x->body.len > a->opts.prep_queue_bytes_max) {
         atomic_fetch_sub(&a->prep_queue_bytes, x->body.len);
         reject_set(&why, REJECT_BUSY, NULL,
-                   "%zu bytes of requests wait to be read; the limit is %zu. Try again later.", before,
+                   "%zu bytes of requests wait to be parsed; the limit is %zu. Try again later.", before,
                    a->opts.prep_queue_bytes_max);
         answer_reject(x, &why);
         return;

@@ -194,14 +194,12 @@ static void fail_source(struct transfer *x, CURLcode code)
     if (x->r == -ENOMEM)
         media_fail(t, p, -ENOMEM, NULL);
     else if (x->r == -E2BIG || code == CURLE_FILESIZE_EXCEEDED)
-        media_refuse(t, p, REJECT_MEDIA_TOO_LARGE,
-                     "is longer than the %zu bytes that a picture or video may have (--max-media-bytes).",
+        media_refuse(t, p, REJECT_MEDIA_TOO_LARGE, "has more than %zu bytes, the limit of --max-media-bytes.",
                      bytes_max);
     else if (x->refused)
-        media_refuse(t, p, REJECT_MEDIA_NOT_ALLOWED,
-                     "is at an address that is not public; this server fetches nothing from private, local "
-                     "or reserved "
-                     "ones.");
+        media_refuse(
+            t, p, REJECT_MEDIA_NOT_ALLOWED,
+            "is at an address that is not public; private, local and reserved addresses are not fetched.");
     else if (code == CURLE_HTTP_RETURNED_ERROR)
         media_refuse(t, p, REJECT_MEDIA_FETCH_FAILED,
                      "could not be fetched: its server answered with status %ld.", status);

@@ -54,8 +54,8 @@ static bool refuse_count(uint32_t parts, uint32_t found, struct reject *why)
 {
     return reject_set(
         why, REJECT_MEDIA_MISMATCH, "messages",
-        "The messages have %u pictures and videos, and the model's chat template has places for %u of them. "
-        "It leaves out what it does not expect in a role or turn; put them into user messages.",
+        "The messages have %u images and videos, and the model's chat template placed %u of them: it drops "
+        "those in roles or turns where it expects none. Put them into user messages.",
         parts, found);
 }
 

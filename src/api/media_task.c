@@ -63,8 +63,8 @@ static bool take_data(struct media_task *t, const struct media_part *p, struct m
     int r = data_url_parse(url, &u, &e);
     if (r == 0 && u.bytes_max > bytes_max && data_url_bytes(&u) > bytes_max)
         return media_refuse(t, p, REJECT_MEDIA_TOO_LARGE,
-                            "has %zu bytes; a picture or video may have %zu (--max-media-bytes).",
-                            data_url_bytes(&u), bytes_max);
+                            "has %zu bytes; the limit is %zu (--max-media-bytes).", data_url_bytes(&u),
+                            bytes_max);
     if (r == 0)
         r = media_bytes_reserve(&s->bytes, u.bytes_max, &t->media->charge);
     if (r == 0)
@@ -80,18 +80,16 @@ static bool take_url(struct media_task *t, const struct media_part *p, struct me
     bool file = slice_starts_any_case(url, SLICE("file:"));
     const char *fault = file ? NULL : media_url_fault(url);
     if (file && !o->dir)
-        return media_refuse(
-            t, p, REJECT_MEDIA_NOT_ALLOWED,
-            "names a file, and this server reads none for its clients. Send a data URL, or start "
-            "it with --media-dir.");
+        return media_refuse(t, p, REJECT_MEDIA_NOT_ALLOWED,
+                            "is a file: URL, and the server reads no files. Send a data URL, or start the "
+                            "server with --media-dir.");
     if (fault)
         return media_refuse(t, p, REJECT_INVALID_MEDIA,
-                            "needs a data URL, or one of http, https or file; this one %s.", fault);
+                            "must be a URL of data, http, https or file; this one %s.", fault);
     if (!file && !o->allow_remote)
-        return media_refuse(
-            t, p, REJECT_MEDIA_NOT_ALLOWED,
-            "is on another server, and this one fetches nothing for its clients. Send a data URL, "
-            "or start it with --allow-remote-media.");
+        return media_refuse(t, p, REJECT_MEDIA_NOT_ALLOWED,
+                            "is a remote URL, and the server fetches no remote media. Send a data URL, or "
+                            "start the server with --allow-remote-media.");
     s->origin = file ? MEDIA_FROM_FILE : MEDIA_FROM_NETWORK;
     s->url = arena_strndup(t->arena, url.ptr, url.len);
     t->remote |= !file;
@@ -132,15 +130,14 @@ struct smart_bounds media_video_bounds(const struct media_task *t, uint32_t fram
 static bool check_part(struct media_task *t, const struct media_part *p)
 {
     if (p->kind == REQUEST_VIDEO && !t->vision.video_frames_max)
-        return media_refuse(t, p, REJECT_UNSUPPORTED_VALUE, "is a video, and this model sees pictures only.");
+        return media_refuse(t, p, REJECT_UNSUPPORTED_VALUE, "is a video, and this model takes images only.");
     if (p->listed && p->source_count > media_frames_max(t))
-        return media_refuse(t, p, REJECT_MEDIA_TOO_LARGE, "has %u frames; at most %u are looked at.",
+        return media_refuse(t, p, REJECT_MEDIA_TOO_LARGE, "has %u frames; at most %u are supported.",
                             p->source_count, media_frames_max(t));
     if (p->kind == REQUEST_VIDEO && !p->listed && !t->media->has_ffmpeg)
-        return media_refuse(
-            t, p, REJECT_UNSUPPORTED_VALUE,
-            "is a video, and this server finds no ffmpeg to read it with (Debian's package ffmpeg). "
-            "Send its frames as a list of pictures.");
+        return media_refuse(t, p, REJECT_UNSUPPORTED_VALUE,
+                            "is a video, and the server has no ffmpeg to decode it (Debian's package "
+                            "ffmpeg). Send its frames as a list of images.");
     return true;
 }
 
@@ -211,7 +208,7 @@ bool media_task_create(struct media *m, const struct request *r, const struct mo
 {
     if (request_media_count(r) > m->opts.parts_max)
         return reject_set(why, REJECT_TOO_MANY_MEDIA, "messages",
-                          "The messages have %u pictures and videos; a request may have %u (--max-images).",
+                          "The messages have %u images and videos; the limit is %u (--max-images).",
                           request_media_count(r), m->opts.parts_max);
     struct media_task *t = make(m, r);
     if (!t) {

@@ -87,8 +87,7 @@ static bool make_stream(struct exchange *x, struct choice *c)
         x->reject.retry_after_s = memory_refusal_retry_s(a);
         return reject_set(
             &x->reject, REJECT_TOO_MANY_REQUESTS, NULL,
-            "%u choices are being computed for all requests together, as many as are allowed. Try again "
-            "later.",
+            "%u choices are being generated, the limit for all requests together. Try again later.",
             a->streams_max);
     }
     if (stream_create(&opts, &c->stream) < 0) {
@@ -190,17 +189,15 @@ static bool check_room(struct exchange *x)
         bytes += room.job_bytes;
     }
     if (x->choice_count > room.jobs_max)
-        return reject_value(
-            &x->reject, x->request.n > 1 ? "n" : "prompt",
-            "The request asks for %u choices (prompts x n), but at most %u are computed and wait "
-            "here (--max-num-seqs and --max-queue). Send several requests.",
-            x->choice_count, room.jobs_max);
+        return reject_value(&x->reject, x->request.n > 1 ? "n" : "prompt",
+                            "The request asks for %u choices (prompts x n), but at most %u can run and wait "
+                            "together (--max-num-seqs and --max-queue). Send several requests.",
+                            x->choice_count, room.jobs_max);
     if (bytes > room.requests_bytes_max)
         return reject_set(
             &x->reject, REJECT_REQUEST_TOO_LARGE, NULL,
-            "The request's %u choices of up to %u tokens take %llu bytes beside their pages; all "
-            "requests together may have %llu. Ask for less (n, max_tokens), or raise "
-            "--memory-limit.",
+            "The request's %u choices of up to %u tokens take %llu bytes besides their KV pages; the limit "
+            "for all requests together is %llu. Ask for less (n, max_tokens), or raise --memory-limit.",
             x->choice_count, x->max_tokens, (unsigned long long)bytes,
             (unsigned long long)room.requests_bytes_max);
     return true;
@@ -225,8 +222,7 @@ static bool check_stops(struct exchange *x)
         return true;
     return reject_unsupported(
         &x->reject, "stop",
-        "The model \"%.100s\" has no tokenizer, so there is no text to find a stop string in. "
-        "Use stop_token_ids.",
+        "The model \"%.100s\" has no tokenizer, so stop strings are not supported. Use stop_token_ids.",
         x->model->id);
 }
 

@@ -183,7 +183,7 @@ static bool normalise_calls(const struct place *p, json_t *message, const struct
             return refuse_message(p, ".tool_calls: each needs a function with a name.");
         if (type && !json_is_null(type) &&
             strcmp(json_is_string(type) ? json_string_value(type) : "", "function"))
-            return refuse_message(p, ".tool_calls: their type must be \"function\".");
+            return refuse_message(p, ".tool_calls: the type of each must be \"function\".");
         if (!normalise_arguments(p, function, limits))
             return false;
     }
@@ -274,11 +274,10 @@ static bool check_tool(const json_t *tool, size_t index, struct reject *why)
     if (parameters && !json_is_object(parameters) && !json_is_null(parameters))
         return reject_value(why, param, "%s.function.parameters must be a JSON schema, an object.", param);
     if (json_is_true(json_object_get(function, "strict")) || json_is_true(json_object_get(tool, "strict")))
-        return reject_unsupported(
-            why, param,
-            "%s.function.strict is not supported yet: arguments are not constrained to the "
-            "schema. Leave it out or set it to false.",
-            param);
+        return reject_unsupported(why, param,
+                                  "%s.function.strict is not supported: arguments are not constrained to the "
+                                  "schema. Leave it out or set it to false.",
+                                  param);
     return true;
 }
 
@@ -289,8 +288,8 @@ bool request_check_tools(const json_t *tools, struct reject *why)
     if (!json_is_array(tools))
         return reject_value(why, "tools", "tools must be a list.");
     if (json_array_size(tools) > REQUEST_TOOLS_MAX)
-        return reject_value(why, "tools", "tools has %zu entries; at most %d are taken.",
-                            json_array_size(tools), REQUEST_TOOLS_MAX);
+        return reject_value(why, "tools", "tools has %zu entries; the limit is %d.", json_array_size(tools),
+                            REQUEST_TOOLS_MAX);
     json_array_foreach(tools, i, tool)
         if (!check_tool(tool, i, why))
             return false;

@@ -347,7 +347,7 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
     if (atomic_load(&a->requests_now) >= a->live.requests_max) {
         why.retry_after_s = memory_refusal_retry_s(a);
         reject_set(&why, REJECT_TOO_MANY_REQUESTS, NULL,
-                   "%u requests are in work, as many as are allowed (--max-requests). Try again later.",
+                   "%u requests are in progress, the limit of --max-requests. Try again later.",
                    a->live.requests_max);
         return refuse(r, &why);
     }

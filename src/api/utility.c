@@ -98,7 +98,8 @@ bool utility_detokenize(struct exchange *x)
                                   x->model->id);
     json_array_foreach(x->request.tokens, i, each)
         if (json_integer_value(each) >= x->model->shape->vocab)
-            return reject_value(&x->reject, "tokens", "tokens[%zu] is %lld; the model's ids end at %u.", i,
+            return reject_value(&x->reject, "tokens",
+                                "tokens[%zu] is %lld; the model's largest token id is %u.", i,
                                 (long long)json_integer_value(each), x->model->shape->vocab - 1);
     buf_init(&text, SIZE_MAX / 4, &charge);
     detok_init(&d, t, false);

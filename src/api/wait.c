@@ -38,11 +38,10 @@ static bool refuse_load(struct exchange *x, const struct registry_failure *why)
     if (x->kind == REQUEST_LOAD)
         return reject_set(&x->reject, REJECT_LOAD_FAILED, NULL, "%s could not be loaded: %s", id_of(x),
                           why->e.text);
-    return reject_set(
-        &x->reject, REJECT_MODEL_LOAD_FAILED, "model",
-        "%s could not be loaded: %s. It is tried again in %u s, when its files change, or by POST "
-        "/v1/models/%s/load.",
-        id_of(x), why->e.text, why->retry_after_s, id_of(x));
+    return reject_set(&x->reject, REJECT_MODEL_LOAD_FAILED, "model",
+                      "%s could not be loaded: %s. The load is retried in %u s, when its files change, or by "
+                      "POST /v1/models/%s/load.",
+                      id_of(x), why->e.text, why->retry_after_s, id_of(x));
 }
 
 #define STILL_NS    (2 * NS_PER_S) /* a load that has not moved for so long is said to stand still */
@@ -56,15 +55,15 @@ static void explain_slow(struct exchange *x, const struct registry_info *own, ch
     ret[0] = 0;
     if (own->still_ns >= STILL_NS)
         snprintf(ret, STILL_BYTES,
-                 " It has stood still for %llu s at its step \"%s\": a file of it does not answer.",
+                 " It made no progress for %llu s in its step \"%s\": reading a file hangs.",
                  (unsigned long long)(own->still_ns / NS_PER_S), own->step ? own->step : "files");
     for (uint32_t i = 0; own->waits && i < registry_count(r) && n >= 0 && n < STILL_BYTES; i++) {
         struct registry_info other;
         registry_info(r, i, &other);
         if (other.still_ns >= STILL_NS)
             n += snprintf(ret + n, (size_t)(STILL_BYTES - n),
-                          "%s %s, which has stood still for %llu s at its step \"%s\"",
-                          n == 0 ? " It waits for a place behind the load of" : ",", api_model_id(x->api, i),
+                          "%s %s, which made no progress for %llu s in its step \"%s\"",
+                          n == 0 ? " It waits for the load of" : ",", api_model_id(x->api, i),
                           (unsigned long long)(other.still_ns / NS_PER_S), other.step ? other.step : "files");
     }
     if (n > 0 && n < STILL_BYTES - 1)
@@ -80,7 +79,7 @@ static bool refuse_slow(struct exchange *x)
     x->reject.retry_after_s = 10;
     return reject_set(
         &x->reject, REJECT_MODEL_LOADING, "model",
-        "%s was not loaded within %u s (--load-timeout); %.0f %% of it are there.%s Try again later.",
+        "%s was not loaded within %u s (--load-timeout); %.0f %% of it is loaded.%s Try again later.",
         id_of(x), x->api->live.load_timeout_s,
         info.bytes_total ? 100.0 * (double)info.bytes_done / (double)info.bytes_total : 0.0, why);
 }

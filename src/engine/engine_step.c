@@ -305,7 +305,8 @@ static void take_ended(struct engine *en)
             engine_end_job(en, j, FINISH_QUEUE_TIMEOUT);
         else
             engine_fail_job(en, j,
-                            "There is no memory for more than the %u tokens that this request has so far.",
+                            "There is no memory for the KV cache of more than the %u tokens that this "
+                            "request has so far.",
                             row->tokens);
     }
 }

@@ -269,11 +269,10 @@ static bool refuse(struct engine *en, struct job *j, uint32_t i, bool stepped)
     uint64_t encoding = model_encode_bytes(en->shape, (uint64_t)p->width * p->height);
     enum room room = find_room(en, j, features + encoding, stepped);
     if (room == ROOM_NONE)
-        engine_fail_job(
-            en, j,
-            "There is no memory to look at picture %u of this request: its %u x %u pixels take %llu bytes, "
-            "and %llu while they are encoded.",
-            i, p->width, p->height, (unsigned long long)features, (unsigned long long)encoding);
+        engine_fail_job(en, j,
+                        "There is no memory to encode image %u of this request: the embeddings of its %u x "
+                        "%u pixels take %llu bytes, and encoding them %llu.",
+                        i, p->width, p->height, (unsigned long long)features, (unsigned long long)encoding);
     return room == ROOM_MADE;
 }
 
