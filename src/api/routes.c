@@ -28,7 +28,7 @@ struct call {
 typedef void route_fn(const struct call *call);
 
 struct route {
-    const char *method, *path;
+    const char *method, *path; /* NULL: of an exchange, request_route(kind) */
     enum auth_need need;
     enum request_kind kind; /* of the POSTs that are exchanges */
     route_fn *answer;       /* NULL: an exchange */
@@ -221,14 +221,14 @@ static const struct route routes[] = {
     {"GET", "/health", AUTH_NONE, 0, answer_health},
     {"GET", "/ping", AUTH_NONE, 0, answer_health},
     {"GET", "/version", AUTH_NONE, 0, answer_version},
-    {"POST", "/v1/chat/completions", AUTH_KEY, REQUEST_CHAT, NULL},
-    {"POST", "/v1/completions", AUTH_KEY, REQUEST_COMPLETION, NULL},
-    {"POST", "/tokenize", AUTH_KEY, REQUEST_TOKENIZE, NULL},
-    {"POST", "/detokenize", AUTH_KEY, REQUEST_DETOKENIZE, NULL},
-    {"POST", "/apply-template", AUTH_KEY, REQUEST_TEMPLATE, NULL},
+    {"POST", NULL, AUTH_KEY, REQUEST_CHAT, NULL},
+    {"POST", NULL, AUTH_KEY, REQUEST_COMPLETION, NULL},
+    {"POST", NULL, AUTH_KEY, REQUEST_TOKENIZE, NULL},
+    {"POST", NULL, AUTH_KEY, REQUEST_DETOKENIZE, NULL},
+    {"POST", NULL, AUTH_KEY, REQUEST_TEMPLATE, NULL},
     {"GET", "/v1/models", AUTH_KEY, 0, answer_models},
-    {"POST", "/v1/models/*/load", AUTH_ADMIN, REQUEST_LOAD, NULL},
-    {"POST", "/v1/models/*/unload", AUTH_ADMIN, REQUEST_UNLOAD, NULL},
+    {"POST", NULL, AUTH_ADMIN, REQUEST_LOAD, NULL},
+    {"POST", NULL, AUTH_ADMIN, REQUEST_UNLOAD, NULL},
     {"GET", "/v1/models/", AUTH_KEY, 0, answer_model},
     {"DELETE", "/v1/requests/", AUTH_KEY, 0, answer_delete},
     {"GET", "/server_info", AUTH_KEY, 0, answer_server_info},
@@ -236,9 +236,9 @@ static const struct route routes[] = {
     {"GET", "/metrics", AUTH_METRICS, 0, answer_metrics},
     {"GET", "/api/memory", AUTH_ADMIN, 0, answer_memory},
     {"GET", "/api/status", AUTH_ADMIN, 0, answer_status},
-    {"POST", "/api/hot-cache/clear", AUTH_ADMIN, REQUEST_CLEAR, NULL},
-    {"POST", "/api/ssd-cache/clear", AUTH_ADMIN, REQUEST_CLEAR_SSD, NULL},
-    {"POST", "/api/trim", AUTH_ADMIN, REQUEST_TRIM, NULL},
+    {"POST", NULL, AUTH_ADMIN, REQUEST_CLEAR, NULL},
+    {"POST", NULL, AUTH_ADMIN, REQUEST_CLEAR_SSD, NULL},
+    {"POST", NULL, AUTH_ADMIN, REQUEST_TRIM, NULL},
 };
 
 const char *const api_vital_paths[] = {"/live", "/health", NULL};
@@ -256,10 +256,10 @@ static bool star_matches(struct slice own, size_t star, struct slice path, struc
 
 static bool path_matches(const struct route *t, struct slice path, struct slice *rest)
 {
-    struct slice own = slice_of(t->path);
-    const char *star = strchr(t->path, '*');
+    struct slice own = slice_of(t->path ? t->path : request_route(t->kind));
+    const char *star = memchr(own.ptr, '*', own.len);
     if (star)
-        return star_matches(own, (size_t)(star - t->path), path, rest);
+        return star_matches(own, (size_t)(star - own.ptr), path, rest);
     if (own.ptr[own.len - 1] != '/') {
         *rest = (struct slice){0};
         return slice_eq(own, path);

@@ -8,6 +8,7 @@
 #define PLATEAU_CACHE_BLOCK_POOL_H
 
 #include "base/arena.h"
+#include "base/none.h"
 #include "memory/units.h"
 
 struct block_pool;

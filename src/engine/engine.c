@@ -16,9 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-_Static_assert(PAGE_TOKENS == KERN_PAGE_TOKENS, "a page is what the kernels say");
-_Static_assert(SCHED_SLOT_NONE == MODEL_SLOT_NONE, "no slot has one name");
-
 #define ENGINE_STACK_BYTES    ((size_t)256 << 10)
 #define RETRY_AFTER_MAX_S     600
 #define ORDERS_MAX            64         /* trims that wait at once; more are told -EAGAIN */

@@ -33,7 +33,7 @@ static inline uint32_t engine_logits_max(uint32_t max_num_seqs, uint32_t drafts_
 /* The least tokens_max for so many rows: each decodes and guesses, and a chunk of a prompt is a page at least. */
 static inline uint32_t engine_tokens_min(uint32_t max_num_seqs, uint32_t drafts_max)
 {
-    return max_num_seqs - 1 + engine_guesses_max(max_num_seqs, drafts_max) + KERN_PAGE_TOKENS;
+    return max_num_seqs - 1 + engine_guesses_max(max_num_seqs, drafts_max) + PAGE_TOKENS;
 }
 
 /* Who guesses tokens ahead: nobody, the sequence's own past (sample/ngram.h), or the model's MTP head. */

@@ -15,11 +15,6 @@
 #include <math.h>
 #include <string.h>
 
-static struct job *job_of(struct sched_row *row)
-{
-    return CONTAINER(row, struct job, row);
-}
-
 /* ---- before ---- */
 
 /* What waits for something other than a step counts for nothing: for its reader, for the tier below, for a picture's features. */

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/none.h"
 #include "kernel/kern.h"
 #include "kernel/workers.h"
 #include "memory/ledger.h"
@@ -115,8 +116,6 @@ int model_load(const char *dir, const struct model_opts *opts, struct model **re
 void model_free(struct model *m);
 const struct model_shape *model_shape(const struct model *m);
 
-#define MODEL_SLOT_NONE UINT32_MAX
-
 /* A picture among the tokens of a sequence: rows * columns placeholders from `first` on. */
 struct model_grid {
     uint32_t first, rows, columns;
@@ -129,7 +128,7 @@ struct model_row {
     uint32_t token_count;   /* >= 1 */
     uint32_t position;      /* of tokens[0] in the sequence */
     const uint32_t *pages;  /* page of token t: pages[t / 32], for every t < position + token_count */
-    uint32_t slot_in;       /* state at `position`; MODEL_SLOT_NONE: zeros (position 0) */
+    uint32_t slot_in;       /* state at `position`; NONE: zeros (position 0) */
     uint32_t slot_out;      /* where the state behind the last token goes; may be slot_in */
     uint32_t logits_from; /* tokens [logits_from, token_count) give a row of logits each; token_count: none */
     /* The sequence's pictures, ascending; those behind the row's last token may be left out. They decide the positions (contract 4.4) of all that

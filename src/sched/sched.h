@@ -21,6 +21,7 @@
 #define PLATEAU_SCHED_SCHED_H
 
 #include "base/list.h"
+#include "base/none.h"
 #include "cache/prefix_index.h"
 #include "cache/tier_io.h"
 #include "sched/shares.h"
@@ -30,8 +31,6 @@
 #define SCHED_TOKENS_MAX   2000       /* beyond it they count as this: 10 s */
 #define SCHED_PRIORITY_MAX 1000000    /* beyond it a priority counts as this */
 #define SCHED_AGE_NS       1000000000ull /* a prompt without a token for so long goes before shorter ones */
-#define SCHED_SLOT_NONE    UINT32_MAX    /* what MODEL_SLOT_NONE is to the model */
-#define SCHED_PAGE_NONE    UINT32_MAX    /* of a table: nobody reads this page any more */
 
 struct sched;
 
@@ -103,11 +102,11 @@ struct sched_row {
     bool paused;
     uint32_t done;                   /* tokens whose K, V and state are computed */
     uint32_t page_count;             /* of each table */
-    uint32_t first[PAGE_GROUPS_MAX]; /* entries before it are behind the window: SCHED_PAGE_NONE */
+    uint32_t first[PAGE_GROUPS_MAX]; /* entries before it are behind the window: NONE */
     uint32_t cached;                 /* tokens of its prompt that were found, when it first got its place */
     uint32_t fetched;                /* of them, those that came from the tier */
-    uint32_t slot;                   /* SCHED_SLOT_NONE: none */
-    uint32_t slot_in;                /* the state it goes on from: SCHED_SLOT_NONE at its beginning */
+    uint32_t slot;                   /* NONE: none */
+    uint32_t slot_in;                /* the state it goes on from: NONE at its beginning */
     uint32_t boundary, boundary_at, node, node_pages, pinned; /* row_cache.c's, and row_fetch.c's before */
     uint64_t fetch, fetch_until_ns;                           /* row_fetch.c's; fetch: the tag of its reads */
     uint32_t fetch_pages, fetch_next, fetch_open, fetch_tries;
@@ -132,6 +131,15 @@ struct sched_row {
 static inline uint32_t sched_pages(uint32_t tokens)
 {
     return DIV_UP(tokens, PAGE_TOKENS);
+}
+
+/* How many draft tokens a decoding row may have: they stay within the page of its last known token, which the row has, and leave room for
+ * the token that follows them. */
+static inline uint32_t sched_drafts_max(const struct sched_row *row)
+{
+    uint32_t in_page = PAGE_TOKENS - 1 - row->done % PAGE_TOKENS;
+    uint32_t in_limit = row->tokens_limit - row->tokens - 1;
+    return MIN_OF(in_page, in_limit);
 }
 
 /* Bytes of arena that sched_create takes at most: the plan and an order of prompts, per row. */
