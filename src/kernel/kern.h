@@ -115,8 +115,9 @@ struct kern_kv {
     const uint32_t *pages; /* the row's table: page of token t is pages[t / 32] */
     size_t k_offset, v_offset;
     uint32_t head_dim; /* <= 256 */
-    uint32_t
-        first; /* <= 16: tokens before it are seen by no query, each of which sees one at least. Their K and V are finite. */
+    /* <= 16: tokens before it are seen by no query, each of which sees one at least. Their K and V are
+     * finite. */
+    uint32_t first;
 };
 /* Stores one token's K and V head. */
 typedef void kern_kv_put_fn(const struct kern_kv *kv, uint32_t token, const float *k, const float *v);

@@ -17,8 +17,8 @@ struct making {
     const struct guard_wish *w;
     struct room room;
     struct guard_silent silent;
-    uint32_t
-        idle_failures; /* times that idle models gave nothing: they were too few, or taken into use meanwhile */
+    /* Times that idle models gave nothing: they were too few, or taken into use meanwhile. */
+    uint32_t idle_failures;
     uint32_t surprises; /* it should have fitted, and did not */
 };
 

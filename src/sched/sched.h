@@ -45,8 +45,8 @@ struct sched_opts {
     uint64_t queue_timeout_ns;                 /* of those that never ran; 0 = never */
     struct page_group groups[PAGE_GROUPS_MAX]; /* as prefix_index_opts.groups */
     uint32_t group_count;
-    struct slot_pool *
-        slots; /* NULL: the model has no recurrent state. rows_max slots at least, twice that with `prefix` */
+    /* NULL: the model has no recurrent state. rows_max slots at least, twice that with `prefix`. */
+    struct slot_pool *slots;
     size_t slot_bytes;           /* theirs */
     struct prefix_index *prefix; /* over these pools; NULL: nothing is reused */
     /* Where more prefixes lie; NULL: nowhere. Asks for `prefix` and one group. */
@@ -83,14 +83,14 @@ struct sched_row {
     uint64_t arrival_ns;
     uint64_t tenant_id;
     uint32_t weight; /* its share, 1 to SHARE_WEIGHT_MAX; 0 counts as 1 */
-    const struct prefix_key
-        *keys; /* of its whole pages, room for all it can have; NULL: it neither reuses nor leaves anything */
-    const uint32_t
-        *cuts; /* token indices where reuse is likely: whole pages, ascending. A chunk ends at each */
+    /* Of its whole pages, room for all it can have; NULL: it neither reuses nor leaves anything. */
+    const struct prefix_key *keys;
+    /* Token indices where reuse is likely: whole pages, ascending. A chunk ends at each. */
+    const uint32_t *cuts;
     uint32_t cut_count;
     /* The caller's; may change between steps. */
-    bool
-        logits_all; /* each token of its chunks takes a row of logits, not only the last; then it reuses nothing */
+    /* Each token of its chunks takes a row of logits, not only the last; then it reuses nothing. */
+    bool logits_all;
     uint32_t key_count; /* <= tokens / PAGE_TOKENS */
     /* Tokens before this index have all that computing them takes, the rest wait (for a picture's features); 0: none waits. A chunk
      * ends there, and a row whose next token waits is not scheduled and keeps what it has. */
@@ -169,8 +169,9 @@ struct sched_events {
 struct sched_step_row {
     struct sched_row *row;
     uint32_t from, count; /* tokens [from, from + count) of the sequence, guesses among them */
-    uint32_t
-        drafts; /* how many of them are guesses, the last ones: they cross no page and no limit. Fewer may be computed */
+    /* How many of them are guesses, the last ones: they cross no page and no limit. Fewer may be
+     * computed. */
+    uint32_t drafts;
     bool draws;                 /* the last one's logits give the next token */
     uint32_t slot_in, slot_out; /* the state before and behind them */
 };
