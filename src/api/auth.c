@@ -1,7 +1,8 @@
 /* auth.c - from a header to who it is, and to what that opens. */
 #include "api/auth.h"
 
-struct slice auth_bearer(struct slice authorization)
+/* The key in "Bearer KEY"; empty when there is none. */
+static struct slice bearer_of(struct slice authorization)
 {
     struct slice s = authorization;
     if (!slice_starts_any_case(s, SLICE("bearer ")))
@@ -18,7 +19,7 @@ static struct slice key_of(const struct http_request *r)
 {
     struct slice value;
     if (http_request_header(r, "authorization", &value))
-        return auth_bearer(value);
+        return bearer_of(value);
     if (http_request_header(r, "x-api-key", &value))
         return value;
     return (struct slice){0};

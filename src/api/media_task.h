@@ -126,8 +126,6 @@ bool media_make_picture(struct media_task *t, struct media_part *p);
 bool media_make_frames(struct media_task *t, struct media_part *p);
 /* media_video.c */
 bool media_make_video(struct media_task *t, struct media_part *p);
-/* The source's bytes are here afterwards. */
-bool media_load(struct media_task *t, struct media_part *p, struct media_source *s);
 /* Room for so many pictures and their times. */
 bool media_make_room(struct media_task *t, struct media_part *p, uint32_t count);
 /* Of a video that is looked at: the model's limit, or the operator's. */

@@ -295,7 +295,8 @@ static void drop_refused(struct exchange *x)
         atomic_fetch_add(&x->api->prep_stopped, 1);
 }
 
-void prep_work(struct exchange *x)
+/* The work on one exchange: afterwards x->reject says no, or x->reply is there, or its choices are with the engine. */
+static void work_on(struct exchange *x)
 {
     struct arena *scratch = NULL;
     x->wanted = (struct wanted){&x->cancelled, clock_now_ns() + REJECT_PREPARATION_S * NS_PER_S};
@@ -336,7 +337,7 @@ static void run_lane(struct api *a, enum prep_lane lane)
     while ((e = prep_queue_wait(&a->to_prepare, lane))) {
         struct exchange *x = CONTAINER(e, struct exchange, entry);
         atomic_fetch_sub(&a->prep_queue_bytes, x->body.len);
-        prep_work(x);
+        work_on(x);
         /* There is room: the queue holds as many as there may be requests. */
         ASSERT(mailbox_put(a->prepared, &x) == 0);
     }

@@ -33,8 +33,7 @@ struct units *block_pool_done(struct block_pool *p);
 int block_pool_take(struct block_pool *p, uint32_t *ret);
 void block_pool_give(struct block_pool *p, uint32_t index);
 bool block_pool_is_taken(const struct block_pool *p, uint32_t index);
-uint32_t block_pool_free_count(const struct block_pool *p);
-/* Those of the free ones that need no commit. */
+/* Free ones that need no commit. */
 uint32_t block_pool_ready_count(const struct block_pool *p);
 
 /* The time now, for what happens from here on. */

@@ -259,7 +259,6 @@ void http_leave_fault(struct http_conn *c);
 void http_leave_all(struct http_server *s);
 
 /* http_stream.c */
-ssize_t http_stream_on_read(void *arg, uint64_t position, char *to, size_t bytes_max);
 void http_stream_free(struct http_request *r);
 
 /* http_server.c, for http_listen.c */

@@ -116,7 +116,8 @@ static bool is_within(struct store *st, uint64_t bytes)
            t.stored[TIER_PAGE] + t.stored[TIER_SNAPSHOT] + STORE_OPS_MAX <= t.entries_max;
 }
 
-int store_disk_make_room(struct store *st, struct store_worker *w, uint64_t bytes)
+/* Removes what was used longest ago, until the limit holds for `bytes` more. 0, -ENOSPC, or what a call said. */
+static int make_room(struct store *st, struct store_worker *w, uint64_t bytes)
 {
     uint64_t block = STORE_BLOCK_BYTES, needs = bytes ? bytes + SLACK_BYTES : 0, for_space = 0;
     for (;;) {
@@ -234,7 +235,7 @@ int store_disk_write(struct store *st, struct store_worker *w, struct store_op *
     char path[48];
     uint64_t sectors;
     store_file_seal(store_op_file(st, op), &op->header);
-    int r = store_disk_make_room(st, w, bytes_of(op));
+    int r = make_room(st, w, bytes_of(op));
     if (r < 0)
         return r;
     snprintf(path, sizeof(path), STORE_TMP "/w%llu", (unsigned long long)st->temporary++);
@@ -450,7 +451,7 @@ int store_disk_open(struct store *st, struct store_worker *w)
     st->numbers.foreign = l.foreign;
     st->numbers.evictions += l.excess;
     pthread_mutex_unlock(&st->lock);
-    return store_disk_make_room(st, w, 0) < 0 ? -EIO : 0;
+    return make_room(st, w, 0) < 0 ? -EIO : 0;
 }
 
 void store_disk_close(struct store *st)
