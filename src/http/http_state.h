@@ -1,7 +1,11 @@
 /* http_state.h - what the files of this folder share. Nobody else includes it.
  *
  * A connection's slot holds the one request that it can have at a time. Everything belongs to the network thread,
- * except what http_server marks as read or set by others. */
+ * except what http_server marks as read or set by others.
+ *
+ * Bound in bytes: the server HTTP_SERVER_BYTES_MAX, each connection with its request HTTP_CONN_BYTES_MAX, both asserted below; besides,
+ * for each connection, the library's pool, send_bytes_max, and the table of addresses. http_server_bytes() is the sum, reserved at
+ * creation. A body is reserved as it comes, body_bytes_max at most. */
 #ifndef PLATEAU_HTTP_HTTP_STATE_H
 #define PLATEAU_HTTP_HTTP_STATE_H
 
@@ -213,6 +217,11 @@ void http_request_set_reply(struct http_request *r, struct MHD_Response *reply, 
                             const char *content_type);
 
 /* http_refuse.c: answers that http gives by itself. */
+#define HTTP_SERVER_BYTES_MAX 8192
+#define HTTP_CONN_BYTES_MAX   2048
+_Static_assert(sizeof(struct http_server) <= HTTP_SERVER_BYTES_MAX, "the server's bound");
+_Static_assert(sizeof(struct http_conn) <= HTTP_CONN_BYTES_MAX, "a connection's bound");
+
 struct http_refusal {
     unsigned status;
     const char *type, *code;

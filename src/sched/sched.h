@@ -16,7 +16,10 @@
  * waits longer, but not for ever: a row that has waited that much longer goes first.
  * A row whose client does not read is paused: it is not scheduled, gives up its place as soon as another row waits for one, is the first to be
  * preempted, and stands behind its tenant's others when it goes on.
- * Rows are the caller's memory; the scheduler links those it was given and owns their pages and slots. Engine thread only. */
+ * Rows are the caller's memory; the scheduler links those it was given and owns their pages and slots. Engine thread only.
+ *
+ * Bound in bytes: sched_arena_bytes(), at most 24 KiB for the scheduler and its shares, and 40 for each of rows_max. A row is 512 at most, in
+ * the caller's job, with its tables beside it: 4 for each page of each group, and a key for each page. */
 #ifndef PLATEAU_SCHED_SCHED_H
 #define PLATEAU_SCHED_SCHED_H
 
