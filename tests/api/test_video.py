@@ -194,8 +194,8 @@ def test_what_is_no_whole_video_is_refused(cinema, films):
         (damaged(mp4), broken, "not all frames can be decoded"),
         (damaged(film(films / "a.ts", *CONTAINERS["ts"])), broken, "not all frames can be decoded"),
         (file_of(SEEN[0]), broken, "not a video in a supported format"),
-        (b"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\nfile://%b/a.ts\n#EXT-X-ENDLIST\n" % bytes(films), broken, "no video"),
-        (b"ffconcat version 1.0\nfile %b/whole.mp4\n" % bytes(films), broken, "no video"),
+        (b"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\nfile://%b/a.ts\n#EXT-X-ENDLIST\n" % bytes(films), broken, "not a video"),
+        (b"ffconcat version 1.0\nfile %b/whole.mp4\n" % bytes(films), broken, "not a video"),
     ]:
         error = refused(ask(cinema, "See:", video(data_url(data)), WHAT), 400, code, words)
         assert error["param"] == "messages[0].content[1]"
