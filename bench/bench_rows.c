@@ -21,7 +21,7 @@ struct bench_rows {
 
 static uint32_t pages_per_row(uint32_t prompt, uint32_t decode_max)
 {
-    return DIV_UP(prompt + decode_max, KERN_PAGE_TOKENS);
+    return DIV_UP(prompt + decode_max, PAGE_TOKENS);
 }
 
 uint64_t bench_rows_bytes(const struct model_shape *s, const struct bench_rows_opts *o)
@@ -45,7 +45,7 @@ int bench_rows_create(const struct bench_rows_opts *o, struct bench_rows **ret)
     struct bench_rows *b = calloc(1, sizeof(*b));
     if (!b)
         return -ENOMEM;
-    ASSERT(o->prompt % KERN_PAGE_TOKENS == 0);
+    ASSERT(o->prompt % PAGE_TOKENS == 0);
     b->opts = *o;
     b->shape = model_shape(o->model);
     b->pages_per_row = pages_per_row(o->prompt, o->decode_max);
@@ -102,7 +102,7 @@ static struct model_row prompt_row(struct bench_rows *b, uint32_t r, uint32_t to
     return (struct model_row){.tokens = b->prompt,
                               .token_count = tokens,
                               .pages = b->tables + r * b->pages_per_row,
-                              .slot_in = MODEL_SLOT_NONE,
+                              .slot_in = NONE,
                               .slot_out = r,
                               .logits_from = tokens - 1};
 }

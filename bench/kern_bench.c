@@ -169,8 +169,8 @@ static void attention_once(struct bench *b, void *arg)
 static void attention(struct bench *b, uint32_t head_dim, uint32_t heads, uint32_t tokens, uint32_t len)
 {
     static struct attention a;
-    uint32_t pages = DIV_UP(len, KERN_PAGE_TOKENS);
-    size_t part = (size_t)KERN_PAGE_TOKENS * head_dim * sizeof(float);
+    uint32_t pages = DIV_UP(len, PAGE_TOKENS);
+    size_t part = (size_t)PAGE_TOKENS * head_dim * sizeof(float);
     uint32_t *table = calloc(pages, sizeof *table);
     ASSERT(table && heads * tokens <= COUNT_OF(a.queries) && pages * 2 * part <= b->bytes);
     for (uint32_t i = 0; i < pages; i++)

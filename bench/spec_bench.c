@@ -88,7 +88,7 @@ static int load(struct bench *b, const char *dir, const struct engine_guessing *
     if (r < 0)
         return r;
     const struct model_shape *s = model_shape(ret->model);
-    uint64_t pages = (uint64_t)ROWS_MAX * (PROMPT_MAX + ANSWER) / KERN_PAGE_TOKENS + ROWS_MAX;
+    uint64_t pages = (uint64_t)ROWS_MAX * (PROMPT_MAX + ANSWER) / PAGE_TOKENS + ROWS_MAX;
     struct engine_opts engine = {.name = g->drafts_max ? "on" : "off",
                                  .model = ret->model,
                                  .faults = &b->faults,

@@ -283,7 +283,7 @@ static void on_stopping(void *arg)
 {
     struct api *a = arg;
     struct reject why = {0};
-    reject_set(&why, 503, "shutting_down", NULL, "The server is shutting down and ended the request.");
+    reject_as(&why, REJECT_SHUTTING_DOWN);
     LIST_EACH(it, &a->exchanges) {
         struct exchange *x = LIST_ENTRY(it, struct exchange, all);
         if (x->phase != EXCHANGE_SENDING)
@@ -469,15 +469,16 @@ bool api_is_ready(struct api *a, struct reject *why)
         return true;
     case API_LOADING:
         why->retry_after_s = 1;
-        return reject_set(why, 503, "model_loading", NULL,
+        return reject_set(why, REJECT_MODEL_LOADING, NULL,
                           "The model is still loading (%.0f %%). GET /health says when it is ready.",
                           100 * api_progress(a).part);
     case API_DRAINING:
-        return reject_set(why, 503, "shutting_down", NULL, "The server is shutting down%s%s",
-                          reason[0] ? ": " : ".", reason);
+        return reason[0]
+                   ? reject_set(why, REJECT_SHUTTING_DOWN, NULL, "The server is shutting down: %s", reason)
+                   : reject_as(why, REJECT_SHUTTING_DOWN);
     case API_FAILED:
         break;
     }
-    return reject_set(why, 503, "model_failed", NULL, "The model could not be loaded%s%s",
+    return reject_set(why, REJECT_MODEL_FAILED, NULL, "The model could not be loaded%s%s",
                       reason[0] ? ": " : ".", reason);
 }

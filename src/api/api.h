@@ -42,8 +42,8 @@ struct api_opts {
     uint32_t prep_threads;   /* 1 on up to 4 processors, else 2 */
     size_t prep_queue_bytes_max; /* bodies that wait to be read; 64 MiB */
     size_t request_bytes_max;    /* what one request may hold of `text`; 256 MiB */
-    uint32_t
-        max_tokens_default; /* when a request says none; 0: a chat gets the rest of the context, a completion 16 */
+    /* When a request says none; 0: a chat gets the rest of the context, a completion 16. */
+    uint32_t max_tokens_default;
     uint32_t keepalive_s;   /* a comment in a stream that was silent for so long; 10 */
     uint32_t slow_client_s; /* a client that does not read its reply for so long is dropped; 30 */
     uint32_t stuck_s;       /* an engine without progress for so long is reported unhealthy; 30 */

@@ -40,8 +40,8 @@ struct api {
     struct mailbox *prepared, *wakes;
     /* To the prep threads: the entries of exchanges. */
     struct prep_queue to_prepare;
-    pthread_t
-        threads[API_PREP_THREADS_MAX + PREP_LANES - 1]; /* the first: of the lanes that take no long ones */
+    /* The first: of the lanes that take no long ones. */
+    pthread_t threads[API_PREP_THREADS_MAX + PREP_LANES - 1];
     struct thread_stack stacks[API_PREP_THREADS_MAX + PREP_LANES - 1];
     uint32_t thread_count;
     bool stopped;

@@ -61,6 +61,6 @@ void audit_refused(struct audit_refusals *state, const struct http_request *r, c
     }
     audit_begin(&who, r, &nobody);
     LOG_WARN("refused", "client=%s action=\"%s\" status=%u code=%s untold=%llu", who.client, who.action,
-             why->status, why->code ? why->code : "-", (unsigned long long)state->untold);
+             reject_status(why), reject_code(why), (unsigned long long)state->untold);
     *state = (struct audit_refusals){.told_ns = now_ns};
 }

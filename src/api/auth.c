@@ -1,7 +1,8 @@
 /* auth.c - from a header to who it is, and to what that opens. */
 #include "api/auth.h"
 
-struct slice auth_bearer(struct slice authorization)
+/* The key in "Bearer KEY"; empty when there is none. */
+static struct slice bearer_of(struct slice authorization)
 {
     struct slice s = authorization;
     if (!slice_starts_any_case(s, SLICE("bearer ")))
@@ -18,7 +19,7 @@ static struct slice key_of(const struct http_request *r)
 {
     struct slice value;
     if (http_request_header(r, "authorization", &value))
-        return auth_bearer(value);
+        return bearer_of(value);
     if (http_request_header(r, "x-api-key", &value))
         return value;
     return (struct slice){0};
@@ -27,18 +28,16 @@ static struct slice key_of(const struct http_request *r)
 static bool refuse_key(struct slice given, struct reject *why)
 {
     return reject_set(
-        why, 401, "invalid_api_key", NULL, "%s",
-        given.len ? "The API key is not valid. Send one of those that the server was started with, as "
-                    "\"Authorization: Bearer KEY\"."
+        why, REJECT_INVALID_API_KEY, NULL, "%s",
+        given.len ? "The API key is not valid. Send a key of this server as \"Authorization: Bearer KEY\"."
                   : "This server needs an API key. Send it as \"Authorization: Bearer KEY\".");
 }
 
 static bool refuse_admin(struct reject *why)
 {
-    return reject_set(
-        why, 401, "invalid_api_key", NULL,
-        "This route needs the admin key (--admin-key), as \"Authorization: Bearer KEY\". On the "
-        "server's machine `plateau status` and its like need none.");
+    return reject_set(why, REJECT_INVALID_API_KEY, NULL,
+                      "This route needs the admin key (--admin-key), as \"Authorization: Bearer KEY\". On "
+                      "the server's machine, commands such as `plateau status` need no key.");
 }
 
 static uint64_t tenant_of(const struct http_request *r, const struct key *key)

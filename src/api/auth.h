@@ -24,7 +24,4 @@ enum auth_need { AUTH_NONE, AUTH_KEY, AUTH_METRICS, AUTH_ADMIN };
 bool auth_check(const struct keyring *keys, const struct http_request *r, enum auth_need need,
                 struct auth *ret, struct reject *why);
 
-/* The key in "Authorization: Bearer KEY" or "x-api-key: KEY"; empty when there is none. For tests. */
-struct slice auth_bearer(struct slice authorization);
-
 #endif

@@ -161,7 +161,7 @@ static void audit_end(struct exchange *x)
 {
     const struct reject *why = &x->reject;
     if (x->audited)
-        audit_done(&x->who, why->status ? why->status : x->status, why->code ? why->code : "ok",
+        audit_done(&x->who, why->kind ? reject_status(why) : x->status, why->kind ? reject_code(why) : "ok",
                    x->reclaimed_bytes, x->id_text);
     x->audited = false;
 }
@@ -238,7 +238,7 @@ static void answer(struct exchange *x)
 static void answer_reject(struct exchange *x, const struct reject *why)
 {
     COUNT(x, requests_rejected);
-    x->code = why->code;
+    x->code = reject_code(why);
     x->phase = EXCHANGE_SENDING;
     reject_respond(why, x->http);
     drop_work(x);
@@ -254,7 +254,7 @@ static void end_stream(struct exchange *x)
 /* Tries to tell the client why, in the way that is still open, and ends the reply. */
 static void fail(struct exchange *x, const struct reject *why)
 {
-    x->code = why->code;
+    x->code = reject_code(why);
     if (!x->begun) {
         answer_reject(x, why);
         return;
@@ -291,25 +291,23 @@ static bool failed(const struct choice *c, struct reject *why)
     case FINISH_LENGTH:
         return false;
     case FINISH_ABORTED:
-        return !reject_set(why, 499, "request_cancelled", NULL, "The request was cancelled.");
+        return !reject_as(why, REJECT_REQUEST_CANCELLED);
     case FINISH_TOO_SLOW:
-        return !reject_set(why, 408, "client_too_slow", NULL,
-                           "The client did not read its reply for too long.");
+        return !reject_as(why, REJECT_CLIENT_TOO_SLOW);
     case FINISH_QUEUE_TIMEOUT:
         why->retry_after_s = 5;
         return !reject_set(
-            why, 503, "queue_timeout", NULL,
-            "The request waited %.0f s for a place, which is as long as --queue-timeout allows. Try again "
-            "later.",
+            why, REJECT_QUEUE_TIMEOUT, NULL,
+            "The request waited %.0f s in the queue, the limit of --queue-timeout. Try again later.",
             (double)f->queued_ns / (double)NS_PER_S);
     case FINISH_SHUTDOWN:
-        return !reject_set(why, 503, "shutting_down", NULL,
-                           "The model is being unloaded or the server stops.");
+        return !reject_set(why, REJECT_SHUTTING_DOWN, NULL,
+                           "The model is being unloaded, or the server is shutting down.");
     case FINISH_ERROR:
         break;
     }
-    return !reject_set(why, 500, "engine_error", NULL, "%s",
-                       f->error[0] ? f->error : "The computation failed.");
+    return f->error[0] ? !reject_set(why, REJECT_ENGINE_ERROR, NULL, "%s", f->error)
+                       : !reject_as(why, REJECT_ENGINE_ERROR);
 }
 
 /* ---- the running reply ---- */
@@ -459,7 +457,7 @@ static void end_with_model(struct exchange *x)
     bool holds = x->phase == EXCHANGE_RUNNING || (x->phase == EXCHANGE_WAITING && x->media);
     if (!holds || !x->lease.registry || !registry_is_ending(x->lease.registry, x->lease.index))
         return;
-    reject_set(&why, 503, "model_unloading", NULL, "The model %s is being unloaded.", x->model->id);
+    reject_set(&why, REJECT_MODEL_UNLOADING, NULL, "The model %s is being unloaded.", x->model->id);
     x->cut_reason = FINISH_SHUTDOWN;
     fail(x, &why);
 }
@@ -498,8 +496,8 @@ void exchange_receive(struct exchange *x)
     size_t before = atomic_fetch_add(&a->prep_queue_bytes, x->body.len);
     if (before > 0 && before + x->body.len > a->opts.prep_queue_bytes_max) {
         atomic_fetch_sub(&a->prep_queue_bytes, x->body.len);
-        reject_set(&why, 429, "busy", NULL,
-                   "%zu bytes of requests wait to be read; the limit is %zu. Try again later.", before,
+        reject_set(&why, REJECT_BUSY, NULL,
+                   "%zu bytes of requests wait to be parsed; the limit is %zu. Try again later.", before,
                    a->opts.prep_queue_bytes_max);
         answer_reject(x, &why);
         return;
@@ -546,7 +544,7 @@ void exchange_prepared(struct exchange *x)
         http_header_set(x->http, "x-ignored-fields", x->request.ignored);
     if (!exchange_is_exact(x))
         http_header_set(x->http, "x-exact", "false");
-    if (x->reject.status) {
+    if (x->reject.kind) {
         answer_reject(x, &x->reject);
         return;
     }
@@ -571,7 +569,7 @@ void exchange_waited(struct exchange *x, bool again)
         return;
     }
     audit_end(x);
-    if (x->reject.status) {
+    if (x->reject.kind) {
         answer_reject(x, &x->reject);
         return;
     }
@@ -592,7 +590,7 @@ void exchange_cancel(struct exchange *x, const struct reject *why)
         /* The client need not wait for the prep thread to look. */
         if (x->http && !x->told) {
             x->told = true;
-            x->code = why->code;
+            x->code = reject_code(why);
             COUNT(x, requests_rejected);
             reject_respond(why, x->http);
         }

@@ -77,8 +77,9 @@ struct exchange {
     int model_index;                  /* in the registry; -1: not known yet */
     const struct served_model *model; /* with a lease */
     struct lease lease;
-    bool
-        waits; /* prepared as far as it goes without its model or its pictures, or an operator's order is under way */
+    /* Prepared as far as it goes without its model or its pictures, or an operator's order is under
+     * way. */
+    bool waits;
     struct media_task *media; /* its pictures; NULL: none, or the engine has them */
     struct registry_unloading unloading;
     uint64_t waits_since_ns; /* network thread; 0: it has not looked yet */

@@ -126,12 +126,11 @@ bool media_submit(struct media_task *t, struct reject *why)
     if (ok)
         return true;
     why->retry_after_s = media_retry_after_s(m);
-    return reject_set(
-        why, 429, "busy", NULL,
-        "%u requests with pictures wait to be read, of %llu bytes; at most %u may, of %llu. Try again "
-        "in %u s.",
-        waiting, (unsigned long long)bytes, m->opts.tasks_max, (unsigned long long)(m->limit / QUEUE_PART),
-        why->retry_after_s);
+    return reject_set(why, REJECT_BUSY, NULL,
+                      "%u requests with images wait to be decoded, %llu bytes together; at most %u may wait, "
+                      "with %llu bytes. Try again in %u s.",
+                      waiting, (unsigned long long)bytes, m->opts.tasks_max,
+                      (unsigned long long)(m->limit / QUEUE_PART), why->retry_after_s);
 }
 
 void media_fetched(struct media_task *t)

@@ -76,8 +76,8 @@ size_t media_task_wanted(const struct media_task *t);
 /* What became of one part; after it is done, and well. */
 struct media_result {
     enum request_media_kind kind;
-    struct picture *const
-        *pictures;         /* one of a picture; of a video one for each pair of frames. The task's */
+    /* One of a picture; of a video one for each pair of frames. The task's. */
+    struct picture *const *pictures;
     const double *seconds; /* of a video: when, for each */
     uint32_t count;
 };

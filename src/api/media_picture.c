@@ -17,7 +17,7 @@ static struct decode_limits limits_of(struct media_task *t)
     return l;
 }
 
-bool media_load(struct media_task *t, struct media_part *p, struct media_source *s)
+static bool load_source(struct media_task *t, struct media_part *p, struct media_source *s)
 {
     struct err e = {0};
     if (s->origin != MEDIA_FROM_FILE || s->bytes.ptr)
@@ -43,7 +43,7 @@ bool media_make_picture(struct media_task *t, struct media_part *p)
     struct smart_bounds bounds = {t->vision.patch * t->vision.merge, t->vision.pixels_min,
                                   t->vision.pixels_max};
     struct err e = {0};
-    if (!media_make_room(t, p, 1) || !media_load(t, p, s))
+    if (!media_make_room(t, p, 1) || !load_source(t, p, s))
         return false;
     int r = decode_still(bytes_of(s), &limits, &bounds, &t->media->charge, &p->pictures[0], &e);
     media_bytes_done(&s->bytes);
@@ -89,7 +89,7 @@ static bool add_pair(struct media_task *t, struct media_part *p, struct smart_si
     struct picture **pair = &p->pictures[p->count];
     uint32_t second = MIN_OF(first + 1, p->source_count - 1);
     struct err e = {0};
-    if (!media_load(t, p, &p->sources[first]) || (second > first && !media_load(t, p, &p->sources[second])))
+    if (!load_source(t, p, &p->sources[first]) || (second > first && !load_source(t, p, &p->sources[second])))
         return false;
     int r = picture_create(size.width, size.height, 2, &t->media->charge, pair);
     if (r < 0)
@@ -107,7 +107,7 @@ bool media_make_frames(struct media_task *t, struct media_part *p)
     struct smart_size size;
     atomic_store(&t->frames, p->source_count);
     atomic_store(&t->frames_decoded, 0);
-    if (!media_make_room(t, p, DIV_UP(p->source_count, 2u)) || !media_load(t, p, &p->sources[0]) ||
+    if (!media_make_room(t, p, DIV_UP(p->source_count, 2u)) || !load_source(t, p, &p->sources[0]) ||
         !size_frames(t, p, &size))
         return false;
     for (uint32_t i = 0; i < p->source_count; i += 2)

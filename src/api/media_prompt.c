@@ -36,9 +36,10 @@ const char *media_prompt_forged(const struct media_marks *m, const json_t *v)
     if (json_is_string(v))
         return holds(m, (struct slice){json_string_value(v), json_string_length(v)}) ? json_string_value(v)
                                                                                      : NULL;
-    json_array_foreach((json_t *)v, i, each) if ((found = media_prompt_forged(m, each))) return found;
-    json_object_foreach((json_t *)v, key, each)
-    {
+    json_array_foreach((json_t *)v, i, each)
+        if ((found = media_prompt_forged(m, each)))
+            return found;
+    json_object_foreach((json_t *)v, key, each) {
         if (holds(m, slice_of(key)))
             return key;
         if ((found = media_prompt_forged(m, each)))
@@ -52,9 +53,9 @@ const char *media_prompt_forged(const struct media_marks *m, const json_t *v)
 static bool refuse_count(uint32_t parts, uint32_t found, struct reject *why)
 {
     return reject_set(
-        why, 400, "media_mismatch", "messages",
-        "The messages have %u pictures and videos, and the model's chat template has places for %u of them. "
-        "It leaves out what it does not expect in a role or turn; put them into user messages.",
+        why, REJECT_MEDIA_MISMATCH, "messages",
+        "The messages have %u images and videos, and the model's chat template placed %u of them: it drops "
+        "those in roles or turns where it expects none. Put them into user messages.",
         parts, found);
 }
 

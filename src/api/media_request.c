@@ -23,11 +23,10 @@ static bool refuse_memory(struct exchange *x, size_t wanted)
     struct account *media = media_account(x->api->media);
     uint64_t limit = account_numbers(media).limit;
     if (wanted >= limit)
-        return reject_set(
-            &x->reject, 413, "media_too_large", "messages",
-            "A picture or video of this request needs %zu bytes at once, and all together may have %llu "
-            "(--media-memory). Send a smaller one.",
-            wanted, (unsigned long long)limit);
+        return reject_set(&x->reject, REJECT_MEDIA_MEMORY, "messages",
+                          "An image or video of this request needs %zu bytes of memory to decode; the limit "
+                          "for all images and videos is %llu (--media-memory). Send a smaller one.",
+                          wanted, (unsigned long long)limit);
     return memory_refusal(x->api, media, wanted, atomic_load(&x->api->requests_now) - 1, &x->reject);
 }
 
@@ -36,16 +35,16 @@ static bool refuse_memory(struct exchange *x, size_t wanted)
 static bool refuse_blind(struct exchange *x)
 {
     struct request_media first = request_media(&x->request, 0);
-    const char *what = first.kind == REQUEST_VIDEO ? "video" : "picture";
+    const char *what = first.kind == REQUEST_VIDEO ? "video" : "image";
     if (x->model->shape->has_vision && !x->model->shape->vision.present)
-        return reject_unsupported(&x->reject, first.at,
-                                  "%s is a %s, and the model \"%.100s\" is served without its vision tower.",
-                                  first.at, what, x->model->id);
-    return reject_unsupported(
-        &x->reject, first.at,
-        "%s is a %s, and the model \"%.100s\" reads text only. GET /v1/models says what each "
-        "model takes (input_modalities).",
-        first.at, what, x->model->id);
+        return reject_unsupported(
+            &x->reject, first.at,
+            "%s: the model \"%.100s\" was loaded without its vision encoder and takes no %s.", first.at,
+            x->model->id, what);
+    return reject_unsupported(&x->reject, first.at,
+                              "%s: the model \"%.100s\" takes text only, no %s. GET /v1/models lists what "
+                              "each model takes (input_modalities).",
+                              first.at, x->model->id, what);
 }
 
 bool media_request_ready(struct exchange *x)
@@ -59,7 +58,7 @@ bool media_request_ready(struct exchange *x)
         return true;
     if (!media_task_create(x->api->media, &x->request, &x->model->shape->vision, &x->media, &wanted,
                            &x->reject))
-        return x->reject.status ? false : refuse_memory(x, wanted);
+        return x->reject.kind ? false : refuse_memory(x, wanted);
     request_drop_sources(&x->request);
     if (!media_submit(x->media, &x->reject))
         return false;
@@ -72,11 +71,10 @@ bool media_request_ready(struct exchange *x)
 static bool refuse_slow(struct exchange *x)
 {
     x->reject.retry_after_s = media_retry_after_s(x->api->media);
-    return reject_set(
-        &x->reject, 503, "queue_timeout", NULL,
-        "The request's pictures waited %u s to be read, as long as --media-timeout allows. Try again "
-        "later.",
-        media_options(x->api->media)->timeout_s);
+    return reject_set(&x->reject, REJECT_QUEUE_TIMEOUT, NULL,
+                      "The request's images and videos waited %u s to be decoded, the limit of "
+                      "--media-timeout. Try again later.",
+                      media_options(x->api->media)->timeout_s);
 }
 
 int media_request_look(struct exchange *x, uint64_t now_ns)
@@ -93,7 +91,7 @@ int media_request_look(struct exchange *x, uint64_t now_ns)
     const struct reject *why = media_task_failure(x->media);
     if (!why)
         return 0;
-    if (why->status)
+    if (why->kind)
         x->reject = *why;
     else
         refuse_memory(x, media_task_wanted(x->media));
@@ -112,11 +110,10 @@ static bool check_texts(struct exchange *x, const struct media_marks *m)
     const json_t *const texts[] = {x->request.messages, x->request.tools, x->request.template_kwargs};
     for (size_t i = 0; i < COUNT_OF(texts); i++)
         if (texts[i] && media_prompt_forged(m, texts[i]))
-            return reject_value(
-                &x->reject, "messages",
-                "A text of this request has \"%.*s\" in it, which stands for pictures in this model's "
-                "prompts. Leave it out of requests with pictures.",
-                SLICE_ARGS(m->image));
+            return reject_value(&x->reject, "messages",
+                                "A text of this request contains \"%.*s\", the placeholder of images in this "
+                                "model's prompts. Remove it from requests with images.",
+                                SLICE_ARGS(m->image));
     return true;
 }
 

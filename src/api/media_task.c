@@ -18,7 +18,8 @@
 #define ARENA_BYTES_MAX ((size_t)64 << 20)
 #define ARENA_GRAIN     ((size_t)16 << 10)
 
-bool media_refuse(struct media_task *t, const struct media_part *p, const char *code, const char *format, ...)
+bool media_refuse(struct media_task *t, const struct media_part *p, enum reject_kind kind, const char *format,
+                  ...)
 {
     char text[600];
     va_list args;
@@ -26,7 +27,7 @@ bool media_refuse(struct media_task *t, const struct media_part *p, const char *
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     t->failed = true;
-    return reject_set(&t->why, 400, code, p->at, "%s %s", p->at, text);
+    return reject_set(&t->why, kind, p->at, "%s %s", p->at, text);
 }
 
 bool media_fail(struct media_task *t, const struct media_part *p, int r, const struct err *e)
@@ -36,8 +37,8 @@ bool media_fail(struct media_task *t, const struct media_part *p, int r, const s
         t->wanted = media_refused_bytes();
     if (r == -ENOMEM || r == -ECANCELED)
         return false;
-    return reject_set(&t->why, 400, r == -E2BIG ? "media_too_large" : "invalid_media", p->at, "%s: %s", p->at,
-                      e->text);
+    return reject_set(&t->why, r == -E2BIG ? REJECT_MEDIA_TOO_LARGE : REJECT_INVALID_MEDIA, p->at, "%s: %s",
+                      p->at, e->text);
 }
 
 bool media_make_room(struct media_task *t, struct media_part *p, uint32_t count)
@@ -61,9 +62,9 @@ static bool take_data(struct media_task *t, const struct media_part *p, struct m
     struct err e = {0};
     int r = data_url_parse(url, &u, &e);
     if (r == 0 && u.bytes_max > bytes_max && data_url_bytes(&u) > bytes_max)
-        return media_refuse(t, p, "media_too_large",
-                            "has %zu bytes; a picture or video may have %zu (--max-media-bytes).",
-                            data_url_bytes(&u), bytes_max);
+        return media_refuse(t, p, REJECT_MEDIA_TOO_LARGE,
+                            "has %zu bytes; the limit is %zu (--max-media-bytes).", data_url_bytes(&u),
+                            bytes_max);
     if (r == 0)
         r = media_bytes_reserve(&s->bytes, u.bytes_max, &t->media->charge);
     if (r == 0)
@@ -79,18 +80,16 @@ static bool take_url(struct media_task *t, const struct media_part *p, struct me
     bool file = slice_starts_any_case(url, SLICE("file:"));
     const char *fault = file ? NULL : media_url_fault(url);
     if (file && !o->dir)
-        return media_refuse(
-            t, p, "media_not_allowed",
-            "names a file, and this server reads none for its clients. Send a data URL, or start "
-            "it with --media-dir.");
+        return media_refuse(t, p, REJECT_MEDIA_NOT_ALLOWED,
+                            "is a file: URL, and the server reads no files. Send a data URL, or start the "
+                            "server with --media-dir.");
     if (fault)
-        return media_refuse(t, p, "invalid_media",
-                            "needs a data URL, or one of http, https or file; this one %s.", fault);
+        return media_refuse(t, p, REJECT_INVALID_MEDIA,
+                            "must be a URL of data, http, https or file; this one %s.", fault);
     if (!file && !o->allow_remote)
-        return media_refuse(
-            t, p, "media_not_allowed",
-            "is on another server, and this one fetches nothing for its clients. Send a data URL, "
-            "or start it with --allow-remote-media.");
+        return media_refuse(t, p, REJECT_MEDIA_NOT_ALLOWED,
+                            "is a remote URL, and the server fetches no remote media. Send a data URL, or "
+                            "start the server with --allow-remote-media.");
     s->origin = file ? MEDIA_FROM_FILE : MEDIA_FROM_NETWORK;
     s->url = arena_strndup(t->arena, url.ptr, url.len);
     t->remote |= !file;
@@ -104,7 +103,7 @@ static bool take_source(struct media_task *t, struct media_part *p, struct media
     if (data_url_is(url))
         return take_data(t, p, s, url);
     if (memchr(url.ptr, 0, url.len))
-        return media_refuse(t, p, "invalid_media", "has a zero byte in its URL.");
+        return media_refuse(t, p, REJECT_INVALID_MEDIA, "has a zero byte in its URL.");
     return take_url(t, p, s, url);
 }
 
@@ -131,15 +130,14 @@ struct smart_bounds media_video_bounds(const struct media_task *t, uint32_t fram
 static bool check_part(struct media_task *t, const struct media_part *p)
 {
     if (p->kind == REQUEST_VIDEO && !t->vision.video_frames_max)
-        return media_refuse(t, p, "unsupported_value", "is a video, and this model sees pictures only.");
+        return media_refuse(t, p, REJECT_UNSUPPORTED_VALUE, "is a video, and this model takes images only.");
     if (p->listed && p->source_count > media_frames_max(t))
-        return media_refuse(t, p, "media_too_large", "has %u frames; at most %u are looked at.",
+        return media_refuse(t, p, REJECT_MEDIA_TOO_LARGE, "has %u frames; at most %u are supported.",
                             p->source_count, media_frames_max(t));
     if (p->kind == REQUEST_VIDEO && !p->listed && !t->media->has_ffmpeg)
-        return media_refuse(
-            t, p, "unsupported_value",
-            "is a video, and this server finds no ffmpeg to read it with (Debian's package ffmpeg). "
-            "Send its frames as a list of pictures.");
+        return media_refuse(t, p, REJECT_UNSUPPORTED_VALUE,
+                            "is a video, and the server has no ffmpeg to decode it (Debian's package "
+                            "ffmpeg). Send its frames as a list of images.");
     return true;
 }
 
@@ -209,8 +207,8 @@ bool media_task_create(struct media *m, const struct request *r, const struct mo
                        struct media_task **ret, size_t *wanted, struct reject *why)
 {
     if (request_media_count(r) > m->opts.parts_max)
-        return reject_set(why, 400, "too_many_media", "messages",
-                          "The messages have %u pictures and videos; a request may have %u (--max-images).",
+        return reject_set(why, REJECT_TOO_MANY_MEDIA, "messages",
+                          "The messages have %u images and videos; the limit is %u (--max-images).",
                           request_media_count(r), m->opts.parts_max);
     struct media_task *t = make(m, r);
     if (!t) {

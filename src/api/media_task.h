@@ -95,9 +95,9 @@ struct media {
 /* What the charge refused last on this thread. */
 size_t media_refused_bytes(void);
 
-/* 400 of a part: "messages[0].content[1] ...". Returns false. */
-bool media_refuse(struct media_task *t, const struct media_part *p, const char *code, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+/* Refuses a part: "messages[0].content[1] ...". Returns false. */
+bool media_refuse(struct media_task *t, const struct media_part *p, enum reject_kind kind, const char *format,
+                  ...) __attribute__((format(printf, 4, 5)));
 /* What a call that filled `e` returned: -ENOMEM is nobody's fault but memory's, -ECANCELED needs no words, else 400. Returns false. */
 bool media_fail(struct media_task *t, const struct media_part *p, int r, const struct err *e);
 
@@ -126,8 +126,6 @@ bool media_make_picture(struct media_task *t, struct media_part *p);
 bool media_make_frames(struct media_task *t, struct media_part *p);
 /* media_video.c */
 bool media_make_video(struct media_task *t, struct media_part *p);
-/* The source's bytes are here afterwards. */
-bool media_load(struct media_task *t, struct media_part *p, struct media_source *s);
 /* Room for so many pictures and their times. */
 bool media_make_room(struct media_task *t, struct media_part *p, uint32_t count);
 /* Of a video that is looked at: the model's limit, or the operator's. */

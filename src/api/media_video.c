@@ -33,7 +33,7 @@
 #define SHORT_BY    3    /* frames that may be missing at the end: packets that show nothing */
 #define SAID_BYTES  4096 /* of what ffprobe says */
 #define NO_VIDEO                                                                                             \
-    "is no video that can be read (MP4, WebM, Matroska, AVI, MPEG and a few more can be), or is broken"
+    "is not a video in a supported format (MP4, WebM, Matroska, AVI, MPEG and some more), or is broken"
 
 struct video {
     struct media_task *task;
@@ -85,9 +85,9 @@ static bool fail(struct video *v, int r, const char *what)
     if (r == -ECANCELED)
         return false;
     if (r == -ETIMEDOUT)
-        return media_refuse(t, p, "media_too_large", "could not be read within %u s (--media-timeout).",
-                            t->media->opts.timeout_s);
-    return media_refuse(t, p, "invalid_media", "%s.", what);
+        return media_refuse(t, p, REJECT_MEDIA_TOO_LARGE,
+                            "could not be decoded within %u s (--media-timeout).", t->media->opts.timeout_s);
+    return media_refuse(t, p, REJECT_INVALID_MEDIA, "%s.", what);
 }
 
 /* ---- the file ---- */
@@ -145,7 +145,7 @@ static bool start(struct video *v, const char *const *argv, uint64_t memory_byte
         return true;
     give_video(v, memory_bytes);
     LOG_ERROR("media_process_failed", "program=%s error=\"%s\"", argv[0], strerror(-r));
-    return fail(v, -EINVAL, "is a video, and the program that reads it did not start");
+    return fail(v, -EINVAL, "is a video, and ffmpeg could not be started");
 }
 
 /* True: it ended well. */
@@ -194,13 +194,13 @@ static bool check(struct video *v, const char *said)
         return fail(v, -EINVAL, NO_VIDEO);
     if (width * height > (double)o->pixels_max)
         return media_refuse(
-            v->task, v->part, "media_too_large",
-            "is a video of %.0f x %.0f pixels; at most %llu in all are decoded (--max-media-pixels).", width,
-            height, (unsigned long long)o->pixels_max);
+            v->task, v->part, REJECT_MEDIA_TOO_LARGE,
+            "is a video of %.0f x %.0f pixels; the limit is %llu pixels (--max-media-pixels).", width, height,
+            (unsigned long long)o->pixels_max);
     seconds = fmax(frames / fps, isnan(seconds) ? 0 : seconds);
     if (seconds > o->video_s_max)
-        return media_refuse(v->task, v->part, "media_too_large",
-                            "is a video of %.0f seconds; at most %u are read (--max-video-seconds).", seconds,
+        return media_refuse(v->task, v->part, REJECT_MEDIA_TOO_LARGE,
+                            "is a video of %.0f seconds; the limit is %u (--max-video-seconds).", seconds,
                             o->video_s_max);
     v->width = (uint32_t)width;
     v->height = (uint32_t)height;

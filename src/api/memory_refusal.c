@@ -51,23 +51,21 @@ uint32_t memory_refusal_retry_s(struct api *a)
 static bool busy(struct api *a, const struct account_numbers *binding, uint64_t bytes, struct reject *why)
 {
     why->retry_after_s = memory_refusal_retry_s(a);
-    return reject_set(
-        why, 429, "busy", NULL,
-        "Other requests have the memory that this one needs: %llu bytes more were refused while "
-        "%s held %llu of at most %llu. Try again in %u s.",
-        (unsigned long long)bytes, binding->name, (unsigned long long)binding->reserved,
-        (unsigned long long)binding->limit, why->retry_after_s);
+    return reject_set(why, REJECT_BUSY, NULL,
+                      "Other requests use the memory that this request needs: %llu bytes more were refused "
+                      "while the account %s held %llu of %llu. Try again in %u s.",
+                      (unsigned long long)bytes, binding->name, (unsigned long long)binding->reserved,
+                      (unsigned long long)binding->limit, why->retry_after_s);
 }
 
 /* The system said no although the ledger did not. */
 static bool refuse_by_system(struct api *a, struct reject *why)
 {
     struct sight s = look(a);
-    return reject_set(
-        why, 507, "out_of_memory", NULL,
-        "The system gives this server no more memory: it has %llu bytes (the models %llu). Give the machine "
-        "more, or the server less (--memory-limit).",
-        (unsigned long long)s.process_bytes, (unsigned long long)s.models_bytes);
+    return reject_set(why, REJECT_OUT_OF_MEMORY, NULL,
+                      "The operating system refused memory: the server holds %llu bytes, %llu of them for "
+                      "models. Add memory to the machine, or lower --memory-limit.",
+                      (unsigned long long)s.process_bytes, (unsigned long long)s.models_bytes);
 }
 
 bool memory_refusal(struct api *a, struct account *at, uint64_t bytes, uint32_t others, struct reject *why)
@@ -83,11 +81,10 @@ bool memory_refusal(struct api *a, struct account *at, uint64_t bytes, uint32_t 
         return busy(a, &binding, bytes, why);
     }
     return reject_set(
-        why, 507, "out_of_memory", NULL,
-        "There is no memory for this request, and no other request that could end: with it %s would hold "
-        "%llu "
-        "bytes, and its limit is %llu. Now the server holds %llu of at most %llu, of that the models "
-        "%llu; caches could give back %llu. Ask for less, or raise --memory-limit.",
+        why, REJECT_OUT_OF_MEMORY, NULL,
+        "There is not enough memory for this request, and no other request is running that would release "
+        "any: the account %s would hold %llu bytes, and its limit is %llu. The server holds %llu of %llu "
+        "bytes, %llu of them for models; caches could release %llu. Ask for less, or raise --memory-limit.",
         binding.name, (unsigned long long)(binding.reserved + bytes), (unsigned long long)binding.limit,
         (unsigned long long)s.process_bytes, (unsigned long long)s.ceiling_bytes,
         (unsigned long long)s.models_bytes, (unsigned long long)s.freeable_bytes);

@@ -31,7 +31,7 @@ static bool parse(struct exchange *x)
     x->parsed = true;
     bool ok = request_parse(x->kind, buf_slice(&x->body), &limits, &x->memory, &x->request, &x->reject);
     buf_done(&x->body);
-    if (!ok && x->reject.status == 429) {
+    if (!ok && x->reject.kind == REJECT_BUSY) {
         /* The parser knows the request's books, not who else there is. */
         x->reject = (struct reject){0};
         return out_of_memory(x);
@@ -86,9 +86,8 @@ static bool make_stream(struct exchange *x, struct choice *c)
         atomic_fetch_sub(&a->streams_now, 1);
         x->reject.retry_after_s = memory_refusal_retry_s(a);
         return reject_set(
-            &x->reject, 429, "too_many_requests", NULL,
-            "%u choices are being computed for all requests together, as many as are allowed. Try again "
-            "later.",
+            &x->reject, REJECT_TOO_MANY_REQUESTS, NULL,
+            "%u choices are being generated, the limit for all requests together. Try again later.",
             a->streams_max);
     }
     if (stream_create(&opts, &c->stream) < 0) {
@@ -107,14 +106,14 @@ static bool refuse_submit(struct exchange *x, int r, uint32_t retry_after_s, con
         return reject_value(&x->reject, NULL, "%s", e->text);
     case -EAGAIN:
         x->reject.retry_after_s = retry_after_s;
-        return reject_set(&x->reject, 429, "queue_full", NULL, "%s", e->text);
+        return reject_set(&x->reject, REJECT_QUEUE_FULL, NULL, "%s", e->text);
     case -ENOBUFS:
         x->reject.retry_after_s = retry_after_s;
-        return reject_set(&x->reject, 429, "busy", NULL, "%s", e->text);
+        return reject_set(&x->reject, REJECT_BUSY, NULL, "%s", e->text);
     case -EPIPE:
-        return reject_set(&x->reject, 503, "shutting_down", NULL, "%s", e->text);
+        return reject_set(&x->reject, REJECT_SHUTTING_DOWN, NULL, "%s", e->text);
     default:
-        return reject_set(&x->reject, 507, "out_of_memory", NULL, "%s", e->text);
+        return reject_set(&x->reject, REJECT_OUT_OF_MEMORY, NULL, "%s", e->text);
     }
 }
 
@@ -190,17 +189,15 @@ static bool check_room(struct exchange *x)
         bytes += room.job_bytes;
     }
     if (x->choice_count > room.jobs_max)
-        return reject_value(
-            &x->reject, x->request.n > 1 ? "n" : "prompt",
-            "The request asks for %u choices (prompts x n), but at most %u are computed and wait "
-            "here (--max-num-seqs and --max-queue). Send several requests.",
-            x->choice_count, room.jobs_max);
+        return reject_value(&x->reject, x->request.n > 1 ? "n" : "prompt",
+                            "The request asks for %u choices (prompts x n), but at most %u can run and wait "
+                            "together (--max-num-seqs and --max-queue). Send several requests.",
+                            x->choice_count, room.jobs_max);
     if (bytes > room.requests_bytes_max)
         return reject_set(
-            &x->reject, 413, "request_too_large", NULL,
-            "The request's %u choices of up to %u tokens take %llu bytes beside their pages; all "
-            "requests together may have %llu. Ask for less (n, max_tokens), or raise "
-            "--memory-limit.",
+            &x->reject, REJECT_REQUEST_TOO_LARGE, NULL,
+            "The request's %u choices of up to %u tokens take %llu bytes besides their KV pages; the limit "
+            "for all requests together is %llu. Ask for less (n, max_tokens), or raise --memory-limit.",
             x->choice_count, x->max_tokens, (unsigned long long)bytes,
             (unsigned long long)room.requests_bytes_max);
     return true;
@@ -225,8 +222,7 @@ static bool check_stops(struct exchange *x)
         return true;
     return reject_unsupported(
         &x->reject, "stop",
-        "The model \"%.100s\" has no tokenizer, so there is no text to find a stop string in. "
-        "Use stop_token_ids.",
+        "The model \"%.100s\" has no tokenizer, so stop strings are not supported. Use stop_token_ids.",
         x->model->id);
 }
 
@@ -290,7 +286,7 @@ static bool work(struct exchange *x, struct arena *scratch)
 /* Nobody needs any more what a refused request had, and here its destruction keeps nobody waiting. */
 static void drop_refused(struct exchange *x)
 {
-    if (x->reject.status == 0 || x->choice_count > 0 || x->waits)
+    if (x->reject.kind == REJECT_NONE || x->choice_count > 0 || x->waits)
         return;
     buf_done(&x->body);
     if (x->parsed)
@@ -299,7 +295,8 @@ static void drop_refused(struct exchange *x)
         atomic_fetch_add(&x->api->prep_stopped, 1);
 }
 
-void prep_work(struct exchange *x)
+/* The work on one exchange: afterwards x->reject says no, or x->reply is there, or its choices are with the engine. */
+static void work_on(struct exchange *x)
 {
     struct arena *scratch = NULL;
     x->wanted = (struct wanted){&x->cancelled, clock_now_ns() + REJECT_PREPARATION_S * NS_PER_S};
@@ -340,7 +337,7 @@ static void run_lane(struct api *a, enum prep_lane lane)
     while ((e = prep_queue_wait(&a->to_prepare, lane))) {
         struct exchange *x = CONTAINER(e, struct exchange, entry);
         atomic_fetch_sub(&a->prep_queue_bytes, x->body.len);
-        prep_work(x);
+        work_on(x);
         /* There is room: the queue holds as many as there may be requests. */
         ASSERT(mailbox_put(a->prepared, &x) == 0);
     }

@@ -22,8 +22,4 @@ int prep_start(struct api *a);
 /* Lets them finish what is queued, and joins them. Twice is fine. */
 void prep_stop(struct api *a);
 
-/* The work on one exchange: afterwards x->reject says no, or x->reply is there, or its choices are with the engine. For the
- * threads and for tests. */
-void prep_work(struct exchange *x);
-
 #endif

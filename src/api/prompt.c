@@ -25,7 +25,7 @@ static bool no_scratch(struct exchange *x, const struct arena *scratch)
 bool prompt_too_long(struct exchange *x, uint32_t ids_max)
 {
     return reject_set(
-        &x->reject, 400, "context_length_exceeded", x->request.messages ? "messages" : "prompt",
+        &x->reject, REJECT_CONTEXT_LENGTH, x->request.messages ? "messages" : "prompt",
         "This model's maximum context length is %u tokens (--max-model-len), and the prompt alone has "
         "more than %u. Shorten it.",
         x->model->max_model_len, ids_max);
@@ -39,8 +39,7 @@ static bool add_model_kwargs(struct exchange *x)
     json_t *given = x->request.template_kwargs;
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)x->model->template_kwargs, key, value)
-    {
+    json_object_foreach((json_t *)x->model->template_kwargs, key, value) {
         if (!json_object_get(given, key) && json_object_set_new(given, key, json_deep_copy(value)) < 0)
             return no_memory(x);
     }
@@ -58,9 +57,10 @@ static bool add_kwargs(struct exchange *x)
             !chat_template_mentions(x->model->template, SLICE("enable_thinking")))
             return reject_unsupported(
                 &x->reject, "reasoning_effort",
-                "This model's template knows no reasoning_effort \"%s\"; leave it out%s.", effort,
+                "This model's chat template does not support reasoning_effort \"%s\"; leave it out%s.",
+                effort,
                 chat_template_mentions(x->model->template, SLICE("enable_thinking"))
-                    ? ", or choose with chat_template_kwargs {\"enable_thinking\": true or false}"
+                    ? ", or set chat_template_kwargs {\"enable_thinking\": true or false}"
                     : "");
         thinking = thinking < 0 ? 0 : thinking;
         effort = NULL;
@@ -89,9 +89,8 @@ static bool check_kwargs(struct exchange *x)
                                        "bos_token", "eos_token"};
     for (size_t i = 0; i < COUNT_OF(ours); i++)
         if (json_object_get(x->request.template_kwargs, ours[i]))
-            return reject_value(
-                &x->reject, "chat_template_kwargs",
-                "chat_template_kwargs may not set \"%s\"; it has a field of its own, or none.", ours[i]);
+            return reject_value(&x->reject, "chat_template_kwargs",
+                                "chat_template_kwargs must not set \"%s\": the server sets it.", ours[i]);
     return true;
 }
 
@@ -100,11 +99,11 @@ static bool refuse_rendering(struct exchange *x, const struct arena *scratch, in
 {
     switch (r) {
     case -EINVAL:
-        return reject_set(&x->reject, 400, "template_error", "messages",
-                          "The model's chat template refuses this: %s", e->text);
+        return reject_set(&x->reject, REJECT_TEMPLATE_ERROR, "messages",
+                          "The model's chat template rejected the request: %s", e->text);
     case -E2BIG:
-        return reject_set(&x->reject, 400, "template_limit", "messages",
-                          "The chat template went over a limit: %s", e->text);
+        return reject_set(&x->reject, REJECT_TEMPLATE_LIMIT, "messages",
+                          "The chat template exceeded a limit: %s", e->text);
     case -EMSGSIZE:
         return prompt_too_long(x, ids_max);
     case -ECANCELED:
@@ -151,7 +150,7 @@ bool prompt_render(struct exchange *x, struct arena *scratch, uint32_t ids_max, 
 static bool keep_ids(struct exchange *x, const uint32_t *ids, size_t count, struct prompt_ids *ret)
 {
     if (count == 0)
-        return reject_value(&x->reject, "prompt", "The prompt has no tokens; it needs at least one.");
+        return reject_value(&x->reject, "prompt", "The prompt has no tokens; at least one is needed.");
     uint32_t *copy = request_memory_alloc(&x->memory, count * sizeof(*copy));
     if (!copy)
         return no_memory(x);
@@ -167,7 +166,7 @@ static bool refuse_encoding(struct exchange *x, const struct arena *scratch, int
     case -E2BIG:
         return prompt_too_long(x, ids_max);
     case -EINVAL:
-        return reject_value(&x->reject, "prompt", "The prompt is not text: %s", e->text);
+        return reject_value(&x->reject, "prompt", "The prompt is not valid text: %s", e->text);
     case -ECANCELED:
     case -ETIME:
         return reject_unwanted(&x->reject, r);
@@ -221,11 +220,11 @@ static bool take_ids(struct exchange *x, const json_t *list, struct prompt_ids *
     uint32_t *ids = request_memory_alloc(&x->memory, count * sizeof(*ids));
     if (!ids)
         return no_memory(x);
-    json_array_foreach(list, i, each)
-    {
+    json_array_foreach(list, i, each) {
         if (json_integer_value(each) >= vocab) {
             request_memory_free(&x->memory, ids, count * sizeof(*ids));
-            return reject_value(&x->reject, "prompt", "prompt[%zu] is %lld; the model's ids end at %u.", i,
+            return reject_value(&x->reject, "prompt",
+                                "prompt[%zu] is %lld; the model's largest token id is %u.", i,
                                 (long long)json_integer_value(each), vocab - 1);
         }
         ids[i] = (uint32_t)json_integer_value(each);

@@ -1,6 +1,10 @@
-/* reject.c - the type of an error follows from its status, as OpenAI pairs them. */
+/* reject.c - one table: what each kind of error is on the wire.
+ *
+ * An API with an envelope of its own adds a column here for its type, and writes it from the kind. A sentence without
+ * numbers stands in the table; the others are written where their numbers are known. */
 #include "api/reject.h"
 
+#include "base/check.h"
 #include "text/chat_format.h"
 #include "text/utf8.h"
 
@@ -24,37 +28,108 @@ static void clean(char *text)
     text[to] = 0;
 }
 
-static void fill(struct reject *r, unsigned status, const char *code, const char *param, const char *format,
-                 va_list ap) __attribute__((format(printf, 5, 0)));
+#define INVALID "invalid_request_error"
+#define SERVER  "server_error"
 
-static void fill(struct reject *r, unsigned status, const char *code, const char *param, const char *format,
-                 va_list ap)
+static const struct row {
+    unsigned status;
+    const char *code;
+    const char *openai_type;
+    const char *sentence; /* NULL: reject_set() is given one */
+} rows[REJECT_KIND_COUNT] = {
+    [REJECT_INVALID_JSON] = {400, "invalid_json", INVALID, NULL},
+    [REJECT_INVALID_VALUE] = {400, "invalid_value", INVALID, NULL},
+    [REJECT_UNSUPPORTED_VALUE] = {400, "unsupported_value", INVALID, NULL},
+    [REJECT_CONTEXT_LENGTH] = {400, "context_length_exceeded", INVALID, NULL},
+    [REJECT_TEMPLATE_ERROR] = {400, "template_error", INVALID, NULL},
+    [REJECT_TEMPLATE_LIMIT] = {400, "template_limit", INVALID, NULL},
+    [REJECT_INVALID_MEDIA] = {400, "invalid_media", INVALID, NULL},
+    [REJECT_MEDIA_FETCH_FAILED] = {400, "media_fetch_failed", INVALID, NULL},
+    [REJECT_MEDIA_MISMATCH] = {400, "media_mismatch", INVALID, NULL},
+    [REJECT_MEDIA_NOT_ALLOWED] = {400, "media_not_allowed", INVALID, NULL},
+    [REJECT_MEDIA_TOO_LARGE] = {400, "media_too_large", INVALID, NULL},
+    [REJECT_TOO_MANY_MEDIA] = {400, "too_many_media", INVALID, NULL},
+    [REJECT_INVALID_API_KEY] = {401, "invalid_api_key", "authentication_error", NULL},
+    [REJECT_NOT_FOUND] = {404, "not_found", INVALID, NULL},
+    [REJECT_MODEL_NOT_FOUND] = {404, "model_not_found", INVALID, NULL},
+    [REJECT_REQUEST_NOT_FOUND] = {404, "request_not_found", INVALID,
+                                  "No request of this key has this id now. The id is in the header "
+                                  "x-request-id; a request that was answered has none."},
+    [REJECT_METHOD_NOT_ALLOWED] = {405, "method_not_allowed", INVALID, NULL},
+    [REJECT_CLIENT_TOO_SLOW] = {408, "client_too_slow", INVALID,
+                                "The client did not read its reply for too long."},
+    [REJECT_LOAD_FAILED] = {409, "model_load_failed", INVALID, NULL},
+    [REJECT_UNLOAD_LOADING] = {409, "model_loading", INVALID, NULL},
+    [REJECT_UNLOAD_PINNED] = {409, "model_pinned", INVALID, NULL},
+    [REJECT_MEDIA_MEMORY] = {413, "media_too_large", INVALID, NULL},
+    [REJECT_REQUEST_TOO_LARGE] = {413, "request_too_large", INVALID, NULL},
+    [REJECT_BUSY] = {429, "busy", "rate_limit_error",
+                     "The memory planned for requests is in use. Try again when other requests have ended."},
+    [REJECT_QUEUE_FULL] = {429, "queue_full", "rate_limit_error", NULL},
+    [REJECT_TOO_MANY_REQUESTS] = {429, "too_many_requests", "rate_limit_error", NULL},
+    [REJECT_REQUEST_CANCELLED] = {499, "request_cancelled", INVALID, "The request was cancelled."},
+    [REJECT_ENGINE_ERROR] = {500, "engine_error", SERVER, "The computation failed."},
+    [REJECT_MEMORY_SHORT] = {503, "memory_short", SERVER, NULL},
+    [REJECT_MODEL_FAILED] = {503, "model_failed", SERVER, NULL},
+    [REJECT_MODEL_LOAD_FAILED] = {503, "model_load_failed", SERVER, NULL},
+    [REJECT_MODEL_LOADING] = {503, "model_loading", SERVER, NULL},
+    [REJECT_MODEL_UNLOADING] = {503, "model_unloading", SERVER, NULL},
+    [REJECT_PREPARATION_TIMEOUT] = {503, "preparation_timeout", SERVER, NULL},
+    [REJECT_QUEUE_TIMEOUT] = {503, "queue_timeout", SERVER, NULL},
+    [REJECT_SHUTTING_DOWN] = {503, "shutting_down", SERVER, "The server is shutting down."},
+    [REJECT_OUT_OF_MEMORY] = {507, "out_of_memory", SERVER, NULL},
+};
+
+static const struct row *row_of(enum reject_kind kind)
 {
-    if (r->status != 0)
+    ASSERT(kind > REJECT_NONE && kind < REJECT_KIND_COUNT && rows[kind].status);
+    return &rows[kind];
+}
+
+unsigned reject_status(const struct reject *r)
+{
+    return r->kind ? row_of(r->kind)->status : 0;
+}
+
+const char *reject_code(const struct reject *r)
+{
+    return r->kind ? row_of(r->kind)->code : NULL;
+}
+
+static void fill(struct reject *r, enum reject_kind kind, const char *param, const char *format, va_list ap)
+    __attribute__((format(printf, 4, 0)));
+
+static void fill(struct reject *r, enum reject_kind kind, const char *param, const char *format, va_list ap)
+{
+    if (r->kind)
         return;
-    r->status = status;
-    r->code = code;
+    r->kind = kind;
     snprintf(r->param, sizeof(r->param), "%s", param ? param : "");
     clean(r->param);
     vsnprintf(r->message, sizeof(r->message), format, ap);
     clean(r->message);
 }
 
-bool reject_set(struct reject *r, unsigned status, const char *code, const char *param, const char *format,
-                ...)
+bool reject_set(struct reject *r, enum reject_kind kind, const char *param, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
-    fill(r, status, code, param, format, ap);
+    fill(r, kind, param, format, ap);
     va_end(ap);
     return false;
+}
+
+bool reject_as(struct reject *r, enum reject_kind kind)
+{
+    ASSERT(row_of(kind)->sentence);
+    return reject_set(r, kind, NULL, "%s", row_of(kind)->sentence);
 }
 
 bool reject_value(struct reject *r, const char *param, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
-    fill(r, 400, "invalid_value", param, format, ap);
+    fill(r, REJECT_INVALID_VALUE, param, format, ap);
     va_end(ap);
     return false;
 }
@@ -63,52 +138,39 @@ bool reject_unsupported(struct reject *r, const char *param, const char *format,
 {
     va_list ap;
     va_start(ap, format);
-    fill(r, 400, "unsupported_value", param, format, ap);
+    fill(r, REJECT_UNSUPPORTED_VALUE, param, format, ap);
     va_end(ap);
     return false;
 }
 
-static const char *type_of(unsigned status)
+bool reject_model(struct reject *r, struct slice id)
 {
-    switch (status) {
-    case 401:
-        return "authentication_error";
-    case 403:
-        return "permission_error";
-    case 429:
-        return "rate_limit_error";
-    default:
-        return status >= 500 ? "server_error" : "invalid_request_error";
-    }
+    id.len = MIN_OF(id.len, (size_t)200);
+    return reject_set(r, REJECT_MODEL_NOT_FOUND, "model",
+                      "The model \"%.*s\" does not exist. GET /v1/models lists the models.", SLICE_ARGS(id));
 }
 
 bool reject_unwanted(struct reject *r, int why)
 {
-    if (why == -ETIME) {
-        r->retry_after_s = 10;
-        return reject_set(r, 503, "preparation_timeout", NULL,
-                          "The request was not read and tokenized within %d s. Send a shorter one, or try "
-                          "again when the server is less busy.",
-                          REJECT_PREPARATION_S);
-    }
-    return reject_set(r, 499, "request_cancelled", NULL, "The request was cancelled.");
+    if (why != -ETIME)
+        return reject_as(r, REJECT_REQUEST_CANCELLED);
+    r->retry_after_s = 10;
+    return reject_set(r, REJECT_PREPARATION_TIMEOUT, NULL,
+                      "The request was not parsed and tokenized within %d s. Send a shorter one, or try "
+                      "again when the server is less busy.",
+                      REJECT_PREPARATION_S);
 }
 
 void reject_write(const struct reject *r, struct buf *ret)
 {
     buf_puts(ret, "{\"error\":{\"message\":");
     json_write_string(ret, slice_of(r->message));
-    buf_printf(ret, ",\"type\":\"%s\",\"param\":", type_of(r->status));
+    buf_printf(ret, ",\"type\":\"%s\",\"param\":", row_of(r->kind)->openai_type);
     if (r->param[0])
         json_write_string(ret, slice_of(r->param));
     else
         buf_puts(ret, "null");
-    buf_puts(ret, ",\"code\":");
-    if (r->code)
-        json_write_string(ret, slice_of(r->code));
-    else
-        buf_puts(ret, "null");
-    buf_puts(ret, "}}");
+    buf_printf(ret, ",\"code\":\"%s\"}}", reject_code(r));
 }
 
 void reject_respond(const struct reject *why, struct http_request *r)
@@ -120,8 +182,8 @@ void reject_respond(const struct reject *why, struct http_request *r)
     snprintf(seconds, sizeof(seconds), "%u", why->retry_after_s);
     if (why->retry_after_s > 0)
         http_header_set(r, "retry-after", seconds);
-    if (why->status == 401)
+    if (reject_status(why) == 401)
         http_header_set(r, "www-authenticate", "Bearer");
-    http_respond(r, why->status, "application/json", buf_slice(&body));
+    http_respond(r, reject_status(why), "application/json", buf_slice(&body));
     buf_done(&body);
 }

@@ -13,24 +13,86 @@
 
 #define REJECT_PREPARATION_S 300 /* a thread works on one request for as long at most */
 
+/* Every error of the API; reject.c has the row of each: status, code, type, sentence. Two kinds may share a code where
+ * its status depends on the route. */
+enum reject_kind {
+    REJECT_NONE,
+    /* 400 */
+    REJECT_INVALID_JSON,
+    REJECT_INVALID_VALUE,
+    REJECT_UNSUPPORTED_VALUE, /* a value that is known, and not supported */
+    REJECT_CONTEXT_LENGTH,
+    REJECT_TEMPLATE_ERROR,
+    REJECT_TEMPLATE_LIMIT,
+    REJECT_INVALID_MEDIA,
+    REJECT_MEDIA_FETCH_FAILED,
+    REJECT_MEDIA_MISMATCH,
+    REJECT_MEDIA_NOT_ALLOWED,
+    REJECT_MEDIA_TOO_LARGE, /* one image or video is over a limit of its own */
+    REJECT_TOO_MANY_MEDIA,
+    /* 401 */
+    REJECT_INVALID_API_KEY,
+    /* 404, 405, 408 */
+    REJECT_NOT_FOUND,
+    REJECT_MODEL_NOT_FOUND,
+    REJECT_REQUEST_NOT_FOUND,
+    REJECT_METHOD_NOT_ALLOWED,
+    REJECT_CLIENT_TOO_SLOW,
+    /* 409: an order of an admin */
+    REJECT_LOAD_FAILED,
+    REJECT_UNLOAD_LOADING,
+    REJECT_UNLOAD_PINNED,
+    /* 413 */
+    REJECT_MEDIA_MEMORY, /* an image or video needs more than --media-memory */
+    REJECT_REQUEST_TOO_LARGE,
+    /* 429 */
+    REJECT_BUSY,
+    REJECT_QUEUE_FULL,
+    REJECT_TOO_MANY_REQUESTS,
+    /* 499, 500 */
+    REJECT_REQUEST_CANCELLED,
+    REJECT_ENGINE_ERROR,
+    /* 503 */
+    REJECT_MEMORY_SHORT,
+    REJECT_MODEL_FAILED,
+    REJECT_MODEL_LOAD_FAILED,
+    REJECT_MODEL_LOADING,
+    REJECT_MODEL_UNLOADING,
+    REJECT_PREPARATION_TIMEOUT,
+    REJECT_QUEUE_TIMEOUT,
+    REJECT_SHUTTING_DOWN,
+    /* 507 */
+    REJECT_OUT_OF_MEMORY,
+    REJECT_KIND_COUNT
+};
+
 struct reject {
-    unsigned status;        /* of HTTP; 0 = nothing was wrong */
-    const char *code;       /* constant; NULL writes null */
+    enum reject_kind kind;  /* REJECT_NONE = nothing was wrong */
     char param[64];         /* the field; empty writes null */
     char message[768];      /* always valid UTF-8 */
     uint32_t retry_after_s; /* 0 = no such header */
 };
 
+/* HTTP's status; 0 for REJECT_NONE. */
+unsigned reject_status(const struct reject *r);
+/* As the client reads it, constant; NULL for REJECT_NONE. */
+const char *reject_code(const struct reject *r);
+
 /* Fills *r and returns false, so that a finding is one line. The first finding stays. `param` may be NULL. What the
  * message quotes from a client is cut at a character's boundary and has no control characters left. */
-bool reject_set(struct reject *r, unsigned status, const char *code, const char *param, const char *format,
-                ...) __attribute__((format(printf, 5, 6)));
+bool reject_set(struct reject *r, enum reject_kind kind, const char *param, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* The same with the kind's own sentence, which the table has. */
+bool reject_as(struct reject *r, enum reject_kind kind);
 /* 400, code "invalid_value". */
 bool reject_value(struct reject *r, const char *param, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* 400, code "unsupported_value": known, and not done here. */
 bool reject_unsupported(struct reject *r, const char *param, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* 404: no model has this id. */
+bool reject_model(struct reject *r, struct slice id);
 
 /* What wanted_look() says of a request that is not to be prepared any further: 499, or 503 when it took too long. */
 bool reject_unwanted(struct reject *r, int why);

@@ -49,16 +49,7 @@ static void write_choice(const struct choice *c, struct buf *ret)
 
 void reply_write_chat(struct exchange *x, struct buf *ret)
 {
-    buf_putc(ret, '{');
-    reply_write_head(x, false, ret);
-    buf_puts(ret, ",\"choices\":[");
-    for (uint32_t i = 0; i < x->choice_count; i++) {
-        if (i > 0)
-            buf_putc(ret, ',');
-        write_choice(&x->choices[i], ret);
-    }
-    buf_puts(ret, "],");
-    reply_write_usage(x, ret);
+    reply_write_whole(x, write_choice, ret);
     if (x->request.sampling.prompt_logprobs >= 0) {
         buf_putc(ret, ',');
         reply_write_list("prompt_logprobs", &x->choices[0].prompt_logprobs, ret);

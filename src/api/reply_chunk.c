@@ -15,6 +15,20 @@ void reply_write_head(const struct exchange *x, bool chunk, struct buf *ret)
         buf_puts(ret, ",\"exact\":false");
 }
 
+void reply_write_whole(const struct exchange *x, reply_choice_fn *write_choice, struct buf *ret)
+{
+    buf_putc(ret, '{');
+    reply_write_head(x, false, ret);
+    buf_puts(ret, ",\"choices\":[");
+    for (uint32_t i = 0; i < x->choice_count; i++) {
+        if (i > 0)
+            buf_putc(ret, ',');
+        write_choice(&x->choices[i], ret);
+    }
+    buf_puts(ret, "],");
+    reply_write_usage(x, ret);
+}
+
 void reply_chunk_begin(struct exchange *x)
 {
     buf_puts(&x->out, "data: {");

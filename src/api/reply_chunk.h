@@ -7,6 +7,9 @@
 
 /* `"id":...,"object":...,"created":...,"model":...` of whole replies and of chunks. */
 void reply_write_head(const struct exchange *x, bool chunk, struct buf *ret);
+/* The reply that is not streamed, up to its last brace: head, choices, usage. */
+typedef void reply_choice_fn(const struct choice *c, struct buf *ret);
+void reply_write_whole(const struct exchange *x, reply_choice_fn *write_choice, struct buf *ret);
 /* `data: {...,"choices":[` into x->out, and its end `],...}`, with the prompt's ids where they were asked for and are
  * wanted in this one. A chunk is one line: JSON escapes line breaks. */
 void reply_chunk_begin(struct exchange *x);

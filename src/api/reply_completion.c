@@ -40,16 +40,7 @@ static void write_choice(const struct choice *c, struct buf *ret)
 
 void reply_write_completion(struct exchange *x, struct buf *ret)
 {
-    buf_putc(ret, '{');
-    reply_write_head(x, false, ret);
-    buf_puts(ret, ",\"choices\":[");
-    for (uint32_t i = 0; i < x->choice_count; i++) {
-        if (i > 0)
-            buf_putc(ret, ',');
-        write_choice(&x->choices[i], ret);
-    }
-    buf_puts(ret, "],");
-    reply_write_usage(x, ret);
+    reply_write_whole(x, write_choice, ret);
     buf_putc(ret, '}');
 }
 

@@ -67,8 +67,9 @@ struct request {
 
     /* chat, tokenize, apply-template: normalised by request_messages.c */
     json_t *messages; /* NULL: a prompt instead */
-    json_t *
-        media; /* what request_media() reads: the pictures and videos of the messages; NULL: none. Its own reference */
+    /* What request_media() reads: the pictures and videos of the messages; NULL: none. Its own
+     * reference. */
+    json_t *media;
     json_t *tools; /* NULL: none, or none wanted (tool_choice "none") */
     json_t *template_kwargs;
     bool add_generation_prompt;

@@ -125,7 +125,7 @@ static bool accept_object(struct request *r, const struct field *f, json_t *v, s
 static bool refuse(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     (void)r, (void)v;
-    return reject_unsupported(why, f->name, "%s is not supported: %s", f->name, f->say);
+    return reject_unsupported(why, f->name, "%s: %s", f->name, f->say);
 }
 
 /* Refused unless it is false, empty, or the number f->min: then it asks for nothing. */
@@ -148,7 +148,7 @@ static bool refuse_unless_word(struct request *r, const struct field *f, json_t 
     (void)r;
     if (json_is_string(v) && strcmp(json_string_value(v), f->say) == 0)
         return true;
-    return reject_unsupported(why, f->name, "%s is not supported unless it is \"%s\".", f->name, f->say);
+    return reject_unsupported(why, f->name, "%s: only \"%s\" is supported.", f->name, f->say);
 }
 
 static bool read_service_tier(struct request *r, const struct field *f, json_t *v, struct reject *why)
@@ -157,8 +157,7 @@ static bool read_service_tier(struct request *r, const struct field *f, json_t *
     const char *s = json_is_string(v) ? json_string_value(v) : "";
     if (strcmp(s, "auto") == 0 || strcmp(s, "default") == 0)
         return true;
-    return reject_unsupported(why, f->name,
-                              "service_tier must be \"auto\" or \"default\": there are no others.");
+    return reject_unsupported(why, f->name, "service_tier must be \"auto\" or \"default\".");
 }
 
 static bool read_modalities(struct request *r, const struct field *f, json_t *v, struct reject *why)
@@ -167,7 +166,7 @@ static bool read_modalities(struct request *r, const struct field *f, json_t *v,
     const char *s = json_array_size(v) == 1 ? json_string_value(json_array_get(v, 0)) : NULL;
     if (s && strcmp(s, "text") == 0)
         return true;
-    return reject_unsupported(why, f->name, "modalities must be [\"text\"]: this model writes text only.");
+    return reject_unsupported(why, f->name, "modalities must be [\"text\"]: other output is not supported.");
 }
 
 static bool read_response_format(struct request *r, const struct field *f, json_t *v, struct reject *why)
@@ -179,8 +178,8 @@ static bool read_response_format(struct request *r, const struct field *f, json_
     if (strcmp(type, "text") == 0)
         return true;
     return reject_unsupported(why, "response_format.type",
-                              "response_format of type \"%.32s\" is not supported yet; only \"text\" is. "
-                              "Ask for JSON in the prompt, or leave the field out.",
+                              "response_format of type \"%.32s\" is not supported; only \"text\" is. Ask for "
+                              "JSON in the prompt, or leave the field out.",
                               type);
 }
 
@@ -218,7 +217,9 @@ static bool read_stop(struct request *r, const struct field *f, json_t *v, struc
         return read_stop_string(r, v, why);
     size_t i;
     json_t *each;
-    json_array_foreach(v, i, each) if (!read_stop_string(r, each, why)) return false;
+    json_array_foreach(v, i, each)
+        if (!read_stop_string(r, each, why))
+            return false;
     return true;
 }
 
@@ -228,8 +229,7 @@ static bool read_stop_ids(struct request *r, const struct field *f, json_t *v, s
         return reject_value(why, f->name, "%s must be a list of token ids.", f->name);
     size_t i;
     json_t *each;
-    json_array_foreach(v, i, each)
-    {
+    json_array_foreach(v, i, each) {
         int64_t id;
         if (!integer_of(each, &id) || id < 0 || id > UINT32_MAX)
             return reject_value(why, f->name, "%s[%zu] must be a token id.", f->name, i);
@@ -245,15 +245,15 @@ static bool read_logit_bias(struct request *r, const struct field *f, json_t *v,
     if (!json_is_object(v))
         return reject_value(why, f->name, "logit_bias must be an object of token id to bias.");
     if (json_object_size(v) > SAMPLER_BIAS_MAX)
-        return reject_value(why, f->name, "logit_bias has %zu entries; at most %d are taken.",
-                            json_object_size(v), SAMPLER_BIAS_MAX);
+        return reject_value(why, f->name, "logit_bias has %zu entries; the limit is %d.", json_object_size(v),
+                            SAMPLER_BIAS_MAX);
     const char *key;
     json_t *bias;
-    json_object_foreach(v, key, bias)
-    {
+    json_object_foreach(v, key, bias) {
         uint64_t id;
         if (!slice_u64(slice_of(key), UINT32_MAX, &id))
-            return reject_value(why, f->name, "logit_bias has the key \"%.40s\", which is no token id.", key);
+            return reject_value(why, f->name, "logit_bias has the key \"%.40s\", which is not a token id.",
+                                key);
         double x = json_is_number(bias) ? json_number_value(bias) : NAN;
         if (!(x >= -100 && x <= 100))
             return reject_value(why, f->name, "logit_bias of token %s must be a number from -100 to 100.",
@@ -269,8 +269,7 @@ static bool read_stream_options(struct request *r, const struct field *f, json_t
     json_t *value;
     if (!json_is_object(v))
         return reject_value(why, f->name, "stream_options must be an object.");
-    json_object_foreach(v, key, value)
-    {
+    json_object_foreach(v, key, value) {
         if (json_is_null(value))
             continue;
         if (!json_is_boolean(value))
@@ -294,7 +293,8 @@ static bool read_logprobs(struct request *r, const struct field *f, json_t *v, s
     int64_t x;
     if (r->kind == REQUEST_CHAT) {
         if (!json_is_boolean(v))
-            return reject_value(why, f->name, "logprobs must be true or false; how many is top_logprobs.");
+            return reject_value(
+                why, f->name, "logprobs must be true or false; top_logprobs is the number of alternatives.");
         r->sampling.logprobs = json_is_true(v);
         return true;
     }
@@ -349,8 +349,9 @@ static bool read_max_tokens(struct request *r, const struct field *f, json_t *v,
         return reject_value(why, f->name, "%s must be an integer of at least 1.", f->name);
     x = MIN_OF(x, REQUEST_TOKENS_MAX);
     if (r->sampling.max_tokens >= 0 && r->sampling.max_tokens != x)
-        return reject_value(why, f->name,
-                            "max_tokens and max_completion_tokens are the same; they have different values.");
+        return reject_value(
+            why, f->name,
+            "max_tokens and max_completion_tokens are names of the same limit; their values differ.");
     r->sampling.max_tokens = x;
     return true;
 }
@@ -378,9 +379,9 @@ static bool read_tool_choice(struct request *r, const struct field *f, json_t *v
     if (s && (strcmp(s, "auto") == 0 || strcmp(s, "none") == 0))
         return true; /* "none" is applied when all fields are known. */
     if ((s && strcmp(s, "required") == 0) || json_is_object(v))
-        return reject_unsupported(why, f->name,
-                                  "tool_choice may be \"auto\" or \"none\"; \"required\" and named functions "
-                                  "are not supported yet.");
+        return reject_unsupported(
+            why, f->name,
+            "tool_choice may be \"auto\" or \"none\"; \"required\" and named functions are not supported.");
     (void)r;
     return reject_value(why, f->name, "tool_choice must be \"auto\" or \"none\".");
 }
@@ -399,10 +400,9 @@ static bool read_tokens(struct request *r, const struct field *f, json_t *v, str
     json_t *each;
     if (!json_is_array(v))
         return reject_value(why, f->name, "tokens must be a list of token ids.");
-    json_array_foreach(v, i, each) if (!json_is_integer(each) ||
-                                       json_integer_value(each) <
-                                           0) return reject_value(why, f->name,
-                                                                  "tokens[%zu] must be a token id.", i);
+    json_array_foreach(v, i, each)
+        if (!json_is_integer(each) || json_integer_value(each) < 0)
+            return reject_value(why, f->name, "tokens[%zu] must be a token id.", i);
     r->tokens = v;
     return true;
 }
@@ -410,14 +410,15 @@ static bool read_tokens(struct request *r, const struct field *f, json_t *v, str
 static bool read_prompt(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     if (r->prompt)
-        return reject_value(why, f->name, "prompt and content are the same; give one.");
+        return reject_value(why, f->name,
+                            "prompt and content are names of the same field; send one of them.");
     r->prompt = v; /* its form is checked when all fields are known */
     return true;
 }
 
 /* ---- the table ---- */
 
-#define GRAMMAR_SAY      "output is not constrained to a grammar or schema yet"
+#define GRAMMAR_SAY      "structured outputs (grammars, JSON schemas) are not supported"
 #define SAMPLING(member) AT(sampling.member)
 
 static const struct field fields[] = {
@@ -449,7 +450,7 @@ static const struct field fields[] = {
     {"seed", ON_BOTH, read_seed},
     {"logit_bias", ON_BOTH, read_logit_bias},
     {"n", ON_BOTH, read_n},
-    {"best_of", ON_BOTH, read_best_of, .say = "every row is returned; use n."},
+    {"best_of", ON_BOTH, read_best_of, .say = "must equal n; all choices are returned."},
     /* When to end. */
     {"max_tokens", ON_BOTH, read_max_tokens},
     {"max_completion_tokens", ON_BOTH, read_max_tokens},
@@ -480,22 +481,23 @@ static const struct field fields[] = {
     {"modalities", ON_CHAT, read_modalities},
     {"verbosity", ON_CHAT, refuse_unless_word, .say = "medium"},
     {"echo", ON_BOTH, refuse_unless_off,
-     .say = "put the prompt in front of the reply yourself, or use prompt_logprobs."},
-    {"suffix", ON_COMPLETION, refuse_unless_off, .say = "this model does not fill in the middle."},
-    {"store", ON_BOTH, refuse_unless_off, .say = "nothing is stored here."},
+     .say = "not supported; prepend the prompt in the client, or use prompt_logprobs."},
+    {"suffix", ON_COMPLETION, refuse_unless_off, .say = "fill-in-the-middle is not supported."},
+    {"store", ON_BOTH, refuse_unless_off, .say = "stored completions are not supported."},
     {"continue_final_message", ON_MESSAGES, refuse_unless_off,
-     .say = "the reply is always a new message; use /v1/completions."},
-    {"use_beam_search", ON_BOTH, refuse_unless_off, .say = "rows are drawn, not searched."},
-    {"length_penalty", ON_BOTH, refuse_unless_off, .min = 1, .say = "it belongs to beam search."},
-    {"early_stopping", ON_BOTH, refuse_unless_off, .say = "it belongs to beam search."},
-    {"spaces_between_special_tokens", ON_BOTH, refuse_unless_true, .say = "text is what the tokens say."},
-    {"return_tokens_as_token_ids", ON_BOTH, refuse_unless_off, .say = "use return_token_ids."},
-    {"truncate_prompt_tokens", ON_BOTH, refuse, .say = "a prompt is taken whole; shorten it yourself."},
-    {"allowed_token_ids", ON_BOTH, refuse_unless_off, .say = "use logit_bias."},
-    {"bad_words", ON_BOTH, refuse_unless_off, .say = "use logit_bias."},
-    {"logits_processors", ON_BOTH, refuse_unless_off, .say = "the server runs no code of its clients."},
-    {"functions", ON_CHAT, refuse, .say = "it was replaced by tools."},
-    {"function_call", ON_CHAT, refuse, .say = "it was replaced by tool_choice."},
+     .say = "not supported, the reply is a new message; use /v1/completions to continue a text."},
+    {"use_beam_search", ON_BOTH, refuse_unless_off, .say = "beam search is not supported."},
+    {"length_penalty", ON_BOTH, refuse_unless_off, .min = 1, .say = "beam search is not supported."},
+    {"early_stopping", ON_BOTH, refuse_unless_off, .say = "beam search is not supported."},
+    {"spaces_between_special_tokens", ON_BOTH, refuse_unless_true, .say = "only true is supported."},
+    {"return_tokens_as_token_ids", ON_BOTH, refuse_unless_off, .say = "not supported; use return_token_ids."},
+    {"truncate_prompt_tokens", ON_BOTH, refuse,
+     .say = "prompt truncation is not supported; shorten the prompt."},
+    {"allowed_token_ids", ON_BOTH, refuse_unless_off, .say = "not supported; use logit_bias."},
+    {"bad_words", ON_BOTH, refuse_unless_off, .say = "not supported; use logit_bias."},
+    {"logits_processors", ON_BOTH, refuse_unless_off, .say = "custom logits processors are not supported."},
+    {"functions", ON_CHAT, refuse, .say = "not supported; use tools."},
+    {"function_call", ON_CHAT, refuse, .say = "not supported; use tool_choice."},
     {"structured_outputs", ON_BOTH, refuse, .say = GRAMMAR_SAY "."},
     {"guided_json", ON_BOTH, refuse, .say = GRAMMAR_SAY "."},
     {"guided_regex", ON_BOTH, refuse, .say = GRAMMAR_SAY "."},
@@ -503,17 +505,21 @@ static const struct field fields[] = {
     {"guided_grammar", ON_BOTH, refuse, .say = GRAMMAR_SAY "."},
     {"grammar", ON_BOTH, refuse_unless_off, .say = GRAMMAR_SAY "."},
     {"json_schema", ON_BOTH, refuse, .say = GRAMMAR_SAY "."},
-    {"documents", ON_MESSAGES, refuse_unless_off, .say = "put them into a message."},
-    {"chat_template", ON_MESSAGES, refuse, .say = "the model's own template is used."},
-    {"audio", ON_CHAT, refuse, .say = "this model writes text only."},
-    {"prediction", ON_CHAT, refuse, .say = "leave it out; the reply is the same."},
-    {"web_search_options", ON_CHAT, refuse, .say = "the server does not search."},
-    {"mm_processor_kwargs", ON_BOTH, refuse_unless_off, .say = "pictures are not supported yet."},
-    {"prompt_embeds", ON_COMPLETION, refuse, .say = "prompts are text or token ids."},
-    {"request_id", ON_BOTH, refuse, .say = "the server names requests; see x-request-id."},
-    {"kv_transfer_params", ON_BOTH, refuse, .say = "there is no other server to transfer to."},
-    {"lora_path", ON_BOTH, refuse, .say = "adapters are not supported."},
-    {"parse_special", ON_TOKENIZE, refuse_unless_true, .say = "special tokens in the text are always found."},
+    {"documents", ON_MESSAGES, refuse_unless_off, .say = "not supported; put the documents into a message."},
+    {"chat_template", ON_MESSAGES, refuse, .say = "not supported; the model's own chat template is used."},
+    {"audio", ON_CHAT, refuse, .say = "audio output is not supported."},
+    {"prediction", ON_CHAT, refuse,
+     .say = "predicted outputs are not supported; leave the field out, the reply is the same."},
+    {"web_search_options", ON_CHAT, refuse, .say = "web search is not supported."},
+    {"mm_processor_kwargs", ON_BOTH, refuse_unless_off,
+     .say = "options of the image processor are not supported; the model's own are used."},
+    {"prompt_embeds", ON_COMPLETION, refuse,
+     .say = "prompt embeddings are not supported; send text or token ids."},
+    {"request_id", ON_BOTH, refuse, .say = "the server assigns request ids; see the header x-request-id."},
+    {"kv_transfer_params", ON_BOTH, refuse, .say = "KV transfer is not supported."},
+    {"lora_path", ON_BOTH, refuse, .say = "LoRA adapters are not supported."},
+    {"parse_special", ON_TOKENIZE, refuse_unless_true,
+     .say = "only true is supported; special tokens in the text are always parsed."},
 };
 
 static const struct field *field_find(const char *name, unsigned route)
@@ -547,8 +553,7 @@ bool request_fields_read(struct request *r, struct reject *why)
 {
     const char *name;
     json_t *value;
-    json_object_foreach(r->root, name, value)
-    {
+    json_object_foreach(r->root, name, value) {
         const struct field *f = field_find(name, 1u << r->kind);
         if (json_is_null(value))
             continue;

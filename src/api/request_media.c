@@ -63,8 +63,7 @@ static bool check_keys(const json_t *holder, enum request_media_kind kind, const
                                         "mime_type", "media_type", "cache_control"};
     const char *key;
     json_t *v;
-    json_object_foreach((json_t *)holder, key, v)
-    {
+    json_object_foreach((json_t *)holder, key, v) {
         bool ok = json_is_null(v) || is_among(key, known, COUNT_OF(known)) ||
                   is_among(key, names[kind], COUNT_OF(names[kind])) ||
                   (kind == REQUEST_VIDEO && is_among(key, rates, COUNT_OF(rates)));
@@ -96,7 +95,7 @@ static json_t *find_value(const json_t *part, enum request_media_kind kind, cons
         if (!v || json_is_null(v))
             continue;
         if (found) {
-            reject_value(why, at, "%s has more than one address (\"%s\" is another).", at, names[kind][i]);
+            reject_value(why, at, "%s has more than one URL (\"%s\" is another).", at, names[kind][i]);
             return NULL;
         }
         found = v;
@@ -117,7 +116,7 @@ static json_t *read_frames(const json_t *frames, const char *at, struct reject *
     for (size_t i = 0; list && i < json_array_size(frames); i++) {
         json_t *address = address_of(json_array_get(frames, i));
         if (!address)
-            reject_value(why, at, "%s: frame %zu must be the address of a picture, a string.", at, i);
+            reject_value(why, at, "%s: frame %zu must be the URL of an image, a string.", at, i);
         if (!address || json_array_append(list, address) < 0) {
             json_decref(list);
             return NULL;
@@ -129,14 +128,14 @@ static json_t *read_frames(const json_t *frames, const char *at, struct reject *
 /* A new reference; NULL with the sentence, or without one for want of memory. */
 static json_t *read_source(json_t *value, enum request_media_kind kind, const char *at, struct reject *why)
 {
-    const char *what = kind == REQUEST_VIDEO ? "video" : "picture";
+    const char *what = kind == REQUEST_VIDEO ? "video" : "image";
     json_t *address = address_of(value);
     if (kind == REQUEST_VIDEO && json_is_array(value) && json_array_size(value) > 0)
         return read_frames(value, at, why);
     if (!address)
         reject_value(why, at,
-                     "%s has no address of a %s: a string, or an object with \"url\" (a data URL, or one "
-                     "that the server's options allow).",
+                     "%s has no %s URL: a string, or an object with \"url\" (a data URL, or one that the "
+                     "server's options allow).",
                      at, what);
     return json_incref(address);
 }
@@ -161,7 +160,7 @@ json_t *request_media_read(const json_t *part, const char *at, struct reject *wh
     enum request_media_kind kind = types[type_of(part)].kind;
     json_t *value = find_value(part, kind, at, why);
     double fps = -1;
-    if (why->status || !check_keys(part, kind, at, why) || !check_keys(value, kind, at, why) ||
+    if (why->kind || !check_keys(part, kind, at, why) || !check_keys(value, kind, at, why) ||
         !check_detail(part, at, why) || !check_detail(value, at, why) || !read_fps(value, at, &fps, why) ||
         !read_fps(part, at, &fps, why))
         return NULL;
@@ -194,5 +193,6 @@ void request_drop_sources(struct request *r)
 {
     size_t i;
     json_t *entry;
-    json_array_foreach(r->media, i, entry) json_object_del(entry, "source");
+    json_array_foreach(r->media, i, entry)
+        json_object_del(entry, "source");
 }

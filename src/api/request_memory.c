@@ -93,15 +93,12 @@ bool request_memory_reject(const struct request_memory *m, struct reject *why)
     if (m->unwanted)
         return reject_unwanted(why, m->unwanted);
     if (m->too_large)
-        return reject_set(
-            why, 413, "request_too_large", NULL,
-            "This request and its reply need more than the %zu bytes of memory that one may hold. "
-            "Send less, ask for less (n, logprobs, max_tokens), or raise %s.",
-            m->bytes_max, m->option);
+        return reject_set(why, REJECT_REQUEST_TOO_LARGE, NULL,
+                          "This request and its reply need more than %zu bytes of memory, the limit of one "
+                          "request. Send less, ask for less (n, logprobs, max_tokens), or raise %s.",
+                          m->bytes_max, m->option);
     why->retry_after_s = MAX_OF(why->retry_after_s, 1u);
-    return reject_set(
-        why, 429, "busy", NULL,
-        "The memory planned for requests has no room for this one now. Try again when others have ended.");
+    return reject_as(why, REJECT_BUSY);
 }
 
 void request_memory_hand_over(struct request_memory *m, struct buf *b)

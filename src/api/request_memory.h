@@ -30,8 +30,8 @@ struct request_memory {
     int unwanted;               /* what it said: then nothing came of the text */
     const char *option;         /* what raises bytes_max */
     bool too_large;             /* the last refusal was for bytes_max, so waiting for others would not help */
-    bool
-        refused; /* once: what failed since then may have failed for want of memory (jansson does not always say) */
+    /* Once: what failed since then may have failed for want of memory (jansson does not always say). */
+    bool refused;
 };
 
 void request_memory_init(struct request_memory *m, struct account *account, size_t bytes_max);

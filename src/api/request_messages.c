@@ -63,8 +63,7 @@ static bool join_parts(const struct place *p, json_t *message, const json_t *par
     json_t *part;
     bool ok = true;
     buf_init(&text, SIZE_MAX / 4, &charge);
-    json_array_foreach(parts, i, part)
-    {
+    json_array_foreach(parts, i, part) {
         const json_t *s = text_of_part(part);
         if (!s) {
             ok = refuse_part(p, i, part);
@@ -83,7 +82,9 @@ static bool has_media(const json_t *parts)
 {
     size_t i;
     const json_t *part;
-    json_array_foreach(parts, i, part) if (request_is_media(part)) return true;
+    json_array_foreach(parts, i, part)
+        if (request_is_media(part))
+            return true;
     return false;
 }
 
@@ -94,7 +95,7 @@ static bool add_media(const struct place *p, json_t *list, const json_t *part, s
     snprintf(at, sizeof(at), "messages[%zu].content[%zu]", p->index, index);
     json_t *entry = request_media_read(part, at, p->why);
     if (!entry)
-        return p->why->status ? false : no_memory(p);
+        return p->why->kind ? false : no_memory(p);
     if (!*p->media)
         *p->media = json_array();
     if (json_array_append_new(*p->media, entry) < 0 ||
@@ -175,15 +176,14 @@ static bool normalise_calls(const struct place *p, json_t *message, const struct
     }
     if (!json_is_array(calls))
         return refuse_message(p, ".tool_calls must be a list.");
-    json_array_foreach(calls, i, call)
-    {
+    json_array_foreach(calls, i, call) {
         json_t *function = json_object_get(call, "function");
         const json_t *type = json_object_get(call, "type");
         if (!json_is_string(json_object_get(function, "name")))
             return refuse_message(p, ".tool_calls: each needs a function with a name.");
         if (type && !json_is_null(type) &&
             strcmp(json_is_string(type) ? json_string_value(type) : "", "function"))
-            return refuse_message(p, ".tool_calls: their type must be \"function\".");
+            return refuse_message(p, ".tool_calls: the type of each must be \"function\".");
         if (!normalise_arguments(p, function, limits))
             return false;
     }
@@ -248,8 +248,7 @@ bool request_normalise_messages(json_t *messages, const struct request_limits *l
     json_t *message;
     bool ok = true;
     request_memory_enter(memory);
-    json_array_foreach(messages, i, message)
-    {
+    json_array_foreach(messages, i, message) {
         struct place p = {i, memory, media, why};
         ok = normalise_message(&p, message, limits);
         if (!ok)
@@ -275,11 +274,10 @@ static bool check_tool(const json_t *tool, size_t index, struct reject *why)
     if (parameters && !json_is_object(parameters) && !json_is_null(parameters))
         return reject_value(why, param, "%s.function.parameters must be a JSON schema, an object.", param);
     if (json_is_true(json_object_get(function, "strict")) || json_is_true(json_object_get(tool, "strict")))
-        return reject_unsupported(
-            why, param,
-            "%s.function.strict is not supported yet: arguments are not constrained to the "
-            "schema. Leave it out or set it to false.",
-            param);
+        return reject_unsupported(why, param,
+                                  "%s.function.strict is not supported: arguments are not constrained to the "
+                                  "schema. Leave it out or set it to false.",
+                                  param);
     return true;
 }
 
@@ -290,8 +288,10 @@ bool request_check_tools(const json_t *tools, struct reject *why)
     if (!json_is_array(tools))
         return reject_value(why, "tools", "tools must be a list.");
     if (json_array_size(tools) > REQUEST_TOOLS_MAX)
-        return reject_value(why, "tools", "tools has %zu entries; at most %d are taken.",
-                            json_array_size(tools), REQUEST_TOOLS_MAX);
-    json_array_foreach(tools, i, tool) if (!check_tool(tool, i, why)) return false;
+        return reject_value(why, "tools", "tools has %zu entries; the limit is %d.", json_array_size(tools),
+                            REQUEST_TOOLS_MAX);
+    json_array_foreach(tools, i, tool)
+        if (!check_tool(tool, i, why))
+            return false;
     return true;
 }

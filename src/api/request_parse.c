@@ -28,20 +28,20 @@ static bool load(struct request *r, struct slice body, const struct request_limi
     if (body.len == 0 && r->kind >= REQUEST_CLEAR)
         body = SLICE("{}");
     if (body.len == 0)
-        return reject_set(why, 400, "invalid_json", NULL,
+        return reject_set(why, REJECT_INVALID_JSON, NULL,
                           "The request has no body; it must be a JSON object.");
     if (!json_depth_within(body, limits->json_depth_max))
-        return reject_set(why, 400, "invalid_json", NULL,
+        return reject_set(why, REJECT_INVALID_JSON, NULL,
                           "The JSON is nested deeper than %u levels. Flatten it, or raise --json-depth.",
                           limits->json_depth_max);
     r->root = request_memory_parse(memory, body.ptr, body.len, &e);
     if (!r->root && (memory->refused || memory->unwanted))
         return request_memory_reject(memory, why);
     if (!r->root)
-        return reject_set(why, 400, "invalid_json", NULL,
+        return reject_set(why, REJECT_INVALID_JSON, NULL,
                           "The body is not valid JSON: %s (line %d, column %d).", e.text, e.line, e.column);
     if (!json_is_object(r->root))
-        return reject_set(why, 400, "invalid_json", NULL, "The body must be a JSON object.");
+        return reject_set(why, REJECT_INVALID_JSON, NULL, "The body must be a JSON object.");
     return true;
 }
 
@@ -78,11 +78,12 @@ static bool check_ids(const json_t *ids, struct reject *why)
 {
     size_t i;
     json_t *each;
-    json_array_foreach(ids, i, each) if (!is_id(each)) return reject_value(
-        why, "prompt",
-        "prompt[%zu] is no token id. A prompt is a string, a list of token "
-        "ids, or a list of either.",
-        i);
+    json_array_foreach(ids, i, each)
+        if (!is_id(each))
+            return reject_value(why, "prompt",
+                                "prompt[%zu] is not a token id. A prompt is a string, a list of token ids, "
+                                "or a list of either.",
+                                i);
     return true;
 }
 
@@ -108,8 +109,7 @@ static bool check_prompts(struct request *r, struct reject *why)
     r->prompt_count = (uint32_t)MIN_OF(json_array_size(r->prompt), (size_t)UINT32_MAX);
     size_t i;
     json_t *each;
-    json_array_foreach(r->prompt, i, each)
-    {
+    json_array_foreach(r->prompt, i, each) {
         if (is_empty(each))
             return reject_value(why, "prompt",
                                 "prompt[%zu] is empty; it must be at least one token id or character.", i);
@@ -133,7 +133,7 @@ static bool check_input(struct request *r, struct reject *why)
         return r->prompt ? check_prompts(r, why) : reject_value(why, "prompt", "prompt is missing.");
     case REQUEST_TOKENIZE:
         if (r->messages && r->prompt)
-            return reject_value(why, "prompt", "Give either messages or prompt.");
+            return reject_value(why, "prompt", "Send either messages or prompt, not both.");
         if (!r->messages && !json_is_string(r->prompt))
             return reject_value(why, "prompt", "messages, or prompt as a string, is missing.");
         return true;
@@ -166,10 +166,9 @@ static bool check_output(struct request *r, const struct request_limits *limits,
     if (r->kind == REQUEST_CHAT && r->sampling.top_logprobs > 0 && !r->sampling.logprobs)
         return reject_value(why, "top_logprobs", "top_logprobs needs logprobs to be true.");
     if (!r->skip_special_tokens && r->stop_count > 0)
-        return reject_unsupported(
-            why, "skip_special_tokens",
-            "Stop strings are found in the text without special tokens, so skip_special_tokens "
-            "must be true where stop is given. Use stop_token_ids.");
+        return reject_unsupported(why, "skip_special_tokens",
+                                  "Stop strings are matched in the text without special tokens: "
+                                  "skip_special_tokens must be true with stop. Use stop_token_ids.");
     if (r->cache_salt && r->cache_salt[0] == 0)
         return reject_value(why, "cache_salt", "cache_salt must not be empty.");
     if (r->sampling.max_tokens >= 0 && r->sampling.min_tokens > r->sampling.max_tokens)
@@ -179,8 +178,7 @@ static bool check_output(struct request *r, const struct request_limits *limits,
     if (choices > limits->choices_max)
         return reject_value(
             why, r->n > 1 ? "n" : "prompt",
-            "The request asks for %llu choices (prompts x n); at most %u are given. Send several "
-            "requests.",
+            "The request asks for %llu choices (prompts x n); the limit is %u. Send several requests.",
             (unsigned long long)choices, limits->choices_max);
     return true;
 }

@@ -17,12 +17,15 @@ static bool add_stop_id(struct sampler_params *p, uint32_t id, uint32_t vocab, c
                         struct reject *why)
 {
     if (id >= vocab)
-        return reject_value(why, param, "%s has the id %u; the model's ids end at %u.", param, id, vocab - 1);
+        return reject_value(why, param, "%s has the token id %u; the model's largest is %u.", param, id,
+                            vocab - 1);
     for (uint32_t i = 0; i < p->stop_count; i++)
         if (p->stop_ids[i] == id)
             return true;
     if (p->stop_count == SAMPLER_STOP_MAX)
-        return reject_value(why, param, "There are more than %d ids that end a row.", SAMPLER_STOP_MAX);
+        return reject_value(why, param,
+                            "There are more than %d stop token ids, counting the model's own end tokens.",
+                            SAMPLER_STOP_MAX);
     p->stop_ids[p->stop_count++] = id;
     return true;
 }
@@ -49,11 +52,11 @@ static bool add_bias(const struct request *r, const struct served_model *m, stru
     uint64_t id = 0;
     if (!r->logit_bias)
         return true;
-    json_object_foreach(r->logit_bias, key, value)
-    {
+    json_object_foreach(r->logit_bias, key, value) {
         if (!slice_u64(slice_of(key), m->shape->vocab - 1, &id))
-            return reject_value(why, "logit_bias", "logit_bias has the id %s; the model's ids end at %u.",
-                                key, m->shape->vocab - 1);
+            return reject_value(why, "logit_bias",
+                                "logit_bias has the token id %s; the model's largest is %u.", key,
+                                m->shape->vocab - 1);
         bias[p->bias_count++] = (struct logit_bias){(uint32_t)id, (float)json_number_value(value)};
     }
     p->bias = bias;
@@ -99,18 +102,17 @@ bool resolve_max_tokens(const struct request *r, const struct served_model *m, u
 {
     const struct generation_defaults *d = &m->defaults;
     if (prompt_tokens >= m->max_model_len)
-        return reject_set(
-            why, 400, "context_length_exceeded", r->kind == REQUEST_CHAT ? "messages" : "prompt",
-            "This model's maximum context length is %u tokens (--max-model-len), and one is needed for "
-            "the reply, but the prompt has %u. Shorten it.",
-            m->max_model_len, prompt_tokens);
+        return reject_set(why, REJECT_CONTEXT_LENGTH, r->kind == REQUEST_CHAT ? "messages" : "prompt",
+                          "This model's maximum context length is %u tokens (--max-model-len), at least one "
+                          "of them for the reply, but the prompt has %u tokens. Shorten it.",
+                          m->max_model_len, prompt_tokens);
     uint32_t room = m->max_model_len - prompt_tokens;
     int64_t wanted = r->sampling.max_tokens;
     if (wanted > room)
         return reject_set(
-            why, 400, "context_length_exceeded", "max_tokens",
-            "This model's maximum context length is %u tokens (--max-model-len), but %lld were asked for: "
-            "%u in the prompt and %lld in the reply. Shorten the prompt or lower max_tokens.",
+            why, REJECT_CONTEXT_LENGTH, "max_tokens",
+            "This model's maximum context length is %u tokens (--max-model-len), but %lld were requested: %u "
+            "in the prompt and %lld for the reply. Shorten the prompt or lower max_tokens.",
             m->max_model_len, (long long)(prompt_tokens + wanted), prompt_tokens, (long long)wanted);
     if (wanted < 0 && max_tokens_default > 0)
         wanted = max_tokens_default;
@@ -120,8 +122,7 @@ bool resolve_max_tokens(const struct request *r, const struct served_model *m, u
         wanted = r->kind == REQUEST_CHAT ? room : 16; /* 16: OpenAI's own for completions */
     wanted = MIN_OF(wanted, (int64_t)room);
     if (r->sampling.min_tokens > wanted)
-        return reject_value(why, "min_tokens",
-                            "min_tokens is %lld, but at most %lld tokens follow the prompt.",
+        return reject_value(why, "min_tokens", "min_tokens is %lld, but the reply has at most %lld tokens.",
                             (long long)r->sampling.min_tokens, (long long)wanted);
     *ret = (uint32_t)wanted;
     return true;

@@ -28,7 +28,7 @@ struct call {
 typedef void route_fn(const struct call *call);
 
 struct route {
-    const char *method, *path;
+    const char *method, *path; /* NULL: of an exchange, request_route(kind) */
     enum auth_need need;
     enum request_kind kind; /* of the POSTs that are exchanges */
     route_fn *answer;       /* NULL: an exchange */
@@ -97,20 +97,13 @@ static void answer_models(const struct call *c)
     respond_report(c, 200, JSON, write_models);
 }
 
-static bool refuse_model(struct slice name, struct reject *why)
-{
-    return reject_set(why, 404, "model_not_found", "model",
-                      "The model \"%.*s\" does not exist here. GET /v1/models lists those that do.",
-                      (int)MIN_OF(name.len, (size_t)200), name.ptr);
-}
-
 static void answer_model(const struct call *c)
 {
     struct reject why = {0};
     struct buf body;
     int index = registry_find(c->api->opts.registry, c->rest);
     if (index < 0) {
-        refuse_model(c->rest, &why);
+        reject_model(&why, c->rest);
         reject_respond(&why, c->http);
         return;
     }
@@ -205,9 +198,7 @@ static void answer_delete(const struct call *c)
     struct exchange *x = parse_id(c->rest, &id) ? find_exchange(c, id) : NULL;
     if (!x) {
         /* Somebody else's is not there either. */
-        reject_set(&why, 404, "request_not_found", NULL,
-                   "There is no such request now, it has been answered, or it was made with another key. Its "
-                   "id is in x-request-id.");
+        reject_as(&why, REJECT_REQUEST_NOT_FOUND);
         reject_respond(&why, c->http);
         return;
     }
@@ -217,7 +208,7 @@ static void answer_delete(const struct call *c)
         audit_begin(&who, c->http, &c->auth);
         audit_done(&who, 200, "ok", 0, text);
     }
-    reject_set(&why, 499, "request_cancelled", NULL, "The request was cancelled by DELETE /v1/requests.");
+    reject_as(&why, REJECT_REQUEST_CANCELLED);
     exchange_cancel(x, &why);
     snprintf(body, sizeof(body), "{\"id\":\"%s\",\"object\":\"request\",\"deleted\":true}", text);
     http_respond(c->http, 200, JSON, slice_of(body));
@@ -230,14 +221,14 @@ static const struct route routes[] = {
     {"GET", "/health", AUTH_NONE, 0, answer_health},
     {"GET", "/ping", AUTH_NONE, 0, answer_health},
     {"GET", "/version", AUTH_NONE, 0, answer_version},
-    {"POST", "/v1/chat/completions", AUTH_KEY, REQUEST_CHAT, NULL},
-    {"POST", "/v1/completions", AUTH_KEY, REQUEST_COMPLETION, NULL},
-    {"POST", "/tokenize", AUTH_KEY, REQUEST_TOKENIZE, NULL},
-    {"POST", "/detokenize", AUTH_KEY, REQUEST_DETOKENIZE, NULL},
-    {"POST", "/apply-template", AUTH_KEY, REQUEST_TEMPLATE, NULL},
+    {"POST", NULL, AUTH_KEY, REQUEST_CHAT, NULL},
+    {"POST", NULL, AUTH_KEY, REQUEST_COMPLETION, NULL},
+    {"POST", NULL, AUTH_KEY, REQUEST_TOKENIZE, NULL},
+    {"POST", NULL, AUTH_KEY, REQUEST_DETOKENIZE, NULL},
+    {"POST", NULL, AUTH_KEY, REQUEST_TEMPLATE, NULL},
     {"GET", "/v1/models", AUTH_KEY, 0, answer_models},
-    {"POST", "/v1/models/*/load", AUTH_ADMIN, REQUEST_LOAD, NULL},
-    {"POST", "/v1/models/*/unload", AUTH_ADMIN, REQUEST_UNLOAD, NULL},
+    {"POST", NULL, AUTH_ADMIN, REQUEST_LOAD, NULL},
+    {"POST", NULL, AUTH_ADMIN, REQUEST_UNLOAD, NULL},
     {"GET", "/v1/models/", AUTH_KEY, 0, answer_model},
     {"DELETE", "/v1/requests/", AUTH_KEY, 0, answer_delete},
     {"GET", "/server_info", AUTH_KEY, 0, answer_server_info},
@@ -245,9 +236,9 @@ static const struct route routes[] = {
     {"GET", "/metrics", AUTH_METRICS, 0, answer_metrics},
     {"GET", "/api/memory", AUTH_ADMIN, 0, answer_memory},
     {"GET", "/api/status", AUTH_ADMIN, 0, answer_status},
-    {"POST", "/api/hot-cache/clear", AUTH_ADMIN, REQUEST_CLEAR, NULL},
-    {"POST", "/api/ssd-cache/clear", AUTH_ADMIN, REQUEST_CLEAR_SSD, NULL},
-    {"POST", "/api/trim", AUTH_ADMIN, REQUEST_TRIM, NULL},
+    {"POST", NULL, AUTH_ADMIN, REQUEST_CLEAR, NULL},
+    {"POST", NULL, AUTH_ADMIN, REQUEST_CLEAR_SSD, NULL},
+    {"POST", NULL, AUTH_ADMIN, REQUEST_TRIM, NULL},
 };
 
 const char *const api_vital_paths[] = {"/live", "/health", NULL};
@@ -265,10 +256,10 @@ static bool star_matches(struct slice own, size_t star, struct slice path, struc
 
 static bool path_matches(const struct route *t, struct slice path, struct slice *rest)
 {
-    struct slice own = slice_of(t->path);
-    const char *star = strchr(t->path, '*');
+    struct slice own = slice_of(t->path ? t->path : request_route(t->kind));
+    const char *star = memchr(own.ptr, '*', own.len);
     if (star)
-        return star_matches(own, (size_t)(star - t->path), path, rest);
+        return star_matches(own, (size_t)(star - own.ptr), path, rest);
     if (own.ptr[own.len - 1] != '/') {
         *rest = (struct slice){0};
         return slice_eq(own, path);
@@ -306,10 +297,10 @@ static const struct route *find_route(const struct http_request *r, struct slice
     }
     int shown = (int)MIN_OF(path.len, (size_t)200);
     if (allow[0])
-        reject_set(why, 405, "method_not_allowed", NULL, "%.*s takes %s, not %.*s.", shown, path.ptr, allow,
+        reject_set(why, REJECT_METHOD_NOT_ALLOWED, NULL, "%.*s takes %s, not %.*s.", shown, path.ptr, allow,
                    (int)MIN_OF(method.len, (size_t)20), method.ptr);
     else
-        reject_set(why, 404, "not_found", NULL, "There is no route %.*s.", shown, path.ptr);
+        reject_set(why, REJECT_NOT_FOUND, NULL, "There is no route %.*s.", shown, path.ptr);
     return NULL;
 }
 
@@ -318,7 +309,7 @@ static const struct route *find_route(const struct http_request *r, struct slice
 static int refuse(struct http_request *r, const struct reject *why)
 {
     reject_respond(why, r);
-    return (int)why->status;
+    return (int)reject_status(why);
 }
 
 /* The machine is so short that nothing new is computed. What takes nothing, and what gives memory back, goes on. */
@@ -328,7 +319,7 @@ static bool is_out_of_memory(struct api *a, enum request_kind kind, struct rejec
     bool computes = kind == REQUEST_CHAT || kind == REQUEST_COMPLETION;
     if (!computes || !a->opts.guard || !guard_refuses_work(a->opts.guard, &e, &why->retry_after_s))
         return false;
-    reject_set(why, 503, "memory_short", NULL, "%s", e.text);
+    reject_set(why, REJECT_MEMORY_SHORT, NULL, "%s", e.text);
     return true;
 }
 
@@ -339,7 +330,7 @@ static int model_of(const struct api *a, const struct route *t, struct slice res
         return -1;
     int index = registry_find(a->opts.registry, rest);
     if (index < 0)
-        refuse_model(rest, why);
+        reject_model(why, rest);
     return index;
 }
 
@@ -351,12 +342,12 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
     if (!api_is_ready(a, &why) || is_out_of_memory(a, t->kind, &why))
         return refuse(r, &why);
     int model_index = model_of(a, t, rest, &why);
-    if (why.status)
+    if (why.kind)
         return refuse(r, &why);
     if (atomic_load(&a->requests_now) >= a->live.requests_max) {
         why.retry_after_s = memory_refusal_retry_s(a);
-        reject_set(&why, 429, "too_many_requests", NULL,
-                   "%u requests are in work, as many as are allowed (--max-requests). Try again later.",
+        reject_set(&why, REJECT_TOO_MANY_REQUESTS, NULL,
+                   "%u requests are in progress, the limit of --max-requests. Try again later.",
                    a->live.requests_max);
         return refuse(r, &why);
     }

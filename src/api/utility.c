@@ -96,17 +96,15 @@ bool utility_detokenize(struct exchange *x)
     if (!t)
         return reject_unsupported(&x->reject, "tokens", "The model \"%.100s\" has no tokenizer.",
                                   x->model->id);
-    json_array_foreach(
-        x->request.tokens, i,
-        each) if (json_integer_value(each) >=
-                  x->model->shape
-                      ->vocab) return reject_value(&x->reject, "tokens",
-                                                   "tokens[%zu] is %lld; the model's ids end at %u.", i,
-                                                   (long long)json_integer_value(each),
-                                                   x->model->shape->vocab - 1);
+    json_array_foreach(x->request.tokens, i, each)
+        if (json_integer_value(each) >= x->model->shape->vocab)
+            return reject_value(&x->reject, "tokens",
+                                "tokens[%zu] is %lld; the model's largest token id is %u.", i,
+                                (long long)json_integer_value(each), x->model->shape->vocab - 1);
     buf_init(&text, SIZE_MAX / 4, &charge);
     detok_init(&d, t, false);
-    json_array_foreach(x->request.tokens, i, each) detok_push(&d, (uint32_t)json_integer_value(each), &text);
+    json_array_foreach(x->request.tokens, i, each)
+        detok_push(&d, (uint32_t)json_integer_value(each), &text);
     detok_flush(&d, &text);
     /* vLLM's name, then llama.cpp's. */
     buf_puts(&x->reply, "{\"prompt\":");

@@ -32,17 +32,16 @@ static bool refuse_load(struct exchange *x, const struct registry_failure *why)
 {
     x->reject.retry_after_s = why->retry_after_s;
     if (why->code == -ENOMEM)
-        return reject_set(&x->reject, 507, "out_of_memory", NULL, "%s", why->e.text);
+        return reject_set(&x->reject, REJECT_OUT_OF_MEMORY, NULL, "%s", why->e.text);
     if (why->code == -ESHUTDOWN)
-        return reject_set(&x->reject, 503, "shutting_down", NULL, "The server is shutting down.");
+        return reject_as(&x->reject, REJECT_SHUTTING_DOWN);
     if (x->kind == REQUEST_LOAD)
-        return reject_set(&x->reject, 409, "model_load_failed", NULL, "%s could not be loaded: %s", id_of(x),
+        return reject_set(&x->reject, REJECT_LOAD_FAILED, NULL, "%s could not be loaded: %s", id_of(x),
                           why->e.text);
-    return reject_set(
-        &x->reject, 503, "model_load_failed", "model",
-        "%s could not be loaded: %s. It is tried again in %u s, when its files change, or by POST "
-        "/v1/models/%s/load.",
-        id_of(x), why->e.text, why->retry_after_s, id_of(x));
+    return reject_set(&x->reject, REJECT_MODEL_LOAD_FAILED, "model",
+                      "%s could not be loaded: %s. The load is retried in %u s, when its files change, or by "
+                      "POST /v1/models/%s/load.",
+                      id_of(x), why->e.text, why->retry_after_s, id_of(x));
 }
 
 #define STILL_NS    (2 * NS_PER_S) /* a load that has not moved for so long is said to stand still */
@@ -56,15 +55,15 @@ static void explain_slow(struct exchange *x, const struct registry_info *own, ch
     ret[0] = 0;
     if (own->still_ns >= STILL_NS)
         snprintf(ret, STILL_BYTES,
-                 " It has stood still for %llu s at its step \"%s\": a file of it does not answer.",
+                 " It made no progress for %llu s in its step \"%s\": reading a file hangs.",
                  (unsigned long long)(own->still_ns / NS_PER_S), own->step ? own->step : "files");
     for (uint32_t i = 0; own->waits && i < registry_count(r) && n >= 0 && n < STILL_BYTES; i++) {
         struct registry_info other;
         registry_info(r, i, &other);
         if (other.still_ns >= STILL_NS)
             n += snprintf(ret + n, (size_t)(STILL_BYTES - n),
-                          "%s %s, which has stood still for %llu s at its step \"%s\"",
-                          n == 0 ? " It waits for a place behind the load of" : ",", api_model_id(x->api, i),
+                          "%s %s, which made no progress for %llu s in its step \"%s\"",
+                          n == 0 ? " It waits for the load of" : ",", api_model_id(x->api, i),
                           (unsigned long long)(other.still_ns / NS_PER_S), other.step ? other.step : "files");
     }
     if (n > 0 && n < STILL_BYTES - 1)
@@ -79,8 +78,8 @@ static bool refuse_slow(struct exchange *x)
     explain_slow(x, &info, why);
     x->reject.retry_after_s = 10;
     return reject_set(
-        &x->reject, 503, "model_loading", "model",
-        "%s was not loaded within %u s (--load-timeout); %.0f %% of it are there.%s Try again later.",
+        &x->reject, REJECT_MODEL_LOADING, "model",
+        "%s was not loaded within %u s (--load-timeout); %.0f %% of it is loaded.%s Try again later.",
         id_of(x), x->api->live.load_timeout_s,
         info.bytes_total ? 100.0 * (double)info.bytes_done / (double)info.bytes_total : 0.0, why);
 }
@@ -103,9 +102,7 @@ bool wait_find_model(struct exchange *x)
         return true; /* It has waited for it. */
     x->model_index = registry_find(registry_of(x), wanted ? slice_of(wanted) : (struct slice){0});
     if (x->model_index < 0)
-        return reject_set(&x->reject, 404, "model_not_found", "model",
-                          "The model \"%.200s\" does not exist here. GET /v1/models lists those that do.",
-                          wanted ? wanted : "");
+        return reject_model(&x->reject, wanted ? slice_of(wanted) : (struct slice){0});
     if (registry_lease(registry_of(x), (uint32_t)x->model_index, &x->lease) < 0)
         return begin_load(x, false);
     x->model = x->lease.model;
@@ -154,7 +151,7 @@ static bool begin_unload(struct exchange *x)
         return true;
     }
     if (r < 0)
-        return reject_set(&x->reject, 409, r == -EPERM ? "model_pinned" : "model_loading", NULL, "%s",
+        return reject_set(&x->reject, r == -EPERM ? REJECT_UNLOAD_PINNED : REJECT_UNLOAD_LOADING, NULL, "%s",
                           e.text);
     if (x->unloading.leases > 0) {
         write_draining(x);

@@ -326,11 +326,6 @@ bool block_pool_is_taken(const struct block_pool *p, uint32_t index)
     return !bitmap_has(&p->free, index);
 }
 
-uint32_t block_pool_free_count(const struct block_pool *p)
-{
-    return p->blocks_max - p->taken;
-}
-
 uint32_t block_pool_ready_count(const struct block_pool *p)
 {
     return p->ready_count;

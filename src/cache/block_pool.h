@@ -8,6 +8,7 @@
 #define PLATEAU_CACHE_BLOCK_POOL_H
 
 #include "base/arena.h"
+#include "base/none.h"
 #include "memory/units.h"
 
 struct block_pool;
@@ -35,8 +36,7 @@ int block_pool_take(struct block_pool *p, uint32_t *ret);
 void block_pool_prepare(struct block_pool *p, uint32_t blocks, const struct units_crew *crew);
 void block_pool_give(struct block_pool *p, uint32_t index);
 bool block_pool_is_taken(const struct block_pool *p, uint32_t index);
-uint32_t block_pool_free_count(const struct block_pool *p);
-/* Those of the free ones that need no commit. */
+/* Free ones that need no commit. */
 uint32_t block_pool_ready_count(const struct block_pool *p);
 
 /* The time now, for what happens from here on. */

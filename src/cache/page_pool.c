@@ -8,7 +8,6 @@
 
 #include <errno.h>
 
-#define PAGE_NONE UINT32_MAX
 #define NS_PER_MS 1000000ull
 
 struct page {
@@ -54,7 +53,7 @@ int page_pool_create(struct arena *a, const struct page_pool_opts *opts, struct 
     p->opts = *opts;
     if (!opts->uses)
         p->opts.uses = &p->uses;
-    p->oldest = p->newest = PAGE_NONE;
+    p->oldest = p->newest = NONE;
     p->pages = ARENA_ARRAY(a, struct page, opts->pages_max);
     if (!p->pages)
         return -ENOMEM;
@@ -74,8 +73,8 @@ struct units *page_pool_done(struct page_pool *p)
 static void cached_add(struct page_pool *p, uint32_t page)
 {
     p->pages[page].prev = p->newest;
-    p->pages[page].next = PAGE_NONE;
-    if (p->newest == PAGE_NONE)
+    p->pages[page].next = NONE;
+    if (p->newest == NONE)
         p->oldest = page;
     else
         p->pages[p->newest].next = page;
@@ -88,11 +87,11 @@ static void cached_add(struct page_pool *p, uint32_t page)
 static void cached_remove(struct page_pool *p, uint32_t page)
 {
     struct page *at = &p->pages[page];
-    if (at->prev == PAGE_NONE)
+    if (at->prev == NONE)
         p->oldest = at->next;
     else
         p->pages[at->prev].next = at->next;
-    if (at->next == PAGE_NONE)
+    if (at->next == NONE)
         p->newest = at->prev;
     else
         p->pages[at->next].prev = at->prev;
@@ -146,7 +145,7 @@ int page_pool_take(struct page_pool *p, uint32_t *ret)
 bool page_pool_evict(struct page_pool *p)
 {
     uint32_t page = p->oldest;
-    if (page == PAGE_NONE)
+    if (page == NONE)
         return false;
     tell_evicted(p, page);
     page_pool_drop(p, page);
@@ -203,13 +202,13 @@ uint32_t page_pool_cached(const struct page_pool *p)
 
 uint32_t page_pool_age(const struct page_pool *p)
 {
-    return p->oldest == PAGE_NONE ? 0 : *p->opts.uses - p->pages[p->oldest].used;
+    return p->oldest == NONE ? 0 : *p->opts.uses - p->pages[p->oldest].used;
 }
 
 /* Its age is right for 49 days; then it looks young, and is the oldest of its pool all the same. */
 uint64_t page_pool_oldest_ns(const struct page_pool *p)
 {
-    if (p->oldest == PAGE_NONE)
+    if (p->oldest == NONE)
         return 0;
     uint64_t now_ms = p->now_ns / NS_PER_MS;
     uint32_t age_ms = (uint32_t)now_ms - p->pages[p->oldest].used_ms;
@@ -263,11 +262,11 @@ static void move(void *arg, uint32_t from, uint32_t to)
     struct page *at = &p->pages[to];
     *at = p->pages[from];
     p->pages[from] = (struct page){0};
-    if (at->prev == PAGE_NONE)
+    if (at->prev == NONE)
         p->oldest = to;
     else
         p->pages[at->prev].next = to;
-    if (at->next == PAGE_NONE)
+    if (at->next == NONE)
         p->newest = to;
     else
         p->pages[at->next].prev = to;
@@ -302,10 +301,10 @@ void page_pool_check(const struct page_pool *p)
         cached += at->refs == 0 && at->kept;
     }
     ASSERT(referenced == p->referenced && cached == p->cached);
-    uint32_t prev = PAGE_NONE;
-    for (uint32_t i = p->oldest; i != PAGE_NONE; prev = i, i = p->pages[i].next, cached--) {
+    uint32_t prev = NONE;
+    for (uint32_t i = p->oldest; i != NONE; prev = i, i = p->pages[i].next, cached--) {
         ASSERT(cached > 0 && p->pages[i].prev == prev && p->pages[i].refs == 0 && p->pages[i].kept);
-        ASSERT(prev == PAGE_NONE || p->pages[i].used - p->pages[prev].used - 1 < UINT32_MAX / 2);
+        ASSERT(prev == NONE || p->pages[i].used - p->pages[prev].used - 1 < UINT32_MAX / 2);
     }
     ASSERT(cached == 0 && p->newest == prev);
 }

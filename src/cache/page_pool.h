@@ -8,9 +8,8 @@
 #ifndef PLATEAU_CACHE_PAGE_POOL_H
 #define PLATEAU_CACHE_PAGE_POOL_H
 
+#include "base/page_tokens.h"
 #include "cache/block_pool.h"
-
-#define PAGE_TOKENS 32
 
 struct page_pool;
 

@@ -16,11 +16,10 @@
 #ifndef PLATEAU_CACHE_PREFIX_INDEX_H
 #define PLATEAU_CACHE_PREFIX_INDEX_H
 
+#include "base/none.h"
 #include "cache/page_group.h"
 #include "cache/prefix_key.h"
 #include "cache/slot_pool.h"
-
-#define PREFIX_NONE UINT32_MAX /* no node: the chain's beginning; no page, no slot */
 
 struct prefix_index;
 
@@ -31,7 +30,7 @@ struct prefix_index_opts {
     struct slot_pool *slots; /* NULL: no recurrent layers, no snapshots */
     size_t slot_bytes;       /* theirs */
     uint64_t bytes_max; /* of pages that nobody references and snapshots that nobody has pinned, together */
-    /* A page of the first group is evicted, and a snapshot (PREFIX_NONE: neither or only one of them): their bytes are still there
+    /* A page of the first group is evicted, and a snapshot (NONE: neither or only one of them): their bytes are still there
      * until this returns. Not told of what is cleared or of no use to anybody. NULL: nobody wants to know. */
     void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot);
     void *arg;
@@ -51,19 +50,19 @@ void prefix_index_done(struct prefix_index *ix);
 void prefix_index_evict_page(struct prefix_index *ix, uint32_t group, uint32_t page);
 
 struct prefix_hit {
-    uint32_t node;  /* the last one; PREFIX_NONE: no hit */
+    uint32_t node;  /* the last one; NONE: no hit */
     uint32_t pages; /* of the chain up to and with it */
-    uint32_t slot;  /* its snapshot; PREFIX_NONE: the model has none */
+    uint32_t slot;  /* its snapshot; NONE: the model has none */
 };
 /* The longest usable prefix of the chain keys[count]. Takes nothing; valid until the next call that changes the index or its
  * pools. */
 void prefix_index_find(const struct prefix_index *ix, const struct prefix_key *keys, uint32_t count,
                        struct prefix_hit *ret);
-/* The node with this key; PREFIX_NONE: there is none. */
+/* The node with this key; NONE: there is none. */
 uint32_t prefix_index_node(const struct prefix_index *ix, const struct prefix_key *key);
 /* Its page of the first group. */
 uint32_t prefix_index_page(const struct prefix_index *ix, uint32_t node);
-/* References the hit's pages, those of its windows only, into tables[group][0 .. hit->pages), PREFIX_NONE where there is none; and
+/* References the hit's pages, those of its windows only, into tables[group][0 .. hit->pages), NONE where there is none; and
  * pins its snapshot until prefix_index_unpin(). */
 void prefix_index_take(struct prefix_index *ix, const struct prefix_hit *hit, uint32_t *const *tables);
 /* The node's snapshot stays until as many unpins; its first page is referenced that long. */
@@ -71,17 +70,17 @@ void prefix_index_pin(struct prefix_index *ix, uint32_t node);
 void prefix_index_unpin(struct prefix_index *ix, uint32_t node);
 /* Pages of the group that taking a hit at `node` would reference, and that are referenced already. */
 uint32_t prefix_index_referenced(const struct prefix_index *ix, uint32_t node, uint32_t group);
-/* The node that has this page of the first group; PREFIX_NONE: none. */
+/* The node that has this page of the first group; NONE: none. */
 uint32_t prefix_index_node_of(const struct prefix_index *ix, uint32_t page);
 
-/* The pages behind `parent` (PREFIX_NONE: the first ones) are computed; the caller references them and all first pages
- * before. pages[group]: PREFIX_NONE where a window has left it behind. Returns the node. Where it has pages with the same bits
+/* The pages behind `parent` (NONE: the first ones) are computed; the caller references them and all first pages
+ * before. pages[group]: NONE where a window has left it behind. Returns the node. Where it has pages with the same bits
  * already, the caller's own are given up for references to those, and pages[] names them; what it lacks it gets. */
 uint32_t prefix_index_add(struct prefix_index *ix, uint32_t parent, const struct prefix_key *key,
                           uint32_t *pages);
 /* The node's first page is referenced. False: it has a snapshot already, and the slot stays the caller's; else it is the index's. */
 bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t slot);
-/* A row that got or added this node (PREFIX_NONE: none, or it goes on) has given up references: what nobody can use goes at once,
+/* A row that got or added this node (NONE: none, or it goes on) has given up references: what nobody can use goes at once,
  * from the tail; then prefix_index_evict(), until bytes_max holds. */
 void prefix_index_released(struct prefix_index *ix, uint32_t node);
 
@@ -106,7 +105,7 @@ void prefix_index_move_snapshot(struct prefix_index *ix, uint32_t from, uint32_t
 /* What a tier below has not been handed yet: a node's page of the first group, its snapshot, or both. */
 struct prefix_unstored {
     struct prefix_key key;
-    uint32_t node, page, slot; /* PREFIX_NONE: this one is there */
+    uint32_t node, page, slot; /* NONE: this one is there */
 };
 /* The next of them from node number *at on, among `looks` nodes at most; *at moves on, and from the last to the first. False: none of
  * these. */

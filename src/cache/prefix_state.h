@@ -4,8 +4,6 @@
 
 #include "cache/prefix_index.h"
 
-#define NONE PREFIX_NONE
-
 struct node {
     struct prefix_key key;
     uint32_t next_same;                 /* in its bucket; of a free node: the next one */

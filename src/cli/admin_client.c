@@ -163,8 +163,9 @@ static int explain(const struct admin_client *c, CURLcode code, struct err *e)
     return err_set(e, -EIO, "%s: %s", where, curl_easy_strerror(code));
 }
 
-int admin_client_ask(const struct admin_client *c, const char *method, const char *path,
-                     struct admin_reply *ret, struct err *e)
+/* 0, whatever the status is; -ECONNREFUSED, -EIO, -ENOMEM. */
+static int ask(const struct admin_client *c, const char *method, const char *path, struct admin_reply *ret,
+               struct err *e)
 {
     long status = 0;
     *ret = (struct admin_reply){.status = 0};
@@ -191,7 +192,7 @@ int admin_client_ask(const struct admin_client *c, const char *method, const cha
 int admin_client_order(const struct admin_client *c, const char *method, const char *path,
                        struct admin_reply *ret, struct err *e)
 {
-    int r = admin_client_ask(c, method, path, ret, e);
+    int r = ask(c, method, path, ret, e);
     if (r < 0 || ret->status < 400)
         return r;
     const char *message = json_string_value(json_object_get(json_object_get(ret->json, "error"), "message"));

@@ -159,7 +159,7 @@ static int fail(const struct reject *why, enum request_media_kind kind, size_t w
 {
     struct slice text = slice_of(why->message);
     size_t head = strlen(names[kind]);
-    if (why->status == 0)
+    if (why->kind == REJECT_NONE)
         return err_set(e, -ENOMEM,
                        "no memory for it: it needs %zu bytes, and all pictures together may have what "
                        "--media-memory says",
@@ -270,9 +270,9 @@ uint32_t attach_count(const json_t *messages)
     size_t i, k;
     const json_t *message, *part;
     uint32_t count = 0;
-    json_array_foreach(messages, i, message)
-    {
-        json_array_foreach(json_object_get(message, "content"), k, part) count += request_is_media(part);
+    json_array_foreach(messages, i, message) {
+        json_array_foreach(json_object_get(message, "content"), k, part)
+            count += request_is_media(part);
     }
     return count;
 }

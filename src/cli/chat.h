@@ -20,8 +20,8 @@ struct chat {
     struct answerer answerer;
     struct request_memory memory; /* of the messages' JSON */
     json_t *messages;             /* array; the first may be the system message */
-    struct attach
-        attached; /* in the order of the messages; behind those that they name, what the next one will */
+    /* In the order of the messages; behind those that they name, what the next one will. */
+    struct attach attached;
     uint64_t seed, draws;      /* draws: answers made again, each with a seed of its own */
     uint32_t answers;          /* ever */
     struct stream_finish last; /* of the last answer, with answers > 0 */

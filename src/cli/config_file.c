@@ -36,7 +36,7 @@ static char *read_line(char *line, int bytes_max, void *arg)
     return line;
 }
 
-int config_file_parse(FILE *f, config_file_entry_fn *entry, void *arg, struct err *e)
+static int parse(FILE *f, config_file_entry_fn *entry, void *arg, struct err *e)
 {
     struct reader r = {.f = f};
     int line = ini_parse_stream(read_line, &r, entry, arg);
@@ -54,7 +54,7 @@ int config_file_read(const char *path, config_file_entry_fn *entry, void *arg, s
     FILE *f = fopen(path, "re");
     if (!f)
         return err_set(e, -ENOENT, "cannot be read: %s", strerror(errno));
-    int r = config_file_parse(f, entry, arg, e);
+    int r = parse(f, entry, arg, e);
     if (r == 0 && ferror(f))
         r = err_set(e, -ENOENT, "cannot be read");
     fclose(f);

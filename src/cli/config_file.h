@@ -13,9 +13,7 @@
 /* `section` is "" at the head. 1; what is wrong is for the caller to keep. */
 typedef int config_file_entry_fn(void *arg, const char *section, const char *name, const char *value);
 
-/* 0, -EINVAL (a line is not "name = value" or a section, or is too long; e names it), -ENOMEM. */
-int config_file_parse(FILE *f, config_file_entry_fn *entry, void *arg, struct err *e);
-/* As config_file_parse, and -ENOENT: the file cannot be read. */
+/* 0, -EINVAL (a line is not "name = value" or a section, or is too long; e names it), -ENOMEM, -ENOENT (the file cannot be read). */
 int config_file_read(const char *path, config_file_entry_fn *entry, void *arg, struct err *e);
 
 #endif

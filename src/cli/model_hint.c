@@ -172,8 +172,7 @@ static bool missing_by_index(const char *dir, struct missing *ret)
         small_file_read(path, INDEX_BYTES_MAX, &f, NULL) == 0 ? json_loadb(f.bytes, f.len, 0, NULL) : NULL;
     json_t *map = json_object_get(index, "weight_map");
     bool is_index = json_is_object(map);
-    json_object_foreach(map, tensor, file)
-    {
+    json_object_foreach(map, tensor, file) {
         const char *name = json_string_value(file);
         if (!name || strchr(name, '/') || json_object_get(seen, name))
             continue;

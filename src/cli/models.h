@@ -8,8 +8,8 @@
 struct models {
     const struct options *options;
     uint32_t count;
-    struct model_settings
-        *list; /* [REGISTRY_MODELS_MAX]; those that were named come first, then those found, by path */
+    /* [REGISTRY_MODELS_MAX]; those that were named come first, then those found, by path. */
+    struct model_settings *list;
     struct options *own;           /* likewise: what holds for each */
     char *texts[OPTIONS_KEYS_MAX]; /* names cut out of --alias */
     uint32_t text_count;

@@ -16,7 +16,8 @@
 /* A socket that is not connected does not say when its reader has room. */
 #define WAIT_MS 10
 
-int notify_parse(const char *socket, struct sockaddr_un *ret, socklen_t *ret_len)
+/* Of a NOTIFY_SOCKET's value, a path or @ and an abstract name. 0, or -EINVAL: it is neither, or too long. */
+static int parse_address(const char *socket, struct sockaddr_un *ret, socklen_t *ret_len)
 {
     size_t len = strlen(socket);
     bool abstract = socket[0] == '@';
@@ -49,7 +50,7 @@ int notify_open(struct notify *n, struct err *e)
     *n = (struct notify){.fd = -1};
     if (!name || !name[0])
         return 0;
-    if (notify_parse(name, &n->address, &n->address_len) < 0)
+    if (parse_address(name, &n->address, &n->address_len) < 0)
         return err_set(e, -EINVAL, "NOTIFY_SOCKET is neither a path nor @ and a name");
     n->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (n->fd < 0)

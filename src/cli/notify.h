@@ -23,9 +23,6 @@ struct notify {
     uint64_t watchdog_ns; /* it wants WATCHDOG=1 at least so often; 0: never */
 };
 
-/* Of a NOTIFY_SOCKET's value, a path or @ and an abstract name. 0, or -EINVAL: it is neither, or too long. */
-int notify_parse(const char *socket, struct sockaddr_un *ret, socklen_t *ret_len);
-
 /* Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. 0, or why nothing can be told (e says it); it is open either way. */
 int notify_open(struct notify *n, struct err *e);
 /* Lines of NAME=VALUE. 0: sent, or nobody wants to know. -EMSGSIZE, or what the system said. */

@@ -72,8 +72,8 @@ struct options {
     struct options_text *texts;          /* what was read from the files */
     bool config_secret, env_file_secret; /* a secret was among it */
     struct options_section *sections;
-    const struct engine_live
-        *engine_live; /* of who serves: what holds instead, and may change; NULL: nothing */
+    /* Of who serves: what holds instead, and may change; NULL: nothing. */
+    const struct engine_live *engine_live;
 };
 
 /* Fills `ret` from defaults, file, environment and argv (argv[0] is the command's name). Texts are borrowed from argv and the

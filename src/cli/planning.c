@@ -178,12 +178,3 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
                        (unsigned long long)p->options->max_model_len, name, why.context_max);
     return r < 0 ? refuse(p, name, process.ceiling_bytes, &why, e) : 0;
 }
-
-uint64_t planning_limit(const struct planning *p, const char *account)
-{
-    for (uint32_t i = 0; i < p->plan.line_count; i++)
-        if (strcmp(p->plan.lines[i].name, account) == 0)
-            return p->plan.lines[i].limit_bytes;
-    ASSERT(!"an account that no plan has");
-    return 0;
-}

@@ -29,7 +29,5 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret);
 /* Reads headers, loads nothing. 0, what model_probe() said, or -ENOMEM and -EINVAL when it does not fit: e has numbers, and the
  * context and the rows that would. `name` is the model's id. */
 int planning_make(struct planning *p, const char *dir, const char *name, struct err *e);
-/* The account's limit in the plan, by its name. */
-uint64_t planning_limit(const struct planning *p, const char *account);
 
 #endif

@@ -14,8 +14,8 @@ struct budget {
 /* Who a step is for. */
 struct budget_load {
     uint32_t row_tokens; /* of decoding rows: a known one each, and guesses */
-    uint32_t
-        prompts; /* sequences that want prompt tokens computed: those being read and those in the queue */
+    /* Sequences that want prompt tokens computed: those being read and those in the queue. */
+    uint32_t prompts;
 };
 
 /* How long a step that others wait for should last: step_ns; with prompts that wait behind the first up to BUDGET_STRETCH of it longer,

@@ -16,9 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-_Static_assert(PAGE_TOKENS == KERN_PAGE_TOKENS, "a page is what the kernels say");
-_Static_assert(SCHED_SLOT_NONE == MODEL_SLOT_NONE, "no slot has one name");
-
 #define ENGINE_STACK_BYTES    ((size_t)256 << 10)
 #define RETRY_AFTER_MAX_S     600
 #define ORDERS_MAX            64         /* trims that wait at once; more are told -EAGAIN */
@@ -420,11 +417,10 @@ static int check_length(const struct engine *en, const struct job_spec *s, struc
         return err_set(e, -EINVAL, "the prompt has %u tokens and max_tokens is %u: both must be at least 1",
                        s->prompt_count, s->max_tokens);
     if (tokens > en->opts.max_model_len)
-        return err_set(
-            e, -EINVAL,
-            "the prompt's %u tokens and max_tokens %u are %llu together, but this model's sequences have at "
-            "most %u: shorten the prompt or ask for fewer tokens",
-            s->prompt_count, s->max_tokens, (unsigned long long)tokens, en->opts.max_model_len);
+        return err_set(e, -EINVAL,
+                       "the prompt's %u tokens and max_tokens %u are %llu together, but this model's maximum "
+                       "context length is %u: shorten the prompt or lower max_tokens",
+                       s->prompt_count, s->max_tokens, (unsigned long long)tokens, en->opts.max_model_len);
     for (uint32_t i = 0; i < s->prompt_count; i++)
         if (s->prompt[i] >= en->shape->vocab)
             return err_set(e, -EINVAL, "token %u of the prompt is %u: ids of this model are 0..%u", i,
@@ -435,11 +431,11 @@ static int check_length(const struct engine *en, const struct job_spec *s, struc
 static int check_stops(const struct engine *en, const struct job_spec *s, struct err *e)
 {
     if (s->stop_count > ENGINE_STOP_STRINGS_MAX)
-        return err_set(e, -EINVAL, "%u stop strings: at most %u are taken", s->stop_count,
+        return err_set(e, -EINVAL, "%u stop strings: the limit is %u", s->stop_count,
                        ENGINE_STOP_STRINGS_MAX);
     if (s->stop_count > 0 && !en->opts.tokenizer)
         return err_set(e, -EINVAL,
-                       "stop strings need a tokenizer, and this model has none: use stop_token_ids");
+                       "stop strings need a tokenizer, which this model does not have: use stop_token_ids");
     for (uint32_t i = 0; i < s->stop_count; i++)
         if (s->stops[i].len == 0 || s->stops[i].len > ENGINE_STOP_STRING_BYTES_MAX)
             return err_set(e, -EINVAL, "stop string %u has %zu bytes: it must have 1..%u", i, s->stops[i].len,
@@ -488,12 +484,11 @@ void engine_room(const struct engine *en, const struct job_spec *job, struct eng
 static int refuse_place(struct engine *en, const struct job_spec *spec, uint32_t retry_after, struct err *e)
 {
     uint32_t own = admission_count(&en->admission, spec->tenant);
-    return err_set(
-        e, -EAGAIN,
-        "All %u rows and %u places in the queue of %s are taken, %u of them by this client; its share "
-        "is %u. Try again in %u s, or raise --max-queue or --max-num-seqs.",
-        en->opts.max_num_seqs, queue_now(en), en->name, own, admission_share(&en->admission, places_now(en)),
-        retry_after);
+    return err_set(e, -EAGAIN,
+                   "All %u sequences of the batch and %u places in the queue of %s are taken, %u of them by "
+                   "this client; its share is %u. Try again in %u s, or raise --max-queue or --max-num-seqs.",
+                   en->opts.max_num_seqs, queue_now(en), en->name, own,
+                   admission_share(&en->admission, places_now(en)), retry_after);
 }
 
 /* The job's block was refused: whether waiting helps. */
@@ -504,13 +499,13 @@ static int refuse_block(struct engine *en, const struct job_spec *spec, uint32_t
     if (own.used > 0)
         return err_set(
             e, -ENOBUFS,
-            "The requests that run and wait on %s hold %llu bytes beside their pages, and %llu more "
-            "for a request of %u prompt tokens and max_tokens %u are not left. Try again in %u s.",
+            "The requests running and waiting on %s hold %llu bytes besides their KV pages; %llu more for a "
+            "request of %u prompt tokens and max_tokens %u are not available. Try again in %u s.",
             en->name, (unsigned long long)own.used, (unsigned long long)bytes, spec->prompt_count,
             spec->max_tokens, retry_after);
     return err_set(e, -ENOMEM,
-                   "There is no memory for the %llu bytes that a request of %u prompt tokens and max_tokens "
-                   "%u takes beside its pages.",
+                   "There is not enough memory: %llu bytes, besides KV pages, for a request of %u prompt "
+                   "tokens and max_tokens %u.",
                    (unsigned long long)bytes, spec->prompt_count, spec->max_tokens);
 }
 

@@ -33,7 +33,7 @@ static inline uint32_t engine_logits_max(uint32_t max_num_seqs, uint32_t drafts_
 /* The least tokens_max for so many rows: each decodes and guesses, and a chunk of a prompt is a page at least. */
 static inline uint32_t engine_tokens_min(uint32_t max_num_seqs, uint32_t drafts_max)
 {
-    return max_num_seqs - 1 + engine_guesses_max(max_num_seqs, drafts_max) + KERN_PAGE_TOKENS;
+    return max_num_seqs - 1 + engine_guesses_max(max_num_seqs, drafts_max) + PAGE_TOKENS;
 }
 
 /* Who guesses tokens ahead: nobody, the sequence's own past (sample/ngram.h), or the model's MTP head. */
@@ -43,8 +43,8 @@ struct engine_guessing {
     enum engine_guesser by;
     uint32_t drafts_max; /* guesses of a row's step, <= what the model was loaded with; 0: nobody guesses */
     bool always;         /* as many as may be, whether it pays or not: to measure and to test */
-    bool
-        past; /* by MTP: where the head's guess goes on as the sequence did before, so do the guesses behind it */
+    /* By MTP: where the head's guess goes on as the sequence did before, so do the guesses behind it. */
+    bool past;
     bool optimistic; /* the head's guesses are kept without comparing: not exact. Not with `past` */
 };
 
@@ -70,9 +70,9 @@ struct engine_opts {
     struct model *model;               /* borrowed; outlives the engine */
     const struct tokenizer *tokenizer; /* borrowed; NULL: no stop strings, every id exists */
     struct workers *workers;
-    struct account
-        *parent; /* below it open `pools` (with `kv`, `state`, `snapshots`, `host cache`), `requests`,
-                    `engine` (tables, logits, stack) and, if the model sees, `pictures` (features) */
+    /* Below it open `pools` (with `kv`, `state`, `snapshots`, `host cache`), `requests`, `engine`
+     * (tables, logits, stack) and, if the model sees, `pictures` (features). */
+    struct account *parent;
     uint32_t max_num_seqs;  /* rows of a step */
     uint32_t max_model_len; /* tokens of one sequence; <= the model's own */
     uint32_t max_queue;     /* requests that wait; shared by tenants (admission.h) */
@@ -81,8 +81,8 @@ struct engine_opts {
     uint64_t kv_bytes_max;       /* of the page pool's pages; at least one sequence of max_model_len */
     uint64_t pools_bytes_max;    /* of K, V, states and the host cache together; 0: only what else limits */
     uint64_t requests_bytes_max; /* of all jobs' blocks; 0: likewise */
-    bool
-        keep_units; /* what is free stays until it is asked for or memory is short: to measure what trims cost */
+    /* What is free stays until it is asked for or memory is short: to measure what trims cost. */
+    bool keep_units;
     /* Prefixes of earlier requests stay in the pools until their memory is wanted, and later ones begin with them: so many bytes of
      * pages and states that no request uses. 0: nothing is kept. */
     uint64_t host_cache_bytes;
@@ -144,24 +144,25 @@ struct job_spec {
     uint32_t prompt_count;  /* >= 1 */
     uint32_t max_tokens;    /* >= 1 */
     int32_t priority;       /* lower goes first; 0 is normal */
-    struct slice
-        cache_salt; /* only requests with the same salt and tenant share prefixes and encoded images */
-    uint64_t
-        tenant; /* a number of the caller's, by API key or client address: rows, queue and computed tokens are shared by tenants */
+    /* Only requests with the same salt and tenant share prefixes and encoded images. */
+    struct slice cache_salt;
+    /* A number of the caller's, by API key or client address: rows, queue and computed tokens are
+     * shared by tenants. */
+    uint64_t tenant;
     uint32_t weight; /* the tenant's share, 1 to SHARE_WEIGHT_MAX; 0 counts as 1 */
     /* Token indices of the prompt where a later one may begin to differ, in any order; copied, each moved down to a whole page. The
      * prompt's end is always one. At most ENGINE_CUTS_MAX are looked at. */
     const uint32_t *cuts;
     uint32_t cut_count;
     struct sampler_params sampling;
-    const struct slice
-        *stops; /* copied; <= ENGINE_STOP_STRINGS_MAX, each 1..ENGINE_STOP_STRING_BYTES_MAX bytes */
+    /* Copied; <= ENGINE_STOP_STRINGS_MAX, each 1..ENGINE_STOP_STRING_BYTES_MAX bytes. */
+    const struct slice *stops;
     uint32_t stop_count;
     const struct job_picture *pictures; /* ascending, <= ENGINE_PICTURES_MAX; copied */
     uint32_t picture_count;
     bool speculative; /* guesses may be tried; changes no token */
-    bool
-        prompt_logprobs; /* logprobs of every prompt token come first, as stream tokens (the first has none: logprob NaN) */
+    /* Logprobs of every prompt token come first, as stream tokens (the first has none: logprob NaN). */
+    bool prompt_logprobs;
 };
 
 /* Hands in a job; any thread. On 0 the engine holds the job half of `s` and ends it with exactly one finish record. On

@@ -15,11 +15,6 @@
 #include <math.h>
 #include <string.h>
 
-static struct job *job_of(struct sched_row *row)
-{
-    return CONTAINER(row, struct job, row);
-}
-
 /* ---- before ---- */
 
 /* What waits for something other than a step counts for nothing: for its reader, for the tier below, for a picture's features. */
@@ -305,7 +300,8 @@ static void take_ended(struct engine *en)
             engine_end_job(en, j, FINISH_QUEUE_TIMEOUT);
         else
             engine_fail_job(en, j,
-                            "There is no memory for more than the %u tokens that this request has so far.",
+                            "There is no memory for the KV cache of more than the %u tokens that this "
+                            "request has so far.",
                             row->tokens);
     }
 }

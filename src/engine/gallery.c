@@ -127,7 +127,7 @@ uint32_t gallery_find(const struct gallery *g, const struct gallery_key *key)
     for (uint32_t i = 0; i < g->end; i++)
         if (g->entries[i].state == WHOLE && gallery_key_eq(&g->entries[i].key, key))
             return i;
-    return GALLERY_NONE;
+    return NONE;
 }
 
 /* ---- filling ---- */
@@ -137,7 +137,7 @@ static uint32_t free_entry(const struct gallery *g)
     for (uint32_t i = 0; i < GALLERY_ENTRIES_MAX; i++)
         if (g->entries[i].state == FREE)
             return i;
-    return GALLERY_NONE;
+    return NONE;
 }
 
 static bool has_room(const struct gallery *g, uint64_t bytes)

@@ -12,13 +12,13 @@
 #define PLATEAU_ENGINE_GALLERY_H
 
 #include "base/arena.h"
+#include "base/none.h"
 #include "base/slice.h"
 #include "memory/ledger.h"
 
 #include <string.h>
 
 #define GALLERY_ENTRIES_MAX 1024
-#define GALLERY_NONE        UINT32_MAX
 
 /* Who may find it: a hash of tenant and cache_salt. */
 struct gallery_scope {
@@ -59,7 +59,7 @@ void gallery_done(struct gallery *g);
 /* Bytes of an entry for so many tokens, whole system pages. */
 uint64_t gallery_entry_bytes(size_t token_bytes, uint64_t tokens);
 
-/* A whole entry; GALLERY_NONE: there is none. */
+/* A whole entry; NONE: there is none. */
 uint32_t gallery_find(const struct gallery *g, const struct gallery_key *key);
 /* A new entry, filling, with one reference; what nobody references makes room. No entry of this key is there.
  * 0; -EAGAIN: what is referenced leaves no room; -ENOMEM: account or system refused. Then nothing has moved but entries that went. */

@@ -42,10 +42,7 @@ int guess_init(struct engine *en)
 
 static uint32_t room_of(const struct engine *en, const struct job *j)
 {
-    const struct sched_row *row = &j->row;
-    uint32_t in_page = PAGE_TOKENS - 1 - row->done % PAGE_TOKENS;
-    uint32_t in_limit = row->tokens_limit - row->tokens - 1, in_stream = job_room(j);
-    uint32_t room = MIN_OF(MIN_OF(in_page, in_limit), in_stream ? in_stream - 1 : 0);
+    uint32_t in_stream = job_room(j), room = MIN_OF(sched_drafts_max(&j->row), in_stream ? in_stream - 1 : 0);
     return MIN_OF(room, en->opts.guessing.drafts_max);
 }
 
@@ -114,7 +111,7 @@ static int draft_with_head(struct engine *en, const struct sched_plan *plan)
     uint32_t count = 0, deepest = 0;
     for (uint32_t i = 0; i < plan->row_count; i++) {
         const struct sched_step_row *r = &plan->rows[i];
-        struct job *j = CONTAINER(r->row, struct job, row);
+        struct job *j = job_of(r->row);
         uint32_t passes = j->past ? MIN_OF(r->drafts, 1u) : r->drafts;
         if (passes == 0)
             continue;
@@ -147,7 +144,7 @@ static void drop_pasts(struct engine *en, const struct sched_plan *plan)
     struct guess *g = &en->guess;
     for (uint32_t i = 0; i < plan->row_count; i++) {
         const struct sched_step_row *r = &plan->rows[i];
-        struct job *j = CONTAINER(r->row, struct job, row);
+        struct job *j = job_of(r->row);
         uint32_t gone = r->drafts > 1 ? r->drafts - 1 : 0;
         if (!j->past || j->tokens[r->from + 1] == j->past_first)
             continue;

@@ -148,7 +148,7 @@ static int create_pictures(struct job *j, const struct job_opts *opts)
         struct model_grid g = {spec->pictures[i].first, p->height / opts->edge, p->width / opts->edge, NULL};
         j->pictures[i] = p;
         j->grids[i] = g;
-        j->entries[i] = GALLERY_NONE;
+        j->entries[i] = NONE;
         j->seen[i] = (struct prefix_picture){.first = g.first, .rows = g.rows, .columns = g.columns};
         memcpy(j->seen[i].sha256, p->sha256, sizeof(p->sha256));
         j->picture_bytes += p->bytes;

@@ -84,6 +84,11 @@ struct job_opts {
 };
 
 /* The most that job_create() charges; `keys`: with a hasher; `ngram`: as job_opts.ngram. */
+static inline struct job *job_of(struct sched_row *row)
+{
+    return CONTAINER(row, struct job, row);
+}
+
 uint64_t job_bytes(const struct job_spec *spec, bool keys, bool ngram);
 /* What a job of so many tokens takes at most, whatever it asks for: fixed bytes, and bytes per token. */
 void job_bytes_max(bool pictures, bool ngram, uint64_t *fixed, uint64_t *token);

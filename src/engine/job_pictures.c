@@ -7,10 +7,10 @@ static int check_size(const struct model_shape *s, const struct job_picture *p, 
 {
     uint32_t edge = job_pictures_edge(s), width = p->picture->width, height = p->picture->height;
     if (width % edge != 0 || height % edge != 0)
-        return err_set(e, -EINVAL, "picture %u is %u x %u pixels: this model takes whole squares of %u x %u",
-                       i, width, height, edge, edge);
+        return err_set(e, -EINVAL, "image %u is %u x %u pixels: this model takes whole squares of %u x %u", i,
+                       width, height, edge, edge);
     if ((uint64_t)width * height > s->vision.pixels_max)
-        return err_set(e, -EINVAL, "picture %u is %u x %u pixels: this model takes at most %llu together", i,
+        return err_set(e, -EINVAL, "image %u is %u x %u pixels: this model takes at most %llu together", i,
                        width, height, (unsigned long long)s->vision.pixels_max);
     return 0;
 }
@@ -20,13 +20,13 @@ static int check_place(const struct job_spec *spec, uint32_t i, uint64_t from, u
 {
     uint32_t first = spec->pictures[i].first;
     if (first == 0)
-        return err_set(e, -EINVAL,
-                       "picture %u is the prompt's first token: at least one must stand before it", i);
+        return err_set(e, -EINVAL, "image %u is the prompt's first token: at least one must stand before it",
+                       i);
     if (first < from)
-        return err_set(e, -EINVAL, "picture %u begins at token %u, but the one before it ends at %llu", i,
+        return err_set(e, -EINVAL, "image %u begins at token %u, but the one before it ends at %llu", i,
                        first, (unsigned long long)from);
     if (to > spec->prompt_count)
-        return err_set(e, -EINVAL, "picture %u takes the tokens %u to %llu of a prompt of %u", i, first,
+        return err_set(e, -EINVAL, "image %u takes the tokens %u to %llu of a prompt of %u", i, first,
                        (unsigned long long)to - 1, spec->prompt_count);
     return 0;
 }
@@ -37,7 +37,7 @@ static int check_tokens(const struct model_vision *v, const struct job_spec *spe
     for (uint32_t at = spec->pictures[i].first; at < to; at++)
         if (spec->prompt[at] != v->image_token && spec->prompt[at] != v->video_token)
             return err_set(e, -EINVAL,
-                           "token %u of the prompt is %u, but picture %u stands there: it must be "
+                           "token %u of the prompt is %u, but image %u stands there: it must be "
                            "a placeholder, %u or %u",
                            at, spec->prompt[at], i, v->image_token, v->video_token);
     return 0;
@@ -49,10 +49,10 @@ int job_pictures_check(const struct model_shape *shape, const struct job_spec *s
     uint64_t end = 0;
     int r = 0;
     if (spec->picture_count > 0 && edge == 0)
-        return err_set(e, -EINVAL, "this model does not see pictures");
+        return err_set(e, -EINVAL, "this model takes no images");
     if (spec->picture_count > ENGINE_PICTURES_MAX)
-        return err_set(e, -EINVAL, "%u pictures and pairs of frames: at most %u are taken",
-                       spec->picture_count, ENGINE_PICTURES_MAX);
+        return err_set(e, -EINVAL, "%u images and pairs of frames: the limit is %u", spec->picture_count,
+                       ENGINE_PICTURES_MAX);
     for (uint32_t i = 0; i < spec->picture_count && r == 0; i++) {
         const struct job_picture *p = &spec->pictures[i];
         uint64_t from = end;

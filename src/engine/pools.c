@@ -271,11 +271,6 @@ static uint64_t give_unit(struct pools *p, uint64_t before_ns)
     return bytes == 0 && p->slots ? slot_pool_trim(p->slots, 1, before_ns) : bytes;
 }
 
-bool pools_give_unit(struct pools *p, uint64_t before_ns)
-{
-    return give_unit(p, before_ns) > 0;
-}
-
 bool pools_free_unit(struct pools *p)
 {
     do {

@@ -64,9 +64,7 @@ struct pools_given {
 /* One thing that brings the pools closer to the fewest units: gives back a free one (empty since before_ns), else moves one page or
  * snapshot down. At most 2 MiB are touched. False: there is nothing. */
 bool pools_shrink(struct pools *p, uint64_t before_ns, struct pools_given *ret);
-/* Gives back a free unit at once. False: none. */
-bool pools_give_unit(struct pools *p, uint64_t before_ns);
-/* The same whatever it takes: what is cached moves or goes for it. */
+/* Gives back one unit at once, whatever it takes: what is cached moves or goes for it. */
 bool pools_free_unit(struct pools *p);
 /* Drops what has not been used for the longest time, until the prefixes hold so many bytes less. Returns by how much. */
 uint64_t pools_evict(struct pools *p, uint64_t bytes);

@@ -27,7 +27,7 @@ static enum job_phase phase_of(const struct job *j)
 
 static struct job_numbers numbers_of(const struct engine *en, const struct job *j, uint64_t now_ns)
 {
-    bool slot = j->row.slot != SCHED_SLOT_NONE;
+    bool slot = j->row.slot != NONE;
     return (struct job_numbers){
         .id = stream_id(j->stream),
         .phase = phase_of(j),
@@ -154,7 +154,7 @@ void engine_publish_step(struct engine *en, const struct sched_plan *plan)
     pthread_mutex_lock(&en->lock);
     en->step_id_count = plan->row_count;
     for (uint32_t i = 0; i < plan->row_count; i++)
-        en->step_ids[i] = stream_id(CONTAINER(plan->rows[i].row, struct job, row)->stream);
+        en->step_ids[i] = stream_id(job_of(plan->rows[i].row)->stream);
     pthread_mutex_unlock(&en->lock);
 }
 

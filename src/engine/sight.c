@@ -21,11 +21,6 @@
 #define SLICE_LEAST_NS (NS_PER_MS / 2)
 #define SLICE_ALONE_NS (20 * NS_PER_MS) /* between two looks at the inbox */
 
-static struct job *job_of(struct sched_row *row)
-{
-    return CONTAINER(row, struct job, row);
-}
-
 static uint32_t end_of(const struct model_grid *g)
 {
     return g->first + g->rows * g->columns;
@@ -60,7 +55,7 @@ int sight_create(struct engine *en)
         return r;
     account_set_planned(s->pictures, bytes_max);
     s->vision = account_find(en->opts.parent, "vision");
-    s->entry = GALLERY_NONE;
+    s->entry = NONE;
     struct gallery_opts gallery = {.account = s->pictures,
                                    .token_bytes = token_bytes(en->shape),
                                    .bytes_max = bytes_max,
@@ -104,11 +99,11 @@ static void take(struct sight *s, struct job *j, uint32_t i, uint32_t entry)
 
 static void let_go(struct sight *s, struct job *j, uint32_t i)
 {
-    if (j->entries[i] == GALLERY_NONE)
+    if (j->entries[i] == NONE)
         return;
     j->grids[i].features = NULL;
     gallery_unref(s->gallery, j->entries[i]);
-    j->entries[i] = GALLERY_NONE;
+    j->entries[i] = NONE;
 }
 
 static void let_go_all(struct sight *s, struct job *j)
@@ -120,11 +115,11 @@ static void let_go_all(struct sight *s, struct job *j)
 /* References the picture's features, if they are there. */
 static bool find(struct engine *en, struct job *j, uint32_t i)
 {
-    if (j->entries[i] != GALLERY_NONE)
+    if (j->entries[i] != NONE)
         return true;
     struct gallery_key key = key_of(j, i);
     uint32_t entry = gallery_find(en->sight.gallery, &key);
-    if (entry == GALLERY_NONE)
+    if (entry == NONE)
         return false;
     gallery_ref(en->sight.gallery, entry);
     take(&en->sight, j, i, entry);
@@ -170,7 +165,7 @@ static void forget(struct sight *s)
     picture_let_go(s->picture);
     s->picture = NULL;
     s->owner = NULL;
-    s->entry = GALLERY_NONE;
+    s->entry = NONE;
     s->begun = false;
     s->ended_ns = clock_now_ns();
 }
@@ -269,11 +264,10 @@ static bool refuse(struct engine *en, struct job *j, uint32_t i, bool stepped)
     uint64_t encoding = model_encode_bytes(en->shape, (uint64_t)p->width * p->height);
     enum room room = find_room(en, j, features + encoding, stepped);
     if (room == ROOM_NONE)
-        engine_fail_job(
-            en, j,
-            "There is no memory to look at picture %u of this request: its %u x %u pixels take %llu bytes, "
-            "and %llu while they are encoded.",
-            i, p->width, p->height, (unsigned long long)features, (unsigned long long)encoding);
+        engine_fail_job(en, j,
+                        "There is no memory to encode image %u of this request: the embeddings of its %u x "
+                        "%u pixels take %llu bytes, and encoding them %llu.",
+                        i, p->width, p->height, (unsigned long long)features, (unsigned long long)encoding);
     return room == ROOM_MADE;
 }
 
@@ -527,7 +521,7 @@ uint32_t sight_pictures_done(const struct job *j)
     if (j->row.phase == SCHED_DECODING)
         return j->picture_count;
     for (uint32_t i = 0; i < j->picture_count; i++)
-        count += end_of(&j->grids[i]) <= j->row.done || j->entries[i] != GALLERY_NONE;
+        count += end_of(&j->grids[i]) <= j->row.done || j->entries[i] != NONE;
     return count;
 }
 

@@ -58,10 +58,10 @@ struct stream;
 struct stream_opts {
     struct request_id id;
     uint32_t top_max; /* alternatives per token, <= SAMPLER_TOP_MAX */
-    struct mailbox *
-        wake; /* gets the `struct stream *` (message_bytes = sizeof(void *)) when there is something to take; at most
-                             one message per stream is under way, so it needs room for as many as there are streams. Outlives the
-                             stream's job half. NULL: nobody is told (tests poll) */
+    /* Gets the `struct stream *` (message_bytes = sizeof(void *)) when there is something to take; at
+     * most one message per stream is under way, so it needs room for as many as there are streams.
+     * Outlives the stream's job half. NULL: nobody is told (tests poll). */
+    struct mailbox *wake;
     void *user;                  /* the exchange */
     const struct charge *charge; /* for the stream's bytes */
 };

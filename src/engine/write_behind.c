@@ -56,9 +56,9 @@ void write_behind_evicting(void *arg, const struct prefix_key *key, uint32_t pag
     struct engine *en = arg;
     if (!has_tier(en))
         return;
-    if (page != PREFIX_NONE)
+    if (page != NONE)
         hand_in(en, key, TIER_PAGE, page, true, true);
-    if (slot != PREFIX_NONE)
+    if (slot != NONE)
         hand_in(en, key, TIER_SNAPSHOT, slot, true, true);
 }
 
@@ -88,12 +88,12 @@ uint64_t write_behind_wait_ns(struct engine *en, uint64_t now_ns)
 static int hand_in_node(struct engine *en, const struct prefix_unstored *u, bool last)
 {
     int r = 0;
-    if (u->page != PREFIX_NONE) {
+    if (u->page != NONE) {
         r = hand_in(en, &u->key, TIER_PAGE, u->page, last, last);
         if (r == 0)
             prefix_index_page_stored(en->pools.index, u->node);
     }
-    if (r == 0 && u->slot != PREFIX_NONE) {
+    if (r == 0 && u->slot != NONE) {
         r = hand_in(en, &u->key, TIER_SNAPSHOT, u->slot, last, last);
         if (r == 0)
             prefix_index_snapshot_stored(en->pools.index, u->node);
@@ -133,9 +133,9 @@ void write_behind_end(struct engine *en)
             continue;
         if (hand_in_node(en, &u, true) < 0) {
             /* Looked at once each. */
-            if (u.page != PREFIX_NONE)
+            if (u.page != NONE)
                 prefix_index_page_stored(en->pools.index, u.node);
-            if (u.slot != PREFIX_NONE)
+            if (u.slot != NONE)
                 prefix_index_snapshot_stored(en->pools.index, u.node);
         }
         left = unstored(en);

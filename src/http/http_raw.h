@@ -41,8 +41,8 @@ enum http_fault {
 
 struct http_raw_limits {
     size_t header_bytes_max; /* request line, headers and trailers of one request */
-    size_t
-        field_bytes_max; /* HTTP_RAW_FIELD_BYTES for each header, query argument and cookie, and a copy of the cookies */
+    /* HTTP_RAW_FIELD_BYTES for each header, query argument and cookie, and a copy of the cookies. */
+    size_t field_bytes_max;
 };
 
 #define HTTP_RAW_NAME_MAX 17 /* the longest name that is looked for: transfer-encoding */

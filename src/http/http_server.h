@@ -45,12 +45,12 @@ struct http_server_opts {
     int listen_fd; /* > 0: listens already, and is the server's once it is created; host and port say nothing then */
     uint8_t listener;   /* what http_request_listener() says of its requests */
     bool own_user_only; /* of a Unix socket: only the process's own user and root may connect */
-    uint32_t
-        connections_max; /* 1 to 65536; for more, one without an open request is closed, else they are told 429 */
-    uint32_t
-        connections_per_ip; /* the same for one address; 0 = half of connections_max, and none for loopback */
-    const char *const
-        *vital_paths; /* GETs that are answered beyond these limits as well; up to a NULL. NULL = none */
+    /* 1 to 65536; for more, one without an open request is closed, else they are told 429. */
+    uint32_t connections_max;
+    /* The same for one address; 0 = half of connections_max, and none for loopback. */
+    uint32_t connections_per_ip;
+    /* GETs that are answered beyond these limits as well; up to a NULL. NULL = none. */
+    const char *const *vital_paths;
     size_t header_bytes_max; /* request line, headers and trailers; 0 = 8 KiB */
     size_t body_bytes_max;   /* 0 = 64 MiB */
     size_t send_bytes_max;   /* of a stream, waiting for its client; 0 = 64 KiB */

@@ -1,7 +1,11 @@
 /* http_state.h - what the files of this folder share. Nobody else includes it.
  *
  * A connection's slot holds the one request that it can have at a time. Everything belongs to the network thread,
- * except what http_server marks as read or set by others. */
+ * except what http_server marks as read or set by others.
+ *
+ * Bound in bytes: the server HTTP_SERVER_BYTES_MAX, each connection with its request HTTP_CONN_BYTES_MAX, both asserted below; besides,
+ * for each connection, the library's pool, send_bytes_max, and the table of addresses. http_server_bytes() is the sum, reserved at
+ * creation. A body is reserved as it comes, body_bytes_max at most. */
 #ifndef PLATEAU_HTTP_HTTP_STATE_H
 #define PLATEAU_HTTP_HTTP_STATE_H
 
@@ -213,6 +217,11 @@ void http_request_set_reply(struct http_request *r, struct MHD_Response *reply, 
                             const char *content_type);
 
 /* http_refuse.c: answers that http gives by itself. */
+#define HTTP_SERVER_BYTES_MAX 8192
+#define HTTP_CONN_BYTES_MAX   2048
+_Static_assert(sizeof(struct http_server) <= HTTP_SERVER_BYTES_MAX, "the server's bound");
+_Static_assert(sizeof(struct http_conn) <= HTTP_CONN_BYTES_MAX, "a connection's bound");
+
 struct http_refusal {
     unsigned status;
     const char *type, *code;
@@ -259,7 +268,6 @@ void http_leave_fault(struct http_conn *c);
 void http_leave_all(struct http_server *s);
 
 /* http_stream.c */
-ssize_t http_stream_on_read(void *arg, uint64_t position, char *to, size_t bytes_max);
 void http_stream_free(struct http_request *r);
 
 /* http_server.c, for http_listen.c */

@@ -20,13 +20,15 @@ void http_stream_free(struct http_request *r)
     r->ring = (struct http_ring){0};
 }
 
+static ssize_t on_read(void *arg, uint64_t position, char *to, size_t bytes_max);
+
 static struct MHD_Response *create_reply(struct http_request *r)
 {
     /* To a HEAD, 0.9.75 would send the last chunk of a body of unknown length, into the next answer. */
     if (slice_eq(r->method, SLICE("HEAD")))
         return MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
     /* The block is what MHD reads through for a client of HTTP/1.0; for others it sends chunks from the pool. */
-    return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 2048, http_stream_on_read, r, NULL);
+    return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 2048, on_read, r, NULL);
 }
 
 int http_stream_begin(struct http_request *r, unsigned status, const char *content_type)
@@ -123,7 +125,7 @@ uint64_t http_stream_stalled_ns(const struct http_request *r)
     return now > r->ring.progress_ns ? now - r->ring.progress_ns : 0;
 }
 
-ssize_t http_stream_on_read(void *arg, uint64_t position, char *to, size_t bytes_max)
+static ssize_t on_read(void *arg, uint64_t position, char *to, size_t bytes_max)
 {
     struct http_request *r = arg;
     struct http_conn *c = http_conn_of(r);

@@ -8,6 +8,7 @@
 #ifndef PLATEAU_KERNEL_KERN_H
 #define PLATEAU_KERNEL_KERN_H
 
+#include "base/page_tokens.h"
 #include "kernel/matrix.h"
 
 enum {
@@ -107,7 +108,6 @@ typedef void kern_delta_fn(const struct kern_delta *a, uint32_t column_begin, ui
 
 /* K and V of one KV head of one layer in pages of 32 tokens: in each page, at `k_offset` bytes, K transposed [hd][32],
  * and at `v_offset`, V [32][hd], f32. page = kv_base + index * page_bytes. */
-#define KERN_PAGE_TOKENS    32
 #define KERN_SEGMENT_TOKENS 256
 struct kern_kv {
     char *base;
@@ -115,8 +115,9 @@ struct kern_kv {
     const uint32_t *pages; /* the row's table: page of token t is pages[t / 32] */
     size_t k_offset, v_offset;
     uint32_t head_dim; /* <= 256 */
-    uint32_t
-        first; /* <= 16: tokens before it are seen by no query, each of which sees one at least. Their K and V are finite. */
+    /* <= 16: tokens before it are seen by no query, each of which sees one at least. Their K and V are
+     * finite. */
+    uint32_t first;
 };
 /* Stores one token's K and V head. */
 typedef void kern_kv_put_fn(const struct kern_kv *kv, uint32_t token, const float *k, const float *v);

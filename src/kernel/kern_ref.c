@@ -230,15 +230,15 @@ static void ref_delta(const struct kern_delta *a, uint32_t column_begin, uint32_
 /* K [hd][32] or V [32][hd] of the page that holds `token`. */
 static float *page_part(const struct kern_kv *kv, uint32_t token, size_t offset)
 {
-    return (float *)(kv->base + kv->pages[token / KERN_PAGE_TOKENS] * kv->page_bytes + offset);
+    return (float *)(kv->base + kv->pages[token / PAGE_TOKENS] * kv->page_bytes + offset);
 }
 
 static void ref_kv_put(const struct kern_kv *kv, uint32_t token, const float *k, const float *v)
 {
     float *page_k = page_part(kv, token, kv->k_offset), *page_v = page_part(kv, token, kv->v_offset);
-    uint32_t at = token % KERN_PAGE_TOKENS;
+    uint32_t at = token % PAGE_TOKENS;
     for (uint32_t d = 0; d < kv->head_dim; d++) {
-        page_k[(size_t)d * KERN_PAGE_TOKENS + at] = k[d];
+        page_k[(size_t)d * PAGE_TOKENS + at] = k[d];
         page_v[(size_t)at * kv->head_dim + d] = v[d];
     }
 }
@@ -249,10 +249,10 @@ static float segment_scores(const struct kern_kv *kv, const float *q, uint32_t b
 {
     float max = -INFINITY;
     for (uint32_t t = begin; t < end; t++) {
-        const float *k = page_part(kv, t, kv->k_offset) + t % KERN_PAGE_TOKENS;
+        const float *k = page_part(kv, t, kv->k_offset) + t % PAGE_TOKENS;
         float s = 0;
         for (uint32_t d = 0; d < kv->head_dim; d++)
-            s = fmaf(q[d], k[(size_t)d * KERN_PAGE_TOKENS], s);
+            s = fmaf(q[d], k[(size_t)d * PAGE_TOKENS], s);
         ret[t - begin] = s * scale;
         max = fmaxf(max, s * scale);
     }
@@ -268,7 +268,7 @@ static void attend_segment(const struct kern_kv *kv, const struct kern_query *qu
     float segment_max = segment_scores(kv, query->q, from, end, scale, p + (from - begin)), segment_sum = 0;
     memset(segment, 0, kv->head_dim * sizeof(float));
     for (uint32_t t = from; t < end; t++) {
-        const float *v = page_part(kv, t, kv->v_offset) + (size_t)(t % KERN_PAGE_TOKENS) * kv->head_dim;
+        const float *v = page_part(kv, t, kv->v_offset) + (size_t)(t % PAGE_TOKENS) * kv->head_dim;
         float e = expf(p[t - begin] - segment_max);
         segment_sum += e;
         for (uint32_t d = 0; d < kv->head_dim; d++)

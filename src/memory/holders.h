@@ -100,8 +100,8 @@ struct holder_numbers {
     uint64_t held_bytes;   /* committed */
     uint64_t free_bytes;   /* of them, of no use to anybody */
     uint64_t cached_bytes; /* of them, of prefixes that nobody uses */
-    uint64_t
-        reach_bytes; /* what the process would hold less without both: floors of accounts are held all the same */
+    /* What the process would hold less without both: floors of accounts are held all the same. */
+    uint64_t reach_bytes;
     uint64_t wanted_bytes;    /* what those will be when all who use prefixes are done */
     uint32_t entries;         /* pages and snapshots of prefixes */
     uint64_t oldest_ns;       /* when what would be evicted next was last used; 0: nothing */

@@ -33,8 +33,8 @@ struct plan_model {
     uint64_t engine_bytes;                         /* tables and logits with pools of no size */
     uint64_t engine_page_bytes, engine_slot_bytes; /* and for each page and slot of theirs */
     uint64_t job_bytes, job_token_bytes;           /* of a request's block, at most */
-    uint64_t
-        vision_bytes; /* to encode one picture of the largest size; the tower's weights are among the others */
+    /* To encode one picture of the largest size; the tower's weights are among the others. */
+    uint64_t vision_bytes;
     uint64_t picture_bytes;   /* what one of that size looks like to the model; 0: it sees nothing */
     bool has_vision, has_mtp; /* in the checkpoint */
 };
@@ -86,8 +86,8 @@ typedef void plan_model_fn(void *arg, uint32_t rows, struct plan_model *ret);
 struct plan_refusal {
     uint64_t needed_bytes;         /* at least */
     uint32_t context_max, context; /* context: what would fit with all rows; 0: nothing does */
-    uint32_t
-        rows_max; /* how many rows would fit with the context that was asked for (or the least); 0: none */
+    /* How many rows would fit with the context that was asked for (or the least); 0: none. */
+    uint32_t rows_max;
 };
 
 /* What all accounts of the process take at most. */

@@ -30,8 +30,9 @@ int attention_bind(struct binder *b, uint32_t layer, struct attention_form form,
 {
     const struct config *c = b->config;
     char path[BINDER_PATH_MAX];
-    struct linear_source in[3], out;
+    struct linear_source in[3];
     uint64_t q_rows = (uint64_t)c->heads * c->head_dim, kv_rows = (uint64_t)c->kv_heads * c->head_dim;
+    const struct binder_matrix out = {"self_attn.o_proj", c->hidden};
     ret->gated = form.gated;
     int r = binder_linear(b, binder_path(layer, "self_attn.q_proj", path), form.gated ? 2 * q_rows : q_rows,
                           c->hidden, &in[0]);
@@ -42,9 +43,7 @@ int attention_bind(struct binder *b, uint32_t layer, struct attention_form form,
     if (r == 0)
         r = form.kv_apart ? bind_apart(b, in, ret) : binder_projection(b, in, 3, &ret->in);
     if (r == 0)
-        r = binder_linear(b, binder_path(layer, "self_attn.o_proj", path), c->hidden, q_rows, &out);
-    if (r == 0)
-        r = binder_projection(b, &out, 1, &ret->out);
+        r = binder_layer_projection(b, layer, &out, 1, q_rows, &ret->out);
     if (r == 0 && form.qk_norm)
         r = binder_norm(b, binder_path(layer, "self_attn.q_norm", path), c->head_dim, &ret->q_norm);
     if (r == 0 && form.qk_norm)

@@ -520,6 +520,20 @@ int binder_projection(struct binder *b, const struct linear_source *parts, uint3
     return 0;
 }
 
+#define LAYER_MATRICES_MAX 4
+
+int binder_layer_projection(struct binder *b, uint32_t layer, const struct binder_matrix *matrices,
+                            uint32_t count, uint64_t in, struct projection *ret)
+{
+    char path[BINDER_PATH_MAX];
+    struct linear_source sources[LAYER_MATRICES_MAX];
+    int r = 0;
+    ASSERT(count <= LAYER_MATRICES_MAX);
+    for (uint32_t i = 0; r == 0 && i < count; i++)
+        r = binder_linear(b, binder_path(layer, matrices[i].name, path), matrices[i].out, in, &sources[i]);
+    return r == 0 ? binder_projection(b, sources, count, ret) : r;
+}
+
 int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t experts, uint32_t count,
                    struct matrix *ret, unsigned *groups)
 {

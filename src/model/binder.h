@@ -97,4 +97,13 @@ int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t 
 #define BINDER_PATH_MAX 160
 char *binder_path(uint32_t layer, const char *name, char ret[BINDER_PATH_MAX]);
 
+/* A matrix of a layer, [out, in of the projection]. */
+struct binder_matrix {
+    const char *name;
+    uint64_t out;
+};
+/* Finds the matrices of a layer and packs them into a projection, in their order. As binder_linear and binder_projection. */
+int binder_layer_projection(struct binder *b, uint32_t layer, const struct binder_matrix *matrices,
+                            uint32_t count, uint64_t in, struct projection *ret);
+
 #endif

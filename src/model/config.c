@@ -270,8 +270,7 @@ static void read_overrides(struct json_read *p, struct arena *a, struct quantiza
         json_read_fail(p, -ENOMEM, "no memory left for %zu entries", n);
         return;
     }
-    json_object_foreach((json_t *)p->object, path, value)
-    {
+    json_object_foreach((json_t *)p->object, path, value) {
         /* true and false repeat what the presence of scales says anyway. */
         if (!json_is_object(value))
             continue;

@@ -17,24 +17,15 @@ int delta_net_bind(struct binder *b, uint32_t layer, struct delta_weights *ret)
 {
     const struct config *c = b->config;
     char path[BINDER_PATH_MAX];
-    struct linear_source in[4], out;
     uint32_t channels = config_conv_channels(c), values = c->value_heads * c->value_dim;
-    const struct {
-        const char *name;
-        uint32_t rows;
-    } parts[] = {{"linear_attn.in_proj_qkv", channels},
-                 {"linear_attn.in_proj_z", values},
-                 {"linear_attn.in_proj_b", c->value_heads},
-                 {"linear_attn.in_proj_a", c->value_heads}};
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < COUNT_OF(parts); i++)
-        r = binder_linear(b, binder_path(layer, parts[i].name, path), parts[i].rows, c->hidden, &in[i]);
+    const struct binder_matrix in[] = {{"linear_attn.in_proj_qkv", channels},
+                                       {"linear_attn.in_proj_z", values},
+                                       {"linear_attn.in_proj_b", c->value_heads},
+                                       {"linear_attn.in_proj_a", c->value_heads}};
+    const struct binder_matrix out = {"linear_attn.out_proj", c->hidden};
+    int r = binder_layer_projection(b, layer, in, COUNT_OF(in), c->hidden, &ret->in);
     if (r == 0)
-        r = binder_projection(b, in, COUNT_OF(parts), &ret->in);
-    if (r == 0)
-        r = binder_linear(b, binder_path(layer, "linear_attn.out_proj", path), c->hidden, values, &out);
-    if (r == 0)
-        r = binder_projection(b, &out, 1, &ret->out);
+        r = binder_layer_projection(b, layer, &out, 1, values, &ret->out);
     if (r == 0)
         r = binder_conv(b, binder_path(layer, "linear_attn.conv1d", path), channels, c->taps, &ret->conv);
     if (r == 0)

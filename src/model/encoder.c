@@ -40,7 +40,7 @@ static const struct {
 /* Slices hold whole tokens and whole pages. */
 static uint32_t slice_of_config(const struct vision_config *v)
 {
-    uint32_t unit = v->shape.merge * v->shape.merge * KERN_PAGE_TOKENS;
+    uint32_t unit = v->shape.merge * v->shape.merge * PAGE_TOKENS;
     return MAX_OF(SLICE_WISH / unit * unit, unit);
 }
 
@@ -78,9 +78,9 @@ static void lay_out_picture(const struct encoder *e, struct room *r, uint64_t pa
                             struct encoder_arrays *a)
 {
     const struct vision_config *v = e->config;
-    uint64_t pages = DIV_UP(patches, (uint64_t)KERN_PAGE_TOKENS);
+    uint64_t pages = DIV_UP(patches, (uint64_t)PAGE_TOKENS);
     a->h = take_floats(r, patches * v->hidden);
-    a->kv = take(r, pages * KERN_PAGE_TOKENS * 2 * v->hidden * sizeof(float));
+    a->kv = take(r, pages * PAGE_TOKENS * 2 * v->hidden * sizeof(float));
     a->pages = take(r, pages * sizeof(uint32_t));
     a->cosines = take_floats(r, edge * (v->head_dim / 4));
     a->sines = take_floats(r, edge * (v->head_dim / 4));
@@ -132,7 +132,7 @@ void encoder_cost(const struct vision_config *v, struct model_vision *ret)
     struct encoder e = {0};
     struct encoder_arrays a;
     struct room fixed = {0}, large = {0};
-    const uint64_t patches = KERN_PAGE_TOKENS * ALIGN; /* so many that nothing is rounded */
+    const uint64_t patches = PAGE_TOKENS * ALIGN; /* so many that nothing is rounded */
     set_strides(&e, v);
     lay_out_slice(&e, &fixed, &a);
     lay_out_picture(&e, &large, patches, patches, &a);
@@ -140,8 +140,7 @@ void encoder_cost(const struct vision_config *v, struct model_vision *ret)
     ret->pair_products = (uint64_t)2 * v->depth * v->hidden;
     ret->encode_patch_bytes = DIV_UP(large.used, patches);
     /* A last page that is not full, and the rounding of each array. */
-    ret->encode_fixed_bytes =
-        fixed.used + (uint64_t)KERN_PAGE_TOKENS * 2 * v->hidden * sizeof(float) + 8 * ALIGN;
+    ret->encode_fixed_bytes = fixed.used + (uint64_t)PAGE_TOKENS * 2 * v->hidden * sizeof(float) + 8 * ALIGN;
 }
 
 /* As model_encode_begin(). */
@@ -264,7 +263,7 @@ int encoder_begin(struct encoder *e, const struct model_picture *p)
     e->columns = columns;
     e->patches = rows * columns;
     e->slices = DIV_UP(e->patches, e->slice_max);
-    e->page_count = DIV_UP(e->patches, KERN_PAGE_TOKENS);
+    e->page_count = DIV_UP(e->patches, PAGE_TOKENS);
     e->pass = e->slice = e->stage = e->range = e->tile = 0;
     e->busy = true;
     for (uint32_t i = 0; i < e->page_count; i++)

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#define ROW_TILE     KERN_PAGE_TOKENS /* patches; two tiles never write into one page */
+#define ROW_TILE     PAGE_TOKENS /* patches; two tiles never write into one page */
 #define COLUMN_BLOCK 64u
 #define QUERY_BLOCK  64u
 #define TILE_COST    ((uint64_t)4 << 20)
@@ -192,7 +192,7 @@ static void rotate(const struct encoder *e, float *heads, uint32_t patch)
 static struct kern_kv kv_of(const struct encoder *e, uint32_t head)
 {
     uint32_t head_dim = e->config->head_dim;
-    size_t half = (size_t)head_dim * KERN_PAGE_TOKENS * sizeof(float);
+    size_t half = (size_t)head_dim * PAGE_TOKENS * sizeof(float);
     return (struct kern_kv){.base = e->a.kv + head * e->page_count * 2 * half,
                             .page_bytes = 2 * half,
                             .pages = e->a.pages,

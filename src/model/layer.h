@@ -21,8 +21,8 @@ struct projection {
 
 struct attention_weights {
     struct projection in; /* q (with gates: per head q, gate) | k | v */
-    struct projection
-        kv; /* k | v, the last parts of `in`: of an MTP head, whose keys are also wanted alone */
+    /* K | v, the last parts of `in`: of an MTP head, whose keys are also wanted alone. */
+    struct projection kv;
     struct projection out;
     const float *q_norm, *k_norm; /* [head_dim]; NULL: none */
     bool gated;
@@ -43,8 +43,9 @@ struct mlp_weights {
 };
 
 struct moe_weights {
-    struct projection
-        in; /* router | shared expert's gate (1) | shared gate | shared up; the last three only with a shared one */
+    /* Router | shared expert's gate (1) | shared gate | shared up; the last three only with a shared
+     * one. */
+    struct projection in;
     struct projection shared_out;
     struct matrix up, down; /* stacks: [experts] of gate | up, and of down */
     unsigned up_groups, down_groups;

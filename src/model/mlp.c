@@ -4,16 +4,10 @@
 int mlp_bind(struct binder *b, uint32_t layer, struct mlp_weights *ret)
 {
     const struct config *c = b->config;
-    char path[BINDER_PATH_MAX];
-    struct linear_source in[2], out;
-    int r = binder_linear(b, binder_path(layer, "mlp.gate_proj", path), c->intermediate, c->hidden, &in[0]);
-    if (r == 0)
-        r = binder_linear(b, binder_path(layer, "mlp.up_proj", path), c->intermediate, c->hidden, &in[1]);
-    if (r == 0)
-        r = binder_projection(b, in, 2, &ret->in);
-    if (r == 0)
-        r = binder_linear(b, binder_path(layer, "mlp.down_proj", path), c->hidden, c->intermediate, &out);
-    return r == 0 ? binder_projection(b, &out, 1, &ret->out) : r;
+    const struct binder_matrix in[] = {{"mlp.gate_proj", c->intermediate}, {"mlp.up_proj", c->intermediate}};
+    const struct binder_matrix out = {"mlp.down_proj", c->hidden};
+    int r = binder_layer_projection(b, layer, in, COUNT_OF(in), c->hidden, &ret->in);
+    return r == 0 ? binder_layer_projection(b, layer, &out, 1, c->intermediate, &ret->out) : r;
 }
 
 static void activate(struct step *s, const void *arg, uint32_t t, uint32_t from, uint32_t to)

@@ -546,7 +546,7 @@ static void check_rows(const struct model *m, const struct model_step *in)
 {
     for (uint32_t r = 0; r < in->row_count; r++) {
         const struct model_row *row = &in->rows[r];
-        ASSERT(m->config.linear_count == 0 || (in->slots && row->slot_out != MODEL_SLOT_NONE));
+        ASSERT(m->config.linear_count == 0 || (in->slots && row->slot_out != NONE));
         for (uint32_t i = 0; i < row->token_count; i++)
             ASSERT(row->tokens[i] < m->config.vocab);
     }

@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/none.h"
 #include "kernel/kern.h"
 #include "kernel/workers.h"
 #include "memory/ledger.h"
@@ -32,14 +33,14 @@ struct model_workspace {
 struct model_parts {
     bool vision;               /* the tower, if there is one */
     uint64_t image_pixels_max; /* of a picture after resizing, if the model allows more; 0: 4194304 */
-    bool
-        mtp; /* the MTP head, if there is one and drafts_max > 0: its weights, and K and V of it in the pages */
-    uint32_t
-        drafts_max; /* tokens that may be guessed ahead of one that is known (by the head, or by others): room for
-                            their inputs in each slot. At most MODEL_DRAFTS_MAX */
-    uint32_t
-        draft_vocab; /* the head looks for guesses among so many tokens that have been in use of late, which takes a copy of
-                            their rows of the output matrix; 0, or more than half the vocabulary: among all */
+    /* The MTP head, if there is one and drafts_max > 0: its weights, and K and V of it in the pages. */
+    bool mtp;
+    /* Tokens that may be guessed ahead of one that is known (by the head, or by others): room for their
+     * inputs in each slot. At most MODEL_DRAFTS_MAX. */
+    uint32_t drafts_max;
+    /* The head looks for guesses among so many tokens that have been in use of late, which takes a copy
+     * of their rows of the output matrix; 0, or more than half the vocabulary: among all. */
+    uint32_t draft_vocab;
 };
 #define MODEL_DRAFTS_MAX       8
 #define MODEL_DRAFT_VOCAB_AUTO UINT32_MAX /* a quarter of the vocabulary, from 1024 to 16384 */
@@ -116,13 +117,11 @@ int model_load(const char *dir, const struct model_opts *opts, struct model **re
 void model_free(struct model *m);
 const struct model_shape *model_shape(const struct model *m);
 
-#define MODEL_SLOT_NONE UINT32_MAX
-
 /* A picture among the tokens of a sequence: rows * columns placeholders from `first` on. */
 struct model_grid {
     uint32_t first, rows, columns;
-    const float
-        *features; /* [rows * columns][model_vision.feature_floats]; NULL: no token of this step lies in it */
+    /* [rows * columns][model_vision.feature_floats]; NULL: no token of this step lies in it. */
+    const float *features;
 };
 
 struct model_row {
@@ -130,7 +129,7 @@ struct model_row {
     uint32_t token_count;   /* >= 1 */
     uint32_t position;      /* of tokens[0] in the sequence */
     const uint32_t *pages;  /* page of token t: pages[t / 32], for every t < position + token_count */
-    uint32_t slot_in;       /* state at `position`; MODEL_SLOT_NONE: zeros (position 0) */
+    uint32_t slot_in;       /* state at `position`; NONE: zeros (position 0) */
     uint32_t slot_out;      /* where the state behind the last token goes; may be slot_in */
     uint32_t logits_from; /* tokens [logits_from, token_count) give a row of logits each; token_count: none */
     /* The sequence's pictures, ascending; those behind the row's last token may be left out. They decide the positions (contract 4.4) of all that
@@ -164,10 +163,11 @@ void model_accept(struct model *m, char *slots, uint32_t slot, uint32_t count);
 /* Guesses with the MTP head what follows tokens that are known but not computed yet. */
 struct model_draft_row {
     uint32_t token, position; /* the last known token, and where it is in its sequence; >= 1 */
-    const uint32_t *
-        pages; /* as in model_row, for t < position + count; K and V of guesses that turn out wrong are overwritten later */
-    uint32_t
-        slot; /* what the next model_row has as slot_in: behind it lies the hidden state of token position - 1 */
+    /* As in model_row, for t < position + count; K and V of guesses that turn out wrong are overwritten
+     * later. */
+    const uint32_t *pages;
+    /* What the next model_row has as slot_in: behind it lies the hidden state of token position - 1. */
+    uint32_t slot;
     const struct model_grid *grids;
     uint32_t grid_count;
     uint32_t count;   /* wanted: 1..drafts_max */

@@ -86,25 +86,14 @@ static int bind_experts(struct binder *b, uint32_t layer, struct moe_weights *re
 int moe_bind(struct binder *b, uint32_t layer, struct moe_weights *ret)
 {
     const struct config *c = b->config;
-    char path[BINDER_PATH_MAX];
-    struct linear_source in[4], out;
-    const struct {
-        const char *name;
-        uint32_t rows;
-    } parts[] = {{"mlp.gate", c->experts},
-                 {"mlp.shared_expert_gate", 1},
-                 {"mlp.shared_expert.gate_proj", c->shared_intermediate},
-                 {"mlp.shared_expert.up_proj", c->shared_intermediate}};
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < COUNT_OF(parts); i++)
-        r = binder_linear(b, binder_path(layer, parts[i].name, path), parts[i].rows, c->hidden, &in[i]);
+    const struct binder_matrix in[] = {{"mlp.gate", c->experts},
+                                       {"mlp.shared_expert_gate", 1},
+                                       {"mlp.shared_expert.gate_proj", c->shared_intermediate},
+                                       {"mlp.shared_expert.up_proj", c->shared_intermediate}};
+    const struct binder_matrix out = {"mlp.shared_expert.down_proj", c->hidden};
+    int r = binder_layer_projection(b, layer, in, COUNT_OF(in), c->hidden, &ret->in);
     if (r == 0)
-        r = binder_projection(b, in, COUNT_OF(parts), &ret->in);
-    if (r == 0)
-        r = binder_linear(b, binder_path(layer, "mlp.shared_expert.down_proj", path), c->hidden,
-                          c->shared_intermediate, &out);
-    if (r == 0)
-        r = binder_projection(b, &out, 1, &ret->shared_out);
+        r = binder_layer_projection(b, layer, &out, 1, c->shared_intermediate, &ret->shared_out);
     return r == 0 ? bind_experts(b, layer, ret) : r;
 }
 

@@ -84,7 +84,7 @@ static void pair_token(struct step *s, const void *arg, uint32_t t)
         set_half(s, &m->weights, t + 1, true, h, m->weights.norm_hidden);
     if (t > s->row_column[r])
         return;
-    if (row->slot_in == MODEL_SLOT_NONE)
+    if (row->slot_in == NONE)
         memset(pair_of(s, t) + c->hidden, 0, c->hidden * sizeof(float)); /* entry 0: nobody looks */
     else
         set_half(s, &m->weights, t, true, slot_last_hidden(s, row->slot_in, s->row_held[r]),
@@ -184,8 +184,8 @@ static uint32_t list_rows(struct step *s, const struct model_draft *d, uint32_t 
                                                     .token_count = 1,
                                                     .position = r->position + pass,
                                                     .pages = r->pages,
-                                                    .slot_in = MODEL_SLOT_NONE,
-                                                    .slot_out = MODEL_SLOT_NONE,
+                                                    .slot_in = NONE,
+                                                    .slot_out = NONE,
                                                     .logits_from = 1,
                                                     .grids = r->grids,
                                                     .grid_count = r->grid_count};

@@ -20,7 +20,7 @@
 /* K or V of one KV head of one layer. */
 static inline size_t page_half_bytes(const struct config *c)
 {
-    return (size_t)c->head_dim * KERN_PAGE_TOKENS * sizeof(float);
+    return (size_t)c->head_dim * PAGE_TOKENS * sizeof(float);
 }
 
 static inline size_t page_bytes(const struct config *c)

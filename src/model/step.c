@@ -190,7 +190,7 @@ static uint32_t held_in(const struct step *s, const struct model_row *row)
     if (s->config->linear_count == 0)
         return 0;
     ASSERT(!row->hold || row->token_count <= most);
-    if (most == 0 || row->slot_in == MODEL_SLOT_NONE)
+    if (most == 0 || row->slot_in == NONE)
         return 0;
     uint32_t held = step_slot_header(s->config, s->in->slots, row->slot_in)->pending;
     ASSERT(held <= most);
@@ -487,7 +487,7 @@ void step_settle_d(struct step *s, uint32_t t)
 
 static float *slot_part(const struct step *s, uint32_t slot, size_t offset)
 {
-    return slot == MODEL_SLOT_NONE ? NULL : (float *)(s->in->slots + slot * slot_bytes(s->config) + offset);
+    return slot == NONE ? NULL : (float *)(s->in->slots + slot * slot_bytes(s->config) + offset);
 }
 
 float *step_slot(const struct step *s, uint32_t slot, uint32_t linear_index)

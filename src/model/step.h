@@ -171,7 +171,7 @@ void step_add_features(struct step *s, uint32_t layer);
 /* The usual thing to settle: h += d. */
 void step_settle_d(struct step *s, uint32_t token);
 
-/* One linear layer's part of a slot: its state, and what is held behind it; NULL for MODEL_SLOT_NONE. */
+/* One linear layer's part of a slot: its state, and what is held behind it; NULL for NONE. */
 float *step_slot(const struct step *s, uint32_t slot, uint32_t linear_index);
 float *step_slot_held(const struct step *s, uint32_t slot, uint32_t linear_index);
 /* NULL where nothing is ever held. */

@@ -18,8 +18,9 @@ struct model_picture {
     const uint8_t *frames
         [2]; /* [height][width][3] R, G, B; the same twice for a still picture. Borrowed until it is done */
     uint32_t width, height; /* multiples of patch * merge; width * height <= pixels_max */
-    float *
-        features; /* [tokens][feature_floats]: the result; tokens = (width / edge) * (height / edge), edge = patch * merge */
+    /* [tokens][feature_floats]: the result; tokens = (width / edge) * (height / edge), edge = patch *
+     * merge. */
+    float *features;
 };
 /* Commits its memory, a small unit a call, for that takes time as well. 0: it is on its way. 1: there is more to commit, call again.
  * -ENOMEM: the rest was refused, and nothing is on its way; what earlier calls committed stays for others. No other picture is on its way. */

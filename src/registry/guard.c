@@ -241,9 +241,8 @@ bool guard_refuses_loads(struct guard *g, const char *name, struct err *why)
     if (n.stage < PRESSURE_UNLOAD)
         return false;
     err_set(why, 0,
-            "There is no room for %s now: others have taken the machine's memory (%s), and idle models are "
-            "being unloaded for them. "
-            "Try again later.",
+            "There is no memory to load %s: other processes use the machine's memory (%s), and idle models "
+            "are being unloaded. Try again later.",
             name, n.why);
     return true;
 }
@@ -256,8 +255,8 @@ bool guard_refuses_work(struct guard *g, struct err *why, uint32_t *retry_after_
         return false;
     *retry_after_s = RETRY_AFTER_S;
     err_set(why, 0,
-            "The machine is so short of memory (%s is critical) that no new work is taken; what runs goes "
-            "on. Try again in %u s.",
+            "The machine is short of memory (%s is critical): new requests are refused, running ones go on. "
+            "Try again in %u s.",
             n.why, RETRY_AFTER_S);
     return true;
 }

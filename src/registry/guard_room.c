@@ -17,8 +17,8 @@ struct making {
     const struct guard_wish *w;
     struct room room;
     struct guard_silent silent;
-    uint32_t
-        idle_failures; /* times that idle models gave nothing: they were too few, or taken into use meanwhile */
+    /* Times that idle models gave nothing: they were too few, or taken into use meanwhile. */
+    uint32_t idle_failures;
     uint32_t surprises; /* it should have fitted, and did not */
 };
 
@@ -61,20 +61,16 @@ static void explain(const struct guard_refusal *r, const char *name, bool own_li
 {
     if (own_limit) {
         snprintf(ret, bytes_max,
-                 "There is no room for %s: with the %llu bytes that it needs %s would hold %llu, and its own "
-                 "limit is %llu. "
-                 "Memory of others would not help.",
+                 "There is no memory to load %s: with its %llu bytes the account %s would hold %llu, and its "
+                 "limit is %llu. Releasing memory of other models does not help.",
                  name, (ull)r->wanted_bytes, r->binding, (ull)r->projected_bytes, (ull)r->ceiling_bytes);
         return;
     }
     snprintf(ret, bytes_max,
-             "There is no room for %.100s: with its %llu bytes the server would hold %llu, and the limit "
-             "that binds, its "
-             "ceiling, is %llu. Now it holds %llu. Of that %llu could be given back (free units %llu, caches "
-             "%llu, idle "
-             "models %llu); the rest is of models that are busy, pinned or in use, and the server's own. "
-             "Unload or unpin "
-             "a model, or raise --memory-limit.",
+             "There is no memory to load %.100s: with its %llu bytes the server would hold %llu, and its "
+             "ceiling is %llu. It holds %llu now. Of that %llu can be released (free units %llu, caches "
+             "%llu, idle models %llu); the rest belongs to models that are busy or pinned, and to the server "
+             "itself. Unload or unpin a model, or raise --memory-limit.",
              name, (ull)r->wanted_bytes, (ull)r->projected_bytes, (ull)r->ceiling_bytes,
              (ull)r->current_bytes, (ull)(r->free_bytes + r->cached_bytes + r->idle_bytes),
              (ull)r->free_bytes, (ull)r->cached_bytes, (ull)r->idle_bytes);

@@ -76,7 +76,7 @@ void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret)
     *ret = (struct plan_model){
         .name = p->name,
         .context_max = s->context_max,
-        .page_tokens = KERN_PAGE_TOKENS,
+        .page_tokens = PAGE_TOKENS,
         .rows = rows,
         .queue = p->queue,
         .weight_bytes = s->weight_bytes,

@@ -18,8 +18,8 @@ struct model_plan {
     uint32_t queue, workers;
     uint64_t host_cache_bytes;
     struct speculation speculation;
-    struct model_parts
-        parts; /* what is of pictures is given; the rest follows from speculation and the model */
+    /* What is of pictures is given; the rest follows from speculation and the model. */
+    struct model_parts parts;
     /* Read from the directory by model_plan_probe(). */
     struct engine_guessing guessing;
     struct model_shape shape;

@@ -34,8 +34,8 @@ struct model_settings {
     struct plan plan; /* its accounts' limits; what a load reserves before it begins is plan.load_bytes */
     struct model_parts parts; /* what of the checkpoint is loaded */
     struct model_shape shape;
-    struct engine_opts
-        engine; /* but for what only a loaded model has: name, model, tokenizer, workers, parent */
+    /* But for what only a loaded model has: name, model, tokenizer, workers, parent. */
+    struct engine_opts engine;
     struct sampling_defaults sampling;
     const json_t *template_kwargs;        /* NULL: none */
     uint32_t max_tokens_default;          /* when a request says none; 0: the server's */

@@ -463,9 +463,8 @@ static struct registry_failure hanging(const struct entry *e)
     struct registry_failure why = {.code = -ETIMEDOUT};
     const char *step = atomic_load(&e->step);
     err_set(&why.e, why.code,
-            "the load of %s has stood still for %llu s (--load-timeout) at its step \"%s\": a file in %s "
-            "does not "
-            "answer",
+            "the load of %s made no progress for %llu s (--load-timeout) in its step \"%s\": reading a file "
+            "in %s hangs",
             e->known.id, (unsigned long long)(registry_still_ns(e, clock_now_ns()) / NS_PER_S),
             step ? step : "", e->known.dir);
     return why;
@@ -500,12 +499,13 @@ static int refuse_unload(const struct entry *e, struct err *why)
 {
     const char *id = e->known.id;
     if (e->known.pinned)
-        return err_set(why, -EPERM, "%s is pinned (--pin), so it is not unloaded.", id);
+        return err_set(why, -EPERM, "%s is pinned (--pin) and cannot be unloaded.", id);
     switch (e->state) {
     case MODEL_LOADING:
         return err_set(why, -EBUSY,
-                       "%s is being loaded for %u who wait. The load stops when the last of them leaves.", id,
-                       e->waiters + e->held);
+                       "%s is being loaded, and %u requests wait for it. The load is cancelled when the last "
+                       "of them leaves.",
+                       id, e->waiters + e->held);
     case MODEL_UNLOADED:
     case MODEL_FAILED:
         return err_set(why, -EALREADY, "%s is not loaded.", id);

@@ -60,8 +60,8 @@ struct registry_opts {
     struct ledger *ledger;
     struct account *threads; /* pays for stacks */
     struct holders *holders; /* as engine_opts.holders */
-    struct guard
-        *guard; /* makes room for loads, and unloads idle models when it must; NULL: only loads unload them */
+    /* Makes room for loads, and unloads idle models when it must; NULL: only loads unload them. */
+    struct guard *guard;
     struct workers *workers;
     const struct kern_ops *ops;
     struct store *store;                 /* of the SSD tier, for all models; NULL: none */

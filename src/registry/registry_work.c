@@ -46,13 +46,12 @@ static void on_step(void *arg, const char *name)
 static int refuse_room(const struct entry *e, uint64_t bytes, uint64_t idle_bytes, struct err *why)
 {
     struct account_numbers root = account_numbers(ledger_root(e->registry->opts.ledger));
-    return err_set(
-        why, -ENOMEM,
-        "There is no room for %s: it needs %llu bytes, with which the process would hold %llu, and the "
-        "ceiling (%s) is %llu. Now it holds %llu; idle models that may be unloaded for others have %llu "
-        "of that. Unload a model, or raise --memory-limit.",
-        e->known.id, (ull)bytes, (ull)(root.reserved + bytes), root.name, (ull)root.limit, (ull)root.reserved,
-        (ull)idle_bytes);
+    return err_set(why, -ENOMEM,
+                   "There is no memory to load %s: it needs %llu bytes, with which the process would hold "
+                   "%llu, and the ceiling (%s) is %llu. The process holds %llu now, %llu of it in idle "
+                   "models that may be unloaded. Unload a model, or raise --memory-limit.",
+                   e->known.id, (ull)bytes, (ull)(root.reserved + bytes), root.name, (ull)root.limit,
+                   (ull)root.reserved, (ull)idle_bytes);
 }
 
 struct demand {
@@ -345,7 +344,7 @@ static void start_load(struct entry *e)
     atomic_store(&e->bytes_total, 0);
     if (start(e, load_main, "load") == 0)
         return;
-    err_set(&why.e, -ENOMEM, "There is no memory for the thread that would load %s.", e->known.id);
+    err_set(&why.e, -ENOMEM, "There is no memory for the thread that loads %s.", e->known.id);
     why.code = -ENOMEM;
     log_load(e, why.code, &why, 0);
     load_ended(e, why.code, &why, 0, (struct file_stamp){0});

@@ -33,8 +33,8 @@ struct sampler_params {
     uint32_t min_tokens;   /* no end token before so many */
     bool logprobs;         /* fill sampled.logprob and the alternatives */
     uint32_t top_logprobs; /* <= SAMPLER_TOP_MAX */
-    uint32_t
-        stop_ids[SAMPLER_STOP_MAX]; /* what ends the row: end tokens (unless ignore_eos) and stop_token_ids */
+    /* What ends the row: end tokens (unless ignore_eos) and stop_token_ids. */
+    uint32_t stop_ids[SAMPLER_STOP_MAX];
     uint32_t stop_count;
     const struct logit_bias *bias; /* copied by sampler_create */
     uint32_t bias_count;           /* <= SAMPLER_BIAS_MAX */

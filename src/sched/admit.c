@@ -211,7 +211,7 @@ static void insist(struct sched *s, struct sched_row *row)
 static bool admit_if_it_fits(struct sched *s, struct sched_row *row, struct sched_row *gives, bool *wait)
 {
     for (;;) {
-        struct prefix_hit hit = {PREFIX_NONE, 0, PREFIX_NONE};
+        struct prefix_hit hit = {NONE, 0, NONE};
         if (row->phase != SCHED_PARKED) {
             row_cache_find(&s->opts, row, &hit);
             *wait = admit_should_wait(s, row, &hit);

@@ -11,8 +11,6 @@
 
 #include <errno.h>
 
-#define NONE SCHED_SLOT_NONE
-
 static bool is_cached(const struct sched_opts *o, const struct sched_row *row)
 {
     return o->prefix && row->keys;
@@ -20,7 +18,7 @@ static bool is_cached(const struct sched_opts *o, const struct sched_row *row)
 
 void row_cache_find(const struct sched_opts *o, const struct sched_row *row, struct prefix_hit *ret)
 {
-    *ret = (struct prefix_hit){PREFIX_NONE, 0, PREFIX_NONE};
+    *ret = (struct prefix_hit){NONE, 0, NONE};
     if (is_cached(o, row) && !row->logits_all)
         prefix_index_find(o->prefix, row->keys, MIN_OF(row->key_count, (row->tokens - 1) / PAGE_TOKENS), ret);
 }
@@ -30,7 +28,7 @@ uint32_t row_cache_wants(const struct sched_opts *o, const struct sched_row *row
 {
     const struct page_group *g = &o->groups[group];
     uint32_t pages = sched_pages(row->tokens) - page_group_first(g, hit->pages * PAGE_TOKENS);
-    uint32_t shared = hit->node == PREFIX_NONE ? 0 : prefix_index_referenced(o->prefix, hit->node, group);
+    uint32_t shared = hit->node == NONE ? 0 : prefix_index_referenced(o->prefix, hit->node, group);
     return page_group_needs(g, pages) - shared;
 }
 
@@ -64,7 +62,7 @@ static void leave_behind(const struct sched_opts *o, struct sched_row *row)
         for (; row->first[g] < first; row->first[g]++) {
             uint32_t *page = &row->pages[g][row->first[g]];
             page_pool_unref(o->groups[g].pages, *page);
-            *page = SCHED_PAGE_NONE;
+            *page = NONE;
         }
     }
 }
@@ -90,23 +88,23 @@ static void give_slot(const struct sched_opts *o, uint32_t *slot)
 
 static void unpin(const struct sched_opts *o, struct sched_row *row)
 {
-    if (row->pinned != PREFIX_NONE)
+    if (row->pinned != NONE)
         prefix_index_unpin(o->prefix, row->pinned);
-    row->pinned = PREFIX_NONE;
+    row->pinned = NONE;
 }
 
 int row_cache_begin(const struct sched_opts *o, struct sched_row *row, const struct prefix_hit *hit)
 {
     row->slot = row->slot_in = row->boundary = NONE;
-    row->node = row->pinned = PREFIX_NONE;
+    row->node = row->pinned = NONE;
     row->node_pages = row->boundary_at = 0;
     memset(row->first, 0, sizeof(row->first));
-    if (hit->node != PREFIX_NONE) {
+    if (hit->node != NONE) {
         /* First, so that looking for a slot cannot evict what was found. */
         prefix_index_take(o->prefix, hit, row->pages);
         for (uint32_t g = 0; g < o->group_count; g++)
             row->first[g] = page_group_first(&o->groups[g], hit->pages * PAGE_TOKENS);
-        row->pinned = hit->slot != PREFIX_NONE ? hit->node : PREFIX_NONE;
+        row->pinned = hit->slot != NONE ? hit->node : NONE;
         row->slot_in = hit->slot;
         row->node = hit->node;
         row->node_pages = row->page_count = hit->pages;
@@ -189,7 +187,7 @@ void row_cache_advance(const struct sched_opts *o, struct sched_row *row)
         keep_state(o, row);
     /* Pages left behind and a snapshot that is no longer read are cache from now on, and that has a bound. */
     if (o->prefix)
-        prefix_index_released(o->prefix, PREFIX_NONE);
+        prefix_index_released(o->prefix, NONE);
 }
 
 /* ---- leaving ---- */
@@ -209,7 +207,7 @@ void row_cache_leave(const struct sched_opts *o, struct sched_row *row)
         give_slot(o, &row->slot);
     }
     row->slot_in = NONE;
-    row->node = PREFIX_NONE;
+    row->node = NONE;
     row->page_count = row->node_pages = row->done = row->boundary_at = 0;
     memset(row->first, 0, sizeof(row->first));
 }

@@ -28,7 +28,7 @@ void row_cache_advance(const struct sched_opts *o, struct sched_row *row);
 /* Gives back all pages and slots; what is worth finding again stays in the index. */
 void row_cache_leave(const struct sched_opts *o, struct sched_row *row);
 
-/* A free slot, else that of the cheapest snapshot; SCHED_SLOT_NONE: there is none. */
+/* A free slot, else that of the cheapest snapshot; NONE: there is none. */
 uint32_t row_cache_take_slot(const struct sched_opts *o);
 /* Pages that both begin with. */
 uint32_t row_cache_common_pages(const struct sched_row *a, const struct sched_row *b);

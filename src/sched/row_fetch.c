@@ -10,7 +10,6 @@
 
 #include <errno.h>
 
-#define NONE           SCHED_PAGE_NONE
 #define TRIES_MAX      3 /* looks for a prefix: the second one finds less, for what failed is not there any more */
 #define UNTIL_LEAST_NS 200000000ull
 #define UNTIL_MOST_NS  10000000000ull
@@ -39,7 +38,7 @@ static uint32_t find_end(const struct sched_opts *o, const struct sched_row *row
 static uint32_t count_in_index(const struct sched_opts *o, const struct sched_row *row, uint32_t most)
 {
     uint32_t count = 0;
-    while (count < most && prefix_index_node(o->prefix, &row->keys[count]) != PREFIX_NONE)
+    while (count < most && prefix_index_node(o->prefix, &row->keys[count]) != NONE)
         count++;
     return count;
 }
@@ -91,8 +90,8 @@ static void hold_index(const struct sched_opts *o, struct sched_row *row, uint32
 void row_fetch_begin(const struct sched_opts *o, struct sched_row *row, const struct row_fetch_wish *wish,
                      uint64_t tag)
 {
-    row->slot = SCHED_SLOT_NONE;
-    row->node = row->pinned = PREFIX_NONE;
+    row->slot = NONE;
+    row->node = row->pinned = NONE;
     row->fetch = tag;
     row->fetch_pages = wish->pages;
     row->fetch_next = wish->in_index;
@@ -133,13 +132,13 @@ static void join_index(const struct sched_opts *o, struct sched_row *row)
         prefix_index_page_stored(o->prefix, row->node);
         row->page_count++;
     }
-    if (row->page_count < row->fetch_pages || row->slot == SCHED_SLOT_NONE)
+    if (row->page_count < row->fetch_pages || row->slot == NONE)
         return;
     if (prefix_index_snapshot(o->prefix, row->node, row->slot))
         prefix_index_snapshot_stored(o->prefix, row->node);
     else
         slot_pool_give(o->slots, row->slot);
-    row->slot = SCHED_SLOT_NONE;
+    row->slot = NONE;
     row->pinned = row->node;
     prefix_index_pin(o->prefix, row->node);
 }
@@ -159,9 +158,9 @@ static bool take_page(const struct sched_opts *o, struct sched_row *row, const s
 
 static bool take_snapshot(const struct sched_opts *o, struct sched_row *row, const struct tier_arrival *a)
 {
-    ASSERT(o->slots && row->slot == SCHED_SLOT_NONE);
+    ASSERT(o->slots && row->slot == NONE);
     row->slot = row_cache_take_slot(o);
-    if (row->slot == SCHED_SLOT_NONE)
+    if (row->slot == NONE)
         return false;
     memcpy(slot_pool_base(o->slots) + row->slot * o->slot_bytes, a->bytes, o->slot_bytes);
     return true;
@@ -182,7 +181,7 @@ size_t row_fetch_arrive(const struct sched_opts *o, struct sched_row *row, const
 
 static bool is_whole(const struct sched_opts *o, const struct sched_row *row)
 {
-    return row->page_count == row->fetch_pages && (!o->slots || row->pinned != PREFIX_NONE);
+    return row->page_count == row->fetch_pages && (!o->slots || row->pinned != NONE);
 }
 
 bool row_fetch_is_over(const struct sched_opts *o, const struct sched_row *row, uint64_t now_ns)
@@ -202,9 +201,9 @@ void row_fetch_end(const struct sched_opts *o, struct sched_row *row)
     for (uint32_t i = row->fetch_pages; i > row->page_count; i--)
         if (row->pages[0][i - 1] != NONE)
             page_pool_unref(o->groups[0].pages, row->pages[0][i - 1]);
-    if (row->slot != SCHED_SLOT_NONE)
+    if (row->slot != NONE)
         slot_pool_give(o->slots, row->slot);
-    row->slot = SCHED_SLOT_NONE;
+    row->slot = NONE;
     row->fetch = row->fetch_open = row->fetch_pages = row->fetch_next = 0;
 }
 
@@ -212,7 +211,7 @@ void row_fetch_end(const struct sched_opts *o, struct sched_row *row)
 static void let_go(const struct sched_opts *o, const struct sched_row *row, uint32_t count, uint32_t node,
                    uint32_t pinned)
 {
-    if (pinned != PREFIX_NONE)
+    if (pinned != NONE)
         prefix_index_unpin(o->prefix, pinned);
     for (uint32_t i = count; i > 0; i--)
         page_pool_unref(o->groups[0].pages, row->pages[0][i - 1]);
@@ -226,7 +225,7 @@ void row_fetch_drop(const struct sched_opts *o, struct sched_row *row)
     if (row->phase == SCHED_FETCHING)
         row_fetch_end(o, row);
     row->page_count = 0;
-    row->node = row->pinned = PREFIX_NONE;
+    row->node = row->pinned = NONE;
     row->fetch_tries = TRIES_MAX;
     row->fetch_to = 0;
     let_go(o, row, count, node, pinned);

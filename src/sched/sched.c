@@ -81,8 +81,8 @@ int sched_add(struct sched *s, struct sched_row *row)
     if (s->running_count + s->waiting_count >= s->opts.rows_max + s->opts.queue_max)
         return -EAGAIN;
     places_rank(s, row, row->arrival_ns);
-    row->slot = row->slot_in = row->boundary = SCHED_SLOT_NONE;
-    row->node = row->pinned = PREFIX_NONE;
+    row->slot = row->slot_in = row->boundary = NONE;
+    row->node = row->pinned = NONE;
     row->paused = false;
     row->done = row->page_count = row->node_pages = row->preemptions = row->cached = row->fetched = 0;
     row->fetch_tries = row->fetch_pages = row->fetch_open = row->fetch_from = row->fetch_to = 0;

@@ -16,11 +16,15 @@
  * waits longer, but not for ever: a row that has waited that much longer goes first.
  * A row whose client does not read is paused: it is not scheduled, gives up its place as soon as another row waits for one, is the first to be
  * preempted, and stands behind its tenant's others when it goes on.
- * Rows are the caller's memory; the scheduler links those it was given and owns their pages and slots. Engine thread only. */
+ * Rows are the caller's memory; the scheduler links those it was given and owns their pages and slots. Engine thread only.
+ *
+ * Bound in bytes: sched_arena_bytes(), at most 24 KiB for the scheduler and its shares, and 40 for each of rows_max. A row is 512 at most, in
+ * the caller's job, with its tables beside it: 4 for each page of each group, and a key for each page. */
 #ifndef PLATEAU_SCHED_SCHED_H
 #define PLATEAU_SCHED_SCHED_H
 
 #include "base/list.h"
+#include "base/none.h"
 #include "cache/prefix_index.h"
 #include "cache/tier_io.h"
 #include "sched/shares.h"
@@ -30,8 +34,6 @@
 #define SCHED_TOKENS_MAX   2000       /* beyond it they count as this: 10 s */
 #define SCHED_PRIORITY_MAX 1000000    /* beyond it a priority counts as this */
 #define SCHED_AGE_NS       1000000000ull /* a prompt without a token for so long goes before shorter ones */
-#define SCHED_SLOT_NONE    UINT32_MAX    /* what MODEL_SLOT_NONE is to the model */
-#define SCHED_PAGE_NONE    UINT32_MAX    /* of a table: nobody reads this page any more */
 
 struct sched;
 
@@ -46,8 +48,8 @@ struct sched_opts {
     uint64_t queue_timeout_ns;                 /* of those that never ran; 0 = never */
     struct page_group groups[PAGE_GROUPS_MAX]; /* as prefix_index_opts.groups */
     uint32_t group_count;
-    struct slot_pool *
-        slots; /* NULL: the model has no recurrent state. rows_max slots at least, twice that with `prefix` */
+    /* NULL: the model has no recurrent state. rows_max slots at least, twice that with `prefix`. */
+    struct slot_pool *slots;
     size_t slot_bytes;           /* theirs */
     struct prefix_index *prefix; /* over these pools; NULL: nothing is reused */
     /* Where more prefixes lie; NULL: nowhere. Asks for `prefix` and one group. */
@@ -84,14 +86,14 @@ struct sched_row {
     uint64_t arrival_ns;
     uint64_t tenant_id;
     uint32_t weight; /* its share, 1 to SHARE_WEIGHT_MAX; 0 counts as 1 */
-    const struct prefix_key
-        *keys; /* of its whole pages, room for all it can have; NULL: it neither reuses nor leaves anything */
-    const uint32_t
-        *cuts; /* token indices where reuse is likely: whole pages, ascending. A chunk ends at each */
+    /* Of its whole pages, room for all it can have; NULL: it neither reuses nor leaves anything. */
+    const struct prefix_key *keys;
+    /* Token indices where reuse is likely: whole pages, ascending. A chunk ends at each. */
+    const uint32_t *cuts;
     uint32_t cut_count;
     /* The caller's; may change between steps. */
-    bool
-        logits_all; /* each token of its chunks takes a row of logits, not only the last; then it reuses nothing */
+    /* Each token of its chunks takes a row of logits, not only the last; then it reuses nothing. */
+    bool logits_all;
     uint32_t key_count; /* <= tokens / PAGE_TOKENS */
     /* Tokens before this index have all that computing them takes, the rest wait (for a picture's features); 0: none waits. A chunk
      * ends there, and a row whose next token waits is not scheduled and keeps what it has. */
@@ -103,11 +105,11 @@ struct sched_row {
     bool paused;
     uint32_t done;                   /* tokens whose K, V and state are computed */
     uint32_t page_count;             /* of each table */
-    uint32_t first[PAGE_GROUPS_MAX]; /* entries before it are behind the window: SCHED_PAGE_NONE */
+    uint32_t first[PAGE_GROUPS_MAX]; /* entries before it are behind the window: NONE */
     uint32_t cached;                 /* tokens of its prompt that were found, when it first got its place */
     uint32_t fetched;                /* of them, those that came from the tier */
-    uint32_t slot;                   /* SCHED_SLOT_NONE: none */
-    uint32_t slot_in;                /* the state it goes on from: SCHED_SLOT_NONE at its beginning */
+    uint32_t slot;                   /* NONE: none */
+    uint32_t slot_in;                /* the state it goes on from: NONE at its beginning */
     uint32_t boundary, boundary_at, node, node_pages, pinned; /* row_cache.c's, and row_fetch.c's before */
     uint64_t fetch, fetch_until_ns;                           /* row_fetch.c's; fetch: the tag of its reads */
     uint32_t fetch_pages, fetch_next, fetch_open, fetch_tries;
@@ -132,6 +134,15 @@ struct sched_row {
 static inline uint32_t sched_pages(uint32_t tokens)
 {
     return DIV_UP(tokens, PAGE_TOKENS);
+}
+
+/* How many draft tokens a decoding row may have: they stay within the page of its last known token, which the row has, and leave room for
+ * the token that follows them. */
+static inline uint32_t sched_drafts_max(const struct sched_row *row)
+{
+    uint32_t in_page = PAGE_TOKENS - 1 - row->done % PAGE_TOKENS;
+    uint32_t in_limit = row->tokens_limit - row->tokens - 1;
+    return MIN_OF(in_page, in_limit);
 }
 
 /* Bytes of arena that sched_create takes at most: the plan and an order of prompts, per row. */
@@ -161,8 +172,9 @@ struct sched_events {
 struct sched_step_row {
     struct sched_row *row;
     uint32_t from, count; /* tokens [from, from + count) of the sequence, guesses among them */
-    uint32_t
-        drafts; /* how many of them are guesses, the last ones: they cross no page and no limit. Fewer may be computed */
+    /* How many of them are guesses, the last ones: they cross no page and no limit. Fewer may be
+     * computed. */
+    uint32_t drafts;
     bool draws;                 /* the last one's logits give the next token */
     uint32_t slot_in, slot_out; /* the state before and behind them */
 };

@@ -13,7 +13,7 @@ static uint32_t check_table(const struct sched *s, const struct sched_row *row, 
     const uint32_t *table = row->pages[group];
     ASSERT(row->first[group] == page_group_first(g, row->done));
     for (uint32_t i = 0; i < row->first[group]; i++)
-        ASSERT(group == 0 || table[i] == SCHED_PAGE_NONE);
+        ASSERT(group == 0 || table[i] == NONE);
     for (uint32_t i = row->first[group]; i < row->page_count; i++)
         ASSERT(i < row->node_pages ? page_pool_refs(g->pages, table[i]) >= 1
                                    : page_pool_refs(g->pages, table[i]) == 1);
@@ -27,8 +27,8 @@ static uint32_t check_holder(const struct sched *s, const struct sched_row *row,
     ASSERT(row->page_count <= sched_pages(row->tokens) && row->page_count >= sched_pages(row->done));
     for (uint32_t g = 0; g < s->opts.group_count; g++)
         pages[g] += check_table(s, row, g);
-    ASSERT(s->opts.slots ? slot_pool_is_taken(s->opts.slots, row->slot) : row->slot == SCHED_SLOT_NONE);
-    return (row->slot != SCHED_SLOT_NONE) + (row->boundary != SCHED_SLOT_NONE);
+    ASSERT(s->opts.slots ? slot_pool_is_taken(s->opts.slots, row->slot) : row->slot == NONE);
+    return (row->slot != NONE) + (row->boundary != NONE);
 }
 
 static uint32_t check_parked(const struct sched *s, uint64_t *pages)
@@ -54,14 +54,14 @@ static void count_fetched(const struct sched *s, const struct list *list, uint64
             continue;
         for (uint32_t i = 0; i < MAX_OF(row->page_count, row->fetch_pages); i++) {
             uint32_t page = row->pages[0][i];
-            ASSERT(i >= row->page_count || page != SCHED_PAGE_NONE);
-            if (page == SCHED_PAGE_NONE)
+            ASSERT(i >= row->page_count || page != NONE);
+            if (page == NONE)
                 continue;
             ASSERT(i < row->page_count ? page_pool_refs(s->opts.groups[0].pages, page) >= 1
                                        : page_pool_refs(s->opts.groups[0].pages, page) == 1);
             (*pages)++;
         }
-        *slots += row->slot != SCHED_SLOT_NONE;
+        *slots += row->slot != NONE;
     }
 }
 
@@ -99,7 +99,7 @@ static void check_running(const struct sched *s)
 
 static void check_holds_nothing(const struct sched_row *row)
 {
-    ASSERT(row->slot == SCHED_SLOT_NONE && row->done == 0);
+    ASSERT(row->slot == NONE && row->done == 0);
     ASSERT(row->page_count == 0 || row->phase == SCHED_QUEUED);
 }
 

@@ -31,6 +31,12 @@ struct sched {
     uint32_t row_count, tokens;
 };
 
+/* The bounds that sched.h and shares.h state. */
+_Static_assert(sizeof(struct sched) + 256 + SHARES_MAX * sizeof(struct share) + 64 <= 24 << 10,
+               "the scheduler");
+_Static_assert(sizeof(struct sched_step_row) + sizeof(struct sched_row *) <= 40, "a row of a plan");
+_Static_assert(sizeof(struct share) <= 88 && sizeof(struct sched_row) <= 512, "a tenant's share, a row");
+
 #define SCHED_ROW(it) LIST_ENTRY(it, struct sched_row, link)
 
 static inline bool sched_has_place(const struct sched_row *row)

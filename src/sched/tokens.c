@@ -21,14 +21,6 @@ static void plan_row(struct sched *s, struct sched_row *row, uint32_t count, uin
     s->tokens += count;
 }
 
-/* Within the page of the last known token, which the row has, and leaving room for the token that follows them. */
-static uint32_t drafts_of(const struct sched_row *row, uint32_t guesses_left)
-{
-    uint32_t in_page = PAGE_TOKENS - 1 - row->done % PAGE_TOKENS;
-    uint32_t in_limit = row->tokens_limit - row->tokens - 1;
-    return MIN_OF(MIN_OF(row->drafts, guesses_left), MIN_OF(in_page, in_limit));
-}
-
 static void plan_decoding(struct sched *s)
 {
     uint32_t guesses_left = s->opts.guesses_max;
@@ -37,7 +29,7 @@ static void plan_decoding(struct sched *s)
         if (row->phase != SCHED_DECODING || row->secured != s->plan_number || row->paused ||
             sched_can_go(row) == 0)
             continue;
-        uint32_t drafts = drafts_of(row, guesses_left);
+        uint32_t drafts = MIN_OF(MIN_OF(row->drafts, guesses_left), sched_drafts_max(row));
         plan_row(s, row, 1, drafts);
         guesses_left -= drafts;
     }

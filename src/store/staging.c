@@ -24,7 +24,7 @@ size_t staging_bytes(size_t bytes)
 int staging_init(struct staging *s, size_t bytes, const struct charge *charge)
 {
     size_t blocks = DIV_UP(bytes, BLOCK_BYTES), all = staging_bytes(bytes);
-    if (blocks == 0 || blocks >= STAGING_NONE)
+    if (blocks == 0 || blocks >= NONE)
         return -EINVAL;
     int r = charge_take(charge, all);
     if (r < 0)
@@ -78,18 +78,18 @@ static uint32_t find(const struct staging *s, uint32_t from, uint32_t to, uint32
         if (run == blocks)
             return i + 1 - blocks;
     }
-    return STAGING_NONE;
+    return NONE;
 }
 
 uint32_t staging_take(struct staging *s, uint32_t blocks)
 {
     if (blocks == 0 || blocks > s->blocks - s->used)
-        return STAGING_NONE;
+        return NONE;
     uint32_t first = find(s, s->hint, s->blocks, blocks);
-    if (first == STAGING_NONE)
+    if (first == NONE)
         first = find(s, 0, s->blocks, blocks);
-    if (first == STAGING_NONE)
-        return STAGING_NONE;
+    if (first == NONE)
+        return NONE;
     set(s, first, blocks);
     s->used += blocks;
     s->hint = first + blocks == s->blocks ? 0 : first + blocks;

@@ -6,6 +6,7 @@
 #define PLATEAU_STORE_STAGING_H
 
 #include "base/charge.h"
+#include "base/none.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,15 +18,13 @@ struct staging {
     struct charge charge;
 };
 
-#define STAGING_NONE UINT32_MAX
-
 /* What is charged for so many bytes. */
 size_t staging_bytes(size_t bytes);
 /* 0 or -ENOMEM. `bytes` is rounded up to blocks. */
 int staging_init(struct staging *s, size_t bytes, const struct charge *charge);
 void staging_done(struct staging *s);
 
-/* The first of so many blocks that lie side by side; STAGING_NONE: there is no such room. */
+/* The first of so many blocks that lie side by side; NONE: there is no such room. */
 uint32_t staging_take(struct staging *s, uint32_t blocks);
 void staging_give(struct staging *s, uint32_t first, uint32_t blocks);
 char *staging_at(const struct staging *s, uint32_t first);

@@ -37,8 +37,8 @@ struct store_opts {
     struct account *threads;     /* pays for the stacks */
     const struct store_sys *sys; /* NULL: the system's */
     uint64_t hang_ns;            /* 0: 10 s */
-    uint64_t
-        close_ns; /* how long a close waits for what is to be written, and once more for threads; 0: 2 s */
+    /* How long a close waits for what is to be written, and once more for threads; 0: 2 s. */
+    uint64_t close_ns;
 };
 
 /* What it will take of `table` at most: 64 bytes for each 64 KiB of the limit, up to 64 MiB, and what is queued. */

@@ -38,14 +38,14 @@ static bool is_on(struct store *st)
 static uint32_t find_stored(const struct store *st, const struct prefix_key *key, enum tier_kind kind)
 {
     uint32_t entry = store_table_find(st->table, key, kind);
-    bool stored = entry != STORE_NONE && store_table_at(st->table, entry)->state == STORE_ENTRY_STORED;
-    return stored ? entry : STORE_NONE;
+    bool stored = entry != NONE && store_table_at(st->table, entry)->state == STORE_ENTRY_STORED;
+    return stored ? entry : NONE;
 }
 
 static bool client_has(void *arg, const struct prefix_key *key, enum tier_kind kind)
 {
     struct store_client *c = lock_client(arg);
-    bool has = is_on(c->store) && find_stored(c->store, key, kind) != STORE_NONE;
+    bool has = is_on(c->store) && find_stored(c->store, key, kind) != NONE;
     pthread_mutex_unlock(&c->store->lock);
     return has;
 }
@@ -53,7 +53,7 @@ static bool client_has(void *arg, const struct prefix_key *key, enum tier_kind k
 static void touch(struct store *st, const struct prefix_key *key, enum tier_kind kind)
 {
     uint32_t entry = find_stored(st, key, kind);
-    if (entry != STORE_NONE)
+    if (entry != NONE)
         store_table_touch(st->table, entry);
 }
 
@@ -89,7 +89,7 @@ static int begin_read(struct store_client *c, const struct prefix_key *key, enum
     if (!is_on(st))
         return -ENODEV;
     uint32_t entry = find_stored(st, key, kind);
-    if (entry == STORE_NONE)
+    if (entry == NONE)
         return -ENOENT;
     struct store_op *op = store_op_take(st, blocks_of(payload_of(c, kind)));
     if (!op)
@@ -183,7 +183,7 @@ static int begin_write(struct store_client *c, const struct prefix_key *key, enu
     if (!is_on(st))
         return -ENODEV;
     uint32_t entry = store_table_find(st->table, key, kind);
-    if (entry != STORE_NONE) {
+    if (entry != NONE) {
         if (store_table_at(st->table, entry)->state == STORE_ENTRY_STORED)
             store_table_touch(st->table, entry);
         return -EEXIST;
@@ -197,7 +197,7 @@ static int begin_write(struct store_client *c, const struct prefix_key *key, enu
         return -EAGAIN;
     op->entry = store_table_add(st->table, key, kind);
     op->state = STORE_OP_FILLING;
-    if (op->entry == STORE_NONE) {
+    if (op->entry == NONE) {
         store_op_free(st, op);
         return -EAGAIN;
     }

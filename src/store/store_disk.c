@@ -116,7 +116,8 @@ static bool is_within(struct store *st, uint64_t bytes)
            t.stored[TIER_PAGE] + t.stored[TIER_SNAPSHOT] + STORE_OPS_MAX <= t.entries_max;
 }
 
-int store_disk_make_room(struct store *st, struct store_worker *w, uint64_t bytes)
+/* Removes what was used longest ago, until the limit holds for `bytes` more. 0, -ENOSPC, or what a call said. */
+static int make_room(struct store *st, struct store_worker *w, uint64_t bytes)
 {
     uint64_t block = STORE_BLOCK_BYTES, needs = bytes ? bytes + SLACK_BYTES : 0, for_space = 0;
     for (;;) {
@@ -126,7 +127,7 @@ int store_disk_make_room(struct store *st, struct store_worker *w, uint64_t byte
             return 0;
         uint32_t entry = oldest(st);
         /* Where removing files does not make space, others take it: that is no reason to remove all of them. */
-        if (entry == STORE_NONE || for_space > SPACE_TRIES)
+        if (entry == NONE || for_space > SPACE_TRIES)
             return -ENOSPC;
         for_space += !space;
         int r = remove_entry(st, w, entry);
@@ -145,7 +146,7 @@ void store_disk_clear(struct store *st, struct store_worker *w, struct store_cle
     pthread_mutex_lock(&st->lock);
     uint64_t before = store_disk_bytes(st);
     pthread_mutex_unlock(&st->lock);
-    while ((entry = oldest(st)) != STORE_NONE) {
+    while ((entry = oldest(st)) != NONE) {
         int r = remove_entry(st, w, entry);
         c.entries += r == 0;
         c.failed += r < 0;
@@ -234,7 +235,7 @@ int store_disk_write(struct store *st, struct store_worker *w, struct store_op *
     char path[48];
     uint64_t sectors;
     store_file_seal(store_op_file(st, op), &op->header);
-    int r = store_disk_make_room(st, w, bytes_of(op));
+    int r = make_room(st, w, bytes_of(op));
     if (r < 0)
         return r;
     snprintf(path, sizeof(path), STORE_TMP "/w%llu", (unsigned long long)st->temporary++);
@@ -317,7 +318,7 @@ static void drop_bad(struct store *st, struct store_worker *w, const struct stor
     bool damaged = why == -EBADMSG || why == -EINVAL || why == -ENOTSUP || why == -EIO || why == -ELOOP;
     pthread_mutex_lock(&st->lock);
     uint32_t entry = store_table_find(st->table, &op->header.key, op->header.kind);
-    bool there = entry != STORE_NONE && store_table_at(st->table, entry)->state == STORE_ENTRY_STORED;
+    bool there = entry != NONE && store_table_at(st->table, entry)->state == STORE_ENTRY_STORED;
     st->numbers.corrupt += damaged && why != -EIO;
     uint64_t sectors = there ? store_table_at(st->table, entry)->sectors : 0;
     if (there && (damaged || why == -ENOENT))
@@ -371,13 +372,13 @@ static bool list_file(void *arg, const char *name)
         return true;
     pthread_mutex_lock(&st->lock);
     uint32_t entry = store_table_add(st->table, &key, kind);
-    if (entry != STORE_NONE)
+    if (entry != NONE)
         store_table_store(st->table, entry, (uint32_t)MIN_OF((uint64_t)s.st_blocks, (uint64_t)UINT32_MAX),
                           (uint64_t)s.st_mtim.tv_sec * NS_PER_S + (uint64_t)s.st_mtim.tv_nsec);
     bool stop = st->stop;
     pthread_mutex_unlock(&st->lock);
     /* More than there is room for in the table: what nobody can find takes no disk either. */
-    if (entry == STORE_NONE)
+    if (entry == NONE)
         l->excess += CALL(st, l->w, unlink, st->dir_fd, path) == 0;
     return !stop;
 }
@@ -450,7 +451,7 @@ int store_disk_open(struct store *st, struct store_worker *w)
     st->numbers.foreign = l.foreign;
     st->numbers.evictions += l.excess;
     pthread_mutex_unlock(&st->lock);
-    return store_disk_make_room(st, w, 0) < 0 ? -EIO : 0;
+    return make_room(st, w, 0) < 0 ? -EIO : 0;
 }
 
 void store_disk_close(struct store *st)

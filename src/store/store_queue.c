@@ -21,14 +21,14 @@ struct store_op *store_op_take(struct store *st, uint32_t blocks)
     if (list_empty(&st->free))
         return NULL;
     uint32_t first = staging_take(&st->staging, blocks);
-    if (first == STAGING_NONE)
+    if (first == NONE)
         return NULL;
     struct store_op *op = LIST_FIRST(&st->free, struct store_op, link);
     list_remove(&op->link);
     op->first = first;
     op->blocks = blocks;
     op->client = NULL;
-    op->entry = STORE_NONE;
+    op->entry = NONE;
     return op;
 }
 

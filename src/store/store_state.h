@@ -106,8 +106,6 @@ void store_disk_close(struct store *st);
 /* The file of an operation whose bytes are in the staging. 0, or negative: it is not there. */
 int store_disk_write(struct store *st, struct store_worker *w, struct store_op *op);
 int store_disk_read(struct store *st, struct store_worker *w, struct store_op *op);
-/* Removes what was used longest ago, until the limit holds for `bytes` more. 0, -ENOSPC, or what a call said. */
-int store_disk_make_room(struct store *st, struct store_worker *w, uint64_t bytes);
 void store_disk_clear(struct store *st, struct store_worker *w, struct store_cleared *ret);
 /* What the directory takes. Under the lock. */
 uint64_t store_disk_bytes(const struct store *st);

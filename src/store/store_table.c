@@ -8,7 +8,6 @@
 
 #include <errno.h>
 
-#define NONE        STORE_NONE
 #define BLOCK_COUNT 1024u
 
 struct store_table {

@@ -6,9 +6,8 @@
 #define PLATEAU_STORE_STORE_TABLE_H
 
 #include "base/arena.h"
+#include "base/none.h"
 #include "cache/tier_io.h"
-
-#define STORE_NONE UINT32_MAX
 
 enum store_entry_state {
     STORE_ENTRY_FREE,
@@ -32,16 +31,16 @@ size_t store_table_bytes(uint32_t entries_max);
 /* 0 or -ENOMEM. */
 int store_table_create(struct arena *a, uint32_t entries_max, struct store_table **ret);
 
-/* STORE_NONE: it is not there. */
+/* NONE: it is not there. */
 uint32_t store_table_find(const struct store_table *t, const struct prefix_key *key, enum tier_kind kind);
-/* A pending entry; the key is not there yet. STORE_NONE: there are entries_max, or no memory for more. */
+/* A pending entry; the key is not there yet. NONE: there are entries_max, or no memory for more. */
 uint32_t store_table_add(struct store_table *t, const struct prefix_key *key, enum tier_kind kind);
 /* A pending entry has its file now, used just now. */
 void store_table_store(struct store_table *t, uint32_t entry, uint32_t sectors, uint64_t used_ns);
 /* It is the last one to go. */
 void store_table_touch(struct store_table *t, uint32_t entry);
 void store_table_remove(struct store_table *t, uint32_t entry);
-/* The stored one that was used longest ago; STORE_NONE: there is none. */
+/* The stored one that was used longest ago; NONE: there is none. */
 uint32_t store_table_oldest(const struct store_table *t);
 /* Puts all that is stored into the order of used_ns. Nobody else looks meanwhile: it takes a while. */
 void store_table_sort(struct store_table *t);

@@ -47,7 +47,7 @@ int bpe_ids_put(struct bpe_ids *out, uint32_t id)
     return 0;
 }
 
-void bpe_heap_sink(struct bpe_heap *h, size_t at)
+static void sink(struct bpe_heap *h, size_t at)
 {
     uint64_t item = h->items[at];
     for (size_t child; (child = 2 * at + 1) < h->count; at = child) {
@@ -73,7 +73,7 @@ uint64_t bpe_heap_take(struct bpe_heap *h)
     uint64_t item = h->items[0];
     h->items[0] = h->items[--h->count];
     if (h->count)
-        bpe_heap_sink(h, 0);
+        sink(h, 0);
     return item;
 }
 
@@ -91,7 +91,7 @@ static void symbols_init(const struct bpe *b, struct slice piece, struct bpe_sym
             heap->items[heap->count++] = (uint64_t)symbols[i].rank << 32 | i;
     }
     for (size_t i = heap->count / 2; i-- > 0;)
-        bpe_heap_sink(heap, i);
+        sink(heap, i);
 }
 
 /* Merges the symbol at `at` with its next one and enters the two pairs this makes. */

@@ -12,12 +12,12 @@
 #include "text/bpe_symbols.h"
 
 #include "base/check.h"
+#include "base/none.h"
 
 #include <errno.h>
 #include <string.h>
 
-#define NONE UINT32_MAX       /* no position */
-#define OUT  (UINT32_MAX - 1) /* as a link: in no chain */
+#define OUT (UINT32_MAX - 1) /* as a link: in no chain */
 
 struct merging {
     const struct bpe *b;

@@ -25,7 +25,6 @@ struct bpe_heap {
     uint64_t *items;
     size_t count;
 };
-void bpe_heap_sink(struct bpe_heap *h, size_t at);
 void bpe_heap_put(struct bpe_heap *h, uint64_t item);
 uint64_t bpe_heap_take(struct bpe_heap *h);
 

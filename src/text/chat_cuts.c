@@ -46,11 +46,11 @@ static struct slice content_of(const json_t *message)
 {
     const json_t *content = json_object_get(message, "content"), *part;
     size_t i;
-    json_array_foreach(content, i, part) if (json_object_get(part, "text"))
-    {
-        content = json_object_get(part, "text");
-        break;
-    }
+    json_array_foreach(content, i, part)
+        if (json_object_get(part, "text")) {
+            content = json_object_get(part, "text");
+            break;
+        }
     return (struct slice){json_string_value(content), json_string_length(content)};
 }
 

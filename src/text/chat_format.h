@@ -34,8 +34,8 @@ struct chat_parser_opts {
     enum chat_format format;
     bool in_reasoning; /* the prompt ended inside <think> */
     bool parse_tools;  /* false: tool markup is ordinary content (no tools were offered) */
-    const json_t
-        *tools; /* the request's tools: types of arguments come from their schemas; NULL: none. Borrowed. */
+    /* The request's tools: types of arguments come from their schemas; NULL: none. Borrowed. */
+    const json_t *tools;
     size_t bytes_max;
     const struct charge *charge;
     chat_sink_fn *sink;

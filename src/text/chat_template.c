@@ -71,8 +71,7 @@ static int compile_named(struct arena *a, const json_t *list, struct chat_templa
     struct chat_template *main = NULL, *tool_use = NULL;
     size_t i;
     json_t *entry;
-    json_array_foreach(list, i, entry)
-    {
+    json_array_foreach(list, i, entry) {
         const char *name = json_string_value(json_object_get(entry, "name"));
         bool is_default = name && strcmp(name, "default") == 0,
              is_tools = name && strcmp(name, "tool_use") == 0;
@@ -146,7 +145,8 @@ static bool define_variables(struct tmpl_run *run, const struct chat_template_in
     bool ok = tmpl_define(run, SLICE("bos_token"), tmpl_string(in->bos_token)) &&
               tmpl_define(run, SLICE("eos_token"), tmpl_string(in->eos_token)) &&
               tmpl_define(run, SLICE("add_generation_prompt"), tmpl_bool(in->add_generation_prompt));
-    json_object_foreach((json_t *)in->kwargs, key, value) ok = ok && define_json(run, key, value);
+    json_object_foreach((json_t *)in->kwargs, key, value)
+        ok = ok && define_json(run, key, value);
     return ok && define_json(run, "tools", in->tools) && define_json(run, "documents", in->documents);
 }
 

@@ -18,8 +18,8 @@
 struct chat_template;
 
 struct chat_template_limits {
-    uint32_t
-        steps_max; /* nodes evaluated, items visited, and 64 bytes of text looked at; 50 to 100 ns each */
+    /* Nodes evaluated, items visited, and 64 bytes of text looked at; 50 to 100 ns each. */
+    uint32_t steps_max;
     uint32_t depth_max;          /* nesting of the evaluation, a call twice; up to a kilobyte of stack each */
     size_t output_bytes_max;     /* of any text that is built */
     size_t prompt_bytes_max;     /* of the prompt; 0: output_bytes_max */

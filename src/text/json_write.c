@@ -67,8 +67,7 @@ static void write_value(struct buf *ret, const json_t *value, unsigned depth)
     case JSON_OBJECT:
         buf_putc(ret, '{');
         i = 0;
-        json_object_foreach((json_t *)value, key, member)
-        {
+        json_object_foreach((json_t *)value, key, member) {
             if (i++ > 0)
                 buf_putc(ret, ',');
             json_write_string(ret, slice_of(key));
@@ -79,8 +78,7 @@ static void write_value(struct buf *ret, const json_t *value, unsigned depth)
         break;
     case JSON_ARRAY:
         buf_putc(ret, '[');
-        json_array_foreach(value, i, member)
-        {
+        json_array_foreach(value, i, member) {
             if (i > 0)
                 buf_putc(ret, ',');
             write_value(ret, member, depth + 1);

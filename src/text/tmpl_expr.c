@@ -37,7 +37,7 @@ bool tmpl_p_is_op(const struct tmpl_parser *p, const char *op)
     return tmpl_p_now(p)->kind == TMPL_TOKEN_OP && slice_eq(tmpl_p_now(p)->text, slice_of(op));
 }
 
-bool tmpl_p_is_word(const struct tmpl_parser *p, const char *word)
+static bool is_word(const struct tmpl_parser *p, const char *word)
 {
     return tmpl_p_now(p)->kind == TMPL_TOKEN_NAME && slice_eq(tmpl_p_now(p)->text, slice_of(word));
 }
@@ -51,7 +51,7 @@ bool tmpl_p_take_op(struct tmpl_parser *p, const char *op)
 
 bool tmpl_p_take_word(struct tmpl_parser *p, const char *word)
 {
-    bool yes = tmpl_p_is_word(p, word);
+    bool yes = is_word(p, word);
     p->at += yes;
     return yes;
 }
@@ -231,7 +231,7 @@ static struct tmpl_node *parse_primary(struct tmpl_parser *p)
 }
 
 /* Arguments behind "(" into n's list and names. */
-struct tmpl_node *tmpl_p_parse_arguments(struct tmpl_parser *p, struct tmpl_node *n)
+static struct tmpl_node *parse_arguments(struct tmpl_parser *p, struct tmpl_node *n)
 {
     struct tmpl_node_list l = {0};
     if (!n)
@@ -305,7 +305,7 @@ static struct tmpl_node *parse_call(struct tmpl_parser *p, struct tmpl_node *of)
     struct tmpl_node *n = tmpl_p_node(p, TMPL_CALL);
     if (n)
         n->a = of;
-    return tmpl_p_parse_arguments(p, n);
+    return parse_arguments(p, n);
 }
 
 static struct tmpl_node *parse_postfix(struct tmpl_parser *p, struct tmpl_node *n)
@@ -334,7 +334,7 @@ struct tmpl_node *tmpl_p_parse_filter(struct tmpl_parser *p, struct tmpl_node *o
     if (n->builtin < 0)
         return tmpl_p_fail(p, "the name of a filter that this engine has is expected here");
     p->at++;
-    return tmpl_p_take_op(p, "(") ? tmpl_p_parse_arguments(p, n) : n;
+    return tmpl_p_take_op(p, "(") ? parse_arguments(p, n) : n;
 }
 
 /* Does a test's argument without parentheses begin here? `is divisibleby 3`, `is equalto x`. */
@@ -343,7 +343,7 @@ static bool at_test_argument(const struct tmpl_parser *p)
     static const char *const words[] = {"else", "or", "and", "is", "if", "in", "not"};
     enum tmpl_token_kind k = tmpl_p_now(p)->kind;
     for (size_t i = 0; i < COUNT_OF(words); i++)
-        if (tmpl_p_is_word(p, words[i]))
+        if (is_word(p, words[i]))
             return false;
     return k == TMPL_TOKEN_NAME || k == TMPL_TOKEN_STRING || k == TMPL_TOKEN_INT || k == TMPL_TOKEN_FLOAT ||
            tmpl_p_is_op(p, "[") || tmpl_p_is_op(p, "{");
@@ -363,7 +363,7 @@ static struct tmpl_node *parse_test(struct tmpl_parser *p, struct tmpl_node *of)
         return tmpl_p_fail(p, "the name of a test that this engine has is expected here");
     p->at++;
     if (tmpl_p_take_op(p, "(")) {
-        n = tmpl_p_parse_arguments(p, n);
+        n = parse_arguments(p, n);
     } else if (at_test_argument(p)) {
         n->names = ARENA_ARRAY(p->a, struct slice, 1);
         if (!n->names || !tmpl_p_list_push(p, &l, parse_postfix(p, parse_primary(p))))
@@ -463,7 +463,7 @@ static bool take_comparison(struct tmpl_parser *p, enum tmpl_op *ret)
     if (tmpl_p_take_word(p, "in"))
         return true;
     const struct tmpl_token *next = &p->tokens[p->at + 1];
-    if (tmpl_p_is_word(p, "not") && next->kind == TMPL_TOKEN_NAME && slice_eq(next->text, SLICE("in"))) {
+    if (is_word(p, "not") && next->kind == TMPL_TOKEN_NAME && slice_eq(next->text, SLICE("in"))) {
         p->at += 2;
         *ret = TMPL_OP_NOT_IN;
         return true;
@@ -498,7 +498,7 @@ static struct tmpl_node *parse_compare(struct tmpl_parser *p)
 
 static struct tmpl_node *parse_not(struct tmpl_parser *p)
 {
-    if (!tmpl_p_is_word(p, "not"))
+    if (!is_word(p, "not"))
         return parse_compare(p);
     struct tmpl_node *n = tmpl_p_node(p, TMPL_NOT);
     p->at++;
@@ -513,7 +513,7 @@ struct tmpl_node *tmpl_p_parse_logic(struct tmpl_parser *p, const char *word, en
 {
     bool is_or = kind == TMPL_OR;
     struct tmpl_node *left = is_or ? tmpl_p_parse_logic(p, "and", TMPL_AND) : parse_not(p);
-    while (left && !p->error && tmpl_p_is_word(p, word)) {
+    while (left && !p->error && is_word(p, word)) {
         struct tmpl_node *n = tmpl_p_node(p, kind);
         p->at++;
         if (!n)
@@ -530,7 +530,7 @@ struct tmpl_node *tmpl_p_parse_expression(struct tmpl_parser *p)
     if (p->error || !tmpl_p_enter(p))
         return NULL;
     struct tmpl_node *n = tmpl_p_parse_logic(p, "or", TMPL_OR);
-    while (n && !p->error && tmpl_p_is_word(p, "if")) {
+    while (n && !p->error && is_word(p, "if")) {
         struct tmpl_node *t = tmpl_p_node(p, TMPL_TERNARY);
         p->at++;
         if (!t)

@@ -144,8 +144,7 @@ static bool from_json_object(struct arena *a, const json_t *json, uint32_t depth
     if (!d)
         return false;
     /* Keys of a JSON object differ already: no search. */
-    json_object_foreach((json_t *)json, key, member)
-    {
+    json_object_foreach((json_t *)json, key, member) {
         d->keys[i] = tmpl_string(slice_of(key));
         if (!tmpl_from_json(a, member, depth + 1, &d->values[i++]))
             return false;
@@ -168,8 +167,9 @@ bool tmpl_from_json(struct arena *a, const json_t *json, uint32_t depth, struct 
         struct tmpl_seq *l = tmpl_seq_new(a, (uint32_t)json_array_size(json));
         if (!l)
             return false;
-        json_array_foreach(json, i,
-                           member) if (!tmpl_from_json(a, member, depth + 1, &l->items[i])) return false;
+        json_array_foreach(json, i, member)
+            if (!tmpl_from_json(a, member, depth + 1, &l->items[i]))
+                return false;
         l->count = (uint32_t)json_array_size(json);
         *ret = tmpl_list_of(l, TMPL_SEQ_LIST);
         return true;

@@ -61,10 +61,10 @@ struct tokenizer_marks {
 };
 
 struct tokenizer_opts {
-    bool
-        added_tokens; /* match added tokens in the text; false for text that must not be able to write them */
-    bool
-        add_special; /* what the post-processor puts around the text (bos); false for rendered chat templates */
+    /* Match added tokens in the text; false for text that must not be able to write them. */
+    bool added_tokens;
+    /* What the post-processor puts around the text (bos); false for rendered chat templates. */
+    bool add_special;
     struct tokenizer_marks *marks; /* to be filled in; NULL: none */
     const struct wanted *wanted;   /* looked at every 64 KiB, also within a piece; NULL: always */
 };

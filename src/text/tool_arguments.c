@@ -43,10 +43,13 @@ static unsigned schema_types(const json_t *schema, bool alternatives)
     const json_t *type = json_object_get(schema, "type");
     if (json_is_string(type))
         return type_of_name(type);
-    json_array_foreach(type, i, entry) types |= type_of_name(entry);
+    json_array_foreach(type, i, entry)
+        types |= type_of_name(entry);
     if (alternatives) {
-        json_array_foreach(json_object_get(schema, "anyOf"), i, entry) types |= schema_types(entry, false);
-        json_array_foreach(json_object_get(schema, "oneOf"), i, entry) types |= schema_types(entry, false);
+        json_array_foreach(json_object_get(schema, "anyOf"), i, entry)
+            types |= schema_types(entry, false);
+        json_array_foreach(json_object_get(schema, "oneOf"), i, entry)
+            types |= schema_types(entry, false);
     }
     return types;
 }
@@ -62,8 +65,7 @@ static unsigned argument_types(const json_t *tools, struct slice function, struc
 {
     size_t i;
     json_t *tool;
-    json_array_foreach(tools, i, tool)
-    {
+    json_array_foreach(tools, i, tool) {
         const json_t *f = json_object_get(tool, "function");
         if (!f)
             f = tool;

@@ -21,7 +21,7 @@ bool data_url_is(struct slice url)
 int data_url_parse(struct slice url, struct data_url *ret, struct err *e)
 {
     if (!data_url_is(url))
-        return err_set(e, -EINVAL, "this is no data: URL");
+        return err_set(e, -EINVAL, "this is not a data: URL");
     struct slice head = slice_sub(url, 5, DATA_URL_HEAD_MAX);
     size_t comma = slice_find(head, SLICE(","), 0);
     if (comma == SIZE_MAX)

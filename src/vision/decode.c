@@ -19,7 +19,7 @@ static const struct format *find_format(struct slice bytes)
 int format_charge(const struct charge *charge, size_t bytes, struct err *e)
 {
     if (charge_take(charge, bytes) < 0)
-        return err_set(e, -ENOMEM, "there is no memory for decoding the picture at present");
+        return err_set(e, -ENOMEM, "there is no memory for decoding the image at present");
     return 0;
 }
 
@@ -50,22 +50,20 @@ static int measure(struct slice bytes, const struct decode_limits *limits, const
                    struct format_size *size, struct err *e)
 {
     if (bytes.len == 0)
-        return err_set(e, -EINVAL, "the picture is empty");
+        return err_set(e, -EINVAL, "the image is empty");
     if (bytes.len > limits->bytes_max)
-        return err_set(e, -E2BIG, "the picture has %zu bytes, the limit is %zu", bytes.len,
-                       limits->bytes_max);
+        return err_set(e, -E2BIG, "the image has %zu bytes, the limit is %zu", bytes.len, limits->bytes_max);
     const struct format *f = find_format(bytes);
     if (!f)
-        return err_set(
-            e, -EINVAL,
-            "this is no picture that can be read: send PNG, JPEG, WebP or GIF (what it is is told by "
-            "its first bytes)");
+        return err_set(e, -EINVAL,
+                       "the image format is not supported: send PNG, JPEG, WebP or GIF (the first bytes "
+                       "decide, not the type that the URL names)");
     struct format_size s = {.orientation = 1};
     int r = f->measure(bytes, &s, e);
     if (r == 0)
         r = check_size(&s, limits, e);
     if (r < 0)
-        return err_prefix(e, r, "the %s picture cannot be read", f->name);
+        return err_prefix(e, r, "the %s image cannot be read", f->name);
     *format = f;
     *size = s;
     return 0;
@@ -93,7 +91,7 @@ static int work_begin(const struct raster_opts *opts, size_t format_bytes, const
     struct arena_opts arena_opts = {.bytes_max = raster_bytes(opts) + format_bytes, .charge = charge};
     int r = arena_create(&arena_opts, &a);
     if (r < 0)
-        return err_set(e, -ENOMEM, "there is no memory for decoding the picture at present");
+        return err_set(e, -ENOMEM, "there is no memory for decoding the image at present");
     r = raster_create(a, opts, raster, e);
     if (r < 0) {
         arena_free(a);
@@ -127,7 +125,7 @@ static int decode_found(struct picture *p, uint32_t frame, struct slice bytes, c
     if (r == 0)
         r = raster_end(work.to, e);
     work_end(work.arena, work.to);
-    return r == -EINVAL ? err_prefix(e, r, "the %s picture cannot be read", f->name) : r;
+    return r == -EINVAL ? err_prefix(e, r, "the %s image cannot be read", f->name) : r;
 }
 
 int decode_frame(struct picture *p, uint32_t frame, struct slice bytes, const struct decode_limits *limits,
@@ -151,7 +149,7 @@ int decode_still(struct slice bytes, const struct decode_limits *limits, const s
     if (r < 0)
         return r;
     if (picture_create(to.width, to.height, 1, charge, &p) < 0)
-        return err_set(e, -ENOMEM, "there is no memory for the picture at present");
+        return err_set(e, -ENOMEM, "there is no memory for the image at present");
     r = decode_frame(p, 0, bytes, limits, charge, e);
     if (r < 0)
         picture_let_go(p);

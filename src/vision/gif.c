@@ -41,7 +41,7 @@ static int broken(struct reader *r, int code)
     if (r->at == r->bytes.len)
         return err_set(r->e, -EINVAL, "it ends early");
     if (code == D_GIF_ERR_NOT_ENOUGH_MEM)
-        return err_set(r->e, -ENOMEM, "there is no memory for decoding the picture at present");
+        return err_set(r->e, -ENOMEM, "there is no memory for decoding the image at present");
     const char *words = GifErrorString(code);
     return err_set(r->e, -EINVAL, "%s", words ? words : "its data are broken");
 }
@@ -69,7 +69,7 @@ static int read_description(struct reader *r)
         return broken(r, r->gif->Error);
     const GifImageDesc *d = &r->gif->Image;
     if (d->Left < 0 || d->Top < 0 || d->Width <= 0 || d->Height <= 0)
-        return err_set(r->e, -EINVAL, "its first picture has no pixels");
+        return err_set(r->e, -EINVAL, "its first image has no pixels");
     r->left = (uint32_t)d->Left;
     r->top = (uint32_t)d->Top;
     r->width = (uint32_t)d->Width;
@@ -94,7 +94,7 @@ static int open_gif(struct reader *r)
         if (type == IMAGE_DESC_RECORD_TYPE)
             return read_description(r);
         if (type != EXTENSION_RECORD_TYPE)
-            return err_set(r->e, -EINVAL, "it has no picture");
+            return err_set(r->e, -EINVAL, "it has no image");
         int result = read_extension(r);
         if (result < 0)
             return result;
@@ -163,7 +163,7 @@ static int read_lines(struct reader *r, const struct format_work *work, const st
     size_t passes = r->gif->Image.Interlace ? COUNT_OF(interlaced) : COUNT_OF(straight);
     uint8_t *line = arena_alloc(work->arena, r->width);
     if (!line)
-        return err_set(r->e, -ENOMEM, "there is no memory for decoding the picture at present");
+        return err_set(r->e, -ENOMEM, "there is no memory for decoding the image at present");
     int result = 0;
     for (size_t i = 0; i < passes; i++) {
         uint32_t from = passes > 1 ? interlaced[i].from : straight[i].from;

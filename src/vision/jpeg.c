@@ -234,7 +234,7 @@ static int read_rows(struct reader *r)
     r->rgb = arena_alloc(r->work->arena, width * 3);
     r->row = cmyk ? arena_alloc(r->work->arena, width * 4) : r->rgb;
     if (!r->rgb || !r->row)
-        return err_set(r->e, -ENOMEM, "there is no memory for decoding the picture at present");
+        return err_set(r->e, -ENOMEM, "there is no memory for decoding the image at present");
     int result = 0;
     while (r->jpeg.output_scanline < r->jpeg.output_height && result == 0) {
         (void)jpeg_read_scanlines(&r->jpeg, &r->row, 1);

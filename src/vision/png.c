@@ -88,7 +88,7 @@ static png_voidp take(png_structp png, png_alloc_size_t bytes)
     struct reader *r = png_get_mem_ptr(png);
     void *block = arena_alloc(r->work->arena, bytes);
     if (!block && r->error == 0)
-        r->error = err_set(r->e, -ENOMEM, "there is no memory for decoding the picture at present");
+        r->error = err_set(r->e, -ENOMEM, "there is no memory for decoding the image at present");
     return block;
 }
 
@@ -136,7 +136,7 @@ static int read_rows(struct reader *r)
     int result = 0;
     r->row = arena_alloc(r->work->arena, (size_t)size->width * 3);
     if (!r->row)
-        return err_set(r->e, -ENOMEM, "there is no memory for decoding the picture at present");
+        return err_set(r->e, -ENOMEM, "there is no memory for decoding the image at present");
     for (uint32_t y = 0; y < size->height && result == 0; y++) {
         png_read_row(r->png, r->row, NULL);
         result = raster_row(r->work->to, r->row, r->e);
@@ -167,7 +167,7 @@ static int read_png(struct reader *r)
     r->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, on_error, on_warning, r, take, give);
     r->info = r->png ? png_create_info_struct(r->png) : NULL;
     if (!r->info)
-        return err_set(r->e, -ENOMEM, "there is no memory for decoding the picture at present");
+        return err_set(r->e, -ENOMEM, "there is no memory for decoding the image at present");
     png_set_read_fn(r->png, r, read_bytes);
     set_limits(r);
     png_read_info(r->png, r->info);

@@ -32,7 +32,7 @@ static bool is_turned(unsigned orientation)
 
 static int no_memory(struct err *e)
 {
-    return err_set(e, -ENOMEM, "there is no memory for the picture at present");
+    return err_set(e, -ENOMEM, "there is no memory for the image at present");
 }
 
 static bool hash_put(struct raster *r, const void *bytes, size_t len)
@@ -99,7 +99,7 @@ size_t raster_bytes(const struct raster_opts *opts)
 int raster_stopped(const struct raster *r, struct err *e)
 {
     if (r->o.stop && atomic_load_explicit(r->o.stop, memory_order_relaxed))
-        return err_set(e, -ECANCELED, "the picture is not wanted any more");
+        return err_set(e, -ECANCELED, "the image is not wanted any more");
     return 0;
 }
 

@@ -12,8 +12,8 @@ static int check_aspect(uint32_t width, uint32_t height, struct err *e)
     ASSERT(shorter > 0);
     if (longer > (uint64_t)shorter * SMART_ASPECT_MAX)
         return err_set(e, -EINVAL,
-                       "the picture is %u x %u pixels: one edge is more than %d times the other, which this "
-                       "model cannot see",
+                       "the image is %u x %u pixels: one edge is more than %d times the other, which this "
+                       "model does not support",
                        width, height, SMART_ASPECT_MAX);
     return 0;
 }

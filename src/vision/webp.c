@@ -113,8 +113,8 @@ static int parse(struct slice bytes, struct webp *ret, struct err *e)
     bool inside = w.left + w.width <= w.canvas_width && w.top + w.height <= w.canvas_height;
     bool covers = w.width == w.canvas_width && w.height == w.canvas_height;
     if (animated ? !inside : !covers)
-        return err_set(e, -EINVAL, "its picture of %u x %u pixels does not fit its canvas of %u x %u",
-                       w.width, w.height, w.canvas_width, w.canvas_height);
+        return err_set(e, -EINVAL, "its image of %u x %u pixels does not fit its canvas of %u x %u", w.width,
+                       w.height, w.canvas_width, w.canvas_height);
     if (extended && find_chunk(file, RIFF_BYTES, SLICE("EXIF"), &c))
         w.orientation = exif_orientation(c.data);
     *ret = w;
@@ -181,7 +181,7 @@ static int decode_pixels(const struct webp *w, uint8_t *plane, struct err *e)
     VP8StatusCode code = WebPDecode((const uint8_t *)w->pixels.ptr, w->pixels.len, &config);
     WebPFreeDecBuffer(&config.output);
     if (code == VP8_STATUS_OUT_OF_MEMORY)
-        return err_set(e, -ENOMEM, "there is no memory for decoding the picture at present");
+        return err_set(e, -ENOMEM, "there is no memory for decoding the image at present");
     return code == VP8_STATUS_OK ? 0 : err_set(e, -EINVAL, "%s", words_of(code));
 }
 

@@ -62,7 +62,7 @@ def test_a_picture_may_be_a_file_by_any_name_and_several_keep_their_order(tmp_pa
     [
         (["--image", "/nonexistent.png"], "/nonexistent.png: the file cannot be read: No such file or directory"),
         (["--image", "/dev/zero"], "/dev/zero: the path names no regular file"),
-        (["--image", str(ROOT / "README.md")], "README.md: this is no picture that can be read"),
+        (["--image", str(ROOT / "README.md")], "README.md: the image format is not supported"),
         (["--image", str(ROOT / "README.md"), "--max-media-bytes", "1K"], "at most 1024 are read (--max-media-bytes)"),
         (["--image", str(IMAGES / "0.png"), "--max-media-pixels", "1024"], "0.png: "),
         (["--image", "http://127.0.0.1:1/0.png"], "is at an address that is not public"),

@@ -89,7 +89,7 @@ def test_rows_and_queue(narrow):
         with narrow.begin():
             until(lambda: narrow.requests("queued"))
             r = narrow.complete("a", max_tokens=1)
-            refused(r, 429, "queue_full", "1 rows", "1 places in the queue", "--max-queue")
+            refused(r, 429, "queue_full", "1 sequences", "1 places in the queue", "--max-queue")
             assert int(r.headers["retry-after"]) >= 1
     narrow.wait_idle()
     goes_on(narrow)

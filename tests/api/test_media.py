@@ -186,11 +186,11 @@ def test_all_ways_to_write_a_picture_down_mean_the_same(eyes):
     ({"max_pixels": 4096}, "max_pixels"),
     ({"resized_width": 64}, "resized_width"),
     ({"fps": 2}, "fps"),
-    ({"image": "data:,"}, "more than one address"),
+    ({"image": "data:,"}, "more than one URL"),
     ({"image_url": {"url": data_url(file_of(SEEN[0])), "min_pixels": 1}}, "min_pixels"),
     ({"image_url": {"url": data_url(file_of(SEEN[0])), "detail": "huge"}}, "detail"),
-    ({"image_url": {"url": ["data:,"]}}, "no address"),
-    ({"image_url": None}, "no address"),
+    ({"image_url": {"url": ["data:,"]}}, "no image URL"),
+    ({"image_url": None}, "no image URL"),
     ({"type": "input_audio", "image_url": None}, "must be a part of type"),
 ], ids=str)
 def test_what_changes_a_picture_and_is_not_done_is_refused(eyes, part, word):
@@ -407,7 +407,7 @@ def test_a_picture_that_the_template_leaves_out_is_refused(eyes):
 def test_a_model_without_its_tower_refuses_pictures():
     with serving("--max-image-pixels", "0") as s:
         for part in (image(data_url(file_of(SEEN[0]))), video("data:,")):
-            error = refused(ask(s, "Look.", part), 400, "unsupported_value", "without its vision tower")
+            error = refused(ask(s, "Look.", part), 400, "unsupported_value", "without its vision encoder")
             assert error["param"] == "messages[0].content[1]"
         assert s.http.get("/v1/models").json()["data"][0]["input_modalities"] == ["text"]
         assert s.chat("Say hi.", max_tokens=2).status_code == 200
@@ -419,6 +419,6 @@ def test_a_model_that_reads_text_only_refuses_pictures(tmp_path):
             return [str(TOP / "tests/golden/data/qwen3")]
 
     with serving(kind=Blind) as s:
-        refused(ask(s, file_of(SEEN[0]), WHAT), 400, "unsupported_value", "reads text only", "input_modalities")
+        refused(ask(s, file_of(SEEN[0]), WHAT), 400, "unsupported_value", "takes text only", "input_modalities")
         assert s.http.get("/v1/models").json()["data"][0]["input_modalities"] == ["text"]
         assert s.complete([5, 6, 7], max_tokens=2).status_code == 200

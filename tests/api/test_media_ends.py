@@ -93,7 +93,7 @@ def test_a_full_queue_is_told_and_empties(projector):  # noqa: F811
         crowd = [stack.enter_context(Open(s, "/v1/chat/completions", body)) for _ in range(256)]
         until(lambda: s.metrics()["plateau_media_waiting"] == 256)
         reply = s.post("/v1/chat/completions", **body)
-        refused(reply, 429, "busy", "256 requests with pictures wait", "at most 256")
+        refused(reply, 429, "busy", "256 requests with images wait", "at most 256")
         assert int(reply.headers["Retry-After"]) >= 1
         for one in crowd[::2]:
             one.leave()

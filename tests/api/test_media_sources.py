@@ -83,7 +83,7 @@ def test_data_urls_that_are_none(server):
         ("data:image/png;base64," + digits.replace("+", "%2B").replace("/", "%2F"), "does not belong there"),
         ("data:image/png;base64," + digits[:41], "bytes are missing"),
         ("data:image/png;base64," + digits + "=AAAA", "does not belong there"),
-        ("data:image/png;base64,", "the picture is empty"),
+        ("data:image/png;base64,", "the image is empty"),
         ("data:image/png,%89PNG%0D%0A", "not in base64", "percent-escapes"),
         ("data:image/png;base64" + digits, "no comma"),
         ("data:", "no comma"),
@@ -101,7 +101,7 @@ def test_pictures_that_end_early(server, kind):
     data = encoded(Image.frombytes("RGB", (40, 40), random.Random(2).randbytes(4800)), kind)
     name = {"WEBP": "WebP"}.get(kind, kind)
     for length in (13, len(data) // 3, len(data) * 2 // 3, len(data) - 40):
-        not_seen(server, image(data_url(data[:length])), "invalid_media", f"the {name} picture cannot be read")
+        not_seen(server, image(data_url(data[:length])), "invalid_media", f"the {name} image cannot be read")
 
 
 def bombs():
@@ -126,7 +126,7 @@ def test_bombs_are_refused_by_their_header(server):
     media = "plateau_memory_bytes{account=\"process/media\",kind=\"peak\"}"
     for kind, data in bombs():
         assert len(data) < 2000
-        not_seen(server, image(data_url(data)), "media_too_large", f"the {kind} picture", "the limit is")
+        not_seen(server, image(data_url(data)), "media_too_large", f"the {kind} image", "the limit is")
     assert server.metrics()[media] < 16 << 20
 
 
@@ -145,7 +145,7 @@ def test_limits_are_met_exactly(server):
 
 def test_no_more_pictures_than_allowed(server):
     assert ask(server, PICTURE, PICTURE, PICTURE, WHAT, max_tokens=1).status_code == 200
-    error = refused(ask(server, *[PICTURE] * 4, WHAT), 400, "too_many_media", "4 pictures", "may have 3", "--max-images")
+    error = refused(ask(server, *[PICTURE] * 4, WHAT), 400, "too_many_media", "4 images", "the limit is 3", "--max-images")
     assert error["param"] == "messages"
 
 
@@ -392,5 +392,5 @@ def test_a_slow_server_has_its_time_and_so_has_who_waits_behind_it(web):
             assert {a.status for a in answers} == {400, 503}
             late = next(a for a in answers if a.status == 503)
             assert int(late.getheader("Retry-After")) >= 1
-            assert "waited 1 s to be read" in json.loads(late.read())["error"]["message"]
+            assert "waited 1 s to be decoded" in json.loads(late.read())["error"]["message"]
         nothing_left(s)

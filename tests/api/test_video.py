@@ -188,14 +188,14 @@ def test_what_is_no_whole_video_is_refused(cinema, films):
     mp4 = film(films / "whole.mp4", *CONTAINERS["mp4"])
     broken = "invalid_media"
     for data, code, words in [
-        (b"", broken, "no video that can be read"),
-        (random.Random(1).randbytes(5000), broken, "no video that can be read"),
-        (mp4[: len(mp4) // 2], broken, "no video that can be read"),
+        (b"", broken, "not a video in a supported format"),
+        (random.Random(1).randbytes(5000), broken, "not a video in a supported format"),
+        (mp4[: len(mp4) // 2], broken, "not a video in a supported format"),
         (damaged(mp4), broken, "not all frames can be decoded"),
         (damaged(film(films / "a.ts", *CONTAINERS["ts"])), broken, "not all frames can be decoded"),
-        (file_of(SEEN[0]), broken, "no video that can be read"),
-        (b"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\nfile://%b/a.ts\n#EXT-X-ENDLIST\n" % bytes(films), broken, "no video"),
-        (b"ffconcat version 1.0\nfile %b/whole.mp4\n" % bytes(films), broken, "no video"),
+        (file_of(SEEN[0]), broken, "not a video in a supported format"),
+        (b"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\nfile://%b/a.ts\n#EXT-X-ENDLIST\n" % bytes(films), broken, "not a video"),
+        (b"ffconcat version 1.0\nfile %b/whole.mp4\n" % bytes(films), broken, "not a video"),
     ]:
         error = refused(ask(cinema, "See:", video(data_url(data)), WHAT), 400, code, words)
         assert error["param"] == "messages[0].content[1]"
@@ -211,8 +211,8 @@ def test_a_video_has_limits(cinema, films):
         f.truncate((2 << 20) + 1)
     (films / "empty.mp4").touch()
     for name, code, words in [
-        ("long.mp4", "media_too_large", ["301 seconds", "at most 300", "--max-video-seconds"]),
-        ("wide.avi", "media_too_large", ["1250 x 802", "at most 1000000", "--max-media-pixels"]),
+        ("long.mp4", "media_too_large", ["301 seconds", "the limit is 300", "--max-video-seconds"]),
+        ("wide.avi", "media_too_large", ["1250 x 802", "the limit is 1000000 pixels", "--max-media-pixels"]),
         ("heavy.mp4", "media_too_large", [(2 << 20) + 1, "at most 2097152", "--max-media-bytes"]),
         ("empty.mp4", "invalid_media", ["the file is empty"]),
         ("none.mp4", "invalid_media", ["No such file"]),
@@ -232,7 +232,7 @@ def test_a_list_of_frames_has_limits(cinema):
     refused(listed([frame] * 769), 400, "media_too_large", "769 frames", "at most 768")
     refused(listed([frame, frame, data_url(file_of(SEEN[1])[:90])]), 400, "invalid_media", "frame 2", "ends early")
     refused(listed([frame, 5]), 400, "invalid_value", "frame 1")
-    refused(listed([]), 400, "invalid_value", "no address")
+    refused(listed([]), 400, "invalid_value", "no video URL")
     refused(listed([frame], max_frames=1), 400, "unsupported_value", "max_frames")
     refused(listed([frame, "file:///etc/passwd"]), 400, "invalid_media", "--media-dir")
     nothing_left(cinema)
@@ -250,7 +250,7 @@ def test_a_video_that_does_not_fit_the_memory_for_media_is_refused(films):
 def test_without_ffmpeg_videos_are_refused_and_lists_of_frames_are_not(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with serving("--max-video-frames", 4) as s:
-        refused(ask(s, video(data_url(b"any")), WHAT), 400, "unsupported_value", "ffmpeg", "list of pictures")
+        refused(ask(s, video(data_url(b"any")), WHAT), 400, "unsupported_value", "ffmpeg", "list of images")
         frame = data_url(file_of(SEEN[1]))
         assert ask(s, {"type": "video", "video": [frame] * 4}, WHAT, max_tokens=2).status_code == 200
         refused(ask(s, {"type": "video", "video": [frame] * 5}, WHAT), 400, "media_too_large", "5 frames", "at most 4")

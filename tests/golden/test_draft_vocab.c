@@ -123,17 +123,14 @@ static struct guess guess_of(const char *dir, uint32_t draft_vocab, uint32_t tok
     for (uint32_t i = 0; i < TOKENS; i++)
         tokens[i] = i % 16;
     tokens[TOKENS - 2] = token;
-    struct model_row rows[2] = {{.tokens = tokens,
-                                 .token_count = TOKENS,
-                                 .pages = tables[0],
-                                 .slot_in = MODEL_SLOT_NONE,
-                                 .logits_from = TOKENS},
-                                {.tokens = &beside,
-                                 .token_count = 1,
-                                 .pages = tables[1],
-                                 .slot_in = MODEL_SLOT_NONE,
-                                 .slot_out = 1,
-                                 .logits_from = 1}};
+    struct model_row rows[2] = {
+        {.tokens = tokens, .token_count = TOKENS, .pages = tables[0], .slot_in = NONE, .logits_from = TOKENS},
+        {.tokens = &beside,
+         .token_count = 1,
+         .pages = tables[1],
+         .slot_in = NONE,
+         .slot_out = 1,
+         .logits_from = 1}};
     struct guess g;
     struct model_draft_row guess = {
         .token = 3, .position = TOKENS, .pages = tables[0], .count = 1, .drafts = &g.id, .logits = &g.logit};

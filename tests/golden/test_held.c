@@ -10,7 +10,7 @@
 #define ROWS   3
 #define SLOTS  4 /* of a row */
 #define DRAFTS 3
-#define PAGES  ((TOKENS + DRAFTS) / KERN_PAGE_TOKENS + 1)
+#define PAGES  ((TOKENS + DRAFTS) / PAGE_TOKENS + 1)
 #define KEPT   SLOTS
 
 /* One sequence: tokens, what they must give, and how far it is. */
@@ -132,7 +132,7 @@ static void expect(struct held *h)
                                     .token_count = 1,
                                     .position = i,
                                     .pages = q->pages,
-                                    .slot_in = i ? q->first_slot : MODEL_SLOT_NONE,
+                                    .slot_in = i ? q->first_slot : NONE,
                                     .slot_out = q->first_slot};
             forward(h, &row, 1);
             q->want[i] = hash_logits(h, 0);
@@ -164,7 +164,7 @@ static struct model_row begin(struct held *h, struct sequence *q, struct move *m
                               .token_count = m->count,
                               .position = q->at,
                               .pages = q->pages,
-                              .slot_in = q->at ? q->slot : MODEL_SLOT_NONE,
+                              .slot_in = q->at ? q->slot : NONE,
                               .slot_out = m->into,
                               .hold = m->hold};
 }

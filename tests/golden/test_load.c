@@ -192,7 +192,7 @@ TEST(a_cancelled_step_stops_between_layers)
     float *logits = calloc(s->vocab, sizeof(float));
     uint32_t token = 1, page = 0;
     atomic_bool cancel = true;
-    struct model_row row = {.tokens = &token, .token_count = 1, .pages = &page, .slot_in = MODEL_SLOT_NONE};
+    struct model_row row = {.tokens = &token, .token_count = 1, .pages = &page, .slot_in = NONE};
     struct model_step step = {
         .rows = &row, .row_count = 1, .pages = pages, .logits = logits, .cancel = &cancel};
     workers_turn_begin(o.workers);

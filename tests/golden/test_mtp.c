@@ -42,11 +42,8 @@ static struct guesses guesses_of(const char *dir)
     struct rng rng = {9, 0};
     for (int i = 0; i < TOKENS; i++)
         tokens[i] = (uint32_t)rng_below(&rng, s->vocab);
-    struct model_row row = {.tokens = tokens,
-                            .token_count = TOKENS,
-                            .pages = table,
-                            .slot_in = MODEL_SLOT_NONE,
-                            .logits_from = TOKENS};
+    struct model_row row = {
+        .tokens = tokens, .token_count = TOKENS, .pages = table, .slot_in = NONE, .logits_from = TOKENS};
     struct guesses g;
     struct model_draft_row guess = {
         .token = 3, .position = TOKENS, .pages = table, .count = AHEAD, .drafts = g.ids, .logits = g.logits};

@@ -1,7 +1,7 @@
 /* test_kern_attn.c - attention over pages against double, and any grouping of queries bit for bit. */
 #include "kern_test.h"
 
-enum { TOKENS = 3 * KERN_SEGMENT_TOKENS + 45, PAGES = DIV_UP(TOKENS, KERN_PAGE_TOKENS), QUERIES = 11 };
+enum { TOKENS = 3 * KERN_SEGMENT_TOKENS + 45, PAGES = DIV_UP(TOKENS, PAGE_TOKENS), QUERIES = 11 };
 
 struct bench {
     struct kern_kv kv;
@@ -16,7 +16,7 @@ struct bench {
 /* Pages lie in reverse order, with another head's bytes between K and V; what is not written is NaN. */
 static void bench_init(struct bench *b, struct rng *r, uint32_t head_dim, const struct kern_ops *ops)
 {
-    size_t part = (size_t)KERN_PAGE_TOKENS * head_dim * sizeof(float);
+    size_t part = (size_t)PAGE_TOKENS * head_dim * sizeof(float);
     b->kv = (struct kern_kv){.page_bytes = 3 * part + 64,
                              .pages = b->pages,
                              .k_offset = 64,
@@ -164,10 +164,10 @@ TEST(a_page_holds_keys_transposed_and_values_in_rows)
         struct rng r = {9, 0};
         struct bench b;
         bench_init(&b, &r, 24, ops);
-        const char *page = b.kv.base + b.pages[40 / KERN_PAGE_TOKENS] * b.kv.page_bytes;
+        const char *page = b.kv.base + b.pages[40 / PAGE_TOKENS] * b.kv.page_bytes;
         for (uint32_t d = 0; d < 24; d++) {
-            assert_same_bits((const float *)(page + b.kv.k_offset) + d * KERN_PAGE_TOKENS + 8,
-                             b.k + 40 * 24 + d, 1, "k");
+            assert_same_bits((const float *)(page + b.kv.k_offset) + d * PAGE_TOKENS + 8, b.k + 40 * 24 + d,
+                             1, "k");
             assert_same_bits((const float *)(page + b.kv.v_offset) + 8 * 24 + d, b.v + 40 * 24 + d, 1, "v");
         }
         bench_done(&b);

@@ -35,7 +35,7 @@ static uint64_t read_pages(struct world *w, const struct request *q, uint32_t gr
     ASSERT(g->window == 0 || first == 0 || first * PAGE_TOKENS + g->window <= from + 1);
     ASSERT(g->window == 0 || (first + 1) * PAGE_TOKENS + g->window > from + 1);
     for (uint32_t i = 0; i < first; i++)
-        ASSERT(q->row.pages[group][i] == SCHED_PAGE_NONE);
+        ASSERT(q->row.pages[group][i] == NONE);
     for (uint32_t i = first; i < DIV_UP(from, PAGE_TOKENS); i++) {
         const struct stamp *s = page_stamp(w, group, q->row.pages[group][i]);
         uint32_t tokens = MIN_OF((i + 1) * PAGE_TOKENS, from);
@@ -58,7 +58,7 @@ static void write_page(struct world *w, const struct request *q, uint32_t page_i
 
 static uint64_t read_slot(struct world *w, const struct request *q, uint32_t slot, uint32_t from)
 {
-    if (slot == SCHED_SLOT_NONE) {
+    if (slot == NONE) {
         ASSERT(from == 0);
         return q->state[0];
     }
@@ -143,7 +143,7 @@ static void check_chunk(const struct world *w, const struct sched_step_row *r, u
         ASSERT(rest || all || (r->from + r->count) % PAGE_TOKENS == 0);
     sim.ends_ready += all && !rest && row->ready % PAGE_TOKENS != 0;
     ASSERT(row->page_count * PAGE_TOKENS >= r->from + r->count);
-    ASSERT(!w->opts.slots || row->slot != SCHED_SLOT_NONE);
+    ASSERT(!w->opts.slots || row->slot != NONE);
 }
 
 /* Who could go on does: nothing spins, and nothing sleeps with work at hand. */

@@ -37,7 +37,7 @@ static void tier_used(void *arg, const struct prefix_key *keys, uint32_t count)
 {
     struct world *w = arg;
     for (uint32_t i = 0; i < count; i++)
-        ASSERT(prefix_index_node(w->index, &keys[i]) != PREFIX_NONE);
+        ASSERT(prefix_index_node(w->index, &keys[i]) != NONE);
 }
 
 static uint64_t tier_read_ns(void *arg, uint32_t pages, uint32_t snapshots)
@@ -146,11 +146,11 @@ static void write_behind(struct world *w)
     struct prefix_unstored u;
     for (uint32_t i = between(w, 1, 100); i > 0 && prefix_index_unstored(w->index, &w->tier.cursor, 64, &u);
          i--) {
-        if (u.page != PREFIX_NONE) {
+        if (u.page != NONE) {
             tier_store(w, &u.key, TIER_PAGE, *page_stamp(w, 0, u.page));
             prefix_index_page_stored(w->index, u.node);
         }
-        if (u.slot != PREFIX_NONE) {
+        if (u.slot != NONE) {
             tier_store(w, &u.key, TIER_SNAPSHOT, *slot_stamp(w, u.slot));
             prefix_index_snapshot_stored(w->index, u.node);
         }

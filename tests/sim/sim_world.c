@@ -37,9 +37,9 @@ static void on_evict(void *arg, uint32_t page)
 static void on_evicting(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot)
 {
     struct world *w = arg;
-    if (page != PREFIX_NONE)
+    if (page != NONE)
         tier_store(w, key, TIER_PAGE, *page_stamp(w, 0, page));
-    if (slot != PREFIX_NONE)
+    if (slot != NONE)
         tier_store(w, key, TIER_SNAPSHOT, *slot_stamp(w, slot));
 }
 

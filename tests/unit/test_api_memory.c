@@ -60,7 +60,7 @@ TEST(newcomers_leave_an_eighth_to_those_being_answered)
     request_memory_newcomer(&m, true);
     assert_null(request_memory_alloc(&m, 28 * REQUEST_MEMORY_GRAIN + 1));
     assert_false(request_memory_reject(&m, &why));
-    assert_int_equal(why.status, 429);
+    assert_int_equal(reject_status(&why), 429);
     assert_true(why.retry_after_s > 0);
     void *most = request_memory_alloc(&m, 28 * REQUEST_MEMORY_GRAIN);
     assert_non_null(most);

@@ -43,7 +43,7 @@ static struct parsed *accept(enum request_kind kind, const char *body)
     struct parsed *p = parse(kind, body);
     if (!p->ok)
         fail_msg("%s: refused: %s", body, p->why.message);
-    assert_int_equal(p->why.status, 0);
+    assert_int_equal(reject_status(&p->why), 0);
     return p;
 }
 
@@ -53,7 +53,7 @@ static void refuse(enum request_kind kind, const char *body, unsigned status, co
     struct parsed *p = parse(kind, body);
     if (p->ok)
         fail_msg("accepted: %s", body);
-    assert_int_equal(p->why.status, status);
+    assert_int_equal(reject_status(&p->why), status);
     assert_string_equal(p->why.param, param);
     if (!strstr(p->why.message, says))
         fail_msg("%s: says \"%s\", not \"%s\"", body, p->why.message, says);
@@ -153,7 +153,7 @@ TEST(numbers_have_bounds_and_say_them)
     refuse_field("\"presence_penalty\":3", "presence_penalty", "from -2 to 2");
     refuse_field("\"repetition_penalty\":0", "repetition_penalty", "from 0.01");
     refuse_field("\"n\":0", "n", "positive");
-    refuse_field("\"n\":9", "n", "at most 8");
+    refuse_field("\"n\":9", "n", "the limit is 8");
     refuse_field("\"max_tokens\":0", "max_tokens", "at least 1");
     refuse_field("\"max_tokens\":true", "max_tokens", "integer");
     refuse_field("\"max_tokens\":3,\"max_completion_tokens\":4", "max_completion_tokens", "the same");
@@ -161,7 +161,7 @@ TEST(numbers_have_bounds_and_say_them)
     refuse_field("\"logprobs\":true,\"top_logprobs\":21", "top_logprobs", "from 0 to 20");
     refuse_field("\"top_logprobs\":2", "top_logprobs", "needs logprobs");
     refuse_field("\"logprobs\":5", "logprobs", "top_logprobs");
-    refuse_field("\"logit_bias\":{\"x\":1}", "logit_bias", "no token id");
+    refuse_field("\"logit_bias\":{\"x\":1}", "logit_bias", "not a token id");
     refuse_field("\"logit_bias\":{\"1\":101}", "logit_bias", "from -100 to 100");
     refuse_field("\"priority\":5000", "priority", "-1000");
     refuse_field("\"seed\":1e300", "seed", "64 bits");
@@ -405,20 +405,20 @@ static void refuse_part(const char *part, const char *says)
 
 TEST(pictures_that_are_none_are_refused)
 {
-    refuse_part("{\"type\":\"image_url\"}", "no address");
-    refuse_part("{\"type\":\"image_url\",\"image_url\":5}", "no address");
-    refuse_part("{\"type\":\"image_url\",\"image_url\":{\"url\":\"\"}}", "no address");
-    refuse_part("{\"type\":\"image_url\",\"image_url\":[\"u\"]}", "no address");
+    refuse_part("{\"type\":\"image_url\"}", "URL");
+    refuse_part("{\"type\":\"image_url\",\"image_url\":5}", "URL");
+    refuse_part("{\"type\":\"image_url\",\"image_url\":{\"url\":\"\"}}", "URL");
+    refuse_part("{\"type\":\"image_url\",\"image_url\":[\"u\"]}", "URL");
     refuse_part("{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"detail\":\"huge\"}}", "detail");
     refuse_part("{\"type\":\"image\",\"image\":\"u\",\"min_pixels\":4}", "min_pixels");
     refuse_part("{\"type\":\"input_image\",\"file_id\":\"x\"}", "file_id");
     refuse_part("{\"type\":\"image\",\"image\":\"u\",\"crop\":[]}", "crop");
     refuse_part("{\"type\":\"image\",\"image\":{\"url\":\"u\",\"crop\":1}}", "crop");
     refuse_part("{\"type\":\"image\",\"image\":\"u\",\"fps\":1}", "fps");
-    refuse_part("{\"type\":\"image\",\"image\":\"u\",\"url\":\"v\"}", "more than one address");
+    refuse_part("{\"type\":\"image\",\"image\":\"u\",\"url\":\"v\"}", "more than one URL");
     refuse_part("{\"type\":\"video\",\"video\":\"u\",\"image\":\"v\"}", "image");
     refuse_part("{\"type\":\"video\",\"video\":\"u\",\"num_frames\":8}", "num_frames");
-    refuse_part("{\"type\":\"video\",\"video\":[]}", "no address");
+    refuse_part("{\"type\":\"video\",\"video\":[]}", "URL");
     refuse_part("{\"type\":\"video\",\"video\":[\"u\",7]}", "frame 1");
     refuse_part("{\"type\":\"video\",\"video\":\"u\",\"fps\":0}", "fps");
     refuse_part("{\"type\":\"video\",\"video\":\"u\",\"fps\":\"2\"}", "fps");
@@ -483,8 +483,8 @@ static void parse_many_ids(size_t account_bytes, size_t bytes_max, unsigned stat
     request_memory_init(&p->memory, test_account(account_bytes), bytes_max);
     assert_false(
         request_parse(REQUEST_COMPLETION, slice_of(body), &limits, &p->memory, &p->request, &p->why));
-    assert_int_equal(p->why.status, status);
-    assert_string_equal(p->why.code, code);
+    assert_int_equal(reject_status(&p->why), status);
+    assert_string_equal(reject_code(&p->why), code);
     done(p);
     free(body);
 }

@@ -327,7 +327,8 @@ TEST(in_every_template_cuts_are_where_prompts_part)
     }
     json_t *full = json_loads(agent, 0, NULL), *small = json_loads(plain, 0, NULL);
     assert_true(full && small);
-    json_object_foreach(json_object_get(root, "expected"), name, cases) check_file(dir, name, full, small);
+    json_object_foreach(json_object_get(root, "expected"), name, cases)
+        check_file(dir, name, full, small);
     json_decref(full);
     json_decref(small);
     json_decref(root);

@@ -363,7 +363,7 @@ static void expect_page(const struct config *c, uint32_t layers)
     for (uint32_t layer = 0; layer < layers; layer++) {
         for (uint32_t head = 0; head < c->kv_heads; head++) {
             assert_int_equal(page_k_offset(c, layer, head), at);
-            at += 2 * (size_t)c->head_dim * KERN_PAGE_TOKENS * sizeof(float);
+            at += 2 * (size_t)c->head_dim * PAGE_TOKENS * sizeof(float);
         }
     }
     assert_int_equal(page_bytes(c), at);

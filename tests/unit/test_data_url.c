@@ -87,9 +87,9 @@ TEST(the_type_is_handed_back)
 
 TEST(what_is_none_is_refused)
 {
-    refuses("", "no data: URL");
-    refuses("http://x/y.png", "no data: URL");
-    refuses("data", "no data: URL");
+    refuses("", "not a data: URL");
+    refuses("http://x/y.png", "not a data: URL");
+    refuses("data", "not a data: URL");
     refuses("data:image/png;base64", "no comma");
     refuses("data:image/png,%89PNG", "percent-escapes");
     refuses("data:image/png;base64x,AAAA", "not in base64");

@@ -45,10 +45,10 @@ TEST(what_is_no_picture_is_refused)
     refuses(SLICE(""), -EINVAL, "is empty");
     refuses(SLICE("<svg xmlns="), -EINVAL, "send PNG, JPEG, WebP or GIF");
     refuses(SLICE("BM......"), -EINVAL, "send PNG, JPEG, WebP or GIF");
-    refuses(SLICE("\x89PNG\r\n\x1a\n"), -EINVAL, "the PNG picture cannot be read");
-    refuses(SLICE("\xff\xd8\xff\xd9"), -EINVAL, "the JPEG picture cannot be read");
-    refuses(SLICE("GIF89a"), -EINVAL, "the GIF picture cannot be read: it ends early");
-    refuses(SLICE("RIFF\x04\0\0\0WEBP"), -EINVAL, "the WebP picture cannot be read");
+    refuses(SLICE("\x89PNG\r\n\x1a\n"), -EINVAL, "the PNG image cannot be read");
+    refuses(SLICE("\xff\xd8\xff\xd9"), -EINVAL, "the JPEG image cannot be read");
+    refuses(SLICE("GIF89a"), -EINVAL, "the GIF image cannot be read: it ends early");
+    refuses(SLICE("RIFF\x04\0\0\0WEBP"), -EINVAL, "the WebP image cannot be read");
     refuses(SLICE("RIFF\xff\xff\xff\xffWEBPVP8 \0\0\0\0"), -EINVAL, "it ends early");
 }
 
@@ -71,7 +71,7 @@ TEST(sizes_are_refused_by_the_header)
     refuses(png_head(png, 32768, 32768), -E2BIG, "= 1073741824 pixels, the limit is 64000000");
     refuses(png_head(png, 0, 7), -EINVAL, "it has no pixels: 0 x 7");
     refuses(png_head(png, 2010, 10), -EINVAL, "more than 200 times");
-    refuses(png_head(png, 100, 100), -EINVAL, "the PNG picture cannot be read: IHDR: CRC error");
+    refuses(png_head(png, 100, 100), -EINVAL, "the PNG image cannot be read: IHDR: CRC error");
     refuses(SLICE("\xff\xd8\xff\xc2\0\x11\x08\xff\xff\xff\xff\x03\x01\x22\0\x02\x11\x01\x03\x11\x01"), -E2BIG,
             "65535 x 65535");
     refuses(SLICE("GIF89a\xff\xff\xff\xff\0\0\0,\0\0\0\0\xff\xff\xff\xff\0\x08"), -E2BIG, "65535 x 65535");

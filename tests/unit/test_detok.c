@@ -95,8 +95,7 @@ TEST(golden_answers_stream_as_they_decode)
     static const char *const keys[] = {"prompt_ids", "greedy_ids"};
     size_t i, seen = 0;
     assert_non_null(golden);
-    json_array_foreach(json_object_get(golden, "cases"), i, item)
-    {
+    json_array_foreach(json_object_get(golden, "cases"), i, item) {
         for (size_t k = 0; k < COUNT_OF(keys); k++) {
             const json_t *list = json_object_get(item, keys[k]);
             uint32_t ids[4096];

@@ -279,7 +279,7 @@ TEST(what_can_never_work_is_refused_with_the_numbers)
     s.max_tokens = 0;
     expect_refused(&f, &s, -EINVAL, "at least 1");
     s.max_tokens = UINT32_MAX;
-    expect_refused(&f, &s, -EINVAL, "at most 100");
+    expect_refused(&f, &s, -EINVAL, "maximum context length is 100");
     uint32_t bad[] = {3, 512};
     s = greedy(bad, 2, 5);
     expect_refused(&f, &s, -EINVAL, "token 1 of the prompt is 512");
@@ -294,7 +294,7 @@ TEST(what_can_never_work_is_refused_with_the_numbers)
     expect_refused(&f, &s, -EINVAL, "16");
     account_set_limit(f.account, account_numbers(f.account).reserved + 100);
     s = greedy(prompt, 5, 5);
-    expect_refused(&f, &s, -ENOMEM, "no memory");
+    expect_refused(&f, &s, -ENOMEM, "not enough memory");
     account_set_limit(f.account, ACCOUNT_NO_LIMIT);
     s = greedy(prompt, 60, 40);
     struct client *c = submit(&f, &s);

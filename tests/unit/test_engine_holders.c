@@ -66,7 +66,7 @@ TEST(two_models_cache_within_one_budget)
     struct fixture a, b;
     const char *dirs[] = {TINY("qwen3"), TINY("qwen3_5_moe")};
     uint64_t page_bytes = model_shape(test_model(dirs[0])->model)->page_bytes;
-    uint64_t budget = 26 * (LONG / KERN_PAGE_TOKENS) * page_bytes;
+    uint64_t budget = 26 * (LONG / PAGE_TOKENS) * page_bytes;
     struct holders *hs = list_of(budget);
     struct engine_opts oa = opts_of(dirs[0], hs, "a"), ob = opts_of(dirs[1], hs, "b");
     test_engine_start(&a, dirs[0], &oa);
@@ -101,7 +101,7 @@ TEST(what_was_taken_from_a_cache_changes_no_token)
     struct fixture a, b, alone;
     const char *dir = TINY("qwen3_5");
     uint64_t page_bytes = model_shape(test_model(dir)->model)->page_bytes;
-    struct holders *hs = list_of(8 * LONG / KERN_PAGE_TOKENS * page_bytes);
+    struct holders *hs = list_of(8 * LONG / PAGE_TOKENS * page_bytes);
     struct engine_opts oa = opts_of(dir, hs, "a"), ob = opts_of(dir, hs, "b"), plain = test_engine_opts(dir);
     test_engine_start(&a, dir, &oa);
     test_engine_start(&b, dir, &ob);

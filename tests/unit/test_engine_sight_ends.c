@@ -282,7 +282,7 @@ TEST(a_request_without_memory_for_its_picture_says_so)
         atomic_store(&refusal.at, 0);
         if (r == 0 && c->finish.reason == FINISH_ERROR) {
             failed++;
-            told += strstr(c->finish.error, "no memory to look at picture 0") != NULL;
+            told += strstr(c->finish.error, "no memory to encode image 0") != NULL;
         } else if (r == 0) {
             expect_same(c, &want);
         }

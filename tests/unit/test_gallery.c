@@ -68,7 +68,7 @@ static uint32_t add(struct fixture *f, uint8_t look, uint32_t rows)
     struct gallery_key k = key(look, rows);
     uint32_t index;
     assert_int_equal(gallery_begin(f->g, &k, &index), 0);
-    assert_int_equal(gallery_find(f->g, &k), GALLERY_NONE);
+    assert_int_equal(gallery_find(f->g, &k), NONE);
     while (gallery_commit(f->g, index) > 0)
         gallery_check(f->g);
     memset(gallery_features(f->g, index), look, (size_t)rows * 16 * TOKEN_BYTES);
@@ -80,7 +80,7 @@ static uint32_t add(struct fixture *f, uint8_t look, uint32_t rows)
 static bool has(const struct fixture *f, uint8_t look)
 {
     struct gallery_key k = key(look, 1);
-    return gallery_find(f->g, &k) != GALLERY_NONE;
+    return gallery_find(f->g, &k) != NONE;
 }
 
 TEST(an_entry_is_found_by_all_of_its_key)
@@ -98,7 +98,7 @@ TEST(an_entry_is_found_by_all_of_its_key)
     others[3].columns = 15;
     others[4].frames = 2;
     for (size_t i = 0; i < COUNT_OF(others); i++)
-        assert_int_equal(gallery_find(f.g, &others[i]), GALLERY_NONE);
+        assert_int_equal(gallery_find(f.g, &others[i]), NONE);
     close_gallery(&f);
 }
 
@@ -162,7 +162,7 @@ TEST(bytes_are_reserved_before_they_are_there_and_given_back_when_it_is_abandone
     gallery_check(f.g);
     gallery_abandon(f.g, index);
     assert_int_equal(account_numbers(f.account).reserved, 0);
-    assert_int_equal(gallery_find(f.g, &k), GALLERY_NONE);
+    assert_int_equal(gallery_find(f.g, &k), NONE);
     close_gallery(&f);
 }
 
@@ -215,13 +215,13 @@ PROPERTY(any_traffic_keeps_what_is_referenced, seed)
             uint32_t at = (uint32_t)rng_below(&rng, count);
             gallery_unref(f.g, held[at]);
             held[at] = held[--count];
-        } else if (index != GALLERY_NONE && count < COUNT_OF(held)) {
+        } else if (index != NONE && count < COUNT_OF(held)) {
             gallery_ref(f.g, index);
             held[count++] = index;
             const uint8_t *bytes = (const uint8_t *)gallery_features(f.g, index);
             for (size_t b = 0; b < k.rows * (size_t)16 * TOKEN_BYTES; b += 1000)
                 assert_int_equal(bytes[b], look);
-        } else if (index == GALLERY_NONE && count < COUNT_OF(held)) {
+        } else if (index == NONE && count < COUNT_OF(held)) {
             int r = gallery_begin(f.g, &k, &index);
             if (r == 0) {
                 gallery_abandon(f.g, index);

@@ -166,7 +166,7 @@ TEST(a_load_takes_caches_of_all_models_before_an_idle_one)
     assert_int_equal(why.ceiling_bytes, root.limit);
     assert_int_equal(why.current_bytes, root.reserved);
     assert_int_equal(why.idle_bytes, 0);
-    assert_non_null(strstr(why.text, "room for new"));
+    assert_non_null(strstr(why.text, "memory to load new"));
     guard_numbers(m.guard, &n);
     assert_true(n.rooms_made == 2 && n.rooms_refused == 1 && n.cached_bytes > 0 &&
                 n.idle_bytes == 16 * UNIT_BYTES);

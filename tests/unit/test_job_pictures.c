@@ -107,7 +107,7 @@ TEST(a_model_that_sees_nothing_says_so)
     struct scene c;
     open_scene(&c);
     c.shape.vision.present = false;
-    refused(&c, "does not see");
+    refused(&c, "takes no images");
     close_scene(&c);
 }
 
@@ -116,11 +116,11 @@ TEST(pictures_of_another_size_are_refused)
     struct scene c;
     open_scene(&c);
     c.pictures[1].picture->width += 16;
-    refused(&c, "picture 1 is 144 x 32 pixels: this model takes whole squares of 32 x 32");
+    refused(&c, "image 1 is 144 x 32 pixels: this model takes whole squares of 32 x 32");
     c.pictures[1].picture->width = 17 * EDGE;
     refused(&c, "at most 16384 together");
     c.spec.picture_count = ENGINE_PICTURES_MAX + 1;
-    refused(&c, "at most 512");
+    refused(&c, "the limit is 512");
     close_scene(&c);
 }
 
@@ -131,12 +131,12 @@ TEST(pictures_at_another_place_are_refused)
     c.pictures[0].first = 0;
     refused(&c, "at least one must stand before it");
     c.pictures[0].first = 9;
-    refused(&c, "token 9 of the prompt is 9, but picture 0 stands there");
+    refused(&c, "token 9 of the prompt is 9, but image 0 stands there");
     c.pictures[0].first = 11;
     refused(&c, "token 16 of the prompt");
     place(&c, 0, 10);
     c.pictures[1].first = 15;
-    refused(&c, "picture 1 begins at token 15, but the one before it ends at 16");
+    refused(&c, "image 1 begins at token 15, but the one before it ends at 16");
     c.pictures[1].first = COUNT - 3;
     refused(&c, "of a prompt of 200");
     c.pictures[1].first = UINT32_MAX;

@@ -200,8 +200,8 @@ static void text_becomes(const struct scene *s, const char *text, const char *ex
         fail_msg("\"%s\" became \"%s\" (%s)", text, ret.ptr, why.message);
     if (!expected) {
         assert_false(ok);
-        assert_int_equal(why.status, 400);
-        assert_string_equal(why.code, "media_mismatch");
+        assert_int_equal(reject_status(&why), 400);
+        assert_string_equal(reject_code(&why), "media_mismatch");
     }
     buf_done(&ret);
 }

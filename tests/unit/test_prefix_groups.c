@@ -129,7 +129,7 @@ static uint32_t begin(struct fixture *f, struct row *r, const char *text)
     prefix_index_find(f->index, r->keys, r->key_count, &hit);
     uint32_t *tables[GROUPS] = {r->tables[0], r->tables[1], r->tables[2]};
     prefix_index_take(f->index, &hit, tables);
-    if (hit.slot != PREFIX_NONE)
+    if (hit.slot != NONE)
         prefix_index_unpin(f->index, hit.node);
     r->page_count = hit.pages;
     r->node = hit.node;
@@ -143,7 +143,7 @@ static void leave_behind(struct fixture *f, struct row *r)
     for (uint32_t g = 1; g < GROUPS; g++)
         for (; r->first[g] < page_group_first(&f->groups[g], r->page_count * PAGE_TOKENS); r->first[g]++)
             page_pool_unref(f->groups[g].pages, r->tables[g][r->first[g]]);
-    prefix_index_released(f->index, PREFIX_NONE);
+    prefix_index_released(f->index, NONE);
 }
 
 /* Computes the next page of each group. */
@@ -201,7 +201,7 @@ static uint32_t page_of(struct fixture *f, uint32_t group, const char *text)
         if (page_pool_cached(f->groups[group].pages) > 0 &&
             memcmp(page_at(f, group, i), &keys[count - 1], sizeof(keys[0])) == 0)
             return i;
-    return PREFIX_NONE;
+    return NONE;
 }
 
 static struct prefix_numbers numbers(const struct fixture *f)
@@ -215,7 +215,7 @@ static struct prefix_numbers numbers(const struct fixture *f)
 static void lose(struct fixture *f, uint32_t group, const char *text)
 {
     uint32_t page = page_of(f, group, text);
-    assert_int_not_equal(page, PREFIX_NONE);
+    assert_int_not_equal(page, NONE);
     on_evict(&f->of[group], page);
     page_pool_drop(f->groups[group].pages, page);
     check(f);
@@ -264,8 +264,8 @@ TEST(a_hit_references_all_of_the_first_group_and_the_windows_of_the_others)
     assert_int_equal(begin(&f, &r, "abcdefgh"), 8);
     for (uint32_t i = 0; i < 8; i++) {
         assert_int_equal(page_pool_refs(f.groups[0].pages, r.tables[0][i]), 1);
-        assert_int_equal(r.tables[NEAR][i] == PREFIX_NONE, i < 6);
-        assert_int_equal(r.tables[FAR][i] == PREFIX_NONE, i < 4);
+        assert_int_equal(r.tables[NEAR][i] == NONE, i < 6);
+        assert_int_equal(r.tables[FAR][i] == NONE, i < 4);
     }
     assert_int_equal(prefix_index_referenced(f.index, r.node, 0), 8);
     assert_int_equal(prefix_index_referenced(f.index, r.node, NEAR), 2);

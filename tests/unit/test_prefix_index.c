@@ -93,11 +93,11 @@ struct row {
 static struct prefix_hit begin(struct fixture *f, struct row *r, const char *text)
 {
     struct prefix_hit hit;
-    *r = (struct row){.node = PREFIX_NONE, .live = true};
+    *r = (struct row){.node = NONE, .live = true};
     r->key_count = keys_of(f, text, r->keys);
     prefix_index_find(f->index, r->keys, r->key_count, &hit);
     prefix_index_take(f->index, &hit, &(uint32_t *){r->table});
-    if (hit.slot != PREFIX_NONE)
+    if (hit.slot != NONE)
         prefix_index_unpin(f->index, hit.node);
     r->page_count = hit.pages;
     r->node = hit.node;
@@ -328,8 +328,8 @@ static void check_hit(struct fixture *f, const struct row *r, const struct prefi
     for (uint32_t i = 0; i < hit->pages; i++)
         assert_memory_equal(page_pool_base(f->pages) + (size_t)r->table[i] * PAGE_BYTES, &r->keys[i],
                             sizeof(struct prefix_key));
-    assert_int_equal(hit->slot == PREFIX_NONE, !f->slots || hit->pages == 0);
-    if (hit->slot != PREFIX_NONE)
+    assert_int_equal(hit->slot == NONE, !f->slots || hit->pages == 0);
+    if (hit->slot != NONE)
         assert_memory_equal(slot_pool_base(f->slots) + (size_t)hit->slot * SLOT_BYTES,
                             &r->keys[hit->pages - 1], sizeof(struct prefix_key));
 }

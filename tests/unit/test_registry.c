@@ -655,7 +655,7 @@ static void expect_no_room(uint32_t index)
     struct lease l;
     uint64_t before = held();
     assert_int_equal(use(index, false, &l, &why), -ENOMEM);
-    assert_non_null(strstr(why.e.text, "no room for"));
+    assert_non_null(strstr(why.e.text, "no memory to load"));
     assert_non_null(strstr(why.e.text, "ceiling"));
     assert_int_equal(held(), before);
 }

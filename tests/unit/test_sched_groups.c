@@ -126,7 +126,7 @@ TEST(pages_behind_the_window_lose_the_rows_reference)
     assert_int_equal(row->first[1], 4);
     assert_int_equal(referenced(&f, 1), 3);
     assert_int_equal(page_pool_cached(f.groups[1].pages), 4);
-    assert_int_equal(row->pages[1][3], SCHED_PAGE_NONE);
+    assert_int_equal(row->pages[1][3], NONE);
     /* One token further into the window's next page, one page less. */
     run_to_tokens(&f, row, 7 * PAGE);
     assert_int_equal(row->first[1], 5);

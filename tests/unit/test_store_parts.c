@@ -88,14 +88,14 @@ PROPERTY(the_table_finds_what_is_there_and_gives_up_the_oldest, seed)
         uint32_t n = (uint32_t)rng_below(&rng, KEYS);
         struct prefix_key key = key_of(n);
         assert_int_equal(store_table_find(t, &key, n % 2), entry_of[n]);
-        assert_int_equal(store_table_find(t, &key, 1 - n % 2), STORE_NONE);
+        assert_int_equal(store_table_find(t, &key, 1 - n % 2), NONE);
         uint32_t at = 0;
         while (at < count && order[at] != n)
             at++;
-        if (entry_of[n] == STORE_NONE) {
+        if (entry_of[n] == NONE) {
             uint32_t entry = store_table_add(t, &key, n % 2);
-            assert_true((entry == STORE_NONE) == (count == entries));
-            if (entry == STORE_NONE)
+            assert_true((entry == NONE) == (count == entries));
+            if (entry == NONE)
                 continue;
             assert_int_equal(store_table_find(t, &key, n % 2), entry);
             store_table_store(t, entry, n + 1, 0);
@@ -109,7 +109,7 @@ PROPERTY(the_table_finds_what_is_there_and_gives_up_the_oldest, seed)
             uint32_t oldest = store_table_oldest(t);
             assert_int_equal(oldest, entry_of[order[0]]);
             store_table_remove(t, oldest);
-            entry_of[order[0]] = STORE_NONE;
+            entry_of[order[0]] = NONE;
             memmove(order, order + 1, --count * sizeof(*order));
         }
         struct store_table_numbers numbers;
@@ -144,7 +144,7 @@ PROPERTY(the_start_puts_files_into_the_order_of_their_use, seed)
         before = store_table_at(t, entry)->used_ns;
         store_table_remove(t, entry);
     }
-    assert_int_equal(store_table_oldest(t), STORE_NONE);
+    assert_int_equal(store_table_oldest(t), NONE);
     arena_free(a);
 }
 
@@ -164,7 +164,7 @@ PROPERTY(pieces_of_the_staging_never_overlap, seed)
         uint32_t wanted = 1 + (uint32_t)rng_below(&rng, 40);
         if (count < 64 && rng_below(&rng, 2)) {
             uint32_t first = staging_take(&s, wanted);
-            if (first == STAGING_NONE) {
+            if (first == NONE) {
                 assert_true(used > 0 || wanted > blocks);
                 continue;
             }

@@ -80,14 +80,12 @@ TEST(every_template_renders_and_refuses_as_transformers_does)
         skip();
     }
     assert_int_equal(arena_create(&(struct arena_opts){(size_t)256 << 20, 0, NULL}, &scratch), 0);
-    json_object_foreach(json_object_get(root, "expected"), name, cases)
-    {
+    json_object_foreach(json_object_get(root, "expected"), name, cases) {
         struct arena *a;
         assert_int_equal(arena_create(&(struct arena_opts){(size_t)64 << 20, 0, NULL}, &a), 0);
         snprintf(path, sizeof(path), "%s/%s.jinja", dir, name);
         struct chat_template *t = compile_file(a, path);
-        json_object_foreach(cases, conversation, want)
-        {
+        json_object_foreach(cases, conversation, want) {
             snprintf(what, sizeof(what), "%s, %s", name, conversation);
             check_case(t, scratch, root, what, json_object_get(json_object_get(root, "cases"), conversation),
                        want);
@@ -115,8 +113,7 @@ TEST(the_bundled_models_template_renders_the_golden_prompts)
     assert_int_equal(arena_create(&(struct arena_opts){(size_t)64 << 20, 0, NULL}, &scratch), 0);
     assert_int_equal(chat_template_load(a, PLATEAU_SOURCE_DIR "/models/canary", &t, &e), 0);
     assert_true(chat_template_mentions(t, SLICE("enable_thinking")));
-    json_array_foreach(json_object_get(golden, "cases"), i, c)
-    {
+    json_array_foreach(json_object_get(golden, "cases"), i, c) {
         struct buf got;
         json_t *tools = json_object_get(c, "tools");
         json_t *kwargs = json_pack("{s:O}", "enable_thinking", json_object_get(c, "enable_thinking"));

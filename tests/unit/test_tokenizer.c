@@ -108,23 +108,20 @@ static json_t *variant_build(const json_t *variant)
     size_t i;
     json_object_update(root, json_object_get(variant, "set"));
     json_object_update(model, json_object_get(variant, "model"));
-    json_object_foreach(json_object_get(variant, "vocab_replace"), key, value)
-    {
+    json_object_foreach(json_object_get(variant, "vocab_replace"), key, value) {
         json_object_set(vocab, json_string_value(value), json_object_get(vocab, key));
         assert_int_equal(json_object_del(vocab, key), 0);
     }
     for (json_int_t n = json_integer_value(json_object_get(variant, "merges_drop")); n > 0; n--)
         json_array_remove(merges, json_array_size(merges) - 1);
     if (json_is_true(json_object_get(variant, "merges_as_strings"))) {
-        json_array_foreach(merges, i, value)
-        {
+        json_array_foreach(merges, i, value) {
             json_array_set_new(merges, i,
                                json_sprintf("%s %s", json_string_value(json_array_get(value, 0)),
                                             json_string_value(json_array_get(value, 1))));
         }
     }
-    json_array_foreach(json_object_get(variant, "added"), i, value)
-    {
+    json_array_foreach(json_object_get(variant, "added"), i, value) {
         json_array_append(added, value);
     }
     return root;
@@ -142,15 +139,13 @@ static void assert_variant(const char *name)
     size_t i;
     json_t *c;
     assert_true(json_array_size(json_object_get(data, "encoded")) > 150);
-    json_array_foreach(json_object_get(data, "encoded"), i, c)
-    {
+    json_array_foreach(json_object_get(data, "encoded"), i, c) {
         struct encode_case ec = {.text = json_slice(json_array_get(c, 0)), .ids = json_array_get(c, 1)};
         assert_encodes(t, scratch, &ec);
         ec.prefix = json_object_get(variant, "special_prefix");
         assert_encodes(t, scratch, &ec);
     }
-    json_array_foreach(json_object_get(data, "decoded"), i, c)
-    {
+    json_array_foreach(json_object_get(data, "decoded"), i, c) {
         assert_decodes(t, json_array_get(c, 0), false, json_slice(json_array_get(c, 1)));
         assert_decodes(t, json_array_get(c, 0), true, json_slice(json_array_get(c, 2)));
     }
@@ -212,23 +207,20 @@ TEST(golden_texts_prompts_and_answers)
     size_t i;
     assert_true(json_array_size(json_object_get(golden, "tokenizer")) >= 18);
     assert_true(json_array_size(json_object_get(golden, "cases")) >= 24);
-    json_array_foreach(json_object_get(golden, "tokenizer"), i, item)
-    {
+    json_array_foreach(json_object_get(golden, "tokenizer"), i, item) {
         const json_t *ids = json_object_get(item, "ids");
         assert_encodes(c.tokenizer, c.scratch,
                        &(struct encode_case){.text = json_slice(json_object_get(item, "text")), .ids = ids});
         assert_decodes(c.tokenizer, ids, false, json_slice(json_object_get(item, "decoded")));
     }
-    json_array_foreach(json_object_get(golden, "cases"), i, item)
-    {
+    json_array_foreach(json_object_get(golden, "cases"), i, item) {
         struct encode_case ec = {.text = json_slice(json_object_get(item, "rendered")),
                                  .ids = json_object_get(item, "prompt_ids")};
         assert_encodes(c.tokenizer, c.scratch, &ec);
         assert_decodes(c.tokenizer, json_object_get(item, "greedy_ids"), true,
                        json_slice(json_object_get(item, "greedy_text")));
     }
-    json_array_foreach(json_object_get(golden, "vision"), i, item)
-    {
+    json_array_foreach(json_object_get(golden, "vision"), i, item) {
         assert_decodes(c.tokenizer, json_object_get(item, "greedy_ids"), true,
                        json_slice(json_object_get(item, "greedy_text")));
     }

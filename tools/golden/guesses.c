@@ -35,7 +35,7 @@ static int row_init(struct row *r, struct model *m, const struct golden_case *c)
 {
     *r =
         (struct row){.model = m, .shape = model_shape(m), .c = c, .count = c->prompt.count + c->greedy.count};
-    uint32_t room = r->count + GUESSES_MAX + 1, pages = DIV_UP(room, KERN_PAGE_TOKENS);
+    uint32_t room = r->count + GUESSES_MAX + 1, pages = DIV_UP(room, PAGE_TOKENS);
     size_t page_bytes = pages * r->shape->page_bytes, slot_bytes = 2 * r->shape->slot_bytes;
     r->tokens = calloc(room, sizeof(r->tokens[0]));
     r->pages = calloc(pages, sizeof(r->pages[0]));
@@ -62,7 +62,7 @@ static int forward(struct row *r, const uint32_t *tokens, uint32_t position, uin
                             .token_count = count,
                             .position = position,
                             .pages = r->pages,
-                            .slot_in = r->started ? 0 : MODEL_SLOT_NONE,
+                            .slot_in = r->started ? 0 : NONE,
                             .logits_from = count - logits,
                             .hold = hold};
     struct model_step step = {

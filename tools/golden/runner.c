@@ -67,7 +67,7 @@ int runner_create(const struct runner_opts *opts, struct runner **ret)
         return -ENOMEM;
     r->opts = *opts;
     r->shape = model_shape(opts->model);
-    r->pages_per_row = DIV_UP(opts->sequence_max, KERN_PAGE_TOKENS);
+    r->pages_per_row = DIV_UP(opts->sequence_max, PAGE_TOKENS);
     uint32_t page_count = r->pages_per_row * opts->rows_max;
     r->pages = poisoned(page_count * r->shape->page_bytes);
     r->slots = poisoned(2 * (size_t)opts->rows_max * r->shape->slot_bytes);
@@ -115,7 +115,7 @@ static struct model_row next_tokens(struct row *row, uint32_t chunk, uint32_t bu
         m.tokens = q->prompt + row->done;
         m.token_count = MIN_OF(MIN_OF(chunk, budget), q->prompt_count - row->done);
         if (row->done == 0)
-            m.slot_in = MODEL_SLOT_NONE;
+            m.slot_in = NONE;
         row->current ^= 1;
     } else {
         m.tokens = &row->next;
