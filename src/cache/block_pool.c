@@ -375,24 +375,47 @@ void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret)
 static void check_unit(const struct block_pool *p, uint32_t unit)
 {
     struct span b = blocks_of_unit(p, unit);
-    uint32_t taken = 0;
-    for (uint32_t i = b.first; i <= b.last; i++)
-        taken += block_pool_is_taken(p, i);
-    ASSERT(p->unit_taken[unit] == taken);
-    ASSERT(taken == 0 || unit_is_committed(p->units, unit));
-    ASSERT(unit < p->units_top || !unit_is_committed(p->units, unit));
+    uint32_t taken = b.last - b.first + 1 - bitmap_count(&p->free, b.first, b.last + 1);
+    ASSERT_OF(p->unit_taken[unit] == taken, "unit %u: %u taken blocks touch it, %u are counted", unit, taken,
+              p->unit_taken[unit]);
+    ASSERT_OF(taken == 0 || unit_is_committed(p->units, unit), "unit %u is used and not committed", unit);
+    ASSERT_OF(unit < p->units_top || !unit_is_committed(p->units, unit), "unit %u is above the top", unit);
+}
+
+static void check_word(const struct bitmap *b, uint32_t word)
+{
+    bool is_summed = b->summary[word / 64] >> word % 64 & 1;
+    ASSERT_OF(is_summed == (b->words[word] != 0), "blocks %u to %u: the summary is wrong", word * 64,
+              word * 64 + 63);
+}
+
+bool block_pool_walk(const struct block_pool *p, struct walk *w)
+{
+    uint32_t taken = 0, ready = 0;
+    for (uint32_t i = 0; i < p->blocks_max && walk_on(w); i++) {
+        bool is_free = bitmap_has(&p->free, i), is_ready = bitmap_has(&p->ready, i);
+        taken += !is_free;
+        ready += is_ready;
+        ASSERT_OF(is_ready == (is_free && is_committed(p, i)), "block %u: free %d, ready %d, committed %d", i,
+                  is_free, is_ready, is_committed(p, i));
+    }
+    for (uint32_t i = 0; i < p->free.word_count && walk_on(w); i++) {
+        check_word(&p->free, i);
+        check_word(&p->ready, i);
+    }
+    for (uint32_t i = 0; i < units_max(p->units) && walk_on(w); i++)
+        check_unit(p, i);
+    if (w->called_off)
+        return false;
+    ASSERT_OF(taken == p->taken, "%u blocks are taken, %u counted", taken, p->taken);
+    ASSERT_OF(ready == p->ready_count, "%u blocks are ready, %u counted", ready, p->ready_count);
+    ASSERT(taken <= p->peak && p->peak <= p->blocks_max);
+    ASSERT(p->given_first < GIVEN_MAX && p->given_count <= GIVEN_MAX);
+    units_check(p->units);
+    return true;
 }
 
 void block_pool_check(const struct block_pool *p)
 {
-    uint32_t taken = 0, ready = 0;
-    for (uint32_t i = 0; i < p->blocks_max; i++) {
-        bool is_free = bitmap_has(&p->free, i);
-        taken += !is_free;
-        ready += bitmap_has(&p->ready, i);
-        ASSERT(bitmap_has(&p->ready, i) == (is_free && is_committed(p, i)));
-    }
-    ASSERT(taken == p->taken && taken <= p->peak && ready == p->ready_count);
-    for (uint32_t i = 0; i < units_max(p->units); i++)
-        check_unit(p, i);
+    block_pool_walk(p, &(struct walk){0});
 }

@@ -8,6 +8,7 @@
 #define PLATEAU_CACHE_BLOCK_POOL_H
 
 #include "base/arena.h"
+#include "base/walk.h"
 #include "memory/units.h"
 
 struct block_pool;
@@ -69,5 +70,7 @@ void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret);
 
 /* Asserts every invariant. */
 void block_pool_check(const struct block_pool *p);
+/* The same, as far as `w` goes on: about two things for each block. False: it was called off. */
+bool block_pool_walk(const struct block_pool *p, struct walk *w);
 
 #endif

@@ -4,33 +4,13 @@
  * reference goes, so the order of joining is the order of last use; its number tells where it stands among those of other pools. */
 #include "cache/page_pool.h"
 
+#include "cache/page_state.h"
+
 #include "base/check.h"
 
 #include <errno.h>
 
-#define PAGE_NONE UINT32_MAX
 #define NS_PER_MS 1000000ull
-
-struct page {
-    uint32_t refs;
-    uint32_t next, prev; /* of the cached list */
-    uint32_t used;       /* `uses` when it joined that */
-    uint32_t used_ms;    /* and the clock, modulo 2^32 */
-    bool kept;           /* holds a prefix */
-};
-
-struct page_pool {
-    /* Constant. */
-    uint32_t pages_max;
-    struct page_pool_opts opts;
-    /* Engine thread only. */
-    struct block_pool *blocks;
-    struct page *pages;      /* [pages_max] */
-    uint32_t oldest, newest; /* of the cached ones */
-    uint32_t referenced, cached;
-    uint32_t uses; /* unless it is shared */
-    uint64_t now_ns;
-};
 
 static struct block_pool_opts block_opts(const struct page_pool_opts *opts)
 {
@@ -285,21 +265,54 @@ void page_pool_numbers(const struct page_pool *p, struct page_pool_numbers *ret)
     ret->kept = p->cached;
 }
 
-void page_pool_check(const struct page_pool *p)
+static void check_page(const struct page_pool *p, uint32_t i)
+{
+    const struct page *at = &p->pages[i];
+    bool is_taken = block_pool_is_taken(p->blocks, i);
+    ASSERT_OF(is_taken == (at->refs > 0 || at->kept), "page %u: taken %d, %u references, kept %d", i, is_taken,
+              at->refs, at->kept);
+    if (at->refs > 0 || !at->kept)
+        return;
+    ASSERT_OF(at->prev == PAGE_NONE ? p->oldest == i : at->prev < p->pages_max && p->pages[at->prev].next == i,
+              "page %u: what was used before it is not linked with it", i);
+    ASSERT_OF(at->next == PAGE_NONE ? p->newest == i : at->next < p->pages_max && p->pages[at->next].prev == i,
+              "page %u: what was used after it is not linked with it", i);
+}
+
+/* The cached pages, in order of last use; `cached`: how many there are. */
+static bool walk_cached(const struct page_pool *p, uint32_t cached, struct walk *w)
+{
+    uint32_t prev = PAGE_NONE, count = 0;
+    for (uint32_t i = p->oldest; i != PAGE_NONE && walk_on(w); prev = i, i = p->pages[i].next, count++) {
+        const struct page *at = &p->pages[i];
+        ASSERT_OF(at->refs == 0 && at->kept, "page %u: listed as cached, with %u references, kept %d", i,
+                  at->refs, at->kept);
+        ASSERT_OF(count < cached && at->prev == prev, "page %u: listed twice", i);
+        ASSERT_OF(prev == PAGE_NONE || at->used - p->pages[prev].used - 1 < UINT32_MAX / 2,
+                  "page %u: listed behind page %u, which was used later", i, prev);
+    }
+    ASSERT(w->called_off || (count == cached && p->newest == prev));
+    return !w->called_off;
+}
+
+bool page_pool_walk(const struct page_pool *p, struct walk *w)
 {
     uint32_t referenced = 0, cached = 0;
-    block_pool_check(p->blocks);
-    for (uint32_t i = 0; i < p->pages_max; i++) {
-        const struct page *at = &p->pages[i];
-        ASSERT(block_pool_is_taken(p->blocks, i) == (at->refs > 0 || at->kept));
-        referenced += at->refs > 0;
-        cached += at->refs == 0 && at->kept;
+    if (!block_pool_walk(p->blocks, w))
+        return false;
+    for (uint32_t i = 0; i < p->pages_max && walk_on(w); i++) {
+        check_page(p, i);
+        referenced += p->pages[i].refs > 0;
+        cached += p->pages[i].refs == 0 && p->pages[i].kept;
     }
-    ASSERT(referenced == p->referenced && cached == p->cached);
-    uint32_t prev = PAGE_NONE;
-    for (uint32_t i = p->oldest; i != PAGE_NONE; prev = i, i = p->pages[i].next, cached--) {
-        ASSERT(cached > 0 && p->pages[i].prev == prev && p->pages[i].refs == 0 && p->pages[i].kept);
-        ASSERT(prev == PAGE_NONE || p->pages[i].used - p->pages[prev].used - 1 < UINT32_MAX / 2);
-    }
-    ASSERT(cached == 0 && p->newest == prev);
+    if (w->called_off || !walk_cached(p, cached, w))
+        return false;
+    ASSERT_OF(referenced == p->referenced, "%u pages are referenced, %u counted", referenced, p->referenced);
+    ASSERT_OF(cached == p->cached, "%u pages are cached, %u counted", cached, p->cached);
+    return true;
+}
+
+void page_pool_check(const struct page_pool *p)
+{
+    page_pool_walk(p, &(struct walk){0});
 }

@@ -138,12 +138,6 @@ static void table_remove(struct prefix_index *ix, uint32_t node)
 
 /* ---- pages ---- */
 
-/* Who uses the node: all who do reference its first page. */
-static uint32_t refs_of(const struct prefix_index *ix, uint32_t node)
-{
-    return page_pool_refs(ix->first.pages, page_of(ix, node, 0));
-}
-
 static void page_link(struct prefix_index *ix, uint32_t node, uint32_t group, uint32_t page)
 {
     struct group *g = &ix->groups[group];
@@ -294,7 +288,7 @@ static bool is_end(const struct prefix_index *ix, uint32_t node)
     return all;
 }
 
-static bool is_useless(const struct prefix_index *ix, uint32_t node)
+bool prefix_state_is_useless(const struct prefix_index *ix, uint32_t node)
 {
     return ix->nodes[node].child == NONE && refs_of(ix, node) == 0 && !is_end(ix, node);
 }
@@ -302,7 +296,7 @@ static bool is_useless(const struct prefix_index *ix, uint32_t node)
 /* From this node towards the beginning, as long as nobody can use what is there. */
 static void prune(struct prefix_index *ix, uint32_t node)
 {
-    while (node != NONE && is_useless(ix, node)) {
+    while (node != NONE && prefix_state_is_useless(ix, node)) {
         uint32_t parent = ix->nodes[node].parent;
         remove_leaf(ix, node);
         node = parent;
@@ -322,7 +316,7 @@ static void prune_behind(struct prefix_index *ix, uint32_t top, uint32_t group)
         while (at != top && next == NONE) {
             uint32_t parent = ix->nodes[at].parent;
             next = ix->nodes[at].next;
-            if (is_useless(ix, at))
+            if (prefix_state_is_useless(ix, at))
                 remove_leaf(ix, at);
             at = next != NONE ? next : parent;
         }
@@ -653,73 +647,4 @@ void prefix_index_numbers(const struct prefix_index *ix, struct prefix_numbers *
     *ret = ix->numbers;
     ret->bytes = bytes_held(ix);
     ret->bytes_max = ix->bytes_max;
-}
-
-/* ---- invariants ---- */
-
-static void check_pages(const struct prefix_index *ix, uint32_t node)
-{
-    ASSERT(page_of(ix, node, 0) != NONE);
-    for (uint32_t g = 0; g < ix->group_count; g++) {
-        uint32_t page = page_of(ix, node, g);
-        if (page == NONE)
-            continue;
-        ASSERT(page < ix->groups[g].pages_max && ix->groups[g].node_of[page] == node);
-        ASSERT(refs_of(ix, node) >= page_pool_refs(ix->groups[g].is.pages, page));
-    }
-}
-
-static void check_node(const struct prefix_index *ix, uint32_t i)
-{
-    const struct node *n = &ix->nodes[i];
-    ASSERT(look_up(ix, &n->key) == i);
-    ASSERT(n->depth == 1 + (n->parent == NONE ? 0 : ix->nodes[n->parent].depth));
-    check_pages(ix, i);
-    if (n->parent != NONE)
-        ASSERT(refs_of(ix, i) == 0 || refs_of(ix, n->parent) > 0);
-    uint32_t prev = NONE;
-    for (uint32_t c = n->child; c != NONE; prev = c, c = ix->nodes[c].next)
-        ASSERT(ix->nodes[c].parent == i && ix->nodes[c].prev == prev);
-    if (n->snapshot != NONE)
-        ASSERT(ix->snapshots[n->snapshot].node == i && slot_pool_is_taken(ix->slots, n->snapshot));
-    ASSERT(n->pins == 0 || (n->snapshot != NONE && refs_of(ix, i) > 0));
-    ASSERT(!is_useless(ix, i));
-}
-
-/* Every cached page is a node's. */
-static void check_group(const struct prefix_index *ix, uint32_t group)
-{
-    const struct group *g = &ix->groups[group];
-    uint32_t cached = 0;
-    for (uint32_t i = 0; i < g->pages_max; i++) {
-        uint32_t node = g->node_of[i];
-        ASSERT(node == NONE || (ix->nodes[node].depth > 0 && g->page_of[node] == i));
-        cached += node != NONE && page_pool_refs(g->is.pages, i) == 0;
-    }
-    ASSERT(cached == page_pool_cached(g->is.pages));
-}
-
-void prefix_index_check(const struct prefix_index *ix)
-{
-    uint32_t nodes = 0, snapshots = 0, pinned = 0, listed = 0, unused = 0, unstored = 0;
-    for (uint32_t i = 0; i < ix->nodes_max; i++) {
-        if (ix->nodes[i].depth == 0)
-            continue;
-        check_node(ix, i);
-        nodes++;
-        unstored +=
-            !ix->nodes[i].page_stored + (ix->nodes[i].snapshot != NONE && !ix->nodes[i].snapshot_stored);
-        snapshots += ix->nodes[i].snapshot != NONE;
-        pinned += ix->nodes[i].pins > 0;
-    }
-    for (uint32_t g = 0; g < ix->group_count; g++)
-        check_group(ix, g);
-    for (uint32_t i = ix->free; i != NONE; i = ix->nodes[i].next_same)
-        unused += ix->nodes[i].depth == 0;
-    for (uint32_t s = ix->newest; s != NONE; s = ix->snapshots[s].next)
-        listed++;
-    ASSERT(unstored == ix->numbers.unstored);
-    ASSERT(nodes == ix->numbers.nodes && unused == ix->nodes_max - nodes);
-    ASSERT(snapshots == ix->numbers.snapshots && listed == snapshots && pinned == ix->numbers.pinned);
-    ASSERT(bytes_held(ix) <= ix->allowed && ix->allowed <= ix->bytes_max);
 }

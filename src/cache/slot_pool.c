@@ -91,3 +91,8 @@ void slot_pool_check(const struct slot_pool *p)
 {
     block_pool_check(p->blocks);
 }
+
+bool slot_pool_walk(const struct slot_pool *p, struct walk *w)
+{
+    return block_pool_walk(p->blocks, w);
+}

@@ -4,28 +4,14 @@
  * root or none, and a reader must see sums that add up. The lock is held for a walk of four or five levels. */
 #include "memory/ledger.h"
 
+#include "memory/ledger_state.h"
+
 #include "base/check.h"
-#include "base/list.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct account {
-    struct ledger *ledger;
-    struct account *parent;
-    struct list siblings, children;
-    uint64_t taken; /* reserved here and below; n.reserved is the floor when that is more */
-    struct account_numbers n;
-};
-
-struct ledger {
-    struct ledger_faults faults; /* constant once there are other threads */
-    pthread_mutex_t lock;
-    struct account root;
-};
 
 const char *account_class_name(enum account_class c)
 {
@@ -59,31 +45,19 @@ int ledger_create(uint64_t limit_bytes, struct ledger **ret)
 
 /* ---- moving ---- */
 
-/* Disk blocks are counted in their own subtree but are no memory: they stop below the root. */
-static bool counts_at(const struct account *at, const struct account *from)
-{
-    return at->parent || from->n.class != ACCOUNT_DISK;
-}
-
-/* What it counts as when so much is reserved there. */
-static uint64_t reserved_with(const struct account *a, uint64_t taken)
-{
-    return MAX_OF(taken, a->n.floor);
-}
-
 /* `taken` of `at` grows by `bytes` (or falls, modulo 2^64). Returns by how much it counts as more above. */
 static uint64_t move(struct account *at, uint64_t bytes)
 {
     uint64_t before = at->n.reserved;
     at->taken += bytes;
-    at->n.reserved = reserved_with(at, at->taken);
+    at->n.reserved = ledger_reserved_with(at, at->taken);
     return at->n.reserved - before;
 }
 
 static void move_up(struct account *from, struct account *at, uint64_t bytes)
 {
     for (; at && bytes != 0; at = at->parent)
-        if (counts_at(at, from))
+        if (ledger_counts_at(at, from))
             bytes = move(at, bytes);
 }
 
@@ -92,12 +66,12 @@ static struct account *find_refusing_from(const struct account *from, struct acc
                                           uint64_t spare)
 {
     for (; at && bytes > 0; at = at->parent, spare = 0) {
-        if (!counts_at(at, from))
+        if (!ledger_counts_at(at, from))
             continue;
         uint64_t room = at->n.limit - MIN_OF(at->taken, at->n.limit);
         if (bytes > room || spare > room - bytes)
             return at;
-        bytes = reserved_with(at, at->taken + bytes) - at->n.reserved;
+        bytes = ledger_reserved_with(at, at->taken + bytes) - at->n.reserved;
     }
     return NULL;
 }
@@ -266,8 +240,8 @@ uint64_t account_would_free(struct account *a, uint64_t bytes)
     pthread_mutex_lock(&a->ledger->lock);
     bytes = MIN_OF(bytes, a->taken);
     for (struct account *at = a; at; at = at->parent)
-        if (counts_at(at, a))
-            bytes = at->n.reserved - reserved_with(at, at->taken - bytes);
+        if (ledger_counts_at(at, a))
+            bytes = at->n.reserved - ledger_reserved_with(at, at->taken - bytes);
     pthread_mutex_unlock(&a->ledger->lock);
     return bytes;
 }
@@ -277,7 +251,7 @@ void account_use(struct account *a, uint64_t bytes)
     pthread_mutex_lock(&a->ledger->lock);
     ASSERT(bytes <= a->taken - a->n.used);
     for (struct account *at = a; at; at = at->parent) {
-        if (!counts_at(at, a))
+        if (!ledger_counts_at(at, a))
             continue;
         at->n.used += bytes;
         at->n.peak = MAX_OF(at->n.peak, at->n.used);
@@ -290,7 +264,7 @@ void account_unuse(struct account *a, uint64_t bytes)
     pthread_mutex_lock(&a->ledger->lock);
     ASSERT(bytes <= a->n.used);
     for (struct account *at = a; at; at = at->parent)
-        if (counts_at(at, a))
+        if (ledger_counts_at(at, a))
             at->n.used -= bytes;
     pthread_mutex_unlock(&a->ledger->lock);
 }
@@ -368,28 +342,5 @@ void ledger_walk(struct ledger *l, void (*visit)(void *arg, const struct account
 {
     pthread_mutex_lock(&l->lock);
     walk(&l->root, visit, arg);
-    pthread_mutex_unlock(&l->lock);
-}
-
-static void check_account(const struct account *a)
-{
-    uint64_t reserved = 0, used = 0;
-    LIST_EACH(it, &a->children) {
-        const struct account *child = LIST_ENTRY(it, struct account, siblings);
-        check_account(child);
-        if (!a->parent && child->n.class == ACCOUNT_DISK)
-            continue;
-        reserved += child->n.reserved;
-        used += child->n.used;
-    }
-    ASSERT(reserved <= a->taken && used <= a->n.used && a->n.used <= a->taken);
-    ASSERT(a->n.reserved == reserved_with(a, a->taken));
-    ASSERT(a->n.used <= a->n.reserved && a->n.used <= a->n.peak);
-}
-
-void ledger_check(struct ledger *l)
-{
-    pthread_mutex_lock(&l->lock);
-    check_account(&l->root);
     pthread_mutex_unlock(&l->lock);
 }

@@ -146,3 +146,13 @@ int unit_decommit(struct units *u, uint32_t index)
     account_release(u->account, u->unit_bytes);
     return 0;
 }
+
+void units_check(const struct units *u)
+{
+    uint32_t committed = 0;
+    for (uint32_t i = 0; i < u->units_max; i++)
+        committed += u->is_committed[i];
+    struct account_numbers n = account_numbers(u->account);
+    ASSERT_OF(committed == u->committed, "account %s: %u units are committed, %u counted", n.name, committed,
+              u->committed);
+}

@@ -127,3 +127,26 @@ int share_compare_prompts(const struct share *a, const struct share *b)
     uint64_t x = a->served / turns, y = b->served / turns;
     return (x > y) - (x < y);
 }
+
+/* ---- invariants ---- */
+
+void shares_check(const struct shares *t)
+{
+    uint32_t with_rows = 0, present = 0;
+    for (uint32_t i = 0; i < SHARES_MAX; i++) {
+        const struct share *x = &t->table[i];
+        with_rows += x->rows > 0;
+        ASSERT_OF(x->running <= x->rows, "tenant %llx: %u rows, %u of them with a place",
+                  (unsigned long long)x->id, x->rows, x->running);
+        ASSERT_OF(x->weight >= 1 && x->weight <= SHARE_WEIGHT_MAX, "tenant %llx: weight %u",
+                  (unsigned long long)x->id, x->weight);
+        ASSERT_OF(x->rows > 0 || list_empty(&x->link), "tenant %llx: present without rows",
+                  (unsigned long long)x->id);
+    }
+    for (const struct list *it = t->present.next; it != &t->present; it = it->next, present++) {
+        const struct share *x = SHARE(it);
+        ASSERT(x >= t->table && x < t->table + SHARES_MAX && present < SHARES_MAX);
+        ASSERT_OF(x->rows > 0, "tenant %llx: present without rows", (unsigned long long)x->id);
+    }
+    ASSERT_OF(present == with_rows, "%u tenants are present, %u have rows", present, with_rows);
+}
