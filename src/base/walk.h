@@ -20,7 +20,7 @@ struct walk {
 /* One thing more. False: the walk is called off, and its caller returns. */
 static inline bool walk_on(struct walk *w)
 {
-    if (++w->looked % WALK_ASKS == 0 && w->goes_on && !w->goes_on(w->arg))
+    if (!w->called_off && ++w->looked % WALK_ASKS == 0 && w->goes_on && !w->goes_on(w->arg))
         w->called_off = true;
     return !w->called_off;
 }

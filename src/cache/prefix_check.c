@@ -105,13 +105,13 @@ static bool walk_lists(const struct prefix_index *ix, struct walk *w)
 {
     uint32_t unused = 0, listed = 0;
     for (uint32_t i = ix->free; i != NONE && walk_on(w); i = ix->nodes[i].next_same) {
-        ASSERT_OF(ix->nodes[i].depth == 0 && unused < ix->nodes_max, "prefix node %u: in use and listed as free",
-                  i);
+        ASSERT_OF(ix->nodes[i].depth == 0 && unused < ix->nodes_max,
+                  "prefix node %u: in use and listed as free", i);
         unused++;
     }
     for (uint32_t s = ix->newest; s != NONE && walk_on(w); s = ix->snapshots[s].next, listed++)
-        ASSERT_OF(ix->snapshots[s].node != NONE && listed < ix->slots_max, "snapshot %u: listed and no node's",
-                  s);
+        ASSERT_OF(ix->snapshots[s].node != NONE && listed < ix->slots_max,
+                  "snapshot %u: listed and no node's", s);
     if (w->called_off)
         return false;
     ASSERT(unused == ix->nodes_max - ix->numbers.nodes);

@@ -35,9 +35,8 @@ struct prefix_key prefix_key_root(const struct slice *parts, uint32_t count)
     return end(&c);
 }
 
-struct prefix_key prefix_key_next(const struct prefix_key *parent,
-                                  const uint32_t *tokens, const struct prefix_picture *pictures,
-                                  uint32_t picture_count)
+struct prefix_key prefix_key_next(const struct prefix_key *parent, const uint32_t *tokens,
+                                  const struct prefix_picture *pictures, uint32_t picture_count)
 {
     struct sha256_ctx c;
     sha256_init(&c);

@@ -23,9 +23,8 @@ struct prefix_picture {
 
 /* The key of a page with tokens[PAGE_TOKENS] after `parent`. pictures: those that have a token in it, in their order; a page without any
  * has the key of its tokens alone. */
-struct prefix_key prefix_key_next(const struct prefix_key *parent,
-                                  const uint32_t *tokens, const struct prefix_picture *pictures,
-                                  uint32_t picture_count);
+struct prefix_key prefix_key_next(const struct prefix_key *parent, const uint32_t *tokens,
+                                  const struct prefix_picture *pictures, uint32_t picture_count);
 
 static inline bool prefix_key_eq(const struct prefix_key *a, const struct prefix_key *b)
 {

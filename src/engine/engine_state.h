@@ -30,8 +30,8 @@ struct engine {
     struct account *requests, *own;
     struct arena *arena; /* of `own`: everything below that is not said to be elsewhere */
     struct pools pools;
-    struct holder *holder;        /* in opts.holders; NULL: there is no list */
-    struct tier_io tier;          /* engine thread only; arg NULL: there is none */
+    struct holder *holder; /* in opts.holders; NULL: there is no list */
+    struct tier_io tier;   /* engine thread only; arg NULL: there is none */
     struct sched *sched;
     struct mailbox *inbox;
     uint64_t *exists;               /* bit per id; NULL without a tokenizer */

@@ -271,8 +271,8 @@ static void check_entry(const struct gallery *g, uint32_t i)
     const struct entry *e = &g->entries[i];
     ASSERT_OF(e->state == FREE || i < g->end, "image entry %u: in use behind the end %u", i, g->end);
     ASSERT_OF(e->state != FILLING || e->refs == 1, "image entry %u: being filled, %u references", i, e->refs);
-    ASSERT_OF(e->state != FREE || (e->refs == 0 && !e->map && e->bytes == 0), "image entry %u: free, %u references",
-              i, e->refs);
+    ASSERT_OF(e->state != FREE || (e->refs == 0 && !e->map && e->bytes == 0),
+              "image entry %u: free, %u references", i, e->refs);
     ASSERT_OF(e->committed <= e->bytes && (e->state != WHOLE || e->committed == e->bytes),
               "image entry %u: %llu of %llu bytes are committed", i, (unsigned long long)e->committed,
               (unsigned long long)e->bytes);
@@ -295,12 +295,13 @@ void gallery_check(const struct gallery *g)
         unused += is_unused(e);
         unused_bytes += is_unused(e) ? e->bytes : 0;
     }
-    ASSERT_OF(count == g->count && bytes == g->bytes, "%u image entries of %llu bytes, %u of %llu counted", count,
-              (unsigned long long)bytes, g->count, (unsigned long long)g->bytes);
-    ASSERT_OF(unused == g->unused && unused_bytes == g->unused_bytes, "%u image entries are unused, %u counted",
-              unused, g->unused);
+    ASSERT_OF(count == g->count && bytes == g->bytes, "%u image entries of %llu bytes, %u of %llu counted",
+              count, (unsigned long long)bytes, g->count, (unsigned long long)g->bytes);
+    ASSERT_OF(unused == g->unused && unused_bytes == g->unused_bytes,
+              "%u image entries are unused, %u counted", unused, g->unused);
     ASSERT(bytes <= g->opts.bytes_max && unused_bytes <= g->opts.keep_bytes);
     struct account_numbers n = account_numbers(g->opts.account);
-    ASSERT_OF(n.reserved >= bytes && n.used >= committed, "account %s: %llu bytes reserved, image entries have %llu",
-              n.name, (unsigned long long)n.reserved, (unsigned long long)bytes);
+    ASSERT_OF(n.reserved >= bytes && n.used >= committed,
+              "account %s: %llu bytes reserved, image entries have %llu", n.name,
+              (unsigned long long)n.reserved, (unsigned long long)bytes);
 }

@@ -15,8 +15,8 @@ static void check_units(struct account *used, struct account *cached, uint64_t s
 {
     struct account_numbers a = account_numbers(used), b = account_numbers(cached);
     uint64_t bytes = (uint64_t)units * UNIT_BYTES;
-    ASSERT_OF(a.used + b.used == bytes, "accounts %s and %s: %llu and %llu bytes used, %llu committed", a.name,
-              b.name, (ull)a.used, (ull)b.used, (ull)bytes);
+    ASSERT_OF(a.used + b.used == bytes, "accounts %s and %s: %llu and %llu bytes used, %llu committed",
+              a.name, b.name, (ull)a.used, (ull)b.used, (ull)bytes);
     ASSERT_OF(b.used == shown, "account %s: %llu bytes used, %llu cached", b.name, (ull)b.used, (ull)shown);
 }
 
@@ -45,9 +45,10 @@ static void check_jobs(struct engine *en)
     struct sched_numbers s;
     uint32_t jobs = count(&en->jobs), over = count(&en->over);
     sched_numbers(en->sched, &s);
-    ASSERT_OF(jobs == s.running + s.waiting, "%u jobs, %u sequences run and %u wait", jobs, s.running, s.waiting);
-    ASSERT_OF(jobs + over <= admission_total(&en->admission), "%u jobs and %u that are over, %u admitted", jobs,
-              over, admission_total(&en->admission));
+    ASSERT_OF(jobs == s.running + s.waiting, "%u jobs, %u sequences run and %u wait", jobs, s.running,
+              s.waiting);
+    ASSERT_OF(jobs + over <= admission_total(&en->admission), "%u jobs and %u that are over, %u admitted",
+              jobs, over, admission_total(&en->admission));
 }
 
 static bool walk(struct engine *en, struct walk *w)

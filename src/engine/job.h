@@ -76,9 +76,9 @@ struct job_opts {
     const struct charge *charge;
     struct stream *stream;
     uint64_t now_ns;
-    bool keys;   /* prefixes are reused */
-    bool states; /* the model has a recurrent state, of which cuts keep a snapshot */
-    uint32_t edge;                /* of the square of pixels that a token covers; 0: no pictures */
+    bool keys;     /* prefixes are reused */
+    bool states;   /* the model has a recurrent state, of which cuts keep a snapshot */
+    uint32_t edge; /* of the square of pixels that a token covers; 0: no pictures */
     const struct store_identity *identity; /* of the model */
     bool ngram;                            /* it may guess from its own past */
 };

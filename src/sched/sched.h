@@ -33,7 +33,7 @@
 #define SCHED_SLOT_NONE    UINT32_MAX    /* what MODEL_SLOT_NONE is to the model */
 #define SCHED_PAGE_NONE    UINT32_MAX    /* of a table: nobody reads this page any more */
 
-#define SCHED_NAME_BYTES   64
+#define SCHED_NAME_BYTES 64
 
 struct sched;
 struct sched_row;

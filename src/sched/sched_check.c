@@ -52,8 +52,8 @@ static uint32_t check_table(const struct sched *s, const struct sched_row *row, 
     for (uint32_t i = first; i < row->page_count; i++) {
         uint32_t refs = refs_in_table(s, row, group, i);
         ASSERT_ROW(s, row, i < row->node_pages ? refs >= 1 : refs == 1,
-                   "entry %u of its table of group %u is page %u, which has %u references", i, group, table[i],
-                   refs);
+                   "entry %u of its table of group %u is page %u, which has %u references", i, group,
+                   table[i], refs);
     }
     return row->page_count - first;
 }
@@ -93,8 +93,7 @@ static uint32_t check_parked(const struct sched *s, uint64_t *pages)
     for (const struct list *it = s->queue.next; it != &s->queue; it = it->next) {
         if (ROW(it)->phase != SCHED_PARKED)
             continue;
-        ASSERT_ROW(s, ROW(it),
-                   ROW(it)->goes_on == SCHED_PREFILLING || ROW(it)->goes_on == SCHED_DECODING,
+        ASSERT_ROW(s, ROW(it), ROW(it)->goes_on == SCHED_PREFILLING || ROW(it)->goes_on == SCHED_DECODING,
                    "parked from phase %d", (int)ROW(it)->goes_on);
         slots += check_holder(s, ROW(it), pages);
         count++;
@@ -150,8 +149,8 @@ static void name_wrong_page(const struct sched *s, uint32_t group)
     const struct page_pool *pool = s->opts.groups[group].pages;
     for (uint32_t page = 0; page < page_pool_pages_max(pool); page++) {
         uint32_t refs = page_pool_refs(pool, page), held = count_in_tables(s, group, page);
-        ASSERT_OF(refs == held, "page %u of group %u: %u references, %u in the tables of sequences", page, group,
-                  refs, held);
+        ASSERT_OF(refs == held, "page %u of group %u: %u references, %u in the tables of sequences", page,
+                  group, refs, held);
     }
 }
 
@@ -264,7 +263,8 @@ static uint32_t check_fetching(const struct sched *s)
     uint32_t count = 0;
     for (const struct list *it = s->fetching.next; it != &s->fetching; it = it->next, count++) {
         const struct sched_row *row = ROW(it);
-        ASSERT_ROW(s, row, row->phase == SCHED_FETCHING && row->done == 0 && row->page_count <= row->fetch_pages,
+        ASSERT_ROW(s, row,
+                   row->phase == SCHED_FETCHING && row->done == 0 && row->page_count <= row->fetch_pages,
                    "fetches %u pages in phase %d", row->fetch_pages, (int)row->phase);
         ASSERT_ROW(s, row, row->fetch_next <= row->fetch_pages + 1 && row->fetch_open <= row->fetch_next,
                    "%u reads are open, %u of %u pages asked for", row->fetch_open, row->fetch_next,

@@ -92,7 +92,7 @@ def served(server, count, kinds):
 def test_engines_allocate_nothing_over_a_thousand_requests():
     """Speculative decoding, prefix hits, images, constraints on the draw, clients that leave; then preemption."""
     fields = {"max_tokens": 6, "ignore_eos": True}
-    with serving("--host-cache", "16M", "--max-num-seqs", 4, kind=Faulty) as server:
+    with serving("--host-cache", "64M", "--max-num-seqs", 4, kind=Faulty) as server:
         kinds = [
             lambda i: server.complete("one two three four five, one two three four five, one ", **fields),
             lambda i: server.complete(f"{i} a prompt of its own", temperature=0.9, seed=i, top_p=0.9, **fields),
@@ -100,7 +100,7 @@ def test_engines_allocate_nothing_over_a_thousand_requests():
             lambda i: server.complete("a", n=2, stop=["e", "th"], min_tokens=3, max_tokens=6),
             lambda i: server.chat(f"What does mkdir do? {i % 5}", max_tokens=6, repetition_penalty=1.2),
             lambda i: ask(server, file_of(SEEN[i % len(SEEN)]), "?", max_tokens=2),
-            lambda i: server.complete([20 + i % 5] * 70, max_tokens=2, cache_salt=str(i % 3), ignore_eos=True),
+            lambda i: server.complete([20 + i % 3] * 100, max_tokens=2, cache_salt=str(i % 2), ignore_eos=True),
             lambda i: server.complete([20 + i % 5] * 30, max_tokens=6, ignore_eos=True),
         ]
         served(server, 800, kinds)
