@@ -19,6 +19,7 @@ static double weight_of(const struct cache_share *s, const struct cache_share *o
 
 static double age_ns(const struct cache_share *s, uint64_t now_ns)
 {
+    ASSERT(s->oldest_ns > 0);
     return now_ns > s->oldest_ns ? (double)(now_ns - s->oldest_ns) : LEAST_NS;
 }
 
@@ -47,8 +48,10 @@ static uint64_t free_bytes(struct cache_share *const *shares, uint32_t count, ui
 static uint64_t coming_bytes(struct cache_share *const *shares, uint32_t count)
 {
     uint64_t asked = 0;
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
+        ASSERT(shares[i]->asked <= shares[i]->cached);
         asked += shares[i]->asked;
+    }
     return asked;
 }
 
@@ -86,6 +89,7 @@ static void ask(struct cache_share *const *shares, uint32_t count, uint64_t budg
     uint64_t has = free_bytes(shares, count, budget) + coming_bytes(shares, count);
     if (needed > has)
         s->asked = MIN_OF(MIN_OF(needed - has, part), s->cached);
+    ASSERT(s->asked <= s->cached);
 }
 
 /* What it gave up is not its any more: what it was asked for first, then what it does not want. */
@@ -95,11 +99,14 @@ static void take_back(struct cache_share *s)
     s->allowed -= gives;
     s->asked = MIN_OF(s->asked - gives, s->cached);
     s->allowed = MIN_OF(s->allowed, MAX_OF(s->wanted, s->cached));
+    ASSERT(s->cached <= s->allowed);
+    ASSERT(s->asked <= s->cached);
 }
 
 void cache_share_settle(struct cache_share *const *shares, uint32_t count, uint32_t i, uint64_t budget,
                         uint64_t now_ns)
 {
+    ASSERT(i < count);
     struct cache_share *s = shares[i];
     ASSERT(s->cached <= s->allowed);
     take_back(s);

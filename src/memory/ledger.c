@@ -23,6 +23,9 @@ const char *account_class_name(enum account_class c)
 static void account_init(struct account *a, struct ledger *l, struct account *parent, const char *name,
                          enum account_class class, uint64_t limit_bytes)
 {
+    ASSERT(!parent || parent->ledger == l);
+    ASSERT(class < ACCOUNT_CLASS_COUNT);
+    ASSERT(!parent || parent->n.class != ACCOUNT_DISK || class == ACCOUNT_DISK);
     *a = (struct account){.ledger = l, .parent = parent};
     list_init(&a->siblings);
     list_init(&a->children);
@@ -50,6 +53,8 @@ static uint64_t move(struct account *at, uint64_t bytes)
 {
     uint64_t before = at->n.reserved;
     at->taken += bytes;
+    ASSERT(at->taken <= INT64_MAX);
+    ASSERT(at->n.used <= at->taken);
     at->n.reserved = ledger_reserved_with(at, at->taken);
     return at->n.reserved - before;
 }
@@ -90,6 +95,7 @@ static int set_floor(struct account *a, uint64_t bytes)
         return -ENOMEM;
     a->n.floor = bytes;
     move_up(a, a->parent, move(a, 0));
+    ASSERT(a->n.reserved >= a->n.floor);
     return 0;
 }
 
@@ -144,10 +150,12 @@ void account_close(struct account *a)
     if (!a)
         return;
     struct ledger *l = a->ledger;
+    ASSERT(a->parent);
     pthread_mutex_lock(&l->lock);
     (void)set_floor(a, 0); /* Less is never refused. */
     demand_empty(a);
     list_remove(&a->siblings);
+    ASSERT(a->parent->n.children > 0);
     a->parent->n.children--;
     pthread_mutex_unlock(&l->lock);
     free(a);
@@ -208,6 +216,7 @@ int account_reserve_sparing(struct account *a, uint64_t bytes, uint64_t spare)
     int r = find_refusing(a, bytes, spare) ? -ENOMEM : 0;
     if (r == 0)
         move_up(a, a, bytes);
+    ASSERT(r < 0 || bytes == 0 || a->taken <= a->n.limit);
     pthread_mutex_unlock(&a->ledger->lock);
     return r;
 }
@@ -240,8 +249,10 @@ uint64_t account_would_free(struct account *a, uint64_t bytes)
     pthread_mutex_lock(&a->ledger->lock);
     bytes = MIN_OF(bytes, a->taken);
     for (struct account *at = a; at; at = at->parent)
-        if (ledger_counts_at(at, a))
+        if (ledger_counts_at(at, a)) {
+            ASSERT(bytes <= at->taken);
             bytes = at->n.reserved - ledger_reserved_with(at, at->taken - bytes);
+        }
     pthread_mutex_unlock(&a->ledger->lock);
     return bytes;
 }
@@ -254,6 +265,7 @@ void account_use(struct account *a, uint64_t bytes)
         if (!ledger_counts_at(at, a))
             continue;
         at->n.used += bytes;
+        ASSERT(at->n.used <= at->taken);
         at->n.peak = MAX_OF(at->n.peak, at->n.used);
     }
     pthread_mutex_unlock(&a->ledger->lock);
@@ -264,13 +276,16 @@ void account_unuse(struct account *a, uint64_t bytes)
     pthread_mutex_lock(&a->ledger->lock);
     ASSERT(bytes <= a->n.used);
     for (struct account *at = a; at; at = at->parent)
-        if (ledger_counts_at(at, a))
+        if (ledger_counts_at(at, a)) {
+            ASSERT(bytes <= at->n.used);
             at->n.used -= bytes;
+        }
     pthread_mutex_unlock(&a->ledger->lock);
 }
 
 void account_shift(struct account *from, struct account *to, uint64_t bytes)
 {
+    ASSERT(from != to);
     ASSERT(from->parent == to->parent && from->n.class == to->n.class);
     ASSERT(from->n.floor == 0 && to->n.floor == 0);
     pthread_mutex_lock(&from->ledger->lock);
@@ -287,17 +302,21 @@ static void use_up(struct account *at, uint64_t bytes)
 {
     for (; at; at = at->parent) {
         at->n.used += bytes;
+        ASSERT(at->n.used <= at->taken);
         at->n.peak = MAX_OF(at->n.peak, at->n.used);
     }
 }
 
 void account_move(struct account *from, struct account *to, uint64_t bytes)
 {
+    ASSERT(from->ledger == to->ledger);
     ASSERT(from->n.class == to->n.class && from->n.class != ACCOUNT_DISK);
     pthread_mutex_lock(&from->ledger->lock);
     ASSERT(bytes <= from->n.used);
-    for (struct account *at = from; at; at = at->parent)
+    for (struct account *at = from; at; at = at->parent) {
+        ASSERT(bytes <= at->n.used);
         at->n.used -= bytes;
+    }
     move_up(from, from, -bytes);
     move_up(to, to, bytes);
     use_up(to, bytes);
