@@ -53,6 +53,8 @@ struct units *page_pool_done(struct page_pool *p)
 
 static void cached_add(struct page_pool *p, uint32_t page)
 {
+    ASSERT(p->pages[page].refs == 0 && p->pages[page].kept);
+    ASSERT((p->oldest == PAGE_NONE) == (p->newest == PAGE_NONE));
     p->pages[page].prev = p->newest;
     p->pages[page].next = PAGE_NONE;
     if (p->newest == PAGE_NONE)
@@ -68,6 +70,9 @@ static void cached_add(struct page_pool *p, uint32_t page)
 static void cached_remove(struct page_pool *p, uint32_t page)
 {
     struct page *at = &p->pages[page];
+    ASSERT(p->cached > 0);
+    ASSERT(at->prev == PAGE_NONE ? p->oldest == page : p->pages[at->prev].next == page);
+    ASSERT(at->next == PAGE_NONE ? p->newest == page : p->pages[at->next].prev == page);
     if (at->prev == PAGE_NONE)
         p->oldest = at->next;
     else
@@ -111,6 +116,7 @@ int page_pool_take(struct page_pool *p, uint32_t *ret)
     if (r < 0)
         return r;
     ASSERT(p->pages[page].refs == 0 && !p->pages[page].kept);
+    ASSERT(block_pool_is_taken(p->blocks, page));
     p->pages[page].refs = 1;
     p->referenced++;
     *ret = page;
@@ -122,6 +128,7 @@ bool page_pool_evict(struct page_pool *p)
     uint32_t page = p->oldest;
     if (page == PAGE_NONE)
         return false;
+    ASSERT(p->pages[page].refs == 0 && p->cached > 0);
     tell_evicted(p, page);
     page_pool_drop(p, page);
     return true;
@@ -130,6 +137,8 @@ bool page_pool_evict(struct page_pool *p)
 void page_pool_ref(struct page_pool *p, uint32_t page)
 {
     ASSERT(block_pool_is_taken(p->blocks, page));
+    ASSERT(p->pages[page].refs > 0 || p->pages[page].kept);
+    ASSERT(p->pages[page].refs < UINT32_MAX);
     if (p->pages[page].refs++ == 0) {
         cached_remove(p, page);
         p->referenced++;
@@ -141,6 +150,7 @@ void page_pool_unref(struct page_pool *p, uint32_t page)
     ASSERT(page < p->pages_max && p->pages[page].refs > 0);
     if (--p->pages[page].refs > 0)
         return;
+    ASSERT(p->referenced > 0);
     p->referenced--;
     if (p->pages[page].kept)
         cached_add(p, page);
@@ -177,6 +187,7 @@ uint32_t page_pool_cached(const struct page_pool *p)
 
 uint32_t page_pool_age(const struct page_pool *p)
 {
+    ASSERT(p->oldest == PAGE_NONE || p->cached > 0);
     return p->oldest == PAGE_NONE ? 0 : *p->opts.uses - p->pages[p->oldest].used;
 }
 
@@ -234,6 +245,8 @@ static void move(void *arg, uint32_t from, uint32_t to)
 {
     struct page_pool *p = arg;
     p->opts.move(p->opts.arg, from, to);
+    ASSERT(p->pages[to].refs == 0 && !p->pages[to].kept);
+    ASSERT(p->pages[from].refs == 0 && p->pages[from].kept);
     struct page *at = &p->pages[to];
     *at = p->pages[from];
     p->pages[from] = (struct page){0};
@@ -263,6 +276,7 @@ void page_pool_numbers(const struct page_pool *p, struct page_pool_numbers *ret)
     block_pool_numbers(p->blocks, &ret->blocks);
     ret->referenced = p->referenced;
     ret->kept = p->cached;
+    ASSERT(ret->referenced + ret->kept == ret->blocks.taken);
 }
 
 static void check_page(const struct page_pool *p, uint32_t i)

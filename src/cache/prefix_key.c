@@ -25,6 +25,7 @@ static struct prefix_key end(struct sha256_ctx *c)
 
 struct prefix_key prefix_key_root(const struct slice *parts, uint32_t count)
 {
+    ASSERT(count > 0);
     struct sha256_ctx c;
     sha256_init(&c);
     for (uint32_t i = 0; i < count; i++) {
@@ -38,6 +39,7 @@ struct prefix_key prefix_key_root(const struct slice *parts, uint32_t count)
 struct prefix_key prefix_key_next(const struct prefix_key *parent, const uint32_t *tokens,
                                   const struct prefix_picture *pictures, uint32_t picture_count)
 {
+    ASSERT((picture_count == 0) == (pictures == NULL));
     struct sha256_ctx c;
     sha256_init(&c);
     add(&c, parent->bytes, sizeof(parent->bytes));

@@ -32,6 +32,7 @@ bool cache_share_is_staler(const struct cache_share *a, const struct cache_share
 
 uint64_t cache_share_older_than(const struct cache_share *s, const struct cache_share *other, uint64_t now_ns)
 {
+    ASSERT(weight_of(other, s) > 0);
     double age = age_ns(other, now_ns) * weight_of(s, other) / weight_of(other, s);
     return age < (double)now_ns ? now_ns - (uint64_t)age : 0;
 }

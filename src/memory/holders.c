@@ -166,6 +166,7 @@ void holder_close(struct holder *h)
     h->ops = NULL;
     h->state = HOLDER_CLOSING;
     h->want = WANT_NONE;
+    ASSERT(hs->share_count > 0);
     hs->shares[find_share(h)] = hs->shares[hs->share_count - 1];
     hs->share_count--;
     h->share = (struct cache_share){0};
@@ -334,8 +335,8 @@ bool holders_next_want(struct holders *hs, uint64_t *id, uint64_t *bytes)
         if (HOLDER(it)->want == WANT_ASKED && (!first || HOLDER(it)->want_ns < first->want_ns))
             first = HOLDER(it);
     if (first) {
-    ASSERT(first->want_bytes > 0);
-    ASSERT(first->state == HOLDER_LIVE);
+        ASSERT(first->want_bytes > 0);
+        ASSERT(first->state == HOLDER_LIVE);
         first->want = WANT_TAKEN;
         *id = first->id;
         *bytes = first->want_bytes;
@@ -529,6 +530,7 @@ void holders_reclaim(struct holders *hs, enum holder_ask_kind kind, uint64_t tim
     uint32_t count = holders_list(hs, all, HOLDERS_MAX);
     uint64_t deadline_ns = clock_now_ns() + timeout_ns;
     *ret = (struct holders_reclaimed){0};
+    ASSERT(count <= HOLDERS_MAX);
     /* All are asked before the first is waited for: they do it at the same time. */
     for (uint32_t i = 0; i < count; i++) {
         asks[i] = holder_ask_create(kind, 0, 0);

@@ -81,6 +81,7 @@ static uint64_t tables_bytes(const struct plan_model *m, uint64_t pages, uint64_
 static uint64_t needed_bytes(const struct plan_process *p, const struct plan_model *m,
                              const struct plan_wish *w, uint32_t length)
 {
+    ASSERT(length > 0);
     uint64_t running = requests_bytes(p, m, length) + pools_floor(m, w, length) +
                        tables_bytes(m, pages_of(m, length), slots_most(m, w));
     return fixed_bytes(p, m) + MAX_OF(running, m->loading_bytes);

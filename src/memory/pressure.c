@@ -41,6 +41,7 @@ static enum pressure_level of_cgroup(const struct footprint *f)
 static enum pressure_level of_machine(const struct footprint *f)
 {
     uint64_t reserve = footprint_reserve(f), has = f->ram_available_bytes;
+    ASSERT(reserve <= f->ram_bytes);
     if (has == 0 || has > reserve / 4 * 3)
         return PRESSURE_CALM;
     if (has >= reserve / 2)

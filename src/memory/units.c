@@ -92,6 +92,7 @@ void units_charge_to(struct units *u, struct account *account)
 {
     account_move(u->account, account, (uint64_t)u->committed * u->unit_bytes);
     u->account = account;
+    ASSERT(account_numbers(account).used >= (uint64_t)u->committed * u->unit_bytes);
 }
 
 char *units_base(const struct units *u)

@@ -19,6 +19,8 @@ static void plan_row(struct sched *s, struct sched_row *row, uint32_t count, uin
                                                       .slot_in = row->slot_in,
                                                       .slot_out = row->slot};
     s->tokens += count;
+    ASSERT(row->done + count <= row->page_count * PAGE_TOKENS);
+    ASSERT(s->tokens <= s->opts.tokens_max);
 }
 
 /* Within the page of the last known token, which the row has, and leaving room for the token that follows them. */
@@ -26,6 +28,8 @@ static uint32_t drafts_of(const struct sched_row *row, uint32_t guesses_left)
 {
     uint32_t in_page = PAGE_TOKENS - 1 - row->done % PAGE_TOKENS;
     uint32_t in_limit = row->tokens_limit - row->tokens - 1;
+    ASSERT(row->tokens < row->tokens_limit);
+    ASSERT(sched_has_page_for_next(row));
     return MIN_OF(MIN_OF(row->drafts, guesses_left), MIN_OF(in_page, in_limit));
 }
 
@@ -38,6 +42,7 @@ static void plan_decoding(struct sched *s)
             sched_can_go(row) == 0)
             continue;
         uint32_t drafts = drafts_of(row, guesses_left);
+        ASSERT(drafts <= guesses_left);
         plan_row(s, row, 1, drafts);
         guesses_left -= drafts;
     }
@@ -45,6 +50,7 @@ static void plan_decoding(struct sched *s)
 
 static uint32_t left(const struct sched_row *row)
 {
+    ASSERT(row->done <= row->tokens);
     return row->tokens - row->done;
 }
 
@@ -73,6 +79,7 @@ static uint32_t order_prompts(struct sched *s)
         uint32_t at = count++;
         for (; at > 0 && tokens_prompt_before(row, s->prompts[at - 1], s->now_ns); at--)
             s->prompts[at] = s->prompts[at - 1];
+        ASSERT(at < s->opts.rows_max);
         s->prompts[at] = row;
     }
     return count;
@@ -81,6 +88,7 @@ static uint32_t order_prompts(struct sched *s)
 /* Takes pages until `count` tokens have room; returns how many have. */
 static uint32_t extend(struct sched *s, struct sched_row *row, uint32_t count)
 {
+    ASSERT(row->page_count * PAGE_TOKENS >= row->done);
     while (row->page_count * PAGE_TOKENS < row->done + count && secure_page(s, row))
         ;
     return MIN_OF(count, row->page_count * PAGE_TOKENS - row->done);
@@ -90,6 +98,7 @@ static uint32_t extend(struct sched *s, struct sched_row *row, uint32_t count)
 static uint32_t chunk_of(const struct sched *s, const struct sched_row *row, uint32_t tokens_left,
                          uint32_t logits_left)
 {
+    ASSERT(row->done < row->tokens);
     uint32_t to_cut = row_cache_next_cut(row) - row->done;
     uint32_t can = sched_can_go(row), count = MIN_OF(MIN_OF(can, tokens_left), to_cut);
     if (row->logits_all)
@@ -104,6 +113,7 @@ static void plan_prompts(struct sched *s, uint32_t budget)
     uint32_t most = s->opts.tokens_max - s->tokens;
     uint32_t tokens_left = budget > s->tokens ? budget - s->tokens : 0;
     /* Every row has one row of logits, and every guess; these are for those that want more. */
+    ASSERT(s->opts.logits_max >= s->opts.guesses_max + s->row_count + count);
     uint32_t logits_left = s->opts.logits_max - s->opts.guesses_max - s->row_count - count;
     /* At least one page of the first prompt, whatever the budget says. */
     tokens_left = MIN_OF(MAX_OF(tokens_left, PAGE_TOKENS), most);
@@ -114,6 +124,7 @@ static void plan_prompts(struct sched *s, uint32_t budget)
             continue;
         chunk = extend(s, row, chunk);
         plan_row(s, row, chunk, 0);
+        ASSERT(chunk > 0 && chunk <= tokens_left);
         tokens_left -= chunk;
         if (row->logits_all)
             logits_left -= chunk - 1;

@@ -167,7 +167,8 @@ TEST(a_wrong_table_names_its_sequence)
     open_scene(&f);
     uint32_t *table = f.tables[2], right = table[1];
     table[1] = PAGES;
-    assert_stops_saying(sched_check(f.sched), "sequence number 72: entry 1 of its table of group 0 is page 40");
+    assert_stops_saying(sched_check(f.sched),
+                        "sequence number 72: entry 1 of its table of group 0 is page 40");
     table[1] = PAGES - 1;
     assert_stops_saying(sched_check(f.sched), "which has 0 references");
     table[1] = table[0];
