@@ -9,6 +9,7 @@ endif()
 option(PLATEAU_TESTS "Build the tests" ON)
 option(PLATEAU_FUZZ "Build the fuzz targets (clang)" OFF)
 option(PLATEAU_JEMALLOC "Link jemalloc" ON)
+option(PLATEAU_DEBUG "Check every invariant after each step, and stop when an engine's thread allocates" OFF)
 set(PLATEAU_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize=")
 
 add_compile_definitions(_GNU_SOURCE PLATEAU_VERSION="${PROJECT_VERSION}")
@@ -21,7 +22,11 @@ endif()
 # -ffp-contract=off: a sum is what the source says, in every compiler; fused operations are written as fma.
 add_compile_options(-ffp-contract=off)
 set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
-set(CMAKE_C_FLAGS_DEBUG "-O1 -g -DPLATEAU_DEBUG")
+set(CMAKE_C_FLAGS_DEBUG "-O1 -g")
+if(PLATEAU_DEBUG)
+  add_compile_definitions(PLATEAU_DEBUG)
+  set(PLATEAU_JEMALLOC OFF) # base/heap_hooks.c stands before glibc's allocator
+endif()
 if(PLATEAU_FUZZ)
   # Everything a target links reports its coverage, or the fuzzer would search blindly.
   add_compile_options(-fsanitize=fuzzer-no-link)

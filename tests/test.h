@@ -23,6 +23,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -153,6 +154,33 @@ static inline int test_main(int argc, char **argv)
         }                                                                                                    \
         int test_status = 0;                                                                                 \
         assert_true(test_child > 0 && waitpid(test_child, &test_status, 0) == test_child);                   \
+        assert_true(WIFSIGNALED(test_status) && WTERMSIG(test_status) == SIGABRT);                           \
+    } while (0)
+
+/* The same, and its last words have `words` in them. */
+#define assert_stops_saying(call, words)                                                                     \
+    do {                                                                                                     \
+        char test_said[8192];                                                                                \
+        FILE *test_file = tmpfile();                                                                         \
+        assert_non_null(test_file);                                                                          \
+        fflush(NULL);                                                                                        \
+        pid_t test_child = fork();                                                                           \
+        if (test_child == 0) {                                                                               \
+            setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});                                                  \
+            signal(SIGABRT, SIG_DFL);                                                                        \
+            if (dup2(fileno(test_file), STDERR_FILENO) < 0)                                                  \
+                _exit(2);                                                                                    \
+            call;                                                                                            \
+            _exit(0);                                                                                        \
+        }                                                                                                    \
+        int test_status = 0;                                                                                 \
+        assert_true(test_child > 0 && waitpid(test_child, &test_status, 0) == test_child);                   \
+        rewind(test_file);                                                                                   \
+        test_said[fread(test_said, 1, sizeof(test_said) - 1, test_file)] = 0;                                \
+        fclose(test_file);                                                                                   \
+        if (!strstr(test_said, words))                                                                       \
+            print_error("it said: %s\n", test_said);                                                         \
+        assert_non_null(strstr(test_said, words));                                                           \
         assert_true(WIFSIGNALED(test_status) && WTERMSIG(test_status) == SIGABRT);                           \
     } while (0)
 

@@ -192,6 +192,9 @@ static void write_trims(struct api *a, const struct engine_numbers *numbers, uin
     EACH_MODEL("plateau_trim_bytes_total", "counter", "Bytes given back.", n->trim_bytes);
     EACH_MODEL("plateau_trim_moves_total", "counter", "Cached pages and states moved to empty a unit.",
                n->trim_moves);
+    EACH_MODEL("plateau_invariant_walks_total", "counter", "Checks of all invariants at rest.", n->walks);
+    EACH_MODEL("plateau_invariant_walk_seconds", "gauge", "Duration of the last of them.",
+               (double)n->walk_ns / (double)NS_PER_S);
     EACH_MODEL("plateau_trim_slices_total", "counter", "Pieces that trims were done in.", n->trim_slices);
     EACH_MODEL("plateau_trim_slice_seconds_total", "counter", "Time that they took.",
                seconds(n->trim_slice_ns));

@@ -1,19 +1,30 @@
 /* check.h - stop when we were wrong.
  *
  * ASSERT holds in every build: a broken invariant in a server that runs for days is worth a core dump,
- * not a guess. Never use it for what a client or the world did: those are values and errors. */
+ * not a guess. Never use it for what a client or the world did: those are values and errors. The last line of the log says what
+ * was wrong: event=invariant_broken, with the condition, its place and the thread (an engine's thread has its model's name). */
 #ifndef PLATEAU_BASE_CHECK_H
 #define PLATEAU_BASE_CHECK_H
 
 #include <stddef.h>
 
-/* Prints the place and the condition to stderr and aborts. */
+/* Writes that line to stderr and aborts. */
 _Noreturn void check_fail(const char *file, int line, const char *condition);
+/* The same, and `format` names the thing that is wrong: an account, a page, a sequence. */
+_Noreturn void check_fail_of(const char *file, int line, const char *condition, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 #define ASSERT(c)                                                                                            \
     do {                                                                                                     \
         if (__builtin_expect(!(c), 0))                                                                       \
             check_fail(__FILE__, __LINE__, #c);                                                              \
+    } while (0)
+
+/* ASSERT_OF(refs == 0, "page %u", page): for one of many, where the condition alone does not say which. */
+#define ASSERT_OF(c, ...)                                                                                    \
+    do {                                                                                                     \
+        if (__builtin_expect(!(c), 0))                                                                       \
+            check_fail_of(__FILE__, __LINE__, #c, __VA_ARGS__);                                              \
     } while (0)
 
 #define COUNT_OF(a)        (sizeof(a) / sizeof((a)[0]))

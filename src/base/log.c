@@ -11,7 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char *const level_names[] = {"error", "warn", "info", "debug"};
+#define FATAL_WAIT_MS 1000
+
+static const char *const level_names[] = {"fatal", "error", "warn", "info", "debug"};
 static _Atomic int log_level_now = LOG_LEVEL_INFO;
 
 void log_set_level(enum log_level level)
@@ -26,7 +28,7 @@ bool log_enabled(enum log_level level)
 
 bool log_level_parse(const char *name, enum log_level *ret)
 {
-    for (unsigned i = 0; i < sizeof(level_names) / sizeof(level_names[0]); i++) {
+    for (unsigned i = LOG_LEVEL_ERROR; i < sizeof(level_names) / sizeof(level_names[0]); i++) {
         if (strcmp(name, level_names[i]) == 0) {
             *ret = (enum log_level)i;
             return true;
@@ -35,11 +37,11 @@ bool log_level_parse(const char *name, enum log_level *ret)
     return false;
 }
 
-/* Whether a line of less than PIPE_BUF bytes goes in at once. */
-static bool is_read(void)
+/* Whether a line of less than PIPE_BUF bytes goes in at once, or within that time. */
+static bool is_read(int wait_ms)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
-    return poll(&p, 1, 0) != 0;
+    return poll(&p, 1, wait_ms) != 0;
 }
 
 void log_write(enum log_level level, const char *event, const char *format, ...)
@@ -47,7 +49,7 @@ void log_write(enum log_level level, const char *event, const char *format, ...)
     static _Atomic unsigned lost;
     char line[1024];
     struct timespec t;
-    if (!is_read()) {
+    if (!is_read(level == LOG_LEVEL_FATAL ? FATAL_WAIT_MS : 0)) {
         atomic_fetch_add(&lost, 1);
         return;
     }

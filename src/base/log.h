@@ -2,13 +2,13 @@
  *
  * Only the program logs (cli, engine, api, http at their seams); modules return what happened. Any thread;
  * a line is one write to stderr, cut at 1 KiB, and valid UTF-8 without control characters whatever was to be in it. Nobody waits for who does not read it: what does not fit into a full pipe is lost, and the
- * next line says how many were (lines_lost=N). */
+ * next line says how many were (lines_lost=N). The fatal line, which check.c writes before it stops the process, waits for room for up to a second. */
 #ifndef PLATEAU_BASE_LOG_H
 #define PLATEAU_BASE_LOG_H
 
 #include <stdbool.h>
 
-enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+enum log_level { LOG_LEVEL_FATAL, LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 void log_set_level(enum log_level level);
 /* "error", "warn", "info", "debug". False on anything else. */

@@ -51,12 +51,14 @@ static int bitmap_init(struct bitmap *b, struct arena *a, uint32_t bits)
 
 static void bitmap_set(struct bitmap *b, uint32_t bit)
 {
+    ASSERT(bit / 64 < b->word_count);
     b->words[bit / 64] |= 1ull << bit % 64;
     b->summary[bit / 4096] |= 1ull << bit / 64 % 64;
 }
 
 static void bitmap_clear(struct bitmap *b, uint32_t bit)
 {
+    ASSERT(bit / 64 < b->word_count);
     b->words[bit / 64] &= ~(1ull << bit % 64);
     if (b->words[bit / 64] == 0)
         b->summary[bit / 4096] &= ~(1ull << bit / 64 % 64);
@@ -74,6 +76,7 @@ static bool bitmap_first(const struct bitmap *b, uint32_t *ret)
         if (b->summary[i] == 0)
             continue;
         uint32_t word = i * 64 + (uint32_t)__builtin_ctzll(b->summary[i]);
+        ASSERT(b->words[word] != 0);
         *ret = word * 64 + (uint32_t)__builtin_ctzll(b->words[word]);
         return true;
     }
@@ -83,6 +86,7 @@ static bool bitmap_first(const struct bitmap *b, uint32_t *ret)
 /* How many of [from, to). */
 static uint32_t bitmap_count(const struct bitmap *b, uint32_t from, uint32_t to)
 {
+    ASSERT(to <= b->word_count * 64);
     uint32_t count = 0;
     while (from < to) {
         uint32_t bits = MIN_OF(to - from, 64 - from % 64);
@@ -108,6 +112,7 @@ static struct span units_of_block(const struct block_pool *p, uint32_t block)
 /* Blocks that touch the unit; empty (first > last) when there are none. */
 static struct span blocks_of_unit(const struct block_pool *p, uint32_t unit)
 {
+    ASSERT(unit < units_max(p->units));
     size_t from = unit * UNIT_BYTES, last = (from + UNIT_BYTES - 1) / p->block_bytes;
     return (struct span){(uint32_t)(from / p->block_bytes), (uint32_t)MIN_OF(last, p->blocks_max - 1)};
 }
@@ -123,12 +128,14 @@ static bool is_committed(const struct block_pool *p, uint32_t block)
 
 static void set_ready(struct block_pool *p, uint32_t block, bool ready)
 {
+    ASSERT(!ready || bitmap_has(&p->free, block));
     p->ready_count += ready;
     p->ready_count -= bitmap_has(&p->ready, block);
     if (ready)
         bitmap_set(&p->ready, block);
     else
         bitmap_clear(&p->ready, block);
+    ASSERT(p->ready_count <= p->blocks_max);
 }
 
 /* After a unit has come or gone: which of its free blocks are ready now. */
@@ -147,6 +154,7 @@ static void note_given(struct block_pool *p)
         p->given_first = (p->given_first + 1) % GIVEN_MAX;
         p->given_count--;
     }
+    ASSERT(p->given_count < GIVEN_MAX);
     p->given_ns[(p->given_first + p->given_count++) % GIVEN_MAX] = p->now_ns;
 }
 
@@ -162,6 +170,7 @@ static void note_taken(struct block_pool *p)
 /* False: the system does not take it, and it stays as it is. */
 static bool decommit(struct block_pool *p, uint32_t unit)
 {
+    ASSERT(p->unit_taken[unit] == 0);
     if (unit_decommit(p->units, unit) < 0)
         return false;
     note_given(p);
@@ -196,6 +205,7 @@ static int commit_block(struct block_pool *p, uint32_t block)
     for (uint32_t i = u.first; i <= u.last && r < 0 && units_committed(p->units) > before; i++)
         if (p->unit_taken[i] == 0 && unit_is_committed(p->units, i))
             (void)decommit(p, i);
+    ASSERT(r < 0 || is_committed(p, block));
     return r;
 }
 
@@ -246,6 +256,8 @@ struct units *block_pool_done(struct block_pool *p)
 
 static void take(struct block_pool *p, uint32_t block)
 {
+    ASSERT(bitmap_has(&p->free, block));
+    ASSERT(is_committed(p, block));
     bitmap_clear(&p->free, block);
     set_ready(p, block, false);
     struct span u = units_of_block(p, block);
@@ -253,6 +265,7 @@ static void take(struct block_pool *p, uint32_t block)
         p->unit_taken[i]++;
     p->taken++;
     p->peak = MAX_OF(p->peak, p->taken);
+    ASSERT(p->taken <= p->blocks_max);
 }
 
 int block_pool_take(struct block_pool *p, uint32_t *ret)
@@ -312,9 +325,12 @@ void block_pool_give(struct block_pool *p, uint32_t index)
 {
     ASSERT(block_pool_is_taken(p, index));
     struct span u = units_of_block(p, index);
-    for (uint32_t i = u.first; i <= u.last; i++)
+    for (uint32_t i = u.first; i <= u.last; i++) {
+        ASSERT(p->unit_taken[i] > 0);
         if (--p->unit_taken[i] == 0)
             p->unit_emptied[i] = p->now_ns;
+    }
+    ASSERT(p->taken > 0);
     bitmap_set(&p->free, index);
     set_ready(p, index, true);
     p->taken--;
@@ -382,6 +398,7 @@ bool block_pool_compact(struct block_pool *p, const struct block_mover *m)
             continue;
         while (!block_pool_is_taken(p, from))
             from++;
+        ASSERT(to < from);
         take(p, to);
         m->move(m->arg, from, to);
         block_pool_give(p, from);
@@ -398,6 +415,7 @@ char *block_pool_base(const struct block_pool *p)
 void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret)
 {
     uint64_t active = (uint64_t)p->taken * p->block_bytes;
+    ASSERT(active <= (uint64_t)units_committed(p->units) * UNIT_BYTES);
     *ret = (struct pool_numbers){
         .taken = p->taken,
         .peak = p->peak,
@@ -413,24 +431,47 @@ void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret)
 static void check_unit(const struct block_pool *p, uint32_t unit)
 {
     struct span b = blocks_of_unit(p, unit);
-    uint32_t taken = 0;
-    for (uint32_t i = b.first; i <= b.last; i++)
-        taken += block_pool_is_taken(p, i);
-    ASSERT(p->unit_taken[unit] == taken);
-    ASSERT(taken == 0 || unit_is_committed(p->units, unit));
-    ASSERT(unit < p->units_top || !unit_is_committed(p->units, unit));
+    uint32_t taken = b.last - b.first + 1 - bitmap_count(&p->free, b.first, b.last + 1);
+    ASSERT_OF(p->unit_taken[unit] == taken, "unit %u: %u taken blocks touch it, %u are counted", unit, taken,
+              p->unit_taken[unit]);
+    ASSERT_OF(taken == 0 || unit_is_committed(p->units, unit), "unit %u is used and not committed", unit);
+    ASSERT_OF(unit < p->units_top || !unit_is_committed(p->units, unit), "unit %u is above the top", unit);
+}
+
+static void check_word(const struct bitmap *b, uint32_t word)
+{
+    bool is_summed = b->summary[word / 64] >> word % 64 & 1;
+    ASSERT_OF(is_summed == (b->words[word] != 0), "blocks %u to %u: the summary is wrong", word * 64,
+              word * 64 + 63);
+}
+
+bool block_pool_walk(const struct block_pool *p, struct walk *w)
+{
+    uint32_t taken = 0, ready = 0;
+    for (uint32_t i = 0; i < p->blocks_max && walk_on(w); i++) {
+        bool is_free = bitmap_has(&p->free, i), is_ready = bitmap_has(&p->ready, i);
+        taken += !is_free;
+        ready += is_ready;
+        ASSERT_OF(is_ready == (is_free && is_committed(p, i)), "block %u: free %d, ready %d, committed %d", i,
+                  is_free, is_ready, is_committed(p, i));
+    }
+    for (uint32_t i = 0; i < p->free.word_count && walk_on(w); i++) {
+        check_word(&p->free, i);
+        check_word(&p->ready, i);
+    }
+    for (uint32_t i = 0; i < units_max(p->units) && walk_on(w); i++)
+        check_unit(p, i);
+    if (w->called_off)
+        return false;
+    ASSERT_OF(taken == p->taken, "%u blocks are taken, %u counted", taken, p->taken);
+    ASSERT_OF(ready == p->ready_count, "%u blocks are ready, %u counted", ready, p->ready_count);
+    ASSERT(taken <= p->peak && p->peak <= p->blocks_max);
+    ASSERT(p->given_first < GIVEN_MAX && p->given_count <= GIVEN_MAX);
+    units_check(p->units);
+    return true;
 }
 
 void block_pool_check(const struct block_pool *p)
 {
-    uint32_t taken = 0, ready = 0;
-    for (uint32_t i = 0; i < p->blocks_max; i++) {
-        bool is_free = bitmap_has(&p->free, i);
-        taken += !is_free;
-        ready += bitmap_has(&p->ready, i);
-        ASSERT(bitmap_has(&p->ready, i) == (is_free && is_committed(p, i)));
-    }
-    ASSERT(taken == p->taken && taken <= p->peak && ready == p->ready_count);
-    for (uint32_t i = 0; i < units_max(p->units); i++)
-        check_unit(p, i);
+    block_pool_walk(p, &(struct walk){0});
 }

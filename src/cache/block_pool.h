@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/none.h"
+#include "base/walk.h"
 #include "memory/units.h"
 
 struct block_pool;
@@ -72,5 +73,7 @@ void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret);
 
 /* Asserts every invariant. */
 void block_pool_check(const struct block_pool *p);
+/* The same, as far as `w` goes on: about two things for each block. False: it was called off. */
+bool block_pool_walk(const struct block_pool *p, struct walk *w);
 
 #endif

@@ -4,32 +4,13 @@
  * reference goes, so the order of joining is the order of last use; its number tells where it stands among those of other pools. */
 #include "cache/page_pool.h"
 
+#include "cache/page_state.h"
+
 #include "base/check.h"
 
 #include <errno.h>
 
 #define NS_PER_MS 1000000ull
-
-struct page {
-    uint32_t refs;
-    uint32_t next, prev; /* of the cached list */
-    uint32_t used;       /* `uses` when it joined that */
-    uint32_t used_ms;    /* and the clock, modulo 2^32 */
-    bool kept;           /* holds a prefix */
-};
-
-struct page_pool {
-    /* Constant. */
-    uint32_t pages_max;
-    struct page_pool_opts opts;
-    /* Engine thread only. */
-    struct block_pool *blocks;
-    struct page *pages;      /* [pages_max] */
-    uint32_t oldest, newest; /* of the cached ones */
-    uint32_t referenced, cached;
-    uint32_t uses; /* unless it is shared */
-    uint64_t now_ns;
-};
 
 static struct block_pool_opts block_opts(const struct page_pool_opts *opts)
 {
@@ -72,6 +53,8 @@ struct units *page_pool_done(struct page_pool *p)
 
 static void cached_add(struct page_pool *p, uint32_t page)
 {
+    ASSERT(p->pages[page].refs == 0 && p->pages[page].kept);
+    ASSERT((p->oldest == NONE) == (p->newest == NONE));
     p->pages[page].prev = p->newest;
     p->pages[page].next = NONE;
     if (p->newest == NONE)
@@ -87,6 +70,9 @@ static void cached_add(struct page_pool *p, uint32_t page)
 static void cached_remove(struct page_pool *p, uint32_t page)
 {
     struct page *at = &p->pages[page];
+    ASSERT(p->cached > 0);
+    ASSERT(at->prev == NONE ? p->oldest == page : p->pages[at->prev].next == page);
+    ASSERT(at->next == NONE ? p->newest == page : p->pages[at->next].prev == page);
     if (at->prev == NONE)
         p->oldest = at->next;
     else
@@ -136,6 +122,7 @@ int page_pool_take(struct page_pool *p, uint32_t *ret)
     if (r < 0)
         return r;
     ASSERT(p->pages[page].refs == 0 && !p->pages[page].kept);
+    ASSERT(block_pool_is_taken(p->blocks, page));
     p->pages[page].refs = 1;
     p->referenced++;
     *ret = page;
@@ -147,6 +134,7 @@ bool page_pool_evict(struct page_pool *p)
     uint32_t page = p->oldest;
     if (page == NONE)
         return false;
+    ASSERT(p->pages[page].refs == 0 && p->cached > 0);
     tell_evicted(p, page);
     page_pool_drop(p, page);
     return true;
@@ -155,6 +143,8 @@ bool page_pool_evict(struct page_pool *p)
 void page_pool_ref(struct page_pool *p, uint32_t page)
 {
     ASSERT(block_pool_is_taken(p->blocks, page));
+    ASSERT(p->pages[page].refs > 0 || p->pages[page].kept);
+    ASSERT(p->pages[page].refs < UINT32_MAX);
     if (p->pages[page].refs++ == 0) {
         cached_remove(p, page);
         p->referenced++;
@@ -166,6 +156,7 @@ void page_pool_unref(struct page_pool *p, uint32_t page)
     ASSERT(page < p->pages_max && p->pages[page].refs > 0);
     if (--p->pages[page].refs > 0)
         return;
+    ASSERT(p->referenced > 0);
     p->referenced--;
     if (p->pages[page].kept)
         cached_add(p, page);
@@ -202,6 +193,7 @@ uint32_t page_pool_cached(const struct page_pool *p)
 
 uint32_t page_pool_age(const struct page_pool *p)
 {
+    ASSERT(p->oldest == NONE || p->cached > 0);
     return p->oldest == NONE ? 0 : *p->opts.uses - p->pages[p->oldest].used;
 }
 
@@ -259,6 +251,8 @@ static void move(void *arg, uint32_t from, uint32_t to)
 {
     struct page_pool *p = arg;
     p->opts.move(p->opts.arg, from, to);
+    ASSERT(p->pages[to].refs == 0 && !p->pages[to].kept);
+    ASSERT(p->pages[from].refs == 0 && p->pages[from].kept);
     struct page *at = &p->pages[to];
     *at = p->pages[from];
     p->pages[from] = (struct page){0};
@@ -288,23 +282,59 @@ void page_pool_numbers(const struct page_pool *p, struct page_pool_numbers *ret)
     block_pool_numbers(p->blocks, &ret->blocks);
     ret->referenced = p->referenced;
     ret->kept = p->cached;
+    ASSERT(ret->referenced + ret->kept == ret->blocks.taken);
+}
+
+static void check_page(const struct page_pool *p, uint32_t i)
+{
+    const struct page *at = &p->pages[i];
+    bool is_taken = block_pool_is_taken(p->blocks, i);
+    ASSERT_OF(is_taken == (at->refs > 0 || at->kept), "page %u: taken %d, %u references, kept %d", i,
+              is_taken, at->refs, at->kept);
+    if (at->refs > 0 || !at->kept)
+        return;
+    ASSERT_OF(at->prev == NONE ? p->oldest == i
+                                    : at->prev < p->pages_max && p->pages[at->prev].next == i,
+              "page %u: what was used before it is not linked with it", i);
+    ASSERT_OF(at->next == NONE ? p->newest == i
+                                    : at->next < p->pages_max && p->pages[at->next].prev == i,
+              "page %u: what was used after it is not linked with it", i);
+}
+
+/* The cached pages, in order of last use; `cached`: how many there are. */
+static bool walk_cached(const struct page_pool *p, uint32_t cached, struct walk *w)
+{
+    uint32_t prev = NONE, count = 0;
+    for (uint32_t i = p->oldest; i != NONE && walk_on(w); prev = i, i = p->pages[i].next, count++) {
+        const struct page *at = &p->pages[i];
+        ASSERT_OF(at->refs == 0 && at->kept, "page %u: listed as cached, with %u references, kept %d", i,
+                  at->refs, at->kept);
+        ASSERT_OF(count < cached && at->prev == prev, "page %u: listed twice", i);
+        ASSERT_OF(prev == NONE || at->used - p->pages[prev].used - 1 < UINT32_MAX / 2,
+                  "page %u: listed behind page %u, which was used later", i, prev);
+    }
+    ASSERT(w->called_off || (count == cached && p->newest == prev));
+    return !w->called_off;
+}
+
+bool page_pool_walk(const struct page_pool *p, struct walk *w)
+{
+    uint32_t referenced = 0, cached = 0;
+    if (!block_pool_walk(p->blocks, w))
+        return false;
+    for (uint32_t i = 0; i < p->pages_max && walk_on(w); i++) {
+        check_page(p, i);
+        referenced += p->pages[i].refs > 0;
+        cached += p->pages[i].refs == 0 && p->pages[i].kept;
+    }
+    if (w->called_off || !walk_cached(p, cached, w))
+        return false;
+    ASSERT_OF(referenced == p->referenced, "%u pages are referenced, %u counted", referenced, p->referenced);
+    ASSERT_OF(cached == p->cached, "%u pages are cached, %u counted", cached, p->cached);
+    return true;
 }
 
 void page_pool_check(const struct page_pool *p)
 {
-    uint32_t referenced = 0, cached = 0;
-    block_pool_check(p->blocks);
-    for (uint32_t i = 0; i < p->pages_max; i++) {
-        const struct page *at = &p->pages[i];
-        ASSERT(block_pool_is_taken(p->blocks, i) == (at->refs > 0 || at->kept));
-        referenced += at->refs > 0;
-        cached += at->refs == 0 && at->kept;
-    }
-    ASSERT(referenced == p->referenced && cached == p->cached);
-    uint32_t prev = NONE;
-    for (uint32_t i = p->oldest; i != NONE; prev = i, i = p->pages[i].next, cached--) {
-        ASSERT(cached > 0 && p->pages[i].prev == prev && p->pages[i].refs == 0 && p->pages[i].kept);
-        ASSERT(prev == NONE || p->pages[i].used - p->pages[prev].used - 1 < UINT32_MAX / 2);
-    }
-    ASSERT(cached == 0 && p->newest == prev);
+    page_pool_walk(p, &(struct walk){0});
 }

@@ -85,5 +85,7 @@ void page_pool_numbers(const struct page_pool *p, struct page_pool_numbers *ret)
 
 /* Asserts every invariant; tests call it after every step. */
 void page_pool_check(const struct page_pool *p);
+/* The same, as far as `w` goes on: about two things for each block. False: it was called off. */
+bool page_pool_walk(const struct page_pool *p, struct walk *w);
 
 #endif

@@ -17,6 +17,7 @@ static uint32_t bucket_count(uint32_t nodes_max)
     uint32_t n = 16;
     while (n < nodes_max)
         n *= 2;
+    ASSERT(n >= nodes_max && (n & (n - 1)) == 0);
     return n;
 }
 
@@ -131,18 +132,14 @@ static uint32_t look_up(const struct prefix_index *ix, const struct prefix_key *
 static void table_remove(struct prefix_index *ix, uint32_t node)
 {
     uint32_t *at = bucket_of(ix, &ix->nodes[node].key);
-    while (*at != node)
+    while (*at != node) {
+        ASSERT(*at != NONE);
         at = &ix->nodes[*at].next_same;
+    }
     *at = ix->nodes[node].next_same;
 }
 
 /* ---- pages ---- */
-
-/* Who uses the node: all who do reference its first page. */
-static uint32_t refs_of(const struct prefix_index *ix, uint32_t node)
-{
-    return page_pool_refs(ix->first.pages, page_of(ix, node, 0));
-}
 
 static void page_link(struct prefix_index *ix, uint32_t node, uint32_t group, uint32_t page)
 {
@@ -155,6 +152,7 @@ static void page_link(struct prefix_index *ix, uint32_t node, uint32_t group, ui
 /* Returns the page; NONE: the node has none of that group. */
 static uint32_t page_unlink(struct prefix_index *ix, uint32_t node, uint32_t group)
 {
+    ASSERT(node < ix->nodes_max);
     struct group *g = &ix->groups[group];
     uint32_t page = g->page_of[node];
     g->page_of[node] = NONE;
@@ -192,6 +190,7 @@ uint32_t prefix_index_node_of(const struct prefix_index *ix, uint32_t page)
 
 static void snapshot_link(struct prefix_index *ix, uint32_t slot)
 {
+    ASSERT(ix->snapshots[slot].node != NONE);
     struct snapshot *s = &ix->snapshots[slot];
     s->next = ix->newest;
     s->prev = NONE;
@@ -203,6 +202,7 @@ static void snapshot_link(struct prefix_index *ix, uint32_t slot)
 
 static void snapshot_drop(struct prefix_index *ix, uint32_t slot)
 {
+    ASSERT(slot < ix->slots_max && ix->snapshots[slot].node != NONE);
     struct snapshot *s = &ix->snapshots[slot];
     struct node *n = &ix->nodes[s->node];
     ASSERT(n->snapshot == slot && n->pins == 0);
@@ -215,15 +215,18 @@ static void snapshot_drop(struct prefix_index *ix, uint32_t slot)
         ix->snapshots[s->prev].next = s->next;
     else
         ix->newest = s->next;
+    ASSERT(ix->numbers.snapshots > ix->numbers.pinned);
     ix->numbers.snapshots--;
     slot_pool_give(ix->slots, slot);
 }
 
 static uint32_t pages_since_snapshot(const struct prefix_index *ix, uint32_t node)
 {
+    ASSERT(ix->nodes[node].depth > 0);
     uint32_t pages = 1;
     for (uint32_t at = ix->nodes[node].parent; at != NONE && ix->nodes[at].snapshot == NONE; pages++)
         at = ix->nodes[at].parent;
+    ASSERT(pages <= ix->nodes[node].depth);
     return pages;
 }
 
@@ -232,6 +235,8 @@ static uint32_t pages_since_snapshot(const struct prefix_index *ix, uint32_t nod
 static void tree_remove(struct prefix_index *ix, uint32_t node)
 {
     struct node *n = &ix->nodes[node];
+    ASSERT(n->prev != NONE || n->parent == NONE || ix->nodes[n->parent].child == node);
+    ASSERT(n->next == NONE || ix->nodes[n->next].prev == node);
     if (n->next != NONE)
         ix->nodes[n->next].prev = n->prev;
     if (n->prev != NONE)
@@ -257,12 +262,14 @@ static void remove_leaf(struct prefix_index *ix, uint32_t node)
     n->depth = 0;
     n->next_same = ix->free;
     ix->free = node;
+    ASSERT(ix->numbers.nodes > 0);
     ix->numbers.nodes--;
 }
 
 /* The node and all behind it, which nobody uses. Returns how many. */
 static uint32_t remove_subtree(struct prefix_index *ix, uint32_t top)
 {
+    ASSERT(refs_of(ix, top) == 0);
     uint32_t count = 0, at = top;
     for (;;) {
         while (ix->nodes[at].child != NONE)
@@ -291,10 +298,11 @@ static bool is_end(const struct prefix_index *ix, uint32_t node)
     bool all = !ix->slots || ix->nodes[node].snapshot != NONE;
     for (uint32_t g = 1; all && g < ix->group_count; g++)
         all = has_window(ix, node, g);
+    ASSERT(ix->nodes[node].depth > 0);
     return all;
 }
 
-static bool is_useless(const struct prefix_index *ix, uint32_t node)
+bool prefix_state_is_useless(const struct prefix_index *ix, uint32_t node)
 {
     return ix->nodes[node].child == NONE && refs_of(ix, node) == 0 && !is_end(ix, node);
 }
@@ -302,7 +310,7 @@ static bool is_useless(const struct prefix_index *ix, uint32_t node)
 /* From this node towards the beginning, as long as nobody can use what is there. */
 static void prune(struct prefix_index *ix, uint32_t node)
 {
-    while (node != NONE && is_useless(ix, node)) {
+    while (node != NONE && prefix_state_is_useless(ix, node)) {
         uint32_t parent = ix->nodes[node].parent;
         remove_leaf(ix, node);
         node = parent;
@@ -322,7 +330,7 @@ static void prune_behind(struct prefix_index *ix, uint32_t top, uint32_t group)
         while (at != top && next == NONE) {
             uint32_t parent = ix->nodes[at].parent;
             next = ix->nodes[at].next;
-            if (is_useless(ix, at))
+            if (prefix_state_is_useless(ix, at))
                 remove_leaf(ix, at);
             at = next != NONE ? next : parent;
         }
@@ -357,6 +365,7 @@ static void evict_subtree(struct prefix_index *ix, uint32_t top)
 
 void prefix_index_evict_page(struct prefix_index *ix, uint32_t group, uint32_t page)
 {
+    ASSERT(group < ix->group_count && page < ix->groups[group].pages_max);
     uint32_t node = ix->groups[group].node_of[page];
     ASSERT(node != NONE);
     if (group == 0) {
@@ -388,6 +397,7 @@ void prefix_index_find(const struct prefix_index *ix, const struct prefix_key *k
             gap[g] = page_of(ix, node, g) == NONE ? i + 1 : gap[g];
             whole = whole && gap[g] <= page_group_first(&ix->groups[g].is, (i + 1) * PAGE_TOKENS);
         }
+        ASSERT(ix->nodes[node].depth == i + 1);
         if (whole)
             *ret = (struct prefix_hit){node, i + 1, snapshot};
     }
@@ -395,6 +405,7 @@ void prefix_index_find(const struct prefix_index *ix, const struct prefix_key *k
 
 static void take_group(struct prefix_index *ix, const struct prefix_hit *hit, uint32_t group, uint32_t *table)
 {
+    ASSERT(hit->pages == 0 || ix->nodes[hit->node].depth == hit->pages);
     const struct page_group *g = &ix->groups[group].is;
     uint32_t first = page_group_first(g, hit->pages * PAGE_TOKENS), node = hit->node;
     for (uint32_t i = 0; i < first; i++)
@@ -421,6 +432,7 @@ void prefix_index_take(struct prefix_index *ix, const struct prefix_hit *hit, ui
 
 void prefix_index_pin(struct prefix_index *ix, uint32_t node)
 {
+    ASSERT(refs_of(ix, node) > 0);
     ASSERT(ix->nodes[node].snapshot != NONE);
     ix->numbers.pinned += ix->nodes[node].pins++ == 0;
 }
@@ -429,6 +441,7 @@ void prefix_index_unpin(struct prefix_index *ix, uint32_t node)
 {
     ASSERT(ix->nodes[node].pins > 0);
     ix->numbers.pinned -= --ix->nodes[node].pins == 0;
+    ASSERT(ix->numbers.pinned <= ix->numbers.snapshots);
 }
 
 /* Nobody references a page without those before it. */
@@ -457,6 +470,7 @@ static uint32_t node_create(struct prefix_index *ix, uint32_t parent, const stru
     uint32_t node = ix->free;
     ASSERT(node != NONE); /* as many as there are pages of the first group */
     struct node *n = &ix->nodes[node];
+    ASSERT(n->depth == 0);
     ix->free = n->next_same;
     uint32_t *bucket = bucket_of(ix, key);
     *n = (struct node){.key = *key,
@@ -470,6 +484,7 @@ static uint32_t node_create(struct prefix_index *ix, uint32_t parent, const stru
     *bucket = node;
     if (parent != NONE) {
         struct node *above = &ix->nodes[parent];
+        ASSERT(above->depth > 0);
         n->depth = above->depth + 1;
         n->next = above->child;
         if (n->next != NONE)
@@ -492,6 +507,7 @@ static void add_page(struct prefix_index *ix, uint32_t node, uint32_t group, uin
         page_link(ix, node, group, *page);
         page_pool_keep(pool, *page);
     } else {
+        ASSERT(page_pool_refs(pool, *page) == 1);
         page_pool_ref(pool, has);
         page_pool_unref(pool, *page);
         *page = has;
@@ -537,6 +553,7 @@ static uint64_t cached_bytes(const struct prefix_index *ix, uint32_t group)
 
 static uint64_t bytes_held(const struct prefix_index *ix)
 {
+    ASSERT(ix->numbers.pinned <= ix->numbers.snapshots);
     uint64_t bytes = (uint64_t)(ix->numbers.snapshots - ix->numbers.pinned) * ix->slot_bytes;
     for (uint32_t g = 0; g < ix->group_count; g++)
         bytes += cached_bytes(ix, g);
@@ -580,6 +597,7 @@ bool prefix_index_evict_snapshot(struct prefix_index *ix)
             cheapest = s;
     if (cheapest == NONE)
         return false;
+    ASSERT(ix->nodes[ix->snapshots[cheapest].node].snapshot == cheapest);
     uint32_t node = ix->snapshots[cheapest].node;
     if (ix->evicting)
         ix->evicting(ix->arg, &ix->nodes[node].key, NONE, cheapest);
@@ -593,6 +611,7 @@ bool prefix_index_evict_snapshot(struct prefix_index *ix)
 /* Pages of a node in use that the windows of who uses it have left behind. */
 static void drop_left_behind(struct prefix_index *ix, uint32_t node)
 {
+    ASSERT(refs_of(ix, node) > 0);
     for (uint32_t g = 1; g < ix->group_count; g++) {
         uint32_t page = page_of(ix, node, g);
         if (page != NONE && page_pool_refs(ix->groups[g].is.pages, page) == 0)
@@ -619,6 +638,7 @@ uint32_t prefix_index_clear(struct prefix_index *ix)
 void prefix_index_move(struct prefix_index *ix, uint32_t group, uint32_t from, uint32_t to)
 {
     uint32_t node = ix->groups[group].node_of[from];
+    ASSERT(ix->groups[group].node_of[to] == NONE);
     ASSERT(node != NONE && page_pool_refs(ix->groups[group].is.pages, from) == 0);
     page_unlink(ix, node, group);
     page_link(ix, node, group, to);
@@ -653,73 +673,5 @@ void prefix_index_numbers(const struct prefix_index *ix, struct prefix_numbers *
     *ret = ix->numbers;
     ret->bytes = bytes_held(ix);
     ret->bytes_max = ix->bytes_max;
-}
-
-/* ---- invariants ---- */
-
-static void check_pages(const struct prefix_index *ix, uint32_t node)
-{
-    ASSERT(page_of(ix, node, 0) != NONE);
-    for (uint32_t g = 0; g < ix->group_count; g++) {
-        uint32_t page = page_of(ix, node, g);
-        if (page == NONE)
-            continue;
-        ASSERT(page < ix->groups[g].pages_max && ix->groups[g].node_of[page] == node);
-        ASSERT(refs_of(ix, node) >= page_pool_refs(ix->groups[g].is.pages, page));
-    }
-}
-
-static void check_node(const struct prefix_index *ix, uint32_t i)
-{
-    const struct node *n = &ix->nodes[i];
-    ASSERT(look_up(ix, &n->key) == i);
-    ASSERT(n->depth == 1 + (n->parent == NONE ? 0 : ix->nodes[n->parent].depth));
-    check_pages(ix, i);
-    if (n->parent != NONE)
-        ASSERT(refs_of(ix, i) == 0 || refs_of(ix, n->parent) > 0);
-    uint32_t prev = NONE;
-    for (uint32_t c = n->child; c != NONE; prev = c, c = ix->nodes[c].next)
-        ASSERT(ix->nodes[c].parent == i && ix->nodes[c].prev == prev);
-    if (n->snapshot != NONE)
-        ASSERT(ix->snapshots[n->snapshot].node == i && slot_pool_is_taken(ix->slots, n->snapshot));
-    ASSERT(n->pins == 0 || (n->snapshot != NONE && refs_of(ix, i) > 0));
-    ASSERT(!is_useless(ix, i));
-}
-
-/* Every cached page is a node's. */
-static void check_group(const struct prefix_index *ix, uint32_t group)
-{
-    const struct group *g = &ix->groups[group];
-    uint32_t cached = 0;
-    for (uint32_t i = 0; i < g->pages_max; i++) {
-        uint32_t node = g->node_of[i];
-        ASSERT(node == NONE || (ix->nodes[node].depth > 0 && g->page_of[node] == i));
-        cached += node != NONE && page_pool_refs(g->is.pages, i) == 0;
-    }
-    ASSERT(cached == page_pool_cached(g->is.pages));
-}
-
-void prefix_index_check(const struct prefix_index *ix)
-{
-    uint32_t nodes = 0, snapshots = 0, pinned = 0, listed = 0, unused = 0, unstored = 0;
-    for (uint32_t i = 0; i < ix->nodes_max; i++) {
-        if (ix->nodes[i].depth == 0)
-            continue;
-        check_node(ix, i);
-        nodes++;
-        unstored +=
-            !ix->nodes[i].page_stored + (ix->nodes[i].snapshot != NONE && !ix->nodes[i].snapshot_stored);
-        snapshots += ix->nodes[i].snapshot != NONE;
-        pinned += ix->nodes[i].pins > 0;
-    }
-    for (uint32_t g = 0; g < ix->group_count; g++)
-        check_group(ix, g);
-    for (uint32_t i = ix->free; i != NONE; i = ix->nodes[i].next_same)
-        unused += ix->nodes[i].depth == 0;
-    for (uint32_t s = ix->newest; s != NONE; s = ix->snapshots[s].next)
-        listed++;
-    ASSERT(unstored == ix->numbers.unstored);
-    ASSERT(nodes == ix->numbers.nodes && unused == ix->nodes_max - nodes);
-    ASSERT(snapshots == ix->numbers.snapshots && listed == snapshots && pinned == ix->numbers.pinned);
-    ASSERT(bytes_held(ix) <= ix->allowed && ix->allowed <= ix->bytes_max);
+    ASSERT(ret->pinned <= ret->snapshots && ret->snapshots <= ix->slots_max);
 }

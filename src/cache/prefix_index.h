@@ -128,5 +128,7 @@ void prefix_index_numbers(const struct prefix_index *ix, struct prefix_numbers *
 
 /* Asserts every invariant. */
 void prefix_index_check(const struct prefix_index *ix);
+/* The same, as far as `w` goes on: about three things for each page. False: it was called off. */
+bool prefix_index_walk(const struct prefix_index *ix, struct walk *w);
 
 #endif

@@ -1,86 +1,51 @@
-/* prefix_key.c - SHA-256 through libcrypto: the algorithm is fetched once and the context reused, because looking it up
- * costs more than hashing a page's 160 bytes. */
+/* prefix_key.c - SHA-256 of libnettle, whose context is a plain struct.
+ *
+ * An engine's thread may not allocate, and libcrypto 3.0 allocates in every EVP_DigestInit_ex. */
 #include "cache/prefix_key.h"
 
 #include "base/check.h"
 #include "cache/page_pool.h"
 
-#include <errno.h>
-#include <openssl/evp.h>
-#include <stdlib.h>
+#include <nettle/sha2.h>
 
 _Static_assert(sizeof(struct prefix_picture) == 44, "all its bytes are hashed, and none is padding");
+_Static_assert(sizeof(struct prefix_key) == SHA256_DIGEST_SIZE, "a key is a whole digest");
 
-struct prefix_hasher {
-    EVP_MD *sha256;
-    EVP_MD_CTX *context;
-};
-
-int prefix_hasher_create(struct prefix_hasher **ret)
+static void add(struct sha256_ctx *c, const void *bytes, size_t len)
 {
-    struct prefix_hasher *h = calloc(1, sizeof(*h));
-    if (!h)
-        return -ENOMEM;
-    h->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
-    h->context = EVP_MD_CTX_new();
-    /* The first use allocates; later ones do not. */
-    if (!h->sha256 || !h->context || !EVP_DigestInit_ex(h->context, h->sha256, NULL)) {
-        prefix_hasher_free(h);
-        return -ENOMEM;
-    }
-    *ret = h;
-    return 0;
+    sha256_update(c, len, bytes);
 }
 
-void prefix_hasher_free(struct prefix_hasher *h)
-{
-    if (!h)
-        return;
-    EVP_MD_CTX_free(h->context);
-    EVP_MD_free(h->sha256);
-    free(h);
-}
-
-static void begin(struct prefix_hasher *h)
-{
-    int ok = EVP_DigestInit_ex(h->context, NULL, NULL);
-    ASSERT(ok);
-}
-
-static void add(struct prefix_hasher *h, const void *bytes, size_t len)
-{
-    int ok = EVP_DigestUpdate(h->context, bytes, len);
-    ASSERT(ok);
-}
-
-static struct prefix_key end(struct prefix_hasher *h)
+static struct prefix_key end(struct sha256_ctx *c)
 {
     struct prefix_key key;
-    int ok = EVP_DigestFinal_ex(h->context, key.bytes, NULL);
-    ASSERT(ok);
+    sha256_digest(c, sizeof(key.bytes), key.bytes);
     return key;
 }
 
-struct prefix_key prefix_key_root(struct prefix_hasher *h, const struct slice *parts, uint32_t count)
+struct prefix_key prefix_key_root(const struct slice *parts, uint32_t count)
 {
-    begin(h);
+    ASSERT(count > 0);
+    struct sha256_ctx c;
+    sha256_init(&c);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t len = parts[i].len;
-        add(h, &len, sizeof(len));
-        add(h, parts[i].ptr, parts[i].len);
+        add(&c, &len, sizeof(len));
+        add(&c, parts[i].ptr, parts[i].len);
     }
-    return end(h);
+    return end(&c);
 }
 
-struct prefix_key prefix_key_next(struct prefix_hasher *h, const struct prefix_key *parent,
-                                  const uint32_t *tokens, const struct prefix_picture *pictures,
-                                  uint32_t picture_count)
+struct prefix_key prefix_key_next(const struct prefix_key *parent, const uint32_t *tokens,
+                                  const struct prefix_picture *pictures, uint32_t picture_count)
 {
-    begin(h);
-    add(h, parent->bytes, sizeof(parent->bytes));
-    add(h, tokens, PAGE_TOKENS * sizeof(tokens[0]));
+    ASSERT((picture_count == 0) == (pictures == NULL));
+    struct sha256_ctx c;
+    sha256_init(&c);
+    add(&c, parent->bytes, sizeof(parent->bytes));
+    add(&c, tokens, PAGE_TOKENS * sizeof(tokens[0]));
     /* What comes before has always the same length, and so has each of these. */
     if (picture_count > 0)
-        add(h, pictures, picture_count * sizeof(pictures[0]));
-    return end(h);
+        add(&c, pictures, picture_count * sizeof(pictures[0]));
+    return end(&c);
 }

@@ -13,15 +13,8 @@ struct prefix_key {
     uint8_t bytes[32];
 };
 
-/* One thread at a time; hashing allocates nothing. */
-struct prefix_hasher;
-
-/* 0 or -ENOMEM. 240 bytes of the general heap (OpenSSL 3.0). */
-int prefix_hasher_create(struct prefix_hasher **ret);
-void prefix_hasher_free(struct prefix_hasher *h);
-
-/* The root of all that is described by `parts`, in their order; where one ends matters. */
-struct prefix_key prefix_key_root(struct prefix_hasher *h, const struct slice *parts, uint32_t count);
+/* Any thread; hashing allocates nothing. The root of all that is described by `parts`, in their order; where one ends matters. */
+struct prefix_key prefix_key_root(const struct slice *parts, uint32_t count);
 /* A picture among the tokens. Its hash is that of all its pixels, as they were decoded: pictures that begin alike are two. */
 struct prefix_picture {
     uint8_t sha256[32];
@@ -30,9 +23,8 @@ struct prefix_picture {
 
 /* The key of a page with tokens[PAGE_TOKENS] after `parent`. pictures: those that have a token in it, in their order; a page without any
  * has the key of its tokens alone. */
-struct prefix_key prefix_key_next(struct prefix_hasher *h, const struct prefix_key *parent,
-                                  const uint32_t *tokens, const struct prefix_picture *pictures,
-                                  uint32_t picture_count);
+struct prefix_key prefix_key_next(const struct prefix_key *parent, const uint32_t *tokens,
+                                  const struct prefix_picture *pictures, uint32_t picture_count);
 
 static inline bool prefix_key_eq(const struct prefix_key *a, const struct prefix_key *b)
 {

@@ -57,4 +57,13 @@ static inline uint32_t page_of(const struct prefix_index *ix, uint32_t node, uin
     return ix->groups[group].page_of[node];
 }
 
+/* Who uses the node: all who do reference its first page. */
+static inline uint32_t refs_of(const struct prefix_index *ix, uint32_t node)
+{
+    return page_pool_refs(ix->first.pages, page_of(ix, node, 0));
+}
+
+/* Does the node, a leaf that nobody references, end no prefix? */
+bool prefix_state_is_useless(const struct prefix_index *ix, uint32_t node);
+
 #endif

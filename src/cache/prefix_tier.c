@@ -13,6 +13,7 @@ bool prefix_index_unstored(const struct prefix_index *ix, uint32_t *at, uint32_t
         bool snapshot = n->snapshot != NONE && !n->snapshot_stored;
         if (n->depth == 0 || (n->page_stored && !snapshot))
             continue;
+        ASSERT(page_of(ix, node, 0) != NONE);
         *ret = (struct prefix_unstored){n->key, node, n->page_stored ? NONE : page_of(ix, node, 0),
                                         snapshot ? n->snapshot : NONE};
         return true;
@@ -24,6 +25,7 @@ void prefix_index_page_stored(struct prefix_index *ix, uint32_t node)
 {
     struct node *n = &ix->nodes[node];
     ASSERT(n->depth > 0);
+    ASSERT(n->page_stored || ix->numbers.unstored > 0);
     ix->numbers.unstored -= !n->page_stored;
     n->page_stored = true;
 }
@@ -32,6 +34,7 @@ void prefix_index_snapshot_stored(struct prefix_index *ix, uint32_t node)
 {
     struct node *n = &ix->nodes[node];
     ASSERT(n->depth > 0 && n->snapshot != NONE);
+    ASSERT(n->snapshot_stored || ix->numbers.unstored > 0);
     ix->numbers.unstored -= !n->snapshot_stored;
     n->snapshot_stored = true;
 }
@@ -45,4 +48,5 @@ void prefix_index_offer_again(struct prefix_index *ix)
         ix->numbers.unstored += n->page_stored + (n->snapshot != NONE && n->snapshot_stored);
         n->page_stored = n->snapshot_stored = false;
     }
+    ASSERT(ix->numbers.unstored == ix->numbers.nodes + ix->numbers.snapshots);
 }

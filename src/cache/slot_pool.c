@@ -1,6 +1,8 @@
 /* slot_pool.c - a block pool as a type of its own, so that a slot cannot be given to the pages. */
 #include "cache/slot_pool.h"
 
+#include "base/check.h"
+
 #include <errno.h>
 
 struct slot_pool {
@@ -43,6 +45,7 @@ int slot_pool_take(struct slot_pool *p, uint32_t *ret)
     int r = block_pool_take(p->blocks, ret);
     while (r == -ENOMEM && o->relieve && (o->relieve(o->arg, false) || o->relieve(o->arg, true)))
         r = block_pool_take(p->blocks, ret);
+    ASSERT(r < 0 || *ret < o->slots_max);
     return r;
 }
 
@@ -73,6 +76,7 @@ uint64_t slot_pool_spare_bytes(const struct slot_pool *p)
 
 bool slot_pool_compact(struct slot_pool *p)
 {
+    ASSERT(!p->opts.move || p->opts.is_movable);
     struct block_mover m = {p->opts.is_movable, p->opts.move, p->opts.arg};
     return p->opts.move && block_pool_compact(p->blocks, &m);
 }
@@ -90,4 +94,9 @@ void slot_pool_numbers(const struct slot_pool *p, struct pool_numbers *ret)
 void slot_pool_check(const struct slot_pool *p)
 {
     block_pool_check(p->blocks);
+}
+
+bool slot_pool_walk(const struct slot_pool *p, struct walk *w)
+{
+    return block_pool_walk(p->blocks, w);
 }

@@ -40,5 +40,7 @@ bool slot_pool_compact(struct slot_pool *p);
 char *slot_pool_base(const struct slot_pool *p);
 void slot_pool_numbers(const struct slot_pool *p, struct pool_numbers *ret);
 void slot_pool_check(const struct slot_pool *p);
+/* The same, as far as `w` goes on: about two things for each block. False: it was called off. */
+bool slot_pool_walk(const struct slot_pool *p, struct walk *w);
 
 #endif

@@ -211,6 +211,15 @@ static int open_tier(struct engine *en)
     return store_client_open(en->opts.store, &c, &en->tier);
 }
 
+/* By its request, as clients and the log know it. */
+static void name_row(const struct sched_row *row, char ret[SCHED_NAME_BYTES])
+{
+    const struct job *j = CONTAINER(row, struct job, row);
+    char id[33];
+    request_id_text(stream_id(j->stream), id);
+    snprintf(ret, SCHED_NAME_BYTES, "of request %s", id);
+}
+
 static int create_pools(struct engine *en, struct layout *l)
 {
     l->pools.holder = en->holder;
@@ -222,8 +231,6 @@ static int create_pools(struct engine *en, struct layout *l)
     if (r == 0 && en->opts.store && en->pools.index && open_tier(en) < 0)
         LOG_WARN("ssd_full", "model=%s: more models use the SSD tier than it takes; this one does not",
                  en->name);
-    if (r == 0 && en->opts.host_cache_bytes)
-        r = prefix_hasher_create(&en->hasher);
     l->sched.prefix = en->pools.index;
     l->sched.groups[0] = (struct page_group){.pages = en->pools.pages, .page_bytes = en->pools.page_bytes};
     l->sched.group_count = 1;
@@ -231,6 +238,7 @@ static int create_pools(struct engine *en, struct layout *l)
     l->sched.help = help_comes;
     l->sched.help_arg = &en->pools;
     l->sched.slot_bytes = en->pools.slot_bytes;
+    l->sched.name = name_row;
     l->sched.tier = en->tier.arg ? &en->tier : NULL;
     return r == 0 ? sched_create(en->arena, &l->sched, &en->sched) : r;
 }
@@ -393,7 +401,6 @@ void engine_close(struct engine *en)
     thread_stack_done(&en->stack);
     sight_done(en);
     store_client_close(&en->tier);
-    prefix_hasher_free(en->hasher);
     holder_close(en->holder);
     uint64_t left = pools_done(&en->pools, en->holder);
     if (left > 0)
@@ -515,21 +522,17 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
 {
     struct charge charge = account_charge(en->requests);
     struct engine_message m = {0};
-    struct prefix_hasher *hasher = NULL;
-    int r = en->opts.host_cache_bytes ? prefix_hasher_create(&hasher) : 0;
     struct job_opts opts = {.spec = spec,
                             .tokenizer = en->opts.tokenizer,
                             .charge = &charge,
                             .stream = s,
                             .now_ns = clock_now_ns(),
-                            .hasher = hasher,
+                            .keys = en->opts.host_cache_bytes > 0,
                             .states = en->shape->slot_bytes > 0,
                             .edge = job_pictures_edge(en->shape),
                             .identity = &en->opts.identity,
                             .ngram = guesses_by_ngram(&en->opts)};
-    if (r == 0)
-        r = job_create(&opts, &m.job);
-    prefix_hasher_free(hasher);
+    int r = job_create(&opts, &m.job);
     if (r < 0)
         return refuse_block(en, spec, retry_after, e);
     uint64_t idle = 0;

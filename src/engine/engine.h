@@ -55,7 +55,8 @@ struct engine_faults {
     void *arg;
     /* Guesses instead of whom `by` names, which is not the head: behind the first `count` tokens, <= wanted; returns how many. */
     uint32_t (*guess)(void *arg, const uint32_t *tokens, uint32_t count, uint32_t wanted, uint32_t *ret);
-    void (*slice)(void *arg); /* called likewise before a slice of encoding a picture */
+    void (*slice)(void *arg);                   /* called likewise before a slice of encoding a picture */
+    void (*walk)(void *arg, struct engine *en); /* and before a walk of its invariants */
 };
 
 /* What may change while engines run: each value is read where it is used, so a change holds from the next request or step on, for
@@ -255,6 +256,7 @@ struct engine_numbers {
     /* Guesses: rows of steps that had some, how many they had, and those of them that were right, by place behind the known token. */
     uint64_t drafts, draft_tokens, accepted_tokens, accepted_at[MODEL_DRAFTS_MAX];
     uint64_t finished[FINISH_ERROR + 1];
+    uint64_t walks, walk_ns;        /* of its invariants, at rest; walk_ns: duration of the last one */
     uint64_t last_step_ns, busy_ns; /* last_step_ns: duration */
     uint64_t progress_ns; /* clock time when a layer last finished, or work came; 0: nothing can be computed
                              now. A watchdog compares */

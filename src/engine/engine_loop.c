@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/heap_watch.h"
 #include "base/log.h"
 
 #include <stdarg.h>
@@ -205,16 +206,19 @@ static void note_rest(struct engine *en)
 
 /* ---- idle ---- */
 
-/* Sleeps until a message comes; before that, hands prefixes to the tier below and does what trim is owed. */
+/* Sleeps until a message comes; before that, hands prefixes to the tier below, does what trim is owed and checks invariants. */
 static void idle(struct engine *en)
 {
     struct engine_message m;
     trim_share(en);
     uint64_t now_ns = clock_now_ns();
     uint64_t trim_ns = trim_wait_ns(en, now_ns), write_ns = write_behind_wait_ns(en, now_ns);
+    uint64_t walk_ns = invariants_wait_ns(en, now_ns), others_ns = MIN_OF(trim_ns, write_ns);
     engine_publish(en, true);
-    if (mailbox_wait(en->inbox, &m, MIN_OF(trim_ns, write_ns)))
+    if (mailbox_wait(en->inbox, &m, MIN_OF(others_ns, walk_ns)))
         take_message(en, &m);
+    else if (walk_ns < others_ns)
+        invariants_run(en);
     else if (write_ns < trim_ns)
         write_behind_run(en);
     else if (trim_ns != UINT64_MAX)
@@ -223,22 +227,36 @@ static void idle(struct engine *en)
 
 /* ---- the thread ---- */
 
+/* All that are here are paused: their clients do not read. */
+static bool rests(const struct engine *en)
+{
+    for (const struct list *it = en->jobs.next; it != &en->jobs; it = it->next)
+        if (!JOB(it)->row.paused)
+            return false;
+    return true;
+}
+
 static void wait_for_room(struct engine *en)
 {
     struct engine_message m;
     if (mailbox_wait(en->inbox, &m, POLL_NS))
         take_message(en, &m);
+    else if (rests(en) && invariants_wait_ns(en, clock_now_ns()) == 0)
+        invariants_run(en);
 }
 
 void *engine_thread(void *arg)
 {
     struct engine *en = arg;
+    heap_watch_forbid(true);
     while (!atomic_load(&en->closing)) {
         take_inbox(en);
         look(en);
         if (atomic_exchange(&en->relieve, false))
             trim_relieve(en);
         bool stepped = engine_step(en);
+        if (stepped)
+            invariants_after_step(en);
         stepped |= sight_run(en, stepped);
         if (!stepped)
             note_rest(en);
@@ -254,6 +272,7 @@ void *engine_thread(void *arg)
             wait_for_room(en);
     }
     engine_end_all(en);
+    heap_watch_forbid(false);
     return NULL;
 }
 

@@ -5,6 +5,7 @@
 #include "engine/admission.h"
 #include "engine/budget.h"
 #include "engine/guess.h"
+#include "engine/invariants.h"
 #include "engine/job.h"
 #include "engine/pools.h"
 #include "engine/sight.h"
@@ -29,9 +30,8 @@ struct engine {
     struct account *requests, *own;
     struct arena *arena; /* of `own`: everything below that is not said to be elsewhere */
     struct pools pools;
-    struct holder *holder;        /* in opts.holders; NULL: there is no list */
-    struct prefix_hasher *hasher; /* engine thread only */
-    struct tier_io tier;          /* likewise; arg NULL: there is none */
+    struct holder *holder; /* in opts.holders; NULL: there is no list */
+    struct tier_io tier;   /* engine thread only; arg NULL: there is none */
     struct sched *sched;
     struct mailbox *inbox;
     uint64_t *exists;               /* bit per id; NULL without a tokenizer */
@@ -65,6 +65,7 @@ struct engine {
     struct sight sight;
     struct trim trim;
     struct write_behind write_behind;
+    struct invariants invariants;
     struct engine_numbers now; /* counters; gauges are filled when published */
 
     /* Under `lock`. */

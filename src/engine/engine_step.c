@@ -177,7 +177,7 @@ static void put_token(struct engine *en, struct job *j, const struct sampled *s,
     sampler_see_output(j->sampler, s->id);
     j->tokens[position] = s->id;
     j->output_count++;
-    job_add_keys(j, en->hasher, position + 1);
+    job_add_keys(j, position + 1);
     if (j->ngram)
         ngram_see(j->ngram, j->tokens, position + 1);
     en->now.completion_tokens++;

@@ -21,7 +21,6 @@
 #define PATH_BYTES     4608
 
 struct fingerprint {
-    struct prefix_hasher *hasher;
     char *chunk; /* [CHUNK_BYTES] */
     struct prefix_key key;
     uint32_t files;
@@ -30,7 +29,7 @@ struct fingerprint {
 static void add(struct fingerprint *f, const void *bytes, size_t len)
 {
     struct slice parts[] = {{(const char *)f->key.bytes, sizeof(f->key.bytes)}, {bytes, len}};
-    f->key = prefix_key_root(f->hasher, parts, COUNT_OF(parts));
+    f->key = prefix_key_root(parts, COUNT_OF(parts));
 }
 
 /* [from, from + len) of the file, as far as it goes. */
@@ -146,11 +145,8 @@ static int add_model(struct fingerprint *f, const char *dir)
 
 static int make(struct fingerprint *f, const char *dir)
 {
-    int r = prefix_hasher_create(&f->hasher);
     f->chunk = malloc(CHUNK_BYTES);
-    if (r == 0 && !f->chunk)
-        r = -ENOMEM;
-    return r == 0 ? add_model(f, dir) : r;
+    return f->chunk ? add_model(f, dir) : -ENOMEM;
 }
 
 int fingerprint_make(const char *dir, const struct model_shape *shape, const char *compute,
@@ -158,7 +154,6 @@ int fingerprint_make(const char *dir, const struct model_shape *shape, const cha
 {
     struct fingerprint f = {0};
     int r = make(&f, dir);
-    prefix_hasher_free(f.hasher);
     free(f.chunk);
     if (r < 0)
         return err_set(e, r, "the model's files at %s could not be read for their fingerprint", dir);

@@ -246,24 +246,62 @@ void gallery_numbers(const struct gallery *g, struct gallery_numbers *ret)
                                     .evicted = g->evicted};
 }
 
+/* Entries by the first bits of their picture's hash, so that each key is compared with few others. */
+#define CHAINS 1024
+
+struct chains {
+    uint16_t head[CHAINS], next[GALLERY_ENTRIES_MAX]; /* index + 1; 0: the end */
+};
+
+_Static_assert(GALLERY_ENTRIES_MAX < UINT16_MAX, "an index fits");
+
+/* No whole entry before it has its key. */
+static void check_key(const struct gallery *g, uint32_t i, struct chains *c)
+{
+    const struct gallery_key *key = &g->entries[i].key;
+    uint16_t *head = &c->head[(key->sha256[0] | key->sha256[1] << 8) % CHAINS];
+    for (uint32_t k = *head; k > 0; k = c->next[k - 1])
+        ASSERT_OF(!gallery_key_eq(&g->entries[k - 1].key, key), "image entries %u and %u: one key", k - 1, i);
+    c->next[i] = *head;
+    *head = (uint16_t)(i + 1);
+}
+
+static void check_entry(const struct gallery *g, uint32_t i)
+{
+    const struct entry *e = &g->entries[i];
+    ASSERT_OF(e->state == FREE || i < g->end, "image entry %u: in use behind the end %u", i, g->end);
+    ASSERT_OF(e->state != FILLING || e->refs == 1, "image entry %u: being filled, %u references", i, e->refs);
+    ASSERT_OF(e->state != FREE || (e->refs == 0 && !e->map && e->bytes == 0),
+              "image entry %u: free, %u references", i, e->refs);
+    ASSERT_OF(e->committed <= e->bytes && (e->state != WHOLE || e->committed == e->bytes),
+              "image entry %u: %llu of %llu bytes are committed", i, (unsigned long long)e->committed,
+              (unsigned long long)e->bytes);
+}
+
 void gallery_check(const struct gallery *g)
 {
+    struct chains chains;
     uint32_t count = 0, unused = 0;
-    uint64_t bytes = 0, unused_bytes = 0;
+    uint64_t bytes = 0, unused_bytes = 0, committed = 0;
+    memset(chains.head, 0, sizeof(chains.head));
     for (uint32_t i = 0; i < GALLERY_ENTRIES_MAX; i++) {
         const struct entry *e = &g->entries[i];
-        ASSERT(e->state == FREE || i < g->end);
-        ASSERT(e->state != FILLING || e->refs == 1);
-        ASSERT(e->state != WHOLE || e->committed == e->bytes);
+        check_entry(g, i);
+        if (e->state == WHOLE)
+            check_key(g, i, &chains);
         count += e->state != FREE;
         bytes += e->bytes;
+        committed += e->committed;
         unused += is_unused(e);
         unused_bytes += is_unused(e) ? e->bytes : 0;
-        for (uint32_t k = 0; k < i && e->state == WHOLE; k++)
-            ASSERT(g->entries[k].state != WHOLE || !gallery_key_eq(&g->entries[k].key, &e->key));
     }
-    ASSERT(count == g->count && bytes == g->bytes && unused == g->unused && unused_bytes == g->unused_bytes);
+    ASSERT_OF(count == g->count && bytes == g->bytes, "%u image entries of %llu bytes, %u of %llu counted",
+              count, (unsigned long long)bytes, g->count, (unsigned long long)g->bytes);
+    ASSERT_OF(unused == g->unused && unused_bytes == g->unused_bytes,
+              "%u image entries are unused, %u counted", unused, g->unused);
     ASSERT(bytes <= g->opts.bytes_max && unused_bytes <= g->opts.keep_bytes);
     struct account_numbers n = account_numbers(g->opts.account);
-    ASSERT(n.reserved >= bytes);
+    ASSERT_OF(n.reserved >= bytes && n.used >= committed,
+              "account %s: %llu bytes reserved, image entries have %llu", n.name,
+              (unsigned long long)n.reserved, (unsigned long long)bytes);
 }

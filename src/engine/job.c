@@ -169,7 +169,7 @@ static uint32_t pictures_in(const struct job *j, uint32_t from, uint32_t to, uin
     return count;
 }
 
-void job_add_keys(struct job *j, struct prefix_hasher *h, uint32_t tokens)
+void job_add_keys(struct job *j, uint32_t tokens)
 {
     struct sched_row *row = &j->row;
     for (; j->keys && row->key_count < tokens / PAGE_TOKENS; row->key_count++) {
@@ -177,7 +177,7 @@ void job_add_keys(struct job *j, struct prefix_hasher *h, uint32_t tokens)
         uint32_t from = row->key_count * PAGE_TOKENS, first;
         uint32_t count = pictures_in(j, from, from + PAGE_TOKENS, &first);
         j->keys[row->key_count] =
-            prefix_key_next(h, parent, j->tokens + from, count ? &j->seen[first] : NULL, count);
+            prefix_key_next(parent, j->tokens + from, count ? &j->seen[first] : NULL, count);
     }
 }
 
@@ -210,7 +210,7 @@ static int create_cuts(struct job *j, const struct job_spec *spec)
 
 static int create_keys(struct job *j, const struct job_opts *opts)
 {
-    if (!opts->hasher)
+    if (!opts->keys)
         return 0;
     j->keys = ARENA_ARRAY(j->arena, struct prefix_key, sched_pages(j->row.tokens_limit));
     if (!j->keys)
@@ -219,8 +219,8 @@ static int create_keys(struct job *j, const struct job_opts *opts)
     struct slice parts[] = {{(const char *)opts->identity, sizeof(*opts->identity)},
                             {(const char *)&spec->tenant, sizeof(spec->tenant)},
                             spec->cache_salt};
-    j->root = prefix_key_root(opts->hasher, parts, COUNT_OF(parts));
-    job_add_keys(j, opts->hasher, j->prompt_count);
+    j->root = prefix_key_root(parts, COUNT_OF(parts));
+    job_add_keys(j, j->prompt_count);
     j->row.keys = j->keys;
     return opts->states ? create_cuts(j, spec) : 0;
 }
@@ -228,7 +228,7 @@ static int create_keys(struct job *j, const struct job_opts *opts)
 int job_create(const struct job_opts *opts, struct job **ret)
 {
     const struct job_spec *spec = opts->spec;
-    size_t bytes = block_bytes(spec, opts->hasher != NULL, opts->ngram);
+    size_t bytes = block_bytes(spec, opts->keys, opts->ngram);
     struct arena *a = NULL;
     int r = arena_create(&(struct arena_opts){.bytes_max = bytes, .grain = JOB_GRAIN, .charge = opts->charge},
                          &a);

@@ -76,19 +76,19 @@ struct job_opts {
     const struct charge *charge;
     struct stream *stream;
     uint64_t now_ns;
-    struct prefix_hasher *hasher; /* of the calling thread; NULL: prefixes are not reused */
-    bool states;                  /* the model has a recurrent state, of which cuts keep a snapshot */
-    uint32_t edge;                /* of the square of pixels that a token covers; 0: no pictures */
+    bool keys;     /* prefixes are reused */
+    bool states;   /* the model has a recurrent state, of which cuts keep a snapshot */
+    uint32_t edge; /* of the square of pixels that a token covers; 0: no pictures */
     const struct store_identity *identity; /* of the model */
     bool ngram;                            /* it may guess from its own past */
 };
 
-/* The most that job_create() charges; `keys`: with a hasher; `ngram`: as job_opts.ngram. */
 static inline struct job *job_of(struct sched_row *row)
 {
     return CONTAINER(row, struct job, row);
 }
 
+/* The most that job_create() charges; `keys`: as job_opts.keys; `ngram`: as job_opts.ngram. */
 uint64_t job_bytes(const struct job_spec *spec, bool keys, bool ngram);
 /* What a job of so many tokens takes at most, whatever it asks for: fixed bytes, and bytes per token. */
 void job_bytes_max(bool pictures, bool ngram, uint64_t *fixed, uint64_t *token);
@@ -105,8 +105,8 @@ static inline bool job_wants_prompt_logits(const struct job *j)
 /* How many tokens a step may give it: so many find room. 0: the row pauses. */
 uint32_t job_room(const struct job *j);
 
-/* The sequence has so many tokens now: keys of the pages that have become whole. `h` is the calling thread's. */
-void job_add_keys(struct job *j, struct prefix_hasher *h, uint32_t tokens);
+/* The sequence has so many tokens now: keys of the pages that have become whole. */
+void job_add_keys(struct job *j, uint32_t tokens);
 
 /* A token of the prompt with its logprob; there is room. */
 void job_put_prompt(struct job *j, const struct stream_token *t);

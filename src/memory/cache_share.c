@@ -19,6 +19,7 @@ static double weight_of(const struct cache_share *s, const struct cache_share *o
 
 static double age_ns(const struct cache_share *s, uint64_t now_ns)
 {
+    ASSERT(s->oldest_ns > 0);
     return now_ns > s->oldest_ns ? (double)(now_ns - s->oldest_ns) : LEAST_NS;
 }
 
@@ -31,6 +32,7 @@ bool cache_share_is_staler(const struct cache_share *a, const struct cache_share
 
 uint64_t cache_share_older_than(const struct cache_share *s, const struct cache_share *other, uint64_t now_ns)
 {
+    ASSERT(weight_of(other, s) > 0);
     double age = age_ns(other, now_ns) * weight_of(s, other) / weight_of(other, s);
     return age < (double)now_ns ? now_ns - (uint64_t)age : 0;
 }
@@ -47,8 +49,10 @@ static uint64_t free_bytes(struct cache_share *const *shares, uint32_t count, ui
 static uint64_t coming_bytes(struct cache_share *const *shares, uint32_t count)
 {
     uint64_t asked = 0;
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
+        ASSERT(shares[i]->asked <= shares[i]->cached);
         asked += shares[i]->asked;
+    }
     return asked;
 }
 
@@ -86,6 +90,7 @@ static void ask(struct cache_share *const *shares, uint32_t count, uint64_t budg
     uint64_t has = free_bytes(shares, count, budget) + coming_bytes(shares, count);
     if (needed > has)
         s->asked = MIN_OF(MIN_OF(needed - has, part), s->cached);
+    ASSERT(s->asked <= s->cached);
 }
 
 /* What it gave up is not its any more: what it was asked for first, then what it does not want. */
@@ -95,11 +100,14 @@ static void take_back(struct cache_share *s)
     s->allowed -= gives;
     s->asked = MIN_OF(s->asked - gives, s->cached);
     s->allowed = MIN_OF(s->allowed, MAX_OF(s->wanted, s->cached));
+    ASSERT(s->cached <= s->allowed);
+    ASSERT(s->asked <= s->cached);
 }
 
 void cache_share_settle(struct cache_share *const *shares, uint32_t count, uint32_t i, uint64_t budget,
                         uint64_t now_ns)
 {
+    ASSERT(i < count);
     struct cache_share *s = shares[i];
     ASSERT(s->cached <= s->allowed);
     take_back(s);

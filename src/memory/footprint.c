@@ -13,6 +13,7 @@
 /* The file's text in `ret`, terminated; empty when it cannot be read. */
 static void read_small(const char *path, char *ret, size_t bytes_max)
 {
+    ASSERT(bytes_max > 1);
     ret[0] = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -28,6 +29,7 @@ static void cgroup_dir(char *ret, size_t bytes_max)
     char text[8192];
     read_small("/proc/self/cgroup", text, sizeof(text));
     footprint_cgroup_dir(text, ret, bytes_max);
+    ASSERT(!ret[0] || strncmp(ret, FOOTPRINT_CGROUPS, sizeof(FOOTPRINT_CGROUPS) - 1) == 0);
 }
 
 static void cgroup_read(const char *dir, const char *name, char *ret, size_t bytes_max)
@@ -52,7 +54,9 @@ static void read_cgroup_limits(char *dir, struct footprint *ret)
     while (dir[0]) {
         take_least(dir, "memory.max", &ret->cgroup_limit_bytes);
         take_least(dir, "memory.high", &ret->cgroup_high_bytes);
+        size_t len = strlen(dir);
         footprint_cgroup_up(dir);
+        ASSERT(strlen(dir) < len);
     }
 }
 
@@ -66,6 +70,7 @@ static void read_stalls(const char *dir, struct footprint *ret)
         read_small("/proc/pressure/memory", text, sizeof(text));
     ret->stalled_some = footprint_stalled(text, "some ");
     ret->stalled_full = footprint_stalled(text, "full ");
+    ASSERT(ret->stalled_some <= 100 && ret->stalled_full <= 100);
 }
 
 static void footprint_read_cgroup(struct footprint *ret)
@@ -131,6 +136,7 @@ uint64_t footprint_reserve(const struct footprint *f)
 
 uint64_t footprint_ceiling(const struct footprint *f, uint64_t wanted_bytes)
 {
+    ASSERT(footprint_reserve(f) <= f->ram_bytes);
     uint64_t ceiling = f->ram_bytes - footprint_reserve(f);
     if (f->cgroup_limit_bytes)
         ceiling = MIN_OF(ceiling, f->cgroup_limit_bytes);

@@ -1,6 +1,8 @@
 /* footprint_text.c - no allocation and no system calls, so that any bytes may be tried. */
 #include "memory/footprint_text.h"
 
+#include "base/check.h"
+
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -32,6 +34,7 @@ double footprint_stalled(const char *text, const char *who)
     if (!at || memchr(line, '\n', (size_t)(at - line)))
         return 0;
     double percent = isdigit((unsigned char)at[6]) ? strtod(at + 6, NULL) : 0;
+    ASSERT(percent >= 0);
     return percent <= 100 ? percent : 100;
 }
 
@@ -40,6 +43,7 @@ static const char *find_line(const char *text)
 {
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
+        ASSERT(line == text || line[-1] == '\n');
         if (strncmp(line, "0::/", 4) == 0)
             return line;
     }
@@ -48,6 +52,7 @@ static const char *find_line(const char *text)
 
 void footprint_cgroup_dir(const char *text, char *ret, size_t bytes_max)
 {
+    ASSERT(bytes_max > 0);
     const char *line = find_line(text);
     ret[0] = 0;
     if (!line)

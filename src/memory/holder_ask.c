@@ -10,6 +10,8 @@
 static void unref(struct holder_ask *a, uint32_t count, bool is_done)
 {
     pthread_mutex_lock(&a->lock);
+    ASSERT(a->refs >= count);
+    ASSERT(!(is_done && a->is_done));
     a->is_done = a->is_done || is_done;
     a->refs -= count;
     bool last = a->refs == 0;
@@ -48,6 +50,7 @@ void holder_ask_done(struct holder_ask *a)
 
 void holder_ask_drop(struct holder_ask *a)
 {
+    ASSERT(a->refs == 2 && !a->is_done);
     unref(a, 2, false);
 }
 
@@ -60,6 +63,7 @@ int holder_ask_wait(struct holder_ask *a, uint64_t deadline_ns, struct holder_an
     while (!a->is_done && r == 0)
         r = pthread_cond_timedwait(&a->changed, &a->lock, &until);
     bool is_done = a->is_done;
+    ASSERT(!is_done || a->refs == 1);
     if (is_done)
         *ret = a->answer;
     pthread_mutex_unlock(&a->lock);

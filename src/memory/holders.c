@@ -64,6 +64,7 @@ const char *holder_state_name(enum holder_state s)
 
 int holders_create(const struct holders_opts *opts, struct holders **ret)
 {
+    ASSERT(opts->ledger);
     struct holders *hs = calloc(1, sizeof(*hs));
     if (!hs)
         return -ENOMEM;
@@ -81,6 +82,7 @@ static void close_orphans(struct holders *hs);
 /* What the system does not take goes with the process: nobody's account has it. */
 static void abandon(struct holder *h)
 {
+    ASSERT(list_empty(&h->link));
     for (uint32_t i = 0; i < HOLDER_UNITS_MAX; i++)
         if (h->left[i])
             units_abandon(h->left[i]);
@@ -93,6 +95,7 @@ void holders_free(struct holders *hs)
     if (!hs)
         return;
     pthread_mutex_lock(&hs->lock);
+    ASSERT(hs->share_count == 0);
     LIST_EACH(it, &hs->all) {
         struct holder *h = HOLDER(it);
         ASSERT(h->state == HOLDER_ORPHAN && !h->freeing);
@@ -123,6 +126,7 @@ int holder_add(struct holders *hs, const char *name, struct holder **ret)
         h->id = hs->next_id++;
         list_push_back(&hs->all, &h->link);
         hs->count++;
+        ASSERT(hs->share_count < hs->count);
         hs->shares[hs->share_count++] = &h->share;
     }
     pthread_mutex_unlock(&hs->lock);
@@ -136,6 +140,8 @@ int holder_add(struct holders *hs, const char *name, struct holder **ret)
 void holder_open(struct holder *h, const struct holder_ops *ops, void *arg)
 {
     pthread_mutex_lock(&h->list->lock);
+    ASSERT(!h->ops);
+    ASSERT(h->state == HOLDER_LIVE);
     h->ops = ops;
     h->arg = arg;
     pthread_mutex_unlock(&h->list->lock);
@@ -144,8 +150,9 @@ void holder_open(struct holder *h, const struct holder_ops *ops, void *arg)
 static uint32_t find_share(const struct holder *h)
 {
     uint32_t i = 0;
-    while (h->list->shares[i] != &h->share)
+    while (i < h->list->share_count && h->list->shares[i] != &h->share)
         i++;
+    ASSERT(i < h->list->share_count);
     return i;
 }
 
@@ -155,9 +162,11 @@ void holder_close(struct holder *h)
         return;
     struct holders *hs = h->list;
     pthread_mutex_lock(&hs->lock);
+    ASSERT(h->state == HOLDER_LIVE);
     h->ops = NULL;
     h->state = HOLDER_CLOSING;
     h->want = WANT_NONE;
+    ASSERT(hs->share_count > 0);
     hs->shares[find_share(h)] = hs->shares[hs->share_count - 1];
     hs->share_count--;
     h->share = (struct cache_share){0};
@@ -166,6 +175,8 @@ void holder_close(struct holder *h)
 
 static void strike_off(struct holder *h)
 {
+    ASSERT(h->list->count > 0);
+    ASSERT(h->state != HOLDER_LIVE && !h->freeing);
     list_remove(&h->link);
     h->list->count--;
     free(h);
@@ -183,6 +194,7 @@ static uint64_t left_bytes(const struct holder *h)
 /* Nobody cares for its bytes but the list: all of them are free. */
 static void note_left(struct holder *h)
 {
+    ASSERT(h->state == HOLDER_ORPHAN);
     uint64_t bytes = left_bytes(h);
     h->now = (struct holder_numbers){.held_bytes = bytes, .free_bytes = bytes, .reach_bytes = bytes};
 }
@@ -201,14 +213,18 @@ static void close_orphans(struct holders *hs)
     LIST_EACH(it, &hs->all)
         if (HOLDER(it)->state == HOLDER_ORPHAN)
             return;
+    ASSERT(!hs->orphans || account_numbers(hs->orphans).used == 0);
     account_close(hs->orphans);
     hs->orphans = NULL;
 }
 
 static void adopt(struct holder *h, struct units *const *left, uint32_t count)
 {
+    ASSERT(h->state == HOLDER_CLOSING);
+    ASSERT(!h->ops);
     struct account *a = orphans_account(h->list);
     for (uint32_t i = 0; i < count; i++) {
+        ASSERT(left[i] && !h->left[i]);
         units_charge_to(left[i], a);
         h->left[i] = left[i];
     }
@@ -242,6 +258,7 @@ static void poke_asked(struct holders *hs, const struct holder *self)
 
 static void settle(struct holder *h, uint64_t now_ns)
 {
+    ASSERT(h->state == HOLDER_LIVE);
     struct holders *hs = h->list;
     cache_share_settle(hs->shares, hs->share_count, find_share(h), hs->opts.cache_bytes_max, now_ns);
     poke_asked(hs, h);
@@ -252,6 +269,7 @@ struct holder_share holder_publish(struct holder *h, const struct holder_numbers
     struct holders *hs = h->list;
     pthread_mutex_lock(&hs->lock);
     h->now = *n;
+    ASSERT(n->free_bytes <= n->held_bytes);
     if (h->state == HOLDER_LIVE) {
         struct cache_share *s = &h->share;
         s->cached = n->cached_bytes;
@@ -261,6 +279,7 @@ struct holder_share holder_publish(struct holder *h, const struct holder_numbers
         settle(h, now_ns);
     }
     struct holder_share share = {h->share.allowed, h->share.asked};
+    ASSERT(share.asked_bytes <= n->cached_bytes || h->state != HOLDER_LIVE);
     pthread_mutex_unlock(&hs->lock);
     return share;
 }
@@ -282,6 +301,7 @@ uint64_t holder_allow(struct holder *h, uint64_t wanted_bytes, uint64_t now_ns)
 
 bool holder_want(struct holder *h, uint64_t bytes, uint64_t now_ns)
 {
+    ASSERT(bytes > 0);
     struct holders *hs = h->list;
     pthread_mutex_lock(&hs->lock);
     uint64_t since_ns = now_ns - MIN_OF(h->want_ns, now_ns);
@@ -315,6 +335,8 @@ bool holders_next_want(struct holders *hs, uint64_t *id, uint64_t *bytes)
         if (HOLDER(it)->want == WANT_ASKED && (!first || HOLDER(it)->want_ns < first->want_ns))
             first = HOLDER(it);
     if (first) {
+        ASSERT(first->want_bytes > 0);
+        ASSERT(first->state == HOLDER_LIVE);
         first->want = WANT_TAKEN;
         *id = first->id;
         *bytes = first->want_bytes;
@@ -337,6 +359,7 @@ void holders_helped(struct holders *hs, uint64_t id, uint64_t bytes)
     struct holder *h = find(hs, id);
     if (h && h->want == WANT_TAKEN) {
         h->want = bytes > 0 ? WANT_NONE : WANT_DENIED;
+        ASSERT(h->ops);
         h->ops->poke(h->arg);
     }
     pthread_mutex_unlock(&hs->lock);
@@ -357,6 +380,7 @@ uint32_t holders_list(struct holders *hs, struct holder_info *ret, uint32_t max)
         }
         count++;
     }
+    ASSERT(count == hs->count);
     pthread_mutex_unlock(&hs->lock);
     return count;
 }
@@ -374,6 +398,8 @@ void holders_numbers(struct holders *hs, struct holders_numbers *ret)
         n.cached_bytes += h->now.cached_bytes;
         n.allowed_bytes += h->share.allowed;
     }
+    ASSERT(n.count == hs->count);
+    ASSERT(n.orphans <= n.count);
     pthread_mutex_unlock(&hs->lock);
     *ret = n;
 }
@@ -407,6 +433,7 @@ bool holders_stalest(struct holders *hs, const uint64_t *except, uint32_t except
         *before_ns = second ? cache_share_older_than(&first->share, &second->share, now_ns) : UINT64_MAX;
         /* At least the oldest one, whatever the arithmetic says. */
         *before_ns = MAX_OF(*before_ns, first->share.oldest_ns + 1);
+        ASSERT(*before_ns > first->share.oldest_ns);
     }
     pthread_mutex_unlock(&hs->lock);
     return first != NULL;
@@ -431,9 +458,11 @@ static int free_orphan(struct holder *h, uint64_t *bytes)
             h->left[i] = NULL;
         failed = failed ? failed : r;
     }
+    ASSERT(left_bytes(h) <= before);
     *bytes = before - left_bytes(h);
     pthread_mutex_lock(&hs->lock);
     h->freeing = false;
+    ASSERT(h->state == HOLDER_ORPHAN);
     note_left(h);
     if (failed == 0) {
         strike_off(h);
@@ -445,6 +474,7 @@ static int free_orphan(struct holder *h, uint64_t *bytes)
 /* Under the lock. */
 static int ask(struct holder *h, struct holder_ask *a)
 {
+    ASSERT(h->state != HOLDER_ORPHAN || !h->ops);
     if (h->state == HOLDER_ORPHAN) {
         int r = free_orphan(h, &a->answer.bytes);
         holder_ask_done(a);
@@ -485,6 +515,8 @@ int holders_ask(struct holders *hs, uint64_t id, enum holder_ask_kind kind, uint
 
 static void fail(struct holders_reclaimed *ret, const struct holder_info *h, int error)
 {
+    ASSERT(ret->failed < HOLDERS_MAX);
+    ASSERT(error < 0);
     snprintf(ret->failures[ret->failed].name, HOLDER_NAME_MAX, "%s", h->name);
     ret->failures[ret->failed++].error = error;
 }
@@ -498,6 +530,7 @@ void holders_reclaim(struct holders *hs, enum holder_ask_kind kind, uint64_t tim
     uint32_t count = holders_list(hs, all, HOLDERS_MAX);
     uint64_t deadline_ns = clock_now_ns() + timeout_ns;
     *ret = (struct holders_reclaimed){0};
+    ASSERT(count <= HOLDERS_MAX);
     /* All are asked before the first is waited for: they do it at the same time. */
     for (uint32_t i = 0; i < count; i++) {
         asks[i] = holder_ask_create(kind, 0, 0);

@@ -4,28 +4,14 @@
  * root or none, and a reader must see sums that add up. The lock is held for a walk of four or five levels. */
 #include "memory/ledger.h"
 
+#include "memory/ledger_state.h"
+
 #include "base/check.h"
-#include "base/list.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct account {
-    struct ledger *ledger;
-    struct account *parent;
-    struct list siblings, children;
-    uint64_t taken; /* reserved here and below; n.reserved is the floor when that is more */
-    struct account_numbers n;
-};
-
-struct ledger {
-    struct ledger_faults faults; /* constant once there are other threads */
-    pthread_mutex_t lock;
-    struct account root;
-};
 
 const char *account_class_name(enum account_class c)
 {
@@ -37,6 +23,9 @@ const char *account_class_name(enum account_class c)
 static void account_init(struct account *a, struct ledger *l, struct account *parent, const char *name,
                          enum account_class class, uint64_t limit_bytes)
 {
+    ASSERT(!parent || parent->ledger == l);
+    ASSERT(class < ACCOUNT_CLASS_COUNT);
+    ASSERT(!parent || parent->n.class != ACCOUNT_DISK || class == ACCOUNT_DISK);
     *a = (struct account){.ledger = l, .parent = parent};
     list_init(&a->siblings);
     list_init(&a->children);
@@ -59,31 +48,21 @@ int ledger_create(uint64_t limit_bytes, struct ledger **ret)
 
 /* ---- moving ---- */
 
-/* Disk blocks are counted in their own subtree but are no memory: they stop below the root. */
-static bool counts_at(const struct account *at, const struct account *from)
-{
-    return at->parent || from->n.class != ACCOUNT_DISK;
-}
-
-/* What it counts as when so much is reserved there. */
-static uint64_t reserved_with(const struct account *a, uint64_t taken)
-{
-    return MAX_OF(taken, a->n.floor);
-}
-
 /* `taken` of `at` grows by `bytes` (or falls, modulo 2^64). Returns by how much it counts as more above. */
 static uint64_t move(struct account *at, uint64_t bytes)
 {
     uint64_t before = at->n.reserved;
     at->taken += bytes;
-    at->n.reserved = reserved_with(at, at->taken);
+    ASSERT(at->taken <= INT64_MAX);
+    ASSERT(at->n.used <= at->taken);
+    at->n.reserved = ledger_reserved_with(at, at->taken);
     return at->n.reserved - before;
 }
 
 static void move_up(struct account *from, struct account *at, uint64_t bytes)
 {
     for (; at && bytes != 0; at = at->parent)
-        if (counts_at(at, from))
+        if (ledger_counts_at(at, from))
             bytes = move(at, bytes);
 }
 
@@ -92,12 +71,12 @@ static struct account *find_refusing_from(const struct account *from, struct acc
                                           uint64_t spare)
 {
     for (; at && bytes > 0; at = at->parent, spare = 0) {
-        if (!counts_at(at, from))
+        if (!ledger_counts_at(at, from))
             continue;
         uint64_t room = at->n.limit - MIN_OF(at->taken, at->n.limit);
         if (bytes > room || spare > room - bytes)
             return at;
-        bytes = reserved_with(at, at->taken + bytes) - at->n.reserved;
+        bytes = ledger_reserved_with(at, at->taken + bytes) - at->n.reserved;
     }
     return NULL;
 }
@@ -116,6 +95,7 @@ static int set_floor(struct account *a, uint64_t bytes)
         return -ENOMEM;
     a->n.floor = bytes;
     move_up(a, a->parent, move(a, 0));
+    ASSERT(a->n.reserved >= a->n.floor);
     return 0;
 }
 
@@ -170,10 +150,12 @@ void account_close(struct account *a)
     if (!a)
         return;
     struct ledger *l = a->ledger;
+    ASSERT(a->parent);
     pthread_mutex_lock(&l->lock);
     (void)set_floor(a, 0); /* Less is never refused. */
     demand_empty(a);
     list_remove(&a->siblings);
+    ASSERT(a->parent->n.children > 0);
     a->parent->n.children--;
     pthread_mutex_unlock(&l->lock);
     free(a);
@@ -234,6 +216,7 @@ int account_reserve_sparing(struct account *a, uint64_t bytes, uint64_t spare)
     int r = find_refusing(a, bytes, spare) ? -ENOMEM : 0;
     if (r == 0)
         move_up(a, a, bytes);
+    ASSERT(r < 0 || bytes == 0 || a->taken <= a->n.limit);
     pthread_mutex_unlock(&a->ledger->lock);
     return r;
 }
@@ -266,8 +249,10 @@ uint64_t account_would_free(struct account *a, uint64_t bytes)
     pthread_mutex_lock(&a->ledger->lock);
     bytes = MIN_OF(bytes, a->taken);
     for (struct account *at = a; at; at = at->parent)
-        if (counts_at(at, a))
-            bytes = at->n.reserved - reserved_with(at, at->taken - bytes);
+        if (ledger_counts_at(at, a)) {
+            ASSERT(bytes <= at->taken);
+            bytes = at->n.reserved - ledger_reserved_with(at, at->taken - bytes);
+        }
     pthread_mutex_unlock(&a->ledger->lock);
     return bytes;
 }
@@ -277,9 +262,10 @@ void account_use(struct account *a, uint64_t bytes)
     pthread_mutex_lock(&a->ledger->lock);
     ASSERT(bytes <= a->taken - a->n.used);
     for (struct account *at = a; at; at = at->parent) {
-        if (!counts_at(at, a))
+        if (!ledger_counts_at(at, a))
             continue;
         at->n.used += bytes;
+        ASSERT(at->n.used <= at->taken);
         at->n.peak = MAX_OF(at->n.peak, at->n.used);
     }
     pthread_mutex_unlock(&a->ledger->lock);
@@ -290,13 +276,16 @@ void account_unuse(struct account *a, uint64_t bytes)
     pthread_mutex_lock(&a->ledger->lock);
     ASSERT(bytes <= a->n.used);
     for (struct account *at = a; at; at = at->parent)
-        if (counts_at(at, a))
+        if (ledger_counts_at(at, a)) {
+            ASSERT(bytes <= at->n.used);
             at->n.used -= bytes;
+        }
     pthread_mutex_unlock(&a->ledger->lock);
 }
 
 void account_shift(struct account *from, struct account *to, uint64_t bytes)
 {
+    ASSERT(from != to);
     ASSERT(from->parent == to->parent && from->n.class == to->n.class);
     ASSERT(from->n.floor == 0 && to->n.floor == 0);
     pthread_mutex_lock(&from->ledger->lock);
@@ -313,17 +302,21 @@ static void use_up(struct account *at, uint64_t bytes)
 {
     for (; at; at = at->parent) {
         at->n.used += bytes;
+        ASSERT(at->n.used <= at->taken);
         at->n.peak = MAX_OF(at->n.peak, at->n.used);
     }
 }
 
 void account_move(struct account *from, struct account *to, uint64_t bytes)
 {
+    ASSERT(from->ledger == to->ledger);
     ASSERT(from->n.class == to->n.class && from->n.class != ACCOUNT_DISK);
     pthread_mutex_lock(&from->ledger->lock);
     ASSERT(bytes <= from->n.used);
-    for (struct account *at = from; at; at = at->parent)
+    for (struct account *at = from; at; at = at->parent) {
+        ASSERT(bytes <= at->n.used);
         at->n.used -= bytes;
+    }
     move_up(from, from, -bytes);
     move_up(to, to, bytes);
     use_up(to, bytes);
@@ -368,28 +361,5 @@ void ledger_walk(struct ledger *l, void (*visit)(void *arg, const struct account
 {
     pthread_mutex_lock(&l->lock);
     walk(&l->root, visit, arg);
-    pthread_mutex_unlock(&l->lock);
-}
-
-static void check_account(const struct account *a)
-{
-    uint64_t reserved = 0, used = 0;
-    LIST_EACH(it, &a->children) {
-        const struct account *child = LIST_ENTRY(it, struct account, siblings);
-        check_account(child);
-        if (!a->parent && child->n.class == ACCOUNT_DISK)
-            continue;
-        reserved += child->n.reserved;
-        used += child->n.used;
-    }
-    ASSERT(reserved <= a->taken && used <= a->n.used && a->n.used <= a->taken);
-    ASSERT(a->n.reserved == reserved_with(a, a->taken));
-    ASSERT(a->n.used <= a->n.reserved && a->n.used <= a->n.peak);
-}
-
-void ledger_check(struct ledger *l)
-{
-    pthread_mutex_lock(&l->lock);
-    check_account(&l->root);
     pthread_mutex_unlock(&l->lock);
 }

@@ -105,7 +105,9 @@ struct account_numbers account_numbers(struct account *a);
  * `visit` must not call the ledger. */
 void ledger_walk(struct ledger *l, void (*visit)(void *arg, const struct account_numbers *n), void *arg);
 
-/* Asserts that every account holds at least the sum of its children, within its limit, used <= reserved. */
+/* Asserts that every account holds at least the sum of its children, used <= reserved; one that does not is named with its path. */
 void ledger_check(struct ledger *l);
+/* The same of an account and those below it. */
+void account_check(struct account *a);
 
 #endif

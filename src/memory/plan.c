@@ -18,6 +18,7 @@
 
 static uint64_t pages_of(const struct plan_model *m, uint64_t tokens)
 {
+    ASSERT(m->page_tokens > 0);
     return DIV_UP(tokens, m->page_tokens);
 }
 
@@ -80,6 +81,7 @@ static uint64_t tables_bytes(const struct plan_model *m, uint64_t pages, uint64_
 static uint64_t needed_bytes(const struct plan_process *p, const struct plan_model *m,
                              const struct plan_wish *w, uint32_t length)
 {
+    ASSERT(length > 0);
     uint64_t running = requests_bytes(p, m, length) + pools_floor(m, w, length) +
                        tables_bytes(m, pages_of(m, length), slots_most(m, w));
     return fixed_bytes(p, m) + MAX_OF(running, m->loading_bytes);
@@ -103,6 +105,8 @@ static uint32_t longest(const struct plan_process *p, const struct plan_model *m
         else
             high = middle - 1;
     }
+    ASSERT(low == 0 || fits(p, m, w, low));
+    ASSERT(low == most || !fits(p, m, w, low + 1));
     return low;
 }
 
@@ -130,6 +134,7 @@ static uint32_t longest_unasked(const struct plan_process *p, const struct plan_
         else
             high = middle - 1;
     }
+    ASSERT(high <= m->context_max);
     return high;
 }
 
@@ -139,6 +144,7 @@ static uint32_t most_rows(const struct plan_process *p, plan_model_fn *model, vo
     struct plan_model m;
     while (rows > 0) {
         model(arg, rows, &m);
+        ASSERT(m.rows == rows);
         if (fits(p, &m, w, length))
             return rows;
         rows--;
@@ -165,12 +171,16 @@ static uint64_t share_pictures(struct plan *ret, const struct plan_wish *w, uint
     uint64_t more = wanted > m->picture_bytes ? MIN_OF(wanted - m->picture_bytes, room) : 0;
     ret->pictures_bytes = m->picture_bytes + more;
     ret->image_cache_bytes = MIN_OF(wanted, ret->pictures_bytes);
+    ASSERT(more <= left);
+    ASSERT(ret->pictures_bytes >= m->picture_bytes);
+    ASSERT(ret->image_cache_bytes <= ret->pictures_bytes);
     return more;
 }
 
 /* The pools get what is left, as far as rows and cache can use it; tables grow with them. */
 static void share_out(struct plan *ret, const struct plan_wish *w)
 {
+    ASSERT(ret->ceiling_bytes >= fixed_bytes(&ret->process, &ret->model) + ret->requests_bytes);
     const struct plan_model *m = &ret->model;
     uint64_t left = ret->ceiling_bytes - fixed_bytes(&ret->process, m) - ret->requests_bytes;
     left -= share_pictures(ret, w, left);
@@ -192,11 +202,17 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
     ret->engine_bytes = m->engine_bytes + tables_bytes(m, pages, slots + snapshots);
     ret->kv_bytes = in_units(pages * m->page_bytes);
     ret->state_bytes = in_units(ret->slots_max * m->slot_bytes);
+    ASSERT(left >= tables_bytes(m, pages, slots + snapshots));
     uint64_t pools = left - tables_bytes(m, pages, slots + snapshots);
     ret->pools_bytes = MIN_OF(pools, ret->kv_bytes + ret->state_bytes);
     ret->kv_bytes = MIN_OF(ret->kv_bytes, ret->pools_bytes);
     ret->state_bytes = MIN_OF(ret->state_bytes, ret->pools_bytes);
     ret->host_cache_bytes = MIN_OF(w->host_cache_bytes, ret->pools_bytes);
+    ASSERT(ret->kv_bytes <= ret->pools_bytes && ret->state_bytes <= ret->pools_bytes);
+    ASSERT(ret->host_cache_bytes <= ret->pools_bytes);
+    ASSERT(ret->pages_max >= pages_of(m, ret->max_model_len));
+    ASSERT(ret->slots_max >= slots);
+    ASSERT(ret->pools_bytes >= pools_floor(m, w, ret->max_model_len));
 }
 
 /* ---- lines ---- */
@@ -204,6 +220,7 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
 static void add(struct plan *p, uint32_t depth, const char *name, enum account_class class, uint64_t floor,
                 uint64_t limit, const char *note)
 {
+    ASSERT(p->line_count == 0 ? depth == 0 : depth <= p->lines[p->line_count - 1].depth + 1);
     ASSERT(p->line_count < PLAN_LINES_MAX);
     p->lines[p->line_count++] = (struct plan_line){name, note, class, depth, floor, limit};
 }
@@ -283,6 +300,7 @@ static void sum(struct plan *p)
         p->floor_bytes += p->lines[i].floor_bytes;
         p->limit_bytes += p->lines[i].limit_bytes;
     }
+    ASSERT(p->line_count > 0 && p->lines[0].depth == 0);
 }
 
 /* ---- all of it ---- */
@@ -314,6 +332,8 @@ static void explain(struct plan *p, plan_model_fn *model, void *arg, const struc
                                  .context_max = m->context_max,
                                  .context = longest(process, m, w, m->context_max),
                                  .rows_max = most_rows(process, model, arg, p->rows, w, p->max_model_len)};
+    ASSERT(why->needed_bytes > process->ceiling_bytes);
+    ASSERT(why->rows_max <= p->rows);
     if (why->context < MIN_OF(m->context_max, PLAN_CONTEXT_LEAST))
         why->context = 0;
 }
@@ -331,6 +351,7 @@ int plan_make(const struct plan_process *process, plan_model_fn *model, void *ar
     uint32_t longest_len = longest_unasked(process, m, wish);
     p.max_model_len = wish->max_model_len ? wish->max_model_len
                                           : MAX_OF(longest_len, MIN_OF(m->context_max, PLAN_CONTEXT_LEAST));
+    ASSERT(p.max_model_len > 0 && p.max_model_len <= m->context_max);
     p.queue = m->queue;
     p.loading_bytes = m->loading_bytes;
     p.requests_bytes = requests_bytes(process, m, p.max_model_len);

@@ -41,6 +41,7 @@ static enum pressure_level of_cgroup(const struct footprint *f)
 static enum pressure_level of_machine(const struct footprint *f)
 {
     uint64_t reserve = footprint_reserve(f), has = f->ram_available_bytes;
+    ASSERT(reserve <= f->ram_bytes);
     if (has == 0 || has > reserve / 4 * 3)
         return PRESSURE_CALM;
     if (has >= reserve / 2)
@@ -76,6 +77,8 @@ enum pressure_level pressure_level_of(const struct footprint *f, const char **wh
 
 static void change(struct pressure *p, enum pressure_stage stage, uint64_t now_ns)
 {
+    ASSERT(stage != p->stage);
+    ASSERT(stage <= PRESSURE_REFUSE);
     p->stage = stage;
     p->changed_ns = p->worse_ns = now_ns;
 }
@@ -90,6 +93,7 @@ static enum pressure_stage most_of(enum pressure_level level)
 
 bool pressure_look(struct pressure *p, enum pressure_level level, uint64_t now_ns)
 {
+    ASSERT(level <= PRESSURE_CRITICAL);
     uint64_t patience_ns = level == PRESSURE_CRITICAL ? PRESSURE_RISE_NS / 3 : PRESSURE_RISE_NS;
     enum pressure_stage most = most_of(level), before = p->stage;
     /* The last stage may fall as soon as it is not critical; the others when it is calm. */
@@ -100,5 +104,6 @@ bool pressure_look(struct pressure *p, enum pressure_level level, uint64_t now_n
         change(p, p->stage + 1, now_ns);
     else if (p->stage > PRESSURE_NONE && may_fall && now_ns - p->worse_ns >= PRESSURE_FALL_NS)
         change(p, p->stage - 1, now_ns);
+    ASSERT(p->stage <= before + 1 && before <= p->stage + 1);
     return p->stage != before;
 }

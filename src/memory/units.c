@@ -28,6 +28,7 @@ void units_set_faults(const struct units_faults *f)
 
 static int create(struct account *account, uint32_t units_max, size_t unit_bytes, struct units **ret)
 {
+    ASSERT(UNIT_BYTES % unit_bytes == 0 && unit_bytes % 4096 == 0);
     if (units_max == 0)
         return -EINVAL;
     struct units *u = calloc(1, sizeof(*u) + units_max * sizeof(u->is_committed[0]));
@@ -43,6 +44,7 @@ static int create(struct account *account, uint32_t units_max, size_t unit_bytes
         return -ENOMEM;
     }
     u->base = (char *)ROUND_UP((uintptr_t)u->map, UNIT_BYTES);
+    ASSERT(u->base + units_max * unit_bytes <= u->map + u->map_bytes);
     /* Advice: a kernel without huge pages serves small ones. */
     (void)madvise(u->base, units_max * unit_bytes, unit_bytes < UNIT_BYTES ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
     *ret = u;
@@ -68,6 +70,7 @@ int units_free(struct units *u)
         int r = unit_decommit(u, i);
         failed = failed ? failed : r;
     }
+    ASSERT(failed < 0 || u->committed == 0);
     if (failed == 0 && munmap(u->map, u->map_bytes) < 0)
         failed = -errno;
     if (failed == 0)
@@ -79,6 +82,7 @@ void units_abandon(struct units *u)
 {
     if (!u)
         return;
+    ASSERT(u->committed <= u->units_max);
     account_unuse(u->account, (uint64_t)u->committed * u->unit_bytes);
     account_release(u->account, (uint64_t)u->committed * u->unit_bytes);
     free(u);
@@ -88,6 +92,7 @@ void units_charge_to(struct units *u, struct account *account)
 {
     account_move(u->account, account, (uint64_t)u->committed * u->unit_bytes);
     u->account = account;
+    ASSERT(account_numbers(account).used >= (uint64_t)u->committed * u->unit_bytes);
 }
 
 char *units_base(const struct units *u)
@@ -132,6 +137,7 @@ int unit_commit(struct units *u, uint32_t index)
     account_use(u->account, u->unit_bytes);
     u->is_committed[index] = true;
     u->committed++;
+    ASSERT(u->committed <= u->units_max);
     return 0;
 }
 
@@ -201,9 +207,20 @@ int unit_decommit(struct units *u, uint32_t index)
         r = pages_decommit(unit_start(u, index), u->unit_bytes);
     if (r < 0)
         return r;
+    ASSERT(u->committed > 0);
     u->is_committed[index] = false;
     u->committed--;
     account_unuse(u->account, u->unit_bytes);
     account_release(u->account, u->unit_bytes);
     return 0;
+}
+
+void units_check(const struct units *u)
+{
+    uint32_t committed = 0;
+    for (uint32_t i = 0; i < u->units_max; i++)
+        committed += u->is_committed[i];
+    struct account_numbers n = account_numbers(u->account);
+    ASSERT_OF(committed == u->committed, "account %s: %u units are committed, %u counted", n.name, committed,
+              u->committed);
 }

@@ -59,4 +59,7 @@ struct units_faults {
 /* While no other thread uses units. NULL: nothing goes wrong. */
 void units_set_faults(const struct units_faults *f);
 
+/* Asserts that as many units are committed as are counted, and that the account has them. */
+void units_check(const struct units *u);
+
 #endif

@@ -88,8 +88,15 @@ static void tell(const struct guard_numbers *n, enum pressure_stage before)
         LOG_INFO("memory_pressure", "%s", text);
 }
 
+/* The process's part of the invariants. It takes microseconds, so it is made whatever the engines do. */
+static void check_accounts(struct guard *g)
+{
+    ledger_check(g->opts.ledger);
+}
+
 static void look(struct guard *g)
 {
+    check_accounts(g);
     struct footprint f;
     const char *why;
     g->opts.read(g->opts.read_arg, &f);

@@ -34,6 +34,7 @@ bool admit_should_wait(const struct sched *s, const struct sched_row *row, const
 /* Rows of one tenant keep the queue's order. */
 static bool is_before(const struct sched_row *a, const struct sched_row *b)
 {
+    ASSERT(sched_waits(a) && sched_waits(b));
     if (a->share == b->share)
         return false;
     if (share_goes_before(a->share, b->share) || share_goes_before(b->share, a->share))
@@ -52,6 +53,7 @@ static struct sched_row *next_row(struct sched *s)
         if (!best || is_before(row, best))
             best = row;
     }
+    ASSERT(!best || best->phase != SCHED_FETCHING);
     return best;
 }
 
@@ -77,6 +79,7 @@ static struct sched_row *find_place(struct sched *s, const struct share *tenant)
 uint64_t admit_promised_to(const struct sched *s, const struct sched_row *row, uint32_t group)
 {
     uint32_t first = row->first[group], has = row->page_count - first;
+    ASSERT(row->page_count >= first);
     uint32_t wants = page_group_needs(&s->opts.groups[group], sched_pages(row->tokens) - first);
     return wants > has ? wants - has : 0;
 }
@@ -111,6 +114,7 @@ static bool has_pages_for(const struct sched *s, const struct sched_row *row, co
 static struct sched_row *find_victim(struct sched *s, const struct sched_row *row)
 {
     bool deserves = row->share->running == 0;
+    ASSERT(!sched_has_place(row));
     struct sched_row *victim = places_newest_parked(s, row, true);
     if (!victim)
         victim = places_newest_paused(s, row);
@@ -132,6 +136,8 @@ static bool make_room(struct sched *s, struct sched_row *row)
     struct sched_row *victim = find_victim(s, row);
     if (!victim)
         return false;
+    ASSERT(victim != row);
+    ASSERT(!sched_has_place(row));
     row->takes = true;
     places_preempt(s, victim);
     return true;
@@ -142,6 +148,7 @@ static bool take_all(struct sched *s, struct sched_row *row, struct sched_row *g
 {
     if (!gives || gives->phase != SCHED_PARKED)
         return false;
+    ASSERT(gives != row);
     row->takes = true;
     places_preempt(s, gives);
     return true;
@@ -152,12 +159,15 @@ static bool take_all(struct sched *s, struct sched_row *row, struct sched_row *g
 /* Goes on with what it kept, or begins with what the cache has. */
 static int begin(struct sched *s, struct sched_row *row, const struct prefix_hit *hit)
 {
+    ASSERT(row->phase != SCHED_FETCHING && sched_waits(row));
     return row->phase == SCHED_PARKED ? 0 : row_fetch_turn_into_place(&s->opts, row, hit);
 }
 
 /* False: account or system have no memory for its first page or its slot. */
 static bool admit(struct sched *s, struct sched_row *row, const struct prefix_hit *hit)
 {
+    ASSERT(!row->paused);
+    ASSERT(s->running_count < s->opts.rows_max);
     bool parked = row->phase == SCHED_PARKED;
     if (begin(s, row, hit) < 0) {
         (void)secure_ask_for_help(s);
@@ -168,6 +178,8 @@ static bool admit(struct sched *s, struct sched_row *row, const struct prefix_hi
             row_cache_leave(&s->opts, row);
         return false;
     }
+    ASSERT(sched_has_page_for_next(row));
+    ASSERT(!s->opts.slots || row->slot != NONE);
     bool first = row->phase == SCHED_QUEUED;
     places_leave_queue(s, row);
     if (first) {
@@ -192,12 +204,14 @@ static bool is_passed(struct sched *s, struct sched_row *row)
     if (row->blocked_ns == 0)
         row->blocked_ns = s->now_ns;
     row->share->examined = s->plan_number;
+    ASSERT(row->blocked_ns <= s->now_ns);
     return !row->takes && s->now_ns - row->blocked_ns < BLOCKED_NS;
 }
 
 /* No row that could run has a place: all that others hold is the row's, or it ends. */
 static void insist(struct sched *s, struct sched_row *row)
 {
+    ASSERT(s->running_count == s->paused_count);
     struct sched_row *victim = places_newest_parked(s, row, false);
     if (!victim)
         victim = places_newest_paused(s, row);
@@ -219,8 +233,10 @@ static bool admit_if_it_fits(struct sched *s, struct sched_row *row, struct sche
         if (*wait)
             return false;
         bool fits = has_pages_for(s, row, &hit);
-        if (fits && s->running_count == s->opts.rows_max)
+        if (fits && s->running_count == s->opts.rows_max) {
+            ASSERT(gives && gives != row);
             places_park(s, gives);
+        }
         if (fits && admit(s, row, &hit))
             return true;
         if (secure_waits_for_help(s))
@@ -233,6 +249,7 @@ static bool admit_if_it_fits(struct sched *s, struct sched_row *row, struct sche
 /* A place and its pages. False: nothing more is admitted in this plan. */
 static bool try_row(struct sched *s, struct sched_row *row)
 {
+    ASSERT(!row->paused && sched_waits(row));
     struct sched_row *gives = NULL;
     bool wait = false;
     if (s->running_count == s->opts.rows_max && (gives = find_place(s, row->share)) == NULL) {

@@ -14,10 +14,12 @@
 /* It waits for a place, with what has come. */
 static void end_fetch(struct sched *s, struct sched_row *row)
 {
+    ASSERT(row->phase == SCHED_FETCHING && s->fetching_count > 0);
     s->fetches_failed += row->fetch_failed || row->page_count < row->fetch_pages;
     row_fetch_end(&s->opts, row);
     places_leave_queue(s, row);
     places_enqueue(s, row, SCHED_QUEUED);
+    ASSERT(row->fetch_pages == 0 && row->fetch_open == 0);
 }
 
 static struct sched_row *newest_holder(const struct list *list, const struct sched_row *but)
@@ -37,6 +39,7 @@ bool fetching_drop(struct sched *s, struct sched_row *but)
         row = but;
     if (!row)
         return false;
+    ASSERT(row_fetch_holds(row));
     bool fetches = row->phase == SCHED_FETCHING;
     s->fetches_failed += fetches;
     row_fetch_drop(&s->opts, row);
@@ -65,12 +68,14 @@ static void take_arrivals(struct sched *s)
         struct sched_row *row = find_fetching(s, a.tag);
         if (row)
             bytes += row_fetch_arrive(&s->opts, row, &a);
+        ASSERT(a.tag <= s->fetches);
         tier->give(tier->arg, &a);
     }
 }
 
 void fetching_go_on(struct sched *s)
 {
+    ASSERT(s->opts.tier);
     if (s->fetching_count == 0)
         return;
     take_arrivals(s);
@@ -102,6 +107,7 @@ static bool may_fetch(const struct sched *s, const struct sched_row *row, const 
 
 static void begin_fetch(struct sched *s, struct sched_row *row)
 {
+    ASSERT(s->fetching_count < SCHED_FETCHING_MAX);
     struct prefix_hit hit;
     struct row_fetch_wish wish;
     struct sched_events ev = {.now_ns = s->now_ns, .prompt_token_ns = s->prompt_token_ns};
@@ -114,6 +120,7 @@ static void begin_fetch(struct sched *s, struct sched_row *row)
         row_fetch_look_no_more(row);
         return;
     }
+    ASSERT(wish.pages > hit.pages);
     places_leave_queue(s, row);
     if (row->fetch_tries == 0)
         row->fetch_from = hit.pages * PAGE_TOKENS;
@@ -132,6 +139,7 @@ static uint32_t share(const struct sched *s)
     uint32_t tenants = 0;
     for (const struct list *it = s->shares.present.next; it != &s->shares.present; it = it->next)
         tenants++;
+    ASSERT(tenants <= SHARES_MAX);
     return MAX_OF(SCHED_FETCHING_MAX / MAX_OF(tenants, 1u), 1u);
 }
 
@@ -140,6 +148,7 @@ static uint32_t count_fetching(const struct sched *s, const struct share *tenant
     uint32_t count = 0;
     for (const struct list *it = s->fetching.next; it != &s->fetching; it = it->next)
         count += ROW(it)->share == tenant;
+    ASSERT(count <= s->fetching_count);
     return count;
 }
 
@@ -149,6 +158,7 @@ static bool may_look(struct sched *s, struct share *x)
     if (x->looked_at != s->plan_number)
         x->looks = 0;
     x->looked_at = s->plan_number;
+    ASSERT(x->rows > 0);
     return x->looks++ < 2 * SCHED_FETCHING_MAX;
 }
 

@@ -21,6 +21,7 @@ typedef bool order_fn(const struct sched_row *a, const struct sched_row *b);
 /* From the back: most rows come in order. */
 static void insert_ordered(struct list *list, struct sched_row *row, order_fn *before)
 {
+    ASSERT(list_empty(&row->link));
     struct list *at = list->prev;
     while (at != list && before(row, ROW(at)))
         at = at->prev;
@@ -32,6 +33,7 @@ static void insert_ordered(struct list *list, struct sched_row *row, order_fn *b
 void places_enqueue(struct sched *s, struct sched_row *row, enum sched_phase phase)
 {
     row->phase = phase;
+    ASSERT(sched_waits(row) && phase != SCHED_FETCHING);
     insert_ordered(&s->queue, row, sched_queued_before);
     s->waiting_count++;
     s->waiting_paused += row->paused;
@@ -40,6 +42,10 @@ void places_enqueue(struct sched *s, struct sched_row *row, enum sched_phase pha
 
 void places_leave_queue(struct sched *s, struct sched_row *row)
 {
+    ASSERT(sched_waits(row) && s->waiting_count > 0);
+    ASSERT(!row->paused || s->waiting_paused > 0);
+    ASSERT(row->phase != SCHED_FETCHING || s->fetching_count > 0);
+    ASSERT(row->phase != SCHED_PARKED || s->parked_count > 0);
     list_remove(&row->link);
     s->waiting_count--;
     s->waiting_paused -= row->paused;
@@ -49,6 +55,8 @@ void places_leave_queue(struct sched *s, struct sched_row *row)
 
 void places_enqueue_last(struct sched *s, struct sched_row *row)
 {
+    ASSERT(list_empty(&row->link));
+    ASSERT(sched_waits(row));
     places_rank(s, row, MAX_OF(s->now_ns, row->arrival_ns));
     row->returns = false;
     places_enqueue(s, row, row->phase);
@@ -62,11 +70,16 @@ void places_enter(struct sched *s, struct sched_row *row, enum sched_phase phase
     row->phase = phase;
     insert_ordered(&s->running, row, sched_goes_before);
     s->running_count++;
+    ASSERT(sched_has_place(row));
+    ASSERT(row->share->running < row->share->rows);
     row->share->running++;
 }
 
 static void take_out(struct sched *s, struct sched_row *row)
 {
+    ASSERT(sched_has_place(row));
+    ASSERT(s->running_count > 0 && row->share->running > 0);
+    ASSERT(!row->paused || s->paused_count > 0);
     list_remove(&row->link);
     s->running_count--;
     s->paused_count -= row->paused;
@@ -84,6 +97,8 @@ void places_leave(struct sched *s, struct sched_row *row)
         row_cache_leave(&s->opts, row);
     else if (row_fetch_holds(row))
         row_fetch_drop(&s->opts, row);
+    ASSERT(row->page_count == 0 && row->slot == NONE);
+    ASSERT(list_empty(&row->link));
 }
 
 void places_park(struct sched *s, struct sched_row *row)
@@ -104,6 +119,7 @@ void places_preempt(struct sched *s, struct sched_row *row)
     row->examined = s->plan_number;
     row->preemptions++;
     s->preemptions++;
+    ASSERT(row->done == 0);
 }
 
 void places_end(struct sched *s, struct sched_row *row, enum sched_end why)
@@ -112,6 +128,7 @@ void places_end(struct sched *s, struct sched_row *row, enum sched_end why)
     shares_give(row->share);
     row->phase = SCHED_ENDED;
     row->end = why;
+    ASSERT(list_empty(&row->link));
     list_push_back(&s->ended, &row->link);
 }
 
@@ -135,6 +152,7 @@ struct sched_row *places_newest_parked(struct sched *s, const struct sched_row *
         if (!newest || (row->paused != newest->paused ? row->paused : sched_goes_before(newest, row)))
             newest = row;
     }
+    ASSERT(!newest || newest->phase == SCHED_PARKED);
     return newest;
 }
 

@@ -21,6 +21,8 @@ void row_cache_find(const struct sched_opts *o, const struct sched_row *row, str
     *ret = (struct prefix_hit){NONE, 0, NONE};
     if (is_cached(o, row) && !row->logits_all)
         prefix_index_find(o->prefix, row->keys, MIN_OF(row->key_count, (row->tokens - 1) / PAGE_TOKENS), ret);
+    ASSERT(ret->pages <= row->key_count);
+    ASSERT(ret->pages * PAGE_TOKENS < row->tokens);
 }
 
 uint32_t row_cache_wants(const struct sched_opts *o, const struct sched_row *row,
@@ -29,6 +31,8 @@ uint32_t row_cache_wants(const struct sched_opts *o, const struct sched_row *row
     const struct page_group *g = &o->groups[group];
     uint32_t pages = sched_pages(row->tokens) - page_group_first(g, hit->pages * PAGE_TOKENS);
     uint32_t shared = hit->node == NONE ? 0 : prefix_index_referenced(o->prefix, hit->node, group);
+    ASSERT(hit->pages <= sched_pages(row->tokens));
+    ASSERT(shared <= hit->pages);
     return page_group_needs(g, pages) - shared;
 }
 
@@ -42,6 +46,7 @@ void row_cache_prepare(const struct sched_opts *o, uint32_t pages)
 
 int row_cache_extend(const struct sched_opts *o, struct sched_row *row)
 {
+    ASSERT(row->page_count < sched_pages(row->tokens_limit));
     for (uint32_t g = 0; g < o->group_count; g++) {
         int r = page_pool_take(o->groups[g].pages, &row->pages[g][row->page_count]);
         if (r == 0)
@@ -61,6 +66,7 @@ static void leave_behind(const struct sched_opts *o, struct sched_row *row)
         uint32_t first = page_group_first(&o->groups[g], row->done);
         for (; row->first[g] < first; row->first[g]++) {
             uint32_t *page = &row->pages[g][row->first[g]];
+            ASSERT(*page != NONE);
             page_pool_unref(o->groups[g].pages, *page);
             *page = NONE;
         }
@@ -71,6 +77,7 @@ static void leave_behind(const struct sched_opts *o, struct sched_row *row)
 
 uint32_t row_cache_take_slot(const struct sched_opts *o)
 {
+    ASSERT(o->slots);
     uint32_t slot;
     if (slot_pool_take(o->slots, &slot) == 0)
         return slot;
@@ -81,6 +88,7 @@ uint32_t row_cache_take_slot(const struct sched_opts *o)
 
 static void give_slot(const struct sched_opts *o, uint32_t *slot)
 {
+    ASSERT(o->slots);
     if (*slot != NONE)
         slot_pool_give(o->slots, *slot);
     *slot = NONE;
@@ -95,6 +103,7 @@ static void unpin(const struct sched_opts *o, struct sched_row *row)
 
 int row_cache_begin(const struct sched_opts *o, struct sched_row *row, const struct prefix_hit *hit)
 {
+    ASSERT(row->page_count == 0);
     row->slot = row->slot_in = row->boundary = NONE;
     row->node = row->pinned = NONE;
     row->node_pages = row->boundary_at = 0;
@@ -110,6 +119,8 @@ int row_cache_begin(const struct sched_opts *o, struct sched_row *row, const str
         row->node_pages = row->page_count = hit->pages;
         row->done = row->boundary_at = hit->pages * PAGE_TOKENS;
     }
+    ASSERT(row->done < row->tokens);
+    ASSERT(row->pinned == NONE || o->slots);
     if (!o->slots || (row->slot = row_cache_take_slot(o)) != NONE)
         return 0;
     row_cache_leave(o, row);
@@ -132,6 +143,7 @@ static void add_pages(const struct sched_opts *o, struct sched_row *row, uint32_
     uint32_t whole = MIN_OF(tokens / PAGE_TOKENS, row->key_count);
     for (; row->node_pages < whole; row->node_pages++) {
         uint32_t at = row->node_pages, pages[PAGE_GROUPS_MAX];
+        ASSERT(at < row->page_count);
         for (uint32_t g = 0; g < o->group_count; g++)
             pages[g] = row->pages[g][at];
         row->node = prefix_index_add(o->prefix, row->node, &row->keys[at], pages);
@@ -143,6 +155,7 @@ static void add_pages(const struct sched_opts *o, struct sched_row *row, uint32_
 /* The slot just written holds the state at a page boundary: keep it, and write into another from here. */
 static void turn(const struct sched_opts *o, struct sched_row *row)
 {
+    ASSERT(row->slot != NONE);
     uint32_t other = row->boundary != NONE ? row->boundary : row_cache_take_slot(o);
     row->boundary = NONE;
     if (other == NONE)
@@ -150,6 +163,7 @@ static void turn(const struct sched_opts *o, struct sched_row *row)
     row->boundary = row->slot;
     row->boundary_at = row->done;
     row->slot = other;
+    ASSERT(row->boundary != row->slot);
 }
 
 /* The state at the boundary becomes a snapshot, to be read once more by the next step. */
@@ -158,9 +172,12 @@ static void snapshot_boundary(const struct sched_opts *o, struct sched_row *row)
     uint32_t pages = row->boundary_at / PAGE_TOKENS;
     if (row->boundary == NONE || row->node_pages < pages)
         return;
+    ASSERT(row->boundary_at % PAGE_TOKENS == 0 && pages > 0);
     uint32_t node = prefix_index_node_of(o->prefix, row->pages[0][pages - 1]);
+    ASSERT(node != NONE);
     if (!prefix_index_snapshot(o->prefix, node, row->boundary))
         return;
+    ASSERT(row->pinned == NONE);
     prefix_index_pin(o->prefix, node);
     row->pinned = node;
     row->boundary = NONE;
@@ -179,6 +196,7 @@ static void keep_state(const struct sched_opts *o, struct sched_row *row)
 
 void row_cache_advance(const struct sched_opts *o, struct sched_row *row)
 {
+    ASSERT(row->done <= row->page_count * PAGE_TOKENS);
     unpin(o, row);
     if (is_cached(o, row))
         add_pages(o, row, row->done);
@@ -188,6 +206,7 @@ void row_cache_advance(const struct sched_opts *o, struct sched_row *row)
     /* Pages left behind and a snapshot that is no longer read are cache from now on, and that has a bound. */
     if (o->prefix)
         prefix_index_released(o->prefix, NONE);
+    ASSERT(row->node_pages <= row->page_count);
 }
 
 /* ---- leaving ---- */
@@ -210,6 +229,7 @@ void row_cache_leave(const struct sched_opts *o, struct sched_row *row)
     row->node = NONE;
     row->page_count = row->node_pages = row->done = row->boundary_at = 0;
     memset(row->first, 0, sizeof(row->first));
+    ASSERT(row->pinned == NONE);
 }
 
 /* ---- cuts ---- */
@@ -233,6 +253,7 @@ uint32_t row_cache_common_pages(const struct sched_row *a, const struct sched_ro
         else
             high = middle;
     }
+    ASSERT(low <= a->key_count && low <= b->key_count);
     return low;
 }
 
@@ -243,6 +264,7 @@ bool row_cache_worth_waiting(const struct sched_opts *o, const struct sched_row 
         other->paused)
         return false;
     uint32_t pages = MIN_OF(row_cache_common_pages(row, other), (row->tokens - 1) / PAGE_TOKENS);
+    ASSERT(row != other);
     if (o->slots) {
         /* The last cut that both have in common. */
         uint32_t cut = 0;

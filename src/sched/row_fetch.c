@@ -32,6 +32,7 @@ static uint32_t find_end(const struct sched_opts *o, const struct sched_row *row
         if (!o->slots || tier_has(o, &row->keys[i], TIER_SNAPSHOT))
             end = i + 1;
     }
+    ASSERT(end <= most && most <= row->key_count);
     return end;
 }
 
@@ -40,6 +41,7 @@ static uint32_t count_in_index(const struct sched_opts *o, const struct sched_ro
     uint32_t count = 0;
     while (count < most && prefix_index_node(o->prefix, &row->keys[count]) != NONE)
         count++;
+    ASSERT(count <= row->key_count);
     return count;
 }
 
@@ -62,6 +64,7 @@ bool row_fetch_find(const struct sched_opts *o, const struct sched_row *row, con
     uint32_t end = find_end(o, row, in_index, most);
     if (end <= hit->pages)
         return false;
+    ASSERT(end <= most && in_index <= most);
     in_index = MIN_OF(in_index, end);
     uint64_t read_ns = o->tier->read_ns(o->tier->arg, end - in_index, o->slots ? 1 : 0);
     double compute_ns = (double)(end - hit->pages) * PAGE_TOKENS * ev->prompt_token_ns;
@@ -81,6 +84,7 @@ static void hold_index(const struct sched_opts *o, struct sched_row *row, uint32
 {
     for (uint32_t i = 0; i < in_index; i++) {
         row->node = prefix_index_node(o->prefix, &row->keys[i]);
+        ASSERT(row->node != NONE);
         row->pages[0][i] = prefix_index_page(o->prefix, row->node);
         page_pool_ref(o->groups[0].pages, row->pages[0][i]);
     }
@@ -90,6 +94,9 @@ static void hold_index(const struct sched_opts *o, struct sched_row *row, uint32
 void row_fetch_begin(const struct sched_opts *o, struct sched_row *row, const struct row_fetch_wish *wish,
                      uint64_t tag)
 {
+    ASSERT(row->page_count == 0 && row->pinned == NONE);
+    ASSERT(row->fetch_tries < TRIES_MAX);
+    ASSERT(wish->in_index <= wish->pages && wish->pages <= row->key_count);
     row->slot = NONE;
     row->node = row->pinned = NONE;
     row->fetch = tag;
@@ -120,6 +127,7 @@ void row_fetch_ask(const struct sched_opts *o, struct sched_row *row)
         row->fetch_next += r == 0;
         row->fetch_open += r == 0;
     }
+    ASSERT(row->fetch_next <= asks && row->fetch_open <= row->fetch_next);
 }
 
 /* Pages that are next join the index. */
@@ -141,6 +149,8 @@ static void join_index(const struct sched_opts *o, struct sched_row *row)
     row->slot = NONE;
     row->pinned = row->node;
     prefix_index_pin(o->prefix, row->node);
+    ASSERT(row->page_count == row->fetch_pages);
+    ASSERT(row->pinned != NONE);
 }
 
 static bool take_page(const struct sched_opts *o, struct sched_row *row, const struct tier_arrival *a)
@@ -168,6 +178,7 @@ static bool take_snapshot(const struct sched_opts *o, struct sched_row *row, con
 
 size_t row_fetch_arrive(const struct sched_opts *o, struct sched_row *row, const struct tier_arrival *a)
 {
+    ASSERT(row->phase == SCHED_FETCHING && row->fetch == a->tag);
     bool page = a->kind == TIER_PAGE;
     ASSERT(row->fetch_open > 0);
     row->fetch_open--;
@@ -186,11 +197,13 @@ static bool is_whole(const struct sched_opts *o, const struct sched_row *row)
 
 bool row_fetch_is_over(const struct sched_opts *o, const struct sched_row *row, uint64_t now_ns)
 {
+    ASSERT(row->page_count <= row->fetch_pages);
     return row->fetch_failed || is_whole(o, row) || now_ns >= row->fetch_until_ns;
 }
 
 void row_fetch_end(const struct sched_opts *o, struct sched_row *row)
 {
+    ASSERT(row->page_count <= row->fetch_pages);
     if (row->fetch_open > 0)
         o->tier->cancel(o->tier->arg, row->fetch);
     /* Another look is worth it only after something was found missing, not after waiting in vain. */
@@ -211,6 +224,7 @@ void row_fetch_end(const struct sched_opts *o, struct sched_row *row)
 static void let_go(const struct sched_opts *o, const struct sched_row *row, uint32_t count, uint32_t node,
                    uint32_t pinned)
 {
+    ASSERT(count == 0 || node != NONE);
     if (pinned != NONE)
         prefix_index_unpin(o->prefix, pinned);
     for (uint32_t i = count; i > 0; i--)
@@ -221,6 +235,7 @@ static void let_go(const struct sched_opts *o, const struct sched_row *row, uint
 
 void row_fetch_drop(const struct sched_opts *o, struct sched_row *row)
 {
+    ASSERT(row_fetch_holds(row));
     uint32_t count = row->page_count, node = row->node, pinned = row->pinned;
     if (row->phase == SCHED_FETCHING)
         row_fetch_end(o, row);
@@ -239,6 +254,7 @@ int row_fetch_turn_into_place(const struct sched_opts *o, struct sched_row *row,
     int r = row_cache_begin(o, row, hit);
     if (count > 0)
         let_go(o, row, count, node, pinned);
+    ASSERT(r < 0 || row->page_count == hit->pages);
     return r;
 }
 
@@ -247,6 +263,7 @@ int row_fetch_turn_into_place(const struct sched_opts *o, struct sched_row *row,
 bool row_fetch_worth_waiting(const struct sched_opts *o, const struct sched_row *row,
                              const struct prefix_hit *hit, const struct sched_row *other)
 {
+    ASSERT(other->phase == SCHED_FETCHING);
     if (!row->keys || row->logits_all)
         return false;
     uint32_t pages = MIN_OF(row_cache_common_pages(row, other), (row->tokens - 1) / PAGE_TOKENS);

@@ -75,6 +75,8 @@ static bool fits_alone(const struct sched *s, const struct sched_row *row)
 
 int sched_add(struct sched *s, struct sched_row *row)
 {
+    ASSERT(row->phase == SCHED_NEW);
+    ASSERT(row->key_count <= row->tokens / PAGE_TOKENS);
     ASSERT(!s->planned);
     ASSERT(row->tokens > 0 && row->tokens < row->tokens_limit);
     ASSERT(fits_alone(s, row));
@@ -104,6 +106,7 @@ void sched_remove(struct sched *s, struct sched_row *row)
         places_leave(s, row);
         shares_give(row->share);
     }
+    ASSERT(list_empty(&row->link));
     row->phase = SCHED_NEW;
 }
 
@@ -138,6 +141,7 @@ struct sched_row *sched_take_ended(struct sched *s)
     if (list_empty(&s->ended))
         return NULL;
     struct sched_row *row = LIST_FIRST(&s->ended, struct sched_row, link);
+    ASSERT(row->phase == SCHED_ENDED);
     list_remove(&row->link);
     row->phase = SCHED_NEW;
     return row;
@@ -152,11 +156,13 @@ struct sched_row *sched_first_waiting(const struct sched *s)
         if (waits && (!first || tokens_prompt_before(row, first, s->now_ns)))
             first = row;
     }
+    ASSERT(!first || first->ready < first->tokens);
     return first;
 }
 
 static bool is_alone(const struct sched *s)
 {
+    ASSERT(s->paused_count <= s->running_count && s->waiting_paused <= s->waiting_count);
     return s->running_count - s->paused_count == 1 && s->waiting_count == s->waiting_paused;
 }
 
@@ -167,6 +173,7 @@ void sched_set_queue_timeout(struct sched *s, uint64_t ns)
 
 static void end_if_late(struct sched *s, struct sched_row *row)
 {
+    ASSERT(sched_waits(row));
     if (row->phase != SCHED_PREEMPTED && row->phase != SCHED_PARKED && s->now_ns >= row->arrival_ns &&
         s->now_ns - row->arrival_ns >= s->opts.queue_timeout_ns)
         places_end(s, row, SCHED_END_TIMEOUT);
@@ -199,6 +206,7 @@ static void level_tenants(struct sched *s)
 
 void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_plan *ret)
 {
+    ASSERT(s->now_ns <= ev->now_ns);
     ASSERT(!s->planned);
     uint64_t preemptions = s->preemptions;
     s->plan_number++;
@@ -216,6 +224,8 @@ void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_pla
         fetching_begin(s);
     admit_queue(s);
     tokens_plan(s, is_alone(s) ? ev->tokens_alone : ev->tokens_shared);
+    ASSERT(s->row_count <= s->running_count);
+    ASSERT(s->tokens <= s->opts.tokens_max);
     s->planned = s->row_count > 0;
     *ret = (struct sched_plan){s->row_count, s->tokens, s->rows, (uint32_t)(s->preemptions - preemptions)};
 }
@@ -223,10 +233,13 @@ void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_pla
 /* `drawn`: tokens that the row has more. Of its guesses, all but the last of those stand for one. */
 static void advance(struct sched *s, const struct sched_step_row *r, uint32_t drawn, uint64_t now_ns)
 {
+    ASSERT(r->from == r->row->done);
     struct sched_row *row = r->row;
     uint32_t before = row->done;
     ASSERT(!r->draws || (drawn >= 1 && drawn <= 1 + r->drafts && drawn <= row->tokens_limit - row->tokens));
     row->done += r->draws ? r->count - r->drafts + drawn - 1 : r->count;
+    ASSERT(row->done <= row->tokens - 1 + (r->draws ? drawn : 0));
+    ASSERT(row->done <= row->page_count * PAGE_TOKENS);
     share_charge(row->share, row->done - before);
     row_cache_advance(&s->opts, row);
     row->served_ns = now_ns;
@@ -257,4 +270,6 @@ void sched_numbers(const struct sched *s, struct sched_numbers *ret)
                                   .preemptions = s->preemptions,
                                   .fetches = s->fetches,
                                   .fetches_failed = s->fetches_failed};
+    ASSERT(ret->fetching + ret->parked <= ret->waiting);
+    ASSERT(ret->fetches_failed <= ret->fetches);
 }

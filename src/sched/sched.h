@@ -35,7 +35,10 @@
 #define SCHED_PRIORITY_MAX 1000000    /* beyond it a priority counts as this */
 #define SCHED_AGE_NS       1000000000ull /* a prompt without a token for so long goes before shorter ones */
 
+#define SCHED_NAME_BYTES 64
+
 struct sched;
+struct sched_row;
 
 struct sched_opts {
     uint32_t rows_max;  /* of one step */
@@ -58,6 +61,8 @@ struct sched_opts {
      * NULL: never. */
     bool (*help)(void *arg);
     void *help_arg;
+    /* How the log names a row in which sched_check() finds something wrong. NULL: by its number. */
+    void (*name)(const struct sched_row *row, char ret[SCHED_NAME_BYTES]);
 };
 
 enum sched_phase {
@@ -215,5 +220,7 @@ void sched_numbers(const struct sched *s, struct sched_numbers *ret);
 
 /* Asserts every invariant; tests call it after every step. */
 void sched_check(const struct sched *s);
+/* The same, as far as `w` goes on: about one thing for each page of the pools and of the rows. False: it was called off. */
+bool sched_walk(const struct sched *s, struct walk *w);
 
 #endif

@@ -29,6 +29,7 @@ bool secure_page(struct sched *s, struct sched_row *row)
         s->refused = true;
         s->refused_ns = s->now_ns;
     }
+    ASSERT(r == 0 || r == -ENOMEM || r == -ENOSPC);
     return r == 0;
 }
 
@@ -56,12 +57,14 @@ static struct sched_row *find_victim(struct sched *s, const struct sched_row *ro
         victim = newest_of_the_crowded(s, row);
     if (!victim && ROW(s->running.prev) != row)
         victim = ROW(s->running.prev);
+    ASSERT(victim != row);
     return victim;
 }
 
 /* Gets a page for the row's next token. False: not in this step. */
 static bool secure(struct sched *s, struct sched_row *row)
 {
+    ASSERT(sched_has_place(row) && !row->paused);
     while (!sched_has_page_for_next(row) && !secure_page(s, row)) {
         if (fetching_drop(s, NULL))
             continue;
@@ -70,6 +73,7 @@ static bool secure(struct sched *s, struct sched_row *row)
             return false;
         places_preempt(s, victim);
     }
+    ASSERT(sched_has_page_for_next(row));
     row->secured = s->plan_number;
     return true;
 }
@@ -91,6 +95,7 @@ void secure_running(struct sched *s)
         row->examined = s->plan_number;
         if (secure(s, row) || s->running_count > 1 || secure_waits_for_help(s))
             continue;
+        ASSERT(s->running_count == 1);
         places_end(s, row, SCHED_END_NO_MEMORY);
         return;
     }

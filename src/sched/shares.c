@@ -17,6 +17,7 @@ size_t shares_arena_bytes(void)
 
 static void reset(struct share *x, uint64_t id)
 {
+    ASSERT(!x->link.next || list_empty(&x->link));
     *x = (struct share){.id = id, .weight = 1};
     list_init(&x->link);
 }
@@ -43,6 +44,7 @@ static struct share *find(struct shares *t, uint64_t id)
         if (x->rows == 0 && (!oldest || x->active < oldest->active))
             oldest = x;
     }
+    ASSERT(!oldest || (oldest->rows == 0 && oldest->running == 0));
     if (!oldest)
         return &t->table[id % SHARES_MAX];
     reset(oldest, id);
@@ -55,6 +57,7 @@ struct share *shares_take(struct shares *t, uint64_t id, uint32_t weight)
     x->weight = MIN_OF(MAX_OF(weight, 1u), (uint32_t)SHARE_WEIGHT_MAX);
     if (x->rows++ == 0)
         list_push_back(&t->present, &x->link);
+    ASSERT(x->rows >= x->running && !list_empty(&x->link));
     return x;
 }
 
@@ -89,17 +92,21 @@ void share_note_active(struct share *x, uint64_t plan_number)
 {
     if (x->active == plan_number)
         return;
+    ASSERT(plan_number > x->active);
+    ASSERT(x->rows > 0);
     x->rested = x->active == 0 || x->active + 1 != plan_number;
     x->active = plan_number;
 }
 
 void share_charge(struct share *x, uint32_t tokens)
 {
+    ASSERT(x->weight >= 1 && x->weight <= SHARE_WEIGHT_MAX);
     x->served += (uint64_t)tokens * SHARE_UNIT / x->weight;
 }
 
 bool share_goes_before(const struct share *a, const struct share *b)
 {
+    ASSERT(a->weight > 0 && b->weight > 0);
     uint64_t a_places = (uint64_t)a->running * b->weight, b_places = (uint64_t)b->running * a->weight;
     return a_places != b_places ? a_places < b_places : a->served < b->served;
 }
@@ -111,6 +118,7 @@ static bool is_a_turn_ahead(const struct share *a, const struct share *b)
 
 bool share_yields(const struct share *from, const struct share *to)
 {
+    ASSERT(from->running <= from->rows && to->running <= to->rows);
     uint64_t from_weight = from->weight, to_weight = to->weight;
     if (from == to || from->running == 0)
         return false;
@@ -126,4 +134,27 @@ int share_compare_prompts(const struct share *a, const struct share *b)
     uint64_t turns = (uint64_t)SHARE_PROMPT_TURNS * SHARE_TURN_TOKENS * SHARE_UNIT;
     uint64_t x = a->served / turns, y = b->served / turns;
     return (x > y) - (x < y);
+}
+
+/* ---- invariants ---- */
+
+void shares_check(const struct shares *t)
+{
+    uint32_t with_rows = 0, present = 0;
+    for (uint32_t i = 0; i < SHARES_MAX; i++) {
+        const struct share *x = &t->table[i];
+        with_rows += x->rows > 0;
+        ASSERT_OF(x->running <= x->rows, "tenant %llx: %u rows, %u of them with a place",
+                  (unsigned long long)x->id, x->rows, x->running);
+        ASSERT_OF(x->weight >= 1 && x->weight <= SHARE_WEIGHT_MAX, "tenant %llx: weight %u",
+                  (unsigned long long)x->id, x->weight);
+        ASSERT_OF(x->rows > 0 || list_empty(&x->link), "tenant %llx: present without rows",
+                  (unsigned long long)x->id);
+    }
+    for (const struct list *it = t->present.next; it != &t->present; it = it->next, present++) {
+        const struct share *x = SHARE(it);
+        ASSERT(x >= t->table && x < t->table + SHARES_MAX && present < SHARES_MAX);
+        ASSERT_OF(x->rows > 0, "tenant %llx: present without rows", (unsigned long long)x->id);
+    }
+    ASSERT_OF(present == with_rows, "%u tenants are present, %u have rows", present, with_rows);
 }

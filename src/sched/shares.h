@@ -70,4 +70,7 @@ bool share_yields(const struct share *from, const struct share *to);
 /* Of two tenants' prompts: below 0 when a's come first, 0 when their lengths decide. */
 int share_compare_prompts(const struct share *a, const struct share *b);
 
+/* Asserts that those with rows, and only those, are present, and that nobody has more places than rows. */
+void shares_check(const struct shares *t);
+
 #endif

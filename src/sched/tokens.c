@@ -19,6 +19,8 @@ static void plan_row(struct sched *s, struct sched_row *row, uint32_t count, uin
                                                       .slot_in = row->slot_in,
                                                       .slot_out = row->slot};
     s->tokens += count;
+    ASSERT(row->done + count <= row->page_count * PAGE_TOKENS);
+    ASSERT(s->tokens <= s->opts.tokens_max);
 }
 
 static void plan_decoding(struct sched *s)
@@ -30,6 +32,7 @@ static void plan_decoding(struct sched *s)
             sched_can_go(row) == 0)
             continue;
         uint32_t drafts = MIN_OF(MIN_OF(row->drafts, guesses_left), sched_drafts_max(row));
+        ASSERT(row->tokens < row->tokens_limit && sched_has_page_for_next(row));
         plan_row(s, row, 1, drafts);
         guesses_left -= drafts;
     }
@@ -37,6 +40,7 @@ static void plan_decoding(struct sched *s)
 
 static uint32_t left(const struct sched_row *row)
 {
+    ASSERT(row->done <= row->tokens);
     return row->tokens - row->done;
 }
 
@@ -65,6 +69,7 @@ static uint32_t order_prompts(struct sched *s)
         uint32_t at = count++;
         for (; at > 0 && tokens_prompt_before(row, s->prompts[at - 1], s->now_ns); at--)
             s->prompts[at] = s->prompts[at - 1];
+        ASSERT(at < s->opts.rows_max);
         s->prompts[at] = row;
     }
     return count;
@@ -74,6 +79,7 @@ static uint32_t order_prompts(struct sched *s)
 static uint32_t extend(struct sched *s, struct sched_row *row, uint32_t count)
 {
     uint32_t pages = DIV_UP(row->done + count, PAGE_TOKENS);
+    ASSERT(row->page_count * PAGE_TOKENS >= row->done);
     if (pages > row->page_count)
         row_cache_prepare(&s->opts, pages - row->page_count);
     while (row->page_count < pages && secure_page(s, row))
@@ -85,6 +91,7 @@ static uint32_t extend(struct sched *s, struct sched_row *row, uint32_t count)
 static uint32_t chunk_of(const struct sched *s, const struct sched_row *row, uint32_t tokens_left,
                          uint32_t logits_left)
 {
+    ASSERT(row->done < row->tokens);
     uint32_t to_cut = row_cache_next_cut(row) - row->done;
     uint32_t can = sched_can_go(row), count = MIN_OF(MIN_OF(can, tokens_left), to_cut);
     if (row->logits_all)
@@ -99,6 +106,7 @@ static void plan_prompts(struct sched *s, uint32_t budget)
     uint32_t most = s->opts.tokens_max - s->tokens;
     uint32_t tokens_left = budget > s->tokens ? budget - s->tokens : 0;
     /* Every row has one row of logits, and every guess; these are for those that want more. */
+    ASSERT(s->opts.logits_max >= s->opts.guesses_max + s->row_count + count);
     uint32_t logits_left = s->opts.logits_max - s->opts.guesses_max - s->row_count - count;
     /* At least one page of the first prompt, whatever the budget says. */
     tokens_left = MIN_OF(MAX_OF(tokens_left, PAGE_TOKENS), most);
@@ -109,6 +117,7 @@ static void plan_prompts(struct sched *s, uint32_t budget)
             continue;
         chunk = extend(s, row, chunk);
         plan_row(s, row, chunk, 0);
+        ASSERT(chunk > 0 && chunk <= tokens_left);
         tokens_left -= chunk;
         if (row->logits_all)
             logits_left -= chunk - 1;

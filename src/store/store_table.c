@@ -26,6 +26,7 @@ static uint32_t bucket_count(uint32_t entries_max)
     uint32_t n = 1024;
     while (n < entries_max)
         n *= 2;
+    ASSERT(n >= entries_max && (n & (n - 1)) == 0);
     return n;
 }
 
@@ -93,6 +94,7 @@ static bool add_block(struct store_table *t)
         block[i].next_same = t->free;
         t->free = t->made + i;
     }
+    ASSERT(t->made + count <= t->entries_max);
     t->made += count;
     return true;
 }
@@ -103,6 +105,7 @@ uint32_t store_table_add(struct store_table *t, const struct prefix_key *key, en
         return NONE;
     uint32_t entry = t->free, *bucket = bucket_of(t, key, kind);
     struct store_entry *n = store_table_at(t, entry);
+    ASSERT(n->state == STORE_ENTRY_FREE);
     t->free = n->next_same;
     *n = (struct store_entry){.key = *key,
                               .next_same = *bucket,
@@ -118,6 +121,8 @@ uint32_t store_table_add(struct store_table *t, const struct prefix_key *key, en
 static void unlink_entry(struct store_table *t, uint32_t entry)
 {
     struct store_entry *n = store_table_at(t, entry);
+    ASSERT(n->newer == NONE ? t->newest == entry : store_table_at(t, n->newer)->older == entry);
+    ASSERT(n->older == NONE ? t->oldest == entry : store_table_at(t, n->older)->newer == entry);
     if (n->newer != NONE)
         store_table_at(t, n->newer)->older = n->older;
     else
@@ -132,6 +137,7 @@ static void unlink_entry(struct store_table *t, uint32_t entry)
 static void link_newest(struct store_table *t, uint32_t entry)
 {
     struct store_entry *n = store_table_at(t, entry);
+    ASSERT((t->newest == NONE) == (t->oldest == NONE));
     n->newer = NONE;
     n->older = t->newest;
     if (t->newest != NONE)
@@ -149,6 +155,7 @@ void store_table_store(struct store_table *t, uint32_t entry, uint32_t sectors, 
     n->sectors = sectors;
     n->used_ns = used_ns;
     link_newest(t, entry);
+    ASSERT(t->numbers.pending > 0);
     t->numbers.pending--;
     t->numbers.stored[n->kind]++;
     t->numbers.sectors += sectors;
@@ -168,13 +175,15 @@ void store_table_remove(struct store_table *t, uint32_t entry)
     ASSERT(n->state != STORE_ENTRY_FREE);
     if (n->state == STORE_ENTRY_STORED) {
         unlink_entry(t, entry);
+        ASSERT(t->numbers.stored[n->kind] > 0 && t->numbers.sectors >= n->sectors);
         t->numbers.stored[n->kind]--;
         t->numbers.sectors -= n->sectors;
     } else {
+        ASSERT(t->numbers.pending > 0);
         t->numbers.pending--;
     }
     while (*at != entry)
-        at = &store_table_at(t, *at)->next_same;
+        at = &store_table_at(t, *at)->next_same; /* asserts that there is one */
     *at = n->next_same;
     n->state = STORE_ENTRY_FREE;
     n->next_same = t->free;
@@ -222,6 +231,8 @@ void store_table_sort(struct store_table *t)
     for (; at != NONE; newer = at, at = store_table_at(t, at)->older)
         store_table_at(t, at)->newer = newer;
     t->oldest = newer;
+    ASSERT((t->newest == NONE) == (t->oldest == NONE));
+    ASSERT(t->oldest == NONE || store_table_at(t, t->oldest)->older == NONE);
 }
 
 void store_table_numbers(const struct store_table *t, struct store_table_numbers *ret)

@@ -19,10 +19,19 @@
  *     stall WORD     reads of files whose path has WORD in it do not return, as from a network drive that is gone
  *     stalled        until one stands there
  *     flow           they return
+ *     damage account NAME   the next walk over an engine's invariants finds that account wrong
+ *     damage page           a cached page with a reference that nobody has
+ *     damage table          the first sequence's table with a page that is another's
+ *     mallocs        N: allocations on engines' threads since they were started
+ *     heap           N: allocations on all threads
  * The answer is "ok N": so many reservations were asked for since the last such order. */
 #include "api/media.h"
+#include "base/heap_watch.h"
+#include "cache/page_state.h"
 #include "cli/cli.h"
 #include "cli/runtime.h"
+#include "engine/engine_state.h"
+#include "memory/ledger_state.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -48,6 +57,67 @@ static atomic_bool stalls;
 static atomic_uint asked, refused_from;
 static atomic_bool refuses_all, keeps;
 static atomic_uint available_mib;
+
+static char damage[64]; /* likewise; empty: none is ordered */
+
+/* ---- what a walk is to find ---- */
+
+static bool damage_account(struct engine *en, const char *name)
+{
+    struct account *root = en->opts.parent;
+    while (root->parent)
+        root = root->parent;
+    struct account *a = account_find(root, name);
+    if (!a)
+        return false;
+    pthread_mutex_lock(&a->ledger->lock);
+    a->n.used += 4096;
+    pthread_mutex_unlock(&a->ledger->lock);
+    return true;
+}
+
+static bool damage_page(struct engine *en)
+{
+    struct page_pool *p = en->pools.pages;
+    if (p->oldest == NONE)
+        return false;
+    p->pages[p->oldest].refs++;
+    return true;
+}
+
+static bool damage_table(struct engine *en)
+{
+    if (list_empty(&en->jobs))
+        return false;
+    struct sched_row *row = &LIST_FIRST(&en->jobs, struct job, link)->row;
+    if (row->page_count < 2)
+        return false;
+    row->pages[0][0] = row->pages[0][1];
+    return true;
+}
+
+static void walk(void *arg, struct engine *en)
+{
+    bool done = false;
+    (void)arg;
+    pthread_mutex_lock(&lock);
+    if (strncmp(damage, "account ", 8) == 0)
+        done = damage_account(en, damage + 8);
+    else if (strcmp(damage, "page") == 0)
+        done = damage_page(en);
+    else if (strcmp(damage, "table") == 0)
+        done = damage_table(en);
+    if (done)
+        damage[0] = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+static void set_damage(const char *what)
+{
+    pthread_mutex_lock(&lock);
+    snprintf(damage, sizeof(damage), "%.*s", (int)strcspn(what, "\n"), what);
+    pthread_mutex_unlock(&lock);
+}
 
 static int step(void *arg)
 {
@@ -226,6 +296,12 @@ static void obey(const char *order)
         set_stalling("");
     else if (strcmp(order, "wait\n") == 0)
         wait_standing();
+    else if (strncmp(order, "damage ", 7) == 0)
+        set_damage(order + 7);
+    else if (strcmp(order, "mallocs\n") == 0)
+        count = (unsigned)heap_watch_forbidden();
+    else if (strcmp(order, "heap\n") == 0)
+        count = (unsigned)heap_watch_seen();
     else
         set_steps(strcmp(order, "fail\n") == 0, strcmp(order, "hang\n") == 0);
     printf("ok %u\n", count);
@@ -243,7 +319,7 @@ static void *listen_to_orders(void *arg)
 int main(int argc, char **argv)
 {
     static const struct runtime_faults faults = {.ledger = {reserve, NULL},
-                                                 .engine = {step, NULL},
+                                                 .engine = {.step = step, .walk = walk},
                                                  .registry = {move, NULL},
                                                  .units = {decommit, NULL},
                                                  .footprint = read_footprint};

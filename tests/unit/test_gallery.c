@@ -238,4 +238,27 @@ PROPERTY(any_traffic_keeps_what_is_referenced, seed)
     close_gallery(&f);
 }
 
+TEST(two_entries_of_one_key_are_found)
+{
+    struct fixture f;
+    uint32_t entries[2];
+    struct gallery_key k = key(1, 1);
+    open_gallery(&f, ACCOUNT_NO_LIMIT, 1 << 20, 1 << 20);
+    assert_int_equal(gallery_begin(f.g, &k, &entries[0]), 0);
+    assert_int_equal(gallery_begin(f.g, &k, &entries[1]), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        while (gallery_commit(f.g, entries[i]) > 0)
+            ;
+        gallery_check(f.g);
+        if (i == 0)
+            gallery_finish(f.g, entries[i]);
+    }
+    gallery_finish(f.g, entries[1]);
+    assert_stops_saying(gallery_check(f.g), "image entries 0 and 1: one key");
+    gallery_unref(f.g, entries[0]);
+    gallery_unref(f.g, entries[1]);
+    gallery_done(f.g);
+    arena_free(f.arena);
+}
+
 TEST_MAIN()

@@ -152,15 +152,12 @@ struct keys {
 
 static struct keys keys_of(const struct scene *c)
 {
-    static struct prefix_hasher *hasher;
     static const struct store_identity identity = {{1}};
     struct keys keys;
     struct job *j = NULL;
     struct charge charge = account_charge(test_account(ACCOUNT_NO_LIMIT));
-    if (!hasher)
-        assert_int_equal(prefix_hasher_create(&hasher), 0);
     struct job_opts opts = {
-        .spec = &c->spec, .charge = &charge, .hasher = hasher, .edge = EDGE, .identity = &identity};
+        .spec = &c->spec, .charge = &charge, .keys = true, .edge = EDGE, .identity = &identity};
     assert_int_equal(job_create(&opts, &j), 0);
     assert_int_equal(j->row.key_count, COUNT_OF(keys.of));
     assert_int_equal(j->picture_count, c->spec.picture_count);
@@ -169,8 +166,6 @@ static struct keys keys_of(const struct scene *c)
     for (uint32_t i = 0; i < j->picture_count; i++)
         assert_int_equal(atomic_load(&c->pictures[i].picture->holders), 2);
     job_free(j);
-    prefix_hasher_free(hasher);
-    hasher = NULL;
     return keys;
 }
 

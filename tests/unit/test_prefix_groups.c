@@ -20,7 +20,6 @@ struct fixture {
     struct page_group groups[GROUPS];
     struct slot_pool *slots;
     struct prefix_index *index;
-    struct prefix_hasher *hasher;
     struct of_group {
         struct fixture *f;
         uint32_t group;
@@ -78,7 +77,6 @@ static void open_index(struct fixture *f, size_t page_bytes, uint64_t bytes_max,
         .group_count = GROUPS, .slots = f->slots, .slot_bytes = 4096, .bytes_max = bytes_max};
     memcpy(index.groups, f->groups, sizeof(f->groups));
     assert_int_equal(prefix_index_create(f->arena, &index, &f->index), 0);
-    assert_int_equal(prefix_hasher_create(&f->hasher), 0);
 }
 
 static void check(const struct fixture *f)
@@ -98,17 +96,16 @@ static void close_index(struct fixture *f)
         assert_int_equal(account_numbers(f->kv[g]).reserved, 0);
     }
     slot_pool_done(f->slots);
-    prefix_hasher_free(f->hasher);
     arena_free(f->arena);
 }
 
-static uint32_t keys_of(struct fixture *f, const char *text, struct prefix_key *ret)
+static uint32_t keys_of(const char *text, struct prefix_key *ret)
 {
-    struct prefix_key parent = prefix_key_root(f->hasher, &SLICE("model"), 1);
+    struct prefix_key parent = prefix_key_root(&SLICE("model"), 1);
     uint32_t count = 0;
     for (; text[count]; count++) {
         uint32_t tokens[PAGE_TOKENS] = {(uint32_t)(uint8_t)text[count]};
-        parent = ret[count] = prefix_key_next(f->hasher, &parent, tokens, NULL, 0);
+        parent = ret[count] = prefix_key_next(&parent, tokens, NULL, 0);
     }
     return count;
 }
@@ -125,7 +122,7 @@ static uint32_t begin(struct fixture *f, struct row *r, const char *text)
 {
     struct prefix_hit hit;
     *r = (struct row){.live = true};
-    r->key_count = keys_of(f, text, r->keys);
+    r->key_count = keys_of(text, r->keys);
     prefix_index_find(f->index, r->keys, r->key_count, &hit);
     uint32_t *tables[GROUPS] = {r->tables[0], r->tables[1], r->tables[2]};
     prefix_index_take(f->index, &hit, tables);
@@ -188,7 +185,7 @@ static uint32_t found(struct fixture *f, const char *text)
 {
     struct prefix_key keys[CHAIN_MAX];
     struct prefix_hit hit;
-    prefix_index_find(f->index, keys, keys_of(f, text, keys), &hit);
+    prefix_index_find(f->index, keys, keys_of(text, keys), &hit);
     return hit.pages;
 }
 
@@ -196,7 +193,7 @@ static uint32_t found(struct fixture *f, const char *text)
 static uint32_t page_of(struct fixture *f, uint32_t group, const char *text)
 {
     struct prefix_key keys[CHAIN_MAX];
-    uint32_t count = keys_of(f, text, keys);
+    uint32_t count = keys_of(text, keys);
     for (uint32_t i = 0; i < PAGES; i++)
         if (page_pool_cached(f->groups[group].pages) > 0 &&
             memcmp(page_at(f, group, i), &keys[count - 1], sizeof(keys[0])) == 0)

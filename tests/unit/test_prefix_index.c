@@ -18,7 +18,6 @@ struct fixture {
     struct slot_pool *slots;
     struct prefix_index_opts index_opts;
     struct prefix_index *index;
-    struct prefix_hasher *hasher;
 };
 
 static void on_evict(void *arg, uint32_t page)
@@ -43,7 +42,6 @@ static struct fixture *open_index(struct fixture *f, uint32_t pages_max, uint32_
                                                .slot_bytes = 4096,
                                                .bytes_max = UINT64_MAX};
     assert_int_equal(prefix_index_create(f->arena, &f->index_opts, &f->index), 0);
-    assert_int_equal(prefix_hasher_create(&f->hasher), 0);
     return f;
 }
 
@@ -63,22 +61,21 @@ static void close_index(struct fixture *f)
     if (f->slots)
         slot_pool_check(f->slots);
     slot_pool_done(f->slots);
-    prefix_hasher_free(f->hasher);
     arena_free(f->arena);
     assert_int_equal(account_numbers(f->kv).reserved, 0);
     assert_int_equal(account_numbers(f->state).reserved, 0);
 }
 
 /* A text is a letter per page of tokens. */
-static uint32_t keys_of(struct fixture *f, const char *text, struct prefix_key *ret)
+static uint32_t keys_of(const char *text, struct prefix_key *ret)
 {
-    struct prefix_key parent = prefix_key_root(f->hasher, &SLICE("model"), 1);
+    struct prefix_key parent = prefix_key_root(&SLICE("model"), 1);
     uint32_t count = 0;
     for (; text[count]; count++) {
         uint32_t tokens[PAGE_TOKENS];
         for (uint32_t i = 0; i < PAGE_TOKENS; i++)
             tokens[i] = (uint32_t)(uint8_t)text[count] * 100 + i;
-        parent = ret[count] = prefix_key_next(f->hasher, &parent, tokens, NULL, 0);
+        parent = ret[count] = prefix_key_next(&parent, tokens, NULL, 0);
     }
     return count;
 }
@@ -94,7 +91,7 @@ static struct prefix_hit begin(struct fixture *f, struct row *r, const char *tex
 {
     struct prefix_hit hit;
     *r = (struct row){.node = NONE, .live = true};
-    r->key_count = keys_of(f, text, r->keys);
+    r->key_count = keys_of(text, r->keys);
     prefix_index_find(f->index, r->keys, r->key_count, &hit);
     prefix_index_take(f->index, &hit, &(uint32_t *){r->table});
     if (hit.slot != NONE)
@@ -157,7 +154,7 @@ static uint32_t found(struct fixture *f, const char *text)
 {
     struct prefix_key keys[CHAIN_MAX];
     struct prefix_hit hit;
-    prefix_index_find(f->index, keys, keys_of(f, text, keys), &hit);
+    prefix_index_find(f->index, keys, keys_of(text, keys), &hit);
     return hit.pages;
 }
 
@@ -173,13 +170,13 @@ TEST(a_key_depends_on_all_that_came_before)
     struct fixture f;
     struct prefix_key ab[2], bb[2], again[2];
     open_index(&f, 4, 0);
-    keys_of(&f, "ab", ab);
-    keys_of(&f, "bb", bb);
-    keys_of(&f, "ab", again);
+    keys_of("ab", ab);
+    keys_of("bb", bb);
+    keys_of("ab", again);
     assert_false(prefix_key_eq(&ab[1], &bb[1]));
     assert_memory_equal(ab, again, sizeof(ab));
-    struct prefix_key one = prefix_key_root(f.hasher, (struct slice[]){SLICE("m"), SLICE("salt")}, 2);
-    struct prefix_key two = prefix_key_root(f.hasher, (struct slice[]){SLICE("ms"), SLICE("alt")}, 2);
+    struct prefix_key one = prefix_key_root((struct slice[]){SLICE("m"), SLICE("salt")}, 2);
+    struct prefix_key two = prefix_key_root((struct slice[]){SLICE("ms"), SLICE("alt")}, 2);
     assert_false(prefix_key_eq(&one, &two));
     close_index(&f);
 }
@@ -276,7 +273,7 @@ TEST(a_pinned_snapshot_stays)
     struct prefix_hit hit;
     open_index(&f, 8, 1);
     pass(&f, "ab");
-    r.key_count = keys_of(&f, "ab", r.keys);
+    r.key_count = keys_of("ab", r.keys);
     prefix_index_find(f.index, r.keys, 2, &hit);
     assert_int_equal(hit.pages, 2);
     prefix_index_take(f.index, &hit, &(uint32_t *){r.table});

@@ -1,0 +1,1 @@
+plateau_bench(walk_bench sched)

@@ -1,0 +1,28 @@
+/* walk.h - a look at everything in a structure, which can be called off.
+ *
+ * The walks that check invariants at idle take time with each page of a pool. A walk counts the things it looks at and asks every
+ * WALK_ASKS of them whether to go on; one that is called off has found nothing and begins again another time. */
+#ifndef PLATEAU_BASE_WALK_H
+#define PLATEAU_BASE_WALK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define WALK_ASKS 4096 /* things between two questions: a fraction of a millisecond */
+
+struct walk {
+    bool (*goes_on)(void *arg); /* NULL: to the end */
+    void *arg;
+    uint64_t looked; /* things so far */
+    bool called_off;
+};
+
+/* One thing more. False: the walk is called off, and its caller returns. */
+static inline bool walk_on(struct walk *w)
+{
+    if (!w->called_off && ++w->looked % WALK_ASKS == 0 && w->goes_on && !w->goes_on(w->arg))
+        w->called_off = true;
+    return !w->called_off;
+}
+
+#endif

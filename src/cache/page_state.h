@@ -1,0 +1,30 @@
+/* page_state.h - what a page pool consists of; for page_pool.c, and for tests that damage one. */
+#ifndef PLATEAU_CACHE_PAGE_STATE_H
+#define PLATEAU_CACHE_PAGE_STATE_H
+
+#include "cache/page_pool.h"
+
+#define NONE UINT32_MAX
+
+struct page {
+    uint32_t refs;
+    uint32_t next, prev; /* of the cached list */
+    uint32_t used;       /* `uses` when it joined that */
+    uint32_t used_ms;    /* and the clock, modulo 2^32 */
+    bool kept;           /* holds a prefix */
+};
+
+struct page_pool {
+    /* Constant. */
+    uint32_t pages_max;
+    struct page_pool_opts opts;
+    /* Engine thread only. */
+    struct block_pool *blocks;
+    struct page *pages;      /* [pages_max] */
+    uint32_t oldest, newest; /* of the cached ones */
+    uint32_t referenced, cached;
+    uint32_t uses; /* unless it is shared */
+    uint64_t now_ns;
+};
+
+#endif

@@ -1,0 +1,111 @@
+/* invariants.c - the walks of the engine's parts, and what must hold between those parts. */
+#include "engine/invariants.h"
+
+#include "engine/engine_state.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+typedef unsigned long long ull;
+
+/* ---- between the parts ---- */
+
+/* The units of a pool are on two accounts: what requests use, and what is cached. */
+static void check_units(struct account *used, struct account *cached, uint64_t shown, uint32_t units)
+{
+    struct account_numbers a = account_numbers(used), b = account_numbers(cached);
+    uint64_t bytes = (uint64_t)units * UNIT_BYTES;
+    ASSERT_OF(a.used + b.used == bytes, "accounts %s and %s: %llu and %llu bytes used, %llu committed",
+              a.name, b.name, (ull)a.used, (ull)b.used, (ull)bytes);
+    ASSERT_OF(b.used == shown, "account %s: %llu bytes used, %llu cached", b.name, (ull)b.used, (ull)shown);
+}
+
+static void check_pools(const struct pools *p)
+{
+    struct page_pool_numbers pages;
+    struct pool_numbers slots = {0};
+    page_pool_numbers(p->pages, &pages);
+    if (p->slots)
+        slot_pool_numbers(p->slots, &slots);
+    check_units(p->kv, p->host_cache, p->on_host_cache, pages.blocks.units_committed);
+    check_units(p->state, p->snapshots, p->on_snapshots, slots.units_committed);
+    account_check(p->all);
+}
+
+static uint32_t count(const struct list *list)
+{
+    uint32_t n = 0;
+    for (const struct list *it = list->next; it != list; it = it->next)
+        n++;
+    return n;
+}
+
+static void check_jobs(struct engine *en)
+{
+    struct sched_numbers s;
+    uint32_t jobs = count(&en->jobs), over = count(&en->over);
+    sched_numbers(en->sched, &s);
+    ASSERT_OF(jobs == s.running + s.waiting, "%u jobs, %u sequences run and %u wait", jobs, s.running,
+              s.waiting);
+    ASSERT_OF(jobs + over <= admission_total(&en->admission), "%u jobs and %u that are over, %u admitted",
+              jobs, over, admission_total(&en->admission));
+}
+
+static bool walk(struct engine *en, struct walk *w)
+{
+    const struct pools *p = &en->pools;
+    const struct engine_faults *faults = en->opts.faults;
+    if (faults && faults->walk)
+        faults->walk(faults->arg, en);
+    check_jobs(en);
+    check_pools(p);
+    if (en->sight.gallery)
+        gallery_check(en->sight.gallery);
+    return page_pool_walk(p->pages, w) && (!p->slots || slot_pool_walk(p->slots, w)) &&
+           (!p->index || prefix_index_walk(p->index, w)) && sched_walk(en->sched, w);
+}
+
+/* ---- when ---- */
+
+uint64_t invariants_wait_ns(struct engine *en, uint64_t now_ns)
+{
+    struct invariants *v = &en->invariants;
+    if (v->due_ns == 0 || v->steps != en->now.steps)
+        *v = (struct invariants){now_ns + INVARIANTS_AFTER_NS, en->now.steps};
+    return v->due_ns > now_ns ? v->due_ns - now_ns : 0;
+}
+
+static bool goes_on(void *arg)
+{
+    struct engine *en = arg;
+    return mailbox_count(en->inbox) == 0 && !atomic_load(&en->closing);
+}
+
+void invariants_run(struct engine *en)
+{
+    struct walk w = {.goes_on = goes_on, .arg = en};
+    uint64_t began_ns = clock_now_ns();
+    if (!walk(en, &w))
+        return;
+    uint64_t now_ns = clock_now_ns();
+    en->now.walks++;
+    en->now.walk_ns = now_ns - began_ns;
+    en->invariants.due_ns = now_ns + INVARIANTS_EVERY_NS;
+}
+
+uint64_t invariants_check(struct engine *en)
+{
+    struct walk w = {0};
+    bool whole = walk(en, &w);
+    ASSERT(whole);
+    return w.looked;
+}
+
+void invariants_after_step(struct engine *en)
+{
+#ifdef PLATEAU_DEBUG
+    invariants_check(en);
+#else
+    (void)en;
+#endif
+}

@@ -1,0 +1,32 @@
+/* invariants.h - what must hold of an engine between two steps, checked while it has nothing else to do.
+ *
+ * The walk looks at the scheduler, the pools, the prefix index, the image cache and the model's accounts. It is made once when the engine
+ * comes to rest (no request is there, or all that are here are paused) and then every INVARIANTS_EVERY_NS; never while a request waits: a
+ * message calls it off, and it begins again at the next rest. What is wrong stops the process (base/check.h).
+ * With PLATEAU_DEBUG it is also made after every step. Engine thread only. */
+#ifndef PLATEAU_ENGINE_INVARIANTS_H
+#define PLATEAU_ENGINE_INVARIANTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define INVARIANTS_AFTER_NS 200000000ull   /* of rest: a client that asks again at once is not kept waiting */
+#define INVARIANTS_EVERY_NS 10000000000ull /* while nothing happens */
+
+struct engine;
+
+struct invariants {
+    uint64_t due_ns; /* when the next walk is to be made */
+    uint64_t steps;  /* engine_numbers.steps when that was decided */
+};
+
+/* The engine rests: how long until a walk; 0: now. */
+uint64_t invariants_wait_ns(struct engine *en, uint64_t now_ns);
+/* Walks until a message comes; counts walks that reach the end, and their time. */
+void invariants_run(struct engine *en);
+/* Walks to the end, whatever comes. Returns how many things were looked at: a bound on its time. */
+uint64_t invariants_check(struct engine *en);
+/* After a step: nothing, but with PLATEAU_DEBUG a walk. */
+void invariants_after_step(struct engine *en);
+
+#endif

@@ -1,0 +1,107 @@
+"""What the checks of sources and objects find (tools/check-asserts, tools/check-objects)."""
+
+import importlib.machinery
+import importlib.util
+import pathlib
+
+import pytest
+
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+
+
+def load(name):
+    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(TOOLS / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def asserts():
+    return load("check-asserts")
+
+
+@pytest.fixture(scope="module")
+def objects():
+    return load("check-objects")
+
+
+SOURCE = """
+/* ASSERT(in a comment) */
+#define ASSERT_ROW(c) \\
+    ASSERT(c)
+static int one(int a)
+{
+    ASSERT(a > 0);
+    return a;
+}
+
+void two(void)
+{
+    ASSERT_ROW(one(1));
+    struct x y = {
+        0};
+}
+
+void three(void)
+{
+}
+"""
+
+
+def test_assertions_per_function_are_counted_and_may_not_fall(asserts, tmp_path, capsys):
+    (tmp_path / "src/cache").mkdir(parents=True)
+    (tmp_path / "src/cache/a.c").write_text(SOURCE)
+    assert asserts.count(tmp_path / "src/cache") == (3, 2)
+    assert asserts.main(tmp_path, {"cache": 0.6}) == 0 and capsys.readouterr().out == ""
+    assert asserts.main(tmp_path, {"cache": 0.8}) == 1
+    assert "src/cache: 0.667 assertions per function, 0.8 is the least: 1 more" in capsys.readouterr().out
+    assert asserts.main(tmp_path, {"cache": 0.5}) == 0 and "raise its floor" in capsys.readouterr().out
+    assert asserts.main(tmp_path, {"cache": 0.6, "gone": 1}) == 1
+
+
+DISASSEMBLY = """
+plain.c.o:     file format elf64-x86-64
+0000000000000000 <quiet>:
+   0:\tverr   %ax
+   5:\tmovaps %xmm0,%xmm1
+0000000000000010 <loud>:
+  10:\tvaddps %zmm1,%zmm2,%zmm3{%k1}
+  15:\tvaddss %xmm1,%xmm2,%xmm3
+  20:\tkmovw  %k2,%eax
+tier.c.o:     file format elf64-x86-64
+0000000000000000 <tier>:
+   0:\tvaddps %ymm1,%ymm2,%ymm3
+""".splitlines()
+
+
+def test_registers_are_found_where_they_do_not_belong(objects):
+    found = objects.registers_of(DISASSEMBLY)
+    assert found == {("plain", "zmm"): "loud", ("plain", "vex"): "loud", ("plain", "k"): "loud", ("tier", "ymm"): "tier"}
+    problems = list(objects.check_registers(found, {"tier": {"ymm"}}))
+    assert len(problems) == 3 and all(p.startswith("plain: ") and "in loud" in p for p in problems)
+    assert any("listed" in p for p in objects.check_registers({}, {"tier": {"ymm"}}))
+
+
+NM = """
+a.c.o:
+                 U b_open
+                 U malloc
+0000000000000000 T a_open
+0000000000000000 t hidden
+"""
+
+
+def test_references_between_folders_are_those_that_are_declared(objects):
+    defined, wanted = objects.symbols_of(NM)
+    assert defined == {"a_open"} and wanted == [("a", "b_open"), ("a", "malloc")]
+    upwards = {"high": ({"b_open"}, []), "low": (defined, wanted)}
+    assert list(objects.check_links(upwards, {"low": {"high"}})) == []
+    assert list(objects.check_links(upwards, {})) == [
+        "src/low/a: refers to b_open of src/high, which its plateau_layer line does not allow"]
+
+
+def test_a_circle_between_folders_is_named(objects):
+    circle = {"a": ({"x"}, [("o", "y")]), "b": ({"y"}, [("o", "z")]), "c": ({"z"}, [("o", "x")])}
+    problems = list(objects.check_links(circle, {"a": {"b"}, "b": {"c"}, "c": {"a"}}))
+    assert problems == ["a circle between folders: a -> b -> c -> a"]

@@ -1,0 +1,77 @@
+/* When an engine walks over its invariants, and how much that is. */
+#include "test_engine.h"
+
+#include "engine/invariants.h"
+
+#define MODEL TINY("qwen3_5")
+
+static bool has_walked(struct fixture *f, void *arg)
+{
+    struct engine_numbers n;
+    engine_numbers(f->engine, &n);
+    return n.walks >= *(uint64_t *)arg;
+}
+
+static void wait_walks(struct fixture *f, uint64_t count)
+{
+    wait_until(f, has_walked, &count);
+}
+
+static bool is_paused(struct fixture *f, void *arg)
+{
+    struct job_numbers jobs[4];
+    (void)arg;
+    return engine_jobs(f->engine, jobs, COUNT_OF(jobs)) == 1 && jobs[0].phase == JOB_PAUSED;
+}
+
+TEST(a_walk_follows_each_rest)
+{
+    static const uint32_t prompt[] = {1, 2, 3};
+    struct fixture f;
+    struct engine_opts o = test_engine_opts(MODEL);
+    o.host_cache_bytes = 1 << 20;
+    test_engine_start(&f, MODEL, &o);
+    struct job_spec s = greedy(prompt, COUNT_OF(prompt), 4);
+    for (uint64_t i = 1; i <= 2; i++) {
+        wait_over(&f, submit(&f, &s));
+        wait_walks(&f, i);
+    }
+    struct engine_numbers n;
+    engine_numbers(f.engine, &n);
+    assert_true(n.walk_ns > 0);
+    test_engine_close(&f);
+}
+
+/* A sequence is there then, and has pages. */
+TEST(an_engine_rests_while_its_only_client_does_not_read)
+{
+    static const uint32_t prompt[] = {1, 2, 3};
+    struct fixture f;
+    struct engine_opts o = test_engine_opts(MODEL);
+    test_engine_start(&f, MODEL, &o);
+    struct job_spec s = greedy(prompt, COUNT_OF(prompt), 2000);
+    struct client *deaf = submit(&f, &s);
+    deaf->deaf = true;
+    wait_until(&f, is_paused, NULL);
+    struct engine_numbers n;
+    engine_numbers(f.engine, &n);
+    wait_walks(&f, n.walks + 1);
+    undeafen(deaf);
+    wait_over(&f, deaf);
+    test_engine_close(&f);
+}
+
+TEST(a_walk_looks_at_few_things_for_each_page)
+{
+    struct fixture f;
+    struct engine_opts o = test_engine_opts(MODEL);
+    o.host_cache_bytes = 1 << 20;
+    test_engine_open(&f, MODEL, &o);
+    struct engine_numbers n;
+    engine_numbers(f.engine, &n);
+    uint64_t looked = invariants_check(f.engine);
+    assert_true(looked >= n.pages_max && looked <= 10 * ((uint64_t)n.pages_max + 64));
+    test_engine_close(&f);
+}
+
+TEST_MAIN()

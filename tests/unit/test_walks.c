@@ -1,0 +1,288 @@
+/* What the walks over invariants find, how they name it, and how much they look at. */
+#include "test_sched.h"
+
+#include "base/check.h"
+#include "cache/page_state.h"
+#include "cache/prefix_state.h"
+#include "memory/ledger_state.h"
+#include "sched/sched_state.h"
+
+#include <string.h>
+
+enum { ROWS = 3, PAGES = 40, PROMPT_PAGES = 4 };
+
+struct fixture {
+    struct arena *arena;
+    struct account *kv, *state;
+    struct page_pool *pages;
+    struct slot_pool *slots;
+    struct prefix_index *index;
+    struct sched *sched;
+    struct sched_events ev;
+    struct sched_plan plan;
+    struct sched_row rows[ROWS];
+    uint32_t tables[ROWS][16], cuts[ROWS][1];
+    struct prefix_key keys[ROWS][16];
+};
+
+static void name_row(const struct sched_row *row, char ret[SCHED_NAME_BYTES])
+{
+    snprintf(ret, SCHED_NAME_BYTES, "number %llu", (unsigned long long)row->tenant_id);
+}
+
+static void on_evict(void *arg, uint32_t page)
+{
+    prefix_index_evict_page(((struct fixture *)arg)->index, 0, page);
+}
+
+static void open_pools(struct fixture *f, struct prefix_index_opts *index)
+{
+    struct page_pool_opts pages = {
+        .pages_max = PAGES, .page_bytes = 4096, .kv = f->kv, .evict = on_evict, .arg = f};
+    struct slot_pool_opts slots = {.slots_max = 12, .slot_bytes = 4096, .state = f->state};
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)1 << 20}, &f->arena), 0);
+    assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
+    assert_int_equal(slot_pool_create(f->arena, &slots, &f->slots), 0);
+    *index = (struct prefix_index_opts){.groups = {{.pages = f->pages, .page_bytes = 4096}},
+                                        .group_count = 1,
+                                        .slots = f->slots,
+                                        .slot_bytes = 4096,
+                                        .bytes_max = UINT64_MAX};
+    assert_int_equal(prefix_index_create(f->arena, index, &f->index), 0);
+}
+
+static void step(struct fixture *f)
+{
+    sched_plan(f->sched, &f->ev, &f->plan);
+    f->ev.now_ns += 1000000;
+    sched_done(f->sched, &(struct sched_results){f->ev.now_ns, true});
+}
+
+/* A prompt of whole pages and a token; rows of one tenant id each. */
+static void add(struct fixture *f, uint32_t i)
+{
+    struct sched_row *row = &f->rows[i];
+    f->cuts[i][0] = PROMPT_PAGES * PAGE_TOKENS;
+    for (uint32_t k = 0; k < 16; k++)
+        memset(&f->keys[i][k], (int)(1 + i * 16 + k), sizeof(struct prefix_key));
+    *row = (struct sched_row){.pages = {f->tables[i]},
+                              .tokens = PROMPT_PAGES * PAGE_TOKENS + 1,
+                              .tokens_limit = PROMPT_PAGES * PAGE_TOKENS + 40,
+                              .arrival_ns = f->ev.now_ns,
+                              .tenant_id = 70 + i,
+                              .keys = f->keys[i],
+                              .key_count = PROMPT_PAGES,
+                              .cuts = f->cuts[i],
+                              .cut_count = 1};
+    assert_int_equal(sched_add(f->sched, row), 0);
+}
+
+/* Row 0 has ended and left its pages as cache; 1 and 2 decode. */
+static void open_scene(struct fixture *f)
+{
+    struct prefix_index_opts index;
+    *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .state = test_account(ACCOUNT_NO_LIMIT)};
+    f->ev = (struct sched_events){.now_ns = 1, .tokens_shared = 1024, .tokens_alone = 1024};
+    open_pools(f, &index);
+    struct sched_opts o = {.rows_max = ROWS,
+                           .queue_max = 8,
+                           .tokens_max = 1024,
+                           .logits_max = 20,
+                           .logits_chunk_max = 40,
+                           .groups = {index.groups[0]},
+                           .group_count = 1,
+                           .slots = f->slots,
+                           .prefix = f->index,
+                           .name = name_row};
+    assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
+    for (uint32_t i = 0; i < ROWS; i++)
+        add(f, i);
+    for (uint32_t i = 0; i < 4; i++)
+        step(f);
+    sched_remove(f->sched, &f->rows[0]);
+    assert_true(f->rows[1].phase == SCHED_DECODING && f->rows[2].phase == SCHED_DECODING);
+    sched_check(f->sched);
+    page_pool_check(f->pages);
+    prefix_index_check(f->index);
+}
+
+static void close_scene(struct fixture *f)
+{
+    sched_remove(f->sched, &f->rows[1]);
+    sched_remove(f->sched, &f->rows[2]);
+    prefix_index_done(f->index);
+    page_pool_done(f->pages);
+    slot_pool_done(f->slots);
+    arena_free(f->arena);
+}
+
+/* ---- pages ---- */
+
+TEST(a_wrong_reference_count_names_its_page)
+{
+    struct fixture f;
+    char words[64];
+    open_scene(&f);
+    uint32_t cached = f.pages->oldest, used = f.tables[1][PROMPT_PAGES];
+    snprintf(words, sizeof(words), "page %u: listed as cached, with 1 references", cached);
+    f.pages->pages[cached].refs++;
+    assert_stops_saying(page_pool_check(f.pages), words);
+    f.pages->pages[cached].refs--;
+    /* A leak: the pool itself is at peace with it. */
+    page_pool_ref(f.pages, cached);
+    page_pool_check(f.pages);
+    snprintf(words, sizeof(words), "page %u of group 0: 1 references, 0 in the tables of sequences", cached);
+    assert_stops_saying(sched_check(f.sched), words);
+    page_pool_unref(f.pages, cached);
+    f.pages->pages[used].refs++;
+    assert_stops_saying(sched_check(f.sched), "sequence number 71: entry 4 of its table");
+    f.pages->pages[used].refs--;
+    f.pages->pages[f.tables[2][0]].refs++;
+    snprintf(words, sizeof(words), "page %u of group 0: 2 references, 1 in", f.tables[2][0]);
+    assert_stops_saying(sched_check(f.sched), words);
+    f.pages->pages[f.tables[2][0]].refs--;
+    sched_check(f.sched);
+    close_scene(&f);
+}
+
+TEST(a_broken_list_of_cached_pages_names_the_page)
+{
+    struct fixture f;
+    open_scene(&f);
+    uint32_t second = f.pages->pages[f.pages->oldest].next, third = f.pages->pages[second].next;
+    f.pages->pages[f.pages->oldest].next = third;
+    assert_stops_saying(page_pool_check(f.pages), "is not linked with it");
+    f.pages->pages[f.pages->oldest].next = second;
+    f.pages->cached++;
+    assert_stops_saying(page_pool_check(f.pages), "pages are cached");
+    f.pages->cached--;
+    close_scene(&f);
+}
+
+/* ---- sequences ---- */
+
+TEST(a_wrong_table_names_its_sequence)
+{
+    struct fixture f;
+    open_scene(&f);
+    uint32_t *table = f.tables[2], right = table[1];
+    table[1] = PAGES;
+    assert_stops_saying(sched_check(f.sched),
+                        "sequence number 72: entry 1 of its table of group 0 is page 40");
+    table[1] = PAGES - 1;
+    assert_stops_saying(sched_check(f.sched), "which has 0 references");
+    table[1] = table[0];
+    assert_stops_saying(sched_check(f.sched), "which is another prefix's");
+    table[1] = f.tables[1][1];
+    assert_stops_saying(sched_check(f.sched), "which is another prefix's");
+    table[1] = right;
+    f.rows[1].page_count--;
+    assert_stops_saying(sched_check(f.sched), "sequence number 71: ");
+    f.rows[1].page_count++;
+    close_scene(&f);
+}
+
+TEST(a_tenants_wrong_account_names_it)
+{
+    struct fixture f;
+    open_scene(&f);
+    struct share *x = f.rows[1].share, *y = f.rows[2].share;
+    x->rows++;
+    assert_stops_saying(sched_check(f.sched), "tenants have 3 rows, there are 2");
+    y->rows--;
+    assert_stops_saying(sched_check(f.sched), "tenant 48: 0 rows");
+    y->rows++;
+    x->rows--;
+    x->running = 0;
+    y->running = 2;
+    assert_stops_saying(sched_check(f.sched), "tenant 48: 1 rows, 2 of them with a place");
+    x->running = y->running = 1;
+    x->weight = 0;
+    assert_stops_saying(shares_check(&f.sched->shares), "tenant 47: weight 0");
+    x->weight = 1;
+    close_scene(&f);
+}
+
+/* ---- the index ---- */
+
+TEST(a_wrong_prefix_names_its_node)
+{
+    struct fixture f;
+    char words[64];
+    open_scene(&f);
+    uint32_t node = prefix_index_node(f.index, &f.keys[0][1]);
+    struct node *n = &f.index->nodes[node];
+    snprintf(words, sizeof(words), "prefix node %u: depth 7", node);
+    n->depth = 7;
+    assert_stops_saying(prefix_index_check(f.index), words);
+    n->depth = 2;
+    uint32_t child = n->child;
+    n->child = node;
+    assert_stops_saying(prefix_index_check(f.index), "not linked as a child of node");
+    n->child = child;
+    uint32_t page = f.index->groups[0].page_of[node];
+    f.index->groups[0].page_of[node] = f.tables[1][0];
+    assert_stops_saying(prefix_index_check(f.index), "is not its own");
+    f.index->groups[0].page_of[node] = page;
+    close_scene(&f);
+}
+
+/* ---- accounts ---- */
+
+TEST(a_wrong_account_is_named_with_its_path)
+{
+    struct account *a = test_account(1 << 20), *b = NULL;
+    assert_int_equal(account_open(a, "kv", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &b), 0);
+    assert_int_equal(account_reserve(b, 4096), 0);
+    account_use(b, 4096);
+    ledger_check(test_ledger());
+    b->n.used = 5000;
+    b->n.peak = 5000;
+    assert_stops_saying(ledger_check(test_ledger()), "account process/test/kv: used 5000, reserved 4096");
+    assert_stops_saying(account_check(b), "account process/test/kv: ");
+    b->n.used = 4096;
+    a->n.used = 0;
+    assert_stops_saying(ledger_check(test_ledger()), "account process/test: used 0");
+    a->n.used = 4096;
+    a->taken = 0;
+    assert_stops_saying(ledger_check(test_ledger()), "account process/test: used 4096, reserved 4096");
+    a->taken = 4096;
+    b->n.reserved++;
+    assert_stops_saying(ledger_check(test_ledger()), "account process/test/kv: ");
+    b->n.reserved--;
+    account_unuse(b, 4096);
+    account_release(b, 4096);
+    account_close(b);
+}
+
+/* ---- how much is looked at ---- */
+
+struct patience {
+    uint32_t asked, most;
+};
+
+static bool goes_on(void *arg)
+{
+    struct patience *p = arg;
+    return ++p->asked < p->most;
+}
+
+TEST(a_walk_looks_at_few_things_for_each_page_and_is_called_off_in_between)
+{
+    enum { MANY = 100000 };
+    struct fixture f = {.kv = test_account(ACCOUNT_NO_LIMIT)};
+    struct page_pool_opts pages = {.pages_max = MANY, .page_bytes = 64, .kv = f.kv};
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)64 << 20}, &f.arena), 0);
+    assert_int_equal(page_pool_create(f.arena, &pages, &f.pages), 0);
+    struct walk whole = {0};
+    assert_true(page_pool_walk(f.pages, &whole));
+    assert_true(whole.looked >= MANY && whole.looked <= 3 * MANY);
+    struct patience p = {.most = 3};
+    struct walk part = {.goes_on = goes_on, .arg = &p};
+    assert_false(page_pool_walk(f.pages, &part));
+    assert_true(part.called_off && part.looked == 3 * WALK_ASKS);
+    page_pool_done(f.pages);
+    arena_free(f.arena);
+}
+
+TEST_MAIN()
