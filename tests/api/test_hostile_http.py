@@ -293,7 +293,7 @@ def try_bytes(server, data, rng):
 def test_framing_has_one_reading(server):
     refused = 0
     with unharmed(server):
-        for _, rng in draws("framing", 1200):
+        for _, rng in draws("framing", 800):
             before = [a_request(rng, i) for i in range(rng.randrange(3))]
             mutated = a_request(rng, 3)
             for _ in range(rng.choice([1, 1, 1, 2])):
@@ -334,7 +334,7 @@ def test_noise_is_answered_once_or_not_at_all(server):
 def test_connections_that_end_at_any_byte(server):
     """Closed, reset or shut in one direction, at every kind of place: nothing is left of them."""
     with unharmed(server):
-        for _, rng in draws("ends", 150):
+        for _, rng in draws("ends", 80):
             data = b"".join(a_request(rng, i) for i in range(rng.randint(1, 4)))
             with connect(server) as s:
                 send_pieces(s, data[:rng.randrange(len(data) + 1)], rng)
