@@ -1,19 +1,19 @@
-/* prefix_key.c - SHA-256 through libcrypto: the algorithm is fetched once and the context reused, because looking it up
- * costs more than hashing a page's 160 bytes. */
+/* prefix_key.c - SHA-256 through libcrypto's functions of old, which are deprecated and allocate nothing: EVP_DigestInit_ex() of OpenSSL 3.0
+ * allocates on each call, and keys are made on the engine's thread. */
+#define OPENSSL_SUPPRESS_DEPRECATED
 #include "cache/prefix_key.h"
 
 #include "base/check.h"
 #include "cache/page_pool.h"
 
 #include <errno.h>
-#include <openssl/evp.h>
+#include <openssl/sha.h>
 #include <stdlib.h>
 
 _Static_assert(sizeof(struct prefix_picture) == 44, "all its bytes are hashed, and none is padding");
 
 struct prefix_hasher {
-    EVP_MD *sha256;
-    EVP_MD_CTX *context;
+    SHA256_CTX context;
 };
 
 int prefix_hasher_create(struct prefix_hasher **ret)
@@ -21,42 +21,31 @@ int prefix_hasher_create(struct prefix_hasher **ret)
     struct prefix_hasher *h = calloc(1, sizeof(*h));
     if (!h)
         return -ENOMEM;
-    h->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
-    h->context = EVP_MD_CTX_new();
-    /* The first use allocates; later ones do not. */
-    if (!h->sha256 || !h->context || !EVP_DigestInit_ex(h->context, h->sha256, NULL)) {
-        prefix_hasher_free(h);
-        return -ENOMEM;
-    }
     *ret = h;
     return 0;
 }
 
 void prefix_hasher_free(struct prefix_hasher *h)
 {
-    if (!h)
-        return;
-    EVP_MD_CTX_free(h->context);
-    EVP_MD_free(h->sha256);
     free(h);
 }
 
 static void begin(struct prefix_hasher *h)
 {
-    int ok = EVP_DigestInit_ex(h->context, NULL, NULL);
+    int ok = SHA256_Init(&h->context);
     ASSERT(ok);
 }
 
 static void add(struct prefix_hasher *h, const void *bytes, size_t len)
 {
-    int ok = EVP_DigestUpdate(h->context, bytes, len);
+    int ok = SHA256_Update(&h->context, bytes, len);
     ASSERT(ok);
 }
 
 static struct prefix_key end(struct prefix_hasher *h)
 {
     struct prefix_key key;
-    int ok = EVP_DigestFinal_ex(h->context, key.bytes, NULL);
+    int ok = SHA256_Final(key.bytes, &h->context);
     ASSERT(ok);
     return key;
 }

@@ -5,9 +5,39 @@
 #include "cache/page_pool.h"
 #include "cache/prefix_key.h"
 
+#include <openssl/crypto.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static struct prefix_hasher *hasher;
+static unsigned allocations; /* libcrypto's */
+
+static void *count_alloc(size_t bytes, const char *file, int line)
+{
+    (void)file, (void)line;
+    allocations++;
+    return malloc(bytes);
+}
+
+static void *count_realloc(void *p, size_t bytes, const char *file, int line)
+{
+    (void)file, (void)line;
+    allocations++;
+    return realloc(p, bytes);
+}
+
+static void give_back(void *p, const char *file, int line)
+{
+    (void)file, (void)line;
+    free(p);
+}
+
+/* Before its first allocation; later it is refused. */
+__attribute__((constructor)) static void count_allocations(void)
+{
+    ASSERT(CRYPTO_set_mem_functions(count_alloc, count_realloc, give_back));
+}
+
 static uint32_t tokens[PAGE_TOKENS];
 
 static struct prefix_key root(void)
@@ -48,6 +78,16 @@ static void expect_hex(const struct prefix_key *key, const char *hex)
 }
 
 /* What is on disk is found again only while these stay what they are. */
+TEST(keys_are_made_without_an_allocation)
+{
+    struct prefix_key key = root();
+    unsigned before = allocations;
+    for (int i = 0; i < 10; i++)
+        key = prefix_key_next(hasher, &key, tokens, NULL, 0);
+    assert_int_equal(allocations, before);
+    done();
+}
+
 TEST(keys_are_sha_256_of_parent_tokens_and_pictures)
 {
     struct prefix_key first = key_of(NULL, 0);
