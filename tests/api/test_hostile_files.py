@@ -153,7 +153,7 @@ def test_damaged_weights_and_configurations(models):
 @pytest.mark.hostile
 def test_damaged_tokenizers_and_the_like(models):
     with others_served(models):
-        for _, rng in draws("tokenizers", 14):
+        for _, rng in draws("tokenizers", 8):
             name = rng.choice(WITH_TEXT)
             file = copy_of(models.top / "text", MODEL, name) / name
             data = file.read_bytes()
@@ -247,14 +247,13 @@ def replaced(rng, file):
         file.mkdir()
 
 
-@pytest.mark.smoke
 @pytest.mark.hostile
 def test_what_is_no_file_or_stops_to_be_one_while_it_is_read(models):
     """Replaced before or at some moment of a load, which takes some tenths of a second."""
     names = [f.name for f in MODEL.iterdir() if f.suffix in (".json", ".safetensors", ".jinja")]
     whole = 0
     with others_served(models):
-        for _, rng in draws("replaced", 14):
+        for _, rng in draws("replaced", 10):
             name = rng.choice(names)
             file = copy_of(models.top / "text", MODEL, name) / name
             change = threading.Timer(rng.choice([0, rng.random() * 0.6]), replaced, (rng, file))

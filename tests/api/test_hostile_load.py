@@ -132,7 +132,6 @@ def bob_asks(server):
     return time.monotonic() - began
 
 
-@pytest.mark.smoke
 @pytest.mark.hostile
 def test_another_client_is_served_all_the_while(keyed):
     with unharmed(keyed):

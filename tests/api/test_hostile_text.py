@@ -60,7 +60,6 @@ def test_ids_that_are_no_text(server):
                     assert max(ids) >= 2000, (ids, body)
 
 
-@pytest.mark.smoke
 @pytest.mark.hostile
 def test_texts_and_special_tokens_in_a_chat(server):
     """The rendered text has the tokens that the chat has, and what is streamed is what is said at once."""
