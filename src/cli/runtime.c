@@ -167,6 +167,7 @@ static int open_store(struct runtime *rt, struct err *e)
 
 static int open_process(struct runtime *rt, uint32_t workers, struct err *e)
 {
+    footprint_open_heap();
     int r = open_ledger(rt);
     if (r == 0)
         r = workers_create(workers, rt->threads, &rt->workers);

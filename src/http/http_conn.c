@@ -307,12 +307,29 @@ static enum MHD_Result on_body(struct http_request *r, const char *data, size_t 
     return MHD_NO;
 }
 
+/* Behind a "100 Continue" MHD takes the bytes of the next request for a body: one of zero bytes, if none was announced, and while it is
+ * there it accepts no answer. In its next turn it does. True once for such a request: suspended, and resumed at once. */
+static bool wait_turn(struct http_request *r)
+{
+    struct http_conn *c = http_conn_of(r);
+    struct slice value;
+    if (r->turned || r->body_expected || !http_request_header(r, "expect", &value))
+        return false;
+    r->turned = true;
+    c->suspended = true;
+    MHD_suspend_connection(c->mhd);
+    http_conn_resume(c);
+    return true;
+}
+
 static enum MHD_Result on_whole(struct http_request *r)
 {
     struct http_conn *c = http_conn_of(r);
     struct http_server *s = c->server;
     if (!http_recv_has_judged(c, true))
         return MHD_NO;
+    if (wait_turn(r))
+        return MHD_YES;
     if (r->phase == HTTP_PHASE_BODY) {
         r->phase = HTTP_PHASE_WAITING;
         http_place_note(c);

@@ -113,7 +113,7 @@ static void begin_request(struct http_raw *w)
     w->head = w->http_1_0 = w->chunked = w->trailer = w->query = false;
     w->seen = 0;
     w->length = 0;
-    w->name_bytes = 0;
+    w->name_bytes = w->matched = 0;
     w->header_bytes = w->field_bytes = 0;
 }
 
@@ -136,14 +136,14 @@ static void name_put(struct http_raw *w, unsigned char c)
 static enum http_fault step_method(struct http_raw *w, unsigned char c)
 {
     if (c == ' ' && w->name_bytes > 0) {
-        w->head = w->head && w->name_bytes == 4;
+        w->head = w->matched == 4 && w->name_bytes == 4;
         w->state = STATE_TARGET_FIRST;
         return HTTP_FAULT_NONE;
     }
     if (!is_token(c) || w->name_bytes == METHOD_MAX)
         return HTTP_FAULT_REQUEST_LINE;
     /* Methods are told apart by case; only the common spelling matters here. */
-    w->head = c == "HEAD"[MIN_OF(w->name_bytes, 4)] && (w->head || w->name_bytes == 0);
+    w->matched += w->matched == w->name_bytes && c == "HEAD"[MIN_OF(w->name_bytes, 4)];
     name_put(w, c);
     w->state = STATE_METHOD;
     return HTTP_FAULT_NONE;

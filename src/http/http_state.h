@@ -54,6 +54,7 @@ struct http_request {
     bool bad_target; /* a malformed %-escape in it, or a space */
     bool http_1_0;
     bool body_expected; /* the header announces one */
+    bool turned;        /* MHD has been asked for another turn: see wait_turn() */
     bool closing;       /* in http_server.closing */
     struct slice method, path;
     struct slice authority; /* of a target that has one */

@@ -86,11 +86,15 @@ static void footprint_read_cgroup(struct footprint *ret)
     read_cgroup_limits(dir, ret);
 }
 
+/* How many arenas the heap has. Requests allocate on the network's thread and on at most four others; a heap with four arenas for each
+ * processor, as by default, is the larger for it, and one that is opened late may not be. */
+#define ARENAS 4
+
 /* jemalloc reads this by its name before main(). What is free goes back within 250 ms also when nobody allocates any more, by one thread of its
  * own; by default it would be given back in 10 s of further allocations, and an idle server makes none. Nothing else refers to it. */
 extern const char *malloc_conf __attribute__((visibility("default")));
 const char *malloc_conf =
-    "background_thread:true,max_background_threads:1,dirty_decay_ms:250,muzzy_decay_ms:0";
+    "narenas:4,background_thread:true,max_background_threads:1,dirty_decay_ms:250,muzzy_decay_ms:0";
 
 /* jemalloc's, where the program links it; NULL with another allocator. */
 extern int mallctl(const char *name, void *ret, size_t *ret_bytes, void *set, size_t set_bytes)
@@ -104,6 +108,17 @@ static uint64_t heap_resident_bytes(void)
     if (!mallctl || mallctl("epoch", NULL, NULL, &epoch, sizeof(epoch)) != 0)
         return 0;
     return mallctl("stats.resident", &resident, &bytes, NULL, 0) == 0 ? resident : 0;
+}
+
+void footprint_open_heap(void)
+{
+    unsigned own = 0;
+    size_t bytes = sizeof(own);
+    if (!mallctl || mallctl("thread.arena", &own, &bytes, NULL, 0) != 0)
+        return;
+    for (unsigned i = 0; i < ARENAS; i++)
+        (void)mallctl("thread.arena", NULL, NULL, &i, sizeof(i));
+    (void)mallctl("thread.arena", NULL, NULL, &own, sizeof(own));
 }
 
 void footprint_purge_heap(void)

@@ -21,6 +21,10 @@ struct footprint {
 /* Reads /proc and /sys: about 100 us, never from an engine thread. Unknown values are 0. */
 void footprint_read(struct footprint *ret);
 
+/* Opens all arenas of the general allocator, before there are other threads: jemalloc 5.3.0 ends the process when a thread's first allocation
+ * has to open one and the system refuses. */
+void footprint_open_heap(void);
+
 /* Has the general allocator give back what it keeps free. 20 to 70 ms: never from an engine's thread, or one that others wait for. */
 void footprint_purge_heap(void);
 

@@ -35,6 +35,7 @@ AS_ADMIN = {"authorization": f"Bearer {ADMIN_KEY}"}
 def pytest_configure(config):
     config.addinivalue_line("markers", "smoke: quick tests that also run under AddressSanitizer")
     config.addinivalue_line("markers", "slow: takes longer than a few seconds")
+    config.addinivalue_line("markers", "hostile: generated hostile cases, a part of ./test of their own")
 
 
 def until(check, seconds=10, every=0.01):

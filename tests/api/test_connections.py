@@ -59,6 +59,7 @@ SHAPES = {
     "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "http_version"),
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "not_http"),
     "no request": (b"hello\r\n\r\n", 400, "bad_request_line"),
+    "half of HEAD": (b"HE\0D / HTTP/1.1\r\n\r\n", 400, "bad_request_line"),  # answered as any other: with a body
     "long target": (b"GET /" + b"a" * 70000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414, "header_too_large"),
     "long header": (b"GET /live HTTP/1.1\r\n" + HOST + b"X: " + b"a" * 70000 + b"\r\n\r\n", 431, "header_too_large"),
     "many headers": (b"GET /live HTTP/1.1\r\n" + HOST + b"X: y\r\n" * 400 + b"\r\n", 431, "header_too_large"),
@@ -79,6 +80,17 @@ def test_a_fault_behind_good_requests(server):
     got = exchange(server, good + good + POST + b"X : y\r\n\r\n" + NEXT, 60)
     assert re.findall(rb"HTTP/1\.1 (\d{3}) ", got) == [b"200", b"200", b"400"]
     assert b"/smuggled" not in got
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("head", [b"GET /live", b"GET /nothing", b"POST /tokenize"])
+def test_an_expectation_without_a_body(server, head):
+    """Nothing is to come, and what comes is the next request."""
+    first = head + b" HTTP/1.1\r\n" + HOST + b"Expect: 100-continue\r\n\r\n"
+    got = exchange(server, first * 2 + b"GET /live HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
+    answers = [status for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", got) if status != b"100"]
+    own = {b"GET /live": b"200", b"GET /nothing": b"404", b"POST /tokenize": b"400"}[head]
+    assert answers == [own, own, b"200"], got
 
 
 @pytest.mark.smoke

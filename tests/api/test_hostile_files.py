@@ -1,0 +1,273 @@
+"""Generated files of models: damaged, replaced by what is no file, or by templates without an end. A load ends in words, others are served,
+and afterwards the ledger is what it was."""
+
+import contextlib
+import json
+import os
+import shutil
+import struct
+import threading
+import time
+
+import pytest
+
+from conftest import MODEL, TOP, Server
+from hostile import answered, draws, post, unharmed
+
+SMALL = TOP / "tests/golden/data/qwen3"
+WITH_TEXT = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json", "preprocessor_config.json"]
+
+
+def copy_of(where, source, *own):
+    """Links to the files of a model, but for those of its own."""
+    shutil.rmtree(where, ignore_errors=True)
+    where.mkdir()
+    for f in source.iterdir():
+        if f.name in own:
+            shutil.copy(f, where / f.name)
+        elif f.name != "golden.json":
+            (where / f.name).symlink_to(f.resolve())
+    return where
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A server that finds `ids`, which has no tokenizer, and `text`, whose files are changed, beside the bundled model that it serves."""
+    top = tmp_path_factory.mktemp("hostile-models")
+    for name, source in [("ids", SMALL), ("text", MODEL)]:
+        copy_of(top / name, source)
+    s = Server("--model-dir", top, "--load-timeout", 30, "--alias", "fields=ids")
+    s.top = top
+    try:
+        for name in ("ids", "text"):
+            assert s.http.post(f"/v1/models/{name}/load").status_code == 200
+            assert s.http.post(f"/v1/models/{name}/unload").status_code == 200
+        yield s
+        assert s.stop() == 0, "".join(s.lines[-20:])
+    finally:
+        if s.process.poll() is None:
+            s.process.kill()
+            s.process.wait()
+
+
+def load(server, name):
+    """Whether it could be loaded; else the reason is told in words."""
+    reply = server.http.post(f"/v1/models/{name}/load", timeout=120)
+    if reply.status_code != 200:
+        error = reply.json()["error"]
+        assert reply.status_code in (404, 409, 503, 507) and len(error["message"]) > 20, reply.text
+        assert "\n" not in error["message"] and "\0" not in error["message"], error
+    return reply.status_code == 200
+
+
+def unload(server, name):
+    assert server.http.post(f"/v1/models/{name}/unload").status_code in (200, 202)
+
+
+@contextlib.contextmanager
+def others_served(server):
+    """What stands in all tests of this kind: the bundled model answers as before, and nothing of the other is left."""
+    threads = len(os.listdir(f"/proc/{server.process.pid}/task"))
+    with unharmed(server, model=MODEL.name):
+        yield
+    end = time.monotonic() + 20
+    while len(os.listdir(f"/proc/{server.process.pid}/task")) > threads:
+        assert time.monotonic() < end, "threads are left"
+        time.sleep(0.1)
+
+
+# ---- bytes ----
+
+
+def damaged(rng, data):
+    data = bytearray(data)
+    for _ in range(rng.choice([1, 1, 2, 5])):
+        at = rng.randrange(len(data) + 1)
+        piece = rng.choice([b"", b"\0", b"\xff\xff\xff\xff\xff\xff\xff\xff", b"[" * 2000, b"}", b'"', b"9" * 30, b"-1", b"null", b"1e999", b"\\ud800", b",", b"\xff"])
+        data[at:at + rng.choice([0, 1, 8, len(piece)])] = piece
+    return bytes(data[:rng.randrange(len(data) + 1)]) if rng.random() < 0.2 else bytes(data)
+
+
+def changed_json(rng, text):
+    """A value somewhere in it is another."""
+    root = json.loads(text)
+    at, key = root, None
+    while isinstance(at, (dict, list)) and len(at) > 0 and (key is None or rng.random() < 0.8):
+        parent, key = at, rng.choice(list(at) if isinstance(at, dict) else range(len(at)))
+        at = parent[key]
+    parent[key] = rng.choice([None, True, 0, -1, 1, 2**31, 2**63 - 1, -2**63, 1e308, 0.5, "", "x", "\0", "x" * 5000, [], [[]], {}, {"a": {}}, [1] * 3000, [None], at, [at], {"a": at},
+                              at * 2 if isinstance(at, (int, str)) and not isinstance(at, bool) else at])
+    if isinstance(parent, dict) and rng.random() < 0.2:
+        del parent[key]
+    return json.dumps(root).encode()
+
+
+def changed_weights(rng, data):
+    count = struct.unpack("<Q", data[:8])[0]
+    head, body = data[8:8 + count], data[8 + count:]
+    kind = rng.randrange(6)
+    if kind == 0:
+        return data[:int(len(data) * rng.random() ** 2)]
+    if kind == 1:
+        return struct.pack("<Q", rng.choice([0, 1, count - 1, count + 1, len(data), 2**31, 2**63, 2**64 - 1])) + data[8:]
+    if kind == 2:
+        head = damaged(rng, head)
+    if kind == 3:
+        body = body[:rng.randrange(len(body))] + rng.randbytes(rng.choice([0, 100]))
+    if kind >= 4:
+        tensors = json.loads(head)
+        name, other = rng.choice([n for n in tensors if n != "__metadata__"]), rng.choice([n for n in tensors if n != "__metadata__"])
+        t = tensors[name]
+        begin, end = t["data_offsets"]
+        rng.choice([
+            lambda: t.update(shape=rng.choice([[], [0], [2**32, 2**32], [-1], t["shape"][::-1], t["shape"] * 3, [1] * 40, [1.5], "x", None])),
+            lambda: t.update(dtype=rng.choice(["F64", "I8", "BF16", "F32", "BOOL", "U32", "", 7, None])),
+            lambda: t.update(data_offsets=rng.choice([[begin, end + 2], [end, begin], [begin, 2**63], [-2, end], [begin + 1, end + 1], tensors[other]["data_offsets"], [0], None])),
+            lambda: tensors.update({other: t}), lambda: tensors.pop(name), lambda: tensors.update({"x" * 5000: t}), lambda: tensors.update(__metadata__=[1])])()
+        head = json.dumps(tensors).encode()
+    return struct.pack("<Q", len(head)) + head + body
+
+
+@pytest.mark.smoke
+@pytest.mark.hostile
+def test_damaged_weights_and_configurations(models):
+    loaded = 0
+    with others_served(models):
+        for _, rng in draws("weights", 60):
+            name = rng.choice(["model.safetensors", "model.safetensors", "config.json", "config.json", "generation_config.json"])
+            file = copy_of(models.top / "ids", SMALL, name) / name
+            data = file.read_bytes()
+            if name == "model.safetensors":
+                data = changed_weights(rng, data)
+            else:
+                data = changed_json(rng, data) if rng.random() < 0.8 else damaged(rng, data)
+            file.write_bytes(data)
+            if not load(models, "ids"):
+                continue
+            loaded += 1
+            answered(post(models, "/v1/completions", {"model": "ids", "prompt": [1, 2, 3], "max_tokens": 2, "temperature": 0}), 200, 400, 413, 500)
+            unload(models, "ids")
+    assert loaded > 0
+
+
+@pytest.mark.hostile
+def test_damaged_tokenizers_and_the_like(models):
+    with others_served(models):
+        for _, rng in draws("tokenizers", 8):
+            name = rng.choice(WITH_TEXT)
+            file = copy_of(models.top / "text", MODEL, name) / name
+            data = file.read_bytes()
+            file.write_bytes(changed_json(rng, data) if name.endswith(".json") and rng.random() < 0.7 else damaged(rng, data))
+            if not load(models, "text"):
+                continue
+            for path, fields in [("/tokenize", {"prompt": "What does mkdir do? <|im_end|> \u00e9"}), ("/apply-template", {"messages": [{"role": "user", "content": "a"}]}),
+                                 ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 2})]:
+                answered(post(models, path, {"model": "text", **fields}), 200, 400, 413, 500)
+            unload(models, "text")
+
+
+# ---- templates ----
+
+
+def expression(rng, depth=0):
+    if depth > 4 or rng.random() < 0.3:
+        return rng.choice(["messages", "m", "x", "'a'", "1", "0", "-1", "2147483647", "9223372036854775807", "1e308", "none", "true", "tools", "undefined_name", "[]", "{}", "messages[0]",
+                           "messages[0].content", "messages[-5]", "loop", "loop.index", "range(10)", "'%s'", "'\\n' * 3", "namespace()", "raise_exception('x')", "strftime_now('%Y')"])
+    a, b = expression(rng, depth + 1), expression(rng, depth + 1)
+    return rng.choice([f"({a} + {b})", f"({a} ~ {b})", f"({a} * {b})", f"({a} in {b})", f"({a} == {b})", f"({a} ** {b})", f"({a} // {b})", f"({a} % {b})", f"{a}|{rng.choice(FILTERS)}",
+                       f"[{a}, {b}]", f"{{'a': {a}, 'b': {b}}}", f"({a} if {b} else {a})", f"({a})[{b}]", f"({a})[{b}:{a}:{b}]", f"range({a})", f"({a} is {rng.choice(TESTS)})",
+                       f"({a}).{rng.choice(METHODS)}", f"not {a}", f"({a} and {b})"])
+
+
+FILTERS = ["tojson", "length", "join(',')", "upper", "trim", "list", "string", "int", "float", "reverse", "sort", "first", "last", "unique", "map('upper')", "selectattr('a')", "replace('a', 'aa' * 9)",
+           "indent(99999)", "default('x')", "items", "dictsort", "batch(3)", "safe", "no_such_filter", "tojson(indent=4000)"]
+TESTS = ["defined", "none", "string", "mapping", "sequence", "number", "iterable", "no_such_test"]
+METHODS = ["split('')", "split('a')", "strip()", "items()", "keys()", "append(1)", "startswith('a')", "replace('a', x)", "join(messages)", "content", "__class__", "upper()", "format(1)", "no_such()"]
+
+
+def template(rng, depth=0):
+    pieces = []
+    for _ in range(rng.randint(1, 3)):
+        e = expression(rng)
+        inner = template(rng, depth + 1) if depth < 4 else "{{ x }}"
+        pieces.append(rng.choice([
+            lambda: "{{ %s }}" % e, lambda: "{%% for m in %s %%}%s{%% endfor %%}" % (rng.choice([e, "range(100000)", "range(1000)", "messages", "'abc' * 9999"]), inner),
+            lambda: "{%% if %s %%}%s{%% endif %%}" % (e, inner), lambda: "{%% set x = %s %%}" % rng.choice([e, "x ~ x", "'a' * 100000", "[x, x]", "'ab' ~ x"]),
+            lambda: "{%% macro f(m) %%}%s{{ f(m) }}{%% endmacro %%}{{ f(%s) }}" % (inner, e), lambda: "{%% set ns = namespace(x='a') %%}{%% for i in range(60) %%}{%% set ns.x = ns.x ~ ns.x %%}%s{%% endfor %%}" % inner,
+            lambda: "{% generation %}" + inner + "{% endgeneration %}", lambda: "{#" + inner, lambda: "{%- raw -%}" + inner + "{%- endraw -%}", lambda: "text " * rng.choice([1, 1000])])())
+    return "".join(pieces)
+
+
+@pytest.mark.hostile
+def test_templates_without_an_end(models):
+    """Each is refused, or renders, within its share of steps and of memory; the model goes as others do."""
+    with others_served(models):
+        for _, rng in draws("templates", 14):
+            file = copy_of(models.top / "text", MODEL, "chat_template.jinja") / "chat_template.jinja"
+            text = template(rng)
+            file.write_text(text if rng.random() < 0.9 else damaged(rng, text.encode()).decode("latin-1"))
+            print(text[:600])
+            if not load(models, "text"):
+                continue
+            for messages in ([{"role": "user", "content": "a"}], [{"role": "user", "content": "x" * 3000}] * 30):
+                began = time.monotonic()
+                answered(post(models, "/apply-template", {"model": "text", "messages": messages}), 200, 400, 413, 500)
+                assert time.monotonic() - began < 60
+            unload(models, "text")
+
+
+# ---- what is no file ----
+
+
+def replaced(rng, file):
+    """By something that is no such file; what is done before `file` is gone happens at once."""
+    aside = file.with_name("aside")
+    kind = rng.randrange(9)
+    if kind == 0:
+        os.mkfifo(aside)
+    elif kind == 1:
+        aside.symlink_to(rng.choice(["/dev/zero", "/dev/full", "/dev/null", "/proc/self/mem", "/dev/tty", "."]))
+    elif kind == 2:
+        aside.symlink_to("aside")
+    elif kind == 3:
+        aside.symlink_to("nowhere")
+    elif kind == 4:
+        aside.write_bytes(b"")
+    elif kind == 5:
+        aside.write_bytes(rng.randbytes(1000))
+    elif kind == 6:
+        with open(aside, "wb") as f:
+            f.truncate(1 << 40)
+    if kind < 7:
+        os.replace(aside, file)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            file.unlink()
+    if kind == 7:
+        file.mkdir()
+
+
+@pytest.mark.hostile
+def test_what_is_no_file_or_stops_to_be_one_while_it_is_read(models):
+    """Replaced before or at some moment of a load, which takes some tenths of a second."""
+    names = [f.name for f in MODEL.iterdir() if f.suffix in (".json", ".safetensors", ".jinja")]
+    whole = 0
+    with others_served(models):
+        for _, rng in draws("replaced", 10):
+            name = rng.choice(names)
+            file = copy_of(models.top / "text", MODEL, name) / name
+            change = threading.Timer(rng.choice([0, rng.random() * 0.6]), replaced, (rng, file))
+            change.start()
+            if rng.random() < 0.5:
+                change.join()
+            # A request for it waits for the same load.
+            waiting = threading.Thread(target=lambda: post(models, "/v1/completions", {"model": "text", "prompt": [1], "max_tokens": 1}))
+            waiting.start()
+            loaded = load(models, "text")
+            waiting.join()
+            change.join()
+            whole += loaded
+            assert models.complete([1, 2], model=MODEL.name, max_tokens=1).status_code == 200
+            if loaded or any(m["id"] == "text" and m["state"] == "ready" for m in models.http.get("/v1/models").json()["data"]):
+                unload(models, "text")
+    print(whole, "were loaded")
