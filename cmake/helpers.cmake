@@ -32,7 +32,7 @@ function(plateau_test name)
   add_executable(${name} ${name}.c)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(${name} PRIVATE PLATEAU_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  # A test's own code waits for what it tests, which is optimised; compiling it with optimisation takes three to five times as long (gcc: test_forms.c 2.5 s, 0.3 s at -O0).
+  # A test's own code waits for what it tests, which is optimised; compiling it with optimisation takes three to five times as long.
   # tests/kernel and tests/sim compute much themselves.
   if(folder STREQUAL "unit" OR folder STREQUAL "golden")
     target_compile_options(${name} PRIVATE -O0)
