@@ -38,7 +38,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "hostile: generated hostile cases, a part of ./test of their own")
 
 
-def until(check, seconds=10, every=0.01):
+def until(check, seconds=60, every=0.01):
     """What `check` returns, as soon as it is true."""
     end = time.monotonic() + seconds
     while True:
@@ -64,7 +64,7 @@ class Open:
         if key:
             headers["Authorization"] = f"Bearer {key}"
         self.http.request("POST", path, json.dumps(body), headers)
-        self.reply = None
+        self.reply, self.reader, self.came = None, None, 0
 
     def __enter__(self):
         return self
@@ -96,9 +96,21 @@ class Open:
         with contextlib.suppress(http.client.HTTPException, OSError, ValueError):
             yield from self.events()
 
+    def read_on(self):
+        """A thread reads the rest and counts its events in `came`, so that the stream never pauses."""
+        def read():
+            for _ in self.events_that_come():
+                self.came += 1
+
+        self.reader = threading.Thread(target=read, daemon=True)
+        self.reader.start()
+        return self
+
     def leave(self):
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
+        if self.reader:
+            self.reader.join(10)
         if self.reply:
             self.reply.close()
         self.http.close()
@@ -194,7 +206,8 @@ class Server:
         return self.post("/v1/completions", prompt=prompt, **fields)
 
     def begin(self, stream=True, **fields):
-        """A long generation, under way; `with` ends it."""
+        """A long generation, under way; `with` ends it. A stream that is not read is decoded for a moment only: it pauses, and is parked in
+        favour of a queued request. A test that needs it to go on asks for the whole reply, or calls read_on()."""
         body = {"prompt": "a", "max_tokens": 20000, "ignore_eos": True, "stream": stream, **fields}
         return Open(self, "/v1/completions", body)
 
@@ -215,7 +228,7 @@ class Server:
                 found[name] = float(value)
         return found
 
-    def wait_idle(self, seconds=10):
+    def wait_idle(self, seconds=60):
         """No request anywhere, in the exchanges or in the engine."""
         until = time.monotonic() + seconds
         while True:
@@ -274,7 +287,7 @@ def account_bytes(memory):
 def settled(server):
     """The accounts once nothing is going on and everything has been given back: caches cleared, pools trimmed,
     connections closed."""
-    if server.wait_idle(20)["caches"]["host"]["limit_bytes"] > 0:
+    if server.wait_idle()["caches"]["host"]["limit_bytes"] > 0:
         assert server.http.post("/api/hot-cache/clear").json()["failed"] == []
 
     def nothing_left():
@@ -284,7 +297,7 @@ def settled(server):
                 [m for m in s["models"] if m["pages_committed"] > 0]]
         return not any(busy) and server.metrics()["plateau_http_connections"] == 1
 
-    until(nothing_left, 20, 0.05)
+    until(nothing_left, every=0.05)
     # The thread of a load is joined a moment after its model is ready.
     found = account_bytes(server.memory())
     while True:

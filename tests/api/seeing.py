@@ -103,7 +103,7 @@ def files(server):
     return sorted(link for link in links if link.startswith("/"))
 
 
-def nothing_left(server, seconds=10):
+def nothing_left(server, seconds=60):
     """No request, no task, no process, no byte of a picture; the ledger holds."""
     server.wait_idle(seconds)
     waits = [f"plateau_media_{what}" for what in ("waiting", "working", "fetching", "queued_bytes")]

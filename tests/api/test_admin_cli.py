@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from conftest import ADMIN_KEY, PROGRAM, Server, serving
+from conftest import ADMIN_KEY, PROGRAM, Server, serving, until
 from test_admin import write_keys
 from test_listeners import Keyless, socket_of
 
@@ -39,8 +39,8 @@ def test_status_shows_models_requests_and_memory(told):
     assert (code, err) == (0, "")
     assert re.search(r"^server +\S+\.sock, up ", out, re.M) and re.search(r"^memory .* used, .* reserved of ", out, re.M)
     assert re.search(r"^canary +ready +[\d.]+ MiB", out, re.M) and "REQUEST" not in out
-    with told.begin() as running:
-        running.event()
+    with told.begin(stream=False):
+        until(lambda: told.requests("decoding"))
         out = run("status", *told.at)[1]
         [request] = told.requests()
         assert re.search(rf"^{request['id']} +- +127\.0\.0\.1:\d+ +canary +decoding", out, re.M), out

@@ -1,6 +1,7 @@
 """One client does not stop the others: places, queue, priority and streams that are not read.
 
-Times are compared with what the same request takes alone, with room for a machine that others use."""
+Times are compared with what a request would wait for if it had to: tens of seconds. Between that and what it takes alone, a tenth of a second,
+there is room for a machine that others use."""
 
 import contextlib
 import statistics
@@ -11,8 +12,8 @@ import pytest
 from conftest import Open, serving, until
 
 ALICE, BOB = "sk-alice", "sk-bob"
-LONG = {"prompt": "a", "max_tokens": 3000, "ignore_eos": True, "stream": True}
-SLACK_S = 1.0
+LONG = {"prompt": "a", "max_tokens": 20000, "ignore_eos": True, "stream": True}
+SLACK_S = 5
 
 
 def ask(server, key=BOB, **fields):
@@ -31,28 +32,28 @@ def keyed(tmp_path_factory):
     file = tmp_path_factory.mktemp("keys") / "keys"
     file.write_text(f"alice {ALICE} priority=-5..5\nbob {BOB}\n")
     file.chmod(0o600)
-    with serving("--api-key-file", file, "--admin-key", "root", "--max-num-seqs", 2, "--max-queue", 30, "--spec", "off",
-                 key="root") as s:
+    with serving("--api-key-file", file, "--admin-key", "root", "--max-num-seqs", 2, "--max-queue", 30, "--slow-client", 600,
+                 "--spec", "off", key="root") as s:
         yield s
 
 
 @pytest.fixture
 def flood(keyed):
     """All places and the whole queue are one tenant's."""
+    keyed.wait_idle()  # what ends holds its place until the engine has let it go
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(Open(keyed, "/v1/completions", LONG, key=ALICE)) for _ in range(32)]
         # Unread streams are soon parked in favour of queued ones; their number in all stays.
-        until(lambda: len(keyed.requests()) == 32, 30)
+        until(lambda: len(keyed.requests()) == 32)
         yield opened
-    until(lambda: not keyed.requests(), 30)
+    until(lambda: not keyed.requests())
 
 
 @pytest.mark.smoke
 def test_a_tenant_that_floods_keeps_no_other_waiting(keyed, flood):
-    alone = 0.1
     got = [ask(keyed) for _ in range(5)]
     assert [status for _, status in got] == [200] * 5
-    assert statistics.median(t for t, _ in got) < 3 * alone + SLACK_S
+    assert statistics.median(t for t, _ in got) < SLACK_S
     # The row that made room goes on where it was.
     assert keyed.metrics()['vllm:num_preemptions_total{model_name="canary"}'] == 0
 
@@ -70,19 +71,19 @@ def test_a_priority_is_clamped_to_the_range_of_its_key(keyed):
         first = {**LONG, "priority": -1000}
         for _ in range(8):
             stack.enter_context(Open(keyed, "/v1/completions", first, key=ALICE))
-        until(lambda: len(keyed.requests()) == 8, 30)
+        until(lambda: len(keyed.requests()) == 8)
         took, status = ask(keyed)
-        assert status == 200 and took < SLACK_S + 0.5
+        assert status == 200 and took < SLACK_S
         # Nor does a tenant's lowest priority give its turn to others.
         assert ask(keyed, priority=1000)[1] == 200
-    until(lambda: not keyed.requests(), 30)
+    until(lambda: not keyed.requests())
 
 
 def test_streams_that_are_not_read_leave_their_places():
-    with serving("--max-num-seqs", 4, "--slow-client", 60, "--spec", "off") as s, contextlib.ExitStack() as stack:
+    with serving("--max-num-seqs", 4, "--slow-client", 600, "--spec", "off") as s, contextlib.ExitStack() as stack:
         for _ in range(24):
             stack.enter_context(Open(s, "/v1/completions", LONG, receive_bytes=4096))
-        until(lambda: phases(s).count("paused") == 24, 60)
+        until(lambda: phases(s).count("paused") == 24, 300)
         took = statistics.median(ask(s, key=None)[0] for _ in range(5))
         assert took < SLACK_S, took
         # What is computed ahead of a client is a few hundred tokens.
@@ -90,11 +91,11 @@ def test_streams_that_are_not_read_leave_their_places():
 
 
 def test_a_stream_that_is_read_again_goes_on():
-    with serving("--max-num-seqs", 1, "--slow-client", 60, "--spec", "off") as s:
+    with serving("--max-num-seqs", 1, "--slow-client", 600, "--spec", "off") as s:
         alone = s.complete("a", max_tokens=600, ignore_eos=True, temperature=0).json()["choices"][0]["text"]
         slow = {**LONG, "max_tokens": 600, "temperature": 0}
         with Open(s, "/v1/completions", slow, receive_bytes=4096) as r:
-            until(lambda: phases(s) == ["paused"], 30)
+            until(lambda: phases(s) == ["paused"])
             assert ask(s, key=None)[1] == 200
             until(lambda: phases(s) in (["paused"], ["parked"]))
             text = "".join(e["choices"][0]["text"] for e in r.events() if e != "[DONE]" and e["choices"])

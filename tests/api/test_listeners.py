@@ -198,7 +198,7 @@ def test_who_holds_all_places_does_not_lock_the_admin_out():
 
 
 def test_it_answers_while_the_server_drains():
-    s = Server("--drain", 60)
+    s = Server("--drain", 600)
     path = socket_of(s)
     with s.begin(max_tokens=1500) as running:
         running.event()

@@ -56,7 +56,7 @@ PHASES = {
     "fetching": (lambda web: asking(image(web.url + "/slow"), WHAT), []),
     "waiting": (lambda web: asking(PICTURE, WHAT), ["video"]),
     "working": (lambda web: asking(huge(), huge(), huge(), WHAT), []),
-    "queued": (lambda web: asking(new(64, 64), WHAT), ["stream", "stream"]),
+    "queued": (lambda web: asking(new(64, 64), WHAT), ["row", "row"]),
     "encoding": (lambda web: asking(*[new(1024, 1024) for _ in range(3)], WHAT), []),
     "decoding": (lambda web: asking(PICTURE, WHAT, max_tokens=20000, ignore_eos=True), []),
 }
@@ -66,18 +66,20 @@ PHASES = {
 @pytest.mark.parametrize("phase", PHASES)
 def test_who_leaves_in_any_phase_leaves_nothing(busy, web, phase, stream):  # noqa: F811
     make, company = PHASES[phase]
-    others = [Open(busy, "/v1/chat/completions", asking(told("hang"), WHAT)) if other == "video" else busy.begin() for other in company]
+    others = [Open(busy, "/v1/chat/completions", asking(told("hang"), WHAT)) if other == "video" else busy.begin(stream=False) for other in company]
     try:
         until(lambda: len([r for r in busy.requests() if state(r) in ("working", "decoding")]) == len(others))
         for how in ("leaves", "is deleted"):
             with Open(busy, "/v1/chat/completions", {**make(web), "stream": stream}) as left:
+                if phase == "decoding" and stream:
+                    left.read_on()
                 shown = until(lambda: [r for r in busy.requests() if state(r) == phase][-1:])[0]
                 if how == "leaves":
                     left.leave()
                 else:
                     assert busy.http.delete(f"/v1/requests/{shown['id']}").status_code == 200
-                until(lambda: shown["id"] not in [r["id"] for r in busy.requests()], 5)
-            until(lambda: len(busy.requests()) == len(others) == busy.status()["engine_jobs"] + company.count("video"), 5)
+                until(lambda: shown["id"] not in [r["id"] for r in busy.requests()])
+            until(lambda: len(busy.requests()) == len(others) == busy.status()["engine_jobs"] + company.count("video"))
     finally:
         for other in others:
             other.leave()

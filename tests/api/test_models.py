@@ -33,7 +33,7 @@ class Models(Server):
     def state(self, model):
         return self.models()[model]["state"]
 
-    def wait_state(self, model, state, seconds=20):
+    def wait_state(self, model, state, seconds=60):
         def as_wanted():
             return self.state(model) == state
 
@@ -151,7 +151,7 @@ def test_who_leaves_while_a_model_loads_leaves_nothing(models):
             with models.begin(model="one", prompt=[1], max_tokens=2):
                 time.sleep(pause)
     models.wait_idle()
-    until(lambda: models.state("one") in ("unloaded", "ready"), 20)
+    until(lambda: models.state("one") in ("unloaded", "ready"))
     assert models.models()["one"]["load_failures"] == 0
     models.unload("one")
     models.wait_state("one", "unloaded")
@@ -196,7 +196,7 @@ def test_a_model_is_loaded_and_unloaded_by_order_and_nothing_of_it_stays(models)
     reply = reply.json()
     assert reply["status"] == "unloaded" and reply["failed"] is None
     assert reply["bytes_returned"] > 20 * MIB
-    until(lambda: (models.threads(), models.files()) == (threads, files), 5)
+    until(lambda: (models.threads(), models.files()) == (threads, files))
     assert settled(models) == before
     assert models.unload("one").json()["bytes_returned"] == 0
     assert models.said("action=\"POST /v1/models/one/unload\"") or models.said("/v1/models/one/unload")
@@ -231,7 +231,7 @@ def test_a_pinned_model_is_not_unloaded(directory):
     s.ids("ids")
     s.ids("llama")
     refused(s.unload("ids"), 409, "model_pinned", "pinned")
-    s.wait_state("llama", "unloaded", 10)
+    s.wait_state("llama", "unloaded")
     assert s.state("ids") == "ready"
     assert s.stop() == 0
 
@@ -339,7 +339,7 @@ def cycles(server, count, seed):
             if server.memory()["system"]["heap_bytes"] > 0:
                 assert rest <= max(8 * MIB, held // 100), rest
             worst = max(worst, rest)
-            until(lambda: (server.threads(), server.files()) == (threads, files), 5)
+            until(lambda: (server.threads(), server.files()) == (threads, files))
             assert account_bytes(server.memory()) == accounts
     return worst
 
@@ -380,7 +380,7 @@ def test_a_load_that_fails_at_any_step_leaves_nothing_and_others_are_served(faul
     assert s.ids("llama") == wanted
     refused(s.ask("one"), 503, "model_load_failed")
     assert settled(s) == before
-    until(lambda: (s.threads(), s.files()) == (threads, files), 5)
+    until(lambda: (s.threads(), s.files()) == (threads, files))
     s.order("step ")
     assert s.load("one").status_code == 200
     assert len(s.ids("one")) == 4
@@ -398,7 +398,7 @@ def test_an_unload_whose_step_fails_says_so_and_does_the_rest(faulty_models, ste
     assert reply.status_code == 200 and step in reply.json()["failed"]
     assert s.ids("llama") == wanted
     assert settled(s) == before
-    until(lambda: (s.threads(), s.files()) == (threads, files), 5)
+    until(lambda: (s.threads(), s.files()) == (threads, files))
     s.order("step ")
     assert s.load("one").status_code == 200
     assert s.unload("one").json()["failed"] is None

@@ -26,6 +26,12 @@ def used_by(server, ask):
     return processor_seconds(server) - before, reply
 
 
+def seconds_of(ask):
+    began = time.monotonic()
+    assert ask().status_code == 200
+    return time.monotonic() - began
+
+
 @pytest.fixture(scope="module")
 def own():
     with serving() as s:
@@ -41,6 +47,7 @@ def test_a_long_text_is_tokenized_whole(own):
 @pytest.mark.parametrize("path", ["/tokenize", "/v1/completions"])
 def test_a_chat_does_not_wait_for_long_texts(own, path):
     own.chat(max_tokens=1)
+    alone = seconds_of(lambda: own.post("/tokenize", prompt=PIECE))
     over = threading.Event()
     statuses = set()
 
@@ -56,15 +63,13 @@ def test_a_chat_does_not_wait_for_long_texts(own, path):
         time.sleep(0.5)
         waits = []
         for _ in range(8):
-            began = time.monotonic()
-            assert own.chat(max_tokens=1).status_code == 200
-            waits.append(time.monotonic() - began)
+            waits.append(seconds_of(lambda: own.chat(max_tokens=1)))
     finally:
         over.set()
         for t in others:
             t.join()
-    # Two hundredths of a second where nothing else runs; eight texts take some seconds.
-    assert statistics.median(waits) < 1.5, waits
+    # Two hundredths of a second where nothing else runs. A chat behind eight texts would wait for several of them.
+    assert statistics.median(waits) < max(1.5, 2 * alone), (waits, alone)
     assert statuses <= {200, 400, 429}
 
 
@@ -93,7 +98,7 @@ def test_texts_whose_clients_have_left_are_not_prepared(own):
     until(lambda: len(own.requests("preparing")) == 6, every=0.005)
     for each in asked:
         each.leave()
-    until(lambda: not own.requests(), 5)
+    until(lambda: not own.requests())
     # The first may have been done by then.
     assert own.metrics()["plateau_prep_stopped_total"] >= stopped + 4
     assert own.metrics()["plateau_prep_waiting"] == 0 == own.metrics()["plateau_prep_waiting_bytes"]
@@ -101,13 +106,14 @@ def test_texts_whose_clients_have_left_are_not_prepared(own):
 
 def test_the_end_does_not_wait_for_long_texts():
     s = Server("--drain", "0")
+    alone = seconds_of(lambda: s.post("/tokenize", prompt=PIECE * 2))
     asked = [Open(s, "/tokenize", {"prompt": PIECE * 2}) for _ in range(8)]
     try:
         until(lambda: len(s.requests("preparing")) == 8, every=0.005)
         began = time.monotonic()
         assert s.stop() == 0
-        # Eight such texts take ten seconds and more.
-        assert time.monotonic() - began < 5
+        # Eight such texts on two threads and more take several times as long as one.
+        assert time.monotonic() - began < max(5, 3 * alone), alone
     finally:
         for each in asked:
             each.leave()

@@ -197,7 +197,7 @@ def test_keys_are_not_in_the_list_of_processes():
 
 
 def test_a_reload_while_it_drains_changes_nothing():
-    s = Server("--drain", 60)
+    s = Server("--drain", 600)
     with s.begin(max_tokens=400) as running:
         running.event()
         s.process.send_signal(signal.SIGTERM)

@@ -265,8 +265,8 @@ def test_metrics_count_what_happened(server):
     def work():
         assert server.complete([7] * 40, max_tokens=9, ignore_eos=True).status_code == 200
         assert server.complete("a", temperature=9).status_code == 400
-        with server.begin():
-            until(lambda: server.requests("decoding"))
+        with server.begin() as left:
+            left.event()
 
     changed = difference(server, work)
     label = '{model_name="canary"}'

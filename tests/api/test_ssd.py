@@ -57,7 +57,7 @@ def wait_written(server, files):
         n = ssd(server)
         return n["writes"] >= files and n["queued_writes"] == 0 and n["staging_used_bytes"] == 0
 
-    until(all_written, 20, 0.05)
+    until(all_written, every=0.05)
 
 
 def usage(directory):
@@ -184,7 +184,7 @@ def test_du_never_exceeds_the_limit(tmp_path):
         with serving_from(tmp_path, "--ssd-limit", limit, "--ssd-staging", "4M", "--host-cache", "4M") as s:
             for i in range(40 if LONG else 12):
                 answer(s, prompt_of(100 + i, 400))
-            until(lambda: ssd(s)["evictions"] > 0, 20)
+            until(lambda: ssd(s)["evictions"] > 0)
     finally:
         stop.set()
         watcher.join()
@@ -215,11 +215,11 @@ def test_a_full_file_system_costs_hits_only(tmp_path):
     with small_file_system(small, "2m"), serving_from(small) as s:
         (small / "others").write_bytes(bytes(1 << 20))
         assert [answer(s, p)[0] for p in prompts[:3]] == said[:3]
-        until(lambda: ssd(s)["writes"] > 0, 10)
+        until(lambda: ssd(s)["writes"] > 0)
         with contextlib.suppress(OSError):
             (small / "more").write_bytes(bytes(2 << 20))
         assert [answer(s, p)[0] for p in prompts[3:]] == said[3:]
-        until(lambda: ssd(s)["drops"] > 0, 10)
+        until(lambda: ssd(s)["drops"] > 0)
         assert [answer(s, p)[0] for p in prompts] == said
         n = ssd(s)
         assert n["state"] == "on" and n["drops"] > 0
@@ -284,7 +284,7 @@ def test_a_directory_that_cannot_be_used_leaves_the_tier_off(tmp_path):
         assert s.metrics()["plateau_ssd_off"] == 1
         assert s.http.post("/api/ssd-cache/clear").json()["status"] == "partial"
     with serving_from(tmp_path) as s, serving_from(tmp_path) as second:
-        until(lambda: ssd(second)["state"] == "off", 5)
+        until(lambda: ssd(second)["state"] == "off")
         assert "another process" in ssd(second)["reason"]
         answer(second, prompt_of(1))
         assert cache("gc", tmp_path)[0] == 1
@@ -313,7 +313,7 @@ def test_another_model_finds_nothing_of_the_first(tmp_path):
     try:
         url = again.stdout.readline().split()[3].decode()
         client = __import__("httpx").Client(base_url=url, timeout=60)
-        until(lambda: client.get("/health").status_code == 200, 20)
+        until(lambda: client.get("/health").status_code == 200)
         body = {"prompt": prompt_of(1), "max_tokens": 1}
         found = client.post("/v1/completions", json=body).json()["usage"]["prompt_tokens_details"]["cached_tokens"]
         assert found == 0
@@ -333,7 +333,7 @@ def test_a_limit_of_file_size_is_a_full_disk(tmp_path):
             """the errors are counted"""
             return ssd(s)["errors"] > 0 and s.said("File too large")
 
-        until(told, 20, 0.05)
+        until(told, every=0.05)
         assert ssd(s)["writes"] == 0 and entries(tmp_path) == []
         resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
         again, _ = answer(s, prompt_of(8, 500))
@@ -349,7 +349,7 @@ def test_a_model_unloaded_and_loaded_again_finds_what_it_wrote(tmp_path):
         # At once: what was not written yet is handed over when the model goes.
         reply = s.http.post("/v1/models/canary/unload")
         assert reply.status_code in (200, 202), reply.text
-        until(lambda: s.http.get("/api/status").json()["models"][0]["state"] == "unloaded", 20)
+        until(lambda: s.http.get("/api/status").json()["models"][0]["state"] == "unloaded")
         assert answer(s, prompt) == (said, 499 // PAGE * PAGE)
         n = ssd(s)
         assert n["reads"] > 0 and n["drops"] == 0

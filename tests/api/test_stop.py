@@ -23,7 +23,7 @@ def begin_to_stop(server, number=signal.SIGTERM):
 @pytest.mark.smoke
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_idle_server_ends_at_once(number):
-    s = Server("--drain", 60)
+    s = Server("--drain", 600)
     assert s.complete("a", max_tokens=1).status_code == 200
     began = time.monotonic()
     begin_to_stop(s, number)
@@ -32,7 +32,7 @@ def test_an_idle_server_ends_at_once(number):
 
 
 def test_open_requests_are_finished_and_new_ones_refused():
-    s = Server("--drain", 60)
+    s = Server("--drain", 600)
     with s.begin(max_tokens=1500) as running, s.begin(max_tokens=1500, stream=False) as whole:
         running.event()
         until(lambda: len(s.requests("decoding")) == 2)
@@ -52,7 +52,7 @@ def test_open_requests_are_finished_and_new_ones_refused():
 
 
 def test_who_waits_on_an_open_connection_is_told():
-    s = Server("--drain", 60)
+    s = Server("--drain", 600)
     with s.begin(stream=False) as running:
         until(lambda: s.requests("decoding"))
         idle = httpx.Client(base_url=s.url)
@@ -97,7 +97,7 @@ def test_without_a_drain_who_is_being_prepared_is_told():
 
 
 def test_who_asks_all_the_time_does_not_keep_it_from_ending():
-    s = Server("--drain", 60)
+    s = Server("--drain", 600)
     over = threading.Event()
 
     def look():
@@ -144,7 +144,8 @@ def test_the_end_comes_in_every_phase():
         with s.begin(prompt=[5 + i % 700 for i in range(24000)], max_tokens=9):
             until(lambda: s.requests("prefilling"))
             with s.begin():
-                until(lambda: s.requests("queued"))
+                # The row that pauses may give up its place for the one that waits.
+                until(lambda: s.requests("queued") or s.requests("parked"))
                 begin_to_stop(s)
                 s.process.send_signal(signal.SIGTERM)
                 assert s.wait() == 0
