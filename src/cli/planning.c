@@ -94,18 +94,18 @@ static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
         snprintf(context, sizeof(context), " A context of %u tokens would fit (--max-model-len %u).",
                  why->context, why->context);
     if (why->rows_max && why->rows_max < p->rows)
-        snprintf(rows, sizeof(rows), " %u rows instead of %u would fit (--max-num-seqs %u).", why->rows_max,
-                 p->rows, why->rows_max);
+        snprintf(rows, sizeof(rows), " %u sequences instead of %u would fit (--max-num-seqs %u).",
+                 why->rows_max, p->rows, why->rows_max);
     if (v->present) {
         uint64_t bytes = v->weight_bytes + p->plan.model.vision_bytes + p->plan.model.picture_bytes +
                          p->plan.process.media_bytes;
-        snprintf(sight, sizeof(sight), " Seeing pictures takes %s of that (--max-image-pixels 0).",
+        snprintf(sight, sizeof(sight), " Images take %s of that (--max-image-pixels 0).",
                  terminal_bytes(bytes).text);
     }
     return err_set(e, -ENOMEM, "%s does not fit: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s",
                    name, terminal_bytes(why->needed_bytes).text, terminal_bytes(ceiling).text,
                    p->ceiling_from ? p->ceiling_from : "see --memory-limit", context, rows,
-                   context[0] || rows[0] ? "" : " Neither a shorter context nor fewer rows would do.", sight);
+                   context[0] || rows[0] ? "" : " No shorter context or smaller batch would fit.", sight);
 }
 
 /* With several models a context that nobody asked for leaves three quarters of what there is to the others. */

@@ -41,7 +41,7 @@ def test_who_asks_for_a_cache_gets_it_before_the_context_takes_all():
 
 
 def test_a_refusal_says_what_pictures_take():
-    words = "Seeing pictures takes "
+    words = "Images take "
     for command in [["plan"], ["generate", "--image", "x.png", "x"]]:
         refused = run(*command, "--memory-limit", "64M")
         assert refused.returncode == 1 and words in refused.stderr and "(--max-image-pixels 0)" in refused.stderr
@@ -61,4 +61,4 @@ def test_a_plan_without_pictures_has_no_tower():
 
 def test_a_plan_tells_people():
     text = run("plan", "--memory-limit", "4G").stdout
-    assert "A picture has 1048576 pixels at most, which are 1024 tokens" in text
+    assert "An image has at most 1048576 pixels, which are 1024 tokens" in text
