@@ -1,4 +1,5 @@
-/* log_mask.c - characters by their first byte: how many follow, and between what the second one lies (Unicode, table 3-7). */
+/* log_mask.c - characters by their first byte: how many follow, and between what the second one lies
+ * (Unicode, table 3-7). */
 #include "base/log_mask.h"
 
 #include <stdbool.h>

@@ -1,8 +1,9 @@
 /* pace.c - SCHED_IDLE while it is enough, sleep where it is not.
  *
- * SCHED_IDLE has 3 parts where nice 0 has 1024: on a machine where other programs use all processors a load would take hundreds of
- * times as long. One piece that took eight times its processor time is the sign; then pieces at nice 0 with pauses between them get their
- * share for some seconds, after which SCHED_IDLE is tried again. */
+ * SCHED_IDLE has 3 parts where nice 0 has 1024: on a machine where other programs use all processors a load
+ * would take hundreds of times as long. One piece that took eight times its processor time is the sign; then
+ * pieces at nice 0 with pauses between them get their share for some seconds, after which SCHED_IDLE is tried
+ * again. */
 #include "base/pace.h"
 
 #include "base/check.h"

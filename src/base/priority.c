@@ -1,4 +1,5 @@
-/* priority.c - what the system refuses is left as it is: a load that is not low is slower for others, not wrong. */
+/* priority.c - what the system refuses is left as it is: a load that is not low is slower for others, not
+ * wrong. */
 #include "base/priority.h"
 
 #include <errno.h>

@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* 64 well-mixed bits of (seed, counter): two rounds of the finalizer of SplitMix64 (Steele, Lea, Flood 2014). */
+/* 64 well-mixed bits of (seed, counter): two rounds of the finalizer of SplitMix64 (Steele, Lea, Flood
+ * 2014). */
 uint64_t rng_at(uint64_t seed, uint64_t counter);
 
 /* The same as a double in [0, 1) with 53 bits. */

@@ -1,5 +1,5 @@
-/* thread_stack.c - what pthread would do, with the bytes counted and given back when the thread is joined: the C library
- * keeps the stacks of ended threads. */
+/* thread_stack.c - what pthread would do, with the bytes counted and given back when the thread is joined:
+ * the C library keeps the stacks of ended threads. */
 #include "base/thread_stack.h"
 
 #include "base/check.h"

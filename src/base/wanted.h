@@ -1,7 +1,7 @@
 /* wanted.h - whether long work is still wanted: its client may have left, or its time be up.
  *
- * The one who orders work fills a struct wanted; the code that does the work looks at it at least every WANTED_BYTES of
- * text and ends with what it says. Any thread may set the flag. */
+ * The one who orders work fills a struct wanted; the code that does the work looks at it at least every
+ * WANTED_BYTES of text and ends with what it says. Any thread may set the flag. */
 #ifndef PLATEAU_BASE_WANTED_H
 #define PLATEAU_BASE_WANTED_H
 

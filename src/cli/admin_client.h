@@ -1,4 +1,5 @@
-/* admin_client.h - asks a server as its administrator: over its Unix socket, or at an address with its key. */
+/* admin_client.h - asks a server as its administrator: over its Unix socket, or at an address with its
+ * key. */
 #ifndef PLATEAU_CLI_ADMIN_CLIENT_H
 #define PLATEAU_CLI_ADMIN_CLIENT_H
 
@@ -16,7 +17,8 @@ struct admin_client {
 };
 
 /* Which server: that of --socket or --url, else the only one of this machine. Borrows texts of `o`.
- * 0, -ENOENT (none runs here), -E2BIG (several do: e lists them), -EINVAL, or what was wrong with the key's file. */
+ * 0, -ENOENT (none runs here), -E2BIG (several do: e lists them), -EINVAL, or what was wrong with the key's
+ * file. */
 int admin_client_open(const struct options *o, struct admin_client *ret, struct err *e);
 void admin_client_close(struct admin_client *c);
 

@@ -1,4 +1,5 @@
-/* admin_show.h - what a server said, for people. Control characters of its texts are replaced: a model's name may have some. */
+/* admin_show.h - what a server said, for people. Control characters of its texts are replaced: a model's name
+ * may have some. */
 #ifndef PLATEAU_CLI_ADMIN_SHOW_H
 #define PLATEAU_CLI_ADMIN_SHOW_H
 

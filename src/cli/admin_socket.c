@@ -1,4 +1,5 @@
-/* admin_socket.c - the mode is set before the name exists: bind makes the file with the mode of its socket. */
+/* admin_socket.c - the mode is set before the name exists: bind makes the file with the mode of its
+ * socket. */
 #include "cli/admin_socket.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* answer.c - the scratch of a prompt is given back before its answer begins: only the engine holds memory then. */
+/* answer.c - the scratch of a prompt is given back before its answer begins: only the engine holds memory
+ * then. */
 #include "cli/answer.h"
 
 #include "base/check.h"

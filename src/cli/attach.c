@@ -1,7 +1,8 @@
-/* attach.c - a task of the media service for each thing shown, made as a request over HTTP makes them; the pictures live in their task.
+/* attach.c - a task of the media service for each thing shown, made as a request over HTTP makes them; the
+ * pictures live in their task.
  *
- * The service reads files below one directory. Here that is the root: whoever types a path may read what the program may. The path is
- * resolved first, for the service follows no link out of where it stands. */
+ * The service reads files below one directory. Here that is the root: whoever types a path may read what the
+ * program may. The path is resolved first, for the service follows no link out of where it stands. */
 #include "cli/attach.h"
 
 #include "base/check.h"

@@ -1,4 +1,5 @@
-/* chat.c - the messages are a JSON array as the template wants it and /save writes it; its bytes are the account `text`'s. */
+/* chat.c - the messages are a JSON array as the template wants it and /save writes it; its bytes are the
+ * account `text`'s. */
 #include "cli/chat.h"
 
 #include "base/check.h"
@@ -144,7 +145,8 @@ static int open_parser(struct chat *c, struct telling *t)
     return chat_parser_create(&opts, &t->parser);
 }
 
-/* The answer joins the conversation, with its reasoning: which of it the model sees again is the template's business. */
+/* The answer joins the conversation, with its reasoning: which of it the model sees again is the template's
+ * business. */
 static int remember(struct chat *c, const struct telling *t, struct err *e)
 {
     json_t *message = message_of("assistant", buf_slice(&t->content));

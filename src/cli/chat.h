@@ -1,7 +1,7 @@
 /* chat.h - a conversation: the messages so far, and the next answer to them.
  *
- * The messages are sent back whole in each turn. A turn that failed is taken back, as if it had not been said; one that was
- * stopped stays, with what had come of its answer. Main thread only. */
+ * The messages are sent back whole in each turn. A turn that failed is taken back, as if it had not been
+ * said; one that was stopped stays, with what had come of its answer. Main thread only. */
 #ifndef PLATEAU_CLI_CHAT_H
 #define PLATEAU_CLI_CHAT_H
 
@@ -41,7 +41,8 @@ void chat_reset(struct chat *c);
 uint32_t chat_waiting(const struct chat *c);
 /* Forgets them. */
 void chat_detach(struct chat *c);
-/* A message of the person, with what is attached, and its answer on the screen. What is attached stays so when it was not answered. 0, or what kept it from being answered. */
+/* A message of the person, with what is attached, and its answer on the screen. What is attached stays so
+ * when it was not answered. 0, or what kept it from being answered. */
 int chat_say(struct chat *c, struct slice text, struct err *e);
 /* The last message's answer is forgotten and made again. 0, -ENOENT (there is none), or as chat_say. */
 int chat_retry(struct chat *c, struct err *e);

@@ -1,7 +1,7 @@
 /* chat_screen.h - what a conversation looks like: answers, reasoning, notes.
  *
- * On a terminal reasoning is dim and notes stand in brackets; elsewhere only answers go to standard output, and
- * notes to standard error. One thread. */
+ * On a terminal reasoning is dim and notes stand in brackets; elsewhere only answers go to standard output,
+ * and notes to standard error. One thread. */
 #ifndef PLATEAU_CLI_CHAT_SCREEN_H
 #define PLATEAU_CLI_CHAT_SCREEN_H
 

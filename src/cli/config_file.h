@@ -1,8 +1,8 @@
 /* config_file.h - the lines of an INI file, as libinih reads them, but none cut and none joined.
  *
- * libinih reads lines into a fixed buffer: the rest of a longer one would be a line of its own. It takes an indented line for more of the
- * value above, and ends a line at a zero byte. Here a line that is too long or has a zero byte is refused, blanks before a line say
- * nothing, and a comment may have any length. */
+ * libinih reads lines into a fixed buffer: the rest of a longer one would be a line of its own. It takes an
+ * indented line for more of the value above, and ends a line at a zero byte. Here a line that is too long or
+ * has a zero byte is refused, blanks before a line say nothing, and a comment may have any length. */
 #ifndef PLATEAU_CLI_CONFIG_FILE_H
 #define PLATEAU_CLI_CONFIG_FILE_H
 

@@ -1,7 +1,7 @@
 /* interrupt.c - one flag, and an alarm behind it.
  *
- * A signal that comes just before a read begins to wait does not end that read: it would wait with the flag up. So the
- * handler asks for an alarm a second later, which does; taking the flag calls it off. */
+ * A signal that comes just before a read begins to wait does not end that read: it would wait with the flag
+ * up. So the handler asks for an alarm a second later, which does; taking the flag calls it off. */
 #include "cli/interrupt.h"
 
 #include <signal.h>

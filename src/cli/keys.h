@@ -6,8 +6,9 @@
 #include "cli/key_pipes.h"
 #include "cli/options.h"
 
-/* The keys of --api-key, --admin-key, --metrics-key and of the files of --api-key-file and so on; a file that others may read or change is
- * told of in the log. Pipes among them are read once, into `pipes`. 0, -EINVAL, -ENOMEM, or what was wrong with a file. */
+/* The keys of --api-key, --admin-key, --metrics-key and of the files of --api-key-file and so on; a file that
+ * others may read or change is told of in the log. Pipes among them are read once, into `pipes`. 0, -EINVAL,
+ * -ENOMEM, or what was wrong with a file. */
 int keys_open(const struct options *o, struct key_pipes *pipes, struct keyring **ret, struct err *e);
 
 /* The host is a loopback address, or "localhost". */

@@ -1,4 +1,5 @@
-/* line_history.c - libedit writes the file; it is read here, because libedit reads past a line that it cannot decode. */
+/* line_history.c - libedit writes the file; it is read here, because libedit reads past a line that it cannot
+ * decode. */
 #include "cli/line_history.h"
 
 #include <stdbool.h>

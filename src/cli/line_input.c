@@ -1,8 +1,10 @@
-/* line_input.c - libedit (BSD licence, Debian's libedit2) does the editing; files and pipes are read without it.
+/* line_input.c - libedit (BSD licence, Debian's libedit2) does the editing; files and pipes are read without
+ * it.
  *
- * libedit's own signal handling is on: it restores the terminal before a signal does its work and follows changes of the
- * window's size. An interrupt ends its wait, and el_gets() with NULL. Pasted text comes between two marks that the terminal
- * sends when asked to ("bracketed paste"), so its line feeds are text and not the end of a message. */
+ * libedit's own signal handling is on: it restores the terminal before a signal does its work and follows
+ * changes of the window's size. An interrupt ends its wait, and el_gets() with NULL. Pasted text comes
+ * between two marks that the terminal sends when asked to ("bracketed paste"), so its line feeds are text and
+ * not the end of a message. */
 #include "cli/line_input.h"
 
 #include "base/buf.h"
@@ -120,7 +122,8 @@ static enum line_result edit_line(struct line_input *in)
 {
     const char *line;
     int count = 0;
-    /* Before the prompt: a Ctrl-D that comes while the terminal reads by lines itself is no Ctrl-D any more. */
+    /* Before the prompt: a Ctrl-D that comes while the terminal reads by lines itself is no Ctrl-D any
+     * more. */
     el_set(in->edit, EL_PREP_TERM, 1);
     ask_marks(in, PASTE_ON);
     do

@@ -1,7 +1,8 @@
 /* line_input.h - what a person types, or what a pipe brings: one message at a time.
  *
- * On a terminal with libedit: editing, the arrow keys through earlier messages, which a file keeps, and a pasted text
- * of several lines as one message. Elsewhere plain lines. A line that ends in \ goes on in the next one. One thread. */
+ * On a terminal with libedit: editing, the arrow keys through earlier messages, which a file keeps, and a
+ * pasted text of several lines as one message. Elsewhere plain lines. A line that ends in \ goes on in the
+ * next one. One thread. */
 #ifndef PLATEAU_CLI_LINE_INPUT_H
 #define PLATEAU_CLI_LINE_INPUT_H
 

@@ -1,4 +1,5 @@
-/* live.c - a reload reads aside, checks, and only then replaces: a mistake in a file costs a line in the log. */
+/* live.c - a reload reads aside, checks, and only then replaces: a mistake in a file costs a line in the
+ * log. */
 #include "cli/live.h"
 
 #include "base/check.h"

@@ -1,5 +1,5 @@
-/* model_hint.c - asked only after a model could not be read, so it never refuses what works. It looks at names and sizes; of contents it
- * reads the index of the weights and the first bytes of one file. */
+/* model_hint.c - asked only after a model could not be read, so it never refuses what works. It looks at
+ * names and sizes; of contents it reads the index of the weights and the first bytes of one file. */
 #include "cli/model_hint.h"
 
 #include "base/check.h"

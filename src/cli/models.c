@@ -1,4 +1,5 @@
-/* models.c - first who there is, then what they are called, then what each is served with, then whether they fit. */
+/* models.c - first who there is, then what they are called, then what each is served with, then whether they
+ * fit. */
 #include "cli/models.h"
 
 #include "base/check.h"
@@ -165,8 +166,8 @@ static int add_alias(struct model_settings *s, const char *name, struct err *e)
     return 0;
 }
 
-/* NAME alone is the name of the one model that was named; NAME=PATH that of the one there, so that two directories of one name can be told
- * apart; NAME=ID is one more name of that one. */
+/* NAME alone is the name of the one model that was named; NAME=PATH that of the one there, so that two
+ * directories of one name can be told apart; NAME=ID is one more name of that one. */
 static int apply_alias(struct models *m, const char *alias, struct err *e)
 {
     const char *equals = strchr(alias, '=');
@@ -321,7 +322,8 @@ int models_plan_again(void *models, struct model_settings *s, struct err *e)
     return err_set(e, -ENOENT, "%s is not known", s->id);
 }
 
-/* With such a process: how many of those found can be served, and whether all that were named can be, together. */
+/* With such a process: how many of those found can be served, and whether all that were named can be,
+ * together. */
 struct trial {
     struct plan_process process;
     uint32_t usable;

@@ -1,7 +1,7 @@
 /* notify.h - what systemd is told: one datagram each, to the socket that NOTIFY_SOCKET names.
  *
- * Without NOTIFY_SOCKET every call does nothing. A reader whose queue is full is waited for once, for NOTIFY_WAIT_MS; what it does
- * not take then is lost, until it reads again. One thread. */
+ * Without NOTIFY_SOCKET every call does nothing. A reader whose queue is full is waited for once, for
+ * NOTIFY_WAIT_MS; what it does not take then is lost, until it reads again. One thread. */
 #ifndef PLATEAU_CLI_NOTIFY_H
 #define PLATEAU_CLI_NOTIFY_H
 
@@ -26,7 +26,8 @@ struct notify {
 /* Of a NOTIFY_SOCKET's value, a path or @ and an abstract name. 0, or -EINVAL: it is neither, or too long. */
 int notify_parse(const char *socket, struct sockaddr_un *ret, socklen_t *ret_len);
 
-/* Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. 0, or why nothing can be told (e says it); it is open either way. */
+/* Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. 0, or why nothing can be told (e says it); it is open
+ * either way. */
 int notify_open(struct notify *n, struct err *e);
 /* Lines of NAME=VALUE. 0: sent, or nobody wants to know. -EMSGSIZE, or what the system said. */
 int notify_send(struct notify *n, const char *format, ...) __attribute__((format(printf, 2, 3)));

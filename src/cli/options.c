@@ -320,7 +320,8 @@ static int read_flag(enum option_command command, int argc, char **argv, int *at
     return set(row, equals ? equals + 1 : argv[++*at], o, e);
 }
 
-/* What names a file has to be known before the others are read: from the command line, else the environment. */
+/* What names a file has to be known before the others are read: from the command line, else the
+ * environment. */
 static const char *find_early(int argc, char **argv, const char *flag, const char *variable)
 {
     const char *found = getenv(variable);

@@ -1,8 +1,9 @@
 /* options.h - one table of options makes parsing, help, environment names and configuration keys.
  *
- * An option is set by its flag (--max-queue 8), its environment name (PLATEAU_MAX_QUEUE=8), that name in the file of --env-file, or its
- * key in the file of --config (max-queue = 8); each wins over those behind it. What may be given several times is taken from all. The
- * environment may hold options of every command; a file holds those of the command that it was named for, or is refused. */
+ * An option is set by its flag (--max-queue 8), its environment name (PLATEAU_MAX_QUEUE=8), that name in the
+ * file of --env-file, or its key in the file of --config (max-queue = 8); each wins over those behind it.
+ * What may be given several times is taken from all. The environment may hold options of every command; a
+ * file holds those of the command that it was named for, or is refused. */
 #ifndef PLATEAU_CLI_OPTIONS_H
 #define PLATEAU_CLI_OPTIONS_H
 
@@ -76,19 +77,21 @@ struct options {
         *engine_live; /* of who serves: what holds instead, and may change; NULL: nothing */
 };
 
-/* Fills `ret` from defaults, file, environment and argv (argv[0] is the command's name). Texts are borrowed from argv and the
- * environment, or live until options_done. 0 or -EINVAL (e names option, value and bounds); options_done either way. */
+/* Fills `ret` from defaults, file, environment and argv (argv[0] is the command's name). Texts are borrowed
+ * from argv and the environment, or live until options_done. 0 or -EINVAL (e names option, value and bounds);
+ * options_done either way. */
 int options_parse(enum option_command command, int argc, char **argv, struct options *ret, struct err *e);
 /* Zeroed is fine. */
 void options_done(struct options *o);
 
 /* The names of the file's sections [model NAME], in its order; NULL behind the last. */
 const char *options_section(const struct options *o, uint32_t index);
-/* What holds for one model: `o`, changed by what its section says (`section` NULL: it has none). What only a section may say is neutral
- * without one. Borrows its texts from `o`; needs no options_done. 0 or -EINVAL. */
+/* What holds for one model: `o`, changed by what its section says (`section` NULL: it has none). What only a
+ * section may say is neutral without one. Borrows its texts from `o`; needs no options_done. 0 or -EINVAL. */
 int options_of_model(const struct options *o, const char *section, struct options *ret, struct err *e);
 
-/* Overwrites the values of options that are secrets: who lists processes reads argv. What was parsed from it is gone then. */
+/* Overwrites the values of options that are secrets: who lists processes reads argv. What was parsed from it
+ * is gone then. */
 void options_hide(enum option_command command, int argc, char **argv);
 
 /* An option that has another value; a secret's are not told. */
@@ -96,12 +99,13 @@ struct options_change {
     const char *name, *from, *to; /* valid during the call */
     bool live;                    /* it may change while the command runs */
 };
-/* Tells of each option of the command in which `from` and `to` differ, in the table's order; sections follow, each by its name. */
+/* Tells of each option of the command in which `from` and `to` differ, in the table's order; sections follow,
+ * each by its name. */
 void options_compare(enum option_command command, const struct options *from, const struct options *to,
                      void (*tell)(void *arg, const struct options_change *change), void *arg);
 
-/* Logs a warning for each variable of the environment that begins with PLATEAU_ and is neither an option nor known otherwise, with the
- * closest name. */
+/* Logs a warning for each variable of the environment that begins with PLATEAU_ and is neither an option nor
+ * known otherwise, with the closest name. */
 void options_check_environment(void);
 
 /* Sets the log's level: --log-level, else `otherwise`. 0 or -EINVAL. */

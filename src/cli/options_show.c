@@ -1,4 +1,5 @@
-/* options_show.c - what people are shown of options: help, what has another value than before, and not what is secret. */
+/* options_show.c - what people are shown of options: help, what has another value than before, and not what
+ * is secret. */
 #include "cli/options_table.h"
 
 #include "base/check.h"

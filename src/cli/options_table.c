@@ -1,4 +1,5 @@
-/* options_table.c - one row per option: parsing, help, environment names, keys of files and the manual's test all read it. */
+/* options_table.c - one row per option: parsing, help, environment names, keys of files and the manual's test
+ * all read it. */
 #include "cli/options_table.h"
 
 #include "base/check.h"

@@ -1,4 +1,5 @@
-/* options_table.h - the rows of the table, for the files that read, compare and show options. Nobody else includes it. */
+/* options_table.h - the rows of the table, for the files that read, compare and show options. Nobody else
+ * includes it. */
 #ifndef PLATEAU_CLI_OPTIONS_TABLE_H
 #define PLATEAU_CLI_OPTIONS_TABLE_H
 
@@ -59,8 +60,8 @@ const struct option_row *options_row_of_variable(unsigned of_commands, struct sl
 
 /* The commands whose options may stand in a file that was named for `command`. */
 unsigned options_file_commands(enum option_command command);
-/* -EINVAL: why `command` takes no option called `name`, or none of that name is there; the closest name. dashes: "--" on the command
- * line, "" in the file of --config. */
+/* -EINVAL: why `command` takes no option called `name`, or none of that name is there; the closest name.
+ * dashes: "--" on the command line, "" in the file of --config. */
 int options_refuse(enum option_command command, struct slice name, const char *dashes, struct err *e);
 /* Likewise of a variable in the file of --env-file. */
 int options_refuse_variable(enum option_command command, struct slice name, struct err *e);

@@ -1,6 +1,7 @@
 /* planning.c - asks each module what it takes, and memory/plan to add it up.
  *
- * Texts get an eighth of the ceiling, bodies that arrive half of that: enough for long prompts on any machine that holds a model. */
+ * Texts get an eighth of the ceiling, bodies that arrive half of that: enough for long prompts on any machine
+ * that holds a model. */
 #include "cli/planning.h"
 
 #include "api/api.h"
@@ -108,14 +109,16 @@ static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
                    context[0] || rows[0] ? "" : " No shorter context or smaller batch would fit.", sight);
 }
 
-/* With several models a context that nobody asked for leaves three quarters of what there is to the others. */
+/* With several models a context that nobody asked for leaves three quarters of what there is to the
+ * others. */
 #define CONTEXT_PART 4
 
 static struct plan_wish wish_of(const struct planning *p, const struct plan_process *process)
 {
     const struct options *o = p->options;
     uint32_t length = (uint32_t)o->max_model_len;
-    /* Said of all models: one that was made for fewer tokens has those. Of one alone it is a mistake that is told. */
+    /* Said of all models: one that was made for fewer tokens has those. Of one alone it is a mistake that is
+     * told. */
     if (p->models > 1)
         length = MIN_OF(length, p->model.shape.context_max);
     return (struct plan_wish){.max_model_len = length,

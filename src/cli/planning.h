@@ -23,11 +23,11 @@ struct planning {
     bool unreadable; /* planning_make() failed at the model's files: model_hint() can say more */
 };
 
-/* What the process takes whatever it serves. `least`: texts and bodies get only what a server of short prompts needs. Fills
- * p->ceiling_from. */
+/* What the process takes whatever it serves. `least`: texts and bodies get only what a server of short
+ * prompts needs. Fills p->ceiling_from. */
 void planning_process(struct planning *p, bool least, struct plan_process *ret);
-/* Reads headers, loads nothing. 0, what model_probe() said, or -ENOMEM and -EINVAL when it does not fit: e has numbers, and the
- * context and the rows that would. `name` is the model's id. */
+/* Reads headers, loads nothing. 0, what model_probe() said, or -ENOMEM and -EINVAL when it does not fit: e
+ * has numbers, and the context and the rows that would. `name` is the model's id. */
 int planning_make(struct planning *p, const char *dir, const char *name, struct err *e);
 /* The account's limit in the plan, by its name. */
 uint64_t planning_limit(const struct planning *p, const char *account);

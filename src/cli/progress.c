@@ -18,8 +18,8 @@ void progress_init(struct progress *p, const char *what)
     *p = (struct progress){.what = what, .terminal = terminal_is(stderr), .started_ns = clock_now_ns()};
 }
 
-/* Fits in 80 columns: a line that wraps could not be taken away. The cursor waits at the line's beginning, so that a
- * log line in between is written over it, not behind it. */
+/* Fits in 80 columns: a line that wraps could not be taken away. The cursor waits at the line's beginning, so
+ * that a log line in between is written over it, not behind it. */
 static void draw(const struct progress *p, uint64_t done, uint64_t total, double seconds)
 {
     char rest[48] = "";

@@ -17,8 +17,8 @@
 
 #define RUNTIME_STEP_ALONE_NS NS_PER_S
 
-/* The bundled model: beside the program's folder (build/plateau in a checkout), in share of where the program is installed
- * (PREFIX/bin/plateau), or in the checkout of which it was built. */
+/* The bundled model: beside the program's folder (build/plateau in a checkout), in share of where the program
+ * is installed (PREFIX/bin/plateau), or in the checkout of which it was built. */
 static int find_bundled(char *ret, size_t bytes_max, struct err *e)
 {
     static const char *const places[] = {"models/canary", "share/plateau/models/canary"};

@@ -52,8 +52,8 @@ struct runtime_faults {
 };
 extern const struct runtime_faults *runtime_faults;
 
-/* The directory of a MODEL as it was given (NULL: the bundled one) and its id, the alias or the directory's name.
- * dir: RUNTIME_DIR_BYTES, id: RUNTIME_ID_BYTES. 0, -ENOENT, -ENAMETOOLONG. */
+/* The directory of a MODEL as it was given (NULL: the bundled one) and its id, the alias or the directory's
+ * name. dir: RUNTIME_DIR_BYTES, id: RUNTIME_ID_BYTES. 0, -ENOENT, -ENAMETOOLONG. */
 int runtime_find_model(const char *model, const char *alias, char *dir, char *id, struct err *e);
 /* What one model is to be served with, as far as options say it; its plan is made later. */
 int runtime_settings(const struct options *o, const char *dir, const char *id, uint32_t rows, uint32_t queue,
@@ -63,17 +63,19 @@ void runtime_set_plan(const struct planning *p, struct model_settings *s);
 /* How many threads compute. */
 uint32_t runtime_workers(const struct options *o);
 
-/* Ledger, accounts and workers of a process of such a plan, and no model. On failure the runtime is closed. */
+/* Ledger, accounts and workers of a process of such a plan, and no model. On failure the runtime is
+ * closed. */
 int runtime_open_process(const struct options *o, const struct plan_process *process, uint32_t workers,
                          struct runtime *ret, struct err *e);
-/* Finds the model, plans, opens ledger, accounts and workers. Loads nothing. -ENOMEM when the plan does not fit: e says what would.
- * On failure the runtime is closed. */
+/* Finds the model, plans, opens ledger, accounts and workers. Loads nothing. -ENOMEM when the plan does not
+ * fit: e says what would. On failure the runtime is closed. */
 int runtime_open(const struct options *o, const struct runtime_opts *opts, struct runtime *ret,
                  struct err *e);
 /* Loads the model and starts its engine. Any one thread. */
 int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, uint64_t total),
                  void *progress_arg, struct err *e);
-/* The guard of this process, for one that serves. Before its models are loaded. 0 or what guard_create() said. */
+/* The guard of this process, for one that serves. Before its models are loaded. 0 or what guard_create()
+ * said. */
 int runtime_guard(struct runtime *rt, struct err *e);
 /* Closes what is open, in order, each entry whatever the others did; the ledger must be empty then. */
 void runtime_close(struct runtime *rt);

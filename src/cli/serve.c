@@ -1,8 +1,9 @@
 /* serve.c - the server: listens at once, loads models on threads of their own, drains when told to.
  *
- * The main thread becomes the network thread. Signals are read from a descriptor there: the first SIGTERM or SIGINT drains,
- * a second one ends at once. Before it listens either ends the process, for then files are read on the main thread, and a drive that hangs is
- * waited for without an end. A load that hangs cannot be joined: everything else is closed, and the process exits beside it. */
+ * The main thread becomes the network thread. Signals are read from a descriptor there: the first SIGTERM or
+ * SIGINT drains, a second one ends at once. Before it listens either ends the process, for then files are
+ * read on the main thread, and a drive that hangs is waited for without an end. A load that hangs cannot be
+ * joined: everything else is closed, and the process exits beside it. */
 #include "api/api.h"
 #include "base/check.h"
 #include "base/clock.h"
@@ -94,8 +95,8 @@ static int open_registry(struct serve *s, struct err *e)
     return registry_create(&opts, &s->registry, e);
 }
 
-/* Several models grow into what there is, so what the process itself may need is set aside; one alone has a plan in which the limits
- * of all accounts have room together. */
+/* Several models grow into what there is, so what the process itself may need is set aside; one alone has a
+ * plan in which the limits of all accounts have room together. */
 static int set_floors(struct serve *s, struct err *e)
 {
     struct account *const accounts[] = {s->rt.threads, s->rt.network, s->rt.text, s->rt.media};
@@ -137,7 +138,8 @@ static void reload(struct serve *s)
     service_reloaded(&s->service);
 }
 
-/* SIGHUP has two meanings: somebody wants settings to be read again, or the terminal is gone that this was started from. */
+/* SIGHUP has two meanings: somebody wants settings to be read again, or the terminal is gone that this was
+ * started from. */
 static void on_signal(void *arg, int fd)
 {
     struct serve *s = arg;
@@ -180,7 +182,8 @@ static int catch_signals(struct serve *s, struct err *e)
     return s->signals < 0 ? err_set(e, -errno, "signals cannot be read") : 0;
 }
 
-/* Nobody reads signals any more, and what is closed now should take a moment: one that still comes ends the process. */
+/* Nobody reads signals any more, and what is closed now should take a moment: one that still comes ends the
+ * process. */
 static void let_signals_end(void)
 {
     sigset_t set;
@@ -265,7 +268,8 @@ static int open_http(struct serve *s, struct err *e)
     return r == 0 ? service_open(&s->service, s->api, s->http, e) : r;
 }
 
-/* The page's address with the key that was made for it. On a terminal only: whoever reads it sits at the machine. */
+/* The page's address with the key that was made for it. On a terminal only: whoever reads it sits at the
+ * machine. */
 static void tell_key(const struct serve *s)
 {
     const char *key = live_own_admin_key(&s->live), *host = s->live.started.host;
@@ -308,15 +312,17 @@ static int serve_run(struct serve *s, struct err *e)
     return r < 0 ? err_set(e, r, "the network loop ended: %s", strerror(-r)) : 0;
 }
 
-/* Everything but the load that hangs and what it may use: the other models, whose prefixes go to the SSD tier, and that. */
+/* Everything but the load that hangs and what it may use: the other models, whose prefixes go to the SSD
+ * tier, and that. */
 static void close_beside(struct serve *s)
 {
     registry_close_others(s->registry);
     store_close(s->rt.store);
 }
 
-/* Everything in order, whatever came before: clients are let go, loads end at their next piece and engines' steps at their next layer, so
- * nobody waits for them long who prepares a request; then what they used. False: a load hangs, and what it uses is still there. */
+/* Everything in order, whatever came before: clients are let go, loads end at their next piece and engines'
+ * steps at their next layer, so nobody waits for them long who prepares a request; then what they used.
+ * False: a load hangs, and what it uses is still there. */
 static bool serve_close(struct serve *s)
 {
     atomic_store(&s->served, true);

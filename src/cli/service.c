@@ -1,8 +1,9 @@
 /* service.c - a timer looks; it ticks three times in a watchdog's interval and at least once a second.
  *
- * The tick runs on the network thread, so a loop that does not turn tells nothing; and it says WATCHDOG=1 only when no engine is stuck,
- * which is known from layers that finish, not from threads that live. A load may take as long as it gets on: the service manager's
- * timeout is pushed on by bytes that were read, and by nothing else. */
+ * The tick runs on the network thread, so a loop that does not turn tells nothing; and it says WATCHDOG=1
+ * only when no engine is stuck, which is known from layers that finish, not from threads that live. A load
+ * may take as long as it gets on: the service manager's timeout is pushed on by bytes that were read, and by
+ * nothing else. */
 #include "cli/service.h"
 
 #include "base/check.h"

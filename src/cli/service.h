@@ -1,8 +1,9 @@
 /* service.h - a server among other services: what systemd is told of it, and when.
  *
- * READY=1 when requests are taken (what is loaded at the start is loaded); until then EXTEND_TIMEOUT_USEC for as long as the load gets
- * on. WATCHDOG=1 for as long as the network thread turns and no engine is stuck. RELOADING=1 and READY=1 around a reload, STOPPING=1
- * when it ends. STATUS= whenever it is another. Without NOTIFY_SOCKET it is no more than a struct. Network thread. */
+ * READY=1 when requests are taken (what is loaded at the start is loaded); until then EXTEND_TIMEOUT_USEC for
+ * as long as the load gets on. WATCHDOG=1 for as long as the network thread turns and no engine is stuck.
+ * RELOADING=1 and READY=1 around a reload, STOPPING=1 when it ends. STATUS= whenever it is another. Without
+ * NOTIFY_SOCKET it is no more than a struct. Network thread. */
 #ifndef PLATEAU_CLI_SERVICE_H
 #define PLATEAU_CLI_SERVICE_H
 

@@ -1,7 +1,8 @@
-/* socket_dir.c - a socket without a server refuses a connection, which is how it is told from one with a server.
+/* socket_dir.c - a socket without a server refuses a connection, which is how it is told from one with a
+ * server.
  *
- * Whoever looks, removes and binds holds a lock on the directory meanwhile, so two servers that start at once do not remove each other's
- * socket. The lock is the directory's own: no file is left behind. */
+ * Whoever looks, removes and binds holds a lock on the directory meanwhile, so two servers that start at once
+ * do not remove each other's socket. The lock is the directory's own: no file is left behind. */
 #include "cli/socket_dir.h"
 
 #include "base/slice.h"

@@ -1,7 +1,10 @@
-/* socket_dir.h - directories in which servers of this machine leave their admin sockets, and which servers are there.
+/* socket_dir.h - directories in which servers of this machine leave their admin sockets, and which servers
+ * are there.
  *
- * In the order in which a server tries them: $RUNTIME_DIRECTORY (systemd's), $XDG_RUNTIME_DIR/plateau, /run/plateau (root's),
- * ~/.local/state/plateau/run, /tmp/plateau-UID. Each has to be the own user's, and nobody else may write to it. */
+ * In the order in which a server tries them: $RUNTIME_DIRECTORY (systemd's), $XDG_RUNTIME_DIR/plateau,
+ * /run/plateau (root's),
+ * ~/.local/state/plateau/run, /tmp/plateau-UID. Each has to be the own user's, and nobody else may write to
+ * it. */
 #ifndef PLATEAU_CLI_SOCKET_DIR_H
 #define PLATEAU_CLI_SOCKET_DIR_H
 
@@ -27,8 +30,8 @@ struct socket_dirs {
 
 /* serves: where a server may put its own; else all where one may be, /run/plateau too. */
 void socket_dirs_find(bool serves, struct socket_dirs *ret);
-/* A descriptor of the directory, made if it is missing, and locked until the descriptor is closed. -EPERM: it is another user's, or others
- * may write to it; -ENAMETOOLONG; or what the system said. */
+/* A descriptor of the directory, made if it is missing, and locked until the descriptor is closed. -EPERM: it
+ * is another user's, or others may write to it; -ENAMETOOLONG; or what the system said. */
 int socket_dir_open(const struct socket_dir *d, struct err *e);
 
 enum socket_state {
@@ -45,8 +48,8 @@ void socket_dir_tidy(const char *path);
 struct socket_servers {
     char paths[SOCKET_SERVERS_MAX][SOCKET_PATH_BYTES];
     uint32_t count;
-    char shut
-        [SOCKET_PATH_BYTES]; /* one that is there for another user, or a directory that cannot be read; "": none */
+    char shut[SOCKET_PATH_BYTES]; /* one that is there for another user, or a directory that cannot be read;
+                                     "": none */
 };
 /* Servers that listen now. */
 void socket_servers_find(struct socket_servers *ret);

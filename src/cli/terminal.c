@@ -1,5 +1,5 @@
-/* terminal.c - a filter of one character at a time; the text is valid UTF-8, so a control character is one byte below
- * 0x20, 0x7f, or 0xc2 and a byte below 0xa0. */
+/* terminal.c - a filter of one character at a time; the text is valid UTF-8, so a control character is one
+ * byte below 0x20, 0x7f, or 0xc2 and a byte below 0xa0. */
 #include "cli/terminal.h"
 
 #include "cli/output.h"

@@ -1,8 +1,9 @@
 /* admission.h - how many jobs may be in an engine at once, of all tenants and of each.
  *
- * `max` jobs (rows and queue) belong to the tenants that have some: one tenant alone may take them all. When they are taken, a tenant that has
- * fewer than its even share still gets places, up to ADMISSION_FACTOR times `max` in all, so a full queue of one tenant refuses no other.
- * Tenants are counted in ADMISSION_SLOTS counters; those that fall together count as one tenant. Any thread; no locks. */
+ * `max` jobs (rows and queue) belong to the tenants that have some: one tenant alone may take them all. When
+ * they are taken, a tenant that has fewer than its even share still gets places, up to ADMISSION_FACTOR times
+ * `max` in all, so a full queue of one tenant refuses no other. Tenants are counted in ADMISSION_SLOTS
+ * counters; those that fall together count as one tenant. Any thread; no locks. */
 #ifndef PLATEAU_ENGINE_ADMISSION_H
 #define PLATEAU_ENGINE_ADMISSION_H
 

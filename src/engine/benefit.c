@@ -1,11 +1,13 @@
 /* benefit.c - greedy by gain.
  *
- * The guesses of all rows in order of their chances: a prefix of that order is the best choice for its number of guesses, so the best of
- * all choices is the best prefix. Time is looked up by number of rows and of guesses: a table of moving averages, straight lines
- * between what has been measured. Beyond it a line goes on, from a hopeful beginning, and no further than twice as far: so new ground is
- * entered step by step and left as soon as it shows what it costs. The first samples count by their least one: a step that was held
- * up by something else would otherwise close a door. For the same reason much less is believed sooner than much more.
- * A faded count goes back to what everybody's says while a row does not guess, so a row that is off comes on again. */
+ * The guesses of all rows in order of their chances: a prefix of that order is the best choice for its number
+ * of guesses, so the best of all choices is the best prefix. Time is looked up by number of rows and of
+ * guesses: a table of moving averages, straight lines between what has been measured. Beyond it a line goes
+ * on, from a hopeful beginning, and no further than twice as far: so new ground is entered step by step and
+ * left as soon as it shows what it costs. The first samples count by their least one: a step that was held up
+ * by something else would otherwise close a door. For the same reason much less is believed sooner than much
+ * more. A faded count goes back to what everybody's says while a row does not guess, so a row that is off
+ * comes on again. */
 #include "engine/benefit.h"
 
 #include "base/check.h"
@@ -230,8 +232,8 @@ static double loss_of(const struct choice *c, double score)
     return choice_ns(c) - c->tokens / score;
 }
 
-/* The depth, the same for all, that has not been measured for the longest time, of those that the allowance covers. False: there is none, or
- * each is young. */
+/* The depth, the same for all, that has not been measured for the longest time, of those that the allowance
+ * covers. False: there is none, or each is young. */
 static bool oldest_depth(struct choice *c, double score, uint32_t *ret)
 {
     uint64_t oldest = PROBE_AGE;

@@ -1,7 +1,8 @@
 /* budget.h - from how long a step should last to how many tokens it may have.
  *
- * A step's cost is a line: a fixed part (weights are read, workers meet), a part for each token of decoding rows, a part for each token
- * of a prompt. The engine measures every step and the three parts follow. Plain numbers; the engine thread's. */
+ * A step's cost is a line: a fixed part (weights are read, workers meet), a part for each token of decoding
+ * rows, a part for each token of a prompt. The engine measures every step and the three parts follow. Plain
+ * numbers; the engine thread's. */
 #ifndef PLATEAU_ENGINE_BUDGET_H
 #define PLATEAU_ENGINE_BUDGET_H
 
@@ -18,14 +19,15 @@ struct budget_load {
         prompts; /* sequences that want prompt tokens computed: those being read and those in the queue */
 };
 
-/* How long a step that others wait for should last: step_ns; with prompts that wait behind the first up to BUDGET_STRETCH of it longer,
- * half of that with one; but at least BUDGET_OWN times what the decoding rows take by themselves. */
+/* How long a step that others wait for should last: step_ns; with prompts that wait behind the first up to
+ * BUDGET_STRETCH of it longer, half of that with one; but at least BUDGET_OWN times what the decoding rows
+ * take by themselves. */
 uint64_t budget_shared_ns(const struct budget *b, uint64_t step_ns, const struct budget_load *load);
 #define BUDGET_STRETCH 0.5
 #define BUDGET_OWN     2.5
 
-/* Tokens of a step that should last target_ns, row_tokens among them; prompt tokens in whole pages, the nearest count of them and
- * at least one. Two pages while nothing is measured. */
+/* Tokens of a step that should last target_ns, row_tokens among them; prompt tokens in whole pages, the
+ * nearest count of them and at least one. Two pages while nothing is measured. */
 uint32_t budget_tokens(const struct budget *b, uint64_t target_ns, uint32_t row_tokens);
 /* A step of so many tokens took so long. */
 void budget_measure(struct budget *b, uint32_t row_tokens, uint32_t prompt_tokens, uint64_t ns);

@@ -1,8 +1,9 @@
 /* engine.c - making, starting and closing an engine, and what other threads call.
  *
- * A job has its place from engine_submit to its end, so the inbox has room for every job there can be and the scheduler's
- * queue as well: neither can be full once a submit has succeeded. A wake is one message however many ask for it.
- * Closing shuts the inbox first: what was put before is still taken, what comes after is told so. */
+ * A job has its place from engine_submit to its end, so the inbox has room for every job there can be and the
+ * scheduler's queue as well: neither can be full once a submit has succeeded. A wake is one message however
+ * many ask for it. Closing shuts the inbox first: what was put before is still taken, what comes after is
+ * told so. */
 #include "engine/engine.h"
 
 #include "engine/engine_state.h"
@@ -101,7 +102,8 @@ struct layout {
     size_t arena_bytes;
 };
 
-/* With a cache each row has one to read and one to write, and there are so many snapshots as the cache may hold. */
+/* With a cache each row has one to read and one to write, and there are so many snapshots as the cache may
+ * hold. */
 static uint32_t slots_of(const struct engine_opts *o, const struct model_shape *shape)
 {
     uint64_t snapshots = shape->slot_bytes ? o->host_cache_bytes / shape->slot_bytes : 0;
@@ -348,7 +350,8 @@ void engine_stop(struct engine *en)
         mailbox_close(en->inbox);
 }
 
-/* A step under way ends with its layer. One that does not is named: leaving its thread behind would leave it memory that is gone. */
+/* A step under way ends with its layer. One that does not is named: leaving its thread behind would leave it
+ * memory that is gone. */
 static void join(struct engine *en)
 {
     uint64_t began_ns = clock_now_ns();
@@ -357,7 +360,8 @@ static void join(struct engine *en)
                  (double)(clock_now_ns() - began_ns) / (double)NS_PER_S);
 }
 
-/* In this order: nobody comes, nobody computes, nobody holds a page, then what they lay in. Whatever was never made is skipped. */
+/* In this order: nobody comes, nobody computes, nobody holds a page, then what they lay in. Whatever was
+ * never made is skipped. */
 void engine_close(struct engine *en)
 {
     if (!en)
@@ -435,7 +439,8 @@ static int check_spec(const struct engine *en, const struct job_spec *s, const s
     return r == 0 ? check_stops(en, s, e) : r;
 }
 
-/* What those before it take, at the pace of late: jobs here times a job's time, over the rows that share it. */
+/* What those before it take, at the pace of late: jobs here times a job's time, over the rows that share
+ * it. */
 uint32_t engine_retry_after_s(struct engine *en)
 {
     uint64_t jobs = admission_total(&en->admission);

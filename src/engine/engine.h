@@ -1,8 +1,9 @@
 /* engine.h - one loaded model's thread: inbox, step, outbox.
  *
- * The engine thread owns scheduler, pages, slots, samplers and the model's workspace: no locks inside. Others talk to it by
- * messages (engine_submit, engine_wake) and read what it publishes after each step (engine_status).
- * Once started it calls no malloc: jobs live in blocks charged to `requests` that engine_submit (a prep thread) allocates. */
+ * The engine thread owns scheduler, pages, slots, samplers and the model's workspace: no locks inside. Others
+ * talk to it by messages (engine_submit, engine_wake) and read what it publishes after each step
+ * (engine_status). Once started it calls no malloc: jobs live in blocks charged to `requests` that
+ * engine_submit (a prep thread) allocates. */
 #ifndef PLATEAU_ENGINE_ENGINE_H
 #define PLATEAU_ENGINE_ENGINE_H
 
@@ -30,7 +31,8 @@ static inline uint32_t engine_logits_max(uint32_t max_num_seqs, uint32_t drafts_
 {
     return max_num_seqs + engine_guesses_max(max_num_seqs, drafts_max) + ENGINE_PROMPT_LOGITS;
 }
-/* The least tokens_max for so many rows: each decodes and guesses, and a chunk of a prompt is a page at least. */
+/* The least tokens_max for so many rows: each decodes and guesses, and a chunk of a prompt is a page at
+ * least. */
 static inline uint32_t engine_tokens_min(uint32_t max_num_seqs, uint32_t drafts_max)
 {
     return max_num_seqs - 1 + engine_guesses_max(max_num_seqs, drafts_max) + KERN_PAGE_TOKENS;
@@ -43,8 +45,8 @@ struct engine_guessing {
     enum engine_guesser by;
     uint32_t drafts_max; /* guesses of a row's step, <= what the model was loaded with; 0: nobody guesses */
     bool always;         /* as many as may be, whether it pays or not: to measure and to test */
-    bool
-        past; /* by MTP: where the head's guess goes on as the sequence did before, so do the guesses behind it */
+    bool past; /* by MTP: where the head's guess goes on as the sequence did before, so do the guesses behind
+                  it */
     bool optimistic; /* the head's guesses are kept without comparing: not exact. Not with `past` */
 };
 
@@ -53,13 +55,14 @@ struct engine_faults {
     int (*step)(
         void *arg); /* called on the engine thread before a forward pass; nonzero: the step fails with it */
     void *arg;
-    /* Guesses instead of whom `by` names, which is not the head: behind the first `count` tokens, <= wanted; returns how many. */
+    /* Guesses instead of whom `by` names, which is not the head: behind the first `count` tokens, <= wanted;
+     * returns how many. */
     uint32_t (*guess)(void *arg, const uint32_t *tokens, uint32_t count, uint32_t wanted, uint32_t *ret);
     void (*slice)(void *arg); /* called likewise before a slice of encoding a picture */
 };
 
-/* What may change while engines run: each value is read where it is used, so a change holds from the next request or step on, for
- * those that wait already as well. */
+/* What may change while engines run: each value is read where it is used, so a change holds from the next
+ * request or step on, for those that wait already as well. */
 struct engine_live {
     _Atomic uint64_t queue_timeout_ns, slow_client_ns, step_ns; /* as those of engine_opts */
     _Atomic uint32_t max_queue; /* more than that of engine_opts changes nothing */
@@ -81,16 +84,17 @@ struct engine_opts {
     uint64_t kv_bytes_max;       /* of the page pool's pages; at least one sequence of max_model_len */
     uint64_t pools_bytes_max;    /* of K, V, states and the host cache together; 0: only what else limits */
     uint64_t requests_bytes_max; /* of all jobs' blocks; 0: likewise */
-    bool
-        keep_units; /* what is free stays until it is asked for or memory is short: to measure what trims cost */
-    /* Prefixes of earlier requests stay in the pools until their memory is wanted, and later ones begin with them: so many bytes of
-     * pages and states that no request uses. 0: nothing is kept. */
+    bool keep_units; /* what is free stays until it is asked for or memory is short: to measure what trims
+                        cost */
+    /* Prefixes of earlier requests stay in the pools until their memory is wanted, and later ones begin with
+     * them: so many bytes of pages and states that no request uses. 0: nothing is kept. */
     uint64_t host_cache_bytes;
-    /* So many bytes of features of pictures are kept that no request needs at the moment; those in use may be more, but not more than that or
-     * the largest picture's. */
+    /* So many bytes of features of pictures are kept that no request needs at the moment; those in use may be
+     * more, but not more than that or the largest picture's. */
     uint64_t image_cache_bytes;
-    /* Who else holds memory: the engine is listed there from before its first page, caches within the common budget, gives for others and has
-     * them asked when the process refuses it a unit. Borrowed; NULL: it is alone. */
+    /* Who else holds memory: the engine is listed there from before its first page, caches within the common
+     * budget, gives for others and has them asked when the process refuses it a unit. Borrowed; NULL: it is
+     * alone. */
     struct holders *holders;
     /* Where prefixes go from memory, and come from; NULL, or no host cache: nowhere. Outlives the engine. */
     struct store *store;
@@ -99,8 +103,8 @@ struct engine_opts {
     uint64_t slow_client_ns;        /* a full stream ends after so long: FINISH_TOO_SLOW; 0 = never */
     uint64_t step_ns;               /* what a step that others wait for should last */
     uint64_t step_alone_ns;         /* what it may last when nobody waits: 1 s */
-    /* Holds instead of queue_timeout_ns, slow_client_ns, step_ns and max_queue; shared by engines, outlives them. NULL: those hold for
-     * good. */
+    /* Holds instead of queue_timeout_ns, slow_client_ns, step_ns and max_queue; shared by engines, outlives
+     * them. NULL: those hold for good. */
     const struct engine_live *live;
     const struct engine_faults *faults; /* NULL but in tests */
 };
@@ -116,15 +120,16 @@ void engine_plan(const struct engine_opts *opts, const struct model_shape *shape
 /* What the features of the largest picture take; 0: the model sees nothing. */
 uint64_t engine_picture_bytes(const struct model_shape *shape);
 
-/* Address space of the pools and all tables are there, nothing runs yet. Idle, the pools hold no byte but those of prefixes: other
- * units are given back within a second after the last request. 0, -EINVAL, -ENOMEM. */
+/* Address space of the pools and all tables are there, nothing runs yet. Idle, the pools hold no byte but
+ * those of prefixes: other units are given back within a second after the last request. 0, -EINVAL,
+ * -ENOMEM. */
 int engine_create(const struct engine_opts *opts, struct engine **ret, struct err *e);
 int engine_start(struct engine *en);
-/* Takes nothing more; every request ends (FINISH_SHUTDOWN) and every order is answered when the step under way has finished its layer.
- * Returns at once. Any thread; once is enough. NULL is fine. */
+/* Takes nothing more; every request ends (FINISH_SHUTDOWN) and every order is answered when the step under
+ * way has finished its layer. Returns at once. Any thread; once is enough. NULL is fine. */
 void engine_stop(struct engine *en);
-/* engine_stop, joins the thread, frees everything. An ordered list: each entry runs whatever the ones before it returned; a thread that
- * takes its time is told of in the log. NULL is fine. */
+/* engine_stop, joins the thread, frees everything. An ordered list: each entry runs whatever the ones before
+ * it returned; a thread that takes its time is told of in the log. NULL is fine. */
 void engine_close(struct engine *en);
 
 #define ENGINE_STOP_STRINGS_MAX      16
@@ -132,8 +137,9 @@ void engine_close(struct engine *en);
 #define ENGINE_CUTS_MAX              32
 #define ENGINE_PICTURES_MAX          512 /* of one prompt; a pair of frames is one */
 
-/* A picture of a prompt. Its placeholders stand in the prompt already, one token per square of model_vision's edge; each is the image's or
- * the video's placeholder. Width and height are multiples of that edge, their product at most pixels_max. */
+/* A picture of a prompt. Its placeholders stand in the prompt already, one token per square of model_vision's
+ * edge; each is the image's or the video's placeholder. Width and height are multiples of that edge, their
+ * product at most pixels_max. */
 struct job_picture {
     struct picture *picture; /* the job holds it too until it ends */
     uint32_t first;          /* index of its first placeholder; >= 1 */
@@ -145,12 +151,12 @@ struct job_spec {
     uint32_t max_tokens;    /* >= 1 */
     int32_t priority;       /* lower goes first; 0 is normal */
     struct slice
-        cache_salt; /* only requests with the same salt and tenant share prefixes and encoded images */
-    uint64_t
-        tenant; /* a number of the caller's, by API key or client address: rows, queue and computed tokens are shared by tenants */
+        cache_salt;  /* only requests with the same salt and tenant share prefixes and encoded images */
+    uint64_t tenant; /* a number of the caller's, by API key or client address: rows, queue and computed
+                        tokens are shared by tenants */
     uint32_t weight; /* the tenant's share, 1 to SHARE_WEIGHT_MAX; 0 counts as 1 */
-    /* Token indices of the prompt where a later one may begin to differ, in any order; copied, each moved down to a whole page. The
-     * prompt's end is always one. At most ENGINE_CUTS_MAX are looked at. */
+    /* Token indices of the prompt where a later one may begin to differ, in any order; copied, each moved
+     * down to a whole page. The prompt's end is always one. At most ENGINE_CUTS_MAX are looked at. */
     const uint32_t *cuts;
     uint32_t cut_count;
     struct sampler_params sampling;
@@ -159,40 +165,43 @@ struct job_spec {
     uint32_t stop_count;
     const struct job_picture *pictures; /* ascending, <= ENGINE_PICTURES_MAX; copied */
     uint32_t picture_count;
-    bool speculative; /* guesses may be tried; changes no token */
-    bool
-        prompt_logprobs; /* logprobs of every prompt token come first, as stream tokens (the first has none: logprob NaN) */
+    bool speculative;     /* guesses may be tried; changes no token */
+    bool prompt_logprobs; /* logprobs of every prompt token come first, as stream tokens (the first has none:
+                             logprob NaN) */
 };
 
-/* Hands in a job; any thread. On 0 the engine holds the job half of `s` and ends it with exactly one finish record. On
- * failure nothing has happened and both halves are still the caller's:
- * -EINVAL (prompt + max_tokens can never fit, a bad id, ...: 400), -EAGAIN (queue full: 429), -ENOBUFS (other jobs have what is
- * planned for jobs: 429), -ENOMEM (no job will make room by ending: 507), -EPIPE (closing: 503). With both 429
- * *retry_after_s comes from the measured queue. e has the sentence for the client. */
+/* Hands in a job; any thread. On 0 the engine holds the job half of `s` and ends it with exactly one finish
+ * record. On failure nothing has happened and both halves are still the caller's: -EINVAL (prompt +
+ * max_tokens can never fit, a bad id, ...: 400), -EAGAIN (queue full: 429), -ENOBUFS (other jobs have what is
+ * planned for jobs: 429), -ENOMEM (no job will make room by ending: 507), -EPIPE (closing: 503). With both
+ * 429 *retry_after_s comes from the measured queue. e has the sentence for the client. */
 int engine_submit(struct engine *en, const struct job_spec *job, struct stream *s, uint32_t *retry_after_s,
                   struct err *e);
 
-/* What a job will take of the account `requests`, beside what all may take together, and how many may run or wait: who submits
- * several at once asks whether they could ever be taken. Any thread. */
+/* What a job will take of the account `requests`, beside what all may take together, and how many may run or
+ * wait: who submits several at once asks whether they could ever be taken. Any thread. */
 struct engine_room {
     uint64_t job_bytes, requests_bytes_max;
     uint32_t jobs_max;
 };
 void engine_room(const struct engine *en, const struct job_spec *job, struct engine_room *ret);
-/* When somebody who was refused may try again: what is here now, at the pace of late; 1 or more. Any thread. */
+/* When somebody who was refused may try again: what is here now, at the pace of late; 1 or more. Any
+ * thread. */
 uint32_t engine_retry_after_s(struct engine *en);
 
 struct engine_cleared {
     uint32_t entries;         /* pages of prefixes, and pictures' features, that were dropped */
     uint64_t bytes_reclaimed; /* by how much what pools and pictures hold has fallen */
 };
-/* Drops all prefixes and features of pictures that no request uses and gives their memory back; waits for it, a step at most. Any thread but the
- * engine's. 0, -EAGAIN (too many wait for the same), -EPIPE (closing), or -ENOMEM. */
+/* Drops all prefixes and features of pictures that no request uses and gives their memory back; waits for it,
+ * a step at most. Any thread but the engine's. 0, -EAGAIN (too many wait for the same), -EPIPE (closing), or
+ * -ENOMEM. */
 int engine_clear_cache(struct engine *en, struct engine_cleared *ret);
-/* Gives back every byte that no request and no prefix needs; prefixes are moved together, none is dropped. As engine_clear_cache. */
+/* Gives back every byte that no request and no prefix needs; prefixes are moved together, none is dropped. As
+ * engine_clear_cache. */
 int engine_trim(struct engine *en, struct engine_cleared *ret);
-/* The machine runs short of memory: an eighth of the prefixes, those used longest ago, features of pictures and all free units go, now or after the
- * step. Any thread; nobody waits. */
+/* The machine runs short of memory: an eighth of the prefixes, those used longest ago, features of pictures
+ * and all free units go, now or after the step. Any thread; nobody waits. */
 void engine_relieve(struct engine *en);
 /* After stream_close: look now. Any thread. */
 void engine_wake(struct engine *en);
@@ -237,21 +246,22 @@ struct engine_numbers {
     uint64_t fetched_tokens;              /* of them, those that came from the SSD tier */
     uint32_t fetching;                    /* requests that wait for the SSD tier; of those waiting */
     uint64_t fetches, fetches_failed;     /* failed: less came than was asked for */
-    /* Trims: a trim begins when nothing runs (or too much is free) and ends when nothing is left to give back or a request
-     * comes; a slice is what it does between two looks at the inbox. */
+    /* Trims: a trim begins when nothing runs (or too much is free) and ends when nothing is left to give back
+     * or a request comes; a slice is what it does between two looks at the inbox. */
     uint64_t pending_trim_bytes; /* what the trim that is owed now will give back at most */
     uint64_t trims, trim_units, trim_bytes, trim_moves, trim_slices, trim_slice_ns, trim_slice_max_ns;
     uint64_t units_retaken; /* given back and committed again within a second */
     uint64_t reliefs;       /* times that memory was taken from caches because some was short */
-    /* Pictures: those encoded, and those whose features were there already when a row came to them. A slice is what is done between two
-     * steps. */
+    /* Pictures: those encoded, and those whose features were there already when a row came to them. A slice
+     * is what is done between two steps. */
     uint64_t pictures_encoded, pictures_found, pictures_evicted;
     uint64_t encode_slices, encode_ns, encode_slice_max_ns;
     uint32_t pictures_kept;                      /* entries of features, those in use included */
     uint64_t pictures_bytes, pictures_bytes_max; /* theirs */
     uint64_t encoding_bytes;                     /* of memory to encode in */
     uint64_t steps, prompt_tokens, completion_tokens, preemptions, step_errors;
-    /* Guesses: rows of steps that had some, how many they had, and those of them that were right, by place behind the known token. */
+    /* Guesses: rows of steps that had some, how many they had, and those of them that were right, by place
+     * behind the known token. */
     uint64_t drafts, draft_tokens, accepted_tokens, accepted_at[MODEL_DRAFTS_MAX];
     uint64_t finished[FINISH_ERROR + 1];
     uint64_t last_step_ns, busy_ns; /* last_step_ns: duration */

@@ -78,7 +78,8 @@ struct engine {
 
 /* engine_loop.c */
 void *engine_thread(void *arg);
-/* Ends whatever is here or in the closed inbox. The engine thread, or who closes an engine that was never started. */
+/* Ends whatever is here or in the closed inbox. The engine thread, or who closes an engine that was never
+ * started. */
 void engine_end_all(struct engine *en);
 /* A job ends: its row goes now, its last tokens and its finish record when they have room. */
 void engine_end_job(struct engine *en, struct job *j, enum finish_reason why);

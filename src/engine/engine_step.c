@@ -1,10 +1,12 @@
-/* engine_step.c - one step: plan, guesses, forward pass, a token for each row that draws, and one more for each guess that was right.
+/* engine_step.c - one step: plan, guesses, forward pass, a token for each row that draws, and one more for
+ * each guess that was right.
  *
- * Behind a row's known token its guesses are computed in the same pass. Then its tokens are drawn one by one, each from its own logits with
- * all that plain decode does before a draw: the next position's logits count only if the guess they are behind is the token that was
- * drawn, so they are what plain decode would have computed. What a row has drawn is said to model and scheduler before rows end.
- * Nothing here allocates: the plan has taken pages and slots, rows and logits lie in the engine's arena, samplers and
- * tokens in the jobs' blocks. A step that fails ends the rows it had and no others. */
+ * Behind a row's known token its guesses are computed in the same pass. Then its tokens are drawn one by one,
+ * each from its own logits with all that plain decode does before a draw: the next position's logits count
+ * only if the guess they are behind is the token that was drawn, so they are what plain decode would have
+ * computed. What a row has drawn is said to model and scheduler before rows end. Nothing here allocates: the
+ * plan has taken pages and slots, rows and logits lie in the engine's arena, samplers and tokens in the jobs'
+ * blocks. A step that fails ends the rows it had and no others. */
 #include "engine/engine_state.h"
 
 #include "base/check.h"
@@ -22,7 +24,8 @@ static struct job *job_of(struct sched_row *row)
 
 /* ---- before ---- */
 
-/* What waits for something other than a step counts for nothing: for its reader, for the tier below, for a picture's features. */
+/* What waits for something other than a step counts for nothing: for its reader, for the tier below, for a
+ * picture's features. */
 static void count_load(const struct engine *en, uint32_t guesses, struct budget_load *ret)
 {
     *ret = (struct budget_load){.row_tokens = guesses};
@@ -37,7 +40,8 @@ static void count_load(const struct engine *en, uint32_t guesses, struct budget_
     }
 }
 
-/* Are guesses kept without looking at what the model says? Not where that is to be told, or might forbid an end. */
+/* Are guesses kept without looking at what the model says? Not where that is to be told, or might forbid an
+ * end. */
 static bool is_blind(const struct engine *en, const struct job *j)
 {
     return en->opts.guessing.optimistic && !j->logprobs && j->output_count >= j->min_tokens;
@@ -203,8 +207,8 @@ static void draw(struct engine *en, struct job *j, float *logits, struct sampled
                  j->prompt_count + j->output_count, j->output_count, ret);
 }
 
-/* Draws behind the known token and behind each guess that is the token drawn before it. `logits`: of the known token first.
- * Returns how many tokens. */
+/* Draws behind the known token and behind each guess that is the token drawn before it. `logits`: of the
+ * known token first. Returns how many tokens. */
 static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint32_t planned, float *logits,
                          uint64_t now_ns)
 {
@@ -222,7 +226,8 @@ static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint3
     return drawn;
 }
 
-/* Takes every guess for the token, as long as it may be one. `logits`: as in draw_run(); of the last one only if the row is_blind(). */
+/* Takes every guess for the token, as long as it may be one. `logits`: as in draw_run(); of the last one only
+ * if the row is_blind(). */
 static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, float *logits, uint64_t now_ns)
 {
     uint32_t guesses = en->guess.counts[index], drawn = 0;

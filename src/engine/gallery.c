@@ -1,7 +1,7 @@
 /* gallery.c - a short table that is searched from end to end.
  *
- * A picture is looked for once when its row comes to it, and encoding one takes a thousand times as long as looking at all entries. The
- * order of use is a number per entry, for the same reason. */
+ * A picture is looked for once when its row comes to it, and encoding one takes a thousand times as long as
+ * looking at all entries. The order of use is a number per entry, for the same reason. */
 #include "engine/gallery.h"
 
 #include "base/check.h"

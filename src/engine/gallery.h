@@ -3,11 +3,12 @@
  *     filling --> whole --> dropped
  *        \__________________/
  *
- * An entry is found by the hash of all of the picture's pixels, its shape in tokens, and its scope: a tenant's requests, and those with
- * another cache_salt, find only entries of their own, so that neither counts nor time tell of another's pictures. Whoever needs one references it; those that
- * nobody references stay, least recently used first to go, as far as `keep_bytes` allows. Each has memory of its own, reserved in the account
- * before it exists and given back to the system when the entry is dropped.
- * Bound: bytes_max of features, and GALLERY_ENTRIES_MAX entries of 144 bytes in the arena it is given. Engine thread only. */
+ * An entry is found by the hash of all of the picture's pixels, its shape in tokens, and its scope: a
+ * tenant's requests, and those with another cache_salt, find only entries of their own, so that neither
+ * counts nor time tell of another's pictures. Whoever needs one references it; those that nobody references
+ * stay, least recently used first to go, as far as `keep_bytes` allows. Each has memory of its own, reserved
+ * in the account before it exists and given back to the system when the entry is dropped. Bound: bytes_max of
+ * features, and GALLERY_ENTRIES_MAX entries of 144 bytes in the arena it is given. Engine thread only. */
 #ifndef PLATEAU_ENGINE_GALLERY_H
 #define PLATEAU_ENGINE_GALLERY_H
 
@@ -62,9 +63,11 @@ uint64_t gallery_entry_bytes(size_t token_bytes, uint64_t tokens);
 /* A whole entry; GALLERY_NONE: there is none. */
 uint32_t gallery_find(const struct gallery *g, const struct gallery_key *key);
 /* A new entry, filling, with one reference; what nobody references makes room. No entry of this key is there.
- * 0; -EAGAIN: what is referenced leaves no room; -ENOMEM: account or system refused. Then nothing has moved but entries that went. */
+ * 0; -EAGAIN: what is referenced leaves no room; -ENOMEM: account or system refused. Then nothing has moved
+ * but entries that went. */
 int gallery_begin(struct gallery *g, const struct gallery_key *key, uint32_t *ret);
-/* Commits a piece of it, at most 128 KiB. 0: all of it is there; 1: there is more; -ENOMEM: the system refused, the entry is still there. */
+/* Commits a piece of it, at most 128 KiB. 0: all of it is there; 1: there is more; -ENOMEM: the system
+ * refused, the entry is still there. */
 int gallery_commit(struct gallery *g, uint32_t index);
 /* It is filled. */
 void gallery_finish(struct gallery *g, uint32_t index);

@@ -1,7 +1,7 @@
 /* guess.c - between scheduler, benefit and those who guess.
  *
- * A row's room is known before its plan: what is left of the page of its last known token, of the sequence and of its stream. The
- * scheduler applies the first two again, and what one step may have. */
+ * A row's room is known before its plan: what is left of the page of its last known token, of the sequence
+ * and of its stream. The scheduler applies the first two again, and what one step may have. */
 #include "engine/guess.h"
 
 #include "engine/engine_state.h"
@@ -179,7 +179,8 @@ void guess_count(struct engine *en, struct job *j, uint32_t index, uint32_t plan
 {
     struct engine_numbers *n = &en->now;
     uint32_t count = en->guess.counts[index];
-    /* Behind a wrong one, or one that ends the answer, nobody looked. Of the past's, those that the head did not want are wrong. */
+    /* Behind a wrong one, or one that ends the answer, nobody looked. Of the past's, those that the head did
+     * not want are wrong. */
     uint32_t tried = ended ? right : MIN_OF(planned, right + 1);
     if (j->row.phase == SCHED_DECODING && j->speculative)
         benefit_count(&en->guess.benefit, j->past ? &j->past_hits : &j->hits, j->past, tried, right);

@@ -1,9 +1,10 @@
 /* guess.h - tokens guessed ahead in a step: how many each row may have, who guesses them, and what was right.
  *
- * The sequence's own past guesses before a step is planned, the head behind it, when each row's place and state are known. Where both do, the
- * past's first guess is put to the head: if the head says the same, those behind it stand, else they are not computed. Guesses stand
- * behind a job's known tokens until tokens are drawn in their place. A step computes them all; what it gives is decided token by token
- * as without them (engine_step.c). Parts of the engine, its thread. */
+ * The sequence's own past guesses before a step is planned, the head behind it, when each row's place and
+ * state are known. Where both do, the past's first guess is put to the head: if the head says the same, those
+ * behind it stand, else they are not computed. Guesses stand behind a job's known tokens until tokens are
+ * drawn in their place. A step computes them all; what it gives is decided token by token as without them
+ * (engine_step.c). Parts of the engine, its thread. */
 #ifndef PLATEAU_ENGINE_GUESS_H
 #define PLATEAU_ENGINE_GUESS_H
 
@@ -30,9 +31,11 @@ size_t guess_arena_bytes(uint32_t rows_max);
 int guess_init(struct engine *en);
 /* Before a plan: each row's `drafts`. Returns how many they are together. */
 uint32_t guess_allow(struct engine *en);
-/* Behind it, within the workers' turn: the guesses of its rows are in place, and counted. 0, or as model_draft(). */
+/* Behind it, within the workers' turn: the guesses of its rows are in place, and counted. 0, or as
+ * model_draft(). */
 int guess_draft(struct engine *en, const struct sched_plan *plan);
-/* Row `index` of the plan was to have `planned` guesses, and the first `right` of them were; `ended` by the last of those. */
+/* Row `index` of the plan was to have `planned` guesses, and the first `right` of them were; `ended` by the
+ * last of those. */
 void guess_count(struct engine *en, struct job *j, uint32_t index, uint32_t planned, uint32_t right,
                  bool ended);
 /* The step took so long, drafting apart; with prompts in it it says nothing. */

@@ -1,8 +1,9 @@
 /* job.h - the engine's half of a request: one block of memory with all it will ever need.
  *
- * Made by job_create on whoever submits, charged to `requests`; from then on the engine thread's alone, which frees it when
- * the job ends. Its tokens go to the stream through here, because with stop strings some have to wait: a token whose text could
- * still be the beginning of a stop string is held, in order, until that is decided. */
+ * Made by job_create on whoever submits, charged to `requests`; from then on the engine thread's alone, which
+ * frees it when the job ends. Its tokens go to the stream through here, because with stop strings some have
+ * to wait: a token whose text could still be the beginning of a stop string is held, in order, until that is
+ * decided. */
 #ifndef PLATEAU_ENGINE_JOB_H
 #define PLATEAU_ENGINE_JOB_H
 
@@ -14,8 +15,8 @@
 #include "sched/sched.h"
 #include "text/detok.h"
 
-/* Tokens that may be held. A stop string has fewer bytes and a token with text at least one, so only tokens without text
- * can fill this: a stop string that so many of them interrupt is not found. */
+/* Tokens that may be held. A stop string has fewer bytes and a token with text at least one, so only tokens
+ * without text can fill this: a stop string that so many of them interrupt is not found. */
 #define JOB_HELD_MAX 512
 
 struct job {
@@ -51,8 +52,8 @@ struct job {
     struct prefix_picture *seen; /* what keys say of them */
     struct model_grid *grids;    /* features: while they are needed and there */
     uint32_t *entries;           /* sight.c's: the gallery's entries of those */
-    /* row.cut_count of them; the last one is the last whole page before the prompt's last token. None without a recurrent state: any
-     * page is found then, and a chunk that ends early is a step more. */
+    /* row.cut_count of them; the last one is the last whole page before the prompt's last token. None without
+     * a recurrent state: any page is found then, and a chunk that ends early is a step more. */
     uint32_t *cuts;
     /* Output. */
     uint32_t prompt_sent;     /* tokens of the prompt whose logprobs are out */
@@ -100,13 +101,14 @@ static inline bool job_wants_prompt_logits(const struct job *j)
 /* How many tokens a step may give it: so many find room. 0: the row pauses. */
 uint32_t job_room(const struct job *j);
 
-/* The sequence has so many tokens now: keys of the pages that have become whole. `h` is the calling thread's. */
+/* The sequence has so many tokens now: keys of the pages that have become whole. `h` is the calling
+ * thread's. */
 void job_add_keys(struct job *j, struct prefix_hasher *h, uint32_t tokens);
 
 /* A token of the prompt with its logprob; there is room. */
 void job_put_prompt(struct job *j, const struct stream_token *t);
-/* A drawn token. `text`: room for a token's text, rewritten. True: a stop string ends in it. Everything of the output up
- * to here that is not held is in the stream as far as it has room. */
+/* A drawn token. `text`: room for a token's text, rewritten. True: a stop string ends in it. Everything of
+ * the output up to here that is not held is in the stream as far as it has room. */
 bool job_put(struct job *j, const struct stream_token *t, bool ends, struct buf *text, struct stop_hit *hit);
 /* Moves decided tokens into the stream; true when none are left. */
 bool job_flush(struct job *j);

@@ -1,9 +1,9 @@
 /* pools.c - two pools under one limit.
  *
- * The ledger hears of units only: a page that changes between a request and the cache moves no byte. So the accounts of what the
- * cache holds are brought up to date at certain times (after each step, before a unit goes) and not with each page.
- * Blocks larger than a unit stay where they are: moving one would take longer than a slice may, and what lies between two of them
- * is given back anyway. */
+ * The ledger hears of units only: a page that changes between a request and the cache moves no byte. So the
+ * accounts of what the cache holds are brought up to date at certain times (after each step, before a unit
+ * goes) and not with each page. Blocks larger than a unit stay where they are: moving one would take longer
+ * than a slice may, and what lies between two of them is given back anyway. */
 #include "engine/pools.h"
 
 #include "base/check.h"

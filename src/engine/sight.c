@@ -1,10 +1,11 @@
 /* sight.c - who may go how far, and what is encoded next.
  *
- * Each row's answer is found anew before each plan: the first of its pictures that it is not past and whose features are not there.
- * There are few, and nothing has to be told when a row is preempted, paused, found in a prefix or ended. A row in the queue counts as
- * seeing nothing: what it finds in the cache when it is admitted is not known before.
- * The one picture that is on its way belongs to the job it was begun for. When that ends, another that wants the same picture takes it
- * over, or it is stopped. Features go to their place piece by piece like everything else: a large picture's are tens of MB to commit. */
+ * Each row's answer is found anew before each plan: the first of its pictures that it is not past and whose
+ * features are not there. There are few, and nothing has to be told when a row is preempted, paused, found in
+ * a prefix or ended. A row in the queue counts as seeing nothing: what it finds in the cache when it is
+ * admitted is not known before. The one picture that is on its way belongs to the job it was begun for. When
+ * that ends, another that wants the same picture takes it over, or it is stopped. Features go to their place
+ * piece by piece like everything else: a large picture's are tens of MB to commit. */
 #include "engine/sight.h"
 
 #include "engine/engine_state.h"
@@ -229,7 +230,8 @@ static void finish(struct engine *en)
     struct job *j = s->owner;
     gallery_finish(s->gallery, s->entry);
     en->now.pictures_encoded++;
-    /* The reference it was made with is its owner's now. One that has lost its place meanwhile looks for it again. */
+    /* The reference it was made with is its owner's now. One that has lost its place meanwhile looks for it
+     * again. */
     take(s, j, s->at, s->entry);
     forget(s);
 }
@@ -279,7 +281,8 @@ static bool refuse(struct engine *en, struct job *j, uint32_t i, bool stepped)
 
 /* ---- slices ---- */
 
-/* The row whose turn it is among those with pictures to encode. Rows that were admitted by the last plan have not been looked at yet. */
+/* The row whose turn it is among those with pictures to encode. Rows that were admitted by the last plan have
+ * not been looked at yet. */
 static struct job *next_job(struct engine *en)
 {
     struct sched_row *row;
@@ -323,7 +326,8 @@ static bool begin(struct engine *en, bool stepped)
     return true;
 }
 
-/* Commits a piece of the features' place, then of the tower's memory; with the last the picture is on its way. */
+/* Commits a piece of the features' place, then of the tower's memory; with the last the picture is on its
+ * way. */
 static int prepare(struct engine *en)
 {
     struct sight *s = &en->sight;

@@ -1,14 +1,16 @@
-/* sight.h - from the pixels of a job's pictures to what its prompt's placeholders stand for, between the steps.
+/* sight.h - from the pixels of a job's pictures to what its prompt's placeholders stand for, between the
+ * steps.
  *
- * Only rows with a place have their pictures encoded, and only those that lie behind what they have computed or found: in the order in
- * which the scheduler reads prompts, one at a time. The work is cut into slices between steps: beside rows that decode one lasts about
- * as long as a step of theirs. A row goes on as far as its pictures are there (sched_row.ready), holds their features until it is past
- * them, and its pixels until it ends; so features that were dropped in between can be made again.
- * What is encoded stays in a gallery (engine/gallery.h) for whoever has the same picture next; two who want it at once wait for the same.
+ * Only rows with a place have their pictures encoded, and only those that lie behind what they have computed
+ * or found: in the order in which the scheduler reads prompts, one at a time. The work is cut into slices
+ * between steps: beside rows that decode one lasts about as long as a step of theirs. A row goes on as far as
+ * its pictures are there (sched_row.ready), holds their features until it is past them, and its pixels until
+ * it ends; so features that were dropped in between can be made again. What is encoded stays in a gallery
+ * (engine/gallery.h) for whoever has the same picture next; two who want it at once wait for the same.
  *
- * Nobody waits for ever: who holds features can go on, and lets go of them by that; when nobody can, all but the one whose turn it is let go. When
- * memory for the next picture is refused, nobody holds any and nobody will help, its job ends with that reason. Parts of the engine, its
- * thread. */
+ * Nobody waits for ever: who holds features can go on, and lets go of them by that; when nobody can, all but
+ * the one whose turn it is let go. When memory for the next picture is refused, nobody holds any and nobody
+ * will help, its job ends with that reason. Parts of the engine, its thread. */
 #ifndef PLATEAU_ENGINE_SIGHT_H
 #define PLATEAU_ENGINE_SIGHT_H
 
@@ -47,12 +49,13 @@ void sight_done(struct engine *en);
 void sight_enter(struct engine *en, const struct job *j);
 void sight_leave(struct engine *en, struct job *j);
 
-/* Before a plan: what each row needs is referenced, what it is past is let go of, and sched_row.ready says how far it can go. True: that has
- * changed for some row. */
+/* Before a plan: what each row needs is referenced, what it is past is let go of, and sched_row.ready says
+ * how far it can go. True: that has changed for some row. */
 bool sight_look(struct engine *en);
 /* After the step, whose rows were computed: how long it took. */
 void sight_note_step(struct engine *en, const struct sched_plan *plan, uint64_t took_ns);
-/* Between two steps: a slice of work, if there is any. stepped: something was computed since the last call. True: something was done. */
+/* Between two steps: a slice of work, if there is any. stepped: something was computed since the last call.
+ * True: something was done. */
 bool sight_run(struct engine *en, bool stepped);
 
 /* ---- memory ---- */
@@ -61,14 +64,15 @@ bool sight_run(struct engine *en, bool stepped);
 uint64_t sight_held_bytes(const struct engine *en);
 /* Of those, what goes when it is asked for. */
 uint64_t sight_free_bytes(const struct engine *en);
-/* Of those, what has been of no use since before_ns whatever comes (UINT64_MAX: it does not matter since when): encoding's memory, while no
- * picture is on its way. */
+/* Of those, what has been of no use since before_ns whatever comes (UINT64_MAX: it does not matter since
+ * when): encoding's memory, while no picture is on its way. */
 uint64_t sight_spare_bytes(const struct engine *en, uint64_t before_ns);
 /* What of them the process would hold less if they went: see holder_numbers.reach_bytes. */
 uint64_t sight_reach_bytes(const struct engine *en);
 /* Pictures whose features nobody needs at the moment. */
 uint32_t sight_unused(const struct engine *en);
-/* Gives back a unit of what is spare since before_ns, else with `features` the picture used longest ago; returns the bytes, 0: nothing. */
+/* Gives back a unit of what is spare since before_ns, else with `features` the picture used longest ago;
+ * returns the bytes, 0: nothing. */
 uint64_t sight_give(struct engine *en, uint64_t before_ns, bool features);
 
 /* ---- for reports ---- */

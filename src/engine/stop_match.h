@@ -1,7 +1,7 @@
 /* stop_match.h - finds stop strings in text that comes in pieces.
  *
- * Which one is found depends on the text only, not on how it was cut into tokens: the one whose last byte comes
- * first, of several that end there the longest. Each byte costs a step per stop string. */
+ * Which one is found depends on the text only, not on how it was cut into tokens: the one whose last byte
+ * comes first, of several that end there the longest. Each byte costs a step per stop string. */
 #ifndef PLATEAU_ENGINE_STOP_MATCH_H
 #define PLATEAU_ENGINE_STOP_MATCH_H
 

@@ -1,8 +1,9 @@
 /* stream.h - the way of tokens from a job (engine thread) to its exchange (network thread).
  *
  * A request is two halves; this is all they share. It holds 256 tokens: when it is full the engine pauses
- * the row and never waits. Each half lets go exactly once (stream_release); the last one frees it, and the charge of the
- * request closes then. The job's last message is its finish record, the exchange's is `closed`. */
+ * the row and never waits. Each half lets go exactly once (stream_release); the last one frees it, and the
+ * charge of the request closes then. The job's last message is its finish record, the exchange's is
+ * `closed`. */
 #ifndef PLATEAU_ENGINE_STREAM_H
 #define PLATEAU_ENGINE_STREAM_H
 
@@ -58,10 +59,10 @@ struct stream;
 struct stream_opts {
     struct request_id id;
     uint32_t top_max; /* alternatives per token, <= SAMPLER_TOP_MAX */
-    struct mailbox *
-        wake; /* gets the `struct stream *` (message_bytes = sizeof(void *)) when there is something to take; at most
-                             one message per stream is under way, so it needs room for as many as there are streams. Outlives the
-                             stream's job half. NULL: nobody is told (tests poll) */
+    struct mailbox
+        *wake; /* gets the `struct stream *` (message_bytes = sizeof(void *)) when there is something to take;
+                  at most one message per stream is under way, so it needs room for as many as there are
+                  streams. Outlives the stream's job half. NULL: nobody is told (tests poll) */
     void *user;                  /* the exchange */
     const struct charge *charge; /* for the stream's bytes */
 };
@@ -77,10 +78,12 @@ uint32_t stream_top_max(const struct stream *s);
 /* Before draining: from now on the job will wake us again. */
 void stream_wake_clear(struct stream *s);
 bool stream_take(struct stream *s, struct stream_token *ret);
-/* True once the job is over, every token has been taken and the last wake has been cleared: no message of this stream is
- * under way any more. Who lets go before that may still find one in the mailbox and must not follow its pointer. */
+/* True once the job is over, every token has been taken and the last wake has been cleared: no message of
+ * this stream is under way any more. Who lets go before that may still find one in the mailbox and must not
+ * follow its pointer. */
 bool stream_finished(struct stream *s, struct stream_finish *ret);
-/* The client has gone or does not want more: the job stops within one step. Then wake the engine (engine_wake). */
+/* The client has gone or does not want more: the job stops within one step. Then wake the engine
+ * (engine_wake). */
 void stream_close(struct stream *s);
 
 /* --- job side (engine thread) --- */

@@ -1,11 +1,12 @@
 /* trim.c - when, how much, and how long at a time.
  *
- * Idle, a trim begins 50 ms after the last end. When its units are taken again within a second, it came too early: the next one waits twice
- * as long, up to what still lets it end within a second of the last request; a trim that nobody regretted halves the wait
- * again. So single requests give back at once, and a client that asks five times a second finds its units in place.
- * While rows run, units are given back only beyond a threshold, and only those that have been empty for 50 ms; half a millisecond per
- * step. When such units are wanted again within a second, the next ones must have been empty for twice as long, up to 4 s: under a load that
- * swings, units stay for the next swing. After a while without regret the time is halved again. */
+ * Idle, a trim begins 50 ms after the last end. When its units are taken again within a second, it came too
+ * early: the next one waits twice as long, up to what still lets it end within a second of the last request;
+ * a trim that nobody regretted halves the wait again. So single requests give back at once, and a client that
+ * asks five times a second finds its units in place. While rows run, units are given back only beyond a
+ * threshold, and only those that have been empty for 50 ms; half a millisecond per step. When such units are
+ * wanted again within a second, the next ones must have been empty for twice as long, up to 4 s: under a load
+ * that swings, units stay for the next swing. After a while without regret the time is halved again. */
 #include "engine/trim.h"
 
 #include "engine/engine_state.h"
@@ -81,7 +82,8 @@ static void answer_met(struct engine *en)
             answer(en, ORDER(it));
 }
 
-/* Nothing is free any more: a unit's worth of what one of those who wait may have. False: none may have anything. */
+/* Nothing is free any more: a unit's worth of what one of those who wait may have. False: none may have
+ * anything. */
 static bool evict_for_orders(struct engine *en)
 {
     LIST_EACH(it, &en->trim.orders) {
@@ -102,7 +104,8 @@ static bool is_urgent(const struct trim *t)
     return t->pressed || !list_empty(&t->orders);
 }
 
-/* What pictures were encoded in, then what is free of the pools; what pictures look like only for who waits. */
+/* What pictures were encoded in, then what is free of the pools; what pictures look like only for who
+ * waits. */
 static bool give(struct engine *en, uint64_t before_ns, struct pools_given *ret)
 {
     *ret = (struct pools_given){.bytes = sight_give(en, before_ns, false)};

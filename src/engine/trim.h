@@ -1,8 +1,9 @@
 /* trim.h - giving back what pools and pictures hold and nobody needs, while nobody waits.
  *
- * A trim is owed from the end of the last request until it is done, whatever comes between: it is a state of the engine, with a time
- * at which it begins and one by which it has ended, not a timer. A request that comes calls it off, because the units are needed again; its end
- * owes the next one. It works in slices, and between two of them the inbox is looked at. Parts of the engine, its thread. */
+ * A trim is owed from the end of the last request until it is done, whatever comes between: it is a state of
+ * the engine, with a time at which it begins and one by which it has ended, not a timer. A request that comes
+ * calls it off, because the units are needed again; its end owes the next one. It works in slices, and
+ * between two of them the inbox is looked at. Parts of the engine, its thread. */
 #ifndef PLATEAU_ENGINE_TRIM_H
 #define PLATEAU_ENGINE_TRIM_H
 
@@ -30,14 +31,16 @@ struct trim {
 void trim_init(struct trim *t);
 /* A step is about to be computed: what was owed is called off. */
 void trim_call_off(struct engine *en);
-/* Nothing runs and nothing waits: how long the engine may sleep until it has to trim; 0: now; UINT64_MAX: nothing is owed. */
+/* Nothing runs and nothing waits: how long the engine may sleep until it has to trim; 0: now; UINT64_MAX:
+ * nothing is owed. */
 uint64_t trim_wait_ns(struct engine *en, uint64_t now_ns);
 /* Slice after slice, until a message comes or nothing is left. */
 void trim_run(struct engine *en);
-/* Between two steps: what is owed to orders and to shortage, and what is free beyond a threshold that tightens with the rows that
- * run. */
+/* Between two steps: what is owed to orders and to shortage, and what is free beyond a threshold that
+ * tightens with the rows that run. */
 void trim_between_steps(struct engine *en);
-/* Takes an order in; it is answered when nothing is left to give back, or as much as was asked for has gone. */
+/* Takes an order in; it is answered when nothing is left to give back, or as much as was asked for has
+ * gone. */
 void trim_take_order(struct engine *en, struct holder_ask *o);
 /* Tells the list of holders what is here, and drops what others have more use for. */
 void trim_share(struct engine *en);

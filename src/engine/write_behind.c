@@ -35,7 +35,8 @@ static bool copy(struct engine *en, char *to, const char *from, size_t bytes, bo
     return true;
 }
 
-/* 0: it is there, or never will be; -EAGAIN: no room; -EINTR: a message came. `last`: it goes now, whatever comes of it. */
+/* 0: it is there, or never will be; -EAGAIN: no room; -EINTR: a message came. `last`: it goes now, whatever
+ * comes of it. */
 static int hand_in(struct engine *en, const struct prefix_key *key, enum tier_kind kind, uint32_t block,
                    bool last, bool patient)
 {

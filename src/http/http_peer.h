@@ -1,7 +1,7 @@
 /* http_peer.h - how many connections each client address has.
  *
- * A table of fixed size with an entry for each address that is connected now. A client is an IPv4 address or an IPv6 /64, which is
- * what one customer gets; addresses of IPv4 in IPv6 are the former. */
+ * A table of fixed size with an entry for each address that is connected now. A client is an IPv4 address or
+ * an IPv6 /64, which is what one customer gets; addresses of IPv4 in IPv6 are the former. */
 #ifndef PLATEAU_HTTP_HTTP_PEER_H
 #define PLATEAU_HTTP_HTTP_PEER_H
 

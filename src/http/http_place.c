@@ -1,13 +1,16 @@
-/* http_place.c - which connections may stay when there are more than connections_max, or too many of one client.
+/* http_place.c - which connections may stay when there are more than connections_max, or too many of one
+ * client.
  *
- * A connection without an open request lies in a list by what it waits for, and there behind those that have waited longer. Whoever
- * comes when all places are taken gets the place of the first that may go: one that rests, else one whose header is coming in, else
- * one whose body comes in more slowly than HTTP_BODY_BYTES_PER_S. When all have requests open, the new connection is an excess one: of
- * HTTP_EXCESS_MAX further places, on which only vital paths are answered. Excess places are taken from one another in the same order, so
- * dripping clients do not hold them. A client beyond its own share loses its own connections in this order, never others'.
+ * A connection without an open request lies in a list by what it waits for, and there behind those that have
+ * waited longer. Whoever comes when all places are taken gets the place of the first that may go: one that
+ * rests, else one whose header is coming in, else one whose body comes in more slowly than
+ * HTTP_BODY_BYTES_PER_S. When all have requests open, the new connection is an excess one: of HTTP_EXCESS_MAX
+ * further places, on which only vital paths are answered. Excess places are taken from one another in the
+ * same order, so dripping clients do not hold them. A client beyond its own share loses its own connections
+ * in this order, never others'.
  *
- * A connection that is to go is only marked here: the loop closes it (http_leave.c) once MHD is back, unless its request has become whole
- * meanwhile. */
+ * A connection that is to go is only marked here: the loop closes it (http_leave.c) once MHD is back, unless
+ * its request has become whole meanwhile. */
 #include "http/http_state.h"
 
 #include "base/clock.h"

@@ -1,9 +1,10 @@
 /* http_raw.h - the framing of the bytes that a client sends, judged byte by byte.
  *
- * One struct http_raw follows one connection from its first byte on: request lines, headers, bodies of a length, chunks and
- * trailers, one request behind the other. It knows where each request ends and accepts only what has one reading: what
- * RFC 9112 leaves to the recipient's leniency (a line end without CR, a folded line, blanks around names, numbers with signs) is a
- * fault. Pure: no I/O, no clock, no allocation, and how the bytes are cut into pieces changes nothing. */
+ * One struct http_raw follows one connection from its first byte on: request lines, headers, bodies of a
+ * length, chunks and trailers, one request behind the other. It knows where each request ends and accepts
+ * only what has one reading: what RFC 9112 leaves to the recipient's leniency (a line end without CR, a
+ * folded line, blanks around names, numbers with signs) is a fault. Pure: no I/O, no clock, no allocation,
+ * and how the bytes are cut into pieces changes nothing. */
 #ifndef PLATEAU_HTTP_HTTP_RAW_H
 #define PLATEAU_HTTP_HTTP_RAW_H
 
@@ -41,8 +42,8 @@ enum http_fault {
 
 struct http_raw_limits {
     size_t header_bytes_max; /* request line, headers and trailers of one request */
-    size_t
-        field_bytes_max; /* HTTP_RAW_FIELD_BYTES for each header, query argument and cookie, and a copy of the cookies */
+    size_t field_bytes_max;  /* HTTP_RAW_FIELD_BYTES for each header, query argument and cookie, and a copy of
+                                the cookies */
 };
 
 #define HTTP_RAW_NAME_MAX 17 /* the longest name that is looked for: transfer-encoding */
@@ -71,8 +72,8 @@ struct http_raw {
 
 /* `limits` outlives it. */
 void http_raw_init(struct http_raw *w, const struct http_raw_limits *limits);
-/* Reads on. Returns how many of the bytes belong to what is right so far: all of them, or, when w->fault is set by one, those of
- * the requests that end before the faulty one. Not to be called after a fault. */
+/* Reads on. Returns how many of the bytes belong to what is right so far: all of them, or, when w->fault is
+ * set by one, those of the requests that end before the faulty one. Not to be called after a fault. */
 size_t http_raw_feed(struct http_raw *w, const char *bytes, size_t len);
 /* Between requests: nothing of the next one has come. */
 bool http_raw_rests(const struct http_raw *w);

@@ -1,9 +1,10 @@
 /* http_refuse.c - what http refuses by itself, in OpenAI's envelope, naming the limit and its option.
  *
- * Two ends have to agree on where a request stops, or a proxy in front and this server could be made to see different
- * requests in the same bytes. So each fault of the raw bytes (http_raw.c) is answered past the library and closes the
- * connection; what is behind it is never read as a request. What the library would refuse in words of its own is a fault or beyond
- * a limit before. The checks of a header that is whole come after that; those of its body's length close as well. */
+ * Two ends have to agree on where a request stops, or a proxy in front and this server could be made to see
+ * different requests in the same bytes. So each fault of the raw bytes (http_raw.c) is answered past the
+ * library and closes the connection; what is behind it is never read as a request. What the library would
+ * refuse in words of its own is a fault or beyond a limit before. The checks of a header that is whole come
+ * after that; those of its body's length close as well. */
 #include "http/http_state.h"
 
 #include "base/rng.h"

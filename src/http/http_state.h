@@ -1,7 +1,7 @@
 /* http_state.h - what the files of this folder share. Nobody else includes it.
  *
- * A connection's slot holds the one request that it can have at a time. Everything belongs to the network thread,
- * except what http_server marks as read or set by others. */
+ * A connection's slot holds the one request that it can have at a time. Everything belongs to the network
+ * thread, except what http_server marks as read or set by others. */
 #ifndef PLATEAU_HTTP_HTTP_STATE_H
 #define PLATEAU_HTTP_HTTP_STATE_H
 
@@ -16,10 +16,11 @@
 
 /* Connections beyond connections_max: only vital paths are answered on them, all else is told 429. */
 #define HTTP_EXCESS_MAX 6
-/* Connections that have been told to go and that MHD has not closed yet; unused excess places serve for that as well. With all
- * taken, MHD accepts again in the next turn. */
+/* Connections that have been told to go and that MHD has not closed yet; unused excess places serve for that
+ * as well. With all taken, MHD accepts again in the next turn. */
 #define HTTP_LEAVING_MAX 2
-/* Closed connections whose clients are still sending: read from and thrown away, so that the refusal arrives. */
+/* Closed connections whose clients are still sending: read from and thrown away, so that the refusal
+ * arrives. */
 #define HTTP_LINGERS_MAX 64
 /* A body may come as slowly as this, after the idle timeout; a client that drips is cut. */
 #define HTTP_BODY_BYTES_PER_S 1024
@@ -206,7 +207,8 @@ void http_conn_check_deadline(struct http_conn *c, uint64_t now_ns);
 void http_request_begin(struct http_request *r);
 /* Tells the handler, once, and gives back what the request held. */
 void http_request_over(struct http_request *r, bool completed);
-/* Gives the prepared answer to MHD; from inside MHD's callback, or suspended. False when MHD does not take it. */
+/* Gives the prepared answer to MHD; from inside MHD's callback, or suspended. False when MHD does not take
+ * it. */
 bool http_request_queue_reply(struct http_request *r);
 /* The prepared answer is now `reply`; when the connection is suspended it goes out at once. */
 void http_request_set_reply(struct http_request *r, struct MHD_Response *reply, unsigned status,
@@ -222,7 +224,8 @@ void http_refuse(struct http_request *r, const struct http_refusal *why);
 struct http_refusal http_refuse_fault(const struct http_server *s, enum http_fault fault);
 /* There is no place for the connection. */
 struct http_refusal http_refuse_place(const struct http_conn *c);
-/* Writes the refusal past MHD, which takes no answer while it reads a body. The caller closes the connection. */
+/* Writes the refusal past MHD, which takes no answer while it reads a body. The caller closes the
+ * connection. */
 void http_refuse_raw(struct http_request *r, const struct http_refusal *why);
 /* True when the request may not pass, and why. */
 bool http_refuse_wanted(const struct http_request *r, struct http_refusal *ret);
@@ -238,7 +241,8 @@ void http_recv_add(struct http_conn *c);
 void http_recv_remove(struct http_conn *c);
 /* 0, or -ENOTSUP: MHD reads by another way. */
 int http_recv_check(struct err *e);
-/* The header of the request that MHD hands over, or all of it, has been judged. False is logged: it must not be served. */
+/* The header of the request that MHD hands over, or all of it, has been judged. False is logged: it must not
+ * be served. */
 bool http_recv_has_judged(const struct http_conn *c, bool whole);
 
 /* http_place.c */

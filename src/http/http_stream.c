@@ -1,7 +1,8 @@
 /* http_stream.c - an answer of unknown length: a ring of bytes between the handler and MHD.
  *
- * The handler puts whole messages in, MHD's reader takes what it can send. An empty ring suspends the connection,
- * a write resumes it, so a silent stream costs nothing and a client that does not read stops its own stream only. */
+ * The handler puts whole messages in, MHD's reader takes what it can send. An empty ring suspends the
+ * connection, a write resumes it, so a silent stream costs nothing and a client that does not read stops its
+ * own stream only. */
 #include "http/http_state.h"
 
 #include "base/clock.h"
@@ -25,7 +26,8 @@ static struct MHD_Response *create_reply(struct http_request *r)
     /* To a HEAD, 0.9.75 would send the last chunk of a body of unknown length, into the next answer. */
     if (slice_eq(r->method, SLICE("HEAD")))
         return MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
-    /* The block is what MHD reads through for a client of HTTP/1.0; for others it sends chunks from the pool. */
+    /* The block is what MHD reads through for a client of HTTP/1.0; for others it sends chunks from the
+     * pool. */
     return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 2048, http_stream_on_read, r, NULL);
 }
 
@@ -131,8 +133,8 @@ ssize_t http_stream_on_read(void *arg, uint64_t position, char *to, size_t bytes
     (void)position;
     s->activity++;
     if (c->killed) {
-        /* Its socket is shut: sending anything ends the connection at once. Told of an error, 0.9.75 marks it closed and forgets it until
-         * all connections that are older have moved, or timed out. */
+        /* Its socket is shut: sending anything ends the connection at once. Told of an error, 0.9.75 marks it
+         * closed and forgets it until all connections that are older have moved, or timed out. */
         *to = '\n';
         return 1;
     }

@@ -1,8 +1,8 @@
 /* binder.c - names, shapes, quantisation; packing itself is kernel/matrix.
  *
- * A module is affine iff it has scales: the configuration gives bits and group (a per-path entry before the global
- * one), and the tensors must agree with it. Packing reads a tensor piece by piece into the stage and drops it from the page cache
- * behind itself, so that a load holds one copy of the weights and one piece. */
+ * A module is affine iff it has scales: the configuration gives bits and group (a per-path entry before the
+ * global one), and the tensors must agree with it. Packing reads a tensor piece by piece into the stage and
+ * drops it from the page cache behind itself, so that a load holds one copy of the weights and one piece. */
 #include "model/binder.h"
 
 #include "model/family.h"
@@ -142,7 +142,8 @@ static const char *const renamed[][2] = {{"model.language_model.", "language_mod
                                          {"model.visual.", "vision_tower."},
                                          {"vision_tower.", "model.visual."}};
 
-/* The entry for a module, under its own path or the one it had before a converter renamed it; else the global one. */
+/* The entry for a module, under its own path or the one it had before a converter renamed it; else the global
+ * one. */
 static struct quantization_entry affine_entry(const struct config *c, const char *module)
 {
     const struct quantization *q = &c->quantization;

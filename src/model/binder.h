@@ -1,10 +1,10 @@
 /* binder.h - from tensors in files to packed weights.
  *
- * Binding runs twice over the same family code: first to measure (memory == NULL: every tensor is found and its shape checked, bytes
- * are counted, nothing is read), then to pack. So a load fails for a reason in the headers before a byte of weights
- * is touched, and the bytes reserved are exactly the bytes used.
- * Module paths are relative to the text model: "layers.3.self_attn.q_proj"; the prefix in front of them differs between
- * writers and is found once. One thread, the loading one. */
+ * Binding runs twice over the same family code: first to measure (memory == NULL: every tensor is found and
+ * its shape checked, bytes are counted, nothing is read), then to pack. So a load fails for a reason in the
+ * headers before a byte of weights is touched, and the bytes reserved are exactly the bytes used. Module
+ * paths are relative to the text model: "layers.3.self_attn.q_proj"; the prefix in front of them differs
+ * between writers and is found once. One thread, the loading one. */
 #ifndef PLATEAU_MODEL_BINDER_H
 #define PLATEAU_MODEL_BINDER_H
 
@@ -55,16 +55,16 @@ struct binder {
 int binder_init(struct binder *b);
 
 bool binder_has(const struct binder *b, const char *path);
-/* Finds the weight of module `path`, [out, in], or a stack [experts, out, in]: dense, or affine if it has scales. Shapes are
- * checked. 0, -EINVAL, -ENOTSUP. */
+/* Finds the weight of module `path`, [out, in], or a stack [experts, out, in]: dense, or affine if it has
+ * scales. Shapes are checked. 0, -EINVAL, -ENOTSUP. */
 int binder_linear(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret);
 int binder_stack(struct binder *b, const char *path, uint64_t experts, uint64_t out, uint64_t in,
                  struct linear_source *ret);
 /* The same for a module that has a bias; who calls binds it. */
 int binder_linear_biased(struct binder *b, const char *path, uint64_t out, uint64_t in,
                          struct linear_source *ret);
-/* The filters of a convolution whose stride is their size, as a matrix over what they see. Of two shapes, [out, ...] each, the tensor has one:
- * *second says which. */
+/* The filters of a convolution whose stride is their size, as a matrix over what they see. Of two shapes,
+ * [out, ...] each, the tensor has one: *second says which. */
 int binder_filters(struct binder *b, const char *path, const uint64_t shape_a[5], const uint64_t shape_b[5],
                    bool *second, struct linear_source *ret);
 /* Rows [from, from + count) of a matrix. */

@@ -1,7 +1,8 @@
 /* config.h - config.json as checked numbers.
  *
- * Text fields come from text_config first, then from the top level. Every number is within the bounds below, so that products of
- * a few of them fit 64 bits; what the family needs is checked by the family. Constant once read. */
+ * Text fields come from text_config first, then from the top level. Every number is within the bounds below,
+ * so that products of a few of them fit 64 bits; what the family needs is checked by the family. Constant
+ * once read. */
 #ifndef PLATEAU_MODEL_CONFIG_H
 #define PLATEAU_MODEL_CONFIG_H
 
@@ -77,7 +78,8 @@ struct config {
 };
 
 /* What is in `text`, config.json's content. `a` keeps layer kinds and quantisation entries.
- * 0, -EINVAL, -ENOTSUP (family, quantisation or feature we do not have), -ENOMEM; e names key, value and limit. */
+ * 0, -EINVAL, -ENOTSUP (family, quantisation or feature we do not have), -ENOMEM; e names key, value and
+ * limit. */
 int config_parse(struct arena *a, struct slice text, struct config *ret, struct err *e);
 int config_load(struct arena *a, const char *dir, struct config *ret, struct err *e);
 

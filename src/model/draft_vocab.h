@@ -1,12 +1,12 @@
 /* draft_vocab.h - the tokens among which a guess is looked for: those in use of late.
  *
- * A guess needs the output matrix once more, of which it keeps one row's answer. Nearly every token of a conversation is one that its
- * text has had before or that every text has, so a copy of those rows, a small part of the matrix, gives nearly all guesses; one that is
- * not there is a guess that turns out wrong, and has its row from then on. The tokens that go through the model are the
- * ones in use. Their places are a clock: one that was used since the hand last passed stays. At first they are the
- * lowest ids: a byte-pair vocabulary is numbered by how common its tokens were.
- * Bound: `size` rows of the matrix, 5 bytes for each and 2 for each token of the vocabulary, in the head's weight memory. The engine's
- * thread only. */
+ * A guess needs the output matrix once more, of which it keeps one row's answer. Nearly every token of a
+ * conversation is one that its text has had before or that every text has, so a copy of those rows, a small
+ * part of the matrix, gives nearly all guesses; one that is not there is a guess that turns out wrong, and
+ * has its row from then on. The tokens that go through the model are the ones in use. Their places are a
+ * clock: one that was used since the hand last passed stays. At first they are the lowest ids: a byte-pair
+ * vocabulary is numbered by how common its tokens were. Bound: `size` rows of the matrix, 5 bytes for each
+ * and 2 for each token of the vocabulary, in the head's weight memory. The engine's thread only. */
 #ifndef PLATEAU_MODEL_DRAFT_VOCAB_H
 #define PLATEAU_MODEL_DRAFT_VOCAB_H
 
@@ -26,8 +26,8 @@ struct draft_vocab {
 
 /* Of `vocab` tokens, when `wanted` are asked for (model_parts.draft_vocab); 0: all. */
 uint32_t draft_vocab_size(uint32_t wanted, uint32_t vocab);
-/* Binds as the binder's other parts are bound: measures first, then takes memory and fills it. `head`: the output matrix, not looked at while
- * measuring. 0 or -ENOMEM. */
+/* Binds as the binder's other parts are bound: measures first, then takes memory and fills it. `head`: the
+ * output matrix, not looked at while measuring. 0 or -ENOMEM. */
 int draft_vocab_bind(struct binder *b, const struct matrix *head, struct draft_vocab *ret);
 /* The list as it begins: the lowest ids. `v` has its sizes and tables; `memory` is for its rows. */
 void draft_vocab_fill(struct draft_vocab *v, void *memory, const struct matrix *head);

@@ -1,8 +1,9 @@
 /* encoder.c - memory, and the order of the work.
  *
- * The memory is one range of units, laid out anew for each picture: what a picture needs lies in front, so what a larger one left behind can
- * go unit by unit from the end. A still picture comes as the same frame twice and meets both halves of the patch embedding: adding the
- * halves' weights up beforehand would save a thousandth of the work and change the sums. */
+ * The memory is one range of units, laid out anew for each picture: what a picture needs lies in front, so
+ * what a larger one left behind can go unit by unit from the end. A still picture comes as the same frame
+ * twice and meets both halves of the patch embedding: adding the halves' weights up beforehand would save a
+ * thousandth of the work and change the sums. */
 #include "model/encoder.h"
 
 #include "base/check.h"
@@ -224,7 +225,8 @@ void encoder_done(struct encoder *e)
 
 /* ---- a picture ---- */
 
-/* Angles of whole numbers: rows use the first half of a head's frequencies, columns the second, which are the same. */
+/* Angles of whole numbers: rows use the first half of a head's frequencies, columns the second, which are the
+ * same. */
 static void fill_angles(struct encoder *e, uint32_t edge)
 {
     uint32_t n = e->config->head_dim / 4;

@@ -1,9 +1,10 @@
 /* encoder.h - one picture on its way through the tower, in pieces.
  *
- * Passes over slices of patches: the embedding, then for each block keys and values of all patches, then everything else of one slice after
- * another; a slice's intermediate values are small and stay near. So of a picture only the residual stream and one block's keys and values are
- * kept. Passes consist of stages, stages of tiles; a piece is a few tiles of one stage, for each worker about as much work. What a tile
- * computes depends on the picture alone, so no result depends on pieces, workers or what others compute in between.
+ * Passes over slices of patches: the embedding, then for each block keys and values of all patches, then
+ * everything else of one slice after another; a slice's intermediate values are small and stay near. So of a
+ * picture only the residual stream and one block's keys and values are kept. Passes consist of stages, stages
+ * of tiles; a piece is a few tiles of one stage, for each worker about as much work. What a tile computes
+ * depends on the picture alone, so no result depends on pieces, workers or what others compute in between.
  * The engine's thread, inside a turn of the workers; the tiles run on those. */
 #ifndef PLATEAU_MODEL_ENCODER_H
 #define PLATEAU_MODEL_ENCODER_H
@@ -59,14 +60,16 @@ struct encoder {
     uint32_t rows, columns, patches; /* rows and columns of patches */
     uint32_t slices, page_count;
     struct encoder_arrays a;
-    /* Where it is: of the pass, the slice, the stage within the sequence (attention has several, a range of keys each), the next tile. */
+    /* Where it is: of the pass, the slice, the stage within the sequence (attention has several, a range of
+     * keys each), the next tile. */
     uint32_t pass, slice, stage, range, tile;
     uint8_t op; /* enum encoder_op of the stage that is being computed */
 };
 
 /* Fills what of model_vision says what encoding takes. */
 void encoder_cost(const struct vision_config *v, struct model_vision *ret);
-/* `e` is zeroed; its account is opened below `parent`, which may be NULL. 0 or -ENOMEM: encoder_done() all the same. */
+/* `e` is zeroed; its account is opened below `parent`, which may be NULL. 0 or -ENOMEM: encoder_done() all
+ * the same. */
 int encoder_init(struct encoder *e, const struct config *c, const struct tower *t, struct step *step,
                  struct account *parent);
 /* Fine on a zeroed struct. */

@@ -1,7 +1,8 @@
 /* family.h - what makes one family of models differ from the others.
  *
- * A family checks a configuration, binds one layer's tensors and runs one layer; the blocks it composes (attention, delta
- * net, MLP, experts) are shared. Adding a family is a file with one of these and a line in family.c. */
+ * A family checks a configuration, binds one layer's tensors and runs one layer; the blocks it composes
+ * (attention, delta net, MLP, experts) are shared. Adding a family is a file with one of these and a line in
+ * family.c. */
 #ifndef PLATEAU_MODEL_FAMILY_H
 #define PLATEAU_MODEL_FAMILY_H
 

@@ -9,8 +9,8 @@
 /* Group sizes whose sums a product needs of its input. */
 enum { GROUP_32 = 1, GROUP_64 = 2, GROUP_128 = 4 };
 
-/* Matrices that read the same input, their outputs one behind the other: y = [part 0 | part 1 | ...]. Those that
- * share form, bits and group are packed as one. */
+/* Matrices that read the same input, their outputs one behind the other: y = [part 0 | part 1 | ...]. Those
+ * that share form, bits and group are packed as one. */
 #define PROJECTION_PARTS_MAX 5
 struct projection {
     uint32_t in, out;
@@ -43,8 +43,8 @@ struct mlp_weights {
 };
 
 struct moe_weights {
-    struct projection
-        in; /* router | shared expert's gate (1) | shared gate | shared up; the last three only with a shared one */
+    struct projection in; /* router | shared expert's gate (1) | shared gate | shared up; the last three only
+                             with a shared one */
     struct projection shared_out;
     struct matrix up, down; /* stacks: [experts] of gate | up, and of down */
     unsigned up_groups, down_groups;
@@ -62,7 +62,8 @@ struct layer {
     struct moe_weights moe;
 };
 
-/* Multi-token prediction (contract 2.8): the pair for token j is (hidden state of token j - 1, embedding of token j). */
+/* Multi-token prediction (contract 2.8): the pair for token j is (hidden state of token j - 1, embedding of
+ * token j). */
 struct mtp_weights {
     struct projection fc;                      /* [hidden, 2 * hidden]: of embedding | hidden state */
     const float *norm_embedding, *norm_hidden; /* [hidden], in front of fc */

@@ -1,7 +1,8 @@
 /* model.c - probing, loading, and the forward pass from ids to logits.
  *
- * A load measures first (model_probe is the measuring alone), reserves everything, then packs. The checkpoint's files are open only
- * while packing. Everything that model_forward touches exists when model_load returns. */
+ * A load measures first (model_probe is the measuring alone), reserves everything, then packs. The
+ * checkpoint's files are open only while packing. Everything that model_forward touches exists when
+ * model_load returns. */
 #include "model/model.h"
 
 #include "model/binder.h"
@@ -216,7 +217,8 @@ static int measure(struct config *c, const struct model_parts *parts, const char
     return r == -ENOMEM ? err_set(e, r, "%s", ret->mtp_absent.text) : 0;
 }
 
-/* Layers, their kinds, and what config.json says of single modules (a path each); in whole grains of an arena. */
+/* Layers, their kinds, and what config.json says of single modules (a path each); in whole grains of an
+ * arena. */
 static uint64_t tables_bytes(const struct config *c)
 {
     uint64_t bytes = c->layers * (sizeof(struct layer) + 1) + c->vision.depth * sizeof(struct tower_block) +

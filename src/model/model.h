@@ -1,9 +1,9 @@
 /* model.h - a loaded model: one forward pass over rows.
  *
- * A row is a sequence's next tokens: one while decoding, a chunk while its prompt is read. Rows of one step share every
- * product with the weights; a row's numbers depend on nothing but its own tokens and positions (DESIGN 5).
- * The model owns weights and workspace; pages and slots are the caller's. Calls come from one thread, the
- * engine's, inside a turn of the workers. */
+ * A row is a sequence's next tokens: one while decoding, a chunk while its prompt is read. Rows of one step
+ * share every product with the weights; a row's numbers depend on nothing but its own tokens and positions
+ * (DESIGN 5). The model owns weights and workspace; pages and slots are the caller's. Calls come from one
+ * thread, the engine's, inside a turn of the workers. */
 #ifndef PLATEAU_MODEL_MODEL_H
 #define PLATEAU_MODEL_MODEL_H
 
@@ -31,19 +31,19 @@ struct model_workspace {
 struct model_parts {
     bool vision;               /* the tower, if there is one */
     uint64_t image_pixels_max; /* of a picture after resizing, if the model allows more; 0: 4194304 */
-    bool
-        mtp; /* the MTP head, if there is one and drafts_max > 0: its weights, and K and V of it in the pages */
-    uint32_t
-        drafts_max; /* tokens that may be guessed ahead of one that is known (by the head, or by others): room for
-                            their inputs in each slot. At most MODEL_DRAFTS_MAX */
-    uint32_t
-        draft_vocab; /* the head looks for guesses among so many tokens that have been in use of late, which takes a copy of
-                            their rows of the output matrix; 0, or more than half the vocabulary: among all */
+    bool mtp; /* the MTP head, if there is one and drafts_max > 0: its weights, and K and V of it in the
+               * pages */
+    uint32_t drafts_max; /* tokens that may be guessed ahead of one that is known (by the head, or by others):
+                            room for their inputs in each slot. At most MODEL_DRAFTS_MAX */
+    uint32_t draft_vocab; /* the head looks for guesses among so many tokens that have been in use of late,
+                             which takes a copy of their rows of the output matrix; 0, or more than half the
+                             vocabulary: among all */
 };
 #define MODEL_DRAFTS_MAX       8
 #define MODEL_DRAFT_VOCAB_AUTO UINT32_MAX /* a quarter of the vocabulary, from 1024 to 16384 */
 
-/* The vision tower, from config.json and the checkpoint's preprocessor files (contract 4.1); zeros without parts.vision or without a tower. */
+/* The vision tower, from config.json and the checkpoint's preprocessor files (contract 4.1); zeros without
+ * parts.vision or without a tower. */
 struct model_vision {
     bool present;
     uint32_t patch, merge;   /* pixels of a patch's edge; patches of a token's edge */
@@ -68,7 +68,8 @@ struct model_shape {
     uint32_t context_max; /* max_position_embeddings */
     size_t page_bytes;    /* 32 tokens of K and V of all full-attention layers; a multiple of 64 */
     size_t slot_bytes;    /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
-    /* The model counts by the uint32_t at slot_held_at of a slot that it goes on from: at most slot_held_max. 0: there is none. */
+    /* The model counts by the uint32_t at slot_held_at of a slot that it goes on from: at most slot_held_max.
+     * 0: there is none. */
     uint32_t slot_held_max;
     size_t slot_held_at;
     uint64_t weight_bytes; /* packed, in anonymous memory */
@@ -103,8 +104,8 @@ struct model_opts {
     void *progress_arg;
 };
 
-/* Reads DIR/config.json and every tensor's header, and says what a load will take; loads nothing. parts: NULL as zeros.
- * 0, -ENOENT, -EINVAL, -ENOTSUP (a family or quantisation we do not have), with the reason in e. */
+/* Reads DIR/config.json and every tensor's header, and says what a load will take; loads nothing. parts: NULL
+ * as zeros. 0, -ENOENT, -EINVAL, -ENOTSUP (a family or quantisation we do not have), with the reason in e. */
 int model_probe(const char *dir, const struct model_parts *parts, struct model_shape *ret, struct err *e);
 /* Bytes of workspace for steps of so many tokens in so many rows. */
 uint64_t model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max, uint32_t rows_max,
@@ -132,12 +133,13 @@ struct model_row {
     uint32_t slot_in;       /* state at `position`; MODEL_SLOT_NONE: zeros (position 0) */
     uint32_t slot_out;      /* where the state behind the last token goes; may be slot_in */
     uint32_t logits_from; /* tokens [logits_from, token_count) give a row of logits each; token_count: none */
-    /* The sequence's pictures, ascending; those behind the row's last token may be left out. They decide the positions (contract 4.4) of all that
-     * follows. */
+    /* The sequence's pictures, ascending; those behind the row's last token may be left out. They decide the
+     * positions (contract 4.4) of all that follows. */
     const struct model_grid *grids;
     uint32_t grid_count;
-    /* Some of these tokens are guesses: slot_out gets the state at `position` and the tokens' inputs, and model_accept() says afterwards how many
-     * of them count. At most 1 + drafts_max tokens. A row that goes on from such a slot begins with what was accepted. */
+    /* Some of these tokens are guesses: slot_out gets the state at `position` and the tokens' inputs, and
+     * model_accept() says afterwards how many of them count. At most 1 + drafts_max tokens. A row that goes
+     * on from such a slot begins with what was accepted. */
     bool hold;
 };
 
@@ -152,21 +154,23 @@ struct model_step {
     _Atomic uint64_t *progress_ns; /* set to the clock's time after each layer; may be NULL */
 };
 
-/* 0, or -ECANCELED between two layers: pages and slots of this step's tokens are then undefined (slots only when slot_out
+/* 0, or -ECANCELED between two layers: pages and slots of this step's tokens are then undefined (slots only
+ * when slot_out
  * == slot_in), and the step counts as not done. */
 int model_forward(struct model *m, const struct model_step *s);
 
-/* After a step in which the row held its tokens: the first `count` of them count, 1 <= count <= token_count. Nothing is computed. A slot whose tokens
- * were held is whole and may be kept, copied and read by many once this has been said. */
+/* After a step in which the row held its tokens: the first `count` of them count, 1 <= count <= token_count.
+ * Nothing is computed. A slot whose tokens were held is whole and may be kept, copied and read by many once
+ * this has been said. */
 void model_accept(struct model *m, char *slots, uint32_t slot, uint32_t count);
 
 /* Guesses with the MTP head what follows tokens that are known but not computed yet. */
 struct model_draft_row {
     uint32_t token, position; /* the last known token, and where it is in its sequence; >= 1 */
-    const uint32_t *
-        pages; /* as in model_row, for t < position + count; K and V of guesses that turn out wrong are overwritten later */
-    uint32_t
-        slot; /* what the next model_row has as slot_in: behind it lies the hidden state of token position - 1 */
+    const uint32_t *pages;    /* as in model_row, for t < position + count; K and V of guesses that turn out
+                                 wrong are overwritten later */
+    uint32_t slot; /* what the next model_row has as slot_in: behind it lies the hidden state of token
+                      position - 1 */
     const struct model_grid *grids;
     uint32_t grid_count;
     uint32_t count;   /* wanted: 1..drafts_max */

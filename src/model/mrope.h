@@ -1,7 +1,8 @@
 /* mrope.h - where tokens stand among text and pictures (contract 4.4).
  *
- * Text counts on by one on all three axes. The tokens of a picture share one time; rows and columns count from there. What follows goes on
- * behind the larger of its edges, so that later positions are smaller than their index in the sequence. Pure; any thread. */
+ * Text counts on by one on all three axes. The tokens of a picture share one time; rows and columns count
+ * from there. What follows goes on behind the larger of its edges, so that later positions are smaller than
+ * their index in the sequence. Pure; any thread. */
 #ifndef PLATEAU_MODEL_MROPE_H
 #define PLATEAU_MODEL_MROPE_H
 

@@ -1,7 +1,8 @@
 /* tower.c - names and shapes of the tower's tensors, in either writer's layout.
  *
- * The patch embedding is a convolution whose stride is its size: a matrix over the values of a patch. Its two layouts differ in their
- * order only, so the patches are laid out as the matrix wants them, and the matrix is packed as it is. */
+ * The patch embedding is a convolution whose stride is its size: a matrix over the values of a patch. Its two
+ * layouts differ in their order only, so the patches are laid out as the matrix wants them, and the matrix is
+ * packed as it is. */
 #include "model/tower.h"
 
 #include "base/check.h"
@@ -58,7 +59,8 @@ static int bind_linear(struct binder *b, const char *head, const char *name, uin
     return r < 0 ? r : bind_bias(b, path, out, &ret->bias);
 }
 
-/* One tensor, its rows queries | keys | values: as two matrices, for queries are needed when all keys are there. */
+/* One tensor, its rows queries | keys | values: as two matrices, for queries are needed when all keys are
+ * there. */
 static int bind_qkv(struct binder *b, const char *head, uint32_t n, struct tower_block *ret)
 {
     char path[BINDER_PATH_MAX];

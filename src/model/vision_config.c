@@ -1,5 +1,5 @@
-/* vision_config.c - where the files leave something out, what the families' published files say stands in, never a library's class
- * defaults: those are another family's. */
+/* vision_config.c - where the files leave something out, what the families' published files say stands in,
+ * never a library's class defaults: those are another family's. */
 #include "model/vision_config.h"
 
 #include "model/config.h"
@@ -102,7 +102,8 @@ static void read_tokens(struct json_read *r, const struct config *text, struct m
         json_read_fail(r, -ENOTSUP, "pictures need mrope_interleaved true and an mrope_section");
 }
 
-/* size.shortest_edge and longest_edge are areas, whatever they are called; min_pixels and max_pixels go before them. */
+/* size.shortest_edge and longest_edge are areas, whatever they are called; min_pixels and max_pixels go
+ * before them. */
 static void read_bounds(struct json_read *r, uint64_t *min, uint64_t *max)
 {
     const json_t *size = json_read_get(r, "size");

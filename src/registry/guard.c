@@ -1,6 +1,7 @@
 /* guard.c - the guard's own thread: it helps engines that were refused memory, and looks at the system.
  *
- * Nobody waits for this thread, so it may wait for others. It sleeps until somebody wants help or a second is over. */
+ * Nobody waits for this thread, so it may wait for others. It sleeps until somebody wants help or a second is
+ * over. */
 #include "registry/guard.h"
 
 #include "registry/guard_state.h"
@@ -21,7 +22,8 @@
 
 /* ---- help ---- */
 
-/* Somebody's request needs units that the process refused: others' free units, then their prefixes, then idle models. */
+/* Somebody's request needs units that the process refused: others' free units, then their prefixes, then idle
+ * models. */
 static void help(struct guard *g, uint64_t id, uint64_t bytes)
 {
     struct guard_silent silent = {.ids = {id}, .count = 1};

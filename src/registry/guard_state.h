@@ -21,7 +21,8 @@ struct guard {
     pthread_t thread;
     bool started;
 
-    /* Held while room is made and while models are unloaded: one at a time, and guard_set_models() waits for it. */
+    /* Held while room is made and while models are unloaded: one at a time, and guard_set_models() waits for
+     * it. */
     pthread_mutex_t room;
     struct guard_models models; /* under `room`; zeroed: none */
 
@@ -45,17 +46,19 @@ struct guard_silent {
     uint64_t ids[HOLDERS_MAX];
     uint32_t count;
 };
-/* Prefixes of who has those of least use, as long as they are the ones of least use. 0: it gave nothing, and is silent from now on; or nobody is
- * left. */
+/* Prefixes of who has those of least use, as long as they are the ones of least use. 0: it gave nothing, and
+ * is silent from now on; or nobody is left. */
 uint64_t guard_take_cached(struct guard *g, struct guard_silent *silent, uint64_t bytes);
-/* Those whose free and cached bytes are within the floors of their accounts: to the process it makes no difference whether they give them. */
+/* Those whose free and cached bytes are within the floors of their accounts: to the process it makes no
+ * difference whether they give them. */
 void guard_pass_over_floors(struct guard *g, struct guard_silent *silent);
 struct guard_count {
     uint64_t free_bytes, cached_bytes, reach_bytes; /* as holder_numbers has them */
 };
 /* What all but the silent have; reach_bytes: all. */
 struct guard_count guard_count(struct guard *g, const struct guard_silent *silent);
-/* Idle models, until the process has room for so many bytes more. Takes `room`, which the caller does not hold. */
+/* Idle models, until the process has room for so many bytes more. Takes `room`, which the caller does not
+ * hold. */
 uint64_t guard_take_idle(struct guard *g, uint64_t bytes);
 /* The same for who holds it. */
 uint64_t guard_take_idle_locked(struct guard *g, uint64_t bytes);

@@ -1,6 +1,7 @@
 /* guard_take.c - asking those who hold something, and waiting for them as long as a step may last.
  *
- * An engine that computes answers when its step is over, a second at most; one that does not is stuck, and others are asked instead. */
+ * An engine that computes answers when its step is over, a second at most; one that does not is stuck, and
+ * others are asked instead. */
 #include "registry/guard_state.h"
 
 #include "base/check.h"

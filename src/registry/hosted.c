@@ -1,7 +1,7 @@
 /* hosted.c - two tables, read forwards to load and backwards to unload.
  *
- * An entry of the second undoes what an entry of the first may have done, whole or in part, and is safe when it did nothing: so a load
- * that fails anywhere runs all of it. */
+ * An entry of the second undoes what an entry of the first may have done, whole or in part, and is safe when
+ * it did nothing: so a load that fails anywhere runs all of it. */
 #include "registry/hosted.h"
 
 #include "base/check.h"
@@ -174,8 +174,9 @@ static int set_floor(const struct load *l, const char *name, uint64_t bytes)
     return a ? account_set_floor(a, MIN_OF(bytes, limit)) : 0;
 }
 
-/* What was planned is from now on what each account may hold. Beside other models, what one request needs is also set aside
- * within the model's floor, so that neither pools nor blocks can take what the other cannot run without. */
+/* What was planned is from now on what each account may hold. Beside other models, what one request needs is
+ * also set aside within the model's floor, so that neither pools nor blocks can take what the other cannot
+ * run without. */
 static int apply_plan(struct load *l)
 {
     const struct model_settings *s = l->opts->settings;

@@ -34,7 +34,8 @@ static uint64_t file_bytes(const char *dir, const char *name)
     return stat(path, &st) == 0 && st.st_size > 0 ? (uint64_t)st.st_size : 0;
 }
 
-/* Tables and trees of what these files say: a vocabulary takes about one and a half times its file, a template ten times. */
+/* Tables and trees of what these files say: a vocabulary takes about one and a half times its file, a
+ * template ten times. */
 static uint64_t tokenizer_bytes(const char *dir)
 {
     uint64_t vocabulary = file_bytes(dir, "tokenizer.json");

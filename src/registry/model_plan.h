@@ -1,4 +1,5 @@
-/* model_plan.h - what one model takes, asked of every module that will take it: the numbers that memory/plan adds up. */
+/* model_plan.h - what one model takes, asked of every module that will take it: the numbers that memory/plan
+ * adds up. */
 #ifndef PLATEAU_REGISTRY_MODEL_PLAN_H
 #define PLATEAU_REGISTRY_MODEL_PLAN_H
 
@@ -31,7 +32,8 @@ struct model_plan {
 
 /* Tokens of one step for so many rows, each with so many guesses. */
 uint32_t model_plan_step_tokens(uint32_t rows, uint32_t drafts_max);
-/* The engine's options as far as a plan knows them: the same for who plans and who creates. guessing: NULL for nobody's. */
+/* The engine's options as far as a plan knows them: the same for who plans and who creates. guessing: NULL
+ * for nobody's. */
 struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t host_cache_bytes,
                                           const struct engine_guessing *guessing);
 /* Reads headers, loads nothing. 0 or what model_probe() said. */

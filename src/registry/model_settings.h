@@ -1,5 +1,5 @@
-/* model_settings.h - what one model is to be served with: the process's options, changed by what its section of the configuration
- * file says. Plain data; made once at the start. */
+/* model_settings.h - what one model is to be served with: the process's options, changed by what its section
+ * of the configuration file says. Plain data; made once at the start. */
 #ifndef PLATEAU_REGISTRY_MODEL_SETTINGS_H
 #define PLATEAU_REGISTRY_MODEL_SETTINGS_H
 

@@ -1,4 +1,5 @@
-/* registry.c - what there is, who has it, who waits for it: bookkeeping under one lock. What takes time is in registry_work.c. */
+/* registry.c - what there is, who has it, who waits for it: bookkeeping under one lock. What takes time is in
+ * registry_work.c. */
 #include "registry/registry.h"
 
 #include "registry/guard.h"
@@ -393,7 +394,8 @@ static bool is_remembered(const struct entry *e)
     return e->failure.code != -ENOMEM && clock_now_ns() - e->failed_ns < REMEMBER_NS;
 }
 
-/* Under the lock. Whether the files have changed since it failed is asked by the load: disks may be slow, or not answer. */
+/* Under the lock. Whether the files have changed since it failed is asked by the load: disks may be slow, or
+ * not answer. */
 static void begin_load(struct entry *e, bool operator)
 {
     if (operator)

@@ -4,14 +4,14 @@
  *        ▲            │
  *        └── failed ◀─┘         (and draining ──▶ loading, when somebody waits for it already)
  *
- * The list of models is fixed at the start: an index names one for as long as the process lives. Who uses a loaded model holds a
- * lease on it, and while there is one nothing of it is freed. Who waits for a model counts as a waiter: the first one starts the
- * load, all share it, and when the last one leaves it stops. A load and an unload run on a thread of their own each, at most
- * REGISTRY_LOADS_MAX of either; one more thread, the registry's, watches times and joins those. One lock; nothing is loaded, freed or
- * waited for under it.
- * Only loads touch a model's files, and the system may never return from that: a network drive that is gone. Such a load hangs. Its thread
- * cannot be ended; others do not wait for it, reports name it, and the process ends without it.
- * All functions may be called from any thread, but none from an engine's. */
+ * The list of models is fixed at the start: an index names one for as long as the process lives. Who uses a
+ * loaded model holds a lease on it, and while there is one nothing of it is freed. Who waits for a model
+ * counts as a waiter: the first one starts the load, all share it, and when the last one leaves it stops. A
+ * load and an unload run on a thread of their own each, at most REGISTRY_LOADS_MAX of either; one more
+ * thread, the registry's, watches times and joins those. One lock; nothing is loaded, freed or waited for
+ * under it. Only loads touch a model's files, and the system may never return from that: a network drive that
+ * is gone. Such a load hangs. Its thread cannot be ended; others do not wait for it, reports name it, and the
+ * process ends without it. All functions may be called from any thread, but none from an engine's. */
 #ifndef PLATEAU_REGISTRY_REGISTRY_H
 #define PLATEAU_REGISTRY_REGISTRY_H
 
@@ -50,7 +50,8 @@ struct served_model {
     bool exact; /* the same tokens in any batch, chunk and cache state, with guesses and without */
 };
 
-/* For tests: asked after each step of a load and of an unload, by its name; nonzero: the step counts as failed. */
+/* For tests: asked after each step of a load and of an unload, by its name; nonzero: the step counts as
+ * failed. */
 struct registry_faults {
     int (*step)(void *arg, const char *step);
     void *arg;
@@ -84,17 +85,19 @@ struct registry_opts {
 uint64_t registry_stack_bytes(uint32_t model_count);
 /* Loads nothing. 0, -EINVAL (two models of one name), -ENOMEM. */
 int registry_create(const struct registry_opts *opts, struct registry **ret, struct err *e);
-/* Its thread begins, and loads what is to be loaded at the start; what is wanted before waits for it. 0, -ENOMEM, -EAGAIN. */
+/* Its thread begins, and loads what is to be loaded at the start; what is wanted before waits for it. 0,
+ * -ENOMEM, -EAGAIN. */
 int registry_start(struct registry *r, struct err *e);
 /* Loads begin to stop, engines to end, nothing is loaded any more; returns at once. NULL is fine. */
 void registry_stop(struct registry *r);
-/* After registry_stop: waits until all loads have ended. False: some have not within `ns`, which is logged. What they use stays then: the
- * registry and all that its options name; registry_close_others() instead of registry_close(), and the process ends. NULL is fine. */
+/* After registry_stop: waits until all loads have ended. False: some have not within `ns`, which is logged.
+ * What they use stays then: the registry and all that its options name; registry_close_others() instead of
+ * registry_close(), and the process ends. NULL is fine. */
 bool registry_settle(struct registry *r, uint64_t ns);
 /* Unloads what is loaded; the registry stays. */
 void registry_close_others(struct registry *r);
-/* registry_stop, then unloads everything: an ordered list of which every entry runs whatever the ones before it returned. Nobody has a
- * lease or waits any more. NULL is fine. */
+/* registry_stop, then unloads everything: an ordered list of which every entry runs whatever the ones before
+ * it returned. Nobody has a lease or waits any more. NULL is fine. */
 void registry_close(struct registry *r);
 
 /* ---- looking ---- */
@@ -130,7 +133,8 @@ struct lease {
 
 /* 0; -EAGAIN: it is not loaded, wait for it. */
 int registry_lease(struct registry *r, uint32_t index, struct lease *ret);
-/* As registry_lease, but counts as no use, and works while the model drains: for reports, which let go within a moment. */
+/* As registry_lease, but counts as no use, and works while the model drains: for reports, which let go within
+ * a moment. */
 int registry_look(struct registry *r, uint32_t index, struct lease *ret);
 /* Zeroed is fine; zeroes it. */
 void registry_release(struct lease *l);
@@ -146,16 +150,18 @@ struct registry_failure {
     uint32_t retry_after_s; /* before that the same is answered without trying */
 };
 
-/* One more waits for the model. 0: wait for `changed` and poll; -ESHUTDOWN: nobody is counted and `why` says it. `operator`: somebody
- * asks who may know better than the failure that is remembered; else a load that failed within the last 30 s fails again in the same way
- * if its files have not changed. Touches no file. */
+/* One more waits for the model. 0: wait for `changed` and poll; -ESHUTDOWN: nobody is counted and `why` says
+ * it. `operator`: somebody asks who may know better than the failure that is remembered; else a load that
+ * failed within the last 30 s fails again in the same way if its files have not changed. Touches no file. */
 int registry_want(struct registry *r, uint32_t index, bool operator, struct registry_failure * why);
-/* 0: it is there, and `ret` is a lease on it; -EAGAIN: not yet; else the load has failed. In each case the waiter is still counted. */
+/* 0: it is there, and `ret` is a lease on it; -EAGAIN: not yet; else the load has failed. In each case the
+ * waiter is still counted. */
 int registry_poll(struct registry *r, uint32_t index, struct lease *ret, struct registry_failure *why);
 /* One fewer. The last one stops the load. */
 void registry_unwant(struct registry *r, uint32_t index);
 
-/* How the server's start stands: 0, all that are to be loaded at the start are; -EAGAIN; or why the model *index failed. */
+/* How the server's start stands: 0, all that are to be loaded at the start are; -EAGAIN; or why the model
+ * *index failed. */
 int registry_started(struct registry *r, uint32_t *index, struct registry_failure *why);
 
 /* ---- unloading ---- */
@@ -164,8 +170,8 @@ struct registry_unloading {
     uint32_t leases; /* how many requests it waits for */
     uint64_t ticket; /* for registry_unloaded() */
 };
-/* Begins to unload. 0: poll registry_unloaded(); -EPERM: pinned; -EBUSY: it is being loaded; -EALREADY: it is not loaded.
- * `e` has the sentence for who asked. */
+/* Begins to unload. 0: poll registry_unloaded(); -EPERM: pinned; -EBUSY: it is being loaded; -EALREADY: it is
+ * not loaded. `e` has the sentence for who asked. */
 int registry_unload(struct registry *r, uint32_t index, struct registry_unloading *ret, struct err *e);
 struct registry_returned {
     uint64_t bytes;         /* by how much the process's own memory fell, measured */
@@ -177,9 +183,10 @@ bool registry_unloaded(struct registry *r, uint32_t index, uint64_t ticket, stru
 
 /* What unloading every idle unpinned model would give back, as the ledger has it. */
 uint64_t registry_idle_bytes(struct registry *r);
-/* Unloads idle unpinned models, those whose reload is cheapest, until the root account has room for `bytes` more, and waits for it.
- * None goes when all of them together would not do. Busy, pinned and leased ones are never touched. Returns by how much the root's
- * reserved bytes fell. Not under a lease that the caller has on an idle model, and from one thread at a time (a load's, as a rule). */
+/* Unloads idle unpinned models, those whose reload is cheapest, until the root account has room for `bytes`
+ * more, and waits for it. None goes when all of them together would not do. Busy, pinned and leased ones are
+ * never touched. Returns by how much the root's reserved bytes fell. Not under a lease that the caller has on
+ * an idle model, and from one thread at a time (a load's, as a rule). */
 uint64_t registry_free_idle(struct registry *r, uint64_t bytes);
 
 #endif

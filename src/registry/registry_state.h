@@ -17,7 +17,8 @@ struct entry {
     /* Constant. */
     struct registry *registry;
     struct model_settings known;
-    /* Of whoever moves the model, its load or its unload: there is one at most. While it is ready, of who has a lease or looks. */
+    /* Of whoever moves the model, its load or its unload: there is one at most. While it is ready, of who has
+     * a lease or looks. */
     struct model_settings now; /* `known` with the plan that it was loaded by */
     struct hosted hosted;
     struct served_model served;
@@ -74,7 +75,8 @@ void *registry_main(void *registry);
 /* Unloads on the calling thread: the entry is closing, and this its one mover. */
 void registry_unload_now(struct entry *e);
 
-/* Under the lock: the registry's thread looks at everything once more; and tells those outside as well, for a state has changed. */
+/* Under the lock: the registry's thread looks at everything once more; and tells those outside as well, for a
+ * state has changed. */
 void registry_wake(struct registry *r);
 void registry_tell(struct registry *r);
 /* Under the lock. */

@@ -1,9 +1,11 @@
-/* registry_work.c - loads and unloads on threads of their own, and the registry's thread, which starts and joins them and watches times.
+/* registry_work.c - loads and unloads on threads of their own, and the registry's thread, which starts and
+ * joins them and watches times.
  *
- * A thread for each move, and not one for all: a disk that hangs under one model, or an engine that does not end its step, delays that model
- * only. Whoever moves a model is the only one to touch what lies outside the lock in its entry; the states say who that is:
- * loading, its load; draining and closing, its unload. What a move has come to is told under the lock at its end; joining its thread is
- * then the registry's thread's business. It polls nothing: it sleeps until somebody wakes it or a time comes. */
+ * A thread for each move, and not one for all: a disk that hangs under one model, or an engine that does not
+ * end its step, delays that model only. Whoever moves a model is the only one to touch what lies outside the
+ * lock in its entry; the states say who that is: loading, its load; draining and closing, its unload. What a
+ * move has come to is told under the lock at its end; joining its thread is then the registry's thread's
+ * business. It polls nothing: it sleeps until somebody wakes it or a time comes. */
 #include "registry/guard.h"
 #include "registry/registry_state.h"
 
@@ -260,8 +262,8 @@ static void *unload_main(void *arg)
 
 /* ---- the registry's thread ---- */
 
-/* All below under the lock, which is let go where a thread is made or joined: entries stay what they are meanwhile, for only this thread
- * moves them from here. */
+/* All below under the lock, which is let go where a thread is made or joined: entries stay what they are
+ * meanwhile, for only this thread moves them from here. */
 
 static void join(struct entry *e)
 {
@@ -352,7 +354,8 @@ static void start_load(struct entry *e)
     registry_tell(e->registry);
 }
 
-/* Engines in trouble may hold a place for long: an unload takes one only where it finds one, else the registry's own thread. */
+/* Engines in trouble may hold a place for long: an unload takes one only where it finds one, else the
+ * registry's own thread. */
 static void start_unload(struct entry *e)
 {
     struct registry *r = e->registry;

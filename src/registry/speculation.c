@@ -1,4 +1,5 @@
-/* speculation.c - a head that is asked for and not there is no mistake: --spec is said of all models, and each does what it can. */
+/* speculation.c - a head that is asked for and not there is no mistake: --spec is said of all models, and
+ * each does what it can. */
 #include "registry/speculation.h"
 
 #include "base/check.h"

@@ -15,7 +15,8 @@ enum speculation_way { SPECULATION_AUTO, SPECULATION_MTP, SPECULATION_NGRAM, SPE
 
 struct speculation {
     enum speculation_way way;
-    int head_drafts; /* at most, by the head; 0: never, and it is not loaded; SPECULATION_DRAFTS_ANY: not said */
+    int head_drafts;      /* at most, by the head; 0: never, and it is not loaded; SPECULATION_DRAFTS_ANY: not
+                      * said */
     uint32_t draft_vocab; /* as in model_parts */
     bool optimistic;      /* the head's are kept without comparing */
     bool always;          /* whether it pays or not */

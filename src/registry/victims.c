@@ -1,5 +1,6 @@
-/* victims.c - the cheapest set that covers a need is a knapsack, which is exact and instant for the few models that a machine
- * holds at once. Beyond EXACT_MAX the cheapest per byte go first, and whoever turns out not to be needed stays. */
+/* victims.c - the cheapest set that covers a need is a knapsack, which is exact and instant for the few
+ * models that a machine holds at once. Beyond EXACT_MAX the cheapest per byte go first, and whoever turns out
+ * not to be needed stays. */
 #include "registry/victims.h"
 
 #include "base/check.h"

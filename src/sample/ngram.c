@@ -1,7 +1,8 @@
 /* ngram.c - pairs of tokens in chains, the latest first.
  *
- * A chain links the places of pairs with one hash. Longer keys would find long matches at once, but each length wants a table; a walk
- * over some places of a pair, comparing backwards, finds the longest with one table and without losing any. */
+ * A chain links the places of pairs with one hash. Longer keys would find long matches at once, but each
+ * length wants a table; a walk over some places of a pair, comparing backwards, finds the longest with one
+ * table and without losing any. */
 #include "sample/ngram.h"
 
 #include "base/check.h"

@@ -1,9 +1,10 @@
 /* ngram.h - guesses a sequence's next tokens from its own past: what followed where its end was met before.
  *
- * Finds the longest of the latest few places that end as the sequence does now, two tokens at least, and copies what stands behind it: no
- * more tokens than were alike, so that a chance meeting costs little. A guess that reaches the sequence's end goes on with itself,
- * which is what a repetition does. Each token costs one insertion and a guess a bounded number of comparisons, whatever the tokens are.
- * Lives in a row's arena; one thread at a time. */
+ * Finds the longest of the latest few places that end as the sequence does now, two tokens at least, and
+ * copies what stands behind it: no more tokens than were alike, so that a chance meeting costs little. A
+ * guess that reaches the sequence's end goes on with itself, which is what a repetition does. Each token
+ * costs one insertion and a guess a bounded number of comparisons, whatever the tokens are. Lives in a row's
+ * arena; one thread at a time. */
 #ifndef PLATEAU_SAMPLE_NGRAM_H
 #define PLATEAU_SAMPLE_NGRAM_H
 

@@ -1,7 +1,8 @@
 /* staging.h - the fixed buffer that everything to and from the disk passes through.
  *
- * One range, committed whole when it is made; pieces of it are whole blocks of 4 KiB, so O_DIRECT takes them as they are. Bound: its
- * bytes, and a bit for each block. One thread at a time: whoever has the store's lock. */
+ * One range, committed whole when it is made; pieces of it are whole blocks of 4 KiB, so O_DIRECT takes them
+ * as they are. Bound: its bytes, and a bit for each block. One thread at a time: whoever has the store's
+ * lock. */
 #ifndef PLATEAU_STORE_STAGING_H
 #define PLATEAU_STORE_STAGING_H
 

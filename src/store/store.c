@@ -1,9 +1,9 @@
 /* store.c - making, serving, closing.
  *
- * Reads go before writes: somebody waits for them. One thread at a time writes, so the other one is there for reads whatever the
- * writer is in. A disk that hangs may hold both; then a look by whoever calls next turns the tier off, and a close leaves
- * them where they are: the memory they may still touch stays mapped until the process ends, which is why all of it, this
- * struct too, lies in one arena and one buffer. */
+ * Reads go before writes: somebody waits for them. One thread at a time writes, so the other one is there for
+ * reads whatever the writer is in. A disk that hangs may hold both; then a look by whoever calls next turns
+ * the tier off, and a close leaves them where they are: the memory they may still touch stays mapped until
+ * the process ends, which is why all of it, this struct too, lies in one arena and one buffer. */
 #include "store/store.h"
 
 #include "store/store_state.h"

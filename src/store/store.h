@@ -1,16 +1,17 @@
 /* store.h - the SSD service: one for the process, below all models' pools.
  *
- * Owns a directory of content-addressed files (store_file.h), two threads, a fixed staging buffer and a table of what is there. A
- * model opens a client and talks through its tier_io; it hands in copies and is handed copies, so it has no thread, buffer or file in
- * flight, and closing a client waits for nothing. Losing a file, the disk or the whole tier costs hits and nothing else.
+ * Owns a directory of content-addressed files (store_file.h), two threads, a fixed staging buffer and a table
+ * of what is there. A model opens a client and talks through its tier_io; it hands in copies and is handed
+ * copies, so it has no thread, buffer or file in flight, and closing a client waits for nothing. Losing a
+ * file, the disk or the whole tier costs hits and nothing else.
  *
- * The limit counts what `du` counts: blocks of files and directories. It holds before a write: what was used longest ago
- * goes first. HEADROOM of the file system is left to others. Files are written aside and renamed when they are whole, and never
- * synced: after the process is killed every file is whole, for the system still has its bytes; after the system dies a torn one
- * fails its sum and is removed. A failing call is a miss, a counter and at most one line of log in ten seconds; after a
- * failed write, writes rest for a second, and twice as long each time up to a minute. A call that lasts hang_ns turns the tier
- * off until the process ends.
- * The directory has one process at a time (a lock that dies with it); for others it is off. */
+ * The limit counts what `du` counts: blocks of files and directories. It holds before a write: what was used
+ * longest ago goes first. HEADROOM of the file system is left to others. Files are written aside and renamed
+ * when they are whole, and never synced: after the process is killed every file is whole, for the system
+ * still has its bytes; after the system dies a torn one fails its sum and is removed. A failing call is a
+ * miss, a counter and at most one line of log in ten seconds; after a failed write, writes rest for a second,
+ * and twice as long each time up to a minute. A call that lasts hang_ns turns the tier off until the process
+ * ends. The directory has one process at a time (a lock that dies with it); for others it is off. */
 #ifndef PLATEAU_STORE_STORE_H
 #define PLATEAU_STORE_STORE_H
 
@@ -24,7 +25,7 @@ struct store_sys;
 
 #define STORE_CLIENTS_MAX   64
 #define STORE_LIMIT_LEAST   ((uint64_t)4 << 20) /* directories alone may take one and a half */
-#define STORE_HEADROOM_MOST ((uint64_t)1 << 30) /* of the file system, or a twentieth of it if that is less */
+#define STORE_HEADROOM_MOST ((uint64_t)1 << 30) /* at most a twentieth of the file system */
 #define STORE_STACK_BYTES   ((size_t)128 << 10)
 #define STORE_THREADS       2
 
@@ -41,16 +42,18 @@ struct store_opts {
         close_ns; /* how long a close waits for what is to be written, and once more for threads; 0: 2 s */
 };
 
-/* What it will take of `table` at most: 64 bytes for each 64 KiB of the limit, up to 64 MiB, and what is queued. */
+/* What it will take of `table` at most: 64 bytes for each 64 KiB of the limit, up to 64 MiB, and what is
+ * queued. */
 uint64_t store_table_bytes_max(uint64_t limit_bytes);
-/* The threads list the directory and then serve; a directory that cannot be used leaves the tier off, with the reason in the log.
- * 0, -EINVAL, -ENOMEM, -EAGAIN (threads). */
+/* The threads list the directory and then serve; a directory that cannot be used leaves the tier off, with
+ * the reason in the log. 0, -EINVAL, -ENOMEM, -EAGAIN (threads). */
 int store_open(const struct store_opts *opts, struct store **ret, struct err *e);
-/* Every client is closed. Writes what was handed in as far as close_ns goes. A thread that hangs in a call is left
- * behind, with the memory it may touch; the accounts are given back. NULL is fine. */
+/* Every client is closed. Writes what was handed in as far as close_ns goes. A thread that hangs in a call is
+ * left behind, with the memory it may touch; the accounts are given back. NULL is fine. */
 void store_close(struct store *st);
 
-/* A number inside a snapshot that its reader will count by: a uint32_t of this machine at byte `at`, that may be `most`. */
+/* A number inside a snapshot that its reader will count by: a uint32_t of this machine at byte `at`, that may
+ * be `most`. */
 struct store_count {
     bool present;
     uint32_t most;
@@ -68,8 +71,8 @@ struct store_client_opts {
 };
 /* 0, or -ENOSPC: there are STORE_CLIENTS_MAX. `ret` is good until the close. */
 int store_client_open(struct store *st, const struct store_client_opts *opts, struct tier_io *ret);
-/* What was handed in will be written, what was asked for is forgotten; wake is not called any more. Waits for nothing.
- * Fine on a zeroed struct. */
+/* What was handed in will be written, what was asked for is forgotten; wake is not called any more. Waits for
+ * nothing. Fine on a zeroed struct. */
 void store_client_close(struct tier_io *io);
 
 struct store_cleared {

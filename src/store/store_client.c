@@ -1,7 +1,8 @@
-/* store_client.c - a model's side: asks, hands in, takes. Each call holds the lock for a look at tables and waits for nothing else.
+/* store_client.c - a model's side: asks, hands in, takes. Each call holds the lock for a look at tables and
+ * waits for nothing else.
  *
- * Writes may fill three quarters of the staging, so that there is room for reads, which somebody waits for; what is larger than
- * that may have all of it while nothing else is written. */
+ * Writes may fill three quarters of the staging, so that there is room for reads, which somebody waits for;
+ * what is larger than that may have all of it while nothing else is written. */
 #include "store/store_state.h"
 
 #include "base/check.h"

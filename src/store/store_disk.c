@@ -1,8 +1,8 @@
 /* store_disk.c - files: listing, writing aside and renaming, reading, removing.
  *
- * What the directory takes is counted as `du` counts it, from st_blocks of files and directories. A write reserves the file in whole
- * blocks of the file system and SLACK for directories that grow and what the file system adds to a file; both are known exactly only
- * afterwards, and then counted. */
+ * What the directory takes is counted as `du` counts it, from st_blocks of files and directories. A write
+ * reserves the file in whole blocks of the file system and SLACK for directories that grow and what the file
+ * system adds to a file; both are known exactly only afterwards, and then counted. */
 #include "store/store_state.h"
 
 #include "base/check.h"
@@ -125,7 +125,8 @@ int store_disk_make_room(struct store *st, struct store_worker *w, uint64_t byte
         if (space && is_within(st, needs))
             return 0;
         uint32_t entry = oldest(st);
-        /* Where removing files does not make space, others take it: that is no reason to remove all of them. */
+        /* Where removing files does not make space, others take it: that is no reason to remove all of
+         * them. */
         if (entry == STORE_NONE || for_space > SPACE_TRIES)
             return -ENOSPC;
         for_space += !space;
@@ -310,7 +311,8 @@ static int read_file(struct store *st, struct store_worker *w, const char *path,
     return r;
 }
 
-/* The table says that it is there, and it is not (a file of that name that came meanwhile goes as well, for nobody would find it), or not what it should be. */
+/* The table says that it is there, and it is not (a file of that name that came meanwhile goes as well, for
+ * nobody would find it), or not what it should be. */
 static void drop_bad(struct store *st, struct store_worker *w, const struct store_op *op, const char *path,
                      int why)
 {

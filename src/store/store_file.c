@@ -1,4 +1,5 @@
-/* store_file.c - fields at fixed offsets, sums by xxHash: 128 bits over the payload, at the speed of memory. */
+/* store_file.c - fields at fixed offsets, sums by xxHash: 128 bits over the payload, at the speed of
+ * memory. */
 #include "store/store_file.h"
 
 #include "base/check.h"

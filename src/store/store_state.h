@@ -1,7 +1,8 @@
 /* store_state.h - what the files of the store share; nobody else includes it.
  *
- * One lock for everything that is in memory; no call of the system is made under it. Of the two threads one at a time has the
- * writer's part (`writing`): it lists, writes, evicts and clears, so what the directory takes is known to one thread. Both read. */
+ * One lock for everything that is in memory; no call of the system is made under it. Of the two threads one
+ * at a time has the writer's part (`writing`): it lists, writes, evicts and clears, so what the directory
+ * takes is known to one thread. Both read. */
 #ifndef PLATEAU_STORE_STORE_STATE_H
 #define PLATEAU_STORE_STORE_STATE_H
 
@@ -106,7 +107,8 @@ void store_disk_close(struct store *st);
 /* The file of an operation whose bytes are in the staging. 0, or negative: it is not there. */
 int store_disk_write(struct store *st, struct store_worker *w, struct store_op *op);
 int store_disk_read(struct store *st, struct store_worker *w, struct store_op *op);
-/* Removes what was used longest ago, until the limit holds for `bytes` more. 0, -ENOSPC, or what a call said. */
+/* Removes what was used longest ago, until the limit holds for `bytes` more. 0, -ENOSPC, or what a call
+ * said. */
 int store_disk_make_room(struct store *st, struct store_worker *w, uint64_t bytes);
 void store_disk_clear(struct store *st, struct store_worker *w, struct store_cleared *ret);
 /* What the directory takes. Under the lock. */

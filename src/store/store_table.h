@@ -1,7 +1,7 @@
 /* store_table.h - which files the tier has, in memory: a table by key, and their order of last use.
  *
- * Bound: 64 bytes for each entry, in blocks that are committed as they are needed, 4 to 8 more for its place in the table and 8 for
- * each block of 1024. One thread at a time: whoever has the store's lock. */
+ * Bound: 64 bytes for each entry, in blocks that are committed as they are needed, 4 to 8 more for its place
+ * in the table and 8 for each block of 1024. One thread at a time: whoever has the store's lock. */
 #ifndef PLATEAU_STORE_STORE_TABLE_H
 #define PLATEAU_STORE_STORE_TABLE_H
 

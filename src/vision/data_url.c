@@ -96,7 +96,8 @@ static void put_group(struct decoding *d, uint32_t group)
     d->written += 3;
 }
 
-/* As many groups of four digits as there are without anything between, from `from` on; returns how many bytes of `s` they are. */
+/* As many groups of four digits as there are without anything between, from `from` on; returns how many bytes
+ * of `s` they are. */
 static size_t put_groups(struct decoding *d, struct slice s, size_t from)
 {
     size_t at = from;
@@ -120,7 +121,8 @@ static void put_digit(struct decoding *d, uint8_t digit)
     d->count = 0;
 }
 
-/* What is left of the last group: nothing, or two digits for a byte, or three for two; padding fills it or is not there. */
+/* What is left of the last group: nothing, or two digits for a byte, or three for two; padding fills it or is
+ * not there. */
 static int put_end(struct decoding *d, struct err *e)
 {
     if (d->count == 1 || (d->pads > 0 && d->count + d->pads != 4))

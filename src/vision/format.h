@@ -1,6 +1,8 @@
-/* format.h - what a decoder is to decode.c: told from the first bytes, measured by its headers, decoded into a raster.
+/* format.h - what a decoder is to decode.c: told from the first bytes, measured by its headers, decoded into
+ * a raster.
  *
- * Whoever decodes trusts nothing that measuring found: the library's own idea of the size is compared with it before a pixel is written. */
+ * Whoever decodes trusts nothing that measuring found: the library's own idea of the size is compared with it
+ * before a pixel is written. */
 #ifndef PLATEAU_VISION_FORMAT_H
 #define PLATEAU_VISION_FORMAT_H
 
@@ -28,7 +30,8 @@ struct format {
     int (*measure)(struct slice bytes, struct format_size *ret, struct err *e);
     /* Besides what the raster takes. */
     size_t (*arena_bytes)(const struct format_size *size);
-    /* Every row or the plane, all of it: 0, or an error of decode.h with words that do not repeat the name. */
+    /* Every row or the plane, all of it: 0, or an error of decode.h with words that do not repeat the
+     * name. */
     int (*decode)(const struct format_work *work, struct err *e);
 };
 

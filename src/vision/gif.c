@@ -1,7 +1,8 @@
 /* gif.c - the first picture of a GIF by giflib, on its canvas.
  *
- * As Pillow shows it: where the picture does not cover the canvas there is the transparent colour if it has one, else colour 0; a picture that
- * is larger than the canvas makes it larger; an index behind the palette's end is black, and without any palette it is that grey. Nothing behind the first picture is read. */
+ * As Pillow shows it: where the picture does not cover the canvas there is the transparent colour if it has
+ * one, else colour 0; a picture that is larger than the canvas makes it larger; an index behind the palette's
+ * end is black, and without any palette it is that grey. Nothing behind the first picture is read. */
 #include "vision/format.h"
 
 #include "base/check.h"

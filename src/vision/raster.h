@@ -1,7 +1,7 @@
 /* raster.h - where a decoder puts its pixels: hashed, and resized into one frame of a picture.
  *
- * Either row after row from the top (raster_row), of which none is kept unless the picture has to be turned; or all in a
- * plane that the raster makes (raster_plane) and raster_end() reads. One thread, one picture. */
+ * Either row after row from the top (raster_row), of which none is kept unless the picture has to be turned;
+ * or all in a plane that the raster makes (raster_plane) and raster_end() reads. One thread, one picture. */
 #ifndef PLATEAU_VISION_RASTER_H
 #define PLATEAU_VISION_RASTER_H
 
@@ -19,7 +19,8 @@ struct raster_opts {
     const atomic_bool *stop; /* may be NULL */
 };
 
-/* Lives in `a`, which is asked for whatever it needs; raster_done() lets go of what is not in there. 0, or -ENOMEM with words. */
+/* Lives in `a`, which is asked for whatever it needs; raster_done() lets go of what is not in there. 0, or
+ * -ENOMEM with words. */
 int raster_create(struct arena *a, const struct raster_opts *opts, struct raster **ret, struct err *e);
 void raster_done(struct raster *r);
 /* What it asks `a` for at most. */

@@ -1,7 +1,8 @@
 /* resize.c - two passes, across and down, with 8 bits between them.
  *
- * Being equal to Pillow to the byte decides everything here: which inputs an output reads, the weights in double and their rounding to 22
- * fractional bits, the rounding after each pass, and their order. A pass whose sizes are equal has weights 1 and needs no exception. */
+ * Being equal to Pillow to the byte decides everything here: which inputs an output reads, the weights in
+ * double and their rounding to 22 fractional bits, the rounding after each pass, and their order. A pass
+ * whose sizes are equal has weights 1 and needs no exception. */
 #include "vision/resize.h"
 
 #include "base/check.h"

@@ -1,10 +1,11 @@
 /* checkpoint.c - which files, which tensor lies in which, and that no two overlap.
  *
- * With an index the index decides: a shard's tensors that it does not list there are ignored, and one that it lists and the shard lacks
- * is an error. Without an index every tensor of every file counts and a name may occur once. Headers are read twice, first
- * to count, so that the tables are allocated once and to size; a file that has another header the second time is refused.
- * The text of one header or of the index is in memory at a time. All files stay open: a file that is replaced by another one of its
- * name is still the one that was opened. */
+ * With an index the index decides: a shard's tensors that it does not list there are ignored, and one that it
+ * lists and the shard lacks is an error. Without an index every tensor of every file counts and a name may
+ * occur once. Headers are read twice, first to count, so that the tables are allocated once and to size; a
+ * file that has another header the second time is refused. The text of one header or of the index is in
+ * memory at a time. All files stay open: a file that is replaced by another one of its name is still the one
+ * that was opened. */
 #include "weights/checkpoint.h"
 
 #include "weights/json_scan.h"

@@ -1,5 +1,5 @@
-/* json_scan.c - a scanner, not a validator of everything: what is skipped is only followed far enough to find its end
- * (strings, brackets in order), what is read is read strictly. */
+/* json_scan.c - a scanner, not a validator of everything: what is skipped is only followed far enough to find
+ * its end (strings, brackets in order), what is read is read strictly. */
 #include "weights/json_scan.h"
 
 #include "base/check.h"

@@ -1,5 +1,6 @@
-/* faulty.c - `plateau serve` in which things go wrong when a test says so; its arguments are the program's. A number before them: that
- * reservation of the start is refused. stall=WORD before them: that order from the start.
+/* faulty.c - `plateau serve` in which things go wrong when a test says so; its arguments are the program's. A
+ * number before them: that reservation of the start is refused. stall=WORD before them: that order from the
+ * start.
  *
  * Each line on stdin is an order, answered by a line on stdout when it holds:
  *     fail           the next step fails
@@ -16,10 +17,9 @@
  *     public         only from public ones again
  *     mute           names below .slow are asked for and not answered
  *     answer         they are: there are none
- *     stall WORD     reads of files whose path has WORD in it do not return, as from a network drive that is gone
- *     stalled        until one stands there
- *     flow           they return
- * The answer is "ok N": so many reservations were asked for since the last such order. */
+ *     stall WORD     reads of files whose path has WORD in it do not return, as from a network drive that is
+ * gone stalled        until one stands there flow           they return The answer is "ok N": so many
+ * reservations were asked for since the last such order. */
 #include "api/media.h"
 #include "cli/cli.h"
 #include "cli/runtime.h"

@@ -1,4 +1,5 @@
-"""What a plan says of pictures: the largest there may be, what encoding one takes, and that all of it can be left out."""
+"""What a plan says of pictures: the largest there may be, what encoding one takes, and that all of it can be
+left out."""
 
 import json
 
@@ -14,7 +15,8 @@ def planned(*options):
 
 def test_a_plan_has_room_for_the_largest_picture():
     plan, accounts = planned()
-    assert plan["image_pixels_max"] == 1048576  # what the model's preprocessor says is less than the option's default
+    # what the model's preprocessor says is less than the option's default
+    assert plan["image_pixels_max"] == 1048576
     assert plan["vision_weight_bytes"] > 2 << 20
     vision = accounts["vision"]
     assert vision["floor_bytes"] == vision["limit_bytes"] > 1 << 20

@@ -1,4 +1,5 @@
-"""The release gates in small: each runs, and what does not depend on a machine's speed or on long runs holds."""
+"""The release gates in small: each runs, and what does not depend on a machine's speed or on long runs
+holds."""
 
 import json
 import os
@@ -24,7 +25,8 @@ SMALL = {
     "pictures": ["--looks", "30", "--lookers", "4", "--video-frames", "8", "--gap-pictures", "1", "--gap-edge", "1024"],
     "guess": ["--guess-steps", "300", "--guess-tokens", "100", "--guess-batch", "32"],
 }
-# A slope over a second is none, and so are quantiles of a machine that runs other tests; whether guesses pay follows from times too.
+# A slope over a second is none, and so are quantiles of a machine that runs other tests; whether guesses pay
+# follows from times too.
 LONG_ONLY = ("slope", "p99", "period", "throughput", "every gap", "longest gap", "longest trim slice", "steps with guesses", "eight had", "less well")
 
 

@@ -1,10 +1,8 @@
 /* test_http_app.h - a small application on a real server, and clients that write raw bytes to it.
  *
- * app_start() listens on a free port of 127.0.0.1 and serves in a thread; app_stop() stops it, frees it and with it
- * returns every byte to the test's ledger. What a request does is its path:
- *     /echo          its body, or its method and path when it has none
- *     /hold          never answers
- *     /later         is answered from a tick
+ * app_start() listens on a free port of 127.0.0.1 and serves in a thread; app_stop() stops it, frees it and
+ * with it returns every byte to the test's ledger. What a request does is its path: /echo          its body,
+ * or its method and path when it has none /hold          never answers /later         is answered from a tick
  *     /last          is answered when the server's grace is over
  *     /refuse        is answered 401 before its body is read
  *     /drop          is closed when it is whole; /shut before its body is read
