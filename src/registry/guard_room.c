@@ -1,7 +1,7 @@
-/* guard_room.c - one who was refused: look, take the next thing, try again.
+/* guard_room.c - the loop of one request for room: look, take the next thing, try again.
  *
- * What is needed is read from the ledger before each step and not added up from the answers: others take and
- * give meanwhile. */
+ * The need is read from the ledger before each step instead of summing the answers, because others take
+ * and give meanwhile. */
 #include "registry/guard_state.h"
 #include "registry/room.h"
 

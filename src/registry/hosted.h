@@ -44,7 +44,7 @@ struct hosted_opts {
 int hosted_load(const struct hosted_opts *opts, struct hosted *ret, struct err *e);
 /* As its users see it. */
 void hosted_describe(const struct hosted *h, const struct model_settings *s, struct served_model *ret);
-/* Unmakes what is there; fine on a zeroed struct and after a load that failed. `trouble`
+/* Unmakes all parts that exist; fine on a zeroed struct and after a failed load. `trouble`
  * (HOSTED_TROUBLE_BYTES, may be NULL) gets the names of steps that reported a failure. */
 void hosted_close(struct hosted *h, const struct registry_faults *faults, char *trouble);
 

@@ -44,7 +44,7 @@ static uint64_t tokenizer_bytes(const char *dir)
     return vocabulary ? ROUND_UP(4 * MIB + 3 * vocabulary + 16 * templates, MIB) : MIB;
 }
 
-/* Whether there is a whole head is known when it has been asked for. */
+/* Only a probe shows whether the MTP head is complete. */
 int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
 {
     struct model_shape plain;
