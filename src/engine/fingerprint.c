@@ -1,4 +1,4 @@
-/* fingerprint.c - a chain: each piece that is read is hashed behind what came before. */
+/* fingerprint.c - a chain: each piece is hashed together with the hash of the pieces before it. */
 #include "engine/fingerprint.h"
 
 #include "base/check.h"
