@@ -1,7 +1,7 @@
-/* check.h - stop when we were wrong.
+/* check.h - stops the program after our own mistakes.
  *
- * ASSERT holds in every build: a broken invariant in a server that runs for days is worth a core dump,
- * not a guess. Never use it for what a client or the world did: those are values and errors. */
+ * ASSERT holds in every build: a broken invariant in a server that runs for days is worth a core dump.
+ * Never use it for input of clients or errors of the system: those are values and errors. */
 #ifndef PLATEAU_BASE_CHECK_H
 #define PLATEAU_BASE_CHECK_H
 

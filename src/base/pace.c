@@ -1,8 +1,8 @@
 /* pace.c - SCHED_IDLE while it is enough, sleep where it is not.
  *
- * SCHED_IDLE has 3 parts where nice 0 has 1024: on a machine where other programs use all processors a load
- * would take hundreds of times as long. One piece that took eight times its processor time is the sign; then
- * pieces at nice 0 with pauses between them get their share for some seconds, after which SCHED_IDLE is tried
+ * SCHED_IDLE has 3 parts where nice 0 has 1024: on a machine with all processors busy a load would take
+ * hundreds of times as long. One piece that took eight times its processor time is the sign. Then pieces
+ * at nice 0 with pauses between them get their share for some seconds, after which SCHED_IDLE is tried
  * again. */
 #include "base/pace.h"
 
@@ -12,7 +12,7 @@
 
 #include <time.h>
 
-#define STARVED_TIMES 8 /* a piece takes so many times its processor time */
+#define STARVED_TIMES 8 /* limit of a piece's time, in multiples of its processor time */
 #define STARVED_NS    (5 * NS_PER_MS)
 #define SLEEPS_NS     (4 * NS_PER_S)
 #define SLEEP_TIMES   3 /* as long as the piece has worked */

@@ -23,7 +23,7 @@ uint64_t rng_next(struct rng *r);
 uint64_t rng_below(struct rng *r, uint64_t bound);
 double rng_uniform(struct rng *r);
 
-/* Unpredictable bytes from the kernel. Stops the program if there are none. */
+/* Unpredictable bytes from the kernel. Stops the program if the kernel has no source. */
 void rng_secret(void *bytes, size_t len);
 
 #endif

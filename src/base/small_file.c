@@ -1,4 +1,4 @@
-/* small_file.c - the size is asked for first, so a file that grows meanwhile is cut; one that shrinks is
+/* small_file.c - the size is read first, so a file that grows meanwhile is cut; one that shrinks is
  * refused. */
 #include "base/small_file.h"
 

@@ -16,18 +16,18 @@ struct admin_client {
     char key[1025]; /* "": none */
 };
 
-/* Which server: that of --socket or --url, else the only one of this machine. Borrows texts of `o`.
- * 0, -ENOENT (none runs here), -E2BIG (several do: e lists them), -EINVAL, or what was wrong with the key's
- * file. */
+/* Finds the server: that of --socket or --url, else the only one of this machine. Borrows texts of `o`. 0,
+ * -ENOENT (none runs here), -E2BIG (several do: e lists them), -EINVAL, or an error of the key's file. */
 int admin_client_open(const struct options *o, struct admin_client *ret, struct err *e);
 void admin_client_close(struct admin_client *c);
 
 struct admin_reply {
     unsigned status;
     struct buf body;
-    json_t *json; /* of the body; NULL: it is none */
+    json_t *json; /* of the body; NULL: not JSON */
 };
-/* 0, whatever the status is; -ECONNREFUSED (nobody answers), -EIO, -ENOMEM. admin_reply_done() either way. */
+/* 0, whatever the status is; -ECONNREFUSED (no server there), -EIO, -ENOMEM. admin_reply_done() either
+ * way. */
 int admin_client_ask(const struct admin_client *c, const char *method, const char *path,
                      struct admin_reply *ret, struct err *e);
 /* As admin_client_ask, and a status of 400 or more is -EPROTO, with the server's sentence. */

@@ -11,7 +11,7 @@ void admin_show_json(const struct admin_reply *r);
 void admin_show_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* On standard error, after "plateau: ". */
 void admin_show_error(const char *text);
-/* Of /api/status and /api/memory. What is missing in them shows as 0 or "-". */
+/* Prints /api/status and /api/memory. Missing fields show as 0 or "-". */
 void admin_show_status(const char *where, const json_t *status, const json_t *memory);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-/* `section` is "" at the head. 1; what is wrong is for the caller to keep. */
+/* `section` is "" at the head. 1 to go on; the callee keeps its error. */
 typedef int config_file_entry_fn(void *arg, const char *section, const char *name, const char *value);
 
 /* 0, -EINVAL (a line is not "name = value" or a section, or is too long; e names it), -ENOMEM. */

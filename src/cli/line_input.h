@@ -18,7 +18,7 @@ struct line_input;
 enum line_result {
     LINE_TEXT,
     LINE_END,         /* end of the file, or Ctrl-D */
-    LINE_INTERRUPTED, /* Ctrl-C: what was typed is gone; the interrupt has been taken */
+    LINE_INTERRUPTED, /* Ctrl-C: the typed text is gone; the interrupt has been taken */
     LINE_TOO_LONG     /* over bytes_max: it has been skipped */
 };
 
@@ -32,9 +32,9 @@ struct line_input_opts {
 
 /* A history that cannot be read or written is an empty one. 0 or -ENOMEM. */
 int line_input_create(const struct line_input_opts *opts, struct line_input **ret);
-/* The terminal is as it was. NULL is fine. */
+/* Restores the terminal. NULL is fine. */
 void line_input_free(struct line_input *in);
-/* The prompt says that so many pictures go with the next message. */
+/* Shows in the prompt how many images go with the next message. */
 void line_input_attached(struct line_input *in, uint32_t count);
 /* The next message, valid until the next call, without its line feed. */
 enum line_result line_input_read(struct line_input *in, struct slice *ret);

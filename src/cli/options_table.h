@@ -1,5 +1,4 @@
-/* options_table.h - the rows of the table, for the files that read, compare and show options. Nobody else
- * includes it. */
+/* options_table.h - the rows of the table, for the files that read, compare and show options only. */
 #ifndef PLATEAU_CLI_OPTIONS_TABLE_H
 #define PLATEAU_CLI_OPTIONS_TABLE_H
 
@@ -31,7 +30,7 @@ struct option_row {
     double min, max;
     const char *otherwise; /* default; NULL: none */
     unsigned commands;     /* and LIVE, SECRET, SECTION */
-    const char *help;      /* says what a default that is no value of its own means */
+    const char *help;      /* explains a default that is not a value of its own */
 };
 
 #define COMMAND_TALK (COMMAND_GENERATE | COMMAND_CHAT)
@@ -68,7 +67,7 @@ int options_refuse_variable(enum option_command command, struct slice name, stru
 /* The closest name of an option that some of these commands take, as a question. */
 struct nearest_text options_near(unsigned of_commands, struct slice name, const char *dashes);
 
-/* One [model NAME], as it was read: applied when it is asked for. */
+/* One [model NAME], as read: applied to its model later. */
 #define SECTION_SETTINGS_MAX 32
 struct options_section {
     struct options_section *next;

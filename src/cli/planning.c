@@ -109,7 +109,7 @@ static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
                    context[0] || rows[0] ? "" : " No shorter context or smaller batch would fit.", sight);
 }
 
-/* With several models a context that nobody asked for leaves three quarters of what there is to the
+/* With several models, a context without --max-model-len leaves three quarters of the ceiling to the
  * others. */
 #define CONTEXT_PART 4
 
@@ -117,8 +117,8 @@ static struct plan_wish wish_of(const struct planning *p, const struct plan_proc
 {
     const struct options *o = p->options;
     uint32_t length = (uint32_t)o->max_model_len;
-    /* Said of all models: one that was made for fewer tokens has those. Of one alone it is a mistake that is
-     * told. */
+    /* Given for all models: a model with a shorter context uses its own. Given for one model it is an
+     * error. */
     if (p->models > 1)
         length = MIN_OF(length, p->model.shape.context_max);
     return (struct plan_wish){.max_model_len = length,
@@ -127,7 +127,7 @@ static struct plan_wish wish_of(const struct planning *p, const struct plan_proc
                               .context_bytes_max = p->models > 1 ? process->ceiling_bytes / CONTEXT_PART : 0};
 }
 
-/* With `process` as it is, or, where nobody has decided it, with the texts that the model leaves room for. */
+/* With `process` as given, or, without limits of its own, with the texts that the model leaves room for. */
 static int make(struct planning *p, struct plan_process *process, struct plan_refusal *why)
 {
     int r = -ENOMEM;

@@ -11,8 +11,8 @@ struct planning {
     uint32_t rows, queue, workers;
     uint32_t models; /* that the process may load; 0 counts as 1 */
     bool serves;     /* there are connections and prep threads */
-    bool looks;      /* there is a way for pictures to come in; who serves has one */
-    bool sees;       /* some model takes pictures; planning_make() finds it out of its own */
+    bool looks;      /* the command accepts images; serve does */
+    bool sees;       /* some model accepts images; planning_make() sets it for its own */
     /* Decided already, for several models; NULL: planning_make() decides. Borrowed. */
     const struct plan_process *process;
     uint64_t model_bytes_max; /* of the model's account; 0: the ceiling */

@@ -1,7 +1,7 @@
-/* progress.h - how far a load is, for whoever watches standard error.
+/* progress.h - shows the progress of a load on standard error.
  *
- * On a terminal one line that is written over and gone at the end; elsewhere a log line now and then. A load
- * that is over at once says nothing. Called by the loading thread alone. */
+ * On a terminal one line that is overwritten and erased at the end; elsewhere a log line now and then. A
+ * short load prints nothing. Called by the loading thread alone. */
 #ifndef PLATEAU_CLI_PROGRESS_H
 #define PLATEAU_CLI_PROGRESS_H
 

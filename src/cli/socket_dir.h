@@ -1,10 +1,8 @@
-/* socket_dir.h - directories in which servers of this machine leave their admin sockets, and which servers
- * are there.
+/* socket_dir.h - directories for admin sockets on this machine, and the servers found there.
  *
  * In the order in which a server tries them: $RUNTIME_DIRECTORY (systemd's), $XDG_RUNTIME_DIR/plateau,
- * /run/plateau (root's),
- * ~/.local/state/plateau/run, /tmp/plateau-UID. Each has to be the own user's, and nobody else may write to
- * it. */
+ * /run/plateau (root's), ~/.local/state/plateau/run, /tmp/plateau-UID. Each must belong to the own user,
+ * and be writable by that user only. */
 #ifndef PLATEAU_CLI_SOCKET_DIR_H
 #define PLATEAU_CLI_SOCKET_DIR_H
 
@@ -20,7 +18,7 @@
 
 struct socket_dir {
     char path[SOCKET_PATH_BYTES];
-    bool given; /* somebody else made it, and may have chosen to let others look in */
+    bool given; /* made by the operator, who may let other users read it */
 };
 
 struct socket_dirs {
@@ -37,7 +35,7 @@ int socket_dir_open(const struct socket_dir *d, struct err *e);
 enum socket_state {
     SOCKET_NONE,    /* there is nothing of that name */
     SOCKET_STALE,   /* its server is gone */
-    SOCKET_LIVE,    /* somebody listens */
+    SOCKET_LIVE,    /* a server listens */
     SOCKET_FOREIGN, /* it is not a socket, or this user may not connect */
 };
 enum socket_state socket_state_of(const char *path);

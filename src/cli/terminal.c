@@ -19,7 +19,7 @@ bool terminal_has_colours(FILE *f)
     return terminal_is(f) && term && strcmp(term, "dumb") != 0 && !(no && no[0]);
 }
 
-/* Bytes of the control character at text.ptr[at]; 0: it is none. */
+/* Bytes of the control character at text.ptr[at]; 0: not a control character. */
 static size_t control_len(struct slice text, size_t at)
 {
     unsigned char c = (unsigned char)text.ptr[at];

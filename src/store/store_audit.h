@@ -41,8 +41,8 @@ struct store_gc {
     uint64_t removed_damaged, removed_unfinished, removed_oldest, failed;
     uint64_t bytes_before, bytes_now;
 };
-/* Removes what is damaged and unfinished, then what was used longest ago until the limit holds. 0, -EBUSY (a
- * server uses the directory), -ENOMEM, or what opening it said. */
+/* Removes damaged and unfinished files, then the least recently used ones until the limit holds. 0, -EBUSY
+ * (a server uses the directory), -ENOMEM, or an error of opening it. */
 int store_collect(const char *dir, uint64_t limit_bytes, struct store_gc *ret, struct err *e);
 
 #endif

@@ -1,8 +1,8 @@
 /* store_disk.c - files: listing, writing aside and renaming, reading, removing.
  *
- * What the directory takes is counted as `du` counts it, from st_blocks of files and directories. A write
- * reserves the file in whole blocks of the file system and SLACK for directories that grow and what the file
- * system adds to a file; both are known exactly only afterwards, and then counted. */
+ * The directory's size is counted as `du` counts it, from st_blocks of files and directories. A write
+ * reserves the file in whole blocks of the file system and SLACK for growing directories and file system
+ * overhead; both are known exactly only afterwards, and then counted. */
 #include "store/store_state.h"
 
 #include "base/check.h"
@@ -125,8 +125,8 @@ int store_disk_make_room(struct store *st, struct store_worker *w, uint64_t byte
         if (space && is_within(st, needs))
             return 0;
         uint32_t entry = oldest(st);
-        /* Where removing files does not make space, others take it: that is no reason to remove all of
-         * them. */
+        /* If removing files does not make space, other programs take it: that is no reason to remove all
+         * files. */
         if (entry == STORE_NONE || for_space > SPACE_TRIES)
             return -ENOSPC;
         for_space += !space;
@@ -280,7 +280,7 @@ static bool is_same(const struct store_header *a, const struct store_header *b)
            memcmp(&a->identity, &b->identity, sizeof(a->identity)) == 0;
 }
 
-/* Sums say that it is what was written; this, that whoever wrote it knew what it is. */
+/* Sums prove that the file is unchanged; this check proves that its writer knew the format. */
 static bool is_countable(const char *payload, const struct store_op *op)
 {
     uint32_t says;
@@ -302,7 +302,7 @@ static int read_file(struct store *st, struct store_worker *w, const char *path,
         r = store_file_check(file, bytes_of(op), &h);
     if (r == 0 && !(is_same(&h, &op->header) && is_countable(file + STORE_BLOCK_BYTES, op)))
         r = -EBADMSG;
-    /* Those further from the beginning count as older, as in the table. */
+    /* Pages further from the start of the prefix count as older, as in the table. */
     if (r == 0)
         CALL(st, w, touch, fd, (uint64_t)clock_wall_s() * NS_PER_S - op->index * 10 * NS_PER_MS);
     if (atomic_load(&st->buffered))
@@ -311,8 +311,8 @@ static int read_file(struct store *st, struct store_worker *w, const char *path,
     return r;
 }
 
-/* The table says that it is there, and it is not (a file of that name that came meanwhile goes as well, for
- * nobody would find it), or not what it should be. */
+/* Entry without a valid file: drop the entry and delete the file, including one recreated under the same
+ * name. */
 static void drop_bad(struct store *st, struct store_worker *w, const struct store_op *op, const char *path,
                      int why)
 {
@@ -378,7 +378,7 @@ static bool list_file(void *arg, const char *name)
                           (uint64_t)s.st_mtim.tv_sec * NS_PER_S + (uint64_t)s.st_mtim.tv_nsec);
     bool stop = st->stop;
     pthread_mutex_unlock(&st->lock);
-    /* More than there is room for in the table: what nobody can find takes no disk either. */
+    /* More files than the table has room for: delete those that the table cannot find. */
     if (entry == STORE_NONE)
         l->excess += CALL(st, l->w, unlink, st->dir_fd, path) == 0;
     return !stop;
@@ -446,7 +446,7 @@ int store_disk_open(struct store *st, struct store_worker *w)
     add_others(st, w, STORE_TMP);
     add_others(st, w, STORE_LOCK);
     list_leaves(st, w, &l);
-    /* Nobody else looks at the table yet. */
+    /* No other thread uses the table yet. */
     store_table_sort(st->table);
     pthread_mutex_lock(&st->lock);
     st->numbers.foreign = l.foreign;
