@@ -78,11 +78,11 @@ struct kern_conv {
 typedef void kern_conv_fn(const struct kern_conv *a, uint32_t channel_begin, uint32_t channel_end);
 
 /* The gated delta rule of one value head, as the recurrence, for the columns [column_begin, column_end) of
- * the state S [dk][dv] (multiples of 16 but for the end), token after token (contract 2.7, step 6): S *=
- * alpha[t]; m = S^T k[t]; d = beta[t] (v[t] - m); S += k[t] d^T; o[t] = S^T q[t] dk serial, each column of S
- * on its own. Updates that were held come first, without an output. With `hold` (tokens > 0) state_out gets
- * the state behind those, and the tokens leave no state: their own k, v, alpha and beta are what the caller
- * then holds. */
+ * the state S [dk][dv] (multiples of 16 but for the end), token after token (contract 2.7, step 6):
+ *   S *= alpha[t]; m = S^T k[t]; d = beta[t] (v[t] - m); S += k[t] d^T; o[t] = S^T q[t]
+ * dk serial, each column of S on its own. Held updates come first, without an output. With `hold` (tokens >
+ * 0) state_out gets the state after those, and the tokens leave no state: the caller then holds their k, v,
+ * alpha and beta. */
 struct kern_delta_held {
     const float *k, *v, *alpha, *beta; /* [count][stride]: of this value head, as in kern_delta */
     uint32_t count;

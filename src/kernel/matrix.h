@@ -4,17 +4,21 @@
  * element is one fixed chain of operations, whatever the number of columns beside it and whichever thread
  * computes it (exactness is a rule for kernels), and a panel streams from memory front to back.
  *
- * Dense panel:  [k][16] elements of BF16, F16 or F32.
- * Affine panel: [k / group] groups; a group is 16 scales and 16 biases in the checkpoint's dtype, then [group
- * / 8] octets, so that all a chain reads lies in one stream. (With f32 scales and biases apart, 16 more
- * streams for 8 panels, one column took 1.4 times as long with 8 bits and 1.6 times with 4:
- * bench/kern_bench.) An octet holds 8 k steps x 16 rows as bit planes, in this order: 8-bit plane (bits 8):
- * 8 x 16 bytes, step s at bytes [16 s, 16 s + 16), the centre taken off 4-bit plane (bits 4, 5, 6):  4 x 16
- * bytes, steps 2 j (low nibble) and 2 j + 1 (high nibble) 2-bit plane (bits 2, 3, 6):  2 x 16 bytes, steps 4
- * j + 0..3 from the low bits up 1-bit plane (bits 3, 5):     1 x 16 bytes, steps 0..7 from the low bit up A
- * value is the sum of its planes, the first plane in the low bits: 6 = 4 + 2, 5 = 4 + 1, 3 = 2 + 1. Any bit
- * width costs exactly its bits. Rows past n in the last panel are zeros. A stack of experts is `experts` such
- * matrices, one after another. */
+ * Dense panel:  [k][16] elements of BF16, F16 or F32. Affine panel: [k / group] groups; a group is 16
+ * scales and 16 biases in the checkpoint's dtype, then
+ *               [group / 8] octets, so that all reads of a chain lie in one stream. (With f32 scales and
+ *                 biases
+ *               apart, 16 more streams for 8 panels, one column took 1.4 times as long with 8 bits and 1.6
+ *               times with 4: bench/kern_bench.)
+ *               An octet holds 8 k steps x 16 rows as bit planes, in this order:
+ *               8-bit plane (bits 8):        8 x 16 bytes, step s at bytes [16 s, 16 s + 16), centred
+ *               4-bit plane (bits 4, 5, 6):  4 x 16 bytes, steps 2 j (low nibble) and 2 j + 1 (high nibble)
+ *               2-bit plane (bits 2, 3, 6):  2 x 16 bytes, steps 4 j + 0..3 from the low bits up
+ *               1-bit plane (bits 3, 5):     1 x 16 bytes, steps 0..7 from the low bit up
+ *               A value is the sum of its planes, the first plane in the low bits: 6 = 4 + 2, 5 = 4 + 1,
+ *               3 = 2 + 1. Any bit width costs exactly its bits.
+ * Rows past n in the last panel are zeros. A stack of experts is `experts` such matrices, one after
+ * another. */
 #ifndef PLATEAU_KERNEL_MATRIX_H
 #define PLATEAU_KERNEL_MATRIX_H
 

@@ -1,12 +1,12 @@
 /* sampler.c - the order of operations is the header's; each is one function.
  *
- * The vocabulary is scanned a few times in plain loops; only what may still be drawn is sorted. With top_k or
- * top_p the candidates go into a heap and are popped in order of (logit down, id up), so the work is n + kept
- * log n, and ties never depend on a sort's mood. A full sort of 250,000 logits per token was four times
+ * The vocabulary is scanned a few times in plain loops; only possible candidates are sorted. With top_k or
+ * top_p the candidates go into a heap and are popped in order of (logit down, id up). The work is n + kept
+ * log n, and ties do not depend on a sort algorithm. A full sort of 250,000 logits per token was four times
  * slower.
  *
- * Seen tokens live in an open-addressing table with room for every token of the sequence, made only for rows
- * with penalties: penalties touch the few tokens seen instead of the whole vocabulary. */
+ * Seen tokens live in an open-addressing table with room for every token of the sequence, made only for
+ * sequences with penalties: penalties touch the few tokens seen instead of the whole vocabulary. */
 #include "sample/sampler.h"
 
 #include "base/check.h"
@@ -349,8 +349,8 @@ static uint32_t gather(const struct sampler_params *p, const float *logits, uint
     return count;
 }
 
-/* Keeps the best candidates: at most top_k, and as few as make up top_p of the weight of those that top_k
- * leaves. They end at the array's back in reverse order; returns how many, and their weight. */
+/* Keeps the best candidates: at most top_k, and as few as make up top_p of the weight that top_k leaves.
+ * They end at the array's end in reverse order; returns how many, and their weight. */
 static uint32_t keep_best(const struct sampler_params *p, struct candidate *heap, uint32_t count, double mass,
                           double *kept_mass)
 {

@@ -30,7 +30,7 @@ struct sampler_params {
     float repetition_penalty;                  /* > 0; 1 = off; prompt and output */
     float presence_penalty, frequency_penalty; /* [-2, 2]; 0 = off; output only, as OpenAI defines them */
     uint64_t seed;
-    uint32_t min_tokens;   /* no end token before so many */
+    uint32_t min_tokens;   /* no end token before this many tokens */
     bool logprobs;         /* fill sampled.logprob and the alternatives */
     uint32_t top_logprobs; /* <= SAMPLER_TOP_MAX */
     uint32_t
@@ -61,8 +61,8 @@ struct sampled {
 /* One row's sampler: its parameters and what it has seen. Lives in the row's arena. */
 struct sampler;
 
-/* Bytes of arena a sampler for this many tokens (prompt + output) takes at most: the table of seen tokens,
- * only with penalties, 16 bytes for each of at least tokens_max * 4 / 3 slots. */
+/* The most bytes of arena of a sampler for this many tokens (prompt + output): the table of seen tokens,
+ * only with penalties. It takes 16 bytes for each of at least tokens_max * 4 / 3 slots. */
 size_t sampler_bytes(const struct sampler_params *p, uint32_t tokens_max);
 /* 0 or -ENOMEM. */
 int sampler_create(struct arena *a, const struct sampler_params *p, uint32_t tokens_max,
@@ -82,8 +82,8 @@ int sampler_scratch_create(struct arena *a, uint32_t vocab, struct sampler_scrat
 void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
                   const uint64_t *exists, uint32_t position, uint32_t outputs, struct sampled *ret);
 
-/* Takes this id without drawing, as if it had been drawn there; logits: NULL if nothing is to be told of it.
- * False: it would end the row before min_tokens are reached, and nothing has happened. */
+/* Takes this id without sampling, as if it had been sampled there; logits: NULL without logprobs. False:
+ * it would end the sequence before min_tokens are reached, and nothing has happened. */
 bool sampler_keep(const struct sampler *s, const float *logits, uint32_t vocab, const uint64_t *exists,
                   uint32_t id, uint32_t outputs, struct sampled *ret);
 

@@ -45,7 +45,7 @@ struct tensor {
     uint64_t shape[TENSOR_RANK_MAX]; /* row-major, outermost first */
     size_t bytes;
     const void *data; /* NULL: in a file */
-    uint64_t offset;  /* in the file, from its beginning */
+    uint64_t offset;  /* in the file, from its start */
     uint32_t file;    /* the checkpoint's number of it */
 };
 

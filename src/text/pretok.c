@@ -1,7 +1,7 @@
 /* pretok.c - three regular expressions by hand.
  *
- *     (?i:'s|'t|'re|'ve|'m|'ll|'d) | [^\r\n\p{L}\p{N}]?\p{L}+ | \p{N} | ?[^\s\p{L}\p{N}]+[\r\n]* | \s*[\r\n]+
- * | \s+(?!\S) | \s+
+ *     (?i:'s|'t|'re|'ve|'m|'ll|'d) | [^\r\n\p{L}\p{N}]?\p{L}+ | \p{N} | ?[^\s\p{L}\p{N}]+[\r\n]* |
+ *     \s*[\r\n]+ | \s+(?!\S) | \s+
  *
  * The first alternative that matches wins. Written out, no alternative needs to go back by more than one
  * character, every character begins some alternative (so there are no gaps between pieces), and time is

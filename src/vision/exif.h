@@ -1,4 +1,4 @@
-/* exif.h - how a picture wants to be turned. Pure. */
+/* exif.h - the orientation of an image. Pure. */
 #ifndef PLATEAU_VISION_EXIF_H
 #define PLATEAU_VISION_EXIF_H
 

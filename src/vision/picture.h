@@ -1,8 +1,8 @@
-/* picture.h - one picture as the vision tower reads it: decoded, checked, resized, and with the hash of what
- * it was.
+/* picture.h - one image as the vision encoder reads it: decoded, checked, resized, with the hash of its
+ * pixels.
  *
- * Made on a media thread, read by engines, freed by whoever lets go last. Its bytes are one block, charged
- * when it is made and given back when it goes. A pair of video frames is a picture with two frames. Constant
+ * Made on a media thread, read by engines, freed by the last release. Its bytes are one block, charged
+ * when it is made and given back with it. A pair of video frames is an image with two frames. Constant
  * once it is made. */
 #ifndef PLATEAU_VISION_PICTURE_H
 #define PLATEAU_VISION_PICTURE_H

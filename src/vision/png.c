@@ -160,8 +160,8 @@ static int read_interlaced(struct reader *r, int passes)
     return result;
 }
 
-/* libpng leaves by on_error(), which comes back here. What is set after setjmp() and read after the jump lies
- * in *r. */
+/* libpng leaves by on_error(), which comes back here. Values set after setjmp() and read after the jump
+ * lie in *r. */
 static int read_png(struct reader *r)
 {
     if (setjmp(r->jump))

@@ -1,9 +1,9 @@
-/* raster.c - the hash sees what the resizing sees: the pixels as they are seen, from the top, before they are
+/* raster.c - the hash covers the input of resizing: the oriented pixels, from the top, before they are
  * resized.
  *
- * A picture that is turned is kept whole as it was stored and read in its new order, sixteen rows at a time:
- * a turned row is a stored column, and sixteen columns beside each other share cache lines. Keeping it costs
- * 3 bytes per pixel; turning the small result instead would not give Pillow's bytes, as the passes of
+ * An image to be turned is kept whole as it was stored and read in its new order, sixteen rows at a time:
+ * a turned row is a stored column, and sixteen adjacent columns share cache lines. Keeping it costs 3
+ * bytes per pixel; turning the small result instead would not give Pillow's bytes, as the passes of
  * resizing have an order. */
 #include "vision/raster.h"
 
@@ -106,7 +106,7 @@ int raster_stopped(const struct raster *r, struct err *e)
     return 0;
 }
 
-/* A row as it is seen. */
+/* Takes a row of the oriented image. */
 static int take_seen(struct raster *r, const uint8_t *rgb, struct err *e)
 {
     int stopped = raster_stopped(r, e);

@@ -198,7 +198,7 @@ static uint64_t tiles(uint32_t width, uint32_t height, unsigned bits)
     return (uint64_t)DIV_UP(width, edge) * DIV_UP(height, edge);
 }
 
-/* One transform; a palette of few colours puts several pixels into one, and so makes the picture narrower. */
+/* One transform; a palette of few colours packs several pixels into one, which makes the image narrower. */
 static void read_transform(struct bits *b, struct group *g, unsigned *seen, uint32_t *width, uint32_t height)
 {
     unsigned type = read_bits(b, 2);

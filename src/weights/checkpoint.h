@@ -1,10 +1,10 @@
 /* checkpoint.h - the tensors of a model directory, by name.
  *
- * model.safetensors.index.json if it exists, else model.safetensors, else model*.safetensors; and an MTP side
- * file (mtp/weights.safetensors, else model-mtp.safetensors). Opening reads headers and checks every offset,
- * length, shape and dtype: no tensor reaches outside its file as it is then. Bytes of tensors are read piece
- * by piece, by whoever has memory for them; a file that shrinks meanwhile is an error of that read. Constant
- * after opening, any thread. */
+ * model.safetensors.index.json if it exists, else model.safetensors, else model*.safetensors; and an MTP
+ * side file (mtp/weights.safetensors, else model-mtp.safetensors). Opening reads headers and checks every
+ * offset, length, shape and dtype: no tensor reaches outside its file as it is then. The caller reads
+ * tensors piece by piece into its own memory; a file that shrinks meanwhile is an error of that read.
+ * Constant after opening, any thread. */
 #ifndef PLATEAU_WEIGHTS_CHECKPOINT_H
 #define PLATEAU_WEIGHTS_CHECKPOINT_H
 
@@ -37,8 +37,8 @@ const char *checkpoint_file_of(const struct checkpoint *c, const char *name);
  * file became shorter), or what the system said: e names the file. */
 int checkpoint_read(const struct checkpoint *c, const struct tensor *t, size_t from, void *into, size_t len,
                     struct err *e);
-/* After the last read: 0, or -ESTALE if a file is not what it was when it was opened. What was read may then
- * be a mixture. */
+/* After the last read: 0, or -ESTALE if a file has changed since it was opened. The bytes may then be a
+ * mixture. */
 int checkpoint_check(const struct checkpoint *c, struct err *e);
 /* The bytes of a tensor are not needed again: they leave the page cache. */
 void checkpoint_drop(const struct checkpoint *c, const struct tensor *t);

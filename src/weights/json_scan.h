@@ -1,9 +1,9 @@
 /* json_scan.h - reads large flat JSON front to back without building a tree.
  *
- * A checkpoint's header may hold a million tensors in 100 MB; a tree of that would cost gigabytes that no
- * plan counted. The caller pulls: open an object, take key after key, read or skip each value. The first
- * failure sticks, like buf's; `error` says what was expected. Strings are views into the input, so those with
- * escapes can be skipped but not read. Nothing is allocated. */
+ * A checkpoint's header may hold a million tensors in 100 MB; a tree of that would cost gigabytes outside
+ * the plan. The caller pulls: open an object, take key after key, read or skip each value. The first
+ * failure sticks, like buf's; `error` says what was expected. Strings are views into the input, so those
+ * with escapes can be skipped but not read. Nothing is allocated. */
 #ifndef PLATEAU_WEIGHTS_JSON_SCAN_H
 #define PLATEAU_WEIGHTS_JSON_SCAN_H
 
