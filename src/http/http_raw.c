@@ -144,7 +144,7 @@ static enum http_fault step_method(struct http_raw *w, unsigned char c)
     }
     if (!is_token(c) || w->name_bytes == METHOD_MAX)
         return HTTP_FAULT_REQUEST_LINE;
-    /* Methods are told apart by case; only the common spelling matters here. */
+    /* Methods are case-sensitive; only the usual spelling counts here. */
     w->head = c == "HEAD"[MIN_OF(w->name_bytes, 4)] && (w->head || w->name_bytes == 0);
     name_put(w, c);
     w->state = STATE_METHOD;
@@ -362,7 +362,7 @@ static void begin_chunk(struct http_raw *w)
     w->line_bytes = 0;
 }
 
-/* The empty line behind the headers, or behind the trailers. */
+/* The empty line after the headers, or after the trailers. */
 static enum http_fault step_header_lf(struct http_raw *w, unsigned char c)
 {
     if (c != '\n')

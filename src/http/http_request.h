@@ -1,10 +1,10 @@
-/* http_request.h - one request and its answer, as the layer above sees them.
+/* http_request.h - one request and its answer, as seen by the layer above.
  *
- * A request exists from the `begin` to the `ended` of its handler (http_server.h); all calls are made on the
- * network thread. Its texts point into the connection's memory and live as long as it does. It is answered
- * once: by http_respond() with a body in one piece, or by http_stream_begin(), any number of
- * http_stream_write() and http_stream_end(). None of these calls the handler back: what they cause is told
- * from the loop, later. */
+ * A request exists from the `begin` to the `ended` of its handler (http_server.h); all calls are made on
+ * the network thread. Its texts point into the connection's memory and live as long as it does. It is
+ * answered once: by http_respond() with a body in one piece, or by http_stream_begin(), any number of
+ * http_stream_write() and http_stream_end(). None of these calls the handler back: the loop reports their
+ * effects later. */
 #ifndef PLATEAU_HTTP_HTTP_REQUEST_H
 #define PLATEAU_HTTP_HTTP_REQUEST_H
 
@@ -64,8 +64,8 @@ int http_stream_write(struct http_request *r, struct slice bytes);
 void http_stream_end(struct http_request *r);
 /* Bytes that http_stream_write() takes now. */
 size_t http_stream_room(const struct http_request *r);
-/* More than HTTP_STREAM_BEHIND_BYTES wait because the connection takes no more; then `writable` comes once
- * they do not. A stream that is written only while it is not behind keeps little for a client that stops
+/* More than HTTP_STREAM_BEHIND_BYTES wait because the connection accepts no more; `writable` follows once
+ * fewer wait. A stream that is written only while this is false keeps little for a client that stops
  * reading. */
 #define HTTP_STREAM_BEHIND_BYTES 512
 bool http_stream_is_behind(struct http_request *r);

@@ -1,18 +1,17 @@
 /* http_server.c - one thread, one epoll set, MHD inside it.
  *
  * MHD runs without threads of its own: its epoll descriptor lies in our set beside the clients' descriptors
- * (for EPOLLRDHUP), the watches of the layers above and a wake-up. A turn waits, notes who has left, calls
- * the watches, lets MHD run once, and then does what the callbacks asked for. Since everything happens on
- * this one thread, a connection is suspended, answered and resumed without a lock.
+ * (for EPOLLRDHUP), the watches of the layers above and a wake-up. A turn waits, notes disconnects, calls the
+ * watches, lets MHD run once, and then does the work that callbacks queued. Since everything happens on this
+ * one thread, a connection is suspended, answered and resumed without a lock.
  *
  * Tried with 0.9.75 and relied upon: suspending inside the access handler and inside the reader;
  * MHD_queue_response() on a suspended connection; MHD_resume_connection() outside MHD_run(). Without threads
- * of its own MHD does not signal a resume to anybody, nor does MHD_get_timeout() know of it: `resumed`
- * remembers not to wait.
+ * of its own MHD does not signal a resume, nor does MHD_get_timeout() know of it: `resumed` remembers not to
+ * wait.
  *
- * MHD can ask for no wait at all although nothing can be done: a client whose chunk header never ends fills
- * the read buffer, and MHD polls it until it times out. After 64 such turns in a row we wait a millisecond in
- * each. */
+ * MHD can request no wait although it has no work: a client with an endless chunk header fills the read
+ * buffer, and MHD polls it until it times out. After 64 such turns in a row we wait a millisecond in each. */
 #include "http/http_state.h"
 
 #include "base/clock.h"
@@ -102,8 +101,8 @@ static void log_library(void *arg, const char *format, va_list ap)
     log_write(LOG_LEVEL_DEBUG, "http_library", "text=\"%s\"", text);
 }
 
-/* STRICT_FOR_CLIENT -1 refuses a space before a header's colon, which 0 and 1 take as part of its name; what
- * 1 would refuse (a missing Host, spaces in the target) is refused by http_refuse.c, in words. */
+/* STRICT_FOR_CLIENT -1 refuses a space before a header's colon, which 0 and 1 take as part of its name.
+ * Refusals of 1 (a missing Host, spaces in the target) come from http_refuse.c, with a message. */
 static int start_mhd(struct http_server *s, struct err *e)
 {
     const struct http_server_opts *o = &s->opts;
@@ -451,7 +450,7 @@ static void tick(struct http_server *s)
         s->opts.handler.tick(s->opts.arg, s->now_ns);
 }
 
-/* What other threads asked for. */
+/* Requests of other threads. */
 static void obey(struct http_server *s)
 {
     if (atomic_load(&s->quiesce_wanted))

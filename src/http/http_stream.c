@@ -133,8 +133,8 @@ ssize_t http_stream_on_read(void *arg, uint64_t position, char *to, size_t bytes
     (void)position;
     s->activity++;
     if (c->killed) {
-        /* Its socket is shut: sending anything ends the connection at once. Told of an error, 0.9.75 marks it
-         * closed and forgets it until all connections that are older have moved, or timed out. */
+        /* Its socket is shut: sending anything ends the connection at once. After an error, 0.9.75 marks
+         * it closed and forgets it until all older connections have moved, or timed out. */
         *to = '\n';
         return 1;
     }

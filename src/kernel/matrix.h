@@ -4,12 +4,11 @@
  * element is one fixed chain of operations, whatever the number of columns beside it and whichever thread
  * computes it (exactness is a rule for kernels), and a panel streams from memory front to back.
  *
- * Dense panel:  [k][16] elements of BF16, F16 or F32. Affine panel: [k / group] groups; a group is 16
- * scales and 16 biases in the checkpoint's dtype, then
+ * Dense panel:  [k][16] elements of BF16, F16 or F32.
+ * Affine panel: [k / group] groups; a group is 16 scales and 16 biases in the checkpoint's dtype, then
  *               [group / 8] octets, so that all reads of a chain lie in one stream. (With f32 scales and
- *                 biases
- *               apart, 16 more streams for 8 panels, one column took 1.4 times as long with 8 bits and 1.6
- *               times with 4: bench/kern_bench.)
+ *               biases apart, 16 more streams for 8 panels, one column took 1.4 times as long with 8 bits and
+ *               1.6 times with 4: bench/kern_bench.)
  *               An octet holds 8 k steps x 16 rows as bit planes, in this order:
  *               8-bit plane (bits 8):        8 x 16 bytes, step s at bytes [16 s, 16 s + 16), centred
  *               4-bit plane (bits 4, 5, 6):  4 x 16 bytes, steps 2 j (low nibble) and 2 j + 1 (high nibble)
