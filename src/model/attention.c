@@ -109,7 +109,7 @@ static void prepare_span(void *arg, uint32_t tile, uint32_t worker)
             size_t at = (size_t)head * c->head_dim;
             norm_rope(s, k + at, w->k_norm, column);
             if (st->layer->mtp && span->position + i == 0) {
-                /* Nobody looks, but what is not looked at is to be finite, and the same in every page. */
+                /* Never read, but the values must be finite, and the same in every page. */
                 memset(k + at, 0, c->head_dim * sizeof(float));
                 memset(v + at, 0, c->head_dim * sizeof(float));
             }

@@ -43,9 +43,9 @@ struct binder {
     struct linear_source output; /* of binder_embedding: the output matrix */
     /* Counted. */
     uint64_t used;         /* bytes of packed memory */
-    uint64_t tower_bytes;  /* of those the vision tower's */
+    uint64_t tower_bytes;  /* part of it: the vision encoder's */
     uint64_t source_bytes; /* bytes of the tensors bound */
-    uint64_t packed_bytes; /* of those that have been read */
+    uint64_t packed_bytes; /* part of it: bytes read so far */
     struct binder_active active;
     uint64_t parameters;
     uint64_t stage_bytes; /* what packing takes of a stage */
@@ -60,7 +60,7 @@ bool binder_has(const struct binder *b, const char *path);
 int binder_linear(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret);
 int binder_stack(struct binder *b, const char *path, uint64_t experts, uint64_t out, uint64_t in,
                  struct linear_source *ret);
-/* The same for a module that has a bias; who calls binds it. */
+/* The same for a module with a bias; the caller binds it. */
 int binder_linear_biased(struct binder *b, const char *path, uint64_t out, uint64_t in,
                          struct linear_source *ret);
 /* The filters of a convolution whose stride is their size, as a matrix over what they see. Of two shapes,
@@ -78,13 +78,13 @@ int binder_projection(struct binder *b, const struct linear_source *parts, uint3
 /* Packs parts[experts][count] into a stack: each expert's parts one above the other. */
 int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t experts, uint32_t count,
                    struct matrix *ret, unsigned *groups);
-/* The embedding table, and lm_head or, where there is none, the same packed table again. */
+/* The embedding table, and lm_head or, without one, the same packed table again. */
 int binder_embedding(struct binder *b, struct matrix *embedding, struct projection *head);
 
 /* `bytes` of packed memory, 64-byte aligned; *ret is NULL while measuring. 0 or -ENOMEM. */
 int binder_take(struct binder *b, uint64_t bytes, void **ret);
 
-/* A vector of n values, as they are. */
+/* A vector of n values, unchanged. */
 int binder_vector(struct binder *b, const char *path, uint64_t n, const float **ret);
 /* A norm's weight, such that y = w * x / rms(x). */
 int binder_norm(struct binder *b, const char *path, uint64_t n, const float **ret);

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Where nobody says how many. */
+/* Default size. */
 #define SHARE         4 /* of the vocabulary */
 #define SIZE_MIN      1024u
 #define SIZE_MAX_AUTO 16384u

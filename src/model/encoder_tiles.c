@@ -1,7 +1,8 @@
-/* encoder_tiles.c - what the stages compute, tile by tile.
+/* encoder_tiles.c - the stages' arithmetic, tile by tile.
  *
  * Two kinds of tiles: rows, a page's worth of patches (or the tokens of as many), and rectangles of a
- * product, panels of its matrix times a block of columns. Both are of fixed size, whoever computes beside. */
+ * product, panels of its matrix times a block of columns. Both have a fixed size, independent of other
+ * work. */
 #include "model/encoder.h"
 
 #include "base/check.h"
@@ -62,7 +63,7 @@ static struct span token_span(const struct encoder *e, uint32_t tile)
     return (struct span){tile * each, MIN_OF((tile + 1) * each, all)};
 }
 
-/* ---- the picture ---- */
+/* ---- the image's patches ---- */
 
 struct place {
     uint32_t row, column;

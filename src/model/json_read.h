@@ -1,8 +1,8 @@
-/* json_read.h - values out of somebody's config.json, each within bounds.
+/* json_read.h - values of a foreign config.json, each within bounds.
  *
  * A reader looks a key up in one object and then in a second one (text_config, then the top level); null
- * counts as absent. The first failure sticks and names key, value and limit; what is read after it is the
- * smallest allowed value, so that a parser reads everything and asks once at the end. */
+ * counts as absent. The first failure sticks and names key, value and limit. Later reads return the
+ * smallest allowed value, so that a parser reads everything and checks once at the end. */
 #ifndef PLATEAU_MODEL_JSON_READ_H
 #define PLATEAU_MODEL_JSON_READ_H
 

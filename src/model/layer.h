@@ -9,8 +9,8 @@
 /* Group sizes whose sums a product needs of its input. */
 enum { GROUP_32 = 1, GROUP_64 = 2, GROUP_128 = 4 };
 
-/* Matrices that read the same input, their outputs one behind the other: y = [part 0 | part 1 | ...]. Those
- * that share form, bits and group are packed as one. */
+/* Matrices that read the same input, their outputs one after the other: y = [part 0 | part 1 | ...]. Parts
+ * with the same form, bits and group are packed as one. */
 #define PROJECTION_PARTS_MAX 5
 struct projection {
     uint32_t in, out;
@@ -21,8 +21,7 @@ struct projection {
 
 struct attention_weights {
     struct projection in; /* q (with gates: per head q, gate) | k | v */
-    struct projection
-        kv; /* k | v, the last parts of `in`: of an MTP head, whose keys are also wanted alone */
+    struct projection kv; /* k | v, the last parts of `in`: of an MTP head, which also needs keys alone */
     struct projection out;
     const float *q_norm, *k_norm; /* [head_dim]; NULL: none */
     bool gated;
@@ -67,7 +66,7 @@ struct layer {
 struct mtp_weights {
     struct projection fc;                      /* [hidden, 2 * hidden]: of embedding | hidden state */
     const float *norm_embedding, *norm_hidden; /* [hidden], in front of fc */
-    const float *norm;                         /* [hidden], behind the layer */
+    const float *norm;                         /* [hidden], after the layer */
     struct layer layer;
 };
 

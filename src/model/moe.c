@@ -1,7 +1,7 @@
 /* moe.c - route, gather by expert, compute, sum in router order.
  *
  * An expert's matrices are read once per step for all tokens that chose it. Results are kept per (token,
- * rank) and summed in the order of ranks, so what a token gets does not depend on who else chose its
+ * rank) and summed in the order of ranks, so a token's result does not depend on other tokens of the same
  * experts. */
 #include "model/moe.h"
 

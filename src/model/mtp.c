@@ -64,7 +64,7 @@ static char *slot_hidden(const struct step *s, uint32_t slot, uint32_t index)
     return s->in->slots + slot * slot_bytes(s->config) + slot_hidden_offset(s->config, index);
 }
 
-/* Behind the last of `held` tokens that count, or behind the state. */
+/* After the last of `held` accepted tokens, or after the state. */
 static const float *slot_last_hidden(const struct step *s, uint32_t slot, uint32_t held)
 {
     return (const float *)slot_hidden(s, slot, held > 0 ? held - 1 : 0);
@@ -87,7 +87,7 @@ static void pair_token(struct step *s, const void *arg, uint32_t t)
     if (t > s->row_column[r])
         return;
     if (row->slot_in == MODEL_SLOT_NONE)
-        memset(pair_of(s, t) + c->hidden, 0, c->hidden * sizeof(float)); /* entry 0: nobody looks */
+        memset(pair_of(s, t) + c->hidden, 0, c->hidden * sizeof(float)); /* entry 0: never read */
     else
         set_half(s, &m->weights, t, true, slot_last_hidden(s, row->slot_in, s->row_held[r]),
                  m->weights.norm_hidden);
@@ -158,7 +158,7 @@ void mtp_put(struct step *s, const struct mtp *m)
     attention_put(s, &m->weights.layer);
 }
 
-/* ---- guesses ---- */
+/* ---- drafts ---- */
 
 struct draft_stage {
     struct step *step;
@@ -170,8 +170,8 @@ struct draft_stage {
     uint32_t pass;
 };
 
-/* The rows that want more than `pass` guesses, as a step of one token each: what it begins with, and where
- * the row's hidden state lies since the pass before. */
+/* The rows that need more than `pass` draft tokens, as a step of one token each: its input token, and the
+ * place of the row's hidden state of the pass before. */
 static uint32_t list_rows(struct step *s, const struct model_draft *d, uint32_t pass)
 {
     uint32_t count = 0, column = 0;

@@ -1,10 +1,10 @@
-/* mtp.h - the MTP head: one more full-attention layer, which guesses the token behind the next one
- * (contract 2.8).
+/* mtp.h - the MTP head: one more full-attention layer, which drafts the token after the next one (contract
+ * 2.8).
  *
- * Its K and V lie in the pages behind those of the full layers, the pair for token j at token j, rotated as
- * what stands at token j - 1. So a page depends on no token outside its key, and a sequence's entry 0, whose
- * hidden state does not exist, is zeros that no query sees. Every forward pass leaves them for its tokens:
- * what a cache gives back is whole. A guess's pair is overwritten when its token is computed. */
+ * Its K and V lie in the pages after those of the full layers, the pair for token j at token j, rotated as
+ * for token j - 1. So a page depends on no token outside its key, and a sequence's entry 0, which has no
+ * hidden state, is zeros that no query sees. Every forward pass writes them for its tokens, so cached
+ * pages are complete. A draft's pair is overwritten when its token is computed. */
 #ifndef PLATEAU_MODEL_MTP_H
 #define PLATEAU_MODEL_MTP_H
 

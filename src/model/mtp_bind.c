@@ -18,7 +18,7 @@
 static const char *const prefixes[] = {"mtp.", "language_model.mtp."};
 static const char *const side_files[] = {"mtp/weights.safetensors", "model-mtp.safetensors"};
 
-/* The file that the head's first matrix lies in; NULL: there is none. */
+/* The file of the head's first matrix; NULL: no head. */
 static const char *find_head(struct binder *b)
 {
     char name[64];

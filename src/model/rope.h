@@ -22,7 +22,7 @@ void rope_init(struct rope *r, const struct rope_config *c);
 /* cos and sin of one position: [half] each. */
 void rope_at(const struct rope *r, struct rope_position position, float *cosines, float *sines);
 
-/* Of text that no picture stands before. */
+/* Position in text without images before it. */
 static inline struct rope_position rope_text(uint32_t position)
 {
     return (struct rope_position){{position, position, position}};

@@ -28,8 +28,8 @@ static inline size_t page_bytes(const struct config *c)
     return 2 * page_half_bytes(c) * c->kv_heads * ((size_t)c->full_count + c->mtp_count);
 }
 
-/* `full_index` counts the full-attention layers, and from full_count on the MTP layers. V follows at
- * page_half_bytes behind. */
+/* `full_index` counts the full-attention layers, and from full_count on the MTP layers. V follows
+ * page_half_bytes later. */
 static inline size_t page_k_offset(const struct config *c, uint32_t full_index, uint32_t kv_head)
 {
     return 2 * page_half_bytes(c) * ((size_t)full_index * c->kv_heads + kv_head);
@@ -95,7 +95,7 @@ static inline size_t slot_hidden_offset(const struct config *c, uint32_t index)
 }
 
 struct slot_header {
-    uint32_t pending; /* of the held tokens, the first so many count */
+    uint32_t pending; /* of the held tokens, the first `pending` are accepted */
 };
 #define SLOT_PENDING_UNSAID UINT32_MAX /* tokens are held, and model_accept() has not said how many count */
 

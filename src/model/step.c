@@ -183,8 +183,7 @@ static void add_place(struct step *s, const struct model_row *row, uint32_t colu
     s->pictured++;
 }
 
-/* Tokens of slot_in that are to be applied. Without slots there is nothing to hold: K and V of wrong guesses
- * are overwritten. */
+/* Tokens of slot_in to apply. Without slots nothing is held: K and V of rejected drafts are overwritten. */
 static uint32_t held_in(const struct step *s, const struct model_row *row)
 {
     uint32_t most = slot_held_max(s->config);

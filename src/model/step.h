@@ -37,7 +37,7 @@ struct step_columns {
 };
 #define STEP_PROJECTIONS_MAX 2 /* of all tokens, in one list */
 
-/* A guess under way: its row of model_draft, and where its hidden state lies since the pass before. */
+/* A draft in progress: its row of model_draft, and the place of its hidden state of the pass before. */
 struct step_draft {
     uint32_t row, column;
 };
@@ -45,7 +45,7 @@ struct step_best {
     float logit;
     uint32_t id;
 };
-/* Guesses look at so many panels of the head at a time at most, for so many rows. */
+/* Limits of drafting: panels of the head at a time, and rows. */
 #define STEP_DRAFT_PANELS  16
 #define STEP_DRAFT_LOGITS  (STEP_DRAFT_PANELS * MATRIX_PANEL)
 #define STEP_DRAFT_COLUMNS 16
@@ -72,16 +72,16 @@ struct step {
     struct step_span *spans;
     uint32_t *ids; /* [tokens] */
     struct rope_position *positions;
-    const float **features;        /* [tokens]: what stands for a picture's token; NULL: its embedding does */
-    float *cosines, *sines;        /* [tokens][rot / 2] */
-    float *h;                      /* [tokens][hidden]: the residual stream */
-    float *x, *x_sums;             /* [tokens][x_wide]: normed, and its group sums */
-    float *p;                      /* [tokens][wide]: what projections of x give */
-    float *conv;                   /* [tokens][conv channels] */
-    float *alpha, *beta;           /* [tokens][value_heads] */
-    float *mid, *mid_sums;         /* [tokens][mid_wide]: what the second projection reads */
-    float *d;                      /* [tokens][hidden]: what it gives */
-    uint32_t *logit_columns;       /* [tokens] */
+    const float **features;  /* [tokens]: image embeddings of image tokens; NULL: the token's own embedding */
+    float *cosines, *sines;  /* [tokens][rot / 2] */
+    float *h;                /* [tokens][hidden]: the residual stream */
+    float *x, *x_sums;       /* [tokens][x_wide]: normed, and its group sums */
+    float *p;                /* [tokens][wide]: what projections of x give */
+    float *conv;             /* [tokens][conv channels] */
+    float *alpha, *beta;     /* [tokens][value_heads] */
+    float *mid, *mid_sums;   /* [tokens][mid_wide]: what the second projection reads */
+    float *d;                /* [tokens][hidden]: what it gives */
+    uint32_t *logit_columns; /* [tokens] */
     struct step_columns columns;   /* [STEP_PROJECTIONS_MAX * tokens] each */
     struct step_product *products; /* [products_max] */
     /* Experts: a pair is (token, rank), at token * chosen + rank. */
@@ -93,7 +93,7 @@ struct step {
     float *pair_out;                                               /* [pairs][hidden] */
     const float **pair_x, **pair_xsum, **pair_mid, **pair_mid_sum; /* [pairs] */
     float **pair_up_y, **pair_out_y;
-    /* Guesses. */
+    /* Drafts. */
     struct step_draft *drafts;    /* [rows] */
     struct model_row *draft_rows; /* [rows] */
     struct step_best *draft_best; /* [rows][step_draft_tiles_max] */
@@ -169,8 +169,7 @@ void step_products(struct step *s, uint32_t count);
 
 /* Settles what is pending, then x = rmsnorm(h) with group sums. */
 void step_norm(struct step *s, const float *weight, unsigned groups);
-/* Settles what is pending, then adds what a tower gave for the layer that is done to the tokens of
- * pictures. */
+/* Adds the pending residual, then the vision encoder's features for the finished layer to image tokens. */
 void step_add_features(struct step *s, uint32_t layer);
 /* The usual thing to settle: h += d. */
 void step_settle_d(struct step *s, uint32_t token);
@@ -181,7 +180,7 @@ float *step_slot_held(const struct step *s, uint32_t slot, uint32_t linear_index
 /* NULL where nothing is ever held. */
 struct slot_header *step_slot_header(const struct config *c, char *slots, uint32_t slot);
 
-/* Tokens that a guess is looked for among. */
+/* Size of the draft vocabulary. */
 static inline uint32_t step_draft_vocab(const struct config *c)
 {
     return c->draft_vocab ? c->draft_vocab : c->vocab;
@@ -194,7 +193,7 @@ static inline uint32_t step_draft_panels(const struct config *c, uint32_t worker
         panels /= 2;
     return panels;
 }
-/* At most so many tiles, with any number of workers. */
+/* Bound on tiles, with any number of workers. */
 static inline uint32_t step_draft_tiles_max(const struct config *c)
 {
     return DIV_UP(DIV_UP(step_draft_vocab(c), MATRIX_PANEL), 4u);

@@ -163,7 +163,7 @@ static void read_video(struct json_read *r, struct model_vision *s)
         json_read_u32_or(r, "max_frames", s->video_frames_min, 1u << 16, MAX_OF(s->video_frames_min, 768));
 }
 
-/* A picture is one token at least, and no larger than whoever serves it wants. */
+/* An image is one token at least, and at most the server's limit. */
 static void cap(struct model_vision *s, uint64_t pixels_max)
 {
     uint64_t edge = s->patch * s->merge;
