@@ -1,6 +1,7 @@
 /* bench_rows.h - rows of a batch with pages and slots of their own, for timing a model's steps.
  *
- * Row 0 reads a prompt; the others get copies of its pages and its slot, so that all decode from the same depth. */
+ * Row 0 reads a prompt; the others get copies of its pages and its slot, so that all decode from the same
+ * depth. */
 #ifndef PLATEAU_BENCH_ROWS_H
 #define PLATEAU_BENCH_ROWS_H
 
@@ -21,17 +22,18 @@ uint64_t bench_rows_bytes(const struct model_shape *s, const struct bench_rows_o
 int bench_rows_create(const struct bench_rows_opts *o, struct bench_rows **ret);
 void bench_rows_free(struct bench_rows *b);
 
-/* Reads the prompt into row 0, whole; logits for its last token. Inside a turn of the workers, like all below. */
+/* Reads the prompt into row 0, whole; logits for its last token. Inside a turn of the workers, like all
+ * below. */
 void bench_rows_prefill(struct bench_rows *b);
 /* Copies what row 0 has read to the others. */
 void bench_rows_spread(struct bench_rows *b);
 /* A token each for rows [0, count), with logits. */
 void bench_rows_decode(struct bench_rows *b, uint32_t count);
-/* One step of a token each for rows [0, count), with logits, and the first `tokens` of the prompt for the last row, which is none of
- * them. Rows stay where they are. */
+/* One step of a token each for rows [0, count), with logits, and the first `tokens` of the prompt for the
+ * last row, which is none of them. Rows stay where they are. */
 void bench_rows_mixed(struct bench_rows *b, uint32_t count, uint32_t tokens);
-/* The head guesses `ahead` tokens for each of rows [0, count); then these are computed behind a known one, all with logits, and the first
- * `right` of them count. */
+/* The head guesses `ahead` tokens for each of rows [0, count); then these are computed behind a known one,
+ * all with logits, and the first `right` of them count. */
 void bench_rows_guess(struct bench_rows *b, uint32_t count, uint32_t ahead);
 void bench_rows_verify(struct bench_rows *b, uint32_t count, uint32_t ahead, uint32_t right);
 

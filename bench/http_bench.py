@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""Prompts through HTTP: time to first token, prefill rate and gaps between tokens, beside model_bench's prefill in the same run.
+"""Prompts through HTTP: time to first token, prefill rate and gaps between tokens, beside model_bench's
+prefill in the same run.
 
-    bench/http_bench.py MODEL                             build/plateau serves MODEL, a directory; 1, 4 and 16 clients
-    bench/http_bench.py MODEL --server 'NAME=COMMAND'     one more server; may be repeated
+    bench/http_bench.py MODEL                             build/plateau serves MODEL, a directory; 1, 4 and 16
+    clients bench/http_bench.py MODEL --server 'NAME=COMMAND'     one more server; may be repeated
 
-Each client streams one completion. The prompts are fresh random token ids, so that no server can reuse any; decoding is greedy. All
-clients of a count begin at once, except that one client sends --repeats requests one behind another. Each round measures
-model_bench's prefill, then each server from its start to its end; figures are medians over rounds, gaps are pooled.
+Each client streams one completion. The prompts are fresh random token ids, so that no server can reuse any;
+decoding is greedy. All clients of a count begin at once, except that one client sends --repeats requests one
+behind another. Each round measures model_bench's prefill, then each server from its start to its end; figures
+are medians over rounds, gaps are pooled.
 
-A COMMAND is started without a shell. It answers /health with 200 when it is ready and takes POST /v1/completions with a prompt of token
-ids. It may contain {port}, {threads}, {clients} (the most at once), {context} (tokens of one request) and {contexts} (tokens of
-all requests at once). MODEL and the default server need --program and --model-bench, which are taken from build/."""
+A COMMAND is started without a shell. It answers /health with 200 when it is ready and takes POST
+/v1/completions with a prompt of token ids. It may contain {port}, {threads}, {clients} (the most at once),
+{context} (tokens of one request) and {contexts} (tokens of all requests at once). MODEL and the default
+server need --program and --model-bench, which are taken from build/."""
 
 import argparse
 import asyncio
@@ -67,7 +70,8 @@ class Stream(asyncio.Protocol):
 
 
 def token_times(parts):
-    """When each token came: [(time, bytes)] of a reply to times. A token is an event with text or token ids in its choice."""
+    """When each token came: [(time, bytes)] of a reply to times. A token is an event with text or token ids
+    in its choice."""
     times, rest = [], b""
     for at, data in parts:
         *events, rest = (rest + data).replace(b"\r\n", b"\n").split(b"\n\n")
@@ -112,7 +116,8 @@ class Burst:
 
 
 async def burst(port, bodies):
-    """Sends each body on a connection of its own, all at once. Returns each reply's parts, their times from then on."""
+    """Sends each body on a connection of its own, all at once. Returns each reply's parts, their times from
+    then on."""
     loop = asyncio.get_running_loop()
     streams = [(await loop.create_connection(Stream, "127.0.0.1", port))[1] for _ in bodies]
     texts = [request(port, b) for b in bodies]
@@ -250,8 +255,8 @@ def row(name, clients, bursts, rate):
 
 
 HEAD = """\
-| clients | server | first token, ms: median | last | prefill, tokens/s | of model_bench | gap, ms: median | p99 | longest | tokens/s out |
-|---|---|---|---|---|---|---|---|---|---|"""
+| clients | server | first token, ms: median | last | prefill, tokens/s | of model_bench | gap, ms: median |
+p99 | longest | tokens/s out | |---|---|---|---|---|---|---|---|---|---|"""
 
 
 def line(r):

@@ -1,19 +1,23 @@
-/* model_bench.c - model_bench [--decode] [--prefill] [--steps] [--guess] [MODEL...]: what whole models reach of what this machine can do.
+/* model_bench.c - model_bench [--decode] [--prefill] [--steps] [--guess] [MODEL...]: what whole models reach
+ * of what this machine can do.
  *
- * A MODEL is a directory, or SHAPE-FORM, a made-up checkpoint (tools/mkmodel), written into the build folder once. Decode: steps of
- * 1 to 16 rows behind a prompt of 512 tokens, as tokens per second and as bytes of weights read per second against reading
- * memory. Prefill: that prompt in one step, as operations per second against the peak of f32 fused multiply-adds.
+ * A MODEL is a directory, or SHAPE-FORM, a made-up checkpoint (tools/mkmodel), written into the build folder
+ * once. Decode: steps of 1 to 16 rows behind a prompt of 512 tokens, as tokens per second and as bytes of
+ * weights read per second against reading memory. Prefill: that prompt in one step, as operations per second
+ * against the peak of f32 fused multiply-adds.
  *
- * Steps: one step of 0 to 512 prompt tokens beside 0 to 16 decoding rows: what a scheduler has to choose from.
+ * Steps: one step of 0 to 512 prompt tokens beside 0 to 16 decoding rows: what a scheduler has to choose
+ * from.
  *
- * Guess: a row's step with 1 to 3 guessed tokens behind the known one, and what guessing them with the MTP head takes, each against
- * a step without a head; how many tokens such a step must bring to pay, and what it brings where every guess is right.
+ * Guess: a row's step with 1 to 3 guessed tokens behind the known one, and what guessing them with the MTP
+ * head takes, each against a step without a head; how many tokens such a step must bring to pay, and what it
+ * brings where every guess is right.
  *
- * Bytes are those of the checkpoint that a step must read: every matrix once, an embedding table only as the head that it may
- * be, of experts those that a token chooses (so with several rows no figure is given). Operations are two for each
- * multiply-add with a weight; attention's and the delta rule's own are left out.
- * Each sample is a pair with its yardstick, one straight after the other, and shares are medians over the pairs: a machine that has
- * other work slows both. */
+ * Bytes are those of the checkpoint that a step must read: every matrix once, an embedding table only as the
+ * head that it may be, of experts those that a token chooses (so with several rows no figure is given).
+ * Operations are two for each multiply-add with a weight; attention's and the delta rule's own are left out.
+ * Each sample is a pair with its yardstick, one straight after the other, and shares are medians over the
+ * pairs: a machine that has other work slows both. */
 #include "bench_models.h"
 #include "bench_rows.h"
 #include "yardsticks.h"

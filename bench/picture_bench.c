@@ -1,9 +1,10 @@
-/* picture_bench.c - picture_bench [FILE...]: how long a picture takes from its bytes to the pixels that a model sees, on one core.
+/* picture_bench.c - picture_bench [FILE...]: how long a picture takes from its bytes to the pixels that a
+ * model sees, on one core.
  *
- * Of pictures made on the spot, or of the files: decoding, hashing and resizing together as a server does them, to 1 megapixel at most; and
- * resizing alone, of which the plain code is the yardstick. Time is the processor's, the best of several runs, so that others on the
- * machine disturb little. --write DIR writes what was made, for
- * others to be measured with (bench/picture_others.py). */
+ * Of pictures made on the spot, or of the files: decoding, hashing and resizing together as a server does
+ * them, to 1 megapixel at most; and resizing alone, of which the plain code is the yardstick. Time is the
+ * processor's, the best of several runs, so that others on the machine disturb little. --write DIR writes
+ * what was made, for others to be measured with (bench/picture_others.py). */
 #include "base/check.h"
 #include "encode.h"
 #include "vision/decode.h"

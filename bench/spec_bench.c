@@ -1,11 +1,12 @@
 /* spec_bench.c - spec_bench [options] [MODEL]: decoding with tokens guessed ahead, against decoding without.
  *
- * Two engines, one of a model loaded as if there were no guesses, answer the same questions in turns: 1 to 16 at once, each turn one
- * straight behind the other, so that what else the machine does slows both. Both must give the same tokens. The bundled model gets those of its
- * golden answers that have some length, and ends them itself; others get made-up tokens and write ANSWER of them.
- * Printed are medians over rounds of all questions: tokens per second from the first token to the last, their ratio, and how many of the
- * guesses were right. Exit status 1: a ratio is below what --least says, for one row and for several, or a token differs.
- * How far to guess is learnt in the rounds that go before and are not counted. */
+ * Two engines, one of a model loaded as if there were no guesses, answer the same questions in turns: 1 to 16
+ * at once, each turn one straight behind the other, so that what else the machine does slows both. Both must
+ * give the same tokens. The bundled model gets those of its golden answers that have some length, and ends
+ * them itself; others get made-up tokens and write ANSWER of them. Printed are medians over rounds of all
+ * questions: tokens per second from the first token to the last, their ratio, and how many of the guesses
+ * were right. Exit status 1: a ratio is below what --least says, for one row and for several, or a token
+ * differs. How far to guess is learnt in the rounds that go before and are not counted. */
 #include "yardsticks.h"
 
 #include "base/check.h"
@@ -250,8 +251,8 @@ static bool take(struct side *s, struct stream *stream)
     return true;
 }
 
-/* So many questions at once, from the first-th on. One token of one more holds the engine up meanwhile: of those that come while a step is
- * under way some would be decoding while others are read. */
+/* So many questions at once, from the first-th on. One token of one more holds the engine up meanwhile: of
+ * those that come while a step is under way some would be decoding while others are read. */
 static void run(struct bench *b, struct side *s, uint32_t rows, uint32_t first)
 {
     const struct question one = {{1}, 1};

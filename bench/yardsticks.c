@@ -1,4 +1,5 @@
-/* yardsticks.c - measured by the workers that do the work, with the loads and the arithmetic of the kernels' tiers. */
+/* yardsticks.c - measured by the workers that do the work, with the loads and the arithmetic of the kernels'
+ * tiers. */
 #include "yardsticks.h"
 
 #include "base/check.h"

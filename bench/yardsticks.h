@@ -1,4 +1,5 @@
-/* yardsticks.h - what this machine can do: reading memory, and fused multiply-adds. Benchmarks are given as shares of it.
+/* yardsticks.h - what this machine can do: reading memory, and fused multiply-adds. Benchmarks are given as
+ * shares of it.
  *
  * Everything is measured anew by whoever asks: a shared machine is not the same every minute. */
 #ifndef PLATEAU_BENCH_YARDSTICKS_H
@@ -19,7 +20,8 @@ struct yardsticks {
     double peak_flop_s;                    /* f32, all workers; 0: no vector unit that we use */
 };
 
-/* Median seconds of one call; the first one warms up and does not count. Short calls are repeated inside a sample. */
+/* Median seconds of one call; the first one warms up and does not count. Short calls are repeated inside a
+ * sample. */
 double yardsticks_seconds(void (*fn)(void *arg), void *arg);
 /* The median of `count` values, which are sorted. */
 double yardsticks_median(double *values, uint32_t count);
@@ -27,8 +29,8 @@ double yardsticks_median(double *values, uint32_t count);
 /* Bytes of the last-level cache; 0: unknown. */
 size_t yardsticks_cache_bytes(void);
 
-/* Memory to stream: four times the last-level cache and at least 2 GiB, or, with a line that says so, a third of what is free.
- * 0 or -ENOMEM. */
+/* Memory to stream: four times the last-level cache and at least 2 GiB, or, with a line that says so, a third
+ * of what is free. 0 or -ENOMEM. */
 int yardsticks_init(struct yardsticks *y, struct workers *w);
 void yardsticks_done(struct yardsticks *y);
 

@@ -10,8 +10,8 @@
  *     }
  *     TEST_MAIN()
  *
- * The program takes one argument: a pattern of the tests to run ("take_*"). A property that fails, or stops the
- * program, prints its seed and the command that replays it. */
+ * The program takes one argument: a pattern of the tests to run ("take_*"). A property that fails, or stops
+ * the program, prints its seed and the command that replays it. */
 #ifndef PLATEAU_TESTS_TEST_H
 #define PLATEAU_TESTS_TEST_H
 

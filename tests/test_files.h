@@ -1,4 +1,5 @@
-/* test_files.h - checkpoints made up on the spot: directories that vanish, safetensors files from lists of tensors. */
+/* test_files.h - checkpoints made up on the spot: directories that vanish, safetensors files from lists of
+ * tensors. */
 #ifndef PLATEAU_TESTS_TEST_FILES_H
 #define PLATEAU_TESTS_TEST_FILES_H
 
@@ -150,8 +151,8 @@ static inline void test_tensors_free(struct test_tensors *l)
     l->count = 0;
 }
 
-/* Those tensors of the list for which `chosen` says true (NULL: all) as dir/name. `pad` spaces behind the header shift
- * the data, to any alignment. */
+/* Those tensors of the list for which `chosen` says true (NULL: all) as dir/name. `pad` spaces behind the
+ * header shift the data, to any alignment. */
 static inline void test_write_tensors(const struct test_tensors *l, const char *dir, const char *name,
                                       size_t pad, bool (*chosen)(const char *tensor))
 {

@@ -1,6 +1,7 @@
 """Pictures and videos as clients send them, made here from numbers: the same number, the same bytes.
 
-PNG needs nothing but zlib. JPEG and WebP come from Pillow, video files from ffmpeg, and where those are not there PNG and lists of frames stand in."""
+PNG needs nothing but zlib. JPEG and WebP come from Pillow, video files from ffmpeg, and where those are not
+there PNG and lists of frames stand in."""
 
 import base64
 import io
@@ -83,7 +84,8 @@ def bad_url(rng):
 
 
 def videos(frames, count):
-    """What stands as a video's address in a request, `count` times another, and what it is: a file that ffmpeg makes, else lists of frames."""
+    """What stands as a video's address in a request, `count` times another, and what it is: a file that
+    ffmpeg makes, else lists of frames."""
     if not shutil.which("ffmpeg"):
         made = [[data_url("image/png", png(128, 96, f"video {n} {i}")) for i in range(frames)] for n in range(count)]
         return made, "a list of frames"

@@ -1,4 +1,5 @@
-"""The release gates: each starts a server, loads it, prints figures and what must hold, and writes NAME.png and NAME.json.
+"""The release gates: each starts a server, loads it, prints figures and what must hold, and writes NAME.png
+and NAME.json.
 
     bench/gates/gate.py soak jitter               with the bundled model
     bench/gates/gate.py --model DIR return        with another one

@@ -1,5 +1,5 @@
-"""agent: a recorded session of tool calls, each turn the whole conversation so far: how much of it is found, and how soon the first token
-comes; against the same server without a cache."""
+"""agent: a recorded session of tool calls, each turn the whole conversation so far: how much of it is found,
+and how soon the first token comes; against the same server without a cache."""
 
 import json
 import pathlib
@@ -14,7 +14,8 @@ SESSION = json.loads(pathlib.Path(__file__).with_name("agent_session.json").read
 
 
 def turns(server, options):
-    """(path, body) of each turn. A model without a tokenizer gets as many random tokens, grown in the same way."""
+    """(path, body) of each turn. A model without a tokenizer gets as many random tokens, grown in the same
+    way."""
     rng, said, ids = random.Random(options.seed), 0, []
     for end in SESSION["ends"][: options.turns]:
         if server.has_text:

@@ -1,8 +1,10 @@
-"""guess: thousands of steps with guessed tokens in one generation: the tokens it has without guesses, in the pages of those tokens.
+"""guess: thousands of steps with guessed tokens in one generation: the tokens it has without guesses, in the
+pages of those tokens.
 
-The head guesses, the model decides. The longest generation goes on until so many steps had guesses; memory is looked at all the while, and each
-account of the ledger must stand still but for the units that its pages lie in. Then the same tokens are asked for without guesses; again
-with temperature and a seed; and eight prompts that are guessed more and less well at once, against each alone."""
+The head guesses, the model decides. The longest generation goes on until so many steps had guesses; memory is
+looked at all the while, and each account of the ledger must stand still but for the units that its pages lie
+in. Then the same tokens are asked for without guesses; again with temperature and a seed; and eight prompts
+that are guessed more and less well at once, against each alone."""
 
 import json
 import math
@@ -67,7 +69,8 @@ def page_bytes(server):
 
 
 def generate(server, options, body):
-    """(tokens, samples, bytes of a page, counters): goes on until enough steps had guesses, or the context is full."""
+    """(tokens, samples, bytes of a page, counters): goes on until enough steps had guesses, or the context is
+    full."""
     before = counters(server)
     longest = server.model()["max_model_len"] - PROMPT - 1
     with Sampler(server, 0.05, lambda: len(running.ids)) as sampler:

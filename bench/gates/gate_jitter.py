@@ -1,8 +1,8 @@
 """jitter: one prompt, sent again and again: does every n-th first token wait for somebody's cleaning?
 
-Twice: found in the cache, and computed each time (a salt of its own). Between two requests lies a random pause around that after
-which trims begin, so that requests meet trims at every stage. Round trips that compute nothing, timed in between, tell what the machine and this
-client add."""
+Twice: found in the cache, and computed each time (a salt of its own). Between two requests lies a random
+pause around that after which trims begin, so that requests meet trims at every stage. Round trips that
+compute nothing, timed in between, tell what the machine and this client add."""
 
 import random
 import socket

@@ -1,4 +1,5 @@
-"""models: two models under a ceiling that holds one, loaded, used and unloaded at random: nothing fails, and nothing adds up."""
+"""models: two models under a ceiling that holds one, loaded, used and unloaded at random: nothing fails, and
+nothing adds up."""
 
 import json
 import pathlib

@@ -1,14 +1,19 @@
-"""pictures: requests with pictures by the ten thousand, a video beside them. Is anything of them left, and who waits for them?
+"""pictures: requests with pictures by the ten thousand, a video beside them. Is anything of them left, and
+who waits for them?
 
-As in soak the first fifth warms up, and what stands idle and cleared then must stand so at the end: the ledger to the byte, threads, descriptors.
-Own memory is compared with what it was before the first request. The server's temporary folder is its own, and must stay empty.
+As in soak the first fifth warms up, and what stands idle and cleared then must stand so at the end: the
+ledger to the byte, threads, descriptors. Own memory is compared with what it was before the first request.
+The server's temporary folder is its own, and must stay empty.
 
-Then a stream runs while large pictures are encoded in full, one after another: each new, none found anywhere. Of its gaps those count
-that lie between the first and the last time the status called the picture's request `encoding`: decoding goes before that on threads of its own, the
-prompt is read after it in steps of --step-ms, which `fairness` is about. 99 of 100 gaps must stay below 3 times the median of the same
-gaps, and the longest below --step-ms. (With a model whose step takes half a millisecond the longest gap says how long the system takes for 2 MiB of
-memory, or how long the client was not looking: it is told beside the longest without a picture.) Tokens that come at once, as guessed ones do, have one time. What the engine does it does with every picture, so each picture's longest gap is told
-too; and how long the server's threads had work and no processor, for that is in the gaps as well."""
+Then a stream runs while large pictures are encoded in full, one after another: each new, none found anywhere.
+Of its gaps those count that lie between the first and the last time the status called the picture's request
+`encoding`: decoding goes before that on threads of its own, the prompt is read after it in steps of
+--step-ms, which `fairness` is about. 99 of 100 gaps must stay below 3 times the median of the same gaps, and
+the longest below --step-ms. (With a model whose step takes half a millisecond the longest gap says how long
+the system takes for 2 MiB of memory, or how long the client was not looking: it is told beside the longest
+without a picture.) Tokens that come at once, as guessed ones do, have one time. What the engine does it does
+with every picture, so each picture's longest gap is told too; and how long the server's threads had work and
+no processor, for that is in the gaps as well."""
 
 import json
 import os
@@ -127,7 +132,8 @@ def figures(report, warming, sampler, own):
 
 
 def far_sighted(options, folder):
-    """The model, that looks at so large a picture in full; one that would not is told to by a file of its own."""
+    """The model, that looks at so large a picture in full; one that would not is told to by a file of its
+    own."""
     model, pixels = pathlib.Path(options.model).resolve(), options.gap_edge**2
     made = pathlib.Path(folder, model.name)
     made.mkdir()
@@ -191,7 +197,8 @@ def look_at_large(server, raw, asks):
 
 
 def beside(server, options, speculative):
-    """Gaps of a stream, by what happens beside it; the longest beside each picture's encoding; how long threads waited for a processor."""
+    """Gaps of a stream, by what happens beside it; the longest beside each picture's encoding; how long
+    threads waited for a processor."""
     gaps, longest, waited, asks = {"alone": [], "read": [], "encoded": [], "prompt": []}, [], 0, Connection(server.port)
     running = start_stream(server, speculative)
     for n in range(options.gap_pictures):

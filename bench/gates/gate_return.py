@@ -1,5 +1,5 @@
-"""return: what long prompts took goes back: 1 s after the last request all but the cache, after a clear that as well, after an unload
-the model."""
+"""return: what long prompts took goes back: 1 s after the last request all but the cache, after a clear that
+as well, after an unload the model."""
 
 import concurrent.futures
 import random

@@ -1,7 +1,8 @@
 """soak: mixed requests by the ten thousand. Is anything of them left?
 
-The first fifth warms up; then the ledger is read at idle, behind a cache clear, and again at the end: it must be the same to the
-byte. The slope of own memory over requests is taken between the two, under load, with a cache that is full."""
+The first fifth warms up; then the ledger is read at idle, behind a cache clear, and again at the end: it must
+be the same to the byte. The slope of own memory over requests is taken between the two, under load, with a
+cache that is full."""
 
 import time
 
@@ -69,7 +70,8 @@ def figures(report, warming, sampler, before, after):
 
 
 def returned(report, warming, sampler, before, after, requests, title):
-    """What is held behind a clear against before the first request, and whether all samples added up; and its plot."""
+    """What is held behind a clear against before the first request, and whether all samples added up; and its
+    plot."""
     unaccounted = warming.column("unaccounted") + sampler.column("unaccounted")
     allowed = max(8 * MIB, before // 100)
     report.figure("own_bytes_after_clear", after, mib(after))

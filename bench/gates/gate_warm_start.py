@@ -1,4 +1,5 @@
-"""warm-start: a prompt computed by a server that has nothing, and answered by the next process from the SSD tier. Is reading five times faster?"""
+"""warm-start: a prompt computed by a server that has nothing, and answered by the next process from the SSD
+tier. Is reading five times faster?"""
 
 import json
 import pathlib

@@ -1,5 +1,6 @@
-"""Requests with pictures, as clients make them: small ones and large ones, new ones and such as were there before, one or several, streamed or not;
-clients that leave while their picture is queued, read, encoded or answered; and pictures that are none."""
+"""Requests with pictures, as clients make them: small ones and large ones, new ones and such as were there
+before, one or several, streamed or not; clients that leave while their picture is queued, read, encoded or
+answered; and pictures that are none."""
 
 import json
 import random
@@ -104,7 +105,8 @@ class Looking(Traffic):
 
 
 class Watching(threading.Thread):
-    """Asks about a video again and again, until it is told to end, and now and then does not wait for the answer."""
+    """Asks about a video again and again, until it is told to end, and now and then does not wait for the
+    answer."""
 
     def __init__(self, server, addresses):
         super().__init__()

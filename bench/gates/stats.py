@@ -34,7 +34,8 @@ def slope(xs, ys, bins=50):
 
 
 def _phase_score(ranks, period):
-    """How far the mean of one phase is from the mean of all, in standard errors; the furthest of the phases."""
+    """How far the mean of one phase is from the mean of all, in standard errors; the furthest of the
+    phases."""
     n, mean = len(ranks), statistics.fmean(ranks)
     spread = statistics.pstdev(ranks) or 1.0
     return max(
@@ -56,8 +57,8 @@ def _ranks(values):
 
 
 def period(values, longest=20, shuffles=200, seed=1):
-    """(period, p): the period of 2 to `longest` whose phases differ most, and how likely a shuffled series has one that stands out as
-    much. Every third value being slow is period 3."""
+    """(period, p): the period of 2 to `longest` whose phases differ most, and how likely a shuffled series
+    has one that stands out as much. Every third value being slow is period 3."""
     ranks = _ranks(values)
     found = max(range(2, longest + 1), key=lambda n: _phase_score(ranks, n))
     score = _phase_score(ranks, found)

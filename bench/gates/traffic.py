@@ -1,5 +1,6 @@
-"""Mixed traffic, as agents and their users make it: lengths from a word to a page, shared beginnings, streams and whole replies, and
-clients that abort, vanish, read slowly or send nonsense. Each request's fate follows from the seed and its number."""
+"""Mixed traffic, as agents and their users make it: lengths from a word to a page, shared beginnings, streams
+and whole replies, and clients that abort, vanish, read slowly or send nonsense. Each request's fate follows
+from the seed and its number."""
 
 import collections
 import json

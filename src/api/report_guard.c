@@ -35,13 +35,13 @@ static void head(struct buf *b, const char *name, const char *type, const char *
 static void write_pressure(const struct guard_numbers *n, struct buf *b)
 {
     head(b, "plateau_memory_pressure_stage", "gauge",
-         "What is done because others take memory; 0 nothing, 1 caches shrink, 2 trims, 3 idle models go, 4 "
-         "new work is refused.");
+         "Reaction to memory pressure: 0 none, 1 caches shrink, 2 trims, 3 idle models unload, 4 new "
+         "requests are refused.");
     buf_printf(b, "plateau_memory_pressure_stage %u\n", (unsigned)n->stage);
-    head(b, "plateau_memory_pressure_changes_total", "counter", "Times that the stage has changed.");
+    head(b, "plateau_memory_pressure_changes_total", "counter", "Changes of the memory pressure stage.");
     buf_printf(b, "plateau_memory_pressure_changes_total %llu\n", (ull)n->stage_changes);
     head(b, "plateau_memory_stalled_ratio", "gauge",
-         "Part of the last 10 s in which some, or all, waited for memory.");
+         "Share of the last 10 s in which some, or all, tasks waited for memory.");
     buf_printf(
         b,
         "plateau_memory_stalled_ratio{who=\"some\"} %.4f\nplateau_memory_stalled_ratio{who=\"full\"} %.4f\n",
@@ -52,18 +52,18 @@ void report_guard_metrics(struct api *a, struct buf *b)
 {
     struct guard_numbers n = read_numbers(a);
     write_pressure(&n, b);
-    head(b, "plateau_guard_bytes_total", "counter",
-         "Memory that was taken back for others, by what held it.");
+    head(b, "plateau_guard_bytes_total", "counter", "Memory reclaimed for other models, by its holder.");
     buf_printf(
         b,
         "plateau_guard_bytes_total{from=\"free\"} %llu\nplateau_guard_bytes_total{from=\"caches\"} %llu\n"
         "plateau_guard_bytes_total{from=\"idle_models\"} %llu\n",
         (ull)n.free_bytes, (ull)n.cached_bytes, (ull)n.idle_bytes);
-    head(b, "plateau_guard_rooms_total", "counter", "Times that room was asked for, by what came of it.");
+    head(b, "plateau_guard_rooms_total", "counter", "Requests for memory to load a model, by result.");
     buf_printf(b,
                "plateau_guard_rooms_total{result=\"made\"} "
                "%llu\nplateau_guard_rooms_total{result=\"refused\"} %llu\n",
                (ull)n.rooms_made, (ull)n.rooms_refused);
-    head(b, "plateau_guard_helps_total", "counter", "Times that an engine got units that others gave up.");
+    head(b, "plateau_guard_helps_total", "counter",
+         "Times that an engine got commit units from other models.");
     buf_printf(b, "plateau_guard_helps_total %llu\n", (ull)n.helps);
 }

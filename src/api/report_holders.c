@@ -53,11 +53,11 @@ void report_holders_metrics(struct api *a, struct buf *b)
     struct holders_numbers n = {0};
     if (a->opts.holders)
         holders_numbers(a->opts.holders, &n);
-    write_gauge(b, "plateau_host_cache_bytes", "Prefixes that no request uses, of all models.",
-                n.cached_bytes);
-    write_gauge(b, "plateau_host_cache_limit_bytes", "How many they may be together.", n.cache_bytes_max);
-    write_gauge(b, "plateau_holders", "Pool sets that hold memory, or may.", n.count);
-    write_gauge(b, "plateau_orphans", "Of them, those whose model is gone and whose teardown failed.",
-                n.orphans);
-    write_gauge(b, "plateau_orphan_bytes", "What these hold.", n.orphan_bytes);
+    write_gauge(b, "plateau_host_cache_bytes",
+                "Bytes of cached prefixes that no request uses, all models together.", n.cached_bytes);
+    write_gauge(b, "plateau_host_cache_limit_bytes", "Limit of the prefix cache, all models together.",
+                n.cache_bytes_max);
+    write_gauge(b, "plateau_holders", "Pool sets that hold memory, or may hold some.", n.count);
+    write_gauge(b, "plateau_orphans", "Pool sets of unloaded models whose teardown failed.", n.orphans);
+    write_gauge(b, "plateau_orphan_bytes", "Bytes that orphans hold.", n.orphan_bytes);
 }

@@ -35,27 +35,26 @@ void report_media_metrics(struct api *a, struct buf *ret)
     if (!a->media)
         return;
     media_numbers(a->media, &n);
-    write_one(ret, "plateau_media_waiting", "gauge", "Requests whose pictures wait for a thread.", n.waiting);
-    write_one(ret, "plateau_media_working", "gauge", "Requests whose pictures are being read.", n.working);
-    write_one(ret, "plateau_media_fetching", "gauge", "Requests whose pictures come from the network.",
-              n.fetching);
-    write_one(ret, "plateau_media_queued_bytes", "gauge", "Encoded bytes of those that wait.",
-              (double)n.queued_bytes);
+    write_one(ret, "plateau_media_waiting", "gauge", "Requests whose images wait for a decoding thread.",
+              n.waiting);
+    write_one(ret, "plateau_media_working", "gauge", "Requests whose images are being decoded.", n.working);
+    write_one(ret, "plateau_media_fetching", "gauge",
+              "Requests whose images are being fetched from the network.", n.fetching);
+    write_one(ret, "plateau_media_queued_bytes", "gauge",
+              "Encoded bytes of the images in the decoding queue.", (double)n.queued_bytes);
     write_one(ret, "plateau_media_requests_total", "counter",
-              "Requests with pictures, when those were there or not to come.", (double)n.tasks);
+              "Requests with images whose decoding has ended, successfully or not.", (double)n.tasks);
     write_one(ret, "plateau_media_failed_total", "counter",
-              "Of those: told that a picture could not be read.", (double)n.tasks_failed);
-    write_one(ret, "plateau_media_left_total", "counter", "Of those: ended by their clients before.",
-              (double)n.tasks_left);
-    write_one(ret, "plateau_media_pictures_total", "counter", "Pictures that were read.", (double)n.pictures);
-    write_one(ret, "plateau_media_videos_total", "counter", "Videos that were read.", (double)n.videos);
-    write_one(ret, "plateau_media_frames_total", "counter", "Frames of videos that were read.",
-              (double)n.frames);
-    write_one(ret, "plateau_media_fetched_bytes_total", "counter", "From the network.",
-              (double)n.bytes_fetched);
+              "Requests refused because an image could not be read.", (double)n.tasks_failed);
+    write_one(ret, "plateau_media_left_total", "counter",
+              "Requests whose client left before their images were decoded.", (double)n.tasks_left);
+    write_one(ret, "plateau_media_pictures_total", "counter", "Images decoded.", (double)n.pictures);
+    write_one(ret, "plateau_media_videos_total", "counter", "Videos decoded.", (double)n.videos);
+    write_one(ret, "plateau_media_frames_total", "counter", "Frames of videos decoded.", (double)n.frames);
+    write_one(ret, "plateau_media_fetched_bytes_total", "counter",
+              "Bytes of images and videos fetched from the network.", (double)n.bytes_fetched);
     write_one(ret, "plateau_media_addresses_refused_total", "counter",
-              "Connections that were not made, to addresses that are not public.",
-              (double)n.addresses_refused);
-    write_one(ret, "plateau_media_work_seconds_total", "counter", "Time of the threads that read them.",
-              (double)n.work_ns / (double)NS_PER_S);
+              "Connections refused because the address is not public.", (double)n.addresses_refused);
+    write_one(ret, "plateau_media_work_seconds_total", "counter",
+              "Time that threads spent decoding images and videos.", (double)n.work_ns / (double)NS_PER_S);
 }

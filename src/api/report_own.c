@@ -28,11 +28,11 @@ struct series {
 #define OF(field) offsetof(struct metrics_counts, field)
 
 static const struct series series[] = {
-    {"vllm:prompt_tokens_total", "Prompt tokens, those found in a cache included.", OF(prompt_tokens)},
-    {"vllm:generation_tokens_total", "Tokens drawn.", OF(completion_tokens)},
-    {"vllm:prompt_tokens_cached_total", "Prompt tokens that a cache had.", OF(cached_tokens)},
-    {"plateau_own_cache_hits_total", "Choices whose prompt's beginning was found.", OF(cache_hits)},
-    {"plateau_requests_rejected_total", "Requests that were answered with an error.", OF(requests_rejected)},
+    {"vllm:prompt_tokens_total", "Prompt tokens, cached ones included.", OF(prompt_tokens)},
+    {"vllm:generation_tokens_total", "Tokens generated.", OF(completion_tokens)},
+    {"vllm:prompt_tokens_cached_total", "Prompt tokens found in the prefix cache.", OF(cached_tokens)},
+    {"plateau_own_cache_hits_total", "Choices with a prefix cache hit.", OF(cache_hits)},
+    {"plateau_requests_rejected_total", "Requests answered with an error.", OF(requests_rejected)},
     {"plateau_requests_aborted_total", "Requests whose client left before the end.", OF(requests_aborted)},
 };
 
@@ -59,7 +59,7 @@ static uint32_t requests_of(const struct api *a, uint64_t tenant)
 void report_own_metrics(struct api *a, uint64_t tenant, struct buf *ret)
 {
     uint32_t models = api_model_count(a);
-    head(ret, "vllm:request_success_total", "counter", "Choices by how they ended.");
+    head(ret, "vllm:request_success_total", "counter", "Choices by finish reason.");
     for (uint32_t i = 0; i < models; i++)
         for (uint32_t k = 0; k < METRICS_ENDS; k++)
             write_value(a, ret, "vllm:request_success_total", i, metrics_end_name(k),
@@ -69,6 +69,6 @@ void report_own_metrics(struct api *a, uint64_t tenant, struct buf *ret)
         for (uint32_t i = 0; i < models; i++)
             write_value(a, ret, series[k].name, i, NULL, value_of(counts_of(a, tenant, i), &series[k]));
     }
-    head(ret, "plateau_requests", "gauge", "Requests that are received, prepared, computed or sent.");
+    head(ret, "plateau_requests", "gauge", "Requests in the server: received, prepared, computed or sent.");
     buf_printf(ret, "plateau_requests %u\n", requests_of(a, tenant));
 }

@@ -43,22 +43,23 @@ void report_ssd_metrics(struct api *a, struct buf *b)
     store_numbers(a->opts.store, &n);
     write(b, "plateau_ssd_off", "gauge",
           "1: the SSD tier is off until the server starts again; see /api/status.", n.state == STORE_OFF);
-    write(b, "plateau_ssd_bytes", "gauge", "Disk blocks that its directory takes.", n.bytes);
-    write(b, "plateau_ssd_limit_bytes", "gauge", "And how many they may be.", n.limit_bytes);
-    write(b, "plateau_ssd_pages", "gauge", "Pages on disk.", n.pages);
-    write(b, "plateau_ssd_snapshots", "gauge", "States on disk.", n.snapshots);
-    write(b, "plateau_ssd_staging_used_bytes", "gauge", "Memory of what is on its way.",
+    write(b, "plateau_ssd_bytes", "gauge", "Disk space of the SSD tier's directory, in bytes of blocks.",
+          n.bytes);
+    write(b, "plateau_ssd_limit_bytes", "gauge", "Limit of the SSD tier's disk space.", n.limit_bytes);
+    write(b, "plateau_ssd_pages", "gauge", "KV cache pages on disk.", n.pages);
+    write(b, "plateau_ssd_snapshots", "gauge", "Recurrent states on disk.", n.snapshots);
+    write(b, "plateau_ssd_staging_used_bytes", "gauge", "Staging memory in use by reads and writes.",
           n.staging_used_bytes);
-    write(b, "plateau_ssd_reads_total", "counter", "Files read.", n.reads);
-    write(b, "plateau_ssd_read_bytes_total", "counter", "Bytes of them.", n.read_bytes);
-    write(b, "plateau_ssd_read_misses_total", "counter",
-          "Files that were gone or damaged when they were read.", n.read_misses);
-    write(b, "plateau_ssd_writes_total", "counter", "Files written.", n.writes);
-    write(b, "plateau_ssd_written_bytes_total", "counter", "Bytes of them.", n.written_bytes);
-    write(b, "plateau_ssd_drops_total", "counter", "Pages and states that were not written for want of room.",
-          n.drops);
-    write(b, "plateau_ssd_evictions_total", "counter", "Files that made room for others.", n.evictions);
-    write(b, "plateau_ssd_errors_total", "counter", "Calls of the system that failed.", n.errors);
-    write(b, "plateau_ssd_corrupt_total", "counter", "Files removed because they were damaged or another's.",
-          n.corrupt);
+    write(b, "plateau_ssd_reads_total", "counter", "Files read from the SSD tier.", n.reads);
+    write(b, "plateau_ssd_read_bytes_total", "counter", "Bytes read from the SSD tier.", n.read_bytes);
+    write(b, "plateau_ssd_read_misses_total", "counter", "Reads that found the file missing or damaged.",
+          n.read_misses);
+    write(b, "plateau_ssd_writes_total", "counter", "Files written to the SSD tier.", n.writes);
+    write(b, "plateau_ssd_written_bytes_total", "counter", "Bytes written to the SSD tier.", n.written_bytes);
+    write(b, "plateau_ssd_drops_total", "counter",
+          "Pages and states dropped because the staging memory or the disk was full.", n.drops);
+    write(b, "plateau_ssd_evictions_total", "counter", "Files evicted by the disk limit.", n.evictions);
+    write(b, "plateau_ssd_errors_total", "counter", "Failed system calls of the SSD tier.", n.errors);
+    write(b, "plateau_ssd_corrupt_total", "counter",
+          "Files removed because they were damaged or belonged to another model.", n.corrupt);
 }

@@ -1,7 +1,7 @@
 /* arena.c - bump allocation over a reserved range.
  *
- * PROT_NONE until committed: a write past the committed part is a crash at the place of the mistake, not
- * a silent growth nobody was charged for. Blocks are zeroed when handed out rather than at reset, so a reset
+ * PROT_NONE until committed: a write past the committed part crashes at the place of the mistake instead
+ * of growing memory without a charge. Blocks are zeroed when handed out rather than at reset, so a reset
  * costs nothing and fresh grains (zero from the kernel) are not written twice: `dirty` is the highest byte
  * ever handed out. */
 #include "base/arena.h"
@@ -18,7 +18,7 @@ struct arena {
     struct charge charge;
     size_t used, committed, dirty; /* offsets from `base`; the struct itself lies at offset 0 */
     char *base;
-    bool overran; /* once: more was asked for than bytes_max */
+    bool overran; /* set once a request exceeds bytes_max */
 };
 
 static int commit_to(struct arena *a, size_t end)

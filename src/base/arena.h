@@ -37,7 +37,7 @@ void *arena_alloc_align(struct arena *a, size_t bytes, size_t align);
 /* arena_alloc(count * size), NULL on overflow. */
 void *arena_alloc_array(struct arena *a, size_t count, size_t size);
 
-/* A copy of the bytes with a terminating zero behind them. */
+/* A copy of the bytes with a terminating zero. */
 char *arena_strndup(struct arena *a, const char *ptr, size_t len);
 
 /* Forgets all blocks; commits stay (the next use zeroes what it hands out). */

@@ -1,7 +1,7 @@
 /* buf.c - doubling growth, charged before it happens.
  *
- * The capacity holds one byte more than the content ever may, so that vsnprintf() can write its terminating
- * zero behind a text that fills the bound. */
+ * The capacity is one byte more than the bound of the content, so that vsnprintf() can write its
+ * terminating zero after a text that fills the bound. */
 #include "base/buf.h"
 
 #include "base/check.h"
@@ -36,7 +36,7 @@ void buf_clear(struct buf *b)
     b->error = 0;
 }
 
-/* Makes room for `more` bytes and a zero behind the content. */
+/* Makes room for `more` bytes and a terminating zero. */
 static bool buf_grow(struct buf *b, size_t more)
 {
     if (b->error)
@@ -49,7 +49,7 @@ static bool buf_grow(struct buf *b, size_t more)
     }
     size_t least = b->len + more + 1, want = MAX_OF(b->len + more, MAX_OF((size_t)256, b->capacity * 2));
     want = MIN_OF(want, b->bytes_max) + 1;
-    /* Where there is no room to double there may be room for what is needed. */
+    /* Without room to double, take the least that is needed. */
     if (charge_take(buf_charge(b), want - b->capacity) < 0) {
         want = least;
         b->error = charge_take(buf_charge(b), want - b->capacity) < 0 ? -ENOMEM : 0;

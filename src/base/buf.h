@@ -1,7 +1,7 @@
 /* buf.h - text that grows up to a bound.
  *
- * A buffer remembers its first failure (over its bound, no memory, charge refused) and ignores what is
- * appended after it, so a writer appends freely and asks once at the end. One thread at a time. */
+ * A buffer remembers its first failure (over its bound, no memory, charge refused) and ignores further
+ * appends, so a writer appends freely and checks once at the end. One thread at a time. */
 #ifndef PLATEAU_BASE_BUF_H
 #define PLATEAU_BASE_BUF_H
 

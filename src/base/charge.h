@@ -1,7 +1,8 @@
-/* charge.h - who pays for bytes.
+/* charge.h - where bytes are charged.
  *
- * base/ knows no ledger. Whatever grows takes one of these and asks before it allocates; memory/ledger
- * hands out charges that end at an account. A NULL charge means that nobody counts: tests and tools only. */
+ * base/ knows no ledger. A growing structure takes a charge and reserves bytes before it allocates;
+ * memory/ledger hands out charges that end at an account. With a NULL charge bytes are not counted: tests
+ * and tools only. */
 #ifndef PLATEAU_BASE_CHARGE_H
 #define PLATEAU_BASE_CHARGE_H
 

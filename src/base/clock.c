@@ -17,7 +17,7 @@ double clock_wall_s(void)
 
 struct timespec clock_deadline(uint64_t from_now_ns)
 {
-    /* A century is for ever, and does not overflow. */
+    /* A century is as good as no limit, and does not overflow. */
     const uint64_t century_ns = 3600ull * 24 * 36500 * NS_PER_S;
     uint64_t at = clock_now_ns() + (from_now_ns < century_ns ? from_now_ns : century_ns);
     return (struct timespec){.tv_sec = (time_t)(at / NS_PER_S), .tv_nsec = (long)(at % NS_PER_S)};

@@ -1,4 +1,4 @@
-/* clock.h - time. Pure modules never call this: they are told the time. */
+/* clock.h - time. Pure modules never call this: they get the time as an argument. */
 #ifndef PLATEAU_BASE_CLOCK_H
 #define PLATEAU_BASE_CLOCK_H
 

@@ -1,7 +1,7 @@
-/* err.h - a failure in words, for the person who has to act on it.
+/* err.h - a failure as a sentence, for the person who has to act on it.
  *
- * Functions return 0 or a negative errno value; those that read what others wrote (files, requests) also
- * fill a struct err: what was wrong, where, and what the limit is. Modules never log; they return this. */
+ * Functions return 0 or a negative errno value. Readers of foreign data (files, requests) also fill a
+ * struct err: the mistake, its place, and the limit. Modules never log; they return this. */
 #ifndef PLATEAU_BASE_ERR_H
 #define PLATEAU_BASE_ERR_H
 

@@ -72,5 +72,5 @@ void log_write(enum log_level level, const char *event, const char *format, ...)
     log_mask(line, n);
     line[n] = '\n';
     if (write(STDERR_FILENO, line, n + 1) < 0)
-        return; /* nobody to tell */
+        return; /* no other place to report it */
 }

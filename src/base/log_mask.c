@@ -1,4 +1,5 @@
-/* log_mask.c - characters by their first byte: how many follow, and between what the second one lies (Unicode, table 3-7). */
+/* log_mask.c - characters by their first byte: how many follow, and between what the second one lies
+ * (Unicode, table 3-7). */
 #include "base/log_mask.h"
 
 #include <stdbool.h>
@@ -9,7 +10,7 @@ static bool is_between(unsigned char c, unsigned least, unsigned most)
     return c >= least && c <= most;
 }
 
-/* Bytes of the character that begins with these; 0: it is none. */
+/* Bytes of the character that begins with these; 0: not a character. */
 static size_t character_bytes(const unsigned char *p, size_t len)
 {
     size_t bytes = is_between(p[0], 0xc2, 0xdf)   ? 2

@@ -4,9 +4,9 @@
 
 #include <stddef.h>
 
-/* Masks in place, byte for byte. Control characters below 0x20 become blanks. Every byte of these becomes '?': 0x7f, what is not valid
- * UTF-8 (a character that the line's end cut as well), the controls U+0080 to U+009F, and the line and direction controls U+2028 to
- * U+202E and U+2066 to U+2069. */
+/* Masks in place, byte for byte. Control characters below 0x20 become blanks. Every byte of these becomes
+ * '?': 0x7f, invalid UTF-8 (also a character cut by the line's end), the controls U+0080 to U+009F, and
+ * the line and direction controls U+2028 to U+202E and U+2066 to U+2069. */
 void log_mask(char *line, size_t len);
 
 #endif

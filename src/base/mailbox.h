@@ -19,18 +19,19 @@ struct mailbox_opts {
     const struct charge *charge; /* for the whole queue, at creation */
 };
 
-/* What is charged at creation. */
+/* Bytes charged at creation. */
 size_t mailbox_bytes(const struct mailbox_opts *opts);
 /* 0, -EINVAL, -ENOMEM, or what eventfd() said. */
 int mailbox_create(const struct mailbox_opts *opts, struct mailbox **ret);
-/* Nobody may be waiting or putting. Messages still inside are lost: drain first. NULL is fine. */
+/* No thread may be waiting or putting. Messages still inside are lost: drain first. NULL is fine. */
 void mailbox_free(struct mailbox *m);
 
 /* Any thread. 0, -EAGAIN when full, -EPIPE when closed. */
 int mailbox_put(struct mailbox *m, const void *message);
 /* The receiver. False when empty. */
 bool mailbox_take(struct mailbox *m, void *message);
-/* The receiver. As take, but waits up to `timeout_ns` (UINT64_MAX: for ever) for one, or for a close. */
+/* The receiver. As take, but waits up to `timeout_ns` (UINT64_MAX: no limit) for a message, or for a
+ * close. */
 bool mailbox_wait(struct mailbox *m, void *message, uint64_t timeout_ns);
 /* Wakes the receiver; from now on putting fails. Messages inside can still be taken. */
 void mailbox_close(struct mailbox *m);

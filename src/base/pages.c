@@ -1,7 +1,7 @@
 /* pages.c - MADV_POPULATE_WRITE in, MADV_DONTNEED out.
  *
- * Populating is one call instead of a fault per page, and it reports that there is no memory where touching would
- * kill the process. */
+ * Populating is one call instead of a fault per page, and it reports that there is no memory where touching
+ * would kill the process. */
 #include "base/pages.h"
 
 #include "base/check.h"
@@ -14,8 +14,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* The system's lock on the address space is held for each piece, and engines need it to commit a unit of theirs: pieces are short, and
- * a thread that stands back for others does not do so meanwhile. */
+/* The kernel's lock on the address space is held for each piece, and engines need it to commit a unit of
+ * theirs: pieces are short, and a low-priority thread does them at normal priority. */
 #define PIECE_BYTES ((size_t)4 << 20)
 
 static int advise(char *p, size_t bytes, int advice)
@@ -60,8 +60,8 @@ int pages_decommit(char *p, size_t bytes)
 {
     if (madvise(p, bytes, MADV_DONTNEED) < 0)
         return -errno;
-    /* It may fail only for a range that is not ours. (Splitting a mapping can run out of mappings: then the pages are gone all the
-     * same and stay accessible.) */
+    /* It may fail only for a foreign range. (Splitting a mapping can run out of mappings: then the pages
+     * are gone and stay accessible.) */
     ASSERT(mprotect(p, bytes, PROT_NONE) == 0 || errno == ENOMEM);
     return 0;
 }

@@ -1,7 +1,8 @@
-/* pages.h - makes parts of a reserved address range exist, and gives them back.
+/* pages.h - commits parts of a reserved address range, and gives them back.
  *
- * A range comes from mmap(PROT_NONE, MAP_NORESERVE). What is committed is resident at once, so its first use cannot
- * find the memory missing; what is not faults, so a stray write is seen where it happens. Who charges: the caller. */
+ * A range comes from mmap(PROT_NONE, MAP_NORESERVE). Committed pages are resident at once, so their first
+ * use cannot fail; other pages fault, so a stray write is caught at its place. The caller charges the
+ * bytes. */
 #ifndef PLATEAU_BASE_PAGES_H
 #define PLATEAU_BASE_PAGES_H
 
@@ -15,11 +16,12 @@ int pages_commit(char *p, size_t bytes);
 int pages_open(char *p, size_t bytes);
 int pages_populate(char *p, size_t bytes);
 
-/* Gives [p, p + bytes) back to the system at once. Its content is gone. 0, or what the system said (-EINVAL: the range is locked in memory) and
- * nothing has gone. */
+/* Gives [p, p + bytes) back to the system at once. Its content is gone. 0, or what the system said (-EINVAL:
+ * the range is locked in memory) and nothing has gone. */
 int pages_decommit(char *p, size_t bytes);
 
-/* Takes a whole range back to the system, of which [committed, committed + committed_bytes) is what has pages: those go in pieces first. */
+/* Unmaps a whole range; its part [committed, committed + committed_bytes) has pages, which go in pieces
+ * first. */
 void pages_unmap(char *map, size_t map_bytes, char *committed, size_t committed_bytes);
 
 #endif

@@ -1,4 +1,5 @@
-/* priority.c - what the system refuses is left as it is: a load that is not low is slower for others, not wrong. */
+/* priority.c - refusals by the system are ignored: a load without low priority slows other work, and is
+ * correct. */
 #include "base/priority.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
-/* regular_file.h - the one way to open a file that the program did not write: model files, key files, settings.
+/* regular_file.h - the one way to open a foreign file: model files, key files, settings.
  *
- * Opening never waits for a writer: a pipe, a device, a socket or a directory is refused in words. Bytes are read, never mapped, so a file
- * that shrinks or a disk that fails is an error of one call and not a signal. A read from a drive that hangs does hang: model files are read
- * on a load's thread, or at the start while SIGTERM still ends the process.
- * One thread at a time. */
+ * Opening never waits for a writer: a pipe, a device, a socket or a directory is refused with a message.
+ * Bytes are read, never mapped, so a shrinking file or a failing disk is an error of one call and not a
+ * signal. A read from a dead drive hangs: model files are read on a load's thread, or at the start while
+ * SIGTERM still ends the process. One thread at a time. */
 #ifndef PLATEAU_BASE_REGULAR_FILE_H
 #define PLATEAU_BASE_REGULAR_FILE_H
 
@@ -27,10 +27,11 @@ struct regular_file {
 int regular_file_open(const char *path, struct regular_file *ret, struct err *e);
 /* REGULAR_FILE_NONE is fine. */
 void regular_file_close(struct regular_file *f);
-/* Reads `len` bytes at `at`, all of them. 0; -ESTALE: the file ends before, although it was long enough at opening or the caller knows
- * that it was; or what the system said. e says what happened and does not name the file: err_prefix() does. */
+/* Reads `len` bytes at `at`, all of them. 0; -ESTALE: the file ends before, although it was long enough at
+ * opening or the caller knows that it was; or what the system said. e says what happened and does not name
+ * the file: err_prefix() does. */
 int regular_file_read(const struct regular_file *f, uint64_t at, void *into, size_t len, struct err *e);
-/* 0, or -ESTALE: size or time of change are not those of the opening. e as above. */
+/* 0, or -ESTALE: size or time of change differ from those at opening. e as above. */
 int regular_file_check(const struct regular_file *f, struct err *e);
 /* Drops [at, at + len) from the page cache. */
 void regular_file_drop(const struct regular_file *f, uint64_t at, uint64_t len);

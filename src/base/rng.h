@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* 64 well-mixed bits of (seed, counter): two rounds of the finalizer of SplitMix64 (Steele, Lea, Flood 2014). */
+/* 64 well-mixed bits of (seed, counter): two rounds of the finalizer of SplitMix64 (Steele, Lea, Flood
+ * 2014). */
 uint64_t rng_at(uint64_t seed, uint64_t counter);
 
 /* The same as a double in [0, 1) with 53 bits. */
@@ -22,7 +23,7 @@ uint64_t rng_next(struct rng *r);
 uint64_t rng_below(struct rng *r, uint64_t bound);
 double rng_uniform(struct rng *r);
 
-/* Unpredictable bytes from the kernel. Stops the program if there are none. */
+/* Unpredictable bytes from the kernel. Stops the program if the kernel has no source. */
 void rng_secret(void *bytes, size_t len);
 
 #endif

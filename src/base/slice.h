@@ -1,4 +1,4 @@
-/* slice.h - bytes that somebody else owns. */
+/* slice.h - borrowed bytes. */
 #ifndef PLATEAU_BASE_SLICE_H
 #define PLATEAU_BASE_SLICE_H
 

@@ -1,4 +1,5 @@
-/* small_file.c - the size is asked for first, so a file that grows meanwhile is cut; one that shrinks is refused. */
+/* small_file.c - the size is read first, so a file that grows meanwhile is cut; one that shrinks is
+ * refused. */
 #include "base/small_file.h"
 
 #include "base/regular_file.h"

@@ -15,10 +15,10 @@ struct small_file {
     mode_t mode;
 };
 
-/* 0, -EINVAL (not a regular file), -EFBIG (more than bytes_max), -ENOMEM, -ESTALE (it became shorter meanwhile), or what the system said; e
- * begins with the path. */
+/* 0, -EINVAL (not a regular file), -EFBIG (more than bytes_max), -ENOMEM, -ESTALE (it became shorter
+ * meanwhile), or what the system said; e begins with the path. */
 int small_file_read(const char *path, size_t bytes_max, struct small_file *ret, struct err *e);
-/* Overwrites what was read: it may have been a secret. Zeroed is fine. */
+/* Overwrites the content, which may be a secret. Zeroed is fine. */
 void small_file_done(struct small_file *f);
 
 #endif

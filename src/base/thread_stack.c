@@ -1,5 +1,5 @@
-/* thread_stack.c - what pthread would do, with the bytes counted and given back when the thread is joined: the C library
- * keeps the stacks of ended threads. */
+/* thread_stack.c - what pthread would do, with the bytes counted and given back when the thread is joined:
+ * the C library keeps the stacks of ended threads. */
 #include "base/thread_stack.h"
 
 #include "base/check.h"
@@ -71,7 +71,7 @@ bool thread_stack_join(pthread_t thread, uint64_t ns)
     return r == 0;
 }
 
-/* All but those that a thread's own fault raises: a sanitizer wants to see them. */
+/* All signals but those raised by a thread's own fault: a sanitizer needs to see them. */
 static sigset_t not_for_threads(void)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};

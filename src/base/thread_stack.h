@@ -16,13 +16,15 @@ struct thread_stack {
 
 /* What a stack of `bytes` is charged with: as many, but ThreadSanitizer gets more. */
 size_t thread_stack_bytes(size_t bytes);
-/* `bytes` of stack, a multiple of 4096. `charge` may be NULL. 0, or -ENOMEM and nothing is charged or mapped. */
+/* `bytes` of stack, a multiple of 4096. `charge` may be NULL. 0, or -ENOMEM and nothing is charged or
+ * mapped. */
 int thread_stack_init(struct thread_stack *s, size_t bytes, const struct charge *charge);
 /* The thread has been joined. Zeroed is fine. */
 void thread_stack_done(struct thread_stack *s);
 /* pthread_join. False: it still runs after `ns`, and is still to be joined. */
 bool thread_stack_join(pthread_t thread, uint64_t ns);
-/* pthread_create on it. Signals from outside are blocked in the thread: they are the main thread's. 0 or -EAGAIN. */
+/* pthread_create on it. Signals from outside are blocked in the thread: they are the main thread's. 0 or
+ * -EAGAIN. */
 int thread_stack_start(struct thread_stack *s, void *(*main)(void *), void *arg, pthread_t *ret);
 
 #endif

@@ -1,4 +1,4 @@
-/* wanted.c - a flag first: it needs no clock. */
+/* wanted.c - checks the flag first: it needs no clock. */
 #include "base/wanted.h"
 
 #include "base/clock.h"

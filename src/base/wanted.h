@@ -1,7 +1,7 @@
-/* wanted.h - whether long work is still wanted: its client may have left, or its time be up.
+/* wanted.h - whether long work is still needed: its client may have left, or its time may be up.
  *
- * The one who orders work fills a struct wanted; the code that does the work looks at it at least every WANTED_BYTES of
- * text and ends with what it says. Any thread may set the flag. */
+ * The submitter of the work fills a struct wanted; the worker checks it at least every WANTED_BYTES of
+ * text and returns its result. Any thread may set the flag. */
 #ifndef PLATEAU_BASE_WANTED_H
 #define PLATEAU_BASE_WANTED_H
 
@@ -13,7 +13,7 @@
 #define WANTED_BYTES ((size_t)64 << 10) /* the most text between two looks; less than 3 ms of tokenizing */
 
 struct wanted {
-    const _Atomic bool *cancelled; /* NULL: nobody cancels it */
+    const _Atomic bool *cancelled; /* NULL: it is never cancelled */
     uint64_t deadline_ns;          /* of clock_now_ns(); 0: none */
 };
 

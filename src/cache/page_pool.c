@@ -293,11 +293,9 @@ static void check_page(const struct page_pool *p, uint32_t i)
               is_taken, at->refs, at->kept);
     if (at->refs > 0 || !at->kept)
         return;
-    ASSERT_OF(at->prev == NONE ? p->oldest == i
-                                    : at->prev < p->pages_max && p->pages[at->prev].next == i,
+    ASSERT_OF(at->prev == NONE ? p->oldest == i : at->prev < p->pages_max && p->pages[at->prev].next == i,
               "page %u: what was used before it is not linked with it", i);
-    ASSERT_OF(at->next == NONE ? p->newest == i
-                                    : at->next < p->pages_max && p->pages[at->next].prev == i,
+    ASSERT_OF(at->next == NONE ? p->newest == i : at->next < p->pages_max && p->pages[at->next].prev == i,
               "page %u: what was used after it is not linked with it", i);
 }
 

@@ -1,4 +1,5 @@
-/* admin_client.h - asks a server as its administrator: over its Unix socket, or at an address with its key. */
+/* admin_client.h - asks a server as its administrator: over its Unix socket, or at an address with its
+ * key. */
 #ifndef PLATEAU_CLI_ADMIN_CLIENT_H
 #define PLATEAU_CLI_ADMIN_CLIENT_H
 
@@ -15,15 +16,15 @@ struct admin_client {
     char key[1025]; /* "": none */
 };
 
-/* Which server: that of --socket or --url, else the only one of this machine. Borrows texts of `o`.
- * 0, -ENOENT (none runs here), -E2BIG (several do: e lists them), -EINVAL, or what was wrong with the key's file. */
+/* Finds the server: that of --socket or --url, else the only one of this machine. Borrows texts of `o`. 0,
+ * -ENOENT (none runs here), -E2BIG (several do: e lists them), -EINVAL, or an error of the key's file. */
 int admin_client_open(const struct options *o, struct admin_client *ret, struct err *e);
 void admin_client_close(struct admin_client *c);
 
 struct admin_reply {
     unsigned status;
     struct buf body;
-    json_t *json; /* of the body; NULL: it is none */
+    json_t *json; /* of the body; NULL: not JSON */
 };
 /* 0; -ECONNREFUSED: no server answers; -EPROTO: the status is 400 or more, e has the server's sentence; -EIO, -ENOMEM.
  * admin_reply_done() either way. */

@@ -1,4 +1,4 @@
-/* admin_commands.c - load, unload, clear, trim: one order each, and what came of it. */
+/* admin_commands.c - load, unload, clear, trim: one order each, and its result. */
 #include "cli/admin_client.h"
 #include "cli/admin_show.h"
 #include "cli/cli.h"
@@ -20,7 +20,7 @@ static uint64_t number_of(const json_t *object, const char *name)
     return v > 0 ? (uint64_t)v : 0;
 }
 
-/* Names of those that did not do it, and why; 0: there are none. */
+/* Lists the failed parts and their reasons; 0: none. */
 static int show_failed(const json_t *reply, struct err *e)
 {
     const json_t *failed = json_object_get(reply, "failed");

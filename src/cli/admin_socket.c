@@ -1,4 +1,5 @@
-/* admin_socket.c - the mode is set before the name exists: bind makes the file with the mode of its socket. */
+/* admin_socket.c - the mode is set before the name exists: bind makes the file with the mode of its
+ * socket. */
 #include "cli/admin_socket.h"
 
 #include <errno.h>
@@ -47,7 +48,7 @@ static int bind_to(const char *path, int *ret)
     return 0;
 }
 
-/* The directory is locked, or was named by who started the server. */
+/* The directory is locked, or was named by the operator. */
 static int make(struct admin_socket *s, const char *path, int *fd, struct err *e)
 {
     struct stat st;

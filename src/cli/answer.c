@@ -1,4 +1,5 @@
-/* answer.c - the scratch of a prompt is given back before its answer begins: only the engine holds memory then. */
+/* answer.c - the scratch of a prompt is given back before its answer begins: only the engine holds memory
+ * then. */
 #include "cli/answer.h"
 
 #include "base/check.h"
@@ -12,7 +13,7 @@
 
 #define ANSWER_SCRATCH_BYTES ((size_t)1 << 30) /* address space */
 #define ANSWER_LOOK_NS       (50 * NS_PER_MS)  /* how long an interrupt may go unseen */
-#define ANSWER_TEXT_MAX      ((size_t)1 << 20) /* of what is taken from the stream at once */
+#define ANSWER_TEXT_MAX      ((size_t)1 << 20) /* bytes taken from the stream at once */
 
 int answerer_init(struct answerer *a, struct runtime *rt, struct err *e)
 {
@@ -73,7 +74,7 @@ static int encode(struct answerer *a, bool raw, struct err *e)
     return r == 0 && a->count == 0 ? err_set(e, -EINVAL, "the prompt is empty") : r;
 }
 
-/* --- pictures --- */
+/* --- images --- */
 
 static int refused(const struct reject *why, struct err *e)
 {
@@ -95,7 +96,7 @@ static int place_text(struct answerer *a, const struct media_marks *m, const str
     return ok ? 0 : refused(&why, e);
 }
 
-/* Each placeholder becomes as many tokens as its picture takes. */
+/* Each placeholder becomes as many tokens as its image takes. */
 static int place_tokens(struct answerer *a, const struct media_marks *m, const struct media_places *places,
                         struct err *e)
 {

@@ -1,7 +1,8 @@
-/* answer.h - one answer at a time: messages to a prompt, the prompt to tokens, tokens to text while they come.
+/* answer.h - one answer at a time: messages to a prompt, the prompt to tokens, tokens to text while they
+ * come.
  *
- * What generate and chat share; the same way as a request over HTTP, without the network. Between two answers it holds
- * nothing but the prompt's text. Main thread only. */
+ * What generate and chat share; the same way as a request over HTTP, without the network. Between two answers
+ * it holds nothing but the prompt's text. Main thread only. */
 #ifndef PLATEAU_CLI_ANSWER_H
 #define PLATEAU_CLI_ANSWER_H
 
@@ -28,19 +29,21 @@ struct answerer {
 int answerer_init(struct answerer *a, struct runtime *rt, struct err *e);
 void answerer_done(struct answerer *a);
 
-/* Makes the next prompt of these messages by the model's template, with the attachments that they name (NULL: none); those stay until it is
- * answered. 0; -E2BIG: no room for an answer behind it; -EINVAL: the template refused, or has no place for a picture; -ENOMEM. */
+/* Makes the next prompt of these messages by the model's template, with the attachments that they name
+ * (NULL: none), which stay until it is answered. 0; -E2BIG: no room for an answer after it; -EINVAL: the
+ * template refused, or has no place for an image; -ENOMEM. */
 int answerer_prompt(struct answerer *a, const json_t *messages, const struct attach *attached, struct err *e);
-/* The same of a text as it is. */
+/* The same of a plain text. */
 int answerer_prompt_raw(struct answerer *a, struct slice text, struct err *e);
 
 typedef void answer_sink_fn(void *arg, struct slice text);
-/* Answers the prompt: text goes to the sink as it comes, valid UTF-8. An interrupt stops the answer (FINISH_ABORTED) and
- * stays pending; so does a standard output that cannot be written. 0, or what kept it from being answered, or -EIO (ret is filled: some text may have come). */
+/* Answers the prompt: text goes to the sink as it comes, valid UTF-8. An interrupt stops the answer
+ * (FINISH_ABORTED) and stays pending; so does a failed standard output. 0, or why there is no answer, or
+ * -EIO (ret is filled: some text may have come). */
 int answerer_run(struct answerer *a, uint64_t seed, answer_sink_fn *sink, void *sink_arg,
                  struct stream_finish *ret, struct err *e);
 
-/* The seed of the first answer: --seed, or with 0 one that nobody knows. */
+/* The seed of the first answer: --seed, or with 0 a random one. */
 uint64_t answer_seed(const struct options *o);
 
 #endif

@@ -1,7 +1,9 @@
-/* attach.c - a task of the media service for each thing shown, made as a request over HTTP makes them; the pictures live in their task.
+/* attach.c - a task of the media service for each attachment, made as a request over HTTP makes them; the
+ * images live in their task.
  *
- * The service reads files below one directory. Here that is the root: whoever types a path may read what the program may. The path is
- * resolved first, for the service follows no link out of where it stands. */
+ * The service reads files below one directory. Here that is the root: the user of the terminal may read
+ * any file that the program may. The path is resolved first, for the service follows no link out of the
+ * directory. */
 #include "cli/attach.h"
 
 #include "base/check.h"
@@ -17,7 +19,7 @@
 
 #define LOOK_NS    (50 * NS_PER_MS) /* how long an interrupt may go unseen */
 #define URL_BYTES  (3 * PATH_MAX + 16)
-#define NAME_BYTES 200u /* of what was typed, in what is said of it */
+#define NAME_BYTES 200u /* of the typed name, in messages */
 
 void attach_init(struct attach *a, struct runtime *rt)
 {
@@ -86,7 +88,7 @@ static int check_sight(const struct attach *a, struct err *e)
                    a->rt->model_id);
 }
 
-/* ---- what was typed ---- */
+/* ---- parsing the typed name ---- */
 
 static bool is_address(struct slice what)
 {
@@ -154,7 +156,7 @@ static json_t *part_of(enum request_media_kind kind, struct slice what, struct e
 /* What the service calls the part in its sentences. */
 static const char *const names[] = {[REQUEST_PICTURE] = "the picture", [REQUEST_VIDEO] = "the video"};
 
-/* A sentence for a client, as e has them: "the picture: ..." and the full stop say nothing here. */
+/* Shortens a client's sentence for the terminal: "the picture: ..." and the full stop say nothing here. */
 static int fail(const struct reject *why, enum request_media_kind kind, size_t wanted, struct err *e)
 {
     struct slice text = slice_of(why->message);

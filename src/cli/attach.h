@@ -1,7 +1,9 @@
-/* attach.h - pictures and videos that a person shows to a model: read by the media service, kept until the conversation forgets them.
+/* attach.h - images and videos attached to a conversation: read by the media service, kept until the
+ * conversation drops them.
  *
- * They stand in the order of the conversation, as its messages name them. The service is made with the first of them, so who talks in text
- * only has no threads for it. A file is read once, when it is attached. Main thread only. */
+ * They stand in the order of the conversation, as its messages name them. The service starts with the
+ * first of them, so a chat with text only has no threads for it. A file is read once, when it is attached.
+ * Main thread only. */
 #ifndef PLATEAU_CLI_ATTACH_H
 #define PLATEAU_CLI_ATTACH_H
 
@@ -27,17 +29,19 @@ struct attach {
 };
 
 void attach_init(struct attach *a, struct runtime *rt);
-/* Nobody answers any more. Fine on a zeroed struct. */
+/* No answer is running. Fine on a zeroed struct. */
 void attach_done(struct attach *a);
 
-/* Reads a file (a path, ~/path, or file:///path), or what is at an http or https address; the path may stand in quotes. Returns when it is there.
- * 0 and the tokens it takes; -EINVAL, -E2BIG (there are ATTACH_MAX), -ENOMEM; -ECANCELED: an interrupt, which stays pending. */
+/* Reads a file (a path, ~/path, or file:///path), or an http or https address; the path may stand in
+ * quotes. Returns when it is read. 0 and its tokens; -EINVAL, -E2BIG (there are ATTACH_MAX), -ENOMEM;
+ * -ECANCELED: an interrupt, which stays pending. */
 int attach_add(struct attach *a, enum request_media_kind kind, struct slice what, uint32_t *ret,
                struct err *e);
 /* Forgets all but the first `count`. */
 void attach_cut(struct attach *a, uint32_t count);
 
-/* A message's content: those from `first` on, then the text. NULL: no memory, or the text is no UTF-8. A new reference. */
+/* A message's content: those from `first` on, then the text. NULL: no memory, or the text is no UTF-8. A new
+ * reference. */
 json_t *attach_content(const struct attach *a, uint32_t first, struct slice text);
 /* How many of them these messages name. */
 uint32_t attach_count(const json_t *messages);

@@ -1,4 +1,5 @@
-/* cache.c - the command cache: what a directory of the SSD tier holds, whether it is sound, and tidying it up. */
+/* cache.c - the command cache: what a directory of the SSD tier holds, whether it is sound, and tidying it
+ * up. */
 #include "base/buf.h"
 #include "base/check.h"
 #include "cli/cli.h"

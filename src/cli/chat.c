@@ -1,4 +1,5 @@
-/* chat.c - the messages are a JSON array as the template wants it and /save writes it; its bytes are the account `text`'s. */
+/* chat.c - the messages are a JSON array in the form of templates and of /save; its bytes are charged to
+ * the account `text`. */
 #include "cli/chat.h"
 
 #include "base/check.h"
@@ -91,7 +92,7 @@ void chat_detach(struct chat *c)
     attach_cut(&c->attached, attach_count(c->messages));
 }
 
-/* With what is attached before it. */
+/* With the attachments before the text. */
 static json_t *message_of_user(const struct chat *c, struct slice text)
 {
     if (chat_waiting(c) == 0)
@@ -144,7 +145,8 @@ static int open_parser(struct chat *c, struct telling *t)
     return chat_parser_create(&opts, &t->parser);
 }
 
-/* The answer joins the conversation, with its reasoning: which of it the model sees again is the template's business. */
+/* The answer joins the conversation, with its reasoning: which of it the model sees again is the template's
+ * business. */
 static int remember(struct chat *c, const struct telling *t, struct err *e)
 {
     json_t *message = message_of("assistant", buf_slice(&t->content));

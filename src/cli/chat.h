@@ -1,7 +1,7 @@
-/* chat.h - a conversation: the messages so far, and the next answer to them.
+/* chat.h - a conversation: the messages, and the next answer to them.
  *
- * The messages are sent back whole in each turn. A turn that failed is taken back, as if it had not been said; one that was
- * stopped stays, with what had come of its answer. Main thread only. */
+ * Each turn sends all messages. A failed turn is removed; a stopped turn stays, with the text of its
+ * answer. Main thread only. */
 #ifndef PLATEAU_CLI_CHAT_H
 #define PLATEAU_CLI_CHAT_H
 
@@ -20,12 +20,11 @@ struct chat {
     struct answerer answerer;
     struct request_memory memory; /* of the messages' JSON */
     json_t *messages;             /* array; the first may be the system message */
-    /* In the order of the messages; behind those that they name, what the next one will. */
-    struct attach attached;
-    uint64_t seed, draws;      /* draws: answers made again, each with a seed of its own */
-    uint32_t answers;          /* ever */
-    struct stream_finish last; /* of the last answer, with answers > 0 */
-    bool failed, leave;        /* something did not work; /exit */
+    struct attach attached;       /* in the order of the messages; at the end, those of the next message */
+    uint64_t seed, draws;         /* draws: answers made again, each with a seed of its own */
+    uint32_t answers;             /* ever */
+    struct stream_finish last;    /* of the last answer, with answers > 0 */
+    bool failed, leave;           /* something did not work; /exit */
 };
 
 /* 0 or -ENOMEM. On failure nothing remains. */
@@ -33,7 +32,7 @@ int chat_open(struct chat *c, struct runtime *rt, struct chat_screen *screen, st
 /* The conversation is forgotten to the last byte. */
 void chat_close(struct chat *c);
 
-/* NULL or an empty text: none any more. 0, -EINVAL (no UTF-8), -ENOMEM. */
+/* NULL or an empty text removes it. 0, -EINVAL (invalid UTF-8), -ENOMEM. */
 int chat_set_system(struct chat *c, struct slice text, struct err *e);
 /* Forgets everything but the system message. */
 void chat_reset(struct chat *c);
@@ -41,12 +40,13 @@ void chat_reset(struct chat *c);
 uint32_t chat_waiting(const struct chat *c);
 /* Forgets them. */
 void chat_detach(struct chat *c);
-/* A message of the person, with what is attached, and its answer on the screen. What is attached stays so when it was not answered. 0, or what kept it from being answered. */
+/* Sends a user message with its attachments and prints the reply. The attachments stay if there is no
+ * reply. 0, or why there is none. */
 int chat_say(struct chat *c, struct slice text, struct err *e);
-/* The last message's answer is forgotten and made again. 0, -ENOENT (there is none), or as chat_say. */
+/* Drops the last message's answer and makes another. 0, -ENOENT (no message), or as chat_say. */
 int chat_retry(struct chat *c, struct err *e);
 
-/* Does the line begin with a /? Then it is done as a command, or told to be none. */
+/* Runs a line that begins with a /, or says that it is not a command. False: the line is a message. */
 bool chat_command(struct chat *c, struct slice line);
 
 #endif

@@ -1,4 +1,4 @@
-/* chat_main.c - the command chat: loads a model, then one line after the other until somebody leaves. */
+/* chat_main.c - the command chat: loads a model, then reads line after line until the end. */
 #include "cli/chat.h"
 #include "cli/cli.h"
 #include "cli/help.h"
@@ -80,7 +80,7 @@ static int talk(struct runtime *rt, struct chat_screen *screen, struct err *e)
                              "Plateau " PLATEAU_VERSION ", %s, context of %u tokens. /help lists commands.",
                              rt->model_id, rt->planning.plan.max_model_len);
         r = converse(&c, in);
-        /* Somebody at a terminal has seen what failed; a script has its exit status. */
+        /* On a terminal the failure has been shown; a script gets the exit status. */
         if (r == 0 && c.failed && !screen->terminal)
             r = 1;
         chat_close(&c);
@@ -91,7 +91,7 @@ static int talk(struct runtime *rt, struct chat_screen *screen, struct err *e)
 
 /* --- the command --- */
 
-/* An exit status, or what went wrong before a conversation. */
+/* An exit status, or an error before the conversation. */
 static int run(const struct options *o, struct err *e)
 {
     struct runtime rt;

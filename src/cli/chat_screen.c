@@ -1,4 +1,5 @@
-/* chat_screen.c - colours are switched off again after every piece, so that a program that ends leaves none behind. */
+/* chat_screen.c - colours are switched off again after every piece, so that the program leaves none at its
+ * end. */
 #include "cli/chat_screen.h"
 
 #include "cli/output.h"

@@ -1,7 +1,7 @@
-/* chat_screen.h - what a conversation looks like: answers, reasoning, notes.
+/* chat_screen.h - prints a conversation: answers, reasoning, notes.
  *
- * On a terminal reasoning is dim and notes stand in brackets; elsewhere only answers go to standard output, and
- * notes to standard error. One thread. */
+ * On a terminal reasoning is dim and notes stand in brackets; elsewhere only answers go to standard
+ * output, and notes to standard error. One thread. */
 #ifndef PLATEAU_CLI_CHAT_SCREEN_H
 #define PLATEAU_CLI_CHAT_SCREEN_H
 
@@ -19,7 +19,7 @@ struct chat_screen {
 void chat_screen_init(struct chat_screen *s, bool hide_reasoning);
 void chat_screen_reasoning(struct chat_screen *s, struct slice text);
 void chat_screen_content(struct chat_screen *s, struct slice text);
-/* The answer is over, whole or not: the cursor is at the beginning of a line. */
+/* The answer is over, complete or not: the cursor is at the beginning of a line. */
 void chat_screen_end(struct chat_screen *s);
 /* A line for the person, not of the model. */
 void chat_screen_note(struct chat_screen *s, const char *format, ...) __attribute__((format(printf, 2, 3)));

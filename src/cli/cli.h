@@ -2,7 +2,7 @@
 #ifndef PLATEAU_CLI_CLI_H
 #define PLATEAU_CLI_CLI_H
 
-#define EXIT_INTERRUPTED 130 /* as a shell tells of a program that SIGINT ended */
+#define EXIT_INTERRUPTED 130 /* as shells report a program that SIGINT ended */
 
 int command_serve(int argc, char **argv);
 int command_chat(int argc, char **argv);

@@ -12,7 +12,7 @@ struct reader {
     bool too_long, zero;
 };
 
-/* As fgets(), without comments and blanks at the line's beginning. NULL ends the reading. */
+/* As fgets(), without comments and leading blanks. NULL ends the reading. */
 static char *read_line(char *line, int bytes_max, void *arg)
 {
     struct reader *r = arg;

@@ -3,28 +3,28 @@
 
 #include "base/check.h"
 
-/* How those find their server that ask one. */
+/* How the commands find the server that they ask. */
 #define ASKS                                                                                                 \
-    "Asks the only server of this machine, over its admin socket; with several, --socket says which. A\n"    \
-    "server elsewhere is asked by --url and its admin key.\n"
+    "Uses the admin socket of the only server on this machine; with several, name one with --socket.\n"      \
+    "For a server elsewhere give --url and its admin key.\n"
 
 static const struct command_row {
     enum option_command command;
     const char *name, *arguments, *summary, *about, *examples;
 } commands[] = {
     {COMMAND_SERVE, "serve", "[MODEL...] [OPTION...]", "serve models over HTTP with OpenAI's API",
-     "A MODEL is a directory with config.json, safetensors files and tokenizer.json. Those that are named\n"
-     "are loaded at the start, those below a --model-dir when somebody asks for them; without any the\n"
-     "bundled model is served. The first SIGTERM or Ctrl-C lets open requests end, a second one does not;\n"
-     "SIGHUP reads settings and keys again. docs/operations.md is about running one for days.\n",
+     "A MODEL is a directory with config.json, safetensors files and tokenizer.json. Named models load at\n"
+     "the start, models below a --model-dir on their first request. Without any the server uses the\n"
+     "bundled model. The first SIGTERM or Ctrl-C finishes open requests, a second one ends them; SIGHUP\n"
+     "reads settings and keys again. docs/operations.md explains how to run a server for days.\n",
      "  plateau serve\n"
      "  plateau serve ~/models/Qwen3-4B --port 8000 --memory-limit 12G --max-num-seqs 4\n"
      "  plateau serve --model-dir ~/models --ttl 900 --pin Qwen3-0.6B --alias default=Qwen3-4B\n"
      "  plateau serve ~/models/Qwen3-4B --host 0.0.0.0 --api-key-file keys.txt\n"},
     {COMMAND_CHAT, "chat", "[MODEL] [OPTION...]", "talk with a model in the terminal",
      "MODEL is a directory with config.json, safetensors files and tokenizer.json; without one the\n"
-     "bundled model answers. /help lists the commands of a conversation; /image shows a picture. Ctrl-C\n"
-     "stops an answer, Ctrl-D leaves. When standard input or output is no terminal, each line is a\n"
+     "bundled model answers. /help lists the commands of a conversation; /image attaches an image. Ctrl-C\n"
+     "stops an answer, Ctrl-D leaves. When standard input or output is not a terminal, each line is a\n"
      "message, and only answers are printed.\n",
      "  plateau chat\n"
      "  plateau chat ~/models/Qwen3-4B --think --system \"Answer in one sentence.\"\n"
@@ -33,20 +33,20 @@ static const struct command_row {
      "PROMPT is one argument; \"-\" reads it from standard input. Without --model the bundled model\n"
      "answers. Ctrl-C stops.\n",
      "  plateau generate --temperature 0 \"What does ls do?\"\n"
-     "  plateau generate --image photo.jpg \"What is in the picture?\"\n"
+     "  plateau generate --image photo.jpg \"What is in the image?\"\n"
      "  plateau generate --model ~/models/Qwen3-4B --max-tokens 200 - < question.txt\n"},
     {COMMAND_PLAN, "plan", "[MODEL...] [OPTION...]", "show where every byte of memory would go",
-     "Reads the headers of each MODEL (the bundled one without any) and prints what plateau serve with the\n"
-     "same options would take at least and at most, account by account. Nothing is loaded. Exit status 1\n"
-     "means that it does not fit; the message says what would.\n",
+     "Reads the headers of each MODEL (default: the bundled one) and prints the least and the most memory\n"
+     "that plateau serve would take with the same options, account by account. Nothing is loaded. Exit\n"
+     "status 1 means that it does not fit; the message names a context that would.\n",
      "  plateau plan\n"
      "  plateau plan ~/models/Qwen3-4B --memory-limit 12G --ctx 32768 --max-num-seqs 4\n"
      "  plateau plan ~/models/Qwen3-4B ~/models/Qwen3-0.6B --json\n"},
     {COMMAND_CACHE, "cache", "ls|verify|gc DIR [OPTION...]",
-     "look at a directory of --ssd-dir, check it, tidy it up",
-     "ls says whose pages DIR holds, by its files' headers. verify reads all of every file; exit status 1\n"
-     "means that some are inconsistent. gc removes those, what was begun and not ended, and what was used\n"
-     "longest ago until --ssd-limit holds; not while a server uses DIR.\n",
+     "inspect, check and tidy up a directory of --ssd-dir",
+     "ls lists the entries in DIR by model, from the files' headers. verify reads every file completely;\n"
+     "exit status 1 means that some are inconsistent. gc removes inconsistent and unfinished files, then\n"
+     "the least recently used ones until --ssd-limit holds; it refuses while a server uses DIR.\n",
      "  plateau cache ls /var/cache/plateau\n"
      "  plateau cache verify /var/cache/plateau --json\n"
      "  plateau cache gc /var/cache/plateau --ssd-limit 5G\n"},
@@ -57,7 +57,7 @@ static const struct command_row {
      "  plateau status --socket /run/plateau/plateau-8080.sock\n"
      "  PLATEAU_ADMIN_KEY=... plateau status --url https://models.example\n"},
     {COMMAND_LOAD, "load", "MODEL [OPTION...]", "load a model into a running server",
-     ASKS "MODEL is an id of plateau status. Returns when the model is there. Exit status 1: it cannot be\n"
+     ASKS "MODEL is an id of plateau status. Returns when the model is loaded. Exit status 1: it cannot be\n"
           "loaded, or does not fit; the server's message says why.\n",
      "  plateau load Qwen3-4B\n"},
     {COMMAND_UNLOAD, "unload", "MODEL [OPTION...]", "unload a model from a running server",
@@ -65,11 +65,11 @@ static const struct command_row {
      "  plateau unload Qwen3-4B\n"},
     {COMMAND_CLEAR, "clear", "[memory|ssd] [OPTION...]", "empty a running server's prefix cache",
      ASKS "memory (the default) drops all prefixes that no request uses and returns their memory; ssd drops\n"
-          "what --ssd-dir holds. Exit status 1: some of it was not done; the message says what.\n",
+          "all entries of --ssd-dir. Exit status 1: a part failed; the message names it.\n",
      "  plateau clear\n"
      "  plateau clear ssd\n"},
     {COMMAND_TRIM, "trim", "[OPTION...]", "make a running server return its free memory",
-     ASKS "Drops nothing; says how many bytes were returned.\n", "  plateau trim\n"},
+     ASKS "Drops no cached prefix; says how many bytes were returned.\n", "  plateau trim\n"},
 };
 
 void help_program(FILE *f)
@@ -79,13 +79,12 @@ void help_program(FILE *f)
                "Usage: plateau COMMAND [ARGUMENT...]\n\nCommands:\n");
     for (size_t i = 0; i < COUNT_OF(commands); i++)
         fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fprintf(f,
-            "\nExamples:\n"
-            "  plateau serve                        the bundled model at http://127.0.0.1:8080\n"
-            "  plateau chat ~/models/Qwen3-4B       a conversation with another one\n"
-            "  plateau generate \"What does ls do?\"  one answer\n"
-            "  plateau plan ~/models/Qwen3-4B       what that one would take of memory\n\n"
-            "plateau COMMAND --help tells what a command does and takes; plateau --version the version.\n");
+    fprintf(f, "\nExamples:\n"
+               "  plateau serve                        the bundled model at http://127.0.0.1:8080\n"
+               "  plateau chat ~/models/Qwen3-4B       a conversation with your own model\n"
+               "  plateau generate \"What does ls do?\"  one answer\n"
+               "  plateau plan ~/models/Qwen3-4B       how much memory it would take\n\n"
+               "plateau COMMAND --help explains a command; plateau --version prints the version.\n");
 }
 
 void help_command(enum option_command command, FILE *f)
@@ -98,6 +97,7 @@ void help_command(enum option_command command, FILE *f)
     options_help(command, f);
     fprintf(
         f, "\nEach option may also stand in the environment (PLATEAU_MAX_MODEL_LEN=8192) or in the files of\n"
-           "--env-file (the same) and --config (max-model-len = 8192); each wins over those behind it.\n"
+           "--env-file (the same) and --config (max-model-len = 8192). The command line wins over the\n"
+           "environment, the environment over --env-file, and --env-file over --config.\n"
            "BYTES take K, M, G or T.\n");
 }

@@ -1,7 +1,7 @@
-/* interrupt.c - one flag, and an alarm behind it.
+/* interrupt.c - one flag, and an alarm as a second chance.
  *
- * A signal that comes just before a read begins to wait does not end that read: it would wait with the flag up. So the
- * handler asks for an alarm a second later, which does; taking the flag calls it off. */
+ * A signal that arrives just before a read begins does not end that read: it would block with the flag
+ * set. So the handler sets an alarm a second later, which ends it; taking the flag cancels the alarm. */
 #include "cli/interrupt.h"
 
 #include <signal.h>

@@ -24,7 +24,8 @@ static void free_pipe(struct key_pipe *k)
     free(k);
 }
 
-/* Until nobody writes to it any more. Bytes read, or negative: -EFBIG when there are more than `bytes_max`. */
+/* Reads until all writers have closed. Bytes read, or negative: -EFBIG when there are more than
+ * `bytes_max`. */
 static ssize_t read_all(int fd, char *bytes, size_t bytes_max)
 {
     size_t len = 0;

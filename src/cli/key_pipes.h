@@ -1,7 +1,7 @@
 /* key_pipes.h - files of keys that are pipes, such as a shell's <(command): what they said at the start.
  *
- * A pipe can be read once, so its text is kept for reloads, at most KEYRING_FILE_BYTES_MAX of each; key_pipes_done() overwrites it. One
- * thread. */
+ * A pipe can be read once, so its text is kept for reloads, at most KEYRING_FILE_BYTES_MAX of each;
+ * key_pipes_done() overwrites it. One thread. */
 #ifndef PLATEAU_CLI_KEY_PIPES_H
 #define PLATEAU_CLI_KEY_PIPES_H
 
@@ -17,8 +17,8 @@ struct key_pipes {
     bool over; /* the start is: a pipe that was not read by then is refused, because reading it may wait */
 };
 
-/* The text of `path`, read at the first call, up to the end of what is written to it; lives as long as `p`. 0 with `ret` untouched: it
- * is no pipe. 1: it is. -EINVAL, -EFBIG, -ENOMEM, or what the system said. */
+/* The text of `path`, read at the first call up to its end; lives as long as `p`. 0 with `ret` untouched:
+ * not a pipe. 1: a pipe. -EINVAL, -EFBIG, -ENOMEM, or a system error. */
 int key_pipes_text(struct key_pipes *p, const char *path, struct slice *ret, struct err *e);
 /* Zeroed is fine. */
 void key_pipes_done(struct key_pipes *p);

@@ -1,4 +1,4 @@
-/* keys.c - keys from everywhere count together: a key on the command line does not hide those of a file. */
+/* keys.c - keys from all places add up: a key on the command line does not hide those of a file. */
 #include "cli/keys.h"
 
 #include "base/log.h"

@@ -1,4 +1,5 @@
-/* line_history.c - libedit writes the file; it is read here, because libedit reads past a line that it cannot decode. */
+/* line_history.c - libedit writes the file; it is read here, because libedit reads past a line that it cannot
+ * decode. */
 #include "cli/line_history.h"
 
 #include <stdbool.h>
@@ -22,7 +23,7 @@ void line_history_usual(char *ret, size_t bytes_max)
     }
     for (char *slash = strchr(ret + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = 0;
-        mkdir(ret, 0700); /* what exists already stays as it is */
+        mkdir(ret, 0700); /* existing directories stay unchanged */
         *slash = '/';
     }
 }
@@ -34,7 +35,7 @@ static bool is_octal(char c)
     return c >= '0' && c <= '7';
 }
 
-/* A letter behind a backslash: *ret is its byte. */
+/* A letter after a backslash: *ret is its byte. */
 static bool letter_of(char c, char *ret)
 {
     static const char letters[] = "\\nrbavtfsE", bytes[] = "\\\n\r\b\a\v\t\f \033";
@@ -44,7 +45,7 @@ static bool letter_of(char c, char *ret)
     return at != NULL;
 }
 
-/* What follows a backslash. Returns its length, 0: no code. */
+/* Decodes the characters after a backslash. Returns their length, 0: not an escape. */
 static size_t decode_one(const char *s, char *ret)
 {
     if (is_octal(s[0]) && is_octal(s[1]) && is_octal(s[2])) {

@@ -1,4 +1,4 @@
-/* line_history.h - the file that keeps what was typed, in libedit's form. One thread. */
+/* line_history.h - the file of typed lines, in libedit's form. One thread. */
 #ifndef PLATEAU_CLI_LINE_HISTORY_H
 #define PLATEAU_CLI_LINE_HISTORY_H
 

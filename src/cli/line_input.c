@@ -1,8 +1,10 @@
-/* line_input.c - libedit (BSD licence, Debian's libedit2) does the editing; files and pipes are read without it.
+/* line_input.c - libedit (BSD licence, Debian's libedit2) does the editing; files and pipes are read without
+ * it.
  *
- * libedit's own signal handling is on: it restores the terminal before a signal does its work and follows changes of the
- * window's size. An interrupt ends its wait, and el_gets() with NULL. Pasted text comes between two marks that the terminal
- * sends when asked to ("bracketed paste"), so its line feeds are text and not the end of a message. */
+ * libedit's own signal handling is on: it restores the terminal before a signal does its work and follows
+ * changes of the window's size. An interrupt ends its wait, and el_gets() with NULL. Pasted text comes
+ * between two marks that the terminal sends when asked to ("bracketed paste"), so its line feeds are text and
+ * not the end of a message. */
 #include "cli/line_input.h"
 
 #include "base/buf.h"
@@ -28,7 +30,7 @@ struct line_input {
     EditLine *edit;  /* NULL: plain lines */
     History *history;
     char history_path[4096]; /* "": none */
-    bool colours, marks;     /* marks: the terminal is asked to mark what is pasted */
+    bool colours, marks;     /* marks: the terminal marks pasted text */
     bool goes_on;            /* the prompt is that of a further line */
     char prompt[64];         /* of a first line */
 };
@@ -102,7 +104,7 @@ static int open_terminal(struct line_input *in, const char *history_file)
     el_set(in->edit, EL_SIGNAL, 1);
     el_set(in->edit, EL_HIST, history, in->history);
     el_set(in->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
-    /* The wide form keeps our pointers; el_set() would keep copies that nobody frees. */
+    /* The wide form keeps our pointers; el_set() would keep copies that are never freed. */
     el_wset(in->edit, EL_ADDFN, L"plateau-paste", L"inserts pasted text", on_paste);
     el_set(in->edit, EL_BIND, PASTE_BEGIN, "plateau-paste", NULL);
     el_source(in->edit, NULL); /* the person's own ~/.editrc */
@@ -120,7 +122,8 @@ static enum line_result edit_line(struct line_input *in)
 {
     const char *line;
     int count = 0;
-    /* Before the prompt: a Ctrl-D that comes while the terminal reads by lines itself is no Ctrl-D any more. */
+    /* Before the prompt: otherwise the terminal still reads whole lines, and a Ctrl-D then has another
+     * meaning. */
     el_set(in->edit, EL_PREP_TERM, 1);
     ask_marks(in, PASTE_ON);
     do

@@ -116,7 +116,7 @@ struct opening {
     struct http_server_opts opts;
 };
 
-/* Takes `fd`, whatever comes of it. */
+/* Owns `fd` from here on, also on failure. */
 static int join(struct opening *p, int fd, enum api_listener kind, bool guarded, struct err *e,
                 struct http_server **ret)
 {

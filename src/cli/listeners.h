@@ -1,7 +1,9 @@
-/* listeners.h - where a server answers beside its port: the admin socket, addresses for the admin, an address for metrics.
+/* listeners.h - further listeners of a server: the admin socket, addresses for the admin, an address for
+ * metrics.
  *
- * Each has LISTENERS_PLACES connections of its own, reserved with the server's: who holds all of the port's places keeps neither the
- * administrator nor the monitoring out. Network thread, or before it runs. */
+ * Each has LISTENERS_PLACES connections of its own, reserved with the server's: clients that hold all
+ * connections of the port lock out neither the administrator nor the monitoring. Network thread, or before
+ * it runs. */
 #ifndef PLATEAU_CLI_LISTENERS_H
 #define PLATEAU_CLI_LISTENERS_H
 
@@ -19,8 +21,8 @@ struct listeners {
 int listeners_check(const struct options *o, struct err *e);
 /* What they reserve in `network`. */
 uint64_t listeners_bytes(const struct options *o);
-/* Joins them to `http`, which frees them. Where the usual admin socket cannot be made, the log says so, and the server does without; what an
- * option names has to be there. */
+/* Joins them to `http`, which frees them. If the default admin socket cannot be made, the log says so, and
+ * the server runs without it; a failure of a listener named by an option is an error. */
 int listeners_open(struct listeners *l, const struct live *live, struct api *api, struct http_server *http,
                    struct account *network, struct err *e);
 /* The key file is there if the server's own key opens it now, else not. */

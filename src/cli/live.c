@@ -1,4 +1,5 @@
-/* live.c - a reload reads aside, checks, and only then replaces: a mistake in a file costs a line in the log. */
+/* live.c - a reload reads aside, checks, and only then replaces: a mistake in a file costs a line in the
+ * log. */
 #include "cli/live.h"
 
 #include "base/check.h"
@@ -113,7 +114,8 @@ static void apply(struct live *l)
 
 /* ---- telling ---- */
 
-/* What may shrink and grow again, but not beyond what room was made for at the start. */
+/* Settings that may shrink and grow again, but not beyond their value at the start, for which memory was
+ * planned. */
 static bool is_beyond(const struct live *l, const char *name)
 {
     const struct options *now = &l->now, *started = &l->started;

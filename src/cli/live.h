@@ -1,8 +1,9 @@
-/* live.h - settings that may change while it serves: where they come from, what holds now, and SIGHUP.
+/* live.h - settings that may change while the server runs: their sources, their present values, and SIGHUP.
  *
- * Options are read at the start and again at each reload, from the same places: the file of --config as it is then, the environment
- * and the command line as they were. What may change is applied, all of it or nothing; what may not is told in the log and stays.
- * Memory: two sets of options and a copy of the command line, however often they are read. Network thread, or before it runs. */
+ * Options are read at the start and again at each reload, from the same places: the present file of
+ * --config, and the environment and command line of the start. Live options are applied, all of them or
+ * none; the log names changed options that need a restart. Memory: two sets of options and a copy of the
+ * command line, however often they are read. Network thread, or before it runs. */
 #ifndef PLATEAU_CLI_LIVE_H
 #define PLATEAU_CLI_LIVE_H
 
@@ -15,10 +16,11 @@
 
 struct live {
     struct options started; /* as at the start: what everything holds to that cannot change */
-    struct options now;     /* what was read last, where it may change */
+    struct options now;     /* as read last, for the live options */
     struct keyring *keys;
     struct key_pipes pipes;
-    /* The admin key where no option names one: drawn at the start, and one of `keys` whenever there is no other. */
+    /* The admin key where no option names one: drawn at the start, and one of `keys` whenever there is no
+     * other. */
     char own_admin_key[65];
     struct engine_live engine; /* for engine_opts.live */
     int argc;
@@ -30,10 +32,11 @@ struct live {
     uint64_t reloads, failures;
 };
 
-/* Reads everything, checks it, and hides what is secret in argv. With --help only the options are read. On failure e says what, and
- * live_close is due all the same. */
+/* Reads everything, checks it, and hides secrets in argv. With --help only the options are read. On
+ * failure e has the reason, and live_close is still due. */
 int live_open(struct live *l, int argc, char **argv, struct err *e);
-/* Reads everything again; what is wrong leaves everything as it was. Logs what came of it, and returns that: 0 or what was wrong. */
+/* Reads everything again; an error leaves all settings unchanged. Logs the result and returns it: 0 or the
+ * error. */
 int live_reload(struct live *l);
 /* After what it applies to is gone. Zeroed is fine. */
 void live_close(struct live *l);

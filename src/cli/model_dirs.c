@@ -1,5 +1,5 @@
-/* model_dirs.c - names are sorted, so that a list of models is the same at each start. Links are followed: the depth bounds those that
- * lead back. */
+/* model_dirs.c - names are sorted, so that a list of models is the same at each start. Links are followed:
+ * the depth limit ends cycles. */
 #include "cli/model_dirs.h"
 
 #include <dirent.h>

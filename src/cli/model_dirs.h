@@ -12,9 +12,11 @@ struct model_dirs_others {
     char first[MODEL_DIRS_PATH_BYTES + 256]; /* the path of one */
 };
 
-/* Calls `found` for each directory below `dir`, itself included, that has config.json and a .safetensors file, in the order of
- * their names. Looks 8 levels deep and at 4096 directories; not below a model, and at none whose name begins with a dot. 0, -ENOENT (there is no
- * such directory), -E2BIG (more directories), -ENOMEM, or what `found` said. `others` (NULL: not wanted) is filled as far as the search came. */
+/* Calls `found` for each directory below `dir`, itself included, that has config.json and a .safetensors
+ * file, in the order of their names. Searches 8 levels and at most 4096 directories; it skips directories
+ * inside a model, and names that begin with a dot. 0, -ENOENT (no such directory), -E2BIG (more
+ * directories), -ENOMEM, or the result of `found`. `others` (may be NULL) is filled as far as the search
+ * came. */
 int model_dirs_find(const char *dir, int (*found)(void *arg, const char *path, struct err *e), void *arg,
                     struct model_dirs_others *others, struct err *e);
 

@@ -1,5 +1,5 @@
-/* model_hint.c - asked only after a model could not be read, so it never refuses what works. It looks at names and sizes; of contents it
- * reads the index of the weights and the first bytes of one file. */
+/* model_hint.c - asked only after a model could not be read, so it never refuses what works. It looks at
+ * names and sizes; of contents it reads the index of the weights and the first bytes of one file. */
 #include "cli/model_hint.h"
 
 #include "base/check.h"
@@ -40,7 +40,7 @@ static bool ends_in(const char *name, const char *tail)
 
 #define HUB_HEAD "models--"
 
-/* models--ORG--NAME/snapshots/COMMIT of refs/main; false: there is none. */
+/* models--ORG--NAME/snapshots/COMMIT of refs/main; false: not found. */
 static bool find_snapshot(const char *dir, char ret[PATH_BYTES])
 {
     char path[PATH_BYTES + NAME_BYTES];
@@ -160,7 +160,7 @@ static void check_shard(const char *dir, const char *name, struct missing *m)
         count(&m->count, m->first, name);
 }
 
-/* By model.safetensors.index.json. False: there is none that can be read. */
+/* By model.safetensors.index.json. False: not readable. */
 static bool missing_by_index(const char *dir, struct missing *ret)
 {
     char path[PATH_BYTES + NAME_BYTES];
@@ -212,7 +212,7 @@ static bool is_pointer(const char *dir, const char *name)
     return is;
 }
 
-/* True: `e` says what is missing. */
+/* True: `e` names the missing files. */
 static bool tell_missing(const char *dir, const struct contents *c, int code, struct err *e)
 {
     struct missing m = {0};
@@ -253,7 +253,7 @@ static int note_below(void *arg, const char *path, struct err *e)
     return 0;
 }
 
-/* True: `e` says what lies below. */
+/* True: `e` names the models below. */
 static bool tell_below(const char *dir, const struct contents *c, int code, struct err *e)
 {
     struct below b = {.dir = dir};

@@ -1,4 +1,4 @@
-/* models.c - first who there is, then what they are called, then what each is served with, then whether they fit. */
+/* models.c - in this order: find the models, name them, settle their settings, check that they fit. */
 #include "cli/models.h"
 
 #include "base/check.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- who there is ---- */
+/* ---- finding models ---- */
 
 static int add(struct models *m, const char *dir, bool named, struct err *e)
 {
@@ -113,7 +113,7 @@ static const char *among(const struct models *m)
     return m->left_out > 0 ? ", or it was left out: there are more models than a server has" : "";
 }
 
-/* By id or by the directory, as it was given or found. NULL: there is none. */
+/* By id or by the directory, as given or found. NULL: unknown. */
 static struct model_settings *find_model(struct models *m, const char *name, size_t len)
 {
     char dir[MODEL_DIR_BYTES];
@@ -165,8 +165,8 @@ static int add_alias(struct model_settings *s, const char *name, struct err *e)
     return 0;
 }
 
-/* NAME alone is the name of the one model that was named; NAME=PATH that of the one there, so that two directories of one name can be told
- * apart; NAME=ID is one more name of that one. */
+/* NAME alone names the only model on the command line; NAME=PATH renames the model there, so that two
+ * directories of one name can be distinguished; NAME=ID adds a name to that model. */
 static int apply_alias(struct models *m, const char *alias, struct err *e)
 {
     const char *equals = strchr(alias, '=');
@@ -321,7 +321,8 @@ int models_plan_again(void *models, struct model_settings *s, struct err *e)
     return err_set(e, -ENOENT, "%s is not known", s->id);
 }
 
-/* With such a process: how many of those found can be served, and whether all that were named can be, together. */
+/* With such a process: how many of those found can be served, and whether all that were named can be,
+ * together. */
 struct trial {
     struct plan_process process;
     uint32_t usable;
@@ -387,7 +388,7 @@ static bool any_sees(const struct models *m)
     return false;
 }
 
-/* Texts and pictures shrink before a model is refused. */
+/* Memory for texts and images shrinks before a model is refused. */
 static int plan_several(struct models *m, struct err *e)
 {
     struct trial full, least;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PREFIX_LEAST 3 /* characters of a word that is taken for a name's beginning */
+#define PREFIX_LEAST 3 /* least characters of a word that may abbreviate a name */
 
 static int plain(char c)
 {

@@ -8,14 +8,14 @@
 
 struct nearest {
     struct slice word;
-    const char *name; /* the closest so far; NULL: none is close enough */
+    const char *name; /* the closest so far; NULL: no name is close enough */
     unsigned distance;
 };
 
 struct nearest nearest_begin(struct slice word);
-/* Letters in either case are equal, and so are '-' and '_'. A swap of two neighbours is one edit. A name is close when at most a third
- * of the word's characters were edited (one, of a short word), or when the word is the beginning of the name. The first of several
- * equally close names stays. `name` is borrowed. */
+/* Letters in either case are equal, and so are '-' and '_'. A swap of two neighbours is one edit. A name
+ * is close when at most a third of the word's characters were edited (one, of a short word), or when it
+ * starts with the word. The first of several equally close names stays. `name` is borrowed. */
 void nearest_try(struct nearest *n, const char *name);
 /* " (did you mean HEAD + name?)", or "" without a close name. */
 struct nearest_text {

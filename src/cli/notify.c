@@ -32,7 +32,7 @@ static int parse_address(const char *socket, struct sockaddr_un *ret, socklen_t 
     return 0;
 }
 
-/* Zero when there is none, or when it is meant for another process. */
+/* Zero without a watchdog, or with one for another process. */
 static uint64_t watchdog_ns(void)
 {
     const char *usec = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");

@@ -128,7 +128,7 @@ struct file_read {
     int error;
 };
 
-/* The section of that name, made where there is none; in the file's order. NULL: no memory. */
+/* The section of that name, created on first use; in the file's order. NULL: no memory. */
 static struct options_section *section_of(struct options *o, const char *name)
 {
     struct options_section **at = &o->sections;
@@ -247,7 +247,7 @@ static int env_file_entry(void *arg, struct slice name, struct slice value, stru
     struct file_read *f = arg;
     char text[ENV_VALUE_BYTES];
     if (!slice_starts(name, SLICE(OPTIONS_VARIABLE_HEAD)))
-        return 0; /* Somebody else's. */
+        return 0; /* For another command. */
     if (value.len >= sizeof(text))
         return err_set(e, -EINVAL, "the value of %.*s has more than %zu bytes", SLICE_ARGS(name),
                        sizeof(text) - 1);
@@ -320,7 +320,8 @@ static int read_flag(enum option_command command, int argc, char **argv, int *at
     return set(row, equals ? equals + 1 : argv[++*at], o, e);
 }
 
-/* What names a file has to be known before the others are read: from the command line, else the environment. */
+/* What names a file has to be known before the others are read: from the command line, else the
+ * environment. */
 static const char *find_early(int argc, char **argv, const char *flag, const char *variable)
 {
     const char *found = getenv(variable);

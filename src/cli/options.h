@@ -1,8 +1,9 @@
 /* options.h - one table of options makes parsing, help, environment names and configuration keys.
  *
- * An option is set by its flag (--max-queue 8), its environment name (PLATEAU_MAX_QUEUE=8), that name in the file of --env-file, or its
- * key in the file of --config (max-queue = 8); each wins over those behind it. What may be given several times is taken from all. The
- * environment may hold options of every command; a file holds those of the command that it was named for, or is refused. */
+ * An option is set by its flag (--max-queue 8), its environment name (PLATEAU_MAX_QUEUE=8), that name in
+ * the file of --env-file, or its key in the file of --config (max-queue = 8), in this order of precedence.
+ * Options that may be given several times add up over all places. The environment may hold options of
+ * every command. A file holds those of the command that it was named for, or is refused. */
 #ifndef PLATEAU_CLI_OPTIONS_H
 #define PLATEAU_CLI_OPTIONS_H
 
@@ -34,7 +35,7 @@ struct engine_live;
 #define OPTIONS_KEYS_MAX   16
 #define OPTIONS_MODELS_MAX 16
 #define OPTIONS_ALL                                                                                          \
-    UINT64_MAX /* of host_cache and image_cache: what is left; of mtp and draft_vocab: not said */
+    UINT64_MAX /* of host_cache and image_cache: the rest; of mtp and draft_vocab: not given */
 
 struct options {
     const char *model;                          /* directory; NULL: the bundled one */
@@ -57,7 +58,7 @@ struct options {
     uint64_t ssd_limit, ssd_staging;
     uint64_t mtp, draft_vocab; /* OPTIONS_ALL: not said */
     uint64_t port, memory_limit, host_cache, text_limit, threads;
-    uint64_t max_image_pixels, image_cache; /* pixels 0: no pictures */
+    uint64_t max_image_pixels, image_cache; /* pixels 0: no images */
     uint64_t max_num_seqs, max_model_len, max_tokens_default, max_queue, queue_timeout_s, step_ms,
         slow_client_s, stuck_s;
     uint64_t max_body_bytes, max_header_bytes, max_connections, connections_per_ip, max_requests,
@@ -67,41 +68,43 @@ struct options {
     uint64_t max_tokens, seed, top_k;
     double temperature, top_p, min_p, repetition_penalty;
     bool raw, think, hide_reasoning, ignore_eos, json, allow_open, pinned, mtp_optimistic;
-    const char *argument; /* what is no option: the prompt of generate, what cache is to do */
+    const char *argument; /* first argument without option: the prompt of generate, the action of cache */
     bool help;
-    struct options_text *texts;          /* what was read from the files */
+    struct options_text *texts;          /* texts of the files */
     bool config_secret, env_file_secret; /* a secret was among it */
     struct options_section *sections;
-    /* Of who serves: what holds instead, and may change; NULL: nothing. */
-    const struct engine_live *engine_live;
+    const struct engine_live *engine_live; /* with serve: the live values, which may change; NULL: none */
 };
 
-/* Fills `ret` from defaults, file, environment and argv (argv[0] is the command's name). Texts are borrowed from argv and the
- * environment, or live until options_done. 0 or -EINVAL (e names option, value and bounds); options_done either way. */
+/* Fills `ret` from defaults, file, environment and argv (argv[0] is the command's name). Texts are borrowed
+ * from argv and the environment, or live until options_done. 0 or -EINVAL (e names option, value and bounds);
+ * options_done either way. */
 int options_parse(enum option_command command, int argc, char **argv, struct options *ret, struct err *e);
 /* Zeroed is fine. */
 void options_done(struct options *o);
 
-/* The names of the file's sections [model NAME], in its order; NULL behind the last. */
+/* The names of the file's sections [model NAME], in its order; NULL after the last. */
 const char *options_section(const struct options *o, uint32_t index);
-/* What holds for one model: `o`, changed by what its section says (`section` NULL: it has none). What only a section may say is neutral
- * without one. Borrows its texts from `o`; needs no options_done. 0 or -EINVAL. */
+/* What holds for one model: `o`, changed by what its section says (`section` NULL: it has none). What only a
+ * section may say is neutral without one. Borrows its texts from `o`; needs no options_done. 0 or -EINVAL. */
 int options_of_model(const struct options *o, const char *section, struct options *ret, struct err *e);
 
-/* Overwrites the values of options that are secrets: who lists processes reads argv. What was parsed from it is gone then. */
+/* Overwrites the values of secret options, because process lists show argv. Their parsed values are gone
+ * then. */
 void options_hide(enum option_command command, int argc, char **argv);
 
-/* An option that has another value; a secret's are not told. */
+/* A changed option; values of secrets are hidden. */
 struct options_change {
     const char *name, *from, *to; /* valid during the call */
     bool live;                    /* it may change while the command runs */
 };
-/* Tells of each option of the command in which `from` and `to` differ, in the table's order; sections follow, each by its name. */
+/* Calls `tell` for each option of the command in which `from` and `to` differ, in the table's order;
+ * sections follow, each by its name. */
 void options_compare(enum option_command command, const struct options *from, const struct options *to,
                      void (*tell)(void *arg, const struct options_change *change), void *arg);
 
-/* Logs a warning for each variable of the environment that begins with PLATEAU_ and is neither an option nor known otherwise, with the
- * closest name. */
+/* Logs a warning for each variable of the environment that begins with PLATEAU_ and is neither an option nor
+ * known otherwise, with the closest name. */
 void options_check_environment(void);
 
 /* Sets the log's level: --log-level, else `otherwise`. 0 or -EINVAL. */

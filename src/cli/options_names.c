@@ -1,4 +1,4 @@
-/* options_names.c - names in each of their spellings, and what is said of those that are wrong. */
+/* options_names.c - the spellings of option names, and messages about wrong ones. */
 #include "cli/options_table.h"
 
 #include "base/check.h"

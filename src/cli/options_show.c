@@ -1,4 +1,4 @@
-/* options_show.c - what people are shown of options: help, what has another value than before, and not what is secret. */
+/* options_show.c - prints help and changed options, and hides secrets. */
 #include "cli/options_table.h"
 
 #include "base/check.h"
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- what has changed, what is not shown --- */
+/* --- changed options, secrets --- */
 
 static void hide(char *text)
 {
@@ -112,7 +112,7 @@ static bool same_section(const struct options_section *a, const struct options_s
     return same;
 }
 
-/* Those of `of` that `other` has otherwise or not at all; gone: only those that it has not. */
+/* Sections of `of` that `other` has with other settings or not at all; gone: only those that it lacks. */
 static void compare_sections(const struct options *of, const struct options *other, bool gone,
                              void (*tell)(void *arg, const struct options_change *change), void *arg)
 {
@@ -152,7 +152,7 @@ void options_compare(enum option_command command, const struct options *from, co
 #define HELP_COLUMN 30 /* where the text of an option begins */
 #define HELP_WIDTH  100
 
-/* Words from HELP_COLUMN on, in as many lines as they take. What stands in brackets is one word. */
+/* Words from HELP_COLUMN on, in as many lines as they take. Text in brackets counts as one word. */
 static void help_words(const char *text, unsigned *column, FILE *f)
 {
     while (*text) {

@@ -1,4 +1,4 @@
-/* options_table.h - the rows of the table, for the files that read, compare and show options. Nobody else includes it. */
+/* options_table.h - the rows of the table, for the files that read, compare and show options only. */
 #ifndef PLATEAU_CLI_OPTIONS_TABLE_H
 #define PLATEAU_CLI_OPTIONS_TABLE_H
 
@@ -30,7 +30,7 @@ struct option_row {
     double min, max;
     const char *otherwise; /* default; NULL: none */
     unsigned commands;     /* and LIVE, SECRET, SECTION */
-    const char *help;      /* says what a default that is no value of its own means */
+    const char *help;      /* explains a default that is not a value of its own */
 };
 
 #define COMMAND_TALK (COMMAND_GENERATE | COMMAND_CHAT)
@@ -59,15 +59,15 @@ const struct option_row *options_row_of_variable(unsigned of_commands, struct sl
 
 /* The commands whose options may stand in a file that was named for `command`. */
 unsigned options_file_commands(enum option_command command);
-/* -EINVAL: why `command` takes no option called `name`, or none of that name is there; the closest name. dashes: "--" on the command
- * line, "" in the file of --config. */
+/* -EINVAL: why `command` takes no option called `name`, or none of that name is there; the closest name.
+ * dashes: "--" on the command line, "" in the file of --config. */
 int options_refuse(enum option_command command, struct slice name, const char *dashes, struct err *e);
 /* Likewise of a variable in the file of --env-file. */
 int options_refuse_variable(enum option_command command, struct slice name, struct err *e);
 /* The closest name of an option that some of these commands take, as a question. */
 struct nearest_text options_near(unsigned of_commands, struct slice name, const char *dashes);
 
-/* One [model NAME], as it was read: applied when it is asked for. */
+/* One [model NAME], as read: applied to its model later. */
 #define SECTION_SETTINGS_MAX 32
 struct options_section {
     struct options_section *next;

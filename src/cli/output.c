@@ -45,7 +45,7 @@ int output_end(int status)
 {
     note(fflush(stdout));
     bool failed = output_failed();
-    /* Some file systems tell of a full disk when the file is closed. */
+    /* Some file systems report a full disk when the file is closed. */
     failed |= note(fclose(stdout)) != 0;
     if (!failed)
         return status;

@@ -25,15 +25,15 @@ static void print_guessing(const struct planning *p)
 {
     const struct model_plan_guessing *t = &p->model.guessing_takes;
     const struct engine_guessing *g = &p->model.guessing;
-    const char *who = g->by == ENGINE_GUESSER_NGRAM ? "what the text has had before"
-                      : g->past ? "the model's head, and behind it by what the text has had before"
-                                : "the model's head";
+    const char *who = g->by == ENGINE_GUESSER_NGRAM ? "n-gram matches"
+                      : g->past                     ? "the MTP head and n-gram matches"
+                                                    : "the MTP head";
     if (g->drafts_max == 0)
         return;
     printf(
-        "Guesses are made by %s, up to %u for each row of a step%s; they take %s of the weights, %s of each "
-        "page and %s of each slot.\n",
-        who, g->drafts_max, g->optimistic ? ", kept without comparing: NOT EXACT" : "",
+        "Speculative decoding: %s, up to %u draft tokens per sequence%s; takes %s of the weights, %s of each "
+        "page and %s of each recurrent state.\n",
+        who, g->drafts_max, g->optimistic ? ", accepted without verification: NOT EXACT" : "",
         terminal_bytes(t->weight_bytes).text, terminal_bytes(t->page_bytes).text,
         terminal_bytes(t->slot_bytes).text);
 }
@@ -41,7 +41,8 @@ static void print_guessing(const struct planning *p)
 static void print_table(const struct planning *p)
 {
     const struct plan *plan = &p->plan;
-    printf("%s: %s, %.3g million parameters, %u layers, context %u of %u tokens, %u rows, %u in the queue\n",
+    printf("%s: %s, %.3g million parameters, %u layers, context %u of %u tokens, %u sequences, %u in the "
+           "queue\n",
            plan->model.name, p->model.shape.family, (double)p->model.shape.parameters / 1e6,
            p->model.shape.layers, plan->max_model_len, plan->model.context_max, plan->rows, plan->queue);
     printf("ceiling %s, from %s\n\n", terminal_bytes(plan->ceiling_bytes).text, p->ceiling_from);
@@ -52,7 +53,7 @@ static void print_table(const struct planning *p)
                    l->note);
     }
     print_line("together", 0, "", plan->floor_bytes, plan->limit_bytes, "");
-    printf("\nA connection takes %s, of %llu; a request of the whole context %s of pages and %s besides.\n",
+    printf("\nA connection takes %s, of %llu; a request of the whole context %s of pages and %s of tables.\n",
            terminal_bytes(plan->process.connection_bytes).text,
            (unsigned long long)p->options->max_connections,
            terminal_bytes(DIV_UP((uint64_t)plan->max_model_len, plan->model.page_tokens) *
@@ -61,13 +62,13 @@ static void print_table(const struct planning *p)
            terminal_bytes(plan->model.job_bytes + plan->model.job_token_bytes * plan->max_model_len).text);
     const struct model_vision *v = &p->model.shape.vision;
     if (v->present)
-        printf("A picture has %llu pixels at most, which are %llu tokens; the tower's weights take %s.\n",
+        printf("An image has at most %llu pixels, which are %llu tokens; the vision encoder's weights take "
+               "%s.\n",
                (unsigned long long)v->pixels_max,
                (unsigned long long)v->pixels_max / ((uint64_t)v->patch * v->merge * v->patch * v->merge),
                terminal_bytes(v->weight_bytes).text);
     print_guessing(p);
-    printf("While it loads, %s hold the table of its tensors and the piece that is read, where the pools "
-           "come later.\n",
+    printf("The load takes %s for the tensor table and a read buffer; the pools take their place later.\n",
            terminal_bytes(plan->loading_bytes).text);
 }
 

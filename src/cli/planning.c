@@ -1,6 +1,7 @@
 /* planning.c - asks each module what it takes, and memory/plan to add it up.
  *
- * Texts get an eighth of the ceiling, bodies that arrive half of that: enough for long prompts on any machine that holds a model. */
+ * Texts get an eighth of the ceiling, bodies that arrive half of that: enough for long prompts on any machine
+ * that holds a model. */
 #include "cli/planning.h"
 
 #include "api/api.h"
@@ -94,28 +95,30 @@ static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
         snprintf(context, sizeof(context), " A context of %u tokens would fit (--max-model-len %u).",
                  why->context, why->context);
     if (why->rows_max && why->rows_max < p->rows)
-        snprintf(rows, sizeof(rows), " %u rows instead of %u would fit (--max-num-seqs %u).", why->rows_max,
-                 p->rows, why->rows_max);
+        snprintf(rows, sizeof(rows), " %u sequences instead of %u would fit (--max-num-seqs %u).",
+                 why->rows_max, p->rows, why->rows_max);
     if (v->present) {
         uint64_t bytes = v->weight_bytes + p->plan.model.vision_bytes + p->plan.model.picture_bytes +
                          p->plan.process.media_bytes;
-        snprintf(sight, sizeof(sight), " Seeing pictures takes %s of that (--max-image-pixels 0).",
+        snprintf(sight, sizeof(sight), " Images take %s of that (--max-image-pixels 0).",
                  terminal_bytes(bytes).text);
     }
     return err_set(e, -ENOMEM, "%s does not fit: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s",
                    name, terminal_bytes(why->needed_bytes).text, terminal_bytes(ceiling).text,
                    p->ceiling_from ? p->ceiling_from : "see --memory-limit", context, rows,
-                   context[0] || rows[0] ? "" : " Neither a shorter context nor fewer rows would do.", sight);
+                   context[0] || rows[0] ? "" : " No shorter context or smaller batch would fit.", sight);
 }
 
-/* With several models a context that nobody asked for leaves three quarters of what there is to the others. */
+/* With several models, a context without --max-model-len leaves three quarters of the ceiling to the
+ * others. */
 #define CONTEXT_PART 4
 
 static struct plan_wish wish_of(const struct planning *p, const struct plan_process *process)
 {
     const struct options *o = p->options;
     uint32_t length = (uint32_t)o->max_model_len;
-    /* Said of all models: one that was made for fewer tokens has those. Of one alone it is a mistake that is told. */
+    /* Given for all models: a model with a shorter context uses its own. Given for one model it is an
+     * error. */
     if (p->models > 1)
         length = MIN_OF(length, p->model.shape.context_max);
     return (struct plan_wish){.max_model_len = length,
@@ -124,7 +127,7 @@ static struct plan_wish wish_of(const struct planning *p, const struct plan_proc
                               .context_bytes_max = p->models > 1 ? process->ceiling_bytes / CONTEXT_PART : 0};
 }
 
-/* With `process` as it is, or, where nobody has decided it, with the texts that the model leaves room for. */
+/* With `process` as given, or, without limits of its own, with the texts that the model leaves room for. */
 static int make(struct planning *p, struct plan_process *process, struct plan_refusal *why)
 {
     int r = -ENOMEM;

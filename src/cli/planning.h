@@ -11,8 +11,8 @@ struct planning {
     uint32_t rows, queue, workers;
     uint32_t models; /* that the process may load; 0 counts as 1 */
     bool serves;     /* there are connections and prep threads */
-    bool looks;      /* there is a way for pictures to come in; who serves has one */
-    bool sees;       /* some model takes pictures; planning_make() finds it out of its own */
+    bool looks;      /* the command accepts images; serve does */
+    bool sees;       /* some model accepts images; planning_make() sets it for its own */
     /* Decided already, for several models; NULL: planning_make() decides. Borrowed. */
     const struct plan_process *process;
     uint64_t model_bytes_max; /* of the model's account; 0: the ceiling */
@@ -23,11 +23,11 @@ struct planning {
     bool unreadable; /* planning_make() failed at the model's files: model_hint() can say more */
 };
 
-/* What the process takes whatever it serves. `least`: texts and bodies get only what a server of short prompts needs. Fills
- * p->ceiling_from. */
+/* What the process takes whatever it serves. `least`: texts and bodies get only what a server of short
+ * prompts needs. Fills p->ceiling_from. */
 void planning_process(struct planning *p, bool least, struct plan_process *ret);
-/* Reads headers, loads nothing. 0, what model_probe() said, or -ENOMEM and -EINVAL when it does not fit: e has numbers, and the
- * context and the rows that would. `name` is the model's id. */
+/* Reads headers, loads nothing. 0, what model_probe() said, or -ENOMEM and -EINVAL when it does not fit: e
+ * has numbers, and the context and the rows that would. `name` is the model's id. */
 int planning_make(struct planning *p, const char *dir, const char *name, struct err *e);
 
 #endif

@@ -11,15 +11,15 @@
 #define PROGRESS_QUIET_NS    (300 * NS_PER_MS) /* a load that is over by then needs no line */
 #define PROGRESS_REDRAW_NS   (100 * NS_PER_MS)
 #define PROGRESS_LOG_NS      (2 * NS_PER_S) /* between log lines, and ... */
-#define PROGRESS_LOG_PERCENT 10             /* ... so much further at least */
+#define PROGRESS_LOG_PERCENT 10             /* ... at least this much further */
 
 void progress_init(struct progress *p, const char *what)
 {
     *p = (struct progress){.what = what, .terminal = terminal_is(stderr), .started_ns = clock_now_ns()};
 }
 
-/* Fits in 80 columns: a line that wraps could not be taken away. The cursor waits at the line's beginning, so that a
- * log line in between is written over it, not behind it. */
+/* Fits in 80 columns, because a wrapped line could not be erased. The cursor waits at the line's
+ * beginning, so that a log line overwrites it. */
 static void draw(const struct progress *p, uint64_t done, uint64_t total, double seconds)
 {
     char rest[48] = "";

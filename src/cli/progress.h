@@ -1,7 +1,7 @@
-/* progress.h - how far a load is, for whoever watches standard error.
+/* progress.h - shows the progress of a load on standard error.
  *
- * On a terminal one line that is written over and gone at the end; elsewhere a log line now and then. A load that is over
- * at once says nothing. Called by the loading thread alone. */
+ * On a terminal one line that is overwritten and erased at the end; elsewhere a log line now and then. A
+ * short load prints nothing. Called by the loading thread alone. */
 #ifndef PLATEAU_CLI_PROGRESS_H
 #define PLATEAU_CLI_PROGRESS_H
 
@@ -22,7 +22,8 @@ void progress_show(struct progress *p, uint64_t bytes_done, uint64_t bytes_total
 /* Takes the line away. */
 void progress_done(struct progress *p);
 
-/* Loads a model for one sequence at a time, as chat and generate want it: tells how far it is, and an interrupt ends it
+/* Loads a model for one sequence at a time, as chat and generate want it: tells how far it is, and an
+ * interrupt ends it
  * (-ECANCELED). What runtime_load returns. */
 int progress_load(struct runtime *rt, struct err *e);
 

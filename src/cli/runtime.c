@@ -17,8 +17,8 @@
 
 #define RUNTIME_STEP_ALONE_NS NS_PER_S
 
-/* The bundled model: beside the program's folder (build/plateau in a checkout), in share of where the program is installed
- * (PREFIX/bin/plateau), or in the checkout of which it was built. */
+/* The bundled model: beside the program's folder (build/plateau in a checkout), in share of the
+ * installation (PREFIX/bin/plateau), or in the checkout of the build. */
 static int find_bundled(char *ret, size_t bytes_max, struct err *e)
 {
     static const char *const places[] = {"models/canary", "share/plateau/models/canary"};
@@ -110,7 +110,7 @@ static int open_account(struct runtime *rt, const char *name, uint64_t limit, st
 
 const struct runtime_faults *runtime_faults;
 
-/* What the allocator keeps is nobody's to take, but it has to have its place below the ceiling. */
+/* The heap cannot be limited, but needs its place below the ceiling. */
 static int reserve_heap(struct runtime *rt)
 {
     uint64_t bytes = rt->process.heap_bytes;

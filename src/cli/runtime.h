@@ -15,7 +15,7 @@
 struct runtime_opts {
     uint32_t rows, queue;
     bool serves; /* over HTTP */
-    bool looks;  /* pictures may come in; who serves looks */
+    bool looks;  /* images are accepted; serve does */
 };
 
 struct runtime {
@@ -23,14 +23,14 @@ struct runtime {
     struct plan_process process; /* what the process's accounts may hold; what runs keeps to it */
     struct ledger *ledger;
     struct account *heap, *threads, *text, *network; /* children of the root */
-    struct account *media;                           /* likewise; NULL: no model takes pictures */
-    struct holders *holders;                         /* whoever has pools */
-    struct guard *guard; /* NULL: one that serves nobody else has nothing to guard */
-    uint64_t heap_bytes; /* reserved there */
+    struct account *media;                           /* likewise; NULL: no model accepts images */
+    struct holders *holders;                         /* all sets of pools */
+    struct guard *guard;                             /* NULL: a process with one model needs no guard */
+    uint64_t heap_bytes;                             /* reserved there */
     struct workers *workers;
     struct kern_ops ops;
     struct account *ssd_staging, *ssd_table;
-    struct store *store; /* NULL: there is no --ssd-dir, or the command serves nobody */
+    struct store *store; /* NULL: no --ssd-dir, or a command that does not serve */
     /* Of the one model of runtime_load(). */
     char model_dir[RUNTIME_DIR_BYTES], model_id[RUNTIME_ID_BYTES];
     struct planning planning;             /* made before anything is loaded */
@@ -40,20 +40,20 @@ struct runtime {
     struct served_model served;
 };
 
-/* For tests: what goes wrong in this process. NULL in the program. */
+/* Faults for tests. NULL in the program. */
 struct runtime_faults {
     struct ledger_faults ledger;
     struct engine_faults engine;
     struct registry_faults registry;
     struct units_faults units;
     void (*footprint)(void *arg,
-                      struct footprint *ret); /* what the guard sees of the system; NULL: what there is */
+                      struct footprint *ret); /* the guard's view of the system; NULL: the real one */
     void *footprint_arg;
 };
 extern const struct runtime_faults *runtime_faults;
 
-/* The directory of a MODEL as it was given (NULL: the bundled one) and its id, the alias or the directory's name.
- * dir: RUNTIME_DIR_BYTES, id: RUNTIME_ID_BYTES. 0, -ENOENT, -ENAMETOOLONG. */
+/* The directory of a MODEL (NULL: the bundled one) and its id, the alias or the directory's name. dir:
+ * RUNTIME_DIR_BYTES, id: RUNTIME_ID_BYTES. 0, -ENOENT, -ENAMETOOLONG. */
 int runtime_find_model(const char *model, const char *alias, char *dir, char *id, struct err *e);
 /* What one model is to be served with, as far as options say it; its plan is made later. */
 int runtime_settings(const struct options *o, const char *dir, const char *id, uint32_t rows, uint32_t queue,
@@ -63,19 +63,21 @@ void runtime_set_plan(const struct planning *p, struct model_settings *s);
 /* How many threads compute. */
 uint32_t runtime_workers(const struct options *o);
 
-/* Ledger, accounts and workers of a process of such a plan, and no model. On failure the runtime is closed. */
+/* Ledger, accounts and workers of a process of such a plan, and no model. On failure the runtime is
+ * closed. */
 int runtime_open_process(const struct options *o, const struct plan_process *process, uint32_t workers,
                          struct runtime *ret, struct err *e);
-/* Finds the model, plans, opens ledger, accounts and workers. Loads nothing. -ENOMEM when the plan does not fit: e says what would.
- * On failure the runtime is closed. */
+/* Finds the model, plans, opens ledger, accounts and workers. Loads nothing. -ENOMEM when the plan does not
+ * fit: e says what would. On failure the runtime is closed. */
 int runtime_open(const struct options *o, const struct runtime_opts *opts, struct runtime *ret,
                  struct err *e);
 /* Loads the model and starts its engine. Any one thread. */
 int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, uint64_t total),
                  void *progress_arg, struct err *e);
-/* The guard of this process, for one that serves. Before its models are loaded. 0 or what guard_create() said. */
+/* The guard of this process, for one that serves. Before its models are loaded. 0 or what guard_create()
+ * said. */
 int runtime_guard(struct runtime *rt, struct err *e);
-/* Closes what is open, in order, each entry whatever the others did; the ledger must be empty then. */
+/* Closes all open parts, in order, each whatever the others returned; the ledger must be empty then. */
 void runtime_close(struct runtime *rt);
 
 #endif

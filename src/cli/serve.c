@@ -1,8 +1,9 @@
-/* serve.c - the server: listens at once, loads models on threads of their own, drains when told to.
+/* serve.c - the server: listens at once, loads models on threads of their own, drains on a signal.
  *
- * The main thread becomes the network thread. Signals are read from a descriptor there: the first SIGTERM or SIGINT drains,
- * a second one ends at once. Before it listens either ends the process, for then files are read on the main thread, and a drive that hangs is
- * waited for without an end. A load that hangs cannot be joined: everything else is closed, and the process exits beside it. */
+ * The main thread becomes the network thread. Signals are read from a descriptor there: the first SIGTERM
+ * or SIGINT drains, a second one ends at once. Before it listens either ends the process, because files
+ * are read on the main thread then, and a dead drive would block it. A hanging load cannot be joined:
+ * everything else is closed, and the process exits beside it. */
 #include "api/api.h"
 #include "base/check.h"
 #include "base/clock.h"
@@ -27,9 +28,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-/* What closing takes at most, after a drain: what is told to the service manager. */
+/* Bound on closing after a drain, as reported to the service manager. */
 #define SERVE_CLOSE_NS (30 * NS_PER_S)
-/* Of that, for loads to notice that nobody wants them. One that waits for a file longer is left behind. */
+/* Part of it: time for loads to stop. A load that waits for a file longer is left behind. */
 #define SERVE_LOADS_NS (5 * NS_PER_S)
 
 struct serve {
@@ -40,7 +41,7 @@ struct serve {
     struct listeners listeners;
     struct service service;
     int signals;       /* signalfd */
-    bool had_terminal; /* and nobody said that its end does not matter */
+    bool had_terminal; /* and its hangup is not ignored (nohup) */
     struct models models;
     struct registry *registry;
     struct progress progress; /* of the loads of the start; their threads' */
@@ -50,7 +51,7 @@ struct serve {
 
 /* --- models --- */
 
-/* On the loading thread; those of the start come one after the other. */
+/* On the loading thread; the loads of the start run one after the other. */
 static void load_progress(void *arg, uint32_t index, uint64_t done, uint64_t total)
 {
     struct serve *s = arg;
@@ -94,8 +95,8 @@ static int open_registry(struct serve *s, struct err *e)
     return registry_create(&opts, &s->registry, e);
 }
 
-/* Several models grow into what there is, so what the process itself may need is set aside; one alone has a plan in which the limits
- * of all accounts have room together. */
+/* Several models grow into the ceiling, so the need of the process itself is reserved. With one model the
+ * limits of all accounts fit together by the plan. */
 static int set_floors(struct serve *s, struct err *e)
 {
     struct account *const accounts[] = {s->rt.threads, s->rt.network, s->rt.text, s->rt.media};
@@ -137,7 +138,7 @@ static void reload(struct serve *s)
     service_reloaded(&s->service);
 }
 
-/* SIGHUP has two meanings: somebody wants settings to be read again, or the terminal is gone that this was started from. */
+/* SIGHUP has two meanings: a request to read settings again, or the loss of the controlling terminal. */
 static void on_signal(void *arg, int fd)
 {
     struct serve *s = arg;
@@ -155,7 +156,7 @@ static void prepare_signals(struct serve *s)
 {
     sigset_t set;
     struct sigaction hangup;
-    /* nohup has it ignored: then the terminal's end is none of ours. */
+    /* nohup ignores it: then the loss of the terminal has no effect. */
     sigaction(SIGHUP, NULL, &hangup);
     s->had_terminal = hangup.sa_handler != SIG_IGN && has_terminal();
     sigemptyset(&set);
@@ -180,7 +181,7 @@ static int catch_signals(struct serve *s, struct err *e)
     return s->signals < 0 ? err_set(e, -errno, "signals cannot be read") : 0;
 }
 
-/* Nobody reads signals any more, and what is closed now should take a moment: one that still comes ends the process. */
+/* Signals are no longer read, and closing should take a moment: a further signal ends the process. */
 static void let_signals_end(void)
 {
     sigset_t set;
@@ -265,7 +266,7 @@ static int open_http(struct serve *s, struct err *e)
     return r == 0 ? service_open(&s->service, s->api, s->http, e) : r;
 }
 
-/* The page's address with the key that was made for it. On a terminal only: whoever reads it sits at the machine. */
+/* The page's address with the server's own admin key. On a terminal only: its reader sits at the machine. */
 static void tell_key(const struct serve *s)
 {
     const char *key = live_own_admin_key(&s->live), *host = s->live.started.host;
@@ -308,15 +309,17 @@ static int serve_run(struct serve *s, struct err *e)
     return r < 0 ? err_set(e, r, "the network loop ended: %s", strerror(-r)) : 0;
 }
 
-/* Everything but the load that hangs and what it may use: the other models, whose prefixes go to the SSD tier, and that. */
+/* Everything but the load that hangs and what it may use: the other models, whose prefixes go to the SSD
+ * tier, and that. */
 static void close_beside(struct serve *s)
 {
     registry_close_others(s->registry);
     store_close(s->rt.store);
 }
 
-/* Everything in order, whatever came before: clients are let go, loads end at their next piece and engines' steps at their next layer, so
- * nobody waits for them long who prepares a request; then what they used. False: a load hangs, and what it uses is still there. */
+/* Shutdown order: connections, loads (at their next piece), engines (at their next layer), prep threads,
+ * then shared state; each step runs whatever the ones before returned. False: a load hangs, and its memory
+ * stays. */
 static bool serve_close(struct serve *s)
 {
     atomic_store(&s->served, true);
@@ -361,7 +364,7 @@ static int open_process(struct serve *s, struct err *e)
     return r == 0 ? runtime_open_process(o, &s->models.process, runtime_workers(o), &s->rt, e) : r;
 }
 
-/* Beside a thread that the system does not let go: exit() would free what it uses. */
+/* With a thread stuck in the kernel: exit() would free memory that it uses. */
 static noreturn void leave(int status)
 {
     fflush(stdout);

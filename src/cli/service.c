@@ -1,8 +1,8 @@
-/* service.c - a timer looks; it ticks three times in a watchdog's interval and at least once a second.
+/* service.c - a timer checks, three times in a watchdog's interval and at least once a second.
  *
- * The tick runs on the network thread, so a loop that does not turn tells nothing; and it says WATCHDOG=1 only when no engine is stuck,
- * which is known from layers that finish, not from threads that live. A load may take as long as it gets on: the service manager's
- * timeout is pushed on by bytes that were read, and by nothing else. */
+ * The tick runs on the network thread, so a blocked loop sends nothing. It sends WATCHDOG=1 only when no
+ * engine is stuck, judged by finished layers. Only bytes read extend the service manager's timeout for a
+ * load. */
 #include "cli/service.h"
 
 #include "base/check.h"
@@ -112,7 +112,7 @@ void service_reloading(struct service *s)
                      (unsigned long long)(clock_now_ns() / 1000)));
 }
 
-/* Ready again, or as little as before; the status is told anew. */
+/* Ready again, or as before; the status is sent again. */
 void service_reloaded(struct service *s)
 {
     if (s->notify.fd < 0)

@@ -1,8 +1,9 @@
-/* service.h - a server among other services: what systemd is told of it, and when.
+/* service.h - reports the server's state to systemd.
  *
- * READY=1 when requests are taken (what is loaded at the start is loaded); until then EXTEND_TIMEOUT_USEC for as long as the load gets
- * on. WATCHDOG=1 for as long as the network thread turns and no engine is stuck. RELOADING=1 and READY=1 around a reload, STOPPING=1
- * when it ends. STATUS= whenever it is another. Without NOTIFY_SOCKET it is no more than a struct. Network thread. */
+ * READY=1 when requests are accepted (the models of the start are loaded); until then EXTEND_TIMEOUT_USEC
+ * while the load makes progress. WATCHDOG=1 while the network thread runs and no engine is stuck.
+ * RELOADING=1 and READY=1 around a reload, STOPPING=1 at the end. STATUS= at each change. Without
+ * NOTIFY_SOCKET it is only a struct. Network thread. */
 #ifndef PLATEAU_CLI_SERVICE_H
 #define PLATEAU_CLI_SERVICE_H
 
@@ -17,11 +18,11 @@ struct service {
     struct http_server *http;
     int timer; /* timerfd; -1: none is needed */
     bool ready, stopping;
-    uint64_t load_done; /* of the load, when its progress was last told */
+    uint64_t load_done; /* of the load, at the last report */
     char status[SERVICE_STATUS_BYTES];
 };
 
-/* What is wrong with NOTIFY_SOCKET is a line in the log. 0, or what the timer or its watch said. */
+/* A problem of NOTIFY_SOCKET is a line in the log. 0, or an error of the timer or its watch. */
 int service_open(struct service *s, struct api *a, struct http_server *h, struct err *e);
 void service_reloading(struct service *s);
 void service_reloaded(struct service *s);

@@ -1,7 +1,8 @@
-/* socket_dir.c - a socket without a server refuses a connection, which is how it is told from one with a server.
+/* socket_dir.c - a socket without a server refuses connections, which distinguishes it from one with a
+ * server.
  *
- * Whoever looks, removes and binds holds a lock on the directory meanwhile, so two servers that start at once do not remove each other's
- * socket. The lock is the directory's own: no file is left behind. */
+ * Checking, removing and binding happen under a lock on the directory, so two servers that start at once
+ * do not remove each other's socket. The lock is the directory's own: no file is left over. */
 #include "cli/socket_dir.h"
 
 #include "base/slice.h"
@@ -66,7 +67,7 @@ void socket_dirs_find(bool serves, struct socket_dirs *ret)
 
 /* ---- one directory ---- */
 
-/* With those above it; what is there stays as it is. */
+/* With its parents; existing ones stay unchanged. */
 static void make(const char *path)
 {
     char part[SOCKET_PATH_BYTES];
@@ -181,12 +182,12 @@ static void see_server(void *arg, const char *path)
         snprintf(s->paths[s->count++], SOCKET_PATH_BYTES, "%s", path);
 }
 
-/* What lies in somebody else's directory is somebody else's word; root looks into the service's. */
+/* Another user controls the content of their directory; root accepts that of the service. */
 static bool is_trusted(const struct socket_dir *d)
 {
     struct stat st;
     if (stat(d->path, &st) < 0)
-        return true; /* reading it says what is wrong */
+        return true; /* reading it reports the error */
     return st.st_uid == 0 || st.st_uid == geteuid() || strcmp(d->path, SYSTEM_DIR) == 0;
 }
 

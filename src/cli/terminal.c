@@ -1,5 +1,5 @@
-/* terminal.c - a filter of one character at a time; the text is valid UTF-8, so a control character is one byte below
- * 0x20, 0x7f, or 0xc2 and a byte below 0xa0. */
+/* terminal.c - a filter of one character at a time; the text is valid UTF-8, so a control character is one
+ * byte below 0x20, 0x7f, or 0xc2 and a byte below 0xa0. */
 #include "cli/terminal.h"
 
 #include "cli/output.h"
@@ -19,7 +19,7 @@ bool terminal_has_colours(FILE *f)
     return terminal_is(f) && term && strcmp(term, "dumb") != 0 && !(no && no[0]);
 }
 
-/* Bytes of the control character at text.ptr[at]; 0: it is none. */
+/* Bytes of the control character at text.ptr[at]; 0: not a control character. */
 static size_t control_len(struct slice text, size_t at)
 {
     unsigned char c = (unsigned char)text.ptr[at];

@@ -1,5 +1,5 @@
-/* admission.c - counters that are right at rest. Two tenants that come at the same moment may see each other's counts a step late; the limit
- * in all is exact. */
+/* admission.c - counters that are right at rest. Two tenants that come at the same moment may see each
+ * other's counts a step late; the limit in all is exact. */
 #include "engine/admission.h"
 
 #include "base/check.h"

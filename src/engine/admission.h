@@ -1,8 +1,9 @@
-/* admission.h - how many jobs may be in an engine at once, of all tenants and of each.
+/* admission.h - limits the jobs in an engine, of all tenants and of each.
  *
- * `max` jobs (rows and queue) belong to the tenants that have some: one tenant alone may take them all. When they are taken, a tenant that has
- * fewer than its even share still gets places, up to ADMISSION_FACTOR times `max` in all, so a full queue of one tenant refuses no other.
- * Tenants are counted in ADMISSION_SLOTS counters; those that fall together count as one tenant. Any thread; no locks. */
+ * `max` jobs (batch and queue) belong to the active tenants: a single tenant may take them all. When they
+ * are taken, a tenant with fewer jobs than its even share still gets places, up to ADMISSION_FACTOR times
+ * `max` in all. So one tenant's full queue refuses no other tenant. Tenants are counted in ADMISSION_SLOTS
+ * counters; tenants with the same counter count as one. Any thread; no locks. */
 #ifndef PLATEAU_ENGINE_ADMISSION_H
 #define PLATEAU_ENGINE_ADMISSION_H
 
@@ -23,7 +24,7 @@ bool admission_take(struct admission *a, uint64_t tenant, uint32_t max);
 void admission_give(struct admission *a, uint64_t tenant);
 
 uint32_t admission_total(struct admission *a);
-/* Jobs of the tenant, and the jobs that it may have while all others have as many as now. */
+/* Jobs of the tenant, and its limit while all other tenants have as many as now. */
 uint32_t admission_count(struct admission *a, uint64_t tenant);
 uint32_t admission_share(struct admission *a, uint32_t max);
 

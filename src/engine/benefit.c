@@ -1,11 +1,13 @@
-/* benefit.c - greedy by gain.
+/* benefit.c - the draft lengths of a step, greedy by gain.
  *
- * The guesses of all rows in order of their chances: a prefix of that order is the best choice for its number of guesses, so the best of
- * all choices is the best prefix. Time is looked up by number of rows and of guesses: a table of moving averages, straight lines
- * between what has been measured. Beyond it a line goes on, from a hopeful beginning, and no further than twice as far: so new ground is
- * entered step by step and left as soon as it shows what it costs. The first samples count by their least one: a step that was held
- * up by something else would otherwise close a door. For the same reason much less is believed sooner than much more.
- * A faded count goes back to what everybody's says while a row does not guess, so a row that is off comes on again. */
+ * Draft tokens of all sequences are sorted by their chance of acceptance. A prefix of that order is the
+ * best choice for its number of draft tokens, so the best of all choices is the best prefix. Time is
+ * looked up by number of sequences and of draft tokens: a table of moving averages, with straight lines
+ * between measured points. Beyond the last point the line continues from an optimistic start, and no
+ * further than twice as far: so new ground is entered step by step, and left as soon as its cost is known.
+ * The first samples count by the least of them, because one delayed step would otherwise rule a length
+ * out. For the same reason a much smaller sample is trusted sooner than a much larger one. The faded
+ * counts of a sequence without drafts return to the average of all sequences, so it is tried again. */
 #include "engine/benefit.h"
 
 #include "base/check.h"
@@ -16,8 +18,8 @@
 #define FADE_IDLE      0.999f
 #define PRIOR_WEIGHT   4.0
 #define PRIOR_CHANCE   0.6
-#define HOPEFUL_SLOPE  0.1  /* of a row's share of a plain step, per guess */
-#define MARGIN         1.02 /* what guessing must gain to be worth its trouble */
+#define HOPEFUL_SLOPE  0.1  /* of a sequence's share of a plain step, per draft token */
+#define MARGIN         1.02 /* gain that makes drafting worth its overhead */
 #define PROBE_AGE      256  /* steps after which a cost is old */
 #define PROBE_DISTANCE 32   /* steps between two probes */
 #define ALLOWANCE_MAX  8    /* plain steps */
@@ -52,13 +54,13 @@ static bool is_sure(const struct benefit_cost *c)
 
 /* ---- what it costs ---- */
 
-/* Steps of so many rows, as a line through what is known of them. */
+/* Time of steps with this number of sequences, as a line through the measured points. */
 struct line {
     uint32_t rows;
     const struct benefit_cost *costs;
     double plain_ns;
     uint32_t last;     /* the furthest class that is sure */
-    uint32_t furthest; /* guesses that may be tried */
+    uint32_t furthest; /* draft tokens that may be tried */
 };
 
 static double guesses_of_class(uint32_t class)
@@ -94,7 +96,7 @@ static double line_ns(const struct line *l, uint32_t guesses)
     return at_from + slope * (guesses - from);
 }
 
-/* Once through the head with so many rows; of several the nearest that is known. */
+/* Time of one pass of the head with `rows` sequences; of several measured points the nearest. */
 static double pass_ns(const struct benefit *b, uint32_t rows)
 {
     uint32_t at = class_of(row_classes, rows);
@@ -115,8 +117,8 @@ struct choice {
     struct benefit_row *rows;
     uint32_t count, guesses_max;
     struct line line;
-    double prior[2][BENEFIT_DEPTH_MAX];   /* what everybody's guesses say, by benefit_row.past */
-    uint32_t at_depth[BENEFIT_DEPTH_MAX]; /* rows that have a guess of the head at each place */
+    double prior[2][BENEFIT_DEPTH_MAX];   /* average acceptance of all sequences, by benefit_row.past */
+    uint32_t at_depth[BENEFIT_DEPTH_MAX]; /* sequences with a draft token of the head at each position */
     uint32_t guesses;
     double tokens, draft_ns;
 };
@@ -143,7 +145,8 @@ static void clear_choice(struct choice *c)
     c->draft_ns = 0;
 }
 
-/* The chance that the row's next guess is right, and all before it; 0: it may have no more. */
+/* The chance that the sequence's next draft token and all before it are accepted; 0: its draft may not
+ * grow. */
 static double next_chance(const struct choice *c, const struct benefit_row *r)
 {
     if (r->drafts == r->drafts_max)
@@ -172,7 +175,7 @@ static double choice_ns(const struct choice *c)
     return line_ns(&c->line, c->guesses) + c->draft_ns;
 }
 
-/* The row whose next guess has the best chance; NULL: nobody may have one. */
+/* The sequence with the best chance for its next draft token; NULL: no draft may grow. */
 static struct benefit_row *best_next(const struct choice *c)
 {
     struct benefit_row *ret = NULL;
@@ -208,7 +211,7 @@ static double choose_best(struct choice *c)
     return best ? score : plain;
 }
 
-/* ---- what nobody has tried for long ---- */
+/* ---- lengths without recent measurements ---- */
 
 static void choose_depth(struct choice *c, uint32_t depth)
 {
@@ -230,8 +233,8 @@ static double loss_of(const struct choice *c, double score)
     return choice_ns(c) - c->tokens / score;
 }
 
-/* The depth, the same for all, that has not been measured for the longest time, of those that the allowance covers. False: there is none, or
- * each is young. */
+/* The draft length, the same for all, with the oldest measurement among those that the allowance covers.
+ * False: there is none, or each is recent. */
 static bool oldest_depth(struct choice *c, double score, uint32_t *ret)
 {
     uint64_t oldest = PROBE_AGE;

@@ -1,15 +1,17 @@
-/* budget.c - each step corrects the parts of the line by their shares of what was expected.
+/* budget.c - estimates the time of a step as a line, and corrects its parts after each step by their shares.
  *
- * A step that took 10 % longer than its parts add up to raises each part, the larger its share the more. So a step of one row says
- * much about the fixed part and one of 500 prompt tokens little, parts stay positive, and no history is kept that could go stale when
- * steps of one kind do not occur for a while. An average per decoding row, tried before, took the fixed part for a cost of rows: what one
- * row had cost was expected of each of sixteen, and prompts got what was left of the step, a page.
- * The first step sets the line from its proportions on CPUs: the fixed part is that of 5 to 11 prompt tokens, a row's 1 to 2.3.
+ * A step that took 10 % longer than its parts add up to raises each part, the larger its share the more. So a
+ * step of one sequence mostly corrects the fixed part, one of 500 prompt tokens the part per prompt token.
+ * Parts stay positive, and no history can go stale when steps of one kind are rare. An average per decoding
+ * sequence, tried before, included the fixed part: one sequence's cost was expected of each of sixteen, and
+ * prompts got the small rest of the step, a page. The first step sets the line from its proportions on CPUs:
+ * the fixed part equals 5 to 11 prompt tokens, a sequence 1 to 2.3.
  *
- * With steps of step_ns and half a dozen rows that decode, a third of the time goes into fixed part and rows. That is right while one
- * prompt is read; for ten more that wait behind it a longer step is a shorter wait. Half a step longer, not a whole one, so that gaps stay
- * below two steps where other programs take some ms of one. (By the share of prompts among all that wait, tried before: with twelve
- * rows that decode and four prompts nothing was left of it, and the last prompts waited longest.) */
+ * With steps of step_ns and half a dozen decoding sequences, a third of the time goes into the fixed part
+ * and the sequences. That is right while one prompt is read; for ten more in the queue a longer step is a
+ * shorter wait. Half a step longer, not a whole one, so that gaps stay below two steps where other
+ * programs take some ms of one. (By the share of waiting prompts, tried before: with twelve decoding
+ * sequences and four prompts nothing was left of it, and the last prompts waited longest.) */
 #include "engine/budget.h"
 
 #include "base/check.h"
@@ -21,7 +23,7 @@
 #define FIRST_FIXED       8.0 /* prompt tokens */
 #define FIRST_ROW         2.0
 #define RATE              0.25
-#define SURPRISE_MAX      2.0 /* a step that a stranger's work made longer counts as this much longer at most */
+#define SURPRISE_MAX      2.0 /* bound on how much longer an outlier step counts (other programs) */
 #define PROMPT_TOKENS_MAX 1e9
 
 static double line(const struct budget *b, double row_tokens, double prompt_tokens)

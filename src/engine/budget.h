@@ -1,7 +1,8 @@
 /* budget.h - from how long a step should last to how many tokens it may have.
  *
- * A step's cost is a line: a fixed part (weights are read, workers meet), a part for each token of decoding rows, a part for each token
- * of a prompt. The engine measures every step and the three parts follow. Plain numbers; the engine thread's. */
+ * A step's cost is a line: a fixed part (weights are read, workers meet), a part for each token of decoding
+ * rows, a part for each token of a prompt. The engine measures every step and the three parts follow. Plain
+ * numbers; the engine thread's. */
 #ifndef PLATEAU_ENGINE_BUDGET_H
 #define PLATEAU_ENGINE_BUDGET_H
 
@@ -11,23 +12,24 @@ struct budget {
     double fixed_ns, row_ns, prompt_ns; /* of a step; per token; 0: nothing is measured yet */
 };
 
-/* Who a step is for. */
+/* The work that a step competes with. */
 struct budget_load {
-    uint32_t row_tokens; /* of decoding rows: a known one each, and guesses */
-    /* Sequences that want prompt tokens computed: those being read and those in the queue. */
-    uint32_t prompts;
+    uint32_t row_tokens; /* of decoding sequences: a known token each, and draft tokens */
+    uint32_t
+        prompts; /* sequences that want prompt tokens computed: those being read and those in the queue */
 };
 
-/* How long a step that others wait for should last: step_ns; with prompts that wait behind the first up to BUDGET_STRETCH of it longer,
- * half of that with one; but at least BUDGET_OWN times what the decoding rows take by themselves. */
+/* Target time of a step that other requests wait for: step_ns; with several waiting prompts up to
+ * BUDGET_STRETCH of it longer, half of that with one; but at least BUDGET_OWN times the time of the
+ * decoding sequences alone. */
 uint64_t budget_shared_ns(const struct budget *b, uint64_t step_ns, const struct budget_load *load);
 #define BUDGET_STRETCH 0.5
 #define BUDGET_OWN     2.5
 
-/* Tokens of a step that should last target_ns, row_tokens among them; prompt tokens in whole pages, the nearest count of them and
- * at least one. Two pages while nothing is measured. */
+/* Tokens of a step that should last target_ns, row_tokens among them; prompt tokens in whole pages, the
+ * nearest count of them and at least one. Two pages while nothing is measured. */
 uint32_t budget_tokens(const struct budget *b, uint64_t target_ns, uint32_t row_tokens);
-/* A step of so many tokens took so long. */
+/* Records the time of a step with these tokens. */
 void budget_measure(struct budget *b, uint32_t row_tokens, uint32_t prompt_tokens, uint64_t ns);
 
 #endif

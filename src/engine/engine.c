@@ -1,8 +1,8 @@
-/* engine.c - making, starting and closing an engine, and what other threads call.
+/* engine.c - making, starting and closing an engine, and the calls of other threads.
  *
- * A job has its place from engine_submit to its end, so the inbox has room for every job there can be and the scheduler's
- * queue as well: neither can be full once a submit has succeeded. A wake is one message however many ask for it.
- * Closing shuts the inbox first: what was put before is still taken, what comes after is told so. */
+ * A job has its place from engine_submit to its end, so the inbox and the scheduler's queue have room for
+ * every possible job: neither can be full after a successful submit. A wake is one message, however many
+ * callers ask for it. Closing shuts the inbox first: earlier messages are still taken, later ones fail. */
 #include "engine/engine.h"
 
 #include "engine/engine_state.h"
@@ -18,7 +18,7 @@
 
 #define ENGINE_STACK_BYTES    ((size_t)256 << 10)
 #define RETRY_AFTER_MAX_S     600
-#define ORDERS_MAX            64         /* trims that wait at once; more are told -EAGAIN */
+#define ORDERS_MAX            64         /* trims that wait at once; more get -EAGAIN */
 #define PLAN_SAMPLE           (1u << 20) /* pages whose tables are measured */
 #define VOCABULARY_TEXT_BYTES 65536      /* room for the longest token's text */
 #define SNAPSHOTS_MAX         1024       /* the cheapest is found by looking at all */
@@ -98,7 +98,7 @@ struct layout {
     size_t arena_bytes;
 };
 
-/* With a cache each row has one to read and one to write, and there are so many snapshots as the cache may hold. */
+/* With a cache each sequence has one to read and one to write; snapshots are bounded by the cache. */
 static uint32_t slots_of(const struct engine_opts *o, const struct model_shape *shape)
 {
     uint64_t snapshots = shape->slot_bytes ? o->host_cache_bytes / shape->slot_bytes : 0;
@@ -134,12 +134,11 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
                   .queue_timeout_ns = o->queue_timeout_ns},
     };
     size_t vocab = shape->vocab;
-    ret->arena_bytes = pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) +
-                       sight_arena_bytes(shape) + o->max_num_seqs * sizeof(struct model_row) +
-                       guess_arena_bytes(o->max_num_seqs) + logits_max(o) * vocab * sizeof(float) +
-                       vocab / 8 + places_of(o) * sizeof(struct job_numbers) +
-                       o->max_num_seqs * sizeof(struct request_id) +
-                       vocab * 16 /* the sampler's scratch: 12 at present */ + 65536;
+    ret->arena_bytes =
+        pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) + sight_arena_bytes(shape) +
+        o->max_num_seqs * sizeof(struct model_row) + guess_arena_bytes(o->max_num_seqs) +
+        logits_max(o) * vocab * sizeof(float) + vocab / 8 + places_of(o) * sizeof(struct job_numbers) +
+        o->max_num_seqs * sizeof(struct request_id) + vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
 }
 
 void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret)
@@ -379,7 +378,8 @@ void engine_stop(struct engine *en)
         mailbox_close(en->inbox);
 }
 
-/* A step under way ends with its layer. One that does not is named: leaving its thread behind would leave it memory that is gone. */
+/* A running step ends with its layer. A stuck one is logged: abandoning its thread would let it use freed
+ * memory. */
 static void join(struct engine *en)
 {
     uint64_t began_ns = clock_now_ns();
@@ -388,7 +388,8 @@ static void join(struct engine *en)
                  (double)(clock_now_ns() - began_ns) / (double)NS_PER_S);
 }
 
-/* In this order: nobody comes, nobody computes, nobody holds a page, then what they lay in. Whatever was never made is skipped. */
+/* In this order: no new jobs, no computation, no page references, then the memory itself. Parts that were
+ * never made are skipped. */
 void engine_close(struct engine *en)
 {
     if (!en)
@@ -464,7 +465,8 @@ static int check_spec(const struct engine *en, const struct job_spec *s, const s
     return r == 0 ? check_stops(en, s, e) : r;
 }
 
-/* What those before it take, at the pace of late: jobs here times a job's time, over the rows that share it. */
+/* Expected time of the queue at recent throughput: jobs times the time of a job, over the sequences that
+ * share it. */
 uint32_t engine_retry_after_s(struct engine *en)
 {
     uint64_t jobs = admission_total(&en->admission);

@@ -1,8 +1,9 @@
 /* engine.h - one loaded model's thread: inbox, step, outbox.
  *
- * The engine thread owns scheduler, pages, slots, samplers and the model's workspace: no locks inside. Others talk to it by
- * messages (engine_submit, engine_wake) and read what it publishes after each step (engine_status).
- * Once started it calls no malloc: jobs live in blocks charged to `requests` that engine_submit (a prep thread) allocates. */
+ * The engine thread owns scheduler, pages, slots, samplers and the model's workspace: no locks inside. Others
+ * talk to it by messages (engine_submit, engine_wake) and read what it publishes after each step
+ * (engine_status). Once started it calls no malloc: jobs live in blocks charged to `requests` that
+ * engine_submit (a prep thread) allocates. */
 #ifndef PLATEAU_ENGINE_ENGINE_H
 #define PLATEAU_ENGINE_ENGINE_H
 
@@ -17,50 +18,52 @@
 
 struct engine;
 
-/* Rows of logits that a chunk of a prompt may take with prompt_logprobs, besides one per row. */
+/* Rows of logits that a prompt chunk may take with prompt_logprobs, in addition to one per sequence. */
 #define ENGINE_PROMPT_LOGITS 15
-/* Guesses of one step, of all rows together: each takes a row of logits and a token's room. */
+/* Draft tokens of one step, of all sequences together: each takes a row of logits and a token's place. */
 #define ENGINE_GUESSES_MAX 32
 static inline uint32_t engine_guesses_max(uint32_t max_num_seqs, uint32_t drafts_max)
 {
     return MIN_OF(max_num_seqs * drafts_max, (uint32_t)ENGINE_GUESSES_MAX);
 }
-/* model_opts.logits_max for an engine of so many rows, each with so many guesses. */
+/* model_opts.logits_max for an engine of this many sequences, each with this many draft tokens. */
 static inline uint32_t engine_logits_max(uint32_t max_num_seqs, uint32_t drafts_max)
 {
     return max_num_seqs + engine_guesses_max(max_num_seqs, drafts_max) + ENGINE_PROMPT_LOGITS;
 }
-/* The least tokens_max for so many rows: each decodes and guesses, and a chunk of a prompt is a page at least. */
+/* The least tokens_max for this many sequences: each decodes and drafts, and a prompt chunk is a page at
+ * least. */
 static inline uint32_t engine_tokens_min(uint32_t max_num_seqs, uint32_t drafts_max)
 {
     return max_num_seqs - 1 + engine_guesses_max(max_num_seqs, drafts_max) + PAGE_TOKENS;
 }
 
-/* Who guesses tokens ahead: nobody, the sequence's own past (sample/ngram.h), or the model's MTP head. */
+/* The drafter: none, n-gram matches in the sequence (sample/ngram.h), or the model's MTP head. */
 enum engine_guesser { ENGINE_GUESSER_NONE, ENGINE_GUESSER_NGRAM, ENGINE_GUESSER_MTP };
 
 struct engine_guessing {
     enum engine_guesser by;
-    uint32_t drafts_max; /* guesses of a row's step, <= what the model was loaded with; 0: nobody guesses */
-    bool always;         /* as many as may be, whether it pays or not: to measure and to test */
-    /* By MTP: where the head's guess goes on as the sequence did before, so do the guesses behind it. */
-    bool past;
-    bool optimistic; /* the head's guesses are kept without comparing: not exact. Not with `past` */
+    uint32_t
+        drafts_max;  /* draft tokens of a sequence in a step, <= the model's load-time bound; 0: no drafts */
+    bool always;     /* always drafts the maximum, even at a loss: for measurements and tests */
+    bool past;       /* with MTP: n-gram adds draft tokens after the head's where both agree */
+    bool optimistic; /* drafts of the head are accepted without verification: not exact. Not with `past` */
 };
 
-/* For tests: what goes wrong. */
+/* Faults for tests. */
 struct engine_faults {
     int (*step)(
         void *arg); /* called on the engine thread before a forward pass; nonzero: the step fails with it */
     void *arg;
-    /* Guesses instead of whom `by` names, which is not the head: behind the first `count` tokens, <= wanted; returns how many. */
+    /* Replaces the drafter of `by`, which is not the head: drafts after the first `count` tokens, <=
+     * wanted; returns the number of draft tokens. */
     uint32_t (*guess)(void *arg, const uint32_t *tokens, uint32_t count, uint32_t wanted, uint32_t *ret);
     void (*slice)(void *arg);                   /* called likewise before a slice of encoding a picture */
     void (*walk)(void *arg, struct engine *en); /* and before a walk of its invariants */
 };
 
-/* What may change while engines run: each value is read where it is used, so a change holds from the next request or step on, for
- * those that wait already as well. */
+/* Settings that may change while engines run. Each is read where it is used, so a change takes effect with
+ * the next request or step, also for waiting ones. */
 struct engine_live {
     _Atomic uint64_t queue_timeout_ns, slow_client_ns, step_ns; /* as those of engine_opts */
     _Atomic uint32_t max_queue; /* more than that of engine_opts changes nothing */
@@ -80,28 +83,28 @@ struct engine_opts {
     uint32_t tokens_max;    /* of one step: what the model was loaded with; >= engine_tokens_min() */
     struct engine_guessing guessing;
     uint64_t kv_bytes_max;       /* of the page pool's pages; at least one sequence of max_model_len */
-    uint64_t pools_bytes_max;    /* of K, V, states and the host cache together; 0: only what else limits */
+    uint64_t pools_bytes_max;    /* of K, V, states and the prefix cache together; 0: no limit of its own */
     uint64_t requests_bytes_max; /* of all jobs' blocks; 0: likewise */
-    /* What is free stays until it is asked for or memory is short: to measure what trims cost. */
-    bool keep_units;
-    /* Prefixes of earlier requests stay in the pools until their memory is wanted, and later ones begin with them: so many bytes of
-     * pages and states that no request uses. 0: nothing is kept. */
+    bool keep_units;             /* free units stay until memory is short: to measure the cost of trims */
+    /* Size of the prefix cache: bytes of pages and states that no request uses. They stay in the pools
+     * until their memory is needed. 0: no prefix cache. */
     uint64_t host_cache_bytes;
-    /* So many bytes of features of pictures are kept that no request needs at the moment; those in use may be more, but not more than that or
-     * the largest picture's. */
+    /* Size of the cache for image embeddings that no request needs now. Embeddings in use may take more,
+     * but not more than this or the largest image. */
     uint64_t image_cache_bytes;
-    /* Who else holds memory: the engine is listed there from before its first page, caches within the common budget, gives for others and has
-     * them asked when the process refuses it a unit. Borrowed; NULL: it is alone. */
+    /* Other holders of memory. The engine is listed there from before its first page, keeps its caches
+     * within the common budget, gives memory to others, and has them asked when the process refuses it a
+     * unit. Borrowed; NULL: it is alone. */
     struct holders *holders;
-    /* Where prefixes go from memory, and come from; NULL, or no host cache: nowhere. Outlives the engine. */
+    /* The SSD tier for evicted prefixes; NULL, or no prefix cache: none. Outlives the engine. */
     struct store *store;
     struct store_identity identity; /* with a store: whose they are */
     uint64_t queue_timeout_ns;      /* 0 = never */
-    uint64_t slow_client_ns;        /* a full stream ends after so long: FINISH_TOO_SLOW; 0 = never */
+    uint64_t slow_client_ns;        /* a full stream ends after this time: FINISH_TOO_SLOW; 0 = never */
     uint64_t step_ns;               /* what a step that others wait for should last */
-    uint64_t step_alone_ns;         /* what it may last when nobody waits: 1 s */
-    /* Holds instead of queue_timeout_ns, slow_client_ns, step_ns and max_queue; shared by engines, outlives them. NULL: those hold for
-     * good. */
+    uint64_t step_alone_ns;         /* longest step while no request waits: 1 s */
+    /* Holds instead of queue_timeout_ns, slow_client_ns, step_ns and max_queue; shared by engines, outlives
+     * them. NULL: those hold for good. */
     const struct engine_live *live;
     const struct engine_faults *faults; /* NULL but in tests */
 };
@@ -114,18 +117,18 @@ struct engine_plan {
 };
 void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret);
 
-/* What the features of the largest picture take; 0: the model sees nothing. */
+/* Bytes of the largest image's embeddings; 0: the model has no vision encoder. */
 uint64_t engine_picture_bytes(const struct model_shape *shape);
 
-/* Address space of the pools and all tables are there, nothing runs yet. Idle, the pools hold no byte but those of prefixes: other
- * units are given back within a second after the last request. 0, -EINVAL, -ENOMEM. */
+/* Address space of the pools and all tables exist, nothing runs yet. When idle, the pools hold cached
+ * prefixes only: other units are given back within a second after the last request. 0, -EINVAL, -ENOMEM. */
 int engine_create(const struct engine_opts *opts, struct engine **ret, struct err *e);
 int engine_start(struct engine *en);
-/* Takes nothing more; every request ends (FINISH_SHUTDOWN) and every order is answered when the step under way has finished its layer.
- * Returns at once. Any thread; once is enough. NULL is fine. */
+/* Takes nothing more; every request ends (FINISH_SHUTDOWN) and every order is answered when the step under
+ * way has finished its layer. Returns at once. Any thread; once is enough. NULL is fine. */
 void engine_stop(struct engine *en);
-/* engine_stop, joins the thread, frees everything. An ordered list: each entry runs whatever the ones before it returned; a thread that
- * takes its time is told of in the log. NULL is fine. */
+/* engine_stop, joins the thread, frees everything. An ordered list: each entry runs whatever the ones
+ * before it returned; the log names a thread that takes long. NULL is fine. */
 void engine_close(struct engine *en);
 
 #define ENGINE_STOP_STRINGS_MAX      16
@@ -133,8 +136,9 @@ void engine_close(struct engine *en);
 #define ENGINE_CUTS_MAX              32
 #define ENGINE_PICTURES_MAX          512 /* of one prompt; a pair of frames is one */
 
-/* A picture of a prompt. Its placeholders stand in the prompt already, one token per square of model_vision's edge; each is the image's or
- * the video's placeholder. Width and height are multiples of that edge, their product at most pixels_max. */
+/* An image of a prompt. Its placeholders stand in the prompt already, one token per square of
+ * model_vision's edge; each is the image's or the video's placeholder. Width and height are multiples of
+ * that edge, their product at most pixels_max. */
 struct job_picture {
     struct picture *picture; /* the job holds it too until it ends */
     uint32_t first;          /* index of its first placeholder; >= 1 */
@@ -145,14 +149,13 @@ struct job_spec {
     uint32_t prompt_count;  /* >= 1 */
     uint32_t max_tokens;    /* >= 1 */
     int32_t priority;       /* lower goes first; 0 is normal */
-    /* Only requests with the same salt and tenant share prefixes and encoded images. */
-    struct slice cache_salt;
-    /* A number of the caller's, by API key or client address: rows, queue and computed tokens are
-     * shared by tenants. */
-    uint64_t tenant;
+    struct slice
+        cache_salt;  /* only requests with the same salt and tenant share prefixes and encoded images */
+    uint64_t tenant; /* a number of the caller's, by API key or client address: rows, queue and computed
+                        tokens are shared by tenants */
     uint32_t weight; /* the tenant's share, 1 to SHARE_WEIGHT_MAX; 0 counts as 1 */
-    /* Token indices of the prompt where a later one may begin to differ, in any order; copied, each moved down to a whole page. The
-     * prompt's end is always one. At most ENGINE_CUTS_MAX are looked at. */
+    /* Token indices of the prompt where a later one may begin to differ, in any order; copied, each moved
+     * down to a whole page. The prompt's end is always one. At most ENGINE_CUTS_MAX are looked at. */
     const uint32_t *cuts;
     uint32_t cut_count;
     struct sampler_params sampling;
@@ -161,40 +164,42 @@ struct job_spec {
     uint32_t stop_count;
     const struct job_picture *pictures; /* ascending, <= ENGINE_PICTURES_MAX; copied */
     uint32_t picture_count;
-    bool speculative; /* guesses may be tried; changes no token */
-    /* Logprobs of every prompt token come first, as stream tokens (the first has none: logprob NaN). */
-    bool prompt_logprobs;
+    bool speculative;     /* allows drafts; changes no token */
+    bool prompt_logprobs; /* logprobs of every prompt token come first, as stream tokens (the first has none:
+                             logprob NaN) */
 };
 
-/* Hands in a job; any thread. On 0 the engine holds the job half of `s` and ends it with exactly one finish record. On
- * failure nothing has happened and both halves are still the caller's:
- * -EINVAL (prompt + max_tokens can never fit, a bad id, ...: 400), -EAGAIN (queue full: 429), -ENOBUFS (other jobs have what is
- * planned for jobs: 429), -ENOMEM (no job will make room by ending: 507), -EPIPE (closing: 503). With both 429
- * *retry_after_s comes from the measured queue. e has the sentence for the client. */
+/* Submits a job; any thread. On 0 the engine holds the job half of `s` and ends it with exactly one finish
+ * record. On failure nothing has happened and both halves are still the caller's: -EINVAL (prompt +
+ * max_tokens can never fit, a bad id, ...: 400), -EAGAIN (queue full: 429), -ENOBUFS (other jobs have the
+ * planned memory of jobs: 429), -ENOMEM (no job will make room by ending: 507), -EPIPE (closing: 503).
+ * With both 429 *retry_after_s comes from the measured queue. e has the sentence for the client. */
 int engine_submit(struct engine *en, const struct job_spec *job, struct stream *s, uint32_t *retry_after_s,
                   struct err *e);
 
-/* What a job will take of the account `requests`, beside what all may take together, and how many may run or wait: who submits
- * several at once asks whether they could ever be taken. Any thread. */
+/* Bytes of a job in the account `requests`, the limit of all jobs together, and the limit on running and
+ * queued jobs. A submitter of several jobs checks whether they can ever fit. Any thread. */
 struct engine_room {
     uint64_t job_bytes, requests_bytes_max;
     uint32_t jobs_max;
 };
 void engine_room(const struct engine *en, const struct job_spec *job, struct engine_room *ret);
-/* When somebody who was refused may try again: what is here now, at the pace of late; 1 or more. Any thread. */
+/* Retry-After in seconds, from queue length and recent throughput; at least 1. Any thread. */
 uint32_t engine_retry_after_s(struct engine *en);
 
 struct engine_cleared {
-    uint32_t entries;         /* pages of prefixes, and pictures' features, that were dropped */
-    uint64_t bytes_reclaimed; /* by how much what pools and pictures hold has fallen */
+    uint32_t entries;         /* dropped pages of cached prefixes, and image embeddings */
+    uint64_t bytes_reclaimed; /* decrease of the bytes that pools and image embeddings hold */
 };
-/* Drops all prefixes and features of pictures that no request uses and gives their memory back; waits for it, a step at most. Any thread but the
- * engine's. 0, -EAGAIN (too many wait for the same), -EPIPE (closing), or -ENOMEM. */
+/* Drops all cached prefixes and image embeddings that no request uses and gives their memory back; waits
+ * for it, a step at most. Any thread but the engine's. 0, -EAGAIN (too many callers wait for the same),
+ * -EPIPE (closing), or -ENOMEM. */
 int engine_clear_cache(struct engine *en, struct engine_cleared *ret);
-/* Gives back every byte that no request and no prefix needs; prefixes are moved together, none is dropped. As engine_clear_cache. */
+/* Gives back every byte that no request and no prefix needs; prefixes are moved together, none is dropped. As
+ * engine_clear_cache. */
 int engine_trim(struct engine *en, struct engine_cleared *ret);
-/* The machine runs short of memory: an eighth of the prefixes, those used longest ago, features of pictures and all free units go, now or after the
- * step. Any thread; nobody waits. */
+/* Memory is short: drops the least recently used eighth of the cached prefixes, image embeddings and all
+ * free units, now or after the step. Any thread; returns at once. */
 void engine_relieve(struct engine *en);
 /* After stream_close: look now. Any thread. */
 void engine_wake(struct engine *en);
@@ -202,7 +207,7 @@ void engine_wake(struct engine *en);
 enum job_phase {
     JOB_QUEUED,
     JOB_FETCHING,
-    JOB_ENCODING, /* its next token waits for a picture */
+    JOB_ENCODING, /* its next token needs an image that is not encoded yet */
     JOB_PREFILLING,
     JOB_DECODING,
     JOB_PAUSED,
@@ -215,14 +220,13 @@ struct job_numbers {
     struct request_id id;
     enum job_phase phase;
     uint32_t prompt_tokens, prompt_done, completion_tokens, cached_tokens, max_tokens;
-    uint32_t pictures, pictures_done; /* done: they need no more work */
-    uint64_t picture_bytes;           /* of their pixels, which jobs of one request share */
-    uint32_t guessed_tokens,
-        right_tokens;       /* guesses that were looked at, and those of them that were right */
-    uint64_t age_ns, bytes; /* bytes: pages, slots and the job's block */
+    uint32_t pictures, pictures_done;      /* done: they need no more work */
+    uint64_t picture_bytes;                /* of their pixels, which jobs of one request share */
+    uint32_t guessed_tokens, right_tokens; /* draft tokens that were verified, and the accepted ones */
+    uint64_t age_ns, bytes;                /* bytes: pages, slots and the job's block */
 };
 
-/* A pool's units: what of them blocks have that are in use or kept as prefixes, and what lies free. */
+/* A pool's units: bytes of blocks in use or in the prefix cache, and free bytes. */
 struct engine_pool_numbers {
     uint64_t active_bytes, cached_bytes, peak_bytes, limit_bytes; /* peak: of active */
 };
@@ -231,29 +235,29 @@ struct engine_pool_numbers {
 struct engine_numbers {
     uint32_t running, waiting, pages_used, pages_committed, pages_max, slots_used;
     uint32_t cache_pages, cache_snapshots; /* of prefixes, those in use included */
-    uint64_t cache_bytes, cache_bytes_max; /* of those that no request uses */
+    uint64_t cache_bytes, cache_bytes_max; /* prefixes that no request uses */
     uint64_t cache_pages_evicted, cache_snapshots_evicted;
     struct engine_pool_numbers kv, state; /* state: zeros without recurrent layers */
     uint64_t cached_tokens;               /* of prompts, found when they were first read */
     uint64_t fetched_hits;                /* requests that such a prefix was found for */
-    uint64_t fetched_tokens;              /* of them, those that came from the SSD tier */
+    uint64_t fetched_tokens;              /* part of them: tokens from the SSD tier */
     uint32_t fetching;                    /* requests that wait for the SSD tier; of those waiting */
-    uint64_t fetches, fetches_failed;     /* failed: less came than was asked for */
-    /* Trims: a trim begins when nothing runs (or too much is free) and ends when nothing is left to give back or a request
-     * comes; a slice is what it does between two looks at the inbox. */
+    uint64_t fetches, fetches_failed;     /* failed: less came than was requested */
+    /* Trims: a trim begins when nothing runs (or too much is free) and ends when nothing is left to give
+     * back or a request comes. A slice is the work between two looks at the inbox. */
     uint64_t pending_trim_bytes; /* what the trim that is owed now will give back at most */
     uint64_t trims, trim_units, trim_bytes, trim_moves, trim_slices, trim_slice_ns, trim_slice_max_ns;
     uint64_t units_retaken; /* given back and committed again within a second */
     uint64_t reliefs;       /* times that memory was taken from caches because some was short */
-    /* Pictures: those encoded, and those whose features were there already when a row came to them. A slice is what is done between two
-     * steps. */
+    /* Images: encoded ones, and those with embeddings in the cache when their sequence needed them. A
+     * slice is the encoding work between two steps. */
     uint64_t pictures_encoded, pictures_found, pictures_evicted;
     uint64_t encode_slices, encode_ns, encode_slice_max_ns;
     uint32_t pictures_kept;                      /* entries of features, those in use included */
     uint64_t pictures_bytes, pictures_bytes_max; /* theirs */
     uint64_t encoding_bytes;                     /* of memory to encode in */
     uint64_t steps, prompt_tokens, completion_tokens, preemptions, step_errors;
-    /* Guesses: rows of steps that had some, how many they had, and those of them that were right, by place behind the known token. */
+    /* Speculative decoding: drafts, draft tokens, and accepted tokens by position in the draft. */
     uint64_t drafts, draft_tokens, accepted_tokens, accepted_at[MODEL_DRAFTS_MAX];
     uint64_t finished[FINISH_ERROR + 1];
     uint64_t walks, walk_ns;        /* of its invariants, at rest; walk_ns: duration of the last one */

@@ -1,10 +1,12 @@
-/* engine_loop.c - the engine's thread: look, step, encode a slice of a picture, publish, deliver; sleep when there is nothing.
+/* engine_loop.c - the engine's thread: look, step, encode a slice of an image, publish, deliver; sleep
+ * without work.
  *
- * A job that ends leaves the scheduler at once and joins `over`. Its last tokens and its finish record go out after the numbers
- * have been published, so whoever has the finish finds the request counted; its block is freed before, so they find its
- * bytes given back. A job with stop strings may have decided tokens that a full stream does not take: it stays in `over`
- * until it does, or the client is too slow.
- * Nobody tells the engine that a full stream has room again: while a row is paused it looks every POLL_NS. */
+ * A job that ends leaves the scheduler at once and joins `over`. Its last tokens and its finish record go
+ * out after the numbers have been published, so a reader of the finish record finds the request counted.
+ * Its block is freed before, so the reader finds its bytes given back. A job with stop strings may have
+ * decided tokens that a full stream does not take: it stays in `over` until the stream has room, or the
+ * client is too slow. A full stream does not notify the engine of new room: while a sequence is paused the
+ * engine looks every POLL_NS. */
 #include "engine/engine_state.h"
 
 #include "base/check.h"
@@ -76,7 +78,8 @@ static void finish(struct engine *en, struct job *j)
     stream_release(s);
 }
 
-/* How it ended is said only when all that belongs to it is in the stream, unless it ended for want of a reader. */
+/* The finish record goes out after all tokens are in the stream, unless the job ended because its client
+ * does not read. */
 static bool wants_delivery(const struct engine *en, const struct job *j)
 {
     bool whole = j->finish.reason == FINISH_STOP || j->finish.reason == FINISH_LENGTH;
@@ -123,7 +126,7 @@ static void deliver(struct engine *en)
         deliver_over(en, JOB(it));
 }
 
-/* ---- what has changed outside ---- */
+/* ---- messages from outside ---- */
 
 static void take_message(struct engine *en, const struct engine_message *m)
 {
@@ -149,8 +152,8 @@ static void take_inbox(struct engine *en)
         take_message(en, &m);
 }
 
-/* While rows wait for a place, a row whose client has so much left to read gives up its own sooner, and goes on when its client has read
- * nearly all of it, whether rows wait then or not. */
+/* While sequences wait for a place, a sequence whose client has this many unread tokens gives up its own
+ * sooner. It goes on when its client has read nearly all of them, whether sequences wait then or not. */
 static bool has_room(const struct engine *en, struct job *j)
 {
     uint32_t unread = STREAM_TOKENS - stream_room(j->stream);
@@ -194,8 +197,8 @@ static void look(struct engine *en)
         look_at(en, JOB(it), now_ns);
 }
 
-/* Nothing can run, and that is well: whoever is here has all its tokens, or does not read. What could run and does not leaves
- * the time as it is, for the watchdog. */
+/* Nothing can run, and that is correct: each sequence has all its tokens, or its client does not read. A
+ * sequence that could run and does not leaves the time unchanged, for the watchdog. */
 static void note_rest(struct engine *en)
 {
     LIST_EACH(it, &en->jobs)

@@ -1,4 +1,4 @@
-/* engine_state.h - what the files of the engine share; nobody else includes it. */
+/* engine_state.h - shared by the files of the engine only. */
 #ifndef PLATEAU_ENGINE_ENGINE_STATE_H
 #define PLATEAU_ENGINE_ENGINE_STATE_H
 
@@ -16,7 +16,7 @@
 
 #include <pthread.h>
 
-/* What comes in: a job, an order, or neither for "look now". */
+/* A message in the inbox: a job, an order, or neither for "look now". */
 struct engine_message {
     struct job *job;
     struct holder_ask *order;
@@ -47,7 +47,7 @@ struct engine {
     _Atomic uint64_t progress_ns; /* engine_numbers.progress_ns */
     _Atomic uint64_t service_ns;  /* moving average: a job from its place to its end */
 
-    /* Whoever creates, starts and closes. */
+    /* The thread that creates, starts and closes the engine. */
     struct thread_stack stack;
     pthread_t thread;
     bool started;
@@ -79,7 +79,8 @@ struct engine {
 
 /* engine_loop.c */
 void *engine_thread(void *arg);
-/* Ends whatever is here or in the closed inbox. The engine thread, or who closes an engine that was never started. */
+/* Ends all jobs here and in the closed inbox. On the engine thread, or the closing thread of an engine
+ * that was never started. */
 void engine_end_all(struct engine *en);
 /* A job ends: its row goes now, its last tokens and its finish record when they have room. */
 void engine_end_job(struct engine *en, struct job *j, enum finish_reason why);

@@ -1,10 +1,12 @@
-/* engine_step.c - one step: plan, guesses, forward pass, a token for each row that draws, and one more for each guess that was right.
+/* engine_step.c - one step: plan, drafts, forward pass; samples one token per decoding sequence plus one per
+ * accepted draft token.
  *
- * Behind a row's known token its guesses are computed in the same pass. Then its tokens are drawn one by one, each from its own logits with
- * all that plain decode does before a draw: the next position's logits count only if the guess they are behind is the token that was
- * drawn, so they are what plain decode would have computed. What a row has drawn is said to model and scheduler before rows end.
- * Nothing here allocates: the plan has taken pages and slots, rows and logits lie in the engine's arena, samplers and
- * tokens in the jobs' blocks. A step that fails ends the rows it had and no others. */
+ * A sequence's draft tokens are computed in the same pass after its known token. Then its tokens are
+ * sampled one by one, each from its own logits, with all that plain decoding does before sampling. The
+ * logits after a draft token count only if that draft token is the sampled token, so they are the logits
+ * of plain decoding. Model and scheduler learn the sampled tokens before sequences end. Nothing here
+ * allocates: the plan has taken pages and slots, rows and logits lie in the engine's arena, samplers and
+ * tokens in the jobs' blocks. A step that fails ends its sequences and no others. */
 #include "engine/engine_state.h"
 
 #include "base/check.h"
@@ -17,7 +19,8 @@
 
 /* ---- before ---- */
 
-/* What waits for something other than a step counts for nothing: for its reader, for the tier below, for a picture's features. */
+/* Sequences that wait for something other than a step do not count: for their reader, the SSD tier, or
+ * image embeddings. */
 static void count_load(const struct engine *en, uint32_t guesses, struct budget_load *ret)
 {
     *ret = (struct budget_load){.row_tokens = guesses};
@@ -32,13 +35,14 @@ static void count_load(const struct engine *en, uint32_t guesses, struct budget_
     }
 }
 
-/* Are guesses kept without looking at what the model says? Not where that is to be told, or might forbid an end. */
+/* Are drafts accepted without verification? Not where logprobs are requested, or where min_tokens might
+ * forbid an end. */
 static bool is_blind(const struct engine *en, const struct job *j)
 {
     return en->opts.guessing.optimistic && !j->logprobs && j->output_count >= j->min_tokens;
 }
 
-/* The first token of the chunk whose logits are wanted. */
+/* The first token of the chunk that needs logits. */
 static uint32_t logits_from(const struct engine *en, const struct job *j, const struct sched_step_row *r)
 {
     uint32_t last = r->draws ? r->count - 1 : r->count;
@@ -69,7 +73,7 @@ static void fill_rows(struct engine *en, const struct sched_plan *plan)
             .tokens = j->tokens + r->from,
             .token_count = r->count,
             .position = r->from,
-            .pages = r->row->pages[0], /* every model has one group so far */
+            .pages = r->row->pages[0], /* every model has one group */
             .slot_in = r->slot_in,
             .slot_out = r->slot_out,
             .logits_from = logits_from(en, j, r),
@@ -80,7 +84,7 @@ static void fill_rows(struct engine *en, const struct sched_plan *plan)
     }
 }
 
-/* *drafted_ns: when its turn had come and the guesses were made. */
+/* drafted_ns: when drafting was done. */
 static int compute(struct engine *en, const struct sched_plan *plan, uint64_t *drafted_ns)
 {
     const struct engine_faults *faults = en->opts.faults;
@@ -198,8 +202,8 @@ static void draw(struct engine *en, struct job *j, float *logits, struct sampled
                  j->prompt_count + j->output_count, j->output_count, ret);
 }
 
-/* Draws behind the known token and behind each guess that is the token drawn before it. `logits`: of the known token first.
- * Returns how many tokens. */
+/* Samples after the known token and after each draft token that equals the token sampled before it.
+ * `logits`: of the known token first. Returns the number of tokens. */
 static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint32_t planned, float *logits,
                          uint64_t now_ns)
 {
@@ -217,7 +221,8 @@ static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint3
     return drawn;
 }
 
-/* Takes every guess for the token, as long as it may be one. `logits`: as in draw_run(); of the last one only if the row is_blind(). */
+/* Accepts every valid draft token as the token. `logits`: as in draw_run(); of the last one only if the
+ * row is_blind(). */
 static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, float *logits, uint64_t now_ns)
 {
     uint32_t guesses = en->guess.counts[index], drawn = 0;
@@ -354,7 +359,7 @@ bool engine_step(struct engine *en)
     sched_set_queue_timeout(en->sched, atomic_load(&en->live->queue_timeout_ns));
     sight_look(en);
     sched_plan(en->sched, &ev, &plan);
-    /* Who has just got a place may find that its pictures are behind it or there. */
+    /* The images of a just admitted sequence may lie before its position, or be encoded already. */
     if (plan.row_count == 0 && sight_look(en))
         sched_plan(en->sched, &ev, &plan);
     take_ended(en);

@@ -1,4 +1,4 @@
-/* fingerprint.c - a chain: each piece that is read is hashed behind what came before. */
+/* fingerprint.c - a chain: each piece is hashed together with the hash of the pieces before it. */
 #include "engine/fingerprint.h"
 
 #include "base/check.h"
@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LAYOUT_VERSION 1 /* of what lies where in a page and a slot, and of the arithmetic that fills them */
+/* Version of the layout of a page and a recurrent state, and of the arithmetic that fills them. */
+#define LAYOUT_VERSION 1
 #define CHUNK_BYTES    ((size_t)256 << 10)
 #define SAMPLE_BYTES   4096u
 #define CONFIG_MOST    ((uint64_t)4 << 20)

@@ -1,9 +1,10 @@
-/* fingerprint.h - which model this is, by its files: what keeps one model's pages from another's on disk.
+/* fingerprint.h - identifies a model by its files, which keeps one model's pages from another's on disk.
  *
- * SHA-256 over config.json, the picture preprocessor's configuration and, of each weights file (.safetensors and .gguf, also below mtp/), its
- * name, size, time of last change in nanoseconds, header and FINGERPRINT_SAMPLES pieces of 4 KiB spread evenly over it. It reads a few MB, whatever the
- * model's size. A file that was written again has another time; one that was copied with its time has another
- * content, or is the same. So what stays unseen is a file changed in few places whose size and time were put back on purpose. */
+ * SHA-256 over config.json, the image preprocessor's configuration and, of each weights file (.safetensors
+ * and .gguf, also below mtp/), its name, size, time of last change in nanoseconds, header and
+ * FINGERPRINT_SAMPLES pieces of 4 KiB spread evenly over it. It reads a few MB, whatever the model's size.
+ * A rewritten file has another time; a file copied with its time has other content, or is the same.
+ * Undetected is only a file changed in few places with its size and time restored on purpose. */
 #ifndef PLATEAU_ENGINE_FINGERPRINT_H
 #define PLATEAU_ENGINE_FINGERPRINT_H
 
@@ -12,13 +13,13 @@
 
 #define FINGERPRINT_SAMPLES     64
 #define FINGERPRINT_FILES_MAX   1024
-#define FINGERPRINT_HEADER_MOST ((uint64_t)64 << 20) /* of a header, what is looked at */
+#define FINGERPRINT_HEADER_MOST ((uint64_t)64 << 20) /* bytes of a header that are read */
 
 struct model_shape;
 
-/* `dir`: a directory or a file. `layout` names what decides the bits of K, V and states besides: arithmetic, sizes, the processor's
- * instruction sets, the program's version. Any thread; a few hundred KB of the general heap for its time.
- * 0, -ENOENT (no weights there), -ENOMEM, or what reading said. */
+/* `dir`: a directory or a file. `layout` names everything else that decides the bits of K, V and states:
+ * arithmetic, sizes, the processor's instruction sets, the program's version. Any thread; takes a few
+ * hundred KB of the heap while it runs. 0, -ENOENT (no weights there), -ENOMEM, or a read error. */
 int fingerprint_make(const char *dir, const struct model_shape *shape, const char *compute,
                      unsigned cpu_flags, struct store_identity *ret, struct err *e);
 

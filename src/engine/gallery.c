@@ -1,7 +1,7 @@
-/* gallery.c - a short table that is searched from end to end.
+/* gallery.c - a short table with linear search.
  *
- * A picture is looked for once when its row comes to it, and encoding one takes a thousand times as long as looking at all entries. The
- * order of use is a number per entry, for the same reason. */
+ * An image is looked up once when its sequence reaches it, and encoding takes a thousand times as long as
+ * the search. Recency is a number per entry, for the same reason. */
 #include "engine/gallery.h"
 
 #include "base/check.h"
@@ -21,7 +21,7 @@ struct entry {
     struct gallery_key key;
     enum state state;
     uint32_t refs;
-    uint64_t used; /* gallery.uses when it was last given up */
+    uint64_t used; /* gallery.uses at its last release */
     char *map;
     uint64_t bytes, committed;
 };
@@ -29,7 +29,7 @@ struct entry {
 struct gallery {
     struct gallery_opts opts;
     struct entry *entries; /* [GALLERY_ENTRIES_MAX] */
-    uint32_t end;          /* no entry behind it is in use */
+    uint32_t end;          /* entries from here on are not in use */
     uint32_t count, unused;
     uint64_t bytes, unused_bytes, uses, evicted;
 };

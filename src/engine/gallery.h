@@ -1,13 +1,14 @@
-/* gallery.h - what pictures look like to the model: their features, by content, within so many bytes.
+/* gallery.h - the cache of image embeddings, by content, within a bound of bytes.
  *
  *     filling --> whole --> dropped
  *        \__________________/
  *
- * An entry is found by the hash of all of the picture's pixels, its shape in tokens, and its scope: a tenant's requests, and those with
- * another cache_salt, find only entries of their own, so that neither counts nor time tell of another's pictures. Whoever needs one references it; those that
- * nobody references stay, least recently used first to go, as far as `keep_bytes` allows. Each has memory of its own, reserved in the account
- * before it exists and given back to the system when the entry is dropped.
- * Bound: bytes_max of features, and GALLERY_ENTRIES_MAX entries of 144 bytes in the arena it is given. Engine thread only. */
+ * The key of an entry is the hash of all of the image's pixels, its shape in tokens, and its scope: a
+ * tenant's requests, and those with another cache_salt, find only entries of their own, so neither counts nor
+ * time reveal another tenant's images. Users hold a reference; unreferenced entries stay, least recently used
+ * first to go, as far as `keep_bytes` allows. Each has memory of its own, reserved in the account before it
+ * exists and given back to the system when the entry is dropped. Bound: bytes_max of embeddings, and
+ * GALLERY_ENTRIES_MAX entries of 144 bytes in the arena it is given. Engine thread only. */
 #ifndef PLATEAU_ENGINE_GALLERY_H
 #define PLATEAU_ENGINE_GALLERY_H
 
@@ -20,14 +21,14 @@
 
 #define GALLERY_ENTRIES_MAX 1024
 
-/* Who may find it: a hash of tenant and cache_salt. */
+/* Scope of the entry: a hash of tenant and cache_salt. */
 struct gallery_scope {
     uint8_t sha256[32];
 };
 /* 0 or -ENOMEM. Any thread but an engine's: hashing allocates. */
 int gallery_scope_make(uint64_t tenant, struct slice cache_salt, struct gallery_scope *ret);
 
-/* Scope, content and shape. Two frames that follow one another are one picture. */
+/* Scope, content and shape. Two consecutive frames of a video are one image. */
 struct gallery_key {
     struct gallery_scope scope;
     uint8_t sha256[32];
@@ -44,8 +45,8 @@ static inline bool gallery_key_eq(const struct gallery_key *a, const struct gall
 struct gallery_opts {
     struct account *account; /* bytes_max is not its limit, but should fit in it */
     size_t token_bytes;      /* of the features of one token */
-    uint64_t bytes_max;      /* of all entries; the largest picture's must fit */
-    uint64_t keep_bytes;     /* of those that nobody references; <= bytes_max */
+    uint64_t bytes_max;      /* of all entries; the largest image must fit */
+    uint64_t keep_bytes;     /* of unreferenced entries; <= bytes_max */
 };
 
 struct gallery;
@@ -53,18 +54,20 @@ struct gallery;
 size_t gallery_arena_bytes(void);
 /* 0 or -ENOMEM. */
 int gallery_create(struct arena *a, const struct gallery_opts *opts, struct gallery **ret);
-/* Nobody references any entry. Before the arena goes; NULL is fine. */
+/* All references are released. Before the arena goes; NULL is fine. */
 void gallery_done(struct gallery *g);
 
-/* Bytes of an entry for so many tokens, whole system pages. */
+/* Bytes of an entry for this many tokens, whole system pages. */
 uint64_t gallery_entry_bytes(size_t token_bytes, uint64_t tokens);
 
-/* A whole entry; NONE: there is none. */
+/* Returns a whole entry, or NONE. */
 uint32_t gallery_find(const struct gallery *g, const struct gallery_key *key);
-/* A new entry, filling, with one reference; what nobody references makes room. No entry of this key is there.
- * 0; -EAGAIN: what is referenced leaves no room; -ENOMEM: account or system refused. Then nothing has moved but entries that went. */
+/* A new entry, filling, with one reference; unreferenced entries make room. No entry of this key exists.
+ * 0; -EAGAIN: referenced entries leave no room; -ENOMEM: account or system refused. On failure only
+ * dropped entries have changed. */
 int gallery_begin(struct gallery *g, const struct gallery_key *key, uint32_t *ret);
-/* Commits a piece of it, at most 128 KiB. 0: all of it is there; 1: there is more; -ENOMEM: the system refused, the entry is still there. */
+/* Commits a piece of it, at most 128 KiB. 0: all of it is there; 1: there is more; -ENOMEM: the system
+ * refused, the entry is still there. */
 int gallery_commit(struct gallery *g, uint32_t index);
 /* It is filled. */
 void gallery_finish(struct gallery *g, uint32_t index);
@@ -77,13 +80,13 @@ void gallery_ref(struct gallery *g, uint32_t index);
 /* The last reference to a whole entry: it stays, or goes, or another one goes for it. */
 void gallery_unref(struct gallery *g, uint32_t index);
 
-/* Drops the least recently used entry that nobody references; returns its bytes, 0: there is none. */
+/* Drops the least recently used unreferenced entry; returns its bytes, 0 without one. */
 uint64_t gallery_evict(struct gallery *g);
 
 struct gallery_numbers {
-    uint32_t entries, unused; /* unused: that nobody references */
+    uint32_t entries, unused; /* unused: unreferenced */
     uint64_t bytes, unused_bytes, bytes_max;
-    uint64_t evicted; /* entries dropped for want of room, since creation */
+    uint64_t evicted; /* entries dropped to make room, since creation */
 };
 void gallery_numbers(const struct gallery *g, struct gallery_numbers *ret);
 

@@ -1,7 +1,7 @@
-/* guess.c - between scheduler, benefit and those who guess.
+/* guess.c - connects scheduler, draft length (benefit) and drafters.
  *
- * A row's room is known before its plan: what is left of the page of its last known token, of the sequence and of its stream. The
- * scheduler applies the first two again, and what one step may have. */
+ * The room for a draft is known before the plan: the rest of the page of the last known token, of the
+ * sequence and of its stream. The scheduler applies the first two again, and the limit of a step. */
 #include "engine/guess.h"
 
 #include "engine/engine_state.h"
@@ -55,7 +55,7 @@ static uint32_t guess_from_past(struct engine *en, struct job *j, uint32_t wante
     return j->ngram ? ngram_guess(j->ngram, j->tokens, wanted, j->tokens + known) : 0;
 }
 
-/* Those that are there before the plan, or as many as the head might make. */
+/* Draft tokens that exist before the plan, or the most that the head may draft. */
 static uint32_t prepare(struct engine *en, struct job *j)
 {
     uint32_t wanted = room_of(en, j), count;
@@ -103,7 +103,7 @@ uint32_t guess_allow(struct engine *en)
     return MIN_OF(sum, most);
 }
 
-/* ---- behind it ---- */
+/* ---- after the plan ---- */
 
 static int draft_with_head(struct engine *en, const struct sched_plan *plan)
 {
@@ -138,7 +138,7 @@ static int draft_with_head(struct engine *en, const struct sched_plan *plan)
     return r;
 }
 
-/* What the past has behind the head's guess goes, where it had another one. */
+/* Drops n-gram drafts whose first token differs from the head's. */
 static void drop_pasts(struct engine *en, const struct sched_plan *plan)
 {
     struct guess *g = &en->guess;
@@ -176,7 +176,8 @@ void guess_count(struct engine *en, struct job *j, uint32_t index, uint32_t plan
 {
     struct engine_numbers *n = &en->now;
     uint32_t count = en->guess.counts[index];
-    /* Behind a wrong one, or one that ends the answer, nobody looked. Of the past's, those that the head did not want are wrong. */
+    /* Tokens after a rejected one, or after the end of the answer, were not verified. N-gram drafts that
+     * the head rejected count as rejected. */
     uint32_t tried = ended ? right : MIN_OF(planned, right + 1);
     if (j->row.phase == SCHED_DECODING && j->speculative)
         benefit_count(&en->guess.benefit, j->past ? &j->past_hits : &j->hits, j->past, tried, right);

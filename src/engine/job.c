@@ -1,9 +1,9 @@
 /* job.c - the block's layout, and the way of a token from the sampler to the stream.
  *
- * The block is an arena of exactly the bytes that prompt, max_tokens and options ask for, committed at once: a job
- * that has been taken in never asks for memory again. Without stop strings a token goes straight into the stream, where
- * job_room() has seen to its place; with them it passes the circle of held tokens, which is as long as
- * JOB_HELD_MAX says and drains into the stream as far as that has room. */
+ * The block is an arena of exactly the bytes that prompt, max_tokens and options need, committed at once:
+ * an admitted job never asks for memory again. Without stop strings a token goes straight into the stream,
+ * where job_room() has reserved its place. With them it passes the ring of held tokens, which has
+ * JOB_HELD_MAX places and drains into the stream as far as that has room. */
 #include "engine/job.h"
 
 #include "engine/gallery.h"
@@ -83,7 +83,8 @@ void job_bytes_max(bool pictures, bool ngram, uint64_t *fixed, uint64_t *token)
     s.sampling.bias_count = SAMPLER_BIAS_MAX;
     s.sampling.top_logprobs = SAMPLER_TOP_MAX;
     uint64_t least = job_bytes(&s, true, ngram);
-    /* The sampler's table has a power of two of places for three quarters as many tokens: just behind one is the worst. */
+    /* The sampler's table has a power of two of places for three quarters as many tokens, so the worst
+     * case is one token more. */
     s.max_tokens = 3u << 18;
     *token = DIV_UP(job_bytes(&s, true, ngram) - least, (uint64_t)s.max_tokens);
     *fixed = least + JOB_GRAIN;
@@ -194,7 +195,8 @@ static void add_cut(struct job *j, uint32_t at)
     j->row.cut_count++;
 }
 
-/* At least the prompt's last token is computed, so nothing behind the last whole page before it is ever found. */
+/* At least the prompt's last token is computed, so no page after the last whole page before it is ever
+ * looked up. */
 static int create_cuts(struct job *j, const struct job_spec *spec)
 {
     uint32_t last = (spec->prompt_count - 1) / PAGE_TOKENS * PAGE_TOKENS;
@@ -295,7 +297,7 @@ static struct held *held_at(const struct job *j, uint32_t index)
 
 uint32_t job_room(const struct job *j)
 {
-    /* Those of a chunk, and the first token, which has none; then the one that is drawn. */
+    /* Prompt logprobs of a chunk, and the first token, which has none; then the sampled one. */
     if (job_wants_prompt_logits(j))
         return stream_room(j->stream) >= ENGINE_PROMPT_LOGITS + 3 ? 1 : 0;
     if (j->stops)
@@ -318,7 +320,7 @@ static void hold(struct job *j, const struct stream_token *t)
     memcpy(&h->token, t, token_bytes(j->top));
 }
 
-/* Tokens whose text ends before what may still become a stop string are decided. */
+/* Decides tokens with text that ends before a possible stop string. */
 static void decide(struct job *j)
 {
     if (j->held_count == JOB_HELD_MAX)

@@ -1,8 +1,8 @@
-/* job.h - the engine's half of a request: one block of memory with all it will ever need.
+/* job.h - the engine's half of a request: one block with all the memory that it will ever need.
  *
- * Made by job_create on whoever submits, charged to `requests`; from then on the engine thread's alone, which frees it when
- * the job ends. Its tokens go to the stream through here, because with stop strings some have to wait: a token whose text could
- * still be the beginning of a stop string is held, in order, until that is decided. */
+ * Made by job_create on the submitting thread, charged to `requests`; from then on the engine thread's
+ * alone, which frees it when the job ends. Its tokens pass through here, because stop strings delay some:
+ * a token that may be a part of a stop string is held, in order, until that is decided. */
 #ifndef PLATEAU_ENGINE_JOB_H
 #define PLATEAU_ENGINE_JOB_H
 
@@ -14,8 +14,8 @@
 #include "sched/sched.h"
 #include "text/detok.h"
 
-/* Tokens that may be held. A stop string has fewer bytes and a token with text at least one, so only tokens without text
- * can fill this: a stop string that so many of them interrupt is not found. */
+/* Tokens that may be held. A stop string has fewer bytes and a token with text at least one, so only
+ * tokens without text can fill this: a stop string interrupted by this many of them is not found. */
 #define JOB_HELD_MAX 512
 
 struct job {
@@ -24,7 +24,7 @@ struct job {
     struct list link; /* engine.jobs, or engine.over */
     struct sched_row row;
     uint64_t bytes;
-    /* What is asked for. */
+    /* The request's options. */
     uint32_t prompt_count, max_tokens, min_tokens;
     uint32_t top; /* alternatives per token */
     bool logprobs, prompt_logprobs;
@@ -32,27 +32,27 @@ struct job {
     uint32_t *tokens;
     uint32_t output_count;
     struct sampler *sampler;
-    /* Guesses: behind the known tokens in `tokens`, until those are drawn. */
+    /* Draft tokens: after the known tokens in `tokens`, until those are sampled. */
     bool speculative;
-    struct ngram *ngram; /* its past, which guesses; NULL: it does not */
-    /* How they fared: those of one maker, and those that the past has behind the head's. */
+    struct ngram *ngram; /* n-gram drafter; NULL: none */
+    /* Acceptance of the drafter, and of n-gram tokens after the head's. */
     struct benefit_hits hits, past_hits;
-    bool past;                             /* the past guesses now behind the head */
+    bool past;                             /* n-gram drafts after the head */
     uint32_t past_first;                   /* the token that it begins with, which is the head's to say */
     uint32_t guessed_tokens, right_tokens; /* as those of job_numbers */
-    /* What others may reuse; NULL: nothing. */
+    /* Keys under which other requests find its pages; NULL: none. */
     struct prefix_key *keys; /* of its whole pages: row.key_count are there */
     struct prefix_key root;
-    /* Its pictures, ascending. */
+    /* Its images, ascending. */
     uint32_t picture_count;
     uint64_t picture_bytes;      /* of their pixels, which their maker was charged for */
-    struct gallery_scope scope;  /* with pictures: whose features it may find */
+    struct gallery_scope scope;  /* with images: scope of its image embeddings */
     struct picture **pictures;   /* held until the job ends */
     struct prefix_picture *seen; /* what keys say of them */
     struct model_grid *grids;    /* features: while they are needed and there */
-    uint32_t *entries;           /* sight.c's: the gallery's entries of those */
-    /* row.cut_count of them; the last one is the last whole page before the prompt's last token. None without a recurrent state: any
-     * page is found then, and a chunk that ends early is a step more. */
+    uint32_t *entries;           /* sight.c's: their entries in the cache of image embeddings */
+    /* row.cut_count of them; the last one is the last whole page before the prompt's last token. None without
+     * a recurrent state: any page is found then, and a chunk that ends early is a step more. */
     uint32_t *cuts;
     /* Output. */
     uint32_t prompt_sent;     /* tokens of the prompt whose logprobs are out */
@@ -65,7 +65,7 @@ struct job {
     /* Times; 0 = not yet. */
     uint64_t arrival_ns, admitted_ns, first_token_ns, full_since_ns;
     bool ends; /* its last token has been drawn, in the step under way: finish.reason says why */
-    /* With over: how it ended; what is held and decided goes out first. */
+    /* With over: the finish; held and decided tokens go out first. */
     bool over;
     struct stream_finish finish;
 };
@@ -80,7 +80,7 @@ struct job_opts {
     bool states;   /* the model has a recurrent state, of which cuts keep a snapshot */
     uint32_t edge; /* of the square of pixels that a token covers; 0: no pictures */
     const struct store_identity *identity; /* of the model */
-    bool ngram;                            /* it may guess from its own past */
+    bool ngram;                            /* n-gram drafts are allowed */
 };
 
 static inline struct job *job_of(struct sched_row *row)
@@ -90,11 +90,11 @@ static inline struct job *job_of(struct sched_row *row)
 
 /* The most that job_create() charges; `keys`: as job_opts.keys; `ngram`: as job_opts.ngram. */
 uint64_t job_bytes(const struct job_spec *spec, bool keys, bool ngram);
-/* What a job of so many tokens takes at most, whatever it asks for: fixed bytes, and bytes per token. */
+/* The most bytes of a job, whatever its options: fixed bytes, and bytes per token. */
 void job_bytes_max(bool pictures, bool ngram, uint64_t *fixed, uint64_t *token);
 /* Everything in spec has been checked. 0 or -ENOMEM; the job half of the stream is the job's then. */
 int job_create(const struct job_opts *opts, struct job **ret);
-/* Lets go of its pictures and frees the block, not the stream. */
+/* Releases its images and frees the block, not the stream. */
 void job_free(struct job *j);
 
 /* Logprobs of the prompt that are still to be computed. */
@@ -102,7 +102,7 @@ static inline bool job_wants_prompt_logits(const struct job *j)
 {
     return j->prompt_logprobs && j->prompt_sent < j->prompt_count;
 }
-/* How many tokens a step may give it: so many find room. 0: the row pauses. */
+/* Tokens that a step may give it: that many have room. 0: the sequence pauses. */
 uint32_t job_room(const struct job *j);
 
 /* The sequence has so many tokens now: keys of the pages that have become whole. */
@@ -110,8 +110,8 @@ void job_add_keys(struct job *j, uint32_t tokens);
 
 /* A token of the prompt with its logprob; there is room. */
 void job_put_prompt(struct job *j, const struct stream_token *t);
-/* A drawn token. `text`: room for a token's text, rewritten. True: a stop string ends in it. Everything of the output up
- * to here that is not held is in the stream as far as it has room. */
+/* A drawn token. `text`: room for a token's text, rewritten. True: a stop string ends in it. Everything of
+ * the output up to here that is not held is in the stream as far as it has room. */
 bool job_put(struct job *j, const struct stream_token *t, bool ends, struct buf *text, struct stop_hit *hit);
 /* Moves decided tokens into the stream; true when none are left. */
 bool job_flush(struct job *j);

@@ -1,4 +1,4 @@
-/* job_pictures.h - what must hold of a request's pictures before its job is made. */
+/* job_pictures.h - checks a request's images before its job is made. */
 #ifndef PLATEAU_ENGINE_JOB_PICTURES_H
 #define PLATEAU_ENGINE_JOB_PICTURES_H
 

@@ -1,9 +1,9 @@
 /* pools.c - two pools under one limit.
  *
- * The ledger hears of units only: a page that changes between a request and the cache moves no byte. So the accounts of what the
- * cache holds are brought up to date at certain times (after each step, before a unit goes) and not with each page.
- * Blocks larger than a unit stay where they are: moving one would take longer than a slice may, and what lies between two of them
- * is given back anyway. */
+ * The ledger counts units only: a page that changes between a request and the cache moves no byte. So the
+ * accounts of the prefix cache are updated at certain times (after each step, before a unit goes) and not
+ * with each page. Blocks larger than a unit stay in place: moving one would take longer than a slice may,
+ * and the units between two of them are given back anyway. */
 #include "engine/pools.h"
 
 #include "base/check.h"
@@ -13,9 +13,9 @@
 
 #define MIB ((uint64_t)1 << 20)
 #define HELP_BYTES                                                                                           \
-    (8 * (uint64_t)UNIT_BYTES) /* what others are asked for at once, so that not each unit is asked for */
+    (8 * (uint64_t)UNIT_BYTES) /* asked from others at once, so that not every unit is a request */
 
-/* ---- what the pools ask for ---- */
+/* ---- callbacks of the pools ---- */
 
 static void on_evict(void *arg, uint32_t page)
 {
@@ -71,7 +71,8 @@ static bool give_more(struct pools *p)
     return p->more && is_refused_by_all(p) && p->more(p->arg);
 }
 
-/* Nothing is free here: others are asked, which takes them a step. What is cached here goes meanwhile. */
+/* Nothing is free here: others are asked, which takes them a step. Meanwhile this engine evicts its own
+ * cache. */
 static void ask_others(struct pools *p)
 {
     p->help_comes = p->holder && is_refused_by_all(p) && holder_want(p->holder, HELP_BYTES, p->now_ns);
@@ -114,7 +115,7 @@ static uint64_t allow(void *arg, uint64_t bytes)
     return holder_allow(p->holder, bytes, p->now_ns);
 }
 
-/* ---- from beginning to end ---- */
+/* ---- life cycle ---- */
 
 static struct page_pool_opts page_opts(const struct pools_opts *o, struct pools *p)
 {
@@ -323,7 +324,8 @@ uint64_t pools_evict_before(struct pools *p, uint64_t bytes, uint64_t before_ns)
 
 /* ---- the list of holders ---- */
 
-/* When what goes next was last used. Snapshots alone are of rows that run: as good as new. */
+/* Last use of the next entry to evict. Snapshots without pages belong to running sequences: they count as
+ * new. */
 static uint64_t oldest_ns(const struct pools *p, uint64_t cached)
 {
     uint64_t pages = page_pool_oldest_ns(p->pages);

@@ -1,8 +1,10 @@
-/* pools.h - the engine's pages, slots and prefixes as one memory: who holds which bytes of it, and who gives back for whom.
+/* pools.h - the engine's pages, slots and prefixes as one memory: who holds which bytes, and which pool gives
+ * to which.
  *
- * All of it lies below the account `pools`, whose limit is theirs together. A unit is committed on `kv` or `state`; what of them
- * prefixes hold that no request uses is shown on `host cache` and `snapshots` (pools_settle). When a unit is refused, the other
- * pool's free units come first, then what prefixes hold. Parts of the engine: its thread, once it runs. */
+ * All of it is charged below the account `pools`, the limit of both together. A unit is committed on `kv`
+ * or `state`; bytes that only the prefix cache holds are shown on `host cache` and `snapshots`
+ * (pools_settle). When a unit is refused, the other pool's free units come first, then cached prefixes.
+ * Part of the engine: its thread, once it runs. */
 #ifndef PLATEAU_ENGINE_POOLS_H
 #define PLATEAU_ENGINE_POOLS_H
 
@@ -18,11 +20,11 @@ struct pools {
     struct prefix_index *index; /* NULL: nothing is reused */
     size_t page_bytes, slot_bytes;
     struct account *all, *kv, *state, *snapshots, *host_cache;
-    struct holder *holder; /* NULL: nobody else takes from it, or gives */
+    struct holder *holder; /* NULL: no other engine takes from it, or gives */
     /* Engine thread only. */
     uint64_t on_snapshots, on_host_cache; /* bytes shown there */
     uint64_t reliefs, moves, now_ns;
-    uint64_t dropped;        /* pages and snapshots of prefixes, because others wanted their memory */
+    uint64_t dropped;        /* pages and snapshots evicted from the prefix cache to make room */
     bool (*more)(void *arg); /* of pools_opts */
     void *arg;
     struct units_crew crew;
@@ -36,8 +38,8 @@ struct pools_opts {
     uint64_t bytes_max;      /* of all of it; ACCOUNT_NO_LIMIT */
     uint64_t host_cache_max; /* of what no request uses; 0: nothing is kept */
     struct holder *holder;   /* its budget limits that too; may be NULL */
-    /* Something of the engine's that is not in the pools is given back, so that they may have it; asked when all others refuse a unit. False:
-     * there is nothing. NULL: never. */
+    /* Something of the engine's that is not in the pools is given back, so that they may have it; asked when
+     * all others refuse a unit. False: there is nothing. NULL: never. */
     bool (*more)(void *arg);
     struct units_crew crew; /* for what a prompt takes; run NULL: none */
     /* As those of prefix_index_opts. */
@@ -47,13 +49,15 @@ struct pools_opts {
 
 /* Bytes of arena that pools_create takes at most. */
 size_t pools_arena_bytes(const struct pools_opts *opts);
-/* Opens the accounts and lays out the pools in `a`; nothing is committed. 0 or -ENOMEM; pools_done() in either case. */
+/* Opens the accounts and lays out the pools in `a`; nothing is committed. 0 or -ENOMEM; pools_done() in
+ * either case. */
 int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p);
-/* No row has a page or slot any more. Before the arena goes; fine on a zeroed struct. `holder` (closed; may be NULL) is struck off, or an orphan
- * with what the system would not take. Returns how many bytes that is. */
+/* No sequence has a page or slot. Before the arena goes; fine on a zeroed struct. `holder` (closed; may be
+ * NULL) is removed from the list, or becomes an orphan with the ranges that the system did not take back.
+ * Returns their bytes. */
 uint64_t pools_done(struct pools *p, struct holder *holder);
 
-/* Brings the accounts to what lies where now. Never fails: bytes change their name only. */
+/* Moves bytes between the accounts as the blocks are used now. Never fails: the sum is unchanged. */
 void pools_settle(struct pools *p);
 void pools_clock(struct pools *p, uint64_t now_ns);
 
@@ -61,21 +65,22 @@ struct pools_given {
     uint64_t bytes; /* of a unit that went, or 0 */
     bool moved;     /* something went to where it needs fewer units */
 };
-/* One thing that brings the pools closer to the fewest units: gives back a free one (empty since before_ns), else moves one page or
- * snapshot down. At most 2 MiB are touched. False: there is nothing. */
+/* One thing that brings the pools closer to the fewest units: gives back a free one (empty since before_ns),
+ * else moves one page or snapshot down. At most 2 MiB are touched. False: there is nothing. */
 bool pools_shrink(struct pools *p, uint64_t before_ns, struct pools_given *ret);
 /* Gives back one unit at once, whatever it takes: what is cached moves or goes for it. */
 bool pools_free_unit(struct pools *p);
-/* Drops what has not been used for the longest time, until the prefixes hold so many bytes less. Returns by how much. */
+/* Drops the least recently used prefixes until they hold `bytes` less. Returns by how much. */
 uint64_t pools_evict(struct pools *p, uint64_t bytes);
-/* Of that, only what was last used before then. */
+/* The same, but only prefixes last used before then. */
 uint64_t pools_evict_before(struct pools *p, uint64_t bytes, uint64_t before_ns);
 
-/* What the engine holds beside its pools: as those of holder_numbers. */
+/* Memory of the engine outside its pools: as those of holder_numbers. */
 struct pools_beside {
     uint64_t held_bytes, free_bytes, reach_bytes;
 };
-/* Tells the list of holders what is here; returns how many bytes of prefixes it wants dropped. Without a holder: 0. */
+/* Updates the list of holders; returns the bytes of prefixes that the list asks to drop. Without a holder:
+ * 0. */
 uint64_t pools_publish(struct pools *p, const struct pools_beside *beside, uint64_t prompt_token_ns);
 
 /* What pools_shrink() can give back at most. */

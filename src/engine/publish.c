@@ -1,4 +1,4 @@
-/* publish.c - what others may know of the engine: a copy under a lock, renewed after each step. */
+/* publish.c - the engine's state for other threads: a copy under a lock, renewed after each step. */
 #include "engine/engine_state.h"
 
 #include "base/check.h"
@@ -52,7 +52,7 @@ static bool has_place(const struct job *j)
     return j->row.phase == SCHED_PREFILLING || j->row.phase == SCHED_DECODING;
 }
 
-/* Those of the list that have a place, or those that have none. */
+/* The jobs of the list with a place in the batch, or those without. */
 static void list_jobs(struct engine *en, const struct list *jobs, bool placed, uint64_t now_ns)
 {
     for (const struct list *it = jobs->next; it != jobs; it = it->next) {
@@ -112,7 +112,7 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     }
 }
 
-/* What somebody looking for a slow answer wants to know; at most a line a step. */
+/* For the search of a slow answer; at most a line a step. */
 static void log_losses(const struct engine *en)
 {
     const struct engine_numbers *was = &en->published, *is = &en->now;

@@ -1,10 +1,11 @@
-/* sight.c - who may go how far, and what is encoded next.
+/* sight.c - how far each sequence may go, and which image is encoded next.
  *
- * Each row's answer is found anew before each plan: the first of its pictures that it is not past and whose features are not there.
- * There are few, and nothing has to be told when a row is preempted, paused, found in a prefix or ended. A row in the queue counts as
- * seeing nothing: what it finds in the cache when it is admitted is not known before.
- * The one picture that is on its way belongs to the job it was begun for. When that ends, another that wants the same picture takes it
- * over, or it is stopped. Features go to their place piece by piece like everything else: a large picture's are tens of MB to commit. */
+ * Each sequence's answer is computed anew before each plan: the first image ahead of it without
+ * embeddings. Images are few, so no event is needed when a sequence is preempted, paused, cached or ended.
+ * A queued sequence counts as having none: its cache hits are not known before it is admitted. The one
+ * image in progress belongs to a job. When that job ends, another with the same image takes it over, or it
+ * is stopped. Embeddings get their memory piece by piece like everything else: a large image's are tens of
+ * MB to commit. */
 #include "engine/sight.h"
 
 #include "engine/engine_state.h"
@@ -26,7 +27,7 @@ static uint32_t end_of(const struct model_grid *g)
     return g->first + g->rows * g->columns;
 }
 
-/* ---- from beginning to end ---- */
+/* ---- life cycle ---- */
 
 size_t sight_arena_bytes(const struct model_shape *s)
 {
@@ -112,7 +113,7 @@ static void let_go_all(struct sight *s, struct job *j)
         let_go(s, j, i);
 }
 
-/* References the picture's features, if they are there. */
+/* References the image's embeddings, if they are cached. */
 static bool find(struct engine *en, struct job *j, uint32_t i)
 {
     if (j->entries[i] != NONE)
@@ -127,7 +128,7 @@ static bool find(struct engine *en, struct job *j, uint32_t i)
     return true;
 }
 
-/* sched_row.ready for the row as it is now. */
+/* sched_row.ready for the present state of the sequence. */
 static uint32_t ready_of(struct engine *en, struct job *j)
 {
     bool reads = j->row.phase == SCHED_PREFILLING && !j->row.paused;
@@ -158,7 +159,7 @@ bool sight_look(struct engine *en)
     return changed;
 }
 
-/* ---- what is on its way ---- */
+/* ---- the image in progress ---- */
 
 static void forget(struct sight *s)
 {
@@ -179,7 +180,7 @@ static void stop(struct engine *en)
     forget(s);
 }
 
-/* Which picture of the job, if any, is the one on its way. */
+/* The job's image that is the one in progress, if any. */
 static bool wants_same(const struct sight *s, const struct job *j, const struct gallery_key *key,
                        uint32_t *ret)
 {
@@ -224,14 +225,15 @@ static void finish(struct engine *en)
     struct job *j = s->owner;
     gallery_finish(s->gallery, s->entry);
     en->now.pictures_encoded++;
-    /* The reference it was made with is its owner's now. One that has lost its place meanwhile looks for it again. */
+    /* The reference it was made with is its owner's now. One that has lost its place meanwhile looks for it
+     * again. */
     take(s, j, s->at, s->entry);
     forget(s);
 }
 
 /* ---- memory that was refused ---- */
 
-/* Nobody gets on: whoever holds features finds them, or has them made, again. */
+/* Deadlock: all others release their embeddings, and find or compute them again later. */
 static void let_others_go(struct engine *en, const struct job *but)
 {
     LIST_EACH(it, &en->jobs) {
@@ -256,7 +258,7 @@ static enum room find_room(struct engine *en, const struct job *j, uint64_t byte
     return n.entries > n.unused ? ROOM_COMES : ROOM_NONE;
 }
 
-/* The job's picture has no memory. True: there is some now. */
+/* The job's image got no memory. True: there is some now. */
 static bool refuse(struct engine *en, struct job *j, uint32_t i, bool stepped)
 {
     const struct picture *p = j->pictures[i];
@@ -273,7 +275,8 @@ static bool refuse(struct engine *en, struct job *j, uint32_t i, bool stepped)
 
 /* ---- slices ---- */
 
-/* The row whose turn it is among those with pictures to encode. Rows that were admitted by the last plan have not been looked at yet. */
+/* The next sequence with images to encode. Sequences admitted by the last plan have not been looked at
+ * yet. */
 static struct job *next_job(struct engine *en)
 {
     struct sched_row *row;
@@ -295,7 +298,7 @@ static uint32_t picture_at(const struct job *j, uint32_t token)
     return i;
 }
 
-/* True: something has moved: a picture is on its way, or there is more room for one. */
+/* True: something has changed: an image is in progress, or there is more room for one. */
 static bool begin(struct engine *en, bool stepped)
 {
     struct sight *s = &en->sight;
@@ -317,7 +320,8 @@ static bool begin(struct engine *en, bool stepped)
     return true;
 }
 
-/* Commits a piece of the features' place, then of the tower's memory; with the last the picture is on its way. */
+/* Commits a piece of the embeddings' memory, then of the vision encoder's; the last piece starts the
+ * image. */
 static int prepare(struct engine *en)
 {
     struct sight *s = &en->sight;
@@ -367,7 +371,7 @@ static uint64_t slice_ns(const struct engine *en)
     return MIN_OF(step_ns / 2, MAX_OF(median_step_ns(&en->sight), SLICE_LEAST_NS));
 }
 
-/* True: the picture is done. r: what preparing it said. */
+/* True: the image is done. r: the result of preparing it. */
 static bool work_until(struct engine *en, uint64_t deadline_ns, int *r)
 {
     struct sight *s = &en->sight;
@@ -395,7 +399,7 @@ static void count_slice(struct engine *en, uint64_t began_ns)
     atomic_store(&en->progress_ns, now_ns);
 }
 
-/* What was on its way begins again when there is room, or its job ends. */
+/* The image in progress begins again when there is room, or its job ends. */
 static void refuse_current(struct engine *en)
 {
     struct job *j = en->sight.owner;

@@ -1,14 +1,16 @@
-/* sight.h - from the pixels of a job's pictures to what its prompt's placeholders stand for, between the steps.
+/* sight.h - computes image embeddings from the pixels of a job's images, between the steps.
  *
- * Only rows with a place have their pictures encoded, and only those that lie behind what they have computed or found: in the order in
- * which the scheduler reads prompts, one at a time. The work is cut into slices between steps: beside rows that decode one lasts about
- * as long as a step of theirs. A row goes on as far as its pictures are there (sched_row.ready), holds their features until it is past
- * them, and its pixels until it ends; so features that were dropped in between can be made again.
- * What is encoded stays in a gallery (engine/gallery.h) for whoever has the same picture next; two who want it at once wait for the same.
+ * Only sequences in the batch have their images encoded, and only images after the computed or cached prefix:
+ * in the order in which the scheduler reads prompts, one at a time. The work is cut into slices between
+ * steps: beside decoding sequences a slice lasts about as long as a step of theirs. A sequence advances as
+ * far as its images are ready (sched_row.ready), holds their embeddings until it is past them, and its pixels
+ * until it ends; so embeddings that were dropped in between can be computed again. Embeddings stay in the
+ * gallery (engine/gallery.h) for the next request with the same image; two concurrent requests share one
+ * encoding.
  *
- * Nobody waits for ever: who holds features can go on, and lets go of them by that; when nobody can, all but the one whose turn it is let go. When
- * memory for the next picture is refused, nobody holds any and nobody will help, its job ends with that reason. Parts of the engine, its
- * thread. */
+ * No deadlock: a sequence releases its embeddings as it advances; if none can advance, all but the next in
+ * line release theirs. When memory for the next image is refused, no sequence holds any and no other
+ * engine will give some, its job ends with that reason. Part of the engine, on its thread. */
 #ifndef PLATEAU_ENGINE_SIGHT_H
 #define PLATEAU_ENGINE_SIGHT_H
 
@@ -25,10 +27,10 @@ struct sight {
     struct account *vision;   /* what the model takes while it encodes; NULL: not counted */
     struct gallery *gallery;
     /* Engine thread only. */
-    uint32_t jobs;           /* those here that have pictures */
-    struct job *owner;       /* whose picture is on its way; NULL: none is */
+    uint32_t jobs;           /* jobs with images */
+    struct job *owner;       /* the job of the image in progress; NULL: none */
     uint32_t at;             /* which one of the owner's */
-    uint32_t entry;          /* of the gallery: where its features go */
+    uint32_t entry;          /* of the gallery: place of its embeddings */
     struct picture *picture; /* its pixels, held */
     bool begun;              /* the model has it; before that its memory is being committed */
     uint64_t ended_ns;       /* when the last one ended */
@@ -43,40 +45,42 @@ int sight_create(struct engine *en);
 /* No job is left. */
 void sight_done(struct engine *en);
 
-/* A job comes, and goes: in any phase, once each. Without pictures: nothing. */
+/* A job arrives, and leaves: in any phase, once each. No effect without images. */
 void sight_enter(struct engine *en, const struct job *j);
 void sight_leave(struct engine *en, struct job *j);
 
-/* Before a plan: what each row needs is referenced, what it is past is let go of, and sched_row.ready says how far it can go. True: that has
- * changed for some row. */
+/* Before a plan: references the embeddings that each sequence needs, releases those behind its position,
+ * and sets sched_row.ready. True: ready has changed for some sequence. */
 bool sight_look(struct engine *en);
 /* After the step, whose rows were computed: how long it took. */
 void sight_note_step(struct engine *en, const struct sched_plan *plan, uint64_t took_ns);
-/* Between two steps: a slice of work, if there is any. stepped: something was computed since the last call. True: something was done. */
+/* Between two steps: a slice of work, if there is any. stepped: something was computed since the last call.
+ * True: something was done. */
 bool sight_run(struct engine *en, bool stepped);
 
 /* ---- memory ---- */
 
 /* Of features and of encoding. */
 uint64_t sight_held_bytes(const struct engine *en);
-/* Of those, what goes when it is asked for. */
+/* Bytes of those that can be dropped on request. */
 uint64_t sight_free_bytes(const struct engine *en);
-/* Of those, what has been of no use since before_ns whatever comes (UINT64_MAX: it does not matter since when): encoding's memory, while no
- * picture is on its way. */
+/* Bytes of those that were idle since before_ns (UINT64_MAX: since any time): the encoder's memory, while
+ * no image is in progress. */
 uint64_t sight_spare_bytes(const struct engine *en, uint64_t before_ns);
 /* What of them the process would hold less if they went: see holder_numbers.reach_bytes. */
 uint64_t sight_reach_bytes(const struct engine *en);
-/* Pictures whose features nobody needs at the moment. */
+/* Images with unreferenced embeddings. */
 uint32_t sight_unused(const struct engine *en);
-/* Gives back a unit of what is spare since before_ns, else with `features` the picture used longest ago; returns the bytes, 0: nothing. */
+/* Gives back a unit of memory idle since before_ns, else with `features` the least recently used image;
+ * returns the bytes, 0: nothing. */
 uint64_t sight_give(struct engine *en, uint64_t before_ns, bool features);
 
 /* ---- for reports ---- */
 
 void sight_read_gauges(const struct engine *en, struct engine_numbers *ret);
-/* Of the job's pictures, those that need no more work. */
+/* The job's images that need no more work. */
 uint32_t sight_pictures_done(const struct job *j);
-/* Is it a picture that its row waits for? */
+/* Does its sequence wait for an image? */
 bool sight_is_awaited(const struct job *j);
 
 #endif

@@ -1,7 +1,8 @@
 /* stop_match.c - Knuth, Morris and Pratt, one automaton per string.
  *
- * A window of recent text with a search in it would be shorter, but would look at every byte as often as the longest
- * string is long, and a client chooses both. An automaton's state is also the answer to how much must be held back. */
+ * A search in a window of recent text would be shorter code, but would read each byte once per byte of the
+ * longest string, and a client chooses both. An automaton's state also says how much text must be held
+ * back. */
 #include "engine/stop_match.h"
 
 #include "base/check.h"

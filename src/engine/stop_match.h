@@ -1,7 +1,7 @@
 /* stop_match.h - finds stop strings in text that comes in pieces.
  *
- * Which one is found depends on the text only, not on how it was cut into tokens: the one whose last byte comes
- * first, of several that end there the longest. Each byte costs a step per stop string. */
+ * The match depends on the text only, not on its cut into tokens: the string that ends first, of several
+ * that end there the longest. Each byte costs a step per stop string. */
 #ifndef PLATEAU_ENGINE_STOP_MATCH_H
 #define PLATEAU_ENGINE_STOP_MATCH_H
 
@@ -17,13 +17,13 @@ int stop_match_create(struct arena *a, const struct slice *stops, uint32_t count
 
 struct stop_hit {
     uint32_t index;      /* of the stop string */
-    uint64_t text_bytes; /* where it begins in all text fed so far */
+    uint64_t text_bytes; /* its start in all text fed so far */
 };
 /* True when one ends in `text`; then no more is fed. */
 bool stop_match_feed(struct stop_match *m, struct slice text, struct stop_hit *ret);
 /* Text in which no stop string is looked for, nor one that begins in it. */
 void stop_match_skip(struct stop_match *m, size_t bytes);
-/* Bytes fed and skipped; and how many of the last ones may still be the beginning of a stop string. */
+/* Bytes fed and skipped; and the number of last ones that may still begin a stop string. */
 uint64_t stop_match_bytes(const struct stop_match *m);
 uint32_t stop_match_held(const struct stop_match *m);
 

@@ -1,8 +1,9 @@
 /* stream.c - a ring of tokens, a finish record and two flags in one word.
  *
- * `signals` holds whether a wake is under way (WOKEN) and whether the job is over (FINISHED). They share a word so that finishing
- * and telling is one step: were they two, the exchange could see the end, let go and be told afterwards, with a message
- * that points at freed memory. A token in the ring is the head of a struct stream_token, with as many alternatives as asked for. */
+ * `signals` says whether a wake is pending (WOKEN) and whether the job is over (FINISHED). They share a
+ * word so that finishing and waking is one step. With two words, the exchange could see the end, release
+ * its half and be woken afterwards, with a message that points at freed memory. A token in the ring is the
+ * head of a struct stream_token, with the requested number of alternatives. */
 #include "engine/stream.h"
 
 #include "base/check.h"
@@ -198,7 +199,8 @@ static void signal_exchange(struct stream *s, unsigned flags)
     unsigned before = atomic_fetch_or_explicit(&s->signals, flags, memory_order_acq_rel);
     if (!s->wake || before & WOKEN)
         return;
-    /* A closed mailbox has no reader. A full one breaks its promise (stream_opts): then the next token tells. */
+    /* A closed mailbox has no reader. A full one breaks its promise (stream_opts): then the next token
+     * tells. */
     if (mailbox_put(s->wake, &s) < 0)
         stream_wake_clear(s);
 }

@@ -1,8 +1,9 @@
 /* stream.h - the way of tokens from a job (engine thread) to its exchange (network thread).
  *
  * A request is two halves; this is all they share. It holds 256 tokens: when it is full the engine pauses
- * the row and never waits. Each half lets go exactly once (stream_release); the last one frees it, and the charge of the
- * request closes then. The job's last message is its finish record, the exchange's is `closed`. */
+ * the sequence and never waits. Each half releases it exactly once (stream_release); the last release
+ * frees it, and closes the charge of the request. The job's last message is its finish record, the
+ * exchange's is `closed`. */
 #ifndef PLATEAU_ENGINE_STREAM_H
 #define PLATEAU_ENGINE_STREAM_H
 
@@ -77,10 +78,12 @@ uint32_t stream_top_max(const struct stream *s);
 /* Before draining: from now on the job will wake us again. */
 void stream_wake_clear(struct stream *s);
 bool stream_take(struct stream *s, struct stream_token *ret);
-/* True once the job is over, every token has been taken and the last wake has been cleared: no message of this stream is
- * under way any more. Who lets go before that may still find one in the mailbox and must not follow its pointer. */
+/* True once the job is over, every token has been taken and the last wake has been cleared: no message of
+ * this stream is pending. After an earlier release a message may still be in the mailbox; its pointer must
+ * not be followed. */
 bool stream_finished(struct stream *s, struct stream_finish *ret);
-/* The client has gone or does not want more: the job stops within one step. Then wake the engine (engine_wake). */
+/* The client has gone or does not want more: the job stops within one step. Then wake the engine
+ * (engine_wake). */
 void stream_close(struct stream *s);
 
 /* --- job side (engine thread) --- */
@@ -89,7 +92,7 @@ bool stream_put(struct stream *s, const struct stream_token *t);
 uint32_t stream_room(const struct stream *s);
 /* The last call but stream_release(); tells the exchange. */
 void stream_finish(struct stream *s, const struct stream_finish *f);
-/* Tells the exchange, unless it has been told and has not looked yet. */
+/* Wakes the exchange, unless a wake is pending already. */
 void stream_wake(struct stream *s);
 bool stream_closed(const struct stream *s);
 /* The flag itself, for model_step.cancel. */

@@ -1,11 +1,13 @@
 /* trim.c - when, how much, and how long at a time.
  *
- * Idle, a trim begins 50 ms after the last end. When its units are taken again within a second, it came too early: the next one waits twice
- * as long, up to what still lets it end within a second of the last request; a trim that nobody regretted halves the wait
- * again. So single requests give back at once, and a client that asks five times a second finds its units in place.
- * While rows run, units are given back only beyond a threshold, and only those that have been empty for 50 ms; half a millisecond per
- * step. When such units are wanted again within a second, the next ones must have been empty for twice as long, up to 4 s: under a load that
- * swings, units stay for the next swing. After a while without regret the time is halved again. */
+ * When idle, a trim begins 50 ms after the last request. If its units are needed again within a second, it
+ * came too early: the next one waits twice as long, up to the time that still lets it end within a second
+ * of the last request; a trim without such reuse halves the wait again. So single requests give back at
+ * once, and a client that asks five times a second finds its units in place. While sequences run, only
+ * units beyond a threshold are given back, and only those that have been empty for 50 ms; half a
+ * millisecond per step. When such units are needed again within a second, the next ones must have been
+ * empty for twice as long, up to 4 s: under a load that swings, units stay for the next swing. After a
+ * while without such reuse the time is halved again. */
 #include "engine/trim.h"
 
 #include "engine/engine_state.h"
@@ -20,9 +22,9 @@
 #define KEEP_MOST_NS      (4 * NS_PER_S)
 #define KEEP_CALM_NS      (10 * NS_PER_S) /* without regret, until units stay half as long again */
 #define BETWEEN_NS        (NS_PER_MS / 2) /* of one step, for tidiness */
-#define BETWEEN_URGENT_NS (5 * NS_PER_MS) /* and for who waits */
+#define BETWEEN_URGENT_NS (5 * NS_PER_MS) /* and for a waiting caller */
 #define SPARE_LEAST_BYTES (4 * (uint64_t)UNIT_BYTES)
-#define REGRET_NS         NS_PER_S /* nobody wanted the units back for so long */
+#define REGRET_NS         NS_PER_S /* units not needed again for this long were returned rightly */
 #define RELIEF_PART       8
 
 void trim_init(struct trim *t)
@@ -53,7 +55,7 @@ static uint64_t fallen_bytes(const struct engine *en, const struct holder_ask *o
     return o->held_before > held ? o->held_before - held : 0;
 }
 
-/* Who has the answer may look at the list of holders next: it is told first. */
+/* The caller may read the list of holders next: it is updated first. */
 static void answer(struct engine *en, struct holder_ask *o)
 {
     o->answer.bytes = fallen_bytes(en, o);
@@ -81,7 +83,7 @@ static void answer_met(struct engine *en)
             answer(en, ORDER(it));
 }
 
-/* Nothing is free any more: a unit's worth of what one of those who wait may have. False: none may have anything. */
+/* Nothing is free: evicts a unit's worth for one of the waiting orders. False: none is entitled to any. */
 static bool evict_for_orders(struct engine *en)
 {
     LIST_EACH(it, &en->trim.orders) {
@@ -102,7 +104,7 @@ static bool is_urgent(const struct trim *t)
     return t->pressed || !list_empty(&t->orders);
 }
 
-/* What pictures were encoded in, then what is free of the pools; what pictures look like only for who waits. */
+/* Memory of the vision encoder, then free memory of the pools; image embeddings only for waiting orders. */
 static bool give(struct engine *en, uint64_t before_ns, struct pools_given *ret)
 {
     *ret = (struct pools_given){.bytes = sight_give(en, before_ns, false)};
@@ -150,7 +152,7 @@ static void finish(struct engine *en)
     t->pressed = t->owed = false;
     t->done = true;
     t->bytes = t->slices = t->longest_ns = 0;
-    /* Who has the answer may look at the numbers next. */
+    /* The caller may read the numbers next. */
     if (!list_empty(&t->orders))
         engine_publish(en, en->now.idle);
     answer_all(en);
@@ -203,7 +205,7 @@ void trim_run(struct engine *en)
 
 /* ---- between steps ---- */
 
-/* What may lie there free while rows run. */
+/* Free bytes allowed while sequences run. */
 static uint64_t threshold_bytes(const struct engine *en)
 {
     struct sched_numbers s;
@@ -252,7 +254,7 @@ void trim_between_steps(struct engine *en)
         finish(en);
 }
 
-/* ---- asked for ---- */
+/* ---- orders ---- */
 
 void trim_take_order(struct engine *en, struct holder_ask *o)
 {

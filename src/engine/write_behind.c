@@ -1,4 +1,4 @@
-/* write_behind.c - idle time first; what is left goes when it must. */
+/* write_behind.c - writes in idle time first; the rest at eviction or at the end. */
 #include "engine/write_behind.h"
 
 #include "engine/engine_state.h"
@@ -24,7 +24,7 @@ static bool is_wanted(const struct engine *en)
     return mailbox_count(en->inbox) > 0 || atomic_load(&en->closing);
 }
 
-/* False: a message came, and the copy is of no use. */
+/* False: a message came, and the copy is abandoned. */
 static bool copy(struct engine *en, char *to, const char *from, size_t bytes, bool patient)
 {
     for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
@@ -35,7 +35,8 @@ static bool copy(struct engine *en, char *to, const char *from, size_t bytes, bo
     return true;
 }
 
-/* 0: it is there, or never will be; -EAGAIN: no room; -EINTR: a message came. `last`: it goes now, whatever comes of it. */
+/* 0: it is stored, or never will be; -EAGAIN: no room; -EINTR: a message came. `last`: the last chance to
+ * store it. */
 static int hand_in(struct engine *en, const struct prefix_key *key, enum tier_kind kind, uint32_t block,
                    bool last, bool patient)
 {
@@ -119,13 +120,13 @@ void write_behind_run(struct engine *en)
     }
 }
 
-/* Nobody waits for a disk: what does not fit is dropped, and counted. */
+/* Does not wait for a disk: entries without room are dropped, and counted. */
 void write_behind_end(struct engine *en)
 {
     struct prefix_unstored u;
     if (!has_tier(en) || !en->pools.index)
         return;
-    /* What is used from memory all the time has become old below, and may be gone there. */
+    /* Entries in constant use in memory may have been evicted from disk as old. */
     prefix_index_offer_again(en->pools.index);
     uint32_t left = unstored(en);
     while (left > 0) {

@@ -1,8 +1,10 @@
-/* write_behind.h - hands pages and snapshots of prefixes to the SSD tier, which keeps them when they go from memory.
+/* write_behind.h - hands pages and snapshots of prefixes to the SSD tier, which keeps them after eviction
+ * from memory.
  *
- * Each once: while the engine is idle, from WRITE_BEHIND_NS after the last end on, or when it is evicted, or when the engine ends. Handing in is
- * a copy; between two pieces of 1 MiB the inbox is looked at, and who is in the way of a request gives up its piece. What the tier has no
- * room for waits while the engine is idle, and is dropped when it is evicted. Parts of the engine, its thread. */
+ * Each once: while the engine is idle, from WRITE_BEHIND_NS after the last request on, or when it is
+ * evicted, or when the engine ends. Handing in is a copy, with a look at the inbox after each 1 MiB; a
+ * request aborts the present copy. Entries without room in the tier wait while the engine is idle, and are
+ * dropped when evicted. Part of the engine, on its thread. */
 #ifndef PLATEAU_ENGINE_WRITE_BEHIND_H
 #define PLATEAU_ENGINE_WRITE_BEHIND_H
 
@@ -23,7 +25,8 @@ struct write_behind {
 
 /* For prefix_index_opts.evicting; arg is the engine. */
 void write_behind_evicting(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot);
-/* How long the idle engine may sleep until there is something to hand in; 0: now; UINT64_MAX: there is nothing. */
+/* How long the idle engine may sleep until there is something to hand in; 0: now; UINT64_MAX: there is
+ * nothing. */
 uint64_t write_behind_wait_ns(struct engine *en, uint64_t now_ns);
 /* One after the other, until a message comes, the tier is full, or nothing is left. */
 void write_behind_run(struct engine *en);

@@ -1,11 +1,11 @@
 /* http_conn.c - from MHD's callbacks to the handler's.
  *
- * MHD calls back for a request line, for a header, for each piece of a body, for the end of a request, for the end
- * of its answer and for the end of the connection. A request that owes an answer is suspended; MHD then looks at
- * it no more, so the server's own epoll set has every client's descriptor with EPOLLRDHUP.
+ * MHD calls back for a request line, for a header, for each piece of a body, for the end of a request, for
+ * the end of its answer and for the end of the connection. A request that owes an answer is suspended; MHD
+ * then ignores it, so the server's own epoll set has every client's descriptor with EPOLLRDHUP.
  *
- * The handler is never called from inside its own calls: a request that it closes goes into a list which the loop
- * empties. */
+ * The handler is never called from inside its own calls: a request that it closes goes into a list, which
+ * the loop empties. */
 #include "http/http_state.h"
 
 #include "base/clock.h"
@@ -18,7 +18,8 @@
 
 /* The kernel's part of a client that does not read: 64 KiB, not the 4 MiB it would grow to. */
 #define SOCKET_SEND_BYTES 65536
-/* Of them, those that the client's window does not take yet: what a client that stops reading costs in tokens that are computed for it. */
+/* Part of them: bytes that the client's window does not accept yet. They bound the tokens computed for a
+ * client that stops reading. */
 #define SOCKET_UNSENT_BYTES 1024
 /* All that a client sent before it left is in the kernel by now: read within this, or it is not whole. */
 #define GONE_NS   (500 * NS_PER_MS)
@@ -51,8 +52,8 @@ void http_conn_gone(struct http_conn *c)
     struct http_request *r = &c->request;
     c->gone = true;
     c->gone_ns = c->server->now_ns;
-    /* While a header or body comes in, MHD reads the end by itself, or the deadline comes; a whole answer may still
-     * be read by a client that has closed its sending half only. */
+    /* While a header or body arrives, MHD reads the end by itself, or the deadline comes. A complete
+     * answer may still be read by a client that has closed its sending half only. */
     if (r->phase == HTTP_PHASE_WAITING || (r->phase == HTTP_PHASE_STREAM && !r->ring.ended))
         http_request_close(r);
 }
@@ -67,7 +68,8 @@ void http_conn_check_deadline(struct http_conn *c, uint64_t now_ns)
     switch (r->phase) {
     case HTTP_PHASE_NONE:
     case HTTP_PHASE_HEADER:
-        /* MHD counts from the last byte, so one byte now and then would hold the connection for ever. */
+        /* MHD counts from the last byte, so single bytes now and then would hold the connection without
+         * limit. */
         until_ns = c->since_ns + (c->excess ? MIN_OF(EXCESS_NS, 2 * idle_ns) : 2 * idle_ns);
         break;
     case HTTP_PHASE_BODY:
@@ -158,7 +160,8 @@ static void conn_close(struct http_server *s, struct http_conn *c)
     s->conns_open--;
     account_unuse(s->opts.network, s->conn_bytes);
     HTTP_COUNT(s, connections_now, (uint64_t)-1);
-    /* With all slots taken MHD stopped accepting. It begins again in its next turn, which nothing but this asks for. */
+    /* With all slots taken MHD stopped accepting. It begins again in its next turn, which only this flag
+     * requests. */
     if (list_empty(&s->free))
         s->resumed = true;
     list_push_back(&s->free, &c->free);
@@ -196,8 +199,8 @@ static int hex_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* In place. What is not a whole escape, or a zero byte that would end the text early for some readers and not for
- * others, makes the request malformed. */
+/* In place. An incomplete escape makes the request malformed, as does a zero byte, which would end the
+ * text early for some readers only. */
 size_t http_conn_on_unescape(void *arg, struct MHD_Connection *mhd, char *text)
 {
     struct http_conn *c = conn_of_mhd(mhd);
@@ -285,7 +288,8 @@ static enum MHD_Result on_header(struct http_request *r, const char *target, con
     r->phase = r->reply ? HTTP_PHASE_ANSWERED : HTTP_PHASE_BODY;
     http_place_note(c);
     if (!r->reply || !r->body_expected)
-        return MHD_YES; /* An answer that needs to stop no body waits for the second call: the connection lives on. */
+        return MHD_YES; /* An answer that needs to stop no body waits for the second call: the connection
+                           lives on. */
     c->linger = true;
     return http_request_queue_reply(r) ? MHD_YES : MHD_NO;
 }

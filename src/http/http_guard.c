@@ -1,4 +1,4 @@
-/* http_guard.c - strict on purpose: what is not plainly a loopback name is none. */
+/* http_guard.c - strict on purpose: accepts only plain loopback names. */
 #include "http/http_guard.h"
 
 #include <arpa/inet.h>
@@ -9,7 +9,7 @@ static bool equal_any_case(struct slice a, struct slice b)
     return a.len == b.len && (a.len == 0 || strncasecmp(a.ptr, b.ptr, a.len) == 0);
 }
 
-/* Cuts ":port" off. False when what follows the name is not a port. */
+/* Cuts ":port" off. False when the text after the name is not a port. */
 static bool cut_port(struct slice *host)
 {
     size_t name_len = host->len;

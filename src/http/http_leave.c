@@ -1,14 +1,17 @@
-/* http_leave.c - closing connections that MHD is not asked about: faulty bytes, and places that others need.
+/* http_leave.c - closes connections without MHD: after faulty bytes, and to free places.
  *
  * Callbacks of MHD only put a connection into the list `leaving`. Once MHD is back the loop looks at each:
- *   - a fault is answered when all requests before the faulty one have been: until then the connection is taken out of the list, and comes back
- *     when the last of them is completed;
- *   - an evicted connection whose request has become whole meanwhile stays; one that rests after a request is closed
- *     without a word, as a server may at any time; any other is told 429.
- *   - a request line that ends in a CR alone is not answered: for whoever waits for its LF there is no request yet.
- * The answer goes past MHD, which would write one of its own. Then the sending half is shut, so that nothing can follow it, and MHD is
- * made to read once more: http_recv.c tells it that the client has closed. (MHD reads after a suspension, whatever epoll said; a connection
- * that is shut altogether would reset a client that is still sending, and the reset overtakes the answer.) */
+ *   - A fault is answered after all requests before the faulty one. Until then the connection is taken out
+ *     of
+ *     the list; it comes back when the last of them is completed.
+ *   - An evicted connection with a complete request stays. One that is idle after a request is closed
+ *     without
+ *     an answer, as a server may at any time. Any other gets 429.
+ *   - A request line that ends in a CR alone gets no answer: without its LF there is no request yet.
+ * The answer bypasses MHD, which would write one of its own. Then the sending half is shut, so that nothing
+ * can follow it, and MHD is made to read once more: http_recv.c returns the client's close to it. (MHD reads
+ * after a suspension, whatever epoll said. A connection that is shut altogether would reset a client that is
+ * still sending, and the reset overtakes the answer.) */
 #include "http/http_state.h"
 
 #include "base/clock.h"
@@ -36,7 +39,8 @@ void http_leave_fault(struct http_conn *c)
         leave(c, HTTP_LEAVE_FAULT);
 }
 
-/* What the connection reads next is ours to answer: no earlier request is open, and MHD has no answer to this one. */
+/* What the connection reads next is ours to answer: no earlier request is open, and MHD has no answer to this
+ * one. */
 static bool is_reading(const struct http_conn *c)
 {
     enum http_phase phase = c->request.phase;

@@ -1,7 +1,8 @@
-/* http_listen.c - sockets to listen on, who may connect to one of them, and servers that share a loop.
+/* http_listen.c - listening sockets, their access rules, and servers that share a loop.
  *
- * A server that joined another one is whole: epoll set, MHD, places, limits. Its epoll descriptor lies in the other's set, and a turn of the
- * other is followed by one of its own when it has something to do. So nothing that fills one server takes a place of another. */
+ * A server that joined another one is complete: epoll set, MHD, places, limits. Its epoll descriptor lies
+ * in the other's set, and a turn of the other is followed by one of its own when it has work. So a full
+ * server takes no place of another. */
 #include "http/http_state.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* http_peer.c - chains of entries below a table of heads; entries never move, so connections point to them. */
+/* http_peer.c - chains of entries below a table of heads; entries never move, so connections point to
+ * them. */
 #include "http/http_peer.h"
 
 #include "base/hash.h"

@@ -1,20 +1,22 @@
-/* http_place.c - which connections may stay when there are more than connections_max, or too many of one client.
+/* http_place.c - chooses the connections to evict when there are more than connections_max, or too many of
+ * one client.
  *
- * A connection without an open request lies in a list by what it waits for, and there behind those that have waited longer. Whoever
- * comes when all places are taken gets the place of the first that may go: one that rests, else one whose header is coming in, else
- * one whose body comes in more slowly than HTTP_BODY_BYTES_PER_S. When all have requests open, the new connection is an excess one: of
- * HTTP_EXCESS_MAX further places, on which only vital paths are answered. Excess places are taken from one another in the same order, so
- * dripping clients do not hold them. A client beyond its own share loses its own connections in this order, never others'.
+ * A connection without an open request is in a list by the event it waits for, longest waiting first. When
+ * all places are taken, a new connection gets the place of the first evictable one: an idle one, else one
+ * with an incomplete header, else one with a body slower than HTTP_BODY_BYTES_PER_S. When all have requests
+ * open, the new connection is an excess one: of HTTP_EXCESS_MAX further places, on which only vital paths are
+ * answered. Excess places are evicted in the same order, so dripping clients do not hold them. A client
+ * beyond its own share loses its own connections in this order, never others'.
  *
- * A connection that is to go is only marked here: the loop closes it (http_leave.c) once MHD is back, unless its request has become whole
- * meanwhile. */
+ * An evicted connection is only marked here: the loop closes it (http_leave.c) once MHD is back, unless
+ * its request has become complete meanwhile. */
 #include "http/http_state.h"
 
 #include "base/clock.h"
 
 #include <sys/ioctl.h>
 
-/* How many of a list are looked at: those that may not go are few. */
+/* Entries of a list that are examined: only few cannot be evicted. */
 #define LOOK_MAX 64
 #define SLOW_NS  (2 * NS_PER_S)
 
@@ -131,7 +133,7 @@ static bool is_over(struct http_conn *c)
 
 void http_place_judge(struct http_conn *c)
 {
-    /* Its own client's first: then nobody else has to go. */
+    /* Its own client's first: then no other client loses one. */
     c->crowded = is_crowded(c);
     c->excess = is_over(c) || c->crowded;
 }

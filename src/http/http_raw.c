@@ -1,14 +1,16 @@
 /* http_raw.c - a state machine over a connection's bytes, one function for each state.
  *
- * Each function takes one byte and sets the next state. Only the payload of bodies and chunks is skipped in pieces. What is accepted
- * is a subset of RFC 9112 on which every recipient agrees, and of what libmicrohttpd 0.9.75 reads in the same way:
- *   - lines end in CR LF; a CR or LF alone is a fault, in headers, chunk lines and trailers alike;
+ * Each function takes one byte and sets the next state. Only the payload of bodies and chunks is skipped in
+ * pieces. The accepted language is a subset of RFC 9112 on which every recipient agrees, and which
+ * libmicrohttpd 0.9.75 reads in the same way:
+ *   - lines end in CR LF; a lone CR or LF is a fault, in headers, chunk lines and trailers alike;
  *   - empty lines before a request line are skipped (section 2.2) and count as header bytes;
- *   - one blank between the three parts of a request line, and visible bytes in the target (0x80 and above are left to the router);
- *   - a header name is a token with its colon right behind it; no line begins with a blank;
+ *   - one blank between the three parts of a request line, and visible bytes in the target (0x80 and above
+ *     are left to the router);
+ *   - a header name is a token, directly followed by its colon; no line begins with a blank;
  *   - a value holds no control character but a tab;
- *   - Content-Length is digits and nothing else, not a list of equal numbers, without a blank behind it (the library would refuse that one in
- *     words of its own); Transfer-Encoding is "chunked" in any case of letters;
+ *   - Content-Length is digits and nothing else, not a list of equal numbers, without a trailing blank (the
+ *     library would refuse that one with its own message); Transfer-Encoding is "chunked" in any case;
  *   - a chunk's size has 1 to 16 hexadecimal digits, its line CHUNK_LINE_MAX bytes;
  *   - trailers follow the rules of headers and share their limits. */
 #include "http/http_raw.h"
@@ -360,7 +362,7 @@ static void begin_chunk(struct http_raw *w)
     w->line_bytes = 0;
 }
 
-/* The empty line behind the headers, or behind the trailers. */
+/* The empty line after the headers, or after the trailers. */
 static enum http_fault step_header_lf(struct http_raw *w, unsigned char c)
 {
     if (c != '\n')

@@ -1,9 +1,10 @@
-/* http_raw.h - the framing of the bytes that a client sends, judged byte by byte.
+/* http_raw.h - the framing of a client's bytes, checked byte by byte.
  *
- * One struct http_raw follows one connection from its first byte on: request lines, headers, bodies of a length, chunks and
- * trailers, one request behind the other. It knows where each request ends and accepts only what has one reading: what
- * RFC 9112 leaves to the recipient's leniency (a line end without CR, a folded line, blanks around names, numbers with signs) is a
- * fault. Pure: no I/O, no clock, no allocation, and how the bytes are cut into pieces changes nothing. */
+ * One struct http_raw follows one connection from its first byte on: request lines, headers, bodies of a
+ * length, chunks and trailers, one request after the other. It knows the end of each request and accepts
+ * only bytes with one reading. Where RFC 9112 allows leniency (a line end without CR, a folded line,
+ * blanks around names, numbers with signs), it reports a fault. Pure: no I/O, no clock, no allocation, and
+ * the cut of the bytes into pieces changes nothing. */
 #ifndef PLATEAU_HTTP_HTTP_RAW_H
 #define PLATEAU_HTTP_HTTP_RAW_H
 
@@ -13,18 +14,18 @@ enum http_fault {
     HTTP_FAULT_NONE,
     HTTP_FAULT_TLS,          /* a TLS handshake */
     HTTP_FAULT_REQUEST_LINE, /* not METHOD SP TARGET SP HTTP/d.d */
-    HTTP_FAULT_REQUEST_END,  /* a CR behind the request line, and no LF */
+    HTTP_FAULT_REQUEST_END,  /* a CR after the request line, and no LF */
     HTTP_FAULT_TARGET,       /* a blank or a control character in the target */
     HTTP_FAULT_TARGET_LONG,  /* the request line alone exceeds header_bytes_max */
     HTTP_FAULT_VERSION,      /* neither HTTP/1.0 nor HTTP/1.1 to 1.9 */
     HTTP_FAULT_LINE_END,     /* CR without LF, or LF without CR */
     HTTP_FAULT_CONTROL,      /* NUL or another control character in a value */
     HTTP_FAULT_FOLD,         /* a header line that begins with a blank */
-    HTTP_FAULT_NAME,         /* a header name that is no token, or has no colon right behind it */
+    HTTP_FAULT_NAME,         /* an invalid header name, or one not directly followed by a colon */
     HTTP_FAULT_HEADER_LONG,  /* more than header_bytes_max */
     HTTP_FAULT_FIELDS,       /* more than field_bytes_max */
     HTTP_FAULT_DUPLICATE,    /* a second one of a header that may stand once */
-    HTTP_FAULT_HOST,         /* a Host that is no host */
+    HTTP_FAULT_HOST,         /* an invalid Host */
     HTTP_FAULT_HOST_MISSING, /* HTTP/1.1 without Host */
     HTTP_FAULT_LENGTH,       /* Content-Length is not a row of digits */
     HTTP_FAULT_LENGTH_HUGE,  /* Content-Length does not fit into 63 bits */
@@ -32,7 +33,7 @@ enum http_fault {
     HTTP_FAULT_ENCODING_1_0, /* Transfer-Encoding in HTTP/1.0 */
     HTTP_FAULT_TWO_LENGTHS,  /* Content-Length and Transfer-Encoding */
     HTTP_FAULT_CHUNK,        /* a chunk's size, extension or end */
-    HTTP_FAULT_TRAILER,      /* a header that decides about framing or access stands behind the body */
+    HTTP_FAULT_TRAILER,      /* a header about framing or access in the trailer */
     HTTP_FAULTS
 };
 
@@ -41,8 +42,8 @@ enum http_fault {
 
 struct http_raw_limits {
     size_t header_bytes_max; /* request line, headers and trailers of one request */
-    /* HTTP_RAW_FIELD_BYTES for each header, query argument and cookie, and a copy of the cookies. */
-    size_t field_bytes_max;
+    size_t field_bytes_max;  /* HTTP_RAW_FIELD_BYTES for each header, query argument and cookie, and a copy of
+                                the cookies */
 };
 
 #define HTTP_RAW_NAME_MAX 17 /* the longest name that is looked for: transfer-encoding */
@@ -55,7 +56,7 @@ struct http_raw {
     bool head; /* its method is HEAD */
     bool http_1_0, chunked, trailer;
     bool query;                   /* the target's '?' has come */
-    bool value_over;              /* a blank behind the value of a header that may hold none */
+    bool value_over;              /* a blank after the value of a header that may hold none */
     uint8_t field;                /* which of the known headers this line is */
     uint8_t seen;                 /* bit by known header */
     uint8_t matched;              /* characters of a fixed text */
@@ -71,8 +72,8 @@ struct http_raw {
 
 /* `limits` outlives it. */
 void http_raw_init(struct http_raw *w, const struct http_raw_limits *limits);
-/* Reads on. Returns how many of the bytes belong to what is right so far: all of them, or, when w->fault is set by one, those of
- * the requests that end before the faulty one. Not to be called after a fault. */
+/* Reads on. Returns the number of bytes before a fault: all of them, or, when w->fault is set by one,
+ * those of the requests that end before the faulty one. Not to be called after a fault. */
 size_t http_raw_feed(struct http_raw *w, const char *bytes, size_t len);
 /* Between requests: nothing of the next one has come. */
 bool http_raw_rests(const struct http_raw *w);

@@ -1,16 +1,18 @@
 /* http_recv.c - every byte that MHD reads, before MHD sees it.
  *
- * MHD 0.9.75 hides from its callbacks what decides whether two readers agree on a request: folded lines are joined, values end at a NUL, a
- * bare CR is a character, of two lengths the first counts. So the raw bytes are judged (http_raw.c), all of them: of every request
- * on a connection, in any pieces, pipelined or not. Looking ahead with MSG_PEEK cannot promise that, as more bytes may come between the look and
- * MHD's read; a relay between two sockets can, for three descriptors and two copies in each direction. Here the read itself is ours:
- * the program defines recv(), the only function with which MHD reads from a connection, and the dynamic linker binds the library to it
- * as it binds malloc() to an allocator. http_recv_check() makes sure of that at the start, and http_recv_has_judged() before each request is handled: if
- * MHD ever read by another way, the server would refuse to serve rather than serve unjudged bytes.
+ * MHD 0.9.75 hides details on which two readers may disagree: folded lines are joined, values end at a NUL, a
+ * bare CR is a character, of two lengths the first counts. So the raw bytes are checked (http_raw.c), all of
+ * them: of every request on a connection, in any pieces, pipelined or not. Looking ahead with MSG_PEEK cannot
+ * promise that, as more bytes may come between the look and MHD's read; a relay between two sockets can, for
+ * three descriptors and two copies in each direction. Here the read itself is ours: the program defines
+ * recv(), the only function with which MHD reads from a connection, and the dynamic linker binds the library
+ * to it as it binds malloc() to an allocator. http_recv_check() verifies that at the start, and
+ * http_recv_has_judged() before each request is handled: if MHD ever read by another way, the server would
+ * refuse to serve rather than serve unchecked bytes.
  *
- * Calls by anybody else, on any thread, pass through: only while http_recv_run() runs MHD are descriptors looked up. The cost is one pass
- * over headers and chunk lines; payload is skipped. When a byte is faulty, MHD gets what belongs to the requests before, and nothing of that read
- * of the faulty one. */
+ * Calls from other code, on any thread, pass through: only while http_recv_run() runs MHD are descriptors
+ * looked up. The cost is one pass over headers and chunk lines; payload is skipped. When a byte is faulty,
+ * MHD gets the bytes of the requests before, and nothing of that read of the faulty one. */
 #include "http/http_state.h"
 
 #include "base/log.h"
@@ -74,7 +76,7 @@ static ssize_t nothing_now(void)
 static ssize_t judge(struct http_conn *c, const char *bytes, size_t len)
 {
     if (c->raw.fault)
-        return nothing_now(); /* What follows a fault has no meaning. */
+        return nothing_now(); /* Bytes after a fault have no meaning. */
     size_t good = http_raw_feed(&c->raw, bytes, len);
     if (c->raw.fault)
         http_leave_fault(c);

@@ -1,9 +1,10 @@
-/* http_refuse.c - what http refuses by itself, in OpenAI's envelope, naming the limit and its option.
+/* http_refuse.c - refusals by http itself, in OpenAI's envelope, with the limit and its option.
  *
- * Two ends have to agree on where a request stops, or a proxy in front and this server could be made to see different
- * requests in the same bytes. So each fault of the raw bytes (http_raw.c) is answered past the library and closes the
- * connection; what is behind it is never read as a request. What the library would refuse in words of its own is a fault or beyond
- * a limit before. The checks of a header that is whole come after that; those of its body's length close as well. */
+ * Two ends have to agree on the end of a request, or a proxy in front and this server could be made to see
+ * different requests in the same bytes. So each fault of the raw bytes (http_raw.c) is answered without
+ * the library and closes the connection; the following bytes are never read as a request. Refusals that
+ * the library would word itself are a fault or beyond a limit before. The checks of a complete header come
+ * after that; those of its body's length close as well. */
 #include "http/http_state.h"
 
 #include "base/rng.h"
@@ -77,7 +78,7 @@ void http_refuse(struct http_request *r, const struct http_refusal *why)
     http_request_set_reply(r, reply, why->status, "application/json");
 }
 
-/* The headers that the handler has set so far, as text; its own id if it has set none. */
+/* The headers that the handler has set so far, as text; its own id without any. */
 static void write_headers(const struct http_request *r, struct buf *ret)
 {
     char id[33];
@@ -111,7 +112,7 @@ void http_refuse_raw(struct http_request *r, const struct http_refusal *why)
     buf_puts(&head, "\r\n");
     buf_put(&head, body, body_bytes);
     if (c->raw.head && c->raw.requests == c->ended)
-        head.len -= body_bytes; /* To a HEAD: only what a GET would be told first. */
+        head.len -= body_bytes; /* To a HEAD: only the head that a GET would get. */
     r->status = why->status;
     /* Nothing but "100 Continue" went out before: two kilobytes fit, or the client has gone. */
     if (head.error || send(c->fd, head.ptr, head.len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
@@ -262,7 +263,7 @@ bool http_refuse_wanted(const struct http_request *r, struct http_refusal *ret)
 
 /* ---- raw bytes ---- */
 
-/* What is wrong, and what to send instead. */
+/* The mistake, and the correct form. */
 static const struct {
     unsigned status;
     const char *code, *message;

@@ -1,8 +1,8 @@
-/* http_request.c - what the handler asks of a request, and the answer in one piece.
+/* http_request.c - the handler's view of a request, and the answer in one piece.
  *
- * The answer's body is copied, so the caller's buffer may go. Up to send_bytes_max the copy lives in what the
- * connection has reserved anyway (it has no stream then): small answers, errors above all, cannot fail for want of
- * memory in the ledger. */
+ * The answer's body is copied, so the caller's buffer may go. Up to send_bytes_max the copy lives in
+ * memory that the connection has reserved anyway (it has no stream then). So small answers, errors above
+ * all, cannot fail because the ledger is full. */
 #include "http/http_state.h"
 
 #include "base/clock.h"
@@ -158,8 +158,8 @@ void http_request_set_reply(struct http_request *r, struct MHD_Response *reply, 
 {
     struct http_conn *c = http_conn_of(r);
     add_headers(r, reply, content_type);
-    /* One beyond the limit would ask again over it, and keeps the place of somebody else to be told; one of a server that stops should
-     * look for another. */
+    /* A connection beyond the limit would send further requests, and blocks the place of another client's
+     * refusal; a client of a stopping server should look for another one. */
     if (c->excess || c->server->stopping)
         MHD_add_response_header(reply, MHD_HTTP_HEADER_CONNECTION, "close");
     r->reply = reply;
@@ -242,7 +242,7 @@ void http_respond_buf(struct http_request *r, unsigned status, const char *conte
     struct http_conn *c = http_conn_of(r);
     size_t bytes = body->len;
     if (bytes <= c->server->opts.send_bytes_max || r->phase == HTTP_PHASE_OVER || r->closing) {
-        /* The connection has room for a copy, or nobody reads it. */
+        /* The connection has room for a copy, or no reader. */
         http_respond(r, status, content_type, buf_slice(body));
         buf_done(body);
         return;

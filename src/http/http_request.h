@@ -1,9 +1,10 @@
-/* http_request.h - one request and its answer, as the layer above sees them.
+/* http_request.h - one request and its answer, as seen by the layer above.
  *
- * A request exists from the `begin` to the `ended` of its handler (http_server.h); all calls are made on the
- * network thread. Its texts point into the connection's memory and live as long as it does. It is answered once:
- * by http_respond() with a body in one piece, or by http_stream_begin(), any number of http_stream_write() and
- * http_stream_end(). None of these calls the handler back: what they cause is told from the loop, later. */
+ * A request exists from the `begin` to the `ended` of its handler (http_server.h); all calls are made on
+ * the network thread. Its texts point into the connection's memory and live as long as it does. It is
+ * answered once: by http_respond() with a body in one piece, or by http_stream_begin(), any number of
+ * http_stream_write() and http_stream_end(). None of these calls the handler back: the loop reports their
+ * effects later. */
 #ifndef PLATEAU_HTTP_HTTP_REQUEST_H
 #define PLATEAU_HTTP_HTTP_REQUEST_H
 
@@ -30,8 +31,8 @@ struct slice http_request_body(const struct http_request *r);
 void http_request_body_take(struct http_request *r, struct buf *ret);
 /* "127.0.0.1:50123", "[::1]:50123" or "local". */
 void http_request_client(const struct http_request *r, char ret[HTTP_CLIENT_TEXT_MAX]);
-/* What tells clients apart where they have no keys: an IPv4 address, the upper half of an IPv6 address (one network's), or all zeros on a Unix
- * socket. */
+/* What tells clients apart where they have no keys: an IPv4 address, the upper half of an IPv6 address (one
+ * network's), or all zeros on a Unix socket. */
 struct http_client_net {
     uint8_t bytes[8];
 };
@@ -45,14 +46,16 @@ void *http_request_user(const struct http_request *r);
  * -ENOSPC (HTTP_HEADERS_MAX, HTTP_HEADER_BYTES). */
 int http_header_set(struct http_request *r, const char *name, const char *value);
 
-/* Answers with a copy of `body`. What exceeds send_bytes_max is charged to the account; when that is refused the
- * client gets 429 instead, or 507 when the account could never hold it. Does nothing when the client has gone. */
+/* Answers with a copy of `body`. What exceeds send_bytes_max is charged to the account; when that is refused
+ * the client gets 429 instead, or 507 when the account could never hold it. Does nothing when the client has
+ * gone. */
 void http_respond(struct http_request *r, unsigned status, const char *content_type, struct slice body);
-/* As http_respond(), but a body that exceeds send_bytes_max is not copied: it stays with the account that paid for it, which
- * outlives the server. Either way `body` is done with. */
+/* As http_respond(), but a body that exceeds send_bytes_max is not copied: it stays with the account that
+ * paid for it, which outlives the server. Either way `body` is done with. */
 void http_respond_buf(struct http_request *r, unsigned status, const char *content_type, struct buf *body);
 
-/* Begins an answer of unknown length (to a HEAD only its headers go out). 0, -ENOMEM, -EPIPE (the client has gone; `ended` comes or came). */
+/* Begins an answer of unknown length (to a HEAD only its headers go out). 0, -ENOMEM, -EPIPE (the client has
+ * gone; `ended` comes or came). */
 int http_stream_begin(struct http_request *r, unsigned status, const char *content_type);
 /* All of `bytes` or nothing. 0, -EAGAIN (does not fit now: `writable` comes when the buffer is half empty),
  * -EMSGSIZE (never fits: longer than send_bytes_max), -EPIPE. */
@@ -61,8 +64,9 @@ int http_stream_write(struct http_request *r, struct slice bytes);
 void http_stream_end(struct http_request *r);
 /* Bytes that http_stream_write() takes now. */
 size_t http_stream_room(const struct http_request *r);
-/* More than HTTP_STREAM_BEHIND_BYTES wait because the connection takes no more; then `writable` comes once they do not. A stream that
- * is written only while it is not behind keeps little for a client that stops reading. */
+/* More than HTTP_STREAM_BEHIND_BYTES wait because the connection accepts no more; `writable` follows once
+ * fewer wait. A stream that is written only while this is false keeps little for a client that stops
+ * reading. */
 #define HTTP_STREAM_BEHIND_BYTES 512
 bool http_stream_is_behind(struct http_request *r);
 /* For how long bytes have been waiting without any of them leaving; 0 when none wait. */

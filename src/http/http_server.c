@@ -1,16 +1,17 @@
 /* http_server.c - one thread, one epoll set, MHD inside it.
  *
- * MHD runs without threads of its own: its epoll descriptor lies in our set beside the clients' descriptors (for
- * EPOLLRDHUP), the watches of the layers above and a wake-up. A turn waits, notes who has left, calls the watches,
- * lets MHD run once, and then does what the callbacks asked for. Since everything happens on this one thread, a
- * connection is suspended, answered and resumed without a lock.
+ * MHD runs without threads of its own: its epoll descriptor lies in our set beside the clients' descriptors
+ * (for EPOLLRDHUP), the watches of the layers above and a wake-up. A turn waits, notes disconnects, calls the
+ * watches, lets MHD run once, and then does the work that callbacks queued. Since everything happens on this
+ * one thread, a connection is suspended, answered and resumed without a lock.
  *
- * Tried with 0.9.75 and relied upon: suspending inside the access handler and inside the reader; MHD_queue_response()
- * on a suspended connection; MHD_resume_connection() outside MHD_run(). Without threads of its own MHD does not signal
- * a resume to anybody, nor does MHD_get_timeout() know of it: `resumed` remembers not to wait.
+ * Tried with 0.9.75 and relied upon: suspending inside the access handler and inside the reader;
+ * MHD_queue_response() on a suspended connection; MHD_resume_connection() outside MHD_run(). Without threads
+ * of its own MHD does not signal a resume, nor does MHD_get_timeout() know of it: `resumed` remembers not to
+ * wait.
  *
- * MHD can ask for no wait at all although nothing can be done: a client whose chunk header never ends fills the
- * read buffer, and MHD polls it until it times out. After 64 such turns in a row we wait a millisecond in each. */
+ * MHD can request no wait although it has no work: a client with an endless chunk header fills the read
+ * buffer, and MHD polls it until it times out. After 64 such turns in a row we wait a millisecond in each. */
 #include "http/http_state.h"
 
 #include "base/clock.h"
@@ -68,8 +69,9 @@ static size_t pool_bytes(const struct http_server_opts *o)
     return ROUND_UP(o->header_bytes_max + POOL_REPLY_BYTES, 4096);
 }
 
-/* MHD answers in its own words, or with two heads, when a request does not fit its pool: so it always does. At first
- * half of the pool is for reading, which may be full of requests to come; beyond that it grows with the header. */
+/* MHD answers in its own words, or with two heads, when a request does not fit its pool: so it always does.
+ * At first half of the pool is for reading, which may be full of requests to come; beyond that it grows with
+ * the header. */
 static struct http_raw_limits raw_limits(const struct http_server_opts *o)
 {
     size_t read = MAX_OF(o->header_bytes_max, pool_bytes(o) / 2) + POOL_READ_AHEAD_BYTES;
@@ -99,8 +101,8 @@ static void log_library(void *arg, const char *format, va_list ap)
     log_write(LOG_LEVEL_DEBUG, "http_library", "text=\"%s\"", text);
 }
 
-/* STRICT_FOR_CLIENT -1 refuses a space before a header's colon, which 0 and 1 take as part of its name; what 1 would
- * refuse (a missing Host, spaces in the target) is refused by http_refuse.c, in words. */
+/* STRICT_FOR_CLIENT -1 refuses a space before a header's colon, which 0 and 1 take as part of its name.
+ * Refusals of 1 (a missing Host, spaces in the target) come from http_refuse.c, with a message. */
 static int start_mhd(struct http_server *s, struct err *e)
 {
     const struct http_server_opts *o = &s->opts;
@@ -184,7 +186,8 @@ static uint32_t fd_heads_count(uint32_t slots)
     return count;
 }
 
-/* What the server allocates once: slots, and tables that find connections by descriptor and clients by address. */
+/* What the server allocates once: slots, and tables that find connections by descriptor and clients by
+ * address. */
 static uint64_t tables_bytes(uint32_t slots)
 {
     return (uint64_t)slots * sizeof(struct http_conn) + fd_heads_count(slots) * sizeof(uint32_t) +
@@ -333,7 +336,8 @@ static void stop_mhd(struct http_server *s)
 {
     stop_accepting(s);
     http_server_end_all(s);
-    /* Every suspended connection was resumed: MHD closes it in its next turns, and may not be stopped before. */
+    /* Every suspended connection was resumed: MHD closes it in its next turns, and may not be stopped
+     * before. */
     for (int turn = 0; turn < 100 && s->conns_open > 0; turn++)
         http_recv_run(s);
     MHD_stop_daemon(s->mhd);
@@ -446,7 +450,7 @@ static void tick(struct http_server *s)
         s->opts.handler.tick(s->opts.arg, s->now_ns);
 }
 
-/* What other threads asked for. */
+/* Requests of other threads. */
 static void obey(struct http_server *s)
 {
     if (atomic_load(&s->quiesce_wanted))

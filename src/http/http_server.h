@@ -1,17 +1,19 @@
 /* http_server.h - bytes to requests and answers to bytes, on one thread.
  *
  * The thread that calls http_server_run() is the network thread: the handler, the watches and all of
- * http_request.h happen on it, so nothing above needs a lock. A connection that waits for its answer is watched for
- * its client leaving, which is noticed within milliseconds; a client that shuts down only its sending half counts
- * as gone as well, unless it has its answer already.
+ * http_request.h happen on it, so nothing above needs a lock. A connection that waits for its answer is
+ * watched for a disconnect, which is noticed within milliseconds; a client that shuts down only its sending
+ * half counts as gone as well, unless it has its answer already.
  *
- * Memory: everything that connections need (header memory, send buffer, bookkeeping, for each of connections_max and 8 more:
- * excess ones and those that are being closed) is reserved in `network` at creation; bodies, and answers longer than a send
- * buffer, reserve as they come. What does not fit is refused in words: 400 malformed, 403 foreign Host or Origin, 413 body,
- * 414 target, 429 connections or memory that others have, 431 header, 501 encoding, 503 shutdown, 505 version.
+ * Memory: everything that connections need (header memory, send buffer, bookkeeping, for each of
+ * connections_max and 8 more: excess ones and closing ones) is reserved in `network` at creation; bodies, and
+ * answers longer than a send buffer, reserve as they come. Refusals have messages: 400 malformed, 403 foreign
+ * Host or Origin, 413 body, 414 target, 429 connections or memory in use, 431 header, 501 encoding, 503
+ * shutdown, 505 version.
  *
- * Framing: the raw bytes are judged before they are parsed (http_raw.h). What has two readings is refused, and the connection closed.
- * For that the program defines recv(); in a program that hides it http_server_create() fails. */
+ * Framing: the raw bytes are checked before they are parsed (http_raw.h). Bytes with two readings are
+ * refused, and the connection is closed. For that the program defines recv(); in a program that hides it
+ * http_server_create() fails. */
 #ifndef PLATEAU_HTTP_HTTP_SERVER_H
 #define PLATEAU_HTTP_HTTP_SERVER_H
 
@@ -22,8 +24,9 @@
 struct http_server;
 
 struct http_handler {
-    /* The header is complete: 0 = go on (the body will be read), or the HTTP status with which http_respond()
-     * was called: then the body is not read and `ready` does not come. After http_request_close(): either. */
+    /* The header is complete: 0 = go on (the body will be read), or the HTTP status with which
+     * http_respond() was called: then the body is not read and `ready` does not come. After
+     * http_request_close(): either. */
     int (*begin)(void *arg, struct http_request *r);
     /* The request is whole. Answer now or later; until then the connection is suspended. */
     void (*ready)(void *arg, struct http_request *r);
@@ -34,8 +37,8 @@ struct http_handler {
     void (*ended)(void *arg, struct http_request *r, bool completed);
     /* About every 250 ms. May be NULL. */
     void (*tick)(void *arg, uint64_t now_ns);
-    /* The grace of http_server_stop() is over: once, the time to answer what is still open. What has not gone out
-     * HTTP_LAST_WORDS_NS later is cut. May be NULL. */
+    /* The grace of http_server_stop() is over: once, the time to answer open requests. Bytes not sent
+     * HTTP_LAST_WORDS_NS later are cut. May be NULL. */
     void (*stopping)(void *arg);
 };
 
@@ -54,18 +57,19 @@ struct http_server_opts {
     size_t header_bytes_max; /* request line, headers and trailers; 0 = 8 KiB */
     size_t body_bytes_max;   /* 0 = 64 MiB */
     size_t send_bytes_max;   /* of a stream, waiting for its client; 0 = 64 KiB */
-    uint32_t idle_timeout_s; /* connections between requests, and requests that do not get on; 0 = 60 */
+    uint32_t idle_timeout_s; /* connections between requests, and requests without progress; 0 = 60 */
     struct account *network; /* outlives the server */
     bool loopback_host_only; /* Host must be a loopback name and a browser's Origin must equal it, else 403 */
     struct http_handler handler;
     void *arg; /* of all the handler's functions */
 };
 
-/* What it will reserve at creation; *connection: of that, for each connection. Bodies and long answers come on top. */
+/* What it will reserve at creation; *connection: of that, for each connection. Bodies and long answers come
+ * on top. */
 uint64_t http_server_bytes(const struct http_server_opts *opts, uint64_t *connection);
 
-/* Listens; connections are accepted once the loop runs. 0, -EINVAL, -ENOMEM (the account said no), -ENOTSUP (raw bytes cannot be
- * judged), or what the system said about the address. */
+/* Listens; connections are accepted once the loop runs. 0, -EINVAL, -ENOMEM (the account said no), -ENOTSUP
+ * (raw bytes cannot be judged), or what the system said about the address. */
 int http_server_create(const struct http_server_opts *opts, struct err *e, struct http_server **ret);
 /* Not while it runs. Requests still open end (completed == false). NULL is fine. */
 void http_server_free(struct http_server *s);
@@ -74,11 +78,12 @@ uint16_t http_server_port(const struct http_server *s);
 
 /* Serves until stopped; the caller becomes the network thread. 0, or what epoll said. */
 int http_server_run(struct http_server *s);
-/* One turn of run(): waits for at most `wait_ms` for something to do, and does it. For tests and other loops. */
+/* One turn of run(): waits for at most `wait_ms` for something to do, and does it. For tests and other
+ * loops. */
 int http_server_turn(struct http_server *s, int wait_ms);
 
-/* What may change while it serves, as in http_server_opts. The timeout holds for connections that come later as MHD's own, for all
- * as the limit of slow headers and bodies. Network thread, or before it runs. */
+/* Settings that may change at run time, as in http_server_opts. The timeout applies to later connections
+ * as MHD's own, to all as the limit of slow headers and bodies. Network thread, or before it runs. */
 struct http_live {
     uint32_t idle_timeout_s;
     size_t body_bytes_max;
@@ -87,21 +92,23 @@ struct http_live {
 void http_server_set_live(struct http_server *s, const struct http_live *live);
 
 #define HTTP_LAST_WORDS_NS ((uint64_t)250000000)
-/* Any thread, also from a signal handler. run() returns when the requests that are open have ended or the grace is over: then they are
- * told (`stopping`) and ended. Until then connections are accepted and the handler is asked, so that who looks is told that it ends rather
- * than nothing; each answer is its connection's last, and nobody waits for a request that came late. A second call can only shorten the
- * grace. */
+/* Any thread, also from a signal handler. run() returns when the open requests have ended or the grace is
+ * over: then `stopping` is called and they end. Until then connections are accepted and the handler is
+ * called, so that clients get an answer that the server ends; each answer is its connection's last, and
+ * late requests do not extend the grace. A second call can only shorten the grace. */
 void http_server_stop(struct http_server *s, uint64_t grace_ns);
-/* Any thread. Accepts no more connections; those that are open are served as before. */
+/* Any thread. Accepts no more connections; open ones are served as before. */
 void http_server_quiesce(struct http_server *s);
 
-/* From now on the loop of `s` serves `other` too, and http_server_free(s) frees it. Each has its own places, limits and memory, so that who
- * fills the one cannot keep others from the other. They drain and stop together; `other` needs no `tick` and no `stopping`.
- * Before the loop runs. 0, -ENOSPC (HTTP_JOINED_MAX) or what epoll said: `other` is still the caller's. */
+/* From now on the loop of `s` serves `other` too, and http_server_free(s) frees it. Each has its own
+ * places, limits and memory, so that clients that fill one do not block the other. They drain and stop
+ * together; `other` needs no `tick` and no `stopping`. Before the loop runs. 0, -ENOSPC (HTTP_JOINED_MAX)
+ * or an error of epoll: `other` is still the caller's. */
 #define HTTP_JOINED_MAX 8
 int http_server_join(struct http_server *s, struct http_server *other);
 
-/* A socket that listens on the first address of `host` on which it can, for listen_fd: 0 or what the system said. */
+/* A socket that listens on the first address of `host` on which it can, for listen_fd: 0 or what the system
+ * said. */
 int http_listen_on(const char *host, uint16_t port, struct err *e, int *ret);
 
 /* Calls `ready` on the network thread whenever `fd` is readable. On that thread, or before it runs.

@@ -1,7 +1,8 @@
 /* http_stream.c - an answer of unknown length: a ring of bytes between the handler and MHD.
  *
- * The handler puts whole messages in, MHD's reader takes what it can send. An empty ring suspends the connection,
- * a write resumes it, so a silent stream costs nothing and a client that does not read stops its own stream only. */
+ * The handler puts whole messages in, MHD's reader takes what it can send. An empty ring suspends the
+ * connection, a write resumes it, so a silent stream costs nothing and a client that does not read stops its
+ * own stream only. */
 #include "http/http_state.h"
 
 #include "base/clock.h"
@@ -133,8 +134,8 @@ static ssize_t on_read(void *arg, uint64_t position, char *to, size_t bytes_max)
     (void)position;
     s->activity++;
     if (c->killed) {
-        /* Its socket is shut: sending anything ends the connection at once. Told of an error, 0.9.75 marks it closed and forgets it until
-         * all connections that are older have moved, or timed out. */
+        /* Its socket is shut: sending anything ends the connection at once. After an error, 0.9.75 marks
+         * it closed and forgets it until all older connections have moved, or timed out. */
         *to = '\n';
         return 1;
     }

@@ -1,4 +1,5 @@
-/* sse.c - the format has three line ends (CR LF, LF, CR); any of them would end a field, so each begins a new one. */
+/* sse.c - the format has three line ends (CR LF, LF, CR); any of them would end a field, so each begins a new
+ * one. */
 #include "http/sse.h"
 
 #include "base/check.h"

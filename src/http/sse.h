@@ -1,7 +1,7 @@
 /* sse.h - server-sent events (text/event-stream) into a buffer.
  *
- * A line break inside the data becomes a further `data:` line, as the format demands; everything else goes out as
- * it is. The buffer remembers whether anything did not fit. */
+ * A line break inside the data becomes a further `data:` line, as the format demands; everything else is
+ * unchanged. The buffer remembers whether anything did not fit. */
 #ifndef PLATEAU_HTTP_SSE_H
 #define PLATEAU_HTTP_SSE_H
 

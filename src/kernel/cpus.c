@@ -1,7 +1,8 @@
 /* cpus.c - sched_getaffinity (which a cpuset narrows), sysfs for the cores, the cgroup files for the quota.
  *
- * Both cgroup versions are read: version 2 from "0::/path" upwards, version 1 from the line with the cpu controller.
- * In a container the path may not exist below the mount; then only the mount's root counts, which is our group there. */
+ * Both cgroup versions are read: version 2 from "0::/path" upwards, version 1 from the line with the cpu
+ * controller. In a container the path may not exist below the mount; then only the mount's root counts, which
+ * is our group there. */
 #include "kernel/cpus.h"
 
 #include "base/check.h"

@@ -1,5 +1,5 @@
-/* kern.c - which tiers may run here. The compiler's own probe knows both what the processor has and whether the
- * system saves the registers. */
+/* kern.c - which tiers may run here. The compiler's own probe knows both what the processor has and whether
+ * the system saves the registers. */
 #include "kernel/kern.h"
 
 #include "kernel/kern_tiers.h"

@@ -18,8 +18,9 @@ enum {
 /* What this machine has and the system lets us use. */
 unsigned kern_cpu_flags(void);
 
-/* Columns of a matrix product: y[c][i] = W[i] . x[c]. Pointers per column, so that experts gather their tokens
- * and results scatter without copies. `xsum[c]`: group sums of x[c] for affine matrices, else unused. */
+/* Columns of a matrix product: y[c][i] = W[i] . x[c]. Pointers per column, so that experts gather their
+ * tokens and results scatter without copies. `xsum[c]`: group sums of x[c] for affine matrices, else
+ * unused. */
 struct kern_columns {
     uint32_t count;
     const float *const *x;
@@ -58,12 +59,12 @@ typedef void kern_add_scaled_fn(float *y, const float *x, float s, uint32_t n);
 /* Halves layout, in place: (x[j], x[j+half]) -> (x[j] c[j] - x[j+half] s[j], x[j+half] c[j] + x[j] s[j]). */
 typedef void kern_rope_fn(float *x, const float *c, const float *s, uint32_t half);
 
-/* Causal depthwise convolution and SiLU over the channels [channel_begin, channel_end), multiples of 16 but for the end:
- * y[t][c] = silu(sum over i < taps of w[i][c] * u[t - taps + 1 + i][c]); u before the first token comes from
- * state_in, the previous taps - 1 raw inputs [taps - 1][channels] (NULL: zeros); state_out (may be state_in)
- * gets the last taps - 1 of them. Order: i ascending, fma. taps <= 8.
- * Inputs that were held: state_in is followed by held_u, `held` raw inputs, before the first token. With `hold` state_out gets the last
- * taps - 1 inputs before the first token instead of those behind the last. */
+/* Causal depthwise convolution and SiLU over the channels [channel_begin, channel_end), multiples of 16 but
+ * for the end: y[t][c] = silu(sum over i < taps of w[i][c] * u[t - taps + 1 + i][c]); u before the first
+ * token comes from state_in, the previous taps - 1 raw inputs [taps - 1][channels] (NULL: zeros); state_out
+ * (may be state_in) gets the last taps - 1 of them. Order: i ascending, fma. taps <= 8. Inputs that were
+ * held: state_in is followed by held_u, `held` raw inputs, before the first token. With `hold` state_out gets
+ * the last taps - 1 inputs before the first token instead of those behind the last. */
 struct kern_conv {
     float *y;       /* [tokens][y_stride] */
     const float *u; /* [tokens][u_stride] */
@@ -77,12 +78,12 @@ struct kern_conv {
 };
 typedef void kern_conv_fn(const struct kern_conv *a, uint32_t channel_begin, uint32_t channel_end);
 
-/* The gated delta rule of one value head, as the recurrence, for the columns [column_begin, column_end) of the
- * state S [dk][dv] (multiples of 16 but for the end), token after token (contract 2.7, step 6):
+/* The gated delta rule of one value head, as the recurrence, for the columns [column_begin, column_end) of
+ * the state S [dk][dv] (multiples of 16 but for the end), token after token (contract 2.7, step 6):
  *   S *= alpha[t]; m = S^T k[t]; d = beta[t] (v[t] - m); S += k[t] d^T; o[t] = S^T q[t]
- * dk serial, each column of S on its own.
- * Updates that were held come first, without an output. With `hold` (tokens > 0) state_out gets the state behind those, and the tokens leave
- * no state: their own k, v, alpha and beta are what the caller then holds. */
+ * dk serial, each column of S on its own. Held updates come first, without an output. With `hold` (tokens >
+ * 0) state_out gets the state after those, and the tokens leave no state: the caller then holds their k, v,
+ * alpha and beta. */
 struct kern_delta_held {
     const float *k, *v, *alpha, *beta; /* [count][stride]: of this value head, as in kern_delta */
     uint32_t count;
@@ -115,9 +116,8 @@ struct kern_kv {
     const uint32_t *pages; /* the row's table: page of token t is pages[t / 32] */
     size_t k_offset, v_offset;
     uint32_t head_dim; /* <= 256 */
-    /* <= 16: tokens before it are seen by no query, each of which sees one at least. Their K and V are
-     * finite. */
-    uint32_t first;
+    uint32_t first; /* <= 16: tokens before it are seen by no query, each of which sees one at least. Their K
+                       and V are finite. */
 };
 /* Stores one token's K and V head. */
 typedef void kern_kv_put_fn(const struct kern_kv *kv, uint32_t token, const float *k, const float *v);
@@ -129,15 +129,16 @@ struct kern_query {
     uint32_t kv_len;
 };
 /* Softmax attention of `count` queries over one KV head. Keys in segments of 256 tokens at absolute
- * positions: scores (dot over head_dim, serial, fma; times scale), the segment's maximum, exponentials, their sum
- * and the weighted values (serial over tokens); segments merge in order. The same chain for any count.
+ * positions: scores (dot over head_dim, serial, fma; times scale), the segment's maximum, exponentials, their
+ * sum and the weighted values (serial over tokens); segments merge in order. The same chain for any count.
  * count is any; scratch holds KERN_ATTN_SCRATCH floats. */
 #define KERN_ATTN_SCRATCH (16 * (KERN_SEGMENT_TOKENS + 256 + 16))
 typedef void kern_attn_fn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
                           float scale, float *scratch);
-/* The same for the segments from token `begin` to before `end` alone, begin a multiple of a segment, end too or not before the queries'
- * kv_len. out, max[i] and sum[i] of query i carry what the earlier segments gave; with begin 0 they need hold nothing. With the last segment out
- * becomes the result: bit for bit that of kern_attn_fn, however the tokens are cut. */
+/* The same for the segments from token `begin` to before `end` alone, begin a multiple of a segment, end too
+ * or not before the queries' kv_len. out, max[i] and sum[i] of query i carry what the earlier segments gave;
+ * with begin 0 they need hold nothing. With the last segment out becomes the result: bit for bit that of
+ * kern_attn_fn, however the tokens are cut. */
 typedef void kern_attn_part_fn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
                                uint32_t begin, uint32_t end, float scale, float *max, float *sum,
                                float *scratch);
@@ -162,8 +163,8 @@ struct kern_ops {
     kern_kv_put_fn *kv_put;
     kern_attn_fn *attn;
     kern_attn_part_fn *attn_part;
-    /* Tile sizes the tier wants: how many panels one ticket of a product should take for few (<= 16) and for many
-     * columns, and how many columns. */
+    /* Tile sizes the tier wants: how many panels one ticket of a product should take for few (<= 16) and for
+     * many columns, and how many columns. */
     uint32_t panels_few, panels_many, columns_many;
 };
 

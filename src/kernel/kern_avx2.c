@@ -1,5 +1,5 @@
-/* kern_avx2.c - the AVX2 tier: what the .inc files say, in this file's instructions. Built with its own flags; nothing
- * here is shared with code that other machines run. */
+/* kern_avx2.c - the AVX2 tier: what the .inc files say, in this file's instructions. Built with its own
+ * flags; nothing here is shared with code that other machines run. */
 #include "base/check.h"
 #include "kernel/kern.h"
 #include "kernel/kern_tiers.h"

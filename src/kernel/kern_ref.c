@@ -1,8 +1,8 @@
 /* kern_ref.c - every operation as its contract says it, one scalar after another.
  *
- * Built for any machine: fmaf is a call where there is no instruction for it. Where the contract fixes a chain of
- * f32 operations the reference is that chain, so the tiers must equal it bit for bit; sums whose order it leaves
- * open are taken in double. */
+ * Built for any machine: fmaf is a call where there is no instruction for it. Where the contract fixes a
+ * chain of f32 operations the reference is that chain, so the tiers must equal it bit for bit; sums whose
+ * order it leaves open are taken in double. */
 #include "base/check.h"
 #include "kernel/kern.h"
 #include "kernel/kern_tiers.h"

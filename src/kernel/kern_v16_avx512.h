@@ -124,8 +124,8 @@ V16_FN v16 v16_i8(__m128i bytes)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
 }
 
-/* unit * f + base for the field f of `width` bits (1, 2, 4) at bit `shift` of each byte: one permutation looks it up,
- * since it reads the low four bits of an index and ignores the rest. */
+/* unit * f + base for the field f of `width` bits (1, 2, 4) at bit `shift` of each byte: one permutation
+ * looks it up, since it reads the low four bits of an index and ignores the rest. */
 #define V16_HAS_FIELD   1
 #define V16_FIELD_AT(i) ((float)(((i) & ((1 << width) - 1)) * unit + base))
 V16_FN v16 v16_field(__m128i bytes, int shift, int width, int unit, int base)

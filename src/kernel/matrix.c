@@ -1,7 +1,8 @@
 /* matrix.c - packing, by panels: sixteen source rows at a time are spread over the lanes.
  *
- * A load packs every weight of a model once, so the inner loops take a row's eight values as one integer, or copy
- * elements; the bit-by-bit definition in tensor/ is what the tests compare them with. Sources give no alignment. */
+ * A load packs every weight of a model once, so the inner loops take a row's eight values as one integer, or
+ * copy elements; the bit-by-bit definition in tensor/ is what the tests compare them with. Sources give no
+ * alignment. */
 #include "kernel/matrix.h"
 
 #include "base/check.h"
@@ -106,7 +107,8 @@ static void spread_octet(uint8_t *at, const uint8_t *values, uint32_t bits)
     }
 }
 
-/* Values of one row's group. An 8-bit one loses its centre here: as a signed byte it converts in one step less. */
+/* Values of one row's group. An 8-bit one loses its centre here: as a signed byte it converts in one step
+ * less. */
 static void spread_octets(uint8_t *at, const uint8_t *row, const struct matrix *m)
 {
     uint8_t centre = m->bits == 8 ? 0x80 : 0;

@@ -5,17 +5,19 @@
  * computes it (exactness is a rule for kernels), and a panel streams from memory front to back.
  *
  * Dense panel:  [k][16] elements of BF16, F16 or F32.
- * Affine panel: [k / group] groups; a group is 16 scales and 16 biases in the checkpoint's dtype, then [group / 8] octets, so that all
- *               a chain reads lies in one stream. (With f32 scales and biases apart, 16 more streams for 8 panels, one
- *               column took 1.4 times as long with 8 bits and 1.6 times with 4: bench/kern_bench.)
+ * Affine panel: [k / group] groups; a group is 16 scales and 16 biases in the checkpoint's dtype, then
+ *               [group / 8] octets, so that all reads of a chain lie in one stream. (With f32 scales and
+ *               biases apart, 16 more streams for 8 panels, one column took 1.4 times as long with 8 bits and
+ *               1.6 times with 4: bench/kern_bench.)
  *               An octet holds 8 k steps x 16 rows as bit planes, in this order:
- *               8-bit plane (bits 8):        8 x 16 bytes, step s at bytes [16 s, 16 s + 16), the centre taken off
+ *               8-bit plane (bits 8):        8 x 16 bytes, step s at bytes [16 s, 16 s + 16), centred
  *               4-bit plane (bits 4, 5, 6):  4 x 16 bytes, steps 2 j (low nibble) and 2 j + 1 (high nibble)
  *               2-bit plane (bits 2, 3, 6):  2 x 16 bytes, steps 4 j + 0..3 from the low bits up
  *               1-bit plane (bits 3, 5):     1 x 16 bytes, steps 0..7 from the low bit up
- *               A value is the sum of its planes, the first plane in the low bits: 6 = 4 + 2, 5 = 4 + 1, 3 = 2 + 1.
- *               Any bit width costs exactly its bits.
- * Rows past n in the last panel are zeros. A stack of experts is `experts` such matrices, one after another. */
+ *               A value is the sum of its planes, the first plane in the low bits: 6 = 4 + 2, 5 = 4 + 1,
+ *               3 = 2 + 1. Any bit width costs exactly its bits.
+ * Rows past n in the last panel are zeros. A stack of experts is `experts` such matrices, one after
+ * another. */
 #ifndef PLATEAU_KERNEL_MATRIX_H
 #define PLATEAU_KERNEL_MATRIX_H
 
@@ -52,15 +54,17 @@ size_t matrix_packed_bytes(const struct linear_source *s);
 size_t matrix_stack_bytes(const struct linear_source *s, uint32_t count);
 void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
 
-/* The same in pieces, for sources whose rows come one after the other. First the matrix, whose rows are none yet; then its rows, in their
- * order and without a gap: those of `rows`, which is without experts, become `at` and following. */
+/* The same in pieces, for sources whose rows come one after the other. First the matrix, whose rows are none
+ * yet; then its rows, in their order and without a gap: those of `rows`, which is without experts, become
+ * `at` and following. */
 struct matrix matrix_begin(const struct linear_source *s, uint32_t count, void *memory);
 void matrix_put(const struct matrix *m, uint32_t at, const struct linear_source *rows);
 
 /* One expert of a stack, as a matrix of its own. */
 struct matrix matrix_expert(const struct matrix *m, uint32_t expert);
 
-/* Row `from_row` of one matrix over row `to_row` of another of the same form and k, whose memory may be written. Neither has experts. */
+/* Row `from_row` of one matrix over row `to_row` of another of the same form and k, whose memory may be
+ * written. Neither has experts. */
 void matrix_copy_row(const struct matrix *to, uint32_t to_row, const struct matrix *from, uint32_t from_row);
 
 /* Row `row` dequantised: ret[k] f32, affine: fma(scale, q - centre, bias). Embedding lookups. */

@@ -1,14 +1,15 @@
 /* workers.c - a ticket word that carries the run's number, so nobody has to arrive before a run may end.
  *
- * The ticket is (run << 32 | tiles left); a worker claims by compare-and-swap. A worker that slept through a run
- * finds another run's number, or no tile left, and can claim nothing of it: run() waits for tiles, never for threads.
- * That is what keeps a step short when a stranger sits on one of the cores. The function, its argument and the number
- * of tiles are written before the ticket is published and change only when no tile is left, so a claim that succeeds
- * had read its own run's. (The ticket counts down for that: were it compared with the number of tiles, a late worker
- * could compare the old ticket with the next run's number. And a worker would have to sleep through 2^32 runs to
- * mistake one for another.)
+ * The ticket is (run << 32 | tiles left); a worker claims by compare-and-swap. A worker that slept through a
+ * run finds another run's number, or no tile left, and can claim nothing of it: run() waits for tiles, never
+ * for threads. That is what keeps a step short when a stranger sits on one of the cores. The function, its
+ * argument and the number of tiles are written before the ticket is published and change only when no tile is
+ * left, so a claim that succeeds had read its own run's. (The ticket counts down for that: were it compared
+ * with the number of tiles, a late worker could compare the old ticket with the next run's number. And a
+ * worker would have to sleep through 2^32 runs to mistake one for another.)
  *
- * Waiting is the same on both sides: look for at most 20 us, announce a sleeper, look again, sleep on the futex. */
+ * Waiting is the same on both sides: look for at most 20 us, announce a sleeper, look again, sleep on the
+ * futex. */
 #include "kernel/workers.h"
 
 #include "base/check.h"

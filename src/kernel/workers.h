@@ -1,8 +1,9 @@
 /* workers.h - the one pool of threads that computes, shared by all engines of the process.
  *
- * Workers = min(physical cores, cpuset, ceil of the cgroup quota); the engine that calls is one of them. Work is
- * a function over tiles; workers claim tiles by ticket. At the barrier they spin at most 20 us, then sleep on a futex; an
- * idle pool uses no CPU. Two engines never compute at once: they take turns, longest waiting first. */
+ * Workers = min(physical cores, cpuset, ceil of the cgroup quota); the engine that calls is one of them. Work
+ * is a function over tiles; workers claim tiles by ticket. At the barrier they spin at most 20 us, then sleep
+ * on a futex; an idle pool uses no CPU. Two engines never compute at once: they take turns, longest waiting
+ * first. */
 #ifndef PLATEAU_KERNEL_WORKERS_H
 #define PLATEAU_KERNEL_WORKERS_H
 
@@ -14,8 +15,8 @@ struct workers;
 
 /* How many workers this process should have here. */
 uint32_t workers_default_count(void);
-/* `count` workers in all, so count - 1 threads with stacks of 256 KiB, mapped by us and charged to `stacks` (may be NULL).
- * 0, -EINVAL (0 or more than 256), -ENOMEM, -EAGAIN. */
+/* `count` workers in all, so count - 1 threads with stacks of 256 KiB, mapped by us and charged to `stacks`
+ * (may be NULL). 0, -EINVAL (0 or more than 256), -ENOMEM, -EAGAIN. */
 int workers_create(uint32_t count, struct account *stacks, struct workers **ret);
 #define WORKERS_STACK_BYTES ((size_t)256 << 10)
 /* Joins the threads. Nobody may be inside. NULL is fine. */
@@ -31,7 +32,8 @@ bool workers_turn_try(struct workers *w);
 bool workers_busy(const struct workers *w);
 
 /* Calls fn(arg, tile, worker) once for every tile < tiles, on all workers, and returns when all are done; the
- * tiles' writes are visible to the caller then, and to later runs. Inside a turn. worker < workers_count(). */
+ * tiles' writes are visible to the caller then, and to later runs. Inside a turn. worker <
+ * workers_count(). */
 typedef void workers_fn(void *arg, uint32_t tile, uint32_t worker);
 void workers_run(struct workers *w, workers_fn *fn, void *arg, uint32_t tiles);
 

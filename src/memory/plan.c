@@ -228,20 +228,20 @@ static void add(struct plan *p, uint32_t depth, const char *name, enum account_c
 static void add_process(struct plan *p)
 {
     const struct plan_process *o = &p->process;
-    add(p, 0, "heap", ACCOUNT_ANON, o->heap_bytes, o->heap_bytes, "the allocator's own, libraries");
+    add(p, 0, "heap", ACCOUNT_ANON, o->heap_bytes, o->heap_bytes, "allocator and libraries");
     add(p, 0, "threads", ACCOUNT_ANON, o->threads_bytes, o->threads_bytes, "stacks");
     add(p, 0, "network", ACCOUNT_ANON, o->network_bytes, o->network_bytes + o->body_bytes,
-        "connections, and bodies that arrive");
+        "connections and incoming bodies");
     add(p, 0, "text", ACCOUNT_ANON, o->text_floor_bytes, o->text_bytes, "requests from JSON to reply");
     if (o->media_bytes > 0) {
-        add(p, 0, "media", ACCOUNT_ANON, 0, o->media_bytes, "pictures and videos of requests");
-        add(p, 1, "video", ACCOUNT_FILE, 0, o->media_bytes, "of that, ffmpeg and the files it reads");
+        add(p, 0, "media", ACCOUNT_ANON, 0, o->media_bytes, "images and videos of requests");
+        add(p, 1, "video", ACCOUNT_FILE, 0, o->media_bytes, "part of it: ffmpeg and its input files");
     }
     if (o->ssd_staging_bytes == 0)
         return;
     add(p, 0, "ssd staging", ACCOUNT_ANON, o->ssd_staging_bytes, o->ssd_staging_bytes,
         "to and from the SSD tier");
-    add(p, 0, "ssd table", ACCOUNT_ANON, o->ssd_table_bytes, o->ssd_table_bytes, "which files it has");
+    add(p, 0, "ssd table", ACCOUNT_ANON, o->ssd_table_bytes, o->ssd_table_bytes, "index of its files");
 }
 
 static void add_pools(struct plan *p, const struct plan_wish *w)
@@ -252,10 +252,10 @@ static void add_pools(struct plan *p, const struct plan_wish *w)
     add(p, 1, "pools", ACCOUNT_ANON, kv + state, p->pools_bytes, "these together, units of 2 MiB");
     add(p, 2, "kv", ACCOUNT_ANON, kv, p->kv_bytes, "pages of 32 tokens");
     add(p, 2, "state", ACCOUNT_ANON, state, p->state_bytes,
-        m->slot_bytes ? "recurrent state of rows" : "the model has none");
+        m->slot_bytes ? "recurrent states of requests" : "the model has none");
     add(p, 2, "snapshots", ACCOUNT_ANON, 0, m->slot_bytes ? p->host_cache_bytes : 0,
-        m->slot_bytes ? "states of prefixes" : "the model has none");
-    add(p, 2, "host cache", ACCOUNT_ANON, 0, p->host_cache_bytes, "pages no request uses");
+        m->slot_bytes ? "recurrent states in the prefix cache" : "the model has none");
+    add(p, 2, "host cache", ACCOUNT_ANON, 0, p->host_cache_bytes, "pages that only the prefix cache holds");
 }
 
 static void add_model(struct plan *p, const struct plan_wish *w)
@@ -276,13 +276,13 @@ static void add_model(struct plan *p, const struct plan_wish *w)
     add(p, 1, "loading", ACCOUNT_ANON, 0, 0, "only while loading, see below");
     add(p, 1, "workspace", ACCOUNT_ANON, m->workspace_bytes, m->workspace_bytes, "of one step");
     add(p, 1, "vision", ACCOUNT_ANON, m->vision_bytes, m->vision_bytes,
-        m->vision_bytes ? "to encode a picture; the tower's weights are above"
+        m->vision_bytes ? "encoding one image; the encoder's weights are above"
         : m->has_vision ? "left out"
                         : "the model has none");
     add(p, 1, "pictures", ACCOUNT_ANON, m->picture_bytes, p->pictures_bytes,
-        m->picture_bytes ? "what they look like, see --image-cache" : "the model sees none");
+        m->picture_bytes ? "image embeddings, see --image-cache" : "the model has no vision encoder");
     add(p, 1, "mtp", ACCOUNT_ANON, m->mtp_bytes, m->mtp_bytes,
-        m->mtp_bytes ? "the head that guesses; more of it in kv and state"
+        m->mtp_bytes ? "the MTP head; more of it in kv and state"
         : m->has_mtp ? "in the checkpoint, not loaded"
                      : "the model has none");
     add(p, 1, "tables", ACCOUNT_ANON, m->tables_bytes, m->tables_bytes, "the layers");

@@ -1,7 +1,8 @@
 /* attention.c - project, norm and rotate, append to the pages, attend, gate, project.
  *
- * The steps between projections go by spans, blocks of at most 16 tokens of one row. All of a step's keys are in the pages
- * before the first query looks: a chunk's tokens see each other there, exactly as they would see them later. */
+ * The steps between projections go by spans, blocks of at most 16 tokens of one row. All of a step's keys are
+ * in the pages before the first query looks: a chunk's tokens see each other there, exactly as they would see
+ * them later. */
 #include "model/attention.h"
 
 #include "model/state_layout.h"
@@ -107,7 +108,7 @@ static void prepare_span(void *arg, uint32_t tile, uint32_t worker)
             size_t at = (size_t)head * c->head_dim;
             norm_rope(s, k + at, w->k_norm, column);
             if (st->layer->mtp && span->position + i == 0) {
-                /* Nobody looks, but what is not looked at is to be finite, and the same in every page. */
+                /* Never read, but the values must be finite, and the same in every page. */
                 memset(k + at, 0, c->head_dim * sizeof(float));
                 memset(v + at, 0, c->head_dim * sizeof(float));
             }
@@ -163,7 +164,8 @@ static void sum_token(struct step *s, const void *arg, uint32_t t)
               s->mid + (size_t)t * s->mid_wide, out->in);
 }
 
-/* All of a KV head's query heads in one tile read its keys once; dealing them out pays when workers would idle. */
+/* All of a KV head's query heads in one tile read its keys once; dealing them out pays when workers would
+ * idle. */
 static uint32_t choose_head_tiles(const struct step *s)
 {
     uint32_t group = s->config->heads / s->config->kv_heads, tiles = s->span_count * s->config->kv_heads;

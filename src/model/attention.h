@@ -9,7 +9,7 @@
 struct attention_form {
     bool gated;    /* q_proj holds query and gate of each head in turn */
     bool qk_norm;  /* over each head, before the rotation */
-    bool kv_apart; /* k and v are also wanted alone */
+    bool kv_apart; /* k and v are also needed alone */
 };
 
 int attention_bind(struct binder *b, uint32_t layer, struct attention_form form,

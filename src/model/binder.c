@@ -1,8 +1,9 @@
 /* binder.c - names, shapes, quantisation; packing itself is kernel/matrix.
  *
- * A module is affine iff it has scales: the configuration gives bits and group (a per-path entry before the global
- * one), and the tensors must agree with it. Packing reads a tensor piece by piece into the stage and drops it from the page cache
- * behind itself, so that a load holds one copy of the weights and one piece. */
+ * A module is affine iff it has scales: the configuration gives bits and group (a per-path entry before
+ * the global one), and the tensors must agree with it. Packing reads a tensor piece by piece into the
+ * stage and drops it from the page cache after reading, so that a load holds one copy of the weights and
+ * one piece. */
 #include "model/binder.h"
 
 #include "model/family.h"
@@ -142,7 +143,8 @@ static const char *const renamed[][2] = {{"model.language_model.", "language_mod
                                          {"model.visual.", "vision_tower."},
                                          {"vision_tower.", "model.visual."}};
 
-/* The entry for a module, under its own path or the one it had before a converter renamed it; else the global one. */
+/* The entry for a module, under its own path or the one it had before a converter renamed it; else the global
+ * one. */
 static struct quantization_entry affine_entry(const struct config *c, const char *module)
 {
     const struct quantization *q = &c->quantization;
@@ -163,7 +165,7 @@ static struct quantization_entry affine_entry(const struct config *c, const char
     return q->global;
 }
 
-/* What the shapes of weight and scales leave as the only answer; false where that is none we have. */
+/* Derives the only entry that fits the shapes of weight and scales; false where none of ours fits. */
 static bool entry_of_shapes(const struct binder *b, const char *module, const struct linear_source *s,
                             uint32_t rank, struct quantization_entry *ret)
 {
@@ -621,7 +623,7 @@ static int read_floats(struct binder *b, const struct tensor *from, const char *
     return r == 0 ? advance(b, from->bytes) : r;
 }
 
-/* Vector `path`, with or without ".weight" behind it. */
+/* Vector `path`, with or without a trailing ".weight". */
 static int find_vector(struct binder *b, const char *path, uint64_t n, struct tensor *t,
                        char name[NAME_MAX_BYTES])
 {
@@ -718,7 +720,7 @@ int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t 
     r = read_floats(b, &t, name, &t);
     if (r < 0)
         return r;
-    /* Both layouts hold a channel's taps one behind the other. */
+    /* Both layouts hold a channel's taps one after the other. */
     for (uint32_t c = 0; c < channels; c++) {
         for (uint32_t i = 0; i < taps; i++)
             values[(size_t)i * channels + c] = tensor_f32_at(&t, (uint64_t)c * taps + i);

@@ -1,10 +1,10 @@
 /* binder.h - from tensors in files to packed weights.
  *
- * Binding runs twice over the same family code: first to measure (memory == NULL: every tensor is found and its shape checked, bytes
- * are counted, nothing is read), then to pack. So a load fails for a reason in the headers before a byte of weights
- * is touched, and the bytes reserved are exactly the bytes used.
- * Module paths are relative to the text model: "layers.3.self_attn.q_proj"; the prefix in front of them differs between
- * writers and is found once. One thread, the loading one. */
+ * Binding runs twice over the same family code: first to measure (memory == NULL: every tensor is found and
+ * its shape checked, bytes are counted, nothing is read), then to pack. So a load fails for a reason in the
+ * headers before a byte of weights is touched, and the bytes reserved are exactly the bytes used. Module
+ * paths are relative to the text model: "layers.3.self_attn.q_proj"; the prefix in front of them differs
+ * between writers and is found once. One thread, the loading one. */
 #ifndef PLATEAU_MODEL_BINDER_H
 #define PLATEAU_MODEL_BINDER_H
 
@@ -43,9 +43,9 @@ struct binder {
     struct linear_source output; /* of binder_embedding: the output matrix */
     /* Counted. */
     uint64_t used;         /* bytes of packed memory */
-    uint64_t tower_bytes;  /* of those the vision tower's */
+    uint64_t tower_bytes;  /* part of it: the vision encoder's */
     uint64_t source_bytes; /* bytes of the tensors bound */
-    uint64_t packed_bytes; /* of those that have been read */
+    uint64_t packed_bytes; /* part of it: bytes read so far */
     struct binder_active active;
     uint64_t parameters;
     uint64_t stage_bytes; /* what packing takes of a stage */
@@ -55,16 +55,16 @@ struct binder {
 int binder_init(struct binder *b);
 
 bool binder_has(const struct binder *b, const char *path);
-/* Finds the weight of module `path`, [out, in], or a stack [experts, out, in]: dense, or affine if it has scales. Shapes are
- * checked. 0, -EINVAL, -ENOTSUP. */
+/* Finds the weight of module `path`, [out, in], or a stack [experts, out, in]: dense, or affine if it has
+ * scales. Shapes are checked. 0, -EINVAL, -ENOTSUP. */
 int binder_linear(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret);
 int binder_stack(struct binder *b, const char *path, uint64_t experts, uint64_t out, uint64_t in,
                  struct linear_source *ret);
-/* The same for a module that has a bias; who calls binds it. */
+/* The same for a module with a bias; the caller binds it. */
 int binder_linear_biased(struct binder *b, const char *path, uint64_t out, uint64_t in,
                          struct linear_source *ret);
-/* The filters of a convolution whose stride is their size, as a matrix over what they see. Of two shapes, [out, ...] each, the tensor has one:
- * *second says which. */
+/* The filters of a convolution whose stride is their size, as a matrix over what they see. Of two shapes,
+ * [out, ...] each, the tensor has one: *second says which. */
 int binder_filters(struct binder *b, const char *path, const uint64_t shape_a[5], const uint64_t shape_b[5],
                    bool *second, struct linear_source *ret);
 /* Rows [from, from + count) of a matrix. */
@@ -78,13 +78,13 @@ int binder_projection(struct binder *b, const struct linear_source *parts, uint3
 /* Packs parts[experts][count] into a stack: each expert's parts one above the other. */
 int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t experts, uint32_t count,
                    struct matrix *ret, unsigned *groups);
-/* The embedding table, and lm_head or, where there is none, the same packed table again. */
+/* The embedding table, and lm_head or, without one, the same packed table again. */
 int binder_embedding(struct binder *b, struct matrix *embedding, struct projection *head);
 
 /* `bytes` of packed memory, 64-byte aligned; *ret is NULL while measuring. 0 or -ENOMEM. */
 int binder_take(struct binder *b, uint64_t bytes, void **ret);
 
-/* A vector of n values, as they are. */
+/* A vector of n values, unchanged. */
 int binder_vector(struct binder *b, const char *path, uint64_t n, const float **ret);
 /* A norm's weight, such that y = w * x / rms(x). */
 int binder_norm(struct binder *b, const char *path, uint64_t n, const float **ret);

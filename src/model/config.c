@@ -1,7 +1,8 @@
 /* config.c - the aliases and generations of config.json in one place.
  *
- * Older configurations keep rope_theta at the top and a rope_scaling object; newer ones have rope_parameters. Where both forms
- * name a value, rope_parameters wins: transformers reads it alone and leaves the older key as decoration. */
+ * Older configurations keep rope_theta at the top and a rope_scaling object; newer ones have rope_parameters.
+ * Where both forms name a value, rope_parameters wins: transformers reads it alone and leaves the older key
+ * as decoration. */
 #include "model/config.h"
 
 #include "model/family.h"
@@ -189,7 +190,7 @@ static void read_rope_scaling(struct json_read *p, struct rope_config *rope, uin
         rope->beta_fast = json_read_f64_or(p, "beta_fast", 1e-6, 1e6, 32);
         rope->beta_slow = json_read_f64_or(p, "beta_slow", 1e-6, 1e6, 1);
         rope->attention_factor = json_read_f64_or(p, "attention_factor", 1e-6, 1e6, 0);
-        /* DeepSeek's variant changes the attention factor; guessing it would give wrong logits without a word. */
+        /* DeepSeek's variant changes the attention factor; assuming one would give wrong logits silently. */
         if (json_read_get(p, "mscale") || json_read_get(p, "mscale_all_dim"))
             json_read_fail(p, -ENOTSUP, "yarn with mscale is not supported");
         break;

@@ -1,7 +1,8 @@
 /* config.h - config.json as checked numbers.
  *
- * Text fields come from text_config first, then from the top level. Every number is within the bounds below, so that products of
- * a few of them fit 64 bits; what the family needs is checked by the family. Constant once read. */
+ * Text fields come from text_config first, then from the top level. Every number is within the bounds below,
+ * so that products of a few of them fit 64 bits; what the family needs is checked by the family. Constant
+ * once read. */
 #ifndef PLATEAU_MODEL_CONFIG_H
 #define PLATEAU_MODEL_CONFIG_H
 
@@ -37,7 +38,7 @@ struct rope_config {
     double beta_fast, beta_slow; /* yarn */
     double attention_factor;     /* yarn; 0: the default */
     uint32_t sections[3];        /* M-RoPE: frequencies of time, row and column; zeros: all are of time */
-    bool interleaved;            /* T H W T H W ...; else one section behind the other */
+    bool interleaved;            /* T H W T H W ...; else one section after the other */
 };
 
 /* MLX affine parameters of one module. */
@@ -63,21 +64,21 @@ struct config {
     struct rope_config rope;
     const uint8_t *kinds; /* [layers] enum layer_kind */
     uint32_t full_count, linear_count;
-    /* What the caller wants of it, 0 as it is read: */
+    /* The caller's wishes, 0 as it is read: */
     uint32_t mtp_count;   /* MTP layers that are computed, whose K and V lie in the pages */
-    uint32_t drafts_max;  /* tokens that may be guessed ahead of one that is known */
+    uint32_t drafts_max;  /* the longest draft after a known token */
     uint32_t draft_vocab; /* tokens among which the head looks for them; 0: all */
     /* Experts; 0 = none. */
     uint32_t experts, chosen, expert_intermediate, shared_intermediate;
     /* Linear attention; 0 without such layers. */
     uint32_t taps, key_heads, value_heads, key_dim, value_dim;
     struct quantization quantization;
-    /* Not of config_parse: of vision_config_load, where a tower is wanted and there. Zeros: none. */
+    /* Not set by config_parse: vision_config_load sets it, for a loaded vision encoder. Zeros: none. */
     struct vision_config vision;
 };
 
-/* What is in `text`, config.json's content. `a` keeps layer kinds and quantisation entries.
- * 0, -EINVAL, -ENOTSUP (family, quantisation or feature we do not have), -ENOMEM; e names key, value and limit. */
+/* Parses `text`, config.json's content. `a` keeps layer kinds and quantisation entries. 0, -EINVAL,
+ * -ENOTSUP (unknown family, quantisation or feature), -ENOMEM; e names key, value and limit. */
 int config_parse(struct arena *a, struct slice text, struct config *ret, struct err *e);
 int config_load(struct arena *a, const char *dir, struct config *ret, struct err *e);
 

@@ -1,10 +1,11 @@
 /* delta_net.c - project, convolve, normalise, recur, norm and gate, project.
  *
- * Between the projections a row's tokens run in order and heads are independent, so tiles are (row, head). The convolution
- * is cut at heads too: then the tile that convolves a query or key head also normalises it.
- * What a row's slot holds is applied before its first token, in the same walk over the state. A row that holds its own tokens leaves
- * in slot_out the state before them and what enters convolution and delta rule: the convolution's part as soon as its tile
- * has read what slot_in holds of those channels, the rest when all heads have recurred, for slot_out may be slot_in. */
+ * Between the projections a sequence's tokens run in order and heads are independent, so tiles are (row,
+ * head). The convolution is cut at heads too: then the tile that convolves a query or key head also
+ * normalises it. Held tokens of the recurrent state are applied before the first token, in the same walk
+ * over the state. A sequence that holds its own tokens leaves in slot_out the state before them and the
+ * inputs of convolution and delta rule. The convolution's part is written as soon as its tile has read
+ * those channels of slot_in, the rest when all heads have recurred, for slot_out may be slot_in. */
 #include "model/delta_net.h"
 
 #include "model/state_layout.h"
@@ -40,7 +41,7 @@ int delta_net_bind(struct binder *b, uint32_t layer, struct delta_weights *ret)
 struct delta_stage {
     struct step *step;
     const struct layer *layer;
-    uint32_t conv_tiles;   /* rows x heads; behind them the gates, a span each */
+    uint32_t conv_tiles;   /* rows x heads; after them the gates, a span each */
     uint32_t column_width; /* of the state, per tile */
     struct slot_held_row held;
 };

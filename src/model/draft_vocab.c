@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Where nobody says how many. */
+/* Default size. */
 #define SHARE         4 /* of the vocabulary */
 #define SIZE_MIN      1024u
 #define SIZE_MAX_AUTO 16384u
@@ -64,7 +64,8 @@ int draft_vocab_bind(struct binder *b, const struct matrix *head, struct draft_v
     return 0;
 }
 
-/* The next place that was not used since the hand last passed: at most one round and a step, and all marks on the way are gone. */
+/* The next place that was not used since the hand last passed: at most one round and a step, and all marks on
+ * the way are gone. */
 static uint32_t free_place(struct draft_vocab *v)
 {
     for (;;) {

@@ -1,19 +1,19 @@
-/* draft_vocab.h - the tokens among which a guess is looked for: those in use of late.
+/* draft_vocab.h - the tokens among which the MTP head drafts: the recently used ones.
  *
- * A guess needs the output matrix once more, of which it keeps one row's answer. Nearly every token of a conversation is one that its
- * text has had before or that every text has, so a copy of those rows, a small part of the matrix, gives nearly all guesses; one that is
- * not there is a guess that turns out wrong, and has its row from then on. The tokens that go through the model are the
- * ones in use. Their places are a clock: one that was used since the hand last passed stays. At first they are the
- * lowest ids: a byte-pair vocabulary is numbered by how common its tokens were.
- * Bound: `size` rows of the matrix, 5 bytes for each and 2 for each token of the vocabulary, in the head's weight memory. The engine's
- * thread only. */
+ * A draft token needs another product with the output matrix, of which only the best row counts. Nearly
+ * every token of a conversation has occurred in its text or is common, so a copy of those rows, a small
+ * part of the matrix, gives nearly all accepted drafts. A missing token makes the draft fail once, and
+ * then has its row. Tokens count as used when they go through the model. Their places are a clock: a token
+ * used since the last pass of the hand stays. At first they are the lowest ids, because a byte-pair
+ * vocabulary is numbered by frequency. Bound: `size` rows of the matrix, 5 bytes for each and 2 for each
+ * token of the vocabulary, in the head's weight memory. The engine's thread only. */
 #ifndef PLATEAU_MODEL_DRAFT_VOCAB_H
 #define PLATEAU_MODEL_DRAFT_VOCAB_H
 
 #include "model/binder.h"
 
 struct draft_vocab {
-    uint32_t size, vocab; /* size 0: there is none, a guess is looked for among all */
+    uint32_t size, vocab; /* size 0: no list, drafts use the whole vocabulary */
     uint32_t hand;
     struct matrix rows; /* [size][hidden], in the output matrix's form */
     uint32_t *ids;      /* [size]: whose row it is */
@@ -24,10 +24,10 @@ struct draft_vocab {
 /* Rows that may come to their place in one step: what a long prompt costs is bounded. */
 #define DRAFT_VOCAB_NEW_MAX 64
 
-/* Of `vocab` tokens, when `wanted` are asked for (model_parts.draft_vocab); 0: all. */
+/* The size for `vocab` tokens and a requested size (model_parts.draft_vocab); 0: all. */
 uint32_t draft_vocab_size(uint32_t wanted, uint32_t vocab);
-/* Binds as the binder's other parts are bound: measures first, then takes memory and fills it. `head`: the output matrix, not looked at while
- * measuring. 0 or -ENOMEM. */
+/* Binds as the binder's other parts are bound: measures first, then takes memory and fills it. `head`: the
+ * output matrix, not looked at while measuring. 0 or -ENOMEM. */
 int draft_vocab_bind(struct binder *b, const struct matrix *head, struct draft_vocab *ret);
 /* The list as it begins: the lowest ids. `v` has its sizes and tables; `memory` is for its rows. */
 void draft_vocab_fill(struct draft_vocab *v, void *memory, const struct matrix *head);

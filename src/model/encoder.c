@@ -1,8 +1,9 @@
 /* encoder.c - memory, and the order of the work.
  *
- * The memory is one range of units, laid out anew for each picture: what a picture needs lies in front, so what a larger one left behind can
- * go unit by unit from the end. A still picture comes as the same frame twice and meets both halves of the patch embedding: adding the
- * halves' weights up beforehand would save a thousandth of the work and change the sums. */
+ * The memory is one range of units, laid out anew for each image: arrays begin at its start, so units that
+ * only a larger image needed can go one by one from the end. A still image comes as the same frame twice
+ * and meets both halves of the patch embedding: adding the halves' weights up beforehand would save a
+ * thousandth of the work and change the sums. */
 #include "model/encoder.h"
 
 #include "base/check.h"
@@ -73,7 +74,7 @@ static float *take_floats(struct room *r, uint64_t count)
     return take(r, count * sizeof(float));
 }
 
-/* What a picture of so many patches and such a longer edge takes. */
+/* Memory of an image with this many patches and this longer edge. */
 static void lay_out_picture(const struct encoder *e, struct room *r, uint64_t patches, uint64_t edge,
                             struct encoder_arrays *a)
 {
@@ -221,9 +222,10 @@ void encoder_done(struct encoder *e)
     *e = (struct encoder){0};
 }
 
-/* ---- a picture ---- */
+/* ---- an image ---- */
 
-/* Angles of whole numbers: rows use the first half of a head's frequencies, columns the second, which are the same. */
+/* Angles of whole numbers: rows use the first half of a head's frequencies, columns the second, which are the
+ * same. */
 static void fill_angles(struct encoder *e, uint32_t edge)
 {
     uint32_t n = e->config->head_dim / 4;
@@ -289,7 +291,7 @@ static enum encoder_op op_now(const struct encoder *e)
     return (enum encoder_op)sequences[e->passes[e->pass].sequence].ops[e->stage];
 }
 
-/* To the next stage, slice, pass; false: there is none. */
+/* To the next stage, slice, pass; false at the end. */
 static bool advance(struct encoder *e)
 {
     e->tile = 0;

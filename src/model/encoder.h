@@ -1,10 +1,11 @@
-/* encoder.h - one picture on its way through the tower, in pieces.
+/* encoder.h - encodes one image with the vision encoder, in pieces.
  *
- * Passes over slices of patches: the embedding, then for each block keys and values of all patches, then everything else of one slice after
- * another; a slice's intermediate values are small and stay near. So of a picture only the residual stream and one block's keys and values are
- * kept. Passes consist of stages, stages of tiles; a piece is a few tiles of one stage, for each worker about as much work. What a tile
- * computes depends on the picture alone, so no result depends on pieces, workers or what others compute in between.
- * The engine's thread, inside a turn of the workers; the tiles run on those. */
+ * Passes over slices of patches: the embedding, then for each block keys and values of all patches, then
+ * everything else of one slice after another; a slice's intermediate values are small and stay in the
+ * cache. So of an image only the residual stream and one block's keys and values are kept. Passes consist
+ * of stages, stages of tiles; a piece is a few tiles of one stage, for each worker about as much work. A
+ * tile's result depends on the image alone, not on pieces, workers or other work in between. The engine's
+ * thread, inside a turn of the workers; the tiles run on those. */
 #ifndef PLATEAU_MODEL_ENCODER_H
 #define PLATEAU_MODEL_ENCODER_H
 
@@ -24,7 +25,7 @@ struct encoder_pass {
 };
 #define ENCODER_PASSES_MAX (2 * VISION_DEPTH_MAX + VISION_DEEPSTACK_MAX + 2)
 
-/* Arrays in the committed memory; a picture's, then a slice's. */
+/* Arrays in the committed memory; an image's, then a slice's. */
 struct encoder_arrays {
     float *h;                              /* [patches][hidden]: the residual stream */
     char *kv;                              /* [heads][pages] pages of one head: K transposed, V */
@@ -50,23 +51,25 @@ struct encoder {
     struct encoder_pass passes[ENCODER_PASSES_MAX];
     uint32_t pass_count;
     /* Memory: the first units_committed() units are there. */
-    struct ledger *uncounted; /* where nobody gave an account */
+    struct ledger *uncounted; /* used without an account */
     struct account *account;
     struct units *units;
-    /* The picture. */
+    /* The image. */
     bool busy;
     struct model_picture picture;
     uint32_t rows, columns, patches; /* rows and columns of patches */
     uint32_t slices, page_count;
     struct encoder_arrays a;
-    /* Where it is: of the pass, the slice, the stage within the sequence (attention has several, a range of keys each), the next tile. */
+    /* Where it is: of the pass, the slice, the stage within the sequence (attention has several, a range of
+     * keys each), the next tile. */
     uint32_t pass, slice, stage, range, tile;
     uint8_t op; /* enum encoder_op of the stage that is being computed */
 };
 
 /* Fills what of model_vision says what encoding takes. */
 void encoder_cost(const struct vision_config *v, struct model_vision *ret);
-/* `e` is zeroed; its account is opened below `parent`, which may be NULL. 0 or -ENOMEM: encoder_done() all the same. */
+/* `e` is zeroed; its account is opened below `parent`, which may be NULL. 0 or -ENOMEM: encoder_done() in
+ * either case. */
 int encoder_init(struct encoder *e, const struct config *c, const struct tower *t, struct step *step,
                  struct account *parent);
 /* Fine on a zeroed struct. */

@@ -1,7 +1,8 @@
-/* encoder_tiles.c - what the stages compute, tile by tile.
+/* encoder_tiles.c - the stages' arithmetic, tile by tile.
  *
- * Two kinds of tiles: rows, a page's worth of patches (or the tokens of as many), and rectangles of a product, panels of its matrix times
- * a block of columns. Both are of fixed size, whoever computes beside. */
+ * Two kinds of tiles: rows, a page's worth of patches (or the tokens of as many), and rectangles of a
+ * product, panels of its matrix times a block of columns. Both have a fixed size, independent of other
+ * work. */
 #include "model/encoder.h"
 
 #include "base/check.h"
@@ -62,7 +63,7 @@ static struct span token_span(const struct encoder *e, uint32_t tile)
     return (struct span){tile * each, MIN_OF((tile + 1) * each, all)};
 }
 
-/* ---- the picture ---- */
+/* ---- the image's patches ---- */
 
 struct place {
     uint32_t row, column;
@@ -107,7 +108,8 @@ static void pixels_tile(void *arg, uint32_t tile, uint32_t worker)
         read_patch(e, slice_from(e) + i, e->a.mid + (size_t)i * e->mid_stride);
 }
 
-/* Where a row or column of `count` falls on the table's edge of `grid`: between `low` and `high`, by `part`. */
+/* Where a row or column of `count` falls on the table's edge of `grid`: between `low` and `high`, by
+ * `part`. */
 struct between {
     uint32_t low, high;
     float part;

@@ -1,7 +1,8 @@
 /* family.h - what makes one family of models differ from the others.
  *
- * A family checks a configuration, binds one layer's tensors and runs one layer; the blocks it composes (attention, delta
- * net, MLP, experts) are shared. Adding a family is a file with one of these and a line in family.c. */
+ * A family checks a configuration, binds one layer's tensors and runs one layer; the blocks it composes
+ * (attention, delta net, MLP, experts) are shared. Adding a family is a file with one of these and a line in
+ * family.c. */
 #ifndef PLATEAU_MODEL_FAMILY_H
 #define PLATEAU_MODEL_FAMILY_H
 
@@ -15,7 +16,7 @@ struct family {
     const char *names[5]; /* model_type, without "_text" */
     double partial_rotary_default;
     bool shifted_norms; /* HF stores its norms as w - 1 */
-    bool pictures;      /* its checkpoints may have a vision tower */
+    bool pictures;      /* its checkpoints may have a vision encoder */
     bool mtp;           /* or an MTP head, one of its full-attention layers */
     bool deepstack;     /* whose features also go to the first layers */
     /* 0, -EINVAL, -ENOTSUP: is everything there that the family needs, and nothing it does not know? */
@@ -28,7 +29,7 @@ extern const struct family family_llama;    /* family_llama.c */
 extern const struct family family_qwen3_vl; /* family_llama.c */
 extern const struct family family_qwen3_5;  /* family_qwen3_5.c */
 
-/* By model_type. NULL when there is none. */
+/* By model_type. Returns NULL for an unknown one. */
 const struct family *family_find(const char *model_type);
 /* "llama, qwen3, ..." */
 const char *family_list(char *ret, size_t bytes_max);

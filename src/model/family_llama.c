@@ -1,4 +1,5 @@
-/* family_llama.c - llama, qwen3 and qwen3_vl: full attention and a dense MLP in every layer; the latter two norm their queries and keys. */
+/* family_llama.c - llama, qwen3 and qwen3_vl: full attention and a dense MLP in every layer; the latter two
+ * norm their queries and keys. */
 #include "model/family.h"
 
 #include "model/attention.h"

@@ -1,4 +1,5 @@
-/* family_qwen3_5.c - qwen3_5 and qwen3_5_moe: delta nets with a gated full attention every few layers; dense or experts. */
+/* family_qwen3_5.c - qwen3_5 and qwen3_5_moe: delta nets with a gated full attention every few layers; dense
+ * or experts. */
 #include "model/family.h"
 
 #include "model/attention.h"

@@ -1,7 +1,7 @@
-/* json_read.c - jansson behind a depth check.
+/* json_read.c - jansson after a depth check.
  *
- * jansson recurses to a depth of 2048, more than a 256 KiB stack holds; the scanner of weights/ passes over the text first and
- * stops at 32. */
+ * jansson recurses to a depth of 2048, more than a 256 KiB stack holds; the scanner of weights/ passes
+ * over the text first and stops at 32. */
 #include "model/json_read.h"
 
 #include "weights/json_scan.h"

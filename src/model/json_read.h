@@ -1,8 +1,8 @@
-/* json_read.h - values out of somebody's config.json, each within bounds.
+/* json_read.h - values of a foreign config.json, each within bounds.
  *
- * A reader looks a key up in one object and then in a second one (text_config, then the top level); null counts as
- * absent. The first failure sticks and names key, value and limit; what is read after it is the smallest allowed value, so
- * that a parser reads everything and asks once at the end. */
+ * A reader looks a key up in one object and then in a second one (text_config, then the top level); null
+ * counts as absent. The first failure sticks and names key, value and limit. Later reads return the
+ * smallest allowed value, so that a parser reads everything and checks once at the end. */
 #ifndef PLATEAU_MODEL_JSON_READ_H
 #define PLATEAU_MODEL_JSON_READ_H
 
@@ -13,8 +13,8 @@
 
 #define JSON_READ_FILE_BYTES_MAX ((size_t)4 << 20)
 
-/* Parses one JSON object of at most 4 MiB, nested at most 32 deep, no duplicate keys. The caller owns *ret (json_decref).
- * 0, -EINVAL, -ENOMEM. `name` goes into the messages. */
+/* Parses one JSON object of at most 4 MiB, nested at most 32 deep, no duplicate keys. The caller owns *ret
+ * (json_decref). 0, -EINVAL, -ENOMEM. `name` goes into the messages. */
 int json_read_parse(struct slice text, const char *name, json_t **ret, struct err *e);
 /* The same from dir/name. Also -ENOENT and what open and read said. */
 int json_read_file(const char *dir, const char *name, json_t **ret, struct err *e);

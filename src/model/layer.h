@@ -9,8 +9,8 @@
 /* Group sizes whose sums a product needs of its input. */
 enum { GROUP_32 = 1, GROUP_64 = 2, GROUP_128 = 4 };
 
-/* Matrices that read the same input, their outputs one behind the other: y = [part 0 | part 1 | ...]. Those that
- * share form, bits and group are packed as one. */
+/* Matrices that read the same input, their outputs one after the other: y = [part 0 | part 1 | ...]. Parts
+ * with the same form, bits and group are packed as one. */
 #define PROJECTION_PARTS_MAX 5
 struct projection {
     uint32_t in, out;
@@ -21,8 +21,7 @@ struct projection {
 
 struct attention_weights {
     struct projection in; /* q (with gates: per head q, gate) | k | v */
-    /* K | v, the last parts of `in`: of an MTP head, whose keys are also wanted alone. */
-    struct projection kv;
+    struct projection kv; /* k | v, the last parts of `in`: of an MTP head, which also needs keys alone */
     struct projection out;
     const float *q_norm, *k_norm; /* [head_dim]; NULL: none */
     bool gated;
@@ -43,9 +42,8 @@ struct mlp_weights {
 };
 
 struct moe_weights {
-    /* Router | shared expert's gate (1) | shared gate | shared up; the last three only with a shared
-     * one. */
-    struct projection in;
+    struct projection in; /* router | shared expert's gate (1) | shared gate | shared up; the last three only
+                             with a shared one */
     struct projection shared_out;
     struct matrix up, down; /* stacks: [experts] of gate | up, and of down */
     unsigned up_groups, down_groups;
@@ -63,11 +61,12 @@ struct layer {
     struct moe_weights moe;
 };
 
-/* Multi-token prediction (contract 2.8): the pair for token j is (hidden state of token j - 1, embedding of token j). */
+/* Multi-token prediction (contract 2.8): the pair for token j is (hidden state of token j - 1, embedding of
+ * token j). */
 struct mtp_weights {
     struct projection fc;                      /* [hidden, 2 * hidden]: of embedding | hidden state */
     const float *norm_embedding, *norm_hidden; /* [hidden], in front of fc */
-    const float *norm;                         /* [hidden], behind the layer */
+    const float *norm;                         /* [hidden], after the layer */
     struct layer layer;
 };
 

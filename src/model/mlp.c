@@ -1,4 +1,4 @@
-/* mlp.c - two projections and what lies between. */
+/* mlp.c - two projections and the activation between them. */
 #include "model/mlp.h"
 
 int mlp_bind(struct binder *b, uint32_t layer, struct mlp_weights *ret)

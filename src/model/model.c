@@ -1,7 +1,8 @@
 /* model.c - probing, loading, and the forward pass from ids to logits.
  *
- * A load measures first (model_probe is the measuring alone), reserves everything, then packs. The checkpoint's files are open only
- * while packing. Everything that model_forward touches exists when model_load returns. */
+ * A load measures first (model_probe is the measuring alone), reserves everything, then packs. The
+ * checkpoint's files are open only while packing. Everything that model_forward touches exists when
+ * model_load returns. */
 #include "model/model.h"
 
 #include "model/binder.h"
@@ -40,7 +41,7 @@ struct model {
     struct mtp mtp;          /* with shape.mtp */
     struct draft_vocab words;
     struct step *step;
-    /* Zeros without a tower. */
+    /* Zeros without a vision encoder. */
     struct tower tower;
     struct tower_block *tower_blocks; /* [config.vision.depth] */
     struct encoder encoder;
@@ -49,7 +50,7 @@ struct model {
 /* What binding without packing found. */
 struct measured {
     struct binder text, mtp;
-    struct err mtp_absent; /* why there is no head, where one is wanted */
+    struct err mtp_absent; /* why a requested MTP head is missing */
 };
 
 /* A checkpoint being read: its tables, and one piece of its tensors. */
@@ -174,7 +175,7 @@ static int measure_text(const struct config *c, const struct source *s, struct b
     return r;
 }
 
-/* What of the wanted is there. */
+/* Which requested parts the checkpoint has. */
 static int want_parts(struct config *c, const struct source *s, const char *dir, const struct model_parts *p,
                       struct err *e)
 {
@@ -199,7 +200,7 @@ static int measure_head(struct config *c, const char *dir, struct binder *b)
     return r < 0 ? r : draft_vocab_bind(b, NULL, &words);
 }
 
-/* A head that is not whole is none, and says why. */
+/* An incomplete MTP head counts as missing, with the reason. */
 static int measure(struct config *c, const struct model_parts *parts, const char *dir, const struct source *s,
                    struct measured *ret, struct err *e)
 {
@@ -216,7 +217,8 @@ static int measure(struct config *c, const struct model_parts *parts, const char
     return r == -ENOMEM ? err_set(e, r, "%s", ret->mtp_absent.text) : 0;
 }
 
-/* Layers, their kinds, and what config.json says of single modules (a path each); in whole grains of an arena. */
+/* Layers, their kinds, and what config.json says of single modules (a path each); in whole grains of an
+ * arena. */
 static uint64_t tables_bytes(const struct config *c)
 {
     uint64_t bytes = c->layers * (sizeof(struct layer) + 1) + c->vision.depth * sizeof(struct tower_block) +
@@ -350,7 +352,7 @@ static int create_workspace(struct model *m, const struct model_opts *opts, stru
                   : err_set(e, r, "%llu bytes of workspace are more than is left", (unsigned long long)bytes);
 }
 
-/* Address space; memory comes with pictures. */
+/* Address space only; memory comes with images. */
 static int create_encoder(struct model *m, const struct model_opts *opts, struct err *e)
 {
     if (!m->config.vision.shape.present)
@@ -494,7 +496,7 @@ static void embed_token(struct step *s, const void *arg, uint32_t t)
     rope_at(&s->rope, s->positions[t], s->cosines + (size_t)t * half, s->sines + (size_t)t * half);
 }
 
-/* The columns whose logits are asked for; returns how many. */
+/* Lists the columns that need logits; returns their number. */
 static uint32_t list_logits(struct step *s)
 {
     uint32_t count = 0;
@@ -552,7 +554,7 @@ static void check_rows(const struct model *m, const struct model_step *in)
     }
 }
 
-/* What each row's slot_out holds behind its state. */
+/* Writes the part of each slot_out after its state. */
 static void close_slots(const struct step *s)
 {
     for (uint32_t r = 0; r < s->rows && slot_held_max(s->config); r++) {
@@ -605,7 +607,7 @@ void model_accept(struct model *m, char *slots, uint32_t slot, uint32_t count)
     h->pending = count;
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
 int model_encode_begin(struct model *m, const struct model_picture *p)
 {

@@ -1,10 +1,9 @@
 /* model.h - a loaded model: one forward pass over rows.
  *
- * A row is a sequence's next tokens: one while decoding, a chunk while its prompt is read. Rows of one step share every
- * product with the weights; a row's numbers depend on nothing but its own tokens and positions
- * (docs/architecture.md#exactness).
- * The model owns weights and workspace; pages and slots are the caller's. Calls come from one thread, the
- * engine's, inside a turn of the workers. */
+ * A row is a sequence's next tokens: one while decoding, a chunk while its prompt is read. Rows of one step
+ * share every product with the weights; a row's numbers depend on nothing but its own tokens and positions
+ * (DESIGN 5). The model owns weights and workspace; pages and slots are the caller's. Calls come from one
+ * thread, the engine's, inside a turn of the workers. */
 #ifndef PLATEAU_MODEL_MODEL_H
 #define PLATEAU_MODEL_MODEL_H
 
@@ -29,40 +28,40 @@ struct model_workspace {
     uint64_t fixed_bytes, token_bytes, row_bytes, worker_bytes;
 };
 
-/* What of a checkpoint is wanted besides its text model, and room for what depends on it. Zeros: nothing. */
+/* Requested parts of a checkpoint besides its text model, and room for the options that depend on them.
+ * Zeros: none. */
 struct model_parts {
-    bool vision;               /* the tower, if there is one */
-    uint64_t image_pixels_max; /* of a picture after resizing, if the model allows more; 0: 4194304 */
-    /* The MTP head, if there is one and drafts_max > 0: its weights, and K and V of it in the pages. */
-    bool mtp;
-    /* Tokens that may be guessed ahead of one that is known (by the head, or by others): room for their
-     * inputs in each slot. At most MODEL_DRAFTS_MAX. */
-    uint32_t drafts_max;
-    /* The head looks for guesses among so many tokens that have been in use of late, which takes a copy
-     * of their rows of the output matrix; 0, or more than half the vocabulary: among all. */
-    uint32_t draft_vocab;
+    bool vision;               /* the vision encoder, if there is one */
+    uint64_t image_pixels_max; /* of an image after resizing, if the model allows more; 0: 4194304 */
+    bool mtp; /* the MTP head, if there is one and drafts_max > 0: its weights, and K and V of it in the
+               * pages */
+    uint32_t drafts_max;  /* longest draft after a known token (of any drafter): room for its inputs in each
+                             slot. At most MODEL_DRAFTS_MAX */
+    uint32_t draft_vocab; /* draft only from this many recently used tokens, which takes a copy of their rows
+                             of the output matrix; 0, or more than half the vocabulary: from all */
 };
 #define MODEL_DRAFTS_MAX       8
 #define MODEL_DRAFT_VOCAB_AUTO UINT32_MAX /* a quarter of the vocabulary, from 1024 to 16384 */
 
-/* The vision tower, from config.json and the checkpoint's preprocessor files (contract 4.1); zeros without parts.vision or without a tower. */
+/* The vision encoder, from config.json and the checkpoint's preprocessor files (contract 4.1); zeros
+ * without parts.vision or without an encoder. */
 struct model_vision {
     bool present;
     uint32_t patch, merge;   /* pixels of a patch's edge; patches of a token's edge */
     uint32_t feature_floats; /* per token: what replaces its embedding, then a DeepStack layer's each */
-    uint64_t pixels_min, pixels_max;             /* of a picture after resizing */
+    uint64_t pixels_min, pixels_max;             /* of an image after resizing */
     uint64_t video_pixels_min, video_pixels_max; /* of all frames of a video together */
     double video_fps;
     uint32_t video_frames_min, video_frames_max;
     uint32_t image_token, video_token, start_token, end_token;
-    uint64_t weight_bytes; /* the tower's part of model_shape.weight_bytes */
+    uint64_t weight_bytes; /* the vision encoder's part of model_shape.weight_bytes */
     uint64_t patch_products,
         pair_products; /* multiply-adds of a patch, and of each pair of patches that see each other */
     uint64_t encode_fixed_bytes,
-        encode_patch_bytes; /* what encoding a picture takes; see model_encode_bytes */
+        encode_patch_bytes; /* memory for encoding an image; see model_encode_bytes */
 };
 
-/* What everyone else needs to know of a model; filled before a weight is read. */
+/* A model's numbers for all other modules; filled before a weight is read. */
 struct model_shape {
     char family[32]; /* "qwen3_5_moe" */
     uint32_t vocab;  /* logits per row */
@@ -70,7 +69,8 @@ struct model_shape {
     uint32_t context_max; /* max_position_embeddings */
     size_t page_bytes;    /* 32 tokens of K and V of all full-attention layers; a multiple of 64 */
     size_t slot_bytes;    /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
-    /* The model counts by the uint32_t at slot_held_at of a slot that it goes on from: at most slot_held_max. 0: there is none. */
+    /* At the start of a row the model reads the uint32_t at slot_held_at of its slot_in: at most
+     * slot_held_max. 0: no held tokens. */
     uint32_t slot_held_max;
     size_t slot_held_at;
     uint64_t weight_bytes; /* packed, in anonymous memory */
@@ -83,14 +83,14 @@ struct model_shape {
     uint64_t parameters;
     struct model_workspace workspace;
     struct model_vision vision;
-    bool has_vision, has_mtp;  /* in the checkpoint, wanted or not */
-    bool mtp;                  /* wanted, and whole: model_draft() works */
-    uint64_t mtp_weight_bytes; /* packed, besides weight_bytes */
-    char mtp_absent[160];      /* wanted, and why it is not there; else empty */
+    bool has_vision, has_mtp;  /* in the checkpoint, requested or not */
+    bool mtp;                  /* requested and complete: model_draft() works */
+    uint64_t mtp_weight_bytes; /* packed, in addition to weight_bytes */
+    char mtp_absent[160];      /* why a requested MTP head is missing; else empty */
 };
 
 struct model_opts {
-    enum compute_mode compute; /* COMPUTE_AUTO is f32 at present; bf16 and int8 are refused with -ENOTSUP */
+    enum compute_mode compute; /* COMPUTE_AUTO is f32; bf16 and int8 are refused with -ENOTSUP */
     uint32_t tokens_max;       /* of one step, all rows */
     uint32_t rows_max;         /* of one step */
     uint32_t logits_max;       /* logit rows of one step */
@@ -105,10 +105,10 @@ struct model_opts {
     void *progress_arg;
 };
 
-/* Reads DIR/config.json and every tensor's header, and says what a load will take; loads nothing. parts: NULL as zeros.
- * 0, -ENOENT, -EINVAL, -ENOTSUP (a family or quantisation we do not have), with the reason in e. */
+/* Reads DIR/config.json and every tensor's header, and says what a load will take; loads nothing. parts: NULL
+ * as zeros. 0, -ENOENT, -EINVAL, -ENOTSUP (a family or quantisation we do not have), with the reason in e. */
 int model_probe(const char *dir, const struct model_parts *parts, struct model_shape *ret, struct err *e);
-/* Bytes of workspace for steps of so many tokens in so many rows. */
+/* Bytes of workspace for steps of up to tokens_max tokens in rows_max rows. */
 uint64_t model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max, uint32_t rows_max,
                                uint32_t workers);
 
@@ -130,14 +130,15 @@ struct model_row {
     uint32_t position;      /* of tokens[0] in the sequence */
     const uint32_t *pages;  /* page of token t: pages[t / 32], for every t < position + token_count */
     uint32_t slot_in;       /* state at `position`; NONE: zeros (position 0) */
-    uint32_t slot_out;      /* where the state behind the last token goes; may be slot_in */
+    uint32_t slot_out;      /* place of the state after the last token; may be slot_in */
     uint32_t logits_from; /* tokens [logits_from, token_count) give a row of logits each; token_count: none */
-    /* The sequence's pictures, ascending; those behind the row's last token may be left out. They decide the positions (contract 4.4) of all that
-     * follows. */
+    /* The sequence's images, ascending; those after the row's last token may be left out. They decide the
+     * positions (contract 4.4) of all following tokens. */
     const struct model_grid *grids;
     uint32_t grid_count;
-    /* Some of these tokens are guesses: slot_out gets the state at `position` and the tokens' inputs, and model_accept() says afterwards how many
-     * of them count. At most 1 + drafts_max tokens. A row that goes on from such a slot begins with what was accepted. */
+    /* Some of these tokens are drafts: slot_out gets the state at `position` and the tokens' inputs, and
+     * model_accept() says afterwards how many of them were accepted. At most 1 + drafts_max tokens. A row
+     * that continues from such a slot begins with the accepted tokens. */
     bool hold;
 };
 
@@ -152,36 +153,36 @@ struct model_step {
     _Atomic uint64_t *progress_ns; /* set to the clock's time after each layer; may be NULL */
 };
 
-/* 0, or -ECANCELED between two layers: pages and slots of this step's tokens are then undefined (slots only when slot_out
+/* 0, or -ECANCELED between two layers: pages and slots of this step's tokens are then undefined (slots only
+ * when slot_out
  * == slot_in), and the step counts as not done. */
 int model_forward(struct model *m, const struct model_step *s);
 
-/* After a step in which the row held its tokens: the first `count` of them count, 1 <= count <= token_count. Nothing is computed. A slot whose tokens
- * were held is whole and may be kept, copied and read by many once this has been said. */
+/* After a step in which the row held its tokens: the first `count` of them count, 1 <= count <= token_count.
+ * Nothing is computed. A slot whose tokens were held is whole and may be kept, copied and read by many once
+ * this has been said. */
 void model_accept(struct model *m, char *slots, uint32_t slot, uint32_t count);
 
-/* Guesses with the MTP head what follows tokens that are known but not computed yet. */
+/* Drafts with the MTP head after tokens that are known but not computed yet. */
 struct model_draft_row {
     uint32_t token, position; /* the last known token, and where it is in its sequence; >= 1 */
-    /* As in model_row, for t < position + count; K and V of guesses that turn out wrong are overwritten
-     * later. */
-    const uint32_t *pages;
-    /* What the next model_row has as slot_in: behind it lies the hidden state of token position - 1. */
-    uint32_t slot;
+    const uint32_t *pages;    /* as in model_row, for t < position + count; K and V of rejected drafts are
+                                 overwritten later */
+    uint32_t slot; /* the next model_row's slot_in: after it lies the hidden state of token position - 1 */
     const struct model_grid *grids;
     uint32_t grid_count;
-    uint32_t count;   /* wanted: 1..drafts_max */
-    uint32_t *drafts; /* [count]: the guesses, each the best of all that exist and are looked at */
+    uint32_t count;   /* requested: 1..drafts_max */
+    uint32_t *drafts; /* [count]: the draft tokens, each the best of the valid ones in the draft vocabulary */
     float *logits;    /* [count]: theirs; may be NULL */
 };
 struct model_draft {
     const struct model_draft_row *rows; /* row_count <= rows_max */
     uint32_t row_count;
     char *pages, *slots;    /* as in model_step */
-    const uint64_t *exists; /* bit per id that may be guessed; NULL: all */
+    const uint64_t *exists; /* bit per id that may be drafted; NULL: all */
     atomic_bool *stop;      /* as in model_step */
 };
-/* Asks for parts.mtp and a checkpoint with the head. 0 or -ECANCELED. */
+/* Needs parts.mtp and a checkpoint with the head. 0 or -ECANCELED. */
 int model_draft(struct model *m, const struct model_draft *d);
 
 #endif

@@ -1,7 +1,8 @@
 /* moe.c - route, gather by expert, compute, sum in router order.
  *
- * An expert's matrices are read once per step for all tokens that chose it. Results are kept per (token, rank) and summed in
- * the order of ranks, so what a token gets does not depend on who else chose its experts. */
+ * An expert's matrices are read once per step for all tokens that chose it. Results are kept per (token,
+ * rank) and summed in the order of ranks, so a token's result does not depend on other tokens of the same
+ * experts. */
 #include "model/moe.h"
 
 #include "base/check.h"
@@ -12,7 +13,8 @@
 
 /* ---- binding ---- */
 
-/* Parts of each expert's up (gate | up) or down matrix, [experts][*count], in whichever form the checkpoint has. */
+/* Parts of each expert's up (gate | up) or down matrix, [experts][*count], in whichever form the checkpoint
+ * has. */
 static int expert_stacked(struct binder *b, const char *path, uint64_t out, uint64_t in, uint32_t stride,
                           struct linear_source *ret)
 {
@@ -208,7 +210,8 @@ static void activate_pairs(struct step *s, const void *arg, uint32_t t)
     }
 }
 
-/* h += sum over ranks of weight * expert, then the shared expert by its gate. x serves as the sum: it is spent. */
+/* h += sum over ranks of weight * expert, then the shared expert by its gate. x serves as the sum: it is
+ * spent. */
 static void settle(struct step *s, uint32_t t)
 {
     const struct config *c = s->config;

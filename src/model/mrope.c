@@ -1,4 +1,4 @@
-/* mrope.c - a walk over the pictures before a token: there are few. */
+/* mrope.c - a walk over the images before a token: there are few. */
 #include "model/mrope.h"
 
 #include "base/check.h"
@@ -10,7 +10,7 @@ static uint32_t grid_end(const struct model_grid *g)
 
 struct rope_position mrope_at(const struct model_grid *grids, uint32_t grid_count, uint32_t token)
 {
-    uint32_t behind = 0; /* by how much positions stay behind indices */
+    uint32_t behind = 0; /* difference between index and position */
     for (uint32_t i = 0; i < grid_count && grids[i].first <= token; i++) {
         const struct model_grid *g = &grids[i];
         if (token < grid_end(g)) {

@@ -1,7 +1,8 @@
-/* mrope.h - where tokens stand among text and pictures (contract 4.4).
+/* mrope.h - positions of tokens among text and images (contract 4.4).
  *
- * Text counts on by one on all three axes. The tokens of a picture share one time; rows and columns count from there. What follows goes on
- * behind the larger of its edges, so that later positions are smaller than their index in the sequence. Pure; any thread. */
+ * Text counts by one on all three axes. The tokens of an image share one time; rows and columns count from
+ * there. The next text continues after the larger of its edges, so later positions are smaller than their
+ * index in the sequence. Pure; any thread. */
 #ifndef PLATEAU_MODEL_MROPE_H
 #define PLATEAU_MODEL_MROPE_H
 
@@ -10,7 +11,7 @@
 
 /* Of the token with that index in its sequence. `grids`: the sequence's, as in model_row. */
 struct rope_position mrope_at(const struct model_grid *grids, uint32_t grid_count, uint32_t token);
-/* The picture it lies in; NULL: none. */
+/* The image that contains it; NULL: none. */
 const struct model_grid *mrope_grid(const struct model_grid *grids, uint32_t grid_count, uint32_t token);
 
 #endif

@@ -1,9 +1,10 @@
 /* mtp.c - pairs, their K and V, and guesses.
  *
- * A pair's input lies in `mid`: the normed embedding, then the normed hidden state. In a forward pass token t brings the left half of
- * its own pair and the right half of the next token's, so one walk over the tokens makes all of them; the row's first takes its right half
- * from slot_in. Guessing is a step of one token per row through the head's layer and lm_head, of whose logits only the best one is
- * kept, tile by tile: a row of them would be the largest thing in the workspace. */
+ * A pair's input lies in `mid`: the normed embedding, then the normed hidden state. In a forward pass token t
+ * brings the left half of its own pair and the right half of the next token's, so one walk over the tokens
+ * makes all of them; the row's first takes its right half from slot_in. Guessing is a step of one token per
+ * row through the head's layer and lm_head, of whose logits only the best one is kept, tile by tile: a row of
+ * them would be the largest thing in the workspace. */
 #include "model/mtp.h"
 
 #include "model/attention.h"
@@ -40,7 +41,8 @@ static void set_half(struct step *s, const struct mtp_weights *w, uint32_t t, bo
         step_sums_part(s, w->fc.groups, sums, pair, 2 * c->hidden, from, from + c->hidden);
 }
 
-/* The left half, and where the pair stands: with the token before it. Token t's own cosines are not needed any more. */
+/* The left half, and where the pair stands: with the token before it. Token t's own cosines are not needed
+ * any more. */
 static void set_embedding(struct step *s, const struct mtp *m, uint32_t t)
 {
     const struct model_row *row = &s->in->rows[s->token_row[t]];
@@ -62,7 +64,7 @@ static char *slot_hidden(const struct step *s, uint32_t slot, uint32_t index)
     return s->in->slots + slot * slot_bytes(s->config) + slot_hidden_offset(s->config, index);
 }
 
-/* Behind the last of `held` tokens that count, or behind the state. */
+/* After the last of `held` accepted tokens, or after the state. */
 static const float *slot_last_hidden(const struct step *s, uint32_t slot, uint32_t held)
 {
     return (const float *)slot_hidden(s, slot, held > 0 ? held - 1 : 0);
@@ -156,7 +158,7 @@ void mtp_put(struct step *s, const struct mtp *m)
     attention_put(s, &m->weights.layer);
 }
 
-/* ---- guesses ---- */
+/* ---- drafts ---- */
 
 struct draft_stage {
     struct step *step;
@@ -168,8 +170,8 @@ struct draft_stage {
     uint32_t pass;
 };
 
-/* The rows that want more than `pass` guesses, as a step of one token each: what it begins with, and where the row's hidden state
- * lies since the pass before. */
+/* The rows that need more than `pass` draft tokens, as a step of one token each: its input token, and the
+ * place of the row's hidden state of the pass before. */
 static uint32_t list_rows(struct step *s, const struct model_draft *d, uint32_t pass)
 {
     uint32_t count = 0, column = 0;
@@ -225,7 +227,8 @@ static bool exists(const uint64_t *bits, uint32_t id)
     return !bits || (bits[id / 64] >> id % 64 & 1);
 }
 
-/* The largest of the rows [from, from + count), the first of equals. Those that cannot be it are passed over eight at a time. */
+/* The largest of the rows [from, from + count), the first of equals. Those that cannot be it are passed over
+ * eight at a time. */
 static struct step_best best_of(const struct draft_stage *st, const float *logits, uint32_t from,
                                 uint32_t count)
 {

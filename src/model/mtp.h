@@ -1,9 +1,10 @@
-/* mtp.h - the MTP head: one more full-attention layer, which guesses the token behind the next one (contract 2.8).
+/* mtp.h - the MTP head: one more full-attention layer, which drafts the token after the next one (contract
+ * 2.8).
  *
- * Its K and V lie in the pages behind those of the full layers, the pair for token j at token j, rotated as what stands at token
- * j - 1. So a page depends on no token outside its key, and a sequence's entry 0, whose hidden state does not exist, is zeros that
- * no query sees. Every forward pass leaves them for its tokens: what a cache gives back is whole. A guess's pair is overwritten
- * when its token is computed. */
+ * Its K and V lie in the pages after those of the full layers, the pair for token j at token j, rotated as
+ * for token j - 1. So a page depends on no token outside its key, and a sequence's entry 0, which has no
+ * hidden state, is zeros that no query sees. Every forward pass writes them for its tokens, so cached
+ * pages are complete. A draft's pair is overwritten when its token is computed. */
 #ifndef PLATEAU_MODEL_MTP_H
 #define PLATEAU_MODEL_MTP_H
 
@@ -19,15 +20,15 @@ struct mtp {
     struct draft_vocab *words;
 };
 
-/* Makes `b`, which binds the text model and has been measured, one of the head's tensors, under either prefix, inside or beside
- * the checkpoint in `dir`. 0, or -ENOENT: there is no head; -EINVAL. */
+/* Makes `b`, which binds the text model and has been measured, one of the head's tensors, under either
+ * prefix, inside or beside the checkpoint in `dir`. 0, or -ENOENT: there is no head; -EINVAL. */
 int mtp_bind_init(struct binder *b, const char *dir);
 /* All of the head or a failure: nothing stands in for a tensor that is missing. */
 int mtp_bind(struct binder *b, struct mtp_weights *ret);
 
-/* Behind the last layer: settles it, leaves in h each token's hidden state behind the final norm, and begins a list of products with the
- * pairs'; returns its length. When it has been run, mtp_put() leaves the pairs in the pages, and in the slots the hidden states that a
- * next step begins with. */
+/* Behind the last layer: settles it, leaves in h each token's hidden state behind the final norm, and begins
+ * a list of products with the pairs'; returns its length. When it has been run, mtp_put() leaves the pairs in
+ * the pages, and in the slots the hidden states that a next step begins with. */
 uint32_t mtp_pair(struct step *s, const struct mtp *m);
 void mtp_put(struct step *s, const struct mtp *m);
 /* Fills in the drafts. 0 or -ECANCELED. */

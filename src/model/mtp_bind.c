@@ -1,8 +1,10 @@
-/* mtp_bind.c - finding the head: its prefix, its file, and what that file's writer did to norms and quantisation.
+/* mtp_bind.c - finding the head: its prefix, its file, and what that file's writer did to norms and
+ * quantisation.
  *
- * Inside the checkpoint the head follows the checkpoint's conventions. A side file was written by another program: a manifest
- * beside it says that norms are whole; without one each norm's mean says whether it is w or w - 1. Its quantisation often
- * differs from the model's (heads below 8 bits guess badly), and config.json speaks of the model's: shapes decide. */
+ * Inside the checkpoint the head follows the checkpoint's conventions. A side file was written by another
+ * program: a manifest beside it says that norms are whole; without one each norm's mean says whether it is w
+ * or w - 1. Its quantisation often differs from the model's (heads below 8 bits guess badly), and config.json
+ * speaks of the model's: shapes decide. */
 #include "model/mtp.h"
 
 #include "model/family.h"
@@ -16,7 +18,7 @@
 static const char *const prefixes[] = {"mtp.", "language_model.mtp."};
 static const char *const side_files[] = {"mtp/weights.safetensors", "model-mtp.safetensors"};
 
-/* The file that the head's first matrix lies in; NULL: there is none. */
+/* The file of the head's first matrix; NULL: no head. */
 static const char *find_head(struct binder *b)
 {
     char name[64];

@@ -1,7 +1,7 @@
 /* rope.h - the angles of rotary position embedding.
  *
- * A position has three numbers (interleaved M-RoPE); each frequency turns by one of them. Of text they are equal, and so is every model's
- * that knows no pictures. */
+ * A position has three numbers (interleaved M-RoPE); each frequency turns by one of them. Of text they are
+ * equal, and so is every model's that knows no pictures. */
 #ifndef PLATEAU_MODEL_ROPE_H
 #define PLATEAU_MODEL_ROPE_H
 
@@ -22,7 +22,7 @@ void rope_init(struct rope *r, const struct rope_config *c);
 /* cos and sin of one position: [half] each. */
 void rope_at(const struct rope *r, struct rope_position position, float *cosines, float *sines);
 
-/* Of text that no picture stands before. */
+/* Position in text without images before it. */
 static inline struct rope_position rope_text(uint32_t position)
 {
     return (struct rope_position){{position, position, position}};

@@ -1,5 +1,5 @@
-/* stage.c - a piece is read and then packed while it is in the cache. A larger stage loads no faster, and a load looks up after each piece:
- * whether it is still wanted, and whether an engine computes. */
+/* stage.c - a piece is read and then packed while it is in the cache. A larger stage loads no faster, and a
+ * load looks up after each piece: whether it is still wanted, and whether an engine computes. */
 #include "model/stage.h"
 
 #include "base/check.h"

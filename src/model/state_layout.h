@@ -1,13 +1,13 @@
 /* state_layout.h - where things lie inside a page and inside a slot. The only place that knows.
  *
- * Page: for each full-attention layer in order, then for each MTP layer, for each KV head: K transposed [head_dim][32], then V
- * [32][head_dim], f32. The MTP layer's pair for token j is (hidden state of token j - 1, token j).
- * Slot: for each linear-attention layer in order: the convolution's last inputs [taps - 1][channels], then the delta
- * state [value_heads][key_dim][value_dim], f32, each rounded up to 64 bytes.
- * Where tokens may be guessed, there follow for each linear-attention layer the inputs of 1 + drafts_max tokens behind the state (held
- * rows, see slot_held_row), and at the end of the slot its header, which says how many of them count. With MTP the hidden
- * states of those tokens, [hidden] f32 each, lie between the two; a state behind which nothing is held has that of its last
- * token in the first place. */
+ * Page: for each full-attention layer in order, then for each MTP layer, for each KV head: K transposed
+ * [head_dim][32], then V [32][head_dim], f32. The MTP layer's pair for token j is (hidden state of token j -
+ * 1, token j). Slot: for each linear-attention layer in order: the convolution's last inputs [taps -
+ * 1][channels], then the delta state [value_heads][key_dim][value_dim], f32, each rounded up to 64 bytes.
+ * Where tokens may be guessed, there follow for each linear-attention layer the inputs of 1 + drafts_max
+ * tokens behind the state (held rows, see slot_held_row), and at the end of the slot its header, which says
+ * how many of them count. With MTP the hidden states of those tokens, [hidden] f32 each, lie between the two;
+ * a state behind which nothing is held has that of its last token in the first place. */
 #ifndef PLATEAU_MODEL_STATE_LAYOUT_H
 #define PLATEAU_MODEL_STATE_LAYOUT_H
 
@@ -28,7 +28,8 @@ static inline size_t page_bytes(const struct config *c)
     return 2 * page_half_bytes(c) * c->kv_heads * ((size_t)c->full_count + c->mtp_count);
 }
 
-/* `full_index` counts the full-attention layers, and from full_count on the MTP layers. V follows at page_half_bytes behind. */
+/* `full_index` counts the full-attention layers, and from full_count on the MTP layers. V follows
+ * page_half_bytes later. */
 static inline size_t page_k_offset(const struct config *c, uint32_t full_index, uint32_t kv_head)
 {
     return 2 * page_half_bytes(c) * ((size_t)full_index * c->kv_heads + kv_head);
@@ -56,7 +57,8 @@ static inline size_t slot_states_bytes(const struct config *c)
     return slot_layer_bytes(c) * c->linear_count;
 }
 
-/* One token's inputs of one linear-attention layer, in floats: where each begins, and where the next token's do. */
+/* One token's inputs of one linear-attention layer, in floats: where each begins, and where the next token's
+ * do. */
 struct slot_held_row {
     size_t u;           /* [channels] as they enter the convolution */
     size_t k, v;        /* [key_heads][key_dim], [value_heads][value_dim] as they enter the delta rule */
@@ -93,7 +95,7 @@ static inline size_t slot_hidden_offset(const struct config *c, uint32_t index)
 }
 
 struct slot_header {
-    uint32_t pending; /* of the held tokens, the first so many count */
+    uint32_t pending; /* of the held tokens, the first `pending` are accepted */
 };
 #define SLOT_PENDING_UNSAID UINT32_MAX /* tokens are held, and model_accept() has not said how many count */
 

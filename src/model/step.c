@@ -1,9 +1,9 @@
 /* step.c - workspace and tiles.
  *
- * The workspace is a list of arrays, each so many bytes per token, row or worker: one list, from which both its
- * cost and its layout come, so that the plan cannot drift from what is allocated.
- * Products take tiles of panels x columns. Few columns: all of them in every tile, so a weight is read once; many: blocks, so
- * that a block of activations stays in the cache. Which of them a tile is changes no bit of a result. */
+ * The workspace is a list of arrays, each so many bytes per token, row or worker: one list, from which both
+ * its cost and its layout come, so that the plan cannot drift from what is allocated. Products take tiles of
+ * panels x columns. Few columns: all of them in every tile, so a weight is read once; many: blocks, so that a
+ * block of activations stays in the cache. Which of them a tile is changes no bit of a result. */
 #include "model/step.h"
 
 #include "model/mrope.h"
@@ -183,7 +183,7 @@ static void add_place(struct step *s, const struct model_row *row, uint32_t colu
     s->pictured++;
 }
 
-/* Tokens of slot_in that are to be applied. Without slots there is nothing to hold: K and V of wrong guesses are overwritten. */
+/* Tokens of slot_in to apply. Without slots nothing is held: K and V of rejected drafts are overwritten. */
 static uint32_t held_in(const struct step *s, const struct model_row *row)
 {
     uint32_t most = slot_held_max(s->config);
@@ -263,8 +263,8 @@ static void token_tile(void *arg, uint32_t tile, uint32_t worker)
         st->fn(st->step, st->arg, t);
 }
 
-/* Fewer values than these take less time than a barrier: of one token, whose parts would go to several workers, and of several, which
- * one worker has at hand and the others would have to fetch. */
+/* Fewer values than these take less time than a barrier: of one token, whose parts would go to several
+ * workers, and of several, which one worker has at hand and the others would have to fetch. */
 #define VALUES_FEW        4096u
 #define VALUES_FEW_TOKENS 16384u
 

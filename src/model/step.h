@@ -1,10 +1,10 @@
 /* step.h - one forward pass under way: its workspace and the ways work is split.
  *
- * The tokens of all rows lie side by side as columns: row 0's first. Work goes to the workers in tiles of outputs; every
- * step_* function below is one barrier (a single tile runs without). Between barriers a tile only writes what it owns.
- * The blocks (attention, delta net, MLP, experts) leave their result in `d` or elsewhere and say in `settle` how a token adds it to
- * the residual stream; the next norm does that first, which saves a barrier each.
- * Engine thread only; the tiles run on the workers. */
+ * The tokens of all rows lie side by side as columns: row 0's first. Work goes to the workers in tiles of
+ * outputs; every step_* function below is one barrier (a single tile runs without). Between barriers a tile
+ * only writes what it owns. The blocks (attention, delta net, MLP, experts) leave their result in `d` or
+ * elsewhere and say in `settle` how a token adds it to the residual stream; the next norm does that first,
+ * which saves a barrier each. Engine thread only; the tiles run on the workers. */
 #ifndef PLATEAU_MODEL_STEP_H
 #define PLATEAU_MODEL_STEP_H
 
@@ -14,8 +14,8 @@
 
 #include "base/check.h"
 
-/* Tokens of one row whose absolute positions share position / 16: what attention takes as a block of queries, and what may
- * write into a page without sharing a cache line with another block. */
+/* Tokens of one row whose absolute positions share position / 16: what attention takes as a block of queries,
+ * and what may write into a page without sharing a cache line with another block. */
 #define STEP_SPAN_TOKENS 16
 struct step_span {
     uint32_t row, column, position, count;
@@ -37,7 +37,7 @@ struct step_columns {
 };
 #define STEP_PROJECTIONS_MAX 2 /* of all tokens, in one list */
 
-/* A guess under way: its row of model_draft, and where its hidden state lies since the pass before. */
+/* A draft in progress: its row of model_draft, and the place of its hidden state of the pass before. */
 struct step_draft {
     uint32_t row, column;
 };
@@ -45,7 +45,7 @@ struct step_best {
     float logit;
     uint32_t id;
 };
-/* Guesses look at so many panels of the head at a time at most, for so many rows. */
+/* Limits of drafting: panels of the head at a time, and rows. */
 #define STEP_DRAFT_PANELS  16
 #define STEP_DRAFT_LOGITS  (STEP_DRAFT_PANELS * MATRIX_PANEL)
 #define STEP_DRAFT_COLUMNS 16
@@ -72,16 +72,16 @@ struct step {
     struct step_span *spans;
     uint32_t *ids; /* [tokens] */
     struct rope_position *positions;
-    const float **features;        /* [tokens]: what stands for a picture's token; NULL: its embedding does */
-    float *cosines, *sines;        /* [tokens][rot / 2] */
-    float *h;                      /* [tokens][hidden]: the residual stream */
-    float *x, *x_sums;             /* [tokens][x_wide]: normed, and its group sums */
-    float *p;                      /* [tokens][wide]: what projections of x give */
-    float *conv;                   /* [tokens][conv channels] */
-    float *alpha, *beta;           /* [tokens][value_heads] */
-    float *mid, *mid_sums;         /* [tokens][mid_wide]: what the second projection reads */
-    float *d;                      /* [tokens][hidden]: what it gives */
-    uint32_t *logit_columns;       /* [tokens] */
+    const float **features;  /* [tokens]: image embeddings of image tokens; NULL: the token's own embedding */
+    float *cosines, *sines;  /* [tokens][rot / 2] */
+    float *h;                /* [tokens][hidden]: the residual stream */
+    float *x, *x_sums;       /* [tokens][x_wide]: normed, and its group sums */
+    float *p;                /* [tokens][wide]: what projections of x give */
+    float *conv;             /* [tokens][conv channels] */
+    float *alpha, *beta;     /* [tokens][value_heads] */
+    float *mid, *mid_sums;   /* [tokens][mid_wide]: what the second projection reads */
+    float *d;                /* [tokens][hidden]: what it gives */
+    uint32_t *logit_columns; /* [tokens] */
     struct step_columns columns;   /* [STEP_PROJECTIONS_MAX * tokens] each */
     struct step_product *products; /* [products_max] */
     /* Experts: a pair is (token, rank), at token * chosen + rank. */
@@ -93,7 +93,7 @@ struct step {
     float *pair_out;                                               /* [pairs][hidden] */
     const float **pair_x, **pair_xsum, **pair_mid, **pair_mid_sum; /* [pairs] */
     float **pair_up_y, **pair_out_y;
-    /* Guesses. */
+    /* Drafts. */
     struct step_draft *drafts;    /* [rows] */
     struct model_row *draft_rows; /* [rows] */
     struct step_best *draft_best; /* [rows][step_draft_tiles_max] */
@@ -112,8 +112,8 @@ int step_create(struct arena *a, const struct config *c, const struct model_opts
 /* Takes the rows in: columns, spans, positions. */
 void step_begin(struct step *s, const struct model_step *in);
 
-/* Floats from one token's row to the next for at least n: whole cache lines, and not a multiple of 1 KiB, or a product's columns
- * would share a few sets of the first cache and drive each other out of it. */
+/* Floats from one token's row to the next for at least n: whole cache lines, and not a multiple of 1 KiB, or
+ * a product's columns would share a few sets of the first cache and drive each other out of it. */
 static inline uint32_t step_row_stride(uint32_t n)
 {
     n = (n + 15) / 16 * 16;
@@ -137,13 +137,15 @@ void step_sums_part(const struct step *s, unsigned groups, float *sums, const fl
 
 /* fn(arg, tile, worker) for tile < tiles. */
 void step_run(struct step *s, workers_fn *fn, void *arg, uint32_t tiles);
-/* fn for each token, on whichever worker; by the caller alone where all of them have less to do than a barrier takes. `values`: about
- * how many it reads and writes for a token, those that take an exponential tenfold. */
+/* fn for each token, on whichever worker; by the caller alone where all of them have less to do than a
+ * barrier takes. `values`: about how many it reads and writes for a token, those that take an exponential
+ * tenfold. */
 typedef void step_token_fn(struct step *s, const void *arg, uint32_t token);
 void step_each_token(struct step *s, step_token_fn *fn, const void *arg, uint32_t values);
 /* The same for each of `count` of something else. */
 void step_each(struct step *s, step_token_fn *fn, const void *arg, uint32_t count, uint32_t values);
-/* fn for each token's values [0, width), cut at multiples of 128 where there are fewer tokens than workers. */
+/* fn for each token's values [0, width), cut at multiples of 128 where there are fewer tokens than
+ * workers. */
 typedef void step_part_fn(struct step *s, const void *arg, uint32_t token, uint32_t from, uint32_t to);
 void step_each_part(struct step *s, step_part_fn *fn, const void *arg, uint32_t width);
 
@@ -156,7 +158,8 @@ struct step_rows {
 /* y[t] = projection of x[t] for t < count; y.width is not looked at. */
 void step_project(struct step *s, const struct projection *p, struct step_rows x, struct step_rows y,
                   uint32_t count);
-/* The same as products of the list, to be run later; returns the list's new length. At most STEP_PROJECTIONS_MAX in a list. */
+/* The same as products of the list, to be run later; returns the list's new length. At most
+ * STEP_PROJECTIONS_MAX in a list. */
 uint32_t step_project_add(struct step *s, uint32_t list, const struct projection *p, struct step_rows x,
                           struct step_rows y, uint32_t count);
 /* Adds a product to the list; returns the list's new length. The columns' arrays stay until step_products. */
@@ -166,7 +169,7 @@ void step_products(struct step *s, uint32_t count);
 
 /* Settles what is pending, then x = rmsnorm(h) with group sums. */
 void step_norm(struct step *s, const float *weight, unsigned groups);
-/* Settles what is pending, then adds what a tower gave for the layer that is done to the tokens of pictures. */
+/* Adds the pending residual, then the vision encoder's features for the finished layer to image tokens. */
 void step_add_features(struct step *s, uint32_t layer);
 /* The usual thing to settle: h += d. */
 void step_settle_d(struct step *s, uint32_t token);
@@ -177,7 +180,7 @@ float *step_slot_held(const struct step *s, uint32_t slot, uint32_t linear_index
 /* NULL where nothing is ever held. */
 struct slot_header *step_slot_header(const struct config *c, char *slots, uint32_t slot);
 
-/* Tokens that a guess is looked for among. */
+/* Size of the draft vocabulary. */
 static inline uint32_t step_draft_vocab(const struct config *c)
 {
     return c->draft_vocab ? c->draft_vocab : c->vocab;
@@ -190,7 +193,7 @@ static inline uint32_t step_draft_panels(const struct config *c, uint32_t worker
         panels /= 2;
     return panels;
 }
-/* At most so many tiles, with any number of workers. */
+/* Bound on tiles, with any number of workers. */
 static inline uint32_t step_draft_tiles_max(const struct config *c)
 {
     return DIV_UP(DIV_UP(step_draft_vocab(c), MATRIX_PANEL), 4u);

@@ -1,7 +1,8 @@
-/* tower.c - names and shapes of the tower's tensors, in either writer's layout.
+/* tower.c - names and shapes of the vision encoder's tensors, in either writer's layout.
  *
- * The patch embedding is a convolution whose stride is its size: a matrix over the values of a patch. Its two layouts differ in their
- * order only, so the patches are laid out as the matrix wants them, and the matrix is packed as it is. */
+ * The patch embedding is a convolution with a stride of its size: a matrix over the values of a patch. Its
+ * two layouts differ in their order only, so the patches are laid out in the matrix's order, and the
+ * matrix is packed unchanged. */
 #include "model/tower.h"
 
 #include "base/check.h"
@@ -58,7 +59,8 @@ static int bind_linear(struct binder *b, const char *head, const char *name, uin
     return r < 0 ? r : bind_bias(b, path, out, &ret->bias);
 }
 
-/* One tensor, its rows queries | keys | values: as two matrices, for queries are needed when all keys are there. */
+/* One tensor, its rows queries | keys | values: as two matrices, for queries are needed when all keys are
+ * there. */
 static int bind_qkv(struct binder *b, const char *head, uint32_t n, struct tower_block *ret)
 {
     char path[BINDER_PATH_MAX];
@@ -155,7 +157,7 @@ int tower_bind(struct binder *b, struct tower_block *blocks, struct tower *ret)
     ASSERT(b->prefix);
     int r = bind_all(b, blocks, &t);
     b->prefix = prefix;
-    b->active = active; /* no token reads the tower */
+    b->active = active; /* tokens do not read the vision encoder */
     b->tower_bytes = b->used - used;
     if (r == 0)
         *ret = t;

@@ -1,4 +1,5 @@
-/* tower.h - the vision tower's weights (contract 4.3), packed. Constant once bound; they lie in the model's weight memory. */
+/* tower.h - the vision encoder's weights (contract 4.3), packed. Constant once bound; they lie in the
+ * model's weight memory. */
 #ifndef PLATEAU_MODEL_TOWER_H
 #define PLATEAU_MODEL_TOWER_H
 
@@ -33,10 +34,10 @@ struct tower {
     struct tower_merger merger, deepstack[VISION_DEEPSTACK_MAX];
 };
 
-/* Binds everything below the prefix that the checkpoint has. `blocks`: [depth] of memory; NULL while measuring.
- * 0, -EINVAL, -ENOTSUP. */
+/* Binds everything below the prefix that the checkpoint has. `blocks`: [depth] of memory; NULL while
+ * measuring. 0, -EINVAL, -ENOTSUP. */
 int tower_bind(struct binder *b, struct tower_block *blocks, struct tower *ret);
-/* Whether the checkpoint has a tower, under any prefix we know. */
+/* Whether the checkpoint has a vision encoder, under any known prefix. */
 bool tower_exists(const struct checkpoint *c);
 
 #endif

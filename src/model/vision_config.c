@@ -1,5 +1,5 @@
-/* vision_config.c - where the files leave something out, what the families' published files say stands in, never a library's class
- * defaults: those are another family's. */
+/* vision_config.c - where the files leave something out, what the families' published files say stands in,
+ * never a library's class defaults: those are another family's. */
 #include "model/vision_config.h"
 
 #include "model/config.h"
@@ -102,7 +102,8 @@ static void read_tokens(struct json_read *r, const struct config *text, struct m
         json_read_fail(r, -ENOTSUP, "pictures need mrope_interleaved true and an mrope_section");
 }
 
-/* size.shortest_edge and longest_edge are areas, whatever they are called; min_pixels and max_pixels go before them. */
+/* size.shortest_edge and longest_edge are areas, whatever they are called; min_pixels and max_pixels go
+ * before them. */
 static void read_bounds(struct json_read *r, uint64_t *min, uint64_t *max)
 {
     const json_t *size = json_read_get(r, "size");
@@ -162,7 +163,7 @@ static void read_video(struct json_read *r, struct model_vision *s)
         json_read_u32_or(r, "max_frames", s->video_frames_min, 1u << 16, MAX_OF(s->video_frames_min, 768));
 }
 
-/* A picture is one token at least, and no larger than whoever serves it wants. */
+/* An image is one token at least, and at most the server's limit. */
 static void cap(struct model_vision *s, uint64_t pixels_max)
 {
     uint64_t edge = s->patch * s->merge;

@@ -1,7 +1,8 @@
-/* vision_config.h - the vision tower as checked numbers.
+/* vision_config.h - the vision encoder as checked numbers.
  *
- * From config.json (vision_config and the ids beside it) and the files of the picture's and the video's preprocessor (contract 4.1), each of
- * which may be missing. Numbers are within bounds such that the sizes of all tensors and of any picture fit 64 bits. Constant once read. */
+ * From config.json (vision_config and the ids beside it) and the files of the image and video
+ * preprocessors (contract 4.1), each of which may be missing. The bounds ensure that the sizes of all
+ * tensors and of any image fit 64 bits. Constant once read. */
 #ifndef PLATEAU_MODEL_VISION_CONFIG_H
 #define PLATEAU_MODEL_VISION_CONFIG_H
 
@@ -17,8 +18,8 @@ struct config;
 #define VISION_PATCH_MAX     64
 #define VISION_MERGE_MAX     4
 #define VISION_GRID_MAX      1024       /* of learned positions, an edge */
-#define VISION_PIXELS_MAX    (1u << 28) /* of a picture */
-/* What pictures are limited to where nobody says more or less: 4 megapixels. */
+#define VISION_PIXELS_MAX    (1u << 28) /* of an image */
+/* Default limit of an image: 4 megapixels. */
 #define VISION_PIXELS_USUAL 4194304u
 #define VISION_CHANNELS     3
 #define VISION_FRAMES       2 /* frames of one patch */
@@ -34,8 +35,9 @@ struct vision_config {
     float mean[VISION_CHANNELS], std[VISION_CHANNELS]; /* of pixels as numbers of 0 to 1 */
 };
 
-/* `picture` and `video`: what the preprocessors' files hold; NULL: nothing. pixels_max: as model_parts.image_pixels_max.
- * 0, -EINVAL, -ENOTSUP (a tower of another kind), with key, value and limit in e. */
+/* `picture` and `video`: the preprocessors' files; NULL: missing. pixels_max: as
+ * model_parts.image_pixels_max. 0, -EINVAL, -ENOTSUP (another kind of vision encoder), with key, value and
+ * limit in e. */
 int vision_config_read(const json_t *config, const json_t *picture, const json_t *video,
                        const struct config *text, uint64_t pixels_max, struct vision_config *ret,
                        struct err *e);

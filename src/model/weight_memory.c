@@ -1,5 +1,5 @@
-/* weight_memory.c - one mapping, populated ahead of the packing. memory/units is for pools whose units come and go; this only
- * grows, once. */
+/* weight_memory.c - one mapping, populated ahead of the packing. memory/units is for pools whose units come
+ * and go; this only grows, once. */
 #include "model/weight_memory.h"
 
 #include "memory/units.h"
@@ -55,8 +55,8 @@ int weight_memory_commit(struct weight_memory *m, size_t bytes)
     ASSERT(want <= m->bytes);
     if (want <= m->committed)
         return 0;
-    /* A unit at a time: the system's lock on the address space is held while a range is populated, and other models' engines need it
-     * to commit a unit of theirs. */
+    /* A unit at a time: the kernel's lock on the address space is held while a range is populated, and
+     * other models' engines need it to commit a unit of theirs. */
     for (int r; m->committed < want; m->committed += UNIT_BYTES) {
         if ((r = pages_commit(m->base + m->committed, UNIT_BYTES)) < 0)
             return r;

@@ -1,7 +1,8 @@
 /* weight_memory.h - anonymous memory that holds a model's packed weights, from load to unload.
  *
- * All bytes are reserved in the account before the first is committed; commits follow the packing in units of 2 MiB, huge pages
- * where the system has them. The loading thread only, until the model is loaded; then constant. */
+ * All bytes are reserved in the account before the first is committed; commits follow the packing in units of
+ * 2 MiB, huge pages where the system has them. The loading thread only, until the model is loaded; then
+ * constant. */
 #ifndef PLATEAU_MODEL_WEIGHT_MEMORY_H
 #define PLATEAU_MODEL_WEIGHT_MEMORY_H
 

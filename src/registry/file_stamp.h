@@ -1,4 +1,4 @@
-/* file_stamp.h - whether a model's files are still those of before. */
+/* file_stamp.h - detects whether a model's files have changed. */
 #ifndef PLATEAU_REGISTRY_FILE_STAMP_H
 #define PLATEAU_REGISTRY_FILE_STAMP_H
 

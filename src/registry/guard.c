@@ -1,6 +1,8 @@
-/* guard.c - the guard's own thread: it helps engines that were refused memory, and looks at the system.
+/* guard.c - the guard's own thread: it reclaims memory for engines that were refused some, and watches the
+ * system.
  *
- * Nobody waits for this thread, so it may wait for others. It sleeps until somebody wants help or a second is over. */
+ * No engine waits for this thread, so it may wait for others. It sleeps until an engine needs memory or a
+ * second has passed. */
 #include "registry/guard.h"
 
 #include "registry/guard_state.h"
@@ -17,11 +19,11 @@
 #define GUARD_STACK_BYTES ((size_t)256 << 10)
 #define LOOK_NS           NS_PER_S
 #define SHRINK_PART       8 /* of all that is cached goes with each look */
-#define RETRY_AFTER_S     5 /* a stage lasts so long at least */
+#define RETRY_AFTER_S     5 /* least duration of a stage */
 
 /* ---- help ---- */
 
-/* Somebody's request needs units that the process refused: others' free units, then their prefixes, then idle models. */
+/* An engine was refused units: take free units of other models, then cached prefixes, then idle models. */
 static void help(struct guard *g, uint64_t id, uint64_t bytes)
 {
     struct guard_silent silent = {.ids = {id}, .count = 1};
@@ -62,7 +64,7 @@ static void unload_one(struct guard *g)
     guard_take_idle(g, root.limit - MIN_OF(root.reserved, root.limit) + 1);
 }
 
-/* What a stage does it does again with each look, and what came before it, too. */
+/* Each look repeats the action of the present stage and of all stages before it. */
 static void act(struct guard *g, enum pressure_stage stage)
 {
     struct holders_reclaimed r;
@@ -152,7 +154,7 @@ static void *guard_thread(void *arg)
     return NULL;
 }
 
-/* ---- from beginning to end ---- */
+/* ---- life cycle ---- */
 
 uint64_t guard_stack_bytes(void)
 {

@@ -1,18 +1,20 @@
-/* guard.h - makes room across models, and gives memory up when the machine wants it for others.
+/* guard.h - makes room across models, and gives memory up under pressure from the system.
  *
- * One per process. It knows who holds memory that can be taken back (memory/holders: every engine's pools, loaded or left behind) and, through
- * struct guard_models, the registry of models. It takes in this order, until what was refused fits:
+ * One per process. It knows the holders of memory that can be taken back (memory/holders: every engine's
+ * pools, loaded or orphaned) and, through struct guard_models, the registry of models. It takes in this
+ * order, until the refused bytes fit:
  *
- *     1. units of all pools that hold nothing
- *     2. prefixes that no request uses, of all pools: those whose loss costs least for what they hold and how long nobody used them
- *     3. idle models that are neither pinned nor leased: the set with the cheapest reload that suffices
+ *   1. free units of all pools
+ *   2. prefixes that no request uses, of all pools: the least costly to lose, by bytes and idle time
+ *   3. idle models that are neither pinned nor leased: the set with the cheapest reload that suffices
  *
- * and only then it refuses, with the numbers. What all of it together could not make fit is refused before anything is dropped. A request
- * that runs is never harmed: its pages are not asked for, its model is no victim.
+ * Only then it refuses, with the numbers. If all of it together would not suffice, it refuses before dropping
+ * anything. Running requests keep their pages, and their model is never a victim.
  *
- * Two ways in. guard_make_room() is for who may wait: the thread of a load. An engine never waits: it says what it wants
- * (holder_want) and goes on, and the guard's own thread asks the others. That thread also looks at the system once a second and moves in stages
- * (memory/pressure): it shrinks caches, trims, unloads idle models, and last has new work refused. */
+ * Two ways in. guard_make_room() may wait: it is for the thread of a load. An engine never waits: it states
+ * its need (holder_want) and continues, and the guard's own thread asks the others. That thread also checks
+ * the system once a second and moves in stages (memory/pressure): it shrinks caches, trims, unloads idle
+ * models, and last has new work refused. */
 #ifndef PLATEAU_REGISTRY_GUARD_H
 #define PLATEAU_REGISTRY_GUARD_H
 
@@ -26,13 +28,14 @@
 struct guard;
 struct holders;
 
-/* What the registry does for the guard. Called from the thread that makes room, or the guard's own, never an engine's; the registry holds no
- * lock then that these take. */
+/* What the registry does for the guard. Called from the thread that makes room, or the guard's own, never an
+ * engine's; the registry holds no lock then that these take. */
 struct guard_models {
     /* What unloading every idle model that is neither pinned nor leased would give back. */
     uint64_t (*idle_bytes)(void *arg);
-    /* Unloads such models, the cheapest to load again that suffice, until the process has room for `bytes` more, and waits for it. None goes when all
-     * of them together would not do. Returns by how much the process's reserved bytes fell. */
+    /* Unloads such models, the cheapest to load again that suffice, until the process has room for `bytes`
+     * more, and waits for it. None goes when all of them together would not do. Returns by how much the
+     * process's reserved bytes fell. */
     uint64_t (*free_idle)(void *arg, uint64_t bytes);
     void *arg;
 };
@@ -42,7 +45,8 @@ struct guard_opts {
     struct holders *holders; /* borrowed; outlives the guard */
     struct account *threads; /* pays for the stack of the guard's thread */
     bool watches_system;     /* false: pressure from outside is not looked at */
-    /* For tests: figures instead of the system's, and how often; NULL and 0: footprint_read(), once a second. */
+    /* For tests: figures instead of the system's, and how often; NULL and 0: footprint_read(), once a
+     * second. */
     void (*read)(void *arg, struct footprint *ret);
     void *read_arg;
     uint64_t look_ns;
@@ -52,19 +56,21 @@ struct guard_opts {
 uint64_t guard_stack_bytes(void);
 /* 0, -ENOMEM, or why the thread did not start. */
 int guard_create(const struct guard_opts *opts, struct guard **ret);
-/* Ends its thread; nobody makes room then. Before the holders go. NULL is fine. */
+/* Ends its thread and makes no more room. Before the holders go. NULL is fine. */
 void guard_free(struct guard *g);
-/* Until then, and after NULL, no model is unloaded. With NULL it returns when no call is under way: before the registry goes. */
+/* Until then, and after NULL, no model is unloaded. With NULL it returns when no call is under way: before
+ * the registry goes. */
 void guard_set_models(struct guard *g, const struct guard_models *models);
 
 struct guard_wish {
-    const char *name;        /* who needs it, for the refusal: a model's id */
+    const char *name;        /* the model's id, for the refusal */
     uint64_t bytes;          /* that were refused, together */
     struct account *account; /* that refused them: it, or one on its way up */
-    /* Tries again what was refused: 0, or -ENOMEM. Called whenever there is more room than before, so it should take all of it at once, for
-     * example by account_set_floor(). NULL: it is enough that the account and those above have room. */
+    /* Retries the refused reservation: 0, or -ENOMEM. Called whenever there is more room than before, so
+     * it should take all of it at once, for example by account_set_floor(). NULL: room in the account and
+     * its parents is enough. */
     int (*take)(void *arg);
-    /* Whoever wanted it has gone: no more is taken from others. May be NULL. */
+    /* True once the request for room is withdrawn: the guard stops taking. May be NULL. */
     bool (*cancelled)(void *arg);
     void *arg; /* of both */
 };
@@ -81,11 +87,12 @@ struct guard_refusal {
     char text[500]; /* the sentence for a 507 */
 };
 
-/* Makes room, in the order above. Waits for engines, a step of each at most, and for unloads. One at a time: others wait their turn. 0: take() succeeded.
- * -ENOMEM: there is none, `ret` says why; -ECANCELED. Any thread but an engine's. */
+/* Makes room, in the order above. Waits for engines, a step of each at most, and for unloads. One call at
+ * a time; others queue. 0: take() succeeded. -ENOMEM: there is none, `ret` says why; -ECANCELED. Any
+ * thread but an engine's. */
 int guard_make_room(struct guard *g, const struct guard_wish *w, struct guard_refusal *ret);
 
-/* What has been done and seen so far; for reports. */
+/* Counts and the present state, for reports. */
 struct guard_numbers {
     enum pressure_stage stage;
     enum pressure_level level;
@@ -97,9 +104,11 @@ struct guard_numbers {
 /* Any thread. */
 void guard_numbers(struct guard *g, struct guard_numbers *ret);
 
-/* True: idle models are being unloaded for want of memory that others took, so none is loaded; with a sentence for a 507. Any thread. */
+/* True while idle models are being unloaded under memory pressure, so no model is loaded; `why` is the
+ * sentence for a 507. Any thread. */
 bool guard_refuses_loads(struct guard *g, const char *name, struct err *why);
-/* True: the machine is so short of memory that new work is refused for now, with a sentence for a 503. Any thread. */
+/* True: the machine is so short of memory that new work is refused for now, with a sentence for a 503. Any
+ * thread. */
 bool guard_refuses_work(struct guard *g, struct err *why, uint32_t *retry_after_s);
 
 #endif

@@ -1,6 +1,7 @@
-/* guard_room.c - one who was refused: look, take the next thing, try again.
+/* guard_room.c - the loop of one request for room: look, take the next thing, try again.
  *
- * What is needed is read from the ledger before each step and not added up from the answers: others take and give meanwhile. */
+ * The need is read from the ledger before each step instead of summing the answers, because others take
+ * and give meanwhile. */
 #include "registry/guard_state.h"
 #include "registry/room.h"
 
@@ -17,9 +18,9 @@ struct making {
     const struct guard_wish *w;
     struct room room;
     struct guard_silent silent;
-    /* Times that idle models gave nothing: they were too few, or taken into use meanwhile. */
-    uint32_t idle_failures;
-    uint32_t surprises; /* it should have fitted, and did not */
+    uint32_t idle_failures; /* times that idle models gave nothing: they were too few, or taken into use
+                               meanwhile */
+    uint32_t surprises;     /* it should have fitted, and did not */
 };
 
 #define SURPRISES_MAX     8

@@ -1,4 +1,4 @@
-/* guard_state.h - what the files of the guard share; nobody else includes it. */
+/* guard_state.h - shared by the files of the guard only. */
 #ifndef PLATEAU_REGISTRY_GUARD_STATE_H
 #define PLATEAU_REGISTRY_GUARD_STATE_H
 
@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Bytes taken back, by whom they were held. */
+/* Bytes taken back, by kind of holder. */
 struct guard_given {
     _Atomic uint64_t free_bytes, cached_bytes, idle_bytes;
 };
@@ -21,15 +21,16 @@ struct guard {
     pthread_t thread;
     bool started;
 
-    /* Held while room is made and while models are unloaded: one at a time, and guard_set_models() waits for it. */
+    /* Held while room is made and while models are unloaded: one at a time, and guard_set_models() waits for
+     * it. */
     pthread_mutex_t room;
     struct guard_models models; /* under `room`; zeroed: none */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool wanted, ends;            /* under `lock`: somebody wants help; the thread is to end */
+    bool wanted, ends;            /* under `lock`: an engine needs memory; the thread is to end */
     struct pressure pressure;     /* under `lock`; the thread changes it */
-    struct guard_numbers numbers; /* likewise, but for what stands below */
+    struct guard_numbers numbers; /* under `lock`, except the counters below */
 
     struct guard_given given;
     _Atomic uint64_t rooms_made, rooms_refused, helps;
@@ -40,24 +41,26 @@ struct guard {
 /* Units that hold nothing, of all but `except` (0: of all). */
 uint64_t guard_take_free(struct guard *g, uint64_t except, uint64_t bytes);
 
-/* Those of whom nothing cached came when they were asked. */
+/* Holders that returned no cached bytes when asked. */
 struct guard_silent {
     uint64_t ids[HOLDERS_MAX];
     uint32_t count;
 };
-/* Prefixes of who has those of least use, as long as they are the ones of least use. 0: it gave nothing, and is silent from now on; or nobody is
- * left. */
+/* Takes the least useful prefixes, from the holder that has them, while they stay the least useful. 0:
+ * that holder returned nothing and is silent from now on, or no holder is left. */
 uint64_t guard_take_cached(struct guard *g, struct guard_silent *silent, uint64_t bytes);
-/* Those whose free and cached bytes are within the floors of their accounts: to the process it makes no difference whether they give them. */
+/* Those whose free and cached bytes are within the floors of their accounts: to the process it makes no
+ * difference whether they give them. */
 void guard_pass_over_floors(struct guard *g, struct guard_silent *silent);
 struct guard_count {
     uint64_t free_bytes, cached_bytes, reach_bytes; /* as holder_numbers has them */
 };
 /* What all but the silent have; reach_bytes: all. */
 struct guard_count guard_count(struct guard *g, const struct guard_silent *silent);
-/* Idle models, until the process has room for so many bytes more. Takes `room`, which the caller does not hold. */
+/* Unloads idle models until the process has room for `bytes` more. Takes `room`, which the caller does not
+ * hold. */
 uint64_t guard_take_idle(struct guard *g, uint64_t bytes);
-/* The same for who holds it. */
+/* The same for a caller that holds it. */
 uint64_t guard_take_idle_locked(struct guard *g, uint64_t bytes);
 
 #endif

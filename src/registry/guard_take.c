@@ -1,6 +1,7 @@
-/* guard_take.c - asking those who hold something, and waiting for them as long as a step may last.
+/* guard_take.c - asks holders, and waits for their answers for as long as a step may take.
  *
- * An engine that computes answers when its step is over, a second at most; one that does not is stuck, and others are asked instead. */
+ * A computing engine answers after its step, within a second. One that does not is stuck, and others are
+ * asked instead. */
 #include "registry/guard_state.h"
 
 #include "base/check.h"

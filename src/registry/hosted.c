@@ -1,7 +1,7 @@
 /* hosted.c - two tables, read forwards to load and backwards to unload.
  *
- * An entry of the second undoes what an entry of the first may have done, whole or in part, and is safe when it did nothing: so a load
- * that fails anywhere runs all of it. */
+ * An entry of the second undoes an entry of the first, done in whole, in part or not at all. So a load
+ * that fails anywhere runs all of them. */
 #include "registry/hosted.h"
 
 #include "base/check.h"
@@ -132,7 +132,7 @@ static int load_weights(struct load *l)
     return model_load(s->dir, &opts, &l->h->model, l->e);
 }
 
-/* A model whose files cannot be told apart from others' leaves nothing on disk. */
+/* A model without a fingerprint writes nothing to disk. */
 static struct store *find_store(struct load *l, struct store_identity *ret)
 {
     const struct model_settings *s = l->opts->settings;
@@ -174,8 +174,9 @@ static int set_floor(const struct load *l, const char *name, uint64_t bytes)
     return a ? account_set_floor(a, MIN_OF(bytes, limit)) : 0;
 }
 
-/* What was planned is from now on what each account may hold. Beside other models, what one request needs is also set aside
- * within the model's floor, so that neither pools nor blocks can take what the other cannot run without. */
+/* From now on the plan's figures are the accounts' limits. Beside other models, the need of one request is
+ * also reserved in the model's floor, so that neither pools nor blocks can take the memory that the other
+ * needs to run. */
 static int apply_plan(struct load *l)
 {
     const struct model_settings *s = l->opts->settings;

@@ -1,7 +1,8 @@
 /* hosted.h - one model with all that serving it takes: accounts, tokenizer, template, weights, engine.
  *
- * Loading is an ordered list of steps, unloading the same list backwards. A load that fails at any step leaves nothing: what its steps
- * made is unmade and the ledger is what it was. Unloading runs every entry whatever the ones before it reported. One thread at a time. */
+ * Loading is an ordered list of steps, unloading the same list backwards. A load that fails at any step
+ * leaves nothing: what its steps made is unmade and the ledger is what it was. Unloading runs every entry
+ * whatever the ones before it reported. One thread at a time. */
 #ifndef PLATEAU_REGISTRY_HOSTED_H
 #define PLATEAU_REGISTRY_HOSTED_H
 
@@ -27,8 +28,8 @@ struct hosted_opts {
     struct workers *workers;
     const struct kern_ops *ops;
     struct store *store; /* engine_opts.store */
-    /* Called for as many bytes as the plan demands before anything is loaded: sets them aside as the account's floor, or says in
-     * `e` why not. NULL: account_set_floor() is enough. */
+    /* Called for as many bytes as the plan demands before anything is loaded: sets them aside as the
+     * account's floor, or says in `e` why not. NULL: account_set_floor() is enough. */
     int (*make_room)(void *arg, struct account *account, uint64_t bytes, struct err *e);
     /* As model_opts.progress. */
     int (*progress)(void *arg, uint64_t done, uint64_t total);
@@ -43,8 +44,8 @@ struct hosted_opts {
 int hosted_load(const struct hosted_opts *opts, struct hosted *ret, struct err *e);
 /* As its users see it. */
 void hosted_describe(const struct hosted *h, const struct model_settings *s, struct served_model *ret);
-/* Unmakes what is there; fine on a zeroed struct and after a load that failed. `trouble` (HOSTED_TROUBLE_BYTES, may be NULL) gets the
- * names of steps that reported a failure. */
+/* Unmakes all parts that exist; fine on a zeroed struct and after a failed load. `trouble`
+ * (HOSTED_TROUBLE_BYTES, may be NULL) gets the names of steps that reported a failure. */
 void hosted_close(struct hosted *h, const struct registry_faults *faults, char *trouble);
 
 #endif

@@ -34,7 +34,8 @@ static uint64_t file_bytes(const char *dir, const char *name)
     return stat(path, &st) == 0 && st.st_size > 0 ? (uint64_t)st.st_size : 0;
 }
 
-/* Tables and trees of what these files say: a vocabulary takes about one and a half times its file, a template ten times. */
+/* Tables and trees of what these files say: a vocabulary takes about one and a half times its file, a
+ * template ten times. */
 static uint64_t tokenizer_bytes(const char *dir)
 {
     uint64_t vocabulary = file_bytes(dir, "tokenizer.json");
@@ -43,7 +44,7 @@ static uint64_t tokenizer_bytes(const char *dir)
     return vocabulary ? ROUND_UP(4 * MIB + 3 * vocabulary + 16 * templates, MIB) : MIB;
 }
 
-/* Whether there is a whole head is known when it has been asked for. */
+/* Only a probe shows whether the MTP head is complete. */
 int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
 {
     struct model_shape plain;

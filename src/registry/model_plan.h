@@ -1,4 +1,5 @@
-/* model_plan.h - what one model takes, asked of every module that will take it: the numbers that memory/plan adds up. */
+/* model_plan.h - memory of one model, collected from every module that will take some; memory/plan adds it
+ * up. */
 #ifndef PLATEAU_REGISTRY_MODEL_PLAN_H
 #define PLATEAU_REGISTRY_MODEL_PLAN_H
 
@@ -7,7 +8,7 @@
 #include "model/model.h"
 #include "registry/speculation.h"
 
-/* What guessing takes more than doing without: of the weights, of each page, and of each slot. */
+/* Memory of speculative decoding: of the weights, of each page, and of each recurrent state. */
 struct model_plan_guessing {
     uint64_t weight_bytes, page_bytes, slot_bytes;
 };
@@ -18,8 +19,8 @@ struct model_plan {
     uint32_t queue, workers;
     uint64_t host_cache_bytes;
     struct speculation speculation;
-    /* What is of pictures is given; the rest follows from speculation and the model. */
-    struct model_parts parts;
+    struct model_parts
+        parts; /* fields about images are given; the rest follows from speculation and the model */
     /* Read from the directory by model_plan_probe(). */
     struct engine_guessing guessing;
     struct model_shape shape;
@@ -29,9 +30,10 @@ struct model_plan {
 
 #define MODEL_PLAN_STEP_TOKENS 512 /* of one step; what a step takes of workspace */
 
-/* Tokens of one step for so many rows, each with so many guesses. */
+/* Tokens of one step for `rows` sequences with `drafts_max` draft tokens each. */
 uint32_t model_plan_step_tokens(uint32_t rows, uint32_t drafts_max);
-/* The engine's options as far as a plan knows them: the same for who plans and who creates. guessing: NULL for nobody's. */
+/* The engine's options that a plan needs; plans and engines share them. guessing: NULL without speculative
+ * decoding. */
 struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t host_cache_bytes,
                                           const struct engine_guessing *guessing);
 /* Reads headers, loads nothing. 0 or what model_probe() said. */

@@ -1,5 +1,5 @@
-/* model_settings.h - what one model is to be served with: the process's options, changed by what its section of the configuration
- * file says. Plain data; made once at the start. */
+/* model_settings.h - what one model is to be served with: the process's options, changed by what its section
+ * of the configuration file says. Plain data; made once at the start. */
 #ifndef PLATEAU_REGISTRY_MODEL_SETTINGS_H
 #define PLATEAU_REGISTRY_MODEL_SETTINGS_H
 
@@ -26,7 +26,7 @@ struct model_settings {
     bool shares;     /* there are other models: what each cannot run without is set aside for it */
     bool preload;    /* loaded at the start; the server is not ready before */
     bool pinned;     /* neither idle time nor others' needs unload it */
-    uint64_t ttl_ns; /* unloaded after so long without use; 0: never */
+    uint64_t ttl_ns; /* idle time before unloading; 0: never */
     enum compute_mode compute;
     uint32_t tokens_max; /* of one step */
     /* As the last load, or the start, found it; planned: they are there. */

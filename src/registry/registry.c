@@ -1,4 +1,5 @@
-/* registry.c - what there is, who has it, who waits for it: bookkeeping under one lock. What takes time is in registry_work.c. */
+/* registry.c - the models, their leases and their waiters: bookkeeping under one lock. Work that takes
+ * time is in registry_work.c. */
 #include "registry/registry.h"
 
 #include "registry/guard.h"
@@ -387,13 +388,14 @@ static int shut_down(struct registry_failure *why)
     return err_set(&why->e, -ESHUTDOWN, "the server is shutting down");
 }
 
-/* Under the lock. Want of memory may be over, and time heals. */
+/* Under the lock. A failure for lack of memory may be over, and others expire. */
 static bool is_remembered(const struct entry *e)
 {
     return e->failure.code != -ENOMEM && clock_now_ns() - e->failed_ns < REMEMBER_NS;
 }
 
-/* Under the lock. Whether the files have changed since it failed is asked by the load: disks may be slow, or not answer. */
+/* Under the lock. Whether the files have changed since it failed is asked by the load: disks may be slow, or
+ * not answer. */
 static void begin_load(struct entry *e, bool operator)
 {
     if (operator)
@@ -571,7 +573,7 @@ uint64_t registry_idle_bytes(struct registry *r)
     return bytes;
 }
 
-/* So many bytes are missing for `bytes` more in the root. */
+/* Bytes missing in the root before `bytes` more fit. */
 static uint64_t missing(const struct registry *r, uint64_t bytes)
 {
     struct account_numbers root = account_numbers(ledger_root(r->opts.ledger));

@@ -1,17 +1,19 @@
-/* registry.h - the models that this process knows: which are loaded, who uses them, what comes and what goes.
+/* registry.h - the models that this process knows: their states, leases, loads and unloads.
  *
  *     unloaded ──▶ loading ──▶ ready ──▶ draining ──▶ unloaded
  *        ▲            │
- *        └── failed ◀─┘         (and draining ──▶ loading, when somebody waits for it already)
+ *        └── failed ◀─┘         (and draining ──▶ loading, when a request already waits for it)
  *
- * The list of models is fixed at the start: an index names one for as long as the process lives. Who uses a loaded model holds a
- * lease on it, and while there is one nothing of it is freed. Who waits for a model counts as a waiter: the first one starts the
- * load, all share it, and when the last one leaves it stops. A load and an unload run on a thread of their own each, at most
- * REGISTRY_LOADS_MAX of either; one more thread, the registry's, watches times and joins those. One lock; nothing is loaded, freed or
- * waited for under it.
- * Only loads touch a model's files, and the system may never return from that: a network drive that is gone. Such a load hangs. Its thread
- * cannot be ended; others do not wait for it, reports name it, and the process ends without it.
- * All functions may be called from any thread, but none from an engine's. */
+ * The list of models is fixed at the start, and an index names one for the life of the process. A user of a
+ * loaded model holds a lease on it; while there is one, nothing of the model is freed. A request for another
+ * model counts as a waiter: the first one starts the load, all share it, and it stops when the last one
+ * leaves. Each load and each unload runs on a thread of its own, at most REGISTRY_LOADS_MAX of either. The
+ * registry's thread watches times and joins them. There is one lock; loading, freeing and waiting happen
+ * outside of it.
+ *
+ * Only loads touch a model's files, and a system call on a dead network drive may never return. Such a load
+ * hangs. Its thread cannot be ended: other loads do not wait for it, reports name it, and the process ends
+ * without it. All functions may be called from any thread, but none from an engine's. */
 #ifndef PLATEAU_REGISTRY_REGISTRY_H
 #define PLATEAU_REGISTRY_REGISTRY_H
 
@@ -27,7 +29,7 @@ struct guard;
 
 #define REGISTRY_MODELS_MAX 64
 #define REGISTRY_LOADS_MAX  4 /* at once; more wait for a place */
-#define REGISTRY_HUNG_MAX   4 /* besides, loads that stand still and keep no other waiting */
+#define REGISTRY_HUNG_MAX   4 /* in addition: hanging loads, which do not delay others */
 
 enum model_state { MODEL_UNLOADED, MODEL_LOADING, MODEL_READY, MODEL_DRAINING, MODEL_FAILED };
 const char *model_state_name(enum model_state s);
@@ -47,10 +49,11 @@ struct served_model {
     int64_t created_s;   /* since 1970; of the load */
     const char *compute; /* "f32" */
     struct engine_guessing guessing;
-    bool exact; /* the same tokens in any batch, chunk and cache state, with guesses and without */
+    bool exact; /* the same tokens in any batch, chunk and cache state, with and without drafts */
 };
 
-/* For tests: asked after each step of a load and of an unload, by its name; nonzero: the step counts as failed. */
+/* For tests: asked after each step of a load and of an unload, by its name; nonzero: the step counts as
+ * failed. */
 struct registry_faults {
     int (*step)(void *arg, const char *step);
     void *arg;
@@ -67,11 +70,11 @@ struct registry_opts {
     struct store *store;                 /* of the SSD tier, for all models; NULL: none */
     const struct model_settings *models; /* copied; what they point at is borrowed */
     uint32_t model_count;                /* 1 .. REGISTRY_MODELS_MAX */
-    /* Fills plan and shape from the model's directory as it is now; on a loading thread. */
+    /* Fills plan and shape from the present files of the model's directory; on a loading thread. */
     int (*plan)(void *plan_arg, struct model_settings *settings, struct err *e);
     void *plan_arg;
     uint64_t drain_ns;          /* how long an unload waits for open requests before it ends them */
-    uint64_t hang_ns;           /* a load that stands still for so long hangs; 0: none does */
+    uint64_t hang_ns;           /* a load without progress for this time hangs; 0: never */
     void (*changed)(void *arg); /* some model's state is another; called from any thread, must not wait */
     void (*progress)(void *arg, uint32_t index, uint64_t done,
                      uint64_t total); /* on a loading thread; may be NULL */
@@ -84,24 +87,26 @@ struct registry_opts {
 uint64_t registry_stack_bytes(uint32_t model_count);
 /* Loads nothing. 0, -EINVAL (two models of one name), -ENOMEM. */
 int registry_create(const struct registry_opts *opts, struct registry **ret, struct err *e);
-/* Its thread begins, and loads what is to be loaded at the start; what is wanted before waits for it. 0, -ENOMEM, -EAGAIN. */
+/* Starts the thread and the loads of the start; earlier requests for models wait for it. 0, -ENOMEM,
+ * -EAGAIN. */
 int registry_start(struct registry *r, struct err *e);
-/* Loads begin to stop, engines to end, nothing is loaded any more; returns at once. NULL is fine. */
+/* Asks loads to stop and engines to end, and allows no further load; returns at once. NULL is fine. */
 void registry_stop(struct registry *r);
-/* After registry_stop: waits until all loads have ended. False: some have not within `ns`, which is logged. What they use stays then: the
- * registry and all that its options name; registry_close_others() instead of registry_close(), and the process ends. NULL is fine. */
+/* After registry_stop: waits until all loads have ended. False: some have not within `ns`, which is logged.
+ * What they use stays then: the registry and all that its options name; registry_close_others() instead of
+ * registry_close(), and the process ends. NULL is fine. */
 bool registry_settle(struct registry *r, uint64_t ns);
-/* Unloads what is loaded; the registry stays. */
+/* Unloads all loaded models; the registry stays. */
 void registry_close_others(struct registry *r);
-/* registry_stop, then unloads everything: an ordered list of which every entry runs whatever the ones before it returned. Nobody has a
- * lease or waits any more. NULL is fine. */
+/* registry_stop, then unloads everything: an ordered list of steps, all of which run whatever the ones
+ * before returned. There are no leases and no waiters by now. NULL is fine. */
 void registry_close(struct registry *r);
 
 /* ---- looking ---- */
 
 uint32_t registry_count(const struct registry *r);
 const struct model_settings *registry_settings(const struct registry *r, uint32_t index);
-/* By id or alias; one without a pointer: the first. -1: there is none. */
+/* By id or alias; a slice without pointer means the first. Returns -1 for an unknown name. */
 int registry_find(const struct registry *r, struct slice name);
 
 struct registry_info {
@@ -109,7 +114,7 @@ struct registry_info {
     uint32_t leases, waiters;
     uint64_t bytes_done, bytes_total;    /* of a load under way */
     uint64_t needed_bytes;               /* what a load reserves before it begins */
-    uint64_t reserved_bytes, used_bytes; /* of its account; 0: there is none */
+    uint64_t reserved_bytes, used_bytes; /* of its account; 0 without one */
     uint64_t idle_ns;                    /* since its last lease ended; 0 while there is one */
     uint64_t load_ns;                    /* how long the last load took; 0: none yet */
     const char *step;                    /* of a load under way, or NULL */
@@ -130,12 +135,13 @@ struct lease {
 
 /* 0; -EAGAIN: it is not loaded, wait for it. */
 int registry_lease(struct registry *r, uint32_t index, struct lease *ret);
-/* As registry_lease, but counts as no use, and works while the model drains: for reports, which let go within a moment. */
+/* As registry_lease, but does not count as use, and works while the model drains: for reports, which
+ * release it within a moment. */
 int registry_look(struct registry *r, uint32_t index, struct lease *ret);
 /* Zeroed is fine; zeroes it. */
 void registry_release(struct lease *l);
 void registry_look_away(struct lease *l);
-/* The model's drain is over: its engine ends all requests, and who has a lease should let go now. */
+/* The model's drain is over: its engine ends all requests, and leases should be released now. */
 bool registry_is_ending(struct registry *r, uint32_t index);
 
 /* ---- loading ---- */
@@ -146,16 +152,19 @@ struct registry_failure {
     uint32_t retry_after_s; /* before that the same is answered without trying */
 };
 
-/* One more waits for the model. 0: wait for `changed` and poll; -ESHUTDOWN: nobody is counted and `why` says it. `operator`: somebody
- * asks who may know better than the failure that is remembered; else a load that failed within the last 30 s fails again in the same way
- * if its files have not changed. Touches no file. */
+/* Adds a waiter for the model. 0: wait for `changed` and poll; -ESHUTDOWN: no waiter was added, and `why`
+ * has the reason. `operator`: an administrator asks, so a remembered failure is retried; otherwise a load
+ * that failed within the last 30 s fails again in the same way if its files have not changed. Touches no
+ * file. */
 int registry_want(struct registry *r, uint32_t index, bool operator, struct registry_failure * why);
-/* 0: it is there, and `ret` is a lease on it; -EAGAIN: not yet; else the load has failed. In each case the waiter is still counted. */
+/* 0: it is there, and `ret` is a lease on it; -EAGAIN: not yet; else the load has failed. In each case the
+ * waiter is still counted. */
 int registry_poll(struct registry *r, uint32_t index, struct lease *ret, struct registry_failure *why);
 /* One fewer. The last one stops the load. */
 void registry_unwant(struct registry *r, uint32_t index);
 
-/* How the server's start stands: 0, all that are to be loaded at the start are; -EAGAIN; or why the model *index failed. */
+/* How the server's start stands: 0, all that are to be loaded at the start are; -EAGAIN; or why the model
+ * *index failed. */
 int registry_started(struct registry *r, uint32_t *index, struct registry_failure *why);
 
 /* ---- unloading ---- */
@@ -164,8 +173,8 @@ struct registry_unloading {
     uint32_t leases; /* how many requests it waits for */
     uint64_t ticket; /* for registry_unloaded() */
 };
-/* Begins to unload. 0: poll registry_unloaded(); -EPERM: pinned; -EBUSY: it is being loaded; -EALREADY: it is not loaded.
- * `e` has the sentence for who asked. */
+/* Begins to unload. 0: poll registry_unloaded(); -EPERM: pinned; -EBUSY: it is being loaded; -EALREADY: it
+ * is not loaded. `e` has the sentence for the client. */
 int registry_unload(struct registry *r, uint32_t index, struct registry_unloading *ret, struct err *e);
 struct registry_returned {
     uint64_t bytes;         /* by how much the process's own memory fell, measured */
@@ -177,9 +186,10 @@ bool registry_unloaded(struct registry *r, uint32_t index, uint64_t ticket, stru
 
 /* What unloading every idle unpinned model would give back, as the ledger has it. */
 uint64_t registry_idle_bytes(struct registry *r);
-/* Unloads idle unpinned models, those whose reload is cheapest, until the root account has room for `bytes` more, and waits for it.
- * None goes when all of them together would not do. Busy, pinned and leased ones are never touched. Returns by how much the root's
- * reserved bytes fell. Not under a lease that the caller has on an idle model, and from one thread at a time (a load's, as a rule). */
+/* Unloads idle unpinned models, those whose reload is cheapest, until the root account has room for `bytes`
+ * more, and waits for it. None goes when all of them together would not do. Busy, pinned and leased ones are
+ * never touched. Returns by how much the root's reserved bytes fell. Not under a lease that the caller has on
+ * an idle model, and from one thread at a time (a load's, as a rule). */
 uint64_t registry_free_idle(struct registry *r, uint64_t bytes);
 
 #endif

@@ -12,12 +12,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* One model. What is under the lock is the registry's. */
+/* One model. Fields under the lock belong to the registry. */
 struct entry {
     /* Constant. */
     struct registry *registry;
     struct model_settings known;
-    /* Of whoever moves the model, its load or its unload: there is one at most. While it is ready, of who has a lease or looks. */
+    /* Owned by the model's load or unload; there is one at most. While the model is ready: by its leases
+     * and looks. */
     struct model_settings now; /* `known` with the plan that it was loaded by */
     struct hosted hosted;
     struct served_model served;
@@ -25,22 +26,22 @@ struct entry {
 
     /* Any thread. */
     _Atomic uint64_t bytes_done, bytes_total;
-    atomic_bool cancel;         /* nobody waits for the load any more */
-    _Atomic uint64_t moved_ns;  /* when the load last got on */
+    atomic_bool cancel;         /* the load has no waiters left */
+    _Atomic uint64_t moved_ns;  /* time of the load's last progress */
     _Atomic(const char *) step; /* what it does; NULL: nothing yet */
 
     /* Under the lock. */
     enum model_state state;
     uint32_t leases, looks, waiters;
     bool held;    /* the server's start waits for it */
-    bool closing; /* draining, and nobody has it any more: its memory goes */
-    bool ending;  /* draining, and its time is up: its engine has been told to end */
+    bool closing; /* draining without leases: its memory is being freed */
+    bool ending;  /* draining past its limit: its engine was asked to end */
     uint64_t last_used_ns, drain_until_ns, load_ns;
     uint64_t loads, unloads, failures;
     struct registry_failure failure;
     uint64_t failed_ns;
     struct file_stamp failed_stamp; /* what the files were like that it failed with */
-    bool recheck;                   /* loading, but only if the files are not those that it failed with */
+    bool recheck;                   /* loading, unless the files are those of the failed load */
     bool hang_told;                 /* in the log */
     struct registry_returned returned;
     uint64_t load_bytes; /* as the last plan said */
@@ -66,7 +67,7 @@ struct registry {
     bool stopping, quit;
 };
 
-/* Reading JSON is the deepest user of a load's stack, as it is for the threads that read requests. */
+/* Parsing JSON needs the deepest stack of a load, as in the prep threads. */
 #define MOVE_STACK_BYTES ((size_t)1 << 20)
 
 /* registry_work.c: the threads. */
@@ -74,7 +75,8 @@ void *registry_main(void *registry);
 /* Unloads on the calling thread: the entry is closing, and this its one mover. */
 void registry_unload_now(struct entry *e);
 
-/* Under the lock: the registry's thread looks at everything once more; and tells those outside as well, for a state has changed. */
+/* Under the lock: the registry's thread looks at everything once more; and tells those outside as well, for a
+ * state has changed. */
 void registry_wake(struct registry *r);
 void registry_tell(struct registry *r);
 /* Under the lock. */

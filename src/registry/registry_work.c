@@ -1,9 +1,11 @@
-/* registry_work.c - loads and unloads on threads of their own, and the registry's thread, which starts and joins them and watches times.
+/* registry_work.c - loads and unloads on threads of their own, and the registry's thread, which starts and
+ * joins them and watches times.
  *
- * A thread for each move, and not one for all: a disk that hangs under one model, or an engine that does not end its step, delays that model
- * only. Whoever moves a model is the only one to touch what lies outside the lock in its entry; the states say who that is:
- * loading, its load; draining and closing, its unload. What a move has come to is told under the lock at its end; joining its thread is
- * then the registry's thread's business. It polls nothing: it sleeps until somebody wakes it or a time comes. */
+ * A thread for each move, and not one for all: a disk that hangs under one model, or an engine that does
+ * not end its step, delays that model only. The thread of a move is the only one to touch the entry's
+ * fields outside the lock. The states name it: loading, its load; draining and closing, its unload. A move
+ * stores its result under the lock at its end; the registry's thread joins it. That thread polls nothing:
+ * it sleeps until it is woken or a time comes. */
 #include "registry/guard.h"
 #include "registry/registry_state.h"
 
@@ -148,7 +150,7 @@ static void load_ended(struct entry *e, int error, const struct registry_failure
         e->loads++;
     } else if (error == -ECANCELED) {
         e->state =
-            e->waiters > 0 ? MODEL_LOADING : MODEL_UNLOADED; /* somebody came when it had stopped already */
+            e->waiters > 0 ? MODEL_LOADING : MODEL_UNLOADED; /* a waiter arrived after it had stopped */
     } else if (error == LOAD_AS_BEFORE) {
         e->state = e->recheck ? MODEL_FAILED : MODEL_LOADING; /* the operator came meanwhile */
     } else {
@@ -207,7 +209,7 @@ static void *load_main(void *arg)
     why.code = error;
     log_load(e, error, &why, took_ns);
     if (error < 0)
-        footprint_purge_heap(); /* what was read for nothing */
+        footprint_purge_heap(); /* free the memory of the failed read */
     pthread_mutex_lock(&r->lock);
     load_ended(e, error, &why, took_ns, stamp);
     thread_is_over(e);
@@ -259,8 +261,8 @@ static void *unload_main(void *arg)
 
 /* ---- the registry's thread ---- */
 
-/* All below under the lock, which is let go where a thread is made or joined: entries stay what they are meanwhile, for only this thread
- * moves them from here. */
+/* All below runs under the lock, which is released while a thread is created or joined. Entries keep their
+ * state meanwhile, because only this thread moves them from here. */
 
 static void join(struct entry *e)
 {
@@ -278,7 +280,7 @@ static int start(struct entry *e, void *(*main)(void *), const char *name)
 {
     struct registry *r = e->registry;
     struct charge charge = account_charge(r->opts.threads);
-    e->has_thread = true; /* nobody else moves it from here on */
+    e->has_thread = true; /* from here on no other thread moves it */
     pthread_mutex_unlock(&r->lock);
     int error = thread_stack_init(&e->stack, MOVE_STACK_BYTES, &charge);
     if (error == 0 && (error = thread_stack_start(&e->stack, main, e, &e->thread)) < 0)
@@ -351,7 +353,8 @@ static void start_load(struct entry *e)
     registry_tell(e->registry);
 }
 
-/* Engines in trouble may hold a place for long: an unload takes one only where it finds one, else the registry's own thread. */
+/* Engines in trouble may hold a place for long: an unload takes one only where it finds one, else the
+ * registry's own thread. */
 static void start_unload(struct entry *e)
 {
     struct registry *r = e->registry;
@@ -396,7 +399,7 @@ static void rest(struct entry *e, uint64_t now_ns)
     drain(e, now_ns);
 }
 
-/* Those who wait for a place, or for the start, look again. */
+/* Wakes waiters for a loading place, and for the start. */
 static void look_at_hanging(struct entry *e, uint64_t now_ns)
 {
     const char *step = atomic_load(&e->step);
@@ -432,7 +435,7 @@ static void tend(struct entry *e)
     }
 }
 
-/* When something has to be looked at although nobody wakes us. */
+/* Next time at which the thread must look without being woken. */
 static uint64_t next_ns(const struct registry *r)
 {
     uint64_t next = UINT64_MAX;

@@ -6,7 +6,8 @@ static bool is_hopeless(const struct room_look *l)
     return l->own_limit || l->needed_bytes > l->reach_bytes + l->idle_bytes;
 }
 
-/* The first stage from here on that has something. Free units are asked for once: whoever has some gives all that is asked for. */
+/* The first stage from here on with something to take. Free units are asked for once: each holder gives
+ * all that is asked. */
 static enum room_step stage_of(const struct room *r, const struct room_look *l)
 {
     if (r->stage < ROOM_FREE && l->free_bytes > 0)

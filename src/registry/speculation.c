@@ -1,4 +1,4 @@
-/* speculation.c - a head that is asked for and not there is no mistake: --spec is said of all models, and each does what it can. */
+/* speculation.c - a missing MTP head is no error: --spec applies to all models, and each uses what it has. */
 #include "registry/speculation.h"
 
 #include "base/check.h"
@@ -43,7 +43,7 @@ void speculation_parts(const struct speculation *s, const struct engine_guessing
 {
     parts->mtp = g->by == ENGINE_GUESSER_MTP;
     parts->drafts_max = g->drafts_max;
-    /* Nobody corrects what is kept without comparing: it is the best of all. */
+    /* Drafts accepted without verification need the whole vocabulary for the best choice. */
     parts->draft_vocab = g->optimistic ? 0 : s->draft_vocab;
 }
 

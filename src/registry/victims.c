@@ -1,5 +1,6 @@
-/* victims.c - the cheapest set that covers a need is a knapsack, which is exact and instant for the few models that a machine
- * holds at once. Beyond EXACT_MAX the cheapest per byte go first, and whoever turns out not to be needed stays. */
+/* victims.c - the cheapest set that covers a need is a knapsack, which is exact and instant for the few
+ * models that a machine holds at once. Beyond EXACT_MAX the cheapest per byte are chosen first, and
+ * superfluous ones are removed again. */
 #include "registry/victims.h"
 
 #include "base/check.h"
@@ -31,7 +32,8 @@ static struct choice sum_of(const struct victim *v, uint32_t count, uint64_t mem
             continue;
         c.cost_ns += v[i].reload_ns;
         c.bytes += v[i].bytes;
-        c.idle_ns = MIN_OF(c.idle_ns, v[i].idle_ns); /* the one that rests least is what is lost */
+        c.idle_ns =
+            MIN_OF(c.idle_ns, v[i].idle_ns); /* the set counts as recently used as its most recent member */
     }
     return c;
 }

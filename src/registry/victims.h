@@ -6,7 +6,7 @@
 
 #define VICTIMS_MAX 64
 
-/* One that may go: idle, not pinned, nobody has a lease or waits. */
+/* A candidate: idle, not pinned, without leases and waiters. */
 struct victim {
     uint32_t index;     /* the caller's */
     uint64_t bytes;     /* what its going gives back */
@@ -14,8 +14,9 @@ struct victim {
     uint64_t idle_ns;
 };
 
-/* Orders `v` so that the first ones, as many as are returned, give `bytes` back together and cost least to load again; of equal
- * cost those idle longest. 0: all together do not suffice, or nothing is needed. count <= VICTIMS_MAX. */
+/* Orders `v` so that the first ones, as many as are returned, free `bytes` together and cost least to load
+ * again; of equal cost the longest idle. 0: all together do not suffice, or nothing is needed. count <=
+ * VICTIMS_MAX. */
 uint32_t victims_choose(struct victim *v, uint32_t count, uint64_t bytes);
 
 #endif

@@ -1,14 +1,15 @@
 /* ngram.c - pairs of tokens in chains, the latest first.
  *
- * A chain links the places of pairs with one hash. Longer keys would find long matches at once, but each length wants a table; a walk
- * over some places of a pair, comparing backwards, finds the longest with one table and without losing any. */
+ * A chain links the places of pairs with one hash. Longer keys would find long matches at once, but each
+ * length needs a table. A walk over some places of a pair, comparing backwards, finds the longest match
+ * with one table. */
 #include "sample/ngram.h"
 
 #include "base/check.h"
 
 #include <errno.h>
 
-#define PLACES_MAX 16 /* that one guess looks at */
+#define PLACES_MAX 16 /* places compared per draft */
 #define ALIKE_MAX  16 /* tokens compared at each */
 #define PAIR       2
 

@@ -1,11 +1,12 @@
 /* sampler.c - the order of operations is the header's; each is one function.
  *
- * The vocabulary is scanned a few times in plain loops; only what may still be drawn is sorted. With top_k or top_p the
- * candidates go into a heap and are popped in order of (logit down, id up), so the work is n + kept log n, and ties
- * never depend on a sort's mood. A full sort of 250,000 logits per token was four times slower.
+ * The vocabulary is scanned a few times in plain loops; only possible candidates are sorted. With top_k or
+ * top_p the candidates go into a heap and are popped in order of (logit down, id up). The work is n + kept
+ * log n, and ties do not depend on a sort algorithm. A full sort of 250,000 logits per token was four times
+ * slower.
  *
- * Seen tokens live in an open-addressing table with room for every token of the sequence, made only for rows with
- * penalties: penalties touch the few tokens seen instead of the whole vocabulary. */
+ * Seen tokens live in an open-addressing table with room for every token of the sequence, made only for
+ * sequences with penalties: penalties touch the few tokens seen instead of the whole vocabulary. */
 #include "sample/sampler.h"
 
 #include "base/check.h"
@@ -15,7 +16,8 @@
 #include <math.h>
 #include <string.h>
 
-/* A token this much less likely than the best one is never drawn. 248,000 such tokens weigh 2.5e-7 together. */
+/* A token this much less likely than the best one is never drawn. 248,000 such tokens weigh 2.5e-7
+ * together. */
 #define SAMPLER_LOGIT_WINDOW 27.631021f /* ln 1e12 */
 
 struct seen {
@@ -327,7 +329,8 @@ static void sift_down(struct candidate *heap, uint32_t count, uint32_t at)
     heap[at] = moved;
 }
 
-/* Divides by the temperature and gathers what min_p and the window leave, in order of id. Their sum of weights goes to *mass. */
+/* Divides by the temperature and gathers what min_p and the window leave, in order of id. Their sum of
+ * weights goes to *mass. */
 static uint32_t gather(const struct sampler_params *p, const float *logits, uint32_t vocab, float max,
                        struct candidate *ret, double *mass)
 {
@@ -346,8 +349,8 @@ static uint32_t gather(const struct sampler_params *p, const float *logits, uint
     return count;
 }
 
-/* Keeps the best candidates: at most top_k, and as few as make up top_p of the weight of those that top_k leaves. They end
- * at the array's back in reverse order; returns how many, and their weight. */
+/* Keeps the best candidates: at most top_k, and as few as make up top_p of the weight that top_k leaves.
+ * They end at the array's end in reverse order; returns how many, and their weight. */
 static uint32_t keep_best(const struct sampler_params *p, struct candidate *heap, uint32_t count, double mass,
                           double *kept_mass)
 {
@@ -389,7 +392,8 @@ static uint32_t draw(const struct sampler *s, struct candidate *candidates, cons
     uint32_t kept = count;
     if ((p->top_k > 0 && p->top_k < count) || p->top_p < 1)
         kept = keep_best(p, candidates, count, mass, &mass);
-    /* Inverse of the cumulative weights, from the array's back: best first where sorted, highest id first where not. */
+    /* Inverse of the cumulative weights, from the array's back: best first where sorted, highest id first
+     * where not. */
     double target = rng_uniform_at(p->seed, position) * mass, sum = 0;
     for (uint32_t i = 0; i < kept; i++) {
         const struct candidate *c = &candidates[count - 1 - i];

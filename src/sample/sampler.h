@@ -1,10 +1,10 @@
 /* sampler.h - from a row of logits to a token, per row.
  *
- * Order: logit_bias, min_tokens (end tokens masked), repetition / presence / frequency penalties, temperature,
- * min_p, top_k, top_p, draw. Temperature 0 is greedy: the largest logit, ties to the lower id. A draw is a
- * function of (seed, the row's position) and of this row's logits: nothing else in the batch can change it.
- * Logprobs are the model's own: log-softmax of the logits before any of the above.
- * Ids without a token (rows past the tokenizer's size) are never drawn and never listed. */
+ * Order: logit_bias, min_tokens (end tokens masked), repetition / presence / frequency penalties,
+ * temperature, min_p, top_k, top_p, draw. Temperature 0 is greedy: the largest logit, ties to the lower id. A
+ * draw is a function of (seed, the row's position) and of this row's logits: nothing else in the batch can
+ * change it. Logprobs are the model's own: log-softmax of the logits before any of the above. Ids without a
+ * token (rows past the tokenizer's size) are never drawn and never listed. */
 #ifndef PLATEAU_SAMPLE_SAMPLER_H
 #define PLATEAU_SAMPLE_SAMPLER_H
 
@@ -30,7 +30,7 @@ struct sampler_params {
     float repetition_penalty;                  /* > 0; 1 = off; prompt and output */
     float presence_penalty, frequency_penalty; /* [-2, 2]; 0 = off; output only, as OpenAI defines them */
     uint64_t seed;
-    uint32_t min_tokens;   /* no end token before so many */
+    uint32_t min_tokens;   /* no end token before this many tokens */
     bool logprobs;         /* fill sampled.logprob and the alternatives */
     uint32_t top_logprobs; /* <= SAMPLER_TOP_MAX */
     /* What ends the row: end tokens (unless ignore_eos) and stop_token_ids. */
@@ -61,8 +61,8 @@ struct sampled {
 /* One row's sampler: its parameters and what it has seen. Lives in the row's arena. */
 struct sampler;
 
-/* Bytes of arena a sampler for this many tokens (prompt + output) takes at most: the table of seen tokens, only with
- * penalties, 16 bytes for each of at least tokens_max * 4 / 3 slots. */
+/* The most bytes of arena of a sampler for this many tokens (prompt + output): the table of seen tokens,
+ * only with penalties. It takes 16 bytes for each of at least tokens_max * 4 / 3 slots. */
 size_t sampler_bytes(const struct sampler_params *p, uint32_t tokens_max);
 /* 0 or -ENOMEM. */
 int sampler_create(struct arena *a, const struct sampler_params *p, uint32_t tokens_max,
@@ -77,16 +77,18 @@ struct sampler_scratch;
 int sampler_scratch_create(struct arena *a, uint32_t vocab, struct sampler_scratch **ret);
 
 /* Draws from logits[vocab], which it overwrites. `exists`: bit i says that id i has a token (NULL: all).
- * `position` is the index of the drawn token in the sequence (prompt + output); `outputs` how many came before it. */
+ * `position` is the index of the drawn token in the sequence (prompt + output); `outputs` how many came
+ * before it. */
 void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
                   const uint64_t *exists, uint32_t position, uint32_t outputs, struct sampled *ret);
 
-/* Takes this id without drawing, as if it had been drawn there; logits: NULL if nothing is to be told of it. False: it would end the row before
- * min_tokens are reached, and nothing has happened. */
+/* Takes this id without sampling, as if it had been sampled there; logits: NULL without logprobs. False:
+ * it would end the sequence before min_tokens are reached, and nothing has happened. */
 bool sampler_keep(const struct sampler *s, const float *logits, uint32_t vocab, const uint64_t *exists,
                   uint32_t id, uint32_t outputs, struct sampled *ret);
 
-/* Log-softmax of one id and the best alternatives of a row of logits (prompt_logprobs). Does not change logits. */
+/* Log-softmax of one id and the best alternatives of a row of logits (prompt_logprobs). Does not change
+ * logits. */
 void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *exists, uint32_t id, uint32_t top,
                       struct sampled *ret);
 

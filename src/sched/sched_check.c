@@ -81,8 +81,7 @@ static uint32_t check_holder(const struct sched *s, const struct sched_row *row,
     for (uint32_t g = 0; g < s->opts.group_count; g++)
         pages[g] += check_table(s, row, g);
     check_nodes(s, row);
-    ASSERT_ROW(s, row,
-               s->opts.slots ? slot_pool_is_taken(s->opts.slots, row->slot) : row->slot == NONE,
+    ASSERT_ROW(s, row, s->opts.slots ? slot_pool_is_taken(s->opts.slots, row->slot) : row->slot == NONE,
                "its slot %u is not taken", row->slot);
     return (row->slot != NONE) + (row->boundary != NONE);
 }
@@ -217,8 +216,8 @@ static bool walk_held(const struct sched *s, struct walk *w)
 
 static void check_holds_nothing(const struct sched *s, const struct sched_row *row)
 {
-    ASSERT_ROW(s, row, row->slot == NONE && row->done == 0, "waits with %u tokens done, slot %u",
-               row->done, row->slot);
+    ASSERT_ROW(s, row, row->slot == NONE && row->done == 0, "waits with %u tokens done, slot %u", row->done,
+               row->slot);
     ASSERT_ROW(s, row, row->page_count == 0 || row->phase == SCHED_QUEUED, "waits with %u pages",
                row->page_count);
 }

@@ -64,7 +64,7 @@ static void set(struct staging *s, uint32_t first, uint32_t blocks)
         s->taken[i / 64] ^= 1ull << i % 64;
 }
 
-/* So many free blocks within [from, to). */
+/* `blocks` adjacent free blocks within [from, to). */
 static uint32_t find(const struct staging *s, uint32_t from, uint32_t to, uint32_t blocks)
 {
     uint32_t run = 0;

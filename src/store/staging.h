@@ -1,7 +1,7 @@
-/* staging.h - the fixed buffer that everything to and from the disk passes through.
+/* staging.h - the fixed buffer for all transfers to and from the disk.
  *
- * One range, committed whole when it is made; pieces of it are whole blocks of 4 KiB, so O_DIRECT takes them as they are. Bound: its
- * bytes, and a bit for each block. One thread at a time: whoever has the store's lock. */
+ * One range, committed whole when it is made; its pieces are whole blocks of 4 KiB, so O_DIRECT accepts
+ * them. Bound: its bytes, and a bit for each block. One thread at a time: the holder of the store's lock. */
 #ifndef PLATEAU_STORE_STAGING_H
 #define PLATEAU_STORE_STAGING_H
 
@@ -24,7 +24,7 @@ size_t staging_bytes(size_t bytes);
 int staging_init(struct staging *s, size_t bytes, const struct charge *charge);
 void staging_done(struct staging *s);
 
-/* The first of so many blocks that lie side by side; NONE: there is no such room. */
+/* The first of `blocks` adjacent blocks; NONE: no such room. */
 uint32_t staging_take(struct staging *s, uint32_t blocks);
 void staging_give(struct staging *s, uint32_t first, uint32_t blocks);
 char *staging_at(const struct staging *s, uint32_t first);

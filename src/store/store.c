@@ -1,9 +1,9 @@
 /* store.c - making, serving, closing.
  *
- * Reads go before writes: somebody waits for them. One thread at a time writes, so the other one is there for reads whatever the
- * writer is in. A disk that hangs may hold both; then a look by whoever calls next turns the tier off, and a close leaves
- * them where they are: the memory they may still touch stays mapped until the process ends, which is why all of it, this
- * struct too, lies in one arena and one buffer. */
+ * Reads go before writes, because requests wait for them. One thread at a time writes, so the other one
+ * serves reads while the writer is busy. A hanging disk may block both; then the next caller turns the
+ * tier off, and a close leaves the threads where they are. Memory that they may still touch stays mapped
+ * until the process ends; for that reason all of it, this struct too, lies in one arena and one buffer. */
 #include "store/store.h"
 
 #include "store/store_state.h"
@@ -82,7 +82,7 @@ static void run_read(struct store *st, struct store_worker *w)
     store_op_arrive(st, op, r);
 }
 
-/* Whoever gives out errors all day is asked less and less often. */
+/* After repeated errors the disk is used less and less often. */
 static void rest(struct store *st, int r)
 {
     if (r == 0) {
@@ -168,7 +168,7 @@ static void run_writer(struct store *st, struct store_worker *w, bool list)
         run_write(st, w);
     st->writing = false;
     pthread_cond_broadcast(&st->done);
-    /* What came meanwhile may be for another thread. */
+    /* Further work may be for another thread. */
     pthread_cond_signal(&st->work);
 }
 
@@ -336,7 +336,7 @@ static bool join(struct store *st)
     return all;
 }
 
-/* Its memory is no account's any more and nobody's: the thread may yet wake up in it. */
+/* Its memory leaves all accounts but stays mapped: the thread may wake up in it later. */
 static void leave_behind(struct store *st)
 {
     struct charge table = account_charge(st->table_account);

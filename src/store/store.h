@@ -1,16 +1,18 @@
 /* store.h - the SSD service: one for the process, below all models' pools.
  *
- * Owns a directory of content-addressed files (store_file.h), two threads, a fixed staging buffer and a table of what is there. A
- * model opens a client and talks through its tier_io; it hands in copies and is handed copies, so it has no thread, buffer or file in
- * flight, and closing a client waits for nothing. Losing a file, the disk or the whole tier costs hits and nothing else.
+ * Owns a directory of content-addressed files (store_file.h), two threads, a fixed staging buffer and an
+ * index of the files. A model opens a client and uses its tier_io; it hands in copies and is handed copies,
+ * so it has no thread, buffer or file in flight, and closing a client waits for nothing. Losing a file, the
+ * disk or the whole tier costs cache hits only.
  *
- * The limit counts what `du` counts: blocks of files and directories. It holds before a write: what was used longest ago
- * goes first. HEADROOM of the file system is left to others. Files are written aside and renamed when they are whole, and never
- * synced: after the process is killed every file is whole, for the system still has its bytes; after the system dies a torn one
- * fails its sum and is removed. A failing call is a miss, a counter and at most one line of log in ten seconds; after a
- * failed write, writes rest for a second, and twice as long each time up to a minute. A call that lasts hang_ns turns the tier
- * off until the process ends.
- * The directory has one process at a time (a lock that dies with it); for others it is off. */
+ * The limit counts blocks of files and directories, as `du` does. It holds before a write: the least
+ * recently used files go first. HEADROOM of the file system stays free. Files are written aside and
+ * renamed when complete, and never synced. After the process is killed every file is complete, for the
+ * kernel still has its bytes; after a power loss an incomplete one fails its sum and is removed. A failing
+ * call is a miss, a counter and at most one log line in ten seconds. After a failed write, writes pause
+ * for a second, and twice as long each time up to a minute. A call that lasts hang_ns turns the tier off
+ * until the process ends. The directory has one process at a time (a lock that dies with it); for other
+ * processes the tier is off. */
 #ifndef PLATEAU_STORE_STORE_H
 #define PLATEAU_STORE_STORE_H
 
@@ -24,7 +26,7 @@ struct store_sys;
 
 #define STORE_CLIENTS_MAX   64
 #define STORE_LIMIT_LEAST   ((uint64_t)4 << 20) /* directories alone may take one and a half */
-#define STORE_HEADROOM_MOST ((uint64_t)1 << 30) /* of the file system, or a twentieth of it if that is less */
+#define STORE_HEADROOM_MOST ((uint64_t)1 << 30) /* at most a twentieth of the file system */
 #define STORE_STACK_BYTES   ((size_t)128 << 10)
 #define STORE_THREADS       2
 
@@ -33,24 +35,24 @@ struct store_opts {
     uint64_t limit_bytes; /* of disk blocks; >= STORE_LIMIT_LEAST */
     size_t staging_bytes;
     struct account *staging;     /* pays for the buffer */
-    struct account *table;       /* pays for the table, what is queued, and the struct itself */
+    struct account *table;       /* charged for the table, the queue, and the struct itself */
     struct account *threads;     /* pays for the stacks */
     const struct store_sys *sys; /* NULL: the system's */
     uint64_t hang_ns;            /* 0: 10 s */
-    /* How long a close waits for what is to be written, and once more for threads; 0: 2 s. */
-    uint64_t close_ns;
+    uint64_t close_ns;           /* how long a close waits for writes, and once more for threads; 0: 2 s */
 };
 
-/* What it will take of `table` at most: 64 bytes for each 64 KiB of the limit, up to 64 MiB, and what is queued. */
+/* Its most bytes of `table`: 64 for each 64 KiB of the limit, up to 64 MiB, and the queue. */
 uint64_t store_table_bytes_max(uint64_t limit_bytes);
-/* The threads list the directory and then serve; a directory that cannot be used leaves the tier off, with the reason in the log.
- * 0, -EINVAL, -ENOMEM, -EAGAIN (threads). */
+/* The threads list the directory and then serve; a directory that cannot be used leaves the tier off, with
+ * the reason in the log. 0, -EINVAL, -ENOMEM, -EAGAIN (threads). */
 int store_open(const struct store_opts *opts, struct store **ret, struct err *e);
-/* Every client is closed. Writes what was handed in as far as close_ns goes. A thread that hangs in a call is left
- * behind, with the memory it may touch; the accounts are given back. NULL is fine. */
+/* All clients are closed. Writes the accepted entries as far as close_ns goes. A hanging thread is left
+ * behind, with the memory that it may touch; the accounts are given back. NULL is fine. */
 void store_close(struct store *st);
 
-/* A number inside a snapshot that its reader will count by: a uint32_t of this machine at byte `at`, that may be `most`. */
+/* A number inside a snapshot that its reader will count by: a uint32_t of this machine at byte `at`, that may
+ * be `most`. */
 struct store_count {
     bool present;
     uint32_t most;
@@ -68,8 +70,8 @@ struct store_client_opts {
 };
 /* 0, or -ENOSPC: there are STORE_CLIENTS_MAX. `ret` is good until the close. */
 int store_client_open(struct store *st, const struct store_client_opts *opts, struct tier_io *ret);
-/* What was handed in will be written, what was asked for is forgotten; wake is not called any more. Waits for nothing.
- * Fine on a zeroed struct. */
+/* Accepted entries will still be written, pending reads are forgotten; wake is not called from here on.
+ * Waits for nothing. Fine on a zeroed struct. */
 void store_client_close(struct tier_io *io);
 
 struct store_cleared {
@@ -91,9 +93,9 @@ struct store_numbers {
     uint32_t pages, snapshots, entries_max;
     uint32_t queued_reads, queued_writes;
     uint64_t staging_bytes, staging_used_bytes;
-    uint64_t reads, read_bytes, read_misses; /* of files; misses: asked for and not whole or not there */
+    uint64_t reads, read_bytes, read_misses; /* of files; misses: missing or damaged */
     uint64_t writes, written_bytes;
-    uint64_t drops;     /* copies that were not taken, or not written for want of room */
+    uint64_t drops;     /* copies that were not accepted, or not written because there was no room */
     uint64_t errors;    /* calls that failed */
     uint64_t corrupt;   /* files that were removed because they are not what their name says */
     uint64_t evictions; /* files that made room */

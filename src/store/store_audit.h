@@ -1,7 +1,7 @@
 /* store_audit.h - looks at a directory of the SSD tier from outside, file by file: for the command cache.
  *
- * Reading needs no lock: a server may use the directory meanwhile, and a file that goes while it is looked at is left out. Removing does
- * need it. One file's bytes at a time on the general heap. Any one thread. */
+ * Reading needs no lock: a server may use the directory meanwhile, and a file that goes while it is looked at
+ * is left out. Removing does need it. One file's bytes at a time on the general heap. Any one thread. */
 #ifndef PLATEAU_STORE_STORE_AUDIT_H
 #define PLATEAU_STORE_STORE_AUDIT_H
 
@@ -21,8 +21,8 @@ struct store_found {
     struct store_header header; /* of an entry */
     uint64_t bytes;             /* disk blocks */
     int64_t used_s;             /* since 1970 */
-    int error; /* of a damaged one: -EINVAL no header or a damaged one, -EBADMSG its length or payload, or what
-                                   reading said */
+    int error; /* of a damaged one: -EINVAL no header or a damaged one, -EBADMSG its length or payload, or
+                  what reading said */
 };
 
 struct store_audit {
@@ -32,7 +32,8 @@ struct store_audit {
 
 typedef void store_visit_fn(void *arg, const struct store_found *found);
 
-/* Visits every file; `whole`: reads it and checks its sums, else its header only. 0, or what opening the directory said. */
+/* Visits every file; `whole`: reads it and checks its sums, else its header only. 0, or what opening the
+ * directory said. */
 int store_audit(const char *dir, bool whole, store_visit_fn *visit, void *arg, struct store_audit *ret,
                 struct err *e);
 
@@ -40,8 +41,8 @@ struct store_gc {
     uint64_t removed_damaged, removed_unfinished, removed_oldest, failed;
     uint64_t bytes_before, bytes_now;
 };
-/* Removes what is damaged and unfinished, then what was used longest ago until the limit holds. 0, -EBUSY (a server uses the
- * directory), -ENOMEM, or what opening it said. */
+/* Removes damaged and unfinished files, then the least recently used ones until the limit holds. 0, -EBUSY
+ * (a server uses the directory), -ENOMEM, or an error of opening it. */
 int store_collect(const char *dir, uint64_t limit_bytes, struct store_gc *ret, struct err *e);
 
 #endif

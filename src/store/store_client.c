@@ -1,7 +1,8 @@
-/* store_client.c - a model's side: asks, hands in, takes. Each call holds the lock for a look at tables and waits for nothing else.
+/* store_client.c - a model's side: requests, hands in, takes. Each call holds the lock for a look at tables
+ * and waits for nothing else.
  *
- * Writes may fill three quarters of the staging, so that there is room for reads, which somebody waits for; what is larger than
- * that may have all of it while nothing else is written. */
+ * Writes may fill three quarters of the staging, which leaves room for reads, because requests wait for
+ * those. A larger entry may have all of it while nothing else is written. */
 #include "store/store_state.h"
 
 #include "base/check.h"
@@ -9,7 +10,7 @@
 
 #include <errno.h>
 
-#define FILE_NS 150000u /* of opening a file, besides its bytes */
+#define FILE_NS 150000u /* for opening a file, in addition to its bytes */
 
 static struct store_client *lock_client(void *arg)
 {
@@ -116,7 +117,7 @@ static int client_read(void *arg, const struct prefix_key *key, enum tier_kind k
     return r;
 }
 
-/* Those that run go on, for nobody. */
+/* Running reads continue without a client. */
 static void forget(struct store_client *c, bool all, uint64_t tag)
 {
     struct store *st = c->store;

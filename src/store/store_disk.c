@@ -1,8 +1,8 @@
 /* store_disk.c - files: listing, writing aside and renaming, reading, removing.
  *
- * What the directory takes is counted as `du` counts it, from st_blocks of files and directories. A write reserves the file in whole
- * blocks of the file system and SLACK for directories that grow and what the file system adds to a file; both are known exactly only
- * afterwards, and then counted. */
+ * The directory's size is counted as `du` counts it, from st_blocks of files and directories. A write
+ * reserves the file in whole blocks of the file system and SLACK for growing directories and file system
+ * overhead; both are known exactly only afterwards, and then counted. */
 #include "store/store_state.h"
 
 #include "base/check.h"
@@ -280,7 +280,7 @@ static bool is_same(const struct store_header *a, const struct store_header *b)
            memcmp(&a->identity, &b->identity, sizeof(a->identity)) == 0;
 }
 
-/* Sums say that it is what was written; this, that whoever wrote it knew what it is. */
+/* Sums prove that the file is unchanged; this check proves that its writer knew the format. */
 static bool is_countable(const char *payload, const struct store_op *op)
 {
     uint32_t says;
@@ -302,7 +302,7 @@ static int read_file(struct store *st, struct store_worker *w, const char *path,
         r = store_file_check(file, bytes_of(op), &h);
     if (r == 0 && !(is_same(&h, &op->header) && is_countable(file + STORE_BLOCK_BYTES, op)))
         r = -EBADMSG;
-    /* Those further from the beginning count as older, as in the table. */
+    /* Pages further from the start of the prefix count as older, as in the table. */
     if (r == 0)
         CALL(st, w, touch, fd, (uint64_t)clock_wall_s() * NS_PER_S - op->index * 10 * NS_PER_MS);
     if (atomic_load(&st->buffered))
@@ -311,7 +311,8 @@ static int read_file(struct store *st, struct store_worker *w, const char *path,
     return r;
 }
 
-/* The table says that it is there, and it is not (a file of that name that came meanwhile goes as well, for nobody would find it), or not what it should be. */
+/* Entry without a valid file: drop the entry and delete the file, including one recreated under the same
+ * name. */
 static void drop_bad(struct store *st, struct store_worker *w, const struct store_op *op, const char *path,
                      int why)
 {
@@ -445,7 +446,7 @@ int store_disk_open(struct store *st, struct store_worker *w)
     add_others(st, w, STORE_TMP);
     add_others(st, w, STORE_LOCK);
     list_leaves(st, w, &l);
-    /* Nobody else looks at the table yet. */
+    /* No other thread uses the table yet. */
     store_table_sort(st->table);
     pthread_mutex_lock(&st->lock);
     st->numbers.foreign = l.foreign;

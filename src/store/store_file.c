@@ -1,4 +1,5 @@
-/* store_file.c - fields at fixed offsets, sums by xxHash: 128 bits over the payload, at the speed of memory. */
+/* store_file.c - fields at fixed offsets, sums by xxHash: 128 bits over the payload, at the speed of
+ * memory. */
 #include "store/store_file.h"
 
 #include "base/check.h"
@@ -57,7 +58,7 @@ static XXH128_canonical_t payload_sum(const char *file, uint64_t bytes)
     return sum;
 }
 
-/* The sum's own place counts as zeros, and so does everything behind it: that must be zero. */
+/* The sum's own field counts as zeros, and so do all bytes after it: they must be zero. */
 static uint64_t header_sum(const char *block)
 {
     return XXH3_64bits(block, AT_HEADER_SUM);

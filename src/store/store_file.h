@@ -1,14 +1,15 @@
-/* store_file.h - one file of the SSD tier: a block that says what it is, then the bytes.
+/* store_file.h - one file of the SSD tier: a header block, then the payload.
  *
- *     0   magic, 8 bytes             96  layout, text, 64 bytes
- *     8   version, 4                160  XXH3-128 of all bytes behind the header, 16
- *    12   kind, 4                   176  XXH3-64 of the header, itself counted as 0, 8
- *    16   payload's bytes, 8        184  zeros
- *    32   key, 32                  4096  the payload, zeros up to a whole block
- *    64   fingerprint, 32
+ *       0  magic, 8 bytes                96  layout, text, 64 bytes
+ *       8  version, 4                   160  XXH3-128 of all bytes after the header, 16
+ *      12  kind, 4                      176  XXH3-64 of the header, itself counted as 0, 8
+ *      16  payload's bytes, 8           184  zeros
+ *      32  key, 32                     4096  the payload, zeros up to a whole block
+ *      64  fingerprint, 32
  *
- * Numbers are little-endian. Every byte of a file is below one of the two sums, so no damage goes unseen. A file's name is its key
- * in hex and a letter for its kind; it lies two directories deep, each named by a digit of the key. Pure; any thread. */
+ * Numbers are little-endian. Every byte of a file is covered by one of the two sums, so all damage is
+ * detected. A file's name is its key in hex and a letter for its kind; it lies two directories deep, each
+ * named by a digit of the key. Pure; any thread. */
 #ifndef PLATEAU_STORE_STORE_FILE_H
 #define PLATEAU_STORE_STORE_FILE_H
 
@@ -22,9 +23,8 @@
 
 /* Whose pages these are: nothing else may be read into the model's pools. */
 struct store_identity {
-    uint8_t fingerprint[32]; /* of the model's content */
-    char layout
-        [STORE_LAYOUT_BYTES]; /* layout and type of K, V and states, arithmetic; zeros behind the text */
+    uint8_t fingerprint[32];         /* of the model's content */
+    char layout[STORE_LAYOUT_BYTES]; /* layout and type of K, V and states, arithmetic; padded with zeros */
 };
 
 struct store_header {
@@ -41,12 +41,14 @@ static inline uint64_t store_file_bytes(uint64_t payload_bytes)
            (payload_bytes + STORE_BLOCK_BYTES - 1) / STORE_BLOCK_BYTES * STORE_BLOCK_BYTES;
 }
 
-/* Fills the header and the zeros behind the payload of a file in memory, whose payload is there already.
- * file: [store_file_bytes(h->payload_bytes)] */
+/* Fills the header and the padding of a file in memory that already has its payload. file:
+ * [store_file_bytes(h->payload_bytes)] */
 void store_file_seal(char *file, const struct store_header *h);
-/* The first block of a file. 0, -EINVAL (no header, or a damaged one), -ENOTSUP (of a version we do not know). */
+/* The first block of a file. 0, -EINVAL (no header, or a damaged one), -ENOTSUP (of a version we do not
+ * know). */
 int store_file_read_header(const char *block, struct store_header *ret);
-/* A whole file. 0, what store_file_read_header() said, or -EBADMSG: its length is wrong or its payload is damaged. */
+/* A whole file. 0, what store_file_read_header() said, or -EBADMSG: its length is wrong or its payload is
+ * damaged. */
 int store_file_check(const char *file, uint64_t bytes, struct store_header *ret);
 
 void store_file_name(const struct prefix_key *key, enum tier_kind kind, char ret[STORE_NAME_BYTES]);

@@ -1,4 +1,4 @@
-/* store_queue.c - what is on its way, and how the tier stops when a disk does. All under the store's lock. */
+/* store_queue.c - queued operations, and how the tier stops when a disk does. All under the store's lock. */
 #include "store/store_state.h"
 
 #include "base/check.h"

@@ -1,7 +1,8 @@
-/* store_state.h - what the files of the store share; nobody else includes it.
+/* store_state.h - shared by the files of the store only.
  *
- * One lock for everything that is in memory; no call of the system is made under it. Of the two threads one at a time has the
- * writer's part (`writing`): it lists, writes, evicts and clears, so what the directory takes is known to one thread. Both read. */
+ * One lock for everything in memory; no system call is made under it. One of the two threads at a time has
+ * the writer's part (`writing`): it lists, writes, evicts and clears, so one thread knows the directory's
+ * size. Both read. */
 #ifndef PLATEAU_STORE_STORE_STATE_H
 #define PLATEAU_STORE_STORE_STATE_H
 
@@ -35,7 +36,7 @@ enum store_op_state {
 /* A file on its way. */
 struct store_op {
     struct list link;            /* of the free ones, a queue, or a client's arrivals */
-    struct store_client *client; /* of a read: who wants it; NULL: nobody any more */
+    struct store_client *client; /* of a read: its client; NULL: the client has closed */
     struct store_header header;  /* what it is, or has to be */
     struct store_count count;    /* of a read: likewise */
     uint64_t tag;
@@ -118,7 +119,7 @@ struct store_op *store_op_take(struct store *st, uint32_t blocks);
 void store_op_free(struct store *st, struct store_op *op);
 /* A read is over: to its client, if that is still there. */
 void store_op_arrive(struct store *st, struct store_op *op, int status);
-/* Everybody may ask again: there is room. */
+/* Clients may retry: there is room. */
 void store_wake_clients(struct store *st);
 /* A call that hangs turns the tier off. */
 void store_look(struct store *st);

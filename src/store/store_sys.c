@@ -1,4 +1,4 @@
-/* store_sys.c - the system's calls as they are; links are never followed below the directory. */
+/* store_sys.c - the system's calls unchanged; links below the directory are never followed. */
 #include "store/store_sys.h"
 
 #include "base/clock.h"
@@ -19,7 +19,7 @@ static int result(int r)
 static int sys_open(void *arg, int dir, const char *path, int flags)
 {
     (void)arg;
-    /* The directory itself may be behind a link: its owner chose it. */
+    /* The directory itself may be a link: its owner chose it. */
     int follow = dir == AT_FDCWD ? 0 : O_NOFOLLOW;
     return result(openat(dir, path, flags | O_CLOEXEC | follow, 0600));
 }

@@ -1,6 +1,7 @@
 /* store_sys.h - what the SSD tier asks of the system: a table, so that tests can let each call fail or hang.
  *
- * Paths are relative to the directory `dir`. Every call returns what the system's does, with -errno for a failure. Any thread. */
+ * Paths are relative to the directory `dir`. Every call returns what the system's does, with -errno for a
+ * failure. Any thread. */
 #ifndef PLATEAU_STORE_STORE_SYS_H
 #define PLATEAU_STORE_STORE_SYS_H
 

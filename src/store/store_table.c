@@ -1,7 +1,7 @@
 /* store_table.c - entries by number, in blocks; buckets by the key's own bytes, which are uniform already.
  *
- * Last use is a list: what is oldest goes first. When a prefix is read its pages are touched from its end to its beginning, so that
- * of pages used together the end goes before the beginning, without which it is of no use. */
+ * Last use is a list: the oldest entry goes first. Reading a prefix touches its pages from the last to the
+ * first, so of pages used together the last is evicted first. A prefix is useless without its first pages. */
 #include "store/store_table.h"
 
 #include "base/check.h"

@@ -1,7 +1,7 @@
-/* store_table.h - which files the tier has, in memory: a table by key, and their order of last use.
+/* store_table.h - the index of the tier's files, in memory: a table by key, and their order of last use.
  *
- * Bound: 64 bytes for each entry, in blocks that are committed as they are needed, 4 to 8 more for its place in the table and 8 for
- * each block of 1024. One thread at a time: whoever has the store's lock. */
+ * Bound: 64 bytes for each entry, in blocks that are committed on demand, 4 to 8 more for its place in the
+ * table and 8 for each block of 1024. One thread at a time: the holder of the store's lock. */
 #ifndef PLATEAU_STORE_STORE_TABLE_H
 #define PLATEAU_STORE_STORE_TABLE_H
 
@@ -11,7 +11,7 @@
 
 enum store_entry_state {
     STORE_ENTRY_FREE,
-    STORE_ENTRY_PENDING, /* about to be written: nobody finds it, and nobody writes it again */
+    STORE_ENTRY_PENDING, /* about to be written: not found by reads, and not written again */
     STORE_ENTRY_STORED
 };
 
@@ -40,9 +40,9 @@ void store_table_store(struct store_table *t, uint32_t entry, uint32_t sectors, 
 /* It is the last one to go. */
 void store_table_touch(struct store_table *t, uint32_t entry);
 void store_table_remove(struct store_table *t, uint32_t entry);
-/* The stored one that was used longest ago; NONE: there is none. */
+/* The least recently used stored entry, or NONE. */
 uint32_t store_table_oldest(const struct store_table *t);
-/* Puts all that is stored into the order of used_ns. Nobody else looks meanwhile: it takes a while. */
+/* Sorts all stored entries by used_ns. Exclusive, because it takes a while. */
 void store_table_sort(struct store_table *t);
 struct store_entry *store_table_at(const struct store_table *t, uint32_t entry);
 

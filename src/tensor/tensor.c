@@ -123,7 +123,8 @@ uint16_t f32_to_f16(float f)
     if (a >= 0x477ff000) /* 65520 and up: past the middle between the largest half and 2^16 */
         return sign | 0x7c00;
     if (a < 0x38800000) {
-        /* Below the smallest normal half: a multiple of 2^-24. Adding 0.5 to |f| lets the f32 adder round it, to even. */
+        /* Below the smallest normal half: a multiple of 2^-24. Adding 0.5 to |f| lets the f32 adder round it,
+         * to even. */
         float r = f32_of_bits(a) + 0.5f;
         return sign | (uint16_t)(bits_of_f32(r) - bits_of_f32(0.5f));
     }

@@ -36,15 +36,16 @@ size_t dtype_bytes(enum dtype d);
 
 #define TENSOR_RANK_MAX 6
 
-/* What a tensor is, and where its bytes are: in a file of a checkpoint, from where checkpoint_read() brings pieces of them, or in memory.
- * In memory they may be UNALIGNED (MLX pads nothing): never cast and dereference, use tensor_load_* below or memcpy. */
+/* What a tensor is, and where its bytes are: in a file of a checkpoint, from where checkpoint_read() brings
+ * pieces of them, or in memory. In memory they may be UNALIGNED (MLX pads nothing): never cast and
+ * dereference, use tensor_load_* below or memcpy. */
 struct tensor {
     enum dtype dtype;
     uint32_t rank;
     uint64_t shape[TENSOR_RANK_MAX]; /* row-major, outermost first */
     size_t bytes;
     const void *data; /* NULL: in a file */
-    uint64_t offset;  /* in the file, from its beginning */
+    uint64_t offset;  /* in the file, from its start */
     uint32_t file;    /* the checkpoint's number of it */
 };
 
@@ -63,7 +64,8 @@ float tensor_f32_at(const struct tensor *t, uint64_t i);
 
 /* A linear layer's weight as the checkpoint stores it: [out, in], or [experts, out, in] (rank 3).
  * Dense: BF16, F16 or F32. Affine (MLX, contract 1.6): `weight` is U32 with in * bits / 32 columns,
- * w[o][i] = scales[o][i / group] * q[o][i] + biases[o][i / group]; each row is one little-endian bit stream. */
+ * w[o][i] = scales[o][i / group] * q[o][i] + biases[o][i / group]; each row is one little-endian bit
+ * stream. */
 struct linear_source {
     bool affine;
     uint32_t bits, group; /* affine only: 2,3,4,5,6,8 and 32,64,128 */

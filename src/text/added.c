@@ -1,8 +1,8 @@
 /* added.c - a sorted array searched byte by byte.
  *
- * At a place where some token's first byte stands, the range of tokens that share the bytes read so far is narrowed by
- * binary search until it is empty; the last token that ended on the way is the longest match. A trie would be faster
- * by a factor nobody sees: "<" is rare in text. */
+ * At a place where some token's first byte stands, the range of tokens that share the bytes read so far is
+ * narrowed by binary search until it is empty; the last token that ended on the way is the longest match. A
+ * trie would be faster by a factor nobody sees: "<" is rare in text. */
 #include "text/added.h"
 
 #include "base/check.h"
@@ -55,8 +55,8 @@ bool added_set_find(const struct added_set *set, struct slice content, uint32_t 
     return false;
 }
 
-/* First token in [low, high), all of which agree on the bytes before `depth`, whose byte there is at least `byte`.
- * A token that ends before `depth` is smaller than any byte. */
+/* First token in [low, high), all of which agree on the bytes before `depth`, whose byte there is at least
+ * `byte`. A token that ends before `depth` is smaller than any byte. */
 static uint32_t narrow(const struct added_set *set, uint32_t low, uint32_t high, size_t depth, unsigned byte)
 {
     while (low < high) {
@@ -94,8 +94,8 @@ static bool word_touches(struct slice text, size_t from, size_t until)
     return until < text.len && (utf8_next(text.ptr + until, &code), unicode_is_word(code));
 }
 
-/* End of the white space at `from`. Runs are remembered: a token that is white space itself would otherwise make the
- * walk measure the same run at every match. */
+/* End of the white space at `from`. Runs are remembered: a token that is white space itself would otherwise
+ * make the walk measure the same run at every match. */
 static size_t space_end(struct added_walk *w, size_t from)
 {
     if (from >= w->space_from && from < w->space_until)

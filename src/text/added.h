@@ -1,8 +1,8 @@
 /* added.h - added tokens: those that are matched in the text itself, before it is cut into pieces.
  *
- * Two sets, as in the reference: tokens matched in the raw text, and tokens ("normalized") matched afterwards in the
- * normalised text between them. Within a set the leftmost match wins, and the longest at one place. Built once,
- * then read from any thread. */
+ * Two sets, as in the reference: tokens matched in the raw text, and tokens ("normalized") matched afterwards
+ * in the normalised text between them. Within a set the leftmost match wins, and the longest at one place.
+ * Built once, then read from any thread. */
 #ifndef PLATEAU_TEXT_ADDED_H
 #define PLATEAU_TEXT_ADDED_H
 

@@ -1,7 +1,7 @@
 /* bpe.h - byte pair encoding: the merge table and its application to one piece.
  *
- * Built once, then read from any thread. A piece starts as one token per byte; the adjacent pair of lowest rank
- * (leftmost among equals) is merged until no adjacent pair has a rank. */
+ * Built once, then read from any thread. A piece starts as one token per byte; the adjacent pair of lowest
+ * rank (leftmost among equals) is merged until no adjacent pair has a rank. */
 #ifndef PLATEAU_TEXT_BPE_H
 #define PLATEAU_TEXT_BPE_H
 
@@ -38,9 +38,10 @@ void bpe_add(struct bpe *b, const struct bpe_merge *merge);
 /* 0, or -E2BIG when it is full. */
 int bpe_ids_put(struct bpe_ids *out, uint32_t id);
 
-/* Appends the tokens of `piece` (fewer than 2^31 bytes): n log n steps for n bytes, and 32 n bytes of `scratch` above
- * a small n (and 4 for each rank above 4 KiB), given back before returning. Looks at `w` (may be NULL) every 64 Ki steps.
- * 0, -E2BIG (`out` is full; some tokens may be in it), -ENOMEM, or what `w` says. */
+/* Appends the tokens of `piece` (fewer than 2^31 bytes): n log n steps for n bytes, and 32 n bytes of
+ * `scratch` above a small n (and 4 for each rank above 4 KiB), given back before returning. Looks at `w` (may
+ * be NULL) every 64 Ki steps. 0, -E2BIG (`out` is full; some tokens may be in it), -ENOMEM, or what `w`
+ * says. */
 int bpe_encode(const struct bpe *b, struct arena *scratch, struct slice piece, const struct wanted *w,
                struct bpe_ids *out);
 

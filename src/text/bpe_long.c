@@ -1,14 +1,15 @@
 /* bpe_long.c - merges of a long piece, rank by rank.
  *
- * The candidates of one rank are a chain through the symbols, and the ranks are taken in ascending order: a rank's chain is
- * copied out, put in the order of positions and merged from left to right. Nearly all that this makes has a higher rank, as
- * a merge of two tokens comes after those that make them, and goes to a chain that is still to come. What does not
- * (tables in which a token is made by several merges may have it) goes to a heap that is looked at before each
- * merge, so the order is the definition's for every table.
+ * The candidates of one rank are a chain through the symbols, and the ranks are taken in ascending order: a
+ * rank's chain is copied out, put in the order of positions and merged from left to right. Nearly all that
+ * this makes has a higher rank, as a merge of two tokens comes after those that make them, and goes to a
+ * chain that is still to come. What does not (tables in which a token is made by several merges may have it)
+ * goes to a heap that is looked at before each merge, so the order is the definition's for every table.
  *
- * Symbols near each other are touched together, so this takes half the processor time of one heap over all candidates: four million
- * letters of "abab..." 0.36 s instead of 0.8, four million random letters 1.0 instead of 1.4. A chain's candidates come in
- * ascending runs, one from each rank that made some, so a merge sort has little to do. */
+ * Symbols near each other are touched together, so this takes half the processor time of one heap over all
+ * candidates: four million letters of "abab..." 0.36 s instead of 0.8, four million random letters 1.0
+ * instead of 1.4. A chain's candidates come in ascending runs, one from each rank that made some, so a merge
+ * sort has little to do. */
 #include "text/bpe_symbols.h"
 
 #include "base/check.h"

@@ -28,7 +28,8 @@ struct bpe_heap {
 void bpe_heap_put(struct bpe_heap *h, uint64_t item);
 uint64_t bpe_heap_take(struct bpe_heap *h);
 
-/* The pair's slot, or the empty one where it would go. Not seeded: the pairs are the model's, not a client's. */
+/* The pair's slot, or the empty one where it would go. Not seeded: the pairs are the model's, not a
+ * client's. */
 static inline struct bpe_slot *bpe_find(const struct bpe *b, uint32_t left, uint32_t right)
 {
     uint64_t mask = ((uint64_t)1 << b->slots_log2) - 1;
@@ -59,7 +60,8 @@ static inline void bpe_symbol_rank(const struct bpe *b, struct bpe_symbol *symbo
     s->rank = s->next < count ? bpe_find(b, s->id, symbols[s->next].id)->rank_plus_1 - 1 : RANK_NONE;
 }
 
-/* Merges the symbol at `at` with its next one, which is gone then, and looks up the two pairs that this makes. */
+/* Merges the symbol at `at` with its next one, which is gone then, and looks up the two pairs that this
+ * makes. */
 static inline void bpe_symbol_join(const struct bpe *b, struct bpe_symbol *symbols, uint32_t at,
                                    uint32_t count)
 {

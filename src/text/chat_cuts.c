@@ -1,9 +1,10 @@
 /* chat_cuts.c - between messages, where the role changes.
  *
- * What one step of an agent adds, several tool results say, stays together in every later prompt, so nothing is gained between
- * them. A first user message is cut where its text begins: its head is the same in other conversations, and there are templates that
- * write the system's words into it. Where a picture comes before that text, it is cut before the picture too: other pictures for the same
- * words to the system, other questions about the same picture. */
+ * What one step of an agent adds, several tool results say, stays together in every later prompt, so nothing
+ * is gained between them. A first user message is cut where its text begins: its head is the same in other
+ * conversations, and there are templates that write the system's words into it. Where a picture comes before
+ * that text, it is cut before the picture too: other pictures for the same words to the system, other
+ * questions about the same picture. */
 #include "text/chat_cuts.h"
 
 #include "base/check.h"
@@ -60,7 +61,8 @@ static bool begins_with_words(const json_t *message)
     return !json_is_array(content) || json_object_get(json_array_get(content, 0), "text");
 }
 
-/* Where the message's own words begin between these bytes; templates may trim them. SIZE_MAX: they are not there. */
+/* Where the message's own words begin between these bytes; templates may trim them. SIZE_MAX: they are not
+ * there. */
 static size_t words_begin(struct slice content, struct slice text, size_t from, size_t to)
 {
     size_t skip = 0;
@@ -70,7 +72,8 @@ static size_t words_begin(struct slice content, struct slice text, size_t from, 
     return head.len ? slice_find(slice_sub(text, 0, to), head, from) : SIZE_MAX;
 }
 
-/* Behind system and tools: in the first message that is neither's, which a template may also write before its loop. */
+/* Behind system and tools: in the first message that is neither's, which a template may also write before its
+ * loop. */
 static void add_system(const struct tmpl_trace *t, const json_t *messages, uint32_t first, struct slice text,
                        struct chat_cuts *ret)
 {

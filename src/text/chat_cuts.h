@@ -1,7 +1,8 @@
 /* chat_cuts.h - where the next prompts of a conversation may begin to differ from this one.
  *
- * In order of use: behind system and tools, where other conversations of the same agent differ; behind the last user message, where
- * a template begins to drop what the model thought; before the generation prompt; and where the turns change, the last ones first. */
+ * In order of use: behind system and tools, where other conversations of the same agent differ; behind the
+ * last user message, where a template begins to drop what the model thought; before the generation prompt;
+ * and where the turns change, the last ones first. */
 #ifndef PLATEAU_TEXT_CHAT_CUTS_H
 #define PLATEAU_TEXT_CHAT_CUTS_H
 

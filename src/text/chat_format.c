@@ -1,9 +1,9 @@
 /* chat_format.c - a state machine over the text that is not yet decided.
  *
- * `pending` holds what may still become markup: in running text at most a marker's length and the blank lines before it, in
- * a call the parameter that is being read. Each state looks at `pending`, emits what is certain, and either changes state or
- * asks for more text. A parameter is emitted whole, because its type may ask for parsing; that bounds memory by one
- * parameter (bytes_max), not by a call. */
+ * `pending` holds what may still become markup: in running text at most a marker's length and the blank lines
+ * before it, in a call the parameter that is being read. Each state looks at `pending`, emits what is
+ * certain, and either changes state or asks for more text. A parameter is emitted whole, because its type may
+ * ask for parsing; that bounds memory by one parameter (bytes_max), not by a call. */
 #include "text/chat_format.h"
 
 #include "base/check.h"
@@ -126,7 +126,8 @@ static void consume(struct chat_parser *p, size_t bytes)
     buf_consume(&p->pending, bytes);
 }
 
-/* Emits running text up to `end`, less what must wait: `tail` bytes that may be a marker, and blanks before them. */
+/* Emits running text up to `end`, less what must wait: `tail` bytes that may be a marker, and blanks before
+ * them. */
 static void emit_text(struct chat_parser *p, enum chat_event_kind kind, size_t end)
 {
     if (end == 0)
@@ -245,7 +246,8 @@ static void end_call(struct chat_parser *p)
     emit(p, CHAT_TOOL_END, SLICE(""));
 }
 
-/* A function without <tool_call> ended: running text again, without the </tool_call> that may follow all the same. */
+/* A function without <tool_call> ended: running text again, without the </tool_call> that may follow all the
+ * same. */
 static bool step_after_bare_call(struct chat_parser *p)
 {
     struct slice s = buf_slice(&p->pending);

@@ -1,8 +1,9 @@
 /* chat_template.h - messages to the prompt a model was trained on.
  *
- * A checkpoint's chat template is a program that a stranger wrote: it runs here in a subset of Jinja without any way out, bounded
- * in steps, nesting, output and memory. Semantics are those of transformers' environment (immutable sandbox, trim_blocks,
- * lstrip_blocks, loop controls, its tojson). A compiled template is read-only and used from any thread at once. */
+ * A checkpoint's chat template is a program that a stranger wrote: it runs here in a subset of Jinja without
+ * any way out, bounded in steps, nesting, output and memory. Semantics are those of transformers' environment
+ * (immutable sandbox, trim_blocks, lstrip_blocks, loop controls, its tojson). A compiled template is
+ * read-only and used from any thread at once. */
 #ifndef PLATEAU_TEXT_CHAT_TEMPLATE_H
 #define PLATEAU_TEXT_CHAT_TEMPLATE_H
 
@@ -38,11 +39,13 @@ struct chat_template_limits {
     ((struct chat_template_limits){                                                                          \
         .steps_max = 20 * 1000 * 1000, .depth_max = 400, .output_bytes_max = (size_t)32 << 20})
 
-/* The result lives in `a`. 0, -EINVAL (e names the line), -E2BIG (over 1 MiB, or nested over 200 deep), -ENOMEM. */
+/* The result lives in `a`. 0, -EINVAL (e names the line), -E2BIG (over 1 MiB, or nested over 200 deep),
+ * -ENOMEM. */
 int chat_template_compile(struct arena *a, struct slice source, struct chat_template **ret, struct err *e);
 
-/* The template of a model directory: chat_template.jinja, else chat_template.json, else tokenizer_config.json (a string, or a list
- * of {name, template}: "default", and "tool_use" when a rendering has tools). -ENOENT when it has none. */
+/* The template of a model directory: chat_template.jinja, else chat_template.json, else tokenizer_config.json
+ * (a string, or a list of {name, template}: "default", and "tool_use" when a rendering has tools). -ENOENT
+ * when it has none. */
 int chat_template_load(struct arena *a, const char *dir, struct chat_template **ret, struct err *e);
 
 struct chat_template_input {
@@ -54,8 +57,9 @@ struct chat_template_input {
     int64_t now_s; /* what strftime_now tells, seconds since 1970 */
 };
 
-/* Appends the prompt to ret. 0; -EINVAL: the template refused, e has its own words: the client's mistake; -E2BIG: over a
- * limit; -EMSGSIZE: over prompt_bytes_max; -ECANCELED or -ETIME as limits->wanted says; -ENOMEM. Scratch comes from `scratch`, whose bound is the rendering's, and is rewound. */
+/* Appends the prompt to ret. 0; -EINVAL: the template refused, e has its own words: the client's mistake;
+ * -E2BIG: over a limit; -EMSGSIZE: over prompt_bytes_max; -ECANCELED or -ETIME as limits->wanted says;
+ * -ENOMEM. Scratch comes from `scratch`, whose bound is the rendering's, and is rewound. */
 int chat_template_render(const struct chat_template *t, struct arena *scratch,
                          const struct chat_template_input *in, const struct chat_template_limits *limits,
                          struct buf *ret, struct err *e);

@@ -1,4 +1,5 @@
-/* detok.c - the held bytes are joined with as many new ones as a character can need; the rest needs no copy. */
+/* detok.c - the held bytes are joined with as many new ones as a character can need; the rest needs no
+ * copy. */
 #include "text/detok.h"
 
 #include "base/check.h"

@@ -1,8 +1,8 @@
 /* detok.h - tokens to text while they are being made.
  *
- * A token's bytes may end inside a character. The end of it (at most three bytes) is held back until a later token
- * completes or breaks it, so the text after every push is valid UTF-8, and all pushes and the flush together give what
- * decoding the whole list at once gives. Owns nothing; one thread at a time. */
+ * A token's bytes may end inside a character. The end of it (at most three bytes) is held back until a later
+ * token completes or breaks it, so the text after every push is valid UTF-8, and all pushes and the flush
+ * together give what decoding the whole list at once gives. Owns nothing; one thread at a time. */
 #ifndef PLATEAU_TEXT_DETOK_H
 #define PLATEAU_TEXT_DETOK_H
 
@@ -17,8 +17,8 @@ struct detok {
 
 /* `t` outlives `d`. */
 void detok_init(struct detok *d, const struct tokenizer *t, bool skip_special);
-/* Appends what `id` completes: often its text, sometimes nothing. An id that is no token says nothing. Errors stay
- * in `out`. */
+/* Appends what `id` completes: often its text, sometimes nothing. An id that is no token says nothing. Errors
+ * stay in `out`. */
 void detok_push(struct detok *d, uint32_t id, struct buf *out);
 /* The end: what is held back will not be completed and becomes U+FFFD. The state is as after detok_init. */
 void detok_flush(struct detok *d, struct buf *out);

@@ -1,7 +1,7 @@
 /* json_write.c - JSON that reads back the same.
  *
- * Doubles: the fewest digits that give the same double again (15 to 17), instead of jansson's fixed 17, which turns 0.1 into
- * 0.10000000000000001 in front of a client. */
+ * Doubles: the fewest digits that give the same double again (15 to 17), instead of jansson's fixed 17, which
+ * turns 0.1 into 0.10000000000000001 in front of a client. */
 #include "text/chat_format.h"
 
 #include <errno.h>

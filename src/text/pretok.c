@@ -1,12 +1,12 @@
 /* pretok.c - three regular expressions by hand.
  *
- *     (?i:'s|'t|'re|'ve|'m|'ll|'d) | [^\r\n\p{L}\p{N}]?\p{L}+ | \p{N} | ?[^\s\p{L}\p{N}]+[\r\n]* | \s*[\r\n]+ |
- *     \s+(?!\S) | \s+
+ *     (?i:'s|'t|'re|'ve|'m|'ll|'d) | [^\r\n\p{L}\p{N}]?\p{L}+ | \p{N} | ?[^\s\p{L}\p{N}]+[\r\n]* |
+ *     \s*[\r\n]+ | \s+(?!\S) | \s+
  *
  * The first alternative that matches wins. Written out, no alternative needs to go back by more than one
- * character, every character begins some alternative (so there are no gaps between pieces), and time is linear
- * whatever the text is; a regex engine promises none of this. The corner that is easily missed: the engine
- * folds U+017F (long s) to s. */
+ * character, every character begins some alternative (so there are no gaps between pieces), and time is
+ * linear whatever the text is; a regex engine promises none of this. The corner that is easily missed: the
+ * engine folds U+017F (long s) to s. */
 #include "text/pretok.h"
 
 #include "base/check.h"
@@ -107,8 +107,8 @@ static size_t contraction_end(struct slice text, size_t at)
     return 0;
 }
 
-/* White space at `from`. `\s*[\r\n]+` ends behind the last newline of the run; else the last character of the run
- * is left to what follows it, unless nothing follows or it is the only one. */
+/* White space at `from`. `\s*[\r\n]+` ends behind the last newline of the run; else the last character of the
+ * run is left to what follows it, unless nothing follows or it is the only one. */
 static size_t space_end(const struct pretok_spec *spec, struct slice text, size_t from,
                         const struct wanted *w)
 {

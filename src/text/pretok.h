@@ -17,9 +17,9 @@ enum pretok_rule {
 bool pretok_rule_find(struct slice regex, enum pretok_rule *ret);
 struct slice pretok_rule_regex(enum pretok_rule rule);
 
-/* End of the piece that begins at `from` < text.len: at least one character. `text` is valid UTF-8, and all of
- * it counts: its end is what (?!\S) sees as the end. All pieces of a text take linear time together. SIZE_MAX: `w` (may be
- * NULL) says that it is not wanted any more. */
+/* End of the piece that begins at `from` < text.len: at least one character. `text` is valid UTF-8, and all
+ * of it counts: its end is what (?!\S) sees as the end. All pieces of a text take linear time together.
+ * SIZE_MAX: `w` (may be NULL) says that it is not wanted any more. */
 size_t pretok_end(enum pretok_rule rule, struct slice text, size_t from, const struct wanted *w);
 
 #endif

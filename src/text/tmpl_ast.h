@@ -7,7 +7,8 @@
 #include "base/slice.h"
 #include "text/tmpl_value.h"
 
-/* Nesting of statements and expressions that the parser accepts; the evaluator's own depth has its own limit. */
+/* Nesting of statements and expressions that the parser accepts; the evaluator's own depth has its own
+ * limit. */
 #define TMPL_NESTING_MAX      200
 #define TMPL_SOURCE_BYTES_MAX ((size_t)1 << 20)
 
@@ -103,8 +104,8 @@ struct tmpl_token {
     double f;
 };
 
-/* Splits a template with trim_blocks and lstrip_blocks into tokens in `a`, the last one TMPL_TOKEN_END. Text tokens
- * point into `source`, which must outlive them. 0, -EINVAL (e names the line), -E2BIG, -ENOMEM. */
+/* Splits a template with trim_blocks and lstrip_blocks into tokens in `a`, the last one TMPL_TOKEN_END. Text
+ * tokens point into `source`, which must outlive them. 0, -EINVAL (e names the line), -E2BIG, -ENOMEM. */
 int tmpl_lex(struct arena *a, struct slice source, struct tmpl_token **ret, uint32_t *count, struct err *e);
 
 /* Parses a template into a TMPL_SEQUENCE. The same errors. */

@@ -1,8 +1,9 @@
 /* tmpl_eval.c - walks the tree.
  *
- * Errors are a field of the run, looked at by every loop, not a jump: nothing is skipped that someone owns. Scopes are chains of
- * small lists; `set` writes to the innermost, which is the iteration's in a loop, the call's in a macro, and the template's own else
- * (an `if` makes none): so a loop's assignments end with the iteration, as in Jinja. */
+ * Errors are a field of the run, looked at by every loop, not a jump: nothing is skipped that someone owns.
+ * Scopes are chains of small lists; `set` writes to the innermost, which is the iteration's in a loop, the
+ * call's in a macro, and the template's own else (an `if` makes none): so a loop's assignments end with the
+ * iteration, as in Jinja. */
 #include "text/tmpl_eval.h"
 
 #include "base/check.h"
@@ -517,7 +518,8 @@ static void assign(struct tmpl_run *run, const struct tmpl_node *n, struct tmpl_
         scope_set(run, run->scope, n->names[i], parts->items[i]);
 }
 
-/* The items of a loop: those for which its condition holds, decided before the body runs (as loop.last must know). */
+/* The items of a loop: those for which its condition holds, decided before the body runs (as loop.last must
+ * know). */
 static struct tmpl_seq *loop_items(struct tmpl_run *run, const struct tmpl_node *n)
 {
     struct tmpl_value v = eval(run, n->a);

@@ -53,7 +53,8 @@ bool tmpl_run_init(struct tmpl_run *run);
 /* Runs a sequence; output goes to run->out. */
 void tmpl_exec(struct tmpl_run *run, const struct tmpl_node *n);
 
-/* v.name, as Jinja looks it up: attribute or method, then item. Undefined when absent; an error on Undefined. */
+/* v.name, as Jinja looks it up: attribute or method, then item. Undefined when absent; an error on
+ * Undefined. */
 struct tmpl_value tmpl_get_attribute(struct tmpl_run *run, struct tmpl_value v, struct slice name);
 /* v[key]. */
 struct tmpl_value tmpl_get_item(struct tmpl_run *run, struct tmpl_value v, struct tmpl_value key);

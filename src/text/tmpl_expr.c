@@ -1,4 +1,5 @@
-/* tmpl_expr.c - expressions, by recursive descent with Jinja's precedences. Nesting is bounded; left-leaning chains are flat loops. */
+/* tmpl_expr.c - expressions, by recursive descent with Jinja's precedences. Nesting is bounded; left-leaning
+ * chains are flat loops. */
 #include "text/tmpl_parse.h"
 
 #include "base/check.h"

@@ -1,7 +1,8 @@
 /* tmpl_lexer.c - a template's text and tags.
  *
- * White space around tags is decided here, once: `-` eats all of it, trim_blocks eats the first newline behind a block tag or
- * comment, lstrip_blocks eats blanks before one that begins its line, `+` asks for neither. */
+ * White space around tags is decided here, once: `-` eats all of it, trim_blocks eats the first newline
+ * behind a block tag or comment, lstrip_blocks eats blanks before one that begins its line, `+` asks for
+ * neither. */
 #include "text/tmpl_ast.h"
 
 #include "base/check.h"
@@ -62,7 +63,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The text before the next tag at `end`, with what the tag's form eats of its tail. `mark` is the byte behind "{%". */
+/* The text before the next tag at `end`, with what the tag's form eats of its tail. `mark` is the byte behind
+ * "{%". */
 static int push_text(struct lexer *x, size_t begin, size_t end, char kind, char mark)
 {
     size_t stop = end;

@@ -281,7 +281,8 @@ static bool at_end_word(const struct tmpl_parser *p, const char *const *ends)
     return false;
 }
 
-/* Statements up to {% END %}, where it stops with the tag's opening as the next token; without ends to the template's end. */
+/* Statements up to {% END %}, where it stops with the tag's opening as the next token; without ends to the
+ * template's end. */
 static struct tmpl_node *parse_body(struct tmpl_parser *p, const char *const *ends)
 {
     struct tmpl_node_list l = {0};

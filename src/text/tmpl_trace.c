@@ -1,4 +1,5 @@
-/* tmpl_trace.c - a message is known by its dict, which carries its number; slices and copies of the list share the dicts. */
+/* tmpl_trace.c - a message is known by its dict, which carries its number; slices and copies of the list
+ * share the dicts. */
 #include "text/tmpl_trace.h"
 
 #include "base/check.h"

@@ -1,6 +1,7 @@
 /* tmpl_value.c - Python's values, as far as chat templates look at them.
  *
- * Dicts are searched in line: a message has a handful of keys, and insertion order is what templates print. */
+ * Dicts are searched in line: a message has a handful of keys, and insertion order is what templates
+ * print. */
 #include "text/tmpl_value.h"
 
 #include "base/check.h"
@@ -335,7 +336,8 @@ static void put_float(struct tmpl_text *t, double f)
     put_cstr(t, out);
 }
 
-/* Python's quotes: single, unless the text has single and no double ones. Controls are escaped, other characters kept. */
+/* Python's quotes: single, unless the text has single and no double ones. Controls are escaped, other
+ * characters kept. */
 static void put_quoted(struct tmpl_text *t, struct slice s)
 {
     if (!charged(t, 2 * tmpl_cost_find(s.len)))

@@ -1,7 +1,8 @@
 /* tmpl_value.h - what a template computes with.
  *
- * Values are small and copied; what they point at lies in the arena of the rendering (or of the compiled template)
- * and is never changed by a template, except through namespaces: HF renders in an immutable sandbox. */
+ * Values are small and copied; what they point at lies in the arena of the rendering (or of the compiled
+ * template) and is never changed by a template, except through namespaces: HF renders in an immutable
+ * sandbox. */
 #ifndef PLATEAU_TEXT_TMPL_VALUE_H
 #define PLATEAU_TEXT_TMPL_VALUE_H
 
@@ -83,10 +84,11 @@ static inline struct tmpl_value tmpl_undefined(struct slice name)
 
 /* The run that is charged for what is done: see tmpl_eval.h. NULL where a function takes one: nobody is. */
 struct tmpl_run;
-/* Charges work: a unit is about a nanosecond, such as one byte compared or copied, and 64 units are a step. Whatever takes longer for
- * longer values charges before it begins. False: the run is over. */
+/* Charges work: a unit is about a nanosecond, such as one byte compared or copied, and 64 units are a step.
+ * Whatever takes longer for longer values charges before it begins. False: the run is over. */
 bool tmpl_work(struct tmpl_run *run, size_t units);
-/* What is charged for looking at `bytes` of text: copying or comparing it; a search in it; a loop that looks at each character. */
+/* What is charged for looking at `bytes` of text: copying or comparing it; a search in it; a loop that looks
+ * at each character. */
 static inline size_t tmpl_cost_copy(size_t bytes)
 {
     return bytes;
@@ -158,7 +160,8 @@ struct tmpl_json_opts {
 const char *tmpl_tojson(struct tmpl_text *t, const struct tmpl_value *v, const struct tmpl_json_opts *opts,
                         uint32_t depth);
 
-/* Code points of UTF-8 text: their count, and the byte at which number `index` begins (the length when past it). */
+/* Code points of UTF-8 text: their count, and the byte at which number `index` begins (the length when past
+ * it). */
 size_t tmpl_chars(struct slice s);
 size_t tmpl_char_at(struct slice s, size_t index);
 

@@ -1,8 +1,9 @@
 /* token_bound.h - the fewest tokens that a text can have, without tokenizing it.
  *
- * A token covers some bytes of the text, and none is longer than the longest token that holds one of them. So a byte stands for
- * at least one part in as many of a token as that longest one has bytes, and the sum over all bytes is a lower bound. One
- * pass over the text, about a nanosecond a byte. Filled once, then read from any thread. */
+ * A token covers some bytes of the text, and none is longer than the longest token that holds one of them. So
+ * a byte stands for at least one part in as many of a token as that longest one has bytes, and the sum over
+ * all bytes is a lower bound. One pass over the text, about a nanosecond a byte. Filled once, then read from
+ * any thread. */
 #ifndef PLATEAU_TEXT_TOKEN_BOUND_H
 #define PLATEAU_TEXT_TOKEN_BOUND_H
 
@@ -23,8 +24,8 @@ struct token_bound_opts {
 
 void token_bound_init(struct token_bound *b, const struct vocab *v, const struct token_bound_opts *opts);
 
-/* 1: every encoding of the text has more than `tokens` tokens; 0: it may have fewer; or what `w` says. Ends as soon as it
- * is known. */
+/* 1: every encoding of the text has more than `tokens` tokens; 0: it may have fewer; or what `w` says. Ends
+ * as soon as it is known. */
 int token_bound_exceeds(const struct token_bound *b, struct slice text, size_t tokens,
                         const struct wanted *w);
 

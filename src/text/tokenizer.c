@@ -1,8 +1,9 @@
 /* tokenizer.c - the pipeline: added tokens, normaliser, pre-tokenizer, merges.
  *
- * Text is cut at the added tokens of the raw text, what lies between is normalised, cut again at the added tokens of the
- * normalised text, cut into pieces, and each piece becomes tokens. Normalising between tokens rather than before
- * matching is what the reference does, and it matters: a combining mark after "<|im_end|>" must not join it. */
+ * Text is cut at the added tokens of the raw text, what lies between is normalised, cut again at the added
+ * tokens of the normalised text, cut into pieces, and each piece becomes tokens. Normalising between tokens
+ * rather than before matching is what the reference does, and it matters: a combining mark after "<|im_end|>"
+ * must not join it. */
 #include "text/tokenizer.h"
 
 #include "base/check.h"

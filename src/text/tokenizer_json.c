@@ -1,9 +1,9 @@
 /* tokenizer_json.c - from the JSON of tokenizer.json to a tokenizer, or to a sentence saying why not.
  *
- * Whatever would change ids and is not implemented is refused by name: a tokenizer that is slightly wrong makes a
- * model that is slightly worse, which nobody traces back. Keys that cannot change ids are ignored. Merges
- * name tokens by their text; the table from bytes to ids that resolves them is the last thing in the arena and is
- * dropped when it is done, unless ignore_merges needs it later. */
+ * Whatever would change ids and is not implemented is refused by name: a tokenizer that is slightly wrong
+ * makes a model that is slightly worse, which nobody traces back. Keys that cannot change ids are ignored.
+ * Merges name tokens by their text; the table from bytes to ids that resolves them is the last thing in the
+ * arena and is dropped when it is done, unless ignore_merges needs it later. */
 #include "base/check.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_state.h"

@@ -6,14 +6,14 @@
 
 #include <jansson.h>
 
-/* Appends the JSON value of parameter `key` of `function` to ret. The type comes from the schema in `tools` (an array
- * of {"type": "function", "function": {...}} or of bare functions; NULL: none):
+/* Appends the JSON value of parameter `key` of `function` to ret. The type comes from the schema in `tools`
+ * (an array of {"type": "function", "function": {...}} or of bare functions; NULL: none):
  *   string, or no schema   the text, verbatim
  *   integer, number        a number when the text is one (3.0 becomes 3)
  *   boolean                true iff the text is "true" in any case
  *   object, array          parsed as JSON
  *   any but string         "null" is null
- * Text that is not what the schema asks for stays a string: the tool's own check is the judge. */
+ * Text that does not match the schema stays a string: the tool's own check decides. */
 void tool_argument_write(struct buf *ret, const json_t *tools, struct slice function, struct slice key,
                          struct slice text);
 

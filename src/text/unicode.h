@@ -23,9 +23,10 @@ enum unicode_class unicode_class(uint32_t code);
 /* \w: alphabetic, mark, decimal digit, connector punctuation or join control. */
 bool unicode_is_word(uint32_t code);
 
-/* Normalisation form C of `text`, which is valid UTF-8: `text` itself when it is in that form already, else a copy
- * in `scratch` of at most three times the size. Linear time. Looks at `w` (may be NULL) every 64 KiB, but a run of marks is
- * ordered and composed at a stretch. 0, -ENOMEM, or what `w` says; `scratch` is left as it is then. */
+/* Normalisation form C of `text`, which is valid UTF-8: `text` itself when it is in that form already, else a
+ * copy in `scratch` of at most three times the size. Linear time. Looks at `w` (may be NULL) every 64 KiB,
+ * but a run of marks is ordered and composed at a stretch. 0, -ENOMEM, or what `w` says; `scratch` is left as
+ * it is then. */
 int unicode_nfc(struct arena *scratch, struct slice text, const struct wanted *w, struct slice *ret);
 
 #endif

@@ -1,5 +1,5 @@
-/* utf8.c - table 3-7 of the Unicode standard as code: the second byte's range depends on the first byte, every
- * later byte is 80..BF. A byte outside its range ends the broken part before it, which is exactly the
+/* utf8.c - table 3-7 of the Unicode standard as code: the second byte's range depends on the first byte,
+ * every later byte is 80..BF. A byte outside its range ends the broken part before it, which is exactly the
  * "maximal subpart" replacement rule, so validity, replacement and streaming need one function. */
 #include "text/utf8.h"
 

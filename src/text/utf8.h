@@ -1,4 +1,5 @@
-/* utf8.h - UTF-8 as the Unicode standard defines it: no overlong forms, no surrogates, nothing above U+10FFFF.
+/* utf8.h - UTF-8 as the Unicode standard defines it: no overlong forms, no surrogates, nothing above
+ * U+10FFFF.
  *
  * Pure functions on bytes. Broken input is replaced the way Rust and browsers do it: every maximal broken
  * part (standard, section 3.9, table 3-8) becomes one U+FFFD. */

@@ -1,7 +1,7 @@
 /* vocab.c - one block of bytes and eight bytes per id: 250 000 tokens take under 4 MiB.
  *
- * The byte-level alphabet gives every byte that prints in Latin-1 its own code point, and the other 68, in order,
- * those from U+0100. */
+ * The byte-level alphabet gives every byte that prints in Latin-1 its own code point, and the other 68, in
+ * order, those from U+0100. */
 #include "text/vocab.h"
 
 #include "base/check.h"

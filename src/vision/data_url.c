@@ -84,7 +84,7 @@ struct decoding {
     uint8_t *to;
     size_t written;
     uint32_t group;       /* of digits that are no byte yet */
-    unsigned count, pads; /* of the group; behind it */
+    unsigned count, pads; /* of the group; trailing ones */
 };
 
 static void put_group(struct decoding *d, uint32_t group)
@@ -96,7 +96,8 @@ static void put_group(struct decoding *d, uint32_t group)
     d->written += 3;
 }
 
-/* As many groups of four digits as there are without anything between, from `from` on; returns how many bytes of `s` they are. */
+/* As many groups of four digits as there are without anything between, from `from` on; returns how many bytes
+ * of `s` they are. */
 static size_t put_groups(struct decoding *d, struct slice s, size_t from)
 {
     size_t at = from;
@@ -120,7 +121,8 @@ static void put_digit(struct decoding *d, uint8_t digit)
     d->count = 0;
 }
 
-/* What is left of the last group: nothing, or two digits for a byte, or three for two; padding fills it or is not there. */
+/* The rest of the last group: nothing, or two digits for a byte, or three for two; padding is complete or
+ * absent. */
 static int put_end(struct decoding *d, struct err *e)
 {
     if (d->count == 1 || (d->pads > 0 && d->count + d->pads != 4))

@@ -2,10 +2,11 @@
  *
  *     data:[type/subtype][;name=value]...;base64,BYTES
  *
- * "data:" and "base64" in any case. BYTES are base64 of RFC 4648's first alphabet with its padding, which may be left off; characters
- * of percent-escapes and of base64url are refused, as is anything behind the padding. ASCII white space among the bytes (mail's line ends)
- * is skipped. Without ";base64" a URL is refused: nobody escapes a picture byte by byte. The type is handed back and means nothing: what bytes are is seen
- * from the bytes. Pure; any thread. */
+ * "data:" and "base64" in any case. BYTES are base64 of RFC 4648's first alphabet; the padding may be left
+ * off. Characters of percent-escapes and of base64url are refused, as is anything after the padding. ASCII
+ * white space among the bytes (mail's line ends) is skipped. A URL without ";base64" is refused: images are
+ * never escaped byte by byte. The type is returned and not trusted: the format is detected from the bytes.
+ * Pure; any thread. */
 #ifndef PLATEAU_VISION_DATA_URL_H
 #define PLATEAU_VISION_DATA_URL_H
 
@@ -16,7 +17,7 @@
 
 struct data_url {
     struct slice type;   /* "image/png"; may be empty */
-    struct slice base64; /* all behind the comma */
+    struct slice base64; /* all after the comma */
     size_t bytes_max;    /* what it decodes to at most: room for data_url_decode() */
 };
 
@@ -26,8 +27,8 @@ bool data_url_is(struct slice url);
 int data_url_parse(struct slice url, struct data_url *ret, struct err *e);
 /* How many bytes it is exactly, if it is well formed: a look at each character. */
 size_t data_url_bytes(const struct data_url *u);
-/* Writes the bytes to `to`, which has room for u->bytes_max and may be where u->base64 lies: bytes go in place. Returns how many in *ret.
- * 0, or -EINVAL with words for the client that say at which character. */
+/* Writes the bytes to `to`, which has room for u->bytes_max and may be where u->base64 lies: bytes go in
+ * place. Returns how many in *ret. 0, or -EINVAL with words for the client that say at which character. */
 int data_url_decode(const struct data_url *u, uint8_t *to, size_t *ret, struct err *e);
 
 #endif

@@ -1,19 +1,24 @@
 /* decode.h - the bytes of a PNG, JPEG, WebP or GIF, or the raw frames of a video, to struct picture.
  *
- * What the bytes are is told by how they begin, never by a name or a claimed type. The result has the pixels that
- * Pillow's ImageOps.exif_transpose(Image.open(f)).convert("RGB").resize(size, BICUBIC) has (resize.h says of which Pillow):
+ * The format is detected from the first bytes, never from a name or a claimed type. The pixels are those of
+ * Pillow's ImageOps.exif_transpose(Image.open(f)).convert("RGB").resize(size, BICUBIC) (resize.h says of
+ * which Pillow):
  *   orientation   EXIF's tag 0x0112 of JPEG, PNG and WebP is applied; a value that is not 1 to 8 is 1
  *   alpha         dropped: a transparent pixel shows the colour that is stored for it
- *   grey, palette expanded; an index behind the palette's end is black
- *   16 bit        the upper 8 count. (Pillow does so for colours; for grey it makes all from 256 on white, which nobody wants.)
- *   CMYK JPEG     read as Adobe writes it, inverted: (255 - c) * (255 - k) / 255, colour profiles ignored as everywhere
- *   animations    their first picture, on its canvas
- * Bytes that end early or are broken are refused, whatever could be seen of them.
+ *   grey, palette expanded; an index past the palette's end is black
+ *   16 bit        the upper 8 count. (Pillow does so for colours; for grey it makes all from 256 on white,
+ *     which
+ *                 is useless.)
+ *   CMYK JPEG     read as Adobe writes it, inverted: (255 - c) * (255 - k) / 255; colour profiles are
+ *     ignored
+ *   animations    their first image, on its canvas
+ * Truncated or damaged bytes are refused, even where a part could be decoded.
  *
- * Limits are compared with what the headers say before anything is allocated. Every byte that grows with the picture is charged before
- * it is allocated, those of the libraries too, and given back before the call returns: of a picture that is read from top to bottom
- * (PNG, JPEG) some rows; of one that is interlaced, turned, or WebP or GIF, 3 bytes for each pixel; of a progressive JPEG 6 more at most,
- * of a WebP 6 more. Any thread; nothing is kept between calls. */
+ * Limits are compared with the headers before anything is allocated. Every byte that grows with the image is
+ * charged before it is allocated, those of the libraries too, and given back before the call returns: for
+ * images read from top to bottom (PNG, JPEG) some rows; for interlaced or turned ones, WebP and GIF, 3 bytes
+ * for each pixel; for a progressive JPEG up to 6 more, for a WebP 6 more. Any thread; nothing is kept
+ * between calls. */
 #ifndef PLATEAU_VISION_DECODE_H
 #define PLATEAU_VISION_DECODE_H
 
@@ -23,10 +28,11 @@
 #include "vision/smart_size.h"
 
 struct decode_limits {
-    size_t bytes_max;    /* of the encoded picture */
+    size_t bytes_max;    /* of the encoded image */
     uint32_t edge_max;   /* width, and height */
     uint64_t pixels_max; /* width * height, as stored */
-    /* True ends decoding with -ECANCELED: within a row, or for a WebP, which libwebp decodes in one go, behind that. May be NULL. */
+    /* True ends decoding with -ECANCELED: within a row, or for a WebP, which libwebp decodes in one go,
+     * after that. May be NULL. */
     const atomic_bool *stop;
 };
 
@@ -35,27 +41,29 @@ struct decode_limits {
 
 struct decode_info {
     const char *format;     /* "PNG", "JPEG", "WebP" or "GIF" */
-    uint32_t width, height; /* as it is seen: after its orientation */
+    uint32_t width, height; /* after its orientation is applied */
 };
 
-/* All of these fail with words for a client in e, which say the format, what is wrong and the limit:
- *   -EINVAL     broken, cut short, or of a kind that is not decoded, among them what is none of the four formats
+/* All of these fail with a sentence for a client in e, which names the format, the error and the limit:
+ *   -EINVAL     damaged, cut short, or a kind that is not decoded, among them all other formats
  *   -E2BIG      over a limit
- *   -ENOMEM     the charge was refused or the system has none; the client has done nothing wrong
+ *   -ENOMEM     the charge was refused or the system has no memory; not the client's error
  *   -ECANCELED  `stop` became true
- * and leave the charge as it was. */
+ * The charge is then as before. */
 
-/* Reads the headers only, in microseconds and without memory of size: what decoding the same bytes will find, if they are whole. */
+/* Reads the headers only, in microseconds and without memory of size: what decoding the same bytes will find,
+ * if they are whole. */
 int decode_measure(struct slice bytes, const struct decode_limits *limits, struct decode_info *ret,
                    struct err *e);
 
-/* A still picture of one frame, resized within the bounds: decode_measure(), smart_size() and decode_frame() in one call. */
+/* A still image of one frame, resized within the bounds: decode_measure(), smart_size() and decode_frame()
+ * in one call. */
 int decode_still(struct slice bytes, const struct decode_limits *limits, const struct smart_bounds *bounds,
                  const struct charge *charge, struct picture **ret, struct err *e);
 
-/* The other way is to make the picture with picture_create() and to fill its frames in order, each from an encoded picture or from raw
- * pixels; each is resized to p's size, whatever its own. p->sha256 is whole after the last, and covers all frames. What a frame that failed
- * left in p is not to be used. */
+/* Alternatively make the image with picture_create() and fill its frames in order, each from an encoded
+ * image or from raw pixels; each is resized to p's size, whatever its own. p->sha256 is whole after the
+ * last, and covers all frames. A frame that failed must not be used. */
 int decode_frame(struct picture *p, uint32_t frame, struct slice bytes, const struct decode_limits *limits,
                  const struct charge *charge, struct err *e);
 /* rgb: [height][width][3], read only. `stop` may be NULL. */

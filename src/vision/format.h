@@ -1,6 +1,8 @@
-/* format.h - what a decoder is to decode.c: told from the first bytes, measured by its headers, decoded into a raster.
+/* format.h - a decoder for decode.c: detected from the first bytes, measured by its headers, decoded into a
+ * raster.
  *
- * Whoever decodes trusts nothing that measuring found: the library's own idea of the size is compared with it before a pixel is written. */
+ * Decoding does not trust the measured size: the library's own size is compared with it before a pixel is
+ * written. */
 #ifndef PLATEAU_VISION_FORMAT_H
 #define PLATEAU_VISION_FORMAT_H
 
@@ -15,7 +17,7 @@ struct format_size {
 struct format_work {
     struct slice bytes;
     struct format_size size;
-    struct arena *arena; /* ends with the picture; has room for what `arena_bytes` said, and is charged */
+    struct arena *arena;         /* ends with the image; has room for `arena_bytes`, and is charged */
     const struct charge *charge; /* for what a library takes from the heap; may be NULL */
     struct raster *to;
 };
@@ -26,9 +28,10 @@ struct format {
     bool (*is)(struct slice bytes);
     /* 0, or -EINVAL with words that do not repeat the name. */
     int (*measure)(struct slice bytes, struct format_size *ret, struct err *e);
-    /* Besides what the raster takes. */
+    /* In addition to the raster's bytes. */
     size_t (*arena_bytes)(const struct format_size *size);
-    /* Every row or the plane, all of it: 0, or an error of decode.h with words that do not repeat the name. */
+    /* Every row or the plane, all of it: 0, or an error of decode.h with words that do not repeat the
+     * name. */
     int (*decode)(const struct format_work *work, struct err *e);
 };
 

@@ -1,7 +1,8 @@
-/* gif.c - the first picture of a GIF by giflib, on its canvas.
+/* gif.c - the first image of a GIF by giflib, on its canvas.
  *
- * As Pillow shows it: where the picture does not cover the canvas there is the transparent colour if it has one, else colour 0; a picture that
- * is larger than the canvas makes it larger; an index behind the palette's end is black, and without any palette it is that grey. Nothing behind the first picture is read. */
+ * As Pillow shows it: where the image does not cover the canvas there is the transparent colour if it has
+ * one, else colour 0; an image larger than the canvas enlarges it; an index past the palette's end is
+ * black, and without any palette it is that grey. Reading ends after the first image. */
 #include "vision/format.h"
 
 #include "base/check.h"
@@ -17,7 +18,7 @@ struct reader {
     size_t at;
     GifFileType *gif;
     int transparent;                   /* index, or NO_TRANSPARENT_COLOR */
-    uint32_t left, top, width, height; /* of the first picture */
+    uint32_t left, top, width, height; /* of the first image */
     uint32_t canvas_width, canvas_height;
     struct err *e;
 };
@@ -46,7 +47,7 @@ static int broken(struct reader *r, int code)
     return err_set(r->e, -EINVAL, "%s", words ? words : "its data are broken");
 }
 
-/* One extension before the picture; of those only the transparent colour counts. */
+/* One extension before the image; only its transparent colour counts. */
 static int read_extension(struct reader *r)
 {
     int code;
@@ -79,7 +80,7 @@ static int read_description(struct reader *r)
     return 0;
 }
 
-/* Up to the first picture's data. */
+/* Up to the first image's data. */
 static int open_gif(struct reader *r)
 {
     int code = 0;

@@ -1,8 +1,9 @@
-/* jpeg.c - JPEG by libjpeg-turbo's scanlines, which come one by one where TurboJPEG wants room for all.
+/* jpeg.c - JPEG by libjpeg-turbo's scanlines, which come one by one; TurboJPEG needs room for all.
  *
- * The size and the orientation are found by walking the markers. libjpeg takes its memory from the heap, so what it will take is computed
- * from its own idea of the header and charged before it is told to start: some rows, and for pictures of several scans (progressive ones)
- * all coefficients. It only warns of what is missing and shows grey; here those warnings are errors. */
+ * The size and the orientation are found by walking the markers. libjpeg allocates from the heap, so its
+ * need is computed from its own reading of the header and charged before it starts: some rows, and for
+ * images of several scans (progressive ones) all coefficients. libjpeg only warns of missing data and
+ * shows grey; here those warnings are errors. */
 #include "vision/format.h"
 
 #include "base/check.h"
@@ -19,7 +20,8 @@
 #define SCANS_MAX 100
 /* libjpeg's structures, tables and pools before it knows the size. */
 #define FIXED_BYTES ((size_t)128 << 10)
-/* Rows of one component between its stages: 8 coefficients high, times its sampling, with context, in and out of upsampling. */
+/* Rows of one component between its stages: 8 coefficients high, times its sampling, with context, in and out
+ * of upsampling. */
 #define ROWS_BUFFERED 64
 
 struct reader {
@@ -30,7 +32,7 @@ struct reader {
     size_t charged;
     uint8_t *row;             /* [width][components] as libjpeg gives it */
     uint8_t *rgb;             /* [width][3]; the same where libjpeg gives RGB */
-    unsigned components_seen; /* bits, of those that some scan has */
+    unsigned components_seen; /* bits, of the components that some scan has */
     bool created;
     struct err *e;
     int error;
@@ -60,14 +62,14 @@ static bool has_size(unsigned marker)
     return marker >= SOF0 && marker <= SOF15 && marker != DHT && marker != JPG && marker != DAC;
 }
 
-/* Markers without a segment: restarts, and what stands for nothing. */
+/* Markers without a segment: restarts and fillers. */
 static bool is_alone(unsigned marker)
 {
     return marker <= TEM || (marker >= RST0 && marker <= SOI);
 }
 
-/* The next marker with a segment, from `at` on: its code, and its bytes behind the length. False at the end. Bytes that do not belong there
- * are skipped, as libjpeg does. */
+/* The next marker with a segment, from `at` on: its code, and its bytes after the length. False at the
+ * end. Bytes between segments are skipped, as libjpeg does. */
 static bool next_segment(struct slice bytes, size_t *at, unsigned *marker, struct slice *data)
 {
     size_t i = *at;
@@ -140,7 +142,7 @@ static _Noreturn void on_error(j_common_ptr jpeg)
     leave(r);
 }
 
-/* Level -1 is a warning. Those of data that are missing or wrong end it; the others are about what has no part in the pixels. */
+/* Level -1 is a warning. Warnings about missing or wrong data end it; the others do not affect the pixels. */
 static void on_message(j_common_ptr jpeg, int level)
 {
     if (level >= 0)
@@ -219,7 +221,7 @@ static uint8_t product(unsigned a, unsigned b)
     return (uint8_t)(((t >> 8) + t) >> 8);
 }
 
-/* Adobe stores 255 - c, and nobody else writes such files; so the ink that is left out is here what is stored. */
+/* Only Adobe writes such files, and stores 255 - c: the stored value is the ink left out. */
 static void cmyk_to_rgb(const uint8_t *cmyk, uint8_t *rgb, size_t pixels)
 {
     for (size_t i = 0; i < pixels; i++, cmyk += 4, rgb += 3)
@@ -245,7 +247,8 @@ static int read_rows(struct reader *r)
     return result;
 }
 
-/* libjpeg leaves by on_error(), which comes back here. What is set after setjmp() and read after the jump lies in *r. */
+/* libjpeg leaves by on_error(), which comes back here. Values set after setjmp() and read after the jump
+ * lie in *r. */
 static int read_jpeg(struct reader *r)
 {
     if (setjmp(r->jump))

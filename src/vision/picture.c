@@ -1,4 +1,4 @@
-/* picture.c - anonymous memory of its own, so that letting go gives it back to the system at once. */
+/* picture.c - anonymous memory of its own, so that a release returns it to the system at once. */
 #include "vision/picture.h"
 
 #include "base/check.h"

@@ -1,7 +1,9 @@
-/* picture.h - one picture as the vision tower reads it: decoded, checked, resized, and with the hash of what it was.
+/* picture.h - one image as the vision encoder reads it: decoded, checked, resized, with the hash of its
+ * pixels.
  *
- * Made on a media thread, read by engines, freed by whoever lets go last. Its bytes are one block, charged when it is made and given
- * back when it goes. A pair of video frames is a picture with two frames. Constant once it is made. */
+ * Made on a media thread, read by engines, freed by the last release. Its bytes are one block, charged
+ * when it is made and given back with it. A pair of video frames is an image with two frames. Constant
+ * once it is made. */
 #ifndef PLATEAU_VISION_PICTURE_H
 #define PLATEAU_VISION_PICTURE_H
 
@@ -16,9 +18,9 @@ struct picture {
     /* Constant. */
     uint32_t width, height; /* of the pixels below: multiples of what one token covers */
     uint32_t frames;        /* 1, or 2 that follow one another */
-    uint8_t sha256
-        [32]; /* of width and height above, and of all that was decoded, before it was resized: width, height, pixels, of each frame */
-    size_t bytes; /* of the block */
+    uint8_t sha256[32];     /* of width and height above, and of all that was decoded, before it was resized:
+                               width, height, pixels, of each frame */
+    size_t bytes;           /* of the block */
     struct charge charge;
     atomic_uint holders;
     uint8_t pixels[]; /* [frames][height][width][3]: R, G, B */
@@ -29,7 +31,8 @@ static inline size_t picture_frame_bytes(uint32_t width, uint32_t height)
     return (size_t)width * height * 3;
 }
 
-/* One holder, pixels and hash still to be filled by the caller. 0, or -ENOMEM: the charge was refused, or the system has none. */
+/* One holder, pixels and hash still to be filled by the caller. 0, or -ENOMEM: the charge was refused, or the
+ * system has none. */
 int picture_create(uint32_t width, uint32_t height, uint32_t frames, const struct charge *charge,
                    struct picture **ret);
 /* Any thread. */

@@ -1,8 +1,9 @@
 /* png.c - PNG by libpng, row by row; interlaced ones in a plane.
  *
- * Only what makes pixels is read (IHDR, PLTE, tRNS, IDAT, IEND): text, colour profiles and all other chunks, which may be zlib bombs, are
- * skipped unread. libpng's memory comes out of the work's arena, so it is charged and bounded; nothing is freed one by one, as it allocates
- * a fixed number of buffers. The orientation (eXIf) is found beforehand by walking the chunks. */
+ * Only what makes pixels is read (IHDR, PLTE, tRNS, IDAT, IEND): text, colour profiles and all other chunks,
+ * which may be zlib bombs, are skipped unread. libpng's memory comes out of the work's arena, so it is
+ * charged and bounded; nothing is freed one by one, as it allocates a fixed number of buffers. The
+ * orientation (eXIf) is found beforehand by walking the chunks. */
 #include "vision/format.h"
 
 #include "base/check.h"
@@ -159,7 +160,8 @@ static int read_interlaced(struct reader *r, int passes)
     return result;
 }
 
-/* libpng leaves by on_error(), which comes back here. What is set after setjmp() and read after the jump lies in *r. */
+/* libpng leaves by on_error(), which comes back here. Values set after setjmp() and read after the jump
+ * lie in *r. */
 static int read_png(struct reader *r)
 {
     if (setjmp(r->jump))

@@ -1,8 +1,10 @@
-/* raster.c - the hash sees what the resizing sees: the pixels as they are seen, from the top, before they are resized.
+/* raster.c - the hash covers the input of resizing: the oriented pixels, from the top, before they are
+ * resized.
  *
- * A picture that is turned is kept whole as it was stored and read in its new order, sixteen rows at a time: a turned row is a stored column,
- * and sixteen columns beside each other share cache lines. Keeping it costs 3 bytes per pixel; turning the small result instead would not
- * give Pillow's bytes, as the passes of resizing have an order. */
+ * An image to be turned is kept whole as it was stored and read in its new order, sixteen rows at a time:
+ * a turned row is a stored column, and sixteen adjacent columns share cache lines. Keeping it costs 3
+ * bytes per pixel; turning the small result instead would not give Pillow's bytes, as the passes of
+ * resizing have an order. */
 #include "vision/raster.h"
 
 #include "base/check.h"
@@ -40,7 +42,8 @@ static bool hash_put(struct raster *r, const void *bytes, size_t len)
     return EVP_DigestUpdate(r->hash, bytes, len) == 1;
 }
 
-/* Before the pixels: which frame it is, for the first the size it gets, for others the hash of those before; and its own size. */
+/* Before the pixels: which frame it is, for the first the size it gets, for others the hash of those before;
+ * and its own size. */
 static bool hash_begin(struct raster *r)
 {
     const struct picture *p = r->o.to;
@@ -103,7 +106,7 @@ int raster_stopped(const struct raster *r, struct err *e)
     return 0;
 }
 
-/* A row as it is seen. */
+/* Takes a row of the oriented image. */
 static int take_seen(struct raster *r, const uint8_t *rgb, struct err *e)
 {
     int stopped = raster_stopped(r, e);

@@ -1,7 +1,7 @@
-/* raster.h - where a decoder puts its pixels: hashed, and resized into one frame of a picture.
+/* raster.h - the target of a decoder's pixels: hashed, and resized into one frame of an image.
  *
- * Either row after row from the top (raster_row), of which none is kept unless the picture has to be turned; or all in a
- * plane that the raster makes (raster_plane) and raster_end() reads. One thread, one picture. */
+ * Either row after row from the top (raster_row), none of which is kept unless the image is turned; or all
+ * in a plane that the raster makes (raster_plane) and raster_end() reads. One thread, one image. */
 #ifndef PLATEAU_VISION_RASTER_H
 #define PLATEAU_VISION_RASTER_H
 
@@ -19,17 +19,17 @@ struct raster_opts {
     const atomic_bool *stop; /* may be NULL */
 };
 
-/* Lives in `a`, which is asked for whatever it needs; raster_done() lets go of what is not in there. 0, or -ENOMEM with words. */
+/* Allocates from `a`; raster_done() frees the memory outside of it. 0, or -ENOMEM with a message. */
 int raster_create(struct arena *a, const struct raster_opts *opts, struct raster **ret, struct err *e);
 void raster_done(struct raster *r);
 /* What it asks `a` for at most. */
 size_t raster_bytes(const struct raster_opts *opts);
 
-/* 0; -ENOMEM or -ECANCELED, with words: the picture is given up. */
+/* 0; -ENOMEM or -ECANCELED, with a message: the image is given up. */
 int raster_row(struct raster *r, const uint8_t *rgb /* [width][3] */, struct err *e);
 /* Zeroed, [height][width][3]; NULL: no memory. Called before any row, and instead of them. */
 uint8_t *raster_plane(struct raster *r, struct err *e);
-/* All is there: fills the frame's pixels and the picture's hash. As raster_row(). */
+/* All pixels are there: fills the frame's pixels and the image's hash. As raster_row(). */
 int raster_end(struct raster *r, struct err *e);
 
 /* Whether the client has left: -ECANCELED with words, else 0. */

@@ -1,7 +1,8 @@
 /* resize.c - two passes, across and down, with 8 bits between them.
  *
- * Being equal to Pillow to the byte decides everything here: which inputs an output reads, the weights in double and their rounding to 22
- * fractional bits, the rounding after each pass, and their order. A pass whose sizes are equal has weights 1 and needs no exception. */
+ * Being equal to Pillow to the byte decides everything here: the inputs of an output, the weights in
+ * double and their rounding to 22 fractional bits, the rounding after each pass, and their order. A pass
+ * with equal sizes has weights 1 and needs no exception. */
 #include "vision/resize.h"
 
 #include "base/check.h"
@@ -10,7 +11,7 @@
 #include <errno.h>
 #include <math.h>
 
-/* The kernel of Keys with a = -1/2 reaches two inputs far, or as many as two outputs are wide. */
+/* The kernel of Keys with a = -1/2 reaches two inputs, or as many as two outputs are wide. */
 #define REACH 2.0
 
 struct resize {

@@ -1,12 +1,15 @@
-/* resize.h - bicubic resizing with antialias, to the byte what Pillow's Image.resize(size, Image.BICUBIC) gives for RGB.
+/* resize.h - bicubic resizing with antialias, to the byte equal to Pillow's Image.resize(size, Image.BICUBIC)
+ * for RGB.
  *
- * That is Pillow up to 12.1, which resizes across and then down, as torchvision does. Later ones go the other way round where that is less work:
- * 12.2 if the picture is over a hundred times taller than wide, 13.0 for most that are taller at all. Between the passes values are rounded
- * to 8 bits, and what overshoots is cut at 0 and 255, so the order shows: by 2 at most where nothing overshoots or the picture is smooth, by up to 30 in noise of
- * black and white (300 pictures of random sizes; the others are equal to the byte in both).
+ * That is Pillow up to 12.1, which resizes across and then down, as torchvision does. Later versions reverse
+ * the order where that is less work: 12.2 if the image is over a hundred times taller than wide, 13.0 for
+ * most that are taller at all. Between the passes values are rounded to 8 bits and clipped to 0 and 255, so
+ * the order shows: by 2 at most without overshoot or in smooth images, by up to 30 in noise of black and
+ * white (300 images of random sizes; the others are equal to the byte in both).
  *
- * Rows are pushed from the top; each is resized across, and what comes out is kept for as many rows as an output row reads; an output
- * row is written when its last one has come. So the memory is that of a few rows, whatever the picture's height. One thread. */
+ * Rows are pushed from the top. Each is resized across, and the results are kept for as many rows as an
+ * output row reads; an output row is written when its last one has come. So the memory is that of a few
+ * rows, whatever the image's height. One thread. */
 #ifndef PLATEAU_VISION_RESIZE_H
 #define PLATEAU_VISION_RESIZE_H
 

@@ -1,4 +1,5 @@
-/* resize_avx2.c - both passes with 16-bit pairs: one madd adds two products, and weights come as two halves (resize_taps.h). */
+/* resize_avx2.c - both passes with 16-bit pairs: one madd adds two products, and weights come as two halves
+ * (resize_taps.h). */
 #include "vision/resize_taps.h"
 
 #include "base/check.h"
@@ -25,7 +26,8 @@ static __m256i pairs(const int16_t *w)
 /* One pixel from `count` padded to four inputs at p, of which 16 bytes per four are read. */
 static void one_across(uint8_t *to, const uint8_t *p, uint32_t count, const int16_t *high, const int16_t *low)
 {
-    /* Bytes of inputs 0 and 1 side by side for each colour, as 16 bits; of inputs 2 and 3 in the upper lane. */
+    /* Bytes of inputs 0 and 1 side by side for each colour, as 16 bits; of inputs 2 and 3 in the upper
+     * lane. */
     const __m256i spread = _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1, 6, -1,
                                             9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
     __m256i sum_high = _mm256_setzero_si256(), sum_low = sum_high;

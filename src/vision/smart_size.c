@@ -1,4 +1,5 @@
-/* smart_size.c - the reference's rule, in its order of operations: areas as integers, one square root, doubles after it. */
+/* smart_size.c - the reference's rule, in its order of operations: areas as integers, one square root,
+ * doubles after it. */
 #include "vision/smart_size.h"
 
 #include "base/check.h"
@@ -64,7 +65,7 @@ static struct smart_size fit(uint32_t counted, uint32_t frames, uint32_t width, 
     return (struct smart_size){MAX_OF(s.width, b->edge), MAX_OF(s.height, b->edge)};
 }
 
-/* What the reference has no limit for, or would exceed: an edge that is one token's cannot shrink any more, so the other does. */
+/* Limits beyond the reference: an edge of one token cannot shrink, so the other one does. */
 static struct smart_size cap(struct smart_size s, uint32_t width, uint32_t height, uint32_t edge,
                              uint64_t most)
 {

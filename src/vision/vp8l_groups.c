@@ -1,8 +1,9 @@
-/* vp8l_groups.c - as much of the lossless bitstream as lies before the number of groups: header, transforms, colour cache, and the image that
- * chooses a group for each tile.
+/* vp8l_groups.c - as much of the lossless bitstream as lies before the number of groups: header, transforms,
+ * colour cache, and the image that chooses a group for each tile.
  *
- * Those images are read to find where they end. Of their pixels only the largest choice matters, and that is one of the literal ones: all
- * others are copies. So no pixel is stored, and memory is one group's codes on the stack. Reading past the end gives zeros and is remembered. */
+ * Those images are read to find where they end. Of their pixels only the largest choice matters, and that is
+ * one of the literal ones: all others are copies. So no pixel is stored, and memory is one group's codes on
+ * the stack. Reading past the end gives zeros and is remembered. */
 #include "vision/vp8l_groups.h"
 
 #include "base/check.h"
@@ -47,7 +48,8 @@ static uint32_t read_bits(struct bits *b, unsigned count)
     return v;
 }
 
-/* From the length of each symbol's code. Every string of bits must begin with a code, unless there is one symbol only. */
+/* From the length of each symbol's code. Every string of bits must begin with a code, unless there is one
+ * symbol only. */
 static void build(struct bits *b, struct code *c, const uint8_t *lengths, size_t symbols)
 {
     uint16_t next[CODE_BITS + 1];
@@ -196,7 +198,7 @@ static uint64_t tiles(uint32_t width, uint32_t height, unsigned bits)
     return (uint64_t)DIV_UP(width, edge) * DIV_UP(height, edge);
 }
 
-/* One transform; a palette of few colours puts several pixels into one, and so makes the picture narrower. */
+/* One transform; a palette of few colours packs several pixels into one, which makes the image narrower. */
 static void read_transform(struct bits *b, struct group *g, unsigned *seen, uint32_t *width, uint32_t height)
 {
     unsigned type = read_bits(b, 2);

@@ -1,8 +1,10 @@
-/* webp.c - WebP by libwebp into a plane; of an animation the first frame, on its canvas, black where it has none.
+/* webp.c - WebP by libwebp into a plane; of an animation the first frame, on its canvas, black where it has
+ * none.
  *
- * The file is a list of chunks, which is walked here: libwebp's demuxer allocates for each of them, however many a file claims. What is
- * handed to libwebp is the one chunk of pixels. An alpha plane lies in a chunk of its own and is left out, as alpha is dropped. libwebp takes its
- * memory from the heap, so what it will take is computed and charged before. */
+ * The file is a list of chunks, which is walked here: libwebp's demuxer allocates for each of them,
+ * however many a file claims. libwebp gets the one chunk of pixels. An alpha plane lies in a chunk of its
+ * own and is left out, as alpha is dropped. libwebp allocates from the heap, so its need is computed and
+ * charged before. */
 #include "vision/format.h"
 
 #include "base/check.h"
@@ -136,8 +138,9 @@ static size_t arena_bytes_webp(const struct format_size *size)
     return 0;
 }
 
-/* What libwebp allocates at most. Lossy: a row of macroblocks in several forms. Lossless: the pixels and 17 rows more in 4 bytes each,
- * three images of a quarter of the edges (two transforms, the choice of groups), tables. */
+/* What libwebp allocates at most. Lossy: a row of macroblocks in several forms. Lossless: the pixels and 17
+ * rows more in 4 bytes each, three images of a quarter of the edges (two transforms, the choice of groups),
+ * tables. */
 static int heap_bytes(const struct webp *w, size_t *ret, struct err *e)
 {
     size_t bytes = ((size_t)256 << 10) + (size_t)w->width * 256;

@@ -1,10 +1,11 @@
 /* checkpoint.c - which files, which tensor lies in which, and that no two overlap.
  *
- * With an index the index decides: a shard's tensors that it does not list there are ignored, and one that it lists and the shard lacks
- * is an error. Without an index every tensor of every file counts and a name may occur once. Headers are read twice, first
- * to count, so that the tables are allocated once and to size; a file that has another header the second time is refused.
- * The text of one header or of the index is in memory at a time. All files stay open: a file that is replaced by another one of its
- * name is still the one that was opened. */
+ * With an index the index decides: a shard's tensors that it does not list there are ignored, and one that it
+ * lists and the shard lacks is an error. Without an index every tensor of every file counts and a name may
+ * occur once. Headers are read twice, first to count, so that the tables are allocated once and to size; a
+ * file that has another header the second time is refused. The text of one header or of the index is in
+ * memory at a time. All files stay open: a file that is replaced by another one of its name is still the one
+ * that was opened. */
 #include "weights/checkpoint.h"
 
 #include "weights/json_scan.h"
@@ -30,7 +31,7 @@ struct file {
     struct regular_file at;
 };
 
-/* What was read of a file to be parsed. */
+/* The bytes of a file, to be parsed. */
 struct text {
     struct arena *arena;
     struct slice bytes;
@@ -117,7 +118,7 @@ static int read_head(const struct checkpoint *c, const struct file *f, struct te
     return r < 0 ? err_prefix(e, r, "%s", f->name) : read_text(c, f, data_at, ret, e);
 }
 
-/* True when dir/name is there to be opened. */
+/* True when dir/name can be opened. */
 static bool file_exists(const char *dir, const char *name)
 {
     char path[4096];
@@ -163,7 +164,7 @@ static int glob_files(struct checkpoint *c, struct err *e)
 
 /* ---- index ---- */
 
-/* A shard's name stays in the directory: the index is somebody else's text. */
+/* A shard's name must stay in the directory: the index is foreign text. */
 static bool shard_name_ok(struct slice name)
 {
     return name.len > 0 && name.len <= FILE_NAME_MAX && !memchr(name.ptr, '/', name.len) &&
@@ -306,7 +307,7 @@ static int place_tensor(void *arg, struct slice name, const struct tensor *t)
     return 0;
 }
 
-/* What the side file repeats, and what does not belong to MTP, is not taken from it. */
+/* The side file adds MTP tensors only; repeated and other tensors are skipped. */
 static int add_side_tensor(void *arg, struct slice name, const struct tensor *t)
 {
     struct visit *v = arg;

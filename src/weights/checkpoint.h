@@ -1,9 +1,10 @@
 /* checkpoint.h - the tensors of a model directory, by name.
  *
- * model.safetensors.index.json if it exists, else model.safetensors, else model*.safetensors; and an MTP side file
- * (mtp/weights.safetensors, else model-mtp.safetensors). Opening reads headers and checks every offset, length, shape and dtype: no tensor
- * reaches outside its file as it is then. Bytes of tensors are read piece by piece, by whoever has memory for them; a file that shrinks
- * meanwhile is an error of that read. Constant after opening, any thread. */
+ * model.safetensors.index.json if it exists, else model.safetensors, else model*.safetensors; and an MTP
+ * side file (mtp/weights.safetensors, else model-mtp.safetensors). Opening reads headers and checks every
+ * offset, length, shape and dtype: no tensor reaches outside its file as it is then. The caller reads
+ * tensors piece by piece into its own memory; a file that shrinks meanwhile is an error of that read.
+ * Constant after opening, any thread. */
 #ifndef PLATEAU_WEIGHTS_CHECKPOINT_H
 #define PLATEAU_WEIGHTS_CHECKPOINT_H
 
@@ -14,8 +15,9 @@
 
 struct checkpoint;
 
-/* `a` keeps names and tables; `account` (may be NULL) is charged with one header's text at a time, until this returns.
- * 0, -ENOENT, -EINVAL (err names file and tensor), -ENOMEM, -ESTALE (a file changes meanwhile), or what open and read said. */
+/* `a` keeps names and tables; `account` (may be NULL) is charged with one header's text at a time, until this
+ * returns. 0, -ENOENT, -EINVAL (err names file and tensor), -ENOMEM, -ESTALE (a file changes meanwhile), or
+ * what open and read said. */
 int checkpoint_open(struct arena *a, const char *dir, struct account *account, struct checkpoint **ret,
                     struct err *e);
 /* Closes the files. NULL is fine. */
@@ -31,11 +33,12 @@ bool checkpoint_any(const struct checkpoint *c, const char *head);
 /* Name of tensor `index` < count, and the file (without directory) it lies in. */
 const char *checkpoint_name(const struct checkpoint *c, uint32_t index);
 const char *checkpoint_file_of(const struct checkpoint *c, const char *name);
-/* Bytes [from, from + len) of a tensor of this checkpoint, or of one that was cut out of it. 0, -ESTALE (the file became shorter), or what
- * the system said: e names the file. */
+/* Bytes [from, from + len) of a tensor of this checkpoint, or of one that was cut out of it. 0, -ESTALE (the
+ * file became shorter), or what the system said: e names the file. */
 int checkpoint_read(const struct checkpoint *c, const struct tensor *t, size_t from, void *into, size_t len,
                     struct err *e);
-/* After the last read: 0, or -ESTALE if a file is not what it was when it was opened. What was read may then be a mixture. */
+/* After the last read: 0, or -ESTALE if a file has changed since it was opened. The bytes may then be a
+ * mixture. */
 int checkpoint_check(const struct checkpoint *c, struct err *e);
 /* The bytes of a tensor are not needed again: they leave the page cache. */
 void checkpoint_drop(const struct checkpoint *c, const struct tensor *t);

@@ -1,5 +1,5 @@
-/* json_scan.c - a scanner, not a validator of everything: what is skipped is only followed far enough to find its end
- * (strings, brackets in order), what is read is read strictly. */
+/* json_scan.c - a scanner, not a full validator: skipped values are followed only far enough to find their
+ * end (strings, brackets in order); values that are read are read strictly. */
 #include "weights/json_scan.h"
 
 #include "base/check.h"
@@ -66,7 +66,7 @@ bool json_scan_element(struct json_scan *s, bool *first)
     return next_member(s, first, ']');
 }
 
-/* Moves behind the string that starts here. */
+/* Moves past the string that starts here. */
 static bool pass_string(struct json_scan *s, bool *escaped)
 {
     if (!take(s, '"', "expected a string"))

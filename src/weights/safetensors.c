@@ -1,8 +1,9 @@
 /* safetensors.c - one file: u64 header length, JSON header, data.
  *
- * Every tensor is checked against the file before anyone sees it: dtype known, rank and shape within limits, bytes =
- * product * size without overflow, offsets inside the data. Overlaps need all tensors at once and are checkpoint.c's.
- * Offsets need no order and gaps are allowed: writers that align tensors leave some, and they harm nobody. */
+ * Every tensor is checked against the file before use: dtype known, rank and shape within limits, bytes =
+ * product * size without overflow, offsets inside the data. Overlaps need all tensors at once and are
+ * checkpoint.c's. Offsets need no order and gaps are allowed: writers that align tensors leave harmless
+ * gaps. */
 #include "weights/safetensors.h"
 
 #include "weights/json_scan.h"
@@ -13,7 +14,7 @@
 
 struct parse {
     struct json_scan scan;
-    uint64_t data_at, data_bytes; /* the bytes behind the header */
+    uint64_t data_at, data_bytes; /* the bytes after the header */
     struct slice name;            /* the tensor being read */
     struct err *e;
 };

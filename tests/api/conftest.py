@@ -125,8 +125,8 @@ def as_admin(request):
 
 
 class Server:
-    """A running `plateau serve`. Through `http` the admin's routes are asked with its admin key; with `key` that goes with everything, and the
-    test names the server's keys."""
+    """A running `plateau serve`. Through `http` the admin's routes are asked with its admin key; with `key`
+    that goes with everything, and the test names the server's keys."""
 
     program = PROGRAM
 
@@ -344,7 +344,8 @@ def serving(*options, kind=Server, **more):
         assert settled(s) == before
         after = s.memory()
         check_ledger(after)
-        # A sanitizer keeps what was freed: there the allocator's own figure is missing, and this says nothing.
+        # A sanitizer keeps what was freed: there the allocator's own figure is missing, and this says
+        # nothing.
         if after["system"]["heap_bytes"] > 0:
             assert abs(after["unaccounted_bytes"]) <= 32 << 20, after["unaccounted_bytes"]
         assert s.stop() == 0, "".join(s.lines[-20:])
@@ -362,7 +363,8 @@ def server():
 
 @pytest.fixture(scope="session")
 def narrow():
-    """One row and one place in the queue; who waits is told each second that the server lives, and not for long."""
+    """One row and one place in the queue; who waits is told each second that the server lives, and not for
+    long."""
     options = {"max-num-seqs": 1, "max-queue": 1, "queue-timeout": 2, "keepalive": 1, "max-requests": 3,
                "max-request-bytes": "1M"}
     with serving(*(f"--{name}={value}" for name, value in options.items())) as s:

@@ -1,4 +1,5 @@
-"""What the tests of pictures and videos share: pictures in every format, questions about them, and that nothing of them is left."""
+"""What the tests of pictures and videos share: pictures in every format, questions about them, and that
+nothing of them is left."""
 
 import base64
 import io

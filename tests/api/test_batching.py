@@ -1,4 +1,5 @@
-"""Continuous batching as clients see it: who comes later joins at once; a long prompt is read beside others' tokens.
+"""Continuous batching as clients see it: who comes later joins at once; a long prompt is read beside others'
+tokens.
 
 Orders and counts of steps are compared, never times."""
 
@@ -37,7 +38,8 @@ def test_a_long_prompt_is_read_beside_others_tokens(server):
         def tokens():
             return next(r["tokens"] for r in server.requests() if r["id"] == first)
 
-        # Tokens before steps, then steps before tokens: the row can only have had more chances than are counted.
+        # Tokens before steps, then steps before tokens: the row can only have had more chances than are
+        # counted.
         tokens_before, steps_before = tokens(), steps(server)
         seen = []
         with Open(server, "/v1/completions", {"prompt": prompt, "max_tokens": 1}) as long:
@@ -70,7 +72,8 @@ def test_who_waits_is_served_when_a_row_is_free(narrow):
 
 
 def test_a_lower_priority_goes_first():
-    """Five wait for the one row: they get it by priority, and those of one priority in their order. Without a key none is below 0."""
+    """Five wait for the one row: they get it by priority, and those of one priority in their order. Without a
+    key none is below 0."""
     with serving("--max-num-seqs", 1, "--host-cache", 0) as one:
         order = []
 

@@ -1,4 +1,5 @@
-"""The cache of prefixes: what is found again, for whom, that it changes no token, and that it is given back."""
+"""The cache of prefixes: what is found again, for whom, that it changes no token, and that it is given
+back."""
 
 import pytest
 

@@ -34,7 +34,8 @@ def environment(folder, **more):
 
 
 class Terminal:
-    """A program on a terminal of its own. `seen` is everything it wrote, `shown` the same without escape sequences."""
+    """A program on a terminal of its own. `seen` is everything it wrote, `shown` the same without escape
+    sequences."""
 
     def __init__(self, folder, *arguments, program=PROGRAM, **more):
         argv = [program, *map(str, arguments)]

@@ -1,7 +1,7 @@
 """Where prompts are cut: what an agent's requests have in common is found again, to the page.
 
-The bundled model is hybrid, so a prefix is only found where a snapshot of its state was taken: at a cut. What two prompts have
-in common is counted in their tokens, as /tokenize gives them."""
+The bundled model is hybrid, so a prefix is only found where a snapshot of its state was taken: at a cut. What
+two prompts have in common is counted in their tokens, as /tokenize gives them."""
 
 import pytest
 
@@ -86,7 +86,8 @@ def test_where_earlier_reasoning_is_dropped_the_rest_is_found(cached):
     messages = [SYSTEM, user("Find the largest file of this directory, please, and say how large it is. " * 2)]
     for turn in range(6):
         messages += [call(f"du {turn}", reasoning=f"I shall look at number {turn}. " * 3), result(f"{turn} kB\n" * 12)]
-    # Nothing was asked before; then a new question, and the reasoning of all six turns is gone from the prompt.
+    # Nothing was asked before; then a new question, and the reasoning of all six turns is gone from the
+    # prompt.
     clear(cached)
     said, _, _ = ask(cached, messages)
     messages += [{"role": "assistant", "content": "The sixth is the largest."}, user("Thank you. And the smallest?")]

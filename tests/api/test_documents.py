@@ -28,7 +28,8 @@ NUMBER = r"\d+(?:\.\d+)?"
 
 
 def assert_near(shown, printed):
-    """The same words. Sizes differ a little from one machine to another; how many tokens fit into what they leave, by more."""
+    """The same words. Sizes differ a little from one machine to another; how many tokens fit into what they
+    leave, by more."""
     assert re.sub(NUMBER, "N", shown) == re.sub(NUMBER, "N", printed)
     for a, b in zip(re.finditer(NUMBER, shown), re.finditer(NUMBER, printed)):
         bound = 0.03 if re.match(r" [KMG]iB", shown[a.end():]) else 0.3

@@ -1,5 +1,5 @@
-"""What goes wrong inside while clients ask: steps that fail or hang, memory that is refused. Each is told in words, and the server
-goes on as if nothing had been."""
+"""What goes wrong inside while clients ask: steps that fail or hang, memory that is refused. Each is told in
+words, and the server goes on as if nothing had been."""
 
 import itertools
 import re

@@ -1,5 +1,5 @@
-"""Files of models that are no files, that shrink while they are read, or that never answer: the load ends in words, others are served, and
-the process ends within its bound.
+"""Files of models that are no files, that shrink while they are read, or that never answer: the load ends in
+words, others are served, and the process ends within its bound.
 
 TRUNCATIONS=200 makes the test of random truncations a long one."""
 
@@ -77,7 +77,8 @@ def test_what_is_no_file_is_refused_by_name(tmp_path):
 
 @pytest.mark.smoke
 def test_files_that_shrink_at_any_time(tmp_path):
-    """The load fails in words or is over before; the ledger is what it was; the same model loads when its file is whole again."""
+    """The load fails in words or is over before; the ledger is what it was; the same model loads when its
+    file is whole again."""
     rng = random.Random(int(os.environ.get("SEED", 5)))
     whole = (MODEL / "model.safetensors").resolve()
     weights = a_model(tmp_path / "cut", "model.safetensors") / "model.safetensors"

@@ -1,4 +1,5 @@
-"""plateau generate, as a person runs it: the bundled model's answers are the reference's, and mistakes are told."""
+"""plateau generate, as a person runs it: the bundled model's answers are the reference's, and mistakes are
+told."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""Several models that share one memory: whose caches go, what an unload left behind, and what happens when others take the machine's memory."""
+"""Several models that share one memory: whose caches go, what an unload left behind, and what happens when
+others take the machine's memory."""
 
 import pytest
 
@@ -90,7 +91,8 @@ def test_all_models_cache_within_one_budget(serve):
 
 
 def fitting(serve, models, room):
-    """A server that has so many bytes left when these models are loaded, and what the floor of each is. What texts and bodies may take is the rest of it."""
+    """A server that has so many bytes left when these models are loaded, and what the floor of each is. What
+    texts and bodies may take is the rest of it."""
     texts = 400 * MIB
     for _ in range(4):
         server = serve("--memory-limit", 1024 * MIB, "--text-limit", texts)

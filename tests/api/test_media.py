@@ -12,8 +12,9 @@ from seeing import (SEEN, ask, asking, choice, data_url, encoded, file_of, image
                     text, tokens, user, video)
 from test_cache import cached_tokens, clear, whole_pages_before
 
-# How far apart the best two tokens are changes by 0.34 at most when a golden picture comes as a JPEG of quality 95, by 0.16 as a WebP of
-# quality 90 (measured over all steps of all eight). Where the reference had less than this between them, the codec may decide.
+# How far apart the best two tokens are changes by 0.34 at most when a golden picture comes as a JPEG of
+# quality 95, by 0.16 as a WebP of quality 90 (measured over all steps of all eight). Where the reference had
+# less than this between them, the codec may decide.
 CODEC_ERROR = 0.5
 WHAT = "What do you see?"
 
@@ -26,7 +27,8 @@ def eyes():
 
 
 def same_picture(server, known, *others):
-    """Other files of the same pixels are the same picture: it is not encoded again, and gets the same answer."""
+    """Other files of the same pixels are the same picture: it is not encoded again, and gets the same
+    answer."""
     clear(server)
     first = tokens(ask(server, known, WHAT))
     before = pictures(server)["encoded"]
@@ -260,7 +262,8 @@ def test_pictures_over_several_turns(eyes):
 
 @pytest.mark.parametrize("where", ["first", "middle", "last"])
 def test_one_pixel_makes_another_picture(eyes, where):
-    """Of a picture larger than any block that is hashed at once; what comes before it is found, it and what comes after is not."""
+    """Of a picture larger than any block that is hashed at once; what comes before it is found, it and what
+    comes after is not."""
     clear(eyes)
     one = noise(192, 192)
     other = one.copy()
@@ -360,8 +363,8 @@ def test_definitions_of_tools_are_in_prompts_with_pictures(eyes):
 
 @pytest.mark.parametrize("case", WITH_TOOLS, ids=lambda c: c["messages"][-1]["content"])
 def test_a_tool_is_called_in_a_chat_with_pictures(eyes, case):
-    """The picture was shown in an earlier turn; then the reference's question for a tool is asked. With this picture the small model does as it does
-    without one; others draw it off."""
+    """The picture was shown in an earlier turn; then the reference's question for a tool is asked. With this
+    picture the small model does as it does without one; others draw it off."""
     fields = case_fields(case)
     before = [user(text("Hello."), image(data_url(file_of(SEEN[4])))), {"role": "assistant", "content": "Hello!"}]
     fields["messages"] = [m for m in fields["messages"] if m["role"] == "system"] + before + \

@@ -1,4 +1,5 @@
-"""How requests with pictures end before their time, in each of their phases, one by one and a hundred at once; and that nothing stays."""
+"""How requests with pictures end before their time, in each of their phases, one by one and a hundred at
+once; and that nothing stays."""
 
 import contextlib
 import itertools
@@ -23,7 +24,8 @@ looks = itertools.count()
 
 @pytest.fixture(scope="module")
 def busy(projector, tmp_path_factory):  # noqa: F811
-    """One thread for pictures, two rows; programs that hang in place of ffmpeg; it fetches from this machine."""
+    """One thread for pictures, two rows; programs that hang in place of ffmpeg; it fetches from this
+    machine."""
     empty = tmp_path_factory.mktemp("temporary")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(empty))
@@ -141,7 +143,8 @@ def test_a_hundred_who_leave_at_any_moment_leave_nothing(busy, web):  # noqa: F8
 
 @pytest.mark.parametrize("lasts", ["", " all"], ids=["once", "from then on"])
 def test_memory_may_be_refused_to_pictures_at_any_point(busy, lasts):
-    """Each reservation of a request with pictures of three formats and a video, one after the other: it is told, or the request does without."""
+    """Each reservation of a request with pictures of three formats and a video, one after the other: it is
+    told, or the request does without."""
     kinds = [encoded(Image.new("RGB", (100, 80), "red"), kind) for kind in ("PNG", "JPEG", "WEBP")]
     frames = {"type": "video", "video": [data_url(PICTURE)] * 3}
     ends, n, asked = [], 0, 1

@@ -1,4 +1,5 @@
-"""Where pictures come from, and what is refused: each with a sentence that says what is wrong and the limit, and nothing left behind it."""
+"""Where pictures come from, and what is refused: each with a sentence that says what is wrong and the limit,
+and nothing left behind it."""
 
 import contextlib
 import gzip
@@ -63,7 +64,8 @@ def server(strict):
 
 
 def not_seen(server, part, code, *words):
-    """It is refused as the second part of its message, beside a whole picture, and no picture of the request is shown to the model."""
+    """It is refused as the second part of its message, beside a whole picture, and no picture of the request
+    is shown to the model."""
     encoded_before = server.status()["models"][0]["pictures"]["encoded"]
     error = refused(ask(server, "One:", part, image(data_url(PICTURE)), WHAT), 400, code, *words)
     assert error["param"] == "messages[0].content[1]" and error["param"] in error["message"]
@@ -328,7 +330,8 @@ def test_a_redirect_is_looked_at_as_its_address_was(local, web):
         ("http://u:p@127.0.0.1/x", "could not be fetched"), ("/to?/to?/to?/picture", "redirected more than 3 times"),
     ]:
         not_seen(local, image(f"{web.url}/to?{to}"), "media_fetch_failed", *words)
-    # The first address passes; the address of each redirect is asked for anew. Once the request stands at the first one, only public ones pass.
+    # The first address passes; the address of each redirect is asked for anew. Once the request stands at the
+    # first one, only public ones pass.
     web.asked.clear()
     gate = threading.Event()
 

@@ -1,5 +1,5 @@
-"""Every limit at once, and ten times too much: no account passes its plan, the process stays below the ceiling, and
-everybody is answered."""
+"""Every limit at once, and ten times too much: no account passes its plan, the process stays below the
+ceiling, and everybody is answered."""
 
 import asyncio
 import collections
@@ -265,7 +265,8 @@ def test_every_limit_at_once():
             assert crowd.jobs() == ROWS + QUEUE
             full = shares(s.memory(), "reserved")
             assert all(full[name] >= least for name, least in NEARLY.items()), full
-            # All of this stays while the rows become as long as they can be: for the last of it pages run out.
+            # All of this stays while the rows become as long as they can be: for the last of it pages run
+            # out.
             for row in rows:
                 reply, body = reply_of(row)
                 assert reply.status == 200 and body["usage"]["total_tokens"] == CONTEXT, body
@@ -422,7 +423,8 @@ class Load:
         missed = 0
         while self.goes_on():
             reply = httpx.get(self.server.url + "/health", timeout=60)
-            # A probe that is slow to send its request can lose its connection to the crowd behind it; not again and again.
+            # A probe that is slow to send its request can lose its connection to the crowd behind it; not
+            # again and again.
             missed = missed + 1 if reply.status_code == 429 else 0
             if missed > 5 or reply.status_code not in (200, 429):
                 self.errors.append(f"/health: {reply.text}")

@@ -71,7 +71,8 @@ def serve(directory, *options, **more):
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    """Two of the bundled model, one nested; two that know ids only; one that is broken, and things that are no models."""
+    """Two of the bundled model, one nested; two that know ids only; one that is broken, and things that are
+    no models."""
     top = tmp_path_factory.mktemp("models")
     (top / "nested/deeper").mkdir(parents=True)
     (top / "one").symlink_to(MODEL)
@@ -309,7 +310,8 @@ def own_memory(server):
 
 
 def cycles(server, count, seed):
-    """Random loads, uses and unloads of two models that do not fit together; returns the largest rest after an unload."""
+    """Random loads, uses and unloads of two models that do not fit together; returns the largest rest after
+    an unload."""
     draw = random.Random(seed)
     wanted = {m: server.ids(m) for m in ("one", "two")}
     for m in ("one", "two"):

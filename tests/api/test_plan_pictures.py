@@ -1,4 +1,5 @@
-"""What a plan says of pictures: the largest there may be, what encoding one takes, and that all of it can be left out."""
+"""What a plan says of pictures: the largest there may be, what encoding one takes, and that all of it can be
+left out."""
 
 import json
 
@@ -14,7 +15,8 @@ def planned(*options):
 
 def test_a_plan_has_room_for_the_largest_picture():
     plan, accounts = planned()
-    assert plan["image_pixels_max"] == 1048576  # what the model's preprocessor says is less than the option's default
+    # what the model's preprocessor says is less than the option's default
+    assert plan["image_pixels_max"] == 1048576
     assert plan["vision_weight_bytes"] > 2 << 20
     vision = accounts["vision"]
     assert vision["floor_bytes"] == vision["limit_bytes"] > 1 << 20
@@ -41,7 +43,7 @@ def test_who_asks_for_a_cache_gets_it_before_the_context_takes_all():
 
 
 def test_a_refusal_says_what_pictures_take():
-    words = "Seeing pictures takes "
+    words = "Images take "
     for command in [["plan"], ["generate", "--image", "x.png", "x"]]:
         refused = run(*command, "--memory-limit", "64M")
         assert refused.returncode == 1 and words in refused.stderr and "(--max-image-pixels 0)" in refused.stderr
@@ -61,4 +63,4 @@ def test_a_plan_without_pictures_has_no_tower():
 
 def test_a_plan_tells_people():
     text = run("plan", "--memory-limit", "4G").stdout
-    assert "A picture has 1048576 pixels at most, which are 1024 tokens" in text
+    assert "An image has at most 1048576 pixels, which are 1024 tokens" in text

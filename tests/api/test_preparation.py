@@ -1,4 +1,5 @@
-"""What is done before the engine: short requests beside long texts, prompts that cannot fit, and work that nobody waits for."""
+"""What is done before the engine: short requests beside long texts, prompts that cannot fit, and work that
+nobody waits for."""
 
 import os
 import pathlib

@@ -1,4 +1,5 @@
-"""What is known and not done is refused in words, never ignored; what is wrong is told with its name and bounds."""
+"""What is known and not done is refused in words, never ignored; what is wrong is told with its name and
+bounds."""
 
 import re
 

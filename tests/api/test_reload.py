@@ -1,4 +1,5 @@
-"""SIGHUP: settings are read again, all of them or none; what cannot change is said; nothing is lost on the way."""
+"""SIGHUP: settings are read again, all of them or none; what cannot change is said; nothing is lost on the
+way."""
 
 import os
 import pty
@@ -209,7 +210,8 @@ def test_a_reload_while_it_drains_changes_nothing():
 
 
 def on_a_terminal(*command):
-    """The command as the leader of a terminal of its own; and the terminal's other end, which ends it when closed."""
+    """The command as the leader of a terminal of its own; and the terminal's other end, which ends it when
+    closed."""
     leader, follower = pty.openpty()
     process = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, start_new_session=True,
                                preexec_fn=lambda: os.close(os.open(os.ttyname(follower), os.O_RDWR)))

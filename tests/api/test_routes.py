@@ -1,4 +1,5 @@
-"""The routes that tools, operators and dashboards read: every field that is promised, with values that agree."""
+"""The routes that tools, operators and dashboards read: every field that is promised, with values that
+agree."""
 
 import contextlib
 import math
@@ -185,7 +186,8 @@ SAMPLE = re.compile(rf"({NAME})(?:\{{({LABEL}(?:,{LABEL})*)?\}})? (-?(?:[0-9.]+(
 
 
 def prometheus(text):
-    """{family: (type, {sample with its labels: value})}, of a text that keeps the format's rules to the letter."""
+    """{family: (type, {sample with its labels: value})}, of a text that keeps the format's rules to the
+    letter."""
     families, samples, family = {}, set(), None
     assert text.endswith("\n") and "\r" not in text
     for line in text[:-1].split("\n"):

@@ -1,5 +1,5 @@
-"""What the engine does with pictures, through HTTP: the reference's answers in every company, prefixes and features that are found
-again, slices between the steps of others, and nothing left."""
+"""What the engine does with pictures, through HTTP: the reference's answers in every company, prefixes and
+features that are found again, slices between the steps of others, and nothing left."""
 
 import base64
 import concurrent.futures

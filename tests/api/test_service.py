@@ -1,4 +1,5 @@
-"""What the service manager is told: when it is ready, that it gets on, that it reads settings again, that it ends."""
+"""What the service manager is told: when it is ready, that it gets on, that it reads settings again, that it
+ends."""
 
 import os
 import signal

@@ -1,4 +1,5 @@
-"""What the server shows of itself: memory, caches, trims, requests; each figure against what was done to move it."""
+"""What the server shows of itself: memory, caches, trims, requests; each figure against what was done to move
+it."""
 
 import concurrent.futures
 

@@ -1,4 +1,5 @@
-"""The SSD tier: what outlives a restart, and that a damaged, full, missing or killed one costs hits and nothing else.
+"""The SSD tier: what outlives a restart, and that a damaged, full, missing or killed one costs hits and
+nothing else.
 
 PLATEAU_LONG=1 damages a thousand files and kills twenty times."""
 
@@ -171,7 +172,8 @@ def test_du_never_exceeds_the_limit(tmp_path):
 
     def watch():
         while not stop.is_set():
-            # A file that goes while the others are counted, and the one it made room for, are both in the sum: look again.
+            # A file that goes while the others are counted, and the one it made room for, are both in the
+            # sum: look again.
             now = min(usage(tmp_path) for _ in range(3))
             most[0] = max(most[0], now)
             if now > limit:

@@ -135,7 +135,8 @@ def test_a_second_signal_does_not_wait():
 
 @pytest.mark.smoke
 def test_the_end_comes_in_every_phase():
-    """A row that reads its prompt, one that pauses for a client that does not read, one that waits for a place."""
+    """A row that reads its prompt, one that pauses for a client that does not read, one that waits for a
+    place."""
     s = Server("--drain", 600, "--max-num-seqs", 2)
     slow = {"prompt": "a", "max_tokens": 20000, "ignore_eos": True, "stream": True, "logprobs": 20}
     with Open(s, "/v1/completions", slow, receive_bytes=4096) as paused:

@@ -1,4 +1,5 @@
-"""The form of a stream: what comes first, what comes last, what comes in silence, and what comes when it fails."""
+"""The form of a stream: what comes first, what comes last, what comes in silence, and what comes when it
+fails."""
 
 import json
 import time
@@ -94,7 +95,8 @@ def test_tokens_come_as_they_are_drawn(server):
 
 @pytest.mark.smoke
 def test_silence_is_filled_and_a_failure_is_an_event(narrow):
-    """A stream that waits says each second that it lives; when it waited too long it says so, and nothing else."""
+    """A stream that waits says each second that it lives; when it waited too long it says so, and nothing
+    else."""
     with narrow.begin(stream=False):
         until(lambda: narrow.requests("decoding"))
         began = time.monotonic()

@@ -1,4 +1,5 @@
-"""What could be lost in silence is told: output that does not arrive, names that are nearly right, options that change nothing."""
+"""What could be lost in silence is told: output that does not arrive, names that are nearly right, options
+that change nothing."""
 
 import os
 import pathlib

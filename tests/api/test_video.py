@@ -1,5 +1,5 @@
-"""Videos through HTTP: from containers and from lists of frames, sampled as the reference does it, within limits; and that no process, no
-file and no byte remains whatever becomes of them."""
+"""Videos through HTTP: from containers and from lists of frames, sampled as the reference does it, within
+limits; and that no process, no file and no byte remains whatever becomes of them."""
 
 import os
 import pathlib
@@ -96,7 +96,8 @@ def test_a_video_with_sound_is_seen(cinema, films):
 
 @needs_ffmpeg
 def test_a_container_and_the_list_of_its_frames_are_the_same_video(cinema, films):
-    """As many frames as are looked at, without loss and not resized: the same pixels, so that nothing is encoded for the second form."""
+    """As many frames as are looked at, without loss and not resized: the same pixels, so that nothing is
+    encoded for the second form."""
     clear(cinema)
     images = [pixels_of(SEEN[0]).rotate(45 * i) for i in range(6)]
     data = film_of(films / "six.mkv", images, 2)
@@ -136,7 +137,8 @@ def test_a_still_video_is_one_picture_many_times(cinema, films):
 
 @needs_ffmpeg
 def test_more_than_a_hundred_frames_are_looked_at(cinema, films):
-    """Which frames: each is of a colour of its own, and those of a list with the same indices are the same pictures."""
+    """Which frames: each is of a colour of its own, and those of a list with the same indices are the same
+    pictures."""
     clear(cinema)
     images = [Image.new("RGB", (32, 32), (i % 16 * 16, i // 16 * 16, 7)) for i in range(250)]
     data = film_of(films / "many.mkv", images, 25)

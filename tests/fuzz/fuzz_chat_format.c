@@ -1,6 +1,6 @@
-/* What a model writes, as events. The first byte chooses how the parser is set up, the second how the text is cut. What
- * must hold: no crash, the same events however the text is cut (pieces of text joined), calls that begin and end in
- * order, arguments that are one JSON object, and every byte given back. */
+/* What a model writes, as events. The first byte chooses how the parser is set up, the second how the text is
+ * cut. What must hold: no crash, the same events however the text is cut (pieces of text joined), calls that
+ * begin and end in order, arguments that are one JSON object, and every byte given back. */
 #include "base/check.h"
 #include "text/chat_format.h"
 #include "text/utf8.h"

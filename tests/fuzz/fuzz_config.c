@@ -1,4 +1,5 @@
-/* Any text as config.json, and as the preprocessors' files: refused in words, or numbers within their bounds. */
+/* Any text as config.json, and as the preprocessors' files: refused in words, or numbers within their
+ * bounds. */
 #include "model/config.h"
 #include "model/json_read.h"
 #include "model/rope.h"

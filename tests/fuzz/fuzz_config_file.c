@@ -1,5 +1,5 @@
-/* The file of --config, for each command. What must hold: no crash, a refusal has a sentence that begins with the file, what was taken lies
- * within its bounds, and the options of every section can be had. */
+/* The file of --config, for each command. What must hold: no crash, a refusal has a sentence that begins with
+ * the file, what was taken lies within its bounds, and the options of every section can be had. */
 #include "cli/options.h"
 
 #include "base/check.h"

@@ -1,5 +1,5 @@
-/* Environment files. What must hold: no crash, a refusal has a sentence, and each accepted value has nothing in it that a shell would
- * look into. */
+/* Environment files. What must hold: no crash, a refusal has a sentence, and each accepted value has nothing
+ * in it that a shell would look into. */
 #include "cli/env_file.h"
 
 #include "base/check.h"

@@ -1,8 +1,8 @@
 /* Bytes from a client, against a whole server in this process.
  *
- * The first byte chooses what the handler does with requests, the second how the rest is cut into pieces. The bytes
- * go through a pair of sockets; the server takes its turns in between. Whatever comes, each request that begins ends
- * once, and nothing stays reserved. */
+ * The first byte chooses what the handler does with requests, the second how the rest is cut into pieces. The
+ * bytes go through a pair of sockets; the server takes its turns in between. Whatever comes, each request
+ * that begins ends once, and nothing stays reserved. */
 #include "base/check.h"
 #include "http/http_server.h"
 #include "memory/ledger.h"
@@ -138,7 +138,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pair[1] = -1;
     for (int i = 0; i < TURNS_MAX && http_server_counters(server).connections_now > 0; i++)
         turn(pair[1]);
-    /* MHD misses an end that comes with the last bytes; the server's deadline for it is longer than a run here. */
+    /* MHD misses an end that comes with the last bytes; the server's deadline for it is longer than a run
+     * here. */
     ASSERT(begun >= ended && begun - ended <= 4);
     if (http_server_counters(server).connections_now == 0) {
         ASSERT(begun == ended);

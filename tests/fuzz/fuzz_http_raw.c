@@ -1,7 +1,8 @@
 /* Bytes from a client, against the judge of raw bytes alone.
  *
- * The first byte says how the rest is cut. However that is, the same requests are whole and the same fault is found, and what is passed
- * on holds neither a zero byte nor a bare CR outside of bodies: those of a header are searched for here again. */
+ * The first byte says how the rest is cut. However that is, the same requests are whole and the same fault is
+ * found, and what is passed on holds neither a zero byte nor a bare CR outside of bodies: those of a header
+ * are searched for here again. */
 #include "base/check.h"
 #include "http/http_raw.h"
 

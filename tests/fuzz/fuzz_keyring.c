@@ -1,5 +1,5 @@
-/* Files of keys. What must hold: no crash, a refusal has a sentence that quotes no key, what was accepted is found again under a name
- * that is one word with fields within their bounds, and nothing else is found. */
+/* Files of keys. What must hold: no crash, a refusal has a sentence that quotes no key, what was accepted is
+ * found again under a name that is one word with fields within their bounds, and nothing else is found. */
 #include "api/keyring.h"
 
 #include "base/check.h"

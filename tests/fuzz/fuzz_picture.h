@@ -9,7 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* More than this at once is refused by the charge, so that what a decoder wants to allocate unasked shows as too much memory. */
+/* More than this at once is refused by the charge, so that what a decoder wants to allocate unasked shows as
+ * too much memory. */
 #define FUZZ_PICTURE_BYTES ((size_t)64 << 20)
 
 static inline int fuzz_picture_take(void *owner, size_t bytes)
@@ -53,7 +54,8 @@ static inline int fuzz_picture(struct slice bytes, struct err *e)
     return r;
 }
 
-/* A copy of exactly its size that begins with `magic`: no input is spent on finding that out. Freed by the caller. */
+/* A copy of exactly its size that begins with `magic`: no input is spent on finding that out. Freed by the
+ * caller. */
 static inline struct slice fuzz_picture_copy(const uint8_t *data, size_t size, struct slice magic)
 {
     char *copy = malloc(size + 1);

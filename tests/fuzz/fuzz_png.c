@@ -1,4 +1,5 @@
-/* Any bytes as a PNG. The chunks' checksums are made right, or nothing behind the first change would be read. */
+/* Any bytes as a PNG. The chunks' checksums are made right, or nothing behind the first change would be
+ * read. */
 #include "fuzz_picture.h"
 
 #include <zlib.h>

@@ -1,5 +1,5 @@
-/* What a decoder of videos writes. What must hold: no crash, a frame has the bytes that it says and no more than are allowed, every read
- * ends, and the bytes of a frame are those behind its header. */
+/* What a decoder of videos writes. What must hold: no crash, a frame has the bytes that it says and no more
+ * than are allowed, every read ends, and the bytes of a frame are those behind its header. */
 #include "api/media_ppm.h"
 
 #include "base/check.h"

@@ -1,5 +1,5 @@
-/* A directory of weights: an index and two files, from one input. What must hold: no crash, a refusal has a sentence, every tensor that is
- * listed is found, and lies in one of the files that are there. */
+/* A directory of weights: an index and two files, from one input. What must hold: no crash, a refusal has a
+ * sentence, every tensor that is listed is found, and lies in one of the files that are there. */
 #include "weights/checkpoint.h"
 
 #include "base/check.h"
@@ -45,8 +45,8 @@ static void write_part(const char *name, struct slice bytes)
     close(fd);
 }
 
-/* Files end at a byte of 0xff, which is in no UTF-8 and in the header's length of no file. The length of a header is put right in every other
- * input, for a mutation hardly ever guesses it. */
+/* Files end at a byte of 0xff, which is in no UTF-8 and in the header's length of no file. The length of a
+ * header is put right in every other input, for a mutation hardly ever guesses it. */
 static void write_weights(const char *name, struct slice part, bool fitted)
 {
     uint64_t header_bytes = part.len > 8 ? slice_find(part, SLICE("}}"), 8) : SIZE_MAX;

@@ -1,4 +1,5 @@
-/* Stop strings and a text in pieces. What must hold: the hit is the one that a plain search of the whole text finds, however it is cut. */
+/* Stop strings and a text in pieces. What must hold: the hit is the one that a plain search of the whole text
+ * finds, however it is cut. */
 #include "engine/stop_match.h"
 
 #include "base/check.h"

@@ -1,4 +1,5 @@
-/* Any bytes as a file of the SSD tier, and as a file's name: what is taken for whole has the length it says, and what was sealed is whole. */
+/* Any bytes as a file of the SSD tier, and as a file's name: what is taken for whole has the length it says,
+ * and what was sealed is whole. */
 #include "store/store_file.h"
 
 #include "base/check.h"

@@ -1,7 +1,8 @@
-/* Chat templates and what they are rendered with. The first byte chooses limits; then a template up to the first zero
- * byte, then the request as JSON (an object of variables; `messages` and `tools` among them), or a conversation of ours.
- * What must hold: no crash, every refusal has its words, every bound is kept, the scratch arena is as it was, a
- * template renders the same text twice, whether its cuts are wanted or not, and cuts lie in the text. */
+/* Chat templates and what they are rendered with. The first byte chooses limits; then a template up to the
+ * first zero byte, then the request as JSON (an object of variables; `messages` and `tools` among them), or a
+ * conversation of ours. What must hold: no crash, every refusal has its words, every bound is kept, the
+ * scratch arena is as it was, a template renders the same text twice, whether its cuts are wanted or not, and
+ * cuts lie in the text. */
 #include "base/check.h"
 #include "text/chat_template.h"
 

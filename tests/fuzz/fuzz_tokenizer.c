@@ -1,7 +1,7 @@
 /* Bytes for the tokenizer. The first byte chooses: a tokenizer.json (split at the first zero byte from a
- * tokenizer_config.json), a tokenizer.json whose vocabulary is filled up with the bytes' tokens so that more of it is
- * reached, text for the bundled model's tokenizer, or token ids for it. What must hold: no crash, a refusal says
- * why, encoding and decoding give the text back, pieces of a decode give the whole. */
+ * tokenizer_config.json), a tokenizer.json whose vocabulary is filled up with the bytes' tokens so that more
+ * of it is reached, text for the bundled model's tokenizer, or token ids for it. What must hold: no crash, a
+ * refusal says why, encoding and decoding give the text back, pieces of a decode give the whole. */
 #include "base/check.h"
 #include "text/detok.h"
 #include "text/tokenizer.h"

@@ -1,4 +1,5 @@
-/* Any bytes as a WebP. Its length is made right. What counts the groups of codes must find its way through whatever libwebp decodes. */
+/* Any bytes as a WebP. Its length is made right. What counts the groups of codes must find its way through
+ * whatever libwebp decodes. */
 #include "fuzz_picture.h"
 
 #include <webp/decode.h>

@@ -1,4 +1,5 @@
-"""What the gate `pictures` sends, and what it looks for on a server: each would say that all is well if it were wrong."""
+"""What the gate `pictures` sends, and what it looks for on a server: each would say that all is well if it
+were wrong."""
 
 import os
 import pathlib

@@ -1,4 +1,5 @@
-"""The release gates in small: each runs, and what does not depend on a machine's speed or on long runs holds."""
+"""The release gates in small: each runs, and what does not depend on a machine's speed or on long runs
+holds."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""What the release gates compute from series: a fault of known size must be found, and none where there is none."""
+"""What the release gates compute from series: a fault of known size must be found, and none where there is
+none."""
 
 import pathlib
 import random

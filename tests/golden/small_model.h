@@ -1,7 +1,8 @@
 /* small_model.h - models small enough to make up, change and load many times over in a test.
  *
- * Tensors come from a golden checkpoint or from a seed; a test changes the list, writes it as a directory, and asks for
- * the logits of a fixed prompt, all of them, as one hash (the same bits or not) or as numbers. */
+ * Tensors come from a golden checkpoint or from a seed; a test changes the list, writes it as a directory,
+ * and asks for the logits of a fixed prompt, all of them, as one hash (the same bits or not) or as
+ * numbers. */
 #ifndef PLATEAU_TESTS_SMALL_MODEL_H
 #define PLATEAU_TESTS_SMALL_MODEL_H
 
@@ -42,7 +43,8 @@ static inline struct model_opts small_opts(struct account *parent)
                                .parent = parent};
 }
 
-/* What the model says to three prompts that share steps, and to the first of them: logits behind its last token. */
+/* What the model says to three prompts that share steps, and to the first of them: logits behind its last
+ * token. */
 struct small_answer {
     uint64_t hash;
     uint32_t vocab;

@@ -1,4 +1,5 @@
-/* small_mtp.h - a small golden model with an MTP head made up for it: its full layer over again, and a random projection in front. */
+/* small_mtp.h - a small golden model with an MTP head made up for it: its full layer over again, and a random
+ * projection in front. */
 #ifndef PLATEAU_TESTS_SMALL_MTP_H
 #define PLATEAU_TESTS_SMALL_MTP_H
 
@@ -50,7 +51,8 @@ static inline bool small_mtp_is_text(const char *tensor)
     return !small_mtp_is_head(tensor);
 }
 
-/* Reads the rows' tokens and guesses behind the first row, which has two pages, the others one; each has a slot. */
+/* Reads the rows' tokens and guesses behind the first row, which has two pages, the others one; each has a
+ * slot. */
 static inline void small_mtp_guess(struct model *m, const struct model_opts *o, const struct model_row *rows,
                                    uint32_t count, const struct model_draft_row *guess)
 {

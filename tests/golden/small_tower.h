@@ -1,4 +1,5 @@
-/* small_tower.h - made-up vision towers before the golden text model of qwen3_vl, and what they give for made-up pictures. */
+/* small_tower.h - made-up vision towers before the golden text model of qwen3_vl, and what they give for
+ * made-up pictures. */
 #ifndef PLATEAU_TESTS_SMALL_TOWER_H
 #define PLATEAU_TESTS_SMALL_TOWER_H
 

@@ -1,4 +1,5 @@
-/* Guesses among the tokens in use: the same as among all where the best one is among them, and it comes among them by being used. */
+/* Guesses among the tokens in use: the same as among all where the best one is among them, and it comes among
+ * them by being used. */
 #include "small_mtp.h"
 
 #include "model/draft_vocab.h"
@@ -111,7 +112,8 @@ struct guess {
     float logit;
 };
 
-/* What is guessed behind TOKENS tokens, one of which is `token`, and one more. Another row has the token `beside`. */
+/* What is guessed behind TOKENS tokens, one of which is `token`, and one more. Another row has the token
+ * `beside`. */
 static struct guess guess_of(const char *dir, uint32_t draft_vocab, uint32_t token, uint32_t beside)
 {
     struct model_opts o = small_opts(NULL);

@@ -1,7 +1,8 @@
 /* The same weights in every form a checkpoint may have: names, files, dtypes, layouts, quantisation.
  *
- * Where a form only moves or widens numbers, the logits must have the same bits. A quantised model is compared with one
- * that holds the dequantised values in F32: same numbers, another order of operations, so within a bound. */
+ * Where a form only moves or widens numbers, the logits must have the same bits. A quantised model is
+ * compared with one that holds the dequantised values in F32: same numbers, another order of operations, so
+ * within a bound. */
 #include "small_tower.h"
 
 #include <errno.h>
@@ -336,7 +337,8 @@ static void put_code(uint8_t *row, uint64_t column, uint32_t bits, uint32_t code
         row[(column * bits + b) / 8] |= (uint8_t)((code >> b & 1) << (column * bits + b) % 8);
 }
 
-/* Replaces P.weight in `quantised` by P.weight, P.scales, P.biases, and its values in `dense` by what those mean. */
+/* Replaces P.weight in `quantised` by P.weight, P.scales, P.biases, and its values in `dense` by what those
+ * mean. */
 static void quantise(struct test_tensors *quantised, struct test_tensors *dense, const char *weight,
                      uint32_t bits, uint32_t group, enum dtype dtype)
 {

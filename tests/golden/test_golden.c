@@ -1,4 +1,5 @@
-/* The small goldens, on the machine's best kernels and on the reference; and that a golden with one changed number fails. */
+/* The small goldens, on the machine's best kernels and on the reference; and that a golden with one changed
+ * number fails. */
 #include "run_golden.h"
 
 #include "base/check.h"

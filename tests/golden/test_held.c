@@ -1,5 +1,6 @@
-/* Steps that hold their tokens: whatever is guessed, held, accepted, kept and read again, each token's logits have the bits that
- * decoding one token after another gives, and so has what an MTP head guesses behind it. */
+/* Steps that hold their tokens: whatever is guessed, held, accepted, kept and read again, each token's logits
+ * have the bits that decoding one token after another gives, and so has what an MTP head guesses behind
+ * it. */
 #include "small_mtp.h"
 
 #include "base/hash.h"
@@ -183,7 +184,8 @@ static void end(struct held *h, struct move *m, uint32_t logits_row)
     q->kept_at[m->into - q->first_slot] = q->at;
 }
 
-/* A whole slot moves, or the sequence goes back to one that was kept: not forward, where guesses may lie in the pages. */
+/* A whole slot moves, or the sequence goes back to one that was kept: not forward, where guesses may lie in
+ * the pages. */
 static void wander(struct held *h, struct sequence *q)
 {
     uint32_t other = below(h, SLOTS), to = q->first_slot + other;

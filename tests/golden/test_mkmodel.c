@@ -1,4 +1,5 @@
-/* Made-up checkpoints: every form of the tiny shapes loads and computes; the same options give the same bytes. */
+/* Made-up checkpoints: every form of the tiny shapes loads and computes; the same options give the same
+ * bytes. */
 #include "small_tower.h"
 
 #include "mkmodel/mk_write.h"

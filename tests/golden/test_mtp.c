@@ -1,4 +1,5 @@
-/* An MTP head in every form that a checkpoint may have it in, and in none: what it guesses, what it takes, why it is not there. */
+/* An MTP head in every form that a checkpoint may have it in, and in none: what it guesses, what it takes,
+ * why it is not there. */
 #include "small_mtp.h"
 #include "test_ledger.h"
 
@@ -97,7 +98,8 @@ static void make_norms_whole(struct test_tensors *l)
 
 #define MANIFEST "{\"artifact_schema_version\":1,\"rmsnorm_weight_format\":\"mlx_gamma\",\"weight_keys\":[]}"
 
-/* In a file of its own, its norms whole or not, with a manifest or without: a manifest belongs to whole ones. */
+/* In a file of its own, its norms whole or not, with a manifest or without: a manifest belongs to whole
+ * ones. */
 TEST(a_side_file_is_the_same_head)
 {
     struct guesses expected = guesses_of(small_mtp_model(SMALL_GOLDEN("qwen3_5_moe"))), got;

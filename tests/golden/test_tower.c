@@ -1,4 +1,5 @@
-/* The vision tower: the textbook's numbers at sizes that no golden has, the same bits however its work is cut, and its memory. */
+/* The vision tower: the textbook's numbers at sizes that no golden has, the same bits however its work is
+ * cut, and its memory. */
 #include "small_tower.h"
 #include "test_ledger.h"
 
@@ -274,7 +275,8 @@ static void check_tower(const struct small_tower *s, const uint32_t (*sizes)[2],
     small_free(l);
 }
 
-/* Heads whose sizes leave lanes over; one token, lines and columns of tokens, slices that are full and not. */
+/* Heads whose sizes leave lanes over; one token, lines and columns of tokens, slices that are full and
+ * not. */
 TEST(every_size_is_the_textbook_s)
 {
     static const struct small_tower s = {48, 4, 2, 80, 5, 2, 2};

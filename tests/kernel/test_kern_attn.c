@@ -47,8 +47,9 @@ static void bench_done(struct bench *b)
     free(b->scratch);
 }
 
-/* Bound: a score errs by head_dim roundings of its magnitudes, which an exponential passes on as a relative error of
- * every weight; the sums of weights and values add one rounding per token of a segment and some for merging. */
+/* Bound: a score errs by head_dim roundings of its magnitudes, which an exponential passes on as a relative
+ * error of every weight; the sums of weights and values add one rounding per token of a segment and some for
+ * merging. */
 static void assert_attention(const struct bench *b, const struct kern_query *q, float scale, const char *tier)
 {
     uint32_t hd = b->kv.head_dim;

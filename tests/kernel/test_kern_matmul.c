@@ -47,7 +47,8 @@ static void product(const struct kern_ops *ops, const struct matrix *m, struct b
     ops->matmul(m, &c, 0, matrix_panels(m));
 }
 
-/* Bound: a chain of `block` products, then blocks of them; each step rounds at most the sum of the magnitudes. */
+/* Bound: a chain of `block` products, then blocks of them; each step rounds at most the sum of the
+ * magnitudes. */
 static void assert_product(const struct linear_source *s, const struct matrix *m, const struct board *b,
                            const char *tier)
 {
@@ -63,7 +64,8 @@ static void assert_product(const struct linear_source *s, const struct matrix *m
     }
 }
 
-/* Column 0 alone is right; columns in any company, and panels in any split, are what they are alone, in every tier. */
+/* Column 0 alone is right; columns in any company, and panels in any split, are what they are alone, in every
+ * tier. */
 static void check_products(struct rng *r, struct linear_source *s)
 {
     static const uint32_t counts[] = {2, 3, 8, 9, 16, 33};

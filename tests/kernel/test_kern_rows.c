@@ -1,5 +1,5 @@
-/* test_kern_rows.c - operations on rows, the convolution and the delta rule: every tier against double, and in any
- * cut of tokens and lanes bit for bit. */
+/* test_kern_rows.c - operations on rows, the convolution and the delta rule: every tier against double, and
+ * in any cut of tokens and lanes bit for bit. */
 #include "kern_test.h"
 
 static const uint32_t sizes[] = {1, 2, 15, 16, 17, 31, 64, 100, 127, 257};
@@ -17,7 +17,8 @@ static double squares(const float *x, uint32_t n)
     return sum;
 }
 
-/* The factor of a norm: a sum of squares of at most n / 64 + 12 roundings, halved by the root, and five more. */
+/* The factor of a norm: a sum of squares of at most n / 64 + 12 roundings, halved by the root, and five
+ * more. */
 static double norm_bound(uint32_t n)
 {
     return (n / 64 + 12 + 10) * EPS;
@@ -67,8 +68,8 @@ TEST(gates_hold_in_every_tier)
               *y = random_values(&r, n, 0, 0);
         EACH_TIER(ops)
         {
-            /* An exponential within three roundings, of an argument that is exact; an addition, a division, a product: six of
-             * half a spacing. */
+            /* An exponential within three roundings, of an argument that is exact; an addition, a division, a
+             * product: six of half a spacing. */
             ops->silu_mul(y, a, b, n);
             for (uint32_t j = 0; j < n; j++) {
                 double want = (double)a[j] * sigmoid((double)a[j]) * (double)b[j];
@@ -113,7 +114,8 @@ TEST(layernorm_holds_in_every_tier)
             ops->layernorm(y, x, w, b, n, 1e-6f);
             for (uint32_t j = 0; j < n; j++) {
                 double distance = (double)x[j] - mean, want = distance * factor * (double)w[j] + (double)b[j];
-                /* The mean errs by its sum's roundings of values up to 5; the factor by a norm's, and by what a wrong mean adds. */
+                /* The mean errs by its sum's roundings of values up to 5; the factor by a norm's, and by what
+                 * a wrong mean adds. */
                 double off = (n / 64 + 8) * 5 * EPS * factor;
                 double bound =
                     fabs((double)w[j]) * (off + (norm_bound(n) + off) * (fabs(distance) * factor + off));
@@ -141,7 +143,8 @@ TEST(gelus_hold_in_every_tier)
             ops->gelu_tanh(y, x, n);
             for (uint32_t j = 0; j < n; j++) {
                 double v = (double)x[j], u = 2 * sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
-                /* Five roundings of the argument, which an exponential passes on; six behind it. What is below 1e-37 is none. */
+                /* Five roundings of the argument, which an exponential passes on; six behind it. What is
+                 * below 1e-37 is none. */
                 assert_within((double)y[j], v * sigmoid(u),
                               (2.5 * fabs(u) + 3) * EPS * fabs(v * sigmoid(u)) + 1e-37, ops->tier);
             }
@@ -149,7 +152,8 @@ TEST(gelus_hold_in_every_tier)
             for (uint32_t j = 0; j < n; j++) {
                 double v = (double)x[j], want = v * 0.5 * erfc(-v * sqrt(0.5)),
                        tail = fabs(v) * 0.5 * erfc(fabs(v) * sqrt(0.5));
-                /* The fit, the roundings of its sum (of terms below 4 together 12), those of z^2, and one of the result. */
+                /* The fit, the roundings of its sum (of terms below 4 together 12), those of z^2, and one of
+                 * the result. */
                 assert_within((double)y[j], want,
                               (1.2e-7 + (10 + 1.5 * v * v) * EPS) * tail + EPS * fabs(want) + 1e-37,
                               ops->tier);
@@ -297,7 +301,8 @@ TEST(convolution_holds_in_every_tier_and_cut)
     }
 }
 
-/* Steps that hold what the next one applies: some of it, all of it, in place and from one state to another. */
+/* Steps that hold what the next one applies: some of it, all of it, in place and from one state to
+ * another. */
 TEST(convolution_goes_on_from_held_inputs)
 {
     enum { PAST = 3, HELD = 4 };
@@ -424,7 +429,8 @@ TEST(delta_rule_holds_in_every_tier_and_cut)
                 for (uint32_t c = 0; c < DELTA_DV; c++) {
                     double o[DELTA_TOKENS];
                     delta_double(&a, a.state_in, c, o);
-                    /* |S| stays below 4, |q| and |k| below 0.2: 2 dk + 4 roundings a token, carried through all of them. */
+                    /* |S| stays below 4, |q| and |k| below 0.2: 2 dk + 4 roundings a token, carried through
+                     * all of them. */
                     for (uint32_t t = 0; t < DELTA_TOKENS; t++)
                         assert_within((double)whole[t * DELTA_DV + c], o[t],
                                       (t + 1) * (2 * DELTA_DK + 4) * EPS * 0.2 * DELTA_DK * 4, ops->tier);

@@ -1,6 +1,7 @@
 /* sim.h - what the files of the simulation share.
  *
- * A world has its own sizes: rows, queue, groups with their pages and windows, slots, limits. All of it is drawn from one seed. */
+ * A world has its own sizes: rows, queue, groups with their pages and windows, slots, limits. All of it is
+ * drawn from one seed. */
 #ifndef PLATEAU_TESTS_SIM_H
 #define PLATEAU_TESTS_SIM_H
 

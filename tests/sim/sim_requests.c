@@ -1,7 +1,8 @@
 /* sim_requests.c - what is asked, and how clients behave.
  *
- * A text's state after each token follows from the state before and the token, and the next output from the state: so the
- * states that a request has alone are known, and what it computes in company must be the same. */
+ * A text's state after each token follows from the state before and the token, and the next output from the
+ * state: so the states that a request has alone are known, and what it computes in company must be the
+ * same. */
 #include "sim.h"
 
 #include <string.h>

@@ -1,11 +1,14 @@
-/* sim_sched STEPS SEED [WORLD] - the scheduler, the prefix index and their pools against made-up traffic, in virtual time.
+/* sim_sched STEPS SEED [WORLD] - the scheduler, the prefix index and their pools against made-up traffic, in
+ * virtual time.
  *
- * A run is a number of worlds of WORLD_STEPS steps. Requests arrive in bursts and with choices, have priorities and cuts, are
- * cancelled in every state, and are read fast, slowly or not at all; accounts refuse memory; steps fail; units are
- * trimmed, pages and snapshots move, tokens wait for what else computing them takes, prefixes are evicted, and read again from a tier that is late, fails and forgets. After every step every invariant is checked, and what a step
- * reads must be what its row's own tokens gave, alone: a page that two rows write, a prefix that is not the row's, a page that was
- * moved or dropped under somebody is found at once. Every request ends exactly once and within a bound.
- * A failure prints the command that replays its world. */
+ * A run is a number of worlds of WORLD_STEPS steps. Requests arrive in bursts and with choices, have
+ * priorities and cuts, are cancelled in every state, and are read fast, slowly or not at all; accounts refuse
+ * memory; steps fail; units are trimmed, pages and snapshots move, tokens wait for what else computing them
+ * takes, prefixes are evicted, and read again from a tier that is late, fails and forgets. After every step
+ * every invariant is checked, and what a step reads must be what its row's own tokens gave, alone: a page
+ * that two rows write, a prefix that is not the row's, a page that was moved or dropped under somebody is
+ * found at once. Every request ends exactly once and within a bound. A failure prints the command that
+ * replays its world. */
 #include "sim.h"
 
 #include <signal.h>
@@ -97,7 +100,8 @@ static void print_run(void)
            (ull)sim.paused_cancelled, (ull)sim.phases_cancelled[SCHED_FETCHING]);
 }
 
-/* With fewer, a seed whose disks are mostly sound and fast may see none arrive or fail, and nobody leave meanwhile. */
+/* With fewer, a seed whose disks are mostly sound and fast may see none arrive or fail, and nobody leave
+ * meanwhile. */
 #define SURE_READS 150
 
 /* A simulation in which something never happens says nothing about it. */

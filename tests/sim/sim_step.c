@@ -1,7 +1,7 @@
 /* sim_step.c - one step: plan, "compute", done, and what must hold of each.
  *
- * Pages and slots hold stamps. A row goes on from the stamps it reads and from nothing else, so what it writes and draws is
- * right only if all that it was given is. */
+ * Pages and slots hold stamps. A row goes on from the stamps it reads and from nothing else, so what it
+ * writes and draws is right only if all that it was given is. */
 #include "sim.h"
 
 #define STEP_BASE_NS  1000000ull
@@ -67,8 +67,8 @@ static uint64_t read_slot(struct world *w, const struct request *q, uint32_t slo
     return s->state;
 }
 
-/* `guessed`: guesses that are right; what the others leave is overwritten before anybody reads it. Returns the state behind the last
- * token that is none. A step that fails leaves nonsense where it wrote. */
+/* `guessed`: guesses that are right; what the others leave is overwritten before anybody reads it. Returns
+ * the state behind the last token that is none. A step that fails leaves nonsense where it wrote. */
 static uint64_t compute_row(struct world *w, const struct sched_step_row *r, uint32_t guessed, bool lost)
 {
     struct request *q = request_of(r->row);
@@ -176,7 +176,8 @@ static void check_plan(struct world *w, const struct sched_plan *plan, uint32_t 
     sim.guesses += guesses;
 }
 
-/* How many times its own share all tenants take together: the one thing of theirs that its wait may grow with. */
+/* How many times its own share all tenants take together: the one thing of theirs that its wait may grow
+ * with. */
 static uint64_t shares_of(const struct world *w, const struct request *q)
 {
     uint64_t weights = 0;

@@ -1,6 +1,8 @@
-/* sim_tier.c - a tier below the pools, in virtual time: what was evicted or written behind, read in any order, late, or not at all.
+/* sim_tier.c - a tier below the pools, in virtual time: what was evicted or written behind, read in any
+ * order, late, or not at all.
  *
- * Each world has its own disk: fast or slow, sound or not, with room for few or many reads. It may lose anything at any time. */
+ * Each world has its own disk: fast or slow, sound or not, with room for few or many reads. It may lose
+ * anything at any time. */
 #include "sim.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* How far rows guess, with made-up machines: what a step costs there and how often guesses are right is known. */
+/* How far rows guess, with made-up machines: what a step costs there and how often guesses are right is
+ * known. */
 #include "test.h"
 
 #include "base/check.h"
@@ -10,8 +11,8 @@
 #define ROWS_MAX 16
 #define DEPTH    4
 
-/* A step's time: so much, and per token; beyond `knee` tokens each costs `steep` more. Noise: a share; hiccup: the chance of a step three times
- * as long. */
+/* A step's time: so much, and per token; beyond `knee` tokens each costs `steep` more. Noise: a share;
+ * hiccup: the chance of a step three times as long. */
 struct machine {
     double base_ns, token_ns, knee, steep_ns, draft_ns, noise, hiccup;
 };
@@ -235,7 +236,8 @@ TEST(batches_that_come_and_go_keep_what_was_learnt)
     assert_true(run(&w, 200) > 0.95 * run_fixed(&w, DEPTH, 2000));
 }
 
-/* Any machine, any luck: not slower than off by more than what probing may cost, and not far from the best depth. */
+/* Any machine, any luck: not slower than off by more than what probing may cost, and not far from the best
+ * depth. */
 PROPERTY(never_much_slower_than_off, seed)
 {
     struct rng rng = {seed, 1};

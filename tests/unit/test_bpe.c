@@ -18,8 +18,8 @@ struct fixture {
     uint32_t count;
 };
 
-/* Bytes are tokens 0 to 255; merge i makes token 256 + i of two earlier ones, mostly of a, b, c. `strange`: ranks are in no
- * order, and some tokens are made by several merges. */
+/* Bytes are tokens 0 to 255; merge i makes token 256 + i of two earlier ones, mostly of a, b, c. `strange`:
+ * ranks are in no order, and some tokens are made by several merges. */
 static void fixture_init_as(struct fixture *f, uint64_t seed, bool strange)
 {
     struct rng rng = {seed, 0};

@@ -15,7 +15,8 @@ struct machine {
     double fixed_ms, row_ms, prompt_ms, noise;
 };
 
-/* 16 cores and 0.6 billion parameters; two cores and 2 billion; two cores and 0.6 billion in bf16; all in cache. */
+/* 16 cores and 0.6 billion parameters; two cores and 2 billion; two cores and 0.6 billion in bf16; all in
+ * cache. */
 static const struct machine machines[] = {
     {8, 2.1, 0.94, 0.08}, {52, 12, 10.7, 0.08}, {42, 8.4, 3.7, 0.08}, {1, 0.3, 0.1, 0.08}};
 

@@ -147,7 +147,8 @@ TEST(the_oldest_goes_first_whosever_it_is)
     }
     release(&w, 2);
     check(&w);
-    /* Nothing of the first is left, then the second's older ones went; those in use and used last are all there. */
+    /* Nothing of the first is left, then the second's older ones went; those in use and used last are all
+     * there. */
     assert_int_equal(w.places[0].count, 0);
     assert_in_range(w.places[1].count, 10, 12);
     assert_in_range(w.places[2].count, 297, 300);
@@ -167,7 +168,8 @@ TEST(what_is_dear_to_compute_stays_longer)
     assert_false(cache_share_is_staler(&cheap, &dear, 10000));
 }
 
-/* Places come and go, run, release and are asked in any order; the sum holds after each step, and when all is quiet nobody is owed. */
+/* Places come and go, run, release and are asked in any order; the sum holds after each step, and when all is
+ * quiet nobody is owed. */
 PROPERTY(the_sum_holds_whatever_happens, seed)
 {
     struct rng rng = {seed, 0};

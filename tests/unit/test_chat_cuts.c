@@ -1,5 +1,6 @@
-/* Where prompts are cut: exactly, in small templates of each kind, and in other people's, where what two prompts have in common is
- * measured by rendering both. Those are not ours to copy: see test_template_real.c. */
+/* Where prompts are cut: exactly, in small templates of each kind, and in other people's, where what two
+ * prompts have in common is measured by rendering both. Those are not ours to copy: see
+ * test_template_real.c. */
 #include "test.h"
 
 #include "base/check.h"
@@ -49,7 +50,8 @@ static bool render(struct kitchen *k, const json_t *messages, const json_t *tool
 
 /* ---- small ones ---- */
 
-/* "su at" and so on: a message per letter, system, user, assistant, tool; its content is the letter and its number. */
+/* "su at" and so on: a message per letter, system, user, assistant, tool; its content is the letter and its
+ * number. */
 static json_t *conversation(const char *letters)
 {
     json_t *list = json_array();

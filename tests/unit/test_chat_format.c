@@ -8,7 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* Events written down: R[..] reasoning, C[..] content, B[name], A[..] arguments, E. Neighbours of a kind merge. */
+/* Events written down: R[..] reasoning, C[..] content, B[name], A[..] arguments, E. Neighbours of a kind
+ * merge. */
 struct record {
     struct buf text;
     int last;

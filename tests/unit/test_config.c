@@ -163,7 +163,8 @@ TEST(angles_follow_the_frequencies)
     rc = (struct rope_config){.type = ROPE_LINEAR, .rot = 4, .theta = 100, .factor = 4};
     rope_init(&r, &rc);
     assert_true(r.inv_freq[0] == 0.25f && fabsf(r.inv_freq[1] - 0.025f) < 1e-9f);
-    /* yarn, from its formula: dim(n) = rot ln(O / (2 pi n)) / (2 ln theta) is 8.04 at 32 turns and 20.9 at one. */
+    /* yarn, from its formula: dim(n) = rot ln(O / (2 pi n)) / (2 ln theta) is 8.04 at 32 turns and 20.9 at
+     * one. */
     rc = (struct rope_config){.type = ROPE_YARN,
                               .rot = 64,
                               .theta = 10000,
@@ -378,7 +379,8 @@ TEST(pages_have_room_for_mtp_where_it_is_computed)
     expect_page(&c, c.full_count + 1);
 }
 
-/* States first, where they are without guesses; then what is held, the hidden states, the header: none overlaps. */
+/* States first, where they are without guesses; then what is held, the hidden states, the header: none
+ * overlaps. */
 TEST(slots_have_room_for_what_is_held_where_tokens_are_guessed)
 {
     struct config c = reads("{" QWEN3_5 "}");

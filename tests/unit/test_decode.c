@@ -1,4 +1,5 @@
-/* Decoding: what Pillow sees in every kind of picture, turned or not; limits; what is broken; and that no byte stays charged. */
+/* Decoding: what Pillow sees in every kind of picture, turned or not; limits; what is broken; and that no
+ * byte stays charged. */
 #include "vision/decode.h"
 #include "base/check.h"
 #include "encode.h"

@@ -1,5 +1,5 @@
-/* What libraries take from the heap while they decode is never more than was charged for it. The heap is this program's own malloc, which
- * counts. */
+/* What libraries take from the heap while they decode is never more than was charged for it. The heap is this
+ * program's own malloc, which counts. */
 #include "base/check.h"
 #include "encode.h"
 #include "test_pictures.h"

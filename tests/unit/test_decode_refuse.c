@@ -1,4 +1,5 @@
-/* What is refused: over a limit, broken, cut short, hostile, not wanted any more; with which words, and with every byte given back. */
+/* What is refused: over a limit, broken, cut short, hostile, not wanted any more; with which words, and with
+ * every byte given back. */
 #include "base/check.h"
 #include "base/rng.h"
 #include "test_ledger.h"
@@ -245,7 +246,8 @@ TEST(a_webp_of_many_groups_is_refused)
         {1, 1},
         {0, 3}, /* no transform, no cache, groups for tiles of 4 x 4 */
         {0, 1}, /* no cache there */
-        /* One symbol of 8 bits for green and red, so that every pixel is 0xffff, in no bits at all; one bit for the others. */
+        /* One symbol of 8 bits for green and red, so that every pixel is 0xffff, in no bits at all; one bit
+           for the others. */
         {1, 1},
         {0, 1},
         {1, 1},

@@ -1,4 +1,5 @@
-/* The engine gives the same tokens whatever shares its steps: golden answers, seeds, pauses, preemption, logprobs. */
+/* The engine gives the same tokens whatever shares its steps: golden answers, seeds, pauses, preemption,
+ * logprobs. */
 #include "test_engine.h"
 
 #include "cache/page_pool.h"

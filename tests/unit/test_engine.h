@@ -1,4 +1,5 @@
-/* test_engine.h - models loaded once, engines with few options, and a client that collects what streams bring. */
+/* test_engine.h - models loaded once, engines with few options, and a client that collects what streams
+ * bring. */
 #ifndef PLATEAU_TESTS_TEST_ENGINE_H
 #define PLATEAU_TESTS_TEST_ENGINE_H
 

@@ -109,7 +109,8 @@ TEST(what_a_stop_string_held_back_waits_for_the_reader)
     struct engine_opts o = gated(DIR);
     o.tokenizer = test_tokenizer();
     start(&f, &o);
-    /* A bias makes it say "a" for ever; "a" 250 times and something else is no stop string that comes true, but holds all. */
+    /* A bias makes it say "a" for ever; "a" 250 times and something else is no stop string that comes true,
+     * but holds all. */
     char text[250];
     memset(text, 'a', sizeof(text));
     text[249] = 'b';

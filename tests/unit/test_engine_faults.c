@@ -1,5 +1,5 @@
-/* What goes wrong below a request: memory refused at every place where it is asked for, steps that hang, work for nobody.
- * Afterwards every account is as it was, and the next request gets the tokens it always gets. */
+/* What goes wrong below a request: memory refused at every place where it is asked for, steps that hang, work
+ * for nobody. Afterwards every account is as it was, and the next request gets the tokens it always gets. */
 #include "test_engine_scene.h"
 
 /* ---- reservations that fail ---- */

@@ -1,7 +1,8 @@
 /* The bundled model's own head guesses, alone and before the sequence's past. */
 #include "test_engine_guess.h"
 
-/* The bundled model's own head, and behind it what `guess` says for the sequence's past; NULL: the past itself. */
+/* The bundled model's own head, and behind it what `guess` says for the sequence's past; NULL: the past
+ * itself. */
 static void run_head(bool past, uint32_t (*says)(void *, const uint32_t *, uint32_t, uint32_t, uint32_t *))
 {
     struct fixture plain, f;

@@ -1,4 +1,5 @@
-/* Engines that share a machine: one budget for what they cache, asked for bytes by others, and what a teardown leaves. */
+/* Engines that share a machine: one budget for what they cache, asked for bytes by others, and what a
+ * teardown leaves. */
 #include "test_engine_scene.h"
 
 #include "memory/holders.h"
@@ -84,7 +85,8 @@ TEST(two_models_cache_within_one_budget)
     }
     wait_until(&b, is_at_rest, NULL);
     wait_until(&a, is_at_rest, NULL);
-    /* The first model's are all older, and had to make room. How much of it depends on what each model's pages cost, as measured. */
+    /* The first model's are all older, and had to make room. How much of it depends on what each model's
+     * pages cost, as measured. */
     assert_true(info_of(hs, "a").now.cached_bytes < before);
     assert_true(info_of(hs, "b").now.cached_bytes > budget / 4);
     assert_true(info_of(hs, "a").now.cached_bytes + info_of(hs, "b").now.cached_bytes > budget / 10 * 9);
@@ -213,7 +215,8 @@ static int refuse_decommit(void *arg)
     return atomic_load((atomic_bool *)arg) ? -EINVAL : 0;
 }
 
-/* The system takes nothing back: the engine closes all the same, its accounts are empty, and what it held is seen, and taken by the next clear. */
+/* The system takes nothing back: the engine closes all the same, its accounts are empty, and what it held is
+ * seen, and taken by the next clear. */
 TEST(what_an_engine_could_not_give_back_is_an_orphan)
 {
     struct fixture f, again;

@@ -1,5 +1,6 @@
-/* What may happen to a request in each of its phases, at a step of which nothing but the end is still to come: it leaves, the step
- * fails, others order something, the engine closes. Afterwards nothing is left, and the next request gets its tokens. */
+/* What may happen to a request in each of its phases, at a step of which nothing but the end is still to
+ * come: it leaves, the step fails, others order something, the engine closes. Afterwards nothing is left, and
+ * the next request gets its tokens. */
 #include "test_engine_scene.h"
 
 #include "engine/engine_state.h" /* how many wait in the inbox: nobody else can know */
@@ -11,7 +12,8 @@ enum { PREFILLING, DECODING, QUEUED, PAUSED, PREEMPTED, PHASES };
 static const enum job_phase phases[PHASES] = {JOB_PREFILLING, JOB_DECODING, JOB_QUEUED, JOB_PAUSED,
                                               JOB_PREEMPTED};
 
-/* One unit of pages, two rows, prompts of 32 tokens a step. `large`: two of them fill the pages but for a few. */
+/* One unit of pages, two rows, prompts of 32 tokens a step. `large`: two of them fill the pages but for a
+ * few. */
 struct scene {
     struct fixture f;
     struct account_list before;
@@ -76,7 +78,8 @@ static struct client *submit_for(struct scene *s, int phase)
     return c;
 }
 
-/* Brings one request into the phase, step by step; all others that it takes are clients as well. A step stands before the gate then. */
+/* Brings one request into the phase, step by step; all others that it takes are clients as well. A step
+ * stands before the gate then. */
 static struct client *bring(struct scene *s, int phase)
 {
     gate_set(&gate, true, 0);
@@ -130,7 +133,8 @@ static void leave(struct scene *s, struct client *c)
     uint32_t count = c->count;
     abort_client(&s->f, c);
     undeafen(c);
-    /* The step that stands there ends, the next begins without it, and then its end is told: whatever others do. */
+    /* The step that stands there ends, the next begins without it, and then its end is told: whatever others
+     * do. */
     for (int steps = 0; steps < 2 && s->f.client_count > 1; steps++)
         gate_pass(&gate);
     while (listen_once(&s->f, 0))

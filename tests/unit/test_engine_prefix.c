@@ -1,4 +1,5 @@
-/* Prefixes change what is computed, never what comes out: golden answers from the cache, conversations, random traffic. */
+/* Prefixes change what is computed, never what comes out: golden answers from the cache, conversations,
+ * random traffic. */
 #define TEST_SEEDS 3 /* models and accounts are few */
 #include "test_engine.h"
 
@@ -124,7 +125,8 @@ TEST(a_prefix_is_found_again_at_a_cut)
         }
 }
 
-/* Pages are found anywhere, a recurrent state only where it was kept: only for that a prompt takes one step more. */
+/* Pages are found anywhere, a recurrent state only where it was kept: only for that a prompt takes one step
+ * more. */
 TEST(only_with_a_recurrent_state_does_a_prompt_take_a_step_for_each_cut)
 {
     for (size_t i = 0; i < COUNT_OF(tiny_models); i++) {
@@ -266,7 +268,8 @@ static void trouble(struct fixture *f, struct rng *rng)
     }
 }
 
-/* Prompts of three families, more than the pages hold: hits, evictions, preemption, shared reading, trims, aborts. */
+/* Prompts of three families, more than the pages hold: hits, evictions, preemption, shared reading, trims,
+ * aborts. */
 PROPERTY(random_traffic_has_the_same_tokens, seed)
 {
     struct fixture f = {0}, fresh = {0};

@@ -105,7 +105,8 @@ static inline struct client *run_seen(struct fixture *f, const struct seen *s, u
     return run_spec(f, &spec);
 }
 
-/* What the prompt gives in an engine of its own that keeps nothing. No other engine looks at a picture meanwhile: they share the model. */
+/* What the prompt gives in an engine of its own that keeps nothing. No other engine looks at a picture
+ * meanwhile: they share the model. */
 static inline void alone(const struct seen *s, uint32_t max_tokens, struct client *ret)
 {
     struct fixture f;

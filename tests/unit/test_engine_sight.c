@@ -1,4 +1,5 @@
-/* Pictures in prompts: the same tokens alone, in company, in chunks, from caches and after preemption; each encoded once. */
+/* Pictures in prompts: the same tokens alone, in company, in chunks, from caches and after preemption; each
+ * encoded once. */
 #define TEST_SEEDS 3
 #include "test_engine_seen.h"
 
@@ -277,7 +278,8 @@ TEST(who_lost_its_pages_sees_again_what_it_saw)
         seen_done(&s[i]);
 }
 
-/* One picture of many that begins where the memory for features ends: each waits for the others, and all end. */
+/* One picture of many that begins where the memory for features ends: each waits for the others, and all
+ * end. */
 TEST(more_pictures_than_fit_go_through_one_after_the_other)
 {
     struct fixture f;

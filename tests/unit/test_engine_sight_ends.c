@@ -1,5 +1,6 @@
-/* What happens to requests with pictures and to their memory: they leave in any phase, memory is refused, features crowd each other out,
- * caches are cleared. Afterwards all accounts are what they were, and the pixels are their maker's again. */
+/* What happens to requests with pictures and to their memory: they leave in any phase, memory is refused,
+ * features crowd each other out, caches are cleared. Afterwards all accounts are what they were, and the
+ * pixels are their maker's again. */
 #define TEST_SEEDS 3
 #include "test_engine_seen.h"
 
@@ -256,7 +257,8 @@ static int refuse(void *arg)
     return at > 0 && count >= at;
 }
 
-/* From each of its reservations on, until nothing is asked for any more: the request ends and says why, others are answered. */
+/* From each of its reservations on, until nothing is asked for any more: the request ends and says why,
+ * others are answered. */
 TEST(a_request_without_memory_for_its_picture_says_so)
 {
     struct scene s;

@@ -1,5 +1,5 @@
-/* Prefixes that come from disk: the same tokens as computed, after an unload and after a restart; and a disk that fails or hangs
- * costs hits only. */
+/* Prefixes that come from disk: the same tokens as computed, after an unload and after a restart; and a disk
+ * that fails or hangs costs hits only. */
 #define TEST_DRAFTS_MAX 2 /* so states say how many tokens are held behind them */
 #include "test_engine.h"
 #include "test_store.h"

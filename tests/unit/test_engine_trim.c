@@ -1,4 +1,5 @@
-/* What an engine gives back: when nothing runs, when it is told to, when memory is short; and that no token changes. */
+/* What an engine gives back: when nothing runs, when it is told to, when memory is short; and that no token
+ * changes. */
 #define TEST_SEEDS 3 /* models and accounts are few */
 #include "test_engine.h"
 
@@ -182,7 +183,8 @@ TEST(an_order_is_answered_while_rows_run)
     test_engine_close(&fresh);
 }
 
-/* Both pools below one limit, which a cache would like to fill alone: each gives for the other, and every request is served. */
+/* Both pools below one limit, which a cache would like to fill alone: each gives for the other, and every
+ * request is served. */
 TEST(pools_share_their_limit)
 {
     struct fixture f = {0}, fresh = {0};

@@ -224,7 +224,8 @@ TEST(who_has_gone_takes_nothing_more)
     machine_close(&m);
 }
 
-/* A step stands still: its engine says nothing, the other one's cache is enough, and its request goes on as if nothing had been. */
+/* A step stands still: its engine says nothing, the other one's cache is enough, and its request goes on as
+ * if nothing had been. */
 TEST(a_stuck_engine_is_passed_over_and_its_request_lives)
 {
     struct machine m;
@@ -261,7 +262,8 @@ TEST(a_stuck_engine_is_passed_over_and_its_request_lives)
 
 /* ---- help ---- */
 
-/* All memory is in the caches of one model: the other's requests get what they need, and nobody is preempted or ended. */
+/* All memory is in the caches of one model: the other's requests get what they need, and nobody is preempted
+ * or ended. */
 TEST(an_engine_gets_units_from_the_caches_of_others)
 {
     struct machine m;
@@ -328,8 +330,8 @@ TEST(an_idle_model_goes_for_a_request_that_runs)
     machine_close(&m);
 }
 
-/* Two models, a ceiling for less than both want, random requests on both at once and loads in between: everybody gets the tokens that they get
- * alone, and the sum holds. */
+/* Two models, a ceiling for less than both want, random requests on both at once and loads in between:
+ * everybody gets the tokens that they get alone, and the sum holds. */
 PROPERTY(both_models_get_their_tokens_under_one_ceiling, seed)
 {
     enum { COUNT = 16 };

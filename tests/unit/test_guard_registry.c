@@ -212,7 +212,8 @@ static int refuse_decommit(void *arg)
     return atomic_load((atomic_bool *)arg) ? -EINVAL : 0;
 }
 
-/* The failure to make impossible: an unload that did not complete, and every next load is refused while a clear says ok and frees nothing. */
+/* The failure to make impossible: an unload that did not complete, and every next load is refused while a
+ * clear says ok and frees nothing. */
 TEST(what_an_unload_left_is_seen_freed_by_a_clear_and_hinders_no_load_that_fits)
 {
     struct fixture f;
@@ -274,8 +275,8 @@ static void *use_models(void *arg)
         }
         int how = ask(&f, (uint32_t)rng_below(&rng, MODELS), rng_below(&rng, 20),
                       1 + (uint32_t)rng_below(&rng, 30));
-        /* Refused while others have a lease on what would have to go, or ended by somebody's unload; never for want of memory of
-         * a request that was taken. */
+        /* Refused while others have a lease on what would have to go, or ended by somebody's unload; never
+         * for want of memory of a request that was taken. */
         assert_true(how == FINISH_LENGTH || how == FINISH_SHUTDOWN || how == -ENOMEM || how == -EPIPE);
         atomic_fetch_add(how == FINISH_LENGTH ? &served : &refusals, 1);
     }

@@ -1,4 +1,5 @@
-/* Who holds memory: asked by messages, shown from the first byte to the last, and reached by every clear, whoever fails. */
+/* Who holds memory: asked by messages, shown from the first byte to the last, and reached by every clear,
+ * whoever fails. */
 #include "test_ledger.h"
 
 #include "base/check.h"
@@ -163,7 +164,8 @@ static int refuse_decommit(void *arg)
     return *(const bool *)arg ? -EINVAL : 0;
 }
 
-/* The account of the one who has gone is empty; the bytes are where everybody sees them, until the system takes them. */
+/* The account of the one who has gone is empty; the bytes are where everybody sees them, until the system
+ * takes them. */
 TEST(what_a_teardown_leaves_is_an_orphan_that_a_clear_reaches)
 {
     struct owner o = {0};

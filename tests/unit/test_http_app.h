@@ -1,7 +1,7 @@
 /* test_http_app.h - a small application on a real server, and clients that write raw bytes to it.
  *
- * app_start() listens on a free port of 127.0.0.1 and serves in a thread; app_stop() stops it, frees it and with it
- * returns every byte to the test's ledger. What a request does is its path:
+ * app_start() listens on a free port of 127.0.0.1 and serves in a thread; app_stop() stops it, frees it and
+ * with it returns every byte to the test's ledger. The path of a request decides its answer:
  *     /echo          its body, or its method and path when it has none
  *     /hold          never answers
  *     /later         is answered from a tick
@@ -10,7 +10,7 @@
  *     /drop          is closed when it is whole; /shut before its body is read
  *     /named         has an x-request-id from the beginning
  *     /stream?count=N&bytes=M   N messages of M letters, as fast as the client reads
- *     /open          a stream that begins and says nothing more
+ *     /open          a stream that begins and sends nothing more
  *     /big?bytes=M   M letters in one piece
  *     /listener      the number of the listener that it came to */
 #ifndef PLATEAU_TESTS_TEST_HTTP_APP_H

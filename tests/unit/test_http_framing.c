@@ -1,4 +1,5 @@
-/* Bytes that two readers could take for different requests get one answer, in the envelope, and nothing behind them is read. */
+/* Bytes that two readers could take for different requests get one answer, in the envelope, and nothing
+ * behind them is read. */
 #include "test_http_app.h"
 
 #define NEXT    "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -335,7 +335,8 @@ static void change(struct plain *p, struct account *a, int at, uint64_t bytes, u
         *p = want;
 }
 
-/* A tree of random shape against plain sums: a reservation succeeds exactly when all limits on its way allow it. */
+/* A tree of random shape against plain sums: a reservation succeeds exactly when all limits on its way allow
+ * it. */
 PROPERTY(the_tree_agrees_with_plain_sums, seed)
 {
     struct rng rng = {seed, 0};

@@ -1,4 +1,5 @@
-/* Lines of the log, whatever bytes are to be in them: valid UTF-8 without control characters, and as long as before. */
+/* Lines of the log, whatever bytes are to be in them: valid UTF-8 without control characters, and as long as
+ * before. */
 #include "base/log_mask.h"
 #include "base/rng.h"
 #include "test.h"

@@ -1,4 +1,5 @@
-/* test_media_parts.c - what of the media service is a function: addresses, URLs, which frames are looked at, places in prompts. */
+/* test_media_parts.c - what of the media service is a function: addresses, URLs, which frames are looked at,
+ * places in prompts. */
 #include "test.h"
 
 #include "api/media_address.h"

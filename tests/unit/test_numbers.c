@@ -26,8 +26,8 @@ TEST(draws_never_change)
     assert_true(rng_at(UINT64_MAX, UINT64_MAX) == 0x445018E305810B78ull);
 }
 
-/* Chi-square over 256 buckets, 2^16 draws: mean 255, standard deviation 22.6; seven of them either way. The seeds
- * are fixed, so this passes always or never. */
+/* Chi-square over 256 buckets, 2^16 draws: mean 255, standard deviation 22.6; seven of them either way. The
+ * seeds are fixed, so this passes always or never. */
 static void expect_even(const uint32_t *buckets, uint32_t draws)
 {
     double expected = draws / 256.0, chi = 0;

@@ -1,4 +1,5 @@
-/* Plans: limits that never pass the ceiling together, floors that are enough, and refusals that tell what would fit. */
+/* Plans: limits that never pass the ceiling together, floors that are enough, and refusals that tell what
+ * would fit. */
 #include "test.h"
 
 #include "base/check.h"

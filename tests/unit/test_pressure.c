@@ -1,4 +1,5 @@
-/* Pressure from outside: which figures say so, and that stages rise in order, fall slowly and do not swing. */
+/* Pressure from outside: which figures say so, and that stages rise in order, fall slowly and do not
+ * swing. */
 #include "test.h"
 
 #include "base/check.h"
@@ -83,7 +84,8 @@ TEST(stages_rise_one_at_a_time_and_refuse_only_when_critical)
     assert_in_range(seconds, 15, 18);
 }
 
-/* Whatever the figures do: one stage at a time, up only while it is short, and no more than one change in a second. */
+/* Whatever the figures do: one stage at a time, up only while it is short, and no more than one change in a
+ * second. */
 PROPERTY(the_stage_does_not_swing, seed)
 {
     struct rng rng = {seed, 0};

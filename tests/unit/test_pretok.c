@@ -53,8 +53,8 @@ TEST(a_rule_is_found_by_its_exact_regex)
 
 PROPERTY(pieces_are_those_of_the_regex, seed)
 {
-    /* Characters whose class no Unicode version changed, and on which pcre2's \s agrees (it lacks none of ours but
-     * has U+180E in some versions). */
+    /* Characters whose class no Unicode version changed, and on which pcre2's \s agrees (it lacks none of
+     * ours but has U+180E in some versions). */
     static const char *const parts[] = {
         " ",          " ",      "  ",       "\t",      "\n",     "\r\n",   "\r",     "\u00a0",
         "\u3000",     "\u2028", "\xC2\x85", "\v",      "'",      "'",      "'s",     "'S",

@@ -1,4 +1,5 @@
-/* The registry: one load for all who wait, nothing left of what failed or went, room made of those who rest. */
+/* The registry: one load for all who wait, nothing left of what failed or went, room made of those who
+ * rest. */
 #include "test_files.h"
 #include "test_ledger.h"
 

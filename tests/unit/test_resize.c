@@ -1,4 +1,5 @@
-/* Resizing: Pillow's bytes, from the plain code and from the fast one, and what a picture of one colour stays. */
+/* Resizing: Pillow's bytes, from the plain code and from the fast one, and what a picture of one colour
+ * stays. */
 #include "base/check.h"
 #include "test.h"
 #include "test_pictures.h"
@@ -6,7 +7,8 @@
 
 #include <string.h>
 
-/* The same bytes as noise() of data/pictures/make.py: half of them black or white, so that clipping matters. */
+/* The same bytes as noise() of data/pictures/make.py: half of them black or white, so that clipping
+ * matters. */
 static uint8_t *noise(uint32_t width, uint32_t height, uint32_t seed)
 {
     size_t bytes = (size_t)width * height * 3;

@@ -26,7 +26,8 @@ static int see(void *arg, struct slice name, const struct tensor *t)
     return 0;
 }
 
-/* A file of this header and `data_bytes` counted-up bytes, at an odd address, in memory just as long as it is. */
+/* A file of this header and `data_bytes` counted-up bytes, at an odd address, in memory just as long as it
+ * is. */
 static int parse(const char *header, size_t data_bytes, struct seen *seen, struct err *e)
 {
     size_t n = strlen(header), len = 8 + n + data_bytes;
@@ -188,8 +189,8 @@ TEST(a_deep_value_is_refused_without_recursion)
     refuses(header, 0, -EINVAL, "nested deeper than 32");
 }
 
-/* Every prefix and every changed byte of a good file either parses or is refused; the views stay inside (checked in
- * parse and by the sanitizers). */
+/* Every prefix and every changed byte of a good file either parses or is refused; the views stay inside
+ * (checked in parse and by the sanitizers). */
 PROPERTY(damage_is_never_followed_outside, seed)
 {
     struct rng rng = {seed, 0};

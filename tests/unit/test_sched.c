@@ -185,7 +185,8 @@ TEST(a_long_prompt_is_not_starved_by_short_ones)
         }
         step(&f);
     }
-    /* A second without a token, then a step: 700 tokens of 64 each make 11 of those, and 100 steps a second. */
+    /* A second without a token, then a step: 700 tokens of 64 each make 11 of those, and 100 steps a
+     * second. */
     assert_true(big->phase == SCHED_NEW && steps <= 11 * 101 + 10);
     close_sched(&f);
 }
@@ -367,7 +368,8 @@ static bool help_comes(void *arg)
     return *(const bool *)arg;
 }
 
-/* The same, while others are about to give memory: who has its page goes on, who has none waits, and so does the queue. */
+/* The same, while others are about to give memory: who has its page goes on, who has none waits, and so does
+ * the queue. */
 TEST(while_help_comes_nobody_is_preempted_or_ended)
 {
     struct fixture f;

@@ -1,4 +1,5 @@
-/* Guesses in a plan: what bounds them, and what becomes of right and wrong ones. The simulation has them in all company. */
+/* Guesses in a plan: what bounds them, and what becomes of right and wrong ones. The simulation has them in
+ * all company. */
 #include "test_ledger.h"
 
 #include "base/check.h"

@@ -1,4 +1,5 @@
-/* Rows whose prefix lies in a tier below: when it is read, that nobody waits for it, and what becomes of what does not come. */
+/* Rows whose prefix lies in a tier below: when it is read, that nobody waits for it, and what becomes of what
+ * does not come. */
 #include "test_sched.h"
 
 #include "base/check.h"

@@ -1,4 +1,5 @@
-/* The SSD tier on a real directory: what is written is read, also by the next process; what is damaged is a miss; the limit holds. */
+/* The SSD tier on a real directory: what is written is read, also by the next process; what is damaged is a
+ * miss; the limit holds. */
 #include "test_store.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-/* Streams: what the two halves of a request promise each other, and stop strings in text that comes in pieces. */
+/* Streams: what the two halves of a request promise each other, and stop strings in text that comes in
+ * pieces. */
 #include "test_ledger.h"
 
 #include "base/check.h"

@@ -1,7 +1,8 @@
-/* The system says no, at every place where something is made: memory, mappings, threads, descriptors. What had been made by then is
- * closed, whoever made it, and the next attempt is as good as the first.
+/* The system says no, at every place where something is made: memory, mappings, threads, descriptors. What
+ * had been made by then is closed, whoever made it, and the next attempt is as good as the first.
  *
- * The linker puts __wrap_NAME in place of NAME (--wrap, see engine.cmake): one call of the testing thread fails, or all from there on. */
+ * The linker puts __wrap_NAME in place of NAME (--wrap, see engine.cmake): one call of the testing thread
+ * fails, or all from there on. */
 #include "test_engine.h"
 
 #include "api/api.h"
@@ -66,7 +67,8 @@ int __wrap_open(const char *path, int flags, ...)
     return fails(EMFILE) ? -1 : __real_open(path, flags, 0);
 }
 
-/* jansson cannot be refused while it parses: see api/request_memory.c. Its blocks are not ours to refuse here. */
+/* jansson cannot be refused while it parses: see api/request_memory.c. Its blocks are not ours to refuse
+ * here. */
 static void spare_jansson(void)
 {
     json_set_alloc_funcs(__real_malloc, free);

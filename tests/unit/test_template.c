@@ -1,4 +1,5 @@
-/* Templates of our own: each construct, and each limit. Expectations are what jinja2 prints in transformers' environment. */
+/* Templates of our own: each construct, and each limit. Expectations are what jinja2 prints in transformers'
+ * environment. */
 #include "test.h"
 
 #include "base/check.h"

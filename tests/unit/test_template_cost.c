@@ -1,4 +1,5 @@
-/* What a template does costs steps in proportion to the time it takes, so the limit on steps is one on time. */
+/* What a template does costs steps in proportion to the time it takes, so the limit on steps is one on
+ * time. */
 #include "test.h"
 
 #include "base/check.h"

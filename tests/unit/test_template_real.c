@@ -1,6 +1,8 @@
-/* Other people's chat templates, each with 14 conversations: text for text as transformers renders them, refusal for refusal.
+/* Other people's chat templates, each with 14 conversations: text for text as transformers renders them,
+ * refusal for refusal.
  *
- * They are not ours to copy: the folder is PLATEAU_TEMPLATES, or templates/ in the folder shared/ beside the checkout. */
+ * They are not ours to copy: the folder is PLATEAU_TEMPLATES, or templates/ in the folder shared/ beside the
+ * checkout. */
 #include "test.h"
 
 #include "base/check.h"

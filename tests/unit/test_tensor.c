@@ -91,7 +91,8 @@ TEST(every_f16_means_what_the_format_says)
     }
 }
 
-/* `got` is the value nearest to f, or one of two equally near with an even code. `value` gives a code's meaning. */
+/* `got` is the value nearest to f, or one of two equally near with an even code. `value` gives a code's
+ * meaning. */
 static void check_nearest_even(float f, uint16_t got, double (*value)(uint16_t))
 {
     double error = fabs(value(got) - f);
@@ -165,7 +166,8 @@ TEST(values_are_read_at_any_alignment)
     }
 }
 
-/* One row, `bits` wide, as MLX packs it: u32 words for 2, 4 and 8 bits; packs of 3, 5 and 3 bytes for 3, 5 and 6. */
+/* One row, `bits` wide, as MLX packs it: u32 words for 2, 4 and 8 bits; packs of 3, 5 and 3 bytes for 3, 5
+ * and 6. */
 static void pack_mlx(const uint8_t *q, uint32_t n, uint32_t bits, uint8_t *ret)
 {
     uint32_t values = bits == 3 || bits == 5 ? 8 : bits == 6 ? 4 : 32 / bits;

@@ -1,5 +1,5 @@
-/* Ids and text equal to those of the tokenizers library: the golden cases of the bundled model, and variants of its
- * tokenizer.json with the ids that data/tokenizer/expect.py wrote. */
+/* Ids and text equal to those of the tokenizers library: the golden cases of the bundled model, and variants
+ * of its tokenizer.json with the ids that data/tokenizer/expect.py wrote. */
 #include "test.h"
 
 #include "base/check.h"
@@ -325,7 +325,8 @@ TEST(marks_count_the_tokens_before_them)
     canary_done(&c);
 }
 
-/* e and an accent become one letter: bytes between added tokens are no longer those of the text, so marks there stay before them. */
+/* e and an accent become one letter: bytes between added tokens are no longer those of the text, so marks
+ * there stay before them. */
 TEST(marks_in_text_that_is_normalised_stay_before_it)
 {
     struct canary c;

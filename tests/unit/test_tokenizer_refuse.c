@@ -51,7 +51,8 @@ static int parse(const json_t *root, struct arena *a, struct tokenizer **ret, st
     return r;
 }
 
-/* `path` is a list of keys and indices with dots; the value there becomes `value` (JSON; NULL: it is removed). */
+/* `path` is a list of keys and indices with dots; the value there becomes `value` (JSON; NULL: it is
+ * removed). */
 static void change(json_t *root, const char *path, const char *value)
 {
     char copy[128], *rest = copy, *key;

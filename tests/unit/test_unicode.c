@@ -114,7 +114,8 @@ PROPERTY(form_c_equals_utf8procs, seed)
 
 TEST(a_long_run_of_marks_takes_linear_time)
 {
-    /* Ordering this by exchanging neighbours would take 10^11 steps: the test's time limit is the assertion. */
+    /* Ordering this by exchanging neighbours would take 10^11 steps: the test's time limit is the
+     * assertion. */
     enum { MARKS = 600000 };
     struct arena *a = arena_of((size_t)64 << 20);
     char *text = malloc(2 * MARKS);

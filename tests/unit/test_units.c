@@ -22,8 +22,8 @@ static struct units *units_of(struct account *a, uint32_t units_max)
     return u;
 }
 
-/* The difference of two gauges, within a megabyte: the kernel counts pages per CPU before it adds them up, and the
- * sanitizers keep notes of their own. */
+/* The difference of two gauges, within a megabyte: the kernel counts pages per CPU before it adds them up,
+ * and the sanitizers keep notes of their own. */
 static void expect_change(uint64_t before, uint64_t after, int64_t bytes)
 {
     int64_t change = (int64_t)(after - before);

@@ -1,9 +1,10 @@
 /* golden.c - golden [options] DIR...: runs DIR/golden.json against the model in DIR.
  *
- * Each prompt runs whole and alone first and is compared with the reference. Then the same sequences run again in chunks
- * and in batches, and every logit must have the same bits: how a sequence is cut and who shares its steps must not show.
- * Where the file has lists of an MTP head, all this runs with the head at work; then its guesses are compared, and the greedy tokens
- * come once more from steps that verify guesses. */
+ * Each prompt runs whole and alone first and is compared with the reference. Then the same sequences run
+ * again in chunks and in batches, and every logit must have the same bits: how a sequence is cut and who
+ * shares its steps must not show. Where the file has lists of an MTP head, all this runs with the head at
+ * work; then its guesses are compared, and the greedy tokens come once more from steps that verify
+ * guesses. */
 #include "golden/guesses.h"
 #include "golden/pictures.h"
 
@@ -103,7 +104,8 @@ static int make_sequences(struct golden *g)
     return r;
 }
 
-/* The sequences of the cases themselves see the pictures; to their companions placeholders are ordinary tokens. */
+/* The sequences of the cases themselves see the pictures; to their companions placeholders are ordinary
+ * tokens. */
 static int see_pictures(struct golden *g, struct err *e)
 {
     int r = 0;

@@ -1,4 +1,5 @@
-/* golden_file.c - both kinds of file become cases: a `text` and an `image` part, or lists of `cases` and of `vision`. */
+/* golden_file.c - both kinds of file become cases: a `text` and an `image` part, or lists of `cases` and of
+ * `vision`. */
 #include "golden/golden_file.h"
 
 #include "base/check.h"

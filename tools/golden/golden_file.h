@@ -17,7 +17,8 @@ struct golden_values {
     uint32_t count;
 };
 
-/* A picture of the size that the tower sees: its pixels, or a file that has them; neither: the case has none. */
+/* A picture of the size that the tower sees: its pixels, or a file that has them; neither: the case has
+ * none. */
 struct golden_picture {
     uint8_t *pixels;                  /* [height][width][3] */
     char file[64];                    /* below the golden's directory */
@@ -26,8 +27,8 @@ struct golden_picture {
     struct golden_values features;    /* the first of the tower's first token */
 };
 
-/* One prompt with its answers. What the file does not give has count 0; lists about the prompt may cover its last positions
- * only, so their last entry is about its last token. */
+/* One prompt with its answers. What the file does not give has count 0; lists about the prompt may cover its
+ * last positions only, so their last entry is about its last token. */
 struct golden_case {
     char name[32];
     struct golden_ids prompt, argmax, greedy; /* argmax: at prompt positions */
@@ -36,7 +37,8 @@ struct golden_case {
     struct golden_values last;                /* logits behind the last prompt token: all, or of `last_ids` */
     struct golden_ids last_ids;
     struct golden_picture picture;
-    /* Of the MTP head, about the last positions of prompt and greedy but the very last: what it expects behind the next token. */
+    /* Of the MTP head, about the last positions of prompt and greedy but the very last: what it expects
+     * behind the next token. */
     struct golden_ids mtp_argmax;
     struct golden_values mtp_max_logit;
 };

@@ -1,4 +1,5 @@
-/* runner.c - pages and slots of each row of the batch are its own from the start: a tool need not share them. */
+/* runner.c - pages and slots of each row of the batch are its own from the start: a tool need not share
+ * them. */
 #include "golden/runner.h"
 
 #include "base/check.h"

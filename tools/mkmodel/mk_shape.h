@@ -58,7 +58,8 @@ static inline bool mk_shape_is_full(const struct mk_shape *s, uint32_t layer)
     return !mk_shape_is_hybrid(s) || (layer + 1) % MK_FULL_INTERVAL == 0;
 }
 
-/* Bits of an expert layer's router and of the gate of its shared expert: MLX's converters never go below 8 there. */
+/* Bits of an expert layer's router and of the gate of its shared expert: MLX's converters never go below 8
+ * there. */
 static inline uint32_t mk_form_gate_bits(const struct mk_form *f)
 {
     return f->bits ? 8 : 0;

@@ -2,8 +2,8 @@
  *
  * Hugging Face: bf16, norms of the hybrid families as w - 1, the convolution's taps last, experts fused.
  * MLX: affine, norms as w, taps in the middle, experts stacked in switch_mlp.
- * A matrix's values have variance 1 / fan_in, roughly: activations neither grow nor die, and nothing overflows however deep
- * the model. Eight bytes are one draw, so filling runs at the speed of writing. */
+ * A matrix's values have variance 1 / fan_in, roughly: activations neither grow nor die, and nothing
+ * overflows however deep the model. Eight bytes are one draw, so filling runs at the speed of writing. */
 #include "mkmodel/mk_tensors.h"
 
 #include "base/check.h"
@@ -78,7 +78,8 @@ static struct mk_tensor *add(struct lister *l, enum mk_fill fill, struct dims d,
     return t;
 }
 
-/* A matrix, or a stack of them, of module `name`; its last dimension is what it reads. `suffix` follows a dense one's. */
+/* A matrix, or a stack of them, of module `name`; its last dimension is what it reads. `suffix` follows a
+ * dense one's. */
 static void add_matrix(struct lister *l, uint32_t bits, struct dims d, const char *name, const char *suffix)
 {
     uint32_t fan_in = (uint32_t)d.at[d.rank - 1];
@@ -322,8 +323,8 @@ static uint16_t bf16_bits(float x)
     return (uint16_t)(bits >> 16);
 }
 
-/* Four bf16 of random sign and mantissa and one of two neighbouring exponents, such that their root mean square is near
- * 1 / sqrt(fan_in). */
+/* Four bf16 of random sign and mantissa and one of two neighbouring exponents, such that their root mean
+ * square is near 1 / sqrt(fan_in). */
 static void fill_bf16(const struct mk_tensor *t, uint64_t seed, uint64_t first, uint64_t *ret, size_t words)
 {
     /* Magnitudes in [1, 4) made so have a root mean square of 2.4; the exponent's low bit must be free. */
@@ -333,7 +334,8 @@ static void fill_bf16(const struct mk_tensor *t, uint64_t seed, uint64_t first, 
         ret[i] = (rng_at(seed, first + i) & 0x80ff80ff80ff80ffull) | lanes;
 }
 
-/* The size of a step between two fields, times 1 to 1.5 by chance: fields have a deviation of 2^bits / sqrt(12). */
+/* The size of a step between two fields, times 1 to 1.5 by chance: fields have a deviation of 2^bits /
+ * sqrt(12). */
 static float scale_at(const struct mk_tensor *t, uint32_t random16)
 {
     double step = sqrt(12.0 / t->fan_in) / (1u << t->bits);

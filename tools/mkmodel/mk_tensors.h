@@ -1,7 +1,7 @@
 /* mk_tensors.h - the tensors of a made-up checkpoint, in the order of its file.
  *
- * A list owns its tensors; what a tensor holds is a function of (seed, its place in the list), so a file need never be in
- * memory. One thread. */
+ * A list owns its tensors; what a tensor holds is a function of (seed, its place in the list), so a file need
+ * never be in memory. One thread. */
 #ifndef PLATEAU_TOOLS_MK_TENSORS_H
 #define PLATEAU_TOOLS_MK_TENSORS_H
 
@@ -41,7 +41,8 @@ void mk_tensors_done(struct mk_tensors *l);
 
 /* "BF16", ... as safetensors has it. */
 const char *mk_tensor_dtype(const struct mk_tensor *t);
-/* Bytes [from, from + len) of a tensor; both are multiples of 8, but for the tensor's end. ret has room for whole eights. */
+/* Bytes [from, from + len) of a tensor; both are multiples of 8, but for the tensor's end. ret has room for
+ * whole eights. */
 void mk_tensor_fill(const struct mk_tensor *t, uint64_t seed, uint64_t from, size_t len, void *ret);
 
 #endif

@@ -1,5 +1,5 @@
-/* mkmodel.c - mkmodel [options] SHAPE FORM --out DIR: a checkpoint of random weights, for what needs a model's size and shape but not
- * its sense. It has no tokenizer. */
+/* mkmodel.c - mkmodel [options] SHAPE FORM --out DIR: a checkpoint of random weights, for what needs a
+ * model's size and shape but not its sense. It has no tokenizer. */
 #include "mkmodel/mk_write.h"
 
 #include "base/check.h"

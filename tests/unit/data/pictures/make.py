@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the pictures of this folder and what Pillow sees in them: expected.txt, resized.txt, sizes.txt, which test_decode.c,
-test_resize.c and test_smart_size.c compare with. Needs Pillow up to 12.1 (later ones resize tall pictures
-down before across, which rounds differently); the tests do not."""
+"""Writes the pictures of this folder and what Pillow sees in them: expected.txt, resized.txt, sizes.txt,
+which test_decode.c, test_resize.c and test_smart_size.c compare with. Needs Pillow up to 12.1 (later ones
+resize tall pictures down before across, which rounds differently); the tests do not."""
 import hashlib
 import io
 import math
@@ -97,7 +97,8 @@ def make_pngs(save):
         rows = [[rng.randrange(1 << depth) for _ in range(w * per)] for _ in range(h)]
         extra = chunk(b"PLTE", bytes(rng.randrange(256) for _ in range(12))) if colour == 3 else b""
         save(f"png_{colour}_{depth}{'_adam7' if interlaced else ''}.png", png_raw(w, h, depth, colour, rows, bool(interlaced), extra))
-    # Pillow makes white of a grey of 16 bits from 256 on; here its upper byte counts, so what is expected is made from that.
+    # Pillow makes white of a grey of 16 bits from 256 on; here its upper byte counts, so what is expected is
+    # made from that.
     rows = [[(x * 1771 + y * 977) & 0xFFFF for x in range(w)] for y in range(h)]
     upper = Image.new("L", (w, h))
     upper.putdata([v >> 8 for row in rows for v in row])
@@ -159,7 +160,8 @@ def make_webps(save):
 
 
 def gif_raw(canvas, place, indices, palette, interlaced=False, transparent=None):
-    """What Pillow does not write: a first picture beside its canvas, no palette, indices behind its end. Codes are never compressed."""
+    """What Pillow does not write: a first picture beside its canvas, no palette, indices behind its end.
+    Codes are never compressed."""
     w, h = place[2], place[3]
     flags = 0x80 | (len(palette) // 3 - 1).bit_length() - 1 if palette else 0
     out = b"GIF89a" + struct.pack("<HHBBB", *canvas, flags, 1, 0) + palette
@@ -267,7 +269,8 @@ def smart_size_video(frames, height, width, f, low, high):
 
 
 def write_sizes():
-    """frames (0: a still picture) width height edge min max, and the width and height that come out; 0 0: refused."""
+    """frames (0: a still picture) width height edge min max, and the width and height that come out; 0 0:
+    refused."""
     rng = random.Random(11)
     with (HERE / "sizes.txt").open("w") as out:
         for n in range(600):

@@ -2,8 +2,8 @@
 """Writes the expected ids beside this file, with the PyPI package `tokenizers` (0.23) as the oracle.
 
 Every file is a variant of the bundled model's tokenizer.json: what is replaced in it ("set", "model",
-"vocab_replace", "merges_drop", "merges_as_strings", "added"), and texts with their ids. test_tokenizer.c builds the same
-variant and compares. Run: python3 expect.py
+"vocab_replace", "merges_drop", "merges_as_strings", "added"), and texts with their ids. test_tokenizer.c
+builds the same variant and compares. Run: python3 expect.py
 """
 import copy
 import json
@@ -95,8 +95,9 @@ TEXTS = [
     "\u4e2d\u6587<x", "e\u0301Y \u00e9Y", "\u4e2d\u6587<|im_end|>",
 ]
 FRAGMENTS = """'s 'LL 're '\u017f don't I'M _ ! ?!.. ' " < <| <|im_end|> <think> </think> <tool_call> <L> <R> <LR> <SW> word normal
-hello world The Stra\u00dfe ABC 1 12 123456 \u0663 \u00b2 \u216b \u00e9 e\u0301 \u0301 \u0323\u0301 \uac01 \u1100\u1161\u11a8 \u4e2d\u6587 \u304b\u3099
-\u0939\u093f \u05d1\u05bc\u05b0 \U0001f468\u200d\U0001f469 \U0001f3fd \ufb01 \u212b \u0958 \u0378 \ue000 \u0898 zzz the""".split()
+hello world The Stra\u00dfe ABC 1 12 123456 \u0663 \u00b2 \u216b \u00e9 e\u0301 \u0301 \u0323\u0301 \uac01
+\u1100\u1161\u11a8 \u4e2d\u6587 \u304b\u3099 \u0939\u093f \u05d1\u05bc\u05b0 \U0001f468\u200d\U0001f469
+\U0001f3fd \ufb01 \u212b \u0958 \u0378 \ue000 \u0898 zzz the""".split()
 FRAGMENTS += [" ", " ", "  ", "   ", "\t", "\n", "\r\n", "\n\n\n", " \n", "\u00a0", "\u3000", "\u2028", "\u200b"]
 
 
@@ -110,7 +111,8 @@ def build(variant):
     model["merges"] = model["merges"][: len(model["merges"]) - variant.get("merges_drop", 0)]
     if variant.get("merges_as_strings"):
         model["merges"] = [" ".join(m) for m in model["merges"]]
-    # A token of the vocabulary keeps its id; the others follow the highest one. test_tokenizer.c reads the ids from here.
+    # A token of the vocabulary keeps its id; the others follow the highest one. test_tokenizer.c reads the
+    # ids from here.
     following = 1 + max(a["id"] for a in t["added_tokens"])
     for entry in variant.get("added", []):
         entry["id"] = model["vocab"].get(entry["content"], following)
