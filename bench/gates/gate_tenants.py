@@ -1,4 +1,5 @@
-"""tenants: how long one client's small request waits beside another's flood, unread streams, idle and dripping connections, large texts."""
+"""tenants: how long one client's small request waits beside another's flood, unread streams, idle and
+dripping connections, large texts."""
 
 import contextlib
 import itertools

@@ -1,7 +1,8 @@
 /* api.c - the api as a whole: what there is, who wakes whom, beginning and end.
  *
- * Two mailboxes bring news to the network thread. Everything on it is then done in the order in which it came, by one
- * thread, so no exchange needs a lock. Models come and go in the registry: whoever needs one has a lease on it. */
+ * Two mailboxes bring news to the network thread. Everything on it is then done in the order in which it
+ * came, by one thread, so no exchange needs a lock. Models come and go in the registry: whoever needs one has
+ * a lease on it. */
 #include "api/api_state.h"
 
 #include "api/exchange.h"

@@ -1,12 +1,12 @@
 /* api.h - OpenAI's routes, and those that tools and operators read, in front of a registry of models.
  *
- * Two kinds of threads: the network thread (http_server_run) owns every exchange and does all that is short; prep
- * threads parse, render, tokenize and submit. An engine talks to an exchange through its stream only.
+ * Two kinds of threads: the network thread (http_server_run) owns every exchange and does all that is short;
+ * prep threads parse, render, tokenize and submit. An engine talks to an exchange through its stream only.
  *
- * Start: registry_create, api_create, http_server_create with api_handler(), api_attach, registry_start; the server may then run at once and
- * says 503 "loading" until all models are there that are loaded at the start.
- * End: api_set_state(API_DRAINING), http_server_stop, http_server_free, registry_stop, api_stop (prep threads join; nobody submits
- * any more), registry_close, api_free. */
+ * Start: registry_create, api_create, http_server_create with api_handler(), api_attach, registry_start; the
+ * server may then run at once and says 503 "loading" until all models are there that are loaded at the start.
+ * End: api_set_state(API_DRAINING), http_server_stop, http_server_free, registry_stop, api_stop (prep threads
+ * join; nobody submits any more), registry_close, api_free. */
 #ifndef PLATEAU_API_API_H
 #define PLATEAU_API_API_H
 
@@ -47,8 +47,8 @@ struct api_opts {
     uint32_t keepalive_s;   /* a comment in a stream that was silent for so long; 10 */
     uint32_t slow_client_s; /* a client that does not read its reply for so long is dropped; 30 */
     uint32_t stuck_s;       /* an engine without progress for so long is reported unhealthy; 30 */
-    /* Without keys for the models everybody may use them; without keys for the admin's routes those answer on API_LISTENER_SOCKET only.
-     * Borrowed; NULL: none. */
+    /* Without keys for the models everybody may use them; without keys for the admin's routes those answer on
+     * API_LISTENER_SOCKET only. Borrowed; NULL: none. */
     const struct keyring *keys;
     struct registry *registry; /* borrowed; its `changed` leads to api_models_changed() */
     uint32_t model_count;      /* that it knows */
@@ -74,21 +74,24 @@ void api_free(struct api *a);
 
 enum api_state { API_LOADING, API_READY, API_DRAINING, API_FAILED };
 
-/* Any thread: some model's state is another. While the state is API_LOADING it becomes API_READY when all models that are loaded at the
- * start are there, or API_FAILED, which stops the server. */
+/* Any thread: some model's state is another. While the state is API_LOADING it becomes API_READY when all
+ * models that are loaded at the start are there, or API_FAILED, which stops the server. */
 void api_models_changed(struct api *a);
-/* Any thread. `reason` (may be NULL; cut at 200 bytes) is told by /health and to refused clients: why it failed. */
+/* Any thread. `reason` (may be NULL; cut at 200 bytes) is told by /health and to refused clients: why it
+ * failed. */
 void api_set_state(struct api *a, enum api_state s, const char *reason);
 enum api_state api_state_of(struct api *a);
 
-/* What may change while it serves, as in api_opts; 0 takes the default. requests_max cannot be more than at first. */
+/* What may change while it serves, as in api_opts; 0 takes the default. requests_max cannot be more than at
+ * first. */
 struct api_live {
     uint32_t requests_max, max_tokens_default, keepalive_s, slow_client_s, stuck_s, load_timeout_s;
     size_t request_bytes_max;
 };
 /* Network thread, or before it runs. */
 void api_set_live(struct api *a, const struct api_live *live);
-/* Network thread: from now on these open the server, for requests whose header comes later. The ring before may be freed. */
+/* Network thread: from now on these open the server, for requests whose header comes later. The ring before
+ * may be freed. */
 void api_set_keys(struct api *a, const struct keyring *keys);
 
 /* How it is, at a glance. Network thread. */

@@ -1,8 +1,9 @@
 /* auth.h - who may do what.
  *
- * API keys open the models, metrics keys the series of all tenants, admin keys everything. Without API keys the models are open (the server
- * then listens on loopback only, or its operator chose otherwise). Whoever connects to the admin socket is the admin: the kernel says that it
- * is the server's own user or root. Nothing else makes a request the admin's, neither an address nor a header. */
+ * API keys open the models, metrics keys the series of all tenants, admin keys everything. Without API keys
+ * the models are open (the server then listens on loopback only, or its operator chose otherwise). Whoever
+ * connects to the admin socket is the admin: the kernel says that it is the server's own user or root.
+ * Nothing else makes a request the admin's, neither an address nor a header. */
 #ifndef PLATEAU_API_AUTH_H
 #define PLATEAU_API_AUTH_H
 

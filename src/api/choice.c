@@ -1,9 +1,9 @@
 /* choice.c - tokens in, pieces out.
  *
- * A token's bytes go through the detokenizer into `held`, where they wait as long as they may be the beginning of a stop
- * string: only the engine decides whether one ends the row (it may not before min_tokens), and says so in the finish record. A
- * later token proves that what was whole in `held` before it was none. What leaves `held` is the reply's text, and goes
- * through the chat parser. */
+ * A token's bytes go through the detokenizer into `held`, where they wait as long as they may be the
+ * beginning of a stop string: only the engine decides whether one ends the row (it may not before
+ * min_tokens), and says so in the finish record. A later token proves that what was whole in `held` before it
+ * was none. What leaves `held` is the reply's text, and goes through the chat parser. */
 #include "api/choice.h"
 
 #include "api/exchange.h"
@@ -194,8 +194,8 @@ static void deliver_held(struct choice *c, size_t bytes)
     c->held_from += bytes;
 }
 
-/* How much of `held` is certain: what lies before a stop string that ends behind `old` (bytes that were there before this
- * token), and before a tail that one begins with. */
+/* How much of `held` is certain: what lies before a stop string that ends behind `old` (bytes that were there
+ * before this token), and before a tail that one begins with. */
 static size_t certain_bytes(const struct choice *c, size_t old)
 {
     struct slice held = buf_slice(&c->held);

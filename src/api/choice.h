@@ -1,7 +1,8 @@
 /* choice.h - one row of a reply: from the tokens of a stream to text, reasoning, tool calls and logprobs.
  *
- * An exchange has prompts x n of them. Prep threads fill `plan`-like members and submit; from then on the network thread
- * owns it. A choice only collects: what is collected is written by reply_*.c, at the end, or piece by piece for streams. */
+ * An exchange has prompts x n of them. Prep threads fill `plan`-like members and submit; from then on the
+ * network thread owns it. A choice only collects: what is collected is written by reply_*.c, at the end, or
+ * piece by piece for streams. */
 #ifndef PLATEAU_API_CHOICE_H
 #define PLATEAU_API_CHOICE_H
 
@@ -67,7 +68,8 @@ int choice_open(struct choice *c);
 /* Every end. Closes the stream (the job stops within a step) and frees all. Twice is fine. */
 void choice_close(struct choice *c);
 
-/* Takes up to `tokens_max` tokens. Returns how many; c->over says that the job has ended and all its tokens are taken. */
+/* Takes up to `tokens_max` tokens. Returns how many; c->over says that the job has ended and all its tokens
+ * are taken. */
 uint32_t choice_take(struct choice *c, uint32_t tokens_max);
 
 /* "stop", "length", "tool_calls"; NULL while it runs, or when it failed. */

@@ -1,11 +1,12 @@
 /* exchange.c - one way in, one way out.
  *
- * Replies are pulled, not pushed: tokens leave their stream only when what was made of the ones before is with the
- * connection, so a client that does not read fills its connection, then its stream, and then its row pauses. A stream's header goes
- * out with its first bytes, so that whatever goes wrong before them is an HTTP status and not an event.
+ * Replies are pulled, not pushed: tokens leave their stream only when what was made of the ones before is
+ * with the connection, so a client that does not read fills its connection, then its stream, and then its row
+ * pauses. A stream's header goes out with its first bytes, so that whatever goes wrong before them is an HTTP
+ * status and not an event.
  *
- * A wake-up can come for a stream that has been let go (the job's last message crosses ours): streams are looked up, never
- * followed. */
+ * A wake-up can come for a stream that has been let go (the job's last message crosses ours): streams are
+ * looked up, never followed. */
 #include "api/exchange.h"
 
 #include "api/media_request.h"

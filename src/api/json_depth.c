@@ -26,8 +26,8 @@ bool json_depth_within(struct slice text, uint32_t depth_max)
     return true;
 }
 
-/* The sizes of jansson's structures on 64 bits, from its jansson_private.h and hashtable.h. While a table doubles, the old
- * one (n entries) and the new one (2 n) are both there, hence three times an entry. */
+/* The sizes of jansson's structures on 64 bits, from its jansson_private.h and hashtable.h. While a table
+ * doubles, the old one (n entries) and the new one (2 n) are both there, hence three times an entry. */
 enum {
     ARRAY_BYTES = 40 + 8 * 8,   /* its structure and first table */
     OBJECT_BYTES = 72 + 8 * 16, /* its structure and first buckets */
@@ -62,7 +62,8 @@ size_t json_parse_bytes(struct slice text, size_t header_bytes)
         if (c == '"' || (!in_string && (c == '[' || c == '{' || c == ',' || c == ':')))
             run = 0;
     }
-    /* A string is there as the parser read it and as the value keeps it; the token's text grows by doubling. */
+    /* A string is there as the parser read it and as the value keeps it; the token's text grows by
+     * doubling. */
     return arrays * (ARRAY_BYTES + 2 * header_bytes) + objects * (OBJECT_BYTES + 2 * header_bytes) +
            values * (VALUE_BYTES + header_bytes) + pairs * (PAIR_BYTES + header_bytes) +
            strings * (STRING_BYTES + 2 * header_bytes) + in_strings + 5 * run_max + PARSER_BYTES +

@@ -1,7 +1,8 @@
 /* keyring.c - what was sent is hashed once, and its digest compared with all of the ring to the end.
  *
- * Comparing digests leaves nothing to measure: where two of them differ says nothing about where the keys do. SHA-256 without a
- * salt is enough for keys that are drawn; it is not meant to hide a word that somebody can guess. */
+ * Comparing digests leaves nothing to measure: where two of them differ says nothing about where the keys do.
+ * SHA-256 without a salt is enough for keys that are drawn; it is not meant to hide a word that somebody can
+ * guess. */
 #include "api/keyring.h"
 
 #include "base/check.h"

@@ -1,8 +1,9 @@
 /* media.c - the queue, the threads, and who lets go of a task.
  *
- * One lock for the queue and for who holds what. A task that nobody waits for any more is dropped by whoever has it: the one who
- * leaves while it is queued or done, the worker otherwise. A video may take a minute, so with several threads one is always left
- * to pictures; what is fetched has a thread of its own, so that a slow server far away keeps nobody's thread here. */
+ * One lock for the queue and for who holds what. A task that nobody waits for any more is dropped by whoever
+ * has it: the one who leaves while it is queued or done, the worker otherwise. A video may take a minute, so
+ * with several threads one is always left to pictures; what is fetched has a thread of its own, so that a
+ * slow server far away keeps nobody's thread here. */
 #include "api/media_task.h"
 
 #include "base/check.h"

@@ -55,8 +55,9 @@ void media_stop(struct media *m);
 /* After the last picture is gone. NULL is fine. */
 void media_free(struct media *m);
 
-/* Takes what the request's parts name: bytes of data URLs are copied (and checked), so that the request may drop them. `vision` is copied.
- * False: `why` says it, or its status is 0: memory was refused, *wanted bytes. Any thread. */
+/* Takes what the request's parts name: bytes of data URLs are copied (and checked), so that the request may
+ * drop them. `vision` is copied. False: `why` says it, or its status is 0: memory was refused, *wanted bytes.
+ * Any thread. */
 bool media_task_create(struct media *m, const struct request *r, const struct model_vision *vision,
                        struct media_task **ret, size_t *wanted, struct reject *why);
 /* Hands it to the service. False: its queue is full, `why` is 429. */

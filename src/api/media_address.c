@@ -1,7 +1,8 @@
 /* media_address.c - lists of what is not public, from the IANA's registries of special-purpose addresses.
  *
- * The guard is asked for each connection, with the address that is about to be connected to: a name that resolves to another address the second
- * time, or a redirect, gains nothing. Of IPv6 only what is assigned to the public (2000::/3) passes at all. */
+ * The guard is asked for each connection, with the address that is about to be connected to: a name that
+ * resolves to another address the second time, or a redirect, gains nothing. Of IPv6 only what is assigned to
+ * the public (2000::/3) passes at all. */
 #include "api/media_address.h"
 
 #include "base/check.h"

@@ -1,5 +1,5 @@
-/* media_bytes.h - the encoded bytes of a picture or a video: one block of anonymous memory, charged before it grows, gone when it goes.
- * One thread at a time. Zeroed is empty. */
+/* media_bytes.h - the encoded bytes of a picture or a video: one block of anonymous memory, charged before it
+ * grows, gone when it goes. One thread at a time. Zeroed is empty. */
 #ifndef PLATEAU_API_MEDIA_BYTES_H
 #define PLATEAU_API_MEDIA_BYTES_H
 
@@ -13,7 +13,8 @@ struct media_bytes {
     struct charge charge; /* of the capacity */
 };
 
-/* Room for `bytes` in all; the content stays. 0, or -ENOMEM (the charge or the system) and nothing has changed. */
+/* Room for `bytes` in all; the content stays. 0, or -ENOMEM (the charge or the system) and nothing has
+ * changed. */
 int media_bytes_reserve(struct media_bytes *b, size_t bytes, const struct charge *charge);
 void media_bytes_done(struct media_bytes *b);
 

@@ -1,12 +1,15 @@
-/* media_fetch.c - sources from the network: one thread, one libcurl multi handle, a bounded number of transfers.
+/* media_fetch.c - sources from the network: one thread, one libcurl multi handle, a bounded number of
+ * transfers.
  *
- * A client chooses where this server connects to, so everything that makes a request more than "give me that picture" is off: protocols but
- * http and https (also behind redirects), proxies, cookies, .netrc, credentials, the environment. The address of each connection is
- * looked at when its socket is made, which is after names were resolved and for each redirect again. Bytes are counted as they come,
- * whatever Content-Length says. A task's sources come one after the other.
+ * A client chooses where this server connects to, so everything that makes a request more than "give me that
+ * picture" is off: protocols but http and https (also behind redirects), proxies, cookies, .netrc,
+ * credentials, the environment. The address of each connection is looked at when its socket is made, which is
+ * after names were resolved and for each redirect again. Bytes are counted as they come, whatever
+ * Content-Length says. A task's sources come one after the other.
  *
- * libcurl asks for a name on a thread of its own, which nobody can stop, and would wait for it. So a transfer whose task is left meanwhile lingers, without
- * it, until the name is there: it keeps its place, so that there are never more such threads than places, and nobody else waits. */
+ * libcurl asks for a name on a thread of its own, which nobody can stop, and would wait for it. So a transfer
+ * whose task is left meanwhile lingers, without it, until the name is there: it keeps its place, so that
+ * there are never more such threads than places, and nobody else waits. */
 #include "api/media_task.h"
 
 #include "api/media_address.h"

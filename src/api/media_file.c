@@ -1,7 +1,8 @@
 /* media_file.c - files of this machine that the operator lets clients name.
  *
- * The kernel keeps the way below the directory (openat2, RESOLVE_BENEATH): no "..", no link, no race with somebody who moves directories leads
- * out of it. The first look takes a path only, so that no device and no pipe is opened to find out that it is one. */
+ * The kernel keeps the way below the directory (openat2, RESOLVE_BENEATH): no "..", no link, no race with
+ * somebody who moves directories leads out of it. The first look takes a path only, so that no device and no
+ * pipe is opened to find out that it is one. */
 #include "api/media_task.h"
 
 #include "base/check.h"

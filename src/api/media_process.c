@@ -1,7 +1,9 @@
-/* media_process.c - posix_spawn: the server's memory is never copied, and nothing but three pipes and the input is inherited.
+/* media_process.c - posix_spawn: the server's memory is never copied, and nothing but three pipes and the
+ * input is inherited.
  *
- * Limits are set from here right after it was started; what it does before, its loader's work, has not seen a byte of the input. It is the leader of a group of
- * its own, so whatever it starts ends with it. It gets little of a processor that others want. */
+ * Limits are set from here right after it was started; what it does before, its loader's work, has not seen a
+ * byte of the input. It is the leader of a group of its own, so whatever it starts ends with it. It gets
+ * little of a processor that others want. */
 #include "api/media_process.h"
 
 #include "base/check.h"

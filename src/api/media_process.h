@@ -1,5 +1,5 @@
-/* media_process.h - a program that reads what a client sent: started without a shell, bounded, and ended with all it has started.
- * One thread at a time. */
+/* media_process.h - a program that reads what a client sent: started without a shell, bounded, and ended with
+ * all it has started. One thread at a time. */
 #ifndef PLATEAU_API_MEDIA_PROCESS_H
 #define PLATEAU_API_MEDIA_PROCESS_H
 
@@ -35,7 +35,8 @@ struct media_process {
 int media_process_start(struct media_process *p, const struct media_process_opts *opts);
 /* Reads its output until `bytes` are there or it ends. 0, -ECANCELED, or -ETIMEDOUT. */
 int media_process_read(struct media_process *p, void *to, size_t bytes, size_t *ret);
-/* Waits for its end, not beyond its deadline; then, or when it is told to stop, it is killed. True: it ended by itself, and well. */
+/* Waits for its end, not beyond its deadline; then, or when it is told to stop, it is killed. True: it ended
+ * by itself, and well. */
 bool media_process_end(struct media_process *p);
 
 #endif

@@ -1,7 +1,8 @@
 /* media_prompt.c - a walk over placeholders, once over bytes, once over tokens.
  *
- * Times of a video are written before tokenizing, as the reference does it, for words before and after them may share a token with them.
- * The tokens of pictures, of which there may be ten thousand, are multiplied after it. */
+ * Times of a video are written before tokenizing, as the reference does it, for words before and after them
+ * may share a token with them. The tokens of pictures, of which there may be ten thousand, are multiplied
+ * after it. */
 #include "api/media_prompt.h"
 
 #include "base/check.h"
@@ -97,7 +98,8 @@ static void write_pairs(const struct media_marks *m, const struct media_result *
     }
 }
 
-/* Cuts up to `until` of the text lie `by` further on in what has been written; one inside of what was replaced lies before it. */
+/* Cuts up to `until` of the text lie `by` further on in what has been written; one inside of what was
+ * replaced lies before it. */
 static uint32_t move_cuts(struct chat_cuts *cuts, uint32_t next, size_t until, size_t written, size_t read)
 {
     while (cuts && next < cuts->count && cuts->bytes[next] <= until) {

@@ -1,7 +1,8 @@
 /* media_request.c - between an exchange and the media service.
  *
- * A request waits for its pictures as it waits for its model: as a struct on the network thread's list, so whatever ends a request ends that
- * wait. It is told that its task is done by the same descriptor that tells of models. */
+ * A request waits for its pictures as it waits for its model: as a struct on the network thread's list, so
+ * whatever ends a request ends that wait. It is told that its task is done by the same descriptor that tells
+ * of models. */
 #include "api/media_request.h"
 
 #include "api/memory_refusal.h"

@@ -1,4 +1,5 @@
-/* media_sample.c - the reference's arithmetic, in the reference's order: it decides between two neighbours. */
+/* media_sample.c - the reference's arithmetic, in the reference's order: it decides between two
+ * neighbours. */
 #include "api/media_sample.h"
 
 #include "base/check.h"

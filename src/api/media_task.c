@@ -1,7 +1,9 @@
-/* media_task.c - from a request's parts to a task: what can be refused without work is refused here, on the caller's thread.
+/* media_task.c - from a request's parts to a task: what can be refused without work is refused here, on the
+ * caller's thread.
  *
- * A task lies in an arena of its own, so that it is charged to the account `media` whole and goes whole. Bytes of data URLs come out of
- * the request's JSON here: what waits in the service's queue is a third smaller, and none of the request's memory. */
+ * A task lies in an arena of its own, so that it is charged to the account `media` whole and goes whole.
+ * Bytes of data URLs come out of the request's JSON here: what waits in the service's queue is a third
+ * smaller, and none of the request's memory. */
 #include "api/media_task.h"
 
 #include "api/media_address.h"

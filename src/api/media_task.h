@@ -98,7 +98,8 @@ size_t media_refused_bytes(void);
 /* Refuses a part: "messages[0].content[1] ...". Returns false. */
 bool media_refuse(struct media_task *t, const struct media_part *p, enum reject_kind kind, const char *format,
                   ...) __attribute__((format(printf, 4, 5)));
-/* What a call that filled `e` returned: -ENOMEM is nobody's fault but memory's, -ECANCELED needs no words, else 400. Returns false. */
+/* What a call that filled `e` returned: -ENOMEM is nobody's fault but memory's, -ECANCELED needs no words,
+ * else 400. Returns false. */
 bool media_fail(struct media_task *t, const struct media_part *p, int r, const struct err *e);
 
 /* media_fetch.c: all sources from the network; then the task goes to media_fetched(). A thread of its own. */
@@ -107,13 +108,14 @@ void fetch_free(struct fetch *f);
 uint64_t fetch_stack_bytes(void);
 /* With the service's lock. */
 void fetch_put(struct fetch *f, struct media_task *t);
-/* With the service's lock: true, and nothing has been fetched for it; else its thread is woken, to see that it has been told to stop. */
+/* With the service's lock: true, and nothing has been fetched for it; else its thread is woken, to see that
+ * it has been told to stop. */
 bool fetch_take_back(struct fetch *f, struct media_task *t);
 /* With the lock not held: its sources are here, or it has failed. */
 void media_fetched(struct media_task *t);
 
-/* media_file.c: opens the file of a file: URL, below the directory of --media-dir, whatever links and dots are on the way. Returns the descriptor of a
- * regular file, or what is wrong with words in e. */
+/* media_file.c: opens the file of a file: URL, below the directory of --media-dir, whatever links and dots
+ * are on the way. Returns the descriptor of a regular file, or what is wrong with words in e. */
 int media_file_open(const struct media *m, struct slice url, struct err *e);
 /* How long it is, if that is more than nothing and at most bytes_max; ret may be NULL. */
 int media_file_check(int fd, size_t bytes_max, size_t *ret, struct err *e);
@@ -130,7 +132,8 @@ bool media_make_video(struct media_task *t, struct media_part *p);
 bool media_make_room(struct media_task *t, struct media_part *p, uint32_t count);
 /* Of a video that is looked at: the model's limit, or the operator's. */
 uint32_t media_frames_max(const struct media_task *t);
-/* What so many frames of a video are resized within: all together, and none beyond what a picture may have. */
+/* What so many frames of a video are resized within: all together, and none beyond what a picture may
+ * have. */
 struct smart_bounds media_video_bounds(const struct media_task *t, uint32_t frames);
 /* Nobody holds it. */
 void media_task_free(struct media_task *t);

@@ -1,8 +1,9 @@
 /* media_video.c - a video's file to pairs of frames, by ffprobe and ffmpeg.
  *
- * What a client sent is read by another process that can do nothing but write to its pipe. It finds the file as its descriptor 3: an anonymous
- * file in memory, or the one below --media-dir. It may open local descriptors only, by formats that name no other file (no playlists), with a
- * fixed list of decoders. Its frames come one by one as PPM, which says each one's size, and are resized as they come: of a video of any
+ * What a client sent is read by another process that can do nothing but write to its pipe. It finds the file
+ * as its descriptor 3: an anonymous file in memory, or the one below --media-dir. It may open local
+ * descriptors only, by formats that name no other file (no playlists), with a fixed list of decoders. Its
+ * frames come one by one as PPM, which says each one's size, and are resized as they come: of a video of any
  * length there are one frame as it is and the pairs that the model looks at. */
 #include "api/media_ppm.h"
 #include "api/media_process.h"
@@ -244,8 +245,9 @@ static bool probe(struct video *v)
 
 /* ---- its frames ---- */
 
-/* The frames from `first` to before `end` of those to be looked at, as an expression of the number n: a comparison that halves them, until one is
- * left. (Of a sum ffmpeg takes a hundred terms and no more.) Returns how long it is. */
+/* The frames from `first` to before `end` of those to be looked at, as an expression of the number n: a
+ * comparison that halves them, until one is left. (Of a sum ffmpeg takes a hundred terms and no more.)
+ * Returns how long it is. */
 static size_t write_choice(const struct video *v, uint32_t first, uint32_t end, char *to)
 {
     uint32_t middle = first + (end - first) / 2;

@@ -1,5 +1,5 @@
-/* memory_refusal.c - the numbers are read after the fact, so they may have changed already: they explain, nothing is decided by
- * them but whether waiting can help. */
+/* memory_refusal.c - the numbers are read after the fact, so they may have changed already: they explain,
+ * nothing is decided by them but whether waiting can help. */
 #include "api/memory_refusal.h"
 
 #include "base/check.h"

@@ -1,6 +1,7 @@
 /* metrics.h - counters and histograms that /metrics shows, by the names that vLLM's dashboards read.
  *
- * Network thread only: every exchange ends there. What engines and the ledger count is read from them when asked. */
+ * Network thread only: every exchange ends there. What engines and the ledger count is read from them when
+ * asked. */
 #ifndef PLATEAU_API_METRICS_H
 #define PLATEAU_API_METRICS_H
 
@@ -51,7 +52,8 @@ void metrics_init(struct metrics *m);
 void metrics_observe(struct metrics *m, enum metrics_kind kind, double value);
 /* One job is over; `own` is its tenant's. */
 void metrics_finish(struct metrics *m, struct metrics_counts *own, const struct stream_finish *f);
-/* All histograms of all models in Prometheus' text form: each name once, as it demands; a label is a model's name. */
+/* All histograms of all models in Prometheus' text form: each name once, as it demands; a label is a model's
+ * name. */
 void metrics_write_histograms(const struct metrics *const *models, const struct slice *labels, uint32_t count,
                               struct buf *ret);
 /* A label's value with its quotes. */

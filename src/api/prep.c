@@ -1,7 +1,8 @@
 /* prep.c - one exchange at a time, from its body to its jobs.
  *
- * Everything a job needs is made here, its stream included, so that the network thread only has to watch. A job that the engine
- * does not take ends the request: those taken before it are closed by the exchange's destructor. */
+ * Everything a job needs is made here, its stream included, so that the network thread only has to watch. A
+ * job that the engine does not take ends the request: those taken before it are closed by the exchange's
+ * destructor. */
 #include "api/prep.h"
 
 #include "api/media_request.h"
@@ -295,7 +296,8 @@ static void drop_refused(struct exchange *x)
         atomic_fetch_add(&x->api->prep_stopped, 1);
 }
 
-/* The work on one exchange: afterwards x->reject says no, or x->reply is there, or its choices are with the engine. */
+/* The work on one exchange: afterwards x->reject says no, or x->reply is there, or its choices are with the
+ * engine. */
 static void work_on(struct exchange *x)
 {
     struct arena *scratch = NULL;

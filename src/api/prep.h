@@ -1,8 +1,9 @@
 /* prep.h - the threads that read requests: JSON, templates, tokens, and handing them to an engine.
  *
- * One takes requests under 64 KiB only, one those under 1 MiB, and as many as opts.prep_threads says take anything
- * (prep_queue.h). These run at nice 10 and the medium one at nice 5, so that long texts leave the processors to engines and to
- * short requests. Work ends within milliseconds once its exchange is cancelled: client gone, DELETE, or shutdown. */
+ * One takes requests under 64 KiB only, one those under 1 MiB, and as many as opts.prep_threads says take
+ * anything (prep_queue.h). These run at nice 10 and the medium one at nice 5, so that long texts leave the
+ * processors to engines and to short requests. Work ends within milliseconds once its exchange is cancelled:
+ * client gone, DELETE, or shutdown. */
 #ifndef PLATEAU_API_PREP_H
 #define PLATEAU_API_PREP_H
 

@@ -1,9 +1,10 @@
 /* prep_queue.c - a list that is searched: it has at most --max-requests entries, a few microseconds.
  *
- * Fairness among tenants is start-time fair queueing: a tenant's counter rises by the bytes that are taken from it, and one that
- * comes back begins where the tenant taken from last stands, so that it is owed nothing for the time it was away. Within
- * a tenant turns are times: a request of 1 KiB goes before those of 64 KiB that have waited for less than a second, whatever
- * their number, and nothing waits for more than a minute behind what came after it. */
+ * Fairness among tenants is start-time fair queueing: a tenant's counter rises by the bytes that are taken
+ * from it, and one that comes back begins where the tenant taken from last stands, so that it is owed nothing
+ * for the time it was away. Within a tenant turns are times: a request of 1 KiB goes before those of 64 KiB
+ * that have waited for less than a second, whatever their number, and nothing waits for more than a minute
+ * behind what came after it. */
 #include "api/prep_queue.h"
 
 #include "base/check.h"

@@ -1,9 +1,10 @@
 /* prep_queue.h - what waits for a prep thread: tenants in turn, short before long, and nothing for ever.
  *
- * A thread belongs to a lane and takes nothing that is longer than its lane allows, so short requests have threads that no
- * long one occupies; a thread of the last lane takes anything. Of what a lane may take, the tenant goes first that has had
- * the fewest bytes prepared of late; of one tenant's, the entry with the earliest turn: it came at that time, or later by 16 us
- * for each of its bytes. So a short one overtakes long ones, but none that has waited for its minute.
+ * A thread belongs to a lane and takes nothing that is longer than its lane allows, so short requests have
+ * threads that no long one occupies; a thread of the last lane takes anything. Of what a lane may take, the
+ * tenant goes first that has had the fewest bytes prepared of late; of one tenant's, the entry with the
+ * earliest turn: it came at that time, or later by 16 us for each of its bytes. So a short one overtakes long
+ * ones, but none that has waited for its minute.
  *
  * Entries lie within their exchanges; the queue allocates nothing. Any thread. */
 #ifndef PLATEAU_API_PREP_QUEUE_H

@@ -15,7 +15,8 @@ static bool no_memory(struct exchange *x)
     return memory_refusal_of(x->api, &x->memory, &x->reject);
 }
 
-/* The scratch may become as large as all that the request may have: one that is full says that the request is too large. */
+/* The scratch may become as large as all that the request may have: one that is full says that the request is
+ * too large. */
 static bool no_scratch(struct exchange *x, const struct arena *scratch)
 {
     x->memory.too_large |= arena_overran(scratch);
@@ -33,7 +34,8 @@ bool prompt_too_long(struct exchange *x, uint32_t ids_max)
 
 /* ---- templates ---- */
 
-/* What the model's section gives to every rendering, where the request says nothing of its own. Copied: the section's is shared. */
+/* What the model's section gives to every rendering, where the request says nothing of its own. Copied: the
+ * section's is shared. */
 static bool add_model_kwargs(struct exchange *x)
 {
     json_t *given = x->request.template_kwargs;
@@ -46,7 +48,8 @@ static bool add_model_kwargs(struct exchange *x)
     return true;
 }
 
-/* What the route's own fields say to the template, beside chat_template_kwargs; those win, being the plainer wish. */
+/* What the route's own fields say to the template, beside chat_template_kwargs; those win, being the plainer
+ * wish. */
 static bool add_kwargs(struct exchange *x)
 {
     struct request *r = &x->request;
@@ -193,8 +196,8 @@ bool prompt_encode(struct exchange *x, struct arena *scratch, struct slice text,
     size_t mark = arena_mark(scratch), room = 0;
     uint32_t *ids = NULL;
     int r = tokenizer_exceeds(t, text, ids_max, &x->wanted) == 1 ? -E2BIG : -EAGAIN;
-    /* A text has no more tokens than bytes, and the specials around it; but NFC can make three bytes of one. Where ids_max was
-     * the bound, more room is no help. */
+    /* A text has no more tokens than bytes, and the specials around it; but NFC can make three bytes of one.
+     * Where ids_max was the bound, more room is no help. */
     for (size_t times = 1; r == -EAGAIN || (r == -E2BIG && times == 3 && room < ids_max); times += 2) {
         room = MIN_OF((size_t)ids_max, text.len * times + 64);
         arena_rewind(scratch, mark);

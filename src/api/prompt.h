@@ -4,14 +4,15 @@
 
 #include "api/exchange.h"
 
-/* The template over the messages of x->request, into `ret`; `cuts` (NULL: not wanted) are bytes of it. What certainly has more than
- * ids_max tokens is not written to its end: 400 context_length_exceeded. False: x->reject says why. */
+/* The template over the messages of x->request, into `ret`; `cuts` (NULL: not wanted) are bytes of it. What
+ * certainly has more than ids_max tokens is not written to its end: 400 context_length_exceeded. False:
+ * x->reject says why. */
 bool prompt_render(struct exchange *x, struct arena *scratch, uint32_t ids_max, struct buf *ret,
                    struct chat_cuts *cuts);
 
-/* Text to ids: a block charged to x->memory, for request_memory_free(ids, count * 4). At most ids_max of them, else
- * 400 context_length_exceeded, without tokenizing where the bytes say so. `special`: what the tokenizer puts around a text (bos). `cuts` of the text: NULL, or they are
- * in ret, too. */
+/* Text to ids: a block charged to x->memory, for request_memory_free(ids, count * 4). At most ids_max of
+ * them, else 400 context_length_exceeded, without tokenizing where the bytes say so. `special`: what the
+ * tokenizer puts around a text (bos). `cuts` of the text: NULL, or they are in ret, too. */
 bool prompt_encode(struct exchange *x, struct arena *scratch, struct slice text, const struct chat_cuts *cuts,
                    bool special, uint32_t ids_max, struct prompt_ids *ret);
 

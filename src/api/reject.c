@@ -1,7 +1,7 @@
 /* reject.c - one table: what each kind of error is on the wire.
  *
- * An API with an envelope of its own adds a column here for its type, and writes it from the kind. A sentence without
- * numbers stands in the table; the others are written where their numbers are known. */
+ * An API with an envelope of its own adds a column here for its type, and writes it from the kind. A sentence
+ * without numbers stands in the table; the others are written where their numbers are known. */
 #include "api/reject.h"
 
 #include "base/check.h"
@@ -12,7 +12,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* A message may quote a client's bytes and may be cut anywhere: makes it UTF-8 without control characters again. */
+/* A message may quote a client's bytes and may be cut anywhere: makes it UTF-8 without control characters
+ * again. */
 static void clean(char *text)
 {
     struct slice s = slice_of(text);

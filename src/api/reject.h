@@ -1,7 +1,7 @@
 /* reject.h - why a request gets no answer, as its client reads it.
  *
- * What a client did wrong is a value, not an error of ours: whoever finds it fills one of these, and it goes out in
- * OpenAI's envelope. A message says what was wrong, what the limit is, and what to do. */
+ * What a client did wrong is a value, not an error of ours: whoever finds it fills one of these, and it goes
+ * out in OpenAI's envelope. A message says what was wrong, what the limit is, and what to do. */
 #ifndef PLATEAU_API_REJECT_H
 #define PLATEAU_API_REJECT_H
 
@@ -13,8 +13,8 @@
 
 #define REJECT_PREPARATION_S 300 /* a thread works on one request for as long at most */
 
-/* Every error of the API; reject.c has the row of each: status, code, type, sentence. Two kinds may share a code where
- * its status depends on the route. */
+/* Every error of the API; reject.c has the row of each: status, code, type, sentence. Two kinds may share a
+ * code where its status depends on the route. */
 enum reject_kind {
     REJECT_NONE,
     /* 400 */
@@ -78,8 +78,9 @@ unsigned reject_status(const struct reject *r);
 /* As the client reads it, constant; NULL for REJECT_NONE. */
 const char *reject_code(const struct reject *r);
 
-/* Fills *r and returns false, so that a finding is one line. The first finding stays. `param` may be NULL. What the
- * message quotes from a client is cut at a character's boundary and has no control characters left. */
+/* Fills *r and returns false, so that a finding is one line. The first finding stays. `param` may be
+ * NULL. What the message quotes from a client is cut at a character's boundary and has no control
+ * characters left. */
 bool reject_set(struct reject *r, enum reject_kind kind, const char *param, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* The same with the kind's own sentence, which the table has. */
@@ -94,7 +95,8 @@ bool reject_unsupported(struct reject *r, const char *param, const char *format,
 /* 404: no model has this id. */
 bool reject_model(struct reject *r, struct slice id);
 
-/* What wanted_look() says of a request that is not to be prepared any further: 499, or 503 when it took too long. */
+/* What wanted_look() says of a request that is not to be prepared any further: 499, or 503 when it took too
+ * long. */
 bool reject_unwanted(struct reject *r, int why);
 
 /* {"error":{"message","type","param","code"}} */

@@ -1,4 +1,5 @@
-/* reply.c - what chats and completions have in common: logprobs, usage, errors inside of a stream, the end. */
+/* reply.c - what chats and completions have in common: logprobs, usage, errors inside of a stream, the
+ * end. */
 #include "api/reply.h"
 
 #include "base/check.h"
@@ -33,7 +34,8 @@ void reply_write_token(const struct tokenizer *t, uint32_t id, struct buf *ret)
         json_write_string(ret, bytes);
         return;
     }
-    /* Bytes of a character's part. Three bytes of U+FFFD for each at most; longer tokens are cut, nobody reads them. */
+    /* Bytes of a character's part. Three bytes of U+FFFD for each at most; longer tokens are cut, nobody
+     * reads them. */
     struct buf text;
     buf_init(&text, sizeof(small) * 4, NULL);
     utf8_put_lossy(&text, slice_sub(bytes, 0, sizeof(small)));

@@ -1,4 +1,5 @@
-/* reply.h - JSON of replies, whole and in pieces. Nothing here decides: it writes what exchange and choices hold. */
+/* reply.h - JSON of replies, whole and in pieces. Nothing here decides: it writes what exchange and choices
+ * hold. */
 #ifndef PLATEAU_API_REPLY_H
 #define PLATEAU_API_REPLY_H
 
@@ -9,7 +10,8 @@
 void reply_write_chat(struct exchange *x, struct buf *ret);
 void reply_write_completion(struct exchange *x, struct buf *ret);
 
-/* Streams. The chunk for what a choice has collected, if anything, as SSE into x->out; the collected is forgotten. */
+/* Streams. The chunk for what a choice has collected, if anything, as SSE into x->out; the collected is
+ * forgotten. */
 void reply_flush_chat(struct choice *c);
 void reply_flush_completion(struct choice *c);
 /* A chat's first chunks, with the role of each choice; once, and by itself before any other chunk. */
@@ -25,7 +27,8 @@ void reply_error(struct exchange *x, const struct reject *why);
 /* `"usage":{...}` of everything so far. */
 void reply_write_usage(const struct exchange *x, struct buf *ret);
 
-/* A logprob: the fewest digits that read back as the same float. NAN and infinities become -9999, as elsewhere. */
+/* A logprob: the fewest digits that read back as the same float. NAN and infinities become -9999, as
+ * elsewhere. */
 void reply_write_logprob(struct buf *ret, float logprob);
 /* {"token","logprob","bytes","top_logprobs"} as chats have them. */
 void reply_write_chat_logprob(const struct tokenizer *t, const struct stream_token *token, uint32_t top_max,

@@ -1,4 +1,5 @@
-/* reply_chunk.h - the frame that every chunk of a stream has, and what chats and completions write alike. For reply_*.c. */
+/* reply_chunk.h - the frame that every chunk of a stream has, and what chats and completions write alike. For
+ * reply_*.c. */
 #ifndef PLATEAU_API_REPLY_CHUNK_H
 #define PLATEAU_API_REPLY_CHUNK_H
 
@@ -10,8 +11,8 @@ void reply_write_head(const struct exchange *x, bool chunk, struct buf *ret);
 /* The reply that is not streamed, up to its last brace: head, choices, usage. */
 typedef void reply_choice_fn(const struct choice *c, struct buf *ret);
 void reply_write_whole(const struct exchange *x, reply_choice_fn *write_choice, struct buf *ret);
-/* `data: {...,"choices":[` into x->out, and its end `],...}`, with the prompt's ids where they were asked for and are
- * wanted in this one. A chunk is one line: JSON escapes line breaks. */
+/* `data: {...,"choices":[` into x->out, and its end `],...}`, with the prompt's ids where they were asked for
+ * and are wanted in this one. A chunk is one line: JSON escapes line breaks. */
 void reply_chunk_begin(struct exchange *x);
 void reply_chunk_end(struct exchange *x, bool with_prompt_ids);
 /* `"name":[...]` of items that are written already. */

@@ -115,7 +115,8 @@ static void write_loaded(const struct api *a, const struct served_model *m, stru
 {
     buf_printf(ret, ",\"max_model_len\":%u,", m->max_model_len);
     key_string(ret, "compute", m->compute);
-    /* Which promise about tokens holds: bit for bit in any batch, chunk and cache state, or within a bound. */
+    /* Which promise about tokens holds: bit for bit in any batch, chunk and cache state, or within a
+     * bound. */
     buf_printf(ret, ",\"exact\":%s,\"chat\":%s,\"tokenizer\":%s,", m->exact ? "true" : "false",
                m->template ? "true" : "false", m->tokenizer ? "true" : "false");
     buf_puts(ret, "\"speculation\":{");

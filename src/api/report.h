@@ -18,7 +18,8 @@ void report_model_info(struct api *a, struct buf *ret);
 
 /* report_memory.c */
 void report_memory(struct api *a, struct buf *ret);
-/* Bytes that the process holds in memory and no account names; negative when accounts count what is not resident. */
+/* Bytes that the process holds in memory and no account names; negative when accounts count what is not
+ * resident. */
 int64_t report_unaccounted(struct api *a);
 /* Fills a->accounts from the ledger; returns how many. */
 uint32_t report_read_accounts(struct api *a);

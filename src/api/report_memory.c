@@ -1,7 +1,8 @@
 /* report_memory.c - the ledger as a tree whose sums are checked, beside what the system says.
  *
- * own_bytes are what an account uses and no child of it names: disks aside, their sum over all accounts is what the root uses.
- * The ledger is walked into an array first: writing the reply takes memory, which is the ledger's business too. */
+ * own_bytes are what an account uses and no child of it names: disks aside, their sum over all accounts is
+ * what the root uses. The ledger is walked into an array first: writing the reply takes memory, which is the
+ * ledger's business too. */
 #include "api/report.h"
 
 #include "base/check.h"
@@ -29,7 +30,8 @@ uint32_t report_read_accounts(struct api *a)
 
 /* ---- what nobody named ---- */
 
-/* Accounts whose bytes come from the general allocator: the allocator's own figure says what of them is resident. */
+/* Accounts whose bytes come from the general allocator: the allocator's own figure says what of them is
+ * resident. */
 static bool is_heap(const struct account_numbers *n)
 {
     static const char *const names[] = {"text", "network", "requests", "heap"};
@@ -118,7 +120,8 @@ static void write_account(const struct account_numbers *n, uint64_t own, struct 
     buf_puts(ret, ",\"children\":[");
 }
 
-/* Parents come before their children: a deeper account opens below the last, a shallower one closes what is open. */
+/* Parents come before their children: a deeper account opens below the last, a shallower one closes what is
+ * open. */
 static void write_tree(const struct account_numbers *accounts, uint32_t count, struct buf *ret)
 {
     for (uint32_t i = 0; i < count; i++) {

@@ -1,4 +1,5 @@
-/* report_status.c - models and requests as they are now: what exchanges know, joined with what engines published last. */
+/* report_status.c - models and requests as they are now: what exchanges know, joined with what engines
+ * published last. */
 #include "api/report.h"
 
 #include "api/exchange.h"

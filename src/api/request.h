@@ -1,10 +1,10 @@
 /* request.h - what a client asked for, checked as far as that is possible without knowing the model.
  *
- * request_parse() is a pure function: a body to a struct request, or to the sentence that refuses it. Which fields there are, on
- * which routes, with which bounds, is one table (request_fields.c). null counts as absent. A field that is known and not
- * honoured is refused unless it says what happens anyway. A name that nobody knows is left alone, as vLLM does it
- * (clients send extras that their users cannot switch off), but the reply lists it in the header `x-ignored-fields`, so
- * that a misspelled name can be found. */
+ * request_parse() is a pure function: a body to a struct request, or to the sentence that refuses it. Which
+ * fields there are, on which routes, with which bounds, is one table (request_fields.c). null counts as
+ * absent. A field that is known and not honoured is refused unless it says what happens anyway. A name that
+ * nobody knows is left alone, as vLLM does it (clients send extras that their users cannot switch off), but
+ * the reply lists it in the header `x-ignored-fields`, so that a misspelled name can be found. */
 #ifndef PLATEAU_API_REQUEST_H
 #define PLATEAU_API_REQUEST_H
 
@@ -104,19 +104,21 @@ struct request {
     char ignored[REQUEST_IGNORED_BYTES]; /* "a, b": names that nobody knows; cut when there are many */
 };
 
-/* False: `why` says it. `ret` is to be dropped with request_done() in either case. The body's bytes are not needed afterwards. */
+/* False: `why` says it. `ret` is to be dropped with request_done() in either case. The body's bytes are not
+ * needed afterwards. */
 bool request_parse(enum request_kind kind, struct slice body, const struct request_limits *limits,
                    struct request_memory *memory, struct request *ret, struct reject *why);
 void request_done(struct request *r);
 
-/* Frees what only the prompt needed: messages, prompt, template arguments. The tools stay (their schemas type the arguments of
- * calls). */
+/* Frees what only the prompt needed: messages, prompt, template arguments. The tools stay (their schemas type
+ * the arguments of calls). */
 void request_drop_prompt(struct request *r);
-/* Frees all of the body, of a request that has its answer: ten million values take a second, which the network thread has not. */
+/* Frees all of the body, of a request that has its answer: ten million values take a second, which the
+ * network thread has not. */
 void request_drop_all(struct request *r);
 
-/* request_messages.c: brings the history into the form that templates expect, in place. Its pictures and videos go to the list *media,
- * which is made when the first is found. */
+/* request_messages.c: brings the history into the form that templates expect, in place. Its pictures and
+ * videos go to the list *media, which is made when the first is found. */
 bool request_normalise_messages(json_t *messages, const struct request_limits *limits,
                                 struct request_memory *memory, json_t **media, struct reject *why);
 bool request_check_tools(const json_t *tools, struct reject *why);

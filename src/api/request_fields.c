@@ -1,7 +1,8 @@
 /* request_fields.c - one row per field: name, routes, how it is read, bounds, where it goes.
  *
- * The rows of REFUSED and the like are fields that other servers know. Ignoring one would give an answer to another
- * question than the client's, so each is refused with a reason, unless its value asks for what happens anyway. */
+ * The rows of REFUSED and the like are fields that other servers know. Ignoring one would give an answer to
+ * another question than the client's, so each is refused with a reason, unless its value asks for what
+ * happens anyway. */
 #include "api/request_fields.h"
 
 #include "base/check.h"
@@ -530,8 +531,8 @@ static const struct field *field_find(const char *name, unsigned route)
     return NULL;
 }
 
-/* Whether the name means something on another route. A request for tokens may be the body of a chat with all that
- * belongs to its reply, so only the generating routes mind. */
+/* Whether the name means something on another route. A request for tokens may be the body of a chat with all
+ * that belongs to its reply, so only the generating routes mind. */
 static bool field_is_elsewhere(const struct request *r, const char *name)
 {
     return r->kind <= REQUEST_COMPLETION && field_find(name, ON_ALL);

@@ -1,9 +1,9 @@
 /* request_media.c - a picture or a video as clients write it down.
  *
- * OpenAI's, the Responses', Hugging Face's and Qwen's forms differ in where the address stands: under the type's own name, as a string or
- * as an object with a "url". What such a part says besides is refused unless it is known and done, or known to change nothing, for a client
- * that limits a picture's size or cuts a video counts on it. `detail` is a wish about OpenAI's own sizes: any picture is seen as its
- * model sees it. */
+ * OpenAI's, the Responses', Hugging Face's and Qwen's forms differ in where the address stands: under the
+ * type's own name, as a string or as an object with a "url". What such a part says besides is refused unless
+ * it is known and done, or known to change nothing, for a client that limits a picture's size or cuts a video
+ * counts on it. `detail` is a wish about OpenAI's own sizes: any picture is seen as its model sees it. */
 #include "api/request.h"
 
 #include "base/check.h"

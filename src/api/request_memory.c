@@ -1,12 +1,14 @@
 /* request_memory.c - grains, and jansson's blocks.
  *
- * jansson knows one allocator per process and tells it nothing about whose block it asks for. So a block carries its
- * owner in front: the request whose JSON the thread was building when it was made (a thread-local), or nobody: then it
- * is the general heap's. Whoever drops the value later, on whichever thread, gives back to the right one. A block
- * that was made before the hook could not be told apart, hence a constructor: it comes before any use.
+ * jansson knows one allocator per process and tells it nothing about whose block it asks for. So a block
+ * carries its owner in front: the request whose JSON the thread was building when it was made (a
+ * thread-local), or nobody: then it is the general heap's. Whoever drops the value later, on whichever
+ * thread, gives back to the right one. A block that was made before the hook could not be told apart, hence a
+ * constructor: it comes before any use.
  *
- * jansson's lexer writes past its end when a block is refused in the middle of a token. So none is: the most that a text
- * can need is taken before the first block, each block comes out of that, and what is left goes back. */
+ * jansson's lexer writes past its end when a block is refused in the middle of a token. So none is: the most
+ * that a text can need is taken before the first block, each block comes out of that, and what is left goes
+ * back. */
 #include "api/request_memory.h"
 
 #include "api/json_depth.h"
@@ -56,7 +58,8 @@ static void give(void *owner, size_t bytes)
     struct request_memory *m = owner;
     ASSERT(bytes <= m->used);
     m->used -= bytes;
-    /* Two grains stay, so that a buffer that comes and goes does not reserve each time; the last byte takes all along. */
+    /* Two grains stay, so that a buffer that comes and goes does not reserve each time; the last byte takes
+     * all along. */
     size_t keep = m->used ? ROUND_UP(m->used, REQUEST_MEMORY_GRAIN) + 2 * REQUEST_MEMORY_GRAIN : 0;
     if (m->reserved <= keep)
         return;

@@ -5,9 +5,9 @@
 #include "api/api.h"
 #include "api/request.h"
 
-/* What the request leaves open comes from the model's generation_config: its temperature and filters when it says that it
- * samples, its repetition penalty always; else temperature 1 and nothing else. `bias` has room for all of logit_bias;
- * the seed is the request's, or 0 when it gave none. */
+/* What the request leaves open comes from the model's generation_config: its temperature and filters when it
+ * says that it samples, its repetition penalty always; else temperature 1 and nothing else. `bias` has room
+ * for all of logit_bias; the seed is the request's, or 0 when it gave none. */
 bool resolve_sampling(const struct request *r, const struct served_model *m, struct logit_bias *bias,
                       struct sampler_params *ret, struct reject *why);
 

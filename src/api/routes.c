@@ -1,7 +1,7 @@
 /* routes.c - one table: method, path, who may, what it is.
  *
- * What can be refused by the header alone is refused there, so that its body is not read. A path that ends in a slash
- * stands for all that begin with it: the rest is an id. So is what stands where a path has a star. */
+ * What can be refused by the header alone is refused there, so that its body is not read. A path that ends in
+ * a slash stands for all that begin with it: the rest is an id. So is what stands where a path has a star. */
 #include "api/routes.h"
 
 #include "api/auth.h"
@@ -312,7 +312,8 @@ static int refuse(struct http_request *r, const struct reject *why)
     return (int)reject_status(why);
 }
 
-/* The machine is so short that nothing new is computed. What takes nothing, and what gives memory back, goes on. */
+/* The machine is so short that nothing new is computed. What takes nothing, and what gives memory back, goes
+ * on. */
 static bool is_out_of_memory(struct api *a, enum request_kind kind, struct reject *why)
 {
     struct err e = {""};

@@ -1,7 +1,9 @@
-/* tenants.h - what each tenant's requests came to, for each model: the series that /metrics shows to a tenant.
+/* tenants.h - what each tenant's requests came to, for each model: the series that /metrics shows to a
+ * tenant.
  *
- * A tenant is an API key, or a client's address where there are no keys. Bound: TENANTS_MAX pairs of a tenant and a model, of 144 bytes. With
- * more, the pair that has rested longest goes, and its counters begin again at 0. Network thread. */
+ * A tenant is an API key, or a client's address where there are no keys. Bound: TENANTS_MAX pairs of a tenant
+ * and a model, of 144 bytes. With more, the pair that has rested longest goes, and its counters begin again
+ * at 0. Network thread. */
 #ifndef PLATEAU_API_TENANTS_H
 #define PLATEAU_API_TENANTS_H
 

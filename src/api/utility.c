@@ -64,7 +64,8 @@ static bool write_tokens(struct exchange *x, const struct prompt_ids *p)
 bool utility_tokenize(struct exchange *x, struct arena *scratch)
 {
     const json_t *prompt = x->request.prompt;
-    /* Counting is the point: a text longer than the context is counted too, and an empty one has no tokens. */
+    /* Counting is the point: a text longer than the context is counted too, and an empty one has no
+     * tokens. */
     if (prompt && json_string_length(prompt) == 0) {
         struct prompt_ids none = {0};
         return write_tokens(x, &none);
@@ -133,7 +134,8 @@ bool utility_template(struct exchange *x, struct arena *scratch)
     return ok && reply_is_whole(x);
 }
 
-/* A step lasts a second at most, or its engine is stuck: then it does it later, without being waited for, since others wait for this thread. */
+/* A step lasts a second at most, or its engine is stuck: then it does it later, without being waited for,
+ * since others wait for this thread. */
 #define RECLAIM_TIMEOUT_NS (3 * NS_PER_S)
 
 static const char *failure_text(int error)

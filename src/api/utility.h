@@ -1,4 +1,5 @@
-/* utility.h - the routes that compute nothing: /tokenize, /detokenize, /apply-template, /api/hot-cache/clear, /api/trim. On prep threads.
+/* utility.h - the routes that compute nothing: /tokenize, /detokenize, /apply-template, /api/hot-cache/clear,
+ * /api/trim. On prep threads.
  *
  * vLLM and llama.cpp name their fields differently; a reply has the names of both. */
 #ifndef PLATEAU_API_UTILITY_H

@@ -1,4 +1,5 @@
-/* wait.c - who waits is looked at on every change: there are at most --max-requests of them, and changes are rare. */
+/* wait.c - who waits is looked at on every change: there are at most --max-requests of them, and changes are
+ * rare. */
 #include "api/wait.h"
 
 #include "api/media_request.h"

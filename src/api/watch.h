@@ -1,7 +1,7 @@
 /* watch.h - which models have something to compute and do not get on with it.
  *
- * Stuck: no layer of a step has finished for --stuck seconds though something could be computed. It is told when it begins, with the
- * requests that the step has, and when it is over. Network thread. */
+ * Stuck: no layer of a step has finished for --stuck seconds though something could be computed. It is told
+ * when it begins, with the requests that the step has, and when it is over. Network thread. */
 #ifndef PLATEAU_API_WATCH_H
 #define PLATEAU_API_WATCH_H
 

@@ -1,4 +1,5 @@
-/* check.c - the one place where the program stops itself. Nothing here allocates: it is also what stops a thread that may not. */
+/* check.c - the one place where the program stops itself. Nothing here allocates: it is also what stops a
+ * thread that may not. */
 #include "base/check.h"
 
 #include "base/log.h"

@@ -1,8 +1,9 @@
-/* check.h - stop when we were wrong.
+/* check.h - stops the program after our own mistakes.
  *
- * ASSERT holds in every build: a broken invariant in a server that runs for days is worth a core dump,
- * not a guess. Never use it for what a client or the world did: those are values and errors. The last line of the log says what
- * was wrong: event=invariant_broken, with the condition, its place and the thread (an engine's thread has its model's name). */
+ * ASSERT holds in every build: a broken invariant in a server that runs for days is worth a core dump.
+ * Never use it for input of clients or errors of the system: those are values and errors. The last
+ * line of the log names the fault: event=invariant_broken, with the condition, its place and the thread (the
+ * thread of an engine has the name of its model). */
 #ifndef PLATEAU_BASE_CHECK_H
 #define PLATEAU_BASE_CHECK_H
 

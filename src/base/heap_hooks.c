@@ -1,8 +1,11 @@
-/* heap_hooks.c - the malloc family as heap_watch.h wants to see it; empty unless PLATEAU_DEBUG or PLATEAU_HEAP_HOOKS is defined.
+/* heap_hooks.c - the malloc family as heap_watch.h wants to see it; empty unless PLATEAU_DEBUG or
+ * PLATEAU_HEAP_HOOKS is defined.
  *
- * A sanitizer's allocator calls hooks of its own (ThreadSanitizer's not for aligned allocations). Elsewhere these functions stand before the allocator's: the program's own come first
- * for every library. They pass on to jemalloc by names that are only jemalloc's, and without it to the names under which glibc exports its
- * own allocator; looking the next malloc up with dlsym would allocate. free() and malloc_usable_size() stay the allocator's own. */
+ * A sanitizer's allocator calls hooks of its own (ThreadSanitizer's not for aligned allocations). Elsewhere
+ * these functions stand before the allocator's: the program's own come first for every library. They pass on
+ * to jemalloc by names that are only jemalloc's, and without it to the names under which glibc exports its
+ * own allocator; looking the next malloc up with dlsym would allocate. free() and malloc_usable_size() stay
+ * the allocator's own. */
 #if defined(PLATEAU_DEBUG) || defined(PLATEAU_HEAP_HOOKS)
 
 #include "base/heap_watch.h"

@@ -1,8 +1,10 @@
 /* log.h - one line per event: time, level, event name, key=value pairs.
  *
- * Only the program logs (cli, engine, api, http at their seams); modules return what happened. Any thread;
- * a line is one write to stderr, cut at 1 KiB, and valid UTF-8 without control characters whatever was to be in it. Nobody waits for who does not read it: what does not fit into a full pipe is lost, and the
- * next line says how many were (lines_lost=N). The fatal line, which check.c writes before it stops the process, waits for room for up to a second. */
+ * Only the program logs (cli, engine, api, http at their seams); modules return their results. Any thread;
+ * a line is one write to stderr, cut at 1 KiB, always valid UTF-8 without control characters. Writers
+ * never wait for a slow reader: a line that does not fit into a full pipe is lost, and the next line
+ * counts the losses (lines_lost=N). The fatal line, which check.c writes before it stops the process, waits
+ * for room for up to a second. */
 #ifndef PLATEAU_BASE_LOG_H
 #define PLATEAU_BASE_LOG_H
 

@@ -1,10 +1,10 @@
 /* pace.c - SCHED_IDLE while it is enough, sleep where it is not.
  *
- * SCHED_IDLE has 3 parts where nice 0 has 1024: on a machine where other programs use all processors a load would take hundreds of
- * times as long. One piece that took eight times its processor time is the sign, if this process used less than seven eighths of
- * the processors meanwhile; then pieces at nice 0 with pauses between them get their share for some seconds, after which SCHED_IDLE
- * is tried again. Without the second condition a stream's own steps are such a sign: on two idle cores its gaps rose from 1.4 to
- * 6.8 ms while a model loaded. */
+ * SCHED_IDLE has 3 parts where nice 0 has 1024: on a machine with all processors busy a load would take
+ * hundreds of times as long. One piece that took eight times its processor time is the sign, if this process
+ * used less than seven eighths of the processors meanwhile. Then pieces at nice 0 with pauses between them get
+ * their share for some seconds, after which SCHED_IDLE is tried again. Without the second condition the steps
+ * of a stream are such a sign: on two cores its gaps rose from 1.4 to 6.8 ms while a model loaded. */
 #include "base/pace.h"
 
 #include "base/check.h"
@@ -14,7 +14,7 @@
 #include <sched.h>
 #include <time.h>
 
-#define STARVED_TIMES 8 /* a piece takes so many times its processor time */
+#define STARVED_TIMES 8 /* limit of a piece's time, in multiples of its processor time */
 #define STARVED_NS    (5 * NS_PER_MS)
 #define OWN_SHARE     0.875 /* of the processors: above it, this process itself starves the task */
 #define SLEEPS_NS     (4 * NS_PER_S)

@@ -1,11 +1,11 @@
-/* pace.h - a long task, such as a load, beside others in this process who must not notice it.
+/* pace.h - runs a long task, such as a load, without slowing other work of this process.
  *
- * The task calls pace_next() after each piece of its work, of a few milliseconds at most, and says whether the others compute. While they do not,
- * it has the machine as any thread of nice 0. While they do, it runs as SCHED_IDLE; but if other programs leave it less than an eighth
- * of a processor, or if the system would not let it return from there (RLIMIT_NICE), it runs as before and sleeps three times as
- * long as it works. So it never stands still behind programs that use all processors. When this process uses them all, the task
- * stays low: those are the others that must not notice it.
- * Each thread for itself. */
+ * The task calls pace_next() after each piece of its work, of a few milliseconds at most, and says whether
+ * others compute. While they do not, it runs as any thread of nice 0. While they do, it runs as
+ * SCHED_IDLE. If other programs leave it less than an eighth of a processor, or if the system would not let it
+ * return from there (RLIMIT_NICE), it runs at nice 0 and sleeps three times as long as it works. So it
+ * never stands still because other programs use all processors. While this process itself uses them all, the
+ * task stays at SCHED_IDLE. Each thread for itself. */
 #ifndef PLATEAU_BASE_PACE_H
 #define PLATEAU_BASE_PACE_H
 
@@ -25,7 +25,7 @@ struct pace {
 void pace_begin(struct pace *p);
 /* Between two pieces. May sleep, for 100 ms at most. */
 void pace_next(struct pace *p, bool others_compute);
-/* What follows is not in pieces: normal priority. */
+/* The following work is not in pieces: normal priority. */
 void pace_end(struct pace *p);
 
 #endif

@@ -11,8 +11,8 @@
 /* Makes [p, p + bytes), whole system pages, writable and resident; zeroed if it was not committed.
  * 0, or -ENOMEM and it is not committed. */
 int pages_commit(char *p, size_t bytes);
-/* The two halves of pages_commit(). After pages_open(), several threads may populate parts of the range at once. What fails in either is the
- * caller's to decommit. 0 or -ENOMEM. */
+/* The two halves of pages_commit(). After pages_open(), several threads may populate parts of the range at
+ * once. What fails in either is the caller's to decommit. 0 or -ENOMEM. */
 int pages_open(char *p, size_t bytes);
 int pages_populate(char *p, size_t bytes);
 

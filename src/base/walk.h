@@ -1,7 +1,8 @@
 /* walk.h - a look at everything in a structure, which can be called off.
  *
- * The walks that check invariants at idle take time with each page of a pool. A walk counts the things it looks at and asks every
- * WALK_ASKS of them whether to go on; one that is called off has found nothing and begins again another time. */
+ * The walks that check invariants at idle take time with each page of a pool. A walk counts the things it
+ * looks at and asks every WALK_ASKS of them whether to go on; one that is called off has found nothing and
+ * begins again another time. */
 #ifndef PLATEAU_BASE_WALK_H
 #define PLATEAU_BASE_WALK_H
 

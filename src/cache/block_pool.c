@@ -1,9 +1,9 @@
 /* block_pool.c - two bitmaps of blocks and a count per unit.
  *
- * `free` holds what nobody has; `ready` those of them whose units are all committed. Taking prefers a ready block: memory
- * that is here already is used before more is asked for, so that when the account says no, what was given back can
- * be taken. Both hand out the lowest, which keeps the high units empty for trim. A list of free blocks was
- * dropped: it hands out what was freed last and scatters the taken ones over all units. */
+ * `free` holds what nobody has; `ready` those of them whose units are all committed. Taking prefers a ready
+ * block: memory that is here already is used before more is asked for, so that when the account says no, what
+ * was given back can be taken. Both hand out the lowest, which keeps the high units empty for trim. A list of
+ * free blocks was dropped: it hands out what was freed last and scatters the taken ones over all units. */
 #include "cache/block_pool.h"
 
 #include "base/check.h"

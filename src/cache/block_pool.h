@@ -2,8 +2,9 @@
  *
  * A block is taken or free. The pool reserves the address range of all of them once and commits the units a
  * block lies in before it hands the block out; a block may straddle units. Units without a taken block stay
- * committed until block_pool_trim() gives them back; block_pool_compact() empties units by moving what lies in them. Time is a
- * number that the caller sets. Bound of the tables: 2 bits a block, 12 bytes a unit. Engine thread only. */
+ * committed until block_pool_trim() gives them back; block_pool_compact() empties units by moving what lies
+ * in them. Time is a number that the caller sets. Bound of the tables: 2 bits a block, 12 bytes a unit.
+ * Engine thread only. */
 #ifndef PLATEAU_CACHE_BLOCK_POOL_H
 #define PLATEAU_CACHE_BLOCK_POOL_H
 
@@ -25,15 +26,15 @@ size_t block_pool_arena_bytes(const struct block_pool_opts *opts);
 /* Builds the pool's tables in `a`; the blocks are outside it. Nothing is committed yet.
  * 0, -EINVAL (an option is zero or no multiple), -ENOMEM (the arena or the address space is too small). */
 int block_pool_create(struct arena *a, const struct block_pool_opts *opts, struct block_pool **ret);
-/* Gives every unit back. Call it before the arena goes. NULL is fine. Returns what the system would not take, the caller's from now on:
- * NULL as a rule. */
+/* Gives every unit back. Call it before the arena goes. NULL is fine. Returns what the system would not take,
+ * the caller's from now on: NULL as a rule. */
 struct units *block_pool_done(struct block_pool *p);
 
 /* The lowest free block that is committed already, else the lowest free one, its units committed.
  * 0, -ENOSPC (all are taken), -ENOMEM (account or system said no; nothing has moved). It never waits. */
 int block_pool_take(struct block_pool *p, uint32_t *ret);
-/* So many blocks are about to be taken: commits for those that are not ready, as far as account and system give, on the crew's threads.
- * Nothing, where that would be too few units to be worth it. */
+/* So many blocks are about to be taken: commits for those that are not ready, as far as account and system
+ * give, on the crew's threads. Nothing, where that would be too few units to be worth it. */
 void block_pool_prepare(struct block_pool *p, uint32_t blocks, const struct units_crew *crew);
 void block_pool_give(struct block_pool *p, uint32_t index);
 bool block_pool_is_taken(const struct block_pool *p, uint32_t index);
@@ -42,8 +43,8 @@ uint32_t block_pool_ready_count(const struct block_pool *p);
 
 /* The time now, for what happens from here on. */
 void block_pool_clock(struct block_pool *p, uint64_t now_ns);
-/* Gives back at most `units_max` units that hold no taken block since before_ns (UINT64_MAX: it does not matter since when),
- * highest first; returns their bytes. */
+/* Gives back at most `units_max` units that hold no taken block since before_ns (UINT64_MAX: it does not
+ * matter since when), highest first; returns their bytes. */
 uint64_t block_pool_trim(struct block_pool *p, uint32_t units_max, uint64_t before_ns);
 /* Bytes of committed units beyond what the taken blocks would need if they lay side by side. */
 uint64_t block_pool_spare_bytes(const struct block_pool *p);
@@ -54,8 +55,8 @@ struct block_mover {
     void (*move)(void *arg, uint32_t from, uint32_t to);
     void *arg;
 };
-/* Moves one block out of the highest unit that can be emptied into places below it, to the lowest that is committed already.
- * False: there is no such unit. Called until then it ends, for blocks only move down. */
+/* Moves one block out of the highest unit that can be emptied into places below it, to the lowest that is
+ * committed already. False: there is no such unit. Called until then it ends, for blocks only move down. */
 bool block_pool_compact(struct block_pool *p, const struct block_mover *m);
 
 /* Block i lies at base + i * block_bytes; constant. */

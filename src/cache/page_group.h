@@ -1,8 +1,8 @@
 /* page_group.h - attention layers of equal reach, and the pool of their pages.
  *
- * A model's first group sees everything. Where a model has none of these, its widest window stands first and is kept whole: one
- * group at least must say which prefixes there are. The others see a window: the last so many tokens, the token itself
- * included. A page behind it is never read again by that sequence. */
+ * A model's first group sees everything. Where a model has none of these, its widest window stands first and
+ * is kept whole: one group at least must say which prefixes there are. The others see a window: the last so
+ * many tokens, the token itself included. A page behind it is never read again by that sequence. */
 #ifndef PLATEAU_CACHE_PAGE_GROUP_H
 #define PLATEAU_CACHE_PAGE_GROUP_H
 

@@ -1,7 +1,8 @@
 /* page_pool.c - references and an order of last use over a block pool.
  *
- * Cached pages form a list through indices, 8 bytes a page, least recently used first: a page joins it when its last
- * reference goes, so the order of joining is the order of last use; its number tells where it stands among those of other pools. */
+ * Cached pages form a list through indices, 8 bytes a page, least recently used first: a page joins it when
+ * its last reference goes, so the order of joining is the order of last use; its number tells where it stands
+ * among those of other pools. */
 #include "cache/page_pool.h"
 
 #include "cache/page_state.h"

@@ -1,9 +1,10 @@
 /* prefix_index.c - a forest of nodes, a hash table of their keys, a list of their snapshots.
  *
- * Each node has a page of the first group, so there are as many nodes as that has pages; each group knows the node of each
- * of its pages, so the pools' callbacks find it at once. Keys are SHA-256, uniform already: their first bytes choose the bucket.
- * Subtrees are removed leaf by leaf without recursion, for a chain may be thousands of pages long. Snapshots are few (each is worth thousands of tokens of K and V), so
- * the cheapest is found by looking at all of them. */
+ * Each node has a page of the first group, so there are as many nodes as that has pages; each group knows the
+ * node of each of its pages, so the pools' callbacks find it at once. Keys are SHA-256, uniform already:
+ * their first bytes choose the bucket. Subtrees are removed leaf by leaf without recursion, for a chain may
+ * be thousands of pages long. Snapshots are few (each is worth thousands of tokens of K and V), so the
+ * cheapest is found by looking at all of them. */
 #include "cache/prefix_index.h"
 
 #include "cache/prefix_state.h"
@@ -317,7 +318,8 @@ static void prune(struct prefix_index *ix, uint32_t node)
     }
 }
 
-/* The node has lost its page of this group: whose window it was in, it and those behind it, is no end any more. */
+/* The node has lost its page of this group: whose window it was in, it and those behind it, is no end any
+ * more. */
 static void prune_behind(struct prefix_index *ix, uint32_t top, uint32_t group)
 {
     const struct page_group *g = &ix->groups[group].is;

@@ -1,8 +1,8 @@
 /* slot_pool.h - the pool of slots: one sequence's recurrent state each.
  *
  * Owns every slot from load to unload. A slot is free or taken by one row; it is not shared. Its units are
- * committed before it is handed out. What a slot held before is still in it: a sequence that begins reads none.
- * Engine thread only. */
+ * committed before it is handed out. What a slot held before is still in it: a sequence that begins reads
+ * none. Engine thread only. */
 #ifndef PLATEAU_CACHE_SLOT_POOL_H
 #define PLATEAU_CACHE_SLOT_POOL_H
 

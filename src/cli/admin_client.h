@@ -26,8 +26,8 @@ struct admin_reply {
     struct buf body;
     json_t *json; /* of the body; NULL: not JSON */
 };
-/* 0; -ECONNREFUSED: no server answers; -EPROTO: the status is 400 or more, e has the server's sentence; -EIO, -ENOMEM.
- * admin_reply_done() either way. */
+/* 0; -ECONNREFUSED: no server answers; -EPROTO: the status is 400 or more, e has the server's sentence; -EIO,
+ * -ENOMEM. admin_reply_done() either way. */
 int admin_client_order(const struct admin_client *c, const char *method, const char *path,
                        struct admin_reply *ret, struct err *e);
 void admin_reply_done(struct admin_reply *r);

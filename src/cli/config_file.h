@@ -13,7 +13,8 @@
 /* `section` is "" at the head. 1 to go on; the callee keeps its error. */
 typedef int config_file_entry_fn(void *arg, const char *section, const char *name, const char *value);
 
-/* 0, -EINVAL (a line is not "name = value" or a section, or is too long; e names it), -ENOMEM, -ENOENT (the file cannot be read). */
+/* 0, -EINVAL (a line is not "name = value" or a section, or is too long; e names it), -ENOMEM, -ENOENT (the
+ * file cannot be read). */
 int config_file_read(const char *path, config_file_entry_fn *entry, void *arg, struct err *e);
 
 #endif

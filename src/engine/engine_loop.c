@@ -209,7 +209,8 @@ static void note_rest(struct engine *en)
 
 /* ---- idle ---- */
 
-/* Sleeps until a message comes; before that, hands prefixes to the tier below, does what trim is owed and checks invariants. */
+/* Sleeps until a message comes; before that, hands prefixes to the tier below, does what trim is owed and
+ * checks invariants. */
 static void idle(struct engine *en)
 {
     struct engine_message m;

@@ -1,9 +1,10 @@
 /* invariants.h - what must hold of an engine between two steps, checked while it has nothing else to do.
  *
- * The walk looks at the scheduler, the pools, the prefix index, the image cache and the model's accounts. It is made once when the engine
- * comes to rest (no request is there, or all that are here are paused) and then every INVARIANTS_EVERY_NS; never while a request waits: a
- * message calls it off, and it begins again at the next rest. What is wrong stops the process (base/check.h).
- * With PLATEAU_DEBUG it is also made after every step. Engine thread only. */
+ * The walk looks at the scheduler, the pools, the prefix index, the image cache and the model's accounts. It
+ * is made once when the engine comes to rest (no request is there, or all that are here are paused) and then
+ * every INVARIANTS_EVERY_NS; never while a request waits: a message calls it off, and it begins again at the
+ * next rest. What is wrong stops the process (base/check.h). With PLATEAU_DEBUG it is also made after every
+ * step. Engine thread only. */
 #ifndef PLATEAU_ENGINE_INVARIANTS_H
 #define PLATEAU_ENGINE_INVARIANTS_H
 

@@ -1,9 +1,10 @@
 /* http_peer.h - how many connections each client address has.
  *
- * A table of fixed size with an entry for each address that is connected now. A client is an IPv4 address or an IPv6 /64, which is
- * what one customer gets; addresses of IPv4 in IPv6 are the former.
+ * A table of fixed size with an entry for each address that is connected now. A client is an IPv4 address or
+ * an IPv6 /64, which is what one customer gets; addresses of IPv4 in IPv6 are the former.
  *
- * Bound in bytes: http_peers_bytes(), at most 96 for each of connections_max (an entry, and its share of the chains' heads). */
+ * Bound in bytes: http_peers_bytes(), at most 96 for each of connections_max (an entry, and its share of the
+ * chains' heads). */
 #ifndef PLATEAU_HTTP_HTTP_PEER_H
 #define PLATEAU_HTTP_HTTP_PEER_H
 

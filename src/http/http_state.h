@@ -1,11 +1,12 @@
-/* http_state.h - what the files of this folder share. Nobody else includes it.
+/* http_state.h - shared by the files of this folder only.
  *
- * A connection's slot holds the one request that it can have at a time. Everything belongs to the network thread,
- * except what http_server marks as read or set by others.
+ * A connection's slot holds the one request that it can have at a time. Everything belongs to the network
+ * thread, except fields that http_server marks as read or set by other threads.
  *
- * Bound in bytes: the server HTTP_SERVER_BYTES_MAX, each connection with its request HTTP_CONN_BYTES_MAX, both asserted below; besides,
- * for each connection, the library's pool, send_bytes_max, and the table of addresses. http_server_bytes() is the sum, reserved at
- * creation. A body is reserved as it comes, body_bytes_max at most. */
+ * Bound in bytes: the server HTTP_SERVER_BYTES_MAX, each connection with its request HTTP_CONN_BYTES_MAX, both
+ * asserted below. Each connection also has the library's pool, send_bytes_max, and a share of the table of
+ * addresses. http_server_bytes() is the sum, reserved at creation. A body is reserved as it arrives,
+ * body_bytes_max at most. */
 #ifndef PLATEAU_HTTP_HTTP_STATE_H
 #define PLATEAU_HTTP_HTTP_STATE_H
 
@@ -18,12 +19,13 @@
 #include <microhttpd.h>
 #include <stdatomic.h>
 
-/* Connections beyond connections_max: only vital paths are answered on them, all else is told 429. */
+/* Connections beyond connections_max: only vital paths are answered on them, all others get 429. */
 #define HTTP_EXCESS_MAX 6
-/* Connections that have been told to go and that MHD has not closed yet; unused excess places serve for that as well. With all
- * taken, MHD accepts again in the next turn. */
+/* Connections marked for closing that MHD has not closed yet; unused excess places serve for that as well.
+ * With all taken, MHD accepts again in the next turn. */
 #define HTTP_LEAVING_MAX 2
-/* Closed connections whose clients are still sending: read from and thrown away, so that the refusal arrives. */
+/* Closed connections whose clients are still sending: read from and thrown away, so that the refusal
+ * arrives. */
 #define HTTP_LINGERS_MAX 64
 /* A body may come as slowly as this, after the idle timeout; a client that drips is cut. */
 #define HTTP_BODY_BYTES_PER_S 1024
@@ -50,7 +52,7 @@ struct http_ring {
 struct http_request {
     enum http_phase phase;
     bool begun;      /* the handler knows it */
-    bool late;       /* its header came while the server stops: nobody waits for its end */
+    bool late;       /* its header came while the server stops: the grace does not wait for its end */
     bool bad_target; /* a malformed %-escape in it, or a space */
     bool http_1_0;
     bool body_expected; /* the header announces one */
@@ -84,7 +86,7 @@ struct http_conn {
     bool shut;      /* answered past MHD, which reads the end of it next */
     bool gone;      /* the client has closed its sending half, or all */
     bool killed;    /* no byte more goes out; MHD is about to close it */
-    bool suspended; /* as we told MHD */
+    bool suspended; /* as MHD was told */
     bool linger;    /* unread bytes may be coming in when it closes */
     enum http_leave leave;
     enum http_idle idle; /* which list of those it is in; HTTP_IDLES = none */
@@ -128,12 +130,12 @@ struct http_server {
     size_t conn_bytes; /* of one connection, its send buffer apart */
     uint64_t reserved_bytes;
     uint16_t port;
-    uint32_t mhd_timeout_s; /* of connections that are told no other */
+    uint32_t mhd_timeout_s; /* of connections without a timeout of their own */
     int epoll_fd, wake_fd, mhd_epoll_fd;
     struct MHD_Daemon *mhd;
 
     /* Network thread. */
-    int listen_fd; /* ours to close once MHD does not accept any more; -1 = closed */
+    int listen_fd; /* ours to close once MHD has stopped accepting; -1 = closed */
     struct http_conn *conns;
     uint32_t *fd_heads; /* of chains of connections by descriptor: index of the first, + 1 */
     uint32_t fd_heads_count;
@@ -143,7 +145,7 @@ struct http_server {
     uint32_t conns_open, conns_placed, requests_open;
     uint64_t now_ns, tick_ns;
     bool quiesced, stopping;
-    uint64_t last_words_ns; /* when the handler was told `stopping`; 0 = not yet */
+    uint64_t last_words_ns; /* when `stopping` was called; 0 = not yet */
     bool resumed;           /* MHD has something to do that it does not wait for */
     uint64_t activity;      /* calls from MHD, to tell a busy turn from a useless one */
     uint32_t useless_turns; /* in a row */
@@ -204,14 +206,15 @@ void http_conn_gone(struct http_conn *c);
 void http_conn_kill(struct http_conn *c);
 /* MHD looks at the connection again. */
 void http_conn_resume(struct http_conn *c);
-/* Kills what has been getting on too slowly. */
+/* Closes connections that are too slow. */
 void http_conn_check_deadline(struct http_conn *c, uint64_t now_ns);
 
 /* http_request.c */
 void http_request_begin(struct http_request *r);
 /* Tells the handler, once, and gives back what the request held. */
 void http_request_over(struct http_request *r, bool completed);
-/* Gives the prepared answer to MHD; from inside MHD's callback, or suspended. False when MHD does not take it. */
+/* Gives the prepared answer to MHD; from inside MHD's callback, or suspended. False when MHD does not take
+ * it. */
 bool http_request_queue_reply(struct http_request *r);
 /* The prepared answer is now `reply`; when the connection is suspended it goes out at once. */
 void http_request_set_reply(struct http_request *r, struct MHD_Response *reply, unsigned status,
@@ -232,12 +235,13 @@ void http_refuse(struct http_request *r, const struct http_refusal *why);
 struct http_refusal http_refuse_fault(const struct http_server *s, enum http_fault fault);
 /* There is no place for the connection. */
 struct http_refusal http_refuse_place(const struct http_conn *c);
-/* Writes the refusal past MHD, which takes no answer while it reads a body. The caller closes the connection. */
+/* Writes the refusal past MHD, which takes no answer while it reads a body. The caller closes the
+ * connection. */
 void http_refuse_raw(struct http_request *r, const struct http_refusal *why);
 /* True when the request may not pass, and why. */
 bool http_refuse_wanted(const struct http_request *r, struct http_refusal *ret);
 struct http_refusal http_refuse_body_too_large(const struct http_server *s);
-/* There is no memory for so many bytes: of a body that is coming in, of an answer. */
+/* No memory for this many bytes: of an incoming body, of an answer. */
 struct http_refusal http_refuse_body(const struct http_server *s, uint64_t bytes);
 struct http_refusal http_refuse_reply(const struct http_server *s, uint64_t bytes);
 
@@ -248,7 +252,8 @@ void http_recv_add(struct http_conn *c);
 void http_recv_remove(struct http_conn *c);
 /* 0, or -ENOTSUP: MHD reads by another way. */
 int http_recv_check(struct err *e);
-/* The header of the request that MHD hands over, or all of it, has been judged. False is logged: it must not be served. */
+/* The header of the request that MHD hands over, or all of it, has been judged. False is logged: it must not
+ * be served. */
 bool http_recv_has_judged(const struct http_conn *c, bool whole);
 
 /* http_place.c */
@@ -265,7 +270,7 @@ void http_place_judge(struct http_conn *c);
 void http_leave_evict(struct http_conn *c);
 /* Its raw bytes are faulty, or a request before the faulty one has ended. */
 void http_leave_fault(struct http_conn *c);
-/* Answers and closes those that were marked. Not from inside MHD. */
+/* Answers and closes marked connections. Not from inside MHD. */
 void http_leave_all(struct http_server *s);
 
 /* http_stream.c */
@@ -283,9 +288,9 @@ void http_server_end_all(struct http_server *s);
 bool http_listen_peer_is_own(int fd);
 /* As http_server_wait_ms, of all that joined. */
 int http_joined_wait_ms(struct http_server *s, int wait_ms);
-/* Serves those that have something to do. */
+/* Serves the joined servers that have work. */
 void http_joined_turn(struct http_server *s);
-/* What other threads asked of `s` holds for them too. */
+/* Passes the requests of other threads on to them. */
 void http_joined_obey(struct http_server *s);
 /* Requests that are open there. */
 uint32_t http_joined_requests(const struct http_server *s);

@@ -28,7 +28,8 @@ static struct MHD_Response *create_reply(struct http_request *r)
     /* To a HEAD, 0.9.75 would send the last chunk of a body of unknown length, into the next answer. */
     if (slice_eq(r->method, SLICE("HEAD")))
         return MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
-    /* The block is what MHD reads through for a client of HTTP/1.0; for others it sends chunks from the pool. */
+    /* The block is what MHD reads through for a client of HTTP/1.0; for others it sends chunks from the
+     * pool. */
     return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 2048, on_read, r, NULL);
 }
 

@@ -107,8 +107,8 @@ struct kern_delta {
 };
 typedef void kern_delta_fn(const struct kern_delta *a, uint32_t column_begin, uint32_t column_end);
 
-/* K and V of one KV head of one layer in pages of 32 tokens: in each page, at `k_offset` bytes, K transposed [hd][32],
- * and at `v_offset`, V [32][hd], f32. page = kv_base + index * page_bytes. */
+/* K and V of one KV head of one layer in pages of 32 tokens: in each page, at `k_offset` bytes, K transposed
+ * [hd][32], and at `v_offset`, V [32][hd], f32. page = kv_base + index * page_bytes. */
 #define KERN_SEGMENT_TOKENS 256
 struct kern_kv {
     char *base;

@@ -28,7 +28,8 @@ void workers_turn_begin(struct workers *w);
 void workers_turn_end(struct workers *w);
 /* A turn now, if no other has one or waits for one. False: no turn. */
 bool workers_turn_try(struct workers *w);
-/* Somebody has a turn or waits for one, or had one within the last 20 ms: between two steps. Any thread; takes no lock. */
+/* Somebody has a turn or waits for one, or had one within the last 20 ms: between two steps. Any thread;
+ * takes no lock. */
 bool workers_busy(const struct workers *w);
 
 /* Calls fn(arg, tile, worker) once for every tile < tiles, on all workers, and returns when all are done; the

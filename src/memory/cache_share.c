@@ -1,8 +1,9 @@
 /* cache_share.c - allowances, not a common counter.
  *
- * A counter that all add to would pass its limit whenever what one adds has to wait until another has evicted, and nobody may wait. With
- * allowances the sum holds at every moment; what it costs is that a share may be short for the time of another's step.
- * Costs are compared as they are measured. Where one is not known yet, ages alone decide. */
+ * A counter that all add to would pass its limit whenever what one adds has to wait until another has
+ * evicted, and nobody may wait. With allowances the sum holds at every moment; what it costs is that a share
+ * may be short for the time of another's step. Costs are compared as they are measured. Where one is not
+ * known yet, ages alone decide. */
 #include "memory/cache_share.h"
 
 #include "base/check.h"
@@ -78,8 +79,8 @@ static struct cache_share *find_stalest(struct cache_share *const *shares, uint3
     return stalest;
 }
 
-/* A part at a time: when that has gone, another may have the entry of least use. Who wants more and has it itself is not asked for its own
- * sake: it evicts when it comes to that. */
+/* A part at a time: when that has gone, another may have the entry of least use. Who wants more and has it
+ * itself is not asked for its own sake: it evicts when it comes to that. */
 static void ask(struct cache_share *const *shares, uint32_t count, uint64_t budget, uint64_t now_ns)
 {
     uint64_t part = MAX_OF(budget / FREE_PART, 1), keep = count > 1 ? part : 0;

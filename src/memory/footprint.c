@@ -86,12 +86,14 @@ static void footprint_read_cgroup(struct footprint *ret)
     read_cgroup_limits(dir, ret);
 }
 
-/* How many arenas the heap has. Requests allocate on the network's thread and on at most four others; a heap with four arenas for each
- * processor, as by default, is the larger for it, and one that is opened late may not be. */
+/* How many arenas the heap has. Requests allocate on the network's thread and on at most four others; a heap
+ * with four arenas for each processor, as by default, is the larger for it, and one that is opened late may
+ * not be. */
 #define ARENAS 4
 
-/* jemalloc reads this by its name before main(). What is free goes back within 250 ms also when nobody allocates any more, by one thread of its
- * own; by default it would be given back in 10 s of further allocations, and an idle server makes none. Nothing else refers to it. */
+/* jemalloc reads this by its name before main(). What is free goes back within 250 ms also when nobody
+ * allocates any more, by one thread of its own; by default it would be given back in 10 s of further
+ * allocations, and an idle server makes none. Nothing else refers to it. */
 extern const char *malloc_conf __attribute__((visibility("default")));
 const char *malloc_conf =
     "narenas:4,background_thread:true,max_background_threads:1,dirty_decay_ms:250,muzzy_decay_ms:0";

@@ -11,7 +11,8 @@ struct footprint {
     uint64_t cgroup_bytes;       /* cgroup v2: memory.current less its file part; 0 = unknown */
     uint64_t cgroup_limit_bytes; /* cgroup v2: the least memory.max on the way up; 0 = none */
     uint64_t cgroup_high_bytes;  /* likewise memory.high: beyond it everything is slowed down */
-    /* Per cent of the last 10 s in which some, or all, who wanted to run waited for memory; the cgroup's if it says, else the machine's. */
+    /* Per cent of the last 10 s in which some, or all, who wanted to run waited for memory; the cgroup's if
+     * it says, else the machine's. */
     double stalled_some, stalled_full;
     bool stalled_is_own;                     /* the cgroup's */
     uint64_t ram_bytes, ram_available_bytes; /* /proc/meminfo */
@@ -21,11 +22,12 @@ struct footprint {
 /* Reads /proc and /sys: about 100 us, never from an engine thread. Unknown values are 0. */
 void footprint_read(struct footprint *ret);
 
-/* Opens all arenas of the general allocator, before there are other threads: jemalloc 5.3.0 ends the process when a thread's first allocation
- * has to open one and the system refuses. */
+/* Opens all arenas of the general allocator, before there are other threads: jemalloc 5.3.0 ends the process
+ * when a thread's first allocation has to open one and the system refuses. */
 void footprint_open_heap(void);
 
-/* Has the general allocator give back what it keeps free. 20 to 70 ms: never from an engine's thread, or one that others wait for. */
+/* Has the general allocator give back what it keeps free. 20 to 70 ms: never from an engine's thread, or one
+ * that others wait for. */
 void footprint_purge_heap(void);
 
 /* What the ceiling leaves to others: max(1 GiB, 5 %), half of all of it on a small machine. */

@@ -17,7 +17,8 @@ uint64_t footprint_kib(const char *text, const char *key);
 /* "some avg10=0.12 ...": the first average of that line, from 0 to 100. */
 double footprint_stalled(const char *text, const char *who);
 
-/* /proc/self/cgroup: the line "0::/path" gives FOOTPRINT_CGROUPS "/path". "" without one, and when it does not fit. */
+/* /proc/self/cgroup: the line "0::/path" gives FOOTPRINT_CGROUPS "/path". "" without one, and when it does
+ * not fit. */
 void footprint_cgroup_dir(const char *text, char *ret, size_t bytes_max);
 /* Cuts `dir` to the cgroup it lies in, and FOOTPRINT_CGROUPS itself to "". */
 void footprint_cgroup_up(char *dir);

@@ -1,7 +1,8 @@
 /* holders.c - a list under one lock, which is held for a few loads and stores.
  *
- * An owner is asked under the lock: so it cannot go away meanwhile, and since asking is putting a message, nobody waits for long. Waiting for the
- * answer needs neither the lock nor the owner. An orphan has no owner: whoever asks frees it, without the lock, for that may take long. */
+ * An owner is asked under the lock: so it cannot go away meanwhile, and since asking is putting a message,
+ * nobody waits for long. Waiting for the answer needs neither the lock nor the owner. An orphan has no owner:
+ * whoever asks frees it, without the lock, for that may take long. */
 #include "memory/holders.h"
 
 #include "memory/cache_share.h"
@@ -199,7 +200,8 @@ static void note_left(struct holder *h)
     h->now = (struct holder_numbers){.held_bytes = bytes, .free_bytes = bytes, .reach_bytes = bytes};
 }
 
-/* The account that pays for orphans is there as long as they are. Without memory for it they are the process's own. */
+/* The account that pays for orphans is there as long as they are. Without memory for it they are the
+ * process's own. */
 static struct account *orphans_account(struct holders *hs)
 {
     struct account *root = ledger_root(hs->opts.ledger);
@@ -486,7 +488,8 @@ static int ask(struct holder *h, struct holder_ask *a)
     return r;
 }
 
-/* As holders_ask, but the ask is there whatever came of it, with what there is of an answer; NULL: no memory. */
+/* As holders_ask, but the ask is there whatever came of it, with what there is of an answer; NULL: no
+ * memory. */
 static int ask_by_id(struct holders *hs, uint64_t id, struct holder_ask *a)
 {
     pthread_mutex_lock(&hs->lock);

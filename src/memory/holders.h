@@ -34,8 +34,8 @@ struct holders_opts {
 
 /* 0 or -ENOMEM. */
 int holders_create(const struct holders_opts *opts, struct holders **ret);
-/* Nobody holds anything any more, but for orphans: those are tried once more, and what the system still does not take ends with the process. NULL is
- * fine. */
+/* Nobody holds anything any more, but for orphans: those are tried once more, and what the system still does
+ * not take ends with the process. NULL is fine. */
 void holders_free(struct holders *hs);
 
 /* ---- asking ---- */
@@ -74,7 +74,8 @@ struct holder_ask *holder_ask_create(enum holder_ask_kind kind, uint64_t bytes, 
 void holder_ask_done(struct holder_ask *a);
 /* Nobody took it: gone. */
 void holder_ask_drop(struct holder_ask *a);
-/* Who asked: the answer, and the ask is gone. -ETIMEDOUT: none until the clock says deadline_ns (UINT64_MAX: waits for ever). */
+/* Who asked: the answer, and the ask is gone. -ETIMEDOUT: none until the clock says deadline_ns (UINT64_MAX:
+ * waits for ever). */
 int holder_ask_wait(struct holder_ask *a, uint64_t deadline_ns, struct holder_answer *ret);
 
 /* ---- for owners ---- */
@@ -92,8 +93,8 @@ int holder_add(struct holders *hs, const char *name, struct holder **ret);
 void holder_open(struct holder *h, const struct holder_ops *ops, void *arg);
 /* Is asked nothing any more: `ops` is not called when this returns. NULL is fine. */
 void holder_close(struct holder *h);
-/* After holder_close(): what is left of it, ranges that could not be freed. None: it is struck off. Else it is an orphan, and the ranges are
- * the list's. NULL is fine with none. */
+/* After holder_close(): what is left of it, ranges that could not be freed. None: it is struck off. Else it
+ * is an orphan, and the ranges are the list's. NULL is fine with none. */
 void holder_remove(struct holder *h, struct units *const *left, uint32_t count);
 
 struct holder_numbers {
@@ -115,8 +116,8 @@ struct holder_share {
 struct holder_share holder_publish(struct holder *h, const struct holder_numbers *n, uint64_t now_ns);
 /* It will cache so many bytes: how many it may. */
 uint64_t holder_allow(struct holder *h, uint64_t wanted_bytes, uint64_t now_ns);
-/* The process refused it `bytes`. True: others are being asked, and have it poked when they have answered; false: nobody will help, because nobody
- * could a moment ago, it takes too long, or nobody listens. */
+/* The process refused it `bytes`. True: others are being asked, and have it poked when they have answered;
+ * false: nobody will help, because nobody could a moment ago, it takes too long, or nobody listens. */
 bool holder_want(struct holder *h, uint64_t bytes, uint64_t now_ns);
 
 /* ---- for who walks ---- */
@@ -141,13 +142,13 @@ struct holders_numbers {
 };
 void holders_numbers(struct holders *hs, struct holders_numbers *ret);
 
-/* Who caches the entry of least use, but for those in `except`, and of its entries those last used before *before_ns are of less use than
- * anybody else's. False: nobody caches anything. */
+/* Who caches the entry of least use, but for those in `except`, and of its entries those last used before
+ * *before_ns are of less use than anybody else's. False: nobody caches anything. */
 bool holders_stalest(struct holders *hs, const uint64_t *except, uint32_t except_count, uint64_t now_ns,
                      uint64_t *id, uint64_t *before_ns);
 
-/* Asks one. 0: holder_ask_wait() has its answer (an orphan's is there at once); -ENOENT: it is gone; -EPIPE: closing; -EAGAIN, -ENOMEM; or
- * what the system said to an orphan's bytes. */
+/* Asks one. 0: holder_ask_wait() has its answer (an orphan's is there at once); -ENOENT: it is gone; -EPIPE:
+ * closing; -EAGAIN, -ENOMEM; or what the system said to an orphan's bytes. */
 int holders_ask(struct holders *hs, uint64_t id, enum holder_ask_kind kind, uint64_t bytes,
                 uint64_t before_ns, struct holder_ask **ret);
 
@@ -160,11 +161,13 @@ struct holders_reclaimed {
         int error; /* -ETIMEDOUT: it may do it later */
     } failures[HOLDERS_MAX];
 };
-/* Asks all of them, orphans too, and waits for each until `timeout_ns` from now; goes on past those that fail. Not an owner's thread. */
+/* Asks all of them, orphans too, and waits for each until `timeout_ns` from now; goes on past those that
+ * fail. Not an owner's thread. */
 void holders_reclaim(struct holders *hs, enum holder_ask_kind kind, uint64_t timeout_ns,
                      struct holders_reclaimed *ret);
 
-/* Who helps those that holder_want(): `wanted` is called under the lock when somebody does. NULL: nobody helps. */
+/* Who helps those that holder_want(): `wanted` is called under the lock when somebody does. NULL: nobody
+ * helps. */
 void holders_listen(struct holders *hs, void (*wanted)(void *arg), void *arg);
 /* One that wants help. False: none does. */
 bool holders_next_want(struct holders *hs, uint64_t *id, uint64_t *bytes);

@@ -1,7 +1,8 @@
 /* ledger.c - a tree under one lock.
  *
  * Atomics per account were considered and dropped: a reservation must either move every account up to the
- * root or none, and a reader must see sums that add up. The lock is held for a walk of four or five levels. */
+ * root or none, and a reader must see sums that add up. The lock is held for a walk of four or five
+ * levels. */
 #include "memory/ledger.h"
 
 #include "memory/ledger_state.h"
@@ -66,7 +67,8 @@ static void move_up(struct account *from, struct account *at, uint64_t bytes)
             bytes = move(at, bytes);
 }
 
-/* From `at` on the way up, the first that has no room for `bytes` more of `from`; `spare` is to be left in `at` itself. */
+/* From `at` on the way up, the first that has no room for `bytes` more of `from`; `spare` is to be left in
+ * `at` itself. */
 static struct account *find_refusing_from(const struct account *from, struct account *at, uint64_t bytes,
                                           uint64_t spare)
 {

@@ -1,4 +1,5 @@
-/* ledger_state.h - what a ledger consists of; for ledger.c and ledger_check.c, and for tests that damage an account. */
+/* ledger_state.h - what a ledger consists of; for ledger.c and ledger_check.c, and for tests that damage an
+ * account. */
 #ifndef PLATEAU_MEMORY_LEDGER_STATE_H
 #define PLATEAU_MEMORY_LEDGER_STATE_H
 

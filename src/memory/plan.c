@@ -1,8 +1,9 @@
 /* plan.c - floors first, then what is left.
  *
- * A sequence's length decides its pages and its block; both only grow with it, so the longest that fits is found by halving.
- * Requests' blocks get room for all rows at full length, and for the queue as far as a sixteenth of the ceiling goes: what waits is
- * short as a rule, and what finds no room is told to come again. */
+ * A sequence's length decides its pages and its block; both only grow with it, so the longest that fits
+ * is found by halving. Requests' blocks get room for all rows at full length, and for the queue as far as
+ * a sixteenth of the ceiling goes: what waits is short as a rule, and what finds no room is told to come
+ * again. */
 #include "memory/plan.h"
 
 #include "memory/units.h"
@@ -117,7 +118,8 @@ static uint64_t pictures_asked(const struct plan_model *m, const struct plan_wis
     return asked && w->image_cache_bytes > m->picture_bytes ? w->image_cache_bytes - m->picture_bytes : 0;
 }
 
-/* As longest(), beside the pictures that are to be kept if that leaves a context of use, and with pools of at most what the wish says. */
+/* As longest(), beside the pictures that are to be kept if that leaves a context of use, and with pools of at
+ * most what the wish says. */
 static uint32_t longest_unasked(const struct plan_process *p, const struct plan_model *m,
                                 const struct plan_wish *w)
 {

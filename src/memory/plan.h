@@ -1,8 +1,9 @@
 /* plan.h - where every byte will go, before the first is taken: arithmetic on plain numbers.
  *
- * A plan gives each account a floor (what the model cannot run without) and a limit (the most it may ever hold). The limits
- * together are no more than the ceiling, so no combination of full accounts passes it. What is left when all else has its limit is
- * the pools'. Whoever serves sets the same limits that were printed. Pure; any thread. */
+ * A plan gives each account a floor (what the model cannot run without) and a limit (the most it may ever
+ * hold). The limits together are no more than the ceiling, so no combination of full accounts passes it. What
+ * is left when all else has its limit is the pools'. Whoever serves sets the same limits that were printed.
+ * Pure; any thread. */
 #ifndef PLATEAU_MEMORY_PLAN_H
 #define PLATEAU_MEMORY_PLAN_H
 
@@ -48,10 +49,11 @@ struct plan_model {
 struct plan_wish {
     uint32_t max_model_len;    /* 0: the model's own, or what fits */
     uint64_t host_cache_bytes; /* PLAN_ALL: what is left; 0: none */
-    /* Of what pictures look like, beyond use: PLAN_ALL: PLAN_PICTURES_MOST or a sixteenth of the ceiling, if so much is left; 0: none. */
+    /* Of what pictures look like, beyond use: PLAN_ALL: PLAN_PICTURES_MOST or a sixteenth of the ceiling, if
+     * so much is left; 0: none. */
     uint64_t image_cache_bytes;
-    /* A context that nobody asked for takes at most so many bytes of pools, or PLAN_CONTEXT_LEAST tokens; 0: what fits. With several
-     * models, one must not have the whole machine set aside for it. */
+    /* A context that nobody asked for takes at most so many bytes of pools, or PLAN_CONTEXT_LEAST tokens; 0:
+     * what fits. With several models, one must not have the whole machine set aside for it. */
     uint64_t context_bytes_max;
 };
 
@@ -68,8 +70,8 @@ struct plan {
     uint64_t loading_bytes;
     uint32_t max_model_len, rows, queue;
     uint32_t pages_max, slots_max;
-    /* What a load sets aside before it begins: all that the model cannot run without, its engine's tables whole; and of that the pools' and
-     * one request's part. */
+    /* What a load sets aside before it begins: all that the model cannot run without, its engine's tables
+     * whole; and of that the pools' and one request's part. */
     uint64_t load_bytes, pools_floor_bytes, job_bytes;
     /* Limits. */
     uint64_t model_bytes, pools_bytes, kv_bytes, state_bytes, host_cache_bytes, requests_bytes, engine_bytes;
@@ -93,9 +95,9 @@ struct plan_refusal {
 /* What all accounts of the process take at most. */
 uint64_t plan_process_bytes(const struct plan_process *p);
 
-/* 0; -ENOMEM: it does not fit, `why` says by how much and the plan's limits are what it needs; -EINVAL: the model was made for fewer
- * tokens. Of those sequences that fit the
- * longest is planned when none was asked for. */
+/* 0; -ENOMEM: it does not fit, `why` says by how much and the plan's limits are what it needs; -EINVAL: the
+ * model was made for fewer tokens. Of those sequences that fit the longest is planned when none was asked
+ * for. */
 int plan_make(const struct plan_process *process, plan_model_fn *model, void *arg, uint32_t rows,
               const struct plan_wish *wish, struct plan *ret, struct plan_refusal *why);
 

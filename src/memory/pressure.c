@@ -1,8 +1,8 @@
 /* pressure.c - thresholds apart from each other, and times, so that the stage does not swing.
  *
- * The plan may fill the whole cgroup if the ceiling is its limit, so being near it is normal for a while: refusing work needs more
- * than that. How long others waited for memory counts as it is if it is our cgroup's figure; the machine's may be about a cgroup that is not ours, so
- * then memory must be short, too. */
+ * The plan may fill the whole cgroup if the ceiling is its limit, so being near it is normal for a while:
+ * refusing work needs more than that. How long others waited for memory counts as it is if it is our cgroup's
+ * figure; the machine's may be about a cgroup that is not ours, so then memory must be short, too. */
 #include "memory/pressure.h"
 
 #include "base/check.h"

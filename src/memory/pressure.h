@@ -16,7 +16,8 @@ enum pressure_stage { PRESSURE_NONE, PRESSURE_SHRINK, PRESSURE_TRIM, PRESSURE_UN
 const char *pressure_level_name(enum pressure_level l);
 const char *pressure_stage_name(enum pressure_stage s);
 
-/* What the figures say; those that are unknown say nothing. `why` (may be NULL) gets a constant text that names the worst of them. */
+/* What the figures say; those that are unknown say nothing. `why` (may be NULL) gets a constant text that
+ * names the worst of them. */
 enum pressure_level pressure_level_of(const struct footprint *f, const char **why);
 
 struct pressure {

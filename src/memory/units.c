@@ -152,6 +152,7 @@ struct populating {
 static void populate_one(void *arg, uint32_t i)
 {
     struct populating *p = arg;
+    ASSERT(i < UNITS_AT_ONCE);
     p->failed[i] = pages_populate(unit_start(p->units, p->indices[i]), p->units->unit_bytes) < 0;
 }
 
@@ -174,6 +175,7 @@ static uint32_t open_many(struct units *u, const uint32_t *indices, uint32_t cou
 static void close_many(struct units *u, const uint32_t *indices, uint32_t from, uint32_t to)
 {
     for (uint32_t i = from; i < to; i++) {
+        ASSERT(!u->is_committed[indices[i]]);
         (void)pages_decommit(unit_start(u, indices[i]), u->unit_bytes);
         account_release(u->account, u->unit_bytes);
     }
@@ -189,6 +191,7 @@ uint32_t units_commit_many(struct units *u, const uint32_t *indices, uint32_t co
         while (done < opened && !p.failed[done])
             done++;
     }
+    ASSERT(done <= opened && opened <= count);
     close_many(u, indices, done, opened);
     for (uint32_t i = 0; i < done; i++)
         u->is_committed[indices[i]] = true;

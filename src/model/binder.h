@@ -102,7 +102,8 @@ struct binder_matrix {
     const char *name;
     uint64_t out;
 };
-/* Finds the matrices of a layer and packs them into a projection, in their order. As binder_linear and binder_projection. */
+/* Finds the matrices of a layer and packs them into a projection, in their order. As binder_linear and
+ * binder_projection. */
 int binder_layer_projection(struct binder *b, uint32_t layer, const struct binder_matrix *matrices,
                             uint32_t count, uint64_t in, struct projection *ret);
 

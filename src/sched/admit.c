@@ -1,9 +1,10 @@
 /* admit.c - the choice, the place, the pages, in this order.
  *
- * A row whose tenant can get no place is not looked up in the prefix index, and neither are the rows behind it: with a full batch and a
- * long queue a plan costs a walk over the queue and one look-up for each tenant that may have a place. `examined` marks what this plan has
- * turned down: a row that waits for a prefix which another is computing, or a tenant. A row that loses its place in a plan does not get one in
- * the same plan, so each plan ends. */
+ * A row whose tenant can get no place is not looked up in the prefix index, and neither are the rows behind
+ * it: with a full batch and a long queue a plan costs a walk over the queue and one look-up for each tenant
+ * that may have a place. `examined` marks what this plan has turned down: a row that waits for a prefix which
+ * another is computing, or a tenant. A row that loses its place in a plan does not get one in the same plan,
+ * so each plan ends. */
 #include "sched/admit.h"
 
 #include "sched/fetching.h"
@@ -143,7 +144,8 @@ static bool make_room(struct sched *s, struct sched_row *row)
     return true;
 }
 
-/* The row that was parked for this one gives its pages and state too: without them there is no use for its place. */
+/* The row that was parked for this one gives its pages and state too: without them there is no use for its
+ * place. */
 static bool take_all(struct sched *s, struct sched_row *row, struct sched_row *gives)
 {
     if (!gives || gives->phase != SCHED_PARKED)
@@ -197,8 +199,8 @@ static bool admit(struct sched *s, struct sched_row *row, const struct prefix_hi
     return true;
 }
 
-/* It lacks pages, and no row makes room. True: other tenants' rows may still be admitted; but not when some have made room already, for
- * they would take it back. */
+/* It lacks pages, and no row makes room. True: other tenants' rows may still be admitted; but not when some
+ * have made room already, for they would take it back. */
 static bool is_passed(struct sched *s, struct sched_row *row)
 {
     if (row->blocked_ns == 0)

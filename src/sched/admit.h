@@ -1,13 +1,15 @@
 /* admit.h - second pass of a plan: which waiting rows get a place.
  *
- * Of each tenant the first row that can run is asked for, and of those the row of the tenant with the fewest places for its weight, then
- * of the one that was served least. Where no place is free, a paused row is parked, else the newest row of a tenant that has to yield one
- * (share_yields). A parked row keeps its pages, stands first in its tenant's queue, and is preempted before any row with a place.
+ * Of each tenant the first row that can run is asked for, and of those the row of the tenant with the fewest
+ * places for its weight, then of the one that was served least. Where no place is free, a paused row is
+ * parked, else the newest row of a tenant that has to yield one (share_yields). A parked row keeps its pages,
+ * stands first in its tenant's queue, and is preempted before any row with a place.
  *
- * A row is admitted when there are pages for all its tokens, for what prompts that are being read were promised, and one more per
- * running row. Rows that are parked and paused make room for any row; a tenant without a place may also take pages from parked rows and from
- * tenants with several places. A row that lacks pages keeps back no other tenant's rows for BLOCKED_NS, and all of them after that, so that
- * many small requests do not starve a large one. Parts of the scheduler; same thread, same rules. */
+ * A row is admitted when there are pages for all its tokens, for what prompts that are being read were
+ * promised, and one more per running row. Rows that are parked and paused make room for any row; a tenant
+ * without a place may also take pages from parked rows and from tenants with several places. A row that lacks
+ * pages keeps back no other tenant's rows for BLOCKED_NS, and all of them after that, so that many small
+ * requests do not starve a large one. Parts of the scheduler; same thread, same rules. */
 #ifndef PLATEAU_SCHED_ADMIT_H
 #define PLATEAU_SCHED_ADMIT_H
 

@@ -1,5 +1,5 @@
-/* places.c - lists and counts. Both lists are short (rows of a batch, a queue of some hundred) and are searched from the back, where most
- * rows come and the newest are. */
+/* places.c - lists and counts. Both lists are short (rows of a batch, a queue of some hundred) and are
+ * searched from the back, where most rows come and the newest are. */
 #include "sched/places.h"
 
 #include "sched/row_cache.h"

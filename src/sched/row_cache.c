@@ -4,7 +4,8 @@
  *     slot     what it writes
  *     boundary the state at boundary_at, the last page boundary; NONE: it is a snapshot already, or there was no slot
  *
- * A slot is in one of these, or a snapshot of the index. So a row holds at most two of its own, or one and a pin. */
+ * A slot is in one of these, or a snapshot of the index. So a row holds at most two of its own, or one and a
+ * pin. */
 #include "sched/row_cache.h"
 
 #include "base/check.h"

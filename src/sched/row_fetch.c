@@ -1,7 +1,8 @@
 /* row_fetch.c - asking in order, taking in any order.
  *
- * Pages come as the disk gives them. One that comes before those ahead of it waits in the row's table, referenced by the row alone; the
- * index gets them from the front. Ending a fetch frees the ones that wait. */
+ * Pages come as the disk gives them. One that comes before those ahead of it waits in the row's table,
+ * referenced by the row alone; the index gets them from the front. Ending a fetch frees the ones that
+ * wait. */
 #include "sched/row_fetch.h"
 
 #include "sched/row_cache.h"
@@ -248,7 +249,8 @@ void row_fetch_drop(const struct sched_opts *o, struct sched_row *row)
 
 int row_fetch_turn_into_place(const struct sched_opts *o, struct sched_row *row, const struct prefix_hit *hit)
 {
-    /* The row's table names the same pages before and after, as far as both reach: a page that is referenced stays its node's. */
+    /* The row's table names the same pages before and after, as far as both reach: a page that is referenced
+     * stays its node's. */
     uint32_t count = row->page_count, node = row->node, pinned = row->pinned;
     row->page_count = 0;
     int r = row_cache_begin(o, row, hit);

@@ -1,14 +1,14 @@
 /* sched.c - one order, three passes.
  *
- * Rows that have a place are in `running`, by rank; those that wait in `queue`, preempted and parked ones first, each part by
- * rank. A plan makes three passes:
+ * Rows that have a place are in `running`, by rank; those that wait in `queue`, preempted and parked ones
+ * first, each part by rank. A plan makes three passes:
  *   1. every running row secures a page for its next token, oldest first (secure.h).
  *   2. rows of the queue get places: tenants in turn, each one's rows in order (admit.h, shares.h).
  *   3. tokens: one for each decoding row, the rest to prompts (tokens.h).
- * Before the first pass what has come from the tier below is taken in, before the second one rows whose prefix lies there leave the queue
- * to fetch it (fetching.h). What they hold goes before any row that runs loses a page.
- * A row with no page for its next token keeps its others instead of being preempted itself: an older row takes them when it
- * needs them, and until then nothing has to be computed again. */
+ * Before the first pass what has come from the tier below is taken in, before the second one rows whose
+ * prefix lies there leave the queue to fetch it (fetching.h). What they hold goes before any row that runs
+ * loses a page. A row with no page for its next token keeps its others instead of being preempted itself: an
+ * older row takes them when it needs them, and until then nothing has to be computed again. */
 #include "sched/sched.h"
 
 #include "sched/admit.h"
@@ -23,8 +23,8 @@
 
 #include <errno.h>
 
-/* For so long nothing is admitted that needs more memory than is committed: what was preempted because a commit was
- * refused would otherwise come back at once and be preempted again. */
+/* For so long nothing is admitted that needs more memory than is committed: what was preempted because a
+ * commit was refused would otherwise come back at once and be preempted again. */
 #define REFUSED_NS 1000000000ull
 
 #define ROW SCHED_ROW

@@ -1,8 +1,8 @@
 /* sched.h - who runs in the next step, with how many tokens, on which pages.
  *
- * A pure state machine: time is a number in an event, there is no clock, no I/O and no thread in it. A step is
- * sched_plan() and then, when it has been computed or has failed, sched_done(). The plan takes every page and slot
- * the step needs, so the step itself allocates nothing.
+ * A pure state machine: time is a number in an event, there is no clock, no I/O and no thread in it. A step
+ * is sched_plan() and then, when it has been computed or has failed, sched_done(). The plan takes every page
+ * and slot the step needs, so the step itself allocates nothing.
  *
  *     queued --> prefilling --> decoding --> (sched_remove)
  *      |  ^ ^ ^       \______________/ |
@@ -10,16 +10,18 @@
  *      |  | |___ parked (keeps pages and state, has no place)
  *    fetching (its prefix is read from the tier below)
  *
- * Places and tokens are shared by tenants: the clients, by API key or address (shares.h). A tenant's wait depends on its own queue and on how many tenants
- * ask, not on how many rows the others have. One tenant's rows have one order: the rank, arrival plus SCHED_PRIORITY_NS per step of
- * priority; among those that never had a place, plus SCHED_TOKEN_NS per token that the row may have. So a lower priority or a longer request
- * waits longer, but not for ever: a row that has waited that much longer goes first.
- * A row whose client does not read is paused: it is not scheduled, gives up its place as soon as another row waits for one, is the first to be
- * preempted, and stands behind its tenant's others when it goes on.
- * Rows are the caller's memory; the scheduler links those it was given and owns their pages and slots. Engine thread only.
+ * Places and tokens are shared by tenants: the clients, by API key or address (shares.h). A tenant's wait
+ * depends on its own queue and on how many tenants ask, not on how many rows the others have. One tenant's
+ * rows have one order: the rank, arrival plus SCHED_PRIORITY_NS per step of priority; among those that never
+ * had a place, plus SCHED_TOKEN_NS per token that the row may have. So a lower priority or a longer request
+ * waits longer, but not for ever: a row that has waited that much longer goes first. A row whose client does
+ * not read is paused: it is not scheduled, gives up its place as soon as another row waits for one, is the
+ * first to be preempted, and stands behind its tenant's others when it goes on. Rows are the caller's memory;
+ * the scheduler links those it was given and owns their pages and slots. Engine thread only.
  *
- * Bound in bytes: sched_arena_bytes(), at most 24 KiB for the scheduler and its shares, and 40 for each of rows_max. A row is 512 at most, in
- * the caller's job, with its tables beside it: 4 for each page of each group, and a key for each page. */
+ * Bound in bytes: sched_arena_bytes(), at most 24 KiB for the scheduler and its shares, and 40 for each of
+ * rows_max. A row is 512 at most, in the caller's job, with its tables beside it: 4 for each page of each
+ * group, and a key for each page. */
 #ifndef PLATEAU_SCHED_SCHED_H
 #define PLATEAU_SCHED_SCHED_H
 
@@ -57,8 +59,8 @@ struct sched_opts {
     struct prefix_index *prefix; /* over these pools; NULL: nothing is reused */
     /* Where more prefixes lie; NULL: nowhere. Asks for `prefix` and one group. */
     const struct tier_io *tier;
-    /* Asked when memory was refused: are others about to give some back? Then nobody is preempted or ended for want of it, who lacks a page waits.
-     * NULL: never. */
+    /* Asked when memory was refused: are others about to give some back? Then nobody is preempted or ended
+     * for want of it, who lacks a page waits. NULL: never. */
     bool (*help)(void *arg);
     void *help_arg;
     /* How the log names a row in which sched_check() finds something wrong. NULL: by its number. */
@@ -100,8 +102,9 @@ struct sched_row {
     /* Each token of its chunks takes a row of logits, not only the last; then it reuses nothing. */
     bool logits_all;
     uint32_t key_count; /* <= tokens / PAGE_TOKENS */
-    /* Tokens before this index have all that computing them takes, the rest wait (for a picture's features); 0: none waits. A chunk
-     * ends there, and a row whose next token waits is not scheduled and keeps what it has. */
+    /* Tokens before this index have all that computing them takes, the rest wait (for a picture's features);
+     * 0: none waits. A chunk ends there, and a row whose next token waits is not scheduled and keeps what it
+     * has. */
     uint32_t ready;
     uint32_t drafts; /* guesses that a step may have behind the last known token, while it decodes */
     /* The scheduler's, for others to read. */
@@ -141,8 +144,8 @@ static inline uint32_t sched_pages(uint32_t tokens)
     return DIV_UP(tokens, PAGE_TOKENS);
 }
 
-/* How many draft tokens a decoding row may have: they stay within the page of its last known token, which the row has, and leave room for
- * the token that follows them. */
+/* How many draft tokens a decoding row may have: they stay within the page of its last known token, which the
+ * row has, and leave room for the token that follows them. */
 static inline uint32_t sched_drafts_max(const struct sched_row *row)
 {
     uint32_t in_page = PAGE_TOKENS - 1 - row->done % PAGE_TOKENS;
@@ -155,10 +158,11 @@ size_t sched_arena_bytes(const struct sched_opts *opts);
 /* 0, -EINVAL, -ENOMEM. */
 int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **ret);
 
-/* Queues a row. tokens_limit must fit into each pool: page_group_needs(sched_pages(tokens_limit)) <= pages_max.
- * 0, or -EAGAIN: rows_max + queue_max rows are here already. */
+/* Queues a row. tokens_limit must fit into each pool: page_group_needs(sched_pages(tokens_limit)) <=
+ * pages_max. 0, or -EAGAIN: rows_max + queue_max rows are here already. */
 int sched_add(struct sched *s, struct sched_row *row);
-/* Takes a row out, in any phase but SCHED_NEW; its pages and slot are free then. Not between plan and done. */
+/* Takes a row out, in any phase but SCHED_NEW; its pages and slot are free then. Not between plan and
+ * done. */
 void sched_remove(struct sched *s, struct sched_row *row);
 /* A paused row is not scheduled, and is the first to lose its place and to be preempted. Any phase. */
 void sched_pause(struct sched *s, struct sched_row *row);
@@ -190,21 +194,25 @@ struct sched_plan {
     uint32_t preempted;                /* rows that lost their place to this plan */
 };
 
-/* Ends what waited too long, preempts, admits, gives out tokens: every decoding row one and the guesses that it may have, prompts the
- * rest of the budget in chunks of whole pages (the last one as it is), at least one page. An empty plan: nothing can run now. */
+/* Ends what waited too long, preempts, admits, gives out tokens: every decoding row one and the guesses that
+ * it may have, prompts the rest of the budget in chunks of whole pages (the last one as it is), at least one
+ * page. An empty plan: nothing can run now. */
 void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_plan *ret);
 
 struct sched_results {
     uint64_t now_ns;
     bool computed; /* false: the step failed, and nothing has moved; the caller removes its rows */
-    /* [row_count]: tokens that each drawing row of the plan has more: 1, and each guess that was right. NULL: 1 each. */
+    /* [row_count]: tokens that each drawing row of the plan has more: 1, and each guess that was right. NULL:
+     * 1 each. */
     const uint32_t *drawn;
 };
-/* The plan's tokens are computed, of a row's guesses those that were right, and each row that draws has as many tokens more; what ends
- * is removed after it. The keys of pages that become whole by this are there already. */
+/* The plan's tokens are computed, of a row's guesses those that were right, and each row that draws has as
+ * many tokens more; what ends is removed after it. The keys of pages that become whole by this are there
+ * already. */
 void sched_done(struct sched *s, const struct sched_results *results);
 
-/* Of the rows that read their prompts and have tokens that wait (sched_row.ready), the one whose turn comes first; NULL: none. */
+/* Of the rows that read their prompts and have tokens that wait (sched_row.ready), the one whose turn comes
+ * first; NULL: none. */
 struct sched_row *sched_first_waiting(const struct sched *s);
 
 /* A row that the scheduler ended; it is SCHED_NEW again. NULL: none. */
@@ -220,7 +228,8 @@ void sched_numbers(const struct sched *s, struct sched_numbers *ret);
 
 /* Asserts every invariant; tests call it after every step. */
 void sched_check(const struct sched *s);
-/* The same, as far as `w` goes on: about one thing for each page of the pools and of the rows. False: it was called off. */
+/* The same, as far as `w` goes on: about one thing for each page of the pools and of the rows. False: it was
+ * called off. */
 bool sched_walk(const struct sched *s, struct walk *w);
 
 #endif

@@ -33,9 +33,10 @@ bool secure_page(struct sched *s, struct sched_row *row)
     return r == 0;
 }
 
-/* The newest row of the tenant that has most places for its weight, if those are more than the asking row's tenant has. Equal places are no
- * reason here, however much each tenant was served: both rows run, and two tenants would preempt each other in turn. In admit.c, where
- * the asking tenant has no place at all, tokens served decide among equals. */
+/* The newest row of the tenant that has most places for its weight, if those are more than the asking row's
+ * tenant has. Equal places are no reason here, however much each tenant was served: both rows run, and two
+ * tenants would preempt each other in turn. In admit.c, where the asking tenant has no place at all, tokens
+ * served decide among equals. */
 static struct sched_row *newest_of_the_crowded(struct sched *s, const struct sched_row *row)
 {
     const struct share *most = row->share;

@@ -1,9 +1,10 @@
 /* secure.h - first pass of a plan: each row with a place gets a page for its next token, oldest first.
  *
- * Where there is no page, others make room in this order: prefixes that waiting rows have fetched, parked rows (paused ones first), paused
- * rows, the newest row of a tenant with more places for its weight, the newest row behind the one that asks. The oldest row that is not
- * paused can take from all others, so it never waits and is never preempted: something always finishes. A row for which nothing makes
- * room keeps its pages and waits for the next step. Parts of the scheduler; same thread, same rules. */
+ * Where there is no page, others make room in this order: prefixes that waiting rows have fetched, parked
+ * rows (paused ones first), paused rows, the newest row of a tenant with more places for its weight, the
+ * newest row behind the one that asks. The oldest row that is not paused can take from all others, so it
+ * never waits and is never preempted: something always finishes. A row for which nothing makes room keeps its
+ * pages and waits for the next step. Parts of the scheduler; same thread, same rules. */
 #ifndef PLATEAU_SCHED_SECURE_H
 #define PLATEAU_SCHED_SECURE_H
 

@@ -1,7 +1,8 @@
 /* shares.c - the table, and four questions about two tenants.
  *
- * The table is searched from the id's own entry on, whole: 256 entries, once per request. A plan asks about the tenants that are present
- * only. Weights are compared crosswise (a/wa < b/wb as a*wb < b*wa), so no question rounds. */
+ * The table is searched from the id's own entry on, whole: 256 entries, once per request. A plan asks about
+ * the tenants that are present only. Weights are compared crosswise (a/wa < b/wb as a*wb < b*wa), so no
+ * question rounds. */
 #include "sched/shares.h"
 
 #include "base/check.h"

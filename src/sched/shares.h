@@ -1,12 +1,14 @@
 /* shares.h - whose turn it is.
  *
- * A tenant is a client, by API key or address: a number of the caller's, with a weight. An entry is its share. Tenants with rows that can run share places and computed
- * tokens by weight. `served` is the fair queue's clock: tokens computed for the tenant, divided by its weight; the tenant that is
- * furthest behind goes first (deficit round robin with a turn of one token). A tenant that comes back after a rest starts level with
- * the others, so a rest earns nothing; one that was served far more than the others waits for SHARE_DEBT_TOKENS at most.
+ * A tenant is a client, by API key or address: a number of the caller's, with a weight. An entry is its
+ * share. Tenants with rows that can run share places and computed tokens by weight. `served` is the fair
+ * queue's clock: tokens computed for the tenant, divided by its weight; the tenant that is furthest behind
+ * goes first (deficit round robin with a turn of one token). A tenant that comes back after a rest starts
+ * level with the others, so a rest earns nothing; one that was served far more than the others waits for
+ * SHARE_DEBT_TOKENS at most.
  *
- * The table has SHARES_MAX entries. An entry outlives its rows until another tenant needs it, so a debt is not lost by a short rest. When
- * every entry has rows, further tenants share an entry. Engine thread only.
+ * The table has SHARES_MAX entries. An entry outlives its rows until another tenant needs it, so a debt is
+ * not lost by a short rest. When every entry has rows, further tenants share an entry. Engine thread only.
  *
  * Bound in bytes: shares_arena_bytes(), 88 for each of SHARES_MAX entries: 22 KiB. */
 #ifndef PLATEAU_SCHED_SHARES_H
@@ -64,8 +66,9 @@ void share_charge(struct share *x, uint32_t tokens);
 
 /* Is a's turn before b's: fewer places for its weight, else served less? */
 bool share_goes_before(const struct share *a, const struct share *b);
-/* May `to` take a place from `from`? Yes when `to` has none and `from` has several; when the places are shared more evenly then; and when
- * `from` has been served a turn more than `to` and does not end with fewer places than `to` has now. */
+/* May `to` take a place from `from`? Yes when `to` has none and `from` has several; when the places are
+ * shared more evenly then; and when `from` has been served a turn more than `to` and does not end with fewer
+ * places than `to` has now. */
 bool share_yields(const struct share *from, const struct share *to);
 /* Of two tenants' prompts: below 0 when a's come first, 0 when their lengths decide. */
 int share_compare_prompts(const struct share *a, const struct share *b);

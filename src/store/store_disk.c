@@ -116,7 +116,8 @@ static bool is_within(struct store *st, uint64_t bytes)
            t.stored[TIER_PAGE] + t.stored[TIER_SNAPSHOT] + STORE_OPS_MAX <= t.entries_max;
 }
 
-/* Removes what was used longest ago, until the limit holds for `bytes` more. 0, -ENOSPC, or what a call said. */
+/* Removes what was used longest ago, until the limit holds for `bytes` more. 0, -ENOSPC, or what a call
+ * said. */
 static int make_room(struct store *st, struct store_worker *w, uint64_t bytes)
 {
     uint64_t block = STORE_BLOCK_BYTES, needs = bytes ? bytes + SLACK_BYTES : 0, for_space = 0;
@@ -126,7 +127,8 @@ static int make_room(struct store *st, struct store_worker *w, uint64_t bytes)
         if (space && is_within(st, needs))
             return 0;
         uint32_t entry = oldest(st);
-        /* Where removing files does not make space, others take it: that is no reason to remove all of them. */
+        /* Where removing files does not make space, others take it: that is no reason to remove all of
+         * them. */
         if (entry == NONE || for_space > SPACE_TRIES)
             return -ENOSPC;
         for_space += !space;

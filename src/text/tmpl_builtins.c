@@ -1,4 +1,5 @@
-/* tmpl_builtins.c - filters and functions. Tests are in tmpl_tests.c, methods of strings in tmpl_strings.c. */
+/* tmpl_builtins.c - filters and functions. Tests are in tmpl_tests.c, methods of strings in
+ * tmpl_strings.c. */
 #include "text/tmpl_builtins.h"
 
 #include "base/check.h"

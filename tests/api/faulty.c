@@ -1,5 +1,5 @@
-/* faulty.c - `plateau serve` in which things go wrong when a test says so; its arguments are the program's. A number before them: that
- * reservation of the start is refused. stall=WORD before them: that order from the start.
+/* faulty.c - `plateau serve` with faults that a test orders; its arguments are the program's. A number
+ * before them: that reservation of the start is refused. stall=WORD before them: that order from the start.
  *
  * Each line on stdin is an order, answered by a line on stdout when it holds:
  *     fail           the next step fails
@@ -11,20 +11,20 @@
  *     step NAME      that step of loads and unloads fails, until another is named; without a name: none does
  *     keep           the system takes no unit back
  *     take           it does again
- *     available N    so many MiB of 64 GiB are available; 0: the system's own figures
- *     local          pictures may come from any address, this machine's too
+ *     available N    N MiB of 64 GiB are available; 0: the system's own figures
+ *     local          images may come from any address, this machine's too
  *     public         only from public ones again
- *     mute           names below .slow are asked for and not answered
+ *     mute           names below .slow are queried and not answered
  *     answer         they are: there are none
- *     stall WORD     reads of files whose path has WORD in it do not return, as from a network drive that is gone
+ *     stall WORD     reads of files with WORD in their path do not return, as from a dead network drive
  *     stalled        until one stands there
  *     flow           they return
  *     damage account NAME   the next walk over an engine's invariants finds that account wrong
- *     damage page           a cached page with a reference that nobody has
- *     damage table          the first sequence's table with a page that is another's
+ *     damage page           a cached page with one reference too many
+ *     damage table          the first sequence's table with a page of another
  *     mallocs        N: allocations on engines' threads since they were started
  *     heap           N: allocations on all threads
- * The answer is "ok N": so many reservations were asked for since the last such order. */
+ * The answer is "ok N": the number of reservations since the last such order. */
 #include "api/media.h"
 #include "base/heap_watch.h"
 #include "cache/page_state.h"

@@ -42,7 +42,8 @@ def answer_ids(server, **fields):
 
 @contextlib.contextmanager
 def unharmed(server, **fields):
-    """After what is done within, the process lives, its accounts are what they were, and the same question has the same answer."""
+    """After what is done within, the process lives, its accounts are what they were, and the same question
+    has the same answer."""
     said, before = answer_ids(server, **fields), settled(server)
     yield
     assert server.process.poll() is None, "".join(server.lines[-20:])
@@ -97,7 +98,8 @@ def check_answer(answer, head_only):
 
 
 def one_answer(data, at, head_only=False):
-    """The answer that begins there and where it ends; None: it is not whole. Anything else than one head and its body fails."""
+    """The answer that begins there and where it ends; None: it is not whole. Anything else than one head and
+    its body fails."""
     end = data.find(b"\r\n\r\n", at)
     if end < 0:
         assert data[at:at + 5] in (b"HTTP/"[:len(data) - at], b"HTTP/"), data[at:]
@@ -131,7 +133,8 @@ def one_answer(data, at, head_only=False):
 
 
 def read_answers(data, heads=()):
-    """All answers in the bytes, and what follows of one that is not whole; heads: which of them are to a HEAD."""
+    """All answers in the bytes, and what follows of one that is not whole; heads: which of them are to a
+    HEAD."""
     found, at = [], 0
     while at < len(data):
         answer, end = one_answer(data, at, head_only=len(found) in heads)

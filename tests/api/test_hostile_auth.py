@@ -1,4 +1,5 @@
-"""Generated credentials, spellings of paths, hosts and ids: what is nearly a key opens nothing, and what is nearly a path leads nowhere else."""
+"""Generated credentials, spellings of paths, hosts and ids: what is nearly a key opens nothing, and what is
+nearly a path leads nowhere else."""
 
 import contextlib
 import re
@@ -45,7 +46,8 @@ def nearly(rng, key):
 @pytest.mark.smoke
 @pytest.mark.hostile
 def test_what_is_nearly_a_key_opens_nothing(keyed):
-    """Of credentials that are right as they stand, only the one scheme and whole keys of the route's kind count."""
+    """Of credentials that are right as they stand, only the one scheme and whole keys of the route's kind
+    count."""
     right = {KEYS[name].encode() for name in ("alice", "bob", "root")}
     with unharmed(keyed):
         for _, rng in draws("keys", 250):

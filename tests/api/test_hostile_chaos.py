@@ -183,7 +183,8 @@ def spoil(rng, server, directory):
 
 @pytest.mark.hostile
 def test_a_disk_that_goes_wrong_costs_hits_only(tmp_path):
-    """The directory and its files are spoiled between and during requests; the same prompts have the same answers."""
+    """The directory and its files are spoiled between and during requests; the same prompts have the same
+    answers."""
     for number, rng in draws("disk", 1):
         directory = tmp_path / f"ssd-{number}"
         with serving_from(directory, "--ssd-limit", "8M", "--host-cache", "8M") as server:

@@ -32,7 +32,8 @@ def copy_of(where, source, *own):
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """A server that finds `ids`, which has no tokenizer, and `text`, whose files are changed, beside the bundled model that it serves."""
+    """A server that finds `ids`, which has no tokenizer, and `text`, whose files are changed, beside the
+    bundled model that it serves."""
     top = tmp_path_factory.mktemp("hostile-models")
     for name, source in [("ids", SMALL), ("text", MODEL)]:
         copy_of(top / name, source)
@@ -66,7 +67,8 @@ def unload(server, name):
 
 @contextlib.contextmanager
 def others_served(server):
-    """What stands in all tests of this kind: the bundled model answers as before, and nothing of the other is left."""
+    """What stands in all tests of this kind: the bundled model answers as before, and nothing of the other is
+    left."""
     threads = len(os.listdir(f"/proc/{server.process.pid}/task"))
     with unharmed(server, model=MODEL.name):
         yield

@@ -29,7 +29,8 @@ class Fault(Exception):
 
 
 class Silent(Fault):
-    """The request line ends in a CR alone: whoever waits for its LF has seen no request, so there is no answer."""
+    """The request line ends in a CR alone: whoever waits for its LF has seen no request, so there is no
+    answer."""
 
 
 class Partial(Exception):
@@ -249,7 +250,8 @@ def due(request, answer):
 
 
 def check_exchange(data, got, closed):
-    """The answers are to the requests that another reader sees, in their order, and none is to what stands behind a fault."""
+    """The answers are to the requests that another reader sees, in their order, and none is to what stands
+    behind a fault."""
     requests, end = read_requests(data)
     heads = {i for i, r in enumerate(requests) if r[0] == b"HEAD"}
     found, rest = read_answers(got, heads)

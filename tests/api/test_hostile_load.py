@@ -1,4 +1,5 @@
-"""One client does whatever keeps others out, in a mix that is drawn; another one is served all the while, and afterwards all is given back."""
+"""One client does whatever keeps others out, in a mix that is drawn; another one is served all the while, and
+afterwards all is given back."""
 
 import collections
 import contextlib
@@ -152,7 +153,8 @@ def test_another_client_is_served_all_the_while(keyed):
 
 @pytest.mark.hostile
 def test_a_full_queue_and_requests_that_leave(keyed):
-    """More than rows and queue take: each is answered or told when to come again, however many leave meanwhile."""
+    """More than rows and queue take: each is answered or told when to come again, however many leave
+    meanwhile."""
     with unharmed(keyed):
         for _, rng in draws("overflow", 2):
             statuses = collections.Counter()

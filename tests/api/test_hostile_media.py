@@ -1,4 +1,5 @@
-"""Generated pictures and addresses of pictures: seen or refused in words; no byte comes from where none may, and nothing is left."""
+"""Generated pictures and addresses of pictures: seen or refused in words; no byte comes from where none may,
+and nothing is left."""
 
 import http.server
 import io

@@ -1,4 +1,5 @@
-"""Generated texts: what is tokenized comes back, what is streamed is what is said at once, and long texts keep no chat waiting."""
+"""Generated texts: what is tokenized comes back, what is streamed is what is said at once, and long texts
+keep no chat waiting."""
 
 import json
 import statistics
@@ -34,7 +35,8 @@ def with_specials(rng):
 @pytest.mark.smoke
 @pytest.mark.hostile
 def test_there_and_back(server):
-    """Detokenized, the ids of a text are the text in NFC; and so are those of any part of its ids, where characters are whole."""
+    """Detokenized, the ids of a text are the text in NFC; and so are those of any part of its ids, where
+    characters are whole."""
     with unharmed(server):
         for _, rng in draws("back", 250):
             text = text_of(rng)

@@ -90,7 +90,8 @@ def served(server, count, kinds):
 
 
 def test_engines_allocate_nothing_over_a_thousand_requests():
-    """Speculative decoding, prefix hits, images, constraints on the draw, clients that leave; then preemption."""
+    """Speculative decoding, prefix hits, images, constraints on the draw, clients that leave; then
+    preemption."""
     fields = {"max_tokens": 6, "ignore_eos": True}
     with serving("--host-cache", "64M", "--max-num-seqs", 4, kind=Faulty) as server:
         kinds = [

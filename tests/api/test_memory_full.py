@@ -283,7 +283,8 @@ def test_every_limit_at_once():
 
 # It lasts so long, and on a slow machine until everything that is to happen has happened.
 CLIENTS, SECONDS, SECONDS_MAX = 640, 5, 60
-# Pages for two requests of the longest, and bodies and texts of a few megabytes, for six rows and 24 that wait.
+# Pages for two requests of the longest, and bodies and texts of a few megabytes, for six rows and 24 that
+# wait.
 PLANNED = {**LIMITS, "memory-limit": 100 << 20, "max-connections": CLIENTS // 10}
 CROWDED = {**PLANNED, "max-body-bytes": 1 << 20, "max-request-bytes": 4 << 20}
 

@@ -69,7 +69,8 @@ def test_a_chat_does_not_wait_for_long_texts(own, path):
         over.set()
         for t in others:
             t.join()
-    # Two hundredths of a second where nothing else runs. A chat behind eight texts would wait for several of them.
+    # Two hundredths of a second where nothing else runs. A chat behind eight texts would wait for several of
+    # them.
     assert statistics.median(waits) < max(1.5, 2 * alone), (waits, alone)
     assert statuses <= {200, 400, 429}
 

@@ -85,7 +85,8 @@ def test_a_stream_says_what_the_whole_reply_says(server):
 def test_tokens_come_as_they_are_drawn(server):
     """Not all together at the end: the first event is there while most of the work is still to be done."""
     body = {"prompt": "a", "max_tokens": 1500, "ignore_eos": True, "stream": True}
-    # Behind the first event the server is ahead by what a small buffer and its queue hold, however slow the client is.
+    # Behind the first event the server is ahead by what a small buffer and its queue hold, however slow the
+    # client is.
     with Open(server, "/v1/completions", body, receive_bytes=4096) as running:
         assert running.event()["choices"][0]["finish_reason"] is None
         shown = server.requests()[0]
