@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "memory/footprint.h"
 #include "registry/model_plan.h"
 #include "registry/registry.h"
 
@@ -785,6 +786,22 @@ TEST(a_registry_ends_in_the_middle_of_everything)
     scene_close();
     registry_close(NULL);
     registry_stop(NULL);
+}
+
+TEST(an_unload_returns_no_more_than_the_process_had)
+{
+    scene_open();
+    struct registry_returned returned;
+    struct registry_unloading u;
+    struct footprint f;
+    struct err e = {""};
+    load(0);
+    footprint_read(&f);
+    assert_int_equal(registry_unload(scene.registry, 0, &u, &e), 0);
+    wait_state(0, MODEL_UNLOADED);
+    assert_true(registry_unloaded(scene.registry, 0, u.ticket, &returned));
+    assert_in_range(returned.bytes, 0, f.rss_anon_bytes + f.rss_shmem_bytes + f.swap_bytes);
+    scene_close();
 }
 
 TEST_MAIN()

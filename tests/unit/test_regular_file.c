@@ -112,4 +112,24 @@ TEST(a_small_file_is_whole_or_refused)
     assert_non_null(strstr(e.text, "is larger than 4 bytes"));
 }
 
+static int open_files(void)
+{
+    int count = 0;
+    DIR *d = opendir("/proc/self/fd");
+    assert_non_null(d);
+    while (readdir(d))
+        count++;
+    closedir(d);
+    return count;
+}
+
+TEST(a_refused_path_leaves_no_file_open)
+{
+    struct regular_file f;
+    int before = open_files();
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(regular_file_open("/proc/self", &f, NULL), -EINVAL);
+    assert_int_equal(open_files(), before);
+}
+
 TEST_MAIN()
