@@ -790,11 +790,12 @@ TEST(a_registry_ends_in_the_middle_of_everything)
 
 TEST(an_unload_returns_no_more_than_the_process_had)
 {
-    scene_open();
     struct registry_returned returned;
     struct registry_unloading u;
     struct footprint f;
     struct err e = {""};
+    scene_set();
+    scene_open();
     load(0);
     footprint_read(&f);
     assert_int_equal(registry_unload(scene.registry, 0, &u, &e), 0);

@@ -198,4 +198,11 @@ TEST(what_can_be_iterated_sliced_and_reversed)
     REFUSES("{{ none[0:1] }}");
 }
 
+TEST(a_dict_is_sorted_by_key_or_by_value)
+{
+    RENDERS("{{ {'a': 2, 'b': 1}|dictsort }} {{ {'a': 2, 'b': 1}|dictsort(by='value') }} "
+            "{{ {'a': 2, 'b': 1}|dictsort(by='key', reverse=true) }}",
+            "[('a', 2), ('b', 1)] [('b', 1), ('a', 2)] [('b', 1), ('a', 2)]");
+}
+
 TEST_MAIN()
