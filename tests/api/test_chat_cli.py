@@ -584,3 +584,14 @@ def test_ctrl_c_ends_a_load(terminal, slow_model):
         t.type(CTRL_C)
         assert t.end() == 130
         assert "/help" not in t.shown
+
+
+def test_an_empty_line_is_not_kept_for_the_arrow_keys(chat, tmp_path):
+    t = chat()
+    t.say("What is chsh?", CHSH)
+    t.type("\r")
+    t.say("/system", "[There is no system message any more.]")
+    t.type(CTRL_D)
+    assert t.end() == 0
+    kept = (tmp_path / "plateau" / "chat_history").read_text()
+    assert "chsh" in kept and "" not in kept.rstrip("\n").split("\n")

@@ -14,6 +14,7 @@ plateau_test(test_walks sched)
 plateau_test(test_job_pictures engine)
 plateau_test(test_gallery engine)
 plateau_test(test_budget engine)
+plateau_test(test_fingerprint engine)
 plateau_test(test_benefit engine LABELS slow)
 plateau_test(test_stream engine LABELS threads)
 foreach(name test_engine test_engine_ends test_engine_phases test_engine_faults test_engine_pressure test_engine_prefix test_engine_trim

@@ -330,6 +330,30 @@ TEST(options_that_cannot_work_are_refused)
     engine_close(NULL);
 }
 
+TEST(drafts_without_a_drafter_or_too_many_are_refused)
+{
+    struct engine_opts good = gated(DIR);
+    const struct engine_guessing wrong[] = {
+        {.by = ENGINE_GUESSER_NGRAM, .drafts_max = MODEL_DRAFTS_MAX + 1}, /* more than a row has */
+        {.by = ENGINE_GUESSER_NGRAM, .drafts_max = 0},
+        {.by = ENGINE_GUESSER_NONE, .drafts_max = 1},
+        {.by = ENGINE_GUESSER_MTP, .drafts_max = 1}, /* the model has no head */
+        {.by = ENGINE_GUESSER_NGRAM, .drafts_max = 1, .optimistic = true},
+        {.by = ENGINE_GUESSER_NGRAM, .drafts_max = 1, .past = true},
+    };
+    good.parent = test_account(ACCOUNT_NO_LIMIT);
+    good.tokens_max = 4096;
+    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+        struct engine *none = NULL;
+        struct engine_opts o = good;
+        struct err e = {""};
+        o.guessing = wrong[i];
+        assert_int_equal(engine_create(&o, &none, &e), -EINVAL);
+        assert_non_null(strstr(e.text, "guesses per row and step"));
+        assert_null(none);
+    }
+}
+
 /* ---- shutdown ---- */
 
 TEST(shutdown_ends_what_is_under_way)

@@ -393,4 +393,25 @@ PROPERTY(pages_follow_their_counts, seed)
     close_pool(&f);
 }
 
+TEST(an_arena_that_is_too_small_makes_no_pool)
+{
+    struct page_pool_opts opts = {
+        .pages_max = 1000, .page_bytes = 4096, .kv = test_account(ACCOUNT_NO_LIMIT)};
+    size_t whole = 0;
+    for (size_t left = 0; left < 4096; left += 256) {
+        struct arena *a;
+        struct page_pool *none = NULL;
+        assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 65536}, &a), 0);
+        if (left == 0)
+            while (arena_alloc(a, 64))
+                whole += 64;
+        else
+            assert_non_null(arena_alloc(a, whole - left));
+        assert_int_equal(page_pool_create(a, &opts, &none), -ENOMEM);
+        assert_null(none);
+        arena_free(a);
+    }
+    assert_int_equal(account_numbers(opts.kv).reserved, 0);
+}
+
 TEST_MAIN()

@@ -113,4 +113,14 @@ PROPERTY(the_stage_does_not_swing, seed)
     assert_int_equal(p.stage, PRESSURE_NONE);
 }
 
+/* Stalls of the whole machine count once no more than twice the reserve is available. */
+TEST(stalls_of_others_count_when_memory_is_short)
+{
+    struct footprint f = {.ram_bytes = 64 * GIB, .stalled_some = 30};
+    f.ram_available_bytes = 2 * footprint_reserve(&f);
+    assert_int_equal(level_of(f), PRESSURE_SHORT);
+    f.ram_available_bytes++;
+    assert_int_equal(level_of(f), PRESSURE_CALM);
+}
+
 TEST_MAIN()

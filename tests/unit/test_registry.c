@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "memory/footprint.h"
 #include "registry/model_plan.h"
 #include "registry/registry.h"
 
@@ -217,9 +218,12 @@ static void unload(uint32_t index)
     struct registry_returned returned;
     struct err e = {""};
     struct registry_unloading u;
+    struct footprint f;
+    footprint_read(&f);
     assert_int_equal(registry_unload(scene.registry, index, &u, &e), 0);
     wait_state(index, MODEL_UNLOADED);
     assert_true(registry_unloaded(scene.registry, index, u.ticket, &returned));
+    assert_in_range(returned.bytes, 0, f.rss_anon_bytes + f.rss_shmem_bytes + f.swap_bytes);
     assert_false(registry_unloaded(scene.registry, index, u.ticket + 1, &returned));
 }
 

@@ -112,4 +112,32 @@ TEST(a_small_file_is_whole_or_refused)
     assert_non_null(strstr(e.text, "is larger than 4 bytes"));
 }
 
+static int open_files(void)
+{
+    int count = 0;
+    DIR *d = opendir("/proc/self/fd");
+    assert_non_null(d);
+    while (readdir(d))
+        count++;
+    closedir(d);
+    return count;
+}
+
+TEST(neither_a_refused_path_nor_a_closed_file_stays_open)
+{
+    struct regular_file f;
+    char path[100];
+    const char *dir;
+    open_ten(&dir, path, &f);
+    regular_file_close(&f);
+    int before = open_files();
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(regular_file_open(dir, &f, NULL), -EINVAL);
+        assert_int_equal(regular_file_open(path, &f, NULL), 0);
+        regular_file_close(&f);
+        assert_int_equal(f.fd, -1);
+    }
+    assert_int_equal(open_files(), before);
+}
+
 TEST_MAIN()

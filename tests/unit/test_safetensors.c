@@ -228,4 +228,25 @@ TEST(the_scanner_reads_flat_json)
     assert_true(json_scan_end(&s));
 }
 
+TEST(the_first_error_of_a_scan_sticks)
+{
+    struct slice name = SLICE("untouched");
+    struct json_scan s = {.text = SLICE("\"open")};
+    bool first = true;
+    uint64_t n = 7;
+    assert_false(json_scan_string(&s, &name));
+    const char *error = s.error;
+    assert_non_null(error);
+    s.text = SLICE("\"a\": 1, [2]}");
+    s.at = 0;
+    assert_false(json_scan_string(&s, &name));
+    assert_false(json_scan_u64(&s, &n));
+    assert_false(json_scan_key(&s, &first, &name));
+    assert_false(json_scan_element(&s, &first));
+    assert_false(json_scan_open(&s, '{'));
+    assert_false(json_scan_skip(&s));
+    assert_false(json_scan_end(&s));
+    assert_true(slice_eq(name, SLICE("untouched")) && n == 7 && first && s.error == error);
+}
+
 TEST_MAIN()

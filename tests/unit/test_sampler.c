@@ -352,4 +352,23 @@ TEST(a_sampler_fits_in_what_it_says)
     }
 }
 
+TEST(a_draft_token_that_is_kept_may_stop_the_row)
+{
+    struct bench b;
+    struct sampler_params p;
+    struct sampled drawn = {.stop = true};
+    bench_init(&b, 1);
+    sampler_params_default(&p);
+    p.stop_ids[0] = 5;
+    p.stop_count = 1;
+    p.min_tokens = 3;
+    struct sampler *s = sampler_of(&b, &p);
+    assert_false(sampler_keep(s, b.logits, VOCAB, NULL, 5, 2, &drawn));
+    assert_true(sampler_keep(s, b.logits, VOCAB, NULL, 6, 2, &drawn));
+    assert_true(drawn.id == 6 && !drawn.stop && drawn.top_count == 0);
+    assert_true(sampler_keep(s, b.logits, VOCAB, NULL, 5, 3, &drawn));
+    assert_true(drawn.id == 5 && drawn.stop);
+    arena_free(b.a);
+}
+
 TEST_MAIN()

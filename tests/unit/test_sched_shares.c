@@ -3,6 +3,8 @@
 
 #include "base/check.h"
 #include "sched/sched.h"
+#include "sched/shares.h"
+#include "sched/tokens.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -318,6 +320,34 @@ TEST(more_tenants_than_the_table_has_share_entries)
     for (uint32_t i = 0; i < 500; i++)
         assert_int_equal(f->rows[i].phase, SCHED_NEW);
     close_sched(f);
+}
+
+/* Prompts of one tenant: the one that waited longest of those that are old, else the shortest. */
+TEST(old_prompts_go_by_their_wait_and_young_ones_by_length)
+{
+    struct share same = {.served = 5};
+    uint64_t now_ns = 10 * SCHED_AGE_NS;
+    struct sched_row longer = {.share = &same, .tokens = 900, .served_ns = 1},
+                     shorter = {.share = &same, .tokens = 100, .served_ns = 2};
+    assert_true(tokens_prompt_before(&longer, &shorter, now_ns));
+    assert_false(tokens_prompt_before(&shorter, &longer, now_ns));
+    longer.served_ns = 2;
+    assert_true(tokens_prompt_before(&shorter, &longer, now_ns));
+    longer.served_ns = now_ns - SCHED_AGE_NS + 1;
+    shorter.served_ns = now_ns;
+    assert_true(tokens_prompt_before(&shorter, &longer, now_ns));
+    longer.served_ns--;
+    assert_true(tokens_prompt_before(&longer, &shorter, now_ns));
+}
+
+TEST(prompts_of_tenants_less_than_four_turns_apart_are_even)
+{
+    uint64_t turns = (uint64_t)SHARE_PROMPT_TURNS * SHARE_TURN_TOKENS * SHARE_UNIT;
+    struct share a = {.served = 7 * turns}, b = {.served = 8 * turns - 1};
+    assert_int_equal(share_compare_prompts(&a, &b), 0);
+    b.served++;
+    assert_int_equal(share_compare_prompts(&a, &b), -1);
+    assert_int_equal(share_compare_prompts(&b, &a), 1);
 }
 
 TEST_MAIN()

@@ -415,4 +415,36 @@ TEST(what_is_larger_than_the_staging_is_never_taken)
     scene_close(&s);
 }
 
+/* The table has an entry for each 64 KiB of the limit, 4096 at least. */
+TEST(files_beyond_the_table_go_and_are_counted_as_evicted)
+{
+    struct scene s;
+    const char *dir = test_dir();
+    char path[600];
+    uint32_t files = 4120;
+    sys_reset();
+    scene_open(&s, dir, STORE_LIMIT_LEAST);
+    assert_int_equal(numbers(&s).entries_max, 4096);
+    scene_close(&s);
+    for (uint32_t i = 0; i < files; i++) {
+        path_of(dir, i, TIER_PAGE, path, sizeof(path));
+        char *slash = strrchr(path, '/');
+        *slash = 0;
+        char *above = strrchr(path, '/');
+        *above = 0;
+        mkdir(path, 0700);
+        *above = '/';
+        mkdir(path, 0700);
+        *slash = '/';
+        FILE *f = fopen(path, "wbe");
+        assert_non_null(f);
+        fclose(f);
+    }
+    scene_open(&s, dir, STORE_LIMIT_LEAST);
+    struct store_numbers n = numbers(&s);
+    assert_true(n.pages > 0 && n.pages <= n.entries_max);
+    assert_int_equal(n.pages + n.evictions, files);
+    scene_close(&s);
+}
+
 TEST_MAIN()

@@ -182,4 +182,28 @@ TEST(limits_end_what_does_not_end)
     INVALID(deep);
 }
 
+TEST(sorting_ignores_case_unless_told_otherwise)
+{
+    RENDERS("{{ ['b', 'A', 'C']|sort|join }} {{ ['b', 'A', 'C']|sort(case_sensitive=true)|join }}",
+            "AbC ACb");
+}
+
+TEST(what_can_be_iterated_sliced_and_reversed)
+{
+    RENDERS("{{ s is iterable }} {{ d is iterable }} {{ [] is iterable }} {{ nothing is iterable }} "
+            "{{ n is iterable }} {{ none is iterable }}",
+            "True True True True False False");
+    RENDERS("{{ 'abc'|reverse }} {{ s|reverse }} {{ [1, 2, 3]|reverse|list }}", "cba eßürG [3, 2, 1]");
+    REFUSES("{{ n[0:1] }}");
+    REFUSES("{{ d[0:1] }}");
+    REFUSES("{{ none[0:1] }}");
+}
+
+TEST(a_dict_is_sorted_by_key_or_by_value)
+{
+    RENDERS("{{ {'a': 2, 'b': 1}|dictsort }} {{ {'a': 2, 'b': 1}|dictsort(by='value') }} "
+            "{{ {'a': 2, 'b': 1}|dictsort(by='key', reverse=true) }}",
+            "[('a', 2), ('b', 1)] [('b', 1), ('a', 2)] [('b', 1), ('a', 2)]");
+}
+
 TEST_MAIN()
