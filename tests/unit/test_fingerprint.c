@@ -16,21 +16,18 @@
 /* ---- the chain ---- */
 
 struct chain {
-    struct prefix_hasher *hasher;
     struct prefix_key key;
 };
 
 static struct chain chain_begin(void)
 {
-    struct chain c = {0};
-    assert_int_equal(prefix_hasher_create(&c.hasher), 0);
-    return c;
+    return (struct chain){0};
 }
 
 static void chain_add(struct chain *c, const void *bytes, size_t len)
 {
     struct slice parts[] = {{(const char *)c->key.bytes, sizeof(c->key.bytes)}, {bytes, len}};
-    c->key = prefix_key_root(c->hasher, parts, COUNT_OF(parts));
+    c->key = prefix_key_root(parts, COUNT_OF(parts));
 }
 
 /* len bytes of a file of `size` bytes, in pieces; an empty piece says that the file ended before. */
@@ -72,7 +69,6 @@ static void chain_config(struct chain *c, const char *dir, const char *name)
 static void expect_chain(struct chain *c, const struct store_identity *of)
 {
     assert_memory_equal(c->key.bytes, of->fingerprint, sizeof(of->fingerprint));
-    prefix_hasher_free(c->hasher);
 }
 
 /* ---- models ---- */
