@@ -2,12 +2,12 @@
 """Prompts through HTTP: time to first token, prefill rate and gaps between tokens, beside model_bench's
 prefill in the same run.
 
-    bench/http_bench.py MODEL                             build/plateau serves MODEL, a directory; 1, 4 and 16
-    clients bench/http_bench.py MODEL --server 'NAME=COMMAND'     one more server; may be repeated
+    bench/http_bench.py MODEL                          build/plateau serves MODEL; 1, 4 and 16 clients
+    bench/http_bench.py MODEL --server 'NAME=COMMAND'  one more server; may be repeated
 
 Each client streams one completion. The prompts are fresh random token ids, so that no server can reuse any;
 decoding is greedy. All clients of a count begin at once, except that one client sends --repeats requests one
-behind another. Each round measures model_bench's prefill, then each server from its start to its end; figures
+after another. Each round measures model_bench's prefill, then each server from its start to its end; figures
 are medians over rounds, gaps are pooled.
 
 A COMMAND is started without a shell. It answers /health with 200 when it is ready and takes POST
@@ -116,8 +116,7 @@ class Burst:
 
 
 async def burst(port, bodies):
-    """Sends each body on a connection of its own, all at once. Returns each reply's parts, their times from
-    then on."""
+    """Sends each body on a connection of its own, all at once. Returns each reply's parts, their times from then on."""
     loop = asyncio.get_running_loop()
     streams = [(await loop.create_connection(Stream, "127.0.0.1", port))[1] for _ in bodies]
     texts = [request(port, b) for b in bodies]
@@ -254,9 +253,11 @@ def row(name, clients, bursts, rate):
     }
 
 
-HEAD = """\
-| clients | server | first token, ms: median | last | prefill, tokens/s | of model_bench | gap, ms: median |
-p99 | longest | tokens/s out | |---|---|---|---|---|---|---|---|---|---|"""
+HEAD = (
+    "| clients | server | first token, ms: median | last | prefill, tokens/s | of model_bench "
+    "| gap, ms: median | p99 | longest | tokens/s out |\n"
+    "|---|---|---|---|---|---|---|---|---|---|"
+)
 
 
 def line(r):

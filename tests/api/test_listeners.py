@@ -390,9 +390,13 @@ def nginx(upstream, folder):
     config = folder / "nginx.conf"
     config.write_text(f"""daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log;
 events {{}}
-http {{ access_log off; client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path
-{folder}/c; uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e; server {{ listen 127.0.0.1:{port}; location
-/ {{ proxy_pass http://127.0.0.1:{upstream}; }} }} }} """)
+http {{
+access_log off;
+client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c;
+uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
+server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://127.0.0.1:{upstream}; }} }}
+}}
+""")
     process = subprocess.Popen([NGINX, "-c", str(config), "-p", str(folder)], stderr=subprocess.DEVNULL)
 
     def answers():

@@ -360,7 +360,7 @@ TEST(a_request_that_cannot_be_made)
     o.host_cache_bytes = 1 << 20;
     o.max_num_seqs = o.max_queue = 1; /* a place that is not given back is missed */
     test_engine_start(&running, TINY("qwen3_5"), &o);
-    expect_closed(make_request, finish_request, 4);
+    expect_closed(make_request, finish_request, 3);
     assert_int_equal(account_numbers(account_find(running.account, "requests")).reserved, 0);
     test_engine_close(&running);
 }
