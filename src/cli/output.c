@@ -45,6 +45,11 @@ int output_end(int status)
 {
     note(fflush(stdout));
     bool failed = output_failed();
+    if (failed && !first_error) {
+        /* A write within printf() failed, and its reason is gone: one more byte fails for the same. */
+        fputc('\n', stdout);
+        note(fflush(stdout));
+    }
     /* Some file systems report a full disk when the file is closed. */
     failed |= note(fclose(stdout)) != 0;
     if (!failed)

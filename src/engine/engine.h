@@ -164,7 +164,8 @@ struct job_spec {
     uint32_t stop_count;
     const struct job_picture *pictures; /* ascending, <= ENGINE_PICTURES_MAX; copied */
     uint32_t picture_count;
-    bool speculative;     /* allows drafts; changes no token */
+    bool speculative; /* allows drafts; changes no token */
+    bool whole;       /* the reply is sent at its end, so its unread tokens say nothing about its client */
     bool prompt_logprobs; /* logprobs of every prompt token come first, as stream tokens (the first has none:
                              logprob NaN) */
 };

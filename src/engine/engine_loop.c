@@ -158,7 +158,7 @@ static bool has_room(const struct engine *en, struct job *j)
 {
     uint32_t unread = STREAM_TOKENS - stream_room(j->stream);
     if (!j->row.paused)
-        j->yields = en->crowded && unread >= CROWDED_UNREAD;
+        j->yields = en->crowded && !j->whole && unread >= CROWDED_UNREAD;
     else if (unread < CROWDED_UNREAD / 4)
         j->yields = false;
     return job_room(j) > 0 && !j->yields;

@@ -251,6 +251,7 @@ int job_create(const struct job_opts *opts, struct job **ret)
         .top = top_of(spec),
         .logprobs = spec->sampling.logprobs,
         .prompt_logprobs = spec->prompt_logprobs,
+        .whole = spec->whole,
         .speculative = spec->speculative,
         .arrival_ns = opts->now_ns,
         .row = {.tokens = spec->prompt_count,

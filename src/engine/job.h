@@ -56,6 +56,7 @@ struct job {
     uint32_t *cuts;
     /* Output. */
     uint32_t prompt_sent;     /* tokens of the prompt whose logprobs are out */
+    bool whole;               /* as job_spec.whole */
     bool yields;              /* it is paused for rows that wait, until its client has read */
     bool told;                /* something is in the stream that the exchange has not been woken for */
     struct stop_match *stops; /* NULL: none, and nothing is held */

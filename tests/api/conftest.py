@@ -117,6 +117,13 @@ class Open:
         self.sock.close()
 
 
+def admin_routes():
+    """(method, path) of every route that takes the admin key, from the source; `*` stands for a model's id."""
+    paths = dict(re.findall(r'\[(REQUEST_[A-Z_]+)\] = "(/[^"]*)"', (TOP / "src/api/request_parse.c").read_text()))
+    rows = re.findall(r'\{"([A-Z]+)", (?:NULL|"(/[^"]*)"), AUTH_ADMIN, (\w+)', (TOP / "src/api/routes.c").read_text())
+    return [(method, path or paths[kind]) for method, path, kind in rows]
+
+
 def as_admin(request):
     """Only the admin's routes get the admin's key: what is asked of the others is asked without one."""
     if "authorization" not in request.headers and re.match(r"/api/|/metrics|/v1/models", request.url.path):
@@ -206,8 +213,9 @@ class Server:
         return self.post("/v1/completions", prompt=prompt, **fields)
 
     def begin(self, stream=True, **fields):
-        """A long generation, under way; `with` ends it. A stream that is not read is decoded for a moment only: it pauses, and is parked in
-        favour of a queued request. A test that needs it to go on asks for the whole reply, or calls read_on()."""
+        """A long generation, under way; `with` ends it. A stream that is not read is decoded for a moment only: it
+        pauses, and is parked in favour of a queued request. A test that needs it to go on asks for the whole
+        reply, or calls read_on()."""
         body = {"prompt": "a", "max_tokens": 20000, "ignore_eos": True, "stream": stream, **fields}
         return Open(self, "/v1/completions", body)
 

@@ -18,11 +18,11 @@ import time
 import httpx
 import pytest
 
-from conftest import ADMIN_KEY, PROGRAM, TOP, Server, refused, serving, until
+from conftest import ADMIN_KEY, PROGRAM, Server, admin_routes, refused, serving, until
 from test_admin import bearer, field, lines_of, write_keys
 
 ADMINS = [(method, path.replace("*", "canary") + ("0" * 32 if path.endswith("/") else ""))
-          for method, path in re.findall(r'\{"([A-Z]+)", "(/[^"]*)", AUTH_ADMIN', (TOP / "src/api/routes.c").read_text())]
+          for method, path in admin_routes()]
 
 
 def listening(server, what):

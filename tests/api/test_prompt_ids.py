@@ -13,7 +13,7 @@ def test_ids_are_the_prompt_that_their_text_is(server):
 
 def test_as_many_ids_as_the_context_has_leave_no_room_for_an_answer(server):
     most = server.http.get("/v1/models").json()["data"][0]["max_model_len"]
-    for count, says in ((most, "one is needed for the reply"), (most + 1, f"the prompt alone has more than {most}")):
+    for count, says in ((most, "at least one of them for the reply"), (most + 1, f"the prompt alone has more than {most}")):
         reply = server.complete([5] * count, max_tokens=1)
         assert reply.status_code == 400 and reply.json()["error"]["code"] == "context_length_exceeded"
         assert says in reply.json()["error"]["message"]

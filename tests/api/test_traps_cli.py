@@ -127,7 +127,7 @@ def test_a_plan_keeps_to_the_sections_of_a_servers_file(tmp_path):
     config = tmp_path / "plateau.ini"
     config.write_text("port = 1\nmax-model-len = 2048\n[model canary]\nmax-model-len = 1024\nmax-num-seqs = 3\n[model other]\nttl = 5\n")
     got = run("plan", "--config", config)
-    assert got.returncode == 0 and "context 1024 of " in got.stdout and ", 3 rows," in got.stdout
+    assert got.returncode == 0 and "context 1024 of " in got.stdout and ", 3 sequences," in got.stdout
     plain = run("plan", PLATEAU_CONFIG=str(config)).stdout
     assert plain == got.stdout
 
