@@ -116,7 +116,7 @@ class Burst:
 
 
 async def burst(port, bodies):
-    """Sends each body on a connection of its own, all at once. Returns the parts of each reply and their times."""
+    """Sends each body on its own connection, all at once. Returns each reply's parts and their times."""
     loop = asyncio.get_running_loop()
     streams = [(await loop.create_connection(Stream, "127.0.0.1", port))[1] for _ in bodies]
     texts = [request(port, b) for b in bodies]
