@@ -1,6 +1,7 @@
 /* log.c - format on the stack, write once: lines of different threads never mix. */
 #include "base/log.h"
 
+#include "base/clock.h"
 #include "base/log_mask.h"
 
 #include <poll.h>
@@ -53,10 +54,8 @@ void log_write(enum log_level level, const char *event, const char *format, ...)
         atomic_fetch_add(&lost, 1);
         return;
     }
-    struct tm tm;
     clock_gettime(CLOCK_REALTIME, &t);
-    gmtime_r(&t.tv_sec, &tm);
-    size_t n = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &tm);
+    size_t n = clock_text(t.tv_sec, line);
     n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03ldZ level=%s event=%s ", t.tv_nsec / 1000000,
                           level_names[level], event);
     unsigned lines_lost = atomic_exchange(&lost, 0);

@@ -2,6 +2,7 @@
  * up. */
 #include "base/buf.h"
 #include "base/check.h"
+#include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/help.h"
 #include "cli/nearest.h"
@@ -13,7 +14,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define MODELS_MAX        64
 #define DAMAGED_SHOWN_MAX 1000
@@ -100,12 +100,9 @@ static void hex_of(const struct store_identity *id, char ret[65])
 
 static void print_time(int64_t s)
 {
-    char text[32];
-    time_t t = (time_t)s;
-    struct tm tm;
-    gmtime_r(&t, &tm);
-    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
-    printf("  %s", text);
+    char text[CLOCK_TEXT_BYTES];
+    clock_text(s, text);
+    printf("  %sZ", text);
 }
 
 static void print_sum(const struct report *r)

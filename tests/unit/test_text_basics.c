@@ -2,6 +2,8 @@
 #include "test.h"
 
 #include "base/buf.h"
+#include "base/check.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/rng.h"
@@ -9,6 +11,29 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+
+static void expect_clock_text(int64_t s)
+{
+    char text[CLOCK_TEXT_BYTES], same[32];
+    time_t t = (time_t)s;
+    struct tm tm;
+    gmtime_r(&t, &tm);
+    strftime(same, sizeof(same), "%Y-%m-%dT%H:%M:%S", &tm);
+    assert_int_equal(clock_text(s, text), strlen(same));
+    assert_string_equal(text, same);
+}
+
+TEST(a_time_as_text_is_the_c_librarys)
+{
+    static const int64_t some[] = {0,          86399,      86400,       951782399,   951782400,
+                                   951868800,  1078012799, 946684799,   946684800,   1709164800,
+                                   4107542399, 4107542400, 2147483647,  4294967296,  68169600,
+                                   94694399,   1795381971, 13569465600, 253402300799};
+    for (size_t i = 0; i < COUNT_OF(some); i++)
+        expect_clock_text(some[i]);
+    for (int64_t day = 0; day < 146097; day++)
+        expect_clock_text(day * 86400 + day % 86400);
+}
 
 TEST(slices_compare_by_their_bytes)
 {
