@@ -28,6 +28,8 @@ struct timespec clock_deadline(uint64_t from_now_ns)
     return (struct timespec){.tv_sec = (time_t)(at / NS_PER_S), .tv_nsec = (long)(at % NS_PER_S)};
 }
 
+#define END_S ((int64_t)253402300800) /* the year 10000 begins */
+
 static bool is_leap(uint32_t year)
 {
     return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
@@ -59,7 +61,7 @@ static void put_number(char *at, uint32_t digits, uint32_t number)
 
 uint32_t clock_text(int64_t unix_s, char ret[CLOCK_TEXT_BYTES])
 {
-    ASSERT(unix_s >= 0 && unix_s < 253402300800);
+    unix_s = MIN_OF(MAX_OF(unix_s, 0), END_S - 1);
     uint32_t days = (uint32_t)(unix_s / 86400), s = (uint32_t)(unix_s % 86400);
     uint32_t year = take_years(&days), month = take_months(year, &days);
     memcpy(ret, "0000-00-00T00:00:00", CLOCK_TEXT_BYTES);

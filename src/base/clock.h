@@ -13,9 +13,9 @@
 uint64_t clock_now_ns(void);
 /* Seconds since 1970, for what clients and logs read. */
 double clock_wall_s(void);
-/* Writes the UTC time `unix_s` seconds after 1970 (0 or more, before the year 10000) as YYYY-MM-DDThh:mm:ss;
- * returns its length, CLOCK_TEXT_BYTES - 1. Allocates nothing and takes no lock, unlike gmtime_r(), which
- * reads time zones at its first call: an engine's thread may log. */
+/* Writes the UTC time `unix_s` seconds after 1970 as YYYY-MM-DDThh:mm:ss, of a time outside the years 1970 to
+ * 9999 the nearest inside. Returns the length, CLOCK_TEXT_BYTES - 1. Allocates nothing and takes no lock,
+ * unlike gmtime_r(), which reads time zones at its first call: an engine's thread may log. */
 #define CLOCK_TEXT_BYTES 20
 uint32_t clock_text(int64_t unix_s, char ret[CLOCK_TEXT_BYTES]);
 /* The CLOCK_MONOTONIC time `from_now_ns` ahead, for timed waits; far away for UINT64_MAX. */

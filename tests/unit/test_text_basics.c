@@ -31,6 +31,11 @@ TEST(a_time_as_text_is_the_c_librarys)
                                    94694399,   1795381971, 13569465600, 253402300799};
     for (size_t i = 0; i < COUNT_OF(some); i++)
         expect_clock_text(some[i]);
+    char text[CLOCK_TEXT_BYTES];
+    clock_text(INT64_MIN, text);
+    assert_string_equal(text, "1970-01-01T00:00:00");
+    clock_text(INT64_MAX, text);
+    assert_string_equal(text, "9999-12-31T23:59:59");
     for (int64_t day = 0; day < 146097; day++)
         expect_clock_text(day * 86400 + day % 86400);
 }
