@@ -76,8 +76,20 @@ def test_who_left_the_queue_is_never_computed(narrow):
 
 @pytest.fixture(scope="module")
 def impatient():
-    with serving("--slow-client", 5) as s:
+    with serving("--slow-client", 8) as s:
         yield s
+
+
+def at_rest(server):
+    """Of a request that stays paused for 0.3 s: what it has, and every account's bytes."""
+    seen = []
+    for delay in (0.3, 0):
+        paused = server.requests("paused")
+        if not paused:
+            return None
+        seen.append(((paused[0]["id"], paused[0]["tokens"], paused[0]["bytes"]), account_bytes(server.memory())))
+        time.sleep(delay)
+    return seen[0] if seen[0] == seen[1] else None
 
 
 def test_a_client_that_does_not_read_pauses_and_ends(impatient):
@@ -86,14 +98,11 @@ def test_a_client_that_does_not_read_pauses_and_ends(impatient):
     body = {"prompt": "a", "max_tokens": 20000, "ignore_eos": True, "stream": True, "logprobs": 20}
     with Open(server, "/v1/completions", body, receive_bytes=4096) as slow:
         slow.event()
-        shown = until(lambda: server.requests("paused"))[0]
+        # It can pause and go on for a while, as long as the connection's buffers grow.
+        held = until(lambda: at_rest(server), NOTICED_S)
         # Nothing more is computed or kept for it while it is paused.
-        held = account_bytes(server.memory())
         assert account(server.memory(), "text")["reserved_bytes"] - before < 1 << 20
-        time.sleep(0.3)
-        again = server.requests("paused")[0]
-        assert (again["id"], again["tokens"], again["bytes"]) == (shown["id"], shown["tokens"], shown["bytes"])
-        assert account_bytes(server.memory()) == held
+        assert at_rest(server) == held
         # Others go on, and are told what they are always told.
         for case in GOLDEN["cases"][:2]:
             reply = server.post("/v1/chat/completions", **case_fields(case))
