@@ -171,7 +171,7 @@ void bench_rows_mixed(struct bench_rows *b, uint32_t count, uint32_t tokens)
     forward(b, count + (tokens > 0));
 }
 
-void bench_rows_guess(struct bench_rows *b, uint32_t count, uint32_t ahead)
+void bench_rows_draft(struct bench_rows *b, uint32_t count, uint32_t ahead)
 {
     know_next(b, count);
     for (uint32_t r = 0; r < count; r++)

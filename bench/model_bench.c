@@ -1,4 +1,4 @@
-/* model_bench.c - model_bench [--decode] [--prefill] [--steps] [--guess] [MODEL...]: what whole models reach
+/* model_bench.c - model_bench [--decode] [--prefill] [--steps] [--draft] [MODEL...]: what whole models reach
  * of what this machine can do.
  *
  * A MODEL is a directory, or SHAPE-FORM, a made-up checkpoint (tools/mkmodel), written into the build folder
@@ -9,9 +9,9 @@
  * Steps: one step of 0 to 512 prompt tokens beside 0 to 16 decoding rows: what a scheduler has to choose
  * from.
  *
- * Guess: a row's step with 1 to 3 guessed tokens behind the known one, and what guessing them with the MTP
+ * Draft: a row's step with 1 to 3 drafted tokens behind the known one, and what drafting them with the MTP
  * head takes, each against a step without a head; how many tokens such a step must bring to pay, and what it
- * brings where every guess is right.
+ * brings where every draft is right.
  *
  * Bytes are those of the checkpoint that a step must read: every matrix once, an embedding table only as the
  * head that it may be, of experts those that a token chooses (so with several rows no figure is given).
@@ -38,7 +38,7 @@ static const uint32_t step_rows[] = {0, 1, 4, 8, ROWS_MAX};
 static const uint32_t step_tokens[] = {0, 32, 64, 96, 128, 192, 256, 384, PROMPT};
 enum { STEP_ROUNDS = 5 };
 enum { DECODE_MAX = (PAIRS_MAX + WARM) * 5 };
-enum { AHEAD_MAX = 3, GUESS_ROUNDS = 101, GUESS_MAX = GUESS_ROUNDS * (2 + 3 + 4) };
+enum { AHEAD_MAX = 3, DRAFT_ROUNDS = 101, DRAFT_MAX = DRAFT_ROUNDS * (2 + 3 + 4) };
 /* Time for one figure. */
 #define DECODE_NS  (3 * NS_PER_S)
 #define PREFILL_NS (10 * NS_PER_S)
@@ -50,7 +50,7 @@ struct bench {
     struct workers *workers;
     struct kern_ops ops;
     struct yardsticks yard;
-    bool decode, prefill, steps, guess;
+    bool decode, prefill, steps, draft;
 };
 
 /* ---- measuring ---- */
@@ -236,7 +236,7 @@ static int bench_dir(struct bench *b, const char *name, const char *dir, struct 
     return r;
 }
 
-/* ---- guesses ---- */
+/* ---- drafts ---- */
 
 /* One row of a model, with its head or without. */
 struct one_row {
@@ -256,12 +256,12 @@ static int open_row(struct bench *b, const char *dir, bool head, struct one_row 
     struct model_shape s;
     int r = model_probe(dir, &opts.parts, &s, e);
     if (r == 0 && head && !s.mtp)
-        r = err_set(e, -ENOTSUP, "no guesses: %s", s.mtp_absent);
+        r = err_set(e, -ENOTSUP, "no drafts: %s", s.mtp_absent);
     if (r == 0)
         r = bench_models_check_memory(s.weight_bytes, e);
     if (r == 0)
         r = model_load(dir, &opts, &ret->model, e);
-    struct bench_rows_opts rows = {ret->model, 1, PROMPT, GUESS_MAX, opts.parts.drafts_max};
+    struct bench_rows_opts rows = {ret->model, 1, PROMPT, DRAFT_MAX, opts.parts.drafts_max};
     return r == 0 ? bench_rows_create(&rows, &ret->rows) : r;
 }
 
@@ -271,21 +271,21 @@ static void close_row(struct one_row *r)
     model_free(r->model);
 }
 
-struct guess_times {
-    double plain[GUESS_ROUNDS], guess[AHEAD_MAX][GUESS_ROUNDS], verify[AHEAD_MAX][GUESS_ROUNDS];
+struct draft_times {
+    double plain[DRAFT_ROUNDS], draft[AHEAD_MAX][DRAFT_ROUNDS], verify[AHEAD_MAX][DRAFT_ROUNDS];
 };
 
 /* Each round does everything once, so that a machine that has other work slows all of it. */
-static void time_guesses(struct one_row *plain, struct one_row *head, struct guess_times *ret)
+static void time_drafts(struct one_row *plain, struct one_row *head, struct draft_times *ret)
 {
-    for (uint32_t i = 0; i < GUESS_ROUNDS; i++) {
+    for (uint32_t i = 0; i < DRAFT_ROUNDS; i++) {
         uint64_t begin = clock_now_ns();
         bench_rows_decode(plain->rows, 1);
         ret->plain[i] = seconds_since(begin);
         for (uint32_t ahead = 1; ahead <= AHEAD_MAX; ahead++) {
             begin = clock_now_ns();
-            bench_rows_guess(head->rows, 1, ahead);
-            ret->guess[ahead - 1][i] = seconds_since(begin);
+            bench_rows_draft(head->rows, 1, ahead);
+            ret->draft[ahead - 1][i] = seconds_since(begin);
             begin = clock_now_ns();
             bench_rows_verify(head->rows, 1, ahead, ahead);
             ret->verify[ahead - 1][i] = seconds_since(begin);
@@ -293,22 +293,22 @@ static void time_guesses(struct one_row *plain, struct one_row *head, struct gue
     }
 }
 
-static void print_guesses(struct guess_times *t)
+static void print_drafts(struct draft_times *t)
 {
-    double plain = yardsticks_median(t->plain, GUESS_ROUNDS);
-    printf("  a step without guesses: %.3f ms\n  %6s %10s %10s %12s %12s\n", plain * 1e3, "ahead", "guess ms",
+    double plain = yardsticks_median(t->plain, DRAFT_ROUNDS);
+    printf("  a step without drafts: %.3f ms\n  %6s %10s %10s %12s %12s\n", plain * 1e3, "ahead", "draft ms",
            "step ms", "pays from", "all right");
     for (uint32_t ahead = 1; ahead <= AHEAD_MAX; ahead++) {
-        double guess = yardsticks_median(t->guess[ahead - 1], GUESS_ROUNDS);
-        double verify = yardsticks_median(t->verify[ahead - 1], GUESS_ROUNDS);
-        printf("  %6u %10.3f %10.3f %6.2f tokens %11.2fx\n", ahead, guess * 1e3, verify * 1e3,
-               (guess + verify) / plain, (1 + ahead) * plain / (guess + verify));
+        double draft = yardsticks_median(t->draft[ahead - 1], DRAFT_ROUNDS);
+        double verify = yardsticks_median(t->verify[ahead - 1], DRAFT_ROUNDS);
+        printf("  %6u %10.3f %10.3f %6.2f tokens %11.2fx\n", ahead, draft * 1e3, verify * 1e3,
+               (draft + verify) / plain, (1 + ahead) * plain / (draft + verify));
     }
 }
 
-static int bench_guesses(struct bench *b, const char *dir, struct err *e)
+static int bench_drafts(struct bench *b, const char *dir, struct err *e)
 {
-    static struct guess_times times;
+    static struct draft_times times;
     struct one_row plain = {0}, head = {0};
     int r = open_row(b, dir, false, &plain, e);
     if (r == 0)
@@ -317,9 +317,9 @@ static int bench_guesses(struct bench *b, const char *dir, struct err *e)
         workers_turn_begin(b->workers);
         bench_rows_prefill(plain.rows);
         bench_rows_prefill(head.rows);
-        time_guesses(&plain, &head, &times);
+        time_drafts(&plain, &head, &times);
         workers_turn_end(b->workers);
-        print_guesses(&times);
+        print_drafts(&times);
     }
     close_row(&plain);
     close_row(&head);
@@ -333,8 +333,8 @@ static void bench_model(struct bench *b, const char *name)
     int r = bench_models_find(name, dir, &e);
     if (r == 0 && (b->decode || b->prefill || b->steps))
         r = bench_dir(b, name, dir, &e);
-    if (r == 0 && b->guess)
-        r = bench_guesses(b, dir, &e);
+    if (r == 0 && b->draft)
+        r = bench_drafts(b, dir, &e);
     if (r < 0)
         printf("\n%s: skipped: %s\n", name, e.text);
     fflush(stdout);
@@ -347,7 +347,7 @@ static void usage(FILE *out)
           "  --decode    only decode\n"
           "  --prefill   only prefill\n"
           "  --steps     only steps of prompts and decoding rows\n"
-          "  --guess     only guessed tokens\n"
+          "  --draft     only drafted tokens\n"
           "  --help      this text\n",
           out);
 }
@@ -357,7 +357,7 @@ static bool parse(int argc, char **argv, struct bench *b, int *status)
 {
     static const struct option options[] = {
         {"decode", no_argument, NULL, 'd'}, {"prefill", no_argument, NULL, 'p'},
-        {"steps", no_argument, NULL, 's'},  {"guess", no_argument, NULL, 'g'},
+        {"steps", no_argument, NULL, 's'},  {"draft", no_argument, NULL, 'g'},
         {"help", no_argument, NULL, 'h'},   {0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == 'd') {
@@ -367,15 +367,15 @@ static bool parse(int argc, char **argv, struct bench *b, int *status)
         } else if (c == 's') {
             b->steps = true;
         } else if (c == 'g') {
-            b->guess = true;
+            b->draft = true;
         } else {
             *status = c == 'h' ? 0 : 2;
             usage(c == 'h' ? stdout : stderr);
             return false;
         }
     }
-    if (!b->decode && !b->prefill && !b->steps && !b->guess)
-        b->decode = b->prefill = b->guess = true;
+    if (!b->decode && !b->prefill && !b->steps && !b->draft)
+        b->decode = b->prefill = b->draft = true;
     return true;
 }
 

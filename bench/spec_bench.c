@@ -1,12 +1,12 @@
-/* spec_bench.c - spec_bench [options] [MODEL]: decoding with tokens guessed ahead, against decoding without.
+/* spec_bench.c - spec_bench [options] [MODEL]: decoding with tokens drafted ahead, against decoding without.
  *
- * Two engines, one of a model loaded as if there were no guesses, answer the same questions in turns: 1 to 16
+ * Two engines, one of a model loaded as if there were no drafts, answer the same questions in turns: 1 to 16
  * at once, each turn one straight behind the other, so that what else the machine does slows both. Both must
  * give the same tokens. The bundled model gets those of its golden answers that have some length, and ends
  * them itself; others get made-up tokens and write ANSWER of them. Printed are medians over rounds of all
- * questions: tokens per second from the first token to the last, their ratio, and how many of the guesses
+ * questions: tokens per second from the first token to the last, their ratio, and how many of the drafts
  * were right. Exit status 1: a ratio is below what --least says, for one row and for several, or a token
- * differs. How far to guess is learnt in the rounds that go before and are not counted. */
+ * differs. How far to draft is learnt in the rounds that go before and are not counted. */
 #include "yardsticks.h"
 
 #include "base/check.h"
@@ -74,7 +74,7 @@ struct bench {
 
 /* ---- opening ---- */
 
-static int load(struct bench *b, const char *dir, const struct engine_guessing *g, struct side *ret,
+static int load(struct bench *b, const char *dir, const struct engine_drafting *g, struct side *ret,
                 struct err *e)
 {
     struct model_parts parts = {0};
@@ -100,7 +100,7 @@ static int load(struct bench *b, const char *dir, const struct engine_guessing *
                                  .max_model_len = PROMPT_MAX + ANSWER,
                                  .tokens_max = opts.tokens_max,
                                  .kv_bytes_max = pages * s->page_bytes,
-                                 .guessing = *g,
+                                 .drafting = *g,
                                  .keep_units = true,
                                  .step_ns = 100 * NS_PER_MS,
                                  .step_alone_ns = NS_PER_S};
@@ -173,7 +173,7 @@ static int open_bench(struct bench *b, const char *dir, struct err *e)
 {
     struct model_shape shape;
     struct mailbox_opts mailbox = {.messages_max = 2 * ROWS_MAX, .message_bytes = sizeof(void *)};
-    struct engine_guessing off = {0}, on;
+    struct engine_drafting off = {0}, on;
     pthread_mutex_init(&b->gate.lock, NULL);
     pthread_cond_init(&b->gate.changes, NULL);
     b->faults = (struct engine_faults){.step = pass_gate, .arg = &b->gate};
@@ -186,9 +186,9 @@ static int open_bench(struct bench *b, const char *dir, struct err *e)
     if (r < 0)
         return err_set(e, r, "no memory, or no threads");
     r = model_probe(dir, &(struct model_parts){.mtp = true, .drafts_max = 1}, &shape, e);
-    on = speculation_guessing(&b->how, r == 0 && shape.mtp);
+    on = speculation_drafting(&b->how, r == 0 && shape.mtp);
     if (r == 0 && on.drafts_max == 0)
-        return err_set(e, -ENOENT, "nobody guesses in this model: it has no head, see --spec ngram");
+        return err_set(e, -ENOENT, "nobody drafts in this model: it has no head, see --spec ngram");
     if (r == 0)
         r = load(b, dir, &off, &b->off, e);
     if (r == 0)
@@ -322,12 +322,12 @@ static struct figures measure(struct bench *b, uint32_t rows)
     }
     engine_numbers(b->on.engine, &after);
     double drafts = (double)(after.drafts - before.drafts);
-    double guessed = (double)(after.draft_tokens - before.draft_tokens);
+    double drafted = (double)(after.draft_tokens - before.draft_tokens);
     f.off_tokens_s = yardsticks_median(off, n);
     f.on_tokens_s = yardsticks_median(on, n);
     f.ratio = yardsticks_median(ratio, n);
-    f.accepted = guessed > 0 ? (double)(after.accepted_tokens - before.accepted_tokens) / guessed : NAN;
-    f.per_step = drafts > 0 ? guessed / drafts : 0;
+    f.accepted = drafted > 0 ? (double)(after.accepted_tokens - before.accepted_tokens) / drafted : NAN;
+    f.per_step = drafts > 0 ? drafted / drafts : 0;
     return f;
 }
 
@@ -338,7 +338,7 @@ static bool print_rows(struct bench *b, uint32_t rows)
     if (b->json)
         printf("{\"rows\":%u,\"off_tokens_per_s\":%.1f,\"on_tokens_per_s\":%.1f,\"ratio\":%.3f,\"accepted\":%"
                ".3f,"
-               "\"guesses_at_once\":%.2f,\"same\":%s}\n",
+               "\"drafts_at_once\":%.2f,\"same\":%s}\n",
                rows, f.off_tokens_s, f.on_tokens_s, f.ratio, isnan(f.accepted) ? 0 : f.accepted, f.per_step,
                f.same ? "true" : "false");
     else
@@ -353,12 +353,12 @@ static bool print_rows(struct bench *b, uint32_t rows)
 static void usage(FILE *out)
 {
     fputs("usage: spec_bench [options] [MODEL]\n"
-          "  --spec auto|mtp|ngram  who guesses [auto]\n"
+          "  --spec auto|mtp|ngram  who drafts [auto]\n"
           "  --mtp N                at most so many by the head [3]\n"
           "  --draft-vocab N        tokens that it looks among; 0: all\n"
           "  --always               whether it pays or not\n"
-          "  --idle                 nobody guesses: what being ready to costs\n"
-          "  --optimistic           the head's guesses are kept without comparing\n"
+          "  --idle                 nobody drafts: what being ready to costs\n"
+          "  --optimistic           the head's drafts are kept without comparing\n"
           "  --temperature T        [0]\n"
           "  --golden FILE          a golden.json of this tokenizer: whose questions\n"
           "  --rows N               only so many requests at once\n"
@@ -450,9 +450,9 @@ int main(int argc, char **argv)
         return 1;
     }
     if (!b.json)
-        printf("kernels %s, %u workers, %s: %u tokens guessed at most\n  %6s %12s %12s %8s %11s %10s\n",
+        printf("kernels %s, %u workers, %s: %u tokens drafted at most\n  %6s %12s %12s %8s %11s %10s\n",
                b.ops.tier, workers_count(b.workers), dir,
-               speculation_guessing(&b.how, model_shape(b.on.model)->mtp).drafts_max, "rows", "tokens/s off",
+               speculation_drafting(&b.how, model_shape(b.on.model)->mtp).drafts_max, "rows", "tokens/s off",
                "tokens/s on", "ratio", "right", "per step");
     bool good = true;
     for (size_t i = 0; i < COUNT_OF(row_counts); i++)

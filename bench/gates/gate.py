@@ -11,7 +11,7 @@ import importlib
 import pathlib
 import sys
 
-GATES = ("soak", "return", "flat", "jitter", "agent", "fairness", "tenants", "trim-cost", "warm-start", "load-gap", "models", "pictures", "guess")
+GATES = ("soak", "return", "flat", "jitter", "agent", "fairness", "tenants", "trim-cost", "warm-start", "load-gap", "models", "pictures", "draft")
 TOP = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -51,9 +51,9 @@ def arguments():
     p.add_argument("--video-frames", type=int, default=64, help="pictures: of the video that is asked about beside them (64)")
     p.add_argument("--gap-pictures", type=int, default=4, help="pictures: large ones beside a stream, each way; 0: none (4)")
     p.add_argument("--gap-edge", type=int, default=2048, help="pictures: pixels of their edge (2048)")
-    p.add_argument("--guess-steps", type=int, default=10000, help="guess: steps with guesses of one generation (10000)")
-    p.add_argument("--guess-tokens", type=int, default=10000, help="guess: tokens that are drawn with temperature and seed (10000)")
-    p.add_argument("--guess-batch", type=int, default=512, help="guess: tokens of each of eight at once (512)")
+    p.add_argument("--draft-steps", type=int, default=10000, help="draft: steps with drafts of one generation (10000)")
+    p.add_argument("--draft-tokens", type=int, default=10000, help="draft: tokens that are drawn with temperature and seed (10000)")
+    p.add_argument("--draft-batch", type=int, default=512, help="draft: tokens of each of eight at once (512)")
     return p.parse_args()
 
 

@@ -11,7 +11,7 @@ Of its gaps those count that lie between the first and the last time the status 
 --step-ms, which `fairness` is about. 99 of 100 gaps must stay below 3 times the median of the same gaps, and
 the longest below --step-ms. (With a model whose step takes half a millisecond the longest gap says how long
 the system takes for 2 MiB of memory, or how long the client was not looking: it is told beside the longest
-without a picture.) Tokens that come at once, as guessed ones do, have one time. What the engine does it does
+without a picture.) Tokens that come at once, as drafted ones do, have one time. What the engine does it does
 with every picture, so each picture's longest gap is told too; and how long the server's threads had work and
 no processor, for that is in the gaps as well."""
 
@@ -235,8 +235,8 @@ def judge_gaps(report, name, gaps, longest, waited):
     report.figure(f"p99_over_median_{name}", stats.quantile(own, 0.99) / median, f"{stats.quantile(own, 0.99) / median:.2f} while a picture is encoded")
     alone = max(gaps["alone"])
     report.figure(f"longest_over_median_{name}", max(own) / median, f"{max(own) / median:.2f} while a picture is encoded; without one the longest is {alone:.2f} ms")
-    report.must(f"{name} guesses: p99 of the gaps while a picture is encoded below 3 x their median", stats.quantile(own, 0.99) < 3 * median)
-    report.must(f"{name} guesses: the longest gap while a picture is encoded below --step-ms {STEP_MS}", max(own) < STEP_MS)
+    report.must(f"{name} drafts: p99 of the gaps while a picture is encoded below 3 x their median", stats.quantile(own, 0.99) < 3 * median)
+    report.must(f"{name} drafts: the longest gap while a picture is encoded below --step-ms {STEP_MS}", max(own) < STEP_MS)
 
 
 def look_large(report, options, folder):

@@ -129,10 +129,10 @@ void exchange_ended(struct exchange *x, bool completed);
 /* Somebody else asked for its end: answers the client with `why`, stops the rows. */
 void exchange_cancel(struct exchange *x, const struct reject *why);
 
-/* False: guesses are kept without comparing them with what the model says, and the reply has to tell. */
+/* False: drafts are kept without comparing them with what the model says, and the reply has to tell. */
 static inline bool exchange_is_exact(const struct exchange *x)
 {
-    return x->kind > REQUEST_COMPLETION || !x->model || !x->model->guessing.optimistic ||
+    return x->kind > REQUEST_COMPLETION || !x->model || !x->model->drafting.optimistic ||
            !x->request.speculative;
 }
 

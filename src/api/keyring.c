@@ -2,7 +2,7 @@
  *
  * Comparing digests leaves nothing to measure: where two of them differ says nothing about where the keys do.
  * SHA-256 without a salt is enough for keys that are drawn; it is not meant to hide a word that somebody can
- * guess. */
+ * draft. */
 #include "api/keyring.h"
 
 #include "base/check.h"

@@ -120,12 +120,12 @@ static void write_loaded(const struct api *a, const struct served_model *m, stru
     buf_printf(ret, ",\"exact\":%s,\"chat\":%s,\"tokenizer\":%s,", m->exact ? "true" : "false",
                m->template ? "true" : "false", m->tokenizer ? "true" : "false");
     buf_puts(ret, "\"speculation\":{");
-    report_speculation(&m->guessing, ret);
+    report_speculation(&m->drafting, ret);
     buf_putc(ret, '}');
     write_sight(a, &m->shape->vision, ret);
 }
 
-void report_speculation(const struct engine_guessing *g, struct buf *ret)
+void report_speculation(const struct engine_drafting *g, struct buf *ret)
 {
     buf_printf(ret, "\"method\":\"%s\",\"tokens_max\":%u,\"optimistic\":%s", speculation_name(g),
                g->drafts_max, g->optimistic ? "true" : "false");

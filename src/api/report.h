@@ -11,8 +11,8 @@ void report_models(struct api *a, bool all, struct buf *ret);
 void report_model(struct api *a, uint32_t index, struct slice name, bool all, struct buf *ret);
 /* "state":"ready", and what belongs to it: progress, reason, with `all` bytes and loads. */
 void report_model_state(struct api *a, uint32_t index, bool all, struct buf *ret);
-/* Who guesses tokens ahead, and how far: members of an object, without its braces. */
-void report_speculation(const struct engine_guessing *g, struct buf *ret);
+/* Who drafts tokens ahead, and how far: members of an object, without its braces. */
+void report_speculation(const struct engine_drafting *g, struct buf *ret);
 void report_server_info(struct api *a, struct buf *ret);
 void report_model_info(struct api *a, struct buf *ret);
 

@@ -317,7 +317,7 @@ static void write_models(struct api *a, uint32_t count, struct buf *b)
     EACH_INFO("plateau_model_load_seconds", "gauge", "Duration of the last load.", seconds(n->load_ns));
 }
 
-static void write_guesses(struct api *a, const struct engine_numbers *numbers, uint32_t count, struct buf *b)
+static void write_drafts(struct api *a, const struct engine_numbers *numbers, uint32_t count, struct buf *b)
 {
     char more[64];
     EACH_MODEL("vllm:spec_decode_num_drafts_total", "counter", "Drafts of speculative decoding.", n->drafts);
@@ -349,7 +349,7 @@ void report_metrics(struct api *a, struct buf *ret)
     }
     write_models(a, count, ret);
     write_engines(a, numbers, count, ret);
-    write_guesses(a, numbers, count, ret);
+    write_drafts(a, numbers, count, ret);
     write_pools(a, numbers, count, ret);
     write_caches(a, numbers, count, ret);
     write_pictures(a, numbers, count, ret);

@@ -67,8 +67,8 @@ static void write_trims(const struct engine_numbers *n, struct buf *ret)
                (unsigned long long)n->reliefs);
 }
 
-/* How many tokens were guessed ahead, and how many of them were right. */
-static void write_speculation(const struct engine_guessing *g, const struct engine_numbers *n,
+/* How many tokens were drafted ahead, and how many of them were right. */
+static void write_speculation(const struct engine_drafting *g, const struct engine_numbers *n,
                               struct buf *ret)
 {
     buf_puts(ret, ",\"speculation\":{");
@@ -98,7 +98,7 @@ static void write_model(struct api *a, uint32_t index, struct engine_numbers *n,
         buf_printf(ret, ",\"compute\":\"%s\",\"exact\":%s,\"max_model_len\":%u", look.model->compute,
                    look.model->exact ? "true" : "false", look.model->max_model_len);
     if (loaded)
-        write_speculation(&look.model->guessing, n, ret);
+        write_speculation(&look.model->drafting, n, ret);
     registry_look_away(&look);
     struct registry_info info;
     registry_info(a->opts.registry, index, &info);
@@ -173,8 +173,8 @@ static struct work work_of(struct exchange *x, uint32_t job_count)
             continue;
         w.prompt_done += j->prompt_done;
         w.cached_tokens += j->cached_tokens;
-        w.draft_tokens += j->guessed_tokens;
-        w.accepted_tokens += j->right_tokens;
+        w.draft_tokens += j->drafted_tokens;
+        w.accepted_tokens += j->accepted_tokens;
         w.pictures = j->pictures;
         w.pictures_done = MAX_OF(w.pictures_done, j->pictures_done);
         w.picture_bytes = j->picture_bytes;

@@ -93,7 +93,7 @@ struct request {
     uint32_t stop_ids[SAMPLER_STOP_MAX];
     uint32_t stop_id_count;
     bool ignore_eos;
-    bool speculative; /* tokens may be guessed ahead */
+    bool speculative; /* tokens may be drafted ahead */
     bool skip_special_tokens;
     bool include_stop; /* include_stop_str_in_output */
 

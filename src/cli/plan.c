@@ -21,11 +21,11 @@ static void print_line(const char *name, uint32_t indent, const char *class, uin
            terminal_bytes(floor).text, terminal_bytes(limit).text, note);
 }
 
-static void print_guessing(const struct planning *p)
+static void print_drafting(const struct planning *p)
 {
-    const struct model_plan_guessing *t = &p->model.guessing_takes;
-    const struct engine_guessing *g = &p->model.guessing;
-    const char *who = g->by == ENGINE_GUESSER_NGRAM ? "n-gram matches"
+    const struct model_plan_drafting *t = &p->model.drafting_takes;
+    const struct engine_drafting *g = &p->model.drafting;
+    const char *who = g->by == ENGINE_DRAFTER_NGRAM ? "n-gram matches"
                       : g->past                     ? "the MTP head and n-gram matches"
                                                     : "the MTP head";
     if (g->drafts_max == 0)
@@ -67,7 +67,7 @@ static void print_table(const struct planning *p)
                (unsigned long long)v->pixels_max,
                (unsigned long long)v->pixels_max / ((uint64_t)v->patch * v->merge * v->patch * v->merge),
                terminal_bytes(v->weight_bytes).text);
-    print_guessing(p);
+    print_drafting(p);
     printf("The load takes %s for the tensor table and a read buffer; the pools take their place later.\n",
            terminal_bytes(plan->loading_bytes).text);
 }
@@ -101,12 +101,12 @@ static void json_model(const struct planning *p, struct buf *b)
                (unsigned long long)plan->model.slot_bytes,
                (unsigned long long)p->model.shape.vision.pixels_max,
                (unsigned long long)p->model.shape.vision.weight_bytes);
-    const struct model_plan_guessing *t = &p->model.guessing_takes;
+    const struct model_plan_drafting *t = &p->model.drafting_takes;
     buf_printf(
         b,
         "\"speculation\":{\"method\":\"%s\",\"tokens_max\":%u,\"weight_bytes\":%llu,\"page_bytes\":%llu,"
         "\"slot_bytes\":%llu},\"accounts\":[",
-        speculation_name(&p->model.guessing), p->model.guessing.drafts_max,
+        speculation_name(&p->model.drafting), p->model.drafting.drafts_max,
         (unsigned long long)t->weight_bytes, (unsigned long long)t->page_bytes,
         (unsigned long long)t->slot_bytes);
     for (uint32_t i = 0; i < plan->line_count; i++) {

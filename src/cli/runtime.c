@@ -92,8 +92,8 @@ void runtime_set_plan(const struct planning *p, struct model_settings *s)
     s->plan = p->plan;
     s->shape = p->model.shape;
     s->parts = p->model.parts;
-    s->engine.guessing = p->model.guessing;
-    s->engine.tokens_max = model_plan_step_tokens(p->plan.rows, p->model.guessing.drafts_max);
+    s->engine.drafting = p->model.drafting;
+    s->engine.tokens_max = model_plan_step_tokens(p->plan.rows, p->model.drafting.drafts_max);
     s->tokens_max = s->engine.tokens_max;
     s->planned = true;
 }

@@ -26,7 +26,7 @@
 
 static const uint16_t row_classes[BENEFIT_ROW_CLASSES] = {
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, UINT16_MAX};
-static const uint16_t guess_classes[BENEFIT_COST_CLASSES] = {0, 1,  2,  3,  4,  5,  6,         7,
+static const uint16_t draft_classes[BENEFIT_COST_CLASSES] = {0, 1,  2,  3,  4,  5,  6,         7,
                                                              8, 10, 12, 16, 20, 24, UINT16_MAX};
 
 static uint32_t class_of(const uint16_t *tops, uint32_t n)
@@ -63,9 +63,9 @@ struct line {
     uint32_t furthest; /* draft tokens that may be tried */
 };
 
-static double guesses_of_class(uint32_t class)
+static double drafts_of_class(uint32_t class)
 {
-    return class + 1 < BENEFIT_COST_CLASSES ? guess_classes[class] : 2.0 * guess_classes[class - 1];
+    return class + 1 < BENEFIT_COST_CLASSES ? draft_classes[class] : 2.0 * draft_classes[class - 1];
 }
 
 static struct line line_of(const struct benefit *b, uint32_t rows)
@@ -75,25 +75,25 @@ static struct line line_of(const struct benefit *b, uint32_t rows)
     for (uint32_t i = 1; i < BENEFIT_COST_CLASSES; i++)
         if (is_sure(&l.costs[i]))
             l.last = i;
-    l.furthest = l.last ? 2 * (uint32_t)guesses_of_class(l.last) : rows;
+    l.furthest = l.last ? 2 * (uint32_t)drafts_of_class(l.last) : rows;
     return l;
 }
 
-static double line_ns(const struct line *l, uint32_t guesses)
+static double line_ns(const struct line *l, uint32_t drafts)
 {
-    uint32_t low = class_of(guess_classes, guesses), high = low;
+    uint32_t low = class_of(draft_classes, drafts), high = low;
     while (low > 0 && !is_sure(&l->costs[low]))
         low--;
     while (high < l->last && !is_sure(&l->costs[high]))
         high++;
-    double from = guesses_of_class(low), at_from = l->costs[low].ns;
+    double from = drafts_of_class(low), at_from = l->costs[low].ns;
     if (high > low && high <= l->last)
-        return at_from + (l->costs[high].ns - at_from) * (guesses - from) / (guesses_of_class(high) - from);
-    if (guesses <= from)
+        return at_from + (l->costs[high].ns - at_from) * (drafts - from) / (drafts_of_class(high) - from);
+    if (drafts <= from)
         return at_from;
     double slope =
         low > 0 ? MAX_OF((at_from - l->plain_ns) / from, 0) : HOPEFUL_SLOPE * l->plain_ns / l->rows;
-    return at_from + slope * (guesses - from);
+    return at_from + slope * (drafts - from);
 }
 
 /* Time of one pass of the head with `rows` sequences; of several measured points the nearest. */
@@ -115,11 +115,11 @@ static double pass_ns(const struct benefit *b, uint32_t rows)
 struct choice {
     const struct benefit *benefit;
     struct benefit_row *rows;
-    uint32_t count, guesses_max;
+    uint32_t count, drafts_max;
     struct line line;
     double prior[2][BENEFIT_DEPTH_MAX];   /* average acceptance of all sequences, by benefit_row.past */
     uint32_t at_depth[BENEFIT_DEPTH_MAX]; /* sequences with a draft token of the head at each position */
-    uint32_t guesses;
+    uint32_t drafts;
     double tokens, draft_ns;
 };
 
@@ -140,7 +140,7 @@ static void clear_choice(struct choice *c)
     }
     for (uint32_t k = 0; k < BENEFIT_DEPTH_MAX; k++)
         c->at_depth[k] = 0;
-    c->guesses = 0;
+    c->drafts = 0;
     c->tokens = c->count;
     c->draft_ns = 0;
 }
@@ -156,7 +156,7 @@ static double next_chance(const struct choice *c, const struct benefit_row *r)
            ((double)r->hits->tried[at] + PRIOR_WEIGHT);
 }
 
-static void add_guess(struct choice *c, struct benefit_row *r)
+static void add_draft(struct choice *c, struct benefit_row *r)
 {
     uint32_t *rows = &c->at_depth[r->drafts];
     bool by_head = !r->past || r->drafts == 0;
@@ -166,13 +166,13 @@ static void add_guess(struct choice *c, struct benefit_row *r)
         c->draft_ns -= *rows ? pass_ns(c->benefit, *rows) : 0;
         c->draft_ns += pass_ns(c->benefit, ++*rows);
     }
-    c->guesses++;
+    c->drafts++;
     c->tokens += r->reached;
 }
 
 static double choice_ns(const struct choice *c)
 {
-    return line_ns(&c->line, c->guesses) + c->draft_ns;
+    return line_ns(&c->line, c->drafts) + c->draft_ns;
 }
 
 /* The sequence with the best chance for its next draft token; NULL: no draft may grow. */
@@ -193,13 +193,13 @@ static struct benefit_row *best_next(const struct choice *c)
 /* Returns the tokens per ns. */
 static double choose_best(struct choice *c)
 {
-    struct benefit_row *picked[BENEFIT_GUESSES_MAX], *r;
-    uint32_t most = MIN_OF(c->guesses_max, c->line.furthest), best = 0, n = 0;
+    struct benefit_row *picked[BENEFIT_DRAFTS_MAX], *r;
+    uint32_t most = MIN_OF(c->drafts_max, c->line.furthest), best = 0, n = 0;
     double plain = c->count / c->line.plain_ns, score = MARGIN * plain;
     clear_choice(c);
     while (n < most && (r = best_next(c)) != NULL) {
         picked[n++] = r;
-        add_guess(c, r);
+        add_draft(c, r);
         if (c->tokens > score * choice_ns(c)) {
             score = c->tokens / choice_ns(c);
             best = n;
@@ -207,7 +207,7 @@ static double choose_best(struct choice *c)
     }
     for (; n > best; n--)
         picked[n - 1]->drafts--;
-    c->guesses = best;
+    c->drafts = best;
     return best ? score : plain;
 }
 
@@ -217,14 +217,14 @@ static void choose_depth(struct choice *c, uint32_t depth)
 {
     clear_choice(c);
     for (uint32_t i = 0; i < c->count; i++)
-        while (c->rows[i].drafts < MIN_OF(depth, c->rows[i].drafts_max) && c->guesses < c->guesses_max)
-            add_guess(c, &c->rows[i]);
+        while (c->rows[i].drafts < MIN_OF(depth, c->rows[i].drafts_max) && c->drafts < c->drafts_max)
+            add_draft(c, &c->rows[i]);
 }
 
 /* Steps since such a choice was measured. */
 static uint64_t age_of(const struct choice *c)
 {
-    return c->benefit->steps - c->line.costs[class_of(guess_classes, c->guesses)].step;
+    return c->benefit->steps - c->line.costs[class_of(draft_classes, c->drafts)].step;
 }
 
 /* What choosing so loses against `score`, in a step. */
@@ -238,12 +238,12 @@ static double loss_of(const struct choice *c, double score)
 static bool oldest_depth(struct choice *c, double score, uint32_t *ret)
 {
     uint64_t oldest = PROBE_AGE;
-    uint32_t guesses = UINT32_MAX;
+    uint32_t drafts = UINT32_MAX;
     for (uint32_t depth = 0; depth <= BENEFIT_DEPTH_MAX; depth++) {
         choose_depth(c, depth);
-        if (c->guesses == guesses || c->guesses > c->line.furthest)
+        if (c->drafts == drafts || c->drafts > c->line.furthest)
             break;
-        guesses = c->guesses;
+        drafts = c->drafts;
         if (age_of(c) > oldest && loss_of(c, score) <= c->benefit->allowance_ns) {
             oldest = age_of(c);
             *ret = depth;
@@ -263,10 +263,10 @@ static bool probe(struct benefit *b, struct choice *c, double score)
     return true;
 }
 
-void benefit_choose(struct benefit *b, struct benefit_row *rows, uint32_t count, uint32_t guesses_max)
+void benefit_choose(struct benefit *b, struct benefit_row *rows, uint32_t count, uint32_t drafts_max)
 {
-    ASSERT(guesses_max <= BENEFIT_GUESSES_MAX);
-    struct choice c = {.benefit = b, .rows = rows, .count = count, .guesses_max = guesses_max};
+    ASSERT(drafts_max <= BENEFIT_DRAFTS_MAX);
+    struct choice c = {.benefit = b, .rows = rows, .count = count, .drafts_max = drafts_max};
     clear_choice(&c);
     if (count == 0)
         return;
@@ -282,11 +282,11 @@ void benefit_choose(struct benefit *b, struct benefit_row *rows, uint32_t count,
 
 /* ---- measuring ---- */
 
-void benefit_measure_step(struct benefit *b, uint32_t rows, uint32_t guesses, uint64_t ns)
+void benefit_measure_step(struct benefit *b, uint32_t rows, uint32_t drafts, uint64_t ns)
 {
     struct benefit_cost *costs = b->costs[class_of(row_classes, rows)];
     b->steps++;
-    measure(&costs[class_of(guess_classes, guesses)], (double)ns, b->steps);
+    measure(&costs[class_of(draft_classes, drafts)], (double)ns, b->steps);
     if (is_sure(&costs[0]))
         b->allowance_ns =
             MIN_OF(b->allowance_ns + BENEFIT_PROBE_SHARE * (double)ns, ALLOWANCE_MAX * costs[0].ns);

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define BENEFIT_DEPTH_MAX    8
-#define BENEFIT_GUESSES_MAX  64 /* of one step */
+#define BENEFIT_DRAFTS_MAX  64 /* of one step */
 #define BENEFIT_PROBE_SHARE  0.005
 #define BENEFIT_ROW_CLASSES  26
 #define BENEFIT_COST_CLASSES 15
@@ -44,11 +44,11 @@ struct benefit_row {
     double reached;  /* while it is sought: the chance that all of them are right */
 };
 
-/* Fills in `drafts` of all rows that decode in this step, at most guesses_max (<= BENEFIT_GUESSES_MAX)
+/* Fills in `drafts` of all rows that decode in this step, at most drafts_max (<= BENEFIT_DRAFTS_MAX)
  * together. */
-void benefit_choose(struct benefit *b, struct benefit_row *rows, uint32_t count, uint32_t guesses_max);
+void benefit_choose(struct benefit *b, struct benefit_row *rows, uint32_t count, uint32_t drafts_max);
 /* Time of a step with only this many decoding sequences and draft tokens, without the time of drafting. */
-void benefit_measure_step(struct benefit *b, uint32_t rows, uint32_t guesses, uint64_t ns);
+void benefit_measure_step(struct benefit *b, uint32_t rows, uint32_t drafts, uint64_t ns);
 /* Time of `depth` passes of the head with this many sequences. */
 void benefit_measure_draft(struct benefit *b, uint32_t rows, uint32_t depth, uint64_t ns);
 /* Counts one draft: the first `tried` tokens mattered, and the first `right` of them were accepted: tried

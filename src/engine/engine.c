@@ -36,17 +36,17 @@ const char *job_phase_name(enum job_phase p)
 
 static uint32_t tokens_min(const struct engine_opts *o)
 {
-    return engine_tokens_min(o->max_num_seqs, o->guessing.drafts_max);
+    return engine_tokens_min(o->max_num_seqs, o->drafting.drafts_max);
 }
 
 static uint32_t logits_max(const struct engine_opts *o)
 {
-    return engine_logits_max(o->max_num_seqs, o->guessing.drafts_max);
+    return engine_logits_max(o->max_num_seqs, o->drafting.drafts_max);
 }
 
-static bool guesses_by_ngram(const struct engine_opts *o)
+static bool drafts_by_ngram(const struct engine_opts *o)
 {
-    return o->guessing.by == ENGINE_GUESSER_NGRAM || o->guessing.past;
+    return o->drafting.by == ENGINE_DRAFTER_NGRAM || o->drafting.past;
 }
 
 static int check_opts(const struct engine_opts *o, const struct model_shape *shape, struct err *e)
@@ -54,12 +54,12 @@ static int check_opts(const struct engine_opts *o, const struct model_shape *sha
     if (o->max_num_seqs == 0 || o->max_num_seqs > 4096 || o->max_queue > 1u << 20)
         return err_set(e, -EINVAL, "max_num_seqs is %u and max_queue %u: they must be 1..4096 and 0..%u",
                        o->max_num_seqs, o->max_queue, 1u << 20);
-    const struct engine_guessing *g = &o->guessing;
-    if (g->drafts_max > MODEL_DRAFTS_MAX || (g->by == ENGINE_GUESSER_NONE) != (g->drafts_max == 0) ||
-        (g->by == ENGINE_GUESSER_MTP && !shape->mtp) ||
-        ((g->optimistic || g->past) && g->by != ENGINE_GUESSER_MTP) || (g->optimistic && g->past))
+    const struct engine_drafting *g = &o->drafting;
+    if (g->drafts_max > MODEL_DRAFTS_MAX || (g->by == ENGINE_DRAFTER_NONE) != (g->drafts_max == 0) ||
+        (g->by == ENGINE_DRAFTER_MTP && !shape->mtp) ||
+        ((g->optimistic || g->past) && g->by != ENGINE_DRAFTER_MTP) || (g->optimistic && g->past))
         return err_set(e, -EINVAL,
-                       "%u guesses per row and step: at most %u, and by the head only if there is one",
+                       "%u drafts per row and step: at most %u, and by the head only if there is one",
                        g->drafts_max, MODEL_DRAFTS_MAX);
     if (o->tokens_max < tokens_min(o))
         return err_set(e, -EINVAL, "steps of %u tokens are too small: %u rows need at least %u",
@@ -128,7 +128,7 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
         .sched = {.rows_max = o->max_num_seqs,
                   .queue_max = places_of(o) - o->max_num_seqs,
                   .tokens_max = o->tokens_max,
-                  .guesses_max = engine_guesses_max(o->max_num_seqs, o->guessing.drafts_max),
+                  .drafts_max = engine_drafts_max(o->max_num_seqs, o->drafting.drafts_max),
                   .logits_max = logits_max(o),
                   .logits_chunk_max = ENGINE_PROMPT_LOGITS + 1,
                   .queue_timeout_ns = o->queue_timeout_ns},
@@ -136,7 +136,7 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
     size_t vocab = shape->vocab;
     ret->arena_bytes =
         pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) + sight_arena_bytes(shape) +
-        o->max_num_seqs * sizeof(struct model_row) + guess_arena_bytes(o->max_num_seqs) +
+        o->max_num_seqs * sizeof(struct model_row) + drafting_arena_bytes(o->max_num_seqs) +
         logits_max(o) * vocab * sizeof(float) + vocab / 8 + places_of(o) * sizeof(struct job_numbers) +
         o->max_num_seqs * sizeof(struct request_id) + vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
 }
@@ -158,7 +158,7 @@ void engine_plan(const struct engine_opts *opts, const struct model_shape *shape
     uint64_t arena = l.arena_bytes - pools_arena_bytes(&l.pools) + least;
     ret->fixed_bytes = ROUND_UP(arena, (uint64_t)65536) + 65536 + mailbox_bytes(&inbox) +
                        thread_stack_bytes(ENGINE_STACK_BYTES) + VOCABULARY_TEXT_BYTES;
-    job_bytes_max(shape->vision.present, guesses_by_ngram(opts), &ret->job_bytes, &ret->job_token_bytes);
+    job_bytes_max(shape->vision.present, drafts_by_ngram(opts), &ret->job_bytes, &ret->job_token_bytes);
 }
 
 static bool help_comes(void *arg)
@@ -281,7 +281,7 @@ static int create_tables(struct engine *en)
     en->step_ids = ARENA_ARRAY(en->arena, struct request_id, en->opts.max_num_seqs);
     if (!en->logits || !en->rows || !en->jobs_published || !en->step_ids)
         return -ENOMEM;
-    r = guess_init(en);
+    r = drafting_init(en);
     if (r == 0)
         r = sampler_scratch_create(en->arena, en->shape->vocab, &en->scratch);
     struct mailbox_opts inbox = inbox_opts(&en->opts, &charge);
@@ -486,7 +486,7 @@ static uint32_t places_now(const struct engine *en)
 
 void engine_room(const struct engine *en, const struct job_spec *job, struct engine_room *ret)
 {
-    *ret = (struct engine_room){job_bytes(job, en->opts.host_cache_bytes > 0, guesses_by_ngram(&en->opts)),
+    *ret = (struct engine_room){job_bytes(job, en->opts.host_cache_bytes > 0, drafts_by_ngram(&en->opts)),
                                 limit_of(en->opts.requests_bytes_max), en->opts.max_num_seqs + queue_now(en)};
 }
 
@@ -503,7 +503,7 @@ static int refuse_place(struct engine *en, const struct job_spec *spec, uint32_t
 /* The job's block was refused: whether waiting helps. */
 static int refuse_block(struct engine *en, const struct job_spec *spec, uint32_t retry_after, struct err *e)
 {
-    uint64_t bytes = job_bytes(spec, en->opts.host_cache_bytes > 0, guesses_by_ngram(&en->opts));
+    uint64_t bytes = job_bytes(spec, en->opts.host_cache_bytes > 0, drafts_by_ngram(&en->opts));
     struct account_numbers own = account_numbers(en->requests);
     if (own.used > 0)
         return err_set(
@@ -533,7 +533,7 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
                             .states = en->shape->slot_bytes > 0,
                             .edge = job_pictures_edge(en->shape),
                             .identity = &en->opts.identity,
-                            .ngram = guesses_by_ngram(&en->opts)};
+                            .ngram = drafts_by_ngram(&en->opts)};
     int r = job_create(&opts, &m.job);
     if (r < 0)
         return refuse_block(en, spec, retry_after, e);

@@ -21,28 +21,28 @@ struct engine;
 /* Rows of logits that a prompt chunk may take with prompt_logprobs, in addition to one per sequence. */
 #define ENGINE_PROMPT_LOGITS 15
 /* Draft tokens of one step, of all sequences together: each takes a row of logits and a token's place. */
-#define ENGINE_GUESSES_MAX 32
-static inline uint32_t engine_guesses_max(uint32_t max_num_seqs, uint32_t drafts_max)
+#define ENGINE_DRAFTS_MAX 32
+static inline uint32_t engine_drafts_max(uint32_t max_num_seqs, uint32_t drafts_max)
 {
-    return MIN_OF(max_num_seqs * drafts_max, (uint32_t)ENGINE_GUESSES_MAX);
+    return MIN_OF(max_num_seqs * drafts_max, (uint32_t)ENGINE_DRAFTS_MAX);
 }
 /* model_opts.logits_max for an engine of this many sequences, each with this many draft tokens. */
 static inline uint32_t engine_logits_max(uint32_t max_num_seqs, uint32_t drafts_max)
 {
-    return max_num_seqs + engine_guesses_max(max_num_seqs, drafts_max) + ENGINE_PROMPT_LOGITS;
+    return max_num_seqs + engine_drafts_max(max_num_seqs, drafts_max) + ENGINE_PROMPT_LOGITS;
 }
 /* The least tokens_max for this many sequences: each decodes and drafts, and a prompt chunk is a page at
  * least. */
 static inline uint32_t engine_tokens_min(uint32_t max_num_seqs, uint32_t drafts_max)
 {
-    return max_num_seqs - 1 + engine_guesses_max(max_num_seqs, drafts_max) + PAGE_TOKENS;
+    return max_num_seqs - 1 + engine_drafts_max(max_num_seqs, drafts_max) + PAGE_TOKENS;
 }
 
 /* The drafter: none, n-gram matches in the sequence (sample/ngram.h), or the model's MTP head. */
-enum engine_guesser { ENGINE_GUESSER_NONE, ENGINE_GUESSER_NGRAM, ENGINE_GUESSER_MTP };
+enum engine_drafter { ENGINE_DRAFTER_NONE, ENGINE_DRAFTER_NGRAM, ENGINE_DRAFTER_MTP };
 
-struct engine_guessing {
-    enum engine_guesser by;
+struct engine_drafting {
+    enum engine_drafter by;
     uint32_t
         drafts_max;  /* draft tokens of a sequence in a step, <= the model's load-time bound; 0: no drafts */
     bool always;     /* always drafts the maximum, even at a loss: for measurements and tests */
@@ -57,7 +57,7 @@ struct engine_faults {
     void *arg;
     /* Replaces the drafter of `by`, which is not the head: drafts after the first `count` tokens, <=
      * wanted; returns the number of draft tokens. */
-    uint32_t (*guess)(void *arg, const uint32_t *tokens, uint32_t count, uint32_t wanted, uint32_t *ret);
+    uint32_t (*draft)(void *arg, const uint32_t *tokens, uint32_t count, uint32_t wanted, uint32_t *ret);
     void (*slice)(void *arg);                   /* called likewise before a slice of encoding a picture */
     void (*walk)(void *arg, struct engine *en); /* and before a walk of its invariants */
 };
@@ -81,7 +81,7 @@ struct engine_opts {
     uint32_t max_model_len; /* tokens of one sequence; <= the model's own */
     uint32_t max_queue;     /* requests that wait; shared by tenants (admission.h) */
     uint32_t tokens_max;    /* of one step: what the model was loaded with; >= engine_tokens_min() */
-    struct engine_guessing guessing;
+    struct engine_drafting drafting;
     uint64_t kv_bytes_max;       /* of the page pool's pages; at least one sequence of max_model_len */
     uint64_t pools_bytes_max;    /* of K, V, states and the prefix cache together; 0: no limit of its own */
     uint64_t requests_bytes_max; /* of all jobs' blocks; 0: likewise */
@@ -223,7 +223,7 @@ struct job_numbers {
     uint32_t prompt_tokens, prompt_done, completion_tokens, cached_tokens, max_tokens;
     uint32_t pictures, pictures_done;      /* done: they need no more work */
     uint64_t picture_bytes;                /* of their pixels, which jobs of one request share */
-    uint32_t guessed_tokens, right_tokens; /* draft tokens that were verified, and the accepted ones */
+    uint32_t drafted_tokens, accepted_tokens; /* draft tokens that were verified, and the accepted ones */
     uint64_t age_ns, bytes;                /* bytes: pages, slots and the job's block */
 };
 

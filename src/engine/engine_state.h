@@ -4,7 +4,7 @@
 
 #include "engine/admission.h"
 #include "engine/budget.h"
-#include "engine/guess.h"
+#include "engine/drafting.h"
 #include "engine/invariants.h"
 #include "engine/job.h"
 #include "engine/pools.h"
@@ -56,7 +56,7 @@ struct engine {
     bool crowded;           /* rows wait for a place */
     struct list jobs, over; /* over: they have ended; tokens or the finish record are still to go out */
     struct budget budget;
-    struct guess guess;
+    struct drafting drafting;
     struct sampler_scratch *scratch;
     float *logits;          /* [engine_logits_max][vocab] */
     struct model_row *rows; /* [max_num_seqs] */

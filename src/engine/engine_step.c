@@ -21,9 +21,9 @@
 
 /* Sequences that wait for something other than a step do not count: for their reader, the SSD tier, or
  * image embeddings. */
-static void count_load(const struct engine *en, uint32_t guesses, struct budget_load *ret)
+static void count_load(const struct engine *en, uint32_t drafts, struct budget_load *ret)
 {
-    *ret = (struct budget_load){.row_tokens = guesses};
+    *ret = (struct budget_load){.row_tokens = drafts};
     for (const struct list *it = en->jobs.next; it != &en->jobs; it = it->next) {
         const struct sched_row *row = &LIST_ENTRY(it, const struct job, link)->row;
         if (row->paused || row->phase == SCHED_FETCHING || (row->ready && row->ready <= row->done))
@@ -39,7 +39,7 @@ static void count_load(const struct engine *en, uint32_t guesses, struct budget_
  * forbid an end. */
 static bool is_blind(const struct engine *en, const struct job *j)
 {
-    return en->opts.guessing.optimistic && !j->logprobs && j->output_count >= j->min_tokens;
+    return en->opts.drafting.optimistic && !j->logprobs && j->output_count >= j->min_tokens;
 }
 
 /* The first token of the chunk that needs logits. */
@@ -103,7 +103,7 @@ static int compute(struct engine *en, const struct sched_plan *plan, uint64_t *d
     if (r != 0)
         return r;
     workers_turn_begin(en->opts.workers);
-    r = guess_draft(en, plan);
+    r = drafting_draft(en, plan);
     *drafted_ns = clock_now_ns();
     if (r == 0)
         r = model_forward(en->opts.model, &step);
@@ -207,17 +207,17 @@ static void draw(struct engine *en, struct job *j, float *logits, struct sampled
 static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint32_t planned, float *logits,
                          uint64_t now_ns)
 {
-    uint32_t guesses = en->guess.counts[index], drawn = 0, right = 0;
+    uint32_t drafts = en->drafting.counts[index], drawn = 0, right = 0;
     const uint32_t *next = j->tokens + j->prompt_count + j->output_count;
     while (!j->ends && drawn == right) {
         struct sampled s;
-        uint32_t guess = right < guesses ? *next++ : UINT32_MAX;
+        uint32_t draft = right < drafts ? *next++ : UINT32_MAX;
         draw(en, j, logits + (size_t)drawn * en->shape->vocab, &s);
         put_token(en, j, &s, now_ns);
         drawn++;
-        right += s.id == guess;
+        right += s.id == draft;
     }
-    guess_count(en, j, index, planned, right, drawn == right);
+    drafting_count(en, j, index, planned, right, drawn == right);
     return drawn;
 }
 
@@ -225,19 +225,19 @@ static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint3
  * row is_blind(). */
 static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, float *logits, uint64_t now_ns)
 {
-    uint32_t guesses = en->guess.counts[index], drawn = 0;
+    uint32_t drafts = en->drafting.counts[index], drawn = 0;
     bool blind = is_blind(en, j), kept = true;
     for (; !j->ends && kept; drawn++) {
         struct sampled s;
         float *own = logits + (blind ? 0 : (size_t)drawn * en->shape->vocab);
-        kept = drawn < guesses &&
+        kept = drawn < drafts &&
                sampler_keep(j->sampler, blind ? NULL : own, en->shape->vocab, en->exists,
                             j->tokens[j->prompt_count + j->output_count], j->output_count, &s);
         if (!kept)
             draw(en, j, own, &s);
         put_token(en, j, &s, now_ns);
     }
-    guess_count(en, j, index, guesses, MIN_OF(drawn - !kept, guesses), kept);
+    drafting_count(en, j, index, drafts, MIN_OF(drawn - !kept, drafts), kept);
     return drawn;
 }
 
@@ -254,11 +254,11 @@ static void take_results(struct engine *en, const struct sched_plan *plan, uint6
         logits += (size_t)count * en->shape->vocab;
         if (r->drafts == 0)
             own = logits - en->shape->vocab; /* a prompt may have others before it */
-        en->guess.drawn[i] = 0;
-        if (r->draws && r->drafts > 0 && en->opts.guessing.optimistic)
-            en->guess.drawn[i] = keep_run(en, j, i, own, now_ns);
+        en->drafting.drawn[i] = 0;
+        if (r->draws && r->drafts > 0 && en->opts.drafting.optimistic)
+            en->drafting.drawn[i] = keep_run(en, j, i, own, now_ns);
         else if (r->draws)
-            en->guess.drawn[i] = draw_run(en, j, i, r->drafts, own, now_ns);
+            en->drafting.drawn[i] = draw_run(en, j, i, r->drafts, own, now_ns);
     }
 }
 
@@ -267,7 +267,7 @@ static void accept(struct engine *en, const struct sched_plan *plan)
     for (uint32_t i = 0; i < plan->row_count && en->pools.slots; i++)
         if (en->rows[i].hold)
             model_accept(en->opts.model, slot_pool_base(en->pools.slots), plan->rows[i].slot_out,
-                         en->guess.drawn[i]);
+                         en->drafting.drawn[i]);
 }
 
 /* Rows whose last token was among those drawn. */
@@ -330,16 +330,16 @@ static void measure(struct engine *en, const struct sched_plan *plan, uint32_t d
                     uint64_t drafted_ns)
 {
     uint64_t now_ns = clock_now_ns();
-    uint32_t prompt_tokens = plan->tokens - decoding - en->guess.planned;
-    budget_measure(&en->budget, decoding + en->guess.computed, prompt_tokens, now_ns - began_ns);
-    guess_measure(en, plan, decoding, now_ns - drafted_ns);
+    uint32_t prompt_tokens = plan->tokens - decoding - en->drafting.planned;
+    budget_measure(&en->budget, decoding + en->drafting.computed, prompt_tokens, now_ns - began_ns);
+    drafting_measure(en, plan, decoding, now_ns - drafted_ns);
 }
 
 static void set_events(struct engine *en, uint64_t now_ns, struct sched_events *ret)
 {
     const struct budget *b = &en->budget;
     struct budget_load load;
-    count_load(en, guess_allow(en), &load);
+    count_load(en, drafting_allow(en), &load);
     uint64_t shared_ns = budget_shared_ns(b, atomic_load(&en->live->step_ns), &load);
     *ret = (struct sched_events){
         .now_ns = now_ns,
@@ -378,7 +378,7 @@ bool engine_step(struct engine *en)
         take_results(en, &plan, now_ns);
         accept(en, &plan);
     }
-    sched_done(en->sched, &(struct sched_results){now_ns, r == 0, en->guess.drawn});
+    sched_done(en->sched, &(struct sched_results){now_ns, r == 0, en->drafting.drawn});
     if (r == 0)
         end_rows(en, &plan);
     else

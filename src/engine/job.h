@@ -39,7 +39,7 @@ struct job {
     struct benefit_hits hits, past_hits;
     bool past;                             /* n-gram drafts after the head */
     uint32_t past_first;                   /* the token that it begins with, which is the head's to say */
-    uint32_t guessed_tokens, right_tokens; /* as those of job_numbers */
+    uint32_t drafted_tokens, accepted_tokens; /* as those of job_numbers */
     /* Keys under which other requests find its pages; NULL: none. */
     struct prefix_key *keys; /* of its whole pages: row.key_count are there */
     struct prefix_key root;

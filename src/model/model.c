@@ -274,7 +274,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
 static int check_parts(const struct model_parts *p, struct err *e)
 {
     return p->drafts_max <= MODEL_DRAFTS_MAX ? 0
-                                             : err_set(e, -EINVAL, "%u tokens guessed ahead are more than %u",
+                                             : err_set(e, -EINVAL, "%u tokens drafted ahead are more than %u",
                                                        p->drafts_max, MODEL_DRAFTS_MAX);
 }
 

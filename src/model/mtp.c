@@ -1,8 +1,8 @@
-/* mtp.c - pairs, their K and V, and guesses.
+/* mtp.c - pairs, their K and V, and drafts.
  *
  * A pair's input lies in `mid`: the normed embedding, then the normed hidden state. In a forward pass token t
  * brings the left half of its own pair and the right half of the next token's, so one walk over the tokens
- * makes all of them; the row's first takes its right half from slot_in. Guessing is a step of one token per
+ * makes all of them; the row's first takes its right half from slot_in. Drafting is a step of one token per
  * row through the head's layer and lm_head, of whose logits only the best one is kept, tile by tile: a row of
  * them would be the largest thing in the workspace. */
 #include "model/mtp.h"
@@ -275,7 +275,7 @@ static void head_tile(void *arg, uint32_t tile, uint32_t worker)
     }
 }
 
-static void take_guess(const struct draft_stage *st, uint32_t t)
+static void take_draft(const struct draft_stage *st, uint32_t t)
 {
     const struct step *s = st->step;
     const struct model_draft_row *row = &st->draft->rows[s->drafts[t].row];
@@ -304,7 +304,7 @@ static void draft_pass(struct draft_stage *st)
     s->settle = NULL;
     step_run(s, head_tile, st, st->tiles);
     for (uint32_t t = 0; t < s->tokens; t++)
-        take_guess(st, t);
+        take_draft(st, t);
 }
 
 static void check_draft(const struct step *s, const struct model_draft *d)

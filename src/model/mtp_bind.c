@@ -3,7 +3,7 @@
  *
  * Inside the checkpoint the head follows the checkpoint's conventions. A side file was written by another
  * program: a manifest beside it says that norms are whole; without one each norm's mean says whether it is w
- * or w - 1. Its quantisation often differs from the model's (heads below 8 bits guess badly), and config.json
+ * or w - 1. Its quantisation often differs from the model's (heads below 8 bits draft badly), and config.json
  * speaks of the model's: shapes decide. */
 #include "model/mtp.h"
 

@@ -4,7 +4,7 @@
  * [head_dim][32], then V [32][head_dim], f32. The MTP layer's pair for token j is (hidden state of token j -
  * 1, token j). Slot: for each linear-attention layer in order: the convolution's last inputs [taps -
  * 1][channels], then the delta state [value_heads][key_dim][value_dim], f32, each rounded up to 64 bytes.
- * Where tokens may be guessed, there follow for each linear-attention layer the inputs of 1 + drafts_max
+ * Where tokens may be drafted, there follow for each linear-attention layer the inputs of 1 + drafts_max
  * tokens behind the state (held rows, see slot_held_row), and at the end of the slot its header, which says
  * how many of them count. With MTP the hidden states of those tokens, [hidden] f32 each, lie between the two;
  * a state behind which nothing is held has that of its last token in the first place. */

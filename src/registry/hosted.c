@@ -122,7 +122,7 @@ static int load_weights(struct load *l)
     struct model_opts opts = {.compute = s->compute,
                               .tokens_max = s->tokens_max,
                               .rows_max = s->plan.rows,
-                              .logits_max = engine_logits_max(s->plan.rows, s->engine.guessing.drafts_max),
+                              .logits_max = engine_logits_max(s->plan.rows, s->engine.drafting.drafts_max),
                               .parts = s->parts,
                               .ops = o->ops,
                               .workers = o->workers,
@@ -253,8 +253,8 @@ void hosted_describe(const struct hosted *h, const struct model_settings *s, str
                                  .format = CHAT_FORMAT_PLAIN,
                                  .created_s = (int64_t)clock_wall_s(),
                                  .compute = "f32",
-                                 .guessing = s->engine.guessing,
-                                 .exact = !s->engine.guessing.optimistic};
+                                 .drafting = s->engine.drafting,
+                                 .exact = !s->engine.drafting.optimistic};
     if (h->template && chat_template_mentions(h->template, SLICE("<function=")))
         ret->format = CHAT_FORMAT_QWEN_XML;
 }

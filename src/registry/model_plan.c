@@ -16,13 +16,13 @@ uint32_t model_plan_step_tokens(uint32_t rows, uint32_t drafts_max)
 }
 
 struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t host_cache_bytes,
-                                          const struct engine_guessing *guessing)
+                                          const struct engine_drafting *drafting)
 {
-    struct engine_guessing g = guessing ? *guessing : (struct engine_guessing){.by = ENGINE_GUESSER_NONE};
+    struct engine_drafting g = drafting ? *drafting : (struct engine_drafting){.by = ENGINE_DRAFTER_NONE};
     return (struct engine_opts){.max_num_seqs = rows,
                                 .max_queue = queue,
                                 .tokens_max = model_plan_step_tokens(rows, g.drafts_max),
-                                .guessing = g,
+                                .drafting = g,
                                 .host_cache_bytes = host_cache_bytes};
 }
 
@@ -50,19 +50,19 @@ int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
     struct model_shape plain;
     struct model_parts parts = p->parts;
     p->tokenizer_bytes = tokenizer_bytes(dir);
-    p->guessing = speculation_guessing(&p->speculation, true);
-    speculation_parts(&p->speculation, &p->guessing, &p->parts);
+    p->drafting = speculation_drafting(&p->speculation, true);
+    speculation_parts(&p->speculation, &p->drafting, &p->parts);
     int r = model_probe(dir, &p->parts, &p->shape, e);
     if (r == 0 && p->parts.mtp && !p->shape.mtp) {
-        p->guessing = speculation_guessing(&p->speculation, false);
-        speculation_parts(&p->speculation, &p->guessing, &p->parts);
+        p->drafting = speculation_drafting(&p->speculation, false);
+        speculation_parts(&p->speculation, &p->drafting, &p->parts);
         r = model_probe(dir, &p->parts, &p->shape, e);
     }
     if (r == 0)
         r = model_probe(dir, &parts, &plain, e);
     if (r == 0)
-        p->guessing_takes =
-            (struct model_plan_guessing){p->shape.mtp_weight_bytes, p->shape.page_bytes - plain.page_bytes,
+        p->drafting_takes =
+            (struct model_plan_drafting){p->shape.mtp_weight_bytes, p->shape.page_bytes - plain.page_bytes,
                                          p->shape.slot_bytes - plain.slot_bytes};
     return r;
 }
@@ -72,7 +72,7 @@ void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret)
     const struct model_plan *p = model_plan;
     const struct model_shape *s = &p->shape;
     struct engine_plan engine;
-    struct engine_opts opts = model_plan_engine_opts(rows, p->queue, p->host_cache_bytes, &p->guessing);
+    struct engine_opts opts = model_plan_engine_opts(rows, p->queue, p->host_cache_bytes, &p->drafting);
     engine_plan(&opts, s, &engine);
     *ret = (struct plan_model){
         .name = p->name,

@@ -9,7 +9,7 @@
 #include "registry/speculation.h"
 
 /* Memory of speculative decoding: of the weights, of each page, and of each recurrent state. */
-struct model_plan_guessing {
+struct model_plan_drafting {
     uint64_t weight_bytes, page_bytes, slot_bytes;
 };
 
@@ -22,9 +22,9 @@ struct model_plan {
     struct model_parts
         parts; /* fields about images are given; the rest follows from speculation and the model */
     /* Read from the directory by model_plan_probe(). */
-    struct engine_guessing guessing;
+    struct engine_drafting drafting;
     struct model_shape shape;
-    struct model_plan_guessing guessing_takes;
+    struct model_plan_drafting drafting_takes;
     uint64_t tokenizer_bytes;
 };
 
@@ -32,10 +32,10 @@ struct model_plan {
 
 /* Tokens of one step for `rows` sequences with `drafts_max` draft tokens each. */
 uint32_t model_plan_step_tokens(uint32_t rows, uint32_t drafts_max);
-/* The engine's options that a plan needs; plans and engines share them. guessing: NULL without speculative
+/* The engine's options that a plan needs; plans and engines share them. drafting: NULL without speculative
  * decoding. */
 struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t host_cache_bytes,
-                                          const struct engine_guessing *guessing);
+                                          const struct engine_drafting *drafting);
 /* Reads headers, loads nothing. 0 or what model_probe() said. */
 int model_plan_probe(struct model_plan *p, const char *dir, struct err *e);
 /* A plan_model_fn whose arg is a struct model_plan. */

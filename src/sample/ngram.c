@@ -79,7 +79,7 @@ static uint32_t alike(const uint32_t *tokens, uint32_t place, uint32_t end)
     return count;
 }
 
-uint32_t ngram_guess(const struct ngram *n, const uint32_t *tokens, uint32_t wanted, uint32_t *ret)
+uint32_t ngram_draft(const struct ngram *n, const uint32_t *tokens, uint32_t wanted, uint32_t *ret)
 {
     if (n->count <= PAIR)
         return 0;

@@ -19,6 +19,6 @@ int ngram_create(struct arena *a, uint32_t tokens_max, struct ngram **ret);
 /* The sequence now has `count` tokens; the earlier ones are unchanged. */
 void ngram_see(struct ngram *n, const uint32_t *tokens, uint32_t count);
 /* Drafts tokens after the known ones; returns how many, at most `wanted`. */
-uint32_t ngram_guess(const struct ngram *n, const uint32_t *tokens, uint32_t wanted, uint32_t *ret);
+uint32_t ngram_draft(const struct ngram *n, const uint32_t *tokens, uint32_t wanted, uint32_t *ret);
 
 #endif

@@ -38,9 +38,9 @@ size_t sched_arena_bytes(const struct sched_opts *opts)
 
 int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **ret)
 {
-    if (opts->rows_max == 0 || opts->logits_max < (uint64_t)opts->rows_max + opts->guesses_max ||
+    if (opts->rows_max == 0 || opts->logits_max < (uint64_t)opts->rows_max + opts->drafts_max ||
         opts->logits_chunk_max == 0 ||
-        opts->tokens_max < (uint64_t)opts->rows_max - 1 + PAGE_TOKENS + opts->guesses_max ||
+        opts->tokens_max < (uint64_t)opts->rows_max - 1 + PAGE_TOKENS + opts->drafts_max ||
         opts->group_count == 0 || opts->group_count > PAGE_GROUPS_MAX ||
         (opts->tier && (!opts->prefix || opts->group_count != 1)))
         return -EINVAL;
@@ -230,7 +230,7 @@ void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_pla
     *ret = (struct sched_plan){s->row_count, s->tokens, s->rows, (uint32_t)(s->preemptions - preemptions)};
 }
 
-/* `drawn`: tokens that the row has more. Of its guesses, all but the last of those stand for one. */
+/* `drawn`: tokens that the row has more. Of its drafts, all but the last of those stand for one. */
 static void advance(struct sched *s, const struct sched_step_row *r, uint32_t drawn, uint64_t now_ns)
 {
     ASSERT(r->from == r->row->done);

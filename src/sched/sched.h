@@ -45,10 +45,10 @@ struct sched_row;
 struct sched_opts {
     uint32_t rows_max;  /* of one step */
     uint32_t queue_max; /* that wait for a place, besides */
-    /* Of one step; >= rows_max - 1 + PAGE_TOKENS + guesses_max, so that a chunk of a prompt always fits. */
+    /* Of one step; >= rows_max - 1 + PAGE_TOKENS + drafts_max, so that a chunk of a prompt always fits. */
     uint32_t tokens_max;
-    uint32_t guesses_max;                      /* of one step, all rows; 0: none */
-    uint32_t logits_max;                       /* rows of logits of one step; >= rows_max + guesses_max */
+    uint32_t drafts_max;                      /* of one step, all rows; 0: none */
+    uint32_t logits_max;                       /* rows of logits of one step; >= rows_max + drafts_max */
     uint32_t logits_chunk_max;                 /* tokens of a chunk with logits_all; >= 1 */
     uint64_t queue_timeout_ns;                 /* of those that never ran; 0 = never */
     struct page_group groups[PAGE_GROUPS_MAX]; /* as prefix_index_opts.groups */
@@ -106,7 +106,7 @@ struct sched_row {
      * 0: none waits. A chunk ends there, and a row whose next token waits is not scheduled and keeps what it
      * has. */
     uint32_t ready;
-    uint32_t drafts; /* guesses that a step may have behind the last known token, while it decodes */
+    uint32_t drafts; /* drafts that a step may have behind the last known token, while it decodes */
     /* The scheduler's, for others to read. */
     enum sched_phase phase;
     enum sched_end end; /* with SCHED_ENDED */
@@ -180,8 +180,8 @@ struct sched_events {
 
 struct sched_step_row {
     struct sched_row *row;
-    uint32_t from, count; /* tokens [from, from + count) of the sequence, guesses among them */
-    /* How many of them are guesses, the last ones: they cross no page and no limit. Fewer may be
+    uint32_t from, count; /* tokens [from, from + count) of the sequence, drafts among them */
+    /* How many of them are drafts, the last ones: they cross no page and no limit. Fewer may be
      * computed. */
     uint32_t drafts;
     bool draws;                 /* the last one's logits give the next token */
@@ -194,7 +194,7 @@ struct sched_plan {
     uint32_t preempted;                /* rows that lost their place to this plan */
 };
 
-/* Ends what waited too long, preempts, admits, gives out tokens: every decoding row one and the guesses that
+/* Ends what waited too long, preempts, admits, gives out tokens: every decoding row one and the drafts that
  * it may have, prompts the rest of the budget in chunks of whole pages (the last one as it is), at least one
  * page. An empty plan: nothing can run now. */
 void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_plan *ret);
@@ -202,11 +202,11 @@ void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_pla
 struct sched_results {
     uint64_t now_ns;
     bool computed; /* false: the step failed, and nothing has moved; the caller removes its rows */
-    /* [row_count]: tokens that each drawing row of the plan has more: 1, and each guess that was right. NULL:
+    /* [row_count]: tokens that each drawing row of the plan has more: 1, and each draft that was right. NULL:
      * 1 each. */
     const uint32_t *drawn;
 };
-/* The plan's tokens are computed, of a row's guesses those that were right, and each row that draws has as
+/* The plan's tokens are computed, of a row's drafts those that were right, and each row that draws has as
  * many tokens more; what ends is removed after it. The keys of pages that become whole by this are there
  * already. */
 void sched_done(struct sched *s, const struct sched_results *results);

@@ -314,7 +314,7 @@ static void check_plan(const struct sched *s)
     for (uint32_t i = 0; s->planned && i < s->row_count; i++) {
         const struct sched_step_row *r = &s->rows[i];
         ASSERT_ROW(s, r->row, !r->row->paused && r->from == r->row->done && r->count > r->drafts,
-                   "planned from %u, %u tokens, %u of them guesses", r->from, r->count, r->drafts);
+                   "planned from %u, %u tokens, %u of them drafts", r->from, r->count, r->drafts);
         ASSERT_ROW(s, r->row, r->count - r->drafts <= r->row->tokens - r->row->done,
                    "planned %u tokens of %u", r->count - r->drafts, r->row->tokens - r->row->done);
         ASSERT_ROW(s, r->row, r->drafts == 0 || r->from + r->count < r->row->tokens_limit,

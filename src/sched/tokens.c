@@ -25,16 +25,16 @@ static void plan_row(struct sched *s, struct sched_row *row, uint32_t count, uin
 
 static void plan_decoding(struct sched *s)
 {
-    uint32_t guesses_left = s->opts.guesses_max;
+    uint32_t drafts_left = s->opts.drafts_max;
     LIST_EACH(it, &s->running) {
         struct sched_row *row = ROW(it);
         if (row->phase != SCHED_DECODING || row->secured != s->plan_number || row->paused ||
             sched_can_go(row) == 0)
             continue;
-        uint32_t drafts = MIN_OF(MIN_OF(row->drafts, guesses_left), sched_drafts_max(row));
+        uint32_t drafts = MIN_OF(MIN_OF(row->drafts, drafts_left), sched_drafts_max(row));
         ASSERT(row->tokens < row->tokens_limit && sched_has_page_for_next(row));
         plan_row(s, row, 1, drafts);
-        guesses_left -= drafts;
+        drafts_left -= drafts;
     }
 }
 
@@ -105,9 +105,9 @@ static void plan_prompts(struct sched *s, uint32_t budget)
     uint32_t count = order_prompts(s);
     uint32_t most = s->opts.tokens_max - s->tokens;
     uint32_t tokens_left = budget > s->tokens ? budget - s->tokens : 0;
-    /* Every row has one row of logits, and every guess; these are for those that want more. */
-    ASSERT(s->opts.logits_max >= s->opts.guesses_max + s->row_count + count);
-    uint32_t logits_left = s->opts.logits_max - s->opts.guesses_max - s->row_count - count;
+    /* Every row has one row of logits, and every draft; these are for those that want more. */
+    ASSERT(s->opts.logits_max >= s->opts.drafts_max + s->row_count + count);
+    uint32_t logits_left = s->opts.logits_max - s->opts.drafts_max - s->row_count - count;
     /* At least one page of the first prompt, whatever the budget says. */
     tokens_left = MIN_OF(MAX_OF(tokens_left, PAGE_TOKENS), most);
     for (uint32_t i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
 /* tokens.h - third pass of a plan: tokens for the rows that have a place and a page.
  *
- * One for each decoding row and its guesses; the rest of the budget to prompts, in chunks of whole pages:
+ * One for each decoding row and its drafts; the rest of the budget to prompts, in chunks of whole pages:
  * first those of the tenant that was served less, of one tenant those that waited too long, then the one with
  * the fewest tokens left. Parts of the scheduler; same thread, same rules. */
 #ifndef PLATEAU_SCHED_TOKENS_H

@@ -2,7 +2,7 @@
  *
  * A template is a program and may do anything, but nearly all write one message after the other in a loop. So
  * the run tells which message a loop has taken up and how long the output is then; what is written until the
- * next one is that message's. Guesses, for cuts: a wrong one costs reuse, never a token. Part of a rendering,
+ * next one is that message's. Drafts, for cuts: a wrong one costs reuse, never a token. Part of a rendering,
  * in its arena. */
 #ifndef PLATEAU_TEXT_TMPL_TRACE_H
 #define PLATEAU_TEXT_TMPL_TRACE_H

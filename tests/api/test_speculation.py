@@ -1,4 +1,4 @@
-"""Tokens that are guessed ahead change no answer; who guesses, how far, and what came of it can be seen."""
+"""Tokens that are drafted ahead change no answer; who drafts, how far, and what came of it can be seen."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def way(request):
 
 
 @pytest.fixture(scope="module")
-def guessing(way):
+def drafting(way):
     with serving("--spec", way) as s:
         yield s
 
@@ -65,43 +65,43 @@ def answer(server, **fields):
     return reply["choices"], reply["usage"]["completion_tokens"]
 
 
-def test_the_same_answers_with_guesses_and_without(guessing, plain):
+def test_the_same_answers_with_drafts_and_without(drafting, plain):
     for fields in ASKS:
-        assert answer(guessing, **fields) == answer(plain, **fields), fields
-    drafts, = metric(guessing, "vllm:spec_decode_num_drafts_total")
-    tokens, = metric(guessing, "vllm:spec_decode_num_draft_tokens_total")
-    right, = metric(guessing, "vllm:spec_decode_num_accepted_tokens_total")
-    places = metric(guessing, "vllm:spec_decode_num_accepted_tokens_per_pos_total")
+        assert answer(drafting, **fields) == answer(plain, **fields), fields
+    drafts, = metric(drafting, "vllm:spec_decode_num_drafts_total")
+    tokens, = metric(drafting, "vllm:spec_decode_num_draft_tokens_total")
+    right, = metric(drafting, "vllm:spec_decode_num_accepted_tokens_total")
+    places = metric(drafting, "vllm:spec_decode_num_accepted_tokens_per_pos_total")
     assert tokens >= drafts > 0 and tokens >= right > 0
     assert sum(places) == right and len(places) == 8 and places == sorted(places, reverse=True)
     assert metric(plain, "vllm:spec_decode_num_drafts_total") == [0]
 
 
-def test_a_request_may_do_without(guessing):
-    before = metric(guessing, "vllm:spec_decode_num_drafts_total")
+def test_a_request_may_do_without(drafting):
+    before = metric(drafting, "vllm:spec_decode_num_drafts_total")
     for fields in [{}, {"stream": True}]:
         body = {"prompt": COPY, "max_tokens": 60, "ignore_eos": True, "temperature": 0, "speculative": False, **fields}
-        assert guessing.http.post("/v1/completions", json=body).status_code == 200
+        assert drafting.http.post("/v1/completions", json=body).status_code == 200
     chat = {"messages": [{"role": "user", "content": COPY}], "max_tokens": 30, "temperature": 0, "speculative": False}
-    assert guessing.http.post("/v1/chat/completions", json=chat).status_code == 200
-    assert metric(guessing, "vllm:spec_decode_num_drafts_total") == before
-    refused = guessing.http.post("/v1/completions", json={"prompt": COPY, "speculative": "no"})
+    assert drafting.http.post("/v1/chat/completions", json=chat).status_code == 200
+    assert metric(drafting, "vllm:spec_decode_num_drafts_total") == before
+    refused = drafting.http.post("/v1/completions", json={"prompt": COPY, "speculative": "no"})
     assert refused.status_code == 400 and refused.json()["error"]["param"] == "speculative"
 
 
-def test_it_says_who_guesses(guessing, plain, way):
+def test_it_says_who_drafts(drafting, plain, way):
     method, most = METHODS[way]
-    model, = guessing.http.get("/v1/models").json()["data"]
+    model, = drafting.http.get("/v1/models").json()["data"]
     assert model["exact"] and model["speculation"] == {"method": method, "tokens_max": most, "optimistic": False}
     model, = plain.http.get("/v1/models").json()["data"]
     assert model["speculation"] == {"method": "off", "tokens_max": 0, "optimistic": False}
-    answer(guessing, temperature=0)
-    status, = guessing.http.get("/api/status").json()["models"]
+    answer(drafting, temperature=0)
+    status, = drafting.http.get("/api/status").json()["models"]
     assert status["speculation"]["draft_tokens"] >= status["speculation"]["accepted_tokens"] > 0
     assert len(status["speculation"]["accepted_per_position"]) == most
 
 
-def test_streams_bring_the_same_tokens(guessing, plain):
+def test_streams_bring_the_same_tokens(drafting, plain):
     body = {"prompt": COPY, "max_tokens": 80, "ignore_eos": True, "temperature": 0, "stream": True,
             "return_token_ids": True, "logprobs": 0}
 
@@ -109,8 +109,8 @@ def test_streams_bring_the_same_tokens(guessing, plain):
         found = events(server.http.post("/v1/completions", json=body).text)
         return [i for e in found if e != "[DONE]" for c in e["choices"] for i in c.get("token_ids", [])]
 
-    assert ids(guessing) == ids(plain)
-    assert "exact" not in json.dumps(guessing.complete(COPY, max_tokens=2).json())
+    assert ids(drafting) == ids(plain)
+    assert "exact" not in json.dumps(drafting.complete(COPY, max_tokens=2).json())
 
 
 def test_optimistic_answers_say_that_they_are_not_exact(plain):

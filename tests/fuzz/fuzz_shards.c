@@ -46,7 +46,7 @@ static void write_part(const char *name, struct slice bytes)
 }
 
 /* Files end at a byte of 0xff, which is in no UTF-8 and in the header's length of no file. The length of a
- * header is put right in every other input, for a mutation hardly ever guesses it. */
+ * header is put right in every other input, for a mutation hardly ever drafts it. */
 static void write_weights(const char *name, struct slice part, bool fitted)
 {
     uint64_t header_bytes = part.len > 8 ? slice_find(part, SLICE("}}"), 8) : SIZE_MAX;

@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/gates"))
 
 import drawing
-import gate_guess
+import gate_draft
 import gate_pictures
 
 
@@ -68,7 +68,7 @@ MIB = 1 << 20
 def samples(others=lambda n: 5, pages=lambda n: n):
     """Memory after every 32 tokens of a generation whose pages take 1 MiB each."""
     for n in range(4, 40):
-        kv = gate_guess.units_of(gate_guess.PROMPT + 32 * pages(n), MIB)
+        kv = gate_draft.units_of(gate_draft.PROMPT + 32 * pages(n), MIB)
         tree = {"process": kv + others(n), "process/m": kv + others(n), "process/m/pools": kv, "process/m/pools/kv": kv, "process/m/x": others(n)}
         yield {"at": 32 * n, "own": 50 * MIB + kv, "accounts": tree}
 
@@ -95,5 +95,5 @@ class Told:
 )
 def test_a_ledger_that_grows_by_something_else_is_told(more, words):
     told = Told()
-    gate_guess.judge_memory(told, list(samples(**more)), MIB)
+    gate_draft.judge_memory(told, list(samples(**more)), MIB)
     assert len(told.broken) == len(words) and all(word in what for word, what in zip(words, told.broken))

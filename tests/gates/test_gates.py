@@ -24,11 +24,11 @@ SMALL = {
     "load-gap": ["--gap-shape", "tiny-qwen3", "--gap-loads", "2"],
     "models": ["--cycles", "12"],
     "pictures": ["--looks", "30", "--lookers", "4", "--video-frames", "8", "--gap-pictures", "1", "--gap-edge", "1024"],
-    "guess": ["--guess-steps", "300", "--guess-tokens", "100", "--guess-batch", "32"],
+    "draft": ["--draft-steps", "300", "--draft-tokens", "100", "--draft-batch", "32"],
 }
-# A slope over a second is none, and so are quantiles of a machine that runs other tests; whether guesses pay
+# A slope over a second is none, and so are quantiles of a machine that runs other tests; whether drafts pay
 # follows from times too.
-LONG_ONLY = ("slope", "p99", "period", "throughput", "every gap", "beside a flood", "beside unread", "beside large", "longest gap", "longest trim slice", "steps with guesses", "eight had", "less well")
+LONG_ONLY = ("slope", "p99", "period", "throughput", "every gap", "beside a flood", "beside unread", "beside large", "longest gap", "longest trim slice", "steps with drafts", "eight had", "less well")
 
 
 def run_gate(gate, out, *more):

@@ -51,16 +51,16 @@ static inline bool small_mtp_is_text(const char *tensor)
     return !small_mtp_is_head(tensor);
 }
 
-/* Reads the rows' tokens and guesses behind the first row, which has two pages, the others one; each has a
+/* Reads the rows' tokens and drafts behind the first row, which has two pages, the others one; each has a
  * slot. */
-static inline void small_mtp_guess(struct model *m, const struct model_opts *o, const struct model_row *rows,
-                                   uint32_t count, const struct model_draft_row *guess)
+static inline void small_mtp_draft(struct model *m, const struct model_opts *o, const struct model_row *rows,
+                                   uint32_t count, const struct model_draft_row *draft)
 {
     const struct model_shape *s = model_shape(m);
     char *pages = aligned_alloc(64, (count + 1) * s->page_bytes),
          *slots = aligned_alloc(64, count * s->slot_bytes);
     struct model_step step = {.rows = rows, .row_count = count, .pages = pages, .slots = slots};
-    struct model_draft d = {.rows = guess, .row_count = 1, .pages = pages, .slots = slots};
+    struct model_draft d = {.rows = draft, .row_count = 1, .pages = pages, .slots = slots};
     workers_turn_begin(o->workers);
     assert_int_equal(model_forward(m, &step), 0);
     assert_int_equal(model_draft(m, &d), 0);

@@ -1,4 +1,4 @@
-/* Guesses among the tokens in use: the same as among all where the best one is among them, and it comes among
+/* Drafts among the tokens in use: the same as among all where the best one is among them, and it comes among
  * them by being used. */
 #include "small_mtp.h"
 
@@ -107,14 +107,14 @@ TEST(how_many_are_kept)
 
 /* ---- in a model ---- */
 
-struct guess {
+struct drafting {
     uint32_t id;
     float logit;
 };
 
-/* What is guessed behind TOKENS tokens, one of which is `token`, and one more. Another row has the token
+/* What is drafted behind TOKENS tokens, one of which is `token`, and one more. Another row has the token
  * `beside`. */
-static struct guess guess_of(const char *dir, uint32_t draft_vocab, uint32_t token, uint32_t beside)
+static struct drafting draft_of(const char *dir, uint32_t draft_vocab, uint32_t token, uint32_t beside)
 {
     struct model_opts o = small_opts(NULL);
     struct model *m = NULL;
@@ -133,21 +133,21 @@ static struct guess guess_of(const char *dir, uint32_t draft_vocab, uint32_t tok
          .slot_in = NONE,
          .slot_out = 1,
          .logits_from = 1}};
-    struct guess g;
-    struct model_draft_row guess = {
+    struct drafting g;
+    struct model_draft_row draft = {
         .token = 3, .position = TOKENS, .pages = tables[0], .count = 1, .drafts = &g.id, .logits = &g.logit};
-    small_mtp_guess(m, &o, rows, 2, &guess);
+    small_mtp_draft(m, &o, rows, 2, &draft);
     model_free(m);
     return g;
 }
 
-TEST(the_best_of_all_is_guessed_if_it_is_in_use)
+TEST(the_best_of_all_is_drafted_if_it_is_in_use)
 {
     const char *dir = small_mtp_model(SMALL_GOLDEN("qwen3_5"));
     uint32_t others = 0;
     for (uint32_t token = 100; token < 120; token++) {
-        struct guess all = guess_of(dir, 0, token, 1), few = guess_of(dir, SIZE, token, 1);
-        struct guess used = guess_of(dir, SIZE, token, all.id);
+        struct drafting all = draft_of(dir, 0, token, 1), few = draft_of(dir, SIZE, token, 1);
+        struct drafting used = draft_of(dir, SIZE, token, all.id);
         assert_true(used.id == all.id && used.logit == all.logit);
         assert_true(few.id < SIZE || few.id == token);
         assert_true(few.id == all.id || few.logit <= all.logit);

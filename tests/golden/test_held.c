@@ -1,5 +1,5 @@
-/* Steps that hold their tokens: whatever is guessed, held, accepted, kept and read again, each token's logits
- * have the bits that decoding one token after another gives, and so has what an MTP head guesses behind
+/* Steps that hold their tokens: whatever is drafted, held, accepted, kept and read again, each token's logits
+ * have the bits that decoding one token after another gives, and so has what an MTP head drafts behind
  * it. */
 #include "small_mtp.h"
 
@@ -18,8 +18,8 @@
 struct sequence {
     uint32_t tokens[TOKENS], pages[PAGES], first_slot;
     uint64_t want[TOKENS];            /* hash of the logits behind each */
-    uint32_t guesses[TOKENS][DRAFTS]; /* when it is the last one known */
-    float guess_logits[TOKENS][DRAFTS];
+    uint32_t drafts[TOKENS][DRAFTS]; /* when it is the last one known */
+    float draft_logits[TOKENS][DRAFTS];
     uint32_t at, slot;      /* the state in `slot` is that before token `at` */
     uint32_t kept_at[KEPT]; /* slots whose state is that before this token; 0: none */
 };
@@ -106,7 +106,7 @@ static void draft(struct held *h, struct model_draft_row *rows, uint32_t count)
 }
 
 /* Behind the known token `q->at`. */
-static struct model_draft_row guess(struct sequence *q, uint32_t count, uint32_t *ids, float *logits)
+static struct model_draft_row draft_row(struct sequence *q, uint32_t count, uint32_t *ids, float *logits)
 {
     return (struct model_draft_row){.token = q->tokens[q->at],
                                     .position = q->at,
@@ -126,7 +126,7 @@ static void expect(struct held *h)
             q->at = i;
             q->slot = q->first_slot;
             if (h->shape->mtp && i > 0) {
-                struct model_draft_row one = guess(q, DRAFTS, q->guesses[i], q->guess_logits[i]);
+                struct model_draft_row one = draft_row(q, DRAFTS, q->drafts[i], q->draft_logits[i]);
                 draft(h, &one, 1);
             }
             struct model_row row = {.tokens = q->tokens + i,
@@ -184,7 +184,7 @@ static void end(struct held *h, struct move *m, uint32_t logits_row)
     q->kept_at[m->into - q->first_slot] = q->at;
 }
 
-/* A whole slot moves, or the sequence goes back to one that was kept: not forward, where guesses may lie in
+/* A whole slot moves, or the sequence goes back to one that was kept: not forward, where drafts may lie in
  * the pages. */
 static void wander(struct held *h, struct sequence *q)
 {
@@ -201,8 +201,8 @@ static void wander(struct held *h, struct sequence *q)
     }
 }
 
-/* Some of the rows guess, in one call, each as far as it likes. */
-static void guess_some(struct held *h)
+/* Some of the rows draft, in one call, each as far as it likes. */
+static void draft_some(struct held *h)
 {
     struct model_draft_row rows[ROWS];
     struct sequence *of[ROWS];
@@ -210,18 +210,18 @@ static void guess_some(struct held *h)
     float logits[ROWS][DRAFTS];
     for (uint32_t r = 0; r < ROWS && h->shape->mtp; r++) {
         struct sequence *q = &h->q[r];
-        /* Guesses need pages. */
+        /* Drafts need pages. */
         if (q->at == 0 || q->at + DRAFTS >= TOKENS || below(h, 2) == 0)
             continue;
-        rows[count] = guess(q, 1 + below(h, DRAFTS), ids[count], logits[count]);
+        rows[count] = draft_row(q, 1 + below(h, DRAFTS), ids[count], logits[count]);
         of[count++] = q;
     }
     if (count == 0)
         return;
     draft(h, rows, count);
     for (uint32_t i = 0; i < count; i++) {
-        assert_memory_equal(ids[i], of[i]->guesses[of[i]->at], rows[i].count * sizeof(ids[i][0]));
-        assert_memory_equal(logits[i], of[i]->guess_logits[of[i]->at], rows[i].count * sizeof(float));
+        assert_memory_equal(ids[i], of[i]->drafts[of[i]->at], rows[i].count * sizeof(ids[i][0]));
+        assert_memory_equal(logits[i], of[i]->draft_logits[of[i]->at], rows[i].count * sizeof(float));
     }
 }
 
@@ -242,7 +242,7 @@ static void any_mix_is_decoding(const char *dir, uint32_t workers, uint32_t roun
             uint32_t count = 0, logits_row = 0;
             for (uint32_t r = 0; r < ROWS; r++)
                 wander(&h, &h.q[r]);
-            guess_some(&h);
+            draft_some(&h);
             for (uint32_t r = 0; r < ROWS; r++) {
                 if (h.q[r].at < TOKENS && below(&h, 4) > 0) {
                     rows[count] = begin(&h, &h.q[r], &moves[count]);
@@ -270,7 +270,7 @@ TEST(any_mix_of_held_and_plain_steps_is_decoding_of_experts)
     any_mix_is_decoding(SMALL_GOLDEN("qwen3_5_moe"), 1, 4);
 }
 
-TEST(guesses_are_the_same_in_any_mix)
+TEST(drafts_are_the_same_in_any_mix)
 {
     any_mix_is_decoding(small_mtp_model(SMALL_GOLDEN("qwen3_5")), 2, 6);
     any_mix_is_decoding(small_mtp_model(SMALL_GOLDEN("qwen3_5_moe")), 3, 4);
@@ -292,7 +292,7 @@ TEST(a_head_changes_no_logit)
     close_model(&without);
 }
 
-TEST(without_slots_wrong_guesses_are_overwritten)
+TEST(without_slots_rejected_draftes_are_overwritten)
 {
     any_mix_is_decoding(SMALL_GOLDEN("qwen3"), 2, 2);
 }

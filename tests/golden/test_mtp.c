@@ -1,4 +1,4 @@
-/* An MTP head in every form that a checkpoint may have it in, and in none: what it guesses, what it takes,
+/* An MTP head in every form that a checkpoint may have it in, and in none: what it drafts, what it takes,
  * why it is not there. */
 #include "small_mtp.h"
 #include "test_ledger.h"
@@ -25,13 +25,13 @@ static struct model *load(const char *dir, const struct model_opts *o)
     return m;
 }
 
-struct guesses {
+struct drafts {
     uint32_t ids[AHEAD];
     float logits[AHEAD];
 };
 
 /* Behind TOKENS made-up tokens and one more. */
-static struct guesses guesses_of(const char *dir)
+static struct drafts drafts_of(const char *dir)
 {
     struct model_opts o = opts_with_head(NULL);
     struct model *m = load(dir, &o);
@@ -45,15 +45,15 @@ static struct guesses guesses_of(const char *dir)
         tokens[i] = (uint32_t)rng_below(&rng, s->vocab);
     struct model_row row = {
         .tokens = tokens, .token_count = TOKENS, .pages = table, .slot_in = NONE, .logits_from = TOKENS};
-    struct guesses g;
-    struct model_draft_row guess = {
+    struct drafts g;
+    struct model_draft_row draft = {
         .token = 3, .position = TOKENS, .pages = table, .count = AHEAD, .drafts = g.ids, .logits = g.logits};
-    small_mtp_guess(m, &o, &row, 1, &guess);
+    small_mtp_draft(m, &o, &row, 1, &draft);
     model_free(m);
     return g;
 }
 
-static void same_guesses(const struct guesses *a, const struct guesses *b)
+static void same_drafts(const struct drafts *a, const struct drafts *b)
 {
     assert_memory_equal(a, b, sizeof(*a));
 }
@@ -65,7 +65,7 @@ static char *config_of(const char *golden)
 
 TEST(both_prefixes_are_the_same_head)
 {
-    struct guesses expected = guesses_of(small_mtp_model(SMALL_GOLDEN("qwen3_5"))), got;
+    struct drafts expected = drafts_of(small_mtp_model(SMALL_GOLDEN("qwen3_5"))), got;
     struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3_5"));
     char *config = config_of(SMALL_GOLDEN("qwen3_5"));
     small_mtp_add(l);
@@ -76,8 +76,8 @@ TEST(both_prefixes_are_the_same_head)
         snprintf(name, sizeof(name), "language_model.%s", l->list[i].name);
         snprintf(l->list[i].name, sizeof(name), "%s", name);
     }
-    got = guesses_of(small_write(config, l));
-    same_guesses(&expected, &got);
+    got = drafts_of(small_write(config, l));
+    same_drafts(&expected, &got);
     free(config);
     small_free(l);
 }
@@ -102,7 +102,7 @@ static void make_norms_whole(struct test_tensors *l)
  * ones. */
 TEST(a_side_file_is_the_same_head)
 {
-    struct guesses expected = guesses_of(small_mtp_model(SMALL_GOLDEN("qwen3_5_moe"))), got;
+    struct drafts expected = drafts_of(small_mtp_model(SMALL_GOLDEN("qwen3_5_moe"))), got;
     char *config = config_of(SMALL_GOLDEN("qwen3_5_moe")), path[512];
     for (int form = 0; form < 6; form++) {
         bool folder = form % 2, whole = form >= 2, manifest = form >= 4;
@@ -120,8 +120,8 @@ TEST(a_side_file_is_the_same_head)
                            small_mtp_is_head);
         if (manifest)
             test_write_text(dir, folder ? "mtp/manifest.json" : "manifest.json", MANIFEST);
-        got = guesses_of(dir);
-        same_guesses(&expected, &got);
+        got = drafts_of(dir);
+        same_drafts(&expected, &got);
         small_free(l);
     }
     free(config);
@@ -130,7 +130,7 @@ TEST(a_side_file_is_the_same_head)
 /* A manifest is believed, also where the norms' means speak against it. */
 TEST(a_manifest_says_what_norms_are)
 {
-    struct guesses expected = guesses_of(small_mtp_model(SMALL_GOLDEN("qwen3_5"))), got;
+    struct drafts expected = drafts_of(small_mtp_model(SMALL_GOLDEN("qwen3_5"))), got;
     struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3_5"));
     char *config = config_of(SMALL_GOLDEN("qwen3_5"));
     const char *dir = test_dir();
@@ -139,14 +139,14 @@ TEST(a_manifest_says_what_norms_are)
     test_write_tensors(l, dir, "model.safetensors", 0, small_mtp_is_text);
     test_write_tensors(l, dir, "model-mtp.safetensors", 0, small_mtp_is_head);
     test_write_text(dir, "manifest.json", MANIFEST);
-    got = guesses_of(dir);
+    got = drafts_of(dir);
     assert_true(memcmp(&expected, &got, sizeof(got)) != 0);
     test_write_text(dir, "manifest.json", "{\"artifact_schema_version\":1}");
-    got = guesses_of(dir);
-    same_guesses(&expected, &got);
+    got = drafts_of(dir);
+    same_drafts(&expected, &got);
     test_write_text(dir, "manifest.json", "not one");
-    got = guesses_of(dir);
-    same_guesses(&expected, &got);
+    got = drafts_of(dir);
+    same_drafts(&expected, &got);
     free(config);
     small_free(l);
 }
@@ -177,13 +177,13 @@ static void fuse_experts(struct test_tensors *l)
 
 TEST(fused_experts_are_the_same_head)
 {
-    struct guesses expected = guesses_of(small_mtp_model(SMALL_GOLDEN("qwen3_5_moe"))), got;
+    struct drafts expected = drafts_of(small_mtp_model(SMALL_GOLDEN("qwen3_5_moe"))), got;
     struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3_5_moe"));
     char *config = config_of(SMALL_GOLDEN("qwen3_5_moe"));
     small_mtp_add(l);
     fuse_experts(l);
-    got = guesses_of(small_write(config, l));
-    same_guesses(&expected, &got);
+    got = drafts_of(small_write(config, l));
+    same_drafts(&expected, &got);
     free(config);
     small_free(l);
 }

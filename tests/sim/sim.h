@@ -16,7 +16,7 @@
 #define CUTS_MAX     4
 #define FAMILIES     3 /* prompts of a family begin alike */
 #define STREAM_MAX   8 /* drawn tokens that a client has not read */
-#define DRAFTS_MAX   5 /* guesses of a row's step */
+#define DRAFTS_MAX   5 /* drafts of a row's step */
 #define TOO_SLOW_NS  2000000000ull
 #define TENANTS      5
 
@@ -114,7 +114,7 @@ struct sim {
     uint64_t steps, seed, world, step;
     uint64_t outcomes[OUTCOMES], preemptions, tokens, decode_tokens, cached_tokens;
     uint64_t moves, units_trimmed, left_behind, evictions, reliefs;
-    uint64_t guesses, guesses_right, boundaries_guessed; /* boundaries: pages whose last token was a guess */
+    uint64_t drafts, drafts_accepted, boundaries_drafted; /* boundaries: pages whose last token was a draft */
     uint64_t phases_cancelled[SCHED_ENDED + 1], paused_cancelled;
     uint64_t stored, reads, fetched_tokens, fetches_failed;
     uint64_t waits,

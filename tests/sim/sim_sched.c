@@ -86,8 +86,8 @@ static void print_run(void)
         (ull)sim.step, (ull)sim.seed, (ull)sim.tokens, (ull)sim.decode_tokens, (ull)sim.cached_tokens,
         (ull)sim.preemptions, (ull)sim.moves, (ull)sim.units_trimmed, (ull)sim.evictions, (ull)sim.reliefs,
         (ull)sim.left_behind, (ull)sim.waits, (ull)sim.ends_ready, sim.wait_max_s, sim.share_max);
-    printf("guesses=%llu right=%llu last_of_page=%llu\n", (ull)sim.guesses, (ull)sim.guesses_right,
-           (ull)sim.boundaries_guessed);
+    printf("drafts=%llu right=%llu last_of_page=%llu\n", (ull)sim.drafts, (ull)sim.drafts_accepted,
+           (ull)sim.boundaries_drafted);
     printf("tenants: plans_with_parked=%llu parked_cancelled=%llu\n", (ull)sim.parks,
            (ull)sim.parked_cancelled);
     printf("tier: stored=%llu reads=%llu fetched=%llu failed=%llu\n", (ull)sim.stored, (ull)sim.reads,
@@ -109,8 +109,8 @@ static bool is_covered(void)
 {
     bool sure = sim.reads >= SURE_READS;
     bool all = sim.cached_tokens && sim.preemptions && sim.moves && sim.units_trimmed && sim.evictions &&
-               sim.reliefs && sim.left_behind && sim.paused_cancelled && sim.guesses > sim.guesses_right &&
-               sim.boundaries_guessed && sim.waits && sim.ends_ready && sim.parks && sim.parked_cancelled &&
+               sim.reliefs && sim.left_behind && sim.paused_cancelled && sim.drafts > sim.drafts_accepted &&
+               sim.boundaries_drafted && sim.waits && sim.ends_ready && sim.parks && sim.parked_cancelled &&
                ((sim.fetched_tokens && sim.fetches_failed) || !sure);
     for (size_t i = 0; i < OUTCOMES; i++)
         all = all && sim.outcomes[i] > 0;

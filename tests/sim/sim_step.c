@@ -67,9 +67,9 @@ static uint64_t read_slot(struct world *w, const struct request *q, uint32_t slo
     return s->state;
 }
 
-/* `guessed`: guesses that are right; what the others leave is overwritten before anybody reads it. Returns
+/* `drafted`: drafts that are right; what the others leave is overwritten before anybody reads it. Returns
  * the state behind the last token that is none. A step that fails leaves nonsense where it wrote. */
-static uint64_t compute_row(struct world *w, const struct sched_step_row *r, uint32_t guessed, bool lost)
+static uint64_t compute_row(struct world *w, const struct sched_step_row *r, uint32_t drafted, bool lost)
 {
     struct request *q = request_of(r->row);
     uint64_t state = read_pages(w, q, 0, r->from), known_state = 0;
@@ -77,7 +77,7 @@ static uint64_t compute_row(struct world *w, const struct sched_step_row *r, uin
         read_pages(w, q, g, r->from);
     if (w->opts.slots)
         state = read_slot(w, q, r->slot_in, r->from);
-    uint32_t known = r->from + r->count - r->drafts, to = known + guessed;
+    uint32_t known = r->from + r->count - r->drafts, to = known + drafted;
     for (uint32_t i = r->from + 1; i <= to; i++) {
         state = rng_at(state, i <= known ? q->token[i] : output_of(q, state));
         if (i == known)
@@ -87,7 +87,7 @@ static uint64_t compute_row(struct world *w, const struct sched_step_row *r, uin
     }
     if (w->opts.slots)
         *slot_stamp(w, r->slot_out) = lost ? (struct stamp){0} : (struct stamp){state, to};
-    sim.boundaries_guessed += guessed > 0 && to % PAGE_TOKENS == 0;
+    sim.boundaries_drafted += drafted > 0 && to % PAGE_TOKENS == 0;
     return known_state;
 }
 
@@ -158,7 +158,7 @@ static void check_empty(const struct world *w)
 
 static void check_plan(struct world *w, const struct sched_plan *plan, uint32_t budget)
 {
-    uint32_t tokens = 0, logits = 0, decoding = 0, guesses = 0;
+    uint32_t tokens = 0, logits = 0, decoding = 0, drafts = 0;
     if (plan->row_count == 0)
         check_empty(w);
     for (uint32_t i = 0; i < plan->row_count; i++) {
@@ -166,14 +166,14 @@ static void check_plan(struct world *w, const struct sched_plan *plan, uint32_t 
         check_chunk(w, r, w->opts.tokens_max - tokens);
         tokens += r->count;
         logits += r->row->logits_all ? r->count : r->draws + r->drafts;
-        guesses += r->drafts;
+        drafts += r->drafts;
         decoding += r->row->phase == SCHED_DECODING;
         for (uint32_t k = 0; k < i; k++)
             ASSERT(plan->rows[k].row != r->row);
     }
     ASSERT(tokens == plan->tokens && plan->row_count <= w->opts.rows_max && logits <= w->opts.logits_max);
-    ASSERT(guesses <= w->opts.guesses_max && tokens <= MAX_OF(budget, decoding + guesses + PAGE_TOKENS));
-    sim.guesses += guesses;
+    ASSERT(drafts <= w->opts.drafts_max && tokens <= MAX_OF(budget, decoding + drafts + PAGE_TOKENS));
+    sim.drafts += drafts;
 }
 
 /* How many times its own share all tenants take together: the one thing of theirs that its wait may grow
@@ -212,7 +212,7 @@ static void check_waits(struct world *w, const struct sched_plan *plan)
 
 /* ---- the step ---- */
 
-/* How many tokens the row draws; it may end before its guesses do. */
+/* How many tokens the row draws; it may end before its drafts do. */
 static uint32_t draws_of(struct world *w, const struct sched_step_row *r)
 {
     const struct request *q = request_of(r->row);
@@ -275,7 +275,7 @@ void step(struct world *w)
     for (uint32_t i = 0; i < plan.row_count; i++) {
         drawn[i] = draws_of(w, &plan.rows[i]);
         states[i] = compute_row(w, &plan.rows[i], drawn[i] ? drawn[i] - 1 : 0, failed);
-        sim.guesses_right += drawn[i] > 1 ? drawn[i] - 1 : 0;
+        sim.drafts_accepted += drawn[i] > 1 ? drawn[i] - 1 : 0;
         sim.decode_tokens += plan.rows[i].row->phase == SCHED_DECODING;
     }
     sim.tokens += plan.tokens;

@@ -138,9 +138,9 @@ static void draw_sizes(struct world *w)
     w->slot_bytes = chance(w, 0.5) ? 64 * (size_t)between(w, 1, 60000) : 0;
     w->opts.rows_max = between(w, 1, 12);
     w->opts.queue_max = between(w, 0, 30);
-    w->opts.guesses_max = chance(w, 0.7) ? between(w, 1, 2 * w->opts.rows_max) : 0;
-    w->opts.tokens_max = w->opts.rows_max - 1 + PAGE_TOKENS + w->opts.guesses_max + between(w, 0, 500);
-    w->opts.logits_max = w->opts.rows_max + w->opts.guesses_max + between(w, 0, 40);
+    w->opts.drafts_max = chance(w, 0.7) ? between(w, 1, 2 * w->opts.rows_max) : 0;
+    w->opts.tokens_max = w->opts.rows_max - 1 + PAGE_TOKENS + w->opts.drafts_max + between(w, 0, 500);
+    w->opts.logits_max = w->opts.rows_max + w->opts.drafts_max + between(w, 0, 40);
     w->opts.logits_chunk_max = between(w, 1, 40);
     w->opts.queue_timeout_ns = chance(w, 0.5) ? between(w, 1, 50) * 100000000ull : 0;
 }

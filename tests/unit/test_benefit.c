@@ -1,4 +1,4 @@
-/* How far rows guess, with made-up machines: what a step costs there and how often guesses are right is
+/* How far rows draft, with made-up machines: what a step costs there and how often total_drafts are right is
  * known. */
 #include "test.h"
 
@@ -22,11 +22,11 @@ struct world {
     struct benefit b;
     struct rng rng;
     struct benefit_hits hits[ROWS_MAX];
-    double chance[ROWS_MAX]; /* of each guess of a row */
-    bool guesses[ROWS_MAX], past[ROWS_MAX];
+    double chance[ROWS_MAX]; /* of each draft of a row */
+    bool total_drafts[ROWS_MAX], past[ROWS_MAX];
     uint32_t rows;
     double tokens, ns;
-    uint64_t guessed;
+    uint64_t drafted;
 };
 
 static double step_ns(const struct machine *m, uint32_t tokens)
@@ -43,29 +43,29 @@ static uint32_t draw_right(struct world *w, uint32_t row, uint32_t drafts)
     return right;
 }
 
-/* One step with so many guesses; returns what it took, drafting included. */
+/* One step with so many total_drafts; returns what it took, drafting included. */
 static double run_step(struct world *w, const uint32_t *drafts, bool measured)
 {
-    uint32_t guesses = 0, deepest = 0, guessing = 0;
+    uint32_t total_drafts = 0, deepest = 0, drafting = 0;
     for (uint32_t i = 0; i < w->rows; i++) {
         uint32_t right = draw_right(w, i, drafts[i]);
-        guesses += drafts[i];
-        guessing += drafts[i] > 0;
+        total_drafts += drafts[i];
+        drafting += drafts[i] > 0;
         deepest = MAX_OF(deepest, w->past[i] ? MIN_OF(drafts[i], 1u) : drafts[i]);
         w->tokens += 1 + right;
         if (measured)
             benefit_count(&w->b, &w->hits[i], w->past[i], MIN_OF(right + 1, drafts[i]), right);
     }
-    double ns = step_ns(&w->m, w->rows + guesses) * (1 + w->m.noise * (rng_uniform(&w->rng) - 0.5));
+    double ns = step_ns(&w->m, w->rows + total_drafts) * (1 + w->m.noise * (rng_uniform(&w->rng) - 0.5));
     if (rng_uniform(&w->rng) < w->m.hiccup)
         ns *= 3;
     if (measured) {
-        benefit_measure_step(&w->b, w->rows, guesses, (uint64_t)ns);
+        benefit_measure_step(&w->b, w->rows, total_drafts, (uint64_t)ns);
         if (deepest)
-            benefit_measure_draft(&w->b, guessing, deepest, (uint64_t)(deepest * w->m.draft_ns));
+            benefit_measure_draft(&w->b, drafting, deepest, (uint64_t)(deepest * w->m.draft_ns));
     }
     w->ns += ns + deepest * w->m.draft_ns;
-    w->guessed += guesses;
+    w->drafted += total_drafts;
     return ns;
 }
 
@@ -74,7 +74,7 @@ static void choose(struct world *w, uint32_t *drafts)
     struct benefit_row rows[ROWS_MAX];
     for (uint32_t i = 0; i < w->rows; i++)
         rows[i] = (struct benefit_row){
-            .hits = &w->hits[i], .drafts_max = w->guesses[i] ? DEPTH : 0, .past = w->past[i]};
+            .hits = &w->hits[i], .drafts_max = w->total_drafts[i] ? DEPTH : 0, .past = w->past[i]};
     benefit_choose(&w->b, rows, w->rows, 32);
     uint32_t sum = 0;
     for (uint32_t i = 0; i < w->rows; i++) {
@@ -89,7 +89,7 @@ static double run(struct world *w, uint32_t steps)
 {
     uint32_t drafts[ROWS_MAX];
     w->tokens = w->ns = 0;
-    w->guessed = 0;
+    w->drafted = 0;
     for (uint32_t i = 0; i < steps; i++) {
         choose(w, drafts);
         run_step(w, drafts, true);
@@ -97,14 +97,14 @@ static double run(struct world *w, uint32_t steps)
     return w->tokens / w->ns * 1e9;
 }
 
-/* And of the same depth for all who guess, whatever it costs. */
+/* And of the same depth for all who draft, whatever it costs. */
 static double run_fixed(const struct world *like, uint32_t depth, uint32_t steps)
 {
     struct world w = *like;
     uint32_t drafts[ROWS_MAX];
     w.tokens = w.ns = 0;
     for (uint32_t i = 0; i < w.rows; i++)
-        drafts[i] = w.guesses[i] ? depth : 0;
+        drafts[i] = w.total_drafts[i] ? depth : 0;
     for (uint32_t i = 0; i < steps; i++)
         run_step(&w, drafts, false);
     return w.tokens / w.ns * 1e9;
@@ -115,7 +115,7 @@ static void open_world(struct world *w, const struct machine *m, uint32_t rows, 
     *w = (struct world){.m = *m, .rows = rows, .rng = {seed, 0}};
     for (uint32_t i = 0; i < rows; i++) {
         w->chance[i] = chance;
-        w->guesses[i] = true;
+        w->total_drafts[i] = true;
     }
 }
 
@@ -124,7 +124,7 @@ static const struct machine memory_bound = {1e6, 1e4, 16, 5e4, 5e4, 0.05, 0.005}
 /* Each token costs as much as the next. */
 static const struct machine compute_bound = {1e5, 1e6, 1000, 0, 1e5, 0.05, 0.005};
 
-TEST(good_guesses_on_a_machine_that_has_room_are_made)
+TEST(good_drafts_on_a_machine_that_has_room_are_made)
 {
     struct world w;
     open_world(&w, &memory_bound, 1, 0.9, 1);
@@ -133,18 +133,18 @@ TEST(good_guesses_on_a_machine_that_has_room_are_made)
     assert_true(got > 0.97 * on);
 }
 
-TEST(where_each_token_costs_as_much_nobody_guesses)
+TEST(where_each_token_costs_as_much_nobody_drafts)
 {
     struct world w;
     for (uint32_t rows = 1; rows <= 16; rows++) {
         open_world(&w, &compute_bound, rows, 0.8, rows);
         double off = run_fixed(&w, 0, 4000), got = run(&w, 4000);
         assert_true(got > 0.985 * off);
-        assert_true((double)w.guessed < 0.1 * 4000 * rows);
+        assert_true((double)w.drafted < 0.1 * 4000 * rows);
     }
 }
 
-TEST(wrong_guesses_are_given_up)
+TEST(rejected_draftes_are_given_up)
 {
     struct world w;
     for (uint32_t rows = 1; rows <= 16; rows += 5) {
@@ -155,21 +155,21 @@ TEST(wrong_guesses_are_given_up)
     }
 }
 
-/* The first guess costs a pass of the head, those behind it none. */
-TEST(guesses_from_the_past_go_as_far_as_they_pay)
+/* The first draft costs a pass of the head, those behind it none. */
+TEST(drafts_from_the_past_go_as_far_as_they_pay)
 {
     static const struct machine dear_head = {1e6, 1e4, 16, 5e4, 4e5, 0.05, 0.005};
-    uint64_t guessed[2];
+    uint64_t drafted[2];
     for (int past = 0; past < 2; past++) {
         struct world w;
         open_world(&w, &dear_head, 1, 0.6, 5);
         w.past[0] = past;
         run(&w, 2000);
         run(&w, 2000);
-        guessed[past] = w.guessed;
+        drafted[past] = w.drafted;
     }
-    assert_true(guessed[0] > 1000 && guessed[0] < 3000); /* one each */
-    assert_true(guessed[1] > 6000);
+    assert_true(drafted[0] > 1000 && drafted[0] < 3000); /* one each */
+    assert_true(drafted[1] > 6000);
 }
 
 TEST(each_row_by_its_own_luck)
@@ -189,18 +189,18 @@ TEST(each_row_by_its_own_luck)
     assert_true(lucky > 100 * 2 && unlucky < 20);
 }
 
-TEST(who_may_not_guess_does_not)
+TEST(who_may_not_draft_does_not)
 {
     struct world w;
     uint32_t drafts[ROWS_MAX];
     open_world(&w, &memory_bound, 3, 0.9, 4);
-    w.guesses[1] = false;
+    w.total_drafts[1] = false;
     for (uint32_t i = 0; i < 500; i++) {
         choose(&w, drafts);
         assert_int_equal(drafts[1], 0);
         run_step(&w, drafts, true);
     }
-    assert_true(w.guessed > 500);
+    assert_true(w.drafted > 500);
 }
 
 TEST(what_changes_is_noticed)

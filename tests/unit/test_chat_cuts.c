@@ -223,7 +223,7 @@ static const char agent[] =
     " {\"role\": \"tool\", \"tool_call_id\": \"call12345\", \"name\": \"run\", \"content\": \"a.c b.c\"},"
     " {\"role\": \"assistant\", \"content\": \"There are two.\", \"reasoning_content\": \"Two of them.\"},"
     " {\"role\": \"user\", \"content\": \"Which is larger?\"},"
-    " {\"role\": \"assistant\", \"content\": \"The second.\", \"reasoning_content\": \"A guess.\"},"
+    " {\"role\": \"assistant\", \"content\": \"The second.\", \"reasoning_content\": \"A draft.\"},"
     " {\"role\": \"user\", \"content\": \"Thanks a lot.\"}],"
     " \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"run\", \"description\": \"Runs a "
     "command\","

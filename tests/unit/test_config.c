@@ -379,9 +379,9 @@ TEST(pages_have_room_for_mtp_where_it_is_computed)
     expect_page(&c, c.full_count + 1);
 }
 
-/* States first, where they are without guesses; then what is held, the hidden states, the header: none
+/* States first, where they are without drafts; then what is held, the hidden states, the header: none
  * overlaps. */
-TEST(slots_have_room_for_what_is_held_where_tokens_are_guessed)
+TEST(slots_have_room_for_what_is_held_where_tokens_are_drafted)
 {
     struct config c = reads("{" QWEN3_5 "}");
     size_t states = slot_bytes(&c);

@@ -333,13 +333,13 @@ TEST(options_that_cannot_work_are_refused)
 TEST(drafts_without_a_drafter_or_too_many_are_refused)
 {
     struct engine_opts good = gated(DIR);
-    const struct engine_guessing wrong[] = {
-        {.by = ENGINE_GUESSER_NGRAM, .drafts_max = MODEL_DRAFTS_MAX + 1}, /* more than a row has */
-        {.by = ENGINE_GUESSER_NGRAM, .drafts_max = 0},
-        {.by = ENGINE_GUESSER_NONE, .drafts_max = 1},
-        {.by = ENGINE_GUESSER_MTP, .drafts_max = 1}, /* the model has no head */
-        {.by = ENGINE_GUESSER_NGRAM, .drafts_max = 1, .optimistic = true},
-        {.by = ENGINE_GUESSER_NGRAM, .drafts_max = 1, .past = true},
+    const struct engine_drafting wrong[] = {
+        {.by = ENGINE_DRAFTER_NGRAM, .drafts_max = MODEL_DRAFTS_MAX + 1}, /* more than a row has */
+        {.by = ENGINE_DRAFTER_NGRAM, .drafts_max = 0},
+        {.by = ENGINE_DRAFTER_NONE, .drafts_max = 1},
+        {.by = ENGINE_DRAFTER_MTP, .drafts_max = 1}, /* the model has no head */
+        {.by = ENGINE_DRAFTER_NGRAM, .drafts_max = 1, .optimistic = true},
+        {.by = ENGINE_DRAFTER_NGRAM, .drafts_max = 1, .past = true},
     };
     good.parent = test_account(ACCOUNT_NO_LIMIT);
     good.tokens_max = 4096;
@@ -347,9 +347,9 @@ TEST(drafts_without_a_drafter_or_too_many_are_refused)
         struct engine *none = NULL;
         struct engine_opts o = good;
         struct err e = {""};
-        o.guessing = wrong[i];
+        o.drafting = wrong[i];
         assert_int_equal(engine_create(&o, &none, &e), -EINVAL);
-        assert_non_null(strstr(e.text, "guesses per row and step"));
+        assert_non_null(strstr(e.text, "drafts per row and step"));
         assert_null(none);
     }
 }

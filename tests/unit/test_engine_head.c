@@ -1,20 +1,20 @@
-/* The bundled model's own head guesses, alone and before the sequence's past. */
-#include "test_engine_guess.h"
+/* The bundled model's own head drafts, alone and before the sequence's past. */
+#include "test_engine_draft.h"
 
-/* The bundled model's own head, and behind it what `guess` says for the sequence's past; NULL: the past
+/* The bundled model's own head, and behind it what `draft` says for the sequence's past; NULL: the past
  * itself. */
 static void run_head(bool past, uint32_t (*says)(void *, const uint32_t *, uint32_t, uint32_t, uint32_t *))
 {
     struct fixture plain, f;
     struct job_spec specs[SPECS];
     static struct known known[SPECS];
-    struct guesser g = {.known = known, .known_count = SPECS, .manner = MIXED};
+    struct drafter g = {.known = known, .known_count = SPECS, .manner = MIXED};
     struct engine_opts o = test_engine_opts(CANARY);
     fill_specs(specs);
     run_plain(&plain, CANARY, specs, SPECS, known);
-    o.guessing = (struct engine_guessing){
-        .by = ENGINE_GUESSER_MTP, .drafts_max = TEST_DRAFTS_MAX, .past = past, .always = true};
-    g.faults.guess = says;
+    o.drafting = (struct engine_drafting){
+        .by = ENGINE_DRAFTER_MTP, .drafts_max = TEST_DRAFTS_MAX, .past = past, .always = true};
+    g.faults.draft = says;
     g.faults.arg = &g;
     o.faults = says ? &g.faults : NULL;
     test_engine_start(&f, CANARY, &o);
@@ -32,22 +32,22 @@ TEST(the_models_own_head_changes_no_token)
     run_head(false, NULL);
 }
 
-TEST(what_the_past_has_behind_the_heads_guess_changes_no_token)
+TEST(what_the_past_has_behind_the_heads_draft_changes_no_token)
 {
     run_head(true, NULL);
-    run_head(true, guess);
+    run_head(true, draft);
 }
 
-/* The head's K and V lie in the pages: what is found is as good as what was computed, to the last guess. */
-TEST(a_prefix_that_is_found_changes_no_guess_of_the_head)
+/* The head's K and V lie in the pages: what is found is as good as what was computed, to the last draft. */
+TEST(a_prefix_that_is_found_changes_no_draft_of_the_head)
 {
     struct fixture f;
     struct job_spec specs[SPECS];
     struct engine_opts o = test_engine_opts(CANARY);
     fill_specs(specs);
     o.host_cache_bytes = 64 << 20;
-    o.guessing = (struct engine_guessing){
-        .by = ENGINE_GUESSER_MTP, .drafts_max = TEST_DRAFTS_MAX, .past = true, .always = true};
+    o.drafting = (struct engine_drafting){
+        .by = ENGINE_DRAFTER_MTP, .drafts_max = TEST_DRAFTS_MAX, .past = true, .always = true};
     test_engine_start(&f, CANARY, &o);
     wait_over(&f, submit(&f, &specs[0]));
     struct engine_numbers once = numbers_of(&f);
@@ -69,8 +69,8 @@ TEST(a_long_optimistic_answer_takes_pages_and_nothing_else)
     fill_specs(specs);
     spec = specs[0];
     spec.max_tokens = SEQUENCE_MAX - spec.prompt_count;
-    o.guessing = (struct engine_guessing){
-        .by = ENGINE_GUESSER_MTP, .drafts_max = TEST_DRAFTS_MAX, .optimistic = true, .always = true};
+    o.drafting = (struct engine_drafting){
+        .by = ENGINE_DRAFTER_MTP, .drafts_max = TEST_DRAFTS_MAX, .optimistic = true, .always = true};
     test_engine_start(&f, CANARY, &o);
     struct client *c = submit(&f, &spec);
     wait_tokens(&f, c, 100);

@@ -1,4 +1,4 @@
-/* Misspelled names: what is close is found, and what is not is not guessed at. */
+/* Misspelled names: what is close is found, and what is not is not drafted at. */
 #include "base/check.h"
 #include "cli/nearest.h"
 #include "test.h"
@@ -32,7 +32,7 @@ TEST(one_edit_a_swap_or_a_beginning_is_close)
     }
 }
 
-TEST(what_is_far_is_not_guessed)
+TEST(what_is_far_is_not_drafted)
 {
     char longer[NEAREST_WORD_BYTES + 2];
     memset(longer, 'a', sizeof(longer));

@@ -1,4 +1,4 @@
-/* Guesses from a sequence's own past, compared with looking everywhere. */
+/* Drafts from a sequence's own past, compared with looking everywhere. */
 #include "test.h"
 
 #include "base/check.h"
@@ -31,28 +31,28 @@ static void see(struct fixture *f, const char *text)
     ngram_see(f->ngram, f->tokens, f->count);
 }
 
-static void expect_guess(struct fixture *f, uint32_t wanted, const char *want)
+static void expect_draft(struct fixture *f, uint32_t wanted, const char *want)
 {
     uint32_t got[32];
-    assert_int_equal(ngram_guess(f->ngram, f->tokens, wanted, got), strlen(want));
+    assert_int_equal(ngram_draft(f->ngram, f->tokens, wanted, got), strlen(want));
     for (size_t i = 0; want[i]; i++)
         assert_int_equal(got[i], (uint32_t)want[i]);
 }
 
-TEST(what_followed_before_is_guessed_again)
+TEST(what_followed_before_is_drafted_again)
 {
     struct fixture f;
     open_ngram(&f);
-    expect_guess(&f, 8, "");
+    expect_draft(&f, 8, "");
     see(&f, "a");
-    expect_guess(&f, 8, "");
+    expect_draft(&f, 8, "");
     see(&f, "bcdefg-ab");
-    expect_guess(&f, 8, "cd");
-    expect_guess(&f, 1, "c");
+    expect_draft(&f, 8, "cd");
+    expect_draft(&f, 1, "c");
     see(&f, "cd");
-    expect_guess(&f, 8, "efg-");
+    expect_draft(&f, 8, "efg-");
     see(&f, "x");
-    expect_guess(&f, 8, "");
+    expect_draft(&f, 8, "");
     arena_free(f.arena);
 }
 
@@ -61,9 +61,9 @@ TEST(the_longest_match_is_taken_and_of_equal_ones_the_latest)
     struct fixture f;
     open_ngram(&f);
     see(&f, "1bcX.abcY.2bcZ.bc");
-    expect_guess(&f, 1, "Z");
+    expect_draft(&f, 1, "Z");
     see(&f, ".abc");
-    expect_guess(&f, 1, "Y");
+    expect_draft(&f, 1, "Y");
     arena_free(f.arena);
 }
 
@@ -72,14 +72,14 @@ TEST(a_repetition_goes_on)
     struct fixture f;
     open_ngram(&f);
     see(&f, "xyabcabcabc");
-    expect_guess(&f, 8, "abcabc");
+    expect_draft(&f, 8, "abcabc");
     see(&f, "abcabcabc");
-    expect_guess(&f, 16, "abcabcabcabcabc");
+    expect_draft(&f, 16, "abcabcabcabcabc");
     arena_free(f.arena);
 }
 
 /* The longest match of all places that a bounded walk cannot miss here. */
-static uint32_t guess_slowly(const struct fixture *f, uint32_t *length)
+static uint32_t draft_slowly(const struct fixture *f, uint32_t *length)
 {
     uint32_t best = 0;
     *length = 1;
@@ -111,8 +111,8 @@ PROPERTY(it_finds_what_looking_everywhere_finds, seed)
         ngram_see(f.ngram, f.tokens, f.count);
         if (f.count < 3)
             continue;
-        uint32_t length, best = guess_slowly(&f, &length), got[4];
-        uint32_t count = ngram_guess(f.ngram, f.tokens, 4, got);
+        uint32_t length, best = draft_slowly(&f, &length), got[4];
+        uint32_t count = ngram_draft(f.ngram, f.tokens, 4, got);
         assert_int_equal(count, best ? MIN_OF(length, 4u) : 0);
         for (uint32_t i = 0; i < count && best + 1 + i < f.count; i++)
             assert_int_equal(got[i], f.tokens[best + 1 + i]);

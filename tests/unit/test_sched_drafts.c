@@ -1,4 +1,4 @@
-/* Guesses in a plan: what bounds them, and what becomes of right and wrong ones. The simulation has them in
+/* Drafts in a plan: what bounds them, and what becomes of right and wrong ones. The simulation has them in
  * all company. */
 #include "test_ledger.h"
 
@@ -19,13 +19,13 @@ struct fixture {
     uint32_t tables[ROWS][16];
 };
 
-static void open_sched(struct fixture *f, uint32_t guesses_max)
+static void open_sched(struct fixture *f, uint32_t drafts_max)
 {
     struct sched_opts o = {.rows_max = ROWS,
                            .queue_max = 0,
-                           .tokens_max = ROWS - 1 + PAGE_TOKENS + guesses_max,
-                           .guesses_max = guesses_max,
-                           .logits_max = ROWS + guesses_max,
+                           .tokens_max = ROWS - 1 + PAGE_TOKENS + drafts_max,
+                           .drafts_max = drafts_max,
+                           .logits_max = ROWS + drafts_max,
                            .logits_chunk_max = 1,
                            .group_count = 1};
     *f = (struct fixture){.ev = {.now_ns = 1, .tokens_shared = 1, .tokens_alone = 1}};
@@ -61,7 +61,7 @@ static void done(struct fixture *f, const uint32_t *drawn)
     sched_check(f->sched);
 }
 
-/* A row that has read its prompt and may have so many guesses. */
+/* A row that has read its prompt and may have so many drafts. */
 static struct sched_row *decoding(struct fixture *f, uint32_t i, uint32_t prompt, uint32_t outputs,
                                   uint32_t drafts)
 {
@@ -87,7 +87,7 @@ static const struct sched_step_row *planned(const struct fixture *f, const struc
     return NULL;
 }
 
-TEST(a_right_guess_is_a_token_and_a_wrong_one_is_none)
+TEST(a_accepted_draft_is_a_token_and_a_wrong_one_is_none)
 {
     struct fixture f;
     open_sched(&f, 8);
@@ -112,7 +112,7 @@ TEST(a_right_guess_is_a_token_and_a_wrong_one_is_none)
     close_sched(&f);
 }
 
-TEST(a_prompt_has_no_guesses_behind_it)
+TEST(a_prompt_has_no_drafts_behind_it)
 {
     struct fixture f;
     open_sched(&f, 8);
@@ -125,11 +125,11 @@ TEST(a_prompt_has_no_guesses_behind_it)
     close_sched(&f);
 }
 
-TEST(guesses_stay_in_the_page_of_the_last_known_token)
+TEST(drafts_stay_in_the_page_of_the_last_known_token)
 {
     struct fixture f;
     open_sched(&f, 8);
-    /* Token 29 is the last known one: 30 and 31 may be guessed. */
+    /* Token 29 is the last known one: 30 and 31 may be drafted. */
     struct sched_row *row = decoding(&f, 0, 29, 50, 8);
     plan(&f);
     assert_int_equal(planned(&f, row)->drafts, 2);
@@ -147,13 +147,13 @@ TEST(guesses_stay_in_the_page_of_the_last_known_token)
     close_sched(&f);
 }
 
-TEST(guesses_leave_room_for_the_token_behind_them)
+TEST(drafts_leave_room_for_the_token_behind_them)
 {
     struct fixture f;
     open_sched(&f, 8);
     struct sched_row *row = decoding(&f, 0, 4, 4, 8);
     plan(&f);
-    /* One of four is drawn: two guesses and the token behind them are the rest. */
+    /* One of four is drawn: two drafts and the token behind them are the rest. */
     assert_int_equal(planned(&f, row)->drafts, 2);
     done(&f, (uint32_t[]){2});
     plan(&f);
@@ -163,7 +163,7 @@ TEST(guesses_leave_room_for_the_token_behind_them)
     close_sched(&f);
 }
 
-TEST(a_steps_guesses_are_bounded_and_take_nobodys_token)
+TEST(a_steps_drafts_are_bounded_and_take_nobodys_token)
 {
     struct fixture f;
     open_sched(&f, 5);
@@ -181,7 +181,7 @@ TEST(a_steps_guesses_are_bounded_and_take_nobodys_token)
     close_sched(&f);
 }
 
-TEST(a_scheduler_has_room_for_the_guesses_that_it_gives)
+TEST(a_scheduler_has_room_for_the_drafts_that_it_gives)
 {
     struct arena *arena;
     struct sched *s;
@@ -191,13 +191,13 @@ TEST(a_scheduler_has_room_for_the_guesses_that_it_gives)
     assert_int_equal(page_pool_create(arena, &pool, &pages), 0);
     struct sched_opts o = {.rows_max = 2,
                            .tokens_max = 1 + PAGE_TOKENS + 6,
-                           .guesses_max = 6,
+                           .drafts_max = 6,
                            .logits_max = 8,
                            .logits_chunk_max = 1,
                            .groups = {{.pages = pages}},
                            .group_count = 1};
     assert_int_equal(sched_create(arena, &o, &s), 0);
-    o.guesses_max = 7;
+    o.drafts_max = 7;
     assert_int_equal(sched_create(arena, &o, &s), -EINVAL);
     o.logits_max = 9;
     assert_int_equal(sched_create(arena, &o, &s), -EINVAL);

@@ -3,9 +3,9 @@
  * Each prompt runs whole and alone first and is compared with the reference. Then the same sequences run
  * again in chunks and in batches, and every logit must have the same bits: how a sequence is cut and who
  * shares its steps must not show. Where the file has lists of an MTP head, all this runs with the head at
- * work; then its guesses are compared, and the greedy tokens come once more from steps that verify
- * guesses. */
-#include "golden/guesses.h"
+ * work; then its drafts are compared, and the greedy tokens come once more from steps that verify
+ * drafts. */
+#include "golden/drafts.h"
 #include "golden/pictures.h"
 
 #include "base/check.h"
@@ -233,13 +233,13 @@ static int run(struct golden *g, bool *good)
 
 /* ---- the MTP head ---- */
 
-struct guessed {
+struct drafted {
     double error_max;
     uint32_t logits, tokens, wrong;
-    uint64_t made[GUESSES_MAX], right[GUESSES_MAX];
+    uint64_t made[DRAFTS_MAX], right[DRAFTS_MAX];
 };
 
-static void add_guesses(const struct golden *g, const struct guesses *one, struct guessed *all)
+static void add_drafts(const struct golden *g, const struct drafts *one, struct drafted *all)
 {
     const struct compare *k = &one->compare;
     if (!(k->error_max <= all->error_max))
@@ -247,7 +247,7 @@ static void add_guesses(const struct golden *g, const struct guesses *one, struc
     all->logits += k->logits_compared;
     all->tokens += k->tokens_compared;
     all->wrong += k->wrong;
-    for (int i = 0; i < GUESSES_MAX; i++) {
+    for (int i = 0; i < DRAFTS_MAX; i++) {
         all->made[i] += one->made[i];
         all->right[i] += one->right[i];
     }
@@ -255,10 +255,10 @@ static void add_guesses(const struct golden *g, const struct guesses *one, struc
         printf("%s: mtp of %s: %s\n", g->dir, k->c->name, k->message);
 }
 
-static void say_guesses(const struct golden *g, uint32_t ahead, const struct guessed *all)
+static void say_drafts(const struct golden *g, uint32_t ahead, const struct drafted *all)
 {
     printf("%s: mtp, %u ahead: %u logits compared, largest error %.3g; %u tokens compared, %u prompts wrong; "
-           "guesses "
+           "drafts "
            "right",
            g->dir, ahead, all->logits, all->error_max, all->tokens, all->wrong);
     for (uint32_t i = 0; i < ahead; i++)
@@ -266,23 +266,23 @@ static void say_guesses(const struct golden *g, uint32_t ahead, const struct gue
     printf("\n");
 }
 
-/* Whatever the chunks and however far ahead, the first guess is the same. */
-static int run_guesses(struct golden *g, bool *good)
+/* Whatever the chunks and however far ahead, the first draft is the same. */
+static int run_drafts(struct golden *g, bool *good)
 {
-    static const uint32_t chunks[GUESSES_MAX] = {CHUNK_WHOLE, 32, 96};
+    static const uint32_t chunks[DRAFTS_MAX] = {CHUNK_WHOLE, 32, 96};
     uint32_t tokens_max = g->tokens_max;
     int r = 0;
-    for (uint32_t ahead = 1; r == 0 && ahead <= GUESSES_MAX; ahead++) {
-        struct guessed all = {0};
+    for (uint32_t ahead = 1; r == 0 && ahead <= DRAFTS_MAX; ahead++) {
+        struct drafted all = {0};
         for (uint32_t i = 0; r == 0 && i < g->file.case_count; i++) {
-            struct guesses one;
+            struct drafts one;
             if (g->file.cases[i].mtp_argmax.count == 0)
                 continue;
-            r = guesses_run(g->model, tokens_max, &g->file.cases[i], chunks[ahead - 1], ahead, &one);
+            r = drafts_run(g->model, tokens_max, &g->file.cases[i], chunks[ahead - 1], ahead, &one);
             if (r == 0)
-                add_guesses(g, &one, &all);
+                add_drafts(g, &one, &all);
         }
-        say_guesses(g, ahead, &all);
+        say_drafts(g, ahead, &all);
         *good &= all.wrong == 0;
     }
     return r;
@@ -303,7 +303,7 @@ static int load(struct golden *g, struct err *e)
         .tokens_max = MIN_OF(MAX_OF(g->prompt_max * rows, rows), STEP_TOKENS_MAX),
         .rows_max = rows,
         .logits_max = STEP_TOKENS_MAX,
-        .parts = {.vision = true, .mtp = g->file.mtp > 0, .drafts_max = g->file.mtp > 0 ? GUESSES_MAX : 0},
+        .parts = {.vision = true, .mtp = g->file.mtp > 0, .drafts_max = g->file.mtp > 0 ? DRAFTS_MAX : 0},
         .ops = &g->ops,
         .workers = g->workers};
     r = model_load(o->model ? o->model : g->dir, &opts, &g->model, e);
@@ -356,7 +356,7 @@ static int run_dir(const struct options *o, const char *dir, bool *good)
         if (r == 0)
             r = run(&g, good);
         if (r == 0 && model_shape(g.model)->mtp)
-            r = run_guesses(&g, good);
+            r = run_drafts(&g, good);
         workers_turn_end(g.workers);
         say_skipped(&g);
     }

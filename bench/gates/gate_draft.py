@@ -1,10 +1,10 @@
-"""guess: thousands of steps with guessed tokens in one generation: the tokens it has without guesses, in the
+"""draft: thousands of steps with drafted tokens in one generation: the tokens it has without drafts, in the
 pages of those tokens.
 
-The head guesses, the model decides. The longest generation goes on until so many steps had guesses; memory is
+The head drafts, the model decides. The longest generation goes on until so many steps had drafts; memory is
 looked at all the while, and each account of the ledger must stand still but for the units that its pages lie
-in. Then the same tokens are asked for without guesses; again with temperature and a seed; and eight prompts
-that are guessed more and less well at once, against each alone."""
+in. Then the same tokens are asked for without drafts; again with temperature and a seed; and eight prompts
+that are drafted more and less well at once, against each alone."""
 
 import json
 import math
@@ -46,17 +46,17 @@ class Generation(Running):
 
 
 def counters(server):
-    guessed = server.model()["speculation"]
-    return {name: guessed[name] for name in COUNTERS}
+    drafted = server.model()["speculation"]
+    return {name: drafted[name] for name in COUNTERS}
 
 
 def since(server, before):
     return {name: count - before[name] for name, count in counters(server).items()}
 
 
-def say_guesses(moved, tokens):
+def say_drafts(moved, tokens):
     right = moved["accepted_tokens"] / max(moved["draft_tokens"], 1)
-    return f"{tokens} tokens, {moved['drafts']} steps with guesses: {moved['draft_tokens']} guessed, {100 * right:.1f} % of them right"
+    return f"{tokens} tokens, {moved['drafts']} steps with drafts: {moved['draft_tokens']} drafted, {100 * right:.1f} % of them right"
 
 
 # ---- one long generation ----
@@ -69,7 +69,7 @@ def page_bytes(server):
 
 
 def generate(server, options, body):
-    """(tokens, samples, bytes of a page, counters): goes on until enough steps had guesses, or the context is
+    """(tokens, samples, bytes of a page, counters): goes on until enough steps had drafts, or the context is
     full."""
     before = counters(server)
     longest = server.model()["max_model_len"] - PROMPT - 1
@@ -78,7 +78,7 @@ def generate(server, options, body):
         while len(running.ids) < 2 * PAGE and running.is_alive():
             time.sleep(0.001)
         page = page_bytes(server)
-        while running.is_alive() and since(server, before)["drafts"] < options.guess_steps:
+        while running.is_alive() and since(server, before)["drafts"] < options.draft_steps:
             time.sleep(0.05)
         moved, grown = since(server, before), list(sampler.rows)
         running.leave()
@@ -94,7 +94,7 @@ def judge_memory(report, rows, page):
     # By then the row has its place, its states and its first page, and those who look have their connections.
     rows = [(a["at"], b) for a, b in zip(rows, rows[1:]) if a["at"] > 2 * PAGE]
     if len(rows) < 3:
-        raise SystemExit("guess: the generation was over before memory was looked at often enough; ask for more (--guess-steps)")
+        raise SystemExit("draft: the generation was over before memory was looked at often enough; ask for more (--draft-steps)")
     first = rows[0][1]
     kv = next(path for path in first["accounts"] if path.endswith("/pools/kv"))
     moved, odd, beside = {}, [], []
@@ -121,7 +121,7 @@ def plot(report, rows, steps):
     def draw(axes):
         axes.plot([row["at"] for row in rows], [row["own"] / MIB for row in rows], lw=0.9, label="own memory")
         axes.plot([row["at"] for row in rows], [row["pools"] / MIB for row in rows], lw=0.9, label="pages and states")
-        axes.set(xlabel="tokens", ylabel="MiB", ylim=(0, None), title=f"{report.name}: {steps} steps with guesses in one generation")
+        axes.set(xlabel="tokens", ylabel="MiB", ylim=(0, None), title=f"{report.name}: {steps} steps with drafts in one generation")
         axes.legend(frameon=False)
 
     report.plot(draw)
@@ -131,21 +131,21 @@ def long_generation(report, options):
     # Two ahead at most: at three tokens a step 10,000 steps fit in the bundled model's 32768.
     with Server(options, "--mtp", 2) as server:
         if server.model()["speculation"]["method"] == "off":
-            raise SystemExit("guess: nobody guesses in this model: it has no head, see --serve=--spec=ngram")
+            raise SystemExit("draft: nobody drafts in this model: it has no head, see --serve=--spec=ngram")
         rng = random.Random(options.seed)
         body = {"prompt": server.ids(rng, PROMPT), "ignore_eos": True, "temperature": 0}
         Generation(server.port, {**body, "max_tokens": 64}).to_the_end()
         server.wait_idle()
         server.clear_cache()
         ids, rows, page, moved = generate(server, options, body)
-        report.figure("greedy", {"tokens": len(ids), **moved}, say_guesses(moved, len(ids)))
-        report.must(f"{options.guess_steps} steps with guesses in one generation", moved["drafts"] >= options.guess_steps)
-        report.must("guesses were right", moved["accepted_tokens"] > 0)
+        report.figure("greedy", {"tokens": len(ids), **moved}, say_drafts(moved, len(ids)))
+        report.must(f"{options.draft_steps} steps with drafts in one generation", moved["drafts"] >= options.draft_steps)
+        report.must("drafts were right", moved["accepted_tokens"] > 0)
         judge_memory(report, rows, page)
         plot(report, rows, moved["drafts"])
         plain = Generation(server.port, {**body, "max_tokens": len(ids), "speculative": False, "cache_salt": "plain"}).to_the_end()
         report.must(f"the same {len(ids)} tokens as without", len(ids) > 0 and plain == ids)
-        drawn(report, options, server, {**body, "temperature": 1.0, "seed": options.seed, "max_tokens": options.guess_tokens})
+        drawn(report, options, server, {**body, "temperature": 1.0, "seed": options.seed, "max_tokens": options.draft_tokens})
 
 
 def drawn(report, options, server, body):
@@ -153,21 +153,21 @@ def drawn(report, options, server, body):
     ids = Generation(server.port, body).to_the_end()
     moved = since(server, before)
     plain = Generation(server.port, {**body, "speculative": False, "cache_salt": "plain"}).to_the_end()
-    report.figure("drawn", {"tokens": len(ids), **moved}, say_guesses(moved, len(ids)))
-    report.must(f"the same {options.guess_tokens} tokens as without, drawn with temperature 1 and a seed", len(ids) == options.guess_tokens and plain == ids)
+    report.figure("drawn", {"tokens": len(ids), **moved}, say_drafts(moved, len(ids)))
+    report.must(f"the same {options.draft_tokens} tokens as without, drawn with temperature 1 and a seed", len(ids) == options.draft_tokens and plain == ids)
 
 
 # ---- eight at once ----
 
 
 def eight(server, options):
-    """Some repeat themselves soon, others hardly: each is guessed as well as it can be."""
+    """Some repeat themselves soon, others hardly: each is drafted as well as it can be."""
     rng = random.Random(options.seed + 8)
     temperatures = (0, 0, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0)
     return [
         {
             "prompt": server.ids(rng, 8 + 24 * i),
-            "max_tokens": options.guess_batch,
+            "max_tokens": options.draft_batch,
             "ignore_eos": True,
             "temperature": temperature,
             "seed": options.seed + i,
@@ -205,16 +205,16 @@ def batch(report, options):
         at_once = together(server, bodies)
         moved = since(server, before)
         plain = together(server, [{**body, "speculative": False} for body in bodies])
-    report.figure("alone_right", rates, f"of their guesses {', '.join(f'{100 * rate:.0f}' for rate in rates)} %")
-    report.figure("at_once", moved, f"eight: {say_guesses(moved, sum(map(len, at_once)))}")
-    report.must("eight are guessed more and less well", max(rates) - min(rates) > 0.1)
-    report.must("eight had guesses at once", moved["draft_tokens"] > 0)
-    report.must("eight at once have the tokens that each has alone", at_once == alone and all(len(ids) == options.guess_batch for ids in alone))
-    report.must("and those they have without guesses", plain == alone)
+    report.figure("alone_right", rates, f"of their drafts {', '.join(f'{100 * rate:.0f}' for rate in rates)} %")
+    report.figure("at_once", moved, f"eight: {say_drafts(moved, sum(map(len, at_once)))}")
+    report.must("eight are drafted more and less well", max(rates) - min(rates) > 0.1)
+    report.must("eight had drafts at once", moved["draft_tokens"] > 0)
+    report.must("eight at once have the tokens that each has alone", at_once == alone and all(len(ids) == options.draft_batch for ids in alone))
+    report.must("and those they have without drafts", plain == alone)
 
 
 def run(options):
-    report = Report("guess", options)
+    report = Report("draft", options)
     long_generation(report, options)
     batch(report, options)
     return report.done()

@@ -1,4 +1,4 @@
-/* guess.h - speculative decoding in a step: the draft length of each sequence, its drafter, and the accepted
+/* drafting.h - speculative decoding in a step: the draft length of each sequence, its drafter, and the accepted
  * tokens.
  *
  * The n-gram drafter runs before a step is planned, the MTP head after it, when each sequence's place and
@@ -6,8 +6,8 @@
  * the other n-gram tokens stay, else they are not computed. Draft tokens stand after a job's known tokens
  * until sampled tokens replace them. A step computes them all; its result is decided token by token as in
  * plain decoding (engine_step.c). Part of the engine, on its thread. */
-#ifndef PLATEAU_ENGINE_GUESS_H
-#define PLATEAU_ENGINE_GUESS_H
+#ifndef PLATEAU_ENGINE_DRAFTING_H
+#define PLATEAU_ENGINE_DRAFTING_H
 
 #include "engine/benefit.h"
 #include "model/model.h"
@@ -16,7 +16,7 @@
 struct engine;
 struct job;
 
-struct guess {
+struct drafting {
     struct benefit benefit;
     struct benefit_row *rows;      /* [max_num_seqs] */
     struct sched_row **of;         /* [max_num_seqs]: whose they are */
@@ -27,18 +27,18 @@ struct guess {
 };
 
 /* Bytes of arena for this many sequences. */
-size_t guess_arena_bytes(uint32_t rows_max);
+size_t drafting_arena_bytes(uint32_t rows_max);
 /* Lies in the engine's arena. 0 or -ENOMEM. */
-int guess_init(struct engine *en);
+int drafting_init(struct engine *en);
 /* Before a plan: each row's `drafts`. Returns how many they are together. */
-uint32_t guess_allow(struct engine *en);
+uint32_t drafting_allow(struct engine *en);
 /* After the plan, within the workers' turn: drafts are in place, and counted. 0, or as model_draft(). */
-int guess_draft(struct engine *en, const struct sched_plan *plan);
+int drafting_draft(struct engine *en, const struct sched_plan *plan);
 /* Sequence `index` of the plan had `planned` draft tokens, and the first `right` of them were accepted;
  * `ended`: the last of those ended the answer. */
-void guess_count(struct engine *en, struct job *j, uint32_t index, uint32_t planned, uint32_t right,
+void drafting_count(struct engine *en, struct job *j, uint32_t index, uint32_t planned, uint32_t right,
                  bool ended);
 /* Records the time of the step without drafting; ignored for steps with prompts. */
-void guess_measure(struct engine *en, const struct sched_plan *plan, uint32_t decoding, uint64_t ns);
+void drafting_measure(struct engine *en, const struct sched_plan *plan, uint32_t decoding, uint64_t ns);
 
 #endif

@@ -1,8 +1,8 @@
-/* guess.c - connects scheduler, draft length (benefit) and drafters.
+/* drafting.c - connects scheduler, draft length (benefit) and drafters.
  *
  * The room for a draft is known before the plan: the rest of the page of the last known token, of the
  * sequence and of its stream. The scheduler applies the first two again, and the limit of a step. */
-#include "engine/guess.h"
+#include "engine/drafting.h"
 
 #include "engine/engine_state.h"
 
@@ -12,8 +12,8 @@
 #include <errno.h>
 
 _Static_assert(BENEFIT_DEPTH_MAX == MODEL_DRAFTS_MAX,
-               "one depth for who weighs, who guesses and who computes");
-_Static_assert(BENEFIT_GUESSES_MAX >= ENGINE_GUESSES_MAX, "a step's guesses can be weighed");
+               "one depth for who weighs, who drafts and who computes");
+_Static_assert(BENEFIT_DRAFTS_MAX >= ENGINE_DRAFTS_MAX, "a step's drafts can be weighed");
 
 static size_t row_bytes(void)
 {
@@ -21,15 +21,15 @@ static size_t row_bytes(void)
            2 * sizeof(uint32_t);
 }
 
-size_t guess_arena_bytes(uint32_t rows_max)
+size_t drafting_arena_bytes(uint32_t rows_max)
 {
     return rows_max * row_bytes() + 5 * (size_t)64;
 }
 
-int guess_init(struct engine *en)
+int drafting_init(struct engine *en)
 {
     uint32_t rows = en->opts.max_num_seqs;
-    struct guess *g = &en->guess;
+    struct drafting *g = &en->drafting;
     g->rows = ARENA_ARRAY(en->arena, struct benefit_row, rows);
     g->of = ARENA_ARRAY(en->arena, struct sched_row *, rows);
     g->heads = ARENA_ARRAY(en->arena, struct model_draft_row, rows);
@@ -43,16 +43,16 @@ int guess_init(struct engine *en)
 static uint32_t room_of(const struct engine *en, const struct job *j)
 {
     uint32_t in_stream = job_room(j), room = MIN_OF(sched_drafts_max(&j->row), in_stream ? in_stream - 1 : 0);
-    return MIN_OF(room, en->opts.guessing.drafts_max);
+    return MIN_OF(room, en->opts.drafting.drafts_max);
 }
 
-static uint32_t guess_from_past(struct engine *en, struct job *j, uint32_t wanted)
+static uint32_t draft_from_past(struct engine *en, struct job *j, uint32_t wanted)
 {
     const struct engine_faults *f = en->opts.faults;
     uint32_t known = j->row.tokens;
-    if (f && f->guess)
-        return f->guess(f->arg, j->tokens, known, wanted, j->tokens + known);
-    return j->ngram ? ngram_guess(j->ngram, j->tokens, wanted, j->tokens + known) : 0;
+    if (f && f->draft)
+        return f->draft(f->arg, j->tokens, known, wanted, j->tokens + known);
+    return j->ngram ? ngram_draft(j->ngram, j->tokens, wanted, j->tokens + known) : 0;
 }
 
 /* Draft tokens that exist before the plan, or the most that the head may draft. */
@@ -61,9 +61,9 @@ static uint32_t prepare(struct engine *en, struct job *j)
     uint32_t wanted = room_of(en, j), count;
     if (wanted == 0)
         return 0;
-    if (en->opts.guessing.by == ENGINE_GUESSER_NGRAM)
-        return guess_from_past(en, j, wanted);
-    if (!en->opts.guessing.past || wanted < 2 || (count = guess_from_past(en, j, wanted)) < 2)
+    if (en->opts.drafting.by == ENGINE_DRAFTER_NGRAM)
+        return draft_from_past(en, j, wanted);
+    if (!en->opts.drafting.past || wanted < 2 || (count = draft_from_past(en, j, wanted)) < 2)
         return wanted;
     j->past = true;
     j->past_first = j->tokens[j->row.tokens];
@@ -75,11 +75,11 @@ static bool decodes(const struct job *j)
     return j->row.phase == SCHED_DECODING && !j->row.paused;
 }
 
-uint32_t guess_allow(struct engine *en)
+uint32_t drafting_allow(struct engine *en)
 {
-    const struct engine_guessing *how = &en->opts.guessing;
-    struct guess *g = &en->guess;
-    uint32_t count = 0, sum = 0, may = 0, most = engine_guesses_max(en->opts.max_num_seqs, how->drafts_max);
+    const struct engine_drafting *how = &en->opts.drafting;
+    struct drafting *g = &en->drafting;
+    uint32_t count = 0, sum = 0, may = 0, most = engine_drafts_max(en->opts.max_num_seqs, how->drafts_max);
     if (how->drafts_max == 0)
         return 0;
     LIST_EACH(it, &en->jobs) {
@@ -107,7 +107,7 @@ uint32_t guess_allow(struct engine *en)
 
 static int draft_with_head(struct engine *en, const struct sched_plan *plan)
 {
-    struct guess *g = &en->guess;
+    struct drafting *g = &en->drafting;
     uint32_t count = 0, deepest = 0;
     for (uint32_t i = 0; i < plan->row_count; i++) {
         const struct sched_step_row *r = &plan->rows[i];
@@ -141,7 +141,7 @@ static int draft_with_head(struct engine *en, const struct sched_plan *plan)
 /* Drops n-gram drafts whose first token differs from the head's. */
 static void drop_pasts(struct engine *en, const struct sched_plan *plan)
 {
-    struct guess *g = &en->guess;
+    struct drafting *g = &en->drafting;
     for (uint32_t i = 0; i < plan->row_count; i++) {
         const struct sched_step_row *r = &plan->rows[i];
         struct job *j = job_of(r->row);
@@ -154,14 +154,14 @@ static void drop_pasts(struct engine *en, const struct sched_plan *plan)
     }
 }
 
-int guess_draft(struct engine *en, const struct sched_plan *plan)
+int drafting_draft(struct engine *en, const struct sched_plan *plan)
 {
-    struct guess *g = &en->guess;
+    struct drafting *g = &en->drafting;
     g->planned = 0;
     for (uint32_t i = 0; i < plan->row_count; i++)
         g->planned += g->counts[i] = plan->rows[i].drafts;
     g->computed = g->planned;
-    if (g->planned == 0 || en->opts.guessing.by != ENGINE_GUESSER_MTP)
+    if (g->planned == 0 || en->opts.drafting.by != ENGINE_DRAFTER_MTP)
         return 0;
     int r = draft_with_head(en, plan);
     if (r == 0)
@@ -171,16 +171,16 @@ int guess_draft(struct engine *en, const struct sched_plan *plan)
 
 /* ---- after the step ---- */
 
-void guess_count(struct engine *en, struct job *j, uint32_t index, uint32_t planned, uint32_t right,
+void drafting_count(struct engine *en, struct job *j, uint32_t index, uint32_t planned, uint32_t right,
                  bool ended)
 {
     struct engine_numbers *n = &en->now;
-    uint32_t count = en->guess.counts[index];
+    uint32_t count = en->drafting.counts[index];
     /* Tokens after a rejected one, or after the end of the answer, were not verified. N-gram drafts that
      * the head rejected count as rejected. */
     uint32_t tried = ended ? right : MIN_OF(planned, right + 1);
     if (j->row.phase == SCHED_DECODING && j->speculative)
-        benefit_count(&en->guess.benefit, j->past ? &j->past_hits : &j->hits, j->past, tried, right);
+        benefit_count(&en->drafting.benefit, j->past ? &j->past_hits : &j->hits, j->past, tried, right);
     if (count == 0)
         return;
     n->drafts++;
@@ -188,13 +188,13 @@ void guess_count(struct engine *en, struct job *j, uint32_t index, uint32_t plan
     n->accepted_tokens += right;
     for (uint32_t i = 0; i < right; i++)
         n->accepted_at[i]++;
-    j->guessed_tokens += count;
-    j->right_tokens += right;
+    j->drafted_tokens += count;
+    j->accepted_tokens += right;
 }
 
-void guess_measure(struct engine *en, const struct sched_plan *plan, uint32_t decoding, uint64_t ns)
+void drafting_measure(struct engine *en, const struct sched_plan *plan, uint32_t decoding, uint64_t ns)
 {
-    struct guess *g = &en->guess;
-    if (en->opts.guessing.drafts_max > 0 && decoding > 0 && plan->tokens == decoding + g->planned)
+    struct drafting *g = &en->drafting;
+    if (en->opts.drafting.drafts_max > 0 && decoding > 0 && plan->tokens == decoding + g->planned)
         benefit_measure_step(&g->benefit, decoding, g->computed, ns);
 }

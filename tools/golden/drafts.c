@@ -1,5 +1,5 @@
-/* guesses.c - one row with pages and two slots of its own. */
-#include "golden/guesses.h"
+/* drafts.c - one row with pages and two slots of its own. */
+#include "golden/drafts.h"
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -14,11 +14,11 @@ struct row {
     struct model *model;
     const struct model_shape *shape;
     const struct golden_case *c;
-    uint32_t *tokens; /* prompt and greedy, and room behind for guesses */
+    uint32_t *tokens; /* prompt and greedy, and room behind for drafts */
     uint32_t count;
     uint32_t *pages;
     char *page_bytes, *slots;
-    float *logits; /* [GUESSES_MAX + 1][vocab] */
+    float *logits; /* [DRAFTS_MAX + 1][vocab] */
     bool started;
 };
 
@@ -35,13 +35,13 @@ static int row_init(struct row *r, struct model *m, const struct golden_case *c)
 {
     *r =
         (struct row){.model = m, .shape = model_shape(m), .c = c, .count = c->prompt.count + c->greedy.count};
-    uint32_t room = r->count + GUESSES_MAX + 1, pages = DIV_UP(room, PAGE_TOKENS);
+    uint32_t room = r->count + DRAFTS_MAX + 1, pages = DIV_UP(room, PAGE_TOKENS);
     size_t page_bytes = pages * r->shape->page_bytes, slot_bytes = 2 * r->shape->slot_bytes;
     r->tokens = calloc(room, sizeof(r->tokens[0]));
     r->pages = calloc(pages, sizeof(r->pages[0]));
     r->page_bytes = aligned_alloc(64, page_bytes);
     r->slots = aligned_alloc(64, slot_bytes);
-    r->logits = malloc((GUESSES_MAX + 1) * (size_t)r->shape->vocab * sizeof(float));
+    r->logits = malloc((DRAFTS_MAX + 1) * (size_t)r->shape->vocab * sizeof(float));
     if (!r->tokens || !r->pages || !r->page_bytes || !r->slots || !r->logits)
         return -ENOMEM;
     /* Nobody may read what nobody wrote. */
@@ -103,7 +103,7 @@ static void wrong(struct compare *k, uint32_t position, const char *what, double
     k->wrong = true;
 }
 
-static void compare_guess(struct compare *k, uint32_t position, uint32_t entry, uint32_t id, float logit)
+static void compare_draft(struct compare *k, uint32_t position, uint32_t entry, uint32_t id, float logit)
 {
     double expected = k->c->mtp_max_logit.values[entry], error = fabs((double)logit - expected);
     k->logits_compared++;
@@ -114,21 +114,21 @@ static void compare_guess(struct compare *k, uint32_t position, uint32_t entry, 
         wrong(k, position, "the head's best logit is", (double)logit, expected);
     /* The file has no margins: equal logits of two tokens would show as a wrong one. */
     if (id != k->c->mtp_argmax.ids[entry])
-        wrong(k, position, "the head guesses token", id, k->c->mtp_argmax.ids[entry]);
+        wrong(k, position, "the head drafts token", id, k->c->mtp_argmax.ids[entry]);
 }
 
 /* Entry i of all is about the pair for token i + 1; the lists have the last ones. */
-static int known_positions(struct row *r, uint32_t chunk, uint32_t ahead, struct guesses *g)
+static int known_positions(struct row *r, uint32_t chunk, uint32_t ahead, struct drafts *g)
 {
     uint32_t entries = r->c->mtp_argmax.count, from = r->count - entries;
     int result = read_prompt(r, from, chunk);
     for (uint32_t at = from; result == 0 && at < r->count; at++) {
-        uint32_t ids[GUESSES_MAX] = {0};
-        float logits[GUESSES_MAX] = {0};
+        uint32_t ids[DRAFTS_MAX] = {0};
+        float logits[DRAFTS_MAX] = {0};
         result = draft(r, r->tokens[at], at, ahead, ids, logits);
         if (result < 0)
             break;
-        compare_guess(&g->compare, at, at - from, ids[0], logits[0]);
+        compare_draft(&g->compare, at, at - from, ids[0], logits[0]);
         const uint64_t parts[] = {g->hash, hash_bytes(ids, sizeof(ids)), hash_bytes(logits, sizeof(logits))};
         g->hash = hash_bytes(parts, sizeof(parts));
         result = forward(r, r->tokens + at, at, 1, 0, false);
@@ -136,9 +136,9 @@ static int known_positions(struct row *r, uint32_t chunk, uint32_t ahead, struct
     return result;
 }
 
-/* Takes in what a step says behind a known token and `count` guesses; how many of those were right. */
+/* Takes in what a step says behind a known token and `count` drafts; how many of those were right. */
 static uint32_t verify(struct row *r, uint32_t at, const uint32_t *ids, uint32_t count, uint32_t *generated,
-                       struct guesses *g)
+                       struct drafts *g)
 {
     uint32_t right = 0, vocab = r->shape->vocab;
     for (uint32_t i = 0; i <= count; i++) {
@@ -155,15 +155,15 @@ static uint32_t verify(struct row *r, uint32_t at, const uint32_t *ids, uint32_t
     return right;
 }
 
-static int decode(struct row *r, uint32_t chunk, uint32_t ahead, struct guesses *g)
+static int decode(struct row *r, uint32_t chunk, uint32_t ahead, struct drafts *g)
 {
     uint32_t prompt = r->c->prompt.count,
-             *generated = calloc(r->c->greedy.count + GUESSES_MAX + 2, sizeof(*generated));
+             *generated = calloc(r->c->greedy.count + DRAFTS_MAX + 2, sizeof(*generated));
     int result = generated ? read_prompt(r, prompt, chunk) : -ENOMEM;
     if (result == 0)
         generated[0] = runner_argmax(r->logits, r->shape->vocab);
     for (uint32_t at = prompt; result == 0 && at + 1 < r->count;) {
-        uint32_t ids[GUESSES_MAX + 1] = {generated[at - prompt]};
+        uint32_t ids[DRAFTS_MAX + 1] = {generated[at - prompt]};
         result = draft(r, ids[0], at, ahead, ids + 1, NULL);
         if (result == 0)
             result = forward(r, ids, at, 1 + ahead, 1 + ahead, true);
@@ -179,11 +179,11 @@ static int decode(struct row *r, uint32_t chunk, uint32_t ahead, struct guesses 
     return result;
 }
 
-int guesses_run(struct model *m, uint32_t tokens_max, const struct golden_case *c, uint32_t chunk,
-                uint32_t ahead, struct guesses *ret)
+int drafts_run(struct model *m, uint32_t tokens_max, const struct golden_case *c, uint32_t chunk,
+                uint32_t ahead, struct drafts *ret)
 {
     struct row r;
-    *ret = (struct guesses){.compare = {.c = c}};
+    *ret = (struct drafts){.compare = {.c = c}};
     chunk = MIN_OF(chunk, tokens_max);
     int result = row_init(&r, m, c);
     if (result == 0)

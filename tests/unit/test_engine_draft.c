@@ -1,5 +1,5 @@
-/* Guessed tokens change none: whoever guesses, whatever is guessed, in any company. */
-#include "test_engine_guess.h"
+/* Drafted tokens change none: whoever drafts, whatever is drafted, in any company. */
+#include "test_engine_draft.h"
 
 static const char *const models[] = {TINY("qwen3"), TINY("qwen3_5"), TINY("qwen3_5_moe")};
 
@@ -10,12 +10,12 @@ static void run_manner(const char *dir, enum manner manner, bool one_by_one)
     struct fixture plain, f;
     struct job_spec specs[SPECS];
     static struct known known[SPECS];
-    struct guesser g = {.known = known, .known_count = SPECS};
+    struct drafter g = {.known = known, .known_count = SPECS};
     struct engine_opts o = test_engine_opts(dir);
     o.tokenizer = test_tokenizer();
     fill_specs(specs);
     run_plain(&plain, dir, specs, SPECS, known);
-    open_guessing(&f, dir, &o, manner, &g);
+    open_drafting(&f, dir, &o, manner, &g);
     for (uint32_t i = 0; i < SPECS && one_by_one; i++)
         wait_over(&f, submit(&f, &specs[i]));
     if (!one_by_one)
@@ -33,7 +33,7 @@ static void run_manner(const char *dir, enum manner manner, bool one_by_one)
     test_engine_close(&plain);
 }
 
-TEST(right_guesses_change_no_token)
+TEST(accepted_draftes_change_no_token)
 {
     for (size_t i = 0; i < COUNT_OF(models); i++) {
         run_manner(models[i], RIGHT, false);
@@ -41,13 +41,13 @@ TEST(right_guesses_change_no_token)
     }
 }
 
-TEST(wrong_guesses_change_no_token)
+TEST(rejected_draftes_change_no_token)
 {
     for (size_t i = 0; i < COUNT_OF(models); i++)
         run_manner(models[i], WRONG, false);
 }
 
-TEST(some_right_and_some_wrong_guesses_change_no_token)
+TEST(some_right_and_some_rejected_draftes_change_no_token)
 {
     for (size_t i = 0; i < COUNT_OF(models); i++) {
         run_manner(models[i], MIXED, false);
@@ -55,7 +55,7 @@ TEST(some_right_and_some_wrong_guesses_change_no_token)
     }
 }
 
-TEST(guesses_from_its_own_past_change_no_token)
+TEST(drafts_from_its_own_past_change_no_token)
 {
     for (size_t i = 0; i < COUNT_OF(models); i++)
         run_manner(models[i], OWN_PAST, false);
@@ -63,7 +63,7 @@ TEST(guesses_from_its_own_past_change_no_token)
 
 /* ---- where a run ends ---- */
 
-/* A stop token, a stop string, and min_tokens before either, each where guesses reach beyond it. */
+/* A stop token, a stop string, and min_tokens before either, each where drafts reach beyond it. */
 static void fill_ends(struct job_spec *specs, const struct known *known)
 {
     static struct slice stops[SPECS];
@@ -100,10 +100,10 @@ TEST(a_run_is_cut_where_the_answer_ends)
     fill_ends(specs, known);
     run_plain(&plain, TINY("qwen3_5"), specs, SPECS, ended);
     for (enum manner m = RIGHT; m <= MIXED; m++) {
-        struct guesser g = {.known = ended, .known_count = SPECS};
+        struct drafter g = {.known = ended, .known_count = SPECS};
         struct engine_opts o = test_engine_opts(TINY("qwen3_5"));
         o.tokenizer = test_tokenizer();
-        open_guessing(&f, TINY("qwen3_5"), &o, m, &g);
+        open_drafting(&f, TINY("qwen3_5"), &o, m, &g);
         submit_all(&f, specs, SPECS);
         for (uint32_t i = 0; i < SPECS; i++) {
             expect_alike(f.clients[i], plain.clients[i]);
@@ -115,7 +115,7 @@ TEST(a_run_is_cut_where_the_answer_ends)
     test_engine_close(&plain);
 }
 
-TEST(as_many_guesses_as_pay_change_no_token_either)
+TEST(as_many_drafts_as_pay_change_no_token_either)
 {
     struct fixture plain, f;
     static struct known known[SPECS];
@@ -124,10 +124,10 @@ TEST(as_many_guesses_as_pay_change_no_token_either)
     specs[0].speculative = false;
     run_plain(&plain, TINY("qwen3_5"), specs, SPECS, known);
     for (enum manner m = RIGHT; m <= OWN_PAST; m++) {
-        struct guesser g = {.known = known, .known_count = SPECS, .sparing = true};
+        struct drafter g = {.known = known, .known_count = SPECS, .sparing = true};
         struct engine_opts o = test_engine_opts(TINY("qwen3_5"));
         o.tokenizer = test_tokenizer();
-        open_guessing(&f, TINY("qwen3_5"), &o, m, &g);
+        open_drafting(&f, TINY("qwen3_5"), &o, m, &g);
         submit_all(&f, specs, SPECS);
         for (uint32_t i = 0; i < SPECS; i++)
             expect_alike(f.clients[i], plain.clients[i]);
@@ -136,7 +136,7 @@ TEST(as_many_guesses_as_pay_change_no_token_either)
     test_engine_close(&plain);
 }
 
-TEST(who_does_not_want_guesses_has_none)
+TEST(who_does_not_want_drafts_has_none)
 {
     struct fixture f;
     struct job_spec spec;
@@ -144,9 +144,9 @@ TEST(who_does_not_want_guesses_has_none)
     fill_specs(specs);
     spec = specs[0];
     spec.speculative = false;
-    struct guesser g = {.known_count = 0};
+    struct drafter g = {.known_count = 0};
     struct engine_opts o = test_engine_opts(TINY("qwen3"));
-    open_guessing(&f, TINY("qwen3"), &o, RIGHT, &g);
+    open_drafting(&f, TINY("qwen3"), &o, RIGHT, &g);
     wait_over(&f, submit(&f, &spec));
     assert_int_equal(atomic_load(&g.asked), 0);
     assert_int_equal(numbers_of(&f).drafts, 0);
@@ -155,7 +155,7 @@ TEST(who_does_not_want_guesses_has_none)
 
 /* ---- caches, preemption, clients that leave or do not read ---- */
 
-TEST(a_prefix_that_guesses_wrote_is_as_good_as_any)
+TEST(a_prefix_that_drafts_wrote_is_as_good_as_any)
 {
     struct fixture cold, f;
     static struct known known[2];
@@ -172,11 +172,11 @@ TEST(a_prefix_that_guesses_wrote_is_as_good_as_any)
         known[1].count = again.prompt_count + want->count;
         struct engine_opts o = test_engine_opts(models[i]);
         o.host_cache_bytes = 64 << 20;
-        struct guesser g = {.known = known, .known_count = 2};
-        open_guessing(&f, models[i], &o, MIXED, &g);
+        struct drafter g = {.known = known, .known_count = 2};
+        open_drafting(&f, models[i], &o, MIXED, &g);
         wait_over(&f, submit(&f, &specs[0]));
         expect_alike(f.clients[0], cold.clients[0]);
-        /* The same once more: the same tokens, and as many guesses right. */
+        /* The same once more: the same tokens, and as many drafts right. */
         struct engine_numbers once = numbers_of(&f);
         wait_over(&f, submit(&f, &specs[0]));
         expect_alike(f.clients[1], cold.clients[0]);
@@ -195,14 +195,14 @@ TEST(a_prefix_that_guesses_wrote_is_as_good_as_any)
     }
 }
 
-TEST(preemption_between_guesses_changes_no_token)
+TEST(preemption_between_drafts_changes_no_token)
 {
     const char *dirs[] = {TINY("qwen3"), TINY("qwen3_5")};
     for (size_t i = 0; i < COUNT_OF(dirs); i++) {
         struct fixture plain, f;
         static struct known known[SPECS];
         struct job_spec specs[SPECS];
-        struct guesser g = {.known = known, .known_count = SPECS};
+        struct drafter g = {.known = known, .known_count = SPECS};
         struct engine_opts o = test_engine_opts(dirs[i]);
         fill_specs(specs);
         for (uint32_t k = 0; k < SPECS; k++)
@@ -212,7 +212,7 @@ TEST(preemption_between_guesses_changes_no_token)
             4 * (uint64_t)DIV_UP(PROMPT + ANSWER, PAGE_TOKENS) * model_shape(o.model)->page_bytes;
         o.max_model_len = PROMPT + ANSWER;
         o.tokenizer = test_tokenizer();
-        open_guessing(&f, dirs[i], &o, MIXED, &g);
+        open_drafting(&f, dirs[i], &o, MIXED, &g);
         submit_all(&f, specs, SPECS);
         for (uint32_t k = 0; k < SPECS; k++)
             expect_alike(f.clients[k], plain.clients[k]);
@@ -222,7 +222,7 @@ TEST(preemption_between_guesses_changes_no_token)
     }
 }
 
-TEST(who_reads_late_or_never_disturbs_no_guess)
+TEST(who_reads_late_or_never_disturbs_no_draft)
 {
     struct fixture plain, f;
     static struct known known[2];
@@ -236,10 +236,10 @@ TEST(who_reads_late_or_never_disturbs_no_guess)
     two[1].stops = &stop;
     two[1].stop_count = 1;
     run_plain(&plain, TINY("qwen3_5"), two, 2, known);
-    struct guesser g = {.known = known, .known_count = 2};
+    struct drafter g = {.known = known, .known_count = 2};
     struct engine_opts o = test_engine_opts(TINY("qwen3_5"));
     o.tokenizer = test_tokenizer();
-    open_guessing(&f, TINY("qwen3_5"), &o, RIGHT, &g);
+    open_drafting(&f, TINY("qwen3_5"), &o, RIGHT, &g);
     struct client *late[12];
     for (uint32_t i = 0; i < COUNT_OF(late); i++) {
         late[i] = submit(&f, &two[i % 2]);
@@ -263,18 +263,18 @@ TEST(who_reads_late_or_never_disturbs_no_guess)
 
 /* ---- memory ---- */
 
-TEST(a_long_answer_of_guesses_takes_pages_and_nothing_else)
+TEST(a_long_answer_of_drafts_takes_pages_and_nothing_else)
 {
     struct fixture plain, f;
     static struct known known[1];
     struct job_spec specs[SPECS], spec;
     fill_specs(specs);
     struct engine_opts o = test_engine_opts(TINY("qwen3_5"));
-    struct guesser g = {.known = known, .known_count = 1};
+    struct drafter g = {.known = known, .known_count = 1};
     spec = specs[0];
     spec.max_tokens = SEQUENCE_MAX - spec.prompt_count;
     run_plain(&plain, TINY("qwen3_5"), &spec, 1, known);
-    open_guessing(&f, TINY("qwen3_5"), &o, MIXED, &g);
+    open_drafting(&f, TINY("qwen3_5"), &o, MIXED, &g);
     struct client *c = submit(&f, &spec);
     wait_tokens(&f, c, 100);
     uint64_t engine = used_of(&f, "engine"), requests = used_of(&f, "requests"), kv = used_of(&f, "kv"),

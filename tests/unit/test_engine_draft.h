@@ -1,6 +1,6 @@
-/* test_engine_guess.h - who guesses in tests, what is asked there, and what it is compared with. */
-#ifndef PLATEAU_TESTS_TEST_ENGINE_GUESS_H
-#define PLATEAU_TESTS_TEST_ENGINE_GUESS_H
+/* test_engine_draft.h - who drafts in tests, what is asked there, and what it is compared with. */
+#ifndef PLATEAU_TESTS_TEST_ENGINE_DRAFT_H
+#define PLATEAU_TESTS_TEST_ENGINE_DRAFT_H
 
 #define TEST_DRAFTS_MAX 4
 #include "test_engine.h"
@@ -14,16 +14,16 @@
 #define SPECS        8
 #define SEQUENCE_MAX 2048
 
-/* ---- who guesses ---- */
+/* ---- who drafts ---- */
 
 enum manner { RIGHT, WRONG, MIXED, OWN_PAST };
 
-/* What each sequence is without guesses: who knows it guesses right. */
+/* What each sequence is without drafts: who knows it drafts right. */
 struct known {
     uint32_t ids[SEQUENCE_MAX], count;
 };
 
-struct guesser {
+struct drafter {
     struct engine_faults faults;
     enum manner manner;
     bool sparing; /* only as many as pay */
@@ -32,19 +32,19 @@ struct guesser {
     atomic_uint asked;
 };
 
-static inline const struct known *find_known(const struct guesser *g, const uint32_t *tokens, uint32_t count)
+static inline const struct known *find_known(const struct drafter *g, const uint32_t *tokens, uint32_t count)
 {
     for (uint32_t i = 0; i < g->known_count; i++)
         if (g->known[i].count >= count && memcmp(g->known[i].ids, tokens, count * sizeof(*tokens)) == 0)
             return &g->known[i];
-    fail_msg("a sequence that is not what it is without guesses");
+    fail_msg("a sequence that is not what it is without drafts");
     return NULL;
 }
 
-static inline uint32_t guess(void *arg, const uint32_t *tokens, uint32_t count, uint32_t wanted,
+static inline uint32_t draft(void *arg, const uint32_t *tokens, uint32_t count, uint32_t wanted,
                              uint32_t *ret)
 {
-    struct guesser *g = arg;
+    struct drafter *g = arg;
     const struct known *k = find_known(g, tokens, count);
     assert_true(wanted >= 1 && wanted <= TEST_DRAFTS_MAX);
     atomic_fetch_add(&g->asked, 1);
@@ -58,13 +58,13 @@ static inline uint32_t guess(void *arg, const uint32_t *tokens, uint32_t count, 
     return made;
 }
 
-static inline void open_guessing(struct fixture *f, const char *dir, struct engine_opts *o,
-                                 enum manner manner, struct guesser *g)
+static inline void open_drafting(struct fixture *f, const char *dir, struct engine_opts *o,
+                                 enum manner manner, struct drafter *g)
 {
-    o->guessing = (struct engine_guessing){
-        .by = ENGINE_GUESSER_NGRAM, .drafts_max = TEST_DRAFTS_MAX, .always = !g->sparing};
+    o->drafting = (struct engine_drafting){
+        .by = ENGINE_DRAFTER_NGRAM, .drafts_max = TEST_DRAFTS_MAX, .always = !g->sparing};
     g->manner = manner;
-    g->faults.guess = guess;
+    g->faults.draft = draft;
     g->faults.arg = g;
     if (manner != OWN_PAST)
         o->faults = &g->faults;
@@ -132,7 +132,7 @@ static inline void expect_alike(const struct client *a, const struct client *b)
     }
 }
 
-/* Without guesses; `known` is filled. */
+/* Without drafts; `known` is filled. */
 static inline void run_plain(struct fixture *f, const char *dir, const struct job_spec *specs, uint32_t count,
                              struct known *known)
 {
