@@ -11,13 +11,13 @@
 
 #include <errno.h>
 
-_Static_assert(BENEFIT_DEPTH_MAX == MODEL_DRAFTS_MAX,
+_Static_assert(DRAFT_LENGTH_DEPTH_MAX == MODEL_DRAFTS_MAX,
                "one depth for who weighs, who drafts and who computes");
-_Static_assert(BENEFIT_DRAFTS_MAX >= ENGINE_DRAFTS_MAX, "a step's drafts can be weighed");
+_Static_assert(DRAFT_LENGTH_DRAFTS_MAX >= ENGINE_DRAFTS_MAX, "a step's drafts can be weighed");
 
 static size_t row_bytes(void)
 {
-    return sizeof(struct benefit_row) + sizeof(struct sched_row *) + sizeof(struct model_draft_row) +
+    return sizeof(struct draft_length_row) + sizeof(struct sched_row *) + sizeof(struct model_draft_row) +
            2 * sizeof(uint32_t);
 }
 
@@ -30,7 +30,7 @@ int drafting_init(struct engine *en)
 {
     uint32_t rows = en->opts.max_num_seqs;
     struct drafting *g = &en->drafting;
-    g->rows = ARENA_ARRAY(en->arena, struct benefit_row, rows);
+    g->rows = ARENA_ARRAY(en->arena, struct draft_length_row, rows);
     g->of = ARENA_ARRAY(en->arena, struct sched_row *, rows);
     g->heads = ARENA_ARRAY(en->arena, struct model_draft_row, rows);
     g->counts = ARENA_ARRAY(en->arena, uint32_t, rows);
@@ -97,7 +97,7 @@ uint32_t drafting_allow(struct engine *en)
     if (may == 0)
         return 0;
     if (!how->always)
-        benefit_choose(&g->benefit, g->rows, count, most);
+        draft_length_choose(&g->draft_length, g->rows, count, most);
     for (uint32_t i = 0; i < count; i++)
         sum += g->of[i]->drafts = how->always ? g->rows[i].drafts_max : g->rows[i].drafts;
     return MIN_OF(sum, most);
@@ -134,7 +134,7 @@ static int draft_with_head(struct engine *en, const struct sched_plan *plan)
     uint64_t began_ns = clock_now_ns();
     int r = model_draft(en->opts.model, &d);
     if (r == 0)
-        benefit_measure_draft(&g->benefit, count, deepest, clock_now_ns() - began_ns);
+        draft_length_measure_draft(&g->draft_length, count, deepest, clock_now_ns() - began_ns);
     return r;
 }
 
@@ -180,7 +180,7 @@ void drafting_count(struct engine *en, struct job *j, uint32_t index, uint32_t p
      * the head rejected count as rejected. */
     uint32_t tried = ended ? right : MIN_OF(planned, right + 1);
     if (j->row.phase == SCHED_DECODING && j->speculative)
-        benefit_count(&en->drafting.benefit, j->past ? &j->past_hits : &j->hits, j->past, tried, right);
+        draft_length_count(&en->drafting.draft_length, j->past ? &j->past_hits : &j->hits, j->past, tried, right);
     if (count == 0)
         return;
     n->drafts++;
@@ -196,5 +196,5 @@ void drafting_measure(struct engine *en, const struct sched_plan *plan, uint32_t
 {
     struct drafting *g = &en->drafting;
     if (en->opts.drafting.drafts_max > 0 && decoding > 0 && plan->tokens == decoding + g->planned)
-        benefit_measure_step(&g->benefit, decoding, g->computed, ns);
+        draft_length_measure_step(&g->draft_length, decoding, g->computed, ns);
 }

@@ -9,7 +9,7 @@
 #ifndef PLATEAU_ENGINE_DRAFTING_H
 #define PLATEAU_ENGINE_DRAFTING_H
 
-#include "engine/benefit.h"
+#include "engine/draft_length.h"
 #include "model/model.h"
 #include "sched/sched.h"
 
@@ -17,8 +17,8 @@ struct engine;
 struct job;
 
 struct drafting {
-    struct benefit benefit;
-    struct benefit_row *rows;      /* [max_num_seqs] */
+    struct draft_length draft_length;
+    struct draft_length_row *rows;      /* [max_num_seqs] */
     struct sched_row **of;         /* [max_num_seqs]: whose they are */
     struct model_draft_row *heads; /* [max_num_seqs] */
     uint32_t *counts; /* [max_num_seqs]: draft tokens of each sequence of the plan that are computed */

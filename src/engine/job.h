@@ -6,7 +6,7 @@
 #ifndef PLATEAU_ENGINE_JOB_H
 #define PLATEAU_ENGINE_JOB_H
 
-#include "engine/benefit.h"
+#include "engine/draft_length.h"
 #include "engine/engine.h"
 #include "engine/gallery.h"
 #include "engine/stop_match.h"
@@ -36,7 +36,7 @@ struct job {
     bool speculative;
     struct ngram *ngram; /* n-gram drafter; NULL: none */
     /* Acceptance of the drafter, and of n-gram tokens after the head's. */
-    struct benefit_hits hits, past_hits;
+    struct draft_length_hits hits, past_hits;
     bool past;                             /* n-gram drafts after the head */
     uint32_t past_first;                   /* the token that it begins with, which is the head's to say */
     uint32_t drafted_tokens, accepted_tokens; /* as those of job_numbers */

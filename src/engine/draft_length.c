@@ -1,4 +1,4 @@
-/* benefit.c - the draft lengths of a step, greedy by gain.
+/* draft_length.c - the draft lengths of a step, greedy by gain.
  *
  * Draft tokens of all sequences are sorted by their chance of acceptance. A prefix of that order is the
  * best choice for its number of draft tokens, so the best of all choices is the best prefix. Time is
@@ -8,7 +8,7 @@
  * The first samples count by the least of them, because one delayed step would otherwise rule a length
  * out. For the same reason a much smaller sample is trusted sooner than a much larger one. The faded
  * counts of a sequence without drafts return to the average of all sequences, so it is tried again. */
-#include "engine/benefit.h"
+#include "engine/draft_length.h"
 
 #include "base/check.h"
 
@@ -24,9 +24,9 @@
 #define PROBE_DISTANCE 32   /* steps between two probes */
 #define ALLOWANCE_MAX  8    /* plain steps */
 
-static const uint16_t row_classes[BENEFIT_ROW_CLASSES] = {
+static const uint16_t row_classes[DRAFT_LENGTH_ROW_CLASSES] = {
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, UINT16_MAX};
-static const uint16_t draft_classes[BENEFIT_COST_CLASSES] = {0, 1,  2,  3,  4,  5,  6,         7,
+static const uint16_t draft_classes[DRAFT_LENGTH_COST_CLASSES] = {0, 1,  2,  3,  4,  5,  6,         7,
                                                              8, 10, 12, 16, 20, 24, UINT16_MAX};
 
 static uint32_t class_of(const uint16_t *tops, uint32_t n)
@@ -37,7 +37,7 @@ static uint32_t class_of(const uint16_t *tops, uint32_t n)
     return i;
 }
 
-static void measure(struct benefit_cost *c, double ns, uint64_t step)
+static void measure(struct draft_length_cost *c, double ns, uint64_t step)
 {
     if (c->samples < SAMPLES_SURE)
         c->ns = c->samples == 0 ? ns : MIN_OF(c->ns, ns);
@@ -47,7 +47,7 @@ static void measure(struct benefit_cost *c, double ns, uint64_t step)
     c->step = step;
 }
 
-static bool is_sure(const struct benefit_cost *c)
+static bool is_sure(const struct draft_length_cost *c)
 {
     return c->samples == SAMPLES_SURE;
 }
@@ -57,7 +57,7 @@ static bool is_sure(const struct benefit_cost *c)
 /* Time of steps with this number of sequences, as a line through the measured points. */
 struct line {
     uint32_t rows;
-    const struct benefit_cost *costs;
+    const struct draft_length_cost *costs;
     double plain_ns;
     uint32_t last;     /* the furthest class that is sure */
     uint32_t furthest; /* draft tokens that may be tried */
@@ -65,14 +65,14 @@ struct line {
 
 static double drafts_of_class(uint32_t class)
 {
-    return class + 1 < BENEFIT_COST_CLASSES ? draft_classes[class] : 2.0 * draft_classes[class - 1];
+    return class + 1 < DRAFT_LENGTH_COST_CLASSES ? draft_classes[class] : 2.0 * draft_classes[class - 1];
 }
 
-static struct line line_of(const struct benefit *b, uint32_t rows)
+static struct line line_of(const struct draft_length *b, uint32_t rows)
 {
     struct line l = {.rows = rows, .costs = b->costs[class_of(row_classes, rows)]};
     l.plain_ns = l.costs[0].ns;
-    for (uint32_t i = 1; i < BENEFIT_COST_CLASSES; i++)
+    for (uint32_t i = 1; i < DRAFT_LENGTH_COST_CLASSES; i++)
         if (is_sure(&l.costs[i]))
             l.last = i;
     l.furthest = l.last ? 2 * (uint32_t)drafts_of_class(l.last) : rows;
@@ -97,13 +97,13 @@ static double line_ns(const struct line *l, uint32_t drafts)
 }
 
 /* Time of one pass of the head with `rows` sequences; of several measured points the nearest. */
-static double pass_ns(const struct benefit *b, uint32_t rows)
+static double pass_ns(const struct draft_length *b, uint32_t rows)
 {
     uint32_t at = class_of(row_classes, rows);
-    for (uint32_t d = 0; d < BENEFIT_ROW_CLASSES; d++) {
+    for (uint32_t d = 0; d < DRAFT_LENGTH_ROW_CLASSES; d++) {
         if (d <= at && b->passes[at - d].samples)
             return b->passes[at - d].ns;
-        if (at + d < BENEFIT_ROW_CLASSES && b->passes[at + d].samples)
+        if (at + d < DRAFT_LENGTH_ROW_CLASSES && b->passes[at + d].samples)
             return b->passes[at + d].ns;
     }
     return 0;
@@ -113,20 +113,20 @@ static double pass_ns(const struct benefit *b, uint32_t rows)
 
 /* A choice under way: how many tokens a step is expected to give, and in what time. */
 struct choice {
-    const struct benefit *benefit;
-    struct benefit_row *rows;
+    const struct draft_length *draft_length;
+    struct draft_length_row *rows;
     uint32_t count, drafts_max;
     struct line line;
-    double prior[2][BENEFIT_DEPTH_MAX];   /* average acceptance of all sequences, by benefit_row.past */
-    uint32_t at_depth[BENEFIT_DEPTH_MAX]; /* sequences with a draft token of the head at each position */
+    double prior[2][DRAFT_LENGTH_DEPTH_MAX];   /* average acceptance of all sequences, by draft_length_row.past */
+    uint32_t at_depth[DRAFT_LENGTH_DEPTH_MAX]; /* sequences with a draft token of the head at each position */
     uint32_t drafts;
     double tokens, draft_ns;
 };
 
-static void find_prior(const struct benefit_hits *all, double prior[BENEFIT_DEPTH_MAX])
+static void find_prior(const struct draft_length_hits *all, double prior[DRAFT_LENGTH_DEPTH_MAX])
 {
     double chance = PRIOR_CHANCE;
-    for (uint32_t k = 0; k < BENEFIT_DEPTH_MAX; k++) {
+    for (uint32_t k = 0; k < DRAFT_LENGTH_DEPTH_MAX; k++) {
         chance = ((double)all->right[k] + 2 * chance) / ((double)all->tried[k] + 2);
         prior[k] = chance;
     }
@@ -138,7 +138,7 @@ static void clear_choice(struct choice *c)
         c->rows[i].drafts = 0;
         c->rows[i].reached = 1;
     }
-    for (uint32_t k = 0; k < BENEFIT_DEPTH_MAX; k++)
+    for (uint32_t k = 0; k < DRAFT_LENGTH_DEPTH_MAX; k++)
         c->at_depth[k] = 0;
     c->drafts = 0;
     c->tokens = c->count;
@@ -147,7 +147,7 @@ static void clear_choice(struct choice *c)
 
 /* The chance that the sequence's next draft token and all before it are accepted; 0: its draft may not
  * grow. */
-static double next_chance(const struct choice *c, const struct benefit_row *r)
+static double next_chance(const struct choice *c, const struct draft_length_row *r)
 {
     if (r->drafts == r->drafts_max)
         return 0;
@@ -156,15 +156,15 @@ static double next_chance(const struct choice *c, const struct benefit_row *r)
            ((double)r->hits->tried[at] + PRIOR_WEIGHT);
 }
 
-static void add_draft(struct choice *c, struct benefit_row *r)
+static void add_draft(struct choice *c, struct draft_length_row *r)
 {
     uint32_t *rows = &c->at_depth[r->drafts];
     bool by_head = !r->past || r->drafts == 0;
     r->reached = next_chance(c, r);
     r->drafts++;
     if (by_head) {
-        c->draft_ns -= *rows ? pass_ns(c->benefit, *rows) : 0;
-        c->draft_ns += pass_ns(c->benefit, ++*rows);
+        c->draft_ns -= *rows ? pass_ns(c->draft_length, *rows) : 0;
+        c->draft_ns += pass_ns(c->draft_length, ++*rows);
     }
     c->drafts++;
     c->tokens += r->reached;
@@ -176,9 +176,9 @@ static double choice_ns(const struct choice *c)
 }
 
 /* The sequence with the best chance for its next draft token; NULL: no draft may grow. */
-static struct benefit_row *best_next(const struct choice *c)
+static struct draft_length_row *best_next(const struct choice *c)
 {
-    struct benefit_row *ret = NULL;
+    struct draft_length_row *ret = NULL;
     double best = 0;
     for (uint32_t i = 0; i < c->count; i++) {
         double chance = next_chance(c, &c->rows[i]);
@@ -193,7 +193,7 @@ static struct benefit_row *best_next(const struct choice *c)
 /* Returns the tokens per ns. */
 static double choose_best(struct choice *c)
 {
-    struct benefit_row *picked[BENEFIT_DRAFTS_MAX], *r;
+    struct draft_length_row *picked[DRAFT_LENGTH_DRAFTS_MAX], *r;
     uint32_t most = MIN_OF(c->drafts_max, c->line.furthest), best = 0, n = 0;
     double plain = c->count / c->line.plain_ns, score = MARGIN * plain;
     clear_choice(c);
@@ -224,7 +224,7 @@ static void choose_depth(struct choice *c, uint32_t depth)
 /* Steps since such a choice was measured. */
 static uint64_t age_of(const struct choice *c)
 {
-    return c->benefit->steps - c->line.costs[class_of(draft_classes, c->drafts)].step;
+    return c->draft_length->steps - c->line.costs[class_of(draft_classes, c->drafts)].step;
 }
 
 /* What choosing so loses against `score`, in a step. */
@@ -239,12 +239,12 @@ static bool oldest_depth(struct choice *c, double score, uint32_t *ret)
 {
     uint64_t oldest = PROBE_AGE;
     uint32_t drafts = UINT32_MAX;
-    for (uint32_t depth = 0; depth <= BENEFIT_DEPTH_MAX; depth++) {
+    for (uint32_t depth = 0; depth <= DRAFT_LENGTH_DEPTH_MAX; depth++) {
         choose_depth(c, depth);
         if (c->drafts == drafts || c->drafts > c->line.furthest)
             break;
         drafts = c->drafts;
-        if (age_of(c) > oldest && loss_of(c, score) <= c->benefit->allowance_ns) {
+        if (age_of(c) > oldest && loss_of(c, score) <= c->draft_length->allowance_ns) {
             oldest = age_of(c);
             *ret = depth;
         }
@@ -252,7 +252,7 @@ static bool oldest_depth(struct choice *c, double score, uint32_t *ret)
     return oldest > PROBE_AGE;
 }
 
-static bool probe(struct benefit *b, struct choice *c, double score)
+static bool probe(struct draft_length *b, struct choice *c, double score)
 {
     uint32_t depth;
     if (b->steps - b->probed_step < PROBE_DISTANCE || !oldest_depth(c, score, &depth))
@@ -263,10 +263,10 @@ static bool probe(struct benefit *b, struct choice *c, double score)
     return true;
 }
 
-void benefit_choose(struct benefit *b, struct benefit_row *rows, uint32_t count, uint32_t drafts_max)
+void draft_length_choose(struct draft_length *b, struct draft_length_row *rows, uint32_t count, uint32_t drafts_max)
 {
-    ASSERT(drafts_max <= BENEFIT_DRAFTS_MAX);
-    struct choice c = {.benefit = b, .rows = rows, .count = count, .drafts_max = drafts_max};
+    ASSERT(drafts_max <= DRAFT_LENGTH_DRAFTS_MAX);
+    struct choice c = {.draft_length = b, .rows = rows, .count = count, .drafts_max = drafts_max};
     clear_choice(&c);
     if (count == 0)
         return;
@@ -282,22 +282,22 @@ void benefit_choose(struct benefit *b, struct benefit_row *rows, uint32_t count,
 
 /* ---- measuring ---- */
 
-void benefit_measure_step(struct benefit *b, uint32_t rows, uint32_t drafts, uint64_t ns)
+void draft_length_measure_step(struct draft_length *b, uint32_t rows, uint32_t drafts, uint64_t ns)
 {
-    struct benefit_cost *costs = b->costs[class_of(row_classes, rows)];
+    struct draft_length_cost *costs = b->costs[class_of(row_classes, rows)];
     b->steps++;
     measure(&costs[class_of(draft_classes, drafts)], (double)ns, b->steps);
     if (is_sure(&costs[0]))
         b->allowance_ns =
-            MIN_OF(b->allowance_ns + BENEFIT_PROBE_SHARE * (double)ns, ALLOWANCE_MAX * costs[0].ns);
+            MIN_OF(b->allowance_ns + DRAFT_LENGTH_PROBE_SHARE * (double)ns, ALLOWANCE_MAX * costs[0].ns);
 }
 
-void benefit_measure_draft(struct benefit *b, uint32_t rows, uint32_t depth, uint64_t ns)
+void draft_length_measure_draft(struct draft_length *b, uint32_t rows, uint32_t depth, uint64_t ns)
 {
     measure(&b->passes[class_of(row_classes, rows)], (double)ns / depth, b->steps);
 }
 
-static void count(struct benefit_hits *h, float fade, uint32_t tried, uint32_t right)
+static void count(struct draft_length_hits *h, float fade, uint32_t tried, uint32_t right)
 {
     for (uint32_t k = 0; k < tried; k++) {
         h->tried[k] = fade * h->tried[k] + 1;
@@ -305,11 +305,11 @@ static void count(struct benefit_hits *h, float fade, uint32_t tried, uint32_t r
     }
 }
 
-void benefit_count(struct benefit *b, struct benefit_hits *h, bool past, uint32_t tried, uint32_t right)
+void draft_length_count(struct draft_length *b, struct draft_length_hits *h, bool past, uint32_t tried, uint32_t right)
 {
     count(&b->all[past], FADE_ALL, tried, right);
     count(h, FADE_ROW, tried, right);
-    for (uint32_t k = tried; k < BENEFIT_DEPTH_MAX; k++) {
+    for (uint32_t k = tried; k < DRAFT_LENGTH_DEPTH_MAX; k++) {
         h->tried[k] *= FADE_IDLE;
         h->right[k] *= FADE_IDLE;
     }

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
-#include "engine/benefit.h"
+#include "engine/draft_length.h"
 
 #include <string.h>
 
@@ -19,9 +19,9 @@ struct machine {
 
 struct world {
     struct machine m;
-    struct benefit b;
+    struct draft_length b;
     struct rng rng;
-    struct benefit_hits hits[ROWS_MAX];
+    struct draft_length_hits hits[ROWS_MAX];
     double chance[ROWS_MAX]; /* of each draft of a row */
     bool total_drafts[ROWS_MAX], past[ROWS_MAX];
     uint32_t rows;
@@ -54,15 +54,15 @@ static double run_step(struct world *w, const uint32_t *drafts, bool measured)
         deepest = MAX_OF(deepest, w->past[i] ? MIN_OF(drafts[i], 1u) : drafts[i]);
         w->tokens += 1 + right;
         if (measured)
-            benefit_count(&w->b, &w->hits[i], w->past[i], MIN_OF(right + 1, drafts[i]), right);
+            draft_length_count(&w->b, &w->hits[i], w->past[i], MIN_OF(right + 1, drafts[i]), right);
     }
     double ns = step_ns(&w->m, w->rows + total_drafts) * (1 + w->m.noise * (rng_uniform(&w->rng) - 0.5));
     if (rng_uniform(&w->rng) < w->m.hiccup)
         ns *= 3;
     if (measured) {
-        benefit_measure_step(&w->b, w->rows, total_drafts, (uint64_t)ns);
+        draft_length_measure_step(&w->b, w->rows, total_drafts, (uint64_t)ns);
         if (deepest)
-            benefit_measure_draft(&w->b, drafting, deepest, (uint64_t)(deepest * w->m.draft_ns));
+            draft_length_measure_draft(&w->b, drafting, deepest, (uint64_t)(deepest * w->m.draft_ns));
     }
     w->ns += ns + deepest * w->m.draft_ns;
     w->drafted += total_drafts;
@@ -71,11 +71,11 @@ static double run_step(struct world *w, const uint32_t *drafts, bool measured)
 
 static void choose(struct world *w, uint32_t *drafts)
 {
-    struct benefit_row rows[ROWS_MAX];
+    struct draft_length_row rows[ROWS_MAX];
     for (uint32_t i = 0; i < w->rows; i++)
-        rows[i] = (struct benefit_row){
+        rows[i] = (struct draft_length_row){
             .hits = &w->hits[i], .drafts_max = w->total_drafts[i] ? DEPTH : 0, .past = w->past[i]};
-    benefit_choose(&w->b, rows, w->rows, 32);
+    draft_length_choose(&w->b, rows, w->rows, 32);
     uint32_t sum = 0;
     for (uint32_t i = 0; i < w->rows; i++) {
         assert_true(rows[i].drafts <= rows[i].drafts_max);

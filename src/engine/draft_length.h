@@ -1,0 +1,58 @@
+/* draft_length.h - chooses the draft length of each sequence for the most tokens per second.
+ *
+ * The gain of a draft token is the chance that it and all before it are accepted, from faded counts of the
+ * sequence and of all sequences. Its cost is measured: the time of steps by sequences and draft tokens,
+ * and the time of drafting. A draft grows as long as the whole batch gains, and is empty where drafting is
+ * a loss. Lengths without recent measurements are tried again from a small allowance, never more than
+ * DRAFT_LENGTH_PROBE_SHARE of the time. Numbers in, numbers out: no clock. One thread at a time. */
+#ifndef PLATEAU_ENGINE_DRAFT_LENGTH_H
+#define PLATEAU_ENGINE_DRAFT_LENGTH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define DRAFT_LENGTH_DEPTH_MAX    8
+#define DRAFT_LENGTH_DRAFTS_MAX  64 /* of one step */
+#define DRAFT_LENGTH_PROBE_SHARE  0.005
+#define DRAFT_LENGTH_ROW_CLASSES  26
+#define DRAFT_LENGTH_COST_CLASSES 15
+
+/* Acceptance by position in the draft; a position counts as tried when all before it were accepted. */
+struct draft_length_hits {
+    float tried[DRAFT_LENGTH_DEPTH_MAX], right[DRAFT_LENGTH_DEPTH_MAX];
+};
+
+struct draft_length_cost {
+    double ns;
+    uint32_t samples;
+    uint64_t step; /* number of the step that was measured last */
+};
+
+struct draft_length {
+    struct draft_length_cost costs[DRAFT_LENGTH_ROW_CLASSES][DRAFT_LENGTH_COST_CLASSES];
+    struct draft_length_cost passes[DRAFT_LENGTH_ROW_CLASSES]; /* of the head, by drafting sequences */
+    struct draft_length_hits all[2];                      /* by draft_length_row.past */
+    double allowance_ns;
+    uint64_t steps, probed_step;
+};
+
+struct draft_length_row {
+    const struct draft_length_hits *hits;
+    uint32_t drafts_max; /* <= DRAFT_LENGTH_DEPTH_MAX; 0: no drafts */
+    bool past;       /* the head drafts the first token only; n-gram has drafted the following ones already */
+    uint32_t drafts; /* the answer */
+    double reached;  /* while it is sought: the chance that all of them are right */
+};
+
+/* Fills in `drafts` of all rows that decode in this step, at most drafts_max (<= DRAFT_LENGTH_DRAFTS_MAX)
+ * together. */
+void draft_length_choose(struct draft_length *b, struct draft_length_row *rows, uint32_t count, uint32_t drafts_max);
+/* Time of a step with only this many decoding sequences and draft tokens, without the time of drafting. */
+void draft_length_measure_step(struct draft_length *b, uint32_t rows, uint32_t drafts, uint64_t ns);
+/* Time of `depth` passes of the head with this many sequences. */
+void draft_length_measure_draft(struct draft_length *b, uint32_t rows, uint32_t depth, uint64_t ns);
+/* Counts one draft: the first `tried` tokens mattered, and the first `right` of them were accepted: tried
+ * - right is 0 or 1. 0 tried: no draft. `past`: as in draft_length_row. */
+void draft_length_count(struct draft_length *b, struct draft_length_hits *h, bool past, uint32_t tried, uint32_t right);
+
+#endif
