@@ -1,2 +1,2 @@
-plateau_bench(picture_bench vision base)
-target_include_directories(picture_bench PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+plateau_bench(image_bench vision base)
+target_include_directories(image_bench PRIVATE ${CMAKE_SOURCE_DIR}/tests)

@@ -1,9 +1,9 @@
-/* vision_bench.c - vision_bench [MODEL [WIDTHxHEIGHT...]]: how long the vision tower takes for a picture, and
+/* vision_bench.c - vision_bench [MODEL [WIDTHxHEIGHT...]]: how long the vision tower takes for a image, and
  * for a piece of its work.
  *
  * A MODEL as of model_bench; without one a made-up tower of Qwen3.5's size (27 blocks of 1152). Operations
  * are two for each multiply-add, of the products and of attention; the peak of f32 fused multiply-adds is
- * measured before and after each picture. The work is done piece by piece, as an engine does it between
+ * measured before and after each image. The work is done piece by piece, as an engine does it between
  * steps, and each piece is timed: who waits for the engine waits for one of these. */
 #include "bench_models.h"
 #include "yardsticks.h"
@@ -38,7 +38,7 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Seconds of the whole picture; their pieces are left in b->pieces. */
+/* Seconds of the whole image; their pieces are left in b->pieces. */
 static double encode(struct bench *b, size_t *pieces)
 {
     uint64_t begin = clock_now_ns();
@@ -52,7 +52,7 @@ static double encode(struct bench *b, size_t *pieces)
     return seconds_since(begin);
 }
 
-static void print(struct bench *b, const struct model_picture *p, double begin_s, double seconds,
+static void print(struct bench *b, const struct model_image *p, double begin_s, double seconds,
                   size_t pieces, double yard_s)
 {
     const struct model_shape *s = model_shape(b->model);
@@ -76,7 +76,7 @@ static int measure(struct bench *b, uint32_t width, uint32_t height)
     size_t bytes = (size_t)width * height * 3, tokens = (size_t)(width / edge) * (height / edge), pieces;
     uint8_t *pixels = malloc(bytes);
     float *features = malloc(tokens * v->feature_floats * sizeof(float));
-    struct model_picture p = {{pixels, pixels}, width, height, features};
+    struct model_image p = {{pixels, pixels}, width, height, features};
     int r = pixels && features ? 0 : -ENOMEM;
     for (size_t i = 0; r == 0 && i < bytes; i++)
         pixels[i] = (uint8_t)(i * 2654435761u >> 24);
@@ -130,7 +130,7 @@ static int run(struct bench *b, const char *name, char **sizes, int count)
     }
     const struct model_vision *v = &model_shape(b->model)->vision;
     uint32_t edge = v->patch * v->merge;
-    printf("%s: a tower of %.1f MiB, pictures of %llu pixels at most\n", name,
+    printf("%s: a tower of %.1f MiB, images of %llu pixels at most\n", name,
            (double)v->weight_bytes / (1 << 20), (unsigned long long)v->pixels_max);
     for (int i = 0; i < (count ? count : 2); i++) {
         uint32_t w, h;

@@ -1,4 +1,4 @@
-/* encode.h - pictures made on the spot, for tests and benchmarks: some pixels, and their JPEG, WebP, PNG or
+/* encode.h - images made on the spot, for tests and benchmarks: some pixels, and their JPEG, WebP, PNG or
  * GIF. Stops the program when an encoder fails. What is returned is freed by free(). */
 #ifndef PLATEAU_TESTS_ENCODE_H
 #define PLATEAU_TESTS_ENCODE_H

@@ -276,12 +276,12 @@ class Report:
         self.say(f"{'holds' if holds else 'BROKEN'}: {what}")
 
     def plot(self, draw, width=7.0, height=2.6, name=None):
-        """draw(axes) fills the picture, which is small enough for documents; `name` tells a second one from
+        """draw(axes) fills the image, which is small enough for documents; `name` tells a second one from
         the first."""
         try:
             import matplotlib
         except ImportError:
-            self.say("no picture: python3-matplotlib is not there")
+            self.say("no image: python3-matplotlib is not there")
             return
         matplotlib.use("Agg")
         from matplotlib import pyplot

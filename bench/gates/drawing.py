@@ -1,4 +1,4 @@
-"""Pictures and videos as clients send them, made here from numbers: the same number, the same bytes.
+"""Images and videos as clients send them, made here from numbers: the same number, the same bytes.
 
 PNG needs nothing but zlib. JPEG and WebP come from Pillow, video files from ffmpeg, and where those are not
 there PNG and lists of frames stand in."""
@@ -47,7 +47,7 @@ def _by_pillow(form, width, height, look):
     return made.getvalue()
 
 
-def picture(width, height, look):
+def image(width, height, look):
     """(type, bytes) in one of the forms, by its look."""
     form = random.Random(look).choice(("png", "png", "png16", "grey", "alpha", "jpeg", "jpeg", "webp"))
     if form in ("jpeg", "webp") and Image and width * height <= 1 << 22:
@@ -62,7 +62,7 @@ def data_url(kind, data):
 
 
 def bad_url(rng):
-    """What no server should take for a picture."""
+    """What no server should take for a image."""
     whole = png(64, 48, rng.random())
     bomb = whole[:16] + struct.pack(">II", 60000, 60000) + whole[24:29]
     bomb += struct.pack(">I", zlib.crc32(bomb[12:29])) + whole[33:]

@@ -11,7 +11,7 @@ import importlib
 import pathlib
 import sys
 
-GATES = ("soak", "return", "flat", "jitter", "agent", "fairness", "tenants", "trim-cost", "warm-start", "load-gap", "models", "pictures", "draft")
+GATES = ("soak", "return", "flat", "jitter", "agent", "fairness", "tenants", "trim-cost", "warm-start", "load-gap", "models", "images", "draft")
 TOP = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -46,11 +46,11 @@ def arguments():
     p.add_argument("--gap-form", default="bf16", help="load-gap: its weights (bf16: 1137 MiB)")
     p.add_argument("--gap-loads", type=int, default=5, help="load-gap: how many times (5)")
     p.add_argument("--cycles", type=int, default=200, help="models: loads, uses and unloads (200)")
-    p.add_argument("--looks", type=int, default=10000, help="pictures: requests; 0: none (10000)")
-    p.add_argument("--lookers", type=int, default=8, help="pictures: clients at once (8)")
-    p.add_argument("--video-frames", type=int, default=64, help="pictures: of the video that is asked about beside them (64)")
-    p.add_argument("--gap-pictures", type=int, default=4, help="pictures: large ones beside a stream, each way; 0: none (4)")
-    p.add_argument("--gap-edge", type=int, default=2048, help="pictures: pixels of their edge (2048)")
+    p.add_argument("--looks", type=int, default=10000, help="images: requests; 0: none (10000)")
+    p.add_argument("--lookers", type=int, default=8, help="images: clients at once (8)")
+    p.add_argument("--video-frames", type=int, default=64, help="images: of the video that is asked about beside them (64)")
+    p.add_argument("--gap-images", type=int, default=4, help="images: large ones beside a stream, each way; 0: none (4)")
+    p.add_argument("--gap-edge", type=int, default=2048, help="images: pixels of their edge (2048)")
     p.add_argument("--draft-steps", type=int, default=10000, help="draft: steps with drafts of one generation (10000)")
     p.add_argument("--draft-tokens", type=int, default=10000, help="draft: tokens that are drawn with temperature and seed (10000)")
     p.add_argument("--draft-batch", type=int, default=512, help="draft: tokens of each of eight at once (512)")

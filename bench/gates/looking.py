@@ -1,6 +1,6 @@
-"""Requests with pictures, as clients make them: small ones and large ones, new ones and such as were there
-before, one or several, streamed or not; clients that leave while their picture is queued, read, encoded or
-answered; and pictures that are none."""
+"""Requests with images, as clients make them: small ones and large ones, new ones and such as were there
+before, one or several, streamed or not; clients that leave while their image is queued, read, encoded or
+answered; and images that are none."""
 
 import json
 import random
@@ -12,7 +12,7 @@ import drawing
 from common import head
 from traffic import Broken, Traffic
 
-EARLIER = 48  # pictures that come again and again
+EARLIER = 48  # images that come again and again
 LARGE = (1 << 20, 1 << 22)  # pixels
 
 
@@ -44,15 +44,15 @@ class Looking(Traffic):
     # ---- what is sent ----
 
     def _url(self, rng):
-        """A small picture: one of those that come again, or a new one."""
+        """A small image: one of those that come again, or a new one."""
         look = f"{self.seed}/again/{rng.randrange(EARLIER)}" if rng.random() < 0.4 else f"{self.seed}/{rng.random()}"
         own = random.Random(look)
         width, height = (64, 64) if own.random() < 0.5 else edges(own, int(2 ** own.uniform(12, 17)))
-        return drawing.data_url(*drawing.picture(width, height, look))
+        return drawing.data_url(*drawing.image(width, height, look))
 
     def _large_url(self, rng):
         width, height = edges(rng, rng.randint(*LARGE))
-        return drawing.data_url(*drawing.picture(width, height, f"{self.seed}/{rng.random()}"))
+        return drawing.data_url(*drawing.image(width, height, f"{self.seed}/{rng.random()}"))
 
     def _look(self, rng, tokens, urls=None, **more):
         """(path, body)"""

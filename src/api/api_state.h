@@ -29,7 +29,7 @@ struct api {
     struct api_opts opts;
     struct request_limits limits;
     struct charge text;  /* of opts.text: for what outlives a request's own books */
-    struct media *media; /* NULL: no pictures */
+    struct media *media; /* NULL: no images */
     uint32_t streams_max;
     uint64_t started_ns;
     int64_t started_s;

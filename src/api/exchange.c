@@ -565,7 +565,7 @@ void exchange_prepared(struct exchange *x)
 void exchange_waited(struct exchange *x, bool again)
 {
     if (again) {
-        /* What is left to do goes by what is left of the request: pictures are not among it. */
+        /* What is left to do goes by what is left of the request: images are not among it. */
         prep_put(x, x->memory.used);
         return;
     }

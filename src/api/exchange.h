@@ -3,7 +3,7 @@
  *     receiving ──▶ preparing ──▶ running ──▶ sending ──▶ (gone)
  *                    │     ▲
  *                    ▼     │
- *                    waiting            for a model: wait.h; for pictures: media_request.h
+ *                    waiting            for a model: wait.h; for images: media_request.h
  *
  * It belongs to the network thread, except while it is `preparing`: then a prep thread has it, and the network thread touches
  * nothing but `http`, `cancelled` and the list. When the client leaves, `http` becomes NULL; the exchange goes at once, or,
@@ -31,8 +31,8 @@ struct prompt_ids {
     uint32_t count;
     bool in_reasoning;                       /* the rendered prompt ended inside <think> */
     uint32_t cuts[CHAT_CUTS_MAX], cut_count; /* tokens before which later prompts may begin to differ */
-    struct job_picture *pictures;            /* the task's; gone with it */
-    uint32_t picture_count;
+    struct job_image *images;            /* the task's; gone with it */
+    uint32_t image_count;
 };
 
 /* For the log, when the request is over: of all its choices. */
@@ -77,10 +77,10 @@ struct exchange {
     int model_index;                  /* in the registry; -1: not known yet */
     const struct served_model *model; /* with a lease */
     struct lease lease;
-    /* Prepared as far as it goes without its model or its pictures, or an operator's order is under
+    /* Prepared as far as it goes without its model or its images, or an operator's order is under
      * way. */
     bool waits;
-    struct media_task *media; /* its pictures; NULL: none, or the engine has them */
+    struct media_task *media; /* its images; NULL: none, or the engine has them */
     struct registry_unloading unloading;
     uint64_t waits_since_ns; /* network thread; 0: it has not looked yet */
     unsigned status;         /* of the reply of the kinds that need no engine; 200 */

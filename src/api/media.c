@@ -2,7 +2,7 @@
  *
  * One lock for the queue and for who holds what. A task that nobody waits for any more is dropped by whoever
  * has it: the one who leaves while it is queued or done, the worker otherwise. A video may take a minute, so
- * with several threads one is always left to pictures; what is fetched has a thread of its own, so that a
+ * with several threads one is always left to images; what is fetched has a thread of its own, so that a
  * slow server far away keeps nobody's thread here. */
 #include "api/media_task.h"
 
@@ -181,8 +181,8 @@ void media_task_leave(struct media_task *t)
 
 static bool make_part(struct media_task *t, struct media_part *p)
 {
-    if (p->kind == REQUEST_PICTURE)
-        return media_make_picture(t, p);
+    if (p->kind == REQUEST_IMAGE)
+        return media_make_image(t, p);
     return p->listed ? media_make_frames(t, p) : media_make_video(t, p);
 }
 
@@ -194,7 +194,7 @@ static void work(struct media_task *t)
             t->failed = true;
             return;
         }
-        atomic_fetch_add(p->kind == REQUEST_VIDEO ? &t->media->videos_made : &t->media->pictures_made, 1);
+        atomic_fetch_add(p->kind == REQUEST_VIDEO ? &t->media->videos_made : &t->media->images_made, 1);
         atomic_fetch_add(&t->parts_done, 1);
         atomic_store(&t->frames, 0);
     }
@@ -392,7 +392,7 @@ void media_numbers(struct media *m, struct media_numbers *ret)
     ret->fetching = m->fetching_count;
     ret->queued_bytes = m->queued_bytes;
     pthread_mutex_unlock(&m->lock);
-    ret->pictures = atomic_load(&m->pictures_made);
+    ret->images = atomic_load(&m->images_made);
     ret->videos = atomic_load(&m->videos_made);
     ret->frames = atomic_load(&m->frames_made);
     ret->bytes_fetched = atomic_load(&m->bytes_fetched);

@@ -1,7 +1,7 @@
-/* media.h - the media service: addresses and bytes that clients sent to pictures that engines read.
+/* media.h - the media service: addresses and bytes that clients sent to images that engines read.
  *
  * Own threads do what takes long: one fetches from the network (with --allow-remote-media), the others read files, decode, resize, and feed
- * what a video's process writes. A request's pictures are one task:
+ * what a video's process writes. A request's images are one task:
  *
  *     made ──▶ (fetching ──▶) waiting ──▶ working ──▶ done
  *     prep              the service's queue           its exchange's again
@@ -10,7 +10,7 @@
  * waits: what is queued goes at once, what is being worked on stops at its next look (a fetch when it wakes, a decoder within a
  * few rows, a video's process is killed), and the worker drops what there is. Nobody else knows of a task, so nothing can remain.
  *
- * Memory: all bytes are of the account `media`, whose limit is the plan's: tasks, encoded bytes, decoders' scratch, pictures (until the last job that
+ * Memory: all bytes are of the account `media`, whose limit is the plan's: tasks, encoded bytes, decoders' scratch, images (until the last job that
  * sees them ends), and, as `video` below it, what a video's process may take and the file in memory that it reads. Of the queue at most
  * half the limit. What is refused fails its request, never another. */
 #ifndef PLATEAU_API_MEDIA_H
@@ -22,21 +22,21 @@
 #include "base/err.h"
 #include "memory/ledger.h"
 #include "model/model.h"
-#include "vision/picture.h"
+#include "vision/image.h"
 
 struct media;
 struct media_task;
 
 /* 0 takes the default that stands beside it. */
 struct media_opts {
-    bool on;                 /* else pictures are refused, and nothing else of this matters */
+    bool on;                 /* else images are refused, and nothing else of this matters */
     struct account *account; /* `media` */
     struct account *threads; /* stacks; NULL: `account` pays */
     uint32_t thread_count;   /* that decode; 1 on one processor, else 2 */
     uint32_t tasks_max;      /* that wait; 256 */
-    uint32_t parts_max;      /* pictures and videos of one request; 16 */
+    uint32_t parts_max;      /* images and videos of one request; 16 */
     size_t bytes_max;        /* encoded, of each source; 64 MiB */
-    uint64_t pixels_max;     /* of a picture, and of a frame, as they come; 64000000 */
+    uint64_t pixels_max;     /* of a image, and of a frame, as they come; 64000000 */
     uint32_t timeout_s;      /* for fetching one source, and for one video; 60 */
     uint32_t video_s_max;    /* duration of a video; 3600 */
     uint32_t frames_max;     /* looked at, of a video; 0: as many as the model's own limit */
@@ -52,7 +52,7 @@ uint64_t media_stack_bytes(const struct media_opts *opts);
 int media_create(const struct media_opts *opts, struct media **ret, struct err *e);
 /* Ends the threads; every task has been left. */
 void media_stop(struct media *m);
-/* After the last picture is gone. NULL is fine. */
+/* After the last image is gone. NULL is fine. */
 void media_free(struct media *m);
 
 /* Takes what the request's parts name: bytes of data URLs are copied (and checked), so that the request may
@@ -69,7 +69,7 @@ enum media_state { MEDIA_MADE, MEDIA_FETCHING, MEDIA_WAITING, MEDIA_WORKING, MED
 enum media_state media_task_state(const struct media_task *t);
 /* Clock time since when nobody has begun with it, neither to fetch nor to read; 0: somebody has. */
 uint64_t media_task_waits_since_ns(const struct media_task *t);
-/* Done: NULL, or why a part is no picture; status 0 in it: memory was refused, see media_task_wanted(). */
+/* Done: NULL, or why a part is no image; status 0 in it: memory was refused, see media_task_wanted(). */
 const struct reject *media_task_failure(const struct media_task *t);
 /* Bytes that were refused last. */
 size_t media_task_wanted(const struct media_task *t);
@@ -77,8 +77,8 @@ size_t media_task_wanted(const struct media_task *t);
 /* What became of one part; after it is done, and well. */
 struct media_result {
     enum request_media_kind kind;
-    /* One of a picture; of a video one for each pair of frames. The task's. */
-    struct picture *const *pictures;
+    /* One of a image; of a video one for each pair of frames. The task's. */
+    struct image *const *images;
     const double *seconds; /* of a video: when, for each */
     uint32_t count;
 };
@@ -99,7 +99,7 @@ struct media_numbers {
     uint64_t queued_bytes;
     uint64_t tasks, tasks_failed,
         tasks_left; /* ended: all, of those failed, of those left before they were done */
-    uint64_t pictures, videos, frames, bytes_fetched, addresses_refused;
+    uint64_t images, videos, frames, bytes_fetched, addresses_refused;
     uint64_t work_ns;
 };
 void media_numbers(struct media *m, struct media_numbers *ret);

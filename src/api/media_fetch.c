@@ -2,7 +2,7 @@
  * transfers.
  *
  * A client chooses where this server connects to, so everything that makes a request more than "give me that
- * picture" is off: protocols but http and https (also behind redirects), proxies, cookies, .netrc,
+ * image" is off: protocols but http and https (also behind redirects), proxies, cookies, .netrc,
  * credentials, the environment. The address of each connection is looked at when its socket is made, which is
  * after names were resolved and for each redirect again. Bytes are counted as they come, whatever
  * Content-Length says. A task's sources come one after the other.

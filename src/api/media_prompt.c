@@ -1,7 +1,7 @@
 /* media_prompt.c - a walk over placeholders, once over bytes, once over tokens.
  *
  * Times of a video are written before tokenizing, as the reference does it, for words before and after them
- * may share a token with them. The tokens of pictures, of which there may be ten thousand, are multiplied
+ * may share a token with them. The tokens of images, of which there may be ten thousand, are multiplied
  * after it. */
 #include "api/media_prompt.h"
 
@@ -138,31 +138,31 @@ bool media_prompt_text(const struct media_marks *m, const struct media_places *p
 
 /* ---- tokens ---- */
 
-static uint32_t tokens_of(const struct media_marks *m, const struct picture *p)
+static uint32_t tokens_of(const struct media_marks *m, const struct image *p)
 {
     return (p->width / m->edge) * (p->height / m->edge);
 }
 
-/* All pictures of all parts, in order. */
+/* All images of all parts, in order. */
 struct walk {
     const struct media_places *places;
-    uint32_t part, picture;
+    uint32_t part, image;
 };
 
-static const struct picture *look(struct walk *w, bool *video)
+static const struct image *look(struct walk *w, bool *video)
 {
-    while (w->part < w->places->count && w->picture == w->places->parts[w->part].count) {
+    while (w->part < w->places->count && w->image == w->places->parts[w->part].count) {
         w->part++;
-        w->picture = 0;
+        w->image = 0;
     }
     if (w->part == w->places->count)
         return NULL;
     *video = w->places->parts[w->part].kind == REQUEST_VIDEO;
-    return w->places->parts[w->part].pictures[w->picture];
+    return w->places->parts[w->part].images[w->image];
 }
 
 bool media_prompt_count(const struct media_marks *m, const struct media_places *places, const uint32_t *ids,
-                        uint32_t count, uint64_t *ret, uint32_t *pictures, struct reject *why)
+                        uint32_t count, uint64_t *ret, uint32_t *images, struct reject *why)
 {
     struct walk w = {.places = places};
     uint64_t total = count;
@@ -173,22 +173,22 @@ bool media_prompt_count(const struct media_marks *m, const struct media_places *
              video_id = m->video.len && ids[i] == m->video_id;
         if (!image_id && !video_id)
             continue;
-        const struct picture *p = look(&w, &video);
+        const struct image *p = look(&w, &video);
         if (!p || video != video_id)
             return refuse_count(places->count, w.part, why);
         total += tokens_of(m, p) - 1;
-        w.picture++;
+        w.image++;
         found++;
     }
     if (look(&w, &video))
         return refuse_count(places->count, w.part, why);
     *ret = total;
-    *pictures = found;
+    *images = found;
     return true;
 }
 
 void media_prompt_expand(const struct media_marks *m, const struct media_places *places, const uint32_t *ids,
-                         uint32_t count, uint32_t *to, struct job_picture *pictures, uint32_t *cuts,
+                         uint32_t count, uint32_t *to, struct job_image *images, uint32_t *cuts,
                          uint32_t cut_count)
 {
     struct walk w = {.places = places};
@@ -200,11 +200,11 @@ void media_prompt_expand(const struct media_marks *m, const struct media_places 
         if (i == count)
             break;
         bool mark = (m->image.len && ids[i] == m->image_id) || (m->video.len && ids[i] == m->video_id);
-        const struct picture *p = mark ? look(&w, &video) : NULL;
+        const struct image *p = mark ? look(&w, &video) : NULL;
         uint32_t times = p ? tokens_of(m, p) : 1;
         if (p) {
-            pictures[found++] = (struct job_picture){w.places->parts[w.part].pictures[w.picture], written};
-            w.picture++;
+            images[found++] = (struct job_image){w.places->parts[w.part].images[w.image], written};
+            w.image++;
         }
         for (uint32_t k = 0; k < times; k++)
             to[written++] = ids[i];

@@ -1,8 +1,8 @@
-/* media_prompt.h - pictures' places in a prompt: first in its text, then among its tokens (contract 4.4,
+/* media_prompt.h - images' places in a prompt: first in its text, then among its tokens (contract 4.4,
  * 4.5). Pure; prep threads.
  *
- * A template writes one placeholder for each picture or video. Whoever asks could write one too, so a request
- * with pictures may not have the placeholder's characters in any of its texts: what is found is the
+ * A template writes one placeholder for each image or video. Whoever asks could write one too, so a request
+ * with images may not have the placeholder's characters in any of its texts: what is found is the
  * template's, the k-th of them stands for the k-th part, and as many are found as there are parts, or the
  * request is refused. */
 #ifndef PLATEAU_API_MEDIA_PROMPT_H
@@ -39,14 +39,14 @@ struct media_places {
 bool media_prompt_text(const struct media_marks *m, const struct media_places *places, struct slice text,
                        struct chat_cuts *cuts, struct buf *ret, struct reject *why);
 
-/* How many tokens the prompt has when each placeholder is as many as its picture takes. False: they do not
- * fit the pictures. */
+/* How many tokens the prompt has when each placeholder is as many as its image takes. False: they do not
+ * fit the images. */
 bool media_prompt_count(const struct media_marks *m, const struct media_places *places, const uint32_t *ids,
-                        uint32_t count, uint64_t *ret, uint32_t *pictures, struct reject *why);
-/* After media_prompt_count(): writes the tokens to `to`, which has room for as many, and each picture's
+                        uint32_t count, uint64_t *ret, uint32_t *images, struct reject *why);
+/* After media_prompt_count(): writes the tokens to `to`, which has room for as many, and each image's
  * place; cuts (of tokens) go along. */
 void media_prompt_expand(const struct media_marks *m, const struct media_places *places, const uint32_t *ids,
-                         uint32_t count, uint32_t *to, struct job_picture *pictures, uint32_t *cuts,
+                         uint32_t count, uint32_t *to, struct job_image *images, uint32_t *cuts,
                          uint32_t cut_count);
 
 #endif

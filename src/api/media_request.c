@@ -1,6 +1,6 @@
 /* media_request.c - between an exchange and the media service.
  *
- * A request waits for its pictures as it waits for its model: as a struct on the network thread's list, so
+ * A request waits for its images as it waits for its model: as a struct on the network thread's list, so
  * whatever ends a request ends that wait. It is told that its task is done by the same descriptor that tells
  * of models. */
 #include "api/media_request.h"
@@ -165,19 +165,19 @@ static bool expand(struct exchange *x, const struct media_marks *m, const struct
                    uint32_t ids_max, struct prompt_ids *p)
 {
     uint64_t total;
-    uint32_t pictures;
-    if (!media_prompt_count(m, places, p->ids, p->count, &total, &pictures, &x->reject))
+    uint32_t images;
+    if (!media_prompt_count(m, places, p->ids, p->count, &total, &images, &x->reject))
         return false;
     if (total > ids_max)
         return prompt_too_long(x, ids_max);
     uint32_t *ids = request_memory_alloc(&x->memory, total * sizeof(*ids));
-    p->pictures = request_memory_alloc(&x->memory, pictures * sizeof(*p->pictures));
-    p->picture_count = p->pictures ? pictures : 0;
-    if (!ids || !p->pictures) {
+    p->images = request_memory_alloc(&x->memory, images * sizeof(*p->images));
+    p->image_count = p->images ? images : 0;
+    if (!ids || !p->images) {
         request_memory_free(&x->memory, ids, total * sizeof(*ids));
         return no_memory(x);
     }
-    media_prompt_expand(m, places, p->ids, p->count, ids, p->pictures, p->cuts, p->cut_count);
+    media_prompt_expand(m, places, p->ids, p->count, ids, p->images, p->cuts, p->cut_count);
     request_memory_free(&x->memory, p->ids, p->count * sizeof(*ids));
     p->ids = ids;
     p->count = (uint32_t)total;
@@ -202,9 +202,9 @@ void media_request_done(struct exchange *x)
 {
     for (uint32_t i = 0; i < x->prompt_count; i++) {
         struct prompt_ids *p = &x->prompts[i];
-        request_memory_free(&x->memory, p->pictures, p->picture_count * sizeof(*p->pictures));
-        p->pictures = NULL;
-        p->picture_count = 0;
+        request_memory_free(&x->memory, p->images, p->image_count * sizeof(*p->images));
+        p->images = NULL;
+        p->image_count = 0;
     }
     if (x->media)
         x->waits = false;

@@ -45,10 +45,10 @@ bool media_fail(struct media_task *t, const struct media_part *p, int r, const s
 
 bool media_make_room(struct media_task *t, struct media_part *p, uint32_t count)
 {
-    ASSERT(!p->pictures);
-    p->pictures = ARENA_ARRAY(t->arena, struct picture *, count);
+    ASSERT(!p->images);
+    p->images = ARENA_ARRAY(t->arena, struct image *, count);
     p->seconds = ARENA_ARRAY(t->arena, double, count);
-    if (!p->pictures || !p->seconds)
+    if (!p->images || !p->seconds)
         return media_fail(t, p, -ENOMEM, NULL);
     p->room = count;
     return true;
@@ -201,7 +201,7 @@ void media_task_free(struct media_task *t)
         media_bytes_done(&t->sources[i].bytes);
     for (uint32_t i = 0; i < t->part_count; i++)
         for (uint32_t k = 0; k < t->parts[i].count; k++)
-            picture_let_go(t->parts[i].pictures[k]);
+            image_let_go(t->parts[i].images[k]);
     arena_free(t->arena);
 }
 
@@ -258,7 +258,7 @@ uint32_t media_task_parts(const struct media_task *t)
 struct media_result media_task_result(const struct media_task *t, uint32_t part)
 {
     const struct media_part *p = &t->parts[part];
-    return (struct media_result){p->kind, p->pictures, p->seconds, p->count};
+    return (struct media_result){p->kind, p->images, p->seconds, p->count};
 }
 
 struct media_progress media_task_progress(const struct media_task *t)

@@ -31,7 +31,7 @@ struct media_part {
     struct media_source *sources;
     uint32_t source_count;
     /* The result. */
-    struct picture **pictures;
+    struct image **images;
     double *seconds;
     uint32_t count, room;
 };
@@ -67,7 +67,7 @@ struct media_task {
 struct media {
     /* Set by media_create(), then constant. */
     struct media_opts opts;
-    struct charge charge;  /* of opts.account, remembers what was refused; of pictures too */
+    struct charge charge;  /* of opts.account, remembers what was refused; of images too */
     struct account *video; /* what videos' processes take */
     int dir;               /* opts.dir, -1: none */
     char *dir_path;        /* the same as the system names it */
@@ -84,12 +84,12 @@ struct media {
     bool stopping;
     struct list waiting;
     uint32_t waiting_count, working_count, fetching_count;
-    uint32_t videos_now, videos_max; /* so that one thread is always there for pictures */
+    uint32_t videos_now, videos_max; /* so that one thread is always there for images */
     uint64_t queued_bytes;
     uint64_t task_ns; /* of work, as of late */
     struct media_numbers numbers;
 
-    _Atomic uint64_t pictures_made, videos_made, frames_made, bytes_fetched, addresses_refused;
+    _Atomic uint64_t images_made, videos_made, frames_made, bytes_fetched, addresses_refused;
 };
 
 /* What the charge refused last on this thread. */
@@ -123,16 +123,16 @@ int media_file_check(int fd, size_t bytes_max, size_t *ret, struct err *e);
 int media_file_read(int fd, size_t bytes_max, const struct charge *charge, struct media_bytes *ret,
                     struct err *e);
 
-/* media_picture.c: one part to its pictures. False: the task has failed. */
-bool media_make_picture(struct media_task *t, struct media_part *p);
+/* media_image.c: one part to its images. False: the task has failed. */
+bool media_make_image(struct media_task *t, struct media_part *p);
 bool media_make_frames(struct media_task *t, struct media_part *p);
 /* media_video.c */
 bool media_make_video(struct media_task *t, struct media_part *p);
-/* Room for so many pictures and their times. */
+/* Room for so many images and their times. */
 bool media_make_room(struct media_task *t, struct media_part *p, uint32_t count);
 /* Of a video that is looked at: the model's limit, or the operator's. */
 uint32_t media_frames_max(const struct media_task *t);
-/* What so many frames of a video are resized within: all together, and none beyond what a picture may
+/* What so many frames of a video are resized within: all together, and none beyond what a image may
  * have. */
 struct smart_bounds media_video_bounds(const struct media_task *t, uint32_t frames);
 /* Nobody holds it. */

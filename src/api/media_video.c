@@ -342,12 +342,12 @@ static int put_frame(struct video *v, uint32_t i, uint32_t width, uint32_t heigh
     const struct charge *charge = &t->media->charge;
     int r = 0;
     if (i % 2 == 0) {
-        r = picture_create(size.width, size.height, 2, charge, &p->pictures[i / 2]);
+        r = image_create(size.width, size.height, 2, charge, &p->images[i / 2]);
         if (r < 0)
             return r;
         p->count++;
     }
-    r = decode_raw_frame(p->pictures[i / 2], i % 2, v->frame.ptr, width, height, &t->stop, charge, e);
+    r = decode_raw_frame(p->images[i / 2], i % 2, v->frame.ptr, width, height, &t->stop, charge, e);
     if (r == -ENOMEM)
         t->wanted = media_refused_bytes();
     return r;

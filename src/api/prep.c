@@ -136,8 +136,8 @@ static struct job_spec spec_of(struct exchange *x, const struct choice *c)
         .stop_count = x->request.stop_count,
         .speculative = x->request.speculative,
         .whole = !x->request.stream,
-        .pictures = p->pictures,
-        .picture_count = p->picture_count,
+        .images = p->images,
+        .image_count = p->image_count,
         .prompt_logprobs = x->request.sampling.prompt_logprobs >= 0,
     };
 }

@@ -19,7 +19,7 @@ bool prompt_encode(struct exchange *x, struct arena *scratch, struct slice text,
 /* 400 context_length_exceeded; returns false. */
 bool prompt_too_long(struct exchange *x, uint32_t ids_max);
 
-/* From the request's messages: rendered, its pictures put into their places, and encoded. */
+/* From the request's messages: rendered, its images put into their places, and encoded. */
 bool prompt_of_messages(struct exchange *x, struct arena *scratch, uint32_t ids_max, bool cut,
                         struct prompt_ids *ret);
 

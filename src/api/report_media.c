@@ -22,11 +22,11 @@ void report_media(struct api *a, struct buf *ret)
     buf_printf(ret,
                "\"media\":{\"fetching\":%u,\"waiting\":%u,\"working\":%u,\"queued_bytes\":%llu,"
                "\"used_bytes\":%llu,\"limit_bytes\":%llu,\"requests\":%llu,\"failed\":%llu,\"left\":%llu,"
-               "\"pictures\":%llu,\"videos\":%llu,\"frames\":%llu}",
+               "\"images\":%llu,\"videos\":%llu,\"frames\":%llu}",
                n.fetching, n.waiting, n.working, (unsigned long long)n.queued_bytes,
                (unsigned long long)memory.used, (unsigned long long)memory.limit, (unsigned long long)n.tasks,
                (unsigned long long)n.tasks_failed, (unsigned long long)n.tasks_left,
-               (unsigned long long)n.pictures, (unsigned long long)n.videos, (unsigned long long)n.frames);
+               (unsigned long long)n.images, (unsigned long long)n.videos, (unsigned long long)n.frames);
 }
 
 void report_media_metrics(struct api *a, struct buf *ret)
@@ -48,7 +48,7 @@ void report_media_metrics(struct api *a, struct buf *ret)
               "Requests refused because an image could not be read.", (double)n.tasks_failed);
     write_one(ret, "plateau_media_left_total", "counter",
               "Requests whose client left before their images were decoded.", (double)n.tasks_left);
-    write_one(ret, "plateau_media_pictures_total", "counter", "Images decoded.", (double)n.pictures);
+    write_one(ret, "plateau_media_images_total", "counter", "Images decoded.", (double)n.images);
     write_one(ret, "plateau_media_videos_total", "counter", "Videos decoded.", (double)n.videos);
     write_one(ret, "plateau_media_frames_total", "counter", "Frames of videos decoded.", (double)n.frames);
     write_one(ret, "plateau_media_fetched_bytes_total", "counter",

@@ -165,18 +165,18 @@ static void write_caches(struct api *a, const struct engine_numbers *numbers, ui
                "Prefixes of which the SSD tier delivered only a part.", n->fetches_failed);
 }
 
-static void write_pictures(struct api *a, const struct engine_numbers *numbers, uint32_t count, struct buf *b)
+static void write_images(struct api *a, const struct engine_numbers *numbers, uint32_t count, struct buf *b)
 {
-    EACH_MODEL("plateau_vision_pictures_encoded_total", "counter", "Images that the vision encoder computed.",
-               n->pictures_encoded);
+    EACH_MODEL("plateau_vision_images_encoded_total", "counter", "Images that the vision encoder computed.",
+               n->images_encoded);
     EACH_MODEL("plateau_vision_cache_hits_total", "counter",
-               "Images whose embeddings were found in the cache.", n->pictures_found);
+               "Images whose embeddings were found in the cache.", n->images_found);
     EACH_MODEL("plateau_vision_cache_evicted_total", "counter",
-               "Images whose embeddings were evicted from the cache.", n->pictures_evicted);
-    EACH_MODEL("plateau_vision_cache_pictures", "gauge", "Images with cached embeddings.", n->pictures_kept);
-    EACH_MODEL("plateau_vision_cache_bytes", "gauge", "Bytes of cached image embeddings.", n->pictures_bytes);
+               "Images whose embeddings were evicted from the cache.", n->images_evicted);
+    EACH_MODEL("plateau_vision_cache_images", "gauge", "Images with cached embeddings.", n->images_kept);
+    EACH_MODEL("plateau_vision_cache_bytes", "gauge", "Bytes of cached image embeddings.", n->images_bytes);
     EACH_MODEL("plateau_vision_cache_limit_bytes", "gauge", "Limit of the cached image embeddings.",
-               n->pictures_bytes_max);
+               n->images_bytes_max);
     EACH_MODEL("plateau_vision_encoding_bytes", "gauge", "Memory of the vision encoder's activations.",
                n->encoding_bytes);
     EACH_MODEL("plateau_vision_encode_seconds_total", "counter", "Time spent encoding images.",
@@ -352,7 +352,7 @@ void report_metrics(struct api *a, struct buf *ret)
     write_drafts(a, numbers, count, ret);
     write_pools(a, numbers, count, ret);
     write_caches(a, numbers, count, ret);
-    write_pictures(a, numbers, count, ret);
+    write_images(a, numbers, count, ret);
     write_trims(a, numbers, count, ret);
     report_holders_metrics(a, ret);
     report_guard_metrics(a, ret);

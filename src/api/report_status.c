@@ -30,17 +30,17 @@ static void write_pool(const char *name, const struct engine_pool_numbers *p, st
         (unsigned long long)p->peak_bytes, (unsigned long long)p->limit_bytes);
 }
 
-/* Pictures that were encoded, those that were known already, and what is kept of both. */
-static void write_pictures(const struct engine_numbers *n, struct buf *ret)
+/* Images that were encoded, those that were known already, and what is kept of both. */
+static void write_images(const struct engine_numbers *n, struct buf *ret)
 {
     buf_printf(
         ret,
-        "\"pictures\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"kept\":%u,\"encoded\":%llu,\"found\":%llu,"
+        "\"images\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"kept\":%u,\"encoded\":%llu,\"found\":%llu,"
         "\"evicted\":%llu,\"encode_seconds\":%.3f,\"slices\":%llu,\"longest_slice_ms\":%.3f,"
         "\"encoding_bytes\":%llu},",
-        (unsigned long long)n->pictures_bytes_max, (unsigned long long)n->pictures_bytes, n->pictures_kept,
-        (unsigned long long)n->pictures_encoded, (unsigned long long)n->pictures_found,
-        (unsigned long long)n->pictures_evicted, (double)n->encode_ns / (double)NS_PER_S,
+        (unsigned long long)n->images_bytes_max, (unsigned long long)n->images_bytes, n->images_kept,
+        (unsigned long long)n->images_encoded, (unsigned long long)n->images_found,
+        (unsigned long long)n->images_evicted, (double)n->encode_ns / (double)NS_PER_S,
         (unsigned long long)n->encode_slices, (double)n->encode_slice_max_ns / (double)NS_PER_MS,
         (unsigned long long)n->encoding_bytes);
 }
@@ -116,7 +116,7 @@ static void write_model(struct api *a, uint32_t index, struct engine_numbers *n,
                (unsigned long long)n->step_errors, (double)n->last_step_ns / (double)NS_PER_MS,
                n->idle ? "true" : "false");
     write_cache(n, ret);
-    write_pictures(n, ret);
+    write_images(n, ret);
     write_pools(n, ret);
     write_trims(n, ret);
     buf_putc(ret, '}');
@@ -150,8 +150,8 @@ static const struct job_numbers *find_job(const struct api *a, uint32_t count, s
 struct work {
     const char *phase;
     uint32_t prompt_tokens, prompt_done, tokens, cached_tokens, draft_tokens, accepted_tokens;
-    uint32_t pictures, pictures_done; /* the choices have the same ones */
-    uint64_t bytes, picture_bytes;
+    uint32_t images, images_done; /* the choices have the same ones */
+    uint64_t bytes, image_bytes;
 };
 
 static struct work work_of(struct exchange *x, uint32_t job_count)
@@ -175,9 +175,9 @@ static struct work work_of(struct exchange *x, uint32_t job_count)
         w.cached_tokens += j->cached_tokens;
         w.draft_tokens += j->drafted_tokens;
         w.accepted_tokens += j->accepted_tokens;
-        w.pictures = j->pictures;
-        w.pictures_done = MAX_OF(w.pictures_done, j->pictures_done);
-        w.picture_bytes = j->picture_bytes;
+        w.images = j->images;
+        w.images_done = MAX_OF(w.images_done, j->images_done);
+        w.image_bytes = j->image_bytes;
         w.bytes += j->bytes;
         if (j->phase != JOB_QUEUED && (furthest == JOB_QUEUED || j->phase == JOB_DECODING))
             furthest = j->phase;
@@ -188,7 +188,7 @@ static struct work work_of(struct exchange *x, uint32_t job_count)
     return w;
 }
 
-/* Of a request whose pictures are on their way; frames of a video count as parts of it. */
+/* Of a request whose images are on their way; frames of a video count as parts of it. */
 static double media_part_done(const struct exchange *x)
 {
     struct media_progress p = media_task_progress(x->media);
@@ -234,11 +234,11 @@ static void write_request(struct exchange *x, uint32_t job_count, struct totals 
     buf_printf(
         ret,
         ",\"phase\":\"%s\",\"progress\":%.4f,\"prompt_tokens\":%u,\"tokens\":%u,\"cached_tokens\":%u,"
-        "\"draft_tokens\":%u,\"accepted_tokens\":%u,\"pictures\":%u,\"pictures_done\":%u,\"choices\":%u,"
+        "\"draft_tokens\":%u,\"accepted_tokens\":%u,\"images\":%u,\"images_done\":%u,\"choices\":%u,"
         "\"bytes\":%llu,\"age_seconds\":%.3f,\"client_connected\":%s",
         w.phase, known ? progress_of(x, &w) : 0.0, w.prompt_tokens, w.tokens, w.cached_tokens, w.draft_tokens,
-        w.accepted_tokens, w.pictures, w.pictures_done, known ? x->choice_count : 0,
-        (unsigned long long)(w.bytes + w.picture_bytes),
+        w.accepted_tokens, w.images, w.images_done, known ? x->choice_count : 0,
+        (unsigned long long)(w.bytes + w.image_bytes),
         (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S, x->http ? "true" : "false");
     if (x->phase == EXCHANGE_WAITING && x->media)
         write_media(x, ret);
@@ -254,11 +254,11 @@ static void add_cache(struct engine_numbers *sum, const struct engine_numbers *n
     sum->cached_tokens += n->cached_tokens;
     sum->fetched_tokens += n->fetched_tokens;
     sum->pending_trim_bytes += n->pending_trim_bytes;
-    sum->pictures_bytes += n->pictures_bytes;
-    sum->pictures_bytes_max += n->pictures_bytes_max;
-    sum->pictures_kept += n->pictures_kept;
-    sum->pictures_encoded += n->pictures_encoded;
-    sum->pictures_found += n->pictures_found;
+    sum->images_bytes += n->images_bytes;
+    sum->images_bytes_max += n->images_bytes_max;
+    sum->images_kept += n->images_kept;
+    sum->images_encoded += n->images_encoded;
+    sum->images_found += n->images_found;
 }
 
 void report_status(struct api *a, struct buf *ret)
@@ -296,11 +296,11 @@ void report_status(struct api *a, struct buf *ret)
     report_ssd(a, cache.fetched_tokens, ret);
     buf_printf(
         ret,
-        ",\"pictures\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"kept\":%u,\"encoded\":%llu,\"found\":%llu}}"
+        ",\"images\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"kept\":%u,\"encoded\":%llu,\"found\":%llu}}"
         ",",
-        (unsigned long long)cache.pictures_bytes_max, (unsigned long long)cache.pictures_bytes,
-        cache.pictures_kept, (unsigned long long)cache.pictures_encoded,
-        (unsigned long long)cache.pictures_found);
+        (unsigned long long)cache.images_bytes_max, (unsigned long long)cache.images_bytes,
+        cache.images_kept, (unsigned long long)cache.images_encoded,
+        (unsigned long long)cache.images_found);
     report_media(a, ret);
     buf_putc(ret, ',');
     report_holders(a, ret);

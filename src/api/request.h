@@ -67,7 +67,7 @@ struct request {
 
     /* chat, tokenize, apply-template: normalised by request_messages.c */
     json_t *messages; /* NULL: a prompt instead */
-    /* What request_media() reads: the pictures and videos of the messages; NULL: none. Its own
+    /* What request_media() reads: the images and videos of the messages; NULL: none. Its own
      * reference. */
     json_t *media;
     json_t *tools; /* NULL: none, or none wanted (tool_choice "none") */
@@ -117,14 +117,14 @@ void request_drop_prompt(struct request *r);
  * network thread has not. */
 void request_drop_all(struct request *r);
 
-/* request_messages.c: brings the history into the form that templates expect, in place. Its pictures and
+/* request_messages.c: brings the history into the form that templates expect, in place. Its images and
  * videos go to the list *media, which is made when the first is found. */
 bool request_normalise_messages(json_t *messages, const struct request_limits *limits,
                                 struct request_memory *memory, json_t **media, struct reject *why);
 bool request_check_tools(const json_t *tools, struct reject *why);
 
-/* request_media.c: a picture or a video among the parts of a message. */
-enum request_media_kind { REQUEST_PICTURE, REQUEST_VIDEO };
+/* request_media.c: a image or a video among the parts of a message. */
+enum request_media_kind { REQUEST_IMAGE, REQUEST_VIDEO };
 struct request_media {
     enum request_media_kind kind;
     const char *at;       /* "messages[0].content[1]" */
@@ -136,7 +136,7 @@ struct request_media request_media(const struct request *r, uint32_t index);
 /* Lets go of the sources: what was made of them stands elsewhere. How many there are is still told. */
 void request_drop_sources(struct request *r);
 
-/* Is it a part with a picture or a video, well made or not? */
+/* Is it a part with a image or a video, well made or not? */
 bool request_is_media(const json_t *part);
 /* What the part becomes in the list, or NULL with the sentence. The memory is entered already. */
 json_t *request_media_read(const json_t *part, const char *at, struct reject *why);

@@ -1,9 +1,9 @@
-/* request_media.c - a picture or a video as clients write it down.
+/* request_media.c - a image or a video as clients write it down.
  *
  * OpenAI's, the Responses', Hugging Face's and Qwen's forms differ in where the address stands: under the
  * type's own name, as a string or as an object with a "url". What such a part says besides is refused unless
- * it is known and done, or known to change nothing, for a client that limits a picture's size or cuts a video
- * counts on it. `detail` is a wish about OpenAI's own sizes: any picture is seen as its model sees it. */
+ * it is known and done, or known to change nothing, for a client that limits a image's size or cuts a video
+ * counts on it. `detail` is a wish about OpenAI's own sizes: any image is seen as its model sees it. */
 #include "api/request.h"
 
 #include "base/check.h"
@@ -16,7 +16,7 @@ static const struct {
     const char *type;
     enum request_media_kind kind;
 } types[] = {
-    {"image_url", REQUEST_PICTURE}, {"input_image", REQUEST_PICTURE}, {"image", REQUEST_PICTURE},
+    {"image_url", REQUEST_IMAGE}, {"input_image", REQUEST_IMAGE}, {"image", REQUEST_IMAGE},
     {"video_url", REQUEST_VIDEO},   {"input_video", REQUEST_VIDEO},   {"video", REQUEST_VIDEO},
 };
 
@@ -42,7 +42,7 @@ const char *request_media_type(const json_t *part)
 
 /* Names under which the address stands. */
 static const char *const names[][3] = {
-    [REQUEST_PICTURE] = {"image_url", "image", "url"}, [REQUEST_VIDEO] = {"video_url", "video", "url"}};
+    [REQUEST_IMAGE] = {"image_url", "image", "url"}, [REQUEST_VIDEO] = {"video_url", "video", "url"}};
 
 static const char *const rates[] = {"fps", "sample_fps"}; /* of videos */
 

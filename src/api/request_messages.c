@@ -2,7 +2,7 @@
  *
  * Templates are written for one shape: content is a string, the arguments of earlier calls are an object,
  * there is nothing null to trip over. Parts of text are joined without anything in between, which is what
- * templates that accept parts do themselves; with a picture among them they stay a list. The role `developer`
+ * templates that accept parts do themselves; with a image among them they stay a list. The role `developer`
  * is OpenAI's newer word for `system`, and most templates know only that one. */
 #include "api/json_depth.h"
 #include "api/request.h"
@@ -105,7 +105,7 @@ static bool add_media(const struct place *p, json_t *list, const json_t *part, s
     return true;
 }
 
-/* Templates that see pictures take a list: parts with text, and for each picture one that says that it is
+/* Templates that see images take a list: parts with text, and for each image one that says that it is
  * there. */
 static bool sort_parts(const struct place *p, json_t *message, const json_t *parts)
 {

@@ -77,12 +77,12 @@ bool utility_tokenize(struct exchange *x, struct arena *scratch)
                      : prompt_of_messages(x, scratch, UINT32_MAX, false, &ids);
     if (!ok) {
         request_memory_free(&x->memory, ids.ids, ids.count * sizeof(uint32_t));
-        request_memory_free(&x->memory, ids.pictures, ids.picture_count * sizeof(*ids.pictures));
+        request_memory_free(&x->memory, ids.images, ids.image_count * sizeof(*ids.images));
         return false;
     }
     ok = write_tokens(x, &ids);
     request_memory_free(&x->memory, ids.ids, ids.count * sizeof(uint32_t));
-    request_memory_free(&x->memory, ids.pictures, ids.picture_count * sizeof(*ids.pictures));
+    request_memory_free(&x->memory, ids.images, ids.image_count * sizeof(*ids.images));
     return ok;
 }
 

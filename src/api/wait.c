@@ -197,7 +197,7 @@ static int look_for_unload(struct exchange *x, uint64_t now_ns)
     return 0;
 }
 
-/* The prep thread goes on with its pictures, or the client is told. */
+/* The prep thread goes on with its images, or the client is told. */
 static void look_for_media(struct exchange *x, uint64_t now_ns)
 {
     int r = media_request_look(x, now_ns);

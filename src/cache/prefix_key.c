@@ -8,7 +8,7 @@
 
 #include <nettle/sha2.h>
 
-_Static_assert(sizeof(struct prefix_picture) == 44, "all its bytes are hashed, and none is padding");
+_Static_assert(sizeof(struct prefix_image) == 44, "all its bytes are hashed, and none is padding");
 _Static_assert(sizeof(struct prefix_key) == SHA256_DIGEST_SIZE, "a key is a whole digest");
 
 static void add(struct sha256_ctx *c, const void *bytes, size_t len)
@@ -37,15 +37,15 @@ struct prefix_key prefix_key_root(const struct slice *parts, uint32_t count)
 }
 
 struct prefix_key prefix_key_next(const struct prefix_key *parent, const uint32_t *tokens,
-                                  const struct prefix_picture *pictures, uint32_t picture_count)
+                                  const struct prefix_image *images, uint32_t image_count)
 {
-    ASSERT((picture_count == 0) == (pictures == NULL));
+    ASSERT((image_count == 0) == (images == NULL));
     struct sha256_ctx c;
     sha256_init(&c);
     add(&c, parent->bytes, sizeof(parent->bytes));
     add(&c, tokens, PAGE_TOKENS * sizeof(tokens[0]));
     /* What comes before has always the same length, and so has each of these. */
-    if (picture_count > 0)
-        add(&c, pictures, picture_count * sizeof(pictures[0]));
+    if (image_count > 0)
+        add(&c, images, image_count * sizeof(images[0]));
     return end(&c);
 }

@@ -29,8 +29,8 @@ static void drop_scratch(struct answerer *a)
     arena_free(a->scratch);
     a->scratch = NULL;
     a->ids = NULL;
-    a->pictures = NULL;
-    a->count = a->picture_count = 0;
+    a->images = NULL;
+    a->count = a->image_count = 0;
 }
 
 void answerer_done(struct answerer *a)
@@ -102,19 +102,19 @@ static int place_tokens(struct answerer *a, const struct media_marks *m, const s
 {
     struct reject why = {0};
     uint64_t total;
-    uint32_t pictures;
-    if (!media_prompt_count(m, places, a->ids, (uint32_t)a->count, &total, &pictures, &why))
+    uint32_t images;
+    if (!media_prompt_count(m, places, a->ids, (uint32_t)a->count, &total, &images, &why))
         return refused(&why, e);
     if (total >= a->rt->planning.plan.max_model_len)
         return too_long(a, e);
     uint32_t *ids = ARENA_ARRAY(a->scratch, uint32_t, total);
-    a->pictures = ARENA_ARRAY(a->scratch, struct job_picture, pictures);
-    if (!ids || !a->pictures)
+    a->images = ARENA_ARRAY(a->scratch, struct job_image, images);
+    if (!ids || !a->images)
         return err_set(e, -ENOMEM, "no memory for the prompt's tokens");
-    media_prompt_expand(m, places, a->ids, (uint32_t)a->count, ids, a->pictures, NULL, 0);
+    media_prompt_expand(m, places, a->ids, (uint32_t)a->count, ids, a->images, NULL, 0);
     a->ids = ids;
     a->count = total;
-    a->picture_count = pictures;
+    a->image_count = images;
     return 0;
 }
 
@@ -128,7 +128,7 @@ static int encode_with(struct answerer *a, const json_t *messages, const struct 
     struct media_marks m = media_marks_of(&a->rt->planning.model.shape.vision, a->rt->served.tokenizer);
     if (media_prompt_forged(&m, messages))
         return err_set(e, -EINVAL,
-                       "a text of the conversation has \"%.*s\" in it, which stands for pictures in this "
+                       "a text of the conversation has \"%.*s\" in it, which stands for images in this "
                        "model's prompts",
                        SLICE_ARGS(m.image));
     attach_results(attached, places.count, results);
@@ -226,8 +226,8 @@ int answerer_run(struct answerer *a, uint64_t seed, answer_sink_fn *sink, void *
 {
     struct job_spec job = {.prompt = a->ids,
                            .prompt_count = (uint32_t)a->count,
-                           .pictures = a->pictures,
-                           .picture_count = a->picture_count,
+                           .images = a->images,
+                           .image_count = a->image_count,
                            .speculative = true};
     struct charge charge = account_charge(a->rt->text);
     uint64_t room = a->rt->planning.plan.max_model_len - a->count, wanted = a->rt->options->max_tokens;

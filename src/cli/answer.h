@@ -21,8 +21,8 @@ struct answerer {
     struct arena *scratch; /* holds `ids`; NULL between answers */
     uint32_t *ids;
     size_t count;
-    struct job_picture *pictures; /* there as well; of the prompt's attachments */
-    uint32_t picture_count;
+    struct job_image *images; /* there as well; of the prompt's attachments */
+    uint32_t image_count;
 };
 
 /* On failure nothing remains. */

@@ -154,16 +154,16 @@ static json_t *part_of(enum request_media_kind kind, struct slice what, struct e
 /* ---- reading ---- */
 
 /* What the service calls the part in its sentences. */
-static const char *const names[] = {[REQUEST_PICTURE] = "the picture", [REQUEST_VIDEO] = "the video"};
+static const char *const names[] = {[REQUEST_IMAGE] = "the image", [REQUEST_VIDEO] = "the video"};
 
-/* Shortens a client's sentence for the terminal: "the picture: ..." and the full stop say nothing here. */
+/* Shortens a client's sentence for the terminal: "the image: ..." and the full stop say nothing here. */
 static int fail(const struct reject *why, enum request_media_kind kind, size_t wanted, struct err *e)
 {
     struct slice text = slice_of(why->message);
     size_t head = strlen(names[kind]);
     if (why->kind == REJECT_NONE)
         return err_set(e, -ENOMEM,
-                       "no memory for it: it needs %zu bytes, and all pictures together may have what "
+                       "no memory for it: it needs %zu bytes, and all images together may have what "
                        "--media-memory says",
                        wanted);
     if (slice_starts(text, slice_of(names[kind])) && text.len > head + 2 && text.ptr[head] == ':')
@@ -211,7 +211,7 @@ static uint32_t tokens_of(const struct attach *a, const struct media_task *t)
     struct media_result m = media_task_result(t, 0);
     uint32_t edge = v->patch * v->merge, tokens = 0;
     for (uint32_t i = 0; i < m.count; i++)
-        tokens += (m.pictures[i]->width / edge) * (m.pictures[i]->height / edge);
+        tokens += (m.images[i]->width / edge) * (m.images[i]->height / edge);
     return tokens;
 }
 
@@ -220,7 +220,7 @@ static int add(struct attach *a, enum request_media_kind kind, struct slice what
     struct attach_item item = {0};
     int r = a->count < ATTACH_MAX ? open_media(a, e)
                                   : err_set(e, -E2BIG,
-                                            "a conversation has at most %d pictures and videos; /reset "
+                                            "a conversation has at most %d images and videos; /reset "
                                             "begins a new one",
                                             ATTACH_MAX);
     if (r < 0)

@@ -47,7 +47,7 @@ static int attach(struct chat *c, enum request_media_kind kind, struct slice wha
 
 static int attach_image(struct chat *c, struct slice argument, struct err *e)
 {
-    return attach(c, REQUEST_PICTURE, argument, e);
+    return attach(c, REQUEST_IMAGE, argument, e);
 }
 
 static int attach_video(struct chat *c, struct slice argument, struct err *e)
@@ -137,7 +137,7 @@ static const struct chat_command {
     {"reset", NULL, reset, "begin a new conversation; the system message stays"},
     {"system", "TEXT", set_system, "set the system message; without TEXT there is none any more"},
     {"image", "FILE", attach_image,
-     "show a picture (a file or an address) with the next message; without FILE forget what was to go with "
+     "show a image (a file or an address) with the next message; without FILE forget what was to go with "
      "it"},
     {"video", "FILE", attach_video, "the same of a video"},
     {"retry", NULL, retry, "answer the last message again"},

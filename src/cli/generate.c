@@ -34,7 +34,7 @@ static int attach_images(struct attach *attached, const struct options *o, struc
     uint32_t tokens;
     int r = 0;
     for (const char *const *image = o->images; *image && r == 0; image++)
-        r = attach_add(attached, REQUEST_PICTURE, slice_of(*image), &tokens, e);
+        r = attach_add(attached, REQUEST_IMAGE, slice_of(*image), &tokens, e);
     return r;
 }
 
@@ -44,7 +44,7 @@ static int prompt_of(struct answerer *a, struct slice prompt, struct attach *att
     bool raw = o->raw || !a->rt->served.template;
     if (raw && o->images[0])
         return err_set(e, -EINVAL,
-                       "--image needs the model's chat template, which says where pictures stand");
+                       "--image needs the model's chat template, which says where images stand");
     if (raw)
         return answerer_prompt_raw(a, prompt, e);
     int r = attach_images(attached, o, e);

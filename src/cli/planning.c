@@ -98,7 +98,7 @@ static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
         snprintf(rows, sizeof(rows), " %u sequences instead of %u would fit (--max-num-seqs %u).",
                  why->rows_max, p->rows, why->rows_max);
     if (v->present) {
-        uint64_t bytes = v->weight_bytes + p->plan.model.vision_bytes + p->plan.model.picture_bytes +
+        uint64_t bytes = v->weight_bytes + p->plan.model.vision_bytes + p->plan.model.image_bytes +
                          p->plan.process.media_bytes;
         snprintf(sight, sizeof(sight), " Images take %s of that (--max-image-pixels 0).",
                  terminal_bytes(bytes).text);

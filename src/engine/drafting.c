@@ -120,7 +120,7 @@ static int draft_with_head(struct engine *en, const struct sched_plan *plan)
                                                      .pages = r->row->pages[0],
                                                      .slot = r->slot_in,
                                                      .grids = j->grids,
-                                                     .grid_count = j->picture_count,
+                                                     .grid_count = j->image_count,
                                                      .count = passes,
                                                      .drafts = j->tokens + r->from + 1};
         deepest = MAX_OF(deepest, passes);

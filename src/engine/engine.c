@@ -6,7 +6,7 @@
 #include "engine/engine.h"
 
 #include "engine/engine_state.h"
-#include "engine/job_pictures.h"
+#include "engine/job_images.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -461,7 +461,7 @@ static int check_spec(const struct engine *en, const struct job_spec *s, const s
         r = err_set(e, -EINVAL, "%u alternatives per token, but the stream was made for %u",
                     s->sampling.top_logprobs, stream_top_max(stream));
     if (r == 0)
-        r = job_pictures_check(en->shape, s, e);
+        r = job_images_check(en->shape, s, e);
     return r == 0 ? check_stops(en, s, e) : r;
 }
 
@@ -531,7 +531,7 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
                             .now_ns = clock_now_ns(),
                             .keys = en->opts.host_cache_bytes > 0,
                             .states = en->shape->slot_bytes > 0,
-                            .edge = job_pictures_edge(en->shape),
+                            .edge = job_images_edge(en->shape),
                             .identity = &en->opts.identity,
                             .ngram = drafts_by_ngram(&en->opts)};
     int r = job_create(&opts, &m.job);

@@ -14,7 +14,7 @@
 #include "model/model.h"
 #include "store/store.h"
 #include "text/tokenizer.h"
-#include "vision/picture.h"
+#include "vision/image.h"
 
 struct engine;
 
@@ -58,7 +58,7 @@ struct engine_faults {
     /* Replaces the drafter of `by`, which is not the head: drafts after the first `count` tokens, <=
      * wanted; returns the number of draft tokens. */
     uint32_t (*draft)(void *arg, const uint32_t *tokens, uint32_t count, uint32_t wanted, uint32_t *ret);
-    void (*slice)(void *arg);                   /* called likewise before a slice of encoding a picture */
+    void (*slice)(void *arg);                   /* called likewise before a slice of encoding a image */
     void (*walk)(void *arg, struct engine *en); /* and before a walk of its invariants */
 };
 
@@ -75,7 +75,7 @@ struct engine_opts {
     const struct tokenizer *tokenizer; /* borrowed; NULL: no stop strings, every id exists */
     struct workers *workers;
     /* Below it open `pools` (with `kv`, `state`, `snapshots`, `host cache`), `requests`, `engine`
-     * (tables, logits, stack) and, if the model sees, `pictures` (features). */
+     * (tables, logits, stack) and, if the model sees, `images` (features). */
     struct account *parent;
     uint32_t max_num_seqs;  /* rows of a step */
     uint32_t max_model_len; /* tokens of one sequence; <= the model's own */
@@ -118,7 +118,7 @@ struct engine_plan {
 void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret);
 
 /* Bytes of the largest image's embeddings; 0: the model has no vision encoder. */
-uint64_t engine_picture_bytes(const struct model_shape *shape);
+uint64_t engine_image_bytes(const struct model_shape *shape);
 
 /* Address space of the pools and all tables exist, nothing runs yet. When idle, the pools hold cached
  * prefixes only: other units are given back within a second after the last request. 0, -EINVAL, -ENOMEM. */
@@ -134,13 +134,13 @@ void engine_close(struct engine *en);
 #define ENGINE_STOP_STRINGS_MAX      16
 #define ENGINE_STOP_STRING_BYTES_MAX 256
 #define ENGINE_CUTS_MAX              32
-#define ENGINE_PICTURES_MAX          512 /* of one prompt; a pair of frames is one */
+#define ENGINE_IMAGES_MAX          512 /* of one prompt; a pair of frames is one */
 
 /* An image of a prompt. Its placeholders stand in the prompt already, one token per square of
  * model_vision's edge; each is the image's or the video's placeholder. Width and height are multiples of
  * that edge, their product at most pixels_max. */
-struct job_picture {
-    struct picture *picture; /* the job holds it too until it ends */
+struct job_image {
+    struct image *image; /* the job holds it too until it ends */
     uint32_t first;          /* index of its first placeholder; >= 1 */
 };
 
@@ -162,8 +162,8 @@ struct job_spec {
     /* Copied; <= ENGINE_STOP_STRINGS_MAX, each 1..ENGINE_STOP_STRING_BYTES_MAX bytes. */
     const struct slice *stops;
     uint32_t stop_count;
-    const struct job_picture *pictures; /* ascending, <= ENGINE_PICTURES_MAX; copied */
-    uint32_t picture_count;
+    const struct job_image *images; /* ascending, <= ENGINE_IMAGES_MAX; copied */
+    uint32_t image_count;
     bool speculative; /* allows drafts; changes no token */
     bool whole;       /* the reply is sent at its end, so its unread tokens say nothing about its client */
     bool prompt_logprobs; /* logprobs of every prompt token come first, as stream tokens (the first has none:
@@ -221,8 +221,8 @@ struct job_numbers {
     struct request_id id;
     enum job_phase phase;
     uint32_t prompt_tokens, prompt_done, completion_tokens, cached_tokens, max_tokens;
-    uint32_t pictures, pictures_done;      /* done: they need no more work */
-    uint64_t picture_bytes;                /* of their pixels, which jobs of one request share */
+    uint32_t images, images_done;      /* done: they need no more work */
+    uint64_t image_bytes;                /* of their pixels, which jobs of one request share */
     uint32_t drafted_tokens, accepted_tokens; /* draft tokens that were verified, and the accepted ones */
     uint64_t age_ns, bytes;                /* bytes: pages, slots and the job's block */
 };
@@ -252,10 +252,10 @@ struct engine_numbers {
     uint64_t reliefs;       /* times that memory was taken from caches because some was short */
     /* Images: encoded ones, and those with embeddings in the cache when their sequence needed them. A
      * slice is the encoding work between two steps. */
-    uint64_t pictures_encoded, pictures_found, pictures_evicted;
+    uint64_t images_encoded, images_found, images_evicted;
     uint64_t encode_slices, encode_ns, encode_slice_max_ns;
-    uint32_t pictures_kept;                      /* entries of features, those in use included */
-    uint64_t pictures_bytes, pictures_bytes_max; /* theirs */
+    uint32_t images_kept;                      /* entries of features, those in use included */
+    uint64_t images_bytes, images_bytes_max; /* theirs */
     uint64_t encoding_bytes;                     /* of memory to encode in */
     uint64_t steps, prompt_tokens, completion_tokens, preemptions, step_errors;
     /* Speculative decoding: drafts, draft tokens, and accepted tokens by position in the draft. */

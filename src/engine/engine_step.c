@@ -79,7 +79,7 @@ static void fill_rows(struct engine *en, const struct sched_plan *plan)
             .logits_from = logits_from(en, j, r),
             .hold = r->drafts > 0,
             .grids = j->grids,
-            .grid_count = j->picture_count,
+            .grid_count = j->image_count,
         };
     }
 }

@@ -246,7 +246,7 @@ void gallery_numbers(const struct gallery *g, struct gallery_numbers *ret)
                                     .evicted = g->evicted};
 }
 
-/* Entries by the first bits of their picture's hash, so that each key is compared with few others. */
+/* Entries by the first bits of their image's hash, so that each key is compared with few others. */
 #define CHAINS 1024
 
 struct chains {

@@ -48,7 +48,7 @@ static size_t block_bytes(const struct job_spec *spec, bool keys, bool ngram)
                    sched_pages(tokens) * sizeof(uint32_t) + sampler_bytes(&spec->sampling, tokens);
     if (keys)
         bytes += sched_pages(tokens) * sizeof(struct prefix_key) + (cuts_given(spec) + 1) * sizeof(uint32_t);
-    bytes += spec->picture_count * (sizeof(struct picture *) + sizeof(struct prefix_picture) +
+    bytes += spec->image_count * (sizeof(struct image *) + sizeof(struct prefix_image) +
                                     sizeof(struct model_grid) + sizeof(uint32_t));
     if (ngram && spec->speculative)
         bytes += ngram_bytes(tokens);
@@ -64,7 +64,7 @@ uint64_t job_bytes(const struct job_spec *spec, bool keys, bool ngram)
     return ROUND_UP((uint64_t)block_bytes(spec, keys, ngram) + 256, JOB_GRAIN);
 }
 
-void job_bytes_max(bool pictures, bool ngram, uint64_t *fixed, uint64_t *token)
+void job_bytes_max(bool images, bool ngram, uint64_t *fixed, uint64_t *token)
 {
     static const char longest[ENGINE_STOP_STRING_BYTES_MAX];
     struct slice stops[ENGINE_STOP_STRINGS_MAX];
@@ -75,7 +75,7 @@ void job_bytes_max(bool pictures, bool ngram, uint64_t *fixed, uint64_t *token)
                          .stops = stops,
                          .stop_count = COUNT_OF(stops),
                          .cut_count = ENGINE_CUTS_MAX,
-                         .picture_count = pictures ? ENGINE_PICTURES_MAX : 0,
+                         .image_count = images ? ENGINE_IMAGES_MAX : 0,
                          .speculative = true,
                          .prompt_logprobs = true};
     sampler_params_default(&s.sampling);
@@ -127,45 +127,45 @@ static int create_tokens(struct job *j, const struct job_spec *spec)
     return r;
 }
 
-static uint32_t picture_tokens(const struct model_grid *g)
+static uint32_t image_tokens(const struct model_grid *g)
 {
     return g->rows * g->columns;
 }
 
-static int create_pictures(struct job *j, const struct job_opts *opts)
+static int create_images(struct job *j, const struct job_opts *opts)
 {
     const struct job_spec *spec = opts->spec;
-    if (spec->picture_count == 0)
+    if (spec->image_count == 0)
         return 0;
-    j->pictures = ARENA_ARRAY(j->arena, struct picture *, spec->picture_count);
-    j->seen = ARENA_ARRAY(j->arena, struct prefix_picture, spec->picture_count);
-    j->grids = ARENA_ARRAY(j->arena, struct model_grid, spec->picture_count);
-    j->entries = ARENA_ARRAY(j->arena, uint32_t, spec->picture_count);
-    if (!j->pictures || !j->seen || !j->grids || !j->entries ||
+    j->images = ARENA_ARRAY(j->arena, struct image *, spec->image_count);
+    j->seen = ARENA_ARRAY(j->arena, struct prefix_image, spec->image_count);
+    j->grids = ARENA_ARRAY(j->arena, struct model_grid, spec->image_count);
+    j->entries = ARENA_ARRAY(j->arena, uint32_t, spec->image_count);
+    if (!j->images || !j->seen || !j->grids || !j->entries ||
         gallery_scope_make(spec->tenant, spec->cache_salt, &j->scope) < 0)
         return -ENOMEM;
-    for (uint32_t i = 0; i < spec->picture_count; i++) {
-        struct picture *p = picture_hold(spec->pictures[i].picture);
-        struct model_grid g = {spec->pictures[i].first, p->height / opts->edge, p->width / opts->edge, NULL};
-        j->pictures[i] = p;
+    for (uint32_t i = 0; i < spec->image_count; i++) {
+        struct image *p = image_hold(spec->images[i].image);
+        struct model_grid g = {spec->images[i].first, p->height / opts->edge, p->width / opts->edge, NULL};
+        j->images[i] = p;
         j->grids[i] = g;
         j->entries[i] = NONE;
-        j->seen[i] = (struct prefix_picture){.first = g.first, .rows = g.rows, .columns = g.columns};
+        j->seen[i] = (struct prefix_image){.first = g.first, .rows = g.rows, .columns = g.columns};
         memcpy(j->seen[i].sha256, p->sha256, sizeof(p->sha256));
-        j->picture_bytes += p->bytes;
-        j->picture_count++;
+        j->image_bytes += p->bytes;
+        j->image_count++;
     }
     return 0;
 }
 
 /* Those with a token in [from, to): the first of them, and how many. */
-static uint32_t pictures_in(const struct job *j, uint32_t from, uint32_t to, uint32_t *first)
+static uint32_t images_in(const struct job *j, uint32_t from, uint32_t to, uint32_t *first)
 {
     uint32_t i = 0, count = 0;
-    while (i < j->picture_count && j->grids[i].first + picture_tokens(&j->grids[i]) <= from)
+    while (i < j->image_count && j->grids[i].first + image_tokens(&j->grids[i]) <= from)
         i++;
     *first = i;
-    while (i + count < j->picture_count && j->grids[i + count].first < to)
+    while (i + count < j->image_count && j->grids[i + count].first < to)
         count++;
     return count;
 }
@@ -176,7 +176,7 @@ void job_add_keys(struct job *j, uint32_t tokens)
     for (; j->keys && row->key_count < tokens / PAGE_TOKENS; row->key_count++) {
         const struct prefix_key *parent = row->key_count ? &j->keys[row->key_count - 1] : &j->root;
         uint32_t from = row->key_count * PAGE_TOKENS, first;
-        uint32_t count = pictures_in(j, from, from + PAGE_TOKENS, &first);
+        uint32_t count = images_in(j, from, from + PAGE_TOKENS, &first);
         j->keys[row->key_count] =
             prefix_key_next(parent, j->tokens + from, count ? &j->seen[first] : NULL, count);
     }
@@ -265,7 +265,7 @@ int job_create(const struct job_opts *opts, struct job **ret)
     list_init(&j->link);
     r = create_tokens(j, spec);
     if (r == 0)
-        r = create_pictures(j, opts);
+        r = create_images(j, opts);
     if (r == 0)
         r = create_keys(j, opts);
     if (r == 0)
@@ -283,8 +283,8 @@ void job_free(struct job *j)
 {
     if (!j)
         return;
-    for (uint32_t i = 0; i < j->picture_count; i++)
-        picture_let_go(j->pictures[i]);
+    for (uint32_t i = 0; i < j->image_count; i++)
+        image_let_go(j->images[i]);
     arena_free(j->arena);
 }
 

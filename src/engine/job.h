@@ -44,11 +44,11 @@ struct job {
     struct prefix_key *keys; /* of its whole pages: row.key_count are there */
     struct prefix_key root;
     /* Its images, ascending. */
-    uint32_t picture_count;
-    uint64_t picture_bytes;      /* of their pixels, which their maker was charged for */
+    uint32_t image_count;
+    uint64_t image_bytes;      /* of their pixels, which their maker was charged for */
     struct gallery_scope scope;  /* with images: scope of its image embeddings */
-    struct picture **pictures;   /* held until the job ends */
-    struct prefix_picture *seen; /* what keys say of them */
+    struct image **images;   /* held until the job ends */
+    struct prefix_image *seen; /* what keys say of them */
     struct model_grid *grids;    /* features: while they are needed and there */
     uint32_t *entries;           /* sight.c's: their entries in the cache of image embeddings */
     /* row.cut_count of them; the last one is the last whole page before the prompt's last token. None without
@@ -79,7 +79,7 @@ struct job_opts {
     uint64_t now_ns;
     bool keys;     /* prefixes are reused */
     bool states;   /* the model has a recurrent state, of which cuts keep a snapshot */
-    uint32_t edge; /* of the square of pixels that a token covers; 0: no pictures */
+    uint32_t edge; /* of the square of pixels that a token covers; 0: no images */
     const struct store_identity *identity; /* of the model */
     bool ngram;                            /* n-gram drafts are allowed */
 };
@@ -92,7 +92,7 @@ static inline struct job *job_of(struct sched_row *row)
 /* The most that job_create() charges; `keys`: as job_opts.keys; `ngram`: as job_opts.ngram. */
 uint64_t job_bytes(const struct job_spec *spec, bool keys, bool ngram);
 /* The most bytes of a job, whatever its options: fixed bytes, and bytes per token. */
-void job_bytes_max(bool pictures, bool ngram, uint64_t *fixed, uint64_t *token);
+void job_bytes_max(bool images, bool ngram, uint64_t *fixed, uint64_t *token);
 /* Everything in spec has been checked. 0 or -ENOMEM; the job half of the stream is the job's then. */
 int job_create(const struct job_opts *opts, struct job **ret);
 /* Releases its images and frees the block, not the stream. */

@@ -38,10 +38,10 @@ static struct job_numbers numbers_of(const struct engine *en, const struct job *
         .max_tokens = j->max_tokens,
         .drafted_tokens = j->drafted_tokens,
         .accepted_tokens = j->accepted_tokens,
-        .pictures = j->picture_count,
-        .pictures_done = sight_pictures_done(j),
+        .images = j->image_count,
+        .images_done = sight_images_done(j),
         .age_ns = now_ns - j->arrival_ns,
-        .picture_bytes = j->picture_bytes,
+        .image_bytes = j->image_bytes,
         .bytes = j->bytes + (uint64_t)j->row.page_count * en->shape->page_bytes +
                  (slot ? en->shape->slot_bytes : 0),
     };

@@ -9,7 +9,7 @@
 #include "engine/sight.h"
 
 #include "engine/engine_state.h"
-#include "engine/job_pictures.h"
+#include "engine/job_images.h"
 #include "model/vision.h"
 
 #include "base/check.h"
@@ -39,9 +39,9 @@ static size_t token_bytes(const struct model_shape *s)
     return s->vision.feature_floats * sizeof(float);
 }
 
-uint64_t engine_picture_bytes(const struct model_shape *s)
+uint64_t engine_image_bytes(const struct model_shape *s)
 {
-    uint64_t edge = job_pictures_edge(s);
+    uint64_t edge = job_images_edge(s);
     return edge ? gallery_entry_bytes(token_bytes(s), s->vision.pixels_max / (edge * edge)) : 0;
 }
 
@@ -50,14 +50,14 @@ int sight_create(struct engine *en)
     struct sight *s = &en->sight;
     if (!en->shape->vision.present)
         return 0;
-    uint64_t bytes_max = MAX_OF(en->opts.image_cache_bytes, engine_picture_bytes(en->shape));
-    int r = account_open(en->opts.parent, "pictures", ACCOUNT_ANON, bytes_max, &s->pictures);
+    uint64_t bytes_max = MAX_OF(en->opts.image_cache_bytes, engine_image_bytes(en->shape));
+    int r = account_open(en->opts.parent, "images", ACCOUNT_ANON, bytes_max, &s->images);
     if (r < 0)
         return r;
-    account_set_planned(s->pictures, bytes_max);
+    account_set_planned(s->images, bytes_max);
     s->vision = account_find(en->opts.parent, "vision");
     s->entry = NONE;
-    struct gallery_opts gallery = {.account = s->pictures,
+    struct gallery_opts gallery = {.account = s->images,
                                    .token_bytes = token_bytes(en->shape),
                                    .bytes_max = bytes_max,
                                    .keep_bytes = en->opts.image_cache_bytes};
@@ -68,16 +68,16 @@ void sight_done(struct engine *en)
 {
     struct sight *s = &en->sight;
     ASSERT(s->jobs == 0 && !s->owner);
-    while (s->pictures && model_encode_relax(en->opts.model))
+    while (s->images && model_encode_relax(en->opts.model))
         ;
     gallery_done(s->gallery);
-    account_close(s->pictures);
+    account_close(s->images);
     *s = (struct sight){0};
 }
 
 void sight_enter(struct engine *en, const struct job *j)
 {
-    en->sight.jobs += j->picture_count > 0;
+    en->sight.jobs += j->image_count > 0;
 }
 
 /* ---- what a row has ---- */
@@ -87,8 +87,8 @@ static struct gallery_key key_of(const struct job *j, uint32_t i)
     struct gallery_key key = {.scope = j->scope,
                               .rows = j->grids[i].rows,
                               .columns = j->grids[i].columns,
-                              .frames = j->pictures[i]->frames};
-    memcpy(key.sha256, j->pictures[i]->sha256, sizeof(key.sha256));
+                              .frames = j->images[i]->frames};
+    memcpy(key.sha256, j->images[i]->sha256, sizeof(key.sha256));
     return key;
 }
 
@@ -109,7 +109,7 @@ static void let_go(struct sight *s, struct job *j, uint32_t i)
 
 static void let_go_all(struct sight *s, struct job *j)
 {
-    for (uint32_t i = 0; i < j->picture_count; i++)
+    for (uint32_t i = 0; i < j->image_count; i++)
         let_go(s, j, i);
 }
 
@@ -124,7 +124,7 @@ static bool find(struct engine *en, struct job *j, uint32_t i)
         return false;
     gallery_ref(en->sight.gallery, entry);
     take(&en->sight, j, i, entry);
-    en->now.pictures_found++;
+    en->now.images_found++;
     return true;
 }
 
@@ -136,7 +136,7 @@ static uint32_t ready_of(struct engine *en, struct job *j)
         let_go_all(&en->sight, j);
     if (!reads)
         return j->row.phase == SCHED_DECODING ? 0 : j->grids[0].first;
-    for (uint32_t i = 0; i < j->picture_count; i++) {
+    for (uint32_t i = 0; i < j->image_count; i++) {
         if (end_of(&j->grids[i]) <= j->row.done)
             let_go(&en->sight, j, i);
         else if (!find(en, j, i))
@@ -152,7 +152,7 @@ bool sight_look(struct engine *en)
         return false;
     LIST_EACH(it, &en->jobs) {
         struct job *j = LIST_ENTRY(it, struct job, link);
-        uint32_t ready = j->picture_count > 0 ? ready_of(en, j) : 0;
+        uint32_t ready = j->image_count > 0 ? ready_of(en, j) : 0;
         changed |= ready != j->row.ready;
         j->row.ready = ready;
     }
@@ -163,8 +163,8 @@ bool sight_look(struct engine *en)
 
 static void forget(struct sight *s)
 {
-    picture_let_go(s->picture);
-    s->picture = NULL;
+    image_let_go(s->image);
+    s->image = NULL;
     s->owner = NULL;
     s->entry = NONE;
     s->begun = false;
@@ -184,7 +184,7 @@ static void stop(struct engine *en)
 static bool wants_same(const struct sight *s, const struct job *j, const struct gallery_key *key,
                        uint32_t *ret)
 {
-    for (uint32_t i = 0; i < j->picture_count; i++) {
+    for (uint32_t i = 0; i < j->image_count; i++) {
         struct gallery_key own = key_of(j, i);
         if (end_of(&j->grids[i]) <= j->row.done || !gallery_key_eq(&own, key))
             continue;
@@ -211,7 +211,7 @@ static void leave_to_another(struct engine *en)
 void sight_leave(struct engine *en, struct job *j)
 {
     struct sight *s = &en->sight;
-    if (j->picture_count == 0)
+    if (j->image_count == 0)
         return;
     if (s->owner == j)
         leave_to_another(en);
@@ -224,7 +224,7 @@ static void finish(struct engine *en)
     struct sight *s = &en->sight;
     struct job *j = s->owner;
     gallery_finish(s->gallery, s->entry);
-    en->now.pictures_encoded++;
+    en->now.images_encoded++;
     /* The reference it was made with is its owner's now. One that has lost its place meanwhile looks for it
      * again. */
     take(s, j, s->at, s->entry);
@@ -238,7 +238,7 @@ static void let_others_go(struct engine *en, const struct job *but)
 {
     LIST_EACH(it, &en->jobs) {
         struct job *j = LIST_ENTRY(it, struct job, link);
-        if (j != but && j->picture_count > 0)
+        if (j != but && j->image_count > 0)
             let_go_all(&en->sight, j);
     }
 }
@@ -261,7 +261,7 @@ static enum room find_room(struct engine *en, const struct job *j, uint64_t byte
 /* The job's image got no memory. True: there is some now. */
 static bool refuse(struct engine *en, struct job *j, uint32_t i, bool stepped)
 {
-    const struct picture *p = j->pictures[i];
+    const struct image *p = j->images[i];
     uint64_t features = token_bytes(en->shape) * j->grids[i].rows * j->grids[i].columns;
     uint64_t encoding = model_encode_bytes(en->shape, (uint64_t)p->width * p->height);
     enum room room = find_room(en, j, features + encoding, stepped);
@@ -289,12 +289,12 @@ static struct job *next_job(struct engine *en)
     return NULL;
 }
 
-static uint32_t picture_at(const struct job *j, uint32_t token)
+static uint32_t image_at(const struct job *j, uint32_t token)
 {
     uint32_t i = 0;
-    while (i < j->picture_count && j->grids[i].first != token)
+    while (i < j->image_count && j->grids[i].first != token)
         i++;
-    ASSERT(i < j->picture_count);
+    ASSERT(i < j->image_count);
     return i;
 }
 
@@ -305,7 +305,7 @@ static bool begin(struct engine *en, bool stepped)
     struct job *j = next_job(en);
     if (!j)
         return false;
-    uint32_t at = picture_at(j, j->row.ready), entry;
+    uint32_t at = image_at(j, j->row.ready), entry;
     struct gallery_key key = key_of(j, at);
     int r = gallery_begin(s->gallery, &key, &entry);
     if (r == -ENOMEM || (r == -EAGAIN && !stepped))
@@ -315,7 +315,7 @@ static bool begin(struct engine *en, bool stepped)
     s->owner = j;
     s->at = at;
     s->entry = entry;
-    s->picture = picture_hold(j->pictures[at]);
+    s->image = image_hold(j->images[at]);
     trim_call_off(en);
     return true;
 }
@@ -325,12 +325,12 @@ static bool begin(struct engine *en, bool stepped)
 static int prepare(struct engine *en)
 {
     struct sight *s = &en->sight;
-    const struct picture *p = s->picture;
+    const struct image *p = s->image;
     int r = gallery_commit(s->gallery, s->entry);
     if (r != 0)
         return r < 0 ? r : 0;
-    const uint8_t *last = p->pixels + (p->frames - 1) * picture_frame_bytes(p->width, p->height);
-    struct model_picture in = {.frames = {p->pixels, last},
+    const uint8_t *last = p->pixels + (p->frames - 1) * image_frame_bytes(p->width, p->height);
+    struct model_image in = {.frames = {p->pixels, last},
                                .width = p->width,
                                .height = p->height,
                                .features = gallery_features(s->gallery, s->entry)};
@@ -479,7 +479,7 @@ uint64_t sight_free_bytes(const struct engine *en)
 uint64_t sight_reach_bytes(const struct engine *en)
 {
     const struct sight *s = &en->sight;
-    uint64_t bytes = s->pictures ? account_would_free(s->pictures, gallery_now(s).unused_bytes) : 0;
+    uint64_t bytes = s->images ? account_would_free(s->images, gallery_now(s).unused_bytes) : 0;
     return bytes + (s->vision ? account_would_free(s->vision, sight_spare_bytes(en, UINT64_MAX)) : 0);
 }
 
@@ -512,25 +512,25 @@ uint64_t sight_give(struct engine *en, uint64_t before_ns, bool features)
 void sight_read_gauges(const struct engine *en, struct engine_numbers *ret)
 {
     struct gallery_numbers n = gallery_now(&en->sight);
-    ret->pictures_kept = n.entries;
-    ret->pictures_bytes = n.bytes;
-    ret->pictures_bytes_max = n.bytes_max;
-    ret->pictures_evicted = n.evicted;
+    ret->images_kept = n.entries;
+    ret->images_bytes = n.bytes;
+    ret->images_bytes_max = n.bytes_max;
+    ret->images_evicted = n.evicted;
     ret->encoding_bytes = vision_bytes(&en->sight);
 }
 
-uint32_t sight_pictures_done(const struct job *j)
+uint32_t sight_images_done(const struct job *j)
 {
     uint32_t count = 0;
     if (j->row.phase == SCHED_DECODING)
-        return j->picture_count;
-    for (uint32_t i = 0; i < j->picture_count; i++)
+        return j->image_count;
+    for (uint32_t i = 0; i < j->image_count; i++)
         count += end_of(&j->grids[i]) <= j->row.done || j->entries[i] != NONE;
     return count;
 }
 
 bool sight_is_awaited(const struct job *j)
 {
-    return j->picture_count > 0 && j->row.phase == SCHED_PREFILLING && j->row.ready > 0 &&
+    return j->image_count > 0 && j->row.phase == SCHED_PREFILLING && j->row.ready > 0 &&
            j->row.done >= j->row.ready;
 }

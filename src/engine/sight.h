@@ -23,7 +23,7 @@ struct engine;
 
 struct sight {
     /* Constant. */
-    struct account *pictures; /* features; NULL: the model sees nothing, and all below is zero */
+    struct account *images; /* features; NULL: the model sees nothing, and all below is zero */
     struct account *vision;   /* what the model takes while it encodes; NULL: not counted */
     struct gallery *gallery;
     /* Engine thread only. */
@@ -31,7 +31,7 @@ struct sight {
     struct job *owner;       /* the job of the image in progress; NULL: none */
     uint32_t at;             /* which one of the owner's */
     uint32_t entry;          /* of the gallery: place of its embeddings */
-    struct picture *picture; /* its pixels, held */
+    struct image *image; /* its pixels, held */
     bool begun;              /* the model has it; before that its memory is being committed */
     uint64_t ended_ns;       /* when the last one ended */
     uint64_t least_bytes;    /* what the model keeps of `vision` anyway */
@@ -40,7 +40,7 @@ struct sight {
 
 /* Bytes of the engine's arena that sight_create takes at most. */
 size_t sight_arena_bytes(const struct model_shape *s);
-/* Opens the account `pictures`. 0 or -ENOMEM; sight_done() in either case. */
+/* Opens the account `images`. 0 or -ENOMEM; sight_done() in either case. */
 int sight_create(struct engine *en);
 /* No job is left. */
 void sight_done(struct engine *en);
@@ -79,7 +79,7 @@ uint64_t sight_give(struct engine *en, uint64_t before_ns, bool features);
 
 void sight_read_gauges(const struct engine *en, struct engine_numbers *ret);
 /* The job's images that need no more work. */
-uint32_t sight_pictures_done(const struct job *j);
+uint32_t sight_images_done(const struct job *j);
 /* Does its sequence wait for an image? */
 bool sight_is_awaited(const struct job *j);
 

@@ -104,7 +104,7 @@ struct charge account_charge(struct account *a);
 
 struct account_numbers account_numbers(struct account *a);
 
-/* Calls `visit` for every account, parents before children, under the lock: a consistent picture.
+/* Calls `visit` for every account, parents before children, under the lock: a consistent image.
  * `visit` must not call the ledger. */
 void ledger_walk(struct ledger *l, void (*visit)(void *arg, const struct account_numbers *n), void *arg);
 

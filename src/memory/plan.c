@@ -14,7 +14,7 @@
 
 #define SNAPSHOTS_MAX 1024
 #define REQUESTS_PART 16 /* of the ceiling, for what waits */
-#define PICTURES_PART 16 /* of the ceiling, and of what is left a quarter, when nobody says how much */
+#define IMAGES_PART 16 /* of the ceiling, and of what is left a quarter, when nobody says how much */
 #define SPARE_UNITS   2  /* blocks begin and end within units, in each pool */
 
 static uint64_t pages_of(const struct plan_model *m, uint64_t tokens)
@@ -58,7 +58,7 @@ uint64_t plan_process_bytes(const struct plan_process *p)
 
 static uint64_t model_fixed_bytes(const struct plan_model *m)
 {
-    return m->weight_bytes + m->mtp_bytes + m->workspace_bytes + m->vision_bytes + m->picture_bytes +
+    return m->weight_bytes + m->mtp_bytes + m->workspace_bytes + m->vision_bytes + m->image_bytes +
            m->tables_bytes + m->tokenizer_bytes;
 }
 
@@ -111,21 +111,21 @@ static uint32_t longest(const struct plan_process *p, const struct plan_model *m
     return low;
 }
 
-/* What somebody asked for to keep pictures in, beside the largest one's place. */
-static uint64_t pictures_asked(const struct plan_model *m, const struct plan_wish *w)
+/* What somebody asked for to keep images in, beside the largest one's place. */
+static uint64_t images_asked(const struct plan_model *m, const struct plan_wish *w)
 {
-    bool asked = m->picture_bytes > 0 && w->image_cache_bytes != PLAN_ALL;
-    return asked && w->image_cache_bytes > m->picture_bytes ? w->image_cache_bytes - m->picture_bytes : 0;
+    bool asked = m->image_bytes > 0 && w->image_cache_bytes != PLAN_ALL;
+    return asked && w->image_cache_bytes > m->image_bytes ? w->image_cache_bytes - m->image_bytes : 0;
 }
 
-/* As longest(), beside the pictures that are to be kept if that leaves a context of use, and with pools of at
+/* As longest(), beside the images that are to be kept if that leaves a context of use, and with pools of at
  * most what the wish says. */
 static uint32_t longest_unasked(const struct plan_process *p, const struct plan_model *m,
                                 const struct plan_wish *w)
 {
     uint32_t low = MIN_OF(m->context_max, PLAN_CONTEXT_LEAST), high = 0;
     struct plan_model keeping = *m;
-    keeping.picture_bytes += pictures_asked(m, w);
+    keeping.image_bytes += images_asked(m, w);
     high = longest(p, &keeping, w, m->context_max);
     if (high < low)
         high = longest(p, m, w, m->context_max);
@@ -156,26 +156,26 @@ static uint32_t most_rows(const struct plan_process *p, plan_model_fn *model, vo
 
 /* ---- what is left ---- */
 
-/* Beside the largest picture, which has its place anyway: of what is left when one sequence has its pages. */
-static uint64_t share_pictures(struct plan *ret, const struct plan_wish *w, uint64_t left)
+/* Beside the largest image, which has its place anyway: of what is left when one sequence has its pages. */
+static uint64_t share_images(struct plan *ret, const struct plan_wish *w, uint64_t left)
 {
     const struct plan_model *m = &ret->model;
     uint64_t wanted = w->image_cache_bytes,
              taken = pools_floor(m, w, ret->max_model_len) +
                      tables_bytes(m, pages_of(m, ret->max_model_len), slots_most(m, w));
     uint64_t room = left > taken ? left - taken : 0;
-    if (m->picture_bytes == 0)
+    if (m->image_bytes == 0)
         return 0;
     if (wanted == PLAN_ALL) {
-        wanted = MIN_OF(ret->ceiling_bytes / PICTURES_PART, PLAN_PICTURES_MOST);
+        wanted = MIN_OF(ret->ceiling_bytes / IMAGES_PART, PLAN_IMAGES_MOST);
         room /= 4;
     }
-    uint64_t more = wanted > m->picture_bytes ? MIN_OF(wanted - m->picture_bytes, room) : 0;
-    ret->pictures_bytes = m->picture_bytes + more;
-    ret->image_cache_bytes = MIN_OF(wanted, ret->pictures_bytes);
+    uint64_t more = wanted > m->image_bytes ? MIN_OF(wanted - m->image_bytes, room) : 0;
+    ret->images_bytes = m->image_bytes + more;
+    ret->image_cache_bytes = MIN_OF(wanted, ret->images_bytes);
     ASSERT(more <= left);
-    ASSERT(ret->pictures_bytes >= m->picture_bytes);
-    ASSERT(ret->image_cache_bytes <= ret->pictures_bytes);
+    ASSERT(ret->images_bytes >= m->image_bytes);
+    ASSERT(ret->image_cache_bytes <= ret->images_bytes);
     return more;
 }
 
@@ -185,7 +185,7 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
     ASSERT(ret->ceiling_bytes >= fixed_bytes(&ret->process, &ret->model) + ret->requests_bytes);
     const struct plan_model *m = &ret->model;
     uint64_t left = ret->ceiling_bytes - fixed_bytes(&ret->process, m) - ret->requests_bytes;
-    left -= share_pictures(ret, w, left);
+    left -= share_images(ret, w, left);
     uint64_t slots = rows_slots(m, w), slots_bytes = in_units(slots * m->slot_bytes);
     uint64_t pages_rows = pages_of(m, ret->max_model_len) * m->rows;
     uint64_t per_page = m->page_bytes + m->engine_page_bytes;
@@ -267,7 +267,7 @@ static void add_model(struct plan *p, const struct plan_wish *w)
     uint64_t engine = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), rows_slots(m, w));
     uint64_t fixed = model_fixed_bytes(m);
     p->model_bytes =
-        fixed - m->picture_bytes + p->pictures_bytes + p->engine_bytes + p->requests_bytes + p->pools_bytes;
+        fixed - m->image_bytes + p->images_bytes + p->engine_bytes + p->requests_bytes + p->pools_bytes;
     p->job_bytes = requests;
     p->pools_floor_bytes = pools_floor(m, w, p->max_model_len);
     p->load_bytes = fixed + MAX_OF(p->engine_bytes + requests + p->pools_floor_bytes, m->loading_bytes);
@@ -281,8 +281,8 @@ static void add_model(struct plan *p, const struct plan_wish *w)
         m->vision_bytes ? "encoding one image; the encoder's weights are above"
         : m->has_vision ? "left out"
                         : "the model has none");
-    add(p, 1, "pictures", ACCOUNT_ANON, m->picture_bytes, p->pictures_bytes,
-        m->picture_bytes ? "image embeddings, see --image-cache" : "the model has no vision encoder");
+    add(p, 1, "images", ACCOUNT_ANON, m->image_bytes, p->images_bytes,
+        m->image_bytes ? "image embeddings, see --image-cache" : "the model has no vision encoder");
     add(p, 1, "mtp", ACCOUNT_ANON, m->mtp_bytes, m->mtp_bytes,
         m->mtp_bytes ? "the MTP head; more of it in kv and state"
         : m->has_mtp ? "in the checkpoint, not loaded"
@@ -322,7 +322,7 @@ static void share_least(struct plan *p, const struct plan_wish *w)
     p->kv_bytes = in_units(pages_of(m, p->max_model_len) * m->page_bytes);
     p->state_bytes = in_units(rows_slots(m, w) * m->slot_bytes);
     p->pools_bytes = p->kv_bytes + p->state_bytes;
-    p->pictures_bytes = m->picture_bytes;
+    p->images_bytes = m->image_bytes;
 }
 
 static void explain(struct plan *p, plan_model_fn *model, void *arg, const struct plan_wish *w,

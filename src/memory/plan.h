@@ -17,7 +17,7 @@ struct plan_process {
     uint64_t network_bytes, body_bytes;    /* connections, all of which may be open; bodies that arrive */
     uint64_t connection_bytes;             /* one of them; for the reader */
     uint64_t text_floor_bytes, text_bytes; /* requests from their JSON to their reply */
-    uint64_t media_bytes;                  /* pictures and videos on their way; 0: no model sees any */
+    uint64_t media_bytes;                  /* images and videos on their way; 0: no model sees any */
     uint64_t ssd_staging_bytes, ssd_table_bytes; /* of the SSD tier; 0: there is none */
 };
 
@@ -34,9 +34,9 @@ struct plan_model {
     uint64_t engine_bytes;                         /* tables and logits with pools of no size */
     uint64_t engine_page_bytes, engine_slot_bytes; /* and for each page and slot of theirs */
     uint64_t job_bytes, job_token_bytes;           /* of a request's block, at most */
-    /* To encode one picture of the largest size; the tower's weights are among the others. */
+    /* To encode one image of the largest size; the tower's weights are among the others. */
     uint64_t vision_bytes;
-    uint64_t picture_bytes;   /* what one of that size looks like to the model; 0: it sees nothing */
+    uint64_t image_bytes;   /* what one of that size looks like to the model; 0: it sees nothing */
     bool has_vision, has_mtp; /* in the checkpoint */
 };
 
@@ -44,12 +44,12 @@ struct plan_model {
 #define PLAN_CONTEXT_LEAST                                                                                   \
     1024 /* a model that cannot have so much is of little use: it is asked for, or refused */
 
-#define PLAN_PICTURES_MOST ((uint64_t)256 << 20)
+#define PLAN_IMAGES_MOST ((uint64_t)256 << 20)
 
 struct plan_wish {
     uint32_t max_model_len;    /* 0: the model's own, or what fits */
     uint64_t host_cache_bytes; /* PLAN_ALL: what is left; 0: none */
-    /* Of what pictures look like, beyond use: PLAN_ALL: PLAN_PICTURES_MOST or a sixteenth of the ceiling, if
+    /* Of what images look like, beyond use: PLAN_ALL: PLAN_IMAGES_MOST or a sixteenth of the ceiling, if
      * so much is left; 0: none. */
     uint64_t image_cache_bytes;
     /* A context that nobody asked for takes at most so many bytes of pools, or PLAN_CONTEXT_LEAST tokens; 0:
@@ -75,7 +75,7 @@ struct plan {
     uint64_t load_bytes, pools_floor_bytes, job_bytes;
     /* Limits. */
     uint64_t model_bytes, pools_bytes, kv_bytes, state_bytes, host_cache_bytes, requests_bytes, engine_bytes;
-    uint64_t pictures_bytes, image_cache_bytes; /* of pictures_bytes, what may stay when nobody uses it */
+    uint64_t images_bytes, image_cache_bytes; /* of images_bytes, what may stay when nobody uses it */
     struct plan_process process;
     struct plan_model model;
     struct plan_line lines[PLAN_LINES_MAX];

@@ -75,7 +75,7 @@ static float *take_floats(struct room *r, uint64_t count)
 }
 
 /* Memory of an image with this many patches and this longer edge. */
-static void lay_out_picture(const struct encoder *e, struct room *r, uint64_t patches, uint64_t edge,
+static void lay_out_image(const struct encoder *e, struct room *r, uint64_t patches, uint64_t edge,
                             struct encoder_arrays *a)
 {
     const struct vision_config *v = e->config;
@@ -136,7 +136,7 @@ void encoder_cost(const struct vision_config *v, struct model_vision *ret)
     const uint64_t patches = PAGE_TOKENS * ALIGN; /* so many that nothing is rounded */
     set_strides(&e, v);
     lay_out_slice(&e, &fixed, &a);
-    lay_out_picture(&e, &large, patches, patches, &a);
+    lay_out_image(&e, &large, patches, patches, &a);
     ret->patch_products = patch_products(v);
     ret->pair_products = (uint64_t)2 * v->depth * v->hidden;
     ret->encode_patch_bytes = DIV_UP(large.used, patches);
@@ -246,7 +246,7 @@ static void fill_levels(struct encoder *e)
     }
 }
 
-int encoder_begin(struct encoder *e, const struct model_picture *p)
+int encoder_begin(struct encoder *e, const struct model_image *p)
 {
     const struct model_vision *s = &e->config->shape;
     uint32_t cell = s->patch * s->merge, rows = p->height / s->patch, columns = p->width / s->patch;
@@ -255,12 +255,12 @@ int encoder_begin(struct encoder *e, const struct model_picture *p)
     struct room room = {.base = units_base(e->units)};
     struct encoder_arrays a;
     lay_out_slice(e, &room, &a);
-    lay_out_picture(e, &room, (uint64_t)rows * columns, MAX_OF(rows, columns), &a);
+    lay_out_image(e, &room, (uint64_t)rows * columns, MAX_OF(rows, columns), &a);
     int r = commit(e, room.used);
     if (r != 0)
         return r;
     e->a = a;
-    e->picture = *p;
+    e->image = *p;
     e->rows = rows;
     e->columns = columns;
     e->patches = rows * columns;

@@ -56,7 +56,7 @@ struct encoder {
     struct units *units;
     /* The image. */
     bool busy;
-    struct model_picture picture;
+    struct model_image image;
     uint32_t rows, columns, patches; /* rows and columns of patches */
     uint32_t slices, page_count;
     struct encoder_arrays a;
@@ -75,7 +75,7 @@ int encoder_init(struct encoder *e, const struct config *c, const struct tower *
 /* Fine on a zeroed struct. */
 void encoder_done(struct encoder *e);
 
-int encoder_begin(struct encoder *e, const struct model_picture *p);
+int encoder_begin(struct encoder *e, const struct model_image *p);
 bool encoder_run(struct encoder *e, uint64_t deadline_ns);
 void encoder_stop(struct encoder *e);
 void encoder_progress(const struct encoder *e, uint64_t *done, uint64_t *all);

@@ -86,8 +86,8 @@ static void read_patch(const struct encoder *e, uint32_t patch, float *ret)
     for (uint32_t f = 0; f < VISION_FRAMES; f++) {
         for (uint32_t y = 0; y < size; y++) {
             const uint8_t *p =
-                e->picture.frames[f] +
-                (((size_t)at.row * size + y) * e->picture.width + (size_t)at.column * size) * 3;
+                e->image.frames[f] +
+                (((size_t)at.row * size + y) * e->image.width + (size_t)at.column * size) * 3;
             for (uint32_t x = 0; x < size; x++) {
                 for (uint32_t c = 0; c < VISION_CHANNELS; c++) {
                     size_t i = last ? (f * plane + y * size + x) * VISION_CHANNELS + c
@@ -342,7 +342,7 @@ static void merge_gelu_tile(void *arg, uint32_t tile, uint32_t worker)
 static float *feature_of(const struct encoder *e, uint32_t token)
 {
     size_t first = slice_from(e) / token_patches(e);
-    return e->picture.features + (first + token) * e->config->shape.feature_floats +
+    return e->image.features + (first + token) * e->config->shape.feature_floats +
            (size_t)e->passes[e->pass].feature * e->config->out;
 }
 

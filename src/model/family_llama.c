@@ -45,7 +45,7 @@ static void layer(struct step *s, const struct layer *l)
 const struct family family_qwen3_vl = {
     .names = {"qwen3_vl"},
     .partial_rotary_default = 1,
-    .pictures = true,
+    .images = true,
     .deepstack = true,
     .check = check,
     .bind_layer = bind_layer,

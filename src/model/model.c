@@ -181,7 +181,7 @@ static int want_parts(struct config *c, const struct source *s, const char *dir,
 {
     c->drafts_max = p->drafts_max;
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
-    if (!p->vision || !c->family->pictures || !tower_exists(s->checkpoint))
+    if (!p->vision || !c->family->images || !tower_exists(s->checkpoint))
         return 0;
     return vision_config_load(dir, c, p->image_pixels_max, &c->vision, e);
 }
@@ -358,7 +358,7 @@ static int create_encoder(struct model *m, const struct model_opts *opts, struct
     if (!m->config.vision.shape.present)
         return 0;
     int r = encoder_init(&m->encoder, &m->config, &m->tower, m->step, opts->parent);
-    return r == 0 ? 0 : err_set(e, r, "no memory left to encode pictures");
+    return r == 0 ? 0 : err_set(e, r, "no memory left to encode images");
 }
 
 /* Reserves what `measured` counted, and makes of it one that packs into that. */
@@ -581,7 +581,7 @@ int model_forward(struct model *m, const struct model_step *in)
         if (is_set(in->cancel) || is_set(in->stop))
             return -ECANCELED;
         m->config.family->layer(s, &m->layers[i]);
-        if (i < m->config.vision.deepstack_count && s->pictured > 0)
+        if (i < m->config.vision.deepstack_count && s->imaged > 0)
             step_add_features(s, i);
         if (in->progress_ns)
             atomic_store_explicit(in->progress_ns, clock_now_ns(), memory_order_relaxed);
@@ -609,7 +609,7 @@ void model_accept(struct model *m, char *slots, uint32_t slot, uint32_t count)
 
 /* ---- images ---- */
 
-int model_encode_begin(struct model *m, const struct model_picture *p)
+int model_encode_begin(struct model *m, const struct model_image *p)
 {
     ASSERT(m->config.vision.shape.present);
     return encoder_begin(&m->encoder, p);

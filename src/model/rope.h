@@ -1,7 +1,7 @@
 /* rope.h - the angles of rotary position embedding.
  *
  * A position has three numbers (interleaved M-RoPE); each frequency turns by one of them. Of text they are
- * equal, and so is every model's that knows no pictures. */
+ * equal, and so is every model's that knows no images. */
 #ifndef PLATEAU_MODEL_ROPE_H
 #define PLATEAU_MODEL_ROPE_H
 

@@ -169,7 +169,7 @@ static void add_spans(struct step *s, uint32_t row, uint32_t column)
     }
 }
 
-/* A token's place among text and pictures, and what stands for it if it is a picture's. */
+/* A token's place among text and images, and what stands for it if it is a image's. */
 static void add_place(struct step *s, const struct model_row *row, uint32_t column, uint32_t position)
 {
     const struct model_grid *g = mrope_grid(row->grids, row->grid_count, position);
@@ -180,7 +180,7 @@ static void add_place(struct step *s, const struct model_row *row, uint32_t colu
     ASSERT(g->features);
     s->features[column] =
         g->features + (size_t)(position - g->first) * s->config->vision.shape.feature_floats;
-    s->pictured++;
+    s->imaged++;
 }
 
 /* Tokens of slot_in to apply. Without slots nothing is held: K and V of rejected drafts are overwritten. */
@@ -202,7 +202,7 @@ void step_begin(struct step *s, const struct model_step *in)
     ASSERT(in->row_count <= s->rows_max);
     s->in = in;
     s->rows = in->row_count;
-    s->tokens = s->span_count = s->pictured = 0;
+    s->tokens = s->span_count = s->imaged = 0;
     s->settle = NULL;
     for (uint32_t r = 0; r < in->row_count; r++) {
         const struct model_row *row = &in->rows[r];

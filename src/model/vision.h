@@ -15,7 +15,7 @@ uint64_t model_encode_bytes(const struct model_shape *s, uint64_t pixels);
 /* Multiply-adds for such an image, in products and attention. */
 uint64_t model_encode_products(const struct model_shape *s, uint64_t pixels);
 
-struct model_picture {
+struct model_image {
     const uint8_t *frames[2]; /* [height][width][3] R, G, B; the same twice for a still image. Borrowed until
                                  it is done */
     uint32_t width, height;   /* multiples of patch * merge; width * height <= pixels_max */
@@ -25,7 +25,7 @@ struct model_picture {
 /* Commits its memory, a small unit a call, because that takes time as well. 0: the image is in progress.
  * 1: there is more to commit, call again. -ENOMEM: the rest was refused, and no image is in progress;
  * memory of earlier calls stays for others. No other image is in progress. */
-int model_encode_begin(struct model *m, const struct model_picture *p);
+int model_encode_begin(struct model *m, const struct model_image *p);
 /* Works until it is done or the clock has passed deadline_ns, at least one piece. True: done, and none is on
  * its way. */
 bool model_encode_run(struct model *m, uint64_t deadline_ns);

@@ -99,7 +99,7 @@ static void read_tokens(struct json_read *r, const struct config *text, struct m
     s->start_token = json_read_u32(r, "vision_start_token_id", 0, text->vocab - 1);
     s->end_token = json_read_u32(r, "vision_end_token_id", 0, text->vocab - 1);
     if (!text->rope.interleaved || text->rope.sections[0] == 0)
-        json_read_fail(r, -ENOTSUP, "pictures need mrope_interleaved true and an mrope_section");
+        json_read_fail(r, -ENOTSUP, "images need mrope_interleaved true and an mrope_section");
 }
 
 /* size.shortest_edge and longest_edge are areas, whatever they are called; min_pixels and max_pixels go
@@ -115,7 +115,7 @@ static void read_bounds(struct json_read *r, uint64_t *min, uint64_t *max)
     low = json_read_u32_or(r, "min_pixels", 1, VISION_PIXELS_MAX, low);
     high = json_read_u32_or(r, "max_pixels", 1, VISION_PIXELS_MAX, high);
     if (low > high)
-        json_read_fail(r, -EINVAL, "pictures of %u pixels at least and %u at most", low, high);
+        json_read_fail(r, -EINVAL, "images of %u pixels at least and %u at most", low, high);
     *min = low;
     *max = high;
 }
@@ -136,7 +136,7 @@ static void read_triple(struct json_read *r, const char *key, double min, float 
     }
 }
 
-static void read_picture(struct json_read *r, struct vision_config *v)
+static void read_image(struct json_read *r, struct vision_config *v)
 {
     struct model_vision *s = &v->shape;
     double factor = json_read_f64_or(r, "rescale_factor", 0, 1, 1.0 / 255);
@@ -172,19 +172,19 @@ static void cap(struct model_vision *s, uint64_t pixels_max)
     s->pixels_min = MIN_OF(s->pixels_min, s->pixels_max);
 }
 
-int vision_config_read(const json_t *config, const json_t *picture, const json_t *video,
+int vision_config_read(const json_t *config, const json_t *image, const json_t *video,
                        const struct config *text, uint64_t pixels_max, struct vision_config *ret,
                        struct err *e)
 {
     struct vision_config v = {.shape.present = true};
     struct json_read r = {.object = config, .where = "config.json", .e = e};
-    struct json_read p = {.object = picture, .where = "preprocessor_config.json", .e = e};
+    struct json_read p = {.object = image, .where = "preprocessor_config.json", .e = e};
     struct json_read q = {.object = video, .where = "video_preprocessor_config.json", .e = e};
     read_tower(config, text, &v, &r);
     if (!r.error)
         read_tokens(&r, text, &v.shape);
     if (!r.error)
-        read_picture(&p, &v);
+        read_image(&p, &v);
     if (!r.error && !p.error)
         read_video(&q, &v.shape);
     int error = r.error ? r.error : p.error ? p.error : q.error;
@@ -211,19 +211,19 @@ static int find_file(const char *dir, const char *name, const json_t *processor,
 int vision_config_load(const char *dir, const struct config *text, uint64_t pixels_max,
                        struct vision_config *ret, struct err *e)
 {
-    json_t *config = NULL, *processor = NULL, *picture = NULL, *video = NULL;
+    json_t *config = NULL, *processor = NULL, *image = NULL, *video = NULL;
     int r = json_read_file(dir, "config.json", &config, e);
     if (r == 0)
         r = find_file(dir, "processor_config.json", NULL, "", &processor, e);
     if (r == 0)
-        r = find_file(dir, "preprocessor_config.json", processor, "image_processor", &picture, e);
+        r = find_file(dir, "preprocessor_config.json", processor, "image_processor", &image, e);
     if (r == 0)
         r = find_file(dir, "video_preprocessor_config.json", processor, "video_processor", &video, e);
     if (r == 0)
-        r = vision_config_read(config, picture, video, text, pixels_max, ret, e);
+        r = vision_config_read(config, image, video, text, pixels_max, ret, e);
     json_decref(config);
     json_decref(processor);
-    json_decref(picture);
+    json_decref(image);
     json_decref(video);
     return r;
 }

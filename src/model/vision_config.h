@@ -35,10 +35,10 @@ struct vision_config {
     float mean[VISION_CHANNELS], std[VISION_CHANNELS]; /* of pixels as numbers of 0 to 1 */
 };
 
-/* `picture` and `video`: the preprocessors' files; NULL: missing. pixels_max: as
+/* `image` and `video`: the preprocessors' files; NULL: missing. pixels_max: as
  * model_parts.image_pixels_max. 0, -EINVAL, -ENOTSUP (another kind of vision encoder), with key, value and
  * limit in e. */
-int vision_config_read(const json_t *config, const json_t *picture, const json_t *video,
+int vision_config_read(const json_t *config, const json_t *image, const json_t *video,
                        const struct config *text, uint64_t pixels_max, struct vision_config *ret,
                        struct err *e);
 /* The same from the files in dir. Also what reading them said, but not -ENOENT. */

@@ -197,7 +197,7 @@ static int apply_plan(struct load *l)
     if (r == 0 && s->shares)
         r = set_floor(l, "vision", plan->model.vision_bytes);
     if (r == 0 && s->shares)
-        r = set_floor(l, "pictures", plan->model.picture_bytes);
+        r = set_floor(l, "images", plan->model.image_bytes);
     return r < 0 ? err_set(l->e, r, "no memory for one request of %u tokens", plan->max_model_len) : 0;
 }
 

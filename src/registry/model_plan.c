@@ -94,7 +94,7 @@ void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret)
         .job_bytes = engine.job_bytes,
         .job_token_bytes = engine.job_token_bytes,
         .vision_bytes = model_encode_bytes(s, s->vision.pixels_max),
-        .picture_bytes = engine_picture_bytes(s),
+        .image_bytes = engine_image_bytes(s),
         .has_vision = s->has_vision,
         .has_mtp = s->has_mtp,
     };

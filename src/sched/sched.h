@@ -102,7 +102,7 @@ struct sched_row {
     /* Each token of its chunks takes a row of logits, not only the last; then it reuses nothing. */
     bool logits_all;
     uint32_t key_count; /* <= tokens / PAGE_TOKENS */
-    /* Tokens before this index have all that computing them takes, the rest wait (for a picture's features);
+    /* Tokens before this index have all that computing them takes, the rest wait (for a image's features);
      * 0: none waits. A chunk ends there, and a row whose next token waits is not scheduled and keeps what it
      * has. */
     uint32_t ready;

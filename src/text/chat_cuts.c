@@ -2,9 +2,9 @@
  *
  * What one step of an agent adds, several tool results say, stays together in every later prompt, so nothing
  * is gained between them. A first user message is cut where its text begins: its head is the same in other
- * conversations, and there are templates that write the system's words into it. Where a picture comes before
- * that text, it is cut before the picture too: other pictures for the same words to the system, other
- * questions about the same picture. */
+ * conversations, and there are templates that write the system's words into it. Where a image comes before
+ * that text, it is cut before the image too: other images for the same words to the system, other
+ * questions about the same image. */
 #include "text/chat_cuts.h"
 
 #include "base/check.h"

@@ -107,7 +107,7 @@ static void work_end(struct arena *arena, struct raster *raster)
     arena_free(arena);
 }
 
-static int decode_found(struct picture *p, uint32_t frame, struct slice bytes, const struct format *f,
+static int decode_found(struct image *p, uint32_t frame, struct slice bytes, const struct format *f,
                         const struct format_size *size, const atomic_bool *stop, const struct charge *charge,
                         struct err *e)
 {
@@ -128,7 +128,7 @@ static int decode_found(struct picture *p, uint32_t frame, struct slice bytes, c
     return r == -EINVAL ? err_prefix(e, r, "the %s image cannot be read", f->name) : r;
 }
 
-int decode_frame(struct picture *p, uint32_t frame, struct slice bytes, const struct decode_limits *limits,
+int decode_frame(struct image *p, uint32_t frame, struct slice bytes, const struct decode_limits *limits,
                  const struct charge *charge, struct err *e)
 {
     const struct format *f;
@@ -138,27 +138,27 @@ int decode_frame(struct picture *p, uint32_t frame, struct slice bytes, const st
 }
 
 int decode_still(struct slice bytes, const struct decode_limits *limits, const struct smart_bounds *bounds,
-                 const struct charge *charge, struct picture **ret, struct err *e)
+                 const struct charge *charge, struct image **ret, struct err *e)
 {
     struct decode_info info;
     struct smart_size to;
-    struct picture *p = NULL;
+    struct image *p = NULL;
     int r = decode_measure(bytes, limits, &info, e);
     if (r == 0)
         r = smart_size(info.width, info.height, bounds, &to, e);
     if (r < 0)
         return r;
-    if (picture_create(to.width, to.height, 1, charge, &p) < 0)
+    if (image_create(to.width, to.height, 1, charge, &p) < 0)
         return err_set(e, -ENOMEM, "there is no memory for the image at present");
     r = decode_frame(p, 0, bytes, limits, charge, e);
     if (r < 0)
-        picture_let_go(p);
+        image_let_go(p);
     else
         *ret = p;
     return r;
 }
 
-int decode_raw_frame(struct picture *p, uint32_t frame, const uint8_t *rgb, uint32_t width, uint32_t height,
+int decode_raw_frame(struct image *p, uint32_t frame, const uint8_t *rgb, uint32_t width, uint32_t height,
                      const atomic_bool *stop, const struct charge *charge, struct err *e)
 {
     struct raster_opts opts = {

@@ -1,4 +1,4 @@
-/* decode.h - the bytes of a PNG, JPEG, WebP or GIF, or the raw frames of a video, to struct picture.
+/* decode.h - the bytes of a PNG, JPEG, WebP or GIF, or the raw frames of a video, to struct image.
  *
  * The format is detected from the first bytes, never from a name or a claimed type. The pixels are those of
  * Pillow's ImageOps.exif_transpose(Image.open(f)).convert("RGB").resize(size, BICUBIC) (resize.h says of
@@ -24,7 +24,7 @@
 
 #include "base/err.h"
 #include "base/slice.h"
-#include "vision/picture.h"
+#include "vision/image.h"
 #include "vision/smart_size.h"
 
 struct decode_limits {
@@ -59,15 +59,15 @@ int decode_measure(struct slice bytes, const struct decode_limits *limits, struc
 /* A still image of one frame, resized within the bounds: decode_measure(), smart_size() and decode_frame()
  * in one call. */
 int decode_still(struct slice bytes, const struct decode_limits *limits, const struct smart_bounds *bounds,
-                 const struct charge *charge, struct picture **ret, struct err *e);
+                 const struct charge *charge, struct image **ret, struct err *e);
 
-/* Alternatively make the image with picture_create() and fill its frames in order, each from an encoded
+/* Alternatively make the image with image_create() and fill its frames in order, each from an encoded
  * image or from raw pixels; each is resized to p's size, whatever its own. p->sha256 is whole after the
  * last, and covers all frames. A frame that failed must not be used. */
-int decode_frame(struct picture *p, uint32_t frame, struct slice bytes, const struct decode_limits *limits,
+int decode_frame(struct image *p, uint32_t frame, struct slice bytes, const struct decode_limits *limits,
                  const struct charge *charge, struct err *e);
 /* rgb: [height][width][3], read only. `stop` may be NULL. */
-int decode_raw_frame(struct picture *p, uint32_t frame, const uint8_t *rgb, uint32_t width, uint32_t height,
+int decode_raw_frame(struct image *p, uint32_t frame, const uint8_t *rgb, uint32_t width, uint32_t height,
                      const atomic_bool *stop, const struct charge *charge, struct err *e);
 
 #endif

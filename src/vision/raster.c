@@ -46,7 +46,7 @@ static bool hash_put(struct raster *r, const void *bytes, size_t len)
  * and its own size. */
 static bool hash_begin(struct raster *r)
 {
-    const struct picture *p = r->o.to;
+    const struct image *p = r->o.to;
     uint32_t sizes[] = {r->o.frame, p->width, p->height, r->seen_width, r->seen_height};
     r->hash = EVP_MD_CTX_new();
     return r->hash && EVP_DigestInit_ex(r->hash, EVP_sha256(), NULL) == 1 &&
@@ -66,13 +66,13 @@ int raster_create(struct arena *a, const struct raster_opts *opts, struct raster
                          .arena = a,
                          .seen_width = turned ? opts->height : opts->width,
                          .seen_height = turned ? opts->width : opts->height};
-    struct picture *p = opts->to;
+    struct image *p = opts->to;
     struct resize_opts resize = {
         .from_width = r->seen_width,
         .from_height = r->seen_height,
         .to_width = p->width,
         .to_height = p->height,
-        .to = p->pixels + opts->frame * picture_frame_bytes(p->width, p->height),
+        .to = p->pixels + opts->frame * image_frame_bytes(p->width, p->height),
     };
     if (resize_create(a, &resize, &r->resize) < 0 || !hash_begin(r) ||
         (opts->orientation != 1 && !raster_plane(r, NULL))) {
@@ -96,7 +96,7 @@ size_t raster_bytes(const struct raster_opts *opts)
     bool turned = is_turned(opts->orientation);
     uint32_t width = turned ? opts->height : opts->width, height = turned ? opts->width : opts->height;
     return sizeof(struct raster) + resize_bytes(width, height, opts->to->width, opts->to->height) +
-           picture_frame_bytes(width, height) + picture_frame_bytes(width, BLOCK_ROWS) + (size_t)64 * 4;
+           image_frame_bytes(width, height) + image_frame_bytes(width, BLOCK_ROWS) + (size_t)64 * 4;
 }
 
 int raster_stopped(const struct raster *r, struct err *e)
@@ -132,7 +132,7 @@ int raster_row(struct raster *r, const uint8_t *rgb, struct err *e)
 uint8_t *raster_plane(struct raster *r, struct err *e)
 {
     if (!r->plane)
-        r->plane = ARENA_ARRAY(r->arena, uint8_t, picture_frame_bytes(r->o.width, r->o.height));
+        r->plane = ARENA_ARRAY(r->arena, uint8_t, image_frame_bytes(r->o.width, r->o.height));
     if (!r->plane)
         no_memory(e);
     return r->plane;
@@ -177,7 +177,7 @@ static void gather(const struct raster *r, const struct walk *w, uint32_t y, uin
 static int read_turned(struct raster *r, struct err *e)
 {
     struct walk w = walk_of(r);
-    uint8_t *block = ARENA_ARRAY(r->arena, uint8_t, picture_frame_bytes(r->seen_width, BLOCK_ROWS));
+    uint8_t *block = ARENA_ARRAY(r->arena, uint8_t, image_frame_bytes(r->seen_width, BLOCK_ROWS));
     if (!block)
         return no_memory(e);
     int result = 0;

@@ -7,14 +7,14 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "vision/picture.h"
+#include "vision/image.h"
 
 struct raster;
 
 struct raster_opts {
     uint32_t width, height; /* as stored */
     unsigned orientation;   /* 1 to 8, EXIF's */
-    struct picture *to;
+    struct image *to;
     uint32_t frame;          /* of `to`; those before it are there */
     const atomic_bool *stop; /* may be NULL */
 };

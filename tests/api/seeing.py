@@ -1,4 +1,4 @@
-"""What the tests of pictures and videos share: pictures in every format, questions about them, and that
+"""What the tests of images and videos share: images in every format, questions about them, and that
 nothing of them is left."""
 
 import base64
@@ -62,7 +62,7 @@ def user(*parts):
 
 
 def asking(*parts, **fields):
-    """The fields of a chat about the parts; strings are texts, bytes are pictures."""
+    """The fields of a chat about the parts; strings are texts, bytes are images."""
     known = {str: text, bytes: lambda data: image(data_url(data)), dict: lambda part: part}
     return {"messages": [user(*(known[type(p)](p) for p in parts))], "temperature": 0, "max_tokens": 40,
             "return_token_ids": True, "chat_template_kwargs": WITHOUT_THINKING, **fields}
@@ -81,8 +81,8 @@ def tokens(reply):
     return choice(reply)["token_ids"]
 
 
-def pictures(server):
-    return server.status()["models"][0]["pictures"]
+def images(server):
+    return server.status()["models"][0]["images"]
 
 
 def children(server):
@@ -105,12 +105,12 @@ def files(server):
 
 
 def nothing_left(server, seconds=60):
-    """No request, no task, no process, no byte of a picture; the ledger holds."""
+    """No request, no task, no process, no byte of a image; the ledger holds."""
     server.wait_idle(seconds)
     waits = [f"plateau_media_{what}" for what in ("waiting", "working", "fetching", "queued_bytes")]
 
     def gone():
-        """all bytes of pictures are given back"""
+        """all bytes of images are given back"""
         metrics = server.metrics()
         return account(server.memory(), "media")["used_bytes"] == 0 and not any(metrics[name] for name in waits)
 

@@ -365,14 +365,14 @@ def test_a_model_cannot_send_control_characters_to_a_terminal(terminal, chat, tm
     chat(rude_model).say("What is chsh?", "chsh(1)\ufffd change login shell.")
 
 
-# --- pictures ---
+# --- images ---
 
 IMAGES = ROOT / "tests/golden/data/canary-8bit/images"
 GREEN, PURPLE = "A green triangle on a gray background.", "A purple ring on a gray background."
 SEE = "What do you see?"
 
 
-def test_a_picture_goes_with_the_next_message_and_the_prompt_says_so(chat, tmp_path):
+def test_a_image_goes_with_the_next_message_and_the_prompt_says_so(chat, tmp_path):
     t = chat()
     t.say(f"/image {IMAGES / '0.png'}", "[12 tokens, with the next message.]")
     assert t.shown.endswith("\n[1 attached] > ")
@@ -392,7 +392,7 @@ def test_a_picture_goes_with_the_next_message_and_the_prompt_says_so(chat, tmp_p
     assert t.end() == 0
 
 
-def test_a_picture_that_cannot_be_read_changes_nothing(chat):
+def test_a_image_that_cannot_be_read_changes_nothing(chat):
     t = chat()
     t.say(f"/image {IMAGES / '0.png'}", "with the next message.]")
     t.say("/image nope.png", "nope.png: the file cannot be read: No such file or directory.")
@@ -405,7 +405,7 @@ def test_a_picture_that_cannot_be_read_changes_nothing(chat):
     t.say("What is chsh?", CHSH)
 
 
-def test_pictures_are_forgotten_with_their_conversation(chat):
+def test_images_are_forgotten_with_their_conversation(chat):
     t = chat()
     t.say(f"/image {IMAGES / '3.png'}", "with the next message.]")
     t.say(SEE, PURPLE)
@@ -421,7 +421,7 @@ def test_pictures_are_forgotten_with_their_conversation(chat):
     t.say(SEE, GREEN)
 
 
-def test_a_message_whose_picture_does_not_fit_leaves_it_attached(chat):
+def test_a_message_whose_image_does_not_fit_leaves_it_attached(chat):
     t = chat("--max-model-len", "64")
     t.say(f"/image {IMAGES / '0.png'}", "[12 tokens, with the next message.]")
     t.type("word " * 60 + "\r")
@@ -432,7 +432,7 @@ def test_a_message_whose_picture_does_not_fit_leaves_it_attached(chat):
     assert t.end() == 0
 
 
-def test_a_script_shows_pictures(tmp_path):
+def test_a_script_shows_images(tmp_path):
     got = script(tmp_path, f"/image {IMAGES / '3.png'}\n{SEE}\n/image nope.png\n")
     assert got.stdout.decode() == PURPLE + "\n"
     assert got.stderr.decode() == "plateau: nope.png: the file cannot be read: No such file or directory.\n"

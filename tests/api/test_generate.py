@@ -39,14 +39,14 @@ IMAGES = ROOT / "tests/golden/data/canary-8bit/images"
 
 
 @pytest.mark.parametrize("index", range(len(GOLDEN["vision"])))
-def test_answers_about_pictures_are_the_references(index):
+def test_answers_about_images_are_the_references(index):
     case = GOLDEN["vision"][index]
     got = run("generate", "--temperature", "0", "--image", str(IMAGES / case["image"]), case["question"])
     assert got.returncode == 0, got.stderr
     assert got.stdout == case["greedy_text"] + "\n"
 
 
-def test_a_picture_may_be_a_file_by_any_name_and_several_keep_their_order(tmp_path):
+def test_a_image_may_be_a_file_by_any_name_and_several_keep_their_order(tmp_path):
     named = tmp_path / "a b%20\u00e9.png"
     named.write_bytes((IMAGES / "0.png").read_bytes())
     (tmp_path / "link.png").symlink_to(named)
@@ -74,7 +74,7 @@ def test_a_picture_may_be_a_file_by_any_name_and_several_keep_their_order(tmp_pa
         (["--image", str(IMAGES / "0.png"), "--model", str(ROOT / "tests/golden/data/qwen3")], "has no tokenizer.json"),
     ],
 )
-def test_what_is_no_picture_is_told(arguments, words):
+def test_what_is_no_image_is_told(arguments, words):
     got = run("generate", *arguments, "What do you see?")
     assert got.returncode == 1 and got.stdout == ""
     assert words in got.stderr and got.stderr.count("\n") == 1 and ".." not in got.stderr

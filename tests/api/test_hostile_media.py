@@ -1,4 +1,4 @@
-"""Generated pictures and addresses of pictures: seen or refused in words; no byte comes from where none may,
+"""Generated images and addresses of images: seen or refused in words; no byte comes from where none may,
 and nothing is left."""
 
 import http.server
@@ -18,7 +18,7 @@ from hostile import answered, draws, post, unharmed
 from seeing import asking, chunk, data_url, image, nothing_left
 
 KINDS = {"png": ("PNG", {}), "jpeg": ("JPEG", {"quality": 60}), "webp": ("WEBP", {"lossless": True}), "gif": ("GIF", {})}
-PICTURE_BYTES_MAX = 200 << 10
+IMAGE_BYTES_MAX = 200 << 10
 
 
 class Web(http.server.BaseHTTPRequestHandler):
@@ -52,9 +52,9 @@ def folder(tmp_path_factory):
     top = tmp_path_factory.mktemp("hostile-media")
     shown = top / "shown"
     (shown / "a b").mkdir(parents=True)
-    picture = encoded(random.Random(1), "png")
+    image = encoded(random.Random(1), "png")
     for path in (shown / "p.png", shown / "a b/q.png", top / "secret.png", top / "shown-too.png"):
-        path.write_bytes(picture)
+        path.write_bytes(image)
     (shown / "out").symlink_to(top)
     (shown / "secret.png").symlink_to("../secret.png")
     os.mkfifo(shown / "pipe.png")
@@ -63,7 +63,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def eyes(folder):
-    with serving("--host-cache", "64M", "--media-dir", folder, "--allow-remote-media", "--max-images", 4, "--max-media-bytes", PICTURE_BYTES_MAX, "--max-media-pixels", 60000,
+    with serving("--host-cache", "64M", "--media-dir", folder, "--allow-remote-media", "--max-images", 4, "--max-media-bytes", IMAGE_BYTES_MAX, "--max-media-pixels", 60000,
                  kind=Faulty) as s:
         s.order("public")
         yield s
@@ -127,10 +127,10 @@ def try_parts(server, *parts):
 
 @pytest.mark.smoke
 @pytest.mark.hostile
-def test_damaged_pictures_and_bombs(eyes):
+def test_damaged_images_and_bombs(eyes):
     seen = 0
     with unharmed(eyes):
-        for _, rng in draws("pictures", 120):
+        for _, rng in draws("images", 120):
             data = damaged(rng, encoded(rng, rng.choice(list(KINDS)))) if rng.random() < 0.75 else bomb(rng)
             parts = [data] if rng.random() < 0.8 else [encoded(rng, "png"), data, data]
             status, _ = try_parts(eyes, *parts)

@@ -1,4 +1,4 @@
-"""Pictures in every format and form through HTTP, and all that a chat can do with them."""
+"""Images in every format and form through HTTP, and all that a chat can do with them."""
 
 import io
 import json
@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 
 from conftest import GOLDEN, TOP, Server, case_fields, events, refused, serving
-from seeing import (SEEN, ask, asking, choice, data_url, encoded, file_of, image, nothing_left, pictures, pixels_of, png_of,
+from seeing import (SEEN, ask, asking, choice, data_url, encoded, file_of, image, nothing_left, images, pixels_of, png_of,
                     text, tokens, user, video)
 from test_cache import cached_tokens, clear, whole_pages_before
 
-# How far apart the best two tokens are changes by 0.34 at most when a golden picture comes as a JPEG of
+# How far apart the best two tokens are changes by 0.34 at most when a golden image comes as a JPEG of
 # quality 95, by 0.16 as a WebP of quality 90 (measured over all steps of all eight). Where the reference had
 # less than this between them, the codec may decide.
 CODEC_ERROR = 0.5
@@ -26,15 +26,15 @@ def eyes():
         nothing_left(s)
 
 
-def same_picture(server, known, *others):
-    """Other files of the same pixels are the same picture: it is not encoded again, and gets the same
+def same_image(server, known, *others):
+    """Other files of the same pixels are the same image: it is not encoded again, and gets the same
     answer."""
     clear(server)
     first = tokens(ask(server, known, WHAT))
-    before = pictures(server)["encoded"]
+    before = images(server)["encoded"]
     for other in others:
         assert tokens(ask(server, other, WHAT)) == first
-        assert pictures(server)["encoded"] == before
+        assert images(server)["encoded"] == before
 
 
 # ---- formats ----
@@ -47,12 +47,12 @@ def test_formats_that_lose_nothing_give_the_references_tokens(eyes):
         rgb = pixels_of(case)
         files = [file_of(case), encoded(rgb, "WEBP", lossless=True, exact=True), encoded(rgb, "GIF"),
                  encoded(rgb.quantize(256), "PNG"), encoded(rgb, "PNG", compress_level=0)]
-        before = pictures(eyes)["encoded"]
+        before = images(eyes)["encoded"]
         for data in files:
             reply = ask(eyes, data, case["question"])
             assert tokens(reply) == case["greedy_ids"]
             assert reply.json()["prompt_token_ids"] == case["prompt_ids"]
-        assert pictures(eyes)["encoded"] == before + 1
+        assert images(eyes)["encoded"] == before + 1
 
 
 def margins(reply):
@@ -89,15 +89,15 @@ def test_colours_of_every_kind(eyes):
     # A transparent pixel shows the colour that is stored for it.
     veiled = rgb.copy()
     veiled.putalpha(noise(*rgb.size).convert("L"))
-    same_picture(eyes, plain, encoded(veiled, "PNG"), encoded(veiled, "WEBP", lossless=True, exact=True))
+    same_image(eyes, plain, encoded(veiled, "PNG"), encoded(veiled, "WEBP", lossless=True, exact=True))
     indexed = rgb.quantize(256)
-    same_picture(eyes, plain, encoded(indexed, "PNG", transparency=0))
+    same_image(eyes, plain, encoded(indexed, "PNG", transparency=0))
     grey = rgb.convert("L")
     with_alpha = grey.copy()
     with_alpha.putalpha(128)
-    same_picture(eyes, encoded(grey.convert("RGB"), "PNG"), encoded(grey, "PNG"), encoded(with_alpha, "PNG"), encoded(grey, "GIF"))
+    same_image(eyes, encoded(grey.convert("RGB"), "PNG"), encoded(grey, "PNG"), encoded(with_alpha, "PNG"), encoded(grey, "GIF"))
     line = rgb.convert("1")
-    same_picture(eyes, encoded(line.convert("RGB"), "PNG"), encoded(line, "PNG"))
+    same_image(eyes, encoded(line.convert("RGB"), "PNG"), encoded(line, "PNG"))
 
 
 def test_of_sixteen_bits_the_upper_eight_are_seen(eyes):
@@ -110,21 +110,21 @@ def test_of_sixteen_bits_the_upper_eight_are_seen(eyes):
         return b"".join(b"\0" + bytes(v for b in row for v in (b, low.randrange(256))) for row in wide)
 
     deep = png_of(*rgb.size, widened(rgb.tobytes(), 3 * rgb.width), depth=16)
-    same_picture(eyes, file_of(SEEN[0]), deep)
+    same_image(eyes, file_of(SEEN[0]), deep)
     grey = rgb.convert("L")
     deep = png_of(*rgb.size, widened(grey.tobytes(), rgb.width), depth=16, colour=0)
-    same_picture(eyes, encoded(grey, "PNG"), deep)
+    same_image(eyes, encoded(grey, "PNG"), deep)
 
 
-def test_of_an_animation_the_first_picture_is_seen(eyes):
+def test_of_an_animation_the_first_image_is_seen(eyes):
     frames = [pixels_of(SEEN[0]), pixels_of(SEEN[0]).rotate(180)]
     moving = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=100)
     assert Image.open(io.BytesIO(moving)).n_frames == 2
-    same_picture(eyes, file_of(SEEN[0]), moving)
+    same_image(eyes, file_of(SEEN[0]), moving)
     assert tokens(ask(eyes, moving, SEEN[0]["question"])) == SEEN[0]["greedy_ids"]
 
 
-# What a camera did to the upright picture, by EXIF's orientation.
+# What a camera did to the upright image, by EXIF's orientation.
 TURNED = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 6: "ROTATE_90", 7: "TRANSVERSE",
           8: "ROTATE_270"}
 
@@ -136,10 +136,10 @@ def turned(upright, orientation, kind, **options):
     return encoded(stored, kind, exif=exif, **options)
 
 
-def test_a_turned_picture_is_seen_upright(eyes):
+def test_a_turned_image_is_seen_upright(eyes):
     upright = pixels_of(SEEN[0])
-    same_picture(eyes, file_of(SEEN[0]), *(turned(upright, o, "PNG") for o in TURNED))
-    same_picture(eyes, file_of(SEEN[0]), turned(upright, 6, "WEBP", lossless=True, exact=True))
+    same_image(eyes, file_of(SEEN[0]), *(turned(upright, o, "PNG") for o in TURNED))
+    same_image(eyes, file_of(SEEN[0]), turned(upright, 6, "WEBP", lossless=True, exact=True))
     # A JPEG's losses lie elsewhere when it is turned: what is seen is the same, not each pixel.
     for case in SEEN:
         expected = ask(eyes, encoded(pixels_of(case), "JPEG", quality=100, subsampling=0), case["question"])
@@ -153,11 +153,11 @@ def test_an_orientation_that_is_none_is_upright(eyes):
     exif = Image.Exif()
     for orientation in (0, 1, 9, 300):
         exif[0x0112] = orientation
-        same_picture(eyes, file_of(SEEN[0]), encoded(pixels_of(SEEN[0]), "PNG", exif=exif))
+        same_image(eyes, file_of(SEEN[0]), encoded(pixels_of(SEEN[0]), "PNG", exif=exif))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (31, 33), (640, 4), (3, 500), (1100, 1300)], ids=str)
-def test_pictures_of_every_shape_are_seen(eyes, size):
+def test_images_of_every_shape_are_seen(eyes, size):
     reply = ask(eyes, encoded(noise(*size), "PNG"), WHAT, max_tokens=2)
     assert len(tokens(reply)) == 2
     words = len(SEEN[0]["prompt_ids"]) - 12
@@ -168,7 +168,7 @@ def test_pictures_of_every_shape_are_seen(eyes, size):
 
 
 @pytest.mark.smoke
-def test_all_ways_to_write_a_picture_down_mean_the_same(eyes):
+def test_all_ways_to_write_a_image_down_mean_the_same(eyes):
     case = SEEN[2]
     url = data_url(file_of(case))
     bytes64 = url.split(",")[1]
@@ -195,7 +195,7 @@ def test_all_ways_to_write_a_picture_down_mean_the_same(eyes):
     ({"image_url": None}, "no image URL"),
     ({"type": "input_audio", "image_url": None}, "must be a part of type"),
 ], ids=str)
-def test_what_changes_a_picture_and_is_not_done_is_refused(eyes, part, word):
+def test_what_changes_a_image_and_is_not_done_is_refused(eyes, part, word):
     reply = ask(eyes, text("Look."), {**image(data_url(file_of(SEEN[0]))), **part}, WHAT)
     error = refused(reply, 400, reply.json()["error"]["code"], word, "messages[0].content[1]")
     assert error["param"] == "messages[0].content[1]"
@@ -205,8 +205,8 @@ def test_what_changes_a_picture_and_is_not_done_is_refused(eyes, part, word):
 # ---- places ----
 
 
-def test_a_picture_before_behind_and_between_words(eyes):
-    """Each place has its own tokens around the picture, the same picture, and an answer to the question."""
+def test_a_image_before_behind_and_between_words(eyes):
+    """Each place has its own tokens around the image, the same image, and an answer to the question."""
     case = SEEN[0]
     words = case["question"]
     pad = max(set(case["prompt_ids"]), key=case["prompt_ids"].count)
@@ -220,15 +220,15 @@ def test_a_picture_before_behind_and_between_words(eyes):
     assert places[0] < places[2] < places[1]
 
 
-def test_several_pictures_have_their_order(eyes):
+def test_several_images_have_their_order(eyes):
     first, second = file_of(SEEN[0]), file_of(SEEN[2])
     fields = {"logprobs": True, "top_logprobs": 5, "max_tokens": 5}
     both = ask(eyes, first, second, WHAT, **fields)
     swapped = ask(eyes, second, first, WHAT, **fields)
-    alone = [ask(eyes, picture, WHAT, **fields) for picture in (first, second)]
+    alone = [ask(eyes, image, WHAT, **fields) for image in (first, second)]
     count = both.json()["usage"]["prompt_tokens"]
     around = [a.json()["usage"]["prompt_tokens"] for a in alone]
-    rest = len(SEEN[0]["prompt_ids"]) - 12 - 2  # without the picture's 4 x 3 tokens and their frame
+    rest = len(SEEN[0]["prompt_ids"]) - 12 - 2  # without the image's 4 x 3 tokens and their frame
     assert count == swapped.json()["usage"]["prompt_tokens"] == sum(around) - rest
     assert choice(both)["logprobs"] != choice(swapped)["logprobs"]
     for reply, question in ((both, [first, second]), (swapped, [second, first])):
@@ -236,12 +236,12 @@ def test_several_pictures_have_their_order(eyes):
         assert choice(ask(eyes, *question, WHAT, **fields))["logprobs"] == choice(reply)["logprobs"]
 
 
-def test_pictures_over_several_turns(eyes):
+def test_images_over_several_turns(eyes):
     first, second = SEEN[1], SEEN[7]
     words = first["question"] + " Look at it for a while." * 10
 
-    def chat(picture):
-        history = [user(image(data_url(picture)), text(words)), {"role": "assistant", "content": first["greedy_text"]},
+    def chat(image):
+        history = [user(image(data_url(image)), text(words)), {"role": "assistant", "content": first["greedy_text"]},
                    user(image(data_url(file_of(second))), text(second["question"]))]
         return eyes.post("/v1/chat/completions", **{**asking(), "messages": history})
 
@@ -254,15 +254,15 @@ def test_pictures_over_several_turns(eyes):
     later = chat(file_of(first))
     assert 32 <= cached_tokens(later) <= size
     assert tokens(later) == tokens(whole_chat)
-    # The first picture is another one: another prompt, though its tokens are the same.
+    # The first image is another one: another prompt, though its tokens are the same.
     other = chat(encoded(noise(64, 64), "PNG"))
     assert other.json()["prompt_token_ids"] == later.json()["prompt_token_ids"]
     assert cached_tokens(other) == 0
 
 
 @pytest.mark.parametrize("where", ["first", "middle", "last"])
-def test_one_pixel_makes_another_picture(eyes, where):
-    """Of a picture larger than any block that is hashed at once; what comes before it is found, it and what
+def test_one_pixel_makes_another_image(eyes, where):
+    """Of a image larger than any block that is hashed at once; what comes before it is found, it and what
     comes after is not."""
     clear(eyes)
     one = noise(192, 192)
@@ -270,21 +270,21 @@ def test_one_pixel_makes_another_picture(eyes, where):
     x, y = {"first": (0, 0), "middle": (95, 97), "last": (191, 191)}[where]
     other.putpixel((x, y), tuple(255 - c for c in one.getpixel((x, y))))
 
-    def show(picture):
-        fields = asking(encoded(picture, "PNG"), "Take your time. " * 15 + WHAT, max_tokens=1)
+    def show(image):
+        fields = asking(encoded(image, "PNG"), "Take your time. " * 15 + WHAT, max_tokens=1)
         fields["messages"].insert(0, {"role": "system", "content": "Look for a while. " * 15})
         return eyes.post("/v1/chat/completions", **fields)
 
     first = show(one)
-    count, seen = pictures(eyes)["encoded"], first.json()["usage"]["prompt_tokens"]
+    count, seen = images(eyes)["encoded"], first.json()["usage"]["prompt_tokens"]
     second = show(other)
     assert second.json()["prompt_token_ids"] == first.json()["prompt_token_ids"]
     place = first.json()["prompt_token_ids"].index(8184)  # the first of <|image_pad|>
     assert 0 < cached_tokens(second) <= place
-    assert pictures(eyes)["encoded"] == count + 1
+    assert images(eyes)["encoded"] == count + 1
     again = show(one)
     assert cached_tokens(again) == whole_pages_before(seen)
-    assert pictures(eyes)["encoded"] == count + 1
+    assert images(eyes)["encoded"] == count + 1
 
 
 # ---- everything else that a chat has ----
@@ -335,13 +335,13 @@ def test_streamed_and_whole_are_the_same(eyes, wish):
         assert tokens(reply) == SEEN[0]["greedy_ids"]
 
 
-def test_json_is_asked_for_as_without_pictures(eyes):
-    """What is not done yet without pictures is refused with them, too: it is never left out."""
+def test_json_is_asked_for_as_without_images(eyes):
+    """What is not done yet without images is refused with them, too: it is never left out."""
     for parts in ([WHAT], [file_of(SEEN[0]), WHAT]):
         refused(ask(eyes, *parts, response_format={"type": "json_object"}), 400, "unsupported_value", "response_format")
 
 
-def test_definitions_of_tools_are_in_prompts_with_pictures(eyes):
+def test_definitions_of_tools_are_in_prompts_with_images(eyes):
     case = WITH_TOOLS[0]
     fields = {k: v for k, v in case_fields(case).items() if k in ("messages", "tools", "chat_template_kwargs")}
     plain = eyes.post("/apply-template", **fields).json()["prompt"]
@@ -362,9 +362,9 @@ def test_definitions_of_tools_are_in_prompts_with_pictures(eyes):
 
 
 @pytest.mark.parametrize("case", WITH_TOOLS, ids=lambda c: c["messages"][-1]["content"])
-def test_a_tool_is_called_in_a_chat_with_pictures(eyes, case):
-    """The picture was shown in an earlier turn; then the reference's question for a tool is asked. With this
-    picture the small model does as it does without one; others draw it off."""
+def test_a_tool_is_called_in_a_chat_with_images(eyes, case):
+    """The image was shown in an earlier turn; then the reference's question for a tool is asked. With this
+    image the small model does as it does without one; others draw it off."""
     fields = case_fields(case)
     before = [user(text("Hello."), image(data_url(file_of(SEEN[4])))), {"role": "assistant", "content": "Hello!"}]
     fields["messages"] = [m for m in fields["messages"] if m["role"] == "system"] + before + \
@@ -376,12 +376,12 @@ def test_a_tool_is_called_in_a_chat_with_pictures(eyes, case):
     assert streamed(eyes, **fields) == whole(reply)
 
 
-def test_several_choices_see_the_same_picture(eyes):
+def test_several_choices_see_the_same_image(eyes):
     clear(eyes)
-    before = pictures(eyes)["encoded"]
+    before = images(eyes)["encoded"]
     reply = ask(eyes, file_of(SEEN[0]), SEEN[0]["question"], n=3)
     assert [c["token_ids"] for c in reply.json()["choices"]] == [SEEN[0]["greedy_ids"]] * 3
-    assert pictures(eyes)["encoded"] == before + 1
+    assert images(eyes)["encoded"] == before + 1
 
 
 def test_tokenize_counts_what_a_chat_takes(eyes):
@@ -392,13 +392,13 @@ def test_tokenize_counts_what_a_chat_takes(eyes):
     refused(eyes.post("/tokenize", messages=[user(image("data:image/png;base64,AAAA"))]), 400, "invalid_media")
 
 
-def test_a_text_cannot_pretend_to_be_a_picture(eyes):
+def test_a_text_cannot_pretend_to_be_a_image(eyes):
     refused(ask(eyes, file_of(SEEN[0]), "<|image_pad|> " + WHAT), 400, "invalid_value", "<|image_pad|>")
     tool = {"type": "function", "function": {"name": "f", "description": "<|image_pad|>", "parameters": {"type": "object"}}}
     refused(ask(eyes, file_of(SEEN[0]), WHAT, tools=[tool]), 400, "invalid_value", "<|image_pad|>")
 
 
-def test_a_picture_that_the_template_leaves_out_is_refused(eyes):
+def test_a_image_that_the_template_leaves_out_is_refused(eyes):
     reply = eyes.post("/v1/chat/completions", messages=[
         {"role": "system", "content": [image(data_url(file_of(SEEN[0])))]}, {"role": "user", "content": WHAT}])
     refused(reply, 400, "media_mismatch", "user messages")
@@ -407,7 +407,7 @@ def test_a_picture_that_the_template_leaves_out_is_refused(eyes):
 # ---- models that do not see ----
 
 
-def test_a_model_without_its_tower_refuses_pictures():
+def test_a_model_without_its_tower_refuses_images():
     with serving("--max-image-pixels", "0") as s:
         for part in (image(data_url(file_of(SEEN[0]))), video("data:,")):
             error = refused(ask(s, "Look.", part), 400, "unsupported_value", "without its vision encoder")
@@ -416,7 +416,7 @@ def test_a_model_without_its_tower_refuses_pictures():
         assert s.chat("Say hi.", max_tokens=2).status_code == 200
 
 
-def test_a_model_that_reads_text_only_refuses_pictures(tmp_path):
+def test_a_model_that_reads_text_only_refuses_images(tmp_path):
     class Blind(Server):
         def arguments(self):
             return [str(TOP / "tests/golden/data/qwen3")]

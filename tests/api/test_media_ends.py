@@ -1,4 +1,4 @@
-"""How requests with pictures end before their time, in each of their phases, one by one and a hundred at
+"""How requests with images end before their time, in each of their phases, one by one and a hundred at
 once; and that nothing stays."""
 
 import contextlib
@@ -18,13 +18,13 @@ from test_media_sources import web  # noqa: F401 (a fixture)
 from test_video import family, projector, runs, told  # noqa: F401 (a fixture)
 
 WHAT = SEEN[1]["question"]
-PICTURE = file_of(SEEN[1])
+IMAGE = file_of(SEEN[1])
 looks = itertools.count()
 
 
 @pytest.fixture(scope="module")
 def busy(projector, tmp_path_factory):  # noqa: F811
-    """One thread for pictures, two rows; programs that hang in place of ffmpeg; it fetches from this
+    """One thread for images, two rows; programs that hang in place of ffmpeg; it fetches from this
     machine."""
     empty = tmp_path_factory.mktemp("temporary")
     with pytest.MonkeyPatch.context() as patch:
@@ -37,7 +37,7 @@ def busy(projector, tmp_path_factory):  # noqa: F811
 
 
 def new(width, height):
-    """A picture that nobody has seen, small as a file."""
+    """A image that nobody has seen, small as a file."""
     colour = (next(looks) * 7919) % (1 << 24)
     return encoded(Image.new("RGB", (width, height), colour), "PNG")
 
@@ -49,18 +49,18 @@ def huge():
 
 
 def state(request):
-    """Its phase; while its pictures are on their way, what is done with them."""
+    """Its phase; while its images are on their way, what is done with them."""
     return request["media"]["state"] if request["phase"] == "media" else request["phase"]
 
 
 # What is asked, beside what else is going on; the state it is in when it ends.
 PHASES = {
     "fetching": (lambda web: asking(image(web.url + "/slow"), WHAT), []),
-    "waiting": (lambda web: asking(PICTURE, WHAT), ["video"]),
+    "waiting": (lambda web: asking(IMAGE, WHAT), ["video"]),
     "working": (lambda web: asking(huge(), huge(), huge(), WHAT), []),
     "queued": (lambda web: asking(new(64, 64), WHAT), ["row", "row"]),
     "encoding": (lambda web: asking(*[new(1024, 1024) for _ in range(3)], WHAT), []),
-    "decoding": (lambda web: asking(PICTURE, WHAT, max_tokens=20000, ignore_eos=True), []),
+    "decoding": (lambda web: asking(IMAGE, WHAT, max_tokens=20000, ignore_eos=True), []),
 }
 
 
@@ -86,14 +86,14 @@ def test_who_leaves_in_any_phase_leaves_nothing(busy, web, phase, stream):  # no
         for other in others:
             other.leave()
     nothing_left(busy)
-    assert tokens(ask(busy, PICTURE, WHAT)) == SEEN[1]["greedy_ids"]
+    assert tokens(ask(busy, IMAGE, WHAT)) == SEEN[1]["greedy_ids"]
 
 
 def test_a_full_queue_is_told_and_empties(projector):  # noqa: F811
     with serving("--media-threads", 1, "--max-connections", 600, "--max-requests", 500) as s, contextlib.ExitStack() as stack:
         film = stack.enter_context(Open(s, "/v1/chat/completions", asking(told("hang"), WHAT)))
         until(lambda: [r for r in s.requests("media") if state(r) == "working"])
-        body = asking(PICTURE, WHAT, max_tokens=1)
+        body = asking(IMAGE, WHAT, max_tokens=1)
         crowd = [stack.enter_context(Open(s, "/v1/chat/completions", body)) for _ in range(256)]
         until(lambda: s.metrics()["plateau_media_waiting"] == 256)
         reply = s.post("/v1/chat/completions", **body)
@@ -116,10 +116,10 @@ def anonymous(server):
 def test_a_hundred_who_leave_at_any_moment_leave_nothing(busy, web):  # noqa: F811
     draw = random.Random(6)
     kinds = [
-        lambda: asking(PICTURE, WHAT), lambda: asking(new(draw.randrange(30, 600), draw.randrange(30, 600)), WHAT),
-        lambda: asking(new(200, 200), PICTURE, new(300, 40), WHAT), lambda: asking(image(web.url + "/slow"), WHAT),
-        lambda: asking(image(web.url + "/picture"), WHAT), lambda: asking(told("hang"), WHAT), lambda: asking(PICTURE[:70], WHAT),
-        lambda: asking({"type": "video", "video": [data_url(PICTURE)] * 6}, WHAT), lambda: asking(huge(), WHAT),
+        lambda: asking(IMAGE, WHAT), lambda: asking(new(draw.randrange(30, 600), draw.randrange(30, 600)), WHAT),
+        lambda: asking(new(200, 200), IMAGE, new(300, 40), WHAT), lambda: asking(image(web.url + "/slow"), WHAT),
+        lambda: asking(image(web.url + "/image"), WHAT), lambda: asking(told("hang"), WHAT), lambda: asking(IMAGE[:70], WHAT),
+        lambda: asking({"type": "video", "video": [data_url(IMAGE)] * 6}, WHAT), lambda: asking(huge(), WHAT),
     ]
 
     def crowd(count):
@@ -138,15 +138,15 @@ def test_a_hundred_who_leave_at_any_moment_leave_nothing(busy, web):  # noqa: F8
     assert len(list(pathlib.Path(f"/proc/{busy.process.pid}/task").iterdir())) == threads
     if busy.memory()["system"]["heap_bytes"] > 0:  # a sanitizer keeps what was freed
         assert after <= before + max(8 << 20, before // 100)
-    assert tokens(ask(busy, PICTURE, WHAT)) == SEEN[1]["greedy_ids"]
+    assert tokens(ask(busy, IMAGE, WHAT)) == SEEN[1]["greedy_ids"]
 
 
 @pytest.mark.parametrize("lasts", ["", " all"], ids=["once", "from then on"])
-def test_memory_may_be_refused_to_pictures_at_any_point(busy, lasts):
-    """Each reservation of a request with pictures of three formats and a video, one after the other: it is
+def test_memory_may_be_refused_to_images_at_any_point(busy, lasts):
+    """Each reservation of a request with images of three formats and a video, one after the other: it is
     told, or the request does without."""
     kinds = [encoded(Image.new("RGB", (100, 80), "red"), kind) for kind in ("PNG", "JPEG", "WEBP")]
-    frames = {"type": "video", "video": [data_url(PICTURE)] * 3}
+    frames = {"type": "video", "video": [data_url(IMAGE)] * 3}
     ends, n, asked = [], 0, 1
     while asked >= n:
         n += 1
@@ -157,13 +157,13 @@ def test_memory_may_be_refused_to_pictures_at_any_point(busy, lasts):
         ends.append(was_served(reply))
         nothing_left(busy)
     assert ends[-1] and not ends[0] and n > 20
-    assert tokens(ask(busy, PICTURE, WHAT)) == SEEN[1]["greedy_ids"]
+    assert tokens(ask(busy, IMAGE, WHAT)) == SEEN[1]["greedy_ids"]
 
 
-def test_a_model_that_goes_ends_those_whose_pictures_are_on_their_way(projector, web):  # noqa: F811
+def test_a_model_that_goes_ends_those_whose_images_are_on_their_way(projector, web):  # noqa: F811
     with serving("--drain", 0, "--allow-remote-media", "--media-threads", 1, kind=Faulty) as s, contextlib.ExitStack() as stack:
         s.order("local")
-        bodies = {"fetching": asking(image(web.url + "/slow"), WHAT), "working": asking(told("hang"), WHAT), "waiting": asking(PICTURE, WHAT)}
+        bodies = {"fetching": asking(image(web.url + "/slow"), WHAT), "working": asking(told("hang"), WHAT), "waiting": asking(IMAGE, WHAT)}
         waiting = []
         for phase, body in bodies.items():
             waiting.append(stack.enter_context(Open(s, "/v1/chat/completions", body)))
@@ -173,7 +173,7 @@ def test_a_model_that_goes_ends_those_whose_pictures_are_on_their_way(projector,
             assert one.answer().status == 503
             assert json.loads(one.answer().read())["error"]["code"] == "model_unloading"
         nothing_left(s)
-        assert tokens(ask(s, PICTURE, WHAT)) == SEEN[1]["greedy_ids"]
+        assert tokens(ask(s, IMAGE, WHAT)) == SEEN[1]["greedy_ids"]
 
 
 def test_a_server_that_ends_takes_its_videos_with_it(projector):  # noqa: F811

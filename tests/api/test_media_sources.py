@@ -1,4 +1,4 @@
-"""Where pictures come from, and what is refused: each with a sentence that says what is wrong and the limit,
+"""Where images come from, and what is refused: each with a sentence that says what is wrong and the limit,
 and nothing left behind it."""
 
 import contextlib
@@ -18,7 +18,7 @@ from seeing import SEEN, ask, asking, data_url, encoded, file_of, image, nothing
 from test_cache import clear
 
 WHAT = SEEN[1]["question"]
-PICTURE = file_of(SEEN[1])
+IMAGE = file_of(SEEN[1])
 ANSWER = SEEN[1]["greedy_ids"]
 BYTES_MAX = 100 << 10
 PIXELS_MAX = 40000
@@ -31,14 +31,14 @@ def folder(tmp_path_factory):
     shown = top / "shown"
     (shown / "a b").mkdir(parents=True)
     for path in (shown / "p.png", shown / "a b/q.png", top / "secret.png"):
-        path.write_bytes(PICTURE)
+        path.write_bytes(IMAGE)
     (shown / "within.png").symlink_to("a b/q.png")
     (shown / "out.png").symlink_to("../secret.png")
     (shown / "absolute.png").symlink_to(top / "secret.png")
     (shown / "up").symlink_to("..")
     (shown / "empty.png").touch()
-    (shown / "half.png").write_bytes(PICTURE[: len(PICTURE) // 2])
-    (shown / "long.png").write_bytes(PICTURE + bytes(BYTES_MAX))
+    (shown / "half.png").write_bytes(IMAGE[: len(IMAGE) // 2])
+    (shown / "long.png").write_bytes(IMAGE + bytes(BYTES_MAX))
     os.mkfifo(shown / "pipe.png")
     return shown
 
@@ -57,19 +57,19 @@ def strict(folder, tmp_path_factory):
 
 @pytest.fixture
 def server(strict):
-    """After each test nothing is left, and the next picture is seen."""
+    """After each test nothing is left, and the next image is seen."""
     yield strict
     nothing_left(strict)
-    assert tokens(ask(strict, PICTURE, WHAT)) == ANSWER
+    assert tokens(ask(strict, IMAGE, WHAT)) == ANSWER
 
 
 def not_seen(server, part, code, *words):
-    """It is refused as the second part of its message, beside a whole picture, and no picture of the request
+    """It is refused as the second part of its message, beside a whole image, and no image of the request
     is shown to the model."""
-    encoded_before = server.status()["models"][0]["pictures"]["encoded"]
-    error = refused(ask(server, "One:", part, image(data_url(PICTURE)), WHAT), 400, code, *words)
+    encoded_before = server.status()["models"][0]["images"]["encoded"]
+    error = refused(ask(server, "One:", part, image(data_url(IMAGE)), WHAT), 400, code, *words)
     assert error["param"] == "messages[0].content[1]" and error["param"] in error["message"]
-    assert server.status()["models"][0]["pictures"]["encoded"] == encoded_before
+    assert server.status()["models"][0]["images"]["encoded"] == encoded_before
 
 
 # ---- data URLs ----
@@ -77,7 +77,7 @@ def not_seen(server, part, code, *words):
 
 def test_data_urls_that_are_none(server):
     clear(server)
-    digits = data_url(PICTURE).split(",")[1]
+    digits = data_url(IMAGE).split(",")[1]
     assert "+" in digits or "/" in digits
     for url, *words in [
         ("data:image/png;base64," + "@" * 8, "character 1 behind the comma"),
@@ -93,13 +93,13 @@ def test_data_urls_that_are_none(server):
         not_seen(server, image(url), "invalid_media", *words)
 
 
-def test_what_is_no_picture(server):
+def test_what_is_no_image(server):
     for data in (b"hello world", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"%PDF-1.7", b"BM" + bytes(60), b"\0" * 100):
         not_seen(server, image(data_url(data)), "invalid_media", "PNG, JPEG, WebP or GIF")
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF"])
-def test_pictures_that_end_early(server, kind):
+def test_images_that_end_early(server, kind):
     data = encoded(Image.frombytes("RGB", (40, 40), random.Random(2).randbytes(4800)), kind)
     name = {"WEBP": "WebP"}.get(kind, kind)
     for length in (13, len(data) // 3, len(data) * 2 // 3, len(data) - 40):
@@ -133,7 +133,7 @@ def test_bombs_are_refused_by_their_header(server):
 
 
 def test_limits_are_met_exactly(server):
-    fits = PICTURE + bytes(BYTES_MAX - len(PICTURE))
+    fits = IMAGE + bytes(BYTES_MAX - len(IMAGE))
     assert tokens(ask(server, fits, WHAT)) == ANSWER
     lines = data_url(fits)
     lines = image("\n".join(lines[i : i + 76] for i in range(0, len(lines), 76)))
@@ -145,15 +145,15 @@ def test_limits_are_met_exactly(server):
     not_seen(server, image(data_url(encoded(Image.new("RGB", (1000, 4)), "PNG"))), "invalid_media", "200 times")
 
 
-def test_no_more_pictures_than_allowed(server):
-    assert ask(server, PICTURE, PICTURE, PICTURE, WHAT, max_tokens=1).status_code == 200
-    error = refused(ask(server, *[PICTURE] * 4, WHAT), 400, "too_many_media", "4 images", "the limit is 3", "--max-images")
+def test_no_more_images_than_allowed(server):
+    assert ask(server, IMAGE, IMAGE, IMAGE, WHAT, max_tokens=1).status_code == 200
+    error = refused(ask(server, *[IMAGE] * 4, WHAT), 400, "too_many_media", "4 images", "the limit is 3", "--max-images")
     assert error["param"] == "messages"
 
 
-def test_one_bad_picture_among_good_ones_is_named(server):
-    bad = PICTURE[:60]
-    error = refused(ask(server, PICTURE, PICTURE, bad, WHAT), 400, "invalid_media", "messages[0].content[2]")
+def test_one_bad_image_among_good_ones_is_named(server):
+    bad = IMAGE[:60]
+    error = refused(ask(server, IMAGE, IMAGE, bad, WHAT), 400, "invalid_media", "messages[0].content[2]")
     assert error["param"] == "messages[0].content[2]"
 
 
@@ -181,7 +181,7 @@ def test_no_way_leads_out_of_the_directory(server, folder):
         (f"file://{folder}/half.png", "ends early"),
     ]:
         not_seen(server, image(url), "invalid_media", words)
-    long = f"has {len(PICTURE) + BYTES_MAX} bytes"
+    long = f"has {len(IMAGE) + BYTES_MAX} bytes"
     not_seen(server, image(f"file://{folder}/long.png"), "media_too_large", long, BYTES_MAX, "--max-media-bytes")
 
 
@@ -189,7 +189,7 @@ def test_what_is_not_allowed_says_what_would(server, folder):
     for url in ("http://example.com/p.png", "HTTPS://example.com/p.png"):
         not_seen(server, image(url), "media_not_allowed", "--allow-remote-media")
     for url in (str(folder / "p.png"), "p.png", "ftp://example.com/p.png", "gopher://example.com/", "blob:x", "javascript:x", "http:p.png",
-                data_url(PICTURE).split(",")[1]):
+                data_url(IMAGE).split(",")[1]):
         not_seen(server, image(url), "invalid_media", "http, https or file", "none of these")
     for url in ("http:///p.png", "http://u:p@example.com/p.png", "http://example.com/a b.png"):
         not_seen(server, image(url), "invalid_media", "this one has")
@@ -223,14 +223,14 @@ class Web(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def do_picture(self, _):
-        self.send(PICTURE)
+    def do_image(self, _):
+        self.send(IMAGE)
 
     def do_to(self, address):
         self.send(b"", 302, Location=address)
 
     def do_missing(self, _):
-        self.send(PICTURE, 404)
+        self.send(IMAGE, 404)
 
     def do_nothing(self, _):
         self.send(b"")
@@ -239,14 +239,14 @@ class Web(http.server.BaseHTTPRequestHandler):
         self.send(b"<html>")
 
     def do_packed(self, _):
-        self.send(gzip.compress(PICTURE), Content_Encoding="gzip")
+        self.send(gzip.compress(IMAGE), Content_Encoding="gzip")
 
     def do_half(self, _):
-        self.send(PICTURE[:50], length=len(PICTURE))
+        self.send(IMAGE[:50], length=len(IMAGE))
         self.close_connection = True
 
     def do_long(self, _):
-        self.send(PICTURE + bytes(BYTES_MAX))
+        self.send(IMAGE + bytes(BYTES_MAX))
 
     def do_endless(self, _):
         self.send_response(200)
@@ -259,7 +259,7 @@ class Web(http.server.BaseHTTPRequestHandler):
         self.server.closing.wait()
 
     def do_slow(self, _):
-        self.send(PICTURE[:9], length=len(PICTURE))
+        self.send(IMAGE[:9], length=len(IMAGE))
         self.server.closing.wait()
 
 
@@ -308,26 +308,26 @@ def test_addresses_that_are_not_public_are_not_connected_to(remote, web):
              "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.169.254",
              "[fe80::1]", "[fd00::1]", "[fec0::1]", "224.0.0.1", "255.255.255.255", "192.0.2.1", "198.18.0.1"]
     for host in hosts:
-        not_seen(remote, image(f"http://{host}:{port}/picture"), "media_not_allowed", "not public")
+        not_seen(remote, image(f"http://{host}:{port}/image"), "media_not_allowed", "not public")
     assert remote.metrics()["plateau_media_addresses_refused_total"] >= refused_before + len(hosts)
     assert web.asked == []
     not_seen(remote, image("http://no-such-host.invalid/p.png"), "media_fetch_failed", "could not be fetched")
 
 
-def test_a_picture_is_fetched(local, web):
-    for path in ("/picture", "/to?/picture", f"/to?{web.url}/to?/to?/picture"):
+def test_a_image_is_fetched(local, web):
+    for path in ("/image", "/to?/image", f"/to?{web.url}/to?/to?/image"):
         assert tokens(ask(local, image(web.url + path), WHAT)) == ANSWER
     _, headers = web.asked[-1]
     assert set(headers) == {"Host", "User-Agent", "Accept"}
     fetched = local.metrics()["plateau_media_fetched_bytes_total"]
-    assert tokens(ask(local, image(web.url + "/picture"), image(web.url + "/picture"), WHAT, max_tokens=1))
-    assert local.metrics()["plateau_media_fetched_bytes_total"] == fetched + 2 * len(PICTURE)
+    assert tokens(ask(local, image(web.url + "/image"), image(web.url + "/image"), WHAT, max_tokens=1))
+    assert local.metrics()["plateau_media_fetched_bytes_total"] == fetched + 2 * len(IMAGE)
 
 
 def test_a_redirect_is_looked_at_as_its_address_was(local, web):
     for to, *words in [
         ("file:///etc/passwd", "Unsupported protocol"), ("ftp://127.0.0.1/x", "Unsupported protocol"),
-        ("http://u:p@127.0.0.1/x", "could not be fetched"), ("/to?/to?/to?/picture", "redirected more than 3 times"),
+        ("http://u:p@127.0.0.1/x", "could not be fetched"), ("/to?/to?/to?/image", "redirected more than 3 times"),
     ]:
         not_seen(local, image(f"{web.url}/to?{to}"), "media_fetch_failed", *words)
     # The first address passes; the address of each redirect is asked for anew. Once the request stands at the
@@ -341,7 +341,7 @@ def test_a_redirect_is_looked_at_as_its_address_was(local, web):
 
     Web.do_gate = do_gate
     result = []
-    asking = threading.Thread(target=lambda: result.append(ask(local, image(f"{web.url}/gate?http://localhost:{web.server_port}/picture"), WHAT)))
+    asking = threading.Thread(target=lambda: result.append(ask(local, image(f"{web.url}/gate?http://localhost:{web.server_port}/image"), WHAT)))
     asking.start()
     until(lambda: web.asked)
     local.order("public")
@@ -370,16 +370,16 @@ def test_nobody_waits_for_a_name_that_somebody_else_asked_for(local, web):
     local.order("mute")
     with contextlib.ExitStack() as stack:
         for i in range(15):
-            one = stack.enter_context(Open(local, "/v1/chat/completions", asking(image(f"http://host{i}.slow/picture"), WHAT)))
+            one = stack.enter_context(Open(local, "/v1/chat/completions", asking(image(f"http://host{i}.slow/image"), WHAT)))
             until(lambda: [r for r in local.requests("media") if r["media"]["state"] == "fetching"])
             if i % 2:
                 one.leave()
-        assert tokens(ask(local, image(web.url + "/picture"), WHAT)) == ANSWER
+        assert tokens(ask(local, image(web.url + "/image"), WHAT)) == ANSWER
     local.wait_idle()
     until(lambda: local.metrics()["plateau_media_fetching"] == 0)
-    assert tokens(ask(local, image(web.url + "/picture"), WHAT)) == ANSWER
+    assert tokens(ask(local, image(web.url + "/image"), WHAT)) == ANSWER
     local.order("answer")
-    not_seen(local, image("http://host.slow/picture"), "media_fetch_failed", "could not be fetched")
+    not_seen(local, image("http://host.slow/image"), "media_fetch_failed", "could not be fetched")
 
 
 def test_a_slow_server_has_its_time_and_so_has_who_waits_behind_it(web):

@@ -1,4 +1,4 @@
-"""What the engine does with pictures, through HTTP: the reference's answers in every company, prefixes and
+"""What the engine does with images, through HTTP: the reference's answers in every company, prefixes and
 features that are found again, slices between the steps of others, and nothing left."""
 
 import base64
@@ -27,12 +27,12 @@ def data_url(png):
     return "data:image/png;base64," + base64.b64encode(png).decode()
 
 
-def picture(case):
+def image(case):
     return data_url((IMAGES / case["image"]).read_bytes())
 
 
 def png(width, height, look):
-    """A picture of its own: no two looks are alike."""
+    """A image of its own: no two looks are alike."""
     line = random.Random(look).randbytes(3 * width)
     rows = b"".join(b"\0" + line[y % 97 :] + line[: y % 97] for y in range(height))
 
@@ -50,7 +50,7 @@ def about(url, question, **fields):
 
 
 def ask(server, case):
-    return server.post("/v1/chat/completions", **about(picture(case), case["question"]))
+    return server.post("/v1/chat/completions", **about(image(case), case["question"]))
 
 
 def answer(reply):
@@ -58,8 +58,8 @@ def answer(reply):
     return reply.json()["choices"][0]["token_ids"]
 
 
-def pictures(server):
-    return server.status()["models"][0]["pictures"]
+def images(server):
+    return server.status()["models"][0]["images"]
 
 
 @pytest.mark.smoke
@@ -77,9 +77,9 @@ def test_the_reference_sees_the_same_alone_and_in_company(eyes):
         assert [answer(r.result()) for r in said] == [case["greedy_ids"] for case in texts]
 
 
-def test_each_picture_is_encoded_once_and_one_that_is_in_a_prefix_not_at_all(eyes):
+def test_each_image_is_encoded_once_and_one_that_is_in_a_prefix_not_at_all(eyes):
     clear(eyes)
-    before = pictures(eyes)
+    before = images(eyes)
     story = "Look at it for a while. " * 20
     url = data_url(png(128, 96, 5))
     first = eyes.post("/v1/chat/completions", **about(url, story + "What is it?"))
@@ -87,56 +87,56 @@ def test_each_picture_is_encoded_once_and_one_that_is_in_a_prefix_not_at_all(eye
     again = eyes.post("/v1/chat/completions", **about(url, story + "What is it?"))
     assert cached_tokens(again) == whole_pages_before(first.json()["usage"]["prompt_tokens"])
     assert answer(again) == answer(first)
-    assert pictures(eyes)["encoded"] == before["encoded"] + 1
-    assert pictures(eyes)["found"] == before["found"]
+    assert images(eyes)["encoded"] == before["encoded"] + 1
+    assert images(eyes)["found"] == before["found"]
     # In another place of a prompt it is known, though no prefix is.
     moved = about(url, "What is it?")
     moved["messages"][0]["content"].insert(0, {"type": "text", "text": story})
     assert cached_tokens(eyes.post("/v1/chat/completions", **moved)) == 0
-    assert pictures(eyes)["encoded"] == before["encoded"] + 1
-    assert pictures(eyes)["found"] == before["found"] + 1
+    assert images(eyes)["encoded"] == before["encoded"] + 1
+    assert images(eyes)["found"] == before["found"] + 1
     other = eyes.post("/v1/chat/completions", **about(data_url(png(128, 96, 6)), story + "What is it?"))
     assert cached_tokens(other) == 0
-    assert pictures(eyes)["encoded"] == before["encoded"] + 2
+    assert images(eyes)["encoded"] == before["encoded"] + 2
     metrics = eyes.metrics()
-    assert metrics["plateau_vision_pictures_encoded_total" + LABEL] == pictures(eyes)["encoded"]
-    assert metrics["plateau_vision_cache_hits_total" + LABEL] == pictures(eyes)["found"]
-    assert metrics["plateau_vision_cache_bytes" + LABEL] == pictures(eyes)["bytes"] > 0
+    assert metrics["plateau_vision_images_encoded_total" + LABEL] == images(eyes)["encoded"]
+    assert metrics["plateau_vision_cache_hits_total" + LABEL] == images(eyes)["found"]
+    assert metrics["plateau_vision_cache_bytes" + LABEL] == images(eyes)["bytes"] > 0
     assert metrics["plateau_vision_encode_seconds_total" + LABEL] > 0
     status = eyes.status()
-    for name, figure in status["caches"]["pictures"].items():  # of all models together, and here is one
-        assert figure == pictures(eyes)[name]
-    assert status["media"]["pictures"] == metrics["plateau_media_pictures_total"] >= 4
+    for name, figure in status["caches"]["images"].items():  # of all models together, and here is one
+        assert figure == images(eyes)[name]
+    assert status["media"]["images"] == metrics["plateau_media_images_total"] >= 4
     assert (status["media"]["waiting"], status["media"]["working"]) == (0, 0)
 
 
 def test_a_clear_takes_features_too_and_encoding_s_memory_goes_by_itself(eyes):
     answer(ask(eyes, SEEN[0]))
-    assert account(eyes.memory(), "pictures")["used_bytes"] > 0
+    assert account(eyes.memory(), "images")["used_bytes"] > 0
     until(lambda: account(eyes.memory(), "vision")["used_bytes"] == 0)
-    kept = pictures(eyes)
+    kept = images(eyes)
     cleared = clear(eyes)
     assert cleared["entries"] >= kept["kept"] > 0
     assert cleared["bytes_reclaimed"] >= kept["bytes"]
-    assert account(eyes.memory(), "pictures")["used_bytes"] == 0
+    assert account(eyes.memory(), "images")["used_bytes"] == 0
     assert account(eyes.memory(), "media")["used_bytes"] == 0
 
 
-def test_a_running_stream_goes_on_while_a_picture_is_encoded(eyes):
+def test_a_running_stream_goes_on_while_a_image_is_encoded(eyes):
     clear(eyes)
     large = about(data_url(png(1000, 1000, 9)), "What is it?", max_tokens=1)
     with eyes.begin() as stream, concurrent.futures.ThreadPoolExecutor(1) as pool:
         for _ in range(5):
             stream.event()
         stream.read_on()
-        before, steps = pictures(eyes), eyes.status()["models"][0]["steps"]
+        before, steps = images(eyes), eyes.status()["models"][0]["steps"]
         asked = pool.submit(eyes.post, "/v1/chat/completions", **large)
         seen = until(lambda: eyes.requests("encoding") or asked.done(), every=0.001)
         if seen is not True:
-            assert seen[0]["pictures"] == 1 and seen[0]["pictures_done"] == 0
+            assert seen[0]["images"] == 1 and seen[0]["images_done"] == 0
             assert seen[0]["bytes"] > 1000 * 1000 * 3 * 0.9
         assert asked.result().status_code == 200
-        after = pictures(eyes)
+        after = images(eyes)
         assert after["encoded"] == before["encoded"] + 1
         slices = after["slices"] - before["slices"]
         assert slices > 5
@@ -145,7 +145,7 @@ def test_a_running_stream_goes_on_while_a_picture_is_encoded(eyes):
         until(lambda: stream.came > came)
 
 
-def test_who_leaves_while_its_picture_is_encoded_leaves_nothing(eyes):
+def test_who_leaves_while_its_image_is_encoded_leaves_nothing(eyes):
     clear(eyes)
     with eyes.begin(stream=False):
         for look in range(20, 24):
@@ -161,5 +161,5 @@ def test_without_a_cache_of_features_each_is_made_when_it_is_needed():
     with serving("--host-cache", "0", "--image-cache", "0") as s:
         for _ in range(2):
             assert answer(ask(s, SEEN[2])) == SEEN[2]["greedy_ids"]
-        assert pictures(s)["encoded"] == 2
-        assert pictures(s)["kept"] == 0 and pictures(s)["bytes"] == 0
+        assert images(s)["encoded"] == 2
+        assert images(s)["kept"] == 0 and images(s)["bytes"] == 0

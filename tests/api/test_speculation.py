@@ -7,7 +7,7 @@ import pytest
 
 from conftest import events, serving
 from test_generate import run
-from test_plan_pictures import planned
+from test_plan_images import planned
 
 COPY = "one two three four five six seven eight nine ten, one two three four five six seven eight nine ten, one two"
 # What a draw may depend on.

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from conftest import Open, account, refused, serving, until
-from seeing import (SEEN, ask, asking, children, choice, data_url, encoded, file_of, image, nothing_left, pictures, pixels_of,
+from seeing import (SEEN, ask, asking, children, choice, data_url, encoded, file_of, image, nothing_left, images, pixels_of,
                     tokens, video)
 from test_cache import clear
 
@@ -48,7 +48,7 @@ def film(path, *options, source="testsrc", size="128x96", rate=8, seconds=2, sou
 
 
 def film_of(path, images, rate, *options):
-    """A video that loses nothing of the pictures."""
+    """A video that loses nothing of the images."""
     width, height = images[0].size
     raw = b"".join(i.tobytes() for i in images)
     subprocess.run(["ffmpeg", "-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(rate),
@@ -101,56 +101,56 @@ def test_a_container_and_the_list_of_its_frames_are_the_same_video(cinema, films
     clear(cinema)
     images = [pixels_of(SEEN[0]).rotate(45 * i) for i in range(6)]
     data = film_of(films / "six.mkv", images, 2)
-    before = pictures(cinema)["encoded"]
+    before = images(cinema)["encoded"]
     from_container = ask(cinema, video(data_url(data)), WHAT, logprobs=True, top_logprobs=3)
-    assert pictures(cinema)["encoded"] == before + 3
+    assert images(cinema)["encoded"] == before + 3
     urls = [data_url(encoded(i, "PNG")) for i in images]
     for part in ({"type": "video", "video": urls, "fps": 2}, {"type": "video", "video": urls, "sample_fps": 2.0},
                  {"type": "video_url", "video_url": [{"url": u} for u in urls]}):
         clear(cinema)
-        before = pictures(cinema)["encoded"]
+        before = images(cinema)["encoded"]
         again = ask(cinema, part, WHAT, logprobs=True, top_logprobs=3)
         assert again.json()["prompt_token_ids"] == from_container.json()["prompt_token_ids"]
         assert choice(again) == choice(from_container)
-        assert pictures(cinema)["encoded"] == before + 3
+        assert images(cinema)["encoded"] == before + 3
     assert ask(cinema, video(data_url(data)), WHAT).json()["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
-    assert pictures(cinema)["encoded"] == before + 3
+    assert images(cinema)["encoded"] == before + 3
 
 
 @needs_ffmpeg
-def test_a_still_video_is_one_picture_many_times(cinema, films):
+def test_a_still_video_is_one_image_many_times(cinema, films):
     """Equal pairs are encoded once, however many there are."""
     clear(cinema)
     data = film_of(films / "still.mkv", [pixels_of(SEEN[1])] * 20, 4)
-    before = pictures(cinema)["encoded"]
+    before = images(cinema)["encoded"]
     reply = ask(cinema, video(data_url(data)), WHAT, max_tokens=4)
     shown = rendered(cinema, reply)
     assert shown.count("<|vision_start|>....<|vision_end|>") == 5
-    assert pictures(cinema)["encoded"] == before + 1
+    assert images(cinema)["encoded"] == before + 1
     # As a list of frames it is the same.
     clear(cinema)
     frames = [data_url(file_of(SEEN[1]))] * 10
     listed = ask(cinema, {"type": "video", "video": frames, "fps": 2}, WHAT, max_tokens=4)
     assert listed.json()["usage"]["prompt_tokens"] == reply.json()["usage"]["prompt_tokens"]
-    assert pictures(cinema)["encoded"] == before + 2
+    assert images(cinema)["encoded"] == before + 2
 
 
 @needs_ffmpeg
 def test_more_than_a_hundred_frames_are_looked_at(cinema, films):
     """Which frames: each is of a colour of its own, and those of a list with the same indices are the same
-    pictures."""
+    images."""
     clear(cinema)
     images = [Image.new("RGB", (32, 32), (i % 16 * 16, i // 16 * 16, 7)) for i in range(250)]
     data = film_of(films / "many.mkv", images, 25)
-    before = pictures(cinema)["encoded"]
+    before = images(cinema)["encoded"]
     # 10 seconds at 20 frames a second are 200 frames: round(linspace(0, 249, 200)).
     reply = ask(cinema, video(data_url(data), fps=20), WHAT, max_tokens=1)
     assert rendered(cinema, reply).count("<|vision_start|>") == 100
-    assert pictures(cinema)["encoded"] == before + 100
+    assert images(cinema)["encoded"] == before + 100
     chosen = [images[round(i * 249 / 199)] for i in range(200)]
     listed = ask(cinema, {"type": "video", "video": [data_url(encoded(i, "PNG")) for i in chosen], "fps": 20}, WHAT, max_tokens=1)
     assert listed.status_code == 200
-    assert pictures(cinema)["encoded"] == before + 100
+    assert images(cinema)["encoded"] == before + 100
 
 
 @needs_ffmpeg
@@ -166,10 +166,10 @@ def test_frames_per_second_may_be_asked_for(cinema, films):
 
 
 @needs_ffmpeg
-def test_videos_beside_pictures_keep_their_places(cinema, films):
+def test_videos_beside_images_keep_their_places(cinema, films):
     data = data_url(film(films / "beside.mp4", *CONTAINERS["mp4"]))
-    picture = image(data_url(file_of(SEEN[1])))
-    reply = ask(cinema, "A", picture, "B", video(data), "C", picture, WHAT, max_tokens=2)
+    image = image(data_url(file_of(SEEN[1])))
+    reply = ask(cinema, "A", image, "B", video(data), "C", image, WHAT, max_tokens=2)
     shown = rendered(cinema, reply)
     assert -1 < shown.find("A<|vision_start|><|image_pad|>") < shown.find("B<0.3 seconds>") < \
         shown.find("C<|vision_start|><|image_pad|>")
@@ -350,7 +350,7 @@ def test_a_client_that_goes_while_its_video_is_read(stage, how):
         assert shown["progress"] == 0.2
         pids = until(lambda: len(family(stage)) == 2 and family(stage))
         assert account(stage.memory(), "video")["reserved_bytes"] > 80 << 20
-        # Who has pictures does not wait for it; who has a video does.
+        # Who has images does not wait for it; who has a video does.
         assert tokens(ask(stage, file_of(SEEN[1]), SEEN[1]["question"])) == SEEN[1]["greedy_ids"]
         with Open(stage, "/v1/chat/completions", asking(told("hang"), WHAT)):
             until(lambda: [r for r in stage.requests("media") if r["media"]["state"] == "waiting"])

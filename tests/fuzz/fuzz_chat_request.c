@@ -27,7 +27,7 @@ static void check_envelope(const struct reject *why)
     buf_done(&b);
 }
 
-/* How many pictures and videos a template will find. */
+/* How many images and videos a template will find. */
 static uint32_t check_content(const json_t *content)
 {
     uint32_t media = 0;

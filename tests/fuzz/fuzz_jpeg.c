@@ -1,12 +1,12 @@
 /* Any bytes as a JPEG. */
-#include "fuzz_picture.h"
+#include "fuzz_image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct err e = {{0}};
-    struct slice bytes = fuzz_picture_copy(data, size, SLICE("\xff\xd8\xff"));
-    fuzz_picture(bytes, &e);
+    struct slice bytes = fuzz_image_copy(data, size, SLICE("\xff\xd8\xff"));
+    fuzz_image(bytes, &e);
     free((char *)bytes.ptr);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* Any bytes as a PNG. The chunks' checksums are made right, or nothing behind the first change would be
  * read. */
-#include "fuzz_picture.h"
+#include "fuzz_image.h"
 
 #include <zlib.h>
 
@@ -22,10 +22,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct err e = {{0}};
-    struct slice bytes = fuzz_picture_copy(data, size, SLICE("\x89PNG\r\n\x1a\n"));
+    struct slice bytes = fuzz_image_copy(data, size, SLICE("\x89PNG\r\n\x1a\n"));
     if (size >= 8)
         mend((uint8_t *)bytes.ptr, size);
-    fuzz_picture(bytes, &e);
+    fuzz_image(bytes, &e);
     free((char *)bytes.ptr);
     return 0;
 }

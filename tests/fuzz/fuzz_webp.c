@@ -1,6 +1,6 @@
 /* Any bytes as a WebP. Its length is made right. What counts the groups of codes must find its way through
  * whatever libwebp decodes. */
-#include "fuzz_picture.h"
+#include "fuzz_image.h"
 
 #include <webp/decode.h>
 
@@ -26,11 +26,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct err e = {{0}};
-    struct slice bytes = fuzz_picture_copy(data, size, SLICE("RIFF"));
+    struct slice bytes = fuzz_image_copy(data, size, SLICE("RIFF"));
     if (size >= 12)
         mend((uint8_t *)bytes.ptr, size);
     bool lossless = size > 20 && memcmp(bytes.ptr + 12, "VP8L", 4) == 0;
-    if (fuzz_picture(bytes, &e) == -EINVAL && lossless &&
+    if (fuzz_image(bytes, &e) == -EINVAL && lossless &&
         strstr(e.text, "its pixels are broken, or end early"))
         ASSERT(!libwebp_decodes(bytes));
     free((char *)bytes.ptr);

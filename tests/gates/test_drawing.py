@@ -1,4 +1,4 @@
-"""What the gate `pictures` sends, and what it looks for on a server: each would say that all is well if it
+"""What the gate `images` sends, and what it looks for on a server: each would say that all is well if it
 were wrong."""
 
 import os
@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/gate
 
 import drawing
 import gate_draft
-import gate_pictures
+import gate_images
 
 
 def chunks(data):
@@ -40,26 +40,26 @@ def test_a_png_has_as_many_bytes_as_it_says(depth, colour, channels):
 
 
 def test_a_look_is_always_the_same_and_no_two_are_alike():
-    made = [drawing.picture(40, 30, look) for look in range(40)]
-    assert made == [drawing.picture(40, 30, look) for look in range(40)]
+    made = [drawing.image(40, 30, look) for look in range(40)]
+    assert made == [drawing.image(40, 30, look) for look in range(40)]
     assert len({data for _, data in made}) == 40
     assert {kind for kind, _ in made} <= {"image/png", "image/jpeg", "image/webp"}
 
 
-def test_bad_pictures_are_bad_in_all_ways():
+def test_bad_images_are_bad_in_all_ways():
     made = {drawing.bad_url(random.Random(n)) for n in range(300)}
     assert len({url.split(",")[0] for url in made}) > 4 and len(made) > 150
 
 
 def test_a_child_and_a_file_without_a_name_are_seen():
     with subprocess.Popen(["sleep", "60"]) as child:
-        assert "sleep" in gate_pictures.children(os.getpid())
+        assert "sleep" in gate_images.children(os.getpid())
         child.kill()
-    assert "sleep" not in gate_pictures.children(os.getpid())
+    assert "sleep" not in gate_images.children(os.getpid())
     file = os.memfd_create("left")
-    assert any("memfd:left" in name for name in gate_pictures.open_files(os.getpid()))
+    assert any("memfd:left" in name for name in gate_images.open_files(os.getpid()))
     os.close(file)
-    assert not any("memfd:left" in name for name in gate_pictures.open_files(os.getpid()))
+    assert not any("memfd:left" in name for name in gate_images.open_files(os.getpid()))
 
 
 MIB = 1 << 20

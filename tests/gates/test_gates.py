@@ -23,7 +23,7 @@ SMALL = {
     "trim-cost": ["--pairs", "3", "--burst-tokens", "4"],
     "load-gap": ["--gap-shape", "tiny-qwen3", "--gap-loads", "2"],
     "models": ["--cycles", "12"],
-    "pictures": ["--looks", "30", "--lookers", "4", "--video-frames", "8", "--gap-pictures", "1", "--gap-edge", "1024"],
+    "images": ["--looks", "30", "--lookers", "4", "--video-frames", "8", "--gap-images", "1", "--gap-edge", "1024"],
     "draft": ["--draft-steps", "300", "--draft-tokens", "100", "--draft-batch", "32"],
 }
 # A slope over a second is none, and so are quantiles of a machine that runs other tests; whether drafts pay

@@ -1,5 +1,5 @@
 /* small_tower.h - made-up vision towers before the golden text model of qwen3_vl, and what they give for
- * made-up pictures. */
+ * made-up images. */
 #ifndef PLATEAU_TESTS_SMALL_TOWER_H
 #define PLATEAU_TESTS_SMALL_TOWER_H
 
@@ -115,33 +115,33 @@ static inline struct test_tensors *small_tower_tensors(const struct small_tower 
     return l;
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
 /* Two frames that differ. */
-struct small_picture {
-    struct model_picture in;
+struct small_image {
+    struct model_image in;
     uint8_t *pixels;
     size_t floats; /* of the result */
 };
 
-static inline struct small_picture small_picture_make(const struct model_shape *s, uint32_t width,
+static inline struct small_image small_image_make(const struct model_shape *s, uint32_t width,
                                                       uint32_t height)
 {
     struct rng rng = {width * 1000 + height, 0};
     size_t frame = (size_t)width * height * 3;
     uint32_t edge = s->vision.patch * s->vision.merge;
-    struct small_picture p = {.pixels = malloc(2 * frame)};
+    struct small_image p = {.pixels = malloc(2 * frame)};
     assert_non_null(p.pixels);
     for (size_t i = 0; i < 2 * frame; i++)
         p.pixels[i] = (uint8_t)rng_below(&rng, 256);
     p.floats = (size_t)(width / edge) * (height / edge) * s->vision.feature_floats;
     p.in =
-        (struct model_picture){{p.pixels, p.pixels + frame}, width, height, malloc(p.floats * sizeof(float))};
+        (struct model_image){{p.pixels, p.pixels + frame}, width, height, malloc(p.floats * sizeof(float))};
     assert_non_null(p.in.features);
     return p;
 }
 
-static inline void small_picture_free(struct small_picture *p)
+static inline void small_image_free(struct small_image *p)
 {
     free(p->pixels);
     free(p->in.features);
@@ -161,7 +161,7 @@ static inline struct model *small_tower_load(const char *dir, struct model_opts 
 }
 
 /* Its memory, piece by piece: what the last call said. */
-static inline int small_begin(struct model *m, const struct small_picture *p)
+static inline int small_begin(struct model *m, const struct small_image *p)
 {
     int r;
     while ((r = model_encode_begin(m, &p->in)) > 0)
@@ -169,8 +169,8 @@ static inline int small_begin(struct model *m, const struct small_picture *p)
     return r;
 }
 
-/* The picture's features, alone and in one go. */
-static inline void small_encode(struct model *m, const struct model_opts *o, struct small_picture *p)
+/* The image's features, alone and in one go. */
+static inline void small_encode(struct model *m, const struct model_opts *o, struct small_image *p)
 {
     workers_turn_begin(o->workers);
     assert_int_equal(small_begin(m, p), 0);

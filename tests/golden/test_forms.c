@@ -510,7 +510,7 @@ static float *features_of(const char *dir, size_t *count)
 {
     struct model_opts o = small_opts(NULL);
     struct model *m = small_tower_load(dir, &o);
-    struct small_picture p = small_picture_make(model_shape(m), 160, 96);
+    struct small_image p = small_image_make(model_shape(m), 160, 96);
     small_encode(m, &o, &p);
     model_free(m);
     free(p.pixels);

@@ -26,7 +26,7 @@ TEST(qwen3_5_moe_is_its_golden)
     golden_holds(GOLDEN_DATA("qwen3_5_moe"));
 }
 
-/* Text and a picture each. */
+/* Text and a image each. */
 TEST(qwen3_5_vl_is_its_golden)
 {
     golden_holds(GOLDEN_DATA("qwen3_5_vl"));

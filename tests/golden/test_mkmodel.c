@@ -39,14 +39,14 @@ static void check_tower(const char *dir)
 {
     struct model_opts o = small_opts(NULL);
     struct model *m = small_tower_load(dir, &o);
-    struct small_picture p = small_picture_make(model_shape(m), 128, 64);
+    struct small_image p = small_image_make(model_shape(m), 128, 64);
     double squares = 0;
     small_encode(m, &o, &p);
     for (size_t i = 0; i < p.floats; i++)
         squares += (double)p.in.features[i] * (double)p.in.features[i] / (double)p.floats;
     assert_true(squares > 1e-4 && squares < 100);
     assert_memory_not_equal(p.in.features, p.in.features + p.floats / 2, 16);
-    small_picture_free(&p);
+    small_image_free(&p);
     model_free(m);
 }
 

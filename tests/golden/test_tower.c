@@ -112,7 +112,7 @@ static double position(const struct book *b, uint32_t row, uint32_t column, uint
     return sum;
 }
 
-static void embed(struct book *b, const struct model_picture *p)
+static void embed(struct book *b, const struct model_image *p)
 {
     const uint32_t n = 3 * 2 * SMALL_PATCH * SMALL_PATCH;
     double *pixels = malloc((size_t)b->patches * n * sizeof(double));
@@ -223,7 +223,7 @@ static double *merge(const struct book *b, const char *head, bool norm_first)
 
 /* The largest distance of the features from the textbook's, in parts of those' root mean square. */
 static double distance(const struct small_tower *s, struct test_tensors *tensors,
-                       const struct small_picture *p)
+                       const struct small_image *p)
 {
     struct book b = {
         .s = s, .tensors = tensors, .rows = p->in.height / SMALL_PATCH, .columns = p->in.width / SMALL_PATCH};
@@ -262,13 +262,13 @@ static void check_tower(const struct small_tower *s, const uint32_t (*sizes)[2],
     struct model_opts o = small_opts(NULL);
     struct model *m = small_tower_load(small_write(config, l), &o);
     for (size_t i = 0; i < count; i++) {
-        struct small_picture p = small_picture_make(model_shape(m), sizes[i][0], sizes[i][1]);
+        struct small_image p = small_image_make(model_shape(m), sizes[i][0], sizes[i][1]);
         small_encode(m, &o, &p);
         double far = distance(s, l, &p);
         if (!(far < 1e-4))
             print_message("%u x %u: %g\n", sizes[i][0], sizes[i][1], far);
         assert_true(far < 1e-4);
-        small_picture_free(&p);
+        small_image_free(&p);
     }
     model_free(m);
     free(config);
@@ -322,7 +322,7 @@ static const char *usual_dir(void)
 }
 
 /* Piece by piece, with a step of text between pieces now and then. */
-static uint32_t encode_in_pieces(struct model *m, const struct model_opts *o, struct small_picture *p,
+static uint32_t encode_in_pieces(struct model *m, const struct model_opts *o, struct small_image *p,
                                  bool steps)
 {
     struct small_answer answer;
@@ -351,7 +351,7 @@ TEST(no_cut_shows_in_the_features)
         struct model_opts o = small_opts(NULL);
         o.workers = small_workers(workers);
         struct model *m = small_tower_load(usual_dir(), &o);
-        struct small_picture p = small_picture_make(model_shape(m), 320, 288);
+        struct small_image p = small_image_make(model_shape(m), 320, 288);
         size_t bytes = p.floats * sizeof(float);
         for (int way = 0; way < 3; way++) {
             memset(p.in.features, 0xff, bytes);
@@ -365,18 +365,18 @@ TEST(no_cut_shows_in_the_features)
             }
             assert_memory_equal(p.in.features, first, bytes);
         }
-        small_picture_free(&p);
+        small_image_free(&p);
         model_free(m);
     }
     free(first);
 }
 
-TEST(a_picture_that_is_stopped_leaves_no_trace)
+TEST(a_image_that_is_stopped_leaves_no_trace)
 {
     struct model_opts o = small_opts(NULL);
     struct model *m = small_tower_load(usual_dir(), &o);
-    struct small_picture large = small_picture_make(model_shape(m), 320, 288),
-                         small = small_picture_make(model_shape(m), 64, 96);
+    struct small_image large = small_image_make(model_shape(m), 320, 288),
+                         small = small_image_make(model_shape(m), 64, 96);
     float *want = malloc(small.floats * sizeof(float));
     small_encode(m, &o, &small);
     memcpy(want, small.in.features, small.floats * sizeof(float));
@@ -395,8 +395,8 @@ TEST(a_picture_that_is_stopped_leaves_no_trace)
     /* Freed with one on its way. */
     assert_int_equal(small_begin(m, &large), 0);
     model_free(m);
-    small_picture_free(&large);
-    small_picture_free(&small);
+    small_image_free(&large);
+    small_image_free(&small);
     free(want);
 }
 
@@ -407,7 +407,7 @@ static uint64_t reserved(struct account *a)
     return account_numbers(a).reserved;
 }
 
-TEST(memory_comes_with_a_picture_and_goes_unit_by_unit)
+TEST(memory_comes_with_a_image_and_goes_unit_by_unit)
 {
     struct account *parent = test_account(ACCOUNT_NO_LIMIT);
     struct model_opts o = small_opts(parent);
@@ -423,7 +423,7 @@ TEST(memory_comes_with_a_picture_and_goes_unit_by_unit)
     assert_int_equal(reserved(account_find(parent, "weights")), s->weight_bytes);
     assert_true(reserved(account_find(parent, "tables")) <= s->tables_bytes);
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        struct small_picture p = small_picture_make(s, sizes[i][0], sizes[i][1]);
+        struct small_image p = small_image_make(s, sizes[i][0], sizes[i][1]);
         uint64_t bytes = model_encode_bytes(s, (uint64_t)sizes[i][0] * sizes[i][1]);
         assert_int_equal(small_begin(m, &p), 0);
         model_encode_stop(m);
@@ -431,7 +431,7 @@ TEST(memory_comes_with_a_picture_and_goes_unit_by_unit)
         /* It stays for the next, and the figure is no more than 2 MiB or a tenth too large. */
         assert_true(reserved(vision) <= largest && reserved(vision) + largest / 10 + UNIT_BYTES >= largest);
         assert_int_equal(account_numbers(vision).used, reserved(vision));
-        small_picture_free(&p);
+        small_image_free(&p);
     }
     for (uint64_t left = reserved(vision), gone; left > 0; left -= gone) {
         gone = MIN_OF(left, UNIT_BYTES);
@@ -450,7 +450,7 @@ TEST(memory_comes_a_unit_a_call)
     struct model_opts o = small_opts(parent);
     struct model *m = small_tower_load(usual_dir(), &o);
     struct account *vision = account_find(parent, "vision");
-    struct small_picture p = small_picture_make(model_shape(m), 2048, 1024);
+    struct small_image p = small_image_make(model_shape(m), 2048, 1024);
     uint64_t calls = 0;
     int r;
     do {
@@ -460,7 +460,7 @@ TEST(memory_comes_a_unit_a_call)
     assert_int_equal(r, 0);
     assert_true(calls > 1);
     model_encode_stop(m);
-    small_picture_free(&p);
+    small_image_free(&p);
     model_free(m);
 }
 
@@ -470,8 +470,8 @@ TEST(memory_that_is_refused_leaves_what_was_there)
     struct model_opts o = small_opts(parent);
     struct model *m = small_tower_load(usual_dir(), &o);
     struct account *vision = account_find(parent, "vision");
-    struct small_picture large = small_picture_make(model_shape(m), 2048, 1024),
-                         small = small_picture_make(model_shape(m), 32, 32);
+    struct small_image large = small_image_make(model_shape(m), 2048, 1024),
+                         small = small_image_make(model_shape(m), 32, 32);
     small_encode(m, &o, &small);
     uint64_t had = reserved(vision), done, all;
     account_set_limit(vision, had + UNIT_SMALL_BYTES);
@@ -483,8 +483,8 @@ TEST(memory_that_is_refused_leaves_what_was_there)
     account_set_limit(vision, ACCOUNT_NO_LIMIT);
     assert_int_equal(small_begin(m, &large), 0);
     model_encode_stop(m);
-    small_picture_free(&large);
-    small_picture_free(&small);
+    small_image_free(&large);
+    small_image_free(&small);
     model_free(m);
 }
 
@@ -502,7 +502,7 @@ TEST(without_the_part_there_is_no_tower)
     assert_int_equal(model_encode_bytes(&without, 1000000), 0);
     assert_int_equal(model_probe(usual_dir(), &capped, &with, NULL), 0);
     assert_int_equal(with.vision.pixels_max, 100000);
-    /* A text model asked for pictures has none. */
+    /* A text model asked for images has none. */
     assert_int_equal(model_probe(SMALL_GOLDEN("llama"), &vision, &with, NULL), 0);
     assert_false(with.vision.present || with.has_vision);
 }

@@ -348,7 +348,7 @@ static void refuse_message(const char *m, const char *param, const char *says)
     refuse(REQUEST_CHAT, body, 400, param, says);
 }
 
-/* ---- pictures and videos ---- */
+/* ---- images and videos ---- */
 
 static void take_media(const char *part, enum request_media_kind kind, const char *source, double fps)
 {
@@ -377,15 +377,15 @@ static void take_media(const char *part, enum request_media_kind kind, const cha
     done(p);
 }
 
-TEST(pictures_are_taken_in_every_form_that_clients_write)
+TEST(images_are_taken_in_every_form_that_clients_write)
 {
-    take_media("{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"detail\":\"high\"}}", REQUEST_PICTURE,
+    take_media("{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"detail\":\"high\"}}", REQUEST_IMAGE,
                "\"u\"", NAN);
-    take_media("{\"type\":\"image_url\",\"image_url\":\"u\"}", REQUEST_PICTURE, "\"u\"", NAN);
-    take_media("{\"type\":\"input_image\",\"image_url\":\"u\",\"detail\":null}", REQUEST_PICTURE, "\"u\"",
+    take_media("{\"type\":\"image_url\",\"image_url\":\"u\"}", REQUEST_IMAGE, "\"u\"", NAN);
+    take_media("{\"type\":\"input_image\",\"image_url\":\"u\",\"detail\":null}", REQUEST_IMAGE, "\"u\"",
                NAN);
-    take_media("{\"type\":\"image\",\"image\":\"u\"}", REQUEST_PICTURE, "\"u\"", NAN);
-    take_media("{\"type\":\"image\",\"url\":\"u\"}", REQUEST_PICTURE, "\"u\"", NAN);
+    take_media("{\"type\":\"image\",\"image\":\"u\"}", REQUEST_IMAGE, "\"u\"", NAN);
+    take_media("{\"type\":\"image\",\"url\":\"u\"}", REQUEST_IMAGE, "\"u\"", NAN);
     take_media("{\"type\":\"video_url\",\"video_url\":{\"url\":\"u\",\"fps\":4}}", REQUEST_VIDEO, "\"u\"", 4);
     take_media("{\"type\":\"video\",\"video\":\"u\",\"fps\":0.5}", REQUEST_VIDEO, "\"u\"", 0.5);
     take_media("{\"type\":\"video\",\"video\":[\"u\",{\"url\":\"v\"}],\"sample_fps\":2}", REQUEST_VIDEO,
@@ -393,7 +393,7 @@ TEST(pictures_are_taken_in_every_form_that_clients_write)
     take_media(
         "{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"format\":\"image/png\"},\"uuid\":\"1\","
         "\"cache_control\":{},\"crop\":null}",
-        REQUEST_PICTURE, "\"u\"", NAN);
+        REQUEST_IMAGE, "\"u\"", NAN);
 }
 
 static void refuse_part(const char *part, const char *says)
@@ -403,7 +403,7 @@ static void refuse_part(const char *part, const char *says)
     refuse_message(message, "messages[0].content[0]", says);
 }
 
-TEST(pictures_that_are_none_are_refused)
+TEST(images_that_are_none_are_refused)
 {
     refuse_part("{\"type\":\"image_url\"}", "URL");
     refuse_part("{\"type\":\"image_url\",\"image_url\":5}", "URL");

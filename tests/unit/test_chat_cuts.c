@@ -203,7 +203,7 @@ TEST(parts_and_odd_messages_do_no_harm)
     kitchen_init(&k, SLICE("{% for m in messages %}{% for p in m.content %}{{p.text|default('#')}}{% endfor "
                            "%};{% endfor %}"));
     assert_true(render(&k, messages, NULL, true));
-    /* Before the picture, and between it and what is asked about it. */
+    /* Before the image, and between it and what is asked about it. */
     assert_true(slice_starts(buf_slice(&k.text), SLICE("#;#  What")));
     assert_int_equal(k.cuts.bytes[0], 2);
     assert_int_equal(k.cuts.bytes[1], 5);

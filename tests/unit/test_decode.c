@@ -1,10 +1,10 @@
-/* Decoding: what Pillow sees in every kind of picture, turned or not; limits; what is broken; and that no
+/* Decoding: what Pillow sees in every kind of image, turned or not; limits; what is broken; and that no
  * byte stays charged. */
 #include "vision/decode.h"
 #include "base/check.h"
 #include "encode.h"
 #include "test_ledger.h"
-#include "test_pictures.h"
+#include "test_images.h"
 
 #include <errno.h>
 #include <string.h>
@@ -24,12 +24,12 @@ static struct scene scene_of(uint64_t limit)
     return s;
 }
 
-/* The picture resized to that size; NULL where decoding failed with `expected`. */
-static struct picture *decoded(struct scene *s, struct slice bytes, uint32_t width, uint32_t height,
+/* The image resized to that size; NULL where decoding failed with `expected`. */
+static struct image *decoded(struct scene *s, struct slice bytes, uint32_t width, uint32_t height,
                                int expected)
 {
-    struct picture *p = NULL;
-    assert_int_equal(picture_create(width, height, 1, &s->charge, &p), 0);
+    struct image *p = NULL;
+    assert_int_equal(image_create(width, height, 1, &s->charge, &p), 0);
     s->e.text[0] = 0;
     int r = decode_frame(p, 0, bytes, &usual, &s->charge, &s->e);
     if (r != expected)
@@ -37,14 +37,14 @@ static struct picture *decoded(struct scene *s, struct slice bytes, uint32_t wid
     assert_int_equal(s->e.text[0] != 0, r < 0);
     if (r == 0)
         return p;
-    picture_let_go(p);
+    image_let_go(p);
     return NULL;
 }
 
-static void compare(const char *name, const struct picture *p, const char *expected)
+static void compare(const char *name, const struct image *p, const char *expected)
 {
     char found[65];
-    test_sha256(p->pixels, picture_frame_bytes(p->width, p->height), found);
+    test_sha256(p->pixels, image_frame_bytes(p->width, p->height), found);
     if (strcmp(found, expected) != 0)
         fail_msg("%s at %ux%u has other pixels than Pillow sees", name, p->width, p->height);
 }
@@ -52,21 +52,21 @@ static void compare(const char *name, const struct picture *p, const char *expec
 TEST(pixels_are_pillows)
 {
     struct scene s = scene_of(ACCOUNT_NO_LIMIT);
-    FILE *table = test_picture_table("expected.txt");
+    FILE *table = test_image_table("expected.txt");
     char name[64], whole[65], small[65];
     unsigned w, h, small_w, small_h, count = 0;
     while (fscanf(table, "%63s %u %u %64s %u %u %64s", name, &w, &h, whole, &small_w, &small_h, small) == 7) {
-        struct slice bytes = test_picture(name);
+        struct slice bytes = test_image(name);
         struct decode_info info;
         assert_int_equal(decode_measure(bytes, &usual, &info, &s.e), 0);
         assert_int_equal(info.width, w);
         assert_int_equal(info.height, h);
-        struct picture *p = decoded(&s, bytes, w, h, 0);
+        struct image *p = decoded(&s, bytes, w, h, 0);
         compare(name, p, whole);
-        picture_let_go(p);
+        image_let_go(p);
         p = decoded(&s, bytes, small_w, small_h, 0);
         compare(name, p, small);
-        picture_let_go(p);
+        image_let_go(p);
         free((char *)bytes.ptr);
         count++;
     }
@@ -74,16 +74,16 @@ TEST(pixels_are_pillows)
     fclose(table);
 }
 
-/* A picture of one or two raw frames of that size. */
-static struct picture *raw(struct scene *s, uint32_t frames, uint32_t width, uint32_t height,
+/* A image of one or two raw frames of that size. */
+static struct image *raw(struct scene *s, uint32_t frames, uint32_t width, uint32_t height,
                            uint32_t to_width, uint8_t first, uint8_t second)
 {
     uint8_t colours[2] = {first, second};
     size_t bytes = (size_t)width * height * 3;
     uint8_t *rgb = malloc(bytes);
-    struct picture *p = NULL;
+    struct image *p = NULL;
     assert_non_null(rgb);
-    assert_int_equal(picture_create(to_width, 32, frames, &s->charge, &p), 0);
+    assert_int_equal(image_create(to_width, 32, frames, &s->charge, &p), 0);
     for (uint32_t i = 0; i < frames; i++) {
         memset(rgb, colours[i], bytes);
         assert_int_equal(decode_raw_frame(p, i, rgb, width, height, NULL, &s->charge, &s->e), 0);
@@ -92,7 +92,7 @@ static struct picture *raw(struct scene *s, uint32_t frames, uint32_t width, uin
     return p;
 }
 
-static bool same_hash(const struct picture *a, const struct picture *b)
+static bool same_hash(const struct image *a, const struct image *b)
 {
     return memcmp(a->sha256, b->sha256, sizeof(a->sha256)) == 0;
 }
@@ -100,7 +100,7 @@ static bool same_hash(const struct picture *a, const struct picture *b)
 TEST(the_hash_is_of_all_that_was_seen)
 {
     struct scene s = scene_of(ACCOUNT_NO_LIMIT);
-    struct picture *p[] = {
+    struct image *p[] = {
         raw(&s, 2, 40, 30, 64, 1, 2), raw(&s, 2, 40, 30, 64, 1, 2), /* the same */
         raw(&s, 2, 40, 30, 64, 2, 1),                               /* another order */
         raw(&s, 2, 40, 30, 64, 1, 1), raw(&s, 1, 40, 30, 64, 1, 0), /* twice, once */
@@ -111,7 +111,7 @@ TEST(the_hash_is_of_all_that_was_seen)
         for (size_t j = i + 1; j < COUNT_OF(p); j++)
             assert_false(same_hash(p[i], p[j]));
     for (size_t i = 0; i < COUNT_OF(p); i++)
-        picture_let_go(p[i]);
+        image_let_go(p[i]);
 }
 
 TEST(the_hash_is_of_the_pixels_and_not_of_the_file)
@@ -119,38 +119,38 @@ TEST(the_hash_is_of_the_pixels_and_not_of_the_file)
     struct scene s = scene_of(ACCOUNT_NO_LIMIT);
     /* Transparent or not, marked as turned by nothing or not: the same pixels. */
     const char *const same[] = {"png_rgb.png", "png_rgba.png", "png_rgb_trns.png", "png_turned_1.png"};
-    struct picture *p[COUNT_OF(same)];
+    struct image *p[COUNT_OF(same)];
     for (size_t i = 0; i < COUNT_OF(same); i++) {
-        struct slice bytes = test_picture(same[i]);
+        struct slice bytes = test_image(same[i]);
         p[i] = decoded(&s, bytes, 64, 32, 0);
         assert_true(same_hash(p[0], p[i]));
         free((char *)bytes.ptr);
     }
     for (size_t i = 0; i < COUNT_OF(same); i++)
-        picture_let_go(p[i]);
+        image_let_go(p[i]);
 }
 
 TEST(raw_frames_are_resized_each)
 {
     struct scene s = scene_of(ACCOUNT_NO_LIMIT);
-    struct picture *p = raw(&s, 2, 50, 20, 64, 9, 200);
-    size_t frame = picture_frame_bytes(64, 32);
+    struct image *p = raw(&s, 2, 50, 20, 64, 9, 200);
+    size_t frame = image_frame_bytes(64, 32);
     for (size_t i = 0; i < frame; i++)
         assert_true(p->pixels[i] == 9 && p->pixels[frame + i] == 200);
-    picture_let_go(p);
+    image_let_go(p);
 }
 
 TEST(a_still_gets_the_models_size)
 {
     struct scene s = scene_of(ACCOUNT_NO_LIMIT);
-    struct slice bytes = test_picture("jpeg_turned_6.jpg"); /* 45 x 38, seen as 38 x 45 */
+    struct slice bytes = test_image("jpeg_turned_6.jpg"); /* 45 x 38, seen as 38 x 45 */
     struct smart_bounds bounds = {32, 4096, 1 << 20};
-    struct picture *p = NULL;
+    struct image *p = NULL;
     assert_int_equal(decode_still(bytes, &usual, &bounds, &s.charge, &p, &s.e), 0);
     assert_int_equal(p->width, 64);
     assert_int_equal(p->height, 96);
     assert_int_equal(p->frames, 1);
-    picture_let_go(p);
+    image_let_go(p);
     free((char *)bytes.ptr);
 }
 
@@ -170,27 +170,27 @@ TEST(ycck_is_read_as_cmyk)
         struct encode_pixels pixels = {cmyk, 32, 32};
         struct slice bytes =
             encode_jpeg(&pixels, &(struct encode_jpeg_opts){.sampling = {2, 2}, .ycck = true});
-        struct picture *p = decoded(&s, bytes, 32, 32, 0);
+        struct image *p = decoded(&s, bytes, 32, 32, 0);
         for (size_t j = 0; j < 3; j++)
             assert_in_range(p->pixels[j] + 3, cases[i][4 + j], cases[i][4 + j] + 6);
-        picture_let_go(p);
+        image_let_go(p);
         free((char *)bytes.ptr);
     }
 }
 
 /* Rows pass through: neither the height nor the pixels decide what a PNG or a JPEG takes. */
-TEST(a_tall_picture_takes_the_memory_of_rows)
+TEST(a_tall_image_takes_the_memory_of_rows)
 {
     struct scene s = scene_of(ACCOUNT_NO_LIMIT);
-    struct picture *p = NULL;
+    struct image *p = NULL;
     uint32_t width = 100, height = 10000;
     uint8_t *rgb = calloc(height, (size_t)width * 3);
     assert_non_null(rgb);
-    assert_int_equal(picture_create(32, 3200, 1, &s.charge, &p), 0);
+    assert_int_equal(image_create(32, 3200, 1, &s.charge, &p), 0);
     uint64_t before = account_numbers(s.account).used;
     assert_int_equal(decode_raw_frame(p, 0, rgb, width, height, NULL, &s.charge, &s.e), 0);
     assert_true(account_numbers(s.account).peak - before < 1 << 20);
-    picture_let_go(p);
+    image_let_go(p);
     free(rgb);
 }
 

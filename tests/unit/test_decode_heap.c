@@ -2,7 +2,7 @@
  * program's own malloc, which counts. */
 #include "base/check.h"
 #include "encode.h"
-#include "test_pictures.h"
+#include "test_images.h"
 #include "vision/format.h"
 
 #include <errno.h>
@@ -79,11 +79,11 @@ static void check(const struct format *f, struct slice bytes, const char *name)
     struct err e = {{0}};
     struct charge charge = {take, give, NULL};
     struct format_work work = {.bytes = bytes, .charge = &charge};
-    struct picture *p = NULL;
+    struct image *p = NULL;
     assert_true(f->is(bytes));
     if (f->measure(bytes, &work.size, &e) < 0)
         fail_msg("%s: %s", name, e.text);
-    assert_int_equal(picture_create(64, 64, 1, NULL, &p), 0);
+    assert_int_equal(image_create(64, 64, 1, NULL, &p), 0);
     struct raster_opts opts = {work.size.width, work.size.height, work.size.orientation, p, 0, NULL};
     struct arena_opts arena = {.bytes_max = raster_bytes(&opts) + f->arena_bytes(&work.size)};
     assert_int_equal(arena_create(&arena, &work.arena), 0);
@@ -101,7 +101,7 @@ static void check(const struct format *f, struct slice bytes, const char *name)
     assert_int_equal(heap.charged, 0);
     raster_done(work.to);
     arena_free(work.arena);
-    picture_let_go(p);
+    image_let_go(p);
 }
 
 static const struct format *format_of(struct slice bytes)
@@ -114,13 +114,13 @@ static const struct format *format_of(struct slice bytes)
     return NULL;
 }
 
-TEST(small_pictures_of_every_kind)
+TEST(small_images_of_every_kind)
 {
-    FILE *table = test_picture_table("expected.txt");
+    FILE *table = test_image_table("expected.txt");
     char line[512], name[64];
     while (fgets(line, sizeof(line), table)) {
         assert_int_equal(sscanf(line, "%63s", name), 1);
-        struct slice bytes = test_picture(name);
+        struct slice bytes = test_image(name);
         check(format_of(bytes), bytes, name);
         free((char *)bytes.ptr);
     }

@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "test_ledger.h"
-#include "test_pictures.h"
+#include "test_images.h"
 #include "vision/decode.h"
 #include "vision/vp8l_groups.h"
 
@@ -22,12 +22,12 @@ static const char *const small_ones[] = {
 static int decode(struct slice bytes, const struct decode_limits *limits, struct account *a, struct err *e)
 {
     struct charge charge = account_charge(a);
-    struct picture *p = NULL;
+    struct image *p = NULL;
     e->text[0] = 0;
     int r = decode_still(bytes, limits, &bounds, &charge, &p, e);
     assert_int_equal(p != NULL, r == 0);
     assert_int_equal(e->text[0] != 0, r < 0);
-    picture_let_go(p);
+    image_let_go(p);
     assert_int_equal(account_numbers(a).used, 0);
     return r;
 }
@@ -41,7 +41,7 @@ static void refuses(struct slice bytes, int code, const char *words)
         fail_msg("not \"%s\": %s", words, e.text);
 }
 
-TEST(what_is_no_picture_is_refused)
+TEST(what_is_no_image_is_refused)
 {
     refuses(SLICE(""), -EINVAL, "is empty");
     refuses(SLICE("<svg xmlns="), -EINVAL, "send PNG, JPEG, WebP or GIF");
@@ -83,7 +83,7 @@ TEST(sizes_are_refused_by_the_header)
 
 TEST(own_limits_are_kept)
 {
-    struct slice bytes = test_picture("png_rgb.png"); /* 37 x 29 */
+    struct slice bytes = test_image("png_rgb.png"); /* 37 x 29 */
     struct account *a = test_account(ACCOUNT_NO_LIMIT);
     struct err e = {{0}};
     struct decode_limits l = usual;
@@ -103,13 +103,13 @@ TEST(own_limits_are_kept)
     free((char *)bytes.ptr);
 }
 
-TEST(a_picture_cut_anywhere_is_refused_or_whole)
+TEST(a_image_cut_anywhere_is_refused_or_whole)
 {
     for (size_t i = 0; i < COUNT_OF(small_ones); i++) {
-        struct slice bytes = test_picture(small_ones[i]);
+        struct slice bytes = test_image(small_ones[i]);
         struct account *a = test_account(ACCOUNT_NO_LIMIT);
         struct err e = {{0}};
-        /* Of an animation, all of the first picture may be there. */
+        /* Of an animation, all of the first image may be there. */
         bool rest = strcmp(small_ones[i], "gif_animated.gif") == 0,
              trailer = slice_starts(bytes, SLICE("GIF"));
         for (size_t len = 0; len < bytes.len; len++) {
@@ -128,7 +128,7 @@ TEST(a_picture_cut_anywhere_is_refused_or_whole)
 PROPERTY(broken_bytes_end_in_words, seed)
 {
     struct rng rng = {seed, 0};
-    struct slice bytes = test_picture(small_ones[seed % COUNT_OF(small_ones)]);
+    struct slice bytes = test_image(small_ones[seed % COUNT_OF(small_ones)]);
     struct account *a = test_account(ACCOUNT_NO_LIMIT);
     struct err e = {{0}};
     char *copy = malloc(bytes.len);
@@ -148,7 +148,7 @@ PROPERTY(broken_bytes_end_in_words, seed)
 TEST(refused_memory_is_said_and_nothing_stays)
 {
     for (size_t i = 0; i < COUNT_OF(small_ones); i++) {
-        struct slice bytes = test_picture(small_ones[i]);
+        struct slice bytes = test_image(small_ones[i]);
         struct err e = {{0}};
         int r = -ENOMEM;
         uint64_t limit = 0;
@@ -166,7 +166,7 @@ TEST(refused_memory_is_said_and_nothing_stays)
 
 TEST(text_and_profiles_are_not_unpacked)
 {
-    struct slice bytes = test_picture("png_bomb.png");
+    struct slice bytes = test_image("png_bomb.png");
     struct account *a = test_account(1 << 20);
     struct err e = {{0}};
     assert_int_equal(decode(bytes, &usual, a, &e), 0);
@@ -176,7 +176,7 @@ TEST(text_and_profiles_are_not_unpacked)
 TEST(who_has_left_is_not_decoded_for)
 {
     for (size_t i = 0; i < COUNT_OF(small_ones); i++) {
-        struct slice bytes = test_picture(small_ones[i]);
+        struct slice bytes = test_image(small_ones[i]);
         struct account *a = test_account(ACCOUNT_NO_LIMIT);
         struct err e = {{0}};
         atomic_bool stop = true;
@@ -189,10 +189,10 @@ TEST(who_has_left_is_not_decoded_for)
     }
 }
 
-/* The first scan of a progressive picture, again and again: each costs as much time as all pixels. */
+/* The first scan of a progressive image, again and again: each costs as much time as all pixels. */
 TEST(a_jpeg_of_many_scans_is_refused)
 {
-    struct slice bytes = test_picture("jpeg_grey_progressive.jpg");
+    struct slice bytes = test_image("jpeg_grey_progressive.jpg");
     size_t scan = slice_find(bytes, SLICE("\xff\xda"), 0),
            next = slice_find(bytes, SLICE("\xff\xda"), scan + 2);
     next = MIN_OF(next, slice_find(bytes, SLICE("\xff\xc4"), scan + 2));
@@ -209,10 +209,10 @@ TEST(a_jpeg_of_many_scans_is_refused)
     free((char *)bytes.ptr);
 }
 
-/* Cameras leave such bytes between segments; nothing of the picture is missing. */
+/* Cameras leave such bytes between segments; nothing of the image is missing. */
 TEST(bytes_between_a_jpegs_segments_are_skipped)
 {
-    struct slice bytes = test_picture("jpeg_turned_6.jpg");
+    struct slice bytes = test_image("jpeg_turned_6.jpg");
     struct account *a = test_account(ACCOUNT_NO_LIMIT);
     struct err e = {{0}};
     size_t at = slice_find(bytes, SLICE("\xff\xdb"), 0); /* behind the segments of metadata */
@@ -276,7 +276,7 @@ TEST(a_webp_of_many_groups_is_refused)
 
 TEST(groups_are_counted)
 {
-    struct slice bytes = test_picture("webp_groups.webp"), one = test_picture("webp_lossless.webp");
+    struct slice bytes = test_image("webp_groups.webp"), one = test_image("webp_lossless.webp");
     uint32_t groups = 0;
     assert_int_equal(vp8l_groups(slice_sub(bytes, 20, SIZE_MAX), &groups, NULL), 0);
     assert_true(groups > 2);

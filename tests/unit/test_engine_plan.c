@@ -70,7 +70,7 @@ PROPERTY(no_job_is_larger_than_planned, seed)
         for (uint32_t k = 0; k < s.stop_count; k++)
             stops[k] = (struct slice){text, 1 + rng_below(&rng, sizeof(text))};
         s.cut_count = (uint32_t)rng_below(&rng, ENGINE_CUTS_MAX + 1);
-        s.picture_count = (uint32_t)rng_below(&rng, ENGINE_PICTURES_MAX + 1);
+        s.image_count = (uint32_t)rng_below(&rng, ENGINE_IMAGES_MAX + 1);
         s.prompt_logprobs = rng_below(&rng, 2);
         sampler_params_default(&s.sampling);
         s.sampling.presence_penalty = (float)rng_below(&rng, 2);

@@ -1,4 +1,4 @@
-/* test_engine_seen.h - pictures made of noise, prompts they stand in, and engines that look at them. */
+/* test_engine_seen.h - images made of noise, prompts they stand in, and engines that look at them. */
 #ifndef PLATEAU_TESTS_TEST_ENGINE_SEEN_H
 #define PLATEAU_TESTS_TEST_ENGINE_SEEN_H
 
@@ -10,13 +10,13 @@
 #define IMAGE_TOKEN 500
 #define EDGE        32
 
-/* Noise: two of the same seed and size are the same picture. */
-static inline struct picture *picture_of_frames(uint32_t rows, uint32_t columns, uint32_t frames,
+/* Noise: two of the same seed and size are the same image. */
+static inline struct image *image_of_frames(uint32_t rows, uint32_t columns, uint32_t frames,
                                                 uint64_t seed)
 {
-    struct picture *p;
-    assert_int_equal(picture_create(columns * EDGE, rows * EDGE, frames, NULL, &p), 0);
-    size_t bytes = frames * picture_frame_bytes(p->width, p->height);
+    struct image *p;
+    assert_int_equal(image_create(columns * EDGE, rows * EDGE, frames, NULL, &p), 0);
+    size_t bytes = frames * image_frame_bytes(p->width, p->height);
     for (size_t i = 0; i < bytes; i++)
         p->pixels[i] = (uint8_t)(rng_at(seed, i / 24) >> (i % 3 * 8));
     for (size_t i = 0; i < sizeof(p->sha256); i++)
@@ -24,19 +24,19 @@ static inline struct picture *picture_of_frames(uint32_t rows, uint32_t columns,
     return p;
 }
 
-static inline struct picture *picture_of(uint32_t rows, uint32_t columns, uint64_t seed)
+static inline struct image *image_of(uint32_t rows, uint32_t columns, uint64_t seed)
 {
-    return picture_of_frames(rows, columns, 1, seed);
+    return image_of_frames(rows, columns, 1, seed);
 }
 
 #define SEEN_MAX        16
 #define SEEN_PROMPT_MAX 2000
 
-/* A prompt that grows by text and pictures. */
+/* A prompt that grows by text and images. */
 struct seen {
     uint32_t tokens[SEEN_PROMPT_MAX], count;
-    struct job_picture pictures[SEEN_MAX];
-    uint32_t picture_count;
+    struct job_image images[SEEN_MAX];
+    uint32_t image_count;
 };
 
 static inline void say(struct seen *s, uint32_t count, uint64_t seed)
@@ -46,21 +46,21 @@ static inline void say(struct seen *s, uint32_t count, uint64_t seed)
         s->tokens[s->count++] = (uint32_t)(rng_at(seed, i) % 490);
 }
 
-/* The picture is the prompt's from here on. */
-static inline void show(struct seen *s, struct picture *p)
+/* The image is the prompt's from here on. */
+static inline void show(struct seen *s, struct image *p)
 {
     uint32_t count = p->width / EDGE * (p->height / EDGE);
-    assert_true(s->picture_count < SEEN_MAX && s->count + count <= SEEN_PROMPT_MAX);
-    s->pictures[s->picture_count++] = (struct job_picture){p, s->count};
+    assert_true(s->image_count < SEEN_MAX && s->count + count <= SEEN_PROMPT_MAX);
+    s->images[s->image_count++] = (struct job_image){p, s->count};
     for (uint32_t i = 0; i < count; i++)
         s->tokens[s->count++] = IMAGE_TOKEN;
 }
 
 static inline void seen_done(struct seen *s)
 {
-    for (uint32_t i = 0; i < s->picture_count; i++) {
-        assert_int_equal(atomic_load(&s->pictures[i].picture->holders), 1);
-        picture_let_go(s->pictures[i].picture);
+    for (uint32_t i = 0; i < s->image_count; i++) {
+        assert_int_equal(atomic_load(&s->images[i].image->holders), 1);
+        image_let_go(s->images[i].image);
     }
     *s = (struct seen){0};
 }
@@ -68,17 +68,17 @@ static inline void seen_done(struct seen *s)
 static inline struct job_spec ask(const struct seen *s, uint32_t max_tokens)
 {
     struct job_spec spec = greedy(s->tokens, s->count, max_tokens);
-    spec.pictures = s->pictures;
-    spec.picture_count = s->picture_count;
+    spec.images = s->images;
+    spec.image_count = s->image_count;
     return spec;
 }
 
-/* Text, a picture, text. */
-static inline struct seen one_picture(uint32_t before, uint32_t rows, uint32_t columns, uint64_t look)
+/* Text, a image, text. */
+static inline struct seen one_image(uint32_t before, uint32_t rows, uint32_t columns, uint64_t look)
 {
     struct seen s = {.count = 0};
     say(&s, before, 1);
-    show(&s, picture_of(rows, columns, look));
+    show(&s, image_of(rows, columns, look));
     say(&s, 9, 2);
     return s;
 }
@@ -105,7 +105,7 @@ static inline struct client *run_seen(struct fixture *f, const struct seen *s, u
     return run_spec(f, &spec);
 }
 
-/* What the prompt gives in an engine of its own that keeps nothing. No other engine looks at a picture
+/* What the prompt gives in an engine of its own that keeps nothing. No other engine looks at a image
  * meanwhile: they share the model. */
 static inline void alone(const struct seen *s, uint32_t max_tokens, struct client *ret)
 {

@@ -1,4 +1,4 @@
-/* Pictures in prompts: the same tokens alone, in company, in chunks, from caches and after preemption; each
+/* Images in prompts: the same tokens alone, in company, in chunks, from caches and after preemption; each
  * encoded once. */
 #define TEST_SEEDS 3
 #include "test_engine_seen.h"
@@ -7,21 +7,21 @@
 
 /* ---- what is seen ---- */
 
-static struct picture *golden_picture(const json_t *image)
+static struct image *golden_image(const json_t *image)
 {
     const json_t *pixels = json_object_get(image, "image_hwc_u8"),
                  *shape = json_object_get(image, "image_shape");
-    struct picture *p;
+    struct image *p;
     uint32_t height = (uint32_t)json_integer_value(json_array_get(shape, 0));
     uint32_t width = (uint32_t)json_integer_value(json_array_get(shape, 1));
-    assert_int_equal(picture_create(width, height, 1, NULL, &p), 0);
-    for (size_t i = 0; i < picture_frame_bytes(width, height); i++)
+    assert_int_equal(image_create(width, height, 1, NULL, &p), 0);
+    for (size_t i = 0; i < image_frame_bytes(width, height); i++)
         p->pixels[i] = (uint8_t)json_integer_value(json_array_get(pixels, i));
     memset(p->sha256, 5, sizeof(p->sha256));
     return p;
 }
 
-TEST(golden_answers_about_a_picture)
+TEST(golden_answers_about_a_image)
 {
     struct fixture f;
     struct seen s = {.count = 0};
@@ -31,20 +31,20 @@ TEST(golden_answers_about_a_picture)
     uint32_t count = golden_ids(json_object_get(image, "greedy"), want, 64), first = 0;
     while (s.tokens[first] != IMAGE_TOKEN)
         first++;
-    s.pictures[s.picture_count++] = (struct job_picture){golden_picture(image), first};
+    s.images[s.image_count++] = (struct job_image){golden_image(image), first};
     struct engine_opts o = eyes(true);
     test_engine_start(&f, EYES, &o);
     for (int i = 0; i < 3; i++)
         expect_tokens(run_seen(&f, &s, count), want, count);
-    assert_int_equal(numbers(&f).pictures_encoded, 1);
+    assert_int_equal(numbers(&f).images_encoded, 1);
     test_engine_close(&f);
     seen_done(&s);
     json_decref(g);
 }
 
-TEST(another_picture_gives_another_answer)
+TEST(another_image_gives_another_answer)
 {
-    struct seen a = one_picture(20, 4, 6, 7), b = one_picture(20, 4, 6, 8);
+    struct seen a = one_image(20, 4, 6, 7), b = one_image(20, 4, 6, 8);
     struct client of_a, of_b;
     alone(&a, ANSWER_SEEN, &of_a);
     alone(&b, ANSWER_SEEN, &of_b);
@@ -61,7 +61,7 @@ static void fill_mixed(struct seen *s, uint32_t i)
     say(s, 5 + 17 * i, 100 + i);
     for (uint32_t k = 0; k < i % 4; k++) {
         /* Some of them are the same. */
-        show(s, picture_of_frames(2 + k, 3 + i % 3, 1 + k % 2, 40 + i / 2 + k));
+        show(s, image_of_frames(2 + k, 3 + i % 3, 1 + k % 2, 40 + i / 2 + k));
         say(s, 3 + k * 20, 200 + i + k);
     }
 }
@@ -91,7 +91,7 @@ static void expect_mixed(const struct engine_opts *o)
         seen_done(&s[i]);
 }
 
-TEST(rows_with_and_without_pictures_have_the_tokens_they_have_alone)
+TEST(rows_with_and_without_images_have_the_tokens_they_have_alone)
 {
     struct engine_opts o = eyes(false);
     expect_mixed(&o);
@@ -117,36 +117,36 @@ TEST(features_that_have_no_room_to_stay_are_made_again)
 
 /* ---- found again ---- */
 
-TEST(a_prefix_that_is_found_has_its_pictures_not_encoded)
+TEST(a_prefix_that_is_found_has_its_images_not_encoded)
 {
     struct fixture f;
     struct client want;
-    struct seen s = one_picture(10, 5, 7, 3);
+    struct seen s = one_image(10, 5, 7, 3);
     struct engine_opts o = eyes(true);
     alone(&s, ANSWER_SEEN, &want);
     o.image_cache_bytes = 0;
     test_engine_start(&f, EYES, &o);
     expect_same(run_seen(&f, &s, ANSWER_SEEN), &want);
-    assert_int_equal(numbers(&f).pictures_encoded, 1);
+    assert_int_equal(numbers(&f).images_encoded, 1);
     /* It ends in the page of the prompt's last tokens: what is behind it is all that is new. */
     say(&s, 60, 5);
     alone(&s, ANSWER_SEEN, &want);
     expect_same(run_seen(&f, &s, ANSWER_SEEN), &want);
-    assert_int_equal(numbers(&f).pictures_encoded, 2);
+    assert_int_equal(numbers(&f).images_encoded, 2);
     struct client *again = run_seen(&f, &s, ANSWER_SEEN);
     expect_same(again, &want);
     assert_int_equal(again->finish.cached_tokens, 96);
-    assert_int_equal(numbers(&f).pictures_encoded, 2);
+    assert_int_equal(numbers(&f).images_encoded, 2);
     test_engine_close(&f);
     seen_done(&s);
 }
 
-/* A cut may lie inside of a picture: what is found ends there, and the rest of it is computed. */
-TEST(a_prefix_may_end_in_the_middle_of_a_picture)
+/* A cut may lie inside of a image: what is found ends there, and the rest of it is computed. */
+TEST(a_prefix_may_end_in_the_middle_of_a_image)
 {
     struct fixture f;
     struct client want;
-    struct seen s = one_picture(20, 8, 8, 3);
+    struct seen s = one_image(20, 8, 8, 3);
     uint32_t cut = 64;
     struct engine_opts o = eyes(true);
     test_engine_start(&f, EYES, &o);
@@ -154,29 +154,29 @@ TEST(a_prefix_may_end_in_the_middle_of_a_picture)
     spec.cuts = &cut;
     spec.cut_count = 1;
     run_spec(&f, &spec);
-    struct seen other = one_picture(20, 8, 8, 3);
+    struct seen other = one_image(20, 8, 8, 3);
     say(&other, 30, 77);
-    other.tokens[84] = 3; /* behind the picture */
+    other.tokens[84] = 3; /* behind the image */
     alone(&other, ANSWER_SEEN, &want);
     struct client *c = run_seen(&f, &other, ANSWER_SEEN);
     expect_same(c, &want);
     assert_int_equal(c->finish.cached_tokens, 64);
-    assert_int_equal(numbers(&f).pictures_encoded, 1);
-    assert_int_equal(numbers(&f).pictures_found, 1);
+    assert_int_equal(numbers(&f).images_encoded, 1);
+    assert_int_equal(numbers(&f).images_found, 1);
     test_engine_close(&f);
     seen_done(&s);
     seen_done(&other);
 }
 
-TEST(pictures_that_begin_alike_do_not_mix)
+TEST(images_that_begin_alike_do_not_mix)
 {
     struct fixture f;
     struct client of_a, of_b;
-    struct seen a = one_picture(20, 6, 4, 3), b = one_picture(20, 6, 4, 3);
-    struct picture *p = b.pictures[0].picture;
+    struct seen a = one_image(20, 6, 4, 3), b = one_image(20, 6, 4, 3);
+    struct image *p = b.images[0].image;
     /* The upper half is the same. */
-    for (size_t i = picture_frame_bytes(p->width, p->height / 2);
-         i < picture_frame_bytes(p->width, p->height); i++)
+    for (size_t i = image_frame_bytes(p->width, p->height / 2);
+         i < image_frame_bytes(p->width, p->height); i++)
         p->pixels[i] ^= 255;
     p->sha256[31] ^= 1;
     alone(&a, ANSWER_SEEN, &of_a);
@@ -189,22 +189,22 @@ TEST(pictures_that_begin_alike_do_not_mix)
         expect_same(c, i % 2 ? &of_b : &of_a);
         assert_int_equal(c->finish.cached_tokens, i < 2 ? 0 : 32);
     }
-    assert_int_equal(numbers(&f).pictures_encoded, 2);
+    assert_int_equal(numbers(&f).images_encoded, 2);
     test_engine_close(&f);
     seen_done(&a);
     seen_done(&b);
 }
 
-TEST(pictures_in_another_order_are_another_prompt)
+TEST(images_in_another_order_are_another_prompt)
 {
     struct fixture f;
     struct client want[2];
     struct seen s[2] = {{.count = 0}, {.count = 0}};
     for (uint64_t i = 0; i < 2; i++) {
         say(&s[i], 20, 1);
-        show(&s[i], picture_of(3, 4, 50 + i));
+        show(&s[i], image_of(3, 4, 50 + i));
         say(&s[i], 2, 2);
-        show(&s[i], picture_of(3, 4, 51 - i));
+        show(&s[i], image_of(3, 4, 51 - i));
         say(&s[i], 50, 3);
         alone(&s[i], ANSWER_SEEN, &want[i]);
     }
@@ -217,8 +217,8 @@ TEST(pictures_in_another_order_are_another_prompt)
         expect_same(c, &want[i % 2]);
         assert_int_equal(c->finish.cached_tokens, i < 2 ? 0 : 64);
     }
-    assert_int_equal(numbers(&f).pictures_encoded, 2);
-    assert_int_equal(numbers(&f).pictures_found, 2);
+    assert_int_equal(numbers(&f).images_encoded, 2);
+    assert_int_equal(numbers(&f).images_found, 2);
     test_engine_close(&f);
     seen_done(&s[0]);
     seen_done(&s[1]);
@@ -232,14 +232,14 @@ TEST(what_was_used_longest_ago_goes_first)
     struct seen s[3];
     test_engine_start(&f, EYES, &o);
     for (uint32_t i = 0; i < 3; i++)
-        s[i] = one_picture(20, 6, 8, i);
+        s[i] = one_image(20, 6, 8, i);
     static const struct {
         uint32_t which, encoded;
     } asks[] = {{0, 1}, {1, 2}, {0, 2}, {2, 3}, {0, 3}, {1, 4}};
     for (size_t i = 0; i < COUNT_OF(asks); i++) {
         run_seen(&f, &s[asks[i].which], 2);
-        assert_int_equal(numbers(&f).pictures_encoded, asks[i].encoded);
-        assert_true(numbers(&f).pictures_bytes <= 2 * 12288);
+        assert_int_equal(numbers(&f).images_encoded, asks[i].encoded);
+        assert_true(numbers(&f).images_bytes <= 2 * 12288);
     }
     test_engine_close(&f);
     for (uint32_t i = 0; i < 3; i++)
@@ -256,7 +256,7 @@ TEST(who_lost_its_pages_sees_again_what_it_saw)
     struct engine_opts o = eyes(true);
     const struct model_shape *shape = model_shape(o.model);
     for (uint32_t i = 0; i < 4; i++) {
-        s[i] = one_picture(30 + i, 5, 6, i);
+        s[i] = one_image(30 + i, 5, 6, i);
         alone(&s[i], 150, &want[i]);
     }
     o.max_model_len = 8 * PAGE_TOKENS;
@@ -272,15 +272,15 @@ TEST(who_lost_its_pages_sees_again_what_it_saw)
     for (uint32_t i = 0; i < 4; i++)
         expect_same(f.clients[i], &want[i]);
     assert_true(numbers(&f).preemptions > 0);
-    assert_true(numbers(&f).pictures_encoded > 4);
+    assert_true(numbers(&f).images_encoded > 4);
     test_engine_close(&f);
     for (uint32_t i = 0; i < 4; i++)
         seen_done(&s[i]);
 }
 
-/* One picture of many that begins where the memory for features ends: each waits for the others, and all
+/* One image of many that begins where the memory for features ends: each waits for the others, and all
  * end. */
-TEST(more_pictures_than_fit_go_through_one_after_the_other)
+TEST(more_images_than_fit_go_through_one_after_the_other)
 {
     struct fixture f;
     static struct seen s[4];
@@ -291,12 +291,12 @@ TEST(more_pictures_than_fit_go_through_one_after_the_other)
         s[i] = (struct seen){.count = 0};
         for (uint32_t k = 0; k < 8; k++) {
             say(&s[i], 1, i);
-            show(&s[i], picture_of(6, 8, 10 * i + k));
+            show(&s[i], image_of(6, 8, 10 * i + k));
         }
         say(&s[i], 3, i);
         alone(&s[i], 4, &want[i]);
     }
-    /* The largest picture's features are what fits: the sixteenth part of all of these. */
+    /* The largest image's features are what fits: the sixteenth part of all of these. */
     test_engine_start(&f, EYES, &o);
     for (uint32_t i = 0; i < 4; i++) {
         struct job_spec spec = ask(&s[i], 4);
@@ -305,17 +305,17 @@ TEST(more_pictures_than_fit_go_through_one_after_the_other)
     wait_all(&f);
     for (uint32_t i = 0; i < 4; i++)
         expect_same(f.clients[i], &want[i]);
-    assert_int_equal(numbers(&f).pictures_encoded, 32);
+    assert_int_equal(numbers(&f).images_encoded, 32);
     test_engine_close(&f);
     for (uint32_t i = 0; i < 4; i++)
         seen_done(&s[i]);
 }
 
-TEST(two_that_ask_at_once_about_one_picture_wait_for_the_same)
+TEST(two_that_ask_at_once_about_one_image_wait_for_the_same)
 {
     struct fixture f;
     struct client want;
-    struct seen s = one_picture(20, 5, 7, 3);
+    struct seen s = one_image(20, 5, 7, 3);
     struct engine_opts o = eyes(false);
     alone(&s, ANSWER_SEEN, &want);
     o.image_cache_bytes = 0;
@@ -326,7 +326,7 @@ TEST(two_that_ask_at_once_about_one_picture_wait_for_the_same)
     wait_all(&f);
     for (int i = 0; i < 4; i++)
         expect_same(f.clients[i], &want);
-    assert_true(numbers(&f).pictures_encoded < 4);
+    assert_true(numbers(&f).images_encoded < 4);
     test_engine_close(&f);
     seen_done(&s);
 }
@@ -342,12 +342,12 @@ static void ask_as(struct fixture *f, const struct seen *s, uint64_t tenant, con
     expect_same(f->clients[f->client_count - 1], want);
 }
 
-/* Without a prefix cache, so that each request looks for its picture. */
-TEST(another_tenant_or_salt_finds_no_picture_of_mine)
+/* Without a prefix cache, so that each request looks for its image. */
+TEST(another_tenant_or_salt_finds_no_image_of_mine)
 {
     struct fixture f;
     struct client want;
-    struct seen s = one_picture(20, 5, 7, 3);
+    struct seen s = one_image(20, 5, 7, 3);
     struct engine_opts o = eyes(false);
     alone(&s, ANSWER_SEEN, &want);
     o.image_cache_bytes = 1 << 20;
@@ -360,8 +360,8 @@ TEST(another_tenant_or_salt_finds_no_picture_of_mine)
                  {2, "a", 4, 1}, {2, "", 4, 2}, {1, "a", 4, 3}};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         ask_as(&f, &s, cases[i].tenant, cases[i].salt, &want);
-        assert_int_equal(numbers(&f).pictures_encoded, cases[i].encoded);
-        assert_int_equal(numbers(&f).pictures_found, cases[i].found);
+        assert_int_equal(numbers(&f).images_encoded, cases[i].encoded);
+        assert_int_equal(numbers(&f).images_found, cases[i].found);
     }
     test_engine_close(&f);
     seen_done(&s);
@@ -372,7 +372,7 @@ TEST(between_two_slices_there_is_a_step)
 {
     struct fixture f;
     struct engine_opts o = eyes(false);
-    struct seen s = one_picture(20, 20, 20, 3);
+    struct seen s = one_image(20, 20, 20, 3);
     o.slow_client_ns = 0;
     test_engine_start(&f, EYES, &o);
     struct job_spec text = greedy(s.tokens, 20, 1500);
@@ -398,13 +398,13 @@ static void draw_seen(struct seen *s, struct rng *rng)
     say(s, 1 + (uint32_t)rng_below(rng, 60), rng_below(rng, 3));
     for (uint64_t k = rng_below(rng, 4); k > 0; k--) {
         uint32_t rows = 1 + (uint32_t)rng_below(rng, 6), columns = 1 + (uint32_t)rng_below(rng, 6);
-        show(s, picture_of(rows, columns, rng_below(rng, 4)));
+        show(s, image_of(rows, columns, rng_below(rng, 4)));
         say(s, (uint32_t)rng_below(rng, 50), rng_below(rng, 3));
     }
     say(s, 1, 1);
 }
 
-PROPERTY(random_traffic_with_pictures_has_the_same_tokens, seed)
+PROPERTY(random_traffic_with_images_has_the_same_tokens, seed)
 {
     struct fixture f;
     static struct seen s[16];

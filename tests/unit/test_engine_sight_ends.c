@@ -1,11 +1,11 @@
-/* What happens to requests with pictures and to their memory: they leave in any phase, memory is refused,
+/* What happens to requests with images and to their memory: they leave in any phase, memory is refused,
  * features crowd each other out, caches are cleared. Afterwards all accounts are what they were, and the
  * pixels are their maker's again. */
 #define TEST_SEEDS 3
 #include "test_engine_seen.h"
 
 #define ANSWER_SEEN 12
-#define PIXELS_MAX  65536 /* 64 tokens: features of one such picture are all that fits */
+#define PIXELS_MAX  65536 /* 64 tokens: features of one such image are all that fits */
 
 /* ---- a model of its own, with its memory counted ---- */
 
@@ -72,11 +72,11 @@ static bool is_phase_now(struct fixture *f, const struct client *c, enum job_pha
     return is_in_phase(f, &w);
 }
 
-/* Two pictures; its prompt takes several steps. */
-static struct seen two_pictures(uint64_t look)
+/* Two images; its prompt takes several steps. */
+static struct seen two_images(uint64_t look)
 {
-    struct seen s = one_picture(20, 5, 7, look);
-    show(&s, picture_of(8, 8, look + 1));
+    struct seen s = one_image(20, 5, 7, look);
+    show(&s, image_of(8, 8, look + 1));
     say(&s, 70, look);
     return s;
 }
@@ -102,7 +102,7 @@ static struct client *bring(struct fixture *f, const struct seen *seen, int phas
 static void leave_in(int phase)
 {
     struct scene s;
-    struct seen seen = two_pictures(5);
+    struct seen seen = two_images(5);
     struct client want;
     alone(&seen, ANSWER_SEEN, &want);
     scene_open(&s, true, 0);
@@ -111,14 +111,14 @@ static void leave_in(int phase)
     scene_start(&s);
     struct account_list before = list_accounts();
     struct client *c = bring(&s.f, &seen, phase);
-    assert_int_equal(atomic_load(&seen.pictures[0].picture->holders), phase == ENCODING ? 3 : 2);
+    assert_int_equal(atomic_load(&seen.images[0].image->holders), phase == ENCODING ? 3 : 2);
     for (uint32_t i = 0; i < s.f.client_count; i++)
         abort_client(&s.f, s.f.clients[i]);
     gate_set(&gate, false, 0);
     wait_all(&s.f);
     assert_int_equal(c->finish.reason, FINISH_ABORTED);
     for (uint32_t i = 0; i < 2; i++)
-        assert_int_equal(atomic_load(&seen.pictures[i].picture->holders), 1);
+        assert_int_equal(atomic_load(&seen.images[i].image->holders), 1);
     expect_settled(&s.f, &before);
     expect_same(run_seen(&s.f, &seen, ANSWER_SEEN), &want);
     expect_settled(&s.f, &before);
@@ -136,7 +136,7 @@ TEST(an_engine_that_closes_in_any_phase_leaves_nothing)
 {
     for (int phase = 0; phase < PHASES; phase++) {
         struct scene s;
-        struct seen seen = two_pictures(5);
+        struct seen seen = two_images(5);
         scene_open(&s, true, 1 << 20);
         s.opts.max_num_seqs = 1;
         s.opts.step_ns = s.opts.step_alone_ns = 1;
@@ -151,10 +151,10 @@ TEST(an_engine_that_closes_in_any_phase_leaves_nothing)
     }
 }
 
-TEST(a_picture_that_somebody_else_wants_too_is_not_begun_again)
+TEST(a_image_that_somebody_else_wants_too_is_not_begun_again)
 {
     struct scene s;
-    struct seen seen = one_picture(20, 8, 8, 5);
+    struct seen seen = one_image(20, 8, 8, 5);
     struct client want;
     alone(&seen, ANSWER_SEEN, &want);
     scene_open(&s, false, 0);
@@ -170,16 +170,16 @@ TEST(a_picture_that_somebody_else_wants_too_is_not_begun_again)
     wait_all(&s.f);
     assert_int_equal(first->finish.reason, FINISH_ABORTED);
     expect_same(second, &want);
-    assert_int_equal(numbers(&s.f).pictures_encoded, 1);
-    assert_int_equal(numbers(&s.f).pictures_found, 0);
+    assert_int_equal(numbers(&s.f).images_encoded, 1);
+    assert_int_equal(numbers(&s.f).images_found, 0);
     scene_close(&s);
     seen_done(&seen);
 }
 
 /* ---- room ---- */
 
-/* Each needs the whole room for one of its pictures at a time. */
-TEST(pictures_that_fit_one_by_one_go_through_one_by_one)
+/* Each needs the whole room for one of its images at a time. */
+TEST(images_that_fit_one_by_one_go_through_one_by_one)
 {
     struct scene s;
     static struct seen seen[4];
@@ -188,7 +188,7 @@ TEST(pictures_that_fit_one_by_one_go_through_one_by_one)
         seen[i] = (struct seen){.count = 0};
         for (uint32_t k = 0; k < 4; k++) {
             say(&seen[i], 1 + i, i);
-            show(&seen[i], picture_of(8, 6 + k % 3, 10 * i + k));
+            show(&seen[i], image_of(8, 6 + k % 3, 10 * i + k));
         }
         say(&seen[i], 3, i);
         alone(&seen[i], ANSWER_SEEN, &want[i]);
@@ -202,16 +202,16 @@ TEST(pictures_that_fit_one_by_one_go_through_one_by_one)
     wait_all(&s.f);
     for (uint32_t i = 0; i < 4; i++)
         expect_same(s.f.clients[i], &want[i]);
-    assert_int_equal(numbers(&s.f).pictures_encoded, 16);
-    assert_int_equal(numbers(&s.f).pictures_bytes_max, 64 * 64 * sizeof(float));
-    assert_int_equal(account_numbers(account_find(s.account, "pictures")).peak, 64 * 64 * sizeof(float));
+    assert_int_equal(numbers(&s.f).images_encoded, 16);
+    assert_int_equal(numbers(&s.f).images_bytes_max, 64 * 64 * sizeof(float));
+    assert_int_equal(account_numbers(account_find(s.account, "images")).peak, 64 * 64 * sizeof(float));
     scene_close(&s);
     for (uint32_t i = 0; i < 4; i++)
         seen_done(&seen[i]);
 }
 
 /* Pages and room for features are short at once: who has the one may wait for who has the other. */
-PROPERTY(short_of_pages_and_of_room_for_pictures_all_end, seed)
+PROPERTY(short_of_pages_and_of_room_for_images_all_end, seed)
 {
     struct scene s;
     static struct seen seen[10];
@@ -222,7 +222,7 @@ PROPERTY(short_of_pages_and_of_room_for_pictures_all_end, seed)
         for (uint64_t k = 1 + rng_below(&rng, 4); k > 0; k--) {
             say(&seen[i], 1 + (uint32_t)rng_below(&rng, 30), rng_below(&rng, 3));
             uint32_t rows = 4 + (uint32_t)rng_below(&rng, 5), columns = 4 + (uint32_t)rng_below(&rng, 5);
-            show(&seen[i], picture_of(rows, columns, rng_below(&rng, 4)));
+            show(&seen[i], image_of(rows, columns, rng_below(&rng, 4)));
         }
         say(&seen[i], 1, 1);
         alone(&seen[i], 1 + (uint32_t)rng_below(&rng, 60), &want[i]);
@@ -259,10 +259,10 @@ static int refuse(void *arg)
 
 /* From each of its reservations on, until nothing is asked for any more: the request ends and says why,
  * others are answered. */
-TEST(a_request_without_memory_for_its_picture_says_so)
+TEST(a_request_without_memory_for_its_image_says_so)
 {
     struct scene s;
-    struct seen seen = one_picture(20, 8, 8, 5);
+    struct seen seen = one_image(20, 8, 8, 5);
     struct client want;
     uint32_t failed = 0, told = 0, at = 0;
     alone(&seen, ANSWER_SEEN, &want);
@@ -305,7 +305,7 @@ static bool has_relaxed(struct fixture *f, void *arg)
     return used(arg, "vision") == 0;
 }
 
-TEST(what_pictures_were_encoded_in_goes_when_none_comes_and_features_when_asked)
+TEST(what_images_were_encoded_in_goes_when_none_comes_and_features_when_asked)
 {
     struct scene s;
     struct engine_cleared cleared;
@@ -313,29 +313,29 @@ TEST(what_pictures_were_encoded_in_goes_when_none_comes_and_features_when_asked)
     scene_open(&s, true, 1 << 20);
     scene_start(&s);
     for (uint32_t i = 0; i < 3; i++) {
-        seen[i] = one_picture(20, 8, 8, i);
+        seen[i] = one_image(20, 8, 8, i);
         run_seen(&s.f, &seen[i], 2);
     }
     assert_true(used(&s, "vision") > 0 || numbers(&s.f).idle);
     uint64_t until_ns = clock_now_ns() + NS_PER_S;
     wait_until(&s.f, has_relaxed, &s);
     assert_true(clock_now_ns() < until_ns);
-    assert_int_equal(used(&s, "pictures"), 3 * 16384);
-    assert_int_equal(numbers(&s.f).pictures_kept, 3);
+    assert_int_equal(used(&s, "images"), 3 * 16384);
+    assert_int_equal(numbers(&s.f).images_kept, 3);
     /* Two pages each, of which the first is the same for all: the text before. */
     assert_int_equal(engine_clear_cache(s.f.engine, &cleared), 0);
     assert_true(cleared.entries >= 3);
     assert_true(cleared.bytes_reclaimed >= 3 * 16384);
-    assert_int_equal(used(&s, "pictures"), 0);
+    assert_int_equal(used(&s, "images"), 0);
     assert_int_equal(used(&s, "pools"), 0);
     run_seen(&s.f, &seen[0], 2);
-    assert_int_equal(numbers(&s.f).pictures_encoded, 4);
+    assert_int_equal(numbers(&s.f).images_encoded, 4);
     /* Shortage takes them as well. */
     engine_relieve(s.f.engine);
     wait_until(&s.f, is_at_rest, NULL);
     struct engine_cleared given;
     assert_int_equal(engine_trim(s.f.engine, &given), 0);
-    assert_int_equal(used(&s, "pictures"), 0);
+    assert_int_equal(used(&s, "images"), 0);
     scene_close(&s);
     for (uint32_t i = 0; i < 3; i++)
         seen_done(&seen[i]);
@@ -349,7 +349,7 @@ TEST(others_get_what_nobody_looks_at)
     struct holder_info info[2];
     struct holder_answer answer;
     struct holder_ask *asked = NULL;
-    struct seen seen = one_picture(20, 8, 8, 5);
+    struct seen seen = one_image(20, 8, 8, 5);
     struct holders_opts opts = {test_ledger(), 0};
     assert_int_equal(holders_create(&opts, &holders), 0);
     scene_open(&s, false, 1 << 20);
@@ -365,7 +365,7 @@ TEST(others_get_what_nobody_looks_at)
     assert_int_equal(holders_ask(holders, info[0].id, HOLDER_GIVE, 1, 0, &asked), 0);
     assert_int_equal(holder_ask_wait(asked, UINT64_MAX, &answer), 0);
     assert_int_equal(answer.bytes, 16384);
-    assert_int_equal(used(&s, "pictures"), 0);
+    assert_int_equal(used(&s, "images"), 0);
     scene_close(&s);
     holders_free(holders);
     seen_done(&seen);

@@ -163,25 +163,25 @@ static const struct media_marks marks = {.image = {"<I>", 3},
                                          .edge = 32};
 
 struct scene {
-    struct picture pictures[8];
-    struct picture *pointers[8];
+    struct image images[8];
+    struct image *pointers[8];
     double seconds[8];
     struct media_result parts[4];
-    uint32_t pictures_count, part_count;
+    uint32_t images_count, part_count;
 };
 
 static void add(struct scene *s, enum request_media_kind kind, uint32_t count, uint32_t width,
                 uint32_t height)
 {
-    uint32_t first = s->pictures_count;
+    uint32_t first = s->images_count;
     for (uint32_t i = 0; i < count; i++) {
-        s->pictures[first + i].width = width;
-        s->pictures[first + i].height = height;
-        s->pointers[first + i] = &s->pictures[first + i];
+        s->images[first + i].width = width;
+        s->images[first + i].height = height;
+        s->pointers[first + i] = &s->images[first + i];
         s->seconds[first + i] = 0.25 + i;
     }
     s->parts[s->part_count++] = (struct media_result){kind, s->pointers + first, s->seconds + first, count};
-    s->pictures_count += count;
+    s->images_count += count;
 }
 
 static struct media_places places_of(const struct scene *s)
@@ -210,7 +210,7 @@ static void text_becomes(const struct scene *s, const char *text, const char *ex
 TEST(a_video_becomes_a_group_for_each_pair)
 {
     struct scene s = {0};
-    add(&s, REQUEST_PICTURE, 1, 64, 32);
+    add(&s, REQUEST_IMAGE, 1, 64, 32);
     add(&s, REQUEST_VIDEO, 2, 32, 32);
     text_becomes(&s, "a[<I>]b[<V>]c", "a[<I>]b<0.2 seconds>[<V>]<1.2 seconds>[<V>]c");
     text_becomes(&s, "<I><V>", "<I><0.2 seconds>[<V>]<1.2 seconds>[<V>]");
@@ -220,7 +220,7 @@ TEST(a_video_becomes_a_group_for_each_pair)
 TEST(places_that_do_not_fit_the_parts_are_refused)
 {
     struct scene s = {0};
-    add(&s, REQUEST_PICTURE, 1, 64, 32);
+    add(&s, REQUEST_IMAGE, 1, 64, 32);
     add(&s, REQUEST_VIDEO, 2, 32, 32);
     text_becomes(&s, "", NULL);
     text_becomes(&s, "<I>", NULL);
@@ -236,7 +236,7 @@ TEST(cuts_of_the_text_go_along)
     struct reject why = {0};
     struct buf ret;
     add(&s, REQUEST_VIDEO, 1, 32, 32);
-    add(&s, REQUEST_PICTURE, 1, 32, 32);
+    add(&s, REQUEST_IMAGE, 1, 32, 32);
     struct media_places places = places_of(&s);
     buf_init(&ret, 1024, NULL);
     /*                                                    0123456789 */
@@ -248,44 +248,44 @@ TEST(cuts_of_the_text_go_along)
     buf_done(&ret);
 }
 
-TEST(placeholders_become_as_many_tokens_as_their_pictures_take)
+TEST(placeholders_become_as_many_tokens_as_their_images_take)
 {
     struct scene s = {0};
     struct reject why = {0};
     uint64_t total = 0;
-    uint32_t pictures = 0, to[32], cuts[] = {0, 1, 2, 3, 6};
-    struct job_picture jobs[8];
+    uint32_t images = 0, to[32], cuts[] = {0, 1, 2, 3, 6};
+    struct job_image jobs[8];
     static const uint32_t ids[] = {1, 100, 2, 101, 101, 3};
     static const uint32_t expected[] = {1, 100, 100, 100, 100, 100, 100, 2, 101, 101, 101, 101, 3};
     static const uint32_t moved[] = {0, 1, 7, 8, 13};
-    add(&s, REQUEST_PICTURE, 1, 96, 64);
+    add(&s, REQUEST_IMAGE, 1, 96, 64);
     add(&s, REQUEST_VIDEO, 2, 64, 32);
     struct media_places places = places_of(&s);
-    assert_true(media_prompt_count(&marks, &places, ids, 6, &total, &pictures, &why));
+    assert_true(media_prompt_count(&marks, &places, ids, 6, &total, &images, &why));
     assert_int_equal(total, COUNT_OF(expected));
-    assert_int_equal(pictures, 3);
+    assert_int_equal(images, 3);
     media_prompt_expand(&marks, &places, ids, 6, to, jobs, cuts, 5);
     assert_memory_equal(to, expected, sizeof(expected));
     assert_memory_equal(cuts, moved, sizeof(moved));
     assert_int_equal(jobs[0].first, 1);
     assert_int_equal(jobs[1].first, 8);
     assert_int_equal(jobs[2].first, 10);
-    assert_ptr_equal(jobs[2].picture, &s.pictures[2]);
+    assert_ptr_equal(jobs[2].image, &s.images[2]);
 }
 
-TEST(tokens_that_do_not_fit_the_pictures_are_refused)
+TEST(tokens_that_do_not_fit_the_images_are_refused)
 {
     struct scene s = {0};
     struct reject why = {0};
     uint64_t total;
-    uint32_t pictures;
+    uint32_t images;
     static const uint32_t few[] = {1, 2}, many[] = {100, 100}, other[] = {101}, right[] = {100};
-    add(&s, REQUEST_PICTURE, 1, 64, 32);
+    add(&s, REQUEST_IMAGE, 1, 64, 32);
     struct media_places places = places_of(&s);
-    assert_false(media_prompt_count(&marks, &places, few, 2, &total, &pictures, &why));
-    assert_false(media_prompt_count(&marks, &places, many, 2, &total, &pictures, &why));
-    assert_false(media_prompt_count(&marks, &places, other, 1, &total, &pictures, &why));
-    assert_true(media_prompt_count(&marks, &places, right, 1, &total, &pictures, &why));
+    assert_false(media_prompt_count(&marks, &places, few, 2, &total, &images, &why));
+    assert_false(media_prompt_count(&marks, &places, many, 2, &total, &images, &why));
+    assert_false(media_prompt_count(&marks, &places, other, 1, &total, &images, &why));
+    assert_true(media_prompt_count(&marks, &places, right, 1, &total, &images, &why));
 }
 
 TEST(what_only_looks_like_a_place_is_found)

@@ -37,7 +37,7 @@ static struct made a_model(void)
                                    .loading_bytes = 3 * MIB,
                                    .workspace_bytes = 10 * MIB,
                                    .vision_bytes = 7 * MIB,
-                                   .picture_bytes = 3 * MIB,
+                                   .image_bytes = 3 * MIB,
                                    .tables_bytes = MIB,
                                    .tokenizer_bytes = 5 * MIB,
                                    .page_bytes = 64 << 10,
@@ -88,8 +88,8 @@ static void check_plan(const struct plan *p)
     assert_int_equal(model, line_limit(p, p->model.name));
     assert_int_equal(process, p->limit_bytes);
     assert_int_equal(line_limit(p, "vision"), p->model.vision_bytes);
-    assert_int_equal(line_limit(p, "pictures"), p->pictures_bytes);
-    assert_true(p->pictures_bytes >= p->model.picture_bytes && p->image_cache_bytes <= p->pictures_bytes);
+    assert_int_equal(line_limit(p, "images"), p->images_bytes);
+    assert_true(p->images_bytes >= p->model.image_bytes && p->image_cache_bytes <= p->images_bytes);
     /* One sequence at full length, and slots for all rows, have their places in units. */
     const struct plan_model *m = &p->model;
     uint64_t pages = DIV_UP(p->max_model_len, m->page_tokens);
@@ -130,7 +130,7 @@ TEST(without_a_cache_the_pools_hold_what_rows_can_use)
     assert_int_equal(p.pages_max, 4 * 32 + 1024);
 }
 
-TEST(pictures_get_what_was_asked_for_or_their_part_and_the_largest_fits_anyway)
+TEST(images_get_what_was_asked_for_or_their_part_and_the_largest_fits_anyway)
 {
     struct made m = a_model();
     struct plan_process o = a_process(2048 * MIB);
@@ -138,25 +138,25 @@ TEST(pictures_get_what_was_asked_for_or_their_part_and_the_largest_fits_anyway)
     struct plan p;
     assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, NULL), 0);
     check_plan(&p);
-    assert_int_equal(p.pictures_bytes, 128 * MIB);
+    assert_int_equal(p.images_bytes, 128 * MIB);
     assert_int_equal(p.image_cache_bytes, 128 * MIB);
     o = a_process(16384 * MIB);
     assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, NULL), 0);
-    assert_int_equal(p.image_cache_bytes, PLAN_PICTURES_MOST);
+    assert_int_equal(p.image_cache_bytes, PLAN_IMAGES_MOST);
     wish.image_cache_bytes = 0;
     assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, NULL), 0);
     check_plan(&p);
-    assert_int_equal(p.pictures_bytes, 3 * MIB);
+    assert_int_equal(p.images_bytes, 3 * MIB);
     assert_int_equal(p.image_cache_bytes, 0);
     /* More than there is: the pools keep what one sequence takes. */
     wish.image_cache_bytes = 100000 * MIB;
     wish.max_model_len = 1024;
     assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, NULL), 0);
     check_plan(&p);
-    m.model.picture_bytes = 0;
+    m.model.image_bytes = 0;
     assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, NULL), 0);
     check_plan(&p);
-    assert_int_equal(p.pictures_bytes, 0);
+    assert_int_equal(p.images_bytes, 0);
 }
 
 TEST(more_than_the_model_was_made_for_is_refused)
@@ -200,7 +200,7 @@ PROPERTY(a_plan_holds_or_the_refusal_is_right, seed)
         m.model.page_bytes = 64 * up_to(&rng, 60000);
         m.model.slot_bytes = rng_below(&rng, 2) * 64 * up_to(&rng, 60000);
         m.model.weight_bytes = up_to(&rng, 1000 * MIB);
-        m.model.picture_bytes = rng_below(&rng, 2) * up_to(&rng, 50 * MIB);
+        m.model.image_bytes = rng_below(&rng, 2) * up_to(&rng, 50 * MIB);
         m.row_bytes = up_to(&rng, 4 * MIB);
         m.model.queue = (uint32_t)rng_below(&rng, 1000);
         struct plan_process o = a_process(up_to(&rng, 3000 * MIB));

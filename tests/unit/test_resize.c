@@ -1,13 +1,13 @@
-/* Resizing: Pillow's bytes, from the plain code and from the fast one, and what a picture of one colour
+/* Resizing: Pillow's bytes, from the plain code and from the fast one, and what a image of one colour
  * stays. */
 #include "base/check.h"
 #include "test.h"
-#include "test_pictures.h"
+#include "test_images.h"
 #include "vision/resize.h"
 
 #include <string.h>
 
-/* The same bytes as noise() of data/pictures/make.py: half of them black or white, so that clipping
+/* The same bytes as noise() of data/images/make.py: half of them black or white, so that clipping
  * matters. */
 static uint8_t *noise(uint32_t width, uint32_t height, uint32_t seed)
 {
@@ -41,7 +41,7 @@ static uint8_t *resized(const uint8_t *from, uint32_t width, uint32_t height, ui
 
 TEST(bytes_are_pillows)
 {
-    FILE *table = test_picture_table("resized.txt");
+    FILE *table = test_image_table("resized.txt");
     unsigned from[2], to[2], seed, rows = 0;
     char expected[65], found[65];
     while (fscanf(table, "%u %u %u %u %u %64s", &from[0], &from[1], &to[0], &to[1], &seed, expected) == 6) {
@@ -60,7 +60,7 @@ TEST(bytes_are_pillows)
     fclose(table);
 }
 
-TEST(the_same_size_is_the_same_picture)
+TEST(the_same_size_is_the_same_image)
 {
     uint8_t *in = noise(61, 47, 3), *out = resized(in, 61, 47, 61, 47, false);
     assert_memory_equal(in, out, 61 * 47 * 3);

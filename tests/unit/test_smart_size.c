@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "test.h"
-#include "test_pictures.h"
+#include "test_images.h"
 
 #include <errno.h>
 
@@ -35,7 +35,7 @@ TEST(halves_go_to_the_even_number)
 
 TEST(the_references_numbers)
 {
-    FILE *table = test_picture_table("sizes.txt");
+    FILE *table = test_image_table("sizes.txt");
     unsigned frames, width, height, edge, w, h, rows = 0;
     unsigned long low, high;
     while (fscanf(table, "%u %u %u %u %lu %lu %u %u", &frames, &width, &height, &edge, &low, &high, &w, &h) ==

@@ -1,4 +1,4 @@
-/* The vision tower's configuration, and where tokens stand among pictures. */
+/* The vision tower's configuration, and where tokens stand among images. */
 #include "test_files.h"
 
 #include "model/config.h"
@@ -31,14 +31,14 @@ static struct arena *arena(void)
 }
 
 /* Files of the two preprocessors may be NULL: not there. */
-static int load(const char *config, const char *picture, const char *processor, const char *video,
+static int load(const char *config, const char *image, const char *processor, const char *video,
                 uint64_t pixels_max, struct vision_config *ret, struct err *e)
 {
     const char *dir = test_dir();
     struct config text;
     test_write_text(dir, "config.json", config);
-    if (picture)
-        test_write_text(dir, "preprocessor_config.json", picture);
+    if (image)
+        test_write_text(dir, "preprocessor_config.json", image);
     if (processor)
         test_write_text(dir, "processor_config.json", processor);
     if (video)
@@ -47,23 +47,23 @@ static int load(const char *config, const char *picture, const char *processor, 
     return vision_config_load(dir, &text, pixels_max, ret, e);
 }
 
-static struct vision_config reads(const char *config, const char *picture, const char *processor,
+static struct vision_config reads(const char *config, const char *image, const char *processor,
                                   const char *video)
 {
     struct vision_config v;
     struct err e = {{0}};
-    int r = load(config, picture, processor, video, 0, &v, &e);
+    int r = load(config, image, processor, video, 0, &v, &e);
     if (r < 0)
         print_message("%s\n%s\n", config, e.text);
     assert_int_equal(r, 0);
     return v;
 }
 
-static void refuses(const char *config, const char *picture, int code, const char *says)
+static void refuses(const char *config, const char *image, int code, const char *says)
 {
     struct vision_config v;
     struct err e = {{0}};
-    int r = load(config, picture, NULL, NULL, 0, &v, &e);
+    int r = load(config, image, NULL, NULL, 0, &v, &e);
     if (r != code || !strstr(e.text, says))
         print_message("%s\ngave %d: %s\n", config, r, e.text);
     assert_int_equal(r, code);
@@ -146,7 +146,7 @@ static void assert_position(const struct model_grid *g, uint32_t count, uint32_t
     assert_int_equal(p.axis[2], w);
 }
 
-TEST(pictures_take_fewer_positions_than_tokens)
+TEST(images_take_fewer_positions_than_tokens)
 {
     const struct model_grid g[] = {{.first = 3, .rows = 2, .columns = 3},
                                    {.first = 11, .rows = 4, .columns = 2}};

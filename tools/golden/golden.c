@@ -6,7 +6,7 @@
  * work; then its drafts are compared, and the greedy tokens come once more from steps that verify
  * drafts. */
 #include "golden/drafts.h"
-#include "golden/pictures.h"
+#include "golden/images.h"
 
 #include "base/check.h"
 
@@ -45,7 +45,7 @@ struct golden {
     struct runner *runner;
     struct runner_sequence *sequences;
     struct compare *compares;   /* [file.case_count] */
-    struct picture_view *views; /* [file.case_count] */
+    struct image_view *views; /* [file.case_count] */
     uint32_t sequence_count, sequence_max, prompt_max, tokens_max;
     uint64_t tokens;
 };
@@ -104,13 +104,13 @@ static int make_sequences(struct golden *g)
     return r;
 }
 
-/* The sequences of the cases themselves see the pictures; to their companions placeholders are ordinary
+/* The sequences of the cases themselves see the images; to their companions placeholders are ordinary
  * tokens. */
-static int see_pictures(struct golden *g, struct err *e)
+static int see_images(struct golden *g, struct err *e)
 {
     int r = 0;
     for (uint32_t i = 0; r == 0 && i < g->file.case_count; i++) {
-        r = picture_view_make(g->model, g->dir, &g->compares[i], &g->views[i], e);
+        r = image_view_make(g->model, g->dir, &g->compares[i], &g->views[i], e);
         g->sequences[i].grids = &g->views[i].grid;
         g->sequences[i].grid_count = g->views[i].count;
     }
@@ -149,17 +149,17 @@ static bool compare_reference(struct golden *g)
 
 static void say_features(const struct golden *g)
 {
-    uint32_t count = 0, pictures = 0;
+    uint32_t count = 0, images = 0;
     double error = 0;
     for (uint32_t i = 0; i < g->file.case_count; i++) {
         const struct compare *k = &g->compares[i];
-        pictures += g->views[i].count;
+        images += g->views[i].count;
         count += k->features_compared;
         if (!(k->feature_error_max <= error))
             error = k->feature_error_max;
     }
-    if (pictures)
-        printf("%s: %u pictures: %u values of features compared, largest error %.3g\n", g->dir, pictures,
+    if (images)
+        printf("%s: %u images: %u values of features compared, largest error %.3g\n", g->dir, images,
                count, error);
 }
 
@@ -324,7 +324,7 @@ static void close_golden(struct golden *g)
         free(g->sequences[i].generated);
     }
     for (uint32_t i = 0; g->views && i < g->file.case_count; i++)
-        picture_view_free(&g->views[i]);
+        image_view_free(&g->views[i]);
     free(g->views);
     free(g->sequences);
     free(g->compares);
@@ -352,7 +352,7 @@ static int run_dir(const struct options *o, const char *dir, bool *good)
         printf("%s: kernels %s, %u workers, compute %s\n", dir, g.ops.tier, workers_count(g.workers),
                compute_mode_name(o->compute));
         workers_turn_begin(g.workers);
-        r = see_pictures(&g, &e);
+        r = see_images(&g, &e);
         if (r == 0)
             r = run(&g, good);
         if (r == 0 && model_shape(g.model)->mtp)

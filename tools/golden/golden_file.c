@@ -118,7 +118,7 @@ static int read_numbers(const json_t *o, const char *key, uint32_t count, uint32
     return 0;
 }
 
-static int read_grid(const json_t *o, struct golden_picture *ret, struct err *e)
+static int read_grid(const json_t *o, struct golden_image *ret, struct err *e)
 {
     uint32_t grid[3];
     int r = read_numbers(o, "grid_thw", 3, 1u << 16, grid, e);
@@ -131,7 +131,7 @@ static int read_grid(const json_t *o, struct golden_picture *ret, struct err *e)
     return 0;
 }
 
-static int read_pixels(const json_t *o, struct golden_picture *ret, struct err *e)
+static int read_pixels(const json_t *o, struct golden_image *ret, struct err *e)
 {
     const json_t *list = json_object_get(o, "image_hwc_u8");
     uint32_t shape[3];
@@ -151,7 +151,7 @@ static int read_pixels(const json_t *o, struct golden_picture *ret, struct err *
     return 0;
 }
 
-static int read_name(const json_t *o, struct golden_picture *ret, struct err *e)
+static int read_name(const json_t *o, struct golden_image *ret, struct err *e)
 {
     const char *name = json_string_value(json_object_get(o, "image"));
     if (!name || snprintf(ret->file, sizeof(ret->file), "images/%s", name) >= (int)sizeof(ret->file))
@@ -164,10 +164,10 @@ static int read_seen(const json_t *o, const struct keys *k, struct golden_case *
 {
     int r = read_case(o, k, c, e);
     if (r == 0)
-        r = read_grid(o, &c->picture, e);
+        r = read_grid(o, &c->image, e);
     if (r < 0)
         return r;
-    return json_object_get(o, "image") ? read_name(o, &c->picture, e) : read_pixels(o, &c->picture, e);
+    return json_object_get(o, "image") ? read_name(o, &c->image, e) : read_pixels(o, &c->image, e);
 }
 
 static int read_all(const json_t *root, struct golden_file *f, struct err *e)
@@ -236,7 +236,7 @@ void golden_file_free(struct golden_file *f)
         void *const lists[] = {c->prompt.ids,           c->argmax.ids,     c->greedy.ids,
                                c->max_logit.values,     c->margin.values,  c->greedy_margin.values,
                                c->last.values,          c->last_ids.ids,   c->mtp_argmax.ids,
-                               c->mtp_max_logit.values, c->picture.pixels, c->picture.features.values};
+                               c->mtp_max_logit.values, c->image.pixels, c->image.features.values};
         for (size_t l = 0; l < COUNT_OF(lists); l++)
             free(lists[l]);
     }

@@ -17,9 +17,9 @@ struct golden_values {
     uint32_t count;
 };
 
-/* A picture of the size that the tower sees: its pixels, or a file that has them; neither: the case has
+/* A image of the size that the tower sees: its pixels, or a file that has them; neither: the case has
  * none. */
-struct golden_picture {
+struct golden_image {
     uint8_t *pixels;                  /* [height][width][3] */
     char file[64];                    /* below the golden's directory */
     uint32_t width, height;           /* of pixels */
@@ -36,7 +36,7 @@ struct golden_case {
     struct golden_values greedy_margin;       /* at every greedy step */
     struct golden_values last;                /* logits behind the last prompt token: all, or of `last_ids` */
     struct golden_ids last_ids;
-    struct golden_picture picture;
+    struct golden_image image;
     /* Of the MTP head, about the last positions of prompt and greedy but the very last: what it expects
      * behind the next token. */
     struct golden_ids mtp_argmax;

@@ -23,7 +23,7 @@ struct runner_sequence {
     uint32_t generate;              /* tokens; the last one is not fed back */
     uint32_t *generated;            /* [generate], filled in */
     uint64_t hash;                  /* of all logits in order, filled in */
-    const struct model_grid *grids; /* pictures of the prompt */
+    const struct model_grid *grids; /* images of the prompt */
     uint32_t grid_count;
     void *arg; /* for `see` */
 };

@@ -1,20 +1,20 @@
-/* picture.h - one image as the vision encoder reads it: decoded, checked, resized, with the hash of its
+/* image.h - one image as the vision encoder reads it: decoded, checked, resized, with the hash of its
  * pixels.
  *
  * Made on a media thread, read by engines, freed by the last release. Its bytes are one block, charged
  * when it is made and given back with it. A pair of video frames is an image with two frames. Constant
  * once it is made. */
-#ifndef PLATEAU_VISION_PICTURE_H
-#define PLATEAU_VISION_PICTURE_H
+#ifndef PLATEAU_VISION_IMAGE_H
+#define PLATEAU_VISION_IMAGE_H
 
 #include "base/charge.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define PICTURE_FRAMES_MAX 2
+#define IMAGE_FRAMES_MAX 2
 
-struct picture {
+struct image {
     /* Constant. */
     uint32_t width, height; /* of the pixels below: multiples of what one token covers */
     uint32_t frames;        /* 1, or 2 that follow one another */
@@ -26,18 +26,18 @@ struct picture {
     uint8_t pixels[]; /* [frames][height][width][3]: R, G, B */
 };
 
-static inline size_t picture_frame_bytes(uint32_t width, uint32_t height)
+static inline size_t image_frame_bytes(uint32_t width, uint32_t height)
 {
     return (size_t)width * height * 3;
 }
 
 /* One holder, pixels and hash still to be filled by the caller. 0, or -ENOMEM: the charge was refused, or the
  * system has none. */
-int picture_create(uint32_t width, uint32_t height, uint32_t frames, const struct charge *charge,
-                   struct picture **ret);
+int image_create(uint32_t width, uint32_t height, uint32_t frames, const struct charge *charge,
+                   struct image **ret);
 /* Any thread. */
-struct picture *picture_hold(struct picture *p);
+struct image *image_hold(struct image *p);
 /* NULL is fine. Any thread. */
-void picture_let_go(struct picture *p);
+void image_let_go(struct image *p);
 
 #endif

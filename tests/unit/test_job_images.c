@@ -1,9 +1,9 @@
-/* A job's pictures: which are taken, who holds them, and what they do to the keys of its pages. */
+/* A job's images: which are taken, who holds them, and what they do to the keys of its pages. */
 #include "test_ledger.h"
 
 #include "base/check.h"
 #include "engine/job.h"
-#include "engine/job_pictures.h"
+#include "engine/job_images.h"
 
 #include <errno.h>
 
@@ -26,27 +26,27 @@ static struct model_shape shape(void)
     return s;
 }
 
-static struct picture *picture(uint32_t rows, uint32_t columns, uint8_t look)
+static struct image *image(uint32_t rows, uint32_t columns, uint8_t look)
 {
-    struct picture *p;
-    assert_int_equal(picture_create(columns * EDGE, rows * EDGE, 1, NULL, &p), 0);
+    struct image *p;
+    assert_int_equal(image_create(columns * EDGE, rows * EDGE, 1, NULL, &p), 0);
     memset(p->sha256, 0, sizeof(p->sha256));
     p->sha256[31] = look;
     return p;
 }
 
-/* A prompt in which two pictures of 2 x 3 and 1 x 4 tokens stand. */
+/* A prompt in which two images of 2 x 3 and 1 x 4 tokens stand. */
 struct scene {
     uint32_t prompt[COUNT];
-    struct job_picture pictures[2];
+    struct job_image images[2];
     struct job_spec spec;
     struct model_shape shape;
 };
 
 static void place(struct scene *c, uint32_t i, uint32_t first)
 {
-    const struct picture *p = c->pictures[i].picture;
-    c->pictures[i].first = first;
+    const struct image *p = c->images[i].image;
+    c->images[i].first = first;
     for (uint32_t k = 0; k < p->width / EDGE * (p->height / EDGE); k++)
         c->prompt[first + k] = k % 2 ? IMAGE : VIDEO;
 }
@@ -56,23 +56,23 @@ static void open_scene(struct scene *c)
     *c = (struct scene){.shape = shape()};
     for (uint32_t i = 0; i < COUNT; i++)
         c->prompt[i] = i % 400;
-    c->pictures[0].picture = picture(2, 3, 1);
-    c->pictures[1].picture = picture(1, 4, 2);
+    c->images[0].image = image(2, 3, 1);
+    c->images[1].image = image(1, 4, 2);
     place(c, 0, 10);
     place(c, 1, 62);
     c->spec = (struct job_spec){.prompt = c->prompt,
                                 .prompt_count = COUNT,
                                 .max_tokens = 8,
-                                .pictures = c->pictures,
-                                .picture_count = 2};
+                                .images = c->images,
+                                .image_count = 2};
     sampler_params_default(&c->spec.sampling);
 }
 
 static void close_scene(struct scene *c)
 {
-    for (size_t i = 0; i < COUNT_OF(c->pictures); i++) {
-        assert_int_equal(atomic_load(&c->pictures[i].picture->holders), 1);
-        picture_let_go(c->pictures[i].picture);
+    for (size_t i = 0; i < COUNT_OF(c->images); i++) {
+        assert_int_equal(atomic_load(&c->images[i].image->holders), 1);
+        image_let_go(c->images[i].image);
     }
 }
 
@@ -81,24 +81,24 @@ static void close_scene(struct scene *c)
 static void refused(const struct scene *c, const char *says)
 {
     struct err e = {""};
-    assert_int_equal(job_pictures_check(&c->shape, &c->spec, &e), -EINVAL);
+    assert_int_equal(job_images_check(&c->shape, &c->spec, &e), -EINVAL);
     if (!strstr(e.text, says))
         fail_msg("\"%s\" does not say \"%s\"", e.text, says);
 }
 
-TEST(pictures_that_stand_where_the_prompt_has_placeholders_are_taken)
+TEST(images_that_stand_where_the_prompt_has_placeholders_are_taken)
 {
     struct scene c;
     open_scene(&c);
-    assert_int_equal(job_pictures_check(&c.shape, &c.spec, NULL), 0);
+    assert_int_equal(job_images_check(&c.shape, &c.spec, NULL), 0);
     /* One may begin where the other ends, and end where the prompt does. */
     place(&c, 1, 16);
-    assert_int_equal(job_pictures_check(&c.shape, &c.spec, NULL), 0);
+    assert_int_equal(job_images_check(&c.shape, &c.spec, NULL), 0);
     place(&c, 1, COUNT - 4);
-    assert_int_equal(job_pictures_check(&c.shape, &c.spec, NULL), 0);
-    c.spec.picture_count = 0;
+    assert_int_equal(job_images_check(&c.shape, &c.spec, NULL), 0);
+    c.spec.image_count = 0;
     c.shape.vision.present = false;
-    assert_int_equal(job_pictures_check(&c.shape, &c.spec, NULL), 0);
+    assert_int_equal(job_images_check(&c.shape, &c.spec, NULL), 0);
     close_scene(&c);
 }
 
@@ -111,35 +111,35 @@ TEST(a_model_that_sees_nothing_says_so)
     close_scene(&c);
 }
 
-TEST(pictures_of_another_size_are_refused)
+TEST(images_of_another_size_are_refused)
 {
     struct scene c;
     open_scene(&c);
-    c.pictures[1].picture->width += 16;
+    c.images[1].image->width += 16;
     refused(&c, "image 1 is 144 x 32 pixels: this model takes whole squares of 32 x 32");
-    c.pictures[1].picture->width = 17 * EDGE;
+    c.images[1].image->width = 17 * EDGE;
     refused(&c, "at most 16384 together");
-    c.spec.picture_count = ENGINE_PICTURES_MAX + 1;
+    c.spec.image_count = ENGINE_IMAGES_MAX + 1;
     refused(&c, "the limit is 512");
     close_scene(&c);
 }
 
-TEST(pictures_at_another_place_are_refused)
+TEST(images_at_another_place_are_refused)
 {
     struct scene c;
     open_scene(&c);
-    c.pictures[0].first = 0;
+    c.images[0].first = 0;
     refused(&c, "at least one must stand before it");
-    c.pictures[0].first = 9;
+    c.images[0].first = 9;
     refused(&c, "token 9 of the prompt is 9, but image 0 stands there");
-    c.pictures[0].first = 11;
+    c.images[0].first = 11;
     refused(&c, "token 16 of the prompt");
     place(&c, 0, 10);
-    c.pictures[1].first = 15;
+    c.images[1].first = 15;
     refused(&c, "image 1 begins at token 15, but the one before it ends at 16");
-    c.pictures[1].first = COUNT - 3;
+    c.images[1].first = COUNT - 3;
     refused(&c, "of a prompt of 200");
-    c.pictures[1].first = UINT32_MAX;
+    c.images[1].first = UINT32_MAX;
     refused(&c, "of a prompt of 200");
     close_scene(&c);
 }
@@ -160,11 +160,11 @@ static struct keys keys_of(const struct scene *c)
         .spec = &c->spec, .charge = &charge, .keys = true, .edge = EDGE, .identity = &identity};
     assert_int_equal(job_create(&opts, &j), 0);
     assert_int_equal(j->row.key_count, COUNT_OF(keys.of));
-    assert_int_equal(j->picture_count, c->spec.picture_count);
+    assert_int_equal(j->image_count, c->spec.image_count);
     assert_true(j->bytes <= job_bytes(&c->spec, true, false));
     memcpy(&keys, j->keys, sizeof(keys));
-    for (uint32_t i = 0; i < j->picture_count; i++)
-        assert_int_equal(atomic_load(&c->pictures[i].picture->holders), 2);
+    for (uint32_t i = 0; i < j->image_count; i++)
+        assert_int_equal(atomic_load(&c->images[i].image->holders), 2);
     job_free(j);
     return keys;
 }
@@ -180,7 +180,7 @@ static uint32_t alike(const struct keys *a, const struct keys *b)
     return i;
 }
 
-TEST(a_job_holds_its_pictures_until_it_ends_and_its_grids_are_theirs)
+TEST(a_job_holds_its_images_until_it_ends_and_its_grids_are_theirs)
 {
     struct scene c;
     struct job *j = NULL;
@@ -188,7 +188,7 @@ TEST(a_job_holds_its_pictures_until_it_ends_and_its_grids_are_theirs)
     open_scene(&c);
     struct job_opts opts = {.spec = &c.spec, .charge = &charge, .edge = EDGE};
     assert_int_equal(job_create(&opts, &j), 0);
-    assert_int_equal(j->picture_bytes, c.pictures[0].picture->bytes + c.pictures[1].picture->bytes);
+    assert_int_equal(j->image_bytes, c.images[0].image->bytes + c.images[1].image->bytes);
     assert_int_equal(j->grids[0].first, 10);
     assert_int_equal(j->grids[0].rows, 2);
     assert_int_equal(j->grids[0].columns, 3);
@@ -196,57 +196,57 @@ TEST(a_job_holds_its_pictures_until_it_ends_and_its_grids_are_theirs)
     assert_int_equal(j->grids[1].rows, 1);
     assert_int_equal(j->grids[1].columns, 4);
     assert_null(j->grids[1].features);
-    assert_int_equal(atomic_load(&c.pictures[0].picture->holders), 2);
+    assert_int_equal(atomic_load(&c.images[0].image->holders), 2);
     job_free(j);
     close_scene(&c);
 }
 
-TEST(keys_differ_from_the_first_page_on_that_another_picture_stands_in)
+TEST(keys_differ_from_the_first_page_on_that_another_image_stands_in)
 {
     struct scene c;
     open_scene(&c);
     struct keys was = keys_of(&c), is = keys_of(&c);
     assert_int_equal(alike(&was, &is), COUNT_OF(was.of));
     /* The second one has its tokens in the pages 1 and 2. */
-    c.pictures[1].picture->sha256[0] = 1;
+    c.images[1].image->sha256[0] = 1;
     is = keys_of(&c);
     assert_int_equal(alike(&was, &is), 1);
-    c.pictures[1].picture->sha256[0] = 0;
-    c.pictures[0].picture->sha256[30] = 7;
+    c.images[1].image->sha256[0] = 0;
+    c.images[0].image->sha256[30] = 7;
     is = keys_of(&c);
     assert_int_equal(alike(&was, &is), 0);
     close_scene(&c);
 }
 
-TEST(keys_differ_when_pictures_change_places)
+TEST(keys_differ_when_images_change_places)
 {
     struct scene c;
     open_scene(&c);
-    c.pictures[1].picture->width = 3 * EDGE;
-    c.pictures[1].picture->height = 2 * EDGE;
+    c.images[1].image->width = 3 * EDGE;
+    c.images[1].image->height = 2 * EDGE;
     place(&c, 1, 62);
     struct keys was = keys_of(&c);
-    struct picture *other = c.pictures[0].picture;
-    c.pictures[0].picture = c.pictures[1].picture;
-    c.pictures[1].picture = other;
+    struct image *other = c.images[0].image;
+    c.images[0].image = c.images[1].image;
+    c.images[1].image = other;
     struct keys is = keys_of(&c);
     assert_int_equal(alike(&was, &is), 0);
     close_scene(&c);
 }
 
-TEST(keys_differ_when_a_picture_begins_one_token_earlier_among_the_same_tokens)
+TEST(keys_differ_when_a_image_begins_one_token_earlier_among_the_same_tokens)
 {
     struct scene c;
     open_scene(&c);
     for (uint32_t i = 40; i < 60; i++)
         c.prompt[i] = IMAGE;
-    c.pictures[1].first = 44;
+    c.images[1].first = 44;
     struct keys was = keys_of(&c);
-    c.pictures[1].first = 43;
+    c.images[1].first = 43;
     struct keys is = keys_of(&c);
     assert_int_equal(alike(&was, &is), 1);
-    /* Without pictures these are tokens like any other. */
-    c.spec.picture_count = 0;
+    /* Without images these are tokens like any other. */
+    c.spec.image_count = 0;
     is = keys_of(&c);
     assert_int_equal(alike(&was, &is), 0);
     close_scene(&c);

@@ -1,5 +1,5 @@
-/* pictures.c - a golden's pixels need no resizing: they go to the tower as they are. */
-#include "golden/pictures.h"
+/* images.c - a golden's pixels need no resizing: they go to the tower as they are. */
+#include "golden/images.h"
 
 #include "vision/decode.h"
 
@@ -18,12 +18,12 @@ static int find_place(const struct model_vision *v, const struct golden_case *c,
     while (first + count < c->prompt.count && c->prompt.ids[first + count] == v->image_token)
         count++;
     *g = (struct model_grid){.first = first,
-                             .rows = c->picture.grid_rows / v->merge,
-                             .columns = c->picture.grid_columns / v->merge};
+                             .rows = c->image.grid_rows / v->merge,
+                             .columns = c->image.grid_columns / v->merge};
     return count == g->rows * g->columns
                ? 0
                : err_set(e, -EINVAL, "%s: %u placeholders for a grid of %u rows and %u columns", c->name,
-                         count, c->picture.grid_rows, c->picture.grid_columns);
+                         count, c->image.grid_rows, c->image.grid_columns);
 }
 
 /* The file's bytes, to be freed. */
@@ -41,46 +41,46 @@ static int read_file(const char *dir, const char *name, struct slice *ret, struc
     return bytes ? 0 : -ENOMEM;
 }
 
-static int decode(const char *dir, const char *name, struct picture **ret, struct err *e)
+static int decode(const char *dir, const char *name, struct image **ret, struct err *e)
 {
     const struct decode_limits limits = DECODE_LIMITS_DEFAULT;
     struct slice bytes;
     struct decode_info info;
-    struct picture *p = NULL;
+    struct image *p = NULL;
     int r = read_file(dir, name, &bytes, e);
     if (r < 0)
         return r;
     r = decode_measure(bytes, &limits, &info, e);
     if (r == 0)
-        r = picture_create(info.width, info.height, 1, NULL, &p);
+        r = image_create(info.width, info.height, 1, NULL, &p);
     if (r == 0)
         r = decode_frame(p, 0, bytes, &limits, NULL, e);
     free((char *)bytes.ptr);
     if (r < 0)
-        picture_let_go(p);
+        image_let_go(p);
     else
         *ret = p;
     return r;
 }
 
 static int check_size(const struct model_vision *v, const struct golden_case *c,
-                      const struct model_picture *p, struct err *e)
+                      const struct model_image *p, struct err *e)
 {
-    if (p->height != c->picture.grid_rows * v->patch || p->width != c->picture.grid_columns * v->patch ||
+    if (p->height != c->image.grid_rows * v->patch || p->width != c->image.grid_columns * v->patch ||
         p->height % (v->patch * v->merge) != 0 || p->width % (v->patch * v->merge) != 0 ||
         (uint64_t)p->width * p->height > v->pixels_max)
         return err_set(e, -EINVAL,
-                       "%s: a picture of %u x %u pixels is not the grid of %u rows and %u columns", c->name,
-                       p->width, p->height, c->picture.grid_rows, c->picture.grid_columns);
+                       "%s: a image of %u x %u pixels is not the grid of %u rows and %u columns", c->name,
+                       p->width, p->height, c->image.grid_rows, c->image.grid_columns);
     return 0;
 }
 
-static int encode(struct model *m, const struct model_picture *in, struct compare *k,
-                  struct picture_view *ret, struct err *e)
+static int encode(struct model *m, const struct model_image *in, struct compare *k,
+                  struct image_view *ret, struct err *e)
 {
     const struct model_vision *v = &model_shape(m)->vision;
-    struct picture_view view = {.count = 1};
-    struct model_picture p = *in;
+    struct image_view view = {.count = 1};
+    struct model_image p = *in;
     int r = check_size(v, k->c, in, e);
     if (r == 0)
         r = find_place(v, k->c, &view.grid, e);
@@ -93,7 +93,7 @@ static int encode(struct model *m, const struct model_picture *in, struct compar
     while (r > 0);
     if (r < 0) {
         free(p.features);
-        return err_set(e, r, "%s: no memory for its picture", k->c->name);
+        return err_set(e, r, "%s: no memory for its image", k->c->name);
     }
     (void)model_encode_run(m, UINT64_MAX);
     compare_features(k, p.features, v->feature_floats);
@@ -101,27 +101,27 @@ static int encode(struct model *m, const struct model_picture *in, struct compar
     return 0;
 }
 
-int picture_view_make(struct model *m, const char *dir, struct compare *k, struct picture_view *ret,
+int image_view_make(struct model *m, const char *dir, struct compare *k, struct image_view *ret,
                       struct err *e)
 {
-    const struct golden_picture *g = &k->c->picture;
-    struct model_picture p = {{g->pixels, g->pixels}, g->width, g->height, NULL};
-    struct picture *decoded = NULL;
+    const struct golden_image *g = &k->c->image;
+    struct model_image p = {{g->pixels, g->pixels}, g->width, g->height, NULL};
+    struct image *decoded = NULL;
     if (!g->pixels && !g->file[0])
         return 0;
     if (!model_shape(m)->vision.present)
         return err_set(e, -ENOTSUP, "%s: the model has no vision tower", k->c->name);
     int r = g->pixels ? 0 : decode(dir, g->file, &decoded, e);
     if (decoded)
-        p = (struct model_picture){{decoded->pixels, decoded->pixels}, decoded->width, decoded->height, NULL};
+        p = (struct model_image){{decoded->pixels, decoded->pixels}, decoded->width, decoded->height, NULL};
     if (r == 0)
         r = encode(m, &p, k, ret, e);
-    picture_let_go(decoded);
+    image_let_go(decoded);
     return r;
 }
 
-void picture_view_free(struct picture_view *v)
+void image_view_free(struct image_view *v)
 {
     free((float *)v->grid.features);
-    *v = (struct picture_view){0};
+    *v = (struct image_view){0};
 }

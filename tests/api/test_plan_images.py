@@ -1,4 +1,4 @@
-"""What a plan says of pictures: the largest there may be, what encoding one takes, and that all of it can be
+"""What a plan says of images: the largest there may be, what encoding one takes, and that all of it can be
 left out."""
 
 import json
@@ -13,7 +13,7 @@ def planned(*options):
     return plan, {a["name"]: a for a in plan["accounts"]}
 
 
-def test_a_plan_has_room_for_the_largest_picture():
+def test_a_plan_has_room_for_the_largest_image():
     plan, accounts = planned()
     # what the model's preprocessor says is less than the option's default
     assert plan["image_pixels_max"] == 1048576
@@ -30,7 +30,7 @@ def test_a_plan_has_room_for_the_largest_picture():
 def test_who_asks_for_a_cache_gets_it_before_the_context_takes_all():
     def cache(*options):
         plan, accounts = planned(*options)
-        return plan["max_model_len"], accounts["pictures"]["limit_bytes"]
+        return plan["max_model_len"], accounts["images"]["limit_bytes"]
 
     assert cache() == (32768, 256 << 20)
     small = ["--memory-limit", "300M"]
@@ -42,7 +42,7 @@ def test_who_asks_for_a_cache_gets_it_before_the_context_takes_all():
     assert cache(*small, "--image-cache", "300M")[0] == length
 
 
-def test_a_refusal_says_what_pictures_take():
+def test_a_refusal_says_what_images_take():
     words = "Images take "
     for command in [["plan"], ["generate", "--image", "x.png", "x"]]:
         refused = run(*command, "--memory-limit", "64M")
@@ -52,7 +52,7 @@ def test_a_refusal_says_what_pictures_take():
         assert refused.returncode == 1 and "does not fit" in refused.stderr and words not in refused.stderr
 
 
-def test_a_plan_without_pictures_has_no_tower():
+def test_a_plan_without_images_has_no_tower():
     plan, accounts = planned("--max-image-pixels", "0")
     assert (plan["image_pixels_max"], plan["vision_weight_bytes"]) == (0, 0)
     assert accounts["vision"]["limit_bytes"] == 0

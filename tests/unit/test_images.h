@@ -1,6 +1,6 @@
-/* test_pictures.h - the pictures of tests/unit/data/pictures and what they are compared with. */
-#ifndef PLATEAU_TESTS_UNIT_TEST_PICTURES_H
-#define PLATEAU_TESTS_UNIT_TEST_PICTURES_H
+/* test_images.h - the images of tests/unit/data/images and what they are compared with. */
+#ifndef PLATEAU_TESTS_UNIT_TEST_IMAGES_H
+#define PLATEAU_TESTS_UNIT_TEST_IMAGES_H
 
 #include "test.h"
 
@@ -8,21 +8,21 @@
 
 #include <openssl/evp.h>
 
-#define TEST_PICTURES PLATEAU_SOURCE_DIR "/tests/unit/data/pictures/"
+#define TEST_IMAGES PLATEAU_SOURCE_DIR "/tests/unit/data/images/"
 
-static inline FILE *test_picture_table(const char *name)
+static inline FILE *test_image_table(const char *name)
 {
     char path[512];
-    snprintf(path, sizeof(path), TEST_PICTURES "%s", name);
+    snprintf(path, sizeof(path), TEST_IMAGES "%s", name);
     FILE *f = fopen(path, "r");
     assert_non_null(f);
     return f;
 }
 
 /* A file's bytes in a block of exactly their size, which AddressSanitizer watches. Freed by the caller. */
-static inline struct slice test_picture(const char *name)
+static inline struct slice test_image(const char *name)
 {
-    FILE *f = test_picture_table(name);
+    FILE *f = test_image_table(name);
     assert_int_equal(fseek(f, 0, SEEK_END), 0);
     size_t len = (size_t)ftell(f);
     char *bytes = malloc(len);

@@ -1,11 +1,11 @@
-/* job_pictures.c - each rule by itself; together they say that every placeholder's square is there once. */
-#include "engine/job_pictures.h"
+/* job_images.c - each rule by itself; together they say that every placeholder's square is there once. */
+#include "engine/job_images.h"
 
 #include <errno.h>
 
-static int check_size(const struct model_shape *s, const struct job_picture *p, uint32_t i, struct err *e)
+static int check_size(const struct model_shape *s, const struct job_image *p, uint32_t i, struct err *e)
 {
-    uint32_t edge = job_pictures_edge(s), width = p->picture->width, height = p->picture->height;
+    uint32_t edge = job_images_edge(s), width = p->image->width, height = p->image->height;
     if (width % edge != 0 || height % edge != 0)
         return err_set(e, -EINVAL, "image %u is %u x %u pixels: this model takes whole squares of %u x %u", i,
                        width, height, edge, edge);
@@ -18,7 +18,7 @@ static int check_size(const struct model_shape *s, const struct job_picture *p, 
 /* `from`: where the one before it ends. */
 static int check_place(const struct job_spec *spec, uint32_t i, uint64_t from, uint64_t to, struct err *e)
 {
-    uint32_t first = spec->pictures[i].first;
+    uint32_t first = spec->images[i].first;
     if (first == 0)
         return err_set(e, -EINVAL, "image %u is the prompt's first token: at least one must stand before it",
                        i);
@@ -34,7 +34,7 @@ static int check_place(const struct job_spec *spec, uint32_t i, uint64_t from, u
 static int check_tokens(const struct model_vision *v, const struct job_spec *spec, uint32_t i, uint64_t to,
                         struct err *e)
 {
-    for (uint32_t at = spec->pictures[i].first; at < to; at++)
+    for (uint32_t at = spec->images[i].first; at < to; at++)
         if (spec->prompt[at] != v->image_token && spec->prompt[at] != v->video_token)
             return err_set(e, -EINVAL,
                            "token %u of the prompt is %u, but image %u stands there: it must be "
@@ -43,20 +43,20 @@ static int check_tokens(const struct model_vision *v, const struct job_spec *spe
     return 0;
 }
 
-int job_pictures_check(const struct model_shape *shape, const struct job_spec *spec, struct err *e)
+int job_images_check(const struct model_shape *shape, const struct job_spec *spec, struct err *e)
 {
-    uint32_t edge = job_pictures_edge(shape);
+    uint32_t edge = job_images_edge(shape);
     uint64_t end = 0;
     int r = 0;
-    if (spec->picture_count > 0 && edge == 0)
+    if (spec->image_count > 0 && edge == 0)
         return err_set(e, -EINVAL, "this model takes no images");
-    if (spec->picture_count > ENGINE_PICTURES_MAX)
-        return err_set(e, -EINVAL, "%u images and pairs of frames: the limit is %u", spec->picture_count,
-                       ENGINE_PICTURES_MAX);
-    for (uint32_t i = 0; i < spec->picture_count && r == 0; i++) {
-        const struct job_picture *p = &spec->pictures[i];
+    if (spec->image_count > ENGINE_IMAGES_MAX)
+        return err_set(e, -EINVAL, "%u images and pairs of frames: the limit is %u", spec->image_count,
+                       ENGINE_IMAGES_MAX);
+    for (uint32_t i = 0; i < spec->image_count && r == 0; i++) {
+        const struct job_image *p = &spec->images[i];
         uint64_t from = end;
-        end = p->first + (uint64_t)(p->picture->width / edge) * (p->picture->height / edge);
+        end = p->first + (uint64_t)(p->image->width / edge) * (p->image->height / edge);
         r = check_size(shape, p, i, e);
         if (r == 0)
             r = check_place(spec, i, from, end, e);

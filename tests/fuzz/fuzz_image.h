@@ -1,6 +1,6 @@
-/* fuzz_picture.h - any bytes as a picture of one format: pixels, or words, and nothing left behind. */
-#ifndef PLATEAU_TESTS_FUZZ_PICTURE_H
-#define PLATEAU_TESTS_FUZZ_PICTURE_H
+/* fuzz_image.h - any bytes as a image of one format: pixels, or words, and nothing left behind. */
+#ifndef PLATEAU_TESTS_FUZZ_IMAGE_H
+#define PLATEAU_TESTS_FUZZ_IMAGE_H
 
 #include "vision/decode.h"
 
@@ -11,18 +11,18 @@
 
 /* More than this at once is refused by the charge, so that what a decoder wants to allocate unasked shows as
  * too much memory. */
-#define FUZZ_PICTURE_BYTES ((size_t)64 << 20)
+#define FUZZ_IMAGE_BYTES ((size_t)64 << 20)
 
-static inline int fuzz_picture_take(void *owner, size_t bytes)
+static inline int fuzz_image_take(void *owner, size_t bytes)
 {
     size_t *held = owner;
-    if (bytes > FUZZ_PICTURE_BYTES - *held)
+    if (bytes > FUZZ_IMAGE_BYTES - *held)
         return -ENOMEM;
     *held += bytes;
     return 0;
 }
 
-static inline void fuzz_picture_give(void *owner, size_t bytes)
+static inline void fuzz_image_give(void *owner, size_t bytes)
 {
     size_t *held = owner;
     ASSERT(bytes <= *held);
@@ -30,14 +30,14 @@ static inline void fuzz_picture_give(void *owner, size_t bytes)
 }
 
 /* Decodes it, and returns decode_still()'s result. */
-static inline int fuzz_picture(struct slice bytes, struct err *e)
+static inline int fuzz_image(struct slice bytes, struct err *e)
 {
     size_t held = 0;
-    struct charge charge = {fuzz_picture_take, fuzz_picture_give, &held};
+    struct charge charge = {fuzz_image_take, fuzz_image_give, &held};
     struct decode_limits limits = {.bytes_max = 1 << 20, .edge_max = 4096, .pixels_max = 1 << 18};
     struct smart_bounds bounds = {.edge = 8, .pixels_min = 64, .pixels_max = 4096};
     struct decode_info info = {0};
-    struct picture *p = NULL;
+    struct image *p = NULL;
     int measured = decode_measure(bytes, &limits, &info, e);
     int r = decode_still(bytes, &limits, &bounds, &charge, &p, e);
     ASSERT(r == 0 || r == -EINVAL || r == -E2BIG || r == -ENOMEM);
@@ -45,18 +45,18 @@ static inline int fuzz_picture(struct slice bytes, struct err *e)
     if (p) {
         unsigned sum = 0;
         ASSERT(measured == 0 && info.width > 0 && info.height > 0);
-        for (size_t i = 0; i < picture_frame_bytes(p->width, p->height); i++)
+        for (size_t i = 0; i < image_frame_bytes(p->width, p->height); i++)
             sum += p->pixels[i];
         ASSERT(sum <= 255u * 3 * p->width * p->height);
     }
-    picture_let_go(p);
+    image_let_go(p);
     ASSERT(held == 0);
     return r;
 }
 
 /* A copy of exactly its size that begins with `magic`: no input is spent on finding that out. Freed by the
  * caller. */
-static inline struct slice fuzz_picture_copy(const uint8_t *data, size_t size, struct slice magic)
+static inline struct slice fuzz_image_copy(const uint8_t *data, size_t size, struct slice magic)
 {
     char *copy = malloc(size + 1);
     ASSERT(copy);

@@ -1,4 +1,4 @@
-/* media_picture.c - pictures, and videos that come as a list of pictures. */
+/* media_image.c - images, and videos that come as a list of images. */
 #include "api/media_task.h"
 
 #include "base/check.h"
@@ -36,7 +36,7 @@ static struct slice bytes_of(const struct media_source *s)
     return (struct slice){(const char *)s->bytes.ptr, s->bytes.len};
 }
 
-bool media_make_picture(struct media_task *t, struct media_part *p)
+bool media_make_image(struct media_task *t, struct media_part *p)
 {
     struct media_source *s = &p->sources[0];
     struct decode_limits limits = limits_of(t);
@@ -45,7 +45,7 @@ bool media_make_picture(struct media_task *t, struct media_part *p)
     struct err e = {0};
     if (!media_make_room(t, p, 1) || !load_source(t, p, s))
         return false;
-    int r = decode_still(bytes_of(s), &limits, &bounds, &t->media->charge, &p->pictures[0], &e);
+    int r = decode_still(bytes_of(s), &limits, &bounds, &t->media->charge, &p->images[0], &e);
     media_bytes_done(&s->bytes);
     p->count = r == 0;
     return r == 0 || media_fail(t, p, r, &e);
@@ -71,7 +71,7 @@ static bool size_frames(struct media_task *t, struct media_part *p, struct smart
     return r == 0 || fail_frame(t, p, 0, r, &e);
 }
 
-static bool add_frame(struct media_task *t, struct media_part *p, struct picture *pair, uint32_t place,
+static bool add_frame(struct media_task *t, struct media_part *p, struct image *pair, uint32_t place,
                       uint32_t frame)
 {
     struct decode_limits limits = limits_of(t);
@@ -86,12 +86,12 @@ static bool add_frame(struct media_task *t, struct media_part *p, struct picture
 static bool add_pair(struct media_task *t, struct media_part *p, struct smart_size size, uint32_t first,
                      double fps)
 {
-    struct picture **pair = &p->pictures[p->count];
+    struct image **pair = &p->images[p->count];
     uint32_t second = MIN_OF(first + 1, p->source_count - 1);
     struct err e = {0};
     if (!load_source(t, p, &p->sources[first]) || (second > first && !load_source(t, p, &p->sources[second])))
         return false;
-    int r = picture_create(size.width, size.height, 2, &t->media->charge, pair);
+    int r = image_create(size.width, size.height, 2, &t->media->charge, pair);
     if (r < 0)
         return media_fail(t, p, r, &e);
     p->seconds[p->count++] = (first / fps + second / fps) / 2;

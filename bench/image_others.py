@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bench/picture_others.py DIR: picture_bench's pictures (picture_bench --write DIR) through Pillow, the same
-way: decoded, turned, hashed, resized by its own bicubic to the size that picture_bench names. The processor's
+"""bench/image_others.py DIR: image_bench's images (image_bench --write DIR) through Pillow, the same
+way: decoded, turned, hashed, resized by its own bicubic to the size that image_bench names. The processor's
 time, the best of five runs each. Needs Pillow."""
 import hashlib
 import io

@@ -1,5 +1,5 @@
-/* picture.c - anonymous memory of its own, so that a release returns it to the system at once. */
-#include "vision/picture.h"
+/* image.c - anonymous memory of its own, so that a release returns it to the system at once. */
+#include "vision/image.h"
 
 #include "base/check.h"
 #include "base/pages.h"
@@ -7,12 +7,12 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-int picture_create(uint32_t width, uint32_t height, uint32_t frames, const struct charge *charge,
-                   struct picture **ret)
+int image_create(uint32_t width, uint32_t height, uint32_t frames, const struct charge *charge,
+                   struct image **ret)
 {
-    ASSERT(frames >= 1 && frames <= PICTURE_FRAMES_MAX && width > 0 && height > 0);
+    ASSERT(frames >= 1 && frames <= IMAGE_FRAMES_MAX && width > 0 && height > 0);
     size_t bytes =
-        ROUND_UP(sizeof(struct picture) + frames * picture_frame_bytes(width, height), (size_t)4096);
+        ROUND_UP(sizeof(struct image) + frames * image_frame_bytes(width, height), (size_t)4096);
     if (charge_take(charge, bytes) < 0)
         return -ENOMEM;
     char *map = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -22,7 +22,7 @@ int picture_create(uint32_t width, uint32_t height, uint32_t frames, const struc
         charge_give(charge, bytes);
         return -ENOMEM;
     }
-    struct picture *p = (struct picture *)map;
+    struct image *p = (struct image *)map;
     p->width = width;
     p->height = height;
     p->frames = frames;
@@ -33,14 +33,14 @@ int picture_create(uint32_t width, uint32_t height, uint32_t frames, const struc
     return 0;
 }
 
-struct picture *picture_hold(struct picture *p)
+struct image *image_hold(struct image *p)
 {
     unsigned before = atomic_fetch_add_explicit(&p->holders, 1, memory_order_relaxed);
     ASSERT(before > 0);
     return p;
 }
 
-void picture_let_go(struct picture *p)
+void image_let_go(struct image *p)
 {
     if (!p || atomic_fetch_sub_explicit(&p->holders, 1, memory_order_acq_rel) > 1)
         return;

@@ -1,18 +1,18 @@
-"""pictures: requests with pictures by the ten thousand, a video beside them. Is anything of them left, and
+"""images: requests with images by the ten thousand, a video beside them. Is anything of them left, and
 who waits for them?
 
 As in soak the first fifth warms up, and what stands idle and cleared then must stand so at the end: the
 ledger to the byte, threads, descriptors. Own memory is compared with what it was before the first request.
 The server's temporary folder is its own, and must stay empty.
 
-Then a stream runs while large pictures are encoded in full, one after another: each new, none found anywhere.
-Of its gaps those count that lie between the first and the last time the status called the picture's request
+Then a stream runs while large images are encoded in full, one after another: each new, none found anywhere.
+Of its gaps those count that lie between the first and the last time the status called the image's request
 `encoding`: decoding goes before that on threads of its own, the prompt is read after it in steps of
 --step-ms, which `fairness` is about. 99 of 100 gaps must stay below 3 times the median of the same gaps, and
 the longest below --step-ms. (With a model whose step takes half a millisecond the longest gap says how long
 the system takes for 2 MiB of memory, or how long the client was not looking: it is told beside the longest
-without a picture.) Tokens that come at once, as drafted ones do, have one time. What the engine does it does
-with every picture, so each picture's longest gap is told too; and how long the server's threads had work and
+without a image.) Tokens that come at once, as drafted ones do, have one time. What the engine does it does
+with every image, so each image's longest gap is told too; and how long the server's threads had work and
 no processor, for that is in the gaps as well."""
 
 import json
@@ -97,7 +97,7 @@ def soak(report, options, folder):
         report.figure("requests", looking.done(), f"{looking.done()} in {seconds:.0f} s, {looking.done() / seconds:.0f}/s; {dict(looking.ended)}")
         answered, gone = watching.answered + again.answered, watching.left + again.left
         report.figure("videos", answered, f"of {options.video_frames} frames, {form}: {answered} answered, {gone} left")
-        report.figure("left_while_read", left, f"{left} clients left while their pictures waited or were read; {status['models'][0]['pictures']}")
+        report.figure("left_while_read", left, f"{left} clients left while their images waited or were read; {status['models'][0]['images']}")
         failures = looking.failures + watching.failures + again.failures
         nothing_left(report, server, status, folder)
     figures(report, warming, sampler, (before, warm, after))
@@ -125,14 +125,14 @@ def figures(report, warming, sampler, own):
     report.figure("own_bytes_before", before, mib(before))
     report.figure("own_bytes_warm", warm, f"{mib(warm)} after warm-up and a clear")
     report.figure("own_bytes_peak", peak, mib(peak))
-    returned(report, warming, sampler, before, after, "requests with pictures", "own memory")
+    returned(report, warming, sampler, before, after, "requests with images", "own memory")
 
 
 # ---- gaps ----
 
 
 def far_sighted(options, folder):
-    """The model, that looks at so large a picture in full; one that would not is told to by a file of its
+    """The model, that looks at so large a image in full; one that would not is told to by a file of its
     own."""
     model, pixels = pathlib.Path(options.model).resolve(), options.gap_edge**2
     made = pathlib.Path(folder, model.name)
@@ -190,18 +190,18 @@ def look_at_large(server, raw, asks):
                 last = time.monotonic()
                 first = first or last
     if not text.startswith(b"HTTP/1.1 200"):
-        raise SystemExit(f"pictures: a large picture was not answered: {text[-400:]!r}")
+        raise SystemExit(f"images: a large image was not answered: {text[-400:]!r}")
     if first == last:
-        raise SystemExit("pictures: a large picture was encoded too soon to be seen; ask for larger ones (--gap-edge)")
+        raise SystemExit("images: a large image was encoded too soon to be seen; ask for larger ones (--gap-edge)")
     return began, first, last, time.monotonic()
 
 
 def beside(server, options, speculative):
-    """Gaps of a stream, by what happens beside it; the longest beside each picture's encoding; how long
+    """Gaps of a stream, by what happens beside it; the longest beside each image's encoding; how long
     threads waited for a processor."""
     gaps, longest, waited, asks = {"alone": [], "read": [], "encoded": [], "prompt": []}, [], 0, Connection(server.port)
     running = start_stream(server, speculative)
-    for n in range(options.gap_pictures):
+    for n in range(options.gap_images):
         url = drawing.data_url("image/png", drawing.png(options.gap_edge, options.gap_edge, f"{options.seed}/{speculative}/{n}"))
         raw = json.dumps(about([url], "What is it?", 1)).encode()
         if len(running.times) > STREAM_TOKENS // 16 or not running.is_alive():
@@ -214,7 +214,7 @@ def beside(server, options, speculative):
         times = look_at_large(server, raw, asks)
         waited += waited_ms(server) - before
         if not running.is_alive():
-            raise SystemExit("pictures: the stream ended before the picture was encoded")
+            raise SystemExit("images: the stream ended before the image was encoded")
         for name, span in zip(("read", "encoded", "prompt"), zip(times, times[1:])):
             gaps[name] += running.gaps(*span)
         longest.append(max(running.gaps(*times[1:3])))
@@ -232,11 +232,11 @@ def judge_gaps(report, name, gaps, longest, waited):
     median = stats.quantile(own, 0.5)
     report.figure(f"longest_of_each_{name}", longest, f"{', '.join(f'{gap:.2f}' for gap in longest)} ms")
     report.figure(f"waited_for_a_processor_ms_{name}", waited, f"{waited:.0f}, all threads together")
-    report.figure(f"p99_over_median_{name}", stats.quantile(own, 0.99) / median, f"{stats.quantile(own, 0.99) / median:.2f} while a picture is encoded")
+    report.figure(f"p99_over_median_{name}", stats.quantile(own, 0.99) / median, f"{stats.quantile(own, 0.99) / median:.2f} while a image is encoded")
     alone = max(gaps["alone"])
-    report.figure(f"longest_over_median_{name}", max(own) / median, f"{max(own) / median:.2f} while a picture is encoded; without one the longest is {alone:.2f} ms")
-    report.must(f"{name} drafts: p99 of the gaps while a picture is encoded below 3 x their median", stats.quantile(own, 0.99) < 3 * median)
-    report.must(f"{name} drafts: the longest gap while a picture is encoded below --step-ms {STEP_MS}", max(own) < STEP_MS)
+    report.figure(f"longest_over_median_{name}", max(own) / median, f"{max(own) / median:.2f} while a image is encoded; without one the longest is {alone:.2f} ms")
+    report.must(f"{name} drafts: p99 of the gaps while a image is encoded below 3 x their median", stats.quantile(own, 0.99) < 3 * median)
+    report.must(f"{name} drafts: the longest gap while a image is encoded below --step-ms {STEP_MS}", max(own) < STEP_MS)
 
 
 def look_large(report, options, folder):
@@ -245,27 +245,27 @@ def look_large(report, options, folder):
     more = ("--step-ms", STEP_MS, "--max-image-pixels", pixels, "--max-num-seqs", 4, "--max-model-len", min(STREAM_TOKENS + 8192, 32768), "--image-cache", 0)
     with Server(wide, *more) as server:
         both = {name: beside(server, options, speculative) for name, speculative in (("without", False), ("with", True))}
-        pictures = server.model()["pictures"]
-    report.say(f"{pixels / 1e6:.1f} megapixels each: {pictures['encoded']} encoded in {pictures['slices']} slices, {pictures['encode_seconds']:.1f} s")
+        images = server.model()["images"]
+    report.say(f"{pixels / 1e6:.1f} megapixels each: {images['encoded']} encoded in {images['slices']} slices, {images['encode_seconds']:.1f} s")
     for name, gaps in both.items():
         judge_gaps(report, name, *gaps)
 
     def draw(axes):
         axes.plot(both["without"][0]["alone"], ".", ms=2, label="alone")
-        axes.plot(both["without"][0]["encoded"], ".", ms=2, label="while a picture is encoded")
-        axes.set(xlabel="token", ylabel="gap, ms", yscale="log", title=f"{report.name}: a stream beside pictures of {pixels / 1e6:.1f} megapixels")
+        axes.plot(both["without"][0]["encoded"], ".", ms=2, label="while a image is encoded")
+        axes.set(xlabel="token", ylabel="gap, ms", yscale="log", title=f"{report.name}: a stream beside images of {pixels / 1e6:.1f} megapixels")
         axes.legend(frameon=False)
 
     report.plot(draw, name="gaps")
 
 
 def run(options):
-    report = Report("pictures", options)
+    report = Report("images", options)
     with tempfile.TemporaryDirectory(prefix="plateau-gate-") as folder:
         temporary = pathlib.Path(folder, "tmp")
         temporary.mkdir()
         if options.looks:
             soak(report, options, str(temporary))
-        if options.gap_pictures:
+        if options.gap_images:
             look_large(report, options, folder)
     return report.done()

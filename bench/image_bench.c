@@ -1,10 +1,10 @@
-/* picture_bench.c - picture_bench [FILE...]: how long a picture takes from its bytes to the pixels that a
+/* image_bench.c - image_bench [FILE...]: how long a image takes from its bytes to the pixels that a
  * model sees, on one core.
  *
- * Of pictures made on the spot, or of the files: decoding, hashing and resizing together as a server does
+ * Of images made on the spot, or of the files: decoding, hashing and resizing together as a server does
  * them, to 1 megapixel at most; and resizing alone, of which the plain code is the yardstick. Time is the
  * processor's, the best of several runs, so that others on the machine disturb little. --write DIR writes
- * what was made, for others to be measured with (bench/picture_others.py). */
+ * what was made, for others to be measured with (bench/image_others.py). */
 #include "base/check.h"
 #include "encode.h"
 #include "vision/decode.h"
@@ -55,7 +55,7 @@ static void run(const char *name, struct slice bytes)
         return;
     }
     for (int i = 0; i < RUNS; i++) {
-        struct picture *p;
+        struct image *p;
         uint64_t begin = cpu_ns();
         if (decode_still(bytes, &limits, &bounds, &charge, &p, &e) < 0) {
             printf("%-24s %s\n", name, e.text);
@@ -64,7 +64,7 @@ static void run(const char *name, struct slice bytes)
         best = MIN_OF(best, cpu_ns() - begin);
         width = p->width;
         height = p->height;
-        picture_let_go(p);
+        image_let_go(p);
     }
     double megapixels = (double)info.width * info.height / 1e6;
     printf("%-24s %5u x %-5u to %4u x %-4u %7.1f ms %7.1f megapixels/s %7.1f MiB at most\n", name, info.width,
@@ -164,7 +164,7 @@ int main(int argc, char **argv)
     const char *dir = NULL;
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c != 'w') {
-            fprintf(stderr, "picture_bench [--write DIR] [FILE...]\n");
+            fprintf(stderr, "image_bench [--write DIR] [FILE...]\n");
             return 2;
         }
         dir = optarg;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the pictures of this folder and what Pillow sees in them: expected.txt, resized.txt, sizes.txt,
+"""Writes the images of this folder and what Pillow sees in them: expected.txt, resized.txt, sizes.txt,
 which test_decode.c, test_resize.c and test_smart_size.c compare with. Needs Pillow up to 12.1 (later ones
-resize tall pictures down before across, which rounds differently); the tests do not."""
+resize tall images down before across, which rounds differently); the tests do not."""
 import hashlib
 import io
 import math
@@ -160,7 +160,7 @@ def make_webps(save):
 
 
 def gif_raw(canvas, place, indices, palette, interlaced=False, transparent=None):
-    """What Pillow does not write: a first picture beside its canvas, no palette, indices behind its end.
+    """What Pillow does not write: a first image beside its canvas, no palette, indices behind its end.
     Codes are never compressed."""
     w, h = place[2], place[3]
     flags = 0x80 | (len(palette) // 3 - 1).bit_length() - 1 if palette else 0
@@ -207,7 +207,7 @@ def make_gifs(save):
     save("gif_no_palette.gif", gif_raw((20, 11), (0, 0, 20, 11), pixels, b""))
 
 
-def write_pictures():
+def write_images():
     lines = []
 
     def save(name, image, seen=None, **options):
@@ -269,7 +269,7 @@ def smart_size_video(frames, height, width, f, low, high):
 
 
 def write_sizes():
-    """frames (0: a still picture) width height edge min max, and the width and height that come out; 0 0:
+    """frames (0: a still image) width height edge min max, and the width and height that come out; 0 0:
     refused."""
     rng = random.Random(11)
     with (HERE / "sizes.txt").open("w") as out:
@@ -288,6 +288,6 @@ def write_sizes():
             out.write(f"{frames} {width} {height} {edge} {low} {high} {size[1]} {size[0]}\n")
 
 
-write_pictures()
+write_images()
 write_resized()
 write_sizes()
