@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-struct sight {
+struct image_sched {
     struct api *api;
     uint64_t process_bytes, ceiling_bytes;
     uint64_t models_bytes;   /* of all models, their pools and jobs included */
@@ -13,7 +13,7 @@ struct sight {
 
 static void see_account(void *arg, const struct account_numbers *n)
 {
-    struct sight *s = arg;
+    struct image_sched *s = arg;
     if (n->depth == 0) {
         s->process_bytes = n->reserved;
         s->ceiling_bytes = n->limit;
@@ -23,9 +23,9 @@ static void see_account(void *arg, const struct account_numbers *n)
             s->models_bytes += n->reserved;
 }
 
-static struct sight look(struct api *a)
+static struct image_sched look(struct api *a)
 {
-    struct sight s = {.api = a};
+    struct image_sched s = {.api = a};
     ledger_walk(a->opts.ledger, see_account, &s);
     for (uint32_t i = 0; i < api_model_count(a); i++) {
         struct engine_numbers n;
@@ -61,7 +61,7 @@ static bool busy(struct api *a, const struct account_numbers *binding, uint64_t 
 /* The system said no although the ledger did not. */
 static bool refuse_by_system(struct api *a, struct reject *why)
 {
-    struct sight s = look(a);
+    struct image_sched s = look(a);
     return reject_set(why, REJECT_OUT_OF_MEMORY, NULL,
                       "The operating system refused memory: the server holds %llu bytes, %llu of them for "
                       "models. Add memory to the machine, or lower --memory-limit.",
@@ -71,7 +71,7 @@ static bool refuse_by_system(struct api *a, struct reject *why)
 bool memory_refusal(struct api *a, struct account *at, uint64_t bytes, uint32_t others, struct reject *why)
 {
     struct account_numbers binding = account_numbers(at);
-    struct sight s = look(a);
+    struct image_sched s = look(a);
     bool full = account_refuses(at, bytes, &binding);
     /* Each holds something, and will end; or it has ended since, and there is room again. */
     if (others > 0 || !full)

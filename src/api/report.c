@@ -81,7 +81,7 @@ void report_model_state(struct api *a, uint32_t index, bool all, struct buf *ret
 }
 
 /* What requests may have among their parts, and how much of it. */
-static void write_sight(const struct api *a, const struct model_vision *v, struct buf *ret)
+static void write_image_sched(const struct api *a, const struct model_vision *v, struct buf *ret)
 {
     buf_printf(ret, ",\"input_modalities\":[\"text\"%s%s],\"vision\":", v->present ? ",\"image\"" : "",
                v->present && v->video_frames_max ? ",\"video\"" : "");
@@ -108,7 +108,7 @@ static void write_unloaded(struct api *a, uint32_t index, struct buf *ret)
     else
         buf_puts(ret, ",\"max_model_len\":null");
     if (s->planned)
-        write_sight(a, &s->shape.vision, ret);
+        write_image_sched(a, &s->shape.vision, ret);
 }
 
 static void write_loaded(const struct api *a, const struct served_model *m, struct buf *ret)
@@ -122,7 +122,7 @@ static void write_loaded(const struct api *a, const struct served_model *m, stru
     buf_puts(ret, "\"speculation\":{");
     report_speculation(&m->drafting, ret);
     buf_putc(ret, '}');
-    write_sight(a, &m->shape->vision, ret);
+    write_image_sched(a, &m->shape->vision, ret);
 }
 
 void report_speculation(const struct engine_drafting *g, struct buf *ret)

@@ -77,7 +77,7 @@ static int open_media(struct attach *a, struct err *e)
     return a->media ? 0 : media_create(&opts, &a->media, e);
 }
 
-static int check_sight(const struct attach *a, struct err *e)
+static int check_image_sched(const struct attach *a, struct err *e)
 {
     const struct model_shape *s = &a->rt->planning.model.shape;
     if (s->vision.present)
@@ -239,7 +239,7 @@ static int add(struct attach *a, enum request_media_kind kind, struct slice what
 int attach_add(struct attach *a, enum request_media_kind kind, struct slice what, uint32_t *ret,
                struct err *e)
 {
-    int r = check_sight(a, e);
+    int r = check_image_sched(a, e);
     if (r < 0)
         return r;
     r = add(a, kind, what, e);

@@ -89,7 +89,7 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
 static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
                   const struct plan_refusal *why, struct err *e)
 {
-    char context[96] = "", rows[96] = "", sight[96] = "";
+    char context[96] = "", rows[96] = "", image_sched[96] = "";
     const struct model_vision *v = &p->model.shape.vision;
     if (why->context)
         snprintf(context, sizeof(context), " A context of %u tokens would fit (--max-model-len %u).",
@@ -100,13 +100,13 @@ static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
     if (v->present) {
         uint64_t bytes = v->weight_bytes + p->plan.model.vision_bytes + p->plan.model.image_bytes +
                          p->plan.process.media_bytes;
-        snprintf(sight, sizeof(sight), " Images take %s of that (--max-image-pixels 0).",
+        snprintf(image_sched, sizeof(image_sched), " Images take %s of that (--max-image-pixels 0).",
                  terminal_bytes(bytes).text);
     }
     return err_set(e, -ENOMEM, "%s does not fit: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s",
                    name, terminal_bytes(why->needed_bytes).text, terminal_bytes(ceiling).text,
                    p->ceiling_from ? p->ceiling_from : "see --memory-limit", context, rows,
-                   context[0] || rows[0] ? "" : " No shorter context or smaller batch would fit.", sight);
+                   context[0] || rows[0] ? "" : " No shorter context or smaller batch would fit.", image_sched);
 }
 
 /* With several models, a context without --max-model-len leaves three quarters of the ceiling to the

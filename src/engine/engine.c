@@ -135,7 +135,7 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
     };
     size_t vocab = shape->vocab;
     ret->arena_bytes =
-        pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) + sight_arena_bytes(shape) +
+        pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) + image_sched_arena_bytes(shape) +
         o->max_num_seqs * sizeof(struct model_row) + drafting_arena_bytes(o->max_num_seqs) +
         logits_max(o) * vocab * sizeof(float) + vocab / 8 + places_of(o) * sizeof(struct job_numbers) +
         o->max_num_seqs * sizeof(struct request_id) + vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
@@ -170,7 +170,7 @@ static bool help_comes(void *arg)
 /* For the pools, when nothing of theirs is free. */
 static bool give_more(void *arg)
 {
-    return sight_give(arg, UINT64_MAX, true) > 0;
+    return image_sched_give(arg, UINT64_MAX, true) > 0;
 }
 
 struct units_work {
@@ -290,7 +290,7 @@ static int create_tables(struct engine *en)
     if (r == 0)
         r = create_pools(en, &l);
     if (r == 0)
-        r = sight_create(en);
+        r = image_sched_create(en);
     if (r == 0)
         r = create_vocabulary(en, &charge);
     return r == 0 ? thread_stack_init(&en->stack, ENGINE_STACK_BYTES, &charge) : r;
@@ -400,7 +400,7 @@ void engine_close(struct engine *en)
     else if (en->sched)
         engine_end_all(en);
     thread_stack_done(&en->stack);
-    sight_done(en);
+    image_sched_done(en);
     store_client_close(&en->tier);
     holder_close(en->holder);
     uint64_t left = pools_done(&en->pools, en->holder);

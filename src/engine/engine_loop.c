@@ -35,7 +35,7 @@ void engine_end_job(struct engine *en, struct job *j, enum finish_reason why)
 {
     ASSERT(!j->over);
     uint64_t now_ns = clock_now_ns();
-    sight_leave(en, j);
+    image_sched_leave(en, j);
     if (j->row.phase != SCHED_NEW)
         sched_remove(en->sched, &j->row);
     j->over = true;
@@ -140,7 +140,7 @@ static void take_message(struct engine *en, const struct engine_message *m)
     }
     struct job *j = m->job;
     list_push_back(&en->jobs, &j->link);
-    sight_enter(en, j);
+    image_sched_enter(en, j);
     int r = sched_add(en->sched, &j->row);
     ASSERT(r == 0);
 }
@@ -261,7 +261,7 @@ void *engine_thread(void *arg)
         bool stepped = engine_step(en);
         if (stepped)
             invariants_after_step(en);
-        stepped |= sight_run(en, stepped);
+        stepped |= image_sched_run(en, stepped);
         if (!stepped)
             note_rest(en);
         if (list_empty(&en->jobs) && list_empty(&en->over)) {

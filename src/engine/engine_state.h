@@ -8,7 +8,7 @@
 #include "engine/invariants.h"
 #include "engine/job.h"
 #include "engine/pools.h"
-#include "engine/sight.h"
+#include "engine/image_sched.h"
 #include "engine/trim.h"
 #include "engine/write_behind.h"
 
@@ -62,7 +62,7 @@ struct engine {
     struct model_row *rows; /* [max_num_seqs] */
     struct buf text;        /* room for one token's text, grown at creation */
     uint64_t last_end_ns;   /* when the last job ended */
-    struct sight sight;
+    struct image_sched image_sched;
     struct trim trim;
     struct write_behind write_behind;
     struct invariants invariants;

@@ -357,10 +357,10 @@ bool engine_step(struct engine *en)
     set_events(en, began_ns, &ev);
     pools_clock(&en->pools, began_ns);
     sched_set_queue_timeout(en->sched, atomic_load(&en->live->queue_timeout_ns));
-    sight_look(en);
+    image_sched_look(en);
     sched_plan(en->sched, &ev, &plan);
     /* The images of a just admitted sequence may lie before its position, or be encoded already. */
-    if (plan.row_count == 0 && sight_look(en))
+    if (plan.row_count == 0 && image_sched_look(en))
         sched_plan(en->sched, &ev, &plan);
     take_ended(en);
     if (plan.row_count == 0)
@@ -386,7 +386,7 @@ bool engine_step(struct engine *en)
     /* One that was cut short says nothing about what tokens cost. */
     if (r == 0) {
         measure(en, &plan, decoding, began_ns, drafted_ns);
-        sight_note_step(en, &plan, clock_now_ns() - began_ns);
+        image_sched_note_step(en, &plan, clock_now_ns() - began_ns);
     }
     count_step(en, began_ns, clock_now_ns());
     return true;

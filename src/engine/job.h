@@ -50,7 +50,7 @@ struct job {
     struct image **images;   /* held until the job ends */
     struct prefix_image *seen; /* what keys say of them */
     struct model_grid *grids;    /* features: while they are needed and there */
-    uint32_t *entries;           /* sight.c's: their entries in the cache of image embeddings */
+    uint32_t *entries;           /* image_sched.c's: their entries in the cache of image embeddings */
     /* row.cut_count of them; the last one is the last whole page before the prompt's last token. None without
      * a recurrent state: any page is found then, and a chunk that ends early is a step more. */
     uint32_t *cuts;

@@ -13,7 +13,7 @@ static enum job_phase phase_of(const struct job *j)
     case SCHED_FETCHING:
         return JOB_FETCHING;
     case SCHED_PREFILLING:
-        return sight_is_awaited(j) ? JOB_ENCODING : JOB_PREFILLING;
+        return image_sched_is_awaited(j) ? JOB_ENCODING : JOB_PREFILLING;
     case SCHED_DECODING:
         return JOB_DECODING;
     case SCHED_PREEMPTED:
@@ -39,7 +39,7 @@ static struct job_numbers numbers_of(const struct engine *en, const struct job *
         .drafted_tokens = j->drafted_tokens,
         .accepted_tokens = j->accepted_tokens,
         .images = j->image_count,
-        .images_done = sight_images_done(j),
+        .images_done = image_sched_images_done(j),
         .age_ns = now_ns - j->arrival_ns,
         .image_bytes = j->image_bytes,
         .bytes = j->bytes + (uint64_t)j->row.page_count * en->shape->page_bytes +
@@ -95,7 +95,7 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     ret->kv = pool_numbers_of(&p.blocks, en->pools.page_bytes);
     ret->state = pool_numbers_of(&slots, en->pools.slot_bytes);
     pools_settle(&en->pools);
-    sight_read_gauges(en, ret);
+    image_sched_read_gauges(en, ret);
     ret->pending_trim_bytes = trim_pending_bytes(en);
     ret->units_retaken = pools_retaken(&en->pools);
     ret->reliefs += en->pools.reliefs;

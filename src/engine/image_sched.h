@@ -1,4 +1,4 @@
-/* sight.h - computes image embeddings from the pixels of a job's images, between the steps.
+/* image_sched.h - computes image embeddings from the pixels of a job's images, between the steps.
  *
  * Only sequences in the batch have their images encoded, and only images after the computed or cached prefix:
  * in the order in which the scheduler reads prompts, one at a time. The work is cut into slices between
@@ -11,17 +11,17 @@
  * No deadlock: a sequence releases its embeddings as it advances; if none can advance, all but the next in
  * line release theirs. When memory for the next image is refused, no sequence holds any and no other
  * engine will give some, its job ends with that reason. Part of the engine, on its thread. */
-#ifndef PLATEAU_ENGINE_SIGHT_H
-#define PLATEAU_ENGINE_SIGHT_H
+#ifndef PLATEAU_ENGINE_IMAGE_SCHED_H
+#define PLATEAU_ENGINE_IMAGE_SCHED_H
 
 #include "engine/gallery.h"
 #include "engine/job.h"
 
 struct engine;
 
-#define SIGHT_STEPS 15 /* durations of steps that are remembered */
+#define IMAGE_SCHED_STEPS 15 /* durations of steps that are remembered */
 
-struct sight {
+struct image_sched {
     /* Constant. */
     struct account *images; /* features; NULL: the model sees nothing, and all below is zero */
     struct account *vision;   /* what the model takes while it encodes; NULL: not counted */
@@ -35,52 +35,52 @@ struct sight {
     bool begun;              /* the model has it; before that its memory is being committed */
     uint64_t ended_ns;       /* when the last one ended */
     uint64_t least_bytes;    /* what the model keeps of `vision` anyway */
-    uint64_t steps_ns[SIGHT_STEPS], step_count; /* of steps in which rows decoded and nothing else happened */
+    uint64_t steps_ns[IMAGE_SCHED_STEPS], step_count; /* of steps in which rows decoded and nothing else happened */
 };
 
-/* Bytes of the engine's arena that sight_create takes at most. */
-size_t sight_arena_bytes(const struct model_shape *s);
-/* Opens the account `images`. 0 or -ENOMEM; sight_done() in either case. */
-int sight_create(struct engine *en);
+/* Bytes of the engine's arena that image_sched_create takes at most. */
+size_t image_sched_arena_bytes(const struct model_shape *s);
+/* Opens the account `images`. 0 or -ENOMEM; image_sched_done() in either case. */
+int image_sched_create(struct engine *en);
 /* No job is left. */
-void sight_done(struct engine *en);
+void image_sched_done(struct engine *en);
 
 /* A job arrives, and leaves: in any phase, once each. No effect without images. */
-void sight_enter(struct engine *en, const struct job *j);
-void sight_leave(struct engine *en, struct job *j);
+void image_sched_enter(struct engine *en, const struct job *j);
+void image_sched_leave(struct engine *en, struct job *j);
 
 /* Before a plan: references the embeddings that each sequence needs, releases those behind its position,
  * and sets sched_row.ready. True: ready has changed for some sequence. */
-bool sight_look(struct engine *en);
+bool image_sched_look(struct engine *en);
 /* After the step, whose rows were computed: how long it took. */
-void sight_note_step(struct engine *en, const struct sched_plan *plan, uint64_t took_ns);
+void image_sched_note_step(struct engine *en, const struct sched_plan *plan, uint64_t took_ns);
 /* Between two steps: a slice of work, if there is any. stepped: something was computed since the last call.
  * True: something was done. */
-bool sight_run(struct engine *en, bool stepped);
+bool image_sched_run(struct engine *en, bool stepped);
 
 /* ---- memory ---- */
 
 /* Of features and of encoding. */
-uint64_t sight_held_bytes(const struct engine *en);
+uint64_t image_sched_held_bytes(const struct engine *en);
 /* Bytes of those that can be dropped on request. */
-uint64_t sight_free_bytes(const struct engine *en);
+uint64_t image_sched_free_bytes(const struct engine *en);
 /* Bytes of those that were idle since before_ns (UINT64_MAX: since any time): the encoder's memory, while
  * no image is in progress. */
-uint64_t sight_spare_bytes(const struct engine *en, uint64_t before_ns);
+uint64_t image_sched_spare_bytes(const struct engine *en, uint64_t before_ns);
 /* What of them the process would hold less if they went: see holder_numbers.reach_bytes. */
-uint64_t sight_reach_bytes(const struct engine *en);
+uint64_t image_sched_reach_bytes(const struct engine *en);
 /* Images with unreferenced embeddings. */
-uint32_t sight_unused(const struct engine *en);
+uint32_t image_sched_unused(const struct engine *en);
 /* Gives back a unit of memory idle since before_ns, else with `features` the least recently used image;
  * returns the bytes, 0: nothing. */
-uint64_t sight_give(struct engine *en, uint64_t before_ns, bool features);
+uint64_t image_sched_give(struct engine *en, uint64_t before_ns, bool features);
 
 /* ---- for reports ---- */
 
-void sight_read_gauges(const struct engine *en, struct engine_numbers *ret);
+void image_sched_read_gauges(const struct engine *en, struct engine_numbers *ret);
 /* The job's images that need no more work. */
-uint32_t sight_images_done(const struct job *j);
+uint32_t image_sched_images_done(const struct job *j);
 /* Does its sequence wait for an image? */
-bool sight_is_awaited(const struct job *j);
+bool image_sched_is_awaited(const struct job *j);
 
 #endif

@@ -1,4 +1,4 @@
-/* sight.c - how far each sequence may go, and which image is encoded next.
+/* image_sched.c - how far each sequence may go, and which image is encoded next.
  *
  * Each sequence's answer is computed anew before each plan: the first image ahead of it without
  * embeddings. Images are few, so no event is needed when a sequence is preempted, paused, cached or ended.
@@ -6,7 +6,7 @@
  * image in progress belongs to a job. When that job ends, another with the same image takes it over, or it
  * is stopped. Embeddings get their memory piece by piece like everything else: a large image's are tens of
  * MB to commit. */
-#include "engine/sight.h"
+#include "engine/image_sched.h"
 
 #include "engine/engine_state.h"
 #include "engine/job_images.h"
@@ -29,7 +29,7 @@ static uint32_t end_of(const struct model_grid *g)
 
 /* ---- life cycle ---- */
 
-size_t sight_arena_bytes(const struct model_shape *s)
+size_t image_sched_arena_bytes(const struct model_shape *s)
 {
     return s->vision.present ? gallery_arena_bytes() : 0;
 }
@@ -45,9 +45,9 @@ uint64_t engine_image_bytes(const struct model_shape *s)
     return edge ? gallery_entry_bytes(token_bytes(s), s->vision.pixels_max / (edge * edge)) : 0;
 }
 
-int sight_create(struct engine *en)
+int image_sched_create(struct engine *en)
 {
-    struct sight *s = &en->sight;
+    struct image_sched *s = &en->image_sched;
     if (!en->shape->vision.present)
         return 0;
     uint64_t bytes_max = MAX_OF(en->opts.image_cache_bytes, engine_image_bytes(en->shape));
@@ -64,20 +64,20 @@ int sight_create(struct engine *en)
     return gallery_create(en->arena, &gallery, &s->gallery);
 }
 
-void sight_done(struct engine *en)
+void image_sched_done(struct engine *en)
 {
-    struct sight *s = &en->sight;
+    struct image_sched *s = &en->image_sched;
     ASSERT(s->jobs == 0 && !s->owner);
     while (s->images && model_encode_relax(en->opts.model))
         ;
     gallery_done(s->gallery);
     account_close(s->images);
-    *s = (struct sight){0};
+    *s = (struct image_sched){0};
 }
 
-void sight_enter(struct engine *en, const struct job *j)
+void image_sched_enter(struct engine *en, const struct job *j)
 {
-    en->sight.jobs += j->image_count > 0;
+    en->image_sched.jobs += j->image_count > 0;
 }
 
 /* ---- what a row has ---- */
@@ -92,13 +92,13 @@ static struct gallery_key key_of(const struct job *j, uint32_t i)
     return key;
 }
 
-static void take(struct sight *s, struct job *j, uint32_t i, uint32_t entry)
+static void take(struct image_sched *s, struct job *j, uint32_t i, uint32_t entry)
 {
     j->entries[i] = entry;
     j->grids[i].features = gallery_features(s->gallery, entry);
 }
 
-static void let_go(struct sight *s, struct job *j, uint32_t i)
+static void let_go(struct image_sched *s, struct job *j, uint32_t i)
 {
     if (j->entries[i] == NONE)
         return;
@@ -107,7 +107,7 @@ static void let_go(struct sight *s, struct job *j, uint32_t i)
     j->entries[i] = NONE;
 }
 
-static void let_go_all(struct sight *s, struct job *j)
+static void let_go_all(struct image_sched *s, struct job *j)
 {
     for (uint32_t i = 0; i < j->image_count; i++)
         let_go(s, j, i);
@@ -119,11 +119,11 @@ static bool find(struct engine *en, struct job *j, uint32_t i)
     if (j->entries[i] != NONE)
         return true;
     struct gallery_key key = key_of(j, i);
-    uint32_t entry = gallery_find(en->sight.gallery, &key);
+    uint32_t entry = gallery_find(en->image_sched.gallery, &key);
     if (entry == NONE)
         return false;
-    gallery_ref(en->sight.gallery, entry);
-    take(&en->sight, j, i, entry);
+    gallery_ref(en->image_sched.gallery, entry);
+    take(&en->image_sched, j, i, entry);
     en->now.images_found++;
     return true;
 }
@@ -133,22 +133,22 @@ static uint32_t ready_of(struct engine *en, struct job *j)
 {
     bool reads = j->row.phase == SCHED_PREFILLING && !j->row.paused;
     if (!reads)
-        let_go_all(&en->sight, j);
+        let_go_all(&en->image_sched, j);
     if (!reads)
         return j->row.phase == SCHED_DECODING ? 0 : j->grids[0].first;
     for (uint32_t i = 0; i < j->image_count; i++) {
         if (end_of(&j->grids[i]) <= j->row.done)
-            let_go(&en->sight, j, i);
+            let_go(&en->image_sched, j, i);
         else if (!find(en, j, i))
             return j->grids[i].first;
     }
     return 0;
 }
 
-bool sight_look(struct engine *en)
+bool image_sched_look(struct engine *en)
 {
     bool changed = false;
-    if (en->sight.jobs == 0)
+    if (en->image_sched.jobs == 0)
         return false;
     LIST_EACH(it, &en->jobs) {
         struct job *j = LIST_ENTRY(it, struct job, link);
@@ -161,7 +161,7 @@ bool sight_look(struct engine *en)
 
 /* ---- the image in progress ---- */
 
-static void forget(struct sight *s)
+static void forget(struct image_sched *s)
 {
     image_let_go(s->image);
     s->image = NULL;
@@ -173,7 +173,7 @@ static void forget(struct sight *s)
 
 static void stop(struct engine *en)
 {
-    struct sight *s = &en->sight;
+    struct image_sched *s = &en->image_sched;
     if (s->begun)
         model_encode_stop(en->opts.model);
     gallery_abandon(s->gallery, s->entry);
@@ -181,7 +181,7 @@ static void stop(struct engine *en)
 }
 
 /* The job's image that is the one in progress, if any. */
-static bool wants_same(const struct sight *s, const struct job *j, const struct gallery_key *key,
+static bool wants_same(const struct image_sched *s, const struct job *j, const struct gallery_key *key,
                        uint32_t *ret)
 {
     for (uint32_t i = 0; i < j->image_count; i++) {
@@ -196,7 +196,7 @@ static bool wants_same(const struct sight *s, const struct job *j, const struct 
 
 static void leave_to_another(struct engine *en)
 {
-    struct sight *s = &en->sight;
+    struct image_sched *s = &en->image_sched;
     struct gallery_key key = key_of(s->owner, s->at);
     LIST_EACH(it, &en->jobs) {
         struct job *j = LIST_ENTRY(it, struct job, link);
@@ -208,9 +208,9 @@ static void leave_to_another(struct engine *en)
     stop(en);
 }
 
-void sight_leave(struct engine *en, struct job *j)
+void image_sched_leave(struct engine *en, struct job *j)
 {
-    struct sight *s = &en->sight;
+    struct image_sched *s = &en->image_sched;
     if (j->image_count == 0)
         return;
     if (s->owner == j)
@@ -221,7 +221,7 @@ void sight_leave(struct engine *en, struct job *j)
 
 static void finish(struct engine *en)
 {
-    struct sight *s = &en->sight;
+    struct image_sched *s = &en->image_sched;
     struct job *j = s->owner;
     gallery_finish(s->gallery, s->entry);
     en->now.images_encoded++;
@@ -239,7 +239,7 @@ static void let_others_go(struct engine *en, const struct job *but)
     LIST_EACH(it, &en->jobs) {
         struct job *j = LIST_ENTRY(it, struct job, link);
         if (j != but && j->image_count > 0)
-            let_go_all(&en->sight, j);
+            let_go_all(&en->image_sched, j);
     }
 }
 
@@ -250,11 +250,11 @@ static enum room find_room(struct engine *en, const struct job *j, uint64_t byte
     struct gallery_numbers n;
     if (!stepped)
         let_others_go(en, j);
-    if (gallery_evict(en->sight.gallery) > 0 || pools_free_unit(&en->pools))
+    if (gallery_evict(en->image_sched.gallery) > 0 || pools_free_unit(&en->pools))
         return ROOM_MADE;
     if (en->holder && holder_want(en->holder, bytes, clock_now_ns()))
         return ROOM_COMES;
-    gallery_numbers(en->sight.gallery, &n);
+    gallery_numbers(en->image_sched.gallery, &n);
     return n.entries > n.unused ? ROOM_COMES : ROOM_NONE;
 }
 
@@ -301,7 +301,7 @@ static uint32_t image_at(const struct job *j, uint32_t token)
 /* True: something has changed: an image is in progress, or there is more room for one. */
 static bool begin(struct engine *en, bool stepped)
 {
-    struct sight *s = &en->sight;
+    struct image_sched *s = &en->image_sched;
     struct job *j = next_job(en);
     if (!j)
         return false;
@@ -324,7 +324,7 @@ static bool begin(struct engine *en, bool stepped)
  * image. */
 static int prepare(struct engine *en)
 {
-    struct sight *s = &en->sight;
+    struct image_sched *s = &en->image_sched;
     const struct image *p = s->image;
     int r = gallery_commit(s->gallery, s->entry);
     if (r != 0)
@@ -349,10 +349,10 @@ static bool is_decoding(const struct engine *en)
     return false;
 }
 
-static uint64_t median_step_ns(const struct sight *s)
+static uint64_t median_step_ns(const struct image_sched *s)
 {
-    uint64_t sorted[SIGHT_STEPS];
-    uint32_t count = (uint32_t)MIN_OF(s->step_count, (uint64_t)SIGHT_STEPS);
+    uint64_t sorted[IMAGE_SCHED_STEPS];
+    uint32_t count = (uint32_t)MIN_OF(s->step_count, (uint64_t)IMAGE_SCHED_STEPS);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = i;
         for (; at > 0 && sorted[at - 1] > s->steps_ns[i]; at--)
@@ -368,13 +368,13 @@ static uint64_t slice_ns(const struct engine *en)
     uint64_t step_ns = atomic_load(&en->live->step_ns);
     if (!is_decoding(en))
         return MIN_OF(SLICE_ALONE_NS, step_ns);
-    return MIN_OF(step_ns / 2, MAX_OF(median_step_ns(&en->sight), SLICE_LEAST_NS));
+    return MIN_OF(step_ns / 2, MAX_OF(median_step_ns(&en->image_sched), SLICE_LEAST_NS));
 }
 
 /* True: the image is done. r: the result of preparing it. */
 static bool work_until(struct engine *en, uint64_t deadline_ns, int *r)
 {
-    struct sight *s = &en->sight;
+    struct image_sched *s = &en->image_sched;
     bool done = false;
     *r = 0;
     workers_turn_begin(en->opts.workers);
@@ -402,8 +402,8 @@ static void count_slice(struct engine *en, uint64_t began_ns)
 /* The image in progress begins again when there is room, or its job ends. */
 static void refuse_current(struct engine *en)
 {
-    struct job *j = en->sight.owner;
-    uint32_t at = en->sight.at;
+    struct job *j = en->image_sched.owner;
+    uint32_t at = en->image_sched.at;
     stop(en);
     (void)refuse(en, j, at, true);
 }
@@ -423,9 +423,9 @@ static void slice(struct engine *en)
         refuse_current(en);
 }
 
-bool sight_run(struct engine *en, bool stepped)
+bool image_sched_run(struct engine *en, bool stepped)
 {
-    struct sight *s = &en->sight;
+    struct image_sched *s = &en->image_sched;
     if (s->jobs == 0 || atomic_load(&en->closing))
         return false;
     if (!s->owner && !begin(en, stepped))
@@ -435,23 +435,23 @@ bool sight_run(struct engine *en, bool stepped)
     return true;
 }
 
-void sight_note_step(struct engine *en, const struct sched_plan *plan, uint64_t took_ns)
+void image_sched_note_step(struct engine *en, const struct sched_plan *plan, uint64_t took_ns)
 {
-    struct sight *s = &en->sight;
+    struct image_sched *s = &en->image_sched;
     for (uint32_t i = 0; i < plan->row_count; i++)
         if (plan->rows[i].from < job_of(plan->rows[i].row)->prompt_count)
             return;
-    s->steps_ns[s->step_count++ % SIGHT_STEPS] = took_ns;
+    s->steps_ns[s->step_count++ % IMAGE_SCHED_STEPS] = took_ns;
 }
 
 /* ---- memory ---- */
 
-static uint64_t vision_bytes(const struct sight *s)
+static uint64_t vision_bytes(const struct image_sched *s)
 {
     return s->vision ? account_numbers(s->vision).used : 0;
 }
 
-static struct gallery_numbers gallery_now(const struct sight *s)
+static struct gallery_numbers gallery_now(const struct image_sched *s)
 {
     struct gallery_numbers n = {0};
     if (s->gallery)
@@ -459,38 +459,38 @@ static struct gallery_numbers gallery_now(const struct sight *s)
     return n;
 }
 
-uint64_t sight_held_bytes(const struct engine *en)
+uint64_t image_sched_held_bytes(const struct engine *en)
 {
-    return gallery_now(&en->sight).bytes + vision_bytes(&en->sight);
+    return gallery_now(&en->image_sched).bytes + vision_bytes(&en->image_sched);
 }
 
-uint64_t sight_spare_bytes(const struct engine *en, uint64_t before_ns)
+uint64_t image_sched_spare_bytes(const struct engine *en, uint64_t before_ns)
 {
-    const struct sight *s = &en->sight;
+    const struct image_sched *s = &en->image_sched;
     uint64_t held = s->owner || s->ended_ns >= before_ns ? 0 : vision_bytes(s);
     return held > s->least_bytes ? held - s->least_bytes : 0;
 }
 
-uint64_t sight_free_bytes(const struct engine *en)
+uint64_t image_sched_free_bytes(const struct engine *en)
 {
-    return gallery_now(&en->sight).unused_bytes + sight_spare_bytes(en, UINT64_MAX);
+    return gallery_now(&en->image_sched).unused_bytes + image_sched_spare_bytes(en, UINT64_MAX);
 }
 
-uint64_t sight_reach_bytes(const struct engine *en)
+uint64_t image_sched_reach_bytes(const struct engine *en)
 {
-    const struct sight *s = &en->sight;
+    const struct image_sched *s = &en->image_sched;
     uint64_t bytes = s->images ? account_would_free(s->images, gallery_now(s).unused_bytes) : 0;
-    return bytes + (s->vision ? account_would_free(s->vision, sight_spare_bytes(en, UINT64_MAX)) : 0);
+    return bytes + (s->vision ? account_would_free(s->vision, image_sched_spare_bytes(en, UINT64_MAX)) : 0);
 }
 
-uint32_t sight_unused(const struct engine *en)
+uint32_t image_sched_unused(const struct engine *en)
 {
-    return gallery_now(&en->sight).unused;
+    return gallery_now(&en->image_sched).unused;
 }
 
 static uint64_t relax(struct engine *en)
 {
-    struct sight *s = &en->sight;
+    struct image_sched *s = &en->image_sched;
     uint64_t before = vision_bytes(s);
     bool more = model_encode_relax(en->opts.model);
     uint64_t now = vision_bytes(s);
@@ -499,27 +499,27 @@ static uint64_t relax(struct engine *en)
     return before - MIN_OF(now, before);
 }
 
-uint64_t sight_give(struct engine *en, uint64_t before_ns, bool features)
+uint64_t image_sched_give(struct engine *en, uint64_t before_ns, bool features)
 {
-    uint64_t bytes = sight_spare_bytes(en, before_ns) > 0 ? relax(en) : 0;
-    if (bytes == 0 && features && en->sight.gallery)
-        bytes = gallery_evict(en->sight.gallery);
+    uint64_t bytes = image_sched_spare_bytes(en, before_ns) > 0 ? relax(en) : 0;
+    if (bytes == 0 && features && en->image_sched.gallery)
+        bytes = gallery_evict(en->image_sched.gallery);
     return bytes;
 }
 
 /* ---- for reports ---- */
 
-void sight_read_gauges(const struct engine *en, struct engine_numbers *ret)
+void image_sched_read_gauges(const struct engine *en, struct engine_numbers *ret)
 {
-    struct gallery_numbers n = gallery_now(&en->sight);
+    struct gallery_numbers n = gallery_now(&en->image_sched);
     ret->images_kept = n.entries;
     ret->images_bytes = n.bytes;
     ret->images_bytes_max = n.bytes_max;
     ret->images_evicted = n.evicted;
-    ret->encoding_bytes = vision_bytes(&en->sight);
+    ret->encoding_bytes = vision_bytes(&en->image_sched);
 }
 
-uint32_t sight_images_done(const struct job *j)
+uint32_t image_sched_images_done(const struct job *j)
 {
     uint32_t count = 0;
     if (j->row.phase == SCHED_DECODING)
@@ -529,7 +529,7 @@ uint32_t sight_images_done(const struct job *j)
     return count;
 }
 
-bool sight_is_awaited(const struct job *j)
+bool image_sched_is_awaited(const struct job *j)
 {
     return j->image_count > 0 && j->row.phase == SCHED_PREFILLING && j->row.ready > 0 &&
            j->row.done >= j->row.ready;
