@@ -31,7 +31,7 @@ static uint32_t end_of(const struct model_grid *g)
 
 size_t image_sched_arena_bytes(const struct model_shape *s)
 {
-    return s->vision.present ? gallery_arena_bytes() : 0;
+    return s->vision.present ? embedding_cache_arena_bytes() : 0;
 }
 
 static size_t token_bytes(const struct model_shape *s)
@@ -42,7 +42,7 @@ static size_t token_bytes(const struct model_shape *s)
 uint64_t engine_image_bytes(const struct model_shape *s)
 {
     uint64_t edge = job_images_edge(s);
-    return edge ? gallery_entry_bytes(token_bytes(s), s->vision.pixels_max / (edge * edge)) : 0;
+    return edge ? embedding_cache_entry_bytes(token_bytes(s), s->vision.pixels_max / (edge * edge)) : 0;
 }
 
 int image_sched_create(struct engine *en)
@@ -57,11 +57,11 @@ int image_sched_create(struct engine *en)
     account_set_planned(s->images, bytes_max);
     s->vision = account_find(en->opts.parent, "vision");
     s->entry = NONE;
-    struct gallery_opts gallery = {.account = s->images,
+    struct embedding_cache_opts embedding_cache = {.account = s->images,
                                    .token_bytes = token_bytes(en->shape),
                                    .bytes_max = bytes_max,
                                    .keep_bytes = en->opts.image_cache_bytes};
-    return gallery_create(en->arena, &gallery, &s->gallery);
+    return embedding_cache_create(en->arena, &embedding_cache, &s->embedding_cache);
 }
 
 void image_sched_done(struct engine *en)
@@ -70,7 +70,7 @@ void image_sched_done(struct engine *en)
     ASSERT(s->jobs == 0 && !s->owner);
     while (s->images && model_encode_relax(en->opts.model))
         ;
-    gallery_done(s->gallery);
+    embedding_cache_done(s->embedding_cache);
     account_close(s->images);
     *s = (struct image_sched){0};
 }
@@ -82,9 +82,9 @@ void image_sched_enter(struct engine *en, const struct job *j)
 
 /* ---- what a row has ---- */
 
-static struct gallery_key key_of(const struct job *j, uint32_t i)
+static struct embedding_cache_key key_of(const struct job *j, uint32_t i)
 {
-    struct gallery_key key = {.scope = j->scope,
+    struct embedding_cache_key key = {.scope = j->scope,
                               .rows = j->grids[i].rows,
                               .columns = j->grids[i].columns,
                               .frames = j->images[i]->frames};
@@ -95,7 +95,7 @@ static struct gallery_key key_of(const struct job *j, uint32_t i)
 static void take(struct image_sched *s, struct job *j, uint32_t i, uint32_t entry)
 {
     j->entries[i] = entry;
-    j->grids[i].features = gallery_features(s->gallery, entry);
+    j->grids[i].features = embedding_cache_features(s->embedding_cache, entry);
 }
 
 static void let_go(struct image_sched *s, struct job *j, uint32_t i)
@@ -103,7 +103,7 @@ static void let_go(struct image_sched *s, struct job *j, uint32_t i)
     if (j->entries[i] == NONE)
         return;
     j->grids[i].features = NULL;
-    gallery_unref(s->gallery, j->entries[i]);
+    embedding_cache_unref(s->embedding_cache, j->entries[i]);
     j->entries[i] = NONE;
 }
 
@@ -118,11 +118,11 @@ static bool find(struct engine *en, struct job *j, uint32_t i)
 {
     if (j->entries[i] != NONE)
         return true;
-    struct gallery_key key = key_of(j, i);
-    uint32_t entry = gallery_find(en->image_sched.gallery, &key);
+    struct embedding_cache_key key = key_of(j, i);
+    uint32_t entry = embedding_cache_find(en->image_sched.embedding_cache, &key);
     if (entry == NONE)
         return false;
-    gallery_ref(en->image_sched.gallery, entry);
+    embedding_cache_ref(en->image_sched.embedding_cache, entry);
     take(&en->image_sched, j, i, entry);
     en->now.images_found++;
     return true;
@@ -176,17 +176,17 @@ static void stop(struct engine *en)
     struct image_sched *s = &en->image_sched;
     if (s->begun)
         model_encode_stop(en->opts.model);
-    gallery_abandon(s->gallery, s->entry);
+    embedding_cache_abandon(s->embedding_cache, s->entry);
     forget(s);
 }
 
 /* The job's image that is the one in progress, if any. */
-static bool wants_same(const struct image_sched *s, const struct job *j, const struct gallery_key *key,
+static bool wants_same(const struct image_sched *s, const struct job *j, const struct embedding_cache_key *key,
                        uint32_t *ret)
 {
     for (uint32_t i = 0; i < j->image_count; i++) {
-        struct gallery_key own = key_of(j, i);
-        if (end_of(&j->grids[i]) <= j->row.done || !gallery_key_eq(&own, key))
+        struct embedding_cache_key own = key_of(j, i);
+        if (end_of(&j->grids[i]) <= j->row.done || !embedding_cache_key_eq(&own, key))
             continue;
         *ret = i;
         return j != s->owner && j->row.phase == SCHED_PREFILLING;
@@ -197,7 +197,7 @@ static bool wants_same(const struct image_sched *s, const struct job *j, const s
 static void leave_to_another(struct engine *en)
 {
     struct image_sched *s = &en->image_sched;
-    struct gallery_key key = key_of(s->owner, s->at);
+    struct embedding_cache_key key = key_of(s->owner, s->at);
     LIST_EACH(it, &en->jobs) {
         struct job *j = LIST_ENTRY(it, struct job, link);
         if (!wants_same(s, j, &key, &s->at))
@@ -223,7 +223,7 @@ static void finish(struct engine *en)
 {
     struct image_sched *s = &en->image_sched;
     struct job *j = s->owner;
-    gallery_finish(s->gallery, s->entry);
+    embedding_cache_finish(s->embedding_cache, s->entry);
     en->now.images_encoded++;
     /* The reference it was made with is its owner's now. One that has lost its place meanwhile looks for it
      * again. */
@@ -247,14 +247,14 @@ enum room { ROOM_MADE, ROOM_COMES, ROOM_NONE };
 
 static enum room find_room(struct engine *en, const struct job *j, uint64_t bytes, bool stepped)
 {
-    struct gallery_numbers n;
+    struct embedding_cache_numbers n;
     if (!stepped)
         let_others_go(en, j);
-    if (gallery_evict(en->image_sched.gallery) > 0 || pools_free_unit(&en->pools))
+    if (embedding_cache_evict(en->image_sched.embedding_cache) > 0 || pools_free_unit(&en->pools))
         return ROOM_MADE;
     if (en->holder && holder_want(en->holder, bytes, clock_now_ns()))
         return ROOM_COMES;
-    gallery_numbers(en->image_sched.gallery, &n);
+    embedding_cache_numbers(en->image_sched.embedding_cache, &n);
     return n.entries > n.unused ? ROOM_COMES : ROOM_NONE;
 }
 
@@ -306,8 +306,8 @@ static bool begin(struct engine *en, bool stepped)
     if (!j)
         return false;
     uint32_t at = image_at(j, j->row.ready), entry;
-    struct gallery_key key = key_of(j, at);
-    int r = gallery_begin(s->gallery, &key, &entry);
+    struct embedding_cache_key key = key_of(j, at);
+    int r = embedding_cache_begin(s->embedding_cache, &key, &entry);
     if (r == -ENOMEM || (r == -EAGAIN && !stepped))
         return refuse(en, j, at, stepped);
     if (r < 0)
@@ -326,14 +326,14 @@ static int prepare(struct engine *en)
 {
     struct image_sched *s = &en->image_sched;
     const struct image *p = s->image;
-    int r = gallery_commit(s->gallery, s->entry);
+    int r = embedding_cache_commit(s->embedding_cache, s->entry);
     if (r != 0)
         return r < 0 ? r : 0;
     const uint8_t *last = p->pixels + (p->frames - 1) * image_frame_bytes(p->width, p->height);
     struct model_image in = {.frames = {p->pixels, last},
                                .width = p->width,
                                .height = p->height,
-                               .features = gallery_features(s->gallery, s->entry)};
+                               .features = embedding_cache_features(s->embedding_cache, s->entry)};
     r = model_encode_begin(en->opts.model, &in);
     s->begun = r == 0;
     return r < 0 ? r : 0;
@@ -451,17 +451,17 @@ static uint64_t vision_bytes(const struct image_sched *s)
     return s->vision ? account_numbers(s->vision).used : 0;
 }
 
-static struct gallery_numbers gallery_now(const struct image_sched *s)
+static struct embedding_cache_numbers embedding_cache_now(const struct image_sched *s)
 {
-    struct gallery_numbers n = {0};
-    if (s->gallery)
-        gallery_numbers(s->gallery, &n);
+    struct embedding_cache_numbers n = {0};
+    if (s->embedding_cache)
+        embedding_cache_numbers(s->embedding_cache, &n);
     return n;
 }
 
 uint64_t image_sched_held_bytes(const struct engine *en)
 {
-    return gallery_now(&en->image_sched).bytes + vision_bytes(&en->image_sched);
+    return embedding_cache_now(&en->image_sched).bytes + vision_bytes(&en->image_sched);
 }
 
 uint64_t image_sched_spare_bytes(const struct engine *en, uint64_t before_ns)
@@ -473,19 +473,19 @@ uint64_t image_sched_spare_bytes(const struct engine *en, uint64_t before_ns)
 
 uint64_t image_sched_free_bytes(const struct engine *en)
 {
-    return gallery_now(&en->image_sched).unused_bytes + image_sched_spare_bytes(en, UINT64_MAX);
+    return embedding_cache_now(&en->image_sched).unused_bytes + image_sched_spare_bytes(en, UINT64_MAX);
 }
 
 uint64_t image_sched_reach_bytes(const struct engine *en)
 {
     const struct image_sched *s = &en->image_sched;
-    uint64_t bytes = s->images ? account_would_free(s->images, gallery_now(s).unused_bytes) : 0;
+    uint64_t bytes = s->images ? account_would_free(s->images, embedding_cache_now(s).unused_bytes) : 0;
     return bytes + (s->vision ? account_would_free(s->vision, image_sched_spare_bytes(en, UINT64_MAX)) : 0);
 }
 
 uint32_t image_sched_unused(const struct engine *en)
 {
-    return gallery_now(&en->image_sched).unused;
+    return embedding_cache_now(&en->image_sched).unused;
 }
 
 static uint64_t relax(struct engine *en)
@@ -502,8 +502,8 @@ static uint64_t relax(struct engine *en)
 uint64_t image_sched_give(struct engine *en, uint64_t before_ns, bool features)
 {
     uint64_t bytes = image_sched_spare_bytes(en, before_ns) > 0 ? relax(en) : 0;
-    if (bytes == 0 && features && en->image_sched.gallery)
-        bytes = gallery_evict(en->image_sched.gallery);
+    if (bytes == 0 && features && en->image_sched.embedding_cache)
+        bytes = embedding_cache_evict(en->image_sched.embedding_cache);
     return bytes;
 }
 
@@ -511,7 +511,7 @@ uint64_t image_sched_give(struct engine *en, uint64_t before_ns, bool features)
 
 void image_sched_read_gauges(const struct engine *en, struct engine_numbers *ret)
 {
-    struct gallery_numbers n = gallery_now(&en->image_sched);
+    struct embedding_cache_numbers n = embedding_cache_now(&en->image_sched);
     ret->images_kept = n.entries;
     ret->images_bytes = n.bytes;
     ret->images_bytes_max = n.bytes_max;

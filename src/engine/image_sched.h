@@ -5,7 +5,7 @@
  * steps: beside decoding sequences a slice lasts about as long as a step of theirs. A sequence advances as
  * far as its images are ready (sched_row.ready), holds their embeddings until it is past them, and its pixels
  * until it ends; so embeddings that were dropped in between can be computed again. Embeddings stay in the
- * gallery (engine/gallery.h) for the next request with the same image; two concurrent requests share one
+ * embedding cache (engine/embedding_cache.h) for the next request with the same image; two concurrent requests share one
  * encoding.
  *
  * No deadlock: a sequence releases its embeddings as it advances; if none can advance, all but the next in
@@ -14,7 +14,7 @@
 #ifndef PLATEAU_ENGINE_IMAGE_SCHED_H
 #define PLATEAU_ENGINE_IMAGE_SCHED_H
 
-#include "engine/gallery.h"
+#include "engine/embedding_cache.h"
 #include "engine/job.h"
 
 struct engine;
@@ -25,12 +25,12 @@ struct image_sched {
     /* Constant. */
     struct account *images; /* features; NULL: the model sees nothing, and all below is zero */
     struct account *vision;   /* what the model takes while it encodes; NULL: not counted */
-    struct gallery *gallery;
+    struct embedding_cache *embedding_cache;
     /* Engine thread only. */
     uint32_t jobs;           /* jobs with images */
     struct job *owner;       /* the job of the image in progress; NULL: none */
     uint32_t at;             /* which one of the owner's */
-    uint32_t entry;          /* of the gallery: place of its embeddings */
+    uint32_t entry;          /* of the embedding cache: place of its embeddings */
     struct image *image; /* its pixels, held */
     bool begun;              /* the model has it; before that its memory is being committed */
     uint64_t ended_ns;       /* when the last one ended */

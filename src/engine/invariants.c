@@ -59,8 +59,8 @@ static bool walk(struct engine *en, struct walk *w)
         faults->walk(faults->arg, en);
     check_jobs(en);
     check_pools(p);
-    if (en->image_sched.gallery)
-        gallery_check(en->image_sched.gallery);
+    if (en->image_sched.embedding_cache)
+        embedding_cache_check(en->image_sched.embedding_cache);
     return page_pool_walk(p->pages, w) && (!p->slots || slot_pool_walk(p->slots, w)) &&
            (!p->index || prefix_index_walk(p->index, w)) && sched_walk(en->sched, w);
 }

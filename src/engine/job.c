@@ -6,7 +6,7 @@
  * JOB_HELD_MAX places and drains into the stream as far as that has room. */
 #include "engine/job.h"
 
-#include "engine/gallery.h"
+#include "engine/embedding_cache.h"
 
 #include "base/check.h"
 
@@ -142,7 +142,7 @@ static int create_images(struct job *j, const struct job_opts *opts)
     j->grids = ARENA_ARRAY(j->arena, struct model_grid, spec->image_count);
     j->entries = ARENA_ARRAY(j->arena, uint32_t, spec->image_count);
     if (!j->images || !j->seen || !j->grids || !j->entries ||
-        gallery_scope_make(spec->tenant, spec->cache_salt, &j->scope) < 0)
+        embedding_cache_scope_make(spec->tenant, spec->cache_salt, &j->scope) < 0)
         return -ENOMEM;
     for (uint32_t i = 0; i < spec->image_count; i++) {
         struct image *p = image_hold(spec->images[i].image);

@@ -8,7 +8,7 @@
 
 #include "engine/draft_length.h"
 #include "engine/engine.h"
-#include "engine/gallery.h"
+#include "engine/embedding_cache.h"
 #include "engine/stop_match.h"
 #include "sample/ngram.h"
 #include "sched/sched.h"
@@ -46,7 +46,7 @@ struct job {
     /* Its images, ascending. */
     uint32_t image_count;
     uint64_t image_bytes;      /* of their pixels, which their maker was charged for */
-    struct gallery_scope scope;  /* with images: scope of its image embeddings */
+    struct embedding_cache_scope scope;  /* with images: scope of its image embeddings */
     struct image **images;   /* held until the job ends */
     struct prefix_image *seen; /* what keys say of them */
     struct model_grid *grids;    /* features: while they are needed and there */

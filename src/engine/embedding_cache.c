@@ -1,8 +1,8 @@
-/* gallery.c - a short table with linear search.
+/* embedding_cache.c - a short table with linear search.
  *
  * An image is looked up once when its sequence reaches it, and encoding takes a thousand times as long as
  * the search. Recency is a number per entry, for the same reason. */
-#include "engine/gallery.h"
+#include "engine/embedding_cache.h"
 
 #include "base/check.h"
 #include "base/pages.h"
@@ -18,25 +18,25 @@
 enum state { FREE, FILLING, WHOLE };
 
 struct entry {
-    struct gallery_key key;
+    struct embedding_cache_key key;
     enum state state;
     uint32_t refs;
-    uint64_t used; /* gallery.uses at its last release */
+    uint64_t used; /* embedding_cache.uses at its last release */
     char *map;
     uint64_t bytes, committed;
 };
 
-struct gallery {
-    struct gallery_opts opts;
-    struct entry *entries; /* [GALLERY_ENTRIES_MAX] */
+struct embedding_cache {
+    struct embedding_cache_opts opts;
+    struct entry *entries; /* [EMBEDDING_CACHE_ENTRIES_MAX] */
     uint32_t end;          /* entries from here on are not in use */
     uint32_t count, unused;
     uint64_t bytes, unused_bytes, uses, evicted;
 };
 
-_Static_assert(sizeof(struct entry) <= 144, "gallery.h says how many bytes an entry takes");
+_Static_assert(sizeof(struct entry) <= 144, "embedding_cache.h says how many bytes an entry takes");
 
-int gallery_scope_make(uint64_t tenant, struct slice cache_salt, struct gallery_scope *ret)
+int embedding_cache_scope_make(uint64_t tenant, struct slice cache_salt, struct embedding_cache_scope *ret)
 {
     EVP_MD_CTX *c = EVP_MD_CTX_new();
     int ok = c && EVP_DigestInit_ex(c, EVP_sha256(), NULL) && EVP_DigestUpdate(c, &tenant, sizeof(tenant)) &&
@@ -45,24 +45,24 @@ int gallery_scope_make(uint64_t tenant, struct slice cache_salt, struct gallery_
     return ok ? 0 : -ENOMEM;
 }
 
-size_t gallery_arena_bytes(void)
+size_t embedding_cache_arena_bytes(void)
 {
-    return sizeof(struct gallery) + GALLERY_ENTRIES_MAX * sizeof(struct entry) + 256;
+    return sizeof(struct embedding_cache) + EMBEDDING_CACHE_ENTRIES_MAX * sizeof(struct entry) + 256;
 }
 
-int gallery_create(struct arena *a, const struct gallery_opts *opts, struct gallery **ret)
+int embedding_cache_create(struct arena *a, const struct embedding_cache_opts *opts, struct embedding_cache **ret)
 {
-    struct gallery *g = ARENA_NEW(a, struct gallery);
+    struct embedding_cache *g = ARENA_NEW(a, struct embedding_cache);
     if (!g)
         return -ENOMEM;
-    *g = (struct gallery){.opts = *opts, .entries = ARENA_ARRAY(a, struct entry, GALLERY_ENTRIES_MAX)};
+    *g = (struct embedding_cache){.opts = *opts, .entries = ARENA_ARRAY(a, struct entry, EMBEDDING_CACHE_ENTRIES_MAX)};
     if (!g->entries)
         return -ENOMEM;
     *ret = g;
     return 0;
 }
 
-uint64_t gallery_entry_bytes(size_t token_bytes, uint64_t tokens)
+uint64_t embedding_cache_entry_bytes(size_t token_bytes, uint64_t tokens)
 {
     return ROUND_UP(token_bytes * tokens, (uint64_t)GRAIN);
 }
@@ -74,14 +74,14 @@ static bool is_unused(const struct entry *e)
     return e->state == WHOLE && e->refs == 0;
 }
 
-static void give_up_bytes(struct gallery *g, struct entry *e)
+static void give_up_bytes(struct embedding_cache *g, struct entry *e)
 {
     pages_unmap(e->map, e->bytes, e->map, e->committed);
     account_unuse(g->opts.account, e->committed);
     account_release(g->opts.account, e->bytes);
 }
 
-static void drop(struct gallery *g, struct entry *e)
+static void drop(struct embedding_cache *g, struct entry *e)
 {
     give_up_bytes(g, e);
     g->bytes -= e->bytes;
@@ -91,7 +91,7 @@ static void drop(struct gallery *g, struct entry *e)
         g->end--;
 }
 
-static struct entry *find_stalest(struct gallery *g)
+static struct entry *find_stalest(struct embedding_cache *g)
 {
     struct entry *stalest = NULL;
     for (uint32_t i = 0; i < g->end; i++) {
@@ -102,7 +102,7 @@ static struct entry *find_stalest(struct gallery *g)
     return stalest;
 }
 
-uint64_t gallery_evict(struct gallery *g)
+uint64_t embedding_cache_evict(struct embedding_cache *g)
 {
     struct entry *e = g->unused > 0 ? find_stalest(g) : NULL;
     if (!e)
@@ -115,38 +115,38 @@ uint64_t gallery_evict(struct gallery *g)
     return bytes;
 }
 
-void gallery_done(struct gallery *g)
+void embedding_cache_done(struct embedding_cache *g)
 {
-    while (g && gallery_evict(g) > 0)
+    while (g && embedding_cache_evict(g) > 0)
         ;
     ASSERT(!g || g->count == 0);
 }
 
-uint32_t gallery_find(const struct gallery *g, const struct gallery_key *key)
+uint32_t embedding_cache_find(const struct embedding_cache *g, const struct embedding_cache_key *key)
 {
     for (uint32_t i = 0; i < g->end; i++)
-        if (g->entries[i].state == WHOLE && gallery_key_eq(&g->entries[i].key, key))
+        if (g->entries[i].state == WHOLE && embedding_cache_key_eq(&g->entries[i].key, key))
             return i;
     return NONE;
 }
 
 /* ---- filling ---- */
 
-static uint32_t free_entry(const struct gallery *g)
+static uint32_t free_entry(const struct embedding_cache *g)
 {
-    for (uint32_t i = 0; i < GALLERY_ENTRIES_MAX; i++)
+    for (uint32_t i = 0; i < EMBEDDING_CACHE_ENTRIES_MAX; i++)
         if (g->entries[i].state == FREE)
             return i;
     return NONE;
 }
 
-static bool has_room(const struct gallery *g, uint64_t bytes)
+static bool has_room(const struct embedding_cache *g, uint64_t bytes)
 {
-    return g->count < GALLERY_ENTRIES_MAX && bytes <= g->opts.bytes_max - g->bytes;
+    return g->count < EMBEDDING_CACHE_ENTRIES_MAX && bytes <= g->opts.bytes_max - g->bytes;
 }
 
 /* With the bytes reserved. */
-static int map(struct gallery *g, const struct gallery_key *key, uint64_t bytes, uint32_t *ret)
+static int map(struct embedding_cache *g, const struct embedding_cache_key *key, uint64_t bytes, uint32_t *ret)
 {
     char *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
@@ -161,15 +161,15 @@ static int map(struct gallery *g, const struct gallery_key *key, uint64_t bytes,
     return 0;
 }
 
-int gallery_begin(struct gallery *g, const struct gallery_key *key, uint32_t *ret)
+int embedding_cache_begin(struct embedding_cache *g, const struct embedding_cache_key *key, uint32_t *ret)
 {
-    uint64_t bytes = gallery_entry_bytes(g->opts.token_bytes, (uint64_t)key->rows * key->columns);
+    uint64_t bytes = embedding_cache_entry_bytes(g->opts.token_bytes, (uint64_t)key->rows * key->columns);
     ASSERT(bytes <= g->opts.bytes_max);
     while (!has_room(g, bytes))
-        if (gallery_evict(g) == 0)
+        if (embedding_cache_evict(g) == 0)
             return -EAGAIN;
     while (account_reserve(g->opts.account, bytes) < 0)
-        if (gallery_evict(g) == 0)
+        if (embedding_cache_evict(g) == 0)
             return -ENOMEM;
     int r = map(g, key, bytes, ret);
     if (r < 0)
@@ -177,7 +177,7 @@ int gallery_begin(struct gallery *g, const struct gallery_key *key, uint32_t *re
     return r;
 }
 
-int gallery_commit(struct gallery *g, uint32_t index)
+int embedding_cache_commit(struct embedding_cache *g, uint32_t index)
 {
     struct entry *e = &g->entries[index];
     ASSERT(e->state == FILLING);
@@ -189,14 +189,14 @@ int gallery_commit(struct gallery *g, uint32_t index)
     return e->committed < e->bytes;
 }
 
-void gallery_finish(struct gallery *g, uint32_t index)
+void embedding_cache_finish(struct embedding_cache *g, uint32_t index)
 {
     struct entry *e = &g->entries[index];
     ASSERT(e->state == FILLING && e->committed == e->bytes);
     e->state = WHOLE;
 }
 
-void gallery_abandon(struct gallery *g, uint32_t index)
+void embedding_cache_abandon(struct embedding_cache *g, uint32_t index)
 {
     struct entry *e = &g->entries[index];
     ASSERT(e->state == FILLING && e->refs == 1);
@@ -205,13 +205,13 @@ void gallery_abandon(struct gallery *g, uint32_t index)
 
 /* ---- using ---- */
 
-float *gallery_features(const struct gallery *g, uint32_t index)
+float *embedding_cache_features(const struct embedding_cache *g, uint32_t index)
 {
     ASSERT(index < g->end && g->entries[index].state != FREE);
     return (float *)g->entries[index].map;
 }
 
-void gallery_ref(struct gallery *g, uint32_t index)
+void embedding_cache_ref(struct embedding_cache *g, uint32_t index)
 {
     struct entry *e = &g->entries[index];
     ASSERT(index < g->end && e->state == WHOLE);
@@ -221,7 +221,7 @@ void gallery_ref(struct gallery *g, uint32_t index)
     }
 }
 
-void gallery_unref(struct gallery *g, uint32_t index)
+void embedding_cache_unref(struct embedding_cache *g, uint32_t index)
 {
     struct entry *e = &g->entries[index];
     ASSERT(index < g->end && e->state == WHOLE && e->refs > 0);
@@ -231,14 +231,14 @@ void gallery_unref(struct gallery *g, uint32_t index)
     g->unused++;
     g->unused_bytes += e->bytes;
     while (g->unused_bytes > g->opts.keep_bytes)
-        gallery_evict(g);
+        embedding_cache_evict(g);
 }
 
 /* ---- looking ---- */
 
-void gallery_numbers(const struct gallery *g, struct gallery_numbers *ret)
+void embedding_cache_numbers(const struct embedding_cache *g, struct embedding_cache_numbers *ret)
 {
-    *ret = (struct gallery_numbers){.entries = g->count,
+    *ret = (struct embedding_cache_numbers){.entries = g->count,
                                     .unused = g->unused,
                                     .bytes = g->bytes,
                                     .unused_bytes = g->unused_bytes,
@@ -250,23 +250,23 @@ void gallery_numbers(const struct gallery *g, struct gallery_numbers *ret)
 #define CHAINS 1024
 
 struct chains {
-    uint16_t head[CHAINS], next[GALLERY_ENTRIES_MAX]; /* index + 1; 0: the end */
+    uint16_t head[CHAINS], next[EMBEDDING_CACHE_ENTRIES_MAX]; /* index + 1; 0: the end */
 };
 
-_Static_assert(GALLERY_ENTRIES_MAX < UINT16_MAX, "an index fits");
+_Static_assert(EMBEDDING_CACHE_ENTRIES_MAX < UINT16_MAX, "an index fits");
 
 /* No whole entry before it has its key. */
-static void check_key(const struct gallery *g, uint32_t i, struct chains *c)
+static void check_key(const struct embedding_cache *g, uint32_t i, struct chains *c)
 {
-    const struct gallery_key *key = &g->entries[i].key;
+    const struct embedding_cache_key *key = &g->entries[i].key;
     uint16_t *head = &c->head[(key->sha256[0] | key->sha256[1] << 8) % CHAINS];
     for (uint32_t k = *head; k > 0; k = c->next[k - 1])
-        ASSERT_OF(!gallery_key_eq(&g->entries[k - 1].key, key), "image entries %u and %u: one key", k - 1, i);
+        ASSERT_OF(!embedding_cache_key_eq(&g->entries[k - 1].key, key), "image entries %u and %u: one key", k - 1, i);
     c->next[i] = *head;
     *head = (uint16_t)(i + 1);
 }
 
-static void check_entry(const struct gallery *g, uint32_t i)
+static void check_entry(const struct embedding_cache *g, uint32_t i)
 {
     const struct entry *e = &g->entries[i];
     ASSERT_OF(e->state == FREE || i < g->end, "image entry %u: in use behind the end %u", i, g->end);
@@ -278,13 +278,13 @@ static void check_entry(const struct gallery *g, uint32_t i)
               (unsigned long long)e->bytes);
 }
 
-void gallery_check(const struct gallery *g)
+void embedding_cache_check(const struct embedding_cache *g)
 {
     struct chains chains;
     uint32_t count = 0, unused = 0;
     uint64_t bytes = 0, unused_bytes = 0, committed = 0;
     memset(chains.head, 0, sizeof(chains.head));
-    for (uint32_t i = 0; i < GALLERY_ENTRIES_MAX; i++) {
+    for (uint32_t i = 0; i < EMBEDDING_CACHE_ENTRIES_MAX; i++) {
         const struct entry *e = &g->entries[i];
         check_entry(g, i);
         if (e->state == WHOLE)

@@ -1,4 +1,4 @@
-/* gallery.h - the cache of image embeddings, by content, within a bound of bytes.
+/* embedding_cache.h - the cache of image embeddings, by content, within a bound of bytes.
  *
  *     filling --> whole --> dropped
  *        \__________________/
@@ -8,9 +8,9 @@
  * time reveal another tenant's images. Users hold a reference; unreferenced entries stay, least recently used
  * first to go, as far as `keep_bytes` allows. Each has memory of its own, reserved in the account before it
  * exists and given back to the system when the entry is dropped. Bound: bytes_max of embeddings, and
- * GALLERY_ENTRIES_MAX entries of 144 bytes in the arena it is given. Engine thread only. */
-#ifndef PLATEAU_ENGINE_GALLERY_H
-#define PLATEAU_ENGINE_GALLERY_H
+ * EMBEDDING_CACHE_ENTRIES_MAX entries of 144 bytes in the arena it is given. Engine thread only. */
+#ifndef PLATEAU_ENGINE_EMBEDDING_CACHE_H
+#define PLATEAU_ENGINE_EMBEDDING_CACHE_H
 
 #include "base/arena.h"
 #include "base/none.h"
@@ -19,78 +19,78 @@
 
 #include <string.h>
 
-#define GALLERY_ENTRIES_MAX 1024
+#define EMBEDDING_CACHE_ENTRIES_MAX 1024
 
 /* Scope of the entry: a hash of tenant and cache_salt. */
-struct gallery_scope {
+struct embedding_cache_scope {
     uint8_t sha256[32];
 };
 /* 0 or -ENOMEM. Any thread but an engine's: hashing allocates. */
-int gallery_scope_make(uint64_t tenant, struct slice cache_salt, struct gallery_scope *ret);
+int embedding_cache_scope_make(uint64_t tenant, struct slice cache_salt, struct embedding_cache_scope *ret);
 
 /* Scope, content and shape. Two consecutive frames of a video are one image. */
-struct gallery_key {
-    struct gallery_scope scope;
+struct embedding_cache_key {
+    struct embedding_cache_scope scope;
     uint8_t sha256[32];
     uint32_t rows, columns, frames;
 };
 
-static inline bool gallery_key_eq(const struct gallery_key *a, const struct gallery_key *b)
+static inline bool embedding_cache_key_eq(const struct embedding_cache_key *a, const struct embedding_cache_key *b)
 {
     return memcmp(&a->scope, &b->scope, sizeof(a->scope)) == 0 &&
            memcmp(a->sha256, b->sha256, sizeof(a->sha256)) == 0 && a->rows == b->rows &&
            a->columns == b->columns && a->frames == b->frames;
 }
 
-struct gallery_opts {
+struct embedding_cache_opts {
     struct account *account; /* bytes_max is not its limit, but should fit in it */
     size_t token_bytes;      /* of the features of one token */
     uint64_t bytes_max;      /* of all entries; the largest image must fit */
     uint64_t keep_bytes;     /* of unreferenced entries; <= bytes_max */
 };
 
-struct gallery;
+struct embedding_cache;
 
-size_t gallery_arena_bytes(void);
+size_t embedding_cache_arena_bytes(void);
 /* 0 or -ENOMEM. */
-int gallery_create(struct arena *a, const struct gallery_opts *opts, struct gallery **ret);
+int embedding_cache_create(struct arena *a, const struct embedding_cache_opts *opts, struct embedding_cache **ret);
 /* All references are released. Before the arena goes; NULL is fine. */
-void gallery_done(struct gallery *g);
+void embedding_cache_done(struct embedding_cache *g);
 
 /* Bytes of an entry for this many tokens, whole system pages. */
-uint64_t gallery_entry_bytes(size_t token_bytes, uint64_t tokens);
+uint64_t embedding_cache_entry_bytes(size_t token_bytes, uint64_t tokens);
 
 /* Returns a whole entry, or NONE. */
-uint32_t gallery_find(const struct gallery *g, const struct gallery_key *key);
+uint32_t embedding_cache_find(const struct embedding_cache *g, const struct embedding_cache_key *key);
 /* A new entry, filling, with one reference; unreferenced entries make room. No entry of this key exists.
  * 0; -EAGAIN: referenced entries leave no room; -ENOMEM: account or system refused. On failure only
  * dropped entries have changed. */
-int gallery_begin(struct gallery *g, const struct gallery_key *key, uint32_t *ret);
+int embedding_cache_begin(struct embedding_cache *g, const struct embedding_cache_key *key, uint32_t *ret);
 /* Commits a piece of it, at most 128 KiB. 0: all of it is there; 1: there is more; -ENOMEM: the system
  * refused, the entry is still there. */
-int gallery_commit(struct gallery *g, uint32_t index);
+int embedding_cache_commit(struct embedding_cache *g, uint32_t index);
 /* It is filled. */
-void gallery_finish(struct gallery *g, uint32_t index);
+void embedding_cache_finish(struct embedding_cache *g, uint32_t index);
 /* It will not be: gone, with its reference. */
-void gallery_abandon(struct gallery *g, uint32_t index);
+void embedding_cache_abandon(struct embedding_cache *g, uint32_t index);
 
 /* [tokens][token_bytes]; stays where it is while it is referenced. */
-float *gallery_features(const struct gallery *g, uint32_t index);
-void gallery_ref(struct gallery *g, uint32_t index);
+float *embedding_cache_features(const struct embedding_cache *g, uint32_t index);
+void embedding_cache_ref(struct embedding_cache *g, uint32_t index);
 /* The last reference to a whole entry: it stays, or goes, or another one goes for it. */
-void gallery_unref(struct gallery *g, uint32_t index);
+void embedding_cache_unref(struct embedding_cache *g, uint32_t index);
 
 /* Drops the least recently used unreferenced entry; returns its bytes, 0 without one. */
-uint64_t gallery_evict(struct gallery *g);
+uint64_t embedding_cache_evict(struct embedding_cache *g);
 
-struct gallery_numbers {
+struct embedding_cache_numbers {
     uint32_t entries, unused; /* unused: unreferenced */
     uint64_t bytes, unused_bytes, bytes_max;
     uint64_t evicted; /* entries dropped to make room, since creation */
 };
-void gallery_numbers(const struct gallery *g, struct gallery_numbers *ret);
+void embedding_cache_numbers(const struct embedding_cache *g, struct embedding_cache_numbers *ret);
 
 /* Asserts every invariant. */
-void gallery_check(const struct gallery *g);
+void embedding_cache_check(const struct embedding_cache *g);
 
 #endif
