@@ -1,7 +1,7 @@
-/* vision_bench.c - vision_bench [MODEL [WIDTHxHEIGHT...]]: how long the vision tower takes for a image, and
+/* vision_bench.c - vision_bench [MODEL [WIDTHxHEIGHT...]]: how long the vision encoder takes for a image, and
  * for a piece of its work.
  *
- * A MODEL as of model_bench; without one a made-up tower of Qwen3.5's size (27 blocks of 1152). Operations
+ * A MODEL as of model_bench; without one a made-up vision encoder of Qwen3.5's size (27 blocks of 1152). Operations
  * are two for each multiply-add, of the products and of attention; the peak of f32 fused multiply-adds is
  * measured before and after each image. The work is done piece by piece, as an engine does it between
  * steps, and each piece is timed: who waits for the engine waits for one of these. */
@@ -113,7 +113,7 @@ static int load(struct bench *b, const char *name, struct err *e)
     if (r == 0)
         r = model_probe(dir, &opts.parts, &s, e);
     if (r == 0 && !s.vision.present)
-        r = err_set(e, -EINVAL, "it has no vision tower");
+        r = err_set(e, -EINVAL, "it has no vision encoder");
     if (r == 0)
         r = bench_models_check_memory(s.weight_bytes + model_encode_bytes(&s, s.vision.pixels_max), e);
     return r == 0 ? model_load(dir, &opts, &b->model, e) : r;
@@ -130,7 +130,7 @@ static int run(struct bench *b, const char *name, char **sizes, int count)
     }
     const struct model_vision *v = &model_shape(b->model)->vision;
     uint32_t edge = v->patch * v->merge;
-    printf("%s: a tower of %.1f MiB, images of %llu pixels at most\n", name,
+    printf("%s: a vision encoder of %.1f MiB, images of %llu pixels at most\n", name,
            (double)v->weight_bytes / (1 << 20), (unsigned long long)v->pixels_max);
     for (int i = 0; i < (count ? count : 2); i++) {
         uint32_t w, h;

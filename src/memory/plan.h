@@ -34,7 +34,7 @@ struct plan_model {
     uint64_t engine_bytes;                         /* tables and logits with pools of no size */
     uint64_t engine_page_bytes, engine_slot_bytes; /* and for each page and slot of theirs */
     uint64_t job_bytes, job_token_bytes;           /* of a request's block, at most */
-    /* To encode one image of the largest size; the tower's weights are among the others. */
+    /* To encode one image of the largest size; the vision encoder's weights are among the others. */
     uint64_t vision_bytes;
     uint64_t image_bytes;   /* what one of that size looks like to the model; 0: it sees nothing */
     bool has_vision, has_mtp; /* in the checkpoint */

@@ -3,7 +3,7 @@
  * Two kinds of tiles: rows, a page's worth of patches (or the tokens of as many), and rectangles of a
  * product, panels of its matrix times a block of columns. Both have a fixed size, independent of other
  * work. */
-#include "model/encoder.h"
+#include "model/vision_encoder.h"
 
 #include "base/check.h"
 
@@ -15,12 +15,12 @@
 #define QUERY_BLOCK  64u
 #define TILE_COST    ((uint64_t)4 << 20)
 
-static const struct tower_block *block_now(const struct encoder *e)
+static const struct vision_block *block_now(const struct encoder *e)
 {
     return &e->tower->blocks[e->passes[e->pass].block];
 }
 
-static const struct tower_merger *merger_now(const struct encoder *e)
+static const struct vision_merger *merger_now(const struct encoder *e)
 {
     uint32_t feature = e->passes[e->pass].feature;
     return feature == 0 ? &e->tower->merger : &e->tower->deepstack[feature - 1];
@@ -159,7 +159,7 @@ static void place_tile(void *arg, uint32_t tile, uint32_t worker)
 
 /* ---- rows of a block ---- */
 
-static void norm(const struct encoder *e, float *y, const float *x, const struct tower_norm *n,
+static void norm(const struct encoder *e, float *y, const float *x, const struct vision_norm *n,
                  uint32_t count)
 {
     e->step->ops->layernorm(y, x, n->weight, n->bias, count, 1e-6f);
@@ -276,7 +276,7 @@ static void add_row(const struct encoder *e, uint32_t i, const float *bias)
 static void mix_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     struct encoder *e = arg;
-    const struct tower_block *b = block_now(e);
+    const struct vision_block *b = block_now(e);
     struct span s = row_span(e, tile);
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++) {
@@ -311,7 +311,7 @@ static void add_tile(void *arg, uint32_t tile, uint32_t worker)
 static void gather_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     struct encoder *e = arg;
-    const struct tower_merger *m = merger_now(e);
+    const struct vision_merger *m = merger_now(e);
     uint32_t each = token_patches(e), hidden = e->config->hidden;
     struct span s = token_span(e, tile);
     (void)worker;
@@ -359,7 +359,7 @@ static void feature_tile(void *arg, uint32_t tile, uint32_t worker)
 
 /* y[column] = matrix . x[column] for the slice's patches, or its tokens. */
 struct product {
-    const struct tower_linear *linear;
+    const struct vision_linear *linear;
     uint32_t count;
     const float *x;
     size_t x_stride;
@@ -370,8 +370,8 @@ struct product {
 static struct product product_of(const struct encoder *e, enum encoder_op op)
 {
     const struct encoder_arrays *a = &e->a;
-    const struct tower_block *b = block_now(e);
-    const struct tower_merger *m = merger_now(e);
+    const struct vision_block *b = block_now(e);
+    const struct vision_merger *m = merger_now(e);
     uint32_t n = slice_count(e), tokens = n / token_patches(e);
     switch (op) {
     case OP_EMBED:

@@ -6,7 +6,7 @@
 #include "model/model.h"
 
 #include "model/binder.h"
-#include "model/encoder.h"
+#include "model/vision_encoder.h"
 #include "model/family.h"
 #include "model/mtp.h"
 #include "model/state_layout.h"
@@ -42,8 +42,8 @@ struct model {
     struct draft_vocab words;
     struct step *step;
     /* Zeros without a vision encoder. */
-    struct tower tower;
-    struct tower_block *tower_blocks; /* [config.vision.depth] */
+    struct vision_weights tower;
+    struct vision_block *vision_blocks; /* [config.vision.depth] */
     struct encoder encoder;
 };
 
@@ -161,7 +161,7 @@ static int measure_text(const struct config *c, const struct source *s, struct b
     struct matrix embedding;
     struct projection head;
     struct layer l;
-    struct tower tower;
+    struct vision_weights tower;
     const float *norm;
     int r = binder_init(&b);
     if (r == 0)
@@ -169,7 +169,7 @@ static int measure_text(const struct config *c, const struct source *s, struct b
     for (uint32_t i = 0; r == 0 && i < c->layers; i++)
         r = bind_layer(&b, i, &l);
     if (r == 0 && c->vision.shape.present)
-        r = tower_bind(&b, NULL, &tower);
+        r = vision_bind(&b, NULL, &tower);
     if (r == 0)
         *ret = b;
     return r;
@@ -181,7 +181,7 @@ static int want_parts(struct config *c, const struct source *s, const char *dir,
 {
     c->drafts_max = p->drafts_max;
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
-    if (!p->vision || !c->family->images || !tower_exists(s->checkpoint))
+    if (!p->vision || !c->family->images || !vision_exists(s->checkpoint))
         return 0;
     return vision_config_load(dir, c, p->image_pixels_max, &c->vision, e);
 }
@@ -221,7 +221,7 @@ static int measure(struct config *c, const struct model_parts *parts, const char
  * arena. */
 static uint64_t tables_bytes(const struct config *c)
 {
-    uint64_t bytes = c->layers * (sizeof(struct layer) + 1) + c->vision.depth * sizeof(struct tower_block) +
+    uint64_t bytes = c->layers * (sizeof(struct layer) + 1) + c->vision.depth * sizeof(struct vision_block) +
                      c->quantization.by_path.count * (uint64_t)QUANTIZED_MODULE_BYTES;
     return ROUND_UP(bytes + TABLES_FIXED_BYTES, (uint64_t)65536);
 }
@@ -254,7 +254,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .token_products = b->active.products,
         .parameters = b->parameters,
         .workspace = step_cost(c),
-        .has_vision = tower_exists(s->checkpoint),
+        .has_vision = vision_exists(s->checkpoint),
         .has_mtp =
             checkpoint_any(s->checkpoint, "mtp.") || checkpoint_any(s->checkpoint, "language_model.mtp."),
         .mtp = c->mtp_count > 0,
@@ -265,7 +265,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
     memcpy(shape.family, c->family_name, sizeof(shape.family));
     if (c->vision.shape.present) {
         shape.vision = c->vision.shape;
-        shape.vision.weight_bytes = b->tower_bytes;
+        shape.vision.weight_bytes = b->vision_bytes;
         encoder_cost(&c->vision, &shape.vision);
     }
     *ret = shape;
@@ -408,7 +408,7 @@ static int pack(struct model *m, const struct measured *measured, struct stage *
     for (uint32_t i = 0; r == 0 && i < m->config.layers; i++)
         r = bind_layer(&b, i, &m->layers[i]);
     if (r == 0 && m->config.vision.shape.present)
-        r = tower_bind(&b, m->tower_blocks, &m->tower);
+        r = vision_bind(&b, m->vision_blocks, &m->tower);
     ASSERT(r < 0 || b.used == measured->text.used);
     return r == 0 && m->shape.mtp ? pack_head(m, measured, stage, opts, e) : r;
 }
@@ -431,8 +431,8 @@ static int load(struct model *m, struct source *s, const char *dir, const struct
         return r;
     fill_shape(&m->config, s, &measured, &m->shape);
     m->layers = ARENA_ARRAY(m->tables, struct layer, m->config.layers);
-    m->tower_blocks = ARENA_ARRAY(m->tables, struct tower_block, m->config.vision.depth);
-    if (!m->layers || !m->tower_blocks)
+    m->vision_blocks = ARENA_ARRAY(m->tables, struct vision_block, m->config.vision.depth);
+    if (!m->layers || !m->vision_blocks)
         return err_set(e, -ENOMEM, "no memory left for a table of %u layers", m->config.layers);
     r = create_workspace(m, opts, e);
     if (r == 0)

@@ -81,7 +81,7 @@ static void read_tower(const json_t *config, const struct config *text, struct v
     const json_t *tower = json_object_get(config, "vision_config");
     struct json_read t = {.object = tower, .where = "config.json: vision_config", .e = r->e};
     if (!json_is_object(tower)) {
-        json_read_fail(r, -EINVAL, "the checkpoint has a vision tower, but vision_config is missing");
+        json_read_fail(r, -EINVAL, "the checkpoint has a vision encoder, but vision_config is missing");
         return;
     }
     read_sizes(&t, text, v);

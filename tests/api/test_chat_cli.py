@@ -438,7 +438,7 @@ def test_a_script_shows_images(tmp_path):
     assert got.stderr.decode() == "plateau: nope.png: the file cannot be read: No such file or directory.\n"
     assert got.returncode == 1
     got = script(tmp_path, f"/image {IMAGES / '3.png'}\n", "--max-image-pixels", "0")
-    assert b"is loaded without its vision tower (--max-image-pixels 0)." in got.stderr
+    assert b"is loaded without its vision encoder (--max-image-pixels 0)." in got.stderr
 
 
 # --- in a script ---

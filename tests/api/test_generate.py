@@ -67,7 +67,7 @@ def test_a_image_may_be_a_file_by_any_name_and_several_keep_their_order(tmp_path
         (["--image", str(ROOT / "README.md"), "--max-media-bytes", "1K"], "at most 1024 are read (--max-media-bytes)"),
         (["--image", str(IMAGES / "0.png"), "--max-media-pixels", "1024"], "0.png: "),
         (["--image", "http://127.0.0.1:1/0.png"], "is at an address that is not public"),
-        (["--image", str(IMAGES / "0.png"), "--max-image-pixels", "0"], "without its vision tower (--max-image-pixels 0)"),
+        (["--image", str(IMAGES / "0.png"), "--max-image-pixels", "0"], "without its vision encoder (--max-image-pixels 0)"),
         (["--image", str(IMAGES / "0.png"), "--raw"], "--image needs the model's chat template"),
         (["--image", str(IMAGES / "0.png"), "--system", "<|image_pad|>"], 'has "<|image_pad|>" in it'),
         (["--image", str(IMAGES / "0.png"), "--max-model-len", "24"], "24 tokens (--max-model-len)"),

@@ -3,7 +3,7 @@
  * Where a form only moves or widens numbers, the logits must have the same bits. A quantised model is
  * compared with one that holds the dequantised values in F32: same numbers, another order of operations, so
  * within a bound. */
-#include "small_tower.h"
+#include "small_vision.h"
 
 #include <errno.h>
 #include <math.h>
@@ -504,12 +504,12 @@ TEST(a_wide_activation_is_cut_without_a_trace)
     small_free(quantised);
 }
 
-/* ---- towers ---- */
+/* ---- vision encoders ---- */
 
 static float *features_of(const char *dir, size_t *count)
 {
     struct model_opts o = small_opts(NULL);
-    struct model *m = small_tower_load(dir, &o);
+    struct model *m = small_vision_load(dir, &o);
     struct small_image p = small_image_make(model_shape(m), 160, 96);
     small_encode(m, &o, &p);
     model_free(m);
@@ -534,9 +534,9 @@ static double features_difference(const char *a, const char *b)
     return largest / size;
 }
 
-static const struct small_tower made_tower = {64, 2, 2, 128, 6, 1, 2};
+static const struct small_vision made_tower = {64, 2, 2, 128, 6, 1, 2};
 
-/* Hugging Face's tower in MLX's names, the patches' filters with their channels last. */
+/* Hugging Face's vision encoder in MLX's names, the patches' filters with their channels last. */
 static void to_mlx_tower(struct test_tensors *l)
 {
     for (size_t i = 0; i < l->count; i++) {
@@ -565,8 +565,8 @@ static void to_mlx_tower(struct test_tensors *l)
 
 TEST(an_mlx_tower_is_the_same_tower)
 {
-    struct test_tensors *l = small_tower_tensors(&made_tower, 3);
-    char *config = small_tower_config(&made_tower);
+    struct test_tensors *l = small_vision_tensors(&made_tower, 3);
+    char *config = small_vision_config(&made_tower);
     const char *plain = small_write(config, l);
     to_mlx_tower(l);
     /* The order of a patch's values differs, so the roundings of one sum. */
@@ -577,9 +577,9 @@ TEST(an_mlx_tower_is_the_same_tower)
 
 TEST(a_quantised_tower_means_its_dequantised_weights)
 {
-    struct test_tensors *dense = small_tower_tensors(&made_tower, 4),
-                        *quantised = small_tower_tensors(&made_tower, 4);
-    char *config = small_tower_config(&made_tower), text[8192];
+    struct test_tensors *dense = small_vision_tensors(&made_tower, 4),
+                        *quantised = small_vision_tensors(&made_tower, 4);
+    char *config = small_vision_config(&made_tower), text[8192];
     for (size_t i = 0; i < dense->count; i++) {
         const struct test_tensor *n = &dense->list[i];
         if (strncmp(n->name, "model.visual.", 13) == 0 && n->t.rank == 2)

@@ -1,6 +1,6 @@
 /* Made-up checkpoints: every form of the tiny shapes loads and computes; the same options give the same
  * bytes. */
-#include "small_tower.h"
+#include "small_vision.h"
 
 #include "mkmodel/mk_write.h"
 
@@ -38,7 +38,7 @@ static void check_logits(const struct small_answer *a)
 static void check_tower(const char *dir)
 {
     struct model_opts o = small_opts(NULL);
-    struct model *m = small_tower_load(dir, &o);
+    struct model *m = small_vision_load(dir, &o);
     struct small_image p = small_image_make(model_shape(m), 128, 64);
     double squares = 0;
     small_encode(m, &o, &p);

@@ -1,4 +1,4 @@
-/* The vision tower's configuration, and where tokens stand among images. */
+/* The vision encoder's configuration, and where tokens stand among images. */
 #include "test_files.h"
 
 #include "model/config.h"

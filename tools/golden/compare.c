@@ -107,7 +107,7 @@ void compare_features(struct compare *k, const float *features, uint32_t count)
 {
     const struct golden_values *expected = &k->c->image.features;
     if (expected->count > count)
-        wrong(k, "the golden file has %u values of a feature, the tower %u", expected->count, count);
+        wrong(k, "the golden file has %u values of a feature, the vision encoder %u", expected->count, count);
     for (uint32_t i = 0; i < MIN_OF(expected->count, count); i++) {
         double error = fabs(expected->values[i] - features[i]);
         k->features_compared++;

@@ -17,14 +17,14 @@ struct golden_values {
     uint32_t count;
 };
 
-/* A image of the size that the tower sees: its pixels, or a file that has them; neither: the case has
+/* A image of the size that the vision encoder sees: its pixels, or a file that has them; neither: the case has
  * none. */
 struct golden_image {
     uint8_t *pixels;                  /* [height][width][3] */
     char file[64];                    /* below the golden's directory */
     uint32_t width, height;           /* of pixels */
     uint32_t grid_rows, grid_columns; /* patches */
-    struct golden_values features;    /* the first of the tower's first token */
+    struct golden_values features;    /* the first of the vision encoder's first token */
 };
 
 /* One prompt with its answers. What the file does not give has count 0; lists about the prompt may cover its

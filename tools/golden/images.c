@@ -1,4 +1,4 @@
-/* images.c - a golden's pixels need no resizing: they go to the tower as they are. */
+/* images.c - a golden's pixels need no resizing: they go to the vision encoder as they are. */
 #include "golden/images.h"
 
 #include "vision/decode.h"
@@ -110,7 +110,7 @@ int image_view_make(struct model *m, const char *dir, struct compare *k, struct 
     if (!g->pixels && !g->file[0])
         return 0;
     if (!model_shape(m)->vision.present)
-        return err_set(e, -ENOTSUP, "%s: the model has no vision tower", k->c->name);
+        return err_set(e, -ENOTSUP, "%s: the model has no vision encoder", k->c->name);
     int r = g->pixels ? 0 : decode(dir, g->file, &decoded, e);
     if (decoded)
         p = (struct model_image){{decoded->pixels, decoded->pixels}, decoded->width, decoded->height, NULL};

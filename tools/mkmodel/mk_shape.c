@@ -64,7 +64,7 @@ const struct mk_shape mk_shapes[] = {
      .value_heads = 4,
      .linear_dim = 32,
      .tower = {.depth = 2, .hidden = 64, .heads = 2, .intermediate = 112, .grid = 6}},
-    /* The tower of the larger ones, behind next to no text model. */
+    /* The vision encoder of the larger ones, behind next to no text model. */
     {.name = "qwen3.5-tower",
      .model_type = "qwen3_5",
      .layers = 4,

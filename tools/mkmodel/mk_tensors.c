@@ -212,7 +212,7 @@ static void list_layer(struct lister *l)
         list_mlp(l);
 }
 
-/* ---- the tower ---- */
+/* ---- the vision encoder ---- */
 
 static void add_tower_norm(struct lister *l, const char *path, uint64_t n)
 {

@@ -1,4 +1,4 @@
-/* encoder.h - encodes one image with the vision encoder, in pieces.
+/* vision_encoder.h - encodes one image with the vision encoder, in pieces.
  *
  * Passes over slices of patches: the embedding, then for each block keys and values of all patches, then
  * everything else of one slice after another; a slice's intermediate values are small and stay in the
@@ -6,11 +6,11 @@
  * of stages, stages of tiles; a piece is a few tiles of one stage, for each worker about as much work. A
  * tile's result depends on the image alone, not on pieces, workers or other work in between. The engine's
  * thread, inside a turn of the workers; the tiles run on those. */
-#ifndef PLATEAU_MODEL_ENCODER_H
-#define PLATEAU_MODEL_ENCODER_H
+#ifndef PLATEAU_MODEL_VISION_ENCODER_H
+#define PLATEAU_MODEL_VISION_ENCODER_H
 
 #include "model/step.h"
-#include "model/tower.h"
+#include "model/vision_weights.h"
 #include "model/vision.h"
 
 #include "memory/units.h"
@@ -44,7 +44,7 @@ struct encoder_arrays {
 struct encoder {
     /* Constant. */
     const struct vision_config *config;
-    const struct tower *tower;
+    const struct vision_weights *tower;
     struct step *step; /* kernels, workers, and what each worker has for attention */
     uint32_t slice_max;
     uint32_t x_stride, y_stride, mid_stride, merged_stride, sums_stride;
@@ -70,7 +70,7 @@ struct encoder {
 void encoder_cost(const struct vision_config *v, struct model_vision *ret);
 /* `e` is zeroed; its account is opened below `parent`, which may be NULL. 0 or -ENOMEM: encoder_done() in
  * either case. */
-int encoder_init(struct encoder *e, const struct config *c, const struct tower *t, struct step *step,
+int encoder_init(struct encoder *e, const struct config *c, const struct vision_weights *t, struct step *step,
                  struct account *parent);
 /* Fine on a zeroed struct. */
 void encoder_done(struct encoder *e);
@@ -81,7 +81,7 @@ void encoder_stop(struct encoder *e);
 void encoder_progress(const struct encoder *e, uint64_t *done, uint64_t *all);
 bool encoder_relax(struct encoder *e);
 
-/* ---- between encoder.c and encoder_tiles.c ---- */
+/* ---- between vision_encoder.c and encoder_tiles.c ---- */
 
 enum encoder_op {
     OP_PIXELS,     /* mid = patches of pixels */

@@ -1,7 +1,7 @@
-/* small_tower.h - made-up vision towers before the golden text model of qwen3_vl, and what they give for
+/* small_vision.h - made-up vision encoders before the golden text model of qwen3_vl, and what they give for
  * made-up images. */
-#ifndef PLATEAU_TESTS_SMALL_TOWER_H
-#define PLATEAU_TESTS_SMALL_TOWER_H
+#ifndef PLATEAU_TESTS_SMALL_VISION_H
+#define PLATEAU_TESTS_SMALL_VISION_H
 
 #include "small_model.h"
 
@@ -12,21 +12,21 @@
 
 #define SMALL_PATCH     16
 #define SMALL_OUT       64 /* the text model's hidden */
-#define SMALL_TOWER_EPS 1e-6
+#define SMALL_VISION_EPS 1e-6
 
-struct small_tower {
+struct small_vision {
     uint32_t hidden, heads, depth, intermediate, grid;
     uint32_t deepstack; /* so many, behind the first blocks */
     uint32_t merge;     /* patches of a token's edge */
 };
 
-static inline uint32_t small_merged(const struct small_tower *s)
+static inline uint32_t small_merged(const struct small_vision *s)
 {
     return s->hidden * s->merge * s->merge;
 }
 
-/* config.json of the golden with this tower; the caller frees it. */
-static inline char *small_tower_config(const struct small_tower *s)
+/* config.json of the golden with this vision encoder; the caller frees it. */
+static inline char *small_vision_config(const struct small_vision *s)
 {
     json_t *root = json_load_file(SMALL_GOLDEN("qwen3_vl/config.json"), 0, NULL);
     assert_non_null(root);
@@ -74,7 +74,7 @@ static inline void small_add_norm(struct test_tensors *l, struct rng *rng, const
     small_add_random(l, rng, 0.3f, path, 1, &n);
 }
 
-static inline void small_add_merger(struct test_tensors *l, struct rng *rng, const struct small_tower *s,
+static inline void small_add_merger(struct test_tensors *l, struct rng *rng, const struct small_vision *s,
                                     const char *head, uint64_t normed)
 {
     uint64_t merged = small_merged(s);
@@ -83,8 +83,8 @@ static inline void small_add_merger(struct test_tensors *l, struct rng *rng, con
     small_add_linear(l, rng, head, "linear_fc2", SMALL_OUT, merged);
 }
 
-/* The golden's text model and a random tower, in Hugging Face's names and layouts. */
-static inline struct test_tensors *small_tower_tensors(const struct small_tower *s, uint64_t seed)
+/* The golden's text model and a random vision encoder, in Hugging Face's names and layouts. */
+static inline struct test_tensors *small_vision_tensors(const struct small_vision *s, uint64_t seed)
 {
     struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3_vl"));
     struct rng rng = {seed, 0};
@@ -147,7 +147,7 @@ static inline void small_image_free(struct small_image *p)
     free(p->in.features);
 }
 
-static inline struct model *small_tower_load(const char *dir, struct model_opts *o)
+static inline struct model *small_vision_load(const char *dir, struct model_opts *o)
 {
     struct model *m = NULL;
     struct err e = {{0}};

@@ -1,9 +1,9 @@
-/* tower.c - names and shapes of the vision encoder's tensors, in either writer's layout.
+/* vision_weights.c - names and shapes of the vision encoder's tensors, in either writer's layout.
  *
  * The patch embedding is a convolution with a stride of its size: a matrix over the values of a patch. Its
  * two layouts differ in their order only, so the patches are laid out in the matrix's order, and the
  * matrix is packed unchanged. */
-#include "model/tower.h"
+#include "model/vision_weights.h"
 
 #include "base/check.h"
 
@@ -21,7 +21,7 @@ static const char *find_prefix(const struct checkpoint *c)
     return NULL;
 }
 
-bool tower_exists(const struct checkpoint *c)
+bool vision_exists(const struct checkpoint *c)
 {
     return find_prefix(c) != NULL;
 }
@@ -34,7 +34,7 @@ static const char *join(const char *head, const char *tail, char ret[BINDER_PATH
     return ret;
 }
 
-static int bind_norm(struct binder *b, const char *head, const char *name, uint32_t n, struct tower_norm *ret)
+static int bind_norm(struct binder *b, const char *head, const char *name, uint32_t n, struct vision_norm *ret)
 {
     char path[BINDER_PATH_MAX], part[BINDER_PATH_MAX];
     join(head, name, path);
@@ -49,7 +49,7 @@ static int bind_bias(struct binder *b, const char *path, uint32_t n, const float
 }
 
 static int bind_linear(struct binder *b, const char *head, const char *name, uint32_t out, uint32_t in,
-                       struct tower_linear *ret)
+                       struct vision_linear *ret)
 {
     char path[BINDER_PATH_MAX];
     struct linear_source s;
@@ -61,7 +61,7 @@ static int bind_linear(struct binder *b, const char *head, const char *name, uin
 
 /* One tensor, its rows queries | keys | values: as two matrices, for queries are needed when all keys are
  * there. */
-static int bind_qkv(struct binder *b, const char *head, uint32_t n, struct tower_block *ret)
+static int bind_qkv(struct binder *b, const char *head, uint32_t n, struct vision_block *ret)
 {
     char path[BINDER_PATH_MAX];
     struct linear_source s;
@@ -80,7 +80,7 @@ static int bind_qkv(struct binder *b, const char *head, uint32_t n, struct tower
     return r;
 }
 
-static int bind_block(struct binder *b, uint32_t index, struct tower_block *ret)
+static int bind_block(struct binder *b, uint32_t index, struct vision_block *ret)
 {
     const struct vision_config *v = &b->config->vision;
     char head[32];
@@ -97,7 +97,7 @@ static int bind_block(struct binder *b, uint32_t index, struct tower_block *ret)
     return r < 0 ? r : bind_linear(b, head, "mlp.linear_fc2", v->hidden, v->intermediate, &ret->down);
 }
 
-static int bind_merger(struct binder *b, const char *head, uint32_t normed, struct tower_merger *ret)
+static int bind_merger(struct binder *b, const char *head, uint32_t normed, struct vision_merger *ret)
 {
     const struct vision_config *v = &b->config->vision;
     uint32_t merged = vision_merged(v);
@@ -107,7 +107,7 @@ static int bind_merger(struct binder *b, const char *head, uint32_t normed, stru
     return r < 0 ? r : bind_linear(b, head, "linear_fc2", v->out, merged, &ret->down);
 }
 
-static int bind_mergers(struct binder *b, struct tower *t)
+static int bind_mergers(struct binder *b, struct vision_weights *t)
 {
     const struct vision_config *v = &b->config->vision;
     char head[40];
@@ -119,7 +119,7 @@ static int bind_mergers(struct binder *b, struct tower *t)
     return r;
 }
 
-static int bind_patches(struct binder *b, struct tower *t)
+static int bind_patches(struct binder *b, struct vision_weights *t)
 {
     const struct vision_config *v = &b->config->vision;
     const uint64_t p = v->shape.patch;
@@ -132,11 +132,11 @@ static int bind_patches(struct binder *b, struct tower *t)
     return r < 0 ? r : bind_bias(b, "patch_embed.proj", v->hidden, &t->patches.bias);
 }
 
-static int bind_all(struct binder *b, struct tower_block *blocks, struct tower *t)
+static int bind_all(struct binder *b, struct vision_block *blocks, struct vision_weights *t)
 {
     const struct vision_config *v = &b->config->vision;
     struct linear_source positions;
-    struct tower_block measured;
+    struct vision_block measured;
     int r = bind_patches(b, t);
     if (r == 0)
         r = binder_linear(b, "pos_embed", (uint64_t)v->grid * v->grid, v->hidden, &positions);
@@ -147,9 +147,9 @@ static int bind_all(struct binder *b, struct tower_block *blocks, struct tower *
     return r < 0 ? r : bind_mergers(b, t);
 }
 
-int tower_bind(struct binder *b, struct tower_block *blocks, struct tower *ret)
+int vision_bind(struct binder *b, struct vision_block *blocks, struct vision_weights *ret)
 {
-    struct tower t = {.blocks = blocks};
+    struct vision_weights t = {.blocks = blocks};
     const char *prefix = b->prefix;
     struct binder_active active = b->active;
     uint64_t used = b->used;
@@ -158,7 +158,7 @@ int tower_bind(struct binder *b, struct tower_block *blocks, struct tower *ret)
     int r = bind_all(b, blocks, &t);
     b->prefix = prefix;
     b->active = active; /* tokens do not read the vision encoder */
-    b->tower_bytes = b->used - used;
+    b->vision_bytes = b->used - used;
     if (r == 0)
         *ret = t;
     return r;

@@ -1,6 +1,6 @@
-/* The vision tower: the textbook's numbers at sizes that no golden has, the same bits however its work is
+/* The vision encoder: the textbook's numbers at sizes that no golden has, the same bits however its work is
  * cut, and its memory. */
-#include "small_tower.h"
+#include "small_vision.h"
 #include "test_ledger.h"
 
 #include "memory/units.h"
@@ -11,7 +11,7 @@
 /* ---- the textbook, in double ---- */
 
 struct book {
-    const struct small_tower *s;
+    const struct small_vision *s;
     struct test_tensors *tensors;
     uint32_t rows, columns, patches;
     double *x; /* [patches][hidden] */
@@ -72,7 +72,7 @@ static double *normed(const struct book *b, const char *head, const char *name, 
             variance += (at[i] - mean) * (at[i] - mean) / n;
         for (uint32_t i = 0; i < n; i++)
             y[(size_t)t * n + i] =
-                (at[i] - mean) / sqrt(variance + SMALL_TOWER_EPS) * (double)w[i] + (double)bias[i];
+                (at[i] - mean) / sqrt(variance + SMALL_VISION_EPS) * (double)w[i] + (double)bias[i];
     }
     return y;
 }
@@ -222,7 +222,7 @@ static double *merge(const struct book *b, const char *head, bool norm_first)
 }
 
 /* The largest distance of the features from the textbook's, in parts of those' root mean square. */
-static double distance(const struct small_tower *s, struct test_tensors *tensors,
+static double distance(const struct small_vision *s, struct test_tensors *tensors,
                        const struct small_image *p)
 {
     struct book b = {
@@ -255,12 +255,12 @@ static double distance(const struct small_tower *s, struct test_tensors *tensors
     return worst / sqrt(squares);
 }
 
-static void check_tower(const struct small_tower *s, const uint32_t (*sizes)[2], size_t count)
+static void check_tower(const struct small_vision *s, const uint32_t (*sizes)[2], size_t count)
 {
-    struct test_tensors *l = small_tower_tensors(s, 1);
-    char *config = small_tower_config(s);
+    struct test_tensors *l = small_vision_tensors(s, 1);
+    char *config = small_vision_config(s);
     struct model_opts o = small_opts(NULL);
-    struct model *m = small_tower_load(small_write(config, l), &o);
+    struct model *m = small_vision_load(small_write(config, l), &o);
     for (size_t i = 0; i < count; i++) {
         struct small_image p = small_image_make(model_shape(m), sizes[i][0], sizes[i][1]);
         small_encode(m, &o, &p);
@@ -279,7 +279,7 @@ static void check_tower(const struct small_tower *s, const uint32_t (*sizes)[2],
  * not. */
 TEST(every_size_is_the_textbook_s)
 {
-    static const struct small_tower s = {48, 4, 2, 80, 5, 2, 2};
+    static const struct small_vision s = {48, 4, 2, 80, 5, 2, 2};
     static const uint32_t sizes[][2] = {{32, 32}, {32, 288}, {416, 32}, {256, 256}, {320, 288}};
     check_tower(&s, sizes, COUNT_OF(sizes));
 }
@@ -287,7 +287,7 @@ TEST(every_size_is_the_textbook_s)
 /* A head so wide that attention takes its keys in several ranges. */
 TEST(ranges_of_keys_are_the_textbook_s)
 {
-    static const struct small_tower s = {144, 2, 1, 64, 7, 0, 2};
+    static const struct small_vision s = {144, 2, 1, 64, 7, 0, 2};
     static const uint32_t sizes[][2] = {{512, 320}};
     check_tower(&s, sizes, COUNT_OF(sizes));
 }
@@ -295,7 +295,7 @@ TEST(ranges_of_keys_are_the_textbook_s)
 /* Tokens of one patch, of nine and of sixteen. */
 TEST(every_merge_is_the_textbook_s)
 {
-    static const struct small_tower towers[] = {
+    static const struct small_vision towers[] = {
         {32, 2, 1, 48, 4, 1, 1}, {32, 2, 1, 48, 4, 1, 3}, {32, 2, 1, 48, 4, 1, 4}};
     for (size_t i = 0; i < COUNT_OF(towers); i++) {
         uint32_t edge = SMALL_PATCH * towers[i].merge, across = 480 / edge;
@@ -306,14 +306,14 @@ TEST(every_merge_is_the_textbook_s)
 
 /* ---- cutting ---- */
 
-static const struct small_tower usual = {48, 4, 2, 80, 5, 2, 2};
+static const struct small_vision usual = {48, 4, 2, 80, 5, 2, 2};
 
 static const char *usual_dir(void)
 {
     static const char *dir;
     if (!dir) {
-        struct test_tensors *l = small_tower_tensors(&usual, 2);
-        char *config = small_tower_config(&usual);
+        struct test_tensors *l = small_vision_tensors(&usual, 2);
+        char *config = small_vision_config(&usual);
         dir = small_write(config, l);
         free(config);
         small_free(l);
@@ -350,7 +350,7 @@ TEST(no_cut_shows_in_the_features)
     for (uint32_t workers = 1; workers <= 3; workers++) {
         struct model_opts o = small_opts(NULL);
         o.workers = small_workers(workers);
-        struct model *m = small_tower_load(usual_dir(), &o);
+        struct model *m = small_vision_load(usual_dir(), &o);
         struct small_image p = small_image_make(model_shape(m), 320, 288);
         size_t bytes = p.floats * sizeof(float);
         for (int way = 0; way < 3; way++) {
@@ -374,7 +374,7 @@ TEST(no_cut_shows_in_the_features)
 TEST(a_image_that_is_stopped_leaves_no_trace)
 {
     struct model_opts o = small_opts(NULL);
-    struct model *m = small_tower_load(usual_dir(), &o);
+    struct model *m = small_vision_load(usual_dir(), &o);
     struct small_image large = small_image_make(model_shape(m), 320, 288),
                          small = small_image_make(model_shape(m), 64, 96);
     float *want = malloc(small.floats * sizeof(float));
@@ -411,7 +411,7 @@ TEST(memory_comes_with_a_image_and_goes_unit_by_unit)
 {
     struct account *parent = test_account(ACCOUNT_NO_LIMIT);
     struct model_opts o = small_opts(parent);
-    struct model *m = small_tower_load(usual_dir(), &o);
+    struct model *m = small_vision_load(usual_dir(), &o);
     const struct model_shape *s = model_shape(m);
     struct account *vision = account_find(parent, "vision");
     uint64_t before = reserved(parent), largest = 0;
@@ -419,7 +419,7 @@ TEST(memory_comes_with_a_image_and_goes_unit_by_unit)
     assert_non_null(vision);
     assert_int_equal(account_numbers(vision).planned, model_encode_bytes(s, s->vision.pixels_max));
     assert_int_equal(reserved(vision), 0);
-    /* Loaded, the model holds what its shape says, the tower's part included. */
+    /* Loaded, the model holds what its shape says, the vision encoder's part included. */
     assert_int_equal(reserved(account_find(parent, "weights")), s->weight_bytes);
     assert_true(reserved(account_find(parent, "tables")) <= s->tables_bytes);
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
@@ -448,7 +448,7 @@ TEST(memory_comes_a_unit_a_call)
 {
     struct account *parent = test_account(ACCOUNT_NO_LIMIT);
     struct model_opts o = small_opts(parent);
-    struct model *m = small_tower_load(usual_dir(), &o);
+    struct model *m = small_vision_load(usual_dir(), &o);
     struct account *vision = account_find(parent, "vision");
     struct small_image p = small_image_make(model_shape(m), 2048, 1024);
     uint64_t calls = 0;
@@ -468,7 +468,7 @@ TEST(memory_that_is_refused_leaves_what_was_there)
 {
     struct account *parent = test_account(ACCOUNT_NO_LIMIT);
     struct model_opts o = small_opts(parent);
-    struct model *m = small_tower_load(usual_dir(), &o);
+    struct model *m = small_vision_load(usual_dir(), &o);
     struct account *vision = account_find(parent, "vision");
     struct small_image large = small_image_make(model_shape(m), 2048, 1024),
                          small = small_image_make(model_shape(m), 32, 32);
@@ -507,12 +507,12 @@ TEST(without_the_part_there_is_no_tower)
     assert_false(with.vision.present || with.has_vision);
 }
 
-/* ---- towers that are wrong ---- */
+/* ---- vision encoders that are wrong ---- */
 
 static void tower_refuses(void (*change)(struct test_tensors *l), const char *says)
 {
-    struct test_tensors *l = small_tower_tensors(&usual, 5);
-    char *config = small_tower_config(&usual);
+    struct test_tensors *l = small_vision_tensors(&usual, 5);
+    char *config = small_vision_config(&usual);
     struct model_opts o = small_opts(NULL);
     struct model *m = NULL;
     struct err e = {{0}};

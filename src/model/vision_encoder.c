@@ -1,10 +1,10 @@
-/* encoder.c - memory, and the order of the work.
+/* vision_encoder.c - memory, and the order of the work.
  *
  * The memory is one range of units, laid out anew for each image: arrays begin at its start, so units that
  * only a larger image needed can go one by one from the end. A still image comes as the same frame twice
  * and meets both halves of the patch embedding: adding the halves' weights up beforehand would save a
  * thousandth of the work and change the sums. */
-#include "model/encoder.h"
+#include "model/vision_encoder.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -203,7 +203,7 @@ static int open_memory(struct encoder *e, struct account *parent)
     return units_create_small(e->account, (uint32_t)(bytes / UNIT_SMALL_BYTES), &e->units);
 }
 
-int encoder_init(struct encoder *e, const struct config *c, const struct tower *t, struct step *step,
+int encoder_init(struct encoder *e, const struct config *c, const struct vision_weights *t, struct step *step,
                  struct account *parent)
 {
     set_strides(e, &c->vision);
