@@ -53,9 +53,9 @@ void report_holders_metrics(struct api *a, struct buf *b)
     struct holders_numbers n = {0};
     if (a->opts.holders)
         holders_numbers(a->opts.holders, &n);
-    write_gauge(b, "plateau_host_cache_bytes",
+    write_gauge(b, "plateau_prefix_cache_bytes",
                 "Bytes of cached prefixes that no request uses, all models together.", n.cached_bytes);
-    write_gauge(b, "plateau_host_cache_limit_bytes", "Limit of the prefix cache, all models together.",
+    write_gauge(b, "plateau_prefix_cache_limit_bytes", "Limit of the prefix cache, all models together.",
                 n.cache_bytes_max);
     write_gauge(b, "plateau_holders", "Pool sets that hold memory, or may hold some.", n.count);
     write_gauge(b, "plateau_orphans", "Pool sets of unloaded models whose teardown failed.", n.orphans);

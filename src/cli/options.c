@@ -74,7 +74,7 @@ static int set(const struct option_row *row, const char *text, struct options *o
 
 static int set_defaults(struct options *o, struct err *e)
 {
-    *o = (struct options){.host_cache = OPTIONS_ALL,
+    *o = (struct options){.prefix_cache = OPTIONS_ALL,
                           .image_cache = OPTIONS_ALL,
                           .mtp = OPTIONS_ALL,
                           .draft_vocab = OPTIONS_ALL};

@@ -35,7 +35,7 @@ struct engine_live;
 #define OPTIONS_KEYS_MAX   16
 #define OPTIONS_MODELS_MAX 16
 #define OPTIONS_ALL                                                                                          \
-    UINT64_MAX /* of host_cache and image_cache: the rest; of mtp and draft_vocab: not given */
+    UINT64_MAX /* of prefix_cache and image_cache: the rest; of mtp and draft_vocab: not given */
 
 struct options {
     const char *model;                          /* directory; NULL: the bundled one */
@@ -57,7 +57,7 @@ struct options {
     bool allow_remote_media;
     uint64_t ssd_limit, ssd_staging;
     uint64_t mtp, draft_vocab; /* OPTIONS_ALL: not said */
-    uint64_t port, memory_limit, host_cache, text_limit, threads;
+    uint64_t port, memory_limit, prefix_cache, text_limit, threads;
     uint64_t max_image_pixels, image_cache; /* pixels 0: no images */
     uint64_t max_num_seqs, max_model_len, max_tokens_default, max_queue, queue_timeout_s, step_ms,
         slow_client_s, stuck_s;

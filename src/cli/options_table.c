@@ -27,7 +27,7 @@ const struct option_row options_table[] = {
      COMMAND_SIZE | COMMAND_CHAT | SECTION,
      "size of the cache for image embeddings; 0: no cache [default: a sixteenth of the memory limit, at most "
      "256M]"},
-    {GROUP_MODEL, "host-cache", "BYTES", OPTION_BYTES, AT(host_cache), 0, 1e15, NULL,
+    {GROUP_MODEL, "host-cache", "BYTES", OPTION_BYTES, AT(prefix_cache), 0, 1e15, NULL,
      COMMAND_SIZE | COMMAND_CHAT | SECTION,
      "size of the prefix cache in memory, shared by all models; 0: no prefix cache [default: what the "
      "ceiling leaves]"},

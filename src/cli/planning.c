@@ -122,7 +122,7 @@ static struct plan_wish wish_of(const struct planning *p, const struct plan_proc
     if (p->models > 1)
         length = MIN_OF(length, p->model.shape.context_max);
     return (struct plan_wish){.max_model_len = length,
-                              .host_cache_bytes = o->host_cache,
+                              .prefix_cache_bytes = o->prefix_cache,
                               .image_cache_bytes = o->image_cache,
                               .context_bytes_max = p->models > 1 ? process->ceiling_bytes / CONTEXT_PART : 0};
 }
@@ -166,7 +166,7 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
     p->model = (struct model_plan){.name = name,
                                    .queue = p->queue,
                                    .workers = p->workers,
-                                   .host_cache_bytes = p->options->host_cache,
+                                   .prefix_cache_bytes = p->options->prefix_cache,
                                    .parts = parts_of(p)};
     if (!speculation_of(p->options, &p->model.speculation))
         return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", p->options->spec);

@@ -69,7 +69,7 @@ int runtime_settings(const struct options *o, const char *dir, const char *id, u
 {
     struct model_settings s = {
         .sampling = {.temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN, .top_k = -1},
-        .engine = model_plan_engine_opts(rows, queue, o->host_cache, NULL)};
+        .engine = model_plan_engine_opts(rows, queue, o->prefix_cache, NULL)};
     if (!compute_mode_parse(o->compute ? o->compute : "auto", &s.compute))
         return err_set(e, -EINVAL, "--compute %s: auto or f32 is expected", o->compute);
     enum speculation_way way;
@@ -141,7 +141,7 @@ static int open_ledger(struct runtime *rt)
         r = open_account(rt, "text", p->text_bytes, &rt->text);
     if (r == 0 && p->media_bytes > 0)
         r = open_account(rt, "media", p->media_bytes, &rt->media);
-    struct holders_opts holders = {rt->ledger, MIN_OF(rt->options->host_cache, p->ceiling_bytes)};
+    struct holders_opts holders = {rt->ledger, MIN_OF(rt->options->prefix_cache, p->ceiling_bytes)};
     return r == 0 ? holders_create(&holders, &rt->holders) : r;
 }
 

@@ -101,8 +101,8 @@ struct layout {
 /* With a cache each sequence has one to read and one to write; snapshots are bounded by the cache. */
 static uint32_t slots_of(const struct engine_opts *o, const struct model_shape *shape)
 {
-    uint64_t snapshots = shape->slot_bytes ? o->host_cache_bytes / shape->slot_bytes : 0;
-    return (o->host_cache_bytes ? 2 : 1) * o->max_num_seqs + (uint32_t)MIN_OF(snapshots, SNAPSHOTS_MAX);
+    uint64_t snapshots = shape->slot_bytes ? o->prefix_cache_bytes / shape->slot_bytes : 0;
+    return (o->prefix_cache_bytes ? 2 : 1) * o->max_num_seqs + (uint32_t)MIN_OF(snapshots, SNAPSHOTS_MAX);
 }
 
 static uint32_t places_of(const struct engine_opts *o)
@@ -124,7 +124,7 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
                   .page_bytes = shape->page_bytes,
                   .slot_bytes = shape->slot_bytes,
                   .bytes_max = limit_of(o->pools_bytes_max),
-                  .host_cache_max = o->host_cache_bytes},
+                  .prefix_cache_max = o->prefix_cache_bytes},
         .sched = {.rows_max = o->max_num_seqs,
                   .queue_max = places_of(o) - o->max_num_seqs,
                   .tokens_max = o->tokens_max,
@@ -486,7 +486,7 @@ static uint32_t places_now(const struct engine *en)
 
 void engine_room(const struct engine *en, const struct job_spec *job, struct engine_room *ret)
 {
-    *ret = (struct engine_room){job_bytes(job, en->opts.host_cache_bytes > 0, drafts_by_ngram(&en->opts)),
+    *ret = (struct engine_room){job_bytes(job, en->opts.prefix_cache_bytes > 0, drafts_by_ngram(&en->opts)),
                                 limit_of(en->opts.requests_bytes_max), en->opts.max_num_seqs + queue_now(en)};
 }
 
@@ -503,7 +503,7 @@ static int refuse_place(struct engine *en, const struct job_spec *spec, uint32_t
 /* The job's block was refused: whether waiting helps. */
 static int refuse_block(struct engine *en, const struct job_spec *spec, uint32_t retry_after, struct err *e)
 {
-    uint64_t bytes = job_bytes(spec, en->opts.host_cache_bytes > 0, drafts_by_ngram(&en->opts));
+    uint64_t bytes = job_bytes(spec, en->opts.prefix_cache_bytes > 0, drafts_by_ngram(&en->opts));
     struct account_numbers own = account_numbers(en->requests);
     if (own.used > 0)
         return err_set(
@@ -529,7 +529,7 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
                             .charge = &charge,
                             .stream = s,
                             .now_ns = clock_now_ns(),
-                            .keys = en->opts.host_cache_bytes > 0,
+                            .keys = en->opts.prefix_cache_bytes > 0,
                             .states = en->shape->slot_bytes > 0,
                             .edge = job_images_edge(en->shape),
                             .identity = &en->opts.identity,

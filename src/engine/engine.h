@@ -74,7 +74,7 @@ struct engine_opts {
     struct model *model;               /* borrowed; outlives the engine */
     const struct tokenizer *tokenizer; /* borrowed; NULL: no stop strings, every id exists */
     struct workers *workers;
-    /* Below it open `pools` (with `kv`, `state`, `snapshots`, `host cache`), `requests`, `engine`
+    /* Below it open `pools` (with `kv`, `state`, `snapshots`, `prefix cache`), `requests`, `engine`
      * (tables, logits, stack) and, if the model sees, `images` (features). */
     struct account *parent;
     uint32_t max_num_seqs;  /* rows of a step */
@@ -88,7 +88,7 @@ struct engine_opts {
     bool keep_units;             /* free units stay until memory is short: to measure the cost of trims */
     /* Size of the prefix cache: bytes of pages and states that no request uses. They stay in the pools
      * until their memory is needed. 0: no prefix cache. */
-    uint64_t host_cache_bytes;
+    uint64_t prefix_cache_bytes;
     /* Size of the cache for image embeddings that no request needs now. Embeddings in use may take more,
      * but not more than this or the largest image. */
     uint64_t image_cache_bytes;

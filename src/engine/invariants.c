@@ -27,7 +27,7 @@ static void check_pools(const struct pools *p)
     page_pool_numbers(p->pages, &pages);
     if (p->slots)
         slot_pool_numbers(p->slots, &slots);
-    check_units(p->kv, p->host_cache, p->on_host_cache, pages.blocks.units_committed);
+    check_units(p->kv, p->prefix_cache, p->on_prefix_cache, pages.blocks.units_committed);
     check_units(p->state, p->snapshots, p->on_snapshots, slots.units_committed);
     account_check(p->all);
 }

@@ -119,11 +119,11 @@ static uint64_t allow(void *arg, uint64_t bytes)
 
 static struct page_pool_opts page_opts(const struct pools_opts *o, struct pools *p)
 {
-    bool movable = o->host_cache_max && o->page_bytes <= UNIT_BYTES;
+    bool movable = o->prefix_cache_max && o->page_bytes <= UNIT_BYTES;
     return (struct page_pool_opts){.pages_max = o->pages_max,
                                    .page_bytes = o->page_bytes,
                                    .kv = p->kv,
-                                   .evict = o->host_cache_max ? on_evict : NULL,
+                                   .evict = o->prefix_cache_max ? on_evict : NULL,
                                    .move = movable ? move_page : NULL,
                                    .relieve = relieve_pages,
                                    .arg = p,
@@ -132,7 +132,7 @@ static struct page_pool_opts page_opts(const struct pools_opts *o, struct pools 
 
 static struct slot_pool_opts slot_opts(const struct pools_opts *o, struct pools *p)
 {
-    bool movable = o->host_cache_max && o->slot_bytes <= UNIT_BYTES;
+    bool movable = o->prefix_cache_max && o->slot_bytes <= UNIT_BYTES;
     return (struct slot_pool_opts){.slots_max = o->slots_max,
                                    .slot_bytes = o->slot_bytes,
                                    .state = p->state,
@@ -147,7 +147,7 @@ size_t pools_arena_bytes(const struct pools_opts *opts)
     struct page_pool_opts pages = page_opts(opts, &(struct pools){0});
     struct slot_pool_opts slots = slot_opts(opts, &(struct pools){0});
     return page_pool_arena_bytes(&pages) + (opts->slot_bytes ? slot_pool_arena_bytes(&slots) : 0) +
-           (opts->host_cache_max
+           (opts->prefix_cache_max
                 ? prefix_index_arena_bytes(&opts->pages_max, 1, opts->slot_bytes ? opts->slots_max : 0)
                 : 0);
 }
@@ -160,8 +160,8 @@ static int open_accounts(struct pools *p, const struct pools_opts *o)
     if (r == 0)
         r = account_open(p->all, "state", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &p->state);
     if (r == 0)
-        r = account_open(p->all, "snapshots", ACCOUNT_ANON, o->host_cache_max, &p->snapshots);
-    return r == 0 ? account_open(p->all, "host cache", ACCOUNT_ANON, o->host_cache_max, &p->host_cache) : r;
+        r = account_open(p->all, "snapshots", ACCOUNT_ANON, o->prefix_cache_max, &p->snapshots);
+    return r == 0 ? account_open(p->all, "prefix cache", ACCOUNT_ANON, o->prefix_cache_max, &p->prefix_cache) : r;
 }
 
 int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p)
@@ -189,12 +189,12 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
                                       .group_count = 1,
                                       .slots = p->slots,
                                       .slot_bytes = opts->slot_bytes,
-                                      .bytes_max = opts->host_cache_max,
+                                      .bytes_max = opts->prefix_cache_max,
                                       .allow = opts->holder ? allow : NULL,
                                       .allow_arg = p,
                                       .evicting = opts->evicting,
                                       .arg = opts->arg};
-    return r == 0 && opts->host_cache_max ? prefix_index_create(a, &index, &p->index) : r;
+    return r == 0 && opts->prefix_cache_max ? prefix_index_create(a, &index, &p->index) : r;
 }
 
 /* Whatever the system would not take is the holder's from now on, with its bytes. */
@@ -220,11 +220,11 @@ uint64_t pools_done(struct pools *p, struct holder *holder)
 {
     prefix_index_done(p->index);
     p->index = NULL;
-    if (p->host_cache)
+    if (p->prefix_cache)
         pools_settle(p);
     uint64_t left = free_units(p, holder);
     /* Each demands that nothing is reserved: a leak stops here. */
-    account_close(p->host_cache);
+    account_close(p->prefix_cache);
     account_close(p->snapshots);
     account_close(p->state);
     account_close(p->kv);
@@ -250,7 +250,7 @@ void pools_settle(struct pools *p)
     if (p->index)
         prefix_index_numbers(p->index, &n);
     uint64_t cached = p->index ? (uint64_t)page_pool_cached(p->pages) * p->page_bytes : 0;
-    show(p->kv, p->host_cache, &p->on_host_cache, cached);
+    show(p->kv, p->prefix_cache, &p->on_prefix_cache, cached);
     show(p->state, p->snapshots, &p->on_snapshots, (uint64_t)(n.snapshots - n.pinned) * p->slot_bytes);
 }
 

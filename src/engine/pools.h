@@ -2,7 +2,7 @@
  * to which.
  *
  * All of it is charged below the account `pools`, the limit of both together. A unit is committed on `kv`
- * or `state`; bytes that only the prefix cache holds are shown on `host cache` and `snapshots`
+ * or `state`; bytes that only the prefix cache holds are shown on `prefix cache` and `snapshots`
  * (pools_settle). When a unit is refused, the other pool's free units come first, then cached prefixes.
  * Part of the engine: its thread, once it runs. */
 #ifndef PLATEAU_ENGINE_POOLS_H
@@ -19,10 +19,10 @@ struct pools {
     struct slot_pool *slots;    /* NULL without recurrent layers */
     struct prefix_index *index; /* NULL: nothing is reused */
     size_t page_bytes, slot_bytes;
-    struct account *all, *kv, *state, *snapshots, *host_cache;
+    struct account *all, *kv, *state, *snapshots, *prefix_cache;
     struct holder *holder; /* NULL: no other engine takes from it, or gives */
     /* Engine thread only. */
-    uint64_t on_snapshots, on_host_cache; /* bytes shown there */
+    uint64_t on_snapshots, on_prefix_cache; /* bytes shown there */
     uint64_t reliefs, moves, now_ns;
     uint64_t dropped;        /* pages and snapshots evicted from the prefix cache to make room */
     bool (*more)(void *arg); /* of pools_opts */
@@ -36,7 +36,7 @@ struct pools_opts {
     uint32_t pages_max, slots_max; /* slots_max is not looked at with slot_bytes 0 */
     size_t page_bytes, slot_bytes;
     uint64_t bytes_max;      /* of all of it; ACCOUNT_NO_LIMIT */
-    uint64_t host_cache_max; /* of what no request uses; 0: nothing is kept */
+    uint64_t prefix_cache_max; /* of what no request uses; 0: nothing is kept */
     struct holder *holder;   /* its budget limits that too; may be NULL */
     /* Something of the engine's that is not in the pools is given back, so that they may have it; asked when
      * all others refuse a unit. False: there is nothing. NULL: never. */

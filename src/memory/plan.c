@@ -35,13 +35,13 @@ static uint64_t job_bytes(const struct plan_model *m, uint32_t length)
 
 static uint64_t rows_slots(const struct plan_model *m, const struct plan_wish *w)
 {
-    return m->slot_bytes ? (uint64_t)m->rows * (w->host_cache_bytes ? 2 : 1) : 0;
+    return m->slot_bytes ? (uint64_t)m->rows * (w->prefix_cache_bytes ? 2 : 1) : 0;
 }
 
 /* Rows' and those of snapshots, of which there are never more. */
 static uint64_t slots_most(const struct plan_model *m, const struct plan_wish *w)
 {
-    return rows_slots(m, w) + (m->slot_bytes && w->host_cache_bytes ? SNAPSHOTS_MAX : 0);
+    return rows_slots(m, w) + (m->slot_bytes && w->prefix_cache_bytes ? SNAPSHOTS_MAX : 0);
 }
 
 /* Pages for one sequence and the rows' slots: with these every request that is admitted ends. */
@@ -191,12 +191,12 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
     uint64_t per_page = m->page_bytes + m->engine_page_bytes;
     uint64_t spare = SPARE_UNITS * (uint64_t)UNIT_BYTES;
     uint64_t snapshots = 0;
-    if (w->host_cache_bytes && m->slot_bytes)
-        snapshots = MIN_OF(MIN_OF(w->host_cache_bytes, left) / m->slot_bytes, SNAPSHOTS_MAX);
+    if (w->prefix_cache_bytes && m->slot_bytes)
+        snapshots = MIN_OF(MIN_OF(w->prefix_cache_bytes, left) / m->slot_bytes, SNAPSHOTS_MAX);
     uint64_t taken = slots_bytes + spare + tables_bytes(m, 0, slots + snapshots);
     uint64_t pages = left > taken ? (left - taken) / per_page : 0;
     uint64_t wanted =
-        w->host_cache_bytes == PLAN_ALL ? UINT64_MAX - pages_rows : w->host_cache_bytes / m->page_bytes;
+        w->prefix_cache_bytes == PLAN_ALL ? UINT64_MAX - pages_rows : w->prefix_cache_bytes / m->page_bytes;
     pages = MIN_OF(pages, pages_rows + wanted);
     pages = MIN_OF(MAX_OF(pages, pages_of(m, ret->max_model_len)), UINT32_MAX - 1);
     ret->pages_max = (uint32_t)pages;
@@ -209,9 +209,9 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
     ret->pools_bytes = MIN_OF(pools, ret->kv_bytes + ret->state_bytes);
     ret->kv_bytes = MIN_OF(ret->kv_bytes, ret->pools_bytes);
     ret->state_bytes = MIN_OF(ret->state_bytes, ret->pools_bytes);
-    ret->host_cache_bytes = MIN_OF(w->host_cache_bytes, ret->pools_bytes);
+    ret->prefix_cache_bytes = MIN_OF(w->prefix_cache_bytes, ret->pools_bytes);
     ASSERT(ret->kv_bytes <= ret->pools_bytes && ret->state_bytes <= ret->pools_bytes);
-    ASSERT(ret->host_cache_bytes <= ret->pools_bytes);
+    ASSERT(ret->prefix_cache_bytes <= ret->pools_bytes);
     ASSERT(ret->pages_max >= pages_of(m, ret->max_model_len));
     ASSERT(ret->slots_max >= slots);
     ASSERT(ret->pools_bytes >= pools_floor(m, w, ret->max_model_len));
@@ -255,9 +255,9 @@ static void add_pools(struct plan *p, const struct plan_wish *w)
     add(p, 2, "kv", ACCOUNT_ANON, kv, p->kv_bytes, "pages of 32 tokens");
     add(p, 2, "state", ACCOUNT_ANON, state, p->state_bytes,
         m->slot_bytes ? "recurrent states of requests" : "the model has none");
-    add(p, 2, "snapshots", ACCOUNT_ANON, 0, m->slot_bytes ? p->host_cache_bytes : 0,
+    add(p, 2, "snapshots", ACCOUNT_ANON, 0, m->slot_bytes ? p->prefix_cache_bytes : 0,
         m->slot_bytes ? "recurrent states in the prefix cache" : "the model has none");
-    add(p, 2, "host cache", ACCOUNT_ANON, 0, p->host_cache_bytes, "pages that only the prefix cache holds");
+    add(p, 2, "prefix cache", ACCOUNT_ANON, 0, p->prefix_cache_bytes, "pages that only the prefix cache holds");
 }
 
 static void add_model(struct plan *p, const struct plan_wish *w)

@@ -48,7 +48,7 @@ struct plan_model {
 
 struct plan_wish {
     uint32_t max_model_len;    /* 0: the model's own, or what fits */
-    uint64_t host_cache_bytes; /* PLAN_ALL: what is left; 0: none */
+    uint64_t prefix_cache_bytes; /* PLAN_ALL: what is left; 0: none */
     /* Of what images look like, beyond use: PLAN_ALL: PLAN_IMAGES_MOST or a sixteenth of the ceiling, if
      * so much is left; 0: none. */
     uint64_t image_cache_bytes;
@@ -74,7 +74,7 @@ struct plan {
      * whole; and of that the pools' and one request's part. */
     uint64_t load_bytes, pools_floor_bytes, job_bytes;
     /* Limits. */
-    uint64_t model_bytes, pools_bytes, kv_bytes, state_bytes, host_cache_bytes, requests_bytes, engine_bytes;
+    uint64_t model_bytes, pools_bytes, kv_bytes, state_bytes, prefix_cache_bytes, requests_bytes, engine_bytes;
     uint64_t images_bytes, image_cache_bytes; /* of images_bytes, what may stay when nobody uses it */
     struct plan_process process;
     struct plan_model model;

@@ -161,7 +161,7 @@ static int create_engine(struct load *l)
     opts.kv_bytes_max = (uint64_t)plan->pages_max * plan->model.page_bytes;
     opts.pools_bytes_max = plan->pools_bytes;
     opts.requests_bytes_max = plan->requests_bytes;
-    opts.host_cache_bytes = plan->host_cache_bytes;
+    opts.prefix_cache_bytes = plan->prefix_cache_bytes;
     opts.image_cache_bytes = plan->image_cache_bytes;
     opts.faults = l->opts->engine_faults;
     return engine_create(&opts, &l->h->engine, l->e);

@@ -15,7 +15,7 @@ uint32_t model_plan_step_tokens(uint32_t rows, uint32_t drafts_max)
     return MAX_OF((uint32_t)MODEL_PLAN_STEP_TOKENS, engine_tokens_min(rows, drafts_max));
 }
 
-struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t host_cache_bytes,
+struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t prefix_cache_bytes,
                                           const struct engine_drafting *drafting)
 {
     struct engine_drafting g = drafting ? *drafting : (struct engine_drafting){.by = ENGINE_DRAFTER_NONE};
@@ -23,7 +23,7 @@ struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_
                                 .max_queue = queue,
                                 .tokens_max = model_plan_step_tokens(rows, g.drafts_max),
                                 .drafting = g,
-                                .host_cache_bytes = host_cache_bytes};
+                                .prefix_cache_bytes = prefix_cache_bytes};
 }
 
 static uint64_t file_bytes(const char *dir, const char *name)
@@ -72,7 +72,7 @@ void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret)
     const struct model_plan *p = model_plan;
     const struct model_shape *s = &p->shape;
     struct engine_plan engine;
-    struct engine_opts opts = model_plan_engine_opts(rows, p->queue, p->host_cache_bytes, &p->drafting);
+    struct engine_opts opts = model_plan_engine_opts(rows, p->queue, p->prefix_cache_bytes, &p->drafting);
     engine_plan(&opts, s, &engine);
     *ret = (struct plan_model){
         .name = p->name,

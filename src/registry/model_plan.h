@@ -17,7 +17,7 @@ struct model_plan {
     /* Given. */
     const char *name; /* outlives the plan */
     uint32_t queue, workers;
-    uint64_t host_cache_bytes;
+    uint64_t prefix_cache_bytes;
     struct speculation speculation;
     struct model_parts
         parts; /* fields about images are given; the rest follows from speculation and the model */
@@ -34,7 +34,7 @@ struct model_plan {
 uint32_t model_plan_step_tokens(uint32_t rows, uint32_t drafts_max);
 /* The engine's options that a plan needs; plans and engines share them. drafting: NULL without speculative
  * decoding. */
-struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t host_cache_bytes,
+struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t prefix_cache_bytes,
                                           const struct engine_drafting *drafting);
 /* Reads headers, loads nothing. 0 or what model_probe() said. */
 int model_plan_probe(struct model_plan *p, const char *dir, struct err *e);

@@ -86,8 +86,8 @@ def test_all_models_cache_within_one_budget(serve):
     # Each of them had to make room for the others, and what came last is there.
     assert server.ask("c", 11).json()["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
     metrics = server.metrics()
-    assert metrics["plateau_host_cache_limit_bytes"] == 4 * MIB
-    assert 0 < metrics["plateau_host_cache_bytes"] <= 4 * MIB
+    assert metrics["plateau_prefix_cache_limit_bytes"] == 4 * MIB
+    assert 0 < metrics["plateau_prefix_cache_bytes"] <= 4 * MIB
 
 
 def fitting(serve, models, room):

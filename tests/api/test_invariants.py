@@ -45,7 +45,7 @@ def test_a_wrong_account_is_named(name, path):
     with stopping() as (server, found):
         server.order(f"damage account {name}")
         complete(server)
-    assert f'what="account {path}: used ' in found[0] or 'what="accounts kv and host cache' in found[0]
+    assert f'what="account {path}: used ' in found[0] or 'what="accounts kv and prefix cache' in found[0]
 
 
 @pytest.mark.smoke

@@ -171,7 +171,7 @@ def test_memory(server):
             walk(child)
 
     walk(root)
-    for name in ["text", "network", "canary", "pools", "kv", "state", "snapshots", "host cache", "requests", "engine", "weights"]:
+    for name in ["text", "network", "canary", "pools", "kv", "state", "snapshots", "prefix cache", "requests", "engine", "weights"]:
         assert account(memory, name), name
     assert account(memory, "kv")["planned_bytes"] > 0
     assert {"rss_anon_bytes", "swap_bytes", "cgroup_bytes", "devices"} <= set(memory["system"])

@@ -171,7 +171,7 @@ TEST(a_prefix_that_drafts_wrote_is_as_good_as_any)
         memcpy(known[1].ids + again.prompt_count, want->ids, want->count * sizeof(uint32_t));
         known[1].count = again.prompt_count + want->count;
         struct engine_opts o = test_engine_opts(models[i]);
-        o.host_cache_bytes = 64 << 20;
+        o.prefix_cache_bytes = 64 << 20;
         struct drafter g = {.known = known, .known_count = 2};
         open_drafting(&f, models[i], &o, MIXED, &g);
         wait_over(&f, submit(&f, &specs[0]));

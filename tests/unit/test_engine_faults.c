@@ -78,7 +78,7 @@ static void refuse_each(const char *dir, uint64_t cache_bytes, bool lasts)
     struct engine_opts o = gated(dir);
     struct job_spec s = greedy(prompt, 300, ANSWER);
     tokens_alone(dir, &s, want);
-    o.host_cache_bytes = cache_bytes;
+    o.prefix_cache_bytes = cache_bytes;
     test_engine_start(&f, dir, &o);
     struct account_list before = list_accounts();
     uint32_t count = 0;
@@ -147,7 +147,7 @@ TEST(each_reservation_among_others_may_be_refused)
     struct job_spec s = greedy(prompt, 300, ANSWER);
     set_faults();
     tokens_alone(TINY("qwen3_5"), &s, want);
-    o.host_cache_bytes = 16 << 20;
+    o.prefix_cache_bytes = 16 << 20;
     o.max_num_seqs = 3;
     test_engine_start(&f, TINY("qwen3_5"), &o);
     struct account_list before = list_accounts();
@@ -167,7 +167,7 @@ TEST(an_engine_that_cannot_be_made_leaves_nothing)
     for (size_t i = 0; i < COUNT_OF(dirs); i++) {
         struct engine_opts o = gated(dirs[i]);
         struct engine *en = NULL;
-        o.host_cache_bytes = 16 << 20;
+        o.prefix_cache_bytes = 16 << 20;
         o.parent = test_account(ACCOUNT_NO_LIMIT);
         int r = -ENOMEM;
         for (unsigned n = 1; r < 0; n++) {

@@ -45,7 +45,7 @@ TEST(a_prefix_that_is_found_changes_no_draft_of_the_head)
     struct job_spec specs[SPECS];
     struct engine_opts o = test_engine_opts(CANARY);
     fill_specs(specs);
-    o.host_cache_bytes = 64 << 20;
+    o.prefix_cache_bytes = 64 << 20;
     o.drafting = (struct engine_drafting){
         .by = ENGINE_DRAFTER_MTP, .drafts_max = TEST_DRAFTS_MAX, .past = true, .always = true};
     test_engine_start(&f, CANARY, &o);

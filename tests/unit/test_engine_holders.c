@@ -20,7 +20,7 @@ static struct engine_opts opts_of(const char *dir, struct holders *hs, const cha
     o.name = name;
     o.holders = hs;
     o.kv_bytes_max = 64 * UNIT_BYTES;
-    o.host_cache_bytes = 64 * UNIT_BYTES;
+    o.prefix_cache_bytes = 64 * UNIT_BYTES;
     return o;
 }
 
@@ -128,7 +128,7 @@ TEST(an_engine_gives_what_is_free_and_then_what_is_older_than_it_was_told)
     struct holders *hs = list_of(64 * UNIT_BYTES);
     struct engine_opts o = opts_of(dir, hs, "a");
     o.keep_units = true;
-    o.host_cache_bytes = 4 * UNIT_BYTES;
+    o.prefix_cache_bytes = 4 * UNIT_BYTES;
     test_engine_start(&f, dir, &o);
     /* All at once, so that they hold more than may be cached. */
     for (uint64_t seed = 0; seed < 40; seed++)

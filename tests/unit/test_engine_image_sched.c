@@ -261,7 +261,7 @@ TEST(who_lost_its_pages_sees_again_what_it_saw)
     }
     o.max_model_len = 8 * PAGE_TOKENS;
     o.kv_bytes_max = 12 * shape->page_bytes;
-    o.host_cache_bytes = 0;
+    o.prefix_cache_bytes = 0;
     o.image_cache_bytes = 0;
     test_engine_start(&f, EYES, &o);
     for (uint32_t i = 0; i < 4; i++) {

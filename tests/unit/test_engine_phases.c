@@ -34,7 +34,7 @@ static void scene_open(struct scene *s)
     o.max_num_seqs = 2;
     o.kv_bytes_max = UNIT_BYTES;
     o.step_ns = o.step_alone_ns = 1;
-    o.host_cache_bytes = 1 << 20;
+    o.prefix_cache_bytes = 1 << 20;
     s->small = greedy(prompt, 20, LONG);
     s->large = greedy(prompt, half, LONG);
     test_engine_start(&s->f, DIR, &o);

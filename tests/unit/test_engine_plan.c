@@ -15,7 +15,7 @@ static void expect_enough(const char *dir, const struct engine_opts *o)
     assert_non_null(own);
     assert_non_null(kv);
     uint64_t pages = account_numbers(kv).planned / shape->page_bytes;
-    uint64_t slots = o->host_cache_bytes ? 2 * o->max_num_seqs + 1024 : o->max_num_seqs;
+    uint64_t slots = o->prefix_cache_bytes ? 2 * o->max_num_seqs + 1024 : o->max_num_seqs;
     uint64_t planned = plan.fixed_bytes + pages * plan.page_bytes + slots * plan.slot_bytes;
     uint64_t used = account_numbers(own).used;
     if (used > planned)
@@ -30,7 +30,7 @@ static void expect_enough_of_all(const char *dir)
 {
     struct engine_opts o = test_engine_opts(dir);
     expect_enough(dir, &o);
-    o.host_cache_bytes = (uint64_t)1 << 30;
+    o.prefix_cache_bytes = (uint64_t)1 << 30;
     expect_enough(dir, &o);
     o.kv_bytes_max = (uint64_t)4 << 30;
     o.max_queue = 5000;

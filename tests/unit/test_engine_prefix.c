@@ -15,7 +15,7 @@ static void open_engine(struct fixture *f, const char *dir, bool reuse, uint32_t
 {
     struct engine_opts o = test_engine_opts(dir);
     const struct model_shape *shape = model_shape(o.model);
-    o.host_cache_bytes = !reuse ? 0 : (uint64_t)snapshots * shape->slot_bytes + pages * shape->page_bytes;
+    o.prefix_cache_bytes = !reuse ? 0 : (uint64_t)snapshots * shape->slot_bytes + pages * shape->page_bytes;
     o.max_model_len = MIN_OF(o.max_model_len, pages * PAGE_TOKENS);
     o.kv_bytes_max = pages * shape->page_bytes;
     if (steps_ns)

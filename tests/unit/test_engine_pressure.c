@@ -35,7 +35,7 @@ PROPERTY(random_requests_in_few_pages_get_their_tokens, seed)
     struct engine_opts o = test_engine_opts(dir), plenty = o;
     o.max_model_len = 640;
     o.kv_bytes_max = 20 * model_shape(o.model)->page_bytes;
-    o.host_cache_bytes = rng_below(&rng, 2) ? 1 << 20 : 0;
+    o.prefix_cache_bytes = rng_below(&rng, 2) ? 1 << 20 : 0;
     test_engine_start(&f, dir, &o);
     test_engine_start(&alone, dir, &plenty);
     struct account_list before = list_accounts();

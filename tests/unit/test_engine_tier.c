@@ -45,7 +45,7 @@ static void open_engine(struct fixture *f, const char *name, struct store *st, u
     o.identity = (struct store_identity){.fingerprint = {(uint8_t)name[0], (uint8_t)strlen(name)}};
     o.kv_bytes_max = pages * shape->page_bytes;
     o.max_model_len = MIN_OF(o.max_model_len, pages * PAGE_TOKENS);
-    o.host_cache_bytes = o.kv_bytes_max + 8 * shape->slot_bytes;
+    o.prefix_cache_bytes = o.kv_bytes_max + 8 * shape->slot_bytes;
     test_engine_start(f, dir, &o);
 }
 

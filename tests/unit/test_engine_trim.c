@@ -39,7 +39,7 @@ static struct engine_opts opts_of(const char *dir, bool cache)
 {
     struct engine_opts o = test_engine_opts(dir);
     o.kv_bytes_max = 64 * UNIT_BYTES;
-    o.host_cache_bytes = cache ? 64 * UNIT_BYTES : 0;
+    o.prefix_cache_bytes = cache ? 64 * UNIT_BYTES : 0;
     return o;
 }
 

@@ -87,7 +87,7 @@ static void open_engine(struct machine *m, struct fixture *f, const char *dir, c
     o.name = name;
     o.holders = m->holders;
     o.kv_bytes_max = 64 * UNIT_BYTES;
-    o.host_cache_bytes = 64 * UNIT_BYTES;
+    o.prefix_cache_bytes = 64 * UNIT_BYTES;
     test_engine_start(f, dir, &o);
 }
 
@@ -235,7 +235,7 @@ TEST(a_stuck_engine_is_passed_over_and_its_request_lives)
     struct engine_opts o = gated(TINY("qwen3"));
     o.name = "stuck";
     o.holders = m.holders;
-    o.kv_bytes_max = o.host_cache_bytes = 64 * UNIT_BYTES;
+    o.kv_bytes_max = o.prefix_cache_bytes = 64 * UNIT_BYTES;
     test_engine_start(&a, TINY("qwen3"), &o);
     open_engine(&m, &b, TINY("qwen3_5"), "b");
     fill_cache(&a, 4);

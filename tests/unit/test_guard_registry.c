@@ -27,9 +27,9 @@ static struct scene {
 
 static int plan(void *arg, struct model_settings *s, struct err *e)
 {
-    struct model_plan p = {.name = s->id, .queue = 8, .workers = 2, .host_cache_bytes = CACHE};
+    struct model_plan p = {.name = s->id, .queue = 8, .workers = 2, .prefix_cache_bytes = CACHE};
     struct plan_process process = {.ceiling_bytes = (uint64_t)1 << 30};
-    struct plan_wish wish = {.max_model_len = 512, .host_cache_bytes = CACHE};
+    struct plan_wish wish = {.max_model_len = 512, .prefix_cache_bytes = CACHE};
     struct plan_refusal why;
     (void)arg;
     int r = model_plan_probe(&p, s->dir, e);

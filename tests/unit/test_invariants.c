@@ -29,7 +29,7 @@ TEST(a_walk_follows_each_rest)
     static const uint32_t prompt[] = {1, 2, 3};
     struct fixture f;
     struct engine_opts o = test_engine_opts(MODEL);
-    o.host_cache_bytes = 1 << 20;
+    o.prefix_cache_bytes = 1 << 20;
     test_engine_start(&f, MODEL, &o);
     struct job_spec s = greedy(prompt, COUNT_OF(prompt), 4);
     for (uint64_t i = 1; i <= 2; i++) {
@@ -65,7 +65,7 @@ TEST(a_walk_looks_at_few_things_for_each_page)
 {
     struct fixture f;
     struct engine_opts o = test_engine_opts(MODEL);
-    o.host_cache_bytes = 1 << 20;
+    o.prefix_cache_bytes = 1 << 20;
     test_engine_open(&f, MODEL, &o);
     struct engine_numbers n;
     engine_numbers(f.engine, &n);

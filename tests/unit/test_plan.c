@@ -103,13 +103,13 @@ TEST(what_is_left_is_the_pools)
 {
     struct made m = a_model();
     struct plan_process o = a_process(4096 * MIB);
-    struct plan_wish wish = {.host_cache_bytes = PLAN_ALL};
+    struct plan_wish wish = {.prefix_cache_bytes = PLAN_ALL};
     struct plan p;
     assert_int_equal(plan_make(&o, numbers_of, &m, 8, &wish, &p, NULL), 0);
     check_plan(&p);
     assert_int_equal(p.max_model_len, 32768);
     assert_true(p.ceiling_bytes - p.limit_bytes < 4 * MIB);
-    assert_int_equal(p.host_cache_bytes, p.pools_bytes);
+    assert_int_equal(p.prefix_cache_bytes, p.pools_bytes);
 }
 
 TEST(without_a_cache_the_pools_hold_what_rows_can_use)
@@ -123,10 +123,10 @@ TEST(without_a_cache_the_pools_hold_what_rows_can_use)
     assert_int_equal(p.pages_max, 4 * 32);
     assert_int_equal(p.slots_max, 4);
     assert_true(p.pools_bytes < 4 * 32 * m.model.page_bytes + 4 * MIB + 8 * UNIT_BYTES);
-    wish.host_cache_bytes = 64 * MIB;
+    wish.prefix_cache_bytes = 64 * MIB;
     assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, NULL), 0);
     check_plan(&p);
-    assert_int_equal(p.host_cache_bytes, 64 * MIB);
+    assert_int_equal(p.prefix_cache_bytes, 64 * MIB);
     assert_int_equal(p.pages_max, 4 * 32 + 1024);
 }
 
@@ -134,7 +134,7 @@ TEST(images_get_what_was_asked_for_or_their_part_and_the_largest_fits_anyway)
 {
     struct made m = a_model();
     struct plan_process o = a_process(2048 * MIB);
-    struct plan_wish wish = {.host_cache_bytes = PLAN_ALL, .image_cache_bytes = PLAN_ALL};
+    struct plan_wish wish = {.prefix_cache_bytes = PLAN_ALL, .image_cache_bytes = PLAN_ALL};
     struct plan p;
     assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, NULL), 0);
     check_plan(&p);
@@ -206,7 +206,7 @@ PROPERTY(a_plan_holds_or_the_refusal_is_right, seed)
         struct plan_process o = a_process(up_to(&rng, 3000 * MIB));
         struct plan_wish wish = {
             .max_model_len = (uint32_t)(rng_below(&rng, 2) * up_to(&rng, m.model.context_max)),
-            .host_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB),
+            .prefix_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB),
             .image_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB)};
         uint32_t rows = (uint32_t)up_to(&rng, 40);
         struct plan_refusal why;

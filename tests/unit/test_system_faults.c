@@ -146,7 +146,7 @@ static int make_engine(struct err *e)
 {
     struct engine_opts o = test_engine_opts(TINY("qwen3_5"));
     o.parent = made.account;
-    o.host_cache_bytes = 1 << 20;
+    o.prefix_cache_bytes = 1 << 20;
     int r = engine_create(&o, &made.engine, e);
     if (r < 0)
         return r;
@@ -357,7 +357,7 @@ static void finish_request(void)
 TEST(a_request_that_cannot_be_made)
 {
     struct engine_opts o = test_engine_opts(TINY("qwen3_5"));
-    o.host_cache_bytes = 1 << 20;
+    o.prefix_cache_bytes = 1 << 20;
     o.max_num_seqs = o.max_queue = 1; /* a place that is not given back is missed */
     test_engine_start(&running, TINY("qwen3_5"), &o);
     expect_closed(make_request, finish_request, 3);
