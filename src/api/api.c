@@ -371,13 +371,13 @@ bool api_engine_numbers(struct api *a, uint32_t index, struct engine_numbers *re
     return true;
 }
 
-void api_relieve(struct api *a)
+void api_reclaim(struct api *a)
 {
     struct lease look;
     for (uint32_t i = 0; i < api_model_count(a); i++) {
         if (registry_look(a->opts.registry, i, &look) < 0)
             continue;
-        engine_relieve(look.model->engine);
+        engine_reclaim(look.model->engine);
         registry_look_away(&look);
     }
 }

@@ -88,7 +88,7 @@ static inline const char *api_model_id(const struct api *a, uint32_t index)
 /* What its engine published last; nothing, and idle, when it is not loaded: false. */
 bool api_engine_numbers(struct api *a, uint32_t index, struct engine_numbers *ret);
 /* All engines: memory is short. */
-void api_relieve(struct api *a);
+void api_reclaim(struct api *a);
 /* How far the loads of the start are; part: of 1. */
 struct api_progress {
     uint64_t done, total;

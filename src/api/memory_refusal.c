@@ -77,7 +77,7 @@ bool memory_refusal(struct api *a, struct account *at, uint64_t bytes, uint32_t 
     if (others > 0 || !full)
         return busy(a, &binding, bytes, why);
     if (binding.depth == 0 && s.freeable_bytes > 0) {
-        api_relieve(a);
+        api_reclaim(a);
         return busy(a, &binding, bytes, why);
     }
     return reject_set(

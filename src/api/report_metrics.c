@@ -208,7 +208,7 @@ static void write_trims(struct api *a, const struct engine_numbers *numbers, uin
     EACH_MODEL("plateau_units_retaken_total", "counter",
                "Commit units returned and committed again within a second.", n->units_retaken);
     EACH_MODEL("plateau_memory_short_total", "counter",
-               "Times that the prefix cache shrank because memory was short.", n->reliefs);
+               "Times that the prefix cache shrank because memory was short.", n->reclaims);
 }
 
 static void write_finished(struct api *a, uint32_t count, struct buf *b)

@@ -64,7 +64,7 @@ static void write_trims(const struct engine_numbers *n, struct buf *ret)
                (unsigned long long)n->trim_units, (unsigned long long)n->trim_bytes,
                (unsigned long long)n->trim_moves, (unsigned long long)n->trim_slices,
                (double)n->trim_slice_max_ns / (double)NS_PER_MS, (unsigned long long)n->units_retaken,
-               (unsigned long long)n->reliefs);
+               (unsigned long long)n->reclaims);
 }
 
 /* How many tokens were drafted ahead, and how many of them were right. */

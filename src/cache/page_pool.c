@@ -96,7 +96,7 @@ static void tell_evicted(struct page_pool *p, uint32_t page)
 static int take_free(struct page_pool *p, bool cached, uint32_t *ret)
 {
     int r = block_pool_take(p->blocks, ret);
-    while (r == -ENOMEM && p->opts.relieve && p->opts.relieve(p->opts.arg, cached))
+    while (r == -ENOMEM && p->opts.reclaim && p->opts.reclaim(p->opts.arg, cached))
         r = block_pool_take(p->blocks, ret);
     return r;
 }

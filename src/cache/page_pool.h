@@ -25,7 +25,7 @@ struct page_pool_opts {
     /* Account or system said no to a unit: give others' memory back, so that the pool may ask once more.
      * `cached`: take what is cached elsewhere too, not only what is free. False: there is nothing. NULL:
      * nobody can. */
-    bool (*relieve)(void *arg, bool cached);
+    bool (*reclaim)(void *arg, bool cached);
     void *arg; /* of these */
     /* For page_pool_prepare(); NULL: that does nothing. */
     const struct units_crew *crew;

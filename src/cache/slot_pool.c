@@ -43,7 +43,7 @@ int slot_pool_take(struct slot_pool *p, uint32_t *ret)
 {
     const struct slot_pool_opts *o = &p->opts;
     int r = block_pool_take(p->blocks, ret);
-    while (r == -ENOMEM && o->relieve && (o->relieve(o->arg, false) || o->relieve(o->arg, true)))
+    while (r == -ENOMEM && o->reclaim && (o->reclaim(o->arg, false) || o->reclaim(o->arg, true)))
         r = block_pool_take(p->blocks, ret);
     ASSERT(r < 0 || *ret < o->slots_max);
     return r;

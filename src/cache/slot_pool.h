@@ -14,8 +14,8 @@ struct slot_pool_opts {
     uint32_t slots_max;
     size_t slot_bytes;
     struct account *state; /* reserved from before a unit is committed */
-    /* As page_pool_opts.relieve. */
-    bool (*relieve)(void *arg, bool cached);
+    /* As page_pool_opts.reclaim. */
+    bool (*reclaim)(void *arg, bool cached);
     /* Which slots may lie elsewhere, and how they get there; NULL: none moves. */
     bool (*is_movable)(void *arg, uint32_t slot);
     void (*move)(void *arg, uint32_t from, uint32_t to);

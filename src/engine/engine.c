@@ -598,9 +598,9 @@ int engine_trim(struct engine *en, struct engine_cleared *ret)
     return order_trim(en, HOLDER_TRIM, ret);
 }
 
-void engine_relieve(struct engine *en)
+void engine_reclaim(struct engine *en)
 {
-    atomic_store(&en->relieve, true);
+    atomic_store(&en->reclaim, true);
     engine_wake(en);
 }
 

@@ -201,7 +201,7 @@ int engine_clear_cache(struct engine *en, struct engine_cleared *ret);
 int engine_trim(struct engine *en, struct engine_cleared *ret);
 /* Memory is short: drops the least recently used eighth of the cached prefixes, image embeddings and all
  * free units, now or after the step. Any thread; returns at once. */
-void engine_relieve(struct engine *en);
+void engine_reclaim(struct engine *en);
 /* After stream_close: look now. Any thread. */
 void engine_wake(struct engine *en);
 
@@ -249,7 +249,7 @@ struct engine_numbers {
     uint64_t pending_trim_bytes; /* what the trim that is owed now will give back at most */
     uint64_t trims, trim_units, trim_bytes, trim_moves, trim_slices, trim_slice_ns, trim_slice_max_ns;
     uint64_t units_retaken; /* given back and committed again within a second */
-    uint64_t reliefs;       /* times that memory was taken from caches because some was short */
+    uint64_t reclaims;       /* times that memory was taken from caches because some was short */
     /* Images: encoded ones, and those with embeddings in the cache when their sequence needed them. A
      * slice is the encoding work between two steps. */
     uint64_t images_encoded, images_found, images_evicted;

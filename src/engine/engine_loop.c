@@ -256,8 +256,8 @@ void *engine_thread(void *arg)
     while (!atomic_load(&en->closing)) {
         take_inbox(en);
         look(en);
-        if (atomic_exchange(&en->relieve, false))
-            trim_relieve(en);
+        if (atomic_exchange(&en->reclaim, false))
+            trim_reclaim(en);
         bool stepped = engine_step(en);
         if (stepped)
             invariants_after_step(en);

@@ -42,7 +42,7 @@ struct engine {
     /* Any thread. */
     struct admission admission; /* jobs, from submit to end */
     atomic_bool wake_posted;    /* a wake is in the inbox */
-    atomic_bool relieve;        /* memory is short somewhere */
+    atomic_bool reclaim;        /* memory is short somewhere */
     atomic_bool closing;
     _Atomic uint64_t progress_ns; /* engine_numbers.progress_ns */
     _Atomic uint64_t service_ns;  /* moving average: a job from its place to its end */

@@ -79,10 +79,10 @@ static void ask_others(struct pools *p)
 }
 
 /* For the pages: the slots' free units, then those of snapshots. */
-static bool relieve_pages(void *arg, bool cached)
+static bool reclaim_pages(void *arg, bool cached)
 {
     struct pools *p = arg;
-    p->reliefs += cached;
+    p->reclaims += cached;
     if (give_more(p))
         return true;
     do {
@@ -95,10 +95,10 @@ static bool relieve_pages(void *arg, bool cached)
 }
 
 /* For the slots: the pages' free units, then those of cached pages. */
-static bool relieve_slots(void *arg, bool cached)
+static bool reclaim_slots(void *arg, bool cached)
 {
     struct pools *p = arg;
-    p->reliefs += cached;
+    p->reclaims += cached;
     if (give_more(p))
         return true;
     do {
@@ -125,7 +125,7 @@ static struct page_pool_opts page_opts(const struct pools_opts *o, struct pools 
                                    .kv = p->kv,
                                    .evict = o->prefix_cache_max ? on_evict : NULL,
                                    .move = movable ? move_page : NULL,
-                                   .relieve = relieve_pages,
+                                   .reclaim = reclaim_pages,
                                    .arg = p,
                                    .crew = p->crew.run ? &p->crew : NULL};
 }
@@ -136,7 +136,7 @@ static struct slot_pool_opts slot_opts(const struct pools_opts *o, struct pools 
     return (struct slot_pool_opts){.slots_max = o->slots_max,
                                    .slot_bytes = o->slot_bytes,
                                    .state = p->state,
-                                   .relieve = relieve_slots,
+                                   .reclaim = reclaim_slots,
                                    .is_movable = is_movable_slot,
                                    .move = movable ? move_slot : NULL,
                                    .arg = p};

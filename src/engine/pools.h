@@ -23,7 +23,7 @@ struct pools {
     struct holder *holder; /* NULL: no other engine takes from it, or gives */
     /* Engine thread only. */
     uint64_t on_snapshots, on_prefix_cache; /* bytes shown there */
-    uint64_t reliefs, moves, now_ns;
+    uint64_t reclaims, moves, now_ns;
     uint64_t dropped;        /* pages and snapshots evicted from the prefix cache to make room */
     bool (*more)(void *arg); /* of pools_opts */
     void *arg;

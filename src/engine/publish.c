@@ -98,8 +98,8 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     image_sched_read_gauges(en, ret);
     ret->pending_trim_bytes = trim_pending_bytes(en);
     ret->units_retaken = pools_retaken(&en->pools);
-    ret->reliefs += en->pools.reliefs;
-    en->pools.reliefs = 0;
+    ret->reclaims += en->pools.reclaims;
+    en->pools.reclaims = 0;
     if (en->pools.index) {
         struct prefix_numbers cache;
         prefix_index_numbers(en->pools.index, &cache);

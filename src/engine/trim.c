@@ -59,7 +59,7 @@ static uint64_t fallen_bytes(const struct engine *en, const struct holder_ask *o
 static void answer(struct engine *en, struct holder_ask *o)
 {
     o->answer.bytes = fallen_bytes(en, o);
-    en->now.reliefs += o->kind == HOLDER_GIVE && o->answer.entries > 0;
+    en->now.reclaims += o->kind == HOLDER_GIVE && o->answer.entries > 0;
     list_remove(&o->link);
     (void)publish(en);
     holder_ask_done(o);
@@ -271,7 +271,7 @@ void trim_share(struct engine *en)
         en->trim.done = false;
 }
 
-void trim_relieve(struct engine *en)
+void trim_reclaim(struct engine *en)
 {
     struct prefix_numbers n = {0};
     if (en->pools.index)
@@ -279,7 +279,7 @@ void trim_relieve(struct engine *en)
     uint64_t bytes = pools_evict(&en->pools, DIV_UP(n.bytes, (uint64_t)RELIEF_PART));
     if (bytes == 0 && pools_spare_bytes(&en->pools) + image_sched_free_bytes(en) == 0)
         return;
-    en->now.reliefs++;
+    en->now.reclaims++;
     en->trim.pressed = true;
     LOG_WARN("memory_short", "model=%s prefixes_dropped_bytes=%llu spare_bytes=%llu", en->name,
              (unsigned long long)bytes,

@@ -44,7 +44,7 @@ void trim_take_order(struct engine *en, struct holder_ask *o);
 /* Updates the list of holders, and drops prefixes that are more useful to other models' caches. */
 void trim_share(struct engine *en);
 /* An eighth of the prefixes goes, and all that is free. */
-void trim_relieve(struct engine *en);
+void trim_reclaim(struct engine *en);
 /* The engine ends: orders are answered as far as they came. */
 void trim_end(struct engine *en);
 /* Bytes of the due trim, at most. */

@@ -81,10 +81,10 @@ static void print_run(void)
 {
     printf(
         "steps=%llu seed=%llu tokens=%llu decoded=%llu cached=%llu preemptions=%llu moves=%llu trimmed=%llu "
-        "evictions=%llu reliefs=%llu past_window=%llu waits=%llu ends_ready=%llu longest_wait_s=%.1f "
+        "evictions=%llu reclaims=%llu past_window=%llu waits=%llu ends_ready=%llu longest_wait_s=%.1f "
         "share_of_bound=%.3f\n",
         (ull)sim.step, (ull)sim.seed, (ull)sim.tokens, (ull)sim.decode_tokens, (ull)sim.cached_tokens,
-        (ull)sim.preemptions, (ull)sim.moves, (ull)sim.units_trimmed, (ull)sim.evictions, (ull)sim.reliefs,
+        (ull)sim.preemptions, (ull)sim.moves, (ull)sim.units_trimmed, (ull)sim.evictions, (ull)sim.reclaims,
         (ull)sim.left_behind, (ull)sim.waits, (ull)sim.ends_ready, sim.wait_max_s, sim.share_max);
     printf("drafts=%llu right=%llu last_of_page=%llu\n", (ull)sim.drafts, (ull)sim.drafts_accepted,
            (ull)sim.boundaries_drafted);
@@ -109,7 +109,7 @@ static bool is_covered(void)
 {
     bool sure = sim.reads >= SURE_READS;
     bool all = sim.cached_tokens && sim.preemptions && sim.moves && sim.units_trimmed && sim.evictions &&
-               sim.reliefs && sim.left_behind && sim.paused_cancelled && sim.drafts > sim.drafts_accepted &&
+               sim.reclaims && sim.left_behind && sim.paused_cancelled && sim.drafts > sim.drafts_accepted &&
                sim.boundaries_drafted && sim.waits && sim.ends_ready && sim.parks && sim.parked_cancelled &&
                ((sim.fetched_tokens && sim.fetches_failed) || !sure);
     for (size_t i = 0; i < OUTCOMES; i++)

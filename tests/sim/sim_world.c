@@ -89,7 +89,7 @@ static bool shrink(struct world *w, uint32_t group)
 static bool on_refusal(void *arg, bool cached)
 {
     struct pool_of *p = arg;
-    sim.reliefs++;
+    sim.reclaims++;
     for (uint32_t g = 0; g <= p->world->opts.group_count; g++) {
         bool others = g != MIN_OF(p->group, p->world->opts.group_count);
         do {
@@ -156,7 +156,7 @@ static void create_pages(struct world *w, uint32_t group, bool reuse)
                                    .kv = w->kv[group],
                                    .evict = reuse ? on_evict : NULL,
                                    .move = reuse && g->page_bytes <= UNIT_BYTES ? on_move : NULL,
-                                   .relieve = chance(w, 0.7) ? on_refusal : NULL,
+                                   .reclaim = chance(w, 0.7) ? on_refusal : NULL,
                                    .arg = &w->pools[group],
                                    .uses = &w->uses};
     w->pools[group] = (struct pool_of){w, group};
@@ -169,7 +169,7 @@ static void create_slots(struct world *w, bool reuse)
                                        reuse ? 2 * w->opts.rows_max + between(w, 0, 6) : w->opts.rows_max,
                                    .slot_bytes = w->slot_bytes,
                                    .state = w->state,
-                                   .relieve = chance(w, 0.7) ? on_refusal : NULL,
+                                   .reclaim = chance(w, 0.7) ? on_refusal : NULL,
                                    .is_movable = is_movable_slot,
                                    .move = reuse && w->slot_bytes <= UNIT_BYTES ? on_move_slot : NULL,
                                    .arg = &w->pools[PAGE_GROUPS_MAX]};

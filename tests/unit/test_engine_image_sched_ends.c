@@ -331,7 +331,7 @@ TEST(what_images_were_encoded_in_goes_when_none_comes_and_features_when_asked)
     run_seen(&s.f, &seen[0], 2);
     assert_int_equal(numbers(&s.f).images_encoded, 4);
     /* Shortage takes them as well. */
-    engine_relieve(s.f.engine);
+    engine_reclaim(s.f.engine);
     wait_until(&s.f, is_at_rest, NULL);
     struct engine_cleared given;
     assert_int_equal(engine_trim(s.f.engine, &given), 0);

@@ -230,7 +230,7 @@ static void clear_and_trim(struct scene *s, struct client *c)
     (void)c;
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, give_order, &orders[i]), 0);
-    engine_relieve(s->f.engine);
+    engine_reclaim(s->f.engine);
     gate_set(&gate, false, 0);
     all_hear(&s->f);
     wait_all(&s->f);
@@ -260,7 +260,7 @@ static void expect_closing(struct scene *s)
     assert_int_equal(engine_clear_cache(s->f.engine, &cleared), -EPIPE);
     assert_int_equal(engine_trim(s->f.engine, &cleared), -EPIPE);
     engine_wake(s->f.engine);
-    engine_relieve(s->f.engine);
+    engine_reclaim(s->f.engine);
 }
 
 TEST(an_engine_that_closes_in_any_phase_ends_all)

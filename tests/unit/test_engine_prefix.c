@@ -244,7 +244,7 @@ static void trouble(struct fixture *f, struct rng *rng)
     uint32_t prompt[300];
     switch (rng_below(rng, 16)) {
     case 0:
-        engine_relieve(f->engine);
+        engine_reclaim(f->engine);
         break;
     case 1:
         assert_int_equal(engine_trim(f->engine, &given), 0);

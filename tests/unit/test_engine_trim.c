@@ -121,7 +121,7 @@ TEST(nothing_goes_by_itself_when_units_are_kept)
 }
 
 /* The oldest prefixes go, the others are moved together, and they are found where they are now. */
-static void relieve(const char *dir)
+static void reclaim(const char *dir)
 {
     struct fixture f = {0}, fresh = {0};
     struct engine_opts o = opts_of(dir, true), none = opts_of(dir, false);
@@ -132,14 +132,14 @@ static void relieve(const char *dir)
     fill_cache(&f);
     for (uint32_t times = 0; times < 4; times++) {
         uint64_t before = numbers(&f).cache_bytes;
-        engine_relieve(f.engine);
+        engine_reclaim(f.engine);
         /* An order comes behind it, and is answered when both are done. */
         assert_int_equal(engine_trim(f.engine, &given), 0);
         run(&f, 1000 + times, 40, 1);
         assert_true(numbers(&f).cache_bytes < before);
     }
     struct engine_numbers n = numbers(&f);
-    assert_true(n.reliefs >= 4 && n.cache_pages_evicted > 0 && n.trim_units > 0);
+    assert_true(n.reclaims >= 4 && n.cache_pages_evicted > 0 && n.trim_units > 0);
     for (uint32_t i = PROMPTS; i-- > 0;) {
         struct client *c = run(&f, i, 300 + i * 30, 8);
         expect_same(c, run(&fresh, i, 300 + i * 30, 8));
@@ -154,8 +154,8 @@ static void relieve(const char *dir)
 
 TEST(prefixes_that_moved_give_the_same_tokens)
 {
-    relieve(TINY("qwen3"));
-    relieve(TINY("qwen3_5_moe"));
+    reclaim(TINY("qwen3"));
+    reclaim(TINY("qwen3_5_moe"));
 }
 
 TEST(an_order_is_answered_while_rows_run)

@@ -66,7 +66,7 @@ static void open_pool(struct fixture *f, size_t page_bytes, uint64_t limit_bytes
                                   .kv = f->kv,
                                   .evict = on_evict,
                                   .move = on_move,
-                                  .relieve = on_refusal,
+                                  .reclaim = on_refusal,
                                   .arg = f};
     struct arena_opts arena = {.bytes_max = page_pool_arena_bytes(&opts)};
     assert_int_equal(arena_create(&arena, &f->arena), 0);
