@@ -50,8 +50,8 @@ def run(options):
         report.must(f"ledger at idle as after warm-up {moved or ''}", ledger == ledger_at_end)
         report.must("no request left", not (status["requests"] or status["engine_jobs"] or status["streams"]))
         model = status["models"][0]
-        retaken, units = model["trims"]["units_retaken"], model["trims"]["units"]
-        report.figure("units_retaken", retaken, f"within a second {retaken} of {units} that were given back")
+        recommitted, units = model["trims"]["units_recommitted"], model["trims"]["units"]
+        report.figure("units_recommitted", recommitted, f"within a second {recommitted} of {units} that were given back")
         report.say(f"preemptions {model['preemptions']}, evicted {model['cache']['pages_evicted']} pages, trims {model['trims']}")
     report.figure("failures", len(traffic.failures))
     for failure in traffic.failures[:5]:

@@ -205,8 +205,8 @@ static void write_trims(struct api *a, const struct engine_numbers *numbers, uin
                seconds(n->trim_slice_ns));
     EACH_MODEL("plateau_trim_slice_seconds_max", "gauge", "Duration of the longest trim slice.",
                seconds(n->trim_slice_max_ns));
-    EACH_MODEL("plateau_units_retaken_total", "counter",
-               "Commit units returned and committed again within a second.", n->units_retaken);
+    EACH_MODEL("plateau_units_recommitted_total", "counter",
+               "Commit units returned and committed again within a second.", n->units_recommitted);
     EACH_MODEL("plateau_memory_short_total", "counter",
                "Times that the prefix cache shrank because memory was short.", n->reclaims);
 }

@@ -58,12 +58,12 @@ static void write_trims(const struct engine_numbers *n, struct buf *ret)
 {
     buf_printf(ret,
                "\"trims\":{\"pending_bytes\":%llu,\"count\":%llu,\"units\":%llu,\"bytes\":%llu,"
-               "\"moves\":%llu,\"slices\":%llu,\"longest_slice_ms\":%.3f,\"units_retaken\":%llu,"
+               "\"moves\":%llu,\"slices\":%llu,\"longest_slice_ms\":%.3f,\"units_recommitted\":%llu,"
                "\"memory_short\":%llu}",
                (unsigned long long)n->pending_trim_bytes, (unsigned long long)n->trims,
                (unsigned long long)n->trim_units, (unsigned long long)n->trim_bytes,
                (unsigned long long)n->trim_moves, (unsigned long long)n->trim_slices,
-               (double)n->trim_slice_max_ns / (double)NS_PER_MS, (unsigned long long)n->units_retaken,
+               (double)n->trim_slice_max_ns / (double)NS_PER_MS, (unsigned long long)n->units_recommitted,
                (unsigned long long)n->reclaims);
 }
 

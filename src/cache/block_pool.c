@@ -18,7 +18,7 @@ struct bitmap {
 
 #define GIVEN_MAX   256           /* of the last second; more are not counted when they come again */
 #define PREPARE_MIN 4             /* units that are worth waking other threads */
-#define RETAKEN_NS  1000000000ull /* what comes again sooner should have stayed */
+#define RECOMMITTED_NS  1000000000ull /* what comes again sooner should have stayed */
 
 struct block_pool {
     /* Constant. */
@@ -35,7 +35,7 @@ struct block_pool {
     /* When units were given back, the newest last, of those that have not come again. */
     uint64_t given_ns[GIVEN_MAX];
     uint32_t given_first, given_count;
-    uint64_t retaken;
+    uint64_t recommitted;
 };
 
 /* ---- bitmap ---- */
@@ -164,7 +164,7 @@ static void note_taken(struct block_pool *p)
     if (p->given_count == 0)
         return;
     uint64_t given_ns = p->given_ns[(p->given_first + --p->given_count) % GIVEN_MAX];
-    p->retaken += p->now_ns - given_ns < RETAKEN_NS;
+    p->recommitted += p->now_ns - given_ns < RECOMMITTED_NS;
 }
 
 /* False: the system does not take it, and it stays as it is. */
@@ -424,7 +424,7 @@ void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret)
         .active_bytes = active,
         .cached_bytes = (uint64_t)units_committed(p->units) * UNIT_BYTES - active,
         .limit_bytes = (uint64_t)units_max(p->units) * UNIT_BYTES,
-        .retaken = p->retaken,
+        .recommitted = p->recommitted,
     };
 }
 

@@ -248,7 +248,7 @@ struct engine_numbers {
      * back or a request comes. A slice is the work between two looks at the inbox. */
     uint64_t pending_trim_bytes; /* what the trim that is owed now will give back at most */
     uint64_t trims, trim_units, trim_bytes, trim_moves, trim_slices, trim_slice_ns, trim_slice_max_ns;
-    uint64_t units_retaken; /* given back and committed again within a second */
+    uint64_t units_recommitted; /* given back and committed again within a second */
     uint64_t reclaims;       /* times that memory was taken from caches because some was short */
     /* Images: encoded ones, and those with embeddings in the cache when their sequence needed them. A
      * slice is the encoding work between two steps. */

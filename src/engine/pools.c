@@ -382,7 +382,7 @@ uint64_t pools_held_bytes(const struct pools *p)
     return ((uint64_t)pages_numbers(p).units_committed + slots_numbers(p).units_committed) * UNIT_BYTES;
 }
 
-uint64_t pools_retaken(const struct pools *p)
+uint64_t pools_recommitted(const struct pools *p)
 {
-    return pages_numbers(p).retaken + slots_numbers(p).retaken;
+    return pages_numbers(p).recommitted + slots_numbers(p).recommitted;
 }

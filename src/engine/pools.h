@@ -87,6 +87,6 @@ uint64_t pools_publish(struct pools *p, const struct pools_beside *beside, uint6
 uint64_t pools_spare_bytes(const struct pools *p);
 /* All units. */
 uint64_t pools_held_bytes(const struct pools *p);
-uint64_t pools_retaken(const struct pools *p);
+uint64_t pools_recommitted(const struct pools *p);
 
 #endif

@@ -97,7 +97,7 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     pools_settle(&en->pools);
     image_sched_read_gauges(en, ret);
     ret->pending_trim_bytes = trim_pending_bytes(en);
-    ret->units_retaken = pools_retaken(&en->pools);
+    ret->units_recommitted = pools_recommitted(&en->pools);
     ret->reclaims += en->pools.reclaims;
     en->pools.reclaims = 0;
     if (en->pools.index) {

@@ -163,15 +163,15 @@ static void finish(struct engine *en)
 static void owe(struct engine *en)
 {
     struct trim *t = &en->trim;
-    uint64_t retaken = pools_retaken(&en->pools);
+    uint64_t recommitted = pools_recommitted(&en->pools);
     bool unregretted = t->ended_ns > 0 && en->last_end_ns - t->ended_ns > REGRET_NS;
-    if (retaken > t->retaken)
+    if (recommitted > t->recommitted)
         t->patience_ns = MIN_OF(2 * t->patience_ns, PATIENCE_MOST_NS);
     else if (unregretted)
         t->patience_ns = MAX_OF(t->patience_ns / 2, PATIENCE_LEAST_NS);
-    if (retaken > t->retaken || unregretted)
+    if (recommitted > t->recommitted || unregretted)
         t->ended_ns = 0;
-    t->retaken = retaken;
+    t->recommitted = recommitted;
     t->due_ns = en->last_end_ns + t->patience_ns;
     t->owed = true;
 }
@@ -227,14 +227,14 @@ static bool has_too_much(const struct engine *en, uint64_t before_ns)
 static void learn_to_keep(struct engine *en, uint64_t now_ns)
 {
     struct trim *t = &en->trim;
-    uint64_t retaken = pools_retaken(&en->pools);
-    if (retaken > t->keep_retaken)
+    uint64_t recommitted = pools_recommitted(&en->pools);
+    if (recommitted > t->keep_recommitted)
         t->keep_ns = MIN_OF(t->keep_ns * 2, KEEP_MOST_NS);
     else if (now_ns - t->keep_changed_ns > KEEP_CALM_NS)
         t->keep_ns = MAX_OF(t->keep_ns / 2, KEEP_LEAST_NS);
     else
         return;
-    t->keep_retaken = retaken;
+    t->keep_recommitted = recommitted;
     t->keep_changed_ns = now_ns;
 }
 

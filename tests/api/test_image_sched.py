@@ -232,7 +232,7 @@ def test_every_name_is_documented_once_and_of_one_kind(seen):
     for name in ["vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total", "vllm:num_preemptions_total",
                  "vllm:request_queue_time_seconds", "plateau_cache_hits_total", "plateau_cache_pages_evicted_total",
                  "plateau_trims_total", "plateau_trim_units_total", "plateau_trim_slice_seconds_total",
-                 "plateau_trim_slice_seconds_max", "plateau_pending_trim_bytes", "plateau_units_retaken_total"]:
+                 "plateau_trim_slice_seconds_max", "plateau_pending_trim_bytes", "plateau_units_recommitted_total"]:
         assert name in families, name
     kinds = {"used", "reserved", "planned", "peak"}
     memory = families["plateau_memory_bytes"][1]

@@ -205,12 +205,12 @@ TEST(units_that_come_again_at_once_are_counted)
     page_pool_clock(f.pool, 11 * second);
     forget(&f, take(&f));
     page_pool_numbers(f.pool, &n);
-    assert_int_equal(n.blocks.retaken, 0);
+    assert_int_equal(n.blocks.recommitted, 0);
     page_pool_trim(f.pool, 1, UINT64_MAX);
     page_pool_clock(f.pool, 12 * second - 1);
     forget(&f, take(&f));
     page_pool_numbers(f.pool, &n);
-    assert_int_equal(n.blocks.retaken, 1);
+    assert_int_equal(n.blocks.recommitted, 1);
     close_pool(&f);
 }
 
