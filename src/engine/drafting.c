@@ -34,8 +34,8 @@ int drafting_init(struct engine *en)
     g->of = ARENA_ARRAY(en->arena, struct sched_row *, rows);
     g->heads = ARENA_ARRAY(en->arena, struct model_draft_row, rows);
     g->counts = ARENA_ARRAY(en->arena, uint32_t, rows);
-    g->drawn = ARENA_ARRAY(en->arena, uint32_t, rows);
-    return g->rows && g->of && g->heads && g->counts && g->drawn ? 0 : -ENOMEM;
+    g->sampled = ARENA_ARRAY(en->arena, uint32_t, rows);
+    return g->rows && g->of && g->heads && g->counts && g->sampled ? 0 : -ENOMEM;
 }
 
 /* ---- before the plan ---- */

@@ -22,7 +22,7 @@ struct drafting {
     struct sched_row **of;         /* [max_num_seqs]: whose they are */
     struct model_draft_row *heads; /* [max_num_seqs] */
     uint32_t *counts; /* [max_num_seqs]: draft tokens of each sequence of the plan that are computed */
-    uint32_t *drawn;  /* [max_num_seqs]: tokens that each row of the plan has drawn */
+    uint32_t *sampled;  /* [max_num_seqs]: tokens that each row of the plan has sampled */
     uint32_t planned, computed; /* draft tokens of the step */
 };
 

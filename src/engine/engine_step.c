@@ -45,7 +45,7 @@ static bool is_blind(const struct engine *en, const struct job *j)
 /* The first token of the chunk that needs logits. */
 static uint32_t logits_from(const struct engine *en, const struct job *j, const struct sched_step_row *r)
 {
-    uint32_t last = r->draws ? r->count - 1 : r->count;
+    uint32_t last = r->samples ? r->count - 1 : r->count;
     if (r->drafts > 0)
         return is_blind(en, j) ? last : 0;
     if (!job_wants_prompt_logits(j))
@@ -207,38 +207,38 @@ static void draw(struct engine *en, struct job *j, float *logits, struct sampled
 static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint32_t planned, float *logits,
                          uint64_t now_ns)
 {
-    uint32_t drafts = en->drafting.counts[index], drawn = 0, right = 0;
+    uint32_t drafts = en->drafting.counts[index], sampled = 0, right = 0;
     const uint32_t *next = j->tokens + j->prompt_count + j->output_count;
-    while (!j->ends && drawn == right) {
+    while (!j->ends && sampled == right) {
         struct sampled s;
         uint32_t draft = right < drafts ? *next++ : UINT32_MAX;
-        draw(en, j, logits + (size_t)drawn * en->shape->vocab, &s);
+        draw(en, j, logits + (size_t)sampled * en->shape->vocab, &s);
         put_token(en, j, &s, now_ns);
-        drawn++;
+        sampled++;
         right += s.id == draft;
     }
-    drafting_count(en, j, index, planned, right, drawn == right);
-    return drawn;
+    drafting_count(en, j, index, planned, right, sampled == right);
+    return sampled;
 }
 
 /* Accepts every valid draft token as the token. `logits`: as in draw_run(); of the last one only if the
  * row is_blind(). */
 static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, float *logits, uint64_t now_ns)
 {
-    uint32_t drafts = en->drafting.counts[index], drawn = 0;
+    uint32_t drafts = en->drafting.counts[index], sampled = 0;
     bool blind = is_blind(en, j), kept = true;
-    for (; !j->ends && kept; drawn++) {
+    for (; !j->ends && kept; sampled++) {
         struct sampled s;
-        float *own = logits + (blind ? 0 : (size_t)drawn * en->shape->vocab);
-        kept = drawn < drafts &&
+        float *own = logits + (blind ? 0 : (size_t)sampled * en->shape->vocab);
+        kept = sampled < drafts &&
                sampler_keep(j->sampler, blind ? NULL : own, en->shape->vocab, en->exists,
                             j->tokens[j->prompt_count + j->output_count], j->output_count, &s);
         if (!kept)
             draw(en, j, own, &s);
         put_token(en, j, &s, now_ns);
     }
-    drafting_count(en, j, index, drafts, MIN_OF(drawn - !kept, drafts), kept);
-    return drawn;
+    drafting_count(en, j, index, drafts, MIN_OF(sampled - !kept, drafts), kept);
+    return sampled;
 }
 
 static void take_results(struct engine *en, const struct sched_plan *plan, uint64_t now_ns)
@@ -254,11 +254,11 @@ static void take_results(struct engine *en, const struct sched_plan *plan, uint6
         logits += (size_t)count * en->shape->vocab;
         if (r->drafts == 0)
             own = logits - en->shape->vocab; /* a prompt may have others before it */
-        en->drafting.drawn[i] = 0;
-        if (r->draws && r->drafts > 0 && en->opts.drafting.optimistic)
-            en->drafting.drawn[i] = keep_run(en, j, i, own, now_ns);
-        else if (r->draws)
-            en->drafting.drawn[i] = draw_run(en, j, i, r->drafts, own, now_ns);
+        en->drafting.sampled[i] = 0;
+        if (r->samples && r->drafts > 0 && en->opts.drafting.optimistic)
+            en->drafting.sampled[i] = keep_run(en, j, i, own, now_ns);
+        else if (r->samples)
+            en->drafting.sampled[i] = draw_run(en, j, i, r->drafts, own, now_ns);
     }
 }
 
@@ -267,10 +267,10 @@ static void accept(struct engine *en, const struct sched_plan *plan)
     for (uint32_t i = 0; i < plan->row_count && en->pools.slots; i++)
         if (en->rows[i].hold)
             model_accept(en->opts.model, slot_pool_base(en->pools.slots), plan->rows[i].slot_out,
-                         en->drafting.drawn[i]);
+                         en->drafting.sampled[i]);
 }
 
-/* Rows whose last token was among those drawn. */
+/* Rows whose last token was among those sampled. */
 static void end_rows(struct engine *en, const struct sched_plan *plan)
 {
     for (uint32_t i = 0; i < plan->row_count; i++) {
@@ -378,7 +378,7 @@ bool engine_step(struct engine *en)
         take_results(en, &plan, now_ns);
         accept(en, &plan);
     }
-    sched_done(en->sched, &(struct sched_results){now_ns, r == 0, en->drafting.drawn});
+    sched_done(en->sched, &(struct sched_results){now_ns, r == 0, en->drafting.sampled});
     if (r == 0)
         end_rows(en, &plan);
     else

@@ -65,7 +65,7 @@ struct job {
     uint32_t held_bytes, held_first, held_count, held_ready; /* ready: decided, waiting for room */
     /* Times; 0 = not yet. */
     uint64_t arrival_ns, admitted_ns, first_token_ns, full_since_ns;
-    bool ends; /* its last token has been drawn, in the step under way: finish.reason says why */
+    bool ends; /* its last token has been sampled, in the step under way: finish.reason says why */
     /* With over: the finish; held and decided tokens go out first. */
     bool over;
     struct stream_finish finish;
@@ -111,7 +111,7 @@ void job_add_keys(struct job *j, uint32_t tokens);
 
 /* A token of the prompt with its logprob; there is room. */
 void job_put_prompt(struct job *j, const struct stream_token *t);
-/* A drawn token. `text`: room for a token's text, rewritten. True: a stop string ends in it. Everything of
+/* A sampled token. `text`: room for a token's text, rewritten. True: a stop string ends in it. Everything of
  * the output up to here that is not held is in the stream as far as it has room. */
 bool job_put(struct job *j, const struct stream_token *t, bool ends, struct buf *text, struct stop_hit *hit);
 /* Moves decided tokens into the stream; true when none are left. */

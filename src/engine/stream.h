@@ -45,7 +45,7 @@ const char *finish_reason_name(enum finish_reason r);
 struct stream_finish {
     enum finish_reason reason;
     uint32_t prompt_tokens, cached_tokens,
-        completion_tokens; /* completion: all that were drawn, the end token included */
+        completion_tokens; /* completion: all that were sampled, the end token included */
     bool stopped_by_string;
     uint32_t stop_index; /* which of the job's stop strings */
     uint64_t text_bytes; /* with stopped_by_string: the output text ends at this byte of its decoded tokens */

@@ -230,22 +230,22 @@ void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_pla
     *ret = (struct sched_plan){s->row_count, s->tokens, s->rows, (uint32_t)(s->preemptions - preemptions)};
 }
 
-/* `drawn`: tokens that the row has more. Of its drafts, all but the last of those stand for one. */
-static void advance(struct sched *s, const struct sched_step_row *r, uint32_t drawn, uint64_t now_ns)
+/* `sampled`: tokens that the row has more. Of its drafts, all but the last of those stand for one. */
+static void advance(struct sched *s, const struct sched_step_row *r, uint32_t sampled, uint64_t now_ns)
 {
     ASSERT(r->from == r->row->done);
     struct sched_row *row = r->row;
     uint32_t before = row->done;
-    ASSERT(!r->draws || (drawn >= 1 && drawn <= 1 + r->drafts && drawn <= row->tokens_limit - row->tokens));
-    row->done += r->draws ? r->count - r->drafts + drawn - 1 : r->count;
-    ASSERT(row->done <= row->tokens - 1 + (r->draws ? drawn : 0));
+    ASSERT(!r->samples || (sampled >= 1 && sampled <= 1 + r->drafts && sampled <= row->tokens_limit - row->tokens));
+    row->done += r->samples ? r->count - r->drafts + sampled - 1 : r->count;
+    ASSERT(row->done <= row->tokens - 1 + (r->samples ? sampled : 0));
     ASSERT(row->done <= row->page_count * PAGE_TOKENS);
     share_charge(row->share, row->done - before);
     row_cache_advance(&s->opts, row);
     row->served_ns = now_ns;
-    if (!r->draws)
+    if (!r->samples)
         return;
-    row->tokens += drawn;
+    row->tokens += sampled;
     row->phase = SCHED_DECODING;
 }
 
@@ -254,7 +254,7 @@ void sched_done(struct sched *s, const struct sched_results *results)
     ASSERT(s->planned);
     s->planned = false;
     for (uint32_t i = 0; i < s->row_count && results->computed; i++)
-        advance(s, &s->rows[i], results->drawn ? results->drawn[i] : 1, results->now_ns);
+        advance(s, &s->rows[i], results->sampled ? results->sampled[i] : 1, results->now_ns);
 }
 
 /* ---- looking ---- */

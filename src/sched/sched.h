@@ -87,7 +87,7 @@ enum sched_end {
 struct sched_row {
     /* The caller's, set before sched_add. */
     uint32_t *pages[PAGE_GROUPS_MAX]; /* a table of each group, with room for sched_pages(tokens_limit) */
-    uint32_t tokens;                  /* known ones: the prompt; sched_done adds what is drawn */
+    uint32_t tokens;                  /* known ones: the prompt; sched_done adds what is sampled */
     uint32_t tokens_limit;            /* > tokens; the sequence never has more */
     int32_t priority;                 /* lower goes first */
     uint64_t arrival_ns;
@@ -184,7 +184,7 @@ struct sched_step_row {
     /* How many of them are drafts, the last ones: they cross no page and no limit. Fewer may be
      * computed. */
     uint32_t drafts;
-    bool draws;                 /* the last one's logits give the next token */
+    bool samples;                 /* the last one's logits give the next token */
     uint32_t slot_in, slot_out; /* the state before and behind them */
 };
 
@@ -204,9 +204,9 @@ struct sched_results {
     bool computed; /* false: the step failed, and nothing has moved; the caller removes its rows */
     /* [row_count]: tokens that each drawing row of the plan has more: 1, and each draft that was right. NULL:
      * 1 each. */
-    const uint32_t *drawn;
+    const uint32_t *sampled;
 };
-/* The plan's tokens are computed, of a row's drafts those that were right, and each row that draws has as
+/* The plan's tokens are computed, of a row's drafts those that were right, and each row that samples has as
  * many tokens more; what ends is removed after it. The keys of pages that become whole by this are there
  * already. */
 void sched_done(struct sched *s, const struct sched_results *results);

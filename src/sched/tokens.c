@@ -15,7 +15,7 @@ static void plan_row(struct sched *s, struct sched_row *row, uint32_t count, uin
                                                       .from = row->done,
                                                       .count = count,
                                                       .drafts = drafts,
-                                                      .draws = row->done + count - drafts == row->tokens,
+                                                      .samples = row->done + count - drafts == row->tokens,
                                                       .slot_in = row->slot_in,
                                                       .slot_out = row->slot};
     s->tokens += count;

@@ -1,7 +1,7 @@
 /* sim.h - what the files of the simulation share.
  *
  * A world has its own sizes: rows, queue, groups with their pages and windows, slots, limits. All of it is
- * drawn from one seed. */
+ * sampled from one seed. */
 #ifndef PLATEAU_TESTS_SIM_H
 #define PLATEAU_TESTS_SIM_H
 
@@ -15,7 +15,7 @@
 #define TOKENS_MAX   (TABLE_MAX * PAGE_TOKENS)
 #define CUTS_MAX     4
 #define FAMILIES     3 /* prompts of a family begin alike */
-#define STREAM_MAX   8 /* drawn tokens that a client has not read */
+#define STREAM_MAX   8 /* sampled tokens that a client has not read */
 #define DRAFTS_MAX   5 /* drafts of a row's step */
 #define TOO_SLOW_NS  2000000000ull
 #define TENANTS      5

@@ -48,7 +48,7 @@ static void append(struct request *q, uint32_t at, uint64_t token)
 void draw(struct request *q, uint64_t state)
 {
     uint32_t at = q->prompt + q->outputs + 1;
-    /* What it has drawn so far is what it draws alone, or this is wrong. */
+    /* What it has sampled so far is what it samples alone, or this is wrong. */
     append(q, at, output_of(q, state));
     ASSERT(q->token[at] == output_of(q, q->state[at - 1]));
     q->outputs++;

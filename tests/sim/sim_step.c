@@ -1,7 +1,7 @@
 /* sim_step.c - one step: plan, "compute", done, and what must hold of each.
  *
  * Pages and slots hold stamps. A row goes on from the stamps it reads and from nothing else, so what it
- * writes and draws is right only if all that it was given is. */
+ * writes and samples is right only if all that it was given is. */
 #include "sim.h"
 
 #define STEP_BASE_NS  1000000ull
@@ -129,7 +129,7 @@ static void check_chunk(const struct world *w, const struct sched_step_row *r, u
 {
     const struct sched_row *row = r->row;
     bool rest = r->from + r->count - r->drafts == row->tokens;
-    ASSERT(r->count > 0 && r->count <= tokens_left && r->draws == rest);
+    ASSERT(r->count > 0 && r->count <= tokens_left && r->samples == rest);
     ASSERT(r->drafts <= row->drafts && (r->drafts == 0 || row->phase == SCHED_DECODING));
     ASSERT(r->drafts == 0 || r->from / PAGE_TOKENS == (r->from + r->count - 1) / PAGE_TOKENS);
     ASSERT(row->tokens + r->drafts < row->tokens_limit);
@@ -165,7 +165,7 @@ static void check_plan(struct world *w, const struct sched_plan *plan, uint32_t 
         const struct sched_step_row *r = &plan->rows[i];
         check_chunk(w, r, w->opts.tokens_max - tokens);
         tokens += r->count;
-        logits += r->row->logits_all ? r->count : r->draws + r->drafts;
+        logits += r->row->logits_all ? r->count : r->samples + r->drafts;
         drafts += r->drafts;
         decoding += r->row->phase == SCHED_DECODING;
         for (uint32_t k = 0; k < i; k++)
@@ -212,32 +212,32 @@ static void check_waits(struct world *w, const struct sched_plan *plan)
 
 /* ---- the step ---- */
 
-/* How many tokens the row draws; it may end before its drafts do. */
+/* How many tokens the row samples; it may end before its drafts do. */
 static uint32_t draws_of(struct world *w, const struct sched_step_row *r)
 {
     const struct request *q = request_of(r->row);
     uint32_t right = chance(w, 0.5) ? r->drafts : between(w, 0, r->drafts);
-    return r->draws ? MIN_OF(1 + right, q->outputs_wanted - q->outputs) : 0;
+    return r->samples ? MIN_OF(1 + right, q->outputs_wanted - q->outputs) : 0;
 }
 
 static void end_step(struct world *w, const struct sched_plan *plan, const uint64_t *states,
-                     const uint32_t *drawn, bool failed)
+                     const uint32_t *sampled, bool failed)
 {
     for (uint32_t i = 0; i < plan->row_count && !failed; i++) {
         struct request *q = request_of(plan->rows[i].row);
         uint64_t state = states[i];
-        for (uint32_t k = 0; k < drawn[i]; k++) {
+        for (uint32_t k = 0; k < sampled[i]; k++) {
             draw(q, state);
             state = q->state[q->prompt + q->outputs];
         }
     }
-    sched_done(w->sched, &(struct sched_results){w->now_ns, !failed, drawn});
+    sched_done(w->sched, &(struct sched_results){w->now_ns, !failed, sampled});
     for (uint32_t i = 0; i < plan->row_count; i++) {
         const struct sched_step_row *r = &plan->rows[i];
         struct request *q = request_of(r->row);
-        if (r->draws)
+        if (r->samples)
             q->row.logits_all = false;
-        if (!failed && (!r->draws || q->outputs < q->outputs_wanted))
+        if (!failed && (!r->samples || q->outputs < q->outputs_wanted))
             continue;
         sched_remove(w->sched, &q->row);
         finish(w, q, failed ? STEP_ERROR : DONE);
@@ -263,7 +263,7 @@ void step(struct world *w)
     struct sched_numbers n;
     struct sched_plan plan;
     uint64_t states[REQUESTS_MAX];
-    uint32_t drawn[REQUESTS_MAX];
+    uint32_t sampled[REQUESTS_MAX];
     sched_plan(w->sched, &ev, &plan);
     check_oldest(oldest, &plan);
     take_ended(w);
@@ -273,9 +273,9 @@ void step(struct world *w)
     world_check(w);
     bool failed = !w->calm && chance(w, 0.001);
     for (uint32_t i = 0; i < plan.row_count; i++) {
-        drawn[i] = draws_of(w, &plan.rows[i]);
-        states[i] = compute_row(w, &plan.rows[i], drawn[i] ? drawn[i] - 1 : 0, failed);
-        sim.drafts_accepted += drawn[i] > 1 ? drawn[i] - 1 : 0;
+        sampled[i] = draws_of(w, &plan.rows[i]);
+        states[i] = compute_row(w, &plan.rows[i], sampled[i] ? sampled[i] - 1 : 0, failed);
+        sim.drafts_accepted += sampled[i] > 1 ? sampled[i] - 1 : 0;
         sim.decode_tokens += plan.rows[i].row->phase == SCHED_DECODING;
     }
     sim.tokens += plan.tokens;
@@ -283,7 +283,7 @@ void step(struct world *w)
     sim.parks += n.parked > 0;
     pass_time(w, &plan);
     if (plan.row_count > 0)
-        end_step(w, &plan, states, drawn, failed);
+        end_step(w, &plan, states, sampled, failed);
     check_waits(w, &plan);
     world_check(w);
 }

@@ -67,7 +67,7 @@ TEST(the_bundled_model_answers_as_its_reference_eight_at_a_time)
 struct stop_case {
     const char *stop;
     const char *text; /* what is left of "accessdb is in section 8." */
-    uint32_t tokens;  /* drawn; 0: it is not found */
+    uint32_t tokens;  /* sampled; 0: it is not found */
 };
 
 static void run_stop(struct fixture *f, const struct stop_case *c)

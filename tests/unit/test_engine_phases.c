@@ -269,14 +269,14 @@ TEST(an_engine_that_closes_in_any_phase_ends_all)
         struct scene s;
         scene_open(&s);
         bring(&s, phase);
-        uint64_t drawn = numbers(&s.f).completion_tokens;
+        uint64_t sampled = numbers(&s.f).completion_tokens;
         engine_stop(s.f.engine);
         expect_closing(&s);
         gate_set(&gate, false, 0);
         all_hear(&s.f);
         wait_all(&s.f);
         /* The step ended between two layers. */
-        assert_int_equal(numbers(&s.f).completion_tokens, drawn);
+        assert_int_equal(numbers(&s.f).completion_tokens, sampled);
         for (uint32_t i = 0; i < s.f.client_count; i++)
             assert_int_equal(s.f.clients[i]->finish.reason, FINISH_SHUTDOWN);
         test_engine_close(&s.f);

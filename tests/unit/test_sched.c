@@ -111,10 +111,10 @@ TEST(a_row_goes_from_prompt_to_answer)
     step(&f);
     assert_int_equal(given(&f, 0), 256);
     assert_int_equal(row->phase, SCHED_PREFILLING);
-    assert_false(f.plan.rows[0].draws);
+    assert_false(f.plan.rows[0].samples);
     step(&f);
     assert_int_equal(given(&f, 0), 44);
-    assert_true(f.plan.rows[0].draws);
+    assert_true(f.plan.rows[0].samples);
     assert_int_equal(row->phase, SCHED_DECODING);
     assert_int_equal(row->tokens, 301);
     step(&f);
@@ -501,7 +501,7 @@ TEST(a_chunk_ends_where_the_rest_waits_and_goes_on_when_it_has_come)
     f.ev.tokens_alone = 256;
     step(&f);
     assert_int_equal(given(&f, 0), 104);
-    assert_true(f.plan.rows[0].draws);
+    assert_true(f.plan.rows[0].samples);
     close_sched(&f);
 }
 

@@ -53,11 +53,11 @@ static void plan(struct fixture *f)
     sched_check(f->sched);
 }
 
-/* drawn: NULL for 1 each. */
-static void done(struct fixture *f, const uint32_t *drawn)
+/* sampled: NULL for 1 each. */
+static void done(struct fixture *f, const uint32_t *sampled)
 {
     f->ev.now_ns += 1000000;
-    sched_done(f->sched, &(struct sched_results){f->ev.now_ns, true, drawn});
+    sched_done(f->sched, &(struct sched_results){f->ev.now_ns, true, sampled});
     sched_check(f->sched);
 }
 
@@ -95,7 +95,7 @@ TEST(a_accepted_draft_is_a_token_and_a_wrong_one_is_none)
     assert_int_equal(row->tokens, 11);
     plan(&f);
     const struct sched_step_row *r = planned(&f, row);
-    assert_true(r->from == 10 && r->count == 5 && r->drafts == 4 && r->draws);
+    assert_true(r->from == 10 && r->count == 5 && r->drafts == 4 && r->samples);
     assert_int_equal(f.plan.tokens, 5);
     done(&f, (uint32_t[]){3});
     assert_true(row->tokens == 14 && row->done == 13);
@@ -105,7 +105,7 @@ TEST(a_accepted_draft_is_a_token_and_a_wrong_one_is_none)
     plan(&f);
     done(&f, (uint32_t[]){5});
     assert_true(row->tokens == 20 && row->done == 19);
-    /* A step that failed moves nothing, whatever it had drawn. */
+    /* A step that failed moves nothing, whatever it had sampled. */
     plan(&f);
     sched_done(f.sched, &(struct sched_results){f.ev.now_ns, false, (uint32_t[]){5}});
     assert_true(row->tokens == 20 && row->done == 19);
@@ -153,7 +153,7 @@ TEST(drafts_leave_room_for_the_token_behind_them)
     open_sched(&f, 8);
     struct sched_row *row = decoding(&f, 0, 4, 4, 8);
     plan(&f);
-    /* One of four is drawn: two drafts and the token behind them are the rest. */
+    /* One of four is sampled: two drafts and the token behind them are the rest. */
     assert_int_equal(planned(&f, row)->drafts, 2);
     done(&f, (uint32_t[]){2});
     plan(&f);

@@ -108,7 +108,7 @@ static void step(struct fixture *f, uint32_t prompt)
     for (uint32_t k = 0; k < plan.row_count; k++) {
         uint32_t i = (uint32_t)(plan.rows[k].row - f->rows);
         f->done[i] += plan.rows[k].count;
-        if (plan.rows[k].draws && f->first_ns[i] == 0)
+        if (plan.rows[k].samples && f->first_ns[i] == 0)
             f->first_ns[i] = f->ev.now_ns;
         if (f->rows[i].tokens == f->rows[i].tokens_limit)
             end_row(f, i, prompt);
