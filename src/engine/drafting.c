@@ -129,7 +129,7 @@ static int draft_with_head(struct engine *en, const struct sched_plan *plan)
                             .row_count = count,
                             .pages = page_pool_base(en->pools.pages),
                             .slots = en->pools.slots ? slot_pool_base(en->pools.slots) : NULL,
-                            .exists = en->exists,
+                            .valid_ids = en->valid_ids,
                             .stop = &en->closing};
     uint64_t began_ns = clock_now_ns();
     int r = model_draft(en->opts.model, &d);

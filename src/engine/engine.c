@@ -251,13 +251,13 @@ static int create_vocabulary(struct engine *en, const struct charge *charge)
     buf_init(&en->text, SIZE_MAX / 4, charge);
     if (!t)
         return 0;
-    en->exists = ARENA_ARRAY(en->arena, uint64_t, DIV_UP(vocab, 64u));
-    if (!en->exists)
+    en->valid_ids = ARENA_ARRAY(en->arena, uint64_t, DIV_UP(vocab, 64u));
+    if (!en->valid_ids)
         return -ENOMEM;
     for (uint32_t id = 0; id < MIN_OF(vocab, tokenizer_vocab_size(t)); id++) {
         if (!tokenizer_is_token(t, id))
             continue;
-        en->exists[id / 64] |= 1ull << id % 64;
+        en->valid_ids[id / 64] |= 1ull << id % 64;
         longest = MAX_OF(longest, tokenizer_token_bytes(t, id).len);
     }
     /* Each byte may become U+FFFD, as may the three that were held back before it. */

@@ -133,7 +133,7 @@ static void send_prompt(struct engine *en, struct job *j, const struct sched_ste
         put_prompt_token(j, 0, NULL);
     for (uint32_t i = from; i < r->from + r->count && i + 1 < j->prompt_count; i++) {
         struct sampled s;
-        sampler_logprobs(logits + (size_t)(i - from) * en->shape->vocab, en->shape->vocab, en->exists,
+        sampler_logprobs(logits + (size_t)(i - from) * en->shape->vocab, en->shape->vocab, en->valid_ids,
                          j->tokens[i + 1], j->top, &s);
         put_prompt_token(j, i + 1, &s);
     }
@@ -198,7 +198,7 @@ static void put_token(struct engine *en, struct job *j, const struct sampled *s,
 
 static void draw(struct engine *en, struct job *j, float *logits, struct sampled *ret)
 {
-    sampler_draw(j->sampler, en->scratch, logits, en->shape->vocab, en->exists,
+    sampler_draw(j->sampler, en->scratch, logits, en->shape->vocab, en->valid_ids,
                  j->prompt_count + j->output_count, j->output_count, ret);
 }
 
@@ -231,7 +231,7 @@ static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, float
         struct sampled s;
         float *own = logits + (blind ? 0 : (size_t)sampled * en->shape->vocab);
         kept = sampled < drafts &&
-               sampler_keep(j->sampler, blind ? NULL : own, en->shape->vocab, en->exists,
+               sampler_keep(j->sampler, blind ? NULL : own, en->shape->vocab, en->valid_ids,
                             j->tokens[j->prompt_count + j->output_count], j->output_count, &s);
         if (!kept)
             draw(en, j, own, &s);

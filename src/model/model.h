@@ -179,7 +179,7 @@ struct model_draft {
     const struct model_draft_row *rows; /* row_count <= rows_max */
     uint32_t row_count;
     char *pages, *slots;    /* as in model_step */
-    const uint64_t *exists; /* bit per id that may be drafted; NULL: all */
+    const uint64_t *valid_ids; /* bit per id that may be drafted; NULL: all */
     atomic_bool *stop;      /* as in model_step */
 };
 /* Needs parts.mtp and a checkpoint with the head. 0 or -ECANCELED. */

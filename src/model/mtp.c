@@ -232,7 +232,7 @@ static bool exists(const uint64_t *bits, uint32_t id)
 static struct step_best best_of(const struct draft_stage *st, const float *logits, uint32_t from,
                                 uint32_t count)
 {
-    const uint64_t *bits = st->draft->exists;
+    const uint64_t *bits = st->draft->valid_ids;
     struct step_best best = {-INFINITY, UINT32_MAX};
     for (uint32_t at = 0; at < count; at += 8) {
         uint32_t end = MIN_OF(at + 8, count);

@@ -183,9 +183,9 @@ int sampler_scratch_create(struct arena *a, uint32_t vocab, struct sampler_scrat
     return 0;
 }
 
-static bool is_listed(const uint64_t *exists, uint32_t id)
+static bool is_listed(const uint64_t *valid_ids, uint32_t id)
 {
-    return !exists || (exists[id / 64] >> (id % 64) & 1);
+    return !valid_ids || (valid_ids[id / 64] >> (id % 64) & 1);
 }
 
 /* (logit down, id up): the order of everything here. */
@@ -206,17 +206,17 @@ static void insert_top(struct sampled *ret, uint32_t top, uint32_t id, float log
     ret->top[at] = (struct sampler_alternative){id, logit};
 }
 
-void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *exists, uint32_t id, uint32_t top,
+void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *valid_ids, uint32_t id, uint32_t top,
                       struct sampled *ret)
 {
     float max = -INFINITY;
     double sum = 0;
     for (uint32_t i = 0; i < vocab; i++)
-        if (is_listed(exists, i) && logits[i] > max)
+        if (is_listed(valid_ids, i) && logits[i] > max)
             max = logits[i];
     ret->top_count = 0;
     for (uint32_t i = 0; i < vocab; i++) {
-        if (!is_listed(exists, i))
+        if (!is_listed(valid_ids, i))
             continue;
         sum += exp((double)(logits[i] - max));
         if (top > 0)
@@ -236,13 +236,13 @@ static bool is_stop(const struct sampler_params *p, uint32_t id)
     return false;
 }
 
-static void mask(float *logits, uint32_t vocab, const uint64_t *exists)
+static void mask(float *logits, uint32_t vocab, const uint64_t *valid_ids)
 {
     /* NaN (a broken checkpoint) must not win every comparison below by losing none. */
     for (uint32_t i = 0; i < vocab; i++)
         logits[i] = isnan(logits[i]) ? -INFINITY : logits[i];
-    for (uint32_t at = 0; exists && at < vocab; at += 64) {
-        uint64_t missing = ~exists[at / 64];
+    for (uint32_t at = 0; valid_ids && at < vocab; at += 64) {
+        uint64_t missing = ~valid_ids[at / 64];
         if (vocab - at < 64)
             missing &= ((uint64_t)1 << (vocab - at)) - 1;
         for (; missing; missing &= missing - 1)
@@ -405,10 +405,10 @@ static uint32_t draw(const struct sampler *s, struct candidate *candidates, cons
 }
 
 void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
-                  const uint64_t *exists, uint32_t position, uint32_t outputs, struct sampled *ret)
+                  const uint64_t *valid_ids, uint32_t position, uint32_t outputs, struct sampled *ret)
 {
     ASSERT(vocab > 0 && vocab <= scratch->vocab);
-    mask(logits, vocab, exists);
+    mask(logits, vocab, valid_ids);
     ret->top_count = 0;
     if (s->params.logprobs)
         memcpy(scratch->raw, logits, vocab * sizeof(*logits));
@@ -416,10 +416,10 @@ void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *log
     ret->id = draw(s, scratch->candidates, logits, vocab, position);
     ret->stop = outputs >= s->params.min_tokens && is_stop(&s->params, ret->id);
     if (s->params.logprobs)
-        sampler_logprobs(scratch->raw, vocab, exists, ret->id, s->params.top_logprobs, ret);
+        sampler_logprobs(scratch->raw, vocab, valid_ids, ret->id, s->params.top_logprobs, ret);
 }
 
-bool sampler_keep(const struct sampler *s, const float *logits, uint32_t vocab, const uint64_t *exists,
+bool sampler_keep(const struct sampler *s, const float *logits, uint32_t vocab, const uint64_t *valid_ids,
                   uint32_t id, uint32_t outputs, struct sampled *ret)
 {
     bool stop = is_stop(&s->params, id);
@@ -429,6 +429,6 @@ bool sampler_keep(const struct sampler *s, const float *logits, uint32_t vocab, 
     ret->stop = stop;
     ret->top_count = 0;
     if (s->params.logprobs && logits)
-        sampler_logprobs(logits, vocab, exists, id, s->params.top_logprobs, ret);
+        sampler_logprobs(logits, vocab, valid_ids, id, s->params.top_logprobs, ret);
     return true;
 }

@@ -76,20 +76,20 @@ void sampler_see_output(struct sampler *s, uint32_t id);
 struct sampler_scratch;
 int sampler_scratch_create(struct arena *a, uint32_t vocab, struct sampler_scratch **ret);
 
-/* Draws from logits[vocab], which it overwrites. `exists`: bit i says that id i has a token (NULL: all).
+/* Draws from logits[vocab], which it overwrites. `valid_ids`: bit i says that id i has a token (NULL: all).
  * `position` is the index of the drawn token in the sequence (prompt + output); `outputs` how many came
  * before it. */
 void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
-                  const uint64_t *exists, uint32_t position, uint32_t outputs, struct sampled *ret);
+                  const uint64_t *valid_ids, uint32_t position, uint32_t outputs, struct sampled *ret);
 
 /* Takes this id without sampling, as if it had been sampled there; logits: NULL without logprobs. False:
  * it would end the sequence before min_tokens are reached, and nothing has happened. */
-bool sampler_keep(const struct sampler *s, const float *logits, uint32_t vocab, const uint64_t *exists,
+bool sampler_keep(const struct sampler *s, const float *logits, uint32_t vocab, const uint64_t *valid_ids,
                   uint32_t id, uint32_t outputs, struct sampled *ret);
 
 /* Log-softmax of one id and the best alternatives of a row of logits (prompt_logprobs). Does not change
  * logits. */
-void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *exists, uint32_t id, uint32_t top,
+void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *valid_ids, uint32_t id, uint32_t top,
                       struct sampled *ret);
 
 #endif

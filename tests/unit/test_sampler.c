@@ -238,8 +238,8 @@ TEST(ids_without_a_token_are_never_drawn_nor_listed)
 {
     struct bench b;
     bench_init(&b, 7);
-    uint64_t exists[(VOCAB + 63) / 64] = {0};
-    exists[0] = 0xff00; /* ids 8 to 15 */
+    uint64_t valid_ids[(VOCAB + 63) / 64] = {0};
+    valid_ids[0] = 0xff00; /* ids 8 to 15 */
     b.logits[99] = 30;
     b.logits[9] = NAN;
     struct sampler_params p;
@@ -252,7 +252,7 @@ TEST(ids_without_a_token_are_never_drawn_nor_listed)
         float logits[VOCAB];
         struct sampled got;
         memcpy(logits, b.logits, sizeof(logits));
-        sampler_draw(s, b.scratch, logits, VOCAB, exists, i, 0, &got);
+        sampler_draw(s, b.scratch, logits, VOCAB, valid_ids, i, 0, &got);
         assert_true(got.id >= 8 && got.id < 16 && got.id != 9);
         assert_int_equal(got.top_count, 8);
         for (uint32_t j = 0; j < got.top_count; j++)
