@@ -225,7 +225,7 @@ int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, u
 {
     rt->settings.needs_tokenizer = rt->needs_tokenizer;
     rt->settings.needs_template = rt->needs_template;
-    struct hosted_opts opts = {.settings = &rt->settings,
+    struct loaded_model_opts opts = {.settings = &rt->settings,
                                .parent = ledger_root(rt->ledger),
                                .holders = rt->holders,
                                .workers = rt->workers,
@@ -234,9 +234,9 @@ int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, u
                                .progress = progress,
                                .arg = progress_arg,
                                .engine_faults = runtime_faults ? &runtime_faults->engine : NULL};
-    int r = hosted_load(&opts, &rt->hosted, e);
+    int r = loaded_model_load(&opts, &rt->loaded, e);
     if (r == 0)
-        hosted_describe(&rt->hosted, &rt->settings, &rt->served);
+        loaded_model_describe(&rt->loaded, &rt->settings, &rt->served);
     return r;
 }
 
@@ -254,7 +254,7 @@ int runtime_guard(struct runtime *rt, struct err *e)
 
 void runtime_close(struct runtime *rt)
 {
-    hosted_close(&rt->hosted, NULL, NULL);
+    loaded_model_close(&rt->loaded, NULL, NULL);
     store_close(rt->store);
     account_close(rt->ssd_table);
     account_close(rt->ssd_staging);

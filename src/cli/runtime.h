@@ -6,7 +6,7 @@
 #include "engine/engine.h"
 #include "memory/units.h"
 #include "model/generation_config.h"
-#include "registry/hosted.h"
+#include "registry/loaded_model.h"
 #include "text/chat_template.h"
 
 #define RUNTIME_DIR_BYTES 4096
@@ -36,7 +36,7 @@ struct runtime {
     struct planning planning;             /* made before anything is loaded */
     bool needs_tokenizer, needs_template; /* set before runtime_load: it fails early without them */
     struct model_settings settings;
-    struct hosted hosted;
+    struct loaded_model loaded;
     struct served_model served;
 };
 

@@ -166,7 +166,7 @@ void registry_stop(struct registry *r)
         e->held = false;
         atomic_store(&e->cancel, true);
         if ((e->state == MODEL_READY || e->state == MODEL_DRAINING) && !e->closing)
-            engine_stop(e->hosted.engine);
+            engine_stop(e->loaded.engine);
     }
     registry_tell(r);
     pthread_mutex_unlock(&r->lock);
@@ -300,7 +300,7 @@ void registry_info(struct registry *r, uint32_t index, struct registry_info *ret
                                   .unloads = e->unloads,
                                   .failures = e->failures};
     if (e->state == MODEL_READY || (e->state == MODEL_DRAINING && !e->closing)) {
-        struct account_numbers n = account_numbers(e->hosted.account);
+        struct account_numbers n = account_numbers(e->loaded.account);
         ret->reserved_bytes = n.reserved;
         ret->used_bytes = n.used;
     }
@@ -554,7 +554,7 @@ static uint32_t list_victims(struct registry *r, struct victim *ret)
         if (!registry_is_idle(e) || e->known.pinned || e->looks > 0)
             continue;
         ret[count++] = (struct victim){.index = i,
-                                       .bytes = account_numbers(e->hosted.account).reserved,
+                                       .bytes = account_numbers(e->loaded.account).reserved,
                                        .reload_ns = e->load_ns,
                                        .idle_ns = now_ns - e->last_used_ns};
     }

@@ -3,7 +3,7 @@
 #define PLATEAU_REGISTRY_REGISTRY_STATE_H
 
 #include "registry/file_stamp.h"
-#include "registry/hosted.h"
+#include "registry/loaded_model.h"
 #include "registry/registry.h"
 
 #include "base/pace.h"
@@ -20,7 +20,7 @@ struct entry {
     /* Owned by the model's load or unload; there is one at most. While the model is ready: by its leases
      * and looks. */
     struct model_settings now; /* `known` with the plan that it was loaded by */
-    struct hosted hosted;
+    struct loaded_model loaded;
     struct served_model served;
     struct pace pace;
 

@@ -110,7 +110,7 @@ static int make_room(void *arg, struct account *account, uint64_t bytes, struct 
 static int load(struct entry *e, struct registry_failure *why)
 {
     struct registry *r = e->registry;
-    struct hosted_opts opts = {.settings = &e->now,
+    struct loaded_model_opts opts = {.settings = &e->now,
                                .store = r->opts.store,
                                .parent = ledger_root(r->opts.ledger),
                                .holders = r->opts.holders,
@@ -129,9 +129,9 @@ static int load(struct entry *e, struct registry_failure *why)
     pthread_mutex_lock(&r->lock);
     e->load_bytes = e->now.plan.load_bytes;
     pthread_mutex_unlock(&r->lock);
-    error = hosted_load(&opts, &e->hosted, &why->e);
+    error = loaded_model_load(&opts, &e->loaded, &why->e);
     if (error == 0) {
-        hosted_describe(&e->hosted, &e->now, &e->served);
+        loaded_model_describe(&e->loaded, &e->now, &e->served);
         e->served.id = e->known.id;
     }
     return error;
@@ -162,7 +162,7 @@ static void load_ended(struct entry *e, int error, const struct registry_failure
     }
     e->held = e->recheck = e->hang_told = false;
     if (e->registry->stopping && e->state == MODEL_READY)
-        engine_stop(e->hosted.engine);
+        engine_stop(e->loaded.engine);
 }
 
 static void log_load(const struct entry *e, int error, const struct registry_failure *why, uint64_t took_ns)
@@ -231,8 +231,8 @@ void registry_unload_now(struct entry *e)
     struct registry *r = e->registry;
     struct registry_returned returned = {0};
     uint64_t began_ns = clock_now_ns(), before = own_memory();
-    returned.account_bytes = account_numbers(e->hosted.account).reserved;
-    hosted_close(&e->hosted, r->opts.faults, returned.trouble);
+    returned.account_bytes = account_numbers(e->loaded.account).reserved;
+    loaded_model_close(&e->loaded, r->opts.faults, returned.trouble);
     footprint_purge_heap();
     uint64_t after = own_memory();
     returned.bytes = before > after ? before - after : 0;
@@ -378,7 +378,7 @@ static void drain(struct entry *e, uint64_t now_ns)
         return;
     LOG_WARN("drain_over", "model=%s requests=%u", e->known.id, e->leases);
     e->ending = true;
-    engine_stop(e->hosted.engine);
+    engine_stop(e->loaded.engine);
     registry_tell(e->registry);
 }
 

@@ -1,17 +1,17 @@
-/* hosted.h - one model with all that serving it takes: accounts, tokenizer, template, weights, engine.
+/* loaded_model.h - one model with all that serving it takes: accounts, tokenizer, template, weights, engine.
  *
  * Loading is an ordered list of steps, unloading the same list backwards. A load that fails at any step
  * leaves nothing: what its steps made is unmade and the ledger is what it was. Unloading runs every entry
  * whatever the ones before it reported. One thread at a time. */
-#ifndef PLATEAU_REGISTRY_HOSTED_H
-#define PLATEAU_REGISTRY_HOSTED_H
+#ifndef PLATEAU_REGISTRY_LOADED_MODEL_H
+#define PLATEAU_REGISTRY_LOADED_MODEL_H
 
 #include "base/arena.h"
 #include "registry/registry.h"
 
-#define HOSTED_TROUBLE_BYTES 256
+#define LOADED_MODEL_TROUBLE_BYTES 256
 
-struct hosted {
+struct loaded_model {
     struct account *account, *tokenizer_account;
     struct arena *text; /* tokenizer and template */
     struct tokenizer *tokenizer;
@@ -21,7 +21,7 @@ struct hosted {
     struct generation_defaults defaults;
 };
 
-struct hosted_opts {
+struct loaded_model_opts {
     const struct model_settings *settings; /* planned; borrowed while the model is loaded */
     struct account *parent;
     struct holders *holders; /* engine_opts.holders */
@@ -41,11 +41,11 @@ struct hosted_opts {
 };
 
 /* 0, -ENOMEM, -ECANCELED (progress said so), or what reading said. */
-int hosted_load(const struct hosted_opts *opts, struct hosted *ret, struct err *e);
+int loaded_model_load(const struct loaded_model_opts *opts, struct loaded_model *ret, struct err *e);
 /* As its users see it. */
-void hosted_describe(const struct hosted *h, const struct model_settings *s, struct served_model *ret);
+void loaded_model_describe(const struct loaded_model *h, const struct model_settings *s, struct served_model *ret);
 /* Unmakes all parts that exist; fine on a zeroed struct and after a failed load. `trouble`
- * (HOSTED_TROUBLE_BYTES, may be NULL) gets the names of steps that reported a failure. */
-void hosted_close(struct hosted *h, const struct registry_faults *faults, char *trouble);
+ * (LOADED_MODEL_TROUBLE_BYTES, may be NULL) gets the names of steps that reported a failure. */
+void loaded_model_close(struct loaded_model *h, const struct registry_faults *faults, char *trouble);
 
 #endif

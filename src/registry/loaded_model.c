@@ -1,8 +1,8 @@
-/* hosted.c - two tables, read forwards to load and backwards to unload.
+/* loaded_model.c - two tables, read forwards to load and backwards to unload.
  *
  * An entry of the second undoes an entry of the first, done in whole, in part or not at all. So a load
  * that fails anywhere runs all of them. */
-#include "registry/hosted.h"
+#include "registry/loaded_model.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -20,8 +20,8 @@
 /* ---- loading ---- */
 
 struct load {
-    const struct hosted_opts *opts;
-    struct hosted *h;
+    const struct loaded_model_opts *opts;
+    struct loaded_model *h;
     struct err *e;
 };
 
@@ -46,7 +46,7 @@ static int open_account(struct load *l)
 
 static int make_room(struct load *l)
 {
-    const struct hosted_opts *o = l->opts;
+    const struct loaded_model_opts *o = l->opts;
     uint64_t bytes = o->settings->plan.load_bytes;
     if (o->make_room)
         return o->make_room(o->arg, l->h->account, bytes, l->e);
@@ -58,7 +58,7 @@ static int make_room(struct load *l)
 
 static int load_tokenizer(struct load *l)
 {
-    struct hosted *h = l->h;
+    struct loaded_model *h = l->h;
     const struct model_settings *s = l->opts->settings;
     int r = account_open(h->account, "tokenizer", ACCOUNT_ANON, limit_of(&s->plan, "tokenizer"),
                          &h->tokenizer_account);
@@ -75,7 +75,7 @@ static int load_tokenizer(struct load *l)
 
 static int load_template(struct load *l)
 {
-    struct hosted *h = l->h;
+    struct loaded_model *h = l->h;
     const struct model_settings *s = l->opts->settings;
     int r = h->tokenizer ? chat_template_load(h->text, s->dir, &h->template, l->e) : -ENOENT;
     if (r == -ENOENT && s->needs_template)
@@ -117,7 +117,7 @@ static int load_defaults(struct load *l)
 
 static int load_weights(struct load *l)
 {
-    const struct hosted_opts *o = l->opts;
+    const struct loaded_model_opts *o = l->opts;
     const struct model_settings *s = o->settings;
     struct model_opts opts = {.compute = s->compute,
                               .tokens_max = s->tokens_max,
@@ -219,9 +219,9 @@ static int fault_at(const struct registry_faults *f, const char *step)
     return f && f->step ? f->step(f->arg, step) : 0;
 }
 
-int hosted_load(const struct hosted_opts *opts, struct hosted *ret, struct err *e)
+int loaded_model_load(const struct loaded_model_opts *opts, struct loaded_model *ret, struct err *e)
 {
-    struct hosted h = {0};
+    struct loaded_model h = {0};
     struct load l = {opts, &h, e};
     int r = 0;
     ASSERT(opts->settings->planned);
@@ -233,13 +233,13 @@ int hosted_load(const struct hosted_opts *opts, struct hosted *ret, struct err *
             err_set(e, r, "step %s of the load failed: %s", load_steps[i].name, strerror(-r));
     }
     if (r < 0)
-        hosted_close(&h, NULL, NULL);
+        loaded_model_close(&h, NULL, NULL);
     else
         *ret = h;
     return r;
 }
 
-void hosted_describe(const struct hosted *h, const struct model_settings *s, struct served_model *ret)
+void loaded_model_describe(const struct loaded_model *h, const struct model_settings *s, struct served_model *ret)
 {
     *ret = (struct served_model){.id = s->id,
                                  .engine = h->engine,
@@ -261,17 +261,17 @@ void hosted_describe(const struct hosted *h, const struct model_settings *s, str
 
 /* ---- unloading ---- */
 
-static void close_engine(struct hosted *h)
+static void close_engine(struct loaded_model *h)
 {
     engine_close(h->engine);
 }
 
-static void close_weights(struct hosted *h)
+static void close_weights(struct loaded_model *h)
 {
     model_free(h->model);
 }
 
-static void close_tokenizer(struct hosted *h)
+static void close_tokenizer(struct loaded_model *h)
 {
     tokenizer_done(h->tokenizer);
     arena_free(h->text);
@@ -279,14 +279,14 @@ static void close_tokenizer(struct hosted *h)
 }
 
 /* Demands that nothing is left in it: a leak stops here. */
-static void close_account(struct hosted *h)
+static void close_account(struct loaded_model *h)
 {
     account_close(h->account);
 }
 
 static const struct close_step {
     const char *name;
-    void (*run)(struct hosted *h);
+    void (*run)(struct loaded_model *h);
 } close_steps[] = {{"close engine", close_engine},
                    {"free weights", close_weights},
                    {"free tokenizer", close_tokenizer},
@@ -294,13 +294,13 @@ static const struct close_step {
 
 static void note(char *trouble, const char *step, int error)
 {
-    size_t len = trouble ? strlen(trouble) : HOSTED_TROUBLE_BYTES;
-    if (len < HOSTED_TROUBLE_BYTES)
-        snprintf(trouble + len, HOSTED_TROUBLE_BYTES - len, "%s%s: %s", len ? ", " : "", step,
+    size_t len = trouble ? strlen(trouble) : LOADED_MODEL_TROUBLE_BYTES;
+    if (len < LOADED_MODEL_TROUBLE_BYTES)
+        snprintf(trouble + len, LOADED_MODEL_TROUBLE_BYTES - len, "%s%s: %s", len ? ", " : "", step,
                  strerror(-error));
 }
 
-void hosted_close(struct hosted *h, const struct registry_faults *faults, char *trouble)
+void loaded_model_close(struct loaded_model *h, const struct registry_faults *faults, char *trouble)
 {
     if (trouble)
         trouble[0] = 0;
@@ -310,5 +310,5 @@ void hosted_close(struct hosted *h, const struct registry_faults *faults, char *
         if (r < 0)
             note(trouble, close_steps[i].name, r);
     }
-    *h = (struct hosted){0};
+    *h = (struct loaded_model){0};
 }
