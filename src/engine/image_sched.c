@@ -68,7 +68,7 @@ void image_sched_done(struct engine *en)
 {
     struct image_sched *s = &en->image_sched;
     ASSERT(s->jobs == 0 && !s->owner);
-    while (s->images && model_encode_relax(en->opts.model))
+    while (s->images && model_encoder_trim(en->opts.model))
         ;
     embedding_cache_done(s->embedding_cache);
     account_close(s->images);
@@ -492,7 +492,7 @@ static uint64_t relax(struct engine *en)
 {
     struct image_sched *s = &en->image_sched;
     uint64_t before = vision_bytes(s);
-    bool more = model_encode_relax(en->opts.model);
+    bool more = model_encoder_trim(en->opts.model);
     uint64_t now = vision_bytes(s);
     if (!more)
         s->least_bytes = now;

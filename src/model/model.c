@@ -630,7 +630,7 @@ void model_encode_progress(const struct model *m, uint64_t *done, uint64_t *all)
     encoder_progress(&m->encoder, done, all);
 }
 
-bool model_encode_relax(struct model *m)
+bool model_encoder_trim(struct model *m)
 {
-    return encoder_relax(&m->encoder);
+    return encoder_trim(&m->encoder);
 }

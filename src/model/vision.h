@@ -2,7 +2,7 @@
  *
  * One image at a time is in progress; its work is done in pieces of well under a millisecond each, so the
  * caller can stop after any and let others compute. Its memory is committed when an image begins and stays
- * for the next one until model_encode_relax(). The engine's thread, inside a turn of the workers. */
+ * for the next one until model_encoder_trim(). The engine's thread, inside a turn of the workers. */
 #ifndef PLATEAU_MODEL_VISION_H
 #define PLATEAU_MODEL_VISION_H
 
@@ -34,6 +34,6 @@ void model_encode_stop(struct model *m);
 /* For reports: how much is done of what it takes; 0 of 0 when none is on its way. */
 void model_encode_progress(const struct model *m, uint64_t *done, uint64_t *all);
 /* Gives the memory back; no image is in progress. At most 2 MiB per call; true: there is more. */
-bool model_encode_relax(struct model *m);
+bool model_encoder_trim(struct model *m);
 
 #endif

@@ -156,7 +156,7 @@ static int commit(struct encoder *e, uint64_t bytes)
     return had + 1 < wanted;
 }
 
-bool encoder_relax(struct encoder *e)
+bool encoder_trim(struct encoder *e)
 {
     ASSERT(!e->busy);
     uint32_t count = e->units ? units_committed(e->units) : 0;

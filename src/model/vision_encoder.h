@@ -79,7 +79,7 @@ int encoder_begin(struct encoder *e, const struct model_image *p);
 bool encoder_run(struct encoder *e, uint64_t deadline_ns);
 void encoder_stop(struct encoder *e);
 void encoder_progress(const struct encoder *e, uint64_t *done, uint64_t *all);
-bool encoder_relax(struct encoder *e);
+bool encoder_trim(struct encoder *e);
 
 /* ---- between vision_encoder.c and encoder_tiles.c ---- */
 

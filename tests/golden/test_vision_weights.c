@@ -435,10 +435,10 @@ TEST(memory_comes_with_a_image_and_goes_unit_by_unit)
     }
     for (uint64_t left = reserved(vision), gone; left > 0; left -= gone) {
         gone = MIN_OF(left, UNIT_BYTES);
-        assert_int_equal(model_encode_relax(m), left > gone);
+        assert_int_equal(model_encoder_trim(m), left > gone);
         assert_int_equal(reserved(vision), left - gone);
     }
-    assert_false(model_encode_relax(m));
+    assert_false(model_encoder_trim(m));
     assert_int_equal(reserved(parent), before);
     model_free(m);
     assert_int_equal(reserved(parent), 0);
