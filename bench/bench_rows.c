@@ -1,4 +1,4 @@
-/* bench_rows.c - row r has pages [r * n, (r + 1) * n) and slot r. */
+/* bench_rows.c - row r has pages [r * n, (r + 1) * n) and state r. */
 #include "bench_rows.h"
 
 #include "base/check.h"
@@ -12,7 +12,7 @@ struct bench_rows {
     struct bench_rows_opts opts;
     const struct model_shape *shape;
     uint32_t pages_per_row;
-    char *pages, *slots;
+    char *pages, *states;
     float *logits;
     uint32_t *tables, *prompt, *tokens, *positions; /* tokens: [rows][1 + drafts_max] */
     struct model_row *rows;
@@ -26,7 +26,7 @@ static uint32_t pages_per_row(uint32_t prompt, uint32_t decode_max)
 
 uint64_t bench_rows_bytes(const struct model_shape *s, const struct bench_rows_opts *o)
 {
-    return (uint64_t)o->rows * (pages_per_row(o->prompt, o->decode_max) * s->page_bytes + s->slot_bytes +
+    return (uint64_t)o->rows * (pages_per_row(o->prompt, o->decode_max) * s->page_bytes + s->state_bytes +
                                 (uint64_t)s->vocab * (1 + o->drafts_max) * sizeof(float));
 }
 
@@ -51,7 +51,7 @@ int bench_rows_create(const struct bench_rows_opts *o, struct bench_rows **ret)
     b->pages_per_row = pages_per_row(o->prompt, o->decode_max);
     uint32_t pages = b->pages_per_row * o->rows;
     b->pages = aligned(pages * b->shape->page_bytes);
-    b->slots = aligned(o->rows * b->shape->slot_bytes);
+    b->states = aligned(o->rows * b->shape->state_bytes);
     b->logits = aligned((uint64_t)o->rows * (1 + o->drafts_max) * b->shape->vocab * sizeof(float));
     b->tables = calloc(pages, sizeof(b->tables[0]));
     b->prompt = calloc(o->prompt, sizeof(b->prompt[0]));
@@ -59,7 +59,7 @@ int bench_rows_create(const struct bench_rows_opts *o, struct bench_rows **ret)
     b->positions = calloc(o->rows, sizeof(b->positions[0]));
     b->rows = calloc(o->rows, sizeof(b->rows[0]));
     b->drafts = calloc(o->rows, sizeof(b->drafts[0]));
-    if (!b->pages || !b->slots || !b->logits || !b->tables || !b->prompt || !b->tokens || !b->positions ||
+    if (!b->pages || !b->states || !b->logits || !b->tables || !b->prompt || !b->tokens || !b->positions ||
         !b->rows || !b->drafts) {
         bench_rows_free(b);
         return -ENOMEM;
@@ -77,7 +77,7 @@ void bench_rows_free(struct bench_rows *b)
     if (!b)
         return;
     free(b->pages);
-    free(b->slots);
+    free(b->states);
     free(b->logits);
     free(b->tables);
     free(b->prompt);
@@ -91,7 +91,7 @@ void bench_rows_free(struct bench_rows *b)
 static void forward(struct bench_rows *b, uint32_t count)
 {
     struct model_step step = {
-        .rows = b->rows, .row_count = count, .pages = b->pages, .slots = b->slots, .logits = b->logits};
+        .rows = b->rows, .row_count = count, .pages = b->pages, .states = b->states, .logits = b->logits};
     int r = model_forward(b->opts.model, &step);
     ASSERT(r == 0);
 }
@@ -102,8 +102,8 @@ static struct model_row prompt_row(struct bench_rows *b, uint32_t r, uint32_t to
     return (struct model_row){.tokens = b->prompt,
                               .token_count = tokens,
                               .pages = b->tables + r * b->pages_per_row,
-                              .slot_in = NONE,
-                              .slot_out = r,
+                              .state_in = NONE,
+                              .state_out = r,
                               .logits_from = tokens - 1};
 }
 
@@ -122,7 +122,7 @@ void bench_rows_spread(struct bench_rows *b)
         if (r == 0)
             continue;
         memcpy(b->pages + r * pages, b->pages, pages);
-        memcpy(b->slots + r * b->shape->slot_bytes, b->slots, b->shape->slot_bytes);
+        memcpy(b->states + r * b->shape->state_bytes, b->states, b->shape->state_bytes);
     }
 }
 
@@ -140,8 +140,8 @@ static void set_rows(struct bench_rows *b, uint32_t count, uint32_t tokens, bool
                                         .token_count = tokens,
                                         .position = b->positions[r],
                                         .pages = b->tables + r * b->pages_per_row,
-                                        .slot_in = r,
-                                        .slot_out = r,
+                                        .state_in = r,
+                                        .state_out = r,
                                         .hold = hold};
     }
 }
@@ -178,10 +178,10 @@ void bench_rows_draft(struct bench_rows *b, uint32_t count, uint32_t ahead)
         b->drafts[r] = (struct model_draft_row){.token = row_tokens(b, r)[0],
                                                 .position = b->positions[r],
                                                 .pages = b->tables + r * b->pages_per_row,
-                                                .slot = r,
+                                                .state = r,
                                                 .count = ahead,
                                                 .drafts = row_tokens(b, r) + 1};
-    struct model_draft d = {.rows = b->drafts, .row_count = count, .pages = b->pages, .slots = b->slots};
+    struct model_draft d = {.rows = b->drafts, .row_count = count, .pages = b->pages, .states = b->states};
     int r = model_draft(b->opts.model, &d);
     ASSERT(r == 0);
 }
@@ -191,7 +191,7 @@ void bench_rows_verify(struct bench_rows *b, uint32_t count, uint32_t ahead, uin
     set_rows(b, count, 1 + ahead, true);
     forward(b, count);
     for (uint32_t r = 0; r < count; r++) {
-        model_accept(b->opts.model, b->slots, r, 1 + right);
+        model_accept(b->opts.model, b->states, r, 1 + right);
         b->positions[r] += 1 + right;
     }
 }

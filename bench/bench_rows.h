@@ -1,6 +1,6 @@
-/* bench_rows.h - rows of a batch with pages and slots of their own, for timing a model's steps.
+/* bench_rows.h - rows of a batch with pages and states of their own, for timing a model's steps.
  *
- * Row 0 reads a prompt; the others get copies of its pages and its slot, so that all decode from the same
+ * Row 0 reads a prompt; the others get copies of its pages and its state, so that all decode from the same
  * depth. */
 #ifndef PLATEAU_BENCH_ROWS_H
 #define PLATEAU_BENCH_ROWS_H
@@ -16,7 +16,7 @@ struct bench_rows_opts {
     uint32_t drafts_max;   /* as the model was loaded with */
 };
 
-/* Bytes of pages, slots and logits. */
+/* Bytes of pages, states and logits. */
 uint64_t bench_rows_bytes(const struct model_shape *s, const struct bench_rows_opts *o);
 /* 0 or -ENOMEM. */
 int bench_rows_create(const struct bench_rows_opts *o, struct bench_rows **ret);

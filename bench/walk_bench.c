@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGES = 10000, CHAIN = 100, SLOTS = 200, WALKS = 200 };
+enum { PAGES = 10000, CHAIN = 100, STATES = 200, WALKS = 200 };
 
 struct scene {
     struct ledger *ledger;
     struct arena *arena;
     struct page_pool *pages;
-    struct slot_pool *slots;
+    struct state_pool *states;
     struct prefix_index *index;
     struct sched *sched;
 };
@@ -42,13 +42,13 @@ static void open_scene(struct scene *c)
     struct account *root = ledger_root(c->ledger);
     struct page_pool_opts pages = {
         .pages_max = PAGES, .page_bytes = 4096, .kv = root, .evict = on_evict, .arg = c};
-    struct slot_pool_opts slots = {.slots_max = SLOTS, .slot_bytes = 4096, .state = root};
+    struct state_pool_opts states = {.states_max = STATES, .state_bytes = 4096, .state = root};
     must(page_pool_create(c->arena, &pages, &c->pages));
-    must(slot_pool_create(c->arena, &slots, &c->slots));
+    must(state_pool_create(c->arena, &states, &c->states));
     struct prefix_index_opts index = {.groups = {{.pages = c->pages, .page_bytes = 4096}},
                                       .group_count = 1,
-                                      .slots = c->slots,
-                                      .slot_bytes = 4096,
+                                      .states = c->states,
+                                      .state_bytes = 4096,
                                       .bytes_max = UINT64_MAX};
     must(prefix_index_create(c->arena, &index, &c->index));
     struct sched_opts sched = {.rows_max = 16,
@@ -58,7 +58,7 @@ static void open_scene(struct scene *c)
                                .logits_chunk_max = 1,
                                .groups = {index.groups[0]},
                                .group_count = 1,
-                               .slots = c->slots,
+                               .states = c->states,
                                .prefix = c->index};
     must(sched_create(c->arena, &sched, &c->sched));
 }
@@ -66,7 +66,7 @@ static void open_scene(struct scene *c)
 /* A sequence has computed a chain of pages and ends: they stay, for the snapshot at their end. */
 static void add_chain(struct scene *c, uint32_t number)
 {
-    uint32_t pages[CHAIN], node = NONE, slot;
+    uint32_t pages[CHAIN], node = NONE, state;
     struct prefix_key key = prefix_key_root(&(struct slice){(char *)&number, sizeof(number)}, 1);
     uint32_t tokens[PAGE_TOKENS] = {number};
     for (uint32_t i = 0; i < CHAIN; i++) {
@@ -74,8 +74,8 @@ static void add_chain(struct scene *c, uint32_t number)
         must(page_pool_take(c->pages, &pages[i]));
         node = prefix_index_add(c->index, node, &key, &pages[i]);
     }
-    must(slot_pool_take(c->slots, &slot));
-    ASSERT(prefix_index_snapshot(c->index, node, slot));
+    must(state_pool_take(c->states, &state));
+    ASSERT(prefix_index_snapshot(c->index, node, state));
     for (uint32_t i = CHAIN; i-- > 0;)
         page_pool_unref(c->pages, pages[i]);
     prefix_index_released(c->index, node);
@@ -106,7 +106,7 @@ static bool walk_ledger(const struct scene *c, struct walk *w)
 
 static bool walk_all(const struct scene *c, struct walk *w)
 {
-    return walk_pages(c, w) && slot_pool_walk(c->slots, w) && walk_index(c, w) && walk_sched(c, w) &&
+    return walk_pages(c, w) && state_pool_walk(c->states, w) && walk_index(c, w) && walk_sched(c, w) &&
            walk_ledger(c, w);
 }
 
@@ -145,7 +145,7 @@ int main(void)
     measure(&c, "all", walk_all);
     prefix_index_done(c.index);
     page_pool_done(c.pages);
-    slot_pool_done(c.slots);
+    state_pool_done(c.states);
     arena_free(c.arena);
     ledger_free(c.ledger);
     return 0;

@@ -107,11 +107,11 @@ static void write_model(struct api *a, uint32_t index, struct engine_numbers *n,
     buf_printf(ret,
                ",\"running\":%u,"
                "\"waiting\":%u,\"fetching\":%u,"
-               "\"pages_used\":%u,\"pages_committed\":%u,\"pages_max\":%u,\"slots_used\":%u,\"steps\":%llu,"
+               "\"pages_used\":%u,\"pages_committed\":%u,\"pages_max\":%u,\"states_used\":%u,\"steps\":%llu,"
                "\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"preemptions\":%llu,\"step_errors\":%llu,"
                "\"last_step_ms\":%.3f,\"idle\":%s,",
                n->running, n->waiting, n->fetching, n->pages_used, n->pages_committed, n->pages_max,
-               n->slots_used, (unsigned long long)n->steps, (unsigned long long)n->prompt_tokens,
+               n->states_used, (unsigned long long)n->steps, (unsigned long long)n->prompt_tokens,
                (unsigned long long)n->completion_tokens, (unsigned long long)n->preemptions,
                (unsigned long long)n->step_errors, (double)n->last_step_ns / (double)NS_PER_MS,
                n->idle ? "true" : "false");

@@ -1,4 +1,4 @@
-/* block_pool.h - equal blocks over commit units: what pages and slots have in common.
+/* block_pool.h - equal blocks over commit units: what pages and states have in common.
  *
  * A block is taken or free. The pool reserves the address range of all of them once and commits the units a
  * block lies in before it hands the block out; a block may straddle units. Units without a taken block stay

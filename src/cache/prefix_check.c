@@ -39,9 +39,9 @@ static void check_snapshot(const struct prefix_index *ix, uint32_t i)
 {
     const struct node *n = &ix->nodes[i];
     if (n->snapshot != NONE) {
-        ASSERT_OF(n->snapshot < ix->slots_max && ix->snapshots[n->snapshot].node == i,
+        ASSERT_OF(n->snapshot < ix->states_max && ix->snapshots[n->snapshot].node == i,
                   "prefix node %u: snapshot %u is not its own", i, n->snapshot);
-        ASSERT_OF(slot_pool_is_taken(ix->slots, n->snapshot), "snapshot %u: its slot is free", n->snapshot);
+        ASSERT_OF(state_pool_is_taken(ix->states, n->snapshot), "snapshot %u: its state is free", n->snapshot);
     }
     ASSERT_OF(n->pins == 0 || (n->snapshot != NONE && refs_of(ix, i) > 0),
               "prefix node %u: %u pins, %u references", i, n->pins, refs_of(ix, i));
@@ -110,7 +110,7 @@ static bool walk_lists(const struct prefix_index *ix, struct walk *w)
         unused++;
     }
     for (uint32_t s = ix->newest; s != NONE && walk_on(w); s = ix->snapshots[s].next, listed++)
-        ASSERT_OF(ix->snapshots[s].node != NONE && listed < ix->slots_max,
+        ASSERT_OF(ix->snapshots[s].node != NONE && listed < ix->states_max,
                   "snapshot %u: listed and no node's", s);
     if (w->called_off)
         return false;

@@ -22,19 +22,19 @@ static uint32_t bucket_count(uint32_t nodes_max)
     return n;
 }
 
-static uint32_t slots_of(const struct prefix_index_opts *opts)
+static uint32_t states_of(const struct prefix_index_opts *opts)
 {
     struct pool_numbers n = {0};
-    if (opts->slots)
-        slot_pool_numbers(opts->slots, &n);
+    if (opts->states)
+        state_pool_numbers(opts->states, &n);
     return n.blocks_max;
 }
 
-size_t prefix_index_arena_bytes(const uint32_t *pages_max, uint32_t group_count, uint32_t slots_max)
+size_t prefix_index_arena_bytes(const uint32_t *pages_max, uint32_t group_count, uint32_t states_max)
 {
     size_t bytes = sizeof(struct prefix_index) + (size_t)pages_max[0] * sizeof(struct node) +
                    (size_t)bucket_count(pages_max[0]) * sizeof(uint32_t) +
-                   (size_t)slots_max * sizeof(struct snapshot);
+                   (size_t)states_max * sizeof(struct snapshot);
     for (uint32_t g = 0; g < group_count; g++)
         bytes += ((size_t)pages_max[0] + pages_max[g]) * sizeof(uint32_t);
     return bytes + (4 + 2 * (size_t)group_count) * 64;
@@ -81,9 +81,9 @@ int prefix_index_create(struct arena *a, const struct prefix_index_opts *opts, s
     if (!ix || create_groups(a, opts, ix) < 0)
         return -ENOMEM;
     uint32_t buckets = bucket_count(ix->nodes_max);
-    ix->slots = opts->slots;
-    ix->slots_max = slots_of(opts);
-    ix->slot_bytes = opts->slot_bytes;
+    ix->states = opts->states;
+    ix->states_max = states_of(opts);
+    ix->state_bytes = opts->state_bytes;
     ix->bytes_max = opts->bytes_max;
     ix->evicting = opts->evicting;
     ix->arg = opts->arg;
@@ -94,12 +94,12 @@ int prefix_index_create(struct arena *a, const struct prefix_index_opts *opts, s
     ix->newest = NONE;
     ix->nodes = ARENA_ARRAY(a, struct node, ix->nodes_max);
     ix->buckets = fill_none(a, buckets);
-    ix->snapshots = ix->slots_max ? ARENA_ARRAY(a, struct snapshot, ix->slots_max) : NULL;
-    if (!ix->nodes || !ix->buckets || (ix->slots_max && !ix->snapshots))
+    ix->snapshots = ix->states_max ? ARENA_ARRAY(a, struct snapshot, ix->states_max) : NULL;
+    if (!ix->nodes || !ix->buckets || (ix->states_max && !ix->snapshots))
         return -ENOMEM;
     for (uint32_t i = 0; i < ix->nodes_max; i++)
         ix->nodes[i].next_same = i + 1 < ix->nodes_max ? i + 1 : NONE;
-    for (uint32_t i = 0; i < ix->slots_max; i++)
+    for (uint32_t i = 0; i < ix->states_max; i++)
         ix->snapshots[i].node = NONE;
     *ret = ix;
     return 0;
@@ -189,24 +189,24 @@ uint32_t prefix_index_node_of(const struct prefix_index *ix, uint32_t page)
 
 /* ---- snapshots ---- */
 
-static void snapshot_link(struct prefix_index *ix, uint32_t slot)
+static void snapshot_link(struct prefix_index *ix, uint32_t state)
 {
-    ASSERT(ix->snapshots[slot].node != NONE);
-    struct snapshot *s = &ix->snapshots[slot];
+    ASSERT(ix->snapshots[state].node != NONE);
+    struct snapshot *s = &ix->snapshots[state];
     s->next = ix->newest;
     s->prev = NONE;
     if (s->next != NONE)
-        ix->snapshots[s->next].prev = slot;
-    ix->newest = slot;
+        ix->snapshots[s->next].prev = state;
+    ix->newest = state;
     ix->numbers.snapshots++;
 }
 
-static void snapshot_drop(struct prefix_index *ix, uint32_t slot)
+static void snapshot_drop(struct prefix_index *ix, uint32_t state)
 {
-    ASSERT(slot < ix->slots_max && ix->snapshots[slot].node != NONE);
-    struct snapshot *s = &ix->snapshots[slot];
+    ASSERT(state < ix->states_max && ix->snapshots[state].node != NONE);
+    struct snapshot *s = &ix->snapshots[state];
     struct node *n = &ix->nodes[s->node];
-    ASSERT(n->snapshot == slot && n->pins == 0);
+    ASSERT(n->snapshot == state && n->pins == 0);
     ix->numbers.unstored -= !n->snapshot_stored;
     n->snapshot = NONE;
     s->node = NONE;
@@ -218,7 +218,7 @@ static void snapshot_drop(struct prefix_index *ix, uint32_t slot)
         ix->newest = s->next;
     ASSERT(ix->numbers.snapshots > ix->numbers.pinned);
     ix->numbers.snapshots--;
-    slot_pool_give(ix->slots, slot);
+    state_pool_give(ix->states, state);
 }
 
 static uint32_t pages_since_snapshot(const struct prefix_index *ix, uint32_t node)
@@ -296,7 +296,7 @@ static bool has_window(const struct prefix_index *ix, uint32_t node, uint32_t gr
 /* May a prefix end here? */
 static bool is_end(const struct prefix_index *ix, uint32_t node)
 {
-    bool all = !ix->slots || ix->nodes[node].snapshot != NONE;
+    bool all = !ix->states || ix->nodes[node].snapshot != NONE;
     for (uint32_t g = 1; all && g < ix->group_count; g++)
         all = has_window(ix, node, g);
     ASSERT(ix->nodes[node].depth > 0);
@@ -394,7 +394,7 @@ void prefix_index_find(const struct prefix_index *ix, const struct prefix_key *k
         if (node == NONE)
             return;
         uint32_t snapshot = ix->nodes[node].snapshot;
-        bool whole = !ix->slots || snapshot != NONE;
+        bool whole = !ix->states || snapshot != NONE;
         for (uint32_t g = 1; g < ix->group_count; g++) {
             gap[g] = page_of(ix, node, g) == NONE ? i + 1 : gap[g];
             whole = whole && gap[g] <= page_group_first(&ix->groups[g].is, (i + 1) * PAGE_TOKENS);
@@ -424,9 +424,9 @@ void prefix_index_take(struct prefix_index *ix, const struct prefix_hit *hit, ui
 {
     for (uint32_t g = 0; g < ix->group_count; g++)
         take_group(ix, hit, g, tables[g]);
-    if (hit->slot == NONE)
+    if (hit->state == NONE)
         return;
-    struct snapshot *s = &ix->snapshots[hit->slot];
+    struct snapshot *s = &ix->snapshots[hit->state];
     ASSERT(s->node == hit->node);
     s->price = ix->age + s->saves;
     prefix_index_pin(ix, hit->node);
@@ -529,21 +529,21 @@ uint32_t prefix_index_add(struct prefix_index *ix, uint32_t parent, const struct
     return node;
 }
 
-bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t slot)
+bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t state)
 {
     struct node *n = &ix->nodes[node];
-    ASSERT(ix->slots && n->depth > 0 && refs_of(ix, node) > 0);
+    ASSERT(ix->states && n->depth > 0 && refs_of(ix, node) > 0);
     if (n->snapshot != NONE)
         return false;
-    struct snapshot *s = &ix->snapshots[slot];
-    ASSERT(s->node == NONE && slot_pool_is_taken(ix->slots, slot));
-    n->snapshot = slot;
+    struct snapshot *s = &ix->snapshots[state];
+    ASSERT(s->node == NONE && state_pool_is_taken(ix->states, state));
+    n->snapshot = state;
     s->node = node;
     s->saves = pages_since_snapshot(ix, node);
     s->price = ix->age + s->saves;
     n->snapshot_stored = false;
     ix->numbers.unstored++;
-    snapshot_link(ix, slot);
+    snapshot_link(ix, state);
     return true;
 }
 
@@ -556,7 +556,7 @@ static uint64_t cached_bytes(const struct prefix_index *ix, uint32_t group)
 static uint64_t bytes_held(const struct prefix_index *ix)
 {
     ASSERT(ix->numbers.pinned <= ix->numbers.snapshots);
-    uint64_t bytes = (uint64_t)(ix->numbers.snapshots - ix->numbers.pinned) * ix->slot_bytes;
+    uint64_t bytes = (uint64_t)(ix->numbers.snapshots - ix->numbers.pinned) * ix->state_bytes;
     for (uint32_t g = 0; g < ix->group_count; g++)
         bytes += cached_bytes(ix, g);
     return bytes;
@@ -646,10 +646,10 @@ void prefix_index_move(struct prefix_index *ix, uint32_t group, uint32_t from, u
     page_link(ix, node, group, to);
 }
 
-bool prefix_index_is_movable_snapshot(const struct prefix_index *ix, uint32_t slot)
+bool prefix_index_is_movable_snapshot(const struct prefix_index *ix, uint32_t state)
 {
-    ASSERT(slot < ix->slots_max);
-    uint32_t node = ix->snapshots[slot].node;
+    ASSERT(state < ix->states_max);
+    uint32_t node = ix->snapshots[state].node;
     return node != NONE && ix->nodes[node].pins == 0;
 }
 
@@ -675,5 +675,5 @@ void prefix_index_numbers(const struct prefix_index *ix, struct prefix_numbers *
     *ret = ix->numbers;
     ret->bytes = bytes_held(ix);
     ret->bytes_max = ix->bytes_max;
-    ASSERT(ret->pinned <= ret->snapshots && ret->snapshots <= ix->slots_max);
+    ASSERT(ret->pinned <= ret->snapshots && ret->snapshots <= ix->states_max);
 }

@@ -1,7 +1,7 @@
 /* prefix_index.h - which prefixes of earlier requests still lie in the pools.
  *
  * A prefix is a chain of nodes, each PAGE_TOKENS tokens: a page of the first group, one of each group
- * with a window or none, and perhaps a snapshot, the recurrent state behind its last token: a slot that
+ * with a window or none, and perhaps a snapshot, the recurrent state behind its last token: a state that
  * is never written again. Pages are shared by reference, never copied: who references a node's first page
  * references those of all nodes before it, and nobody references its others without that. Pages are kept
  * in their pools: when nobody references one any more it is cached there. When a pool takes a page of the
@@ -10,10 +10,10 @@
  *
  * A prefix is of use when all its nodes are there, each window at its end has its pages, and, with
  * recurrent layers, it ends at a snapshot: one rule for both. What lies beyond the last such end of its
- * chain, and is nobody's, goes at once. A snapshot is the only slot the index owns; it is evicted by
+ * chain, and is nobody's, goes at once. A snapshot is the only state the index owns; it is evicted by
  * price: the pages it saves, aged by what has been evicted since it was last used (GreedyDual, Young
  * 1994). Bound: for each page of the first group 68 bytes, 4 for each group, and a table entry of 4 to 8;
- * for each page of any group 4; for each slot 24. All in the arena it is given (the engine's, charged to
+ * for each page of any group 4; for each state 24. All in the arena it is given (the engine's, charged to
  * its account). Engine thread only. */
 #ifndef PLATEAU_CACHE_PREFIX_INDEX_H
 #define PLATEAU_CACHE_PREFIX_INDEX_H
@@ -21,7 +21,7 @@
 #include "base/none.h"
 #include "cache/page_group.h"
 #include "cache/prefix_key.h"
-#include "cache/slot_pool.h"
+#include "cache/state_pool.h"
 
 struct prefix_index;
 
@@ -29,13 +29,13 @@ struct prefix_index_opts {
     /* The first without a window, the others each with one. Their pools share `uses`. */
     struct page_group groups[PAGE_GROUPS_MAX];
     uint32_t group_count;
-    struct slot_pool *slots; /* NULL: no recurrent layers, no snapshots */
-    size_t slot_bytes;       /* theirs */
+    struct state_pool *states; /* NULL: no recurrent layers, no snapshots */
+    size_t state_bytes;       /* theirs */
     uint64_t bytes_max; /* of pages that nobody references and snapshots that nobody has pinned, together */
     /* A page of the first group is evicted, and a snapshot (NONE: neither or only one of them): their bytes
      * are still there until this returns. Not told of what is cleared or of no use to anybody. NULL: nobody
      * wants to know. */
-    void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot);
+    void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state);
     void *arg;
     /* Others cache within the same budget: how many bytes may be held here if so many are wanted, asked when
      * they are more than was allowed last. NULL: bytes_max. */
@@ -43,9 +43,9 @@ struct prefix_index_opts {
     void *allow_arg;
 };
 
-/* Bytes of arena that prefix_index_create takes at most, for pools of these sizes; slots_max 0 without
+/* Bytes of arena that prefix_index_create takes at most, for pools of these sizes; states_max 0 without
  * recurrent layers. */
-size_t prefix_index_arena_bytes(const uint32_t *pages_max, uint32_t group_count, uint32_t slots_max);
+size_t prefix_index_arena_bytes(const uint32_t *pages_max, uint32_t group_count, uint32_t states_max);
 /* Each pool's `evict` must call prefix_index_evict_page(). 0, -EINVAL (the groups are not as said),
  * -ENOMEM. */
 int prefix_index_create(struct arena *a, const struct prefix_index_opts *opts, struct prefix_index **ret);
@@ -57,7 +57,7 @@ void prefix_index_evict_page(struct prefix_index *ix, uint32_t group, uint32_t p
 struct prefix_hit {
     uint32_t node;  /* the last one; NONE: no hit */
     uint32_t pages; /* of the chain up to and with it */
-    uint32_t slot;  /* its snapshot; NONE: the model has none */
+    uint32_t state;  /* its snapshot; NONE: the model has none */
 };
 /* The longest usable prefix of the chain keys[count]. Takes nothing; valid until the next call that changes
  * the index or its pools. */
@@ -84,9 +84,9 @@ uint32_t prefix_index_node_of(const struct prefix_index *ix, uint32_t page);
  * what it lacks it gets. */
 uint32_t prefix_index_add(struct prefix_index *ix, uint32_t parent, const struct prefix_key *key,
                           uint32_t *pages);
-/* The node's first page is referenced. False: it has a snapshot already, and the slot stays the caller's;
+/* The node's first page is referenced. False: it has a snapshot already, and the state stays the caller's;
  * else it is the index's. */
-bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t slot);
+bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t state);
 /* A row that got or added this node (NONE: none, or it goes on) has given up references: what nobody can use
  * goes at once, from the tail; then prefix_index_evict(), until bytes_max holds. */
 void prefix_index_released(struct prefix_index *ix, uint32_t node);
@@ -104,15 +104,15 @@ uint32_t prefix_index_clear(struct prefix_index *ix);
 
 /* The group's cached page `from` lies in `to` from now on, a page that is nobody's else. */
 void prefix_index_move(struct prefix_index *ix, uint32_t group, uint32_t from, uint32_t to);
-/* Is the slot a snapshot that no row reads? */
-bool prefix_index_is_movable_snapshot(const struct prefix_index *ix, uint32_t slot);
-/* Such a slot lies in `to` from now on. */
+/* Is the state a snapshot that no row reads? */
+bool prefix_index_is_movable_snapshot(const struct prefix_index *ix, uint32_t state);
+/* Such a state lies in `to` from now on. */
 void prefix_index_move_snapshot(struct prefix_index *ix, uint32_t from, uint32_t to);
 
 /* What a tier below has not been handed yet: a node's page of the first group, its snapshot, or both. */
 struct prefix_unstored {
     struct prefix_key key;
-    uint32_t node, page, slot; /* NONE: this one is there */
+    uint32_t node, page, state; /* NONE: this one is there */
 };
 /* The next of them from node number *at on, among `looks` nodes at most; *at moves on, and from the last to
  * the first. False: none of these. */

@@ -14,7 +14,7 @@ struct node {
 };
 
 struct snapshot {
-    uint32_t node;  /* NONE: this slot is no snapshot */
+    uint32_t node;  /* NONE: this state is no snapshot */
     uint32_t saves; /* pages, against the snapshot before it */
     uint64_t price;
     uint32_t next, prev;
@@ -31,9 +31,9 @@ struct prefix_index {
     /* Constant. */
     struct page_group first; /* groups[0].is, for short */
     uint32_t group_count;
-    struct slot_pool *slots;
-    uint32_t bucket_mask, nodes_max, slots_max;
-    size_t slot_bytes;
+    struct state_pool *states;
+    uint32_t bucket_mask, nodes_max, states_max;
+    size_t state_bytes;
     uint64_t bytes_max;
     uint64_t (*allow)(void *arg, uint64_t bytes);
     void *allow_arg;
@@ -42,13 +42,13 @@ struct prefix_index {
     struct node *nodes; /* [nodes_max] */
     uint32_t free;
     uint32_t *buckets;          /* [bucket_mask + 1]: the first node */
-    struct snapshot *snapshots; /* [slots_max] */
+    struct snapshot *snapshots; /* [states_max] */
     uint32_t newest;            /* snapshot */
     uint64_t allowed;           /* <= bytes_max */
     uint64_t age;               /* the price of what was evicted last */
     struct prefix_numbers numbers;
     bool evicts; /* what goes now is evicted, and somebody may want to know */
-    void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot);
+    void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state);
     void *arg;
 };
 

@@ -35,7 +35,7 @@ static void print_drafting(const struct planning *p)
         "page and %s of each recurrent state.\n",
         who, g->drafts_max, g->optimistic ? ", accepted without verification: NOT EXACT" : "",
         terminal_bytes(t->weight_bytes).text, terminal_bytes(t->page_bytes).text,
-        terminal_bytes(t->slot_bytes).text);
+        terminal_bytes(t->state_bytes).text);
 }
 
 static void print_table(const struct planning *p)
@@ -93,22 +93,22 @@ static void json_model(const struct planning *p, struct buf *b)
     json_text(b, "ceiling_from", p->ceiling_from);
     buf_printf(b,
                ",\"floor_bytes\":%llu,\"limit_bytes\":%llu,\"loading_bytes\":%llu,\"connection_bytes\":%llu,"
-               "\"page_bytes\":%llu,\"page_tokens\":%u,\"slot_bytes\":%llu,\"image_pixels_max\":%llu,"
+               "\"page_bytes\":%llu,\"page_tokens\":%u,\"state_bytes\":%llu,\"image_pixels_max\":%llu,"
                "\"vision_weight_bytes\":%llu,",
                (unsigned long long)plan->floor_bytes, (unsigned long long)plan->limit_bytes,
                (unsigned long long)plan->loading_bytes, (unsigned long long)plan->process.connection_bytes,
                (unsigned long long)plan->model.page_bytes, plan->model.page_tokens,
-               (unsigned long long)plan->model.slot_bytes,
+               (unsigned long long)plan->model.state_bytes,
                (unsigned long long)p->model.shape.vision.pixels_max,
                (unsigned long long)p->model.shape.vision.weight_bytes);
     const struct model_plan_drafting *t = &p->model.drafting_takes;
     buf_printf(
         b,
         "\"speculation\":{\"method\":\"%s\",\"tokens_max\":%u,\"weight_bytes\":%llu,\"page_bytes\":%llu,"
-        "\"slot_bytes\":%llu},\"accounts\":[",
+        "\"state_bytes\":%llu},\"accounts\":[",
         speculation_name(&p->model.drafting), p->model.drafting.drafts_max,
         (unsigned long long)t->weight_bytes, (unsigned long long)t->page_bytes,
-        (unsigned long long)t->slot_bytes);
+        (unsigned long long)t->state_bytes);
     for (uint32_t i = 0; i < plan->line_count; i++) {
         const struct plan_line *l = &plan->lines[i];
         buf_puts(b, i ? ",{" : "{");

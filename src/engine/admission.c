@@ -7,7 +7,7 @@
 static atomic_uint *count_of(struct admission *a, uint64_t tenant)
 {
     /* The number is a part of a digest, or small in tests. */
-    return &a->counts[(tenant ^ tenant >> 32) % ADMISSION_SLOTS];
+    return &a->counts[(tenant ^ tenant >> 32) % ADMISSION_STATES];
 }
 
 static bool take_total(struct admission *a, uint32_t max)

@@ -118,7 +118,7 @@ static int draft_with_head(struct engine *en, const struct sched_plan *plan)
         g->heads[count++] = (struct model_draft_row){.token = j->tokens[r->from],
                                                      .position = r->from,
                                                      .pages = r->row->pages[0],
-                                                     .slot = r->slot_in,
+                                                     .state = r->state_in,
                                                      .grids = j->grids,
                                                      .grid_count = j->image_count,
                                                      .count = passes,
@@ -128,7 +128,7 @@ static int draft_with_head(struct engine *en, const struct sched_plan *plan)
     struct model_draft d = {.rows = g->heads,
                             .row_count = count,
                             .pages = page_pool_base(en->pools.pages),
-                            .slots = en->pools.slots ? slot_pool_base(en->pools.slots) : NULL,
+                            .states = en->pools.states ? state_pool_base(en->pools.states) : NULL,
                             .valid_ids = en->valid_ids,
                             .stop = &en->closing};
     uint64_t began_ns = clock_now_ns();

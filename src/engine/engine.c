@@ -99,9 +99,9 @@ struct layout {
 };
 
 /* With a cache each sequence has one to read and one to write; snapshots are bounded by the cache. */
-static uint32_t slots_of(const struct engine_opts *o, const struct model_shape *shape)
+static uint32_t states_of(const struct engine_opts *o, const struct model_shape *shape)
 {
-    uint64_t snapshots = shape->slot_bytes ? o->prefix_cache_bytes / shape->slot_bytes : 0;
+    uint64_t snapshots = shape->state_bytes ? o->prefix_cache_bytes / shape->state_bytes : 0;
     return (o->prefix_cache_bytes ? 2 : 1) * o->max_num_seqs + (uint32_t)MIN_OF(snapshots, SNAPSHOTS_MAX);
 }
 
@@ -120,9 +120,9 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
     *ret = (struct layout){
         .pools = {.parent = o->parent,
                   .pages_max = (uint32_t)MIN_OF(o->kv_bytes_max / shape->page_bytes, UINT32_MAX - 1),
-                  .slots_max = slots_of(o, shape),
+                  .states_max = states_of(o, shape),
                   .page_bytes = shape->page_bytes,
-                  .slot_bytes = shape->slot_bytes,
+                  .state_bytes = shape->state_bytes,
                   .bytes_max = limit_of(o->pools_bytes_max),
                   .prefix_cache_max = o->prefix_cache_bytes},
         .sched = {.rows_max = o->max_num_seqs,
@@ -146,14 +146,14 @@ void engine_plan(const struct engine_opts *opts, const struct model_shape *shape
     struct layout l;
     lay_out(opts, shape, &l);
     struct pools_opts few = l.pools, many = l.pools;
-    few.pages_max = many.pages_max = few.slots_max = 1;
+    few.pages_max = many.pages_max = few.states_max = 1;
     uint64_t least = pools_arena_bytes(&few);
     many.pages_max = 1 + PLAN_SAMPLE;
-    many.slots_max = 1;
+    many.states_max = 1;
     ret->page_bytes = DIV_UP(pools_arena_bytes(&many) - least, (uint64_t)PLAN_SAMPLE);
     many = few;
-    many.slots_max = 1 + PLAN_SAMPLE;
-    ret->slot_bytes = DIV_UP(pools_arena_bytes(&many) - least, (uint64_t)PLAN_SAMPLE);
+    many.states_max = 1 + PLAN_SAMPLE;
+    ret->state_bytes = DIV_UP(pools_arena_bytes(&many) - least, (uint64_t)PLAN_SAMPLE);
     struct mailbox_opts inbox = inbox_opts(opts, NULL);
     uint64_t arena = l.arena_bytes - pools_arena_bytes(&l.pools) + least;
     ret->fixed_bytes = ROUND_UP(arena, (uint64_t)65536) + 65536 + mailbox_bytes(&inbox) +
@@ -203,8 +203,8 @@ static int open_tier(struct engine *en)
     const struct model_shape *s = en->shape;
     struct store_client_opts c = {.identity = en->opts.identity,
                                   .page_bytes = s->page_bytes,
-                                  .slot_bytes = s->slot_bytes,
-                                  .count = {s->slot_held_max > 0, s->slot_held_max, s->slot_held_at},
+                                  .state_bytes = s->state_bytes,
+                                  .count = {s->state_held_max > 0, s->state_held_max, s->state_held_at},
                                   .wake = wake_by_tier,
                                   .arg = en};
     return store_client_open(en->opts.store, &c, &en->tier);
@@ -233,10 +233,10 @@ static int create_pools(struct engine *en, struct layout *l)
     l->sched.prefix = en->pools.index;
     l->sched.groups[0] = (struct page_group){.pages = en->pools.pages, .page_bytes = en->pools.page_bytes};
     l->sched.group_count = 1;
-    l->sched.slots = en->pools.slots;
+    l->sched.states = en->pools.states;
     l->sched.help = help_comes;
     l->sched.help_arg = &en->pools;
-    l->sched.slot_bytes = en->pools.slot_bytes;
+    l->sched.state_bytes = en->pools.state_bytes;
     l->sched.name = name_row;
     l->sched.tier = en->tier.arg ? &en->tier : NULL;
     return r == 0 ? sched_create(en->arena, &l->sched, &en->sched) : r;
@@ -530,7 +530,7 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
                             .stream = s,
                             .now_ns = clock_now_ns(),
                             .keys = en->opts.prefix_cache_bytes > 0,
-                            .states = en->shape->slot_bytes > 0,
+                            .states = en->shape->state_bytes > 0,
                             .edge = job_images_edge(en->shape),
                             .identity = &en->opts.identity,
                             .ngram = drafts_by_ngram(&en->opts)};

@@ -1,6 +1,6 @@
 /* engine.h - one loaded model's thread: inbox, step, outbox.
  *
- * The engine thread owns scheduler, pages, slots, samplers and the model's workspace: no locks inside. Others
+ * The engine thread owns scheduler, pages, states, samplers and the model's workspace: no locks inside. Others
  * talk to it by messages (engine_submit, engine_wake) and read what it publishes after each step
  * (engine_status). Once started it calls no malloc: jobs live in blocks charged to `requests` that
  * engine_submit (a prep thread) allocates. */
@@ -112,7 +112,7 @@ struct engine_opts {
 /* What an engine with these options will take; kv_bytes_max, parent and model are not looked at. */
 struct engine_plan {
     uint64_t fixed_bytes, page_bytes,
-        slot_bytes;                      /* of `engine`: always, and for each page and slot of the pools */
+        state_bytes;                      /* of `engine`: always, and for each page and state of the pools */
     uint64_t job_bytes, job_token_bytes; /* of a request's block, at most */
 };
 void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret);
@@ -224,7 +224,7 @@ struct job_numbers {
     uint32_t images, images_done;      /* done: they need no more work */
     uint64_t image_bytes;                /* of their pixels, which jobs of one request share */
     uint32_t drafted_tokens, accepted_tokens; /* draft tokens that were verified, and the accepted ones */
-    uint64_t age_ns, bytes;                /* bytes: pages, slots and the job's block */
+    uint64_t age_ns, bytes;                /* bytes: pages, states and the job's block */
 };
 
 /* A pool's units: bytes of blocks in use or in the prefix cache, and free bytes. */
@@ -234,7 +234,7 @@ struct engine_pool_numbers {
 
 /* Counters grow; gauges are as of the last step. */
 struct engine_numbers {
-    uint32_t running, waiting, pages_used, pages_committed, pages_max, slots_used;
+    uint32_t running, waiting, pages_used, pages_committed, pages_max, states_used;
     uint32_t cache_pages, cache_snapshots; /* of prefixes, those in use included */
     uint64_t cache_bytes, cache_bytes_max; /* prefixes that no request uses */
     uint64_t cache_pages_evicted, cache_snapshots_evicted;

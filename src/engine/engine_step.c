@@ -5,7 +5,7 @@
  * sampled one by one, each from its own logits, with all that plain decoding does before sampling. The
  * logits after a draft token count only if that draft token is the sampled token, so they are the logits
  * of plain decoding. Model and scheduler learn the sampled tokens before sequences end. Nothing here
- * allocates: the plan has taken pages and slots, rows and logits lie in the engine's arena, samplers and
+ * allocates: the plan has taken pages and states, rows and logits lie in the engine's arena, samplers and
  * tokens in the jobs' blocks. A step that fails ends its sequences and no others. */
 #include "engine/engine_state.h"
 
@@ -74,8 +74,8 @@ static void fill_rows(struct engine *en, const struct sched_plan *plan)
             .token_count = r->count,
             .position = r->from,
             .pages = r->row->pages[0], /* every model has one group */
-            .slot_in = r->slot_in,
-            .slot_out = r->slot_out,
+            .state_in = r->state_in,
+            .state_out = r->state_out,
             .logits_from = logits_from(en, j, r),
             .hold = r->drafts > 0,
             .grids = j->grids,
@@ -92,7 +92,7 @@ static int compute(struct engine *en, const struct sched_plan *plan, uint64_t *d
         .rows = en->rows,
         .row_count = plan->row_count,
         .pages = page_pool_base(en->pools.pages),
-        .slots = en->pools.slots ? slot_pool_base(en->pools.slots) : NULL,
+        .states = en->pools.states ? state_pool_base(en->pools.states) : NULL,
         .logits = en->logits,
         /* A step of one row may stop between two layers; with more, the others want it. */
         .cancel = plan->row_count == 1 ? stream_closed_flag(job_of(plan->rows[0].row)->stream) : NULL,
@@ -264,9 +264,9 @@ static void take_results(struct engine *en, const struct sched_plan *plan, uint6
 
 static void accept(struct engine *en, const struct sched_plan *plan)
 {
-    for (uint32_t i = 0; i < plan->row_count && en->pools.slots; i++)
+    for (uint32_t i = 0; i < plan->row_count && en->pools.states; i++)
         if (en->rows[i].hold)
-            model_accept(en->opts.model, slot_pool_base(en->pools.slots), plan->rows[i].slot_out,
+            model_accept(en->opts.model, state_pool_base(en->pools.states), plan->rows[i].state_out,
                          en->drafting.sampled[i]);
 }
 

@@ -32,25 +32,25 @@ static void move_page(void *arg, uint32_t from, uint32_t to)
     p->moves++;
 }
 
-static bool is_movable_slot(void *arg, uint32_t slot)
+static bool is_movable_state(void *arg, uint32_t state)
 {
     struct pools *p = arg;
-    return prefix_index_is_movable_snapshot(p->index, slot);
+    return prefix_index_is_movable_snapshot(p->index, state);
 }
 
-static void move_slot(void *arg, uint32_t from, uint32_t to)
+static void move_state(void *arg, uint32_t from, uint32_t to)
 {
     struct pools *p = arg;
-    char *base = slot_pool_base(p->slots);
-    memcpy(base + to * p->slot_bytes, base + from * p->slot_bytes, p->slot_bytes);
+    char *base = state_pool_base(p->states);
+    memcpy(base + to * p->state_bytes, base + from * p->state_bytes, p->state_bytes);
     prefix_index_move_snapshot(p->index, from, to);
     p->moves++;
 }
 
-static bool give_slots_unit(struct pools *p)
+static bool give_states_unit(struct pools *p)
 {
     pools_settle(p);
-    return p->slots && slot_pool_trim(p->slots, 1, UINT64_MAX) > 0;
+    return p->states && state_pool_trim(p->states, 1, UINT64_MAX) > 0;
 }
 
 static bool give_pages_unit(struct pools *p)
@@ -78,7 +78,7 @@ static void ask_others(struct pools *p)
     p->help_comes = p->holder && is_refused_by_all(p) && holder_want(p->holder, HELP_BYTES, p->now_ns);
 }
 
-/* For the pages: the slots' free units, then those of snapshots. */
+/* For the pages: the states' free units, then those of snapshots. */
 static bool reclaim_pages(void *arg, bool cached)
 {
     struct pools *p = arg;
@@ -86,16 +86,16 @@ static bool reclaim_pages(void *arg, bool cached)
     if (give_more(p))
         return true;
     do {
-        if (give_slots_unit(p))
+        if (give_states_unit(p))
             return true;
-    } while (cached && p->slots &&
-             (slot_pool_compact(p->slots) || (p->index && prefix_index_evict_snapshot(p->index))));
+    } while (cached && p->states &&
+             (state_pool_compact(p->states) || (p->index && prefix_index_evict_snapshot(p->index))));
     ask_others(p);
     return false;
 }
 
-/* For the slots: the pages' free units, then those of cached pages. */
-static bool reclaim_slots(void *arg, bool cached)
+/* For the states: the pages' free units, then those of cached pages. */
+static bool reclaim_states(void *arg, bool cached)
 {
     struct pools *p = arg;
     p->reclaims += cached;
@@ -130,25 +130,25 @@ static struct page_pool_opts page_opts(const struct pools_opts *o, struct pools 
                                    .crew = p->crew.run ? &p->crew : NULL};
 }
 
-static struct slot_pool_opts slot_opts(const struct pools_opts *o, struct pools *p)
+static struct state_pool_opts state_opts(const struct pools_opts *o, struct pools *p)
 {
-    bool movable = o->prefix_cache_max && o->slot_bytes <= UNIT_BYTES;
-    return (struct slot_pool_opts){.slots_max = o->slots_max,
-                                   .slot_bytes = o->slot_bytes,
+    bool movable = o->prefix_cache_max && o->state_bytes <= UNIT_BYTES;
+    return (struct state_pool_opts){.states_max = o->states_max,
+                                   .state_bytes = o->state_bytes,
                                    .state = p->state,
-                                   .reclaim = reclaim_slots,
-                                   .is_movable = is_movable_slot,
-                                   .move = movable ? move_slot : NULL,
+                                   .reclaim = reclaim_states,
+                                   .is_movable = is_movable_state,
+                                   .move = movable ? move_state : NULL,
                                    .arg = p};
 }
 
 size_t pools_arena_bytes(const struct pools_opts *opts)
 {
     struct page_pool_opts pages = page_opts(opts, &(struct pools){0});
-    struct slot_pool_opts slots = slot_opts(opts, &(struct pools){0});
-    return page_pool_arena_bytes(&pages) + (opts->slot_bytes ? slot_pool_arena_bytes(&slots) : 0) +
+    struct state_pool_opts states = state_opts(opts, &(struct pools){0});
+    return page_pool_arena_bytes(&pages) + (opts->state_bytes ? state_pool_arena_bytes(&states) : 0) +
            (opts->prefix_cache_max
-                ? prefix_index_arena_bytes(&opts->pages_max, 1, opts->slot_bytes ? opts->slots_max : 0)
+                ? prefix_index_arena_bytes(&opts->pages_max, 1, opts->state_bytes ? opts->states_max : 0)
                 : 0);
 }
 
@@ -167,7 +167,7 @@ static int open_accounts(struct pools *p, const struct pools_opts *o)
 int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p)
 {
     *p = (struct pools){.page_bytes = opts->page_bytes,
-                        .slot_bytes = opts->slot_bytes,
+                        .state_bytes = opts->state_bytes,
                         .holder = opts->holder,
                         .more = opts->more,
                         .arg = opts->arg,
@@ -176,19 +176,19 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
     if (r < 0)
         return r;
     uint64_t kv = (uint64_t)opts->pages_max * opts->page_bytes,
-             state = (uint64_t)opts->slots_max * opts->slot_bytes;
+             state = (uint64_t)opts->states_max * opts->state_bytes;
     account_set_planned(p->kv, kv);
     account_set_planned(p->state, state);
     account_set_planned(p->all, MIN_OF(kv + state, opts->bytes_max));
     struct page_pool_opts pages = page_opts(opts, p);
-    struct slot_pool_opts slots = slot_opts(opts, p);
+    struct state_pool_opts states = state_opts(opts, p);
     r = page_pool_create(a, &pages, &p->pages);
-    if (r == 0 && opts->slot_bytes > 0)
-        r = slot_pool_create(a, &slots, &p->slots);
+    if (r == 0 && opts->state_bytes > 0)
+        r = state_pool_create(a, &states, &p->states);
     struct prefix_index_opts index = {.groups = {{.pages = p->pages, .page_bytes = opts->page_bytes}},
                                       .group_count = 1,
-                                      .slots = p->slots,
-                                      .slot_bytes = opts->slot_bytes,
+                                      .states = p->states,
+                                      .state_bytes = opts->state_bytes,
                                       .bytes_max = opts->prefix_cache_max,
                                       .allow = opts->holder ? allow : NULL,
                                       .allow_arg = p,
@@ -201,13 +201,13 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
 static uint64_t free_units(struct pools *p, struct holder *holder)
 {
     uint64_t bytes = 0;
-    struct units *of_pages = page_pool_done(p->pages), *of_slots = slot_pool_done(p->slots);
+    struct units *of_pages = page_pool_done(p->pages), *of_states = state_pool_done(p->states);
     struct units *left[2];
     uint32_t count = 0;
     if (of_pages)
         left[count++] = of_pages;
-    if (of_slots)
-        left[count++] = of_slots;
+    if (of_states)
+        left[count++] = of_states;
     for (uint32_t i = 0; i < count; i++)
         bytes += (uint64_t)units_committed(left[i]) * UNIT_BYTES;
     holder_remove(holder, left, count);
@@ -251,7 +251,7 @@ void pools_settle(struct pools *p)
         prefix_index_numbers(p->index, &n);
     uint64_t cached = p->index ? (uint64_t)page_pool_cached(p->pages) * p->page_bytes : 0;
     show(p->kv, p->prefix_cache, &p->on_prefix_cache, cached);
-    show(p->state, p->snapshots, &p->on_snapshots, (uint64_t)(n.snapshots - n.pinned) * p->slot_bytes);
+    show(p->state, p->snapshots, &p->on_snapshots, (uint64_t)(n.snapshots - n.pinned) * p->state_bytes);
 }
 
 void pools_clock(struct pools *p, uint64_t now_ns)
@@ -259,8 +259,8 @@ void pools_clock(struct pools *p, uint64_t now_ns)
     p->now_ns = now_ns;
     p->help_comes = false;
     page_pool_clock(p->pages, now_ns);
-    if (p->slots)
-        slot_pool_clock(p->slots, now_ns);
+    if (p->states)
+        state_pool_clock(p->states, now_ns);
 }
 
 /* ---- giving back ---- */
@@ -269,7 +269,7 @@ static uint64_t give_unit(struct pools *p, uint64_t before_ns)
 {
     pools_settle(p);
     uint64_t bytes = page_pool_trim(p->pages, 1, before_ns);
-    return bytes == 0 && p->slots ? slot_pool_trim(p->slots, 1, before_ns) : bytes;
+    return bytes == 0 && p->states ? state_pool_trim(p->states, 1, before_ns) : bytes;
 }
 
 bool pools_free_unit(struct pools *p)
@@ -277,7 +277,7 @@ bool pools_free_unit(struct pools *p)
     do {
         if (give_unit(p, UINT64_MAX) > 0)
             return true;
-    } while (p->index && (page_pool_compact(p->pages) || (p->slots && slot_pool_compact(p->slots)) ||
+    } while (p->index && (page_pool_compact(p->pages) || (p->states && state_pool_compact(p->states)) ||
                           prefix_index_evict(p->index)));
     return false;
 }
@@ -286,7 +286,7 @@ bool pools_shrink(struct pools *p, uint64_t before_ns, struct pools_given *ret)
 {
     ret->bytes = give_unit(p, before_ns);
     ret->moved = ret->bytes == 0 && p->index &&
-                 (page_pool_compact(p->pages) || (p->slots && slot_pool_compact(p->slots)));
+                 (page_pool_compact(p->pages) || (p->states && state_pool_compact(p->states)));
     return ret->bytes > 0 || ret->moved;
 }
 
@@ -344,7 +344,7 @@ uint64_t pools_publish(struct pools *p, const struct pools_beside *beside, uint6
         .free_bytes = pools_spare_bytes(p) + beside->free_bytes,
         .cached_bytes = n.bytes,
         .reach_bytes = account_would_free(p->all, pools_spare_bytes(p) + n.bytes) + beside->reach_bytes,
-        .wanted_bytes = n.nodes * (uint64_t)p->page_bytes + n.snapshots * (uint64_t)p->slot_bytes,
+        .wanted_bytes = n.nodes * (uint64_t)p->page_bytes + n.snapshots * (uint64_t)p->state_bytes,
         .entries = n.nodes + n.snapshots,
         .oldest_ns = oldest_ns(p, n.bytes),
         .cost_ns_per_mib = prompt_token_ns * PAGE_TOKENS * MIB / p->page_bytes,
@@ -359,14 +359,14 @@ uint64_t pools_publish(struct pools *p, const struct pools_beside *beside, uint6
 
 uint64_t pools_spare_bytes(const struct pools *p)
 {
-    return page_pool_spare_bytes(p->pages) + (p->slots ? slot_pool_spare_bytes(p->slots) : 0);
+    return page_pool_spare_bytes(p->pages) + (p->states ? state_pool_spare_bytes(p->states) : 0);
 }
 
-static struct pool_numbers slots_numbers(const struct pools *p)
+static struct pool_numbers states_numbers(const struct pools *p)
 {
     struct pool_numbers n = {0};
-    if (p->slots)
-        slot_pool_numbers(p->slots, &n);
+    if (p->states)
+        state_pool_numbers(p->states, &n);
     return n;
 }
 
@@ -379,10 +379,10 @@ static struct pool_numbers pages_numbers(const struct pools *p)
 
 uint64_t pools_held_bytes(const struct pools *p)
 {
-    return ((uint64_t)pages_numbers(p).units_committed + slots_numbers(p).units_committed) * UNIT_BYTES;
+    return ((uint64_t)pages_numbers(p).units_committed + states_numbers(p).units_committed) * UNIT_BYTES;
 }
 
 uint64_t pools_recommitted(const struct pools *p)
 {
-    return pages_numbers(p).recommitted + slots_numbers(p).recommitted;
+    return pages_numbers(p).recommitted + states_numbers(p).recommitted;
 }

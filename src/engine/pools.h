@@ -1,4 +1,4 @@
-/* pools.h - the engine's pages, slots and prefixes as one memory: who holds which bytes, and which pool gives
+/* pools.h - the engine's pages, states and prefixes as one memory: who holds which bytes, and which pool gives
  * to which.
  *
  * All of it is charged below the account `pools`, the limit of both together. A unit is committed on `kv`
@@ -16,9 +16,9 @@ struct engine_opts;
 struct pools {
     /* Constant. */
     struct page_pool *pages;
-    struct slot_pool *slots;    /* NULL without recurrent layers */
+    struct state_pool *states;    /* NULL without recurrent layers */
     struct prefix_index *index; /* NULL: nothing is reused */
-    size_t page_bytes, slot_bytes;
+    size_t page_bytes, state_bytes;
     struct account *all, *kv, *state, *snapshots, *prefix_cache;
     struct holder *holder; /* NULL: no other engine takes from it, or gives */
     /* Engine thread only. */
@@ -33,8 +33,8 @@ struct pools {
 
 struct pools_opts {
     struct account *parent;
-    uint32_t pages_max, slots_max; /* slots_max is not looked at with slot_bytes 0 */
-    size_t page_bytes, slot_bytes;
+    uint32_t pages_max, states_max; /* states_max is not looked at with state_bytes 0 */
+    size_t page_bytes, state_bytes;
     uint64_t bytes_max;      /* of all of it; ACCOUNT_NO_LIMIT */
     uint64_t prefix_cache_max; /* of what no request uses; 0: nothing is kept */
     struct holder *holder;   /* its budget limits that too; may be NULL */
@@ -43,7 +43,7 @@ struct pools_opts {
     bool (*more)(void *arg);
     struct units_crew crew; /* for what a prompt takes; run NULL: none */
     /* As those of prefix_index_opts. */
-    void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot);
+    void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state);
     void *arg;
 };
 
@@ -52,7 +52,7 @@ size_t pools_arena_bytes(const struct pools_opts *opts);
 /* Opens the accounts and lays out the pools in `a`; nothing is committed. 0 or -ENOMEM; pools_done() in
  * either case. */
 int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p);
-/* No sequence has a page or slot. Before the arena goes; fine on a zeroed struct. `holder` (closed; may be
+/* No sequence has a page or state. Before the arena goes; fine on a zeroed struct. `holder` (closed; may be
  * NULL) is removed from the list, or becomes an orphan with the ranges that the system did not take back.
  * Returns their bytes. */
 uint64_t pools_done(struct pools *p, struct holder *holder);

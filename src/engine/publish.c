@@ -27,7 +27,7 @@ static enum job_phase phase_of(const struct job *j)
 
 static struct job_numbers numbers_of(const struct engine *en, const struct job *j, uint64_t now_ns)
 {
-    bool slot = j->row.slot != NONE;
+    bool state = j->row.state != NONE;
     return (struct job_numbers){
         .id = stream_id(j->stream),
         .phase = phase_of(j),
@@ -43,7 +43,7 @@ static struct job_numbers numbers_of(const struct engine *en, const struct job *
         .age_ns = now_ns - j->arrival_ns,
         .image_bytes = j->image_bytes,
         .bytes = j->bytes + (uint64_t)j->row.page_count * en->shape->page_bytes +
-                 (slot ? en->shape->slot_bytes : 0),
+                 (state ? en->shape->state_bytes : 0),
     };
 }
 
@@ -76,11 +76,11 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
 {
     struct sched_numbers s;
     struct page_pool_numbers p;
-    struct pool_numbers slots = {0};
+    struct pool_numbers states = {0};
     sched_numbers(en->sched, &s);
     page_pool_numbers(en->pools.pages, &p);
-    if (en->pools.slots)
-        slot_pool_numbers(en->pools.slots, &slots);
+    if (en->pools.states)
+        state_pool_numbers(en->pools.states, &states);
     ret->running = s.running;
     ret->waiting = s.waiting;
     ret->preemptions = s.preemptions;
@@ -91,9 +91,9 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     ret->pages_committed =
         (uint32_t)((p.blocks.active_bytes + p.blocks.cached_bytes) / en->shape->page_bytes);
     ret->pages_max = p.blocks.blocks_max;
-    ret->slots_used = slots.taken;
+    ret->states_used = states.taken;
     ret->kv = pool_numbers_of(&p.blocks, en->pools.page_bytes);
-    ret->state = pool_numbers_of(&slots, en->pools.slot_bytes);
+    ret->state = pool_numbers_of(&states, en->pools.state_bytes);
     pools_settle(&en->pools);
     image_sched_read_gauges(en, ret);
     ret->pending_trim_bytes = trim_pending_bytes(en);

@@ -41,8 +41,8 @@ static int hand_in(struct engine *en, const struct prefix_key *key, enum tier_ki
                    bool last, bool patient)
 {
     const struct pools *p = &en->pools;
-    size_t bytes = kind == TIER_PAGE ? p->page_bytes : p->slot_bytes;
-    const char *base = kind == TIER_PAGE ? page_pool_base(p->pages) : slot_pool_base(p->slots);
+    size_t bytes = kind == TIER_PAGE ? p->page_bytes : p->state_bytes;
+    const char *base = kind == TIER_PAGE ? page_pool_base(p->pages) : state_pool_base(p->states);
     struct tier_write w;
     int r = en->tier.write_begin(en->tier.arg, key, kind, last, &w);
     if (r < 0)
@@ -52,15 +52,15 @@ static int hand_in(struct engine *en, const struct prefix_key *key, enum tier_ki
     return whole ? 0 : -EINTR;
 }
 
-void write_behind_evicting(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot)
+void write_behind_evicting(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state)
 {
     struct engine *en = arg;
     if (!has_tier(en))
         return;
     if (page != NONE)
         hand_in(en, key, TIER_PAGE, page, true, true);
-    if (slot != NONE)
-        hand_in(en, key, TIER_SNAPSHOT, slot, true, true);
+    if (state != NONE)
+        hand_in(en, key, TIER_SNAPSHOT, state, true, true);
 }
 
 /* ---- idle ---- */
@@ -94,8 +94,8 @@ static int hand_in_node(struct engine *en, const struct prefix_unstored *u, bool
         if (r == 0)
             prefix_index_page_stored(en->pools.index, u->node);
     }
-    if (r == 0 && u->slot != NONE) {
-        r = hand_in(en, &u->key, TIER_SNAPSHOT, u->slot, last, last);
+    if (r == 0 && u->state != NONE) {
+        r = hand_in(en, &u->key, TIER_SNAPSHOT, u->state, last, last);
         if (r == 0)
             prefix_index_snapshot_stored(en->pools.index, u->node);
     }
@@ -136,7 +136,7 @@ void write_behind_end(struct engine *en)
             /* Looked at once each. */
             if (u.page != NONE)
                 prefix_index_page_stored(en->pools.index, u.node);
-            if (u.slot != NONE)
+            if (u.state != NONE)
                 prefix_index_snapshot_stored(en->pools.index, u.node);
         }
         left = unstored(en);

@@ -24,7 +24,7 @@ struct write_behind {
 };
 
 /* For prefix_index_opts.evicting; arg is the engine. */
-void write_behind_evicting(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot);
+void write_behind_evicting(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state);
 /* How long the idle engine may sleep until there is something to hand in; 0: now; UINT64_MAX: there is
  * nothing. */
 uint64_t write_behind_wait_ns(struct engine *en, uint64_t now_ns);

@@ -33,21 +33,21 @@ static uint64_t job_bytes(const struct plan_model *m, uint32_t length)
     return m->job_bytes + m->job_token_bytes * length;
 }
 
-static uint64_t rows_slots(const struct plan_model *m, const struct plan_wish *w)
+static uint64_t rows_states(const struct plan_model *m, const struct plan_wish *w)
 {
-    return m->slot_bytes ? (uint64_t)m->rows * (w->prefix_cache_bytes ? 2 : 1) : 0;
+    return m->state_bytes ? (uint64_t)m->rows * (w->prefix_cache_bytes ? 2 : 1) : 0;
 }
 
 /* Rows' and those of snapshots, of which there are never more. */
-static uint64_t slots_most(const struct plan_model *m, const struct plan_wish *w)
+static uint64_t states_most(const struct plan_model *m, const struct plan_wish *w)
 {
-    return rows_slots(m, w) + (m->slot_bytes && w->prefix_cache_bytes ? SNAPSHOTS_MAX : 0);
+    return rows_states(m, w) + (m->state_bytes && w->prefix_cache_bytes ? SNAPSHOTS_MAX : 0);
 }
 
-/* Pages for one sequence and the rows' slots: with these every request that is admitted ends. */
+/* Pages for one sequence and the rows' states: with these every request that is admitted ends. */
 static uint64_t pools_floor(const struct plan_model *m, const struct plan_wish *w, uint32_t length)
 {
-    return in_units(pages_of(m, length) * m->page_bytes) + in_units(rows_slots(m, w) * m->slot_bytes);
+    return in_units(pages_of(m, length) * m->page_bytes) + in_units(rows_states(m, w) * m->state_bytes);
 }
 
 uint64_t plan_process_bytes(const struct plan_process *p)
@@ -62,7 +62,7 @@ static uint64_t model_fixed_bytes(const struct plan_model *m)
            m->tables_bytes + m->tokenizer_bytes;
 }
 
-/* Everything but pools, requests and the engine's tables for pages and slots. */
+/* Everything but pools, requests and the engine's tables for pages and states. */
 static uint64_t fixed_bytes(const struct plan_process *p, const struct plan_model *m)
 {
     return plan_process_bytes(p) + model_fixed_bytes(m) + m->engine_bytes;
@@ -74,9 +74,9 @@ static uint64_t requests_bytes(const struct plan_process *p, const struct plan_m
     return MIN_OF(all, MAX_OF(one * m->rows, p->ceiling_bytes / REQUESTS_PART));
 }
 
-static uint64_t tables_bytes(const struct plan_model *m, uint64_t pages, uint64_t slots)
+static uint64_t tables_bytes(const struct plan_model *m, uint64_t pages, uint64_t states)
 {
-    return pages * m->engine_page_bytes + slots * m->engine_slot_bytes;
+    return pages * m->engine_page_bytes + states * m->engine_state_bytes;
 }
 
 static uint64_t needed_bytes(const struct plan_process *p, const struct plan_model *m,
@@ -84,7 +84,7 @@ static uint64_t needed_bytes(const struct plan_process *p, const struct plan_mod
 {
     ASSERT(length > 0);
     uint64_t running = requests_bytes(p, m, length) + pools_floor(m, w, length) +
-                       tables_bytes(m, pages_of(m, length), slots_most(m, w));
+                       tables_bytes(m, pages_of(m, length), states_most(m, w));
     return fixed_bytes(p, m) + MAX_OF(running, m->loading_bytes);
 }
 
@@ -162,7 +162,7 @@ static uint64_t share_images(struct plan *ret, const struct plan_wish *w, uint64
     const struct plan_model *m = &ret->model;
     uint64_t wanted = w->image_cache_bytes,
              taken = pools_floor(m, w, ret->max_model_len) +
-                     tables_bytes(m, pages_of(m, ret->max_model_len), slots_most(m, w));
+                     tables_bytes(m, pages_of(m, ret->max_model_len), states_most(m, w));
     uint64_t room = left > taken ? left - taken : 0;
     if (m->image_bytes == 0)
         return 0;
@@ -186,26 +186,26 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
     const struct plan_model *m = &ret->model;
     uint64_t left = ret->ceiling_bytes - fixed_bytes(&ret->process, m) - ret->requests_bytes;
     left -= share_images(ret, w, left);
-    uint64_t slots = rows_slots(m, w), slots_bytes = in_units(slots * m->slot_bytes);
+    uint64_t states = rows_states(m, w), states_bytes = in_units(states * m->state_bytes);
     uint64_t pages_rows = pages_of(m, ret->max_model_len) * m->rows;
     uint64_t per_page = m->page_bytes + m->engine_page_bytes;
     uint64_t spare = SPARE_UNITS * (uint64_t)UNIT_BYTES;
     uint64_t snapshots = 0;
-    if (w->prefix_cache_bytes && m->slot_bytes)
-        snapshots = MIN_OF(MIN_OF(w->prefix_cache_bytes, left) / m->slot_bytes, SNAPSHOTS_MAX);
-    uint64_t taken = slots_bytes + spare + tables_bytes(m, 0, slots + snapshots);
+    if (w->prefix_cache_bytes && m->state_bytes)
+        snapshots = MIN_OF(MIN_OF(w->prefix_cache_bytes, left) / m->state_bytes, SNAPSHOTS_MAX);
+    uint64_t taken = states_bytes + spare + tables_bytes(m, 0, states + snapshots);
     uint64_t pages = left > taken ? (left - taken) / per_page : 0;
     uint64_t wanted =
         w->prefix_cache_bytes == PLAN_ALL ? UINT64_MAX - pages_rows : w->prefix_cache_bytes / m->page_bytes;
     pages = MIN_OF(pages, pages_rows + wanted);
     pages = MIN_OF(MAX_OF(pages, pages_of(m, ret->max_model_len)), UINT32_MAX - 1);
     ret->pages_max = (uint32_t)pages;
-    ret->slots_max = (uint32_t)(slots + snapshots);
-    ret->engine_bytes = m->engine_bytes + tables_bytes(m, pages, slots + snapshots);
+    ret->states_max = (uint32_t)(states + snapshots);
+    ret->engine_bytes = m->engine_bytes + tables_bytes(m, pages, states + snapshots);
     ret->kv_bytes = in_units(pages * m->page_bytes);
-    ret->state_bytes = in_units(ret->slots_max * m->slot_bytes);
-    ASSERT(left >= tables_bytes(m, pages, slots + snapshots));
-    uint64_t pools = left - tables_bytes(m, pages, slots + snapshots);
+    ret->state_bytes = in_units(ret->states_max * m->state_bytes);
+    ASSERT(left >= tables_bytes(m, pages, states + snapshots));
+    uint64_t pools = left - tables_bytes(m, pages, states + snapshots);
     ret->pools_bytes = MIN_OF(pools, ret->kv_bytes + ret->state_bytes);
     ret->kv_bytes = MIN_OF(ret->kv_bytes, ret->pools_bytes);
     ret->state_bytes = MIN_OF(ret->state_bytes, ret->pools_bytes);
@@ -213,7 +213,7 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
     ASSERT(ret->kv_bytes <= ret->pools_bytes && ret->state_bytes <= ret->pools_bytes);
     ASSERT(ret->prefix_cache_bytes <= ret->pools_bytes);
     ASSERT(ret->pages_max >= pages_of(m, ret->max_model_len));
-    ASSERT(ret->slots_max >= slots);
+    ASSERT(ret->states_max >= states);
     ASSERT(ret->pools_bytes >= pools_floor(m, w, ret->max_model_len));
 }
 
@@ -250,13 +250,13 @@ static void add_pools(struct plan *p, const struct plan_wish *w)
 {
     const struct plan_model *m = &p->model;
     uint64_t kv = in_units(pages_of(m, p->max_model_len) * m->page_bytes);
-    uint64_t state = in_units(rows_slots(m, w) * m->slot_bytes);
+    uint64_t state = in_units(rows_states(m, w) * m->state_bytes);
     add(p, 1, "pools", ACCOUNT_ANON, kv + state, p->pools_bytes, "these together, units of 2 MiB");
     add(p, 2, "kv", ACCOUNT_ANON, kv, p->kv_bytes, "pages of 32 tokens");
     add(p, 2, "state", ACCOUNT_ANON, state, p->state_bytes,
-        m->slot_bytes ? "recurrent states of requests" : "the model has none");
-    add(p, 2, "snapshots", ACCOUNT_ANON, 0, m->slot_bytes ? p->prefix_cache_bytes : 0,
-        m->slot_bytes ? "recurrent states in the prefix cache" : "the model has none");
+        m->state_bytes ? "recurrent states of requests" : "the model has none");
+    add(p, 2, "snapshots", ACCOUNT_ANON, 0, m->state_bytes ? p->prefix_cache_bytes : 0,
+        m->state_bytes ? "recurrent states in the prefix cache" : "the model has none");
     add(p, 2, "prefix cache", ACCOUNT_ANON, 0, p->prefix_cache_bytes, "pages that only the prefix cache holds");
 }
 
@@ -264,7 +264,7 @@ static void add_model(struct plan *p, const struct plan_wish *w)
 {
     const struct plan_model *m = &p->model;
     uint64_t requests = job_bytes(m, p->max_model_len);
-    uint64_t engine = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), rows_slots(m, w));
+    uint64_t engine = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), rows_states(m, w));
     uint64_t fixed = model_fixed_bytes(m);
     p->model_bytes =
         fixed - m->image_bytes + p->images_bytes + p->engine_bytes + p->requests_bytes + p->pools_bytes;
@@ -318,9 +318,9 @@ static void add_lines(struct plan *p, const struct plan_wish *w)
 static void share_least(struct plan *p, const struct plan_wish *w)
 {
     const struct plan_model *m = &p->model;
-    p->engine_bytes = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), slots_most(m, w));
+    p->engine_bytes = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), states_most(m, w));
     p->kv_bytes = in_units(pages_of(m, p->max_model_len) * m->page_bytes);
-    p->state_bytes = in_units(rows_slots(m, w) * m->slot_bytes);
+    p->state_bytes = in_units(rows_states(m, w) * m->state_bytes);
     p->pools_bytes = p->kv_bytes + p->state_bytes;
     p->images_bytes = m->image_bytes;
 }

@@ -30,9 +30,9 @@ struct plan_model {
     uint64_t loading_bytes;   /* besides, while it is loaded: before the pools need theirs */
     uint64_t workspace_bytes; /* of a step */
     uint64_t tables_bytes, tokenizer_bytes;
-    uint64_t page_bytes, slot_bytes;               /* slot_bytes 0: no recurrent state */
+    uint64_t page_bytes, state_bytes;               /* state_bytes 0: no recurrent state */
     uint64_t engine_bytes;                         /* tables and logits with pools of no size */
-    uint64_t engine_page_bytes, engine_slot_bytes; /* and for each page and slot of theirs */
+    uint64_t engine_page_bytes, engine_state_bytes; /* and for each page and state of theirs */
     uint64_t job_bytes, job_token_bytes;           /* of a request's block, at most */
     /* To encode one image of the largest size; the vision encoder's weights are among the others. */
     uint64_t vision_bytes;
@@ -69,7 +69,7 @@ struct plan {
     uint64_t ceiling_bytes, floor_bytes, limit_bytes; /* limit: of all accounts together */
     uint64_t loading_bytes;
     uint32_t max_model_len, rows, queue;
-    uint32_t pages_max, slots_max;
+    uint32_t pages_max, states_max;
     /* What a load sets aside before it begins: all that the model cannot run without, its engine's tables
      * whole; and of that the pools' and one request's part. */
     uint64_t load_bytes, pools_floor_bytes, job_bytes;

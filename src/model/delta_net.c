@@ -3,9 +3,9 @@
  * Between the projections a sequence's tokens run in order and heads are independent, so tiles are (row,
  * head). The convolution is cut at heads too: then the tile that convolves a query or key head also
  * normalises it. Held tokens of the recurrent state are applied before the first token, in the same walk
- * over the state. A sequence that holds its own tokens leaves in slot_out the state before them and the
+ * over the state. A sequence that holds its own tokens leaves in state_out the state before them and the
  * inputs of convolution and delta rule. The convolution's part is written as soon as its tile has read
- * those channels of slot_in, the rest when all heads have recurred, for slot_out may be slot_in. */
+ * those channels of state_in, the rest when all heads have recurred, for state_out may be state_in. */
 #include "model/delta_net.h"
 
 #include "model/state_layout.h"
@@ -43,7 +43,7 @@ struct delta_stage {
     const struct layer *layer;
     uint32_t conv_tiles;   /* rows x heads; after them the gates, a span each */
     uint32_t column_width; /* of the state, per tile */
-    struct slot_held_row held;
+    struct state_held_row held;
 };
 
 /* Channel where head `head` of q | k | v begins, and its width. */
@@ -59,7 +59,7 @@ static void hold_inputs(const struct delta_stage *st, uint32_t row, uint32_t fro
 {
     const struct step *s = st->step;
     const struct model_row *r = &s->in->rows[row];
-    float *held = step_slot_held(s, r->slot_out, st->layer->kind_index) + st->held.u + from;
+    float *held = step_state_held(s, r->state_out, st->layer->kind_index) + st->held.u + from;
     const float *u = s->p + (size_t)s->row_column[row] * s->wide + from;
     for (uint32_t t = 0; t < r->token_count; t++)
         memcpy(held + t * st->held.floats, u + (size_t)t * s->wide, width * sizeof(float));
@@ -75,9 +75,9 @@ static void conv_tile(const struct delta_stage *st, uint32_t row, uint32_t head)
     struct kern_conv a = {.y = s->conv + (size_t)column * channels,
                           .u = s->p + (size_t)column * s->wide,
                           .w = st->layer->delta.conv,
-                          .state_in = step_slot(s, r->slot_in, st->layer->kind_index),
-                          .state_out = step_slot(s, r->slot_out, st->layer->kind_index),
-                          .held_u = step_slot_held(s, r->slot_in, st->layer->kind_index),
+                          .state_in = step_state(s, r->state_in, st->layer->kind_index),
+                          .state_out = step_state(s, r->state_out, st->layer->kind_index),
+                          .held_u = step_state_held(s, r->state_in, st->layer->kind_index),
                           .tokens = r->token_count,
                           .channels = channels,
                           .taps = c->taps,
@@ -151,10 +151,10 @@ static void recur(void *arg, uint32_t tile, uint32_t worker)
     uint32_t channels = config_conv_channels(c), column = s->row_column[row];
     uint32_t key_head = head / (c->value_heads / c->key_heads), keys = c->key_heads * c->key_dim;
     const float *conv = s->conv + (size_t)column * channels;
-    size_t state_at = slot_conv_bytes(c) / sizeof(float) + head * slot_head_floats(c);
-    float *in = step_slot(s, r->slot_in, st->layer->kind_index);
-    float *out = step_slot(s, r->slot_out, st->layer->kind_index);
-    const float *held = step_slot_held(s, r->slot_in, st->layer->kind_index);
+    size_t state_at = state_conv_bytes(c) / sizeof(float) + head * state_head_floats(c);
+    float *in = step_state(s, r->state_in, st->layer->kind_index);
+    float *out = step_state(s, r->state_out, st->layer->kind_index);
+    const float *held = step_state_held(s, r->state_in, st->layer->kind_index);
     struct kern_delta a = {.q = conv + key_head * c->key_dim,
                            .k = conv + keys + key_head * c->key_dim,
                            .v = conv + 2 * keys + head * c->value_dim,
@@ -189,7 +189,7 @@ static void hold_updates(const struct delta_stage *st, uint32_t t)
     const struct step *s = st->step;
     const struct config *c = s->config;
     uint32_t row = s->token_row[t], keys = c->key_heads * c->key_dim, heads = c->value_heads;
-    float *held = step_slot_held(s, s->in->rows[row].slot_out, st->layer->kind_index) +
+    float *held = step_state_held(s, s->in->rows[row].state_out, st->layer->kind_index) +
                   (t - s->row_column[row]) * st->held.floats;
     const float *k = s->conv + (size_t)t * config_conv_channels(c) + keys;
     memcpy(held + st->held.k, k, (keys + heads * c->value_dim) * sizeof(float));
@@ -229,7 +229,7 @@ void delta_net_forward(struct step *s, const struct layer *l)
     const struct config *c = s->config;
     const struct delta_weights *w = &l->delta;
     struct delta_stage st = {s, l, s->rows * (2 * c->key_heads + c->value_heads), choose_column_width(s),
-                             slot_held_row(c)};
+                             state_held_row(c)};
     step_project(s, &w->in, step_x(s), step_p(s), s->tokens);
     step_run(s, conv_and_gates, &st, st.conv_tiles + s->span_count);
     step_run(s, recur, &st, s->rows * c->value_heads * DIV_UP(c->value_dim, st.column_width));

@@ -193,7 +193,7 @@ static int measure_head(struct config *c, const char *dir, struct binder *b)
     if (!c->family->mtp)
         return err_set(b->e, -ENOTSUP, "the heads of %s are not computed", c->family_name);
     if (c->linear_count == 0 || c->drafts_max == 0)
-        return err_set(b->e, -ENOTSUP, "the model keeps no state in slots, where hidden states lie");
+        return err_set(b->e, -ENOTSUP, "the model keeps no state in states, where hidden states lie");
     int r = mtp_bind_init(b, dir);
     if (r == 0)
         r = mtp_bind(b, &weights);
@@ -242,9 +242,9 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .hidden = c->hidden,
         .context_max = c->context_max,
         .page_bytes = page_bytes(c),
-        .slot_bytes = slot_bytes(c),
-        .slot_held_max = slot_held_max(c),
-        .slot_held_at = slot_header_offset(c) + offsetof(struct slot_header, pending),
+        .state_bytes = state_bytes(c),
+        .state_held_max = state_held_max(c),
+        .state_held_at = state_header_offset(c) + offsetof(struct state_header, pending),
         .weight_bytes = weight_memory_round(b->used),
         .checkpoint_bytes = checkpoint_bytes(s->checkpoint),
         .loading_bytes = arena_committed_bytes(s->arena) + staging_bytes(measured),
@@ -548,19 +548,19 @@ static void check_rows(const struct model *m, const struct model_step *in)
 {
     for (uint32_t r = 0; r < in->row_count; r++) {
         const struct model_row *row = &in->rows[r];
-        ASSERT(m->config.linear_count == 0 || (in->slots && row->slot_out != NONE));
+        ASSERT(m->config.linear_count == 0 || (in->states && row->state_out != NONE));
         for (uint32_t i = 0; i < row->token_count; i++)
             ASSERT(row->tokens[i] < m->config.vocab);
     }
 }
 
-/* Writes the part of each slot_out after its state. */
-static void close_slots(const struct step *s)
+/* Writes the part of each state_out after its state. */
+static void close_states(const struct step *s)
 {
-    for (uint32_t r = 0; r < s->rows && slot_held_max(s->config); r++) {
+    for (uint32_t r = 0; r < s->rows && state_held_max(s->config); r++) {
         const struct model_row *row = &s->in->rows[r];
-        step_slot_header(s->config, s->in->slots, row->slot_out)->pending =
-            row->hold ? SLOT_PENDING_UNSAID : 0;
+        step_state_header(s->config, s->in->states, row->state_out)->pending =
+            row->hold ? STATE_PENDING_UNSAID : 0;
     }
 }
 
@@ -587,7 +587,7 @@ int model_forward(struct model *m, const struct model_step *in)
             atomic_store_explicit(in->progress_ns, clock_now_ns(), memory_order_relaxed);
     }
     finish(m, s);
-    close_slots(s);
+    close_states(s);
     return 0;
 }
 
@@ -597,13 +597,13 @@ int model_draft(struct model *m, const struct model_draft *d)
     return mtp_draft(m->step, &m->mtp, d);
 }
 
-void model_accept(struct model *m, char *slots, uint32_t slot, uint32_t count)
+void model_accept(struct model *m, char *states, uint32_t state, uint32_t count)
 {
     if (m->config.linear_count == 0)
         return;
-    ASSERT(count > 0 && count <= slot_held_max(&m->config));
-    struct slot_header *h = step_slot_header(&m->config, slots, slot);
-    ASSERT(h->pending == SLOT_PENDING_UNSAID);
+    ASSERT(count > 0 && count <= state_held_max(&m->config));
+    struct state_header *h = step_state_header(&m->config, states, state);
+    ASSERT(h->pending == STATE_PENDING_UNSAID);
     h->pending = count;
 }
 

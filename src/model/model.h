@@ -2,7 +2,7 @@
  *
  * A row is a sequence's next tokens: one while decoding, a chunk while its prompt is read. Rows of one step
  * share every product with the weights; a row's numbers depend on nothing but its own tokens and positions
- * (docs/architecture.md#exactness). The model owns weights and workspace; pages and slots are the caller's. Calls come from one
+ * (docs/architecture.md#exactness). The model owns weights and workspace; pages and states are the caller's. Calls come from one
  * thread, the engine's, inside a turn of the workers. */
 #ifndef PLATEAU_MODEL_MODEL_H
 #define PLATEAU_MODEL_MODEL_H
@@ -36,7 +36,7 @@ struct model_parts {
     bool mtp; /* the MTP head, if there is one and drafts_max > 0: its weights, and K and V of it in the
                * pages */
     uint32_t drafts_max;  /* longest draft after a known token (of any drafter): room for its inputs in each
-                             slot. At most MODEL_DRAFTS_MAX */
+                             state. At most MODEL_DRAFTS_MAX */
     uint32_t draft_vocab; /* draft only from this many recently used tokens, which takes a copy of their rows
                              of the output matrix; 0, or more than half the vocabulary: from all */
 };
@@ -68,11 +68,11 @@ struct model_shape {
     uint32_t layers, hidden;
     uint32_t context_max; /* max_position_embeddings */
     size_t page_bytes;    /* 32 tokens of K and V of all full-attention layers; a multiple of 64 */
-    size_t slot_bytes;    /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
-    /* At the start of a row the model reads the uint32_t at slot_held_at of its slot_in: at most
-     * slot_held_max. 0: no held tokens. */
-    uint32_t slot_held_max;
-    size_t slot_held_at;
+    size_t state_bytes;    /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
+    /* At the start of a row the model reads the uint32_t at state_held_at of its state_in: at most
+     * state_held_max. 0: no held tokens. */
+    uint32_t state_held_max;
+    size_t state_held_at;
     uint64_t weight_bytes; /* packed, in anonymous memory */
     uint64_t checkpoint_bytes;
     uint64_t loading_bytes;           /* while it is loaded: tables of its tensors, and a piece of one */
@@ -129,16 +129,16 @@ struct model_row {
     uint32_t token_count;   /* >= 1 */
     uint32_t position;      /* of tokens[0] in the sequence */
     const uint32_t *pages;  /* page of token t: pages[t / 32], for every t < position + token_count */
-    uint32_t slot_in;       /* state at `position`; NONE: zeros (position 0) */
-    uint32_t slot_out;      /* place of the state after the last token; may be slot_in */
+    uint32_t state_in;       /* state at `position`; NONE: zeros (position 0) */
+    uint32_t state_out;      /* place of the state after the last token; may be state_in */
     uint32_t logits_from; /* tokens [logits_from, token_count) give a row of logits each; token_count: none */
     /* The sequence's images, ascending; those after the row's last token may be left out. They decide the
      * positions (contract 4.4) of all following tokens. */
     const struct model_grid *grids;
     uint32_t grid_count;
-    /* Some of these tokens are drafts: slot_out gets the state at `position` and the tokens' inputs, and
+    /* Some of these tokens are drafts: state_out gets the state at `position` and the tokens' inputs, and
      * model_accept() says afterwards how many of them were accepted. At most 1 + drafts_max tokens. A row
-     * that continues from such a slot begins with the accepted tokens. */
+     * that continues from such a state begins with the accepted tokens. */
     bool hold;
 };
 
@@ -146,29 +146,29 @@ struct model_step {
     const struct model_row *rows;
     uint32_t row_count;
     char *pages;                   /* base of the page pool: page p at pages + p * page_bytes */
-    char *slots;                   /* base of the slot pool; NULL without slots */
+    char *states;                   /* base of the state pool; NULL without states */
     float *logits;                 /* [logit rows][vocab]: of row 0 first */
     atomic_bool *cancel;           /* looked at between layers; may be NULL */
     atomic_bool *stop;             /* likewise */
     _Atomic uint64_t *progress_ns; /* set to the clock's time after each layer; may be NULL */
 };
 
-/* 0, or -ECANCELED between two layers: pages and slots of this step's tokens are then undefined (slots only
- * when slot_out
- * == slot_in), and the step counts as not done. */
+/* 0, or -ECANCELED between two layers: pages and states of this step's tokens are then undefined (states only
+ * when state_out
+ * == state_in), and the step counts as not done. */
 int model_forward(struct model *m, const struct model_step *s);
 
 /* After a step in which the row held its tokens: the first `count` of them count, 1 <= count <= token_count.
- * Nothing is computed. A slot whose tokens were held is whole and may be kept, copied and read by many once
+ * Nothing is computed. A state whose tokens were held is whole and may be kept, copied and read by many once
  * this has been said. */
-void model_accept(struct model *m, char *slots, uint32_t slot, uint32_t count);
+void model_accept(struct model *m, char *states, uint32_t state, uint32_t count);
 
 /* Drafts with the MTP head after tokens that are known but not computed yet. */
 struct model_draft_row {
     uint32_t token, position; /* the last known token, and where it is in its sequence; >= 1 */
     const uint32_t *pages;    /* as in model_row, for t < position + count; K and V of rejected drafts are
                                  overwritten later */
-    uint32_t slot; /* the next model_row's slot_in: after it lies the hidden state of token position - 1 */
+    uint32_t state; /* the next model_row's state_in: after it lies the hidden state of token position - 1 */
     const struct model_grid *grids;
     uint32_t grid_count;
     uint32_t count;   /* requested: 1..drafts_max */
@@ -178,7 +178,7 @@ struct model_draft_row {
 struct model_draft {
     const struct model_draft_row *rows; /* row_count <= rows_max */
     uint32_t row_count;
-    char *pages, *slots;    /* as in model_step */
+    char *pages, *states;    /* as in model_step */
     const uint64_t *valid_ids; /* bit per id that may be drafted; NULL: all */
     atomic_bool *stop;      /* as in model_step */
 };

@@ -2,7 +2,7 @@
  *
  * A pair's input lies in `mid`: the normed embedding, then the normed hidden state. In a forward pass token t
  * brings the left half of its own pair and the right half of the next token's, so one walk over the tokens
- * makes all of them; the row's first takes its right half from slot_in. Drafting is a step of one token per
+ * makes all of them; the row's first takes its right half from state_in. Drafting is a step of one token per
  * row through the head's layer and lm_head, of whose logits only the best one is kept, tile by tile: a row of
  * them would be the largest thing in the workspace. */
 #include "model/mtp.h"
@@ -59,15 +59,15 @@ static void set_embedding(struct step *s, const struct mtp *m, uint32_t t)
                 s->cosines + (size_t)t * s->rope.half, s->sines + (size_t)t * s->rope.half);
 }
 
-static char *slot_hidden(const struct step *s, uint32_t slot, uint32_t index)
+static char *state_hidden(const struct step *s, uint32_t state, uint32_t index)
 {
-    return s->in->slots + slot * slot_bytes(s->config) + slot_hidden_offset(s->config, index);
+    return s->in->states + state * state_bytes(s->config) + state_hidden_offset(s->config, index);
 }
 
 /* After the last of `held` accepted tokens, or after the state. */
-static const float *slot_last_hidden(const struct step *s, uint32_t slot, uint32_t held)
+static const float *state_last_hidden(const struct step *s, uint32_t state, uint32_t held)
 {
-    return (const float *)slot_hidden(s, slot, held > 0 ? held - 1 : 0);
+    return (const float *)state_hidden(s, state, held > 0 ? held - 1 : 0);
 }
 
 /* Token t: its hidden state, its half of its own pair and of the next one's. */
@@ -86,10 +86,10 @@ static void pair_token(struct step *s, const void *arg, uint32_t t)
         set_half(s, &m->weights, t + 1, true, h, m->weights.norm_hidden);
     if (t > s->row_column[r])
         return;
-    if (row->slot_in == NONE)
+    if (row->state_in == NONE)
         memset(pair_of(s, t) + c->hidden, 0, c->hidden * sizeof(float)); /* entry 0: nobody looks */
     else
-        set_half(s, &m->weights, t, true, slot_last_hidden(s, row->slot_in, s->row_held[r]),
+        set_half(s, &m->weights, t, true, state_last_hidden(s, row->state_in, s->row_held[r]),
                  m->weights.norm_hidden);
 }
 
@@ -114,14 +114,14 @@ static uint32_t add_pairs(struct step *s, const struct mtp_weights *w, struct st
 
 /* ---- K and V of known tokens ---- */
 
-/* By now every row has read what its slot_in had. */
+/* By now every row has read what its state_in had. */
 static void keep_hidden(const struct step *s, uint32_t t)
 {
     uint32_t r = s->token_row[t], index = t - s->row_column[r];
     const struct model_row *row = &s->in->rows[r];
     if (!row->hold && index + 1 < row->token_count)
         return;
-    memcpy(slot_hidden(s, row->slot_out, row->hold ? index : 0), s->h + (size_t)t * s->config->hidden,
+    memcpy(state_hidden(s, row->state_out, row->hold ? index : 0), s->h + (size_t)t * s->config->hidden,
            s->config->hidden * sizeof(float));
 }
 
@@ -186,8 +186,8 @@ static uint32_t list_rows(struct step *s, const struct model_draft *d, uint32_t 
                                                     .token_count = 1,
                                                     .position = r->position + pass,
                                                     .pages = r->pages,
-                                                    .slot_in = NONE,
-                                                    .slot_out = NONE,
+                                                    .state_in = NONE,
+                                                    .state_out = NONE,
                                                     .logits_from = 1,
                                                     .grids = r->grids,
                                                     .grid_count = r->grid_count};
@@ -202,9 +202,9 @@ static void pair_draft(struct step *s, const void *arg, uint32_t t)
     const struct mtp_weights *w = &st->mtp->weights;
     const float *hidden = s->h + (size_t)s->drafts[t].column * s->config->hidden;
     if (st->pass == 0) {
-        uint32_t held = step_slot_header(s->config, s->in->slots, row->slot)->pending;
-        ASSERT(held <= slot_held_max(s->config));
-        hidden = slot_last_hidden(s, row->slot, held);
+        uint32_t held = step_state_header(s->config, s->in->states, row->state)->pending;
+        ASSERT(held <= state_held_max(s->config));
+        hidden = state_last_hidden(s, row->state, held);
     }
     set_embedding(s, st->mtp, t);
     set_half(s, w, t, true, hidden, w->norm_hidden);
@@ -309,7 +309,7 @@ static void draft_pass(struct draft_stage *st)
 
 static void check_draft(const struct step *s, const struct model_draft *d)
 {
-    ASSERT(d->row_count <= s->rows_max && d->slots);
+    ASSERT(d->row_count <= s->rows_max && d->states);
     for (uint32_t i = 0; i < d->row_count; i++) {
         const struct model_draft_row *r = &d->rows[i];
         ASSERT(r->position > 0 && r->token < s->config->vocab);
@@ -334,7 +334,7 @@ int mtp_draft(struct step *s, const struct mtp *m, const struct model_draft *d)
         if (count == 0)
             break;
         struct model_step step = {
-            .rows = s->draft_rows, .row_count = count, .pages = d->pages, .slots = d->slots};
+            .rows = s->draft_rows, .row_count = count, .pages = d->pages, .states = d->states};
         step_begin(s, &step);
         draft_pass(&st);
     }

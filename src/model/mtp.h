@@ -28,7 +28,7 @@ int mtp_bind(struct binder *b, struct mtp_weights *ret);
 
 /* Behind the last layer: settles it, leaves in h each token's hidden state behind the final norm, and begins
  * a list of products with the pairs'; returns its length. When it has been run, mtp_put() leaves the pairs in
- * the pages, and in the slots the hidden states that a next step begins with. */
+ * the pages, and in the states the hidden states that a next step begins with. */
 uint32_t mtp_pair(struct step *s, const struct mtp *m);
 void mtp_put(struct step *s, const struct mtp *m);
 /* Fills in the drafts. 0 or -ECANCELED. */

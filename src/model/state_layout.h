@@ -1,11 +1,11 @@
-/* state_layout.h - where things lie inside a page and inside a slot. The only place that knows.
+/* state_layout.h - where things lie inside a page and inside a state. The only place that knows.
  *
  * Page: for each full-attention layer in order, then for each MTP layer, for each KV head: K transposed
  * [head_dim][32], then V [32][head_dim], f32. The MTP layer's pair for token j is (hidden state of token j -
- * 1, token j). Slot: for each linear-attention layer in order: the convolution's last inputs [taps -
+ * 1, token j). State: for each linear-attention layer in order: the convolution's last inputs [taps -
  * 1][channels], then the delta state [value_heads][key_dim][value_dim], f32, each rounded up to 64 bytes.
  * Where tokens may be drafted, there follow for each linear-attention layer the inputs of 1 + drafts_max
- * tokens behind the state (held rows, see slot_held_row), and at the end of the slot its header, which says
+ * tokens behind the state (held rows, see state_held_row), and at the end of the state its header, which says
  * how many of them count. With MTP the hidden states of those tokens, [hidden] f32 each, lie between the two;
  * a state behind which nothing is held has that of its last token in the first place. */
 #ifndef PLATEAU_MODEL_STATE_LAYOUT_H
@@ -35,40 +35,40 @@ static inline size_t page_k_offset(const struct config *c, uint32_t full_index, 
     return 2 * page_half_bytes(c) * ((size_t)full_index * c->kv_heads + kv_head);
 }
 
-static inline size_t slot_conv_bytes(const struct config *c)
+static inline size_t state_conv_bytes(const struct config *c)
 {
     return c->taps ? ROUND_UP((size_t)(c->taps - 1) * config_conv_channels(c) * sizeof(float), (size_t)64)
                    : 0;
 }
 
 /* One value head's state. */
-static inline size_t slot_head_floats(const struct config *c)
+static inline size_t state_head_floats(const struct config *c)
 {
     return (size_t)c->key_dim * c->value_dim;
 }
 
-static inline size_t slot_layer_bytes(const struct config *c)
+static inline size_t state_layer_bytes(const struct config *c)
 {
-    return slot_conv_bytes(c) + slot_head_floats(c) * sizeof(float) * c->value_heads;
+    return state_conv_bytes(c) + state_head_floats(c) * sizeof(float) * c->value_heads;
 }
 
-static inline size_t slot_states_bytes(const struct config *c)
+static inline size_t state_matrices_bytes(const struct config *c)
 {
-    return slot_layer_bytes(c) * c->linear_count;
+    return state_layer_bytes(c) * c->linear_count;
 }
 
 /* One token's inputs of one linear-attention layer, in floats: where each begins, and where the next token's
  * do. */
-struct slot_held_row {
+struct state_held_row {
     size_t u;           /* [channels] as they enter the convolution */
     size_t k, v;        /* [key_heads][key_dim], [value_heads][value_dim] as they enter the delta rule */
     size_t alpha, beta; /* [value_heads] each */
     size_t floats;
 };
 
-static inline struct slot_held_row slot_held_row(const struct config *c)
+static inline struct state_held_row state_held_row(const struct config *c)
 {
-    struct slot_held_row r = {.k = config_conv_channels(c)};
+    struct state_held_row r = {.k = config_conv_channels(c)};
     r.v = r.k + (size_t)c->key_heads * c->key_dim;
     r.alpha = r.v + (size_t)c->value_heads * c->value_dim;
     r.beta = r.alpha + c->value_heads;
@@ -76,37 +76,37 @@ static inline struct slot_held_row slot_held_row(const struct config *c)
     return r;
 }
 
-static inline uint32_t slot_held_max(const struct config *c)
+static inline uint32_t state_held_max(const struct config *c)
 {
     return c->linear_count && c->drafts_max ? 1 + c->drafts_max : 0;
 }
 
 /* Where the held rows of a linear-attention layer begin. */
-static inline size_t slot_held_offset(const struct config *c, uint32_t linear_index)
+static inline size_t state_held_offset(const struct config *c, uint32_t linear_index)
 {
-    return slot_states_bytes(c) +
-           slot_held_row(c).floats * sizeof(float) * slot_held_max(c) * (size_t)linear_index;
+    return state_matrices_bytes(c) +
+           state_held_row(c).floats * sizeof(float) * state_held_max(c) * (size_t)linear_index;
 }
 
 /* With MTP: where the hidden state of held token `index` lies. */
-static inline size_t slot_hidden_offset(const struct config *c, uint32_t index)
+static inline size_t state_hidden_offset(const struct config *c, uint32_t index)
 {
-    return slot_held_offset(c, c->linear_count) + index * ROUND_UP(c->hidden * sizeof(float), (size_t)64);
+    return state_held_offset(c, c->linear_count) + index * ROUND_UP(c->hidden * sizeof(float), (size_t)64);
 }
 
-struct slot_header {
+struct state_header {
     uint32_t pending; /* of the held tokens, the first `pending` are accepted */
 };
-#define SLOT_PENDING_UNSAID UINT32_MAX /* tokens are held, and model_accept() has not said how many count */
+#define STATE_PENDING_UNSAID UINT32_MAX /* tokens are held, and model_accept() has not said how many count */
 
-static inline size_t slot_header_offset(const struct config *c)
+static inline size_t state_header_offset(const struct config *c)
 {
-    return slot_hidden_offset(c, c->mtp_count ? slot_held_max(c) : 0);
+    return state_hidden_offset(c, c->mtp_count ? state_held_max(c) : 0);
 }
 
-static inline size_t slot_bytes(const struct config *c)
+static inline size_t state_bytes(const struct config *c)
 {
-    return slot_header_offset(c) + (slot_held_max(c) ? ROUND_UP(sizeof(struct slot_header), (size_t)64) : 0);
+    return state_header_offset(c) + (state_held_max(c) ? ROUND_UP(sizeof(struct state_header), (size_t)64) : 0);
 }
 
 #endif

@@ -102,7 +102,7 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need n
     }
     NEED(&s->attention_scratch, PER_WORKER, FLOATS(KERN_ATTN_SCRATCH));
     NEED(&s->queries, PER_WORKER, STEP_QUERIES_MAX * sizeof(struct kern_query));
-    if (slot_held_max(c))
+    if (state_held_max(c))
         NEED(&s->delta_scratch, PER_WORKER, FLOATS(KERN_DELTA_SCRATCH(c->key_dim)));
     if (c->mtp_count) {
         NEED(&s->drafts, PER_ROW, sizeof(struct step_draft));
@@ -183,16 +183,16 @@ static void add_place(struct step *s, const struct model_row *row, uint32_t colu
     s->imaged++;
 }
 
-/* Tokens of slot_in to apply. Without slots nothing is held: K and V of rejected drafts are overwritten. */
+/* Tokens of state_in to apply. Without states nothing is held: K and V of rejected drafts are overwritten. */
 static uint32_t held_in(const struct step *s, const struct model_row *row)
 {
-    uint32_t most = slot_held_max(s->config);
+    uint32_t most = state_held_max(s->config);
     if (s->config->linear_count == 0)
         return 0;
     ASSERT(!row->hold || row->token_count <= most);
-    if (most == 0 || row->slot_in == NONE)
+    if (most == 0 || row->state_in == NONE)
         return 0;
-    uint32_t held = step_slot_header(s->config, s->in->slots, row->slot_in)->pending;
+    uint32_t held = step_state_header(s->config, s->in->states, row->state_in)->pending;
     ASSERT(held <= most);
     return held;
 }
@@ -485,23 +485,23 @@ void step_settle_d(struct step *s, uint32_t t)
     s->ops->add(s->h + at, s->d + at, s->config->hidden);
 }
 
-static float *slot_part(const struct step *s, uint32_t slot, size_t offset)
+static float *state_part(const struct step *s, uint32_t state, size_t offset)
 {
-    return slot == NONE ? NULL : (float *)(s->in->slots + slot * slot_bytes(s->config) + offset);
+    return state == NONE ? NULL : (float *)(s->in->states + state * state_bytes(s->config) + offset);
 }
 
-float *step_slot(const struct step *s, uint32_t slot, uint32_t linear_index)
+float *step_state(const struct step *s, uint32_t state, uint32_t linear_index)
 {
-    return slot_part(s, slot, linear_index * slot_layer_bytes(s->config));
+    return state_part(s, state, linear_index * state_layer_bytes(s->config));
 }
 
-float *step_slot_held(const struct step *s, uint32_t slot, uint32_t linear_index)
+float *step_state_held(const struct step *s, uint32_t state, uint32_t linear_index)
 {
-    return slot_part(s, slot, slot_held_offset(s->config, linear_index));
+    return state_part(s, state, state_held_offset(s->config, linear_index));
 }
 
-struct slot_header *step_slot_header(const struct config *c, char *slots, uint32_t slot)
+struct state_header *step_state_header(const struct config *c, char *states, uint32_t state)
 {
-    return slot_held_max(c) ? (struct slot_header *)(slots + slot * slot_bytes(c) + slot_header_offset(c))
+    return state_held_max(c) ? (struct state_header *)(states + state * state_bytes(c) + state_header_offset(c))
                             : NULL;
 }

@@ -67,7 +67,7 @@ struct step {
     void (*settle)(struct step *s, uint32_t token); /* NULL: nothing pending */
     /* Workspace. */
     uint32_t *row_column; /* [rows]: column of the row's first token */
-    uint32_t *row_held;   /* [rows]: tokens held in slot_in that count */
+    uint32_t *row_held;   /* [rows]: tokens held in state_in that count */
     uint32_t *token_row;  /* [tokens] */
     struct step_span *spans;
     uint32_t *ids; /* [tokens] */
@@ -174,11 +174,11 @@ void step_add_features(struct step *s, uint32_t layer);
 /* The usual thing to settle: h += d. */
 void step_settle_d(struct step *s, uint32_t token);
 
-/* One linear layer's part of a slot: its state, and what is held behind it; NULL for NONE. */
-float *step_slot(const struct step *s, uint32_t slot, uint32_t linear_index);
-float *step_slot_held(const struct step *s, uint32_t slot, uint32_t linear_index);
+/* One linear layer's part of a state: its state, and what is held behind it; NULL for NONE. */
+float *step_state(const struct step *s, uint32_t state, uint32_t linear_index);
+float *step_state_held(const struct step *s, uint32_t state, uint32_t linear_index);
 /* NULL where nothing is ever held. */
-struct slot_header *step_slot_header(const struct config *c, char *slots, uint32_t slot);
+struct state_header *step_state_header(const struct config *c, char *states, uint32_t state);
 
 /* Size of the draft vocabulary. */
 static inline uint32_t step_draft_vocab(const struct config *c)

@@ -63,7 +63,7 @@ int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
     if (r == 0)
         p->drafting_takes =
             (struct model_plan_drafting){p->shape.mtp_weight_bytes, p->shape.page_bytes - plain.page_bytes,
-                                         p->shape.slot_bytes - plain.slot_bytes};
+                                         p->shape.state_bytes - plain.state_bytes};
     return r;
 }
 
@@ -87,10 +87,10 @@ void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret)
         .tables_bytes = s->tables_bytes,
         .tokenizer_bytes = p->tokenizer_bytes,
         .page_bytes = s->page_bytes,
-        .slot_bytes = s->slot_bytes,
+        .state_bytes = s->state_bytes,
         .engine_bytes = engine.fixed_bytes,
         .engine_page_bytes = engine.page_bytes,
-        .engine_slot_bytes = engine.slot_bytes,
+        .engine_state_bytes = engine.state_bytes,
         .job_bytes = engine.job_bytes,
         .job_token_bytes = engine.job_token_bytes,
         .vision_bytes = model_encode_bytes(s, s->vision.pixels_max),

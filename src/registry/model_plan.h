@@ -10,7 +10,7 @@
 
 /* Memory of speculative decoding: of the weights, of each page, and of each recurrent state. */
 struct model_plan_drafting {
-    uint64_t weight_bytes, page_bytes, slot_bytes;
+    uint64_t weight_bytes, page_bytes, state_bytes;
 };
 
 struct model_plan {

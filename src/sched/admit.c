@@ -165,7 +165,7 @@ static int begin(struct sched *s, struct sched_row *row, const struct prefix_hit
     return row->phase == SCHED_PARKED ? 0 : row_fetch_turn_into_place(&s->opts, row, hit);
 }
 
-/* False: account or system have no memory for its first page or its slot. */
+/* False: account or system have no memory for its first page or its state. */
 static bool admit(struct sched *s, struct sched_row *row, const struct prefix_hit *hit)
 {
     ASSERT(!row->paused);
@@ -181,7 +181,7 @@ static bool admit(struct sched *s, struct sched_row *row, const struct prefix_hi
         return false;
     }
     ASSERT(sched_has_page_for_next(row));
-    ASSERT(!s->opts.slots || row->slot != NONE);
+    ASSERT(!s->opts.states || row->state != NONE);
     bool first = row->phase == SCHED_QUEUED;
     places_leave_queue(s, row);
     if (first) {

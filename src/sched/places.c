@@ -97,7 +97,7 @@ void places_leave(struct sched *s, struct sched_row *row)
         row_cache_leave(&s->opts, row);
     else if (row_fetch_holds(row))
         row_fetch_drop(&s->opts, row);
-    ASSERT(row->page_count == 0 && row->slot == NONE);
+    ASSERT(row->page_count == 0 && row->state == NONE);
     ASSERT(list_empty(&row->link));
 }
 

@@ -1,10 +1,10 @@
-/* row_cache.c - a row's pages and slots, from its admission to its leaving.
+/* row_cache.c - a row's pages and states, from its admission to its leaving.
  *
- *     slot_in  what the next step reads: NONE at position 0, a pinned snapshot, `boundary`, or `slot` itself
- *     slot     what it writes
- *     boundary the state at boundary_at, the last page boundary; NONE: it is a snapshot already, or there was no slot
+ *     state_in  what the next step reads: NONE at position 0, a pinned snapshot, `boundary`, or `state` itself
+ *     state     what it writes
+ *     boundary the state at boundary_at, the last page boundary; NONE: it is a snapshot already, or there was no state
  *
- * A slot is in one of these, or a snapshot of the index. So a row holds at most two of its own, or one and a
+ * A state is in one of these, or a snapshot of the index. So a row holds at most two of its own, or one and a
  * pin. */
 #include "sched/row_cache.h"
 
@@ -74,25 +74,25 @@ static void leave_behind(const struct sched_opts *o, struct sched_row *row)
     }
 }
 
-/* ---- slots ---- */
+/* ---- states ---- */
 
-uint32_t row_cache_take_slot(const struct sched_opts *o)
+uint32_t row_cache_take_state(const struct sched_opts *o)
 {
-    ASSERT(o->slots);
-    uint32_t slot;
-    if (slot_pool_take(o->slots, &slot) == 0)
-        return slot;
-    if (o->prefix && prefix_index_evict_snapshot(o->prefix) && slot_pool_take(o->slots, &slot) == 0)
-        return slot;
+    ASSERT(o->states);
+    uint32_t state;
+    if (state_pool_take(o->states, &state) == 0)
+        return state;
+    if (o->prefix && prefix_index_evict_snapshot(o->prefix) && state_pool_take(o->states, &state) == 0)
+        return state;
     return NONE;
 }
 
-static void give_slot(const struct sched_opts *o, uint32_t *slot)
+static void give_state(const struct sched_opts *o, uint32_t *state)
 {
-    ASSERT(o->slots);
-    if (*slot != NONE)
-        slot_pool_give(o->slots, *slot);
-    *slot = NONE;
+    ASSERT(o->states);
+    if (*state != NONE)
+        state_pool_give(o->states, *state);
+    *state = NONE;
 }
 
 static void unpin(const struct sched_opts *o, struct sched_row *row)
@@ -105,24 +105,24 @@ static void unpin(const struct sched_opts *o, struct sched_row *row)
 int row_cache_begin(const struct sched_opts *o, struct sched_row *row, const struct prefix_hit *hit)
 {
     ASSERT(row->page_count == 0);
-    row->slot = row->slot_in = row->boundary = NONE;
+    row->state = row->state_in = row->boundary = NONE;
     row->node = row->pinned = NONE;
     row->node_pages = row->boundary_at = 0;
     memset(row->first, 0, sizeof(row->first));
     if (hit->node != NONE) {
-        /* First, so that looking for a slot cannot evict what was found. */
+        /* First, so that looking for a state cannot evict what was found. */
         prefix_index_take(o->prefix, hit, row->pages);
         for (uint32_t g = 0; g < o->group_count; g++)
             row->first[g] = page_group_first(&o->groups[g], hit->pages * PAGE_TOKENS);
-        row->pinned = hit->slot != NONE ? hit->node : NONE;
-        row->slot_in = hit->slot;
+        row->pinned = hit->state != NONE ? hit->node : NONE;
+        row->state_in = hit->state;
         row->node = hit->node;
         row->node_pages = row->page_count = hit->pages;
         row->done = row->boundary_at = hit->pages * PAGE_TOKENS;
     }
     ASSERT(row->done < row->tokens);
-    ASSERT(row->pinned == NONE || o->slots);
-    if (!o->slots || (row->slot = row_cache_take_slot(o)) != NONE)
+    ASSERT(row->pinned == NONE || o->states);
+    if (!o->states || (row->state = row_cache_take_state(o)) != NONE)
         return 0;
     row_cache_leave(o, row);
     return -ENOMEM;
@@ -153,18 +153,18 @@ static void add_pages(const struct sched_opts *o, struct sched_row *row, uint32_
     }
 }
 
-/* The slot just written holds the state at a page boundary: keep it, and write into another from here. */
+/* The state just written holds the state at a page boundary: keep it, and write into another from here. */
 static void turn(const struct sched_opts *o, struct sched_row *row)
 {
-    ASSERT(row->slot != NONE);
-    uint32_t other = row->boundary != NONE ? row->boundary : row_cache_take_slot(o);
+    ASSERT(row->state != NONE);
+    uint32_t other = row->boundary != NONE ? row->boundary : row_cache_take_state(o);
     row->boundary = NONE;
     if (other == NONE)
         return;
-    row->boundary = row->slot;
+    row->boundary = row->state;
     row->boundary_at = row->done;
-    row->slot = other;
-    ASSERT(row->boundary != row->slot);
+    row->state = other;
+    ASSERT(row->boundary != row->state);
 }
 
 /* The state at the boundary becomes a snapshot, to be read once more by the next step. */
@@ -187,7 +187,7 @@ static void snapshot_boundary(const struct sched_opts *o, struct sched_row *row)
 /* Keeps the state, if this is where somebody may want it. */
 static void keep_state(const struct sched_opts *o, struct sched_row *row)
 {
-    row->slot_in = row->slot;
+    row->state_in = row->state;
     if (!is_cached(o, row) || row->done % PAGE_TOKENS != 0)
         return;
     turn(o, row);
@@ -202,7 +202,7 @@ void row_cache_advance(const struct sched_opts *o, struct sched_row *row)
     if (is_cached(o, row))
         add_pages(o, row, row->done);
     leave_behind(o, row);
-    if (o->slots)
+    if (o->states)
         keep_state(o, row);
     /* Pages left behind and a snapshot that is no longer read are cache from now on, and that has a bound. */
     if (o->prefix)
@@ -222,11 +222,11 @@ void row_cache_leave(const struct sched_opts *o, struct sched_row *row)
             page_pool_unref(o->groups[g].pages, row->pages[g][i - 1]);
     if (o->prefix)
         prefix_index_released(o->prefix, row->node);
-    if (o->slots) {
-        give_slot(o, &row->boundary);
-        give_slot(o, &row->slot);
+    if (o->states) {
+        give_state(o, &row->boundary);
+        give_state(o, &row->state);
     }
-    row->slot_in = NONE;
+    row->state_in = NONE;
     row->node = NONE;
     row->page_count = row->node_pages = row->done = row->boundary_at = 0;
     memset(row->first, 0, sizeof(row->first));
@@ -266,7 +266,7 @@ bool row_cache_worth_waiting(const struct sched_opts *o, const struct sched_row 
         return false;
     uint32_t pages = MIN_OF(row_cache_common_pages(row, other), (row->tokens - 1) / PAGE_TOKENS);
     ASSERT(row != other);
-    if (o->slots) {
+    if (o->states) {
         /* The last cut that both have in common. */
         uint32_t cut = 0;
         for (uint32_t i = 0; i < other->cut_count && other->cuts[i] <= pages * PAGE_TOKENS; i++)

@@ -1,9 +1,9 @@
 /* row_cache.h - what a row takes from the prefix index, and what it leaves there.
  *
  * A row's whole pages join the index as soon as they are computed, so that others find them while it runs.
- * With recurrent layers the row has two slots: a step reads one and writes the other, so the state at the
+ * With recurrent layers the row has two states: a step reads one and writes the other, so the state at the
  * last page boundary is never overwritten by the steps behind it, whether they succeed or not. At a cut, and
- * when the row leaves, that state becomes a snapshot. Slots that are missing cost reuse, never the row: it
+ * when the row leaves, that state becomes a snapshot. States that are missing cost reuse, never the row: it
  * then goes on in the one that it has. Pages that a window leaves behind lose the row's reference; those in
  * the index stay there as cache. Parts of the scheduler; same thread, same rules. */
 #ifndef PLATEAU_SCHED_ROW_CACHE_H
@@ -18,7 +18,7 @@ void row_cache_find(const struct sched_opts *o, const struct sched_row *row, str
  * hit that are referenced already cost it nothing. */
 uint32_t row_cache_wants(const struct sched_opts *o, const struct sched_row *row,
                          const struct prefix_hit *hit, uint32_t group);
-/* Begins a row that holds nothing: takes the hit and a slot. 0 or -ENOMEM, and then nothing has moved. */
+/* Begins a row that holds nothing: takes the hit and a state. 0 or -ENOMEM, and then nothing has moved. */
 int row_cache_begin(const struct sched_opts *o, struct sched_row *row, const struct prefix_hit *hit);
 /* So many more pages of each group are about to be taken for a prompt: they are committed at once where that
  * is faster. */
@@ -27,11 +27,11 @@ void row_cache_prepare(const struct sched_opts *o, uint32_t pages);
 int row_cache_extend(const struct sched_opts *o, struct sched_row *row);
 /* row->done has moved: whole pages join the index, windows move, the state is kept at a page boundary. */
 void row_cache_advance(const struct sched_opts *o, struct sched_row *row);
-/* Gives back all pages and slots; what is worth finding again stays in the index. */
+/* Gives back all pages and states; what is worth finding again stays in the index. */
 void row_cache_leave(const struct sched_opts *o, struct sched_row *row);
 
-/* A free slot, else that of the cheapest snapshot; NONE: there is none. */
-uint32_t row_cache_take_slot(const struct sched_opts *o);
+/* A free state, else that of the cheapest snapshot; NONE: there is none. */
+uint32_t row_cache_take_state(const struct sched_opts *o);
 /* Pages that both begin with. */
 uint32_t row_cache_common_pages(const struct sched_row *a, const struct sched_row *b);
 /* The next token index at which the row's chunk has to end. */

@@ -30,7 +30,7 @@ static uint32_t find_end(const struct sched_opts *o, const struct sched_row *row
     for (uint32_t i = 0; i < most; i++) {
         if (i >= in_index && !tier_has(o, &row->keys[i], TIER_PAGE))
             break;
-        if (!o->slots || tier_has(o, &row->keys[i], TIER_SNAPSHOT))
+        if (!o->states || tier_has(o, &row->keys[i], TIER_SNAPSHOT))
             end = i + 1;
     }
     ASSERT(end <= most && most <= row->key_count);
@@ -67,7 +67,7 @@ bool row_fetch_find(const struct sched_opts *o, const struct sched_row *row, con
         return false;
     ASSERT(end <= most && in_index <= most);
     in_index = MIN_OF(in_index, end);
-    uint64_t read_ns = o->tier->read_ns(o->tier->arg, end - in_index, o->slots ? 1 : 0);
+    uint64_t read_ns = o->tier->read_ns(o->tier->arg, end - in_index, o->states ? 1 : 0);
     double compute_ns = (double)(end - hit->pages) * PAGE_TOKENS * ev->prompt_token_ns;
     /* While nothing has been computed yet nobody knows: after a restart the first one reads. */
     if (read_ns == UINT64_MAX || (ev->prompt_token_ns > 0 && 2 * (double)read_ns >= compute_ns))
@@ -98,7 +98,7 @@ void row_fetch_begin(const struct sched_opts *o, struct sched_row *row, const st
     ASSERT(row->page_count == 0 && row->pinned == NONE);
     ASSERT(row->fetch_tries < TRIES_MAX);
     ASSERT(wish->in_index <= wish->pages && wish->pages <= row->key_count);
-    row->slot = NONE;
+    row->state = NONE;
     row->node = row->pinned = NONE;
     row->fetch = tag;
     row->fetch_pages = wish->pages;
@@ -116,7 +116,7 @@ void row_fetch_begin(const struct sched_opts *o, struct sched_row *row, const st
 /* After the last page comes the snapshot at its end. */
 void row_fetch_ask(const struct sched_opts *o, struct sched_row *row)
 {
-    uint32_t asks = row->fetch_pages + (o->slots ? 1 : 0);
+    uint32_t asks = row->fetch_pages + (o->states ? 1 : 0);
     while (!row->fetch_failed && row->fetch_next < asks) {
         bool page = row->fetch_next < row->fetch_pages;
         const struct prefix_key *key = &row->keys[page ? row->fetch_next : row->fetch_pages - 1];
@@ -141,13 +141,13 @@ static void join_index(const struct sched_opts *o, struct sched_row *row)
         prefix_index_page_stored(o->prefix, row->node);
         row->page_count++;
     }
-    if (row->page_count < row->fetch_pages || row->slot == NONE)
+    if (row->page_count < row->fetch_pages || row->state == NONE)
         return;
-    if (prefix_index_snapshot(o->prefix, row->node, row->slot))
+    if (prefix_index_snapshot(o->prefix, row->node, row->state))
         prefix_index_snapshot_stored(o->prefix, row->node);
     else
-        slot_pool_give(o->slots, row->slot);
-    row->slot = NONE;
+        state_pool_give(o->states, row->state);
+    row->state = NONE;
     row->pinned = row->node;
     prefix_index_pin(o->prefix, row->node);
     ASSERT(row->page_count == row->fetch_pages);
@@ -169,11 +169,11 @@ static bool take_page(const struct sched_opts *o, struct sched_row *row, const s
 
 static bool take_snapshot(const struct sched_opts *o, struct sched_row *row, const struct tier_arrival *a)
 {
-    ASSERT(o->slots && row->slot == NONE);
-    row->slot = row_cache_take_slot(o);
-    if (row->slot == NONE)
+    ASSERT(o->states && row->state == NONE);
+    row->state = row_cache_take_state(o);
+    if (row->state == NONE)
         return false;
-    memcpy(slot_pool_base(o->slots) + row->slot * o->slot_bytes, a->bytes, o->slot_bytes);
+    memcpy(state_pool_base(o->states) + row->state * o->state_bytes, a->bytes, o->state_bytes);
     return true;
 }
 
@@ -188,12 +188,12 @@ size_t row_fetch_arrive(const struct sched_opts *o, struct sched_row *row, const
         return 0;
     }
     join_index(o, row);
-    return page ? o->groups[0].page_bytes : o->slot_bytes;
+    return page ? o->groups[0].page_bytes : o->state_bytes;
 }
 
 static bool is_whole(const struct sched_opts *o, const struct sched_row *row)
 {
-    return row->page_count == row->fetch_pages && (!o->slots || row->pinned != NONE);
+    return row->page_count == row->fetch_pages && (!o->states || row->pinned != NONE);
 }
 
 bool row_fetch_is_over(const struct sched_opts *o, const struct sched_row *row, uint64_t now_ns)
@@ -210,14 +210,14 @@ void row_fetch_end(const struct sched_opts *o, struct sched_row *row)
     /* Another look is worth it only after something was found missing, not after waiting in vain. */
     if (!row->fetch_failed)
         row->fetch_tries = TRIES_MAX;
-    if (is_whole(o, row) || !o->slots)
+    if (is_whole(o, row) || !o->states)
         row->fetch_to = row->page_count * PAGE_TOKENS;
     for (uint32_t i = row->fetch_pages; i > row->page_count; i--)
         if (row->pages[0][i - 1] != NONE)
             page_pool_unref(o->groups[0].pages, row->pages[0][i - 1]);
-    if (row->slot != NONE)
-        slot_pool_give(o->slots, row->slot);
-    row->slot = NONE;
+    if (row->state != NONE)
+        state_pool_give(o->states, row->state);
+    row->state = NONE;
     row->fetch = row->fetch_open = row->fetch_pages = row->fetch_next = 0;
 }
 
@@ -270,7 +270,7 @@ bool row_fetch_worth_waiting(const struct sched_opts *o, const struct sched_row 
         return false;
     uint32_t pages = MIN_OF(row_cache_common_pages(row, other), (row->tokens - 1) / PAGE_TOKENS);
     pages = MIN_OF(pages, other->fetch_pages);
-    if (o->slots && pages < other->fetch_pages)
+    if (o->states && pages < other->fetch_pages)
         return false;
     return pages > hit->pages;
 }

@@ -7,7 +7,7 @@
  * only both together are of use. Reading has to take less than half of what computing would, by what both
  * took so far; it is given up when it has taken as long. What fails makes the prefix shorter, never the
  * tokens wrong. While a row fetches or waits with what came: page_count and node are the pages that have
- * joined the index, `slot` a snapshot that has come before its pages, `pinned` the node whose snapshot it
+ * joined the index, `state` a snapshot that has come before its pages, `pinned` the node whose snapshot it
  * holds. Models with one group only. Parts of the scheduler; same thread, same rules. */
 #ifndef PLATEAU_SCHED_ROW_FETCH_H
 #define PLATEAU_SCHED_ROW_FETCH_H

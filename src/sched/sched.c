@@ -83,7 +83,7 @@ int sched_add(struct sched *s, struct sched_row *row)
     if (s->running_count + s->waiting_count >= s->opts.rows_max + s->opts.queue_max)
         return -EAGAIN;
     places_rank(s, row, row->arrival_ns);
-    row->slot = row->slot_in = row->boundary = NONE;
+    row->state = row->state_in = row->boundary = NONE;
     row->node = row->pinned = NONE;
     row->paused = false;
     row->done = row->page_count = row->node_pages = row->preemptions = row->cached = row->fetched = 0;

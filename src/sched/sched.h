@@ -2,7 +2,7 @@
  *
  * A pure state machine: time is a number in an event, there is no clock, no I/O and no thread in it. A step
  * is sched_plan() and then, when it has been computed or has failed, sched_done(). The plan takes every page
- * and slot the step needs, so the step itself allocates nothing.
+ * and state the step needs, so the step itself allocates nothing.
  *
  *     queued --> prefilling --> decoding --> (sched_remove)
  *      |  ^ ^ ^       \______________/ |
@@ -17,7 +17,7 @@
  * waits longer, but not for ever: a row that has waited that much longer goes first. A row whose client does
  * not read is paused: it is not scheduled, gives up its place as soon as another row waits for one, is the
  * first to be preempted, and stands behind its tenant's others when it goes on. Rows are the caller's memory;
- * the scheduler links those it was given and owns their pages and slots. Engine thread only.
+ * the scheduler links those it was given and owns their pages and states. Engine thread only.
  *
  * Bound in bytes: sched_arena_bytes(), at most 24 KiB for the scheduler and its shares, and 40 for each of
  * rows_max. A row is 512 at most, in the caller's job, with its tables beside it: 4 for each page of each
@@ -53,9 +53,9 @@ struct sched_opts {
     uint64_t queue_timeout_ns;                 /* of those that never ran; 0 = never */
     struct page_group groups[PAGE_GROUPS_MAX]; /* as prefix_index_opts.groups */
     uint32_t group_count;
-    /* NULL: the model has no recurrent state. rows_max slots at least, twice that with `prefix`. */
-    struct slot_pool *slots;
-    size_t slot_bytes;           /* theirs */
+    /* NULL: the model has no recurrent state. rows_max states at least, twice that with `prefix`. */
+    struct state_pool *states;
+    size_t state_bytes;           /* theirs */
     struct prefix_index *prefix; /* over these pools; NULL: nothing is reused */
     /* Where more prefixes lie; NULL: nowhere. Asks for `prefix` and one group. */
     const struct tier_io *tier;
@@ -116,8 +116,8 @@ struct sched_row {
     uint32_t first[PAGE_GROUPS_MAX]; /* entries before it are behind the window: NONE */
     uint32_t cached;                 /* tokens of its prompt that were found, when it first got its place */
     uint32_t fetched;                /* of them, those that came from the tier */
-    uint32_t slot;                   /* NONE: none */
-    uint32_t slot_in;                /* the state it goes on from: NONE at its beginning */
+    uint32_t state;                   /* NONE: none */
+    uint32_t state_in;                /* the state it goes on from: NONE at its beginning */
     uint32_t boundary, boundary_at, node, node_pages, pinned; /* row_cache.c's, and row_fetch.c's before */
     uint64_t fetch, fetch_until_ns;                           /* row_fetch.c's; fetch: the tag of its reads */
     uint32_t fetch_pages, fetch_next, fetch_open, fetch_tries;
@@ -161,7 +161,7 @@ int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **
 /* Queues a row. tokens_limit must fit into each pool: page_group_needs(sched_pages(tokens_limit)) <=
  * pages_max. 0, or -EAGAIN: rows_max + queue_max rows are here already. */
 int sched_add(struct sched *s, struct sched_row *row);
-/* Takes a row out, in any phase but SCHED_NEW; its pages and slot are free then. Not between plan and
+/* Takes a row out, in any phase but SCHED_NEW; its pages and state are free then. Not between plan and
  * done. */
 void sched_remove(struct sched *s, struct sched_row *row);
 /* A paused row is not scheduled, and is the first to lose its place and to be preempted. Any phase. */
@@ -185,7 +185,7 @@ struct sched_step_row {
      * computed. */
     uint32_t drafts;
     bool samples;                 /* the last one's logits give the next token */
-    uint32_t slot_in, slot_out; /* the state before and behind them */
+    uint32_t state_in, state_out; /* the state before and behind them */
 };
 
 struct sched_plan {

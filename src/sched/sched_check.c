@@ -69,7 +69,7 @@ static void check_nodes(const struct sched *s, const struct sched_row *row)
     }
 }
 
-/* Returns how many slots a row with pages of its own has. */
+/* Returns how many states a row with pages of its own has. */
 static uint32_t check_holder(const struct sched *s, const struct sched_row *row, uint64_t *pages)
 {
     ASSERT_ROW(s, row, row->tokens <= row->tokens_limit && row->done < row->tokens,
@@ -82,28 +82,28 @@ static uint32_t check_holder(const struct sched *s, const struct sched_row *row,
     for (uint32_t g = 0; g < s->opts.group_count; g++)
         pages[g] += check_table(s, row, g);
     check_nodes(s, row);
-    ASSERT_ROW(s, row, s->opts.slots ? slot_pool_is_taken(s->opts.slots, row->slot) : row->slot == NONE,
-               "its slot %u is not taken", row->slot);
-    return (row->slot != NONE) + (row->boundary != NONE);
+    ASSERT_ROW(s, row, s->opts.states ? state_pool_is_taken(s->opts.states, row->state) : row->state == NONE,
+               "its state %u is not taken", row->state);
+    return (row->state != NONE) + (row->boundary != NONE);
 }
 
 static uint32_t check_parked(const struct sched *s, uint64_t *pages)
 {
-    uint32_t slots = 0, count = 0;
+    uint32_t states = 0, count = 0;
     for (const struct list *it = s->queue.next; it != &s->queue; it = it->next) {
         if (ROW(it)->phase != SCHED_PARKED)
             continue;
         ASSERT_ROW(s, ROW(it), ROW(it)->goes_on == SCHED_PREFILLING || ROW(it)->goes_on == SCHED_DECODING,
                    "parked from phase %d", (int)ROW(it)->goes_on);
-        slots += check_holder(s, ROW(it), pages);
+        states += check_holder(s, ROW(it), pages);
         count++;
     }
     ASSERT_OF(count == s->parked_count, "%u sequences are parked, %u counted", count, s->parked_count);
-    return slots;
+    return states;
 }
 
-/* What rows without a place have of the first group's pages, and of slots. */
-static void count_fetched(const struct sched *s, const struct list *list, uint64_t *pages, uint32_t *slots)
+/* What rows without a place have of the first group's pages, and of states. */
+static void count_fetched(const struct sched *s, const struct list *list, uint64_t *pages, uint32_t *states)
 {
     for (const struct list *it = list->next; it != list; it = it->next) {
         const struct sched_row *row = ROW(it);
@@ -118,7 +118,7 @@ static void count_fetched(const struct sched *s, const struct list *list, uint64
                        row->pages[0][i], refs);
             (*pages)++;
         }
-        *slots += row->slot != NONE;
+        *states += row->state != NONE;
     }
 }
 
@@ -173,7 +173,7 @@ static bool walk_references(const struct sched *s, uint32_t group, uint64_t held
 
 static uint32_t check_running(const struct sched *s, uint64_t *pages)
 {
-    uint32_t count = 0, paused = 0, slots = 0;
+    uint32_t count = 0, paused = 0, states = 0;
     for (const struct list *it = s->running.next; it != &s->running; it = it->next) {
         const struct sched_row *row = ROW(it);
         count++;
@@ -183,33 +183,33 @@ static uint32_t check_running(const struct sched *s, uint64_t *pages)
                    "rank %lld is out of order", (long long)row->rank);
         ASSERT_ROW(s, row, row->phase == SCHED_PREFILLING || row->done == row->tokens - 1,
                    "decodes with %u of %u tokens done", row->done, row->tokens);
-        slots += check_holder(s, row, pages);
+        states += check_holder(s, row, pages);
     }
     ASSERT_OF(count == s->running_count && count <= s->opts.rows_max, "%u sequences run, %u counted", count,
               s->running_count);
     ASSERT_OF(paused == s->paused_count, "%u sequences that run are paused, %u counted", paused,
               s->paused_count);
-    return slots;
+    return states;
 }
 
 static bool walk_held(const struct sched *s, struct walk *w)
 {
     uint64_t pages[PAGE_GROUPS_MAX] = {0};
     struct prefix_numbers cached = {0};
-    uint32_t slots_held = check_running(s, pages);
+    uint32_t states_held = check_running(s, pages);
     if (s->opts.prefix)
         prefix_index_numbers(s->opts.prefix, &cached);
-    slots_held += check_parked(s, pages);
-    count_fetched(s, &s->queue, &pages[0], &slots_held);
-    count_fetched(s, &s->fetching, &pages[0], &slots_held);
+    states_held += check_parked(s, pages);
+    count_fetched(s, &s->queue, &pages[0], &states_held);
+    count_fetched(s, &s->fetching, &pages[0], &states_held);
     for (uint32_t g = 0; g < s->opts.group_count; g++)
         if (!walk_references(s, g, pages[g], w))
             return false;
-    if (s->opts.slots) {
-        struct pool_numbers slots;
-        slot_pool_numbers(s->opts.slots, &slots);
-        ASSERT_OF(slots.taken == slots_held + cached.snapshots,
-                  "%u recurrent states are taken; sequences have %u, snapshots %u", slots.taken, slots_held,
+    if (s->opts.states) {
+        struct pool_numbers states;
+        state_pool_numbers(s->opts.states, &states);
+        ASSERT_OF(states.taken == states_held + cached.snapshots,
+                  "%u recurrent states are taken; sequences have %u, snapshots %u", states.taken, states_held,
                   cached.snapshots);
     }
     return true;
@@ -217,8 +217,8 @@ static bool walk_held(const struct sched *s, struct walk *w)
 
 static void check_holds_nothing(const struct sched *s, const struct sched_row *row)
 {
-    ASSERT_ROW(s, row, row->slot == NONE && row->done == 0, "waits with %u tokens done, slot %u", row->done,
-               row->slot);
+    ASSERT_ROW(s, row, row->state == NONE && row->done == 0, "waits with %u tokens done, state %u", row->done,
+               row->state);
     ASSERT_ROW(s, row, row->page_count == 0 || row->phase == SCHED_QUEUED, "waits with %u pages",
                row->page_count);
 }

@@ -16,8 +16,8 @@ static void plan_row(struct sched *s, struct sched_row *row, uint32_t count, uin
                                                       .count = count,
                                                       .drafts = drafts,
                                                       .samples = row->done + count - drafts == row->tokens,
-                                                      .slot_in = row->slot_in,
-                                                      .slot_out = row->slot};
+                                                      .state_in = row->state_in,
+                                                      .state_out = row->state};
     s->tokens += count;
     ASSERT(row->done + count <= row->page_count * PAGE_TOKENS);
     ASSERT(s->tokens <= s->opts.tokens_max);

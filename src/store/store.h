@@ -56,12 +56,12 @@ void store_close(struct store *st);
 struct store_count {
     bool present;
     uint32_t most;
-    uint64_t at; /* at + 4 <= slot_bytes */
+    uint64_t at; /* at + 4 <= state_bytes */
 };
 
 struct store_client_opts {
     struct store_identity identity;
-    size_t page_bytes, slot_bytes; /* slot_bytes 0: no snapshots */
+    size_t page_bytes, state_bytes; /* state_bytes 0: no snapshots */
     void (*wake)(
         void *arg); /* an arrival, or room in the staging. Any of the store's threads; short, never waits */
     void *arg;

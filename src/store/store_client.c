@@ -22,7 +22,7 @@ static struct store_client *lock_client(void *arg)
 
 static uint64_t payload_of(const struct store_client *c, enum tier_kind kind)
 {
-    return kind == TIER_PAGE ? c->opts.page_bytes : c->opts.slot_bytes;
+    return kind == TIER_PAGE ? c->opts.page_bytes : c->opts.state_bytes;
 }
 
 static uint32_t blocks_of(uint64_t payload_bytes)
@@ -62,7 +62,7 @@ static void client_used(void *arg, const struct prefix_key *keys, uint32_t count
 {
     struct store_client *c = lock_client(arg);
     for (uint32_t i = is_on(c->store) ? count : 0; i > 0; i--) {
-        if (c->opts.slot_bytes)
+        if (c->opts.state_bytes)
             touch(c->store, &keys[i - 1], TIER_SNAPSHOT);
         touch(c->store, &keys[i - 1], TIER_PAGE);
     }
@@ -73,7 +73,7 @@ static uint64_t client_read_ns(void *arg, uint32_t pages, uint32_t snapshots)
 {
     struct store_client *c = lock_client(arg);
     double bytes =
-        (double)pages * (double)c->opts.page_bytes + (double)snapshots * (double)c->opts.slot_bytes;
+        (double)pages * (double)c->opts.page_bytes + (double)snapshots * (double)c->opts.state_bytes;
     uint64_t ns = UINT64_MAX;
     if (is_on(c->store))
         ns = ((uint64_t)pages + snapshots) * FILE_NS + (uint64_t)(bytes * c->store->read_byte_ns);

@@ -142,7 +142,7 @@ def test_status(server):
         shown = until(lambda: [r for r in server.requests("decoding") if r["tokens"] > 5])[0]
         busy = server.status()
         assert busy["active_requests"] == 1 and busy["models"][0]["running"] == 1
-        assert busy["models"][0]["pages_used"] >= 2 and busy["models"][0]["slots_used"] >= 1
+        assert busy["models"][0]["pages_used"] >= 2 and busy["models"][0]["states_used"] >= 1
         assert (shown["route"], shown["model"], shown["choices"]) == ("/v1/completions", "canary", 1)
         assert shown["prompt_tokens"] == 40 and shown["cached_tokens"] == 0 and shown["client_connected"] is True
         assert shown["progress"] == pytest.approx(shown["tokens"] / 5000, abs=1e-4)

@@ -18,7 +18,7 @@ static void check(const struct config *c)
     ASSERT(c->rope.rot >= 2 && c->rope.rot <= c->head_dim && c->rope.rot % 2 == 0);
     ASSERT(c->full_count + c->linear_count == c->layers);
     ASSERT(c->experts == 0 || (c->chosen >= 1 && c->chosen <= c->experts));
-    ASSERT(page_bytes(c) % 64 == 0 && slot_bytes(c) % 64 == 0);
+    ASSERT(page_bytes(c) % 64 == 0 && state_bytes(c) % 64 == 0);
     rope_init(&r, &c->rope);
     rope_at(&r, rope_text(c->context_max), cosines, sines);
     for (uint32_t j = 0; j < r.half; j++)

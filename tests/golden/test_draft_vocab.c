@@ -126,12 +126,12 @@ static struct drafting draft_of(const char *dir, uint32_t draft_vocab, uint32_t 
         tokens[i] = i % 16;
     tokens[TOKENS - 2] = token;
     struct model_row rows[2] = {
-        {.tokens = tokens, .token_count = TOKENS, .pages = tables[0], .slot_in = NONE, .logits_from = TOKENS},
+        {.tokens = tokens, .token_count = TOKENS, .pages = tables[0], .state_in = NONE, .logits_from = TOKENS},
         {.tokens = &beside,
          .token_count = 1,
          .pages = tables[1],
-         .slot_in = NONE,
-         .slot_out = 1,
+         .state_in = NONE,
+         .state_out = 1,
          .logits_from = 1}};
     struct drafting g;
     struct model_draft_row draft = {

@@ -9,26 +9,26 @@
 
 #define TOKENS 150
 #define ROWS   3
-#define SLOTS  4 /* of a row */
+#define STATES  4 /* of a row */
 #define DRAFTS 3
 #define PAGES  ((TOKENS + DRAFTS) / PAGE_TOKENS + 1)
-#define KEPT   SLOTS
+#define KEPT   STATES
 
 /* One sequence: tokens, what they must give, and how far it is. */
 struct sequence {
-    uint32_t tokens[TOKENS], pages[PAGES], first_slot;
+    uint32_t tokens[TOKENS], pages[PAGES], first_state;
     uint64_t want[TOKENS];            /* hash of the logits behind each */
     uint32_t drafts[TOKENS][DRAFTS]; /* when it is the last one known */
     float draft_logits[TOKENS][DRAFTS];
-    uint32_t at, slot;      /* the state in `slot` is that before token `at` */
-    uint32_t kept_at[KEPT]; /* slots whose state is that before this token; 0: none */
+    uint32_t at, state;      /* the state in `state` is that before token `at` */
+    uint32_t kept_at[KEPT]; /* states whose state is that before this token; 0: none */
 };
 
 struct held {
     struct model *model;
     struct model_opts opts;
     const struct model_shape *shape;
-    char *pages, *slots;
+    char *pages, *states;
     float *logits;
     struct sequence q[ROWS];
     struct rng rng;
@@ -57,11 +57,11 @@ static void open_model(struct held *h, const char *dir, uint32_t workers)
     assert_int_equal(model_load(dir, &h->opts, &h->model, &e), 0);
     h->shape = model_shape(h->model);
     h->pages = poisoned(ROWS * PAGES * h->shape->page_bytes);
-    h->slots = poisoned(ROWS * SLOTS * h->shape->slot_bytes);
+    h->states = poisoned(ROWS * STATES * h->shape->state_bytes);
     h->logits = poisoned((size_t)h->opts.tokens_max * h->shape->vocab * sizeof(float));
     for (uint32_t r = 0; r < ROWS; r++) {
         struct sequence *q = &h->q[r];
-        q->first_slot = r * SLOTS;
+        q->first_state = r * STATES;
         for (uint32_t i = 0; i < PAGES; i++)
             q->pages[i] = i * ROWS + r;
         for (uint32_t i = 0; i < TOKENS; i++)
@@ -72,20 +72,20 @@ static void open_model(struct held *h, const char *dir, uint32_t workers)
 static void close_model(struct held *h)
 {
     free(h->pages);
-    free(h->slots);
+    free(h->states);
     free(h->logits);
     model_free(h->model);
 }
 
-static char *slot_at(const struct held *h, uint32_t slot)
+static char *state_at(const struct held *h, uint32_t state)
 {
-    return h->slots + slot * h->shape->slot_bytes;
+    return h->states + state * h->shape->state_bytes;
 }
 
 static void forward(struct held *h, const struct model_row *rows, uint32_t count)
 {
     struct model_step step = {
-        .rows = rows, .row_count = count, .pages = h->pages, .slots = h->slots, .logits = h->logits};
+        .rows = rows, .row_count = count, .pages = h->pages, .states = h->states, .logits = h->logits};
     workers_turn_begin(h->opts.workers);
     assert_int_equal(model_forward(h->model, &step), 0);
     workers_turn_end(h->opts.workers);
@@ -99,7 +99,7 @@ static uint64_t hash_logits(const struct held *h, uint32_t row)
 
 static void draft(struct held *h, struct model_draft_row *rows, uint32_t count)
 {
-    struct model_draft d = {.rows = rows, .row_count = count, .pages = h->pages, .slots = h->slots};
+    struct model_draft d = {.rows = rows, .row_count = count, .pages = h->pages, .states = h->states};
     workers_turn_begin(h->opts.workers);
     assert_int_equal(model_draft(h->model, &d), 0);
     workers_turn_end(h->opts.workers);
@@ -111,7 +111,7 @@ static struct model_draft_row draft_row(struct sequence *q, uint32_t count, uint
     return (struct model_draft_row){.token = q->tokens[q->at],
                                     .position = q->at,
                                     .pages = q->pages,
-                                    .slot = q->slot,
+                                    .state = q->state,
                                     .count = count,
                                     .drafts = ids,
                                     .logits = logits};
@@ -124,7 +124,7 @@ static void expect(struct held *h)
         struct sequence *q = &h->q[r];
         for (uint32_t i = 0; i < TOKENS; i++) {
             q->at = i;
-            q->slot = q->first_slot;
+            q->state = q->first_state;
             if (h->shape->mtp && i > 0) {
                 struct model_draft_row one = draft_row(q, DRAFTS, q->drafts[i], q->draft_logits[i]);
                 draft(h, &one, 1);
@@ -133,8 +133,8 @@ static void expect(struct held *h)
                                     .token_count = 1,
                                     .position = i,
                                     .pages = q->pages,
-                                    .slot_in = i ? q->first_slot : NONE,
-                                    .slot_out = q->first_slot};
+                                    .state_in = i ? q->first_state : NONE,
+                                    .state_out = q->first_state};
             forward(h, &row, 1);
             q->want[i] = hash_logits(h, 0);
         }
@@ -146,7 +146,7 @@ struct move {
     struct sequence *q;
     uint32_t tokens[TOKENS], count, right, into;
     bool hold;
-    uint64_t before; /* hash of slot_in, where it is not slot_out */
+    uint64_t before; /* hash of state_in, where it is not state_out */
 };
 
 static struct model_row begin(struct held *h, struct sequence *q, struct move *m)
@@ -158,15 +158,15 @@ static struct model_row begin(struct held *h, struct sequence *q, struct move *m
     m->right = m->hold ? 1 + below(h, m->count) : m->count;
     for (uint32_t i = 0; i < m->count; i++)
         m->tokens[i] = i < m->right ? q->tokens[q->at + i] : below(h, h->shape->vocab);
-    m->into = q->at == 0 || below(h, 3) == 0 ? q->first_slot + below(h, SLOTS) : q->slot;
-    if (q->at > 0 && m->into != q->slot)
-        m->before = hash_bytes(slot_at(h, q->slot), h->shape->slot_bytes);
+    m->into = q->at == 0 || below(h, 3) == 0 ? q->first_state + below(h, STATES) : q->state;
+    if (q->at > 0 && m->into != q->state)
+        m->before = hash_bytes(state_at(h, q->state), h->shape->state_bytes);
     return (struct model_row){.tokens = m->tokens,
                               .token_count = m->count,
                               .position = q->at,
                               .pages = q->pages,
-                              .slot_in = q->at ? q->slot : NONE,
-                              .slot_out = m->into,
+                              .state_in = q->at ? q->state : NONE,
+                              .state_out = m->into,
                               .hold = m->hold};
 }
 
@@ -175,29 +175,29 @@ static void end(struct held *h, struct move *m, uint32_t logits_row)
     struct sequence *q = m->q;
     for (uint32_t i = 0; i < m->right; i++)
         assert_true(hash_logits(h, logits_row + i) == q->want[q->at + i]);
-    if (q->at > 0 && m->into != q->slot)
-        assert_true(hash_bytes(slot_at(h, q->slot), h->shape->slot_bytes) == m->before);
+    if (q->at > 0 && m->into != q->state)
+        assert_true(hash_bytes(state_at(h, q->state), h->shape->state_bytes) == m->before);
     if (m->hold)
-        model_accept(h->model, h->slots, m->into, m->right);
+        model_accept(h->model, h->states, m->into, m->right);
     q->at += m->right;
-    q->slot = m->into;
-    q->kept_at[m->into - q->first_slot] = q->at;
+    q->state = m->into;
+    q->kept_at[m->into - q->first_state] = q->at;
 }
 
-/* A whole slot moves, or the sequence goes back to one that was kept: not forward, where drafts may lie in
+/* A whole state moves, or the sequence goes back to one that was kept: not forward, where drafts may lie in
  * the pages. */
 static void wander(struct held *h, struct sequence *q)
 {
-    uint32_t other = below(h, SLOTS), to = q->first_slot + other;
+    uint32_t other = below(h, STATES), to = q->first_state + other;
     if (q->at == TOKENS || q->at == 0)
         return;
     if (below(h, 8) == 0) {
-        memmove(slot_at(h, to), slot_at(h, q->slot), h->shape->slot_bytes);
+        memmove(state_at(h, to), state_at(h, q->state), h->shape->state_bytes);
         q->kept_at[other] = q->at;
-        q->slot = to;
+        q->state = to;
     } else if (below(h, 12) == 0 && q->kept_at[other] > 0 && q->kept_at[other] < q->at) {
         q->at = q->kept_at[other];
-        q->slot = to;
+        q->state = to;
     }
 }
 
@@ -233,7 +233,7 @@ static void any_mix_is_decoding(const char *dir, uint32_t workers, uint32_t roun
     for (uint32_t round = 0; round < rounds; round++) {
         struct model_row rows[ROWS];
         static struct move moves[ROWS];
-        memset(h.slots, 0xff, ROWS * SLOTS * h.shape->slot_bytes);
+        memset(h.states, 0xff, ROWS * STATES * h.shape->state_bytes);
         for (uint32_t r = 0; r < ROWS; r++) {
             h.q[r].at = 0;
             memset(h.q[r].kept_at, 0, sizeof(h.q[r].kept_at));
@@ -292,12 +292,12 @@ TEST(a_head_changes_no_logit)
     close_model(&without);
 }
 
-TEST(without_slots_rejected_draftes_are_overwritten)
+TEST(without_states_rejected_draftes_are_overwritten)
 {
     any_mix_is_decoding(SMALL_GOLDEN("qwen3"), 2, 2);
 }
 
-TEST(what_is_held_is_counted_in_the_slot)
+TEST(what_is_held_is_counted_in_the_state)
 {
     static const char *const goldens[] = {SMALL_GOLDEN("qwen3_5"), SMALL_GOLDEN("qwen3")};
     struct model_shape plain, room;
@@ -309,11 +309,11 @@ TEST(what_is_held_is_counted_in_the_slot)
             const struct model_parts parts = {.drafts_max = drafts};
             assert_int_equal(model_probe(goldens[i], &parts, &room, &e), 0);
             assert_int_equal(room.page_bytes, plain.page_bytes);
-            if (plain.slot_bytes == 0 || drafts == 0)
-                assert_int_equal(room.slot_bytes, plain.slot_bytes);
+            if (plain.state_bytes == 0 || drafts == 0)
+                assert_int_equal(room.state_bytes, plain.state_bytes);
             else
-                assert_true(room.slot_bytes > last && room.slot_bytes % 64 == 0);
-            last = room.slot_bytes;
+                assert_true(room.state_bytes > last && room.state_bytes % 64 == 0);
+            last = room.state_bytes;
         }
         const struct model_parts many = {.drafts_max = MODEL_DRAFTS_MAX + 1};
         assert_int_equal(model_probe(goldens[i], &many, &room, &e), -EINVAL);

@@ -12,7 +12,7 @@ static void same_shape(const struct model_shape *a, const struct model_shape *b)
     assert_string_equal(a->family, b->family);
     assert_true(a->vocab == b->vocab && a->layers == b->layers && a->hidden == b->hidden);
     assert_true(a->context_max == b->context_max && a->page_bytes == b->page_bytes &&
-                a->slot_bytes == b->slot_bytes);
+                a->state_bytes == b->state_bytes);
     assert_true(a->weight_bytes == b->weight_bytes && a->checkpoint_bytes == b->checkpoint_bytes);
     assert_true(a->active_weight_bytes == b->active_weight_bytes && a->parameters == b->parameters);
     assert_true(a->active_checkpoint_bytes == b->active_checkpoint_bytes &&
@@ -32,8 +32,8 @@ TEST(probing_says_what_loading_takes)
         assert_int_equal(model_load(goldens[i], &o, &m, NULL), 0);
         same_shape(&probed, model_shape(m));
         assert_int_equal(probed.page_bytes % 64, 0);
-        assert_int_equal(probed.slot_bytes % 64, 0);
-        assert_true((probed.slot_bytes > 0) == (i >= 2));
+        assert_int_equal(probed.state_bytes % 64, 0);
+        assert_true((probed.state_bytes > 0) == (i >= 2));
         assert_true(probed.active_weight_bytes <= probed.weight_bytes);
         /* Nothing remains mapped; what remains is the plan's. */
         uint64_t workspace =
@@ -57,7 +57,7 @@ TEST(the_shape_counts_what_is_there)
     assert_int_equal(s.vocab, 512);
     assert_int_equal(s.layers, 4);
     assert_int_equal(s.page_bytes, 1 * 2 * 2 * 16 * 32 * 4);
-    assert_int_equal(s.slot_bytes, 3 * (3 * 128 * 4 + 4 * 16 * 16 * 4));
+    assert_int_equal(s.state_bytes, 3 * (3 * 128 * 4 + 4 * 16 * 16 * 4));
     assert_false(s.has_vision || s.has_mtp);
     uint64_t parameters = 0;
     struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3_5_moe"));
@@ -192,7 +192,7 @@ TEST(a_cancelled_step_stops_between_layers)
     float *logits = calloc(s->vocab, sizeof(float));
     uint32_t token = 1, page = 0;
     atomic_bool cancel = true;
-    struct model_row row = {.tokens = &token, .token_count = 1, .pages = &page, .slot_in = NONE};
+    struct model_row row = {.tokens = &token, .token_count = 1, .pages = &page, .state_in = NONE};
     struct model_step step = {
         .rows = &row, .row_count = 1, .pages = pages, .logits = logits, .cancel = &cancel};
     workers_turn_begin(o.workers);

@@ -65,7 +65,7 @@ TEST(every_form_of_the_tiny_shapes_loads_and_computes)
             assert_int_equal(model_probe(dir, NULL, &probed, NULL), 0);
             assert_int_equal(probed.layers, 4);
             assert_string_equal(probed.family, s->model_type);
-            assert_true((probed.slot_bytes > 0) == mk_shape_is_hybrid(s));
+            assert_true((probed.state_bytes > 0) == mk_shape_is_hybrid(s));
             assert_true(probed.page_bytes > 0);
             small_ask(dir, &answer);
             check_logits(&answer);

@@ -44,7 +44,7 @@ static struct drafts drafts_of(const char *dir)
     for (int i = 0; i < TOKENS; i++)
         tokens[i] = (uint32_t)rng_below(&rng, s->vocab);
     struct model_row row = {
-        .tokens = tokens, .token_count = TOKENS, .pages = table, .slot_in = NONE, .logits_from = TOKENS};
+        .tokens = tokens, .token_count = TOKENS, .pages = table, .state_in = NONE, .logits_from = TOKENS};
     struct drafts g;
     struct model_draft_row draft = {
         .token = 3, .position = TOKENS, .pages = table, .count = AHEAD, .drafts = g.ids, .logits = g.logits};
@@ -225,7 +225,7 @@ TEST(a_head_that_is_not_whole_is_none)
         assert_int_equal(
             model_probe(SMALL_GOLDEN("qwen3_5"), &(struct model_parts){.drafts_max = AHEAD}, &plain, NULL),
             0);
-        assert_true(s->page_bytes == plain.page_bytes && s->slot_bytes == plain.slot_bytes);
+        assert_true(s->page_bytes == plain.page_bytes && s->state_bytes == plain.state_bytes);
         small_run(m, &o, &got);
         assert_true(got.hash == expected.hash);
         model_free(m);
@@ -241,7 +241,7 @@ TEST(who_has_no_head_or_cannot_use_one_says_so)
         struct model_parts parts;
     } cases[] = {
         {SMALL_GOLDEN("qwen3_5"), "no tensor mtp.fc.weight", {.mtp = true, .drafts_max = 1}},
-        {SMALL_GOLDEN("qwen3_5"), "slots", {.mtp = true}},
+        {SMALL_GOLDEN("qwen3_5"), "states", {.mtp = true}},
         {SMALL_GOLDEN("llama"), "the heads of llama are not computed", {.mtp = true, .drafts_max = 1}},
         {SMALL_GOLDEN("qwen3_5"), "", {.drafts_max = 1}}};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -262,7 +262,7 @@ TEST(probing_says_what_a_head_takes)
     assert_int_equal(model_probe(dir, &o.parts, &probed, NULL), 0);
     assert_int_equal(model_probe(dir, NULL, &plain, NULL), 0);
     assert_true(probed.mtp && plain.has_mtp && !plain.mtp);
-    assert_true(probed.page_bytes == 2 * plain.page_bytes && probed.slot_bytes > plain.slot_bytes);
+    assert_true(probed.page_bytes == 2 * plain.page_bytes && probed.state_bytes > plain.state_bytes);
     assert_int_equal(probed.weight_bytes, plain.weight_bytes);
     struct model *m = load(dir, &o);
     const struct model_shape *s = model_shape(m);

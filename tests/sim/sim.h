@@ -1,6 +1,6 @@
 /* sim.h - what the files of the simulation share.
  *
- * A world has its own sizes: rows, queue, groups with their pages and windows, slots, limits. All of it is
+ * A world has its own sizes: rows, queue, groups with their pages and windows, states, limits. All of it is
  * sampled from one seed. */
 #ifndef PLATEAU_TESTS_SIM_H
 #define PLATEAU_TESTS_SIM_H
@@ -44,13 +44,13 @@ struct request {
     uint32_t tables[PAGE_GROUPS_MAX][TABLE_MAX];
 };
 
-/* What a pool's callbacks are given: the last one is the slots'. */
+/* What a pool's callbacks are given: the last one is the states'. */
 struct pool_of {
     struct world *world;
     uint32_t group;
 };
 
-/* What a page or slot holds: how many tokens of a text, and which. */
+/* What a page or state holds: how many tokens of a text, and which. */
 struct stamp {
     uint64_t state;
     uint32_t tokens;
@@ -90,7 +90,7 @@ struct sim_tier {
 struct world {
     struct rng rng;
     struct sched_opts opts;
-    size_t slot_bytes;
+    size_t state_bytes;
     uint32_t tokens_limit;              /* of one request */
     uint32_t family_tokens[FAMILIES];   /* how far the prompts of each go together */
     uint32_t tenants, weights[TENANTS]; /* who asks; the first one may flood */
@@ -127,7 +127,7 @@ extern struct sim sim;
 uint32_t between(struct world *w, uint32_t low, uint32_t high);
 bool chance(struct world *w, double p);
 struct stamp *page_stamp(const struct world *w, uint32_t group, uint32_t page);
-struct stamp *slot_stamp(const struct world *w, uint32_t slot);
+struct stamp *state_stamp(const struct world *w, uint32_t state);
 
 /* sim_world.c */
 void world_open(struct world *w, uint64_t seed);

@@ -1,6 +1,6 @@
 /* sim_step.c - one step: plan, "compute", done, and what must hold of each.
  *
- * Pages and slots hold stamps. A row goes on from the stamps it reads and from nothing else, so what it
+ * Pages and states hold stamps. A row goes on from the stamps it reads and from nothing else, so what it
  * writes and samples is right only if all that it was given is. */
 #include "sim.h"
 
@@ -56,13 +56,13 @@ static void write_page(struct world *w, const struct request *q, uint32_t page_i
     }
 }
 
-static uint64_t read_slot(struct world *w, const struct request *q, uint32_t slot, uint32_t from)
+static uint64_t read_state(struct world *w, const struct request *q, uint32_t state, uint32_t from)
 {
-    if (slot == NONE) {
+    if (state == NONE) {
         ASSERT(from == 0);
         return q->state[0];
     }
-    const struct stamp *s = slot_stamp(w, slot);
+    const struct stamp *s = state_stamp(w, state);
     ASSERT(s->tokens == from && s->state == q->state[from]);
     return s->state;
 }
@@ -75,8 +75,8 @@ static uint64_t compute_row(struct world *w, const struct sched_step_row *r, uin
     uint64_t state = read_pages(w, q, 0, r->from), known_state = 0;
     for (uint32_t g = 1; g < w->opts.group_count; g++)
         read_pages(w, q, g, r->from);
-    if (w->opts.slots)
-        state = read_slot(w, q, r->slot_in, r->from);
+    if (w->opts.states)
+        state = read_state(w, q, r->state_in, r->from);
     uint32_t known = r->from + r->count - r->drafts, to = known + drafted;
     for (uint32_t i = r->from + 1; i <= to; i++) {
         state = rng_at(state, i <= known ? q->token[i] : output_of(q, state));
@@ -85,8 +85,8 @@ static uint64_t compute_row(struct world *w, const struct sched_step_row *r, uin
         if (i % PAGE_TOKENS == 0 || i == to)
             write_page(w, q, (i - 1) / PAGE_TOKENS, lost ? (struct stamp){0} : (struct stamp){state, i});
     }
-    if (w->opts.slots)
-        *slot_stamp(w, r->slot_out) = lost ? (struct stamp){0} : (struct stamp){state, to};
+    if (w->opts.states)
+        *state_stamp(w, r->state_out) = lost ? (struct stamp){0} : (struct stamp){state, to};
     sim.boundaries_drafted += drafted > 0 && to % PAGE_TOKENS == 0;
     return known_state;
 }
@@ -143,7 +143,7 @@ static void check_chunk(const struct world *w, const struct sched_step_row *r, u
         ASSERT(rest || all || (r->from + r->count) % PAGE_TOKENS == 0);
     sim.ends_ready += all && !rest && row->ready % PAGE_TOKENS != 0;
     ASSERT(row->page_count * PAGE_TOKENS >= r->from + r->count);
-    ASSERT(!w->opts.slots || row->slot != NONE);
+    ASSERT(!w->opts.states || row->state != NONE);
 }
 
 /* Who could go on does: nothing spins, and nothing sleeps with work at hand. */

@@ -152,8 +152,8 @@ static void write_behind(struct world *w)
             tier_store(w, &u.key, TIER_PAGE, *page_stamp(w, 0, u.page));
             prefix_index_page_stored(w->index, u.node);
         }
-        if (u.slot != NONE) {
-            tier_store(w, &u.key, TIER_SNAPSHOT, *slot_stamp(w, u.slot));
+        if (u.state != NONE) {
+            tier_store(w, &u.key, TIER_SNAPSHOT, *state_stamp(w, u.state));
             prefix_index_snapshot_stored(w->index, u.node);
         }
     }

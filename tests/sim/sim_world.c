@@ -19,9 +19,9 @@ struct stamp *page_stamp(const struct world *w, uint32_t group, uint32_t page)
     return (struct stamp *)(page_pool_base(g->pages) + page * g->page_bytes);
 }
 
-struct stamp *slot_stamp(const struct world *w, uint32_t slot)
+struct stamp *state_stamp(const struct world *w, uint32_t state)
 {
-    return (struct stamp *)(slot_pool_base(w->opts.slots) + slot * w->slot_bytes);
+    return (struct stamp *)(state_pool_base(w->opts.states) + state * w->state_bytes);
 }
 
 /* ---- what the pools ask for ---- */
@@ -34,13 +34,13 @@ static void on_evict(void *arg, uint32_t page)
     sim.evictions++;
 }
 
-static void on_evicting(void *arg, const struct prefix_key *key, uint32_t page, uint32_t slot)
+static void on_evicting(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state)
 {
     struct world *w = arg;
     if (page != NONE)
         tier_store(w, key, TIER_PAGE, *page_stamp(w, 0, page));
-    if (slot != NONE)
-        tier_store(w, key, TIER_SNAPSHOT, *slot_stamp(w, slot));
+    if (state != NONE)
+        tier_store(w, key, TIER_SNAPSHOT, *state_stamp(w, state));
 }
 
 static void on_move(void *arg, uint32_t from, uint32_t to)
@@ -52,17 +52,17 @@ static void on_move(void *arg, uint32_t from, uint32_t to)
     sim.moves++;
 }
 
-static bool is_movable_slot(void *arg, uint32_t slot)
+static bool is_movable_state(void *arg, uint32_t state)
 {
     struct pool_of *p = arg;
-    return prefix_index_is_movable_snapshot(p->world->index, slot);
+    return prefix_index_is_movable_snapshot(p->world->index, state);
 }
 
-static void on_move_slot(void *arg, uint32_t from, uint32_t to)
+static void on_move_state(void *arg, uint32_t from, uint32_t to)
 {
     struct pool_of *p = arg;
-    *slot_stamp(p->world, to) = *slot_stamp(p->world, from);
-    *slot_stamp(p->world, from) = (struct stamp){0};
+    *state_stamp(p->world, to) = *state_stamp(p->world, from);
+    *state_stamp(p->world, from) = (struct stamp){0};
     prefix_index_move_snapshot(p->world->index, from, to);
     sim.moves++;
 }
@@ -71,7 +71,7 @@ static bool give_unit(struct world *w, uint32_t group)
 {
     struct page_pool *pages = group < w->opts.group_count ? w->opts.groups[group].pages : NULL;
     uint64_t bytes = pages           ? page_pool_trim(pages, 1, UINT64_MAX)
-                     : w->opts.slots ? slot_pool_trim(w->opts.slots, 1, UINT64_MAX)
+                     : w->opts.states ? state_pool_trim(w->opts.states, 1, UINT64_MAX)
                                      : 0;
     sim.units_trimmed += bytes > 0;
     return bytes > 0;
@@ -81,8 +81,8 @@ static bool shrink(struct world *w, uint32_t group)
 {
     if (group < w->opts.group_count)
         return page_pool_compact(w->opts.groups[group].pages) || page_pool_evict(w->opts.groups[group].pages);
-    return w->opts.slots && w->index &&
-           (slot_pool_compact(w->opts.slots) || prefix_index_evict_snapshot(w->index));
+    return w->opts.states && w->index &&
+           (state_pool_compact(w->opts.states) || prefix_index_evict_snapshot(w->index));
 }
 
 /* The other pools' free units; then what they have cached. */
@@ -135,7 +135,7 @@ static void draw_sizes(struct world *w)
     draw_tenants(w);
     for (uint32_t i = 0; i < FAMILIES; i++)
         w->family_tokens[i] = between(w, 1, w->tokens_limit / 2);
-    w->slot_bytes = chance(w, 0.5) ? 64 * (size_t)between(w, 1, 60000) : 0;
+    w->state_bytes = chance(w, 0.5) ? 64 * (size_t)between(w, 1, 60000) : 0;
     w->opts.rows_max = between(w, 1, 12);
     w->opts.queue_max = between(w, 0, 30);
     w->opts.drafts_max = chance(w, 0.7) ? between(w, 1, 2 * w->opts.rows_max) : 0;
@@ -163,18 +163,18 @@ static void create_pages(struct world *w, uint32_t group, bool reuse)
     ASSERT(page_pool_create(w->arena, &pages, &g->pages) == 0);
 }
 
-static void create_slots(struct world *w, bool reuse)
+static void create_states(struct world *w, bool reuse)
 {
-    struct slot_pool_opts slots = {.slots_max =
+    struct state_pool_opts states = {.states_max =
                                        reuse ? 2 * w->opts.rows_max + between(w, 0, 6) : w->opts.rows_max,
-                                   .slot_bytes = w->slot_bytes,
+                                   .state_bytes = w->state_bytes,
                                    .state = w->state,
                                    .reclaim = chance(w, 0.7) ? on_refusal : NULL,
-                                   .is_movable = is_movable_slot,
-                                   .move = reuse && w->slot_bytes <= UNIT_BYTES ? on_move_slot : NULL,
+                                   .is_movable = is_movable_state,
+                                   .move = reuse && w->state_bytes <= UNIT_BYTES ? on_move_state : NULL,
                                    .arg = &w->pools[PAGE_GROUPS_MAX]};
     w->pools[PAGE_GROUPS_MAX] = (struct pool_of){w, PAGE_GROUPS_MAX};
-    ASSERT(slot_pool_create(w->arena, &slots, &w->opts.slots) == 0);
+    ASSERT(state_pool_create(w->arena, &states, &w->opts.states) == 0);
 }
 
 static void create_pools(struct world *w)
@@ -184,12 +184,12 @@ static void create_pools(struct world *w)
     ASSERT(arena_create(&arena, &w->arena) == 0);
     for (uint32_t g = 0; g < w->opts.group_count; g++)
         create_pages(w, g, reuse);
-    if (w->slot_bytes)
-        create_slots(w, reuse);
+    if (w->state_bytes)
+        create_states(w, reuse);
     struct prefix_index_opts index = {
         .group_count = w->opts.group_count,
-        .slots = w->opts.slots,
-        .slot_bytes = w->slot_bytes,
+        .states = w->opts.states,
+        .state_bytes = w->state_bytes,
         .bytes_max =
             chance(w, 0.5) ? UINT64_MAX : between(w, 0, 40) * (uint64_t)w->opts.groups[0].page_bytes};
     memcpy(index.groups, w->opts.groups, sizeof(index.groups));
@@ -203,7 +203,7 @@ static void create_pools(struct world *w)
     if (reuse)
         ASSERT(prefix_index_create(w->arena, &index, &w->index) == 0);
     w->opts.prefix = w->index;
-    w->opts.slot_bytes = w->slot_bytes;
+    w->opts.state_bytes = w->state_bytes;
     ASSERT(sched_create(w->arena, &w->opts, &w->sched) == 0);
 }
 
@@ -232,8 +232,8 @@ void world_check(struct world *w)
     sched_check(w->sched);
     for (uint32_t g = 0; g < w->opts.group_count; g++)
         page_pool_check(w->opts.groups[g].pages);
-    if (w->opts.slots)
-        slot_pool_check(w->opts.slots);
+    if (w->opts.states)
+        state_pool_check(w->opts.states);
     if (w->index)
         prefix_index_check(w->index);
     ledger_check(w->ledger);
@@ -256,7 +256,7 @@ void world_close(struct world *w)
         page_pool_done(w->opts.groups[g].pages);
         account_close(w->kv[g]);
     }
-    slot_pool_done(w->opts.slots);
+    state_pool_done(w->opts.states);
     arena_free(w->arena);
     account_close(w->state);
     account_close(w->all);
@@ -281,7 +281,7 @@ static void trim(struct world *w)
     for (uint32_t i = between(w, 1, 20); i > 0; i--)
         if (!give_unit(w, group) &&
             (group < w->opts.group_count ? !page_pool_compact(w->opts.groups[group].pages)
-                                         : !w->opts.slots || !slot_pool_compact(w->opts.slots)))
+                                         : !w->opts.states || !state_pool_compact(w->opts.states)))
             return;
 }
 

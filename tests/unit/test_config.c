@@ -381,25 +381,25 @@ TEST(pages_have_room_for_mtp_where_it_is_computed)
 
 /* States first, where they are without drafts; then what is held, the hidden states, the header: none
  * overlaps. */
-TEST(slots_have_room_for_what_is_held_where_tokens_are_drafted)
+TEST(states_have_room_for_what_is_held_where_tokens_are_drafted)
 {
     struct config c = reads("{" QWEN3_5 "}");
-    size_t states = slot_bytes(&c);
-    assert_int_equal(states, slot_states_bytes(&c));
+    size_t states = state_bytes(&c);
+    assert_int_equal(states, state_matrices_bytes(&c));
     for (uint32_t mtp = 0; mtp < 2; mtp++) {
         for (c.drafts_max = 1; c.drafts_max <= 8; c.drafts_max++) {
-            struct slot_held_row row = slot_held_row(&c);
+            struct state_held_row row = state_held_row(&c);
             size_t layer = row.floats * sizeof(float) * (1 + c.drafts_max);
             c.mtp_count = mtp;
             assert_true(row.u + config_conv_channels(&c) <= row.k && row.k < row.v && row.v < row.alpha);
             assert_true(row.alpha + c.value_heads <= row.beta && row.beta + c.value_heads <= row.floats);
-            assert_int_equal(slot_held_offset(&c, 0), states);
-            assert_int_equal(slot_held_offset(&c, 1), states + layer);
-            assert_int_equal(slot_hidden_offset(&c, 0), states + layer * c.linear_count);
-            assert_true(slot_hidden_offset(&c, 1) >= slot_hidden_offset(&c, 0) + c.hidden * sizeof(float));
-            assert_int_equal(slot_header_offset(&c), slot_hidden_offset(&c, mtp ? 1 + c.drafts_max : 0));
-            assert_int_equal(slot_bytes(&c), slot_header_offset(&c) + 64);
-            assert_int_equal(slot_bytes(&c) % 64, 0);
+            assert_int_equal(state_held_offset(&c, 0), states);
+            assert_int_equal(state_held_offset(&c, 1), states + layer);
+            assert_int_equal(state_hidden_offset(&c, 0), states + layer * c.linear_count);
+            assert_true(state_hidden_offset(&c, 1) >= state_hidden_offset(&c, 0) + c.hidden * sizeof(float));
+            assert_int_equal(state_header_offset(&c), state_hidden_offset(&c, mtp ? 1 + c.drafts_max : 0));
+            assert_int_equal(state_bytes(&c), state_header_offset(&c) + 64);
+            assert_int_equal(state_bytes(&c) % 64, 0);
         }
     }
 }

@@ -248,7 +248,7 @@ TEST(no_memory_ends_one_request_with_a_sentence)
     struct client *c = submit(&f, &s);
     expect_end(&f, c, FINISH_LENGTH);
     wait_until(&f, is_empty, NULL);
-    /* Room for nothing but the jobs: not even the first slot. */
+    /* Room for nothing but the jobs: not even the first state. */
     account_set_limit(f.account, account_numbers(f.account).reserved + UNIT_BYTES / 2);
     c = submit(&f, &s);
     expect_end(&f, c, FINISH_ERROR);
@@ -459,7 +459,7 @@ TEST(three_hundred_mixed_requests_leave_no_byte)
                 n.finished[FINISH_ABORTED] > 0);
     assert_int_equal(n.finished[FINISH_ERROR], 0);
     assert_int_equal(n.pages_used, 0);
-    assert_int_equal(n.slots_used, 0);
+    assert_int_equal(n.states_used, 0);
     test_engine_close(&f);
 }
 

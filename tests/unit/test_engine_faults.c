@@ -273,8 +273,8 @@ TEST(layers_are_progress)
     struct model_row row = {.tokens = prompt,
                             .token_count = 5,
                             .pages = table,
-                            .slot_in = NONE,
-                            .slot_out = NONE,
+                            .state_in = NONE,
+                            .state_out = NONE,
                             .logits_from = 4};
     atomic_bool stop = false;
     struct model_step step = {.rows = &row,

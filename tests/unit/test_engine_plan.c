@@ -15,8 +15,8 @@ static void expect_enough(const char *dir, const struct engine_opts *o)
     assert_non_null(own);
     assert_non_null(kv);
     uint64_t pages = account_numbers(kv).planned / shape->page_bytes;
-    uint64_t slots = o->prefix_cache_bytes ? 2 * o->max_num_seqs + 1024 : o->max_num_seqs;
-    uint64_t planned = plan.fixed_bytes + pages * plan.page_bytes + slots * plan.slot_bytes;
+    uint64_t states = o->prefix_cache_bytes ? 2 * o->max_num_seqs + 1024 : o->max_num_seqs;
+    uint64_t planned = plan.fixed_bytes + pages * plan.page_bytes + states * plan.state_bytes;
     uint64_t used = account_numbers(own).used;
     if (used > planned)
         fail_msg("%llu bytes are used, %llu were planned", (unsigned long long)used,

@@ -15,7 +15,7 @@ static void open_engine(struct fixture *f, const char *dir, bool reuse, uint32_t
 {
     struct engine_opts o = test_engine_opts(dir);
     const struct model_shape *shape = model_shape(o.model);
-    o.prefix_cache_bytes = !reuse ? 0 : (uint64_t)snapshots * shape->slot_bytes + pages * shape->page_bytes;
+    o.prefix_cache_bytes = !reuse ? 0 : (uint64_t)snapshots * shape->state_bytes + pages * shape->page_bytes;
     o.max_model_len = MIN_OF(o.max_model_len, pages * PAGE_TOKENS);
     o.kv_bytes_max = pages * shape->page_bytes;
     if (steps_ns)
@@ -111,7 +111,7 @@ TEST(a_prefix_is_found_again_at_a_cut)
             snprintf(dir, sizeof(dir), TINY("%s"), tiny_models[i]);
             fill_prompt(prompt, 200, 11);
             open_engine(&f, dir, true, 200, 6);
-            bool recurrent = model_shape(test_model(dir)->model)->slot_bytes > 0;
+            bool recurrent = model_shape(test_model(dir)->model)->state_bytes > 0;
             struct job_spec spec = greedy(prompt, 200, 4);
             spec.cuts = nonsense;
             spec.cut_count = given;
@@ -138,7 +138,7 @@ TEST(only_with_a_recurrent_state_does_a_prompt_take_a_step_for_each_cut)
         steps_ns = 100 * NS_PER_S;
         open_engine(&f, dir, true, 200, 6);
         steps_ns = 0;
-        bool recurrent = model_shape(test_model(dir)->model)->slot_bytes > 0;
+        bool recurrent = model_shape(test_model(dir)->model)->state_bytes > 0;
         struct job_spec spec = greedy(prompt, 100, 1);
         spec.cuts = &cut;
         spec.cut_count = 1;
@@ -306,7 +306,7 @@ PROPERTY(random_traffic_has_the_same_tokens, seed)
         cached += mine[i]->finish.cached_tokens;
     }
     /* With states, a few snapshots may all be evicted before somebody comes for them. */
-    assert_true(cached > 0 || model_shape(f.m->model)->slot_bytes > 0);
+    assert_true(cached > 0 || model_shape(f.m->model)->state_bytes > 0);
     test_engine_close(&f);
     test_engine_close(&fresh);
 }

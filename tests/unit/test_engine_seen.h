@@ -87,7 +87,7 @@ static inline struct engine_opts eyes(bool reuse)
 {
     struct engine_opts o = test_engine_opts(EYES);
     const struct model_shape *shape = model_shape(o.model);
-    o.prefix_cache_bytes = reuse ? 12 * shape->slot_bytes + 200 * shape->page_bytes : 0;
+    o.prefix_cache_bytes = reuse ? 12 * shape->state_bytes + 200 * shape->page_bytes : 0;
     o.image_cache_bytes = (uint64_t)1 << 20;
     return o;
 }

@@ -45,7 +45,7 @@ static void open_engine(struct fixture *f, const char *name, struct store *st, u
     o.identity = (struct store_identity){.fingerprint = {(uint8_t)name[0], (uint8_t)strlen(name)}};
     o.kv_bytes_max = pages * shape->page_bytes;
     o.max_model_len = MIN_OF(o.max_model_len, pages * PAGE_TOKENS);
-    o.prefix_cache_bytes = o.kv_bytes_max + 8 * shape->slot_bytes;
+    o.prefix_cache_bytes = o.kv_bytes_max + 8 * shape->state_bytes;
     test_engine_start(f, dir, &o);
 }
 
@@ -208,14 +208,14 @@ TEST(reads_that_fail_at_any_place_cost_hits_only)
 static bool say_held(const char *path, const struct model_shape *shape, uint32_t held)
 {
     struct store_header h;
-    uint64_t bytes = store_file_bytes(shape->slot_bytes);
+    uint64_t bytes = store_file_bytes(shape->state_bytes);
     char *file = malloc(bytes);
     FILE *f = fopen(path, "r+");
     assert_true(f && file);
     bool ours = fread(file, 1, bytes, f) == bytes && store_file_check(file, bytes, &h) == 0 &&
                 h.kind == TIER_SNAPSHOT;
     if (ours) {
-        memcpy(file + STORE_BLOCK_BYTES + shape->slot_held_at, &held, sizeof(held));
+        memcpy(file + STORE_BLOCK_BYTES + shape->state_held_at, &held, sizeof(held));
         store_file_seal(file, &h);
         rewind(f);
         assert_int_equal(fwrite(file, 1, bytes, f), bytes);
@@ -246,7 +246,7 @@ TEST(a_state_with_a_senseless_header_is_a_damaged_file)
 {
     static const uint32_t senseless[] = {TEST_DRAFTS_MAX + 2, UINT32_MAX};
     const struct model_shape *shape = model_shape(test_model(TINY("qwen3_5"))->model);
-    assert_int_equal(shape->slot_held_max, TEST_DRAFTS_MAX + 1);
+    assert_int_equal(shape->state_held_max, TEST_DRAFTS_MAX + 1);
     for (size_t i = 0; i < COUNT_OF(senseless); i++) {
         struct fixture f = {0};
         struct store_numbers n;

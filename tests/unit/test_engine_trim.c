@@ -192,9 +192,9 @@ TEST(pools_share_their_limit)
     struct engine_opts o = opts_of(dir, true), none = opts_of(dir, false);
     const struct model_shape *shape = model_shape(test_model(dir)->model);
     o.max_num_seqs = 2;
-    uint64_t slots = ROUND_UP(4 * (uint64_t)shape->slot_bytes, UNIT_BYTES) + UNIT_BYTES;
+    uint64_t states = ROUND_UP(4 * (uint64_t)shape->state_bytes, UNIT_BYTES) + UNIT_BYTES;
     uint64_t pages = ROUND_UP(2 * (uint64_t)PROMPT_MAX / PAGE_TOKENS * shape->page_bytes, UNIT_BYTES);
-    o.pools_bytes_max = slots + pages;
+    o.pools_bytes_max = states + pages;
     o.kv_bytes_max = pages;
     test_engine_start(&f, dir, &o);
     test_engine_start(&fresh, dir, &none);

@@ -73,7 +73,7 @@ static void expect_chain(struct chain *c, const struct store_identity *of)
 
 /* ---- models ---- */
 
-static const struct model_shape shape = {.page_bytes = 4096, .slot_bytes = 192};
+static const struct model_shape shape = {.page_bytes = 4096, .state_bytes = 192};
 
 static struct store_identity made(const char *dir)
 {
@@ -253,7 +253,7 @@ TEST(the_layout_names_what_decides_the_bits)
     const char *dir = model_dir();
     write_weights(dir, "model.safetensors", 10, 5000);
     struct store_identity id = made(dir);
-    assert_string_equal(id.layout, "1 int8 page=4096 slot=192 cpu=15 " PLATEAU_VERSION);
+    assert_string_equal(id.layout, "1 int8 page=4096 state=192 cpu=15 " PLATEAU_VERSION);
 }
 
 TEST(a_model_without_files_has_no_fingerprint)

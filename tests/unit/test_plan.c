@@ -41,10 +41,10 @@ static struct made a_model(void)
                                    .tables_bytes = MIB,
                                    .tokenizer_bytes = 5 * MIB,
                                    .page_bytes = 64 << 10,
-                                   .slot_bytes = MIB,
+                                   .state_bytes = MIB,
                                    .engine_bytes = MIB,
                                    .engine_page_bytes = 90,
-                                   .engine_slot_bytes = 40,
+                                   .engine_state_bytes = 40,
                                    .job_bytes = 10000,
                                    .job_token_bytes = 30},
                          .row_bytes = 2 * MIB,
@@ -90,11 +90,11 @@ static void check_plan(const struct plan *p)
     assert_int_equal(line_limit(p, "vision"), p->model.vision_bytes);
     assert_int_equal(line_limit(p, "images"), p->images_bytes);
     assert_true(p->images_bytes >= p->model.image_bytes && p->image_cache_bytes <= p->images_bytes);
-    /* One sequence at full length, and slots for all rows, have their places in units. */
+    /* One sequence at full length, and states for all rows, have their places in units. */
     const struct plan_model *m = &p->model;
     uint64_t pages = DIV_UP(p->max_model_len, m->page_tokens);
     assert_true(p->pages_max >= pages);
-    assert_true(p->pools_bytes >= pages * m->page_bytes + (uint64_t)m->rows * m->slot_bytes);
+    assert_true(p->pools_bytes >= pages * m->page_bytes + (uint64_t)m->rows * m->state_bytes);
     assert_true(p->requests_bytes >= (m->job_bytes + m->job_token_bytes * p->max_model_len) * m->rows);
     assert_true(p->engine_bytes >= m->engine_bytes + (uint64_t)p->pages_max * m->engine_page_bytes);
 }
@@ -121,7 +121,7 @@ TEST(without_a_cache_the_pools_hold_what_rows_can_use)
     assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, NULL), 0);
     check_plan(&p);
     assert_int_equal(p.pages_max, 4 * 32);
-    assert_int_equal(p.slots_max, 4);
+    assert_int_equal(p.states_max, 4);
     assert_true(p.pools_bytes < 4 * 32 * m.model.page_bytes + 4 * MIB + 8 * UNIT_BYTES);
     wish.prefix_cache_bytes = 64 * MIB;
     assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, NULL), 0);
@@ -198,7 +198,7 @@ PROPERTY(a_plan_holds_or_the_refusal_is_right, seed)
         struct made m = a_model();
         m.model.context_max = (uint32_t)up_to(&rng, 1 << 18);
         m.model.page_bytes = 64 * up_to(&rng, 60000);
-        m.model.slot_bytes = rng_below(&rng, 2) * 64 * up_to(&rng, 60000);
+        m.model.state_bytes = rng_below(&rng, 2) * 64 * up_to(&rng, 60000);
         m.model.weight_bytes = up_to(&rng, 1000 * MIB);
         m.model.image_bytes = rng_below(&rng, 2) * up_to(&rng, 50 * MIB);
         m.row_bytes = up_to(&rng, 4 * MIB);

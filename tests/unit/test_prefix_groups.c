@@ -18,7 +18,7 @@ struct fixture {
     struct arena *arena;
     struct account *kv[GROUPS], *state;
     struct page_group groups[GROUPS];
-    struct slot_pool *slots;
+    struct state_pool *states;
     struct prefix_index *index;
     struct of_group {
         struct fixture *f;
@@ -63,18 +63,18 @@ static void open_group(struct fixture *f, uint32_t group, size_t page_bytes)
     assert_int_equal(page_pool_create(f->arena, &pages, &f->groups[group].pages), 0);
 }
 
-static void open_index(struct fixture *f, size_t page_bytes, uint64_t bytes_max, uint32_t slots_max)
+static void open_index(struct fixture *f, size_t page_bytes, uint64_t bytes_max, uint32_t states_max)
 {
     struct arena_opts arena = {.bytes_max = (size_t)1 << 20};
     *f = (struct fixture){.state = test_account(ACCOUNT_NO_LIMIT)};
     assert_int_equal(arena_create(&arena, &f->arena), 0);
     for (uint32_t g = 0; g < GROUPS; g++)
         open_group(f, g, page_bytes);
-    struct slot_pool_opts slots = {.slots_max = slots_max, .slot_bytes = 4096, .state = f->state};
-    if (slots_max)
-        assert_int_equal(slot_pool_create(f->arena, &slots, &f->slots), 0);
+    struct state_pool_opts states = {.states_max = states_max, .state_bytes = 4096, .state = f->state};
+    if (states_max)
+        assert_int_equal(state_pool_create(f->arena, &states, &f->states), 0);
     struct prefix_index_opts index = {
-        .group_count = GROUPS, .slots = f->slots, .slot_bytes = 4096, .bytes_max = bytes_max};
+        .group_count = GROUPS, .states = f->states, .state_bytes = 4096, .bytes_max = bytes_max};
     memcpy(index.groups, f->groups, sizeof(f->groups));
     assert_int_equal(prefix_index_create(f->arena, &index, &f->index), 0);
 }
@@ -95,7 +95,7 @@ static void close_index(struct fixture *f)
         page_pool_done(f->groups[g].pages);
         assert_int_equal(account_numbers(f->kv[g]).reserved, 0);
     }
-    slot_pool_done(f->slots);
+    state_pool_done(f->states);
     arena_free(f->arena);
 }
 
@@ -126,7 +126,7 @@ static uint32_t begin(struct fixture *f, struct row *r, const char *text)
     prefix_index_find(f->index, r->keys, r->key_count, &hit);
     uint32_t *tables[GROUPS] = {r->tables[0], r->tables[1], r->tables[2]};
     prefix_index_take(f->index, &hit, tables);
-    if (hit.slot != NONE)
+    if (hit.state != NONE)
         prefix_index_unpin(f->index, hit.node);
     r->page_count = hit.pages;
     r->node = hit.node;
@@ -175,9 +175,9 @@ static void pass(struct fixture *f, const char *text)
     begin(f, &r, text);
     while (r.page_count < r.key_count)
         compute(f, &r);
-    uint32_t slot;
-    if (f->slots && slot_pool_take(f->slots, &slot) == 0 && !prefix_index_snapshot(f->index, r.node, slot))
-        slot_pool_give(f->slots, slot);
+    uint32_t state;
+    if (f->states && state_pool_take(f->states, &state) == 0 && !prefix_index_snapshot(f->index, r.node, state))
+        state_pool_give(f->states, state);
     end(f, &r);
 }
 

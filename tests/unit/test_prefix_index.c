@@ -9,13 +9,13 @@
 #include <errno.h>
 #include <string.h>
 
-enum { PAGE_BYTES = 4096, SLOT_BYTES = 4096, CHAIN_MAX = 12 };
+enum { PAGE_BYTES = 4096, STATE_BYTES = 4096, CHAIN_MAX = 12 };
 
 struct fixture {
     struct arena *arena;
     struct account *kv, *state;
     struct page_pool *pages;
-    struct slot_pool *slots;
+    struct state_pool *states;
     struct prefix_index_opts index_opts;
     struct prefix_index *index;
 };
@@ -25,21 +25,21 @@ static void on_evict(void *arg, uint32_t page)
     prefix_index_evict_page(((struct fixture *)arg)->index, 0, page);
 }
 
-static struct fixture *open_index(struct fixture *f, uint32_t pages_max, uint32_t slots_max)
+static struct fixture *open_index(struct fixture *f, uint32_t pages_max, uint32_t states_max)
 {
     *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .state = test_account(ACCOUNT_NO_LIMIT)};
     struct page_pool_opts pages = {
         .pages_max = pages_max, .page_bytes = PAGE_BYTES, .kv = f->kv, .evict = on_evict, .arg = f};
-    struct slot_pool_opts slots = {.slots_max = slots_max, .slot_bytes = SLOT_BYTES, .state = f->state};
+    struct state_pool_opts states = {.states_max = states_max, .state_bytes = STATE_BYTES, .state = f->state};
     struct arena_opts arena = {.bytes_max = (size_t)1 << 20};
     assert_int_equal(arena_create(&arena, &f->arena), 0);
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
-    if (slots_max)
-        assert_int_equal(slot_pool_create(f->arena, &slots, &f->slots), 0);
+    if (states_max)
+        assert_int_equal(state_pool_create(f->arena, &states, &f->states), 0);
     f->index_opts = (struct prefix_index_opts){.groups = {{.pages = f->pages, .page_bytes = 4096}},
                                                .group_count = 1,
-                                               .slots = f->slots,
-                                               .slot_bytes = 4096,
+                                               .states = f->states,
+                                               .state_bytes = 4096,
                                                .bytes_max = UINT64_MAX};
     assert_int_equal(prefix_index_create(f->arena, &f->index_opts, &f->index), 0);
     return f;
@@ -58,9 +58,9 @@ static void close_index(struct fixture *f)
     prefix_index_done(f->index);
     page_pool_check(f->pages);
     page_pool_done(f->pages);
-    if (f->slots)
-        slot_pool_check(f->slots);
-    slot_pool_done(f->slots);
+    if (f->states)
+        state_pool_check(f->states);
+    state_pool_done(f->states);
     arena_free(f->arena);
     assert_int_equal(account_numbers(f->kv).reserved, 0);
     assert_int_equal(account_numbers(f->state).reserved, 0);
@@ -94,7 +94,7 @@ static struct prefix_hit begin(struct fixture *f, struct row *r, const char *tex
     r->key_count = keys_of(text, r->keys);
     prefix_index_find(f->index, r->keys, r->key_count, &hit);
     prefix_index_take(f->index, &hit, &(uint32_t *){r->table});
-    if (hit.slot != NONE)
+    if (hit.state != NONE)
         prefix_index_unpin(f->index, hit.node);
     r->page_count = hit.pages;
     r->node = hit.node;
@@ -117,16 +117,16 @@ static bool compute(struct fixture *f, struct row *r)
 
 static bool snapshot(struct fixture *f, struct row *r)
 {
-    uint32_t slot;
-    int got = slot_pool_take(f->slots, &slot);
+    uint32_t state;
+    int got = state_pool_take(f->states, &state);
     if (got < 0 && prefix_index_evict_snapshot(f->index))
-        got = slot_pool_take(f->slots, &slot);
+        got = state_pool_take(f->states, &state);
     if (got < 0)
         return false;
-    memcpy(slot_pool_base(f->slots) + (size_t)slot * SLOT_BYTES, &r->keys[r->page_count - 1],
+    memcpy(state_pool_base(f->states) + (size_t)state * STATE_BYTES, &r->keys[r->page_count - 1],
            sizeof(struct prefix_key));
-    if (!prefix_index_snapshot(f->index, r->node, slot))
-        slot_pool_give(f->slots, slot);
+    if (!prefix_index_snapshot(f->index, r->node, state))
+        state_pool_give(f->states, state);
     return true;
 }
 
@@ -145,7 +145,7 @@ static void pass(struct fixture *f, const char *text)
     begin(f, &r, text);
     while (r.page_count < r.key_count)
         assert_true(compute(f, &r));
-    if (f->slots)
+    if (f->states)
         assert_true(snapshot(f, &r));
     end(f, &r);
 }
@@ -325,9 +325,9 @@ static void check_hit(struct fixture *f, const struct row *r, const struct prefi
     for (uint32_t i = 0; i < hit->pages; i++)
         assert_memory_equal(page_pool_base(f->pages) + (size_t)r->table[i] * PAGE_BYTES, &r->keys[i],
                             sizeof(struct prefix_key));
-    assert_int_equal(hit->slot == NONE, !f->slots || hit->pages == 0);
-    if (hit->slot != NONE)
-        assert_memory_equal(slot_pool_base(f->slots) + (size_t)hit->slot * SLOT_BYTES,
+    assert_int_equal(hit->state == NONE, !f->states || hit->pages == 0);
+    if (hit->state != NONE)
+        assert_memory_equal(state_pool_base(f->states) + (size_t)hit->state * STATE_BYTES,
                             &r->keys[hit->pages - 1], sizeof(struct prefix_key));
 }
 
@@ -342,7 +342,7 @@ static void do_something(struct fixture *f, struct rng *rng, struct row *r)
         check_hit(f, r, &hit);
     } else if (r->page_count == r->key_count || rng_below(rng, 12) == 0 || !compute(f, r)) {
         end(f, r);
-    } else if (f->slots && rng_below(rng, 3) == 0) {
+    } else if (f->states && rng_below(rng, 3) == 0) {
         snapshot(f, r);
     }
 }

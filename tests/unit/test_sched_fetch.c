@@ -24,7 +24,7 @@ struct fixture {
     struct arena *arena;
     struct account *kv, *state;
     struct page_pool *pages;
-    struct slot_pool *slots;
+    struct state_pool *states;
     struct prefix_index *index;
     struct sched *sched;
     struct sched_events ev;
@@ -137,15 +137,15 @@ static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
                                  .room = READS};
     struct page_pool_opts pages = {
         .pages_max = PAGES, .page_bytes = BLOCK, .kv = f->kv, .evict = on_evict, .arg = f};
-    struct slot_pool_opts slots = {.slots_max = 2 * rows_max + 2, .slot_bytes = BLOCK, .state = f->state};
+    struct state_pool_opts states = {.states_max = 2 * rows_max + 2, .state_bytes = BLOCK, .state = f->state};
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)1 << 20}, &f->arena), 0);
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
     if (recurrent)
-        assert_int_equal(slot_pool_create(f->arena, &slots, &f->slots), 0);
+        assert_int_equal(state_pool_create(f->arena, &states, &f->states), 0);
     struct prefix_index_opts index = {.groups = {{.pages = f->pages, .page_bytes = BLOCK}},
                                       .group_count = 1,
-                                      .slots = f->slots,
-                                      .slot_bytes = BLOCK,
+                                      .states = f->states,
+                                      .state_bytes = BLOCK,
                                       .bytes_max = UINT64_MAX};
     assert_int_equal(prefix_index_create(f->arena, &index, &f->index), 0);
     struct sched_opts o = {.rows_max = rows_max,
@@ -156,8 +156,8 @@ static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
                            .queue_timeout_ns = 60000000000ull,
                            .groups = {index.groups[0]},
                            .group_count = 1,
-                           .slots = f->slots,
-                           .slot_bytes = BLOCK,
+                           .states = f->states,
+                           .state_bytes = BLOCK,
                            .prefix = f->index,
                            .tier = &f->tier.io};
     assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
@@ -173,7 +173,7 @@ static void close_sched(struct fixture *f)
     prefix_index_done(f->index);
     assert_int_equal(page_pool_available(f->pages), PAGES);
     page_pool_done(f->pages);
-    slot_pool_done(f->slots);
+    state_pool_done(f->states);
     arena_free(f->arena);
 }
 

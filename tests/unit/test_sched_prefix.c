@@ -11,7 +11,7 @@ struct fixture {
     struct arena *arena;
     struct account *kv, *state;
     struct page_pool *pages;
-    struct slot_pool *slots;
+    struct state_pool *states;
     struct prefix_index *index;
     struct sched *sched;
     struct sched_events ev;
@@ -32,16 +32,16 @@ static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
     f->ev = (struct sched_events){.now_ns = 1, .tokens_shared = 64, .tokens_alone = 64};
     struct page_pool_opts pages = {
         .pages_max = PAGES, .page_bytes = 4096, .kv = f->kv, .evict = on_evict, .arg = f};
-    struct slot_pool_opts slots = {.slots_max = 2 * rows_max + 2, .slot_bytes = 4096, .state = f->state};
+    struct state_pool_opts states = {.states_max = 2 * rows_max + 2, .state_bytes = 4096, .state = f->state};
     struct arena_opts arena = {.bytes_max = (size_t)1 << 20};
     assert_int_equal(arena_create(&arena, &f->arena), 0);
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
     if (recurrent)
-        assert_int_equal(slot_pool_create(f->arena, &slots, &f->slots), 0);
+        assert_int_equal(state_pool_create(f->arena, &states, &f->states), 0);
     struct prefix_index_opts index = {.groups = {{.pages = f->pages, .page_bytes = 4096}},
                                       .group_count = 1,
-                                      .slots = f->slots,
-                                      .slot_bytes = 4096,
+                                      .states = f->states,
+                                      .state_bytes = 4096,
                                       .bytes_max = UINT64_MAX};
     assert_int_equal(prefix_index_create(f->arena, &index, &f->index), 0);
     struct sched_opts o = {.rows_max = rows_max,
@@ -51,7 +51,7 @@ static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
                            .logits_chunk_max = 40,
                            .groups = {index.groups[0]},
                            .group_count = 1,
-                           .slots = f->slots,
+                           .states = f->states,
                            .prefix = f->index};
     assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
 }
@@ -66,7 +66,7 @@ static void close_sched(struct fixture *f)
     prefix_index_done(f->index);
     assert_int_equal(page_pool_available(f->pages), PAGES);
     page_pool_done(f->pages);
-    slot_pool_done(f->slots);
+    state_pool_done(f->states);
     arena_free(f->arena);
 }
 
@@ -139,15 +139,15 @@ TEST(a_recurrent_row_goes_on_from_the_snapshot_at_a_cut)
     assert_int_equal(f.plan.rows[0].count, 2 * PAGE);
     step(&f);
     assert_int_equal(f.plan.rows[0].count, PAGE); /* the chunk ends at the cut */
-    uint32_t at_cut = f.plan.rows[0].slot_out;
+    uint32_t at_cut = f.plan.rows[0].state_out;
     run_to_decoding(&f, row);
     struct sched_row *other = add(&f, 1, "abcz", 5, 0);
     step(&f);
     assert_int_equal(other->cached, 3 * PAGE);
     for (uint32_t i = 0; i < f.plan.row_count; i++)
         if (f.plan.rows[i].row == other) {
-            assert_int_equal(f.plan.rows[i].slot_in, at_cut);
-            assert_int_not_equal(f.plan.rows[i].slot_out, at_cut);
+            assert_int_equal(f.plan.rows[i].state_in, at_cut);
+            assert_int_not_equal(f.plan.rows[i].state_out, at_cut);
         }
     close_sched(&f);
 }

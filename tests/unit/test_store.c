@@ -134,15 +134,15 @@ TEST(a_snapshot_that_counts_too_far_is_damaged)
 {
     struct scene s, other = {0};
     const char *dir = test_dir();
-    char bytes[SLOT_BYTES], path[512];
+    char bytes[STATE_BYTES], path[512];
     uint32_t says;
     sys_reset();
     scene_open(&s, dir, LIMIT);
     fill(bytes, TIER_SNAPSHOT, 1);
-    memcpy(&says, bytes + SLOT_BYTES - 4, sizeof(says));
+    memcpy(&says, bytes + STATE_BYTES - 4, sizeof(says));
     for (uint32_t low = 0; low < 2; low++) {
-        struct store_client_opts c = {identity_of(1), PAGE_BYTES, SLOT_BYTES,
-                                      scene_wake,     &other,     {true, says - low, SLOT_BYTES - 4}};
+        struct store_client_opts c = {identity_of(1), PAGE_BYTES, STATE_BYTES,
+                                      scene_wake,     &other,     {true, says - low, STATE_BYTES - 4}};
         other = (struct scene){.store = s.store};
         sem_init(&other.woken, 0, 0);
         assert_int_equal(store_client_open(s.store, &c, &other.io), 0);

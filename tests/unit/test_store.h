@@ -18,7 +18,7 @@
 #include <stdatomic.h>
 
 #define PAGE_BYTES 20000u /* no whole number of blocks */
-#define SLOT_BYTES 70016u
+#define STATE_BYTES 70016u
 
 /* ---- the system, with faults ---- */
 
@@ -199,7 +199,7 @@ static inline struct store_identity identity_of(uint8_t model)
 static inline struct tier_io client_of(struct store *st, uint8_t model, struct scene *s)
 {
     struct tier_io io;
-    struct store_client_opts c = {identity_of(model), PAGE_BYTES, SLOT_BYTES, scene_wake, s};
+    struct store_client_opts c = {identity_of(model), PAGE_BYTES, STATE_BYTES, scene_wake, s};
     assert_int_equal(store_client_open(st, &c, &io), 0);
     return io;
 }
@@ -269,7 +269,7 @@ static inline struct prefix_key key_of(uint32_t number)
 
 static inline size_t bytes_of_kind(enum tier_kind kind)
 {
-    return kind == TIER_PAGE ? PAGE_BYTES : SLOT_BYTES;
+    return kind == TIER_PAGE ? PAGE_BYTES : STATE_BYTES;
 }
 
 static inline void fill(char *bytes, enum tier_kind kind, uint32_t number)
@@ -280,7 +280,7 @@ static inline void fill(char *bytes, enum tier_kind kind, uint32_t number)
 
 static inline bool is_filled(const char *bytes, enum tier_kind kind, uint32_t number)
 {
-    static char expected[SLOT_BYTES];
+    static char expected[STATE_BYTES];
     fill(expected, kind, number);
     return memcmp(bytes, expected, bytes_of_kind(kind)) == 0;
 }

@@ -15,7 +15,7 @@ struct fixture {
     struct arena *arena;
     struct account *kv, *state;
     struct page_pool *pages;
-    struct slot_pool *slots;
+    struct state_pool *states;
     struct prefix_index *index;
     struct sched *sched;
     struct sched_events ev;
@@ -39,14 +39,14 @@ static void open_pools(struct fixture *f, struct prefix_index_opts *index)
 {
     struct page_pool_opts pages = {
         .pages_max = PAGES, .page_bytes = 4096, .kv = f->kv, .evict = on_evict, .arg = f};
-    struct slot_pool_opts slots = {.slots_max = 12, .slot_bytes = 4096, .state = f->state};
+    struct state_pool_opts states = {.states_max = 12, .state_bytes = 4096, .state = f->state};
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)1 << 20}, &f->arena), 0);
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
-    assert_int_equal(slot_pool_create(f->arena, &slots, &f->slots), 0);
+    assert_int_equal(state_pool_create(f->arena, &states, &f->states), 0);
     *index = (struct prefix_index_opts){.groups = {{.pages = f->pages, .page_bytes = 4096}},
                                         .group_count = 1,
-                                        .slots = f->slots,
-                                        .slot_bytes = 4096,
+                                        .states = f->states,
+                                        .state_bytes = 4096,
                                         .bytes_max = UINT64_MAX};
     assert_int_equal(prefix_index_create(f->arena, index, &f->index), 0);
 }
@@ -91,7 +91,7 @@ static void open_scene(struct fixture *f)
                            .logits_chunk_max = 40,
                            .groups = {index.groups[0]},
                            .group_count = 1,
-                           .slots = f->slots,
+                           .states = f->states,
                            .prefix = f->index,
                            .name = name_row};
     assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
@@ -112,7 +112,7 @@ static void close_scene(struct fixture *f)
     sched_remove(f->sched, &f->rows[2]);
     prefix_index_done(f->index);
     page_pool_done(f->pages);
-    slot_pool_done(f->slots);
+    state_pool_done(f->states);
     arena_free(f->arena);
 }
 

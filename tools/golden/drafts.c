@@ -1,4 +1,4 @@
-/* drafts.c - one row with pages and two slots of its own. */
+/* drafts.c - one row with pages and two states of its own. */
 #include "golden/drafts.h"
 
 #include "base/check.h"
@@ -17,7 +17,7 @@ struct row {
     uint32_t *tokens; /* prompt and greedy, and room behind for drafts */
     uint32_t count;
     uint32_t *pages;
-    char *page_bytes, *slots;
+    char *page_bytes, *states;
     float *logits; /* [DRAFTS_MAX + 1][vocab] */
     bool started;
 };
@@ -27,7 +27,7 @@ static void row_done(struct row *r)
     free(r->tokens);
     free(r->pages);
     free(r->page_bytes);
-    free(r->slots);
+    free(r->states);
     free(r->logits);
 }
 
@@ -36,17 +36,17 @@ static int row_init(struct row *r, struct model *m, const struct golden_case *c)
     *r =
         (struct row){.model = m, .shape = model_shape(m), .c = c, .count = c->prompt.count + c->greedy.count};
     uint32_t room = r->count + DRAFTS_MAX + 1, pages = DIV_UP(room, PAGE_TOKENS);
-    size_t page_bytes = pages * r->shape->page_bytes, slot_bytes = 2 * r->shape->slot_bytes;
+    size_t page_bytes = pages * r->shape->page_bytes, state_bytes = 2 * r->shape->state_bytes;
     r->tokens = calloc(room, sizeof(r->tokens[0]));
     r->pages = calloc(pages, sizeof(r->pages[0]));
     r->page_bytes = aligned_alloc(64, page_bytes);
-    r->slots = aligned_alloc(64, slot_bytes);
+    r->states = aligned_alloc(64, state_bytes);
     r->logits = malloc((DRAFTS_MAX + 1) * (size_t)r->shape->vocab * sizeof(float));
-    if (!r->tokens || !r->pages || !r->page_bytes || !r->slots || !r->logits)
+    if (!r->tokens || !r->pages || !r->page_bytes || !r->states || !r->logits)
         return -ENOMEM;
     /* Nobody may read what nobody wrote. */
     memset(r->page_bytes, 0xff, page_bytes);
-    memset(r->slots, 0xff, slot_bytes);
+    memset(r->states, 0xff, state_bytes);
     memcpy(r->tokens, c->prompt.ids, c->prompt.count * sizeof(r->tokens[0]));
     if (c->greedy.count)
         memcpy(r->tokens + c->prompt.count, c->greedy.ids, c->greedy.count * sizeof(r->tokens[0]));
@@ -62,11 +62,11 @@ static int forward(struct row *r, const uint32_t *tokens, uint32_t position, uin
                             .token_count = count,
                             .position = position,
                             .pages = r->pages,
-                            .slot_in = r->started ? 0 : NONE,
+                            .state_in = r->started ? 0 : NONE,
                             .logits_from = count - logits,
                             .hold = hold};
     struct model_step step = {
-        .rows = &row, .row_count = 1, .pages = r->page_bytes, .slots = r->slots, .logits = r->logits};
+        .rows = &row, .row_count = 1, .pages = r->page_bytes, .states = r->states, .logits = r->logits};
     r->started = true;
     return model_forward(r->model, &step);
 }
@@ -91,7 +91,7 @@ static int draft(struct row *r, uint32_t token, uint32_t position, uint32_t coun
                                   .count = count,
                                   .drafts = ids,
                                   .logits = logits};
-    struct model_draft d = {.rows = &row, .row_count = 1, .pages = r->page_bytes, .slots = r->slots};
+    struct model_draft d = {.rows = &row, .row_count = 1, .pages = r->page_bytes, .states = r->states};
     return model_draft(r->model, &d);
 }
 
@@ -170,7 +170,7 @@ static int decode(struct row *r, uint32_t chunk, uint32_t ahead, struct drafts *
         if (result < 0)
             break;
         uint32_t right = verify(r, at, ids + 1, ahead, generated, g);
-        model_accept(r->model, r->slots, 0, 1 + right);
+        model_accept(r->model, r->states, 0, 1 + right);
         at += 1 + right;
     }
     if (result == 0)

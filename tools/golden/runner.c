@@ -1,4 +1,4 @@
-/* runner.c - pages and slots of each row of the batch are its own from the start: a tool need not share
+/* runner.c - pages and states of each row of the batch are its own from the start: a tool need not share
  * them. */
 #include "golden/runner.h"
 
@@ -16,7 +16,7 @@ struct row {
     uint32_t done;                    /* tokens whose state is stored */
     uint32_t generated;
     uint32_t *pages;
-    uint32_t slots[2], current; /* slots[current] holds the state at `done` */
+    uint32_t states[2], current; /* states[current] holds the state at `done` */
     uint32_t next;              /* the token to feed while decoding */
 };
 
@@ -24,7 +24,7 @@ struct runner {
     struct runner_opts opts;
     const struct model_shape *shape;
     uint32_t pages_per_row;
-    char *pages, *slots;
+    char *pages, *states;
     float *logits;
     uint32_t *page_ids;
     struct row *rows;
@@ -71,20 +71,20 @@ int runner_create(const struct runner_opts *opts, struct runner **ret)
     r->pages_per_row = DIV_UP(opts->sequence_max, PAGE_TOKENS);
     uint32_t page_count = r->pages_per_row * opts->rows_max;
     r->pages = poisoned(page_count * r->shape->page_bytes);
-    r->slots = poisoned(2 * (size_t)opts->rows_max * r->shape->slot_bytes);
+    r->states = poisoned(2 * (size_t)opts->rows_max * r->shape->state_bytes);
     r->logits = malloc((size_t)opts->tokens_max * r->shape->vocab * sizeof(float));
     r->page_ids = calloc(page_count, sizeof(r->page_ids[0]));
     r->rows = calloc(opts->rows_max, sizeof(r->rows[0]));
     r->step_rows = calloc(opts->rows_max, sizeof(r->step_rows[0]));
-    if (!r->pages || !r->slots || !r->logits || !r->page_ids || !r->rows || !r->step_rows) {
+    if (!r->pages || !r->states || !r->logits || !r->page_ids || !r->rows || !r->step_rows) {
         runner_free(r);
         return -ENOMEM;
     }
     shuffle(r->page_ids, page_count);
     for (uint32_t i = 0; i < opts->rows_max; i++) {
         r->rows[i].pages = r->page_ids + (size_t)i * r->pages_per_row;
-        r->rows[i].slots[0] = 2 * i;
-        r->rows[i].slots[1] = 2 * i + 1;
+        r->rows[i].states[0] = 2 * i;
+        r->rows[i].states[1] = 2 * i + 1;
     }
     *ret = r;
     return 0;
@@ -95,7 +95,7 @@ void runner_free(struct runner *r)
     if (!r)
         return;
     free(r->pages);
-    free(r->slots);
+    free(r->states);
     free(r->logits);
     free(r->page_ids);
     free(r->rows);
@@ -109,20 +109,20 @@ static struct model_row next_tokens(struct row *row, uint32_t chunk, uint32_t bu
     const struct runner_sequence *q = row->sequence;
     struct model_row m = {.position = row->done,
                           .pages = row->pages,
-                          .slot_in = row->slots[row->current],
+                          .state_in = row->states[row->current],
                           .grids = q->grids,
                           .grid_count = q->grid_count};
     if (row->done < q->prompt_count) {
         m.tokens = q->prompt + row->done;
         m.token_count = MIN_OF(MIN_OF(chunk, budget), q->prompt_count - row->done);
         if (row->done == 0)
-            m.slot_in = NONE;
+            m.state_in = NONE;
         row->current ^= 1;
     } else {
         m.tokens = &row->next;
         m.token_count = 1;
     }
-    m.slot_out = row->slots[row->current];
+    m.state_out = row->states[row->current];
     return m;
 }
 
@@ -161,7 +161,7 @@ static int run_step(struct runner *r, uint32_t batch, uint32_t chunk, runner_see
         budget -= r->step_rows[count++].token_count;
     }
     struct model_step step = {
-        .rows = r->step_rows, .row_count = count, .pages = r->pages, .slots = r->slots, .logits = r->logits};
+        .rows = r->step_rows, .row_count = count, .pages = r->pages, .states = r->states, .logits = r->logits};
     int result = model_forward(r->opts.model, &step);
     const float *logits = r->logits;
     for (uint32_t i = 0; result == 0 && i < count; i++) {

@@ -1,8 +1,8 @@
 /* runner.h - runs sequences through a model, several at once, in chunks.
  *
- * A small stand-in for the engine: own pages and slots, sequences join as others finish, so that rows that
+ * A small stand-in for the engine: own pages and states, sequences join as others finish, so that rows that
  * read prompts and rows that decode share steps. Pages are handed out in a shuffled order and begin filled
- * with NaN, as does every slot: nobody may read what nobody wrote. Prompt chunks go on in a fresh slot,
+ * with NaN, as does every state: nobody may read what nobody wrote. Prompt chunks go on in a fresh state,
  * decoding in place. */
 #ifndef PLATEAU_TOOLS_RUNNER_H
 #define PLATEAU_TOOLS_RUNNER_H

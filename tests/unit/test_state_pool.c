@@ -1,0 +1,91 @@
+/* States: one row each, committed before they are handed out, given back whole. */
+#include "test_ledger.h"
+
+#include "cache/state_pool.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define STATE_BYTES (UNIT_BYTES + UNIT_BYTES / 2)
+
+static struct arena *arena;
+static struct account *account;
+
+static struct state_pool *open_pool(uint32_t states_max, uint64_t limit_bytes)
+{
+    struct state_pool *p = NULL;
+    account = test_account(limit_bytes);
+    struct state_pool_opts opts = {.states_max = states_max, .state_bytes = STATE_BYTES, .state = account};
+    struct arena_opts a = {.bytes_max = state_pool_arena_bytes(&opts)};
+    assert_int_equal(arena_create(&a, &arena), 0);
+    assert_int_equal(state_pool_create(arena, &opts, &p), 0);
+    return p;
+}
+
+static void close_pool(struct state_pool *p)
+{
+    state_pool_check(p);
+    state_pool_done(p);
+    arena_free(arena);
+    assert_int_equal(account_numbers(account).reserved, 0);
+}
+
+TEST(states_are_committed_one_by_one_and_trimmed)
+{
+    struct state_pool *p = open_pool(3, ACCOUNT_NO_LIMIT);
+    uint32_t s[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(state_pool_take(p, &s[i]), 0);
+        assert_int_equal(s[i], i);
+        memset(state_pool_base(p) + s[i] * STATE_BYTES, 1, STATE_BYTES);
+        state_pool_check(p);
+    }
+    assert_int_equal(account_numbers(account).used, 5 * UNIT_BYTES);
+    assert_int_equal(state_pool_take(p, &s[0]), -ENOSPC);
+    state_pool_give(p, 1);
+    assert_false(state_pool_is_taken(p, 1));
+    /* Units 1 and 2 are shared with the others. */
+    assert_int_equal(state_pool_trim(p, 10, UINT64_MAX), UNIT_BYTES);
+    state_pool_give(p, 0);
+    state_pool_give(p, 2);
+    assert_int_equal(state_pool_trim(p, 1, UINT64_MAX), UNIT_BYTES);
+    assert_int_equal(state_pool_trim(p, 10, UINT64_MAX), 3 * UNIT_BYTES);
+    struct pool_numbers n;
+    state_pool_numbers(p, &n);
+    assert_int_equal(n.taken, 0);
+    assert_int_equal(n.peak, 3);
+    assert_int_equal(n.units_committed, 0);
+    close_pool(p);
+}
+
+TEST(a_refused_state_leaves_nothing_behind)
+{
+    struct state_pool *p = open_pool(4, 3 * UNIT_BYTES);
+    uint32_t s = 9;
+    assert_int_equal(state_pool_take(p, &s), 0);
+    assert_int_equal(state_pool_take(p, &s), 0);
+    s = 9;
+    /* The third lies in units 3 and 4. */
+    assert_int_equal(state_pool_take(p, &s), -ENOMEM);
+    assert_int_equal(s, 9);
+    assert_int_equal(account_numbers(account).reserved, 3 * UNIT_BYTES);
+    state_pool_check(p);
+    state_pool_give(p, 0);
+    assert_int_equal(state_pool_take(p, &s), 0);
+    assert_int_equal(s, 0);
+    close_pool(p);
+}
+
+TEST(a_state_is_given_back_once)
+{
+    struct state_pool *p = open_pool(2, ACCOUNT_NO_LIMIT);
+    uint32_t s;
+    assert_int_equal(state_pool_take(p, &s), 0);
+    state_pool_give(p, s);
+    assert_stops(state_pool_give(p, s));
+    assert_stops(state_pool_give(p, 2));
+    state_pool_done(NULL);
+    close_pool(p);
+}
+
+TEST_MAIN()
