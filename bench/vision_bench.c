@@ -52,8 +52,8 @@ static double encode(struct bench *b, size_t *pieces)
     return seconds_since(begin);
 }
 
-static void print(struct bench *b, const struct model_image *p, double begin_s, double seconds,
-                  size_t pieces, double yard_s)
+static void print(struct bench *b, const struct model_image *p, double begin_s, double seconds, size_t pieces,
+                  double yard_s)
 {
     const struct model_shape *s = model_shape(b->model);
     uint64_t patches = (uint64_t)p->width * p->height / ((uint64_t)s->vision.patch * s->vision.patch);

@@ -31,7 +31,7 @@ struct prompt_ids {
     uint32_t count;
     bool in_reasoning;                       /* the rendered prompt ended inside <think> */
     uint32_t cuts[CHAT_CUTS_MAX], cut_count; /* tokens before which later prompts may begin to differ */
-    struct job_image *images;            /* the task's; gone with it */
+    struct job_image *images;                /* the task's; gone with it */
     uint32_t image_count;
 };
 

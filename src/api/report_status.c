@@ -33,16 +33,15 @@ static void write_pool(const char *name, const struct engine_pool_numbers *p, st
 /* Images that were encoded, those that were known already, and what is kept of both. */
 static void write_images(const struct engine_numbers *n, struct buf *ret)
 {
-    buf_printf(
-        ret,
-        "\"images\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"kept\":%u,\"encoded\":%llu,\"found\":%llu,"
-        "\"evicted\":%llu,\"encode_seconds\":%.3f,\"slices\":%llu,\"longest_slice_ms\":%.3f,"
-        "\"encoding_bytes\":%llu},",
-        (unsigned long long)n->images_bytes_max, (unsigned long long)n->images_bytes, n->images_kept,
-        (unsigned long long)n->images_encoded, (unsigned long long)n->images_found,
-        (unsigned long long)n->images_evicted, (double)n->encode_ns / (double)NS_PER_S,
-        (unsigned long long)n->encode_slices, (double)n->encode_slice_max_ns / (double)NS_PER_MS,
-        (unsigned long long)n->encoding_bytes);
+    buf_printf(ret,
+               "\"images\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"kept\":%u,\"encoded\":%llu,\"found\":%llu,"
+               "\"evicted\":%llu,\"encode_seconds\":%.3f,\"slices\":%llu,\"longest_slice_ms\":%.3f,"
+               "\"encoding_bytes\":%llu},",
+               (unsigned long long)n->images_bytes_max, (unsigned long long)n->images_bytes, n->images_kept,
+               (unsigned long long)n->images_encoded, (unsigned long long)n->images_found,
+               (unsigned long long)n->images_evicted, (double)n->encode_ns / (double)NS_PER_S,
+               (unsigned long long)n->encode_slices, (double)n->encode_slice_max_ns / (double)NS_PER_MS,
+               (unsigned long long)n->encoding_bytes);
 }
 
 static void write_pools(const struct engine_numbers *n, struct buf *ret)
@@ -231,15 +230,14 @@ static void write_request(struct exchange *x, uint32_t job_count, struct totals 
         json_write_string(ret, slice_of(api_model_id(x->api, (uint32_t)x->model_index)));
     else
         buf_puts(ret, "null");
-    buf_printf(
-        ret,
-        ",\"phase\":\"%s\",\"progress\":%.4f,\"prompt_tokens\":%u,\"tokens\":%u,\"cached_tokens\":%u,"
-        "\"draft_tokens\":%u,\"accepted_tokens\":%u,\"images\":%u,\"images_done\":%u,\"choices\":%u,"
-        "\"bytes\":%llu,\"age_seconds\":%.3f,\"client_connected\":%s",
-        w.phase, known ? progress_of(x, &w) : 0.0, w.prompt_tokens, w.tokens, w.cached_tokens, w.draft_tokens,
-        w.accepted_tokens, w.images, w.images_done, known ? x->choice_count : 0,
-        (unsigned long long)(w.bytes + w.image_bytes),
-        (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S, x->http ? "true" : "false");
+    buf_printf(ret,
+               ",\"phase\":\"%s\",\"progress\":%.4f,\"prompt_tokens\":%u,\"tokens\":%u,\"cached_tokens\":%u,"
+               "\"draft_tokens\":%u,\"accepted_tokens\":%u,\"images\":%u,\"images_done\":%u,\"choices\":%u,"
+               "\"bytes\":%llu,\"age_seconds\":%.3f,\"client_connected\":%s",
+               w.phase, known ? progress_of(x, &w) : 0.0, w.prompt_tokens, w.tokens, w.cached_tokens,
+               w.draft_tokens, w.accepted_tokens, w.images, w.images_done, known ? x->choice_count : 0,
+               (unsigned long long)(w.bytes + w.image_bytes),
+               (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S, x->http ? "true" : "false");
     if (x->phase == EXCHANGE_WAITING && x->media)
         write_media(x, ret);
     buf_putc(ret, '}');
@@ -298,9 +296,8 @@ void report_status(struct api *a, struct buf *ret)
         ret,
         ",\"images\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"kept\":%u,\"encoded\":%llu,\"found\":%llu}}"
         ",",
-        (unsigned long long)cache.images_bytes_max, (unsigned long long)cache.images_bytes,
-        cache.images_kept, (unsigned long long)cache.images_encoded,
-        (unsigned long long)cache.images_found);
+        (unsigned long long)cache.images_bytes_max, (unsigned long long)cache.images_bytes, cache.images_kept,
+        (unsigned long long)cache.images_encoded, (unsigned long long)cache.images_found);
     report_media(a, ret);
     buf_putc(ret, ',');
     report_holders(a, ret);

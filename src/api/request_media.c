@@ -17,7 +17,7 @@ static const struct {
     enum request_media_kind kind;
 } types[] = {
     {"image_url", REQUEST_IMAGE}, {"input_image", REQUEST_IMAGE}, {"image", REQUEST_IMAGE},
-    {"video_url", REQUEST_VIDEO},   {"input_video", REQUEST_VIDEO},   {"video", REQUEST_VIDEO},
+    {"video_url", REQUEST_VIDEO}, {"input_video", REQUEST_VIDEO}, {"video", REQUEST_VIDEO},
 };
 
 /* COUNT_OF(types): it is none. */

@@ -16,9 +16,9 @@ struct bitmap {
     uint32_t word_count, summary_count;
 };
 
-#define GIVEN_MAX   256           /* of the last second; more are not counted when they come again */
-#define PREPARE_MIN 4             /* units that are worth waking other threads */
-#define RECOMMITTED_NS  1000000000ull /* what comes again sooner should have stayed */
+#define GIVEN_MAX      256           /* of the last second; more are not counted when they come again */
+#define PREPARE_MIN    4             /* units that are worth waking other threads */
+#define RECOMMITTED_NS 1000000000ull /* what comes again sooner should have stayed */
 
 struct block_pool {
     /* Constant. */

@@ -68,7 +68,7 @@ struct pool_numbers {
     uint64_t active_bytes; /* of taken blocks */
     uint64_t cached_bytes; /* committed and free */
     uint64_t limit_bytes;  /* all units */
-    uint64_t recommitted;      /* units given back and committed again within a second, since creation */
+    uint64_t recommitted;  /* units given back and committed again within a second, since creation */
 };
 void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret);
 

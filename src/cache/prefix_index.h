@@ -30,7 +30,7 @@ struct prefix_index_opts {
     struct page_group groups[PAGE_GROUPS_MAX];
     uint32_t group_count;
     struct state_pool *states; /* NULL: no recurrent layers, no snapshots */
-    size_t state_bytes;       /* theirs */
+    size_t state_bytes;        /* theirs */
     uint64_t bytes_max; /* of pages that nobody references and snapshots that nobody has pinned, together */
     /* A page of the first group is evicted, and a snapshot (NONE: neither or only one of them): their bytes
      * are still there until this returns. Not told of what is cleared or of no use to anybody. NULL: nobody
@@ -57,7 +57,7 @@ void prefix_index_evict_page(struct prefix_index *ix, uint32_t group, uint32_t p
 struct prefix_hit {
     uint32_t node;  /* the last one; NONE: no hit */
     uint32_t pages; /* of the chain up to and with it */
-    uint32_t state;  /* its snapshot; NONE: the model has none */
+    uint32_t state; /* its snapshot; NONE: the model has none */
 };
 /* The longest usable prefix of the chain keys[count]. Takes nothing; valid until the next call that changes
  * the index or its pools. */

@@ -43,8 +43,7 @@ static int prompt_of(struct answerer *a, struct slice prompt, struct attach *att
     const struct options *o = a->rt->options;
     bool raw = o->raw || !a->rt->served.template;
     if (raw && o->images[0])
-        return err_set(e, -EINVAL,
-                       "--image needs the model's chat template, which says where images stand");
+        return err_set(e, -EINVAL, "--image needs the model's chat template, which says where images stand");
     if (raw)
         return answerer_prompt_raw(a, prompt, e);
     int r = attach_images(attached, o, e);

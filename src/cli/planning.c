@@ -106,7 +106,8 @@ static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
     return err_set(e, -ENOMEM, "%s does not fit: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s",
                    name, terminal_bytes(why->needed_bytes).text, terminal_bytes(ceiling).text,
                    p->ceiling_from ? p->ceiling_from : "see --memory-limit", context, rows,
-                   context[0] || rows[0] ? "" : " No shorter context or smaller batch would fit.", image_sched);
+                   context[0] || rows[0] ? "" : " No shorter context or smaller batch would fit.",
+                   image_sched);
 }
 
 /* With several models, a context without --max-model-len leaves three quarters of the ceiling to the

@@ -226,14 +226,14 @@ int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, u
     rt->settings.needs_tokenizer = rt->needs_tokenizer;
     rt->settings.needs_template = rt->needs_template;
     struct loaded_model_opts opts = {.settings = &rt->settings,
-                               .parent = ledger_root(rt->ledger),
-                               .holders = rt->holders,
-                               .workers = rt->workers,
-                               .ops = &rt->ops,
-                               .store = rt->store,
-                               .progress = progress,
-                               .arg = progress_arg,
-                               .engine_faults = runtime_faults ? &runtime_faults->engine : NULL};
+                                     .parent = ledger_root(rt->ledger),
+                                     .holders = rt->holders,
+                                     .workers = rt->workers,
+                                     .ops = &rt->ops,
+                                     .store = rt->store,
+                                     .progress = progress,
+                                     .arg = progress_arg,
+                                     .engine_faults = runtime_faults ? &runtime_faults->engine : NULL};
     int r = loaded_model_load(&opts, &rt->loaded, e);
     if (r == 0)
         loaded_model_describe(&rt->loaded, &rt->settings, &rt->served);

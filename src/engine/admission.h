@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define ADMISSION_STATES  256
+#define ADMISSION_STATES 256
 #define ADMISSION_FACTOR 2
 
 struct admission {

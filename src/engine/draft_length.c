@@ -27,7 +27,7 @@
 static const uint16_t row_classes[DRAFT_LENGTH_ROW_CLASSES] = {
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, UINT16_MAX};
 static const uint16_t draft_classes[DRAFT_LENGTH_COST_CLASSES] = {0, 1,  2,  3,  4,  5,  6,         7,
-                                                             8, 10, 12, 16, 20, 24, UINT16_MAX};
+                                                                  8, 10, 12, 16, 20, 24, UINT16_MAX};
 
 static uint32_t class_of(const uint16_t *tops, uint32_t n)
 {
@@ -117,7 +117,8 @@ struct choice {
     struct draft_length_row *rows;
     uint32_t count, drafts_max;
     struct line line;
-    double prior[2][DRAFT_LENGTH_DEPTH_MAX];   /* average acceptance of all sequences, by draft_length_row.past */
+    double prior[2]
+                [DRAFT_LENGTH_DEPTH_MAX]; /* average acceptance of all sequences, by draft_length_row.past */
     uint32_t at_depth[DRAFT_LENGTH_DEPTH_MAX]; /* sequences with a draft token of the head at each position */
     uint32_t drafts;
     double tokens, draft_ns;
@@ -263,7 +264,8 @@ static bool probe(struct draft_length *b, struct choice *c, double score)
     return true;
 }
 
-void draft_length_choose(struct draft_length *b, struct draft_length_row *rows, uint32_t count, uint32_t drafts_max)
+void draft_length_choose(struct draft_length *b, struct draft_length_row *rows, uint32_t count,
+                         uint32_t drafts_max)
 {
     ASSERT(drafts_max <= DRAFT_LENGTH_DRAFTS_MAX);
     struct choice c = {.draft_length = b, .rows = rows, .count = count, .drafts_max = drafts_max};
@@ -305,7 +307,8 @@ static void count(struct draft_length_hits *h, float fade, uint32_t tried, uint3
     }
 }
 
-void draft_length_count(struct draft_length *b, struct draft_length_hits *h, bool past, uint32_t tried, uint32_t right)
+void draft_length_count(struct draft_length *b, struct draft_length_hits *h, bool past, uint32_t tried,
+                        uint32_t right)
 {
     count(&b->all[past], FADE_ALL, tried, right);
     count(h, FADE_ROW, tried, right);

@@ -172,7 +172,7 @@ int drafting_draft(struct engine *en, const struct sched_plan *plan)
 /* ---- after the step ---- */
 
 void drafting_count(struct engine *en, struct job *j, uint32_t index, uint32_t planned, uint32_t right,
-                 bool ended)
+                    bool ended)
 {
     struct engine_numbers *n = &en->now;
     uint32_t count = en->drafting.counts[index];
@@ -180,7 +180,8 @@ void drafting_count(struct engine *en, struct job *j, uint32_t index, uint32_t p
      * the head rejected count as rejected. */
     uint32_t tried = ended ? right : MIN_OF(planned, right + 1);
     if (j->row.phase == SCHED_DECODING && j->speculative)
-        draft_length_count(&en->drafting.draft_length, j->past ? &j->past_hits : &j->hits, j->past, tried, right);
+        draft_length_count(&en->drafting.draft_length, j->past ? &j->past_hits : &j->hits, j->past, tried,
+                           right);
     if (count == 0)
         return;
     n->drafts++;

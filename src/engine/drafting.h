@@ -18,11 +18,11 @@ struct job;
 
 struct drafting {
     struct draft_length draft_length;
-    struct draft_length_row *rows;      /* [max_num_seqs] */
+    struct draft_length_row *rows; /* [max_num_seqs] */
     struct sched_row **of;         /* [max_num_seqs]: whose they are */
     struct model_draft_row *heads; /* [max_num_seqs] */
-    uint32_t *counts; /* [max_num_seqs]: draft tokens of each sequence of the plan that are computed */
-    uint32_t *sampled;  /* [max_num_seqs]: tokens that each row of the plan has sampled */
+    uint32_t *counts;  /* [max_num_seqs]: draft tokens of each sequence of the plan that are computed */
+    uint32_t *sampled; /* [max_num_seqs]: tokens that each row of the plan has sampled */
     uint32_t planned, computed; /* draft tokens of the step */
 };
 
@@ -37,7 +37,7 @@ int drafting_draft(struct engine *en, const struct sched_plan *plan);
 /* Sequence `index` of the plan had `planned` draft tokens, and the first `right` of them were accepted;
  * `ended`: the last of those ended the answer. */
 void drafting_count(struct engine *en, struct job *j, uint32_t index, uint32_t planned, uint32_t right,
-                 bool ended);
+                    bool ended);
 /* Records the time of the step without drafting; ignored for steps with prompts. */
 void drafting_measure(struct engine *en, const struct sched_plan *plan, uint32_t decoding, uint64_t ns);
 

@@ -50,12 +50,14 @@ size_t embedding_cache_arena_bytes(void)
     return sizeof(struct embedding_cache) + EMBEDDING_CACHE_ENTRIES_MAX * sizeof(struct entry) + 256;
 }
 
-int embedding_cache_create(struct arena *a, const struct embedding_cache_opts *opts, struct embedding_cache **ret)
+int embedding_cache_create(struct arena *a, const struct embedding_cache_opts *opts,
+                           struct embedding_cache **ret)
 {
     struct embedding_cache *g = ARENA_NEW(a, struct embedding_cache);
     if (!g)
         return -ENOMEM;
-    *g = (struct embedding_cache){.opts = *opts, .entries = ARENA_ARRAY(a, struct entry, EMBEDDING_CACHE_ENTRIES_MAX)};
+    *g = (struct embedding_cache){.opts = *opts,
+                                  .entries = ARENA_ARRAY(a, struct entry, EMBEDDING_CACHE_ENTRIES_MAX)};
     if (!g->entries)
         return -ENOMEM;
     *ret = g;
@@ -146,7 +148,8 @@ static bool has_room(const struct embedding_cache *g, uint64_t bytes)
 }
 
 /* With the bytes reserved. */
-static int map(struct embedding_cache *g, const struct embedding_cache_key *key, uint64_t bytes, uint32_t *ret)
+static int map(struct embedding_cache *g, const struct embedding_cache_key *key, uint64_t bytes,
+               uint32_t *ret)
 {
     char *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
@@ -239,11 +242,11 @@ void embedding_cache_unref(struct embedding_cache *g, uint32_t index)
 void embedding_cache_numbers(const struct embedding_cache *g, struct embedding_cache_numbers *ret)
 {
     *ret = (struct embedding_cache_numbers){.entries = g->count,
-                                    .unused = g->unused,
-                                    .bytes = g->bytes,
-                                    .unused_bytes = g->unused_bytes,
-                                    .bytes_max = g->opts.bytes_max,
-                                    .evicted = g->evicted};
+                                            .unused = g->unused,
+                                            .bytes = g->bytes,
+                                            .unused_bytes = g->unused_bytes,
+                                            .bytes_max = g->opts.bytes_max,
+                                            .evicted = g->evicted};
 }
 
 /* Entries by the first bits of their image's hash, so that each key is compared with few others. */
@@ -261,7 +264,8 @@ static void check_key(const struct embedding_cache *g, uint32_t i, struct chains
     const struct embedding_cache_key *key = &g->entries[i].key;
     uint16_t *head = &c->head[(key->sha256[0] | key->sha256[1] << 8) % CHAINS];
     for (uint32_t k = *head; k > 0; k = c->next[k - 1])
-        ASSERT_OF(!embedding_cache_key_eq(&g->entries[k - 1].key, key), "image entries %u and %u: one key", k - 1, i);
+        ASSERT_OF(!embedding_cache_key_eq(&g->entries[k - 1].key, key), "image entries %u and %u: one key",
+                  k - 1, i);
     c->next[i] = *head;
     *head = (uint16_t)(i + 1);
 }

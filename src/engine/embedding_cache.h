@@ -35,7 +35,8 @@ struct embedding_cache_key {
     uint32_t rows, columns, frames;
 };
 
-static inline bool embedding_cache_key_eq(const struct embedding_cache_key *a, const struct embedding_cache_key *b)
+static inline bool embedding_cache_key_eq(const struct embedding_cache_key *a,
+                                          const struct embedding_cache_key *b)
 {
     return memcmp(&a->scope, &b->scope, sizeof(a->scope)) == 0 &&
            memcmp(a->sha256, b->sha256, sizeof(a->sha256)) == 0 && a->rows == b->rows &&
@@ -53,7 +54,8 @@ struct embedding_cache;
 
 size_t embedding_cache_arena_bytes(void);
 /* 0 or -ENOMEM. */
-int embedding_cache_create(struct arena *a, const struct embedding_cache_opts *opts, struct embedding_cache **ret);
+int embedding_cache_create(struct arena *a, const struct embedding_cache_opts *opts,
+                           struct embedding_cache **ret);
 /* All references are released. Before the arena goes; NULL is fine. */
 void embedding_cache_done(struct embedding_cache *g);
 

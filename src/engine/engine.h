@@ -112,7 +112,7 @@ struct engine_opts {
 /* What an engine with these options will take; kv_bytes_max, parent and model are not looked at. */
 struct engine_plan {
     uint64_t fixed_bytes, page_bytes,
-        state_bytes;                      /* of `engine`: always, and for each page and state of the pools */
+        state_bytes;                     /* of `engine`: always, and for each page and state of the pools */
     uint64_t job_bytes, job_token_bytes; /* of a request's block, at most */
 };
 void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret);
@@ -134,14 +134,14 @@ void engine_close(struct engine *en);
 #define ENGINE_STOP_STRINGS_MAX      16
 #define ENGINE_STOP_STRING_BYTES_MAX 256
 #define ENGINE_CUTS_MAX              32
-#define ENGINE_IMAGES_MAX          512 /* of one prompt; a pair of frames is one */
+#define ENGINE_IMAGES_MAX            512 /* of one prompt; a pair of frames is one */
 
 /* An image of a prompt. Its placeholders stand in the prompt already, one token per square of
  * model_vision's edge; each is the image's or the video's placeholder. Width and height are multiples of
  * that edge, their product at most pixels_max. */
 struct job_image {
     struct image *image; /* the job holds it too until it ends */
-    uint32_t first;          /* index of its first placeholder; >= 1 */
+    uint32_t first;      /* index of its first placeholder; >= 1 */
 };
 
 struct job_spec {
@@ -221,10 +221,10 @@ struct job_numbers {
     struct request_id id;
     enum job_phase phase;
     uint32_t prompt_tokens, prompt_done, completion_tokens, cached_tokens, max_tokens;
-    uint32_t images, images_done;      /* done: they need no more work */
-    uint64_t image_bytes;                /* of their pixels, which jobs of one request share */
+    uint32_t images, images_done;             /* done: they need no more work */
+    uint64_t image_bytes;                     /* of their pixels, which jobs of one request share */
     uint32_t drafted_tokens, accepted_tokens; /* draft tokens that were verified, and the accepted ones */
-    uint64_t age_ns, bytes;                /* bytes: pages, states and the job's block */
+    uint64_t age_ns, bytes;                   /* bytes: pages, states and the job's block */
 };
 
 /* A pool's units: bytes of blocks in use or in the prefix cache, and free bytes. */
@@ -249,14 +249,14 @@ struct engine_numbers {
     uint64_t pending_trim_bytes; /* what the trim that is owed now will give back at most */
     uint64_t trims, trim_units, trim_bytes, trim_moves, trim_slices, trim_slice_ns, trim_slice_max_ns;
     uint64_t units_recommitted; /* given back and committed again within a second */
-    uint64_t reclaims;       /* times that memory was taken from caches because some was short */
+    uint64_t reclaims;          /* times that memory was taken from caches because some was short */
     /* Images: encoded ones, and those with embeddings in the cache when their sequence needed them. A
      * slice is the encoding work between two steps. */
     uint64_t images_encoded, images_found, images_evicted;
     uint64_t encode_slices, encode_ns, encode_slice_max_ns;
-    uint32_t images_kept;                      /* entries of features, those in use included */
+    uint32_t images_kept;                    /* entries of features, those in use included */
     uint64_t images_bytes, images_bytes_max; /* theirs */
-    uint64_t encoding_bytes;                     /* of memory to encode in */
+    uint64_t encoding_bytes;                 /* of memory to encode in */
     uint64_t steps, prompt_tokens, completion_tokens, preemptions, step_errors;
     /* Speculative decoding: drafts, draft tokens, and accepted tokens by position in the draft. */
     uint64_t drafts, draft_tokens, accepted_tokens, accepted_at[MODEL_DRAFTS_MAX];

@@ -34,7 +34,7 @@ struct engine {
     struct tier_io tier;   /* engine thread only; arg NULL: there is none */
     struct sched *sched;
     struct mailbox *inbox;
-    uint64_t *valid_ids;               /* bit per id; NULL without a tokenizer */
+    uint64_t *valid_ids;            /* bit per id; NULL without a tokenizer */
     const struct engine_live *live; /* opts.live, or own_live */
     struct engine_live own_live;    /* of opts; does not change */
     uint32_t places_max;            /* jobs that may be here at once */

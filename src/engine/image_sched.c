@@ -58,9 +58,9 @@ int image_sched_create(struct engine *en)
     s->vision = account_find(en->opts.parent, "vision");
     s->entry = NONE;
     struct embedding_cache_opts embedding_cache = {.account = s->images,
-                                   .token_bytes = token_bytes(en->shape),
-                                   .bytes_max = bytes_max,
-                                   .keep_bytes = en->opts.image_cache_bytes};
+                                                   .token_bytes = token_bytes(en->shape),
+                                                   .bytes_max = bytes_max,
+                                                   .keep_bytes = en->opts.image_cache_bytes};
     return embedding_cache_create(en->arena, &embedding_cache, &s->embedding_cache);
 }
 
@@ -85,9 +85,9 @@ void image_sched_enter(struct engine *en, const struct job *j)
 static struct embedding_cache_key key_of(const struct job *j, uint32_t i)
 {
     struct embedding_cache_key key = {.scope = j->scope,
-                              .rows = j->grids[i].rows,
-                              .columns = j->grids[i].columns,
-                              .frames = j->images[i]->frames};
+                                      .rows = j->grids[i].rows,
+                                      .columns = j->grids[i].columns,
+                                      .frames = j->images[i]->frames};
     memcpy(key.sha256, j->images[i]->sha256, sizeof(key.sha256));
     return key;
 }
@@ -181,8 +181,8 @@ static void stop(struct engine *en)
 }
 
 /* The job's image that is the one in progress, if any. */
-static bool wants_same(const struct image_sched *s, const struct job *j, const struct embedding_cache_key *key,
-                       uint32_t *ret)
+static bool wants_same(const struct image_sched *s, const struct job *j,
+                       const struct embedding_cache_key *key, uint32_t *ret)
 {
     for (uint32_t i = 0; i < j->image_count; i++) {
         struct embedding_cache_key own = key_of(j, i);
@@ -331,9 +331,9 @@ static int prepare(struct engine *en)
         return r < 0 ? r : 0;
     const uint8_t *last = p->pixels + (p->frames - 1) * image_frame_bytes(p->width, p->height);
     struct model_image in = {.frames = {p->pixels, last},
-                               .width = p->width,
-                               .height = p->height,
-                               .features = embedding_cache_features(s->embedding_cache, s->entry)};
+                             .width = p->width,
+                             .height = p->height,
+                             .features = embedding_cache_features(s->embedding_cache, s->entry)};
     r = model_encode_begin(en->opts.model, &in);
     s->begun = r == 0;
     return r < 0 ? r : 0;

@@ -24,18 +24,19 @@ struct engine;
 struct image_sched {
     /* Constant. */
     struct account *images; /* features; NULL: the model sees nothing, and all below is zero */
-    struct account *vision;   /* what the model takes while it encodes; NULL: not counted */
+    struct account *vision; /* what the model takes while it encodes; NULL: not counted */
     struct embedding_cache *embedding_cache;
     /* Engine thread only. */
-    uint32_t jobs;           /* jobs with images */
-    struct job *owner;       /* the job of the image in progress; NULL: none */
-    uint32_t at;             /* which one of the owner's */
-    uint32_t entry;          /* of the embedding cache: place of its embeddings */
-    struct image *image; /* its pixels, held */
-    bool begun;              /* the model has it; before that its memory is being committed */
-    uint64_t ended_ns;       /* when the last one ended */
-    uint64_t least_bytes;    /* what the model keeps of `vision` anyway */
-    uint64_t steps_ns[IMAGE_SCHED_STEPS], step_count; /* of steps in which rows decoded and nothing else happened */
+    uint32_t jobs;        /* jobs with images */
+    struct job *owner;    /* the job of the image in progress; NULL: none */
+    uint32_t at;          /* which one of the owner's */
+    uint32_t entry;       /* of the embedding cache: place of its embeddings */
+    struct image *image;  /* its pixels, held */
+    bool begun;           /* the model has it; before that its memory is being committed */
+    uint64_t ended_ns;    /* when the last one ended */
+    uint64_t least_bytes; /* what the model keeps of `vision` anyway */
+    uint64_t steps_ns[IMAGE_SCHED_STEPS],
+        step_count; /* of steps in which rows decoded and nothing else happened */
 };
 
 /* Bytes of the engine's arena that image_sched_create takes at most. */

@@ -49,7 +49,7 @@ static size_t block_bytes(const struct job_spec *spec, bool keys, bool ngram)
     if (keys)
         bytes += sched_pages(tokens) * sizeof(struct prefix_key) + (cuts_given(spec) + 1) * sizeof(uint32_t);
     bytes += spec->image_count * (sizeof(struct image *) + sizeof(struct prefix_image) +
-                                    sizeof(struct model_grid) + sizeof(uint32_t));
+                                  sizeof(struct model_grid) + sizeof(uint32_t));
     if (ngram && spec->speculative)
         bytes += ngram_bytes(tokens);
     if (spec->stop_count > 0)

@@ -37,20 +37,20 @@ struct job {
     struct ngram *ngram; /* n-gram drafter; NULL: none */
     /* Acceptance of the drafter, and of n-gram tokens after the head's. */
     struct draft_length_hits hits, past_hits;
-    bool past;                             /* n-gram drafts after the head */
-    uint32_t past_first;                   /* the token that it begins with, which is the head's to say */
+    bool past;                                /* n-gram drafts after the head */
+    uint32_t past_first;                      /* the token that it begins with, which is the head's to say */
     uint32_t drafted_tokens, accepted_tokens; /* as those of job_numbers */
     /* Keys under which other requests find its pages; NULL: none. */
     struct prefix_key *keys; /* of its whole pages: row.key_count are there */
     struct prefix_key root;
     /* Its images, ascending. */
     uint32_t image_count;
-    uint64_t image_bytes;      /* of their pixels, which their maker was charged for */
-    struct embedding_cache_scope scope;  /* with images: scope of its image embeddings */
-    struct image **images;   /* held until the job ends */
-    struct prefix_image *seen; /* what keys say of them */
-    struct model_grid *grids;    /* features: while they are needed and there */
-    uint32_t *entries;           /* image_sched.c's: their entries in the cache of image embeddings */
+    uint64_t image_bytes;               /* of their pixels, which their maker was charged for */
+    struct embedding_cache_scope scope; /* with images: scope of its image embeddings */
+    struct image **images;              /* held until the job ends */
+    struct prefix_image *seen;          /* what keys say of them */
+    struct model_grid *grids;           /* features: while they are needed and there */
+    uint32_t *entries;                  /* image_sched.c's: their entries in the cache of image embeddings */
     /* row.cut_count of them; the last one is the last whole page before the prompt's last token. None without
      * a recurrent state: any page is found then, and a chunk that ends early is a step more. */
     uint32_t *cuts;

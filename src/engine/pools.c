@@ -134,12 +134,12 @@ static struct state_pool_opts state_opts(const struct pools_opts *o, struct pool
 {
     bool movable = o->prefix_cache_max && o->state_bytes <= UNIT_BYTES;
     return (struct state_pool_opts){.states_max = o->states_max,
-                                   .state_bytes = o->state_bytes,
-                                   .state = p->state,
-                                   .reclaim = reclaim_states,
-                                   .is_movable = is_movable_state,
-                                   .move = movable ? move_state : NULL,
-                                   .arg = p};
+                                    .state_bytes = o->state_bytes,
+                                    .state = p->state,
+                                    .reclaim = reclaim_states,
+                                    .is_movable = is_movable_state,
+                                    .move = movable ? move_state : NULL,
+                                    .arg = p};
 }
 
 size_t pools_arena_bytes(const struct pools_opts *opts)
@@ -161,7 +161,8 @@ static int open_accounts(struct pools *p, const struct pools_opts *o)
         r = account_open(p->all, "state", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &p->state);
     if (r == 0)
         r = account_open(p->all, "snapshots", ACCOUNT_ANON, o->prefix_cache_max, &p->snapshots);
-    return r == 0 ? account_open(p->all, "prefix cache", ACCOUNT_ANON, o->prefix_cache_max, &p->prefix_cache) : r;
+    return r == 0 ? account_open(p->all, "prefix cache", ACCOUNT_ANON, o->prefix_cache_max, &p->prefix_cache)
+                  : r;
 }
 
 int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p)

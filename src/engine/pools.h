@@ -16,7 +16,7 @@ struct engine_opts;
 struct pools {
     /* Constant. */
     struct page_pool *pages;
-    struct state_pool *states;    /* NULL without recurrent layers */
+    struct state_pool *states;  /* NULL without recurrent layers */
     struct prefix_index *index; /* NULL: nothing is reused */
     size_t page_bytes, state_bytes;
     struct account *all, *kv, *state, *snapshots, *prefix_cache;
@@ -35,9 +35,9 @@ struct pools_opts {
     struct account *parent;
     uint32_t pages_max, states_max; /* states_max is not looked at with state_bytes 0 */
     size_t page_bytes, state_bytes;
-    uint64_t bytes_max;      /* of all of it; ACCOUNT_NO_LIMIT */
+    uint64_t bytes_max;        /* of all of it; ACCOUNT_NO_LIMIT */
     uint64_t prefix_cache_max; /* of what no request uses; 0: nothing is kept */
-    struct holder *holder;   /* its budget limits that too; may be NULL */
+    struct holder *holder;     /* its budget limits that too; may be NULL */
     /* Something of the engine's that is not in the pools is given back, so that they may have it; asked when
      * all others refuse a unit. False: there is nothing. NULL: never. */
     bool (*more)(void *arg);

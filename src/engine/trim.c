@@ -45,7 +45,8 @@ static uint64_t held_bytes(const struct engine *en)
 /* Tells the list of holders. */
 static uint64_t publish(struct engine *en)
 {
-    struct pools_beside beside = {image_sched_held_bytes(en), image_sched_free_bytes(en), image_sched_reach_bytes(en)};
+    struct pools_beside beside = {image_sched_held_bytes(en), image_sched_free_bytes(en),
+                                  image_sched_reach_bytes(en)};
     return pools_publish(&en->pools, &beside, (uint64_t)en->budget.prompt_ns);
 }
 
@@ -260,7 +261,8 @@ void trim_take_order(struct engine *en, struct holder_ask *o)
 {
     o->held_before = held_bytes(en);
     if (o->kind == HOLDER_CLEAR)
-        o->answer.entries = image_sched_unused(en) + (en->pools.index ? prefix_index_clear(en->pools.index) : 0);
+        o->answer.entries =
+            image_sched_unused(en) + (en->pools.index ? prefix_index_clear(en->pools.index) : 0);
     list_push_back(&en->trim.orders, &o->link);
 }
 

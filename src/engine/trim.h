@@ -13,16 +13,16 @@
 struct engine;
 
 struct trim {
-    struct list orders;       /* struct holder_ask: orders for a trim, or for a number of bytes */
-    bool pressed;             /* memory is short: all free units go now, even if they are needed again soon */
-    bool owed;                /* nothing has run since; due_ns says when it begins */
-    bool done;                /* nothing was left to give back, and no step has been since */
-    uint64_t due_ns;          /* the deadline is a second after the last end */
-    uint64_t patience_ns;     /* how long after the last end it begins */
-    uint64_t recommitted;         /* units, when the last trim became due */
-    uint64_t keep_ns;         /* between steps: a unit that is empty for less stays */
-    uint64_t keep_recommitted;    /* units, at that time */
-    uint64_t keep_changed_ns; /* when it was */
+    struct list orders;   /* struct holder_ask: orders for a trim, or for a number of bytes */
+    bool pressed;         /* memory is short: all free units go now, even if they are needed again soon */
+    bool owed;            /* nothing has run since; due_ns says when it begins */
+    bool done;            /* nothing was left to give back, and no step has been since */
+    uint64_t due_ns;      /* the deadline is a second after the last end */
+    uint64_t patience_ns; /* how long after the last end it begins */
+    uint64_t recommitted; /* units, when the last trim became due */
+    uint64_t keep_ns;     /* between steps: a unit that is empty for less stays */
+    uint64_t keep_recommitted; /* units, at that time */
+    uint64_t keep_changed_ns;  /* when it was */
     uint64_t ended_ns; /* when the last one that gave back something ended; 0: none since patience changed */
     /* Of this trim. */
     uint64_t bytes, slices, longest_ns;

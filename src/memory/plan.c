@@ -14,7 +14,7 @@
 
 #define SNAPSHOTS_MAX 1024
 #define REQUESTS_PART 16 /* of the ceiling, for what waits */
-#define IMAGES_PART 16 /* of the ceiling, and of what is left a quarter, when nobody says how much */
+#define IMAGES_PART   16 /* of the ceiling, and of what is left a quarter, when nobody says how much */
 #define SPARE_UNITS   2  /* blocks begin and end within units, in each pool */
 
 static uint64_t pages_of(const struct plan_model *m, uint64_t tokens)
@@ -257,7 +257,8 @@ static void add_pools(struct plan *p, const struct plan_wish *w)
         m->state_bytes ? "recurrent states of requests" : "the model has none");
     add(p, 2, "snapshots", ACCOUNT_ANON, 0, m->state_bytes ? p->prefix_cache_bytes : 0,
         m->state_bytes ? "recurrent states in the prefix cache" : "the model has none");
-    add(p, 2, "prefix cache", ACCOUNT_ANON, 0, p->prefix_cache_bytes, "pages that only the prefix cache holds");
+    add(p, 2, "prefix cache", ACCOUNT_ANON, 0, p->prefix_cache_bytes,
+        "pages that only the prefix cache holds");
 }
 
 static void add_model(struct plan *p, const struct plan_wish *w)

@@ -31,12 +31,12 @@ struct plan_model {
     uint64_t workspace_bytes; /* of a step */
     uint64_t tables_bytes, tokenizer_bytes;
     uint64_t page_bytes, state_bytes;               /* state_bytes 0: no recurrent state */
-    uint64_t engine_bytes;                         /* tables and logits with pools of no size */
+    uint64_t engine_bytes;                          /* tables and logits with pools of no size */
     uint64_t engine_page_bytes, engine_state_bytes; /* and for each page and state of theirs */
-    uint64_t job_bytes, job_token_bytes;           /* of a request's block, at most */
+    uint64_t job_bytes, job_token_bytes;            /* of a request's block, at most */
     /* To encode one image of the largest size; the vision encoder's weights are among the others. */
     uint64_t vision_bytes;
-    uint64_t image_bytes;   /* what one of that size looks like to the model; 0: it sees nothing */
+    uint64_t image_bytes;     /* what one of that size looks like to the model; 0: it sees nothing */
     bool has_vision, has_mtp; /* in the checkpoint */
 };
 
@@ -47,7 +47,7 @@ struct plan_model {
 #define PLAN_IMAGES_MOST ((uint64_t)256 << 20)
 
 struct plan_wish {
-    uint32_t max_model_len;    /* 0: the model's own, or what fits */
+    uint32_t max_model_len;      /* 0: the model's own, or what fits */
     uint64_t prefix_cache_bytes; /* PLAN_ALL: what is left; 0: none */
     /* Of what images look like, beyond use: PLAN_ALL: PLAN_IMAGES_MOST or a sixteenth of the ceiling, if
      * so much is left; 0: none. */
@@ -74,7 +74,8 @@ struct plan {
      * whole; and of that the pools' and one request's part. */
     uint64_t load_bytes, pools_floor_bytes, job_bytes;
     /* Limits. */
-    uint64_t model_bytes, pools_bytes, kv_bytes, state_bytes, prefix_cache_bytes, requests_bytes, engine_bytes;
+    uint64_t model_bytes, pools_bytes, kv_bytes, state_bytes, prefix_cache_bytes, requests_bytes,
+        engine_bytes;
     uint64_t images_bytes, image_cache_bytes; /* of images_bytes, what may stay when nobody uses it */
     struct plan_process process;
     struct plan_model model;

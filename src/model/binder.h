@@ -43,7 +43,7 @@ struct binder {
     struct linear_source output; /* of binder_embedding: the output matrix */
     /* Counted. */
     uint64_t used;         /* bytes of packed memory */
-    uint64_t vision_bytes;  /* part of it: the vision encoder's */
+    uint64_t vision_bytes; /* part of it: the vision encoder's */
     uint64_t source_bytes; /* bytes of the tensors bound */
     uint64_t packed_bytes; /* part of it: bytes read so far */
     struct binder_active active;

@@ -85,9 +85,8 @@ static void read_patch(const struct encoder *e, uint32_t patch, float *ret)
     size_t plane = (size_t)size * size;
     for (uint32_t f = 0; f < VISION_FRAMES; f++) {
         for (uint32_t y = 0; y < size; y++) {
-            const uint8_t *p =
-                e->image.frames[f] +
-                (((size_t)at.row * size + y) * e->image.width + (size_t)at.column * size) * 3;
+            const uint8_t *p = e->image.frames[f] +
+                               (((size_t)at.row * size + y) * e->image.width + (size_t)at.column * size) * 3;
             for (uint32_t x = 0; x < size; x++) {
                 for (uint32_t c = 0; c < VISION_CHANNELS; c++) {
                     size_t i = last ? (f * plane + y * size + x) * VISION_CHANNELS + c

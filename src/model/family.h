@@ -16,7 +16,7 @@ struct family {
     const char *names[5]; /* model_type, without "_text" */
     double partial_rotary_default;
     bool shifted_norms; /* HF stores its norms as w - 1 */
-    bool images;      /* its checkpoints may have a vision encoder */
+    bool images;        /* its checkpoints may have a vision encoder */
     bool mtp;           /* or an MTP head, one of its full-attention layers */
     bool deepstack;     /* whose features also go to the first layers */
     /* 0, -EINVAL, -ENOTSUP: is everything there that the family needs, and nothing it does not know? */

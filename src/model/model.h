@@ -68,7 +68,7 @@ struct model_shape {
     uint32_t layers, hidden;
     uint32_t context_max; /* max_position_embeddings */
     size_t page_bytes;    /* 32 tokens of K and V of all full-attention layers; a multiple of 64 */
-    size_t state_bytes;    /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
+    size_t state_bytes;   /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
     /* At the start of a row the model reads the uint32_t at state_held_at of its state_in: at most
      * state_held_max. 0: no held tokens. */
     uint32_t state_held_max;
@@ -129,8 +129,8 @@ struct model_row {
     uint32_t token_count;   /* >= 1 */
     uint32_t position;      /* of tokens[0] in the sequence */
     const uint32_t *pages;  /* page of token t: pages[t / 32], for every t < position + token_count */
-    uint32_t state_in;       /* state at `position`; NONE: zeros (position 0) */
-    uint32_t state_out;      /* place of the state after the last token; may be state_in */
+    uint32_t state_in;      /* state at `position`; NONE: zeros (position 0) */
+    uint32_t state_out;     /* place of the state after the last token; may be state_in */
     uint32_t logits_from; /* tokens [logits_from, token_count) give a row of logits each; token_count: none */
     /* The sequence's images, ascending; those after the row's last token may be left out. They decide the
      * positions (contract 4.4) of all following tokens. */
@@ -146,7 +146,7 @@ struct model_step {
     const struct model_row *rows;
     uint32_t row_count;
     char *pages;                   /* base of the page pool: page p at pages + p * page_bytes */
-    char *states;                   /* base of the state pool; NULL without states */
+    char *states;                  /* base of the state pool; NULL without states */
     float *logits;                 /* [logit rows][vocab]: of row 0 first */
     atomic_bool *cancel;           /* looked at between layers; may be NULL */
     atomic_bool *stop;             /* likewise */
@@ -178,9 +178,9 @@ struct model_draft_row {
 struct model_draft {
     const struct model_draft_row *rows; /* row_count <= rows_max */
     uint32_t row_count;
-    char *pages, *states;    /* as in model_step */
+    char *pages, *states;      /* as in model_step */
     const uint64_t *valid_ids; /* bit per id that may be drafted; NULL: all */
-    atomic_bool *stop;      /* as in model_step */
+    atomic_bool *stop;         /* as in model_step */
 };
 /* Needs parts.mtp and a checkpoint with the head. 0 or -ECANCELED. */
 int model_draft(struct model *m, const struct model_draft *d);

@@ -106,7 +106,8 @@ static inline size_t state_header_offset(const struct config *c)
 
 static inline size_t state_bytes(const struct config *c)
 {
-    return state_header_offset(c) + (state_held_max(c) ? ROUND_UP(sizeof(struct state_header), (size_t)64) : 0);
+    return state_header_offset(c) +
+           (state_held_max(c) ? ROUND_UP(sizeof(struct state_header), (size_t)64) : 0);
 }
 
 #endif

@@ -502,6 +502,7 @@ float *step_state_held(const struct step *s, uint32_t state, uint32_t linear_ind
 
 struct state_header *step_state_header(const struct config *c, char *states, uint32_t state)
 {
-    return state_held_max(c) ? (struct state_header *)(states + state * state_bytes(c) + state_header_offset(c))
-                            : NULL;
+    return state_held_max(c)
+               ? (struct state_header *)(states + state * state_bytes(c) + state_header_offset(c))
+               : NULL;
 }

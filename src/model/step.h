@@ -63,7 +63,7 @@ struct step {
     /* The step. */
     const struct model_step *in;
     uint32_t tokens, rows, span_count;
-    uint32_t imaged;                              /* tokens with features */
+    uint32_t imaged;                                /* tokens with features */
     void (*settle)(struct step *s, uint32_t token); /* NULL: nothing pending */
     /* Workspace. */
     uint32_t *row_column; /* [rows]: column of the row's first token */

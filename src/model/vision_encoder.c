@@ -76,7 +76,7 @@ static float *take_floats(struct room *r, uint64_t count)
 
 /* Memory of an image with this many patches and this longer edge. */
 static void lay_out_image(const struct encoder *e, struct room *r, uint64_t patches, uint64_t edge,
-                            struct encoder_arrays *a)
+                          struct encoder_arrays *a)
 {
     const struct vision_config *v = e->config;
     uint64_t pages = DIV_UP(patches, (uint64_t)PAGE_TOKENS);

@@ -34,7 +34,8 @@ static const char *join(const char *head, const char *tail, char ret[BINDER_PATH
     return ret;
 }
 
-static int bind_norm(struct binder *b, const char *head, const char *name, uint32_t n, struct vision_norm *ret)
+static int bind_norm(struct binder *b, const char *head, const char *name, uint32_t n,
+                     struct vision_norm *ret)
 {
     char path[BINDER_PATH_MAX], part[BINDER_PATH_MAX];
     join(head, name, path);

@@ -30,7 +30,7 @@ struct vision_weights {
     bool channels_last; /* a patch is [frame][y][x][channel]; else [channel][frame][y][x] */
     struct vision_linear patches;
     struct projection positions; /* [grid * grid][hidden]: only its rows are read */
-    struct vision_block *blocks;  /* [depth] */
+    struct vision_block *blocks; /* [depth] */
     struct vision_merger merger, deepstack[VISION_DEEPSTACK_MAX];
 };
 

@@ -239,7 +239,8 @@ int loaded_model_load(const struct loaded_model_opts *opts, struct loaded_model 
     return r;
 }
 
-void loaded_model_describe(const struct loaded_model *h, const struct model_settings *s, struct served_model *ret)
+void loaded_model_describe(const struct loaded_model *h, const struct model_settings *s,
+                           struct served_model *ret)
 {
     *ret = (struct served_model){.id = s->id,
                                  .engine = h->engine,

@@ -43,7 +43,8 @@ struct loaded_model_opts {
 /* 0, -ENOMEM, -ECANCELED (progress said so), or what reading said. */
 int loaded_model_load(const struct loaded_model_opts *opts, struct loaded_model *ret, struct err *e);
 /* As its users see it. */
-void loaded_model_describe(const struct loaded_model *h, const struct model_settings *s, struct served_model *ret);
+void loaded_model_describe(const struct loaded_model *h, const struct model_settings *s,
+                           struct served_model *ret);
 /* Unmakes all parts that exist; fine on a zeroed struct and after a failed load. `trouble`
  * (LOADED_MODEL_TROUBLE_BYTES, may be NULL) gets the names of steps that reported a failure. */
 void loaded_model_close(struct loaded_model *h, const struct registry_faults *faults, char *trouble);

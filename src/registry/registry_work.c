@@ -111,17 +111,17 @@ static int load(struct entry *e, struct registry_failure *why)
 {
     struct registry *r = e->registry;
     struct loaded_model_opts opts = {.settings = &e->now,
-                               .store = r->opts.store,
-                               .parent = ledger_root(r->opts.ledger),
-                               .holders = r->opts.holders,
-                               .workers = r->opts.workers,
-                               .ops = r->opts.ops,
-                               .make_room = make_room,
-                               .progress = on_progress,
-                               .step = on_step,
-                               .arg = e,
-                               .engine_faults = r->opts.engine_faults,
-                               .faults = r->opts.faults};
+                                     .store = r->opts.store,
+                                     .parent = ledger_root(r->opts.ledger),
+                                     .holders = r->opts.holders,
+                                     .workers = r->opts.workers,
+                                     .ops = r->opts.ops,
+                                     .make_room = make_room,
+                                     .progress = on_progress,
+                                     .step = on_step,
+                                     .arg = e,
+                                     .engine_faults = r->opts.engine_faults,
+                                     .faults = r->opts.faults};
     on_step(e, "plan");
     int error = r->opts.plan(r->opts.plan_arg, &e->now, &why->e);
     if (error < 0)

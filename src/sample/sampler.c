@@ -206,8 +206,8 @@ static void insert_top(struct sampled *ret, uint32_t top, uint32_t id, float log
     ret->top[at] = (struct sampler_alternative){id, logit};
 }
 
-void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *valid_ids, uint32_t id, uint32_t top,
-                      struct sampled *ret)
+void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *valid_ids, uint32_t id,
+                      uint32_t top, struct sampled *ret)
 {
     float max = -INFINITY;
     double sum = 0;

@@ -89,7 +89,7 @@ bool sampler_keep(const struct sampler *s, const float *logits, uint32_t vocab, 
 
 /* Log-softmax of one id and the best alternatives of a row of logits (prompt_logprobs). Does not change
  * logits. */
-void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *valid_ids, uint32_t id, uint32_t top,
-                      struct sampled *ret);
+void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *valid_ids, uint32_t id,
+                      uint32_t top, struct sampled *ret);
 
 #endif

@@ -236,7 +236,8 @@ static void advance(struct sched *s, const struct sched_step_row *r, uint32_t sa
     ASSERT(r->from == r->row->done);
     struct sched_row *row = r->row;
     uint32_t before = row->done;
-    ASSERT(!r->samples || (sampled >= 1 && sampled <= 1 + r->drafts && sampled <= row->tokens_limit - row->tokens));
+    ASSERT(!r->samples ||
+           (sampled >= 1 && sampled <= 1 + r->drafts && sampled <= row->tokens_limit - row->tokens));
     row->done += r->samples ? r->count - r->drafts + sampled - 1 : r->count;
     ASSERT(row->done <= row->tokens - 1 + (r->samples ? sampled : 0));
     ASSERT(row->done <= row->page_count * PAGE_TOKENS);

@@ -47,7 +47,7 @@ struct sched_opts {
     uint32_t queue_max; /* that wait for a place, besides */
     /* Of one step; >= rows_max - 1 + PAGE_TOKENS + drafts_max, so that a chunk of a prompt always fits. */
     uint32_t tokens_max;
-    uint32_t drafts_max;                      /* of one step, all rows; 0: none */
+    uint32_t drafts_max;                       /* of one step, all rows; 0: none */
     uint32_t logits_max;                       /* rows of logits of one step; >= rows_max + drafts_max */
     uint32_t logits_chunk_max;                 /* tokens of a chunk with logits_all; >= 1 */
     uint64_t queue_timeout_ns;                 /* of those that never ran; 0 = never */
@@ -55,7 +55,7 @@ struct sched_opts {
     uint32_t group_count;
     /* NULL: the model has no recurrent state. rows_max states at least, twice that with `prefix`. */
     struct state_pool *states;
-    size_t state_bytes;           /* theirs */
+    size_t state_bytes;          /* theirs */
     struct prefix_index *prefix; /* over these pools; NULL: nothing is reused */
     /* Where more prefixes lie; NULL: nowhere. Asks for `prefix` and one group. */
     const struct tier_io *tier;
@@ -116,8 +116,8 @@ struct sched_row {
     uint32_t first[PAGE_GROUPS_MAX]; /* entries before it are behind the window: NONE */
     uint32_t cached;                 /* tokens of its prompt that were found, when it first got its place */
     uint32_t fetched;                /* of them, those that came from the tier */
-    uint32_t state;                   /* NONE: none */
-    uint32_t state_in;                /* the state it goes on from: NONE at its beginning */
+    uint32_t state;                  /* NONE: none */
+    uint32_t state_in;               /* the state it goes on from: NONE at its beginning */
     uint32_t boundary, boundary_at, node, node_pages, pinned; /* row_cache.c's, and row_fetch.c's before */
     uint64_t fetch, fetch_until_ns;                           /* row_fetch.c's; fetch: the tag of its reads */
     uint32_t fetch_pages, fetch_next, fetch_open, fetch_tries;

@@ -8,11 +8,10 @@
 #include <sys/mman.h>
 
 int image_create(uint32_t width, uint32_t height, uint32_t frames, const struct charge *charge,
-                   struct image **ret)
+                 struct image **ret)
 {
     ASSERT(frames >= 1 && frames <= IMAGE_FRAMES_MAX && width > 0 && height > 0);
-    size_t bytes =
-        ROUND_UP(sizeof(struct image) + frames * image_frame_bytes(width, height), (size_t)4096);
+    size_t bytes = ROUND_UP(sizeof(struct image) + frames * image_frame_bytes(width, height), (size_t)4096);
     if (charge_take(charge, bytes) < 0)
         return -ENOMEM;
     char *map = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -34,7 +34,7 @@ static inline size_t image_frame_bytes(uint32_t width, uint32_t height)
 /* One holder, pixels and hash still to be filled by the caller. 0, or -ENOMEM: the charge was refused, or the
  * system has none. */
 int image_create(uint32_t width, uint32_t height, uint32_t frames, const struct charge *charge,
-                   struct image **ret);
+                 struct image **ret);
 /* Any thread. */
 struct image *image_hold(struct image *p);
 /* NULL is fine. Any thread. */

@@ -30,8 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size >= 12)
         mend((uint8_t *)bytes.ptr, size);
     bool lossless = size > 20 && memcmp(bytes.ptr + 12, "VP8L", 4) == 0;
-    if (fuzz_image(bytes, &e) == -EINVAL && lossless &&
-        strstr(e.text, "its pixels are broken, or end early"))
+    if (fuzz_image(bytes, &e) == -EINVAL && lossless && strstr(e.text, "its pixels are broken, or end early"))
         ASSERT(!libwebp_decodes(bytes));
     free((char *)bytes.ptr);
     return 0;

@@ -10,8 +10,8 @@
 #include <jansson.h>
 #include <math.h>
 
-#define SMALL_PATCH     16
-#define SMALL_OUT       64 /* the text model's hidden */
+#define SMALL_PATCH      16
+#define SMALL_OUT        64 /* the text model's hidden */
 #define SMALL_VISION_EPS 1e-6
 
 struct small_vision {
@@ -125,7 +125,7 @@ struct small_image {
 };
 
 static inline struct small_image small_image_make(const struct model_shape *s, uint32_t width,
-                                                      uint32_t height)
+                                                  uint32_t height)
 {
     struct rng rng = {width * 1000 + height, 0};
     size_t frame = (size_t)width * height * 3;

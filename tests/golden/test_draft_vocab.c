@@ -125,14 +125,17 @@ static struct drafting draft_of(const char *dir, uint32_t draft_vocab, uint32_t 
     for (uint32_t i = 0; i < TOKENS; i++)
         tokens[i] = i % 16;
     tokens[TOKENS - 2] = token;
-    struct model_row rows[2] = {
-        {.tokens = tokens, .token_count = TOKENS, .pages = tables[0], .state_in = NONE, .logits_from = TOKENS},
-        {.tokens = &beside,
-         .token_count = 1,
-         .pages = tables[1],
-         .state_in = NONE,
-         .state_out = 1,
-         .logits_from = 1}};
+    struct model_row rows[2] = {{.tokens = tokens,
+                                 .token_count = TOKENS,
+                                 .pages = tables[0],
+                                 .state_in = NONE,
+                                 .logits_from = TOKENS},
+                                {.tokens = &beside,
+                                 .token_count = 1,
+                                 .pages = tables[1],
+                                 .state_in = NONE,
+                                 .state_out = 1,
+                                 .logits_from = 1}};
     struct drafting g;
     struct model_draft_row draft = {
         .token = 3, .position = TOKENS, .pages = tables[0], .count = 1, .drafts = &g.id, .logits = &g.logit};

@@ -9,7 +9,7 @@
 
 #define TOKENS 150
 #define ROWS   3
-#define STATES  4 /* of a row */
+#define STATES 4 /* of a row */
 #define DRAFTS 3
 #define PAGES  ((TOKENS + DRAFTS) / PAGE_TOKENS + 1)
 #define KEPT   STATES
@@ -17,10 +17,10 @@
 /* One sequence: tokens, what they must give, and how far it is. */
 struct sequence {
     uint32_t tokens[TOKENS], pages[PAGES], first_state;
-    uint64_t want[TOKENS];            /* hash of the logits behind each */
+    uint64_t want[TOKENS];           /* hash of the logits behind each */
     uint32_t drafts[TOKENS][DRAFTS]; /* when it is the last one known */
     float draft_logits[TOKENS][DRAFTS];
-    uint32_t at, state;      /* the state in `state` is that before token `at` */
+    uint32_t at, state;     /* the state in `state` is that before token `at` */
     uint32_t kept_at[KEPT]; /* states whose state is that before this token; 0: none */
 };
 

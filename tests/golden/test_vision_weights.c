@@ -376,7 +376,7 @@ TEST(a_image_that_is_stopped_leaves_no_trace)
     struct model_opts o = small_opts(NULL);
     struct model *m = small_vision_load(usual_dir(), &o);
     struct small_image large = small_image_make(model_shape(m), 320, 288),
-                         small = small_image_make(model_shape(m), 64, 96);
+                       small = small_image_make(model_shape(m), 64, 96);
     float *want = malloc(small.floats * sizeof(float));
     small_encode(m, &o, &small);
     memcpy(want, small.in.features, small.floats * sizeof(float));
@@ -471,7 +471,7 @@ TEST(memory_that_is_refused_leaves_what_was_there)
     struct model *m = small_vision_load(usual_dir(), &o);
     struct account *vision = account_find(parent, "vision");
     struct small_image large = small_image_make(model_shape(m), 2048, 1024),
-                         small = small_image_make(model_shape(m), 32, 32);
+                       small = small_image_make(model_shape(m), 32, 32);
     small_encode(m, &o, &small);
     uint64_t had = reserved(vision), done, all;
     account_set_limit(vision, had + UNIT_SMALL_BYTES);

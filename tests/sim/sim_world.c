@@ -70,9 +70,9 @@ static void on_move_state(void *arg, uint32_t from, uint32_t to)
 static bool give_unit(struct world *w, uint32_t group)
 {
     struct page_pool *pages = group < w->opts.group_count ? w->opts.groups[group].pages : NULL;
-    uint64_t bytes = pages           ? page_pool_trim(pages, 1, UINT64_MAX)
+    uint64_t bytes = pages            ? page_pool_trim(pages, 1, UINT64_MAX)
                      : w->opts.states ? state_pool_trim(w->opts.states, 1, UINT64_MAX)
-                                     : 0;
+                                      : 0;
     sim.units_trimmed += bytes > 0;
     return bytes > 0;
 }
@@ -166,13 +166,13 @@ static void create_pages(struct world *w, uint32_t group, bool reuse)
 static void create_states(struct world *w, bool reuse)
 {
     struct state_pool_opts states = {.states_max =
-                                       reuse ? 2 * w->opts.rows_max + between(w, 0, 6) : w->opts.rows_max,
-                                   .state_bytes = w->state_bytes,
-                                   .state = w->state,
-                                   .reclaim = chance(w, 0.7) ? on_refusal : NULL,
-                                   .is_movable = is_movable_state,
-                                   .move = reuse && w->state_bytes <= UNIT_BYTES ? on_move_state : NULL,
-                                   .arg = &w->pools[PAGE_GROUPS_MAX]};
+                                         reuse ? 2 * w->opts.rows_max + between(w, 0, 6) : w->opts.rows_max,
+                                     .state_bytes = w->state_bytes,
+                                     .state = w->state,
+                                     .reclaim = chance(w, 0.7) ? on_refusal : NULL,
+                                     .is_movable = is_movable_state,
+                                     .move = reuse && w->state_bytes <= UNIT_BYTES ? on_move_state : NULL,
+                                     .arg = &w->pools[PAGE_GROUPS_MAX]};
     w->pools[PAGE_GROUPS_MAX] = (struct pool_of){w, PAGE_GROUPS_MAX};
     ASSERT(state_pool_create(w->arena, &states, &w->opts.states) == 0);
 }

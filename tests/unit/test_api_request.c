@@ -382,8 +382,7 @@ TEST(images_are_taken_in_every_form_that_clients_write)
     take_media("{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"detail\":\"high\"}}", REQUEST_IMAGE,
                "\"u\"", NAN);
     take_media("{\"type\":\"image_url\",\"image_url\":\"u\"}", REQUEST_IMAGE, "\"u\"", NAN);
-    take_media("{\"type\":\"input_image\",\"image_url\":\"u\",\"detail\":null}", REQUEST_IMAGE, "\"u\"",
-               NAN);
+    take_media("{\"type\":\"input_image\",\"image_url\":\"u\",\"detail\":null}", REQUEST_IMAGE, "\"u\"", NAN);
     take_media("{\"type\":\"image\",\"image\":\"u\"}", REQUEST_IMAGE, "\"u\"", NAN);
     take_media("{\"type\":\"image\",\"url\":\"u\"}", REQUEST_IMAGE, "\"u\"", NAN);
     take_media("{\"type\":\"video_url\",\"video_url\":{\"url\":\"u\",\"fps\":4}}", REQUEST_VIDEO, "\"u\"", 4);

@@ -26,7 +26,7 @@ static struct scene scene_of(uint64_t limit)
 
 /* The image resized to that size; NULL where decoding failed with `expected`. */
 static struct image *decoded(struct scene *s, struct slice bytes, uint32_t width, uint32_t height,
-                               int expected)
+                             int expected)
 {
     struct image *p = NULL;
     assert_int_equal(image_create(width, height, 1, &s->charge, &p), 0);
@@ -75,8 +75,8 @@ TEST(pixels_are_pillows)
 }
 
 /* A image of one or two raw frames of that size. */
-static struct image *raw(struct scene *s, uint32_t frames, uint32_t width, uint32_t height,
-                           uint32_t to_width, uint8_t first, uint8_t second)
+static struct image *raw(struct scene *s, uint32_t frames, uint32_t width, uint32_t height, uint32_t to_width,
+                         uint8_t first, uint8_t second)
 {
     uint8_t colours[2] = {first, second};
     size_t bytes = (size_t)width * height * 3;

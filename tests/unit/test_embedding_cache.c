@@ -20,7 +20,8 @@ struct fixture {
 static void open_embedding_cache(struct fixture *f, uint64_t limit, uint64_t bytes_max, uint64_t keep_bytes)
 {
     *f = (struct fixture){.account = test_account(limit)};
-    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = embedding_cache_arena_bytes()}, &f->arena), 0);
+    assert_int_equal(
+        arena_create(&(struct arena_opts){.bytes_max = embedding_cache_arena_bytes()}, &f->arena), 0);
     struct embedding_cache_opts o = {f->account, TOKEN_BYTES, bytes_max, keep_bytes};
     assert_int_equal(embedding_cache_create(f->arena, &o, &f->g), 0);
 }

@@ -175,8 +175,8 @@ TEST(images_that_begin_alike_do_not_mix)
     struct seen a = one_image(20, 6, 4, 3), b = one_image(20, 6, 4, 3);
     struct image *p = b.images[0].image;
     /* The upper half is the same. */
-    for (size_t i = image_frame_bytes(p->width, p->height / 2);
-         i < image_frame_bytes(p->width, p->height); i++)
+    for (size_t i = image_frame_bytes(p->width, p->height / 2); i < image_frame_bytes(p->width, p->height);
+         i++)
         p->pixels[i] ^= 255;
     p->sha256[31] ^= 1;
     alone(&a, ANSWER_SEEN, &of_a);

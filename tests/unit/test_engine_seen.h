@@ -11,8 +11,7 @@
 #define EDGE        32
 
 /* Noise: two of the same seed and size are the same image. */
-static inline struct image *image_of_frames(uint32_t rows, uint32_t columns, uint32_t frames,
-                                                uint64_t seed)
+static inline struct image *image_of_frames(uint32_t rows, uint32_t columns, uint32_t frames, uint64_t seed)
 {
     struct image *p;
     assert_int_equal(image_create(columns * EDGE, rows * EDGE, frames, NULL, &p), 0);

@@ -60,11 +60,8 @@ static void open_scene(struct scene *c)
     c->images[1].image = image(1, 4, 2);
     place(c, 0, 10);
     place(c, 1, 62);
-    c->spec = (struct job_spec){.prompt = c->prompt,
-                                .prompt_count = COUNT,
-                                .max_tokens = 8,
-                                .images = c->images,
-                                .image_count = 2};
+    c->spec = (struct job_spec){
+        .prompt = c->prompt, .prompt_count = COUNT, .max_tokens = 8, .images = c->images, .image_count = 2};
     sampler_params_default(&c->spec.sampling);
 }
 

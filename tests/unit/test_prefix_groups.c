@@ -176,7 +176,8 @@ static void pass(struct fixture *f, const char *text)
     while (r.page_count < r.key_count)
         compute(f, &r);
     uint32_t state;
-    if (f->states && state_pool_take(f->states, &state) == 0 && !prefix_index_snapshot(f->index, r.node, state))
+    if (f->states && state_pool_take(f->states, &state) == 0 &&
+        !prefix_index_snapshot(f->index, r.node, state))
         state_pool_give(f->states, state);
     end(f, &r);
 }

@@ -17,7 +17,7 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
-#define PAGE_BYTES 20000u /* no whole number of blocks */
+#define PAGE_BYTES  20000u /* no whole number of blocks */
 #define STATE_BYTES 70016u
 
 /* ---- the system, with faults ---- */

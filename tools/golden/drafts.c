@@ -180,7 +180,7 @@ static int decode(struct row *r, uint32_t chunk, uint32_t ahead, struct drafts *
 }
 
 int drafts_run(struct model *m, uint32_t tokens_max, const struct golden_case *c, uint32_t chunk,
-                uint32_t ahead, struct drafts *ret)
+               uint32_t ahead, struct drafts *ret)
 {
     struct row r;
     *ret = (struct drafts){.compare = {.c = c}};

@@ -44,7 +44,7 @@ struct golden {
     struct model *model;
     struct runner *runner;
     struct runner_sequence *sequences;
-    struct compare *compares;   /* [file.case_count] */
+    struct compare *compares; /* [file.case_count] */
     struct image_view *views; /* [file.case_count] */
     uint32_t sequence_count, sequence_max, prompt_max, tokens_max;
     uint64_t tokens;
@@ -159,8 +159,8 @@ static void say_features(const struct golden *g)
             error = k->feature_error_max;
     }
     if (images)
-        printf("%s: %u images: %u values of features compared, largest error %.3g\n", g->dir, images,
-               count, error);
+        printf("%s: %u images: %u values of features compared, largest error %.3g\n", g->dir, images, count,
+               error);
 }
 
 static const char *chunk_text(uint32_t chunk, char ret[16])

@@ -233,10 +233,10 @@ void golden_file_free(struct golden_file *f)
 {
     for (uint32_t i = 0; i < f->case_count; i++) {
         struct golden_case *c = &f->cases[i];
-        void *const lists[] = {c->prompt.ids,           c->argmax.ids,     c->greedy.ids,
-                               c->max_logit.values,     c->margin.values,  c->greedy_margin.values,
-                               c->last.values,          c->last_ids.ids,   c->mtp_argmax.ids,
-                               c->mtp_max_logit.values, c->image.pixels, c->image.features.values};
+        void *const lists[] = {c->prompt.ids,           c->argmax.ids,    c->greedy.ids,
+                               c->max_logit.values,     c->margin.values, c->greedy_margin.values,
+                               c->last.values,          c->last_ids.ids,  c->mtp_argmax.ids,
+                               c->mtp_max_logit.values, c->image.pixels,  c->image.features.values};
         for (size_t l = 0; l < COUNT_OF(lists); l++)
             free(lists[l]);
     }

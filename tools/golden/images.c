@@ -17,9 +17,8 @@ static int find_place(const struct model_vision *v, const struct golden_case *c,
         first++;
     while (first + count < c->prompt.count && c->prompt.ids[first + count] == v->image_token)
         count++;
-    *g = (struct model_grid){.first = first,
-                             .rows = c->image.grid_rows / v->merge,
-                             .columns = c->image.grid_columns / v->merge};
+    *g = (struct model_grid){
+        .first = first, .rows = c->image.grid_rows / v->merge, .columns = c->image.grid_columns / v->merge};
     return count == g->rows * g->columns
                ? 0
                : err_set(e, -EINVAL, "%s: %u placeholders for a grid of %u rows and %u columns", c->name,
@@ -63,20 +62,19 @@ static int decode(const char *dir, const char *name, struct image **ret, struct 
     return r;
 }
 
-static int check_size(const struct model_vision *v, const struct golden_case *c,
-                      const struct model_image *p, struct err *e)
+static int check_size(const struct model_vision *v, const struct golden_case *c, const struct model_image *p,
+                      struct err *e)
 {
     if (p->height != c->image.grid_rows * v->patch || p->width != c->image.grid_columns * v->patch ||
         p->height % (v->patch * v->merge) != 0 || p->width % (v->patch * v->merge) != 0 ||
         (uint64_t)p->width * p->height > v->pixels_max)
-        return err_set(e, -EINVAL,
-                       "%s: a image of %u x %u pixels is not the grid of %u rows and %u columns", c->name,
-                       p->width, p->height, c->image.grid_rows, c->image.grid_columns);
+        return err_set(e, -EINVAL, "%s: a image of %u x %u pixels is not the grid of %u rows and %u columns",
+                       c->name, p->width, p->height, c->image.grid_rows, c->image.grid_columns);
     return 0;
 }
 
-static int encode(struct model *m, const struct model_image *in, struct compare *k,
-                  struct image_view *ret, struct err *e)
+static int encode(struct model *m, const struct model_image *in, struct compare *k, struct image_view *ret,
+                  struct err *e)
 {
     const struct model_vision *v = &model_shape(m)->vision;
     struct image_view view = {.count = 1};
@@ -102,7 +100,7 @@ static int encode(struct model *m, const struct model_image *in, struct compare 
 }
 
 int image_view_make(struct model *m, const char *dir, struct compare *k, struct image_view *ret,
-                      struct err *e)
+                    struct err *e)
 {
     const struct golden_image *g = &k->c->image;
     struct model_image p = {{g->pixels, g->pixels}, g->width, g->height, NULL};

@@ -17,7 +17,7 @@ struct image_view {
  * where the golden lies. Inside a turn of the workers. 0, -EINVAL, -ENOTSUP (the model has no vision encoder),
  * -ENOMEM, or why the file could not be read. */
 int image_view_make(struct model *m, const char *dir, struct compare *k, struct image_view *ret,
-                      struct err *e);
+                    struct err *e);
 void image_view_free(struct image_view *v);
 
 #endif

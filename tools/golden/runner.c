@@ -17,7 +17,7 @@ struct row {
     uint32_t generated;
     uint32_t *pages;
     uint32_t states[2], current; /* states[current] holds the state at `done` */
-    uint32_t next;              /* the token to feed while decoding */
+    uint32_t next;               /* the token to feed while decoding */
 };
 
 struct runner {
@@ -160,8 +160,11 @@ static int run_step(struct runner *r, uint32_t batch, uint32_t chunk, runner_see
         r->step_rows[count] = next_tokens(&r->rows[i], chunk, mine);
         budget -= r->step_rows[count++].token_count;
     }
-    struct model_step step = {
-        .rows = r->step_rows, .row_count = count, .pages = r->pages, .states = r->states, .logits = r->logits};
+    struct model_step step = {.rows = r->step_rows,
+                              .row_count = count,
+                              .pages = r->pages,
+                              .states = r->states,
+                              .logits = r->logits};
     int result = model_forward(r->opts.model, &step);
     const float *logits = r->logits;
     for (uint32_t i = 0; result == 0 && i < count; i++) {
