@@ -1,11 +1,11 @@
-/* drafting.h - speculative decoding in a step: the draft length of each sequence, its drafter, and the accepted
- * tokens.
+/* drafting.h - speculative decoding in a step: the draft length of each sequence, its drafter, and the
+ * accepted tokens.
  *
  * The n-gram drafter runs before a step is planned, the MTP head after it, when each sequence's place and
- * state are known. Where both draft, the first n-gram token is compared with the head's: if they agree,
- * the other n-gram tokens stay, else they are not computed. Draft tokens stand after a job's known tokens
- * until sampled tokens replace them. A step computes them all; its result is decided token by token as in
- * plain decoding (engine_step.c). Part of the engine, on its thread. */
+ * state are known. Where both draft, the first n-gram token is compared with the head's: if they agree, the
+ * other n-gram tokens stay, else they are not computed. Draft tokens stand after a job's known tokens until
+ * sampled tokens replace them. A step computes them all; its result is decided token by token as in plain
+ * decoding (engine_step.c). Part of the engine, on its thread. */
 #ifndef PLATEAU_ENGINE_DRAFTING_H
 #define PLATEAU_ENGINE_DRAFTING_H
 

@@ -1,7 +1,7 @@
 /* engine.h - one loaded model's thread: inbox, step, outbox.
  *
- * The engine thread owns scheduler, pages, states, samplers and the model's workspace: no locks inside. Others
- * talk to it by messages (engine_submit, engine_wake) and read what it publishes after each step
+ * The engine thread owns scheduler, pages, states, samplers and the model's workspace: no locks inside.
+ * Others talk to it by messages (engine_submit, engine_wake) and read what it publishes after each step
  * (engine_status). Once started it calls no malloc: jobs live in blocks charged to `requests` that
  * engine_submit (a prep thread) allocates. */
 #ifndef PLATEAU_ENGINE_ENGINE_H

@@ -5,12 +5,12 @@
  * steps: beside decoding sequences a slice lasts about as long as a step of theirs. A sequence advances as
  * far as its images are ready (sched_row.ready), holds their embeddings until it is past them, and its pixels
  * until it ends; so embeddings that were dropped in between can be computed again. Embeddings stay in the
- * embedding cache (engine/embedding_cache.h) for the next request with the same image; two concurrent requests share one
- * encoding.
+ * embedding cache (engine/embedding_cache.h) for the next request with the same image; two concurrent
+ * requests share one encoding.
  *
  * No deadlock: a sequence releases its embeddings as it advances; if none can advance, all but the next in
- * line release theirs. When memory for the next image is refused, no sequence holds any and no other
- * engine will give some, its job ends with that reason. Part of the engine, on its thread. */
+ * line release theirs. When memory for the next image is refused, no sequence holds any and no other engine
+ * will give some, its job ends with that reason. Part of the engine, on its thread. */
 #ifndef PLATEAU_ENGINE_IMAGE_SCHED_H
 #define PLATEAU_ENGINE_IMAGE_SCHED_H
 

@@ -1,10 +1,10 @@
-/* pools.h - the engine's pages, states and prefixes as one memory: who holds which bytes, and which pool gives
- * to which.
+/* pools.h - the engine's pages, states and prefixes as one memory: who holds which bytes, and which pool
+ * gives to which.
  *
- * All of it is charged below the account `pools`, the limit of both together. A unit is committed on `kv`
- * or `state`; bytes that only the prefix cache holds are shown on `prefix cache` and `snapshots`
- * (pools_settle). When a unit is refused, the other pool's free units come first, then cached prefixes.
- * Part of the engine: its thread, once it runs. */
+ * All of it is charged below the account `pools`, the limit of both together. A unit is committed on `kv` or
+ * `state`; bytes that only the prefix cache holds are shown on `prefix cache` and `snapshots` (pools_settle).
+ * When a unit is refused, the other pool's free units come first, then cached prefixes. Part of the engine:
+ * its thread, once it runs. */
 #ifndef PLATEAU_ENGINE_POOLS_H
 #define PLATEAU_ENGINE_POOLS_H
 

@@ -2,8 +2,8 @@
  *
  * A row is a sequence's next tokens: one while decoding, a chunk while its prompt is read. Rows of one step
  * share every product with the weights; a row's numbers depend on nothing but its own tokens and positions
- * (docs/architecture.md#exactness). The model owns weights and workspace; pages and states are the caller's. Calls come from one
- * thread, the engine's, inside a turn of the workers. */
+ * (docs/architecture.md#exactness). The model owns weights and workspace; pages and states are the caller's.
+ * Calls come from one thread, the engine's, inside a turn of the workers. */
 #ifndef PLATEAU_MODEL_MODEL_H
 #define PLATEAU_MODEL_MODEL_H
 

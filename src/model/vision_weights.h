@@ -1,5 +1,5 @@
-/* vision_weights.h - the vision encoder's weights (contract 4.3), packed. Constant once bound; they lie in the
- * model's weight memory. */
+/* vision_weights.h - the vision encoder's weights (contract 4.3), packed. Constant once bound; they lie in
+ * the model's weight memory. */
 #ifndef PLATEAU_MODEL_VISION_WEIGHTS_H
 #define PLATEAU_MODEL_VISION_WEIGHTS_H
 

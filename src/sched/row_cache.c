@@ -1,8 +1,8 @@
 /* row_cache.c - a row's pages and states, from its admission to its leaving.
  *
- *     state_in  what the next step reads: NONE at position 0, a pinned snapshot, `boundary`, or `state` itself
+ *     state_in  what the next step reads: NONE at position 0, a pinned snapshot, `boundary` or `state`
  *     state     what it writes
- *     boundary the state at boundary_at, the last page boundary; NONE: it is a snapshot already, or there was no state
+ *     boundary the state at boundary_at, the last page boundary; NONE: a snapshot has it, or there was no state
  *
  * A state is in one of these, or a snapshot of the index. So a row holds at most two of its own, or one and a
  * pin. */

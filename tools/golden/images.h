@@ -1,4 +1,5 @@
-/* images.h - the image of a golden case: its pixels through the vision encoder, and its place in the prompt. */
+/* images.h - the image of a golden case: its pixels through the vision encoder, and its place in the
+ * prompt. */
 #ifndef PLATEAU_TOOLS_IMAGES_H
 #define PLATEAU_TOOLS_IMAGES_H
 
@@ -14,8 +15,8 @@ struct image_view {
 };
 
 /* Encodes the image of the case that k is about and compares size and features with the golden's; `dir` is
- * where the golden lies. Inside a turn of the workers. 0, -EINVAL, -ENOTSUP (the model has no vision encoder),
- * -ENOMEM, or why the file could not be read. */
+ * where the golden lies. Inside a turn of the workers. 0, -EINVAL, -ENOTSUP (the model has no vision
+ * encoder), -ENOMEM, or why the file could not be read. */
 int image_view_make(struct model *m, const char *dir, struct compare *k, struct image_view *ret,
                     struct err *e);
 void image_view_free(struct image_view *v);
