@@ -15,8 +15,8 @@ struct bench_rows {
     char *pages, *states;
     float *logits;
     uint32_t *tables, *prompt, *tokens, *positions; /* tokens: [rows][1 + drafts_max] */
-    struct model_row *rows;
-    struct model_draft_row *drafts;
+    struct model_seq *rows;
+    struct model_draft_seq *drafts;
 };
 
 static uint32_t pages_per_row(uint32_t prompt, uint32_t decode_max)
@@ -91,15 +91,15 @@ void bench_rows_free(struct bench_rows *b)
 static void forward(struct bench_rows *b, uint32_t count)
 {
     struct model_step step = {
-        .rows = b->rows, .row_count = count, .pages = b->pages, .states = b->states, .logits = b->logits};
+        .seqs = b->rows, .seq_count = count, .pages = b->pages, .states = b->states, .logits = b->logits};
     int r = model_forward(b->opts.model, &step);
     ASSERT(r == 0);
 }
 
 /* The first `tokens` of the prompt for row r. */
-static struct model_row prompt_row(struct bench_rows *b, uint32_t r, uint32_t tokens)
+static struct model_seq prompt_row(struct bench_rows *b, uint32_t r, uint32_t tokens)
 {
-    return (struct model_row){.tokens = b->prompt,
+    return (struct model_seq){.tokens = b->prompt,
                               .token_count = tokens,
                               .pages = b->tables + r * b->pages_per_row,
                               .state_in = NONE,
@@ -136,7 +136,7 @@ static void set_rows(struct bench_rows *b, uint32_t count, uint32_t tokens, bool
 {
     for (uint32_t r = 0; r < count; r++) {
         ASSERT(b->positions[r] + tokens <= b->opts.prompt + b->opts.decode_max);
-        b->rows[r] = (struct model_row){.tokens = row_tokens(b, r),
+        b->rows[r] = (struct model_seq){.tokens = row_tokens(b, r),
                                         .token_count = tokens,
                                         .position = b->positions[r],
                                         .pages = b->tables + r * b->pages_per_row,
@@ -175,13 +175,13 @@ void bench_rows_draft(struct bench_rows *b, uint32_t count, uint32_t ahead)
 {
     know_next(b, count);
     for (uint32_t r = 0; r < count; r++)
-        b->drafts[r] = (struct model_draft_row){.token = row_tokens(b, r)[0],
+        b->drafts[r] = (struct model_draft_seq){.token = row_tokens(b, r)[0],
                                                 .position = b->positions[r],
                                                 .pages = b->tables + r * b->pages_per_row,
                                                 .state = r,
                                                 .count = ahead,
                                                 .drafts = row_tokens(b, r) + 1};
-    struct model_draft d = {.rows = b->drafts, .row_count = count, .pages = b->pages, .states = b->states};
+    struct model_draft d = {.seqs = b->drafts, .seq_count = count, .pages = b->pages, .states = b->states};
     int r = model_draft(b->opts.model, &d);
     ASSERT(r == 0);
 }

@@ -200,21 +200,21 @@ static void measure(struct bench *b, const struct model_shape *s, struct bench_r
 
 static int bench_dir(struct bench *b, const char *name, const char *dir, struct err *e)
 {
-    uint32_t rows_max = ROWS_MAX + b->steps;
+    uint32_t seqs_max = ROWS_MAX + b->steps;
     struct model_opts opts = {.tokens_max = PROMPT + ROWS_MAX,
-                              .rows_max = rows_max,
-                              .logits_max = rows_max,
+                              .seqs_max = seqs_max,
+                              .logits_max = seqs_max,
                               .ops = &b->ops,
                               .workers = b->workers};
     struct model_shape s;
     struct model *model = NULL;
-    struct bench_rows_opts rows_opts = {.rows = rows_max, .prompt = PROMPT, .decode_max = DECODE_MAX};
+    struct bench_rows_opts rows_opts = {.rows = seqs_max, .prompt = PROMPT, .decode_max = DECODE_MAX};
     struct bench_rows *rows = NULL;
     int r = model_probe(dir, NULL, &s, e);
     if (r == 0)
         r = bench_models_check_memory(
             s.weight_bytes +
-                model_workspace_bytes(&s, opts.tokens_max, opts.rows_max, workers_count(opts.workers)) +
+                model_workspace_bytes(&s, opts.tokens_max, opts.seqs_max, workers_count(opts.workers)) +
                 bench_rows_bytes(&s, &rows_opts),
             e);
     uint64_t begin = clock_now_ns();
@@ -247,7 +247,7 @@ struct one_row {
 static int open_row(struct bench *b, const char *dir, bool head, struct one_row *ret, struct err *e)
 {
     struct model_opts opts = {.tokens_max = PROMPT,
-                              .rows_max = 1,
+                              .seqs_max = 1,
                               .logits_max = 1 + AHEAD_MAX,
                               .ops = &b->ops,
                               .workers = b->workers};

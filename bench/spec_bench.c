@@ -80,7 +80,7 @@ static int load(struct bench *b, const char *dir, const struct engine_drafting *
     struct model_parts parts = {0};
     speculation_parts(&b->how, g, &parts);
     struct model_opts opts = {.tokens_max = 2048,
-                              .rows_max = ROWS_MAX,
+                              .seqs_max = ROWS_MAX,
                               .logits_max = engine_logits_max(ROWS_MAX, g->drafts_max),
                               .parts = parts,
                               .ops = &b->ops,

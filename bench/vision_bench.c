@@ -103,7 +103,7 @@ static int load(struct bench *b, const char *name, struct err *e)
 {
     char dir[BENCH_DIR_BYTES];
     struct model_opts opts = {.tokens_max = 64,
-                              .rows_max = 1,
+                              .seqs_max = 1,
                               .logits_max = 1,
                               .parts = {.vision = true},
                               .ops = &b->ops,

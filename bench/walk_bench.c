@@ -51,7 +51,7 @@ static void open_scene(struct scene *c)
                                       .state_bytes = 4096,
                                       .bytes_max = UINT64_MAX};
     must(prefix_index_create(c->arena, &index, &c->index));
-    struct sched_opts sched = {.rows_max = 16,
+    struct sched_opts sched = {.seqs_max = 16,
                                .queue_max = 64,
                                .tokens_max = 256,
                                .logits_max = 16,

@@ -94,9 +94,9 @@ static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
     if (why->context)
         snprintf(context, sizeof(context), " A context of %u tokens would fit (--max-model-len %u).",
                  why->context, why->context);
-    if (why->rows_max && why->rows_max < p->rows)
+    if (why->seqs_max && why->seqs_max < p->rows)
         snprintf(rows, sizeof(rows), " %u sequences instead of %u would fit (--max-num-seqs %u).",
-                 why->rows_max, p->rows, why->rows_max);
+                 why->seqs_max, p->rows, why->seqs_max);
     if (v->present) {
         uint64_t bytes = v->weight_bytes + p->plan.model.vision_bytes + p->plan.model.image_bytes +
                          p->plan.process.media_bytes;

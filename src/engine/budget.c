@@ -21,31 +21,31 @@
 
 #define UNKNOWN_TOKENS    (2 * PAGE_TOKENS)
 #define FIRST_FIXED       8.0 /* prompt tokens */
-#define FIRST_ROW         2.0
+#define FIRST_SEQ         2.0
 #define RATE              0.25
 #define SURPRISE_MAX      2.0 /* bound on how much longer an outlier step counts (other programs) */
 #define PROMPT_TOKENS_MAX 1e9
 
-static double line(const struct budget *b, double row_tokens, double prompt_tokens)
+static double line(const struct budget *b, double seq_tokens, double prompt_tokens)
 {
-    return b->fixed_ns + row_tokens * b->row_ns + prompt_tokens * b->prompt_ns;
+    return b->fixed_ns + seq_tokens * b->seq_ns + prompt_tokens * b->prompt_ns;
 }
 
 uint64_t budget_shared_ns(const struct budget *b, uint64_t step_ns, const struct budget_load *load)
 {
     double behind = load->prompts > 1 ? load->prompts - 1 : 0;
     double ns = (double)step_ns * (1 + BUDGET_STRETCH * behind / (behind + 1));
-    double own = load->row_tokens > 0 ? line(b, load->row_tokens, 0) : 0;
+    double own = load->seq_tokens > 0 ? line(b, load->seq_tokens, 0) : 0;
     return (uint64_t)MAX_OF(ns, BUDGET_OWN * own);
 }
 
-uint32_t budget_tokens(const struct budget *b, uint64_t target_ns, uint32_t row_tokens)
+uint32_t budget_tokens(const struct budget *b, uint64_t target_ns, uint32_t seq_tokens)
 {
     if (b->prompt_ns <= 0)
-        return row_tokens + UNKNOWN_TOKENS;
-    double tokens = ((double)target_ns - line(b, row_tokens, 0)) / b->prompt_ns;
+        return seq_tokens + UNKNOWN_TOKENS;
+    double tokens = ((double)target_ns - line(b, seq_tokens, 0)) / b->prompt_ns;
     double pages = MAX_OF(round(MIN_OF(tokens, PROMPT_TOKENS_MAX) / PAGE_TOKENS), 1.0);
-    return row_tokens + (uint32_t)pages * PAGE_TOKENS;
+    return seq_tokens + (uint32_t)pages * PAGE_TOKENS;
 }
 
 static void correct(double *part, double tokens, double expected, double surprise)
@@ -53,17 +53,17 @@ static void correct(double *part, double tokens, double expected, double surpris
     *part += *part * (RATE * surprise * *part * tokens / expected);
 }
 
-void budget_measure(struct budget *b, uint32_t row_tokens, uint32_t prompt_tokens, uint64_t ns)
+void budget_measure(struct budget *b, uint32_t seq_tokens, uint32_t prompt_tokens, uint64_t ns)
 {
     if (b->prompt_ns <= 0) {
-        b->prompt_ns = MAX_OF((double)ns, 1.0) / (FIRST_FIXED + FIRST_ROW * row_tokens + prompt_tokens);
+        b->prompt_ns = MAX_OF((double)ns, 1.0) / (FIRST_FIXED + FIRST_SEQ * seq_tokens + prompt_tokens);
         b->fixed_ns = FIRST_FIXED * b->prompt_ns;
-        b->row_ns = FIRST_ROW * b->prompt_ns;
+        b->seq_ns = FIRST_SEQ * b->prompt_ns;
         return;
     }
-    double expected = line(b, row_tokens, prompt_tokens);
+    double expected = line(b, seq_tokens, prompt_tokens);
     double surprise = MIN_OF((double)ns / expected, SURPRISE_MAX) - 1;
     correct(&b->fixed_ns, 1, expected, surprise);
-    correct(&b->row_ns, row_tokens, expected, surprise);
+    correct(&b->seq_ns, seq_tokens, expected, surprise);
     correct(&b->prompt_ns, prompt_tokens, expected, surprise);
 }

@@ -1,7 +1,7 @@
 /* budget.h - from how long a step should last to how many tokens it may have.
  *
  * A step's cost is a line: a fixed part (weights are read, workers meet), a part for each token of decoding
- * rows, a part for each token of a prompt. The engine measures every step and the three parts follow. Plain
+ * sequences, a part for each token of a prompt. The engine measures every step and the three parts follow. Plain
  * numbers; the engine thread's. */
 #ifndef PLATEAU_ENGINE_BUDGET_H
 #define PLATEAU_ENGINE_BUDGET_H
@@ -9,12 +9,12 @@
 #include <stdint.h>
 
 struct budget {
-    double fixed_ns, row_ns, prompt_ns; /* of a step; per token; 0: nothing is measured yet */
+    double fixed_ns, seq_ns, prompt_ns; /* of a step; per token; 0: nothing is measured yet */
 };
 
 /* The work that a step competes with. */
 struct budget_load {
-    uint32_t row_tokens; /* of decoding sequences: a known token each, and draft tokens */
+    uint32_t seq_tokens; /* of decoding sequences: a known token each, and draft tokens */
     uint32_t
         prompts; /* sequences that want prompt tokens computed: those being read and those in the queue */
 };
@@ -26,10 +26,10 @@ uint64_t budget_shared_ns(const struct budget *b, uint64_t step_ns, const struct
 #define BUDGET_STRETCH 0.5
 #define BUDGET_OWN     2.5
 
-/* Tokens of a step that should last target_ns, row_tokens among them; prompt tokens in whole pages, the
+/* Tokens of a step that should last target_ns, seq_tokens among them; prompt tokens in whole pages, the
  * nearest count of them and at least one. Two pages while nothing is measured. */
-uint32_t budget_tokens(const struct budget *b, uint64_t target_ns, uint32_t row_tokens);
+uint32_t budget_tokens(const struct budget *b, uint64_t target_ns, uint32_t seq_tokens);
 /* Records the time of a step with these tokens. */
-void budget_measure(struct budget *b, uint32_t row_tokens, uint32_t prompt_tokens, uint64_t ns);
+void budget_measure(struct budget *b, uint32_t seq_tokens, uint32_t prompt_tokens, uint64_t ns);
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/check.h"
 
 #define SAMPLES_SURE   3 /* before a cost is believed */
-#define FADE_ROW       0.97f
+#define FADE_SEQ       0.97f
 #define FADE_ALL       0.995f
 #define FADE_IDLE      0.999f
 #define PRIOR_WEIGHT   4.0
@@ -24,7 +24,7 @@
 #define PROBE_DISTANCE 32   /* steps between two probes */
 #define ALLOWANCE_MAX  8    /* plain steps */
 
-static const uint16_t row_classes[DRAFT_LENGTH_ROW_CLASSES] = {
+static const uint16_t seq_classes[DRAFT_LENGTH_SEQ_CLASSES] = {
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, UINT16_MAX};
 static const uint16_t draft_classes[DRAFT_LENGTH_COST_CLASSES] = {0, 1,  2,  3,  4,  5,  6,         7,
                                                                   8, 10, 12, 16, 20, 24, UINT16_MAX};
@@ -56,7 +56,7 @@ static bool is_sure(const struct draft_length_cost *c)
 
 /* Time of steps with this number of sequences, as a line through the measured points. */
 struct line {
-    uint32_t rows;
+    uint32_t seqs;
     const struct draft_length_cost *costs;
     double plain_ns;
     uint32_t last;     /* the furthest class that is sure */
@@ -68,14 +68,14 @@ static double drafts_of_class(uint32_t class)
     return class + 1 < DRAFT_LENGTH_COST_CLASSES ? draft_classes[class] : 2.0 * draft_classes[class - 1];
 }
 
-static struct line line_of(const struct draft_length *b, uint32_t rows)
+static struct line line_of(const struct draft_length *b, uint32_t seqs)
 {
-    struct line l = {.rows = rows, .costs = b->costs[class_of(row_classes, rows)]};
+    struct line l = {.seqs = seqs, .costs = b->costs[class_of(seq_classes, seqs)]};
     l.plain_ns = l.costs[0].ns;
     for (uint32_t i = 1; i < DRAFT_LENGTH_COST_CLASSES; i++)
         if (is_sure(&l.costs[i]))
             l.last = i;
-    l.furthest = l.last ? 2 * (uint32_t)drafts_of_class(l.last) : rows;
+    l.furthest = l.last ? 2 * (uint32_t)drafts_of_class(l.last) : seqs;
     return l;
 }
 
@@ -92,18 +92,18 @@ static double line_ns(const struct line *l, uint32_t drafts)
     if (drafts <= from)
         return at_from;
     double slope =
-        low > 0 ? MAX_OF((at_from - l->plain_ns) / from, 0) : HOPEFUL_SLOPE * l->plain_ns / l->rows;
+        low > 0 ? MAX_OF((at_from - l->plain_ns) / from, 0) : HOPEFUL_SLOPE * l->plain_ns / l->seqs;
     return at_from + slope * (drafts - from);
 }
 
-/* Time of one pass of the head with `rows` sequences; of several measured points the nearest. */
-static double pass_ns(const struct draft_length *b, uint32_t rows)
+/* Time of one pass of the head with `seqs` sequences; of several measured points the nearest. */
+static double pass_ns(const struct draft_length *b, uint32_t seqs)
 {
-    uint32_t at = class_of(row_classes, rows);
-    for (uint32_t d = 0; d < DRAFT_LENGTH_ROW_CLASSES; d++) {
+    uint32_t at = class_of(seq_classes, seqs);
+    for (uint32_t d = 0; d < DRAFT_LENGTH_SEQ_CLASSES; d++) {
         if (d <= at && b->passes[at - d].samples)
             return b->passes[at - d].ns;
-        if (at + d < DRAFT_LENGTH_ROW_CLASSES && b->passes[at + d].samples)
+        if (at + d < DRAFT_LENGTH_SEQ_CLASSES && b->passes[at + d].samples)
             return b->passes[at + d].ns;
     }
     return 0;
@@ -114,11 +114,11 @@ static double pass_ns(const struct draft_length *b, uint32_t rows)
 /* A choice under way: how many tokens a step is expected to give, and in what time. */
 struct choice {
     const struct draft_length *draft_length;
-    struct draft_length_row *rows;
+    struct draft_length_seq *seqs;
     uint32_t count, drafts_max;
     struct line line;
     double prior[2]
-                [DRAFT_LENGTH_DEPTH_MAX]; /* average acceptance of all sequences, by draft_length_row.past */
+                [DRAFT_LENGTH_DEPTH_MAX]; /* average acceptance of all sequences, by draft_length_seq.past */
     uint32_t at_depth[DRAFT_LENGTH_DEPTH_MAX]; /* sequences with a draft token of the head at each position */
     uint32_t drafts;
     double tokens, draft_ns;
@@ -136,8 +136,8 @@ static void find_prior(const struct draft_length_hits *all, double prior[DRAFT_L
 static void clear_choice(struct choice *c)
 {
     for (uint32_t i = 0; i < c->count; i++) {
-        c->rows[i].drafts = 0;
-        c->rows[i].reached = 1;
+        c->seqs[i].drafts = 0;
+        c->seqs[i].reached = 1;
     }
     for (uint32_t k = 0; k < DRAFT_LENGTH_DEPTH_MAX; k++)
         c->at_depth[k] = 0;
@@ -148,7 +148,7 @@ static void clear_choice(struct choice *c)
 
 /* The chance that the sequence's next draft token and all before it are accepted; 0: its draft may not
  * grow. */
-static double next_chance(const struct choice *c, const struct draft_length_row *r)
+static double next_chance(const struct choice *c, const struct draft_length_seq *r)
 {
     if (r->drafts == r->drafts_max)
         return 0;
@@ -157,15 +157,15 @@ static double next_chance(const struct choice *c, const struct draft_length_row 
            ((double)r->hits->tried[at] + PRIOR_WEIGHT);
 }
 
-static void add_draft(struct choice *c, struct draft_length_row *r)
+static void add_draft(struct choice *c, struct draft_length_seq *r)
 {
-    uint32_t *rows = &c->at_depth[r->drafts];
+    uint32_t *seqs = &c->at_depth[r->drafts];
     bool by_head = !r->past || r->drafts == 0;
     r->reached = next_chance(c, r);
     r->drafts++;
     if (by_head) {
-        c->draft_ns -= *rows ? pass_ns(c->draft_length, *rows) : 0;
-        c->draft_ns += pass_ns(c->draft_length, ++*rows);
+        c->draft_ns -= *seqs ? pass_ns(c->draft_length, *seqs) : 0;
+        c->draft_ns += pass_ns(c->draft_length, ++*seqs);
     }
     c->drafts++;
     c->tokens += r->reached;
@@ -177,15 +177,15 @@ static double choice_ns(const struct choice *c)
 }
 
 /* The sequence with the best chance for its next draft token; NULL: no draft may grow. */
-static struct draft_length_row *best_next(const struct choice *c)
+static struct draft_length_seq *best_next(const struct choice *c)
 {
-    struct draft_length_row *ret = NULL;
+    struct draft_length_seq *ret = NULL;
     double best = 0;
     for (uint32_t i = 0; i < c->count; i++) {
-        double chance = next_chance(c, &c->rows[i]);
+        double chance = next_chance(c, &c->seqs[i]);
         if (chance > best) {
             best = chance;
-            ret = &c->rows[i];
+            ret = &c->seqs[i];
         }
     }
     return ret;
@@ -194,7 +194,7 @@ static struct draft_length_row *best_next(const struct choice *c)
 /* Returns the tokens per ns. */
 static double choose_best(struct choice *c)
 {
-    struct draft_length_row *picked[DRAFT_LENGTH_DRAFTS_MAX], *r;
+    struct draft_length_seq *picked[DRAFT_LENGTH_DRAFTS_MAX], *r;
     uint32_t most = MIN_OF(c->drafts_max, c->line.furthest), best = 0, n = 0;
     double plain = c->count / c->line.plain_ns, score = MARGIN * plain;
     clear_choice(c);
@@ -218,8 +218,8 @@ static void choose_depth(struct choice *c, uint32_t depth)
 {
     clear_choice(c);
     for (uint32_t i = 0; i < c->count; i++)
-        while (c->rows[i].drafts < MIN_OF(depth, c->rows[i].drafts_max) && c->drafts < c->drafts_max)
-            add_draft(c, &c->rows[i]);
+        while (c->seqs[i].drafts < MIN_OF(depth, c->seqs[i].drafts_max) && c->drafts < c->drafts_max)
+            add_draft(c, &c->seqs[i]);
 }
 
 /* Steps since such a choice was measured. */
@@ -264,11 +264,11 @@ static bool probe(struct draft_length *b, struct choice *c, double score)
     return true;
 }
 
-void draft_length_choose(struct draft_length *b, struct draft_length_row *rows, uint32_t count,
+void draft_length_choose(struct draft_length *b, struct draft_length_seq *seqs, uint32_t count,
                          uint32_t drafts_max)
 {
     ASSERT(drafts_max <= DRAFT_LENGTH_DRAFTS_MAX);
-    struct choice c = {.draft_length = b, .rows = rows, .count = count, .drafts_max = drafts_max};
+    struct choice c = {.draft_length = b, .seqs = seqs, .count = count, .drafts_max = drafts_max};
     clear_choice(&c);
     if (count == 0)
         return;
@@ -284,9 +284,9 @@ void draft_length_choose(struct draft_length *b, struct draft_length_row *rows, 
 
 /* ---- measuring ---- */
 
-void draft_length_measure_step(struct draft_length *b, uint32_t rows, uint32_t drafts, uint64_t ns)
+void draft_length_measure_step(struct draft_length *b, uint32_t seqs, uint32_t drafts, uint64_t ns)
 {
-    struct draft_length_cost *costs = b->costs[class_of(row_classes, rows)];
+    struct draft_length_cost *costs = b->costs[class_of(seq_classes, seqs)];
     b->steps++;
     measure(&costs[class_of(draft_classes, drafts)], (double)ns, b->steps);
     if (is_sure(&costs[0]))
@@ -294,9 +294,9 @@ void draft_length_measure_step(struct draft_length *b, uint32_t rows, uint32_t d
             MIN_OF(b->allowance_ns + DRAFT_LENGTH_PROBE_SHARE * (double)ns, ALLOWANCE_MAX * costs[0].ns);
 }
 
-void draft_length_measure_draft(struct draft_length *b, uint32_t rows, uint32_t depth, uint64_t ns)
+void draft_length_measure_draft(struct draft_length *b, uint32_t seqs, uint32_t depth, uint64_t ns)
 {
-    measure(&b->passes[class_of(row_classes, rows)], (double)ns / depth, b->steps);
+    measure(&b->passes[class_of(seq_classes, seqs)], (double)ns / depth, b->steps);
 }
 
 static void count(struct draft_length_hits *h, float fade, uint32_t tried, uint32_t right)
@@ -311,7 +311,7 @@ void draft_length_count(struct draft_length *b, struct draft_length_hits *h, boo
                         uint32_t right)
 {
     count(&b->all[past], FADE_ALL, tried, right);
-    count(h, FADE_ROW, tried, right);
+    count(h, FADE_SEQ, tried, right);
     for (uint32_t k = tried; k < DRAFT_LENGTH_DEPTH_MAX; k++) {
         h->tried[k] *= FADE_IDLE;
         h->right[k] *= FADE_IDLE;

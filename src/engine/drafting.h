@@ -18,19 +18,19 @@ struct job;
 
 struct drafting {
     struct draft_length draft_length;
-    struct draft_length_row *rows; /* [max_num_seqs] */
-    struct sched_row **of;         /* [max_num_seqs]: whose they are */
-    struct model_draft_row *heads; /* [max_num_seqs] */
+    struct draft_length_seq *seqs; /* [max_num_seqs] */
+    struct sched_seq **of;         /* [max_num_seqs]: whose they are */
+    struct model_draft_seq *heads; /* [max_num_seqs] */
     uint32_t *counts;  /* [max_num_seqs]: draft tokens of each sequence of the plan that are computed */
-    uint32_t *sampled; /* [max_num_seqs]: tokens that each row of the plan has sampled */
+    uint32_t *sampled; /* [max_num_seqs]: tokens that each sequence of the plan has sampled */
     uint32_t planned, computed; /* draft tokens of the step */
 };
 
 /* Bytes of arena for this many sequences. */
-size_t drafting_arena_bytes(uint32_t rows_max);
+size_t drafting_arena_bytes(uint32_t seqs_max);
 /* Lies in the engine's arena. 0 or -ENOMEM. */
 int drafting_init(struct engine *en);
-/* Before a plan: each row's `drafts`. Returns how many they are together. */
+/* Before a plan: each sequence's `drafts`. Returns how many they are together. */
 uint32_t drafting_allow(struct engine *en);
 /* After the plan, within the workers' turn: drafts are in place, and counted. 0, or as model_draft(). */
 int drafting_draft(struct engine *en, const struct sched_plan *plan);

@@ -125,7 +125,7 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
                   .state_bytes = shape->state_bytes,
                   .bytes_max = limit_of(o->pools_bytes_max),
                   .prefix_cache_max = o->prefix_cache_bytes},
-        .sched = {.rows_max = o->max_num_seqs,
+        .sched = {.seqs_max = o->max_num_seqs,
                   .queue_max = places_of(o) - o->max_num_seqs,
                   .tokens_max = o->tokens_max,
                   .drafts_max = engine_drafts_max(o->max_num_seqs, o->drafting.drafts_max),
@@ -136,7 +136,7 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
     size_t vocab = shape->vocab;
     ret->arena_bytes =
         pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) + image_sched_arena_bytes(shape) +
-        o->max_num_seqs * sizeof(struct model_row) + drafting_arena_bytes(o->max_num_seqs) +
+        o->max_num_seqs * sizeof(struct model_seq) + drafting_arena_bytes(o->max_num_seqs) +
         logits_max(o) * vocab * sizeof(float) + vocab / 8 + places_of(o) * sizeof(struct job_numbers) +
         o->max_num_seqs * sizeof(struct request_id) + vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
 }
@@ -211,9 +211,9 @@ static int open_tier(struct engine *en)
 }
 
 /* By its request, as clients and the log know it. */
-static void name_row(const struct sched_row *row, char ret[SCHED_NAME_BYTES])
+static void name_seq(const struct sched_seq *seq, char ret[SCHED_NAME_BYTES])
 {
-    const struct job *j = CONTAINER(row, struct job, row);
+    const struct job *j = CONTAINER(seq, struct job, seq);
     char id[33];
     request_id_text(stream_id(j->stream), id);
     snprintf(ret, SCHED_NAME_BYTES, "of request %s", id);
@@ -237,7 +237,7 @@ static int create_pools(struct engine *en, struct layout *l)
     l->sched.help = help_comes;
     l->sched.help_arg = &en->pools;
     l->sched.state_bytes = en->pools.state_bytes;
-    l->sched.name = name_row;
+    l->sched.name = name_seq;
     l->sched.tier = en->tier.arg ? &en->tier : NULL;
     return r == 0 ? sched_create(en->arena, &l->sched, &en->sched) : r;
 }
@@ -276,10 +276,10 @@ static int create_tables(struct engine *en)
     if (r < 0)
         return r;
     en->logits = arena_alloc_array(en->arena, (size_t)logits * en->shape->vocab, sizeof(float));
-    en->rows = ARENA_ARRAY(en->arena, struct model_row, en->opts.max_num_seqs);
+    en->seqs = ARENA_ARRAY(en->arena, struct model_seq, en->opts.max_num_seqs);
     en->jobs_published = ARENA_ARRAY(en->arena, struct job_numbers, en->places_max);
     en->step_ids = ARENA_ARRAY(en->arena, struct request_id, en->opts.max_num_seqs);
-    if (!en->logits || !en->rows || !en->jobs_published || !en->step_ids)
+    if (!en->logits || !en->seqs || !en->jobs_published || !en->step_ids)
         return -ENOMEM;
     r = drafting_init(en);
     if (r == 0)

@@ -77,7 +77,7 @@ struct engine_opts {
     /* Below it open `pools` (with `kv`, `state`, `snapshots`, `prefix cache`), `requests`, `engine`
      * (tables, logits, stack) and, if the model sees, `images` (features). */
     struct account *parent;
-    uint32_t max_num_seqs;  /* rows of a step */
+    uint32_t max_num_seqs;  /* sequences of a step */
     uint32_t max_model_len; /* tokens of one sequence; <= the model's own */
     uint32_t max_queue;     /* requests that wait; shared by tenants (admission.h) */
     uint32_t tokens_max;    /* of one step: what the model was loaded with; >= engine_tokens_min() */
@@ -151,7 +151,7 @@ struct job_spec {
     int32_t priority;       /* lower goes first; 0 is normal */
     struct slice
         cache_salt;  /* only requests with the same salt and tenant share prefixes and encoded images */
-    uint64_t tenant; /* a number of the caller's, by API key or client address: rows, queue and computed
+    uint64_t tenant; /* a number of the caller's, by API key or client address: sequences, queue and computed
                         tokens are shared by tenants */
     uint32_t weight; /* the tenant's share, 1 to SHARE_WEIGHT_MAX; 0 counts as 1 */
     /* Token indices of the prompt where a later one may begin to differ, in any order; copied, each moved

@@ -36,14 +36,14 @@ void engine_end_job(struct engine *en, struct job *j, enum finish_reason why)
     ASSERT(!j->over);
     uint64_t now_ns = clock_now_ns();
     image_sched_leave(en, j);
-    if (j->row.phase != SCHED_NEW)
-        sched_remove(en->sched, &j->row);
+    if (j->seq.phase != SCHED_NEW)
+        sched_remove(en->sched, &j->seq);
     j->over = true;
     job_release_held(j);
     j->finish.reason = why;
     j->finish.prompt_tokens = j->prompt_count;
     j->finish.completion_tokens = j->output_count;
-    j->finish.cached_tokens = j->row.cached;
+    j->finish.cached_tokens = j->seq.cached;
     j->finish.queued_ns = between(j->arrival_ns, j->admitted_ns ? j->admitted_ns : now_ns);
     j->finish.prefill_ns = between(j->admitted_ns, j->first_token_ns ? j->first_token_ns : now_ns);
     j->finish.decode_ns = between(j->first_token_ns, now_ns);
@@ -70,7 +70,7 @@ static void finish(struct engine *en, struct job *j)
 {
     struct stream *s = j->stream;
     struct stream_finish f = j->finish;
-    uint64_t tenant = j->row.tenant_id;
+    uint64_t tenant = j->seq.tenant_id;
     list_remove(&j->link);
     job_free(j);
     admission_give(&en->admission, tenant);
@@ -141,7 +141,7 @@ static void take_message(struct engine *en, const struct engine_message *m)
     struct job *j = m->job;
     list_push_back(&en->jobs, &j->link);
     image_sched_enter(en, j);
-    int r = sched_add(en->sched, &j->row);
+    int r = sched_add(en->sched, &j->seq);
     ASSERT(r == 0);
 }
 
@@ -157,7 +157,7 @@ static void take_inbox(struct engine *en)
 static bool has_room(const struct engine *en, struct job *j)
 {
     uint32_t unread = STREAM_TOKENS - stream_room(j->stream);
-    if (!j->row.paused)
+    if (!j->seq.paused)
         j->yields = en->crowded && !j->whole && unread >= CROWDED_UNREAD;
     else if (unread < CROWDED_UNREAD / 4)
         j->yields = false;
@@ -174,13 +174,13 @@ static void look_at(struct engine *en, struct job *j, uint64_t now_ns)
     if (j->stops)
         job_flush(j);
     if (has_room(en, j)) {
-        if (j->row.paused)
-            sched_resume(en->sched, &j->row);
+        if (j->seq.paused)
+            sched_resume(en->sched, &j->seq);
         j->full_since_ns = 0;
         return;
     }
-    if (!j->row.paused)
-        sched_pause(en->sched, &j->row);
+    if (!j->seq.paused)
+        sched_pause(en->sched, &j->seq);
     if (j->full_since_ns == 0)
         j->full_since_ns = now_ns;
     if (is_too_slow(en, j, now_ns))
@@ -202,7 +202,7 @@ static void look(struct engine *en)
 static void note_rest(struct engine *en)
 {
     LIST_EACH(it, &en->jobs)
-        if (!JOB(it)->row.paused && JOB(it)->row.phase != SCHED_FETCHING)
+        if (!JOB(it)->seq.paused && JOB(it)->seq.phase != SCHED_FETCHING)
             return;
     atomic_store(&en->progress_ns, 0);
 }
@@ -235,7 +235,7 @@ static void idle(struct engine *en)
 static bool rests(const struct engine *en)
 {
     for (const struct list *it = en->jobs.next; it != &en->jobs; it = it->next)
-        if (!JOB(it)->row.paused)
+        if (!JOB(it)->seq.paused)
             return false;
     return true;
 }

@@ -53,13 +53,13 @@ struct engine {
     bool started;
 
     /* Engine thread only. */
-    bool crowded;           /* rows wait for a place */
+    bool crowded;           /* sequences wait for a place */
     struct list jobs, over; /* over: they have ended; tokens or the finish record are still to go out */
     struct budget budget;
     struct drafting drafting;
     struct sampler_scratch *scratch;
     float *logits;          /* [engine_logits_max][vocab] */
-    struct model_row *rows; /* [max_num_seqs] */
+    struct model_seq *seqs; /* [max_num_seqs] */
     struct buf text;        /* room for one token's text, grown at creation */
     uint64_t last_end_ns;   /* when the last job ended */
     struct image_sched image_sched;
@@ -82,7 +82,7 @@ void *engine_thread(void *arg);
 /* Ends all jobs here and in the closed inbox. On the engine thread, or the closing thread of an engine
  * that was never started. */
 void engine_end_all(struct engine *en);
-/* A job ends: its row goes now, its last tokens and its finish record when they have room. */
+/* A job ends: its sequence goes now, its last tokens and its finish record when they have room. */
 void engine_end_job(struct engine *en, struct job *j, enum finish_reason why);
 void engine_fail_job(struct engine *en, struct job *j, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -92,7 +92,7 @@ bool engine_step(struct engine *en);
 
 /* publish.c */
 void engine_publish(struct engine *en, bool idle);
-/* The rows of the plan are about to be computed. */
+/* The sequences of the plan are about to be computed. */
 void engine_publish_step(struct engine *en, const struct sched_plan *plan);
 
 #endif

@@ -5,7 +5,7 @@
  * sampled one by one, each from its own logits, with all that plain decoding does before sampling. The
  * logits after a draft token count only if that draft token is the sampled token, so they are the logits
  * of plain decoding. Model and scheduler learn the sampled tokens before sequences end. Nothing here
- * allocates: the plan has taken pages and states, rows and logits lie in the engine's arena, samplers and
+ * allocates: the plan has taken pages and states, sequences and logits lie in the engine's arena, samplers and
  * tokens in the jobs' blocks. A step that fails ends its sequences and no others. */
 #include "engine/engine_state.h"
 
@@ -23,13 +23,13 @@
  * image embeddings. */
 static void count_load(const struct engine *en, uint32_t drafts, struct budget_load *ret)
 {
-    *ret = (struct budget_load){.row_tokens = drafts};
+    *ret = (struct budget_load){.seq_tokens = drafts};
     for (const struct list *it = en->jobs.next; it != &en->jobs; it = it->next) {
-        const struct sched_row *row = &LIST_ENTRY(it, const struct job, link)->row;
-        if (row->paused || row->phase == SCHED_FETCHING || (row->ready && row->ready <= row->done))
+        const struct sched_seq *seq = &LIST_ENTRY(it, const struct job, link)->seq;
+        if (seq->paused || seq->phase == SCHED_FETCHING || (seq->ready && seq->ready <= seq->done))
             continue;
-        if (row->phase == SCHED_DECODING)
-            ret->row_tokens++;
+        if (seq->phase == SCHED_DECODING)
+            ret->seq_tokens++;
         else
             ret->prompts++;
     }
@@ -43,7 +43,7 @@ static bool is_blind(const struct engine *en, const struct job *j)
 }
 
 /* The first token of the chunk that needs logits. */
-static uint32_t logits_from(const struct engine *en, const struct job *j, const struct sched_step_row *r)
+static uint32_t logits_from(const struct engine *en, const struct job *j, const struct sched_step_seq *r)
 {
     uint32_t last = r->samples ? r->count - 1 : r->count;
     if (r->drafts > 0)
@@ -57,23 +57,23 @@ static uint32_t logits_from(const struct engine *en, const struct job *j, const 
 
 static void note_admitted(const struct sched_plan *plan, uint64_t now_ns)
 {
-    for (uint32_t i = 0; i < plan->row_count; i++) {
-        struct job *j = job_of(plan->rows[i].row);
+    for (uint32_t i = 0; i < plan->seq_count; i++) {
+        struct job *j = job_of(plan->seqs[i].seq);
         if (j->admitted_ns == 0)
             j->admitted_ns = now_ns;
     }
 }
 
-static void fill_rows(struct engine *en, const struct sched_plan *plan)
+static void fill_seqs(struct engine *en, const struct sched_plan *plan)
 {
-    for (uint32_t i = 0; i < plan->row_count; i++) {
-        const struct sched_step_row *r = &plan->rows[i];
-        struct job *j = job_of(r->row);
-        en->rows[i] = (struct model_row){
+    for (uint32_t i = 0; i < plan->seq_count; i++) {
+        const struct sched_step_seq *r = &plan->seqs[i];
+        struct job *j = job_of(r->seq);
+        en->seqs[i] = (struct model_seq){
             .tokens = j->tokens + r->from,
             .token_count = r->count,
             .position = r->from,
-            .pages = r->row->pages[0], /* every model has one group */
+            .pages = r->seq->pages[0], /* every model has one group */
             .state_in = r->state_in,
             .state_out = r->state_out,
             .logits_from = logits_from(en, j, r),
@@ -89,13 +89,13 @@ static int compute(struct engine *en, const struct sched_plan *plan, uint64_t *d
 {
     const struct engine_faults *faults = en->opts.faults;
     struct model_step step = {
-        .rows = en->rows,
-        .row_count = plan->row_count,
+        .seqs = en->seqs,
+        .seq_count = plan->seq_count,
         .pages = page_pool_base(en->pools.pages),
         .states = en->pools.states ? state_pool_base(en->pools.states) : NULL,
         .logits = en->logits,
-        /* A step of one row may stop between two layers; with more, the others want it. */
-        .cancel = plan->row_count == 1 ? stream_closed_flag(job_of(plan->rows[0].row)->stream) : NULL,
+        /* A step of one sequence may stop between two layers; with more, the others want it. */
+        .cancel = plan->seq_count == 1 ? stream_closed_flag(job_of(plan->seqs[0].seq)->stream) : NULL,
         .stop = &en->closing,
         .progress_ns = &en->progress_ns,
     };
@@ -126,7 +126,7 @@ static void put_prompt_token(struct job *j, uint32_t index, const struct sampled
 }
 
 /* Logprobs of the prompt's tokens that this chunk's logits are about. */
-static void send_prompt(struct engine *en, struct job *j, const struct sched_step_row *r, const float *logits)
+static void send_prompt(struct engine *en, struct job *j, const struct sched_step_seq *r, const float *logits)
 {
     uint32_t from = r->from + logits_from(en, j, r);
     if (j->prompt_sent == 0)
@@ -137,7 +137,7 @@ static void send_prompt(struct engine *en, struct job *j, const struct sched_ste
                          j->tokens[i + 1], j->top, &s);
         put_prompt_token(j, i + 1, &s);
     }
-    j->row.logits_all = job_wants_prompt_logits(j);
+    j->seq.logits_all = job_wants_prompt_logits(j);
 }
 
 /* Said now, done when the scheduler knows what the step has given. */
@@ -168,12 +168,12 @@ static void note_first_token(struct engine *en, struct job *j, uint64_t now_ns)
         return;
     j->first_token_ns = now_ns;
     en->now.prompt_tokens += j->prompt_count;
-    en->now.cached_tokens += j->row.cached;
-    en->now.fetched_tokens += j->row.fetched;
-    en->now.fetched_hits += j->row.fetched > 0;
+    en->now.cached_tokens += j->seq.cached;
+    en->now.fetched_tokens += j->seq.fetched;
+    en->now.fetched_hits += j->seq.fetched > 0;
 }
 
-/* The row's next token is known. */
+/* The sequence's next token is known. */
 static void put_token(struct engine *en, struct job *j, const struct sampled *s, uint64_t now_ns)
 {
     struct stop_hit hit;
@@ -222,7 +222,7 @@ static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint3
 }
 
 /* Accepts every valid draft token as the token. `logits`: as in draw_run(); of the last one only if the
- * row is_blind(). */
+ * sequence is_blind(). */
 static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, float *logits, uint64_t now_ns)
 {
     uint32_t drafts = en->drafting.counts[index], sampled = 0;
@@ -244,10 +244,10 @@ static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, float
 static void take_results(struct engine *en, const struct sched_plan *plan, uint64_t now_ns)
 {
     float *logits = en->logits;
-    for (uint32_t i = 0; i < plan->row_count; i++) {
-        const struct sched_step_row *r = &plan->rows[i];
-        struct job *j = job_of(r->row);
-        uint32_t count = en->rows[i].token_count - en->rows[i].logits_from;
+    for (uint32_t i = 0; i < plan->seq_count; i++) {
+        const struct sched_step_seq *r = &plan->seqs[i];
+        struct job *j = job_of(r->seq);
+        uint32_t count = en->seqs[i].token_count - en->seqs[i].logits_from;
         float *own = logits;
         if (job_wants_prompt_logits(j))
             send_prompt(en, j, r, logits);
@@ -264,31 +264,31 @@ static void take_results(struct engine *en, const struct sched_plan *plan, uint6
 
 static void accept(struct engine *en, const struct sched_plan *plan)
 {
-    for (uint32_t i = 0; i < plan->row_count && en->pools.states; i++)
-        if (en->rows[i].hold)
-            model_accept(en->opts.model, state_pool_base(en->pools.states), plan->rows[i].state_out,
+    for (uint32_t i = 0; i < plan->seq_count && en->pools.states; i++)
+        if (en->seqs[i].hold)
+            model_accept(en->opts.model, state_pool_base(en->pools.states), plan->seqs[i].state_out,
                          en->drafting.sampled[i]);
 }
 
-/* Rows whose last token was among those sampled. */
-static void end_rows(struct engine *en, const struct sched_plan *plan)
+/* Sequences whose last token was among those sampled. */
+static void end_seqs(struct engine *en, const struct sched_plan *plan)
 {
-    for (uint32_t i = 0; i < plan->row_count; i++) {
-        struct job *j = job_of(plan->rows[i].row);
+    for (uint32_t i = 0; i < plan->seq_count; i++) {
+        struct job *j = job_of(plan->seqs[i].seq);
         if (j->ends)
             engine_end_job(en, j, j->finish.reason);
     }
 }
 
-static void fail_rows(struct engine *en, const struct sched_plan *plan, int r)
+static void fail_seqs(struct engine *en, const struct sched_plan *plan, int r)
 {
     if (r != -ECANCELED) {
         en->now.step_errors++;
-        LOG_ERROR("step_failed", "model=%s rows=%u tokens=%u error=\"%s\"", en->name, plan->row_count,
+        LOG_ERROR("step_failed", "model=%s seqs=%u tokens=%u error=\"%s\"", en->name, plan->seq_count,
                   plan->tokens, strerrordesc_np(-r) ? strerrordesc_np(-r) : "unknown");
     }
-    for (uint32_t i = 0; i < plan->row_count; i++) {
-        struct job *j = job_of(plan->rows[i].row);
+    for (uint32_t i = 0; i < plan->seq_count; i++) {
+        struct job *j = job_of(plan->seqs[i].seq);
         if (r == -ECANCELED)
             engine_end_job(en, j, stream_closed(j->stream) ? FINISH_ABORTED : FINISH_SHUTDOWN);
         else
@@ -298,16 +298,16 @@ static void fail_rows(struct engine *en, const struct sched_plan *plan, int r)
 
 static void take_ended(struct engine *en)
 {
-    struct sched_row *row;
-    while ((row = sched_take_ended(en->sched)) != NULL) {
-        struct job *j = job_of(row);
-        if (row->end == SCHED_END_TIMEOUT)
+    struct sched_seq *seq;
+    while ((seq = sched_take_ended(en->sched)) != NULL) {
+        struct job *j = job_of(seq);
+        if (seq->end == SCHED_END_TIMEOUT)
             engine_end_job(en, j, FINISH_QUEUE_TIMEOUT);
         else
             engine_fail_job(en, j,
                             "There is no memory for the KV cache of more than the %u tokens that this "
                             "request has so far.",
-                            row->tokens);
+                            seq->tokens);
     }
 }
 
@@ -321,8 +321,8 @@ static void count_step(struct engine *en, uint64_t began_ns, uint64_t now_ns)
 static uint32_t count_planned_decoding(const struct sched_plan *plan)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < plan->row_count; i++)
-        n += plan->rows[i].row->phase == SCHED_DECODING;
+    for (uint32_t i = 0; i < plan->seq_count; i++)
+        n += plan->seqs[i].seq->phase == SCHED_DECODING;
     return n;
 }
 
@@ -343,8 +343,8 @@ static void set_events(struct engine *en, uint64_t now_ns, struct sched_events *
     uint64_t shared_ns = budget_shared_ns(b, atomic_load(&en->live->step_ns), &load);
     *ret = (struct sched_events){
         .now_ns = now_ns,
-        .tokens_shared = budget_tokens(b, shared_ns, load.row_tokens),
-        .tokens_alone = budget_tokens(b, en->opts.step_alone_ns, load.row_tokens),
+        .tokens_shared = budget_tokens(b, shared_ns, load.seq_tokens),
+        .tokens_alone = budget_tokens(b, en->opts.step_alone_ns, load.seq_tokens),
         .prompt_token_ns = b->prompt_ns,
     };
 }
@@ -360,14 +360,14 @@ bool engine_step(struct engine *en)
     image_sched_look(en);
     sched_plan(en->sched, &ev, &plan);
     /* The images of a just admitted sequence may lie before its position, or be encoded already. */
-    if (plan.row_count == 0 && image_sched_look(en))
+    if (plan.seq_count == 0 && image_sched_look(en))
         sched_plan(en->sched, &ev, &plan);
     take_ended(en);
-    if (plan.row_count == 0)
+    if (plan.seq_count == 0)
         return false;
     trim_call_off(en);
     note_admitted(&plan, began_ns);
-    fill_rows(en, &plan);
+    fill_seqs(en, &plan);
     engine_publish_step(en, &plan);
     atomic_store(&en->progress_ns, began_ns);
     uint64_t drafted_ns = began_ns;
@@ -380,9 +380,9 @@ bool engine_step(struct engine *en)
     }
     sched_done(en->sched, &(struct sched_results){now_ns, r == 0, en->drafting.sampled});
     if (r == 0)
-        end_rows(en, &plan);
+        end_seqs(en, &plan);
     else
-        fail_rows(en, &plan, r);
+        fail_seqs(en, &plan, r);
     /* One that was cut short says nothing about what tokens cost. */
     if (r == 0) {
         measure(en, &plan, decoding, began_ns, drafted_ns);

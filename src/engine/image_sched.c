@@ -80,7 +80,7 @@ void image_sched_enter(struct engine *en, const struct job *j)
     en->image_sched.jobs += j->image_count > 0;
 }
 
-/* ---- what a row has ---- */
+/* ---- what a sequence has ---- */
 
 static struct embedding_cache_key key_of(const struct job *j, uint32_t i)
 {
@@ -128,16 +128,16 @@ static bool find(struct engine *en, struct job *j, uint32_t i)
     return true;
 }
 
-/* sched_row.ready for the present state of the sequence. */
+/* sched_seq.ready for the present state of the sequence. */
 static uint32_t ready_of(struct engine *en, struct job *j)
 {
-    bool reads = j->row.phase == SCHED_PREFILLING && !j->row.paused;
+    bool reads = j->seq.phase == SCHED_PREFILLING && !j->seq.paused;
     if (!reads)
         let_go_all(&en->image_sched, j);
     if (!reads)
-        return j->row.phase == SCHED_DECODING ? 0 : j->grids[0].first;
+        return j->seq.phase == SCHED_DECODING ? 0 : j->grids[0].first;
     for (uint32_t i = 0; i < j->image_count; i++) {
-        if (end_of(&j->grids[i]) <= j->row.done)
+        if (end_of(&j->grids[i]) <= j->seq.done)
             let_go(&en->image_sched, j, i);
         else if (!find(en, j, i))
             return j->grids[i].first;
@@ -153,8 +153,8 @@ bool image_sched_look(struct engine *en)
     LIST_EACH(it, &en->jobs) {
         struct job *j = LIST_ENTRY(it, struct job, link);
         uint32_t ready = j->image_count > 0 ? ready_of(en, j) : 0;
-        changed |= ready != j->row.ready;
-        j->row.ready = ready;
+        changed |= ready != j->seq.ready;
+        j->seq.ready = ready;
     }
     return changed;
 }
@@ -186,10 +186,10 @@ static bool wants_same(const struct image_sched *s, const struct job *j,
 {
     for (uint32_t i = 0; i < j->image_count; i++) {
         struct embedding_cache_key own = key_of(j, i);
-        if (end_of(&j->grids[i]) <= j->row.done || !embedding_cache_key_eq(&own, key))
+        if (end_of(&j->grids[i]) <= j->seq.done || !embedding_cache_key_eq(&own, key))
             continue;
         *ret = i;
-        return j != s->owner && j->row.phase == SCHED_PREFILLING;
+        return j != s->owner && j->seq.phase == SCHED_PREFILLING;
     }
     return false;
 }
@@ -279,12 +279,12 @@ static bool refuse(struct engine *en, struct job *j, uint32_t i, bool stepped)
  * yet. */
 static struct job *next_job(struct engine *en)
 {
-    struct sched_row *row;
-    while ((row = sched_first_waiting(en->sched)) != NULL) {
-        uint32_t ready = ready_of(en, job_of(row));
-        if (ready == row->ready)
-            return job_of(row);
-        row->ready = ready;
+    struct sched_seq *seq;
+    while ((seq = sched_first_waiting(en->sched)) != NULL) {
+        uint32_t ready = ready_of(en, job_of(seq));
+        if (ready == seq->ready)
+            return job_of(seq);
+        seq->ready = ready;
     }
     return NULL;
 }
@@ -305,7 +305,7 @@ static bool begin(struct engine *en, bool stepped)
     struct job *j = next_job(en);
     if (!j)
         return false;
-    uint32_t at = image_at(j, j->row.ready), entry;
+    uint32_t at = image_at(j, j->seq.ready), entry;
     struct embedding_cache_key key = key_of(j, at);
     int r = embedding_cache_begin(s->embedding_cache, &key, &entry);
     if (r == -ENOMEM || (r == -EAGAIN && !stepped))
@@ -343,7 +343,7 @@ static bool is_decoding(const struct engine *en)
 {
     for (const struct list *it = en->jobs.next; it != &en->jobs; it = it->next) {
         const struct job *j = LIST_ENTRY(it, const struct job, link);
-        if (j->row.phase == SCHED_DECODING && !j->row.paused)
+        if (j->seq.phase == SCHED_DECODING && !j->seq.paused)
             return true;
     }
     return false;
@@ -362,7 +362,7 @@ static uint64_t median_step_ns(const struct image_sched *s)
     return count ? sorted[count / 2] : 0;
 }
 
-/* Beside rows that decode, their tokens come half as fast as without. */
+/* Beside sequences that decode, their tokens come half as fast as without. */
 static uint64_t slice_ns(const struct engine *en)
 {
     uint64_t step_ns = atomic_load(&en->live->step_ns);
@@ -438,8 +438,8 @@ bool image_sched_run(struct engine *en, bool stepped)
 void image_sched_note_step(struct engine *en, const struct sched_plan *plan, uint64_t took_ns)
 {
     struct image_sched *s = &en->image_sched;
-    for (uint32_t i = 0; i < plan->row_count; i++)
-        if (plan->rows[i].from < job_of(plan->rows[i].row)->prompt_count)
+    for (uint32_t i = 0; i < plan->seq_count; i++)
+        if (plan->seqs[i].from < job_of(plan->seqs[i].seq)->prompt_count)
             return;
     s->steps_ns[s->step_count++ % IMAGE_SCHED_STEPS] = took_ns;
 }
@@ -522,15 +522,15 @@ void image_sched_read_gauges(const struct engine *en, struct engine_numbers *ret
 uint32_t image_sched_images_done(const struct job *j)
 {
     uint32_t count = 0;
-    if (j->row.phase == SCHED_DECODING)
+    if (j->seq.phase == SCHED_DECODING)
         return j->image_count;
     for (uint32_t i = 0; i < j->image_count; i++)
-        count += end_of(&j->grids[i]) <= j->row.done || j->entries[i] != NONE;
+        count += end_of(&j->grids[i]) <= j->seq.done || j->entries[i] != NONE;
     return count;
 }
 
 bool image_sched_is_awaited(const struct job *j)
 {
-    return j->image_count > 0 && j->row.phase == SCHED_PREFILLING && j->row.ready > 0 &&
-           j->row.done >= j->row.ready;
+    return j->image_count > 0 && j->seq.phase == SCHED_PREFILLING && j->seq.ready > 0 &&
+           j->seq.done >= j->seq.ready;
 }

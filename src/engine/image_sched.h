@@ -3,7 +3,7 @@
  * Only sequences in the batch have their images encoded, and only images after the computed or cached prefix:
  * in the order in which the scheduler reads prompts, one at a time. The work is cut into slices between
  * steps: beside decoding sequences a slice lasts about as long as a step of theirs. A sequence advances as
- * far as its images are ready (sched_row.ready), holds their embeddings until it is past them, and its pixels
+ * far as its images are ready (sched_seq.ready), holds their embeddings until it is past them, and its pixels
  * until it ends; so embeddings that were dropped in between can be computed again. Embeddings stay in the
  * embedding cache (engine/embedding_cache.h) for the next request with the same image; two concurrent
  * requests share one encoding.
@@ -36,7 +36,7 @@ struct image_sched {
     uint64_t ended_ns;    /* when the last one ended */
     uint64_t least_bytes; /* what the model keeps of `vision` anyway */
     uint64_t steps_ns[IMAGE_SCHED_STEPS],
-        step_count; /* of steps in which rows decoded and nothing else happened */
+        step_count; /* of steps in which sequences decoded and nothing else happened */
 };
 
 /* Bytes of the engine's arena that image_sched_create takes at most. */
@@ -51,9 +51,9 @@ void image_sched_enter(struct engine *en, const struct job *j);
 void image_sched_leave(struct engine *en, struct job *j);
 
 /* Before a plan: references the embeddings that each sequence needs, releases those behind its position,
- * and sets sched_row.ready. True: ready has changed for some sequence. */
+ * and sets sched_seq.ready. True: ready has changed for some sequence. */
 bool image_sched_look(struct engine *en);
-/* After the step, whose rows were computed: how long it took. */
+/* After the step, whose sequences were computed: how long it took. */
 void image_sched_note_step(struct engine *en, const struct sched_plan *plan, uint64_t took_ns);
 /* Between two steps: a slice of work, if there is any. stepped: something was computed since the last call.
  * True: something was done. */

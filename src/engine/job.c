@@ -107,7 +107,7 @@ static int create_ngram(struct job *j, const struct job_opts *opts)
 {
     if (!opts->ngram || !j->speculative)
         return 0;
-    int r = ngram_create(j->arena, j->row.tokens_limit, &j->ngram);
+    int r = ngram_create(j->arena, j->seq.tokens_limit, &j->ngram);
     if (r == 0)
         ngram_see(j->ngram, j->tokens, j->prompt_count);
     return r;
@@ -117,8 +117,8 @@ static int create_tokens(struct job *j, const struct job_spec *spec)
 {
     uint32_t tokens = spec->prompt_count + spec->max_tokens;
     j->tokens = ARENA_ARRAY(j->arena, uint32_t, tokens);
-    j->row.pages[0] = ARENA_ARRAY(j->arena, uint32_t, sched_pages(tokens));
-    if (!j->tokens || !j->row.pages[0])
+    j->seq.pages[0] = ARENA_ARRAY(j->arena, uint32_t, sched_pages(tokens));
+    if (!j->tokens || !j->seq.pages[0])
         return -ENOMEM;
     memcpy(j->tokens, spec->prompt, spec->prompt_count * sizeof(uint32_t));
     int r = sampler_create(j->arena, &spec->sampling, tokens, &j->sampler);
@@ -172,12 +172,12 @@ static uint32_t images_in(const struct job *j, uint32_t from, uint32_t to, uint3
 
 void job_add_keys(struct job *j, uint32_t tokens)
 {
-    struct sched_row *row = &j->row;
-    for (; j->keys && row->key_count < tokens / PAGE_TOKENS; row->key_count++) {
-        const struct prefix_key *parent = row->key_count ? &j->keys[row->key_count - 1] : &j->root;
-        uint32_t from = row->key_count * PAGE_TOKENS, first;
+    struct sched_seq *seq = &j->seq;
+    for (; j->keys && seq->key_count < tokens / PAGE_TOKENS; seq->key_count++) {
+        const struct prefix_key *parent = seq->key_count ? &j->keys[seq->key_count - 1] : &j->root;
+        uint32_t from = seq->key_count * PAGE_TOKENS, first;
         uint32_t count = images_in(j, from, from + PAGE_TOKENS, &first);
-        j->keys[row->key_count] =
+        j->keys[seq->key_count] =
             prefix_key_next(parent, j->tokens + from, count ? &j->seen[first] : NULL, count);
     }
 }
@@ -185,14 +185,14 @@ void job_add_keys(struct job *j, uint32_t tokens)
 /* Keeps the list ascending and without doubles; it is short. */
 static void add_cut(struct job *j, uint32_t at)
 {
-    uint32_t count = j->row.cut_count, i = count;
+    uint32_t count = j->seq.cut_count, i = count;
     while (i > 0 && j->cuts[i - 1] > at)
         i--;
     if (at == 0 || (i > 0 && j->cuts[i - 1] == at))
         return;
     memmove(j->cuts + i + 1, j->cuts + i, (count - i) * sizeof(*j->cuts));
     j->cuts[i] = at;
-    j->row.cut_count++;
+    j->seq.cut_count++;
 }
 
 /* At least the prompt's last token is computed, so no page after the last whole page before it is ever
@@ -200,7 +200,7 @@ static void add_cut(struct job *j, uint32_t at)
 static int create_cuts(struct job *j, const struct job_spec *spec)
 {
     uint32_t last = (spec->prompt_count - 1) / PAGE_TOKENS * PAGE_TOKENS;
-    j->row.cuts = j->cuts = ARENA_ARRAY(j->arena, uint32_t, cuts_given(spec) + 1);
+    j->seq.cuts = j->cuts = ARENA_ARRAY(j->arena, uint32_t, cuts_given(spec) + 1);
     if (!j->cuts)
         return -ENOMEM;
     add_cut(j, last);
@@ -214,7 +214,7 @@ static int create_keys(struct job *j, const struct job_opts *opts)
 {
     if (!opts->keys)
         return 0;
-    j->keys = ARENA_ARRAY(j->arena, struct prefix_key, sched_pages(j->row.tokens_limit));
+    j->keys = ARENA_ARRAY(j->arena, struct prefix_key, sched_pages(j->seq.tokens_limit));
     if (!j->keys)
         return -ENOMEM;
     const struct job_spec *spec = opts->spec;
@@ -223,7 +223,7 @@ static int create_keys(struct job *j, const struct job_opts *opts)
                             spec->cache_salt};
     j->root = prefix_key_root(parts, COUNT_OF(parts));
     job_add_keys(j, j->prompt_count);
-    j->row.keys = j->keys;
+    j->seq.keys = j->keys;
     return opts->states ? create_cuts(j, spec) : 0;
 }
 
@@ -254,7 +254,7 @@ int job_create(const struct job_opts *opts, struct job **ret)
         .whole = spec->whole,
         .speculative = spec->speculative,
         .arrival_ns = opts->now_ns,
-        .row = {.tokens = spec->prompt_count,
+        .seq = {.tokens = spec->prompt_count,
                 .tokens_limit = spec->prompt_count + spec->max_tokens,
                 .priority = spec->priority,
                 .tenant_id = spec->tenant,

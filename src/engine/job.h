@@ -22,7 +22,7 @@ struct job {
     struct arena *arena; /* the block; the job lies in it */
     struct stream *stream;
     struct list link; /* engine.jobs, or engine.over */
-    struct sched_row row;
+    struct sched_seq seq;
     uint64_t bytes;
     /* The request's options. */
     uint32_t prompt_count, max_tokens, min_tokens;
@@ -41,7 +41,7 @@ struct job {
     uint32_t past_first;                      /* the token that it begins with, which is the head's to say */
     uint32_t drafted_tokens, accepted_tokens; /* as those of job_numbers */
     /* Keys under which other requests find its pages; NULL: none. */
-    struct prefix_key *keys; /* of its whole pages: row.key_count are there */
+    struct prefix_key *keys; /* of its whole pages: sequence.key_count are there */
     struct prefix_key root;
     /* Its images, ascending. */
     uint32_t image_count;
@@ -51,13 +51,13 @@ struct job {
     struct prefix_image *seen;          /* what keys say of them */
     struct model_grid *grids;           /* features: while they are needed and there */
     uint32_t *entries;                  /* image_sched.c's: their entries in the cache of image embeddings */
-    /* row.cut_count of them; the last one is the last whole page before the prompt's last token. None without
+    /* sequence.cut_count of them; the last one is the last whole page before the prompt's last token. None without
      * a recurrent state: any page is found then, and a chunk that ends early is a step more. */
     uint32_t *cuts;
     /* Output. */
     uint32_t prompt_sent;     /* tokens of the prompt whose logprobs are out */
     bool whole;               /* as job_spec.whole */
-    bool yields;              /* it is paused for rows that wait, until its client has read */
+    bool yields;              /* it is paused for sequences that wait, until its client has read */
     bool told;                /* something is in the stream that the exchange has not been woken for */
     struct stop_match *stops; /* NULL: none, and nothing is held */
     struct detok detok;
@@ -84,9 +84,9 @@ struct job_opts {
     bool ngram;                            /* n-gram drafts are allowed */
 };
 
-static inline struct job *job_of(struct sched_row *row)
+static inline struct job *job_of(struct sched_seq *seq)
 {
-    return CONTAINER(row, struct job, row);
+    return CONTAINER(seq, struct job, seq);
 }
 
 /* The most that job_create() charges; `keys`: as job_opts.keys; `ngram`: as job_opts.ngram. */

@@ -7,9 +7,9 @@
 
 static enum job_phase phase_of(const struct job *j)
 {
-    if (j->over || j->row.paused)
+    if (j->over || j->seq.paused)
         return JOB_PAUSED;
-    switch (j->row.phase) {
+    switch (j->seq.phase) {
     case SCHED_FETCHING:
         return JOB_FETCHING;
     case SCHED_PREFILLING:
@@ -27,14 +27,14 @@ static enum job_phase phase_of(const struct job *j)
 
 static struct job_numbers numbers_of(const struct engine *en, const struct job *j, uint64_t now_ns)
 {
-    bool state = j->row.state != NONE;
+    bool state = j->seq.state != NONE;
     return (struct job_numbers){
         .id = stream_id(j->stream),
         .phase = phase_of(j),
         .prompt_tokens = j->prompt_count,
-        .prompt_done = MIN_OF(j->row.done, j->prompt_count),
+        .prompt_done = MIN_OF(j->seq.done, j->prompt_count),
         .completion_tokens = j->output_count,
-        .cached_tokens = j->row.cached,
+        .cached_tokens = j->seq.cached,
         .max_tokens = j->max_tokens,
         .drafted_tokens = j->drafted_tokens,
         .accepted_tokens = j->accepted_tokens,
@@ -42,14 +42,14 @@ static struct job_numbers numbers_of(const struct engine *en, const struct job *
         .images_done = image_sched_images_done(j),
         .age_ns = now_ns - j->arrival_ns,
         .image_bytes = j->image_bytes,
-        .bytes = j->bytes + (uint64_t)j->row.page_count * en->shape->page_bytes +
+        .bytes = j->bytes + (uint64_t)j->seq.page_count * en->shape->page_bytes +
                  (state ? en->shape->state_bytes : 0),
     };
 }
 
 static bool has_place(const struct job *j)
 {
-    return j->row.phase == SCHED_PREFILLING || j->row.phase == SCHED_DECODING;
+    return j->seq.phase == SCHED_PREFILLING || j->seq.phase == SCHED_DECODING;
 }
 
 /* The jobs of the list with a place in the batch, or those without. */
@@ -117,7 +117,7 @@ static void log_losses(const struct engine *en)
 {
     const struct engine_numbers *was = &en->published, *is = &en->now;
     if (is->preemptions > was->preemptions)
-        LOG_INFO("preempted", "model=%s rows=%llu running=%u waiting=%u", en->name,
+        LOG_INFO("preempted", "model=%s seqs=%llu running=%u waiting=%u", en->name,
                  (unsigned long long)(is->preemptions - was->preemptions), is->running, is->waiting);
     if (is->cache_pages_evicted > was->cache_pages_evicted ||
         is->cache_snapshots_evicted > was->cache_snapshots_evicted)
@@ -152,9 +152,9 @@ void engine_numbers(struct engine *en, struct engine_numbers *ret)
 void engine_publish_step(struct engine *en, const struct sched_plan *plan)
 {
     pthread_mutex_lock(&en->lock);
-    en->step_id_count = plan->row_count;
-    for (uint32_t i = 0; i < plan->row_count; i++)
-        en->step_ids[i] = stream_id(job_of(plan->rows[i].row)->stream);
+    en->step_id_count = plan->seq_count;
+    for (uint32_t i = 0; i < plan->seq_count; i++)
+        en->step_ids[i] = stream_id(job_of(plan->seqs[i].seq)->stream);
     pthread_mutex_unlock(&en->lock);
 }
 

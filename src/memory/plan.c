@@ -334,9 +334,9 @@ static void explain(struct plan *p, plan_model_fn *model, void *arg, const struc
     *why = (struct plan_refusal){.needed_bytes = needed_bytes(process, m, w, p->max_model_len),
                                  .context_max = m->context_max,
                                  .context = longest(process, m, w, m->context_max),
-                                 .rows_max = most_rows(process, model, arg, p->rows, w, p->max_model_len)};
+                                 .seqs_max = most_rows(process, model, arg, p->rows, w, p->max_model_len)};
     ASSERT(why->needed_bytes > process->ceiling_bytes);
-    ASSERT(why->rows_max <= p->rows);
+    ASSERT(why->seqs_max <= p->rows);
     if (why->context < MIN_OF(m->context_max, PLAN_CONTEXT_LEAST))
         why->context = 0;
 }

@@ -90,7 +90,7 @@ struct plan_refusal {
     uint64_t needed_bytes;         /* at least */
     uint32_t context_max, context; /* context: what would fit with all rows; 0: nothing does */
     /* How many rows would fit with the context that was asked for (or the least); 0: none. */
-    uint32_t rows_max;
+    uint32_t seqs_max;
 };
 
 /* What all accounts of the process take at most. */

@@ -1,6 +1,6 @@
 /* attention.c - project, norm and rotate, append to the pages, attend, gate, project.
  *
- * The steps between projections go by spans, blocks of at most 16 tokens of one row. All of a step's keys are
+ * The steps between projections go by spans, blocks of at most 16 tokens of one seq. All of a step's keys are
  * in the pages before the first query looks: a chunk's tokens see each other there, exactly as they would see
  * them later. */
 #include "model/attention.h"
@@ -65,13 +65,13 @@ static uint32_t q_stride(const struct config *c, const struct attention_weights 
     return w->gated ? 2 * c->head_dim : c->head_dim;
 }
 
-static struct kern_kv kv_of(const struct step *s, const struct layer *l, uint32_t row, uint32_t kv_head)
+static struct kern_kv kv_of(const struct step *s, const struct layer *l, uint32_t seq, uint32_t kv_head)
 {
     const struct config *c = s->config;
     size_t k = page_k_offset(c, l->kind_index, kv_head);
     return (struct kern_kv){.base = s->in->pages,
                             .page_bytes = page_bytes(c),
-                            .pages = s->in->rows[row].pages,
+                            .pages = s->in->seqs[seq].pages,
                             .k_offset = k,
                             .v_offset = k + page_half_bytes(c),
                             .head_dim = c->head_dim,
@@ -104,7 +104,7 @@ static void prepare_span(void *arg, uint32_t tile, uint32_t worker)
         for (uint32_t head = 0; !st->keys_only && head < c->heads; head++)
             norm_rope(s, q + (size_t)head * stride, w->q_norm, column);
         for (uint32_t head = 0; head < c->kv_heads; head++) {
-            struct kern_kv kv = kv_of(s, st->layer, span->row, head);
+            struct kern_kv kv = kv_of(s, st->layer, span->seq, head);
             size_t at = (size_t)head * c->head_dim;
             norm_rope(s, k + at, w->k_norm, column);
             if (st->layer->mtp && span->position + i == 0) {
@@ -129,7 +129,7 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
     const struct step_span *span = &s->spans[tile / st->head_tiles / c->kv_heads];
     uint32_t from = kv_head * group + group * part / st->head_tiles;
     uint32_t to = kv_head * group + group * (part + 1) / st->head_tiles;
-    struct kern_kv kv = kv_of(s, st->layer, span->row, kv_head);
+    struct kern_kv kv = kv_of(s, st->layer, span->seq, kv_head);
     struct kern_query *queries = s->queries + (size_t)worker * STEP_QUERIES_MAX;
     float *scratch = s->attention_scratch + (size_t)worker * KERN_ATTN_SCRATCH;
     float scale = (float)(1 / sqrt((double)c->head_dim));

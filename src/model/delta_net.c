@@ -1,6 +1,6 @@
 /* delta_net.c - project, convolve, normalise, recur, norm and gate, project.
  *
- * Between the projections a sequence's tokens run in order and heads are independent, so tiles are (row,
+ * Between the projections a sequence's tokens run in order and heads are independent, so tiles are (seq,
  * head). The convolution is cut at heads too: then the tile that convolves a query or key head also
  * normalises it. Held tokens of the recurrent state are applied before the first token, in the same walk
  * over the state. A sequence that holds its own tokens leaves in state_out the state before them and the
@@ -41,9 +41,9 @@ int delta_net_bind(struct binder *b, uint32_t layer, struct delta_weights *ret)
 struct delta_stage {
     struct step *step;
     const struct layer *layer;
-    uint32_t conv_tiles;   /* rows x heads; after them the gates, a span each */
+    uint32_t conv_tiles;   /* seqs x heads; after them the gates, a span each */
     uint32_t column_width; /* of the state, per tile */
-    struct state_held_row held;
+    struct state_held_token held;
 };
 
 /* Channel where head `head` of q | k | v begins, and its width. */
@@ -55,22 +55,22 @@ static uint32_t conv_head(const struct config *c, uint32_t head, uint32_t *width
 }
 
 /* Raw inputs of the channels [from, from + width). */
-static void hold_inputs(const struct delta_stage *st, uint32_t row, uint32_t from, uint32_t width)
+static void hold_inputs(const struct delta_stage *st, uint32_t seq, uint32_t from, uint32_t width)
 {
     const struct step *s = st->step;
-    const struct model_row *r = &s->in->rows[row];
+    const struct model_seq *r = &s->in->seqs[seq];
     float *held = step_state_held(s, r->state_out, st->layer->kind_index) + st->held.u + from;
-    const float *u = s->p + (size_t)s->row_column[row] * s->wide + from;
+    const float *u = s->p + (size_t)s->seq_column[seq] * s->wide + from;
     for (uint32_t t = 0; t < r->token_count; t++)
         memcpy(held + t * st->held.floats, u + (size_t)t * s->wide, width * sizeof(float));
 }
 
-static void conv_tile(const struct delta_stage *st, uint32_t row, uint32_t head)
+static void conv_tile(const struct delta_stage *st, uint32_t seq, uint32_t head)
 {
     const struct step *s = st->step;
     const struct config *c = s->config;
-    const struct model_row *r = &s->in->rows[row];
-    uint32_t channels = config_conv_channels(c), width, column = s->row_column[row];
+    const struct model_seq *r = &s->in->seqs[seq];
+    uint32_t channels = config_conv_channels(c), width, column = s->seq_column[seq];
     uint32_t from = conv_head(c, head, &width);
     struct kern_conv a = {.y = s->conv + (size_t)column * channels,
                           .u = s->p + (size_t)column * s->wide,
@@ -81,14 +81,14 @@ static void conv_tile(const struct delta_stage *st, uint32_t row, uint32_t head)
                           .tokens = r->token_count,
                           .channels = channels,
                           .taps = c->taps,
-                          .held = s->row_held[row],
+                          .held = s->seq_held[seq],
                           .y_stride = channels,
                           .u_stride = s->wide,
                           .held_stride = st->held.floats,
                           .hold = r->hold};
     s->ops->conv(&a, from, from + width);
     if (a.hold)
-        hold_inputs(st, row, from, width);
+        hold_inputs(st, seq, from, width);
     if (head >= 2 * c->key_heads)
         return;
     float scale = head < c->key_heads ? (float)(1 / sqrt((double)c->key_dim)) : 1;
@@ -125,7 +125,7 @@ static void gates_of_span(const struct delta_stage *st, const struct step_span *
     }
 }
 
-/* Tile: a row's head of q, k or v; or a span's gates. */
+/* Tile: a seq's head of q, k or v; or a span's gates. */
 static void conv_and_gates(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct delta_stage *st = arg;
@@ -138,7 +138,7 @@ static void conv_and_gates(void *arg, uint32_t tile, uint32_t worker)
         gates_of_span(st, &st->step->spans[tile - st->conv_tiles]);
 }
 
-/* Tile: a row's value head, some columns of its state. */
+/* Tile: a seq's value head, some columns of its state. */
 static void recur(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct delta_stage *st = arg;
@@ -146,9 +146,9 @@ static void recur(void *arg, uint32_t tile, uint32_t worker)
     const struct config *c = s->config;
     uint32_t blocks = DIV_UP(c->value_dim, st->column_width);
     uint32_t from = tile % blocks * st->column_width, head = tile / blocks % c->value_heads;
-    uint32_t row = tile / blocks / c->value_heads;
-    const struct model_row *r = &s->in->rows[row];
-    uint32_t channels = config_conv_channels(c), column = s->row_column[row];
+    uint32_t seq = tile / blocks / c->value_heads;
+    const struct model_seq *r = &s->in->seqs[seq];
+    uint32_t channels = config_conv_channels(c), column = s->seq_column[seq];
     uint32_t key_head = head / (c->value_heads / c->key_heads), keys = c->key_heads * c->key_dim;
     const float *conv = s->conv + (size_t)column * channels;
     size_t state_at = state_conv_bytes(c) / sizeof(float) + head * state_head_floats(c);
@@ -163,7 +163,7 @@ static void recur(void *arg, uint32_t tile, uint32_t worker)
                            .o = s->mid + (size_t)column * s->mid_wide + head * c->value_dim,
                            .state_in = in ? in + state_at : NULL,
                            .state_out = out + state_at,
-                           .held = {.count = s->row_held[row], .stride = st->held.floats},
+                           .held = {.count = s->seq_held[seq], .stride = st->held.floats},
                            .tokens = r->token_count,
                            .dk = c->key_dim,
                            .dv = c->value_dim,
@@ -188,9 +188,9 @@ static void hold_updates(const struct delta_stage *st, uint32_t t)
 {
     const struct step *s = st->step;
     const struct config *c = s->config;
-    uint32_t row = s->token_row[t], keys = c->key_heads * c->key_dim, heads = c->value_heads;
-    float *held = step_state_held(s, s->in->rows[row].state_out, st->layer->kind_index) +
-                  (t - s->row_column[row]) * st->held.floats;
+    uint32_t seq = s->token_seq[t], keys = c->key_heads * c->key_dim, heads = c->value_heads;
+    float *held = step_state_held(s, s->in->seqs[seq].state_out, st->layer->kind_index) +
+                  (t - s->seq_column[seq]) * st->held.floats;
     const float *k = s->conv + (size_t)t * config_conv_channels(c) + keys;
     memcpy(held + st->held.k, k, (keys + heads * c->value_dim) * sizeof(float));
     memcpy(held + st->held.alpha, s->alpha + (size_t)t * heads, heads * sizeof(float));
@@ -202,7 +202,7 @@ static void norm_and_gate(struct step *s, const void *arg, uint32_t t)
     const struct delta_stage *st = arg;
     const struct config *c = s->config;
     const struct delta_weights *w = &st->layer->delta;
-    if (s->in->rows[s->token_row[t]].hold)
+    if (s->in->seqs[s->token_seq[t]].hold)
         hold_updates(st, t);
     float *o = s->mid + (size_t)t * s->mid_wide;
     const float *z = s->p + (size_t)t * s->wide + config_conv_channels(c);
@@ -216,7 +216,7 @@ static void norm_and_gate(struct step *s, const void *arg, uint32_t t)
 /* Whole heads, unless that leaves workers idle: then halves of the state's columns, quarters ... */
 static uint32_t choose_column_width(const struct step *s)
 {
-    uint32_t width = s->config->value_dim, tiles = s->rows * s->config->value_heads;
+    uint32_t width = s->config->value_dim, tiles = s->seqs * s->config->value_heads;
     while (tiles < workers_count(s->workers) && width % 32 == 0) {
         width /= 2;
         tiles *= 2;
@@ -228,11 +228,11 @@ void delta_net_forward(struct step *s, const struct layer *l)
 {
     const struct config *c = s->config;
     const struct delta_weights *w = &l->delta;
-    struct delta_stage st = {s, l, s->rows * (2 * c->key_heads + c->value_heads), choose_column_width(s),
-                             state_held_row(c)};
+    struct delta_stage st = {s, l, s->seqs * (2 * c->key_heads + c->value_heads), choose_column_width(s),
+                             state_held_token(c)};
     step_project(s, &w->in, step_x(s), step_p(s), s->tokens);
     step_run(s, conv_and_gates, &st, st.conv_tiles + s->span_count);
-    step_run(s, recur, &st, s->rows * c->value_heads * DIV_UP(c->value_dim, st.column_width));
+    step_run(s, recur, &st, s->seqs * c->value_heads * DIV_UP(c->value_dim, st.column_width));
     step_each_token(s, norm_and_gate, &st, 6 * w->out.in);
     step_project(s, &w->out, step_mid(s, w->out.in), step_d(s), s->tokens);
     s->settle = step_settle_d;

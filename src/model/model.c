@@ -303,12 +303,12 @@ int model_probe(const char *dir, const struct model_parts *parts, struct model_s
     return r;
 }
 
-uint64_t model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max, uint32_t rows_max,
+uint64_t model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max, uint32_t seqs_max,
                                uint32_t workers)
 {
     const struct model_workspace *w = &s->workspace;
     uint64_t bytes =
-        w->fixed_bytes + w->token_bytes * tokens_max + w->row_bytes * rows_max + w->worker_bytes * workers;
+        w->fixed_bytes + w->token_bytes * tokens_max + w->seq_bytes * seqs_max + w->worker_bytes * workers;
     /* The arena's own header, and whole grains. */
     return ROUND_UP(bytes + 4096, (uint64_t)65536);
 }
@@ -320,10 +320,11 @@ static int check_opts(const struct model_opts *o, struct err *e)
     if (o->compute != COMPUTE_AUTO && o->compute != COMPUTE_F32)
         return err_set(e, -ENOTSUP, "compute mode %s is not supported; f32 is",
                        compute_mode_name(o->compute));
-    if (o->tokens_max == 0 || o->tokens_max > TOKENS_MAX_LIMIT || o->rows_max == 0 ||
-        o->rows_max > o->tokens_max)
-        return err_set(e, -EINVAL, "a step of %u tokens in %u rows: tokens must be 1..%u, rows 1..tokens",
-                       o->tokens_max, o->rows_max, TOKENS_MAX_LIMIT);
+    if (o->tokens_max == 0 || o->tokens_max > TOKENS_MAX_LIMIT || o->seqs_max == 0 ||
+        o->seqs_max > o->tokens_max)
+        return err_set(e, -EINVAL,
+                       "a step of %u tokens in %u sequences: tokens must be 1..%u, sequences 1..tokens",
+                       o->tokens_max, o->seqs_max, TOKENS_MAX_LIMIT);
     if (!o->ops || !o->workers)
         return err_set(e, -EINVAL, "kernels and workers must be given");
     return check_parts(&o->parts, e);
@@ -342,7 +343,7 @@ static int open_accounts(struct model *m, struct account *parent)
 static int create_workspace(struct model *m, const struct model_opts *opts, struct err *e)
 {
     uint64_t bytes =
-        model_workspace_bytes(&m->shape, opts->tokens_max, opts->rows_max, workers_count(opts->workers));
+        model_workspace_bytes(&m->shape, opts->tokens_max, opts->seqs_max, workers_count(opts->workers));
     if (m->workspace_account)
         account_set_planned(m->workspace_account, bytes);
     int r = create_arena(m->workspace_account, bytes, &m->workspace);
@@ -500,10 +501,10 @@ static void embed_token(struct step *s, const void *arg, uint32_t t)
 static uint32_t list_logits(struct step *s)
 {
     uint32_t count = 0;
-    for (uint32_t r = 0; r < s->rows; r++) {
-        const struct model_row *row = &s->in->rows[r];
-        for (uint32_t i = row->logits_from; i < row->token_count; i++)
-            s->logit_columns[count++] = s->row_column[r] + i;
+    for (uint32_t r = 0; r < s->seqs; r++) {
+        const struct model_seq *seq = &s->in->seqs[r];
+        for (uint32_t i = seq->logits_from; i < seq->token_count; i++)
+            s->logit_columns[count++] = s->seq_column[r] + i;
     }
     return count;
 }
@@ -546,21 +547,21 @@ static void finish(const struct model *m, struct step *s)
 
 static void check_rows(const struct model *m, const struct model_step *in)
 {
-    for (uint32_t r = 0; r < in->row_count; r++) {
-        const struct model_row *row = &in->rows[r];
-        ASSERT(m->config.linear_count == 0 || (in->states && row->state_out != NONE));
-        for (uint32_t i = 0; i < row->token_count; i++)
-            ASSERT(row->tokens[i] < m->config.vocab);
+    for (uint32_t r = 0; r < in->seq_count; r++) {
+        const struct model_seq *seq = &in->seqs[r];
+        ASSERT(m->config.linear_count == 0 || (in->states && seq->state_out != NONE));
+        for (uint32_t i = 0; i < seq->token_count; i++)
+            ASSERT(seq->tokens[i] < m->config.vocab);
     }
 }
 
 /* Writes the part of each state_out after its state. */
 static void close_states(const struct step *s)
 {
-    for (uint32_t r = 0; r < s->rows && state_held_max(s->config); r++) {
-        const struct model_row *row = &s->in->rows[r];
-        step_state_header(s->config, s->in->states, row->state_out)->pending =
-            row->hold ? STATE_PENDING_UNSAID : 0;
+    for (uint32_t r = 0; r < s->seqs && state_held_max(s->config); r++) {
+        const struct model_seq *seq = &s->in->seqs[r];
+        step_state_header(s->config, s->in->states, seq->state_out)->pending =
+            seq->hold ? STATE_PENDING_UNSAID : 0;
     }
 }
 
@@ -572,7 +573,7 @@ static bool is_set(const atomic_bool *flag)
 int model_forward(struct model *m, const struct model_step *in)
 {
     struct step *s = m->step;
-    if (in->row_count == 0)
+    if (in->seq_count == 0)
         return 0;
     check_rows(m, in);
     step_begin(s, in);

@@ -1,7 +1,7 @@
-/* model.h - a loaded model: one forward pass over rows.
+/* model.h - a loaded model: one forward pass over a batch of sequences.
  *
- * A row is a sequence's next tokens: one while decoding, a chunk while its prompt is read. Rows of one step
- * share every product with the weights; a row's numbers depend on nothing but its own tokens and positions
+ * Of each sequence a step has the next tokens: one while decoding, a chunk while its prompt is read. The sequences of a step
+ * share every product with the weights; a sequence's numbers depend on nothing but its own tokens and positions
  * (docs/architecture.md#exactness). The model owns weights and workspace; pages and states are the caller's.
  * Calls come from one thread, the engine's, inside a turn of the workers. */
 #ifndef PLATEAU_MODEL_MODEL_H
@@ -25,7 +25,7 @@ const char *compute_mode_name(enum compute_mode m);
 
 /* What a step's workspace takes: fixed, and per unit of model_opts. */
 struct model_workspace {
-    uint64_t fixed_bytes, token_bytes, row_bytes, worker_bytes;
+    uint64_t fixed_bytes, token_bytes, seq_bytes, worker_bytes;
 };
 
 /* Requested parts of a checkpoint besides its text model, and room for the options that depend on them.
@@ -69,15 +69,16 @@ struct model_shape {
     uint32_t context_max; /* max_position_embeddings */
     size_t page_bytes;    /* 32 tokens of K and V of all full-attention layers; a multiple of 64 */
     size_t state_bytes;   /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
-    /* At the start of a row the model reads the uint32_t at state_held_at of its state_in: at most
+    /* At the start of a sequence the model reads the uint32_t at state_held_at of its state_in: at most
      * state_held_max. 0: no held tokens. */
     uint32_t state_held_max;
     size_t state_held_at;
     uint64_t weight_bytes; /* packed, in anonymous memory */
     uint64_t checkpoint_bytes;
-    uint64_t loading_bytes;           /* while it is loaded: tables of its tensors, and a piece of one */
-    uint64_t tables_bytes;            /* what its layers are described in, at most */
-    uint64_t active_weight_bytes;     /* read per decoded token of one row: experts counted by those chosen */
+    uint64_t loading_bytes; /* while it is loaded: tables of its tensors, and a piece of one */
+    uint64_t tables_bytes;  /* what its layers are described in, at most */
+    uint64_t
+        active_weight_bytes; /* read per decoded token of one sequence: experts counted by those chosen */
     uint64_t active_checkpoint_bytes; /* the same weights as the checkpoint has them */
     uint64_t token_products; /* multiply-adds with weights per token, vocab * hidden of them for its logits */
     uint64_t parameters;
@@ -91,8 +92,8 @@ struct model_shape {
 
 struct model_opts {
     enum compute_mode compute; /* COMPUTE_AUTO is f32; bf16 and int8 are refused with -ENOTSUP */
-    uint32_t tokens_max;       /* of one step, all rows */
-    uint32_t rows_max;         /* of one step */
+    uint32_t tokens_max;       /* of one step, all sequences */
+    uint32_t seqs_max;         /* of one step */
     uint32_t logits_max;       /* logit rows of one step */
     struct model_parts parts;
     const struct kern_ops *ops;
@@ -108,8 +109,8 @@ struct model_opts {
 /* Reads DIR/config.json and every tensor's header, and says what a load will take; loads nothing. parts: NULL
  * as zeros. 0, -ENOENT, -EINVAL, -ENOTSUP (a family or quantisation we do not have), with the reason in e. */
 int model_probe(const char *dir, const struct model_parts *parts, struct model_shape *ret, struct err *e);
-/* Bytes of workspace for steps of up to tokens_max tokens in rows_max rows. */
-uint64_t model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max, uint32_t rows_max,
+/* Bytes of workspace for steps of up to tokens_max tokens of seqs_max sequences. */
+uint64_t model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max, uint32_t seqs_max,
                                uint32_t workers);
 
 /* As model_probe, then packs the weights. On failure nothing remains. */
@@ -124,7 +125,7 @@ struct model_grid {
     const float *features;
 };
 
-struct model_row {
+struct model_seq {
     const uint32_t *tokens; /* ids < vocab */
     uint32_t token_count;   /* >= 1 */
     uint32_t position;      /* of tokens[0] in the sequence */
@@ -132,22 +133,22 @@ struct model_row {
     uint32_t state_in;      /* state at `position`; NONE: zeros (position 0) */
     uint32_t state_out;     /* place of the state after the last token; may be state_in */
     uint32_t logits_from; /* tokens [logits_from, token_count) give a row of logits each; token_count: none */
-    /* The sequence's images, ascending; those after the row's last token may be left out. They decide the
+    /* The sequence's images, ascending; those after the sequence's last token may be left out. They decide the
      * positions (contract 4.4) of all following tokens. */
     const struct model_grid *grids;
     uint32_t grid_count;
     /* Some of these tokens are drafts: state_out gets the state at `position` and the tokens' inputs, and
-     * model_accept() says afterwards how many of them were accepted. At most 1 + drafts_max tokens. A row
+     * model_accept() says afterwards how many of them were accepted. At most 1 + drafts_max tokens. A sequence
      * that continues from such a state begins with the accepted tokens. */
     bool hold;
 };
 
 struct model_step {
-    const struct model_row *rows;
-    uint32_t row_count;
+    const struct model_seq *seqs;
+    uint32_t seq_count;
     char *pages;                   /* base of the page pool: page p at pages + p * page_bytes */
     char *states;                  /* base of the state pool; NULL without states */
-    float *logits;                 /* [logit rows][vocab]: of row 0 first */
+    float *logits;                 /* [logit rows][vocab]: of sequence 0 first */
     atomic_bool *cancel;           /* looked at between layers; may be NULL */
     atomic_bool *stop;             /* likewise */
     _Atomic uint64_t *progress_ns; /* set to the clock's time after each layer; may be NULL */
@@ -158,17 +159,17 @@ struct model_step {
  * == state_in), and the step counts as not done. */
 int model_forward(struct model *m, const struct model_step *s);
 
-/* After a step in which the row held its tokens: the first `count` of them count, 1 <= count <= token_count.
+/* After a step in which the sequence held its tokens: the first `count` of them count, 1 <= count <= token_count.
  * Nothing is computed. A state whose tokens were held is whole and may be kept, copied and read by many once
  * this has been said. */
 void model_accept(struct model *m, char *states, uint32_t state, uint32_t count);
 
 /* Drafts with the MTP head after tokens that are known but not computed yet. */
-struct model_draft_row {
+struct model_draft_seq {
     uint32_t token, position; /* the last known token, and where it is in its sequence; >= 1 */
-    const uint32_t *pages;    /* as in model_row, for t < position + count; K and V of rejected drafts are
+    const uint32_t *pages;    /* as in model_seq, for t < position + count; K and V of rejected drafts are
                                  overwritten later */
-    uint32_t state; /* the next model_row's state_in: after it lies the hidden state of token position - 1 */
+    uint32_t state; /* the next model_seq's state_in: after it lies the hidden state of token position - 1 */
     const struct model_grid *grids;
     uint32_t grid_count;
     uint32_t count;   /* requested: 1..drafts_max */
@@ -176,8 +177,8 @@ struct model_draft_row {
     float *logits;    /* [count]: theirs; may be NULL */
 };
 struct model_draft {
-    const struct model_draft_row *rows; /* row_count <= rows_max */
-    uint32_t row_count;
+    const struct model_draft_seq *seqs; /* seq_count <= seqs_max */
+    uint32_t seq_count;
     char *pages, *states;      /* as in model_step */
     const uint64_t *valid_ids; /* bit per id that may be drafted; NULL: all */
     atomic_bool *stop;         /* as in model_step */

@@ -2,8 +2,8 @@
  *
  * A pair's input lies in `mid`: the normed embedding, then the normed hidden state. In a forward pass token t
  * brings the left half of its own pair and the right half of the next token's, so one walk over the tokens
- * makes all of them; the row's first takes its right half from state_in. Drafting is a step of one token per
- * row through the head's layer and lm_head, of whose logits only the best one is kept, tile by tile: a row of
+ * makes all of them; the seq's first takes its right half from state_in. Drafting is a step of one token per
+ * seq through the head's layer and lm_head, of whose logits only the best one is kept, tile by tile: a seq of
  * them would be the largest thing in the workspace. */
 #include "model/mtp.h"
 
@@ -45,8 +45,8 @@ static void set_half(struct step *s, const struct mtp_weights *w, uint32_t t, bo
  * any more. */
 static void set_embedding(struct step *s, const struct mtp *m, uint32_t t)
 {
-    const struct model_row *row = &s->in->rows[s->token_row[t]];
-    uint32_t position = row->position + (t - s->row_column[s->token_row[t]]);
+    const struct model_seq *seq = &s->in->seqs[s->token_seq[t]];
+    uint32_t position = seq->position + (t - s->seq_column[s->token_seq[t]]);
     float *left = pair_of(s, t);
     const float *x = s->features[t];
     if (!x) {
@@ -55,7 +55,7 @@ static void set_embedding(struct step *s, const struct mtp *m, uint32_t t)
     }
     set_half(s, &m->weights, t, false, x, m->weights.norm_embedding);
     if (position > 0)
-        rope_at(&s->rope, mrope_at(row->grids, row->grid_count, position - 1),
+        rope_at(&s->rope, mrope_at(seq->grids, seq->grid_count, position - 1),
                 s->cosines + (size_t)t * s->rope.half, s->sines + (size_t)t * s->rope.half);
 }
 
@@ -75,21 +75,21 @@ static void pair_token(struct step *s, const void *arg, uint32_t t)
 {
     const struct mtp *m = arg;
     const struct config *c = s->config;
-    uint32_t r = s->token_row[t];
-    const struct model_row *row = &s->in->rows[r];
+    uint32_t r = s->token_seq[t];
+    const struct model_seq *seq = &s->in->seqs[r];
     float *h = s->h + (size_t)t * c->hidden;
     if (s->settle)
         s->settle(s, t);
     s->ops->rmsnorm(h, h, m->final_norm, c->hidden, c->eps);
     set_embedding(s, m, t);
-    if (t + 1 < s->row_column[r] + row->token_count)
+    if (t + 1 < s->seq_column[r] + seq->token_count)
         set_half(s, &m->weights, t + 1, true, h, m->weights.norm_hidden);
-    if (t > s->row_column[r])
+    if (t > s->seq_column[r])
         return;
-    if (row->state_in == NONE)
+    if (seq->state_in == NONE)
         memset(pair_of(s, t) + c->hidden, 0, c->hidden * sizeof(float)); /* entry 0: nobody looks */
     else
-        set_half(s, &m->weights, t, true, state_last_hidden(s, row->state_in, s->row_held[r]),
+        set_half(s, &m->weights, t, true, state_last_hidden(s, seq->state_in, s->seq_held[r]),
                  m->weights.norm_hidden);
 }
 
@@ -114,14 +114,14 @@ static uint32_t add_pairs(struct step *s, const struct mtp_weights *w, struct st
 
 /* ---- K and V of known tokens ---- */
 
-/* By now every row has read what its state_in had. */
+/* By now every seq has read what its state_in had. */
 static void keep_hidden(const struct step *s, uint32_t t)
 {
-    uint32_t r = s->token_row[t], index = t - s->row_column[r];
-    const struct model_row *row = &s->in->rows[r];
-    if (!row->hold && index + 1 < row->token_count)
+    uint32_t r = s->token_seq[t], index = t - s->seq_column[r];
+    const struct model_seq *seq = &s->in->seqs[r];
+    if (!seq->hold && index + 1 < seq->token_count)
         return;
-    memcpy(state_hidden(s, row->state_out, row->hold ? index : 0), s->h + (size_t)t * s->config->hidden,
+    memcpy(state_hidden(s, seq->state_out, seq->hold ? index : 0), s->h + (size_t)t * s->config->hidden,
            s->config->hidden * sizeof(float));
 }
 
@@ -165,24 +165,24 @@ struct draft_stage {
     const struct mtp *mtp;
     const struct model_draft *draft;
     const struct matrix *output; /* the rows that are looked at */
-    const uint32_t *ids;         /* whose they are; NULL: row i is token i's */
+    const uint32_t *ids;         /* whose they are; NULL: seq i is token i's */
     uint32_t panels, tiles;      /* of `output` in a tile; tiles */
     uint32_t pass;
 };
 
-/* The rows that need more than `pass` draft tokens, as a step of one token each: its input token, and the
- * place of the row's hidden state of the pass before. */
-static uint32_t list_rows(struct step *s, const struct model_draft *d, uint32_t pass)
+/* The sequences that need more than `pass` draft tokens, as a step of one token each: its input token, and the
+ * place of the seq's hidden state of the pass before. */
+static uint32_t list_seqs(struct step *s, const struct model_draft *d, uint32_t pass)
 {
     uint32_t count = 0, column = 0;
-    for (uint32_t i = 0; i < d->row_count; i++) {
-        const struct model_draft_row *r = &d->rows[i];
+    for (uint32_t i = 0; i < d->seq_count; i++) {
+        const struct model_draft_seq *r = &d->seqs[i];
         if (r->count <= pass) {
             column += pass > 0 && r->count == pass;
             continue;
         }
-        s->drafts[count] = (struct step_draft){.row = i, .column = column++};
-        s->draft_rows[count++] = (struct model_row){.tokens = pass == 0 ? &r->token : &r->drafts[pass - 1],
+        s->drafts[count] = (struct step_draft){.seq = i, .column = column++};
+        s->draft_seqs[count++] = (struct model_seq){.tokens = pass == 0 ? &r->token : &r->drafts[pass - 1],
                                                     .token_count = 1,
                                                     .position = r->position + pass,
                                                     .pages = r->pages,
@@ -198,13 +198,13 @@ static uint32_t list_rows(struct step *s, const struct model_draft *d, uint32_t 
 static void pair_draft(struct step *s, const void *arg, uint32_t t)
 {
     const struct draft_stage *st = arg;
-    const struct model_draft_row *row = &st->draft->rows[s->drafts[t].row];
+    const struct model_draft_seq *seq = &st->draft->seqs[s->drafts[t].seq];
     const struct mtp_weights *w = &st->mtp->weights;
     const float *hidden = s->h + (size_t)s->drafts[t].column * s->config->hidden;
     if (st->pass == 0) {
-        uint32_t held = step_state_header(s->config, s->in->states, row->state)->pending;
+        uint32_t held = step_state_header(s->config, s->in->states, seq->state)->pending;
         ASSERT(held <= state_held_max(s->config));
-        hidden = state_last_hidden(s, row->state, held);
+        hidden = state_last_hidden(s, seq->state, held);
     }
     set_embedding(s, st->mtp, t);
     set_half(s, w, t, true, hidden, w->norm_hidden);
@@ -278,7 +278,7 @@ static void head_tile(void *arg, uint32_t tile, uint32_t worker)
 static void take_draft(const struct draft_stage *st, uint32_t t)
 {
     const struct step *s = st->step;
-    const struct model_draft_row *row = &st->draft->rows[s->drafts[t].row];
+    const struct model_draft_seq *seq = &st->draft->seqs[s->drafts[t].seq];
     const struct step_best *of = s->draft_best + (size_t)t * st->tiles;
     struct step_best best = of[0];
     for (uint32_t i = 1; i < st->tiles; i++) {
@@ -287,9 +287,9 @@ static void take_draft(const struct draft_stage *st, uint32_t t)
             best = other;
     }
     /* Not a number everywhere: any id is as wrong as another. */
-    row->drafts[st->pass] = best.id < s->config->vocab ? best.id : row->token;
-    if (row->logits)
-        row->logits[st->pass] = best.logit;
+    seq->drafts[st->pass] = best.id < s->config->vocab ? best.id : seq->token;
+    if (seq->logits)
+        seq->logits[st->pass] = best.logit;
 }
 
 static void draft_pass(struct draft_stage *st)
@@ -309,9 +309,9 @@ static void draft_pass(struct draft_stage *st)
 
 static void check_draft(const struct step *s, const struct model_draft *d)
 {
-    ASSERT(d->row_count <= s->rows_max && d->states);
-    for (uint32_t i = 0; i < d->row_count; i++) {
-        const struct model_draft_row *r = &d->rows[i];
+    ASSERT(d->seq_count <= s->seqs_max && d->states);
+    for (uint32_t i = 0; i < d->seq_count; i++) {
+        const struct model_draft_seq *r = &d->seqs[i];
         ASSERT(r->position > 0 && r->token < s->config->vocab);
         ASSERT(r->count > 0 && r->count <= s->config->drafts_max);
     }
@@ -330,11 +330,11 @@ int mtp_draft(struct step *s, const struct mtp *m, const struct model_draft *d)
     for (; st.pass < s->config->drafts_max; st.pass++) {
         if (d->stop && atomic_load_explicit(d->stop, memory_order_relaxed))
             return -ECANCELED;
-        uint32_t count = list_rows(s, d, st.pass);
+        uint32_t count = list_seqs(s, d, st.pass);
         if (count == 0)
             break;
         struct model_step step = {
-            .rows = s->draft_rows, .row_count = count, .pages = d->pages, .states = d->states};
+            .seqs = s->draft_seqs, .seq_count = count, .pages = d->pages, .states = d->states};
         step_begin(s, &step);
         draft_pass(&st);
     }

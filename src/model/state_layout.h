@@ -5,7 +5,7 @@
  * 1, token j). State: for each linear-attention layer in order: the convolution's last inputs [taps -
  * 1][channels], then the delta state [value_heads][key_dim][value_dim], f32, each rounded up to 64 bytes.
  * Where tokens may be drafted, there follow for each linear-attention layer the inputs of 1 + drafts_max
- * tokens behind the state (held rows, see state_held_row), and at the end of the state its header, which says
+ * tokens behind the state (held seqs, see state_held_token), and at the end of the state its header, which says
  * how many of them count. With MTP the hidden states of those tokens, [hidden] f32 each, lie between the two;
  * a state behind which nothing is held has that of its last token in the first place. */
 #ifndef PLATEAU_MODEL_STATE_LAYOUT_H
@@ -59,16 +59,16 @@ static inline size_t state_matrices_bytes(const struct config *c)
 
 /* One token's inputs of one linear-attention layer, in floats: where each begins, and where the next token's
  * do. */
-struct state_held_row {
+struct state_held_token {
     size_t u;           /* [channels] as they enter the convolution */
     size_t k, v;        /* [key_heads][key_dim], [value_heads][value_dim] as they enter the delta rule */
     size_t alpha, beta; /* [value_heads] each */
     size_t floats;
 };
 
-static inline struct state_held_row state_held_row(const struct config *c)
+static inline struct state_held_token state_held_token(const struct config *c)
 {
-    struct state_held_row r = {.k = config_conv_channels(c)};
+    struct state_held_token r = {.k = config_conv_channels(c)};
     r.v = r.k + (size_t)c->key_heads * c->key_dim;
     r.alpha = r.v + (size_t)c->value_heads * c->value_dim;
     r.beta = r.alpha + c->value_heads;
@@ -85,7 +85,7 @@ static inline uint32_t state_held_max(const struct config *c)
 static inline size_t state_held_offset(const struct config *c, uint32_t linear_index)
 {
     return state_matrices_bytes(c) +
-           state_held_row(c).floats * sizeof(float) * state_held_max(c) * (size_t)linear_index;
+           state_held_token(c).floats * sizeof(float) * state_held_max(c) * (size_t)linear_index;
 }
 
 /* With MTP: where the hidden state of held token `index` lies. */

@@ -1,6 +1,6 @@
 /* step.c - workspace and tiles.
  *
- * The workspace is a list of arrays, each so many bytes per token, row or worker: one list, from which both
+ * The workspace is a list of arrays, each so many bytes per token, seq or worker: one list, from which both
  * its cost and its layout come, so that the plan cannot drift from what is allocated. Products take tiles of
  * panels x columns. Few columns: all of them in every tile, so a weight is read once; many: blocks, so that a
  * block of activations stays in the cache. Which of them a tile is changes no bit of a result. */
@@ -13,7 +13,7 @@
 
 #include <errno.h>
 
-enum need_per { PER_MODEL, PER_TOKEN, PER_ROW, PER_WORKER };
+enum need_per { PER_MODEL, PER_TOKEN, PER_SEQ, PER_WORKER };
 
 struct need {
     void **place;
@@ -58,9 +58,9 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need n
 {
     struct need *need = needs;
     uint32_t mid = mid_wide(c);
-    NEED(&s->row_column, PER_ROW, sizeof(uint32_t));
-    NEED(&s->row_held, PER_ROW, sizeof(uint32_t));
-    NEED(&s->token_row, PER_TOKEN, sizeof(uint32_t));
+    NEED(&s->seq_column, PER_SEQ, sizeof(uint32_t));
+    NEED(&s->seq_held, PER_SEQ, sizeof(uint32_t));
+    NEED(&s->token_seq, PER_TOKEN, sizeof(uint32_t));
     NEED(&s->spans, PER_TOKEN, sizeof(struct step_span));
     NEED(&s->positions, PER_TOKEN, sizeof(struct rope_position));
     NEED(&s->features, PER_TOKEN, sizeof(float *));
@@ -105,9 +105,9 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need n
     if (state_held_max(c))
         NEED(&s->delta_scratch, PER_WORKER, FLOATS(KERN_DELTA_SCRATCH(c->key_dim)));
     if (c->mtp_count) {
-        NEED(&s->drafts, PER_ROW, sizeof(struct step_draft));
-        NEED(&s->draft_rows, PER_ROW, sizeof(struct model_row));
-        NEED(&s->draft_best, PER_ROW, step_draft_tiles_max(c) * sizeof(struct step_best));
+        NEED(&s->drafts, PER_SEQ, sizeof(struct step_draft));
+        NEED(&s->draft_seqs, PER_SEQ, sizeof(struct model_seq));
+        NEED(&s->draft_best, PER_SEQ, step_draft_tiles_max(c) * sizeof(struct step_best));
         NEED(&s->draft_logits, PER_WORKER, FLOATS(STEP_DRAFT_COLUMNS * STEP_DRAFT_LOGITS));
     }
     ASSERT(need - needs <= NEEDS_MAX);
@@ -125,7 +125,7 @@ struct model_workspace step_cost(const struct config *c)
     return (struct model_workspace){.fixed_bytes =
                                         sums[PER_MODEL] + (count + 1) * ALIGN + sizeof(struct step),
                                     .token_bytes = sums[PER_TOKEN],
-                                    .row_bytes = sums[PER_ROW],
+                                    .seq_bytes = sums[PER_SEQ],
                                     .worker_bytes = sums[PER_WORKER]};
 }
 
@@ -135,7 +135,7 @@ int step_create(struct arena *a, const struct config *c, const struct model_opts
     struct need needs[NEEDS_MAX];
     const uint64_t counts[] = {[PER_MODEL] = 1,
                                [PER_TOKEN] = opts->tokens_max,
-                               [PER_ROW] = opts->rows_max,
+                               [PER_SEQ] = opts->seqs_max,
                                [PER_WORKER] = workers_count(opts->workers)};
     if (!s)
         return -ENOMEM;
@@ -147,7 +147,7 @@ int step_create(struct arena *a, const struct config *c, const struct model_opts
             return -ENOMEM;
     }
     s->tokens_max = opts->tokens_max;
-    s->rows_max = opts->rows_max;
+    s->seqs_max = opts->seqs_max;
     s->logits_max = opts->logits_max;
     s->wide = wide(c);
     s->mid_wide = mid_wide(c);
@@ -158,22 +158,22 @@ int step_create(struct arena *a, const struct config *c, const struct model_opts
     return 0;
 }
 
-static void add_spans(struct step *s, uint32_t row, uint32_t column)
+static void add_spans(struct step *s, uint32_t seq, uint32_t column)
 {
-    const struct model_row *r = &s->in->rows[row];
+    const struct model_seq *r = &s->in->seqs[seq];
     for (uint32_t done = 0; done < r->token_count;) {
         uint32_t position = r->position + done;
         uint32_t count = MIN_OF(STEP_SPAN_TOKENS - position % STEP_SPAN_TOKENS, r->token_count - done);
-        s->spans[s->span_count++] = (struct step_span){row, column + done, position, count};
+        s->spans[s->span_count++] = (struct step_span){seq, column + done, position, count};
         done += count;
     }
 }
 
 /* A token's place among text and images, and what stands for it if it is a image's. */
-static void add_place(struct step *s, const struct model_row *row, uint32_t column, uint32_t position)
+static void add_place(struct step *s, const struct model_seq *seq, uint32_t column, uint32_t position)
 {
-    const struct model_grid *g = mrope_grid(row->grids, row->grid_count, position);
-    s->positions[column] = mrope_at(row->grids, row->grid_count, position);
+    const struct model_grid *g = mrope_grid(seq->grids, seq->grid_count, position);
+    s->positions[column] = mrope_at(seq->grids, seq->grid_count, position);
     s->features[column] = NULL;
     if (!g)
         return;
@@ -184,36 +184,36 @@ static void add_place(struct step *s, const struct model_row *row, uint32_t colu
 }
 
 /* Tokens of state_in to apply. Without states nothing is held: K and V of rejected drafts are overwritten. */
-static uint32_t held_in(const struct step *s, const struct model_row *row)
+static uint32_t held_in(const struct step *s, const struct model_seq *seq)
 {
     uint32_t most = state_held_max(s->config);
     if (s->config->linear_count == 0)
         return 0;
-    ASSERT(!row->hold || row->token_count <= most);
-    if (most == 0 || row->state_in == NONE)
+    ASSERT(!seq->hold || seq->token_count <= most);
+    if (most == 0 || seq->state_in == NONE)
         return 0;
-    uint32_t held = step_state_header(s->config, s->in->states, row->state_in)->pending;
+    uint32_t held = step_state_header(s->config, s->in->states, seq->state_in)->pending;
     ASSERT(held <= most);
     return held;
 }
 
 void step_begin(struct step *s, const struct model_step *in)
 {
-    ASSERT(in->row_count <= s->rows_max);
+    ASSERT(in->seq_count <= s->seqs_max);
     s->in = in;
-    s->rows = in->row_count;
+    s->seqs = in->seq_count;
     s->tokens = s->span_count = s->imaged = 0;
     s->settle = NULL;
-    for (uint32_t r = 0; r < in->row_count; r++) {
-        const struct model_row *row = &in->rows[r];
-        ASSERT(row->token_count > 0 && row->token_count <= s->tokens_max - s->tokens);
-        s->row_column[r] = s->tokens;
-        s->row_held[r] = held_in(s, row);
+    for (uint32_t r = 0; r < in->seq_count; r++) {
+        const struct model_seq *seq = &in->seqs[r];
+        ASSERT(seq->token_count > 0 && seq->token_count <= s->tokens_max - s->tokens);
+        s->seq_column[r] = s->tokens;
+        s->seq_held[r] = held_in(s, seq);
         add_spans(s, r, s->tokens);
-        for (uint32_t i = 0; i < row->token_count; i++, s->tokens++) {
-            s->ids[s->tokens] = row->tokens[i];
-            add_place(s, row, s->tokens, row->position + i);
-            s->token_row[s->tokens] = r;
+        for (uint32_t i = 0; i < seq->token_count; i++, s->tokens++) {
+            s->ids[s->tokens] = seq->tokens[i];
+            add_place(s, seq, s->tokens, seq->position + i);
+            s->token_seq[s->tokens] = r;
         }
     }
 }

@@ -1,6 +1,6 @@
 /* step.h - one forward pass under way: its workspace and the ways work is split.
  *
- * The tokens of all rows lie side by side as columns: row 0's first. Work goes to the workers in tiles of
+ * The tokens of all sequences lie side by side as columns: sequence 0's first. Work goes to the workers in tiles of
  * outputs; every step_* function below is one barrier (a single tile runs without). Between barriers a tile
  * only writes what it owns. The blocks (attention, delta net, MLP, experts) leave their result in `d` or
  * elsewhere and say in `settle` how a token adds it to the residual stream; the next norm does that first,
@@ -14,11 +14,11 @@
 
 #include "base/check.h"
 
-/* Tokens of one row whose absolute positions share position / 16: what attention takes as a block of queries,
+/* Tokens of one sequence whose absolute positions share position / 16: what attention takes as a block of queries,
  * and what may write into a page without sharing a cache line with another block. */
 #define STEP_SPAN_TOKENS 16
 struct step_span {
-    uint32_t row, column, position, count;
+    uint32_t seq, column, position, count;
 };
 
 /* One product with a matrix, cut into tiles. */
@@ -37,15 +37,15 @@ struct step_columns {
 };
 #define STEP_PROJECTIONS_MAX 2 /* of all tokens, in one list */
 
-/* A draft in progress: its row of model_draft, and the place of its hidden state of the pass before. */
+/* A draft in progress: its sequence of model_draft, and the place of its hidden state of the pass before. */
 struct step_draft {
-    uint32_t row, column;
+    uint32_t seq, column;
 };
 struct step_best {
     float logit;
     uint32_t id;
 };
-/* Limits of drafting: panels of the head at a time, and rows. */
+/* Limits of drafting: panels of the head at a time, and sequences. */
 #define STEP_DRAFT_PANELS  16
 #define STEP_DRAFT_LOGITS  (STEP_DRAFT_PANELS * MATRIX_PANEL)
 #define STEP_DRAFT_COLUMNS 16
@@ -56,19 +56,19 @@ struct step {
     const struct kern_ops *ops;
     struct workers *workers;
     struct rope rope;
-    uint32_t tokens_max, rows_max, logits_max;
+    uint32_t tokens_max, seqs_max, logits_max;
     uint32_t wide;             /* floats per token in p */
     uint32_t mid_wide, x_wide; /* likewise in mid and x */
     uint32_t products_max;
     /* The step. */
     const struct model_step *in;
-    uint32_t tokens, rows, span_count;
+    uint32_t tokens, seqs, span_count;
     uint32_t imaged;                                /* tokens with features */
     void (*settle)(struct step *s, uint32_t token); /* NULL: nothing pending */
     /* Workspace. */
-    uint32_t *row_column; /* [rows]: column of the row's first token */
-    uint32_t *row_held;   /* [rows]: tokens held in state_in that count */
-    uint32_t *token_row;  /* [tokens] */
+    uint32_t *seq_column; /* [seqs]: column of the sequence's first token */
+    uint32_t *seq_held;   /* [seqs]: tokens held in state_in that count */
+    uint32_t *token_seq;  /* [tokens] */
     struct step_span *spans;
     uint32_t *ids; /* [tokens] */
     struct rope_position *positions;
@@ -94,9 +94,9 @@ struct step {
     const float **pair_x, **pair_xsum, **pair_mid, **pair_mid_sum; /* [pairs] */
     float **pair_up_y, **pair_out_y;
     /* Drafts. */
-    struct step_draft *drafts;    /* [rows] */
-    struct model_row *draft_rows; /* [rows] */
-    struct step_best *draft_best; /* [rows][step_draft_tiles_max] */
+    struct step_draft *drafts;    /* [seqs] */
+    struct model_seq *draft_seqs; /* [seqs] */
+    struct step_best *draft_best; /* [seqs][step_draft_tiles_max] */
     /* Per worker. */
     float *attention_scratch;   /* [workers][KERN_ATTN_SCRATCH] */
     struct kern_query *queries; /* [workers][STEP_QUERIES_MAX] */
@@ -105,11 +105,11 @@ struct step {
 };
 #define STEP_QUERIES_MAX 64
 
-/* What a workspace costs: fixed + token * tokens_max + row * rows_max + worker * workers. */
+/* What a workspace costs: fixed + token * tokens_max + seq * seqs_max + worker * workers. */
 struct model_workspace step_cost(const struct config *c);
 /* Lays the workspace out in `a`. 0 or -ENOMEM. */
 int step_create(struct arena *a, const struct config *c, const struct model_opts *opts, struct step **ret);
-/* Takes the rows in: columns, spans, positions. */
+/* Takes the sequences in: columns, spans, positions. */
 void step_begin(struct step *s, const struct model_step *in);
 
 /* Floats from one token's row to the next for at least n: whole cache lines, and not a multiple of 1 KiB, or

@@ -1,21 +1,21 @@
 /* sched.c - one order, three passes.
  *
- * Rows that have a place are in `running`, by rank; those that wait in `queue`, preempted and parked ones
+ * Sequences that have a place are in `running`, by rank; those that wait in `queue`, preempted and parked ones
  * first, each part by rank. A plan makes three passes:
- *   1. every running row secures a page for its next token, oldest first (secure.h).
- *   2. rows of the queue get places: tenants in turn, each one's rows in order (admit.h, shares.h).
- *   3. tokens: one for each decoding row, the rest to prompts (tokens.h).
- * Before the first pass what has come from the tier below is taken in, before the second one rows whose
- * prefix lies there leave the queue to fetch it (fetching.h). What they hold goes before any row that runs
- * loses a page. A row with no page for its next token keeps its others instead of being preempted itself: an
- * older row takes them when it needs them, and until then nothing has to be computed again. */
+ *   1. every running sequence secures a page for its next token, oldest first (secure.h).
+ *   2. sequences of the queue get places: tenants in turn, each one's sequences in order (admit.h, shares.h).
+ *   3. tokens: one for each decoding sequence, the rest to prompts (tokens.h).
+ * Before the first pass what has come from the tier below is taken in, before the second one sequences whose
+ * prefix lies there leave the queue to fetch it (fetching.h). What they hold goes before any sequence that runs
+ * loses a page. A sequence with no page for its next token keeps its others instead of being preempted itself: an
+ * older sequence takes them when it needs them, and until then nothing has to be computed again. */
 #include "sched/sched.h"
 
 #include "sched/admit.h"
 #include "sched/fetching.h"
 #include "sched/places.h"
-#include "sched/row_cache.h"
-#include "sched/row_fetch.h"
+#include "sched/seq_cache.h"
+#include "sched/seq_fetch.h"
 #include "sched/secure.h"
 #include "sched/tokens.h"
 
@@ -27,20 +27,20 @@
  * commit was refused would otherwise come back at once and be preempted again. */
 #define REFUSED_NS 1000000000ull
 
-#define ROW SCHED_ROW
+#define SEQ SCHED_SEQ
 
 size_t sched_arena_bytes(const struct sched_opts *opts)
 {
     return sizeof(struct sched) + 256 +
-           opts->rows_max * (sizeof(struct sched_step_row) + sizeof(struct sched_row *)) +
+           opts->seqs_max * (sizeof(struct sched_step_seq) + sizeof(struct sched_seq *)) +
            shares_arena_bytes();
 }
 
 int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **ret)
 {
-    if (opts->rows_max == 0 || opts->logits_max < (uint64_t)opts->rows_max + opts->drafts_max ||
+    if (opts->seqs_max == 0 || opts->logits_max < (uint64_t)opts->seqs_max + opts->drafts_max ||
         opts->logits_chunk_max == 0 ||
-        opts->tokens_max < (uint64_t)opts->rows_max - 1 + PAGE_TOKENS + opts->drafts_max ||
+        opts->tokens_max < (uint64_t)opts->seqs_max - 1 + PAGE_TOKENS + opts->drafts_max ||
         opts->group_count == 0 || opts->group_count > PAGE_GROUPS_MAX ||
         (opts->tier && (!opts->prefix || opts->group_count != 1)))
         return -EINVAL;
@@ -48,9 +48,9 @@ int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **
     if (!s)
         return -ENOMEM;
     s->opts = *opts;
-    s->rows = ARENA_ARRAY(a, struct sched_step_row, opts->rows_max);
-    s->prompts = ARENA_ARRAY(a, struct sched_row *, opts->rows_max);
-    if (!s->rows || !s->prompts || shares_create(a, &s->shares) < 0)
+    s->seqs = ARENA_ARRAY(a, struct sched_step_seq, opts->seqs_max);
+    s->prompts = ARENA_ARRAY(a, struct sched_seq *, opts->seqs_max);
+    if (!s->seqs || !s->prompts || shares_create(a, &s->shares) < 0)
         return -ENOMEM;
     list_init(&s->running);
     list_init(&s->queue);
@@ -60,101 +60,101 @@ int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **
     return 0;
 }
 
-/* ---- rows ---- */
+/* ---- sequences ---- */
 
-static bool fits_alone(const struct sched *s, const struct sched_row *row)
+static bool fits_alone(const struct sched *s, const struct sched_seq *seq)
 {
     bool fits = true;
     for (uint32_t g = 0; g < s->opts.group_count; g++) {
         const struct page_group *group = &s->opts.groups[g];
         fits = fits &&
-               page_group_needs(group, sched_pages(row->tokens_limit)) <= page_pool_pages_max(group->pages);
+               page_group_needs(group, sched_pages(seq->tokens_limit)) <= page_pool_pages_max(group->pages);
     }
     return fits;
 }
 
-int sched_add(struct sched *s, struct sched_row *row)
+int sched_add(struct sched *s, struct sched_seq *seq)
 {
-    ASSERT(row->phase == SCHED_NEW);
-    ASSERT(row->key_count <= row->tokens / PAGE_TOKENS);
+    ASSERT(seq->phase == SCHED_NEW);
+    ASSERT(seq->key_count <= seq->tokens / PAGE_TOKENS);
     ASSERT(!s->planned);
-    ASSERT(row->tokens > 0 && row->tokens < row->tokens_limit);
-    ASSERT(fits_alone(s, row));
-    if (s->running_count + s->waiting_count >= s->opts.rows_max + s->opts.queue_max)
+    ASSERT(seq->tokens > 0 && seq->tokens < seq->tokens_limit);
+    ASSERT(fits_alone(s, seq));
+    if (s->running_count + s->waiting_count >= s->opts.seqs_max + s->opts.queue_max)
         return -EAGAIN;
-    places_rank(s, row, row->arrival_ns);
-    row->state = row->state_in = row->boundary = NONE;
-    row->node = row->pinned = NONE;
-    row->paused = false;
-    row->done = row->page_count = row->node_pages = row->preemptions = row->cached = row->fetched = 0;
-    row->fetch_tries = row->fetch_pages = row->fetch_open = row->fetch_from = row->fetch_to = 0;
-    memset(row->first, 0, sizeof(row->first));
-    row->secured = row->examined = row->blocked_ns = 0;
-    row->returns = row->takes = false;
-    row->share = shares_take(&s->shares, row->tenant_id, row->weight);
-    list_init(&row->link);
-    places_enqueue(s, row, SCHED_QUEUED);
+    places_rank(s, seq, seq->arrival_ns);
+    seq->state = seq->state_in = seq->boundary = NONE;
+    seq->node = seq->pinned = NONE;
+    seq->paused = false;
+    seq->done = seq->page_count = seq->node_pages = seq->preemptions = seq->cached = seq->fetched = 0;
+    seq->fetch_tries = seq->fetch_pages = seq->fetch_open = seq->fetch_from = seq->fetch_to = 0;
+    memset(seq->first, 0, sizeof(seq->first));
+    seq->secured = seq->examined = seq->blocked_ns = 0;
+    seq->returns = seq->takes = false;
+    seq->share = shares_take(&s->shares, seq->tenant_id, seq->weight);
+    list_init(&seq->link);
+    places_enqueue(s, seq, SCHED_QUEUED);
     return 0;
 }
 
-void sched_remove(struct sched *s, struct sched_row *row)
+void sched_remove(struct sched *s, struct sched_seq *seq)
 {
-    ASSERT(!s->planned && row->phase != SCHED_NEW);
-    if (row->phase == SCHED_ENDED) {
-        list_remove(&row->link);
+    ASSERT(!s->planned && seq->phase != SCHED_NEW);
+    if (seq->phase == SCHED_ENDED) {
+        list_remove(&seq->link);
     } else {
-        places_leave(s, row);
-        shares_give(row->share);
+        places_leave(s, seq);
+        shares_give(seq->share);
     }
-    ASSERT(list_empty(&row->link));
-    row->phase = SCHED_NEW;
+    ASSERT(list_empty(&seq->link));
+    seq->phase = SCHED_NEW;
 }
 
-void sched_pause(struct sched *s, struct sched_row *row)
+void sched_pause(struct sched *s, struct sched_seq *seq)
 {
     ASSERT(!s->planned);
-    if (row->paused)
+    if (seq->paused)
         return;
-    row->paused = true;
-    s->paused_count += sched_has_place(row);
-    s->waiting_paused += sched_waits(row);
+    seq->paused = true;
+    s->paused_count += sched_has_place(seq);
+    s->waiting_paused += sched_waits(seq);
 }
 
-void sched_resume(struct sched *s, struct sched_row *row)
+void sched_resume(struct sched *s, struct sched_seq *seq)
 {
     ASSERT(!s->planned);
-    if (!row->paused)
+    if (!seq->paused)
         return;
-    bool queued = sched_waits(row) && row->phase != SCHED_FETCHING;
-    s->paused_count -= sched_has_place(row);
+    bool queued = sched_waits(seq) && seq->phase != SCHED_FETCHING;
+    s->paused_count -= sched_has_place(seq);
     if (queued)
-        places_leave_queue(s, row);
+        places_leave_queue(s, seq);
     else
-        s->waiting_paused -= sched_waits(row);
-    row->paused = false;
+        s->waiting_paused -= sched_waits(seq);
+    seq->paused = false;
     if (queued)
-        places_enqueue_last(s, row);
+        places_enqueue_last(s, seq);
 }
 
-struct sched_row *sched_take_ended(struct sched *s)
+struct sched_seq *sched_take_ended(struct sched *s)
 {
     if (list_empty(&s->ended))
         return NULL;
-    struct sched_row *row = LIST_FIRST(&s->ended, struct sched_row, link);
-    ASSERT(row->phase == SCHED_ENDED);
-    list_remove(&row->link);
-    row->phase = SCHED_NEW;
-    return row;
+    struct sched_seq *seq = LIST_FIRST(&s->ended, struct sched_seq, link);
+    ASSERT(seq->phase == SCHED_ENDED);
+    list_remove(&seq->link);
+    seq->phase = SCHED_NEW;
+    return seq;
 }
 
-struct sched_row *sched_first_waiting(const struct sched *s)
+struct sched_seq *sched_first_waiting(const struct sched *s)
 {
-    struct sched_row *first = NULL;
+    struct sched_seq *first = NULL;
     for (struct list *it = s->running.next; it != &s->running; it = it->next) {
-        struct sched_row *row = ROW(it);
-        bool waits = row->phase == SCHED_PREFILLING && !row->paused && row->ready && row->ready < row->tokens;
-        if (waits && (!first || tokens_prompt_before(row, first, s->now_ns)))
-            first = row;
+        struct sched_seq *seq = SEQ(it);
+        bool waits = seq->phase == SCHED_PREFILLING && !seq->paused && seq->ready && seq->ready < seq->tokens;
+        if (waits && (!first || tokens_prompt_before(seq, first, s->now_ns)))
+            first = seq;
     }
     ASSERT(!first || first->ready < first->tokens);
     return first;
@@ -171,12 +171,12 @@ void sched_set_queue_timeout(struct sched *s, uint64_t ns)
     s->opts.queue_timeout_ns = ns;
 }
 
-static void end_if_late(struct sched *s, struct sched_row *row)
+static void end_if_late(struct sched *s, struct sched_seq *seq)
 {
-    ASSERT(sched_waits(row));
-    if (row->phase != SCHED_PREEMPTED && row->phase != SCHED_PARKED && s->now_ns >= row->arrival_ns &&
-        s->now_ns - row->arrival_ns >= s->opts.queue_timeout_ns)
-        places_end(s, row, SCHED_END_TIMEOUT);
+    ASSERT(sched_waits(seq));
+    if (seq->phase != SCHED_PREEMPTED && seq->phase != SCHED_PARKED && s->now_ns >= seq->arrival_ns &&
+        s->now_ns - seq->arrival_ns >= s->opts.queue_timeout_ns)
+        places_end(s, seq, SCHED_END_TIMEOUT);
 }
 
 static void end_timeouts(struct sched *s)
@@ -184,16 +184,16 @@ static void end_timeouts(struct sched *s)
     if (s->opts.queue_timeout_ns == 0)
         return;
     LIST_EACH(it, &s->queue)
-        end_if_late(s, ROW(it));
+        end_if_late(s, SEQ(it));
     LIST_EACH(at, &s->fetching)
-        end_if_late(s, ROW(at));
+        end_if_late(s, SEQ(at));
 }
 
 static void note_active(struct sched *s, struct list *list)
 {
     LIST_EACH(it, list)
-        if (!ROW(it)->paused)
-            share_note_active(ROW(it)->share, s->plan_number);
+        if (!SEQ(it)->paused)
+            share_note_active(SEQ(it)->share, s->plan_number);
 }
 
 static void level_tenants(struct sched *s)
@@ -210,7 +210,7 @@ void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_pla
     ASSERT(!s->planned);
     uint64_t preemptions = s->preemptions;
     s->plan_number++;
-    s->row_count = s->tokens = 0;
+    s->seq_count = s->tokens = 0;
     s->now_ns = ev->now_ns;
     s->refused = s->refused && ev->now_ns - s->refused_ns < REFUSED_NS;
     s->prompt_token_ns = ev->prompt_token_ns;
@@ -224,38 +224,38 @@ void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_pla
         fetching_begin(s);
     admit_queue(s);
     tokens_plan(s, is_alone(s) ? ev->tokens_alone : ev->tokens_shared);
-    ASSERT(s->row_count <= s->running_count);
+    ASSERT(s->seq_count <= s->running_count);
     ASSERT(s->tokens <= s->opts.tokens_max);
-    s->planned = s->row_count > 0;
-    *ret = (struct sched_plan){s->row_count, s->tokens, s->rows, (uint32_t)(s->preemptions - preemptions)};
+    s->planned = s->seq_count > 0;
+    *ret = (struct sched_plan){s->seq_count, s->tokens, s->seqs, (uint32_t)(s->preemptions - preemptions)};
 }
 
-/* `sampled`: tokens that the row has more. Of its drafts, all but the last of those stand for one. */
-static void advance(struct sched *s, const struct sched_step_row *r, uint32_t sampled, uint64_t now_ns)
+/* `sampled`: tokens that the sequence has more. Of its drafts, all but the last of those stand for one. */
+static void advance(struct sched *s, const struct sched_step_seq *r, uint32_t sampled, uint64_t now_ns)
 {
-    ASSERT(r->from == r->row->done);
-    struct sched_row *row = r->row;
-    uint32_t before = row->done;
+    ASSERT(r->from == r->seq->done);
+    struct sched_seq *seq = r->seq;
+    uint32_t before = seq->done;
     ASSERT(!r->samples ||
-           (sampled >= 1 && sampled <= 1 + r->drafts && sampled <= row->tokens_limit - row->tokens));
-    row->done += r->samples ? r->count - r->drafts + sampled - 1 : r->count;
-    ASSERT(row->done <= row->tokens - 1 + (r->samples ? sampled : 0));
-    ASSERT(row->done <= row->page_count * PAGE_TOKENS);
-    share_charge(row->share, row->done - before);
-    row_cache_advance(&s->opts, row);
-    row->served_ns = now_ns;
+           (sampled >= 1 && sampled <= 1 + r->drafts && sampled <= seq->tokens_limit - seq->tokens));
+    seq->done += r->samples ? r->count - r->drafts + sampled - 1 : r->count;
+    ASSERT(seq->done <= seq->tokens - 1 + (r->samples ? sampled : 0));
+    ASSERT(seq->done <= seq->page_count * PAGE_TOKENS);
+    share_charge(seq->share, seq->done - before);
+    seq_cache_advance(&s->opts, seq);
+    seq->served_ns = now_ns;
     if (!r->samples)
         return;
-    row->tokens += sampled;
-    row->phase = SCHED_DECODING;
+    seq->tokens += sampled;
+    seq->phase = SCHED_DECODING;
 }
 
 void sched_done(struct sched *s, const struct sched_results *results)
 {
     ASSERT(s->planned);
     s->planned = false;
-    for (uint32_t i = 0; i < s->row_count && results->computed; i++)
-        advance(s, &s->rows[i], results->sampled ? results->sampled[i] : 1, results->now_ns);
+    for (uint32_t i = 0; i < s->seq_count && results->computed; i++)
+        advance(s, &s->seqs[i], results->sampled ? results->sampled[i] : 1, results->now_ns);
 }
 
 /* ---- looking ---- */

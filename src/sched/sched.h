@@ -11,16 +11,16 @@
  *    fetching (its prefix is read from the tier below)
  *
  * Places and tokens are shared by tenants: the clients, by API key or address (shares.h). A tenant's wait
- * depends on its own queue and on how many tenants ask, not on how many rows the others have. One tenant's
- * rows have one order: the rank, arrival plus SCHED_PRIORITY_NS per step of priority; among those that never
- * had a place, plus SCHED_TOKEN_NS per token that the row may have. So a lower priority or a longer request
- * waits longer, but not for ever: a row that has waited that much longer goes first. A row whose client does
- * not read is paused: it is not scheduled, gives up its place as soon as another row waits for one, is the
- * first to be preempted, and stands behind its tenant's others when it goes on. Rows are the caller's memory;
+ * depends on its own queue and on how many tenants ask, not on how many sequences the others have. One tenant's
+ * sequences have one order: the rank, arrival plus SCHED_PRIORITY_NS per step of priority; among those that never
+ * had a place, plus SCHED_TOKEN_NS per token that the sequence may have. So a lower priority or a longer request
+ * waits longer, but not for ever: a sequence that has waited that much longer goes first. A sequence whose client does
+ * not read is paused: it is not scheduled, gives up its place as soon as another sequence waits for one, is the
+ * first to be preempted, and stands behind its tenant's others when it goes on. Sequences are the caller's memory;
  * the scheduler links those it was given and owns their pages and states. Engine thread only.
  *
  * Bound in bytes: sched_arena_bytes(), at most 24 KiB for the scheduler and its shares, and 40 for each of
- * rows_max. A row is 512 at most, in the caller's job, with its tables beside it: 4 for each page of each
+ * seqs_max. A sequence is 512 at most, in the caller's job, with its tables beside it: 4 for each page of each
  * group, and a key for each page. */
 #ifndef PLATEAU_SCHED_SCHED_H
 #define PLATEAU_SCHED_SCHED_H
@@ -40,20 +40,20 @@
 #define SCHED_NAME_BYTES 64
 
 struct sched;
-struct sched_row;
+struct sched_seq;
 
 struct sched_opts {
-    uint32_t rows_max;  /* of one step */
+    uint32_t seqs_max;  /* of one step */
     uint32_t queue_max; /* that wait for a place, besides */
-    /* Of one step; >= rows_max - 1 + PAGE_TOKENS + drafts_max, so that a chunk of a prompt always fits. */
+    /* Of one step; >= seqs_max - 1 + PAGE_TOKENS + drafts_max, so that a chunk of a prompt always fits. */
     uint32_t tokens_max;
-    uint32_t drafts_max;                       /* of one step, all rows; 0: none */
-    uint32_t logits_max;                       /* rows of logits of one step; >= rows_max + drafts_max */
+    uint32_t drafts_max;                       /* of one step, all sequences; 0: none */
+    uint32_t logits_max;                       /* rows of logits of one step; >= seqs_max + drafts_max */
     uint32_t logits_chunk_max;                 /* tokens of a chunk with logits_all; >= 1 */
     uint64_t queue_timeout_ns;                 /* of those that never ran; 0 = never */
     struct page_group groups[PAGE_GROUPS_MAX]; /* as prefix_index_opts.groups */
     uint32_t group_count;
-    /* NULL: the model has no recurrent state. rows_max states at least, twice that with `prefix`. */
+    /* NULL: the model has no recurrent state. seqs_max states at least, twice that with `prefix`. */
     struct state_pool *states;
     size_t state_bytes;          /* theirs */
     struct prefix_index *prefix; /* over these pools; NULL: nothing is reused */
@@ -63,8 +63,8 @@ struct sched_opts {
      * for want of it, who lacks a page waits. NULL: never. */
     bool (*help)(void *arg);
     void *help_arg;
-    /* How the log names a row in which sched_check() finds something wrong. NULL: by its number. */
-    void (*name)(const struct sched_row *row, char ret[SCHED_NAME_BYTES]);
+    /* How the log names a sequence in which sched_check() finds something wrong. NULL: by its number. */
+    void (*name)(const struct sched_seq *seq, char ret[SCHED_NAME_BYTES]);
 };
 
 enum sched_phase {
@@ -84,7 +84,7 @@ enum sched_end {
 };
 
 /* One sequence. */
-struct sched_row {
+struct sched_seq {
     /* The caller's, set before sched_add. */
     uint32_t *pages[PAGE_GROUPS_MAX]; /* a table of each group, with room for sched_pages(tokens_limit) */
     uint32_t tokens;                  /* known ones: the prompt; sched_done adds what is sampled */
@@ -103,7 +103,7 @@ struct sched_row {
     bool logits_all;
     uint32_t key_count; /* <= tokens / PAGE_TOKENS */
     /* Tokens before this index have all that computing them takes, the rest wait (for a image's features);
-     * 0: none waits. A chunk ends there, and a row whose next token waits is not scheduled and keeps what it
+     * 0: none waits. A chunk ends there, and a sequence whose next token waits is not scheduled and keeps what it
      * has. */
     uint32_t ready;
     uint32_t drafts; /* drafts that a step may have behind the last known token, while it decodes */
@@ -118,8 +118,8 @@ struct sched_row {
     uint32_t fetched;                /* of them, those that came from the tier */
     uint32_t state;                  /* NONE: none */
     uint32_t state_in;               /* the state it goes on from: NONE at its beginning */
-    uint32_t boundary, boundary_at, node, node_pages, pinned; /* row_cache.c's, and row_fetch.c's before */
-    uint64_t fetch, fetch_until_ns;                           /* row_fetch.c's; fetch: the tag of its reads */
+    uint32_t boundary, boundary_at, node, node_pages, pinned; /* seq_cache.c's, and seq_fetch.c's before */
+    uint64_t fetch, fetch_until_ns;                           /* seq_fetch.c's; fetch: the tag of its reads */
     uint32_t fetch_pages, fetch_next, fetch_open, fetch_tries;
     bool fetch_failed;
     uint32_t fetch_from,
@@ -133,8 +133,8 @@ struct sched_row {
     uint64_t blocked_ns;      /* since when it would have had a place, but lacks pages; 0: it does not */
     uint64_t served_ns;       /* when it last got tokens, or a place */
     int64_t rank;
-    uint64_t sequence; /* decides between equal ranks */
-    uint64_t secured;  /* number of the last plan in which it had a page for its next token */
+    uint64_t order;   /* decides between equal ranks */
+    uint64_t secured; /* number of the last plan in which it had a page for its next token */
     struct list link;
 };
 
@@ -144,42 +144,42 @@ static inline uint32_t sched_pages(uint32_t tokens)
     return DIV_UP(tokens, PAGE_TOKENS);
 }
 
-/* How many draft tokens a decoding row may have: they stay within the page of its last known token, which the
- * row has, and leave room for the token that follows them. */
-static inline uint32_t sched_drafts_max(const struct sched_row *row)
+/* How many draft tokens a decoding sequence may have: they stay within the page of its last known token, which the
+ * sequence has, and leave room for the token that follows them. */
+static inline uint32_t sched_drafts_max(const struct sched_seq *seq)
 {
-    uint32_t in_page = PAGE_TOKENS - 1 - row->done % PAGE_TOKENS;
-    uint32_t in_limit = row->tokens_limit - row->tokens - 1;
+    uint32_t in_page = PAGE_TOKENS - 1 - seq->done % PAGE_TOKENS;
+    uint32_t in_limit = seq->tokens_limit - seq->tokens - 1;
     return MIN_OF(in_page, in_limit);
 }
 
-/* Bytes of arena that sched_create takes at most: the plan and an order of prompts, per row. */
+/* Bytes of arena that sched_create takes at most: the plan and an order of prompts, per sequence. */
 size_t sched_arena_bytes(const struct sched_opts *opts);
 /* 0, -EINVAL, -ENOMEM. */
 int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **ret);
 
-/* Queues a row. tokens_limit must fit into each pool: page_group_needs(sched_pages(tokens_limit)) <=
- * pages_max. 0, or -EAGAIN: rows_max + queue_max rows are here already. */
-int sched_add(struct sched *s, struct sched_row *row);
-/* Takes a row out, in any phase but SCHED_NEW; its pages and state are free then. Not between plan and
+/* Queues a sequence. tokens_limit must fit into each pool: page_group_needs(sched_pages(tokens_limit)) <=
+ * pages_max. 0, or -EAGAIN: seqs_max + queue_max sequences are here already. */
+int sched_add(struct sched *s, struct sched_seq *seq);
+/* Takes a sequence out, in any phase but SCHED_NEW; its pages and state are free then. Not between plan and
  * done. */
-void sched_remove(struct sched *s, struct sched_row *row);
-/* A paused row is not scheduled, and is the first to lose its place and to be preempted. Any phase. */
-void sched_pause(struct sched *s, struct sched_row *row);
-void sched_resume(struct sched *s, struct sched_row *row);
+void sched_remove(struct sched *s, struct sched_seq *seq);
+/* A paused sequence is not scheduled, and is the first to lose its place and to be preempted. Any phase. */
+void sched_pause(struct sched *s, struct sched_seq *seq);
+void sched_resume(struct sched *s, struct sched_seq *seq);
 
 /* From the next plan on; see sched_opts. */
 void sched_set_queue_timeout(struct sched *s, uint64_t ns);
 
 struct sched_events {
     uint64_t now_ns;
-    uint32_t tokens_shared; /* what a step that others wait for should compute, decoding rows included */
+    uint32_t tokens_shared; /* what a step that others wait for should compute, decoding sequences included */
     uint32_t tokens_alone;  /* and one that nobody waits for */
     double prompt_token_ns; /* what computing a prompt's token takes; 0: not measured yet */
 };
 
-struct sched_step_row {
-    struct sched_row *row;
+struct sched_step_seq {
+    struct sched_seq *seq;
     uint32_t from, count; /* tokens [from, from + count) of the sequence, drafts among them */
     /* How many of them are drafts, the last ones: they cross no page and no limit. Fewer may be
      * computed. */
@@ -189,34 +189,34 @@ struct sched_step_row {
 };
 
 struct sched_plan {
-    uint32_t row_count, tokens;
-    const struct sched_step_row *rows; /* valid until the next plan; decoding rows first */
-    uint32_t preempted;                /* rows that lost their place to this plan */
+    uint32_t seq_count, tokens;
+    const struct sched_step_seq *seqs; /* valid until the next plan; decoding sequences first */
+    uint32_t preempted;                /* sequences that lost their place to this plan */
 };
 
-/* Ends what waited too long, preempts, admits, gives out tokens: every decoding row one and the drafts that
+/* Ends what waited too long, preempts, admits, gives out tokens: every decoding sequence one and the drafts that
  * it may have, prompts the rest of the budget in chunks of whole pages (the last one as it is), at least one
  * page. An empty plan: nothing can run now. */
 void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_plan *ret);
 
 struct sched_results {
     uint64_t now_ns;
-    bool computed; /* false: the step failed, and nothing has moved; the caller removes its rows */
-    /* [row_count]: tokens that each drawing row of the plan has more: 1, and each draft that was right. NULL:
+    bool computed; /* false: the step failed, and nothing has moved; the caller removes its sequences */
+    /* [seq_count]: tokens that each drawing sequence of the plan has more: 1, and each draft that was right. NULL:
      * 1 each. */
     const uint32_t *sampled;
 };
-/* The plan's tokens are computed, of a row's drafts those that were right, and each row that samples has as
+/* The plan's tokens are computed, of a sequence's drafts those that were right, and each sequence that samples has as
  * many tokens more; what ends is removed after it. The keys of pages that become whole by this are there
  * already. */
 void sched_done(struct sched *s, const struct sched_results *results);
 
-/* Of the rows that read their prompts and have tokens that wait (sched_row.ready), the one whose turn comes
+/* Of the sequences that read their prompts and have tokens that wait (sched_seq.ready), the one whose turn comes
  * first; NULL: none. */
-struct sched_row *sched_first_waiting(const struct sched *s);
+struct sched_seq *sched_first_waiting(const struct sched *s);
 
-/* A row that the scheduler ended; it is SCHED_NEW again. NULL: none. */
-struct sched_row *sched_take_ended(struct sched *s);
+/* A sequence that the scheduler ended; it is SCHED_NEW again. NULL: none. */
+struct sched_seq *sched_take_ended(struct sched *s);
 
 struct sched_numbers {
     uint32_t running, paused;                           /* paused: of those running */
@@ -228,7 +228,7 @@ void sched_numbers(const struct sched *s, struct sched_numbers *ret);
 
 /* Asserts every invariant; tests call it after every step. */
 void sched_check(const struct sched *s);
-/* The same, as far as `w` goes on: about one thing for each page of the pools and of the rows. False: it was
+/* The same, as far as `w` goes on: about one thing for each page of the pools and of the sequences. False: it was
  * called off. */
 bool sched_walk(const struct sched *s, struct walk *w);
 

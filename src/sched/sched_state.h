@@ -4,7 +4,7 @@
 
 #include "sched/sched.h"
 
-#define SCHED_FETCHING_MAX 8 /* rows that read from the tier at once */
+#define SCHED_FETCHING_MAX 8 /* sequences that read from the tier at once */
 
 struct sched {
     /* Constant. */
@@ -16,7 +16,7 @@ struct sched {
         parked_count; /* the last three: of those waiting */
     struct shares shares;
     uint64_t fetches, fetches_failed;
-    uint64_t sequence;
+    uint64_t order;
     uint64_t plan_number, preemptions;
     bool planned;    /* between plan and done */
     uint64_t now_ns; /* of the last plan */
@@ -25,57 +25,57 @@ struct sched {
     bool refused;        /* and whether that is less than REFUSED_NS ago */
     uint64_t helped;     /* number of the last plan that was refused memory which others are about to give */
     /* The plan. */
-    const struct sched_row *oldest; /* with a place and not paused, when it began */
-    struct sched_step_row *rows;    /* [rows_max] */
-    struct sched_row **prompts;     /* [rows_max] */
-    uint32_t row_count, tokens;
+    const struct sched_seq *oldest; /* with a place and not paused, when it began */
+    struct sched_step_seq *seqs;    /* [seqs_max] */
+    struct sched_seq **prompts;     /* [seqs_max] */
+    uint32_t seq_count, tokens;
 };
 
 /* The bounds that sched.h and shares.h state. */
 _Static_assert(sizeof(struct sched) + 256 + SHARES_MAX * sizeof(struct share) + 64 <= 24 << 10,
                "the scheduler");
-_Static_assert(sizeof(struct sched_step_row) + sizeof(struct sched_row *) <= 40, "a row of a plan");
-_Static_assert(sizeof(struct share) <= 88 && sizeof(struct sched_row) <= 512, "a tenant's share, a row");
+_Static_assert(sizeof(struct sched_step_seq) + sizeof(struct sched_seq *) <= 40, "a row of a plan");
+_Static_assert(sizeof(struct share) <= 88 && sizeof(struct sched_seq) <= 512, "a tenant's share, a row");
 
-#define SCHED_ROW(it) LIST_ENTRY(it, struct sched_row, link)
+#define SCHED_SEQ(it) LIST_ENTRY(it, struct sched_seq, link)
 
-static inline bool sched_has_place(const struct sched_row *row)
+static inline bool sched_has_place(const struct sched_seq *seq)
 {
-    return row->phase == SCHED_PREFILLING || row->phase == SCHED_DECODING;
+    return seq->phase == SCHED_PREFILLING || seq->phase == SCHED_DECODING;
 }
 
-static inline bool sched_has_page_for_next(const struct sched_row *row)
+static inline bool sched_has_page_for_next(const struct sched_seq *seq)
 {
-    return row->done < row->page_count * PAGE_TOKENS;
+    return seq->done < seq->page_count * PAGE_TOKENS;
 }
 
 /* For a place, fetching or not. */
-static inline bool sched_waits(const struct sched_row *row)
+static inline bool sched_waits(const struct sched_seq *seq)
 {
-    return row->phase == SCHED_QUEUED || row->phase == SCHED_FETCHING || row->phase == SCHED_PREEMPTED ||
-           row->phase == SCHED_PARKED;
+    return seq->phase == SCHED_QUEUED || seq->phase == SCHED_FETCHING || seq->phase == SCHED_PREEMPTED ||
+           seq->phase == SCHED_PARKED;
 }
 
-static inline bool sched_goes_before(const struct sched_row *a, const struct sched_row *b)
+static inline bool sched_goes_before(const struct sched_seq *a, const struct sched_seq *b)
 {
-    return a->rank != b->rank ? a->rank < b->rank : a->sequence < b->sequence;
+    return a->rank != b->rank ? a->rank < b->rank : a->order < b->order;
 }
 
 /* Known tokens from its next one on that nothing keeps from being computed. */
-static inline uint32_t sched_can_go(const struct sched_row *row)
+static inline uint32_t sched_can_go(const struct sched_seq *seq)
 {
-    uint32_t end = row->ready ? MIN_OF(row->ready, row->tokens) : row->tokens;
-    return end > row->done ? end - row->done : 0;
+    uint32_t end = seq->ready ? MIN_OF(seq->ready, seq->tokens) : seq->tokens;
+    return end > seq->done ? end - seq->done : 0;
 }
 
 /* A long request lets short ones pass for a while. */
-static inline int64_t sched_queue_rank(const struct sched_row *row)
+static inline int64_t sched_queue_rank(const struct sched_seq *seq)
 {
-    return row->rank + (int64_t)(MIN_OF(row->tokens_limit, SCHED_TOKENS_MAX) * SCHED_TOKEN_NS);
+    return seq->rank + (int64_t)(MIN_OF(seq->tokens_limit, SCHED_TOKENS_MAX) * SCHED_TOKEN_NS);
 }
 
 /* Of those that wait: the ones that have had a place first. */
-static inline bool sched_queued_before(const struct sched_row *a, const struct sched_row *b)
+static inline bool sched_queued_before(const struct sched_seq *a, const struct sched_seq *b)
 {
     if (a->returns != b->returns)
         return a->returns;

@@ -2,13 +2,13 @@
 
 #include "sched/fetching.h"
 #include "sched/places.h"
-#include "sched/row_cache.h"
+#include "sched/seq_cache.h"
 
 #include "base/check.h"
 
 #include <errno.h>
 
-#define ROW SCHED_ROW
+#define SEQ SCHED_SEQ
 
 bool secure_ask_for_help(struct sched *s)
 {
@@ -22,9 +22,9 @@ bool secure_waits_for_help(const struct sched *s)
     return s->helped == s->plan_number;
 }
 
-bool secure_page(struct sched *s, struct sched_row *row)
+bool secure_page(struct sched *s, struct sched_seq *seq)
 {
-    int r = row_cache_extend(&s->opts, row);
+    int r = seq_cache_extend(&s->opts, seq);
     if (r == -ENOMEM && !secure_ask_for_help(s)) {
         s->refused = true;
         s->refused_ns = s->now_ns;
@@ -33,71 +33,71 @@ bool secure_page(struct sched *s, struct sched_row *row)
     return r == 0;
 }
 
-/* The newest row of the tenant that has most places for its weight, if those are more than the asking row's
- * tenant has. Equal places are no reason here, however much each tenant was served: both rows run, and two
+/* The newest sequence of the tenant that has most places for its weight, if those are more than the asking sequence's
+ * tenant has. Equal places are no reason here, however much each tenant was served: both sequences run, and two
  * tenants would preempt each other in turn. In admit.c, where the asking tenant has no place at all, tokens
  * served decide among equals. */
-static struct sched_row *newest_of_the_crowded(struct sched *s, const struct sched_row *row)
+static struct sched_seq *newest_of_the_crowded(struct sched *s, const struct sched_seq *seq)
 {
-    const struct share *most = row->share;
+    const struct share *most = seq->share;
     for (struct list *it = s->running.next; it != &s->running; it = it->next) {
-        const struct share *x = ROW(it)->share;
+        const struct share *x = SEQ(it)->share;
         if ((uint64_t)x->running * most->weight > (uint64_t)most->running * x->weight)
             most = x;
     }
-    return most != row->share && most->running >= 2 ? places_newest_of(s, most) : NULL;
+    return most != seq->share && most->running >= 2 ? places_newest_of(s, most) : NULL;
 }
 
-/* The row that makes room for `row`. NULL: none. */
-static struct sched_row *find_victim(struct sched *s, const struct sched_row *row)
+/* The sequence that makes room for `seq`. NULL: none. */
+static struct sched_seq *find_victim(struct sched *s, const struct sched_seq *seq)
 {
-    struct sched_row *victim = places_newest_parked(s, row, false);
+    struct sched_seq *victim = places_newest_parked(s, seq, false);
     if (!victim)
-        victim = places_newest_paused(s, row);
+        victim = places_newest_paused(s, seq);
     if (!victim)
-        victim = newest_of_the_crowded(s, row);
-    if (!victim && ROW(s->running.prev) != row)
-        victim = ROW(s->running.prev);
-    ASSERT(victim != row);
+        victim = newest_of_the_crowded(s, seq);
+    if (!victim && SEQ(s->running.prev) != seq)
+        victim = SEQ(s->running.prev);
+    ASSERT(victim != seq);
     return victim;
 }
 
-/* Gets a page for the row's next token. False: not in this step. */
-static bool secure(struct sched *s, struct sched_row *row)
+/* Gets a page for the sequence's next token. False: not in this step. */
+static bool secure(struct sched *s, struct sched_seq *seq)
 {
-    ASSERT(sched_has_place(row) && !row->paused);
-    while (!sched_has_page_for_next(row) && !secure_page(s, row)) {
+    ASSERT(sched_has_place(seq) && !seq->paused);
+    while (!sched_has_page_for_next(seq) && !secure_page(s, seq)) {
         if (fetching_drop(s, NULL))
             continue;
-        struct sched_row *victim = secure_waits_for_help(s) ? NULL : find_victim(s, row);
+        struct sched_seq *victim = secure_waits_for_help(s) ? NULL : find_victim(s, seq);
         if (!victim)
             return false;
         places_preempt(s, victim);
     }
-    ASSERT(sched_has_page_for_next(row));
-    row->secured = s->plan_number;
+    ASSERT(sched_has_page_for_next(seq));
+    seq->secured = s->plan_number;
     return true;
 }
 
-/* The first row from the oldest on that this plan has not looked at. */
-static struct sched_row *next_row(struct sched *s)
+/* The first sequence from the oldest on that this plan has not looked at. */
+static struct sched_seq *next_seq(struct sched *s)
 {
     for (struct list *it = s->running.next; it != &s->running; it = it->next)
-        if (!ROW(it)->paused && ROW(it)->examined != s->plan_number)
-            return ROW(it);
+        if (!SEQ(it)->paused && SEQ(it)->examined != s->plan_number)
+            return SEQ(it);
     return NULL;
 }
 
 void secure_running(struct sched *s)
 {
-    struct sched_row *row;
-    /* A row that makes room may stand anywhere in the list, so each search begins at its head. */
-    while ((row = next_row(s)) != NULL) {
-        row->examined = s->plan_number;
-        if (secure(s, row) || s->running_count > 1 || secure_waits_for_help(s))
+    struct sched_seq *seq;
+    /* A sequence that makes room may stand anywhere in the list, so each search begins at its head. */
+    while ((seq = next_seq(s)) != NULL) {
+        seq->examined = s->plan_number;
+        if (secure(s, seq) || s->running_count > 1 || secure_waits_for_help(s))
             continue;
         ASSERT(s->running_count == 1);
-        places_end(s, row, SCHED_END_NO_MEMORY);
+        places_end(s, seq, SCHED_END_NO_MEMORY);
         return;
     }
 }

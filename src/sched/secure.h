@@ -1,9 +1,9 @@
-/* secure.h - first pass of a plan: each row with a place gets a page for its next token, oldest first.
+/* secure.h - first pass of a plan: each sequence with a place gets a page for its next token, oldest first.
  *
- * Where there is no page, others make room in this order: prefixes that waiting rows have fetched, parked
- * rows (paused ones first), paused rows, the newest row of a tenant with more places for its weight, the
- * newest row behind the one that asks. The oldest row that is not paused can take from all others, so it
- * never waits and is never preempted: something always finishes. A row for which nothing makes room keeps its
+ * Where there is no page, others make room in this order: prefixes that waiting sequences have fetched, parked
+ * sequences (paused ones first), paused sequences, the newest sequence of a tenant with more places for its weight, the
+ * newest sequence behind the one that asks. The oldest sequence that is not paused can take from all others, so it
+ * never waits and is never preempted: something always finishes. A sequence for which nothing makes room keeps its
  * pages and waits for the next step. Parts of the scheduler; same thread, same rules. */
 #ifndef PLATEAU_SCHED_SECURE_H
 #define PLATEAU_SCHED_SECURE_H
@@ -12,9 +12,9 @@
 
 void secure_running(struct sched *s);
 
-/* One more page for the row. False: there is none, or memory was refused. */
-bool secure_page(struct sched *s, struct sched_row *row);
-/* Memory was refused. True: others are about to give some back, so no row suffers for it in this plan. */
+/* One more page for the sequence. False: there is none, or memory was refused. */
+bool secure_page(struct sched *s, struct sched_seq *seq);
+/* Memory was refused. True: others are about to give some back, so no sequence suffers for it in this plan. */
 bool secure_ask_for_help(struct sched *s);
 bool secure_waits_for_help(const struct sched *s);
 

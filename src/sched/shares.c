@@ -34,18 +34,18 @@ int shares_create(struct arena *a, struct shares *ret)
     return 0;
 }
 
-/* Its own entry, else the one without rows that was active longest ago, else the one that it shares. */
+/* Its own entry, else the one without sequences that was active longest ago, else the one that it shares. */
 static struct share *find(struct shares *t, uint64_t id)
 {
     struct share *oldest = NULL;
     for (uint32_t i = 0; i < SHARES_MAX; i++) {
         struct share *x = &t->table[i];
-        if (x->id == id && (x->rows > 0 || x->active > 0))
+        if (x->id == id && (x->seqs > 0 || x->active > 0))
             return x;
-        if (x->rows == 0 && (!oldest || x->active < oldest->active))
+        if (x->seqs == 0 && (!oldest || x->active < oldest->active))
             oldest = x;
     }
-    ASSERT(!oldest || (oldest->rows == 0 && oldest->running == 0));
+    ASSERT(!oldest || (oldest->seqs == 0 && oldest->running == 0));
     if (!oldest)
         return &t->table[id % SHARES_MAX];
     reset(oldest, id);
@@ -56,16 +56,16 @@ struct share *shares_take(struct shares *t, uint64_t id, uint32_t weight)
 {
     struct share *x = find(t, id);
     x->weight = MIN_OF(MAX_OF(weight, 1u), (uint32_t)SHARE_WEIGHT_MAX);
-    if (x->rows++ == 0)
+    if (x->seqs++ == 0)
         list_push_back(&t->present, &x->link);
-    ASSERT(x->rows >= x->running && !list_empty(&x->link));
+    ASSERT(x->seqs >= x->running && !list_empty(&x->link));
     return x;
 }
 
 void shares_give(struct share *x)
 {
-    ASSERT(x->rows > 0);
-    if (--x->rows > 0)
+    ASSERT(x->seqs > 0);
+    if (--x->seqs > 0)
         return;
     ASSERT(x->running == 0);
     list_remove(&x->link);
@@ -94,7 +94,7 @@ void share_note_active(struct share *x, uint64_t plan_number)
     if (x->active == plan_number)
         return;
     ASSERT(plan_number > x->active);
-    ASSERT(x->rows > 0);
+    ASSERT(x->seqs > 0);
     x->rested = x->active == 0 || x->active + 1 != plan_number;
     x->active = plan_number;
 }
@@ -119,7 +119,7 @@ static bool is_a_turn_ahead(const struct share *a, const struct share *b)
 
 bool share_yields(const struct share *from, const struct share *to)
 {
-    ASSERT(from->running <= from->rows && to->running <= to->rows);
+    ASSERT(from->running <= from->seqs && to->running <= to->seqs);
     uint64_t from_weight = from->weight, to_weight = to->weight;
     if (from == to || from->running == 0)
         return false;
@@ -141,21 +141,21 @@ int share_compare_prompts(const struct share *a, const struct share *b)
 
 void shares_check(const struct shares *t)
 {
-    uint32_t with_rows = 0, present = 0;
+    uint32_t with_seqs = 0, present = 0;
     for (uint32_t i = 0; i < SHARES_MAX; i++) {
         const struct share *x = &t->table[i];
-        with_rows += x->rows > 0;
-        ASSERT_OF(x->running <= x->rows, "tenant %llx: %u rows, %u of them with a place",
-                  (unsigned long long)x->id, x->rows, x->running);
+        with_seqs += x->seqs > 0;
+        ASSERT_OF(x->running <= x->seqs, "tenant %llx: %u sequences, %u of them with a place",
+                  (unsigned long long)x->id, x->seqs, x->running);
         ASSERT_OF(x->weight >= 1 && x->weight <= SHARE_WEIGHT_MAX, "tenant %llx: weight %u",
                   (unsigned long long)x->id, x->weight);
-        ASSERT_OF(x->rows > 0 || list_empty(&x->link), "tenant %llx: present without rows",
+        ASSERT_OF(x->seqs > 0 || list_empty(&x->link), "tenant %llx: present without sequences",
                   (unsigned long long)x->id);
     }
     for (const struct list *it = t->present.next; it != &t->present; it = it->next, present++) {
         const struct share *x = SHARE(it);
         ASSERT(x >= t->table && x < t->table + SHARES_MAX && present < SHARES_MAX);
-        ASSERT_OF(x->rows > 0, "tenant %llx: present without rows", (unsigned long long)x->id);
+        ASSERT_OF(x->seqs > 0, "tenant %llx: present without sequences", (unsigned long long)x->id);
     }
-    ASSERT_OF(present == with_rows, "%u tenants are present, %u have rows", present, with_rows);
+    ASSERT_OF(present == with_seqs, "%u tenants are present, %u have sequences", present, with_seqs);
 }

@@ -1,14 +1,14 @@
 /* shares.h - whose turn it is.
  *
  * A tenant is a client, by API key or address: a number of the caller's, with a weight. An entry is its
- * share. Tenants with rows that can run share places and computed tokens by weight. `served` is the fair
+ * share. Tenants with sequences that can run share places and computed tokens by weight. `served` is the fair
  * queue's clock: tokens computed for the tenant, divided by its weight; the tenant that is furthest behind
  * goes first (deficit round robin with a turn of one token). A tenant that comes back after a rest starts
  * level with the others, so a rest earns nothing; one that was served far more than the others waits for
  * SHARE_DEBT_TOKENS at most.
  *
- * The table has SHARES_MAX entries. An entry outlives its rows until another tenant needs it, so a debt is
- * not lost by a short rest. When every entry has rows, further tenants share an entry. Engine thread only.
+ * The table has SHARES_MAX entries. An entry outlives its sequences until another tenant needs it, so a debt is
+ * not lost by a short rest. When every entry has sequences, further tenants share an entry. Engine thread only.
  *
  * Bound in bytes: shares_arena_bytes(), 88 for each of SHARES_MAX entries: 22 KiB. */
 #ifndef PLATEAU_SCHED_SHARES_H
@@ -29,21 +29,21 @@
 
 struct share {
     uint64_t id;
-    uint32_t weight;  /* 1 to SHARE_WEIGHT_MAX; that of the row that came last */
-    uint32_t rows;    /* in the scheduler; 0: the entry may be taken */
-    uint32_t running; /* of them, rows with a place */
+    uint32_t weight;  /* 1 to SHARE_WEIGHT_MAX; that of the sequence that came last */
+    uint32_t seqs;    /* in the scheduler; 0: the entry may be taken */
+    uint32_t running; /* of them, sequences with a place */
     uint64_t served;
-    uint64_t active;    /* number of the last plan in which a row of it could run; 0: none yet */
+    uint64_t active;    /* number of the last plan in which a sequence of it could run; 0: none yet */
     bool rested;        /* in the plan before that none could */
-    uint64_t examined;  /* number of the last plan that admits no more rows of it */
+    uint64_t examined;  /* number of the last plan that admits no more sequences of it */
     uint64_t looked_at; /* number of the last plan that has looked into the tier for it, */
     uint32_t looks;     /* and how often */
-    struct list link;   /* of shares.present, while it has rows */
+    struct list link;   /* of shares.present, while it has sequences */
 };
 
 struct shares {
     struct share *table;   /* [SHARES_MAX] */
-    struct list present;   /* tenants with rows */
+    struct list present;   /* tenants with sequences */
     uint64_t served_least; /* of those that can run; never falls */
 };
 
@@ -51,12 +51,12 @@ size_t shares_arena_bytes(void);
 /* 0 or -ENOMEM. */
 int shares_create(struct arena *a, struct shares *ret);
 
-/* The tenant's entry, for one more row. Never fails. weight 0 counts as 1. */
+/* The tenant's entry, for one more sequence. Never fails. weight 0 counts as 1. */
 struct share *shares_take(struct shares *t, uint64_t id, uint32_t weight);
-/* One of its rows is gone. */
+/* One of its sequences is gone. */
 void shares_give(struct share *x);
 
-/* A row of it can run in this plan. Called for each such row, before shares_level(). */
+/* A sequence of it can run in this plan. Called for each such sequence, before shares_level(). */
 void share_note_active(struct share *x, uint64_t plan_number);
 /* Once a plan, before the questions below: levels tenants that come back and cuts debts. */
 void shares_level(struct shares *t, uint64_t plan_number);
@@ -73,7 +73,7 @@ bool share_yields(const struct share *from, const struct share *to);
 /* Of two tenants' prompts: below 0 when a's come first, 0 when their lengths decide. */
 int share_compare_prompts(const struct share *a, const struct share *b);
 
-/* Asserts that those with rows, and only those, are present, and that nobody has more places than rows. */
+/* Asserts that those with sequences, and only those, are present, and that nobody has more places than sequences. */
 void shares_check(const struct shares *t);
 
 #endif

@@ -89,7 +89,7 @@ static bool damage_table(struct engine *en)
 {
     if (list_empty(&en->jobs))
         return false;
-    struct sched_row *row = &LIST_FIRST(&en->jobs, struct job, link)->row;
+    struct sched_seq *row = &LIST_FIRST(&en->jobs, struct job, link)->seq;
     if (row->page_count < 2)
         return false;
     row->pages[0][0] = row->pages[0][1];

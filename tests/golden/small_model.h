@@ -36,7 +36,7 @@ static inline struct model_opts small_opts(struct account *parent)
     static struct kern_ops ops;
     kern_ops_init(&ops, kern_cpu_flags());
     return (struct model_opts){.tokens_max = SMALL_PROMPT * 3,
-                               .rows_max = 3,
+                               .seqs_max = 3,
                                .logits_max = SMALL_PROMPT * 3,
                                .ops = &ops,
                                .workers = small_workers(2),
@@ -77,7 +77,7 @@ static inline void small_run(struct model *m, const struct model_opts *o, struct
                                         .generate = SMALL_GENERATE,
                                         .generated = generated[i],
                                         .arg = i == 0 ? ret : NULL};
-    struct runner_opts opts = {m, o->tokens_max, o->rows_max, SMALL_PROMPT + SMALL_GENERATE};
+    struct runner_opts opts = {m, o->tokens_max, o->seqs_max, SMALL_PROMPT + SMALL_GENERATE};
     assert_int_equal(runner_create(&opts, &r), 0);
     workers_turn_begin(o->workers);
     assert_int_equal(runner_run(r, q, 3, 40, 3, small_see), 0);

@@ -53,14 +53,14 @@ static inline bool small_mtp_is_text(const char *tensor)
 
 /* Reads the rows' tokens and drafts behind the first row, which has two pages, the others one; each has a
  * state. */
-static inline void small_mtp_draft(struct model *m, const struct model_opts *o, const struct model_row *rows,
-                                   uint32_t count, const struct model_draft_row *draft)
+static inline void small_mtp_draft(struct model *m, const struct model_opts *o, const struct model_seq *rows,
+                                   uint32_t count, const struct model_draft_seq *draft)
 {
     const struct model_shape *s = model_shape(m);
     char *pages = aligned_alloc(64, (count + 1) * s->page_bytes),
          *states = aligned_alloc(64, count * s->state_bytes);
-    struct model_step step = {.rows = rows, .row_count = count, .pages = pages, .states = states};
-    struct model_draft d = {.rows = draft, .row_count = 1, .pages = pages, .states = states};
+    struct model_step step = {.seqs = rows, .seq_count = count, .pages = pages, .states = states};
+    struct model_draft d = {.seqs = draft, .seq_count = 1, .pages = pages, .states = states};
     workers_turn_begin(o->workers);
     assert_int_equal(model_forward(m, &step), 0);
     assert_int_equal(model_draft(m, &d), 0);

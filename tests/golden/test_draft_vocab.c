@@ -125,7 +125,7 @@ static struct drafting draft_of(const char *dir, uint32_t draft_vocab, uint32_t 
     for (uint32_t i = 0; i < TOKENS; i++)
         tokens[i] = i % 16;
     tokens[TOKENS - 2] = token;
-    struct model_row rows[2] = {{.tokens = tokens,
+    struct model_seq rows[2] = {{.tokens = tokens,
                                  .token_count = TOKENS,
                                  .pages = tables[0],
                                  .state_in = NONE,
@@ -137,7 +137,7 @@ static struct drafting draft_of(const char *dir, uint32_t draft_vocab, uint32_t 
                                  .state_out = 1,
                                  .logits_from = 1}};
     struct drafting g;
-    struct model_draft_row draft = {
+    struct model_draft_seq draft = {
         .token = 3, .position = TOKENS, .pages = tables[0], .count = 1, .drafts = &g.id, .logits = &g.logit};
     small_mtp_draft(m, &o, rows, 2, &draft);
     model_free(m);
@@ -168,7 +168,7 @@ TEST(probing_says_what_the_list_takes)
     parts.draft_vocab = SIZE;
     assert_int_equal(model_probe(dir, &parts, &few, NULL), 0);
     assert_true(few.mtp_weight_bytes >= all.mtp_weight_bytes);
-    assert_true(few.workspace.row_bytes < all.workspace.row_bytes);
+    assert_true(few.workspace.seq_bytes < all.workspace.seq_bytes);
     assert_int_equal(few.weight_bytes, all.weight_bytes);
 }
 

@@ -82,10 +82,10 @@ static char *state_at(const struct held *h, uint32_t state)
     return h->states + state * h->shape->state_bytes;
 }
 
-static void forward(struct held *h, const struct model_row *rows, uint32_t count)
+static void forward(struct held *h, const struct model_seq *rows, uint32_t count)
 {
     struct model_step step = {
-        .rows = rows, .row_count = count, .pages = h->pages, .states = h->states, .logits = h->logits};
+        .seqs = rows, .seq_count = count, .pages = h->pages, .states = h->states, .logits = h->logits};
     workers_turn_begin(h->opts.workers);
     assert_int_equal(model_forward(h->model, &step), 0);
     workers_turn_end(h->opts.workers);
@@ -97,18 +97,18 @@ static uint64_t hash_logits(const struct held *h, uint32_t row)
     return hash_bytes(h->logits + (size_t)row * vocab, vocab * sizeof(float));
 }
 
-static void draft(struct held *h, struct model_draft_row *rows, uint32_t count)
+static void draft(struct held *h, struct model_draft_seq *rows, uint32_t count)
 {
-    struct model_draft d = {.rows = rows, .row_count = count, .pages = h->pages, .states = h->states};
+    struct model_draft d = {.seqs = rows, .seq_count = count, .pages = h->pages, .states = h->states};
     workers_turn_begin(h->opts.workers);
     assert_int_equal(model_draft(h->model, &d), 0);
     workers_turn_end(h->opts.workers);
 }
 
 /* Behind the known token `q->at`. */
-static struct model_draft_row draft_row(struct sequence *q, uint32_t count, uint32_t *ids, float *logits)
+static struct model_draft_seq draft_row(struct sequence *q, uint32_t count, uint32_t *ids, float *logits)
 {
-    return (struct model_draft_row){.token = q->tokens[q->at],
+    return (struct model_draft_seq){.token = q->tokens[q->at],
                                     .position = q->at,
                                     .pages = q->pages,
                                     .state = q->state,
@@ -126,10 +126,10 @@ static void expect(struct held *h)
             q->at = i;
             q->state = q->first_state;
             if (h->shape->mtp && i > 0) {
-                struct model_draft_row one = draft_row(q, DRAFTS, q->drafts[i], q->draft_logits[i]);
+                struct model_draft_seq one = draft_row(q, DRAFTS, q->drafts[i], q->draft_logits[i]);
                 draft(h, &one, 1);
             }
-            struct model_row row = {.tokens = q->tokens + i,
+            struct model_seq row = {.tokens = q->tokens + i,
                                     .token_count = 1,
                                     .position = i,
                                     .pages = q->pages,
@@ -149,7 +149,7 @@ struct move {
     uint64_t before; /* hash of state_in, where it is not state_out */
 };
 
-static struct model_row begin(struct held *h, struct sequence *q, struct move *m)
+static struct model_seq begin(struct held *h, struct sequence *q, struct move *m)
 {
     uint32_t left = TOKENS - q->at;
     *m = (struct move){.q = q, .hold = q->at > 0 && below(h, 4) > 0};
@@ -161,7 +161,7 @@ static struct model_row begin(struct held *h, struct sequence *q, struct move *m
     m->into = q->at == 0 || below(h, 3) == 0 ? q->first_state + below(h, STATES) : q->state;
     if (q->at > 0 && m->into != q->state)
         m->before = hash_bytes(state_at(h, q->state), h->shape->state_bytes);
-    return (struct model_row){.tokens = m->tokens,
+    return (struct model_seq){.tokens = m->tokens,
                               .token_count = m->count,
                               .position = q->at,
                               .pages = q->pages,
@@ -204,7 +204,7 @@ static void wander(struct held *h, struct sequence *q)
 /* Some of the rows draft, in one call, each as far as it likes. */
 static void draft_some(struct held *h)
 {
-    struct model_draft_row rows[ROWS];
+    struct model_draft_seq rows[ROWS];
     struct sequence *of[ROWS];
     uint32_t ids[ROWS][DRAFTS], count = 0;
     float logits[ROWS][DRAFTS];
@@ -231,7 +231,7 @@ static void any_mix_is_decoding(const char *dir, uint32_t workers, uint32_t roun
     open_model(&h, dir, workers);
     expect(&h);
     for (uint32_t round = 0; round < rounds; round++) {
-        struct model_row rows[ROWS];
+        struct model_seq rows[ROWS];
         static struct move moves[ROWS];
         memset(h.states, 0xff, ROWS * STATES * h.shape->state_bytes);
         for (uint32_t r = 0; r < ROWS; r++) {

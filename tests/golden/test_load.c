@@ -37,7 +37,7 @@ TEST(probing_says_what_loading_takes)
         assert_true(probed.active_weight_bytes <= probed.weight_bytes);
         /* Nothing remains mapped; what remains is the plan's. */
         uint64_t workspace =
-                     model_workspace_bytes(&probed, o.tokens_max, o.rows_max, workers_count(o.workers)),
+                     model_workspace_bytes(&probed, o.tokens_max, o.seqs_max, workers_count(o.workers)),
                  used = account_numbers(parent).used;
         assert_true(used >= probed.weight_bytes + workspace / 2);
         assert_true(used <= probed.weight_bytes + workspace + (1 << 20));
@@ -171,7 +171,7 @@ TEST(options_out_of_bounds_are_refused)
     assert_int_equal(model_load(SMALL_GOLDEN("llama"), &o, &m, &e), -ENOTSUP);
     assert_non_null(strstr(e.text, "bf16"));
     o = small_opts(NULL);
-    o.rows_max = o.tokens_max + 1;
+    o.seqs_max = o.tokens_max + 1;
     assert_int_equal(model_load(SMALL_GOLDEN("llama"), &o, &m, &e), -EINVAL);
     o = small_opts(NULL);
     o.tokens_max = 0;
@@ -192,9 +192,9 @@ TEST(a_cancelled_step_stops_between_layers)
     float *logits = calloc(s->vocab, sizeof(float));
     uint32_t token = 1, page = 0;
     atomic_bool cancel = true;
-    struct model_row row = {.tokens = &token, .token_count = 1, .pages = &page, .state_in = NONE};
+    struct model_seq row = {.tokens = &token, .token_count = 1, .pages = &page, .state_in = NONE};
     struct model_step step = {
-        .rows = &row, .row_count = 1, .pages = pages, .logits = logits, .cancel = &cancel};
+        .seqs = &row, .seq_count = 1, .pages = pages, .logits = logits, .cancel = &cancel};
     workers_turn_begin(o.workers);
     assert_int_equal(model_forward(m, &step), -ECANCELED);
     cancel = false;

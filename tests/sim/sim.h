@@ -1,6 +1,6 @@
 /* sim.h - what the files of the simulation share.
  *
- * A world has its own sizes: rows, queue, groups with their pages and windows, states, limits. All of it is
+ * A world has its own sizes: sequences, queue, groups with their pages and windows, states, limits. All of it is
  * sampled from one seed. */
 #ifndef PLATEAU_TESTS_SIM_H
 #define PLATEAU_TESTS_SIM_H
@@ -16,20 +16,20 @@
 #define CUTS_MAX     4
 #define FAMILIES     3 /* prompts of a family begin alike */
 #define STREAM_MAX   8 /* sampled tokens that a client has not read */
-#define DRAFTS_MAX   5 /* drafts of a row's step */
+#define DRAFTS_MAX   5 /* drafts of a sequence's step */
 #define TOO_SLOW_NS  2000000000ull
 #define TENANTS      5
 
 enum outcome { DONE, CANCELLED, TIMEOUT, NO_MEMORY, STEP_ERROR, TOO_SLOW, REFUSED, OUTCOMES };
 
 struct request {
-    struct sched_row row;
+    struct sched_seq seq;
     bool live;
     uint64_t id;
     uint32_t prompt, outputs, outputs_wanted;
     uint32_t unread;              /* outputs that its client has not taken */
     double reads;                 /* the chance that it takes some, each step */
-    uint64_t full_ns;             /* since when its row is paused */
+    uint64_t full_ns;             /* since when its sequence is paused */
     bool sees;                    /* some of its tokens take more than what they are */
     bool was_paused, was_waiting; /* waiting: for what its next token takes */
     uint32_t tenant;
@@ -118,7 +118,7 @@ struct sim {
     uint64_t phases_cancelled[SCHED_ENDED + 1], paused_cancelled;
     uint64_t stored, reads, fetched_tokens, fetches_failed;
     uint64_t waits,
-        ends_ready; /* rows that waited for what a token takes; chunks that ended where the rest waits */
+        ends_ready; /* sequences that waited for what a token takes; chunks that ended where the rest waits */
     uint64_t parks, parked_cancelled;
     double wait_max_s, share_max; /* share: of the bound */
 };
@@ -153,7 +153,7 @@ void finish(struct world *w, struct request *q, enum outcome how);
 /* The token that a state gives, and the request having it. */
 uint64_t output_of(const struct request *q, uint64_t state);
 void draw(struct request *q, uint64_t state);
-bool is_placed(const struct sched_row *row);
+bool is_placed(const struct sched_seq *seq);
 
 /* sim_step.c */
 void step(struct world *w);

@@ -13,18 +13,18 @@ void finish(struct world *w, struct request *q, enum outcome how)
 {
     ASSERT(q->live);
     q->live = false;
-    double wait = (double)(w->now_ns - q->row.arrival_ns) * 1e-9;
+    double wait = (double)(w->now_ns - q->seq.arrival_ns) * 1e-9;
     sim.outcomes[how]++;
-    sim.cached_tokens += q->row.cached;
-    sim.fetched_tokens += q->row.fetched;
-    ASSERT(q->row.fetched <= q->row.cached);
+    sim.cached_tokens += q->seq.cached;
+    sim.fetched_tokens += q->seq.fetched;
+    ASSERT(q->seq.fetched <= q->seq.cached);
     if (how == DONE && wait > sim.wait_max_s)
         sim.wait_max_s = wait;
 }
 
-bool is_placed(const struct sched_row *row)
+bool is_placed(const struct sched_seq *seq)
 {
-    return row->phase == SCHED_PREFILLING || row->phase == SCHED_DECODING;
+    return seq->phase == SCHED_PREFILLING || seq->phase == SCHED_DECODING;
 }
 
 /* ---- text ---- */
@@ -40,8 +40,8 @@ static void append(struct request *q, uint32_t at, uint64_t token)
     q->token[at] = token;
     q->state[at] = rng_at(q->state[at - 1], token);
     if (at % PAGE_TOKENS == 0) {
-        ASSERT(q->row.key_count == at / PAGE_TOKENS - 1);
-        memcpy(q->keys[q->row.key_count++].bytes, &q->state[at], sizeof(uint64_t));
+        ASSERT(q->seq.key_count == at / PAGE_TOKENS - 1);
+        memcpy(q->keys[q->seq.key_count++].bytes, &q->state[at], sizeof(uint64_t));
     }
 }
 
@@ -58,8 +58,8 @@ void draw(struct request *q, uint64_t state)
 static void draw_text(struct world *w, struct request *q)
 {
     q->state[0] = 1;
-    q->row.keys = chance(w, 0.9) ? q->keys : NULL;
-    q->row.cuts = q->cuts;
+    q->seq.keys = chance(w, 0.9) ? q->keys : NULL;
+    q->seq.cuts = q->cuts;
     for (uint32_t i = 1; i <= q->prompt; i++)
         append(q, i, i <= q->alike ? rng_at(q->family, i) : rng_at(~q->text, i));
     uint32_t wanted = between(w, 0, CUTS_MAX), at = 0;
@@ -67,7 +67,7 @@ static void draw_text(struct world *w, struct request *q)
         /* Some where the text stops being alike, as a renderer finds them. */
         uint32_t cut = (chance(w, 0.5) ? q->alike : between(w, 1, q->prompt)) / PAGE_TOKENS * PAGE_TOKENS;
         if (cut > at && cut < q->prompt)
-            at = q->cuts[q->row.cut_count++] = cut;
+            at = q->cuts[q->seq.cut_count++] = cut;
     }
 }
 
@@ -95,7 +95,7 @@ static void count_ahead(struct world *w, struct request *q)
         if (!other->live || other == q || other->tenant != q->tenant)
             continue;
         q->ahead++;
-        other->ahead += q->row.rank < other->row.rank || q->row.tokens_limit < other->row.tokens_limit;
+        other->ahead += q->seq.rank < other->seq.rank || q->seq.tokens_limit < other->seq.tokens_limit;
     }
 }
 
@@ -123,7 +123,7 @@ static void add(struct world *w, uint32_t tenant, uint64_t text, uint64_t family
     q->sees = chance(w, 0.2);
     uint32_t wanted = tokens_wanted(w);
     q->outputs_wanted = MIN_OF(wanted, w->tokens_limit - prompt);
-    q->row = (struct sched_row){.tokens = prompt,
+    q->seq = (struct sched_seq){.tokens = prompt,
                                 .tokens_limit = prompt + q->outputs_wanted,
                                 .priority = (int32_t)between(w, 0, PRIORITIES - 1) - 1,
                                 .arrival_ns = w->now_ns,
@@ -132,14 +132,14 @@ static void add(struct world *w, uint32_t tenant, uint64_t text, uint64_t family
                                 .logits_all = chance(w, 0.1),
                                 .ready = q->sees ? between(w, 0, prompt) : 0};
     for (uint32_t g = 0; g < PAGE_GROUPS_MAX; g++)
-        q->row.pages[g] = q->tables[g];
+        q->seq.pages[g] = q->tables[g];
     if (chance(w, 0.5))
         q->outputs_wanted = between(w, 1, q->outputs_wanted);
     draw_text(w, q);
-    if (sched_add(w->sched, &q->row) < 0) {
+    if (sched_add(w->sched, &q->seq) < 0) {
         struct sched_numbers n;
         sched_numbers(w->sched, &n);
-        ASSERT(n.running + n.waiting == w->opts.rows_max + w->opts.queue_max);
+        ASSERT(n.running + n.waiting == w->opts.seqs_max + w->opts.queue_max);
         sim.outcomes[REFUSED]++;
         return;
     }
@@ -165,29 +165,29 @@ void arrive(struct world *w)
 
 static void cancel(struct world *w, struct request *q, enum outcome how)
 {
-    sim.phases_cancelled[q->row.phase]++;
-    sim.paused_cancelled += q->row.paused;
-    sim.parked_cancelled += q->row.phase == SCHED_PARKED;
-    sched_remove(w->sched, &q->row);
-    ASSERT(q->row.phase == SCHED_NEW && q->row.page_count == 0);
+    sim.phases_cancelled[q->seq.phase]++;
+    sim.paused_cancelled += q->seq.paused;
+    sim.parked_cancelled += q->seq.phase == SCHED_PARKED;
+    sched_remove(w->sched, &q->seq);
+    ASSERT(q->seq.phase == SCHED_NEW && q->seq.page_count == 0);
     finish(w, q, how);
 }
 
-/* As the engine does: a full stream pauses the row, and after a while ends it. */
+/* As the engine does: a full stream pauses the sequence, and after a while ends it. */
 static void read_stream(struct world *w, struct request *q)
 {
     if (q->unread > 0 && (w->calm || chance(w, q->reads)))
         q->unread -= between(w, 1, q->unread);
-    if (q->unread < STREAM_MAX && q->row.paused) {
-        bool placed = is_placed(&q->row);
-        sched_resume(w->sched, &q->row);
+    if (q->unread < STREAM_MAX && q->seq.paused) {
+        bool placed = is_placed(&q->seq);
+        sched_resume(w->sched, &q->seq);
         if (!placed)
             count_ahead(w, q);
-    } else if (q->unread >= STREAM_MAX && !q->row.paused) {
-        sched_pause(w->sched, &q->row);
+    } else if (q->unread >= STREAM_MAX && !q->seq.paused) {
+        sched_pause(w->sched, &q->seq);
         q->full_ns = w->now_ns;
         q->was_paused = true;
-    } else if (q->row.paused && w->now_ns - q->full_ns >= TOO_SLOW_NS) {
+    } else if (q->seq.paused && w->now_ns - q->full_ns >= TOO_SLOW_NS) {
         cancel(w, q, TOO_SLOW);
     }
 }
@@ -196,10 +196,10 @@ static void read_stream(struct world *w, struct request *q)
 static void draw_ready(struct world *w, struct request *q)
 {
     if (w->calm)
-        q->row.ready = 0;
+        q->seq.ready = 0;
     else if (q->sees && chance(w, 0.1))
-        q->row.ready = chance(w, 0.3) ? 0 : between(w, 1, q->prompt);
-    bool waits = is_placed(&q->row) && q->row.ready > 0 && q->row.done >= q->row.ready;
+        q->seq.ready = chance(w, 0.3) ? 0 : between(w, 1, q->prompt);
+    bool waits = is_placed(&q->seq) && q->seq.ready > 0 && q->seq.done >= q->seq.ready;
     q->was_waiting |= waits;
     sim.waits += waits;
 }
@@ -211,11 +211,11 @@ void clients_act(struct world *w)
         if (q->live)
             read_stream(w, q);
         /* No more than its stream has room for. */
-        if (q->live && !q->row.paused)
-            q->row.drafts = MIN_OF(between(w, 0, DRAFTS_MAX), STREAM_MAX - q->unread - 1);
+        if (q->live && !q->seq.paused)
+            q->seq.drafts = MIN_OF(between(w, 0, DRAFTS_MAX), STREAM_MAX - q->unread - 1);
         if (q->live)
             draw_ready(w, q);
-        enum sched_phase phase = q->row.phase;
+        enum sched_phase phase = q->seq.phase;
         double leaves = phase == SCHED_FETCHING ? 0.1 : phase == SCHED_PREFILLING ? 0.004 : 0.0003;
         if (q->live && !w->calm && chance(w, leaves))
             cancel(w, q, CANCELLED);

@@ -5,8 +5,8 @@
  * priorities and cuts, are cancelled in every state, and are read fast, slowly or not at all; accounts refuse
  * memory; steps fail; units are trimmed, pages and snapshots move, tokens wait for what else computing them
  * takes, prefixes are evicted, and read again from a tier that is late, fails and forgets. After every step
- * every invariant is checked, and what a step reads must be what its row's own tokens gave, alone: a page
- * that two rows write, a prefix that is not the row's, a page that was moved or dropped under somebody is
+ * every invariant is checked, and what a step reads must be what its sequence's own tokens gave, alone: a page
+ * that two sequences write, a prefix that is not the sequence's, a page that was moved or dropped under somebody is
  * found at once. Every request ends exactly once and within a bound. A failure prints the command that
  * replays its world. */
 #include "sim.h"
@@ -71,7 +71,7 @@ static void run_world(uint64_t index)
     }
     w->calm = true;
     for (uint64_t i = 0; live_count(w) > 0; i++) {
-        ASSERT(i < 64 * (uint64_t)w->tokens_limit * w->opts.rows_max);
+        ASSERT(i < 64 * (uint64_t)w->tokens_limit * w->opts.seqs_max);
         act(w);
     }
     world_close(w);

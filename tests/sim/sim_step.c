@@ -1,6 +1,6 @@
 /* sim_step.c - one step: plan, "compute", done, and what must hold of each.
  *
- * Pages and states hold stamps. A row goes on from the stamps it reads and from nothing else, so what it
+ * Pages and states hold stamps. A sequence goes on from the stamps it reads and from nothing else, so what it
  * writes and samples is right only if all that it was given is. */
 #include "sim.h"
 
@@ -8,18 +8,18 @@
 #define STEP_TOKEN_NS 30000ull
 #define IDLE_NS       5000000ull
 
-static struct request *request_of(struct sched_row *row)
+static struct request *request_of(struct sched_seq *seq)
 {
-    return CONTAINER(row, struct request, row);
+    return CONTAINER(seq, struct request, seq);
 }
 
 static void take_ended(struct world *w)
 {
-    struct sched_row *row;
-    while ((row = sched_take_ended(w->sched)) != NULL) {
-        struct request *q = request_of(row);
-        ASSERT(row->end == SCHED_END_NO_MEMORY || w->now_ns - row->arrival_ns >= w->opts.queue_timeout_ns);
-        finish(w, q, row->end == SCHED_END_TIMEOUT ? TIMEOUT : NO_MEMORY);
+    struct sched_seq *seq;
+    while ((seq = sched_take_ended(w->sched)) != NULL) {
+        struct request *q = request_of(seq);
+        ASSERT(seq->end == SCHED_END_NO_MEMORY || w->now_ns - seq->arrival_ns >= w->opts.queue_timeout_ns);
+        finish(w, q, seq->end == SCHED_END_TIMEOUT ? TIMEOUT : NO_MEMORY);
     }
 }
 
@@ -35,9 +35,9 @@ static uint64_t read_pages(struct world *w, const struct request *q, uint32_t gr
     ASSERT(g->window == 0 || first == 0 || first * PAGE_TOKENS + g->window <= from + 1);
     ASSERT(g->window == 0 || (first + 1) * PAGE_TOKENS + g->window > from + 1);
     for (uint32_t i = 0; i < first; i++)
-        ASSERT(q->row.pages[group][i] == NONE);
+        ASSERT(q->seq.pages[group][i] == NONE);
     for (uint32_t i = first; i < DIV_UP(from, PAGE_TOKENS); i++) {
-        const struct stamp *s = page_stamp(w, group, q->row.pages[group][i]);
+        const struct stamp *s = page_stamp(w, group, q->seq.pages[group][i]);
         uint32_t tokens = MIN_OF((i + 1) * PAGE_TOKENS, from);
         ASSERT(s->tokens == tokens && s->state == q->state[tokens]);
         state = s->state;
@@ -49,7 +49,7 @@ static uint64_t read_pages(struct world *w, const struct request *q, uint32_t gr
 static void write_page(struct world *w, const struct request *q, uint32_t page_index, struct stamp stamp)
 {
     for (uint32_t g = 0; g < w->opts.group_count; g++) {
-        uint32_t page = q->row.pages[g][page_index];
+        uint32_t page = q->seq.pages[g][page_index];
         /* Nobody writes into a page that others read. */
         ASSERT(page_pool_refs(w->opts.groups[g].pages, page) == 1);
         *page_stamp(w, g, page) = stamp;
@@ -69,9 +69,9 @@ static uint64_t read_state(struct world *w, const struct request *q, uint32_t st
 
 /* `drafted`: drafts that are right; what the others leave is overwritten before anybody reads it. Returns
  * the state behind the last token that is none. A step that fails leaves nonsense where it wrote. */
-static uint64_t compute_row(struct world *w, const struct sched_step_row *r, uint32_t drafted, bool lost)
+static uint64_t compute_seq(struct world *w, const struct sched_step_seq *r, uint32_t drafted, bool lost)
 {
-    struct request *q = request_of(r->row);
+    struct request *q = request_of(r->seq);
     uint64_t state = read_pages(w, q, 0, r->from), known_state = 0;
     for (uint32_t g = 1; g < w->opts.group_count; g++)
         read_pages(w, q, g, r->from);
@@ -93,21 +93,21 @@ static uint64_t compute_row(struct world *w, const struct sched_step_row *r, uin
 
 /* ---- what must hold of a plan ---- */
 
-static bool waits(const struct sched_row *row)
+static bool waits(const struct sched_seq *seq)
 {
-    return row->ready > 0 && row->done >= row->ready;
+    return seq->ready > 0 && seq->done >= seq->ready;
 }
 
-/* The row that must always get on. */
+/* The sequence that must always get on. */
 static struct request *oldest_active(struct world *w)
 {
     struct request *best = NULL;
     for (size_t i = 0; i < REQUESTS_MAX; i++) {
         struct request *q = &w->requests[i];
-        if (!q->live || !is_placed(&q->row) || q->row.paused)
+        if (!q->live || !is_placed(&q->seq) || q->seq.paused)
             continue;
-        if (!best || q->row.rank < best->row.rank ||
-            (q->row.rank == best->row.rank && q->row.sequence < best->row.sequence))
+        if (!best || q->seq.rank < best->seq.rank ||
+            (q->seq.rank == best->seq.rank && q->seq.order < best->seq.order))
             best = q;
     }
     return best;
@@ -117,61 +117,61 @@ static struct request *oldest_active(struct world *w)
 static void check_oldest(const struct request *q, const struct sched_plan *plan)
 {
     bool planned = false;
-    if (!q || (q->row.phase == SCHED_ENDED && q->row.end == SCHED_END_NO_MEMORY))
+    if (!q || (q->seq.phase == SCHED_ENDED && q->seq.end == SCHED_END_NO_MEMORY))
         return;
-    for (uint32_t i = 0; i < plan->row_count; i++)
-        planned |= plan->rows[i].row == &q->row;
-    ASSERT(is_placed(&q->row));
-    ASSERT(planned || q->row.phase == SCHED_PREFILLING || waits(&q->row));
+    for (uint32_t i = 0; i < plan->seq_count; i++)
+        planned |= plan->seqs[i].seq == &q->seq;
+    ASSERT(is_placed(&q->seq));
+    ASSERT(planned || q->seq.phase == SCHED_PREFILLING || waits(&q->seq));
 }
 
-static void check_chunk(const struct world *w, const struct sched_step_row *r, uint32_t tokens_left)
+static void check_chunk(const struct world *w, const struct sched_step_seq *r, uint32_t tokens_left)
 {
-    const struct sched_row *row = r->row;
-    bool rest = r->from + r->count - r->drafts == row->tokens;
+    const struct sched_seq *seq = r->seq;
+    bool rest = r->from + r->count - r->drafts == seq->tokens;
     ASSERT(r->count > 0 && r->count <= tokens_left && r->samples == rest);
-    ASSERT(r->drafts <= row->drafts && (r->drafts == 0 || row->phase == SCHED_DECODING));
+    ASSERT(r->drafts <= seq->drafts && (r->drafts == 0 || seq->phase == SCHED_DECODING));
     ASSERT(r->drafts == 0 || r->from / PAGE_TOKENS == (r->from + r->count - 1) / PAGE_TOKENS);
-    ASSERT(row->tokens + r->drafts < row->tokens_limit);
-    bool all = row->ready > 0 && r->from + r->count == row->ready;
-    ASSERT(row->ready == 0 || r->from + r->count <= row->ready);
-    if (row->phase == SCHED_DECODING)
+    ASSERT(seq->tokens + r->drafts < seq->tokens_limit);
+    bool all = seq->ready > 0 && r->from + r->count == seq->ready;
+    ASSERT(seq->ready == 0 || r->from + r->count <= seq->ready);
+    if (seq->phase == SCHED_DECODING)
         ASSERT(r->count == 1 + r->drafts && rest);
-    else if (row->logits_all)
+    else if (seq->logits_all)
         ASSERT(r->count <= w->opts.logits_chunk_max);
     else
         ASSERT(rest || all || (r->from + r->count) % PAGE_TOKENS == 0);
-    sim.ends_ready += all && !rest && row->ready % PAGE_TOKENS != 0;
-    ASSERT(row->page_count * PAGE_TOKENS >= r->from + r->count);
-    ASSERT(!w->opts.states || row->state != NONE);
+    sim.ends_ready += all && !rest && seq->ready % PAGE_TOKENS != 0;
+    ASSERT(seq->page_count * PAGE_TOKENS >= r->from + r->count);
+    ASSERT(!w->opts.states || seq->state != NONE);
 }
 
 /* Who could go on does: nothing spins, and nothing sleeps with work at hand. */
 static void check_empty(const struct world *w)
 {
     for (size_t i = 0; i < REQUESTS_MAX; i++) {
-        const struct sched_row *row = &w->requests[i].row;
-        if (w->requests[i].live && is_placed(row) && !row->paused)
-            ASSERT(waits(row) || row->done == row->page_count * PAGE_TOKENS);
+        const struct sched_seq *seq = &w->requests[i].seq;
+        if (w->requests[i].live && is_placed(seq) && !seq->paused)
+            ASSERT(waits(seq) || seq->done == seq->page_count * PAGE_TOKENS);
     }
 }
 
 static void check_plan(struct world *w, const struct sched_plan *plan, uint32_t budget)
 {
     uint32_t tokens = 0, logits = 0, decoding = 0, drafts = 0;
-    if (plan->row_count == 0)
+    if (plan->seq_count == 0)
         check_empty(w);
-    for (uint32_t i = 0; i < plan->row_count; i++) {
-        const struct sched_step_row *r = &plan->rows[i];
+    for (uint32_t i = 0; i < plan->seq_count; i++) {
+        const struct sched_step_seq *r = &plan->seqs[i];
         check_chunk(w, r, w->opts.tokens_max - tokens);
         tokens += r->count;
-        logits += r->row->logits_all ? r->count : r->samples + r->drafts;
+        logits += r->seq->logits_all ? r->count : r->samples + r->drafts;
         drafts += r->drafts;
-        decoding += r->row->phase == SCHED_DECODING;
+        decoding += r->seq->phase == SCHED_DECODING;
         for (uint32_t k = 0; k < i; k++)
-            ASSERT(plan->rows[k].row != r->row);
+            ASSERT(plan->seqs[k].seq != r->seq);
     }
-    ASSERT(tokens == plan->tokens && plan->row_count <= w->opts.rows_max && logits <= w->opts.logits_max);
+    ASSERT(tokens == plan->tokens && plan->seq_count <= w->opts.seqs_max && logits <= w->opts.logits_max);
     ASSERT(drafts <= w->opts.drafts_max && tokens <= MAX_OF(budget, decoding + drafts + PAGE_TOKENS));
     sim.drafts += drafts;
 }
@@ -186,13 +186,13 @@ static uint64_t shares_of(const struct world *w, const struct request *q)
     return DIV_UP(weights, w->weights[q->tenant]);
 }
 
-/* With the step's time: longest a row with a page may go without a token. */
+/* With the step's time: longest a sequence with a page may go without a token. */
 static void check_waits(struct world *w, const struct sched_plan *plan)
 {
     uint64_t step_max = STEP_BASE_NS + w->opts.tokens_max * STEP_TOKEN_NS + IDLE_NS;
-    uint64_t gap_max = SCHED_AGE_NS + (w->opts.rows_max + 1) * step_max;
+    uint64_t gap_max = SCHED_AGE_NS + (w->opts.seqs_max + 1) * step_max;
     uint64_t request_max =
-        (w->tokens_limit / PAGE_TOKENS * w->opts.rows_max + w->tokens_limit) * step_max + gap_max;
+        (w->tokens_limit / PAGE_TOKENS * w->opts.seqs_max + w->tokens_limit) * step_max + gap_max;
     struct sched_numbers n;
     sched_numbers(w->sched, &n);
     for (size_t i = 0; i < REQUESTS_MAX; i++) {
@@ -200,22 +200,22 @@ static void check_waits(struct world *w, const struct sched_plan *plan)
         if (!q->live)
             continue;
         uint64_t bound =
-            (q->ahead + w->opts.rows_max + 1) * request_max * shares_of(w, q) + (w->held_ns - q->held_ns);
-        uint64_t wait = w->now_ns - q->row.arrival_ns;
+            (q->ahead + w->opts.seqs_max + 1) * request_max * shares_of(w, q) + (w->held_ns - q->held_ns);
+        uint64_t wait = w->now_ns - q->seq.arrival_ns;
         ASSERT(wait <= bound);
         sim.share_max = MAX_OF(sim.share_max, (double)wait / (double)bound);
-        if (!is_placed(&q->row) || q->was_paused || q->was_waiting || n.preemptions > 0)
+        if (!is_placed(&q->seq) || q->was_paused || q->was_waiting || n.preemptions > 0)
             continue;
-        ASSERT(w->now_ns - q->row.served_ns <= gap_max || plan->row_count == 0);
+        ASSERT(w->now_ns - q->seq.served_ns <= gap_max || plan->seq_count == 0);
     }
 }
 
 /* ---- the step ---- */
 
-/* How many tokens the row samples; it may end before its drafts do. */
-static uint32_t draws_of(struct world *w, const struct sched_step_row *r)
+/* How many tokens the sequence samples; it may end before its drafts do. */
+static uint32_t draws_of(struct world *w, const struct sched_step_seq *r)
 {
-    const struct request *q = request_of(r->row);
+    const struct request *q = request_of(r->seq);
     uint32_t right = chance(w, 0.5) ? r->drafts : between(w, 0, r->drafts);
     return r->samples ? MIN_OF(1 + right, q->outputs_wanted - q->outputs) : 0;
 }
@@ -223,8 +223,8 @@ static uint32_t draws_of(struct world *w, const struct sched_step_row *r)
 static void end_step(struct world *w, const struct sched_plan *plan, const uint64_t *states,
                      const uint32_t *sampled, bool failed)
 {
-    for (uint32_t i = 0; i < plan->row_count && !failed; i++) {
-        struct request *q = request_of(plan->rows[i].row);
+    for (uint32_t i = 0; i < plan->seq_count && !failed; i++) {
+        struct request *q = request_of(plan->seqs[i].seq);
         uint64_t state = states[i];
         for (uint32_t k = 0; k < sampled[i]; k++) {
             draw(q, state);
@@ -232,24 +232,24 @@ static void end_step(struct world *w, const struct sched_plan *plan, const uint6
         }
     }
     sched_done(w->sched, &(struct sched_results){w->now_ns, !failed, sampled});
-    for (uint32_t i = 0; i < plan->row_count; i++) {
-        const struct sched_step_row *r = &plan->rows[i];
-        struct request *q = request_of(r->row);
+    for (uint32_t i = 0; i < plan->seq_count; i++) {
+        const struct sched_step_seq *r = &plan->seqs[i];
+        struct request *q = request_of(r->seq);
         if (r->samples)
-            q->row.logits_all = false;
+            q->seq.logits_all = false;
         if (!failed && (!r->samples || q->outputs < q->outputs_wanted))
             continue;
-        sched_remove(w->sched, &q->row);
+        sched_remove(w->sched, &q->seq);
         finish(w, q, failed ? STEP_ERROR : DONE);
     }
 }
 
 static void pass_time(struct world *w, const struct sched_plan *plan)
 {
-    uint64_t ns = plan->row_count ? STEP_BASE_NS + plan->tokens * STEP_TOKEN_NS : IDLE_NS;
+    uint64_t ns = plan->seq_count ? STEP_BASE_NS + plan->tokens * STEP_TOKEN_NS : IDLE_NS;
     w->now_ns += ns;
     for (size_t i = 0; i < REQUESTS_MAX; i++)
-        if (w->requests[i].live && (w->requests[i].row.paused || waits(&w->requests[i].row)))
+        if (w->requests[i].live && (w->requests[i].seq.paused || waits(&w->requests[i].seq)))
             w->held_ns += ns;
 }
 
@@ -272,17 +272,17 @@ void step(struct world *w)
     check_plan(w, &plan, alone ? ev.tokens_alone : ev.tokens_shared);
     world_check(w);
     bool failed = !w->calm && chance(w, 0.001);
-    for (uint32_t i = 0; i < plan.row_count; i++) {
-        sampled[i] = draws_of(w, &plan.rows[i]);
-        states[i] = compute_row(w, &plan.rows[i], sampled[i] ? sampled[i] - 1 : 0, failed);
+    for (uint32_t i = 0; i < plan.seq_count; i++) {
+        sampled[i] = draws_of(w, &plan.seqs[i]);
+        states[i] = compute_seq(w, &plan.seqs[i], sampled[i] ? sampled[i] - 1 : 0, failed);
         sim.drafts_accepted += sampled[i] > 1 ? sampled[i] - 1 : 0;
-        sim.decode_tokens += plan.rows[i].row->phase == SCHED_DECODING;
+        sim.decode_tokens += plan.seqs[i].seq->phase == SCHED_DECODING;
     }
     sim.tokens += plan.tokens;
     sim.preemptions += plan.preempted;
     sim.parks += n.parked > 0;
     pass_time(w, &plan);
-    if (plan.row_count > 0)
+    if (plan.seq_count > 0)
         end_step(w, &plan, states, sampled, failed);
     check_waits(w, &plan);
     world_check(w);

@@ -136,11 +136,11 @@ static void draw_sizes(struct world *w)
     for (uint32_t i = 0; i < FAMILIES; i++)
         w->family_tokens[i] = between(w, 1, w->tokens_limit / 2);
     w->state_bytes = chance(w, 0.5) ? 64 * (size_t)between(w, 1, 60000) : 0;
-    w->opts.rows_max = between(w, 1, 12);
+    w->opts.seqs_max = between(w, 1, 12);
     w->opts.queue_max = between(w, 0, 30);
-    w->opts.drafts_max = chance(w, 0.7) ? between(w, 1, 2 * w->opts.rows_max) : 0;
-    w->opts.tokens_max = w->opts.rows_max - 1 + PAGE_TOKENS + w->opts.drafts_max + between(w, 0, 500);
-    w->opts.logits_max = w->opts.rows_max + w->opts.drafts_max + between(w, 0, 40);
+    w->opts.drafts_max = chance(w, 0.7) ? between(w, 1, 2 * w->opts.seqs_max) : 0;
+    w->opts.tokens_max = w->opts.seqs_max - 1 + PAGE_TOKENS + w->opts.drafts_max + between(w, 0, 500);
+    w->opts.logits_max = w->opts.seqs_max + w->opts.drafts_max + between(w, 0, 40);
     w->opts.logits_chunk_max = between(w, 1, 40);
     w->opts.queue_timeout_ns = chance(w, 0.5) ? between(w, 1, 50) * 100000000ull : 0;
 }
@@ -166,7 +166,7 @@ static void create_pages(struct world *w, uint32_t group, bool reuse)
 static void create_states(struct world *w, bool reuse)
 {
     struct state_pool_opts states = {.states_max =
-                                         reuse ? 2 * w->opts.rows_max + between(w, 0, 6) : w->opts.rows_max,
+                                         reuse ? 2 * w->opts.seqs_max + between(w, 0, 6) : w->opts.seqs_max,
                                      .state_bytes = w->state_bytes,
                                      .state = w->state,
                                      .reclaim = chance(w, 0.7) ? on_refusal : NULL,

@@ -10,9 +10,9 @@
 
 #define MS 1000000.0
 
-/* A step's cost in ms: so much, per decoding row, per prompt token; noise is a share. */
+/* A step's cost in ms: so much, per decoding sequence, per prompt token; noise is a share. */
 struct machine {
-    double fixed_ms, row_ms, prompt_ms, noise;
+    double fixed_ms, seq_ms, prompt_ms, noise;
 };
 
 /* 16 cores and 0.6 billion parameters; two cores and 2 billion; two cores and 0.6 billion in bf16; all in
@@ -20,21 +20,21 @@ struct machine {
 static const struct machine machines[] = {
     {8, 2.1, 0.94, 0.08}, {52, 12, 10.7, 0.08}, {42, 8.4, 3.7, 0.08}, {1, 0.3, 0.1, 0.08}};
 
-static double true_ms(const struct machine *m, uint32_t rows, uint32_t prompt)
+static double true_ms(const struct machine *m, uint32_t seqs, uint32_t prompt)
 {
-    return m->fixed_ms + rows * m->row_ms + prompt * m->prompt_ms;
+    return m->fixed_ms + seqs * m->seq_ms + prompt * m->prompt_ms;
 }
 
-static double expected_ms(const struct budget *b, uint32_t rows, uint32_t prompt)
+static double expected_ms(const struct budget *b, uint32_t seqs, uint32_t prompt)
 {
-    return (b->fixed_ns + rows * b->row_ns + prompt * b->prompt_ns) / MS;
+    return (b->fixed_ns + seqs * b->seq_ns + prompt * b->prompt_ns) / MS;
 }
 
-static double step_ms(struct budget *b, const struct machine *m, struct rng *rng, uint32_t rows,
+static double step_ms(struct budget *b, const struct machine *m, struct rng *rng, uint32_t seqs,
                       uint32_t prompt)
 {
-    double ms = true_ms(m, rows, prompt) * (1 + m->noise * (2 * rng_uniform(rng) - 1));
-    budget_measure(b, rows, prompt, (uint64_t)(ms * MS));
+    double ms = true_ms(m, seqs, prompt) * (1 + m->noise * (2 * rng_uniform(rng) - 1));
+    budget_measure(b, seqs, prompt, (uint64_t)(ms * MS));
     return ms;
 }
 
@@ -59,7 +59,7 @@ TEST(two_pages_until_something_is_measured)
 
 TEST(prompts_get_whole_pages_the_nearest_count_and_at_least_one)
 {
-    struct budget b = {.fixed_ns = 8 * MS, .row_ns = 2 * MS, .prompt_ns = 1 * MS};
+    struct budget b = {.fixed_ns = 8 * MS, .seq_ns = 2 * MS, .prompt_ns = 1 * MS};
     assert_int_equal(budget_tokens(&b, (uint64_t)(100 * MS), 0), 96);
     assert_int_equal(budget_tokens(&b, (uint64_t)(100 * MS), 6), 6 + 96);
     assert_int_equal(budget_tokens(&b, (uint64_t)(100 * MS), 7), 7 + 64);
@@ -71,26 +71,26 @@ TEST(prompts_get_whole_pages_the_nearest_count_and_at_least_one)
 
 TEST(prompts_that_wait_behind_the_first_lengthen_a_step_by_half_at_most)
 {
-    struct budget b = {.fixed_ns = 8 * MS, .row_ns = 2 * MS, .prompt_ns = 1 * MS};
+    struct budget b = {.fixed_ns = 8 * MS, .seq_ns = 2 * MS, .prompt_ns = 1 * MS};
     uint64_t step = (uint64_t)(100 * MS);
-    assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.row_tokens = 1, .prompts = 0}), step);
-    assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.row_tokens = 1, .prompts = 1}), step);
-    assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.row_tokens = 0, .prompts = 1}), step);
-    assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.row_tokens = 1, .prompts = 2}),
+    assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.seq_tokens = 1, .prompts = 0}), step);
+    assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.seq_tokens = 1, .prompts = 1}), step);
+    assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.seq_tokens = 0, .prompts = 1}), step);
+    assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.seq_tokens = 1, .prompts = 2}),
                      step * 5 / 4);
-    assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.row_tokens = 0, .prompts = 4}),
+    assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.seq_tokens = 0, .prompts = 4}),
                      step * 11 / 8);
     for (uint32_t prompts = 0; prompts < 5000; prompts += 7)
-        for (uint32_t rows = 0; rows <= 16; rows++)
-            assert_true(budget_shared_ns(&b, step, &(struct budget_load){rows, prompts}) <= step * 3 / 2);
+        for (uint32_t seqs = 0; seqs <= 16; seqs++)
+            assert_true(budget_shared_ns(&b, step, &(struct budget_load){seqs, prompts}) <= step * 3 / 2);
 }
 
-TEST(rows_that_take_a_step_by_themselves_leave_prompts_more_than_a_page)
+TEST(seqs_that_take_a_step_by_themselves_leave_prompts_more_than_a_page)
 {
-    struct budget b = {.fixed_ns = 10 * MS, .row_ns = 2 * MS, .prompt_ns = 1 * MS};
+    struct budget b = {.fixed_ns = 10 * MS, .seq_ns = 2 * MS, .prompt_ns = 1 * MS};
     uint64_t step = (uint64_t)(100 * MS);
-    assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.row_tokens = 15, .prompts = 1}), step);
-    assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.row_tokens = 64, .prompts = 1}),
+    assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.seq_tokens = 15, .prompts = 1}), step);
+    assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.seq_tokens = 64, .prompts = 1}),
                      (uint64_t)(2.5 * 138 * MS));
 }
 
@@ -101,20 +101,20 @@ TEST(the_line_follows_any_machine)
         struct rng rng = (struct rng){i + 1, 1};
         struct budget b;
         begin(&b, m, &rng);
-        for (uint32_t rows = 0; rows <= 16; rows++)
+        for (uint32_t seqs = 0; seqs <= 16; seqs++)
             for (uint32_t k = 0; k < 6; k++)
-                step_ms(&b, m, &rng, rows, 32 * (1 + (uint32_t)rng_below(&rng, 6)));
+                step_ms(&b, m, &rng, seqs, 32 * (1 + (uint32_t)rng_below(&rng, 6)));
         for (uint32_t k = 0; k < 30; k++)
             step_ms(&b, m, &rng, 1 + (uint32_t)rng_below(&rng, 16), 0);
-        for (uint32_t rows = 0; rows <= 16; rows += 4) {
-            assert_true(fabs(expected_ms(&b, rows, 128) / true_ms(m, rows, 128) - 1) < 0.15);
-            if (rows > 0)
-                assert_true(fabs(expected_ms(&b, rows, 0) / true_ms(m, rows, 0) - 1) < 0.15);
+        for (uint32_t seqs = 0; seqs <= 16; seqs += 4) {
+            assert_true(fabs(expected_ms(&b, seqs, 128) / true_ms(m, seqs, 128) - 1) < 0.15);
+            if (seqs > 0)
+                assert_true(fabs(expected_ms(&b, seqs, 0) / true_ms(m, seqs, 0) - 1) < 0.15);
         }
     }
 }
 
-TEST(what_one_row_cost_is_not_expected_of_each_of_sixteen)
+TEST(what_one_seq_cost_is_not_expected_of_each_of_sixteen)
 {
     const struct machine *m = &machines[0];
     struct rng rng = (struct rng){3, 1};
@@ -127,12 +127,12 @@ TEST(what_one_row_cost_is_not_expected_of_each_of_sixteen)
 
 TEST(a_strangers_work_moves_the_line_a_quarter_at_most)
 {
-    struct budget b = {.fixed_ns = 8 * MS, .row_ns = 2 * MS, .prompt_ns = 1 * MS};
+    struct budget b = {.fixed_ns = 8 * MS, .seq_ns = 2 * MS, .prompt_ns = 1 * MS};
     budget_measure(&b, 4, 96, (uint64_t)(60000 * MS));
     assert_true(expected_ms(&b, 4, 96) < 1.25 * (8 + 8 + 96));
     for (int i = 0; i < 1000; i++)
         budget_measure(&b, 4, 96, 0);
-    assert_true(b.fixed_ns > 0 && b.row_ns > 0 && b.prompt_ns > 0);
+    assert_true(b.fixed_ns > 0 && b.seq_ns > 0 && b.prompt_ns > 0);
 }
 
 /* ---- many clients at once ---- */
@@ -141,7 +141,7 @@ enum { CLIENTS = 16, PROMPT = 512, ANSWER = 48 };
 
 struct crowd {
     uint32_t left[CLIENTS], answered[CLIENTS];
-    double prompts_ms, longest_ms; /* until the last prompt is read; a step with decoding rows */
+    double prompts_ms, longest_ms; /* until the last prompt is read; a step with decoding sequences */
 };
 
 static struct budget_load load_of(const struct crowd *c)
@@ -149,7 +149,7 @@ static struct budget_load load_of(const struct crowd *c)
     struct budget_load load = {0};
     for (uint32_t i = 0; i < CLIENTS; i++) {
         load.prompts += c->left[i] > 0;
-        load.row_tokens += c->left[i] == 0 && c->answered[i] < ANSWER;
+        load.seq_tokens += c->left[i] == 0 && c->answered[i] < ANSWER;
     }
     return load;
 }
@@ -184,10 +184,10 @@ TEST(sixteen_prompts_are_read_at_three_quarters_of_a_lone_ones_rate_and_no_gap_i
     for (struct budget_load load; load = load_of(&c), load.prompts > 0;) {
         uint64_t target = budget_shared_ns(&b, (uint64_t)(100 * MS), &load);
         answer(&c);
-        uint32_t tokens = read_prompts(&c, budget_tokens(&b, target, load.row_tokens) - load.row_tokens);
-        double ms = step_ms(&b, m, &rng, load.row_tokens, tokens);
+        uint32_t tokens = read_prompts(&c, budget_tokens(&b, target, load.seq_tokens) - load.seq_tokens);
+        double ms = step_ms(&b, m, &rng, load.seq_tokens, tokens);
         c.prompts_ms += ms;
-        if (load.row_tokens > 0)
+        if (load.seq_tokens > 0)
             c.longest_ms = MAX_OF(c.longest_ms, ms);
     }
     double alone = PROMPT / true_ms(m, 0, PROMPT), together = CLIENTS * PROMPT / c.prompts_ms;

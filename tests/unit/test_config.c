@@ -388,7 +388,7 @@ TEST(states_have_room_for_what_is_held_where_tokens_are_drafted)
     assert_int_equal(states, state_matrices_bytes(&c));
     for (uint32_t mtp = 0; mtp < 2; mtp++) {
         for (c.drafts_max = 1; c.drafts_max <= 8; c.drafts_max++) {
-            struct state_held_row row = state_held_row(&c);
+            struct state_held_token row = state_held_token(&c);
             size_t layer = row.floats * sizeof(float) * (1 + c.drafts_max);
             c.mtp_count = mtp;
             assert_true(row.u + config_conv_channels(&c) <= row.k && row.k < row.v && row.v < row.alpha);

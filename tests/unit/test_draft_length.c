@@ -1,4 +1,4 @@
-/* How far rows draft, with made-up machines: what a step costs there and how often total_drafts are right is
+/* How far sequences draft, with made-up machines: what a step costs there and how often total_drafts are right is
  * known. */
 #include "test.h"
 
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define ROWS_MAX 16
+#define SEQS_MAX 16
 #define DEPTH    4
 
 /* A step's time: so much, and per token; beyond `knee` tokens each costs `steep` more. Noise: a share;
@@ -21,10 +21,10 @@ struct world {
     struct machine m;
     struct draft_length b;
     struct rng rng;
-    struct draft_length_hits hits[ROWS_MAX];
-    double chance[ROWS_MAX]; /* of each draft of a row */
-    bool total_drafts[ROWS_MAX], past[ROWS_MAX];
-    uint32_t rows;
+    struct draft_length_hits hits[SEQS_MAX];
+    double chance[SEQS_MAX]; /* of each draft of a sequence */
+    bool total_drafts[SEQS_MAX], past[SEQS_MAX];
+    uint32_t seqs;
     double tokens, ns;
     uint64_t drafted;
 };
@@ -35,10 +35,10 @@ static double step_ns(const struct machine *m, uint32_t tokens)
     return m->base_ns + tokens * m->token_ns + steep;
 }
 
-static uint32_t draw_right(struct world *w, uint32_t row, uint32_t drafts)
+static uint32_t draw_right(struct world *w, uint32_t seq, uint32_t drafts)
 {
     uint32_t right = 0;
-    while (right < drafts && rng_uniform(&w->rng) < w->chance[row])
+    while (right < drafts && rng_uniform(&w->rng) < w->chance[seq])
         right++;
     return right;
 }
@@ -47,7 +47,7 @@ static uint32_t draw_right(struct world *w, uint32_t row, uint32_t drafts)
 static double run_step(struct world *w, const uint32_t *drafts, bool measured)
 {
     uint32_t total_drafts = 0, deepest = 0, drafting = 0;
-    for (uint32_t i = 0; i < w->rows; i++) {
+    for (uint32_t i = 0; i < w->seqs; i++) {
         uint32_t right = draw_right(w, i, drafts[i]);
         total_drafts += drafts[i];
         drafting += drafts[i] > 0;
@@ -56,11 +56,11 @@ static double run_step(struct world *w, const uint32_t *drafts, bool measured)
         if (measured)
             draft_length_count(&w->b, &w->hits[i], w->past[i], MIN_OF(right + 1, drafts[i]), right);
     }
-    double ns = step_ns(&w->m, w->rows + total_drafts) * (1 + w->m.noise * (rng_uniform(&w->rng) - 0.5));
+    double ns = step_ns(&w->m, w->seqs + total_drafts) * (1 + w->m.noise * (rng_uniform(&w->rng) - 0.5));
     if (rng_uniform(&w->rng) < w->m.hiccup)
         ns *= 3;
     if (measured) {
-        draft_length_measure_step(&w->b, w->rows, total_drafts, (uint64_t)ns);
+        draft_length_measure_step(&w->b, w->seqs, total_drafts, (uint64_t)ns);
         if (deepest)
             draft_length_measure_draft(&w->b, drafting, deepest, (uint64_t)(deepest * w->m.draft_ns));
     }
@@ -71,15 +71,15 @@ static double run_step(struct world *w, const uint32_t *drafts, bool measured)
 
 static void choose(struct world *w, uint32_t *drafts)
 {
-    struct draft_length_row rows[ROWS_MAX];
-    for (uint32_t i = 0; i < w->rows; i++)
-        rows[i] = (struct draft_length_row){
+    struct draft_length_seq seqs[SEQS_MAX];
+    for (uint32_t i = 0; i < w->seqs; i++)
+        seqs[i] = (struct draft_length_seq){
             .hits = &w->hits[i], .drafts_max = w->total_drafts[i] ? DEPTH : 0, .past = w->past[i]};
-    draft_length_choose(&w->b, rows, w->rows, 32);
+    draft_length_choose(&w->b, seqs, w->seqs, 32);
     uint32_t sum = 0;
-    for (uint32_t i = 0; i < w->rows; i++) {
-        assert_true(rows[i].drafts <= rows[i].drafts_max);
-        sum += drafts[i] = rows[i].drafts;
+    for (uint32_t i = 0; i < w->seqs; i++) {
+        assert_true(seqs[i].drafts <= seqs[i].drafts_max);
+        sum += drafts[i] = seqs[i].drafts;
     }
     assert_true(sum <= 32);
 }
@@ -87,7 +87,7 @@ static void choose(struct world *w, uint32_t *drafts)
 /* Tokens per second of the policy over so many steps. */
 static double run(struct world *w, uint32_t steps)
 {
-    uint32_t drafts[ROWS_MAX];
+    uint32_t drafts[SEQS_MAX];
     w->tokens = w->ns = 0;
     w->drafted = 0;
     for (uint32_t i = 0; i < steps; i++) {
@@ -101,19 +101,19 @@ static double run(struct world *w, uint32_t steps)
 static double run_fixed(const struct world *like, uint32_t depth, uint32_t steps)
 {
     struct world w = *like;
-    uint32_t drafts[ROWS_MAX];
+    uint32_t drafts[SEQS_MAX];
     w.tokens = w.ns = 0;
-    for (uint32_t i = 0; i < w.rows; i++)
+    for (uint32_t i = 0; i < w.seqs; i++)
         drafts[i] = w.total_drafts[i] ? depth : 0;
     for (uint32_t i = 0; i < steps; i++)
         run_step(&w, drafts, false);
     return w.tokens / w.ns * 1e9;
 }
 
-static void open_world(struct world *w, const struct machine *m, uint32_t rows, double chance, uint64_t seed)
+static void open_world(struct world *w, const struct machine *m, uint32_t seqs, double chance, uint64_t seed)
 {
-    *w = (struct world){.m = *m, .rows = rows, .rng = {seed, 0}};
-    for (uint32_t i = 0; i < rows; i++) {
+    *w = (struct world){.m = *m, .seqs = seqs, .rng = {seed, 0}};
+    for (uint32_t i = 0; i < seqs; i++) {
         w->chance[i] = chance;
         w->total_drafts[i] = true;
     }
@@ -136,19 +136,19 @@ TEST(good_drafts_on_a_machine_that_has_room_are_made)
 TEST(where_each_token_costs_as_much_nobody_drafts)
 {
     struct world w;
-    for (uint32_t rows = 1; rows <= 16; rows++) {
-        open_world(&w, &compute_bound, rows, 0.8, rows);
+    for (uint32_t seqs = 1; seqs <= 16; seqs++) {
+        open_world(&w, &compute_bound, seqs, 0.8, seqs);
         double off = run_fixed(&w, 0, 4000), got = run(&w, 4000);
         assert_true(got > 0.985 * off);
-        assert_true((double)w.drafted < 0.1 * 4000 * rows);
+        assert_true((double)w.drafted < 0.1 * 4000 * seqs);
     }
 }
 
 TEST(rejected_draftes_are_given_up)
 {
     struct world w;
-    for (uint32_t rows = 1; rows <= 16; rows += 5) {
-        open_world(&w, &memory_bound, rows, 0.02, rows);
+    for (uint32_t seqs = 1; seqs <= 16; seqs += 5) {
+        open_world(&w, &memory_bound, seqs, 0.02, seqs);
         run(&w, 200);
         double off = run_fixed(&w, 0, 4000), got = run(&w, 4000);
         assert_true(got > 0.985 * off);
@@ -172,10 +172,10 @@ TEST(drafts_from_the_past_go_as_far_as_they_pay)
     assert_true(drafted[1] > 6000);
 }
 
-TEST(each_row_by_its_own_luck)
+TEST(each_seq_by_its_own_luck)
 {
     struct world w;
-    uint32_t drafts[ROWS_MAX], lucky = 0, unlucky = 0;
+    uint32_t drafts[SEQS_MAX], lucky = 0, unlucky = 0;
     open_world(&w, &memory_bound, 4, 0.95, 3);
     w.chance[2] = w.chance[3] = 0.0;
     w.m.token_ns = 2e5;
@@ -192,7 +192,7 @@ TEST(each_row_by_its_own_luck)
 TEST(who_may_not_draft_does_not)
 {
     struct world w;
-    uint32_t drafts[ROWS_MAX];
+    uint32_t drafts[SEQS_MAX];
     open_world(&w, &memory_bound, 3, 0.9, 4);
     w.total_drafts[1] = false;
     for (uint32_t i = 0; i < 500; i++) {
@@ -229,10 +229,10 @@ TEST(batches_that_come_and_go_keep_what_was_learnt)
     struct world w;
     open_world(&w, &memory_bound, 16, 0.9, 6);
     for (uint32_t i = 0; i < 200; i++) {
-        w.rows = 1 + i % 16;
+        w.seqs = 1 + i % 16;
         run(&w, 20);
     }
-    w.rows = 1;
+    w.seqs = 1;
     assert_true(run(&w, 200) > 0.95 * run_fixed(&w, DEPTH, 2000));
 }
 
@@ -249,7 +249,7 @@ PROPERTY(never_much_slower_than_off, seed)
                         .noise = 0.1 * rng_uniform(&rng),
                         .hiccup = 0.01 * rng_uniform(&rng)};
     struct world w;
-    open_world(&w, &m, 1 + (uint32_t)rng_below(&rng, ROWS_MAX), rng_uniform(&rng), seed);
+    open_world(&w, &m, 1 + (uint32_t)rng_below(&rng, SEQS_MAX), rng_uniform(&rng), seed);
     run(&w, 500);
     double got = run(&w, 4000), off = run_fixed(&w, 0, 4000), best = off;
     for (uint32_t depth = 1; depth <= 2; depth++)

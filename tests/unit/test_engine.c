@@ -142,7 +142,7 @@ TEST(a_slow_reader_pauses_and_gets_the_same_tokens)
     test_engine_close(&alone);
 }
 
-/* A pool of one unit, and eight rows that together want half as much again. */
+/* A pool of one unit, and eight sequences that together want half as much again. */
 static void run_preempted(const char *dir)
 {
     struct fixture alone, f;

@@ -19,7 +19,7 @@
 #define CANARY     PLATEAU_SOURCE_DIR "/models/canary"
 
 #define TEST_TOKENS_MAX 128
-#define TEST_ROWS_MAX   8
+#define TEST_SEQS_MAX   8
 #ifndef TEST_DRAFTS_MAX
 #define TEST_DRAFTS_MAX 0
 #endif
@@ -57,8 +57,8 @@ static inline void test_model_load(struct test_model *m, const char *dir)
     }
     struct model_opts opts = {.compute = COMPUTE_F32,
                               .tokens_max = TEST_TOKENS_MAX,
-                              .rows_max = TEST_ROWS_MAX,
-                              .logits_max = engine_logits_max(TEST_ROWS_MAX, TEST_DRAFTS_MAX),
+                              .seqs_max = TEST_SEQS_MAX,
+                              .logits_max = engine_logits_max(TEST_SEQS_MAX, TEST_DRAFTS_MAX),
                               .parts = {.vision = true,
                                         .mtp = TEST_DRAFTS_MAX > 0 && strcmp(dir, CANARY) == 0,
                                         .drafts_max = TEST_DRAFTS_MAX},
@@ -131,7 +131,7 @@ static inline struct engine_opts test_engine_opts(const char *dir)
         .model = m->model,
         .tokenizer = m->tokenizer,
         .workers = test_workers,
-        .max_num_seqs = TEST_ROWS_MAX,
+        .max_num_seqs = TEST_SEQS_MAX,
         .max_model_len = 2048,
         .max_queue = 400,
         .tokens_max = TEST_TOKENS_MAX,

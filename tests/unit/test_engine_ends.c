@@ -334,7 +334,7 @@ TEST(drafts_without_a_drafter_or_too_many_are_refused)
 {
     struct engine_opts good = gated(DIR);
     const struct engine_drafting wrong[] = {
-        {.by = ENGINE_DRAFTER_NGRAM, .drafts_max = MODEL_DRAFTS_MAX + 1}, /* more than a row has */
+        {.by = ENGINE_DRAFTER_NGRAM, .drafts_max = MODEL_DRAFTS_MAX + 1}, /* more than a sequence has */
         {.by = ENGINE_DRAFTER_NGRAM, .drafts_max = 0},
         {.by = ENGINE_DRAFTER_NONE, .drafts_max = 1},
         {.by = ENGINE_DRAFTER_MTP, .drafts_max = 1}, /* the model has no head */

@@ -270,15 +270,15 @@ TEST(layers_are_progress)
     float *logits = calloc(shape->vocab, sizeof(float));
     uint32_t table[1] = {0};
     memset(pages, 0, shape->page_bytes);
-    struct model_row row = {.tokens = prompt,
+    struct model_seq seq = {.tokens = prompt,
                             .token_count = 5,
                             .pages = table,
                             .state_in = NONE,
                             .state_out = NONE,
                             .logits_from = 4};
     atomic_bool stop = false;
-    struct model_step step = {.rows = &row,
-                              .row_count = 1,
+    struct model_step step = {.seqs = &seq,
+                              .seq_count = 1,
                               .pages = pages,
                               .logits = logits,
                               .stop = &stop,

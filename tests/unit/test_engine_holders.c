@@ -155,7 +155,7 @@ TEST(an_engine_gives_what_is_free_and_then_what_is_older_than_it_was_told)
     holders_free(hs);
 }
 
-/* A row runs on: its pages are nobody's to take. */
+/* A sequence runs on: its pages are nobody's to take. */
 TEST(what_a_request_uses_is_not_given)
 {
     struct fixture f;

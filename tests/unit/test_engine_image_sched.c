@@ -91,7 +91,7 @@ static void expect_mixed(const struct engine_opts *o)
         seen_done(&s[i]);
 }
 
-TEST(rows_with_and_without_images_have_the_tokens_they_have_alone)
+TEST(seqs_with_and_without_images_have_the_tokens_they_have_alone)
 {
     struct engine_opts o = eyes(false);
     expect_mixed(&o);
@@ -397,8 +397,8 @@ static void draw_seen(struct seen *s, struct rng *rng)
     *s = (struct seen){.count = 0};
     say(s, 1 + (uint32_t)rng_below(rng, 60), rng_below(rng, 3));
     for (uint64_t k = rng_below(rng, 4); k > 0; k--) {
-        uint32_t rows = 1 + (uint32_t)rng_below(rng, 6), columns = 1 + (uint32_t)rng_below(rng, 6);
-        show(s, image_of(rows, columns, rng_below(rng, 4)));
+        uint32_t seqs = 1 + (uint32_t)rng_below(rng, 6), columns = 1 + (uint32_t)rng_below(rng, 6);
+        show(s, image_of(seqs, columns, rng_below(rng, 4)));
         say(s, (uint32_t)rng_below(rng, 50), rng_below(rng, 3));
     }
     say(s, 1, 1);

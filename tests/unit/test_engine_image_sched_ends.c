@@ -28,8 +28,8 @@ static void scene_open(struct scene *s, bool reuse, uint64_t image_cache_bytes)
     *s = (struct scene){.opts = eyes(reuse), .account = test_account(ACCOUNT_NO_LIMIT)};
     struct model_opts opts = {.compute = COMPUTE_F32,
                               .tokens_max = TEST_TOKENS_MAX,
-                              .rows_max = TEST_ROWS_MAX,
-                              .logits_max = engine_logits_max(TEST_ROWS_MAX, TEST_DRAFTS_MAX),
+                              .seqs_max = TEST_SEQS_MAX,
+                              .logits_max = engine_logits_max(TEST_SEQS_MAX, TEST_DRAFTS_MAX),
                               .parts = {.vision = true, .image_pixels_max = PIXELS_MAX},
                               .ops = &test_ops,
                               .workers = test_workers,
@@ -221,8 +221,8 @@ PROPERTY(short_of_pages_and_of_room_for_images_all_end, seed)
         seen[i] = (struct seen){.count = 0};
         for (uint64_t k = 1 + rng_below(&rng, 4); k > 0; k--) {
             say(&seen[i], 1 + (uint32_t)rng_below(&rng, 30), rng_below(&rng, 3));
-            uint32_t rows = 4 + (uint32_t)rng_below(&rng, 5), columns = 4 + (uint32_t)rng_below(&rng, 5);
-            show(&seen[i], image_of(rows, columns, rng_below(&rng, 4)));
+            uint32_t seqs = 4 + (uint32_t)rng_below(&rng, 5), columns = 4 + (uint32_t)rng_below(&rng, 5);
+            show(&seen[i], image_of(seqs, columns, rng_below(&rng, 4)));
         }
         say(&seen[i], 1, 1);
         alone(&seen[i], 1 + (uint32_t)rng_below(&rng, 60), &want[i]);

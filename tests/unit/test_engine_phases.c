@@ -12,7 +12,7 @@ enum { PREFILLING, DECODING, QUEUED, PAUSED, PREEMPTED, PHASES };
 static const enum job_phase phases[PHASES] = {JOB_PREFILLING, JOB_DECODING, JOB_QUEUED, JOB_PAUSED,
                                               JOB_PREEMPTED};
 
-/* One unit of pages, two rows, prompts of 32 tokens a step. `large`: two of them fill the pages but for a
+/* One unit of pages, two sequences, prompts of 32 tokens a step. `large`: two of them fill the pages but for a
  * few. */
 struct scene {
     struct fixture f;
@@ -180,7 +180,7 @@ static bool is_among(const struct request_id *ids, uint32_t count, struct reques
     return false;
 }
 
-/* Who has a row in it ends with a sentence; who has none goes on. */
+/* Who has a sequence in it ends with a sentence; who has none goes on. */
 static void fail_step(struct scene *s, struct client *c)
 {
     uint64_t errors = numbers(&s->f).step_errors;
@@ -202,7 +202,7 @@ static void fail_step(struct scene *s, struct client *c)
     }
 }
 
-TEST(a_step_that_fails_in_any_phase_ends_its_rows_and_no_others)
+TEST(a_step_that_fails_in_any_phase_ends_its_seqs_and_no_others)
 {
     in_every_phase(fail_step);
 }

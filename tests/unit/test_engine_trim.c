@@ -158,7 +158,7 @@ TEST(prefixes_that_moved_give_the_same_tokens)
     reclaim(TINY("qwen3_5_moe"));
 }
 
-TEST(an_order_is_answered_while_rows_run)
+TEST(an_order_is_answered_while_seqs_run)
 {
     struct fixture f = {0}, fresh = {0};
     struct engine_opts o = opts_of(TINY("qwen3_5"), true), none = opts_of(TINY("qwen3_5"), false);

@@ -156,7 +156,7 @@ static struct keys keys_of(const struct scene *c)
     struct job_opts opts = {
         .spec = &c->spec, .charge = &charge, .keys = true, .edge = EDGE, .identity = &identity};
     assert_int_equal(job_create(&opts, &j), 0);
-    assert_int_equal(j->row.key_count, COUNT_OF(keys.of));
+    assert_int_equal(j->seq.key_count, COUNT_OF(keys.of));
     assert_int_equal(j->image_count, c->spec.image_count);
     assert_true(j->bytes <= job_bytes(&c->spec, true, false));
     memcpy(&keys, j->keys, sizeof(keys));

@@ -182,7 +182,7 @@ TEST(loading_has_to_fit_too)
     assert_int_equal(plan_make(&o, numbers_of, &m, 1, &wish, &p, &why), -ENOMEM);
     assert_true(why.needed_bytes > 300 * MIB);
     assert_int_equal(why.context, 0);
-    assert_int_equal(why.rows_max, 0);
+    assert_int_equal(why.seqs_max, 0);
 }
 
 static uint64_t up_to(struct rng *rng, uint64_t most)
@@ -227,11 +227,11 @@ PROPERTY(a_plan_holds_or_the_refusal_is_right, seed)
             if (shorter.max_model_len <= m.model.context_max)
                 assert_int_equal(plan_make(&o, numbers_of, &m, rows, &shorter, &p, &why), -ENOMEM);
         }
-        if (plan_make(&o, numbers_of, &m, rows, &wish, &p, &why) == -ENOMEM && why.rows_max) {
+        if (plan_make(&o, numbers_of, &m, rows, &wish, &p, &why) == -ENOMEM && why.seqs_max) {
             struct plan_wish same = wish;
             same.max_model_len = p.max_model_len;
-            assert_true(why.rows_max < rows);
-            assert_int_equal(plan_make(&o, numbers_of, &m, why.rows_max, &same, &p, &why), 0);
+            assert_true(why.seqs_max < rows);
+            assert_int_equal(plan_make(&o, numbers_of, &m, why.seqs_max, &same, &p, &why), 0);
             check_plan(&p);
         }
     }

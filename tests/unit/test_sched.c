@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define ROWS 24
+#define SEQS 24
 #define MS   1000000ull
 #define S    1000000000ull
 
@@ -18,15 +18,15 @@ struct fixture {
     struct sched *sched;
     struct sched_events ev;
     struct sched_plan plan;
-    struct sched_row rows[ROWS];
-    uint32_t tables[ROWS][64];
+    struct sched_seq seqs[SEQS];
+    uint32_t tables[SEQS][64];
     uint32_t pages_max;
 };
 
 static struct sched_opts usual(void)
 {
     return (struct sched_opts){
-        .rows_max = 4, .queue_max = 8, .tokens_max = 256, .logits_max = 20, .logits_chunk_max = 40};
+        .seqs_max = 4, .queue_max = 8, .tokens_max = 256, .logits_max = 20, .logits_chunk_max = 40};
 }
 
 static void open_sched(struct fixture *f, const struct sched_opts *opts, uint32_t pages_max)
@@ -45,9 +45,9 @@ static void open_sched(struct fixture *f, const struct sched_opts *opts, uint32_
 
 static void close_sched(struct fixture *f)
 {
-    for (size_t i = 0; i < ROWS; i++)
-        if (f->rows[i].phase != SCHED_NEW)
-            sched_remove(f->sched, &f->rows[i]);
+    for (size_t i = 0; i < SEQS; i++)
+        if (f->seqs[i].phase != SCHED_NEW)
+            sched_remove(f->sched, &f->seqs[i]);
     sched_check(f->sched);
     assert_int_equal(page_pool_available(f->pages), f->pages_max);
     page_pool_done(f->pages);
@@ -56,20 +56,20 @@ static void close_sched(struct fixture *f)
 
 static int add_with(struct fixture *f, uint32_t i, uint32_t prompt, uint32_t outputs, int32_t priority)
 {
-    f->rows[i] = (struct sched_row){.pages = {f->tables[i]},
+    f->seqs[i] = (struct sched_seq){.pages = {f->tables[i]},
                                     .tokens = prompt,
                                     .tokens_limit = prompt + outputs,
                                     .priority = priority,
                                     .arrival_ns = f->ev.now_ns};
-    int r = sched_add(f->sched, &f->rows[i]);
+    int r = sched_add(f->sched, &f->seqs[i]);
     sched_check(f->sched);
     return r;
 }
 
-static struct sched_row *add(struct fixture *f, uint32_t i, uint32_t prompt, uint32_t outputs)
+static struct sched_seq *add(struct fixture *f, uint32_t i, uint32_t prompt, uint32_t outputs)
 {
     assert_int_equal(add_with(f, i, prompt, outputs, 0), 0);
-    return &f->rows[i];
+    return &f->seqs[i];
 }
 
 static void plan(struct fixture *f)
@@ -83,49 +83,49 @@ static void step(struct fixture *f)
 {
     plan(f);
     f->ev.now_ns += 10 * MS;
-    if (f->plan.row_count == 0)
+    if (f->plan.seq_count == 0)
         return;
     sched_done(f->sched, &(struct sched_results){f->ev.now_ns, true});
-    for (size_t i = 0; i < ROWS; i++)
-        if (f->rows[i].phase == SCHED_DECODING && f->rows[i].tokens == f->rows[i].tokens_limit)
-            sched_remove(f->sched, &f->rows[i]);
+    for (size_t i = 0; i < SEQS; i++)
+        if (f->seqs[i].phase == SCHED_DECODING && f->seqs[i].tokens == f->seqs[i].tokens_limit)
+            sched_remove(f->sched, &f->seqs[i]);
     sched_check(f->sched);
 }
 
-/* Tokens the last plan gave to row i. */
+/* Tokens the last plan gave to sequence i. */
 static uint32_t given(const struct fixture *f, uint32_t i)
 {
-    for (uint32_t k = 0; k < f->plan.row_count; k++)
-        if (f->plan.rows[k].row == &f->rows[i])
-            return f->plan.rows[k].count;
+    for (uint32_t k = 0; k < f->plan.seq_count; k++)
+        if (f->plan.seqs[k].seq == &f->seqs[i])
+            return f->plan.seqs[k].count;
     return 0;
 }
 
-TEST(a_row_goes_from_prompt_to_answer)
+TEST(a_seq_goes_from_prompt_to_answer)
 {
     struct fixture f;
     struct sched_opts o = usual();
     open_sched(&f, &o, 16);
-    struct sched_row *row = add(&f, 0, 300, 2);
-    assert_int_equal(row->phase, SCHED_QUEUED);
+    struct sched_seq *seq = add(&f, 0, 300, 2);
+    assert_int_equal(seq->phase, SCHED_QUEUED);
     step(&f);
     assert_int_equal(given(&f, 0), 256);
-    assert_int_equal(row->phase, SCHED_PREFILLING);
-    assert_false(f.plan.rows[0].samples);
+    assert_int_equal(seq->phase, SCHED_PREFILLING);
+    assert_false(f.plan.seqs[0].samples);
     step(&f);
     assert_int_equal(given(&f, 0), 44);
-    assert_true(f.plan.rows[0].samples);
-    assert_int_equal(row->phase, SCHED_DECODING);
-    assert_int_equal(row->tokens, 301);
+    assert_true(f.plan.seqs[0].samples);
+    assert_int_equal(seq->phase, SCHED_DECODING);
+    assert_int_equal(seq->tokens, 301);
     step(&f);
     assert_int_equal(given(&f, 0), 1);
-    assert_int_equal(row->phase, SCHED_NEW);
+    assert_int_equal(seq->phase, SCHED_NEW);
     plan(&f);
-    assert_int_equal(f.plan.row_count, 0);
+    assert_int_equal(f.plan.seq_count, 0);
     close_sched(&f);
 }
 
-TEST(decoding_rows_get_a_token_each_step_and_prompts_ride_along)
+TEST(decoding_seqs_get_a_token_each_step_and_prompts_ride_along)
 {
     struct fixture f;
     struct sched_opts o = usual();
@@ -172,13 +172,13 @@ TEST(a_long_prompt_is_not_starved_by_short_ones)
     struct sched_opts o = usual();
     open_sched(&f, &o, 64);
     f.ev.tokens_shared = 64;
-    struct sched_row *big = add(&f, 0, 700, 1);
+    struct sched_seq *big = add(&f, 0, 700, 1);
     uint32_t steps = 0, next = 1;
     /* Every step brings a prompt that takes the whole budget. */
     for (; big->phase != SCHED_NEW && steps < 10000; steps++) {
         for (uint32_t i = 1; i < 4; i++) {
             next = 1 + next % 3;
-            if (f.rows[next].phase == SCHED_NEW) {
+            if (f.seqs[next].phase == SCHED_NEW) {
                 add(&f, next, 64, 1);
                 break;
             }
@@ -195,7 +195,7 @@ TEST(a_lower_priority_waits_longer_but_not_for_ever)
 {
     struct fixture f;
     struct sched_opts o = usual();
-    o.rows_max = 1;
+    o.seqs_max = 1;
     open_sched(&f, &o, 16);
     assert_int_equal(add_with(&f, 0, 10, 5, 0), 0);
     step(&f);
@@ -205,20 +205,20 @@ TEST(a_lower_priority_waits_longer_but_not_for_ever)
     uint64_t low_ns = 0, began = f.ev.now_ns;
     for (int i = 0; i < 10000 && !low_ns; i++) {
         for (uint32_t k = 4; k < 6; k++)
-            if (f.rows[k].phase == SCHED_NEW)
+            if (f.seqs[k].phase == SCHED_NEW)
                 assert_int_equal(add_with(&f, k, 10, 5, 0), 0);
         step(&f);
-        if (f.rows[1].phase == SCHED_PREFILLING || f.rows[1].phase == SCHED_DECODING)
+        if (f.seqs[1].phase == SCHED_PREFILLING || f.seqs[1].phase == SCHED_DECODING)
             low_ns = f.ev.now_ns - began;
         /* In this order: -1, then 0. */
-        if (f.rows[2].phase != SCHED_QUEUED)
-            assert_int_not_equal(f.rows[3].phase, SCHED_QUEUED);
+        if (f.seqs[2].phase != SCHED_QUEUED)
+            assert_int_not_equal(f.seqs[3].phase, SCHED_QUEUED);
     }
     assert_true(low_ns > SCHED_PRIORITY_NS && low_ns < SCHED_PRIORITY_NS + S);
     close_sched(&f);
 }
 
-TEST(admission_keeps_pages_for_the_prompt_and_one_per_row)
+TEST(admission_keeps_pages_for_the_prompt_and_one_per_seq)
 {
     struct fixture f;
     struct sched_opts o = usual();
@@ -226,15 +226,15 @@ TEST(admission_keeps_pages_for_the_prompt_and_one_per_row)
     f.ev.tokens_shared = f.ev.tokens_alone = 32;
     add(&f, 0, 6 * 32, 32);
     step(&f);
-    assert_int_equal(f.rows[0].page_count, 1);
-    /* 9 are free, 5 of them promised and 1 for the row: 3 pages fit, 4 do not. */
+    assert_int_equal(f.seqs[0].page_count, 1);
+    /* 9 are free, 5 of them promised and 1 for the sequence: 3 pages fit, 4 do not. */
     add(&f, 1, 4 * 32, 32);
     step(&f);
-    assert_int_equal(f.rows[1].phase, SCHED_QUEUED);
-    sched_remove(f.sched, &f.rows[1]);
+    assert_int_equal(f.seqs[1].phase, SCHED_QUEUED);
+    sched_remove(f.sched, &f.seqs[1]);
     add(&f, 2, 3 * 32, 32);
     step(&f);
-    assert_int_equal(f.rows[2].phase, SCHED_PREFILLING);
+    assert_int_equal(f.seqs[2].phase, SCHED_PREFILLING);
     close_sched(&f);
 }
 
@@ -243,7 +243,7 @@ TEST(the_newest_is_preempted_and_comes_back_when_it_fits)
     struct fixture f;
     struct sched_opts o = usual();
     open_sched(&f, &o, 4);
-    struct sched_row *old = add(&f, 0, 30, 90), *new = add(&f, 1, 30, 60);
+    struct sched_seq *old = add(&f, 0, 30, 90), *new = add(&f, 1, 30, 60);
     step(&f);
     while (old->phase == SCHED_DECODING && new->preemptions == 0)
         step(&f);
@@ -257,9 +257,9 @@ TEST(the_newest_is_preempted_and_comes_back_when_it_fits)
     /* A younger one does not overtake it. */
     add(&f, 2, 5, 1);
     while (old->phase == SCHED_DECODING) {
-        /* It needs three pages, and one for the running row. */
+        /* It needs three pages, and one for the running sequence. */
         assert_int_equal(new->phase, SCHED_PREEMPTED);
-        assert_int_equal(f.rows[2].phase, SCHED_QUEUED);
+        assert_int_equal(f.seqs[2].phase, SCHED_QUEUED);
         step(&f);
     }
     step(&f);
@@ -271,12 +271,12 @@ TEST(the_newest_is_preempted_and_comes_back_when_it_fits)
     close_sched(&f);
 }
 
-TEST(a_paused_row_is_preempted_first_even_if_older)
+TEST(a_paused_seq_is_preempted_first_even_if_older)
 {
     struct fixture f;
     struct sched_opts o = usual();
     open_sched(&f, &o, 4);
-    struct sched_row *paused = add(&f, 0, 60, 60), *a = add(&f, 1, 30, 60);
+    struct sched_seq *paused = add(&f, 0, 60, 60), *a = add(&f, 1, 30, 60);
     step(&f);
     sched_pause(f.sched, paused);
     add(&f, 2, 10, 2);
@@ -297,13 +297,13 @@ TEST(a_paused_row_is_preempted_first_even_if_older)
     close_sched(&f);
 }
 
-TEST(a_paused_row_gives_up_its_place_and_keeps_its_pages)
+TEST(a_paused_seq_gives_up_its_place_and_keeps_its_pages)
 {
     struct fixture f;
     struct sched_opts o = usual();
-    o.rows_max = 1;
+    o.seqs_max = 1;
     open_sched(&f, &o, 8);
-    struct sched_row *slow = add(&f, 0, 10, 20), *next = add(&f, 1, 10, 20);
+    struct sched_seq *slow = add(&f, 0, 10, 20), *next = add(&f, 1, 10, 20);
     step(&f);
     sched_pause(f.sched, slow);
     step(&f);
@@ -317,7 +317,7 @@ TEST(waiting_too_long_ends_a_request_that_never_ran)
 {
     struct fixture f;
     struct sched_opts o = usual();
-    o.rows_max = 1;
+    o.seqs_max = 1;
     o.queue_timeout_ns = 2 * S;
     open_sched(&f, &o, 8);
     add(&f, 0, 10, 200);
@@ -328,8 +328,8 @@ TEST(waiting_too_long_ends_a_request_that_never_ran)
     assert_null(sched_take_ended(f.sched));
     f.ev.now_ns += 20 * MS;
     step(&f);
-    struct sched_row *ended = sched_take_ended(f.sched);
-    assert_ptr_equal(ended, &f.rows[1]);
+    struct sched_seq *ended = sched_take_ended(f.sched);
+    assert_ptr_equal(ended, &f.seqs[1]);
     assert_int_equal(ended->end, SCHED_END_TIMEOUT);
     assert_null(sched_take_ended(f.sched));
     close_sched(&f);
@@ -340,7 +340,7 @@ TEST(memory_that_is_refused_preempts_and_ends_only_who_is_alone)
     struct fixture f;
     struct sched_opts o = usual();
     open_sched(&f, &o, 16);
-    struct sched_row *old = add(&f, 0, 60, 200), *new = add(&f, 1, 60, 60);
+    struct sched_seq *old = add(&f, 0, 60, 200), *new = add(&f, 1, 60, 60);
     step(&f);
     /* One unit: four pages are here and no more. */
     account_set_limit(f.kv, UNIT_BYTES);
@@ -378,7 +378,7 @@ TEST(while_help_comes_nobody_is_preempted_or_ended)
     o.help = help_comes;
     o.help_arg = &comes;
     open_sched(&f, &o, 32);
-    struct sched_row *old = add(&f, 0, 60, 200), *new = add(&f, 1, 64, 200);
+    struct sched_seq *old = add(&f, 0, 60, 200), *new = add(&f, 1, 64, 200);
     step(&f);
     account_set_limit(f.kv, UNIT_BYTES);
     for (int i = 0; i < 200; i++)
@@ -388,8 +388,8 @@ TEST(while_help_comes_nobody_is_preempted_or_ended)
     assert_int_equal(old->preemptions + new->preemptions, 0);
     assert_int_equal(old->done, 64);
     assert_int_equal(new->done, 64);
-    assert_int_equal(f.plan.row_count, 0);
-    struct sched_row *queued = add(&f, 2, 40, 10);
+    assert_int_equal(f.plan.seq_count, 0);
+    struct sched_seq *queued = add(&f, 2, 40, 10);
     step(&f);
     assert_int_equal(queued->phase, SCHED_QUEUED);
     /* It has come. */
@@ -415,17 +415,17 @@ TEST(a_failed_step_moves_nothing)
     struct fixture f;
     struct sched_opts o = usual();
     open_sched(&f, &o, 8);
-    struct sched_row *row = add(&f, 0, 40, 3);
+    struct sched_seq *seq = add(&f, 0, 40, 3);
     plan(&f);
     sched_done(f.sched, &(struct sched_results){f.ev.now_ns, false});
-    assert_int_equal(row->done, 0);
-    assert_int_equal(row->tokens, 40);
+    assert_int_equal(seq->done, 0);
+    assert_int_equal(seq->tokens, 40);
     step(&f);
     assert_int_equal(given(&f, 0), 40);
     close_sched(&f);
 }
 
-TEST(rows_of_logits_have_a_bound)
+TEST(seqs_of_logits_have_a_bound)
 {
     struct fixture f;
     struct sched_opts o = usual();
@@ -446,13 +446,13 @@ TEST(the_queue_is_bounded)
 {
     struct fixture f;
     struct sched_opts o = usual();
-    o.rows_max = 2;
+    o.seqs_max = 2;
     o.queue_max = 3;
     open_sched(&f, &o, 8);
     for (uint32_t i = 0; i < 5; i++)
         add(&f, i, 10, 5);
     assert_int_equal(add_with(&f, 5, 10, 5, 0), -EAGAIN);
-    assert_int_equal(f.rows[5].phase, SCHED_NEW);
+    assert_int_equal(f.seqs[5].phase, SCHED_NEW);
     close_sched(&f);
 }
 
@@ -464,9 +464,9 @@ TEST(options_that_cannot_work_are_refused)
     struct sched *none = NULL;
     o.groups[0].pages = f.pages;
     o.group_count = 1;
-    o.rows_max = 0;
+    o.seqs_max = 0;
     assert_int_equal(sched_create(f.arena, &o, &none), -EINVAL);
-    o.rows_max = 4;
+    o.seqs_max = 4;
     o.tokens_max = 4 - 1 + 31;
     assert_int_equal(sched_create(f.arena, &o, &none), -EINVAL);
     o.tokens_max = 256;
@@ -483,25 +483,25 @@ TEST(a_chunk_ends_where_the_rest_waits_and_goes_on_when_it_has_come)
     struct fixture f;
     struct sched_opts o = usual();
     open_sched(&f, &o, 16);
-    struct sched_row *row = add(&f, 0, 200, 2);
-    row->ready = 41;
+    struct sched_seq *seq = add(&f, 0, 200, 2);
+    seq->ready = 41;
     step(&f);
     assert_int_equal(given(&f, 0), 41);
     step(&f);
-    assert_int_equal(f.plan.row_count, 0);
-    assert_int_equal(row->page_count, 2);
-    assert_ptr_equal(sched_first_waiting(f.sched), row);
+    assert_int_equal(f.plan.seq_count, 0);
+    assert_int_equal(seq->page_count, 2);
+    assert_ptr_equal(sched_first_waiting(f.sched), seq);
     /* From the middle of a page to a page's end, as far as the budget goes. */
     f.ev.tokens_alone = 64;
-    row->ready = 190;
+    seq->ready = 190;
     step(&f);
     assert_int_equal(given(&f, 0), 55);
-    row->ready = 0;
+    seq->ready = 0;
     assert_null(sched_first_waiting(f.sched));
     f.ev.tokens_alone = 256;
     step(&f);
     assert_int_equal(given(&f, 0), 104);
-    assert_true(f.plan.rows[0].samples);
+    assert_true(f.plan.seqs[0].samples);
     close_sched(&f);
 }
 
@@ -510,7 +510,7 @@ TEST(who_waits_leaves_the_budget_to_others_and_goes_first_when_it_has_waited_lon
     struct fixture f;
     struct sched_opts o = usual();
     open_sched(&f, &o, 64);
-    struct sched_row *sees = add(&f, 0, 300, 2);
+    struct sched_seq *sees = add(&f, 0, 300, 2);
     sees->ready = 32;
     add(&f, 1, 600, 2);
     step(&f);
@@ -522,7 +522,7 @@ TEST(who_waits_leaves_the_budget_to_others_and_goes_first_when_it_has_waited_lon
     }
     f.ev.now_ns += SCHED_AGE_NS;
     sees->ready = 0;
-    f.rows[1].served_ns = f.ev.now_ns;
+    f.seqs[1].served_ns = f.ev.now_ns;
     step(&f);
     assert_int_equal(given(&f, 0), 128);
     close_sched(&f);
@@ -533,7 +533,7 @@ TEST(the_first_that_waits_is_the_first_in_the_order_of_prompts)
     struct fixture f;
     struct sched_opts o = usual();
     open_sched(&f, &o, 64);
-    struct sched_row *longer = add(&f, 0, 300, 2), *shorter = add(&f, 1, 200, 2), *text = add(&f, 2, 50, 2);
+    struct sched_seq *longer = add(&f, 0, 300, 2), *shorter = add(&f, 1, 200, 2), *text = add(&f, 2, 50, 2);
     longer->ready = shorter->ready = 1;
     step(&f);
     assert_int_equal(text->phase, SCHED_DECODING);

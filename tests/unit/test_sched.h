@@ -13,7 +13,7 @@ static inline void step_of(struct sched *sched, struct sched_events *ev, struct 
     sched_plan(sched, ev, plan);
     sched_check(sched);
     ev->now_ns += 1000000;
-    if (plan->row_count > 0)
+    if (plan->seq_count > 0)
         sched_done(sched, &(struct sched_results){ev->now_ns, true});
     sched_check(sched);
     if (index)

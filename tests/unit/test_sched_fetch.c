@@ -1,4 +1,4 @@
-/* Rows whose prefix lies in a tier below: when it is read, that nobody waits for it, and what becomes of what
+/* Sequences whose prefix lies in a tier below: when it is read, that nobody waits for it, and what becomes of what
  * does not come. */
 #include "test_sched.h"
 
@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { ROWS = 4, PAGES = 24, PAGE = PAGE_TOKENS, BLOCK = 4096, READS = 64 };
+enum { SEQS = 4, PAGES = 24, PAGE = PAGE_TOKENS, BLOCK = 4096, READS = 64 };
 
 /* The tier has a text's pages up to a letter, and its snapshots at the letters of `snapshots`. */
 struct fake_tier {
@@ -29,9 +29,9 @@ struct fixture {
     struct sched *sched;
     struct sched_events ev;
     struct sched_plan plan;
-    struct sched_row rows[ROWS];
-    uint32_t tables[ROWS][32];
-    struct prefix_key keys[ROWS][32];
+    struct sched_seq seqs[SEQS];
+    uint32_t tables[SEQS][32];
+    struct prefix_key keys[SEQS][32];
     struct fake_tier tier;
 };
 
@@ -120,7 +120,7 @@ static void on_evict(void *arg, uint32_t page)
     prefix_index_evict_page(((struct fixture *)arg)->index, 0, page);
 }
 
-static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
+static void open_sched(struct fixture *f, bool recurrent, uint32_t seqs_max)
 {
     *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .state = test_account(ACCOUNT_NO_LIMIT)};
     f->ev =
@@ -137,7 +137,7 @@ static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
                                  .room = READS};
     struct page_pool_opts pages = {
         .pages_max = PAGES, .page_bytes = BLOCK, .kv = f->kv, .evict = on_evict, .arg = f};
-    struct state_pool_opts states = {.states_max = 2 * rows_max + 2, .state_bytes = BLOCK, .state = f->state};
+    struct state_pool_opts states = {.states_max = 2 * seqs_max + 2, .state_bytes = BLOCK, .state = f->state};
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)1 << 20}, &f->arena), 0);
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
     if (recurrent)
@@ -148,7 +148,7 @@ static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
                                       .state_bytes = BLOCK,
                                       .bytes_max = UINT64_MAX};
     assert_int_equal(prefix_index_create(f->arena, &index, &f->index), 0);
-    struct sched_opts o = {.rows_max = rows_max,
+    struct sched_opts o = {.seqs_max = seqs_max,
                            .queue_max = 8,
                            .tokens_max = 256,
                            .logits_max = 20,
@@ -165,9 +165,9 @@ static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
 
 static void close_sched(struct fixture *f)
 {
-    for (size_t i = 0; i < ROWS; i++)
-        if (f->rows[i].phase != SCHED_NEW)
-            sched_remove(f->sched, &f->rows[i]);
+    for (size_t i = 0; i < SEQS; i++)
+        if (f->seqs[i].phase != SCHED_NEW)
+            sched_remove(f->sched, &f->seqs[i]);
     sched_check(f->sched);
     prefix_index_check(f->index);
     prefix_index_done(f->index);
@@ -178,20 +178,20 @@ static void close_sched(struct fixture *f)
 }
 
 /* A text is a letter per page, with 5 tokens behind it. */
-static struct sched_row *add(struct fixture *f, uint32_t i, const char *text)
+static struct sched_seq *add(struct fixture *f, uint32_t i, const char *text)
 {
     uint32_t count = (uint32_t)strlen(text);
     memset(f->keys[i], 0, sizeof(f->keys[i]));
     for (uint32_t k = 0; k < count; k++)
         memcpy(f->keys[i][k].bytes, text, k + 1);
-    f->rows[i] = (struct sched_row){.pages = {f->tables[i]},
+    f->seqs[i] = (struct sched_seq){.pages = {f->tables[i]},
                                     .tokens = count * PAGE + 5,
                                     .tokens_limit = count * PAGE + 90,
                                     .arrival_ns = f->ev.now_ns,
                                     .keys = f->keys[i],
                                     .key_count = count};
-    assert_int_equal(sched_add(f->sched, &f->rows[i]), 0);
-    return &f->rows[i];
+    assert_int_equal(sched_add(f->sched, &f->seqs[i]), 0);
+    return &f->seqs[i];
 }
 
 static void step(struct fixture *f)
@@ -208,16 +208,16 @@ TEST(what_the_tier_has_is_read_and_the_rest_computed)
         open_sched(&f, recurrent, 2);
         f.tier.text = "abcd";
         f.tier.snapshots = "bd";
-        struct sched_row *row = add(&f, 0, "abcdef");
+        struct sched_seq *seq = add(&f, 0, "abcdef");
         step(&f);
-        assert_int_equal(row->phase, SCHED_FETCHING);
-        assert_int_equal(f.plan.row_count, 0);
+        assert_int_equal(seq->phase, SCHED_FETCHING);
+        assert_int_equal(f.plan.seq_count, 0);
         assert_int_equal(f.tier.asked, recurrent ? 5 : 4);
         arrive(&f, UINT32_MAX);
         step(&f);
-        assert_int_equal(row->cached, 4 * PAGE);
-        assert_int_equal(row->fetched, 4 * PAGE);
-        assert_int_equal(f.plan.rows[0].from, 4 * PAGE);
+        assert_int_equal(seq->cached, 4 * PAGE);
+        assert_int_equal(seq->fetched, 4 * PAGE);
+        assert_int_equal(f.plan.seqs[0].from, 4 * PAGE);
         assert_int_equal(f.tier.used, 4);
         close_sched(&f);
     }
@@ -229,23 +229,23 @@ TEST(it_is_read_only_if_that_takes_less_than_half)
     open_sched(&f, false, 2);
     f.tier.text = "abcd";
     f.tier.read_ns = PAGE * 1000000 / 2;
-    struct sched_row *row = add(&f, 0, "abcdef");
+    struct sched_seq *seq = add(&f, 0, "abcdef");
     step(&f);
-    assert_int_equal(row->phase, SCHED_PREFILLING);
+    assert_int_equal(seq->phase, SCHED_PREFILLING);
     f.tier.read_ns--;
-    row = add(&f, 1, "abcd");
-    sched_remove(f.sched, &f.rows[0]);
+    seq = add(&f, 1, "abcd");
+    sched_remove(f.sched, &f.seqs[0]);
     prefix_index_clear(f.index);
     step(&f);
-    assert_int_equal(row->phase, SCHED_FETCHING);
+    assert_int_equal(seq->phase, SCHED_FETCHING);
     /* Nothing has been computed yet: nobody knows. */
     f.tier.read_ns = 1000000000000ull;
     f.ev.prompt_token_ns = 0;
-    row = add(&f, 2, "abcdxyz");
+    seq = add(&f, 2, "abcdxyz");
     f.tier.text = "abcdxyz";
-    sched_remove(f.sched, &f.rows[1]);
+    sched_remove(f.sched, &f.seqs[1]);
     step(&f);
-    assert_int_equal(row->phase, SCHED_FETCHING);
+    assert_int_equal(seq->phase, SCHED_FETCHING);
     close_sched(&f);
 }
 
@@ -254,10 +254,10 @@ TEST(who_fetches_takes_no_place)
     struct fixture f;
     open_sched(&f, false, 1);
     f.tier.text = "abcd";
-    struct sched_row *row = add(&f, 0, "abcdef"), *other = add(&f, 1, "xyz");
+    struct sched_seq *seq = add(&f, 0, "abcdef"), *other = add(&f, 1, "xyz");
     for (int i = 0; i < 4; i++)
         step(&f);
-    assert_int_equal(row->phase, SCHED_FETCHING);
+    assert_int_equal(seq->phase, SCHED_FETCHING);
     assert_int_equal(other->phase, SCHED_DECODING);
     struct sched_numbers n;
     sched_numbers(f.sched, &n);
@@ -265,11 +265,11 @@ TEST(who_fetches_takes_no_place)
     /* What has come is held until there is a place. */
     arrive(&f, UINT32_MAX);
     step(&f);
-    assert_int_equal(row->phase, SCHED_QUEUED);
-    assert_int_equal(row->page_count, 4);
+    assert_int_equal(seq->phase, SCHED_QUEUED);
+    assert_int_equal(seq->page_count, 4);
     sched_remove(f.sched, other);
     step(&f);
-    assert_int_equal(row->cached, 4 * PAGE);
+    assert_int_equal(seq->cached, 4 * PAGE);
     close_sched(&f);
 }
 
@@ -280,17 +280,17 @@ TEST(a_page_that_fails_ends_the_prefix_there)
         open_sched(&f, recurrent, 2);
         f.tier.text = "abcdefgh";
         f.tier.snapshots = "ch";
-        struct sched_row *row = add(&f, 0, "abcdefghi");
+        struct sched_seq *seq = add(&f, 0, "abcdefghi");
         step(&f);
         arrive(&f, 5);
         f.tier.text = "abcde"; /* it is gone by then */
         step(&f);
         /* A second look finds what is left: for recurrent layers up to a state. */
-        assert_int_equal(row->phase, SCHED_FETCHING);
-        assert_int_equal(row->fetch_pages, recurrent ? 3 : 5);
+        assert_int_equal(seq->phase, SCHED_FETCHING);
+        assert_int_equal(seq->fetch_pages, recurrent ? 3 : 5);
         arrive(&f, UINT32_MAX);
         step(&f);
-        assert_int_equal(row->cached, (recurrent ? 3 : 5) * PAGE);
+        assert_int_equal(seq->cached, (recurrent ? 3 : 5) * PAGE);
         close_sched(&f);
     }
 }
@@ -300,13 +300,13 @@ TEST(a_tier_that_never_answers_is_given_up)
     struct fixture f;
     open_sched(&f, false, 2);
     f.tier.text = "abcd";
-    struct sched_row *row = add(&f, 0, "abcdef");
+    struct sched_seq *seq = add(&f, 0, "abcdef");
     step(&f);
-    assert_int_equal(row->phase, SCHED_FETCHING);
+    assert_int_equal(seq->phase, SCHED_FETCHING);
     f.ev.now_ns += 1000000000ull;
     step(&f);
-    assert_int_equal(row->phase, SCHED_PREFILLING);
-    assert_int_equal(row->cached, 0);
+    assert_int_equal(seq->phase, SCHED_PREFILLING);
+    assert_int_equal(seq->cached, 0);
     assert_int_equal(f.tier.cancelled, 1);
     assert_int_equal(f.tier.read_count, 0);
     close_sched(&f);
@@ -317,7 +317,7 @@ TEST(two_with_the_same_prefix_read_it_once)
     struct fixture f;
     open_sched(&f, false, 4);
     f.tier.text = "abcd";
-    struct sched_row *first = add(&f, 0, "abcdef"), *second = add(&f, 1, "abcdxy");
+    struct sched_seq *first = add(&f, 0, "abcdef"), *second = add(&f, 1, "abcdxy");
     step(&f);
     assert_int_equal(first->phase, SCHED_FETCHING);
     assert_int_equal(second->phase, SCHED_QUEUED);
@@ -336,40 +336,40 @@ TEST(a_narrow_tier_is_asked_again_as_it_gets_room)
     open_sched(&f, false, 2);
     f.tier.text = "abcdef";
     f.tier.room = 2;
-    struct sched_row *row = add(&f, 0, "abcdef");
+    struct sched_seq *seq = add(&f, 0, "abcdef");
     for (int i = 0; i < 4; i++) {
         step(&f);
         arrive(&f, UINT32_MAX);
     }
-    assert_int_equal(row->cached, 6 * PAGE);
+    assert_int_equal(seq->cached, 6 * PAGE);
     close_sched(&f);
 }
 
-TEST(a_row_that_runs_takes_what_others_have_fetched)
+TEST(a_seq_that_runs_takes_what_others_have_fetched)
 {
     struct fixture f;
     open_sched(&f, false, 1);
-    struct sched_row *runs = add(&f, 0, "uvwxy");
+    struct sched_seq *runs = add(&f, 0, "uvwxy");
     runs->tokens_limit = 23 * PAGE;
     f.tables[0][0] = 0;
     for (int i = 0; i < 4; i++)
         step(&f);
     assert_int_equal(runs->phase, SCHED_DECODING);
     f.tier.text = "abcdefghijklmno";
-    struct sched_row *row = add(&f, 1, "abcdefghijklmno");
+    struct sched_seq *seq = add(&f, 1, "abcdefghijklmno");
     step(&f);
     arrive(&f, UINT32_MAX);
     step(&f);
-    assert_int_equal(row->phase, SCHED_QUEUED);
-    assert_int_equal(row->page_count, 15);
+    assert_int_equal(seq->phase, SCHED_QUEUED);
+    assert_int_equal(seq->page_count, 15);
     while (runs->tokens < runs->tokens_limit - 1) {
         step(&f);
         assert_int_equal(runs->phase, SCHED_DECODING);
     }
     /* It was not preempted, and the other one lost what it held, not its place in the queue. */
     assert_int_equal(runs->preemptions, 0);
-    assert_int_equal(row->phase, SCHED_QUEUED);
-    assert_int_equal(row->page_count, 0);
+    assert_int_equal(seq->phase, SCHED_QUEUED);
+    assert_int_equal(seq->page_count, 0);
     close_sched(&f);
 }
 
@@ -379,19 +379,19 @@ TEST(who_leaves_or_waits_too_long_leaves_nothing)
     open_sched(&f, true, 2);
     f.tier.text = "abcd";
     f.tier.snapshots = "d";
-    struct sched_row *row = add(&f, 0, "abcdef");
+    struct sched_seq *seq = add(&f, 0, "abcdef");
     step(&f);
-    sched_remove(f.sched, row);
+    sched_remove(f.sched, seq);
     assert_int_equal(f.tier.read_count, 0);
     assert_int_equal(f.tier.cancelled, 1);
-    row = add(&f, 1, "abcdef");
+    seq = add(&f, 1, "abcdef");
     f.ev.prompt_token_ns = 0;
     step(&f);
-    assert_int_equal(row->phase, SCHED_FETCHING);
+    assert_int_equal(seq->phase, SCHED_FETCHING);
     f.ev.now_ns += 61000000000ull;
     step(&f);
-    assert_ptr_equal(sched_take_ended(f.sched), row);
-    assert_int_equal(row->end, SCHED_END_TIMEOUT);
+    assert_ptr_equal(sched_take_ended(f.sched), seq);
+    assert_int_equal(seq->end, SCHED_END_TIMEOUT);
     assert_int_equal(f.tier.read_count, 0);
     close_sched(&f);
 }

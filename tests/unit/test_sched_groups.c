@@ -1,11 +1,11 @@
-/* Rows of models with windows: which pages they hold, and whose turn it is when a window's pool is short. */
+/* Sequences of models with windows: which pages they hold, and whose turn it is when a window's pool is short. */
 #include "test_sched.h"
 
 #include "base/check.h"
 
 #include <string.h>
 
-enum { ROWS = 4, PAGE = PAGE_TOKENS, WINDOW = 2 * PAGE, TABLE = 32 };
+enum { SEQS = 4, PAGE = PAGE_TOKENS, WINDOW = 2 * PAGE, TABLE = 32 };
 
 struct fixture {
     struct arena *arena;
@@ -14,9 +14,9 @@ struct fixture {
     struct sched *sched;
     struct sched_events ev;
     struct sched_plan plan;
-    struct sched_row rows[ROWS];
-    uint32_t tables[ROWS][2][TABLE], uses;
-    struct prefix_key keys[ROWS][TABLE];
+    struct sched_seq seqs[SEQS];
+    uint32_t tables[SEQS][2][TABLE], uses;
+    struct prefix_key keys[SEQS][TABLE];
     struct of_group {
         struct fixture *f;
         uint32_t group;
@@ -53,10 +53,10 @@ static void open_sched(struct fixture *f, uint32_t near_pages, bool reuse)
         .groups = {f->groups[0], f->groups[1]}, .group_count = 2, .bytes_max = UINT64_MAX};
     if (reuse)
         assert_int_equal(prefix_index_create(f->arena, &index, &f->index), 0);
-    struct sched_opts o = {.rows_max = ROWS,
+    struct sched_opts o = {.seqs_max = SEQS,
                            .queue_max = 8,
                            .tokens_max = 8 * PAGE,
-                           .logits_max = ROWS,
+                           .logits_max = SEQS,
                            .logits_chunk_max = 1,
                            .groups = {f->groups[0], f->groups[1]},
                            .group_count = 2,
@@ -66,9 +66,9 @@ static void open_sched(struct fixture *f, uint32_t near_pages, bool reuse)
 
 static void close_sched(struct fixture *f)
 {
-    for (size_t i = 0; i < ROWS; i++)
-        if (f->rows[i].phase != SCHED_NEW)
-            sched_remove(f->sched, &f->rows[i]);
+    for (size_t i = 0; i < SEQS; i++)
+        if (f->seqs[i].phase != SCHED_NEW)
+            sched_remove(f->sched, &f->seqs[i]);
     sched_check(f->sched);
     prefix_index_done(f->index);
     for (uint32_t g = 0; g < 2; g++) {
@@ -81,19 +81,19 @@ static void close_sched(struct fixture *f)
 }
 
 /* A text is a letter per page; the prompt has `more` tokens beyond its pages, and `outputs` may follow. */
-static struct sched_row *add(struct fixture *f, uint32_t i, const char *text, uint32_t more, uint32_t outputs)
+static struct sched_seq *add(struct fixture *f, uint32_t i, const char *text, uint32_t more, uint32_t outputs)
 {
     uint32_t count = (uint32_t)strlen(text);
     for (uint32_t k = 0; k < count; k++)
         memcpy(f->keys[i][k].bytes, text, k + 1);
-    f->rows[i] = (struct sched_row){.pages = {f->tables[i][0], f->tables[i][1]},
+    f->seqs[i] = (struct sched_seq){.pages = {f->tables[i][0], f->tables[i][1]},
                                     .tokens = count * PAGE + more,
                                     .tokens_limit = count * PAGE + more + outputs,
                                     .arrival_ns = f->ev.now_ns + i,
                                     .keys = f->keys[i],
                                     .key_count = count};
-    assert_int_equal(sched_add(f->sched, &f->rows[i]), 0);
-    return &f->rows[i];
+    assert_int_equal(sched_add(f->sched, &f->seqs[i]), 0);
+    return &f->seqs[i];
 }
 
 static void step(struct fixture *f)
@@ -101,11 +101,11 @@ static void step(struct fixture *f)
     step_of(f->sched, &f->ev, &f->plan, f->index);
 }
 
-static void run_to_tokens(struct fixture *f, struct sched_row *row, uint32_t tokens)
+static void run_to_tokens(struct fixture *f, struct sched_seq *seq, uint32_t tokens)
 {
-    for (int i = 0; i < 300 && row->tokens < tokens; i++)
+    for (int i = 0; i < 300 && seq->tokens < tokens; i++)
         step(f);
-    assert_int_equal(row->tokens, tokens);
+    assert_int_equal(seq->tokens, tokens);
 }
 
 static uint32_t referenced(const struct fixture *f, uint32_t group)
@@ -115,22 +115,22 @@ static uint32_t referenced(const struct fixture *f, uint32_t group)
     return n.referenced;
 }
 
-TEST(pages_behind_the_window_lose_the_rows_reference)
+TEST(pages_behind_the_window_lose_the_seqs_reference)
 {
     struct fixture f;
     open_sched(&f, 64, true);
-    struct sched_row *row = add(&f, 0, "abcdef", 1, 100);
-    run_to_tokens(&f, row, 6 * PAGE + 2);
+    struct sched_seq *seq = add(&f, 0, "abcdef", 1, 100);
+    run_to_tokens(&f, seq, 6 * PAGE + 2);
     assert_int_equal(referenced(&f, 0), 7);
     /* Token 6 * PAGE + 1 sees 4 * PAGE + 2 and what follows. */
-    assert_int_equal(row->first[1], 4);
+    assert_int_equal(seq->first[1], 4);
     assert_int_equal(referenced(&f, 1), 3);
     assert_int_equal(page_pool_cached(f.groups[1].pages), 4);
-    assert_int_equal(row->pages[1][3], NONE);
+    assert_int_equal(seq->pages[1][3], NONE);
     /* One token further into the window's next page, one page less. */
-    run_to_tokens(&f, row, 7 * PAGE);
-    assert_int_equal(row->first[1], 5);
-    sched_remove(f.sched, row);
+    run_to_tokens(&f, seq, 7 * PAGE);
+    assert_int_equal(seq->first[1], 5);
+    sched_remove(f.sched, seq);
     assert_int_equal(referenced(&f, 0) + referenced(&f, 1), 0);
     close_sched(&f);
 }
@@ -139,35 +139,35 @@ TEST(a_text_of_any_length_fits_into_a_windows_few_pages)
 {
     struct fixture f;
     open_sched(&f, WINDOW / PAGE + 1, false);
-    struct sched_row *row = add(&f, 0, "abcdefghijkl", 5, 200);
-    run_to_tokens(&f, row, 12 * PAGE + 204);
-    assert_int_equal(row->preemptions, 0);
+    struct sched_seq *seq = add(&f, 0, "abcdefghijkl", 5, 200);
+    run_to_tokens(&f, seq, 12 * PAGE + 204);
+    assert_int_equal(seq->preemptions, 0);
     close_sched(&f);
 }
 
-TEST(the_next_row_begins_with_the_windows_that_are_left)
+TEST(the_next_seq_begins_with_the_windows_that_are_left)
 {
     struct fixture f;
     open_sched(&f, 64, true);
-    struct sched_row *row = add(&f, 0, "abcdef", 5, 50);
-    run_to_tokens(&f, row, 6 * PAGE + 6);
-    sched_remove(f.sched, row);
-    row = add(&f, 1, "abcdxy", 5, 50);
+    struct sched_seq *seq = add(&f, 0, "abcdef", 5, 50);
+    run_to_tokens(&f, seq, 6 * PAGE + 6);
+    sched_remove(f.sched, seq);
+    seq = add(&f, 1, "abcdxy", 5, 50);
     step(&f);
-    assert_int_equal(row->cached, 4 * PAGE);
-    run_to_tokens(&f, row, 6 * PAGE + 6);
-    sched_remove(f.sched, row);
-    row = add(&f, 2, "abcz", 5, 50);
+    assert_int_equal(seq->cached, 4 * PAGE);
+    run_to_tokens(&f, seq, 6 * PAGE + 6);
+    sched_remove(f.sched, seq);
+    seq = add(&f, 2, "abcz", 5, 50);
     step(&f);
-    assert_int_equal(row->cached, 3 * PAGE);
-    uint32_t page = row->pages[1][2];
-    sched_remove(f.sched, row);
+    assert_int_equal(seq->cached, 3 * PAGE);
+    uint32_t page = seq->pages[1][2];
+    sched_remove(f.sched, seq);
     /* Without the page of "c" nothing begins behind three or four pages. */
     prefix_index_evict_page(f.index, 1, page);
     page_pool_drop(f.groups[1].pages, page);
-    row = add(&f, 3, "abcdq", 5, 50);
+    seq = add(&f, 3, "abcdq", 5, 50);
     step(&f);
-    assert_int_equal(row->cached, 2 * PAGE);
+    assert_int_equal(seq->cached, 2 * PAGE);
     close_sched(&f);
 }
 
@@ -175,10 +175,10 @@ TEST(admission_looks_at_each_group)
 {
     struct fixture f;
     open_sched(&f, 2 * (WINDOW / PAGE + 1), false);
-    struct sched_row *one = add(&f, 0, "abcdefgh", 5, 100);
-    struct sched_row *two = add(&f, 1, "klmnopqr", 5, 300);
+    struct sched_seq *one = add(&f, 0, "abcdefgh", 5, 100);
+    struct sched_seq *two = add(&f, 1, "klmnopqr", 5, 300);
     step(&f);
-    /* There are pages for both windows, but none for the page that each decoding row may want. */
+    /* There are pages for both windows, but none for the page that each decoding sequence may want. */
     assert_int_equal(one->phase, SCHED_PREFILLING);
     assert_int_equal(two->phase, SCHED_QUEUED);
     run_to_tokens(&f, one, 8 * PAGE + 100);
@@ -192,8 +192,8 @@ TEST(who_is_preempted_for_a_windows_page_comes_back)
 {
     struct fixture f;
     open_sched(&f, 5, true);
-    struct sched_row *one = add(&f, 0, "a", 1, 200);
-    struct sched_row *two = add(&f, 1, "k", 1, 200);
+    struct sched_seq *one = add(&f, 0, "a", 1, 200);
+    struct sched_seq *two = add(&f, 1, "k", 1, 200);
     for (int i = 0; i < 900 && two->tokens < PAGE + 200; i++) {
         step(&f);
         if (one->phase != SCHED_NEW && one->tokens == PAGE + 200)

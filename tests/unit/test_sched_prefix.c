@@ -1,11 +1,11 @@
-/* What rows take from the prefix index and leave in it. */
+/* What sequences take from the prefix index and leave in it. */
 #include "test_sched.h"
 
 #include "base/check.h"
 
 #include <string.h>
 
-enum { ROWS = 6, PAGES = 24, PAGE = PAGE_TOKENS };
+enum { SEQS = 6, PAGES = 24, PAGE = PAGE_TOKENS };
 
 struct fixture {
     struct arena *arena;
@@ -16,9 +16,9 @@ struct fixture {
     struct sched *sched;
     struct sched_events ev;
     struct sched_plan plan;
-    struct sched_row rows[ROWS];
-    uint32_t tables[ROWS][32], cuts[ROWS][2];
-    struct prefix_key keys[ROWS][32];
+    struct sched_seq seqs[SEQS];
+    uint32_t tables[SEQS][32], cuts[SEQS][2];
+    struct prefix_key keys[SEQS][32];
 };
 
 static void on_evict(void *arg, uint32_t page)
@@ -26,13 +26,13 @@ static void on_evict(void *arg, uint32_t page)
     prefix_index_evict_page(((struct fixture *)arg)->index, 0, page);
 }
 
-static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
+static void open_sched(struct fixture *f, bool recurrent, uint32_t seqs_max)
 {
     *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .state = test_account(ACCOUNT_NO_LIMIT)};
     f->ev = (struct sched_events){.now_ns = 1, .tokens_shared = 64, .tokens_alone = 64};
     struct page_pool_opts pages = {
         .pages_max = PAGES, .page_bytes = 4096, .kv = f->kv, .evict = on_evict, .arg = f};
-    struct state_pool_opts states = {.states_max = 2 * rows_max + 2, .state_bytes = 4096, .state = f->state};
+    struct state_pool_opts states = {.states_max = 2 * seqs_max + 2, .state_bytes = 4096, .state = f->state};
     struct arena_opts arena = {.bytes_max = (size_t)1 << 20};
     assert_int_equal(arena_create(&arena, &f->arena), 0);
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
@@ -44,7 +44,7 @@ static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
                                       .state_bytes = 4096,
                                       .bytes_max = UINT64_MAX};
     assert_int_equal(prefix_index_create(f->arena, &index, &f->index), 0);
-    struct sched_opts o = {.rows_max = rows_max,
+    struct sched_opts o = {.seqs_max = seqs_max,
                            .queue_max = 8,
                            .tokens_max = 256,
                            .logits_max = 20,
@@ -58,9 +58,9 @@ static void open_sched(struct fixture *f, bool recurrent, uint32_t rows_max)
 
 static void close_sched(struct fixture *f)
 {
-    for (size_t i = 0; i < ROWS; i++)
-        if (f->rows[i].phase != SCHED_NEW)
-            sched_remove(f->sched, &f->rows[i]);
+    for (size_t i = 0; i < SEQS; i++)
+        if (f->seqs[i].phase != SCHED_NEW)
+            sched_remove(f->sched, &f->seqs[i]);
     sched_check(f->sched);
     prefix_index_check(f->index);
     prefix_index_done(f->index);
@@ -71,13 +71,13 @@ static void close_sched(struct fixture *f)
 }
 
 /* A text is a letter per page; the prompt has `more` tokens beyond its pages. cut: 0 = none. */
-static struct sched_row *add(struct fixture *f, uint32_t i, const char *text, uint32_t more, uint32_t cut)
+static struct sched_seq *add(struct fixture *f, uint32_t i, const char *text, uint32_t more, uint32_t cut)
 {
     uint32_t count = (uint32_t)strlen(text);
     for (uint32_t k = 0; k < count; k++)
         memcpy(f->keys[i][k].bytes, text, k + 1);
     f->cuts[i][0] = cut;
-    f->rows[i] = (struct sched_row){.pages = {f->tables[i]},
+    f->seqs[i] = (struct sched_seq){.pages = {f->tables[i]},
                                     .tokens = count * PAGE + more,
                                     .tokens_limit = count * PAGE + 90,
                                     .arrival_ns = f->ev.now_ns,
@@ -85,8 +85,8 @@ static struct sched_row *add(struct fixture *f, uint32_t i, const char *text, ui
                                     .key_count = count,
                                     .cuts = f->cuts[i],
                                     .cut_count = cut > 0};
-    assert_int_equal(sched_add(f->sched, &f->rows[i]), 0);
-    return &f->rows[i];
+    assert_int_equal(sched_add(f->sched, &f->seqs[i]), 0);
+    return &f->seqs[i];
 }
 
 static void step(struct fixture *f)
@@ -94,25 +94,25 @@ static void step(struct fixture *f)
     step_of(f->sched, &f->ev, &f->plan, f->index);
 }
 
-static void run_to_decoding(struct fixture *f, struct sched_row *row)
+static void run_to_decoding(struct fixture *f, struct sched_seq *seq)
 {
-    for (int i = 0; i < 20 && row->phase != SCHED_DECODING; i++)
+    for (int i = 0; i < 20 && seq->phase != SCHED_DECODING; i++)
         step(f);
-    assert_int_equal(row->phase, SCHED_DECODING);
+    assert_int_equal(seq->phase, SCHED_DECODING);
 }
 
-TEST(what_one_row_computed_the_next_reuses)
+TEST(what_one_seq_computed_the_next_reuses)
 {
     struct fixture f;
     open_sched(&f, false, 2);
-    struct sched_row *row = add(&f, 0, "abcd", 5, 0);
-    run_to_decoding(&f, row);
-    assert_int_equal(row->cached, 0);
-    sched_remove(f.sched, row);
-    row = add(&f, 1, "abxy", 5, 0);
+    struct sched_seq *seq = add(&f, 0, "abcd", 5, 0);
+    run_to_decoding(&f, seq);
+    assert_int_equal(seq->cached, 0);
+    sched_remove(f.sched, seq);
+    seq = add(&f, 1, "abxy", 5, 0);
     step(&f);
-    assert_int_equal(row->cached, 2 * PAGE);
-    assert_int_equal(f.plan.rows[0].from, 2 * PAGE);
+    assert_int_equal(seq->cached, 2 * PAGE);
+    assert_int_equal(f.plan.seqs[0].from, 2 * PAGE);
     close_sched(&f);
 }
 
@@ -120,34 +120,34 @@ TEST(one_token_at_least_is_computed)
 {
     struct fixture f;
     open_sched(&f, false, 2);
-    struct sched_row *row = add(&f, 0, "abc", 0, 0);
-    run_to_decoding(&f, row);
-    sched_remove(f.sched, row);
-    row = add(&f, 1, "abc", 0, 0);
+    struct sched_seq *seq = add(&f, 0, "abc", 0, 0);
+    run_to_decoding(&f, seq);
+    sched_remove(f.sched, seq);
+    seq = add(&f, 1, "abc", 0, 0);
     step(&f);
-    assert_int_equal(row->cached, 2 * PAGE);
+    assert_int_equal(seq->cached, 2 * PAGE);
     assert_int_equal(f.plan.tokens, PAGE);
     close_sched(&f);
 }
 
-TEST(a_recurrent_row_goes_on_from_the_snapshot_at_a_cut)
+TEST(a_recurrent_seq_goes_on_from_the_snapshot_at_a_cut)
 {
     struct fixture f;
     open_sched(&f, true, 2);
-    struct sched_row *row = add(&f, 0, "abcd", 5, 3 * PAGE);
+    struct sched_seq *seq = add(&f, 0, "abcd", 5, 3 * PAGE);
     step(&f);
-    assert_int_equal(f.plan.rows[0].count, 2 * PAGE);
+    assert_int_equal(f.plan.seqs[0].count, 2 * PAGE);
     step(&f);
-    assert_int_equal(f.plan.rows[0].count, PAGE); /* the chunk ends at the cut */
-    uint32_t at_cut = f.plan.rows[0].state_out;
-    run_to_decoding(&f, row);
-    struct sched_row *other = add(&f, 1, "abcz", 5, 0);
+    assert_int_equal(f.plan.seqs[0].count, PAGE); /* the chunk ends at the cut */
+    uint32_t at_cut = f.plan.seqs[0].state_out;
+    run_to_decoding(&f, seq);
+    struct sched_seq *other = add(&f, 1, "abcz", 5, 0);
     step(&f);
     assert_int_equal(other->cached, 3 * PAGE);
-    for (uint32_t i = 0; i < f.plan.row_count; i++)
-        if (f.plan.rows[i].row == other) {
-            assert_int_equal(f.plan.rows[i].state_in, at_cut);
-            assert_int_not_equal(f.plan.rows[i].state_out, at_cut);
+    for (uint32_t i = 0; i < f.plan.seq_count; i++)
+        if (f.plan.seqs[i].seq == other) {
+            assert_int_equal(f.plan.seqs[i].state_in, at_cut);
+            assert_int_not_equal(f.plan.seqs[i].state_out, at_cut);
         }
     close_sched(&f);
 }
@@ -156,14 +156,14 @@ TEST(an_aborted_prompt_leaves_what_it_had)
 {
     struct fixture f;
     open_sched(&f, true, 2);
-    struct sched_row *row = add(&f, 0, "abcdef", 5, 0);
+    struct sched_seq *seq = add(&f, 0, "abcdef", 5, 0);
     step(&f);
     step(&f);
-    assert_int_equal(row->done, 4 * PAGE);
-    sched_remove(f.sched, row);
-    row = add(&f, 1, "abcdef", 5, 0);
+    assert_int_equal(seq->done, 4 * PAGE);
+    sched_remove(f.sched, seq);
+    seq = add(&f, 1, "abcdef", 5, 0);
     step(&f);
-    assert_int_equal(row->cached, 4 * PAGE);
+    assert_int_equal(seq->cached, 4 * PAGE);
     close_sched(&f);
 }
 
@@ -171,9 +171,9 @@ TEST(two_with_the_same_beginning_compute_it_once)
 {
     struct fixture f;
     open_sched(&f, true, 3);
-    struct sched_row *one = add(&f, 0, "abcdef", 5, 4 * PAGE);
-    struct sched_row *two = add(&f, 1, "abcdxy", 5, 4 * PAGE);
-    struct sched_row *stranger = add(&f, 2, "klm", 5, 0);
+    struct sched_seq *one = add(&f, 0, "abcdef", 5, 4 * PAGE);
+    struct sched_seq *two = add(&f, 1, "abcdxy", 5, 4 * PAGE);
+    struct sched_seq *stranger = add(&f, 2, "klm", 5, 0);
     step(&f);
     assert_int_equal(two->phase, SCHED_QUEUED);
     assert_int_equal(stranger->phase, SCHED_PREFILLING); /* who has nothing to wait for does not */
@@ -186,8 +186,8 @@ TEST(two_with_the_same_beginning_compute_it_once)
 static uint32_t prompt_tokens(const struct fixture *f)
 {
     uint32_t tokens = 0;
-    for (uint32_t i = 0; i < f->plan.row_count; i++)
-        tokens += f->plan.rows[i].row->phase == SCHED_PREFILLING ? f->plan.rows[i].count : 0;
+    for (uint32_t i = 0; i < f->plan.seq_count; i++)
+        tokens += f->plan.seqs[i].seq->phase == SCHED_PREFILLING ? f->plan.seqs[i].count : 0;
     return tokens;
 }
 
@@ -207,7 +207,7 @@ static uint32_t read_by_choices(bool recurrent, uint32_t choices, uint32_t pages
         sched_check(f.sched);
         decoding = 0;
         for (uint32_t k = 0; k < choices; k++)
-            decoding += f.rows[k].phase == SCHED_DECODING;
+            decoding += f.seqs[k].phase == SCHED_DECODING;
     }
     assert_int_equal(decoding, choices);
     close_sched(&f);
@@ -228,8 +228,8 @@ TEST(who_waits_for_a_prefix_goes_on_when_its_reader_leaves)
 {
     struct fixture f;
     open_sched(&f, true, 2);
-    struct sched_row *one = add(&f, 0, "abcdef", 5, 4 * PAGE);
-    struct sched_row *two = add(&f, 1, "abcdxy", 5, 4 * PAGE);
+    struct sched_seq *one = add(&f, 0, "abcdef", 5, 4 * PAGE);
+    struct sched_seq *two = add(&f, 1, "abcdxy", 5, 4 * PAGE);
     step(&f);
     sched_remove(f.sched, one);
     step(&f);
@@ -238,22 +238,22 @@ TEST(who_waits_for_a_prefix_goes_on_when_its_reader_leaves)
     close_sched(&f);
 }
 
-TEST(rows_that_want_all_logits_and_rows_without_keys_reuse_nothing)
+TEST(seqs_that_want_all_logits_and_seqs_without_keys_reuse_nothing)
 {
     struct fixture f;
     open_sched(&f, false, 2);
-    struct sched_row *row = add(&f, 0, "abcd", 5, 0);
-    run_to_decoding(&f, row);
-    sched_remove(f.sched, row);
-    row = add(&f, 1, "abcd", 5, 0);
-    row->logits_all = true;
+    struct sched_seq *seq = add(&f, 0, "abcd", 5, 0);
+    run_to_decoding(&f, seq);
+    sched_remove(f.sched, seq);
+    seq = add(&f, 1, "abcd", 5, 0);
+    seq->logits_all = true;
     step(&f);
-    assert_int_equal(row->cached, 0);
-    sched_remove(f.sched, row);
-    row = add(&f, 2, "abcd", 5, 0);
-    row->keys = NULL;
+    assert_int_equal(seq->cached, 0);
+    sched_remove(f.sched, seq);
+    seq = add(&f, 2, "abcd", 5, 0);
+    seq->keys = NULL;
     step(&f);
-    assert_int_equal(row->cached, 0);
+    assert_int_equal(seq->cached, 0);
     close_sched(&f);
 }
 

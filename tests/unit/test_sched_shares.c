@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROWS  600
+#define SEQS  600
 #define TABLE 32
 #define MS    1000000ull
 
@@ -20,14 +20,14 @@ struct fixture {
     struct sched *sched;
     struct sched_events ev;
     struct sched_plan plan;
-    struct sched_row rows[ROWS];
-    uint32_t tables[ROWS][TABLE];
-    uint64_t first_ns[ROWS], done[ROWS];
+    struct sched_seq seqs[SEQS];
+    uint32_t tables[SEQS][TABLE];
+    uint64_t first_ns[SEQS], done[SEQS];
     uint32_t pages_max, count;
-    bool steady; /* a row that ends comes again */
+    bool steady; /* a sequence that ends comes again */
 };
 
-static struct fixture *open_sched(uint32_t rows_max, uint32_t pages_max)
+static struct fixture *open_sched(uint32_t seqs_max, uint32_t pages_max)
 {
     struct fixture *f = calloc(1, sizeof(*f));
     assert_non_null(f);
@@ -35,10 +35,10 @@ static struct fixture *open_sched(uint32_t rows_max, uint32_t pages_max)
     f->ev = (struct sched_events){.now_ns = 1, .tokens_shared = 96, .tokens_alone = 256};
     struct page_pool_opts pages = {
         .pages_max = pages_max, .page_bytes = 4096, .kv = test_account(ACCOUNT_NO_LIMIT)};
-    struct sched_opts o = {.rows_max = rows_max,
-                           .queue_max = ROWS,
+    struct sched_opts o = {.seqs_max = seqs_max,
+                           .queue_max = SEQS,
                            .tokens_max = 256,
-                           .logits_max = rows_max,
+                           .logits_max = seqs_max,
                            .logits_chunk_max = 1,
                            .group_count = 1};
     struct arena_opts arena = {.bytes_max = page_pool_arena_bytes(&pages) + sched_arena_bytes(&o)};
@@ -52,8 +52,8 @@ static struct fixture *open_sched(uint32_t rows_max, uint32_t pages_max)
 static void close_sched(struct fixture *f)
 {
     for (uint32_t i = 0; i < f->count; i++)
-        if (f->rows[i].phase != SCHED_NEW)
-            sched_remove(f->sched, &f->rows[i]);
+        if (f->seqs[i].phase != SCHED_NEW)
+            sched_remove(f->sched, &f->seqs[i]);
     sched_check(f->sched);
     assert_int_equal(page_pool_available(f->pages), f->pages_max);
     page_pool_done(f->pages);
@@ -69,14 +69,14 @@ struct ask {
 
 static void enter(struct fixture *f, uint32_t i, const struct ask *a)
 {
-    f->rows[i] = (struct sched_row){.pages = {f->tables[i]},
+    f->seqs[i] = (struct sched_seq){.pages = {f->tables[i]},
                                     .tokens = a->prompt,
                                     .tokens_limit = a->prompt + a->outputs,
                                     .priority = a->priority,
                                     .tenant_id = a->tenant,
                                     .weight = a->weight,
                                     .arrival_ns = f->ev.now_ns};
-    assert_int_equal(sched_add(f->sched, &f->rows[i]), 0);
+    assert_int_equal(sched_add(f->sched, &f->seqs[i]), 0);
 }
 
 static uint32_t add(struct fixture *f, const struct ask *a, uint32_t count)
@@ -86,12 +86,12 @@ static uint32_t add(struct fixture *f, const struct ask *a, uint32_t count)
     return f->count - count;
 }
 
-/* A row that has all its tokens leaves; when the load is steady, the next one of its kind comes. */
-static void end_row(struct fixture *f, uint32_t i, uint32_t prompt)
+/* A sequence that has all its tokens leaves; when the load is steady, the next one of its kind comes. */
+static void end_seq(struct fixture *f, uint32_t i, uint32_t prompt)
 {
-    struct sched_row *row = &f->rows[i];
-    struct ask again = {row->tenant_id, row->weight, prompt, row->tokens_limit - prompt, row->priority};
-    sched_remove(f->sched, row);
+    struct sched_seq *seq = &f->seqs[i];
+    struct ask again = {seq->tenant_id, seq->weight, prompt, seq->tokens_limit - prompt, seq->priority};
+    sched_remove(f->sched, seq);
     if (f->steady)
         enter(f, i, &again);
 }
@@ -101,17 +101,17 @@ static void step(struct fixture *f, uint32_t prompt)
     sched_plan(f->sched, &f->ev, &f->plan);
     sched_check(f->sched);
     f->ev.now_ns += 10 * MS;
-    if (f->plan.row_count == 0)
+    if (f->plan.seq_count == 0)
         return;
     struct sched_plan plan = f->plan;
     sched_done(f->sched, &(struct sched_results){f->ev.now_ns, true});
-    for (uint32_t k = 0; k < plan.row_count; k++) {
-        uint32_t i = (uint32_t)(plan.rows[k].row - f->rows);
-        f->done[i] += plan.rows[k].count;
-        if (plan.rows[k].samples && f->first_ns[i] == 0)
+    for (uint32_t k = 0; k < plan.seq_count; k++) {
+        uint32_t i = (uint32_t)(plan.seqs[k].seq - f->seqs);
+        f->done[i] += plan.seqs[k].count;
+        if (plan.seqs[k].samples && f->first_ns[i] == 0)
             f->first_ns[i] = f->ev.now_ns;
-        if (f->rows[i].tokens == f->rows[i].tokens_limit)
-            end_row(f, i, prompt);
+        if (f->seqs[i].tokens == f->seqs[i].tokens_limit)
+            end_seq(f, i, prompt);
     }
     sched_check(f->sched);
 }
@@ -128,7 +128,7 @@ static uint64_t done_of(const struct fixture *f, uint64_t tenant)
 {
     uint64_t done = 0;
     for (uint32_t i = 0; i < f->count; i++)
-        done += f->rows[i].tenant_id == tenant ? f->done[i] : 0;
+        done += f->seqs[i].tenant_id == tenant ? f->done[i] : 0;
     return done;
 }
 
@@ -153,12 +153,12 @@ TEST(a_tenants_wait_does_not_grow_with_anothers_queue)
     assert_int_equal(most, few);
 }
 
-TEST(a_priority_holds_among_its_own_tenants_rows_only)
+TEST(a_priority_holds_among_its_own_tenants_seqs_only)
 {
     assert_int_equal(wait_beside(120, -1000), wait_beside(120, 0));
 }
 
-TEST(a_row_that_yields_its_place_keeps_its_pages_and_comes_back_first)
+TEST(a_seq_that_yields_its_place_keeps_its_pages_and_comes_back_first)
 {
     struct fixture *f = open_sched(2, 100);
     uint32_t first = add(f, &(struct ask){1, 1, 40, 100, 0}, 4);
@@ -166,12 +166,12 @@ TEST(a_row_that_yields_its_place_keeps_its_pages_and_comes_back_first)
         step(f, 40);
     uint32_t other = add(f, &(struct ask){2, 1, 10, 2, 0}, 1);
     step(f, 40);
-    struct sched_row *parked = &f->rows[first + 1];
-    assert_int_equal(f->rows[first].phase, SCHED_DECODING); /* the oldest never yields */
+    struct sched_seq *parked = &f->seqs[first + 1];
+    assert_int_equal(f->seqs[first].phase, SCHED_DECODING); /* the oldest never yields */
     assert_int_equal(parked->phase, SCHED_PARKED);
     uint32_t had = parked->done;
     assert_true(parked->page_count >= 2 && had > 40);
-    while (f->rows[other].phase != SCHED_NEW)
+    while (f->seqs[other].phase != SCHED_NEW)
         step(f, 40);
     step(f, 40);
     assert_int_equal(parked->phase, SCHED_DECODING);
@@ -237,7 +237,7 @@ TEST(streams_that_are_not_read_leave_places_to_others_and_come_back_behind_them)
         step(f, 32);
         for (uint32_t i = 0; i < 100; i++)
             if (f->done[unread + i] >= 40)
-                sched_pause(f->sched, &f->rows[unread + i]);
+                sched_pause(f->sched, &f->seqs[unread + i]);
     }
     for (uint32_t i = 0; i < 100; i++)
         assert_true(f->done[unread + i] >= 40);
@@ -249,7 +249,7 @@ TEST(streams_that_are_not_read_leave_places_to_others_and_come_back_behind_them)
     assert_int_equal(steps_to_first(f, mine, 32, 100), 1);
     add(f, &(struct ask){1, 1, 32, 30, 0}, 8);
     step(f, 32);
-    struct sched_row *back = &f->rows[unread + 5];
+    struct sched_seq *back = &f->seqs[unread + 5];
     assert_int_equal(back->phase, SCHED_PARKED);
     sched_resume(f->sched, back);
     step(f, 32);
@@ -296,7 +296,7 @@ TEST(among_equals_a_short_request_passes_long_ones_for_a_while_only)
     while (f->first_ns[longest] == 0)
         step(f, 32);
     assert_true(f->first_ns[shortest] < f->first_ns[longest]);
-    while (f->rows[longest].phase != SCHED_NEW)
+    while (f->seqs[longest].phase != SCHED_NEW)
         step(f, 32);
     /* It has waited as long as its tokens count: what comes now stands behind it. */
     add(f, &(struct ask){1, 1, 32, 800, 0}, 1);
@@ -318,7 +318,7 @@ TEST(more_tenants_than_the_table_has_share_entries)
     for (int i = 0; i < 2000; i++)
         step(f, 32);
     for (uint32_t i = 0; i < 500; i++)
-        assert_int_equal(f->rows[i].phase, SCHED_NEW);
+        assert_int_equal(f->seqs[i].phase, SCHED_NEW);
     close_sched(f);
 }
 
@@ -327,7 +327,7 @@ TEST(old_prompts_go_by_their_wait_and_young_ones_by_length)
 {
     struct share same = {.served = 5};
     uint64_t now_ns = 10 * SCHED_AGE_NS;
-    struct sched_row longer = {.share = &same, .tokens = 900, .served_ns = 1},
+    struct sched_seq longer = {.share = &same, .tokens = 900, .served_ns = 1},
                      shorter = {.share = &same, .tokens = 100, .served_ns = 2};
     assert_true(tokens_prompt_before(&longer, &shorter, now_ns));
     assert_false(tokens_prompt_before(&shorter, &longer, now_ns));

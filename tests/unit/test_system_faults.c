@@ -106,7 +106,7 @@ static int make_model(struct err *e)
 {
     struct model_opts o = {.compute = COMPUTE_F32,
                            .tokens_max = 64,
-                           .rows_max = 4,
+                           .seqs_max = 4,
                            .logits_max = 8,
                            .ops = &test_ops,
                            .workers = test_workers,

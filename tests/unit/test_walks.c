@@ -20,12 +20,12 @@ struct fixture {
     struct sched *sched;
     struct sched_events ev;
     struct sched_plan plan;
-    struct sched_row rows[ROWS];
+    struct sched_seq rows[ROWS];
     uint32_t tables[ROWS][16], cuts[ROWS][1];
     struct prefix_key keys[ROWS][16];
 };
 
-static void name_row(const struct sched_row *row, char ret[SCHED_NAME_BYTES])
+static void name_row(const struct sched_seq *row, char ret[SCHED_NAME_BYTES])
 {
     snprintf(ret, SCHED_NAME_BYTES, "number %llu", (unsigned long long)row->tenant_id);
 }
@@ -61,11 +61,11 @@ static void step(struct fixture *f)
 /* A prompt of whole pages and a token; rows of one tenant id each. */
 static void add(struct fixture *f, uint32_t i)
 {
-    struct sched_row *row = &f->rows[i];
+    struct sched_seq *row = &f->rows[i];
     f->cuts[i][0] = PROMPT_PAGES * PAGE_TOKENS;
     for (uint32_t k = 0; k < 16; k++)
         memset(&f->keys[i][k], (int)(1 + i * 16 + k), sizeof(struct prefix_key));
-    *row = (struct sched_row){.pages = {f->tables[i]},
+    *row = (struct sched_seq){.pages = {f->tables[i]},
                               .tokens = PROMPT_PAGES * PAGE_TOKENS + 1,
                               .tokens_limit = PROMPT_PAGES * PAGE_TOKENS + 40,
                               .arrival_ns = f->ev.now_ns,
@@ -84,7 +84,7 @@ static void open_scene(struct fixture *f)
     *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .state = test_account(ACCOUNT_NO_LIMIT)};
     f->ev = (struct sched_events){.now_ns = 1, .tokens_shared = 1024, .tokens_alone = 1024};
     open_pools(f, &index);
-    struct sched_opts o = {.rows_max = ROWS,
+    struct sched_opts o = {.seqs_max = ROWS,
                            .queue_max = 8,
                            .tokens_max = 1024,
                            .logits_max = 20,
@@ -187,15 +187,15 @@ TEST(a_tenants_wrong_account_names_it)
     struct fixture f;
     open_scene(&f);
     struct share *x = f.rows[1].share, *y = f.rows[2].share;
-    x->rows++;
-    assert_stops_saying(sched_check(f.sched), "tenants have 3 rows, there are 2");
-    y->rows--;
-    assert_stops_saying(sched_check(f.sched), "tenant 48: 0 rows");
-    y->rows++;
-    x->rows--;
+    x->seqs++;
+    assert_stops_saying(sched_check(f.sched), "tenants have 3 sequences, there are 2");
+    y->seqs--;
+    assert_stops_saying(sched_check(f.sched), "tenant 48: 0 sequences");
+    y->seqs++;
+    x->seqs--;
     x->running = 0;
     y->running = 2;
-    assert_stops_saying(sched_check(f.sched), "tenant 48: 1 rows, 2 of them with a place");
+    assert_stops_saying(sched_check(f.sched), "tenant 48: 1 sequences, 2 of them with a place");
     x->running = y->running = 1;
     x->weight = 0;
     assert_stops_saying(shares_check(&f.sched->shares), "tenant 47: weight 0");

@@ -58,7 +58,7 @@ static int row_init(struct row *r, struct model *m, const struct golden_case *c)
 static int forward(struct row *r, const uint32_t *tokens, uint32_t position, uint32_t count, uint32_t logits,
                    bool hold)
 {
-    struct model_row row = {.tokens = tokens,
+    struct model_seq row = {.tokens = tokens,
                             .token_count = count,
                             .position = position,
                             .pages = r->pages,
@@ -66,7 +66,7 @@ static int forward(struct row *r, const uint32_t *tokens, uint32_t position, uin
                             .logits_from = count - logits,
                             .hold = hold};
     struct model_step step = {
-        .rows = &row, .row_count = 1, .pages = r->page_bytes, .states = r->states, .logits = r->logits};
+        .seqs = &row, .seq_count = 1, .pages = r->page_bytes, .states = r->states, .logits = r->logits};
     r->started = true;
     return model_forward(r->model, &step);
 }
@@ -85,13 +85,13 @@ static int read_prompt(struct row *r, uint32_t to, uint32_t chunk)
 static int draft(struct row *r, uint32_t token, uint32_t position, uint32_t count, uint32_t *ids,
                  float *logits)
 {
-    struct model_draft_row row = {.token = token,
+    struct model_draft_seq row = {.token = token,
                                   .position = position,
                                   .pages = r->pages,
                                   .count = count,
                                   .drafts = ids,
                                   .logits = logits};
-    struct model_draft d = {.rows = &row, .row_count = 1, .pages = r->page_bytes, .states = r->states};
+    struct model_draft d = {.seqs = &row, .seq_count = 1, .pages = r->page_bytes, .states = r->states};
     return model_draft(r->model, &d);
 }
 

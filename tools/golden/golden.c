@@ -301,7 +301,7 @@ static int load(struct golden *g, struct err *e)
     struct model_opts opts = {
         .compute = o->compute,
         .tokens_max = MIN_OF(MAX_OF(g->prompt_max * rows, rows), STEP_TOKENS_MAX),
-        .rows_max = rows,
+        .seqs_max = rows,
         .logits_max = STEP_TOKENS_MAX,
         .parts = {.vision = true, .mtp = g->file.mtp > 0, .drafts_max = g->file.mtp > 0 ? DRAFTS_MAX : 0},
         .ops = &g->ops,

@@ -28,7 +28,7 @@ struct runner {
     float *logits;
     uint32_t *page_ids;
     struct row *rows;
-    struct model_row *step_rows;
+    struct model_seq *step_rows;
 };
 
 uint32_t runner_argmax(const float *logits, uint32_t vocab)
@@ -69,19 +69,19 @@ int runner_create(const struct runner_opts *opts, struct runner **ret)
     r->opts = *opts;
     r->shape = model_shape(opts->model);
     r->pages_per_row = DIV_UP(opts->sequence_max, PAGE_TOKENS);
-    uint32_t page_count = r->pages_per_row * opts->rows_max;
+    uint32_t page_count = r->pages_per_row * opts->seqs_max;
     r->pages = poisoned(page_count * r->shape->page_bytes);
-    r->states = poisoned(2 * (size_t)opts->rows_max * r->shape->state_bytes);
+    r->states = poisoned(2 * (size_t)opts->seqs_max * r->shape->state_bytes);
     r->logits = malloc((size_t)opts->tokens_max * r->shape->vocab * sizeof(float));
     r->page_ids = calloc(page_count, sizeof(r->page_ids[0]));
-    r->rows = calloc(opts->rows_max, sizeof(r->rows[0]));
-    r->step_rows = calloc(opts->rows_max, sizeof(r->step_rows[0]));
+    r->rows = calloc(opts->seqs_max, sizeof(r->rows[0]));
+    r->step_rows = calloc(opts->seqs_max, sizeof(r->step_rows[0]));
     if (!r->pages || !r->states || !r->logits || !r->page_ids || !r->rows || !r->step_rows) {
         runner_free(r);
         return -ENOMEM;
     }
     shuffle(r->page_ids, page_count);
-    for (uint32_t i = 0; i < opts->rows_max; i++) {
+    for (uint32_t i = 0; i < opts->seqs_max; i++) {
         r->rows[i].pages = r->page_ids + (size_t)i * r->pages_per_row;
         r->rows[i].states[0] = 2 * i;
         r->rows[i].states[1] = 2 * i + 1;
@@ -104,10 +104,10 @@ void runner_free(struct runner *r)
 }
 
 /* The row's next tokens, at most `chunk` of a prompt and `budget` in all. */
-static struct model_row next_tokens(struct row *row, uint32_t chunk, uint32_t budget)
+static struct model_seq next_tokens(struct row *row, uint32_t chunk, uint32_t budget)
 {
     const struct runner_sequence *q = row->sequence;
-    struct model_row m = {.position = row->done,
+    struct model_seq m = {.position = row->done,
                           .pages = row->pages,
                           .state_in = row->states[row->current],
                           .grids = q->grids,
@@ -127,7 +127,7 @@ static struct model_row next_tokens(struct row *row, uint32_t chunk, uint32_t bu
 }
 
 /* Takes a step's logits of one row in; the sequence may end with it. */
-static void take_logits(struct runner *r, struct row *row, const struct model_row *m, const float *logits,
+static void take_logits(struct runner *r, struct row *row, const struct model_seq *m, const float *logits,
                         runner_see_fn *see)
 {
     struct runner_sequence *q = row->sequence;
@@ -160,8 +160,8 @@ static int run_step(struct runner *r, uint32_t batch, uint32_t chunk, runner_see
         r->step_rows[count] = next_tokens(&r->rows[i], chunk, mine);
         budget -= r->step_rows[count++].token_count;
     }
-    struct model_step step = {.rows = r->step_rows,
-                              .row_count = count,
+    struct model_step step = {.seqs = r->step_rows,
+                              .seq_count = count,
                               .pages = r->pages,
                               .states = r->states,
                               .logits = r->logits};
@@ -177,7 +177,7 @@ static int run_step(struct runner *r, uint32_t batch, uint32_t chunk, runner_see
 int runner_run(struct runner *r, struct runner_sequence *sequences, uint32_t count, uint32_t chunk,
                uint32_t batch, runner_see_fn *see)
 {
-    ASSERT(batch > 0 && batch <= r->opts.rows_max && batch <= 256 && batch <= r->opts.tokens_max &&
+    ASSERT(batch > 0 && batch <= r->opts.seqs_max && batch <= 256 && batch <= r->opts.tokens_max &&
            chunk > 0);
     uint32_t next = 0;
     for (;;) {

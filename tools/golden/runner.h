@@ -13,7 +13,7 @@ struct runner;
 
 struct runner_opts {
     struct model *model;
-    uint32_t tokens_max, rows_max; /* as the model was loaded with */
+    uint32_t tokens_max, seqs_max; /* as the model was loaded with */
     uint32_t sequence_max;         /* tokens of the longest sequence */
 };
 
