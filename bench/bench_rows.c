@@ -132,7 +132,7 @@ static uint32_t *row_tokens(struct bench_rows *b, uint32_t r)
 }
 
 /* Rows [0, count) with `tokens` of theirs each; the first is known. */
-static void set_rows(struct bench_rows *b, uint32_t count, uint32_t tokens, bool hold)
+static void set_rows(struct bench_rows *b, uint32_t count, uint32_t tokens, bool keep_pending)
 {
     for (uint32_t r = 0; r < count; r++) {
         ASSERT(b->positions[r] + tokens <= b->opts.prompt + b->opts.decode_max);
@@ -142,7 +142,7 @@ static void set_rows(struct bench_rows *b, uint32_t count, uint32_t tokens, bool
                                         .pages = b->tables + r * b->pages_per_row,
                                         .state_in = r,
                                         .state_out = r,
-                                        .hold = hold};
+                                        .keep_pending = keep_pending};
     }
 }
 

@@ -64,7 +64,7 @@ static void run(const char *name, struct slice bytes)
         best = MIN_OF(best, cpu_ns() - begin);
         width = p->width;
         height = p->height;
-        image_let_go(p);
+        image_unref(p);
     }
     double megapixels = (double)info.width * info.height / 1e6;
     printf("%-24s %5u x %-5u to %4u x %-4u %7.1f ms %7.1f megapixels/s %7.1f MiB at most\n", name, info.width,

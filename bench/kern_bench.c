@@ -73,7 +73,7 @@ static struct matrix matrix_of(const struct bench *b, const struct form *f, uint
     if (f->group) {
         m.bits = f->bits;
         m.group = f->group;
-        m.sides = MATRIX_BF16;
+        m.qparams = MATRIX_BF16;
     }
     ASSERT(panels * matrix_panel_bytes(&m) <= b->bytes);
     return m;
@@ -229,7 +229,7 @@ static void conv(struct bench *b, uint32_t tokens)
 {
     enum { CHANNELS = 8192, TAPS = 4 };
     struct kern_conv a = {
-        .u = b->values, .w = b->values, .tokens = tokens, .channels = CHANNELS, .taps = TAPS};
+        .u = b->values, .w = b->values, .tokens = tokens, .channels = CHANNELS, .conv_width = TAPS};
     a.u_stride = a.y_stride = CHANNELS;
     a.y = b->values + (size_t)tokens * CHANNELS;
     a.state_out = a.y + (size_t)tokens * CHANNELS;

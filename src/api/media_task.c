@@ -201,7 +201,7 @@ void media_task_free(struct media_task *t)
         media_bytes_done(&t->sources[i].bytes);
     for (uint32_t i = 0; i < t->part_count; i++)
         for (uint32_t k = 0; k < t->parts[i].count; k++)
-            image_let_go(t->parts[i].images[k]);
+            image_unref(t->parts[i].images[k]);
     arena_free(t->arena);
 }
 

@@ -1,8 +1,8 @@
 /* budget.h - from how long a step should last to how many tokens it may have.
  *
  * A step's cost is a line: a fixed part (weights are read, workers meet), a part for each token of decoding
- * sequences, a part for each token of a prompt. The engine measures every step and the three parts follow. Plain
- * numbers; the engine thread's. */
+ * sequences, a part for each token of a prompt. The engine measures every step and the three parts follow.
+ * Plain numbers; the engine thread's. */
 #ifndef PLATEAU_ENGINE_BUDGET_H
 #define PLATEAU_ENGINE_BUDGET_H
 

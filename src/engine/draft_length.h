@@ -44,8 +44,8 @@ struct draft_length_seq {
     double reached;  /* while it is sought: the chance that all of them are right */
 };
 
-/* Fills in `drafts` of all sequences that decode in this step, at most drafts_max (<= DRAFT_LENGTH_DRAFTS_MAX)
- * together. */
+/* Fills in `drafts` of all sequences that decode in this step, at most drafts_max (<=
+ * DRAFT_LENGTH_DRAFTS_MAX) together. */
 void draft_length_choose(struct draft_length *b, struct draft_length_seq *seqs, uint32_t count,
                          uint32_t drafts_max);
 /* Time of a step with only this many decoding sequences and draft tokens, without the time of drafting. */

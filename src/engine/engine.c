@@ -161,10 +161,10 @@ void engine_plan(const struct engine_opts *opts, const struct model_shape *shape
     job_bytes_max(shape->vision.present, drafts_by_ngram(opts), &ret->job_bytes, &ret->job_token_bytes);
 }
 
-static bool help_comes(void *arg)
+static bool memory_requested(void *arg)
 {
     const struct pools *p = arg;
-    return p->help_comes;
+    return p->memory_requested;
 }
 
 /* For the pools, when nothing of theirs is free. */
@@ -201,12 +201,13 @@ static bool run_on_workers(void *arg, void (*task)(void *task_arg, uint32_t i), 
 static int open_tier(struct engine *en)
 {
     const struct model_shape *s = en->shape;
-    struct store_client_opts c = {.identity = en->opts.identity,
-                                  .page_bytes = s->page_bytes,
-                                  .state_bytes = s->state_bytes,
-                                  .count = {s->state_held_max > 0, s->state_held_max, s->state_held_at},
-                                  .wake = wake_by_tier,
-                                  .arg = en};
+    struct store_client_opts c = {
+        .identity = en->opts.identity,
+        .page_bytes = s->page_bytes,
+        .state_bytes = s->state_bytes,
+        .count = {s->state_pending_max > 0, s->state_pending_max, s->state_pending_at},
+        .wake = wake_by_tier,
+        .arg = en};
     return store_client_open(en->opts.store, &c, &en->tier);
 }
 
@@ -234,8 +235,8 @@ static int create_pools(struct engine *en, struct layout *l)
     l->sched.groups[0] = (struct page_group){.pages = en->pools.pages, .page_bytes = en->pools.page_bytes};
     l->sched.group_count = 1;
     l->sched.states = en->pools.states;
-    l->sched.help = help_comes;
-    l->sched.help_arg = &en->pools;
+    l->sched.memory_requested = memory_requested;
+    l->sched.memory_requested_arg = &en->pools;
     l->sched.state_bytes = en->pools.state_bytes;
     l->sched.name = name_seq;
     l->sched.tier = en->tier.arg ? &en->tier : NULL;

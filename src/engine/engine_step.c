@@ -1,12 +1,12 @@
 /* engine_step.c - one step: plan, drafts, forward pass; samples one token per decoding sequence plus one per
  * accepted draft token.
  *
- * A sequence's draft tokens are computed in the same pass after its known token. Then its tokens are
- * sampled one by one, each from its own logits, with all that plain decoding does before sampling. The
- * logits after a draft token count only if that draft token is the sampled token, so they are the logits
- * of plain decoding. Model and scheduler learn the sampled tokens before sequences end. Nothing here
- * allocates: the plan has taken pages and states, sequences and logits lie in the engine's arena, samplers and
- * tokens in the jobs' blocks. A step that fails ends its sequences and no others. */
+ * A sequence's draft tokens are computed in the same pass after its known token. Then its tokens are sampled
+ * one by one, each from its own logits, with all that plain decoding does before sampling. The logits after a
+ * draft token count only if that draft token is the sampled token, so they are the logits of plain decoding.
+ * Model and scheduler learn the sampled tokens before sequences end. Nothing here allocates: the plan has
+ * taken pages and states, sequences and logits lie in the engine's arena, samplers and tokens in the jobs'
+ * blocks. A step that fails ends its sequences and no others. */
 #include "engine/engine_state.h"
 
 #include "base/check.h"
@@ -77,7 +77,7 @@ static void fill_seqs(struct engine *en, const struct sched_plan *plan)
             .state_in = r->state_in,
             .state_out = r->state_out,
             .logits_from = logits_from(en, j, r),
-            .hold = r->drafts > 0,
+            .keep_pending = r->drafts > 0,
             .grids = j->grids,
             .grid_count = j->image_count,
         };
@@ -265,7 +265,7 @@ static void take_results(struct engine *en, const struct sched_plan *plan, uint6
 static void accept(struct engine *en, const struct sched_plan *plan)
 {
     for (uint32_t i = 0; i < plan->seq_count && en->pools.states; i++)
-        if (en->seqs[i].hold)
+        if (en->seqs[i].keep_pending)
             model_accept(en->opts.model, state_pool_base(en->pools.states), plan->seqs[i].state_out,
                          en->drafting.sampled[i]);
 }

@@ -163,7 +163,7 @@ bool image_sched_look(struct engine *en)
 
 static void forget(struct image_sched *s)
 {
-    image_let_go(s->image);
+    image_unref(s->image);
     s->image = NULL;
     s->owner = NULL;
     s->entry = NONE;
@@ -315,7 +315,7 @@ static bool begin(struct engine *en, bool stepped)
     s->owner = j;
     s->at = at;
     s->entry = entry;
-    s->image = image_hold(j->images[at]);
+    s->image = image_ref(j->images[at]);
     trim_call_off(en);
     return true;
 }

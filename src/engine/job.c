@@ -145,7 +145,7 @@ static int create_images(struct job *j, const struct job_opts *opts)
         embedding_cache_scope_make(spec->tenant, spec->cache_salt, &j->scope) < 0)
         return -ENOMEM;
     for (uint32_t i = 0; i < spec->image_count; i++) {
-        struct image *p = image_hold(spec->images[i].image);
+        struct image *p = image_ref(spec->images[i].image);
         struct model_grid g = {spec->images[i].first, p->height / opts->edge, p->width / opts->edge, NULL};
         j->images[i] = p;
         j->grids[i] = g;
@@ -284,7 +284,7 @@ void job_free(struct job *j)
     if (!j)
         return;
     for (uint32_t i = 0; i < j->image_count; i++)
-        image_let_go(j->images[i]);
+        image_unref(j->images[i]);
     arena_free(j->arena);
 }
 

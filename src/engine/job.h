@@ -51,8 +51,8 @@ struct job {
     struct prefix_image *seen;          /* what keys say of them */
     struct model_grid *grids;           /* features: while they are needed and there */
     uint32_t *entries;                  /* image_sched.c's: their entries in the cache of image embeddings */
-    /* sequence.cut_count of them; the last one is the last whole page before the prompt's last token. None without
-     * a recurrent state: any page is found then, and a chunk that ends early is a step more. */
+    /* sequence.cut_count of them; the last one is the last whole page before the prompt's last token. None
+     * without a recurrent state: any page is found then, and a chunk that ends early is a step more. */
     uint32_t *cuts;
     /* Output. */
     uint32_t prompt_sent;     /* tokens of the prompt whose logprobs are out */

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define MIB ((uint64_t)1 << 20)
-#define HELP_BYTES                                                                                           \
+#define REQUEST_BYTES                                                                                        \
     (8 * (uint64_t)UNIT_BYTES) /* asked from others at once, so that not every unit is a request */
 
 /* ---- callbacks of the pools ---- */
@@ -75,7 +75,8 @@ static bool give_more(struct pools *p)
  * cache. */
 static void ask_others(struct pools *p)
 {
-    p->help_comes = p->holder && is_refused_by_all(p) && holder_want(p->holder, HELP_BYTES, p->now_ns);
+    p->memory_requested =
+        p->holder && is_refused_by_all(p) && holder_want(p->holder, REQUEST_BYTES, p->now_ns);
 }
 
 /* For the pages: the states' free units, then those of snapshots. */
@@ -258,7 +259,7 @@ void pools_settle(struct pools *p)
 void pools_clock(struct pools *p, uint64_t now_ns)
 {
     p->now_ns = now_ns;
-    p->help_comes = false;
+    p->memory_requested = false;
     page_pool_clock(p->pages, now_ns);
     if (p->states)
         state_pool_clock(p->states, now_ns);

@@ -28,7 +28,8 @@ struct pools {
     bool (*more)(void *arg); /* of pools_opts */
     void *arg;
     struct units_crew crew;
-    bool help_comes; /* a unit was refused since the clock was set, and others are being asked for theirs */
+    /* A unit was refused since the clock was set, and others are being asked for theirs. */
+    bool memory_requested;
 };
 
 struct pools_opts {

@@ -60,36 +60,37 @@ typedef void kern_add_scaled_fn(float *y, const float *x, float s, uint32_t n);
 typedef void kern_rope_fn(float *x, const float *c, const float *s, uint32_t half);
 
 /* Causal depthwise convolution and SiLU over the channels [channel_begin, channel_end), multiples of 16 but
- * for the end: y[t][c] = silu(sum over i < taps of w[i][c] * u[t - taps + 1 + i][c]); u before the first
- * token comes from state_in, the previous taps - 1 raw inputs [taps - 1][channels] (NULL: zeros); state_out
- * (may be state_in) gets the last taps - 1 of them. Order: i ascending, fma. taps <= 8. Inputs that were
- * held: state_in is followed by held_u, `held` raw inputs, before the first token. With `hold` state_out gets
- * the last taps - 1 inputs before the first token instead of those behind the last. */
+ * for the end: y[t][c] = silu(sum over i < conv_width of w[i][c] * u[t - conv_width + 1 + i][c]); u before
+ * the first token comes from state_in, the previous conv_width - 1 raw inputs [conv_width - 1][channels]
+ * (NULL: zeros); state_out (may be state_in) gets the last conv_width - 1 of them. Order: i ascending, fma.
+ * conv_width <= 8. Inputs that were pending: state_in is followed by pending_u, `pending` raw inputs, before
+ * the first token. With `keep_pending` state_out gets the last conv_width - 1 inputs before the first token
+ * instead of those behind the last. */
 struct kern_conv {
     float *y;       /* [tokens][y_stride] */
     const float *u; /* [tokens][u_stride] */
-    const float *w; /* [taps][channels] */
+    const float *w; /* [conv_width][channels] */
     const float *state_in;
     float *state_out;
-    const float *held_u; /* [held][held_stride]; not looked at with held == 0 */
-    uint32_t tokens, channels, taps, held;
-    size_t y_stride, u_stride, held_stride;
-    bool hold;
+    const float *pending_u; /* [pending][pending_stride]; not looked at with pending == 0 */
+    uint32_t tokens, channels, conv_width, pending;
+    size_t y_stride, u_stride, pending_stride;
+    bool keep_pending;
 };
 typedef void kern_conv_fn(const struct kern_conv *a, uint32_t channel_begin, uint32_t channel_end);
 
 /* The gated delta rule of one value head, as the recurrence, for the columns [column_begin, column_end) of
  * the state S [dk][dv] (multiples of 16 but for the end), token after token (contract 2.7, step 6):
  *   S *= alpha[t]; m = S^T k[t]; d = beta[t] (v[t] - m); S += k[t] d^T; o[t] = S^T q[t]
- * dk serial, each column of S on its own. Held updates come first, without an output. With `hold` (tokens >
- * 0) state_out gets the state after those, and the tokens leave no state: the caller then holds their k, v,
- * alpha and beta. */
-struct kern_delta_held {
+ * dk serial, each column of S on its own. Pending updates come first, without an output. With `keep_pending`
+ * (tokens > 0) state_out gets the state after those, and the tokens leave no state: the caller then holds
+ * their k, v, alpha and beta. */
+struct kern_delta_pending {
     const float *k, *v, *alpha, *beta; /* [count][stride]: of this value head, as in kern_delta */
     uint32_t count;
     size_t stride;
 };
-/* What `hold` computes in: KERN_DELTA_SCRATCH(dk) floats. */
+/* What `keep_pending` computes in: KERN_DELTA_SCRATCH(dk) floats. */
 #define KERN_DELTA_COLUMNS     64
 #define KERN_DELTA_SCRATCH(dk) ((size_t)(dk)*KERN_DELTA_COLUMNS)
 struct kern_delta {
@@ -99,11 +100,11 @@ struct kern_delta {
     float *o;                  /* [tokens][o_stride]: dv values */
     const float *state_in;     /* [dk][dv]; NULL: zeros */
     float *state_out;          /* may be state_in */
-    struct kern_delta_held held;
-    float *scratch; /* with hold */
+    struct kern_delta_pending pending;
+    float *scratch; /* with keep_pending */
     uint32_t tokens, dk, dv;
     size_t qk_stride, v_stride, gate_stride, o_stride;
-    bool hold;
+    bool keep_pending;
 };
 typedef void kern_delta_fn(const struct kern_delta *a, uint32_t column_begin, uint32_t column_end);
 

@@ -33,12 +33,12 @@ static float affine_output(const struct matrix *w, uint32_t row, const float *x,
     uint32_t groups = w->k / w->group;
     float acc = 0;
     for (uint32_t g = 0; g < groups; g++) {
-        struct matrix_sides sides = matrix_sides(w, row, g);
+        struct matrix_qparams q = matrix_qparams(w, row, g);
         float p = 0;
         for (uint32_t k = g * w->group; k < (g + 1) * w->group; k++)
             p = fmaf(matrix_factor(w, row, k), x[k], p);
-        acc = fmaf(sides.scale, p, acc);
-        acc = fmaf(sides.bias, xsum[g], acc);
+        acc = fmaf(q.scale, p, acc);
+        acc = fmaf(q.bias, xsum[g], acc);
     }
     return acc;
 }
@@ -155,27 +155,27 @@ static void ref_rope(float *x, const float *c, const float *s, uint32_t half)
 
 static void ref_conv(const struct kern_conv *a, uint32_t channel_begin, uint32_t channel_end)
 {
-    ASSERT(a->taps >= 1 && a->taps <= 8);
-    uint32_t past = a->taps - 1;
+    ASSERT(a->conv_width >= 1 && a->conv_width <= 8);
+    uint32_t past = a->conv_width - 1;
     for (uint32_t c = channel_begin; c < channel_end; c++) {
-        float window[8]; /* the previous taps - 1 inputs, then this token's */
+        float window[8]; /* the previous conv_width - 1 inputs, then this token's */
         for (uint32_t i = 0; i < past; i++)
             window[i] = a->state_in ? a->state_in[(size_t)i * a->channels + c] : 0;
-        for (uint32_t t = 0; t < a->held; t++) {
-            window[past] = a->held_u[t * a->held_stride + c];
+        for (uint32_t t = 0; t < a->pending; t++) {
+            window[past] = a->pending_u[t * a->pending_stride + c];
             memmove(window, window + 1, past * sizeof(window[0]));
         }
-        for (uint32_t i = 0; a->hold && i < past; i++)
+        for (uint32_t i = 0; a->keep_pending && i < past; i++)
             a->state_out[(size_t)i * a->channels + c] = window[i];
         for (uint32_t t = 0; t < a->tokens; t++) {
             float sum = 0;
             window[past] = a->u[t * a->u_stride + c];
-            for (uint32_t i = 0; i < a->taps; i++)
+            for (uint32_t i = 0; i < a->conv_width; i++)
                 sum = fmaf(a->w[(size_t)i * a->channels + c], window[i], sum);
             a->y[t * a->y_stride + c] = silu(sum);
             memmove(window, window + 1, past * sizeof(window[0]));
         }
-        for (uint32_t i = 0; !a->hold && i < past; i++)
+        for (uint32_t i = 0; !a->keep_pending && i < past; i++)
             a->state_out[(size_t)i * a->channels + c] = window[i];
     }
 }
@@ -197,19 +197,20 @@ static float delta_update(float *state, size_t stride, uint32_t dk, const float 
     return o;
 }
 
-/* Column c: what was held, then the tokens, on the state in state_out or, with hold, on a copy of it. */
+/* Column c: what was pending, then the tokens, on the state in state_out or, with keep_pending, on a copy of
+ * it. */
 static void delta_column(const struct kern_delta *a, uint32_t c)
 {
     float *state = a->state_out + c;
     size_t stride = a->dv;
     for (uint32_t i = 0; i < a->dk; i++)
         state[i * stride] = a->state_in ? a->state_in[(size_t)i * a->dv + c] : 0;
-    for (uint32_t t = 0; t < a->held.count; t++) {
-        size_t at = t * a->held.stride;
-        delta_update(state, stride, a->dk, a->held.k + at, a->held.v[at + c], a->held.alpha[at],
-                     a->held.beta[at], NULL);
+    for (uint32_t t = 0; t < a->pending.count; t++) {
+        size_t at = t * a->pending.stride;
+        delta_update(state, stride, a->dk, a->pending.k + at, a->pending.v[at + c], a->pending.alpha[at],
+                     a->pending.beta[at], NULL);
     }
-    if (a->hold) {
+    if (a->keep_pending) {
         for (uint32_t i = 0; i < a->dk; i++)
             a->scratch[i] = state[i * stride];
         state = a->scratch;

@@ -28,7 +28,7 @@ static enum matrix_form form_of(const struct linear_source *s)
 }
 
 /* The narrowest form that holds the scales and biases of all sources as they are. */
-static enum matrix_form sides_of(const struct linear_source *s, uint32_t count)
+static enum matrix_form qparams_form(const struct linear_source *s, uint32_t count)
 {
     enum dtype dtype = s[0].scales.dtype;
     for (uint32_t i = 0; i < count; i++) {
@@ -46,7 +46,7 @@ static struct matrix shape_of(const struct linear_source *s, uint32_t count)
     if (m.form == MATRIX_AFFINE) {
         m.bits = s[0].bits;
         m.group = s[0].group;
-        m.sides = sides_of(s, count);
+        m.qparams = qparams_form(s, count);
         ASSERT(m.bits >= 2 && m.bits <= 8 && m.bits != 7 && m.group % 8 == 0 && m.group > 0 &&
                m.k % m.group == 0);
     }
@@ -126,7 +126,7 @@ static void spread_octets(uint8_t *at, const uint8_t *row, const struct matrix *
 static void spread_side(uint8_t *at, const struct tensor *t, uint64_t index, uint32_t lane,
                         const struct matrix *m)
 {
-    if (m->sides == MATRIX_F32) {
+    if (m->qparams == MATRIX_F32) {
         float value = tensor_f32_at(t, index);
         memcpy(at + (size_t)lane * 4, &value, 4);
     } else {
@@ -143,8 +143,9 @@ static void spread_affine(uint8_t *panel, const struct linear_source *s, uint64_
     for (uint32_t g = 0; g < groups; g++) {
         uint8_t *at = panel + g * matrix_group_bytes(m);
         spread_side(at, &s->scales, row * groups + g, lane, m);
-        spread_side(at + matrix_side_bytes(m), &s->biases, row * groups + g, lane, m);
-        spread_octets(at + 2 * matrix_side_bytes(m) + lane, values + (size_t)g * (m->group * m->bits / 8), m);
+        spread_side(at + matrix_qparam_bytes(m), &s->biases, row * groups + g, lane, m);
+        spread_octets(at + 2 * matrix_qparam_bytes(m) + lane, values + (size_t)g * (m->group * m->bits / 8),
+                      m);
     }
 }
 
@@ -207,7 +208,7 @@ static const uint8_t *group_at(const struct matrix *m, uint32_t row, uint32_t gr
            group * matrix_group_bytes(m);
 }
 
-static float side_at(const uint8_t *at, uint32_t lane, enum matrix_form form)
+static float qparam_at(const uint8_t *at, uint32_t lane, enum matrix_form form)
 {
     uint16_t half;
     float value;
@@ -219,17 +220,17 @@ static float side_at(const uint8_t *at, uint32_t lane, enum matrix_form form)
     return form == MATRIX_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
-struct matrix_sides matrix_sides(const struct matrix *m, uint32_t row, uint32_t group)
+struct matrix_qparams matrix_qparams(const struct matrix *m, uint32_t row, uint32_t group)
 {
     const uint8_t *at = group_at(m, row, group);
-    float scale = side_at(at, row % MATRIX_PANEL, m->sides);
-    float bias = side_at(at + matrix_side_bytes(m), row % MATRIX_PANEL, m->sides);
-    return (struct matrix_sides){scale, fmaf(scale, (float)(1u << (m->bits - 1)), bias)};
+    float scale = qparam_at(at, row % MATRIX_PANEL, m->qparams);
+    float bias = qparam_at(at + matrix_qparam_bytes(m), row % MATRIX_PANEL, m->qparams);
+    return (struct matrix_qparams){scale, fmaf(scale, (float)(1u << (m->bits - 1)), bias)};
 }
 
 static float factor_affine(const struct matrix *m, uint32_t row, uint32_t k)
 {
-    const uint8_t *at = group_at(m, row, k / m->group) + 2 * matrix_side_bytes(m) +
+    const uint8_t *at = group_at(m, row, k / m->group) + 2 * matrix_qparam_bytes(m) +
                         (size_t)(k % m->group / 8) * MATRIX_PANEL * m->bits + row % MATRIX_PANEL;
     uint32_t value = 0, shift = 0, step = k % 8;
     for (uint32_t width = 8; width > 0; width /= 2) {
@@ -279,13 +280,13 @@ static void octet_values(const uint8_t *at, uint32_t bits, int values[8])
 static void affine_row(const struct matrix *m, uint32_t row, float *ret)
 {
     for (uint32_t g = 0; g < m->k / m->group; g++) {
-        struct matrix_sides sides = matrix_sides(m, row, g);
-        const uint8_t *at = group_at(m, row, g) + 2 * matrix_side_bytes(m) + row % MATRIX_PANEL;
+        struct matrix_qparams q = matrix_qparams(m, row, g);
+        const uint8_t *at = group_at(m, row, g) + 2 * matrix_qparam_bytes(m) + row % MATRIX_PANEL;
         for (uint32_t octet = 0; octet < m->group / 8; octet++, ret += 8) {
             int values[8];
             octet_values(at + (size_t)octet * MATRIX_PANEL * m->bits, m->bits, values);
             for (uint32_t s = 0; s < 8; s++)
-                ret[s] = fmaf(sides.scale, (float)values[s], sides.bias);
+                ret[s] = fmaf(q.scale, (float)values[s], q.bias);
         }
     }
 }
@@ -316,8 +317,8 @@ static void copy_lane(uint8_t *to, uint32_t to_lane, const uint8_t *from, uint32
 void matrix_copy_row(const struct matrix *to, uint32_t to_row, const struct matrix *from, uint32_t from_row)
 {
     ASSERT(to->form == from->form && to->k == from->k && to->bits == from->bits && to->group == from->group &&
-           to->sides == from->sides && to_row < to->n && from_row < from->n);
-    size_t panel = matrix_panel_bytes(from), group, sides;
+           to->qparams == from->qparams && to_row < to->n && from_row < from->n);
+    size_t panel = matrix_panel_bytes(from), group, qparam_bytes;
     uint32_t to_lane = to_row % MATRIX_PANEL, from_lane = from_row % MATRIX_PANEL;
     uint8_t *dst = (uint8_t *)(uintptr_t)to->data + to_row / MATRIX_PANEL * panel;
     const uint8_t *src = (const uint8_t *)from->data + from_row / MATRIX_PANEL * panel;
@@ -326,11 +327,11 @@ void matrix_copy_row(const struct matrix *to, uint32_t to_row, const struct matr
         return;
     }
     group = matrix_group_bytes(from);
-    sides = matrix_side_bytes(from) / MATRIX_PANEL;
+    qparam_bytes = matrix_qparam_bytes(from) / MATRIX_PANEL;
     for (uint32_t g = 0; g < from->k / from->group; g++, dst += group, src += group) {
-        copy_lane(dst, to_lane, src, from_lane, 2, sides);
+        copy_lane(dst, to_lane, src, from_lane, 2, qparam_bytes);
         /* Planes of any width are lines of a byte per row. */
-        size_t at = 2 * matrix_side_bytes(from);
+        size_t at = 2 * matrix_qparam_bytes(from);
         copy_lane(dst + at, to_lane, src + at, from_lane, (group - at) / MATRIX_PANEL, 1);
     }
 }

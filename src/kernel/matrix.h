@@ -39,10 +39,10 @@ struct matrix {
     enum matrix_form form;
     uint32_t n, k; /* rows (outputs), columns (inputs) of one matrix; k % 8 == 0 for affine */
     uint32_t experts;
-    uint32_t bits, group;   /* affine */
-    enum matrix_form sides; /* affine: how scales and biases are stored, BF16, F16 or F32 */
-    const void *data;       /* panels */
-    size_t expert_bytes;    /* stride between experts in data */
+    uint32_t bits, group;     /* affine */
+    enum matrix_form qparams; /* affine: how scales and biases are stored, BF16, F16 or F32 */
+    const void *data;         /* panels */
+    size_t expert_bytes;      /* stride between experts in data */
 };
 
 /* Bytes matrix_pack() needs, 64-byte aligned. */
@@ -76,15 +76,15 @@ static inline uint32_t matrix_panels(const struct matrix *m)
 }
 
 /* Bytes of a group's 16 scales, or biases. */
-static inline size_t matrix_side_bytes(const struct matrix *m)
+static inline size_t matrix_qparam_bytes(const struct matrix *m)
 {
-    return MATRIX_PANEL * (m->sides == MATRIX_F32 ? 4 : 2);
+    return MATRIX_PANEL * (m->qparams == MATRIX_F32 ? 4 : 2);
 }
 
 /* Bytes of one group of an affine panel. */
 static inline size_t matrix_group_bytes(const struct matrix *m)
 {
-    return 2 * matrix_side_bytes(m) + (size_t)(m->group / 8) * MATRIX_PANEL * m->bits;
+    return 2 * matrix_qparam_bytes(m) + (size_t)(m->group / 8) * MATRIX_PANEL * m->bits;
 }
 
 static inline size_t matrix_panel_bytes(const struct matrix *m)

@@ -8,9 +8,9 @@
 float matrix_factor(const struct matrix *m, uint32_t row, uint32_t k);
 
 /* Scale and bias of group `group` of row `row` of an affine matrix, the bias with its centre's share. */
-struct matrix_sides {
+struct matrix_qparams {
     float scale, bias;
 };
-struct matrix_sides matrix_sides(const struct matrix *m, uint32_t row, uint32_t group);
+struct matrix_qparams matrix_qparams(const struct matrix *m, uint32_t row, uint32_t group);
 
 #endif

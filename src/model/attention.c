@@ -99,7 +99,7 @@ static void prepare_span(void *arg, uint32_t tile, uint32_t worker)
     (void)worker;
     for (uint32_t i = 0; i < span->count; i++) {
         uint32_t column = span->column + i;
-        float *q = s->p + (size_t)column * s->wide;
+        float *q = s->proj + (size_t)column * s->wide;
         float *k = q + (size_t)c->heads * stride, *v = k + (size_t)c->kv_heads * c->head_dim;
         for (uint32_t head = 0; !st->keys_only && head < c->heads; head++)
             norm_rope(s, q + (size_t)head * stride, w->q_norm, column);
@@ -135,7 +135,7 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
     float scale = (float)(1 / sqrt((double)c->head_dim));
     uint32_t stride = q_stride(c, w), count = 0;
     for (uint32_t i = 0; i < span->count; i++) {
-        const float *p = s->p + (size_t)(span->column + i) * s->wide;
+        const float *p = s->proj + (size_t)(span->column + i) * s->wide;
         float *out = s->mid + (size_t)(span->column + i) * s->mid_wide;
         for (uint32_t head = from; head < to; head++) {
             queries[count++] = (struct kern_query){.q = p + (size_t)head * stride,
@@ -148,7 +148,7 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
         }
     }
     for (uint32_t i = 0; w->gated && i < span->count; i++) {
-        const float *p = s->p + (size_t)(span->column + i) * s->wide;
+        const float *p = s->proj + (size_t)(span->column + i) * s->wide;
         float *out = s->mid + (size_t)(span->column + i) * s->mid_wide;
         for (uint32_t head = from; head < to; head++) {
             float *o = out + (size_t)head * c->head_dim;
@@ -176,13 +176,13 @@ void attention_forward(struct step *s, const struct layer *l)
 {
     const struct attention_weights *w = &l->attention;
     struct attention_stage st = {s, l, choose_head_tiles(s), false};
-    step_project(s, &w->in, step_x(s), step_p(s), s->tokens);
+    step_project(s, &w->in, step_x(s), step_proj(s), s->tokens);
     step_run(s, prepare_span, &st, s->span_count);
     step_run(s, attend_tile, &st, s->span_count * s->config->kv_heads * st.head_tiles);
     if (w->out.groups)
         step_each_token(s, sum_token, &w->out, w->out.in);
     step_project(s, &w->out, step_mid(s, w->out.in), step_d(s), s->tokens);
-    s->settle = step_settle_d;
+    s->pending_residual = step_add_block_out;
 }
 
 void attention_put(struct step *s, const struct layer *l)
@@ -190,7 +190,7 @@ void attention_put(struct step *s, const struct layer *l)
     const struct config *c = s->config;
     const struct attention_weights *w = &l->attention;
     struct attention_stage st = {s, l, 0, true};
-    struct step_rows kv = step_p(s);
+    struct step_rows kv = step_proj(s);
     kv.data += (size_t)c->heads * q_stride(c, w);
     step_project(s, &w->kv, step_x(s), kv, s->tokens);
     step_run(s, prepare_span, &st, s->span_count);

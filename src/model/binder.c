@@ -104,9 +104,9 @@ bool binder_has(const struct binder *b, const char *path)
 }
 
 /* Writers of MLX files swap the convolution's last axes and store norms as 1 + w, both or neither. */
-static bool conv_is_mlx(const struct tensor *t, uint32_t taps)
+static bool conv_is_mlx(const struct tensor *t, uint32_t conv_width)
 {
-    return t->rank == 3 && t->shape[1] == taps && t->shape[2] == 1;
+    return t->rank == 3 && t->shape[1] == conv_width && t->shape[2] == 1;
 }
 
 static int find_norm_convention(struct binder *b)
@@ -121,7 +121,7 @@ static int find_norm_convention(struct binder *b)
             continue;
         full_name(b, binder_path(i, "linear_attn.conv1d", path), ".weight", name);
         int r = find_tensor(b, name, &t);
-        b->add_one = r == 0 && !conv_is_mlx(&t, b->config->taps);
+        b->add_one = r == 0 && !conv_is_mlx(&t, b->config->conv_width);
         return r;
     }
     /* No convolution to tell by: the prefix that only MLX writes. */
@@ -548,7 +548,7 @@ int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t
     int r = binder_take(b, stride * experts, &memory);
     if (r < 0)
         return r;
-    count_active(b, parts, count, stride, b->config->chosen);
+    count_active(b, parts, count, stride, b->config->top_k);
     *groups = group_flag(&parts[0]);
     for (uint32_t i = 0; i < experts; i++) {
         struct matrix one;
@@ -701,29 +701,29 @@ int binder_decay(struct binder *b, const char *path, uint64_t n, const float **r
     return bind_vector(b, path, n, VECTOR_MINUS_EXP, ret);
 }
 
-int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t taps, const float **ret)
+int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width, const float **ret)
 {
     char name[NAME_MAX_BYTES];
     struct tensor t;
     float *values = NULL;
-    const uint64_t hf[3] = {channels, 1, taps}, mlx[3] = {channels, taps, 1};
+    const uint64_t hf[3] = {channels, 1, conv_width}, mlx[3] = {channels, conv_width, 1};
     int r = find_tensor(b, full_name(b, path, ".weight", name), &t);
     if (r == 0)
         r = check_float(b, name, &t);
     /* Every layer in the writer's one layout: a mixture would mean that the norms are a mixture too. */
     if (r == 0)
-        r = check_shape(b, name, &t, 3, conv_is_mlx(&t, taps) && !b->add_one ? mlx : hf);
+        r = check_shape(b, name, &t, 3, conv_is_mlx(&t, conv_width) && !b->add_one ? mlx : hf);
     if (r == 0)
-        r = take_floats(b, &t, (uint64_t)channels * taps, &values);
+        r = take_floats(b, &t, (uint64_t)channels * conv_width, &values);
     if (r < 0 || !values)
         return r;
     r = read_floats(b, &t, name, &t);
     if (r < 0)
         return r;
-    /* Both layouts hold a channel's taps one after the other. */
+    /* Both layouts hold a channel's conv_width one after the other. */
     for (uint32_t c = 0; c < channels; c++) {
-        for (uint32_t i = 0; i < taps; i++)
-            values[(size_t)i * channels + c] = tensor_f32_at(&t, (uint64_t)c * taps + i);
+        for (uint32_t i = 0; i < conv_width; i++)
+            values[(size_t)i * channels + c] = tensor_f32_at(&t, (uint64_t)c * conv_width + i);
     }
     *ret = values;
     return 0;

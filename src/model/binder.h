@@ -90,8 +90,9 @@ int binder_vector(struct binder *b, const char *path, uint64_t n, const float **
 int binder_norm(struct binder *b, const char *path, uint64_t n, const float **ret);
 /* -exp of a vector: the delta net's A_log. */
 int binder_decay(struct binder *b, const char *path, uint64_t n, const float **ret);
-/* linear_attn.conv1d.weight in either writer's layout, as [taps][channels]. */
-int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t taps, const float **ret);
+/* linear_attn.conv1d.weight in either writer's layout, as [conv_width][channels]. */
+int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width,
+                const float **ret);
 
 /* "layers.INDEX.NAME" into ret. */
 #define BINDER_PATH_MAX 160

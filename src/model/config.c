@@ -80,7 +80,7 @@ static void read_experts(struct json_read *r, struct config *c)
     c->experts = json_read_u32_or(r, key, 0, CONFIG_EXPERTS_MAX, 0);
     if (c->experts == 0)
         return;
-    c->chosen = json_read_u32(r, "num_experts_per_tok", 1, MIN_OF(c->experts, CONFIG_CHOSEN_MAX));
+    c->top_k = json_read_u32(r, "num_experts_per_tok", 1, MIN_OF(c->experts, CONFIG_TOP_K_MAX));
     c->expert_intermediate = json_read_u32(r, "moe_intermediate_size", 1, CONFIG_INTERMEDIATE_MAX);
     c->shared_intermediate =
         json_read_u32_or(r, "shared_expert_intermediate_size", 0, CONFIG_INTERMEDIATE_MAX, 0);
@@ -131,7 +131,7 @@ static void read_linear_attention(struct json_read *r, struct config *c)
 {
     if (c->linear_count == 0)
         return;
-    c->taps = json_read_u32(r, "linear_conv_kernel_dim", 2, CONFIG_TAPS_MAX);
+    c->conv_width = json_read_u32(r, "linear_conv_kernel_dim", 2, CONFIG_CONV_WIDTH_MAX);
     c->key_heads = json_read_u32(r, "linear_num_key_heads", 1, CONFIG_HEADS_MAX);
     c->value_heads = json_read_u32(r, "linear_num_value_heads", 1, CONFIG_HEADS_MAX);
     c->key_dim = json_read_u32(r, "linear_key_head_dim", 16, CONFIG_HEAD_DIM_MAX);

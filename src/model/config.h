@@ -21,8 +21,8 @@ struct family;
 #define CONFIG_HEADS_MAX        1024
 #define CONFIG_HEAD_DIM_MAX     256
 #define CONFIG_EXPERTS_MAX      4096
-#define CONFIG_CHOSEN_MAX       64
-#define CONFIG_TAPS_MAX         8
+#define CONFIG_TOP_K_MAX        64
+#define CONFIG_CONV_WIDTH_MAX   8
 #define CONFIG_CONTEXT_MAX      (1u << 24)
 
 enum layer_kind { LAYER_FULL, LAYER_LINEAR };
@@ -69,9 +69,9 @@ struct config {
     uint32_t drafts_max;  /* the longest draft after a known token */
     uint32_t draft_vocab; /* tokens among which the head looks for them; 0: all */
     /* Experts; 0 = none. */
-    uint32_t experts, chosen, expert_intermediate, shared_intermediate;
+    uint32_t experts, top_k, expert_intermediate, shared_intermediate;
     /* Linear attention; 0 without such layers. */
-    uint32_t taps, key_heads, value_heads, key_dim, value_dim;
+    uint32_t conv_width, key_heads, value_heads, key_dim, value_dim;
     struct quantization quantization;
     /* Not set by config_parse: vision_config_load sets it, for a loaded vision encoder. Zeros: none. */
     struct vision_config vision;

@@ -39,7 +39,7 @@ struct model {
     struct projection head;
     const float *final_norm; /* [hidden] */
     struct mtp mtp;          /* with shape.mtp */
-    struct draft_vocab words;
+    struct draft_vocab draft_vocab;
     struct step *step;
     /* Zeros without a vision encoder. */
     struct vision_weights tower;
@@ -189,7 +189,7 @@ static int want_parts(struct config *c, const struct source *s, const char *dir,
 static int measure_head(struct config *c, const char *dir, struct binder *b)
 {
     struct mtp_weights weights;
-    struct draft_vocab words;
+    struct draft_vocab draft_vocab;
     if (!c->family->mtp)
         return err_set(b->e, -ENOTSUP, "the heads of %s are not computed", c->family_name);
     if (c->linear_count == 0 || c->drafts_max == 0)
@@ -197,7 +197,7 @@ static int measure_head(struct config *c, const char *dir, struct binder *b)
     int r = mtp_bind_init(b, dir);
     if (r == 0)
         r = mtp_bind(b, &weights);
-    return r < 0 ? r : draft_vocab_bind(b, NULL, &words);
+    return r < 0 ? r : draft_vocab_bind(b, NULL, &draft_vocab);
 }
 
 /* An incomplete MTP head counts as missing, with the reason. */
@@ -243,8 +243,8 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .context_max = c->context_max,
         .page_bytes = page_bytes(c),
         .state_bytes = state_bytes(c),
-        .state_held_max = state_held_max(c),
-        .state_held_at = state_header_offset(c) + offsetof(struct state_header, pending),
+        .state_pending_max = state_pending_max(c),
+        .state_pending_at = state_header_offset(c) + offsetof(struct state_header, accepted),
         .weight_bytes = weight_memory_round(b->used),
         .checkpoint_bytes = checkpoint_bytes(s->checkpoint),
         .loading_bytes = arena_committed_bytes(s->arena) + staging_bytes(measured),
@@ -387,12 +387,14 @@ static int pack_head(struct model *m, const struct measured *measured, struct st
     int r = prepare_packing(&b, stage, opts, m->mtp_account, &m->mtp_memory, e);
     b.packed_bytes = measured->text.source_bytes;
     b.source_bytes_total = b.packed_bytes + measured->mtp.source_bytes;
-    m->mtp = (struct mtp){
-        .embedding = &m->embedding, .head = &m->head, .final_norm = m->final_norm, .words = &m->words};
+    m->mtp = (struct mtp){.embedding = &m->embedding,
+                          .head = &m->head,
+                          .final_norm = m->final_norm,
+                          .draft_vocab = &m->draft_vocab};
     if (r == 0)
         r = mtp_bind(&b, &m->mtp.weights);
     if (r == 0)
-        r = draft_vocab_bind(&b, &m->head.parts[0], &m->words);
+        r = draft_vocab_bind(&b, &m->head.parts[0], &m->draft_vocab);
     ASSERT(r < 0 || (b.used == measured->mtp.used && m->head.part_count == 1));
     return r;
 }
@@ -491,9 +493,9 @@ static void embed_token(struct step *s, const void *arg, uint32_t t)
     const struct model *m = arg;
     uint32_t half = s->rope.half;
     if (s->features[t])
-        memcpy(s->h + (size_t)t * m->config.hidden, s->features[t], m->config.hidden * sizeof(float));
+        memcpy(s->residual + (size_t)t * m->config.hidden, s->features[t], m->config.hidden * sizeof(float));
     else
-        matrix_row(&m->embedding, s->ids[t], s->h + (size_t)t * m->config.hidden);
+        matrix_row(&m->embedding, s->ids[t], s->residual + (size_t)t * m->config.hidden);
     rope_at(&s->rope, s->positions[t], s->cosines + (size_t)t * half, s->sines + (size_t)t * half);
 }
 
@@ -514,21 +516,21 @@ static void norm_for_logits(struct step *s, const void *arg, uint32_t i)
 {
     const struct model *m = arg;
     uint32_t hidden = s->config->hidden, t = s->logit_columns[i];
-    float *x = s->p + (size_t)i * s->wide;
-    if (s->settle)
-        s->settle(s, t);
+    float *x = s->proj + (size_t)i * s->wide;
+    if (s->pending_residual)
+        s->pending_residual(s, t);
     if (m->shape.mtp) /* mtp_pair() has left the normed vector */
-        memcpy(x, s->h + (size_t)t * hidden, hidden * sizeof(float));
+        memcpy(x, s->residual + (size_t)t * hidden, hidden * sizeof(float));
     else
-        s->ops->rmsnorm(x, s->h + (size_t)t * hidden, m->final_norm, hidden, s->config->eps);
-    step_sums(s, m->head.groups, s->x_sums + (size_t)i * step_sums_floats(hidden), x, hidden);
+        s->ops->rmsnorm(x, s->residual + (size_t)t * hidden, m->final_norm, hidden, s->config->eps);
+    step_sums(s, m->head.groups, s->normed_sums + (size_t)i * step_sums_floats(hidden), x, hidden);
 }
 
 /* The logits' product, in a list that may have the pairs'. */
 static uint32_t add_logits(const struct model *m, struct step *s, uint32_t list)
 {
     uint32_t count = list_logits(s);
-    struct step_rows x = {s->p, s->x_sums, s->wide, m->config.hidden};
+    struct step_rows x = {s->proj, s->normed_sums, s->wide, m->config.hidden};
     struct step_rows y = {.data = s->in->logits, .stride = m->config.vocab};
     ASSERT(count <= s->logits_max);
     if (count == 0)
@@ -558,10 +560,10 @@ static void check_rows(const struct model *m, const struct model_step *in)
 /* Writes the part of each state_out after its state. */
 static void close_states(const struct step *s)
 {
-    for (uint32_t r = 0; r < s->seqs && state_held_max(s->config); r++) {
+    for (uint32_t r = 0; r < s->seqs && state_pending_max(s->config); r++) {
         const struct model_seq *seq = &s->in->seqs[r];
-        step_state_header(s->config, s->in->states, seq->state_out)->pending =
-            seq->hold ? STATE_PENDING_UNSAID : 0;
+        step_state_header(s->config, s->in->states, seq->state_out)->accepted =
+            seq->keep_pending ? STATE_ACCEPTED_UNSAID : 0;
     }
 }
 
@@ -602,10 +604,10 @@ void model_accept(struct model *m, char *states, uint32_t state, uint32_t count)
 {
     if (m->config.linear_count == 0)
         return;
-    ASSERT(count > 0 && count <= state_held_max(&m->config));
+    ASSERT(count > 0 && count <= state_pending_max(&m->config));
     struct state_header *h = step_state_header(&m->config, states, state);
-    ASSERT(h->pending == STATE_PENDING_UNSAID);
-    h->pending = count;
+    ASSERT(h->accepted == STATE_ACCEPTED_UNSAID);
+    h->accepted = count;
 }
 
 /* ---- images ---- */

@@ -1,9 +1,9 @@
 /* model.h - a loaded model: one forward pass over a batch of sequences.
  *
- * Of each sequence a step has the next tokens: one while decoding, a chunk while its prompt is read. The sequences of a step
- * share every product with the weights; a sequence's numbers depend on nothing but its own tokens and positions
- * (docs/architecture.md#exactness). The model owns weights and workspace; pages and states are the caller's.
- * Calls come from one thread, the engine's, inside a turn of the workers. */
+ * Of each sequence a step has the next tokens: one while decoding, a chunk while its prompt is read. The
+ * sequences of a step share every product with the weights; a sequence's numbers depend on nothing but its
+ * own tokens and positions (docs/architecture.md#exactness). The model owns weights and workspace; pages and
+ * states are the caller's. Calls come from one thread, the engine's, inside a turn of the workers. */
 #ifndef PLATEAU_MODEL_MODEL_H
 #define PLATEAU_MODEL_MODEL_H
 
@@ -69,10 +69,10 @@ struct model_shape {
     uint32_t context_max; /* max_position_embeddings */
     size_t page_bytes;    /* 32 tokens of K and V of all full-attention layers; a multiple of 64 */
     size_t state_bytes;   /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
-    /* At the start of a sequence the model reads the uint32_t at state_held_at of its state_in: at most
-     * state_held_max. 0: no held tokens. */
-    uint32_t state_held_max;
-    size_t state_held_at;
+    /* At the start of a sequence the model reads the uint32_t at state_pending_at of its state_in: at most
+     * state_pending_max. 0: no pending tokens. */
+    uint32_t state_pending_max;
+    size_t state_pending_at;
     uint64_t weight_bytes; /* packed, in anonymous memory */
     uint64_t checkpoint_bytes;
     uint64_t loading_bytes; /* while it is loaded: tables of its tensors, and a piece of one */
@@ -133,14 +133,14 @@ struct model_seq {
     uint32_t state_in;      /* state at `position`; NONE: zeros (position 0) */
     uint32_t state_out;     /* place of the state after the last token; may be state_in */
     uint32_t logits_from; /* tokens [logits_from, token_count) give a row of logits each; token_count: none */
-    /* The sequence's images, ascending; those after the sequence's last token may be left out. They decide the
-     * positions (contract 4.4) of all following tokens. */
+    /* The sequence's images, ascending; those after the sequence's last token may be left out. They decide
+     * the positions (contract 4.4) of all following tokens. */
     const struct model_grid *grids;
     uint32_t grid_count;
     /* Some of these tokens are drafts: state_out gets the state at `position` and the tokens' inputs, and
-     * model_accept() says afterwards how many of them were accepted. At most 1 + drafts_max tokens. A sequence
-     * that continues from such a state begins with the accepted tokens. */
-    bool hold;
+     * model_accept() says afterwards how many of them were accepted. At most 1 + drafts_max tokens. A
+     * sequence that continues from such a state begins with the accepted tokens. */
+    bool keep_pending;
 };
 
 struct model_step {
@@ -159,9 +159,9 @@ struct model_step {
  * == state_in), and the step counts as not done. */
 int model_forward(struct model *m, const struct model_step *s);
 
-/* After a step in which the sequence held its tokens: the first `count` of them count, 1 <= count <= token_count.
- * Nothing is computed. A state whose tokens were held is whole and may be kept, copied and read by many once
- * this has been said. */
+/* After a step in which the sequence kept its tokens pending: the first `count` of them count, 1 <= count <=
+ * token_count. Nothing is computed. A state whose tokens were pending is whole and may be kept, copied and
+ * read by many once this has been said. */
 void model_accept(struct model *m, char *states, uint32_t state, uint32_t count);
 
 /* Drafts with the MTP head after tokens that are known but not computed yet. */

@@ -135,11 +135,11 @@ static void route(struct step *s, const void *arg, uint32_t t)
     const struct moe_weights *w = arg;
     const struct config *c = s->config;
     uint32_t n = w->shared_out.in;
-    float *router = s->p + (size_t)t * s->wide;
+    float *router = s->proj + (size_t)t * s->wide;
     const float *shared = router + c->experts;
     softmax(router, c->experts);
-    choose(router, c->experts, c->chosen, s->pair_expert + (size_t)t * c->chosen,
-           s->pair_weight + (size_t)t * c->chosen);
+    choose(router, c->experts, c->top_k, s->pair_expert + (size_t)t * c->top_k,
+           s->pair_weight + (size_t)t * c->top_k);
     s->shared_gate[t] = 1 / (1 + expf(-shared[0]));
     float *y = s->mid + (size_t)t * s->mid_wide;
     s->ops->silu_mul(y, shared + 1, shared + 1 + n, n);
@@ -150,7 +150,7 @@ static void route(struct step *s, const void *arg, uint32_t t)
 static void sort_pairs(struct step *s)
 {
     const struct config *c = s->config;
-    uint32_t pairs = s->tokens * c->chosen;
+    uint32_t pairs = s->tokens * c->top_k;
     memset(s->expert_begin, 0, (c->experts + 1) * sizeof(s->expert_begin[0]));
     for (uint32_t i = 0; i < pairs; i++)
         s->expert_begin[s->pair_expert[i] + 1]++;
@@ -167,12 +167,12 @@ static void sort_pairs(struct step *s)
 static void point_pairs(struct step *s, const struct moe_weights *w)
 {
     const struct config *c = s->config;
-    uint32_t im = c->expert_intermediate, pairs = s->tokens * c->chosen;
+    uint32_t im = c->expert_intermediate, pairs = s->tokens * c->top_k;
     for (uint32_t i = 0; i < pairs; i++) {
-        size_t pair = s->pair_order[i], t = pair / c->chosen;
-        s->pair_x[i] = s->x + t * s->x_wide;
+        size_t pair = s->pair_order[i], t = pair / c->top_k;
+        s->pair_x[i] = s->normed + t * s->normed_wide;
         s->pair_xsum[i] =
-            s->x_sums + t * step_sums_floats(c->hidden) + step_sums_offset(c->hidden, w->up.group);
+            s->normed_sums + t * step_sums_floats(c->hidden) + step_sums_offset(c->hidden, w->up.group);
         s->pair_up_y[i] = s->pair_up + pair * 2 * im;
         s->pair_mid[i] = s->pair_up_y[i];
         s->pair_mid_sum[i] =
@@ -202,7 +202,7 @@ static uint32_t add_experts(struct step *s, uint32_t count, const struct matrix 
 static void activate_pairs(struct step *s, const void *arg, uint32_t t)
 {
     const struct moe_weights *w = arg;
-    uint32_t im = s->config->expert_intermediate, k = s->config->chosen;
+    uint32_t im = s->config->expert_intermediate, k = s->config->top_k;
     for (size_t pair = (size_t)t * k; pair < (size_t)(t + 1) * k; pair++) {
         float *gate = s->pair_up + pair * 2 * im;
         s->ops->silu_mul(gate, gate, gate + im, im);
@@ -210,34 +210,34 @@ static void activate_pairs(struct step *s, const void *arg, uint32_t t)
     }
 }
 
-/* h += sum over ranks of weight * expert, then the shared expert by its gate. x serves as the sum: it is
- * spent. */
-static void settle(struct step *s, uint32_t t)
+/* residual += sum over ranks of weight * expert, then the shared expert by its gate. normed serves as the
+ * sum: it is spent. */
+static void add_pair_out(struct step *s, uint32_t t)
 {
     const struct config *c = s->config;
     uint32_t hidden = c->hidden;
-    float *sum = s->x + (size_t)t * s->x_wide;
+    float *sum = s->normed + (size_t)t * s->normed_wide;
     memset(sum, 0, hidden * sizeof(*sum));
-    for (size_t pair = (size_t)t * c->chosen; pair < (size_t)(t + 1) * c->chosen; pair++)
+    for (size_t pair = (size_t)t * c->top_k; pair < (size_t)(t + 1) * c->top_k; pair++)
         s->ops->add_scaled(sum, s->pair_out + pair * hidden, s->pair_weight[pair], hidden);
-    s->ops->add_scaled(sum, s->d + (size_t)t * hidden, s->shared_gate[t], hidden);
-    s->ops->add(s->h + (size_t)t * hidden, sum, hidden);
+    s->ops->add_scaled(sum, s->block_out + (size_t)t * hidden, s->shared_gate[t], hidden);
+    s->ops->add(s->residual + (size_t)t * hidden, sum, hidden);
 }
 
 void moe_forward(struct step *s, const struct layer *l)
 {
     const struct config *c = s->config;
     const struct moe_weights *w = &l->moe;
-    step_project(s, &w->in, step_x(s), step_p(s), s->tokens);
+    step_project(s, &w->in, step_x(s), step_proj(s), s->tokens);
     step_each_token(s, route, w, 10 * (c->experts + c->shared_intermediate));
     sort_pairs(s);
     point_pairs(s, w);
     struct kern_columns up = {.x = s->pair_x, .xsum = s->pair_xsum, .y = s->pair_up_y};
     step_products(s, add_experts(s, 0, &w->up, &up));
-    step_each_token(s, activate_pairs, w, 10 * c->chosen * c->expert_intermediate);
+    step_each_token(s, activate_pairs, w, 10 * c->top_k * c->expert_intermediate);
     struct kern_columns down = {.x = s->pair_mid, .xsum = s->pair_mid_sum, .y = s->pair_out_y};
     uint32_t count =
         step_project_add(s, 0, &w->shared_out, step_mid(s, w->shared_out.in), step_d(s), s->tokens);
     step_products(s, add_experts(s, count, &w->down, &down));
-    s->settle = settle;
+    s->pending_residual = add_pair_out;
 }

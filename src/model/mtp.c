@@ -64,10 +64,10 @@ static char *state_hidden(const struct step *s, uint32_t state, uint32_t index)
     return s->in->states + state * state_bytes(s->config) + state_hidden_offset(s->config, index);
 }
 
-/* After the last of `held` accepted tokens, or after the state. */
-static const float *state_last_hidden(const struct step *s, uint32_t state, uint32_t held)
+/* After the last of `pending` accepted tokens, or after the state. */
+static const float *state_last_hidden(const struct step *s, uint32_t state, uint32_t pending)
 {
-    return (const float *)state_hidden(s, state, held > 0 ? held - 1 : 0);
+    return (const float *)state_hidden(s, state, pending > 0 ? pending - 1 : 0);
 }
 
 /* Token t: its hidden state, its half of its own pair and of the next one's. */
@@ -77,9 +77,9 @@ static void pair_token(struct step *s, const void *arg, uint32_t t)
     const struct config *c = s->config;
     uint32_t r = s->token_seq[t];
     const struct model_seq *seq = &s->in->seqs[r];
-    float *h = s->h + (size_t)t * c->hidden;
-    if (s->settle)
-        s->settle(s, t);
+    float *h = s->residual + (size_t)t * c->hidden;
+    if (s->pending_residual)
+        s->pending_residual(s, t);
     s->ops->rmsnorm(h, h, m->final_norm, c->hidden, c->eps);
     set_embedding(s, m, t);
     if (t + 1 < s->seq_column[r] + seq->token_count)
@@ -89,7 +89,7 @@ static void pair_token(struct step *s, const void *arg, uint32_t t)
     if (seq->state_in == NONE)
         memset(pair_of(s, t) + c->hidden, 0, c->hidden * sizeof(float)); /* entry 0: nobody looks */
     else
-        set_half(s, &m->weights, t, true, state_last_hidden(s, seq->state_in, s->seq_held[r]),
+        set_half(s, &m->weights, t, true, state_last_hidden(s, seq->state_in, s->seq_pending[r]),
                  m->weights.norm_hidden);
 }
 
@@ -119,36 +119,37 @@ static void keep_hidden(const struct step *s, uint32_t t)
 {
     uint32_t r = s->token_seq[t], index = t - s->seq_column[r];
     const struct model_seq *seq = &s->in->seqs[r];
-    if (!seq->hold && index + 1 < seq->token_count)
+    if (!seq->keep_pending && index + 1 < seq->token_count)
         return;
-    memcpy(state_hidden(s, seq->state_out, seq->hold ? index : 0), s->h + (size_t)t * s->config->hidden,
-           s->config->hidden * sizeof(float));
+    memcpy(state_hidden(s, seq->state_out, seq->keep_pending ? index : 0),
+           s->residual + (size_t)t * s->config->hidden, s->config->hidden * sizeof(float));
 }
 
 static void norm_pair(struct step *s, const void *arg, uint32_t t)
 {
     const struct layer *l = arg;
     const struct config *c = s->config;
-    float *x = s->x + (size_t)t * s->x_wide;
+    float *x = s->normed + (size_t)t * s->normed_wide;
     keep_hidden(s, t);
-    s->ops->rmsnorm(x, s->d + (size_t)t * c->hidden, l->norm_mixer, c->hidden, c->eps);
-    step_sums(s, l->attention.kv.groups, s->x_sums + (size_t)t * step_sums_floats(c->hidden), x, c->hidden);
+    s->ops->rmsnorm(x, s->block_out + (size_t)t * c->hidden, l->norm_mixer, c->hidden, c->eps);
+    step_sums(s, l->attention.kv.groups, s->normed_sums + (size_t)t * step_sums_floats(c->hidden), x,
+              c->hidden);
 }
 
 /* From the last one back: of a long prompt those behind count. */
 static void see_tokens(const struct step *s, const struct mtp *m)
 {
-    uint32_t left = m->words->size ? DRAFT_VOCAB_NEW_MAX : 0;
+    uint32_t left = m->draft_vocab->size ? DRAFT_VOCAB_NEW_MAX : 0;
     for (uint32_t t = s->tokens; t-- > 0 && left > 0;)
         if (!s->features[t])
-            left -= draft_vocab_see(m->words, &m->head->parts[0], s->ids[t]);
+            left -= draft_vocab_see(m->draft_vocab, &m->head->parts[0], s->ids[t]);
 }
 
 uint32_t mtp_pair(struct step *s, const struct mtp *m)
 {
     see_tokens(s, m);
     step_each_token(s, pair_token, m, pair_values(s));
-    s->settle = NULL;
+    s->pending_residual = NULL;
     return add_pairs(s, &m->weights, step_d(s));
 }
 
@@ -170,8 +171,8 @@ struct draft_stage {
     uint32_t pass;
 };
 
-/* The sequences that need more than `pass` draft tokens, as a step of one token each: its input token, and the
- * place of the seq's hidden state of the pass before. */
+/* The sequences that need more than `pass` draft tokens, as a step of one token each: its input token, and
+ * the place of the seq's hidden state of the pass before. */
 static uint32_t list_seqs(struct step *s, const struct model_draft *d, uint32_t pass)
 {
     uint32_t count = 0, column = 0;
@@ -200,11 +201,11 @@ static void pair_draft(struct step *s, const void *arg, uint32_t t)
     const struct draft_stage *st = arg;
     const struct model_draft_seq *seq = &st->draft->seqs[s->drafts[t].seq];
     const struct mtp_weights *w = &st->mtp->weights;
-    const float *hidden = s->h + (size_t)s->drafts[t].column * s->config->hidden;
+    const float *hidden = s->residual + (size_t)s->drafts[t].column * s->config->hidden;
     if (st->pass == 0) {
-        uint32_t held = step_state_header(s->config, s->in->states, seq->state)->pending;
-        ASSERT(held <= state_held_max(s->config));
-        hidden = state_last_hidden(s, seq->state, held);
+        uint32_t pending = step_state_header(s->config, s->in->states, seq->state)->accepted;
+        ASSERT(pending <= state_pending_max(s->config));
+        hidden = state_last_hidden(s, seq->state, pending);
     }
     set_embedding(s, st->mtp, t);
     set_half(s, w, t, true, hidden, w->norm_hidden);
@@ -215,11 +216,11 @@ static void norm_draft(struct step *s, const void *arg, uint32_t t)
 {
     const struct mtp *m = arg;
     const struct config *c = s->config;
-    float *h = s->h + (size_t)t * c->hidden;
-    if (s->settle)
-        s->settle(s, t);
+    float *h = s->residual + (size_t)t * c->hidden;
+    if (s->pending_residual)
+        s->pending_residual(s, t);
     s->ops->rmsnorm(h, h, m->weights.norm, c->hidden, c->eps);
-    step_sums(s, m->head->groups, s->x_sums + (size_t)t * step_sums_floats(c->hidden), h, c->hidden);
+    step_sums(s, m->head->groups, s->normed_sums + (size_t)t * step_sums_floats(c->hidden), h, c->hidden);
 }
 
 static bool exists(const uint64_t *bits, uint32_t id)
@@ -262,8 +263,8 @@ static void head_tile(void *arg, uint32_t tile, uint32_t worker)
     for (uint32_t from = 0; from < s->tokens; from += columns.count) {
         columns.count = MIN_OF(s->tokens - from, STEP_DRAFT_COLUMNS);
         for (uint32_t i = 0; i < columns.count; i++) {
-            x[i] = s->h + (size_t)(from + i) * c->hidden;
-            sums[i] = s->x_sums + (size_t)(from + i) * step_sums_floats(c->hidden);
+            x[i] = s->residual + (size_t)(from + i) * c->hidden;
+            sums[i] = s->normed_sums + (size_t)(from + i) * step_sums_floats(c->hidden);
             if (part.form == MATRIX_AFFINE)
                 sums[i] += step_sums_offset(c->hidden, part.group);
             y[i] = logits + (size_t)i * STEP_DRAFT_LOGITS;
@@ -296,12 +297,12 @@ static void draft_pass(struct draft_stage *st)
 {
     struct step *s = st->step;
     const struct mtp *m = st->mtp;
-    struct step_rows h = {.data = s->h, .stride = s->config->hidden};
+    struct step_rows h = {.data = s->residual, .stride = s->config->hidden};
     step_each_token(s, pair_draft, st, pair_values(s));
     step_products(s, add_pairs(s, &m->weights, h));
     s->config->family->layer(s, &m->weights.layer);
     step_each_token(s, norm_draft, m, 4 * s->config->hidden);
-    s->settle = NULL;
+    s->pending_residual = NULL;
     step_run(s, head_tile, st, st->tiles);
     for (uint32_t t = 0; t < s->tokens; t++)
         take_draft(st, t);
@@ -320,9 +321,9 @@ static void check_draft(const struct step *s, const struct model_draft *d)
 int mtp_draft(struct step *s, const struct mtp *m, const struct model_draft *d)
 {
     struct draft_stage st = {.step = s, .mtp = m, .draft = d, .output = &m->head->parts[0]};
-    if (m->words->size > 0) {
-        st.output = &m->words->rows;
-        st.ids = m->words->ids;
+    if (m->draft_vocab->size > 0) {
+        st.output = &m->draft_vocab->rows;
+        st.ids = m->draft_vocab->ids;
     }
     st.panels = step_draft_panels(s->config, workers_count(s->workers));
     st.tiles = DIV_UP(matrix_panels(st.output), st.panels);

@@ -17,7 +17,7 @@ struct mtp {
     const struct matrix *embedding;
     const struct projection *head;
     const float *final_norm;
-    struct draft_vocab *words;
+    struct draft_vocab *draft_vocab;
 };
 
 /* Makes `b`, which binds the text model and has been measured, one of the head's tensors, under either
@@ -26,9 +26,9 @@ int mtp_bind_init(struct binder *b, const char *dir);
 /* All of the head or a failure: nothing stands in for a tensor that is missing. */
 int mtp_bind(struct binder *b, struct mtp_weights *ret);
 
-/* Behind the last layer: settles it, leaves in h each token's hidden state behind the final norm, and begins
- * a list of products with the pairs'; returns its length. When it has been run, mtp_put() leaves the pairs in
- * the pages, and in the states the hidden states that a next step begins with. */
+/* Behind the last layer: adds the pending residual, leaves in h each token's hidden state behind the final
+ * norm, and begins a list of products with the pairs'; returns its length. When it has been run, mtp_put()
+ * leaves the pairs in the pages, and in the states the hidden states that a next step begins with. */
 uint32_t mtp_pair(struct step *s, const struct mtp *m);
 void mtp_put(struct step *s, const struct mtp *m);
 /* Fills in the drafts. 0 or -ECANCELED. */

@@ -5,9 +5,9 @@
  * 1, token j). State: for each linear-attention layer in order: the convolution's last inputs [taps -
  * 1][channels], then the delta state [value_heads][key_dim][value_dim], f32, each rounded up to 64 bytes.
  * Where tokens may be drafted, there follow for each linear-attention layer the inputs of 1 + drafts_max
- * tokens behind the state (held seqs, see state_held_token), and at the end of the state its header, which says
- * how many of them count. With MTP the hidden states of those tokens, [hidden] f32 each, lie between the two;
- * a state behind which nothing is held has that of its last token in the first place. */
+ * tokens behind the state (pending tokens, see state_pending_token), and at the end of the state its header,
+ * which says how many of them count. With MTP the hidden states of those tokens, [hidden] f32 each, lie
+ * between the two; a state behind which nothing is pending has that of its last token in the first place. */
 #ifndef PLATEAU_MODEL_STATE_LAYOUT_H
 #define PLATEAU_MODEL_STATE_LAYOUT_H
 
@@ -37,8 +37,9 @@ static inline size_t page_k_offset(const struct config *c, uint32_t full_index, 
 
 static inline size_t state_conv_bytes(const struct config *c)
 {
-    return c->taps ? ROUND_UP((size_t)(c->taps - 1) * config_conv_channels(c) * sizeof(float), (size_t)64)
-                   : 0;
+    return c->conv_width
+               ? ROUND_UP((size_t)(c->conv_width - 1) * config_conv_channels(c) * sizeof(float), (size_t)64)
+               : 0;
 }
 
 /* One value head's state. */
@@ -59,16 +60,16 @@ static inline size_t state_matrices_bytes(const struct config *c)
 
 /* One token's inputs of one linear-attention layer, in floats: where each begins, and where the next token's
  * do. */
-struct state_held_token {
+struct state_pending_token {
     size_t u;           /* [channels] as they enter the convolution */
     size_t k, v;        /* [key_heads][key_dim], [value_heads][value_dim] as they enter the delta rule */
     size_t alpha, beta; /* [value_heads] each */
     size_t floats;
 };
 
-static inline struct state_held_token state_held_token(const struct config *c)
+static inline struct state_pending_token state_pending_token(const struct config *c)
 {
-    struct state_held_token r = {.k = config_conv_channels(c)};
+    struct state_pending_token r = {.k = config_conv_channels(c)};
     r.v = r.k + (size_t)c->key_heads * c->key_dim;
     r.alpha = r.v + (size_t)c->value_heads * c->value_dim;
     r.beta = r.alpha + c->value_heads;
@@ -76,38 +77,39 @@ static inline struct state_held_token state_held_token(const struct config *c)
     return r;
 }
 
-static inline uint32_t state_held_max(const struct config *c)
+static inline uint32_t state_pending_max(const struct config *c)
 {
     return c->linear_count && c->drafts_max ? 1 + c->drafts_max : 0;
 }
 
-/* Where the held rows of a linear-attention layer begin. */
-static inline size_t state_held_offset(const struct config *c, uint32_t linear_index)
+/* Where the pending tokens of a linear-attention layer begin. */
+static inline size_t state_pending_offset(const struct config *c, uint32_t linear_index)
 {
     return state_matrices_bytes(c) +
-           state_held_token(c).floats * sizeof(float) * state_held_max(c) * (size_t)linear_index;
+           state_pending_token(c).floats * sizeof(float) * state_pending_max(c) * (size_t)linear_index;
 }
 
-/* With MTP: where the hidden state of held token `index` lies. */
+/* With MTP: where the hidden state of pending token `index` lies. */
 static inline size_t state_hidden_offset(const struct config *c, uint32_t index)
 {
-    return state_held_offset(c, c->linear_count) + index * ROUND_UP(c->hidden * sizeof(float), (size_t)64);
+    return state_pending_offset(c, c->linear_count) + index * ROUND_UP(c->hidden * sizeof(float), (size_t)64);
 }
 
 struct state_header {
-    uint32_t pending; /* of the held tokens, the first `pending` are accepted */
+    uint32_t accepted; /* of the pending tokens, the first `accepted` count */
 };
-#define STATE_PENDING_UNSAID UINT32_MAX /* tokens are held, and model_accept() has not said how many count */
+#define STATE_ACCEPTED_UNSAID                                                                                \
+    UINT32_MAX /* tokens are pending, and model_accept() has not said how many count */
 
 static inline size_t state_header_offset(const struct config *c)
 {
-    return state_hidden_offset(c, c->mtp_count ? state_held_max(c) : 0);
+    return state_hidden_offset(c, c->mtp_count ? state_pending_max(c) : 0);
 }
 
 static inline size_t state_bytes(const struct config *c)
 {
     return state_header_offset(c) +
-           (state_held_max(c) ? ROUND_UP(sizeof(struct state_header), (size_t)64) : 0);
+           (state_pending_max(c) ? ROUND_UP(sizeof(struct state_header), (size_t)64) : 0);
 }
 
 #endif

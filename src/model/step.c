@@ -59,7 +59,7 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need n
     struct need *need = needs;
     uint32_t mid = mid_wide(c);
     NEED(&s->seq_column, PER_SEQ, sizeof(uint32_t));
-    NEED(&s->seq_held, PER_SEQ, sizeof(uint32_t));
+    NEED(&s->seq_pending, PER_SEQ, sizeof(uint32_t));
     NEED(&s->token_seq, PER_TOKEN, sizeof(uint32_t));
     NEED(&s->spans, PER_TOKEN, sizeof(struct step_span));
     NEED(&s->positions, PER_TOKEN, sizeof(struct rope_position));
@@ -67,16 +67,16 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need n
     NEED(&s->ids, PER_TOKEN, sizeof(uint32_t));
     NEED(&s->cosines, PER_TOKEN, FLOATS(c->rope.rot / 2));
     NEED(&s->sines, PER_TOKEN, FLOATS(c->rope.rot / 2));
-    NEED(&s->h, PER_TOKEN, FLOATS(c->hidden));
-    NEED(&s->x, PER_TOKEN, FLOATS(step_row_stride(c->hidden)));
-    NEED(&s->x_sums, PER_TOKEN, FLOATS(step_sums_floats(c->hidden)));
-    NEED(&s->p, PER_TOKEN, FLOATS(wide(c)));
+    NEED(&s->residual, PER_TOKEN, FLOATS(c->hidden));
+    NEED(&s->normed, PER_TOKEN, FLOATS(step_row_stride(c->hidden)));
+    NEED(&s->normed_sums, PER_TOKEN, FLOATS(step_sums_floats(c->hidden)));
+    NEED(&s->proj, PER_TOKEN, FLOATS(wide(c)));
     NEED(&s->conv, PER_TOKEN, FLOATS(config_conv_channels(c)));
     NEED(&s->alpha, PER_TOKEN, FLOATS(c->value_heads));
     NEED(&s->beta, PER_TOKEN, FLOATS(c->value_heads));
     NEED(&s->mid, PER_TOKEN, FLOATS(mid));
     NEED(&s->mid_sums, PER_TOKEN, FLOATS(step_sums_floats(mid)));
-    NEED(&s->d, PER_TOKEN, FLOATS(c->hidden));
+    NEED(&s->block_out, PER_TOKEN, FLOATS(c->hidden));
     NEED(&s->logit_columns, PER_TOKEN, sizeof(uint32_t));
     NEED(&s->columns.x, PER_TOKEN, STEP_PROJECTIONS_MAX * sizeof(float *));
     for (int i = 0; i < 3; i++)
@@ -85,7 +85,7 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need n
         NEED(&s->columns.y[i], PER_TOKEN, STEP_PROJECTIONS_MAX * sizeof(float *));
     NEED(&s->products, PER_MODEL, products_max(c) * sizeof(struct step_product));
     if (c->experts) {
-        uint64_t k = c->chosen, im = c->expert_intermediate;
+        uint64_t k = c->top_k, im = c->expert_intermediate;
         NEED(&s->expert_begin, PER_MODEL, (c->experts + 1) * sizeof(uint32_t));
         NEED(&s->pair_expert, PER_TOKEN, k * sizeof(uint32_t));
         NEED(&s->pair_order, PER_TOKEN, k * sizeof(uint32_t));
@@ -102,7 +102,7 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need n
     }
     NEED(&s->attention_scratch, PER_WORKER, FLOATS(KERN_ATTN_SCRATCH));
     NEED(&s->queries, PER_WORKER, STEP_QUERIES_MAX * sizeof(struct kern_query));
-    if (state_held_max(c))
+    if (state_pending_max(c))
         NEED(&s->delta_scratch, PER_WORKER, FLOATS(KERN_DELTA_SCRATCH(c->key_dim)));
     if (c->mtp_count) {
         NEED(&s->drafts, PER_SEQ, sizeof(struct step_draft));
@@ -151,7 +151,7 @@ int step_create(struct arena *a, const struct config *c, const struct model_opts
     s->logits_max = opts->logits_max;
     s->wide = wide(c);
     s->mid_wide = mid_wide(c);
-    s->x_wide = step_row_stride(c->hidden);
+    s->normed_wide = step_row_stride(c->hidden);
     s->products_max = products_max(c);
     rope_init(&s->rope, &c->rope);
     *ret = s;
@@ -183,18 +183,19 @@ static void add_place(struct step *s, const struct model_seq *seq, uint32_t colu
     s->imaged++;
 }
 
-/* Tokens of state_in to apply. Without states nothing is held: K and V of rejected drafts are overwritten. */
-static uint32_t held_in(const struct step *s, const struct model_seq *seq)
+/* Tokens of state_in to apply. Without states nothing is pending: K and V of rejected drafts are
+ * overwritten. */
+static uint32_t pending_in(const struct step *s, const struct model_seq *seq)
 {
-    uint32_t most = state_held_max(s->config);
+    uint32_t most = state_pending_max(s->config);
     if (s->config->linear_count == 0)
         return 0;
-    ASSERT(!seq->hold || seq->token_count <= most);
+    ASSERT(!seq->keep_pending || seq->token_count <= most);
     if (most == 0 || seq->state_in == NONE)
         return 0;
-    uint32_t held = step_state_header(s->config, s->in->states, seq->state_in)->pending;
-    ASSERT(held <= most);
-    return held;
+    uint32_t pending = step_state_header(s->config, s->in->states, seq->state_in)->accepted;
+    ASSERT(pending <= most);
+    return pending;
 }
 
 void step_begin(struct step *s, const struct model_step *in)
@@ -203,12 +204,12 @@ void step_begin(struct step *s, const struct model_step *in)
     s->in = in;
     s->seqs = in->seq_count;
     s->tokens = s->span_count = s->imaged = 0;
-    s->settle = NULL;
+    s->pending_residual = NULL;
     for (uint32_t r = 0; r < in->seq_count; r++) {
         const struct model_seq *seq = &in->seqs[r];
         ASSERT(seq->token_count > 0 && seq->token_count <= s->tokens_max - s->tokens);
         s->seq_column[r] = s->tokens;
-        s->seq_held[r] = held_in(s, seq);
+        s->seq_pending[r] = pending_in(s, seq);
         add_spans(s, r, s->tokens);
         for (uint32_t i = 0; i < seq->token_count; i++, s->tokens++) {
             s->ids[s->tokens] = seq->tokens[i];
@@ -450,39 +451,39 @@ static void norm_token(struct step *s, const void *arg, uint32_t t)
 {
     const struct norm_args *n = arg;
     uint32_t hidden = s->config->hidden;
-    if (s->settle)
-        s->settle(s, t);
-    float *x = s->x + (size_t)t * s->x_wide;
-    s->ops->rmsnorm(x, s->h + (size_t)t * hidden, n->weight, hidden, s->config->eps);
-    step_sums(s, n->groups, s->x_sums + (size_t)t * step_sums_floats(hidden), x, hidden);
+    if (s->pending_residual)
+        s->pending_residual(s, t);
+    float *x = s->normed + (size_t)t * s->normed_wide;
+    s->ops->rmsnorm(x, s->residual + (size_t)t * hidden, n->weight, hidden, s->config->eps);
+    step_sums(s, n->groups, s->normed_sums + (size_t)t * step_sums_floats(hidden), x, hidden);
 }
 
 void step_norm(struct step *s, const float *weight, unsigned groups)
 {
     struct norm_args n = {weight, groups};
     step_each_token(s, norm_token, &n, 4 * s->config->hidden);
-    s->settle = NULL;
+    s->pending_residual = NULL;
 }
 
 static void add_features(struct step *s, const void *arg, uint32_t t)
 {
     uint32_t hidden = s->config->hidden, layer = *(const uint32_t *)arg;
-    if (s->settle)
-        s->settle(s, t);
+    if (s->pending_residual)
+        s->pending_residual(s, t);
     if (s->features[t])
-        s->ops->add(s->h + (size_t)t * hidden, s->features[t] + (size_t)hidden * (1 + layer), hidden);
+        s->ops->add(s->residual + (size_t)t * hidden, s->features[t] + (size_t)hidden * (1 + layer), hidden);
 }
 
 void step_add_features(struct step *s, uint32_t layer)
 {
     step_each_token(s, add_features, &layer, 2 * s->config->hidden);
-    s->settle = NULL;
+    s->pending_residual = NULL;
 }
 
-void step_settle_d(struct step *s, uint32_t t)
+void step_add_block_out(struct step *s, uint32_t t)
 {
     size_t at = (size_t)t * s->config->hidden;
-    s->ops->add(s->h + at, s->d + at, s->config->hidden);
+    s->ops->add(s->residual + at, s->block_out + at, s->config->hidden);
 }
 
 static float *state_part(const struct step *s, uint32_t state, size_t offset)
@@ -495,14 +496,14 @@ float *step_state(const struct step *s, uint32_t state, uint32_t linear_index)
     return state_part(s, state, linear_index * state_layer_bytes(s->config));
 }
 
-float *step_state_held(const struct step *s, uint32_t state, uint32_t linear_index)
+float *step_state_pending(const struct step *s, uint32_t state, uint32_t linear_index)
 {
-    return state_part(s, state, state_held_offset(s->config, linear_index));
+    return state_part(s, state, state_pending_offset(s->config, linear_index));
 }
 
 struct state_header *step_state_header(const struct config *c, char *states, uint32_t state)
 {
-    return state_held_max(c)
+    return state_pending_max(c)
                ? (struct state_header *)(states + state * state_bytes(c) + state_header_offset(c))
                : NULL;
 }

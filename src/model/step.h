@@ -1,10 +1,10 @@
 /* step.h - one forward pass under way: its workspace and the ways work is split.
  *
- * The tokens of all sequences lie side by side as columns: sequence 0's first. Work goes to the workers in tiles of
- * outputs; every step_* function below is one barrier (a single tile runs without). Between barriers a tile
- * only writes what it owns. The blocks (attention, delta net, MLP, experts) leave their result in `d` or
- * elsewhere and say in `settle` how a token adds it to the residual stream; the next norm does that first,
- * which saves a barrier each. Engine thread only; the tiles run on the workers. */
+ * The tokens of all sequences lie side by side as columns: sequence 0's first. Work goes to the workers in
+ * tiles of outputs; every step_* function below is one barrier (a single tile runs without). Between barriers
+ * a tile only writes what it owns. The blocks (attention, delta net, MLP, experts) leave their result in `d`
+ * or elsewhere and say in `pending_residual` how a token adds it to the residual stream; the next norm does
+ * that first, which saves a barrier each. Engine thread only; the tiles run on the workers. */
 #ifndef PLATEAU_MODEL_STEP_H
 #define PLATEAU_MODEL_STEP_H
 
@@ -14,8 +14,8 @@
 
 #include "base/check.h"
 
-/* Tokens of one sequence whose absolute positions share position / 16: what attention takes as a block of queries,
- * and what may write into a page without sharing a cache line with another block. */
+/* Tokens of one sequence whose absolute positions share position / 16: what attention takes as a block of
+ * queries, and what may write into a page without sharing a cache line with another block. */
 #define STEP_SPAN_TOKENS 16
 struct step_span {
     uint32_t seq, column, position, count;
@@ -57,34 +57,34 @@ struct step {
     struct workers *workers;
     struct rope rope;
     uint32_t tokens_max, seqs_max, logits_max;
-    uint32_t wide;             /* floats per token in p */
-    uint32_t mid_wide, x_wide; /* likewise in mid and x */
+    uint32_t wide;                  /* floats per token in proj */
+    uint32_t mid_wide, normed_wide; /* likewise in mid and normed */
     uint32_t products_max;
     /* The step. */
     const struct model_step *in;
     uint32_t tokens, seqs, span_count;
-    uint32_t imaged;                                /* tokens with features */
-    void (*settle)(struct step *s, uint32_t token); /* NULL: nothing pending */
+    uint32_t imaged;                                          /* tokens with features */
+    void (*pending_residual)(struct step *s, uint32_t token); /* NULL: nothing pending */
     /* Workspace. */
-    uint32_t *seq_column; /* [seqs]: column of the sequence's first token */
-    uint32_t *seq_held;   /* [seqs]: tokens held in state_in that count */
-    uint32_t *token_seq;  /* [tokens] */
+    uint32_t *seq_column;  /* [seqs]: column of the sequence's first token */
+    uint32_t *seq_pending; /* [seqs]: tokens pending in state_in that count */
+    uint32_t *token_seq;   /* [tokens] */
     struct step_span *spans;
     uint32_t *ids; /* [tokens] */
     struct rope_position *positions;
-    const float **features;  /* [tokens]: image embeddings of image tokens; NULL: the token's own embedding */
-    float *cosines, *sines;  /* [tokens][rot / 2] */
-    float *h;                /* [tokens][hidden]: the residual stream */
-    float *x, *x_sums;       /* [tokens][x_wide]: normed, and its group sums */
-    float *p;                /* [tokens][wide]: what projections of x give */
-    float *conv;             /* [tokens][conv channels] */
-    float *alpha, *beta;     /* [tokens][value_heads] */
-    float *mid, *mid_sums;   /* [tokens][mid_wide]: what the second projection reads */
-    float *d;                /* [tokens][hidden]: what it gives */
-    uint32_t *logit_columns; /* [tokens] */
+    const float **features; /* [tokens]: image embeddings of image tokens; NULL: the token's own embedding */
+    float *cosines, *sines; /* [tokens][rot / 2] */
+    float *residual;        /* [tokens][hidden]: the residual stream */
+    float *normed, *normed_sums;   /* [tokens][normed_wide]: normed, and its group sums */
+    float *proj;                   /* [tokens][wide]: what projections of normed give */
+    float *conv;                   /* [tokens][conv channels] */
+    float *alpha, *beta;           /* [tokens][value_heads] */
+    float *mid, *mid_sums;         /* [tokens][mid_wide]: what the second projection reads */
+    float *block_out;              /* [tokens][hidden]: what it gives */
+    uint32_t *logit_columns;       /* [tokens] */
     struct step_columns columns;   /* [STEP_PROJECTIONS_MAX * tokens] each */
     struct step_product *products; /* [products_max] */
-    /* Experts: a pair is (token, rank), at token * chosen + rank. */
+    /* Experts: a pair is (token, rank), at token * top_k + rank. */
     uint32_t *pair_expert, *pair_order;                            /* [pairs]; pairs sorted by expert */
     uint32_t *expert_begin;                                        /* [experts + 1] into pair_order */
     float *pair_weight, *shared_gate;                              /* [pairs], [tokens] */
@@ -167,17 +167,17 @@ uint32_t step_product_add(struct step *s, uint32_t count, const struct matrix *m
                           const struct kern_columns *c);
 void step_products(struct step *s, uint32_t count);
 
-/* Settles what is pending, then x = rmsnorm(h) with group sums. */
+/* Adds the pending residual, then normed = rmsnorm(residual) with group sums. */
 void step_norm(struct step *s, const float *weight, unsigned groups);
 /* Adds the pending residual, then the vision encoder's features for the finished layer to image tokens. */
 void step_add_features(struct step *s, uint32_t layer);
-/* The usual thing to settle: h += d. */
-void step_settle_d(struct step *s, uint32_t token);
+/* The usual pending residual: residual += block_out. */
+void step_add_block_out(struct step *s, uint32_t token);
 
-/* One linear layer's part of a state: its state, and what is held behind it; NULL for NONE. */
+/* One linear layer's part of a state: its state, and what is pending behind it; NULL for NONE. */
 float *step_state(const struct step *s, uint32_t state, uint32_t linear_index);
-float *step_state_held(const struct step *s, uint32_t state, uint32_t linear_index);
-/* NULL where nothing is ever held. */
+float *step_state_pending(const struct step *s, uint32_t state, uint32_t linear_index);
+/* NULL where nothing is ever pending. */
 struct state_header *step_state_header(const struct config *c, char *states, uint32_t state);
 
 /* Size of the draft vocabulary. */
@@ -201,11 +201,11 @@ static inline uint32_t step_draft_tiles_max(const struct config *c)
 
 static inline struct step_rows step_x(const struct step *s)
 {
-    return (struct step_rows){s->x, s->x_sums, s->x_wide, s->config->hidden};
+    return (struct step_rows){s->normed, s->normed_sums, s->normed_wide, s->config->hidden};
 }
-static inline struct step_rows step_p(const struct step *s)
+static inline struct step_rows step_proj(const struct step *s)
 {
-    return (struct step_rows){.data = s->p, .stride = s->wide};
+    return (struct step_rows){.data = s->proj, .stride = s->wide};
 }
 /* `width` values at the head of each row of mid. */
 static inline struct step_rows step_mid(const struct step *s, uint32_t width)
@@ -214,7 +214,7 @@ static inline struct step_rows step_mid(const struct step *s, uint32_t width)
 }
 static inline struct step_rows step_d(const struct step *s)
 {
-    return (struct step_rows){.data = s->d, .stride = s->config->hidden};
+    return (struct step_rows){.data = s->block_out, .stride = s->config->hidden};
 }
 
 #endif

@@ -1,10 +1,10 @@
 /* admit.c - the choice, the place, the pages, in this order.
  *
- * A sequence whose tenant can get no place is not looked up in the prefix index, and neither are the sequences behind
- * it: with a full batch and a long queue a plan costs a walk over the queue and one look-up for each tenant
- * that may have a place. `examined` marks what this plan has turned down: a sequence that waits for a prefix which
- * another is computing, or a tenant. A sequence that loses its place in a plan does not get one in the same plan,
- * so each plan ends. */
+ * A sequence whose tenant can get no place is not looked up in the prefix index, and neither are the
+ * sequences behind it: with a full batch and a long queue a plan costs a walk over the queue and one look-up
+ * for each tenant that may have a place. `examined` marks what this plan has turned down: a sequence that
+ * waits for a prefix which another is computing, or a tenant. A sequence that loses its place in a plan does
+ * not get one in the same plan, so each plan ends. */
 #include "sched/admit.h"
 
 #include "sched/fetching.h"
@@ -144,8 +144,8 @@ static bool make_room(struct sched *s, struct sched_seq *seq)
     return true;
 }
 
-/* The sequence that was parked for this one gives its pages and state too: without them there is no use for its
- * place. */
+/* The sequence that was parked for this one gives its pages and state too: without them there is no use for
+ * its place. */
 static bool take_all(struct sched *s, struct sched_seq *seq, struct sched_seq *gives)
 {
     if (!gives || gives->phase != SCHED_PARKED)
@@ -172,7 +172,7 @@ static bool admit(struct sched *s, struct sched_seq *seq, const struct prefix_hi
     ASSERT(s->running_count < s->opts.seqs_max);
     bool parked = seq->phase == SCHED_PARKED;
     if (begin(s, seq, hit) < 0) {
-        (void)secure_ask_for_help(s);
+        (void)secure_memory_requested(s);
         return false;
     }
     if (!sched_has_page_for_next(seq) && !secure_page(s, seq)) {
@@ -199,8 +199,8 @@ static bool admit(struct sched *s, struct sched_seq *seq, const struct prefix_hi
     return true;
 }
 
-/* It lacks pages, and no sequence makes room. True: other tenants' sequences may still be admitted; but not when some
- * have made room already, for they would take it back. */
+/* It lacks pages, and no sequence makes room. True: other tenants' sequences may still be admitted; but not
+ * when some have made room already, for they would take it back. */
 static bool is_passed(struct sched *s, struct sched_seq *seq)
 {
     if (seq->blocked_ns == 0)
@@ -223,7 +223,8 @@ static void insist(struct sched *s, struct sched_seq *seq)
         places_end(s, seq, SCHED_END_NO_MEMORY);
 }
 
-/* Looks the sequence up, and makes room until it fits or nothing is left to take. *wait: it should not run yet. */
+/* Looks the sequence up, and makes room until it fits or nothing is left to take. *wait: it should not run
+ * yet. */
 static bool admit_if_it_fits(struct sched *s, struct sched_seq *seq, struct sched_seq *gives, bool *wait)
 {
     for (;;) {

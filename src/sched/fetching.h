@@ -1,9 +1,9 @@
 /* fetching.h - sequences that read their prefix from the tier below: which begin, what has come, who gives it
  * back.
  *
- * A sequence that fetches has no place and blocks no other sequence; seq_fetch.h has one sequence's part of it. At most
- * SCHED_FETCHING_MAX sequences fetch at once, of each tenant its share. Parts of the scheduler; same thread, same
- * rules. */
+ * A sequence that fetches has no place and blocks no other sequence; seq_fetch.h has one sequence's part of
+ * it. At most SCHED_FETCHING_MAX sequences fetch at once, of each tenant its share. Parts of the scheduler;
+ * same thread, same rules. */
 #ifndef PLATEAU_SCHED_FETCHING_H
 #define PLATEAU_SCHED_FETCHING_H
 

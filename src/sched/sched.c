@@ -1,14 +1,15 @@
 /* sched.c - one order, three passes.
  *
- * Sequences that have a place are in `running`, by rank; those that wait in `queue`, preempted and parked ones
- * first, each part by rank. A plan makes three passes:
+ * Sequences that have a place are in `running`, by rank; those that wait in `queue`, preempted and parked
+ * ones first, each part by rank. A plan makes three passes:
  *   1. every running sequence secures a page for its next token, oldest first (secure.h).
  *   2. sequences of the queue get places: tenants in turn, each one's sequences in order (admit.h, shares.h).
  *   3. tokens: one for each decoding sequence, the rest to prompts (tokens.h).
- * Before the first pass what has come from the tier below is taken in, before the second one sequences whose
- * prefix lies there leave the queue to fetch it (fetching.h). What they hold goes before any sequence that runs
- * loses a page. A sequence with no page for its next token keeps its others instead of being preempted itself: an
- * older sequence takes them when it needs them, and until then nothing has to be computed again. */
+ * Before the first pass what has come from the tier below is taken in, before the second one sequences
+ * whose prefix lies there leave the queue to fetch it (fetching.h). What they hold goes before any
+ * sequence that runs loses a page. A sequence with no page for its next token keeps its others instead of
+ * being preempted itself: an older sequence takes them when it needs them, and until then nothing has to
+ * be computed again. */
 #include "sched/sched.h"
 
 #include "sched/admit.h"

@@ -11,17 +11,18 @@
  *    fetching (its prefix is read from the tier below)
  *
  * Places and tokens are shared by tenants: the clients, by API key or address (shares.h). A tenant's wait
- * depends on its own queue and on how many tenants ask, not on how many sequences the others have. One tenant's
- * sequences have one order: the rank, arrival plus SCHED_PRIORITY_NS per step of priority; among those that never
- * had a place, plus SCHED_TOKEN_NS per token that the sequence may have. So a lower priority or a longer request
- * waits longer, but not for ever: a sequence that has waited that much longer goes first. A sequence whose client does
- * not read is paused: it is not scheduled, gives up its place as soon as another sequence waits for one, is the
- * first to be preempted, and stands behind its tenant's others when it goes on. Sequences are the caller's memory;
- * the scheduler links those it was given and owns their pages and states. Engine thread only.
+ * depends on its own queue and on how many tenants ask, not on how many sequences the others have. One
+ * tenant's sequences have one order: the rank, arrival plus SCHED_PRIORITY_NS per step of priority; among
+ * those that never had a place, plus SCHED_TOKEN_NS per token that the sequence may have. So a lower priority
+ * or a longer request waits longer, but not for ever: a sequence that has waited that much longer goes first.
+ * A sequence whose client does not read is paused: it is not scheduled, gives up its place as soon as another
+ * sequence waits for one, is the first to be preempted, and stands behind its tenant's others when it goes
+ * on. Sequences are the caller's memory; the scheduler links those it was given and owns their pages and
+ * states. Engine thread only.
  *
  * Bound in bytes: sched_arena_bytes(), at most 24 KiB for the scheduler and its shares, and 40 for each of
- * seqs_max. A sequence is 512 at most, in the caller's job, with its tables beside it: 4 for each page of each
- * group, and a key for each page. */
+ * seqs_max. A sequence is 512 at most, in the caller's job, with its tables beside it: 4 for each page of
+ * each group, and a key for each page. */
 #ifndef PLATEAU_SCHED_SCHED_H
 #define PLATEAU_SCHED_SCHED_H
 
@@ -32,9 +33,9 @@
 #include "sched/shares.h"
 
 #define SCHED_PRIORITY_NS  10000000000ull /* 10 s: how much longer one step of priority waits */
-#define SCHED_TOKEN_NS     5000000ull /* 5 ms: how much longer a request waits for each token that it may have */
-#define SCHED_TOKENS_MAX   2000       /* beyond it they count as this: 10 s */
-#define SCHED_PRIORITY_MAX 1000000    /* beyond it a priority counts as this */
+#define SCHED_TOKEN_NS     5000000ull    /* 5 ms: added to a request's wait for each token that it may have */
+#define SCHED_TOKENS_MAX   2000          /* beyond it they count as this: 10 s */
+#define SCHED_PRIORITY_MAX 1000000       /* beyond it a priority counts as this */
 #define SCHED_AGE_NS       1000000000ull /* a prompt without a token for so long goes before shorter ones */
 
 #define SCHED_NAME_BYTES 64
@@ -61,8 +62,8 @@ struct sched_opts {
     const struct tier_io *tier;
     /* Asked when memory was refused: are others about to give some back? Then nobody is preempted or ended
      * for want of it, who lacks a page waits. NULL: never. */
-    bool (*help)(void *arg);
-    void *help_arg;
+    bool (*memory_requested)(void *arg);
+    void *memory_requested_arg;
     /* How the log names a sequence in which sched_check() finds something wrong. NULL: by its number. */
     void (*name)(const struct sched_seq *seq, char ret[SCHED_NAME_BYTES]);
 };
@@ -102,9 +103,9 @@ struct sched_seq {
     /* Each token of its chunks takes a row of logits, not only the last; then it reuses nothing. */
     bool logits_all;
     uint32_t key_count; /* <= tokens / PAGE_TOKENS */
-    /* Tokens before this index have all that computing them takes, the rest wait (for a image's features);
-     * 0: none waits. A chunk ends there, and a sequence whose next token waits is not scheduled and keeps what it
-     * has. */
+    /* Tokens before this index have all that computing them takes, the rest wait (for a image's features); 0:
+     * none waits. A chunk ends there, and a sequence whose next token waits is not scheduled and keeps what
+     * it has. */
     uint32_t ready;
     uint32_t drafts; /* drafts that a step may have behind the last known token, while it decodes */
     /* The scheduler's, for others to read. */
@@ -144,8 +145,8 @@ static inline uint32_t sched_pages(uint32_t tokens)
     return DIV_UP(tokens, PAGE_TOKENS);
 }
 
-/* How many draft tokens a decoding sequence may have: they stay within the page of its last known token, which the
- * sequence has, and leave room for the token that follows them. */
+/* How many draft tokens a decoding sequence may have: they stay within the page of its last known token,
+ * which the sequence has, and leave room for the token that follows them. */
 static inline uint32_t sched_drafts_max(const struct sched_seq *seq)
 {
     uint32_t in_page = PAGE_TOKENS - 1 - seq->done % PAGE_TOKENS;
@@ -194,25 +195,25 @@ struct sched_plan {
     uint32_t preempted;                /* sequences that lost their place to this plan */
 };
 
-/* Ends what waited too long, preempts, admits, gives out tokens: every decoding sequence one and the drafts that
- * it may have, prompts the rest of the budget in chunks of whole pages (the last one as it is), at least one
- * page. An empty plan: nothing can run now. */
+/* Ends what waited too long, preempts, admits, gives out tokens: every decoding sequence one and the drafts
+ * that it may have, prompts the rest of the budget in chunks of whole pages (the last one as it is), at least
+ * one page. An empty plan: nothing can run now. */
 void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_plan *ret);
 
 struct sched_results {
     uint64_t now_ns;
     bool computed; /* false: the step failed, and nothing has moved; the caller removes its sequences */
-    /* [seq_count]: tokens that each drawing sequence of the plan has more: 1, and each draft that was right. NULL:
-     * 1 each. */
+    /* [seq_count]: tokens that each drawing sequence of the plan has more: 1, and each draft that was right.
+     * NULL: 1 each. */
     const uint32_t *sampled;
 };
-/* The plan's tokens are computed, of a sequence's drafts those that were right, and each sequence that samples has as
- * many tokens more; what ends is removed after it. The keys of pages that become whole by this are there
- * already. */
+/* The plan's tokens are computed, of a sequence's drafts those that were right, and each sequence that
+ * samples has as many tokens more; what ends is removed after it. The keys of pages that become whole by this
+ * are there already. */
 void sched_done(struct sched *s, const struct sched_results *results);
 
-/* Of the sequences that read their prompts and have tokens that wait (sched_seq.ready), the one whose turn comes
- * first; NULL: none. */
+/* Of the sequences that read their prompts and have tokens that wait (sched_seq.ready), the one whose turn
+ * comes first; NULL: none. */
 struct sched_seq *sched_first_waiting(const struct sched *s);
 
 /* A sequence that the scheduler ended; it is SCHED_NEW again. NULL: none. */
@@ -228,8 +229,8 @@ void sched_numbers(const struct sched *s, struct sched_numbers *ret);
 
 /* Asserts every invariant; tests call it after every step. */
 void sched_check(const struct sched *s);
-/* The same, as far as `w` goes on: about one thing for each page of the pools and of the sequences. False: it was
- * called off. */
+/* The same, as far as `w` goes on: about one thing for each page of the pools and of the sequences. False: it
+ * was called off. */
 bool sched_walk(const struct sched *s, struct walk *w);
 
 #endif

@@ -1,8 +1,8 @@
 /* sched_check.c - what must hold between any two calls.
  *
- * Each reference to a page is a sequence's: the sum over a pool is the sum over the sequences' tables. Where it is not,
- * which page is wrong is looked for in a second pass over all tables, which needs no memory and may take its
- * time. */
+ * Each reference to a page is a sequence's: the sum over a pool is the sum over the sequences' tables. Where
+ * it is not, which page is wrong is looked for in a second pass over all tables, which needs no memory and
+ * may take its time. */
 #include "sched/seq_fetch.h"
 #include "sched/sched_state.h"
 

@@ -10,9 +10,9 @@
 
 #define SEQ SCHED_SEQ
 
-bool secure_ask_for_help(struct sched *s)
+bool secure_memory_requested(struct sched *s)
 {
-    if (s->opts.help && s->opts.help(s->opts.help_arg))
+    if (s->opts.memory_requested && s->opts.memory_requested(s->opts.memory_requested_arg))
         s->helped = s->plan_number;
     return s->helped == s->plan_number;
 }
@@ -25,7 +25,7 @@ bool secure_waits_for_help(const struct sched *s)
 bool secure_page(struct sched *s, struct sched_seq *seq)
 {
     int r = seq_cache_extend(&s->opts, seq);
-    if (r == -ENOMEM && !secure_ask_for_help(s)) {
+    if (r == -ENOMEM && !secure_memory_requested(s)) {
         s->refused = true;
         s->refused_ns = s->now_ns;
     }
@@ -33,10 +33,10 @@ bool secure_page(struct sched *s, struct sched_seq *seq)
     return r == 0;
 }
 
-/* The newest sequence of the tenant that has most places for its weight, if those are more than the asking sequence's
- * tenant has. Equal places are no reason here, however much each tenant was served: both sequences run, and two
- * tenants would preempt each other in turn. In admit.c, where the asking tenant has no place at all, tokens
- * served decide among equals. */
+/* The newest sequence of the tenant that has most places for its weight, if those are more than the asking
+ * sequence's tenant has. Equal places are no reason here, however much each tenant was served: both sequences
+ * run, and two tenants would preempt each other in turn. In admit.c, where the asking tenant has no place at
+ * all, tokens served decide among equals. */
 static struct sched_seq *newest_of_the_crowded(struct sched *s, const struct sched_seq *seq)
 {
     const struct share *most = seq->share;

@@ -2,10 +2,10 @@
  *
  *     state_in  what the next step reads: NONE at position 0, a pinned snapshot, `boundary` or `state`
  *     state     what it writes
- *     boundary the state at boundary_at, the last page boundary; NONE: a snapshot has it, or there was no state
+ *     boundary the state at boundary_at, the last page boundary; NONE: a snapshot has it, or no state was
  *
- * A state is in one of these, or a snapshot of the index. So a sequence holds at most two of its own, or one and a
- * pin. */
+ * A state is in one of these, or a snapshot of the index. So a sequence holds at most two of its own, or one
+ * and a pin. */
 #include "sched/seq_cache.h"
 
 #include "base/check.h"

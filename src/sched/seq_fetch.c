@@ -11,7 +11,7 @@
 
 #include <errno.h>
 
-#define TRIES_MAX      3 /* looks for a prefix: the second one finds less, for what failed is not there any more */
+#define TRIES_MAX      3 /* looks for a prefix; the second one finds less: what failed is gone */
 #define UNTIL_LEAST_NS 200000000ull
 #define UNTIL_MOST_NS  10000000000ull
 
@@ -249,8 +249,8 @@ void seq_fetch_drop(const struct sched_opts *o, struct sched_seq *seq)
 
 int seq_fetch_turn_into_place(const struct sched_opts *o, struct sched_seq *seq, const struct prefix_hit *hit)
 {
-    /* The sequence's table names the same pages before and after, as far as both reach: a page that is referenced
-     * stays its node's. */
+    /* The sequence's table names the same pages before and after, as far as both reach: a page that is
+     * referenced stays its node's. */
     uint32_t count = seq->page_count, node = seq->node, pinned = seq->pinned;
     seq->page_count = 0;
     int r = seq_cache_begin(o, seq, hit);

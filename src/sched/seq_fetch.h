@@ -2,13 +2,13 @@
  *
  * It has no place yet and blocks nobody: what arrives is put into pages that it references, and those join
  * the index one by one from the beginning on, as if they had been computed. When all is there, or nothing
- * more will come, the sequence waits for a place like others and holds what it has until it gets one, or until a
- * sequence that runs needs the memory. With recurrent layers the snapshot at the prefix's end comes with it, and
- * only both together are of use. Reading has to take less than half of what computing would, by what both
- * took so far; it is given up when it has taken as long. What fails makes the prefix shorter, never the
- * tokens wrong. While a sequence fetches or waits with what came: page_count and node are the pages that have
- * joined the index, `state` a snapshot that has come before its pages, `pinned` the node whose snapshot it
- * holds. Models with one group only. Parts of the scheduler; same thread, same rules. */
+ * more will come, the sequence waits for a place like others and holds what it has until it gets one, or
+ * until a sequence that runs needs the memory. With recurrent layers the snapshot at the prefix's end comes
+ * with it, and only both together are of use. Reading has to take less than half of what computing would, by
+ * what both took so far; it is given up when it has taken as long. What fails makes the prefix shorter, never
+ * the tokens wrong. While a sequence fetches or waits with what came: page_count and node are the pages that
+ * have joined the index, `state` a snapshot that has come before its pages, `pinned` the node whose snapshot
+ * it holds. Models with one group only. Parts of the scheduler; same thread, same rules. */
 #ifndef PLATEAU_SCHED_SEQ_FETCH_H
 #define PLATEAU_SCHED_SEQ_FETCH_H
 
@@ -19,8 +19,8 @@ struct seq_fetch_wish {
     uint32_t in_index; /* of them; the others are read */
     uint64_t until_ns; /* when it is given up */
 };
-/* May the tier be asked for this sequence? A few times at most: what one look finds and cannot read, the next one
- * does not find. */
+/* May the tier be asked for this sequence? A few times at most: what one look finds and cannot read, the next
+ * one does not find. */
 bool seq_fetch_may_look(const struct sched_seq *seq);
 void seq_fetch_look_no_more(struct sched_seq *seq);
 /* The longest prefix that index and tier have together. False: none that is longer than `hit` and worth

@@ -7,8 +7,9 @@
  * level with the others, so a rest earns nothing; one that was served far more than the others waits for
  * SHARE_DEBT_TOKENS at most.
  *
- * The table has SHARES_MAX entries. An entry outlives its sequences until another tenant needs it, so a debt is
- * not lost by a short rest. When every entry has sequences, further tenants share an entry. Engine thread only.
+ * The table has SHARES_MAX entries. An entry outlives its sequences until another tenant needs it, so a debt
+ * is not lost by a short rest. When every entry has sequences, further tenants share an entry. Engine thread
+ * only.
  *
  * Bound in bytes: shares_arena_bytes(), 88 for each of SHARES_MAX entries: 22 KiB. */
 #ifndef PLATEAU_SCHED_SHARES_H
@@ -23,7 +24,7 @@
 #define SHARES_MAX         256
 #define SHARE_WEIGHT_MAX   1000
 #define SHARE_UNIT         65536 /* of `served`: one token at weight 1 */
-#define SHARE_TURN_TOKENS  64 /* how far apart two tenants get before the one behind takes the other's place */
+#define SHARE_TURN_TOKENS  64 /* tokens between two tenants before the one behind takes the other's place */
 #define SHARE_DEBT_TOKENS  8192
 #define SHARE_PROMPT_TURNS 4 /* turns: prompts of tenants that are no further apart go by length */
 
@@ -73,7 +74,8 @@ bool share_yields(const struct share *from, const struct share *to);
 /* Of two tenants' prompts: below 0 when a's come first, 0 when their lengths decide. */
 int share_compare_prompts(const struct share *a, const struct share *b);
 
-/* Asserts that those with sequences, and only those, are present, and that nobody has more places than sequences. */
+/* Asserts that those with sequences, and only those, are present, and that nobody has more places than
+ * sequences. */
 void shares_check(const struct shares *t);
 
 #endif

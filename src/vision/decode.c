@@ -152,7 +152,7 @@ int decode_still(struct slice bytes, const struct decode_limits *limits, const s
         return err_set(e, -ENOMEM, "there is no memory for the image at present");
     r = decode_frame(p, 0, bytes, limits, charge, e);
     if (r < 0)
-        image_let_go(p);
+        image_unref(p);
     else
         *ret = p;
     return r;

@@ -32,14 +32,14 @@ int image_create(uint32_t width, uint32_t height, uint32_t frames, const struct 
     return 0;
 }
 
-struct image *image_hold(struct image *p)
+struct image *image_ref(struct image *p)
 {
     unsigned before = atomic_fetch_add_explicit(&p->holders, 1, memory_order_relaxed);
     ASSERT(before > 0);
     return p;
 }
 
-void image_let_go(struct image *p)
+void image_unref(struct image *p)
 {
     if (!p || atomic_fetch_sub_explicit(&p->holders, 1, memory_order_acq_rel) > 1)
         return;

@@ -36,8 +36,8 @@ static inline size_t image_frame_bytes(uint32_t width, uint32_t height)
 int image_create(uint32_t width, uint32_t height, uint32_t frames, const struct charge *charge,
                  struct image **ret);
 /* Any thread. */
-struct image *image_hold(struct image *p);
+struct image *image_ref(struct image *p);
 /* NULL is fine. Any thread. */
-void image_let_go(struct image *p);
+void image_unref(struct image *p);
 
 #endif

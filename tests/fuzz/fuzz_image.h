@@ -49,7 +49,7 @@ static inline int fuzz_image(struct slice bytes, struct err *e)
             sum += p->pixels[i];
         ASSERT(sum <= 255u * 3 * p->width * p->height);
     }
-    image_let_go(p);
+    image_unref(p);
     ASSERT(held == 0);
     return r;
 }

@@ -243,10 +243,10 @@ static struct kern_conv conv_part(struct kern_conv a, uint32_t first, uint32_t t
 TEST(convolution_holds_in_every_tier_and_cut)
 {
     struct rng r = {5, 0};
-    for (uint32_t taps = 1; taps <= 8; taps++) {
-        uint32_t past = taps - 1;
+    for (uint32_t conv_width = 1; conv_width <= 8; conv_width++) {
+        uint32_t past = conv_width - 1;
         float *u = random_values(&r, CONV_TOKENS * CONV_CHANNELS, -2, 2);
-        float *w = random_values(&r, (size_t)taps * CONV_CHANNELS, -1, 1);
+        float *w = random_values(&r, (size_t)conv_width * CONV_CHANNELS, -1, 1);
         float *state = random_values(&r, (size_t)past * CONV_CHANNELS, -2, 2);
         float *after = random_values(&r, (size_t)past * CONV_CHANNELS, 0, 0);
         float *whole = random_values(&r, CONV_TOKENS * CONV_CHANNELS, 0, 0);
@@ -254,11 +254,11 @@ TEST(convolution_holds_in_every_tier_and_cut)
         struct kern_conv a = {.y = whole,
                               .u = u,
                               .w = w,
-                              .state_in = taps % 2 ? state : NULL,
+                              .state_in = conv_width % 2 ? state : NULL,
                               .state_out = after,
                               .tokens = CONV_TOKENS,
                               .channels = CONV_CHANNELS,
-                              .taps = taps,
+                              .conv_width = conv_width,
                               .y_stride = CONV_CHANNELS,
                               .u_stride = CONV_CHANNELS};
         EACH_TIER(ops)
@@ -268,7 +268,7 @@ TEST(convolution_holds_in_every_tier_and_cut)
             for (uint32_t t = 0; t < CONV_TOKENS; t++) {
                 for (uint32_t c = 0; c < CONV_CHANNELS; c++) {
                     double sum = 0, size = 0;
-                    for (uint32_t i = 0; i < taps; i++) {
+                    for (uint32_t i = 0; i < conv_width; i++) {
                         uint32_t at = t + i; /* of the previous inputs, then the tokens */
                         double x = at >= past   ? (double)u[(at - past) * CONV_CHANNELS + c]
                                    : a.state_in ? (double)state[at * CONV_CHANNELS + c]
@@ -278,7 +278,7 @@ TEST(convolution_holds_in_every_tier_and_cut)
                     }
                     /* silu's slope is below 1.1. */
                     assert_within((double)whole[t * CONV_CHANNELS + c], sum * sigmoid(sum),
-                                  (1.1 * (taps + 1) + 6) * EPS * size, ops->tier);
+                                  (1.1 * (conv_width + 1) + 6) * EPS * size, ops->tier);
                 }
             }
             assert_same_bits(after, u + (CONV_TOKENS - past) * CONV_CHANNELS, (size_t)past * CONV_CHANNELS,
@@ -323,19 +323,19 @@ TEST(convolution_goes_on_from_held_inputs)
                               .state_out = state[0],
                               .tokens = CONV_TOKENS,
                               .channels = CONV_CHANNELS,
-                              .taps = PAST + 1,
+                              .conv_width = PAST + 1,
                               .y_stride = CONV_CHANNELS,
                               .u_stride = CONV_CHANNELS,
-                              .held_stride = CONV_CHANNELS};
+                              .pending_stride = CONV_CHANNELS};
         ops->conv(&a, 0, CONV_CHANNELS);
         for (uint32_t accepted = 1; accepted <= HELD; accepted++) {
             uint32_t at = 0;
             a.state_in = before;
-            a.held = 0;
+            a.pending = 0;
             for (uint32_t i = 0; at + HELD <= CONV_TOKENS; i++) {
                 a.state_out = state[i % 3 == 2];
-                a.hold = true;
-                a.held_u = u + (size_t)(at - a.held) * CONV_CHANNELS;
+                a.keep_pending = true;
+                a.pending_u = u + (size_t)(at - a.pending) * CONV_CHANNELS;
                 a.u = u + (size_t)at * CONV_CHANNELS;
                 a.y = y + (size_t)at * CONV_CHANNELS;
                 a.tokens = HELD;
@@ -348,12 +348,12 @@ TEST(convolution_goes_on_from_held_inputs)
                     assert_same_bits(a.state_out + (size_t)(PAST - back) * CONV_CHANNELS, row, CONV_CHANNELS,
                                      "state");
                 }
-                a.held = accepted;
+                a.pending = accepted;
                 at += accepted;
                 a.state_in = a.state_out;
             }
-            a.hold = false;
-            a.held_u = u + (size_t)(at - a.held) * CONV_CHANNELS;
+            a.keep_pending = false;
+            a.pending_u = u + (size_t)(at - a.pending) * CONV_CHANNELS;
             a.u = u + (size_t)at * CONV_CHANNELS;
             a.y = y + (size_t)at * CONV_CHANNELS;
             a.tokens = CONV_TOKENS - at;
@@ -469,16 +469,16 @@ TEST(delta_rule_holds_in_every_tier_and_cut)
         free(all[i]);
 }
 
-/* From token `at` on, with the `held` ones before it to be applied first. */
-static struct kern_delta delta_at(struct kern_delta a, uint32_t at, uint32_t held, uint32_t tokens)
+/* From token `at` on, with the `pending` ones before it to be applied first. */
+static struct kern_delta delta_at(struct kern_delta a, uint32_t at, uint32_t pending, uint32_t tokens)
 {
-    uint32_t first = at - held;
-    a.held = (struct kern_delta_held){a.k + first * a.qk_stride,
-                                      a.v + first * a.v_stride,
-                                      a.alpha + first * a.gate_stride,
-                                      a.beta + first * a.gate_stride,
-                                      held,
-                                      a.qk_stride};
+    uint32_t first = at - pending;
+    a.pending = (struct kern_delta_pending){a.k + first * a.qk_stride,
+                                            a.v + first * a.v_stride,
+                                            a.alpha + first * a.gate_stride,
+                                            a.beta + first * a.gate_stride,
+                                            pending,
+                                            a.qk_stride};
     a.q += at * a.qk_stride;
     a.k += at * a.qk_stride;
     a.v += at * a.v_stride;
@@ -489,7 +489,7 @@ static struct kern_delta delta_at(struct kern_delta a, uint32_t at, uint32_t hel
     return a;
 }
 
-/* Token by token gives the states that steps with held inputs must leave, bit for bit. */
+/* Token by token gives the states that steps with pending inputs must leave, bit for bit. */
 TEST(delta_rule_goes_on_from_held_inputs)
 {
     enum { STRIDE = DELTA_DV + 3, HELD = 3, STATE = DELTA_DK * DELTA_DV };
@@ -530,24 +530,24 @@ TEST(delta_rule_goes_on_from_held_inputs)
                 ops->delta(&one, 0, DELTA_DV);
             }
             for (uint32_t accepted = 1; accepted <= HELD; accepted++) {
-                uint32_t at = 0, held = 0;
+                uint32_t at = 0, pending = 0;
                 const float *in = zeros ? NULL : before;
                 a.o = o;
                 for (uint32_t i = 0; at + HELD <= DELTA_TOKENS; i++) {
-                    struct kern_delta step = delta_at(a, at, held, HELD);
-                    step.hold = true;
+                    struct kern_delta step = delta_at(a, at, pending, HELD);
+                    step.keep_pending = true;
                     step.state_in = in;
                     step.state_out = state[i % 3 == 2];
                     ops->delta(&step, 0, 32);
                     ops->delta(&step, 32, DELTA_DV);
                     assert_same_bits(step.o, want_o + (size_t)at * DELTA_DV, HELD * DELTA_DV, ops->tier);
                     assert_same_bits(step.state_out, want + (size_t)at * STATE, STATE,
-                                     "state before what is held");
+                                     "state before what is pending");
                     in = step.state_out;
-                    held = accepted;
+                    pending = accepted;
                     at += accepted;
                 }
-                struct kern_delta rest = delta_at(a, at, held, DELTA_TOKENS - at);
+                struct kern_delta rest = delta_at(a, at, pending, DELTA_TOKENS - at);
                 if (rest.tokens == 0)
                     continue;
                 rest.state_in = in;

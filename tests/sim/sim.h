@@ -1,7 +1,7 @@
 /* sim.h - what the files of the simulation share.
  *
- * A world has its own sizes: sequences, queue, groups with their pages and windows, states, limits. All of it is
- * sampled from one seed. */
+ * A world has its own sizes: sequences, queue, groups with their pages and windows, states, limits. All of it
+ * is sampled from one seed. */
 #ifndef PLATEAU_TESTS_SIM_H
 #define PLATEAU_TESTS_SIM_H
 

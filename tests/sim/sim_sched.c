@@ -5,10 +5,10 @@
  * priorities and cuts, are cancelled in every state, and are read fast, slowly or not at all; accounts refuse
  * memory; steps fail; units are trimmed, pages and snapshots move, tokens wait for what else computing them
  * takes, prefixes are evicted, and read again from a tier that is late, fails and forgets. After every step
- * every invariant is checked, and what a step reads must be what its sequence's own tokens gave, alone: a page
- * that two sequences write, a prefix that is not the sequence's, a page that was moved or dropped under somebody is
- * found at once. Every request ends exactly once and within a bound. A failure prints the command that
- * replays its world. */
+ * every invariant is checked, and what a step reads must be what its sequence's own tokens gave, alone: a
+ * page that two sequences write, a prefix that is not the sequence's, a page that was moved or dropped under
+ * somebody is found at once. Every request ends exactly once and within a bound. A failure prints the command
+ * that replays its world. */
 #include "sim.h"
 
 #include <signal.h>

@@ -388,13 +388,13 @@ TEST(states_have_room_for_what_is_held_where_tokens_are_drafted)
     assert_int_equal(states, state_matrices_bytes(&c));
     for (uint32_t mtp = 0; mtp < 2; mtp++) {
         for (c.drafts_max = 1; c.drafts_max <= 8; c.drafts_max++) {
-            struct state_held_token row = state_held_token(&c);
+            struct state_pending_token row = state_pending_token(&c);
             size_t layer = row.floats * sizeof(float) * (1 + c.drafts_max);
             c.mtp_count = mtp;
             assert_true(row.u + config_conv_channels(&c) <= row.k && row.k < row.v && row.v < row.alpha);
             assert_true(row.alpha + c.value_heads <= row.beta && row.beta + c.value_heads <= row.floats);
-            assert_int_equal(state_held_offset(&c, 0), states);
-            assert_int_equal(state_held_offset(&c, 1), states + layer);
+            assert_int_equal(state_pending_offset(&c, 0), states);
+            assert_int_equal(state_pending_offset(&c, 1), states + layer);
             assert_int_equal(state_hidden_offset(&c, 0), states + layer * c.linear_count);
             assert_true(state_hidden_offset(&c, 1) >= state_hidden_offset(&c, 0) + c.hidden * sizeof(float));
             assert_int_equal(state_header_offset(&c), state_hidden_offset(&c, mtp ? 1 + c.drafts_max : 0));

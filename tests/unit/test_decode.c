@@ -37,7 +37,7 @@ static struct image *decoded(struct scene *s, struct slice bytes, uint32_t width
     assert_int_equal(s->e.text[0] != 0, r < 0);
     if (r == 0)
         return p;
-    image_let_go(p);
+    image_unref(p);
     return NULL;
 }
 
@@ -63,10 +63,10 @@ TEST(pixels_are_pillows)
         assert_int_equal(info.height, h);
         struct image *p = decoded(&s, bytes, w, h, 0);
         compare(name, p, whole);
-        image_let_go(p);
+        image_unref(p);
         p = decoded(&s, bytes, small_w, small_h, 0);
         compare(name, p, small);
-        image_let_go(p);
+        image_unref(p);
         free((char *)bytes.ptr);
         count++;
     }
@@ -111,7 +111,7 @@ TEST(the_hash_is_of_all_that_was_seen)
         for (size_t j = i + 1; j < COUNT_OF(p); j++)
             assert_false(same_hash(p[i], p[j]));
     for (size_t i = 0; i < COUNT_OF(p); i++)
-        image_let_go(p[i]);
+        image_unref(p[i]);
 }
 
 TEST(the_hash_is_of_the_pixels_and_not_of_the_file)
@@ -127,7 +127,7 @@ TEST(the_hash_is_of_the_pixels_and_not_of_the_file)
         free((char *)bytes.ptr);
     }
     for (size_t i = 0; i < COUNT_OF(same); i++)
-        image_let_go(p[i]);
+        image_unref(p[i]);
 }
 
 TEST(raw_frames_are_resized_each)
@@ -137,7 +137,7 @@ TEST(raw_frames_are_resized_each)
     size_t frame = image_frame_bytes(64, 32);
     for (size_t i = 0; i < frame; i++)
         assert_true(p->pixels[i] == 9 && p->pixels[frame + i] == 200);
-    image_let_go(p);
+    image_unref(p);
 }
 
 TEST(a_still_gets_the_models_size)
@@ -150,7 +150,7 @@ TEST(a_still_gets_the_models_size)
     assert_int_equal(p->width, 64);
     assert_int_equal(p->height, 96);
     assert_int_equal(p->frames, 1);
-    image_let_go(p);
+    image_unref(p);
     free((char *)bytes.ptr);
 }
 
@@ -173,7 +173,7 @@ TEST(ycck_is_read_as_cmyk)
         struct image *p = decoded(&s, bytes, 32, 32, 0);
         for (size_t j = 0; j < 3; j++)
             assert_in_range(p->pixels[j] + 3, cases[i][4 + j], cases[i][4 + j] + 6);
-        image_let_go(p);
+        image_unref(p);
         free((char *)bytes.ptr);
     }
 }
@@ -190,7 +190,7 @@ TEST(a_tall_image_takes_the_memory_of_rows)
     uint64_t before = account_numbers(s.account).used;
     assert_int_equal(decode_raw_frame(p, 0, rgb, width, height, NULL, &s.charge, &s.e), 0);
     assert_true(account_numbers(s.account).peak - before < 1 << 20);
-    image_let_go(p);
+    image_unref(p);
     free(rgb);
 }
 

@@ -101,7 +101,7 @@ static void check(const struct format *f, struct slice bytes, const char *name)
     assert_int_equal(heap.charged, 0);
     raster_done(work.to);
     arena_free(work.arena);
-    image_let_go(p);
+    image_unref(p);
 }
 
 static const struct format *format_of(struct slice bytes)

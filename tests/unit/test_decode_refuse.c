@@ -27,7 +27,7 @@ static int decode(struct slice bytes, const struct decode_limits *limits, struct
     int r = decode_still(bytes, limits, &bounds, &charge, &p, e);
     assert_int_equal(p != NULL, r == 0);
     assert_int_equal(e->text[0] != 0, r < 0);
-    image_let_go(p);
+    image_unref(p);
     assert_int_equal(account_numbers(a).used, 0);
     return r;
 }

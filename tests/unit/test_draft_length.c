@@ -1,5 +1,5 @@
-/* How far sequences draft, with made-up machines: what a step costs there and how often total_drafts are right is
- * known. */
+/* How far sequences draft, with made-up machines: what a step costs there and how often total_drafts are
+ * right is known. */
 #include "test.h"
 
 #include "base/check.h"

@@ -12,8 +12,8 @@ enum { PREFILLING, DECODING, QUEUED, PAUSED, PREEMPTED, PHASES };
 static const enum job_phase phases[PHASES] = {JOB_PREFILLING, JOB_DECODING, JOB_QUEUED, JOB_PAUSED,
                                               JOB_PREEMPTED};
 
-/* One unit of pages, two sequences, prompts of 32 tokens a step. `large`: two of them fill the pages but for a
- * few. */
+/* One unit of pages, two sequences, prompts of 32 tokens a step. `large`: two of them fill the pages but for
+ * a few. */
 struct scene {
     struct fixture f;
     struct account_list before;

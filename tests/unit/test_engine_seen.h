@@ -59,7 +59,7 @@ static inline void seen_done(struct seen *s)
 {
     for (uint32_t i = 0; i < s->image_count; i++) {
         assert_int_equal(atomic_load(&s->images[i].image->holders), 1);
-        image_let_go(s->images[i].image);
+        image_unref(s->images[i].image);
     }
     *s = (struct seen){0};
 }

@@ -215,7 +215,7 @@ static bool say_held(const char *path, const struct model_shape *shape, uint32_t
     bool ours = fread(file, 1, bytes, f) == bytes && store_file_check(file, bytes, &h) == 0 &&
                 h.kind == TIER_SNAPSHOT;
     if (ours) {
-        memcpy(file + STORE_BLOCK_BYTES + shape->state_held_at, &held, sizeof(held));
+        memcpy(file + STORE_BLOCK_BYTES + shape->state_pending_at, &held, sizeof(held));
         store_file_seal(file, &h);
         rewind(f);
         assert_int_equal(fwrite(file, 1, bytes, f), bytes);
@@ -246,7 +246,7 @@ TEST(a_state_with_a_senseless_header_is_a_damaged_file)
 {
     static const uint32_t senseless[] = {TEST_DRAFTS_MAX + 2, UINT32_MAX};
     const struct model_shape *shape = model_shape(test_model(TINY("qwen3_5"))->model);
-    assert_int_equal(shape->state_held_max, TEST_DRAFTS_MAX + 1);
+    assert_int_equal(shape->state_pending_max, TEST_DRAFTS_MAX + 1);
     for (size_t i = 0; i < COUNT_OF(senseless); i++) {
         struct fixture f = {0};
         struct store_numbers n;

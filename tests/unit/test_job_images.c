@@ -69,7 +69,7 @@ static void close_scene(struct scene *c)
 {
     for (size_t i = 0; i < COUNT_OF(c->images); i++) {
         assert_int_equal(atomic_load(&c->images[i].image->holders), 1);
-        image_let_go(c->images[i].image);
+        image_unref(c->images[i].image);
     }
 }
 

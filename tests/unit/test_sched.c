@@ -363,20 +363,20 @@ TEST(memory_that_is_refused_preempts_and_ends_only_who_is_alone)
     close_sched(&f);
 }
 
-static bool help_comes(void *arg)
+static bool memory_requested(void *arg)
 {
     return *(const bool *)arg;
 }
 
 /* The same, while others are about to give memory: who has its page goes on, who has none waits, and so does
  * the queue. */
-TEST(while_help_comes_nobody_is_preempted_or_ended)
+TEST(while_memory_is_requested_no_seq_is_preempted_or_ended)
 {
     struct fixture f;
     bool comes = true;
     struct sched_opts o = usual();
-    o.help = help_comes;
-    o.help_arg = &comes;
+    o.memory_requested = memory_requested;
+    o.memory_requested_arg = &comes;
     open_sched(&f, &o, 32);
     struct sched_seq *old = add(&f, 0, 60, 200), *new = add(&f, 1, 64, 200);
     step(&f);

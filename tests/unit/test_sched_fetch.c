@@ -1,5 +1,5 @@
-/* Sequences whose prefix lies in a tier below: when it is read, that nobody waits for it, and what becomes of what
- * does not come. */
+/* Sequences whose prefix lies in a tier below: when it is read, that nobody waits for it, and what becomes of
+ * what does not come. */
 #include "test_sched.h"
 
 #include "base/check.h"

@@ -1,4 +1,5 @@
-/* Sequences of models with windows: which pages they hold, and whose turn it is when a window's pool is short. */
+/* Sequences of models with windows: which pages they hold, and whose turn it is when a window's pool is
+ * short. */
 #include "test_sched.h"
 
 #include "base/check.h"

@@ -64,7 +64,7 @@ static int forward(struct row *r, const uint32_t *tokens, uint32_t position, uin
                             .pages = r->pages,
                             .state_in = r->started ? 0 : NONE,
                             .logits_from = count - logits,
-                            .hold = hold};
+                            .keep_pending = hold};
     struct model_step step = {
         .seqs = &row, .seq_count = 1, .pages = r->page_bytes, .states = r->states, .logits = r->logits};
     r->started = true;

@@ -56,7 +56,7 @@ static int decode(const char *dir, const char *name, struct image **ret, struct 
         r = decode_frame(p, 0, bytes, &limits, NULL, e);
     free((char *)bytes.ptr);
     if (r < 0)
-        image_let_go(p);
+        image_unref(p);
     else
         *ret = p;
     return r;
@@ -114,7 +114,7 @@ int image_view_make(struct model *m, const char *dir, struct compare *k, struct 
         p = (struct model_image){{decoded->pixels, decoded->pixels}, decoded->width, decoded->height, NULL};
     if (r == 0)
         r = encode(m, &p, k, ret, e);
-    image_let_go(decoded);
+    image_unref(decoded);
     return r;
 }
 

@@ -45,7 +45,7 @@ const struct mk_shape mk_shapes[] = {
      .value_heads = 4,
      .linear_dim = 32,
      .experts = 8,
-     .chosen = 3,
+     .top_k = 3,
      .expert_intermediate = 64,
      .shared_intermediate = 128},
     {.name = "tiny-qwen3.5-vl",
@@ -152,7 +152,7 @@ const struct mk_shape mk_shapes[] = {
      .value_heads = 32,
      .linear_dim = 128,
      .experts = 256,
-     .chosen = 8,
+     .top_k = 8,
      .expert_intermediate = 512,
      .shared_intermediate = 512},
     {0},
@@ -217,7 +217,7 @@ static void write_experts(FILE *out, const struct mk_shape *s)
     fprintf(out,
             "    \"num_experts\": %u,\n    \"num_experts_per_tok\": %u,\n    \"moe_intermediate_size\": %u,\n"
             "    \"shared_expert_intermediate_size\": %u,\n",
-            s->experts, s->chosen, s->expert_intermediate, s->shared_intermediate);
+            s->experts, s->top_k, s->expert_intermediate, s->shared_intermediate);
 }
 
 static void write_tower(FILE *out, const struct mk_shape *s)

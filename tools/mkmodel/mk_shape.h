@@ -31,7 +31,7 @@ struct mk_shape {
     /* Linear attention; 0 without it. */
     uint32_t key_heads, value_heads, linear_dim;
     /* Experts; 0 = none. */
-    uint32_t experts, chosen, expert_intermediate, shared_intermediate;
+    uint32_t experts, top_k, expert_intermediate, shared_intermediate;
     struct mk_tower tower; /* hybrids only; zeros: none */
 };
 

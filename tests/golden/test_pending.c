@@ -1,6 +1,6 @@
-/* Steps that hold their tokens: whatever is drafted, held, accepted, kept and read again, each token's logits
- * have the bits that decoding one token after another gives, and so has what an MTP head drafts behind
- * it. */
+/* Steps that keep their tokens pending: whatever is drafted, pending, accepted, kept and read again, each
+ * token's logits have the bits that decoding one token after another gives, and so has what an MTP head
+ * drafts behind it. */
 #include "small_mtp.h"
 
 #include "base/hash.h"
@@ -24,7 +24,7 @@ struct sequence {
     uint32_t kept_at[KEPT]; /* states whose state is that before this token; 0: none */
 };
 
-struct held {
+struct pending_test {
     struct model *model;
     struct model_opts opts;
     const struct model_shape *shape;
@@ -34,7 +34,7 @@ struct held {
     struct rng rng;
 };
 
-static uint32_t below(struct held *h, uint32_t n)
+static uint32_t below(struct pending_test *h, uint32_t n)
 {
     return (uint32_t)rng_below(&h->rng, n);
 }
@@ -47,10 +47,10 @@ static void *poisoned(size_t bytes)
     return p;
 }
 
-static void open_model(struct held *h, const char *dir, uint32_t workers)
+static void open_model(struct pending_test *h, const char *dir, uint32_t workers)
 {
     struct err e = {{0}};
-    *h = (struct held){.opts = small_opts(NULL), .rng = {21, 0}};
+    *h = (struct pending_test){.opts = small_opts(NULL), .rng = {21, 0}};
     h->opts.parts.drafts_max = DRAFTS;
     h->opts.parts.mtp = true;
     h->opts.workers = small_workers(workers);
@@ -69,7 +69,7 @@ static void open_model(struct held *h, const char *dir, uint32_t workers)
     }
 }
 
-static void close_model(struct held *h)
+static void close_model(struct pending_test *h)
 {
     free(h->pages);
     free(h->states);
@@ -77,12 +77,12 @@ static void close_model(struct held *h)
     model_free(h->model);
 }
 
-static char *state_at(const struct held *h, uint32_t state)
+static char *state_at(const struct pending_test *h, uint32_t state)
 {
     return h->states + state * h->shape->state_bytes;
 }
 
-static void forward(struct held *h, const struct model_seq *rows, uint32_t count)
+static void forward(struct pending_test *h, const struct model_seq *rows, uint32_t count)
 {
     struct model_step step = {
         .seqs = rows, .seq_count = count, .pages = h->pages, .states = h->states, .logits = h->logits};
@@ -91,13 +91,13 @@ static void forward(struct held *h, const struct model_seq *rows, uint32_t count
     workers_turn_end(h->opts.workers);
 }
 
-static uint64_t hash_logits(const struct held *h, uint32_t row)
+static uint64_t hash_logits(const struct pending_test *h, uint32_t row)
 {
     uint32_t vocab = h->shape->vocab;
     return hash_bytes(h->logits + (size_t)row * vocab, vocab * sizeof(float));
 }
 
-static void draft(struct held *h, struct model_draft_seq *rows, uint32_t count)
+static void draft(struct pending_test *h, struct model_draft_seq *rows, uint32_t count)
 {
     struct model_draft d = {.seqs = rows, .seq_count = count, .pages = h->pages, .states = h->states};
     workers_turn_begin(h->opts.workers);
@@ -118,7 +118,7 @@ static struct model_draft_seq draft_row(struct sequence *q, uint32_t count, uint
 }
 
 /* One token at a time, in place, alone. */
-static void expect(struct held *h)
+static void expect(struct pending_test *h)
 {
     for (uint32_t r = 0; r < ROWS; r++) {
         struct sequence *q = &h->q[r];
@@ -145,17 +145,17 @@ static void expect(struct held *h)
 struct move {
     struct sequence *q;
     uint32_t tokens[TOKENS], count, right, into;
-    bool hold;
+    bool keep_pending;
     uint64_t before; /* hash of state_in, where it is not state_out */
 };
 
-static struct model_seq begin(struct held *h, struct sequence *q, struct move *m)
+static struct model_seq begin(struct pending_test *h, struct sequence *q, struct move *m)
 {
     uint32_t left = TOKENS - q->at;
-    *m = (struct move){.q = q, .hold = q->at > 0 && below(h, 4) > 0};
-    uint32_t most = m->hold ? DRAFTS + 1 : below(h, 3) ? 1 : 40;
+    *m = (struct move){.q = q, .keep_pending = q->at > 0 && below(h, 4) > 0};
+    uint32_t most = m->keep_pending ? DRAFTS + 1 : below(h, 3) ? 1 : 40;
     m->count = 1 + below(h, MIN_OF(left, most));
-    m->right = m->hold ? 1 + below(h, m->count) : m->count;
+    m->right = m->keep_pending ? 1 + below(h, m->count) : m->count;
     for (uint32_t i = 0; i < m->count; i++)
         m->tokens[i] = i < m->right ? q->tokens[q->at + i] : below(h, h->shape->vocab);
     m->into = q->at == 0 || below(h, 3) == 0 ? q->first_state + below(h, STATES) : q->state;
@@ -167,17 +167,17 @@ static struct model_seq begin(struct held *h, struct sequence *q, struct move *m
                               .pages = q->pages,
                               .state_in = q->at ? q->state : NONE,
                               .state_out = m->into,
-                              .hold = m->hold};
+                              .keep_pending = m->keep_pending};
 }
 
-static void end(struct held *h, struct move *m, uint32_t logits_row)
+static void end(struct pending_test *h, struct move *m, uint32_t logits_row)
 {
     struct sequence *q = m->q;
     for (uint32_t i = 0; i < m->right; i++)
         assert_true(hash_logits(h, logits_row + i) == q->want[q->at + i]);
     if (q->at > 0 && m->into != q->state)
         assert_true(hash_bytes(state_at(h, q->state), h->shape->state_bytes) == m->before);
-    if (m->hold)
+    if (m->keep_pending)
         model_accept(h->model, h->states, m->into, m->right);
     q->at += m->right;
     q->state = m->into;
@@ -186,7 +186,7 @@ static void end(struct held *h, struct move *m, uint32_t logits_row)
 
 /* A whole state moves, or the sequence goes back to one that was kept: not forward, where drafts may lie in
  * the pages. */
-static void wander(struct held *h, struct sequence *q)
+static void wander(struct pending_test *h, struct sequence *q)
 {
     uint32_t other = below(h, STATES), to = q->first_state + other;
     if (q->at == TOKENS || q->at == 0)
@@ -202,7 +202,7 @@ static void wander(struct held *h, struct sequence *q)
 }
 
 /* Some of the rows draft, in one call, each as far as it likes. */
-static void draft_some(struct held *h)
+static void draft_some(struct pending_test *h)
 {
     struct model_draft_seq rows[ROWS];
     struct sequence *of[ROWS];
@@ -227,7 +227,7 @@ static void draft_some(struct held *h)
 
 static void any_mix_is_decoding(const char *dir, uint32_t workers, uint32_t rounds)
 {
-    struct held h;
+    struct pending_test h;
     open_model(&h, dir, workers);
     expect(&h);
     for (uint32_t round = 0; round < rounds; round++) {
@@ -278,7 +278,7 @@ TEST(drafts_are_the_same_in_any_mix)
 
 TEST(a_head_changes_no_logit)
 {
-    struct held with, without;
+    struct pending_test with, without;
     const char *dir = small_mtp_model(SMALL_GOLDEN("qwen3_5_moe"));
     open_model(&with, dir, 2);
     assert_true(with.shape->mtp && with.shape->mtp_weight_bytes > 0);
