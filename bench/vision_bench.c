@@ -154,7 +154,7 @@ int main(int argc, char **argv)
         return 1;
     }
     printf("kernels %s, %u workers, compute f32\n", b.ops.tier, workers_count(b.workers));
-    int r = run(&b, argc > 1 ? argv[1] : "qwen3.5-tower-bf16", argv + 2, MAX_OF(argc - 2, 0));
+    int r = run(&b, argc > 1 ? argv[1] : "qwen3.5-vision-bf16", argv + 2, MAX_OF(argc - 2, 0));
     model_free(b.model);
     yardsticks_done(&b.yard);
     workers_free(b.workers);

@@ -1,4 +1,4 @@
-/* drafting.c - connects scheduler, draft length (benefit) and drafters.
+/* drafting.c - connects scheduler, draft length and drafters.
  *
  * The room for a draft is known before the plan: the rest of the page of the last known token, of the
  * sequence and of its stream. The scheduler applies the first two again, and the limit of a step. */

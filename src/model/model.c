@@ -42,9 +42,9 @@ struct model {
     struct draft_vocab draft_vocab;
     struct step *step;
     /* Zeros without a vision encoder. */
-    struct vision_weights tower;
+    struct vision_weights vision_weights;
     struct vision_block *vision_blocks; /* [config.vision.depth] */
-    struct encoder encoder;
+    struct vision_encoder encoder;
 };
 
 /* What binding without packing found. */
@@ -161,7 +161,7 @@ static int measure_text(const struct config *c, const struct source *s, struct b
     struct matrix embedding;
     struct projection head;
     struct layer l;
-    struct vision_weights tower;
+    struct vision_weights vision_weights;
     const float *norm;
     int r = binder_init(&b);
     if (r == 0)
@@ -169,7 +169,7 @@ static int measure_text(const struct config *c, const struct source *s, struct b
     for (uint32_t i = 0; r == 0 && i < c->layers; i++)
         r = bind_layer(&b, i, &l);
     if (r == 0 && c->vision.shape.present)
-        r = vision_bind(&b, NULL, &tower);
+        r = vision_bind(&b, NULL, &vision_weights);
     if (r == 0)
         *ret = b;
     return r;
@@ -266,7 +266,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
     if (c->vision.shape.present) {
         shape.vision = c->vision.shape;
         shape.vision.weight_bytes = b->vision_bytes;
-        encoder_cost(&c->vision, &shape.vision);
+        vision_encoder_cost(&c->vision, &shape.vision);
     }
     *ret = shape;
 }
@@ -358,7 +358,7 @@ static int create_encoder(struct model *m, const struct model_opts *opts, struct
 {
     if (!m->config.vision.shape.present)
         return 0;
-    int r = encoder_init(&m->encoder, &m->config, &m->tower, m->step, opts->parent);
+    int r = vision_encoder_init(&m->encoder, &m->config, &m->vision_weights, m->step, opts->parent);
     return r == 0 ? 0 : err_set(e, r, "no memory left to encode images");
 }
 
@@ -411,7 +411,7 @@ static int pack(struct model *m, const struct measured *measured, struct stage *
     for (uint32_t i = 0; r == 0 && i < m->config.layers; i++)
         r = bind_layer(&b, i, &m->layers[i]);
     if (r == 0 && m->config.vision.shape.present)
-        r = vision_bind(&b, m->vision_blocks, &m->tower);
+        r = vision_bind(&b, m->vision_blocks, &m->vision_weights);
     ASSERT(r < 0 || b.used == measured->text.used);
     return r == 0 && m->shape.mtp ? pack_head(m, measured, stage, opts, e) : r;
 }
@@ -469,7 +469,7 @@ void model_free(struct model *m)
 {
     if (!m)
         return;
-    encoder_done(&m->encoder);
+    vision_encoder_done(&m->encoder);
     weight_memory_done(&m->weights);
     weight_memory_done(&m->mtp_memory);
     arena_free(m->workspace);
@@ -615,25 +615,25 @@ void model_accept(struct model *m, char *states, uint32_t state, uint32_t count)
 int model_encode_begin(struct model *m, const struct model_image *p)
 {
     ASSERT(m->config.vision.shape.present);
-    return encoder_begin(&m->encoder, p);
+    return vision_encoder_begin(&m->encoder, p);
 }
 
 bool model_encode_run(struct model *m, uint64_t deadline_ns)
 {
-    return encoder_run(&m->encoder, deadline_ns);
+    return vision_encoder_run(&m->encoder, deadline_ns);
 }
 
 void model_encode_stop(struct model *m)
 {
-    encoder_stop(&m->encoder);
+    vision_encoder_stop(&m->encoder);
 }
 
 void model_encode_progress(const struct model *m, uint64_t *done, uint64_t *all)
 {
-    encoder_progress(&m->encoder, done, all);
+    vision_encoder_progress(&m->encoder, done, all);
 }
 
 bool model_encoder_trim(struct model *m)
 {
-    return encoder_trim(&m->encoder);
+    return vision_encoder_trim(&m->encoder);
 }

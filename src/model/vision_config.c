@@ -75,12 +75,12 @@ static void read_theta(struct json_read *r, struct vision_config *v)
         r->error = p.error;
 }
 
-static void read_tower(const json_t *config, const struct config *text, struct vision_config *v,
-                       struct json_read *r)
+static void read_vision(const json_t *config, const struct config *text, struct vision_config *v,
+                        struct json_read *r)
 {
-    const json_t *tower = json_object_get(config, "vision_config");
-    struct json_read t = {.object = tower, .where = "config.json: vision_config", .e = r->e};
-    if (!json_is_object(tower)) {
+    const json_t *vision = json_object_get(config, "vision_config");
+    struct json_read t = {.object = vision, .where = "config.json: vision_config", .e = r->e};
+    if (!json_is_object(vision)) {
         json_read_fail(r, -EINVAL, "the checkpoint has a vision encoder, but vision_config is missing");
         return;
     }
@@ -180,7 +180,7 @@ int vision_config_read(const json_t *config, const json_t *image, const json_t *
     struct json_read r = {.object = config, .where = "config.json", .e = e};
     struct json_read p = {.object = image, .where = "preprocessor_config.json", .e = e};
     struct json_read q = {.object = video, .where = "video_preprocessor_config.json", .e = e};
-    read_tower(config, text, &v, &r);
+    read_vision(config, text, &v, &r);
     if (!r.error)
         read_tokens(&r, text, &v.shape);
     if (!r.error)

@@ -45,7 +45,7 @@ static uint32_t slice_of_config(const struct vision_config *v)
     return MAX_OF(SLICE_WISH / unit * unit, unit);
 }
 
-static void set_strides(struct encoder *e, const struct vision_config *v)
+static void set_strides(struct vision_encoder *e, const struct vision_config *v)
 {
     uint32_t mid = MAX_OF(v->intermediate, vision_patch_values(v));
     e->config = v;
@@ -75,8 +75,8 @@ static float *take_floats(struct room *r, uint64_t count)
 }
 
 /* Memory of an image with this many patches and this longer edge. */
-static void lay_out_image(const struct encoder *e, struct room *r, uint64_t patches, uint64_t edge,
-                          struct encoder_arrays *a)
+static void lay_out_image(const struct vision_encoder *e, struct room *r, uint64_t patches, uint64_t edge,
+                          struct vision_encoder_arrays *a)
 {
     const struct vision_config *v = e->config;
     uint64_t pages = DIV_UP(patches, (uint64_t)PAGE_TOKENS);
@@ -87,7 +87,7 @@ static void lay_out_image(const struct encoder *e, struct room *r, uint64_t patc
     a->sines = take_floats(r, edge * (v->head_dim / 4));
 }
 
-static void lay_out_slice(const struct encoder *e, struct room *r, struct encoder_arrays *a)
+static void lay_out_slice(const struct vision_encoder *e, struct room *r, struct vision_encoder_arrays *a)
 {
     const struct vision_config *v = e->config;
     uint64_t n = e->slice_max, tokens = n / (v->shape.merge * v->shape.merge);
@@ -128,10 +128,10 @@ static uint64_t patch_products(const struct vision_config *v)
            (1 + v->deepstack_count) * merger;
 }
 
-void encoder_cost(const struct vision_config *v, struct model_vision *ret)
+void vision_encoder_cost(const struct vision_config *v, struct model_vision *ret)
 {
-    struct encoder e = {0};
-    struct encoder_arrays a;
+    struct vision_encoder e = {0};
+    struct vision_encoder_arrays a;
     struct room fixed = {0}, large = {0};
     const uint64_t patches = PAGE_TOKENS * ALIGN; /* so many that nothing is rounded */
     set_strides(&e, v);
@@ -145,7 +145,7 @@ void encoder_cost(const struct vision_config *v, struct model_vision *ret)
 }
 
 /* As model_encode_begin(). */
-static int commit(struct encoder *e, uint64_t bytes)
+static int commit(struct vision_encoder *e, uint64_t bytes)
 {
     uint32_t had = units_committed(e->units), wanted = (uint32_t)DIV_UP(bytes, (uint64_t)UNIT_SMALL_BYTES);
     ASSERT(wanted <= units_max(e->units));
@@ -156,7 +156,7 @@ static int commit(struct encoder *e, uint64_t bytes)
     return had + 1 < wanted;
 }
 
-bool encoder_trim(struct encoder *e)
+bool vision_encoder_trim(struct vision_encoder *e)
 {
     ASSERT(!e->busy);
     uint32_t count = e->units ? units_committed(e->units) : 0;
@@ -168,13 +168,14 @@ bool encoder_trim(struct encoder *e)
 
 /* ---- creation ---- */
 
-static void add_pass(struct encoder *e, enum encoder_sequence s, uint32_t block, uint32_t feature)
+static void add_pass(struct vision_encoder *e, enum vision_encoder_sequence s, uint32_t block,
+                     uint32_t feature)
 {
     ASSERT(e->pass_count < ENCODER_PASSES_MAX);
-    e->passes[e->pass_count++] = (struct encoder_pass){(uint8_t)s, (uint8_t)feature, (uint16_t)block};
+    e->passes[e->pass_count++] = (struct vision_encoder_pass){(uint8_t)s, (uint8_t)feature, (uint16_t)block};
 }
 
-static void list_passes(struct encoder *e)
+static void list_passes(struct vision_encoder *e)
 {
     const struct vision_config *v = e->config;
     uint32_t deep = 0;
@@ -188,10 +189,10 @@ static void list_passes(struct encoder *e)
     add_pass(e, ENCODER_MERGE, 0, 0);
 }
 
-static int open_memory(struct encoder *e, struct account *parent)
+static int open_memory(struct vision_encoder *e, struct account *parent)
 {
     struct model_shape shape = {.vision = e->config->shape};
-    encoder_cost(e->config, &shape.vision);
+    vision_encoder_cost(e->config, &shape.vision);
     uint64_t bytes = model_encode_bytes(&shape, shape.vision.pixels_max);
     int r = parent ? 0 : ledger_create(ACCOUNT_NO_LIMIT, &e->uncounted);
     if (r == 0)
@@ -203,30 +204,30 @@ static int open_memory(struct encoder *e, struct account *parent)
     return units_create_small(e->account, (uint32_t)(bytes / UNIT_SMALL_BYTES), &e->units);
 }
 
-int encoder_init(struct encoder *e, const struct config *c, const struct vision_weights *t, struct step *step,
-                 struct account *parent)
+int vision_encoder_init(struct vision_encoder *e, const struct config *c, const struct vision_weights *t,
+                        struct step *step, struct account *parent)
 {
     set_strides(e, &c->vision);
-    e->tower = t;
+    e->weights = t;
     e->step = step;
     list_passes(e);
     return open_memory(e, parent);
 }
 
-void encoder_done(struct encoder *e)
+void vision_encoder_done(struct vision_encoder *e)
 {
     if (e->units && units_free(e->units) < 0)
         units_abandon(e->units);
     account_close(e->account);
     ledger_free(e->uncounted);
-    *e = (struct encoder){0};
+    *e = (struct vision_encoder){0};
 }
 
 /* ---- an image ---- */
 
 /* Angles of whole numbers: rows use the first half of a head's frequencies, columns the second, which are the
  * same. */
-static void fill_angles(struct encoder *e, uint32_t edge)
+static void fill_angles(struct vision_encoder *e, uint32_t edge)
 {
     uint32_t n = e->config->head_dim / 4;
     for (uint32_t j = 0; j < n; j++) {
@@ -238,7 +239,7 @@ static void fill_angles(struct encoder *e, uint32_t edge)
     }
 }
 
-static void fill_levels(struct encoder *e)
+static void fill_levels(struct vision_encoder *e)
 {
     for (uint32_t c = 0; c < VISION_CHANNELS; c++) {
         for (uint32_t i = 0; i < 256; i++)
@@ -246,14 +247,14 @@ static void fill_levels(struct encoder *e)
     }
 }
 
-int encoder_begin(struct encoder *e, const struct model_image *p)
+int vision_encoder_begin(struct vision_encoder *e, const struct model_image *p)
 {
     const struct model_vision *s = &e->config->shape;
     uint32_t cell = s->patch * s->merge, rows = p->height / s->patch, columns = p->width / s->patch;
     ASSERT(!e->busy && p->width > 0 && p->height > 0 && p->width % cell == 0 && p->height % cell == 0 &&
            (uint64_t)p->width * p->height <= s->pixels_max);
     struct room room = {.base = units_base(e->units)};
-    struct encoder_arrays a;
+    struct vision_encoder_arrays a;
     lay_out_slice(e, &room, &a);
     lay_out_image(e, &room, (uint64_t)rows * columns, MAX_OF(rows, columns), &a);
     int r = commit(e, room.used);
@@ -275,27 +276,27 @@ int encoder_begin(struct encoder *e, const struct model_image *p)
     return 0;
 }
 
-void encoder_stop(struct encoder *e)
+void vision_encoder_stop(struct vision_encoder *e)
 {
     e->busy = false;
 }
 
-void encoder_progress(const struct encoder *e, uint64_t *done, uint64_t *all)
+void vision_encoder_progress(const struct vision_encoder *e, uint64_t *done, uint64_t *all)
 {
     *done = e->busy ? (uint64_t)e->pass * e->slices + e->slice : 0;
     *all = e->busy ? (uint64_t)e->pass_count * e->slices : 0;
 }
 
-static enum encoder_op op_now(const struct encoder *e)
+static enum vision_encoder_op op_now(const struct vision_encoder *e)
 {
-    return (enum encoder_op)sequences[e->passes[e->pass].sequence].ops[e->stage];
+    return (enum vision_encoder_op)sequences[e->passes[e->pass].sequence].ops[e->stage];
 }
 
 /* To the next stage, slice, pass; false at the end. */
-static bool advance(struct encoder *e)
+static bool advance(struct vision_encoder *e)
 {
     e->tile = 0;
-    if (op_now(e) == OP_ATTEND && ++e->range < encoder_ranges(e))
+    if (op_now(e) == OP_ATTEND && ++e->range < vision_encoder_ranges(e))
         return true;
     e->range = 0;
     if (++e->stage < sequences[e->passes[e->pass].sequence].count)
@@ -308,7 +309,7 @@ static bool advance(struct encoder *e)
 }
 
 struct piece {
-    struct encoder *e;
+    struct vision_encoder *e;
     workers_fn *fn;
 };
 
@@ -319,9 +320,9 @@ static void piece_tile(void *arg, uint32_t tile, uint32_t worker)
 }
 
 /* True: that was the last one. */
-static bool run_piece(struct encoder *e)
+static bool run_piece(struct vision_encoder *e)
 {
-    struct encoder_stage s = encoder_stage(e, op_now(e));
+    struct vision_encoder_stage s = vision_encoder_stage(e, op_now(e));
     struct piece p = {e, s.fn};
     uint64_t each = MAX_OF(PIECE_COST / MAX_OF(s.tile_cost, 1), 1);
     uint32_t tiles = (uint32_t)MIN_OF(each * workers_count(e->step->workers), s.tiles - e->tile);
@@ -330,7 +331,7 @@ static bool run_piece(struct encoder *e)
     return e->tile == s.tiles && !advance(e);
 }
 
-bool encoder_run(struct encoder *e, uint64_t deadline_ns)
+bool vision_encoder_run(struct vision_encoder *e, uint64_t deadline_ns)
 {
     ASSERT(e->busy);
     do {

@@ -16,9 +16,9 @@
 #include "memory/units.h"
 
 /* Which stages a pass consists of. */
-enum encoder_sequence { ENCODER_EMBED, ENCODER_KEYS, ENCODER_MIX, ENCODER_MERGE };
+enum vision_encoder_sequence { ENCODER_EMBED, ENCODER_KEYS, ENCODER_MIX, ENCODER_MERGE };
 
-struct encoder_pass {
+struct vision_encoder_pass {
     uint8_t sequence;
     uint8_t feature; /* MERGE: which of a token's; 0 is the embedding, the others DeepStack's */
     uint16_t block;  /* KEYS, MIX */
@@ -26,7 +26,7 @@ struct encoder_pass {
 #define ENCODER_PASSES_MAX (2 * VISION_DEPTH_MAX + VISION_DEEPSTACK_MAX + 2)
 
 /* Arrays in the committed memory; an image's, then a slice's. */
-struct encoder_arrays {
+struct vision_encoder_arrays {
     float *h;                              /* [patches][hidden]: the residual stream */
     char *kv;                              /* [heads][pages] pages of one head: K transposed, V */
     uint32_t *pages;                       /* [pages]: 0, 1, 2, ... */
@@ -41,14 +41,14 @@ struct encoder_arrays {
     float **column_y;
 };
 
-struct encoder {
+struct vision_encoder {
     /* Constant. */
     const struct vision_config *config;
-    const struct vision_weights *tower;
+    const struct vision_weights *weights;
     struct step *step; /* kernels, workers, and what each worker has for attention */
     uint32_t slice_max;
     uint32_t x_stride, y_stride, mid_stride, merged_stride, sums_stride;
-    struct encoder_pass passes[ENCODER_PASSES_MAX];
+    struct vision_encoder_pass passes[ENCODER_PASSES_MAX];
     uint32_t pass_count;
     /* Memory: the first units_committed() units are there. */
     struct ledger *uncounted; /* used without an account */
@@ -59,31 +59,31 @@ struct encoder {
     struct model_image image;
     uint32_t rows, columns, patches; /* rows and columns of patches */
     uint32_t slices, page_count;
-    struct encoder_arrays a;
+    struct vision_encoder_arrays a;
     /* Where it is: of the pass, the slice, the stage within the sequence (attention has several, a range of
      * keys each), the next tile. */
     uint32_t pass, slice, stage, range, tile;
-    uint8_t op; /* enum encoder_op of the stage that is being computed */
+    uint8_t op; /* enum vision_encoder_op of the stage that is being computed */
 };
 
 /* Fills what of model_vision says what encoding takes. */
-void encoder_cost(const struct vision_config *v, struct model_vision *ret);
-/* `e` is zeroed; its account is opened below `parent`, which may be NULL. 0 or -ENOMEM: encoder_done() in
+void vision_encoder_cost(const struct vision_config *v, struct model_vision *ret);
+/* `e` is zeroed; its account is opened below `parent`, which may be NULL. 0 or -ENOMEM: vision_encoder_done() in
  * either case. */
-int encoder_init(struct encoder *e, const struct config *c, const struct vision_weights *t, struct step *step,
-                 struct account *parent);
+int vision_encoder_init(struct vision_encoder *e, const struct config *c, const struct vision_weights *t,
+                        struct step *step, struct account *parent);
 /* Fine on a zeroed struct. */
-void encoder_done(struct encoder *e);
+void vision_encoder_done(struct vision_encoder *e);
 
-int encoder_begin(struct encoder *e, const struct model_image *p);
-bool encoder_run(struct encoder *e, uint64_t deadline_ns);
-void encoder_stop(struct encoder *e);
-void encoder_progress(const struct encoder *e, uint64_t *done, uint64_t *all);
-bool encoder_trim(struct encoder *e);
+int vision_encoder_begin(struct vision_encoder *e, const struct model_image *p);
+bool vision_encoder_run(struct vision_encoder *e, uint64_t deadline_ns);
+void vision_encoder_stop(struct vision_encoder *e);
+void vision_encoder_progress(const struct vision_encoder *e, uint64_t *done, uint64_t *all);
+bool vision_encoder_trim(struct vision_encoder *e);
 
-/* ---- between vision_encoder.c and encoder_tiles.c ---- */
+/* ---- between vision_encoder.c and vision_tiles.c ---- */
 
-enum encoder_op {
+enum vision_encoder_op {
     OP_PIXELS,     /* mid = patches of pixels */
     OP_EMBED,      /* h = product of mid */
     OP_PLACE,      /* h += bias and learned positions */
@@ -107,14 +107,14 @@ enum encoder_op {
 };
 
 /* One stage of one slice. */
-struct encoder_stage {
+struct vision_encoder_stage {
     workers_fn *fn; /* its arg is the encoder */
     uint32_t tiles;
     uint64_t tile_cost; /* multiply-adds, about */
 };
 /* Prepares the stage `op` of the present slice. */
-struct encoder_stage encoder_stage(struct encoder *e, enum encoder_op op);
+struct vision_encoder_stage vision_encoder_stage(struct vision_encoder *e, enum vision_encoder_op op);
 /* Ranges of keys that attention takes one after another. */
-uint32_t encoder_ranges(const struct encoder *e);
+uint32_t vision_encoder_ranges(const struct vision_encoder *e);
 
 #endif

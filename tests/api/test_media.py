@@ -407,7 +407,7 @@ def test_a_image_that_the_template_leaves_out_is_refused(eyes):
 # ---- models that do not see ----
 
 
-def test_a_model_without_its_tower_refuses_images():
+def test_a_model_without_its_vision_encoder_refuses_images():
     with serving("--max-image-pixels", "0") as s:
         for part in (image(data_url(file_of(SEEN[0]))), video("data:,")):
             error = refused(ask(s, "Look.", part), 400, "unsupported_value", "without its vision encoder")

@@ -52,7 +52,7 @@ def test_a_refusal_says_what_images_take():
         assert refused.returncode == 1 and "does not fit" in refused.stderr and words not in refused.stderr
 
 
-def test_a_plan_without_images_has_no_tower():
+def test_a_plan_without_images_has_no_vision_encoder():
     plan, accounts = planned("--max-image-pixels", "0")
     assert (plan["image_pixels_max"], plan["vision_weight_bytes"]) == (0, 0)
     assert accounts["vision"]["limit_bytes"] == 0

@@ -69,7 +69,7 @@ TEST(every_form_of_the_tiny_shapes_loads_and_computes)
             assert_true(probed.page_bytes > 0);
             small_ask(dir, &answer);
             check_logits(&answer);
-            if (s->tower.depth)
+            if (s->vision.depth)
                 check_tower(dir);
         }
     }

@@ -20,7 +20,7 @@ struct fixture {
     /* What each page holds, by what it was given; 0: nothing. */
     uint32_t names[PAGES_MAX], next_name;
     uint32_t evicted, moves; /* evicted: the name of the last one */
-    uint32_t relief;         /* units that others have */
+    uint32_t reclaimable;    /* units that others have */
     bool asked_for_cached;
 };
 
@@ -51,9 +51,9 @@ static bool on_refusal(void *arg, bool cached)
 {
     struct fixture *f = arg;
     f->asked_for_cached |= cached;
-    if (f->relief == 0)
+    if (f->reclaimable == 0)
         return false;
-    f->relief--;
+    f->reclaimable--;
     account_set_limit(f->kv, account_numbers(f->kv).limit + UNIT_BYTES);
     return true;
 }
@@ -220,7 +220,7 @@ TEST(others_give_before_a_cached_page_goes)
     open_pool(&f, UNIT_BYTES, 2 * UNIT_BYTES);
     cache(&f, take(&f));
     take(&f);
-    f.relief = 1;
+    f.reclaimable = 1;
     assert_int_equal(take(&f), 2);
     assert_false(f.asked_for_cached);
     assert_int_equal(f.evicted, 0);

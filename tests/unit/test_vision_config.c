@@ -17,9 +17,9 @@
     "\"intermediate_size\":160,\"vocab_size\":512,\"max_position_embeddings\":4096,"                         \
     "\"rope_parameters\":{\"partial_rotary_factor\":0.5,\"rope_type\":\"default\",\"mrope_interleaved\":"    \
     "true,\"mrope_section\":[2,1,1]}}"
-#define TOWER_BUT_SIZE                                                                                       \
+#define VISION_BUT_SIZE                                                                                      \
     "\"depth\":3,\"num_heads\":2,\"intermediate_size\":64,\"patch_size\":16,\"out_hidden_size\":64"
-#define TOWER TOWER_BUT_SIZE ",\"hidden_size\":32,\"num_position_embeddings\":64"
+#define VISION VISION_BUT_SIZE ",\"hidden_size\":32,\"num_position_embeddings\":64"
 
 static struct arena *arena(void)
 {
@@ -72,7 +72,7 @@ static void refuses(const char *config, const char *image, int code, const char 
 
 TEST(without_preprocessor_files_the_families_values_hold)
 {
-    struct vision_config v = reads("{" TEXT ",\"vision_config\":{" TOWER "}}", NULL, NULL, NULL);
+    struct vision_config v = reads("{" TEXT ",\"vision_config\":{" VISION "}}", NULL, NULL, NULL);
     assert_true(v.shape.present && v.depth == 3 && v.hidden == 32 && v.heads == 2 && v.head_dim == 16);
     assert_true(v.shape.patch == 16 && v.shape.merge == 2 && v.grid == 8 && v.theta == 10000);
     assert_true(v.shape.feature_floats == 64 && v.deepstack_count == 0);
@@ -89,7 +89,7 @@ TEST(without_preprocessor_files_the_families_values_hold)
 
 TEST(bounds_come_from_either_file_and_the_older_keys_win)
 {
-    const char *config = "{" TEXT ",\"vision_config\":{" TOWER "}}";
+    const char *config = "{" TEXT ",\"vision_config\":{" VISION "}}";
     struct vision_config v = reads(
         config, "{\"size\":{\"shortest_edge\":4096,\"longest_edge\":1048576},\"image_mean\":[0.1,0.2,0.3]}",
         "{\"image_processor\":{\"max_pixels\":5}}", "{\"fps\":1.5,\"max_frames\":12,\"min_frames\":2}");
@@ -106,7 +106,7 @@ TEST(bounds_come_from_either_file_and_the_older_keys_win)
 
 TEST(a_cap_lowers_both_bounds_and_leaves_one_token)
 {
-    const char *config = "{" TEXT ",\"vision_config\":{" TOWER "}}";
+    const char *config = "{" TEXT ",\"vision_config\":{" VISION "}}";
     struct vision_config v;
     assert_int_equal(load(config, NULL, NULL, NULL, 30000, &v, NULL), 0);
     assert_true(v.shape.pixels_min == 30000 && v.shape.pixels_max == 30000);
@@ -119,21 +119,23 @@ TEST(a_cap_lowers_both_bounds_and_leaves_one_token)
 TEST(what_is_no_tower_of_ours_is_named)
 {
     refuses("{" TEXT "}", NULL, -EINVAL, "vision_config is missing");
-    refuses("{" TEXT ",\"vision_config\":{" TOWER_BUT_SIZE
+    refuses("{" TEXT ",\"vision_config\":{" VISION_BUT_SIZE
             ",\"hidden_size\":30,\"num_position_embeddings\":64}}",
             NULL, -ENOTSUP, "a head's size must be a multiple of 4");
-    refuses("{" TEXT ",\"vision_config\":{" TOWER_BUT_SIZE
+    refuses("{" TEXT ",\"vision_config\":{" VISION_BUT_SIZE
             ",\"hidden_size\":32,\"num_position_embeddings\":60}}",
             NULL, -ENOTSUP, "which is no square");
-    refuses("{" TEXT ",\"vision_config\":{" TOWER ",\"deepstack_visual_indexes\":[1]}}", NULL, -ENOTSUP,
+    refuses("{" TEXT ",\"vision_config\":{" VISION ",\"deepstack_visual_indexes\":[1]}}", NULL, -ENOTSUP,
             "deepstack_visual_indexes is not empty");
-    refuses("{" TEXT ",\"vision_config\":{" TOWER ",\"in_channels\":1}}", NULL, -ENOTSUP, "in_channels is 1");
-    refuses("{" TEXT ",\"vision_config\":{" TOWER ",\"hidden_act\":\"relu\"}}", NULL, -ENOTSUP,
+    refuses("{" TEXT ",\"vision_config\":{" VISION ",\"in_channels\":1}}", NULL, -ENOTSUP,
+            "in_channels is 1");
+    refuses("{" TEXT ",\"vision_config\":{" VISION ",\"hidden_act\":\"relu\"}}", NULL, -ENOTSUP,
             "hidden_act 'relu'");
-    refuses("{" TEXT ",\"vision_config\":{" TOWER "}}", "{\"patch_size\":14}", -ENOTSUP, "patch_size is 14");
-    refuses("{" TEXT ",\"vision_config\":{" TOWER "}}", "{\"image_std\":[0,1,1]}", -EINVAL, "image_std");
-    refuses("{" TEXT ",\"vision_config\":{" TOWER "}}", "{\"rescale_factor\":1}", -ENOTSUP, "rescale_factor");
-    refuses("{" TEXT ",\"vision_config\":{" TOWER "}}", "{\"min_pixels\":9,\"max_pixels\":8}", -EINVAL,
+    refuses("{" TEXT ",\"vision_config\":{" VISION "}}", "{\"patch_size\":14}", -ENOTSUP, "patch_size is 14");
+    refuses("{" TEXT ",\"vision_config\":{" VISION "}}", "{\"image_std\":[0,1,1]}", -EINVAL, "image_std");
+    refuses("{" TEXT ",\"vision_config\":{" VISION "}}", "{\"rescale_factor\":1}", -ENOTSUP,
+            "rescale_factor");
+    refuses("{" TEXT ",\"vision_config\":{" VISION "}}", "{\"min_pixels\":9,\"max_pixels\":8}", -EINVAL,
             "9 pixels at least and 8 at most");
 }
 

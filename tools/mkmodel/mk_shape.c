@@ -63,9 +63,9 @@ const struct mk_shape mk_shapes[] = {
      .key_heads = 2,
      .value_heads = 4,
      .linear_dim = 32,
-     .tower = {.depth = 2, .hidden = 64, .heads = 2, .intermediate = 112, .grid = 6}},
+     .vision = {.depth = 2, .hidden = 64, .heads = 2, .intermediate = 112, .grid = 6}},
     /* The vision encoder of the larger ones, behind next to no text model. */
-    {.name = "qwen3.5-tower",
+    {.name = "qwen3.5-vision",
      .model_type = "qwen3_5",
      .layers = 4,
      .hidden = 2048,
@@ -80,7 +80,7 @@ const struct mk_shape mk_shapes[] = {
      .key_heads = 16,
      .value_heads = 16,
      .linear_dim = 128,
-     .tower = {.depth = 27, .hidden = 1152, .heads = 16, .intermediate = 4304, .grid = 48}},
+     .vision = {.depth = 27, .hidden = 1152, .heads = 16, .intermediate = 4304, .grid = 48}},
     {.name = "qwen3-0.6b",
      .model_type = "qwen3",
      .layers = 28,
@@ -222,7 +222,7 @@ static void write_experts(FILE *out, const struct mk_shape *s)
 
 static void write_tower(FILE *out, const struct mk_shape *s)
 {
-    const struct mk_tower *t = &s->tower;
+    const struct mk_tower *t = &s->vision;
     fprintf(out,
             "  \"image_token_id\": %u,\n  \"video_token_id\": %u,\n  \"vision_start_token_id\": %u,\n"
             "  \"vision_end_token_id\": %u,\n",
@@ -264,7 +264,7 @@ static void write_text(FILE *out, const struct mk_shape *s, uint32_t layers)
             "    \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": %.0f, "
             "\"partial_rotary_factor\": %s",
             s->tied ? "true" : "false", s->rope_theta, mk_shape_is_hybrid(s) ? "0.25" : "1.0");
-    if (s->tower.depth)
+    if (s->vision.depth)
         write_sections(out, s);
     fputs("}\n", out);
 }
@@ -274,7 +274,7 @@ void mk_shape_config(FILE *out, const struct mk_shape *s, const struct mk_form *
     fprintf(out, "{\n  \"model_type\": \"%s\",\n  \"dtype\": \"bfloat16\",\n", s->model_type);
     if (f->bits)
         write_quantization(out, s, f, layers);
-    if (s->tower.depth)
+    if (s->vision.depth)
         write_tower(out, s);
     if (mk_shape_is_hybrid(s)) {
         fprintf(out, "  \"text_config\": {\n    \"model_type\": \"%s_text\",\n", s->model_type);

@@ -32,7 +32,7 @@ struct mk_shape {
     uint32_t key_heads, value_heads, linear_dim;
     /* Experts; 0 = none. */
     uint32_t experts, top_k, expert_intermediate, shared_intermediate;
-    struct mk_tower tower; /* hybrids only; zeros: none */
+    struct mk_tower vision; /* hybrids only; zeros: none */
 };
 
 /* How weights are stored. */

@@ -236,7 +236,7 @@ static const char *join(const char *head, const char *tail, char ret[120])
 
 static void list_tower_block(struct lister *l, const char *head)
 {
-    const struct mk_tower *t = &l->shape->tower;
+    const struct mk_tower *t = &l->shape->vision;
     char path[120];
     add_tower_norm(l, join(head, "norm1", path), t->hidden);
     add_tower_norm(l, join(head, "norm2", path), t->hidden);
@@ -248,7 +248,7 @@ static void list_tower_block(struct lister *l, const char *head)
 
 static void list_tower(struct lister *l)
 {
-    const struct mk_tower *t = &l->shape->tower;
+    const struct mk_tower *t = &l->shape->vision;
     const char *prefix = l->form->bits ? "vision_tower" : "model.visual";
     uint64_t merged = (uint64_t)t->hidden * MK_MERGE * MK_MERGE;
     char head[120], path[120];
@@ -285,7 +285,7 @@ int mk_tensors_list(const struct mk_shape *s, const struct mk_form *f, uint32_t 
     if (!s->tied)
         add_matrix(&l, f->bits, table,
                    mk_shape_is_hybrid(s) && f->bits ? "language_model.lm_head" : "lm_head", ".weight");
-    if (s->tower.depth)
+    if (s->vision.depth)
         list_tower(&l);
     if (l.failed) {
         mk_tensors_done(&tensors);

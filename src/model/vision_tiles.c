@@ -1,4 +1,4 @@
-/* encoder_tiles.c - the stages' arithmetic, tile by tile.
+/* vision_tiles.c - the stages' arithmetic, tile by tile.
  *
  * Two kinds of tiles: rows, a page's worth of patches (or the tokens of as many), and rectangles of a
  * product, panels of its matrix times a block of columns. Both have a fixed size, independent of other
@@ -15,33 +15,33 @@
 #define QUERY_BLOCK  64u
 #define TILE_COST    ((uint64_t)4 << 20)
 
-static const struct vision_block *block_now(const struct encoder *e)
+static const struct vision_block *block_now(const struct vision_encoder *e)
 {
-    return &e->tower->blocks[e->passes[e->pass].block];
+    return &e->weights->blocks[e->passes[e->pass].block];
 }
 
-static const struct vision_merger *merger_now(const struct encoder *e)
+static const struct vision_merger *merger_now(const struct vision_encoder *e)
 {
     uint32_t feature = e->passes[e->pass].feature;
-    return feature == 0 ? &e->tower->merger : &e->tower->deepstack[feature - 1];
+    return feature == 0 ? &e->weights->merger : &e->weights->deepstack[feature - 1];
 }
 
-static uint32_t slice_from(const struct encoder *e)
+static uint32_t slice_from(const struct vision_encoder *e)
 {
     return e->slice * e->slice_max;
 }
 
-static uint32_t slice_count(const struct encoder *e)
+static uint32_t slice_count(const struct vision_encoder *e)
 {
     return MIN_OF(e->patches - slice_from(e), e->slice_max);
 }
 
-static uint32_t token_patches(const struct encoder *e)
+static uint32_t token_patches(const struct vision_encoder *e)
 {
     return e->config->shape.merge * e->config->shape.merge;
 }
 
-static float *h_of(const struct encoder *e, uint32_t patch)
+static float *h_of(const struct vision_encoder *e, uint32_t patch)
 {
     return e->a.h + (size_t)patch * e->config->hidden;
 }
@@ -51,13 +51,13 @@ struct span {
     uint32_t from, to;
 };
 
-static struct span row_span(const struct encoder *e, uint32_t tile)
+static struct span row_span(const struct vision_encoder *e, uint32_t tile)
 {
     return (struct span){tile * ROW_TILE, MIN_OF((tile + 1) * ROW_TILE, slice_count(e))};
 }
 
 /* Tokens of the slice, of as many patches. */
-static struct span token_span(const struct encoder *e, uint32_t tile)
+static struct span token_span(const struct vision_encoder *e, uint32_t tile)
 {
     uint32_t each = DIV_UP(ROW_TILE, token_patches(e)), all = slice_count(e) / token_patches(e);
     return (struct span){tile * each, MIN_OF((tile + 1) * each, all)};
@@ -70,18 +70,18 @@ struct place {
 };
 
 /* Patches go token by token, and within one row by row: each run of merge * merge is a token. */
-static struct place place_of(const struct encoder *e, uint32_t patch)
+static struct place place_of(const struct vision_encoder *e, uint32_t patch)
 {
     uint32_t m = e->config->shape.merge, per_row = e->columns / m;
     uint32_t token = patch / (m * m), within = patch % (m * m);
     return (struct place){token / per_row * m + within / m, token % per_row * m + within % m};
 }
 
-static void read_patch(const struct encoder *e, uint32_t patch, float *ret)
+static void read_patch(const struct vision_encoder *e, uint32_t patch, float *ret)
 {
     struct place at = place_of(e, patch);
     uint32_t size = e->config->shape.patch;
-    bool last = e->tower->channels_last;
+    bool last = e->weights->channels_last;
     size_t plane = (size_t)size * size;
     for (uint32_t f = 0; f < VISION_FRAMES; f++) {
         for (uint32_t y = 0; y < size; y++) {
@@ -100,7 +100,7 @@ static void read_patch(const struct encoder *e, uint32_t patch, float *ret)
 
 static void pixels_tile(void *arg, uint32_t tile, uint32_t worker)
 {
-    struct encoder *e = arg;
+    struct vision_encoder *e = arg;
     struct span s = row_span(e, tile);
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++)
@@ -121,7 +121,7 @@ static struct between between(uint32_t index, uint32_t count, uint32_t grid)
     return (struct between){low, MIN_OF(low + 1, grid - 1), (float)(at - low)};
 }
 
-static void add_position(const struct encoder *e, struct place p, float *h, float *row)
+static void add_position(const struct vision_encoder *e, struct place p, float *h, float *row)
 {
     uint32_t grid = e->config->grid, n = e->config->hidden;
     struct between r = between(p.row, e->rows, grid), c = between(p.column, e->columns, grid);
@@ -133,13 +133,13 @@ static void add_position(const struct encoder *e, struct place p, float *h, floa
                    {r.high * grid + c.low, r.part * (1 - c.part)},
                    {r.high * grid + c.high, r.part * c.part}};
     for (size_t i = 0; i < COUNT_OF(corners); i++) {
-        matrix_row(&e->tower->positions.parts[0], corners[i].index, row);
+        matrix_row(&e->weights->positions.parts[0], corners[i].index, row);
         e->step->ops->add_scaled(h, row, corners[i].weight, n);
     }
 }
 
 /* A worker's own floats: at least a patch's values. */
-static float *own_floats(const struct encoder *e, uint32_t worker)
+static float *own_floats(const struct vision_encoder *e, uint32_t worker)
 {
     _Static_assert(VISION_HIDDEN_MAX <= KERN_ATTN_SCRATCH, "a row of positions must fit");
     return e->step->attention_scratch + (size_t)worker * KERN_ATTN_SCRATCH;
@@ -147,18 +147,18 @@ static float *own_floats(const struct encoder *e, uint32_t worker)
 
 static void place_tile(void *arg, uint32_t tile, uint32_t worker)
 {
-    struct encoder *e = arg;
+    struct vision_encoder *e = arg;
     struct span s = row_span(e, tile);
     for (uint32_t i = s.from; i < s.to; i++) {
         uint32_t patch = slice_from(e) + i;
-        e->step->ops->add(h_of(e, patch), e->tower->patches.bias, e->config->hidden);
+        e->step->ops->add(h_of(e, patch), e->weights->patches.bias, e->config->hidden);
         add_position(e, place_of(e, patch), h_of(e, patch), own_floats(e, worker));
     }
 }
 
 /* ---- rows of a block ---- */
 
-static void norm(const struct encoder *e, float *y, const float *x, const struct vision_norm *n,
+static void norm(const struct vision_encoder *e, float *y, const float *x, const struct vision_norm *n,
                  uint32_t count)
 {
     e->step->ops->layernorm(y, x, n->weight, n->bias, count, 1e-6f);
@@ -166,7 +166,7 @@ static void norm(const struct encoder *e, float *y, const float *x, const struct
 
 static void norm_tile(void *arg, uint32_t tile, uint32_t worker)
 {
-    struct encoder *e = arg;
+    struct vision_encoder *e = arg;
     struct span s = row_span(e, tile);
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++)
@@ -175,7 +175,7 @@ static void norm_tile(void *arg, uint32_t tile, uint32_t worker)
 }
 
 /* Rotates all heads of one patch's queries or keys. */
-static void rotate(const struct encoder *e, float *heads, uint32_t patch)
+static void rotate(const struct vision_encoder *e, float *heads, uint32_t patch)
 {
     const struct vision_config *v = e->config;
     uint32_t quarter = v->head_dim / 4;
@@ -190,7 +190,7 @@ static void rotate(const struct encoder *e, float *heads, uint32_t patch)
         e->step->ops->rope(heads + (size_t)head * v->head_dim, cosines, sines, 2 * quarter);
 }
 
-static struct kern_kv kv_of(const struct encoder *e, uint32_t head)
+static struct kern_kv kv_of(const struct vision_encoder *e, uint32_t head)
 {
     uint32_t head_dim = e->config->head_dim;
     size_t half = (size_t)head_dim * PAGE_TOKENS * sizeof(float);
@@ -204,7 +204,7 @@ static struct kern_kv kv_of(const struct encoder *e, uint32_t head)
 
 static void keys_tile(void *arg, uint32_t tile, uint32_t worker)
 {
-    struct encoder *e = arg;
+    struct vision_encoder *e = arg;
     const struct vision_config *v = e->config;
     struct span s = row_span(e, tile);
     (void)worker;
@@ -222,7 +222,7 @@ static void keys_tile(void *arg, uint32_t tile, uint32_t worker)
 
 static void queries_tile(void *arg, uint32_t tile, uint32_t worker)
 {
-    struct encoder *e = arg;
+    struct vision_encoder *e = arg;
     struct span s = row_span(e, tile);
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++) {
@@ -232,13 +232,13 @@ static void queries_tile(void *arg, uint32_t tile, uint32_t worker)
     }
 }
 
-static uint32_t range_keys(const struct encoder *e)
+static uint32_t range_keys(const struct vision_encoder *e)
 {
     uint64_t segment = (uint64_t)2 * QUERY_BLOCK * KERN_SEGMENT_TOKENS * e->config->head_dim;
     return (uint32_t)DIV_UP(TILE_COST, segment) * KERN_SEGMENT_TOKENS;
 }
 
-uint32_t encoder_ranges(const struct encoder *e)
+uint32_t vision_encoder_ranges(const struct vision_encoder *e)
 {
     return DIV_UP(e->patches, range_keys(e));
 }
@@ -246,7 +246,7 @@ uint32_t encoder_ranges(const struct encoder *e)
 /* Tile: a head, a block of the slice's patches. */
 static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
 {
-    struct encoder *e = arg;
+    struct vision_encoder *e = arg;
     const struct vision_config *v = e->config;
     _Static_assert(QUERY_BLOCK <= STEP_QUERIES_MAX, "a worker has room for a block of queries");
     uint32_t blocks = DIV_UP(slice_count(e), QUERY_BLOCK), head = tile / blocks;
@@ -265,7 +265,7 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
 }
 
 /* h += y + bias. */
-static void add_row(const struct encoder *e, uint32_t i, const float *bias)
+static void add_row(const struct vision_encoder *e, uint32_t i, const float *bias)
 {
     float *y = e->a.y + (size_t)i * e->y_stride;
     e->step->ops->add(y, bias, e->config->hidden);
@@ -274,7 +274,7 @@ static void add_row(const struct encoder *e, uint32_t i, const float *bias)
 
 static void mix_tile(void *arg, uint32_t tile, uint32_t worker)
 {
-    struct encoder *e = arg;
+    struct vision_encoder *e = arg;
     const struct vision_block *b = block_now(e);
     struct span s = row_span(e, tile);
     (void)worker;
@@ -286,7 +286,7 @@ static void mix_tile(void *arg, uint32_t tile, uint32_t worker)
 
 static void gelu_tile(void *arg, uint32_t tile, uint32_t worker)
 {
-    struct encoder *e = arg;
+    struct vision_encoder *e = arg;
     struct span s = row_span(e, tile);
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++) {
@@ -298,7 +298,7 @@ static void gelu_tile(void *arg, uint32_t tile, uint32_t worker)
 
 static void add_tile(void *arg, uint32_t tile, uint32_t worker)
 {
-    struct encoder *e = arg;
+    struct vision_encoder *e = arg;
     struct span s = row_span(e, tile);
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++)
@@ -309,7 +309,7 @@ static void add_tile(void *arg, uint32_t tile, uint32_t worker)
 
 static void gather_tile(void *arg, uint32_t tile, uint32_t worker)
 {
-    struct encoder *e = arg;
+    struct vision_encoder *e = arg;
     const struct vision_merger *m = merger_now(e);
     uint32_t each = token_patches(e), hidden = e->config->hidden;
     struct span s = token_span(e, tile);
@@ -317,7 +317,7 @@ static void gather_tile(void *arg, uint32_t tile, uint32_t worker)
     for (uint32_t t = s.from; t < s.to; t++) {
         float *x = e->a.x + (size_t)t * e->merged_stride;
         const float *h = h_of(e, slice_from(e) + t * each);
-        if (m != &e->tower->merger) {
+        if (m != &e->weights->merger) {
             norm(e, x, h, &m->norm, each * hidden);
             continue;
         }
@@ -328,7 +328,7 @@ static void gather_tile(void *arg, uint32_t tile, uint32_t worker)
 
 static void merge_gelu_tile(void *arg, uint32_t tile, uint32_t worker)
 {
-    struct encoder *e = arg;
+    struct vision_encoder *e = arg;
     struct span s = token_span(e, tile);
     (void)worker;
     for (uint32_t t = s.from; t < s.to; t++) {
@@ -338,7 +338,7 @@ static void merge_gelu_tile(void *arg, uint32_t tile, uint32_t worker)
     }
 }
 
-static float *feature_of(const struct encoder *e, uint32_t token)
+static float *feature_of(const struct vision_encoder *e, uint32_t token)
 {
     size_t first = slice_from(e) / token_patches(e);
     return e->image.features + (first + token) * e->config->shape.feature_floats +
@@ -347,7 +347,7 @@ static float *feature_of(const struct encoder *e, uint32_t token)
 
 static void feature_tile(void *arg, uint32_t tile, uint32_t worker)
 {
-    struct encoder *e = arg;
+    struct vision_encoder *e = arg;
     struct span s = token_span(e, tile);
     (void)worker;
     for (uint32_t t = s.from; t < s.to; t++)
@@ -366,15 +366,15 @@ struct product {
     size_t y_stride;
 };
 
-static struct product product_of(const struct encoder *e, enum encoder_op op)
+static struct product product_of(const struct vision_encoder *e, enum vision_encoder_op op)
 {
-    const struct encoder_arrays *a = &e->a;
+    const struct vision_encoder_arrays *a = &e->a;
     const struct vision_block *b = block_now(e);
     const struct vision_merger *m = merger_now(e);
     uint32_t n = slice_count(e), tokens = n / token_patches(e);
     switch (op) {
     case OP_EMBED:
-        return (struct product){&e->tower->patches, n, a->mid, e->mid_stride, h_of(e, slice_from(e)),
+        return (struct product){&e->weights->patches, n, a->mid, e->mid_stride, h_of(e, slice_from(e)),
                                 e->config->hidden};
     case OP_KEY_VALUE:
         return (struct product){&b->key_value, n, a->x, e->x_stride, a->y, e->y_stride};
@@ -410,8 +410,8 @@ static const struct matrix *matrix_of(const struct product *p)
 /* Blocks of columns change fastest: they share the panels. */
 static void product_tile(void *arg, uint32_t tile, uint32_t worker)
 {
-    struct encoder *e = arg;
-    const struct product p = product_of(e, (enum encoder_op)e->op);
+    struct vision_encoder *e = arg;
+    const struct product p = product_of(e, (enum vision_encoder_op)e->op);
     const struct matrix *m = matrix_of(&p);
     uint32_t blocks = DIV_UP(p.count, COLUMN_BLOCK), step = tile_panels(m);
     uint32_t panel = tile / blocks * step, column = tile % blocks * COLUMN_BLOCK;
@@ -424,7 +424,7 @@ static void product_tile(void *arg, uint32_t tile, uint32_t worker)
 }
 
 /* Columns, and where the matrix is quantised their group sums. */
-static void set_columns(struct encoder *e, const struct product *p)
+static void set_columns(struct vision_encoder *e, const struct product *p)
 {
     const struct matrix *m = matrix_of(p);
     for (uint32_t i = 0; i < p->count; i++) {
@@ -438,7 +438,7 @@ static void set_columns(struct encoder *e, const struct product *p)
     }
 }
 
-static struct encoder_stage product_stage(struct encoder *e, enum encoder_op op)
+static struct vision_encoder_stage product_stage(struct vision_encoder *e, enum vision_encoder_op op)
 {
     struct product p = product_of(e, op);
     const struct matrix *m = matrix_of(&p);
@@ -446,33 +446,35 @@ static struct encoder_stage product_stage(struct encoder *e, enum encoder_op op)
     e->op = (uint8_t)op;
     if (e->tile == 0)
         set_columns(e, &p);
-    return (struct encoder_stage){product_tile,
-                                  DIV_UP(matrix_panels(m), panels) * DIV_UP(p.count, COLUMN_BLOCK),
-                                  (uint64_t)COLUMN_BLOCK * MATRIX_PANEL * panels * m->k};
+    return (struct vision_encoder_stage){product_tile,
+                                         DIV_UP(matrix_panels(m), panels) * DIV_UP(p.count, COLUMN_BLOCK),
+                                         (uint64_t)COLUMN_BLOCK * MATRIX_PANEL * panels * m->k};
 }
 
 /* ---- stages ---- */
 
 /* Rows of `values` each, at so many multiply-adds' time per value. */
-static struct encoder_stage row_stage(const struct encoder *e, workers_fn *fn, uint32_t values, uint32_t each)
+static struct vision_encoder_stage row_stage(const struct vision_encoder *e, workers_fn *fn, uint32_t values,
+                                             uint32_t each)
 {
-    return (struct encoder_stage){fn, DIV_UP(slice_count(e), ROW_TILE), (uint64_t)ROW_TILE * values * each};
+    return (struct vision_encoder_stage){fn, DIV_UP(slice_count(e), ROW_TILE),
+                                         (uint64_t)ROW_TILE * values * each};
 }
 
-static struct encoder_stage token_stage(const struct encoder *e, workers_fn *fn, uint32_t each)
+static struct vision_encoder_stage token_stage(const struct vision_encoder *e, workers_fn *fn, uint32_t each)
 {
     uint32_t per_tile = DIV_UP(ROW_TILE, token_patches(e)), tokens = slice_count(e) / token_patches(e);
-    return (struct encoder_stage){fn, DIV_UP(tokens, per_tile),
-                                  (uint64_t)per_tile * vision_merged(e->config) * each};
+    return (struct vision_encoder_stage){fn, DIV_UP(tokens, per_tile),
+                                         (uint64_t)per_tile * vision_merged(e->config) * each};
 }
 
-static struct encoder_stage attend_stage(const struct encoder *e)
+static struct vision_encoder_stage attend_stage(const struct vision_encoder *e)
 {
-    return (struct encoder_stage){attend_tile, DIV_UP(slice_count(e), QUERY_BLOCK) * e->config->heads,
-                                  (uint64_t)2 * QUERY_BLOCK * range_keys(e) * e->config->head_dim};
+    return (struct vision_encoder_stage){attend_tile, DIV_UP(slice_count(e), QUERY_BLOCK) * e->config->heads,
+                                         (uint64_t)2 * QUERY_BLOCK * range_keys(e) * e->config->head_dim};
 }
 
-struct encoder_stage encoder_stage(struct encoder *e, enum encoder_op op)
+struct vision_encoder_stage vision_encoder_stage(struct vision_encoder *e, enum vision_encoder_op op)
 {
     const struct vision_config *v = e->config;
     switch (op) {
