@@ -1,7 +1,7 @@
 /* units.h - memory that is committed and decommitted in commit units of 2 MiB.
  *
  * A pool reserves its whole address range once and then commits units of it. Committing reserves the bytes in
- * the account first, asks for a huge page, and populates: a step never faults and never runs out of memory
+ * the account first, requests a huge page, and populates: a step never faults and never runs out of memory
  * half-way. Decommitting returns the unit to the system at once. A huge page takes some ms where a hypervisor
  * has to find it first. Pools that grow by many units during a step use small units: 128 KiB, in small pages.
  * One thread at a time (the engine's). */
