@@ -1,4 +1,4 @@
-/* mk_shape.c - the numbers are those of the published configurations; the tiny ones are ours, for tests. */
+/* mk_shape.c - the numbers are from the published configurations; the tiny ones are ours, for tests. */
 #include "mkmodel/mk_shape.h"
 
 #include <string.h>
@@ -64,7 +64,7 @@ const struct mk_shape mk_shapes[] = {
      .value_heads = 4,
      .linear_dim = 32,
      .tower = {.depth = 2, .hidden = 64, .heads = 2, .intermediate = 112, .grid = 6}},
-    /* The vision encoder of the larger ones, behind next to no text model. */
+    /* The vision encoder of the larger ones, before a minimal text model. */
     {.name = "qwen3.5-tower",
      .model_type = "qwen3_5",
      .layers = 4,
