@@ -16,9 +16,7 @@ struct bitmap {
     uint32_t word_count, summary_count;
 };
 
-#define GIVEN_MAX                                                                                            \
-    256                              /* of the last second; more are not counted when they are committed
-                                      * again */
+#define GIVEN_MAX      256           /* in the last second; beyond that recommits are not counted */
 #define PREPARE_MIN    4             /* fewer units are not worth waking other threads */
 #define RECOMMITTED_NS 1000000000ull /* a unit committed again within this time should have stayed */
 
