@@ -34,7 +34,7 @@ int bench_models_check_memory(uint64_t bytes, struct err *e)
                    (unsigned long long)(SPARE_BYTES >> 20));
 }
 
-/* "SHAPE-FORM". False when it is none. */
+/* Parses "SHAPE-FORM". False for any other name. */
 static bool parse_made_up(const char *name, struct mk_write_opts *ret)
 {
     char shape[64];

@@ -12,7 +12,7 @@
 /* `model` is a directory, or SHAPE-FORM as mkmodel --list has them. 0, -ENOMEM (it would not fit into
  * memory), or why it could not be written. */
 int bench_models_find(const char *model, char ret[BENCH_DIR_BYTES], struct err *e);
-/* Whether so many bytes leave enough free: 0 or -ENOMEM with the numbers. */
+/* Checks that enough memory stays free after `bytes`: 0, or -ENOMEM with the numbers. */
 int bench_models_check_memory(uint64_t bytes, struct err *e);
 
 #endif

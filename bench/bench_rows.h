@@ -29,11 +29,11 @@ void bench_rows_prefill(struct bench_rows *b);
 void bench_rows_spread(struct bench_rows *b);
 /* A token each for rows [0, count), with logits. */
 void bench_rows_decode(struct bench_rows *b, uint32_t count);
-/* One step of a token each for rows [0, count), with logits, and the first `tokens` of the prompt for the
- * last row, which is none of them. Rows stay where they are. */
+/* One step: a token each for rows [0, count), with logits, and the first `tokens` of the prompt for one more,
+ * the last row. Rows keep their positions. */
 void bench_rows_mixed(struct bench_rows *b, uint32_t count, uint32_t tokens);
-/* The head drafts `ahead` tokens for each of rows [0, count); then these are computed behind a known one,
- * all with logits, and the first `right` of them count. */
+/* The head drafts `ahead` tokens for each of rows [0, count). Then these are computed after a known one, all
+ * with logits, and the first `right` of them are accepted. */
 void bench_rows_draft(struct bench_rows *b, uint32_t count, uint32_t ahead);
 void bench_rows_verify(struct bench_rows *b, uint32_t count, uint32_t ahead, uint32_t right);
 

@@ -52,7 +52,7 @@ def request(port, body):
 
 
 class Stream(asyncio.Protocol):
-    """Keeps what comes and when; nothing is parsed while servers are measured."""
+    """Records bytes and times; nothing is parsed while servers are measured."""
 
     def __init__(self):
         self.parts = []

@@ -1,10 +1,10 @@
-/* image_bench.c - image_bench [FILE...]: how long a image takes from its bytes to the pixels that a
- * model sees, on one core.
+/* image_bench.c - image_bench [FILE...]: the time from an image's bytes to the pixels that a model reads, on
+ * one core.
  *
- * Of images made on the spot, or of the files: decoding, hashing and resizing together as a server does
- * them, to 1 megapixel at most; and resizing alone, of which the plain code is the yardstick. Time is the
- * processor's, the best of several runs, so that others on the machine disturb little. --write DIR writes
- * what was made, for others to be measured with (bench/image_others.py). */
+ * Measures generated images, or the files. First decoding, hashing and resizing together as a server does
+ * them, to 1 megapixel at most. Then resizing alone, with the plain code as the yardstick. Time is the
+ * processor's, the best of several runs, so that other load on the machine disturbs little. --write DIR
+ * writes the generated images, for other programs to be measured with (bench/image_others.py). */
 #include "base/check.h"
 #include "encode.h"
 #include "vision/decode.h"

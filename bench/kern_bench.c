@@ -1,13 +1,13 @@
-/* kern_bench.c - what the kernels reach of what this machine can do.
+/* kern_bench.c - the kernels' share of what this machine can do.
  *
  * Three yardsticks first: reading memory with one and with all workers, and the peak of f32 fused
- * multiply-adds. Then decode (1 to 16 columns) as bytes of weights per second against reading, prefill (256
- * columns) as operations per second against the peak, and the cost of the other operations. Every figure is
+ * multiply-adds. Then decode (1 to 16 columns) as bytes of weights per second against reading; prefill (256
+ * columns) as operations per second against the peak; and the cost of the other operations. Every figure is
  * the median of its repeats.
  *
- * The weights are one large matrix, more than any cache holds, so that a product streams from memory; a first
- * line says when the machine has too little memory for that. All bytes are 0x3c: every form reads them as
- * ordinary numbers, and the time of these operations does not depend on the values. */
+ * The weights are one matrix larger than any cache, so that a product streams from memory; a first line warns
+ * when the machine has too little memory for that. All bytes are 0x3c: every form reads them as ordinary
+ * numbers. The time of these operations does not depend on the values. */
 #include "yardsticks.h"
 
 #include "base/check.h"

@@ -1,23 +1,22 @@
-/* model_bench.c - model_bench [--decode] [--prefill] [--steps] [--draft] [MODEL...]: what whole models reach
- * of what this machine can do.
+/* model_bench.c - model_bench [--decode] [--prefill] [--steps] [--draft] [MODEL...]: the share of whole
+ * models of what this machine can do.
  *
  * A MODEL is a directory, or SHAPE-FORM, a made-up checkpoint (tools/mkmodel), written into the build folder
- * once. Decode: steps of 1 to 16 rows behind a prompt of 512 tokens, as tokens per second and as bytes of
- * weights read per second against reading memory. Prefill: that prompt in one step, as operations per second
- * against the peak of f32 fused multiply-adds.
+ * once.
  *
- * Steps: one step of 0 to 512 prompt tokens beside 0 to 16 decoding rows: what a scheduler has to choose
- * from.
+ * * Decode: steps of 1 to 16 sequences after a prompt of 512 tokens, as tokens per second and as bytes of
+ *   weights read per second against reading memory.
+ * * Prefill: that prompt in one step, as operations per second against the peak of f32 fused multiply-adds.
+ * * Steps: one step of 0 to 512 prompt tokens beside 0 to 16 decoding sequences: a scheduler's choices.
+ * * Draft: a sequence's step with 1 to 3 draft tokens after the known one, and the time to draft them with
+ *   the MTP head, each against a step without a head. Prints the tokens per step that break even, and the
+ *   tokens per step when every draft token is accepted.
  *
- * Draft: a row's step with 1 to 3 drafted tokens behind the known one, and what drafting them with the MTP
- * head takes, each against a step without a head; how many tokens such a step must bring to pay, and what it
- * brings where every draft is right.
- *
- * Bytes are those of the checkpoint that a step must read: every matrix once, an embedding table only as the
- * head that it may be, of experts those that a token chooses (so with several rows no figure is given).
- * Operations are two for each multiply-add with a weight; attention's and the delta rule's own are left out.
- * Each sample is a pair with its yardstick, one straight after the other, and shares are medians over the
- * pairs: a machine that has other work slows both. */
+ * Bytes are the part of the checkpoint that a step must read: every matrix once; an embedding table only
+ * where it is the head; of experts the ones that a token routes to (so with several sequences no figure is
+ * given). Operations are two for each multiply-add with a weight; attention's and the delta rule's own are
+ * left out. Each sample is a pair with its yardstick, one straight after the other, and shares are medians
+ * over the pairs: a machine with other load slows both. */
 #include "bench_models.h"
 #include "bench_rows.h"
 #include "yardsticks.h"

@@ -1,12 +1,14 @@
-/* spec_bench.c - spec_bench [options] [MODEL]: decoding with tokens drafted ahead, against decoding without.
+/* spec_bench.c - spec_bench [options] [MODEL]: decoding with speculative decoding, against decoding without.
  *
- * Two engines, one of a model loaded as if there were no drafts, answer the same questions in turns: 1 to 16
- * at once, each turn one straight behind the other, so that what else the machine does slows both. Both must
- * give the same tokens. The bundled model gets those of its golden answers that have some length, and ends
- * them itself; others get made-up tokens and write ANSWER of them. Printed are medians over rounds of all
- * questions: tokens per second from the first token to the last, their ratio, and how many of the drafts
- * were right. Exit status 1: a ratio is below what --least says, for one row and for several, or a token
- * differs. How far to draft is learnt in the rounds that go before and are not counted. */
+ * Two engines answer the same questions in turns; one has drafts disabled. 1 to 16 questions run at once,
+ * each turn straight after the other, so that other load on the machine slows both. Both must give the same
+ * tokens. The bundled model gets its longer golden answers and ends them itself. Other models get made-up
+ * tokens and write ANSWER of them.
+ *
+ * Printed are medians over rounds of all questions: tokens per second from the first token to the last, their
+ * ratio, and the share of accepted draft tokens. Exit status 1: a ratio is below its limit in --least, for
+ * one sequence and for several, or a token differs. The draft length is learnt in earlier rounds that do not
+ * count. */
 #include "yardsticks.h"
 
 #include "base/check.h"
@@ -234,7 +236,7 @@ static void submit(struct bench *b, struct side *s, const struct question *q, ui
     }
 }
 
-/* Takes what there is. True: it was the last, and the stream is gone. */
+/* Takes the available tokens. True: they were the last, and the stream is closed. */
 static bool take(struct side *s, struct stream *stream)
 {
     uint32_t *tokens = stream_user(stream);
@@ -251,8 +253,8 @@ static bool take(struct side *s, struct stream *stream)
     return true;
 }
 
-/* So many questions at once, from the first-th on. One token of one more holds the engine up meanwhile: of
- * those that come while a step is under way some would be decoding while others are read. */
+/* Runs `rows` questions at once, from the first-th on. One token of one more question occupies the engine
+ * while they are submitted: without it some would decode while others are prefilled. */
 static void run(struct bench *b, struct side *s, uint32_t rows, uint32_t first)
 {
     const struct question one = {{1}, 1};
@@ -273,7 +275,7 @@ static void run(struct bench *b, struct side *s, uint32_t rows, uint32_t first)
 
 /* All questions once, on both sides. */
 struct round {
-    double off_ns, on_ns, tokens; /* tokens: behind the first ones */
+    double off_ns, on_ns, tokens; /* tokens: after the first ones */
     bool same;
 };
 

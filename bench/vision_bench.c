@@ -1,10 +1,10 @@
-/* vision_bench.c - vision_bench [MODEL [WIDTHxHEIGHT...]]: how long the vision encoder takes for a image, and
- * for a piece of its work.
+/* vision_bench.c - vision_bench [MODEL [WIDTHxHEIGHT...]]: the time of the vision encoder for an image, and
+ * for one piece of its work.
  *
  * A MODEL as of model_bench; without one a made-up vision encoder of Qwen3.5's size (27 blocks of 1152).
  * Operations are two for each multiply-add, of the products and of attention; the peak of f32 fused
  * multiply-adds is measured before and after each image. The work is done piece by piece, as an engine does
- * it between steps, and each piece is timed: who waits for the engine waits for one of these. */
+ * it between steps, and each piece is timed: other requests wait for one piece at most. */
 #include "bench_models.h"
 #include "yardsticks.h"
 

@@ -1,7 +1,7 @@
 /* yardsticks.h - what this machine can do: reading memory, and fused multiply-adds. Benchmarks are given as
  * shares of it.
  *
- * Everything is measured anew by whoever asks: a shared machine is not the same every minute. */
+ * Each benchmark measures everything anew: a shared machine changes every minute. */
 #ifndef PLATEAU_BENCH_YARDSTICKS_H
 #define PLATEAU_BENCH_YARDSTICKS_H
 
@@ -30,7 +30,7 @@ double yardsticks_median(double *values, uint32_t count);
 size_t yardsticks_cache_bytes(void);
 
 /* Memory to stream: four times the last-level cache and at least 2 GiB, or, with a line that says so, a third
- * of what is free. 0 or -ENOMEM. */
+ * of the free memory. 0 or -ENOMEM. */
 int yardsticks_init(struct yardsticks *y, struct workers *w);
 void yardsticks_done(struct yardsticks *y);
 
@@ -39,7 +39,7 @@ void yardsticks_measure(struct yardsticks *y);
 /* A line or two. */
 void yardsticks_print(const struct yardsticks *y);
 
-/* One pass of all workers, for pairs: what is compared runs in the same moment. Seconds. */
+/* One pass of all workers, for pairs: both sides are measured at the same time. Seconds. */
 double yardsticks_read_once(const struct yardsticks *y);
 double yardsticks_fma_once(const struct yardsticks *y);
 /* Operations of such a pass; 0: no vector unit that we use. */

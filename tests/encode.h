@@ -1,5 +1,5 @@
-/* encode.h - images made on the spot, for tests and benchmarks: some pixels, and their JPEG, WebP, PNG or
- * GIF. Stops the program when an encoder fails. What is returned is freed by free(). */
+/* encode.h - generated images for tests and benchmarks: some pixels, and their JPEG, WebP, PNG or GIF. Stops
+ * the program when an encoder fails. The caller frees results with free(). */
 #ifndef PLATEAU_TESTS_ENCODE_H
 #define PLATEAU_TESTS_ENCODE_H
 

@@ -42,7 +42,7 @@ static struct {
     /* The property that runs; 0 = none. Still set after it: it failed. */
     uint64_t seed;
     const char *property;
-    /* Called after every test, told whether its end was reached. */
+    /* Called after every test; `passed`: its end was reached. */
     void (*after)(bool passed);
     bool passed;
 } test_state;

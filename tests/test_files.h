@@ -70,7 +70,7 @@ static inline void test_write_text(const char *dir, const char *name, const char
     test_write_file(dir, name, text, strlen(text));
 }
 
-/* The whole file, with a zero behind it; the caller frees it. */
+/* The whole file, with a zero byte after it; the caller frees it. */
 static inline char *test_read_file(const char *dir, const char *name, size_t *len)
 {
     char path[512];
@@ -151,7 +151,7 @@ static inline void test_tensors_free(struct test_tensors *l)
     l->count = 0;
 }
 
-/* Those tensors of the list for which `chosen` says true (NULL: all) as dir/name. `pad` spaces behind the
+/* Writes the tensors of the list for which `chosen` is true (NULL: all) as dir/name. `pad` spaces after the
  * header shift the data, to any alignment. */
 static inline void test_write_tensors(const struct test_tensors *l, const char *dir, const char *name,
                                       size_t pad, bool (*chosen)(const char *tensor))

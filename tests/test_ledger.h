@@ -1,7 +1,7 @@
 /* test_ledger.h - a ledger for each test, which must be empty again when the test is over.
  *
- * test_account(limit) opens an account below the test's root; after the test every account opened this way is
- * closed, and both account_close() and ledger_free() stop the program if a byte is still reserved. */
+ * test_account(limit) opens an account below the test's root. After the test every account opened this way is
+ * closed; both account_close() and ledger_free() stop the program if a byte is still reserved. */
 #ifndef PLATEAU_TESTS_TEST_LEDGER_H
 #define PLATEAU_TESTS_TEST_LEDGER_H
 
@@ -18,7 +18,7 @@ static size_t test_account_count;
 static inline void test_ledger_after(bool passed)
 {
     if (!passed) {
-        /* Let the failure be read: what it left behind is its consequence. */
+        /* Show the failure itself: remaining bytes are its consequence. */
         test_account_count = 0;
         test_ledger_now = NULL;
         return;

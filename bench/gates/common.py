@@ -160,7 +160,7 @@ def stream(port, path, body):
 
 
 class Running(threading.Thread):
-    """A long completion that is read as it comes; the times of its tokens."""
+    """A long completion, read as a stream; the times of its tokens."""
 
     def __init__(self, port, body):
         super().__init__(daemon=True)
@@ -255,7 +255,7 @@ def mib(count):
 
 
 class Report:
-    """A gate's figures and conditions: printed as they come, written as JSON at the end."""
+    """A gate's figures and conditions: printed at once, written as JSON at the end."""
 
     def __init__(self, gate, options):
         self.gate, self.out = gate, pathlib.Path(options.out)

@@ -31,7 +31,7 @@ def _png(width, height, lines, depth=8, colour=2):
 
 
 def _rows(width, height, look, pixel_bytes):
-    """Coloured stripes that wander: as quick to make as they are different."""
+    """Shifted colored stripes: fast to make, all different."""
     row = random.Random(look).randbytes(pixel_bytes * width)
     return [row[pixel_bytes * (y % 97 % width) :] + row[: pixel_bytes * (y % 97 % width)] for y in range(height)]
 
@@ -84,8 +84,8 @@ def bad_url(rng):
 
 
 def videos(frames, count):
-    """What stands as a video's address in a request, `count` times another, and what it is: a file that
-    ffmpeg makes, else lists of frames."""
+    """`count` different addresses for videos in a request, and their kind: a file that ffmpeg makes, else
+    lists of frames."""
     if not shutil.which("ffmpeg"):
         made = [[data_url("image/png", png(128, 96, f"video {n} {i}")) for i in range(frames)] for n in range(count)]
         return made, "a list of frames"

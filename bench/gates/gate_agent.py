@@ -1,5 +1,5 @@
-"""agent: a recorded session of tool calls, each turn the whole conversation so far: how much of it is found,
-and how soon the first token comes; against the same server without a cache."""
+"""agent: a recorded session of tool calls, each turn with the whole conversation before it: cached tokens
+and time to first token, against the same server without a cache."""
 
 import json
 import pathlib
@@ -43,10 +43,10 @@ def common(a, b):
 
 
 def play(options, *more):
-    """[(prompt tokens, those that the turn before had as well, found, first token in ms)]"""
+    """[(prompt tokens, tokens in common with the turn before, cached tokens, time to first token in ms)]"""
     found, last = [], []
     with Server(options, *more) as server:
-        # What is computed for the first time in a process is no part of the session.
+        # First-time work of a process is not part of the session.
         stream(server.port, "/v1/completions", {"prompt": server.ids(random.Random(0), 64), "max_tokens": 4})
         for path, body in turns(server, options):
             ids = prompt_of(server, path, body)

@@ -1,10 +1,10 @@
-"""draft: thousands of steps with drafted tokens in one generation: the tokens it has without drafts, in the
-pages of those tokens.
+"""draft: thousands of steps with draft tokens in one generation: output and pages equal those without
+drafts.
 
-The head drafts, the model decides. The longest generation goes on until so many steps had drafts; memory is
-looked at all the while, and each account of the ledger must stand still but for the units that its pages lie
-in. Then the same tokens are asked for without drafts; again with temperature and a seed; and eight prompts
-that are drafted more and less well at once, against each alone."""
+The head drafts, the model verifies. The longest generation continues until the given number of steps had
+drafts. Memory is sampled all the time; each account of the ledger must be constant, except for the units
+of its pages. Then the same tokens are generated without drafts, and again with temperature and a seed.
+Last, eight prompts of different acceptance run at once, each compared with its run alone."""
 
 import json
 import math
@@ -23,7 +23,7 @@ COUNTERS = ("drafts", "draft_tokens", "accepted_tokens")
 
 
 class Generation(Running):
-    """A completion that is read as it comes, with its tokens."""
+    """A completion read as a stream, with its tokens."""
 
     def __init__(self, port, body):
         self.ids, self.text = [], b""
@@ -91,7 +91,7 @@ def units_of(tokens, page):
 
 
 def judge_memory(report, rows, page):
-    # By then the row has its place, its states and its first page, and those who look have their connections.
+    # By then the sequence has its place, its states and its first page, and the samplers are connected.
     rows = [(a["at"], b) for a, b in zip(rows, rows[1:]) if a["at"] > 2 * PAGE]
     if len(rows) < 3:
         raise SystemExit("draft: the generation was over before memory was looked at often enough; ask for more (--draft-steps)")

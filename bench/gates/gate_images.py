@@ -1,19 +1,21 @@
-"""images: requests with images by the ten thousand, a video beside them. Is anything of them left, and
-who waits for them?
+"""images: tens of thousands of requests with images, and videos beside them. Two questions: does any
+memory remain, and how long do other requests wait?
 
-As in soak the first fifth warms up, and what stands idle and cleared then must stand so at the end: the
-ledger to the byte, threads, descriptors. Own memory is compared with what it was before the first request.
+As in soak the first fifth warms up. The figures at idle after a clear must be the same at the end: the
+ledger to the byte, threads, descriptors. Own memory is compared with its value before the first request.
 The server's temporary folder is its own, and must stay empty.
 
-Then a stream runs while large images are encoded in full, one after another: each new, none found anywhere.
-Of its gaps those count that lie between the first and the last time the status called the image's request
-`encoding`: decoding goes before that on threads of its own, the prompt is read after it in steps of
---step-ms, which `fairness` is about. 99 of 100 gaps must stay below 3 times the median of the same gaps, and
-the longest below --step-ms. (With a model whose step takes half a millisecond the longest gap says how long
-the system takes for 2 MiB of memory, or how long the client was not looking: it is told beside the longest
-without a image.) Tokens that come at once, as drafted ones do, have one time. What the engine does it does
-with every image, so each image's longest gap is told too; and how long the server's threads had work and
-no processor, for that is in the gaps as well."""
+Then a stream runs while large images are encoded in full, one after another, each missing every cache. Of
+its gaps those count that lie between the first and the last time the status reported the image's request
+as `encoding`: decoding precedes that on threads of its own, and the prompt is prefilled after it in steps
+of --step-ms, which `fairness` measures. 99 of 100 gaps must stay below 3 times the median of the same
+gaps, and the longest below --step-ms.
+
+With a model whose step takes half a millisecond the longest gap shows the system's time for 2 MiB of
+memory, or a pause of this client. It is reported beside the longest gap without an image. Tokens that
+arrive together, as accepted draft tokens do, have one time. The engine does the same work for every image,
+so each image's longest gap is reported too. So is the time in which the server's threads had work and no
+processor, because the gaps include it."""
 
 import json
 import os
@@ -46,7 +48,7 @@ def open_files(pid):
 
 
 def children(pid):
-    """Names of its processes, ended ones that nobody has asked about among them."""
+    """Names of its processes, including ended ones that are not reaped."""
     found = []
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -59,7 +61,7 @@ def children(pid):
 
 
 def belongings(server):
-    """(threads, descriptors) when nobody but us is connected."""
+    """(threads, descriptors) when only this client is connected."""
     pid, end = server.process.pid, time.monotonic() + 10
     while sum(name.startswith("socket:") for name in open_files(pid)) > 2 and time.monotonic() < end:
         time.sleep(0.05)
@@ -132,8 +134,8 @@ def figures(report, warming, sampler, own):
 
 
 def far_sighted(options, folder):
-    """The model, that looks at so large a image in full; one that would not is told to by a file of its
-    own."""
+    """The model, if it encodes an image of this size in full; otherwise a copy of it with a file that
+    allows it."""
     model, pixels = pathlib.Path(options.model).resolve(), options.gap_edge**2
     made = pathlib.Path(folder, model.name)
     made.mkdir()

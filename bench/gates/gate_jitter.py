@@ -1,8 +1,8 @@
-"""jitter: one prompt, sent again and again: does every n-th first token wait for somebody's cleaning?
+"""jitter: one prompt, sent again and again: does every n-th first token wait for a trim?
 
-Twice: found in the cache, and computed each time (a salt of its own). Between two requests lies a random
-pause around that after which trims begin, so that requests meet trims at every stage. Round trips that
-compute nothing, timed in between, tell what the machine and this client add."""
+Twice: with a hit in the prefix cache, and computed each time (a salt of its own). Between two requests
+lies a random pause around the one after which trims start, so that requests meet trims at every stage.
+Round trips that compute nothing, timed in between, show the part of the machine and of this client."""
 
 import random
 import socket

@@ -66,7 +66,7 @@ class Cycle:
             time.sleep(0.01)
 
     def rest(self, held):
-        """Own memory beyond before: the first that is within the bound, or what is left after a second."""
+        """Own memory beyond `before`: the first sample within the bound, or the last one after a second."""
         end = time.monotonic() + 1
         while True:
             rest = self.server.own_bytes() - self.before

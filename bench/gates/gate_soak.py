@@ -1,8 +1,8 @@
-"""soak: mixed requests by the ten thousand. Is anything of them left?
+"""soak: tens of thousands of mixed requests. Does any memory remain?
 
-The first fifth warms up; then the ledger is read at idle, behind a cache clear, and again at the end: it must
-be the same to the byte. The slope of own memory over requests is taken between the two, under load, with a
-cache that is full."""
+The first fifth warms up. Then the ledger is read at idle, after a cache clear, and again at the end: it
+must be the same to the byte. The slope of own memory over requests is taken between the two, under load,
+with a full cache."""
 
 import time
 
@@ -10,7 +10,7 @@ import stats
 from common import MIB, Report, Sampler, Server, accounts, mib
 from traffic import Traffic
 
-LOAD_S = 1.0  # pending trims must be gone so long after the last request
+LOAD_S = 1.0  # pending trims must be gone this long after the last request
 
 
 def used_by_account(server):
@@ -70,7 +70,7 @@ def figures(report, warming, sampler, before, after):
 
 
 def returned(report, warming, sampler, before, after, requests, title):
-    """What is held behind a clear against before the first request, and whether all samples added up; and its
+    """Memory after a clear against that before the first request, and whether all samples added up; with a
     plot."""
     unaccounted = warming.column("unaccounted") + sampler.column("unaccounted")
     allowed = max(8 * MIB, before // 100)

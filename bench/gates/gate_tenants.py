@@ -139,7 +139,7 @@ def beside_flood(report, server, alone, crowd):
 
 
 def wait_paused(server, count, seconds=60):
-    """Seconds until the engine computes none of `count` streams any more."""
+    """Seconds until the engine computes none of the `count` streams."""
     began = time.monotonic()
     while time.monotonic() - began < seconds:
         phases = [r["phase"] for r in server.get("/api/status")["requests"]]

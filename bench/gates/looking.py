@@ -1,6 +1,6 @@
-"""Requests with images, as clients make them: small ones and large ones, new ones and such as were there
-before, one or several, streamed or not; clients that leave while their image is queued, read, encoded or
-answered; and images that are none."""
+"""Requests with images, as clients make them: small and large images, new and repeated ones, one or
+several, streamed or not. Some clients leave while their image is queued, decoded, encoded or answered.
+Some images are invalid."""
 
 import json
 import random
@@ -41,10 +41,10 @@ class Looking(Traffic):
     def __init__(self, server, clients, seed):
         super().__init__(server, clients, 64, seed)
 
-    # ---- what is sent ----
+    # ---- requests ----
 
     def _url(self, rng):
-        """A small image: one of those that come again, or a new one."""
+        """A small image: a repeated or a new one."""
         look = f"{self.seed}/again/{rng.randrange(EARLIER)}" if rng.random() < 0.4 else f"{self.seed}/{rng.random()}"
         own = random.Random(look)
         width, height = (64, 64) if own.random() < 0.5 else edges(own, int(2 ** own.uniform(12, 17)))
@@ -80,7 +80,7 @@ class Looking(Traffic):
         self._answered(*self._look(rng, rng.randint(1, 24), [self._large_url(rng)]))
 
     def _bad(self, rng):
-        """One that is none, among others at times."""
+        """An invalid one, sometimes among others."""
         urls = [self._url(rng) for _ in range(rng.choice((0, 0, 0, 1, 2)))] + [drawing.bad_url(rng)]
         rng.shuffle(urls)
         with self._send(*self._look(rng, 8, urls, stream=rng.random() < 0.3)) as sock:
@@ -105,8 +105,7 @@ class Looking(Traffic):
 
 
 class Watching(threading.Thread):
-    """Asks about a video again and again, until it is told to end, and now and then does not wait for the
-    answer."""
+    """Asks about a video in a loop until it is stopped; sometimes it leaves before the answer."""
 
     def __init__(self, server, addresses):
         super().__init__()

@@ -1,6 +1,6 @@
-"""Mixed traffic, as agents and their users make it: lengths from a word to a page, shared beginnings, streams
-and whole replies, and clients that abort, vanish, read slowly or send nonsense. Each request's fate follows
-from the seed and its number."""
+"""Mixed traffic, as agents and their users make it: lengths from a word to a page, shared prefixes,
+streams and whole replies. Some clients abort, vanish, read slowly or send nonsense. Each request's fate
+follows from the seed and its number."""
 
 import collections
 import json
@@ -68,7 +68,7 @@ class Traffic:
             with self.lock:
                 self.ended[fate] += 1
 
-    # ---- what is sent ----
+    # ---- requests ----
 
     def _body(self, rng, tokens, **more):
         """(path, body) of a request that generates `tokens`."""
@@ -122,7 +122,7 @@ class Traffic:
         self._expect(text, 200, b"data: [DONE]")
 
     def _abort(self, rng):
-        """Asks for its end by its id, once it has begun."""
+        """Cancels itself by its id, once it has begun."""
         with self._send(*self._body(rng, 400, stream=True)) as sock:
             text = sock.recv(4096)
             self._expect(text, 200)

@@ -1,8 +1,8 @@
-/* api.c - the api as a whole: what there is, who wakes whom, beginning and end.
+/* api.c - creates, wakes and ends the parts of the API.
  *
- * Two mailboxes bring news to the network thread. Everything on it is then done in the order in which it
- * came, by one thread, so no exchange needs a lock. Models come and go in the registry: whoever needs one has
- * a lease on it. */
+ * Two mailboxes bring news to the network thread: prepared exchanges and streams with new tokens. That thread
+ * handles all news in order of arrival, so no exchange needs a lock. Models come and go in the registry: an
+ * exchange that needs one has a lease on it. */
 #include "api/api_state.h"
 
 #include "api/exchange.h"
@@ -61,7 +61,7 @@ static uint32_t bucket_count(const struct api_opts *o)
     return buckets;
 }
 
-/* The process's and those of each model. */
+/* Accounts of the process and of each model. */
 static uint32_t accounts_max(const struct api_opts *o)
 {
     return 64 + 32 * o->model_count;
@@ -80,7 +80,7 @@ static struct mailbox_opts mailbox_of(uint32_t messages, bool eventfd, const str
     return (struct mailbox_opts){messages, sizeof(void *), eventfd, charge};
 }
 
-/* A message for each stream, and one more for those that were let go with a message under way. */
+/* One message per stream, and one more per stream that was released with a message under way. */
 static struct mailbox_opts wakes_of(const struct api_opts *o, const struct charge *charge)
 {
     return mailbox_of(2 * streams_max(o), true, charge);
@@ -225,7 +225,7 @@ static void take_wakes(void *arg, int fd)
     }
 }
 
-/* All that is to be loaded at the start is there, or cannot be. */
+/* Every model that is loaded at the start is ready, or has failed. */
 static void look_at_start(struct api *a)
 {
     struct registry_failure why = {0};
@@ -279,7 +279,7 @@ static void on_tick(void *arg, uint64_t now_ns)
         exchange_tick(LIST_ENTRY(it, struct exchange, all), now_ns);
 }
 
-/* The drain's time is up: who still waits is told so. */
+/* The drain's time is up: clients whose requests still wait get an answer. */
 static void on_stopping(void *arg)
 {
     struct api *a = arg;
@@ -326,7 +326,7 @@ void api_stop(struct api *a)
     a->stopped = true;
     a->server = NULL;
     prep_stop(a);
-    /* Their clients are gone with the server: nothing is told, everything is closed. */
+    /* The server has closed their connections: no answer is sent, every exchange is freed. */
     while (a->prepared && mailbox_take(a->prepared, &x))
         exchange_prepared(x);
     ASSERT(list_empty(&a->exchanges));

@@ -1,4 +1,4 @@
-/* api_state.h - what the files of api/ share: the api itself. Not for others. */
+/* api_state.h - the api itself, shared by the files of api/. Private to them. */
 #ifndef PLATEAU_API_API_STATE_H
 #define PLATEAU_API_API_STATE_H
 
@@ -22,25 +22,25 @@
 #define API_PREP_THREADS_MAX 8
 #define API_JOBS_SHOWN_MAX   1024
 #define API_REASON_BYTES     200
-#define API_REPORT_BYTES     65536 /* what a connection takes without more memory */
+#define API_REPORT_BYTES     65536 /* size of a report that needs no further memory */
 
 struct api {
     /* Set by create, then constant. */
     struct api_opts opts;
     struct request_limits limits;
-    struct charge text;  /* of opts.text: for what outlives a request's own books */
+    struct charge text;  /* of opts.text: pays for memory that outlives one request's account */
     struct media *media; /* NULL: no images */
     uint32_t streams_max;
     uint64_t started_ns;
     int64_t started_s;
     size_t own_bytes;          /* charged for this struct and its tables */
-    uint64_t text_fixed_bytes; /* of opts.text: what is there however idle the server is */
+    uint64_t text_fixed_bytes; /* of opts.text: its bytes when the server is idle */
 
     /* From prep threads and engines to the network thread: struct exchange *, struct stream *. */
     struct mailbox *prepared, *wakes;
     /* To the prep threads: the entries of exchanges. */
     struct prep_queue to_prepare;
-    /* The first: of the lanes that take no long ones. */
+    /* The first ones serve the lanes that take no long requests. */
     pthread_t threads[API_PREP_THREADS_MAX + PREP_LANES - 1];
     struct thread_stack stacks[API_PREP_THREADS_MAX + PREP_LANES - 1];
     uint32_t thread_count;
@@ -48,13 +48,14 @@ struct api {
 
     /* Any thread. */
     _Atomic size_t prep_queue_bytes;
-    _Atomic uint64_t prep_stopped; /* preparations that ended because they were not wanted any more */
+    _Atomic uint64_t prep_stopped; /* preparations that ended early: their client had left or their time was
+                                    * up */
     _Atomic uint32_t streams_now, requests_now;
-    _Atomic uint32_t max_tokens_default; /* what holds now; of opts at first */
+    _Atomic uint32_t max_tokens_default; /* current value; starts as in opts */
     _Atomic int state;                   /* enum api_state */
     pthread_mutex_t lock;                /* of `reason` */
     char reason[API_REASON_BYTES];
-    int models_fd; /* an eventfd: some model's state has changed */
+    int models_fd; /* an eventfd: the state of some model has changed */
 
     /* Network thread only. */
     struct list exchanges;
@@ -64,7 +65,7 @@ struct api {
     struct watch *watches;   /* likewise */
     struct tenants *tenants;
     struct http_server *server;
-    struct api_live live; /* what holds now; of opts at first. max_tokens_default: above */
+    struct api_live live; /* current values; start as in opts. max_tokens_default: above */
     struct audit_refusals refusals;
     struct job_numbers *jobs;         /* [API_JOBS_SHOWN_MAX], scratch */
     struct account_numbers *accounts; /* [accounts_max], scratch */
@@ -85,21 +86,21 @@ static inline const char *api_model_id(const struct api *a, uint32_t index)
 {
     return registry_settings(a->opts.registry, index)->id;
 }
-/* What its engine published last; nothing, and idle, when it is not loaded: false. */
+/* The numbers that the model's engine published last. False, and zeros, when the model is not loaded. */
 bool api_engine_numbers(struct api *a, uint32_t index, struct engine_numbers *ret);
-/* All engines: memory is short. */
+/* Asks all engines to reclaim memory. */
 void api_reclaim(struct api *a);
-/* How far the loads of the start are; part: of 1. */
+/* Progress of the loads of the start; `part` is a fraction of 1. */
 struct api_progress {
     uint64_t done, total;
     double part;
 };
 struct api_progress api_progress(struct api *a);
 
-/* True when requests are taken now; else why not. */
+/* True when requests are accepted; otherwise `why` has the refusal. */
 bool api_is_ready(struct api *a, struct reject *why);
 void api_copy_reason(struct api *a, char ret[API_REASON_BYTES]);
-/* The name of an engine that should have made progress and has not; NULL when all is well. */
+/* The name of an engine that has work and makes no progress; NULL when there is no such engine. */
 const char *api_stuck_model(struct api *a);
 
 #endif

@@ -1,4 +1,4 @@
-/* audit.c - what clients wrote is made one word before it gets into a line, so that none can be forged. */
+/* audit.c - text of clients becomes one word of a log line, so that a client cannot forge a line. */
 #include "api/audit.h"
 
 #include "base/check.h"
@@ -11,7 +11,7 @@
 #define REFUSAL_NS         NS_PER_S
 #define AUDIT_METHOD_BYTES 17
 
-/* Visible ASCII as it is, what would end the word as '?', bytes of other characters as %XX. */
+/* Visible ASCII is copied, bytes that would end the word become '?', bytes of other characters %XX. */
 void audit_word(struct slice text, char *ret, size_t bytes_max)
 {
     size_t n = 0;

@@ -1,8 +1,7 @@
-/* audit.h - a line in the log for what an administrator changed, and one for who was refused for want of a
- * key.
+/* audit.h - one log line per change by an administrator, and one per request refused for its missing key.
  *
- * A line says who (a key's name, "-" without one), from where, what, with which result, and how many bytes it
- * gave back. Keys are never in it. Network thread. */
+ * A line has the key's name ("-" without one), the client's address, the action, its result, and how many
+ * bytes it returned to the system. Keys are never in it. Network thread. */
 #ifndef PLATEAU_API_AUDIT_H
 #define PLATEAU_API_AUDIT_H
 
@@ -10,7 +9,8 @@
 
 #define AUDIT_ACTION_BYTES 112
 
-/* Who asked for what: kept, because the connection may end before the work does. */
+/* Key, client and action of an admin's request. A copy, because the connection may end before the work
+ * does. */
 struct audit {
     char key[KEYRING_NAME_BYTES], client[HTTP_CLIENT_TEXT_MAX];
     char action[AUDIT_ACTION_BYTES]; /* "POST /api/trim", in ASCII, without blanks and quotes in the path */
@@ -19,12 +19,12 @@ struct audit {
  * zero. */
 void audit_word(struct slice text, char *ret, size_t bytes_max);
 void audit_begin(struct audit *ret, const struct http_request *r, const struct auth *auth);
-/* What came of it: the status that its client was told (0: nobody was told), "ok" or the code of a refusal.
- * `id` is the request's. */
+/* Logs the result: the status sent to the client (0: it had left), and "ok" or the code of a refusal. `id` is
+ * the request's. */
 void audit_done(const struct audit *a, unsigned status, const char *result, uint64_t bytes, const char *id);
 
-/* Somebody came without the key that it takes. At most one line in a second is written; it says how many were
- * not. */
+/* Logs a request without the key that its route needs. At most one line per second; the line counts those
+ * skipped. */
 struct audit_refusals {
     uint64_t told_ns, untold;
 };

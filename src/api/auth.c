@@ -1,7 +1,7 @@
-/* auth.c - from a header to who it is, and to what that opens. */
+/* auth.c - from a request's header to its key, and to the routes that the key opens. */
 #include "api/auth.h"
 
-/* The key in "Bearer KEY"; empty when there is none. */
+/* The key in "Bearer KEY"; empty without one. */
 static struct slice bearer_of(struct slice authorization)
 {
     struct slice s = authorization;
@@ -70,7 +70,7 @@ bool auth_check(const struct keyring *keys, const struct http_request *r, enum a
     case AUTH_KEY:
         return open || refuse_key(given, why);
     case AUTH_METRICS:
-        /* Where no key is needed, a wrong one is a mistake of who set up the scraping. */
+        /* Where no key is needed, a wrong one is a mistake in the scraper's configuration. */
         return a.all_metrics || (open && (user || given.len == 0)) || refuse_key(given, why);
     case AUTH_ADMIN:
         break;

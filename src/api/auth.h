@@ -1,9 +1,9 @@
-/* auth.h - who may do what.
+/* auth.h - which key opens which route.
  *
  * API keys open the models, metrics keys the series of all tenants, admin keys everything. Without API keys
- * the models are open (the server then listens on loopback only, or its operator chose otherwise). Whoever
- * connects to the admin socket is the admin: the kernel says that it is the server's own user or root.
- * Nothing else makes a request the admin's, neither an address nor a header. */
+ * the models are open (the server then listens on loopback only, or its operator chose otherwise). Every
+ * connection to the admin socket has admin rights: the kernel guarantees that its peer is the server's own
+ * user or root. Neither an address nor a header gives admin rights. */
 #ifndef PLATEAU_API_AUTH_H
 #define PLATEAU_API_AUTH_H
 
@@ -12,13 +12,13 @@
 #include "api/reject.h"
 
 struct auth {
-    const struct key *key; /* whose key it was; NULL: none was needed. Lives as long as the ring does */
+    const struct key *key; /* the key that matched; NULL: none was needed. Lives as long as the ring */
     uint64_t tenant;       /* the key's, else the client address's */
     bool admin;
-    bool all_metrics; /* sees the series of all tenants */
+    bool all_metrics; /* may read the series of all tenants */
 };
 
-/* AUTH_METRICS: who may use the models sees its own series. */
+/* AUTH_METRICS: a key for models reads its own tenant's series. */
 enum auth_need { AUTH_NONE, AUTH_KEY, AUTH_METRICS, AUTH_ADMIN };
 
 /* False: 401 in `why`. */

@@ -1,9 +1,10 @@
 /* choice.c - tokens in, pieces out.
  *
- * A token's bytes go through the detokenizer into `held`, where they wait as long as they may be the
- * beginning of a stop string: only the engine decides whether one ends the row (it may not before
- * min_tokens), and says so in the finish record. A later token proves that what was whole in `held` before it
- * was none. What leaves `held` is the reply's text, and goes through the chat parser. */
+ * A token's bytes go through the detokenizer into `held`. They wait there while they may be the start of a
+ * stop string: only the engine decides whether a stop string ends the sequence (it may not before
+ * min_tokens). Its finish record says so. A later token proves that a complete stop string in `held` was
+ * not one that ends the sequence. Bytes that leave `held` are the reply's text, and go through the chat
+ * parser. */
 #include "api/choice.h"
 
 #include "api/exchange.h"
@@ -106,7 +107,7 @@ static bool streams(const struct choice *c)
     return c->exchange->request.stream;
 }
 
-/* A stream's next piece is of another kind: what is pending goes first. */
+/* The next piece is of another kind: the pending one is written first. */
 static void turn_to(struct choice *c, enum piece_kind kind)
 {
     if (streams(c) && c->pending != PIECE_NONE && c->pending != kind)
@@ -194,8 +195,8 @@ static void deliver_held(struct choice *c, size_t bytes)
     c->held_from += bytes;
 }
 
-/* How much of `held` is certain: what lies before a stop string that ends behind `old` (bytes that were there
- * before this token), and before a tail that one begins with. */
+/* How many bytes of `held` are certain to be text. They end before a stop string that ends after `old` (the
+ * bytes held before this token), and before a tail that may start a stop string. */
 static size_t certain_bytes(const struct choice *c, size_t old)
 {
     struct slice held = buf_slice(&c->held);
@@ -245,7 +246,7 @@ static void note_completion_logprob(struct choice *c, const struct stream_token 
         buf_puts(&c->logprob_tops, "null");
         return;
     }
-    /* The token itself is always among them, as OpenAI has it: last, when it is not among the best. */
+    /* The token itself is always listed, as in OpenAI's API: last, when it is not among the best. */
     bool listed = false;
     buf_putc(&c->logprob_tops, '{');
     for (uint32_t i = 0; i < MIN_OF(t->top_count, top_max); i++) {
@@ -296,7 +297,7 @@ static void note_prompt_logprob(struct choice *c, const struct stream_token *t)
     uint32_t count = MIN_OF(t->top_count, (uint32_t)c->exchange->request.sampling.prompt_logprobs), rank = 0;
     comma(b);
     if (isnan(t->logprob)) {
-        buf_puts(b, "null"); /* the first token follows nothing */
+        buf_puts(b, "null"); /* the first token has no predecessor */
         return;
     }
     buf_putc(b, '{');
@@ -343,7 +344,7 @@ static void on_token(struct choice *c, const struct stream_token *t)
     }
     if (x->request.sampling.logprobs)
         note_logprob(c, t);
-    /* What ends the row is no text: neither an end token nor a stop id. */
+    /* The token that ends the sequence, an end token or a stop id, is not text. */
     if (ends_row(c, t->id) || !x->model->tokenizer)
         return;
     if (x->kind == REQUEST_CHAT && x->model->format != CHAT_FORMAT_PLAIN)
@@ -404,7 +405,7 @@ uint32_t choice_take(struct choice *c, uint32_t tokens_max)
     return taken;
 }
 
-/* ---- what it says ---- */
+/* ---- results ---- */
 
 const char *choice_finish_reason(const struct choice *c)
 {

@@ -1,7 +1,8 @@
-/* choice.h - one row of a reply: from the tokens of a stream to text, reasoning, tool calls and logprobs.
+/* choice.h - one sequence of a reply: from the tokens of a stream to text, reasoning, tool calls and
+ * logprobs.
  *
- * An exchange has prompts x n of them. Prep threads fill `plan`-like members and submit; from then on the
- * network thread owns it. A choice only collects: what is collected is written by reply_*.c, at the end, or
+ * An exchange has prompts x n of them. Prep threads fill the members that never change, and submit; from then
+ * on the network thread owns the choice. A choice only collects: reply_*.c writes the result, at the end, or
  * piece by piece for streams. */
 #ifndef PLATEAU_API_CHOICE_H
 #define PLATEAU_API_CHOICE_H
@@ -14,7 +15,7 @@
 
 struct exchange;
 
-/* What is pending in a stream: text of one kind, or a tool call's piece. */
+/* Kind of the pending piece of a stream. */
 enum piece_kind { PIECE_NONE, PIECE_REASONING, PIECE_CONTENT, PIECE_CALL };
 
 #define CHOICE_CALL_ID_BYTES 32
@@ -28,21 +29,21 @@ struct choice {
     uint32_t max_tokens;
 
     /* Network thread. */
-    struct stream *stream; /* NULL: never submitted, or let go */
+    struct stream *stream; /* NULL: never submitted, or released */
     struct list by_stream; /* in a bucket of api.streams */
     struct detok detok;
-    struct chat_parser *parser; /* NULL: all is content */
+    struct chat_parser *parser; /* NULL: all text is content */
 
     struct buf held;                  /* decoded text that may still be (part of) a stop string */
     uint64_t held_from;               /* its first byte in the whole decoded text */
     uint32_t prompt_left;             /* tokens of prompt_logprobs still to come */
-    uint32_t tokens;                  /* of the output so far */
+    uint32_t tokens;                  /* of the output until now */
     uint32_t think_open, think_close; /* ids; UINT32_MAX: the tokenizer has none */
     bool in_reasoning;
     uint32_t reasoning_tokens;
     uint64_t characters; /* of text, for text_offset */
 
-    /* Collected. For a stream: since the last chunk. */
+    /* Collected output. For a stream: since the last chunk. */
     struct buf content, reasoning, calls;
     struct buf arguments;               /* of the call that is open */
     char call_id[CHOICE_CALL_ID_BYTES]; /* of the call that is open */
@@ -56,29 +57,29 @@ struct choice {
     struct buf prompt_logprobs;
 
     bool over;
-    bool finish_told;     /* streams: its finish_reason is out */
+    bool finish_told;     /* streams: its finish_reason is sent */
     bool prompt_ids_told; /* streams of completions */
     struct stream_finish finish;
-    int error; /* 0, -E2BIG, -ENOMEM: what was collected is not whole */
+    int error; /* 0, -E2BIG or -ENOMEM: the collected output is incomplete */
 };
 
 void choice_init(struct choice *c, struct exchange *x, uint32_t index, uint32_t prompt_index);
 /* Before the first choice_take(): detokenizer and parser. 0 or -ENOMEM. */
 int choice_open(struct choice *c);
-/* Every end. Closes the stream (the job stops within a step) and frees all. Twice is fine. */
+/* For every end. Closes the stream (the job stops within a step) and frees everything. Twice is fine. */
 void choice_close(struct choice *c);
 
-/* Takes up to `tokens_max` tokens. Returns how many; c->over says that the job has ended and all its tokens
- * are taken. */
+/* Takes up to `tokens_max` tokens and returns how many. c->over is set when the job has ended and all its
+ * tokens are taken. */
 uint32_t choice_take(struct choice *c, uint32_t tokens_max);
 
 /* "stop", "length", "tool_calls"; NULL while it runs, or when it failed. */
 const char *choice_finish_reason(const struct choice *c);
-/* The stop string or token that ended it, as JSON, or null. */
+/* Writes the stop string or token that ended it, as JSON, or null. */
 void choice_write_stop_reason(const struct choice *c, struct buf *ret);
-/* Streams: whether there is something for a chunk. */
+/* Streams: true when a chunk can be written. */
 bool choice_has_pending(const struct choice *c);
-/* Streams: what was collected has been written. */
+/* Streams: the collected output has been written. */
 void choice_clear_pending(struct choice *c);
 
 #endif

@@ -1,12 +1,12 @@
 /* exchange.c - one way in, one way out.
  *
- * Replies are pulled, not pushed: tokens leave their stream only when what was made of the ones before is
- * with the connection, so a client that does not read fills its connection, then its stream, and then its row
- * pauses. A stream's header goes out with its first bytes, so that whatever goes wrong before them is an HTTP
+ * Replies are pulled, not pushed. The exchange takes tokens from a stream only when the connection has taken
+ * the output of the earlier ones. So a client that does not read fills its connection, then its stream, and
+ * then its sequence pauses. A stream's header goes out with its first bytes: a failure before them is an HTTP
  * status and not an event.
  *
- * A wake-up can come for a stream that has been let go (the job's last message crosses ours): streams are
- * looked up, never followed. */
+ * A wake-up can arrive for a stream that is released already (the job's last message crosses ours). So
+ * streams are looked up by address, never dereferenced. */
 #include "api/exchange.h"
 
 #include "api/media_request.h"
@@ -24,15 +24,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Tokens of one choice that become one chunk: all there are; fewer where each is a kilobyte of logprobs. */
+/* Tokens of one choice that become one chunk: all available ones; fewer where each has a kilobyte of
+ * logprobs. */
 #define BATCH_TOKENS          STREAM_TOKENS
 #define BATCH_TOKENS_LOGPROBS 16
 #define OUT_BYTES_MAX         ((size_t)16 << 20)
 #define REPLY_BYTES_MAX       ((size_t)256 << 20)
 
-/* ---- beginning and end ---- */
+/* ---- create and free ---- */
 
-/* What one request may have is what the plan for all of them leaves it when it is alone, at most. */
+/* One request may have at most the share that the plan leaves it when it is alone. */
 static void init_memory(struct exchange *x)
 {
     const struct api *a = x->api;
@@ -117,7 +118,7 @@ static void sum_up(struct exchange *x, const struct choice *c)
     s->queued_ns = MAX_OF(s->queued_ns, c->finish.queued_ns);
 }
 
-/* Its finish record does not come any more. */
+/* Its finish record will not arrive. */
 static void count_cut(struct exchange *x, const struct choice *c)
 {
     COUNT(x, finished[x->cut_reason]);
@@ -125,7 +126,7 @@ static void count_cut(struct exchange *x, const struct choice *c)
     own_counts(x)->completion_tokens += c->tokens;
 }
 
-/* Everything that the work needed; the exchange itself stays until the connection is done with it. */
+/* Frees everything that the work needed; the exchange itself stays until its connection ends. */
 static void drop_work(struct exchange *x)
 {
     struct request_memory *m = &x->memory;
@@ -173,7 +174,7 @@ void exchange_free(struct exchange *x)
         return;
     ASSERT(x->phase != EXCHANGE_PREPARING);
     struct api *a = x->api;
-    /* Nobody waited for what came of it. */
+    /* The client left before the result. */
     if (x->audited)
         audit_done(&x->who, 0, x->code ? x->code : "left", 0, x->id_text);
     drop_work(x);
@@ -189,7 +190,7 @@ static double ms_between(uint64_t from_ns, uint64_t to_ns)
     return to_ns > from_ns ? (double)(to_ns - from_ns) / (double)NS_PER_MS : 0;
 }
 
-/* One line for each request that computed something, or was to. */
+/* One line for each request that computed tokens, or should have. */
 static void log_end(const struct exchange *x, bool completed, double seconds)
 {
     const struct exchange_sums *s = &x->sums;
@@ -252,7 +253,7 @@ static void end_stream(struct exchange *x)
     drop_work(x);
 }
 
-/* Tries to tell the client why, in the way that is still open, and ends the reply. */
+/* Sends the error in the way that is still open, and ends the reply. */
 static void fail(struct exchange *x, const struct reject *why)
 {
     x->code = reject_code(why);
@@ -262,7 +263,7 @@ static void fail(struct exchange *x, const struct reject *why)
     }
     reply_error(x, why);
     struct slice out = buf_slice(&x->out);
-    /* A connection that is full does not get the event in time; its end without [DONE] says enough. */
+    /* A full connection does not get the event in time; its end without [DONE] shows the failure. */
     if (x->out.error || http_stream_write(x->http, out) < 0) {
         x->phase = EXCHANGE_SENDING;
         http_request_close(x->http);
@@ -279,7 +280,7 @@ static void fail_memory(struct exchange *x)
     fail(x, &why);
 }
 
-/* Why a choice has no good end; false when it has one. */
+/* The error with which a choice ended; false when it ended well. */
 static bool failed(const struct choice *c, struct reject *why)
 {
     const struct stream_finish *f = &c->finish;
@@ -313,7 +314,7 @@ static bool failed(const struct choice *c, struct reject *why)
 
 /* ---- the running reply ---- */
 
-/* Takes what there is from one choice. False: the exchange failed and is being answered. */
+/* Takes the available tokens of one choice. False: the exchange failed and is being answered. */
 static bool take(struct exchange *x, struct choice *c, uint32_t tokens_max)
 {
     struct reject why = {0};
@@ -368,7 +369,7 @@ static int begin_stream(struct exchange *x)
     return r;
 }
 
-/* Gives `out` to the connection. True: all of it went. */
+/* Passes `out` to the connection. True: it took all bytes. */
 static bool flush(struct exchange *x)
 {
     int r = 0;
@@ -382,7 +383,7 @@ static bool flush(struct exchange *x)
     while (r == 0 && x->out.len > 0) {
         size_t n = MIN_OF(x->out.len, http_stream_room(x->http));
         if (n == 0)
-            return false; /* `writable` comes */
+            return false; /* `writable` will be called */
         r = http_stream_write(x->http, slice_sub(buf_slice(&x->out), 0, n));
         if (r == 0)
             buf_consume(&x->out, n);
@@ -393,7 +394,7 @@ static bool flush(struct exchange *x)
     return r == 0;
 }
 
-/* The next chunks of all choices. False: there is nothing new, or the exchange failed. */
+/* The next chunks of all choices. False: nothing new, or the exchange failed. */
 static bool collect(struct exchange *x)
 {
     bool chat = x->kind == REQUEST_CHAT;
@@ -428,7 +429,7 @@ static void pump_stream(struct exchange *x)
             end_stream(x);
             return;
         }
-        /* Tokens stay in the ring while the client does not read, so the engine sees it. */
+        /* While the client does not read, tokens stay in the ring, which pauses the sequence. */
         if (http_stream_is_behind(x->http) || !collect(x))
             return;
     }
@@ -444,14 +445,14 @@ void exchange_pump(struct exchange *x)
         pump_whole(x);
 }
 
-/* From now on the jobs wake us again. */
+/* From now on the jobs send wake-ups again. */
 static void clear_wakes(struct exchange *x)
 {
     for (uint32_t i = 0; x->phase == EXCHANGE_RUNNING && i < x->choice_count; i++)
         stream_wake_clear(x->choices[i].stream);
 }
 
-/* The model's drain is over. What the engine had for this client has been taken; nothing more comes. */
+/* The model's drain is over. All tokens of this client have been taken; no more will arrive. */
 static void end_with_model(struct exchange *x)
 {
     struct reject why = {.retry_after_s = 1};
@@ -476,7 +477,7 @@ void exchange_tick(struct exchange *x, uint64_t now_ns)
         return;
     }
     wait_look(x, now_ns);
-    /* A wake-up that found the mailbox full is lost; this is the second chance. */
+    /* A wake-up is lost when the mailbox is full; the tick is the second chance. */
     clear_wakes(x);
     exchange_pump(x);
     end_with_model(x);
@@ -557,7 +558,7 @@ void exchange_prepared(struct exchange *x)
     for (uint32_t i = 0; i < x->choice_count; i++)
         list_push_back(bucket_of(x->api, x->choices[i].stream), &x->choices[i].by_stream);
     x->written_ns = clock_now_ns();
-    /* Wake-ups that came before found nobody. */
+    /* Wake-ups from before this point found no exchange. */
     clear_wakes(x);
     exchange_pump(x);
 }
@@ -565,7 +566,8 @@ void exchange_prepared(struct exchange *x)
 void exchange_waited(struct exchange *x, bool again)
 {
     if (again) {
-        /* What is left to do goes by what is left of the request: images are not among it. */
+        /* The remaining work depends on the size of the rest of the request. Its images are not part of
+         * that. */
         prep_put(x, x->memory.used);
         return;
     }
@@ -588,7 +590,7 @@ void exchange_cancel(struct exchange *x, const struct reject *why)
             http_request_close(x->http);
         break;
     case EXCHANGE_PREPARING:
-        /* The client need not wait for the prep thread to look. */
+        /* The client gets its answer before the prep thread notices. */
         if (x->http && !x->told) {
             x->told = true;
             x->code = reject_code(why);

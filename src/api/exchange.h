@@ -5,9 +5,10 @@
  *                    ▼     │
  *                    waiting            for a model: wait.h; for images: media_request.h
  *
- * It belongs to the network thread, except while it is `preparing`: then a prep thread has it, and the network thread touches
- * nothing but `http`, `cancelled` and the list. When the client leaves, `http` becomes NULL; the exchange goes at once, or,
- * while it is preparing, when the prep thread brings it back. exchange_free() is the one destructor; it stops what runs. */
+ * The network thread owns it, except while it is `preparing`. Then a prep thread owns it, and the network
+ * thread touches only `http`, `cancelled` and the list. When the client leaves, `http` becomes NULL. The
+ * exchange is freed at once or, while it is preparing, when the prep thread returns it. exchange_free() is
+ * the one destructor; it stops the running jobs. */
 #ifndef PLATEAU_API_EXCHANGE_H
 #define PLATEAU_API_EXCHANGE_H
 
@@ -31,11 +32,11 @@ struct prompt_ids {
     uint32_t count;
     bool in_reasoning;                       /* the rendered prompt ended inside <think> */
     uint32_t cuts[CHAT_CUTS_MAX], cut_count; /* tokens before which later prompts may begin to differ */
-    struct job_image *images;                /* the task's; gone with it */
+    struct job_image *images;                /* the media task's; freed with it */
     uint32_t image_count;
 };
 
-/* For the log, when the request is over: of all its choices. */
+/* Totals over all choices, for the log line at the end of the request. */
 struct exchange_sums {
     uint32_t prompt_tokens, cached_tokens, tokens;
     uint64_t queued_ns;     /* the longest */
@@ -48,11 +49,11 @@ struct exchange {
     struct request_id id;
     char id_text[33];
     enum request_kind kind;
-    uint64_t tenant;                       /* whose it is */
+    uint64_t tenant;                       /* the tenant it belongs to */
     uint32_t weight;                       /* the tenant's share */
     int32_t priority_first, priority_last; /* the range of its priority */
     struct audit who;
-    bool audited; /* an admin's order: the log says what came of it */
+    bool audited; /* an admin's order: its result is logged */
     uint64_t arrived_ns;
     int64_t created_s;
 
@@ -60,31 +61,30 @@ struct exchange {
     struct list all; /* api.exchanges */
     enum exchange_phase phase;
     struct http_request *http; /* NULL: the client has gone */
-    bool told;                 /* it was cancelled while it was prepared, and its client has the answer */
+    bool told;                 /* cancelled while it was prepared, and its client has the answer */
 
     /* Any thread. */
-    _Atomic bool cancelled; /* do not submit: nobody wants it any more */
+    _Atomic bool cancelled; /* set when the client has left or the request was cancelled: do not submit */
 
-    /* The prep queue's, while it waits for a prep thread. */
+    /* Owned by the prep queue while it waits for a prep thread. */
     struct prep_entry entry;
 
     /* Prep thread while preparing, network thread after it. */
-    struct wanted wanted; /* what its work looks at: `cancelled`, and a deadline */
+    struct wanted wanted; /* its work polls this: `cancelled`, and a deadline */
     struct request_memory memory;
     struct buf body;
     struct request request;
     bool parsed;                      /* `request` needs request_done() */
     int model_index;                  /* in the registry; -1: not known yet */
-    const struct served_model *model; /* with a lease */
+    const struct served_model *model; /* under a lease */
     struct lease lease;
-    /* Prepared as far as it goes without its model or its images, or an operator's order is under
-     * way. */
+    /* Prepared except for its model or its images, or an operator's order is under way. */
     bool waits;
-    struct media_task *media; /* its images; NULL: none, or the engine has them */
+    struct media_task *media; /* its images; NULL: no images, or the engine has them */
     struct registry_unloading unloading;
-    uint64_t waits_since_ns; /* network thread; 0: it has not looked yet */
-    unsigned status;         /* of the reply of the kinds that need no engine; 200 */
-    struct reject reject;    /* status 0: prepared well */
+    uint64_t waits_since_ns; /* network thread; 0: the wait has not been checked yet */
+    unsigned status;         /* of a reply that needs no engine; 200 */
+    struct reject reject;    /* status 0: prepared without error */
     struct prompt_ids *prompts;
     uint32_t prompt_count;
     struct logit_bias *bias;
@@ -92,20 +92,20 @@ struct exchange {
     struct choice *choices;
     uint32_t choice_count;
     uint32_t max_tokens;      /* the largest of its choices; for /api/status */
-    struct buf reply;         /* of the kinds that need no engine */
-    uint64_t reclaimed_bytes; /* what an admin's order gave back */
+    struct buf reply;         /* a reply that needs no engine */
+    uint64_t reclaimed_bytes; /* bytes that an admin's order returned to the system */
 
     /* Network thread, running. */
     uint32_t choices_over;
     struct buf out; /* chunks that the connection has not taken yet */
-    bool begun;     /* the stream's header is out */
+    bool begun;     /* the stream's header is sent */
     bool told_role, ending;
     bool succeeded;
-    enum finish_reason cut_reason; /* how rows end that are cut off: FINISH_ABORTED or FINISH_TOO_SLOW */
-    uint64_t written_ns;           /* when the stream last said something */
+    enum finish_reason cut_reason; /* how cancelled sequences end: FINISH_ABORTED or FINISH_TOO_SLOW */
+    uint64_t written_ns;           /* time of the stream's last write */
     uint64_t first_token_ns;       /* clock time; 0: none yet */
     struct exchange_sums sums;
-    const char *code; /* of the error it was answered with; static */
+    const char *code; /* of the error in the answer; static */
 };
 
 /* A new exchange of `http`, receiving. 0 or -ENOMEM (the account or the system). */
@@ -114,29 +114,29 @@ int exchange_create(struct api *a, struct http_request *http, enum request_kind 
 /* The one destructor: from every phase but `preparing`. NULL is fine. */
 void exchange_free(struct exchange *x);
 
-/* The body is here: hands it to a prep thread, or answers that there is no room. */
+/* The body has arrived: queues it for a prep thread, or answers that the queue is full. */
 void exchange_receive(struct exchange *x);
-/* A prep thread brings it back. */
+/* A prep thread returns it. */
 void exchange_prepared(struct exchange *x);
-/* Its wait is over. `again`: it goes on being prepared; else x->reject or x->reply is the answer. */
+/* Its wait is over. With `again` preparation continues; otherwise x->reject or x->reply is the answer. */
 void exchange_waited(struct exchange *x, bool again);
 /* Takes tokens and writes what the connection takes. */
 void exchange_pump(struct exchange *x);
 /* About every 250 ms. */
 void exchange_tick(struct exchange *x, uint64_t now_ns);
-/* The connection's end of it is over: x may be gone afterwards. */
+/* Its connection has ended: x may be freed afterwards. */
 void exchange_ended(struct exchange *x, bool completed);
-/* Somebody else asked for its end: answers the client with `why`, stops the rows. */
+/* Ends it from outside, by DELETE or shutdown: answers the client with `why`, stops the sequences. */
 void exchange_cancel(struct exchange *x, const struct reject *why);
 
-/* False: drafts are kept without comparing them with what the model says, and the reply has to tell. */
+/* False: draft tokens are kept without comparing them with the sampled ones, and the reply has to say so. */
 static inline bool exchange_is_exact(const struct exchange *x)
 {
     return x->kind > REQUEST_COMPLETION || !x->model || !x->model->drafting.optimistic ||
            !x->request.speculative;
 }
 
-/* By what a stream wakes with. NULL: nobody waits for it any more. */
+/* The choice of a stream that sent a wake-up. NULL: the stream has been released. */
 struct choice *exchange_find_choice(struct api *a, const struct stream *s);
 
 #endif

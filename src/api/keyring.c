@@ -1,8 +1,8 @@
-/* keyring.c - what was sent is hashed once, and its digest compared with all of the ring to the end.
+/* keyring.c - the key of a request is hashed once, and its digest compared with every entry of the ring.
  *
- * Comparing digests leaves nothing to measure: where two of them differ says nothing about where the keys do.
- * SHA-256 without a salt is enough for keys that are drawn; it is not meant to hide a word that somebody can
- * draft. */
+ * Comparing digests leaves no timing to measure: the place where two digests differ is unrelated to where the
+ * keys differ. SHA-256 without a salt is enough for keys that are random; it does not protect a password that
+ * brute force can find. */
 #include "api/keyring.h"
 
 #include "base/check.h"
@@ -59,7 +59,7 @@ static bool is_letter_or_digit(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* What a line says beside name and key. */
+/* The fields of a line after name and key. */
 struct fields {
     uint32_t weight;
     int32_t priority_first, priority_last;
@@ -77,7 +77,7 @@ static bool same_fields(const struct key *a, const struct key *b)
            a->priority_last == b->priority_last;
 }
 
-/* Such that it is one word in a line of the log. */
+/* A name that is one word in a log line. */
 static bool is_name(struct slice s)
 {
     if (s.len == 0 || s.len >= KEYRING_NAME_BYTES || !is_letter_or_digit(s.ptr[0]))
@@ -225,7 +225,7 @@ static const struct field *field_of(struct slice word)
 
 /* ---- files ---- */
 
-/* The next word of a line and what follows it; empty at the line's end or its comment. */
+/* The next word of a line and the rest after it; empty at the line's end or its comment. */
 static struct slice next_word(struct slice *line)
 {
     size_t from = 0, to;
@@ -242,7 +242,7 @@ static struct slice next_word(struct slice *line)
     return word;
 }
 
-/* What a key without a name is called: its file's name and line, or as much of its end as is one. */
+/* The name of an unnamed key: its file's name and line, or the longest end of that which is a valid name. */
 static void name_line(const char *source, uint32_t line, char ret[KEYRING_NAME_BYTES])
 {
     const char *slash = strrchr(source, '/'), *file = slash ? slash + 1 : source;
@@ -252,7 +252,7 @@ static void name_line(const char *source, uint32_t line, char ret[KEYRING_NAME_B
             *c = '_';
 }
 
-/* The name, if there is one, and the key; `line` is what follows. */
+/* Reads the name, if the line has one, and the key; `line` becomes the rest. */
 static void read_names(struct slice *line, struct slice *name, struct slice *key)
 {
     struct slice first = next_word(line), rest = *line, second = next_word(&rest);

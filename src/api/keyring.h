@@ -1,12 +1,12 @@
-/* keyring.h - the keys that open the server, and what each is called.
+/* keyring.h - the keys that open the server, and their names.
  *
- * A ring is filled once and then only read, by any thread. It keeps digests, not keys: what a key was cannot
- * be read from memory, and comparing takes the same time whatever was sent. At most KEYRING_KEYS_MAX keys,
- * 136 bytes each.
+ * A ring is filled once and then only read, by any thread. It keeps digests, not keys: a key cannot be read
+ * from memory, and a comparison takes the same time for any input. At most KEYRING_KEYS_MAX keys, 136 bytes
+ * each.
  *
- * A key has a name for the log (never the key itself) and a tenant, a number that decides whose prefixes and
- * requests are whose. With a name the tenant follows from it, so a key can be changed and its owner stays the
- * same, over restarts as well; without one it follows from the key.
+ * A key has a name for the log (never the key itself) and a tenant: a number that owns prefixes and requests.
+ * The tenant of a named key follows from its name, so a key can be replaced and its owner stays the same,
+ * over restarts as well. The tenant of an unnamed key follows from the key.
  *
  * A line of a key file: [NAME] KEY [weight=N] [priority=FIRST..LAST]. The fields follow the key, in any
  * order, each at most once. */
@@ -46,26 +46,26 @@ int keyring_create(struct keyring **ret);
 /* NULL is fine. */
 void keyring_free(struct keyring *k);
 
-/* Adds a key with the default fields. Without a name (NULL) it is called after `source`. Given again with the
- * same name and fields it counts once. 0, -EINVAL (not 1 to KEYRING_KEY_BYTES_MAX visible ASCII characters, a
- * bad name, or there under another name or with other fields), -ENOSPC. The message never quotes a key. */
+/* Adds a key with the default fields. Without a name (NULL) it is named after `source`. A key added twice
+ * with the same name and fields counts once. 0, -ENOSPC, or -EINVAL: not 1 to KEYRING_KEY_BYTES_MAX visible
+ * ASCII characters, a bad name, or present under another name or with other fields. The message never quotes
+ * a key. */
 int keyring_add(struct keyring *k, enum keyring_door door, const char *name, struct slice key,
                 const char *source, struct err *e);
-/* Adds what a file says: a key to a line, as above. Empty lines, and what follows a # that begins a word, say
- * nothing. `source` names the text in messages and unnamed keys. As keyring_add, and -EINVAL when there is no
- * key in it. */
+/* Adds the keys of a file's text, one per line, in the format above. Empty lines are skipped, and comments,
+ * from a # that starts a word to the end of the line. `source` names the text in messages and unnamed keys.
+ * Errors of keyring_add, and -EINVAL when the text has no key. */
 int keyring_parse(struct keyring *k, enum keyring_door door, struct slice text, const char *source,
                   struct err *e);
 
-/* The first key of such a text as it stands there; empty: there is none. For who sends one. */
+/* The first key of such a text, for a client that sends it; empty: the text has none. */
 struct slice keyring_first(struct slice text);
 
-/* What is wrong with who may read a file of keys. */
+/* The exposure of a key file: which users its mode lets read or write it. */
 enum keyring_exposure { KEYRING_PRIVATE, KEYRING_READABLE, KEYRING_WRITABLE };
-/* Of a file's mode. */
+/* From a file's mode. */
 enum keyring_exposure keyring_exposure_of(mode_t mode);
-/* keyring_parse of a regular file. Also -EFBIG (more than KEYRING_FILE_BYTES_MAX), and what the system
- * said. */
+/* keyring_parse of a regular file. Also -EFBIG (over KEYRING_FILE_BYTES_MAX), and errors of the system. */
 int keyring_read(struct keyring *k, enum keyring_door door, const char *path, enum keyring_exposure *exposure,
                  struct err *e);
 
@@ -75,7 +75,7 @@ uint64_t keyring_tenant(const char *kind, struct slice bytes);
 
 /* k NULL: 0. */
 uint32_t keyring_count(const struct keyring *k, enum keyring_door door);
-/* The entry of `given` at each door; NULL: there is none. k may be NULL. */
+/* The entry of `given` at each door; NULL: no such key there. k may be NULL. */
 struct keyring_found {
     const struct key *at[KEYRING_DOORS];
 };

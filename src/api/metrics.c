@@ -1,4 +1,4 @@
-/* metrics.c - fixed buckets, those of vLLM, so that its dashboards' panels keep their meaning. */
+/* metrics.c - fixed buckets, the same as vLLM's, so that panels of its dashboards keep their meaning. */
 #include "api/metrics.h"
 
 #include "base/check.h"

@@ -1,8 +1,8 @@
 /* prep.c - one exchange at a time, from its body to its jobs.
  *
- * Everything a job needs is made here, its stream included, so that the network thread only has to watch. A
- * job that the engine does not take ends the request: those taken before it are closed by the exchange's
- * destructor. */
+ * Everything a job needs is made here, its stream included, so that the network thread only has to watch.
+ * A job that the engine refuses ends the request: the exchange's destructor closes the jobs accepted
+ * before it. */
 #include "api/prep.h"
 
 #include "api/media_request.h"
@@ -33,7 +33,7 @@ static bool parse(struct exchange *x)
     bool ok = request_parse(x->kind, buf_slice(&x->body), &limits, &x->memory, &x->request, &x->reject);
     buf_done(&x->body);
     if (!ok && x->reject.kind == REJECT_BUSY) {
-        /* The parser knows the request's books, not who else there is. */
+        /* The parser knows the memory of its request only, not that of other requests. */
         x->reject = (struct reject){0};
         return out_of_memory(x);
     }
@@ -180,7 +180,7 @@ static bool resolve_lengths(struct exchange *x)
     return true;
 }
 
-/* All choices are taken or none: what can never be taken together is not to be tried again. */
+/* All choices are accepted or none: a set that can never fit together must not be tried again. */
 static bool check_room(struct exchange *x)
 {
     struct engine_room room = {0};
@@ -228,7 +228,7 @@ static bool check_stops(struct exchange *x)
         x->model->id);
 }
 
-/* The engine has its copy; how many there were is still told. */
+/* The engine has its copy; the reply still needs the count. */
 static void drop_ids(struct exchange *x)
 {
     for (uint32_t i = 0; i < x->prompt_count; i++) {
@@ -285,7 +285,7 @@ static bool work(struct exchange *x, struct arena *scratch)
     return false;
 }
 
-/* Nobody needs any more what a refused request had, and here its destruction keeps nobody waiting. */
+/* Frees the memory of a refused request here, where its destruction delays no other request. */
 static void drop_refused(struct exchange *x)
 {
     if (x->reject.kind == REJECT_NONE || x->choice_count > 0 || x->waits)
@@ -297,14 +297,14 @@ static void drop_refused(struct exchange *x)
         atomic_fetch_add(&x->api->prep_stopped, 1);
 }
 
-/* The work on one exchange: afterwards x->reject says no, or x->reply is there, or its choices are with the
- * engine. */
+/* Prepares one exchange. Afterwards x->reject has an error, or x->reply is written, or its choices are with
+ * the engine. */
 static void work_on(struct exchange *x)
 {
     struct arena *scratch = NULL;
     x->wanted = (struct wanted){&x->cancelled, clock_now_ns() + REJECT_PREPARATION_S * NS_PER_S};
     x->memory.still = &x->wanted;
-    /* An arena of its own for each request: what a long prompt needed is gone with it. */
+    /* Each request has an arena of its own: the memory of a long prompt is freed with it. */
     struct charge charge = request_memory_charge(&x->memory);
     struct arena_opts opts = {.bytes_max = x->memory.bytes_max, .charge = &charge};
     if (arena_create(&opts, &scratch) < 0)
@@ -325,7 +325,7 @@ uint32_t prep_threads(const struct api_opts *opts)
 
 void prep_put(struct exchange *x, size_t bytes)
 {
-    /* An order may be seconds about its work: it does not go where short texts do. */
+    /* An order may run for seconds: it does not go to the lane of short texts. */
     if (request_reclaims(x->kind))
         bytes = MAX_OF(bytes, PREP_SHORT_BYTES);
     x->phase = EXCHANGE_PREPARING;
@@ -341,7 +341,7 @@ static void run_lane(struct api *a, enum prep_lane lane)
         struct exchange *x = CONTAINER(e, struct exchange, entry);
         atomic_fetch_sub(&a->prep_queue_bytes, x->body.len);
         work_on(x);
-        /* There is room: the queue holds as many as there may be requests. */
+        /* It has room: its capacity is the limit on requests. */
         ASSERT(mailbox_put(a->prepared, &x) == 0);
     }
 }

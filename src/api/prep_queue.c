@@ -1,16 +1,16 @@
 /* prep_queue.c - a list that is searched: it has at most --max-requests entries, a few microseconds.
  *
- * Fairness among tenants is start-time fair queueing: a tenant's counter rises by the bytes that are taken
- * from it, and one that comes back begins where the tenant taken from last stands, so that it is owed nothing
- * for the time it was away. Within a tenant turns are times: a request of 1 KiB goes before those of 64 KiB
- * that have waited for less than a second, whatever their number, and nothing waits for more than a minute
- * behind what came after it. */
+ * Fairness among tenants is start-time fair queueing: a tenant's counter rises by the bytes taken from its
+ * requests. A tenant that comes back starts at the counter of the tenant served last, so that it has no
+ * credit for the time it was away. Within a tenant the turn is a time: a request of 1 KiB goes before any
+ * number of 64 KiB ones that have waited for less than a second. A later request overtakes no request that
+ * has waited a minute. */
 #include "api/prep_queue.h"
 
 #include "base/check.h"
 #include "base/hash.h"
 
-/* What a request costs however short it is. */
+/* The cost of a request in addition to its bytes. */
 #define REQUEST_BYTES 1024
 
 struct waiter {
@@ -76,7 +76,7 @@ void prep_queue_put(struct prep_queue *q, struct prep_entry *e, uint64_t now_ns)
     pthread_mutex_unlock(&q->lock);
 }
 
-/* Does x go before y? */
+/* True when x goes before y. */
 static bool goes_before(struct prep_queue *q, const struct prep_entry *x, const struct prep_entry *y)
 {
     uint64_t a = *served_of(q, x), b = *served_of(q, y);

@@ -1,4 +1,4 @@
-/* prompt.c - what is rendered is dropped as soon as it is ids. */
+/* prompt.c - frees the rendered text as soon as its token ids exist. */
 #include "api/prompt.h"
 
 #include "api/media_request.h"
@@ -15,8 +15,8 @@ static bool no_memory(struct exchange *x)
     return memory_refusal_of(x->api, &x->memory, &x->reject);
 }
 
-/* The scratch may become as large as all that the request may have: one that is full says that the request is
- * too large. */
+/* The scratch arena may grow to the whole limit of the request: a full arena means that the request is too
+ * large. */
 static bool no_scratch(struct exchange *x, const struct arena *scratch)
 {
     x->memory.too_large |= arena_overran(scratch);
@@ -34,8 +34,8 @@ bool prompt_too_long(struct exchange *x, uint32_t ids_max)
 
 /* ---- templates ---- */
 
-/* What the model's section gives to every rendering, where the request says nothing of its own. Copied: the
- * section's is shared. */
+/* Template arguments of the model's configuration, for names that the request does not set. Copied: the
+ * configuration is shared. */
 static bool add_model_kwargs(struct exchange *x)
 {
     json_t *given = x->request.template_kwargs;
@@ -48,8 +48,8 @@ static bool add_model_kwargs(struct exchange *x)
     return true;
 }
 
-/* What the route's own fields say to the template, beside chat_template_kwargs; those win, being the plainer
- * wish. */
+/* Template arguments from fields of the route. They override chat_template_kwargs, because they are more
+ * specific. */
 static bool add_kwargs(struct exchange *x)
 {
     struct request *r = &x->request;
@@ -85,7 +85,7 @@ static bool add_kwargs(struct exchange *x)
     return add_model_kwargs(x);
 }
 
-/* Names that the template's environment has already. */
+/* Refuses names that the template's environment defines. */
 static bool check_kwargs(struct exchange *x)
 {
     static const char *const ours[] = {"messages",  "tools",    "documents", "add_generation_prompt",
@@ -196,8 +196,8 @@ bool prompt_encode(struct exchange *x, struct arena *scratch, struct slice text,
     size_t mark = arena_mark(scratch), room = 0;
     uint32_t *ids = NULL;
     int r = tokenizer_exceeds(t, text, ids_max, &x->wanted) == 1 ? -E2BIG : -EAGAIN;
-    /* A text has no more tokens than bytes, and the specials around it; but NFC can make three bytes of one.
-     * Where ids_max was the bound, more room is no help. */
+    /* A text has at most one token per byte, and the special tokens around it; but NFC can make three bytes
+     * of one. Where ids_max was the bound, a larger buffer does not help. */
     for (size_t times = 1; r == -EAGAIN || (r == -E2BIG && times == 3 && room < ids_max); times += 2) {
         room = MIN_OF((size_t)ids_max, text.len * times + 64);
         arena_rewind(scratch, mark);

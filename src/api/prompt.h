@@ -4,22 +4,22 @@
 
 #include "api/exchange.h"
 
-/* The template over the messages of x->request, into `ret`; `cuts` (NULL: not wanted) are bytes of it. What
- * certainly has more than ids_max tokens is not written to its end: 400 context_length_exceeded. False:
- * x->reject says why. */
+/* Renders the template over the messages of x->request into `ret`; `cuts` (NULL: none) are byte offsets in
+ * it. Rendering stops when the text certainly has more than ids_max tokens: 400 context_length_exceeded.
+ * False: x->reject has the error. */
 bool prompt_render(struct exchange *x, struct arena *scratch, uint32_t ids_max, struct buf *ret,
                    struct chat_cuts *cuts);
 
-/* Text to ids: a block charged to x->memory, for request_memory_free(ids, count * 4). At most ids_max of
- * them, else 400 context_length_exceeded, without tokenizing where the bytes say so. `special`: what the
- * tokenizer puts around a text (bos). `cuts` of the text: NULL, or they are in ret, too. */
+/* Text to ids: a block charged to x->memory, for request_memory_free(ids, count * 4). At most ids_max ids,
+ * else 400 context_length_exceeded, without tokenizing where the bytes prove it. `special`: add the tokens
+ * that the tokenizer puts around a text (bos). `cuts` of the text (NULL: none) become cuts in `ret`. */
 bool prompt_encode(struct exchange *x, struct arena *scratch, struct slice text, const struct chat_cuts *cuts,
                    bool special, uint32_t ids_max, struct prompt_ids *ret);
 
 /* 400 context_length_exceeded; returns false. */
 bool prompt_too_long(struct exchange *x, uint32_t ids_max);
 
-/* From the request's messages: rendered, its images put into their places, and encoded. */
+/* From the request's messages: rendered, images placed, and encoded. */
 bool prompt_of_messages(struct exchange *x, struct arena *scratch, uint32_t ids_max, bool cut,
                         struct prompt_ids *ret);
 

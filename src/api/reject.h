@@ -1,7 +1,7 @@
-/* reject.h - why a request gets no answer, as its client reads it.
+/* reject.h - why a request gets no answer, in the client's terms.
  *
- * What a client did wrong is a value, not an error of ours: whoever finds it fills one of these, and it goes
- * out in OpenAI's envelope. A message says what was wrong, what the limit is, and what to do. */
+ * A client's mistake is a value, not an error of ours: the code that finds it fills one of these, and the
+ * reply has it in OpenAI's envelope. A message names the mistake, the limit, and the remedy. */
 #ifndef PLATEAU_API_REJECT_H
 #define PLATEAU_API_REJECT_H
 
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define REJECT_PREPARATION_S 300 /* a thread works on one request for as long at most */
+#define REJECT_PREPARATION_S 300 /* limit for one request's preparation */
 
 /* Every error of the API; reject.c has the row of each: status, code, type, sentence. Two kinds may share a
  * code where its status depends on the route. */
@@ -20,7 +20,7 @@ enum reject_kind {
     /* 400 */
     REJECT_INVALID_JSON,
     REJECT_INVALID_VALUE,
-    REJECT_UNSUPPORTED_VALUE, /* a value that is known, and not supported */
+    REJECT_UNSUPPORTED_VALUE, /* a known value that is not supported */
     REJECT_CONTEXT_LENGTH,
     REJECT_TEMPLATE_ERROR,
     REJECT_TEMPLATE_LIMIT,
@@ -78,9 +78,8 @@ unsigned reject_status(const struct reject *r);
 /* As the client reads it, constant; NULL for REJECT_NONE. */
 const char *reject_code(const struct reject *r);
 
-/* Fills *r and returns false, so that a finding is one line. The first finding stays. `param` may be
- * NULL. What the message quotes from a client is cut at a character's boundary and has no control
- * characters left. */
+/* Fills *r and returns false, so that a check is one line. The first error stays. `param` may be NULL. Text
+ * quoted from a client is cut at a character's boundary and loses its control characters. */
 bool reject_set(struct reject *r, enum reject_kind kind, const char *param, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* The same with the kind's own sentence, which the table has. */
@@ -88,20 +87,19 @@ bool reject_as(struct reject *r, enum reject_kind kind);
 /* 400, code "invalid_value". */
 bool reject_value(struct reject *r, const char *param, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* 400, code "unsupported_value": known, and not done here. */
+/* 400, code "unsupported_value": known, and not supported here. */
 bool reject_unsupported(struct reject *r, const char *param, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* 404: no model has this id. */
 bool reject_model(struct reject *r, struct slice id);
 
-/* What wanted_look() says of a request that is not to be prepared any further: 499, or 503 when it took too
- * long. */
+/* The error of a result of wanted_look(): 499, or 503 when preparation took too long. */
 bool reject_unwanted(struct reject *r, int why);
 
 /* {"error":{"message","type","param","code"}} */
 void reject_write(const struct reject *r, struct buf *ret);
-/* Answers with it, and with the headers that belong to it. Network thread. */
+/* Sends it with its headers. Network thread. */
 void reject_respond(const struct reject *why, struct http_request *r);
 
 #endif

@@ -1,5 +1,4 @@
-/* reply.c - what chats and completions have in common: logprobs, usage, errors inside of a stream, the
- * end. */
+/* reply.c - shared by chats and completions: logprobs, usage, errors inside a stream, the end. */
 #include "api/reply.h"
 
 #include "base/check.h"
@@ -34,8 +33,8 @@ void reply_write_token(const struct tokenizer *t, uint32_t id, struct buf *ret)
         json_write_string(ret, bytes);
         return;
     }
-    /* Bytes of a character's part. Three bytes of U+FFFD for each at most; longer tokens are cut, nobody
-     * reads them. */
+    /* A token may end within a character. U+FFFD takes three bytes for each byte at most; longer tokens are
+     * cut. */
     struct buf text;
     buf_init(&text, sizeof(small) * 4, NULL);
     utf8_put_lossy(&text, slice_sub(bytes, 0, sizeof(small)));
@@ -76,7 +75,7 @@ void reply_write_chat_logprob(const struct tokenizer *t, const struct stream_tok
     buf_puts(ret, "]}");
 }
 
-/* Prompt tokens count once per prompt, whatever n is: that is what was read. */
+/* Prompt tokens count once per prompt, for any n: each prompt is read once. */
 void reply_write_usage(const struct exchange *x, struct buf *ret)
 {
     uint64_t prompt = 0, completion = 0, reasoning = 0, cached = 0;

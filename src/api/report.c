@@ -1,4 +1,4 @@
-/* report.c - models, health, and what SGLang's and vLLM's tools ask of a server. */
+/* report.c - models, health, and the reports that tools of SGLang and vLLM read. */
 #include "api/report.h"
 
 #include "base/check.h"
@@ -80,7 +80,7 @@ void report_model_state(struct api *a, uint32_t index, bool all, struct buf *ret
                (double)i.load_ns / (double)NS_PER_S);
 }
 
-/* What requests may have among their parts, and how much of it. */
+/* The limits on images of a request. */
 static void write_image_sched(const struct api *a, const struct model_vision *v, struct buf *ret)
 {
     buf_printf(ret, ",\"input_modalities\":[\"text\"%s%s],\"vision\":", v->present ? ",\"image\"" : "",
@@ -99,7 +99,7 @@ static void write_image_sched(const struct api *a, const struct model_vision *v,
                o->frames_max ? MIN_OF(frames, o->frames_max) : frames);
 }
 
-/* What is known of a model that is not loaded is what its files said when the server started. */
+/* For a model that is not loaded: the facts read from its files when the server started. */
 static void write_unloaded(struct api *a, uint32_t index, struct buf *ret)
 {
     const struct model_settings *s = registry_settings(a->opts.registry, index);
@@ -115,8 +115,7 @@ static void write_loaded(const struct api *a, const struct served_model *m, stru
 {
     buf_printf(ret, ",\"max_model_len\":%u,", m->max_model_len);
     key_string(ret, "compute", m->compute);
-    /* Which promise about tokens holds: bit for bit in any batch, chunk and cache state, or within a
-     * bound. */
+    /* The promise about tokens: bit-exact in any batch, chunk and cache state, or within a bound. */
     buf_printf(ret, ",\"exact\":%s,\"chat\":%s,\"tokenizer\":%s,", m->exact ? "true" : "false",
                m->template ? "true" : "false", m->tokenizer ? "true" : "false");
     buf_puts(ret, "\"speculation\":{");
@@ -150,7 +149,7 @@ void report_model(struct api *a, uint32_t index, struct slice name, bool all, st
     registry_look_away(&look);
 }
 
-/* Each under its id, and again under each alias: clients choose from what is listed. */
+/* Each model under its id, and again under each alias: clients choose from this list. */
 void report_models(struct api *a, bool all, struct buf *ret)
 {
     buf_puts(ret, "{\"object\":\"list\",\"data\":[");
@@ -184,7 +183,7 @@ static void write_model_info(const struct served_model *m, struct buf *ret)
     key_string(ret, "compute", m->compute);
 }
 
-/* The first that is loaded: the tools that ask this know one model. */
+/* The first loaded model: the tools that read this know one model only. */
 static bool look_at_first(struct api *a, struct lease *ret)
 {
     for (uint32_t i = 0; i < api_model_count(a); i++)

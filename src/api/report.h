@@ -1,24 +1,24 @@
-/* report.h - what the server says about itself. On the network thread; nothing here changes anything. */
+/* report.h - reports of the server's state. Network thread; changes nothing. */
 #ifndef PLATEAU_API_REPORT_H
 #define PLATEAU_API_REPORT_H
 
 #include "api/api_state.h"
 
 void report_health(struct api *a, struct buf *ret);
-/* all: with what requests of all tenants make of a model: bytes, loads. */
+/* all: with bytes and loads, which requests of all tenants influence. */
 void report_models(struct api *a, bool all, struct buf *ret);
 /* As one entry of the list; `name` is the id or an alias. */
 void report_model(struct api *a, uint32_t index, struct slice name, bool all, struct buf *ret);
-/* "state":"ready", and what belongs to it: progress, reason, with `all` bytes and loads. */
+/* "state":"ready", with progress and reason where they apply, and with `all` bytes and loads. */
 void report_model_state(struct api *a, uint32_t index, bool all, struct buf *ret);
-/* Who drafts tokens ahead, and how far: members of an object, without its braces. */
+/* The drafter and the draft length: members of an object, without its braces. */
 void report_speculation(const struct engine_drafting *g, struct buf *ret);
 void report_server_info(struct api *a, struct buf *ret);
 void report_model_info(struct api *a, struct buf *ret);
 
 /* report_memory.c */
 void report_memory(struct api *a, struct buf *ret);
-/* Bytes that the process holds in memory and no account names; negative when accounts count what is not
+/* Resident bytes of the process that belong to no account; negative when accounts count bytes that are not
  * resident. */
 int64_t report_unaccounted(struct api *a);
 /* Fills a->accounts from the ledger; returns how many. */
@@ -26,7 +26,7 @@ uint32_t report_read_accounts(struct api *a);
 
 /* report_holders.c: members of an object, without its braces. */
 void report_holders(struct api *a, struct buf *ret);
-/* What prefixes may hold together, when their models' own limits add up to so much. */
+/* The limit on all prefixes together, when the limits of their models add up to `sum_of_models`. */
 uint64_t report_cache_limit(struct api *a, uint64_t sum_of_models);
 void report_holders_metrics(struct api *a, struct buf *ret);
 

@@ -1,4 +1,5 @@
-/* report_guard.c - how short the machine is of memory, and what was taken back from whom. */
+/* report_guard.c - memory pressure of the machine, and how much was reclaimed from which caches and
+ * models. */
 #include "api/report.h"
 
 #include "base/check.h"

@@ -1,4 +1,4 @@
-/* report_holders.c - who holds memory that could be taken back: engines, and what teardowns left. */
+/* report_holders.c - memory that can be reclaimed: of engines and of orphans. */
 #include "api/report.h"
 
 #include "base/check.h"

@@ -1,8 +1,8 @@
-/* report_memory.c - the ledger as a tree whose sums are checked, beside what the system says.
+/* report_memory.c - the ledger as a tree whose sums are checked, beside the system's figures.
  *
- * own_bytes are what an account uses and no child of it names: disks aside, their sum over all accounts is
- * what the root uses. The ledger is walked into an array first: writing the reply takes memory, which is the
- * ledger's business too. */
+ * own_bytes are the bytes of an account that no child of it names. Without the disks, their sum over all
+ * accounts is what the root uses. The ledger is copied into an array first, because writing the reply takes
+ * memory, which changes the ledger. */
 #include "api/report.h"
 
 #include "base/check.h"
@@ -28,9 +28,9 @@ uint32_t report_read_accounts(struct api *a)
     return v.count;
 }
 
-/* ---- what nobody named ---- */
+/* ---- unaccounted memory ---- */
 
-/* Accounts whose bytes come from the general allocator: the allocator's own figure says what of them is
+/* Accounts whose bytes come from the general allocator: the allocator's own figure says how many are
  * resident. */
 static bool is_heap(const struct account_numbers *n)
 {
@@ -41,7 +41,7 @@ static bool is_heap(const struct account_numbers *n)
     return false;
 }
 
-/* What the children of an account count together. Blocks on a disk are no memory of it. */
+/* The sum of an account's children. Blocks on a disk are not memory. */
 static struct account_numbers sum_of_children(const struct account_numbers *accounts, uint32_t count,
                                               uint32_t index)
 {
@@ -62,7 +62,7 @@ static uint64_t own_used(const struct account_numbers *accounts, uint32_t count,
     return accounts[index].used - MIN_OF(children, accounts[index].used);
 }
 
-/* Every account holds at least what its children hold, and uses no more than it has reserved. */
+/* True when every account holds at least the sum of its children, and uses no more than it has reserved. */
 static bool sums_hold(const struct account_numbers *accounts, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -120,8 +120,8 @@ static void write_account(const struct account_numbers *n, uint64_t own, struct 
     buf_puts(ret, ",\"children\":[");
 }
 
-/* Parents come before their children: a deeper account opens below the last, a shallower one closes what is
- * open. */
+/* Parents come before their children: a deeper account opens below the last, a shallower one closes the open
+ * ones. */
 static void write_tree(const struct account_numbers *accounts, uint32_t count, struct buf *ret)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -137,7 +137,7 @@ static void write_tree(const struct account_numbers *accounts, uint32_t count, s
     }
 }
 
-/* What idle pools still owe the system, all models together. */
+/* Bytes that idle pools have yet to trim, of all models. */
 static uint64_t pending_trim(struct api *a)
 {
     uint64_t bytes = 0;

@@ -1,4 +1,4 @@
-/* report_metrics.c - Prometheus' text form. Names of vLLM where it has one for the same thing. */
+/* report_metrics.c - Prometheus' text format. Names of vLLM for metrics that it has too. */
 #include "api/report.h"
 
 #include "base/check.h"
@@ -27,7 +27,7 @@ static void write_memory(struct api *a, struct buf *b)
 {
     struct footprint f;
     char path[512];
-    size_t ends[16] = {0}; /* of the path at each depth */
+    size_t ends[16] = {0}; /* end of the path at each depth */
     uint32_t count = report_read_accounts(a);
     head(b, "plateau_memory_bytes", "gauge", "Bytes of each account of the memory ledger.");
     for (uint32_t i = 0; i < count; i++) {
@@ -72,7 +72,7 @@ static double seconds(uint64_t ns)
     return (double)ns / (double)NS_PER_S;
 }
 
-/* One family of samples over all models; the expression reads *n, the model's own of `array`. */
+/* One family of samples over all models; the expression reads *n, the model's entry of `array`. */
 #define EACH_OF(array, name, type, help, expression)                                                         \
     do {                                                                                                     \
         head(b, name, type, help);                                                                           \
@@ -126,7 +126,7 @@ static void write_engines(struct api *a, const struct engine_numbers *numbers, u
     EACH_MODEL("plateau_pages_committed", "gauge", "KV pages with committed memory.", n->pages_committed);
 }
 
-/* What came from the SSD tier, and what was in memory. */
+/* Splits a counter by tier: hits from the SSD tier, hits in memory. */
 static void write_tiers(const struct api *a, struct buf *b, const char *name, uint32_t model, uint64_t all,
                         uint64_t ssd)
 {
@@ -238,7 +238,7 @@ static void write_finished(struct api *a, uint32_t count, struct buf *b)
 
 /* ---- the connection ---- */
 
-/* Those that a full server gives: they are there before they happen, so that their rise can be seen. */
+/* Statuses of a full server: their series exist from the start, so that a rise is visible. */
 static bool is_shown(unsigned status)
 {
     static const unsigned statuses[] = {400, 413, 429, 503, 507};

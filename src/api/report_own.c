@@ -1,5 +1,5 @@
-/* report_own.c - what a tenant sees of itself in /metrics: the names are those of report_metrics.c, the sums
- * only its own. */
+/* report_own.c - a tenant's view of /metrics: the names of report_metrics.c, with sums over its own requests
+ * only. */
 #include "api/report.h"
 
 #include "api/exchange.h"

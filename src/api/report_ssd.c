@@ -1,4 +1,4 @@
-/* report_ssd.c - the SSD tier: what it has, what it was good for, and what went wrong. */
+/* report_ssd.c - the SSD tier: content, hits, and errors. */
 #include "api/report.h"
 
 #include "store/store.h"

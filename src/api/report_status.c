@@ -1,4 +1,4 @@
-/* report_status.c - models and requests as they are now: what exchanges know, joined with what engines
+/* report_status.c - models and requests now: the state of exchanges, joined with the numbers that engines
  * published last. */
 #include "api/report.h"
 
@@ -11,7 +11,7 @@ struct totals {
     uint32_t active, waiting;
 };
 
-/* What the prefixes of earlier requests hold, and were good for. */
+/* Size and hits of the prefix cache. */
 static void write_cache(const struct engine_numbers *n, struct buf *ret)
 {
     buf_printf(ret,
@@ -30,7 +30,7 @@ static void write_pool(const char *name, const struct engine_pool_numbers *p, st
         (unsigned long long)p->peak_bytes, (unsigned long long)p->limit_bytes);
 }
 
-/* Images that were encoded, those that were known already, and what is kept of both. */
+/* Images that were encoded, hits of the embedding cache, and its size. */
 static void write_images(const struct engine_numbers *n, struct buf *ret)
 {
     buf_printf(ret,
@@ -66,7 +66,7 @@ static void write_trims(const struct engine_numbers *n, struct buf *ret)
                (unsigned long long)n->reclaims);
 }
 
-/* How many tokens were drafted ahead, and how many of them were right. */
+/* Counts of draft tokens and of accepted ones. */
 static void write_speculation(const struct engine_drafting *g, const struct engine_numbers *n,
                               struct buf *ret)
 {
@@ -81,7 +81,7 @@ static void write_speculation(const struct engine_drafting *g, const struct engi
     buf_puts(ret, "]}");
 }
 
-/* The same for a model that is not loaded: its engine does nothing and has nothing. */
+/* The same for a model that is not loaded: all zero. */
 static void write_model(struct api *a, uint32_t index, struct engine_numbers *n, struct buf *ret)
 {
     struct lease look = {0};
@@ -121,7 +121,7 @@ static void write_model(struct api *a, uint32_t index, struct engine_numbers *n,
     buf_putc(ret, '}');
 }
 
-/* All jobs of all engines into a->jobs, as many as fit. */
+/* Jobs of all engines into a->jobs, up to its size. */
 static uint32_t read_jobs(struct api *a)
 {
     uint32_t count = 0;
@@ -145,11 +145,11 @@ static const struct job_numbers *find_job(const struct api *a, uint32_t count, s
     return NULL;
 }
 
-/* What the jobs of one exchange do together: the furthest phase, the sums. */
+/* The jobs of one exchange together: the furthest phase, the sums. */
 struct work {
     const char *phase;
     uint32_t prompt_tokens, prompt_done, tokens, cached_tokens, draft_tokens, accepted_tokens;
-    uint32_t images, images_done; /* the choices have the same ones */
+    uint32_t images, images_done; /* the same for all choices */
     uint64_t bytes, image_bytes;
 };
 
@@ -159,7 +159,7 @@ static struct work work_of(struct exchange *x, uint32_t job_count)
     struct work w = {.phase = phases[x->phase]};
     enum job_phase furthest = JOB_QUEUED;
     if (x->phase == EXCHANGE_PREPARING)
-        return w; /* All else is the prep thread's now. */
+        return w; /* The prep thread owns everything else. */
     w.bytes = x->memory.reserved;
     if (x->phase == EXCHANGE_WAITING && x->media)
         w.phase = "media";
@@ -187,7 +187,7 @@ static struct work work_of(struct exchange *x, uint32_t job_count)
     return w;
 }
 
-/* Of a request whose images are on their way; frames of a video count as parts of it. */
+/* Fraction of a request's images that are read; frames of a video count as parts of it. */
 static double media_part_done(const struct exchange *x)
 {
     struct media_progress p = media_task_progress(x->media);

@@ -1,10 +1,10 @@
-/* request.h - what a client asked for, checked as far as that is possible without knowing the model.
+/* request.h - a client's request, checked as far as that is possible without the model.
  *
- * request_parse() is a pure function: a body to a struct request, or to the sentence that refuses it. Which
- * fields there are, on which routes, with which bounds, is one table (request_fields.c). null counts as
- * absent. A field that is known and not honoured is refused unless it says what happens anyway. A name that
- * nobody knows is left alone, as vLLM does it (clients send extras that their users cannot switch off), but
- * the reply lists it in the header `x-ignored-fields`, so that a misspelled name can be found. */
+ * request_parse() is a pure function: a body to a struct request, or to the sentence that refuses it. One
+ * table (request_fields.c) has all fields, their routes and their bounds. null counts as absent. A known
+ * field that is not supported is refused, unless its value requests the default behaviour. An unknown field
+ * is ignored, as in vLLM, because clients send extras that their users cannot switch off. The reply lists it
+ * in the header `x-ignored-fields`, so that a misspelled name can be found. */
 #ifndef PLATEAU_API_REQUEST_H
 #define PLATEAU_API_REQUEST_H
 
@@ -32,7 +32,7 @@ enum request_kind {
     REQUEST_KIND_COUNT
 };
 
-/* Gives memory or disk back, and asks for no model. */
+/* Frees memory or disk, and needs no model. */
 static inline bool request_reclaims(enum request_kind kind)
 {
     return kind == REQUEST_CLEAR || kind == REQUEST_CLEAR_SSD || kind == REQUEST_TRIM;
@@ -46,7 +46,7 @@ struct request_limits {
     uint32_t choices_max; /* prompts x n */
 };
 
-/* Numbers that a model's defaults fill in when the client gave none: NAN and -1 say so. */
+/* Numbers that a model's defaults replace when the client gave none: NAN and -1 mean none. */
 struct request_sampling {
     double temperature, top_p, min_p, repetition_penalty;
     int64_t top_k;
@@ -55,22 +55,22 @@ struct request_sampling {
     int64_t seed;
     int64_t max_tokens;      /* max_completion_tokens is the same */
     int64_t min_tokens;      /* 0 when absent */
-    bool logprobs;           /* wants those of the output */
-    int64_t top_logprobs;    /* alternatives of the output's */
-    int64_t prompt_logprobs; /* -1: not wanted; else how many alternatives */
+    bool logprobs;           /* return logprobs of the output */
+    int64_t top_logprobs;    /* alternatives per token of the output */
+    int64_t prompt_logprobs; /* -1: none; else alternatives per token of the prompt */
 };
 
 struct request {
     enum request_kind kind;
     json_t *root;      /* the body; owns all that points into it below */
-    const char *model; /* NULL: the one there is */
+    const char *model; /* NULL: the only model */
 
     /* chat, tokenize, apply-template: normalised by request_messages.c */
     json_t *messages; /* NULL: a prompt instead */
     /* What request_media() reads: the images and videos of the messages; NULL: none. Its own
      * reference. */
     json_t *media;
-    json_t *tools; /* NULL: none, or none wanted (tool_choice "none") */
+    json_t *tools; /* NULL: no tools, or tool_choice "none" */
     json_t *template_kwargs;
     bool add_generation_prompt;
     bool parallel_tool_calls;
@@ -93,7 +93,7 @@ struct request {
     uint32_t stop_ids[SAMPLER_STOP_MAX];
     uint32_t stop_id_count;
     bool ignore_eos;
-    bool speculative; /* tokens may be drafted ahead */
+    bool speculative; /* speculative decoding is allowed */
     bool skip_special_tokens;
     bool include_stop; /* include_stop_str_in_output */
 
@@ -101,20 +101,20 @@ struct request {
     bool return_token_ids;
     const char *cache_salt; /* NULL: none */
 
-    char ignored[REQUEST_IGNORED_BYTES]; /* "a, b": names that nobody knows; cut when there are many */
+    char ignored[REQUEST_IGNORED_BYTES]; /* "a, b": unknown field names; cut when the list is long */
 };
 
-/* False: `why` says it. `ret` is to be dropped with request_done() in either case. The body's bytes are not
- * needed afterwards. */
+/* False: `why` has the error. The caller passes `ret` to request_done() in either case. The body's bytes are
+ * not needed afterwards. */
 bool request_parse(enum request_kind kind, struct slice body, const struct request_limits *limits,
                    struct request_memory *memory, struct request *ret, struct reject *why);
 void request_done(struct request *r);
 
-/* Frees what only the prompt needed: messages, prompt, template arguments. The tools stay (their schemas type
- * the arguments of calls). */
+/* Frees the parts that only the prompt needed: messages, prompt, template arguments. The tools stay (their
+ * schemas type the arguments of calls). */
 void request_drop_prompt(struct request *r);
-/* Frees all of the body, of a request that has its answer: ten million values take a second, which the
- * network thread has not. */
+/* Frees all of the body of an answered request. Not for the network thread: ten million values take a
+ * second. */
 void request_drop_all(struct request *r);
 
 /* request_messages.c: brings the history into the form that templates expect, in place. Its images and
@@ -123,22 +123,23 @@ bool request_normalise_messages(json_t *messages, const struct request_limits *l
                                 struct request_memory *memory, json_t **media, struct reject *why);
 bool request_check_tools(const json_t *tools, struct reject *why);
 
-/* request_media.c: a image or a video among the parts of a message. */
+/* request_media.c: an image or a video among the parts of a message. */
 enum request_media_kind { REQUEST_IMAGE, REQUEST_VIDEO };
 struct request_media {
     enum request_media_kind kind;
     const char *at;       /* "messages[0].content[1]" */
     const json_t *source; /* a string, or of a video a list of strings: its frames. Never empty */
-    double fps; /* of a video: frames to be looked at per second, of a list: as many it has. NAN: not given */
+    double fps; /* of a video: sampled frames per second, of a list: frames per second it has. NAN: not
+                 * given */
 };
 uint32_t request_media_count(const struct request *r);
 struct request_media request_media(const struct request *r, uint32_t index);
-/* Lets go of the sources: what was made of them stands elsewhere. How many there are is still told. */
+/* Releases the sources after their conversion. The count of images stays. */
 void request_drop_sources(struct request *r);
 
-/* Is it a part with a image or a video, well made or not? */
+/* True for a part with an image or a video, well formed or not. */
 bool request_is_media(const json_t *part);
-/* What the part becomes in the list, or NULL with the sentence. The memory is entered already. */
+/* The entry of the list for this part, or NULL with the error. The request's memory is entered already. */
 json_t *request_media_read(const json_t *part, const char *at, struct reject *why);
 /* "image" or "video": the type that templates know. */
 const char *request_media_type(const json_t *part);

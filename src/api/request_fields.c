@@ -1,8 +1,8 @@
-/* request_fields.c - one row per field: name, routes, how it is read, bounds, where it goes.
+/* request_fields.c - one row per field: name, routes, reader, bounds, member of struct request.
  *
- * The rows of REFUSED and the like are fields that other servers know. Ignoring one would give an answer to
- * another question than the client's, so each is refused with a reason, unless its value asks for what
- * happens anyway. */
+ * The rows of REFUSED and its kind are fields that other servers support. Ignoring one would answer another
+ * question than the client's, so each is refused with a reason, unless its value requests the default
+ * behaviour. */
 #include "api/request_fields.h"
 
 #include "base/check.h"
@@ -31,7 +31,7 @@ struct field {
     read_fn *read;
     size_t at;       /* offset in struct request, for the plain readers */
     double min, max; /* of numbers */
-    const char *say; /* why it is refused; or the only string that is accepted */
+    const char *say; /* reason of the refusal; or the only accepted string */
 };
 
 #define AT(member) offsetof(struct request, member)
@@ -108,7 +108,7 @@ static bool read_string(struct request *r, const struct field *f, json_t *v, str
     return true;
 }
 
-/* A label that changes nothing here: checked for its type, kept nowhere. */
+/* A label without effect here: its type is checked, its value is dropped. */
 static bool accept_string(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     (void)r;
@@ -129,7 +129,7 @@ static bool refuse(struct request *r, const struct field *f, json_t *v, struct r
     return reject_unsupported(why, f->name, "%s: %s", f->name, f->say);
 }
 
-/* Refused unless it is false, empty, or the number f->min: then it asks for nothing. */
+/* Refused unless its value switches the feature off: false, empty, or the number f->min. */
 static bool refuse_unless_off(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     bool off = json_is_false(v) || (json_is_string(v) && json_string_length(v) == 0) ||
@@ -288,7 +288,7 @@ static bool read_stream_options(struct request *r, const struct field *f, json_t
     return true;
 }
 
-/* Chat: whether. Completion: how many alternatives. */
+/* Chat: whether to return logprobs. Completion: how many alternatives. */
 static bool read_logprobs(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     int64_t x;
@@ -424,7 +424,7 @@ static bool read_prompt(struct request *r, const struct field *f, json_t *v, str
 
 static const struct field fields[] = {
     {"model", ON_ALL, read_string, AT(model)},
-    /* What to answer. */
+    /* Input. */
     {"messages", ON_MESSAGES, read_messages},
     {"prompt", ON_COMPLETION | ON_TOKENIZE, read_prompt},
     {"content", ON_TOKENIZE, read_prompt}, /* llama.cpp's name */
@@ -440,7 +440,7 @@ static const struct field fields[] = {
     {"add_special", ON_TOKENIZE, read_tristate, AT(add_special_tokens)}, /* llama.cpp's name */
     {"return_token_strs", ON_TOKENIZE, read_bool, AT(return_token_strs)},
     {"with_pieces", ON_TOKENIZE, read_bool, AT(return_token_strs)}, /* llama.cpp's name */
-    /* How to draw. */
+    /* Sampling. */
     {"temperature", ON_BOTH, read_real, SAMPLING(temperature), 0, 2},
     {"top_p", ON_BOTH, read_real, SAMPLING(top_p), 1e-6, 1},
     {"top_k", ON_BOTH, read_top_k},
@@ -452,7 +452,7 @@ static const struct field fields[] = {
     {"logit_bias", ON_BOTH, read_logit_bias},
     {"n", ON_BOTH, read_n},
     {"best_of", ON_BOTH, read_best_of, .say = "must equal n; all choices are returned."},
-    /* When to end. */
+    /* Limits and stops. */
     {"max_tokens", ON_BOTH, read_max_tokens},
     {"max_completion_tokens", ON_BOTH, read_max_tokens},
     {"min_tokens", ON_BOTH, read_integer, SAMPLING(min_tokens), 0, (double)REQUEST_TOKENS_MAX},
@@ -461,7 +461,7 @@ static const struct field fields[] = {
     {"ignore_eos", ON_BOTH, read_bool, AT(ignore_eos)},
     {"include_stop_str_in_output", ON_BOTH, read_bool, AT(include_stop)},
     {"skip_special_tokens", ON_BOTH, read_bool, AT(skip_special_tokens)},
-    /* What to return. */
+    /* Output. */
     {"stream", ON_BOTH, read_bool, AT(stream)},
     {"stream_options", ON_BOTH, read_stream_options},
     {"logprobs", ON_BOTH, read_logprobs},
@@ -471,12 +471,12 @@ static const struct field fields[] = {
     {"priority", ON_BOTH, read_priority},
     {"speculative", ON_BOTH, read_bool, AT(speculative)},
     {"cache_salt", ON_BOTH, read_string, AT(cache_salt)},
-    /* Labels for the client's own books. */
+    /* Labels for the client's accounting. */
     {"user", ON_BOTH, accept_string},
     {"safety_identifier", ON_BOTH, accept_string},
     {"prompt_cache_key", ON_BOTH, accept_string},
     {"metadata", ON_BOTH, accept_object},
-    /* Known, and accepted only where they ask for what happens anyway. */
+    /* Known; accepted only with values that request the default behaviour. */
     {"response_format", ON_BOTH, read_response_format},
     {"service_tier", ON_BOTH, read_service_tier},
     {"modalities", ON_CHAT, read_modalities},
@@ -531,14 +531,14 @@ static const struct field *field_find(const char *name, unsigned route)
     return NULL;
 }
 
-/* Whether the name means something on another route. A request for tokens may be the body of a chat with all
- * that belongs to its reply, so only the generating routes mind. */
+/* True when the name is a field of another route. A tokenize request may have the body of a chat with all its
+ * reply fields, so only the generating routes use this. */
 static bool field_is_elsewhere(const struct request *r, const char *name)
 {
     return r->kind <= REQUEST_COMPLETION && field_find(name, ON_ALL);
 }
 
-/* Names go into a header: nothing but what stands in identifiers. */
+/* Names go into a header: only characters of identifiers are copied. */
 static void note_ignored(struct request *r, const char *name)
 {
     size_t at = strlen(r->ignored), len = strlen(name);

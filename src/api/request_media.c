@@ -1,9 +1,9 @@
-/* request_media.c - a image or a video as clients write it down.
+/* request_media.c - an image or a video in the forms that clients send.
  *
- * OpenAI's, the Responses', Hugging Face's and Qwen's forms differ in where the address stands: under the
- * type's own name, as a string or as an object with a "url". What such a part says besides is refused unless
- * it is known and done, or known to change nothing, for a client that limits a image's size or cuts a video
- * counts on it. `detail` is a wish about OpenAI's own sizes: any image is seen as its model sees it. */
+ * The forms of OpenAI, its Responses API, Hugging Face and Qwen differ in the place of the address: under the
+ * type's own name, as a string or as an object with a "url". Other keys of such a part are refused unless
+ * they are supported, or known to change nothing. A client that limits an image's size or cuts a video relies
+ * on that. `detail` only concerns OpenAI's own sizes: each model reads an image at its own size. */
 #include "api/request.h"
 
 #include "base/check.h"
@@ -20,7 +20,7 @@ static const struct {
     {"video_url", REQUEST_VIDEO}, {"input_video", REQUEST_VIDEO}, {"video", REQUEST_VIDEO},
 };
 
-/* COUNT_OF(types): it is none. */
+/* COUNT_OF(types): not a part with media. */
 static size_t type_of(const json_t *part)
 {
     const char *type = json_string_value(json_object_get(part, "type"));
@@ -40,7 +40,7 @@ const char *request_media_type(const json_t *part)
     return types[type_of(part)].kind == REQUEST_VIDEO ? "video" : "image";
 }
 
-/* Names under which the address stands. */
+/* Keys that may have the address. */
 static const char *const names[][3] = {
     [REQUEST_IMAGE] = {"image_url", "image", "url"}, [REQUEST_VIDEO] = {"video_url", "video", "url"}};
 
@@ -57,7 +57,7 @@ static bool is_among(const char *key, const char *const *list, size_t count)
 /* Of a part, or of the object with its address. */
 static bool check_keys(const json_t *holder, enum request_media_kind kind, const char *at, struct reject *why)
 {
-    /* Names of the part, claims of what its bytes are, and how long others shall keep it. */
+    /* Names of the part, claims about the type of its bytes, and cache lifetimes for others. */
     static const char *const known[] = {"type",      "detail",     "id",           "uuid",
                                         "name",      "filename",   "format",       "index",
                                         "mime_type", "media_type", "cache_control"};
@@ -85,7 +85,7 @@ static bool check_detail(const json_t *holder, const char *at, struct reject *wh
     return reject_value(why, at, "%s: detail must be \"auto\", \"low\", \"high\" or \"original\".", at);
 }
 
-/* What stands under the name that the part has; NULL: it has none of them, or several, and `why` says it. */
+/* The value of the one address key of the part; NULL: no such key, or several, and `why` has the error. */
 static json_t *find_value(const json_t *part, enum request_media_kind kind, const char *at,
                           struct reject *why)
 {
@@ -109,7 +109,7 @@ static json_t *address_of(json_t *v)
     return json_is_string(url) && json_string_length(url) > 0 ? url : NULL;
 }
 
-/* New references to the addresses of frames. NULL: one of them is none, or no memory. */
+/* New references to the addresses of frames. NULL: an element is not an address, or no memory. */
 static json_t *read_frames(const json_t *frames, const char *at, struct reject *why)
 {
     json_t *list = json_array();
@@ -125,7 +125,7 @@ static json_t *read_frames(const json_t *frames, const char *at, struct reject *
     return list;
 }
 
-/* A new reference; NULL with the sentence, or without one for want of memory. */
+/* A new reference; NULL with the error, or without one when memory is short. */
 static json_t *read_source(json_t *value, enum request_media_kind kind, const char *at, struct reject *why)
 {
     const char *what = kind == REQUEST_VIDEO ? "video" : "image";

@@ -1,14 +1,14 @@
 /* request_memory.c - grains, and jansson's blocks.
  *
- * jansson knows one allocator per process and tells it nothing about whose block it asks for. So a block
- * carries its owner in front: the request whose JSON the thread was building when it was made (a
- * thread-local), or nobody: then it is the general heap's. Whoever drops the value later, on whichever
- * thread, gives back to the right one. A block that was made before the hook could not be told apart, hence a
- * constructor: it comes before any use.
+ * jansson has one allocator per process and passes it no owner. So each block has its owner in front: the
+ * request whose JSON the thread was building when the block was made (a thread-local), or none for a block of
+ * the general heap. The value may be dropped later, on any thread: the bytes return to the right owner. A
+ * block made before the hook was set would have no owner in front. A constructor sets the hook before any
+ * use.
  *
- * jansson's lexer writes past its end when a block is refused in the middle of a token. So none is: the most
- * that a text can need is taken before the first block, each block comes out of that, and what is left goes
- * back. */
+ * jansson's lexer writes past its end when a block is refused in the middle of a token. So none is refused.
+ * The parser reserves the maximum that a text can need before the first block. Each block comes out of that,
+ * and the rest is returned. */
 #include "api/request_memory.h"
 
 #include "api/json_depth.h"
@@ -25,7 +25,7 @@ _Static_assert(sizeof(struct block) % _Alignof(max_align_t) == 0, "what follows 
 
 static _Thread_local struct request_memory *building;
 
-/* The account's part of it: whole grains, as many as are missing. */
+/* Reserves the missing grains in the account. */
 static bool reserve(struct request_memory *m, size_t bytes)
 {
     if (bytes <= m->reserved)
@@ -58,8 +58,8 @@ static void give(void *owner, size_t bytes)
     struct request_memory *m = owner;
     ASSERT(bytes <= m->used);
     m->used -= bytes;
-    /* Two grains stay, so that a buffer that comes and goes does not reserve each time; the last byte takes
-     * all along. */
+    /* Keeps two spare grains, so that a buffer that is allocated and freed repeatedly does not reserve each
+     * time. The last byte frees them as well. */
     size_t keep = m->used ? ROUND_UP(m->used, REQUEST_MEMORY_GRAIN) + 2 * REQUEST_MEMORY_GRAIN : 0;
     if (m->reserved <= keep)
         return;
@@ -135,7 +135,7 @@ void request_memory_free(struct request_memory *m, void *block, size_t bytes)
 
 /* ---- jansson's blocks ---- */
 
-/* While parsing it cannot be refused. */
+/* Cannot fail while parsing. */
 static int take_block(struct request_memory *m, size_t bytes)
 {
     if (!m->parsing)
@@ -189,7 +189,7 @@ void request_memory_enter(struct request_memory *m)
     building = m;
 }
 
-/* A text in the pieces that jansson asks for. */
+/* A text, read in the pieces that jansson requests. */
 struct source {
     struct slice text;
     size_t at, look;

@@ -1,9 +1,9 @@
-/* request_messages.c - the history as clients send it, into the form that templates expect.
+/* request_messages.c - converts the messages of clients to the form that templates expect.
  *
- * Templates are written for one shape: content is a string, the arguments of earlier calls are an object,
- * there is nothing null to trip over. Parts of text are joined without anything in between, which is what
- * templates that accept parts do themselves; with a image among them they stay a list. The role `developer`
- * is OpenAI's newer word for `system`, and most templates know only that one. */
+ * Templates are written for one form: content is a string, the arguments of earlier calls are an object, no
+ * value is null. Parts of text are joined without a separator, as templates that accept parts do; with an
+ * image among them they stay a list. The role `developer` is OpenAI's newer name for `system`, and most
+ * templates have only the latter. */
 #include "api/json_depth.h"
 #include "api/request.h"
 
@@ -30,7 +30,7 @@ static bool no_memory(const struct place *p)
 
 /* ---- content ---- */
 
-/* A string; NULL: the part is none of text. */
+/* The text of a part; NULL: the part has another type. */
 static json_t *text_of_part(json_t *part)
 {
     const char *type = json_string_value(json_object_get(part, "type"));
@@ -89,7 +89,7 @@ static bool has_media(const json_t *parts)
     return false;
 }
 
-/* Its source goes to the list, and what the template sees of it is where it stands. */
+/* Moves its source to the list; the template gets a placeholder in its position. */
 static bool add_media(const struct place *p, json_t *list, const json_t *part, size_t index)
 {
     char at[64];
@@ -105,8 +105,7 @@ static bool add_media(const struct place *p, json_t *list, const json_t *part, s
     return true;
 }
 
-/* Templates that see images take a list: parts with text, and for each image one that says that it is
- * there. */
+/* Templates that accept images take a list: parts with text, and one placeholder for each image. */
 static bool sort_parts(const struct place *p, json_t *message, const json_t *parts)
 {
     json_t *list = json_array();

@@ -1,7 +1,7 @@
-/* routes.c - one table: method, path, who may, what it is.
+/* routes.c - one table: method, path, required key, handler.
  *
- * What can be refused by the header alone is refused there, so that its body is not read. A path that ends in
- * a slash stands for all that begin with it: the rest is an id. So is what stands where a path has a star. */
+ * A refusal that needs only the header is decided there, so that the body is not read. A path that ends in a
+ * slash matches all paths with that prefix: the rest is an id. So is the segment at a star. */
 #include "api/routes.h"
 
 #include "api/auth.h"
@@ -21,7 +21,7 @@
 struct call {
     struct api *api;
     struct http_request *http;
-    struct slice rest; /* of the path, behind a slash's */
+    struct slice rest; /* of the path, after a slash */
     struct auth auth;
 };
 
@@ -38,7 +38,7 @@ struct route {
 
 typedef void report_fn(const struct call *c, struct buf *ret);
 
-/* One that is larger than what is set aside, or the sentence that there was no memory for it. */
+/* A report larger than the reserved buffer, or an error when there was no memory for it. */
 static void respond_large_report(const struct call *c, unsigned status, const char *type, report_fn *write)
 {
     struct buf body;
@@ -54,7 +54,7 @@ static void respond_large_report(const struct call *c, unsigned status, const ch
     buf_done(&body);
 }
 
-/* What there is to see, health above all, is seen when requests have all the memory of texts too. */
+/* Reports, health above all, can be read even when requests hold all the memory of texts. */
 static void respond_report(const struct call *c, unsigned status, const char *type, report_fn *write)
 {
     struct buf *body = &c->api->report;
@@ -168,7 +168,7 @@ static void answer_metrics(const struct call *c)
 
 /* ---- DELETE /v1/requests/{id} ---- */
 
-/* The id as x-request-id has it, or as the reply's "id" does. */
+/* The id as in x-request-id, or as in the reply's "id". */
 static bool parse_id(struct slice text, struct request_id *ret)
 {
     const struct slice prefixes[] = {SLICE("chatcmpl-"), SLICE("cmpl-")};
@@ -178,7 +178,7 @@ static bool parse_id(struct slice text, struct request_id *ret)
     return request_id_parse(text.ptr, text.len, ret);
 }
 
-/* One that can still be cancelled: a reply that is complete and on its way is not cut short. */
+/* An exchange that can still be cancelled: a complete reply that is being sent is not cut short. */
 static struct exchange *find_exchange(const struct call *c, struct request_id id)
 {
     LIST_EACH(it, &c->api->exchanges) {
@@ -197,7 +197,7 @@ static void answer_delete(const struct call *c)
     char text[33], body[128];
     struct exchange *x = parse_id(c->rest, &id) ? find_exchange(c, id) : NULL;
     if (!x) {
-        /* Somebody else's is not there either. */
+        /* The request of another tenant is reported as not found, too. */
         reject_as(&why, REJECT_REQUEST_NOT_FOUND);
         reject_respond(&why, c->http);
         return;
@@ -243,7 +243,7 @@ static const struct route routes[] = {
 
 const char *const api_vital_paths[] = {"/live", "/health", NULL};
 
-/* One segment, which is the id, between what is before and behind the star. */
+/* The id is one segment, between the parts before and after the star. */
 static bool star_matches(struct slice own, size_t star, struct slice path, struct slice *rest)
 {
     size_t behind = own.len - star - 1;
@@ -281,7 +281,7 @@ static bool is_served(const struct http_request *r, const struct route *t)
     return !limited || t->need == AUTH_NONE || t->need == AUTH_METRICS;
 }
 
-/* NULL: 404 or 405 in `why`, and for the latter the methods that there are. */
+/* NULL: 404 or 405 in `why`, and for the latter the allowed methods. */
 static const struct route *find_route(const struct http_request *r, struct slice *rest, char allow[64],
                                       struct reject *why)
 {
@@ -312,8 +312,8 @@ static int refuse(struct http_request *r, const struct reject *why)
     return (int)reject_status(why);
 }
 
-/* The machine is so short that nothing new is computed. What takes nothing, and what gives memory back, goes
- * on. */
+/* Memory of the machine is so short that no new work starts. Requests that take no memory, and requests that
+ * free some, continue. */
 static bool is_out_of_memory(struct api *a, enum request_kind kind, struct reject *why)
 {
     struct err e = {""};
@@ -324,7 +324,7 @@ static bool is_out_of_memory(struct api *a, enum request_kind kind, struct rejec
     return true;
 }
 
-/* The model that a route's path names; -1: it names none. */
+/* The model of a route's path; -1: the path names none. */
 static int model_of(const struct api *a, const struct route *t, struct slice rest, struct reject *why)
 {
     if (t->kind != REQUEST_LOAD && t->kind != REQUEST_UNLOAD)

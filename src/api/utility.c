@@ -1,4 +1,4 @@
-/* utility.c - text, ids and prompts without computing. */
+/* utility.c - tokenize, detokenize, templates and admin's orders: requests without a forward pass. */
 #include "api/utility.h"
 
 #include "api/memory_refusal.h"
@@ -18,7 +18,7 @@ static bool reply_is_whole(struct exchange *x)
     return memory_refusal_of(x->api, &x->memory, &x->reject);
 }
 
-/* False: nobody waits for them any more. */
+/* False: the exchange was cancelled. */
 static bool write_list(struct exchange *x, const struct prompt_ids *p)
 {
     size_t look = 0;
@@ -64,7 +64,7 @@ static bool write_tokens(struct exchange *x, const struct prompt_ids *p)
 bool utility_tokenize(struct exchange *x, struct arena *scratch)
 {
     const json_t *prompt = x->request.prompt;
-    /* Counting is the point: a text longer than the context is counted too, and an empty one has no
+    /* Counting is the purpose: a text longer than the context is counted too, and an empty one has no
      * tokens. */
     if (prompt && json_string_length(prompt) == 0) {
         struct prompt_ids none = {0};
@@ -134,8 +134,8 @@ bool utility_template(struct exchange *x, struct arena *scratch)
     return ok && reply_is_whole(x);
 }
 
-/* A step lasts a second at most, or its engine is stuck: then it does it later, without being waited for,
- * since others wait for this thread. */
+/* A step lasts a second at most, unless its engine is stuck. A stuck engine reclaims later, and this thread
+ * does not wait for it, because other requests need the thread. */
 #define RECLAIM_TIMEOUT_NS (3 * NS_PER_S)
 
 static const char *failure_text(int error)

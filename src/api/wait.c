@@ -1,5 +1,4 @@
-/* wait.c - who waits is looked at on every change: there are at most --max-requests of them, and changes are
- * rare. */
+/* wait.c - every change walks all waiting exchanges: at most --max-requests, and changes are rare. */
 #include "api/wait.h"
 
 #include "api/media_request.h"
@@ -45,10 +44,10 @@ static bool refuse_load(struct exchange *x, const struct registry_failure *why)
                       id_of(x), why->e.text, why->retry_after_s, id_of(x));
 }
 
-#define STILL_NS    (2 * NS_PER_S) /* a load that has not moved for so long is said to stand still */
+#define STILL_NS    (2 * NS_PER_S) /* a load without progress for this time is reported as stalled */
 #define STILL_BYTES 512
 
-/* Why a load takes so long: "" when it gets on. */
+/* Why a load is slow: "" while it makes progress. */
 static void explain_slow(struct exchange *x, const struct registry_info *own, char ret[STILL_BYTES])
 {
     struct registry *r = registry_of(x);
@@ -100,7 +99,7 @@ bool wait_find_model(struct exchange *x)
 {
     const char *wanted = x->request.model;
     if (x->lease.registry)
-        return true; /* It has waited for it. */
+        return true; /* It already has the lease that its wait obtained. */
     x->model_index = registry_find(registry_of(x), wanted ? slice_of(wanted) : (struct slice){0});
     if (x->model_index < 0)
         return reject_model(&x->reject, wanted ? slice_of(wanted) : (struct slice){0});
@@ -169,7 +168,7 @@ bool wait_order(struct exchange *x)
 
 /* ---- on the network thread ---- */
 
-/* 0: the wait is over, and well; -EAGAIN; -ECANCELED: x->reject says why it is over. */
+/* 0: the wait ended well; -EAGAIN: it continues; -ECANCELED: x->reject has the reason of its end. */
 static int look_for_load(struct exchange *x, uint64_t now_ns)
 {
     struct registry_failure why = {0};
@@ -197,7 +196,7 @@ static int look_for_unload(struct exchange *x, uint64_t now_ns)
     return 0;
 }
 
-/* The prep thread goes on with its images, or the client is told. */
+/* When the images are ready, a prep thread continues; on an error the client gets the answer. */
 static void look_for_media(struct exchange *x, uint64_t now_ns)
 {
     int r = media_request_look(x, now_ns);

@@ -1,25 +1,24 @@
-/* wait.h - exchanges that wait for a model: for one they need to be loaded, or for one an operator loads or
- * unloads.
+/* wait.h - exchanges that wait for a model: for its load, or for the load or unload that an operator ordered.
  *
- * They wait on the network thread, in the phase EXCHANGE_WAITING, and hold nothing but their place among the
- * model's waiters; no prep thread waits. When the model is there the exchange gets a lease and goes to a prep
- * thread again. A wait is over when the model is there, when its load has failed, after --load-timeout, or
- * when the client leaves. */
+ * They wait on the network thread, in the phase EXCHANGE_WAITING, and hold only their place among the model's
+ * waiters; no prep thread waits. When the model is loaded the exchange gets a lease and goes to a prep thread
+ * again. A wait ends when the model is loaded, when its load has failed, after --load-timeout, or when the
+ * client leaves. */
 #ifndef PLATEAU_API_WAIT_H
 #define PLATEAU_API_WAIT_H
 
 #include "api/exchange.h"
 
-/* Prep thread. The model that the request names gets a lease; or, false and x->waits set, it is being loaded;
- * or x->reject. */
+/* Prep thread. True: x has a lease on the model that the request names. False: x->waits is set while the
+ * model loads, otherwise x->reject has the error. */
 bool wait_find_model(struct exchange *x);
-/* Prep thread: what an operator asked for has begun, and x->waits set; or x->reject, or x->reply is written
- * already (true). */
+/* Prep thread: the operator's order has begun and x->waits is set; or x->reject has the error; or x->reply is
+ * written already (true). */
 bool wait_order(struct exchange *x);
 
-/* Network thread. With x->waits: looks, and again at each change of a model and at each tick. */
+/* Network thread. With x->waits: checks now, at each change of a model and at each tick. */
 void wait_look(struct exchange *x, uint64_t now_ns);
-/* Lets go of the place among the waiters, and of the lease. Every end; twice is fine. */
+/* Releases the place among the waiters and the lease. For every end; twice is fine. */
 void wait_done(struct exchange *x);
 
 #endif

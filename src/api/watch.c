@@ -1,7 +1,7 @@
-/* watch.c - a look at each engine's clock.
+/* watch.c - reads each engine's clock.
  *
- * The engine's thread may be the one that is stuck, so everything here comes from what it has published: the
- * time of its last layer and the requests of its step. */
+ * The engine's thread may be the stuck one. So all data here is published by it earlier: the time of its last
+ * layer and the requests of its step. */
 #include "api/watch.h"
 
 #include "api/api_state.h"

@@ -1,7 +1,7 @@
-/* watch.h - which models have something to compute and do not get on with it.
+/* watch.h - finds models that have work and make no progress.
  *
- * Stuck: no layer of a step has finished for --stuck seconds though something could be computed. It is told
- * when it begins, with the requests that the step has, and when it is over. Network thread. */
+ * Stuck: no layer of a step has finished for --stuck seconds though a sequence could be computed. The log has
+ * a line when that starts, with the requests of the step, and one when it ends. Network thread. */
 #ifndef PLATEAU_API_WATCH_H
 #define PLATEAU_API_WATCH_H
 
@@ -14,7 +14,7 @@ struct api;
 
 /* Of one model. */
 struct watch {
-    bool stuck; /* as it was at the last look */
+    bool stuck; /* state at the last check */
     uint64_t since_ns, times;
 };
 

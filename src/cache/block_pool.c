@@ -1,24 +1,24 @@
-/* block_pool.c - two bitmaps of blocks and a count per unit.
+/* block_pool.c - two bitmaps of blocks and a count per commit unit.
  *
- * `free` holds what nobody has; `ready` those of them whose units are all committed. Taking prefers a ready
- * block: memory that is here already is used before more is asked for, so that when the account says no, what
- * was given back can be taken. Both hand out the lowest, which keeps the high units empty for trim. A list of
- * free blocks was dropped: it hands out what was freed last and scatters the taken ones over all units. */
+ * `free` has the free blocks; `ready` has the free blocks whose units are all committed. Taking prefers a
+ * ready block: committed memory is used before more is committed. So freed blocks can be taken even when the
+ * account refuses. Both hand out the lowest block, which keeps the high units empty for trim. A list of free
+ * blocks was dropped: it hands out the block freed last and scatters the taken ones over all units. */
 #include "cache/block_pool.h"
 
 #include "base/check.h"
 
 #include <errno.h>
 
-/* Bits, and for each of their words whether it has one. */
+/* Bits, and a summary: for each word whether any bit is set. */
 struct bitmap {
     uint64_t *words, *summary;
     uint32_t word_count, summary_count;
 };
 
-#define GIVEN_MAX      256           /* of the last second; more are not counted when they come again */
-#define PREPARE_MIN    4             /* units that are worth waking other threads */
-#define RECOMMITTED_NS 1000000000ull /* what comes again sooner should have stayed */
+#define GIVEN_MAX      256           /* in the last second; beyond that recommits are not counted */
+#define PREPARE_MIN    4             /* fewer units are not worth waking other threads */
+#define RECOMMITTED_NS 1000000000ull /* a unit committed again within this time should have stayed */
 
 struct block_pool {
     /* Constant. */
@@ -28,11 +28,11 @@ struct block_pool {
     /* Engine thread only. */
     struct bitmap free, ready;
     uint32_t *unit_taken;   /* [units]: taken blocks that touch it */
-    uint64_t *unit_emptied; /* [units]: when it lost the last of them */
+    uint64_t *unit_emptied; /* [units]: when its last taken block was freed */
     uint32_t taken, peak, ready_count;
-    uint32_t units_top; /* no unit from here on is committed */
+    uint32_t units_top; /* no unit from this index on is committed */
     uint64_t now_ns;
-    /* When units were given back, the newest last, of those that have not come again. */
+    /* When units were decommitted, the newest last, without those committed again. */
     uint64_t given_ns[GIVEN_MAX];
     uint32_t given_first, given_count;
     uint64_t recommitted;
@@ -69,7 +69,7 @@ static bool bitmap_has(const struct bitmap *b, uint32_t bit)
     return b->words[bit / 64] >> bit % 64 & 1;
 }
 
-/* The lowest bit. False when there is none. */
+/* The lowest set bit. False when no bit is set. */
 static bool bitmap_first(const struct bitmap *b, uint32_t *ret)
 {
     for (uint32_t i = 0; i < b->summary_count; i++) {
@@ -83,7 +83,7 @@ static bool bitmap_first(const struct bitmap *b, uint32_t *ret)
     return false;
 }
 
-/* How many of [from, to). */
+/* How many bits of [from, to) are set. */
 static uint32_t bitmap_count(const struct bitmap *b, uint32_t from, uint32_t to)
 {
     ASSERT(to <= b->word_count * 64);
@@ -109,7 +109,7 @@ static struct span units_of_block(const struct block_pool *p, uint32_t block)
     return (struct span){(uint32_t)(from / UNIT_BYTES), (uint32_t)((from + p->block_bytes - 1) / UNIT_BYTES)};
 }
 
-/* Blocks that touch the unit; empty (first > last) when there are none. */
+/* Blocks that touch the unit; empty (first > last) when no block does. */
 static struct span blocks_of_unit(const struct block_pool *p, uint32_t unit)
 {
     ASSERT(unit < units_max(p->units));
@@ -138,7 +138,7 @@ static void set_ready(struct block_pool *p, uint32_t block, bool ready)
     ASSERT(p->ready_count <= p->blocks_max);
 }
 
-/* After a unit has come or gone: which of its free blocks are ready now. */
+/* After a unit was committed or decommitted: updates which of its free blocks are ready. */
 static void update_ready(struct block_pool *p, uint32_t unit)
 {
     struct span b = blocks_of_unit(p, unit);
@@ -158,7 +158,7 @@ static void note_given(struct block_pool *p)
     p->given_ns[(p->given_first + p->given_count++) % GIVEN_MAX] = p->now_ns;
 }
 
-/* A unit comes: was one given back a moment ago? */
+/* A unit was committed: counts it if one was decommitted a moment ago. */
 static void note_taken(struct block_pool *p)
 {
     if (p->given_count == 0)
@@ -167,7 +167,7 @@ static void note_taken(struct block_pool *p)
     p->recommitted += p->now_ns - given_ns < RECOMMITTED_NS;
 }
 
-/* False: the system does not take it, and it stays as it is. */
+/* False: the system refuses, and the unit stays committed. */
 static bool decommit(struct block_pool *p, uint32_t unit)
 {
     ASSERT(p->unit_taken[unit] == 0);
@@ -180,7 +180,7 @@ static bool decommit(struct block_pool *p, uint32_t unit)
     return true;
 }
 
-/* After a unit has come. */
+/* After a unit was committed. */
 static void note_committed(struct block_pool *p, uint32_t unit)
 {
     note_taken(p);
@@ -201,7 +201,7 @@ static int commit_block(struct block_pool *p, uint32_t block)
         if (r == 0 && comes)
             note_committed(p, i);
     }
-    /* As many of its empty units go as have come; which of them makes no difference. */
+    /* Decommits as many of the block's empty units as were committed; which of them makes no difference. */
     for (uint32_t i = u.first; i <= u.last && r < 0 && units_committed(p->units) > before; i++)
         if (p->unit_taken[i] == 0 && unit_is_committed(p->units, i))
             (void)decommit(p, i);
@@ -284,7 +284,7 @@ int block_pool_take(struct block_pool *p, uint32_t *ret)
     return 0;
 }
 
-/* Units that the lowest `blocks` free blocks that are not ready lack, at most UNITS_AT_ONCE. */
+/* Missing units of the lowest `blocks` free blocks that are not ready, at most UNITS_AT_ONCE. */
 static uint32_t missing_units(const struct block_pool *p, uint32_t blocks, uint32_t *ret)
 {
     uint32_t count = 0, word = 0;
@@ -347,7 +347,7 @@ uint32_t block_pool_ready_count(const struct block_pool *p)
     return p->ready_count;
 }
 
-/* ---- giving back ---- */
+/* ---- trim and compaction ---- */
 
 void block_pool_clock(struct block_pool *p, uint64_t now_ns)
 {
@@ -373,7 +373,7 @@ uint64_t block_pool_spare_bytes(const struct block_pool *p)
     return has > needed ? has - needed : 0;
 }
 
-/* Does all that lies in the unit move, and are there so many ready places below it? */
+/* True when all blocks of the unit are movable and `places` ready blocks lie below it. */
 static bool can_empty(const struct block_pool *p, const struct block_mover *m, uint32_t unit, uint32_t places)
 {
     struct span b = blocks_of_unit(p, unit);

@@ -1,10 +1,10 @@
-/* block_pool.h - equal blocks over commit units: what pages and states have in common.
+/* block_pool.h - equal blocks over commit units: the base of the pools of pages and of states.
  *
- * A block is taken or free. The pool reserves the address range of all of them once and commits the units a
- * block lies in before it hands the block out; a block may straddle units. Units without a taken block stay
- * committed until block_pool_trim() gives them back; block_pool_compact() empties units by moving what lies
- * in them. Time is a number that the caller sets. Bound of the tables: 2 bits a block, 12 bytes a unit.
- * Engine thread only. */
+ * A block is taken or free. The pool reserves the address range of all blocks once, and commits the units of
+ * a block before it hands the block out; a block may straddle units. Units without a taken block stay
+ * committed until block_pool_trim() decommits them. block_pool_compact() empties units by moving their
+ * blocks. Time is a number that the caller sets. Bound of the tables: 2 bits a block, 12 bytes a unit. Engine
+ * thread only. */
 #ifndef PLATEAU_CACHE_BLOCK_POOL_H
 #define PLATEAU_CACHE_BLOCK_POOL_H
 
@@ -26,55 +26,55 @@ size_t block_pool_arena_bytes(const struct block_pool_opts *opts);
 /* Builds the pool's tables in `a`; the blocks are outside it. Nothing is committed yet.
  * 0, -EINVAL (an option is zero or no multiple), -ENOMEM (the arena or the address space is too small). */
 int block_pool_create(struct arena *a, const struct block_pool_opts *opts, struct block_pool **ret);
-/* Gives every unit back. Call it before the arena goes. NULL is fine. Returns what the system would not take,
- * the caller's from now on: NULL as a rule. */
+/* Decommits every unit. Call it before the arena goes. NULL is fine. Returns the range that the system
+ * refused to take, owned by the caller: usually NULL. */
 struct units *block_pool_done(struct block_pool *p);
 
-/* The lowest free block that is committed already, else the lowest free one, its units committed.
- * 0, -ENOSPC (all are taken), -ENOMEM (account or system said no; nothing has moved). It never waits. */
+/* The lowest ready block, else the lowest free one, whose units it commits. 0, -ENOSPC (all are taken),
+ * -ENOMEM (account or system refused; nothing has changed). It never waits. */
 int block_pool_take(struct block_pool *p, uint32_t *ret);
-/* So many blocks are about to be taken: commits for those that are not ready, as far as account and system
- * give, on the crew's threads. Nothing, where that would be too few units to be worth it. */
+/* `blocks` more blocks will be taken soon: commits the units of those that are not ready, on the crew's
+ * threads, until account or system refuses. Does nothing where too few units are missing. */
 void block_pool_prepare(struct block_pool *p, uint32_t blocks, const struct units_crew *crew);
 void block_pool_give(struct block_pool *p, uint32_t index);
 bool block_pool_is_taken(const struct block_pool *p, uint32_t index);
-/* Free ones that need no commit. */
+/* Free blocks that need no commit. */
 uint32_t block_pool_ready_count(const struct block_pool *p);
 
-/* The time now, for what happens from here on. */
+/* Sets the time for all later calls. */
 void block_pool_clock(struct block_pool *p, uint64_t now_ns);
-/* Gives back at most `units_max` units that hold no taken block since before_ns (UINT64_MAX: it does not
- * matter since when), highest first; returns their bytes. */
+/* Decommits at most `units_max` units without a taken block since before_ns (UINT64_MAX: since any time),
+ * highest first; returns their bytes. */
 uint64_t block_pool_trim(struct block_pool *p, uint32_t units_max, uint64_t before_ns);
-/* Bytes of committed units beyond what the taken blocks would need if they lay side by side. */
+/* Bytes of committed units beyond what the taken blocks would need without gaps. */
 uint64_t block_pool_spare_bytes(const struct block_pool *p);
 
 struct block_mover {
     bool (*is_movable)(void *arg, uint32_t block);
-    /* The block's bytes are to lie at `to` from now on. */
+    /* Moves the block's bytes from `from` to `to`. */
     void (*move)(void *arg, uint32_t from, uint32_t to);
     void *arg;
 };
-/* Moves one block out of the highest unit that can be emptied into places below it, to the lowest that is
- * committed already. False: there is no such unit. Called until then it ends, for blocks only move down. */
+/* Moves one block out of the highest unit that can be emptied, to the lowest ready block below it. False: no
+ * such unit. Repeated calls end, because blocks only move down. */
 bool block_pool_compact(struct block_pool *p, const struct block_mover *m);
 
 /* Block i lies at base + i * block_bytes; constant. */
 char *block_pool_base(const struct block_pool *p);
 
 struct pool_numbers {
-    uint32_t taken, peak, blocks_max; /* blocks; peak: the most that were ever taken */
+    uint32_t taken, peak, blocks_max; /* blocks; peak: the highest count of taken blocks */
     uint32_t units_committed;
     uint64_t active_bytes; /* of taken blocks */
     uint64_t cached_bytes; /* committed and free */
     uint64_t limit_bytes;  /* all units */
-    uint64_t recommitted;  /* units given back and committed again within a second, since creation */
+    uint64_t recommitted;  /* units decommitted and committed again within a second, since creation */
 };
 void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret);
 
 /* Asserts every invariant. */
 void block_pool_check(const struct block_pool *p);
-/* The same, as far as `w` goes on: about two things for each block. False: it was called off. */
+/* The same until `w` stops it: about two checks per block. False: stopped early. */
 bool block_pool_walk(const struct block_pool *p, struct walk *w);
 
 #endif

@@ -1,8 +1,8 @@
 /* page_pool.c - references and an order of last use over a block pool.
  *
- * Cached pages form a list through indices, 8 bytes a page, least recently used first: a page joins it when
- * its last reference goes, so the order of joining is the order of last use; its number tells where it stands
- * among those of other pools. */
+ * Cached pages form a list through indices, 8 bytes a page, least recently used first. A page joins it with
+ * the release of its last reference, so the order of joining is the order of last use. A page's number in
+ * that order compares it with pages of other pools. */
 #include "cache/page_pool.h"
 
 #include "cache/page_state.h"
@@ -198,7 +198,7 @@ uint32_t page_pool_age(const struct page_pool *p)
     return p->oldest == NONE ? 0 : *p->opts.uses - p->pages[p->oldest].used;
 }
 
-/* Its age is right for 49 days; then it looks young, and is the oldest of its pool all the same. */
+/* The age is right for 49 days. After that it appears young, and still is the oldest of its pool. */
 uint64_t page_pool_oldest_ns(const struct page_pool *p)
 {
     if (p->oldest == NONE)
@@ -223,7 +223,7 @@ uint32_t page_pool_pages_max(const struct page_pool *p)
     return p->pages_max;
 }
 
-/* ---- giving back ---- */
+/* ---- trim and compaction ---- */
 
 void page_pool_clock(struct page_pool *p, uint64_t now_ns)
 {
@@ -247,7 +247,7 @@ static bool is_movable(void *arg, uint32_t page)
     return p->pages[page].refs == 0 && p->pages[page].kept;
 }
 
-/* The page takes its place in the order of last use with it. */
+/* The page keeps its position in the order of last use. */
 static void move(void *arg, uint32_t from, uint32_t to)
 {
     struct page_pool *p = arg;
@@ -300,7 +300,7 @@ static void check_page(const struct page_pool *p, uint32_t i)
               "page %u: what was used after it is not linked with it", i);
 }
 
-/* The cached pages, in order of last use; `cached`: how many there are. */
+/* Walks the cached pages in order of last use; `cached`: their count. */
 static bool walk_cached(const struct page_pool *p, uint32_t cached, struct walk *w)
 {
     uint32_t prev = NONE, count = 0;

@@ -1,10 +1,10 @@
 /* prefix_index.c - a forest of nodes, a hash table of their keys, a list of their snapshots.
  *
- * Each node has a page of the first group, so there are as many nodes as that has pages; each group knows the
- * node of each of its pages, so the pools' callbacks find it at once. Keys are SHA-256, uniform already:
- * their first bytes choose the bucket. Subtrees are removed leaf by leaf without recursion, for a chain may
- * be thousands of pages long. Snapshots are few (each is worth thousands of tokens of K and V), so the
- * cheapest is found by looking at all of them. */
+ * Each node has one page of the first group, so the count of nodes is bounded by that of pages. Each group
+ * maps its pages to their nodes, so the pools' callbacks find a node at once. Keys are SHA-256 and uniform:
+ * their first bytes choose the bucket. A chain may have thousands of pages, so subtrees are removed leaf by
+ * leaf, without recursion. Snapshots are few (each is worth thousands of tokens of K and V), so the cheapest
+ * is found by a scan. */
 #include "cache/prefix_index.h"
 
 #include "cache/prefix_state.h"
@@ -150,7 +150,7 @@ static void page_link(struct prefix_index *ix, uint32_t node, uint32_t group, ui
     g->node_of[page] = node;
 }
 
-/* Returns the page; NONE: the node has none of that group. */
+/* Returns the page; NONE: the node has no page of that group. */
 static uint32_t page_unlink(struct prefix_index *ix, uint32_t node, uint32_t group)
 {
     ASSERT(node < ix->nodes_max);
@@ -246,7 +246,7 @@ static void tree_remove(struct prefix_index *ix, uint32_t node)
         ix->nodes[n->parent].child = n->next;
 }
 
-/* A leaf goes, and the pages it still has. */
+/* Removes a leaf and its remaining pages. */
 static void remove_leaf(struct prefix_index *ix, uint32_t node)
 {
     struct node *n = &ix->nodes[node];
@@ -267,7 +267,7 @@ static void remove_leaf(struct prefix_index *ix, uint32_t node)
     ix->numbers.nodes--;
 }
 
-/* The node and all behind it, which nobody uses. Returns how many. */
+/* Removes the node and all its descendants, which are unreferenced. Returns how many. */
 static uint32_t remove_subtree(struct prefix_index *ix, uint32_t top)
 {
     ASSERT(refs_of(ix, top) == 0);
@@ -293,7 +293,7 @@ static bool has_window(const struct prefix_index *ix, uint32_t node, uint32_t gr
     return node == NONE || ix->nodes[node].depth <= first;
 }
 
-/* May a prefix end here? */
+/* True when a prefix may end at this node. */
 static bool is_end(const struct prefix_index *ix, uint32_t node)
 {
     bool all = !ix->states || ix->nodes[node].snapshot != NONE;
@@ -308,7 +308,7 @@ bool prefix_state_is_useless(const struct prefix_index *ix, uint32_t node)
     return ix->nodes[node].child == NONE && refs_of(ix, node) == 0 && !is_end(ix, node);
 }
 
-/* From this node towards the beginning, as long as nobody can use what is there. */
+/* Removes useless nodes from this one up towards the root. */
 static void prune(struct prefix_index *ix, uint32_t node)
 {
     while (node != NONE && prefix_state_is_useless(ix, node)) {
@@ -318,8 +318,8 @@ static void prune(struct prefix_index *ix, uint32_t node)
     }
 }
 
-/* The node has lost its page of this group: whose window it was in, it and those behind it, is no end any
- * more. */
+/* The node has lost its page of this group: it is no end any longer, nor are its descendants whose window has
+ * the page. */
 static void prune_behind(struct prefix_index *ix, uint32_t top, uint32_t group)
 {
     const struct page_group *g = &ix->groups[group].is;
@@ -342,7 +342,7 @@ static void prune_behind(struct prefix_index *ix, uint32_t top, uint32_t group)
     prune(ix, top);
 }
 
-/* The pages of a snapshot that was told of go with it. */
+/* The snapshot was announced as evicted: its pages are evicted with it. */
 static void prune_evicting(struct prefix_index *ix, uint32_t node)
 {
     ix->evicts = true;
@@ -350,7 +350,7 @@ static void prune_evicting(struct prefix_index *ix, uint32_t node)
     ix->evicts = false;
 }
 
-/* Its pool takes the node's first page, so that alone is not given back to it. */
+/* The pool is taking the node's first page, so only that page is not given back to the pool. */
 static void evict_subtree(struct prefix_index *ix, uint32_t top)
 {
     struct node *n = &ix->nodes[top];
@@ -382,12 +382,12 @@ void prefix_index_evict_page(struct prefix_index *ix, uint32_t group, uint32_t p
     }
 }
 
-/* ---- finding ---- */
+/* ---- lookup ---- */
 
 void prefix_index_find(const struct prefix_index *ix, const struct prefix_key *keys, uint32_t count,
                        struct prefix_hit *ret)
 {
-    uint32_t gap[PAGE_GROUPS_MAX] = {0}; /* nodes up to and with the last one that lacks a page */
+    uint32_t gap[PAGE_GROUPS_MAX] = {0}; /* nodes up to and including the last one without a page */
     *ret = (struct prefix_hit){NONE, 0, NONE};
     for (uint32_t i = 0; i < count; i++) {
         uint32_t node = look_up(ix, &keys[i]);
@@ -446,7 +446,7 @@ void prefix_index_unpin(struct prefix_index *ix, uint32_t node)
     ASSERT(ix->numbers.pinned <= ix->numbers.snapshots);
 }
 
-/* Nobody references a page without those before it. */
+/* A referenced page implies a reference to all pages before it. */
 static uint32_t referenced_first(const struct prefix_index *ix, uint32_t node)
 {
     while (node != NONE && refs_of(ix, node) == 0)
@@ -470,7 +470,7 @@ uint32_t prefix_index_referenced(const struct prefix_index *ix, uint32_t node, u
 static uint32_t node_create(struct prefix_index *ix, uint32_t parent, const struct prefix_key *key)
 {
     uint32_t node = ix->free;
-    ASSERT(node != NONE); /* as many as there are pages of the first group */
+    ASSERT(node != NONE); /* there are as many as pages of the first group */
     struct node *n = &ix->nodes[node];
     ASSERT(n->depth == 0);
     ix->free = n->next_same;
@@ -498,7 +498,7 @@ static uint32_t node_create(struct prefix_index *ix, uint32_t parent, const stru
     return node;
 }
 
-/* The caller's page becomes the node's, or gives way to the one it has. */
+/* The caller's page becomes the node's, or is replaced by the node's own. */
 static void add_page(struct prefix_index *ix, uint32_t node, uint32_t group, uint32_t *page)
 {
     struct page_pool *pool = ix->groups[group].is.pages;
@@ -610,7 +610,7 @@ bool prefix_index_evict_snapshot(struct prefix_index *ix)
     return true;
 }
 
-/* Pages of a node in use that the windows of who uses it have left behind. */
+/* Drops pages of a node in use that precede the windows of all its users. */
 static void drop_left_behind(struct prefix_index *ix, uint32_t node)
 {
     ASSERT(refs_of(ix, node) > 0);
@@ -668,7 +668,7 @@ void prefix_index_move_snapshot(struct prefix_index *ix, uint32_t from, uint32_t
     ix->nodes[s->node].snapshot = to;
 }
 
-/* ---- looking ---- */
+/* ---- numbers ---- */
 
 void prefix_index_numbers(const struct prefix_index *ix, struct prefix_numbers *ret)
 {

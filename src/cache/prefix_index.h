@@ -1,20 +1,21 @@
-/* prefix_index.h - which prefixes of earlier requests still lie in the pools.
+/* prefix_index.h - the prefixes of earlier requests that are still in the pools.
  *
- * A prefix is a chain of nodes, each PAGE_TOKENS tokens: a page of the first group, one of each group
- * with a window or none, and perhaps a snapshot, the recurrent state behind its last token: a state that
- * is never written again. Pages are shared by reference, never copied: who references a node's first page
- * references those of all nodes before it, and nobody references its others without that. Pages are kept
- * in their pools: when nobody references one any more it is cached there. When a pool takes a page of the
- * first group for something else, the node goes with all its pages, and those behind it; a page of
- * another group goes alone.
+ * A prefix is a chain of nodes of PAGE_TOKENS tokens each. A node has a page of the first group, at most one
+ * page of each group with a window, and perhaps a snapshot: the recurrent state after its last token, never
+ * written again. Pages are shared by reference, never copied. A user of a node references its first page and
+ * the first pages of all nodes before it. It references other pages of a node only together with the first.
+ * Pages stay in their pools: without a reference they are cached there. When a pool reuses a page of the
+ * first group, the index removes the node with all its pages and its descendants. A page of another group
+ * goes alone.
  *
- * A prefix is of use when all its nodes are there, each window at its end has its pages, and, with
- * recurrent layers, it ends at a snapshot: one rule for both. What lies beyond the last such end of its
- * chain, and is nobody's, goes at once. A snapshot is the only state the index owns; it is evicted by
- * price: the pages it saves, aged by what has been evicted since it was last used (GreedyDual, Young
- * 1994). Bound: for each page of the first group 68 bytes, 4 for each group, and a table entry of 4 to 8;
- * for each page of any group 4; for each state 24. All in the arena it is given (the engine's, charged to
- * its account). Engine thread only. */
+ * A prefix is usable when all its nodes exist, each window at its end has its pages, and, with recurrent
+ * layers, it ends at a snapshot: one rule for both. Unreferenced nodes after the last usable end of a chain
+ * are removed at once. A snapshot is the only state that the index owns. It is evicted by price: the pages it
+ * saves, aged by the evictions since its last use (GreedyDual, Young 1994).
+ *
+ * Bound: for each page of the first group 68 bytes, 4 for each group, and a table entry of 4 to 8; for each
+ * page of any group 4; for each state 24. All in the arena of the caller (the engine's, charged to its
+ * account). Engine thread only. */
 #ifndef PLATEAU_CACHE_PREFIX_INDEX_H
 #define PLATEAU_CACHE_PREFIX_INDEX_H
 
@@ -30,15 +31,14 @@ struct prefix_index_opts {
     struct page_group groups[PAGE_GROUPS_MAX];
     uint32_t group_count;
     struct state_pool *states; /* NULL: no recurrent layers, no snapshots */
-    size_t state_bytes;        /* theirs */
-    uint64_t bytes_max; /* of pages that nobody references and snapshots that nobody has pinned, together */
-    /* A page of the first group is evicted, and a snapshot (NONE: neither or only one of them): their bytes
-     * are still there until this returns. Not told of what is cleared or of no use to anybody. NULL: nobody
-     * wants to know. */
+    size_t state_bytes;        /* of one state */
+    uint64_t bytes_max;        /* limit of unreferenced pages and unpinned snapshots together */
+    /* A page of the first group, a snapshot, or both are evicted (NONE: not this one): their bytes stay valid
+     * until this returns. Not called for cleared or useless entries. NULL: no call. */
     void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state);
     void *arg;
-    /* Others cache within the same budget: how many bytes may be held here if so many are wanted, asked when
-     * they are more than was allowed last. NULL: bytes_max. */
+    /* Other indexes cache within the same budget. Called when the index wants to hold more than it was last
+     * allowed: returns how many of `bytes` it may hold. NULL: bytes_max. */
     uint64_t (*allow)(void *arg, uint64_t bytes);
     void *allow_arg;
 };
@@ -46,82 +46,81 @@ struct prefix_index_opts {
 /* Bytes of arena that prefix_index_create takes at most, for pools of these sizes; states_max 0 without
  * recurrent layers. */
 size_t prefix_index_arena_bytes(const uint32_t *pages_max, uint32_t group_count, uint32_t states_max);
-/* Each pool's `evict` must call prefix_index_evict_page(). 0, -EINVAL (the groups are not as said),
- * -ENOMEM. */
+/* Each pool's `evict` must call prefix_index_evict_page(). 0, -EINVAL (groups in another order), -ENOMEM. */
 int prefix_index_create(struct arena *a, const struct prefix_index_opts *opts, struct prefix_index **ret);
-/* Before the pools go; no page of a node is referenced then. NULL is fine. */
+/* Before the pools are freed; no page of a node may be referenced. NULL is fine. */
 void prefix_index_done(struct prefix_index *ix);
-/* The group's pool takes this cached page for something else. */
+/* The group's pool is about to reuse this cached page. */
 void prefix_index_evict_page(struct prefix_index *ix, uint32_t group, uint32_t page);
 
 struct prefix_hit {
     uint32_t node;  /* the last one; NONE: no hit */
-    uint32_t pages; /* of the chain up to and with it */
-    uint32_t state; /* its snapshot; NONE: the model has none */
+    uint32_t pages; /* of the chain, this node included */
+    uint32_t state; /* its snapshot; NONE: model without recurrent layers */
 };
-/* The longest usable prefix of the chain keys[count]. Takes nothing; valid until the next call that changes
- * the index or its pools. */
+/* The longest usable prefix of the chain keys[count]. Takes no reference; valid until the next call that
+ * changes the index or its pools. */
 void prefix_index_find(const struct prefix_index *ix, const struct prefix_key *keys, uint32_t count,
                        struct prefix_hit *ret);
-/* The node with this key; NONE: there is none. */
+/* The node with this key; NONE: no such node. */
 uint32_t prefix_index_node(const struct prefix_index *ix, const struct prefix_key *key);
 /* Its page of the first group. */
 uint32_t prefix_index_page(const struct prefix_index *ix, uint32_t node);
-/* References the hit's pages, those of its windows only, into tables[group][0 .. hit->pages), NONE where
- * there is none; and pins its snapshot until prefix_index_unpin(). */
+/* References the hit's pages, of window groups only those in the window, into tables[group][0 .. hit->pages),
+ * NONE elsewhere. Pins its snapshot until prefix_index_unpin(). */
 void prefix_index_take(struct prefix_index *ix, const struct prefix_hit *hit, uint32_t *const *tables);
-/* The node's snapshot stays until as many unpins; its first page is referenced that long. */
+/* Keeps the node's snapshot until the same number of unpins; its first page is referenced all that time. */
 void prefix_index_pin(struct prefix_index *ix, uint32_t node);
 void prefix_index_unpin(struct prefix_index *ix, uint32_t node);
 /* Pages of the group that taking a hit at `node` would reference, and that are referenced already. */
 uint32_t prefix_index_referenced(const struct prefix_index *ix, uint32_t node, uint32_t group);
-/* The node that has this page of the first group; NONE: none. */
+/* The node with this page of the first group; NONE: no such node. */
 uint32_t prefix_index_node_of(const struct prefix_index *ix, uint32_t page);
 
-/* The pages behind `parent` (NONE: the first ones) are computed; the caller references them and all first
- * pages before. pages[group]: NONE where a window has left it behind. Returns the node. Where it has pages
- * with the same bits already, the caller's own are given up for references to those, and pages[] names them;
- * what it lacks it gets. */
+/* Adds the computed pages after `parent` (NONE: the first ones). The caller references them and the first
+ * pages of all nodes before. pages[group]: NONE where the window has passed. Returns the node. If the node
+ * has pages with the same bits already, the caller's are released, and pages[] gets references to the node's.
+ * Missing pages of the node are filled in. */
 uint32_t prefix_index_add(struct prefix_index *ix, uint32_t parent, const struct prefix_key *key,
                           uint32_t *pages);
-/* The node's first page is referenced. False: it has a snapshot already, and the state stays the caller's;
- * else it is the index's. */
+/* Gives the index a snapshot for the node, whose first page is referenced. False: the node has one already,
+ * and the caller keeps the state. */
 bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t state);
-/* A row that got or added this node (NONE: none, or it goes on) has given up references: what nobody can use
- * goes at once, from the tail; then prefix_index_evict(), until bytes_max holds. */
+/* A sequence that got or added this node (NONE: no node, or it continues) has released references. Removes
+ * useless nodes at once, from the tail; then calls prefix_index_evict() until bytes_max holds. */
 void prefix_index_released(struct prefix_index *ix, uint32_t node);
 
-/* From now on no more is allowed; what is held may not be more. */
+/* The new allowance; the index must not hold more. */
 void prefix_index_allow(struct prefix_index *ix, uint64_t bytes);
 
-/* Drops the least recently used page of all groups (so what a window left behind on the way goes before the
- * chain's end), else a snapshot. False: there is nothing. */
+/* Evicts the least recently used page of all groups, so pages that a window has passed go before the chain's
+ * end; without a page, a snapshot. False: nothing to evict. */
 bool prefix_index_evict(struct prefix_index *ix);
-/* Gives the cheapest snapshot that nobody has pinned back to its pool. False: there is none. */
+/* Evicts the cheapest unpinned snapshot. False: there is no such snapshot. */
 bool prefix_index_evict_snapshot(struct prefix_index *ix);
-/* Drops every node and every page that nobody references. Returns how many nodes. */
+/* Drops every node and every page without a reference. Returns how many nodes. */
 uint32_t prefix_index_clear(struct prefix_index *ix);
 
-/* The group's cached page `from` lies in `to` from now on, a page that is nobody's else. */
+/* The group's cached page `from` moves to `to`, which belongs to no node. */
 void prefix_index_move(struct prefix_index *ix, uint32_t group, uint32_t from, uint32_t to);
-/* Is the state a snapshot that no row reads? */
+/* True for a snapshot that no sequence reads. */
 bool prefix_index_is_movable_snapshot(const struct prefix_index *ix, uint32_t state);
-/* Such a state lies in `to` from now on. */
+/* Such a state moves to `to`. */
 void prefix_index_move_snapshot(struct prefix_index *ix, uint32_t from, uint32_t to);
 
-/* What a tier below has not been handed yet: a node's page of the first group, its snapshot, or both. */
+/* Data that the tier below has not got yet: a node's page of the first group, its snapshot, or both. */
 struct prefix_unstored {
     struct prefix_key key;
-    uint32_t node, page, state; /* NONE: this one is there */
+    uint32_t node, page, state; /* NONE: already stored */
 };
-/* The next of them from node number *at on, among `looks` nodes at most; *at moves on, and from the last to
- * the first. False: none of these. */
+/* The next such node from number *at on, among `looks` nodes at most; advances *at, wrapping around. False:
+ * none among them. */
 bool prefix_index_unstored(const struct prefix_index *ix, uint32_t *at, uint32_t looks,
                            struct prefix_unstored *ret);
-/* The tier has them, or will never. */
+/* The tier has stored it, or refused it for good. */
 void prefix_index_page_stored(struct prefix_index *ix, uint32_t node);
 void prefix_index_snapshot_stored(struct prefix_index *ix, uint32_t node);
-/* All counts as not handed over: the tier may have lost some. */
+/* Marks everything as not stored: the tier may have lost data. */
 void prefix_index_offer_again(struct prefix_index *ix);
 
 struct prefix_numbers {
@@ -135,7 +134,7 @@ void prefix_index_numbers(const struct prefix_index *ix, struct prefix_numbers *
 
 /* Asserts every invariant. */
 void prefix_index_check(const struct prefix_index *ix);
-/* The same, as far as `w` goes on: about three things for each page. False: it was called off. */
+/* The same until `w` stops it: about three checks per page. False: stopped early. */
 bool prefix_index_walk(const struct prefix_index *ix, struct walk *w);
 
 #endif

@@ -44,7 +44,7 @@ struct prefix_key prefix_key_next(const struct prefix_key *parent, const uint32_
     sha256_init(&c);
     add(&c, parent->bytes, sizeof(parent->bytes));
     add(&c, tokens, PAGE_TOKENS * sizeof(tokens[0]));
-    /* What comes before has always the same length, and so has each of these. */
+    /* The data before has a fixed length, and so has each of these. */
     if (image_count > 0)
         add(&c, images, image_count * sizeof(images[0]));
     return end(&c);

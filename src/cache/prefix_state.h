@@ -1,4 +1,4 @@
-/* prefix_state.h - what an index consists of; for the files of the prefix index only. */
+/* prefix_state.h - the index's structures; for the files of the prefix index only. */
 #ifndef PLATEAU_CACHE_PREFIX_STATE_H
 #define PLATEAU_CACHE_PREFIX_STATE_H
 
@@ -6,16 +6,16 @@
 
 struct node {
     struct prefix_key key;
-    uint32_t next_same;                 /* in its bucket; of a free node: the next one */
+    uint32_t next_same;                 /* in its bucket; of a free node: the next free one */
     uint32_t parent, child, next, prev; /* child: the first one; next, prev: siblings */
     uint32_t snapshot, pins;
-    uint32_t depth;                    /* nodes up to and with it; 0: free */
-    bool page_stored, snapshot_stored; /* a tier below has been handed them */
+    uint32_t depth;                    /* nodes up to and including it; 0: free */
+    bool page_stored, snapshot_stored; /* the tier below has it */
 };
 
 struct snapshot {
-    uint32_t node;  /* NONE: this state is no snapshot */
-    uint32_t saves; /* pages, against the snapshot before it */
+    uint32_t node;  /* NONE: not a snapshot */
+    uint32_t saves; /* pages that it saves, beyond the snapshot before it */
     uint64_t price;
     uint32_t next, prev;
 };
@@ -23,8 +23,8 @@ struct snapshot {
 struct group {
     struct page_group is;
     uint32_t pages_max;
-    uint32_t *page_of; /* [nodes_max]; NONE: the node lacks it */
-    uint32_t *node_of; /* [pages_max]; NONE: no node's */
+    uint32_t *page_of; /* [nodes_max]; NONE: no page of this group */
+    uint32_t *node_of; /* [pages_max]; NONE: page of no node */
 };
 
 struct prefix_index {
@@ -45,9 +45,9 @@ struct prefix_index {
     struct snapshot *snapshots; /* [states_max] */
     uint32_t newest;            /* snapshot */
     uint64_t allowed;           /* <= bytes_max */
-    uint64_t age;               /* the price of what was evicted last */
+    uint64_t age;               /* the price of the last eviction */
     struct prefix_numbers numbers;
-    bool evicts; /* what goes now is evicted, and somebody may want to know */
+    bool evicts; /* removals are evictions and call `evicting` */
     void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state);
     void *arg;
 };
@@ -57,13 +57,13 @@ static inline uint32_t page_of(const struct prefix_index *ix, uint32_t node, uin
     return ix->groups[group].page_of[node];
 }
 
-/* Who uses the node: all who do reference its first page. */
+/* References to the node: each user references its first page. */
 static inline uint32_t refs_of(const struct prefix_index *ix, uint32_t node)
 {
     return page_pool_refs(ix->first.pages, page_of(ix, node, 0));
 }
 
-/* Does the node, a leaf that nobody references, end no prefix? */
+/* True when the node, an unreferenced leaf, ends no prefix. */
 bool prefix_state_is_useless(const struct prefix_index *ix, uint32_t node);
 
 #endif

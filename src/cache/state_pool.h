@@ -1,8 +1,8 @@
 /* state_pool.h - the pool of states: one sequence's recurrent state each.
  *
- * Owns every state from load to unload. A state is free or taken by one row; it is not shared. Its units are
- * committed before it is handed out. What a state held before is still in it: a sequence that begins reads
- * none. Engine thread only. */
+ * Owns every state from load to unload. A state is free or taken by one owner; it is not shared. Its units
+ * are committed before it is handed out. A taken state still has its old content: a new sequence does not
+ * read it. Engine thread only. */
 #ifndef PLATEAU_CACHE_STATE_POOL_H
 #define PLATEAU_CACHE_STATE_POOL_H
 
@@ -16,10 +16,10 @@ struct state_pool_opts {
     struct account *state; /* reserved from before a unit is committed */
     /* As page_pool_opts.reclaim. */
     bool (*reclaim)(void *arg, bool cached);
-    /* Which states may lie elsewhere, and how they get there; NULL: none moves. */
+    /* Which states may move, and how; NULL: none moves. */
     bool (*is_movable)(void *arg, uint32_t state);
     void (*move)(void *arg, uint32_t from, uint32_t to);
-    void *arg; /* of these */
+    void *arg; /* for the functions above */
 };
 
 /* Bytes of arena that state_pool_create takes at most. */
@@ -28,11 +28,11 @@ size_t state_pool_arena_bytes(const struct state_pool_opts *opts);
 int state_pool_create(struct arena *a, const struct state_pool_opts *opts, struct state_pool **ret);
 struct units *state_pool_done(struct state_pool *p);
 
-/* 0, -ENOSPC (all are taken), -ENOMEM (nothing has moved): others' memory has been asked for by then. */
+/* 0, -ENOSPC (all are taken), -ENOMEM (nothing has changed) after `reclaim` has failed. */
 int state_pool_take(struct state_pool *p, uint32_t *ret);
 void state_pool_give(struct state_pool *p, uint32_t state);
 bool state_pool_is_taken(const struct state_pool *p, uint32_t state);
-/* As those of page_pool. */
+/* As the functions of page_pool. */
 void state_pool_clock(struct state_pool *p, uint64_t now_ns);
 uint64_t state_pool_trim(struct state_pool *p, uint32_t units_max, uint64_t before_ns);
 uint64_t state_pool_spare_bytes(const struct state_pool *p);
@@ -40,7 +40,7 @@ bool state_pool_compact(struct state_pool *p);
 char *state_pool_base(const struct state_pool *p);
 void state_pool_numbers(const struct state_pool *p, struct pool_numbers *ret);
 void state_pool_check(const struct state_pool *p);
-/* The same, as far as `w` goes on: about two things for each block. False: it was called off. */
+/* The same until `w` stops it: about two checks per block. False: stopped early. */
 bool state_pool_walk(const struct state_pool *p, struct walk *w);
 
 #endif

@@ -40,8 +40,8 @@ void chat_reset(struct chat *c);
 uint32_t chat_waiting(const struct chat *c);
 /* Forgets them. */
 void chat_detach(struct chat *c);
-/* Sends a user message with its attachments and prints the reply. The attachments stay if there is no
- * reply. 0, or why there is none. */
+/* Sends a user message with its attachments and prints the reply. Without a reply the attachments stay. 0, or
+ * the error that prevented it. */
 int chat_say(struct chat *c, struct slice text, struct err *e);
 /* Drops the last message's answer and makes another. 0, -ENOENT (no message), or as chat_say. */
 int chat_retry(struct chat *c, struct err *e);

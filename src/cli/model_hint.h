@@ -6,9 +6,10 @@
 
 #include "base/err.h"
 
-/* Reading `path` as a model failed with `code` and `e`. Where the path itself is the reason (nonexistent,
- * a GGUF file, weights of another format, a directory above models, the cache of the Hugging Face hub, an
- * incomplete download), `e` says so; otherwise `path` is put before its message. Returns `code`. */
+/* Reading `path` as a model failed with `code` and `e`. `e` names the reason where it is the path itself: it
+ * does not exist, is a GGUF file, has weights of another format, is a directory above models, the cache of
+ * the Hugging Face hub, or an incomplete download. Otherwise `path` is put before the message. Returns
+ * `code`. */
 int model_hint(const char *path, int code, struct err *e);
 
 #endif

@@ -23,8 +23,8 @@ struct notify {
     uint64_t watchdog_ns; /* it wants WATCHDOG=1 at least so often; 0: never */
 };
 
-/* Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. 0, or why nothing can be told (e says it); it is open
- * either way. */
+/* Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. 0, or why nothing can be sent (`e` has the reason); it
+ * is open either way. */
 int notify_open(struct notify *n, struct err *e);
 /* Lines of NAME=VALUE. 0: sent, or no socket. -EMSGSIZE, or a system error. */
 int notify_send(struct notify *n, const char *format, ...) __attribute__((format(printf, 2, 3)));

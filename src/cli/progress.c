@@ -18,8 +18,8 @@ void progress_init(struct progress *p, const char *what)
     *p = (struct progress){.what = what, .terminal = terminal_is(stderr), .started_ns = clock_now_ns()};
 }
 
-/* Fits in 80 columns, because a wrapped line could not be erased. The cursor waits at the line's
- * beginning, so that a log line overwrites it. */
+/* Fits in 80 columns, because a wrapped line could not be erased. The cursor waits at the start of the line,
+ * so that a log line overwrites it. */
 static void draw(const struct progress *p, uint64_t done, uint64_t total, double seconds)
 {
     char rest[48] = "";

@@ -30,7 +30,7 @@
 
 /* Bound on closing after a drain, as reported to the service manager. */
 #define SERVE_CLOSE_NS (30 * NS_PER_S)
-/* Part of it: time for loads to stop. A load that waits for a file longer is left behind. */
+/* Part of it: time for loads to stop. A load that waits for a file longer is abandoned. */
 #define SERVE_LOADS_NS (5 * NS_PER_S)
 
 struct serve {

@@ -311,8 +311,8 @@ static enum MHD_Result on_body(struct http_request *r, const char *data, size_t 
     return MHD_NO;
 }
 
-/* Behind a "100 Continue" MHD takes the bytes of the next request for a body: one of zero bytes, if none was
- * announced, and while it is there it accepts no answer. In its next turn it does. True once for such a
+/* After a "100 Continue" MHD takes the bytes of the next request for a body: one of zero bytes, if none was
+ * announced. While that body exists it accepts no answer; in its next turn it does. True once for such a
  * request: suspended, and resumed at once. */
 static bool wait_turn(struct http_request *r)
 {

@@ -1,9 +1,9 @@
 /* http_linger.c - closes a connection so that the last answer arrives.
  *
- * A socket closed with unread bytes resets the connection, and the reset overtakes the answer: a client
- * that is still sending its 100 MiB body would see "connection reset" instead of 413. MHD sends its FIN
- * and closes; we keep a copy of the descriptor and read further bytes, within bounds. With all places
- * taken the client sees the reset. */
+ * A socket closed with unread bytes resets the connection, and the reset overtakes the answer. A client that
+ * is still sending its 100 MiB body would see "connection reset" instead of 413. MHD sends its FIN and
+ * closes; we keep a copy of the descriptor and read further bytes, within bounds. With all places taken the
+ * client sees the reset. */
 #include "http/http_state.h"
 
 #include "base/clock.h"

@@ -144,7 +144,7 @@ static enum http_fault step_method(struct http_raw *w, unsigned char c)
     }
     if (!is_token(c) || w->name_bytes == METHOD_MAX)
         return HTTP_FAULT_REQUEST_LINE;
-    /* Methods are told apart by case; only the common spelling matters here. */
+    /* Methods are case-sensitive; only the common spelling matters here. */
     w->matched += w->matched == w->name_bytes && c == "HEAD"[MIN_OF(w->name_bytes, 4)];
     name_put(w, c);
     w->state = STATE_METHOD;

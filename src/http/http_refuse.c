@@ -78,7 +78,7 @@ void http_refuse(struct http_request *r, const struct http_refusal *why)
     http_request_set_reply(r, reply, why->status, "application/json");
 }
 
-/* The headers that the handler has set so far, as text; its own id without any. */
+/* The headers that the handler has set until now, as text; without any, an id of its own. */
 static void write_headers(const struct http_request *r, struct buf *ret)
 {
     char id[33];

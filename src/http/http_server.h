@@ -45,10 +45,10 @@ struct http_handler {
 struct http_server_opts {
     const char *host; /* name or address to listen on */
     uint16_t port;    /* 0 = any free one: http_server_port() */
-    int listen_fd; /* > 0: listens already, and is the server's once it is created; host and port say nothing then */
+    int listen_fd; /* > 0: already listening, owned by the server once created; host and port are ignored */
     uint8_t listener;   /* what http_request_listener() says of its requests */
     bool own_user_only; /* of a Unix socket: only the process's own user and root may connect */
-    /* 1 to 65536; for more, one without an open request is closed, else they are told 429. */
+    /* 1 to 65536; beyond it a connection without an open request is closed, or the new one gets 429. */
     uint32_t connections_max;
     /* The same for one address; 0 = half of connections_max, and none for loopback. */
     uint32_t connections_per_ip;

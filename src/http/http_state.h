@@ -3,9 +3,9 @@
  * A connection's slot holds the one request that it can have at a time. Everything belongs to the network
  * thread, except fields that http_server marks as read or set by other threads.
  *
- * Bound in bytes: the server HTTP_SERVER_BYTES_MAX, each connection with its request HTTP_CONN_BYTES_MAX, both
- * asserted below. Each connection also has the library's pool, send_bytes_max, and a share of the table of
- * addresses. http_server_bytes() is the sum, reserved at creation. A body is reserved as it arrives,
+ * Bound in bytes: the server HTTP_SERVER_BYTES_MAX, each connection with its request HTTP_CONN_BYTES_MAX.
+ * Both are asserted below. Each connection also has the library's pool, send_bytes_max, and a share of the
+ * table of addresses. http_server_bytes() is the sum, reserved at creation. A body is reserved as it arrives,
  * body_bytes_max at most. */
 #ifndef PLATEAU_HTTP_HTTP_STATE_H
 #define PLATEAU_HTTP_HTTP_STATE_H

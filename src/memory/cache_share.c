@@ -1,17 +1,16 @@
 /* cache_share.c - allowances, not a common counter.
  *
- * A counter that all add to would pass its limit whenever what one adds has to wait until another has
- * evicted, and nobody may wait. With allowances the sum holds at every moment; what it costs is that a share
- * may be short for the time of another's step. Costs are compared as they are measured. Where one is not
- * known yet, ages alone decide. */
+ * A common counter would pass its limit whenever one share's growth has to wait for another's eviction, and
+ * no share may wait. With allowances the sum is right at every moment. The price: a share may be short for
+ * one step of another share. Costs are compared as measured. Where a cost is unknown, ages alone decide. */
 #include "memory/cache_share.h"
 
 #include "base/check.h"
 
-#define FREE_PART 32 /* of the budget is kept free while there are several shares */
-#define LEAST_NS  1  /* so that what was used this instant is evictable too */
+#define FREE_PART 32 /* of the budget stays free while there are several shares */
+#define LEAST_NS  1  /* so that an entry used at this instant is evictable too */
 
-/* Of what `s` has, compared with what `other` has. */
+/* Weight of `s` relative to that of `other`. */
 static double weight_of(const struct cache_share *s, const struct cache_share *other)
 {
     bool known = s->cost_ns_per_mib > 0 && other->cost_ns_per_mib > 0;
@@ -46,7 +45,7 @@ static uint64_t free_bytes(struct cache_share *const *shares, uint32_t count, ui
     return budget > allowed ? budget - allowed : 0;
 }
 
-/* What those who were asked have not given yet. */
+/* Bytes that shares were asked to evict and have not evicted yet. */
 static uint64_t coming_bytes(struct cache_share *const *shares, uint32_t count)
 {
     uint64_t asked = 0;
@@ -57,7 +56,7 @@ static uint64_t coming_bytes(struct cache_share *const *shares, uint32_t count)
     return asked;
 }
 
-/* What all but `except` want and may not have yet. */
+/* Bytes that all shares but `except` want beyond their allowance. */
 static uint64_t missing_bytes(struct cache_share *const *shares, uint32_t count,
                               const struct cache_share *except)
 {
@@ -68,7 +67,7 @@ static uint64_t missing_bytes(struct cache_share *const *shares, uint32_t count,
     return bytes;
 }
 
-/* Who has the entry of least use. NULL: nobody has any. */
+/* The share with the stalest entry. NULL: all are empty. */
 static struct cache_share *find_stalest(struct cache_share *const *shares, uint32_t count, uint64_t now_ns)
 {
     struct cache_share *stalest = NULL;
@@ -79,8 +78,8 @@ static struct cache_share *find_stalest(struct cache_share *const *shares, uint3
     return stalest;
 }
 
-/* A part at a time: when that has gone, another may have the entry of least use. Who wants more and has it
- * itself is not asked for its own sake: it evicts when it comes to that. */
+/* Asks for one part at a time: after that another share may have the stalest entry. A share that needs more
+ * and has the stalest entry itself is not asked: it evicts that entry when it has to. */
 static void ask(struct cache_share *const *shares, uint32_t count, uint64_t budget, uint64_t now_ns)
 {
     uint64_t part = MAX_OF(budget / FREE_PART, 1), keep = count > 1 ? part : 0;
@@ -94,7 +93,8 @@ static void ask(struct cache_share *const *shares, uint32_t count, uint64_t budg
     ASSERT(s->asked <= s->cached);
 }
 
-/* What it gave up is not its any more: what it was asked for first, then what it does not want. */
+/* Takes back what the share has given up: first the bytes that it was asked for, then those beyond its
+ * demand. */
 static void take_back(struct cache_share *s)
 {
     uint64_t gives = MIN_OF(s->allowed - s->cached, s->asked);

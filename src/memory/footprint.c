@@ -43,12 +43,12 @@ static void take_least(const char *dir, const char *name, uint64_t *least)
 {
     char text[64];
     cgroup_read(dir, name, text, sizeof(text));
-    uint64_t limit = footprint_number(text); /* "max" reads as 0 */
+    uint64_t limit = footprint_number(text); /* "max" parses as 0 */
     if (limit && (*least == 0 || limit < *least))
         *least = limit;
 }
 
-/* The least limits of the cgroup and of those it lies in; 0 without any. Cuts `dir` short on its way up. */
+/* The lowest limits of the cgroup and its ancestors; 0: no limit. Cuts `dir` short on its way up. */
 static void read_cgroup_limits(char *dir, struct footprint *ret)
 {
     while (dir[0]) {
@@ -64,7 +64,7 @@ static void read_stalls(const char *dir, struct footprint *ret)
 {
     char text[256];
     cgroup_read(dir, "memory.pressure", text, sizeof(text));
-    /* The root's is the machine's. */
+    /* The root cgroup's figure is the machine's. */
     ret->stalled_is_own = text[0] && strcmp(dir, "/sys/fs/cgroup/") != 0;
     if (!text[0])
         read_small("/proc/pressure/memory", text, sizeof(text));
@@ -86,19 +86,18 @@ static void footprint_read_cgroup(struct footprint *ret)
     read_cgroup_limits(dir, ret);
 }
 
-/* How many arenas the heap has. Requests allocate on the network's thread and on at most four others; a heap
- * with four arenas for each processor, as by default, is the larger for it, and one that is opened late may
- * not be. */
+/* The number of arenas of the heap. Requests allocate on the network thread and on at most four others. The
+ * default is four arenas per processor: that heap is larger, and opening an arena late can fail. */
 #define ARENAS 4
 
-/* jemalloc reads this by its name before main(). What is free goes back within 250 ms also when nobody
- * allocates any more, by one thread of its own; by default it would be given back in 10 s of further
- * allocations, and an idle server makes none. Nothing else refers to it. */
+/* jemalloc reads this by its name before main(). Its background thread returns free memory to the system
+ * within 250 ms, also without further allocations. The default is 10 s of further allocations, and an idle
+ * server makes none. No other code refers to it. */
 extern const char *malloc_conf __attribute__((visibility("default")));
 const char *malloc_conf =
     "narenas:4,background_thread:true,max_background_threads:1,dirty_decay_ms:250,muzzy_decay_ms:0";
 
-/* jemalloc's, where the program links it; NULL with another allocator. */
+/* jemalloc's function, where the program links it; NULL with another allocator. */
 extern int mallctl(const char *name, void *ret, size_t *ret_bytes, void *set, size_t set_bytes)
     __attribute__((weak));
 

@@ -1,5 +1,5 @@
-/* footprint.h - what the system says this process and machine hold. The cross-check of the ledger, never
- * its source: gauges lag. */
+/* footprint.h - the system's figures of this process and machine. The cross-check of the ledger, never its
+ * source: gauges lag. */
 #ifndef PLATEAU_MEMORY_FOOTPRINT_H
 #define PLATEAU_MEMORY_FOOTPRINT_H
 
@@ -10,9 +10,9 @@ struct footprint {
     uint64_t rss_anon_bytes, rss_file_bytes, rss_shmem_bytes, swap_bytes; /* /proc/self/status */
     uint64_t cgroup_bytes;       /* cgroup v2: memory.current less its file part; 0 = unknown */
     uint64_t cgroup_limit_bytes; /* cgroup v2: the least memory.max on the way up; 0 = none */
-    uint64_t cgroup_high_bytes;  /* likewise memory.high: beyond it everything is slowed down */
-    /* Per cent of the last 10 s in which some, or all, who wanted to run waited for memory; the cgroup's if
-     * it says, else the machine's. */
+    uint64_t cgroup_high_bytes;  /* likewise memory.high: beyond it the kernel slows the process down */
+    /* Per cent of the last 10 s in which some, or all, runnable tasks waited for memory (PSI). Of the cgroup
+     * where it has the figure, else of the machine. */
     double stalled_some, stalled_full;
     bool stalled_is_own;                     /* the cgroup's */
     uint64_t ram_bytes, ram_available_bytes; /* /proc/meminfo */
@@ -22,17 +22,17 @@ struct footprint {
 /* Reads /proc and /sys: about 100 us, never from an engine thread. Unknown values are 0. */
 void footprint_read(struct footprint *ret);
 
-/* Opens all arenas of the general allocator, before there are other threads: jemalloc 5.3.0 ends the process
- * when a thread's first allocation has to open one and the system refuses. */
+/* Opens all arenas of the general allocator, before other threads exist. jemalloc 5.3.0 ends the process when
+ * a thread's first allocation has to open an arena and the system refuses. */
 void footprint_open_heap(void);
 
-/* Has the general allocator give back what it keeps free. 20 to 70 ms: never from an engine's thread, or one
- * that others wait for. */
+/* Makes the general allocator return its free memory to the system. 20 to 70 ms: never from an engine's
+ * thread, or one that others wait for. */
 void footprint_purge_heap(void);
 
-/* What the ceiling leaves to others: max(1 GiB, 5 %), half of all of it on a small machine. */
+/* What the ceiling leaves to other processes: max(1 GiB, 5 %), at most half of the RAM. */
 uint64_t footprint_reserve(const struct footprint *f);
-/* min(wanted (0 = none), cgroup limit, RAM - reserve). */
+/* min(wanted_bytes (0 = none), cgroup limit, RAM - reserve). */
 uint64_t footprint_ceiling(const struct footprint *f, uint64_t wanted_bytes);
 
 #endif

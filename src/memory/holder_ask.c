@@ -1,4 +1,4 @@
-/* holder_ask.c - a question that outlives whoever stops waiting for its answer. */
+/* holder_ask.c - a message that outlives a sender whose wait for the answer has timed out. */
 #include "memory/holders.h"
 
 #include "base/check.h"

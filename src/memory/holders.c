@@ -1,8 +1,8 @@
 /* holders.c - a list under one lock, which is held for a few loads and stores.
  *
- * An owner is asked under the lock: so it cannot go away meanwhile, and since asking is putting a message,
- * nobody waits for long. Waiting for the answer needs neither the lock nor the owner. An orphan has no owner:
- * whoever asks frees it, without the lock, for that may take long. */
+ * An owner is asked under the lock, so it cannot go away during the call. Asking only puts a message, so the
+ * lock is held briefly. Waiting for the answer needs neither the lock nor the owner. An orphan has no owner:
+ * the asking thread frees it, without the lock, because that may take long. */
 #include "memory/holders.h"
 
 #include "memory/cache_share.h"
@@ -16,8 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define WANT_PATIENCE_NS NS_PER_S       /* then it helps itself, as if there were nobody else */
-#define WANT_DENIED_NS   (NS_PER_S / 2) /* nobody is asked again for so long when there was nothing to be had */
+#define WANT_PATIENCE_NS NS_PER_S       /* after that it evicts its own entries, as a single share does */
+#define WANT_DENIED_NS   (NS_PER_S / 2) /* after an ask without result, no further ask for this time */
 
 enum want_state { WANT_NONE, WANT_ASKED, WANT_TAKEN, WANT_DENIED };
 
@@ -29,24 +29,24 @@ struct holder {
     /* Under the list's lock. */
     struct list link;
     enum holder_state state;
-    const struct holder_ops *ops; /* NULL: it cannot be asked yet, or any more */
+    const struct holder_ops *ops; /* NULL: it cannot be asked, because it is not open yet or is closed */
     void *arg;
     struct holder_numbers now;
     struct cache_share share;
     enum want_state want;
     uint64_t want_bytes, want_ns;
-    struct units *left[HOLDER_UNITS_MAX]; /* an orphan's */
-    bool freeing;                         /* somebody has `left` */
+    struct units *left[HOLDER_UNITS_MAX]; /* ranges of an orphan */
+    bool freeing;                         /* some thread is freeing `left` */
 };
 
 struct holders {
     struct holders_opts opts; /* constant */
     pthread_mutex_t lock;
     struct list all;
-    struct account *orphans; /* NULL: there are none */
+    struct account *orphans; /* NULL: no orphans */
     uint32_t count;
     uint64_t next_id;
-    struct cache_share *shares[HOLDERS_MAX]; /* of those that are live */
+    struct cache_share *shares[HOLDERS_MAX]; /* of live holders */
     uint32_t share_count;
     void (*wanted)(void *arg);
     void *wanted_arg;
@@ -61,7 +61,7 @@ const char *holder_state_name(enum holder_state s)
     return names[s];
 }
 
-/* ---- beginning and end ---- */
+/* ---- create and free ---- */
 
 int holders_create(const struct holders_opts *opts, struct holders **ret)
 {
@@ -80,7 +80,7 @@ int holders_create(const struct holders_opts *opts, struct holders **ret)
 static int free_orphan(struct holder *h, uint64_t *bytes);
 static void close_orphans(struct holders *hs);
 
-/* What the system does not take goes with the process: nobody's account has it. */
+/* Ranges that the system did not take back go with the process; they belong to no account. */
 static void abandon(struct holder *h)
 {
     ASSERT(list_empty(&h->link));
@@ -192,7 +192,7 @@ static uint64_t left_bytes(const struct holder *h)
     return bytes;
 }
 
-/* Nobody cares for its bytes but the list: all of them are free. */
+/* An orphan's bytes are all free. */
 static void note_left(struct holder *h)
 {
     ASSERT(h->state == HOLDER_ORPHAN);
@@ -200,8 +200,8 @@ static void note_left(struct holder *h)
     h->now = (struct holder_numbers){.held_bytes = bytes, .free_bytes = bytes, .reach_bytes = bytes};
 }
 
-/* The account that pays for orphans is there as long as they are. Without memory for it they are the
- * process's own. */
+/* The account that pays for orphans exists as long as they do. Without memory for it the process's own
+ * account pays. */
 static struct account *orphans_account(struct holders *hs)
 {
     struct account *root = ledger_root(hs->opts.ledger);
@@ -248,9 +248,9 @@ void holder_remove(struct holder *h, struct units *const *left, uint32_t count)
     pthread_mutex_unlock(&hs->lock);
 }
 
-/* ---- what is cached ---- */
+/* ---- cached bytes ---- */
 
-/* Whoever is asked looks when it is poked, but for `self`, which is here. */
+/* Pokes the holders that were asked. `self` is the caller and needs no poke. */
 static void poke_asked(struct holders *hs, const struct holder *self)
 {
     LIST_EACH(it, &hs->all)
@@ -433,7 +433,7 @@ bool holders_stalest(struct holders *hs, const uint64_t *except, uint32_t except
     if (first) {
         *id = first->id;
         *before_ns = second ? cache_share_older_than(&first->share, &second->share, now_ns) : UINT64_MAX;
-        /* At least the oldest one, whatever the arithmetic says. */
+        /* At least the oldest entry, whatever rounding gives. */
         *before_ns = MAX_OF(*before_ns, first->share.oldest_ns + 1);
         ASSERT(*before_ns > first->share.oldest_ns);
     }
@@ -443,7 +443,7 @@ bool holders_stalest(struct holders *hs, const uint64_t *except, uint32_t except
 
 /* ---- asking ---- */
 
-/* Under the lock, which it gives up meanwhile. 0: it is struck off. */
+/* With the lock, which it releases while it frees. 0: the orphan is removed from the list. */
 static int free_orphan(struct holder *h, uint64_t *bytes)
 {
     struct holders *hs = h->list;
@@ -473,7 +473,7 @@ static int free_orphan(struct holder *h, uint64_t *bytes)
     return failed;
 }
 
-/* Under the lock. */
+/* With the lock. */
 static int ask(struct holder *h, struct holder_ask *a)
 {
     ASSERT(h->state != HOLDER_ORPHAN || !h->ops);
@@ -488,8 +488,7 @@ static int ask(struct holder *h, struct holder_ask *a)
     return r;
 }
 
-/* As holders_ask, but the ask is there whatever came of it, with what there is of an answer; NULL: no
- * memory. */
+/* As holders_ask, but the ask stays valid after a failure, with the partial answer; NULL: no memory. */
 static int ask_by_id(struct holders *hs, uint64_t id, struct holder_ask *a)
 {
     pthread_mutex_lock(&hs->lock);
@@ -534,7 +533,7 @@ void holders_reclaim(struct holders *hs, enum holder_ask_kind kind, uint64_t tim
     uint64_t deadline_ns = clock_now_ns() + timeout_ns;
     *ret = (struct holders_reclaimed){0};
     ASSERT(count <= HOLDERS_MAX);
-    /* All are asked before the first is waited for: they do it at the same time. */
+    /* All holders are asked before the first wait: they work at the same time. */
     for (uint32_t i = 0; i < count; i++) {
         asks[i] = holder_ask_create(kind, 0, 0);
         errors[i] = asks[i] ? ask_by_id(hs, all[i].id, asks[i]) : -ENOMEM;
@@ -545,7 +544,7 @@ void holders_reclaim(struct holders *hs, enum holder_ask_kind kind, uint64_t tim
         ret->entries += answer.entries;
         ret->bytes += answer.bytes;
         r = errors[i] < 0 ? errors[i] : r;
-        /* One that has gone since has given all it had. */
+        /* A holder that is gone has given back everything. */
         if (r < 0 && r != -ENOENT)
             fail(ret, &all[i], r);
     }

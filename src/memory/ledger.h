@@ -1,13 +1,13 @@
-/* ledger.h - who owns which bytes, and how many they may be.
+/* ledger.h - which account owns which bytes, and the limit of each.
  *
- * A tree of accounts: process / model / weights, kv, state, ... Bytes are reserved BEFORE they are allocated;
- * a reservation walks from its account to the root and fails, having moved nothing, if any account on the way
- * would pass its limit. `used` says how many of the reserved bytes exist already. Every account on the way
- * counts what its children count, so sum(children) <= parent always, with equality where an account has no
- * bytes of its own.
+ * A tree of accounts: process / model / weights, kv, state, ... Bytes are reserved BEFORE they are allocated.
+ * A reservation walks from its account to the root. It fails, and changes nothing, if any account on the way
+ * would pass its limit. `used` is the part of the reserved bytes that exists already. Every account counts
+ * its children's bytes, so sum(children) <= parent always, with equality where an account has no bytes of its
+ * own.
  *
  * Any thread; one lock (a reservation moves 64 KiB or more, or one request: it is rare). An account lives
- * until account_close(), which demands that it is empty and has no children: a leak stops the program where
+ * until account_close(), which asserts that it is empty and has no children: a leak stops the program where
  * it is found, with the account's name. */
 #ifndef PLATEAU_MEMORY_LEDGER_H
 #define PLATEAU_MEMORY_LEDGER_H
@@ -35,11 +35,11 @@ struct account;
 
 /* A ledger with its root account "process". 0 or -ENOMEM. */
 int ledger_create(uint64_t limit_bytes, struct ledger **ret);
-/* Demands that nothing is reserved and no account but the root is open. NULL is fine. */
+/* Asserts that nothing is reserved and only the root is open. NULL is fine. */
 void ledger_free(struct ledger *l);
 struct account *ledger_root(struct ledger *l);
 
-/* For tests: asked before each reservation, on its thread; nonzero refuses it, as a limit would. */
+/* For tests: called before each reservation, on its thread; nonzero refuses it, as a limit would. */
 struct ledger_faults {
     int (*reserve)(void *arg);
     void *arg;
@@ -50,56 +50,55 @@ void ledger_set_faults(struct ledger *l, const struct ledger_faults *f);
 /* `name` is copied (at most ACCOUNT_NAME_MAX - 1 bytes). 0 or -ENOMEM. */
 int account_open(struct account *parent, const char *name, enum account_class class, uint64_t limit_bytes,
                  struct account **ret);
-/* Demands reserved == 0 and no children. NULL is fine. */
+/* Asserts reserved == 0 and no children. NULL is fine. */
 void account_close(struct account *a);
 
-/* The account of that name below `parent`, at any depth; the first that was opened. NULL: there is none.
- * Whoever opened it may close it: call this only while that cannot happen. */
+/* The account of that name below `parent`, at any depth; the one opened first. NULL: not found. Its opener
+ * may close it: call this only while that cannot happen. */
 struct account *account_find(struct account *parent, const char *name);
 
-/* What the plan said this account will hold at most; for reports. */
+/* The plan's limit of this account; for reports. */
 void account_set_planned(struct account *a, uint64_t bytes);
 void account_set_limit(struct account *a, uint64_t limit_bytes);
-/* The account and those below it may hold so many bytes whatever others do: to all accounts above it, it
- * counts as holding them from now on, and what is reserved below it moves nothing there as long as it stays
- * within. So a load takes what its model cannot run without in one go, and is never refused half-way. Lower
- * than before, or 0: the rest is given up; account_close() gives up all of it. 0, or -ENOMEM and nothing has
- * moved. */
+/* Guarantees `bytes` to the account and those below it. To all accounts above, it counts as holding at least
+ * `bytes` from now on; reservations within the floor change nothing there. So a load reserves the minimum of
+ * its model in one go, and is never refused half-way. A lower floor, or 0, gives up the difference;
+ * account_close() gives up all of it. 0, or -ENOMEM and nothing has changed. */
 int account_set_floor(struct account *a, uint64_t bytes);
 
 struct account_numbers {
     char name[ACCOUNT_NAME_MAX];
     enum account_class class;
-    uint64_t planned, reserved, used, peak, limit; /* bytes; peak is of used; reserved: floor at least */
+    uint64_t planned, reserved, used, peak, limit; /* bytes; peak is of used; reserved: at least the floor */
     uint64_t floor;
     uint32_t depth; /* 0 = root */
     uint32_t children;
 };
 
-/* 0, or -ENOMEM and nothing has moved. */
+/* 0, or -ENOMEM and nothing has changed. */
 int account_reserve(struct account *a, uint64_t bytes);
 /* As account_reserve(), but leaves `spare` bytes of the account's own limit to others. */
 int account_reserve_sparing(struct account *a, uint64_t bytes, uint64_t spare);
-/* After a refusal: the account from `a` up to the root whose limit has no room for `bytes` more, the lowest
- * of them, as things are now. False: none has too little any more. */
+/* After a refusal: the lowest account from `a` up to the root whose limit has no room for `bytes` more, with
+ * its present figures. False: all of them have room now. */
 bool account_refuses(struct account *a, uint64_t bytes, struct account_numbers *ret);
 /* bytes <= reserved - used. */
 void account_release(struct account *a, uint64_t bytes);
-/* By how much the root would hold less if so many bytes of `a` were released: what lies within a floor on the
- * way is held all the same. */
+/* By how much the root would shrink if `bytes` of `a` were released: bytes within a floor on the way stay
+ * reserved. */
 uint64_t account_would_free(struct account *a, uint64_t bytes);
-/* Marks reserved bytes as existing, or as gone again (still reserved). */
+/* Marks reserved bytes as existing, or as no longer existing (still reserved). */
 void account_use(struct account *a, uint64_t bytes);
 void account_unuse(struct account *a, uint64_t bytes);
-/* Used bytes change their owner and nothing else: `to` has the same parent and class. Never fails, for the
- * sum stays what it is: a limit of `to` is its owner's to keep. bytes <= used of `from`. */
+/* Used bytes change their account only: `to` has the same parent and class. Never fails, because the sum
+ * stays the same; the owner of `to` keeps its limit. bytes <= used of `from`. */
 void account_shift(struct account *from, struct account *to, uint64_t bytes);
 
-/* As account_shift between any two accounts of one class: limits on the way are not asked, for the bytes are
- * there already. */
+/* As account_shift between any two accounts of one class. Limits on the way are not checked, because the
+ * bytes exist already. */
 void account_move(struct account *from, struct account *to, uint64_t bytes);
 
-/* A charge that reserves and uses in one go, for arenas, buffers and mailboxes. */
+/* A charge that reserves and uses in one call, for arenas, buffers and mailboxes. */
 struct charge account_charge(struct account *a);
 
 struct account_numbers account_numbers(struct account *a);
@@ -108,10 +107,10 @@ struct account_numbers account_numbers(struct account *a);
  * `visit` must not call the ledger. */
 void ledger_walk(struct ledger *l, void (*visit)(void *arg, const struct account_numbers *n), void *arg);
 
-/* Asserts that every account holds at least the sum of its children, used <= reserved; one that does not is
- * named with its path. */
+/* Asserts that every account holds at least the sum of its children, and used <= reserved. A failure names
+ * the account with its path. */
 void ledger_check(struct ledger *l);
-/* The same of an account and those below it. */
+/* The same for an account and those below it. */
 void account_check(struct account *a);
 
 #endif

@@ -1,4 +1,4 @@
-/* ledger_state.h - what a ledger consists of; for ledger.c and ledger_check.c, and for tests that damage an
+/* ledger_state.h - the ledger's structures; for ledger.c and ledger_check.c, and for tests that damage an
  * account. */
 #ifndef PLATEAU_MEMORY_LEDGER_STATE_H
 #define PLATEAU_MEMORY_LEDGER_STATE_H
@@ -19,18 +19,18 @@ struct account {
 };
 
 struct ledger {
-    struct ledger_faults faults; /* constant once there are other threads */
+    struct ledger_faults faults; /* constant once other threads exist */
     pthread_mutex_t lock;
     struct account root;
 };
 
-/* Disk blocks are counted in their own subtree but are no memory: they stop below the root. */
+/* Disk blocks are counted in their own subtree but are not memory: the count stops below the root. */
 static inline bool ledger_counts_at(const struct account *at, const struct account *from)
 {
     return at->parent || from->n.class != ACCOUNT_DISK;
 }
 
-/* What it counts as when so much is reserved there. */
+/* The bytes that it counts as when `taken` are reserved there. */
 static inline uint64_t ledger_reserved_with(const struct account *a, uint64_t taken)
 {
     return MAX_OF(taken, a->n.floor);

@@ -1,9 +1,9 @@
-/* plan.c - floors first, then what is left.
+/* plan.c - floors first, then the rest.
  *
- * A sequence's length decides its pages and its block; both only grow with it, so the longest that fits
- * is found by halving. Requests' blocks get room for all rows at full length, and for the queue as far as
- * a sixteenth of the ceiling goes: what waits is short as a rule, and what finds no room is told to come
- * again. */
+ * A sequence's length decides its pages and its block, and both only grow with it. So the longest sequence
+ * that fits is found by bisection. Blocks of requests get room for all sequences of the batch at full length.
+ * The queue gets up to a sixteenth of the ceiling: queued requests are usually short, and one that finds no
+ * room is refused with Retry-After. */
 #include "memory/plan.h"
 
 #include "memory/units.h"
@@ -13,9 +13,9 @@
 #include <errno.h>
 
 #define SNAPSHOTS_MAX 1024
-#define REQUESTS_PART 16 /* of the ceiling, for what waits */
-#define IMAGES_PART   16 /* of the ceiling, and of what is left a quarter, when nobody says how much */
-#define SPARE_UNITS   2  /* blocks begin and end within units, in each pool */
+#define REQUESTS_PART 16 /* of the ceiling, for queued requests */
+#define IMAGES_PART   16 /* of the ceiling, and at most a quarter of the rest; the default */
+#define SPARE_UNITS   2  /* blocks start and end within commit units, in each pool */
 
 static uint64_t pages_of(const struct plan_model *m, uint64_t tokens)
 {
@@ -38,13 +38,13 @@ static uint64_t rows_states(const struct plan_model *m, const struct plan_wish *
     return m->state_bytes ? (uint64_t)m->rows * (w->prefix_cache_bytes ? 2 : 1) : 0;
 }
 
-/* Rows' and those of snapshots, of which there are never more. */
+/* States of the sequences, and of snapshots, of which there are never more. */
 static uint64_t states_most(const struct plan_model *m, const struct plan_wish *w)
 {
     return rows_states(m, w) + (m->state_bytes && w->prefix_cache_bytes ? SNAPSHOTS_MAX : 0);
 }
 
-/* Pages for one sequence and the rows' states: with these every request that is admitted ends. */
+/* Pages for one sequence and the states of the batch: with these every admitted request can finish. */
 static uint64_t pools_floor(const struct plan_model *m, const struct plan_wish *w, uint32_t length)
 {
     return in_units(pages_of(m, length) * m->page_bytes) + in_units(rows_states(m, w) * m->state_bytes);
@@ -111,15 +111,15 @@ static uint32_t longest(const struct plan_process *p, const struct plan_model *m
     return low;
 }
 
-/* What somebody asked for to keep images in, beside the largest one's place. */
+/* The requested size of the embedding cache, in addition to the place of the largest image. */
 static uint64_t images_asked(const struct plan_model *m, const struct plan_wish *w)
 {
     bool asked = m->image_bytes > 0 && w->image_cache_bytes != PLAN_ALL;
     return asked && w->image_cache_bytes > m->image_bytes ? w->image_cache_bytes - m->image_bytes : 0;
 }
 
-/* As longest(), beside the images that are to be kept if that leaves a context of use, and with pools of at
- * most what the wish says. */
+/* As longest(), but leaves room for kept images if a useful context remains, and keeps pools within the limit
+ * of the wish. */
 static uint32_t longest_unasked(const struct plan_process *p, const struct plan_model *m,
                                 const struct plan_wish *w)
 {
@@ -154,9 +154,10 @@ static uint32_t most_rows(const struct plan_process *p, plan_model_fn *model, vo
     return 0;
 }
 
-/* ---- what is left ---- */
+/* ---- the rest ---- */
 
-/* Beside the largest image, which has its place anyway: of what is left when one sequence has its pages. */
+/* In addition to the largest image, whose place is guaranteed: a part of the rest after one sequence's
+ * pages. */
 static uint64_t share_images(struct plan *ret, const struct plan_wish *w, uint64_t left)
 {
     const struct plan_model *m = &ret->model;
@@ -179,7 +180,7 @@ static uint64_t share_images(struct plan *ret, const struct plan_wish *w, uint64
     return more;
 }
 
-/* The pools get what is left, as far as rows and cache can use it; tables grow with them. */
+/* The pools get the rest, as far as sequences and cache can use it; tables grow with them. */
 static void share_out(struct plan *ret, const struct plan_wish *w)
 {
     ASSERT(ret->ceiling_bytes >= fixed_bytes(&ret->process, &ret->model) + ret->requests_bytes);
@@ -306,7 +307,7 @@ static void sum(struct plan *p)
     ASSERT(p->line_count > 0 && p->lines[0].depth == 0);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole plan ---- */
 
 static void add_lines(struct plan *p, const struct plan_wish *w)
 {
@@ -315,7 +316,7 @@ static void add_lines(struct plan *p, const struct plan_wish *w)
     sum(p);
 }
 
-/* What it would need at least: no account may grow. */
+/* The least that it needs: no account may grow. */
 static void share_least(struct plan *p, const struct plan_wish *w)
 {
     const struct plan_model *m = &p->model;

@@ -1,8 +1,8 @@
-/* pressure.c - thresholds apart from each other, and times, so that the stage does not swing.
+/* pressure.c - separate thresholds, and times, so that the stage does not oscillate.
  *
  * The plan may fill the whole cgroup if the ceiling is its limit, so being near it is normal for a while:
- * refusing work needs more than that. How long others waited for memory counts as it is if it is our cgroup's
- * figure; the machine's may be about a cgroup that is not ours, so then memory must be short, too. */
+ * refusing work needs more than that. Stall times of our own cgroup count without further evidence. The
+ * machine's may be due to another cgroup, so then memory must be short, too. */
 #include "memory/pressure.h"
 
 #include "base/check.h"
@@ -83,7 +83,7 @@ static void change(struct pressure *p, enum pressure_stage stage, uint64_t now_n
     p->changed_ns = p->worse_ns = now_ns;
 }
 
-/* The furthest that this level leads to. */
+/* The last stage that this level leads to. */
 static enum pressure_stage most_of(enum pressure_level level)
 {
     return level == PRESSURE_CRITICAL ? PRESSURE_REFUSE
@@ -96,7 +96,7 @@ bool pressure_look(struct pressure *p, enum pressure_level level, uint64_t now_n
     ASSERT(level <= PRESSURE_CRITICAL);
     uint64_t patience_ns = level == PRESSURE_CRITICAL ? PRESSURE_RISE_NS / 3 : PRESSURE_RISE_NS;
     enum pressure_stage most = most_of(level), before = p->stage;
-    /* The last stage may fall as soon as it is not critical; the others when it is calm. */
+    /* The last stage may fall as soon as the level is not critical; the others when it is calm. */
     bool may_fall = p->stage == PRESSURE_REFUSE ? level < PRESSURE_CRITICAL : level == PRESSURE_CALM;
     if (!may_fall)
         p->worse_ns = now_ns;

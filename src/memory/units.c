@@ -1,6 +1,6 @@
 /* units.c - a flag per unit over base/pages.
  *
- * The range has 2 MiB more than asked for, so that its base can be aligned to what a huge page needs. */
+ * The range has 2 MiB more than requested, so that its base can be aligned for huge pages. */
 #include "memory/units.h"
 
 #include "base/check.h"
@@ -156,7 +156,7 @@ static void populate_one(void *arg, uint32_t i)
     p->failed[i] = pages_populate(unit_start(p->units, p->indices[i]), p->units->unit_bytes) < 0;
 }
 
-/* Pays for units and makes them accessible; returns how many of them. */
+/* Charges units and makes them accessible; returns how many of them. */
 static uint32_t open_many(struct units *u, const uint32_t *indices, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -171,7 +171,7 @@ static uint32_t open_many(struct units *u, const uint32_t *indices, uint32_t cou
     return count;
 }
 
-/* Back to before open_many(), for those from `from` on. */
+/* Undoes open_many() for indices from `from` on. */
 static void close_many(struct units *u, const uint32_t *indices, uint32_t from, uint32_t to)
 {
     for (uint32_t i = from; i < to; i++) {

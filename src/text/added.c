@@ -1,8 +1,8 @@
 /* added.c - a sorted array searched byte by byte.
  *
- * At a place where some token's first byte stands, the range of tokens that share the bytes read so far is
- * narrowed by binary search until it is empty; the last token that ended on the way is the longest match. A
- * trie would be faster by a factor nobody sees: "<" is rare in text. */
+ * At a byte that starts some token, binary search narrows the range of tokens that share the bytes read. It
+ * ends when the range is empty; the last token that ended on the way is the longest match. A trie would be
+ * faster without effect: "<" is rare in text. */
 #include "text/added.h"
 
 #include "base/check.h"
@@ -70,7 +70,7 @@ static uint32_t narrow(const struct added_set *set, uint32_t low, uint32_t high,
     return low;
 }
 
-/* The longest token that begins at `at`, or NULL. */
+/* The longest token that starts at `at`, or NULL. */
 static const struct added_token *longest_at(const struct added_set *set, struct slice text, size_t at)
 {
     const struct added_token *longest = NULL;
@@ -85,7 +85,7 @@ static const struct added_token *longest_at(const struct added_set *set, struct 
     return longest;
 }
 
-/* Does a word character end before `from`, or begin at `until`? */
+/* True when a word character ends before `from`, or starts at `until`. */
 static bool word_touches(struct slice text, size_t from, size_t until)
 {
     uint32_t code;

@@ -2,13 +2,13 @@
  * in long pieces.
  *
  * Candidates are (rank, position) in one 64-bit number, so the smallest is the next merge. A symbol remembers
- * the rank of its pair with the next symbol; a candidate whose rank differs is stale (one of its two symbols
+ * the rank of its pair with the next symbol. A candidate whose rank differs is stale (one of its two symbols
  * has been merged since) and is dropped when it surfaces. Every merge takes one candidate and adds at most
- * two, and the heap begins with at most n - 1, so 2 n places are enough. Scanning all pairs for the lowest
+ * two, and the heap starts with at most n - 1, so 2 n places are enough. Scanning all pairs for the lowest
  * rank at every step would be simpler and is quadratic: a megabyte of one letter would take hours.
  *
- * A heap of millions misses the cache at each of its twenty levels. Long pieces (bpe_long.c) do not have
- * one. */
+ * A heap of millions misses the processor's cache at each of its twenty levels. Long pieces (bpe_long.c) use
+ * no heap. */
 #include "text/bpe.h"
 
 #include "base/check.h"

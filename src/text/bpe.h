@@ -24,24 +24,24 @@ struct bpe_merge {
     uint32_t rank; /* < UINT32_MAX */
 };
 
-/* Where ids go: an array of the caller's. */
+/* Output array of ids, owned by the caller. */
 struct bpe_ids {
     uint32_t *ids;
     size_t count, max;
 };
 
-/* A table for up to `merges_max` merges in `a`. Whoever builds it sets byte_ids. 0 or -ENOMEM. */
+/* A table for up to `merges_max` merges in `a`. The caller sets byte_ids. 0 or -ENOMEM. */
 int bpe_init(struct bpe *b, struct arena *a, uint32_t merges_max);
-/* The same pair again: the later merge holds, as in the reference. */
+/* For a pair added twice the later merge applies, as in the reference. */
 void bpe_add(struct bpe *b, const struct bpe_merge *merge);
 
 /* 0, or -E2BIG when it is full. */
 int bpe_ids_put(struct bpe_ids *out, uint32_t id);
 
-/* Appends the tokens of `piece` (fewer than 2^31 bytes): n log n steps for n bytes, and 32 n bytes of
- * `scratch` above a small n (and 4 for each rank above 4 KiB), given back before returning. Looks at `w` (may
- * be NULL) every 64 Ki steps. 0, -E2BIG (`out` is full; some tokens may be in it), -ENOMEM, or what `w`
- * says. */
+/* Appends the tokens of `piece` (fewer than 2^31 bytes) in n log n steps for n bytes. Above a small n it
+ * takes 32 n bytes of `scratch`, and 4 for each rank above 4 KiB, and releases them before it returns. Polls
+ * `w` (may be NULL) every 64 Ki steps. 0, -E2BIG (`out` is full; some tokens may be in it), -ENOMEM, or the
+ * result of `w`. */
 int bpe_encode(const struct bpe *b, struct arena *scratch, struct slice piece, const struct wanted *w,
                struct bpe_ids *out);
 

@@ -1,9 +1,9 @@
-/* chat_cuts.c - between messages, where the role changes.
+/* chat_cuts.c - cuts between messages, where the role changes.
  *
- * What one step of an agent adds, several tool results say, stays together in every later prompt, so nothing
- * is gained between them. A first user message is cut where its text begins: its head is the same in other
- * conversations, and there are templates that write the system's words into it. Where a image comes before
- * that text, it is cut before the image too: other images for the same words to the system, other
+ * The messages of one agent step, such as several tool results, stay together in every later prompt: a cut
+ * between them gains nothing. A first user message is cut where its text starts, since its head is the same
+ * in other conversations, and some templates write the system's text into it. Where an image precedes that
+ * text, there is a cut before the image too: for other images after the same system text, and for other
  * questions about the same image. */
 #include "text/chat_cuts.h"
 
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#define HEAD_BYTES 64 /* of a message, to find it by */
+#define HEAD_BYTES 64 /* of a message, used to find it in the text */
 
 static void add(struct chat_cuts *c, size_t at, size_t len)
 {
@@ -61,8 +61,7 @@ static bool begins_with_words(const json_t *message)
     return !json_is_array(content) || json_object_get(json_array_get(content, 0), "text");
 }
 
-/* Where the message's own words begin between these bytes; templates may trim them. SIZE_MAX: they are not
- * there. */
+/* Where the message's own text starts between these bytes; templates may trim it. SIZE_MAX: not found. */
 static size_t words_begin(struct slice content, struct slice text, size_t from, size_t to)
 {
     size_t skip = 0;
@@ -72,7 +71,7 @@ static size_t words_begin(struct slice content, struct slice text, size_t from, 
     return head.len ? slice_find(slice_sub(text, 0, to), head, from) : SIZE_MAX;
 }
 
-/* Behind system and tools: in the first message that is neither's, which a template may also write before its
+/* After system and tools: in the first message that is neither, which a template may also write before its
  * loop. */
 static void add_system(const struct tmpl_trace *t, const json_t *messages, uint32_t first, struct slice text,
                        struct chat_cuts *ret)
@@ -93,7 +92,7 @@ static void add_system(const struct tmpl_trace *t, const json_t *messages, uint3
         add(ret, from, text.len);
 }
 
-/* Behind the last message: the generation prompt may come in the loop over messages or after it. */
+/* After the last message: the generation prompt may come in the loop over messages or after it. */
 static size_t end_of_messages(const struct tmpl_trace *t, const struct tmpl_span *last)
 {
     return t->asked_at > last->from && t->asked_at < last->to ? t->asked_at : last->to;

@@ -1,9 +1,9 @@
-/* chat_format.c - a state machine over the text that is not yet decided.
+/* chat_format.c - a state machine over the text that is not classified yet.
  *
- * `pending` holds what may still become markup: in running text at most a marker's length and the blank lines
- * before it, in a call the parameter that is being read. Each state looks at `pending`, emits what is
- * certain, and either changes state or asks for more text. A parameter is emitted whole, because its type may
- * ask for parsing; that bounds memory by one parameter (bytes_max), not by a call. */
+ * `pending` has the text that may still become markup: in running text at most a marker's length and the
+ * blank lines before it, in a call the parameter being read. Each state inspects `pending`, emits the certain
+ * part, and either changes state or needs more text. A parameter is emitted whole, because its type may need
+ * parsing; that bounds memory by one parameter (bytes_max), not by a call. */
 #include "text/chat_format.h"
 
 #include "base/check.h"
@@ -15,21 +15,21 @@
 enum state {
     STATE_REASONING,
     STATE_CONTENT,
-    STATE_CALL,      /* behind <tool_call>: a function follows */
-    STATE_FUNCTION,  /* behind <function=N>: parameters, or its end */
-    STATE_PARAMETER, /* behind <parameter=K>: its value */
+    STATE_CALL,      /* after <tool_call>: a function follows */
+    STATE_FUNCTION,  /* after <function=N>: parameters, or its end */
+    STATE_PARAMETER, /* after <parameter=K>: its value */
 };
 
 struct chat_parser {
     struct chat_parser_opts opts;
     struct charge charge;
     enum state state;
-    bool at_start;   /* nothing but white space so far: <think> may still open */
-    bool skip_blank; /* white space is markup here: behind </think> and calls */
+    bool at_start;   /* only white space until now: <think> may still open */
+    bool skip_blank; /* white space is markup here: after </think> and calls */
     bool bare_call;  /* a <function= without <tool_call> before it */
     uint32_t calls, parameters;
     struct buf pending, name, key, json;
-    bool over; /* no more input: what is pending is all there is */
+    bool over; /* end of input: `pending` is the whole rest */
 };
 
 static const struct slice think_open = SLICE("<think>"), think_close = SLICE("</think>");
@@ -173,7 +173,7 @@ static bool step_reasoning(struct chat_parser *p)
 
 static size_t first_of(size_t a, size_t b)
 {
-    return MIN_OF(a, b); /* SIZE_MAX: not there */
+    return MIN_OF(a, b); /* SIZE_MAX: not found */
 }
 
 /* Bytes at the end of running text that wait for more: a marker's head and the blanks before it. */
@@ -219,7 +219,7 @@ static bool step_content(struct chat_parser *p)
     return true;
 }
 
-/* Reads "NAME>" at `from` into `ret`. False when its end is not there yet. */
+/* Reads "NAME>" at `from` into `ret`. False when its end has not arrived. */
 static bool read_name(struct chat_parser *p, size_t from, struct buf *ret)
 {
     struct slice s = buf_slice(&p->pending);
@@ -246,8 +246,8 @@ static void end_call(struct chat_parser *p)
     emit(p, CHAT_TOOL_END, SLICE(""));
 }
 
-/* A function without <tool_call> ended: running text again, without the </tool_call> that may follow all the
- * same. */
+/* A function without <tool_call> has ended: running text again, without the </tool_call> that may follow
+ * anyway. */
 static bool step_after_bare_call(struct chat_parser *p)
 {
     struct slice s = buf_slice(&p->pending);
@@ -277,11 +277,11 @@ static bool step_call(struct chat_parser *p)
         return step_after_bare_call(p);
     size_t close = slice_find(s, call_close, 0), open = slice_find(s, function_open, 0);
     if (open < close) {
-        consume(p, open); /* prose between the markers belongs to nobody */
+        consume(p, open); /* text between the markers is dropped */
         return true;
     }
     if (close != SIZE_MAX) {
-        /* No function inside (any more): what stands there is what the model wanted to say. */
+        /* No (further) function inside: the text there is content. */
         emit_text(p, CHAT_CONTENT, without_blank_tail(slice_sub(s, 0, close)));
         consume(p, slice_find(buf_slice(&p->pending), call_close, 0) + call_close.len);
         p->state = STATE_CONTENT;
@@ -340,7 +340,7 @@ static bool step_parameter(struct chat_parser *p)
     return true;
 }
 
-/* True: something changed, look again. False: more text is needed. */
+/* True: something changed, call again. False: more text is needed. */
 static bool step(struct chat_parser *p)
 {
     switch (p->state) {

@@ -1,8 +1,7 @@
-/* chat_format.h - what a chat model writes, as events: reasoning, content, tool calls.
+/* chat_format.h - the output of a chat model as events: reasoning, content, tool calls.
  *
- * Works on decoded text as it streams in; holds back only what may still turn out to be markup. The markup
- * itself is never emitted. Memory: at most `bytes_max` for the call that is being read. One thread at a
- * time. */
+ * Works on decoded text as it streams in; holds back only text that may still become markup. The markup
+ * itself is never emitted. Memory: at most `bytes_max` for the call being read. One thread at a time. */
 #ifndef PLATEAU_TEXT_CHAT_FORMAT_H
 #define PLATEAU_TEXT_CHAT_FORMAT_H
 
@@ -51,19 +50,20 @@ void chat_parser_free(struct chat_parser *p);
 
 /* The next decoded text, valid UTF-8, any split. 0, -E2BIG (a call is larger than bytes_max) or -ENOMEM. */
 int chat_parser_push(struct chat_parser *p, struct slice text);
-/* The output is over: emits what was held back; an unfinished call's complete parameters are kept and its
+/* The output is over: emits the text held back; an unfinished call's complete parameters are kept and its
  * object closed. */
 int chat_parser_finish(struct chat_parser *p);
-/* Calls begun so far. */
+/* Number of calls begun until now. */
 uint32_t chat_parser_calls(const struct chat_parser *p);
 
-/* Does this rendered prompt end inside a think block? (its last "<think>" comes after its last "</think>") */
+/* True when this rendered prompt ends inside a think block (its last "<think>" comes after its last
+ * "</think>"). */
 bool chat_prompt_in_reasoning(struct slice rendered);
 
 /* Writes `s` as a JSON string with its quotes: UTF-8 kept, control characters escaped. */
 void json_write_string(struct buf *ret, struct slice s);
-/* Writes a jansson value compactly, object keys in their order, doubles in the shortest form that reads back
- * the same. */
+/* Writes a jansson value compactly, object keys in their order, doubles in the shortest form that parses to
+ * the same value. */
 void json_write_value(struct buf *ret, const json_t *value);
 
 #endif

@@ -17,7 +17,7 @@ struct chat_template {
     struct chat_template *tool_use; /* used when tools are given; NULL: this one */
 };
 
-/* A template written on Windows is the same template. */
+/* Windows line ends are normalised: the template is the same. */
 static struct slice normalised(struct arena *a, struct slice source)
 {
     char *out = arena_alloc_align(a, source.len + 1, 1);
@@ -150,7 +150,7 @@ static bool define_variables(struct tmpl_run *run, const struct chat_template_in
     return ok && define_json(run, "tools", in->tools) && define_json(run, "documents", in->documents);
 }
 
-/* `trace`: NULL, or what is to follow them. */
+/* `trace`: NULL, or records the messages' output. */
 static bool define_messages(struct tmpl_run *run, const json_t *messages, struct tmpl_trace *trace)
 {
     struct tmpl_value v;

@@ -1,7 +1,7 @@
-/* chat_template.h - messages to the prompt a model was trained on.
+/* chat_template.h - renders messages to the prompt format that a model was trained on.
  *
- * A checkpoint's chat template is a program that a stranger wrote: it runs here in a subset of Jinja without
- * any way out, bounded in steps, nesting, output and memory. Semantics are those of transformers' environment
+ * A checkpoint's chat template is an untrusted program. It runs here in a subset of Jinja without access to
+ * anything else, bounded in steps, nesting, output and memory. Semantics equal transformers' environment
  * (immutable sandbox, trim_blocks, lstrip_blocks, loop controls, its tojson). A compiled template is
  * read-only and used from any thread at once. */
 #ifndef PLATEAU_TEXT_CHAT_TEMPLATE_H
@@ -19,14 +19,14 @@
 struct chat_template;
 
 struct chat_template_limits {
-    /* Nodes evaluated, items visited, and 64 bytes of text looked at; 50 to 100 ns each. */
+    /* Nodes evaluated, items visited, and units of 64 bytes of text read; 50 to 100 ns each. */
     uint32_t steps_max;
     uint32_t depth_max;          /* nesting of the evaluation, a call twice; up to a kilobyte of stack each */
     size_t output_bytes_max;     /* of any text that is built */
     size_t prompt_bytes_max;     /* of the prompt; 0: output_bytes_max */
-    const struct wanted *wanted; /* looked at every 0.4 ms or so; NULL: always */
+    const struct wanted *wanted; /* polled every 0.4 ms or so; NULL: never cancelled */
 };
-/* The stack that a rendering within the default limits takes at most; 0.4 MiB measured with gcc's -O2. */
+/* Upper bound on the stack of a rendering within the default limits; 0.4 MiB measured with gcc's -O2. */
 #define CHAT_TEMPLATE_STACK_BYTES ((size_t)(CHAT_TEMPLATE_FRAMES_LARGE ? 2048 : 512) << 10)
 #if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CHAT_TEMPLATE_FRAMES_LARGE 1
@@ -45,30 +45,30 @@ int chat_template_compile(struct arena *a, struct slice source, struct chat_temp
 
 /* The template of a model directory: chat_template.jinja, else chat_template.json, else tokenizer_config.json
  * (a string, or a list of {name, template}: "default", and "tool_use" when a rendering has tools). -ENOENT
- * when it has none. */
+ * when there is none of these. */
 int chat_template_load(struct arena *a, const char *dir, struct chat_template **ret, struct err *e);
 
 struct chat_template_input {
     const json_t *messages;          /* array */
-    const json_t *tools, *documents; /* arrays; NULL: none */
-    const json_t *kwargs;            /* object of further variables; NULL: none */
+    const json_t *tools, *documents; /* arrays; NULL: not given */
+    const json_t *kwargs;            /* object of further variables; NULL: not given */
     bool add_generation_prompt;
     struct slice bos_token, eos_token;
-    int64_t now_s; /* what strftime_now tells, seconds since 1970 */
+    int64_t now_s; /* the time of strftime_now, seconds since 1970 */
 };
 
-/* Appends the prompt to ret. 0; -EINVAL: the template refused, e has its own words: the client's mistake;
- * -E2BIG: over a limit; -EMSGSIZE: over prompt_bytes_max; -ECANCELED or -ETIME as limits->wanted says;
- * -ENOMEM. Scratch comes from `scratch`, whose bound is the rendering's, and is rewound. */
+/* Appends the prompt to ret. 0. -EINVAL: the template refused, and e has its message: the client's mistake.
+ * -E2BIG: over a limit. -EMSGSIZE: over prompt_bytes_max. -ECANCELED or -ETIME from limits->wanted. -ENOMEM.
+ * Scratch comes from `scratch`, whose size bounds the rendering; it is rewound. */
 int chat_template_render(const struct chat_template *t, struct arena *scratch,
                          const struct chat_template_input *in, const struct chat_template_limits *limits,
                          struct buf *ret, struct err *e);
-/* The same, and where the prompt may be cut: byte 0 is where it begins in ret. */
+/* The same, and where to cut the prompt: byte 0 is its first byte in ret. */
 int chat_template_render_cuts(const struct chat_template *t, struct arena *scratch,
                               const struct chat_template_input *in, const struct chat_template_limits *limits,
                               struct buf *ret, struct chat_cuts *cuts, struct err *e);
 
-/* Does its source contain this text? ("enable_thinking", "<function=") */
+/* True when its source contains this text ("enable_thinking", "<function="). */
 bool chat_template_mentions(const struct chat_template *t, struct slice word);
 
 #endif

@@ -1,5 +1,4 @@
-/* detok.c - the held bytes are joined with as many new ones as a character can need; the rest needs no
- * copy. */
+/* detok.c - joins the held bytes with the new ones that a character can need; the rest needs no copy. */
 #include "text/detok.h"
 
 #include "base/check.h"
@@ -18,7 +17,7 @@ static void detok_hold(struct detok *d, struct slice tail)
     d->held = (uint8_t)tail.len;
 }
 
-/* Decides what is held back with the help of `s`, and returns what of `s` is still to do. */
+/* Completes or breaks the held character with the first bytes of `s`, and returns the rest of `s`. */
 static struct slice detok_join(struct detok *d, struct slice s, struct buf *out)
 {
     char joint[UTF8_BYTES_MAX];

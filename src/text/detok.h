@@ -1,8 +1,8 @@
-/* detok.h - tokens to text while they are being made.
+/* detok.h - tokens to text while they are sampled.
  *
  * A token's bytes may end inside a character. The end of it (at most three bytes) is held back until a later
- * token completes or breaks it, so the text after every push is valid UTF-8, and all pushes and the flush
- * together give what decoding the whole list at once gives. Owns nothing; one thread at a time. */
+ * token completes or breaks it, so the text after every push is valid UTF-8. All pushes and the flush
+ * together equal decoding the whole list at once. Owns nothing; one thread at a time. */
 #ifndef PLATEAU_TEXT_DETOK_H
 #define PLATEAU_TEXT_DETOK_H
 
@@ -11,16 +11,16 @@
 struct detok {
     const struct tokenizer *tokenizer;
     bool skip_special;
-    uint8_t held; /* bytes in `tail`: the beginning of one character */
+    uint8_t held; /* bytes in `tail`: the start of one character */
     char tail[3];
 };
 
 /* `t` outlives `d`. */
 void detok_init(struct detok *d, const struct tokenizer *t, bool skip_special);
-/* Appends what `id` completes: often its text, sometimes nothing. An id that is no token says nothing. Errors
- * stay in `out`. */
+/* Appends the text that `id` completes: often its own, sometimes nothing. Ignores an id that is not a token.
+ * Errors stay in `out`. */
 void detok_push(struct detok *d, uint32_t id, struct buf *out);
-/* The end: what is held back will not be completed and becomes U+FFFD. The state is as after detok_init. */
+/* The end: held bytes become U+FFFD. The state is as after detok_init. */
 void detok_flush(struct detok *d, struct buf *out);
 
 #endif

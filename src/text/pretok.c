@@ -3,10 +3,9 @@
  *     (?i:'s|'t|'re|'ve|'m|'ll|'d) | [^\r\n\p{L}\p{N}]?\p{L}+ | \p{N} | ?[^\s\p{L}\p{N}]+[\r\n]* |
  *     \s*[\r\n]+ | \s+(?!\S) | \s+
  *
- * The first alternative that matches wins. Written out, no alternative needs to go back by more than one
- * character, every character begins some alternative (so there are no gaps between pieces), and time is
- * linear whatever the text is; a regex engine promises none of this. The corner that is easily missed: the
- * engine folds U+017F (long s) to s. */
+ * The first alternative that matches wins. Written out, no alternative backtracks by more than one character.
+ * Every character starts some alternative, so pieces have no gaps. Time is linear for every text; a regex
+ * engine guarantees none of this. The case that is easily missed: the engine folds U+017F (long s) to s. */
 #include "text/pretok.h"
 
 #include "base/check.h"
@@ -43,7 +42,7 @@ struct slice pretok_rule_regex(enum pretok_rule rule)
     return pretok_specs[rule].regex;
 }
 
-/* A character of the text as the rules see it; class END (and 0 bytes) behind the last one. */
+/* A character of the text as the rules see it; class END (and 0 bytes) after the last one. */
 struct pretok_char {
     uint32_t code;
     unsigned bytes;
@@ -76,7 +75,7 @@ static struct pretok_char char_at(const struct pretok_spec *spec, struct slice t
     return c;
 }
 
-/* The end of the characters of `kind` that follow `at`. SIZE_MAX: it is not wanted any more, also as `at`. */
+/* The end of the characters of `kind` that follow `at`. SIZE_MAX: cancelled, also as `at`. */
 static size_t run_end(const struct pretok_spec *spec, struct slice text, size_t at, unsigned kind,
                       const struct wanted *w)
 {
@@ -89,7 +88,7 @@ static size_t run_end(const struct pretok_spec *spec, struct slice text, size_t 
     return at;
 }
 
-/* 's 't 'm 'd 're 've 'll in any case; `at` is behind the apostrophe. 0: none of them. */
+/* 's 't 'm 'd 're 've 'll in any case; `at` is after the apostrophe. 0: none of them. */
 static size_t contraction_end(struct slice text, size_t at)
 {
     static const struct slice endings[] = {SLICE("s"), SLICE("t"),  SLICE("re"), SLICE("ve"),
@@ -107,8 +106,8 @@ static size_t contraction_end(struct slice text, size_t at)
     return 0;
 }
 
-/* White space at `from`. `\s*[\r\n]+` ends behind the last newline of the run; else the last character of the
- * run is left to what follows it, unless nothing follows or it is the only one. */
+/* White space at `from`. `\s*[\r\n]+` ends after the last newline of the run. Otherwise the last character of
+ * the run is left to the next piece, unless the text ends or it is the only one. */
 static size_t space_end(const struct pretok_spec *spec, struct slice text, size_t from,
                         const struct wanted *w)
 {

@@ -13,9 +13,9 @@
 #include <time.h>
 
 #define TMPL_RANGE_MAX 100000
-/* What it reads takes up to sixty times as much, which the account of the general heap has room for. */
+/* Parsed values take up to sixty times the text, which the account of the general heap has room for. */
 #define TMPL_FROM_JSON_BYTES_MAX (1 << 20)
-#define FROM_JSON_UNITS          32 /* a byte */
+#define FROM_JSON_UNITS          32 /* per byte */
 
 const struct tmpl_value *tmpl_arg(const struct tmpl_args *args, uint32_t index, const char *name)
 {
@@ -155,7 +155,7 @@ static void sort_range(struct sorter *s, uint32_t begin, uint32_t end)
     memcpy(s->keys + begin, s->spare_keys + begin, (end - begin) * sizeof(*s->keys));
 }
 
-/* A sorted copy: by attribute, ignoring case unless told not to. */
+/* A sorted copy: by attribute, ignoring case unless `case_sensitive`. */
 static struct tmpl_value sorted(struct tmpl_run *run, const struct tmpl_seq *l,
                                 const struct tmpl_value *attribute, bool case_sensitive, bool reverse)
 {
@@ -335,7 +335,7 @@ static struct tmpl_args args_from(const struct tmpl_args *args, uint32_t first)
     return rest;
 }
 
-/* What map, select and their kin go over: nothing where the value is falsy, even None. */
+/* The input of map, select and similar filters: empty where the value is falsy, even None. */
 static struct tmpl_seq *lazy_items(struct tmpl_run *run, const struct tmpl_value *v)
 {
     struct tmpl_value empty = tmpl_undefined(SLICE(""));
@@ -623,7 +623,7 @@ static struct tmpl_value function_namespace(struct tmpl_run *run, const struct t
 static struct tmpl_value function_raise(struct tmpl_run *run, const struct tmpl_args *args)
 {
     struct tmpl_value message = args->count ? tmpl_to_string(run, &args->items[0]) : tmpl_string(SLICE(""));
-    /* The template's own words, for the client: without a line in front. */
+    /* The template's own message, for the client: without a line in front. */
     struct slice words = slice_sub(message.s, 0, 400);
     words.len = utf8_valid_bytes(words);
     if (words.len == 0 || words.ptr[0] == '\0')

@@ -19,10 +19,10 @@ const struct tmpl_value *tmpl_arg(const struct tmpl_args *args, uint32_t index, 
 int tmpl_filter_find(struct slice name);
 int tmpl_test_find(struct slice name);
 int tmpl_function_find(struct slice name);
-/* A method that values of this type have; -1: none. */
+/* A method of values of this type; -1: not found. */
 int tmpl_method_find(const struct tmpl_value *self, struct slice name);
 
-/* Each sets the run's error on failure and returns what is then ignored. */
+/* Each sets the run's error on failure; its result is ignored then. */
 struct tmpl_value tmpl_filter_call(struct tmpl_run *run, int filter, struct tmpl_value v,
                                    const struct tmpl_args *args);
 bool tmpl_test_call(struct tmpl_run *run, int test, struct tmpl_value v, const struct tmpl_args *args);

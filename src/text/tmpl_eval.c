@@ -1,9 +1,8 @@
-/* tmpl_eval.c - walks the tree.
+/* tmpl_eval.c - evaluates the tree.
  *
- * Errors are a field of the run, looked at by every loop, not a jump: nothing is skipped that someone owns.
- * Scopes are chains of small lists; `set` writes to the innermost, which is the iteration's in a loop, the
- * call's in a macro, and the template's own else (an `if` makes none): so a loop's assignments end with the
- * iteration, as in Jinja. */
+ * An error is a field of the run that every loop checks, not a jump: no cleanup is skipped. Scopes are chains
+ * of small lists. `set` writes to the innermost one: the iteration's in a loop, the call's in a macro, else
+ * the template's own (an `if` makes none). So a loop's assignments end with the iteration, as in Jinja. */
 #include "text/tmpl_eval.h"
 
 #include "base/check.h"
@@ -18,10 +17,10 @@
 #define UNITS_PER_STEP 64
 /* A step takes 50 to 100 ns. */
 #define STEPS_PER_LOOK 4096
-/* What a variable costs that is passed on the way to another. */
+/* Cost of each variable passed in a lookup. */
 #define VARIABLE_UNITS 8
 
-/* Arguments take a kilobyte of stack: not in the frame of what evaluates a node without any. */
+/* Arguments take a kilobyte of stack: kept out of the frame that evaluates nodes without any. */
 #define OWN_FRAME __attribute__((noinline))
 
 struct variable {
@@ -172,14 +171,14 @@ static struct tmpl_value lookup(struct tmpl_run *run, struct slice name)
     return tmpl_undefined(name);
 }
 
-/* --- whose output it is --- */
+/* --- output per message --- */
 
 static struct tmpl_trace *trace_of(const struct tmpl_run *run)
 {
     return run->trace && run->trace->out == run->out ? run->trace : NULL;
 }
 
-/* A loop's item, or what a loop over numbers assigns: is it a message that is going to be written? */
+/* A loop's item, or an assignment in a loop over numbers: if it is a message, its output starts here. */
 static void trace_take_up(struct tmpl_run *run, const struct tmpl_value *v, bool in_loop)
 {
     struct tmpl_trace *t = trace_of(run);
@@ -190,7 +189,7 @@ static void trace_take_up(struct tmpl_run *run, const struct tmpl_value *v, bool
     t->in_loop = in_loop;
 }
 
-/* A template that asks for it writes the generation prompt next, behind the last message. */
+/* A template that reads this name writes the generation prompt next, after the last message. */
 static void trace_asked(struct tmpl_run *run, struct slice name)
 {
     struct tmpl_trace *t = trace_of(run);
@@ -316,7 +315,7 @@ static struct tmpl_value eval_dict(struct tmpl_run *run, const struct tmpl_node 
     return (struct tmpl_value){.type = TMPL_DICT_VALUE, .dict = d};
 }
 
-/* Python's slice bounds for `count` items; false: the step is 0 or a bound is no integer. */
+/* Python's slice bounds for `count` items; false: the step is 0 or a bound is not an integer. */
 static bool slice_bounds(struct tmpl_run *run, const struct tmpl_node *n, int64_t count, int64_t *from,
                          int64_t *to, int64_t *by)
 {
@@ -353,7 +352,7 @@ static struct tmpl_value eval_slice(struct tmpl_run *run, const struct tmpl_node
     if (v.type != TMPL_STRING && v.type != TMPL_SEQ)
         return tmpl_fail(run, "'%s' object cannot be sliced", tmpl_type_name(&v));
     bool text = v.type == TMPL_STRING;
-    /* Its characters are counted, and both ends are looked for. */
+    /* Counts its characters and searches both ends. */
     if (text && !tmpl_work(run, 3 * tmpl_cost_chars(v.s.len)))
         return v;
     int64_t count = text ? (int64_t)tmpl_chars(v.s) : v.list->count;
@@ -380,7 +379,7 @@ static struct tmpl_value eval_slice(struct tmpl_run *run, const struct tmpl_node
 OWN_FRAME static struct tmpl_value eval_call(struct tmpl_run *run, const struct tmpl_node *n)
 {
     struct tmpl_args args;
-    /* Its frames are the largest: a call is two levels. */
+    /* Its frames are the largest: a call counts as two levels. */
     if (!enter(run))
         return tmpl_none();
     struct tmpl_value f = eval(run, n->a);
@@ -518,8 +517,8 @@ static void assign(struct tmpl_run *run, const struct tmpl_node *n, struct tmpl_
         scope_set(run, run->scope, n->names[i], parts->items[i]);
 }
 
-/* The items of a loop: those for which its condition holds, decided before the body runs (as loop.last must
- * know). */
+/* The items of a loop for which its condition holds, evaluated before the body runs (loop.last needs the
+ * count). */
 static struct tmpl_seq *loop_items(struct tmpl_run *run, const struct tmpl_node *n)
 {
     struct tmpl_value v = eval(run, n->a);
@@ -573,7 +572,7 @@ static void exec_items(struct tmpl_run *run, const struct tmpl_node *n)
         tmpl_exec(run, n->c);
 }
 
-/* Behind a loop the output is whose it was before. */
+/* After a loop the output belongs to the same message as before it. */
 static void exec_for(struct tmpl_run *run, const struct tmpl_node *n)
 {
     struct tmpl_trace *t = trace_of(run);

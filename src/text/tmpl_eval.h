@@ -12,16 +12,16 @@ struct tmpl_trace;
 struct tmpl_run {
     struct arena *a;
     struct err *e;
-    int error;     /* 0, or why the run ends; then values are meaningless */
+    int error;     /* 0, or the reason of the run's end; then values are meaningless */
     uint32_t line; /* of the statement that runs */
     uint32_t steps_left, depth_left;
-    uint32_t look_below;         /* steps_left at which `wanted` is looked at next */
+    uint32_t look_below;         /* steps_left at which `wanted` is polled next */
     size_t units;                /* of work, less than a step; see tmpl_work() */
-    const struct wanted *wanted; /* NULL: always */
+    const struct wanted *wanted; /* NULL: never cancelled */
     size_t text_bytes_max;       /* of any text that is built */
     int64_t now_s;
     struct tmpl_text *out;
-    struct tmpl_trace *trace; /* NULL: nobody wants to know who wrote what */
+    struct tmpl_trace *trace; /* NULL: no record of which message wrote which bytes */
     struct tmpl_scope *globals, *scope;
     enum { TMPL_FLOW_ON, TMPL_FLOW_BREAK, TMPL_FLOW_CONTINUE } flow;
 };
@@ -33,7 +33,7 @@ struct tmpl_loop {
 
 struct tmpl_macro {
     const struct tmpl_node *node; /* TMPL_MACRO or TMPL_CALL_BLOCK */
-    struct tmpl_scope *scope;     /* what its body sees */
+    struct tmpl_scope *scope;     /* visible to its body */
 };
 
 /* Ends the run with -EINVAL and "line N: ..."; the first error stays. Returns an undefined value. */
@@ -41,7 +41,7 @@ struct tmpl_value tmpl_fail(struct tmpl_run *run, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The same for -ENOMEM and -E2BIG. */
 void tmpl_fail_memory(struct tmpl_run *run);
-/* Counts work that is not a node: false when the run is over. tmpl_work() is the same in smaller units. */
+/* Counts work that is not a node: false when the run has ended. tmpl_work() is the same in smaller units. */
 bool tmpl_step(struct tmpl_run *run, uint32_t steps);
 /* A text of this run: charged to it, in its arena, within text_bytes_max. */
 void tmpl_text_begin(struct tmpl_run *run, struct tmpl_text *t);
@@ -53,21 +53,20 @@ bool tmpl_run_init(struct tmpl_run *run);
 /* Runs a sequence; output goes to run->out. */
 void tmpl_exec(struct tmpl_run *run, const struct tmpl_node *n);
 
-/* v.name, as Jinja looks it up: attribute or method, then item. Undefined when absent; an error on
- * Undefined. */
+/* v.name in Jinja's order: attribute or method, then item. Undefined when absent; an error on Undefined. */
 struct tmpl_value tmpl_get_attribute(struct tmpl_run *run, struct tmpl_value v, struct slice name);
 /* v[key]. */
 struct tmpl_value tmpl_get_item(struct tmpl_run *run, struct tmpl_value v, struct tmpl_value key);
-/* The items that `for` would go over, as a list; NULL with the error set when v cannot be iterated. */
+/* The items that `for` would visit, as a list; NULL with the error set when v cannot be iterated. */
 struct tmpl_seq *tmpl_iterate(struct tmpl_run *run, const struct tmpl_value *v);
-/* -1, 0, 1 and true, or false when Python would not compare them. */
+/* -1, 0, 1 and true, or false for operands that Python does not compare. */
 bool tmpl_compare(struct tmpl_run *run, const struct tmpl_value *x, const struct tmpl_value *y, int *ret);
 /* x in y. */
 bool tmpl_contains(struct tmpl_run *run, const struct tmpl_value *y, const struct tmpl_value *x);
 /* str(v) as a value. */
 struct tmpl_value tmpl_to_string(struct tmpl_run *run, const struct tmpl_value *v);
 
-/* The error of using what is undefined. */
+/* Sets the error for a use of an undefined value. */
 struct tmpl_value tmpl_undefined_access(struct tmpl_run *run, struct tmpl_value v);
 /* x op y, for the arithmetic operators and `~`; tmpl_integers: both are integers. */
 struct tmpl_value tmpl_binary(struct tmpl_run *run, enum tmpl_op op, struct tmpl_value x,

@@ -126,7 +126,7 @@ static struct tmpl_node *constant(struct tmpl_parser *p, struct tmpl_value v)
     return n;
 }
 
-/* Neighbouring strings are one. */
+/* Adjacent strings are one. */
 static struct tmpl_node *parse_string(struct tmpl_parser *p)
 {
     struct tmpl_text t;
@@ -231,7 +231,7 @@ static struct tmpl_node *parse_primary(struct tmpl_parser *p)
     return tmpl_p_fail(p, "a value is expected here");
 }
 
-/* Arguments behind "(" into n's list and names. */
+/* Arguments after "(" into n's list and names. */
 static struct tmpl_node *parse_arguments(struct tmpl_parser *p, struct tmpl_node *n)
 {
     struct tmpl_node_list l = {0};
@@ -338,7 +338,7 @@ struct tmpl_node *tmpl_p_parse_filter(struct tmpl_parser *p, struct tmpl_node *o
     return tmpl_p_take_op(p, "(") ? parse_arguments(p, n) : n;
 }
 
-/* Does a test's argument without parentheses begin here? `is divisibleby 3`, `is equalto x`. */
+/* True when a test's argument without parentheses starts here: `is divisibleby 3`, `is equalto x`. */
 static bool at_test_argument(const struct tmpl_parser *p)
 {
     static const char *const words[] = {"else", "or", "and", "is", "if", "in", "not"};

@@ -1,8 +1,7 @@
 /* tmpl_lexer.c - a template's text and tags.
  *
- * White space around tags is decided here, once: `-` eats all of it, trim_blocks eats the first newline
- * behind a block tag or comment, lstrip_blocks eats blanks before one that begins its line, `+` asks for
- * neither. */
+ * White space around tags is removed here only. `-` removes all of it, trim_blocks the first newline after a
+ * block tag or comment, lstrip_blocks blanks before a tag that starts its line; `+` disables both. */
 #include "text/tmpl_ast.h"
 
 #include "base/check.h"
@@ -63,8 +62,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The text before the next tag at `end`, with what the tag's form eats of its tail. `mark` is the byte behind
- * "{%". */
+/* The text before the next tag at `end`, without the part of its tail that the tag's form removes. `mark` is
+ * the byte after "{%". */
 static int push_text(struct lexer *x, size_t begin, size_t end, char kind, char mark)
 {
     size_t stop = end;
@@ -75,7 +74,7 @@ static int push_text(struct lexer *x, size_t begin, size_t end, char kind, char 
         size_t blank = end;
         while (blank > begin && (x->source.ptr[blank - 1] == ' ' || x->source.ptr[blank - 1] == '\t'))
             blank--;
-        /* A line begins behind a newline or at the very start of the template, not behind another tag. */
+        /* A line starts after a newline or at the very start of the template, not after another tag. */
         if (blank == 0 || x->source.ptr[blank - 1] == '\n')
             stop = blank;
     }
@@ -84,7 +83,7 @@ static int push_text(struct lexer *x, size_t begin, size_t end, char kind, char 
                         : 0;
 }
 
-/* Behind a tag's end: `-` eats all white space, a block or comment (`trim`) the first newline. */
+/* After a tag's end: `-` removes all white space, a block or comment (`trim`) the first newline. */
 static void after_tag(struct lexer *x, char mark, bool trim)
 {
     if (mark == '-') {
@@ -112,7 +111,7 @@ static int utf8_put(char *out, uint32_t code)
     return 3;
 }
 
-/* Decodes Python's escapes; unknown ones stay as they are. */
+/* Decodes Python's escapes; unknown ones stay unchanged. */
 static struct slice unescape(struct arena *a, struct slice s)
 {
     char *out = arena_alloc_align(a, s.len + 1, 1);
@@ -238,7 +237,7 @@ static int lex_token(struct lexer *x)
     return r;
 }
 
-/* The inside of {{ }} or {% %}, up to and with its end. Brackets hide an end: "{{ {'a': {}} }}". */
+/* The inside of {{ }} or {% %}, including its end. Brackets hide an end: "{{ {'a': {}} }}". */
 static int lex_inside(struct lexer *x, char close, enum tmpl_token_kind end_kind)
 {
     uint32_t brackets = 0, opened = x->line;

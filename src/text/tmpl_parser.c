@@ -77,7 +77,7 @@ static struct tmpl_node *parse_for(struct tmpl_parser *p)
         return NULL;
     if (!tmpl_p_take_word(p, "in"))
         return tmpl_p_fail(p, "\"in\" is expected here");
-    /* Without a ternary: the `if` behind the iterable filters the loop. */
+    /* Without a ternary: the `if` after the iterable filters the loop. */
     n->a = tmpl_p_parse_logic(p, "or", TMPL_OR);
     if (n->a && tmpl_p_take_word(p, "if"))
         n->d = tmpl_p_parse_expression(p);
@@ -214,7 +214,7 @@ static struct tmpl_node *parse_loop_control(struct tmpl_parser *p, enum tmpl_kin
     return n && close_tag(p) ? n : NULL;
 }
 
-/* {% generation %}...{% endgeneration %} marks what was trained on: its content is all that matters here. */
+/* {% generation %}...{% endgeneration %} marks text for training: only its content matters here. */
 static struct tmpl_node *parse_generation(struct tmpl_parser *p)
 {
     static const char *const end[] = {"endgeneration", NULL};

@@ -14,7 +14,7 @@ static struct tmpl_value done(struct tmpl_run *run, struct tmpl_text *t)
     return tmpl_string(tmpl_text_slice(t));
 }
 
-/* What is charged beside the bytes. */
+/* Charges in addition to the bytes. */
 #define PUT_UNITS   16
 #define FLOAT_UNITS 200
 
@@ -30,7 +30,7 @@ static struct tmpl_value in_case(struct tmpl_run *run, struct slice s, enum lett
         utf8proc_uint8_t out[4];
         utf8proc_ssize_t n =
             utf8proc_iterate((const utf8proc_uint8_t *)s.ptr + i, (utf8proc_ssize_t)(s.len - i), &code);
-        if (n <= 0) { /* not UTF-8: as it is */
+        if (n <= 0) { /* not UTF-8: unchanged */
             tmpl_text_putc(&t, s.ptr[i++]);
             continue;
         }
@@ -224,7 +224,7 @@ static struct tmpl_value replaced(struct tmpl_run *run, struct slice s, const st
     if (!tmpl_work(run, tmpl_cost_find(s.len) + tmpl_cost_copy(old->s.len)))
         return *old;
     for (; left > 0 && !t.failed && from <= s.len && tmpl_step(run, 1); left--) {
-        /* An empty pattern stands before every code point and at the end. */
+        /* An empty pattern matches before every code point and at the end. */
         size_t at = old->s.len ? slice_find(s, old->s, from) : from;
         if (at == SIZE_MAX)
             break;
@@ -396,7 +396,7 @@ static struct tmpl_value method_rsplit(struct tmpl_run *run, const struct tmpl_v
     struct tmpl_value all = method_split(run, self, &once);
     if (run->error || (int64_t)all.list->count <= limit + 1 || !separator || separator->type != TMPL_STRING)
         return all;
-    /* The first parts are one again: they lie side by side in the text. */
+    /* The first parts become one again: they are adjacent in the text. */
     struct tmpl_seq *l = all.list;
     uint32_t joined = l->count - (uint32_t)limit;
     const struct slice last = l->items[joined - 1].s;
@@ -571,7 +571,7 @@ static struct tmpl_value method_values(struct tmpl_run *run, const struct tmpl_v
     return dict_part(run, self, false, true);
 }
 
-/* Changing a value is what the immutable sandbox forbids. */
+/* The immutable sandbox forbids methods that change a value. */
 static struct tmpl_value method_unsafe(struct tmpl_run *run, const struct tmpl_value *self,
                                        const struct tmpl_args *args)
 {

@@ -1,4 +1,4 @@
-/* tmpl_tests.c - what stands behind `is`. */
+/* tmpl_tests.c - the tests after `is`. */
 #include "base/check.h"
 #include "text/tmpl_builtins.h"
 #include "text/tmpl_strings.h"

@@ -1,7 +1,6 @@
-/* tmpl_value.c - Python's values, as far as chat templates look at them.
+/* tmpl_value.c - Python's values, as far as chat templates use them.
  *
- * Dicts are searched in line: a message has a handful of keys, and insertion order is what templates
- * print. */
+ * Dicts are searched linearly: a message has a handful of keys, and templates print insertion order. */
 #include "text/tmpl_value.h"
 
 #include "base/check.h"
@@ -11,11 +10,11 @@
 #include <stdlib.h>
 
 #define TMPL_JSON_DEPTH_MAX 128
-/* What is charged beside the bytes. */
+/* Charges in addition to the bytes. */
 #define PUT_UNITS   16
 #define ITEM_UNITS  8
 #define INT_UNITS   100
-#define FLOAT_UNITS 8000 /* up to 17 tries, each written and read */
+#define FLOAT_UNITS 8000 /* up to 17 tries, each written and parsed */
 
 void tmpl_text_init(struct tmpl_text *t, struct arena *a, size_t bytes_max)
 {
@@ -312,7 +311,7 @@ static bool charged(struct tmpl_text *t, size_t units)
     return !t->failed;
 }
 
-/* Python's repr of a float: the fewest digits that read back the same, with ".0" or an exponent. */
+/* Python's repr of a float: the fewest digits that parse to the same value, with ".0" or an exponent. */
 static void put_float(struct tmpl_text *t, double f)
 {
     char text[40], out[64];
@@ -508,7 +507,7 @@ static int compare_keys(const void *x, const void *y)
     return r ? r : ((*a)->s.len > (*b)->s.len) - ((*a)->s.len < (*b)->s.len);
 }
 
-/* A key that is no string is written as one, as Python does for numbers, booleans and None. */
+/* A key of another type is written as a string, as in Python for numbers, booleans and None. */
 static void json_key(struct tmpl_text *t, const struct tmpl_value *key, bool ensure_ascii)
 {
     if (key->type == TMPL_STRING) {
@@ -521,7 +520,7 @@ static void json_key(struct tmpl_text *t, const struct tmpl_value *key, bool ens
     tmpl_text_putc(t, '"');
 }
 
-/* A comparison looks at the shorter key at most; there are log2(count) for each key. */
+/* A comparison reads at most the shorter key; there are log2(count) for each key. */
 static size_t sort_units(const struct tmpl_dict *d, bool sorts)
 {
     size_t units = (size_t)d->count * ITEM_UNITS, rounds = 1;

@@ -1,8 +1,7 @@
-/* tmpl_value.h - what a template computes with.
+/* tmpl_value.h - the values of a template.
  *
- * Values are small and copied; what they point at lies in the arena of the rendering (or of the compiled
- * template) and is never changed by a template, except through namespaces: HF renders in an immutable
- * sandbox. */
+ * Values are small and copied. Their data lies in the arena of the rendering (or of the compiled template). A
+ * template never changes it, except through namespaces: HF renders in an immutable sandbox. */
 #ifndef PLATEAU_TEXT_TMPL_VALUE_H
 #define PLATEAU_TEXT_TMPL_VALUE_H
 
@@ -18,7 +17,7 @@ enum tmpl_type {
     TMPL_INT,
     TMPL_FLOAT,
     TMPL_STRING,
-    TMPL_SEQ, /* list, tuple, or what a lazy filter gives */
+    TMPL_SEQ, /* list, tuple, or result of a lazy filter */
     TMPL_DICT_VALUE,
     TMPL_NAMESPACE,
     TMPL_MACRO_VALUE,
@@ -32,7 +31,7 @@ enum tmpl_seq_kind { TMPL_SEQ_LIST, TMPL_SEQ_TUPLE, TMPL_SEQ_GENERATOR };
 struct tmpl_value {
     enum tmpl_type type;
     enum tmpl_seq_kind seq;
-    bool markup; /* a string from `safe`: what is added to it is HTML-escaped, as markupsafe does */
+    bool markup; /* a string from `safe`: text added to it is HTML-escaped, as in markupsafe */
     union {
         bool b;
         int64_t i;
@@ -42,7 +41,7 @@ struct tmpl_value {
         struct tmpl_macro *macro;
         struct tmpl_loop *loop;
     };
-    struct slice s;                /* string, or the name of what is undefined, or of a function */
+    struct slice s;                /* string, or the name of an undefined value or of a function */
     const struct tmpl_value *self; /* method */
 };
 
@@ -54,7 +53,7 @@ struct tmpl_seq {
 struct tmpl_dict {
     struct tmpl_value *keys, *values;
     uint32_t count, capacity;
-    uint32_t message; /* 1 + the number of the conversation's message that it is; 0: none (tmpl_trace.h) */
+    uint32_t message; /* 1 + the index of the conversation's message that it is; 0: none (tmpl_trace.h) */
 };
 
 static inline struct tmpl_value tmpl_none(void)
@@ -82,13 +81,12 @@ static inline struct tmpl_value tmpl_undefined(struct slice name)
     return (struct tmpl_value){.type = TMPL_UNDEFINED, .s = name};
 }
 
-/* The run that is charged for what is done: see tmpl_eval.h. NULL where a function takes one: nobody is. */
+/* The run that pays for work: see tmpl_eval.h. Where a function takes NULL, the work is free. */
 struct tmpl_run;
 /* Charges work: a unit is about a nanosecond, such as one byte compared or copied, and 64 units are a step.
- * Whatever takes longer for longer values charges before it begins. False: the run is over. */
+ * Work that grows with its values is charged before it starts. False: the run has ended. */
 bool tmpl_work(struct tmpl_run *run, size_t units);
-/* What is charged for looking at `bytes` of text: copying or comparing it; a search in it; a loop that looks
- * at each character. */
+/* Costs of reading `bytes` of text: to copy or compare it; to search it; to loop over its characters. */
 static inline size_t tmpl_cost_copy(size_t bytes)
 {
     return bytes;
@@ -111,9 +109,9 @@ struct tmpl_text {
     struct arena *a;
     char *ptr;
     size_t len, capacity, bytes_max;
-    struct tmpl_run *run; /* is charged for what is written; NULL: nobody */
+    struct tmpl_run *run; /* pays for the text; NULL: free */
     bool failed;
-    bool full; /* it failed for bytes_max */
+    bool full; /* it failed because of bytes_max */
 };
 void tmpl_text_init(struct tmpl_text *t, struct arena *a, size_t bytes_max);
 void tmpl_text_put(struct tmpl_text *t, struct slice s);
@@ -130,7 +128,7 @@ struct tmpl_value tmpl_list_of(struct tmpl_seq *l, enum tmpl_seq_kind kind);
 struct tmpl_dict *tmpl_dict_new(struct arena *a, uint32_t capacity);
 bool tmpl_dict_set(struct tmpl_run *run, struct arena *a, struct tmpl_dict *d, struct tmpl_value key,
                    struct tmpl_value v);
-/* NULL: absent, or the run is over. */
+/* NULL: absent, or the run has ended. */
 const struct tmpl_value *tmpl_dict_get(struct tmpl_run *run, const struct tmpl_dict *d,
                                        const struct tmpl_value *key);
 const struct tmpl_value *tmpl_dict_find(struct tmpl_run *run, const struct tmpl_dict *d, struct slice key);
@@ -139,9 +137,9 @@ const struct tmpl_value *tmpl_dict_find(struct tmpl_run *run, const struct tmpl_
 bool tmpl_from_json(struct arena *a, const json_t *json, uint32_t depth, struct tmpl_value *ret);
 
 bool tmpl_truthy(const struct tmpl_value *v);
-/* Python's ==; false, too, when the run is over. */
+/* Python's ==; also false when the run has ended. */
 bool tmpl_equal(struct tmpl_run *run, const struct tmpl_value *x, const struct tmpl_value *y);
-/* Is it an int, a bool (which counts as one) or a float? Then its value. */
+/* True for an int, a bool (which counts as one) or a float; then `ret` has its value. */
 bool tmpl_number(const struct tmpl_value *v, double *ret);
 bool tmpl_integer(const struct tmpl_value *v, int64_t *ret);
 /* Python's name of the type: "str", "dict". */
@@ -156,7 +154,7 @@ struct tmpl_json_opts {
     bool sort_keys, ensure_ascii;
     struct slice item_separator, key_separator; /* ptr NULL: Python's defaults */
 };
-/* json.dumps(v). NULL, or what cannot be written (a Python type name). */
+/* json.dumps(v). NULL, or the Python type name of a value that cannot be written. */
 const char *tmpl_tojson(struct tmpl_text *t, const struct tmpl_value *v, const struct tmpl_json_opts *opts,
                         uint32_t depth);
 

@@ -1,9 +1,9 @@
 /* token_bound.c - parts of a token in fixed point, rounded down.
  *
- * An ASCII byte is as it is in the normalised text when another ASCII byte (or the end) follows: composition
- * only changes a character that marks follow, and marks are not ASCII. The other bytes count as the longest
- * token of all, four times as long where the text is normalised (the worst case of Unicode 15 is 3.5: U+0390
- * from seven bytes). */
+ * Normalising keeps an ASCII byte that another ASCII byte (or the end) follows: composition only changes a
+ * character before marks, and marks are not ASCII. The other bytes count as the longest token of all, and
+ * four times as long where the text is normalised. The worst case of Unicode 15 is 3.5: U+0390 from seven
+ * bytes. */
 #include "text/token_bound.h"
 
 #include "base/check.h"

@@ -1,9 +1,9 @@
 /* token_bound.h - the fewest tokens that a text can have, without tokenizing it.
  *
- * A token covers some bytes of the text, and none is longer than the longest token that holds one of them. So
- * a byte stands for at least one part in as many of a token as that longest one has bytes, and the sum over
- * all bytes is a lower bound. One pass over the text, about a nanosecond a byte. Filled once, then read from
- * any thread. */
+ * A token covers some bytes of the text, and is never longer than the longest token with one of them. So each
+ * byte counts for at least 1/n of a token, where n is the length of the longest token with that byte. The sum
+ * over all bytes is a lower bound. One pass over the text, about a nanosecond a byte. Filled once, then read
+ * from any thread. */
 #ifndef PLATEAU_TEXT_TOKEN_BOUND_H
 #define PLATEAU_TEXT_TOKEN_BOUND_H
 
@@ -12,24 +12,24 @@
 #include "text/vocab.h"
 
 struct token_bound {
-    uint32_t parts[256]; /* of a token, that an ASCII byte stands for; TOKEN_BOUND_ONE is a token */
+    uint32_t parts[256]; /* fraction of a token that an ASCII byte counts for; TOKEN_BOUND_ONE is a token */
     uint32_t other;      /* the same for bytes that the normaliser may change */
 };
 #define TOKEN_BOUND_ONE ((uint32_t)1 << 24)
 
 struct token_bound_opts {
-    bool normalised; /* NFC: what is not ASCII may become up to four times shorter */
-    bool strips; /* some added token swallows the white space beside it, which then has no token of its own */
+    bool normalised; /* NFC: text beyond ASCII may become up to four times shorter */
+    bool strips;     /* some added token takes the adjacent white space, which then has no token of its own */
 };
 
 void token_bound_init(struct token_bound *b, const struct vocab *v, const struct token_bound_opts *opts);
 
-/* 1: every encoding of the text has more than `tokens` tokens; 0: it may have fewer; or what `w` says. Ends
- * as soon as it is known. */
+/* 1: every encoding of the text has more than `tokens` tokens; 0: it may have fewer; or the result of `w`.
+ * Returns early when the answer is certain. */
 int token_bound_exceeds(const struct token_bound *b, struct slice text, size_t tokens,
                         const struct wanted *w);
 
-/* A text of more bytes exceeds `tokens`, whatever it says; SIZE_MAX: nothing is known. */
+/* Any text of more bytes exceeds `tokens`; SIZE_MAX: no such bound is known. */
 size_t token_bound_bytes(const struct token_bound *b, size_t tokens);
 
 #endif

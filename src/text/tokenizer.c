@@ -1,8 +1,8 @@
 /* tokenizer.c - the pipeline: added tokens, normaliser, pre-tokenizer, merges.
  *
- * Text is cut at the added tokens of the raw text, what lies between is normalised, cut again at the added
- * tokens of the normalised text, cut into pieces, and each piece becomes tokens. Normalising between tokens
- * rather than before matching is what the reference does, and it matters: a combining mark after "<|im_end|>"
+ * Text is split at the added tokens of the raw text. The parts between are normalised, split again at the
+ * added tokens of the normalised text, and split into pieces; each piece becomes tokens. The reference
+ * normalises between tokens rather than before matching, and it matters: a combining mark after "<|im_end|>"
  * must not join it. */
 #include "text/tokenizer.h"
 
@@ -23,7 +23,7 @@
 struct json_source {
     struct slice text;        /* from memory */
     struct regular_file file; /* or REGULAR_FILE_NONE */
-    size_t bytes, at;         /* of the text or the file; handed out */
+    size_t bytes, at;         /* of the text or the file; consumed */
     struct err *e;
     int error;
 };
@@ -128,7 +128,7 @@ void tokenizer_done(struct tokenizer *t)
     (void)t;
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 uint32_t tokenizer_vocab_size(const struct tokenizer *t)
 {
@@ -195,13 +195,13 @@ struct encoding {
     const struct wanted *wanted;
     struct bpe_ids out;
     /* Marks. */
-    const char *text; /* NULL: what is walked is a copy of it, and bytes are other bytes there */
+    const char *text; /* NULL: the walked text is a normalised copy, whose bytes differ */
     struct tokenizer_marks *marks;
     uint32_t marked;
-    size_t before; /* tokens of the bytes passed last */
+    size_t before; /* tokens of the bytes before the last pass */
 };
 
-/* All tokens so far are of bytes before `byte`, and none behind it is there yet. */
+/* All tokens until now are of bytes before `byte`, and no later one exists yet. */
 static void pass(struct encoding *e, size_t byte)
 {
     for (; e->marks && e->marked < e->marks->count && e->marks->bytes[e->marked] < byte; e->marked++)
@@ -298,7 +298,7 @@ static int valid_bytes(struct slice text, const struct wanted *w, size_t *ret)
     size_t at = 0;
     for (size_t more = 1; r == 0 && more > 0; at += more) {
         r = wanted_look(w);
-        /* A part may end within a character: the next one begins with it. */
+        /* A part may end within a character: the next one starts with it. */
         more = utf8_valid_bytes(slice_sub(text, at, WANTED_BYTES));
     }
     *ret = at;

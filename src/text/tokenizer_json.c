@@ -1,9 +1,9 @@
-/* tokenizer_json.c - from the JSON of tokenizer.json to a tokenizer, or to a sentence saying why not.
+/* tokenizer_json.c - from the JSON of tokenizer.json to a tokenizer, or to the reason of its refusal.
  *
- * Whatever would change ids and is not implemented is refused by name: a tokenizer that is slightly wrong
- * makes a model that is slightly worse, which nobody traces back. Keys that cannot change ids are ignored.
- * Merges name tokens by their text; the table from bytes to ids that resolves them is the last thing in the
- * arena and is dropped when it is done, unless ignore_merges needs it later. */
+ * Features that would change ids and are not implemented are refused by name: a tokenizer that is slightly
+ * wrong makes a model that is slightly worse, and its cause is never found. Keys that cannot change ids are
+ * ignored. Merges name tokens by their text. A table from bytes to ids resolves them. It is the last block in
+ * the arena and is dropped after that, unless ignore_merges needs it later. */
 #include "base/check.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_state.h"
@@ -11,7 +11,7 @@
 
 #include <errno.h>
 
-/* json_string_value etc. take NULL and give NULL, which becomes an empty slice. */
+/* json_string_value etc. take NULL and return NULL, which becomes an empty slice. */
 static struct slice json_slice(const json_t *string)
 {
     return (struct slice){json_string_value(string), json_string_length(string)};
@@ -127,8 +127,8 @@ static int read_decoder(const json_t *decoder, struct err *e)
 
 struct vocab_reader {
     const json_t *vocab, *added; /* an object, an array or NULL */
-    uint32_t size;               /* 1 + the highest id so far */
-    size_t bytes;                /* of all tokens so far */
+    uint32_t size;               /* 1 + the highest id until now */
+    size_t bytes;                /* of all tokens until now */
     size_t longest;
 };
 
@@ -184,7 +184,7 @@ static int vocab_measure(struct vocab_reader *v, struct err *e)
     return r;
 }
 
-/* An added token may stand in model.vocab too, but then as the same token. */
+/* An added token may be in model.vocab too, but then as the same token. */
 static int vocab_fill_added(struct tokenizer *t, const struct vocab_reader *v, struct err *e)
 {
     for (size_t i = 0; i < json_array_size(v->added); i++) {
@@ -213,7 +213,7 @@ static bool is_plain(struct slice s)
     return true;
 }
 
-/* Adds the tokens of model.vocab, and to `by_bytes` those that text can encode to. */
+/* Adds the tokens of model.vocab; `by_bytes` gets those to which text can encode. */
 static int vocab_fill(struct tokenizer *t, const struct vocab_reader *v, struct hash_map *by_bytes,
                       struct err *e)
 {
@@ -377,7 +377,7 @@ static int read_added(struct tokenizer *t, struct arena *a, const json_t *list, 
     return r;
 }
 
-/* ---- what is put around the text ---- */
+/* ---- tokens around the text ---- */
 
 /* The ids of one special token of a template. */
 static int template_token(const struct tokenizer *t, const json_t *template, const json_t *special,
@@ -474,7 +474,7 @@ static int read_config(struct tokenizer *t, struct arena *a, const json_t *confi
     int r = read_special(t, a, json_object_get(config, "bos_token"), &t->bos, e);
     if (r == 0)
         r = read_special(t, a, json_object_get(config, "eos_token"), &t->eos, e);
-    /* Some files leave the template to the loader and only say this. */
+    /* Some files leave the template to the loader and only have this flag. */
     if (r == 0 && json_is_true(json_object_get(config, "add_bos_token")) && t->prefix_count == 0 &&
         t->bos.has_id)
         t->prefix[t->prefix_count++] = t->bos.id;

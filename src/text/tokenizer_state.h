@@ -1,5 +1,5 @@
-/* tokenizer_state.h - the inside of a tokenizer, for tokenizer.c (which uses it) and tokenizer_json.c (which
- * fills it). Nobody else includes this. Constant once filled. */
+/* tokenizer_state.h - the fields of a tokenizer, for tokenizer.c (which uses it) and tokenizer_json.c (which
+ * fills it). Private to these two. Constant once filled. */
 #ifndef PLATEAU_TEXT_TOKENIZER_STATE_H
 #define PLATEAU_TEXT_TOKENIZER_STATE_H
 
@@ -35,8 +35,8 @@ struct tokenizer {
     struct token_bound bound;
 };
 
-/* Fills `t` (zeroed) from tokenizer.json and tokenizer_config.json (NULL: not there). What it needs lies in
- * `a`. 0, -EINVAL or -ENOMEM; `e` says what is wrong. */
+/* Fills `t` (zeroed) from tokenizer.json and tokenizer_config.json (NULL: no such file). Its data lies in
+ * `a`. 0, -EINVAL or -ENOMEM; `e` has the reason. */
 int tokenizer_json_read(struct tokenizer *t, struct arena *a, const json_t *root, const json_t *config,
                         struct err *e);
 

@@ -34,8 +34,8 @@ static unsigned type_of_name(const json_t *name)
     return 0;
 }
 
-/* The types a schema allows, as bits: `type` (a name or a list), else those of its anyOf and oneOf, one level
- * down. */
+/* The types a schema allows, as bits: `type` (a name or a list), else the types of its anyOf and oneOf, one
+ * level down. */
 static unsigned schema_types(const json_t *schema, bool alternatives)
 {
     unsigned types = 0;

@@ -1,4 +1,5 @@
-/* tool_arguments.h - an argument that a model wrote as text, as the JSON its tool's schema asks for. */
+/* tool_arguments.h - converts an argument that a model wrote as text to the JSON type of its tool's
+ * schema. */
 #ifndef PLATEAU_TEXT_TOOL_ARGUMENTS_H
 #define PLATEAU_TEXT_TOOL_ARGUMENTS_H
 
@@ -8,11 +9,13 @@
 
 /* Appends the JSON value of parameter `key` of `function` to ret. The type comes from the schema in `tools`
  * (an array of {"type": "function", "function": {...}} or of bare functions; NULL: none):
- *   string, or no schema   the text, verbatim
- *   integer, number        a number when the text is one (3.0 becomes 3)
- *   boolean                true iff the text is "true" in any case
- *   object, array          parsed as JSON
- *   any but string         "null" is null
+ *
+ *     string, or no schema   the text, verbatim
+ *     integer, number        a number when the text is one (3.0 becomes 3)
+ *     boolean                true iff the text is "true" in any case
+ *     object, array          parsed as JSON
+ *     any but string         "null" is null
+ *
  * Text that does not match the schema stays a string: the tool's own check decides. */
 void tool_argument_write(struct buf *ret, const json_t *tools, struct slice function, struct slice key,
                          struct slice text);

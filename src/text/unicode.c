@@ -1,12 +1,12 @@
 /* unicode.c - classes and NFC over the tables of utf8proc.
  *
- * Classes come from the general category. utf8proc 2.8 (Debian 12) knows Unicode 15.0; the regex engine of
- * the `tokenizers` library knows 16.0. `unicode_newer` is the difference, asked only for what utf8proc calls
- * unassigned, so a newer utf8proc makes it idle rather than wrong.
+ * Classes come from the general category. utf8proc 2.8 (Debian 12) has Unicode 15.0; the regex engine of the
+ * `tokenizers` library has 16.0. `unicode_newer` is the difference, consulted only for code points that
+ * utf8proc calls unassigned, so a newer utf8proc makes it idle rather than wrong.
  *
- * NFC works in segments. A segment begins before a character that no earlier one can change: a starter that
+ * NFC works in segments. A segment starts before a character that no earlier one can change: a starter that
  * is its own normal form and never the second half of a composition. Almost every character of almost every
- * text is such a one, and is copied; only a segment of several characters is decomposed, ordered and
+ * text is one of these, and is copied; only a segment of several characters is decomposed, ordered and
  * composed. utf8proc's own ordering exchanges neighbours and so is quadratic in the length of a run of marks,
  * which a client chooses; ours counts by combining class, which is linear. `unicode_nfc_inert` lists the
  * marks younger than the normaliser of `tokenizers` (Unicode 9): it neither orders nor composes them. */
@@ -159,8 +159,8 @@ static size_t nfc_decompose(uint32_t code, utf8proc_int32_t ret[NFC_EXPANSION_MA
     return (size_t)count;
 }
 
-/* Can text be cut before this character, and the parts normalised alone? "No" is always safe: every second
- * half of a composition is a mark or a Hangul vowel or final. */
+/* True when text can be split before this character, and the parts normalised alone. False is always safe:
+ * every second half of a composition is a mark or a Hangul vowel or final. */
 static bool nfc_is_boundary(uint32_t code)
 {
     if (code < 0x300 || (code >= 0x3400 && code <= 0x9FFF) || (code >= 0xAC00 && code <= 0xD7A3))
@@ -237,8 +237,7 @@ done:
     return written;
 }
 
-/* End of the segment at `from`; *single says that it is one character that stays as it is. SIZE_MAX: not
- * wanted any more. */
+/* End of the segment at `from`; *single: it is one character, already normal. SIZE_MAX: cancelled. */
 static size_t nfc_segment_end(struct slice text, size_t from, const struct wanted *w, size_t *look,
                               bool *single)
 {
@@ -257,8 +256,8 @@ static size_t nfc_segment_end(struct slice text, size_t from, const struct wante
     return end;
 }
 
-/* Normalises what follows `from`, up to which `text` is normal, to out + from. The whole length, or an
- * error. */
+/* Normalises the text from `from` on to out + from; the text before it is normal. Returns the whole length,
+ * or an error. */
 static ssize_t nfc_rest(struct arena *scratch, struct slice text, size_t from, const struct wanted *w,
                         char *out)
 {

@@ -31,12 +31,12 @@ int vocab_init(struct vocab *v, struct arena *a, const struct vocab_opts *opts);
 /* A token of exactly these bytes. `id` < size and still free; the bytes fit. */
 void vocab_add(struct vocab *v, uint32_t id, struct slice bytes);
 /* A token of the byte-level alphabet: every byte is written as one printable character (0x20 as U+0120 ...).
- * False when `text` has a character that is not of the alphabet: then the token's bytes are those of `text`
- * itself, as the reference decodes it, and no text ever encodes to it. */
+ * False when `text` has a character outside the alphabet. Then the token's bytes are `text` itself, as the
+ * reference decodes it, and no text ever encodes to it. */
 bool vocab_add_byte_level(struct vocab *v, uint32_t id, struct slice text);
 
-/* Writes the bytes that byte-level `text` stands for (never more than text.len). SIZE_MAX: not of the
- * alphabet. */
+/* Writes the bytes that byte-level `text` encodes (never more than text.len). SIZE_MAX: a character outside
+ * the alphabet. */
 size_t vocab_bytes_of(struct slice text, char *ret);
 
 static inline bool vocab_has(const struct vocab *v, uint32_t id)
@@ -44,7 +44,7 @@ static inline bool vocab_has(const struct vocab *v, uint32_t id)
     return id < v->size && v->entries[id].is_token;
 }
 
-/* Empty when `id` is no token. */
+/* Empty when `id` is not a token. */
 static inline struct slice vocab_bytes(const struct vocab *v, uint32_t id)
 {
     if (!vocab_has(v, id))

@@ -39,7 +39,7 @@ def pytest_configure(config):
 
 
 def until(check, seconds=60, every=0.01):
-    """What `check` returns, as soon as it is true."""
+    """Returns the result of `check` once it is true."""
     end = time.monotonic() + seconds
     while True:
         found = check()
@@ -79,7 +79,7 @@ class Open:
         return self.reply
 
     def event(self):
-        """The next event of the stream, parsed; "[DONE]" as it is; None at its end."""
+        """The next event of the stream, parsed; "[DONE]" unparsed; None at its end."""
         while True:
             line = self.answer().readline().decode()
             if not line:
@@ -118,14 +118,15 @@ class Open:
 
 
 def admin_routes():
-    """(method, path) of every route that takes the admin key, from the source; `*` stands for a model's id."""
+    """(method, path) of every route that takes the admin key, from the source; `*` stands for a model's
+    id."""
     paths = dict(re.findall(r'\[(REQUEST_[A-Z_]+)\] = "(/[^"]*)"', (TOP / "src/api/request_parse.c").read_text()))
     rows = re.findall(r'\{"([A-Z]+)", (?:NULL|"(/[^"]*)"), AUTH_ADMIN, (\w+)', (TOP / "src/api/routes.c").read_text())
     return [(method, path or paths[kind]) for method, path, kind in rows]
 
 
 def as_admin(request):
-    """Only the admin's routes get the admin's key: what is asked of the others is asked without one."""
+    """Adds the admin's key to requests of the admin's routes; other routes are tested without a key."""
     if "authorization" not in request.headers and re.match(r"/api/|/metrics|/v1/models", request.url.path):
         request.headers["authorization"] = f"Bearer {ADMIN_KEY}"
     return request
@@ -157,7 +158,7 @@ class Server:
             self.wait_ready()
 
     def arguments(self):
-        """Which models it is told to serve."""
+        """The models that the server is to serve."""
         return [str(MODEL)]
 
     def _read(self):
@@ -213,9 +214,9 @@ class Server:
         return self.post("/v1/completions", prompt=prompt, **fields)
 
     def begin(self, stream=True, **fields):
-        """A long generation, under way; `with` ends it. A stream that is not read is decoded for a moment only: it
-        pauses, and is parked in favour of a queued request. A test that needs it to go on asks for the whole
-        reply, or calls read_on()."""
+        """A long generation, under way; `with` ends it. A stream that is not read is decoded for a moment
+        only: it pauses, and is parked in favour of a queued request. A test that needs it to continue
+        reads the whole reply, or calls read_on()."""
         body = {"prompt": "a", "max_tokens": 20000, "ignore_eos": True, "stream": stream, **fields}
         return Open(self, "/v1/completions", body)
 
@@ -254,7 +255,7 @@ class Faulty(Server):
     program = FAULTY
 
     def order(self, text):
-        """How many reservations were asked for since the last order that refuses some."""
+        """Number of reservations since the last order that refuses some."""
         self.process.stdin.write(text.encode() + b"\n")
         self.process.stdin.flush()
         word, count = self.process.stdout.readline().split()
@@ -293,8 +294,8 @@ def account_bytes(memory):
 
 
 def settled(server):
-    """The accounts once nothing is going on and everything has been given back: caches cleared, pools trimmed,
-    connections closed."""
+    """The accounts once nothing is going on and everything has been given back: caches cleared, pools
+    trimmed, connections closed."""
     if server.wait_idle()["caches"]["host"]["limit_bytes"] > 0:
         assert server.http.post("/api/hot-cache/clear").json()["failed"] == []
 
@@ -332,7 +333,7 @@ def check_ledger(memory):
 
 
 def events(text):
-    """The data of each event of a stream, parsed; "[DONE]" as it is."""
+    """The data of each event of a stream, parsed; "[DONE]" unparsed."""
     found = []
     for block in re.split(r"\n\n", text):
         lines = [line[5:].lstrip() for line in block.split("\n") if line.startswith("data:")]
@@ -352,8 +353,8 @@ def serving(*options, kind=Server, **more):
         assert settled(s) == before
         after = s.memory()
         check_ledger(after)
-        # A sanitizer keeps what was freed: there the allocator's own figure is missing, and this says
-        # nothing.
+        # A sanitizer keeps freed memory: there the allocator's own figure is missing, and the difference has
+        # no meaning.
         if after["system"]["heap_bytes"] > 0:
             assert abs(after["unaccounted_bytes"]) <= 32 << 20, after["unaccounted_bytes"]
         assert s.stop() == 0, "".join(s.lines[-20:])
@@ -371,8 +372,8 @@ def server():
 
 @pytest.fixture(scope="session")
 def narrow():
-    """One row and one place in the queue; who waits is told each second that the server lives, and not for
-    long."""
+    """One sequence in the batch and one place in the queue. Keep-alives come each second; a request waits
+    two seconds at most."""
     options = {"max-num-seqs": 1, "max-queue": 1, "queue-timeout": 2, "keepalive": 1, "max-requests": 3,
                "max-request-bytes": "1M"}
     with serving(*(f"--{name}={value}" for name, value in options.items())) as s:

@@ -1,7 +1,8 @@
-"""What the hostile suite shares: seeds, raw exchanges whose answers are read strictly, and what must be true of a server afterwards.
+"""What the hostile suite shares: seeds, raw exchanges whose answers are read strictly, and what must be
+true of a server afterwards.
 
-Cases are generated. Each run draws a new seed; the one that a failing test prints replays it with PLATEAU_SEED=n. PLATEAU_LONG=1 tries
-twenty times as many."""
+Cases are generated. Each run draws a new seed; the one that a failing test prints replays it with
+PLATEAU_SEED=n. PLATEAU_LONG=1 tries twenty times as many."""
 
 import contextlib
 import http.client
@@ -42,8 +43,8 @@ def answer_ids(server, **fields):
 
 @contextlib.contextmanager
 def unharmed(server, **fields):
-    """After what is done within, the process lives, its accounts are what they were, and the same question
-    has the same answer."""
+    """After the block, the process lives, its accounts are the same as before, and the same question has
+    the same answer."""
     said, before = answer_ids(server, **fields), settled(server)
     yield
     assert server.process.poll() is None, "".join(server.lines[-20:])
@@ -133,7 +134,7 @@ def one_answer(data, at, head_only=False):
 
 
 def read_answers(data, heads=()):
-    """All answers in the bytes, and what follows of one that is not whole; heads: which of them are to a
+    """All answers in the bytes, and the rest that is not a whole answer; heads: indices of answers to
     HEAD."""
     found, at = [], 0
     while at < len(data):
@@ -166,7 +167,7 @@ def send_pieces(s, data, rng, pieces=4):
 
 
 def read_until(s, enough, seconds=60):
-    """What comes until the server closes or `enough(bytes)`; and whether it closed."""
+    """Reads until the server closes or `enough(bytes)`; returns the bytes and whether it closed."""
     got, end = b"", time.monotonic() + seconds
     while not enough(got):
         ready, _, _ = select.select([s], [], [], max(0, end - time.monotonic()))
@@ -182,7 +183,7 @@ def read_until(s, enough, seconds=60):
 
 
 def exchange(server, data, rng, heads=()):
-    """The answers to bytes behind which the server closes."""
+    """The answers to bytes after which the server closes."""
     with connect(server) as s:
         send_pieces(s, data, rng)
         got, _ = read_until(s, lambda _: False)
@@ -195,8 +196,8 @@ def exchange(server, data, rng, heads=()):
 
 
 def ask(server, method, path, body=b"", headers=None, timeout=120):
-    """(status, parsed body or bytes, headers) of a request of its own connection. Each refusal has the envelope and an id, and none is a
-    500."""
+    """(status, parsed body or bytes, headers) of a request of its own connection. Each refusal has the
+    envelope and an id, and none is a 500."""
     c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=timeout)
     try:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused before it was read
@@ -214,7 +215,7 @@ def ask(server, method, path, body=b"", headers=None, timeout=120):
 
 
 def post(server, path, fields, **more):
-    """The body as JSON, lone surrogates as the bytes that would be theirs, or as it is."""
+    """The body as JSON, lone surrogates as their bytes; bytes are sent unchanged."""
     body = fields if isinstance(fields, bytes) else json.dumps(fields).encode()
     return ask(server, "POST", path, body, **more)
 

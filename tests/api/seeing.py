@@ -40,7 +40,7 @@ def chunk(kind, data):
 
 
 def png_of(width, height, rows, depth=8, colour=2):
-    """A PNG of what is between its header and its end, whether that is right or not."""
+    """A PNG with this content between its header and its end, valid or not."""
     head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
@@ -94,7 +94,7 @@ def children(server):
 
 
 def files(server):
-    """What it has open besides sockets, pipes and the like."""
+    """Its open files, without sockets, pipes and other kinds."""
     links = []
     for entry in pathlib.Path(f"/proc/{server.process.pid}/fd").iterdir():
         try:

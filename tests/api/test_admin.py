@@ -1,4 +1,4 @@
-"""Keys from files, refusing to be open, and what the log says about who changed what."""
+"""Keys from files, the refusal to run open, and the log lines about changes."""
 
 import os
 import re
@@ -83,7 +83,7 @@ def test_what_an_admin_changes_is_in_the_log(filed):
         assert int(field(line, "bytes")) == reply.json()["bytes_reclaimed"]
     before = len(lines_of(filed, "audit"))
     filed.status(), filed.memory()
-    assert len(lines_of(filed, "audit")) == before  # who only looks leaves none
+    assert len(lines_of(filed, "audit")) == before  # reading leaves no line
 
 
 def test_loads_and_unloads_are_in_the_log(filed):
@@ -190,7 +190,7 @@ def test_a_file_of_keys_that_is_wrong_is_refused_at_the_start(tmp_path):
     assert "--api-key" in serve_fails("--api-key", "two words")
 
 
-# ---- what nobody should get through ----
+# ---- routes closed without the key ----
 
 ROUTES = admin_routes()
 KEYLESS = [[], ["Authorization: Bearer sk-alice-0123"], ["Authorization: Bearer"], ["Authorization: Basic sk-root-0123"],

@@ -104,7 +104,7 @@ def test_the_only_server_is_found_and_with_two_they_are_named(alone):
             assert code == 1 and "2 servers run here" in err
             assert str(socket_of(one)) in err and str(socket_of(two)) in err
             assert run("trim", "--socket", socket_of(two))[0] == 0
-            two.process.kill()  # what it leaves is nobody's
+            two.process.kill()  # its files belong to no process now
             two.wait()
             assert run("trim")[0] == 0
     finally:

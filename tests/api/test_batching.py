@@ -1,5 +1,5 @@
-"""Continuous batching as clients see it: who comes later joins at once; a long prompt is read beside others'
-tokens.
+"""Continuous batching through the API: a later request joins at once; a long prompt is prefilled between
+the tokens of others.
 
 Orders and counts of steps are compared, never times."""
 
@@ -52,7 +52,7 @@ def test_a_long_prompt_is_read_beside_others_tokens(server):
         tokens_between = tokens() - tokens_before
         assert other.reply is None
     assert steps_between >= len(prompt) / STEP_TOKENS_MAX
-    # The exchange's count trails the engine's by what is under way: a step or two.
+    # The exchange's count trails the engine's by the steps under way: one or two.
     assert tokens_between >= steps_between - 3, (tokens_between, steps_between)
     pieces = sorted({p for p, phase in seen if phase == "prefilling"})
     assert len(pieces) > 2, "the prompt was not seen to be read in pieces"
@@ -72,8 +72,8 @@ def test_who_waits_is_served_when_a_row_is_free(narrow):
 
 
 def test_a_lower_priority_goes_first():
-    """Five wait for the one row: they get it by priority, and those of one priority in their order. Without a
-    key none is below 0."""
+    """Five wait for the one place: they get it by priority, and within one priority in order of arrival.
+    Without a key none is below 0."""
     with serving("--max-num-seqs", 1, "--host-cache", 0) as one:
         order = []
 

@@ -1,5 +1,4 @@
-"""The cache of prefixes: what is found again, for whom, that it changes no token, and that it is given
-back."""
+"""The prefix cache: its hits, its tenants, that it changes no token, and that its memory is returned."""
 
 import pytest
 

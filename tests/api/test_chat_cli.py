@@ -67,7 +67,7 @@ class Terminal:
         return re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", self.seen).replace("\r", "")
 
     def wait_for(self, text):
-        """Until `text` is shown behind what was waited for before."""
+        """Until `text` is shown after the text of the previous wait."""
         until = time.monotonic() + WAIT_S
         while text not in self.shown[self.at :]:
             assert time.monotonic() < until, f"no {text!r} in {self.shown[self.at:]!r}"

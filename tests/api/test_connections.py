@@ -1,4 +1,4 @@
-"""Connections that rest or drip keep nobody out, and bytes with two readings end theirs."""
+"""Idle or dripping connections keep no client out; bytes with two readings end their own connection."""
 
 import contextlib
 import re
@@ -59,7 +59,8 @@ SHAPES = {
     "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "http_version"),
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "not_http"),
     "no request": (b"hello\r\n\r\n", 400, "bad_request_line"),
-    "half of HEAD": (b"HE\0D / HTTP/1.1\r\n\r\n", 400, "bad_request_line"),  # answered as any other: with a body
+    "half of HEAD": (b"HE\0D / HTTP/1.1\r\n\r\n", 400, "bad_request_line"),  # answered with a body, as other
+                                                                             # methods
     "long target": (b"GET /" + b"a" * 70000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414, "header_too_large"),
     "long header": (b"GET /live HTTP/1.1\r\n" + HOST + b"X: " + b"a" * 70000 + b"\r\n\r\n", 431, "header_too_large"),
     "many headers": (b"GET /live HTTP/1.1\r\n" + HOST + b"X: y\r\n" * 400 + b"\r\n", 431, "header_too_large"),
@@ -75,7 +76,7 @@ def test_what_has_two_readings_ends_the_connection(server, name):
 
 @pytest.mark.smoke
 def test_a_fault_behind_good_requests(server):
-    """Those before it are answered; what is behind it is not read."""
+    """Requests before it are answered; bytes after it are not read."""
     good = POST + b"Content-Length: %d\r\n\r\n" % len(GOOD) + GOOD
     got = exchange(server, good + good + POST + b"X : y\r\n\r\n" + NEXT, 60)
     assert re.findall(rb"HTTP/1\.1 (\d{3}) ", got) == [b"200", b"200", b"400"]
@@ -85,7 +86,7 @@ def test_a_fault_behind_good_requests(server):
 @pytest.mark.smoke
 @pytest.mark.parametrize("head", [b"GET /live", b"GET /nothing", b"POST /tokenize"])
 def test_an_expectation_without_a_body(server, head):
-    """Nothing is to come, and what comes is the next request."""
+    """No body is announced, so the following bytes are the next request."""
     first = head + b" HTTP/1.1\r\n" + HOST + b"Expect: 100-continue\r\n\r\n"
     got = exchange(server, first * 2 + b"GET /live HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
     answers = [status for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", got) if status != b"100"]
@@ -109,7 +110,7 @@ def test_a_key_with_a_zero_byte(keyed):
 
 @pytest.mark.smoke
 def test_all_with_open_requests():
-    """A further one is told so, and probes are answered all the same."""
+    """A further one gets an answer saying so, and probes are answered anyway."""
     with serving("--max-connections", 3) as s:
         others = [socket.create_connection(("127.0.0.1", s.port), 60) for _ in range(3)]
         try:

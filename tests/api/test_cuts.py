@@ -45,7 +45,7 @@ def tokens_of(server, messages):
 
 
 def ask(server, messages, max_tokens=4, **fields):
-    """Its tokens, how many of them were found, and what was said."""
+    """Its tokens, how many of them were hits, and its text."""
     reply = server.post("/v1/chat/completions", messages=messages, tools=TOOLS, temperature=0, max_tokens=max_tokens,
                         return_token_ids=True, **fields)
     found = cached_tokens(reply)
@@ -94,7 +94,7 @@ def test_where_earlier_reasoning_is_dropped_the_rest_is_found(cached):
     prompt, found, _ = ask(cached, messages)
     common = pages_in_common(said, prompt)
     question = tokens_of(cached, messages[:2])
-    assert len(prompt) > 2 * common  # so much was rendered anew
+    assert len(prompt) > 2 * common  # this much was rendered anew
     assert common - PAGE <= found <= common
     assert found >= pages_in_common(question, prompt) - PAGE > 100
 

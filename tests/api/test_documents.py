@@ -18,7 +18,7 @@ def run(line):
 
 
 def sessions():
-    """Each "$ plateau ..." in an indented block, with the lines behind it."""
+    """Each "$ plateau ..." in an indented block, with the lines after it."""
     for path in DOCUMENTS:
         for command, output in re.findall(r"^    \$ (plateau .*)\n((?:    (?!\$).*\n)+)", path.read_text(), re.M):
             yield path.name, command, re.sub(r"^    ", "", output, flags=re.M)
@@ -46,7 +46,7 @@ def test_a_session_in_a_document_is_as_it_shows(document, command, shown):
 
 
 def answers():
-    """The README's questions to the bundled model, and the answers that it tells of."""
+    """The README's questions to the bundled model, and the answers that it quotes."""
     text = (ROOT / "README.md").read_text()
     told = re.findall(r"`([A-Z][^`]*\.|[a-z]+\(1\) - [^`]*\.)`", text)
     for line in re.findall(r"^    (build/plateau generate .*)$", text, re.M):

@@ -1,7 +1,7 @@
 """One client does not stop the others: places, queue, priority and streams that are not read.
 
-Times are compared with what a request would wait for if it had to: tens of seconds. Between that and what it takes alone, a tenth of a second,
-there is room for a machine that others use."""
+Times are compared with what a request would wait for if it had to: tens of seconds. Between that and what
+it takes alone, a tenth of a second, there is room for a machine that others use."""
 
 import contextlib
 import statistics
@@ -86,7 +86,7 @@ def test_streams_that_are_not_read_leave_their_places():
         until(lambda: phases(s).count("paused") == 24, 300)
         took = statistics.median(ask(s, key=None)[0] for _ in range(5))
         assert took < SLACK_S, took
-        # What is computed ahead of a client is a few hundred tokens.
+        # The engine computes a few hundred tokens ahead of a client.
         assert sum(r["tokens"] for r in s.requests()) < 24 * 500
 
 

@@ -1,5 +1,5 @@
-"""What goes wrong inside while clients ask: steps that fail or hang, memory that is refused. Each is told in
-words, and the server goes on as if nothing had been."""
+"""Internal faults while requests run: steps that fail or hang, memory that is refused. Each has a message,
+and the server continues with all its promises."""
 
 import itertools
 import re
@@ -52,7 +52,7 @@ def nothing_is_left(faulty):
     {}, {"n": 3}, {"stream": True}, {"stream": True, "n": 2}, {"prompt": [5] * 1500}, {"logprobs": 2},
 ], ids=str)
 def test_a_step_that_fails_is_an_answer(faulty, fields):
-    """Before the first byte: a status, also for who asked for a stream."""
+    """Before the first byte: an HTTP status, for streams as well."""
     faulty.order("fail")
     error = refused(faulty.post(TEXT, **{"prompt": "a", "max_tokens": 5, **fields}), 500, "engine_error", "error 5")
     assert error["type"] == "server_error" and error["param"] is None
@@ -173,7 +173,7 @@ REQUESTS = [
 
 
 def told(reply):
-    """Whether it was served; one that was not was told why."""
+    """Whether it was served; otherwise its error has the reason."""
     if reply.status_code != 200:
         assert reply.status_code in (413, 429, 500, 503, 507), reply.text
         assert len(reply.json()["error"]["message"]) > 20
@@ -207,7 +207,7 @@ def test_each_reservation_may_be_refused(faulty, path, body, lasts):
 
 
 def start(number):
-    """Exit status and what was said; None: it is ready."""
+    """Exit status and output; None: it is ready."""
     command = [FAULTY, str(number), "serve", str(CANARY), "--port", "0", "--host-cache", "16M"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     said = []
@@ -226,7 +226,7 @@ def test_a_start_that_is_refused_memory_ends_in_words():
     ends = {}
     for number in itertools.count(1):
         ends[number] = start(number)
-        # A load that finds no room asks for it once more: one refusal need not be the end.
+        # A load that finds no room tries it a second time: one refusal need not be the end.
         if number > 3 and not any(ends[n] for n in range(number - 2, number + 1)):
             break
         if ends[number] is None:

@@ -101,7 +101,7 @@ def test_stop_strings(server, stream):
     assert ask("dir(2) - c") == ("mk", "stop", "dir(2) - c")
     assert ask("m") == ("", "stop", "m")
     assert ask("a dir", include_stop_str_in_output=True) == ("mkdir(2) - create a dir", "stop", "a dir")
-    # Begins like one, and is none.
+    # It only starts like one.
     assert ask("directory!") == (whole, "stop", None)
 
 

@@ -1,5 +1,5 @@
-"""Files of models that are no files, that shrink while they are read, or that never answer: the load ends in
-words, others are served, and the process ends within its bound.
+"""Files of models that are not files, that shrink while they are read, or that never answer. The load ends
+with a message, other models are served, and the process ends within its bound.
 
 TRUNCATIONS=200 makes the test of random truncations a long one."""
 
@@ -77,8 +77,8 @@ def test_what_is_no_file_is_refused_by_name(tmp_path):
 
 @pytest.mark.smoke
 def test_files_that_shrink_at_any_time(tmp_path):
-    """The load fails in words or is over before; the ledger is what it was; the same model loads when its
-    file is whole again."""
+    """The load fails with a message, or ends before the damage. The ledger is as before. The same model
+    loads when its file is whole again."""
     rng = random.Random(int(os.environ.get("SEED", 5)))
     whole = (MODEL / "model.safetensors").resolve()
     weights = a_model(tmp_path / "cut", "model.safetensors") / "model.safetensors"
@@ -150,7 +150,7 @@ def test_a_load_that_hangs_is_named_and_left_behind(hanging, file):
         assert s.stop() == 0
         assert time.monotonic() - began < 25
         assert s.said("event=load_left model=h0")
-        # What did not hang was closed.
+        # The models that did not hang were closed.
         assert s.said("event=model_unloaded model=sound") and s.said(f"event=model_unloaded model={SERVED}")
     finally:
         kill(s)

@@ -1,5 +1,5 @@
-"""plateau generate, as a person runs it: the bundled model's answers are the reference's, and mistakes are
-told."""
+"""plateau generate from the command line: the bundled model's answers equal the reference's, and mistakes
+get messages."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""Several models that share one memory: whose caches go, what an unload left behind, and what happens when
-others take the machine's memory."""
+"""Several models that share one memory: which caches are evicted, the remains of an unload, and the
+reaction when other processes take the machine's memory."""
 
 import pytest
 
@@ -83,7 +83,7 @@ def test_all_models_cache_within_one_budget(serve):
     holders = server.memory()["holders"]
     assert len(holders) == 3 and sum(h["allowed_bytes"] for h in holders) <= 4 * MIB
     assert all(h["cached_bytes"] <= h["allowed_bytes"] for h in holders)
-    # Each of them had to make room for the others, and what came last is there.
+    # Each of them had to make room for the others; the newest entries are still cached.
     assert server.ask("c", 11).json()["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
     metrics = server.metrics()
     assert metrics["plateau_prefix_cache_limit_bytes"] == 4 * MIB
@@ -91,8 +91,8 @@ def test_all_models_cache_within_one_budget(serve):
 
 
 def fitting(serve, models, room):
-    """A server that has so many bytes left when these models are loaded, and what the floor of each is. What
-    texts and bodies may take is the rest of it."""
+    """A server with this many bytes left after these models are loaded, and the floor of each model. The
+    rest is the limit of texts and bodies."""
     texts = 400 * MIB
     for _ in range(4):
         server = serve("--memory-limit", 1024 * MIB, "--text-limit", texts)
@@ -108,7 +108,7 @@ def fitting(serve, models, room):
 
 
 def test_caches_of_others_go_before_a_model_does(serve):
-    # Room for the first two, and 12 MiB more; the first one's cache takes what there is.
+    # Room for the first two, and 12 MiB more; the first one's cache takes all free bytes.
     server, floors = fitting(serve, ["a", "b"], 12 * MIB)
     server.unload("b")
     first = server.tokens("a", 0, max_tokens=20)
@@ -161,7 +161,7 @@ def test_what_an_unload_left_is_seen_and_cleared(serve):
     assert server.status()["orphans"] == 1
     assert server.metrics()["plateau_orphans"] == 1 and server.metrics()["plateau_orphan_bytes"] == held
     assert server.said("event=teardown_incomplete")
-    # The clear says that it has failed; the others' bytes came all the same.
+    # The clear reports its failure; the others' bytes were returned anyway.
     server.order("take")
     server.tokens("b", 1)
     server.order("keep")

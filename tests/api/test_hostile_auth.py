@@ -1,5 +1,5 @@
-"""Generated credentials, spellings of paths, hosts and ids: what is nearly a key opens nothing, and what is
-nearly a path leads nowhere else."""
+"""Generated credentials, spellings of paths, hosts and ids: a near miss of a key opens nothing, and a near
+miss of a path reaches no other route."""
 
 import contextlib
 import re
@@ -85,7 +85,7 @@ PRETENCES = [b"X-Forwarded-For: 127.0.0.1", b"X-Real-IP: ::1", b"Forwarded: for=
 @pytest.mark.smoke
 @pytest.mark.hostile
 def test_no_spelling_and_no_pretence_opens_the_admins_routes(keyed, server):
-    """Without the admin's key, behind whatever proxy, no path does what an admin's route does."""
+    """Without the admin's key, through any proxy, no path acts as an admin's route."""
     for which in (keyed, server):
         with unharmed(which):
             for _, rng in draws("admin", 150):
@@ -99,7 +99,7 @@ def test_no_spelling_and_no_pretence_opens_the_admins_routes(keyed, server):
                 line = method + b" " + respelled(rng, path)
                 answer = raw(which, line, *headers)
                 print(line, headers, answer.status)
-                # GET of what stands behind /v1/models/ is a model that does not exist.
+                # GET of the part after /v1/models/ is a model that does not exist.
                 assert 400 <= answer.status < 500 or answer.status == 501, (line, headers, answer.status, answer.body)
 
 

@@ -1,5 +1,6 @@
-"""A hostile machine, at random moments: a process that stands still, signals, descriptors and address space that run out, and a disk that is
-full, gone or replaced. Requests end in words, the process lives, and no token changes."""
+"""A hostile machine, at random moments: a process that stands still, signals, descriptors and address
+space that run out, and a disk that is full, gone or replaced. Requests end with a message, the process
+lives, and no token changes."""
 
 import collections
 import contextlib
@@ -20,7 +21,7 @@ STREAM = {"prompt": [64, 271, 1000, 512], "max_tokens": 60, "ignore_eos": True, 
 
 
 class Crowd:
-    """Clients that ask again and again; what they are told is looked at when they are sent home."""
+    """Clients that ask in a loop; their answers are checked when they are stopped."""
 
     def __init__(self, server, rng, count=4, may_be_cut=False):
         self.may_be_cut = may_be_cut
@@ -66,7 +67,7 @@ class Crowd:
 
     def __exit__(self, *_):
         before, end = self.whole, time.monotonic() + 60
-        # What was wrong is over: they are served again.
+        # The fault is over: they are served again.
         while self.whole == before and not self.errors and time.monotonic() < end:
             time.sleep(0.02)
         self.over.set()
@@ -99,7 +100,7 @@ def descriptors(server):
 
 @pytest.mark.hostile
 def test_descriptors_run_out_and_come_back(server):
-    """The limit falls below, at or just above what is open; those who are connected are served all the same."""
+    """The limit falls below, at or just above the open descriptors; connected clients are served anyway."""
     with unharmed(server):
         usual = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
         for _, rng in draws("descriptors", 4):

@@ -1,6 +1,8 @@
-"""Generated bodies: every field with values of every kind, alone and together, and JSON that is too much or none.
+"""Generated bodies: every field with values of every kind, alone and together, and JSON that is too much
+or none.
 
-Each is answered: a refusal blames the client in the envelope, and the same question has the same answer afterwards."""
+Each is answered: a refusal blames the client in the envelope, and the same question has the same answer
+afterwards."""
 
 import json
 import re
@@ -23,7 +25,7 @@ SMALL = ["null", "true", "false", "0", "-0", "-1", "1", "2", "0.5", "-0.0", "1.0
          "4294967296", "9223372036854775807", "-9223372036854775808", "0.1e-7", "3.5e38", "1.7976931348623157e308", '""', '"a"', '"0"', '"1"', '"true"', '"\\u0000"',
          '"a\\u0000b"', '"\\ud83d\\ude42"', '"\\u202e"', '"<|im_end|>"', '"../../x"', '"%s%n"', "[]", "[[]]", "[null]", "[0]", "[-1]", "[4294967296]", '[""]', '["a"]', '["a",1]',
          "[[1],[2]]", '[[1],"a"]', "{}", '{"a":null}', '{"":""}', '{"type":"text"}', '{"type":1}', '{"0":1}', '{"0":1e308}', '{"-1":1}', '{"99999999999999999999":1}']
-# What JSON cannot be or we do not take: a number out of range, half a pair, no UTF-8, and the like.
+# Not JSON, or JSON that we do not take: a number out of range, half a pair, no UTF-8, and more.
 BROKEN = ["", "NaN", "-Infinity", "1e999", "-1e999", "18446744073709551616", "01", "+1", ".5", "1.", "0x1", "--1", "'a'", '"', '"a', '"\\x"', '"\\ud800"', '"\\udc00\\ud800"',
           '"\x01"', '"\xff"', '"\xed\xa0\x80"', '"\xf4\x90\x80\x80"', '"\xc0\x80"', "[", "[1", "[1,]", "[,]", "{", '{"a"', '{"a":}', '{a:1}', "{,}", "}", "]", "tru", "nul", "//", "1 2",
           '"\t"', '"\n"', "\x00", "\xef\xbb\xbf1"]
@@ -143,7 +145,7 @@ def test_bodies_that_are_too_much_or_no_json(server):
 
 @pytest.mark.hostile
 def test_extremes_that_are_allowed_end_soon(server):
-    """Sampling at the edges of its ranges: answered, and what is drawn is what the same request draws again."""
+    """Sampling at the edges of its ranges: answered, and the same request samples the same tokens again."""
     edges = {"temperature": [0, 1e-300, 2, 1e-6], "top_p": [1e-6, 1], "min_p": [0, 0.999999], "top_k": [-1, 0, 1, 10**6], "repetition_penalty": [0.01, 100], "presence_penalty": [-2, 2],
              "frequency_penalty": [-2, 2], "seed": [0, -1, 2**63 - 1, -(2**63)], "logit_bias": [{"0": -100}, {"5": 100}, {}], "n": [1, 3], "stop": ["a", ["\n"] * 4, "\ud7ff"],
              "stop_token_ids": [[0], [2**32 - 1]], "min_tokens": [0, 5], "logprobs": [0, 1, 5], "prompt_logprobs": [0, 3], "priority": [-1000, 1000], "cache_salt": ["", "s" * 5000], "echo": [False]}

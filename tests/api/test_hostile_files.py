@@ -1,5 +1,5 @@
-"""Generated files of models: damaged, replaced by what is no file, or by templates without an end. A load ends in words, others are served,
-and afterwards the ledger is what it was."""
+"""Generated files of models: damaged, replaced by a non-file, or by templates without an end. A load ends
+with a message, other models are served, and afterwards the ledger is as before."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ WITH_TEXT = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "
 
 
 def copy_of(where, source, *own):
-    """Links to the files of a model, but for those of its own."""
+    """Links to the files of a model, except for files of its own."""
     shutil.rmtree(where, ignore_errors=True)
     where.mkdir()
     for f in source.iterdir():
@@ -52,7 +52,7 @@ def models(tmp_path_factory):
 
 
 def load(server, name):
-    """Whether it could be loaded; else the reason is told in words."""
+    """Whether it could be loaded; otherwise the error has a reason."""
     reply = server.http.post(f"/v1/models/{name}/load", timeout=120)
     if reply.status_code != 200:
         error = reply.json()["error"]
@@ -67,8 +67,7 @@ def unload(server, name):
 
 @contextlib.contextmanager
 def others_served(server):
-    """What stands in all tests of this kind: the bundled model answers as before, and nothing of the other is
-    left."""
+    """Common to all tests of this kind: the bundled model answers as before, and the other leaves nothing."""
     threads = len(os.listdir(f"/proc/{server.process.pid}/task"))
     with unharmed(server, model=MODEL.name):
         yield
@@ -218,11 +217,11 @@ def test_templates_without_an_end(models):
             unload(models, "text")
 
 
-# ---- what is no file ----
+# ---- non-files ----
 
 
 def replaced(rng, file):
-    """By something that is no such file; what is done before `file` is gone happens at once."""
+    """Replaces it by a non-file; work that precedes the removal of `file` happens at once."""
     aside = file.with_name("aside")
     kind = rng.randrange(9)
     if kind == 0:

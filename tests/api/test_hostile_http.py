@@ -1,7 +1,9 @@
-"""Generated framing: bytes that a proxy and a server could read differently, judged against another reading of RFC 9112.
+"""Generated framing: bytes that a proxy and a server could read differently, judged against another
+reading of RFC 9112.
 
-`read_requests` below accepts what docs promise (CR LF, no folds, one length, digits) by regular expressions over the whole bytes; the
-server reads them as they come, in pieces. Both must see the same requests, and nothing behind a fault may be answered."""
+`read_requests` below accepts the framing that docs promise (CR LF, no folds, one length, digits) by
+regular expressions over the whole bytes; the server reads them in pieces. Both must find the same
+requests, and nothing after a fault may be answered."""
 
 import contextlib
 import re
@@ -20,7 +22,7 @@ FIRST = re.compile(rb"(" + TOKEN + rb") ([\x21-\x7e\x80-\xff]+) HTTP/1\.(\d)")
 CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;([\t\x20-\x7e\x80-\xff]*))?\r\n")
 ONCE = {b"host", b"content-length", b"transfer-encoding", b"authorization", b"x-api-key", b"origin"}
 NOT_BEHIND = ONCE | {b"cookie"}
-# Behind each mutated request; an answer to them that was not due would be somebody else's request.
+# After each mutated request; an answer to it that was not due would answer another client's request.
 LAST = b"GET /behind HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
@@ -29,8 +31,8 @@ class Fault(Exception):
 
 
 class Silent(Fault):
-    """The request line ends in a CR alone: whoever waits for its LF has seen no request, so there is no
-    answer."""
+    """The request line ends in a CR alone: a server that waits for its LF has seen no request, so there is
+    no answer."""
 
 
 class Partial(Exception):
@@ -125,7 +127,7 @@ def read_request(data, at):
 
 
 def read_requests(data):
-    """Those that are whole, and how the bytes end: None, Fault or Partial."""
+    """The whole requests, and how the bytes end: None, Fault or Partial."""
     found, at = [], 0
     while at < len(data):
         try:
@@ -136,7 +138,7 @@ def read_requests(data):
     return found, None
 
 
-# ---- requests and what is done to them ----
+# ---- requests and their mutations ----
 
 
 def chunked(rng, body):
@@ -250,8 +252,8 @@ def due(request, answer):
 
 
 def check_exchange(data, got, closed):
-    """The answers are to the requests that another reader sees, in their order, and none is to what stands
-    behind a fault."""
+    """The answers match the requests that another reader finds, in order; nothing after a fault is
+    answered."""
     requests, end = read_requests(data)
     heads = {i for i, r in enumerate(requests) if r[0] == b"HEAD"}
     found, rest = read_answers(got, heads)
@@ -262,12 +264,12 @@ def check_exchange(data, got, closed):
     for answer in found[:-1]:
         assert not answer.closes(), (data, got)
     if closed and found and not found[-1].closes():
-        # A client of HTTP/1.0 is left without being told.
+        # A client of HTTP/1.0 is left without an answer.
         assert end is Silent or re.search(rb"HTTP/1\.0", data), (data, got)
     if end is Fault and closed and len(found) == len(requests) + 1:
         assert found[-1].status >= 400, (data, got)
     if not closed:
-        # What is refused by its header is answered before its body is here.
+        # A refusal by the header is sent before the body has arrived.
         assert end is Partial and (len(found) == len(requests) or found[-1].closes()), (data, got)
     return found
 
@@ -277,7 +279,7 @@ def try_bytes(server, data, rng):
     heads = {i for i, r in enumerate(requests) if r[0] == b"HEAD"}
 
     def enough(got):
-        # What is not whole is waited for by the server as well.
+        # The server, too, waits for the rest of an incomplete request.
         return end is Partial and len(read_answers(got, heads)[0]) >= len(requests)
 
     with connect(server) as s:

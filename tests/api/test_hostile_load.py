@@ -40,7 +40,7 @@ class Mallory:
                 with contextlib.ExitStack() as stack:
                     harm(rng, stack)
             except (OSError, httpx.TransportError):
-                pass  # sent away, as one may who takes too much
+                pass  # refused, as a client that takes too much may be
             except Exception as e:
                 self.failures.append(repr(e))
                 return
@@ -66,7 +66,7 @@ class Mallory:
                 self.note(each.answer().status, each.answer().headers)
 
     def streams(self, rng, stack):
-        """Long streams that nobody reads."""
+        """Long streams that are not read."""
         for _ in range(rng.randint(5, 20)):
             stack.enter_context(Open(self.server, "/v1/completions", {"prompt": "a", "max_tokens": 3000, "ignore_eos": True, "stream": True}, key=MALLORY, receive_bytes=4096))
         self.rest(rng.random() * 2)
@@ -153,8 +153,8 @@ def test_another_client_is_served_all_the_while(keyed):
 
 @pytest.mark.hostile
 def test_a_full_queue_and_requests_that_leave(keyed):
-    """More than rows and queue take: each is answered or told when to come again, however many leave
-    meanwhile."""
+    """More than batch and queue take: each is answered or gets Retry-After, however many leave during that
+    time."""
     with unharmed(keyed):
         for _, rng in draws("overflow", 2):
             statuses = collections.Counter()

@@ -1,5 +1,5 @@
-"""Generated images and addresses of images: seen or refused in words; no byte comes from where none may,
-and nothing is left."""
+"""Generated images and addresses of images: read, or refused with a message. No byte comes from a
+forbidden place, and nothing is left."""
 
 import http.server
 import io
@@ -156,7 +156,7 @@ def test_urls_that_are_none(eyes):
 @pytest.mark.smoke
 @pytest.mark.hostile
 def test_paths_that_lead_elsewhere(eyes, folder):
-    """What is seen lies below the directory, whatever the path is written like."""
+    """Any readable file lies below the directory, for every spelling of the path."""
     with unharmed(eyes):
         for _, rng in draws("paths", 100):
             steps = [rng.choice(["..", ".", "", "a b", "out", "shown", "p.png", "q.png", "secret.png", "pipe.png", "%2e%2e", "%2e", "..%2f", "%00", "a%20b", "~", "*", "shown-too.png", "\u2025", "..\\"])
@@ -171,7 +171,7 @@ def test_paths_that_lead_elsewhere(eyes, folder):
 
 
 def spelling(rng, port):
-    """This machine, or what is near it, in another way."""
+    """This machine, or its neighbourhood, in another spelling."""
     a = [127, rng.choice([0, 1, 255]), rng.choice([0, 255]), rng.randint(1, 254)]
     whole = a[0] << 24 | a[1] << 16 | a[2] << 8 | a[3]
     host = rng.choice([

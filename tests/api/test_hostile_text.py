@@ -1,5 +1,5 @@
-"""Generated texts: what is tokenized comes back, what is streamed is what is said at once, and long texts
-keep no chat waiting."""
+"""Generated texts: tokens decode to the text, a stream equals the whole reply, and long texts keep no chat
+waiting."""
 
 import json
 import statistics
@@ -35,8 +35,8 @@ def with_specials(rng):
 @pytest.mark.smoke
 @pytest.mark.hostile
 def test_there_and_back(server):
-    """Detokenized, the ids of a text are the text in NFC; and so are those of any part of its ids, where
-    characters are whole."""
+    """Detokenized, the ids of a text are the text in NFC; and so are the ids of any part of it that has
+    whole characters."""
     with unharmed(server):
         for _, rng in draws("back", 250):
             text = text_of(rng)
@@ -64,7 +64,7 @@ def test_ids_that_are_no_text(server):
 
 @pytest.mark.hostile
 def test_texts_and_special_tokens_in_a_chat(server):
-    """The rendered text has the tokens that the chat has, and what is streamed is what is said at once."""
+    """The rendered text has the same tokens as the chat, and a stream equals the whole reply."""
     with unharmed(server):
         for _, rng in draws("chat", 16):
             role = rng.choice(["user", "system", "assistant"])

@@ -1,4 +1,4 @@
-"""What the server shows of itself: memory, caches, trims, requests; each figure against what was done to move
+"""The server's own figures: memory, caches, trims, requests; each is compared with the action that moves
 it."""
 
 import concurrent.futures

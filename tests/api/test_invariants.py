@@ -1,5 +1,5 @@
-"""Invariants are walked while a server rests: one that is broken stops it with a line that names the account, page or sequence. And engines
-allocate nothing, whatever they are asked."""
+"""Invariants are walked while a server rests: one that is broken stops it with a line that names the
+account, page or sequence. And engines allocate nothing, whatever they are asked."""
 
 import concurrent.futures
 import contextlib

@@ -1,4 +1,4 @@
-"""Who may: keys, the admin's key, and, without keys, this machine's own names only."""
+"""Access: keys, the admin's key, and, without keys, this machine's own names only."""
 
 import socket
 

@@ -49,7 +49,7 @@ def test_a_client_leaves_while_queued(narrow, stream):
             until(lambda: narrow.requests("queued") and narrow.status()["engine_jobs"] == 2)
         until(lambda: len(narrow.requests()) == narrow.status()["engine_jobs"] == 1, NOTICED_S)
         assert narrow.requests("decoding") and running.reply is None
-        # Its place is free at once: the next is not told that the queue is full, but waits for its turn.
+        # Its place is free at once: the next request is queued, not refused with a full queue.
         with narrow.begin(stream=stream):
             until(lambda: narrow.requests("queued"))
     stops(narrow)
@@ -103,7 +103,7 @@ def test_a_client_that_does_not_read_pauses_and_ends(impatient):
         # Nothing more is computed or kept for it while it is paused.
         assert account(server.memory(), "text")["reserved_bytes"] - before < 1 << 20
         assert at_rest(server) == held
-        # Others go on, and are told what they are always told.
+        # Other requests continue with their usual answers.
         for case in GOLDEN["cases"][:2]:
             reply = server.post("/v1/chat/completions", **case_fields(case))
             assert reply.json()["choices"][0]["token_ids"] == case["greedy_ids"]
@@ -166,7 +166,7 @@ def token_ids(request):
 
 @pytest.mark.parametrize("delete", [True, False], ids=["deleted", "left"])
 def test_a_client_leaves_while_preempted(server, tight, delete):
-    """Those that made it wait go on with the same tokens."""
+    """The requests that made it wait continue with the same tokens."""
     prompts = [[10 + i] * 400 for i in range(4)]
     fields = {"temperature": 0, "max_tokens": 400, "ignore_eos": True, "return_token_ids": True}
     wanted = [server.complete(prompt, **fields).json()["choices"][0]["token_ids"] for prompt in prompts]

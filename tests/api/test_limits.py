@@ -137,7 +137,7 @@ def test_choices(server):
 
 
 def test_a_body_that_does_not_come(server):
-    """Half a request keeps nobody else waiting."""
+    """Half a request keeps no other request waiting."""
     with socket.create_connection(("127.0.0.1", server.port)) as half:
         half.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n{")
         goes_on(server)

@@ -149,7 +149,7 @@ def test_a_socket_of_ones_own_choice(tmp_path):
             with over(path) as c:
                 assert c.get("/api/status").status_code == 200
         assert not path.exists() and not key_file_of(path).exists()
-        # What is not a socket is never replaced, and a file of that name which no server wrote stays.
+        # Only a socket is ever replaced, and a file of that name that no server wrote stays.
         path.write_text("mine")
         key_file_of(path).write_text("mine too")
         other = Server("--admin-listen", f"unix:{path}", wait=False)
@@ -348,7 +348,7 @@ def test_a_models_entry_has_sums_of_all_for_the_admin_only(watched):
 
 
 class Proxy(socketserver.ThreadingTCPServer):
-    """As nginx with nothing but proxy_pass: Host is the upstream's, no header says who the client is."""
+    """As nginx with proxy_pass alone: Host is the upstream's, no header names the client."""
 
     allow_reuse_address = daemon_threads = True
 

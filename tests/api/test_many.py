@@ -14,7 +14,7 @@ THREADS = 16
 
 
 def body_of(rng):
-    """(path, body, tokens that it asks for)"""
+    """(path, body, requested tokens)"""
     tokens = rng.randint(1, 12)
     body = {"max_tokens": tokens, "ignore_eos": True, "stream": rng.random() < 0.5, "n": rng.choice([1, 1, 1, 2])}
     if rng.random() < 0.2:
@@ -102,7 +102,7 @@ def test_nothing_is_left_of_a_thousand_requests(server):
                 end = one(server, random.Random(f"{seed}/{number}"))
                 with lock:
                     ends[end] += 1
-            except Exception as error:  # told below, with the number that replays it
+            except Exception as error:  # reported below, with the number that replays it
                 errors.append(f"request {number}: {error!r}")
 
     threads = [threading.Thread(target=work) for _ in range(THREADS)]

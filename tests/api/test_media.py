@@ -12,9 +12,9 @@ from seeing import (SEEN, ask, asking, choice, data_url, encoded, file_of, image
                     text, tokens, user, video)
 from test_cache import cached_tokens, clear, whole_pages_before
 
-# How far apart the best two tokens are changes by 0.34 at most when a golden image comes as a JPEG of
-# quality 95, by 0.16 as a WebP of quality 90 (measured over all steps of all eight). Where the reference had
-# less than this between them, the codec may decide.
+# The margin between the best two tokens changes by 0.34 at most when a golden image comes as a JPEG of
+# quality 95, by 0.16 as a WebP of quality 90 (measured over all steps of all eight). Where the reference has
+# a smaller margin, the codec may decide.
 CODEC_ERROR = 0.5
 WHAT = "What do you see?"
 
@@ -105,7 +105,7 @@ def test_of_sixteen_bits_the_upper_eight_are_seen(eyes):
     low = random.Random(5)
 
     def widened(data, row_bytes):
-        """Each byte and a second one behind it, in rows that begin with their filter."""
+        """Each byte followed by a second one, in rows that start with their filter."""
         wide = [data[i : i + row_bytes] for i in range(0, len(data), row_bytes)]
         return b"".join(b"\0" + bytes(v for b in row for v in (b, low.randrange(256))) for row in wide)
 
@@ -140,7 +140,7 @@ def test_a_turned_image_is_seen_upright(eyes):
     upright = pixels_of(SEEN[0])
     same_image(eyes, file_of(SEEN[0]), *(turned(upright, o, "PNG") for o in TURNED))
     same_image(eyes, file_of(SEEN[0]), turned(upright, 6, "WEBP", lossless=True, exact=True))
-    # A JPEG's losses lie elsewhere when it is turned: what is seen is the same, not each pixel.
+    # A turned JPEG loses other details: the scene is the same, not each pixel.
     for case in SEEN:
         expected = ask(eyes, encoded(pixels_of(case), "JPEG", quality=100, subsampling=0), case["question"])
         for o in (3, 6, 8):
@@ -262,8 +262,8 @@ def test_images_over_several_turns(eyes):
 
 @pytest.mark.parametrize("where", ["first", "middle", "last"])
 def test_one_pixel_makes_another_image(eyes, where):
-    """Of a image larger than any block that is hashed at once; what comes before it is found, it and what
-    comes after is not."""
+    """Of an image larger than any block that is hashed at once: the tokens before it hit the prefix cache,
+    the image and the tokens after it do not."""
     clear(eyes)
     one = noise(192, 192)
     other = one.copy()
@@ -336,7 +336,7 @@ def test_streamed_and_whole_are_the_same(eyes, wish):
 
 
 def test_json_is_asked_for_as_without_images(eyes):
-    """What is not done yet without images is refused with them, too: it is never left out."""
+    """Features that are not supported without images are refused with them, too: never ignored."""
     for parts in ([WHAT], [file_of(SEEN[0]), WHAT]):
         refused(ask(eyes, *parts, response_format={"type": "json_object"}), 400, "unsupported_value", "response_format")
 
@@ -363,8 +363,8 @@ def test_definitions_of_tools_are_in_prompts_with_images(eyes):
 
 @pytest.mark.parametrize("case", WITH_TOOLS, ids=lambda c: c["messages"][-1]["content"])
 def test_a_tool_is_called_in_a_chat_with_images(eyes, case):
-    """The image was shown in an earlier turn; then the reference's question for a tool is asked. With this
-    image the small model does as it does without one; others draw it off."""
+    """An earlier turn had the image; then comes the reference's question for a tool. With this image the
+    small model answers as without one; other images distract it."""
     fields = case_fields(case)
     before = [user(text("Hello."), image(data_url(file_of(SEEN[4])))), {"role": "assistant", "content": "Hello!"}]
     fields["messages"] = [m for m in fields["messages"] if m["role"] == "system"] + before + \

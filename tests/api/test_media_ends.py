@@ -37,7 +37,7 @@ def busy(projector, tmp_path_factory):  # noqa: F811
 
 
 def new(width, height):
-    """A image that nobody has seen, small as a file."""
+    """A new image for every cache, small as a file."""
     colour = (next(looks) * 7919) % (1 << 24)
     return encoded(Image.new("RGB", (width, height), colour), "PNG")
 
@@ -49,11 +49,11 @@ def huge():
 
 
 def state(request):
-    """Its phase; while its images are on their way, what is done with them."""
+    """Its phase; while its images are being prepared, their state."""
     return request["media"]["state"] if request["phase"] == "media" else request["phase"]
 
 
-# What is asked, beside what else is going on; the state it is in when it ends.
+# The request, the other work under way, and the state in which it ends.
 PHASES = {
     "fetching": (lambda web: asking(image(web.url + "/slow"), WHAT), []),
     "waiting": (lambda web: asking(IMAGE, WHAT), ["video"]),
@@ -136,15 +136,15 @@ def test_a_hundred_who_leave_at_any_moment_leave_nothing(busy, web):  # noqa: F8
     nothing_left(busy)
     assert busy.metrics()["plateau_media_requests_total"] > tasks + 30
     assert len(list(pathlib.Path(f"/proc/{busy.process.pid}/task").iterdir())) == threads
-    if busy.memory()["system"]["heap_bytes"] > 0:  # a sanitizer keeps what was freed
+    if busy.memory()["system"]["heap_bytes"] > 0:  # a sanitizer keeps freed memory
         assert after <= before + max(8 << 20, before // 100)
     assert tokens(ask(busy, IMAGE, WHAT)) == SEEN[1]["greedy_ids"]
 
 
 @pytest.mark.parametrize("lasts", ["", " all"], ids=["once", "from then on"])
 def test_memory_may_be_refused_to_images_at_any_point(busy, lasts):
-    """Each reservation of a request with images of three formats and a video, one after the other: it is
-    told, or the request does without."""
+    """Each reservation of a request with images of three formats and a video is refused once, one after
+    the other. The error says so, or the request succeeds anyway."""
     kinds = [encoded(Image.new("RGB", (100, 80), "red"), kind) for kind in ("PNG", "JPEG", "WEBP")]
     frames = {"type": "video", "video": [data_url(IMAGE)] * 3}
     ends, n, asked = [], 0, 1

@@ -1,5 +1,4 @@
-"""Where images come from, and what is refused: each with a sentence that says what is wrong and the limit,
-and nothing left behind it."""
+"""Sources of images, and refusals: each names the fault and the limit, and leaves nothing."""
 
 import contextlib
 import gzip
@@ -26,7 +25,7 @@ PIXELS_MAX = 40000
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What lies below --media-dir, and beside it."""
+    """Files below --media-dir, and next to it."""
     top = tmp_path_factory.mktemp("media")
     shown = top / "shown"
     (shown / "a b").mkdir(parents=True)
@@ -107,7 +106,7 @@ def test_images_that_end_early(server, kind):
 
 
 def bombs():
-    """(what, bytes): each claims to be larger than what is decoded, in little more than its header."""
+    """(name, bytes): each claims to be larger than the decoder's limit, in little more than its header."""
     yield "PNG", png_of(100000, 100000, bytes(1000))
     yield "PNG", png_of(30000, 30000, bytes(1000))
     yield "PNG", png_of(201, 200, bytes(1000))
@@ -330,7 +329,7 @@ def test_a_redirect_is_looked_at_as_its_address_was(local, web):
         ("http://u:p@127.0.0.1/x", "could not be fetched"), ("/to?/to?/to?/image", "redirected more than 3 times"),
     ]:
         not_seen(local, image(f"{web.url}/to?{to}"), "media_fetch_failed", *words)
-    # The first address passes; the address of each redirect is asked for anew. Once the request stands at the
+    # The first address passes; the address of each redirect is checked anew. Once the request stands at the
     # first one, only public ones pass.
     web.asked.clear()
     gate = threading.Event()

@@ -1,5 +1,5 @@
-"""Every limit at once, and ten times too much: no account passes its plan, the process stays below the
-ceiling, and everybody is answered."""
+"""Every limit at once, and ten times the load: no account passes its plan, the process stays below the
+ceiling, and every client is answered."""
 
 import asyncio
 import collections
@@ -54,8 +54,8 @@ class Resident(threading.Thread):
 
 @contextlib.contextmanager
 def watched(values):
-    """A server, and after it the most that the process had: never more than the ceiling. Clients that do not read or rest stay, however long
-    it takes to fill everything."""
+    """A server, and after it the most that the process had: never more than the ceiling. Clients that do
+    not read or rest stay, however long it takes to fill everything."""
     with serving("--slow-client=600", "--idle-timeout=600", *options(values)) as s:
         resident = Resident(s.process.pid)
         yield s, resident
@@ -63,7 +63,7 @@ def watched(values):
 
 
 def goes_on(server):
-    """The next request is answered as ever."""
+    """The next request is answered as before."""
     case = GOLDEN["cases"][0]
     fields = {"max_tokens": len(case["greedy_ids"]), "temperature": 0, "return_token_ids": True}
     reply = server.post("/v1/chat/completions", messages=as_clients_send(case["messages"]),
@@ -187,7 +187,7 @@ class Crowd:
 
 
 def fill_cache(crowd):
-    """Prompts that nobody sent before, until three in a row make the pools no larger."""
+    """New prompts, until three in a row make the pools no larger."""
     sizes = []
     while len(sizes) < 4 or sizes[-1] > sizes[-4]:
         assert crowd.server.complete(prompt(len(sizes), 1000), max_tokens=1).status_code == 200
@@ -214,7 +214,7 @@ def fill_queue(crowd):
 
 
 def fill_texts(crowd):
-    """Replies that nobody reads: such as are larger than what the system takes for a connection."""
+    """Replies that are not read: larger than the system's buffers for a connection."""
     for size in [size for size in SIZES if size > 100_000]:
         last = None
         while not last or status_of(last) == 200:
@@ -235,7 +235,7 @@ def fill_bodies(crowd):
 
 
 def fill_connections(crowd):
-    """Those that rest make room for one another, and there are never more."""
+    """Idle ones make room for one another, and there are never more."""
     while len(crowd.open) + 1 < CONNECTIONS:  # and the one of the tests
         crowd.connect()
     until(lambda: crowd.server.metrics()["plateau_http_connections"] == CONNECTIONS)
@@ -281,7 +281,7 @@ def test_every_limit_at_once():
 
 # ---- ten times too much ----
 
-# It lasts so long, and on a slow machine until everything that is to happen has happened.
+# It lasts this long, and on a slow machine until every expected event has happened.
 CLIENTS, SECONDS, SECONDS_MAX = 640, 5, 60
 # Pages for two requests of the longest, and bodies and texts of a few megabytes, for six rows and 24 that
 # wait.
@@ -300,7 +300,7 @@ def greedy_requests():
     return found
 
 
-# What is refused for good, unless it is refused for now: (status, body).
+# Refused for good, unless it is refused for now: (status, body).
 WRONG = [
     (400, "{"),
     (400, json.dumps({"prompt": prompt(1, 100), "max_tokens": CONTEXT})),
@@ -313,7 +313,7 @@ Ask = collections.namedtuple("Ask", "path body streamed answer status")
 
 
 class Received:
-    """Bytes as http.client wants to have them."""
+    """Bytes in the form that http.client reads."""
 
     def __init__(self, received):
         self.received = received
@@ -344,7 +344,7 @@ async def exchange(port, path, body):
 
 
 def answer_of(text, streamed):
-    """(what was said, why it ended, usage)"""
+    """(text, finish reason, usage)"""
     if not streamed:
         reply = json.loads(text)
         (choice,) = reply["choices"]
@@ -400,7 +400,8 @@ class Load:
         return 0
 
     def lacks(self):
-        """What has not happened yet: far too much of everything, and yet the rows go on."""
+        """Expected events that have not happened yet: every kind of refusal, and progress of the batch in
+        spite of them."""
         lacks = [each for each in (400, 413, "too_many_connections", "queue_full", "busy") if not self.seen[each]]
         return lacks + [200] * (self.seen[200] < ROWS) + [429] * (self.seen[429] <= self.seen[200])
 
@@ -414,7 +415,7 @@ class Load:
             ask = self.draw(draw)
             try:
                 wait = self.judge(ask, *await exchange(self.server.port, ask.path, ask.body))
-            except Exception as error:  # told at the end, with whose it was
+            except Exception as error:  # reported at the end, with its client
                 self.errors.append(f"client {number}: {ask.path} {ask.body[:60]}: {error!r:.300}")
                 return
             await asyncio.sleep(wait)
@@ -424,8 +425,7 @@ class Load:
         missed = 0
         while self.goes_on():
             reply = httpx.get(self.server.url + "/health", timeout=60)
-            # A probe that is slow to send its request can lose its connection to the crowd behind it; not
-            # again and again.
+            # A probe that is slow to send its request can lose its connection to the crowd; not repeatedly.
             missed = missed + 1 if reply.status_code == 429 else 0
             if missed > 5 or reply.status_code not in (200, 429):
                 self.errors.append(f"/health: {reply.text}")

@@ -1,5 +1,5 @@
-"""A path that is no model is told apart in words, with the next step; a model that cannot be served is
-named."""
+"""A path without a model gets a message of its own kind, with the next step; a model that cannot be served
+is named."""
 
 import json
 import os

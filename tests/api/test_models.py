@@ -1,4 +1,4 @@
-"""Several models under one ceiling: loaded when they are asked for, unloaded for others, given back whole."""
+"""Several models under one ceiling: loaded on demand, unloaded for others, their memory returned whole."""
 
 import concurrent.futures
 import json
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 class Models(Server):
-    """A server of what lies below a directory, and of what is named besides."""
+    """A server of the models below a directory, and of others named on the command line."""
 
     def __init__(self, *options, named=(), wait=True):
         self.named = named
@@ -96,7 +96,7 @@ def models(directory):
     assert s.stop() == 0, "".join(s.lines[-20:])
 
 
-# ---- what there is ----
+# ---- listing ----
 
 
 def test_all_models_below_a_directory_are_known_and_none_is_loaded(directory):
@@ -207,7 +207,7 @@ def test_a_busy_model_drains_then_its_requests_are_told_and_a_new_one_gets_it_ag
     with_drain = serve(directory, "--drain", 1)
     with with_drain.begin(model="one", prompt=[1]) as running:
         assert running.event()["model"] == "one"
-        # Who does not read has no room for a last word.
+        # A client that does not read has no room for a last event.
         events = []
         reading = threading.Thread(target=lambda: events.extend(running.events_that_come()))
         reading.start()
@@ -216,7 +216,7 @@ def test_a_busy_model_drains_then_its_requests_are_told_and_a_new_one_gets_it_ag
         assert reply.json() == {"id": "one", "status": "draining", "requests": 1}
         assert with_drain.state("one") == "draining"
         assert with_drain.unload("one").status_code == 202
-        # Who comes now waits, and gets the model anew.
+        # A request that arrives now waits, and gets the model loaded anew.
         began = time.monotonic()
         assert len(with_drain.ids("one")) == 4
         assert time.monotonic() - began < 20
@@ -337,7 +337,7 @@ def cycles(server, count, seed):
             while rest is None or (rest > max(8 * MIB, held // 100) and time.monotonic() < end):
                 rest = own_memory(server) - before
                 time.sleep(0.02)
-            # A sanitizer keeps what was freed.
+            # A sanitizer keeps freed memory.
             if server.memory()["system"]["heap_bytes"] > 0:
                 assert rest <= max(8 * MIB, held // 100), rest
             worst = max(worst, rest)
@@ -480,7 +480,7 @@ def test_models_that_are_named_are_loaded_at_the_start(directory):
     named = [str(directory / "one"), str(DATA / "qwen3")]
     s = serve(directory, "--memory-limit", "420M", "--alias", f"q={DATA / 'qwen3'}", named=named)
     states = {name: m["state"] for name, m in s.models().items()}
-    # What is named and found below the directory as well is there once.
+    # A model that is both named and found below the directory is listed once.
     assert states == {"one": "ready", "q": "ready", **dict.fromkeys(["two", "ids", "llama", "broken"], "unloaded")}
     assert s.ids("q") == s.ids("q")
     # Without a name it is the first.

@@ -17,7 +17,7 @@ def sources(under="src"):
 
 
 def table(heading):
-    """The first cells of the table behind a heading, and the cells behind each."""
+    """The first cells of the table after a heading, and the cells after each."""
     text = MANUAL.split(heading, 1)[1]
     rows = re.search(r"\|---.*?\n((?:\|.*\n)+)", text)[1]
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in rows.splitlines()]

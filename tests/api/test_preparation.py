@@ -1,5 +1,5 @@
-"""What is done before the engine: short requests beside long texts, prompts that cannot fit, and work that
-nobody waits for."""
+"""The work before the engine: short requests beside long texts, prompts that cannot fit, and work for
+clients that have left."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ PIECE = "ab" * (3 << 19)  # 3 MiB without a blank: one piece
 
 
 def processor_seconds(server):
-    """What the server has used of processors so far."""
+    """Processor time of the server until now."""
     fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -69,7 +69,7 @@ def test_a_chat_does_not_wait_for_long_texts(own, path):
         over.set()
         for t in others:
             t.join()
-    # Two hundredths of a second where nothing else runs. A chat behind eight texts would wait for several of
+    # Two hundredths of a second on an idle machine. A chat queued after eight texts would wait for several of
     # them.
     assert statistics.median(waits) < max(1.5, 2 * alone), (waits, alone)
     assert statuses <= {200, 400, 429}

@@ -1,4 +1,4 @@
-"""Prompts that are lists of token ids: the ids reach the model as they are, up to the context's length."""
+"""Prompts that are lists of token ids: the ids reach the model unchanged, up to the context's length."""
 
 
 def test_ids_are_the_prompt_that_their_text_is(server):

@@ -1,5 +1,5 @@
-"""What is known and not done is refused in words, never ignored; what is wrong is told with its name and
-bounds."""
+"""Known fields that are not supported are refused with a message, never ignored; a mistake is named with
+its bounds."""
 
 import re
 

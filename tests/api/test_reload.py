@@ -1,5 +1,5 @@
-"""SIGHUP: settings are read again, all of them or none; what cannot change is said; nothing is lost on the
-way."""
+"""SIGHUP: settings are read again, all of them or none; a setting that cannot change is reported; nothing
+is lost on the way."""
 
 import os
 import pty
@@ -61,7 +61,8 @@ def test_what_may_change_changes_and_the_rest_is_said(configured):
     assert configured.changed("setting_needs_restart") == {"max-num-seqs": ("8", "5")}
     assert configured.server.complete("a", max_tokens=2).status_code == 200
     until(lambda: configured.server.said("level=debug"))
-    configured.reload("max-queue = 8\nstep-ms = 50\n")  # and back: what is not named has its default again
+    configured.reload("max-queue = 8\nstep-ms = 50\n")  # and back: a setting without a line has its default
+                                                        # again
     assert configured.changed()["log-level"] == ("debug", "")
 
 
@@ -98,7 +99,7 @@ def test_the_queue_takes_what_was_said_last(tmp_path):
                     c.reload("max-queue = 9\nmax-num-seqs = 1\n")  # more than there was room made for
                     assert c.changed("setting_needs_restart")["max-queue"] == ("2", "9")
                     refused(s.complete("a", max_tokens=1), 429, "queue_full", "2 places")
-                    # who waits already is measured by the new limit too
+                    # a waiting request gets the new limit too
                     c.reload("max-queue = 2\nmax-num-seqs = 1\nqueue-timeout = 1\n")
                     until(lambda: not s.requests("queued"))
             assert len(s.requests("decoding")) == 1
@@ -131,7 +132,7 @@ def test_keys_come_and_go(tmp_path):
             running.event()
             write_keys(keys, "carol sk-carol-1\nalice sk-alice-2\n")
             assert field(c.reload(), "api_keys") == "2"
-            assert running.event()  # what was begun is finished
+            assert running.event()  # running requests are finished
         assert [status(k) for k in ("sk-alice-1", "sk-bob-1", "sk-alice-2", "sk-carol-1")] == [401, 401, 200, 200]
         write_keys(keys, "")
         assert "no key" in c.reload(None, "reload_failed")
@@ -181,7 +182,7 @@ def test_a_hundred_reloads_take_nothing(tmp_path):
         for i in range(100):
             c.reload(text + f"max-queue = {i + 1}\n")
         after = c.server.memory()["system"]
-        # A sanitizer keeps what was freed, and has no figure for the heap.
+        # A sanitizer keeps freed memory, and has no figure for the heap.
         assert after["rss_anon_bytes"] - before < 1 << 20 or after["heap_bytes"] == 0
         assert len(os.listdir(f"/proc/{c.server.process.pid}/fd")) == descriptors
 
@@ -191,7 +192,7 @@ def test_keys_are_not_in_the_list_of_processes():
         with open(f"/proc/{s.process.pid}/cmdline", "rb") as f:
             words = f.read().split(b"\0")
         assert b"--api-key" in words and not [w for w in words if b"sk-" in w]
-        s.process.send_signal(signal.SIGHUP)  # and are read again all the same
+        s.process.send_signal(signal.SIGHUP)  # and settings are read again anyway
         until(lambda: lines_of(s, "reloaded"))
         assert httpx.get(s.url + "/v1/models", headers=bearer("sk-alice-0123")).status_code == 200
         assert httpx.get(s.url + "/v1/models").status_code == 401
@@ -228,7 +229,7 @@ def read_until(fd, words):
 def test_it_ends_with_its_terminal():
     process, terminal = on_a_terminal(PROGRAM, "serve", str(MODEL), "--port", "0")
     read_until(terminal, b"event=ready")
-    process.send_signal(signal.SIGHUP)  # somebody's wish: the terminal is still there
+    process.send_signal(signal.SIGHUP)  # sent by a user: the terminal still exists
     read_until(terminal, b"event=reloaded")
     os.close(terminal)
     assert process.wait(20) == 0

@@ -108,7 +108,7 @@ def test_tokenize_messages(server):
     assert server.post("/apply-template", **fields).json() == {"prompt": CASE["rendered"]}
     without = server.post("/tokenize", add_generation_prompt=False, **fields).json()
     assert without["count"] < reply["count"] and reply["tokens"][:without["count"]] == without["tokens"]
-    # The body of a chat may be sent as it is.
+    # The body of a chat may be sent unchanged.
     assert server.post("/tokenize", stream=True, temperature=0, model="canary", **fields).json() == reply
     chat = server.post("/v1/chat/completions", max_tokens=1, **fields).json()
     assert chat["usage"]["prompt_tokens"] == reply["count"]

@@ -149,7 +149,8 @@ def test_who_leaves_while_its_image_is_encoded_leaves_nothing(eyes):
     clear(eyes)
     with eyes.begin(stream=False):
         for look in range(20, 24):
-            # It leaves as soon as it is seen to be encoded; where that was missed, while it is decoded.
+            # It leaves as soon as its image is being encoded; where the test missed that, while it is
+            # decoded.
             body = about(data_url(png(700, 900, look)), "What is it?", max_tokens=20000, ignore_eos=True)
             with Open(eyes, "/v1/chat/completions", body):
                 until(lambda: eyes.requests("encoding") or len(eyes.requests("decoding")) == 2, every=0.001)

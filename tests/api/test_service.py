@@ -1,5 +1,4 @@
-"""What the service manager is told: when it is ready, that it gets on, that it reads settings again, that it
-ends."""
+"""Messages to the service manager: ready, watchdog, reloading, stopping."""
 
 import os
 import signal
@@ -14,7 +13,7 @@ from test_admin import lines_of
 
 
 class Manager:
-    """The other end of NOTIFY_SOCKET; `with` puts it into the environment of what is started."""
+    """The other end of NOTIFY_SOCKET; `with` puts it into the environment of processes started within."""
 
     def __init__(self, address, watchdog_s=0, pid=None):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -54,7 +53,7 @@ class Manager:
         raise AssertionError(f"no {name} within {seconds} s: {self.seen[-10:]}")
 
     def waiting(self):
-        """What has come by now."""
+        """The messages received by now."""
         found = []
         self.socket.setblocking(False)
         try:

@@ -1,4 +1,4 @@
-"""Tokens that are drafted ahead change no answer; who drafts, how far, and what came of it can be seen."""
+"""Speculative decoding changes no answer; drafter, draft length and acceptance can be read."""
 
 import json
 import re
@@ -128,7 +128,7 @@ def test_optimistic_answers_say_that_they_are_not_exact(plain):
         assert stream.headers["x-exact"] == "false" and all(c["exact"] is False for c in chunks)
         drafted, = metric(server, "vllm:spec_decode_num_draft_tokens_total")
         kept, = metric(server, "vllm:spec_decode_num_accepted_tokens_total")
-        assert kept > drafted * 0.9  # all but those behind an end
+        assert kept > drafted * 0.9  # all except those after an end
         without = server.complete(COPY, max_tokens=60, temperature=0, return_token_ids=True, speculative=False)
         assert "x-exact" not in without.headers and "exact" not in without.json()
         assert without.json()["choices"][0]["token_ids"] == exact

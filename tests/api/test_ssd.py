@@ -160,7 +160,7 @@ def test_damaged_files_are_misses_and_change_no_token(tmp_path):
         for p, tokens in zip(prompts, said):
             assert answer(s, p)[0] == tokens
         assert ssd(s)["corrupt"] > 0
-    # What nobody asked for is still there; gc removes it.
+    # Damaged entries that no request read are still on disk; gc removes them.
     assert cache("gc", tmp_path)[0] == 0
     assert cache("verify", tmp_path)[0] == 0
 
@@ -300,7 +300,7 @@ def test_without_a_directory_there_is_no_tier(server):
 
 
 def test_another_model_finds_nothing_of_the_first(tmp_path):
-    """The same weights, written again: who knows what is in them."""
+    """The same weights, written again: to the server their content may differ."""
     other = tmp_path / "canary"
     other.mkdir()
     for f in pathlib.Path(MODEL).iterdir():
@@ -348,7 +348,7 @@ def test_a_model_unloaded_and_loaded_again_finds_what_it_wrote(tmp_path):
     prompt = prompt_of(7, 500)
     with serving_from(tmp_path) as s:
         said, _ = answer(s, prompt)
-        # At once: what was not written yet is handed over when the model goes.
+        # At once: entries not written yet are handed over when the model is unloaded.
         reply = s.http.post("/v1/models/canary/unload")
         assert reply.status_code in (200, 202), reply.text
         until(lambda: s.http.get("/api/status").json()["models"][0]["state"] == "unloaded")

@@ -1,5 +1,4 @@
-"""The form of a stream: what comes first, what comes last, what comes in silence, and what comes when it
-fails."""
+"""The form of a stream: its first events, its last, in silence, and in failure."""
 
 import json
 import time
@@ -85,8 +84,7 @@ def test_a_stream_says_what_the_whole_reply_says(server):
 def test_tokens_come_as_they_are_drawn(server):
     """Not all together at the end: the first event is there while most of the work is still to be done."""
     body = {"prompt": "a", "max_tokens": 1500, "ignore_eos": True, "stream": True}
-    # Behind the first event the server is ahead by what a small buffer and its queue hold, however slow the
-    # client is.
+    # After the first event the server is ahead by a small buffer and its queue, for any slow client.
     with Open(server, "/v1/completions", body, receive_bytes=4096) as running:
         assert running.event()["choices"][0]["finish_reason"] is None
         shown = server.requests()[0]
@@ -115,6 +113,6 @@ def test_silence_is_filled_and_a_failure_is_an_event(narrow):
 
 @pytest.mark.smoke
 def test_a_stream_that_is_refused_has_a_status(narrow):
-    """What is known before the first byte is an HTTP status, never an event behind 200."""
+    """A mistake found before the first byte is an HTTP status, never an event after 200."""
     assert narrow.complete("a", stream=True, temperature=9).status_code == 400
     assert narrow.complete("a", stream=True, model="nobody").status_code == 404

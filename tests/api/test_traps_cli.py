@@ -1,5 +1,5 @@
-"""What could be lost in silence is told: output that does not arrive, names that are nearly right, options
-that change nothing."""
+"""Silent losses get a message: output that does not arrive, names that are nearly right, options that
+change nothing."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
-"""Videos through HTTP: from containers and from lists of frames, sampled as the reference does it, within
-limits; and that no process, no file and no byte remains whatever becomes of them."""
+"""Videos through HTTP: from containers and from lists of frames, sampled as in the reference, within
+limits. However they end, no process, no file and no byte remains."""
 
 import os
 import pathlib
@@ -60,7 +60,7 @@ def rendered(server, reply):
     return server.post("/detokenize", tokens=reply.json()["prompt_token_ids"]).json()["prompt"].replace("<|video_pad|>", ".")
 
 
-# ---- what is seen ----
+# ---- accepted ----
 
 CONTAINERS = {
     "mp4": ("-c:v", "libx264", "-pix_fmt", "yuv420p"),
@@ -137,8 +137,8 @@ def test_a_still_video_is_one_image_many_times(cinema, films):
 
 @needs_ffmpeg
 def test_more_than_a_hundred_frames_are_looked_at(cinema, films):
-    """Which frames: each is of a colour of its own, and those of a list with the same indices are the same
-    images."""
+    """Selected frames: each has a color of its own, and frames of a list with the same indices are the
+    same images."""
     clear(cinema)
     images = [Image.new("RGB", (32, 32), (i % 16 * 16, i // 16 * 16, 7)) for i in range(250)]
     data = film_of(films / "many.mkv", images, 25)
@@ -176,7 +176,7 @@ def test_videos_beside_images_keep_their_places(cinema, films):
     assert shown.count("<|image_pad|>") == 2 * 4
 
 
-# ---- what is refused ----
+# ---- refused ----
 
 
 def damaged(data):
@@ -313,7 +313,7 @@ def family(server):
 
 
 def runs(pid):
-    """Whether it is there, and not only its exit status, which somebody else may be slow to ask for."""
+    """True while it exists; its exit status may be collected late by another process."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
@@ -350,7 +350,7 @@ def test_a_client_that_goes_while_its_video_is_read(stage, how):
         assert shown["progress"] == 0.2
         pids = until(lambda: len(family(stage)) == 2 and family(stage))
         assert account(stage.memory(), "video")["reserved_bytes"] > 80 << 20
-        # Who has images does not wait for it; who has a video does.
+        # A request with images does not wait for it; one with a video does.
         assert tokens(ask(stage, file_of(SEEN[1]), SEEN[1]["question"])) == SEEN[1]["greedy_ids"]
         with Open(stage, "/v1/chat/completions", asking(told("hang"), WHAT)):
             until(lambda: [r for r in stage.requests("media") if r["media"]["state"] == "waiting"])

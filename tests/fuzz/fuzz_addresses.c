@@ -1,6 +1,6 @@
-/* Hosts, origins, URLs and addresses that clients name. What must hold: no crash; a host that counts as
- * loopback resolves to nothing but loopback by its own words; an origin is one host's only; an IPv4 address
- * is as public mapped into NAT64 as it is, and not at all mapped otherwise. */
+/* Hosts, origins, URLs and addresses that clients name. Invariants: no crash; a host that counts as loopback
+ * resolves to nothing but loopback by its own text; an origin matches one host only. An IPv4 address mapped
+ * into NAT64 is public exactly when it is public itself; mapped in another way it never is. */
 #include "api/media_address.h"
 #include "base/check.h"
 #include "http/http_guard.h"

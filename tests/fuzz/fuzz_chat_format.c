@@ -1,6 +1,6 @@
-/* What a model writes, as events. The first byte chooses how the parser is set up, the second how the text is
- * cut. What must hold: no crash, the same events however the text is cut (pieces of text joined), calls that
- * begin and end in order, arguments that are one JSON object, and every byte given back. */
+/* The output of a model, as events. The first byte selects the parser's options, the second how the text is
+ * split. Invariants: no crash; the same events for every split (pieces of text joined). Calls begin and end
+ * in order, arguments are one JSON object, and every byte is returned. */
 #include "base/check.h"
 #include "text/chat_format.h"
 #include "text/utf8.h"
@@ -86,7 +86,7 @@ static void told_done(struct told *t)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct slice text = {(const char *)data + 2, size - 2};
-    /* jansson, the judge of arguments, knows no key with a zero byte in it. */
+    /* jansson, the judge of arguments, accepts no key with a zero byte in it. */
     if (size < 2 || !utf8_valid(text) || memchr(text.ptr, 0, text.len))
         return 0;
     json_t *tools = json_loads(tools_text, 0, NULL);

@@ -1,6 +1,6 @@
-/* Request bodies. The first byte chooses the route and how much memory the request may hold; the rest is the
- * body. What must hold: no crash, every refusal has a status and a sentence that make an envelope of valid
- * JSON, what was accepted is within its bounds, and every byte goes back. */
+/* Request bodies. The first byte selects the route and the memory limit of the request; the rest is the body.
+ * Invariants: no crash; every refusal has a status and a sentence that make an envelope of valid JSON; an
+ * accepted request is within its bounds; every byte is returned. */
 #include "api/request.h"
 #include "api/resolve.h"
 

@@ -1,4 +1,4 @@
-/* Any text as config.json, and as the preprocessors' files: refused in words, or numbers within their
+/* Any text as config.json, and as the preprocessors' files: refused with a message, or numbers within their
  * bounds. */
 #include "model/config.h"
 #include "model/json_read.h"

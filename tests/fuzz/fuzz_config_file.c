@@ -1,5 +1,5 @@
-/* The file of --config, for each command. What must hold: no crash, a refusal has a sentence that begins with
- * the file, what was taken lies within its bounds, and the options of every section can be had. */
+/* The file of --config, for each command. Invariants: no crash; a refusal has a sentence that starts with the
+ * file's name; accepted values lie within their bounds; the options of every section can be read. */
 #include "cli/options.h"
 
 #include "base/check.h"

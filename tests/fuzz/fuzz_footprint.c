@@ -1,5 +1,5 @@
-/* Files of the kernel below /proc and /sys. What must hold: no crash, shares between 0 and 100, and a
- * cgroup's directory that lies below the root of all and reaches it in as many steps as it has parts. */
+/* Files of the kernel below /proc and /sys. Invariants: no crash; shares between 0 and 100; a cgroup's
+ * directory lies below the root of all, and reaches it in as many steps as it has parts. */
 #include "memory/footprint_text.h"
 
 #include "base/check.h"

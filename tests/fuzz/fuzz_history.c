@@ -1,5 +1,5 @@
-/* The file that keeps what was typed in plateau chat. What must hold: no crash, no more entries than are
- * kept, and a message that is appended to whatever was there is the last one read again. */
+/* The history file of plateau chat. Invariants: no crash; no more entries than the limit; a message appended
+ * to any content is the last one read again. */
 #include "cli/line_history.h"
 
 #include "base/check.h"
@@ -60,8 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char newest[128];
     write_file(data, size);
     ASSERT(load(newest, sizeof(newest)) <= LINE_HISTORY_ENTRIES);
-    /* Behind what libedit does not take for a history nothing is read; behind one that ends in the middle of
-     * a line the message is its end. */
+    /* A file that libedit does not accept as a history is read as empty. After a history that ends in the
+     * middle of a line the message is the end of that line. */
     if (size < 1 || data[size - 1] != '\n' || load(newest, sizeof(newest)) == 0)
         return 0;
     line_history_append(path, "what\nwas typed \\ \xc3\xa9");

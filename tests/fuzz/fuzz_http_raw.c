@@ -1,8 +1,8 @@
 /* Bytes from a client, against the judge of raw bytes alone.
  *
- * The first byte says how the rest is cut. However that is, the same requests are whole and the same fault is
- * found, and what is passed on holds neither a zero byte nor a bare CR outside of bodies: those of a header
- * are searched for here again. */
+ * The first byte selects how the rest is split. Every split gives the same whole requests and the same fault.
+ * The bytes passed on have neither a zero byte nor a bare CR outside of bodies: headers are searched for both
+ * here again. */
 #include "base/check.h"
 #include "http/http_raw.h"
 
@@ -24,7 +24,7 @@ static size_t feed_all(struct http_raw *w, const char *bytes, size_t len, size_t
     return passed;
 }
 
-/* A header that was let through as a whole holds what the rules say, by another reading of them. */
+/* An accepted header obeys the rules, by another reading of them. */
 static void check_header(const char *bytes, size_t len)
 {
     const char *end = memmem(bytes, len, "\r\n\r\n", 4);

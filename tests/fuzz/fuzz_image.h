@@ -1,4 +1,4 @@
-/* fuzz_image.h - any bytes as a image of one format: pixels, or words, and nothing left behind. */
+/* fuzz_image.h - any bytes as an image of one format: pixels, or a message, and no leak. */
 #ifndef PLATEAU_TESTS_FUZZ_IMAGE_H
 #define PLATEAU_TESTS_FUZZ_IMAGE_H
 
@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* More than this at once is refused by the charge, so that what a decoder wants to allocate unasked shows as
- * too much memory. */
+/* The charge refuses more than this, so that an allocation that a decoder makes without charge shows as too
+ * much memory. */
 #define FUZZ_IMAGE_BYTES ((size_t)64 << 20)
 
 static inline int fuzz_image_take(void *owner, size_t bytes)
@@ -54,7 +54,7 @@ static inline int fuzz_image(struct slice bytes, struct err *e)
     return r;
 }
 
-/* A copy of exactly its size that begins with `magic`: no input is spent on finding that out. Freed by the
+/* A copy of exactly its size that starts with `magic`, so that no input is spent on finding it. Freed by the
  * caller. */
 static inline struct slice fuzz_image_copy(const uint8_t *data, size_t size, struct slice magic)
 {

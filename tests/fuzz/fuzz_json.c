@@ -1,5 +1,5 @@
-/* JSON as it is written to clients. What must hold: a value reads back the same, twice written is the same
- * text, a string of valid UTF-8 reads back as its bytes; and normalisation form C is a fixed point. */
+/* JSON as written to clients. Invariants: a value parses to the same value and is written twice as the same
+ * text. A string of valid UTF-8 parses to its bytes. Normalisation form C is a fixed point. */
 #include "base/check.h"
 #include "text/chat_format.h"
 #include "text/unicode.h"

@@ -1,5 +1,5 @@
-/* Files of keys. What must hold: no crash, a refusal has a sentence that quotes no key, what was accepted is
- * found again under a name that is one word with fields within their bounds, and nothing else is found. */
+/* Files of keys. Invariants: no crash; a refusal has a sentence that quotes no key. An accepted key is found
+ * again, under a name that is one word, with fields within their bounds; no other key is found. */
 #include "api/keyring.h"
 
 #include "base/check.h"
@@ -16,7 +16,7 @@ static void check_key(const struct key *key)
            key->priority_last <= KEYRING_PRIORITY_MAX);
 }
 
-/* Every word of an accepted text that is a key is known; the ring knows no more than there are words. */
+/* Every word of an accepted text that is a key is found; the ring has no more keys than there are words. */
 static void check_words(const struct keyring *k, struct slice text)
 {
     uint32_t known = 0;

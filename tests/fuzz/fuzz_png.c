@@ -1,4 +1,4 @@
-/* Any bytes as a PNG. The chunks' checksums are made right, or nothing behind the first change would be
+/* Any bytes as a PNG. The chunks' checksums are corrected; otherwise nothing after the first change would be
  * read. */
 #include "fuzz_image.h"
 

@@ -1,5 +1,5 @@
-/* What a decoder of videos writes. What must hold: no crash, a frame has the bytes that it says and no more
- * than are allowed, every read ends, and the bytes of a frame are those behind its header. */
+/* The output of a video decoder. Invariants: no crash; a frame has the bytes that its header states, within
+ * the limit; every read ends; the bytes of a frame are the ones after its header. */
 #include "api/media_ppm.h"
 
 #include "base/check.h"

@@ -1,4 +1,4 @@
-/* Any bytes as a safetensors file: every tensor lies inside, behind the header. */
+/* Any bytes as a safetensors file: every tensor lies inside, after the header. */
 #include "weights/safetensors.h"
 
 #include "base/check.h"
@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct slice file = {(const char *)data, size};
     int r = safetensors_parse(file, size, see, &file, &e);
     ASSERT(r <= 0 && (r == 0 || r == -1 || e.text[0] != 0));
-    /* Nearly every random length field is too long: once more with one that fits. */
+    /* Nearly every random length field is too long: a second try with one that fits. */
     if (size < 8)
         return 0;
     char *fitted = malloc(size);

@@ -1,5 +1,5 @@
-/* Any bytes as a file of the SSD tier, and as a file's name: what is taken for whole has the length it says,
- * and what was sealed is whole. */
+/* Any bytes as a file of the SSD tier, and as a file's name: a file accepted as whole has the stated length,
+ * and a sealed one is whole. */
 #include "store/store_file.h"
 
 #include "base/check.h"
@@ -18,7 +18,7 @@ static void check_name(const uint8_t *data, size_t size)
     ASSERT(strcmp(name, again) == 0);
 }
 
-/* Sums that fit, so that what lies behind them is tried as well. */
+/* Corrected checksums, so that the data after them is tested as well. */
 static void check_sealed(const char *file, size_t size)
 {
     struct store_header h = {.kind = TIER_PAGE}, back;

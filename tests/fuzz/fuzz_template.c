@@ -1,8 +1,7 @@
-/* Chat templates and what they are rendered with. The first byte chooses limits; then a template up to the
- * first zero byte, then the request as JSON (an object of variables; `messages` and `tools` among them), or a
- * conversation of ours. What must hold: no crash, every refusal has its words, every bound is kept, the
- * scratch arena is as it was, a template renders the same text twice, whether its cuts are wanted or not, and
- * cuts lie in the text. */
+/* Chat templates and their variables. The first byte selects limits. Then comes a template up to the first
+ * zero byte, then the request as JSON (an object of variables; `messages` and `tools` among them), or a
+ * conversation of ours. Invariants: no crash; every refusal has a message; every bound is kept; the scratch
+ * arena is rewound; two renderings give the same text, with or without cuts; cuts lie in the text. */
 #include "base/check.h"
 #include "text/chat_template.h"
 
@@ -37,7 +36,7 @@ static void check_cuts(const struct chat_cuts *cuts, size_t len)
         ASSERT(cuts->bytes[i] > (i ? cuts->bytes[i - 1] : 0) && cuts->bytes[i] <= len);
 }
 
-/* `cuts`: NULL, or they are wanted. */
+/* `cuts`: NULL, or filled in. */
 static int render(const struct chat_template *t, const json_t *request,
                   const struct chat_template_limits *limits, struct buf *ret, struct chat_cuts *cuts)
 {
@@ -89,7 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             struct chat_cuts cuts;
             int first = render(t, request, limits, &one, NULL),
                 second = render(t, request, limits, &two, &cuts);
-            /* Following messages takes some memory, too. */
+            /* Tracing messages takes some memory, too. */
             ASSERT(second == first || second == -E2BIG);
             ASSERT(first != 0 || second != 0 || slice_eq(buf_slice(&one), buf_slice(&two)));
         }

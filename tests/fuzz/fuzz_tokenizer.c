@@ -1,7 +1,12 @@
-/* Bytes for the tokenizer. The first byte chooses: a tokenizer.json (split at the first zero byte from a
- * tokenizer_config.json), a tokenizer.json whose vocabulary is filled up with the bytes' tokens so that more
- * of it is reached, text for the bundled model's tokenizer, or token ids for it. What must hold: no crash, a
- * refusal says why, encoding and decoding give the text back, pieces of a decode give the whole. */
+/* Bytes for the tokenizer. The first byte selects their use:
+ *
+ * * a tokenizer.json (split at the first zero byte from a tokenizer_config.json);
+ * * a tokenizer.json whose vocabulary is completed with tokens for all bytes, so that more code is reached;
+ * * text for the bundled model's tokenizer;
+ * * token ids for it.
+ *
+ * Invariants: no crash; a refusal has a reason; decoding returns the encoded text; pieces of a decode give
+ * the whole. */
 #include "base/check.h"
 #include "text/detok.h"
 #include "text/tokenizer.h"
@@ -73,7 +78,7 @@ static void parse(struct slice json, struct slice config)
     arena_rewind(scratch, mark);
 }
 
-/* Adds the tokens of all bytes to the vocabulary at hand: a mutation never invents all 256 of them. */
+/* Adds the tokens of all bytes to the given vocabulary: a mutation never invents all 256 of them. */
 static void parse_filled(struct slice json, struct slice config)
 {
     json_t *root = json_loadb(json.ptr ? json.ptr : "", json.len, 0, NULL);
@@ -114,7 +119,7 @@ static void encode(struct slice text, bool added_tokens)
     struct buf out;
     buf_init(&out, 3 * text.len + 1, NULL);
     ASSERT(tokenizer_decode(canary, ids, count, false, &out) == 0);
-    /* Added tokens divide the text before it is normalised, so only the rest is the same as a whole. */
+    /* Added tokens split the text before it is normalised, so only the rest equals the whole. */
     if (!added_tokens) {
         ASSERT(unicode_nfc(scratch, text, NULL, &normal) == 0 && slice_eq(normal, buf_slice(&out)));
         arena_rewind(scratch, mark);

@@ -1,5 +1,5 @@
-/* Any bytes as a WebP. Its length is made right. What counts the groups of codes must find its way through
- * whatever libwebp decodes. */
+/* Any bytes as a WebP. Its length is corrected. The code that counts the groups of codes must accept every
+ * image that libwebp decodes. */
 #include "fuzz_image.h"
 
 #include <webp/decode.h>
@@ -11,7 +11,7 @@ static void mend(uint8_t *bytes, size_t len)
     memcpy(bytes + 8, "WEBP", 4);
 }
 
-/* Its first chunk alone, as libwebp would read on behind the chunk's end. */
+/* Its first chunk alone, because libwebp would read on after the chunk's end. */
 static bool libwebp_decodes(struct slice bytes)
 {
     int width, height;

@@ -1,5 +1,5 @@
-"""The release gates in small: each runs, and what does not depend on a machine's speed or on long runs
-holds."""
+"""The release gates in small: each runs, and conditions that do not depend on a machine's speed or on long
+runs hold."""
 
 import json
 import os
@@ -26,8 +26,8 @@ SMALL = {
     "images": ["--looks", "30", "--lookers", "4", "--video-frames", "8", "--gap-images", "1", "--gap-edge", "1024"],
     "draft": ["--draft-steps", "300", "--draft-tokens", "100", "--draft-batch", "32"],
 }
-# A slope over a second is none, and so are quantiles of a machine that runs other tests; whether drafts pay
-# follows from times too.
+# A slope over a second has no meaning, nor have quantiles of a machine that runs other tests; whether drafts
+# pay follows from times too.
 LONG_ONLY = ("slope", "p99", "period", "throughput", "every gap", "beside a flood", "beside unread", "beside large", "longest gap", "longest trim slice", "steps with drafts", "eight had", "less well")
 
 

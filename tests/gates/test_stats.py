@@ -1,5 +1,4 @@
-"""What the release gates compute from series: a fault of known size must be found, and none where there is
-none."""
+"""The statistics of the release gates: a fault of known size must be found, and none in a sound series."""
 
 import pathlib
 import random

@@ -16,7 +16,7 @@
 
 struct small_vision {
     uint32_t hidden, heads, depth, intermediate, grid;
-    uint32_t deepstack; /* so many, behind the first blocks */
+    uint32_t deepstack; /* this many, after the first blocks */
     uint32_t merge;     /* patches of a token's edge */
 };
 

@@ -103,7 +103,7 @@ static bool is_shifted_norm(const char *name)
     return strstr(name, "norm.weight") && !strstr(name, "linear_attn.norm");
 }
 
-/* HF's names and conventions to those of MLX: prefix, convolution's axes, norms as 1 + w. */
+/* HF's names and conventions to MLX's: prefix, convolution's axes, norms as 1 + w. */
 static void to_mlx_names(struct test_tensors *l, const char *prefix)
 {
     for (size_t i = 0; i < l->count; i++) {

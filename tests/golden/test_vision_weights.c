@@ -502,7 +502,7 @@ TEST(without_the_part_there_is_no_tower)
     assert_int_equal(model_encode_bytes(&without, 1000000), 0);
     assert_int_equal(model_probe(usual_dir(), &capped, &with, NULL), 0);
     assert_int_equal(with.vision.pixels_max, 100000);
-    /* A text model asked for images has none. */
+    /* A text model opened with images has none. */
     assert_int_equal(model_probe(SMALL_GOLDEN("llama"), &vision, &with, NULL), 0);
     assert_false(with.vision.present || with.has_vision);
 }

@@ -122,7 +122,7 @@ static inline double source_size(const struct linear_source *s, uint64_t expert,
            fabs((double)tensor_f32_at(&s->biases, g));
 }
 
-/* Packs into memory of exactly the bytes asked for; free(*memory_ret). */
+/* Packs into memory of exactly the required bytes; free(*memory_ret). */
 static inline struct matrix pack(const struct linear_source *s, uint32_t count, void **memory_ret)
 {
     struct matrix m;

@@ -13,7 +13,7 @@ struct bench {
     struct kern_query queries[QUERIES];
 };
 
-/* Pages lie in reverse order, with another head's bytes between K and V; what is not written is NaN. */
+/* Pages lie in reverse order, with another head's bytes between K and V; unwritten values are NaN. */
 static void bench_init(struct bench *b, struct rng *r, uint32_t head_dim, const struct kern_ops *ops)
 {
     size_t part = (size_t)PAGE_TOKENS * head_dim * sizeof(float);
@@ -48,7 +48,7 @@ static void bench_done(struct bench *b)
 }
 
 /* Bound: a score errs by head_dim roundings of its magnitudes, which an exponential passes on as a relative
- * error of every weight; the sums of weights and values add one rounding per token of a segment and some for
+ * error of every weight. The sums of weights and values add one rounding per token of a segment and some for
  * merging. */
 static void assert_attention(const struct bench *b, const struct kern_query *q, float scale, const char *tier)
 {
@@ -193,7 +193,7 @@ TEST(attention_in_parts_is_the_same)
             for (uint32_t i = 0; i < QUERIES; i++)
                 max[i] = sum[i] = NAN;
             for (uint32_t begin = 0; begin < TOKENS; begin += cuts[c]) {
-                /* Queries in two groupings: who shares a call does not matter either. */
+                /* Queries in two groupings: sharing a call does not matter either. */
                 ops->attn_part(&b.kv, b.queries, 5, begin, begin + cuts[c], 0.1f, max, sum, b.scratch);
                 ops->attn_part(&b.kv, b.queries + 5, QUERIES - 5, begin, begin + cuts[c], 0.1f, max + 5,
                                sum + 5, b.scratch);

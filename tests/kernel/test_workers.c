@@ -1,4 +1,4 @@
-/* test_workers.c - the pool: every tile once, turns in order, nothing left behind. */
+/* test_workers.c - the pool: every tile once, turns in order, nothing left over. */
 #include "test.h"
 
 #include "base/check.h"
@@ -115,7 +115,7 @@ TEST(turns_are_first_come_first_served)
     struct queue q = {0};
     struct visitor v[8];
     assert_int_equal(workers_create(2, NULL, &q.w), 0);
-    workers_turn_begin(q.w); /* nobody gets in while the queue forms */
+    workers_turn_begin(q.w); /* no other caller gets in while the queue forms */
     for (uint32_t i = 0; i < 8; i++) {
         v[i] = (struct visitor){.q = &q, .number = i};
         assert_int_equal(pthread_create(&v[i].thread, NULL, visit, &v[i]), 0);

@@ -1,7 +1,7 @@
-/* sim.h - what the files of the simulation share.
+/* sim.h - shared by the files of the simulation.
  *
- * A world has its own sizes: sequences, queue, groups with their pages and windows, states, limits. All of it
- * is sampled from one seed. */
+ * A world has its own sizes: batch, queue, groups with their pages and windows, states, limits. All of it is
+ * sampled from one seed. */
 #ifndef PLATEAU_TESTS_SIM_H
 #define PLATEAU_TESTS_SIM_H
 
@@ -14,9 +14,9 @@
 #define TABLE_MAX    64
 #define TOKENS_MAX   (TABLE_MAX * PAGE_TOKENS)
 #define CUTS_MAX     4
-#define FAMILIES     3 /* prompts of a family begin alike */
+#define FAMILIES     3 /* prompts of a family have a common prefix */
 #define STREAM_MAX   8 /* sampled tokens that a client has not read */
-#define DRAFTS_MAX   5 /* drafts of a sequence's step */
+#define DRAFTS_MAX   5 /* draft tokens of a sequence in a step */
 #define TOO_SLOW_NS  2000000000ull
 #define TENANTS      5
 
@@ -27,30 +27,30 @@ struct request {
     bool live;
     uint64_t id;
     uint32_t prompt, outputs, outputs_wanted;
-    uint32_t unread;              /* outputs that its client has not taken */
-    double reads;                 /* the chance that it takes some, each step */
-    uint64_t full_ns;             /* since when its sequence is paused */
-    bool sees;                    /* some of its tokens take more than what they are */
-    bool was_paused, was_waiting; /* waiting: for what its next token takes */
+    uint32_t unread;              /* sampled tokens that its client has not read */
+    double reads;                 /* probability that it reads some, each step */
+    uint64_t full_ns;             /* when its sequence was paused */
+    bool sees;                    /* some of its tokens need more than pages (images) */
+    bool was_paused, was_waiting; /* waiting: for the data of its next token */
     uint32_t tenant;
-    uint32_t ahead;        /* requests of its tenant that may rightly be finished before it */
-    uint64_t held_ns;      /* world.held_ns when it came */
-    uint64_t family, text; /* whose its first `alike` tokens are, and those of the prompt behind them */
+    uint32_t ahead;        /* requests of its tenant that may finish before it */
+    uint64_t held_ns;      /* world.held_ns at its arrival */
+    uint64_t family, text; /* source of its first `alike` tokens, and of the rest of its prompt */
     uint32_t alike;
     uint64_t token[TOKENS_MAX + 1]; /* counted from 1 */
-    uint64_t state[TOKENS_MAX + 1]; /* of all tokens up to each, as they are when nothing is shared */
+    uint64_t state[TOKENS_MAX + 1]; /* after each token, computed without sharing */
     struct prefix_key keys[TABLE_MAX];
     uint32_t cuts[CUTS_MAX];
     uint32_t tables[PAGE_GROUPS_MAX][TABLE_MAX];
 };
 
-/* What a pool's callbacks are given: the last one is the states'. */
+/* Argument of a pool's callbacks: the last one is the states'. */
 struct pool_of {
     struct world *world;
     uint32_t group;
 };
 
-/* What a page or state holds: how many tokens of a text, and which. */
+/* Content of a page or state: how many tokens of a text, and which. */
 struct stamp {
     uint64_t state;
     uint32_t tokens;
@@ -76,14 +76,14 @@ struct reading {
     struct stamp stamp;
 };
 
-/* A tier below the pools; io.arg NULL: this world has none. */
+/* A tier below the pools; io.arg NULL: none in this world. */
 struct sim_tier {
     struct tier_io io;
     struct stored stored[TIER_STORED_MAX];
     struct reading readings[TIER_READINGS_MAX];
     uint32_t readings_max, cursor;
-    uint64_t says_ns;         /* of a read */
-    double fails, late, pace; /* pace: how much slower computing seems */
+    uint64_t says_ns;         /* its estimate for a read */
+    double fails, late, pace; /* pace: factor by which computing seems slower */
     bool off;
 };
 
@@ -92,10 +92,10 @@ struct world {
     struct sched_opts opts;
     size_t state_bytes;
     uint32_t tokens_limit;              /* of one request */
-    uint32_t family_tokens[FAMILIES];   /* how far the prompts of each go together */
-    uint32_t tenants, weights[TENANTS]; /* who asks; the first one may flood */
+    uint32_t family_tokens[FAMILIES];   /* length of the common prefix of each family */
+    uint32_t tenants, weights[TENANTS]; /* clients; the first one may flood */
     bool floods;
-    bool calm; /* no more arrivals and no more trouble */
+    bool calm; /* no more arrivals and no more faults */
     struct ledger *ledger;
     struct account *all, *kv[PAGE_GROUPS_MAX], *state;
     struct arena *arena;
@@ -105,7 +105,7 @@ struct world {
     struct sched *sched;
     struct sim_tier tier;
     uint64_t now_ns, next_id;
-    uint64_t held_ns; /* paused or waiting, of all requests together */
+    uint64_t held_ns; /* time paused or waiting, of all requests together */
     struct request requests[REQUESTS_MAX];
 };
 
@@ -114,13 +114,14 @@ struct sim {
     uint64_t steps, seed, world, step;
     uint64_t outcomes[OUTCOMES], preemptions, tokens, decode_tokens, cached_tokens;
     uint64_t moves, units_trimmed, left_behind, evictions, reclaims;
-    uint64_t drafts, drafts_accepted, boundaries_drafted; /* boundaries: pages whose last token was a draft */
+    uint64_t drafts, drafts_accepted, boundaries_drafted; /* boundaries: pages whose last token was a draft
+                                                           * token */
     uint64_t phases_cancelled[SCHED_ENDED + 1], paused_cancelled;
     uint64_t stored, reads, fetched_tokens, fetches_failed;
     uint64_t waits,
-        ends_ready; /* sequences that waited for what a token takes; chunks that ended where the rest waits */
+        ends_ready; /* sequences that waited for a token's data; chunks that ended at missing data */
     uint64_t parks, parked_cancelled;
-    double wait_max_s, share_max; /* share: of the bound */
+    double wait_max_s, share_max; /* share: fraction of the bound */
 };
 extern struct sim sim;
 
@@ -131,26 +132,26 @@ struct stamp *state_stamp(const struct world *w, uint32_t state);
 
 /* sim_world.c */
 void world_open(struct world *w, uint64_t seed);
-/* Everything that was taken is back, to the byte. */
+/* Asserts that everything taken is returned, to the byte. */
 void world_close(struct world *w);
-/* Every invariant of every part. */
+/* Asserts every invariant of every part. */
 void world_check(struct world *w);
-/* Accounts that say no, trims, moves, evictions, a cleared cache. */
+/* Refusing accounts, trims, moves, evictions, a cleared cache. */
 void world_trouble(struct world *w);
 
 /* sim_tier.c */
 void tier_open(struct world *w);
 void tier_close(struct world *w);
 void tier_store(struct world *w, const struct prefix_key *key, enum tier_kind kind, struct stamp stamp);
-/* It loses things, and is off for a while. */
+/* Loses entries, and is off for a time. */
 void tier_trouble(struct world *w);
 
 /* sim_requests.c */
 void arrive(struct world *w);
-/* Clients read, or do not, or leave. */
+/* Clients read, pause, or leave. */
 void clients_act(struct world *w);
 void finish(struct world *w, struct request *q, enum outcome how);
-/* The token that a state gives, and the request having it. */
+/* The next token for a state, given the request. */
 uint64_t output_of(const struct request *q, uint64_t state);
 void draw(struct request *q, uint64_t state);
 bool is_placed(const struct sched_seq *seq);

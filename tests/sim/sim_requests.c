@@ -1,7 +1,7 @@
-/* sim_requests.c - what is asked, and how clients behave.
+/* sim_requests.c - requests, and the behaviour of clients.
  *
- * A text's state after each token follows from the state before and the token, and the next output from the
- * state: so the states that a request has alone are known, and what it computes in company must be the
+ * A text's state after each token follows from the state before and the token; the next output follows from
+ * the state. So the states of a request computed alone are known, and computing it in a batch must give the
  * same. */
 #include "sim.h"
 
@@ -34,7 +34,7 @@ uint64_t output_of(const struct request *q, uint64_t state)
     return rng_at(state, q->id);
 }
 
-/* Token `at` is there: so are the state behind it and, with the last of a page, that page's key. */
+/* Token `at` exists: so do the state after it and, with the last token of a page, that page's key. */
 static void append(struct request *q, uint32_t at, uint64_t token)
 {
     q->token[at] = token;
@@ -48,7 +48,7 @@ static void append(struct request *q, uint32_t at, uint64_t token)
 void draw(struct request *q, uint64_t state)
 {
     uint32_t at = q->prompt + q->outputs + 1;
-    /* What it has sampled so far is what it samples alone, or this is wrong. */
+    /* All outputs until now equal those of the request alone. */
     append(q, at, output_of(q, state));
     ASSERT(q->token[at] == output_of(q, q->state[at - 1]));
     q->outputs++;
@@ -64,7 +64,7 @@ static void draw_text(struct world *w, struct request *q)
         append(q, i, i <= q->alike ? rng_at(q->family, i) : rng_at(~q->text, i));
     uint32_t wanted = between(w, 0, CUTS_MAX), at = 0;
     for (uint32_t i = 0; i < wanted; i++) {
-        /* Some where the text stops being alike, as a renderer finds them. */
+        /* Some where the common text ends, as a renderer finds them. */
         uint32_t cut = (chance(w, 0.5) ? q->alike : between(w, 1, q->prompt)) / PAGE_TOKENS * PAGE_TOKENS;
         if (cut > at && cut < q->prompt)
             at = q->cuts[q->seq.cut_count++] = cut;
@@ -75,7 +75,7 @@ static void draw_text(struct world *w, struct request *q)
 
 static uint32_t tokens_wanted(struct world *w)
 {
-    /* Mostly short, some as long as they can be. */
+    /* Mostly short, some of the maximum length. */
     uint32_t most = chance(w, 0.2) ? w->tokens_limit - 1 : MAX_OF(w->tokens_limit / 8, 2u);
     return between(w, 1, most);
 }
@@ -105,7 +105,7 @@ static double draw_reader(struct world *w)
     return reads[between(w, 0, COUNT_OF(reads) - 1)];
 }
 
-/* One sequence: a request, or one of its choices, which differ in what they draw only. */
+/* One sequence: a request, or one of its choices, which differ only in their samples. */
 static void add(struct world *w, uint32_t tenant, uint64_t text, uint64_t family, uint32_t alike,
                 uint32_t prompt)
 {
@@ -173,7 +173,7 @@ static void cancel(struct world *w, struct request *q, enum outcome how)
     finish(w, q, how);
 }
 
-/* As the engine does: a full stream pauses the sequence, and after a while ends it. */
+/* As the engine does: a full stream pauses the sequence, and after a time ends it. */
 static void read_stream(struct world *w, struct request *q)
 {
     if (q->unread > 0 && (w->calm || chance(w, q->reads)))
@@ -192,7 +192,7 @@ static void read_stream(struct world *w, struct request *q)
     }
 }
 
-/* What tokens take comes bit by bit, in any order, and may go again. */
+/* Data of tokens arrives piece by piece, in any order, and may be evicted again. */
 static void draw_ready(struct world *w, struct request *q)
 {
     if (w->calm)
@@ -210,7 +210,7 @@ void clients_act(struct world *w)
         struct request *q = &w->requests[i];
         if (q->live)
             read_stream(w, q);
-        /* No more than its stream has room for. */
+        /* At most the free room of its stream. */
         if (q->live && !q->seq.paused)
             q->seq.drafts = MIN_OF(between(w, 0, DRAFTS_MAX), STREAM_MAX - q->unread - 1);
         if (q->live)

@@ -2,13 +2,14 @@
  * virtual time.
  *
  * A run is a number of worlds of WORLD_STEPS steps. Requests arrive in bursts and with choices, have
- * priorities and cuts, are cancelled in every state, and are read fast, slowly or not at all; accounts refuse
- * memory; steps fail; units are trimmed, pages and snapshots move, tokens wait for what else computing them
- * takes, prefixes are evicted, and read again from a tier that is late, fails and forgets. After every step
- * every invariant is checked, and what a step reads must be what its sequence's own tokens gave, alone: a
- * page that two sequences write, a prefix that is not the sequence's, a page that was moved or dropped under
- * somebody is found at once. Every request ends exactly once and within a bound. A failure prints the command
- * that replays its world. */
+ * priorities and cuts, are cancelled in every state, and are read fast, slowly or not at all. Accounts refuse
+ * memory; steps fail; units are trimmed; pages and snapshots move; tokens wait for data that their
+ * computation needs. Prefixes are evicted, and read again from a tier that is late, fails and forgets.
+ *
+ * Every invariant is checked after every step. A step must read exactly the content that its sequence's own
+ * tokens give, alone. So a page that two sequences write, a wrong prefix, or a page moved or dropped during
+ * use is found at once. Every request ends exactly once and within a bound. A failure prints the command that
+ * replays its world. */
 #include "sim.h"
 
 #include <signal.h>
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define COVERED_STEPS 100000 /* so many steps meet everything that this is about */
+#define COVERED_STEPS 100000 /* this many steps cover every event below */
 
 struct sim sim;
 static const char *program;
@@ -100,11 +101,11 @@ static void print_run(void)
            (ull)sim.paused_cancelled, (ull)sim.phases_cancelled[SCHED_FETCHING]);
 }
 
-/* With fewer, a seed whose disks are mostly sound and fast may see none arrive or fail, and nobody leave
- * meanwhile. */
+/* With fewer reads, a seed whose disks are mostly sound and fast may have no arrival or failure, and no
+ * client that leaves during a read. */
 #define SURE_READS 150
 
-/* A simulation in which something never happens says nothing about it. */
+/* A simulation in which some event never happens does not test it. */
 static bool is_covered(void)
 {
     bool sure = sim.reads >= SURE_READS;

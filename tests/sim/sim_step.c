@@ -1,7 +1,7 @@
-/* sim_step.c - one step: plan, "compute", done, and what must hold of each.
+/* sim_step.c - one step: plan, "compute", done, and the invariants of each.
  *
- * Pages and states hold stamps. A sequence goes on from the stamps it reads and from nothing else, so what it
- * writes and samples is right only if all that it was given is. */
+ * Pages and states hold stamps. A sequence continues from the stamps it reads and from nothing else, so its
+ * writes and samples are right only if all its input is. */
 #include "sim.h"
 
 #define STEP_BASE_NS  1000000ull
@@ -25,13 +25,13 @@ static void take_ended(struct world *w)
 
 /* ---- computing ---- */
 
-/* All that the window of a token at `from` shows; returns the state that the last of it gives. */
+/* Reads all pages in the window of a token at `from`; returns the state after the last of them. */
 static uint64_t read_pages(struct world *w, const struct request *q, uint32_t group, uint32_t from)
 {
     const struct page_group *g = &w->opts.groups[group];
     uint64_t state = q->state[0];
     uint32_t first = page_group_first(g, from);
-    /* Nothing the window shows lies before it, and the page at it shows something. */
+    /* No token before page `first` is in the window, and some token of that page is. */
     ASSERT(g->window == 0 || first == 0 || first * PAGE_TOKENS + g->window <= from + 1);
     ASSERT(g->window == 0 || (first + 1) * PAGE_TOKENS + g->window > from + 1);
     for (uint32_t i = 0; i < first; i++)
@@ -50,7 +50,7 @@ static void write_page(struct world *w, const struct request *q, uint32_t page_i
 {
     for (uint32_t g = 0; g < w->opts.group_count; g++) {
         uint32_t page = q->seq.pages[g][page_index];
-        /* Nobody writes into a page that others read. */
+        /* A page with other readers is never written. */
         ASSERT(page_pool_refs(w->opts.groups[g].pages, page) == 1);
         *page_stamp(w, g, page) = stamp;
     }
@@ -67,8 +67,8 @@ static uint64_t read_state(struct world *w, const struct request *q, uint32_t st
     return s->state;
 }
 
-/* `drafted`: drafts that are right; what the others leave is overwritten before anybody reads it. Returns
- * the state behind the last token that is none. A step that fails leaves nonsense where it wrote. */
+/* `drafted`: accepted draft tokens; writes of the others are overwritten before any read. Returns the state
+ * after the last accepted token. A step that fails writes garbage. */
 static uint64_t compute_seq(struct world *w, const struct sched_step_seq *r, uint32_t drafted, bool lost)
 {
     struct request *q = request_of(r->seq);
@@ -91,14 +91,14 @@ static uint64_t compute_seq(struct world *w, const struct sched_step_seq *r, uin
     return known_state;
 }
 
-/* ---- what must hold of a plan ---- */
+/* ---- invariants of a plan ---- */
 
 static bool waits(const struct sched_seq *seq)
 {
     return seq->ready > 0 && seq->done >= seq->ready;
 }
 
-/* The sequence that must always get on. */
+/* The sequence that must always make progress. */
 static struct request *oldest_active(struct world *w)
 {
     struct request *best = NULL;
@@ -113,7 +113,7 @@ static struct request *oldest_active(struct world *w)
     return best;
 }
 
-/* It keeps its place unless it was alone without memory; and while it decodes, each step has it. */
+/* It keeps its place unless it was alone without memory; and while it decodes, it is in each step. */
 static void check_oldest(const struct request *q, const struct sched_plan *plan)
 {
     bool planned = false;
@@ -146,7 +146,7 @@ static void check_chunk(const struct world *w, const struct sched_step_seq *r, u
     ASSERT(!w->opts.states || seq->state != NONE);
 }
 
-/* Who could go on does: nothing spins, and nothing sleeps with work at hand. */
+/* An empty plan means no sequence could run: no busy loop, and no sleep while there is work. */
 static void check_empty(const struct world *w)
 {
     for (size_t i = 0; i < REQUESTS_MAX; i++) {
@@ -176,8 +176,8 @@ static void check_plan(struct world *w, const struct sched_plan *plan, uint32_t 
     sim.drafts += drafts;
 }
 
-/* How many times its own share all tenants take together: the one thing of theirs that its wait may grow
- * with. */
+/* The weights of all tenants in multiples of this tenant's: the only property of other tenants that may
+ * lengthen its wait. */
 static uint64_t shares_of(const struct world *w, const struct request *q)
 {
     uint64_t weights = 0;
@@ -186,7 +186,7 @@ static uint64_t shares_of(const struct world *w, const struct request *q)
     return DIV_UP(weights, w->weights[q->tenant]);
 }
 
-/* With the step's time: longest a sequence with a page may go without a token. */
+/* With the step's time: the longest time that a sequence with a page may go without a token. */
 static void check_waits(struct world *w, const struct sched_plan *plan)
 {
     uint64_t step_max = STEP_BASE_NS + w->opts.tokens_max * STEP_TOKEN_NS + IDLE_NS;
@@ -212,7 +212,7 @@ static void check_waits(struct world *w, const struct sched_plan *plan)
 
 /* ---- the step ---- */
 
-/* How many tokens the sequence samples; it may end before its drafts do. */
+/* How many tokens the sequence samples; it may end before its draft tokens do. */
 static uint32_t draws_of(struct world *w, const struct sched_step_seq *r)
 {
     const struct request *q = request_of(r->seq);

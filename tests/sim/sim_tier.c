@@ -1,5 +1,5 @@
-/* sim_tier.c - a tier below the pools, in virtual time: what was evicted or written behind, read in any
- * order, late, or not at all.
+/* sim_tier.c - a tier below the pools, in virtual time: it gets evicted and written-back entries. It is read
+ * in any order; reads come late, or not at all.
  *
  * Each world has its own disk: fast or slow, sound or not, with room for few or many reads. It may lose
  * anything at any time. */
@@ -21,7 +21,7 @@ static bool is_there(struct world *w, const struct prefix_key *key, enum tier_ki
     return s->used && s->kind == kind && prefix_key_eq(&s->key, key);
 }
 
-/* What is there already gives way: so much for a limit. */
+/* A full tier overwrites an old entry: that is its limit. */
 void tier_store(struct world *w, const struct prefix_key *key, enum tier_kind kind, struct stamp stamp)
 {
     ASSERT(stamp.tokens > 0 && stamp.tokens % PAGE_TOKENS == 0);
@@ -135,14 +135,14 @@ void tier_open(struct world *w)
                              .give = tier_give};
 }
 
-/* Nobody has anything under way. */
+/* Asserts that no read or write is under way. */
 void tier_close(struct world *w)
 {
     for (uint32_t i = 0; i < TIER_READINGS_MAX; i++)
         ASSERT(!w->tier.readings[i].used);
 }
 
-/* Written behind: what the tier lacks, a few at a time. */
+/* Write-back: entries that the tier lacks, a few at a time. */
 static void write_behind(struct world *w)
 {
     struct prefix_unstored u;
@@ -166,7 +166,7 @@ void tier_trouble(struct world *w)
     if (chance(w, 0.05))
         write_behind(w);
     if (chance(w, 0.03)) {
-        /* As a restart: what was written is all there is. */
+        /* As a restart: only written entries are left. */
         write_behind(w);
         prefix_index_clear(w->index);
     }

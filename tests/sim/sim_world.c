@@ -24,7 +24,7 @@ struct stamp *state_stamp(const struct world *w, uint32_t state)
     return (struct stamp *)(state_pool_base(w->opts.states) + state * w->state_bytes);
 }
 
-/* ---- what the pools ask for ---- */
+/* ---- callbacks of the pools ---- */
 
 static void on_evict(void *arg, uint32_t page)
 {
@@ -85,7 +85,7 @@ static bool shrink(struct world *w, uint32_t group)
            (state_pool_compact(w->opts.states) || prefix_index_evict_snapshot(w->index));
 }
 
-/* The other pools' free units; then what they have cached. */
+/* Trims the other pools' free units; then evicts their cached entries. */
 static bool on_refusal(void *arg, bool cached)
 {
     struct pool_of *p = arg;
@@ -104,7 +104,7 @@ static bool on_refusal(void *arg, bool cached)
 
 static size_t draw_page_bytes(struct world *w)
 {
-    /* Smaller than a unit, no divisor of one, larger than one. */
+    /* Smaller than a unit, not a divisor of one, larger than one. */
     static const size_t sizes[] = {4096, 131072 + 64, 262144, 786432, (3 << 20) + 64};
     return sizes[between(w, 0, COUNT_OF(sizes) - 1)];
 }
@@ -145,7 +145,7 @@ static void draw_sizes(struct world *w)
     w->opts.queue_timeout_ns = chance(w, 0.5) ? between(w, 1, 50) * 100000000ull : 0;
 }
 
-/* ---- from beginning to end ---- */
+/* ---- open and close ---- */
 
 static void create_pages(struct world *w, uint32_t group, bool reuse)
 {
@@ -265,7 +265,7 @@ void world_close(struct world *w)
 
 /* ---- trouble ---- */
 
-/* So much more and no further, until it is lifted. */
+/* Allows this much more, until the limit is lifted. */
 static void limit(struct world *w, struct account *a, double set, double lift)
 {
     if (w->calm || chance(w, lift))
@@ -274,7 +274,7 @@ static void limit(struct world *w, struct account *a, double set, double lift)
         account_set_limit(a, account_numbers(a).reserved + between(w, 0, 2) * UNIT_BYTES);
 }
 
-/* As a trim does: units, and what has to move or go for more of them. */
+/* As a trim: units, and pages moved or evicted for more of them. */
 static void trim(struct world *w)
 {
     uint32_t group = between(w, 0, w->opts.group_count);

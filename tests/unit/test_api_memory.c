@@ -1,4 +1,5 @@
-/* test_api_memory.c - a request's bytes are its own, whoever frees them, and all of them go back. */
+/* test_api_memory.c - a request's bytes are its own, whichever thread frees them, and all of them are
+ * returned. */
 #include "test_ledger.h"
 
 #include "api/json_depth.h"
@@ -111,7 +112,7 @@ TEST(json_is_charged_to_the_request_that_it_belongs_to)
     assert_non_null(v);
     size_t used = m.used;
     assert_true(used > 0);
-    /* Outside of its building nothing is charged; what belongs to it is given back by whoever drops it. */
+    /* Outside of its building nothing is charged; its values are credited to it wherever they are dropped. */
     json_array_append_new(v, json_string("x"));
     json_array_remove(v, 2);
     assert_true(m.used < used);

@@ -1,4 +1,4 @@
-/* Arenas: lifetimes, alignment, zeroing, limits, and who pays. */
+/* Arenas: lifetimes, alignment, zeroing, limits, and charges. */
 #include "test.h"
 
 #include "base/arena.h"

@@ -56,7 +56,7 @@ static void fixture_init(struct fixture *f, uint64_t seed)
     fixture_init_as(f, seed, false);
 }
 
-/* The definition: the lowest rank, the leftmost, until there is none. */
+/* The definition: merge the pair of lowest rank, the leftmost, until no pair has a rank. */
 static size_t merge_naively(const struct fixture *f, uint32_t *ids, size_t count)
 {
     for (;;) {

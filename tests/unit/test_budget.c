@@ -10,7 +10,7 @@
 
 #define MS 1000000.0
 
-/* A step's cost in ms: so much, per decoding sequence, per prompt token; noise is a share. */
+/* A step's cost in ms: fixed, per decoding sequence, per prompt token; noise is a share. */
 struct machine {
     double fixed_ms, seq_ms, prompt_ms, noise;
 };
@@ -154,7 +154,7 @@ static struct budget_load load_of(const struct crowd *c)
     return load;
 }
 
-/* One behind another, in chunks of whole pages. */
+/* One after another, in chunks of whole pages. */
 static uint32_t read_prompts(struct crowd *c, uint32_t tokens)
 {
     uint32_t given = 0;

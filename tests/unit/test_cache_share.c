@@ -1,4 +1,4 @@
-/* One budget in many places: never more than it, and what is of least use goes first. */
+/* One budget for many caches: never exceeded, and the stalest entries go first. */
 #include "test.h"
 
 #include "memory/cache_share.h"
@@ -12,7 +12,7 @@
 #define ENTRIES_MAX 400
 #define BUDGET      10000
 
-/* Entries of one place, those of least use first; they are as large as its layout makes them. */
+/* Entries of one place, the stalest first; their size follows from its layout. */
 struct place {
     struct cache_share share;
     uint64_t entry_bytes;
@@ -57,7 +57,7 @@ static void evict(struct place *p)
     look(p);
 }
 
-/* What the owner does when it is poked: evicts what it was asked for. */
+/* An owner's reaction to a poke: it evicts the bytes requested of it. */
 static void give(struct world *w, uint32_t i)
 {
     struct place *p = &w->places[i];
@@ -67,7 +67,7 @@ static void give(struct world *w, uint32_t i)
     settle(w, i);
 }
 
-/* All who run in this place are done: their entries are cached, as many as it may. */
+/* All users in this place have ended: their entries are cached, up to its allowance. */
 static void release(struct world *w, uint32_t i)
 {
     struct place *p = &w->places[i];
@@ -116,7 +116,7 @@ TEST(one_share_has_all_of_it)
     assert_true(w.places[0].used_ns[0] == 2000 && w.places[0].used_ns[60] == 3000);
 }
 
-/* Two layouts: bytes of one make room for those of the other, the oldest first whosever they are. */
+/* Two layouts: entries of one make room for the other's, the oldest first in either. */
 TEST(the_oldest_goes_first_whosever_it_is)
 {
     struct world w = world_of(3, (uint64_t[]){100, 70, 30});
@@ -168,8 +168,8 @@ TEST(what_is_dear_to_compute_stays_longer)
     assert_false(cache_share_is_staler(&cheap, &dear, 10000));
 }
 
-/* Places come and go, run, release and are asked in any order; the sum holds after each step, and when all is
- * quiet nobody is owed. */
+/* Places come and go, run, release and are asked in any order. The sum holds after each step, and at rest no
+ * request is open. */
 PROPERTY(the_sum_holds_whatever_happens, seed)
 {
     struct rng rng = {seed, 0};

@@ -203,7 +203,7 @@ TEST(parts_and_odd_messages_do_no_harm)
     kitchen_init(&k, SLICE("{% for m in messages %}{% for p in m.content %}{{p.text|default('#')}}{% endfor "
                            "%};{% endfor %}"));
     assert_true(render(&k, messages, NULL, true));
-    /* Before the image, and between it and what is asked about it. */
+    /* Before the image, and between it and the question about it. */
     assert_true(slice_starts(buf_slice(&k.text), SLICE("#;#  What")));
     assert_int_equal(k.cuts.bytes[0], 2);
     assert_int_equal(k.cuts.bytes[1], 5);
@@ -279,7 +279,7 @@ static void check_cuts(const char *name, struct kitchen *k, const json_t *messag
     if (n != k->cuts.bytes[0])
         fail_msg("%s: another first message differs at %zu, the first cut is at %zu", name, n,
                  k->cuts.bytes[0]);
-    /* Each turn as it was sent, and the whole conversation. */
+    /* Each turn's prompt when it was sent, and the whole conversation. */
     for (size_t turn = user + 1; follows && turn < count; turn++) {
         json_t *before = json_array();
         for (size_t i = 0; i < turn; i++)

@@ -1,4 +1,4 @@
-/* Directories of safetensors files: which files count, which tensor lies where, and what is refused. */
+/* Directories of safetensors files: which files count, which tensor lies where, and refusals. */
 #include "test_files.h"
 #include "test_ledger.h"
 

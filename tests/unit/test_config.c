@@ -1,4 +1,4 @@
-/* config.json and generation_config.json: aliases, defaults, bounds, and what is refused in words. */
+/* config.json and generation_config.json: aliases, defaults, bounds, and refusals with a message. */
 #include "test_files.h"
 
 #include "model/config.h"
@@ -379,8 +379,8 @@ TEST(pages_have_room_for_mtp_where_it_is_computed)
     expect_page(&c, c.full_count + 1);
 }
 
-/* States first, where they are without drafts; then what is held, the hidden states, the header: none
- * overlaps. */
+/* States first, at the same offsets as without drafts; then pending values, the hidden states, the header: no
+ * overlap. */
 TEST(states_have_room_for_what_is_held_where_tokens_are_drafted)
 {
     struct config c = reads("{" QWEN3_5 "}");

@@ -1,4 +1,4 @@
-/* Data URLs: what is a byte, what is skipped, what is refused and with which words. */
+/* Data URLs: bytes, skipped characters, refusals and their messages. */
 #include "vision/data_url.h"
 #include "base/check.h"
 #include "base/rng.h"

@@ -1,5 +1,5 @@
-/* Decoding: what Pillow sees in every kind of image, turned or not; limits; what is broken; and that no
- * byte stays charged. */
+/* Decoding: equal to Pillow for every kind of image, turned or not; limits; damage; and that no byte stays
+ * charged. */
 #include "vision/decode.h"
 #include "base/check.h"
 #include "encode.h"
@@ -154,7 +154,7 @@ TEST(a_still_gets_the_models_size)
     free((char *)bytes.ptr);
 }
 
-/* Inks as Adobe stores them: 255 is none. */
+/* Inks as Adobe stores them: 255 is no ink. */
 TEST(ycck_is_read_as_cmyk)
 {
     struct scene s = scene_of(ACCOUNT_NO_LIMIT);

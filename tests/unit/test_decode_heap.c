@@ -16,7 +16,7 @@ void __libc_free(void *p);
 static struct {
     bool on;
     long live, peak;         /* bytes of the heap since it is on */
-    long charged, uncovered; /* the charge at present; the most that live was above it */
+    long charged, uncovered; /* the current charge; the maximum of live bytes above it */
     long most_charged;
 } heap;
 

@@ -1,5 +1,5 @@
-/* What is refused: over a limit, broken, cut short, hostile, not wanted any more; with which words, and with
- * every byte given back. */
+/* Refusals: over a limit, broken, cut short, hostile, cancelled; each with its message, and with every byte
+ * returned. */
 #include "base/check.h"
 #include "base/rng.h"
 #include "test_ledger.h"
@@ -215,7 +215,7 @@ TEST(bytes_between_a_jpegs_segments_are_skipped)
     struct slice bytes = test_image("jpeg_turned_6.jpg");
     struct account *a = test_account(ACCOUNT_NO_LIMIT);
     struct err e = {{0}};
-    size_t at = slice_find(bytes, SLICE("\xff\xdb"), 0); /* behind the segments of metadata */
+    size_t at = slice_find(bytes, SLICE("\xff\xdb"), 0); /* after the segments of metadata */
     char *longer = malloc(bytes.len + 3);
     assert_non_null(longer);
     memcpy(longer, bytes.ptr, at);

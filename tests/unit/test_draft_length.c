@@ -11,8 +11,8 @@
 #define SEQS_MAX 16
 #define DEPTH    4
 
-/* A step's time: so much, and per token; beyond `knee` tokens each costs `steep` more. Noise: a share;
- * hiccup: the chance of a step three times as long. */
+/* A step's time: fixed, and per token; beyond `knee` tokens each costs `steep` more. Noise: a share; hiccup:
+ * the chance of a step three times as long. */
 struct machine {
     double base_ns, token_ns, knee, steep_ns, draft_ns, noise, hiccup;
 };
@@ -43,7 +43,7 @@ static uint32_t draw_right(struct world *w, uint32_t seq, uint32_t drafts)
     return right;
 }
 
-/* One step with so many total_drafts; returns what it took, drafting included. */
+/* One step with these drafts; returns its time, drafting included. */
 static double run_step(struct world *w, const uint32_t *drafts, bool measured)
 {
     uint32_t total_drafts = 0, deepest = 0, drafting = 0;
@@ -84,7 +84,7 @@ static void choose(struct world *w, uint32_t *drafts)
     assert_true(sum <= 32);
 }
 
-/* Tokens per second of the policy over so many steps. */
+/* Tokens per second of the policy over `steps` steps. */
 static double run(struct world *w, uint32_t steps)
 {
     uint32_t drafts[SEQS_MAX];
@@ -97,7 +97,7 @@ static double run(struct world *w, uint32_t steps)
     return w->tokens / w->ns * 1e9;
 }
 
-/* And of the same depth for all who draft, whatever it costs. */
+/* The same with one fixed depth for all drafting sequences, at any cost. */
 static double run_fixed(const struct world *like, uint32_t depth, uint32_t steps)
 {
     struct world w = *like;
@@ -155,7 +155,7 @@ TEST(rejected_draftes_are_given_up)
     }
 }
 
-/* The first draft costs a pass of the head, those behind it none. */
+/* The first draft token costs a pass of the head, later ones none. */
 TEST(drafts_from_the_past_go_as_far_as_they_pay)
 {
     static const struct machine dear_head = {1e6, 1e4, 16, 5e4, 4e5, 0.05, 0.005};

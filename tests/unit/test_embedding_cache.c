@@ -1,4 +1,4 @@
-/* Features by content: what is found, what stays, what goes first, and that no byte is left. */
+/* Features by content: hits, kept entries, the order of eviction, and that no byte remains. */
 #define TEST_SEEDS 20
 #include "test_ledger.h"
 
@@ -34,7 +34,7 @@ static void close_embedding_cache(struct fixture *f)
     arena_free(f->arena);
 }
 
-/* One of a page's bytes, unless more rows are asked for. */
+/* One of a page's bytes, unless `rows` is larger. */
 static struct embedding_cache_key key(uint8_t look, uint32_t rows)
 {
     return (struct embedding_cache_key){.sha256 = {[31] = look}, .rows = rows, .columns = 16, .frames = 1};
@@ -201,7 +201,7 @@ TEST(the_table_has_an_end)
     close_embedding_cache(&f);
 }
 
-/* Any order of all calls: each entry keeps what it was filled with while somebody references it. */
+/* Any order of all calls: each entry keeps its content while it is referenced. */
 PROPERTY(any_traffic_keeps_what_is_referenced, seed)
 {
     struct fixture f;

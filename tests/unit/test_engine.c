@@ -130,7 +130,7 @@ TEST(a_slow_reader_pauses_and_gets_the_same_tokens)
     slow->deaf = true;
     struct request_id id = stream_id(slow->stream);
     wait_until(&f, is_paused, &id);
-    /* It keeps its place and disturbs nobody. */
+    /* It keeps its place and delays no other request. */
     wait_over(&f, other);
     expect_same(other, want);
     assert_int_equal(slow->count, 0);

@@ -102,7 +102,7 @@ static inline const struct tokenizer *test_tokenizer(void)
 #define CLIENT_TOKENS_MAX 4096
 
 struct client {
-    struct stream *stream; /* NULL: none, or over and let go */
+    struct stream *stream; /* NULL: never opened, or released after its end */
     bool deaf;             /* does not take */
     bool over;
     uint32_t ids[CLIENT_TOKENS_MAX];
@@ -328,7 +328,7 @@ struct gate {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool shut, waiting; /* waiting: a step stands before it */
-    uint32_t passes;    /* so many steps may pass though it is shut */
+    uint32_t passes;    /* this many steps may pass though it is shut */
     int result;         /* what the next step gives */
 };
 

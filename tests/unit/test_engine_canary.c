@@ -66,7 +66,7 @@ TEST(the_bundled_model_answers_as_its_reference_eight_at_a_time)
 
 struct stop_case {
     const char *stop;
-    const char *text; /* what is left of "accessdb is in section 8." */
+    const char *text; /* the rest of "accessdb is in section 8." */
     uint32_t tokens;  /* sampled; 0: it is not found */
 };
 

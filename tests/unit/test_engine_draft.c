@@ -1,4 +1,4 @@
-/* Drafted tokens change none: whoever drafts, whatever is drafted, in any company. */
+/* Speculative decoding changes no token: with every drafter, any draft tokens, in any batch. */
 #include "test_engine_draft.h"
 
 static const char *const models[] = {TINY("qwen3"), TINY("qwen3_5"), TINY("qwen3_5_moe")};

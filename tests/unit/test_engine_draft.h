@@ -1,4 +1,4 @@
-/* test_engine_draft.h - who drafts in tests, what is asked there, and what it is compared with. */
+/* test_engine_draft.h - drafters for tests, their prompts, and the reference. */
 #ifndef PLATEAU_TESTS_TEST_ENGINE_DRAFT_H
 #define PLATEAU_TESTS_TEST_ENGINE_DRAFT_H
 
@@ -14,11 +14,11 @@
 #define SPECS        8
 #define SEQUENCE_MAX 2048
 
-/* ---- who drafts ---- */
+/* ---- drafters ---- */
 
 enum manner { RIGHT, WRONG, MIXED, OWN_PAST };
 
-/* What each sequence is without drafts: who knows it drafts right. */
+/* Each sequence's tokens without drafts: a drafter that has them is always accepted. */
 struct known {
     uint32_t ids[SEQUENCE_MAX], count;
 };
@@ -26,7 +26,7 @@ struct known {
 struct drafter {
     struct engine_faults faults;
     enum manner manner;
-    bool sparing; /* only as many as pay */
+    bool sparing; /* up to the draft length that pays */
     const struct known *known;
     uint32_t known_count;
     atomic_uint asked;
@@ -71,7 +71,7 @@ static inline void open_drafting(struct fixture *f, const char *dir, struct engi
     test_engine_start(f, dir, o);
 }
 
-/* ---- what is asked ---- */
+/* ---- requests ---- */
 
 static uint32_t prompts[SPECS][PROMPT];
 

@@ -1,4 +1,4 @@
-/* Every way a request can end, and what is left afterwards: nothing. */
+/* Every way a request can end, and that nothing remains afterwards. */
 #include "test_engine_scene.h"
 
 #define DIR TINY("qwen3_5")
@@ -59,7 +59,7 @@ TEST(a_length_a_stop_token_and_a_stop_string_leave_nothing)
     finish(&f);
 }
 
-/* ---- because nobody wants it ---- */
+/* ---- ended by its client ---- */
 
 TEST(a_lone_prefill_stops_inside_its_step)
 {
@@ -109,8 +109,8 @@ TEST(what_a_stop_string_held_back_waits_for_the_reader)
     struct engine_opts o = gated(DIR);
     o.tokenizer = test_tokenizer();
     start(&f, &o);
-    /* A bias makes it say "a" for ever; "a" 250 times and something else is no stop string that comes true,
-     * but holds all. */
+    /* A bias makes it say "a" endlessly. The stop string, "a" 250 times and another letter, never completes,
+     * but holds back all text. */
     char text[250];
     memset(text, 'a', sizeof(text));
     text[249] = 'b';
@@ -206,7 +206,7 @@ TEST(jobs_hold_no_more_than_is_planned_for_them)
     wait_all(&f);
     expect_end(&f, submit(&f, &s), FINISH_LENGTH);
     finish(&f);
-    /* Nobody has anything, and still it does not fit: no use in waiting. */
+    /* No other request holds memory, and still it does not fit: waiting would not help. */
     o.requests_bytes_max = room.job_bytes / 2;
     start(&f, &o);
     assert_int_equal(try_submit(&f, &s, &none, &after, &e), -ENOMEM);

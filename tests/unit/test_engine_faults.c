@@ -1,5 +1,5 @@
-/* What goes wrong below a request: memory refused at every place where it is asked for, steps that hang, work
- * for nobody. Afterwards every account is as it was, and the next request gets the tokens it always gets. */
+/* Faults below a request: memory refused at every reservation, steps that hang, work without a client.
+ * Afterwards every account is the same as before, and the next request gets its usual tokens. */
 #include "test_engine_scene.h"
 
 /* ---- reservations that fail ---- */
@@ -38,10 +38,10 @@ static void set_faults(void)
 }
 
 struct refusals {
-    uint32_t before, after; /* requests that were not taken in, and that ended for want of memory */
+    uint32_t before, after; /* requests that were not accepted, and that ended for lack of memory */
 };
 
-/* One request while the n-th reservation is refused. False: it was not asked for so many. */
+/* One request while the n-th reservation is refused. False: it made fewer reservations. */
 static bool run_refused(struct fixture *f, const struct job_spec *s, const uint32_t *want, unsigned n,
                         bool lasts, struct refusals *ends)
 {
@@ -69,7 +69,7 @@ static bool run_refused(struct fixture *f, const struct job_spec *s, const uint3
     return was;
 }
 
-/* Refused once, an engine may find another way; when nothing is given any more, the request ends. */
+/* Refused once, an engine may find another way; when all later reservations fail, the request ends. */
 static void refuse_each(const char *dir, uint64_t cache_bytes, bool lasts)
 {
     struct fixture f;
@@ -113,7 +113,7 @@ TEST(each_and_all_that_follow_may_be_refused)
     refuse_each_of(true);
 }
 
-/* Six of two kinds at once while the n-th reservation is refused. False: they did not ask for so many. */
+/* Six of two kinds at once while the n-th reservation is refused. False: they made fewer. */
 static bool run_six(struct fixture *f, const uint32_t *want, unsigned n)
 {
     struct job_spec s = greedy(prompt, 300, ANSWER);
@@ -138,7 +138,7 @@ static bool run_six(struct fixture *f, const uint32_t *want, unsigned n)
     return refused();
 }
 
-/* Nobody is harmed but by the memory that is missing. */
+/* Only the request without its memory may be harmed. */
 TEST(each_reservation_among_others_may_be_refused)
 {
     struct fixture f;
@@ -189,7 +189,7 @@ TEST(an_engine_that_cannot_be_made_leaves_nothing)
     }
 }
 
-/* ---- nothing is computed for nobody ---- */
+/* ---- no work without a client ---- */
 
 TEST(who_left_the_queue_is_never_computed)
 {
@@ -239,7 +239,7 @@ TEST(a_step_that_hangs_is_seen_from_outside)
     gate_wait(&gate);
     uint64_t since = numbers(&f).progress_ns, now_ns = clock_now_ns();
     assert_true(since > 0 && since <= now_ns);
-    /* Who submits, leaves or looks does not make it look alive. */
+    /* Submitting, leaving or querying does not make it appear alive. */
     abort_client(&f, submit(&f, &s));
     assert_true(numbers(&f).progress_ns == since);
     struct request_id ids[4], id = stream_id(c->stream);
@@ -248,7 +248,7 @@ TEST(a_step_that_hangs_is_seen_from_outside)
     gate_set(&gate, false, 0);
     wait_over(&f, c);
     wait_until(&f, is_not_watched, NULL);
-    /* Who does not read is no work. */
+    /* A client that does not read is no work. */
     s = greedy(prompt, 20, 600);
     struct client *deaf = submit(&f, &s);
     deaf->deaf = true;

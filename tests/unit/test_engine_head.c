@@ -1,8 +1,8 @@
 /* The bundled model's own head drafts, alone and before the sequence's past. */
 #include "test_engine_draft.h"
 
-/* The bundled model's own head, and behind it what `draft` says for the sequence's past; NULL: the past
- * itself. */
+/* The bundled model's own head, and after it the prediction of `draft` for the sequence's past; NULL: the
+ * past itself. */
 static void run_head(bool past, uint32_t (*says)(void *, const uint32_t *, uint32_t, uint32_t, uint32_t *))
 {
     struct fixture plain, f;
@@ -38,7 +38,7 @@ TEST(what_the_past_has_behind_the_heads_draft_changes_no_token)
     run_head(true, draft);
 }
 
-/* The head's K and V lie in the pages: what is found is as good as what was computed, to the last draft. */
+/* The head's K and V lie in the pages: a hit equals the computed ones, to the last draft token. */
 TEST(a_prefix_that_is_found_changes_no_draft_of_the_head)
 {
     struct fixture f;

@@ -1,5 +1,5 @@
-/* Engines that share a machine: one budget for what they cache, asked for bytes by others, and what a
- * teardown leaves. */
+/* Engines that share a machine: one budget for their caches, requests to give bytes, and the remains of a
+ * teardown. */
 #include "test_engine_scene.h"
 
 #include "memory/holders.h"
@@ -155,7 +155,7 @@ TEST(an_engine_gives_what_is_free_and_then_what_is_older_than_it_was_told)
     holders_free(hs);
 }
 
-/* A sequence runs on: its pages are nobody's to take. */
+/* A sequence continues: its pages cannot be reclaimed. */
 TEST(what_a_request_uses_is_not_given)
 {
     struct fixture f;
@@ -215,8 +215,8 @@ static int refuse_decommit(void *arg)
     return atomic_load((atomic_bool *)arg) ? -EINVAL : 0;
 }
 
-/* The system takes nothing back: the engine closes all the same, its accounts are empty, and what it held is
- * seen, and taken by the next clear. */
+/* The system takes nothing back: the engine closes anyway, and its accounts are empty. Its bytes are listed
+ * as an orphan, and the next clear frees them. */
 TEST(what_an_engine_could_not_give_back_is_an_orphan)
 {
     struct fixture f, again;

@@ -5,7 +5,7 @@
 
 #define ANSWER_SEEN 12
 
-/* ---- what is seen ---- */
+/* ---- images ---- */
 
 static struct image *golden_image(const json_t *image)
 {
@@ -128,7 +128,7 @@ TEST(a_prefix_that_is_found_has_its_images_not_encoded)
     test_engine_start(&f, EYES, &o);
     expect_same(run_seen(&f, &s, ANSWER_SEEN), &want);
     assert_int_equal(numbers(&f).images_encoded, 1);
-    /* It ends in the page of the prompt's last tokens: what is behind it is all that is new. */
+    /* It ends in the page of the prompt's last tokens: only the tokens after it are new. */
     say(&s, 60, 5);
     alone(&s, ANSWER_SEEN, &want);
     expect_same(run_seen(&f, &s, ANSWER_SEEN), &want);
@@ -141,7 +141,7 @@ TEST(a_prefix_that_is_found_has_its_images_not_encoded)
     seen_done(&s);
 }
 
-/* A cut may lie inside of a image: what is found ends there, and the rest of it is computed. */
+/* A cut may lie inside an image: the hit ends there, and the rest of the image is computed. */
 TEST(a_prefix_may_end_in_the_middle_of_a_image)
 {
     struct fixture f;
@@ -156,7 +156,7 @@ TEST(a_prefix_may_end_in_the_middle_of_a_image)
     run_spec(&f, &spec);
     struct seen other = one_image(20, 8, 8, 3);
     say(&other, 30, 77);
-    other.tokens[84] = 3; /* behind the image */
+    other.tokens[84] = 3; /* after the image */
     alone(&other, ANSWER_SEEN, &want);
     struct client *c = run_seen(&f, &other, ANSWER_SEEN);
     expect_same(c, &want);

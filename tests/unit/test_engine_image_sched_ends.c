@@ -81,7 +81,7 @@ static struct seen two_images(uint64_t look)
     return s;
 }
 
-/* Somebody else has the place, where it must be queued. A step or slice stands before the gate then. */
+/* Another request has the place, where it must be queued. A step or slice stands before the gate then. */
 static struct client *bring(struct fixture *f, const struct seen *seen, int phase)
 {
     struct job_spec spec = ask(seen, 100), other = greedy(prompt, 20, 1000);
@@ -210,7 +210,8 @@ TEST(images_that_fit_one_by_one_go_through_one_by_one)
         seen_done(&seen[i]);
 }
 
-/* Pages and room for features are short at once: who has the one may wait for who has the other. */
+/* Pages and room for features are short at once: a sequence with the one may wait for a sequence with the
+ * other. */
 PROPERTY(short_of_pages_and_of_room_for_images_all_end, seed)
 {
     struct scene s;
@@ -257,8 +258,8 @@ static int refuse(void *arg)
     return at > 0 && count >= at;
 }
 
-/* From each of its reservations on, until nothing is asked for any more: the request ends and says why,
- * others are answered. */
+/* From each of its reservations on, until there are no more: the request ends with the reason, others are
+ * answered. */
 TEST(a_request_without_memory_for_its_image_says_so)
 {
     struct scene s;

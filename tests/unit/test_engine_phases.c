@@ -1,12 +1,12 @@
-/* What may happen to a request in each of its phases, at a step of which nothing but the end is still to
- * come: it leaves, the step fails, others order something, the engine closes. Afterwards nothing is left, and
- * the next request gets its tokens. */
+/* Every event in every phase of a request, at a step that only has to end: the client leaves, the step fails,
+ * other requests give orders, the engine closes. Afterwards nothing remains, and the next request gets its
+ * tokens. */
 #include "test_engine_scene.h"
 
-#include "engine/engine_state.h" /* how many wait in the inbox: nobody else can know */
+#include "engine/engine_state.h" /* how many wait in the inbox: only the engine has that number */
 
 #define DIR  TINY("qwen3")
-#define LONG 400 /* tokens of those that are brought into a phase */
+#define LONG 400 /* tokens of requests brought into a phase */
 
 enum { PREFILLING, DECODING, QUEUED, PAUSED, PREEMPTED, PHASES };
 static const enum job_phase phases[PHASES] = {JOB_PREFILLING, JOB_DECODING, JOB_QUEUED, JOB_PAUSED,
@@ -95,7 +95,7 @@ static struct client *bring(struct scene *s, int phase)
     return c;
 }
 
-/* Those that ended well got the tokens they get alone. */
+/* Requests that ended well got the same tokens as alone. */
 static void expect_answers(const struct scene *s)
 {
     for (uint32_t i = 0; i < s->f.client_count; i++) {
@@ -133,8 +133,8 @@ static void leave(struct scene *s, struct client *c)
     uint32_t count = c->count;
     abort_client(&s->f, c);
     undeafen(c);
-    /* The step that stands there ends, the next begins without it, and then its end is told: whatever others
-     * do. */
+    /* The current step ends, the next begins without it, and then its end is reported, in spite of other
+     * orders. */
     for (int steps = 0; steps < 2 && s->f.client_count > 1; steps++)
         gate_pass(&gate);
     while (listen_once(&s->f, 0))
@@ -180,7 +180,7 @@ static bool is_among(const struct request_id *ids, uint32_t count, struct reques
     return false;
 }
 
-/* Who has a sequence in it ends with a sentence; who has none goes on. */
+/* A request in the step ends with a message; one without a sequence in it continues. */
 static void fail_step(struct scene *s, struct client *c)
 {
     uint64_t errors = numbers(&s->f).step_errors;
@@ -249,7 +249,7 @@ TEST(a_cache_cleared_in_any_phase_harms_nobody)
 
 /* ---- the engine closes ---- */
 
-/* Whoever comes now is told so at once. */
+/* A new request is refused at once with that reason. */
 static void expect_closing(struct scene *s)
 {
     struct err e = {""};

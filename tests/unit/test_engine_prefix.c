@@ -1,5 +1,5 @@
-/* Prefixes change what is computed, never what comes out: golden answers from the cache, conversations,
- * random traffic. */
+/* Prefixes change the computation, never the output: golden answers from the cache, conversations, random
+ * traffic. */
 #define TEST_SEEDS 3 /* models and accounts are few */
 #include "test_engine.h"
 
@@ -153,7 +153,7 @@ TEST(only_with_a_recurrent_state_does_a_prompt_take_a_step_for_each_cut)
     }
 }
 
-/* All at once: one reads the prompt, the others what is behind its last whole page. */
+/* All at once: one prefills the prompt, the others only the tokens after its last whole page. */
 TEST(choices_of_one_request_read_their_prompt_once)
 {
     for (size_t i = 0; i < COUNT_OF(tiny_models); i++) {
@@ -237,7 +237,7 @@ TEST(an_engine_that_remembers_sleeps_when_it_is_idle)
     test_engine_close(&f);
 }
 
-/* What happens to the pools meanwhile, and to requests that nobody waits for. */
+/* Events in the pools, and to requests without a client. */
 static void trouble(struct fixture *f, struct rng *rng)
 {
     struct engine_cleared given;
@@ -305,7 +305,7 @@ PROPERTY(random_traffic_has_the_same_tokens, seed)
         expect_same(mine[i], fresh.clients[i]);
         cached += mine[i]->finish.cached_tokens;
     }
-    /* With states, a few snapshots may all be evicted before somebody comes for them. */
+    /* With states, a few snapshots may all be evicted before a request needs them. */
     assert_true(cached > 0 || model_shape(f.m->model)->state_bytes > 0);
     test_engine_close(&f);
     test_engine_close(&fresh);

@@ -24,7 +24,7 @@ static bool has_room(struct fixture *f, void *arg)
     return n.running + n.waiting < 12;
 }
 
-/* Whoever is preempted goes on with the same tokens, and everybody ends. */
+/* A preempted request continues with the same tokens, and every request ends. */
 PROPERTY(random_requests_in_few_pages_get_their_tokens, seed)
 {
     enum { COUNT = 24 };

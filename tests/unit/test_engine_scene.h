@@ -100,7 +100,7 @@ static inline struct account_list list_accounts(void)
     return l;
 }
 
-/* Clients are freed, no request is left and nothing is cached any more: all accounts are as they were. */
+/* Clients are freed, no request is left and nothing is cached: all accounts are the same as before. */
 static inline void expect_settled(struct fixture *f, const struct account_list *before)
 {
     struct engine_cleared cleared;

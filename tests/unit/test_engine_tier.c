@@ -1,6 +1,6 @@
 /* Prefixes that come from disk: the same tokens as computed, after an unload and after a restart; and a disk
  * that fails or hangs costs hits only. */
-#define TEST_DRAFTS_MAX 2 /* so states say how many tokens are held behind them */
+#define TEST_DRAFTS_MAX 2 /* so that states record how many pending tokens follow them */
 #include "test_engine.h"
 #include "test_store.h"
 
@@ -171,7 +171,7 @@ TEST(many_with_the_same_prompt_read_it_once)
 
 /* ---- trouble ---- */
 
-/* Written by one engine, then asked of another one. */
+/* Written by one engine, then read by another one. */
 static void prepare(const char *name, struct store *st, uint32_t *want)
 {
     struct fixture f = {0};
@@ -286,7 +286,7 @@ TEST(a_disk_that_hangs_delays_no_other_and_is_given_up)
     struct engine_numbers n;
     engine_numbers(f.engine, &n);
     assert_int_equal(n.fetching, 1);
-    /* Who leaves does not wait for the disk. */
+    /* A client that leaves does not wait for the disk. */
     stream_close(left->stream);
     engine_wake(f.engine);
     wait_over(&f, left);

@@ -1,5 +1,4 @@
-/* What an engine gives back: when nothing runs, when it is told to, when memory is short; and that no token
- * changes. */
+/* Trims of an engine: at rest, on order, and when memory is short; and that no token changes. */
 #define TEST_SEEDS 3 /* models and accounts are few */
 #include "test_engine.h"
 
@@ -133,7 +132,7 @@ static void reclaim(const char *dir)
     for (uint32_t times = 0; times < 4; times++) {
         uint64_t before = numbers(&f).cache_bytes;
         engine_reclaim(f.engine);
-        /* An order comes behind it, and is answered when both are done. */
+        /* An order queues after it, and is answered when both are done. */
         assert_int_equal(engine_trim(f.engine, &given), 0);
         run(&f, 1000 + times, 40, 1);
         assert_true(numbers(&f).cache_bytes < before);

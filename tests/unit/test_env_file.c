@@ -1,5 +1,5 @@
-/* Environment files: what is read, and that what a shell or systemd would read otherwise is refused without
- * being quoted. */
+/* Environment files: what counts as a setting; text that a shell or systemd would read in another way is
+ * refused without being quoted. */
 #include "base/check.h"
 #include "cli/env_file.h"
 #include "cli/options.h"

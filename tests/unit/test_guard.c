@@ -1,4 +1,4 @@
-/* The guard: room across engines and models, help for who runs, and stages of pressure. */
+/* The guard: room across engines and models, help for running requests, and stages of pressure. */
 #define TEST_SEEDS 3
 #include "test_engine_scene.h"
 
@@ -262,8 +262,8 @@ TEST(a_stuck_engine_is_passed_over_and_its_request_lives)
 
 /* ---- help ---- */
 
-/* All memory is in the caches of one model: the other's requests get what they need, and nobody is preempted
- * or ended. */
+/* All memory is in the caches of one model: the other's requests get theirs, and no request is preempted or
+ * ended. */
 TEST(an_engine_gets_units_from_the_caches_of_others)
 {
     struct machine m;
@@ -302,7 +302,7 @@ TEST(an_engine_gets_units_from_the_caches_of_others)
     machine_close(&m);
 }
 
-/* Only an idle model holds what is needed. */
+/* Only an idle model holds enough memory. */
 TEST(an_idle_model_goes_for_a_request_that_runs)
 {
     struct machine m;
@@ -312,7 +312,7 @@ TEST(an_idle_model_goes_for_a_request_that_runs)
     machine_add_idle(&m, 16 * UNIT_BYTES);
     open_engine(&m, &a, TINY("qwen3"), "a");
     open_engine(&m, &b, TINY("qwen3_5"), "b");
-    fill_cache(&a, 1); /* so that there is something to ask for */
+    fill_cache(&a, 1); /* so that there are bytes to reclaim */
     wait_until(&a, is_at_rest, NULL);
     account_set_limit(ledger_root(test_ledger()),
                       account_numbers(ledger_root(test_ledger())).reserved + UNIT_BYTES);
@@ -330,8 +330,8 @@ TEST(an_idle_model_goes_for_a_request_that_runs)
     machine_close(&m);
 }
 
-/* Two models, a ceiling for less than both want, random requests on both at once and loads in between:
- * everybody gets the tokens that they get alone, and the sum holds. */
+/* Two models under a ceiling too low for both, random requests on both at once, and loads in between. Every
+ * request gets the same tokens as alone, and the sum holds. */
 PROPERTY(both_models_get_their_tokens_under_one_ceiling, seed)
 {
     enum { COUNT = 16 };
@@ -417,7 +417,7 @@ TEST(pressure_takes_caches_then_models_then_new_work_and_lets_go)
     while (m.unloads == 0)
         nanosleep(&(struct timespec){0, 5000000}, NULL);
     assert_true(info_of(m.holders, "a").now.cached_bytes < cached);
-    /* Who ran already goes on. */
+    /* The running request continues. */
     wait_over(&a, c);
     tokens_alone(TINY("qwen3"), &s, want);
     expect_tokens(c, want, 600);

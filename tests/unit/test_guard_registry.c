@@ -193,7 +193,7 @@ TEST(a_load_takes_caches_first_and_then_an_idle_model)
     assert_int_equal(info(0).state, MODEL_READY);
     holders_numbers(scene.holders, &after);
     assert_true(after.cached_bytes < before.cached_bytes);
-    /* The third has to do without one of the models: nothing else is left. */
+    /* The third load needs one of the models unloaded: nothing else is left. */
     struct holders_reclaimed r;
     holders_reclaim(scene.holders, HOLDER_CLEAR, WAIT_NS, &r);
     account_set_limit(ledger_root(test_ledger()), reserved() + needed);
@@ -232,14 +232,14 @@ TEST(what_an_unload_left_is_seen_freed_by_a_clear_and_hinders_no_load_that_fits)
     assert_null(account_find(ledger_root(test_ledger()), "a"));
     holders_numbers(scene.holders, &n);
     assert_true(n.orphans == 1 && n.orphan_bytes > 2 * UNIT_BYTES);
-    /* A clear says who has failed. */
+    /* A clear names the holder that failed. */
     holders_reclaim(scene.holders, HOLDER_CLEAR, WAIT_NS, &r);
     assert_true(r.failed == 1 && strcmp(r.failures[0].name, "a") == 0 && r.bytes == 0);
     /* Where there is room beside the orphan, the model loads again. */
     assert_int_equal(ask(&f, 0, 1, 4), FINISH_LENGTH);
     atomic_store(&refused, false);
     unload(0);
-    /* Where there is none, the orphan is asked before the load is refused. */
+    /* Without that room, the orphan is tried before the load is refused. */
     holders_numbers(scene.holders, &n);
     assert_int_equal(n.orphans, 1);
     account_set_limit(ledger_root(test_ledger()), reserved() + needed - UNIT_BYTES);
@@ -275,8 +275,8 @@ static void *use_models(void *arg)
         }
         int how = ask(&f, (uint32_t)rng_below(&rng, MODELS), rng_below(&rng, 20),
                       1 + (uint32_t)rng_below(&rng, 30));
-        /* Refused while others have a lease on what would have to go, or ended by somebody's unload; never
-         * for want of memory of a request that was taken. */
+        /* Refused while others have a lease on the models to unload, or ended by an unload; never out of
+         * memory after it was accepted. */
         assert_true(how == FINISH_LENGTH || how == FINISH_SHUTDOWN || how == -ENOMEM || how == -EPIPE);
         atomic_fetch_add(how == FINISH_LENGTH ? &served : &refusals, 1);
     }

@@ -1,5 +1,5 @@
-/* Who holds memory: asked by messages, shown from the first byte to the last, and reached by every clear,
- * whoever fails. */
+/* Holders of memory: asked by messages, listed from the first byte to the last, and reached by every clear,
+ * whichever fails. */
 #include "test_ledger.h"
 
 #include "base/check.h"
@@ -164,8 +164,8 @@ static int refuse_decommit(void *arg)
     return *(const bool *)arg ? -EINVAL : 0;
 }
 
-/* The account of the one who has gone is empty; the bytes are where everybody sees them, until the system
- * takes them. */
+/* The account of the closed holder is empty; the bytes are listed as an orphan until the system takes
+ * them. */
 TEST(what_a_teardown_leaves_is_an_orphan_that_a_clear_reaches)
 {
     struct owner o = {0};
@@ -267,7 +267,7 @@ TEST(who_wants_memory_is_told_when_there_is_some)
     assert_int_equal(bytes, 100);
     assert_false(holders_next_want(hs, &id, &bytes));
     assert_true(holder_want(o[0].h, 100, now_ns + 2));
-    /* Whoever helps takes too long. */
+    /* The listener takes too long. */
     assert_false(holder_want(o[0].h, 100, now_ns + 2 * NS_PER_S));
     holders_helped(hs, id, 0);
     assert_int_equal(o[0].pokes, 1);

@@ -324,7 +324,7 @@ TEST(a_stop_waits_for_open_requests_and_answers_new_ones)
     client_expect_close(late);
     client_send(late_held, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
     app_wait(&app.ready, 6);
-    /* The one that was held before is let go: nobody waits for the other. */
+    /* The connection held before is released at once: it does not wait for the other. */
     uint64_t start = clock_now_ns();
     close(held);
     pthread_join(app.thread, NULL);

@@ -1,14 +1,14 @@
 /* test_http_app.h - a small application on a real server, and clients that write raw bytes to it.
  *
- * app_start() listens on a free port of 127.0.0.1 and serves in a thread; app_stop() stops it, frees it and
- * with it returns every byte to the test's ledger. The path of a request decides its answer:
+ * app_start() listens on a free port of 127.0.0.1 and serves in a thread. app_stop() stops the server and
+ * frees it, which returns every byte to the test's ledger. The path of a request decides its answer:
  *     /echo          its body, or its method and path when it has none
  *     /hold          never answers
  *     /later         is answered from a tick
  *     /last          is answered when the server's grace is over
  *     /refuse        is answered 401 before its body is read
  *     /drop          is closed when it is whole; /shut before its body is read
- *     /named         has an x-request-id from the beginning
+ *     /named         has an x-request-id from the start
  *     /stream?count=N&bytes=M   N messages of M letters, as fast as the client reads
  *     /open          a stream that begins and sends nothing more
  *     /big?bytes=M   M letters in one piece
@@ -323,7 +323,7 @@ static inline int client_open(void)
     return client_open_small(0);
 }
 
-/* What does not go out (the server has closed) is the answer's business. */
+/* When the server has closed, the rest is not sent; the answer shows why. */
 static inline void client_send_bytes(int fd, const char *bytes, size_t len)
 {
     while (len > 0) {
@@ -355,7 +355,7 @@ struct answer {
     char head[4096];
     char *body;
     size_t body_bytes;
-    bool closed; /* the server closed the connection behind it */
+    bool closed; /* the server closed the connection after it */
 };
 
 static inline const char *answer_header(const struct answer *a, const char *name)

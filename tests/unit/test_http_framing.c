@@ -1,5 +1,5 @@
-/* Bytes that two readers could take for different requests get one answer, in the envelope, and nothing
- * behind them is read. */
+/* Bytes that two readers could take for different requests get one answer, in the envelope, and no later byte
+ * is read. */
 #include "test_http_app.h"
 
 #define NEXT    "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -47,7 +47,7 @@ static void check_one_answer(const char *text, int status, const char *code)
     assert_non_null(strstr(text, "x-request-id: "));
 }
 
-/* In one piece, in two, and byte by byte; behind another request too. */
+/* In one piece, in two, and byte by byte; after another request too. */
 static void expect_fault_of(const char *request, size_t len, int status, const char *code)
 {
     struct bytes got;
@@ -200,14 +200,14 @@ TEST(a_fault_waits_for_the_answers_before_it)
     assert_true(now && last && last > now && strstr(now, "abcde") && strstr(last, "folded_header"));
     assert_int_equal(count(got.text, "HTTP/1.1 "), 3);
     close(fd);
-    /* Behind an answer that closes, nothing is said about what follows. */
+    /* After an answer that closes, later bytes get no answer. */
     fd = client_open();
     client_send(fd, "GET /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET /echo HTTP/1.1\r\n x\r\n");
     read_to_the_end(fd, &got);
     assert_int_equal(count(got.text, "HTTP/1.1 "), 1);
     assert_non_null(strstr(got.text, "HTTP/1.1 200"));
     close(fd);
-    /* Nor behind a refusal that does not wait for the body. */
+    /* Nor after a refusal that does not wait for the body. */
     fd = client_open();
     client_send(fd,
                 "POST /refuse HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n");
@@ -236,7 +236,7 @@ TEST(a_fault_reaches_a_client_that_keeps_sending)
 
 TEST(requests_as_large_as_may_be_fit_the_library)
 {
-    /* Headers, arguments and cookies up to the limit, behind one another in one write. */
+    /* Headers, arguments and cookies up to the limit, one after another in one write. */
     app_start((struct http_server_opts){0});
     char request[16384] = "GET /echo?a";
     for (int i = 0; i < 20; i++)

@@ -57,7 +57,7 @@ TEST(each_request_knows_where_it_came_in)
     app_stop();
 }
 
-/* Its two places, and those for clients that are told that there are no more. */
+/* Its two places, and the places for refusals when it is full. */
 static void fill(int (*open)(void), int fds[10])
 {
     for (int i = 0; i < 10; i++)

@@ -1,4 +1,4 @@
-/* Who may stay when connections run out. */
+/* Which connections stay when places run out. */
 #include "test_http_app.h"
 
 #include "http/http_peer.h"
@@ -133,7 +133,7 @@ TEST(vital_paths_are_answered_beyond_the_limit)
     app_start((struct http_server_opts){.connections_max = 2, .vital_paths = vital});
     int held[2], dripping[100];
     hold(held, 2);
-    /* Neither clients that say nothing nor those that drip hold the places beyond. */
+    /* Neither silent nor dripping clients hold the excess places. */
     for (int i = 0; i < 100; i++) {
         dripping[i] = client_open();
         client_send(dripping[i], i % 2 ? "" : "GET /ec");

@@ -233,7 +233,7 @@ TEST(chunks_have_one_form)
     check_shapes(shapes, COUNT_OF(shapes));
 }
 
-/* A request with `count` times `line` behind the Host. */
+/* A request with `count` times `line` after the Host. */
 static enum http_fault fault_of(const char *line, int count, const char *rest)
 {
     char text[8192] = "GET / HTTP/1.1\r\nHost: a\r\n";

@@ -90,7 +90,7 @@ TEST(the_kernel_holds_little_of_a_stream_that_is_not_read)
 TEST(a_client_that_leaves_its_stream_is_noticed)
 {
     app_start((struct http_server_opts){0});
-    /* A silent stream, one in the middle, and one that nobody reads. */
+    /* A silent stream, one in the middle, and one that its client does not read. */
     static const char *const requests[] = {"GET /open HTTP/1.1\r\nHost: a\r\n\r\n",
                                            "GET /stream?count=1000000&bytes=100 HTTP/1.1\r\nHost: a\r\n\r\n"};
     for (int i = 0; i < 6; i++) {

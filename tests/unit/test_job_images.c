@@ -1,4 +1,4 @@
-/* A job's images: which are taken, who holds them, and what they do to the keys of its pages. */
+/* A job's images: which are accepted, references to them, and their effect on the keys of its pages. */
 #include "test_ledger.h"
 
 #include "base/check.h"
@@ -166,7 +166,7 @@ static struct keys keys_of(const struct scene *c)
     return keys;
 }
 
-/* How many pages from the beginning have the same keys. */
+/* How many pages of the common prefix have the same keys. */
 static uint32_t alike(const struct keys *a, const struct keys *b)
 {
     uint32_t i = 0;

@@ -1,4 +1,4 @@
-/* Keys: how files of them are read, what is refused without being quoted, and whose each is. */
+/* Keys: the format of their files, refusals that quote no key, and the owner of each. */
 #include "api/keyring.h"
 #include "base/check.h"
 #include "test.h"

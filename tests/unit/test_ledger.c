@@ -127,7 +127,7 @@ TEST(a_floor_counts_above_at_once_and_is_then_used_up)
     expect(a, 600, 0, 0);
     expect(models, 900, 0, 0);
     assert_int_equal(account_would_free(a, 100), 0);
-    /* What the floor holds is nobody else's, and costs nothing above when it is taken. */
+    /* The bytes of a floor are reserved for its account, and taking them costs nothing above. */
     assert_int_equal(account_reserve(other, 101), -ENOMEM);
     assert_int_equal(account_reserve(other, 100), 0);
     assert_int_equal(account_reserve(kv, 500), 0);
@@ -277,7 +277,7 @@ TEST(a_long_name_is_cut_and_classes_have_names)
 
 enum { ACCOUNTS = 12 };
 
-/* What the tree should hold, by adding up: whoever has a floor counts as at least that above. */
+/* The expected tree, by adding up: an account with a floor counts as at least that above. */
 struct plain {
     int parent[ACCOUNTS];
     uint64_t limit[ACCOUNTS], floor[ACCOUNTS], own_reserved[ACCOUNTS], own_used[ACCOUNTS];

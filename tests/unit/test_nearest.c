@@ -1,4 +1,4 @@
-/* Misspelled names: what is close is found, and what is not is not drafted at. */
+/* Misspelled names: a close name is found, and a distant one is not. */
 #include "base/check.h"
 #include "cli/nearest.h"
 #include "test.h"

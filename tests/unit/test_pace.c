@@ -41,7 +41,7 @@ TEST(one_that_is_starved_sleeps_between_its_pieces_instead)
     struct pace p;
     pace_begin(&p);
     pace_next(&p, true);
-    p.wall_ns -= NS_PER_S; /* as if the piece had taken so much longer than it worked */
+    p.wall_ns -= NS_PER_S; /* as if the piece had taken this much longer than it worked */
     pace_next(&p, true);
     assert_false(priority_is_low());
     uint64_t slept_ns = p.slept_ns;
@@ -49,7 +49,7 @@ TEST(one_that_is_starved_sleeps_between_its_pieces_instead)
     pace_next(&p, true);
     assert_false(priority_is_low());
     assert_true(p.slept_ns > slept_ns);
-    /* While nobody computes it does not sleep. */
+    /* It does not sleep while no work runs. */
     slept_ns = p.slept_ns;
     work_ms(2);
     pace_next(&p, false);

@@ -1,4 +1,4 @@
-/* Pages that move: what is cached goes down until no unit can be emptied, and nothing else changes. */
+/* Pages that move: cached pages move down until no unit can be emptied, and nothing else changes. */
 /* One account each, and the ledger of a test has 16. */
 #define TEST_SEEDS 15
 #include "test_ledger.h"
@@ -224,7 +224,7 @@ TEST(others_give_before_a_cached_page_goes)
     assert_int_equal(take(&f), 2);
     assert_false(f.asked_for_cached);
     assert_int_equal(f.evicted, 0);
-    /* Nobody has any more: the cached one goes, and others' caches are left alone. */
+    /* No other pool has free memory: the cached page goes, and other pools' caches stay. */
     assert_int_equal(take(&f), 0);
     assert_int_equal(f.evicted, 1);
     assert_false(f.asked_for_cached);
@@ -235,7 +235,7 @@ TEST(others_give_before_a_cached_page_goes)
     close_pool(&f);
 }
 
-/* Fewest units that what may not move leaves possible: none but the last is emptied into those below it. */
+/* The fewest units that unmovable pages allow: only the last is emptied into lower ones. */
 static void check_packed(struct fixture *f)
 {
     bool movable_only = true;

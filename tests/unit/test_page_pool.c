@@ -1,4 +1,4 @@
-/* Pages: which one is handed out, what is committed for it, what is given back, who may be evicted. */
+/* Pages: the order of taking, commits, trims, evictions. */
 /* One account each, and the ledger of a test has 16. */
 #define TEST_SEEDS 15
 #include "test_ledger.h"
@@ -76,7 +76,7 @@ static bool on_run(void *arg, void (*task)(void *task_arg, uint32_t i), void *ta
     return !c->is_busy;
 }
 
-/* Pages of 1.5 units, the pool's account limited to so many units. */
+/* Pages of 1.5 units, the pool's account limited to `units` units. */
 static struct fixture *open_with_crew(struct fixture *f, uint64_t units, struct crew *crew,
                                       struct units_crew *ret)
 {
@@ -107,12 +107,12 @@ TEST(pages_that_are_about_to_be_taken_are_committed_at_once)
         memset(page_pool_base(f.pool) + i * (UNIT_BYTES * 3 / 2), 7, UNIT_BYTES * 3 / 2);
     }
     assert_int_equal(committed(&f), 15 * UNIT_BYTES);
-    /* What is ready already is not asked for, nor is a crew for one page. */
+    /* Ready pages need no commit, nor does one page need a crew. */
     page_pool_unref(f.pool, 2);
     page_pool_prepare(f.pool, 1);
     page_pool_prepare(f.pool, 2);
     assert_int_equal(crew.runs, 1);
-    /* At most so many units at once; the lowest. */
+    /* At most UNITS_AT_ONCE units at once; the lowest. */
     page_pool_prepare(f.pool, 90);
     assert_int_equal(committed(&f), (15 + UNITS_AT_ONCE) * UNIT_BYTES);
     page_pool_check(f.pool);

@@ -190,7 +190,7 @@ static uint64_t up_to(struct rng *rng, uint64_t most)
     return rng_below(rng, most) + 1;
 }
 
-/* Whatever is asked for: a plan that holds, or a refusal that is right about what would. */
+/* For every wish: a plan that holds, or a refusal whose suggestion would hold. */
 PROPERTY(a_plan_holds_or_the_refusal_is_right, seed)
 {
     struct rng rng = {seed, 0};

@@ -1,4 +1,4 @@
-/* Prefixes of models with windows: which pages a hit needs, and what is left when some of them go. */
+/* Prefixes of models with windows: which pages a hit needs, and the remains after some are evicted. */
 #define TEST_SEEDS 4 /* four accounts each, and the ledger of a test has 16 */
 #include "test_ledger.h"
 
@@ -11,7 +11,7 @@
 
 enum { CHAIN_MAX = 12, GROUPS = 3, NEAR = 1, FAR = 2, PAGES = 40 };
 
-/* NEAR reads two pages behind a page boundary, FAR four. */
+/* At a page boundary NEAR's window has the two pages before it, FAR's four. */
 static const uint32_t windows[GROUPS] = {0, 2 * PAGE_TOKENS, 4 * PAGE_TOKENS + 1};
 
 struct fixture {
@@ -190,7 +190,7 @@ static uint32_t found(struct fixture *f, const char *text)
     return hit.pages;
 }
 
-/* The page of the node behind `text`. */
+/* The page of the node at the end of `text`. */
 static uint32_t page_of(struct fixture *f, uint32_t group, const char *text)
 {
     struct prefix_key keys[CHAIN_MAX];
@@ -277,10 +277,10 @@ TEST(without_a_window_a_shorter_prefix_is_found)
     struct fixture f;
     open_index(&f, 4096, UINT64_MAX, 0);
     pass(&f, "abcdefgh");
-    lose(&f, NEAR, "abcdef"); /* read behind 6 and 7 pages */
+    lose(&f, NEAR, "abcdef"); /* read after 6 and 7 pages */
     assert_int_equal(found(&f, "abcdefgh"), 8);
     assert_int_equal(found(&f, "abcdefg"), 5);
-    lose(&f, FAR, "abcd"); /* read behind 4 to 7 pages */
+    lose(&f, FAR, "abcd"); /* read after 4 to 7 pages */
     assert_int_equal(found(&f, "abcdefg"), 3);
     assert_int_equal(found(&f, "abcdefgh"), 8);
     assert_int_equal(numbers(&f).nodes, 8);
@@ -295,7 +295,7 @@ TEST(what_lies_beyond_the_last_end_goes_with_its_window)
     pass(&f, "abcdefgh");
     pass(&f, "abcdefxyz");
     assert_int_equal(numbers(&f).nodes, 11);
-    lose(&f, FAR, "abcdef"); /* read behind 6 to 9 pages: of both */
+    lose(&f, FAR, "abcdef"); /* read after 6 to 9 pages: of both */
     assert_int_equal(found(&f, "abcdefgh"), 5);
     assert_int_equal(found(&f, "abcdefxyz"), 5);
     assert_int_equal(numbers(&f).nodes, 5);
@@ -321,7 +321,7 @@ TEST(a_lost_page_comes_back_when_it_is_computed_again)
     open_index(&f, 4096, UINT64_MAX, 0);
     pass(&f, "abcdefgh");
     lose(&f, NEAR, "abcdef");
-    /* Somebody begins before it: of the page that is there he uses that, of the other his own. */
+    /* A sequence starts before it: it uses the present page of one group, and its own of the other. */
     assert_int_equal(begin(&f, &r, "abcdefg"), 5);
     uint32_t kept = page_of(&f, 0, "abcdef");
     compute(&f, &r);
@@ -341,7 +341,7 @@ TEST(windows_and_recurrence_are_one_rule)
     pass(&f, "abcdefgh");
     assert_int_equal(found(&f, "abcdefgh"), 8);
     assert_int_equal(found(&f, "abcdefg"), 4);
-    lose(&f, NEAR, "abc"); /* the snapshot behind "abcd" is of no use without it */
+    lose(&f, NEAR, "abc"); /* the snapshot after "abcd" is useless without it */
     assert_int_equal(found(&f, "abcdefg"), 0);
     assert_int_equal(found(&f, "abcdefgh"), 8);
     lose(&f, NEAR, "abcdefgh");
@@ -384,7 +384,7 @@ TEST(clearing_takes_what_windows_left_behind)
     close_index(&f);
 }
 
-/* What a hit gives is what was written for exactly these keys. */
+/* A hit returns the content written for exactly these keys. */
 static void check_content(struct fixture *f, const struct row *r)
 {
     for (uint32_t g = 0; g < GROUPS; g++)
@@ -447,7 +447,7 @@ PROPERTY(hits_hold_what_was_computed, seed)
     struct rng rng = {seed, 0};
     struct fixture f;
     struct row rows[3] = {0};
-    /* Pools that three chains cannot fill: nobody is ever refused a page. */
+    /* Pools that three chains cannot fill: no page is ever refused. */
     open_index(&f, UNIT_BYTES / 4, seed % 2 ? UINT64_MAX : 20 * UNIT_BYTES / 4, 0);
     for (int step = 0; step < 4000; step++) {
         act(&f, &rng, &rows[rng_below(&rng, COUNT_OF(rows))]);

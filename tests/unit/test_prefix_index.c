@@ -1,4 +1,4 @@
-/* Prefixes: what is found again, whose page it is, what goes when the pools need room. */
+/* Prefixes: hits, the owner of each page, and evictions when the pools need room. */
 #define TEST_SEEDS 8 /* two accounts each, and the ledger of a test has 16 */
 #include "test_ledger.h"
 
@@ -238,7 +238,7 @@ TEST(with_recurrence_only_snapshots_are_hits)
     assert_true(compute(&f, &r) && compute(&f, &r));
     assert_int_equal(found(&f, "abcd"), 2);
     end(&f, &r);
-    /* Nobody can use what lies behind the last snapshot: it went with the row. */
+    /* Nodes after the last snapshot are useless: they went with the sequence. */
     assert_int_equal(numbers(&f).nodes, 2);
     pass(&f, "abcd");
     assert_int_equal(found(&f, "abcd"), 4);
@@ -259,7 +259,7 @@ TEST(the_snapshot_that_saves_least_goes_first)
     assert_int_equal(found(&f, "abcdef"), 6);
     assert_true(prefix_index_evict_snapshot(f.index));
     assert_int_equal(found(&f, "mno"), 0);
-    /* What is never used again ages: in time small new ones outlive it. */
+    /* Entries that are never used again age: in time small new ones outlive them. */
     for (char c = '0'; c <= '9'; c++)
         pass(&f, (char[]){c, c, 0});
     assert_int_equal(found(&f, "abcdef"), 0);
@@ -319,7 +319,7 @@ TEST(clearing_leaves_what_is_in_use)
     close_index(&f);
 }
 
-/* A hit's pages and snapshot hold what was written for exactly these keys, whatever was evicted meanwhile. */
+/* A hit's pages and snapshot have the content written for exactly these keys, whatever was evicted since. */
 static void check_hit(struct fixture *f, const struct row *r, const struct prefix_hit *hit)
 {
     for (uint32_t i = 0; i < hit->pages; i++)

@@ -1,4 +1,4 @@
-/* What goes into a page's key. */
+/* The inputs of a page's key. */
 #include "test.h"
 
 #include "base/check.h"
@@ -38,7 +38,7 @@ static void expect_hex(const struct prefix_key *key, const char *hex)
     assert_string_equal(text, hex);
 }
 
-/* What is on disk is found again only while these stay what they are. */
+/* Entries on disk are found again only while these stay the same. */
 TEST(keys_are_sha_256_of_parent_tokens_and_images)
 {
     struct prefix_key first = key_of(NULL, 0);

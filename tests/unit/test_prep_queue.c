@@ -1,4 +1,4 @@
-/* Who is prepared next: short before long, tenants in turn, and everybody at last. */
+/* The order of preparation: short before long, tenants in turn, and no starvation. */
 #include "test.h"
 
 #include "api/prep_queue.h"
@@ -103,7 +103,7 @@ TEST(a_tenant_waits_for_no_others_queue)
         put(s, 1, 60000);
     for (int i = 0; i < 10; i++)
         assert_int_equal(prep_queue_take(&s->q, PREP_LONG)->tenant, 1);
-    /* What is larger than the other's waits for one of those, not for all. */
+    /* A larger entry waits for one of the other tenant's, not for all. */
     struct prep_entry *mine = put(s, 2, 200000);
     struct prep_entry *e = prep_queue_take(&s->q, PREP_LONG);
     if (e != mine)

@@ -52,7 +52,7 @@ TEST(each_figure_counts_and_the_worst_is_named)
     assert_int_equal(level_of(f), PRESSURE_SHORT);
     f.cgroup_high_bytes = 0;
     f.stalled_some = 30;
-    assert_int_equal(level_of(f), PRESSURE_CALM); /* somebody else's cgroup, perhaps */
+    assert_int_equal(level_of(f), PRESSURE_CALM); /* perhaps of another cgroup */
     f.stalled_is_own = true;
     assert_int_equal(pressure_level_of(&f, &why), PRESSURE_SHORT);
     assert_string_equal(why, "stalls");

@@ -1,5 +1,5 @@
-/* The registry: one load for all who wait, nothing left of what failed or went, room made of those who
- * rest. */
+/* The registry: one load for all that wait, nothing left of failures and unloads, room made by idle
+ * models. */
 #include "test_files.h"
 #include "test_ledger.h"
 
@@ -121,7 +121,7 @@ static void free_workers(void)
     workers_free(workers);
 }
 
-/* Models a, b, c that nobody has loaded; a test may change them before scene_open(). */
+/* Models a, b, c, none loaded; a test may change them before scene_open(). */
 static void scene_set(void)
 {
     if (!workers) {
@@ -185,7 +185,7 @@ static void wait_state(uint32_t index, enum model_state state)
     }
 }
 
-/* Waits for what was wanted; the lease is the caller's. */
+/* Waits for the model's load; the lease is the caller's. */
 static int wait_for(uint32_t index, struct lease *ret, struct registry_failure *why)
 {
     int r;
@@ -474,7 +474,7 @@ TEST(each_step_of_a_load_fails_once_and_leaves_nothing_and_the_next_load_succeed
         wait_threads(threads);
         assert_int_equal(held(), before);
         assert_int_equal(entries_of("/proc/self/fd"), fds);
-        /* Others are served as ever. */
+        /* Other models are served as before. */
         assert_int_equal(registry_lease(scene.registry, 1, &l), 0);
         registry_release(&l);
         assert_int_equal(use(0, true, &l, &why), 0);
@@ -559,7 +559,7 @@ TEST(a_busy_model_drains_and_is_told_to_end_when_its_time_is_up)
     while (!registry_is_ending(scene.registry, 0))
         usleep(1000);
     assert_int_equal(info(0).state, MODEL_DRAINING);
-    /* Who wants it meanwhile gets it anew. */
+    /* A request during that time gets the model loaded anew. */
     assert_int_equal(registry_want(scene.registry, 0, false, &why), 0);
     registry_release(&l);
     assert_int_equal(wait_for(0, &l, &why), 0);
@@ -685,7 +685,7 @@ TEST(busy_and_pinned_models_are_no_victims_and_a_refusal_has_the_numbers)
     assert_int_equal(use(0, false, &l, &why), 0);
     expect_no_room(1);
     registry_release(&l);
-    /* It is not remembered: there is room as soon as somebody rests. */
+    /* The refusal is not remembered: there is room as soon as another model is idle. */
     load(1);
     assert_int_equal(info(0).state, MODEL_UNLOADED);
     assert_int_equal(info(2).state, MODEL_READY);

@@ -1,4 +1,4 @@
-/* The opener of all files that others write: what is refused, and what a read says of a file that changes. */
+/* The opener of all files that others write: refusals, and the result of reading a file that changes. */
 #include "test_files.h"
 
 #include "base/check.h"

@@ -109,7 +109,7 @@ static void take_idle(struct world *w, struct asked *a, uint64_t bytes)
     }
 }
 
-/* Engines do not stand still for a load: one takes a little of what came free, or caches what it used. */
+/* Engines do not stand still for a load: one takes a little of the freed memory, or caches used pages. */
 static void meanwhile(struct world *w)
 {
     struct model *m = &w->models[rng_below(&w->rng, MODELS)];
@@ -146,7 +146,7 @@ static void check_order(struct world *w, const struct room_look *l, enum room_st
     }
 }
 
-/* Tries to load a model of so many bytes. True: it is there. */
+/* Tries to load a model of `bytes` bytes. True: it is loaded. */
 static bool load(struct world *w, uint32_t index, uint64_t bytes, bool others_move)
 {
     struct room room = {0};
@@ -165,7 +165,7 @@ static bool load(struct world *w, uint32_t index, uint64_t bytes, bool others_mo
             return true;
         }
         if (step == ROOM_NONE) {
-            /* What was hopeless from the beginning has cost nobody anything. */
+            /* A load that was hopeless from the start has changed nothing. */
             if (steps == 0)
                 assert_memory_equal(before.models, w->models, sizeof(w->models));
             else if (!others_move)

@@ -1,4 +1,4 @@
-/* One safetensors file: what is accepted, and every way in which it can be wrong. */
+/* One safetensors file: accepted forms, and every way in which it can be wrong. */
 #include "test.h"
 
 #include "weights/json_scan.h"
@@ -26,8 +26,8 @@ static int see(void *arg, struct slice name, const struct tensor *t)
     return 0;
 }
 
-/* A file of this header and `data_bytes` counted-up bytes, at an odd address, in memory just as long as it
- * is. */
+/* A file of this header and `data_bytes` counted-up bytes, at an odd address, in memory of exactly its
+ * size. */
 static int parse(const char *header, size_t data_bytes, struct seen *seen, struct err *e)
 {
     size_t n = strlen(header), len = 8 + n + data_bytes;

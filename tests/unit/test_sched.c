@@ -78,7 +78,7 @@ static void plan(struct fixture *f)
     sched_check(f->sched);
 }
 
-/* Plans and computes; what has all its tokens leaves. */
+/* Plans and computes; a sequence with all its tokens leaves. */
 static void step(struct fixture *f)
 {
     plan(f);
@@ -368,8 +368,8 @@ static bool memory_requested(void *arg)
     return *(const bool *)arg;
 }
 
-/* The same, while others are about to give memory: who has its page goes on, who has none waits, and so does
- * the queue. */
+/* The same, while others are about to release memory: a sequence with its page continues, one without waits,
+ * and so does the queue. */
 TEST(while_memory_is_requested_no_seq_is_preempted_or_ended)
 {
     struct fixture f;
@@ -398,7 +398,7 @@ TEST(while_memory_is_requested_no_seq_is_preempted_or_ended)
     assert_true(given(&f, 0) == 1 && given(&f, 1) == 1 && queued->phase != SCHED_QUEUED);
     sched_remove(f.sched, new);
     sched_remove(f.sched, queued);
-    /* One alone is ended only when none comes any more. */
+    /* One alone is ended only when no memory will come. */
     account_set_limit(f.kv, 0);
     for (int i = 0; i < 200; i++)
         step(&f);
@@ -435,7 +435,7 @@ TEST(seqs_of_logits_have_a_bound)
     add(&f, 1, 100, 5)->logits_all = true;
     add(&f, 2, 100, 5)->logits_all = true;
     step(&f);
-    /* 20: one each, and 17 for whoever goes first. */
+    /* 20: one each, and 17 for the first in turn. */
     assert_int_equal(given(&f, 0), 1);
     assert_int_equal(given(&f, 1), 18);
     assert_int_equal(given(&f, 2), 1);

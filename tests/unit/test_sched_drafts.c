@@ -61,7 +61,7 @@ static void done(struct fixture *f, const uint32_t *sampled)
     sched_check(f->sched);
 }
 
-/* A sequence that has read its prompt and may have so many drafts. */
+/* A sequence that has finished its prompt and may have `drafts` draft tokens. */
 static struct sched_seq *decoding(struct fixture *f, uint32_t i, uint32_t prompt, uint32_t outputs,
                                   uint32_t drafts)
 {
@@ -153,7 +153,7 @@ TEST(drafts_leave_room_for_the_token_behind_them)
     open_sched(&f, 8);
     struct sched_seq *seq = decoding(&f, 0, 4, 4, 8);
     plan(&f);
-    /* One of four is sampled: two drafts and the token behind them are the rest. */
+    /* One of four is sampled: two draft tokens and the token after them are the rest. */
     assert_int_equal(planned(&f, seq)->drafts, 2);
     done(&f, (uint32_t[]){2});
     plan(&f);

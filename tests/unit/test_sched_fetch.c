@@ -1,5 +1,5 @@
-/* Sequences whose prefix lies in a tier below: when it is read, that nobody waits for it, and what becomes of
- * what does not come. */
+/* Sequences whose prefix lies in a tier below: when it is read, that no other sequence waits for it, and
+ * reads that never arrive. */
 #include "test_sched.h"
 
 #include "base/check.h"
@@ -104,7 +104,7 @@ static void fake_give(void *arg, const struct tier_arrival *a)
     assert_int_equal(a->handle, 1);
 }
 
-/* What is under way arrives, the last one first; `but`: this index fails. */
+/* Reads under way arrive, the last one first; `but`: this index fails. */
 static void arrive(struct fixture *f, uint32_t but)
 {
     for (uint32_t i = 0; i < f->tier.read_count; i++) {
@@ -177,7 +177,7 @@ static void close_sched(struct fixture *f)
     arena_free(f->arena);
 }
 
-/* A text is a letter per page, with 5 tokens behind it. */
+/* A text is a letter per page, with 5 tokens after it. */
 static struct sched_seq *add(struct fixture *f, uint32_t i, const char *text)
 {
     uint32_t count = (uint32_t)strlen(text);
@@ -238,7 +238,7 @@ TEST(it_is_read_only_if_that_takes_less_than_half)
     prefix_index_clear(f.index);
     step(&f);
     assert_int_equal(seq->phase, SCHED_FETCHING);
-    /* Nothing has been computed yet: nobody knows. */
+    /* Nothing has been computed yet: the cost is unknown. */
     f.tier.read_ns = 1000000000000ull;
     f.ev.prompt_token_ns = 0;
     seq = add(&f, 2, "abcdxyz");
@@ -262,7 +262,7 @@ TEST(who_fetches_takes_no_place)
     struct sched_numbers n;
     sched_numbers(f.sched, &n);
     assert_true(n.running == 1 && n.waiting == 1 && n.fetching == 1);
-    /* What has come is held until there is a place. */
+    /* Arrived pages are kept until there is a place. */
     arrive(&f, UINT32_MAX);
     step(&f);
     assert_int_equal(seq->phase, SCHED_QUEUED);
@@ -285,7 +285,7 @@ TEST(a_page_that_fails_ends_the_prefix_there)
         arrive(&f, 5);
         f.tier.text = "abcde"; /* it is gone by then */
         step(&f);
-        /* A second look finds what is left: for recurrent layers up to a state. */
+        /* A second lookup finds the rest: for recurrent layers up to a state. */
         assert_int_equal(seq->phase, SCHED_FETCHING);
         assert_int_equal(seq->fetch_pages, recurrent ? 3 : 5);
         arrive(&f, UINT32_MAX);

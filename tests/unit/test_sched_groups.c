@@ -123,7 +123,7 @@ TEST(pages_behind_the_window_lose_the_seqs_reference)
     struct sched_seq *seq = add(&f, 0, "abcdef", 1, 100);
     run_to_tokens(&f, seq, 6 * PAGE + 2);
     assert_int_equal(referenced(&f, 0), 7);
-    /* Token 6 * PAGE + 1 sees 4 * PAGE + 2 and what follows. */
+    /* Token 6 * PAGE + 1 sees 4 * PAGE + 2 and later tokens. */
     assert_int_equal(seq->first[1], 4);
     assert_int_equal(referenced(&f, 1), 3);
     assert_int_equal(page_pool_cached(f.groups[1].pages), 4);
@@ -163,7 +163,7 @@ TEST(the_next_seq_begins_with_the_windows_that_are_left)
     assert_int_equal(seq->cached, 3 * PAGE);
     uint32_t page = seq->pages[1][2];
     sched_remove(f.sched, seq);
-    /* Without the page of "c" nothing begins behind three or four pages. */
+    /* Without the page of "c" no sequence starts after three or four pages. */
     prefix_index_evict_page(f.index, 1, page);
     page_pool_drop(f.groups[1].pages, page);
     seq = add(&f, 3, "abcdq", 5, 50);

@@ -176,7 +176,8 @@ TEST(two_with_the_same_beginning_compute_it_once)
     struct sched_seq *stranger = add(&f, 2, "klm", 5, 0);
     step(&f);
     assert_int_equal(two->phase, SCHED_QUEUED);
-    assert_int_equal(stranger->phase, SCHED_PREFILLING); /* who has nothing to wait for does not */
+    assert_int_equal(stranger->phase, SCHED_PREFILLING); /* a sequence without a common prefix does not
+                                                          * wait */
     run_to_decoding(&f, two);
     assert_int_equal(two->cached, 4 * PAGE);
     assert_int_equal(one->cached, 0);
@@ -217,7 +218,8 @@ static uint32_t read_by_choices(bool recurrent, uint32_t choices, uint32_t pages
 TEST(choices_of_one_request_read_their_prompt_once)
 {
     for (int recurrent = 0; recurrent < 2; recurrent++) {
-        /* Each reads what is behind the last whole page, and one token at least: then that whole page. */
+        /* Each prefills the tokens after the last whole page, and one token at least: then that whole
+         * page. */
         assert_int_equal(read_by_choices(recurrent, 4, 6, 5), 6 * PAGE + 5 + 3 * 5);
         assert_int_equal(read_by_choices(recurrent, 4, 6, 0), 6 * PAGE + 3 * PAGE);
         assert_int_equal(read_by_choices(recurrent, 2, 1, 1), PAGE + 1 + 1);

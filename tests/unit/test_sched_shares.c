@@ -1,4 +1,4 @@
-/* What tenants get of places, tokens, queue and memory, whatever the others ask for. */
+/* Each tenant's part of places, tokens, queue and memory, under any load of the others. */
 #include "test_ledger.h"
 
 #include "base/check.h"
@@ -132,7 +132,7 @@ static uint64_t done_of(const struct fixture *f, uint64_t tenant)
     return done;
 }
 
-/* Steps that one request of tenant 2 waits for its first token beside so many of tenant 1. */
+/* Steps that one request of tenant 2 waits for its first token beside `others` of tenant 1. */
 static uint32_t wait_beside(uint32_t others, int32_t priority)
 {
     struct fixture *f = open_sched(8, 20000);
@@ -298,7 +298,7 @@ TEST(among_equals_a_short_request_passes_long_ones_for_a_while_only)
     assert_true(f->first_ns[shortest] < f->first_ns[longest]);
     while (f->seqs[longest].phase != SCHED_NEW)
         step(f, 32);
-    /* It has waited as long as its tokens count: what comes now stands behind it. */
+    /* It has waited as long as its tokens count: a new one is queued after it. */
     add(f, &(struct ask){1, 1, 32, 800, 0}, 1);
     step(f, 32);
     longest = add(f, &(struct ask){1, 1, 32, 900, 0}, 1);
@@ -322,7 +322,7 @@ TEST(more_tenants_than_the_table_has_share_entries)
     close_sched(f);
 }
 
-/* Prompts of one tenant: the one that waited longest of those that are old, else the shortest. */
+/* Prompts of one tenant: among old ones the one that waited longest, else the shortest. */
 TEST(old_prompts_go_by_their_wait_and_young_ones_by_length)
 {
     struct share same = {.served = 5};

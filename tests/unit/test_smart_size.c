@@ -12,7 +12,7 @@ static const struct smart_bounds usual = {32, 65536, 16777216, 0};
 TEST(the_contracts_examples)
 {
     static const uint32_t cases[][4] = {
-        /* width, height, and what comes out */
+        /* width, height, and the resulting size */
         {640, 480, 640, 480}, {32, 32, 256, 256},       {333, 1001, 320, 992},
         {300, 200, 320, 224}, {1920, 1080, 1920, 1088}, {4100, 4100, 4096, 4096},
     };

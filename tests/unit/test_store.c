@@ -1,5 +1,5 @@
-/* The SSD tier on a real directory: what is written is read, also by the next process; what is damaged is a
- * miss; the limit holds. */
+/* The SSD tier on a real directory: written entries are read, also by the next process; damage is a miss; the
+ * limit holds. */
 #include "test_store.h"
 
 #include <fcntl.h>
@@ -122,7 +122,7 @@ TEST(every_damaged_file_is_a_miss_and_goes)
     for (uint32_t i = count; i < 2 * count; i++)
         assert_int_equal(get(&s, i, TIER_PAGE), 0);
     assert_int_equal(numbers(&s).corrupt, count);
-    /* What is missing may be written again. */
+    /* A missing entry may be written again. */
     assert_int_equal(put(&s, 0, TIER_PAGE), 0);
     wait_written(&s);
     assert_int_equal(get(&s, 0, TIER_PAGE), 0);
@@ -185,7 +185,7 @@ TEST(files_that_vanish_and_the_whole_directory_are_misses)
     mkdir(dir, 0700);
 }
 
-/* ---- what is not ours ---- */
+/* ---- files of others ---- */
 
 TEST(foreign_names_are_left_alone_and_unfinished_files_go)
 {

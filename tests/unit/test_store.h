@@ -1,5 +1,5 @@
-/* test_store.h - a store in a directory that vanishes, with one client, and calls of the system that fail or
- * hang when told to. */
+/* test_store.h - a store in a directory that vanishes, with one client, and system calls that fail or hang on
+ * order. */
 #ifndef PLATEAU_TESTS_TEST_STORE_H
 #define PLATEAU_TESTS_TEST_STORE_H
 

@@ -4,7 +4,7 @@
 #define LIMIT   ((uint64_t)64 << 20)
 #define HANG_NS (300 * NS_PER_MS)
 
-/* Whatever fails, what is read is right, nothing is held, and a store opened later serves. */
+/* After any failure, read data is correct, nothing is held, and a store opened later serves. */
 static void use(const char *dir)
 {
     struct scene s;
@@ -137,7 +137,7 @@ TEST(a_call_that_hangs_turns_the_tier_off_and_delays_nobody)
         for (uint32_t k = 0; k < 6; k++)
             assert_int_equal(s.io.read(s.io.arg, &key, TIER_PAGE, 7, k), 0);
         wait_off(&s);
-        /* Those that wait are told; none of this took longer than a look. */
+        /* Waiting readers get an answer; none of this took longer than a poll. */
         uint64_t began_ns = clock_now_ns();
         struct tier_arrival a;
         uint32_t failed = 0;
@@ -194,7 +194,7 @@ TEST(a_write_that_hangs_turns_the_tier_off)
         for (uint32_t k = 1000; k < 1010; k++)
             put(&s, k, TIER_PAGE);
         wait_off(&s);
-        /* What was handed in and not begun is dropped; who closes waits for nothing. */
+        /* Writes that were queued and not begun are dropped; closing waits for nothing. */
         assert_int_equal(numbers(&s).queued_writes, 0);
         assert_true(numbers(&s).drops >= 3);
         uint64_t began_ns = clock_now_ns();

@@ -82,7 +82,7 @@ TEST(the_end_is_seen_after_the_last_token_and_once_told)
     assert_int_equal(mailbox_count(m), 1);
     stream_finish(s, &(struct stream_finish){.reason = FINISH_LENGTH, .completion_tokens = 1});
     stream_release(s);
-    /* Told already and not yet looked: no second message. */
+    /* A message is pending already: no second one. */
     assert_int_equal(mailbox_count(m), 1);
     assert_false(stream_finished(s, &f));
     assert_true(mailbox_take(m, &who));
@@ -106,7 +106,7 @@ TEST(an_end_after_the_last_look_tells_once_more)
     assert_true(mailbox_take(m, &who));
     stream_wake_clear(s);
     stream_finish(s, &(struct stream_finish){.reason = FINISH_STOP});
-    /* Its message is under way, so the exchange may not let go yet. */
+    /* Its message is under way, so the exchange may not release it yet. */
     assert_int_equal(mailbox_count(m), 1);
     assert_false(stream_finished(s, &f));
     assert_true(mailbox_take(m, &who));
@@ -256,7 +256,7 @@ TEST(skipped_text_is_no_beginning)
     arena_free(a);
 }
 
-/* The definition: the first byte at which any string ends, the longest of those that end there. */
+/* The definition: the first byte at which any string ends, and the longest string that ends there. */
 static bool find_plainly(struct slice text, const struct slice *stops, uint32_t count, struct stop_hit *ret)
 {
     for (size_t end = 1; end <= text.len; end++) {

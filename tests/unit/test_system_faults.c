@@ -1,5 +1,5 @@
-/* The system says no, at every place where something is made: memory, mappings, threads, descriptors. What
- * had been made by then is closed, whoever made it, and the next attempt is as good as the first.
+/* The system refuses every creation once: memory, mappings, threads, descriptors. Everything made before that
+ * is closed, in whichever module, and the next attempt is as good as the first.
  *
  * The linker puts __wrap_NAME in place of NAME (--wrap, see engine.cmake): one call of the testing thread
  * fails, or all from there on. */
@@ -74,7 +74,7 @@ static void spare_jansson(void)
     json_set_alloc_funcs(__real_malloc, free);
 }
 
-/* ---- what is made ---- */
+/* ---- creations ---- */
 
 /* One at a time. */
 static struct {
@@ -167,7 +167,7 @@ static int plan_nothing(void *arg, struct model_settings *s, struct err *e)
     return err_set(e, -ENOENT, "there is no model");
 }
 
-/* With a registry of one model that nobody loads. */
+/* With a registry of one model that is not loaded. */
 static int make_api(struct err *e)
 {
     static const struct model_settings model = {.id = "none", .dir = "/nowhere"};

@@ -62,7 +62,7 @@ static json_t *large_things(void)
 
 static json_t *kwargs;
 
-/* What came of it and, in ret, the processor time. */
+/* The result and, in ret, the processor time. */
 static int run(const char *source, const struct chat_template_limits *limits, uint64_t *ret)
 {
     struct arena *a, *scratch;

@@ -157,7 +157,7 @@ TEST(a_buffer_pays_before_it_grows)
         assert_int_equal(paid, b.capacity);
     }
     assert_int_equal(b.error, -ENOMEM);
-    /* Not doubled any more, to the last chunk that fits with the zero behind it. */
+    /* No longer doubled: up to the last chunk that fits with its terminating zero. */
     assert_int_equal(b.len, 900);
     buf_done(&b);
     assert_int_equal(paid, 0);
@@ -266,7 +266,7 @@ TEST(a_logged_message_is_one_line)
     assert_ptr_equal(strchr(line, '\n'), line + n - 1);
 }
 
-/* Standard error into a pipe that is read by nobody, until it is. */
+/* Standard error into a pipe without a reader, until it is read. */
 TEST(a_log_that_nobody_reads_holds_nobody_up)
 {
     char text[1 << 16];

@@ -1,5 +1,5 @@
-/* Ids and text equal to those of the tokenizers library: the golden cases of the bundled model, and variants
- * of its tokenizer.json with the ids that data/tokenizer/expect.py wrote. */
+/* Ids and text equal to the tokenizers library's: the golden cases of the bundled model, and variants of its
+ * tokenizer.json. data/tokenizer/expect.py wrote their ids. */
 #include "test.h"
 
 #include "base/check.h"
@@ -280,7 +280,7 @@ TEST(untrusted_text_cannot_write_added_tokens)
     canary_done(&c);
 }
 
-/* A mark before every byte of the text and behind it. */
+/* A mark before every byte of the text and after it. */
 static size_t encode_marked(struct canary *c, struct slice text, uint32_t *ids, uint32_t *tokens)
 {
     static size_t bytes[256];
@@ -312,7 +312,7 @@ TEST(marks_count_the_tokens_before_them)
             bytes += tokenizer_token_bytes(c.tokenizer, ids[k]).len;
         assert_true(bytes <= at && at - bytes < strlen("<|im_start|>"));
     }
-    /* Before and behind an added token it is exact, and a word begins where the last one ended. */
+    /* Before and after an added token it is exact, and a word begins where the last one ended. */
     static const char *const places[] = {"<|im_end|>", "\n<|im_start|>ass", "<think>", "user", " is"};
     for (size_t i = 0; i < COUNT_OF(places); i++) {
         size_t at = slice_find(text, slice_of(places[i]), 0);
@@ -325,8 +325,8 @@ TEST(marks_count_the_tokens_before_them)
     canary_done(&c);
 }
 
-/* e and an accent become one letter: bytes between added tokens are no longer those of the text, so marks
- * there stay before them. */
+/* e and an accent become one letter: bytes between added tokens differ from the text's, so marks there stay
+ * before them. */
 TEST(marks_in_text_that_is_normalised_stay_before_it)
 {
     struct canary c;

@@ -1,4 +1,4 @@
-/* Files that cannot be used are refused, with the reason, and nothing stays behind. */
+/* Files that cannot be used are refused, with the reason, and leave nothing. */
 #include "test.h"
 
 #include "base/check.h"

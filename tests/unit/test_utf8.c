@@ -1,4 +1,4 @@
-/* UTF-8: what is valid, what is replaced, what waits for more bytes. */
+/* UTF-8: valid text, replacements, and characters that need more bytes. */
 #include "test.h"
 
 #include "base/check.h"
@@ -50,7 +50,7 @@ TEST(overlong_surrogate_and_too_large_are_broken)
     assert_int_equal(utf8_valid_bytes(SLICE("0123456789abcdef\xC3\xA9\xC3")), 18);
 }
 
-/* Expectations are those of Rust's String::from_utf8_lossy. */
+/* Expectations equal Rust's String::from_utf8_lossy. */
 TEST(every_broken_part_becomes_one_replacement)
 {
     assert_lossy("", "");

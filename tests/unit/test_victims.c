@@ -54,7 +54,7 @@ TEST(of_equal_cost_the_one_that_rests_longest_goes)
     assert_int_equal(v[0].index, 1);
 }
 
-/* With any number of them: enough goes, nobody who is not needed, and every one is still in the list once. */
+/* With any number of them: enough are chosen, none is unnecessary, and each is still in the list once. */
 PROPERTY(what_goes_suffices_and_none_of_it_is_spare, seed)
 {
     struct rng rng = {seed, 0};

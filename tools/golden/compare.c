@@ -1,5 +1,5 @@
-/* compare.c - a token may differ only where the reference itself stood within 2e-3 of another; behind such a
- * token the sequences are different ones and are no longer compared. */
+/* compare.c - a token may differ only where the reference has another within 2e-3 of it; after such a token
+ * the sequences differ and are no longer compared. */
 #include "golden/compare.h"
 
 #include "base/check.h"

@@ -22,7 +22,7 @@ struct compare {
 void compare_prompt(struct compare *k, uint32_t position, const float *logits, uint32_t vocab);
 /* Looks at what the vision encoder gave of the image's first token: `count` values. */
 void compare_features(struct compare *k, const float *features, uint32_t count);
-/* After the run: the generated tokens, which are as many as the case has. */
+/* After the run: the generated tokens, the same number as in the case. */
 void compare_greedy(struct compare *k, const uint32_t *generated);
 
 #endif

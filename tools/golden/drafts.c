@@ -14,7 +14,7 @@ struct row {
     struct model *model;
     const struct model_shape *shape;
     const struct golden_case *c;
-    uint32_t *tokens; /* prompt and greedy, and room behind for drafts */
+    uint32_t *tokens; /* prompt and greedy, then room for drafts */
     uint32_t count;
     uint32_t *pages;
     char *page_bytes, *states;
@@ -44,7 +44,7 @@ static int row_init(struct row *r, struct model *m, const struct golden_case *c)
     r->logits = malloc((DRAFTS_MAX + 1) * (size_t)r->shape->vocab * sizeof(float));
     if (!r->tokens || !r->pages || !r->page_bytes || !r->states || !r->logits)
         return -ENOMEM;
-    /* Nobody may read what nobody wrote. */
+    /* NaN exposes reads of memory that was never written. */
     memset(r->page_bytes, 0xff, page_bytes);
     memset(r->states, 0xff, state_bytes);
     memcpy(r->tokens, c->prompt.ids, c->prompt.count * sizeof(r->tokens[0]));
@@ -136,7 +136,7 @@ static int known_positions(struct row *r, uint32_t chunk, uint32_t ahead, struct
     return result;
 }
 
-/* Takes in what a step says behind a known token and `count` drafts; how many of those were right. */
+/* Compares the step's output after a known token and `count` drafts; returns how many were accepted. */
 static uint32_t verify(struct row *r, uint32_t at, const uint32_t *ids, uint32_t count, uint32_t *generated,
                        struct drafts *g)
 {

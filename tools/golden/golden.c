@@ -1,10 +1,9 @@
 /* golden.c - golden [options] DIR...: runs DIR/golden.json against the model in DIR.
  *
  * Each prompt runs whole and alone first and is compared with the reference. Then the same sequences run
- * again in chunks and in batches, and every logit must have the same bits: how a sequence is cut and who
- * shares its steps must not show. Where the file has lists of an MTP head, all this runs with the head at
- * work; then its drafts are compared, and the greedy tokens come once more from steps that verify
- * drafts. */
+ * again in chunks and in batches, and every logit must have the same bits: chunks and batches must not change
+ * output. Where the file has lists of an MTP head, all this runs with the head at work. Then its drafts are
+ * compared, and the greedy tokens are computed again by steps that verify drafts. */
 #include "golden/drafts.h"
 #include "golden/images.h"
 
@@ -20,7 +19,7 @@
 #define SEQUENCES_MIN   8
 #define STEP_TOKENS_MAX 4096u
 #define ROWS_MAX        64u
-/* Above so many tokens the variants are a selection instead of every chunk with every batch. */
+/* Above this many tokens the variants are a selection instead of every chunk with every batch. */
 #define TOKENS_FEW  4000
 #define CHUNK_WHOLE UINT32_MAX
 

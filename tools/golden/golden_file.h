@@ -34,11 +34,11 @@ struct golden_case {
     struct golden_ids prompt, argmax, greedy; /* argmax: at prompt positions */
     struct golden_values max_logit, margin;   /* at prompt positions */
     struct golden_values greedy_margin;       /* at every greedy step */
-    struct golden_values last;                /* logits behind the last prompt token: all, or of `last_ids` */
+    struct golden_values last;                /* logits after the last prompt token: all, or of `last_ids` */
     struct golden_ids last_ids;
     struct golden_image image;
-    /* Of the MTP head, about the last positions of prompt and greedy but the very last: what it expects
-     * behind the next token. */
+    /* Of the MTP head, about the last positions of prompt and greedy but the very last: its prediction after
+     * the next token. */
     struct golden_ids mtp_argmax;
     struct golden_values mtp_max_logit;
 };

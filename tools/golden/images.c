@@ -1,4 +1,4 @@
-/* images.c - a golden's pixels need no resizing: they go to the vision encoder as they are. */
+/* images.c - a golden's pixels need no resizing: they go to the vision encoder unchanged. */
 #include "golden/images.h"
 
 #include "vision/decode.h"

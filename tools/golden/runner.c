@@ -154,7 +154,7 @@ static int run_step(struct runner *r, uint32_t batch, uint32_t chunk, runner_see
     for (uint32_t i = 0; i < batch; i++) {
         if (!r->rows[i].sequence)
             continue;
-        /* Everyone behind gets at least one token. */
+        /* Every later sequence gets at least one token. */
         uint32_t mine = budget - (batch - 1 - i);
         rows[count] = &r->rows[i];
         r->step_rows[count] = next_tokens(&r->rows[i], chunk, mine);

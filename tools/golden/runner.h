@@ -1,9 +1,9 @@
 /* runner.h - runs sequences through a model, several at once, in chunks.
  *
- * A small stand-in for the engine: own pages and states, sequences join as others finish, so that rows that
- * read prompts and rows that decode share steps. Pages are handed out in a shuffled order and begin filled
- * with NaN, as does every state: nobody may read what nobody wrote. Prompt chunks go on in a fresh state,
- * decoding in place. */
+ * A small stand-in for the engine with its own pages and states. Sequences join as others finish, so
+ * prefilling and decoding sequences share steps. Pages are handed out in a shuffled order and start filled
+ * with NaN, as does every state, so that a read of unwritten memory shows. Prompt chunks continue in a fresh
+ * state, decoding in place. */
 #ifndef PLATEAU_TOOLS_RUNNER_H
 #define PLATEAU_TOOLS_RUNNER_H
 
@@ -33,8 +33,8 @@ int runner_create(const struct runner_opts *opts, struct runner **ret);
 void runner_free(struct runner *r);
 
 /* Runs all sequences with at most `batch` at once and at most `chunk` prompt tokens of each in a step. `see`
- * (may be NULL) gets every row of logits: of prompt position `position`, or the one behind it. 0, or what
- * model_forward said. */
+ * (may be NULL) gets every row of logits: of prompt position `position`, or the one after it. 0, or an error
+ * of model_forward. */
 typedef void runner_see_fn(struct runner_sequence *q, uint32_t position, const float *logits, uint32_t vocab);
 int runner_run(struct runner *r, struct runner_sequence *sequences, uint32_t count, uint32_t chunk,
                uint32_t batch, runner_see_fn *see);

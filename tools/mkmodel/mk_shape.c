@@ -1,4 +1,4 @@
-/* mk_shape.c - the numbers are those of the published configurations; the tiny ones are ours, for tests. */
+/* mk_shape.c - the numbers are from the published configurations; the tiny ones are ours, for tests. */
 #include "mkmodel/mk_shape.h"
 
 #include <string.h>
@@ -64,7 +64,7 @@ const struct mk_shape mk_shapes[] = {
      .value_heads = 4,
      .linear_dim = 32,
      .vision = {.depth = 2, .hidden = 64, .heads = 2, .intermediate = 112, .grid = 6}},
-    /* The vision encoder of the larger ones, behind next to no text model. */
+    /* The vision encoder of the larger ones, before a minimal text model. */
     {.name = "qwen3.5-vision",
      .model_type = "qwen3_5",
      .layers = 4,
@@ -220,9 +220,9 @@ static void write_experts(FILE *out, const struct mk_shape *s)
             s->experts, s->top_k, s->expert_intermediate, s->shared_intermediate);
 }
 
-static void write_tower(FILE *out, const struct mk_shape *s)
+static void write_vision(FILE *out, const struct mk_shape *s)
 {
-    const struct mk_tower *t = &s->vision;
+    const struct mk_vision *t = &s->vision;
     fprintf(out,
             "  \"image_token_id\": %u,\n  \"video_token_id\": %u,\n  \"vision_start_token_id\": %u,\n"
             "  \"vision_end_token_id\": %u,\n",
@@ -275,7 +275,7 @@ void mk_shape_config(FILE *out, const struct mk_shape *s, const struct mk_form *
     if (f->bits)
         write_quantization(out, s, f, layers);
     if (s->vision.depth)
-        write_tower(out, s);
+        write_vision(out, s);
     if (mk_shape_is_hybrid(s)) {
         fprintf(out, "  \"text_config\": {\n    \"model_type\": \"%s_text\",\n", s->model_type);
         write_text(out, s, layers);

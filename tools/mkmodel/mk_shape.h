@@ -10,12 +10,12 @@
 
 #define MK_GROUP         64 /* values per affine scale */
 #define MK_TAPS          4  /* of the delta net's convolution */
-#define MK_FULL_INTERVAL 4  /* every so many layers of a hybrid attend in full */
+#define MK_FULL_INTERVAL 4  /* one of this many layers of a hybrid has full attention */
 
 /* Patches of 16 x 16 pixels, merged 2 x 2; stored as bf16 in every form. */
 #define MK_PATCH 16
 #define MK_MERGE 2
-struct mk_tower {
+struct mk_vision {
     uint32_t depth, hidden, heads, intermediate;
     uint32_t grid; /* edge of the table of positions */
 };
@@ -32,7 +32,7 @@ struct mk_shape {
     uint32_t key_heads, value_heads, linear_dim;
     /* Experts; 0 = none. */
     uint32_t experts, top_k, expert_intermediate, shared_intermediate;
-    struct mk_tower vision; /* hybrids only; zeros: none */
+    struct mk_vision vision; /* hybrids only; zeros: none */
 };
 
 /* How weights are stored. */
@@ -44,7 +44,7 @@ struct mk_form {
 extern const struct mk_shape mk_shapes[]; /* the last one has no name */
 extern const struct mk_form mk_forms[];   /* likewise */
 
-/* NULL when there is none of that name. */
+/* NULL: unknown name. */
 const struct mk_shape *mk_shape_find(const char *name);
 const struct mk_form *mk_form_find(const char *name);
 
@@ -65,7 +65,7 @@ static inline uint32_t mk_form_gate_bits(const struct mk_form *f)
     return f->bits ? 8 : 0;
 }
 
-/* What stands before "layers.0..." in names: Hugging Face's and MLX's writers differ. */
+/* Prefix of "layers.0..." in names: Hugging Face's and MLX's writers differ. */
 const char *mk_shape_prefix(const struct mk_shape *s, const struct mk_form *f);
 
 /* config.json of the shape with `layers` layers. Errors show in ferror(out). */

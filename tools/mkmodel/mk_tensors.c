@@ -214,13 +214,13 @@ static void list_layer(struct lister *l)
 
 /* ---- the vision encoder ---- */
 
-static void add_tower_norm(struct lister *l, const char *path, uint64_t n)
+static void add_vision_norm(struct lister *l, const char *path, uint64_t n)
 {
     add(l, MK_AROUND1, (struct dims){1, {n}}, "%s.weight", path);
     add(l, MK_AROUND0, (struct dims){1, {n}}, "%s.bias", path);
 }
 
-static void add_tower_linear(struct lister *l, const char *path, uint64_t out, uint64_t in)
+static void add_vision_linear(struct lister *l, const char *path, uint64_t out, uint64_t in)
 {
     add_matrix(l, 0, (struct dims){2, {out, in}}, path, ".weight");
     add(l, MK_AROUND0, (struct dims){1, {out}}, "%s.bias", path);
@@ -234,21 +234,21 @@ static const char *join(const char *head, const char *tail, char ret[120])
     return ret;
 }
 
-static void list_tower_block(struct lister *l, const char *head)
+static void list_vision_block(struct lister *l, const char *head)
 {
-    const struct mk_tower *t = &l->shape->vision;
+    const struct mk_vision *t = &l->shape->vision;
     char path[120];
-    add_tower_norm(l, join(head, "norm1", path), t->hidden);
-    add_tower_norm(l, join(head, "norm2", path), t->hidden);
-    add_tower_linear(l, join(head, "attn.qkv", path), 3 * (uint64_t)t->hidden, t->hidden);
-    add_tower_linear(l, join(head, "attn.proj", path), t->hidden, t->hidden);
-    add_tower_linear(l, join(head, "mlp.linear_fc1", path), t->intermediate, t->hidden);
-    add_tower_linear(l, join(head, "mlp.linear_fc2", path), t->hidden, t->intermediate);
+    add_vision_norm(l, join(head, "norm1", path), t->hidden);
+    add_vision_norm(l, join(head, "norm2", path), t->hidden);
+    add_vision_linear(l, join(head, "attn.qkv", path), 3 * (uint64_t)t->hidden, t->hidden);
+    add_vision_linear(l, join(head, "attn.proj", path), t->hidden, t->hidden);
+    add_vision_linear(l, join(head, "mlp.linear_fc1", path), t->intermediate, t->hidden);
+    add_vision_linear(l, join(head, "mlp.linear_fc2", path), t->hidden, t->intermediate);
 }
 
-static void list_tower(struct lister *l)
+static void list_vision(struct lister *l)
 {
-    const struct mk_tower *t = &l->shape->vision;
+    const struct mk_vision *t = &l->shape->vision;
     const char *prefix = l->form->bits ? "vision_tower" : "model.visual";
     uint64_t merged = (uint64_t)t->hidden * MK_MERGE * MK_MERGE;
     char head[120], path[120];
@@ -262,12 +262,12 @@ static void list_tower(struct lister *l)
         prefix);
     for (uint32_t i = 0; i < t->depth; i++) {
         snprintf(head, sizeof(head), "%s.blocks.%u", prefix, i);
-        list_tower_block(l, head);
+        list_vision_block(l, head);
     }
     join(prefix, "merger", head);
-    add_tower_norm(l, join(head, "norm", path), t->hidden);
-    add_tower_linear(l, join(head, "linear_fc1", path), merged, merged);
-    add_tower_linear(l, join(head, "linear_fc2", path), l->shape->hidden, merged);
+    add_vision_norm(l, join(head, "norm", path), t->hidden);
+    add_vision_linear(l, join(head, "linear_fc1", path), merged, merged);
+    add_vision_linear(l, join(head, "linear_fc2", path), l->shape->hidden, merged);
 }
 
 int mk_tensors_list(const struct mk_shape *s, const struct mk_form *f, uint32_t layers,
@@ -286,7 +286,7 @@ int mk_tensors_list(const struct mk_shape *s, const struct mk_form *f, uint32_t 
         add_matrix(&l, f->bits, table,
                    mk_shape_is_hybrid(s) && f->bits ? "language_model.lm_head" : "lm_head", ".weight");
     if (s->vision.depth)
-        list_tower(&l);
+        list_vision(&l);
     if (l.failed) {
         mk_tensors_done(&tensors);
         return -ENOMEM;

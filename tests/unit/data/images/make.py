@@ -97,13 +97,13 @@ def make_pngs(save):
         rows = [[rng.randrange(1 << depth) for _ in range(w * per)] for _ in range(h)]
         extra = chunk(b"PLTE", bytes(rng.randrange(256) for _ in range(12))) if colour == 3 else b""
         save(f"png_{colour}_{depth}{'_adam7' if interlaced else ''}.png", png_raw(w, h, depth, colour, rows, bool(interlaced), extra))
-    # Pillow makes white of a grey of 16 bits from 256 on; here its upper byte counts, so what is expected is
+    # Pillow maps a grey of 16 bits from 256 on to white; here its upper byte counts, so the expectation is
     # made from that.
     rows = [[(x * 1771 + y * 977) & 0xFFFF for x in range(w)] for y in range(h)]
     upper = Image.new("L", (w, h))
     upper.putdata([v >> 8 for row in rows for v in row])
     save("png_0_16.png", png_raw(w, h, 16, 0, rows), seen=upper.convert("RGB"))
-    # Sixteen million zeros of text and of a colour profile, which nobody has to see.
+    # Sixteen million zeros of text and of a color profile, which no decoder has to read.
     zeros = zlib.compress(bytes(16 << 20), 9)
     bomb = chunk(b"iCCP", b"p\0\0" + zeros) + chunk(b"zTXt", b"k\0\0" + zeros)
     rows = [[rng.randrange(256) for _ in range(w)] for _ in range(h)]
@@ -160,8 +160,8 @@ def make_webps(save):
 
 
 def gif_raw(canvas, place, indices, palette, interlaced=False, transparent=None):
-    """What Pillow does not write: a first image beside its canvas, no palette, indices behind its end.
-    Codes are never compressed."""
+    """Forms that Pillow does not write: a first image beside its canvas, no palette, indices after its
+    end. Codes are never compressed."""
     w, h = place[2], place[3]
     flags = 0x80 | (len(palette) // 3 - 1).bit_length() - 1 if palette else 0
     out = b"GIF89a" + struct.pack("<HHBBB", *canvas, flags, 1, 0) + palette

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the expected ids beside this file, with the PyPI package `tokenizers` (0.23) as the oracle.
 
-Every file is a variant of the bundled model's tokenizer.json: what is replaced in it ("set", "model",
+Every file is a variant of the bundled model's tokenizer.json: the replaced parts ("set", "model",
 "vocab_replace", "merges_drop", "merges_as_strings", "added"), and texts with their ids. test_tokenizer.c
 builds the same variant and compares. Run: python3 expect.py
 """
