@@ -193,6 +193,26 @@ TEST(the_retry_time_is_that_of_all_jobs_over_the_places)
     test_engine_close(&s.f);
 }
 
+/* ---- what a step is measured as ---- */
+
+TEST(a_step_without_prompts_says_nothing_of_prompts)
+{
+    struct scene s;
+    scene_open(&s);
+    know_answers(&s);
+    bring(&s, DECODING);
+    gate_pass(&gate);
+    const struct budget *b = &s.f.engine->budget;
+    double prompt_ns = b->prompt_ns, row_ns = b->row_ns;
+    for (int i = 0; i < 8; i++)
+        gate_pass(&gate);
+    assert_true(prompt_ns > 0 && b->prompt_ns == prompt_ns);
+    assert_true(b->row_ns != row_ns);
+    gate_set(&gate, false, 0);
+    wait_all(&s.f);
+    test_engine_close(&s.f);
+}
+
 /* ---- the step fails ---- */
 
 static bool is_among(const struct request_id *ids, uint32_t count, struct request_id id)

@@ -350,4 +350,27 @@ TEST(prompts_of_tenants_less_than_four_turns_apart_are_even)
     assert_int_equal(share_compare_prompts(&b, &a), 1);
 }
 
+TEST(a_tenant_that_was_served_alone_owes_so_much_at_most)
+{
+    struct arena *arena;
+    struct shares t;
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 2 * shares_arena_bytes()}, &arena), 0);
+    assert_int_equal(shares_create(arena, &t), 0);
+    struct share *much = shares_take(&t, 1, 1), *little = shares_take(&t, 2, 1);
+    for (uint64_t plan = 1; plan <= 3; plan++) {
+        share_note_active(much, plan);
+        share_note_active(little, plan);
+        if (plan == 3)
+            share_charge(little, 100);
+        share_charge(much, 10 * SHARE_DEBT_TOKENS);
+        shares_level(&t, plan);
+        uint64_t least = plan == 3 ? 100 * (uint64_t)SHARE_UNIT : 0;
+        assert_int_equal(little->served, least);
+        assert_int_equal(much->served, (plan == 1 ? 0 : least) + (uint64_t)SHARE_DEBT_TOKENS * SHARE_UNIT);
+    }
+    shares_give(much);
+    shares_give(little);
+    arena_free(arena);
+}
+
 TEST_MAIN()

@@ -47,4 +47,27 @@ TEST(a_file_that_goes_meanwhile_hides_no_other)
     }
 }
 
+TEST(collecting_says_what_is_left)
+{
+    const char *dir = test_dir();
+    struct scene s;
+    scene_open(&s, dir, (uint64_t)64 << 20);
+    for (uint32_t i = 0; i < 20; i++)
+        assert_int_equal(put_surely(&s, i, TIER_PAGE), 0);
+    wait_written(&s);
+    scene_close(&s);
+    struct store_audit sum;
+    struct store_gc gc;
+    struct err e = {""};
+    assert_int_equal(store_audit(dir, false, NULL, NULL, &sum, &e), 0);
+    uint64_t before = sum.bytes;
+    assert_int_equal(store_collect(dir, before - 1, &gc, &e), 0);
+    assert_int_equal(store_audit(dir, false, NULL, NULL, &sum, &e), 0);
+    assert_int_equal(gc.removed_oldest, 1);
+    assert_int_equal(sum.count[STORE_FOUND_ENTRY], 19);
+    assert_int_equal(gc.bytes_before, before);
+    assert_int_equal(gc.bytes_now, sum.bytes);
+    assert_true(sum.bytes < before && gc.failed == 0);
+}
+
 TEST_MAIN()

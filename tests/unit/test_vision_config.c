@@ -119,6 +119,10 @@ TEST(a_cap_lowers_both_bounds_and_leaves_one_token)
 TEST(what_is_no_tower_of_ours_is_named)
 {
     refuses("{" TEXT "}", NULL, -EINVAL, "vision_config is missing");
+    refuses("{" TEXT
+            ",\"vision_config\":{\"depth\":3,\"num_heads\":2,\"intermediate_size\":64,\"patch_size\":16,"
+            "\"out_hidden_size\":32,\"hidden_size\":32,\"num_position_embeddings\":64}}",
+            NULL, -EINVAL, "out_hidden_size is 32, the text model's hidden_size 64");
     refuses("{" TEXT ",\"vision_config\":{" TOWER_BUT_SIZE
             ",\"hidden_size\":30,\"num_position_embeddings\":64}}",
             NULL, -ENOTSUP, "a head's size must be a multiple of 4");
