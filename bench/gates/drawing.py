@@ -62,7 +62,7 @@ def data_url(kind, data):
 
 
 def bad_url(rng):
-    """What no server should take for a image."""
+    """What no server should take for an image."""
     whole = png(64, 48, rng.random())
     bomb = whole[:16] + struct.pack(">II", 60000, 60000) + whole[24:29]
     bomb += struct.pack(">I", zlib.crc32(bomb[12:29])) + whole[33:]

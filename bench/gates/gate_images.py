@@ -234,11 +234,11 @@ def judge_gaps(report, name, gaps, longest, waited):
     median = stats.quantile(own, 0.5)
     report.figure(f"longest_of_each_{name}", longest, f"{', '.join(f'{gap:.2f}' for gap in longest)} ms")
     report.figure(f"waited_for_a_processor_ms_{name}", waited, f"{waited:.0f}, all threads together")
-    report.figure(f"p99_over_median_{name}", stats.quantile(own, 0.99) / median, f"{stats.quantile(own, 0.99) / median:.2f} while a image is encoded")
+    report.figure(f"p99_over_median_{name}", stats.quantile(own, 0.99) / median, f"{stats.quantile(own, 0.99) / median:.2f} while an image is encoded")
     alone = max(gaps["alone"])
-    report.figure(f"longest_over_median_{name}", max(own) / median, f"{max(own) / median:.2f} while a image is encoded; without one the longest is {alone:.2f} ms")
-    report.must(f"{name} drafts: p99 of the gaps while a image is encoded below 3 x their median", stats.quantile(own, 0.99) < 3 * median)
-    report.must(f"{name} drafts: the longest gap while a image is encoded below --step-ms {STEP_MS}", max(own) < STEP_MS)
+    report.figure(f"longest_over_median_{name}", max(own) / median, f"{max(own) / median:.2f} while an image is encoded; without one the longest is {alone:.2f} ms")
+    report.must(f"{name} drafts: p99 of the gaps while an image is encoded below 3 x their median", stats.quantile(own, 0.99) < 3 * median)
+    report.must(f"{name} drafts: the longest gap while an image is encoded below --step-ms {STEP_MS}", max(own) < STEP_MS)
 
 
 def look_large(report, options, folder):
@@ -254,7 +254,7 @@ def look_large(report, options, folder):
 
     def draw(axes):
         axes.plot(both["without"][0]["alone"], ".", ms=2, label="alone")
-        axes.plot(both["without"][0]["encoded"], ".", ms=2, label="while a image is encoded")
+        axes.plot(both["without"][0]["encoded"], ".", ms=2, label="while an image is encoded")
         axes.set(xlabel="token", ylabel="gap, ms", yscale="log", title=f"{report.name}: a stream beside images of {pixels / 1e6:.1f} megapixels")
         axes.legend(frameon=False)
 

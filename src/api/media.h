@@ -36,7 +36,7 @@ struct media_opts {
     uint32_t tasks_max;      /* that wait; 256 */
     uint32_t parts_max;      /* images and videos of one request; 16 */
     size_t bytes_max;        /* encoded, of each source; 64 MiB */
-    uint64_t pixels_max;     /* of a image, and of a frame, as they come; 64000000 */
+    uint64_t pixels_max;     /* of an image, and of a frame, as they come; 64000000 */
     uint32_t timeout_s;      /* for fetching one source, and for one video; 60 */
     uint32_t video_s_max;    /* duration of a video; 3600 */
     uint32_t frames_max;     /* looked at, of a video; 0: as many as the model's own limit */
@@ -77,7 +77,7 @@ size_t media_task_wanted(const struct media_task *t);
 /* What became of one part; after it is done, and well. */
 struct media_result {
     enum request_media_kind kind;
-    /* One of a image; of a video one for each pair of frames. The task's. */
+    /* One of an image; of a video one for each pair of frames. The task's. */
     struct image *const *images;
     const double *seconds; /* of a video: when, for each */
     uint32_t count;

@@ -1,4 +1,4 @@
-/* media_bytes.h - the encoded bytes of a image or a video: one block of anonymous memory, charged before it
+/* media_bytes.h - the encoded bytes of an image or a video: one block of anonymous memory, charged before it
  * grows, gone when it goes. One thread at a time. Zeroed is empty. */
 #ifndef PLATEAU_API_MEDIA_BYTES_H
 #define PLATEAU_API_MEDIA_BYTES_H

@@ -132,7 +132,7 @@ bool media_make_video(struct media_task *t, struct media_part *p);
 bool media_make_room(struct media_task *t, struct media_part *p, uint32_t count);
 /* Of a video that is looked at: the model's limit, or the operator's. */
 uint32_t media_frames_max(const struct media_task *t);
-/* What so many frames of a video are resized within: all together, and none beyond what a image may
+/* What so many frames of a video are resized within: all together, and none beyond what an image may
  * have. */
 struct smart_bounds media_video_bounds(const struct media_task *t, uint32_t frames);
 /* Nobody holds it. */

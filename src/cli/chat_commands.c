@@ -137,7 +137,7 @@ static const struct chat_command {
     {"reset", NULL, reset, "begin a new conversation; the system message stays"},
     {"system", "TEXT", set_system, "set the system message; without TEXT there is none any more"},
     {"image", "FILE", attach_image,
-     "show a image (a file or an address) with the next message; without FILE forget what was to go with "
+     "show an image (a file or an address) with the next message; without FILE forget what was to go with "
      "it"},
     {"video", "FILE", attach_video, "the same of a video"},
     {"retry", NULL, retry, "answer the last message again"},

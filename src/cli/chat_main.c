@@ -97,7 +97,7 @@ static int run(const struct options *o, struct err *e)
     struct runtime rt;
     struct chat_screen screen;
     chat_screen_init(&screen, o->hide_reasoning);
-    int r = runtime_open(o, &(struct runtime_opts){.rows = 1, .queue = 1, .looks = true}, &rt, e);
+    int r = runtime_open(o, &(struct runtime_opts){.seqs = 1, .queue = 1, .looks = true}, &rt, e);
     if (r < 0)
         return r;
     rt.needs_tokenizer = true;

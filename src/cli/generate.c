@@ -95,7 +95,7 @@ static int run(const struct options *o, struct err *e)
 {
     struct runtime rt;
     int r =
-        runtime_open(o, &(struct runtime_opts){.rows = 1, .queue = 1, .looks = o->images[0] != NULL}, &rt, e);
+        runtime_open(o, &(struct runtime_opts){.seqs = 1, .queue = 1, .looks = o->images[0] != NULL}, &rt, e);
     if (r < 0)
         return r;
     rt.needs_tokenizer = true;

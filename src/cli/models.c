@@ -290,7 +290,7 @@ static struct planning planning_of(const struct models *m, uint32_t index, const
 {
     const struct options *own = &m->own[index];
     return (struct planning){.options = own,
-                             .rows = (uint32_t)own->max_num_seqs,
+                             .seqs = (uint32_t)own->max_num_seqs,
                              .queue = (uint32_t)own->max_queue,
                              .workers = runtime_workers(m->options),
                              .models = m->count,

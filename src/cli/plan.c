@@ -44,7 +44,7 @@ static void print_table(const struct planning *p)
     printf("%s: %s, %.3g million parameters, %u layers, context %u of %u tokens, %u sequences, %u in the "
            "queue\n",
            plan->model.name, p->model.shape.family, (double)p->model.shape.parameters / 1e6,
-           p->model.shape.layers, plan->max_model_len, plan->model.context_max, plan->rows, plan->queue);
+           p->model.shape.layers, plan->max_model_len, plan->model.context_max, plan->seqs, plan->queue);
     printf("ceiling %s, from %s\n\n", terminal_bytes(plan->ceiling_bytes).text, p->ceiling_from);
     printf("%-24s %-6s %12s %12s\n", "account", "class", "at least", "at most");
     for (uint32_t i = 0; i < plan->line_count; i++) {
@@ -88,7 +88,7 @@ static void json_model(const struct planning *p, struct buf *b)
     buf_printf(b,
                ",\"max_model_len\":%u,\"context_max\":%u,\"max_num_seqs\":%u,\"max_queue\":%u,\"ceiling_"
                "bytes\":%llu,",
-               plan->max_model_len, plan->model.context_max, plan->rows, plan->queue,
+               plan->max_model_len, plan->model.context_max, plan->seqs, plan->queue,
                (unsigned long long)plan->ceiling_bytes);
     json_text(b, "ceiling_from", p->ceiling_from);
     buf_printf(b,
@@ -151,7 +151,7 @@ static int plan_one(const struct options *o, const char *model, struct sum *sum,
     if (r < 0)
         return r;
     struct planning p = {.options = &own,
-                         .rows = (uint32_t)own.max_num_seqs,
+                         .seqs = (uint32_t)own.max_num_seqs,
                          .queue = (uint32_t)own.max_queue,
                          .workers = runtime_workers(o),
                          .model_bytes_max = own.model_limit,

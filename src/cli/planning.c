@@ -89,14 +89,14 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
 static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
                   const struct plan_refusal *why, struct err *e)
 {
-    char context[96] = "", rows[96] = "", image_sched[96] = "";
+    char context[96] = "", seqs[96] = "", image_sched[96] = "";
     const struct model_vision *v = &p->model.shape.vision;
     if (why->context)
         snprintf(context, sizeof(context), " A context of %u tokens would fit (--max-model-len %u).",
                  why->context, why->context);
-    if (why->seqs_max && why->seqs_max < p->rows)
-        snprintf(rows, sizeof(rows), " %u sequences instead of %u would fit (--max-num-seqs %u).",
-                 why->seqs_max, p->rows, why->seqs_max);
+    if (why->seqs_max && why->seqs_max < p->seqs)
+        snprintf(seqs, sizeof(seqs), " %u sequences instead of %u would fit (--max-num-seqs %u).",
+                 why->seqs_max, p->seqs, why->seqs_max);
     if (v->present) {
         uint64_t bytes = v->weight_bytes + p->plan.model.vision_bytes + p->plan.model.image_bytes +
                          p->plan.process.media_bytes;
@@ -105,8 +105,8 @@ static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
     }
     return err_set(e, -ENOMEM, "%s does not fit: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s",
                    name, terminal_bytes(why->needed_bytes).text, terminal_bytes(ceiling).text,
-                   p->ceiling_from ? p->ceiling_from : "see --memory-limit", context, rows,
-                   context[0] || rows[0] ? "" : " No shorter context or smaller batch would fit.",
+                   p->ceiling_from ? p->ceiling_from : "see --memory-limit", context, seqs,
+                   context[0] || seqs[0] ? "" : " No shorter context or smaller batch would fit.",
                    image_sched);
 }
 
@@ -141,7 +141,7 @@ static int make(struct planning *p, struct plan_process *process, struct plan_re
             process->ceiling_bytes =
                 MIN_OF(process->ceiling_bytes, plan_process_bytes(process) + p->model_bytes_max);
         struct plan_wish wish = wish_of(p, process);
-        r = plan_make(process, model_plan_numbers, &p->model, p->rows, &wish, &p->plan, why);
+        r = plan_make(process, model_plan_numbers, &p->model, p->seqs, &wish, &p->plan, why);
     }
     return r;
 }

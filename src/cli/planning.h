@@ -8,7 +8,7 @@
 
 struct planning {
     const struct options *options;
-    uint32_t rows, queue, workers;
+    uint32_t seqs, queue, workers;
     uint32_t models; /* that the process may load; 0 counts as 1 */
     bool serves;     /* there are connections and prep threads */
     bool looks;      /* the command accepts images; serve does */
@@ -27,7 +27,7 @@ struct planning {
  * prompts needs. Fills p->ceiling_from. */
 void planning_process(struct planning *p, bool least, struct plan_process *ret);
 /* Reads headers, loads nothing. 0, what model_probe() said, or -ENOMEM and -EINVAL when it does not fit: e
- * has numbers, and the context and the rows that would. `name` is the model's id. */
+ * has numbers, and the context and the sequences that would. `name` is the model's id. */
 int planning_make(struct planning *p, const char *dir, const char *name, struct err *e);
 
 #endif

@@ -64,12 +64,12 @@ uint32_t runtime_workers(const struct options *o)
     return o->threads ? (uint32_t)o->threads : workers_default_count();
 }
 
-int runtime_settings(const struct options *o, const char *dir, const char *id, uint32_t rows, uint32_t queue,
+int runtime_settings(const struct options *o, const char *dir, const char *id, uint32_t seqs, uint32_t queue,
                      struct model_settings *ret, struct err *e)
 {
     struct model_settings s = {
         .sampling = {.temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN, .top_k = -1},
-        .engine = model_plan_engine_opts(rows, queue, o->prefix_cache, NULL)};
+        .engine = model_plan_engine_opts(seqs, queue, o->prefix_cache, NULL)};
     if (!compute_mode_parse(o->compute ? o->compute : "auto", &s.compute))
         return err_set(e, -EINVAL, "--compute %s: auto or f32 is expected", o->compute);
     enum speculation_way way;
@@ -93,7 +93,7 @@ void runtime_set_plan(const struct planning *p, struct model_settings *s)
     s->shape = p->model.shape;
     s->parts = p->model.parts;
     s->engine.drafting = p->model.drafting;
-    s->engine.tokens_max = model_plan_step_tokens(p->plan.rows, p->model.drafting.drafts_max);
+    s->engine.tokens_max = model_plan_step_tokens(p->plan.seqs, p->model.drafting.drafts_max);
     s->tokens_max = s->engine.tokens_max;
     s->planned = true;
 }
@@ -197,7 +197,7 @@ int runtime_open(const struct options *o, const struct runtime_opts *opts, struc
     *ret = (struct runtime){.options = o};
     struct planning *p = &ret->planning;
     *p = (struct planning){.options = o,
-                           .rows = opts->rows,
+                           .seqs = opts->seqs,
                            .queue = opts->queue,
                            .workers = runtime_workers(o),
                            .serves = opts->serves,
@@ -208,7 +208,7 @@ int runtime_open(const struct options *o, const struct runtime_opts *opts, struc
     if (p->unreadable)
         return model_hint(ret->model_dir, r, e);
     if (r == 0)
-        r = runtime_settings(o, ret->model_dir, ret->model_id, p->plan.rows, p->plan.queue, &ret->settings,
+        r = runtime_settings(o, ret->model_dir, ret->model_id, p->plan.seqs, p->plan.queue, &ret->settings,
                              e);
     if (r < 0)
         return r;

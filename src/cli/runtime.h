@@ -13,7 +13,7 @@
 #define RUNTIME_ID_BYTES  256
 
 struct runtime_opts {
-    uint32_t rows, queue;
+    uint32_t seqs, queue;
     bool serves; /* over HTTP */
     bool looks;  /* images are accepted; serve does */
 };
@@ -56,7 +56,7 @@ extern const struct runtime_faults *runtime_faults;
  * RUNTIME_DIR_BYTES, id: RUNTIME_ID_BYTES. 0, -ENOENT, -ENAMETOOLONG. */
 int runtime_find_model(const char *model, const char *alias, char *dir, char *id, struct err *e);
 /* What one model is to be served with, as far as options say it; its plan is made later. */
-int runtime_settings(const struct options *o, const char *dir, const char *id, uint32_t rows, uint32_t queue,
+int runtime_settings(const struct options *o, const char *dir, const char *id, uint32_t seqs, uint32_t queue,
                      struct model_settings *ret, struct err *e);
 /* A plan's numbers as a load needs them. */
 void runtime_set_plan(const struct planning *p, struct model_settings *s);

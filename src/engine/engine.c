@@ -62,7 +62,7 @@ static int check_opts(const struct engine_opts *o, const struct model_shape *sha
                        "%u drafts per row and step: at most %u, and by the head only if there is one",
                        g->drafts_max, MODEL_DRAFTS_MAX);
     if (o->tokens_max < tokens_min(o))
-        return err_set(e, -EINVAL, "steps of %u tokens are too small: %u rows need at least %u",
+        return err_set(e, -EINVAL, "steps of %u tokens are too small: %u sequences need at least %u",
                        o->tokens_max, o->max_num_seqs, tokens_min(o));
     if (o->max_model_len < 2 || o->max_model_len > shape->context_max)
         return err_set(e, -EINVAL, "max_model_len is %u: this model takes 2..%u", o->max_model_len,

@@ -58,7 +58,7 @@ struct engine_faults {
     /* Replaces the drafter of `by`, which is not the head: drafts after the first `count` tokens, <=
      * wanted; returns the number of draft tokens. */
     uint32_t (*draft)(void *arg, const uint32_t *tokens, uint32_t count, uint32_t wanted, uint32_t *ret);
-    void (*slice)(void *arg);                   /* called likewise before a slice of encoding a image */
+    void (*slice)(void *arg);                   /* called likewise before a slice of encoding an image */
     void (*walk)(void *arg, struct engine *en); /* and before a walk of its invariants */
 };
 

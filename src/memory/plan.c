@@ -33,21 +33,21 @@ static uint64_t job_bytes(const struct plan_model *m, uint32_t length)
     return m->job_bytes + m->job_token_bytes * length;
 }
 
-static uint64_t rows_states(const struct plan_model *m, const struct plan_wish *w)
+static uint64_t seqs_states(const struct plan_model *m, const struct plan_wish *w)
 {
-    return m->state_bytes ? (uint64_t)m->rows * (w->prefix_cache_bytes ? 2 : 1) : 0;
+    return m->state_bytes ? (uint64_t)m->seqs * (w->prefix_cache_bytes ? 2 : 1) : 0;
 }
 
 /* States of the sequences, and of snapshots, of which there are never more. */
 static uint64_t states_most(const struct plan_model *m, const struct plan_wish *w)
 {
-    return rows_states(m, w) + (m->state_bytes && w->prefix_cache_bytes ? SNAPSHOTS_MAX : 0);
+    return seqs_states(m, w) + (m->state_bytes && w->prefix_cache_bytes ? SNAPSHOTS_MAX : 0);
 }
 
 /* Pages for one sequence and the states of the batch: with these every admitted request can finish. */
 static uint64_t pools_floor(const struct plan_model *m, const struct plan_wish *w, uint32_t length)
 {
-    return in_units(pages_of(m, length) * m->page_bytes) + in_units(rows_states(m, w) * m->state_bytes);
+    return in_units(pages_of(m, length) * m->page_bytes) + in_units(seqs_states(m, w) * m->state_bytes);
 }
 
 uint64_t plan_process_bytes(const struct plan_process *p)
@@ -70,8 +70,8 @@ static uint64_t fixed_bytes(const struct plan_process *p, const struct plan_mode
 
 static uint64_t requests_bytes(const struct plan_process *p, const struct plan_model *m, uint32_t length)
 {
-    uint64_t one = job_bytes(m, length), all = one * ((uint64_t)m->rows + m->queue);
-    return MIN_OF(all, MAX_OF(one * m->rows, p->ceiling_bytes / REQUESTS_PART));
+    uint64_t one = job_bytes(m, length), all = one * ((uint64_t)m->seqs + m->queue);
+    return MIN_OF(all, MAX_OF(one * m->seqs, p->ceiling_bytes / REQUESTS_PART));
 }
 
 static uint64_t tables_bytes(const struct plan_model *m, uint64_t pages, uint64_t states)
@@ -140,16 +140,16 @@ static uint32_t longest_unasked(const struct plan_process *p, const struct plan_
     return high;
 }
 
-static uint32_t most_rows(const struct plan_process *p, plan_model_fn *model, void *arg, uint32_t rows,
+static uint32_t most_seqs(const struct plan_process *p, plan_model_fn *model, void *arg, uint32_t seqs,
                           const struct plan_wish *w, uint32_t length)
 {
     struct plan_model m;
-    while (rows > 0) {
-        model(arg, rows, &m);
-        ASSERT(m.rows == rows);
+    while (seqs > 0) {
+        model(arg, seqs, &m);
+        ASSERT(m.seqs == seqs);
         if (fits(p, &m, w, length))
-            return rows;
-        rows--;
+            return seqs;
+        seqs--;
     }
     return 0;
 }
@@ -187,8 +187,8 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
     const struct plan_model *m = &ret->model;
     uint64_t left = ret->ceiling_bytes - fixed_bytes(&ret->process, m) - ret->requests_bytes;
     left -= share_images(ret, w, left);
-    uint64_t states = rows_states(m, w), states_bytes = in_units(states * m->state_bytes);
-    uint64_t pages_rows = pages_of(m, ret->max_model_len) * m->rows;
+    uint64_t states = seqs_states(m, w), states_bytes = in_units(states * m->state_bytes);
+    uint64_t pages_seqs = pages_of(m, ret->max_model_len) * m->seqs;
     uint64_t per_page = m->page_bytes + m->engine_page_bytes;
     uint64_t spare = SPARE_UNITS * (uint64_t)UNIT_BYTES;
     uint64_t snapshots = 0;
@@ -197,8 +197,8 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
     uint64_t taken = states_bytes + spare + tables_bytes(m, 0, states + snapshots);
     uint64_t pages = left > taken ? (left - taken) / per_page : 0;
     uint64_t wanted =
-        w->prefix_cache_bytes == PLAN_ALL ? UINT64_MAX - pages_rows : w->prefix_cache_bytes / m->page_bytes;
-    pages = MIN_OF(pages, pages_rows + wanted);
+        w->prefix_cache_bytes == PLAN_ALL ? UINT64_MAX - pages_seqs : w->prefix_cache_bytes / m->page_bytes;
+    pages = MIN_OF(pages, pages_seqs + wanted);
     pages = MIN_OF(MAX_OF(pages, pages_of(m, ret->max_model_len)), UINT32_MAX - 1);
     ret->pages_max = (uint32_t)pages;
     ret->states_max = (uint32_t)(states + snapshots);
@@ -251,7 +251,7 @@ static void add_pools(struct plan *p, const struct plan_wish *w)
 {
     const struct plan_model *m = &p->model;
     uint64_t kv = in_units(pages_of(m, p->max_model_len) * m->page_bytes);
-    uint64_t state = in_units(rows_states(m, w) * m->state_bytes);
+    uint64_t state = in_units(seqs_states(m, w) * m->state_bytes);
     add(p, 1, "pools", ACCOUNT_ANON, kv + state, p->pools_bytes, "these together, units of 2 MiB");
     add(p, 2, "kv", ACCOUNT_ANON, kv, p->kv_bytes, "pages of 32 tokens");
     add(p, 2, "state", ACCOUNT_ANON, state, p->state_bytes,
@@ -266,7 +266,7 @@ static void add_model(struct plan *p, const struct plan_wish *w)
 {
     const struct plan_model *m = &p->model;
     uint64_t requests = job_bytes(m, p->max_model_len);
-    uint64_t engine = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), rows_states(m, w));
+    uint64_t engine = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), seqs_states(m, w));
     uint64_t fixed = model_fixed_bytes(m);
     p->model_bytes =
         fixed - m->image_bytes + p->images_bytes + p->engine_bytes + p->requests_bytes + p->pools_bytes;
@@ -322,7 +322,7 @@ static void share_least(struct plan *p, const struct plan_wish *w)
     const struct plan_model *m = &p->model;
     p->engine_bytes = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), states_most(m, w));
     p->kv_bytes = in_units(pages_of(m, p->max_model_len) * m->page_bytes);
-    p->state_bytes = in_units(rows_states(m, w) * m->state_bytes);
+    p->state_bytes = in_units(seqs_states(m, w) * m->state_bytes);
     p->pools_bytes = p->kv_bytes + p->state_bytes;
     p->images_bytes = m->image_bytes;
 }
@@ -335,18 +335,18 @@ static void explain(struct plan *p, plan_model_fn *model, void *arg, const struc
     *why = (struct plan_refusal){.needed_bytes = needed_bytes(process, m, w, p->max_model_len),
                                  .context_max = m->context_max,
                                  .context = longest(process, m, w, m->context_max),
-                                 .seqs_max = most_rows(process, model, arg, p->rows, w, p->max_model_len)};
+                                 .seqs_max = most_seqs(process, model, arg, p->seqs, w, p->max_model_len)};
     ASSERT(why->needed_bytes > process->ceiling_bytes);
-    ASSERT(why->seqs_max <= p->rows);
+    ASSERT(why->seqs_max <= p->seqs);
     if (why->context < MIN_OF(m->context_max, PLAN_CONTEXT_LEAST))
         why->context = 0;
 }
 
-int plan_make(const struct plan_process *process, plan_model_fn *model, void *arg, uint32_t rows,
+int plan_make(const struct plan_process *process, plan_model_fn *model, void *arg, uint32_t seqs,
               const struct plan_wish *wish, struct plan *ret, struct plan_refusal *why)
 {
-    struct plan p = {.process = *process, .ceiling_bytes = process->ceiling_bytes, .rows = rows};
-    model(arg, rows, &p.model);
+    struct plan p = {.process = *process, .ceiling_bytes = process->ceiling_bytes, .seqs = seqs};
+    model(arg, seqs, &p.model);
     const struct plan_model *m = &p.model;
     if (wish->max_model_len > m->context_max) {
         *why = (struct plan_refusal){.context_max = m->context_max};

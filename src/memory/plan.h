@@ -21,10 +21,10 @@ struct plan_process {
     uint64_t ssd_staging_bytes, ssd_table_bytes; /* of the SSD tier; 0: no SSD tier */
 };
 
-/* Of one model with `rows` sequences in its batch. */
+/* Of one model with `seqs` sequences in its batch. */
 struct plan_model {
     const char *name;
-    uint32_t context_max, page_tokens, rows, queue;
+    uint32_t context_max, page_tokens, seqs, queue;
     uint64_t weight_bytes;
     uint64_t mtp_bytes;       /* weights of the MTP head; 0: no head, or not used */
     uint64_t loading_bytes;   /* temporary, during the load: before the pools need theirs */
@@ -67,7 +67,7 @@ struct plan_line {
 struct plan {
     uint64_t ceiling_bytes, floor_bytes, limit_bytes; /* limit: of all accounts together */
     uint64_t loading_bytes;
-    uint32_t max_model_len, rows, queue;
+    uint32_t max_model_len, seqs, queue;
     uint32_t pages_max, states_max;
     /* What a load reserves before it begins: the minimum for the model to run, with its engine's tables
      * whole; and the parts of that for the pools and for one request. */
@@ -82,8 +82,8 @@ struct plan {
     uint32_t line_count;
 };
 
-/* The model's numbers with `rows` sequences. */
-typedef void plan_model_fn(void *arg, uint32_t rows, struct plan_model *ret);
+/* The model's numbers with `seqs` sequences. */
+typedef void plan_model_fn(void *arg, uint32_t seqs, struct plan_model *ret);
 
 struct plan_refusal {
     uint64_t needed_bytes;         /* at least */
@@ -97,7 +97,7 @@ uint64_t plan_process_bytes(const struct plan_process *p);
 
 /* 0. -ENOMEM: it does not fit; `why` has the shortage and the plan the needed limits. -EINVAL: the model was
  *    made for fewer tokens. Without a requested length the longest that fits is planned. */
-int plan_make(const struct plan_process *process, plan_model_fn *model, void *arg, uint32_t rows,
+int plan_make(const struct plan_process *process, plan_model_fn *model, void *arg, uint32_t seqs,
               const struct plan_wish *wish, struct plan *ret, struct plan_refusal *why);
 
 #endif

@@ -118,7 +118,7 @@ int model_load(const char *dir, const struct model_opts *opts, struct model **re
 void model_free(struct model *m);
 const struct model_shape *model_shape(const struct model *m);
 
-/* A image among the tokens of a sequence: rows * columns placeholders from `first` on. */
+/* An image among the tokens of a sequence: rows * columns placeholders from `first` on. */
 struct model_grid {
     uint32_t first, rows, columns;
     /* [rows * columns][model_vision.feature_floats]; NULL: no token of this step lies in it. */

@@ -169,7 +169,7 @@ static void add_spans(struct step *s, uint32_t seq, uint32_t column)
     }
 }
 
-/* A token's place among text and images, and what stands for it if it is a image's. */
+/* A token's place among text and images, and what stands for it if it is an image's. */
 static void add_place(struct step *s, const struct model_seq *seq, uint32_t column, uint32_t position)
 {
     const struct model_grid *g = mrope_grid(seq->grids, seq->grid_count, position);

@@ -121,8 +121,8 @@ static int load_weights(struct load *l)
     const struct model_settings *s = o->settings;
     struct model_opts opts = {.compute = s->compute,
                               .tokens_max = s->tokens_max,
-                              .seqs_max = s->plan.rows,
-                              .logits_max = engine_logits_max(s->plan.rows, s->engine.drafting.drafts_max),
+                              .seqs_max = s->plan.seqs,
+                              .logits_max = engine_logits_max(s->plan.seqs, s->engine.drafting.drafts_max),
                               .parts = s->parts,
                               .ops = o->ops,
                               .workers = o->workers,

@@ -10,18 +10,18 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-uint32_t model_plan_step_tokens(uint32_t rows, uint32_t drafts_max)
+uint32_t model_plan_step_tokens(uint32_t seqs, uint32_t drafts_max)
 {
-    return MAX_OF((uint32_t)MODEL_PLAN_STEP_TOKENS, engine_tokens_min(rows, drafts_max));
+    return MAX_OF((uint32_t)MODEL_PLAN_STEP_TOKENS, engine_tokens_min(seqs, drafts_max));
 }
 
-struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t prefix_cache_bytes,
+struct engine_opts model_plan_engine_opts(uint32_t seqs, uint32_t queue, uint64_t prefix_cache_bytes,
                                           const struct engine_drafting *drafting)
 {
     struct engine_drafting g = drafting ? *drafting : (struct engine_drafting){.by = ENGINE_DRAFTER_NONE};
-    return (struct engine_opts){.max_num_seqs = rows,
+    return (struct engine_opts){.max_num_seqs = seqs,
                                 .max_queue = queue,
-                                .tokens_max = model_plan_step_tokens(rows, g.drafts_max),
+                                .tokens_max = model_plan_step_tokens(seqs, g.drafts_max),
                                 .drafting = g,
                                 .prefix_cache_bytes = prefix_cache_bytes};
 }
@@ -67,23 +67,23 @@ int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
     return r;
 }
 
-void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret)
+void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
 {
     const struct model_plan *p = model_plan;
     const struct model_shape *s = &p->shape;
     struct engine_plan engine;
-    struct engine_opts opts = model_plan_engine_opts(rows, p->queue, p->prefix_cache_bytes, &p->drafting);
+    struct engine_opts opts = model_plan_engine_opts(seqs, p->queue, p->prefix_cache_bytes, &p->drafting);
     engine_plan(&opts, s, &engine);
     *ret = (struct plan_model){
         .name = p->name,
         .context_max = s->context_max,
         .page_tokens = PAGE_TOKENS,
-        .rows = rows,
+        .seqs = seqs,
         .queue = p->queue,
         .weight_bytes = s->weight_bytes,
         .mtp_bytes = s->mtp_weight_bytes,
         .loading_bytes = s->loading_bytes,
-        .workspace_bytes = model_workspace_bytes(s, opts.tokens_max, rows, p->workers),
+        .workspace_bytes = model_workspace_bytes(s, opts.tokens_max, seqs, p->workers),
         .tables_bytes = s->tables_bytes,
         .tokenizer_bytes = p->tokenizer_bytes,
         .page_bytes = s->page_bytes,

@@ -30,15 +30,15 @@ struct model_plan {
 
 #define MODEL_PLAN_STEP_TOKENS 512 /* of one step; what a step takes of workspace */
 
-/* Tokens of one step for `rows` sequences with `drafts_max` draft tokens each. */
-uint32_t model_plan_step_tokens(uint32_t rows, uint32_t drafts_max);
+/* Tokens of one step for `seqs` sequences with `drafts_max` draft tokens each. */
+uint32_t model_plan_step_tokens(uint32_t seqs, uint32_t drafts_max);
 /* The engine's options that a plan needs; plans and engines share them. drafting: NULL without speculative
  * decoding. */
-struct engine_opts model_plan_engine_opts(uint32_t rows, uint32_t queue, uint64_t prefix_cache_bytes,
+struct engine_opts model_plan_engine_opts(uint32_t seqs, uint32_t queue, uint64_t prefix_cache_bytes,
                                           const struct engine_drafting *drafting);
 /* Reads headers, loads nothing. 0 or what model_probe() said. */
 int model_plan_probe(struct model_plan *p, const char *dir, struct err *e);
 /* A plan_model_fn whose arg is a struct model_plan. */
-void model_plan_numbers(void *model_plan, uint32_t rows, struct plan_model *ret);
+void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret);
 
 #endif

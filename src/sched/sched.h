@@ -103,9 +103,9 @@ struct sched_seq {
     /* Each token of its chunks takes a row of logits, not only the last; then it reuses nothing. */
     bool logits_all;
     uint32_t key_count; /* <= tokens / PAGE_TOKENS */
-    /* Tokens before this index have all that computing them takes, the rest wait (for a image's features); 0:
-     * none waits. A chunk ends there, and a sequence whose next token waits is not scheduled and keeps what
-     * it has. */
+    /* Tokens before this index have all that computing them takes, the rest wait (for an image's features);
+     * 0: none waits. A chunk ends there, and a sequence whose next token waits is not scheduled and keeps
+     * what it has. */
     uint32_t ready;
     uint32_t drafts; /* drafts that a step may have behind the last known token, while it decodes */
     /* The scheduler's, for others to read. */

@@ -105,7 +105,7 @@ def files(server):
 
 
 def nothing_left(server, seconds=60):
-    """No request, no task, no process, no byte of a image; the ledger holds."""
+    """No request, no task, no process, no byte of an image; the ledger holds."""
     server.wait_idle(seconds)
     waits = [f"plateau_media_{what}" for what in ("waiting", "working", "fetching", "queued_bytes")]
 

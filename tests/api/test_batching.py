@@ -29,7 +29,7 @@ def test_a_short_request_overtakes_a_long_one(server):
 
 
 def test_a_long_prompt_is_read_beside_others_tokens(server):
-    """Each step that reads a piece of the prompt gives the row that decodes its token."""
+    """Each step that reads a piece of the prompt gives the decoding sequence its token."""
     prompt = [5 + i % 700 for i in range(4000)]
     with server.begin(stream=False) as other:
         until(lambda: server.requests("decoding"))
@@ -38,7 +38,7 @@ def test_a_long_prompt_is_read_beside_others_tokens(server):
         def tokens():
             return next(r["tokens"] for r in server.requests() if r["id"] == first)
 
-        # Tokens before steps, then steps before tokens: the row can only have had more chances than are
+        # Tokens before steps, then steps before tokens: the sequence can only have had more chances than are
         # counted.
         tokens_before, steps_before = tokens(), steps(server)
         seen = []
@@ -95,7 +95,7 @@ def test_a_lower_priority_goes_first():
 
 
 @pytest.mark.smoke
-def test_rows_share_steps(server):
+def test_sequences_share_steps(server):
     """Eight that decode together take about as many steps as one of them, not eight times as many."""
     fields = {"prompt": "a", "max_tokens": 40, "ignore_eos": True, "speculative": False}
     before = steps(server)

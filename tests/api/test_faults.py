@@ -80,7 +80,7 @@ def test_a_step_that_fails_in_a_stream_is_an_event(faulty, path):
 
 @pytest.mark.smoke
 def test_who_is_not_in_the_step_goes_on(faulty):
-    """Four rows fail together; the one that waits for a row gets it, and its tokens."""
+    """Four sequences fail together; the one that waits for a place gets it, and its tokens."""
     case = GOLDEN["cases"][0]
     failed, errors = faulty.status()["models"][0]["step_errors"], faulty.metrics()[ERRORS]
     with faulty.begin(n=4, stream=False) as running:

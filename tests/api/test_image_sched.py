@@ -72,6 +72,14 @@ def test_each_request_is_a_line_of_the_log():
         assert not server.said(refused)  # refusals are counted; --log-level debug shows them
 
 
+def test_each_refusal_is_a_line_of_the_log_for_debugging():
+    with serving("--log-level", "debug") as server:
+        reply = server.complete([9, 10], max_tokens=1 << 24)
+        request, code = reply.headers["x-request-id"], reply.json()["error"]["code"]
+        assert reply.status_code == 400 and code
+        until(lambda: server.said(f"event=request_ended id={request} completed=1 code={code} "))
+
+
 def test_what_is_free_in_the_heap_goes_back_though_nobody_comes():
     with serving() as server:
         long = "data:image/png;base64," + "A" * (12 << 20)

@@ -240,8 +240,8 @@ def test_images_over_several_turns(eyes):
     first, second = SEEN[1], SEEN[7]
     words = first["question"] + " Look at it for a while." * 10
 
-    def chat(image):
-        history = [user(image(data_url(image)), text(words)), {"role": "assistant", "content": first["greedy_text"]},
+    def chat(first_image):
+        history = [user(image(data_url(first_image)), text(words)), {"role": "assistant", "content": first["greedy_text"]},
                    user(image(data_url(file_of(second))), text(second["question"]))]
         return eyes.post("/v1/chat/completions", **{**asking(), "messages": history})
 

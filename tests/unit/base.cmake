@@ -9,6 +9,9 @@ plateau_test(test_regular_file base tensor)
 plateau_test(test_ledger memory LABELS threads)
 plateau_test(test_plan memory)
 plateau_test(test_footprint_text memory)
+# Control groups of its own.
+plateau_test(test_footprint memory)
+target_link_options(test_footprint PRIVATE -Wl,--wrap=open)
 plateau_test(test_units memory)
 if(PLATEAU_JEMALLOC)
   # The program's allocator, so that its statistics are tested too.

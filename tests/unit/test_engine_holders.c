@@ -121,6 +121,16 @@ TEST(what_was_taken_from_a_cache_changes_no_token)
     holders_free(hs);
 }
 
+struct reclaims {
+    uint64_t want;
+};
+
+static bool has_counted(struct fixture *f, void *arg)
+{
+    const struct reclaims *r = arg;
+    return numbers(f).reclaims == r->want;
+}
+
 TEST(an_engine_gives_what_is_free_and_then_what_is_older_than_it_was_told)
 {
     struct fixture f;
@@ -137,6 +147,7 @@ TEST(an_engine_gives_what_is_free_and_then_what_is_older_than_it_was_told)
     wait_until(&f, is_at_rest, NULL);
     struct holder_info before = info_of(hs, "a");
     assert_true(before.now.cached_bytes > 2 * UNIT_BYTES && before.now.free_bytes > 0);
+    struct reclaims counted = {numbers(&f).reclaims};
     expect_shown(hs, &f, "a");
     struct holder_answer free = ask(hs, "a", HOLDER_GIVE, 64 * UNIT_BYTES, 0);
     assert_true(free.entries == 0 && free.bytes > 0);
@@ -151,6 +162,10 @@ TEST(an_engine_gives_what_is_free_and_then_what_is_older_than_it_was_told)
     struct holder_answer all = ask(hs, "a", HOLDER_GIVE, 64 * UNIT_BYTES, UINT64_MAX);
     assert_int_equal(all.bytes, after.now.held_bytes);
     assert_int_equal(info_of(hs, "a").now.held_bytes, 0);
+    /* Two of the four orders evicted prefixes. */
+    assert_true(all.entries > 0);
+    counted.want += 2;
+    wait_until(&f, has_counted, &counted);
     test_engine_close(&f);
     holders_free(hs);
 }

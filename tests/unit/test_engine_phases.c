@@ -170,6 +170,49 @@ TEST(all_that_leave_at_once_leave_nothing)
     in_every_phase(leave_together);
 }
 
+/* ---- how long others should wait ---- */
+
+TEST(the_retry_time_is_that_of_all_jobs_over_the_places)
+{
+    struct scene s;
+    scene_open(&s);
+    know_answers(&s);
+    bring(&s, QUEUED);
+    struct engine *en = s.f.engine;
+    assert_int_equal(admission_total(&en->admission), 3);
+    atomic_store(&en->service_ns, 8 * NS_PER_S);
+    assert_int_equal(engine_retry_after_s(en), 8 / 2 * 3);
+    atomic_store(&en->service_ns, NS_PER_S / 2 + 2);
+    assert_int_equal(engine_retry_after_s(en), 1);
+    atomic_store(&en->service_ns, 0);
+    assert_int_equal(engine_retry_after_s(en), 1);
+    atomic_store(&en->service_ns, 3600 * NS_PER_S);
+    assert_int_equal(engine_retry_after_s(en), 600);
+    gate_set(&gate, false, 0);
+    wait_all(&s.f);
+    test_engine_close(&s.f);
+}
+
+/* ---- what a step is measured as ---- */
+
+TEST(a_step_without_prompts_says_nothing_of_prompts)
+{
+    struct scene s;
+    scene_open(&s);
+    know_answers(&s);
+    bring(&s, DECODING);
+    gate_pass(&gate);
+    const struct budget *b = &s.f.engine->budget;
+    double prompt_ns = b->prompt_ns, seq_ns = b->seq_ns;
+    for (int i = 0; i < 8; i++)
+        gate_pass(&gate);
+    assert_true(prompt_ns > 0 && b->prompt_ns == prompt_ns);
+    assert_true(b->seq_ns != seq_ns);
+    gate_set(&gate, false, 0);
+    wait_all(&s.f);
+    test_engine_close(&s.f);
+}
+
 /* ---- the step fails ---- */
 
 static bool is_among(const struct request_id *ids, uint32_t count, struct request_id id)

@@ -11,10 +11,10 @@
 #define EDGE        32
 
 /* Noise: two of the same seed and size are the same image. */
-static inline struct image *image_of_frames(uint32_t seqs, uint32_t columns, uint32_t frames, uint64_t seed)
+static inline struct image *image_of_frames(uint32_t rows, uint32_t columns, uint32_t frames, uint64_t seed)
 {
     struct image *p;
-    assert_int_equal(image_create(columns * EDGE, seqs * EDGE, frames, NULL, &p), 0);
+    assert_int_equal(image_create(columns * EDGE, rows * EDGE, frames, NULL, &p), 0);
     size_t bytes = frames * image_frame_bytes(p->width, p->height);
     for (size_t i = 0; i < bytes; i++)
         p->pixels[i] = (uint8_t)(rng_at(seed, i / 24) >> (i % 3 * 8));
@@ -23,9 +23,9 @@ static inline struct image *image_of_frames(uint32_t seqs, uint32_t columns, uin
     return p;
 }
 
-static inline struct image *image_of(uint32_t seqs, uint32_t columns, uint64_t seed)
+static inline struct image *image_of(uint32_t rows, uint32_t columns, uint64_t seed)
 {
-    return image_of_frames(seqs, columns, 1, seed);
+    return image_of_frames(rows, columns, 1, seed);
 }
 
 #define SEEN_MAX        16
@@ -72,12 +72,12 @@ static inline struct job_spec ask(const struct seen *s, uint32_t max_tokens)
     return spec;
 }
 
-/* Text, a image, text. */
-static inline struct seen one_image(uint32_t before, uint32_t seqs, uint32_t columns, uint64_t look)
+/* Text, an image, text. */
+static inline struct seen one_image(uint32_t before, uint32_t rows, uint32_t columns, uint64_t look)
 {
     struct seen s = {.count = 0};
     say(&s, before, 1);
-    show(&s, image_of(seqs, columns, look));
+    show(&s, image_of(rows, columns, look));
     say(&s, 9, 2);
     return s;
 }
@@ -104,7 +104,7 @@ static inline struct client *run_seen(struct fixture *f, const struct seen *s, u
     return run_spec(f, &spec);
 }
 
-/* What the prompt gives in an engine of its own that keeps nothing. No other engine looks at a image
+/* What the prompt gives in an engine of its own that keeps nothing. No other engine looks at an image
  * meanwhile: they share the model. */
 static inline void alone(const struct seen *s, uint32_t max_tokens, struct client *ret)
 {

@@ -93,6 +93,25 @@ TEST(a_refusal_reaches_a_client_that_keeps_sending)
     assert_int_equal(app.ready, 0);
 }
 
+/* The refusal has arrived. What is still sent is read for a second, by a copy of the socket; then the copy
+ * is closed, and the client's bytes are answered with a reset. */
+TEST(who_goes_on_sending_after_a_refusal_is_cut_off)
+{
+    app_start((struct http_server_opts){.body_bytes_max = 1000});
+    int fd = client_open();
+    client_expect(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n", 413, "");
+    client_expect_close(fd);
+    uint64_t until_ns = clock_now_ns() + 20 * NS_PER_S;
+    ssize_t sent = 1;
+    while (sent == 1 && clock_now_ns() < until_ns) {
+        sent = send(fd, "x", 1, MSG_NOSIGNAL);
+        usleep(20000);
+    }
+    assert_true(sent < 0 && (errno == EPIPE || errno == ECONNRESET));
+    close(fd);
+    app_stop();
+}
+
 TEST(a_chunked_body_over_its_limit_is_413_while_it_is_read)
 {
     app_start((struct http_server_opts){.body_bytes_max = 1000});

@@ -18,13 +18,13 @@ struct made {
     uint64_t row_bytes, engine_row_bytes;
 };
 
-static void numbers_of(void *arg, uint32_t rows, struct plan_model *ret)
+static void numbers_of(void *arg, uint32_t seqs, struct plan_model *ret)
 {
     const struct made *m = arg;
     *ret = m->model;
-    ret->rows = rows;
-    ret->workspace_bytes += rows * m->row_bytes;
-    ret->engine_bytes += rows * m->engine_row_bytes;
+    ret->seqs = seqs;
+    ret->workspace_bytes += seqs * m->row_bytes;
+    ret->engine_bytes += seqs * m->engine_row_bytes;
 }
 
 static struct made a_model(void)
@@ -94,8 +94,8 @@ static void check_plan(const struct plan *p)
     const struct plan_model *m = &p->model;
     uint64_t pages = DIV_UP(p->max_model_len, m->page_tokens);
     assert_true(p->pages_max >= pages);
-    assert_true(p->pools_bytes >= pages * m->page_bytes + (uint64_t)m->rows * m->state_bytes);
-    assert_true(p->requests_bytes >= (m->job_bytes + m->job_token_bytes * p->max_model_len) * m->rows);
+    assert_true(p->pools_bytes >= pages * m->page_bytes + (uint64_t)m->seqs * m->state_bytes);
+    assert_true(p->requests_bytes >= (m->job_bytes + m->job_token_bytes * p->max_model_len) * m->seqs);
     assert_true(p->engine_bytes >= m->engine_bytes + (uint64_t)p->pages_max * m->engine_page_bytes);
 }
 
@@ -208,10 +208,10 @@ PROPERTY(a_plan_holds_or_the_refusal_is_right, seed)
             .max_model_len = (uint32_t)(rng_below(&rng, 2) * up_to(&rng, m.model.context_max)),
             .prefix_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB),
             .image_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB)};
-        uint32_t rows = (uint32_t)up_to(&rng, 40);
+        uint32_t seqs = (uint32_t)up_to(&rng, 40);
         struct plan_refusal why;
         struct plan p;
-        int r = plan_make(&o, numbers_of, &m, rows, &wish, &p, &why);
+        int r = plan_make(&o, numbers_of, &m, seqs, &wish, &p, &why);
         if (r == 0) {
             check_plan(&p);
             continue;
@@ -221,16 +221,16 @@ PROPERTY(a_plan_holds_or_the_refusal_is_right, seed)
         if (why.context) {
             struct plan_wish shorter = wish;
             shorter.max_model_len = why.context;
-            assert_int_equal(plan_make(&o, numbers_of, &m, rows, &shorter, &p, &why), 0);
+            assert_int_equal(plan_make(&o, numbers_of, &m, seqs, &shorter, &p, &why), 0);
             check_plan(&p);
             shorter.max_model_len++;
             if (shorter.max_model_len <= m.model.context_max)
-                assert_int_equal(plan_make(&o, numbers_of, &m, rows, &shorter, &p, &why), -ENOMEM);
+                assert_int_equal(plan_make(&o, numbers_of, &m, seqs, &shorter, &p, &why), -ENOMEM);
         }
-        if (plan_make(&o, numbers_of, &m, rows, &wish, &p, &why) == -ENOMEM && why.seqs_max) {
+        if (plan_make(&o, numbers_of, &m, seqs, &wish, &p, &why) == -ENOMEM && why.seqs_max) {
             struct plan_wish same = wish;
             same.max_model_len = p.max_model_len;
-            assert_true(why.seqs_max < rows);
+            assert_true(why.seqs_max < seqs);
             assert_int_equal(plan_make(&o, numbers_of, &m, why.seqs_max, &same, &p, &why), 0);
             check_plan(&p);
         }

@@ -1,4 +1,4 @@
-/* Resizing: Pillow's bytes, from the plain code and from the fast one, and what a image of one colour
+/* Resizing: Pillow's bytes, from the plain code and from the fast one, and what an image of one colour
  * stays. */
 #include "base/check.h"
 #include "test.h"

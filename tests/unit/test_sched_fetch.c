@@ -330,6 +330,35 @@ TEST(two_with_the_same_prefix_read_it_once)
     close_sched(&f);
 }
 
+/* It reads nothing of a cache, so it has nothing to wait for. */
+TEST(who_wants_all_logits_does_not_wait_for_anothers_fetch)
+{
+    struct fixture f;
+    open_sched(&f, false, 4);
+    f.tier.text = "abcd";
+    struct sched_seq *first = add(&f, 0, "abcdef"), *second = add(&f, 1, "abcdxy");
+    second->logits_all = true;
+    step(&f);
+    assert_int_equal(first->phase, SCHED_FETCHING);
+    assert_int_equal(second->phase, SCHED_PREFILLING);
+    assert_int_equal(second->cached, 0);
+    close_sched(&f);
+}
+
+/* The snapshot stands behind what both have in common. */
+TEST(a_recurrent_state_beyond_the_common_prefix_is_not_waited_for)
+{
+    struct fixture f;
+    open_sched(&f, true, 4);
+    f.tier.text = "abcd";
+    f.tier.snapshots = "d";
+    struct sched_seq *first = add(&f, 0, "abcdef"), *second = add(&f, 1, "abxy");
+    step(&f);
+    assert_int_equal(first->phase, SCHED_FETCHING);
+    assert_int_equal(second->phase, SCHED_PREFILLING);
+    close_sched(&f);
+}
+
 TEST(a_narrow_tier_is_asked_again_as_it_gets_room)
 {
     struct fixture f;

@@ -286,6 +286,30 @@ TEST(a_large_request_is_not_starved_by_small_ones_of_others)
     close_sched(f);
 }
 
+/* Its tenant has a place, so that no sequence makes room for it. What comes behind it passes for a second. */
+TEST(a_small_request_passes_a_large_one_that_lacks_pages)
+{
+    struct fixture *f = open_sched(8, 40);
+    f->ev.now_ns = 3600 * 1000 * MS;
+    add(f, &(struct ask){8, 1, 500, 500, 0}, 1);
+    add(f, &(struct ask){9, 2, 30, 900, 0}, 1);
+    for (int i = 0; i < 20; i++)
+        step(f, 500);
+    uint32_t large = add(f, &(struct ask){9, 2, 900, 4, 0}, 1),
+             small = add(f, &(struct ask){8, 1, 30, 50, 0}, 1);
+    assert_true(steps_to_first(f, small, 30, 10) < 5);
+    assert_int_equal(f->seqs[large].phase, SCHED_QUEUED);
+    /* The second is over. */
+    for (int i = 0; i < 100; i++)
+        step(f, 30);
+    uint32_t late = add(f, &(struct ask){8, 1, 30, 50, 0}, 1);
+    for (int i = 0; i < 20; i++)
+        step(f, 30);
+    assert_int_equal(f->seqs[large].phase, SCHED_QUEUED);
+    assert_int_equal(f->seqs[late].phase, SCHED_QUEUED);
+    close_sched(f);
+}
+
 TEST(among_equals_a_short_request_passes_long_ones_for_a_while_only)
 {
     struct fixture *f = open_sched(1, 2000);
@@ -348,6 +372,29 @@ TEST(prompts_of_tenants_less_than_four_turns_apart_are_even)
     b.served++;
     assert_int_equal(share_compare_prompts(&a, &b), -1);
     assert_int_equal(share_compare_prompts(&b, &a), 1);
+}
+
+TEST(a_tenant_that_was_served_alone_owes_so_much_at_most)
+{
+    struct arena *arena;
+    struct shares t;
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 2 * shares_arena_bytes()}, &arena), 0);
+    assert_int_equal(shares_create(arena, &t), 0);
+    struct share *much = shares_take(&t, 1, 1), *little = shares_take(&t, 2, 1);
+    for (uint64_t plan = 1; plan <= 3; plan++) {
+        share_note_active(much, plan);
+        share_note_active(little, plan);
+        if (plan == 3)
+            share_charge(little, 100);
+        share_charge(much, 10 * SHARE_DEBT_TOKENS);
+        shares_level(&t, plan);
+        uint64_t least = plan == 3 ? 100 * (uint64_t)SHARE_UNIT : 0;
+        assert_int_equal(little->served, least);
+        assert_int_equal(much->served, (plan == 1 ? 0 : least) + (uint64_t)SHARE_DEBT_TOKENS * SHARE_UNIT);
+    }
+    shares_give(much);
+    shares_give(little);
+    arena_free(arena);
 }
 
 TEST_MAIN()

@@ -343,6 +343,21 @@ TEST(clearing_removes_all_and_says_how_much)
     scene_close(&s);
 }
 
+TEST(the_time_of_a_read_is_that_of_its_files_and_bytes)
+{
+    struct scene s;
+    sys_reset();
+    scene_open(&s, test_dir(), LIMIT);
+    uint64_t page = s.io.read_ns(s.io.arg, 1, 0), snapshot = s.io.read_ns(s.io.arg, 0, 1);
+    assert_true(page > 0 && snapshot > 0 && page < UINT64_MAX && snapshot < UINT64_MAX);
+    assert_true((page < snapshot) == (PAGE_BYTES < STATE_BYTES));
+    /* Each term may lose a fraction. */
+    assert_true(llabs((long long)(s.io.read_ns(s.io.arg, 64, 0) - 64 * page)) <= 64);
+    assert_true(llabs((long long)(s.io.read_ns(s.io.arg, 0, 64) - 64 * snapshot)) <= 64);
+    assert_true(llabs((long long)(s.io.read_ns(s.io.arg, 3, 1) - 3 * page - snapshot)) <= 4);
+    scene_close(&s);
+}
+
 /* ---- clients ---- */
 
 TEST(a_client_closes_at_once_whatever_is_under_way)

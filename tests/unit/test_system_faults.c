@@ -292,6 +292,30 @@ static void expect_closed(int (*make)(struct err *e), void (*undo)(void), unsign
     assert_true(make_at_every_place(make, undo, true) >= least);
 }
 
+TEST(a_buffer_that_cannot_grow_keeps_its_text_and_its_charge)
+{
+    static const char more[1000] = {0};
+    struct account *a = test_account(ACCOUNT_NO_LIMIT);
+    struct charge charge = account_charge(a);
+    struct buf b;
+    buf_init(&b, 1 << 20, &charge);
+    buf_puts(&b, "text");
+    uint64_t used = account_numbers(a).used;
+    faults.count = 0;
+    faults.lasts = false;
+    faults.from = 1;
+    buf_put(&b, more, sizeof(more));
+    faults.from = 0;
+    assert_int_equal(b.error, -ENOMEM);
+    assert_true(used > 0 && account_numbers(a).used == used);
+    assert_true(slice_eq(buf_slice(&b), SLICE("text")));
+    buf_clear(&b);
+    buf_put(&b, more, sizeof(more));
+    assert_true(b.error == 0 && b.len == sizeof(more));
+    buf_done(&b);
+    assert_int_equal(account_numbers(a).used, 0);
+}
+
 TEST(workers_that_cannot_be_made)
 {
     expect_closed(make_workers, close_workers, 5);

@@ -130,6 +130,9 @@ TEST(macros_see_globals_and_return_text)
 
 TEST(filters_tests_and_methods)
 {
+    RENDERS("{{ 'xy'.startswith('x') }} {{ 'xy'.startswith('y') }} {{ 'xy'.endswith('y') }} {{ "
+            "'xy'.endswith('x') }}",
+            "True False True False");
     RENDERS("{{ ' a b '.strip() }}{{ 'a,b,c'.split(',', 1) }}{{ 'x'.startswith(('y', 'x')) }}",
             "a b['a', 'b,c']True");
     RENDERS("{{ [3, 1, 2]|sort|join('-') }} {{ d|dictsort }} {{ ['a', 'A']|unique|list }}",

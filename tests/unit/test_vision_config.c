@@ -116,9 +116,13 @@ TEST(a_cap_lowers_both_bounds_and_leaves_one_token)
     assert_int_equal(v.shape.pixels_max, 16777216);
 }
 
-TEST(what_is_no_tower_of_ours_is_named)
+TEST(a_vision_config_that_is_not_supported_is_named)
 {
     refuses("{" TEXT "}", NULL, -EINVAL, "vision_config is missing");
+    refuses("{" TEXT
+            ",\"vision_config\":{\"depth\":3,\"num_heads\":2,\"intermediate_size\":64,\"patch_size\":16,"
+            "\"out_hidden_size\":32,\"hidden_size\":32,\"num_position_embeddings\":64}}",
+            NULL, -EINVAL, "out_hidden_size is 32, the text model's hidden_size 64");
     refuses("{" TEXT ",\"vision_config\":{" VISION_BUT_SIZE
             ",\"hidden_size\":30,\"num_position_embeddings\":64}}",
             NULL, -ENOTSUP, "a head's size must be a multiple of 4");

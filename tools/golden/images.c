@@ -68,7 +68,7 @@ static int check_size(const struct model_vision *v, const struct golden_case *c,
     if (p->height != c->image.grid_rows * v->patch || p->width != c->image.grid_columns * v->patch ||
         p->height % (v->patch * v->merge) != 0 || p->width % (v->patch * v->merge) != 0 ||
         (uint64_t)p->width * p->height > v->pixels_max)
-        return err_set(e, -EINVAL, "%s: a image of %u x %u pixels is not the grid of %u rows and %u columns",
+        return err_set(e, -EINVAL, "%s: an image of %u x %u pixels is not the grid of %u rows and %u columns",
                        c->name, p->width, p->height, c->image.grid_rows, c->image.grid_columns);
     return 0;
 }

@@ -1,0 +1,110 @@
+/* What the kernel's small files say together: the linker puts __wrap_open in place of open (--wrap), and the
+ * control groups are those of a directory of the test. */
+#include "memory/footprint.h"
+#include "test.h"
+#include "test_files.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static const char *root;
+
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...)
+{
+    char ours[512];
+    bool theirs = strcmp(path, "/proc/self/cgroup") != 0 && strncmp(path, "/sys/fs/cgroup/", 15) != 0 &&
+                  strncmp(path, "/proc/pressure/", 15) != 0;
+    if (!root || theirs)
+        return __real_open(path, flags, 0600);
+    snprintf(ours, sizeof(ours), "%s%s", root, path);
+    return __real_open(ours, flags);
+}
+
+static void make(const char *name, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof(path), "%s%s", root, name);
+    for (char *at = strchr(path + strlen(root) + 1, '/'); at; at = strchr(at + 1, '/')) {
+        *at = 0;
+        mkdir(path, 0700);
+        *at = '/';
+    }
+    int fd = __real_open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+}
+
+static struct footprint read_all(void)
+{
+    struct footprint f;
+    footprint_read(&f);
+    root = NULL;
+    return f;
+}
+
+TEST(limits_are_the_least_on_the_way_up)
+{
+    root = test_dir();
+    make("/proc/self/cgroup", "0::/a/b\n");
+    make("/sys/fs/cgroup/a/b/memory.max", "5000\n");
+    make("/sys/fs/cgroup/a/b/memory.high", "2000\n");
+    make("/sys/fs/cgroup/a/memory.max", "3000\n");
+    make("/sys/fs/cgroup/a/memory.high", "2500\n");
+    make("/sys/fs/cgroup/memory.max", "max\n");
+    make("/sys/fs/cgroup/memory.high", "max\n");
+    struct footprint f = read_all();
+    assert_int_equal(f.cgroup_limit_bytes, 3000);
+    assert_int_equal(f.cgroup_high_bytes, 2000);
+}
+
+TEST(limits_that_are_none_are_0)
+{
+    root = test_dir();
+    make("/proc/self/cgroup", "0::/a\n");
+    make("/sys/fs/cgroup/a/memory.max", "max\n");
+    make("/sys/fs/cgroup/a/memory.high", "max\n");
+    struct footprint f = read_all();
+    assert_true(f.cgroup_limit_bytes == 0 && f.cgroup_high_bytes == 0 && f.cgroup_bytes == 0);
+    assert_true(f.rss_anon_bytes > 0 && f.rss_file_bytes > 0);
+    assert_true(f.ram_bytes > f.ram_available_bytes && f.ram_available_bytes > 0);
+}
+
+TEST(files_in_memory_do_not_count)
+{
+    root = test_dir();
+    make("/proc/self/cgroup", "0::/a\n");
+    make("/sys/fs/cgroup/a/memory.current", "9000\n");
+    make("/sys/fs/cgroup/a/memory.stat", "anon 1\nfile 4000\nkernel 2\n");
+    assert_int_equal(read_all().cgroup_bytes, 5000);
+    /* The two files are not of one moment. */
+    root = test_dir();
+    make("/proc/self/cgroup", "0::/a\n");
+    make("/sys/fs/cgroup/a/memory.current", "3000\n");
+    make("/sys/fs/cgroup/a/memory.stat", "anon 1\nfile 4000\n");
+    assert_int_equal(read_all().cgroup_bytes, 0);
+}
+
+TEST(stalls_are_of_the_cgroup_or_of_the_machine)
+{
+    static const char own[] = "some avg10=12.50 avg60=1.00\nfull avg10=0.25 avg60=0.00\n",
+                      machine[] = "some avg10=50.00 avg60=1.00\nfull avg10=25.00 avg60=0.00\n";
+    root = test_dir();
+    make("/proc/self/cgroup", "0::/a\n");
+    make("/proc/pressure/memory", machine);
+    struct footprint f;
+    footprint_read(&f);
+    assert_true(f.stalled_some == 50 && f.stalled_full == 25 && !f.stalled_is_own);
+    make("/sys/fs/cgroup/a/memory.pressure", own);
+    footprint_read(&f);
+    assert_true(f.stalled_some == 12.5 && f.stalled_full == 0.25 && f.stalled_is_own);
+    /* The root's file tells of the machine. */
+    make("/proc/self/cgroup", "0::/\n");
+    make("/sys/fs/cgroup/memory.pressure", machine);
+    f = read_all();
+    assert_true(f.stalled_some == 50 && !f.stalled_is_own);
+}
+
+TEST_MAIN()
