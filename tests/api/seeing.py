@@ -105,12 +105,12 @@ def files(server):
 
 
 def nothing_left(server, seconds=60):
-    """No request, no task, no process, no byte of a image; the ledger holds."""
+    """No request, no task, no process, no byte of an image; the ledger holds."""
     server.wait_idle(seconds)
     waits = [f"plateau_media_{what}" for what in ("waiting", "working", "fetching", "queued_bytes")]
 
     def gone():
-        """all bytes of images are given back"""
+        """all bytes of images are returned"""
         metrics = server.metrics()
         return account(server.memory(), "media")["used_bytes"] == 0 and not any(metrics[name] for name in waits)
 

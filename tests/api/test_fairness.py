@@ -54,7 +54,7 @@ def test_a_tenant_that_floods_keeps_no_other_waiting(keyed, flood):
     got = [ask(keyed) for _ in range(5)]
     assert [status for _, status in got] == [200] * 5
     assert statistics.median(t for t, _ in got) < SLACK_S
-    # The row that made room goes on where it was.
+    # The sequence that made room continues where it was.
     assert keyed.metrics()['vllm:num_preemptions_total{model_name="canary"}'] == 0
 
 

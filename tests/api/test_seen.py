@@ -32,7 +32,7 @@ def image(case):
 
 
 def png(width, height, look):
-    """A image of its own: no two looks are alike."""
+    """An image of its own: no two looks are alike."""
     line = random.Random(look).randbytes(3 * width)
     rows = b"".join(b"\0" + line[y % 97 :] + line[: y % 97] for y in range(height))
 

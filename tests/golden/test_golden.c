@@ -26,7 +26,7 @@ TEST(qwen3_5_moe_is_its_golden)
     golden_holds(GOLDEN_DATA("qwen3_5_moe"));
 }
 
-/* Text and a image each. */
+/* Text and an image each. */
 TEST(qwen3_5_vl_is_its_golden)
 {
     golden_holds(GOLDEN_DATA("qwen3_5_vl"));

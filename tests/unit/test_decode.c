@@ -74,7 +74,7 @@ TEST(pixels_are_pillows)
     fclose(table);
 }
 
-/* A image of one or two raw frames of that size. */
+/* An image of one or two raw frames of that size. */
 static struct image *raw(struct scene *s, uint32_t frames, uint32_t width, uint32_t height, uint32_t to_width,
                          uint8_t first, uint8_t second)
 {

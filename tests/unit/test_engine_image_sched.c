@@ -342,7 +342,7 @@ static void ask_as(struct fixture *f, const struct seen *s, uint64_t tenant, con
     expect_same(f->clients[f->client_count - 1], want);
 }
 
-/* Without a prefix cache, so that each request looks for its image. */
+/* Without a prefix cache, so that each request needs its image. */
 TEST(another_tenant_or_salt_finds_no_image_of_mine)
 {
     struct fixture f;
@@ -367,7 +367,7 @@ TEST(another_tenant_or_salt_finds_no_image_of_mine)
     seen_done(&s);
 }
 
-/* Text that is being answered goes on between the slices. */
+/* Decoding of text continues between the slices. */
 TEST(between_two_slices_there_is_a_step)
 {
     struct fixture f;
