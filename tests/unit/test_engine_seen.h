@@ -72,7 +72,7 @@ static inline struct job_spec ask(const struct seen *s, uint32_t max_tokens)
     return spec;
 }
 
-/* Text, an image, text. */
+/* Text, a image, text. */
 static inline struct seen one_image(uint32_t before, uint32_t rows, uint32_t columns, uint64_t look)
 {
     struct seen s = {.count = 0};
