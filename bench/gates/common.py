@@ -276,8 +276,8 @@ class Report:
         self.say(f"{'holds' if holds else 'BROKEN'}: {what}")
 
     def plot(self, draw, width=7.0, height=2.6, name=None):
-        """draw(axes) fills the image, which is small enough for documents; `name` tells a second one from
-        the first."""
+        """draw(axes) fills the image, which is small enough for documents; `name` distinguishes a second
+        one from the first."""
         try:
             import matplotlib
         except ImportError:

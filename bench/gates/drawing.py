@@ -1,7 +1,7 @@
 """Images and videos as clients send them, made here from numbers: the same number, the same bytes.
 
-PNG needs nothing but zlib. JPEG and WebP come from Pillow, video files from ffmpeg, and where those are not
-there PNG and lists of frames stand in."""
+PNG needs only zlib. JPEG and WebP come from Pillow, video files from ffmpeg; without these, PNG and lists
+of frames replace them."""
 
 import base64
 import io
@@ -62,7 +62,7 @@ def data_url(kind, data):
 
 
 def bad_url(rng):
-    """What no server should take for an image."""
+    """Bytes that no server should accept as an image."""
     whole = png(64, 48, rng.random())
     bomb = whole[:16] + struct.pack(">II", 60000, 60000) + whole[24:29]
     bomb += struct.pack(">I", zlib.crc32(bomb[12:29])) + whole[33:]

@@ -69,8 +69,8 @@ def page_bytes(server):
 
 
 def generate(server, options, body):
-    """(tokens, samples, bytes of a page, counters): goes on until enough steps had drafts, or the context is
-    full."""
+    """(tokens, samples, bytes of a page, counters): continues until enough steps had drafts, or the
+    context is full."""
     before = counters(server)
     longest = server.model()["max_model_len"] - PROMPT - 1
     with Sampler(server, 0.05, lambda: len(running.ids)) as sampler:
@@ -161,7 +161,7 @@ def drawn(report, options, server, body):
 
 
 def eight(server, options):
-    """Some repeat themselves soon, others hardly: each is drafted as well as it can be."""
+    """Some repeat themselves soon, others hardly: acceptance differs."""
     rng = random.Random(options.seed + 8)
     temperatures = (0, 0, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0)
     return [

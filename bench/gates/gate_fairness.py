@@ -1,4 +1,4 @@
-"""fairness: how long a running stream waits between two tokens while a long prompt is read beside it."""
+"""fairness: the gap between two tokens of a running stream while a long prompt is prefilled."""
 
 import random
 import time

@@ -199,7 +199,7 @@ def look_at_large(server, raw, asks):
 
 
 def beside(server, options, speculative):
-    """Gaps of a stream, by what happens beside it; the longest beside each image's encoding; how long
+    """Gaps of a stream, by the other work at that time; the longest during each image's encoding; how long
     threads waited for a processor."""
     gaps, longest, waited, asks = {"alone": [], "read": [], "encoded": [], "prompt": []}, [], 0, Connection(server.port)
     running = start_stream(server, speculative)

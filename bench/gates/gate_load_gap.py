@@ -1,5 +1,5 @@
-"""load-gap: while a model of 1 GB loads, another one's stream goes on: no gap between two of its tokens is
-longer than 100 ms."""
+"""load-gap: while a model of 1 GB loads, another model's stream continues: no gap between two of its
+tokens is longer than 100 ms."""
 
 import pathlib
 import subprocess

@@ -37,7 +37,7 @@ class Cycle:
         return {path: (a["reserved_bytes"], a["used_bytes"]) for path, a in accounts(self.server.get("/api/memory")).items()}
 
     def is_as_before(self):
-        """Within a second: the thread that unloaded is joined a moment after it has said so."""
+        """Within a second: the thread that unloaded is joined a moment after its report."""
         end = time.monotonic() + 1
         while True:
             same = (self.count("task"), self.count("fd"), self.reserved()) == (self.tasks, self.files, self.books)

@@ -18,13 +18,13 @@ def used_by_account(server):
 
 
 def settle(server, report, when):
-    """Idle, trimmed, cleared: the ledger as it must always come back."""
+    """Idle, trimmed, cleared: the ledger must return to these figures each time."""
     idle = server.wait_idle()
     time.sleep(max(0.0, idle + LOAD_S - time.monotonic()))
     pending = server.get("/api/memory")["pending_trim_bytes"]
     report.must(f"{when}: {LOAD_S:.0f} s after the last request no trim is pending ({mib(pending)})", pending == 0)
     server.clear_cache()
-    time.sleep(1.5)  # the allocator gives back what decays
+    time.sleep(1.5)  # the allocator returns decayed memory
     return used_by_account(server)
 
 

@@ -1,5 +1,5 @@
-"""trim-cost: bursts of requests with pauses in which trims run, on two servers in turns, one with --trim off.
-Is the one that gives back slower?"""
+"""trim-cost: bursts of requests with pauses in which trims run, on two servers in turns, one with --trim
+off. Is the one that trims slower?"""
 
 import concurrent.futures
 import random

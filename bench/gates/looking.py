@@ -12,7 +12,7 @@ import drawing
 from common import head
 from traffic import Broken, Traffic
 
-EARLIER = 48  # images that come again and again
+EARLIER = 48  # images that are sent repeatedly
 LARGE = (1 << 20, 1 << 22)  # pixels
 
 
@@ -61,7 +61,7 @@ class Looking(Traffic):
         question = rng.choice(("What is it?", "What colour is it?", rng.choice(self.stories)))
         return "/v1/chat/completions", about(urls, question, tokens, **more)
 
-    # ---- how it goes on ----
+    # ---- behaviour of clients ----
 
     def _answered(self, path, body):
         with self._send(path, body) as sock:

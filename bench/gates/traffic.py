@@ -102,7 +102,7 @@ class Traffic:
         if not text.startswith(b"HTTP/1.1 %d" % status) or end not in text:
             raise Broken(text[:200] + b" ... " + text[-300:])
 
-    # ---- how it goes on ----
+    # ---- behaviour of clients ----
 
     def _whole(self, rng):
         with self._send(*self._body(rng, rng.randint(1, 40), n=rng.choice((1, 1, 1, 2)))) as sock:

@@ -28,7 +28,7 @@ enum api_listener {
     API_LISTENER_METRICS /* without a key: /metrics and the probes (/live, /health, ...), no other route */
 };
 
-/* 0 takes the default that stands beside it. */
+/* 0 selects the default beside each. */
 struct api_opts {
     struct ledger *ledger;   /* for /api/memory */
     struct holders *holders; /* walked by clears and trims; NULL: clears and trims do nothing */

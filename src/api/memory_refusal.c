@@ -8,7 +8,7 @@ struct image_sched {
     struct api *api;
     uint64_t process_bytes, ceiling_bytes;
     uint64_t models_bytes;   /* of all models, their pools and jobs included */
-    uint64_t freeable_bytes; /* of caches, and units that wait to be given back */
+    uint64_t freeable_bytes; /* of caches, and units that wait for a trim */
 };
 
 static void see_account(void *arg, const struct account_numbers *n)
@@ -58,7 +58,7 @@ static bool busy(struct api *a, const struct account_numbers *binding, uint64_t 
                       (unsigned long long)binding->limit, why->retry_after_s);
 }
 
-/* The system said no although the ledger did not. */
+/* The system refused although the ledger did not. */
 static bool refuse_by_system(struct api *a, struct reject *why)
 {
     struct image_sched s = look(a);

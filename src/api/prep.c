@@ -154,7 +154,7 @@ static bool submit(struct exchange *x, struct choice *c)
     int r = engine_submit(x->model->engine, &job, c->stream, &retry_after_s, &e);
     if (r == 0)
         return true;
-    /* Both halves are ours again. */
+    /* The engine did not take its half: both are released here. */
     stream_release(c->stream);
     stream_release(c->stream);
     c->stream = NULL;

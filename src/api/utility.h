@@ -11,7 +11,7 @@
 bool utility_tokenize(struct exchange *x, struct arena *scratch);
 bool utility_detokenize(struct exchange *x);
 bool utility_template(struct exchange *x, struct arena *scratch);
-/* Asks every model's engine and waits for each, a step at most; goes on past one that fails and names it. */
+/* Asks every model's engine and waits for each, a step at most; continues after a failure and names it. */
 bool utility_reclaim(struct exchange *x);
 
 #endif

@@ -1,12 +1,12 @@
-/* admin_show.h - what a server said, for people. Control characters of its texts are replaced: a model's name
- * may have some. */
+/* admin_show.h - prints a server's replies for people. Control characters of its texts are replaced: a
+ * model's name may have some. */
 #ifndef PLATEAU_CLI_ADMIN_SHOW_H
 #define PLATEAU_CLI_ADMIN_SHOW_H
 
 #include "cli/admin_client.h"
 #include "cli/terminal.h"
 
-/* The body as it came, and a line feed. */
+/* The unchanged body, and a line feed. */
 void admin_show_json(const struct admin_reply *r);
 void admin_show_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* On standard error, after "plateau: ". */

@@ -21,7 +21,7 @@ void chat_screen_reasoning(struct chat_screen *s, struct slice text);
 void chat_screen_content(struct chat_screen *s, struct slice text);
 /* The answer is over, complete or not: the cursor is at the start of a line. */
 void chat_screen_end(struct chat_screen *s);
-/* A line for the person, not of the model. */
+/* A line of the program, not of the model. */
 void chat_screen_note(struct chat_screen *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same of something that went wrong. */
 void chat_screen_error(struct chat_screen *s, const char *format, ...) __attribute__((format(printf, 2, 3)));

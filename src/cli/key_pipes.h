@@ -1,4 +1,4 @@
-/* key_pipes.h - files of keys that are pipes, such as a shell's <(command): what they said at the start.
+/* key_pipes.h - files of keys that are pipes, such as a shell's <(command): their text at the start.
  *
  * A pipe can be read once, so its text is kept for reloads, at most KEYRING_FILE_BYTES_MAX of each;
  * key_pipes_done() overwrites it. One thread. */

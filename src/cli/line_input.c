@@ -107,7 +107,7 @@ static int open_terminal(struct line_input *in, const char *history_file)
     /* The wide form keeps our pointers; el_set() would keep copies that are never freed. */
     el_wset(in->edit, EL_ADDFN, L"plateau-paste", L"inserts pasted text", on_paste);
     el_set(in->edit, EL_BIND, PASTE_BEGIN, "plateau-paste", NULL);
-    el_source(in->edit, NULL); /* the person's own ~/.editrc */
+    el_source(in->edit, NULL); /* the user's own ~/.editrc */
     return 0;
 }
 

@@ -19,8 +19,8 @@ struct live {
     struct options now;     /* as read last, for the live options */
     struct keyring *keys;
     struct key_pipes pipes;
-    /* The admin key where no option names one: drawn at the start, and one of `keys` whenever there is no
-     * other. */
+    /* The admin key where no option names one: random, made at the start, and one of `keys` whenever there is
+     * no other. */
     char own_admin_key[65];
     struct engine_live engine; /* for engine_opts.live */
     int argc;

@@ -130,7 +130,7 @@ static void look_at(struct contents *c, const char *name)
             count(&c->others, c->other, name);
 }
 
-/* 0 or what the system said. */
+/* 0 or the system's error. */
 static int look(const char *dir, struct contents *ret)
 {
     struct dirent **entries;

@@ -57,7 +57,7 @@ struct options {
         max_video_s, max_video_frames;
     bool allow_remote_media;
     uint64_t ssd_limit, ssd_staging;
-    uint64_t mtp, draft_vocab; /* OPTIONS_ALL: not said */
+    uint64_t mtp, draft_vocab; /* OPTIONS_ALL: not given */
     uint64_t port, memory_limit, prefix_cache, text_limit, threads;
     uint64_t max_image_pixels, image_cache; /* pixels 0: no images */
     uint64_t max_num_seqs, max_model_len, max_tokens_default, max_queue, queue_timeout_s, step_ms,
@@ -111,7 +111,7 @@ void options_check_environment(void);
 /* Sets the log's level: --log-level, else `otherwise`. 0 or -EINVAL. */
 int options_log_level(const struct options *o, enum log_level otherwise, struct err *e);
 
-/* The command's options as a person reads them, in groups. */
+/* The command's options as help text, in groups. */
 void options_help(enum option_command command, FILE *f);
 
 #endif

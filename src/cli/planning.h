@@ -26,8 +26,8 @@ struct planning {
 /* What the process takes whatever it serves. `least`: texts and bodies get only what a server of short
  * prompts needs. Fills p->ceiling_from. */
 void planning_process(struct planning *p, bool least, struct plan_process *ret);
-/* Reads headers, loads nothing. 0, what model_probe() said, or -ENOMEM and -EINVAL when it does not fit: e
- * has numbers, and the context and the sequences that would. `name` is the model's id. */
+/* Reads headers, loads nothing. 0, an error of model_probe(), or -ENOMEM and -EINVAL when it does not fit:
+ * `e` has numbers, and the context and the sequences that would fit. `name` is the model's id. */
 int planning_make(struct planning *p, const char *dir, const char *name, struct err *e);
 
 #endif

@@ -22,9 +22,8 @@ void progress_show(struct progress *p, uint64_t bytes_done, uint64_t bytes_total
 /* Takes the line away. */
 void progress_done(struct progress *p);
 
-/* Loads a model for one sequence at a time, as chat and generate want it: tells how far it is, and an
- * interrupt ends it
- * (-ECANCELED). What runtime_load returns. */
+/* Loads a model for one sequence at a time, for chat and generate: shows its progress, and an interrupt ends
+ * it (-ECANCELED). Returns the result of runtime_load. */
 int progress_load(struct runtime *rt, struct err *e);
 
 #endif

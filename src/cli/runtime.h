@@ -74,8 +74,7 @@ int runtime_open(const struct options *o, const struct runtime_opts *opts, struc
 /* Loads the model and starts its engine. Any one thread. */
 int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, uint64_t total),
                  void *progress_arg, struct err *e);
-/* The guard of this process, for one that serves. Before its models are loaded. 0 or what guard_create()
- * said. */
+/* The guard of this process, for a server. Before its models are loaded. 0 or an error of guard_create(). */
 int runtime_guard(struct runtime *rt, struct err *e);
 /* Closes all open parts, in order, each whatever the others returned; the ledger must be empty then. */
 void runtime_close(struct runtime *rt);

@@ -289,7 +289,7 @@ static void tell_where(const struct serve *s)
     else
         printf("(%u models)\n", s->models.count);
     tell_key(s);
-    /* The server goes on; its exit status tells at the end. */
+    /* The server continues; its exit status shows it at the end. */
     if (output_flush() < 0)
         LOG_WARN("output_failed", "error=\"%s\" host=%s port=%u", strerror(output_error()),
                  s->live.started.host, http_server_port(s->http));

@@ -15,10 +15,10 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* How long a load may stand still before the service manager's timeout comes. */
+/* How long a load may make no progress before the service manager's timeout comes. */
 #define LOAD_EXTEND_NS (60 * NS_PER_S)
 
-/* False: it did not arrive, and is to be said again. */
+/* False: it did not arrive, and must be sent again. */
 static bool told(int r)
 {
     if (r < 0)

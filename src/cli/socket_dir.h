@@ -29,7 +29,7 @@ struct socket_dirs {
 /* serves: where a server may put its own; else all where one may be, /run/plateau too. */
 void socket_dirs_find(bool serves, struct socket_dirs *ret);
 /* A descriptor of the directory, made if it is missing, and locked until the descriptor is closed. -EPERM: it
- * is another user's, or others may write to it; -ENAMETOOLONG; or what the system said. */
+ * is another user's, or others may write to it; -ENAMETOOLONG; or the system's error. */
 int socket_dir_open(const struct socket_dir *d, struct err *e);
 
 enum socket_state {

@@ -110,7 +110,7 @@ def nothing_left(server, seconds=60):
     waits = [f"plateau_media_{what}" for what in ("waiting", "working", "fetching", "queued_bytes")]
 
     def gone():
-        """all bytes of images are given back"""
+        """all bytes of images are returned"""
         metrics = server.metrics()
         return account(server.memory(), "media")["used_bytes"] == 0 and not any(metrics[name] for name in waits)
 

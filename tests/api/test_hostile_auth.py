@@ -105,7 +105,7 @@ def test_no_spelling_and_no_pretence_opens_the_admins_routes(keyed, server):
 
 @pytest.mark.hostile
 def test_ids_of_others_requests(keyed):
-    """Another's request goes on whatever its id is written like."""
+    """Another tenant's request continues, for every spelling of its id."""
     body = {"prompt": "a", "max_tokens": 20000, "ignore_eos": True, "stream": True}
     with unharmed(keyed), Open(keyed, "/v1/completions", body, key=KEYS["bob"]) as running:
         assert running.event()

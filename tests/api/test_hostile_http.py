@@ -151,7 +151,7 @@ def chunked(rng, body):
 
 
 def a_request(rng, number):
-    """One that is right and whose answer tells which it was: (bytes, where its header ends)"""
+    """A valid one whose answer identifies it: (bytes, where its header ends)"""
     pads = b"Expect: 100-continue\r\n" if rng.random() < 0.05 else b""
     pads += b"".join(b"X-%d: %s\r\n" % (i, b"v" * rng.randrange(20)) for i in range(rng.randrange(3)))
     host = rng.choice([b"Host: localhost\r\n", b"host:127.0.0.1\r\n", b"HOST: [::1]:80\r\n"])

@@ -1,5 +1,5 @@
-"""One client does whatever keeps others out, in a mix that is drawn; another one is served all the while, and
-afterwards all is given back."""
+"""One client does everything that could keep others out, in a random mix. Another client is served all the
+time, and afterwards all memory is returned."""
 
 import collections
 import contextlib

@@ -141,7 +141,7 @@ def test_damaged_images_and_bombs(eyes):
 
 @pytest.mark.hostile
 def test_urls_that_are_none(eyes):
-    """Data URLs and others with something wrong: an answer, and nothing is looked up."""
+    """Data URLs and others with a fault: an answer, and no look-up."""
     with unharmed(eyes):
         for _, rng in draws("urls", 120):
             url = data_url(encoded(rng, "png"), rng.choice(["image/png", "image/jpeg", "text/html", "", "video/mp4", "image/svg+xml"]))

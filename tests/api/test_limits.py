@@ -1,4 +1,4 @@
-"""Each limit has an option, is named with its number when it is met, and the server goes on."""
+"""Each limit has an option, is named with its number when it is reached, and the server continues."""
 
 import json
 import socket

@@ -291,7 +291,7 @@ def test_one_pixel_makes_another_image(eyes, where):
 
 
 def streamed(server, **fields):
-    """(token ids, content, reasoning, tool calls, finish reason) as the stream tells them."""
+    """(token ids, content, reasoning, tool calls, finish reason) of the stream."""
     body = server.post("/v1/chat/completions", stream=True, **fields).text
     ids, content, reasoning, calls, ended = [], "", "", "", None
     for event in events(body)[:-1]:

@@ -1,5 +1,4 @@
-"""The SSD tier: what outlives a restart, and that a damaged, full, missing or killed one costs hits and
-nothing else.
+"""The SSD tier: entries survive a restart; a damaged, full, missing or killed one costs hits only.
 
 PLATEAU_LONG=1 damages a thousand files and kills twenty times."""
 

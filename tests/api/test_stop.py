@@ -1,6 +1,6 @@
-"""How the server ends: it drains, within its limit; a second signal does not wait; every byte was given back.
+"""How the server ends: it drains, within its limit; a second signal does not wait; every byte is returned.
 
-The program itself demands at its end that each account is empty: it would abort, and its status say so."""
+The program itself asserts at its end that each account is empty; a failure would show in its exit status."""
 
 import contextlib
 import signal

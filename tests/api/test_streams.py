@@ -94,8 +94,8 @@ def test_tokens_come_as_they_are_drawn(server):
 
 @pytest.mark.smoke
 def test_silence_is_filled_and_a_failure_is_an_event(narrow):
-    """A stream that waits says each second that it lives; when it waited too long it says so, and nothing
-    else."""
+    """A waiting stream sends a keep-alive each second; when it waited too long it gets an error, and
+    nothing else."""
     with narrow.begin(stream=False):
         until(lambda: narrow.requests("decoding"))
         began = time.monotonic()

@@ -264,7 +264,7 @@ def test_without_ffmpeg_videos_are_refused_and_lists_of_frames_are_not(tmp_path,
 
 # ---- how it ends ----
 
-# In place of ffprobe and ffmpeg: what they do stands in the first line of the video.
+# In place of ffprobe and ffmpeg: the first line of the video has their behaviour.
 PROBE = """#!/bin/sh
 printf 'width=64\\nheight=64\\nnb_read_packets=100\\navg_frame_rate=10/1\\nduration=10\\n'
 """

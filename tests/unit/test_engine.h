@@ -327,7 +327,7 @@ static inline void wait_until(struct fixture *f, bool (*holds)(struct fixture *f
 struct gate {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool shut, waiting; /* waiting: a step stands before it */
+    bool shut, waiting; /* waiting: a step is stopped at it */
     uint32_t passes;    /* this many steps may pass though it is shut */
     int result;         /* what the next step gives */
 };
@@ -359,7 +359,7 @@ static inline void gate_set(struct gate *g, bool shut, int result)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* Until a step stands before it. */
+/* Waits until a step is stopped at it. */
 static inline void gate_wait(struct gate *g)
 {
     struct timespec until;
@@ -373,7 +373,7 @@ static inline void gate_wait(struct gate *g)
     assert_int_equal(r, 0);
 }
 
-/* Lets the step that stands there go, and waits for the next. */
+/* Releases the step stopped there, and waits for the next. */
 static inline void gate_pass(struct gate *g)
 {
     gate_wait(g);

@@ -113,7 +113,7 @@ TEST(stop_strings_end_where_they_begin)
         struct stop_case c = cases[i];
         struct buf text;
         buf_init(&text, 4096, NULL);
-        /* As many tokens as it takes for the string to be there. */
+        /* Enough tokens for the string to appear. */
         const struct canary_case *g = &canary_cases[1];
         for (uint32_t n = 1; c.tokens == 0 && n < g->want_count; n++) {
             buf_clear(&text);

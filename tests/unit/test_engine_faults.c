@@ -25,7 +25,7 @@ static void refuse_at(unsigned at, bool lasts)
     atomic_store(&refusal.at, at);
 }
 
-/* Whether it came to that. No more is refused. */
+/* Whether the reservation was reached. No more is refused. */
 static bool refused(void)
 {
     unsigned at = atomic_exchange(&refusal.at, 0);

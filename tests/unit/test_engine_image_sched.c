@@ -342,7 +342,7 @@ static void ask_as(struct fixture *f, const struct seen *s, uint64_t tenant, con
     expect_same(f->clients[f->client_count - 1], want);
 }
 
-/* Without a prefix cache, so that each request looks for its image. */
+/* Without a prefix cache, so that each request needs its image. */
 TEST(another_tenant_or_salt_finds_no_image_of_mine)
 {
     struct fixture f;
@@ -367,7 +367,7 @@ TEST(another_tenant_or_salt_finds_no_image_of_mine)
     seen_done(&s);
 }
 
-/* Text that is being answered goes on between the slices. */
+/* Decoding of text continues between the slices. */
 TEST(between_two_slices_there_is_a_step)
 {
     struct fixture f;
@@ -397,8 +397,8 @@ static void draw_seen(struct seen *s, struct rng *rng)
     *s = (struct seen){.count = 0};
     say(s, 1 + (uint32_t)rng_below(rng, 60), rng_below(rng, 3));
     for (uint64_t k = rng_below(rng, 4); k > 0; k--) {
-        uint32_t seqs = 1 + (uint32_t)rng_below(rng, 6), columns = 1 + (uint32_t)rng_below(rng, 6);
-        show(s, image_of(seqs, columns, rng_below(rng, 4)));
+        uint32_t rows = 1 + (uint32_t)rng_below(rng, 6), columns = 1 + (uint32_t)rng_below(rng, 6);
+        show(s, image_of(rows, columns, rng_below(rng, 4)));
         say(s, (uint32_t)rng_below(rng, 50), rng_below(rng, 3));
     }
     say(s, 1, 1);

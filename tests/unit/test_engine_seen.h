@@ -1,4 +1,4 @@
-/* test_engine_seen.h - images made of noise, prompts they stand in, and engines that look at them. */
+/* test_engine_seen.h - images made of noise, prompts with them, and engines that encode them. */
 #ifndef PLATEAU_TESTS_TEST_ENGINE_SEEN_H
 #define PLATEAU_TESTS_TEST_ENGINE_SEEN_H
 
@@ -104,8 +104,8 @@ static inline struct client *run_seen(struct fixture *f, const struct seen *s, u
     return run_spec(f, &spec);
 }
 
-/* What the prompt gives in an engine of its own that keeps nothing. No other engine looks at an image
- * meanwhile: they share the model. */
+/* Output for the prompt in an engine of its own without caches. No other engine may encode an image during
+ * that: they share the model. */
 static inline void alone(const struct seen *s, uint32_t max_tokens, struct client *ret)
 {
     struct fixture f;

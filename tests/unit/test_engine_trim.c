@@ -94,7 +94,8 @@ TEST(units_that_were_wanted_again_stay_longer)
         run(&f, i, 100, 2);
         sleep_ms(70);
     }
-    /* Each request takes a unit. Without patience nearly all of them would be given back and come again. */
+    /* Each request takes a unit. Without patience nearly all of them would be decommitted and committed
+     * again. */
     assert_true(numbers(&f).units_recommitted < 10);
     wait_until(&f, is_trimmed, NULL);
     test_engine_close(&f);

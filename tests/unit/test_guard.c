@@ -224,8 +224,8 @@ TEST(who_has_gone_takes_nothing_more)
     machine_close(&m);
 }
 
-/* A step stands still: its engine says nothing, the other one's cache is enough, and its request goes on as
- * if nothing had been. */
+/* A step hangs: its engine does not answer. The other one's cache is enough, and its request continues
+ * normally. */
 TEST(a_stuck_engine_is_passed_over_and_its_request_lives)
 {
     struct machine m;

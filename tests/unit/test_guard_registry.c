@@ -130,7 +130,7 @@ static void crowd_close(struct fixture *f)
     mailbox_free(f->mailbox);
 }
 
-/* A request of its own for each seed; its reason to end, or what the load or the submit said. */
+/* A request of its own for each seed; its finish reason, or the error of the load or the submit. */
 static int ask(struct fixture *f, uint32_t index, uint64_t seed, uint32_t tokens)
 {
     struct registry_failure why = {0};

@@ -158,7 +158,7 @@ TEST(bodies_and_long_answers_fit_the_account_or_are_refused)
     app_stop();
     opts.network = test_account(fixed + (1 << 20));
     app_start(opts);
-    /* More than there will ever be: said before a byte of it comes, or as soon as that is known. */
+    /* More than the limit: refused before a byte of it comes, or as soon as that is known. */
     expect_once("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n", 413,
                 "the 1048576 bytes planned for all bodies together");
     int fd = client_open();

@@ -35,7 +35,7 @@ static struct image *image(uint32_t rows, uint32_t columns, uint8_t look)
     return p;
 }
 
-/* A prompt in which two images of 2 x 3 and 1 x 4 tokens stand. */
+/* A prompt with two images of 2 x 3 and 1 x 4 tokens. */
 struct scene {
     uint32_t prompt[COUNT];
     struct job_image images[2];

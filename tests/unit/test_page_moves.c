@@ -166,7 +166,7 @@ TEST(a_referenced_page_does_not_move)
     open_pool(&f, UNIT_BYTES / 2, ACCOUNT_NO_LIMIT);
     for (uint32_t i = 0; i < 6; i++)
         take(&f);
-    cache(&f, 4); /* beside page 5, which is in use */
+    cache(&f, 4); /* next to page 5, which is in use */
     forget(&f, 0);
     forget(&f, 2);
     pack(&f);

@@ -1,4 +1,4 @@
-/* Ranges of memory that are made resident and given back, in pieces. */
+/* Ranges of memory that are committed and decommitted in pieces. */
 #include "test.h"
 
 #include "base/pages.h"

@@ -1,5 +1,5 @@
-/* Pressure from outside: which figures say so, and that stages rise in order, fall slowly and do not
- * swing. */
+/* Pressure from outside: the figures that show it; and that stages rise in order, fall slowly and do not
+ * oscillate. */
 #include "test.h"
 
 #include "base/check.h"

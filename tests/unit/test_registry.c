@@ -30,7 +30,7 @@ static struct scene {
     struct account *threads;
     uint64_t own_stack_bytes; /* the registry's thread's */
     struct model_settings models[MODELS];
-    /* Loads stand at their first progress until the gate opens. */
+    /* Loads stop at their first progress until the gate opens. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool gate_closed;

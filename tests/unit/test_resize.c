@@ -1,5 +1,5 @@
-/* Resizing: Pillow's bytes, from the plain code and from the fast one, and what an image of one colour
- * stays. */
+/* Resizing: Pillow's bytes, from the plain code and from the fast one; an image of one color stays
+ * unchanged. */
 #include "base/check.h"
 #include "test.h"
 #include "test_images.h"

@@ -1,5 +1,5 @@
-/* Making room, simulated: models that hold, cache, run and rest, loads that want more than there is, others
- * that take meanwhile. */
+/* Making room, simulated: models that hold, cache, run and rest; loads larger than the free memory; others
+ * that take memory during a load. */
 #include "test.h"
 
 #include "base/check.h"

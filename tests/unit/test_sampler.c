@@ -162,7 +162,7 @@ TEST(penalties_are_the_documented_sums)
     struct sampler *s = sampler_of(&b, &p);
     memset(b.logits, 0, sizeof(b.logits));
     b.logits[10] = 8;    /* in the prompt: 8 / 2 = 4 */
-    b.logits[11] = 7.0f; /* drawn twice: 7 / 2 - 1 - 2 * 0.5 = 1.5 */
+    b.logits[11] = 7.0f; /* sampled twice: 7 / 2 - 1 - 2 * 0.5 = 1.5 */
     b.logits[12] = 3.9f; /* untouched */
     uint32_t prompt[] = {10, 10};
     sampler_see_prompt(s, prompt, 2);

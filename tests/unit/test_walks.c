@@ -1,4 +1,4 @@
-/* What the walks over invariants find, how they name it, and how much they look at. */
+/* The walks over invariants: their findings, the names they report, and how much they check. */
 #include "test_sched.h"
 
 #include "base/check.h"
@@ -255,7 +255,7 @@ TEST(a_wrong_account_is_named_with_its_path)
     account_close(b);
 }
 
-/* ---- how much is looked at ---- */
+/* ---- how much is checked ---- */
 
 struct patience {
     uint32_t asked, most;

@@ -15,7 +15,7 @@ struct drafts {
 };
 
 /* Alone, the known tokens before the first entry of the lists in chunks of `chunk`. Then the greedy tokens
- * once more, `ahead` drafts a step: they must be the same. 0, -ENOMEM, or what the model said. */
+ * once more, `ahead` drafts a step: they must be the same. 0, -ENOMEM, or an error of the model. */
 int drafts_run(struct model *m, uint32_t tokens_max, const struct golden_case *c, uint32_t chunk,
                uint32_t ahead, struct drafts *ret);
 

@@ -17,7 +17,7 @@ struct golden_values {
     uint32_t count;
 };
 
-/* An image of the size that the vision encoder sees: its pixels, or a file that has them; neither: the case
+/* An image of the size that the vision encoder reads: its pixels, or a file that has them; neither: the case
  * has none. */
 struct golden_image {
     uint8_t *pixels;                  /* [height][width][3] */

@@ -17,9 +17,8 @@ struct mk_write_opts {
 
 /* Bytes of model.safetensors. 0, -EINVAL (more layers than the shape has), -ENOMEM. */
 int mk_write_bytes(const struct mk_write_opts *o, uint64_t *ret, struct err *e);
-/* Makes DIR if it is not there. Needs the bytes above and 64 MiB that stay free.
- * 0, -EEXIST (DIR has a config.json), -ENOSPC with the numbers, or what the system said; then no config.json
- * remains. */
+/* Makes DIR if it is missing. Needs the bytes above and 64 MiB that stay free. 0, -EEXIST (DIR has a
+ * config.json), -ENOSPC with the numbers, or the system's error; then no config.json remains. */
 int mk_write(const struct mk_write_opts *o, const char *dir, struct err *e);
 
 #endif
