@@ -222,7 +222,7 @@ PROPERTY(short_of_pages_and_of_room_for_images_all_end, seed)
         seen[i] = (struct seen){.count = 0};
         for (uint64_t k = 1 + rng_below(&rng, 4); k > 0; k--) {
             say(&seen[i], 1 + (uint32_t)rng_below(&rng, 30), rng_below(&rng, 3));
-            uint32_t seqs = 4 + (uint32_t)rng_below(&rng, 5), columns = 4 + (uint32_t)rng_below(&rng, 5);
+            uint32_t rows = 4 + (uint32_t)rng_below(&rng, 5), columns = 4 + (uint32_t)rng_below(&rng, 5);
             show(&seen[i], image_of(rows, columns, rng_below(&rng, 4)));
         }
         say(&seen[i], 1, 1);
