@@ -212,4 +212,27 @@ TEST(logprobs_of_prompt_and_answer)
     json_decref(g);
 }
 
+/* Prompt tokens fill the stream in chunks, and the job waits until the next chunk fits. */
+TEST(logprobs_of_a_prompt_wait_for_a_client_that_does_not_read)
+{
+    struct fixture f;
+    uint32_t prompt[STREAM_TOKENS + 150];
+    for (uint32_t i = 0; i < COUNT_OF(prompt); i++)
+        prompt[i] = i % 400;
+    struct engine_opts o = test_engine_opts(TINY("qwen3"));
+    test_engine_start(&f, TINY("qwen3"), &o);
+    struct job_spec spec = greedy(prompt, COUNT_OF(prompt), 3);
+    spec.prompt_logprobs = spec.sampling.logprobs = true;
+    struct client *c = submit(&f, &spec);
+    c->deaf = true;
+    while (stream_room(c->stream) >= ENGINE_PROMPT_LOGITS + 3)
+        usleep(1000);
+    usleep(20000);
+    undeafen(c);
+    wait_over(&f, c);
+    assert_int_equal(c->count, COUNT_OF(prompt) + 3);
+    assert_memory_equal(c->ids, prompt, sizeof(prompt));
+    test_engine_close(&f);
+}
+
 TEST_MAIN()

@@ -170,7 +170,7 @@ TEST(all_that_leave_at_once_leave_nothing)
     in_every_phase(leave_together);
 }
 
-/* ---- how long others should wait ---- */
+/* ---- Retry-After ---- */
 
 TEST(the_retry_time_is_that_of_all_jobs_over_the_places)
 {
@@ -193,9 +193,9 @@ TEST(the_retry_time_is_that_of_all_jobs_over_the_places)
     test_engine_close(&s.f);
 }
 
-/* ---- what a step is measured as ---- */
+/* ---- the measured step ---- */
 
-TEST(a_step_without_prompts_says_nothing_of_prompts)
+TEST(a_step_without_prompts_leaves_the_time_of_a_prompt_token)
 {
     struct scene s;
     scene_open(&s);

@@ -1,5 +1,5 @@
-/* What the kernel's small files say together: the linker puts __wrap_open in place of open (--wrap), and the
- * control groups are those of a directory of the test. */
+/* footprint_read() over control groups in a directory of the test: the linker puts __wrap_open in place of
+ * open (--wrap). */
 #include "memory/footprint.h"
 #include "test.h"
 #include "test_files.h"
@@ -79,7 +79,7 @@ TEST(files_in_memory_do_not_count)
     make("/sys/fs/cgroup/a/memory.current", "9000\n");
     make("/sys/fs/cgroup/a/memory.stat", "anon 1\nfile 4000\nkernel 2\n");
     assert_int_equal(read_all().cgroup_bytes, 5000);
-    /* The two files are not of one moment. */
+    /* The kernel wrote the two files at different times. */
     root = test_dir();
     make("/proc/self/cgroup", "0::/a\n");
     make("/sys/fs/cgroup/a/memory.current", "3000\n");
@@ -100,7 +100,7 @@ TEST(stalls_are_of_the_cgroup_or_of_the_machine)
     make("/sys/fs/cgroup/a/memory.pressure", own);
     footprint_read(&f);
     assert_true(f.stalled_some == 12.5 && f.stalled_full == 0.25 && f.stalled_is_own);
-    /* The root's file tells of the machine. */
+    /* The root's pressure is the machine's. */
     make("/proc/self/cgroup", "0::/\n");
     make("/sys/fs/cgroup/memory.pressure", machine);
     f = read_all();

@@ -93,9 +93,9 @@ TEST(a_refusal_reaches_a_client_that_keeps_sending)
     assert_int_equal(app.ready, 0);
 }
 
-/* The refusal has arrived. What is still sent is read for a second, by a copy of the socket; then the copy
- * is closed, and the client's bytes are answered with a reset. */
-TEST(who_goes_on_sending_after_a_refusal_is_cut_off)
+/* After a refusal the server reads a second longer from a copy of the socket. Then it closes the copy, and
+ * the kernel answers further bytes with a reset. */
+TEST(a_client_that_sends_on_after_a_refusal_gets_a_reset)
 {
     app_start((struct http_server_opts){.body_bytes_max = 1000});
     int fd = client_open();

@@ -330,8 +330,8 @@ TEST(two_with_the_same_prefix_read_it_once)
     close_sched(&f);
 }
 
-/* It reads nothing of a cache, so it has nothing to wait for. */
-TEST(who_wants_all_logits_does_not_wait_for_anothers_fetch)
+/* A row with all logits reads no prefix cache. */
+TEST(a_row_with_all_logits_does_not_wait_for_anothers_fetch)
 {
     struct fixture f;
     open_sched(&f, false, 4);
@@ -345,7 +345,7 @@ TEST(who_wants_all_logits_does_not_wait_for_anothers_fetch)
     close_sched(&f);
 }
 
-/* The snapshot stands behind what both have in common. */
+/* The snapshot lies beyond the common prefix. */
 TEST(a_recurrent_state_beyond_the_common_prefix_is_not_waited_for)
 {
     struct fixture f;

@@ -26,17 +26,17 @@ static void on_evict(void *arg, uint32_t page)
     prefix_index_evict_page(((struct fixture *)arg)->index, 0, page);
 }
 
-static void open_sched(struct fixture *f, bool recurrent, uint32_t seqs_max)
+static void open_states(struct fixture *f, uint32_t seqs_max, uint32_t states_max)
 {
     *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .state = test_account(ACCOUNT_NO_LIMIT)};
     f->ev = (struct sched_events){.now_ns = 1, .tokens_shared = 64, .tokens_alone = 64};
     struct page_pool_opts pages = {
         .pages_max = PAGES, .page_bytes = 4096, .kv = f->kv, .evict = on_evict, .arg = f};
-    struct state_pool_opts states = {.states_max = 2 * seqs_max + 2, .state_bytes = 4096, .state = f->state};
+    struct state_pool_opts states = {.states_max = states_max, .state_bytes = 4096, .state = f->state};
     struct arena_opts arena = {.bytes_max = (size_t)1 << 20};
     assert_int_equal(arena_create(&arena, &f->arena), 0);
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
-    if (recurrent)
+    if (states_max > 0)
         assert_int_equal(state_pool_create(f->arena, &states, &f->states), 0);
     struct prefix_index_opts index = {.groups = {{.pages = f->pages, .page_bytes = 4096}},
                                       .group_count = 1,
@@ -54,6 +54,11 @@ static void open_sched(struct fixture *f, bool recurrent, uint32_t seqs_max)
                            .states = f->states,
                            .prefix = f->index};
     assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
+}
+
+static void open_sched(struct fixture *f, bool recurrent, uint32_t seqs_max)
+{
+    open_states(f, seqs_max, recurrent ? 2 * seqs_max + 2 : 0);
 }
 
 static void close_sched(struct fixture *f)
@@ -113,6 +118,24 @@ TEST(what_one_seq_computed_the_next_reuses)
     step(&f);
     assert_int_equal(seq->cached, 2 * PAGE);
     assert_int_equal(f.plan.seqs[0].from, 2 * PAGE);
+    close_sched(&f);
+}
+
+/* The pool has one state: the sequence goes on in it, and leaves no snapshot. */
+TEST(without_a_second_state_a_seq_goes_on_in_its_own)
+{
+    struct fixture f;
+    open_states(&f, 1, 1);
+    struct sched_seq *seq = add(&f, 0, "abcd", 5, 0);
+    step(&f);
+    uint32_t own = seq->state;
+    assert_true(own != NONE);
+    run_to_decoding(&f, seq);
+    assert_int_equal(seq->state, own);
+    sched_remove(f.sched, seq);
+    seq = add(&f, 1, "abcd", 5, 0);
+    step(&f);
+    assert_int_equal(seq->cached, 0);
     close_sched(&f);
 }
 

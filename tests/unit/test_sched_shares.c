@@ -286,7 +286,7 @@ TEST(a_large_request_is_not_starved_by_small_ones_of_others)
     close_sched(f);
 }
 
-/* Its tenant has a place, so that no sequence makes room for it. What comes behind it passes for a second. */
+/* The tenant has a place, so no sequence makes room for the large request. Smaller ones pass it for a second. */
 TEST(a_small_request_passes_a_large_one_that_lacks_pages)
 {
     struct fixture *f = open_sched(8, 40);
@@ -299,7 +299,7 @@ TEST(a_small_request_passes_a_large_one_that_lacks_pages)
              small = add(f, &(struct ask){8, 1, 30, 50, 0}, 1);
     assert_true(steps_to_first(f, small, 30, 10) < 5);
     assert_int_equal(f->seqs[large].phase, SCHED_QUEUED);
-    /* The second is over. */
+    /* After that second nothing passes. */
     for (int i = 0; i < 100; i++)
         step(f, 30);
     uint32_t late = add(f, &(struct ask){8, 1, 30, 50, 0}, 1);

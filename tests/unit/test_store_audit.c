@@ -1,9 +1,9 @@
-/* The walk over a directory that is read while others change it. */
+/* The audit of a directory, also while files disappear. */
 #include "test_store.h"
 
 #include "store/store_audit.h"
 
-/* ---- a file that goes between its stat and its open ---- */
+/* ---- a file disappears between stat and open ---- */
 
 static const char *gone; /* the end of its path; NULL: none */
 
@@ -19,8 +19,8 @@ int __wrap_openat(int dir, const char *path, int flags, ...)
     return __real_openat(dir, path, flags, 0600);
 }
 
-/* One folder has two files. Either may go: the other is found, and what is gone is not called damaged. */
-TEST(a_file_that_goes_meanwhile_hides_no_other)
+/* Two files share a folder. One disappears: the audit counts the other, and no damaged file. */
+TEST(a_file_that_disappears_hides_no_other)
 {
     static const enum tier_kind kinds[] = {TIER_PAGE, TIER_SNAPSHOT};
     const char *dir = test_dir();
