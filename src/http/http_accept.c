@@ -95,8 +95,8 @@ static void log_starved(struct http_server *s, int error)
         return;
     a->log_ns = s->now_ns + LOG_NS;
     log_write(LOG_LEVEL_WARN, "accept_failed",
-              "error=\"%s\" connections=%u evicted=%llu refused=%llu hint=\"%s\"", strerror(error), s->conns_open,
-              (unsigned long long)a->evicted, (unsigned long long)a->refused,
+              "error=\"%s\" connections=%u evicted=%llu refused=%llu hint=\"%s\"", strerror(error),
+              s->conns_open, (unsigned long long)a->evicted, (unsigned long long)a->refused,
               error == EMFILE ? "raise the limit of open files (ulimit -n, LimitNOFILE=)" : "");
 }
 
@@ -156,7 +156,8 @@ void http_accept_arm(struct http_server *s)
     bool wanted = may_accept(s);
     if (s->quiesced || wanted == s->accept.armed)
         return;
-    struct epoll_event e = {.events = wanted ? EPOLLIN : 0, .data.u64 = http_event_pack(HTTP_EVENT_ACCEPT, 0, 0)};
+    struct epoll_event e = {.events = wanted ? EPOLLIN : 0,
+                            .data.u64 = http_event_pack(HTTP_EVENT_ACCEPT, 0, 0)};
     if (epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, s->listen_fd, &e) == 0)
         s->accept.armed = wanted;
 }
