@@ -99,12 +99,12 @@ def test_a_container_and_the_list_of_its_frames_are_the_same_video(cinema, films
     """As many frames as are looked at, without loss and not resized: the same pixels, so that nothing is
     encoded for the second form."""
     clear(cinema)
-    images = [pixels_of(SEEN[0]).rotate(45 * i) for i in range(6)]
-    data = film_of(films / "six.mkv", images, 2)
+    frames = [pixels_of(SEEN[0]).rotate(45 * i) for i in range(6)]
+    data = film_of(films / "six.mkv", frames, 2)
     before = images(cinema)["encoded"]
     from_container = ask(cinema, video(data_url(data)), WHAT, logprobs=True, top_logprobs=3)
     assert images(cinema)["encoded"] == before + 3
-    urls = [data_url(encoded(i, "PNG")) for i in images]
+    urls = [data_url(encoded(i, "PNG")) for i in frames]
     for part in ({"type": "video", "video": urls, "fps": 2}, {"type": "video", "video": urls, "sample_fps": 2.0},
                  {"type": "video_url", "video_url": [{"url": u} for u in urls]}):
         clear(cinema)
@@ -140,14 +140,14 @@ def test_more_than_a_hundred_frames_are_looked_at(cinema, films):
     """Which frames: each is of a colour of its own, and those of a list with the same indices are the same
     images."""
     clear(cinema)
-    images = [Image.new("RGB", (32, 32), (i % 16 * 16, i // 16 * 16, 7)) for i in range(250)]
-    data = film_of(films / "many.mkv", images, 25)
+    frames = [Image.new("RGB", (32, 32), (i % 16 * 16, i // 16 * 16, 7)) for i in range(250)]
+    data = film_of(films / "many.mkv", frames, 25)
     before = images(cinema)["encoded"]
     # 10 seconds at 20 frames a second are 200 frames: round(linspace(0, 249, 200)).
     reply = ask(cinema, video(data_url(data), fps=20), WHAT, max_tokens=1)
     assert rendered(cinema, reply).count("<|vision_start|>") == 100
     assert images(cinema)["encoded"] == before + 100
-    chosen = [images[round(i * 249 / 199)] for i in range(200)]
+    chosen = [frames[round(i * 249 / 199)] for i in range(200)]
     listed = ask(cinema, {"type": "video", "video": [data_url(encoded(i, "PNG")) for i in chosen], "fps": 20}, WHAT, max_tokens=1)
     assert listed.status_code == 200
     assert images(cinema)["encoded"] == before + 100
@@ -168,8 +168,8 @@ def test_frames_per_second_may_be_asked_for(cinema, films):
 @needs_ffmpeg
 def test_videos_beside_images_keep_their_places(cinema, films):
     data = data_url(film(films / "beside.mp4", *CONTAINERS["mp4"]))
-    image = image(data_url(file_of(SEEN[1])))
-    reply = ask(cinema, "A", image, "B", video(data), "C", image, WHAT, max_tokens=2)
+    still = image(data_url(file_of(SEEN[1])))
+    reply = ask(cinema, "A", still, "B", video(data), "C", still, WHAT, max_tokens=2)
     shown = rendered(cinema, reply)
     assert -1 < shown.find("A<|vision_start|><|image_pad|>") < shown.find("B<0.3 seconds>") < \
         shown.find("C<|vision_start|><|image_pad|>")
