@@ -1,4 +1,5 @@
-/* media_queue.c - a list that is searched: it has `tasks_max` entries, and one more for each thread, at most: a few microseconds.
+/* media_queue.c - a list that is searched, which takes a few microseconds: it has `tasks_max` entries at most,
+ * and one more for each thread.
  *
  * Fairness among tenants is start-time fair queueing, as in prep_queue.c: a tenant's counter rises by the
  * estimated time taken, and a tenant that comes back begins where the tenant taken from last stands. */

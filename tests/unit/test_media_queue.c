@@ -40,7 +40,8 @@ TEST(small_ones_go_first_and_equals_in_the_order_of_arrival)
 {
     struct scene s;
     scene_begin(&s);
-    struct media_entry *big = put(&s, 1, 2 * S), *a = put(&s, 1, MS), *b = put(&s, 1, MS), *mid = put(&s, 1, S);
+    struct media_entry *big = put(&s, 1, 2 * S), *a = put(&s, 1, MS), *b = put(&s, 1, MS),
+                       *mid = put(&s, 1, S);
     assert_ptr_equal(take(&s), a);
     assert_ptr_equal(take(&s), b);
     assert_ptr_equal(take(&s), mid);
