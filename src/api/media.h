@@ -34,7 +34,7 @@ struct media_opts {
     bool on;                 /* else images are refused, and nothing else of this matters */
     struct account *account; /* `media` */
     struct account *threads; /* stacks; NULL: `account` pays */
-    uint32_t thread_count;   /* that decode, beside one for small images; 1 on one processor, else 2 */
+    uint32_t thread_count;   /* that decode, beside one for small images; 1 or 2 by processors */
     uint32_t tasks_max;      /* that wait; 256 */
     uint32_t parts_max;      /* images and videos of one request; 16 */
     size_t bytes_max;        /* encoded, of each source; 64 MiB */

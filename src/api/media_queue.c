@@ -1,4 +1,4 @@
-/* media_queue.c - a list that is searched, which takes a few microseconds: it has `tasks_max` entries at most,
+/* media_queue.c - a list that is searched, which takes a few microseconds: its length is at most `tasks_max`
  * and one more for each thread.
  *
  * Fairness among tenants is start-time fair queueing, as in prep_queue.c: a tenant's counter rises by the

@@ -41,7 +41,7 @@ void media_queue_put(struct media_queue *q, struct media_entry *e);
 void media_queue_remove(struct media_queue *q, struct media_entry *e);
 /* What the thread may take. */
 enum media_lane {
-    MEDIA_LANE_SMALL /* images with turns of at most MEDIA_SMALL_NS */,
+    MEDIA_LANE_SMALL, /* images with turns of at most MEDIA_SMALL_NS */
     MEDIA_LANE_IMAGES,
     MEDIA_LANE_ALL
 };
