@@ -1,4 +1,8 @@
-/* media.c - the queue, the threads, and who lets go of a task.
+/* media.c - the threads, and who lets go of a task.
+ *
+ * A thread decodes one image or video of a task, then takes from the queue again (media_queue.h): a task of
+ * many large images gives way to a small one between two of them. A single image can take many seconds, so
+ * one more thread decodes only small images.
  *
  * One lock for the queue and for who holds what. A task that nobody waits for any more is dropped by whoever
  * has it: the one who leaves while it is queued or done, the worker otherwise. A video may take a minute, so
@@ -50,37 +54,31 @@ static void give(void *owner, size_t bytes)
 
 /* ---- the queue ---- */
 
-static bool may_begin(const struct media *m, const struct media_task *t)
+/* What of it is still to be decoded. */
+static void set_cost(struct media_task *t)
 {
-    return !t->video || m->videos_now < m->videos_max;
+    t->entry.cost_ns = 0;
+    t->entry.turn_ns = t->parts[t->part_next].cost_ns;
+    for (uint32_t i = t->part_next; i < t->part_count; i++)
+        t->entry.cost_ns += t->parts[i].cost_ns;
 }
 
-/* The first that may begin; with the lock. */
-static struct media_task *pick(struct media *m)
-{
-    LIST_EACH(it, &m->waiting) {
-        struct media_task *t = LIST_ENTRY(it, struct media_task, link);
-        if (may_begin(m, t))
-            return t;
-    }
-    return NULL;
-}
-
-static void unlink_task(struct media *m, struct media_task *t)
-{
-    list_remove(&t->link);
-    m->waiting_count--;
-    m->queued_bytes -= t->bytes;
-}
-
-static void link_task(struct media *m, struct media_task *t)
+static void put_task(struct media *m, struct media_task *t)
 {
     atomic_store(&t->state, MEDIA_WAITING);
-    atomic_store(&t->waits_since_ns, clock_now_ns());
-    list_push_back(&m->waiting, &t->link);
-    m->waiting_count++;
+    set_cost(t);
+    media_queue_put(&m->waiting, &t->entry);
     m->queued_bytes += t->bytes;
     pthread_cond_broadcast(&m->work);
+}
+
+static void begin_waiting(struct media *m, struct media_task *t)
+{
+    uint64_t now_ns = clock_now_ns();
+    atomic_store(&t->waits_since_ns, now_ns);
+    t->entry.arrived_ns = now_ns;
+    t->entry.video = t->video;
+    put_task(m, t);
 }
 
 /* Nobody works on it any more. True: its holder has gone, so it goes. With the lock. */
@@ -97,23 +95,26 @@ static bool end_task(struct media *m, struct media_task *t)
 uint32_t media_retry_after_s(struct media *m)
 {
     pthread_mutex_lock(&m->lock);
-    uint64_t ns = m->task_ns * (m->waiting_count + 1) / MAX_OF(m->thread_count, 1u);
+    uint64_t ns = m->task_ns * (m->waiting.count + 1) / m->opts.thread_count;
     pthread_mutex_unlock(&m->lock);
     return (uint32_t)MIN_OF(ns / NS_PER_S + 1, 60ull);
 }
 
 static bool has_room(const struct media *m, const struct media_task *t)
 {
-    return m->waiting_count + m->fetching_count < m->opts.tasks_max &&
+    return m->waiting.count + m->fetching_count < m->opts.tasks_max &&
            (m->queued_bytes == 0 || m->queued_bytes + t->bytes <= m->limit / QUEUE_PART);
 }
 
-bool media_submit(struct media_task *t, struct reject *why)
+bool media_submit(struct media_task *t, uint64_t tenant, struct reject *why)
 {
     struct media *m = t->media;
+    t->entry.tenant = tenant;
+    if (!t->remote)
+        media_measure(t);
     pthread_mutex_lock(&m->lock);
     bool ok = has_room(m, t) && !m->stopping;
-    uint32_t waiting = m->waiting_count + m->fetching_count;
+    uint32_t waiting = m->waiting.count + m->fetching_count;
     uint64_t bytes = m->queued_bytes;
     if (ok && t->remote) {
         atomic_store(&t->state, MEDIA_FETCHING);
@@ -121,7 +122,7 @@ bool media_submit(struct media_task *t, struct reject *why)
         m->fetching_count++;
         fetch_put(m->fetch, t);
     } else if (ok) {
-        link_task(m, t);
+        begin_waiting(m, t);
     }
     pthread_mutex_unlock(&m->lock);
     if (ok)
@@ -134,19 +135,26 @@ bool media_submit(struct media_task *t, struct reject *why)
                       (unsigned long long)(m->limit / QUEUE_PART), why->retry_after_s);
 }
 
+static uint64_t bytes_left(const struct media_task *t)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < t->source_count; i++)
+        bytes += t->sources[i].bytes.len;
+    return bytes;
+}
+
 void media_fetched(struct media_task *t)
 {
     struct media *m = t->media;
+    media_measure(t);
     pthread_mutex_lock(&m->lock);
     m->fetching_count--;
     bool over = t->left || t->failed, gone = false;
-    t->bytes = 0;
-    for (uint32_t i = 0; i < t->source_count; i++)
-        t->bytes += t->sources[i].bytes.len;
+    t->bytes = bytes_left(t);
     if (over)
         gone = end_task(m, t);
     else
-        link_task(m, t);
+        begin_waiting(m, t);
     pthread_mutex_unlock(&m->lock);
     if (gone)
         media_task_free(t);
@@ -164,8 +172,10 @@ void media_task_leave(struct media_task *t)
     bool mine = state == MEDIA_MADE || state == MEDIA_WAITING || state == MEDIA_DONE;
     t->left = true;
     atomic_store(&t->stop, true);
-    if (state == MEDIA_WAITING)
-        unlink_task(m, t);
+    if (state == MEDIA_WAITING) {
+        media_queue_remove(&m->waiting, &t->entry);
+        m->queued_bytes -= t->bytes;
+    }
     if (state == MEDIA_FETCHING && fetch_take_back(m->fetch, t)) {
         m->fetching_count--;
         mine = true;
@@ -186,67 +196,89 @@ static bool make_part(struct media_task *t, struct media_part *p)
     return p->listed ? media_make_frames(t, p) : media_make_video(t, p);
 }
 
+/* The next part. */
 static void work(struct media_task *t)
 {
-    for (uint32_t i = 0; i < t->part_count; i++) {
-        struct media_part *p = &t->parts[i];
-        if (atomic_load(&t->stop) || !make_part(t, p)) {
-            t->failed = true;
-            return;
-        }
-        atomic_fetch_add(p->kind == REQUEST_VIDEO ? &t->media->videos_made : &t->media->images_made, 1);
-        atomic_fetch_add(&t->parts_done, 1);
-        atomic_store(&t->frames, 0);
-    }
+    struct media_part *p = &t->parts[t->part_next++];
+    uint64_t began_ns = clock_now_ns();
+    t->failed = atomic_load(&t->stop) || !make_part(t, p);
+    t->work_ns += clock_now_ns() - began_ns;
+    if (t->failed)
+        return;
+    atomic_fetch_add(p->kind == REQUEST_VIDEO ? &t->media->videos_made : &t->media->images_made, 1);
+    atomic_fetch_add(&t->parts_done, 1);
+    atomic_store(&t->frames, 0);
 }
 
-/* With the lock. */
-static void begin_work(struct media *m, struct media_task *t)
+/* The task whose turn it is, or NULL; with the lock. */
+static struct media_task *begin_work(struct media *m, bool small)
 {
-    unlink_task(m, t);
+    enum media_lane lane = m->videos_now < m->videos_max ? MEDIA_LANE_ALL : MEDIA_LANE_IMAGES;
+    struct media_entry *e = media_queue_take(&m->waiting, small ? MEDIA_LANE_SMALL : lane);
+    if (!e)
+        return NULL;
+    struct media_task *t = CONTAINER(e, struct media_task, entry);
+    m->queued_bytes -= t->bytes;
     atomic_store(&t->state, MEDIA_WORKING);
     atomic_store(&t->waits_since_ns, 0);
     m->working_count++;
     m->videos_now += t->video;
+    return t;
 }
 
-/* With the lock. True: it goes. */
-static bool finish_work(struct media *m, struct media_task *t, uint64_t ns)
+enum after_work { AFTER_WAITS, AFTER_DONE, AFTER_GONE };
+
+/* Of the part that work() decoded; with the lock. */
+static enum after_work end_work(struct media *m, struct media_task *t)
 {
     m->working_count--;
     m->videos_now -= t->video;
-    m->numbers.work_ns += ns;
-    m->task_ns = m->task_ns ? (3 * m->task_ns + ns) / 4 : ns;
     if (t->video)
         pthread_cond_broadcast(&m->work);
-    return end_task(m, t);
+    if (!t->failed && !t->left && t->part_next < t->part_count) {
+        t->bytes = bytes_left(t);
+        put_task(m, t);
+        return AFTER_WAITS;
+    }
+    m->numbers.work_ns += t->work_ns;
+    m->task_ns = m->task_ns ? (3 * m->task_ns + t->work_ns) / 4 : t->work_ns;
+    return end_task(m, t) ? AFTER_GONE : AFTER_DONE;
 }
 
-static void *run(void *arg)
+static void run(struct media *m, bool small)
 {
-    struct media *m = arg;
     pthread_mutex_lock(&m->lock);
     while (!m->stopping) {
-        struct media_task *t = pick(m);
+        struct media_task *t = begin_work(m, small);
         if (!t) {
             pthread_cond_wait(&m->work, &m->lock);
             continue;
         }
-        begin_work(m, t);
         pthread_mutex_unlock(&m->lock);
-        uint64_t began_ns = clock_now_ns();
         work(t);
-        uint64_t ns = clock_now_ns() - began_ns;
         pthread_mutex_lock(&m->lock);
-        bool gone = finish_work(m, t, ns);
+        enum after_work after = end_work(m, t);
+        if (after == AFTER_WAITS)
+            continue;
         pthread_mutex_unlock(&m->lock);
-        if (gone)
+        if (after == AFTER_GONE)
             media_task_free(t);
         else
             m->opts.done(m->opts.arg);
         pthread_mutex_lock(&m->lock);
     }
     pthread_mutex_unlock(&m->lock);
+}
+
+static void *run_any(void *arg)
+{
+    run(arg, false);
+    return NULL;
+}
+
+static void *run_small(void *arg)
+{
+    run(arg, true);
     return NULL;
 }
 
@@ -274,7 +306,7 @@ uint64_t media_stack_bytes(const struct media_opts *opts)
 {
     struct media_opts o = *opts;
     fill_defaults(&o);
-    return o.thread_count * (uint64_t)thread_stack_bytes(STACK_BYTES) +
+    return (o.thread_count + 1) * (uint64_t)thread_stack_bytes(STACK_BYTES) +
            (o.allow_remote ? fetch_stack_bytes() : 0);
 }
 
@@ -296,11 +328,11 @@ static bool find_program(const char *name)
 static int start_threads(struct media *m)
 {
     struct charge charge = account_charge(m->opts.threads ? m->opts.threads : m->opts.account);
-    while (m->thread_count < m->opts.thread_count) {
+    while (m->thread_count <= m->opts.thread_count) {
         uint32_t i = m->thread_count;
         int r = thread_stack_init(&m->stacks[i], STACK_BYTES, &charge);
         if (r == 0)
-            r = thread_stack_start(&m->stacks[i], run, m, &m->threads[i]);
+            r = thread_stack_start(&m->stacks[i], i == 0 ? run_small : run_any, m, &m->threads[i]);
         if (r < 0) {
             thread_stack_done(&m->stacks[i]);
             return r;
@@ -334,7 +366,7 @@ int media_create(const struct media_opts *opts, struct media **ret, struct err *
     m->videos_max = MAX_OF(m->opts.thread_count, 2u) - 1;
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->work, NULL);
-    list_init(&m->waiting);
+    media_queue_init(&m->waiting);
     int r = open_dir(m, e);
     if (r == 0)
         r = account_open(opts->account, "video", ACCOUNT_FILE, m->limit, &m->video);
@@ -373,7 +405,7 @@ void media_free(struct media *m)
     if (!m)
         return;
     media_stop(m);
-    ASSERT(list_empty(&m->waiting));
+    ASSERT(m->waiting.count == 0);
     account_close(m->video);
     if (m->dir >= 0)
         close(m->dir);
@@ -387,7 +419,7 @@ void media_numbers(struct media *m, struct media_numbers *ret)
 {
     pthread_mutex_lock(&m->lock);
     *ret = m->numbers;
-    ret->waiting = m->waiting_count;
+    ret->waiting = m->waiting.count;
     ret->working = m->working_count;
     ret->fetching = m->fetching_count;
     ret->queued_bytes = m->queued_bytes;

@@ -3,8 +3,10 @@
  * Own threads do what takes long: one fetches from the network (with --allow-remote-media), the others read files, decode, resize, and feed
  * what a video's process writes. A request's images are one task:
  *
- *     made ──▶ (fetching ──▶) waiting ──▶ working ──▶ done
+ *     made ──▶ (fetching ──▶) waiting ◀──▶ working ──▶ done
  *     prep              the service's queue           its exchange's again
+ *
+ * After each image or video a task waits again: media_queue.h has the order.
  *
  * The exchange holds the task from media_task_create() to media_task_leave(), which may come at any time and from any thread, and never
  * waits: what is queued goes at once, what is being worked on stops at its next look (a fetch when it wakes, a decoder within a
@@ -32,7 +34,7 @@ struct media_opts {
     bool on;                 /* else images are refused, and nothing else of this matters */
     struct account *account; /* `media` */
     struct account *threads; /* stacks; NULL: `account` pays */
-    uint32_t thread_count;   /* that decode; 1 on one processor, else 2 */
+    uint32_t thread_count;   /* that decode, beside one for small images; 1 or 2 by processors */
     uint32_t tasks_max;      /* that wait; 256 */
     uint32_t parts_max;      /* images and videos of one request; 16 */
     size_t bytes_max;        /* encoded, of each source; 64 MiB */
@@ -61,7 +63,7 @@ void media_free(struct media *m);
 bool media_task_create(struct media *m, const struct request *r, const struct model_vision *vision,
                        struct media_task **ret, size_t *wanted, struct reject *why);
 /* Hands it to the service. False: its queue is full, `why` is 429. */
-bool media_submit(struct media_task *t, struct reject *why);
+bool media_submit(struct media_task *t, uint64_t tenant, struct reject *why);
 /* NULL is fine. */
 void media_task_leave(struct media_task *t);
 

@@ -36,6 +36,32 @@ static struct slice bytes_of(const struct media_source *s)
     return (struct slice){(const char *)s->bytes.ptr, s->bytes.len};
 }
 
+/* ---- costs ---- */
+
+static uint64_t cost_of(struct media_task *t, const struct media_part *p, const struct media_source *s)
+{
+    struct decode_limits limits = limits_of(t);
+    struct decode_info info = {0};
+    struct err e = {0};
+    /* A bad image costs little; the refusal comes when it is decoded. */
+    if (s->bytes.len > 0 && (p->kind == REQUEST_IMAGE || p->listed) &&
+        decode_measure(bytes_of(s), &limits, &info, &e) == 0)
+        return media_queue_cost_ns(s->bytes.len, (uint64_t)info.width * info.height);
+    return media_queue_cost_ns(s->bytes.len, 0);
+}
+
+void media_measure(struct media_task *t)
+{
+    for (uint32_t i = 0; i < t->part_count; i++) {
+        struct media_part *p = &t->parts[i];
+        p->cost_ns = 0;
+        for (uint32_t k = 0; k < p->source_count; k++)
+            p->cost_ns += cost_of(t, p, &p->sources[k]);
+    }
+}
+
+/* ---- one image ---- */
+
 bool media_make_image(struct media_task *t, struct media_part *p)
 {
     struct media_source *s = &p->sources[0];

@@ -61,7 +61,7 @@ bool media_request_ready(struct exchange *x)
                            &x->reject))
         return x->reject.kind ? false : refuse_memory(x, wanted);
     request_drop_sources(&x->request);
-    if (!media_submit(x->media, &x->reject))
+    if (!media_submit(x->media, x->tenant, &x->reject))
         return false;
     x->waits = true;
     return false;

@@ -4,6 +4,7 @@
 
 #include "api/media.h"
 #include "api/media_bytes.h"
+#include "api/media_queue.h"
 #include "base/list.h"
 #include "base/thread_stack.h"
 #include "vision/smart_size.h"
@@ -30,6 +31,7 @@ struct media_part {
     double fps;  /* NAN: not given */
     struct media_source *sources;
     uint32_t source_count;
+    uint64_t cost_ns; /* estimated time of its decoding */
     /* The result. */
     struct image **images;
     double *seconds;
@@ -49,7 +51,8 @@ struct media_task {
     bool remote, video;
 
     /* Of the service's lock. */
-    struct list link;
+    struct list link;                /* in the list of the fetching thread */
+    struct media_entry entry;        /* in the queue for a decoding thread */
     bool left;                       /* nobody waits for it any more */
     _Atomic int state;               /* enum media_state; read by anybody */
     _Atomic uint64_t waits_since_ns; /* 0: it is being fetched or worked on, or done; likewise */
@@ -59,6 +62,8 @@ struct media_task {
     struct reject why;
     bool failed;
     size_t wanted;
+    uint64_t work_ns;   /* so far */
+    uint32_t part_next; /* the first part that has not been decoded */
     /* Progress. */
     _Atomic uint32_t parts_done;
     _Atomic uint64_t bytes_fetched, frames_decoded, frames;
@@ -73,17 +78,17 @@ struct media {
     char *dir_path;        /* the same as the system names it */
     bool has_ffmpeg;
     uint64_t limit;
-    struct fetch *fetch; /* NULL: nothing is fetched */
-    pthread_t threads[MEDIA_THREADS_MAX];
-    struct thread_stack stacks[MEDIA_THREADS_MAX];
+    struct fetch *fetch;                      /* NULL: nothing is fetched */
+    pthread_t threads[MEDIA_THREADS_MAX + 1]; /* the first decodes small images only */
+    struct thread_stack stacks[MEDIA_THREADS_MAX + 1];
     uint32_t thread_count;
 
     pthread_mutex_t lock;
     pthread_cond_t work;
     /* Of the lock. */
     bool stopping;
-    struct list waiting;
-    uint32_t waiting_count, working_count, fetching_count;
+    struct media_queue waiting;
+    uint32_t working_count, fetching_count;
     uint32_t videos_now, videos_max; /* so that one thread is always there for images */
     uint64_t queued_bytes;
     uint64_t task_ns; /* of work, as of late */
@@ -123,7 +128,9 @@ int media_file_check(int fd, size_t bytes_max, size_t *ret, struct err *e);
 int media_file_read(int fd, size_t bytes_max, const struct charge *charge, struct media_bytes *ret,
                     struct err *e);
 
-/* media_image.c: one part to its images. False: the task has failed. */
+/* media_image.c: estimates the time of each part's decoding, from headers where they are there. */
+void media_measure(struct media_task *t);
+/* One part to its images. False: the task has failed. */
 bool media_make_image(struct media_task *t, struct media_part *p);
 bool media_make_frames(struct media_task *t, struct media_part *p);
 /* media_video.c */

@@ -195,7 +195,7 @@ static int read_part(struct attach *a, enum request_media_kind kind, const json_
     size_t wanted = 0;
     json_t *entry = request_media_read(part, names[kind], &why);
     bool ok = entry && json_array_append_new(request.media, entry) == 0 &&
-              media_task_create(a->media, &request, vision, &t, &wanted, &why) && media_submit(t, &why);
+              media_task_create(a->media, &request, vision, &t, &wanted, &why) && media_submit(t, 0, &why);
     json_decref(request.media);
     int r = ok ? wait(a, kind, t, e) : fail(&why, kind, wanted, e);
     if (r < 0)

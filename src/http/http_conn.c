@@ -160,10 +160,7 @@ static void conn_close(struct http_server *s, struct http_conn *c)
     s->conns_open--;
     account_unuse(s->opts.network, s->conn_bytes);
     HTTP_COUNT(s, connections_now, (uint64_t)-1);
-    /* With all slots taken MHD stopped accepting. It begins again in its next turn, which only this flag
-     * requests. */
-    if (list_empty(&s->free))
-        s->resumed = true;
+    http_accept_closed(s);
     list_push_back(&s->free, &c->free);
 }
 

@@ -109,6 +109,11 @@ static bool take_from(struct list idles[HTTP_IDLES], bool of_peer, struct http_c
     return victim != NULL;
 }
 
+bool http_place_evict_any(struct http_server *s)
+{
+    return take_from(s->idles, false, NULL, false) || take_from(s->idles, false, NULL, true);
+}
+
 static uint32_t peer_max(const struct http_server *s)
 {
     return s->opts.connections_per_ip ? s->opts.connections_per_ip : MAX_OF(s->opts.connections_max / 2, 1u);

@@ -207,6 +207,33 @@ static bool slice_eq_any_case(struct slice a, struct slice b)
     return a.len == b.len && slice_starts_any_case(a, b);
 }
 
+static struct http_refusal refuse_descriptors(const struct http_server *s)
+{
+    return refusal(
+        503, "no_descriptors",
+        "The server has no file descriptor for another connection; %u are open. Try again, or raise "
+        "its limit of open files (ulimit -n, LimitNOFILE=).",
+        s->conns_open);
+}
+
+void http_refuse_unaccepted(struct http_server *s, int fd)
+{
+    struct http_refusal why = refuse_descriptors(s);
+    char body[ENVELOPE_MAX], id[33], text[ENVELOPE_MAX + 256];
+    size_t body_bytes = write_envelope(&why, body);
+    make_id(id);
+    int len =
+        snprintf(text, sizeof(text),
+                 "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+                 "Content-Length: %zu\r\nConnection: close\r\nRetry-After: 1\r\nx-request-id: %s\r\n\r\n"
+                 "%.*s",
+                 body_bytes, id, (int)body_bytes, body);
+    ASSERT(len > 0 && (size_t)len < sizeof(text));
+    HTTP_COUNT(s, refused[503 - 400], 1);
+    /* A new socket has room for it, or the client has gone. */
+    (void)send(fd, text, (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 struct http_refusal http_refuse_place(const struct http_conn *c)
 {
     const struct http_server *s = c->server;
@@ -214,6 +241,8 @@ struct http_refusal http_refuse_place(const struct http_conn *c)
         return refusal(429, "too_many_connections",
                        "Your address has as many connections open as one client may. Close some, or raise "
                        "--connections-per-ip.");
+    if (s->accept.starved)
+        return refuse_descriptors(s);
     return refusal(429, "too_many_connections",
                    "%u connections are open, as many as are allowed. Try again, or raise --max-connections.",
                    s->opts.connections_max);

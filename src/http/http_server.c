@@ -1,9 +1,10 @@
 /* http_server.c - one thread, one epoll set, MHD inside it.
  *
- * MHD runs without threads of its own: its epoll descriptor lies in our set beside the clients' descriptors
- * (for EPOLLRDHUP), the watches of the layers above and a wake-up. A turn waits, notes disconnects, calls the
- * watches, lets MHD run once, and then does the work that callbacks queued. Since everything happens on this
- * one thread, a connection is suspended, answered and resumed without a lock.
+ * MHD runs without threads and without a listening socket of its own: its epoll descriptor lies in our set
+ * beside the listening socket (http_accept.c), the clients' descriptors (for EPOLLRDHUP), the watches of the
+ * layers above and a wake-up. A turn waits, notes disconnects, accepts, calls the watches, lets MHD run once,
+ * and then does the work that callbacks queued. Since everything happens on this one thread, a connection is
+ * suspended, answered and resumed without a lock.
  *
  * Tried with 0.9.75 and relied upon: suspending inside the access handler and inside the reader;
  * MHD_queue_response() on a suspended connection; MHD_resume_connection() outside MHD_run(). Without threads
@@ -108,8 +109,8 @@ static int start_mhd(struct http_server *s, struct err *e)
     const struct http_server_opts *o = &s->opts;
     size_t pool = pool_bytes(o);
     s->mhd = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, http_conn_on_access, s,
-        MHD_OPTION_EXTERNAL_LOGGER, log_library, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET, 0, NULL,
+        NULL, http_conn_on_access, s, MHD_OPTION_EXTERNAL_LOGGER, log_library, s,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, pool, MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->conns_max,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->idle_timeout_s, MHD_OPTION_STRICT_FOR_CLIENT, -1,
         MHD_OPTION_NOTIFY_COMPLETED, http_conn_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
@@ -145,6 +146,8 @@ static int open_loop(struct http_server *s, struct err *e)
     if (r < 0)
         return r;
     r = http_server_epoll_add(s, s->mhd_epoll_fd, http_event_pack(HTTP_EVENT_MHD, 0, 0));
+    if (r == 0)
+        r = http_accept_open(s);
     if (r == 0)
         r = http_server_epoll_add(s, s->wake_fd, http_event_pack(HTTP_EVENT_WAKE, 0, 0));
     return r < 0 ? err_set(e, r, "cannot watch the network's descriptors: %s", strerror(-r)) : 0;
@@ -258,7 +261,7 @@ int http_server_create(const struct http_server_opts *opts, struct err *e, struc
     s->opts = checked;
     s->charge = account_charge(checked.network);
     s->mhd_timeout_s = checked.idle_timeout_s;
-    s->epoll_fd = s->wake_fd = s->listen_fd = -1;
+    s->epoll_fd = s->wake_fd = s->listen_fd = s->accept.spare_fd = -1;
     init_lists(s);
     atomic_init(&s->stop_at_ns, UINT64_MAX);
     s->now_ns = clock_now_ns();
@@ -285,16 +288,6 @@ void http_server_set_live(struct http_server *s, const struct http_live *live)
 }
 
 /* ---- the end ---- */
-
-static void stop_accepting(struct http_server *s)
-{
-    if (s->quiesced)
-        return;
-    s->quiesced = true;
-    MHD_quiesce_daemon(s->mhd);
-    close(s->listen_fd);
-    s->listen_fd = -1;
-}
 
 /* Ends what the closing list holds: tells the handler, then lets MHD close the connection. */
 static void end_closing(struct http_server *s)
@@ -334,7 +327,7 @@ static void end_grace(struct http_server *s)
 
 static void stop_mhd(struct http_server *s)
 {
-    stop_accepting(s);
+    http_accept_stop(s);
     http_server_end_all(s);
     /* Every suspended connection was resumed: MHD closes it in its next turns, and may not be stopped
      * before. */
@@ -352,8 +345,7 @@ void http_server_free(struct http_server *s)
     if (s->mhd)
         stop_mhd(s);
     http_linger_close_all(s);
-    if (s->listen_fd >= 0)
-        close(s->listen_fd);
+    http_accept_stop(s);
     if (s->wake_fd >= 0)
         close(s->wake_fd);
     if (s->epoll_fd >= 0)
@@ -416,6 +408,9 @@ static void do_event(struct http_server *s, uint64_t data)
     case HTTP_EVENT_JOINED:
         s->joined[index]->due = true;
         break;
+    case HTTP_EVENT_ACCEPT:
+        http_accept_ready(s);
+        break;
     }
 }
 
@@ -454,7 +449,7 @@ static void tick(struct http_server *s)
 static void obey(struct http_server *s)
 {
     if (atomic_load(&s->quiesce_wanted))
-        stop_accepting(s);
+        http_accept_stop(s);
     s->stopping = atomic_load(&s->stop_at_ns) != UINT64_MAX;
     http_joined_obey(s);
 }
@@ -466,6 +461,7 @@ int http_server_wait_ms(struct http_server *s, int wait_ms)
     uint64_t ms = MIN_OF((uint64_t)MAX_OF(wait_ms, 0), tick_ms);
     if (s->resumed)
         return 0;
+    ms = http_accept_wait_ms(s, ms);
     uint64_t stop_at_ns = atomic_load(&s->stop_at_ns);
     if (s->last_words_ns)
         stop_at_ns = s->last_words_ns + HTTP_LAST_WORDS_NS;
@@ -497,6 +493,7 @@ int http_server_turn(struct http_server *s, int wait_ms)
     tick(s);
     end_closing(s);
     http_joined_turn(s);
+    http_accept_arm(s);
     bool useless = count <= 0 && wait <= 1 && s->activity == activity;
     s->useless_turns = useless ? s->useless_turns + (s->useless_turns < UINT32_MAX) : 0;
     return 0;
@@ -589,10 +586,10 @@ void http_server_unwatch(struct http_server *s, int fd)
 
 int http_server_adopt(struct http_server *s, int fd)
 {
-    struct sockaddr_storage a = {.ss_family = AF_UNIX};
-    socklen_t len = sizeof(a);
-    if (getpeername(fd, (struct sockaddr *)&a, &len) < 0 || len < sizeof(a.ss_family) || len > sizeof(a))
-        len = sizeof(a.ss_family);
+    struct sockaddr_storage from = {.ss_family = AF_UNIX};
+    socklen_t len = sizeof(from);
+    if (getpeername(fd, (struct sockaddr *)&from, &len) < 0)
+        len = 0;
     s->now_ns = clock_now_ns();
-    return MHD_add_connection(s->mhd, fd, (struct sockaddr *)&a, len) == MHD_YES ? 0 : -ENOMEM;
+    return http_accept_add(s, fd, &from, len);
 }

@@ -18,11 +18,12 @@
 
 #include <microhttpd.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
 
 /* Connections beyond connections_max: only vital paths are answered on them, all others get 429. */
 #define HTTP_EXCESS_MAX 6
 /* Connections marked for closing that MHD has not closed yet; unused excess places serve for that as well.
- * With all taken, MHD accepts again in the next turn. */
+ * With all taken, no connection is accepted until one closes. */
 #define HTTP_LEAVING_MAX 2
 /* Closed connections whose clients are still sending: read from and thrown away, so that the refusal
  * arrives. */
@@ -121,6 +122,16 @@ struct http_linger {
     size_t bytes_left;
 };
 
+/* The listening socket's; see http_accept.c. */
+struct http_accept {
+    int spare_fd;             /* closed to accept and refuse one client without it; -1 = none */
+    bool armed;               /* the socket is polled */
+    bool starved;             /* the last attempt failed for want of a descriptor or memory */
+    uint64_t paused_until_ns; /* 0 = not paused */
+    uint64_t log_ns;          /* when the next failure is logged again */
+    uint64_t evicted, refused;
+};
+
 struct http_server {
     /* Set by create, then constant. */
     struct http_server_opts opts;
@@ -135,7 +146,8 @@ struct http_server {
     struct MHD_Daemon *mhd;
 
     /* Network thread. */
-    int listen_fd; /* ours to close once MHD has stopped accepting; -1 = closed */
+    int listen_fd; /* -1 = closed */
+    struct http_accept accept;
     struct http_conn *conns;
     uint32_t *fd_heads; /* of chains of connections by descriptor: index of the first, + 1 */
     uint32_t fd_heads_count;
@@ -180,7 +192,8 @@ enum http_event {
     HTTP_EVENT_WATCH,
     HTTP_EVENT_CLIENT,
     HTTP_EVENT_LINGER,
-    HTTP_EVENT_JOINED
+    HTTP_EVENT_JOINED,
+    HTTP_EVENT_ACCEPT
 };
 
 static inline uint64_t http_event_pack(enum http_event kind, uint32_t index, uint32_t generation)
@@ -233,6 +246,8 @@ struct http_refusal {
 };
 void http_refuse(struct http_request *r, const struct http_refusal *why);
 struct http_refusal http_refuse_fault(const struct http_server *s, enum http_fault fault);
+/* To a client that is accepted only to be refused: there is no descriptor for its connection. */
+void http_refuse_unaccepted(struct http_server *s, int fd);
 /* There is no place for the connection. */
 struct http_refusal http_refuse_place(const struct http_conn *c);
 /* Writes the refusal past MHD, which takes no answer while it reads a body. The caller closes the
@@ -244,6 +259,21 @@ struct http_refusal http_refuse_body_too_large(const struct http_server *s);
 /* No memory for this many bytes: of an incoming body, of an answer. */
 struct http_refusal http_refuse_body(const struct http_server *s, uint64_t bytes);
 struct http_refusal http_refuse_reply(const struct http_server *s, uint64_t bytes);
+
+/* http_accept.c */
+int http_accept_open(struct http_server *s);
+/* The listening socket is readable. */
+void http_accept_ready(struct http_server *s);
+/* Polls the listening socket if a connection could be accepted now; at the end of a turn. */
+void http_accept_arm(struct http_server *s);
+/* At most `ms`: until a pause is over. */
+uint64_t http_accept_wait_ms(const struct http_server *s, uint64_t ms);
+/* A connection has closed. */
+void http_accept_closed(struct http_server *s);
+/* Closes the listening socket; again: nothing. */
+void http_accept_stop(struct http_server *s);
+/* Gives a connected socket to MHD. 0 or -ENOMEM (closed). */
+int http_accept_add(struct http_server *s, int fd, struct sockaddr_storage *from, socklen_t len);
 
 /* http_recv.c */
 /* Runs MHD once. All that it reads is judged. */
@@ -263,6 +293,8 @@ void http_place_take(struct http_conn *c);
 void http_place_leave(struct http_conn *c);
 /* What it waits for may have changed. */
 void http_place_note(struct http_conn *c);
+/* Evicts the first connection in the order of http_place.c. False: each has a request open. */
+bool http_place_evict_any(struct http_server *s);
 /* Tries once more to make room for an excess connection. */
 void http_place_judge(struct http_conn *c);
 

@@ -117,6 +117,51 @@ def test_descriptors_run_out_and_come_back(server):
             until(lambda: server.http.get("/health").status_code == 200, 30)
 
 
+def cpu_seconds(server):
+    fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def free_descriptor(server):
+    """The lowest one that is not open."""
+    used = {int(fd) for fd in os.listdir(f"/proc/{server.process.pid}/fd")}
+    return min(set(range(len(used) + 1)) - used)
+
+
+@contextlib.contextmanager
+def without_descriptors(server):
+    """Its limit of open files is what is open, and no connection is."""
+    usual = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+    server.http.close()
+    # The last connection closes within moments.
+    limit = min((time.sleep(0.02), free_descriptor(server))[1] for _ in range(25))
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (limit, usual[1]))
+    yield
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, usual)
+
+
+@pytest.mark.smoke
+def test_without_descriptors_it_refuses_and_rests():
+    """Each client is told why it cannot be served, and no thread spins meanwhile."""
+    server = Server()
+    try:
+        with without_descriptors(server), contextlib.ExitStack() as stack:
+            for _ in range(20):
+                s = stack.enter_context(connect(server))
+                answer = s.makefile("rb").read()
+                assert answer.startswith(b"HTTP/1.1 503 ") and b"no_descriptors" in answer, answer
+            before, began = cpu_seconds(server), time.monotonic()
+            time.sleep(1)
+            used = (cpu_seconds(server) - before) / (time.monotonic() - began)
+            assert used < 0.3, f"{used:.0%} of a core"
+        with connect(server) as s:
+            s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert s.makefile("rb").read().startswith(b"HTTP/1.1 200 ")
+        assert server.said("event=accept_failed")
+    finally:
+        assert server.stop() == 0
+
+
 @pytest.mark.hostile
 @pytest.mark.skipif(SANITIZED, reason="the sanitizer's shadow is most of the address space")
 def test_address_space_runs_out_and_comes_back():

@@ -1,5 +1,6 @@
 """Images in every format and form through HTTP, and all that a chat can do with them."""
 
+import contextlib
 import io
 import json
 import random
@@ -7,7 +8,7 @@ import random
 import pytest
 from PIL import Image
 
-from conftest import GOLDEN, TOP, Server, case_fields, events, refused, serving
+from conftest import GOLDEN, TOP, Open, Server, case_fields, events, refused, serving, until
 from seeing import (SEEN, ask, asking, choice, data_url, encoded, file_of, image, nothing_left, images, pixels_of, png_of,
                     text, tokens, user, video)
 from test_cache import cached_tokens, clear, whole_pages_before
@@ -35,6 +36,25 @@ def same_image(server, known, *others):
     for other in others:
         assert tokens(ask(server, other, WHAT)) == first
         assert images(server)["encoded"] == before
+
+
+# ---- the queue of decoding ----
+
+
+def test_a_small_image_overtakes_large_ones_of_the_same_client(eyes):
+    """Four requests with four images of 64 megapixels each keep every thread busy that may take them."""
+    large = encoded(Image.new("1", (8000, 8000)), "PNG", compress_level=1)
+    small = encoded(Image.new("RGB", (32, 32), "red"), "PNG")
+    alone = tokens(ask(eyes, small, WHAT, max_tokens=2))
+    body = dict(asking(*[large] * 4, WHAT, max_tokens=1), model="canary")
+    with contextlib.ExitStack() as stack:
+        requests = [stack.enter_context(Open(eyes, "/v1/chat/completions", body)) for _ in range(4)]
+        until(lambda: len([r for r in eyes.requests() if r.get("media")]) == 4)
+        assert tokens(ask(eyes, small, WHAT, max_tokens=2)) == alone
+        unfinished = [r["media"]["parts_done"] for r in eyes.requests() if r.get("media")]
+        assert len(unfinished) >= 3, unfinished
+        assert len(requests) == 4
+    nothing_left(eyes)
 
 
 # ---- formats ----
@@ -240,8 +260,8 @@ def test_images_over_several_turns(eyes):
     first, second = SEEN[1], SEEN[7]
     words = first["question"] + " Look at it for a while." * 10
 
-    def chat(first_image):
-        history = [user(image(data_url(first_image)), text(words)), {"role": "assistant", "content": first["greedy_text"]},
+    def chat(data):
+        history = [user(image(data_url(data)), text(words)), {"role": "assistant", "content": first["greedy_text"]},
                    user(image(data_url(file_of(second))), text(second["question"]))]
         return eyes.post("/v1/chat/completions", **{**asking(), "messages": history})
 

@@ -19,13 +19,15 @@ from test_video import family, projector, runs, told  # noqa: F401 (a fixture)
 
 WHAT = SEEN[1]["question"]
 IMAGE = file_of(SEEN[1])
+# Waits for the thread that a video has; a small image does not.
+FRAMES = {"type": "video", "video": [data_url(IMAGE)] * 2}
 looks = itertools.count()
 
 
 @pytest.fixture(scope="module")
 def busy(projector, tmp_path_factory):  # noqa: F811
-    """One thread for images, two rows; programs that hang in place of ffmpeg; it fetches from this
-    machine."""
+    """One thread for videos and large images, two rows; programs that hang in place of ffmpeg; it fetches
+    from this machine."""
     empty = tmp_path_factory.mktemp("temporary")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(empty))
@@ -56,7 +58,7 @@ def state(request):
 # The request, the other work under way, and the state in which it ends.
 PHASES = {
     "fetching": (lambda web: asking(image(web.url + "/slow"), WHAT), []),
-    "waiting": (lambda web: asking(IMAGE, WHAT), ["video"]),
+    "waiting": (lambda web: asking(FRAMES, WHAT), ["video"]),
     "working": (lambda web: asking(huge(), huge(), huge(), WHAT), []),
     "queued": (lambda web: asking(new(64, 64), WHAT), ["row", "row"]),
     "encoding": (lambda web: asking(*[new(1024, 1024) for _ in range(3)], WHAT), []),
@@ -93,7 +95,7 @@ def test_a_full_queue_is_told_and_empties(projector):  # noqa: F811
     with serving("--media-threads", 1, "--max-connections", 600, "--max-requests", 500) as s, contextlib.ExitStack() as stack:
         film = stack.enter_context(Open(s, "/v1/chat/completions", asking(told("hang"), WHAT)))
         until(lambda: [r for r in s.requests("media") if state(r) == "working"])
-        body = asking(IMAGE, WHAT, max_tokens=1)
+        body = asking(FRAMES, WHAT, max_tokens=1)
         crowd = [stack.enter_context(Open(s, "/v1/chat/completions", body)) for _ in range(256)]
         until(lambda: s.metrics()["plateau_media_waiting"] == 256)
         reply = s.post("/v1/chat/completions", **body)
@@ -163,7 +165,8 @@ def test_memory_may_be_refused_to_images_at_any_point(busy, lasts):
 def test_a_model_that_goes_ends_those_whose_images_are_on_their_way(projector, web):  # noqa: F811
     with serving("--drain", 0, "--allow-remote-media", "--media-threads", 1, kind=Faulty) as s, contextlib.ExitStack() as stack:
         s.order("local")
-        bodies = {"fetching": asking(image(web.url + "/slow"), WHAT), "working": asking(told("hang"), WHAT), "waiting": asking(IMAGE, WHAT)}
+        bodies = {"fetching": asking(image(web.url + "/slow"), WHAT), "working": asking(told("hang"), WHAT),
+                  "waiting": asking(FRAMES, WHAT)}
         waiting = []
         for phase, body in bodies.items():
             waiting.append(stack.enter_context(Open(s, "/v1/chat/completions", body)))
