@@ -19,6 +19,11 @@ function(plateau_library name)
   endforeach()
 endfunction()
 
+# The tests that take longest, in this order. CTest starts them first, so that no core is idle at the end.
+set(PLATEAU_LONGEST test_golden_canary test_golden test_engine_trim test_engine_canary test_guard test_tower test_engine_holders
+  test_forms test_engine_draft test_engine_head test_engine test_http test_sched_shares test_system_faults test_store_faults
+  test_engine_pressure test_engine_tier test_http_places test_held test_engine_prefix test_tokenizer test_template_cost)
+
 # plateau_test(NAME LAYER... [LABELS LABEL...] [TIMEOUT SECONDS]): tests/.../NAME.c as a cmocka program in
 # CTest, labelled with its folder's name and with LABELS. Two labels choose where else it runs:
 #   threads   also under ThreadSanitizer
@@ -43,6 +48,11 @@ function(plateau_test name)
   endforeach()
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${folder};${arg_LABELS}")
+  list(FIND PLATEAU_LONGEST ${name} place)
+  if(NOT place EQUAL -1)
+    math(EXPR cost "1000 - ${place}")
+    set_tests_properties(${name} PROPERTIES COST ${cost})
+  endif()
   if(threads IN_LIST arg_LABELS)
     add_dependencies(threads_tests ${name})
   endif()

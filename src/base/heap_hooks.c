@@ -1,7 +1,8 @@
 /* heap_hooks.c - the malloc family as heap_watch.h wants to see it; empty unless PLATEAU_DEBUG or
  * PLATEAU_HEAP_HOOKS is defined.
  *
- * A sanitizer's allocator calls hooks of its own (ThreadSanitizer's not for aligned allocations). Elsewhere
+ * A sanitizer's allocator calls the hook that is installed here. ThreadSanitizer's does so for unaligned
+ * allocations only: functions in front of its own see the aligned ones. In builds without a sanitizer,
  * these functions stand before the allocator's: the program's own come first for every library. They pass on
  * to jemalloc by names that are only jemalloc's, and without it to the names under which glibc exports its
  * own allocator; looking the next malloc up with dlsym would allocate. free() and malloc_usable_size() stay
@@ -17,11 +18,20 @@
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
-#elif defined(__has_feature)
+#endif
+#ifdef __SANITIZE_THREAD__
+#define THREAD_SANITIZED 1
+#endif
+#if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
 #define SANITIZED 1
 #endif
+#if __has_feature(thread_sanitizer)
+#define THREAD_SANITIZED 1
 #endif
+#endif
+
+#define HOOK __attribute__((visibility("default"), used))
 
 extern const bool heap_hooks_are_here;
 const bool heap_hooks_are_here = true;
@@ -47,6 +57,24 @@ __attribute__((constructor)) static void install(void)
 {
     __sanitizer_install_malloc_and_free_hooks(on_malloc, on_free);
 }
+
+#ifdef THREAD_SANITIZED
+/* NAME of the program calls the sanitizer's NAME, which is a weak symbol beside __interceptor_NAME. */
+#define ALIGNED(type, name, parameters, arguments)                                                           \
+    type name parameters;                                                                                    \
+    type __interceptor_##name parameters;                                                                    \
+    HOOK type name parameters                                                                                \
+    {                                                                                                        \
+        heap_watch_see();                                                                                    \
+        return __interceptor_##name arguments;                                                               \
+    }
+
+ALIGNED(void *, aligned_alloc, (size_t alignment, size_t bytes), (alignment, bytes))
+ALIGNED(void *, memalign, (size_t alignment, size_t bytes), (alignment, bytes))
+ALIGNED(void *, valloc, (size_t bytes), (bytes))
+ALIGNED(void *, pvalloc, (size_t bytes), (bytes))
+ALIGNED(int, posix_memalign, (void **ret, size_t alignment, size_t bytes), (ret, alignment, bytes))
+#endif
 
 #else
 
@@ -103,8 +131,6 @@ static void *reallocate(void *at, size_t bytes)
     return __libc_realloc(at, bytes);
 }
 #endif
-
-#define HOOK __attribute__((visibility("default"), used))
 
 void *malloc(size_t bytes);
 void *calloc(size_t count, size_t bytes);

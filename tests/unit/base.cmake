@@ -19,7 +19,7 @@ if(PLATEAU_JEMALLOC)
   target_compile_definitions(test_units PRIVATE TEST_JEMALLOC=1)
 endif()
 
-plateau_test(test_heap_watch base)
+plateau_test(test_heap_watch base LABELS threads)
 if(NOT PLATEAU_DEBUG)
   target_sources(test_heap_watch PRIVATE ${CMAKE_SOURCE_DIR}/src/base/heap_hooks.c)
   target_compile_definitions(test_heap_watch PRIVATE PLATEAU_HEAP_HOOKS)
