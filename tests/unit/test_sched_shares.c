@@ -286,7 +286,7 @@ TEST(a_large_request_is_not_starved_by_small_ones_of_others)
     close_sched(f);
 }
 
-/* The tenant has a place, so no sequence makes room for the large request. Smaller ones pass it for a second. */
+/* The tenant has a place, so no sequence makes room for the large request. Smaller ones pass it for 1 s. */
 TEST(a_small_request_passes_a_large_one_that_lacks_pages)
 {
     struct fixture *f = open_sched(8, 40);
