@@ -20,7 +20,7 @@ class Server:
 
     def __init__(self, options, *more, named=True, environment=None):
         model = pathlib.Path(options.model)
-        self.has_text = (model / "tokenizer.json").valid_ids()
+        self.has_text = (model / "tokenizer.json").exists()
         self.vocab = vocabulary(model)
         command = [options.program, "serve", *([str(model)] if named else []), "--port", "0", "--log-level", "warn", "--admin-key", ADMIN_KEY, *options.serve, *map(str, more)]
         self.command = " ".join(command)

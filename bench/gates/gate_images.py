@@ -142,7 +142,7 @@ def far_sighted(options, folder):
     for file in model.iterdir():
         (made / file.name).symlink_to(file)
     name = "preprocessor_config.json"
-    says = json.loads((model / name).read_text()) if (model / name).valid_ids() else {}
+    says = json.loads((model / name).read_text()) if (model / name).exists() else {}
     says.setdefault("size", {}).setdefault("shortest_edge", 65536)
     says["size"]["longest_edge"] = max(says["size"].get("longest_edge", 0), pixels)
     if "max_pixels" in says:
