@@ -17,7 +17,7 @@ static void check(const struct config *c)
     ASSERT(c->heads % c->kv_heads == 0 && c->head_dim <= CONFIG_HEAD_DIM_MAX);
     ASSERT(c->rope.rot >= 2 && c->rope.rot <= c->head_dim && c->rope.rot % 2 == 0);
     ASSERT(c->full_count + c->linear_count == c->layers);
-    ASSERT(c->experts == 0 || (c->chosen >= 1 && c->chosen <= c->experts));
+    ASSERT(c->experts == 0 || (c->top_k >= 1 && c->top_k <= c->experts));
     ASSERT(page_bytes(c) % 64 == 0 && state_bytes(c) % 64 == 0);
     rope_init(&r, &c->rope);
     rope_at(&r, rope_text(c->context_max), cosines, sines);
