@@ -1,13 +1,13 @@
-/* media.c - the threads, and who lets go of a task.
+/* media.c - the threads of the media service, its queue, and the end of a task.
  *
- * A thread decodes one image or video of a task, then takes from the queue again (media_queue.h): a task of
- * many large images gives way to a small one between two of them. A single image can take many seconds, so
+ * A thread decodes one image or video of a task, then takes from the queue again (media_queue.h). So a task
+ * of many large images gives way to a small one between two of them. A single image can take many seconds, so
  * one more thread decodes only small images.
  *
- * One lock for the queue and for who holds what. A task that nobody waits for any more is dropped by whoever
- * has it: the one who leaves while it is queued or done, the worker otherwise. A video may take a minute, so
- * with several threads one is always left to images; what is fetched has a thread of its own, so that a
- * slow server far away keeps nobody's thread here. */
+ * One lock guards the queue and the ownership of tasks. A task that its exchange has left is freed by its
+ * present owner: by media_task_leave() while it is queued or done, by the worker otherwise. A video may take
+ * a minute, so with several threads one is always left to images. Fetching has a thread of its own, so that a
+ * slow remote server occupies no decoding thread. */
 #include "api/media_task.h"
 
 #include "base/check.h"
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define STACK_BYTES ((size_t)512 << 10) /* libraries' decoders keep rows and tables on it */
-#define QUEUE_PART  2                   /* of the limit, for what waits */
+#define QUEUE_PART  2                   /* queued bytes are at most the limit divided by this */
 
 bool media_allows_all_addresses;
 
@@ -54,7 +54,7 @@ static void give(void *owner, size_t bytes)
 
 /* ---- the queue ---- */
 
-/* What of it is still to be decoded. */
+/* Estimated decoding time of all parts that are not decoded yet, and of the next one. */
 static void set_cost(struct media_task *t)
 {
     t->entry.cost_ns = 0;
@@ -81,7 +81,8 @@ static void begin_waiting(struct media *m, struct media_task *t)
     put_task(m, t);
 }
 
-/* Nobody works on it any more. True: its holder has gone, so it goes. With the lock. */
+/* Ends a task that no thread works on. True: its exchange has left it, so the caller frees it. With the
+ * lock. */
 static bool end_task(struct media *m, struct media_task *t)
 {
     m->numbers.tasks++;
@@ -196,7 +197,7 @@ static bool make_part(struct media_task *t, struct media_part *p)
     return p->listed ? media_make_frames(t, p) : media_make_video(t, p);
 }
 
-/* The next part. */
+/* Decodes the next part. */
 static void work(struct media_task *t)
 {
     struct media_part *p = &t->parts[t->part_next++];
@@ -210,7 +211,7 @@ static void work(struct media_task *t)
     atomic_store(&t->frames, 0);
 }
 
-/* The task whose turn it is, or NULL; with the lock. */
+/* The next task for this thread, or NULL; with the lock. */
 static struct media_task *begin_work(struct media *m, bool small)
 {
     enum media_lane lane = m->videos_now < m->videos_max ? MEDIA_LANE_ALL : MEDIA_LANE_IMAGES;
@@ -228,7 +229,7 @@ static struct media_task *begin_work(struct media *m, bool small)
 
 enum after_work { AFTER_WAITS, AFTER_DONE, AFTER_GONE };
 
-/* Of the part that work() decoded; with the lock. */
+/* After work() has decoded a part; with the lock. */
 static enum after_work end_work(struct media *m, struct media_task *t)
 {
     m->working_count--;
@@ -282,7 +283,7 @@ static void *run_small(void *arg)
     return NULL;
 }
 
-/* ---- beginning and end ---- */
+/* ---- start and end ---- */
 
 static uint32_t processors(void)
 {
@@ -310,7 +311,7 @@ uint64_t media_stack_bytes(const struct media_opts *opts)
            (o.allow_remote ? fetch_stack_bytes() : 0);
 }
 
-/* As execvp() would find it. */
+/* Searches PATH, as execvp() does. */
 static bool find_program(const char *name)
 {
     char path[4096];

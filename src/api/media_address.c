@@ -1,8 +1,9 @@
-/* media_address.c - lists of what is not public, from the IANA's registries of special-purpose addresses.
+/* media_address.c - lists of the address ranges that are not public, from IANA's registries of
+ * special-purpose addresses.
  *
- * The guard is asked for each connection, with the address that is about to be connected to: a name that
- * resolves to another address the second time, or a redirect, gains nothing. Of IPv6 only what is assigned to
- * the public (2000::/3) passes at all. */
+ * The guard checks the address of each connection right before it is made. So a name that resolves to another
+ * address the second time, or a redirect, gains nothing. Of IPv6 only the range assigned to the public
+ * (2000::/3) can pass, and NAT64 with a public IPv4 address inside. */
 #include "api/media_address.h"
 
 #include "base/check.h"
@@ -21,7 +22,7 @@ static const struct block blocks4[] = {
     {{10}, 8},            /* private */
     {{100, 64}, 10},      /* providers' NAT */
     {{127}, 8},           /* this machine */
-    {{169, 254}, 16},     /* link-local: clouds' metadata among it */
+    {{169, 254}, 16},     /* link-local, with clouds' metadata services */
     {{172, 16}, 12},      /* private */
     {{192, 0, 0}, 24},    /* protocols' own */
     {{192, 0, 2}, 24},    /* documentation */
@@ -33,7 +34,7 @@ static const struct block blocks4[] = {
     {{198, 18}, 15},      /* benchmarks */
     {{198, 51, 100}, 24}, /* documentation */
     {{203, 0, 113}, 24},  /* documentation */
-    {{224}, 4},           /* groups */
+    {{224}, 4},           /* multicast */
     {{240}, 4},           /* reserved, and broadcast */
 };
 
@@ -66,7 +67,7 @@ static bool is_public4(const uint8_t *address)
 
 static bool is_public6(const uint8_t *address)
 {
-    /* How a network without IPv4 reaches it: what is inside decides. */
+    /* NAT64, by which a network without IPv4 reaches it: the address inside decides. */
     if (is_in(address, &nat64))
         return is_public4(address + 12);
     for (size_t i = 0; i < COUNT_OF(blocks6); i++)
@@ -121,6 +122,6 @@ const char *media_url_fault(struct slice url)
         end++;
     if (end == 0)
         return "has no host";
-    /* Credentials would go to whom the client chose, and they are how hosts are disguised. */
+    /* Credentials would go to a host of the client's choice, and they are a way to disguise a host. */
     return memchr(rest.ptr, '@', end) ? "has a user name or password in it" : NULL;
 }

@@ -1,4 +1,4 @@
-/* media_bytes.c - grows by mremap: nothing is copied, and nothing stays with an allocator. */
+/* media_bytes.c - grows by mremap, so nothing is copied and no allocator keeps freed bytes. */
 #include "api/media_bytes.h"
 
 #include "base/check.h"

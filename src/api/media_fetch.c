@@ -1,15 +1,15 @@
 /* media_fetch.c - sources from the network: one thread, one libcurl multi handle, a bounded number of
  * transfers.
  *
- * A client chooses where this server connects to, so everything that makes a request more than "give me that
- * image" is off: protocols but http and https (also behind redirects), proxies, cookies, .netrc,
- * credentials, the environment. The address of each connection is looked at when its socket is made, which is
- * after names were resolved and for each redirect again. Bytes are counted as they come, whatever
- * Content-Length says. A task's sources come one after the other.
+ * A client chooses the host that this server connects to, so a request is no more than "give me that image".
+ * Everything else is off: protocols but http and https (also after redirects), proxies, cookies, .netrc,
+ * credentials, the environment. The address of each connection is checked when its socket is made: after
+ * names were resolved, and again for each redirect. Bytes are counted as they arrive, whatever Content-Length
+ * says. A task's sources are fetched one after the other.
  *
- * libcurl asks for a name on a thread of its own, which nobody can stop, and would wait for it. So a transfer
- * whose task is left meanwhile lingers, without it, until the name is there: it keeps its place, so that
- * there are never more such threads than places, and nobody else waits. */
+ * libcurl resolves a name on a thread of its own, which cannot be stopped; removing the transfer would wait
+ * for it. So a transfer whose task is left meanwhile lingers without the task until the name is resolved. It
+ * keeps its place, so there are never more such threads than places, and no other task waits for them. */
 #include "api/media_task.h"
 
 #include "api/media_address.h"
@@ -32,17 +32,17 @@
 
 struct transfer {
     struct media_task *task; /* NULL: free, or it lingers */
-    uint32_t source;         /* of the task: the one that is under way */
+    uint32_t source;         /* of the task: index of the one under way */
     CURL *easy;
-    int sockets;  /* open now; none: its name is being asked for */
+    int sockets;  /* open now; none: its name is being resolved */
     int r;        /* why the write callback ended it: -E2BIG, -ENOMEM */
-    bool refused; /* an address was */
+    bool refused; /* an address was refused */
 };
 
 struct fetch {
     struct media *media;
     CURLM *multi;
-    struct list tasks; /* of the service's lock: those that wait for a transfer */
+    struct list tasks; /* tasks that wait for a transfer; guarded by the service's lock */
     bool stopping;     /* likewise */
     struct transfer transfers[TRANSFERS_MAX];
     pthread_t thread;
@@ -50,7 +50,7 @@ struct fetch {
     bool runs;
 };
 
-/* ---- what libcurl asks ---- */
+/* ---- libcurl's callbacks ---- */
 
 static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
 {
@@ -112,7 +112,7 @@ static CURLcode set_up(struct transfer *x, struct media_task *t, const char *url
     SET(CURLOPT_DISALLOW_USERNAME_IN_URL, 1l);
     SET(CURLOPT_FAILONERROR, 1l);
     SET(CURLOPT_NOSIGNAL, 1l);
-    SET(CURLOPT_QUICK_EXIT, 1l); /* when its time is up while its name is asked for */
+    SET(CURLOPT_QUICK_EXIT, 1l); /* a timeout does not wait for name resolution */
     SET(CURLOPT_USERAGENT, "plateau/" PLATEAU_VERSION);
     SET(CURLOPT_ACCEPT_ENCODING, NULL);
     SET(CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)o->bytes_max);
@@ -147,7 +147,7 @@ static void stop_easy(struct fetch *f, struct transfer *x)
     x->easy = NULL;
 }
 
-/* The task leaves this thread. */
+/* Ends the transfer and hands its task to media_fetched(). */
 static void let_go(struct fetch *f, struct transfer *x)
 {
     struct media_task *t = x->task;
@@ -156,7 +156,7 @@ static void let_go(struct fetch *f, struct transfer *x)
     media_fetched(t);
 }
 
-/* The same while its transfer is under way. */
+/* The same for a stopped task whose transfer is under way: without a socket the transfer lingers. */
 static void leave(struct fetch *f, struct transfer *x)
 {
     struct media_task *t = x->task;

@@ -1,8 +1,8 @@
 /* media_file.c - files of this machine that the operator lets clients name.
  *
- * The kernel keeps the way below the directory (openat2, RESOLVE_BENEATH): no "..", no link, no race with
- * somebody who moves directories leads out of it. The first look takes a path only, so that no device and no
- * pipe is opened to find out that it is one. */
+ * The kernel keeps the path below the directory (openat2, RESOLVE_BENEATH): no "..", no link and no directory
+ * that is moved meanwhile leads out of it. The first open takes the path only (O_PATH), so that no device and
+ * no pipe is opened to learn its type. */
 #include "api/media_task.h"
 
 #include "base/check.h"
@@ -23,7 +23,8 @@ static int digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The path of file:///path or file://localhost/path, its escapes resolved. False: it is none, or too long. */
+/* The path of file:///path or file://localhost/path, with its escapes resolved. False: another form, a zero
+ * byte, or too long. */
 static bool read_path(struct slice url, char ret[PATH_MAX])
 {
     struct slice heads[] = {SLICE("file:///"), SLICE("file://localhost/")};
@@ -50,7 +51,7 @@ static bool read_path(struct slice url, char ret[PATH_MAX])
     return i == url.len;
 }
 
-/* What of the path comes behind the directory; NULL: it is elsewhere. */
+/* The rest of the path after the directory; NULL: the path is not below it. */
 static const char *behind(const char *path, const char *dir)
 {
     size_t len = strlen(dir);

@@ -1,4 +1,4 @@
-/* media_image.c - images, and videos that come as a list of images. */
+/* media_image.c - decodes images, and videos that are lists of images. */
 #include "api/media_task.h"
 
 #include "base/check.h"
@@ -84,7 +84,7 @@ static bool fail_frame(struct media_task *t, struct media_part *p, uint32_t fram
     return media_fail(t, p, err_prefix(e, r, "frame %u", frame), e);
 }
 
-/* The first one decides what all are resized to. */
+/* The size of the first frame decides the size of all. */
 static bool size_frames(struct media_task *t, struct media_part *p, struct smart_size *ret)
 {
     struct decode_limits limits = limits_of(t);

@@ -1,4 +1,4 @@
-/* media_ppm.c - the header is read byte by byte: nothing of the pixels behind it may be taken with it. */
+/* media_ppm.c - reads the header byte by byte, so that no byte of the pixels after it is taken with it. */
 #include "api/media_ppm.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 
 #define DIGITS_MAX 7
 
-/* A decimal number and the white space behind it. */
+/* Reads a decimal number and the white space after it. */
 static int read_number(struct media_process *p, uint32_t *ret)
 {
     uint32_t n = 0;

@@ -1,9 +1,9 @@
-/* media_process.c - posix_spawn: the server's memory is never copied, and nothing but three pipes and the
- * input is inherited.
+/* media_process.c - posix_spawn: the server's memory is never copied, and the process inherits only three
+ * pipes and the input.
  *
- * Limits are set from here right after it was started; what it does before, its loader's work, has not seen a
- * byte of the input. It is the leader of a group of its own, so whatever it starts ends with it. It gets
- * little of a processor that others want. */
+ * The server sets its limits right after the start; until then only its loader has run, which has not seen a
+ * byte of the input. It leads a process group of its own, so all processes that it starts end with it. Its
+ * low priority leaves a busy processor to other work. */
 #include "api/media_process.h"
 
 #include "base/check.h"
@@ -22,10 +22,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LOOK_MS      50 /* how often it is looked whether to stop */
+#define LOOK_MS      50 /* interval of checks whether to stop */
 #define NICE         10
 #define FILES_MAX    32
-#define LIBRARIES_AS ((uint64_t)2 << 30) /* address space of what it is linked with; takes no memory */
+#define LIBRARIES_AS ((uint64_t)2 << 30) /* address space of its libraries; takes no memory */
 #define END_NS       (5 * NS_PER_S)      /* from its last output to its end */
 
 static void limit(pid_t pid, int what, uint64_t most)
@@ -47,7 +47,7 @@ static void limit_all(pid_t pid, const struct media_process_opts *o)
     setpriority(PRIO_PROCESS, (id_t)pid, NICE);
 }
 
-/* No signal is blocked or ignored in it, whatever is here. */
+/* In the process no signal is blocked or ignored, whatever the server blocks. */
 static int set_attributes(posix_spawnattr_t *a)
 {
     sigset_t none, all;
@@ -80,7 +80,7 @@ static int set_files(posix_spawn_file_actions_t *f, int input, int out, int err)
 
 static int spawn(const struct media_process_opts *o, int out, int err, pid_t *ret)
 {
-    /* The server's keys may stand in its own. */
+    /* Not the server's environment, which may contain its keys. */
     char path[4096];
     char *environment[] = {path, (char[]){"LC_ALL=C"}, NULL};
     posix_spawnattr_t attributes;
@@ -130,7 +130,7 @@ int media_process_start(struct media_process *p, const struct media_process_opts
     return 0;
 }
 
-/* What it says goes nowhere but into our log: without control characters, and not more than a line. */
+/* Its stderr goes only into the log: without control characters, and at most one line. */
 static void hear(struct media_process *p)
 {
     char text[512];
@@ -147,7 +147,7 @@ static void hear(struct media_process *p)
     }
 }
 
-/* Until something can be read. 0, -ECANCELED or -ETIMEDOUT. */
+/* Waits until its output can be read. 0, -ECANCELED or -ETIMEDOUT. */
 static int wait_for_output(struct media_process *p)
 {
     for (;;) {
@@ -184,7 +184,7 @@ int media_process_read(struct media_process *p, void *to, size_t bytes, size_t *
     return 0;
 }
 
-/* True: it has ended by itself. */
+/* Returns whether it has ended by itself. */
 static bool wait_for_end(struct media_process *p)
 {
     uint64_t until_ns = MIN_OF(p->deadline_ns, clock_now_ns() + END_NS);

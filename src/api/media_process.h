@@ -1,5 +1,5 @@
-/* media_process.h - a program that reads what a client sent: started without a shell, bounded, and ended with
- * all it has started. One thread at a time. */
+/* media_process.h - a program that reads a client's bytes: started without a shell, with limits, and ended
+ * together with all processes that it has started. One thread at a time. */
 #ifndef PLATEAU_API_MEDIA_PROCESS_H
 #define PLATEAU_API_MEDIA_PROCESS_H
 
@@ -11,14 +11,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define MEDIA_PROCESS_INPUT "/proc/self/fd/3" /* where it finds its input */
+#define MEDIA_PROCESS_INPUT "/proc/self/fd/3" /* the path of its input */
 #define MEDIA_PROCESS_SAID  1024
 
 struct media_process_opts {
     const char *const *argv; /* NULL ends it; argv[0] is looked up in PATH */
     int input;
-    uint64_t memory_bytes; /* that it may write to */
-    uint64_t deadline_ns;  /* clock time; it has no more seconds of a processor than there are until then */
+    uint64_t memory_bytes; /* the limit of the memory that it may write to */
+    uint64_t deadline_ns;  /* clock time; the seconds until then also limit its processor time */
     const atomic_bool *stop;
 };
 
@@ -27,16 +27,17 @@ struct media_process {
     int pidfd, out, err;
     uint64_t deadline_ns;
     const atomic_bool *stop;
-    char said[MEDIA_PROCESS_SAID]; /* the beginning of what it wrote to stderr; terminated, one line */
+    char said[MEDIA_PROCESS_SAID]; /* the start of its stderr, as one line; terminated */
     size_t said_len;
 };
 
-/* 0, or what the system said. */
+/* 0, or the system's error. */
 int media_process_start(struct media_process *p, const struct media_process_opts *opts);
-/* Reads its output until `bytes` are there or it ends. 0, -ECANCELED, or -ETIMEDOUT. */
+/* Reads its output until `bytes` are there or the output ends. 0, -ECANCELED, -ETIMEDOUT, or the system's
+ * error. */
 int media_process_read(struct media_process *p, void *to, size_t bytes, size_t *ret);
-/* Waits for its end, not beyond its deadline; then, or when it is told to stop, it is killed. True: it ended
- * by itself, and well. */
+/* Waits for its end, at most 5 s and not beyond its deadline; then, or when `stop` is set, kills it. True: it
+ * ended by itself with status 0. */
 bool media_process_end(struct media_process *p);
 
 #endif

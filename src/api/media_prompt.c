@@ -1,6 +1,6 @@
 /* media_prompt.c - a walk over placeholders, once over bytes, once over tokens.
  *
- * Times of a video are written before tokenizing, as the reference does it, for words before and after them
+ * Times of a video are written before tokenizing, as the reference does it: words before and after them
  * may share a token with them. The tokens of images, of which there may be ten thousand, are multiplied
  * after it. */
 #include "api/media_prompt.h"
@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-/* ---- who wrote it ---- */
+/* ---- marks ---- */
 
 struct media_marks media_marks_of(const struct model_vision *v, const struct tokenizer *t)
 {
@@ -60,7 +60,7 @@ static bool refuse_count(uint32_t parts, uint32_t found, struct reject *why)
         parts, found);
 }
 
-/* The next placeholder at or after `from`; its length is 0 when there is none. */
+/* The next placeholder at or after `from`; of length 0 at the end. */
 static struct slice next_mark(const struct media_marks *m, struct slice text, size_t from, size_t *at)
 {
     size_t image = m->image.len ? slice_find(text, m->image, from) : SIZE_MAX;
@@ -71,12 +71,13 @@ static struct slice next_mark(const struct media_marks *m, struct slice text, si
     return image < video ? m->image : m->video;
 }
 
-/* What is written instead, and from where to where it is. */
+/* The range of the text that is replaced. */
 struct edit {
     size_t from, to;
 };
 
-/* Start and end are written anew for each pair, so those around the placeholder go. */
+/* A video's marks of start and end are written for each pair, so the range includes those around the
+ * placeholder. */
 static struct edit edit_of(const struct media_marks *m, struct slice text, size_t at, bool video)
 {
     struct edit e = {at, at + (video ? m->video.len : m->image.len)};
@@ -98,8 +99,8 @@ static void write_pairs(const struct media_marks *m, const struct media_result *
     }
 }
 
-/* Cuts up to `until` of the text lie `by` further on in what has been written; one inside of what was
- * replaced lies before it. */
+/* Moves the cuts up to `until` of the text to their offsets in the written text. A cut inside the replaced
+ * range moves to its start. */
 static uint32_t move_cuts(struct chat_cuts *cuts, uint32_t next, size_t until, size_t written, size_t read)
 {
     while (cuts && next < cuts->count && cuts->bytes[next] <= until) {

@@ -1,8 +1,8 @@
 /* media_queue.c - a list that is searched, which takes a few microseconds: its length is at most `tasks_max`
  * and one more for each thread.
  *
- * Fairness among tenants is start-time fair queueing, as in prep_queue.c: a tenant's counter rises by the
- * estimated time taken, and a tenant that comes back begins where the tenant taken from last stands. */
+ * Fairness among tenants is start-time fair queueing, as in prep_queue.c. A tenant's counter rises by the
+ * estimated time taken. A tenant that comes back begins where the tenant taken from last stands. */
 #include "api/media_queue.h"
 
 #include "base/check.h"

@@ -1,11 +1,11 @@
 /* media_queue.h - the order of tasks that wait for a decoding thread: tenants in turn, small before large,
  * with aging.
  *
- * The tenant with the least decoding time served goes first. Of one tenant, the entry with the smallest key:
- * its arrival plus the estimated time of its decoding, 10 s at most. So a small image overtakes large ones,
- * and no entry waits behind one of its tenant that came more than 10 s after it.
+ * The tenant with the least decoding time served goes first. Of one tenant, the entry with the smallest key
+ * goes first: its arrival plus the estimated time of its decoding, 10 s at most. So a small image overtakes
+ * large ones, and no entry waits for one of its tenant that came more than 10 s after it.
  *
- * Entries lie within their tasks; the queue allocates nothing. The caller's lock. */
+ * Entries lie within their tasks; the queue allocates nothing. Guarded by the caller's lock. */
 #ifndef PLATEAU_API_MEDIA_QUEUE_H
 #define PLATEAU_API_MEDIA_QUEUE_H
 
@@ -21,7 +21,7 @@
 
 struct media_entry {
     struct list link; /* in the queue; list_init() before it is put */
-    /* The caller's. */
+    /* Set by the caller. */
     uint64_t tenant;
     uint64_t arrived_ns;
     uint64_t cost_ns; /* estimate of the work left */
@@ -39,7 +39,7 @@ struct media_queue {
 void media_queue_init(struct media_queue *q);
 void media_queue_put(struct media_queue *q, struct media_entry *e);
 void media_queue_remove(struct media_queue *q, struct media_entry *e);
-/* What the thread may take. */
+/* Which entries a thread may take. */
 enum media_lane {
     MEDIA_LANE_SMALL, /* images with turns of at most MEDIA_SMALL_NS */
     MEDIA_LANE_IMAGES,

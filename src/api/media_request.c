@@ -1,8 +1,8 @@
 /* media_request.c - between an exchange and the media service.
  *
  * A request waits for its images as it waits for its model: as a struct on the network thread's list, so
- * whatever ends a request ends that wait. It is told that its task is done by the same descriptor that tells
- * of models. */
+ * whatever ends a request ends that wait. The descriptor that signals changes of models also signals that a
+ * task is done. */
 #include "api/media_request.h"
 
 #include "api/memory_refusal.h"
@@ -18,7 +18,7 @@ static bool no_memory(struct exchange *x)
     return memory_refusal_of(x->api, &x->memory, &x->reject);
 }
 
-/* Of the account `media`: for this request it is too small, or others fill it. */
+/* The account `media` refused: its limit is too small for this request, or other requests fill it. */
 static bool refuse_memory(struct exchange *x, size_t wanted)
 {
     struct account *media = media_account(x->api->media);
@@ -31,7 +31,7 @@ static bool refuse_memory(struct exchange *x, size_t wanted)
     return memory_refusal(x->api, media, wanted, atomic_load(&x->api->requests_now) - 1, &x->reject);
 }
 
-/* ---- asking ---- */
+/* ---- submission ---- */
 
 static bool refuse_blind(struct exchange *x)
 {
@@ -118,7 +118,7 @@ static bool check_texts(struct exchange *x, const struct media_marks *m)
     return true;
 }
 
-/* One result after the other; the request's memory. NULL: it was refused. */
+/* The results of all parts in order, in the request's memory. NULL: the memory was refused. */
 static struct media_result *results_of(struct exchange *x, struct media_places *ret)
 {
     uint32_t count = media_task_parts(x->media);

@@ -1,5 +1,5 @@
-/* media_sample.c - the reference's arithmetic, in the reference's order: it decides between two
- * neighbours. */
+/* media_sample.c - the reference's arithmetic in the reference's order: rounding decides between two
+ * neighbouring frames. */
 #include "api/media_sample.h"
 
 #include "base/check.h"

@@ -1,9 +1,9 @@
-/* media_task.c - from a request's parts to a task: what can be refused without work is refused here, on the
- * caller's thread.
+/* media_task.c - from a request's parts to a task. Parts that can be refused without decoding are refused
+ * here, on the caller's thread.
  *
- * A task lies in an arena of its own, so that it is charged to the account `media` whole and goes whole.
- * Bytes of data URLs come out of the request's JSON here: what waits in the service's queue is a third
- * smaller, and none of the request's memory. */
+ * A task has an arena of its own, so all of it is charged to the account `media` and freed as a whole. Bytes
+ * of data URLs are decoded from the request's JSON here. In the service's queue they take none of the
+ * request's memory, and are smaller than in JSON, where base64 adds a third. */
 #include "api/media_task.h"
 
 #include "api/media_address.h"
@@ -229,7 +229,7 @@ bool media_task_create(struct media *m, const struct request *r, const struct mo
     return false;
 }
 
-/* ---- what became of it ---- */
+/* ---- results ---- */
 
 enum media_state media_task_state(const struct media_task *t)
 {

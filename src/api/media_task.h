@@ -1,4 +1,4 @@
-/* media_task.h - what the files of the media service share: the service and its tasks. Not for others. */
+/* media_task.h - the service and its tasks, for the files of the media service only. */
 #ifndef PLATEAU_API_MEDIA_TASK_H
 #define PLATEAU_API_MEDIA_TASK_H
 
@@ -19,8 +19,8 @@ enum media_origin { MEDIA_FROM_BYTES, MEDIA_FROM_NETWORK, MEDIA_FROM_FILE };
 
 struct media_source {
     enum media_origin origin;
-    const char *url;          /* of the task's arena; NULL: bytes */
-    struct media_bytes bytes; /* there, or fetched; gone when they have been decoded */
+    const char *url;          /* in the task's arena; NULL: bytes */
+    struct media_bytes bytes; /* copied or fetched; freed once they are decoded */
     uint32_t part;
 };
 
@@ -31,7 +31,7 @@ struct media_part {
     double fps;  /* NAN: not given */
     struct media_source *sources;
     uint32_t source_count;
-    uint64_t cost_ns; /* estimated time of its decoding */
+    uint64_t cost_ns; /* estimated decoding time */
     /* The result. */
     struct image **images;
     double *seconds;
@@ -47,22 +47,22 @@ struct media_task {
     uint32_t part_count;
     struct media_source *sources;
     uint32_t source_count;
-    uint64_t bytes; /* of sources that came with it */
+    uint64_t bytes; /* encoded bytes of its sources; guarded by the service's lock after media_submit() */
     bool remote, video;
 
-    /* Of the service's lock. */
+    /* Guarded by the service's lock. */
     struct list link;                /* in the list of the fetching thread */
     struct media_entry entry;        /* in the queue for a decoding thread */
-    bool left;                       /* nobody waits for it any more */
-    _Atomic int state;               /* enum media_state; read by anybody */
-    _Atomic uint64_t waits_since_ns; /* 0: it is being fetched or worked on, or done; likewise */
+    bool left;                       /* its exchange has left it */
+    _Atomic int state;               /* enum media_state; any thread reads it */
+    _Atomic uint64_t waits_since_ns; /* 0: it is being fetched or worked on, or done; any thread reads it */
 
-    atomic_bool stop; /* whoever works on it stops */
-    /* Who works on it, then who holds it. */
+    atomic_bool stop; /* the fetch or decoder that works on it stops */
+    /* Owned by the thread that works on it, then by the exchange that holds it. */
     struct reject why;
     bool failed;
     size_t wanted;
-    uint64_t work_ns;   /* so far */
+    uint64_t work_ns;   /* decoding time up to now */
     uint32_t part_next; /* the first part that has not been decoded */
     /* Progress. */
     _Atomic uint32_t parts_done;
@@ -72,77 +72,77 @@ struct media_task {
 struct media {
     /* Set by media_create(), then constant. */
     struct media_opts opts;
-    struct charge charge;  /* of opts.account, remembers what was refused; of images too */
-    struct account *video; /* what videos' processes take */
+    struct charge charge;  /* of opts.account, also for images; remembers the refused bytes */
+    struct account *video; /* memory of videos' processes */
     int dir;               /* opts.dir, -1: none */
-    char *dir_path;        /* the same as the system names it */
+    char *dir_path;        /* the same, as a canonical path */
     bool has_ffmpeg;
     uint64_t limit;
-    struct fetch *fetch;                      /* NULL: nothing is fetched */
+    struct fetch *fetch;                      /* NULL: remote media are off */
     pthread_t threads[MEDIA_THREADS_MAX + 1]; /* the first decodes small images only */
     struct thread_stack stacks[MEDIA_THREADS_MAX + 1];
     uint32_t thread_count;
 
     pthread_mutex_t lock;
     pthread_cond_t work;
-    /* Of the lock. */
+    /* Guarded by the lock. */
     bool stopping;
     struct media_queue waiting;
     uint32_t working_count, fetching_count;
-    uint32_t videos_now, videos_max; /* so that one thread is always there for images */
+    uint32_t videos_now, videos_max; /* of several threads one is always left to images */
     uint64_t queued_bytes;
-    uint64_t task_ns; /* of work, as of late */
+    uint64_t task_ns; /* moving average of a task's decoding time */
     struct media_numbers numbers;
 
     _Atomic uint64_t images_made, videos_made, frames_made, bytes_fetched, addresses_refused;
 };
 
-/* What the charge refused last on this thread. */
+/* Bytes of the charge's last refusal on this thread. */
 size_t media_refused_bytes(void);
 
 /* Refuses a part: "messages[0].content[1] ...". Returns false. */
 bool media_refuse(struct media_task *t, const struct media_part *p, enum reject_kind kind, const char *format,
                   ...) __attribute__((format(printf, 4, 5)));
-/* What a call that filled `e` returned: -ENOMEM is nobody's fault but memory's, -ECANCELED needs no words,
- * else 400. Returns false. */
+/* Fails the task for `r`, the error of a call that filled `e`. -ENOMEM keeps the refused bytes for `wanted`
+ * and, like -ECANCELED, has no message; other errors are a 400. Returns false. */
 bool media_fail(struct media_task *t, const struct media_part *p, int r, const struct err *e);
 
-/* media_fetch.c: all sources from the network; then the task goes to media_fetched(). A thread of its own. */
+/* media_fetch.c: fetches all sources from the network, then calls media_fetched(). On a thread of its own. */
 int fetch_create(struct media *m, struct fetch **ret);
 void fetch_free(struct fetch *f);
 uint64_t fetch_stack_bytes(void);
-/* With the service's lock. */
+/* With the service's lock held. */
 void fetch_put(struct fetch *f, struct media_task *t);
-/* With the service's lock: true, and nothing has been fetched for it; else its thread is woken, to see that
- * it has been told to stop. */
+/* With the service's lock held. True: no fetch has begun, and the task is the caller's again. Else wakes the
+ * fetching thread, which then sees that the task is to stop. */
 bool fetch_take_back(struct fetch *f, struct media_task *t);
-/* With the lock not held: its sources are here, or it has failed. */
+/* Without the lock held: the task's sources are here, or it has failed. */
 void media_fetched(struct media_task *t);
 
-/* media_file.c: opens the file of a file: URL, below the directory of --media-dir, whatever links and dots
- * are on the way. Returns the descriptor of a regular file, or what is wrong with words in e. */
+/* media_file.c: opens the file of a file: URL. No link and no ".." on the path leads out of the directory of
+ * --media-dir. Returns the descriptor of a regular file, or an error with its sentence in `e`. */
 int media_file_open(const struct media *m, struct slice url, struct err *e);
-/* How long it is, if that is more than nothing and at most bytes_max; ret may be NULL. */
+/* Returns the file's length, which must be 1 to bytes_max; `ret` may be NULL. 0, -EINVAL (empty or
+ * unreadable), -E2BIG. */
 int media_file_check(int fd, size_t bytes_max, size_t *ret, struct err *e);
-/* Reads all of it, at most bytes_max. */
+/* Reads the whole file. 0, -ENOMEM, or as media_file_check(). */
 int media_file_read(int fd, size_t bytes_max, const struct charge *charge, struct media_bytes *ret,
                     struct err *e);
 
-/* media_image.c: estimates the time of each part's decoding, from headers where they are there. */
+/* media_image.c: estimates the decoding time of each part, from image headers where the bytes are here. */
 void media_measure(struct media_task *t);
-/* One part to its images. False: the task has failed. */
+/* Decode one part to its images. False: the task has failed. */
 bool media_make_image(struct media_task *t, struct media_part *p);
 bool media_make_frames(struct media_task *t, struct media_part *p);
 /* media_video.c */
 bool media_make_video(struct media_task *t, struct media_part *p);
-/* Room for so many images and their times. */
+/* Makes room for `count` images and their times in the task's arena. False: the task has failed. */
 bool media_make_room(struct media_task *t, struct media_part *p, uint32_t count);
-/* Of a video that is looked at: the model's limit, or the operator's. */
+/* Limit of the frames sampled from a video: the model's, or the operator's if that is lower. */
 uint32_t media_frames_max(const struct media_task *t);
-/* What so many frames of a video are resized within: all together, and none beyond what an image may
- * have. */
+/* Pixel bounds for `frames` frames of a video: for their sum, and for each at most those of an image. */
 struct smart_bounds media_video_bounds(const struct media_task *t, uint32_t frames);
-/* Nobody holds it. */
+/* Frees a task that no thread and no exchange holds. */
 void media_task_free(struct media_task *t);
 
 #endif

@@ -1,10 +1,10 @@
-/* media_video.c - a video's file to pairs of frames, by ffprobe and ffmpeg.
+/* media_video.c - decodes a video's file to pairs of frames, with ffprobe and ffmpeg.
  *
- * What a client sent is read by another process that can do nothing but write to its pipe. It finds the file
- * as its descriptor 3: an anonymous file in memory, or the one below --media-dir. It may open local
- * descriptors only, by formats that name no other file (no playlists), with a fixed list of decoders. Its
- * frames come one by one as PPM, which says each one's size, and are resized as they come: of a video of any
- * length there are one frame as it is and the pairs that the model looks at. */
+ * Another process reads the client's bytes, and can do nothing but write to its pipe. It finds the file as
+ * its descriptor 3: an anonymous file in memory, or the one below --media-dir. It may open local descriptors
+ * only, by formats that name no other file (no playlists), with a fixed list of decoders. Its frames arrive
+ * one by one as PPM, which states each one's size, and are resized at once. So memory has one unscaled frame
+ * and the pairs that the model samples, whatever the video's length. */
 #include "api/media_ppm.h"
 #include "api/media_process.h"
 #include "api/media_sample.h"
@@ -26,30 +26,30 @@
 #define CODECS                                                                                               \
     "h264,hevc,vp8,vp9,libvpx,libvpx-vp9,av1,libdav1d,mpeg4,msmpeg4v3,mpeg2video,mpeg1video,h263,mjpeg,"     \
     "theora,flv,wmv2,wmv3,vc1,prores,ffv1,gif,rawvideo,png"
-#define BASE_BYTES  ((uint64_t)80 << 20) /* what ffmpeg writes to before it has seen a frame; measured: 40 */
-#define PIXEL_BYTES 48 /* and for each pixel of a frame: those it refers to, and the converted one */
+#define BASE_BYTES  ((uint64_t)80 << 20) /* memory ffmpeg writes to before it has a frame; measured: 40 */
+#define PIXEL_BYTES 48 /* and for each pixel of a frame: reference frames and the converted one */
 #define PROBE_BYTES ((uint64_t)96 << 20)
-#define TERM_BYTES  64   /* of what selects a frame, as text; 42 are used at most */
-#define FRAMES_MOST 3000 /* to be selected: Linux takes arguments of 128 KiB */
+#define TERM_BYTES  64   /* of the text that selects a frame; 42 are used at most */
+#define FRAMES_MOST 3000 /* selected frames: Linux takes arguments of 128 KiB */
 #define SHORT_BY    3    /* frames that may be missing at the end: packets that show nothing */
-#define SAID_BYTES  4096 /* of what ffprobe says */
+#define SAID_BYTES  4096 /* of ffprobe's output */
 #define NO_VIDEO                                                                                             \
     "is not a video in a supported format (MP4, WebM, Matroska, AVI, MPEG and some more), or is broken"
 
 struct video {
     struct media_task *task;
     struct media_part *part;
-    int fd;              /* what the processes read */
-    uint64_t file_bytes; /* of it in memory, charged */
+    int fd;              /* input of the processes */
+    uint64_t file_bytes; /* of the file in memory, charged */
     uint64_t deadline_ns;
     uint32_t width, height, frames; /* as the file says */
     double fps, seconds;
-    uint32_t count; /* to be looked at */
+    uint32_t count; /* sampled frames */
     struct media_process process;
-    struct media_bytes frame; /* as it comes */
+    struct media_bytes frame; /* before resizing */
 };
 
-/* ---- memory of others ---- */
+/* ---- memory of the processes ---- */
 
 static int charge_video(struct video *v, uint64_t bytes)
 {
@@ -69,7 +69,7 @@ static void give_video(struct video *v, uint64_t bytes)
     account_release(m->video, bytes);
 }
 
-/* Not by way of media_fail(): the account that refused is another. */
+/* Not with media_fail(), which reports the account `media`: its child `video` refused. */
 static bool fail_memory(struct video *v)
 {
     v->task->failed = true;
@@ -130,7 +130,7 @@ static bool open_file(struct video *v)
     return r >= 0 || media_fail(t, v->part, r, &e);
 }
 
-/* ---- what it is ---- */
+/* ---- ffprobe ---- */
 
 static bool start(struct video *v, const char *const *argv, uint64_t memory_bytes)
 {
@@ -149,7 +149,7 @@ static bool start(struct video *v, const char *const *argv, uint64_t memory_byte
     return fail(v, -EINVAL, "is a video, and ffmpeg could not be started");
 }
 
-/* True: it ended well. */
+/* True: it ended by itself with status 0. */
 static bool end(struct video *v, uint64_t memory_bytes, const char *program)
 {
     bool well = media_process_end(&v->process);
@@ -161,7 +161,7 @@ static bool end(struct video *v, uint64_t memory_bytes, const char *program)
     return well;
 }
 
-/* The number behind "name=" on a line of its own; NAN: there is none. A quotient is divided. */
+/* The number after "name=" on a line of its own; NAN: no such line, or no number. A quotient is divided. */
 static double find_number(const char *text, const char *name)
 {
     size_t len = strlen(name);
@@ -243,11 +243,11 @@ static bool probe(struct video *v)
     return check(v, said);
 }
 
-/* ---- its frames ---- */
+/* ---- frames ---- */
 
-/* The frames from `first` to before `end` of those to be looked at, as an expression of the number n: a
- * comparison that halves them, until one is left. (Of a sum ffmpeg takes a hundred terms and no more.)
- * Returns how long it is. */
+/* Writes the sampled frames from `first` to before `end` as an expression of the frame number n: nested
+ * comparisons, each of which halves the range until one frame is left. (ffmpeg takes a sum of at most a
+ * hundred terms.) Returns the length. */
 static size_t write_choice(const struct video *v, uint32_t first, uint32_t end, char *to)
 {
     uint32_t middle = first + (end - first) / 2;
@@ -282,7 +282,7 @@ static bool start_frames(struct video *v, uint64_t memory_bytes)
                                 "-v",
                                 "error",
                                 "-nostdin",
-                                "-xerror", /* frames that it would patch up are not what was filmed */
+                                "-xerror", /* a frame with concealed errors is not what the camera recorded */
                                 "-threads",
                                 "1",
                                 "-protocol_whitelist",
@@ -301,7 +301,7 @@ static bool start_frames(struct video *v, uint64_t memory_bytes)
                                 "passthrough",
                                 "-sws_flags",
                                 "bicubic+accurate_rnd+full_chroma_int",
-                                "-pix_fmt", /* of 10 bits and more it would make PPM of 16 */
+                                "-pix_fmt", /* from 10 bits and more it would make PPM of 16 */
                                 "rgb24",
                                 "-c:v",
                                 "ppm",
@@ -353,7 +353,7 @@ static int put_frame(struct video *v, uint32_t i, uint32_t width, uint32_t heigh
     return r;
 }
 
-/* An odd one is its own partner. */
+/* A last frame without a partner counts twice. */
 static double pair_seconds(const struct video *v, uint32_t pair)
 {
     uint32_t first = media_sample_index(v->frames, v->count, 2 * pair);
@@ -361,7 +361,8 @@ static double pair_seconds(const struct video *v, uint32_t pair)
     return (first / v->fps + second / v->fps) / 2;
 }
 
-/* All frames; those that are missing at the end are the last one again. -EPIPE: more are. */
+/* Takes all sampled frames. Up to SHORT_BY missing at the end repeat the last one; -EPIPE: more are
+ * missing. */
 static int take_frames(struct video *v, struct err *e)
 {
     struct media_task *t = v->task;

@@ -1,4 +1,4 @@
-/* err.h - a failure as a sentence, for the person who has to act on it.
+/* err.h - a failure as a sentence, for the operator or client that has to act on it.
  *
  * Functions return 0 or a negative errno value. Readers of foreign data (files, requests) also fill a
  * struct err: the mistake, its place, and the limit. Modules never log; they return this. */

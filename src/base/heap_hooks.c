@@ -1,4 +1,4 @@
-/* heap_hooks.c - the malloc family as heap_watch.h wants to see it; empty unless PLATEAU_DEBUG or
+/* heap_hooks.c - the malloc family with the counting of heap_watch.h; empty unless PLATEAU_DEBUG or
  * PLATEAU_HEAP_HOOKS is defined.
  *
  * A sanitizer's allocator calls the hook that is installed here. ThreadSanitizer's does so for unaligned

@@ -2,9 +2,9 @@
  *
  * SCHED_IDLE has 3 parts where nice 0 has 1024: on a machine with all processors busy a load would take
  * hundreds of times as long. One piece that took eight times its processor time is the sign, if this process
- * used less than seven eighths of the processors meanwhile. Then pieces at nice 0 with pauses between them get
- * their share for some seconds, after which SCHED_IDLE is tried again. Without the second condition the steps
- * of a stream are such a sign: on two cores its gaps rose from 1.4 to 6.8 ms while a model loaded. */
+ * used less than seven eighths of the processors meanwhile. Then pieces at nice 0 with pauses between them
+ * get their share for some seconds, after which SCHED_IDLE is tried again. Without the second condition the
+ * steps of a stream are such a sign: on two cores its gaps rose from 1.4 to 6.8 ms while a model loaded. */
 #include "base/pace.h"
 
 #include "base/check.h"

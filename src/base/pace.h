@@ -1,11 +1,11 @@
 /* pace.h - runs a long task, such as a load, without slowing other work of this process.
  *
  * The task calls pace_next() after each piece of its work, of a few milliseconds at most, and says whether
- * others compute. While they do not, it runs as any thread of nice 0. While they do, it runs as
- * SCHED_IDLE. If other programs leave it less than an eighth of a processor, or if the system would not let it
- * return from there (RLIMIT_NICE), it runs at nice 0 and sleeps three times as long as it works. So it
- * never stands still because other programs use all processors. While this process itself uses them all, the
- * task stays at SCHED_IDLE. Each thread for itself. */
+ * others compute. While they do not, it runs as any thread of nice 0. While they do, it runs as SCHED_IDLE.
+ * If other programs leave it less than an eighth of a processor, or if the system would not let it return
+ * from there (RLIMIT_NICE), it runs at nice 0. It then sleeps three times as long as it works. So it never
+ * stands still because other programs use all processors. While this process itself uses them all, the task
+ * stays at SCHED_IDLE. Each thread for itself. */
 #ifndef PLATEAU_BASE_PACE_H
 #define PLATEAU_BASE_PACE_H
 

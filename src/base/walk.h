@@ -1,7 +1,7 @@
-/* walk.h - a look at everything in a structure, which can be called off.
+/* walk.h - a walk over all parts of a structure, which can be called off.
  *
- * The walks that check invariants at idle take time with each page of a pool. A walk counts the things it
- * looks at and asks every WALK_ASKS of them whether to go on; one that is called off has found nothing and
+ * The walks that check invariants at idle take time with each page of a pool. A walk counts the parts that it
+ * visits, and asks every WALK_ASKS of them whether to go on. A walk that is called off has found nothing and
  * begins again another time. */
 #ifndef PLATEAU_BASE_WALK_H
 #define PLATEAU_BASE_WALK_H
@@ -14,7 +14,7 @@
 struct walk {
     bool (*goes_on)(void *arg); /* NULL: to the end */
     void *arg;
-    uint64_t looked; /* things so far */
+    uint64_t looked; /* things counted */
     bool called_off;
 };
 

@@ -2,9 +2,10 @@
  *
  * Each operation has a plain reference and tiers; kern_ops_init() fills the table from the reference upwards
  * for the flags it is given. The process picks one tier per operation at start and keeps it.
- * An output element is one fixed sequence of operations: it depends on the row's own tokens and absolute
- * positions, never on how many columns, rows, chunks or threads share the step. Callers split outputs among
- * threads, never a sum. All pointers are to f32, 4-byte aligned, and do not overlap unless said so. */
+ *
+ * An output element is one fixed sequence of operations. It depends on the sequence's own tokens and absolute
+ * positions, never on how many columns, sequences, chunks or threads share the step. Callers split outputs
+ * among threads, never a sum. All pointers are to f32, 4-byte aligned, and do not overlap unless said so. */
 #ifndef PLATEAU_KERNEL_KERN_H
 #define PLATEAU_KERNEL_KERN_H
 
@@ -15,7 +16,7 @@ enum {
     KERN_CPU_AVX2 = 1 << 0,   /* AVX2, FMA, F16C */
     KERN_CPU_AVX512 = 1 << 1, /* F, BW, DQ, VL */
 };
-/* What this machine has and the system lets us use. */
+/* Flags of the tiers that this machine has and the system lets us use. */
 unsigned kern_cpu_flags(void);
 
 /* Columns of a matrix product: y[c][i] = W[i] . x[c]. Pointers per column, so that experts gather their
@@ -60,37 +61,38 @@ typedef void kern_add_scaled_fn(float *y, const float *x, float s, uint32_t n);
 typedef void kern_rope_fn(float *x, const float *c, const float *s, uint32_t half);
 
 /* Causal depthwise convolution and SiLU over the channels [channel_begin, channel_end), multiples of 16 but
- * for the end: y[t][c] = silu(sum over i < conv_width of w[i][c] * u[t - conv_width + 1 + i][c]); u before
- * the first token comes from state_in, the previous conv_width - 1 raw inputs [conv_width - 1][channels]
- * (NULL: zeros); state_out (may be state_in) gets the last conv_width - 1 of them. Order: i ascending, fma.
- * conv_width <= 8. Inputs that were pending: state_in is followed by pending_u, `pending` raw inputs, before
- * the first token. With `keep_pending` state_out gets the last conv_width - 1 inputs before the first token
- * instead of those behind the last. */
+ * for the end. conv_width <= 8; order: i ascending, fma:
+ *   y[t][c] = silu(sum over i < conv_width of w[i][c] * u[t - conv_width + 1 + i][c]).
+ * u before the first token comes from state_in, the previous conv_width - 1 raw inputs
+ * [conv_width - 1][channels] (NULL: zeros). state_out (may be state_in) gets the last conv_width - 1 of them.
+ * Inputs that were pending: state_in is followed by pending_u, `pending` raw inputs, before the first token.
+ * With `keep_pending` state_out gets the last conv_width - 1 inputs before the first token instead of those
+ * up to the last. */
 struct kern_conv {
     float *y;       /* [tokens][y_stride] */
     const float *u; /* [tokens][u_stride] */
     const float *w; /* [conv_width][channels] */
     const float *state_in;
     float *state_out;
-    const float *pending_u; /* [pending][pending_stride]; not looked at with pending == 0 */
+    const float *pending_u; /* [pending][pending_stride]; not read with pending == 0 */
     uint32_t tokens, channels, conv_width, pending;
     size_t y_stride, u_stride, pending_stride;
     bool keep_pending;
 };
 typedef void kern_conv_fn(const struct kern_conv *a, uint32_t channel_begin, uint32_t channel_end);
 
-/* The gated delta rule of one value head, as the recurrence, for the columns [column_begin, column_end) of
- * the state S [dk][dv] (multiples of 16 but for the end), token after token (contract 2.7, step 6):
- *   S *= alpha[t]; m = S^T k[t]; d = beta[t] (v[t] - m); S += k[t] d^T; o[t] = S^T q[t]
- * dk serial, each column of S on its own. Pending updates come first, without an output. With `keep_pending`
- * (tokens > 0) state_out gets the state after those, and the tokens leave no state: the caller then holds
- * their k, v, alpha and beta. */
+/* The gated delta rule of one value head, as the recurrence (contract 2.7, step 6), token after token. It
+ * computes the columns [column_begin, column_end) of the state S [dk][dv], multiples of 16 but for the end:
+ *   S *= alpha[t]; m = S^T k[t]; d = beta[t] (v[t] - m); S += k[t] d^T; o[t] = S^T q[t].
+ * dk is serial, each column of S on its own. Pending updates come first, without an output. With
+ * `keep_pending` (tokens > 0) state_out gets the state after those, and the tokens leave no state: the caller
+ * then holds their k, v, alpha and beta. */
 struct kern_delta_pending {
     const float *k, *v, *alpha, *beta; /* [count][stride]: of this value head, as in kern_delta */
     uint32_t count;
     size_t stride;
 };
-/* What `keep_pending` computes in: KERN_DELTA_SCRATCH(dk) floats. */
+/* Scratch of `keep_pending`: KERN_DELTA_SCRATCH(dk) floats. */
 #define KERN_DELTA_COLUMNS     64
 #define KERN_DELTA_SCRATCH(dk) ((size_t)(dk)*KERN_DELTA_COLUMNS)
 struct kern_delta {
@@ -108,13 +110,13 @@ struct kern_delta {
 };
 typedef void kern_delta_fn(const struct kern_delta *a, uint32_t column_begin, uint32_t column_end);
 
-/* K and V of one KV head of one layer in pages of 32 tokens: in each page, at `k_offset` bytes, K transposed
- * [hd][32], and at `v_offset`, V [32][hd], f32. page = kv_base + index * page_bytes. */
+/* K and V of one KV head of one layer, f32, in pages of 32 tokens. A page has K transposed [hd][32] at
+ * `k_offset` bytes and V [32][hd] at `v_offset`. It begins at base + index * page_bytes. */
 #define KERN_SEGMENT_TOKENS 256
 struct kern_kv {
     char *base;
     size_t page_bytes;
-    const uint32_t *pages; /* the row's table: page of token t is pages[t / 32] */
+    const uint32_t *pages; /* the sequence's table: page of token t is pages[t / 32] */
     size_t k_offset, v_offset;
     uint32_t head_dim; /* <= 256 */
     uint32_t first; /* <= 16: tokens before it are seen by no query, each of which sees one at least. Their K
@@ -129,17 +131,17 @@ struct kern_query {
     float *out;     /* head_dim values */
     uint32_t kv_len;
 };
-/* Softmax attention of `count` queries over one KV head. Keys in segments of 256 tokens at absolute
- * positions: scores (dot over head_dim, serial, fma; times scale), the segment's maximum, exponentials, their
- * sum and the weighted values (serial over tokens); segments merge in order. The same chain for any count.
- * count is any; scratch holds KERN_ATTN_SCRATCH floats. */
+/* Softmax attention of `count` queries over one KV head. Keys are read in segments of 256 tokens at absolute
+ * positions. Of each segment: scores (dot over head_dim, serial, fma; times scale), their maximum,
+ * exponentials, their sum and the weighted values (serial over tokens). Segments merge in order. The same
+ * chain for any count. count is any; scratch holds KERN_ATTN_SCRATCH floats. */
 #define KERN_ATTN_SCRATCH (16 * (KERN_SEGMENT_TOKENS + 256 + 16))
 typedef void kern_attn_fn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
                           float scale, float *scratch);
-/* The same for the segments from token `begin` to before `end` alone, begin a multiple of a segment, end too
- * or not before the queries' kv_len. out, max[i] and sum[i] of query i carry what the earlier segments gave;
- * with begin 0 they need hold nothing. With the last segment out becomes the result: bit for bit that of
- * kern_attn_fn, however the tokens are cut. */
+/* The same for the segments from token `begin` to before `end` alone. `begin` is a multiple of a segment;
+ * `end` is one too, or is not before the queries' kv_len. out, max[i] and sum[i] of query i carry the result
+ * of the earlier segments; with begin 0 they need hold nothing. With the last segment out becomes the result:
+ * bit for bit that of kern_attn_fn, however the tokens are cut. */
 typedef void kern_attn_part_fn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
                                uint32_t begin, uint32_t end, float scale, float *max, float *sum,
                                float *scratch);

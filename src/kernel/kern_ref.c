@@ -1,7 +1,7 @@
-/* kern_ref.c - every operation as its contract says it, one scalar after another.
+/* kern_ref.c - every operation as its contract states it, one scalar after another.
  *
  * Built for any machine: fmaf is a call where there is no instruction for it. Where the contract fixes a
- * chain of f32 operations the reference is that chain, so the tiers must equal it bit for bit; sums whose
+ * chain of f32 operations the reference is that chain, so the tiers must equal it bit for bit. Sums whose
  * order it leaves open are taken in double. */
 #include "base/check.h"
 #include "kernel/kern.h"
@@ -197,8 +197,8 @@ static float delta_update(float *state, size_t stride, uint32_t dk, const float 
     return o;
 }
 
-/* Column c: what was pending, then the tokens, on the state in state_out or, with keep_pending, on a copy of
- * it. */
+/* Column c: the pending updates on the state in state_out, then the tokens on it or, with keep_pending, on a
+ * copy. */
 static void delta_column(const struct kern_delta *a, uint32_t c)
 {
     float *state = a->state_out + c;
@@ -260,7 +260,7 @@ static float segment_scores(const struct kern_kv *kv, const float *q, uint32_t b
     return max;
 }
 
-/* One segment joined to what came before it: both sides are brought to the larger maximum. */
+/* One segment joined to the earlier ones: both sides are brought to the larger maximum. */
 static void attend_segment(const struct kern_kv *kv, const struct kern_query *query, uint32_t begin,
                            float scale, float *max, float *sum, float *scratch)
 {

@@ -1,4 +1,4 @@
-/* kern_tiers.h - who fills the table. Inside kernel/ only. */
+/* kern_tiers.h - the functions that fill the table. Inside kernel/ only. */
 #ifndef PLATEAU_KERNEL_KERN_TIERS_H
 #define PLATEAU_KERNEL_KERN_TIERS_H
 

@@ -124,7 +124,7 @@ V16_FN v16 v16_i8(__m128i bytes)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
 }
 
-/* unit * f + base for the field f of `width` bits (1, 2, 4) at bit `shift` of each byte: one permutation
+/* unit * f + base for the field f of `width` bits (1, 2, 4) at bit `shift` of each byte. One permutation
  * looks it up, since it reads the low four bits of an index and ignores the rest. */
 #define V16_HAS_FIELD   1
 #define V16_FIELD_AT(i) ((float)(((i) & ((1 << width) - 1)) * unit + base))

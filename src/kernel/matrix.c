@@ -1,7 +1,7 @@
 /* matrix.c - packing, by panels: sixteen source rows at a time are spread over the lanes.
  *
- * A load packs every weight of a model once, so the inner loops take a row's eight values as one integer, or
- * copy elements; the bit-by-bit definition in tensor/ is what the tests compare them with. Sources give no
+ * A load packs every weight of a model once, so the inner loops take a row's eight values as one integer,
+ * or copy elements. The tests compare them with the bit-by-bit definition in tensor/. Sources give no
  * alignment. */
 #include "kernel/matrix.h"
 
@@ -27,7 +27,7 @@ static enum matrix_form form_of(const struct linear_source *s)
     }
 }
 
-/* The narrowest form that holds the scales and biases of all sources as they are. */
+/* The narrowest form that holds the scales and biases of all sources unchanged. */
 static enum matrix_form qparams_form(const struct linear_source *s, uint32_t count)
 {
     enum dtype dtype = s[0].scales.dtype;

@@ -48,15 +48,15 @@ struct matrix {
 /* Bytes matrix_pack() needs, 64-byte aligned. */
 size_t matrix_packed_bytes(const struct linear_source *s);
 
-/* Packs `count` sources with equal `in` and form one above the other (q, k, v into one matrix) into `memory`
- * (matrix_packed_bytes of each source, summed, is enough when every source's rows are a multiple of 16;
- * otherwise matrix_stack_bytes). Rows keep their order: source 0 first. Experts: count must be 1. */
+/* Packs `count` sources with equal `in` and form one above the other (q, k, v into one matrix) into `memory`.
+ * The sum of matrix_packed_bytes() of each source is enough when every source's rows are a multiple of 16;
+ * otherwise matrix_stack_bytes() is. Rows keep their order: source 0 first. Experts: count must be 1. */
 size_t matrix_stack_bytes(const struct linear_source *s, uint32_t count);
 void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
 
-/* The same in pieces, for sources whose rows come one after the other. First the matrix, whose rows are none
- * yet; then its rows, in their order and without a gap: those of `rows`, which is without experts, become
- * `at` and following. */
+/* The same in pieces, for sources whose rows arrive one after the other. matrix_begin() returns the matrix,
+ * whose rows are not written yet. matrix_put() writes them in their order and without a gap: the rows of
+ * `rows`, a source without experts, become `at` and following. */
 struct matrix matrix_begin(const struct linear_source *s, uint32_t count, void *memory);
 void matrix_put(const struct matrix *m, uint32_t at, const struct linear_source *rows);
 

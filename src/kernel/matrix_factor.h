@@ -4,7 +4,7 @@
 
 #include "kernel/matrix.h"
 
-/* What x[k] is multiplied with in row `row`: w[row][k] of a dense matrix, q - centre of an affine one. */
+/* The factor of x[k] in row `row`: w[row][k] of a dense matrix, q - centre of an affine one. */
 float matrix_factor(const struct matrix *m, uint32_t row, uint32_t k);
 
 /* Scale and bias of group `group` of row `row` of an affine matrix, the bias with its centre's share. */

@@ -1,14 +1,14 @@
-/* workers.c - a ticket word that carries the run's number, so nobody has to arrive before a run may end.
+/* workers.c - a ticket word that carries the run's number, so a run ends without the arrival of each thread.
  *
  * The ticket is (run << 32 | tiles left); a worker claims by compare-and-swap. A worker that slept through a
- * run finds another run's number, or no tile left, and can claim nothing of it: run() waits for tiles, never
- * for threads. That is what keeps a step short when a stranger sits on one of the cores. The function, its
+ * run finds another run's number, or no tile left, and can claim nothing of it. So run() waits for tiles,
+ * never for threads, and a step stays short when another process occupies one of the cores. The function, its
  * argument and the number of tiles are written before the ticket is published and change only when no tile is
- * left, so a claim that succeeds had read its own run's. (The ticket counts down for that: were it compared
+ * left. So a claim that succeeds had read its own run's. (The ticket counts down for that: were it compared
  * with the number of tiles, a late worker could compare the old ticket with the next run's number. And a
  * worker would have to sleep through 2^32 runs to mistake one for another.)
  *
- * Waiting is the same on both sides: look for at most 20 us, announce a sleeper, look again, sleep on the
+ * Waiting is the same on both sides: poll for at most 20 us, announce a sleeper, read once more, sleep on the
  * futex. */
 #include "kernel/workers.h"
 
@@ -97,7 +97,8 @@ static void gate_wait(struct gate *g, uint32_t old)
             pause_once();
         }
     } while (clock_now_ns() < end);
-    /* The other side writes the value, then looks for sleepers; this side does it the other way round. */
+    /* The other side writes the value, then reads `sleepers`; this side adds to `sleepers`, then reads the
+     * value. */
     atomic_fetch_add(&g->sleepers, 1);
     if (atomic_load(&g->value) == old)
         gate_sleep(g, old);
@@ -157,7 +158,7 @@ void workers_run(struct workers *w, workers_fn *fn, void *arg, uint32_t tiles)
     atomic_store_explicit(&w->done.value, 0, memory_order_relaxed);
     atomic_store_explicit(&w->ticket, (uint64_t)number << 32 | tiles, memory_order_release);
     atomic_store(&w->run.value, number);
-    if (tiles > 1) /* one tile is ours: nobody need wake for it */
+    if (tiles > 1) /* the caller takes a single tile itself */
         gate_wake(&w->run);
     work(w, number, 0);
     uint32_t done;

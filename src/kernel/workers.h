@@ -13,13 +13,13 @@
 
 struct workers;
 
-/* How many workers this process should have here. */
+/* Number of workers for this process on this machine. */
 uint32_t workers_default_count(void);
 /* `count` workers in all, so count - 1 threads with stacks of 256 KiB, mapped by us and charged to `stacks`
  * (may be NULL). 0, -EINVAL (0 or more than 256), -ENOMEM, -EAGAIN. */
 int workers_create(uint32_t count, struct account *stacks, struct workers **ret);
 #define WORKERS_STACK_BYTES ((size_t)256 << 10)
-/* Joins the threads. Nobody may be inside. NULL is fine. */
+/* Joins the threads. No thread may have a turn or wait for one. NULL is fine. */
 void workers_free(struct workers *w);
 uint32_t workers_count(const struct workers *w);
 
@@ -28,12 +28,12 @@ void workers_turn_begin(struct workers *w);
 void workers_turn_end(struct workers *w);
 /* A turn now, if no other has one or waits for one. False: no turn. */
 bool workers_turn_try(struct workers *w);
-/* Somebody has a turn or waits for one, or had one within the last 20 ms: between two steps. Any thread;
- * takes no lock. */
+/* Returns whether a caller has a turn, waits for one, or had one within the last 20 ms: between two steps.
+ * Any thread; takes no lock. */
 bool workers_busy(const struct workers *w);
 
-/* Calls fn(arg, tile, worker) once for every tile < tiles, on all workers, and returns when all are done; the
- * tiles' writes are visible to the caller then, and to later runs. Inside a turn. worker <
+/* Calls fn(arg, tile, worker) once for every tile < tiles, on all workers, and returns when all are done.
+ * The tiles' writes are then visible to the caller, and to later runs. Inside a turn. worker <
  * workers_count(). */
 typedef void workers_fn(void *arg, uint32_t tile, uint32_t worker);
 void workers_run(struct workers *w, workers_fn *fn, void *arg, uint32_t tiles);

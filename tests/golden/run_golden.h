@@ -1,4 +1,4 @@
-/* run_golden.h - the program golden, from a test. */
+/* run_golden.h - runs the program golden from a test. */
 #ifndef PLATEAU_TESTS_RUN_GOLDEN_H
 #define PLATEAU_TESTS_RUN_GOLDEN_H
 
@@ -6,7 +6,7 @@
 
 #define GOLDEN_DATA(name) PLATEAU_SOURCE_DIR "/tests/golden/data/" name
 
-/* Its exit status; what it said is in `said` (cut to fit). */
+/* Returns its exit status; `said` gets its output, cut to fit. */
 static inline int run_golden(const char *args, char *said, size_t said_max)
 {
     char command[2048];

@@ -1,8 +1,7 @@
 /* small_model.h - models small enough to make up, change and load many times over in a test.
  *
- * Tensors come from a golden checkpoint or from a seed; a test changes the list, writes it as a directory,
- * and asks for the logits of a fixed prompt, all of them, as one hash (the same bits or not) or as
- * numbers. */
+ * Tensors come from a golden checkpoint or from a seed. A test changes the list, writes it as a directory,
+ * and gets the logits of a fixed prompt: all of them, as one hash (the same bits or not) or as numbers. */
 #ifndef PLATEAU_TESTS_SMALL_MODEL_H
 #define PLATEAU_TESTS_SMALL_MODEL_H
 
@@ -43,7 +42,7 @@ static inline struct model_opts small_opts(struct account *parent)
                                .parent = parent};
 }
 
-/* What the model says to three prompts that share steps, and to the first of them: logits behind its last
+/* The model's output for three prompts that share steps. Of the first one also the logits after its last
  * token. */
 struct small_answer {
     uint64_t hash;
@@ -100,7 +99,7 @@ static inline void small_ask(const char *dir, struct small_answer *ret)
     model_free(m);
 }
 
-/* Both loading and probing refuse the directory, with these words. */
+/* Checks that loading refuses the directory with `code` and a message that contains `says`. */
 static inline void small_refuses(const char *dir, int code, const char *says)
 {
     struct model *m = NULL;

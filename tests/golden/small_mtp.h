@@ -15,7 +15,7 @@ static inline void small_mtp_random(struct test_tensors *l, struct rng *rng, con
     small_to_half(n, DTYPE_BF16);
 }
 
-/* Adds the head's tensors to those of a qwen3_5 golden, in HF's names and conventions: norms are w - 1. */
+/* Adds the head's tensors to a qwen3_5 golden, in HF's names and conventions: norms are w - 1. */
 static inline void small_mtp_add(struct test_tensors *l)
 {
     static const char layer[] = "model.layers.3.";
@@ -33,7 +33,7 @@ static inline void small_mtp_add(struct test_tensors *l)
         snprintf(name, sizeof(name), "mtp.layers.0.%s", l->list[i].name + strlen(layer));
         struct tensor t = l->list[i].t;
         memcpy(test_tensor_add(l, name, t.dtype, t.rank, t.shape), t.data, t.bytes);
-        /* About 0, so that a norm's mean says what it is. */
+        /* About 0, so that the loader can tell the convention from a norm's mean. */
         if (strstr(name, "norm.weight")) {
             test_tensor_remove(l, name);
             small_mtp_random(l, &rng, name, 0.4f, t.rank, t.shape);
@@ -51,8 +51,8 @@ static inline bool small_mtp_is_text(const char *tensor)
     return !small_mtp_is_head(tensor);
 }
 
-/* Reads the rows' tokens and drafts behind the first row, which has two pages, the others one; each has a
- * state. */
+/* Computes the sequences' tokens, then drafts after the first sequence. That has two pages, the others one;
+ * each has a state. */
 static inline void small_mtp_draft(struct model *m, const struct model_opts *o, const struct model_seq *rows,
                                    uint32_t count, const struct model_draft_seq *draft)
 {
@@ -69,7 +69,7 @@ static inline void small_mtp_draft(struct model *m, const struct model_opts *o, 
     free(states);
 }
 
-/* Such a directory, the head in the one file. */
+/* The directory of a golden with such a head, in the same file. */
 static inline const char *small_mtp_model(const char *golden)
 {
     return small_changed(golden, small_mtp_add);

@@ -1,5 +1,5 @@
-/* small_vision.h - made-up vision encoders before the golden text model of qwen3_vl, and what they give for
- * made-up images. */
+/* small_vision.h - made-up vision encoders in front of the golden text model of qwen3_vl, and their features
+ * for made-up images. */
 #ifndef PLATEAU_TESTS_SMALL_VISION_H
 #define PLATEAU_TESTS_SMALL_VISION_H
 
@@ -16,7 +16,7 @@
 
 struct small_vision {
     uint32_t hidden, heads, depth, intermediate, grid;
-    uint32_t deepstack; /* this many, after the first blocks */
+    uint32_t deepstack; /* this many of the first blocks have a deepstack merger */
     uint32_t merge;     /* patches of a token's edge */
 };
 
@@ -44,7 +44,7 @@ static inline char *small_vision_config(const struct small_vision *s)
     return text;
 }
 
-/* F32 in [-size, size] that bf16 could hold. */
+/* F32 values in [-size, size] that bf16 holds exactly. */
 static inline void small_add_random(struct test_tensors *l, struct rng *rng, float size, const char *name,
                                     uint32_t rank, const uint64_t *shape)
 {
@@ -160,7 +160,7 @@ static inline struct model *small_vision_load(const char *dir, struct model_opts
     return m;
 }
 
-/* Its memory, piece by piece: what the last call said. */
+/* Begins the image until its memory is complete, piece by piece; returns the last result. */
 static inline int small_begin(struct model *m, const struct small_image *p)
 {
     int r;
@@ -169,7 +169,7 @@ static inline int small_begin(struct model *m, const struct small_image *p)
     return r;
 }
 
-/* The image's features, alone and in one go. */
+/* Computes the image's features, alone and in one go. */
 static inline void small_encode(struct model *m, const struct model_opts *o, struct small_image *p)
 {
     workers_turn_begin(o->workers);

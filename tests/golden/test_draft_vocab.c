@@ -1,5 +1,5 @@
-/* Drafts among the tokens in use: the same as among all where the best one is among them, and it comes among
- * them by being used. */
+/* Drafts from the draft vocabulary: the same as from the whole vocabulary where it has the best token, and
+ * tokens enter it by being used. */
 #include "small_mtp.h"
 
 #include "model/draft_vocab.h"
@@ -72,11 +72,11 @@ TEST(a_new_token_takes_the_place_of_one_out_of_use)
     for (uint32_t id = 200; id < 200 + SIZE - 1; id++)
         assert_true(see(&w, id));
     check_words(&w);
-    assert_true(!has(&w, 31) && !has(&w, 0)); /* the hand came round: nobody used it again */
+    assert_true(!has(&w, 31) && !has(&w, 0)); /* the clock hand came round: no use since */
     free(w.data);
 }
 
-/* Those that come again and again outlive any number of those that come once. */
+/* Tokens in repeated use outlive any number of tokens that are used once. */
 TEST(what_is_used_stays)
 {
     struct words w;
@@ -112,7 +112,7 @@ struct drafting {
     float logit;
 };
 
-/* What is drafted behind TOKENS tokens, one of which is `token`, and one more. Another row has the token
+/* The draft token after TOKENS tokens, one of which is `token`, and one more. A second sequence has the token
  * `beside`. */
 static struct drafting draft_of(const char *dir, uint32_t draft_vocab, uint32_t token, uint32_t beside)
 {

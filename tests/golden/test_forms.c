@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <math.h>
 
-/* ---- what only moves numbers ---- */
+/* ---- forms that only move numbers ---- */
 
 static void same_bits(const char *config, const struct test_tensors *l, const struct small_answer *expected)
 {
@@ -228,7 +228,7 @@ TEST(a_tied_head_is_the_embedding)
     struct tensor t = test_tensor_find(l, "model.embed_tokens.weight")->t;
     memcpy(test_tensor_add(l, "lm_head.weight", t.dtype, t.rank, t.shape), t.data, t.bytes);
     same_bits(config, l, &expected);
-    /* A head that is there counts, whatever the flag says. */
+    /* A head in the file is used, whatever the flag says. */
     struct small_answer other;
     memset((char *)test_tensor_find(l, "lm_head.weight")->t.data, 0, 64 * 2 * 17);
     small_ask(small_write(config, l), &other);
@@ -454,7 +454,7 @@ TEST(every_width_and_group_means_its_dequantised_weights)
             quantised_equals_dequantised(widths[b], groups[g], dtypes[(b + g) % 3], g == 1);
 }
 
-/* A llama whose MLP is so wide that even one token's activation is dealt out. */
+/* A llama with so wide an MLP that even one token's activation is divided among workers. */
 static struct test_tensors *wide_model(void)
 {
     enum { WIDE = 4416 };

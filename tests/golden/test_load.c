@@ -1,4 +1,4 @@
-/* Loading: what it takes and gives back, and every checkpoint that does not fit its configuration. */
+/* Loading: the memory that it takes and returns, and every checkpoint that does not fit its configuration. */
 #include "small_model.h"
 #include "test_ledger.h"
 
@@ -35,7 +35,7 @@ TEST(probing_says_what_loading_takes)
         assert_int_equal(probed.state_bytes % 64, 0);
         assert_true((probed.state_bytes > 0) == (i >= 2));
         assert_true(probed.active_weight_bytes <= probed.weight_bytes);
-        /* Nothing remains mapped; what remains is the plan's. */
+        /* No file remains mapped; the account holds what the plan says. */
         uint64_t workspace =
                      model_workspace_bytes(&probed, o.tokens_max, o.seqs_max, workers_count(o.workers)),
                  used = account_numbers(parent).used;
@@ -69,7 +69,7 @@ TEST(the_shape_counts_what_is_there)
     assert_true(s.has_vision && s.has_mtp);
 }
 
-/* All bytes of a checkpoint's tensors but those of its embedding table, if it has a head of its own. */
+/* All bytes of a checkpoint's tensors, without the embedding table if there is a separate head. */
 static uint64_t bytes_read(const char *dir)
 {
     uint64_t bytes = 0;
@@ -91,7 +91,7 @@ TEST(a_token_reads_what_it_multiplies_with)
         assert_int_equal(s.active_checkpoint_bytes, bytes_read(goldens[i]));
         assert_true(s.token_products <= s.parameters && s.token_products > s.parameters / 4);
     }
-    /* Of 8 experts a token chooses 2. */
+    /* A token uses 2 of 8 experts. */
     assert_int_equal(model_probe(SMALL_GOLDEN("qwen3_5_moe"), NULL, &s, NULL), 0);
     struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3_5_moe"));
     uint64_t unread = 0;
@@ -200,12 +200,12 @@ TEST(a_cancelled_step_stops_between_layers)
     cancel = false;
     assert_int_equal(model_forward(m, &step), 0);
     assert_true(logits[0] != 0);
-    /* No logits asked for: none written. */
+    /* No logits requested: none written. */
     memset(logits, 0, s->vocab * sizeof(float));
     row.logits_from = 1;
     assert_int_equal(model_forward(m, &step), 0);
     assert_true(logits[0] == 0);
-    /* Ids are the caller's promise. */
+    /* The caller guarantees valid ids. */
     token = s->vocab;
     assert_stops(model_forward(m, &step));
     workers_turn_end(o.workers);

@@ -21,7 +21,7 @@ static void make(const struct mk_write_opts *o, const char *dir)
     assert_int_equal(r, 0);
 }
 
-/* Finite, spread about as widely as an output of normed inputs should be, and an answer to the prompt. */
+/* Finite logits, spread about as widely as an output of normed inputs should be. */
 static void check_logits(const struct small_answer *a)
 {
     double sum = 0, squares = 0;
@@ -130,7 +130,7 @@ TEST(what_cannot_be_written_is_refused_in_words)
     assert_non_null(strstr(e.text, "1 MiB are needed and 64 MiB must stay free, but only 0 MiB are"));
 }
 
-/* The program's exit status and the first 4095 bytes of what it said. */
+/* Returns the program's exit status; `said` gets the first 4095 bytes of its output. */
 static int run(const char *args, char said[4096])
 {
     char command[1024];

@@ -1,5 +1,5 @@
-/* An MTP head in every form that a checkpoint may have it in, and in none: what it drafts, what it takes,
- * why it is not there. */
+/* An MTP head in every form that a checkpoint may have it in, and absent: its drafts, its memory, and the
+ * reason why it is absent. */
 #include "small_mtp.h"
 #include "test_ledger.h"
 
@@ -30,7 +30,7 @@ struct drafts {
     float logits[AHEAD];
 };
 
-/* Behind TOKENS made-up tokens and one more. */
+/* Drafts after TOKENS made-up tokens and one more. */
 static struct drafts drafts_of(const char *dir)
 {
     struct model_opts o = opts_with_head(NULL);
@@ -127,7 +127,7 @@ TEST(a_side_file_is_the_same_head)
     free(config);
 }
 
-/* A manifest is believed, also where the norms' means speak against it. */
+/* The loader follows a manifest, also where the norms' means contradict it. */
 TEST(a_manifest_says_what_norms_are)
 {
     struct drafts expected = drafts_of(small_mtp_model(SMALL_GOLDEN("qwen3_5"))), got;
@@ -188,7 +188,7 @@ TEST(fused_experts_are_the_same_head)
     small_free(l);
 }
 
-/* Whichever tensor is missing or wrong: the model is what it is without a head, and says which. */
+/* Whichever tensor is missing or wrong: the model loads without a head, and names the tensor. */
 TEST(a_head_that_is_not_whole_is_none)
 {
     static const char *const names[] = {"mtp.fc.weight",
@@ -274,7 +274,7 @@ TEST(probing_says_what_a_head_takes)
     model_free(m);
     assert_int_equal(account_numbers(parent).reserved, 0);
     assert_int_equal(account_numbers(parent).children, 0);
-    /* Less than all of it: nothing remains. */
+    /* Memory for a part of the head: nothing of it stays reserved. */
     struct account *narrow = test_account(probed.weight_bytes + probed.mtp_weight_bytes / 2);
     o.parent = narrow;
     m = NULL;

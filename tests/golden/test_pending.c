@@ -1,6 +1,6 @@
-/* Steps that keep their tokens pending: whatever is drafted, pending, accepted, kept and read again, each
- * token's logits have the bits that decoding one token after another gives, and so has what an MTP head
- * drafts behind it. */
+/* Steps that keep their tokens pending. Whatever is drafted, pending, accepted, kept and read again, each
+ * token's logits have the bits of decoding one token after another. So have the drafts of an MTP head after
+ * it. */
 #include "small_mtp.h"
 
 #include "base/hash.h"
@@ -9,15 +9,15 @@
 
 #define TOKENS 150
 #define ROWS   3
-#define STATES 4 /* of a row */
+#define STATES 4 /* of a sequence */
 #define DRAFTS 3
 #define PAGES  ((TOKENS + DRAFTS) / PAGE_TOKENS + 1)
 #define KEPT   STATES
 
-/* One sequence: tokens, what they must give, and how far it is. */
+/* One sequence: its tokens, the expected results, and its position. */
 struct sequence {
     uint32_t tokens[TOKENS], pages[PAGES], first_state;
-    uint64_t want[TOKENS];           /* hash of the logits behind each */
+    uint64_t want[TOKENS];           /* hash of the logits after each */
     uint32_t drafts[TOKENS][DRAFTS]; /* when it is the last one known */
     float draft_logits[TOKENS][DRAFTS];
     uint32_t at, state;     /* the state in `state` is that before token `at` */
@@ -105,7 +105,7 @@ static void draft(struct pending_test *h, struct model_draft_seq *rows, uint32_t
     workers_turn_end(h->opts.workers);
 }
 
-/* Behind the known token `q->at`. */
+/* Drafts after the known token `q->at`. */
 static struct model_draft_seq draft_row(struct sequence *q, uint32_t count, uint32_t *ids, float *logits)
 {
     return (struct model_draft_seq){.token = q->tokens[q->at],
@@ -141,7 +141,7 @@ static void expect(struct pending_test *h)
     }
 }
 
-/* What a row does in a step: so many tokens, of which the first `right` are those of its sequence. */
+/* A sequence's part of a step: `count` tokens, of which the first `right` are the sequence's own. */
 struct move {
     struct sequence *q;
     uint32_t tokens[TOKENS], count, right, into;
@@ -201,7 +201,7 @@ static void wander(struct pending_test *h, struct sequence *q)
     }
 }
 
-/* Some of the rows draft, in one call, each as far as it likes. */
+/* Some of the sequences draft, in one call, each its own number of tokens. */
 static void draft_some(struct pending_test *h)
 {
     struct model_draft_seq rows[ROWS];

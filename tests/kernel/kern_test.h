@@ -1,4 +1,4 @@
-/* kern_test.h - what the kernel tests share: the tiers of this machine, random values, random checkpoints. */
+/* kern_test.h - shared by the kernel tests: the tiers of this machine, random values, random checkpoints. */
 #ifndef PLATEAU_TESTS_KERN_TEST_H
 #define PLATEAU_TESTS_KERN_TEST_H
 
@@ -35,7 +35,7 @@ static inline float random_between(struct rng *r, float low, float high)
     return low + (high - low) * (float)rng_uniform(r);
 }
 
-/* `count` values on the heap, exactly: a sanitizer sees what reads past them. */
+/* `count` values in a heap block of exactly that size: a sanitizer sees reads past them. */
 static inline float *random_values(struct rng *r, size_t count, float low, float high)
 {
     float *v = malloc(MAX_OF(count, 1) * sizeof(float));

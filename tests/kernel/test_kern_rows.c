@@ -143,8 +143,8 @@ TEST(gelus_hold_in_every_tier)
             ops->gelu_tanh(y, x, n);
             for (uint32_t j = 0; j < n; j++) {
                 double v = (double)x[j], u = 2 * sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
-                /* Five roundings of the argument, which an exponential passes on; six behind it. What is
-                 * below 1e-37 is none. */
+                /* Five roundings of the argument, which an exponential passes on; six after it. Differences
+                 * below 1e-37 do not count. */
                 assert_within((double)y[j], v * sigmoid(u),
                               (2.5 * fabs(u) + 3) * EPS * fabs(v * sigmoid(u)) + 1e-37, ops->tier);
             }
@@ -152,8 +152,8 @@ TEST(gelus_hold_in_every_tier)
             for (uint32_t j = 0; j < n; j++) {
                 double v = (double)x[j], want = v * 0.5 * erfc(-v * sqrt(0.5)),
                        tail = fabs(v) * 0.5 * erfc(fabs(v) * sqrt(0.5));
-                /* The fit, the roundings of its sum (of terms below 4 together 12), those of z^2, and one of
-                 * the result. */
+                /* The fit, the roundings of its sum (of terms below 4 together 12) and of z^2, and one of the
+                 * result. */
                 assert_within((double)y[j], want,
                               (1.2e-7 + (10 + 1.5 * v * v) * EPS) * tail + EPS * fabs(want) + 1e-37,
                               ops->tier);
@@ -301,7 +301,7 @@ TEST(convolution_holds_in_every_tier_and_cut)
     }
 }
 
-/* Steps that hold what the next one applies: some of it, all of it, in place and from one state to
+/* Steps that leave inputs pending; the next step applies some or all of them, in place and from one state to
  * another. */
 TEST(convolution_goes_on_from_held_inputs)
 {

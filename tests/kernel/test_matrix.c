@@ -116,7 +116,7 @@ TEST(another_bit_width_stops_the_program)
     assert_stops(matrix_packed_bytes(&s));
 }
 
-/* Row 3 of `from` over row 17 of `to`: that one is the other's now, and the rest are what they were. */
+/* Copies row 3 of `from` over row 17 of `to`: row 17 is then the other's, and the rest is unchanged. */
 static void copy_one_row(const struct linear_source *from, const struct linear_source *to)
 {
     void *memory[2];
