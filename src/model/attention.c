@@ -1,8 +1,8 @@
 /* attention.c - project, norm and rotate, append to the pages, attend, gate, project.
  *
- * The steps between projections go by spans, blocks of at most 16 tokens of one seq. All of a step's keys are
- * in the pages before the first query looks: a chunk's tokens see each other there, exactly as they would see
- * them later. */
+ * The steps between projections go by spans, blocks of at most 16 tokens of one sequence. All of a step's
+ * keys are in the pages before the first query reads: a chunk's tokens see each other there, exactly as they
+ * would see them later. */
 #include "model/attention.h"
 
 #include "model/state_layout.h"
@@ -55,7 +55,7 @@ int attention_bind(struct binder *b, uint32_t layer, struct attention_form form,
 struct attention_stage {
     struct step *step;
     const struct layer *layer;
-    uint32_t head_tiles; /* a KV head's query heads are dealt to so many tiles */
+    uint32_t head_tiles; /* tiles that share a KV head's query heads */
     bool keys_only;
 };
 

@@ -1,9 +1,8 @@
 /* binder.c - names, shapes, quantisation; packing itself is kernel/matrix.
  *
- * A module is affine iff it has scales: the configuration gives bits and group (a per-path entry before
- * the global one), and the tensors must agree with it. Packing reads a tensor piece by piece into the
- * stage and drops it from the page cache after reading, so that a load holds one copy of the weights and
- * one piece. */
+ * A module is affine iff it has scales. The configuration gives bits and group (a per-path entry before the
+ * global one), and the tensors must agree with it. Packing reads a tensor piece by piece into the stage and
+ * drops it from the page cache after reading. So a load holds one copy of the weights and one piece. */
 #include "model/binder.h"
 
 #include "model/family.h"

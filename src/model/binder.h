@@ -45,7 +45,7 @@ struct binder {
     uint64_t used;         /* bytes of packed memory */
     uint64_t vision_bytes; /* part of it: the vision encoder's */
     uint64_t source_bytes; /* bytes of the tensors bound */
-    uint64_t packed_bytes; /* part of it: bytes read so far */
+    uint64_t packed_bytes; /* part of it: bytes read until now */
     struct binder_active active;
     uint64_t parameters;
     uint64_t stage_bytes; /* what packing takes of a stage */

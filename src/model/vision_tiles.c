@@ -453,7 +453,7 @@ static struct vision_encoder_stage product_stage(struct vision_encoder *e, enum 
 
 /* ---- stages ---- */
 
-/* Rows of `values` each, at so many multiply-adds' time per value. */
+/* A stage over rows of `values` values, each of which takes the time of `each` multiply-adds. */
 static struct vision_encoder_stage row_stage(const struct vision_encoder *e, workers_fn *fn, uint32_t values,
                                              uint32_t each)
 {

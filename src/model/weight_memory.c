@@ -55,8 +55,8 @@ int weight_memory_commit(struct weight_memory *m, size_t bytes)
     ASSERT(want <= m->bytes);
     if (want <= m->committed)
         return 0;
-    /* A unit at a time: the kernel's lock on the address space is held while a range is populated, and
-     * other models' engines need it to commit a unit of theirs. */
+    /* A unit at a time: the kernel's lock on the address space is held while a range is populated. Other
+     * models' engines need it to commit a unit of their own. */
     for (int r; m->committed < want; m->committed += UNIT_BYTES) {
         if ((r = pages_commit(m->base + m->committed, UNIT_BYTES)) < 0)
             return r;
