@@ -105,7 +105,7 @@ static float sigmoid(float x)
     return 1 / (1 + expf(-x));
 }
 
-/* Linear where exp would say nothing new, as the reference has it. */
+/* Linear where exp would change nothing, like the reference. */
 static float softplus(float x)
 {
     return x > 20 ? x : log1pf(expf(x));

@@ -40,7 +40,8 @@ int weight_memory_init(struct weight_memory *m, struct account *account, uint64_
     return 0;
 }
 
-/* The ledger's lock is one that engines wait for: a low thread must not stand still with it. */
+/* Engines wait for the ledger's lock, so a thread of low priority must not be preempted while it has the
+ * lock. */
 static void count_unit(struct weight_memory *m)
 {
     priority_raise();
