@@ -23,7 +23,7 @@ struct sched {
     double prompt_token_ns;
     uint64_t refused_ns; /* when account or system last had no memory for a page */
     bool refused;        /* and whether that is less than REFUSED_NS ago */
-    uint64_t helped;     /* last plan that was refused memory while other holders were releasing some */
+    uint64_t helped;     /* number of the last plan that lacked memory which other holders were releasing */
     /* The plan. */
     const struct sched_seq *oldest; /* with a place and not paused, when it began */
     struct sched_step_seq *seqs;    /* [seqs_max] */

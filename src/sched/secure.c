@@ -3,7 +3,8 @@
  * The pass visits running sequences from the oldest on, and `examined` marks the visited ones. It takes
  * pages from one victim at a time until the sequence has its page. When memory is refused and no other
  * holder is releasing some, `refused_ns` notes the time: admission stays within committed memory for a while
- * after it. A sequence ends only when it is the only one with a place and still gets no page. */
+ * after it. This pass ends a sequence only when it is the only one with a place, still gets no page, and no
+ * other holder is releasing memory. */
 #include "sched/secure.h"
 
 #include "sched/fetching.h"

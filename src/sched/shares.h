@@ -24,9 +24,9 @@
 #define SHARES_MAX         256
 #define SHARE_WEIGHT_MAX   1000
 #define SHARE_UNIT         65536 /* of `served`: one token at weight 1 */
-#define SHARE_TURN_TOKENS  64    /* lead in tokens at which a tenant yields a place to another */
+#define SHARE_TURN_TOKENS  64    /* lead in served tokens at which a tenant yields a place */
 #define SHARE_DEBT_TOKENS  8192
-#define SHARE_PROMPT_TURNS 4 /* turns: within so few of them, tenants' prompts go by length */
+#define SHARE_PROMPT_TURNS 4 /* turns: prompts of tenants this close in `served` go by length */
 
 struct share {
     uint64_t id;
@@ -34,7 +34,7 @@ struct share {
     uint32_t seqs;    /* in the scheduler; 0: the entry may be taken */
     uint32_t running; /* of them, sequences with a place */
     uint64_t served;
-    uint64_t active;    /* last plan in which a sequence of it could run; 0: none yet */
+    uint64_t active;    /* number of the last plan in which a sequence of it could run; 0: none yet */
     bool rested;        /* no sequence of it could run in the plan before that */
     uint64_t examined;  /* number of the last plan that admits no more sequences of it */
     uint64_t looked_at; /* number of the last plan that has searched the tier for it, */
