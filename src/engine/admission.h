@@ -24,7 +24,7 @@ bool admission_take(struct admission *a, uint64_t tenant, uint32_t max);
 void admission_give(struct admission *a, uint64_t tenant);
 
 uint32_t admission_total(struct admission *a);
-/* Jobs of the tenant, and its limit while all other tenants have as many as now. */
+/* Jobs of the tenant, and its limit while the other tenants keep the number of jobs that they have now. */
 uint32_t admission_count(struct admission *a, uint64_t tenant);
 uint32_t admission_share(struct admission *a, uint32_t max);
 

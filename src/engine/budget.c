@@ -1,17 +1,17 @@
 /* budget.c - estimates the time of a step as a line, and corrects its parts after each step by their shares.
  *
- * A step that took 10 % longer than its parts add up to raises each part, the larger its share the more. So a
- * step of one sequence mostly corrects the fixed part, one of 500 prompt tokens the part per prompt token.
- * Parts stay positive, and no history can go stale when steps of one kind are rare. An average per decoding
+ * A step that took 10 % longer than the sum of its parts raises each part, a larger share by more. So a step
+ * of one sequence mostly corrects the fixed part, one of 500 prompt tokens the part per prompt token. Parts
+ * stay positive, and no history can go stale when steps of one kind are rare. An average per decoding
  * sequence, tried before, included the fixed part: one sequence's cost was expected of each of sixteen, and
  * prompts got the small rest of the step, a page. The first step sets the line from its proportions on CPUs:
  * the fixed part equals 5 to 11 prompt tokens, a sequence 1 to 2.3.
  *
  * With steps of step_ns and half a dozen decoding sequences, a third of the time goes into the fixed part
  * and the sequences. That is right while one prompt is read; for ten more in the queue a longer step is a
- * shorter wait. Half a step longer, not a whole one, so that gaps stay below two steps where other
- * programs take some ms of one. (By the share of waiting prompts, tried before: with twelve decoding
- * sequences and four prompts nothing was left of it, and the last prompts waited longest.) */
+ * shorter wait. Half a step longer, not a whole one, so that gaps stay below two steps where other programs
+ * take some ms of one. (By the share of waiting prompts, tried before: with twelve decoding sequences and
+ * four prompts nothing was left of it, and the last prompts waited longest.) */
 #include "engine/budget.h"
 
 #include "base/check.h"

@@ -1,8 +1,8 @@
-/* budget.h - from how long a step should last to how many tokens it may have.
+/* budget.h - the number of tokens of a step, from its target time.
  *
  * A step's cost is a line: a fixed part (weights are read, workers meet), a part for each token of decoding
- * sequences, a part for each token of a prompt. The engine measures every step and the three parts follow.
- * Plain numbers; the engine thread's. */
+ * sequences, a part for each token of a prompt. The engine measures every step and corrects the three parts.
+ * Plain numbers; engine thread only. */
 #ifndef PLATEAU_ENGINE_BUDGET_H
 #define PLATEAU_ENGINE_BUDGET_H
 
@@ -19,8 +19,8 @@ struct budget_load {
         prompts; /* sequences that want prompt tokens computed: those being read and those in the queue */
 };
 
-/* Target time of a step that other requests wait for: step_ns; with several waiting prompts up to
- * BUDGET_STRETCH of it longer, half of that with one; but at least BUDGET_OWN times the time of the
+/* Target time of a step that other requests wait for: step_ns. With several waiting prompts it is up to
+ * BUDGET_STRETCH of it longer, with one half of that. It is at least BUDGET_OWN times the time of the
  * decoding sequences alone. */
 uint64_t budget_shared_ns(const struct budget *b, uint64_t step_ns, const struct budget_load *load);
 #define BUDGET_STRETCH 0.5

@@ -1,13 +1,14 @@
 /* draft_length.c - the draft lengths of a step, greedy by gain.
  *
- * Draft tokens of all sequences are sorted by their chance of acceptance. A prefix of that order is the
- * best choice for its number of draft tokens, so the best of all choices is the best prefix. Time is
- * looked up by number of sequences and of draft tokens: a table of moving averages, with straight lines
- * between measured points. Beyond the last point the line continues from an optimistic start, and no
- * further than twice as far: so new ground is entered step by step, and left as soon as its cost is known.
- * The first samples count by the least of them, because one delayed step would otherwise rule a length
- * out. For the same reason a much smaller sample is trusted sooner than a much larger one. The faded
- * counts of a sequence without drafts return to the average of all sequences, so it is tried again. */
+ * Draft tokens of all sequences are sorted by their chance of acceptance. A prefix of that order is the best
+ * choice for its number of draft tokens, so the best of all choices is the best prefix. Time is looked up by
+ * number of sequences and of draft tokens, in a table of moving averages with straight lines between
+ * measured points. Beyond the last point the line continues from an optimistic start, and no further than
+ * twice as far. So new ground is entered step by step, and left as soon as its cost is known.
+ *
+ * The first samples count by the least of them, because one delayed step would otherwise rule a length out.
+ * For the same reason a much smaller sample is trusted sooner than a much larger one. The faded counts of a
+ * sequence without drafts return to the average of all sequences, so it is tried again. */
 #include "engine/draft_length.h"
 
 #include "base/check.h"
@@ -228,14 +229,14 @@ static uint64_t age_of(const struct choice *c)
     return c->draft_length->steps - c->line.costs[class_of(draft_classes, c->drafts)].step;
 }
 
-/* What choosing so loses against `score`, in a step. */
+/* Time in ns that this choice loses against `score`, in a step. */
 static double loss_of(const struct choice *c, double score)
 {
     return choice_ns(c) - c->tokens / score;
 }
 
-/* The draft length, the same for all, with the oldest measurement among those that the allowance covers.
- * False: there is none, or each is recent. */
+/* The draft length, the same for all, with the oldest measurement within the allowance. False: every
+ * measurement is recent, or the allowance covers no length. */
 static bool oldest_depth(struct choice *c, double score, uint32_t *ret)
 {
     uint64_t oldest = PROBE_AGE;

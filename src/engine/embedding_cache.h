@@ -3,12 +3,14 @@
  *     filling --> whole --> dropped
  *        \__________________/
  *
- * The key of an entry is the hash of all of the image's pixels, its shape in tokens, and its scope: a
- * tenant's requests, and those with another cache_salt, find only entries of their own, so neither counts nor
- * time reveal another tenant's images. Users hold a reference; unreferenced entries stay, least recently used
- * first to go, as far as `keep_bytes` allows. Each has memory of its own, reserved in the account before it
- * exists and given back to the system when the entry is dropped. Bound: bytes_max of embeddings, and
- * EMBEDDING_CACHE_ENTRIES_MAX entries of 144 bytes in the arena it is given. Engine thread only. */
+ * The key of an entry is the hash of all of the image's pixels, its shape in tokens, and its scope. A
+ * tenant's requests, and requests with another cache_salt, find only entries of their own, so neither counts
+ * nor time reveal another tenant's images. Users hold a reference. Unreferenced entries stay as far as
+ * `keep_bytes` allows, and the least recently used one goes first. Each entry has memory of its own,
+ * reserved in the account before it exists and given back to the system when the entry is dropped.
+ *
+ * Bound: bytes_max of embeddings, and EMBEDDING_CACHE_ENTRIES_MAX entries of 144 bytes in the arena it is
+ * given. Engine thread only. */
 #ifndef PLATEAU_ENGINE_EMBEDDING_CACHE_H
 #define PLATEAU_ENGINE_EMBEDDING_CACHE_H
 

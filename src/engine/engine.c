@@ -2,7 +2,7 @@
  *
  * A job has its place from engine_submit to its end, so the inbox and the scheduler's queue have room for
  * every possible job: neither can be full after a successful submit. A wake is one message, however many
- * callers ask for it. Closing shuts the inbox first: earlier messages are still taken, later ones fail. */
+ * callers request it. Closing shuts the inbox first: earlier messages are still taken, later ones fail. */
 #include "engine/engine.h"
 
 #include "engine/engine_state.h"
@@ -86,7 +86,7 @@ static int open_accounts(struct engine *en)
     return r == 0 ? account_open(o->parent, "engine", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &en->own) : r;
 }
 
-/* Any of the store's threads, until the client is closed: the inbox is there before and after. */
+/* Called by any of the store's threads until the client is closed; the inbox lives longer. */
 static void wake_by_tier(void *arg)
 {
     engine_wake(arg);
@@ -211,7 +211,7 @@ static int open_tier(struct engine *en)
     return store_client_open(en->opts.store, &c, &en->tier);
 }
 
-/* By its request, as clients and the log know it. */
+/* Names a sequence by its request, as clients and the log know it. */
 static void name_seq(const struct sched_seq *seq, char ret[SCHED_NAME_BYTES])
 {
     const struct job *j = CONTAINER(seq, struct job, seq);
@@ -243,7 +243,7 @@ static int create_pools(struct engine *en, struct layout *l)
     return r == 0 ? sched_create(en->arena, &l->sched, &en->sched) : r;
 }
 
-/* What the vocabulary decides: which ids exist, and room for the longest token's text. */
+/* Reads from the vocabulary which ids exist, and makes room for the longest token's text. */
 static int create_vocabulary(struct engine *en, const struct charge *charge)
 {
     const struct tokenizer *t = en->opts.tokenizer;
@@ -541,7 +541,7 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
     uint64_t idle = 0;
     r = mailbox_put(en->inbox, &m);
     if (r == 0) {
-        /* An engine that does not take it is stuck from now on. */
+        /* From now on the watchdog counts an engine that does not take the job as stuck. */
         atomic_compare_exchange_strong(&en->progress_ns, &idle, opts.now_ns);
         return 0;
     }
@@ -608,7 +608,7 @@ void engine_reclaim(struct engine *en)
 void engine_wake(struct engine *en)
 {
     struct engine_message m = {0};
-    /* -EPIPE: it is closing, and looks anyway. */
+    /* -EPIPE: the engine is closing and looks at its inbox anyway. */
     if (!atomic_exchange(&en->wake_posted, true))
         (void)mailbox_put(en->inbox, &m);
 }

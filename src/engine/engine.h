@@ -1,8 +1,8 @@
 /* engine.h - one loaded model's thread: inbox, step, outbox.
  *
  * The engine thread owns scheduler, pages, states, samplers and the model's workspace: no locks inside.
- * Others talk to it by messages (engine_submit, engine_wake) and read what it publishes after each step
- * (engine_status). Once started it calls no malloc: jobs live in blocks charged to `requests` that
+ * Other threads send it messages (engine_submit, engine_wake) and read what it publishes after each step
+ * (engine_numbers). Once started it calls no malloc: jobs live in blocks charged to `requests` that
  * engine_submit (a prep thread) allocates. */
 #ifndef PLATEAU_ENGINE_ENGINE_H
 #define PLATEAU_ENGINE_ENGINE_H
@@ -55,8 +55,8 @@ struct engine_faults {
     int (*step)(
         void *arg); /* called on the engine thread before a forward pass; nonzero: the step fails with it */
     void *arg;
-    /* Replaces the drafter of `by`, which is not the head: drafts after the first `count` tokens, <=
-     * wanted; returns the number of draft tokens. */
+    /* Replaces the drafter of `by`, which is not the head. Drafts at most the requested number of tokens
+     * after the first `count` tokens; returns the number of draft tokens. */
     uint32_t (*draft)(void *arg, const uint32_t *tokens, uint32_t count, uint32_t wanted, uint32_t *ret);
     void (*slice)(void *arg);                   /* called likewise before a slice of encoding an image */
     void (*walk)(void *arg, struct engine *en); /* and before a walk of its invariants */
@@ -65,8 +65,8 @@ struct engine_faults {
 /* Settings that may change while engines run. Each is read where it is used, so a change takes effect with
  * the next request or step, also for waiting ones. */
 struct engine_live {
-    _Atomic uint64_t queue_timeout_ns, slow_client_ns, step_ns; /* as those of engine_opts */
-    _Atomic uint32_t max_queue; /* more than that of engine_opts changes nothing */
+    _Atomic uint64_t queue_timeout_ns, slow_client_ns, step_ns; /* as in engine_opts */
+    _Atomic uint32_t max_queue; /* a value above engine_opts.max_queue changes nothing */
 };
 
 struct engine_opts {
@@ -92,24 +92,24 @@ struct engine_opts {
     /* Size of the cache for image embeddings that no request needs now. Embeddings in use may take more,
      * but not more than this or the largest image. */
     uint64_t image_cache_bytes;
-    /* Other holders of memory. The engine is listed there from before its first page, keeps its caches
-     * within the common budget, gives memory to others, and has them asked when the process refuses it a
-     * unit. Borrowed; NULL: it is alone. */
+    /* Other holders of memory. The engine is listed there from before its first page. It keeps its caches
+     * within the common budget and gives memory to others; when the process refuses it a unit, the others
+     * are asked to give. Borrowed; NULL: it is alone. */
     struct holders *holders;
     /* The SSD tier for evicted prefixes; NULL, or no prefix cache: none. Outlives the engine. */
     struct store *store;
-    struct store_identity identity; /* with a store: whose they are */
+    struct store_identity identity; /* with a store: the model's */
     uint64_t queue_timeout_ns;      /* 0 = never */
     uint64_t slow_client_ns;        /* a full stream ends after this time: FINISH_TOO_SLOW; 0 = never */
-    uint64_t step_ns;               /* what a step that others wait for should last */
+    uint64_t step_ns;               /* target time of a step that others wait for */
     uint64_t step_alone_ns;         /* longest step while no request waits: 1 s */
-    /* Holds instead of queue_timeout_ns, slow_client_ns, step_ns and max_queue; shared by engines, outlives
-     * them. NULL: those hold for good. */
+    /* Used instead of queue_timeout_ns, slow_client_ns, step_ns and max_queue; shared by engines, outlives
+     * them. NULL: the values above are used for good. */
     const struct engine_live *live;
     const struct engine_faults *faults; /* NULL but in tests */
 };
 
-/* What an engine with these options will take; kv_bytes_max, parent and model are not looked at. */
+/* Memory that an engine with these options will take; kv_bytes_max, parent and model are not read. */
 struct engine_plan {
     uint64_t fixed_bytes, page_bytes,
         state_bytes;                     /* of `engine`: always, and for each page and state of the pools */
@@ -120,12 +120,13 @@ void engine_plan(const struct engine_opts *opts, const struct model_shape *shape
 /* Bytes of the largest image's embeddings; 0: the model has no vision encoder. */
 uint64_t engine_image_bytes(const struct model_shape *shape);
 
-/* Address space of the pools and all tables exist, nothing runs yet. When idle, the pools hold cached
- * prefixes only: other units are given back within a second after the last request. 0, -EINVAL, -ENOMEM. */
+/* Reserves address space for the pools and makes all tables; nothing runs yet. When idle, the pools have
+ * cached prefixes only: other units are given back within a second after the last request. 0, -EINVAL,
+ * -ENOMEM. */
 int engine_create(const struct engine_opts *opts, struct engine **ret, struct err *e);
 int engine_start(struct engine *en);
-/* Takes nothing more; every request ends (FINISH_SHUTDOWN) and every order is answered when the step under
- * way has finished its layer. Returns at once. Any thread; once is enough. NULL is fine. */
+/* Stops accepting. When the step under way has finished its layer, every request ends (FINISH_SHUTDOWN) and
+ * every order is answered. Returns at once. Any thread; once is enough. NULL is fine. */
 void engine_stop(struct engine *en);
 /* engine_stop, joins the thread, frees everything. An ordered list: each entry runs whatever the ones
  * before it returned; the log names a thread that takes long. NULL is fine. */
@@ -170,11 +171,12 @@ struct job_spec {
                              logprob NaN) */
 };
 
-/* Submits a job; any thread. On 0 the engine holds the job half of `s` and ends it with exactly one finish
- * record. On failure nothing has happened and both halves are still the caller's: -EINVAL (prompt +
- * max_tokens can never fit, a bad id, ...: 400), -EAGAIN (queue full: 429), -ENOBUFS (other jobs have the
- * planned memory of jobs: 429), -ENOMEM (no job will make room by ending: 507), -EPIPE (closing: 503).
- * With both 429 *retry_after_s comes from the measured queue. e has the sentence for the client. */
+/* Submits a job; any thread. On 0 the engine owns the job half of `s` and ends it with exactly one finish
+ * record. On failure nothing has changed and the caller keeps both halves. e has the sentence for the
+ * client. -EINVAL: prompt + max_tokens can never fit, an id is bad, ... (400). -EAGAIN: the queue is full
+ * (429). -ENOBUFS: other jobs have the planned memory of jobs (429). -ENOMEM: no job will make room by
+ * ending (507). -EPIPE: the engine is closing (503). With both 429 *retry_after_s comes from the measured
+ * queue. */
 int engine_submit(struct engine *en, const struct job_spec *job, struct stream *s, uint32_t *retry_after_s,
                   struct err *e);
 
@@ -202,7 +204,7 @@ int engine_trim(struct engine *en, struct engine_cleared *ret);
 /* Memory is short: drops the least recently used eighth of the cached prefixes, image embeddings and all
  * free units, now or after the step. Any thread; returns at once. */
 void engine_reclaim(struct engine *en);
-/* After stream_close: look now. Any thread. */
+/* After stream_close: wakes the engine. Any thread. */
 void engine_wake(struct engine *en);
 
 enum job_phase {
@@ -213,7 +215,7 @@ enum job_phase {
     JOB_DECODING,
     JOB_PAUSED,
     JOB_PREEMPTED,
-    JOB_PARKED /* it waits for a place again, with its pages and state */
+    JOB_PARKED /* lost its place, keeps pages and state */
 };
 const char *job_phase_name(enum job_phase p);
 
@@ -221,7 +223,7 @@ struct job_numbers {
     struct request_id id;
     enum job_phase phase;
     uint32_t prompt_tokens, prompt_done, completion_tokens, cached_tokens, max_tokens;
-    uint32_t images, images_done;             /* done: they need no more work */
+    uint32_t images, images_done;             /* done: need no more encoding */
     uint64_t image_bytes;                     /* of their pixels, which jobs of one request share */
     uint32_t drafted_tokens, accepted_tokens; /* draft tokens that were verified, and the accepted ones */
     uint64_t age_ns, bytes;                   /* bytes: pages, states and the job's block */
@@ -232,31 +234,31 @@ struct engine_pool_numbers {
     uint64_t active_bytes, cached_bytes, peak_bytes, limit_bytes; /* peak: of active */
 };
 
-/* Counters grow; gauges are as of the last step. */
+/* Counters grow; gauges are from the last step. */
 struct engine_numbers {
     uint32_t running, waiting, pages_used, pages_committed, pages_max, states_used;
     uint32_t cache_pages, cache_snapshots; /* of prefixes, those in use included */
     uint64_t cache_bytes, cache_bytes_max; /* prefixes that no request uses */
     uint64_t cache_pages_evicted, cache_snapshots_evicted;
     struct engine_pool_numbers kv, state; /* state: zeros without recurrent layers */
-    uint64_t cached_tokens;               /* of prompts, found when they were first read */
-    uint64_t fetched_hits;                /* requests that such a prefix was found for */
-    uint64_t fetched_tokens;              /* part of them: tokens from the SSD tier */
-    uint32_t fetching;                    /* requests that wait for the SSD tier; of those waiting */
-    uint64_t fetches, fetches_failed;     /* failed: less came than was requested */
-    /* Trims: a trim begins when nothing runs (or too much is free) and ends when nothing is left to give
+    uint64_t cached_tokens;               /* of prompts, in the prefix cache when they were first read */
+    uint64_t fetched_hits;                /* requests with a prefix from the SSD tier */
+    uint64_t fetched_tokens;              /* part of cached_tokens: from the SSD tier */
+    uint32_t fetching;                    /* of those waiting: requests that wait for the SSD tier */
+    uint64_t fetches, fetches_failed;     /* failed: less arrived than was requested */
+    /* Trims. A trim begins when nothing runs (or too much is free). It ends when nothing is left to give
      * back or a request comes. A slice is the work between two looks at the inbox. */
-    uint64_t pending_trim_bytes; /* what the trim that is owed now will give back at most */
+    uint64_t pending_trim_bytes; /* at most, of the trim that is due */
     uint64_t trims, trim_units, trim_bytes, trim_moves, trim_slices, trim_slice_ns, trim_slice_max_ns;
     uint64_t units_recommitted; /* given back and committed again within a second */
-    uint64_t reclaims;          /* times that memory was taken from caches because some was short */
+    uint64_t reclaims;          /* times that caches gave memory because some was short */
     /* Images: encoded ones, and those with embeddings in the cache when their sequence needed them. A
      * slice is the encoding work between two steps. */
     uint64_t images_encoded, images_found, images_evicted;
     uint64_t encode_slices, encode_ns, encode_slice_max_ns;
     uint32_t images_kept;                    /* entries of features, those in use included */
-    uint64_t images_bytes, images_bytes_max; /* theirs */
-    uint64_t encoding_bytes;                 /* of memory to encode in */
+    uint64_t images_bytes, images_bytes_max; /* of these entries */
+    uint64_t encoding_bytes;                 /* memory of the encoder */
     uint64_t steps, prompt_tokens, completion_tokens, preemptions, step_errors;
     /* Speculative decoding: drafts, draft tokens, and accepted tokens by position in the draft. */
     uint64_t drafts, draft_tokens, accepted_tokens, accepted_at[MODEL_DRAFTS_MAX];

@@ -2,11 +2,11 @@
  * without work.
  *
  * A job that ends leaves the scheduler at once and joins `over`. Its last tokens and its finish record go
- * out after the numbers have been published, so a reader of the finish record finds the request counted.
- * Its block is freed before, so the reader finds its bytes given back. A job with stop strings may have
- * decided tokens that a full stream does not take: it stays in `over` until the stream has room, or the
- * client is too slow. A full stream does not notify the engine of new room: while a sequence is paused the
- * engine looks every POLL_NS. */
+ * out after the numbers have been published, so a reader of the finish record finds the request counted. Its
+ * block is freed before, so the reader finds its bytes given back. A job with stop strings may have decided
+ * tokens that a full stream does not take: it stays in `over` until the stream has room, or the client is
+ * too slow. A full stream does not notify the engine of new room; the engine looks every POLL_NS while a
+ * sequence is paused. */
 #include "engine/engine_state.h"
 
 #include "base/check.h"
@@ -164,7 +164,7 @@ static bool has_room(const struct engine *en, struct job *j)
     return job_room(j) > 0 && !j->yields;
 }
 
-/* Clients that have gone, that do not read, that read again. */
+/* Handles clients that have gone, that do not read, that read again. */
 static void look_at(struct engine *en, struct job *j, uint64_t now_ns)
 {
     if (stream_closed(j->stream)) {
@@ -209,8 +209,8 @@ static void note_rest(struct engine *en)
 
 /* ---- idle ---- */
 
-/* Sleeps until a message comes; before that, hands prefixes to the tier below, does what trim is owed and
- * checks invariants. */
+/* Sleeps until a message comes. Before that, hands prefixes to the SSD tier, runs a due trim and checks
+ * invariants. */
 static void idle(struct engine *en)
 {
     struct engine_message m;
@@ -231,7 +231,7 @@ static void idle(struct engine *en)
 
 /* ---- the thread ---- */
 
-/* All that are here are paused: their clients do not read. */
+/* All sequences are paused: their clients do not read. */
 static bool rests(const struct engine *en)
 {
     for (const struct list *it = en->jobs.next; it != &en->jobs; it = it->next)

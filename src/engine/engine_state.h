@@ -1,4 +1,4 @@
-/* engine_state.h - shared by the files of the engine only. */
+/* engine_state.h - the engine's state. Only files of the engine include it. */
 #ifndef PLATEAU_ENGINE_ENGINE_STATE_H
 #define PLATEAU_ENGINE_ENGINE_STATE_H
 
@@ -28,10 +28,10 @@ struct engine {
     char name[48];
     const struct model_shape *shape;
     struct account *requests, *own;
-    struct arena *arena; /* of `own`: everything below that is not said to be elsewhere */
+    struct arena *arena; /* of `own`: has everything below, unless said otherwise */
     struct pools pools;
-    struct holder *holder; /* in opts.holders; NULL: there is no list */
-    struct tier_io tier;   /* engine thread only; arg NULL: there is none */
+    struct holder *holder; /* in opts.holders; NULL: no list */
+    struct tier_io tier;   /* engine thread only; arg NULL: no tier */
     struct sched *sched;
     struct mailbox *inbox;
     uint64_t *valid_ids;            /* bit per id; NULL without a tokenizer */

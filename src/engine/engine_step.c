@@ -50,7 +50,7 @@ static uint32_t logits_from(const struct engine *en, const struct job *j, const 
         return is_blind(en, j) ? last : 0;
     if (!job_wants_prompt_logits(j))
         return last;
-    /* Token i's logits are about token i + 1; the first of the prompt is about nothing. */
+    /* Token i's logits predict token i + 1; no logits predict the prompt's first token. */
     uint32_t next = MAX_OF(j->prompt_sent, 1u) - 1;
     return next > r->from ? MIN_OF(next - r->from, last) : 0;
 }
@@ -94,7 +94,7 @@ static int compute(struct engine *en, const struct sched_plan *plan, uint64_t *d
         .pages = page_pool_base(en->pools.pages),
         .states = en->pools.states ? state_pool_base(en->pools.states) : NULL,
         .logits = en->logits,
-        /* A step of one sequence may stop between two layers; with more, the others want it. */
+        /* A step of one sequence may stop between two layers; with more, the other sequences need it. */
         .cancel = plan->seq_count == 1 ? stream_closed_flag(job_of(plan->seqs[0].seq)->stream) : NULL,
         .stop = &en->closing,
         .progress_ns = &en->progress_ns,
@@ -125,7 +125,7 @@ static void put_prompt_token(struct job *j, uint32_t index, const struct sampled
     j->prompt_sent++;
 }
 
-/* Logprobs of the prompt's tokens that this chunk's logits are about. */
+/* Logprobs of the prompt's tokens that this chunk's logits predict. */
 static void send_prompt(struct engine *en, struct job *j, const struct sched_step_seq *r, const float *logits)
 {
     uint32_t from = r->from + logits_from(en, j, r);
@@ -140,7 +140,7 @@ static void send_prompt(struct engine *en, struct job *j, const struct sched_ste
     j->seq.logits_all = job_wants_prompt_logits(j);
 }
 
-/* Said now, done when the scheduler knows what the step has given. */
+/* Marks the end of the job; it ends when the scheduler has taken the step's results. */
 static void end_with(struct job *j, enum finish_reason why)
 {
     j->ends = true;
@@ -270,7 +270,7 @@ static void accept(struct engine *en, const struct sched_plan *plan)
                          en->drafting.sampled[i]);
 }
 
-/* Sequences whose last token was among those sampled. */
+/* Ends the jobs whose last token was sampled in this step. */
 static void end_seqs(struct engine *en, const struct sched_plan *plan)
 {
     for (uint32_t i = 0; i < plan->seq_count; i++) {
@@ -383,7 +383,7 @@ bool engine_step(struct engine *en)
         end_seqs(en, &plan);
     else
         fail_seqs(en, &plan, r);
-    /* One that was cut short says nothing about what tokens cost. */
+    /* A step that was cut short does not measure the cost of tokens. */
     if (r == 0) {
         measure(en, &plan, decoding, began_ns, drafted_ns);
         image_sched_note_step(en, &plan, clock_now_ns() - began_ns);

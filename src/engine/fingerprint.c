@@ -51,7 +51,8 @@ static int add_range(struct fingerprint *f, const struct regular_file *file, uin
     return 0;
 }
 
-/* safetensors: 8 bytes say how long it is. Of other formats the first bytes have to do. */
+/* safetensors: the first 8 bytes are the header's length. Of other formats the first MiB counts as
+ * header. */
 static uint64_t header_bytes(const struct regular_file *file, const char *name)
 {
     uint64_t len = 0;
@@ -110,7 +111,7 @@ static int add_folder(struct fingerprint *f, const char *dir)
     return r;
 }
 
-/* Which numbers pixels become; not every model has them. */
+/* The preprocessor's files decide the values of pixels; not every model has them. */
 static int add_preprocessors(struct fingerprint *f, const char *dir)
 {
     static const char *const names[] = {"preprocessor_config.json", "processor_config.json"};

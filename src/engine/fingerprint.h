@@ -1,10 +1,11 @@
 /* fingerprint.h - identifies a model by its files, which keeps one model's pages from another's on disk.
  *
- * SHA-256 over config.json, the image preprocessor's configuration and, of each weights file (.safetensors
- * and .gguf, also below mtp/), its name, size, time of last change in nanoseconds, header and
- * FINGERPRINT_SAMPLES pieces of 4 KiB spread evenly over it. It reads a few MB, whatever the model's size.
- * A rewritten file has another time; a file copied with its time has other content, or is the same.
- * Undetected is only a file changed in few places with its size and time restored on purpose. */
+ * The fingerprint is a SHA-256 over config.json, the image preprocessor's configuration, and a part of each
+ * weights file (.safetensors and .gguf, also below mtp/). That part is the name, size, time of last change
+ * in nanoseconds, header, and FINGERPRINT_SAMPLES pieces of 4 KiB spread evenly over the file. It reads a
+ * few MB, whatever the model's size. A rewritten file has another time; a file copied with its time has
+ * other content, or is the same. Only a file changed in few places, with its size and time restored on
+ * purpose, is undetected. */
 #ifndef PLATEAU_ENGINE_FINGERPRINT_H
 #define PLATEAU_ENGINE_FINGERPRINT_H
 

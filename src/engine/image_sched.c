@@ -225,8 +225,8 @@ static void finish(struct engine *en)
     struct job *j = s->owner;
     embedding_cache_finish(s->embedding_cache, s->entry);
     en->now.images_encoded++;
-    /* The reference it was made with is its owner's now. One that has lost its place meanwhile looks for it
-     * again. */
+    /* The owner takes over the reference that the entry was made with. An owner that has lost its place
+     * meanwhile looks for the entry again. */
     take(s, j, s->at, s->entry);
     forget(s);
 }

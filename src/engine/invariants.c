@@ -10,7 +10,7 @@ typedef unsigned long long ull;
 
 /* ---- between the parts ---- */
 
-/* The units of a pool are on two accounts: what requests use, and what is cached. */
+/* The units of a pool are on two accounts: one for requests, one for the cache. */
 static void check_units(struct account *used, struct account *cached, uint64_t shown, uint32_t units)
 {
     struct account_numbers a = account_numbers(used), b = account_numbers(cached);
@@ -104,7 +104,7 @@ uint64_t invariants_check(struct engine *en)
 void invariants_after_step(struct engine *en)
 {
 #ifdef PLATEAU_DEBUG
-    /* Readers see the step for as long as the walk takes, and not what was published before it. */
+    /* Published first, so that readers see this step during the walk and not the state before it. */
     engine_publish(en, false);
     invariants_check(en);
 #else

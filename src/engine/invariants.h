@@ -1,10 +1,10 @@
-/* invariants.h - what must hold of an engine between two steps, checked while it has nothing else to do.
+/* invariants.h - the invariants of an engine between two steps, checked while it has nothing else to do.
  *
  * The walk looks at the scheduler, the pools, the prefix index, the image cache and the model's accounts. It
- * is made once when the engine comes to rest (no request is there, or all that are here are paused) and then
- * every INVARIANTS_EVERY_NS; never while a request waits: a message calls it off, and it begins again at the
- * next rest. What is wrong stops the process (base/check.h). With PLATEAU_DEBUG it is also made after every
- * step. Engine thread only. */
+ * is made once when the engine comes to rest (no request is there, or all are paused) and then every
+ * INVARIANTS_EVERY_NS. It never runs while a request waits: a message calls it off, and it begins again at
+ * the next rest. A violation stops the process (base/check.h). With PLATEAU_DEBUG the walk is also made
+ * after every step. Engine thread only. */
 #ifndef PLATEAU_ENGINE_INVARIANTS_H
 #define PLATEAU_ENGINE_INVARIANTS_H
 
@@ -21,7 +21,7 @@ struct invariants {
     uint64_t steps;  /* engine_numbers.steps when that was decided */
 };
 
-/* The engine rests: how long until a walk; 0: now. */
+/* The engine rests: time until the next walk; 0: now. */
 uint64_t invariants_wait_ns(struct engine *en, uint64_t now_ns);
 /* Walks until a message comes; counts walks that reach the end, and their time. */
 void invariants_run(struct engine *en);

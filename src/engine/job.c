@@ -1,9 +1,9 @@
 /* job.c - the block's layout, and the way of a token from the sampler to the stream.
  *
- * The block is an arena of exactly the bytes that prompt, max_tokens and options need, committed at once:
- * an admitted job never asks for memory again. Without stop strings a token goes straight into the stream,
- * where job_room() has reserved its place. With them it passes the ring of held tokens, which has
- * JOB_HELD_MAX places and drains into the stream as far as that has room. */
+ * The block is an arena of exactly the bytes that prompt, max_tokens and options need, committed at once: an
+ * admitted job never needs more memory. Without stop strings a token goes straight into the stream, where
+ * job_room() has reserved its place. With them it passes the ring of held tokens, which has JOB_HELD_MAX
+ * places and drains into the stream as far as that has room. */
 #include "engine/job.h"
 
 #include "engine/embedding_cache.h"

@@ -1,8 +1,8 @@
 /* job.h - the engine's half of a request: one block with all the memory that it will ever need.
  *
- * Made by job_create on the submitting thread, charged to `requests`; from then on the engine thread's
- * alone, which frees it when the job ends. Its tokens pass through here, because stop strings delay some:
- * a token that may be a part of a stop string is held, in order, until that is decided. */
+ * job_create makes it on the submitting thread, charged to `requests`. From then on it belongs to the engine
+ * thread, which frees it when the job ends. Its tokens pass through here, because stop strings delay some: a
+ * token that may be a part of a stop string is held, in order, until that is decided. */
 #ifndef PLATEAU_ENGINE_JOB_H
 #define PLATEAU_ENGINE_JOB_H
 
@@ -14,8 +14,8 @@
 #include "sched/sched.h"
 #include "text/detok.h"
 
-/* Tokens that may be held. A stop string has fewer bytes and a token with text at least one, so only
- * tokens without text can fill this: a stop string interrupted by this many of them is not found. */
+/* Tokens that may be held. A stop string has fewer bytes and a token with text at least one, so only tokens
+ * without text can fill this. A stop string interrupted by this many of them is not found. */
 #define JOB_HELD_MAX 512
 
 struct job {
@@ -38,17 +38,17 @@ struct job {
     /* Acceptance of the drafter, and of n-gram tokens after the head's. */
     struct draft_length_hits hits, past_hits;
     bool past;                                /* n-gram drafts after the head */
-    uint32_t past_first;                      /* the token that it begins with, which is the head's to say */
-    uint32_t drafted_tokens, accepted_tokens; /* as those of job_numbers */
+    uint32_t past_first;                      /* its first token: the head has to draft it too */
+    uint32_t drafted_tokens, accepted_tokens; /* as in job_numbers */
     /* Keys under which other requests find its pages; NULL: none. */
     struct prefix_key *keys; /* of its whole pages: sequence.key_count are there */
     struct prefix_key root;
     /* Its images, ascending. */
     uint32_t image_count;
-    uint64_t image_bytes;               /* of their pixels, which their maker was charged for */
+    uint64_t image_bytes;               /* of their pixels; charged to their maker */
     struct embedding_cache_scope scope; /* with images: scope of its image embeddings */
     struct image **images;              /* held until the job ends */
-    struct prefix_image *seen;          /* what keys say of them */
+    struct prefix_image *seen;          /* their part in the keys */
     struct model_grid *grids;           /* features: while they are needed and there */
     uint32_t *entries;                  /* image_sched.c's: their entries in the cache of image embeddings */
     /* sequence.cut_count of them; the last one is the last whole page before the prompt's last token. None
@@ -57,8 +57,8 @@ struct job {
     /* Output. */
     uint32_t prompt_sent;     /* tokens of the prompt whose logprobs are out */
     bool whole;               /* as job_spec.whole */
-    bool yields;              /* it is paused for sequences that wait, until its client has read */
-    bool told;                /* something is in the stream that the exchange has not been woken for */
+    bool yields;              /* paused for waiting sequences until its client has read */
+    bool told;                /* the stream has something that the exchange has not been woken for */
     struct stop_match *stops; /* NULL: none, and nothing is held */
     struct detok detok;
     char *held; /* circle of JOB_HELD_MAX entries of held_bytes */
@@ -106,7 +106,7 @@ static inline bool job_wants_prompt_logits(const struct job *j)
 /* Tokens that a step may give it: that many have room. 0: the sequence pauses. */
 uint32_t job_room(const struct job *j);
 
-/* The sequence has so many tokens now: keys of the pages that have become whole. */
+/* Adds the keys of pages that are whole now that the sequence has `tokens` tokens. */
 void job_add_keys(struct job *j, uint32_t tokens);
 
 /* A token of the prompt with its logprob; there is room. */

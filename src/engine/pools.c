@@ -79,7 +79,7 @@ static void ask_others(struct pools *p)
         p->holder && is_refused_by_all(p) && holder_want(p->holder, REQUEST_BYTES, p->now_ns);
 }
 
-/* For the pages: the states' free units, then those of snapshots. */
+/* For the pages: the states' free units, then the units of snapshots. */
 static bool reclaim_pages(void *arg, bool cached)
 {
     struct pools *p = arg;
@@ -95,7 +95,7 @@ static bool reclaim_pages(void *arg, bool cached)
     return false;
 }
 
-/* For the states: the pages' free units, then those of cached pages. */
+/* For the states: the pages' free units, then the units of cached pages. */
 static bool reclaim_states(void *arg, bool cached)
 {
     struct pools *p = arg;
@@ -199,7 +199,7 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
     return r == 0 && opts->prefix_cache_max ? prefix_index_create(a, &index, &p->index) : r;
 }
 
-/* Whatever the system would not take is the holder's from now on, with its bytes. */
+/* Ranges that the system did not take back belong to the holder from now on, with their bytes. */
 static uint64_t free_units(struct pools *p, struct holder *holder)
 {
     uint64_t bytes = 0;

@@ -1,10 +1,9 @@
-/* pools.h - the engine's pages, states and prefixes as one memory: who holds which bytes, and which pool
- * gives to which.
+/* pools.h - the engine's pages, states and prefixes as one memory: accounts, and the exchange between pools.
  *
- * All of it is charged below the account `pools`, the limit of both together. A unit is committed on `kv` or
- * `state`; bytes that only the prefix cache holds are shown on `prefix cache` and `snapshots` (pools_settle).
- * When a unit is refused, the other pool's free units come first, then cached prefixes. Part of the engine:
- * its thread, once it runs. */
+ * All of it is charged below the account `pools`, the limit of both pools together. A unit is committed on
+ * `kv` or `state`. Bytes that only the prefix cache holds are shown on `prefix cache` and `snapshots`
+ * (pools_settle). When a unit is refused, the other pool's free units come first, then cached prefixes. Part
+ * of the engine: its thread, once it runs. */
 #ifndef PLATEAU_ENGINE_POOLS_H
 #define PLATEAU_ENGINE_POOLS_H
 
@@ -28,7 +27,7 @@ struct pools {
     bool (*more)(void *arg); /* of pools_opts */
     void *arg;
     struct units_crew crew;
-    /* A unit was refused since the clock was set, and others are being asked for theirs. */
+    /* A unit was refused since the clock was set, and other holders have been asked to give one. */
     bool memory_requested;
 };
 
@@ -37,13 +36,13 @@ struct pools_opts {
     uint32_t pages_max, states_max; /* states_max is not looked at with state_bytes 0 */
     size_t page_bytes, state_bytes;
     uint64_t bytes_max;        /* of all of it; ACCOUNT_NO_LIMIT */
-    uint64_t prefix_cache_max; /* of what no request uses; 0: nothing is kept */
+    uint64_t prefix_cache_max; /* of blocks that no request uses; 0: nothing is kept */
     struct holder *holder;     /* its budget limits that too; may be NULL */
-    /* Something of the engine's that is not in the pools is given back, so that they may have it; asked when
-     * all others refuse a unit. False: there is nothing. NULL: never. */
+    /* Gives back memory of the engine outside the pools, so that the pools may have it; called when all
+     * others refuse a unit. False: there is nothing. NULL: never. */
     bool (*more)(void *arg);
-    struct units_crew crew; /* for what a prompt takes; run NULL: none */
-    /* As those of prefix_index_opts. */
+    struct units_crew crew; /* for committing a prompt's units; run NULL: none */
+    /* As in prefix_index_opts. */
     void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state);
     void *arg;
 };
@@ -64,19 +63,19 @@ void pools_clock(struct pools *p, uint64_t now_ns);
 
 struct pools_given {
     uint64_t bytes; /* of a unit that went, or 0 */
-    bool moved;     /* something went to where it needs fewer units */
+    bool moved;     /* a block moved to where it needs fewer units */
 };
-/* One thing that brings the pools closer to the fewest units: gives back a free one (empty since before_ns),
+/* One move that brings the pools closer to the fewest units: gives back a free one (empty since before_ns),
  * else moves one page or snapshot down. At most 2 MiB are touched. False: there is nothing. */
 bool pools_shrink(struct pools *p, uint64_t before_ns, struct pools_given *ret);
-/* Gives back one unit at once, whatever it takes: what is cached moves or goes for it. */
+/* Gives back one unit at once, at any cost: cached blocks move or are dropped for it. */
 bool pools_free_unit(struct pools *p);
 /* Drops the least recently used prefixes until they hold `bytes` less. Returns by how much. */
 uint64_t pools_evict(struct pools *p, uint64_t bytes);
 /* The same, but only prefixes last used before then. */
 uint64_t pools_evict_before(struct pools *p, uint64_t bytes, uint64_t before_ns);
 
-/* Memory of the engine outside its pools: as those of holder_numbers. */
+/* Memory of the engine outside its pools, as in holder_numbers. */
 struct pools_beside {
     uint64_t held_bytes, free_bytes, reach_bytes;
 };

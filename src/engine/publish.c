@@ -112,7 +112,7 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     }
 }
 
-/* For the search of a slow answer; at most a line a step. */
+/* For the search of slow replies; at most one line per step. */
 static void log_losses(const struct engine *en)
 {
     const struct engine_numbers *was = &en->published, *is = &en->now;

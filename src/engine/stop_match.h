@@ -17,7 +17,7 @@ int stop_match_create(struct arena *a, const struct slice *stops, uint32_t count
 
 struct stop_hit {
     uint32_t index;      /* of the stop string */
-    uint64_t text_bytes; /* its start in all text fed so far */
+    uint64_t text_bytes; /* its start in all text fed until now */
 };
 /* True when one ends in `text`; then no more is fed. */
 bool stop_match_feed(struct stop_match *m, struct slice text, struct stop_hit *ret);

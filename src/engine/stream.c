@@ -199,8 +199,8 @@ static void signal_exchange(struct stream *s, unsigned flags)
     unsigned before = atomic_fetch_or_explicit(&s->signals, flags, memory_order_acq_rel);
     if (!s->wake || before & WOKEN)
         return;
-    /* A closed mailbox has no reader. A full one breaks its promise (stream_opts): then the next token
-     * tells. */
+    /* A closed mailbox has no reader. A full one breaks the promise in stream_opts: then the next token
+     * sends the message. */
     if (mailbox_put(s->wake, &s) < 0)
         stream_wake_clear(s);
 }

@@ -1,8 +1,8 @@
-/* stream.h - the way of tokens from a job (engine thread) to its exchange (network thread).
+/* stream.h - tokens on their way from a job (engine thread) to its exchange (network thread).
  *
- * A request is two halves; this is all they share. It holds 256 tokens: when it is full the engine pauses
- * the sequence and never waits. Each half releases it exactly once (stream_release); the last release
- * frees it, and closes the charge of the request. The job's last message is its finish record, the
+ * The stream is all that the two halves of a request share. It has room for 256 tokens. When it is full, the
+ * engine pauses the sequence and never waits. Each half releases it exactly once (stream_release); the last
+ * release frees it, and closes the charge of the request. The job's last message is its finish record, the
  * exchange's is `closed`. */
 #ifndef PLATEAU_ENGINE_STREAM_H
 #define PLATEAU_ENGINE_STREAM_H
@@ -59,9 +59,9 @@ struct stream;
 struct stream_opts {
     struct request_id id;
     uint32_t top_max; /* alternatives per token, <= SAMPLER_TOP_MAX */
-    /* Gets the `struct stream *` (message_bytes = sizeof(void *)) when there is something to take; at
-     * most one message per stream is under way, so it needs room for as many as there are streams.
-     * Outlives the stream's job half. NULL: nobody is told (tests poll). */
+    /* Gets the `struct stream *` (message_bytes = sizeof(void *)) when there is something to take. At most
+     * one message per stream is pending, so the mailbox needs one place per stream. It outlives the stream's
+     * job half. NULL: no message is sent (tests poll). */
     struct mailbox *wake;
     void *user;                  /* the exchange */
     const struct charge *charge; /* for the stream's bytes */
@@ -75,22 +75,22 @@ void *stream_user(const struct stream *s);
 uint32_t stream_top_max(const struct stream *s);
 
 /* --- exchange side (network thread) --- */
-/* Before draining: from now on the job will wake us again. */
+/* Before draining: allows the job's next wake. */
 void stream_wake_clear(struct stream *s);
 bool stream_take(struct stream *s, struct stream_token *ret);
 /* True once the job is over, every token has been taken and the last wake has been cleared: no message of
  * this stream is pending. After an earlier release a message may still be in the mailbox; its pointer must
  * not be followed. */
 bool stream_finished(struct stream *s, struct stream_finish *ret);
-/* The client has gone or does not want more: the job stops within one step. Then wake the engine
- * (engine_wake). */
+/* The client has gone or needs no more tokens: the job stops within one step. Call engine_wake
+ * afterwards. */
 void stream_close(struct stream *s);
 
 /* --- job side (engine thread) --- */
 /* False when full. */
 bool stream_put(struct stream *s, const struct stream_token *t);
 uint32_t stream_room(const struct stream *s);
-/* The last call but stream_release(); tells the exchange. */
+/* The last call but stream_release(); wakes the exchange. */
 void stream_finish(struct stream *s, const struct stream_finish *f);
 /* Wakes the exchange, unless a wake is pending already. */
 void stream_wake(struct stream *s);

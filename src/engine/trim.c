@@ -1,13 +1,14 @@
 /* trim.c - when, how much, and how long at a time.
  *
  * When idle, a trim begins 50 ms after the last request. If its units are needed again within a second, it
- * came too early: the next one waits twice as long, up to the time that still lets it end within a second
- * of the last request; a trim without such reuse halves the wait again. So single requests give back at
- * once, and a client that asks five times a second finds its units in place. While sequences run, only
- * units beyond a threshold are given back, and only those that have been empty for 50 ms; half a
- * millisecond per step. When such units are needed again within a second, the next ones must have been
- * empty for twice as long, up to 4 s: under a load that swings, units stay for the next swing. After a
- * while without such reuse the time is halved again. */
+ * came too early, and the next one waits twice as long. The wait grows up to the time that still lets the
+ * trim end within a second of the last request; a trim without such reuse halves it again. So single
+ * requests give back at once, and a client that asks five times a second finds its units in place.
+ *
+ * While sequences run, only units beyond a threshold are given back, for half a millisecond per step, and
+ * only units that have been empty for 50 ms. When such units are needed again within a second, the next ones
+ * must have been empty for twice as long, up to 4 s. So under a load that swings, units stay for the next
+ * swing. After a while without such reuse the time is halved again. */
 #include "engine/trim.h"
 
 #include "engine/engine_state.h"

@@ -1,9 +1,9 @@
 /* trim.h - returns unused memory of pools and images while no request waits.
  *
- * A trim is due from the end of the last request until it is done: it is a state of the engine, with a
- * time at which it begins and one by which it has ended, not a timer. A new request calls it off, because
- * the units are needed again; the end of that request makes the next one due. It works in slices, with a
- * look at the inbox after each. Part of the engine, on its thread. */
+ * A trim is due from the end of the last request until it is done. It is a state of the engine, not a timer:
+ * it has a time at which it begins and one by which it has ended. A new request calls it off, because the
+ * units are needed again; the end of that request makes the next one due. It works in slices, with a look at
+ * the inbox after each. Part of the engine, on its thread. */
 #ifndef PLATEAU_ENGINE_TRIM_H
 #define PLATEAU_ENGINE_TRIM_H
 
@@ -31,8 +31,8 @@ struct trim {
 void trim_init(struct trim *t);
 /* A step is about to be computed: the due trim is called off. */
 void trim_call_off(struct engine *en);
-/* Nothing runs and nothing waits: how long the engine may sleep until it has to trim; 0: now; UINT64_MAX:
- * nothing is owed. */
+/* Called while nothing runs and nothing waits. Returns how long the engine may sleep until it has to trim;
+ * 0: now; UINT64_MAX: no trim is due. */
 uint64_t trim_wait_ns(struct engine *en, uint64_t now_ns);
 /* Slice after slice, until a message comes or nothing is left. */
 void trim_run(struct engine *en);
@@ -45,7 +45,7 @@ void trim_take_order(struct engine *en, struct holder_ask *o);
 void trim_share(struct engine *en);
 /* An eighth of the prefixes goes, and all that is free. */
 void trim_reclaim(struct engine *en);
-/* The engine ends: orders are answered as far as they came. */
+/* The engine ends: orders are answered with the bytes given back until then. */
 void trim_end(struct engine *en);
 /* Bytes of the due trim, at most. */
 uint64_t trim_pending_bytes(const struct engine *en);

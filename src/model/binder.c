@@ -1,9 +1,8 @@
 /* binder.c - names, shapes, quantisation; packing itself is kernel/matrix.
  *
- * A module is affine iff it has scales: the configuration gives bits and group (a per-path entry before
- * the global one), and the tensors must agree with it. Packing reads a tensor piece by piece into the
- * stage and drops it from the page cache after reading, so that a load holds one copy of the weights and
- * one piece. */
+ * A module is affine iff it has scales. The configuration gives bits and group (a per-path entry before the
+ * global one), and the tensors must agree with it. Packing reads a tensor piece by piece into the stage and
+ * drops it from the page cache after reading. So a load holds one copy of the weights and one piece. */
 #include "model/binder.h"
 
 #include "model/family.h"
@@ -124,7 +123,7 @@ static int find_norm_convention(struct binder *b)
         b->add_one = r == 0 && !conv_is_mlx(&t, b->config->conv_width);
         return r;
     }
-    /* No convolution to tell by: the prefix that only MLX writes. */
+    /* Without a convolution the prefix that only MLX writes decides. */
     b->add_one = strcmp(b->prefix, "language_model.model.") != 0;
     return 0;
 }
@@ -402,7 +401,7 @@ static int check_affine_finite(struct binder *b, const struct linear_source *s)
     return r < 0 ? r : check_finite(b, &s->biases, "a tensor of quantisation biases");
 }
 
-/* One more piece of the files has been read; says how far we are. */
+/* One more piece of the files has been read; reports the progress. */
 static int advance(struct binder *b, uint64_t bytes)
 {
     b->packed_bytes += bytes;
@@ -456,7 +455,7 @@ static unsigned group_flag(const struct linear_source *s)
     return !s->affine ? 0 : s->group == 32 ? GROUP_32 : s->group == 64 ? GROUP_64 : GROUP_128;
 }
 
-/* All rows of `s` as rows `at` and following. */
+/* Packs all rows of `s` as rows `at` and following. */
 static int pack_source(struct binder *b, const struct linear_source *s, uint32_t at, const struct matrix *m)
 {
     struct linear_source piece;
@@ -474,7 +473,7 @@ static int pack_source(struct binder *b, const struct linear_source *s, uint32_t
     return r;
 }
 
-/* Sources of one form into one matrix at `memory`. */
+/* Packs sources of one form into one matrix at `memory`. */
 static int pack_at(struct binder *b, const struct linear_source *s, uint32_t count, void *memory,
                    struct matrix *ret)
 {
@@ -639,7 +638,7 @@ static int find_vector(struct binder *b, const char *path, uint64_t n, struct te
 /* What becomes of a value on its way in. */
 enum vector_change { VECTOR_AS_IS, VECTOR_PLUS_ONE, VECTOR_PLUS_ONE_BY_MEAN, VECTOR_MINUS_EXP };
 
-/* Weights of norms lie about 1, so those stored without it about 0. */
+/* Weights of norms are about 1, so weights stored as w - 1 are about 0. */
 static enum vector_change change_by_mean(const struct tensor *t, uint64_t n)
 {
     double sum = 0;
@@ -710,7 +709,8 @@ int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t 
     int r = find_tensor(b, full_name(b, path, ".weight", name), &t);
     if (r == 0)
         r = check_float(b, name, &t);
-    /* Every layer in the writer's one layout: a mixture would mean that the norms are a mixture too. */
+    /* Every layer must have the writer's one layout: a mixture would mean that the norms are a mixture
+     * too. */
     if (r == 0)
         r = check_shape(b, name, &t, 3, conv_is_mlx(&t, conv_width) && !b->add_one ? mlx : hf);
     if (r == 0)

@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "weights/checkpoint.h"
 
-/* What one decoded token takes: of experts those it chooses, of the embedding table nothing. */
+/* The cost of one decoded token: of experts the chosen ones, of the embedding table nothing. */
 struct binder_active {
     uint64_t bytes;        /* packed, read */
     uint64_t source_bytes; /* the same in the checkpoint's form */
@@ -32,26 +32,26 @@ struct binder {
     struct stage *stage;          /* likewise */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total);
     void *progress_arg;
-    uint64_t source_bytes_total; /* what measuring counted */
+    uint64_t source_bytes_total; /* the sum of the measuring pass */
     struct err *e;
     /* Found by binder_init. */
     const char *prefix;
     bool add_one; /* to norms: the files hold w - 1 */
     /* Of a head that another program wrote beside the checkpoint, see mtp_bind.c. */
-    bool add_one_by_mean;        /* to a norm whose mean says that it is w - 1 */
-    bool bits_by_shape;          /* tensors know their quantisation better than config.json */
+    bool add_one_by_mean;        /* to a norm whose mean shows that it is w - 1 */
+    bool bits_by_shape;          /* tensors' shapes decide the quantisation, before config.json */
     struct linear_source output; /* of binder_embedding: the output matrix */
     /* Counted. */
     uint64_t used;         /* bytes of packed memory */
     uint64_t vision_bytes; /* part of it: the vision encoder's */
     uint64_t source_bytes; /* bytes of the tensors bound */
-    uint64_t packed_bytes; /* part of it: bytes read so far */
+    uint64_t packed_bytes; /* part of it: bytes read until now */
     struct binder_active active;
     uint64_t parameters;
-    uint64_t stage_bytes; /* what packing takes of a stage */
+    uint64_t stage_bytes; /* bytes that packing needs of a stage */
 };
 
-/* 0, or -EINVAL: no embedding under any prefix we know, or convolutions in no known layout. */
+/* 0, or -EINVAL: no embedding under any known prefix, or convolutions in no known layout. */
 int binder_init(struct binder *b);
 
 bool binder_has(const struct binder *b, const char *path);
@@ -88,7 +88,7 @@ int binder_take(struct binder *b, uint64_t bytes, void **ret);
 int binder_vector(struct binder *b, const char *path, uint64_t n, const float **ret);
 /* A norm's weight, such that y = w * x / rms(x). */
 int binder_norm(struct binder *b, const char *path, uint64_t n, const float **ret);
-/* -exp of a vector: the delta net's A_log. */
+/* -exp of a vector: for the delta net's A_log. */
 int binder_decay(struct binder *b, const char *path, uint64_t n, const float **ret);
 /* linear_attn.conv1d.weight in either writer's layout, as [conv_width][channels]. */
 int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width,

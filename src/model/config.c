@@ -19,7 +19,7 @@ static void read_family(struct json_read *r, const json_t *top, struct config *c
     const char *type = json_read_string_or(r, "model_type", "");
     c->family = family_find(type);
     if (!c->family) {
-        /* A text_config may carry a type of its own that only its parent's name makes sense of. */
+        /* A text_config may have a type of its own, which only its parent's name explains. */
         struct json_read outer = {.object = top, .where = r->where, .e = r->e};
         const char *outer_type = json_read_string_or(&outer, "model_type", "");
         c->family = family_find(outer_type);
@@ -272,7 +272,7 @@ static void read_overrides(struct json_read *p, struct arena *a, struct quantiza
         return;
     }
     json_object_foreach((json_t *)p->object, path, value) {
-        /* true and false repeat what the presence of scales says anyway. */
+        /* true and false only repeat whether the module has scales. */
         if (!json_is_object(value))
             continue;
         struct json_read one = {.object = value, .where = "config.json: quantization entry", .e = p->e};

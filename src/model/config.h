@@ -60,11 +60,11 @@ struct config {
     uint32_t heads, kv_heads, head_dim;
     uint32_t intermediate; /* dense MLP; 0: not given */
     float eps;
-    bool tied; /* what the file says; whether an lm_head exists decides */
+    bool tied; /* as the file has it; whether an lm_head exists decides */
     struct rope_config rope;
     const uint8_t *kinds; /* [layers] enum layer_kind */
     uint32_t full_count, linear_count;
-    /* The caller's wishes, 0 as it is read: */
+    /* Set by the caller; 0 after config_parse: */
     uint32_t mtp_count;   /* MTP layers that are computed, whose K and V lie in the pages */
     uint32_t drafts_max;  /* the longest draft after a known token */
     uint32_t draft_vocab; /* tokens among which the head looks for them; 0: all */

@@ -1,11 +1,12 @@
 /* delta_net.c - project, convolve, normalise, recur, norm and gate, project.
  *
- * Between the projections a sequence's tokens run in order and heads are independent, so tiles are (seq,
- * head). The convolution is cut at heads too: then the tile that convolves a query or key head also
- * normalises it. Held tokens of the recurrent state are applied before the first token, in the same walk
- * over the state. A sequence that keeps its tokens pending leaves in state_out the state before them and the
- * inputs of convolution and delta rule. The convolution's part is written as soon as its tile has read
- * those channels of state_in, the rest when all heads have recurred, for state_out may be state_in. */
+ * Between the projections a sequence's tokens run in order and heads are independent, so tiles are
+ * (sequence, head). The convolution is cut at heads too: then the tile that convolves a query or key head
+ * also normalises it. Pending tokens of the recurrent state are applied before the first token, in the same
+ * walk over the state. A sequence that keeps its tokens pending leaves in state_out the state before them
+ * and the inputs of convolution and delta rule. The convolution's part is written as soon as its tile has
+ * read those channels of state_in. The rest is written when all heads have recurred, for state_out may be
+ * state_in. */
 #include "model/delta_net.h"
 
 #include "model/state_layout.h"
@@ -42,7 +43,7 @@ int delta_net_bind(struct binder *b, uint32_t layer, struct delta_weights *ret)
 struct delta_stage {
     struct step *step;
     const struct layer *layer;
-    uint32_t conv_tiles;   /* seqs x heads; after them the gates, a span each */
+    uint32_t conv_tiles;   /* sequences x heads; then the gates, a span each */
     uint32_t column_width; /* of the state, per tile */
     struct state_pending_token pending;
 };
@@ -104,7 +105,7 @@ static float sigmoid(float x)
     return 1 / (1 + expf(-x));
 }
 
-/* Linear where exp would say nothing new, as the reference has it. */
+/* Linear where exp would change nothing, like the reference. */
 static float softplus(float x)
 {
     return x > 20 ? x : log1pf(expf(x));
@@ -126,7 +127,7 @@ static void gates_of_span(const struct delta_stage *st, const struct step_span *
     }
 }
 
-/* Tile: a seq's head of q, k or v; or a span's gates. */
+/* Tile: a sequence's head of q, k or v; or a span's gates. */
 static void conv_and_gates(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct delta_stage *st = arg;
@@ -139,7 +140,7 @@ static void conv_and_gates(void *arg, uint32_t tile, uint32_t worker)
         gates_of_span(st, &st->step->spans[tile - st->conv_tiles]);
 }
 
-/* Tile: a seq's value head, some columns of its state. */
+/* Tile: a sequence's value head, some columns of its state. */
 static void recur(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct delta_stage *st = arg;

@@ -64,8 +64,8 @@ int draft_vocab_bind(struct binder *b, const struct matrix *head, struct draft_v
     return 0;
 }
 
-/* The next place that was not used since the hand last passed: at most one round and a step, and all marks on
- * the way are gone. */
+/* The next place that was not used since the hand last passed. The hand makes at most one round and a step,
+ * and clears all marks on the way. */
 static uint32_t free_place(struct draft_vocab *v)
 {
     for (;;) {

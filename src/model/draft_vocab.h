@@ -1,12 +1,12 @@
 /* draft_vocab.h - the tokens among which the MTP head drafts: the recently used ones.
  *
  * A draft token needs another product with the output matrix, of which only the best row counts. Nearly
- * every token of a conversation has occurred in its text or is common, so a copy of those rows, a small
- * part of the matrix, gives nearly all accepted drafts. A missing token makes the draft fail once, and
- * then has its row. Tokens count as used when they go through the model. Their places are a clock: a token
- * used since the last pass of the hand stays. At first they are the lowest ids, because a byte-pair
- * vocabulary is numbered by frequency. Bound: `size` rows of the matrix, 5 bytes for each and 2 for each
- * token of the vocabulary, in the head's weight memory. The engine's thread only. */
+ * every token of a conversation has occurred in its text or is common. So a copy of those rows, a small part
+ * of the matrix, gives nearly all accepted drafts. A missing token makes the draft fail once, and then has
+ * its row. Tokens count as used when they go through the model. Their places are a clock: a token used since
+ * the last pass of the hand stays. At first they are the lowest ids, because a byte-pair vocabulary is
+ * numbered by frequency. Bound: `size` rows of the matrix, 5 bytes for each and 2 for each token of the
+ * vocabulary, in the head's weight memory. The engine's thread only. */
 #ifndef PLATEAU_MODEL_DRAFT_VOCAB_H
 #define PLATEAU_MODEL_DRAFT_VOCAB_H
 
@@ -21,13 +21,13 @@ struct draft_vocab {
     uint8_t *used;      /* [size] */
 };
 
-/* Rows that may come to their place in one step: what a long prompt costs is bounded. */
+/* Rows that one step may copy: the bound on the cost of a long prompt. */
 #define DRAFT_VOCAB_NEW_MAX 64
 
 /* The size for `vocab` tokens and a requested size (model_parts.draft_vocab); 0: all. */
 uint32_t draft_vocab_size(uint32_t wanted, uint32_t vocab);
-/* Binds as the binder's other parts are bound: measures first, then takes memory and fills it. `head`: the
- * output matrix, not looked at while measuring. 0 or -ENOMEM. */
+/* Binds like the binder's other parts: measures first, then takes memory and fills it. `head`: the output
+ * matrix, not read while measuring. 0 or -ENOMEM. */
 int draft_vocab_bind(struct binder *b, const struct matrix *head, struct draft_vocab *ret);
 /* The list as it begins: the lowest ids. `v` has its sizes and tables; `memory` is for its rows. */
 void draft_vocab_fill(struct draft_vocab *v, void *memory, const struct matrix *head);

@@ -19,7 +19,8 @@ struct family {
     bool images;        /* its checkpoints may have a vision encoder */
     bool mtp;           /* or an MTP head, one of its full-attention layers */
     bool deepstack;     /* whose features also go to the first layers */
-    /* 0, -EINVAL, -ENOTSUP: is everything there that the family needs, and nothing it does not know? */
+    /* Checks that everything is there that the family needs, and nothing that it does not know. 0, -EINVAL,
+     * -ENOTSUP. */
     int (*check)(const struct config *c, struct err *e);
     int (*bind_layer)(struct binder *b, uint32_t index, struct layer *ret);
     void (*layer)(struct step *s, const struct layer *l);

@@ -1,5 +1,5 @@
-/* generation_config.c - a qwen3_5 text config lists only the end of text as end token, and
- * generation_config.json the end of the turn as well: the latter wins whenever it names any. */
+/* generation_config.c - end tokens. A qwen3_5 text config lists only the end of text; generation_config.json
+ * lists the end of the turn as well. The latter wins whenever it names any. */
 #include "model/generation_config.h"
 
 #include "model/json_read.h"

@@ -1,4 +1,4 @@
-/* generation_config.h - what a model's makers suggest when a request does not say. */
+/* generation_config.h - sampling defaults of a model's makers, for requests that do not set them. */
 #ifndef PLATEAU_MODEL_GENERATION_CONFIG_H
 #define PLATEAU_MODEL_GENERATION_CONFIG_H
 
@@ -22,8 +22,8 @@ struct generation_defaults {
     uint32_t max_new_tokens;   /* absent: 0 */
 };
 
-/* Reads DIR/generation_config.json, which may be missing, and the end tokens of DIR/config.json.
- * 0, -EINVAL (a value out of bounds), -ENOMEM, or what reading said. */
+/* Reads DIR/generation_config.json, which may be missing, and the end tokens of DIR/config.json. 0, -EINVAL
+ * (a value out of bounds), -ENOMEM, or a read error. */
 int generation_config_load(const char *dir, struct generation_defaults *ret, struct err *e);
 
 #endif

@@ -39,7 +39,7 @@ const char *json_read_string_or(struct json_read *r, const char *key, const char
 void json_read_ids(struct json_read *r, const char *key, uint32_t max, uint32_t *ret, uint32_t count_max,
                    uint32_t *count);
 
-/* Records a failure (the first one stays). */
+/* Records a failure; the first one stays. */
 void json_read_fail(struct json_read *r, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

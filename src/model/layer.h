@@ -1,4 +1,4 @@
-/* layer.h - one layer's weights, packed. Constant once bound; they lie in the model's weight memory. */
+/* layer.h - one layer's weights, packed. Constant once bound; they are in the model's weight memory. */
 #ifndef PLATEAU_MODEL_LAYER_H
 #define PLATEAU_MODEL_LAYER_H
 

@@ -53,7 +53,7 @@ struct measured {
     struct err mtp_absent; /* why a requested MTP head is missing */
 };
 
-/* A checkpoint being read: its tables, and one piece of its tensors. */
+/* A checkpoint that is read: its tables, and one piece of its tensors. */
 struct source {
     struct account *account; /* of all of it */
     struct arena *arena;
@@ -154,7 +154,7 @@ static int bind_ends(struct binder *b, struct matrix *embedding, struct projecti
     return r < 0 ? r : binder_norm(b, "norm", b->config->hidden, final_norm);
 }
 
-/* Finds and checks every tensor of the text model, counts what packing will take. */
+/* Finds and checks every tensor of the text model, and counts the memory that packing will take. */
 static int measure_text(const struct config *c, const struct source *s, struct binder *ret, struct err *e)
 {
     struct binder b = {.checkpoint = s->checkpoint, .config = c, .scratch = s->arena, .e = e};
@@ -217,7 +217,7 @@ static int measure(struct config *c, const struct model_parts *parts, const char
     return r == -ENOMEM ? err_set(e, r, "%s", ret->mtp_absent.text) : 0;
 }
 
-/* Layers, their kinds, and what config.json says of single modules (a path each); in whole grains of an
+/* Layers, their kinds, and config.json's entries for single modules (a path each); in whole grains of an
  * arena. */
 static uint64_t tables_bytes(const struct config *c)
 {
@@ -362,7 +362,7 @@ static int create_encoder(struct model *m, const struct model_opts *opts, struct
     return r == 0 ? 0 : err_set(e, r, "no memory left to encode images");
 }
 
-/* Reserves what `measured` counted, and makes of it one that packs into that. */
+/* Reserves the memory that `measured` counted, and turns `measured` into a binder that packs into it. */
 static int prepare_packing(struct binder *b, struct stage *stage, const struct model_opts *opts,
                            struct account *account, struct weight_memory *memory, struct err *e)
 {
@@ -511,7 +511,7 @@ static uint32_t list_logits(struct step *s)
     return count;
 }
 
-/* Logits number i. p is free by now and takes the normed vector. */
+/* Row i of logits. `proj` is free by now and takes the normed vector. */
 static void norm_for_logits(struct step *s, const void *arg, uint32_t i)
 {
     const struct model *m = arg;
@@ -526,7 +526,7 @@ static void norm_for_logits(struct step *s, const void *arg, uint32_t i)
     step_sums(s, m->head.groups, s->normed_sums + (size_t)i * step_sums_floats(hidden), x, hidden);
 }
 
-/* The logits' product, in a list that may have the pairs'. */
+/* The logits' product, added to a list that may have the pairs' product. */
 static uint32_t add_logits(const struct model *m, struct step *s, uint32_t list)
 {
     uint32_t count = list_logits(s);
@@ -557,7 +557,7 @@ static void check_rows(const struct model *m, const struct model_step *in)
     }
 }
 
-/* Writes the part of each state_out after its state. */
+/* Writes the header of each state_out: whether tokens are pending after the state. */
 static void close_states(const struct step *s)
 {
     for (uint32_t r = 0; r < s->seqs && state_pending_max(s->config); r++) {

@@ -23,13 +23,13 @@ enum compute_mode { COMPUTE_AUTO, COMPUTE_F32, COMPUTE_BF16, COMPUTE_INT8 };
 bool compute_mode_parse(const char *name, enum compute_mode *ret);
 const char *compute_mode_name(enum compute_mode m);
 
-/* What a step's workspace takes: fixed, and per unit of model_opts. */
+/* Bytes of a step's workspace: fixed, and per unit of model_opts. */
 struct model_workspace {
     uint64_t fixed_bytes, token_bytes, seq_bytes, worker_bytes;
 };
 
-/* Requested parts of a checkpoint besides its text model, and room for the options that depend on them.
- * Zeros: none. */
+/* Requested parts of a checkpoint in addition to its text model, and room for the options that depend on
+ * them. Zeros: none. */
 struct model_parts {
     bool vision;               /* the vision encoder, if there is one */
     uint64_t image_pixels_max; /* of an image after resizing, if the model allows more; 0: 4194304 */
@@ -75,8 +75,8 @@ struct model_shape {
     size_t state_pending_at;
     uint64_t weight_bytes; /* packed, in anonymous memory */
     uint64_t checkpoint_bytes;
-    uint64_t loading_bytes; /* while it is loaded: tables of its tensors, and a piece of one */
-    uint64_t tables_bytes;  /* what its layers are described in, at most */
+    uint64_t loading_bytes; /* during the load: tables of its tensors, and a piece of one */
+    uint64_t tables_bytes;  /* descriptions of its layers, at most */
     uint64_t
         active_weight_bytes; /* read per decoded token of one sequence: experts counted by those chosen */
     uint64_t active_checkpoint_bytes; /* the same weights as the checkpoint has them */
@@ -106,8 +106,9 @@ struct model_opts {
     void *progress_arg;
 };
 
-/* Reads DIR/config.json and every tensor's header, and says what a load will take; loads nothing. parts: NULL
- * as zeros. 0, -ENOENT, -EINVAL, -ENOTSUP (a family or quantisation we do not have), with the reason in e. */
+/* Reads DIR/config.json and every tensor's header, and computes the memory that a load will take; loads
+ * nothing. parts: NULL as zeros. 0, -ENOENT, -EINVAL, -ENOTSUP (an unknown family or quantisation), with the
+ * reason in e. */
 int model_probe(const char *dir, const struct model_parts *parts, struct model_shape *ret, struct err *e);
 /* Bytes of workspace for steps of up to tokens_max tokens of seqs_max sequences. */
 uint64_t model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max, uint32_t seqs_max,
@@ -137,8 +138,8 @@ struct model_seq {
      * the positions (contract 4.4) of all following tokens. */
     const struct model_grid *grids;
     uint32_t grid_count;
-    /* Some of these tokens are drafts: state_out gets the state at `position` and the tokens' inputs, and
-     * model_accept() says afterwards how many of them were accepted. At most 1 + drafts_max tokens. A
+    /* Some of these tokens are draft tokens: state_out gets the state at `position` and the tokens' inputs,
+     * and model_accept() says afterwards how many of them were accepted. At most 1 + drafts_max tokens. A
      * sequence that continues from such a state begins with the accepted tokens. */
     bool keep_pending;
 };
@@ -149,19 +150,18 @@ struct model_step {
     char *pages;                   /* base of the page pool: page p at pages + p * page_bytes */
     char *states;                  /* base of the state pool; NULL without states */
     float *logits;                 /* [logit rows][vocab]: of sequence 0 first */
-    atomic_bool *cancel;           /* looked at between layers; may be NULL */
+    atomic_bool *cancel;           /* read between layers; may be NULL */
     atomic_bool *stop;             /* likewise */
     _Atomic uint64_t *progress_ns; /* set to the clock's time after each layer; may be NULL */
 };
 
-/* 0, or -ECANCELED between two layers: pages and states of this step's tokens are then undefined (states only
- * when state_out
- * == state_in), and the step counts as not done. */
+/* 0, or -ECANCELED between two layers. Then pages and states of this step's tokens are undefined (states
+ * only when state_out == state_in), and the step counts as not done. */
 int model_forward(struct model *m, const struct model_step *s);
 
-/* After a step in which the sequence kept its tokens pending: the first `count` of them count, 1 <= count <=
- * token_count. Nothing is computed. A state whose tokens were pending is whole and may be kept, copied and
- * read by many once this has been said. */
+/* After a step in which the sequence kept its tokens pending: the first `count` of them are accepted, at
+ * least 1 and at most token_count. Nothing is computed. After this call the state is whole: it may be kept,
+ * copied and read by many. */
 void model_accept(struct model *m, char *states, uint32_t state, uint32_t count);
 
 /* Drafts with the MTP head after tokens that are known but not computed yet. */

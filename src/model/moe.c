@@ -129,7 +129,8 @@ static void choose(float *p, uint32_t n, uint32_t k, uint32_t *experts, float *w
         weights[r] /= sum;
 }
 
-/* What a token does between the first products and the experts: chooses, and activates the shared expert. */
+/* Work of a token between the first products and the experts: chooses experts, activates the shared
+ * expert. */
 static void route(struct step *s, const void *arg, uint32_t t)
 {
     const struct moe_weights *w = arg;
@@ -163,7 +164,7 @@ static void sort_pairs(struct step *s)
     s->expert_begin[0] = 0;
 }
 
-/* Where the columns of the experts' products lie, in the order of the sort. */
+/* Lists the columns of the experts' products, in the order of the sort. */
 static void point_pairs(struct step *s, const struct moe_weights *w)
 {
     const struct config *c = s->config;
@@ -183,7 +184,7 @@ static void point_pairs(struct step *s, const struct moe_weights *w)
 
 /* ---- computing ---- */
 
-/* Adds a product for every expert that some token chose. */
+/* Adds a product for every expert that a token chose. */
 static uint32_t add_experts(struct step *s, uint32_t count, const struct matrix *stack,
                             const struct kern_columns *all)
 {

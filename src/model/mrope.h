@@ -9,7 +9,7 @@
 #include "model/model.h"
 #include "model/rope.h"
 
-/* Of the token with that index in its sequence. `grids`: the sequence's, as in model_seq. */
+/* Position of the token with that index in its sequence. `grids`: the sequence's, as in model_seq. */
 struct rope_position mrope_at(const struct model_grid *grids, uint32_t grid_count, uint32_t token);
 /* The image that contains it; NULL: none. */
 const struct model_grid *mrope_grid(const struct model_grid *grids, uint32_t grid_count, uint32_t token);

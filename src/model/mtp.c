@@ -1,10 +1,11 @@
 /* mtp.c - pairs, their K and V, and drafts.
  *
- * A pair's input lies in `mid`: the normed embedding, then the normed hidden state. In a forward pass token t
- * brings the left half of its own pair and the right half of the next token's, so one walk over the tokens
- * makes all of them; the seq's first takes its right half from state_in. Drafting is a step of one token per
- * seq through the head's layer and lm_head, of whose logits only the best one is kept, tile by tile: a seq of
- * them would be the largest thing in the workspace. */
+ * A pair's input is in `mid`: the normed embedding, then the normed hidden state. In a forward pass token t
+ * brings the left half of its own pair and the right half of the next token's. So one walk over the tokens
+ * makes all pairs; a sequence's first token takes its right half from state_in.
+ *
+ * Drafting is a step of one token per sequence through the head's layer and lm_head. Only the best logit is
+ * kept, tile by tile: a row of logits would be the largest thing in the workspace. */
 #include "model/mtp.h"
 
 #include "model/attention.h"
@@ -41,8 +42,8 @@ static void set_half(struct step *s, const struct mtp_weights *w, uint32_t t, bo
         step_sums_part(s, w->fc.groups, sums, pair, 2 * c->hidden, from, from + c->hidden);
 }
 
-/* The left half, and where the pair stands: with the token before it. Token t's own cosines are not needed
- * any more. */
+/* The left half, and the pair's position: that of the token before it. Token t's own cosines are not used
+ * after this. */
 static void set_embedding(struct step *s, const struct mtp *m, uint32_t t)
 {
     const struct model_seq *seq = &s->in->seqs[s->token_seq[t]];
@@ -87,7 +88,7 @@ static void pair_token(struct step *s, const void *arg, uint32_t t)
     if (t > s->seq_column[r])
         return;
     if (seq->state_in == NONE)
-        memset(pair_of(s, t) + c->hidden, 0, c->hidden * sizeof(float)); /* entry 0: nobody looks */
+        memset(pair_of(s, t) + c->hidden, 0, c->hidden * sizeof(float)); /* entry 0: no query sees it */
     else
         set_half(s, &m->weights, t, true, state_last_hidden(s, seq->state_in, s->seq_pending[r]),
                  m->weights.norm_hidden);
@@ -114,7 +115,7 @@ static uint32_t add_pairs(struct step *s, const struct mtp_weights *w, struct st
 
 /* ---- K and V of known tokens ---- */
 
-/* By now every seq has read what its state_in had. */
+/* By now every sequence has read its state_in. */
 static void keep_hidden(const struct step *s, uint32_t t)
 {
     uint32_t r = s->token_seq[t], index = t - s->seq_column[r];
@@ -136,7 +137,7 @@ static void norm_pair(struct step *s, const void *arg, uint32_t t)
               c->hidden);
 }
 
-/* From the last one back: of a long prompt those behind count. */
+/* From the last token back: of a long prompt the last tokens matter. */
 static void see_tokens(const struct step *s, const struct mtp *m)
 {
     uint32_t left = m->draft_vocab->size ? DRAFT_VOCAB_NEW_MAX : 0;
@@ -165,14 +166,14 @@ struct draft_stage {
     struct step *step;
     const struct mtp *mtp;
     const struct model_draft *draft;
-    const struct matrix *output; /* the rows that are looked at */
-    const uint32_t *ids;         /* whose they are; NULL: seq i is token i's */
+    const struct matrix *output; /* rows to draft from */
+    const uint32_t *ids;         /* their token ids; NULL: row i is token i's */
     uint32_t panels, tiles;      /* of `output` in a tile; tiles */
     uint32_t pass;
 };
 
-/* The sequences that need more than `pass` draft tokens, as a step of one token each: its input token, and
- * the place of the seq's hidden state of the pass before. */
+/* The sequences that need more than `pass` draft tokens, as a step of one token each. A sequence's entry
+ * names its input token and the column of its hidden state of the pass before. */
 static uint32_t list_seqs(struct step *s, const struct model_draft *d, uint32_t pass)
 {
     uint32_t count = 0, column = 0;
@@ -211,7 +212,7 @@ static void pair_draft(struct step *s, const void *arg, uint32_t t)
     set_half(s, w, t, true, hidden, w->norm_hidden);
 }
 
-/* m, which the head reads and the next pass takes for a hidden state. */
+/* The hidden state that the head reads and the next pass starts from. */
 static void norm_draft(struct step *s, const void *arg, uint32_t t)
 {
     const struct mtp *m = arg;
@@ -228,8 +229,8 @@ static bool exists(const uint64_t *bits, uint32_t id)
     return !bits || (bits[id / 64] >> id % 64 & 1);
 }
 
-/* The largest of the rows [from, from + count), the first of equals. Those that cannot be it are passed over
- * eight at a time. */
+/* The largest of the rows [from, from + count), the first of equals. Eight rows are skipped at once when
+ * none of them is larger. */
 static struct step_best best_of(const struct draft_stage *st, const float *logits, uint32_t from,
                                 uint32_t count)
 {
@@ -249,7 +250,7 @@ static struct step_best best_of(const struct draft_stage *st, const float *logit
     return best;
 }
 
-/* Tile: some panels of the output matrix, all rows. */
+/* Tile: some panels of the output matrix, all columns. */
 static void head_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct draft_stage *st = arg;
@@ -287,7 +288,7 @@ static void take_draft(const struct draft_stage *st, uint32_t t)
         if (other.logit > best.logit)
             best = other;
     }
-    /* Not a number everywhere: any id is as wrong as another. */
+    /* All logits are NaN: any id is as wrong as another. */
     seq->drafts[st->pass] = best.id < s->config->vocab ? best.id : seq->token;
     if (seq->logits)
         seq->logits[st->pass] = best.logit;

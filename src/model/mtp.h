@@ -1,10 +1,10 @@
 /* mtp.h - the MTP head: one more full-attention layer, which drafts the token after the next one (contract
  * 2.8).
  *
- * Its K and V lie in the pages after those of the full layers, the pair for token j at token j, rotated as
- * for token j - 1. So a page depends on no token outside its key, and a sequence's entry 0, which has no
- * hidden state, is zeros that no query sees. Every forward pass writes them for its tokens, so cached
- * pages are complete. A draft's pair is overwritten when its token is computed. */
+ * Its K and V are in the pages, after those from the full layers. The pair for token j is at token j,
+ * rotated as for token j - 1. So a page depends on no token outside its key. A sequence's entry 0, which has
+ * no hidden state, is zeros that no query sees. Every forward pass writes the pairs of its tokens, so cached
+ * pages are complete. A draft token's pair is overwritten when its token is computed. */
 #ifndef PLATEAU_MODEL_MTP_H
 #define PLATEAU_MODEL_MTP_H
 
@@ -20,18 +20,19 @@ struct mtp {
     struct draft_vocab *draft_vocab;
 };
 
-/* Makes `b`, which binds the text model and has been measured, one of the head's tensors, under either
- * prefix, inside or beside the checkpoint in `dir`. 0, or -ENOENT: there is no head; -EINVAL. */
+/* Turns `b`, which binds the text model and has been measured, into a binder of the head's tensors: under
+ * either prefix, inside or beside the checkpoint in `dir`. 0, or -ENOENT: there is no head; -EINVAL. */
 int mtp_bind_init(struct binder *b, const char *dir);
 /* All of the head or a failure: nothing stands in for a tensor that is missing. */
 int mtp_bind(struct binder *b, struct mtp_weights *ret);
 
-/* Behind the last layer: adds the pending residual, leaves in h each token's hidden state behind the final
- * norm, and begins a list of products with the pairs'; returns its length. When it has been run, mtp_put()
- * leaves the pairs in the pages, and in the states the hidden states that a next step begins with. */
+/* Runs after the last layer: adds the pending residual and leaves in `residual` each token's hidden state
+ * after the final norm. Begins a list of products with the pairs' product; returns the list's length. After
+ * the list has run, mtp_put() writes the pairs to the pages. It also writes the hidden states that the next
+ * step starts from to the states. */
 uint32_t mtp_pair(struct step *s, const struct mtp *m);
 void mtp_put(struct step *s, const struct mtp *m);
-/* Fills in the drafts. 0 or -ECANCELED. */
+/* Fills in the draft tokens. 0 or -ECANCELED. */
 int mtp_draft(struct step *s, const struct mtp *m, const struct model_draft *d);
 
 #endif

@@ -1,10 +1,9 @@
-/* mtp_bind.c - finding the head: its prefix, its file, and what that file's writer did to norms and
- * quantisation.
+/* mtp_bind.c - finding the head: its prefix, its file, and the norms and quantisation of that file's writer.
  *
  * Inside the checkpoint the head follows the checkpoint's conventions. A side file was written by another
- * program: a manifest beside it says that norms are whole; without one each norm's mean says whether it is w
- * or w - 1. Its quantisation often differs from the model's (heads below 8 bits draft badly), and config.json
- * speaks of the model's: shapes decide. */
+ * program. A manifest beside it means that norms are whole; without one each norm's mean decides whether it
+ * is w or w - 1. Its quantisation often differs from the model's (heads below 8 bits draft badly), and
+ * config.json describes the model's: shapes decide. */
 #include "model/mtp.h"
 
 #include "model/family.h"
@@ -32,7 +31,7 @@ static const char *find_head(struct binder *b)
     return NULL;
 }
 
-/* Does a manifest beside the side file say that 1 has been added to its norms? */
+/* True: a manifest beside the side file says that 1 has been added to its norms. */
 static bool norms_are_whole(const char *dir, const char *file)
 {
     char folder[4096];

@@ -1,5 +1,5 @@
-/* rope.c - frequencies rounded to f32 as the reference has them, angles in double: a position of 262143 times
- * a frequency leaves an f32 angle with an error of 0.02 rad. */
+/* rope.c - frequencies are rounded to f32 like the reference's; angles are double. In f32, a position of
+ * 262143 times a frequency would leave an angle with an error of 0.02 rad. */
 #include "model/rope.h"
 
 #include <math.h>

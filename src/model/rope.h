@@ -1,7 +1,7 @@
 /* rope.h - the angles of rotary position embedding.
  *
- * A position has three numbers (interleaved M-RoPE); each frequency turns by one of them. Of text they are
- * equal, and so is every model's that knows no images. */
+ * A position has three numbers (interleaved M-RoPE); each frequency turns by one of them. For text the three
+ * are equal, and so they are for every model without images. */
 #ifndef PLATEAU_MODEL_ROPE_H
 #define PLATEAU_MODEL_ROPE_H
 
@@ -22,7 +22,7 @@ void rope_init(struct rope *r, const struct rope_config *c);
 /* cos and sin of one position: [half] each. */
 void rope_at(const struct rope *r, struct rope_position position, float *cosines, float *sines);
 
-/* Position in text without images before it. */
+/* Position of a token in text without images before it. */
 static inline struct rope_position rope_text(uint32_t position)
 {
     return (struct rope_position){{position, position, position}};

@@ -1,5 +1,5 @@
-/* stage.c - a piece is read and then packed while it is in the cache. A larger stage loads no faster, and a
- * load looks up after each piece: whether it is still wanted, and whether an engine computes. */
+/* stage.c - a piece is read and then packed while it is in the cache. A larger stage loads no faster. After
+ * each piece the load checks whether it was cancelled and whether an engine computes. */
 #include "model/stage.h"
 
 #include "base/check.h"
@@ -72,7 +72,7 @@ void stage_done(struct stage *s)
 
 /* ---- reading ---- */
 
-/* Rows [first, first + count) of `from` at `at`; moves `at` behind them. */
+/* Reads rows [first, first + count) of `from` to `at`; moves `at` past them. */
 static int read_rows(struct stage *s, const struct tensor *from, uint64_t first, uint64_t count, size_t *at,
                      struct tensor *ret, struct err *e)
 {
@@ -90,7 +90,7 @@ static int read_rows(struct stage *s, const struct tensor *from, uint64_t first,
 
 static uint64_t rows_that_fit(const struct stage *s, const struct linear_source *from)
 {
-    /* Three beginnings are rounded up. */
+    /* Weight, scales and biases each begin at a rounded offset. */
     size_t one = row_of(&from->weight), round = 3 * ALIGN;
     if (from->affine)
         one += row_of(&from->scales) + row_of(&from->biases);

@@ -1,13 +1,16 @@
-/* state_layout.h - where things lie inside a page and inside a state. The only place that knows.
+/* state_layout.h - the layout of a page and of a state. Only this file knows it.
  *
  * Page: for each full-attention layer in order, then for each MTP layer, for each KV head: K transposed
  * [head_dim][32], then V [32][head_dim], f32. The MTP layer's pair for token j is (hidden state of token j -
- * 1, token j). State: for each linear-attention layer in order: the convolution's last inputs [taps -
- * 1][channels], then the delta state [value_heads][key_dim][value_dim], f32, each rounded up to 64 bytes.
- * Where tokens may be drafted, there follow for each linear-attention layer the inputs of 1 + drafts_max
- * tokens behind the state (pending tokens, see state_pending_token), and at the end of the state its header,
- * which says how many of them count. With MTP the hidden states of those tokens, [hidden] f32 each, lie
- * between the two; a state behind which nothing is pending has that of its last token in the first place. */
+ * 1, token j).
+ *
+ * State: for each linear-attention layer in order, the convolution's last inputs [conv_width - 1][channels],
+ * then the delta state [value_heads][key_dim][value_dim], f32, each rounded up to 64 bytes.
+ *
+ * Where tokens may be drafted, pending tokens follow: for each linear-attention layer the inputs of the 1 +
+ * drafts_max tokens after the state (see state_pending_token). With MTP the hidden states of those tokens
+ * come next, [hidden] f32 each; a state without pending tokens has the hidden state of its last token in the
+ * first place. At the end of the state is its header: how many of the pending tokens count. */
 #ifndef PLATEAU_MODEL_STATE_LAYOUT_H
 #define PLATEAU_MODEL_STATE_LAYOUT_H
 
@@ -58,8 +61,8 @@ static inline size_t state_matrices_bytes(const struct config *c)
     return state_layer_bytes(c) * c->linear_count;
 }
 
-/* One token's inputs of one linear-attention layer, in floats: where each begins, and where the next token's
- * do. */
+/* One token's inputs of one linear-attention layer, in floats: the offset of each, and of the next
+ * token's. */
 struct state_pending_token {
     size_t u;           /* [channels] as they enter the convolution */
     size_t k, v;        /* [key_heads][key_dim], [value_heads][value_dim] as they enter the delta rule */

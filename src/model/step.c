@@ -1,9 +1,10 @@
 /* step.c - workspace and tiles.
  *
- * The workspace is a list of arrays, each so many bytes per token, seq or worker: one list, from which both
- * its cost and its layout come, so that the plan cannot drift from what is allocated. Products take tiles of
- * panels x columns. Few columns: all of them in every tile, so a weight is read once; many: blocks, so that a
- * block of activations stays in the cache. Which of them a tile is changes no bit of a result. */
+ * The workspace is a list of arrays, each with its bytes per model, token, sequence or worker. Cost and
+ * layout both come from this list, so the plan cannot drift from the allocation. Products take tiles of
+ * panels x columns. With few columns, every tile has all of them, so a weight is read once. With many, they
+ * are cut into blocks, so that a block of activations stays in the cache. The cut changes no bit of a
+ * result. */
 #include "model/step.h"
 
 #include "model/mrope.h"
@@ -23,7 +24,7 @@ struct need {
 #define NEEDS_MAX 64
 #define ALIGN     64u
 
-/* What all projections of x give at most, per token. */
+/* The most that the projections of one input give, in floats per token. */
 static uint32_t wide(const struct config *c)
 {
     uint32_t n = c->hidden;
@@ -53,7 +54,7 @@ static uint32_t products_max(const struct config *c)
 #define NEED(p, kind, n) (*need++ = (struct need){(void **)(p), (kind), (n)})
 #define FLOATS(n)        ((uint64_t)(n) * sizeof(float))
 
-/* Every array of the workspace; returns how many. */
+/* Lists every array of the workspace; returns their number. */
 static uint32_t list_needs(struct step *s, const struct config *c, struct need needs[NEEDS_MAX])
 {
     struct need *need = needs;
@@ -169,7 +170,7 @@ static void add_spans(struct step *s, uint32_t seq, uint32_t column)
     }
 }
 
-/* A token's place among text and images, and what stands for it if it is an image's. */
+/* A token's position among text and images, and its features if it is an image's. */
 static void add_place(struct step *s, const struct model_seq *seq, uint32_t column, uint32_t position)
 {
     const struct model_grid *g = mrope_grid(seq->grids, seq->grid_count, position);
@@ -264,14 +265,15 @@ static void token_tile(void *arg, uint32_t tile, uint32_t worker)
         st->fn(st->step, st->arg, t);
 }
 
-/* Fewer values than these take less time than a barrier: of one token, whose parts would go to several
- * workers, and of several, which one worker has at hand and the others would have to fetch. */
+/* Fewer values than these take less time than a barrier. The first limit is for one token, whose parts would
+ * go to several workers. The second is for several tokens: one worker has them in its cache, others would
+ * have to fetch them. */
 #define VALUES_FEW        4096u
 #define VALUES_FEW_TOKENS 16384u
 
 void step_each(struct step *s, step_token_fn *fn, const void *arg, uint32_t count, uint32_t values)
 {
-    /* Four tiles a worker even out; more tickets than that cost more than they give. */
+    /* Four tiles per worker balance the load; more of them cost more than they gain. */
     uint32_t tiles_wanted = 4 * workers_count(s->workers);
     if ((uint64_t)count * values < VALUES_FEW_TOKENS)
         tiles_wanted = 1;
@@ -376,7 +378,7 @@ static void product_tile(void *arg, uint32_t tile, uint32_t worker)
     st->step->ops->matmul(&p->matrix, &c, panel, MIN_OF(panel + p->panels_step, panels));
 }
 
-/* Returns how many tiles the list has. */
+/* Returns the number of tiles of the list. */
 static uint32_t cut_tiles(struct step *s, uint32_t count)
 {
     uint32_t tiles = 0;
@@ -392,7 +394,7 @@ static uint32_t cut_tiles(struct step *s, uint32_t count)
 void step_products(struct step *s, uint32_t count)
 {
     uint32_t tiles = cut_tiles(s, count);
-    if (tiles < 2 * workers_count(s->workers)) { /* too few to even out: halves */
+    if (tiles < 2 * workers_count(s->workers)) { /* too few for an even load: halves */
         for (uint32_t i = 0; i < count; i++)
             s->products[i].panels_step = DIV_UP(s->products[i].panels_step, 2u);
         tiles = cut_tiles(s, count);

@@ -1,10 +1,11 @@
 /* step.h - one forward pass under way: its workspace and the ways work is split.
  *
  * The tokens of all sequences lie side by side as columns: sequence 0's first. Work goes to the workers in
- * tiles of outputs; every step_* function below is one barrier (a single tile runs without). Between barriers
- * a tile only writes what it owns. The blocks (attention, delta net, MLP, experts) leave their result in `d`
- * or elsewhere and say in `pending_residual` how a token adds it to the residual stream; the next norm does
- * that first, which saves a barrier each. Engine thread only; the tiles run on the workers. */
+ * tiles of outputs. Every step_* function below is one barrier (a single tile runs without). Between
+ * barriers a tile only writes what it owns. The blocks (attention, delta net, MLP, experts) leave their
+ * result in `block_out` or elsewhere; `pending_residual` adds a token's part of it to the residual stream.
+ * The next norm calls it first, which saves a barrier each. Engine thread only; the tiles run on the
+ * workers. */
 #ifndef PLATEAU_MODEL_STEP_H
 #define PLATEAU_MODEL_STEP_H
 
@@ -14,8 +15,8 @@
 
 #include "base/check.h"
 
-/* Tokens of one sequence whose absolute positions share position / 16: what attention takes as a block of
- * queries, and what may write into a page without sharing a cache line with another block. */
+/* Tokens of one sequence whose absolute positions share position / 16. Attention takes a span as a block of
+ * queries. Two spans never write into the same cache line of a page. */
 #define STEP_SPAN_TOKENS 16
 struct step_span {
     uint32_t seq, column, position, count;
@@ -76,11 +77,11 @@ struct step {
     float *cosines, *sines; /* [tokens][rot / 2] */
     float *residual;        /* [tokens][hidden]: the residual stream */
     float *normed, *normed_sums;   /* [tokens][normed_wide]: normed, and its group sums */
-    float *proj;                   /* [tokens][wide]: what projections of normed give */
+    float *proj;                   /* [tokens][wide]: outputs of projections of normed */
     float *conv;                   /* [tokens][conv channels] */
     float *alpha, *beta;           /* [tokens][value_heads] */
-    float *mid, *mid_sums;         /* [tokens][mid_wide]: what the second projection reads */
-    float *block_out;              /* [tokens][hidden]: what it gives */
+    float *mid, *mid_sums;         /* [tokens][mid_wide]: inputs of the second projection */
+    float *block_out;              /* [tokens][hidden]: its outputs */
     uint32_t *logit_columns;       /* [tokens] */
     struct step_columns columns;   /* [STEP_PROJECTIONS_MAX * tokens] each */
     struct step_product *products; /* [products_max] */
@@ -89,7 +90,7 @@ struct step {
     uint32_t *expert_begin;                                        /* [experts + 1] into pair_order */
     float *pair_weight, *shared_gate;                              /* [pairs], [tokens] */
     float *pair_up;                                                /* [pairs][2 * expert_intermediate] */
-    float *pair_up_sums;                                           /* of the first half of those */
+    float *pair_up_sums;                                           /* of the first half of pair_up */
     float *pair_out;                                               /* [pairs][hidden] */
     const float **pair_x, **pair_xsum, **pair_mid, **pair_mid_sum; /* [pairs] */
     float **pair_up_y, **pair_out_y;
@@ -105,22 +106,22 @@ struct step {
 };
 #define STEP_QUERIES_MAX 64
 
-/* What a workspace costs: fixed + token * tokens_max + seq * seqs_max + worker * workers. */
+/* The cost of a workspace: fixed + token * tokens_max + seq * seqs_max + worker * workers. */
 struct model_workspace step_cost(const struct config *c);
 /* Lays the workspace out in `a`. 0 or -ENOMEM. */
 int step_create(struct arena *a, const struct config *c, const struct model_opts *opts, struct step **ret);
 /* Takes the sequences in: columns, spans, positions. */
 void step_begin(struct step *s, const struct model_step *in);
 
-/* Floats from one token's row to the next for at least n: whole cache lines, and not a multiple of 1 KiB, or
- * a product's columns would share a few sets of the first cache and drive each other out of it. */
+/* Floats from one token's row to the next, for at least n: whole cache lines, and not a multiple of 1 KiB.
+ * Otherwise a product's columns would share a few sets of the first cache and evict each other. */
 static inline uint32_t step_row_stride(uint32_t n)
 {
     n = (n + 15) / 16 * 16;
     return n % 256 == 0 ? n + 16 : n;
 }
 
-/* Floats of group sums of n values, all three sizes, and where those of one size begin. */
+/* Floats of group sums of n values, all three sizes, and the offset of one size. */
 static inline uint32_t step_sums_floats(uint32_t n)
 {
     return (n + 31) / 32 + (n + 63) / 64 + (n + 127) / 128;
@@ -129,16 +130,16 @@ static inline uint32_t step_sums_offset(uint32_t n, uint32_t group)
 {
     return group == 32 ? 0 : group == 64 ? (n + 31) / 32 : (n + 31) / 32 + (n + 63) / 64;
 }
-/* Those sums of x that `groups` (GROUP_*) asks for. */
+/* Group sums of x, of the sizes in `groups` (GROUP_*). */
 void step_sums(const struct step *s, unsigned groups, float *sums, const float *x, uint32_t n);
-/* Those of x[from, to): from is a multiple of 128, and so is to, unless it is n. */
+/* The same of x[from, to): from is a multiple of 128, and so is to, unless it is n. */
 void step_sums_part(const struct step *s, unsigned groups, float *sums, const float *x, uint32_t n,
                     uint32_t from, uint32_t to);
 
 /* fn(arg, tile, worker) for tile < tiles. */
 void step_run(struct step *s, workers_fn *fn, void *arg, uint32_t tiles);
-/* fn for each token, on whichever worker; by the caller alone where all of them have less to do than a
- * barrier takes. `values`: about how many it reads and writes for a token, those that take an exponential
+/* fn for each token, on any worker. The caller runs all of them alone when they take less time than a
+ * barrier. `values`: values read and written per token, about; one that takes an exponential counts
  * tenfold. */
 typedef void step_token_fn(struct step *s, const void *arg, uint32_t token);
 void step_each_token(struct step *s, step_token_fn *fn, const void *arg, uint32_t values);
@@ -155,7 +156,7 @@ struct step_rows {
     size_t stride;      /* floats */
     uint32_t width;
 };
-/* y[t] = projection of x[t] for t < count; y.width is not looked at. */
+/* y[t] = projection of x[t] for t < count; y.width is not used. */
 void step_project(struct step *s, const struct projection *p, struct step_rows x, struct step_rows y,
                   uint32_t count);
 /* The same as products of the list, to be run later; returns the list's new length. At most
@@ -174,10 +175,10 @@ void step_add_features(struct step *s, uint32_t layer);
 /* The usual pending residual: residual += block_out. */
 void step_add_block_out(struct step *s, uint32_t token);
 
-/* One linear layer's part of a state: its state, and what is pending behind it; NULL for NONE. */
+/* One linear layer's part of a state, and its pending tokens; NULL for NONE. */
 float *step_state(const struct step *s, uint32_t state, uint32_t linear_index);
 float *step_state_pending(const struct step *s, uint32_t state, uint32_t linear_index);
-/* NULL where nothing is ever pending. */
+/* The header of a state; NULL where the configuration has no pending tokens. */
 struct state_header *step_state_header(const struct config *c, char *states, uint32_t state);
 
 /* Size of the draft vocabulary. */
@@ -185,7 +186,7 @@ static inline uint32_t step_draft_vocab(const struct config *c)
 {
     return c->draft_vocab ? c->draft_vocab : c->vocab;
 }
-/* Panels of a tile: fewer where there would not be tiles enough to even out. */
+/* Panels of a tile: fewer where there would be too few tiles for an even load. */
 static inline uint32_t step_draft_panels(const struct config *c, uint32_t workers)
 {
     uint32_t all = DIV_UP(step_draft_vocab(c), MATRIX_PANEL), panels = STEP_DRAFT_PANELS;

@@ -1,8 +1,9 @@
 /* vision.h - the vision encoder of a loaded model: pixels to embeddings that stand for tokens (contract 4).
  *
- * One image at a time is in progress; its work is done in pieces of well under a millisecond each, so the
- * caller can stop after any and let others compute. Its memory is committed when an image begins and stays
- * for the next one until model_encoder_trim(). The engine's thread, inside a turn of the workers. */
+ * One image at a time is in progress. Its work is done in pieces of well under a millisecond each, so the
+ * caller can stop after any piece and let other sequences compute. Its memory is committed when an image
+ * begins and stays for the next one until model_encoder_trim(). The engine's thread, inside a turn of the
+ * workers. */
 #ifndef PLATEAU_MODEL_VISION_H
 #define PLATEAU_MODEL_VISION_H
 
@@ -26,12 +27,13 @@ struct model_image {
  * 1: there is more to commit, call again. -ENOMEM: the rest was refused, and no image is in progress;
  * memory of earlier calls stays for others. No other image is in progress. */
 int model_encode_begin(struct model *m, const struct model_image *p);
-/* Works until it is done or the clock has passed deadline_ns, at least one piece. True: done, and none is on
- * its way. */
+/* Works until the image is done or the clock has passed deadline_ns, at least one piece. True: the image is
+ * done, and none is in progress. */
 bool model_encode_run(struct model *m, uint64_t deadline_ns);
 /* Drops the image in progress; fine without one. */
 void model_encode_stop(struct model *m);
-/* For reports: how much is done of what it takes; 0 of 0 when none is on its way. */
+/* For reports: units of work done, and of the whole image (slices of passes); 0 of 0 when none is in
+ * progress. */
 void model_encode_progress(const struct model *m, uint64_t *done, uint64_t *all);
 /* Gives the memory back; no image is in progress. At most 2 MiB per call; true: there is more. */
 bool model_encoder_trim(struct model *m);

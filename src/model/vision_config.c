@@ -1,5 +1,5 @@
-/* vision_config.c - where the files leave something out, what the families' published files say stands in,
- * never a library's class defaults: those are another family's. */
+/* vision_config.c - defaults of the vision encoder. Where a file leaves something out, the values of the
+ * families' published files stand in, never a library's class defaults: those belong to another family. */
 #include "model/vision_config.h"
 
 #include "model/config.h"
@@ -102,7 +102,7 @@ static void read_tokens(struct json_read *r, const struct config *text, struct m
         json_read_fail(r, -ENOTSUP, "images need mrope_interleaved true and an mrope_section");
 }
 
-/* size.shortest_edge and longest_edge are areas, whatever they are called; min_pixels and max_pixels go
+/* size.shortest_edge and longest_edge are areas, in spite of their names; min_pixels and max_pixels go
  * before them. */
 static void read_bounds(struct json_read *r, uint64_t *min, uint64_t *max)
 {
@@ -196,7 +196,7 @@ int vision_config_read(const json_t *config, const json_t *image, const json_t *
     return 0;
 }
 
-/* The file's object, or what processor_config.json keeps under `key`; NULL where neither is there. */
+/* The file's object, or processor_config.json's value of `key`; NULL where neither exists. */
 static int find_file(const char *dir, const char *name, const json_t *processor, const char *key,
                      json_t **ret, struct err *e)
 {

@@ -1,9 +1,9 @@
 /* vision_encoder.c - memory, and the order of the work.
  *
- * The memory is one range of units, laid out anew for each image: arrays begin at its start, so units that
- * only a larger image needed can go one by one from the end. A still image comes as the same frame twice
- * and meets both halves of the patch embedding: adding the halves' weights up beforehand would save a
- * thousandth of the work and change the sums. */
+ * The memory is one range of units, laid out anew for each image. Arrays begin at its start, so units that
+ * only a larger image needed can go one by one from the end. A still image comes as the same frame twice and
+ * meets both halves of the patch embedding. Adding the halves' weights beforehand would save a thousandth of
+ * the work and change the sums. */
 #include "model/vision_encoder.h"
 
 #include "base/check.h"
@@ -133,7 +133,7 @@ void vision_encoder_cost(const struct vision_config *v, struct model_vision *ret
     struct vision_encoder e = {0};
     struct vision_encoder_arrays a;
     struct room fixed = {0}, large = {0};
-    const uint64_t patches = PAGE_TOKENS * ALIGN; /* so many that nothing is rounded */
+    const uint64_t patches = PAGE_TOKENS * ALIGN; /* enough that no array is rounded */
     set_strides(&e, v);
     lay_out_slice(&e, &fixed, &a);
     lay_out_image(&e, &large, patches, patches, &a);

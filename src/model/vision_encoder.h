@@ -1,11 +1,12 @@
 /* vision_encoder.h - encodes one image with the vision encoder, in pieces.
  *
- * Passes over slices of patches: the embedding, then for each block keys and values of all patches, then
- * everything else of one slice after another; a slice's intermediate values are small and stay in the
- * cache. So of an image only the residual stream and one block's keys and values are kept. Passes consist
- * of stages, stages of tiles; a piece is a few tiles of one stage, for each worker about as much work. A
- * tile's result depends on the image alone, not on pieces, workers or other work in between. The engine's
- * thread, inside a turn of the workers; the tiles run on those. */
+ * Passes go over slices of patches. The first is the embedding. Then each block has two: keys and values of
+ * all patches, and everything else of one slice after another. A slice's intermediate values are small and
+ * stay in the cache. So of an image only the residual stream and one block's keys and values are kept.
+ *
+ * Passes consist of stages, stages of tiles; a piece is a few tiles of one stage, for each worker about as
+ * much work. A tile's result depends on the image alone, not on pieces, workers or other work in between.
+ * The engine's thread, inside a turn of the workers; the tiles run on the workers. */
 #ifndef PLATEAU_MODEL_VISION_ENCODER_H
 #define PLATEAU_MODEL_VISION_ENCODER_H
 
@@ -27,16 +28,16 @@ struct vision_encoder_pass {
 
 /* Arrays in the committed memory; an image's, then a slice's. */
 struct vision_encoder_arrays {
-    float *h;                              /* [patches][hidden]: the residual stream */
-    char *kv;                              /* [heads][pages] pages of one head: K transposed, V */
-    uint32_t *pages;                       /* [pages]: 0, 1, 2, ... */
-    float *cosines, *sines;                /* [edge][head_dim / 4], of a row or a column */
-    float *levels;                         /* [channels][256]: what a pixel's byte means */
-    float *x;                              /* [slice][x_stride], and [slice's tokens][merged_stride] */
-    float *y;                              /* [slice][y_stride]: what products give; keys | values, queries */
-    float *mid;                            /* [slice][mid_stride], and [slice's tokens][merged_stride] */
-    float *max, *sum;                      /* [heads][slice]: attention so far */
-    float *sums;                           /* [slice][sums_stride]: group sums, where a matrix is quantised */
+    float *h;               /* [patches][hidden]: the residual stream */
+    char *kv;               /* [heads][pages] pages of one head: K transposed, V */
+    uint32_t *pages;        /* [pages]: 0, 1, 2, ... */
+    float *cosines, *sines; /* [edge][head_dim / 4], of a row or a column */
+    float *levels;          /* [channels][256]: value of a pixel's byte */
+    float *x;               /* [slice][x_stride], and [slice's tokens][merged_stride] */
+    float *y;               /* [slice][y_stride]: outputs of products; keys | values, queries */
+    float *mid;             /* [slice][mid_stride], and [slice's tokens][merged_stride] */
+    float *max, *sum;       /* [heads][slice]: of attention over the keys read until now */
+    float *sums;            /* [slice][sums_stride]: group sums, where a matrix is quantised */
     const float **column_x, **column_sums; /* [slice] */
     float **column_y;
 };
@@ -45,7 +46,7 @@ struct vision_encoder {
     /* Constant. */
     const struct vision_config *config;
     const struct vision_weights *weights;
-    struct step *step; /* kernels, workers, and what each worker has for attention */
+    struct step *step; /* kernels, workers, and each worker's memory for attention */
     uint32_t slice_max;
     uint32_t x_stride, y_stride, mid_stride, merged_stride, sums_stride;
     struct vision_encoder_pass passes[ENCODER_PASSES_MAX];
@@ -60,16 +61,16 @@ struct vision_encoder {
     uint32_t rows, columns, patches; /* rows and columns of patches */
     uint32_t slices, page_count;
     struct vision_encoder_arrays a;
-    /* Where it is: of the pass, the slice, the stage within the sequence (attention has several, a range of
-     * keys each), the next tile. */
+    /* The position in the work: pass, slice, stage within the sequence (attention has several, a range of
+     * keys each), next tile. */
     uint32_t pass, slice, stage, range, tile;
     uint8_t op; /* enum vision_encoder_op of the stage that is being computed */
 };
 
-/* Fills what of model_vision says what encoding takes. */
+/* Fills the fields of model_vision that describe the cost of encoding. */
 void vision_encoder_cost(const struct vision_config *v, struct model_vision *ret);
-/* `e` is zeroed; its account is opened below `parent`, which may be NULL. 0 or -ENOMEM: vision_encoder_done() in
- * either case. */
+/* `e` is zeroed; its account is opened below `parent`, which may be NULL. 0 or -ENOMEM. Call
+ * vision_encoder_done() in either case. */
 int vision_encoder_init(struct vision_encoder *e, const struct config *c, const struct vision_weights *t,
                         struct step *step, struct account *parent);
 /* Fine on a zeroed struct. */

@@ -1,8 +1,8 @@
 /* vision_tiles.c - the stages' arithmetic, tile by tile.
  *
- * Two kinds of tiles: rows, a page's worth of patches (or the tokens of as many), and rectangles of a
- * product, panels of its matrix times a block of columns. Both have a fixed size, independent of other
- * work. */
+ * There are two kinds of tiles. Tiles of rows are a page's worth of patches, or the tokens of that many
+ * patches. Tiles of a product are rectangles: panels of its matrix times a block of columns. Both have a
+ * fixed size, independent of other work. */
 #include "model/vision_encoder.h"
 
 #include "base/check.h"
@@ -46,7 +46,7 @@ static float *h_of(const struct vision_encoder *e, uint32_t patch)
     return e->a.h + (size_t)patch * e->config->hidden;
 }
 
-/* Patches of the slice that tile `tile` of rows has. */
+/* Patches of the slice that belong to tile `tile` of rows. */
 struct span {
     uint32_t from, to;
 };
@@ -56,7 +56,7 @@ static struct span row_span(const struct vision_encoder *e, uint32_t tile)
     return (struct span){tile * ROW_TILE, MIN_OF((tile + 1) * ROW_TILE, slice_count(e))};
 }
 
-/* Tokens of the slice, of as many patches. */
+/* Tokens of the slice that belong to the tile. */
 static struct span token_span(const struct vision_encoder *e, uint32_t tile)
 {
     uint32_t each = DIV_UP(ROW_TILE, token_patches(e)), all = slice_count(e) / token_patches(e);
@@ -453,7 +453,7 @@ static struct vision_encoder_stage product_stage(struct vision_encoder *e, enum 
 
 /* ---- stages ---- */
 
-/* Rows of `values` each, at so many multiply-adds' time per value. */
+/* A stage over rows of `values` values, each of which takes the time of `each` multiply-adds. */
 static struct vision_encoder_stage row_stage(const struct vision_encoder *e, workers_fn *fn, uint32_t values,
                                              uint32_t each)
 {

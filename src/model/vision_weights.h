@@ -16,7 +16,7 @@ struct vision_norm {
 
 struct vision_block {
     struct vision_norm mix, mlp;
-    struct vision_linear query, key_value; /* of each: heads one behind the other; key_value: keys | values */
+    struct vision_linear query, key_value; /* one head after the other; key_value: keys | values */
     struct vision_linear out, up, down;
 };
 

@@ -40,7 +40,8 @@ int weight_memory_init(struct weight_memory *m, struct account *account, uint64_
     return 0;
 }
 
-/* The ledger's lock is one that engines wait for: a low thread must not stand still with it. */
+/* Engines wait for the ledger's lock, so a thread of low priority must not be preempted while it has the
+ * lock. */
 static void count_unit(struct weight_memory *m)
 {
     priority_raise();
@@ -55,8 +56,8 @@ int weight_memory_commit(struct weight_memory *m, size_t bytes)
     ASSERT(want <= m->bytes);
     if (want <= m->committed)
         return 0;
-    /* A unit at a time: the kernel's lock on the address space is held while a range is populated, and
-     * other models' engines need it to commit a unit of theirs. */
+    /* A unit at a time: the kernel's lock on the address space is held while a range is populated. Other
+     * models' engines need it to commit a unit of their own. */
     for (int r; m->committed < want; m->committed += UNIT_BYTES) {
         if ((r = pages_commit(m->base + m->committed, UNIT_BYTES)) < 0)
             return r;

@@ -18,13 +18,13 @@ struct weight_memory {
     size_t map_bytes;
 };
 
-/* What `bytes` of weights take: whole units. */
+/* Memory that `bytes` of weights take: whole units. */
 uint64_t weight_memory_round(uint64_t bytes);
 /* Reserves room for `bytes`. 0 or -ENOMEM. */
 int weight_memory_init(struct weight_memory *m, struct account *account, uint64_t bytes);
 /* Makes the first `bytes` usable, zeroed. 0 or -ENOMEM. */
 int weight_memory_commit(struct weight_memory *m, size_t bytes);
-/* Gives everything back. Fine on a zeroed struct. */
+/* Releases all memory. Fine on a zeroed struct. */
 void weight_memory_done(struct weight_memory *m);
 
 #endif

@@ -1,10 +1,10 @@
 /* admit.c - the choice, the place, the pages, in this order.
  *
- * A sequence whose tenant can get no place is not looked up in the prefix index, and neither are the
- * sequences behind it: with a full batch and a long queue a plan costs a walk over the queue and one look-up
- * for each tenant that may have a place. `examined` marks what this plan has turned down: a sequence that
- * waits for a prefix which another is computing, or a tenant. A sequence that loses its place in a plan does
- * not get one in the same plan, so each plan ends. */
+ * A sequence whose tenant can get no place is not looked up in the prefix index, and neither are that
+ * tenant's other sequences. So with a full batch and a long queue a plan costs a walk over the queue and one
+ * look-up for each tenant that may have a place. `examined` marks each sequence and tenant that this plan
+ * has turned down; a sequence is turned down when it waits for a prefix that another one computes. A
+ * sequence that loses its place in a plan does not get one in the same plan, so each plan ends. */
 #include "sched/admit.h"
 
 #include "sched/fetching.h"
@@ -43,7 +43,7 @@ static bool is_before(const struct sched_seq *a, const struct sched_seq *b)
     return sched_queued_before(a, b);
 }
 
-/* NULL: no sequence that this plan has not turned down can run. */
+/* The waiting sequence to try next. NULL: each is paused or was turned down in this plan. */
 static struct sched_seq *next_seq(struct sched *s)
 {
     struct sched_seq *best = NULL;
@@ -60,7 +60,7 @@ static struct sched_seq *next_seq(struct sched *s)
 
 /* ---- the place ---- */
 
-/* The sequence that is parked for one of `tenant`. NULL: none has to. */
+/* The sequence that is parked to give its place to one of `tenant`. NULL: none has to. */
 static struct sched_seq *find_place(struct sched *s, const struct share *tenant)
 {
     struct sched_seq *best = places_newest_paused(s, NULL);
@@ -111,7 +111,7 @@ static bool has_pages_for(const struct sched *s, const struct sched_seq *seq, co
     return fits;
 }
 
-/* The sequence that makes room for one that is to be admitted. NULL: none has to. */
+/* The sequence that is preempted so that `seq` can be admitted. NULL: none has to. */
 static struct sched_seq *find_victim(struct sched *s, const struct sched_seq *seq)
 {
     bool deserves = seq->share->running == 0;
@@ -144,8 +144,8 @@ static bool make_room(struct sched *s, struct sched_seq *seq)
     return true;
 }
 
-/* The sequence that was parked for this one gives its pages and state too: without them there is no use for
- * its place. */
+/* Preempts the sequence that was parked for this one: its place is of no value without its pages and
+ * state. */
 static bool take_all(struct sched *s, struct sched_seq *seq, struct sched_seq *gives)
 {
     if (!gives || gives->phase != SCHED_PARKED)
@@ -158,14 +158,14 @@ static bool take_all(struct sched *s, struct sched_seq *seq, struct sched_seq *g
 
 /* ---- the admission ---- */
 
-/* Goes on with what it kept, or begins with what the cache has. */
+/* A parked sequence continues with its pages and state; any other begins with the hit. */
 static int begin(struct sched *s, struct sched_seq *seq, const struct prefix_hit *hit)
 {
     ASSERT(seq->phase != SCHED_FETCHING && sched_waits(seq));
     return seq->phase == SCHED_PARKED ? 0 : seq_fetch_turn_into_place(&s->opts, seq, hit);
 }
 
-/* False: account or system have no memory for its first page or its state. */
+/* False: account or system have no memory for the sequence's first page or its state. */
 static bool admit(struct sched *s, struct sched_seq *seq, const struct prefix_hit *hit)
 {
     ASSERT(!seq->paused);
@@ -199,8 +199,8 @@ static bool admit(struct sched *s, struct sched_seq *seq, const struct prefix_hi
     return true;
 }
 
-/* It lacks pages, and no sequence makes room. True: other tenants' sequences may still be admitted; but not
- * when some have made room already, for they would take it back. */
+/* The sequence lacks pages, and no other one makes room. True: other tenants' sequences may still be
+ * admitted. Not when others have made room for this one already, for they would take it back. */
 static bool is_passed(struct sched *s, struct sched_seq *seq)
 {
     if (seq->blocked_ns == 0)
@@ -210,7 +210,8 @@ static bool is_passed(struct sched *s, struct sched_seq *seq)
     return !seq->takes && s->now_ns - seq->blocked_ns < BLOCKED_NS;
 }
 
-/* No sequence that could run has a place: all that others hold is the sequence's, or it ends. */
+/* Every sequence with a place is paused: this one takes from any other sequence that has pages, and ends
+ * when no other has any. */
 static void insist(struct sched *s, struct sched_seq *seq)
 {
     ASSERT(s->running_count == s->paused_count);
@@ -223,8 +224,8 @@ static void insist(struct sched *s, struct sched_seq *seq)
         places_end(s, seq, SCHED_END_NO_MEMORY);
 }
 
-/* Looks the sequence up, and makes room until it fits or nothing is left to take. *wait: it should not run
- * yet. */
+/* Looks up the sequence's prefix, and makes room until the sequence fits or nothing is left to take. *wait:
+ * the sequence should not run yet. */
 static bool admit_if_it_fits(struct sched *s, struct sched_seq *seq, struct sched_seq *gives, bool *wait)
 {
     for (;;) {
@@ -249,7 +250,7 @@ static bool admit_if_it_fits(struct sched *s, struct sched_seq *seq, struct sche
     }
 }
 
-/* A place and its pages. False: nothing more is admitted in this plan. */
+/* Tries to give the sequence a place and its pages. False: nothing more is admitted in this plan. */
 static bool try_seq(struct sched *s, struct sched_seq *seq)
 {
     ASSERT(!seq->paused && sched_waits(seq));

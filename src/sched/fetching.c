@@ -1,3 +1,10 @@
+/* fetching.c - the sequences that fetch, from the queue and back to it.
+ *
+ * A fetch begins only if the pools have pages for it beside everything that is promised to others. It
+ * carries a tag, the number of the fetch: an arrival finds its sequence by the tag, and one whose fetch has
+ * ended is given back to the tier unused. When a fetch is over, its sequence returns to the queue with the
+ * pages that came. While sequences run, a plan stops copying at FETCH_BYTES_MAX, so that fetches do not
+ * delay the step. */
 #include "sched/fetching.h"
 
 #include "sched/admit.h"
@@ -7,11 +14,11 @@
 
 #include "base/check.h"
 
-#define FETCH_BYTES_MAX ((size_t)8 << 20) /* that one plan copies while sequences run: a millisecond */
+#define FETCH_BYTES_MAX ((size_t)8 << 20) /* copied by one plan while sequences run: a millisecond */
 
 #define SEQ SCHED_SEQ
 
-/* It waits for a place, with what has come. */
+/* The sequence waits for a place again, with the pages that have come. */
 static void end_fetch(struct sched *s, struct sched_seq *seq)
 {
     ASSERT(seq->phase == SCHED_FETCHING && s->fetching_count > 0);
@@ -58,7 +65,8 @@ static struct sched_seq *find_fetching(const struct sched *s, uint64_t tag)
     return NULL;
 }
 
-/* What has come goes to its sequence; what nobody wants any more goes back. */
+/* Arrivals are copied to their sequences. All buffers go back to the tier, also the arrivals of ended
+ * fetches. */
 static void take_arrivals(struct sched *s)
 {
     const struct tier_io *tier = s->opts.tier;
@@ -87,7 +95,7 @@ void fetching_go_on(struct sched *s)
     }
 }
 
-/* Pages that those who fetch will take. */
+/* Pages that fetching sequences will still take. */
 static uint64_t promised_fetching(const struct sched *s)
 {
     uint64_t pages = 0;
@@ -96,7 +104,8 @@ static uint64_t promised_fetching(const struct sched *s)
     return pages;
 }
 
-/* With room for all that is being read besides: who fetches takes nothing that others were promised. */
+/* True: there is room for the sequence beside all that is being read, so a fetch takes no page that was
+ * promised to another sequence. */
 static bool may_fetch(const struct sched *s, const struct sched_seq *seq, const struct prefix_hit *hit)
 {
     uint64_t has = page_pool_available(s->opts.groups[0].pages);
@@ -152,7 +161,7 @@ static uint32_t count_fetching(const struct sched *s, const struct share *tenant
     return count;
 }
 
-/* So many sequences of a tenant are looked up in a plan. */
+/* Bounds the look-ups of a tenant's sequences in one plan. */
 static bool may_look(struct sched *s, struct share *x)
 {
     if (x->looked_at != s->plan_number)

@@ -1,20 +1,20 @@
-/* fetching.h - sequences that read their prefix from the tier below: which begin, what has come, who gives it
+/* fetching.h - sequences that read their prefix from the SSD tier: which begin, what arrives, which give it
  * back.
  *
- * A sequence that fetches has no place and blocks no other sequence; seq_fetch.h has one sequence's part of
- * it. At most SCHED_FETCHING_MAX sequences fetch at once, of each tenant its share. Parts of the scheduler;
- * same thread, same rules. */
+ * A fetching sequence has no place and blocks no other sequence; seq_fetch.h has one sequence's part of it.
+ * At most SCHED_FETCHING_MAX sequences fetch at once, of each tenant its share. Internal to the scheduler,
+ * with the rules of sched.h; engine thread only. */
 #ifndef PLATEAU_SCHED_FETCHING_H
 #define PLATEAU_SCHED_FETCHING_H
 
 #include "sched/sched_state.h"
 
-/* Takes in what has come since the last plan. */
+/* Takes in the arrivals since the last plan, requests further reads, and ends fetches that are over. */
 void fetching_go_on(struct sched *s);
-/* The first sequences in the queue begin, whether there is a place for them yet or not. */
+/* Begins fetches of the first sequences in the queue, whether there is a place for them yet or not. */
 void fetching_begin(struct sched *s);
-/* Takes from a sequence without a place what it has fetched, `but` last (NULL: from none in particular); it
- * computes that, then. False: none has anything. */
+/* Releases the fetched pages of one sequence without a place, which computes the tokens instead; `but` is
+ * the last choice (NULL: no preference). False: none has any. */
 bool fetching_drop(struct sched *s, struct sched_seq *but);
 
 #endif

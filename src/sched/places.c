@@ -1,5 +1,5 @@
-/* places.c - lists and counts. Both lists are short (sequences of a batch, a queue of some hundred) and are
- * searched from the back, where most sequences come and the newest are. */
+/* places.c - lists and counts. The lists are short (sequences of a batch, a queue of some hundred) and are
+ * searched from the back, where most sequences are inserted and the newest are. */
 #include "sched/places.h"
 
 #include "sched/seq_cache.h"

@@ -1,15 +1,16 @@
 /* sched.c - one order, three passes.
  *
- * Sequences that have a place are in `running`, by rank; those that wait in `queue`, preempted and parked
+ * Sequences with a place are in `running`, by rank. Waiting sequences are in `queue`: preempted and parked
  * ones first, each part by rank. A plan makes three passes:
  *   1. every running sequence secures a page for its next token, oldest first (secure.h).
  *   2. sequences of the queue get places: tenants in turn, each one's sequences in order (admit.h, shares.h).
  *   3. tokens: one for each decoding sequence, the rest to prompts (tokens.h).
- * Before the first pass what has come from the tier below is taken in, before the second one sequences
- * whose prefix lies there leave the queue to fetch it (fetching.h). What they hold goes before any
- * sequence that runs loses a page. A sequence with no page for its next token keeps its others instead of
- * being preempted itself: an older sequence takes them when it needs them, and until then nothing has to
- * be computed again. */
+ *
+ * Fetching stands between them (fetching.h). Before the first pass, arrivals from the SSD tier are taken in.
+ * Before the second pass, sequences whose prefix is in the tier leave the queue to fetch it. Fetched pages
+ * go before any running sequence loses a page. A sequence with no page for its next token keeps its others
+ * instead of being preempted itself: an older sequence takes them when it needs them, and until then nothing
+ * has to be computed again. */
 #include "sched/sched.h"
 
 #include "sched/admit.h"
@@ -24,8 +25,9 @@
 
 #include <errno.h>
 
-/* For so long nothing is admitted that needs more memory than is committed: what was preempted because a
- * commit was refused would otherwise come back at once and be preempted again. */
+/* After a refused commit, no sequence that needs more memory than is committed is admitted for this long.
+ * Otherwise a sequence that was preempted because of the refusal would come back at once and be preempted
+ * again. */
 #define REFUSED_NS 1000000000ull
 
 #define SEQ SCHED_SEQ
@@ -231,7 +233,8 @@ void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_pla
     *ret = (struct sched_plan){s->seq_count, s->tokens, s->seqs, (uint32_t)(s->preemptions - preemptions)};
 }
 
-/* `sampled`: tokens that the sequence has more. Of its drafts, all but the last of those stand for one. */
+/* `sampled`: tokens that the sequence gains; all but the last of them are accepted draft tokens and
+ * computed. */
 static void advance(struct sched *s, const struct sched_step_seq *r, uint32_t sampled, uint64_t now_ns)
 {
     ASSERT(r->from == r->seq->done);

@@ -1,6 +1,6 @@
-/* sched.h - who runs in the next step, with how many tokens, on which pages.
+/* sched.h - the scheduler: which sequences are in the next step, with how many tokens, on which pages.
  *
- * A pure state machine: time is a number in an event, there is no clock, no I/O and no thread in it. A step
+ * A pure state machine: time is a number in an event; there is no clock, no I/O and no thread in it. A step
  * is sched_plan() and then, when it has been computed or has failed, sched_done(). The plan takes every page
  * and state the step needs, so the step itself allocates nothing.
  *
@@ -8,17 +8,19 @@
  *      |  ^ ^ ^       \______________/ |
  *      v  | | |_ preempted (keeps nothing)
  *      |  | |___ parked (keeps pages and state, has no place)
- *    fetching (its prefix is read from the tier below)
+ *    fetching (its prefix is read from the SSD tier)
  *
- * Places and tokens are shared by tenants: the clients, by API key or address (shares.h). A tenant's wait
- * depends on its own queue and on how many tenants ask, not on how many sequences the others have. One
- * tenant's sequences have one order: the rank, arrival plus SCHED_PRIORITY_NS per step of priority; among
- * those that never had a place, plus SCHED_TOKEN_NS per token that the sequence may have. So a lower priority
- * or a longer request waits longer, but not for ever: a sequence that has waited that much longer goes first.
- * A sequence whose client does not read is paused: it is not scheduled, gives up its place as soon as another
- * sequence waits for one, is the first to be preempted, and stands behind its tenant's others when it goes
- * on. Sequences are the caller's memory; the scheduler links those it was given and owns their pages and
- * states. Engine thread only.
+ * Tenants share places and tokens: a tenant is a client, by API key or address (shares.h). A tenant's wait
+ * depends on its own queue and on the number of tenants with requests, not on how many sequences the others
+ * have. The sequences of one tenant have one order, the rank: arrival plus SCHED_PRIORITY_NS per step of
+ * priority. Among sequences that never had a place, SCHED_TOKEN_NS per token that the sequence may have is
+ * added. So a lower priority or a longer request waits longer but is not starved: a sequence that has waited
+ * that much longer goes first.
+ *
+ * A sequence whose client does not read is paused. It is not scheduled, gives up its place as soon as
+ * another sequence waits for one, and is the first to be preempted. When it is resumed, it stands after its
+ * tenant's other sequences. Sequences are the caller's memory; the scheduler links the sequences it was
+ * given and owns their pages and states. Engine thread only.
  *
  * Bound in bytes: sched_arena_bytes(), at most 24 KiB for the scheduler and its shares, and 40 for each of
  * seqs_max. A sequence is 512 at most, in the caller's job, with its tables beside it: 4 for each page of
@@ -34,9 +36,9 @@
 
 #define SCHED_PRIORITY_NS  10000000000ull /* 10 s: how much longer one step of priority waits */
 #define SCHED_TOKEN_NS     5000000ull    /* 5 ms: added to a request's wait for each token that it may have */
-#define SCHED_TOKENS_MAX   2000          /* beyond it they count as this: 10 s */
+#define SCHED_TOKENS_MAX   2000          /* more tokens count as this: 10 s */
 #define SCHED_PRIORITY_MAX 1000000       /* beyond it a priority counts as this */
-#define SCHED_AGE_NS       1000000000ull /* a prompt without a token for so long goes before shorter ones */
+#define SCHED_AGE_NS       1000000000ull /* a prompt without a token that long goes before shorter ones */
 
 #define SCHED_NAME_BYTES 64
 
@@ -45,38 +47,40 @@ struct sched_seq;
 
 struct sched_opts {
     uint32_t seqs_max;  /* of one step */
-    uint32_t queue_max; /* that wait for a place, besides */
+    uint32_t queue_max; /* that wait for a place, in addition to seqs_max */
     /* Of one step; >= seqs_max - 1 + PAGE_TOKENS + drafts_max, so that a chunk of a prompt always fits. */
     uint32_t tokens_max;
-    uint32_t drafts_max;                       /* of one step, all sequences; 0: none */
+    uint32_t drafts_max;                       /* draft tokens of one step, of all sequences; 0: none */
     uint32_t logits_max;                       /* rows of logits of one step; >= seqs_max + drafts_max */
     uint32_t logits_chunk_max;                 /* tokens of a chunk with logits_all; >= 1 */
-    uint64_t queue_timeout_ns;                 /* of those that never ran; 0 = never */
+    uint64_t queue_timeout_ns;                 /* of sequences that never ran; 0: never */
     struct page_group groups[PAGE_GROUPS_MAX]; /* as prefix_index_opts.groups */
     uint32_t group_count;
-    /* NULL: the model has no recurrent state. seqs_max states at least, twice that with `prefix`. */
+    /* The pool of recurrent states; NULL: the model has none. At least seqs_max states, twice that with
+     * `prefix`. */
     struct state_pool *states;
-    size_t state_bytes;          /* theirs */
-    struct prefix_index *prefix; /* over these pools; NULL: nothing is reused */
-    /* Where more prefixes lie; NULL: nowhere. Asks for `prefix` and one group. */
+    size_t state_bytes;          /* of one state */
+    struct prefix_index *prefix; /* the prefix cache over these pools; NULL: nothing is reused */
+    /* The SSD tier of the prefix cache; NULL: none. Requires `prefix` and group_count == 1. */
     const struct tier_io *tier;
-    /* Asked when memory was refused: are others about to give some back? Then nobody is preempted or ended
-     * for want of it, who lacks a page waits. NULL: never. */
+    /* Called when memory was refused. True: other holders are releasing memory, so no sequence is preempted
+     * or ended for lack of it; a sequence without a page skips the step. NULL: never. */
     bool (*memory_requested)(void *arg);
     void *memory_requested_arg;
-    /* How the log names a sequence in which sched_check() finds something wrong. NULL: by its number. */
+    /* Names a sequence in which sched_check() finds an error, for the log. NULL: the sequence's number is
+     * logged. */
     void (*name)(const struct sched_seq *seq, char ret[SCHED_NAME_BYTES]);
 };
 
 enum sched_phase {
-    SCHED_NEW, /* not handed in, or removed */
+    SCHED_NEW, /* before sched_add, or removed */
     SCHED_QUEUED,
     SCHED_FETCHING,
     SCHED_PREFILLING,
     SCHED_DECODING,
-    SCHED_PREEMPTED, /* queued again; its tokens are read anew */
+    SCHED_PREEMPTED, /* queued again; its tokens are computed again */
     SCHED_PARKED,    /* queued again, with its pages and state */
-    SCHED_ENDED      /* by the scheduler: sched_take_ended() has it */
+    SCHED_ENDED      /* by the scheduler; sched_take_ended() returns it */
 };
 
 enum sched_end {
@@ -86,52 +90,53 @@ enum sched_end {
 
 /* One sequence. */
 struct sched_seq {
-    /* The caller's, set before sched_add. */
+    /* Set by the caller before sched_add. */
     uint32_t *pages[PAGE_GROUPS_MAX]; /* a table of each group, with room for sched_pages(tokens_limit) */
-    uint32_t tokens;                  /* known ones: the prompt; sched_done adds what is sampled */
+    uint32_t tokens;                  /* known tokens: the prompt; sched_done adds the sampled ones */
     uint32_t tokens_limit;            /* > tokens; the sequence never has more */
     int32_t priority;                 /* lower goes first */
     uint64_t arrival_ns;
     uint64_t tenant_id;
     uint32_t weight; /* its share, 1 to SHARE_WEIGHT_MAX; 0 counts as 1 */
-    /* Of its whole pages, room for all it can have; NULL: it neither reuses nor leaves anything. */
+    /* Keys of its whole pages, with room for all it can have; NULL: it neither reuses a prefix nor leaves
+     * one. */
     const struct prefix_key *keys;
     /* Token indices where reuse is likely: whole pages, ascending. A chunk ends at each. */
     const uint32_t *cuts;
     uint32_t cut_count;
     /* The caller's; may change between steps. */
-    /* Each token of its chunks takes a row of logits, not only the last; then it reuses nothing. */
+    /* Every token of its chunks takes a row of logits, not only the last; such a sequence reuses no
+     * prefix. */
     bool logits_all;
     uint32_t key_count; /* <= tokens / PAGE_TOKENS */
-    /* Tokens before this index have all that computing them takes, the rest wait (for an image's features);
-     * 0: none waits. A chunk ends there, and a sequence whose next token waits is not scheduled and keeps
-     * what it has. */
+    /* Tokens before this index can be computed; the others wait (for an image's features). 0: no token
+     * waits. A chunk ends there. A sequence whose next token waits is not scheduled and keeps its pages and
+     * state. */
     uint32_t ready;
-    uint32_t drafts; /* drafts that a step may have behind the last known token, while it decodes */
-    /* The scheduler's, for others to read. */
+    uint32_t drafts; /* draft tokens that a step may add after the last known token, while it decodes */
+    /* Written by the scheduler; others may read. */
     enum sched_phase phase;
     enum sched_end end; /* with SCHED_ENDED */
     bool paused;
     uint32_t done;                   /* tokens whose K, V and state are computed */
     uint32_t page_count;             /* of each table */
-    uint32_t first[PAGE_GROUPS_MAX]; /* entries before it are behind the window: NONE */
-    uint32_t cached;                 /* tokens of its prompt that were found, when it first got its place */
-    uint32_t fetched;                /* of them, those that came from the tier */
-    uint32_t state;                  /* NONE: none */
-    uint32_t state_in;               /* the state it goes on from: NONE at its beginning */
-    uint32_t boundary, boundary_at, node, node_pages, pinned; /* seq_cache.c's, and seq_fetch.c's before */
+    uint32_t first[PAGE_GROUPS_MAX]; /* entries before it have left the window: NONE */
+    uint32_t cached;                 /* tokens of the hit when it first got its place */
+    uint32_t fetched;                /* of them, tokens that came from the SSD tier */
+    uint32_t state;                  /* that its next step writes; NONE: none */
+    uint32_t state_in;               /* the state that its next step reads; NONE at position 0 */
+    uint32_t boundary, boundary_at, node, node_pages, pinned; /* seq_cache.c's; seq_fetch.c's before that */
     uint64_t fetch, fetch_until_ns;                           /* seq_fetch.c's; fetch: the tag of its reads */
     uint32_t fetch_pages, fetch_next, fetch_open, fetch_tries;
     bool fetch_failed;
-    uint32_t fetch_from,
-        fetch_to; /* tokens that the index alone had, when the tier was asked; and what it had then */
+    uint32_t fetch_from, fetch_to; /* tokens in the index before the fetch, and after it */
     uint32_t preemptions;
     struct share *share;      /* its tenant's */
-    enum sched_phase goes_on; /* parked: what it was */
-    bool returns;             /* it had a place, so it stands before those that had none */
+    enum sched_phase goes_on; /* parked: its phase before */
+    bool returns;             /* had a place, so it stands before sequences that had none */
     uint64_t examined;        /* number of the last plan that has looked at it */
     bool takes;               /* others have made room for it */
-    uint64_t blocked_ns;      /* since when it would have had a place, but lacks pages; 0: it does not */
+    uint64_t blocked_ns;      /* since when only missing pages keep it from a place; 0: they do not */
     uint64_t served_ns;       /* when it last got tokens, or a place */
     int64_t rank;
     uint64_t order;   /* decides between equal ranks */
@@ -139,13 +144,13 @@ struct sched_seq {
     struct list link;
 };
 
-/* Pages of so many tokens. */
+/* Pages of `tokens` tokens. */
 static inline uint32_t sched_pages(uint32_t tokens)
 {
     return DIV_UP(tokens, PAGE_TOKENS);
 }
 
-/* How many draft tokens a decoding sequence may have: they stay within the page of its last known token,
+/* How many draft tokens a decoding sequence may have. They stay within the page of its last known token,
  * which the sequence has, and leave room for the token that follows them. */
 static inline uint32_t sched_drafts_max(const struct sched_seq *seq)
 {
@@ -156,16 +161,17 @@ static inline uint32_t sched_drafts_max(const struct sched_seq *seq)
 
 /* Bytes of arena that sched_create takes at most: the plan and an order of prompts, per sequence. */
 size_t sched_arena_bytes(const struct sched_opts *opts);
-/* 0, -EINVAL, -ENOMEM. */
+/* 0, -EINVAL (an option breaks its bound), -ENOMEM (the arena is too small). */
 int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **ret);
 
 /* Queues a sequence. tokens_limit must fit into each pool: page_group_needs(sched_pages(tokens_limit)) <=
- * pages_max. 0, or -EAGAIN: seqs_max + queue_max sequences are here already. */
+ * pages_max. 0, or -EAGAIN: there are seqs_max + queue_max sequences already. */
 int sched_add(struct sched *s, struct sched_seq *seq);
-/* Takes a sequence out, in any phase but SCHED_NEW; its pages and state are free then. Not between plan and
- * done. */
+/* Removes a sequence, in any phase but SCHED_NEW, and releases its pages and states. Not between sched_plan
+ * and sched_done. */
 void sched_remove(struct sched *s, struct sched_seq *seq);
-/* A paused sequence is not scheduled, and is the first to lose its place and to be preempted. Any phase. */
+/* A paused sequence is not scheduled, and is the first to lose its place and to be preempted. Any phase; not
+ * between sched_plan and sched_done. */
 void sched_pause(struct sched *s, struct sched_seq *seq);
 void sched_resume(struct sched *s, struct sched_seq *seq);
 
@@ -174,63 +180,64 @@ void sched_set_queue_timeout(struct sched *s, uint64_t ns);
 
 struct sched_events {
     uint64_t now_ns;
-    uint32_t tokens_shared; /* what a step that others wait for should compute, decoding sequences included */
-    uint32_t tokens_alone;  /* and one that nobody waits for */
-    double prompt_token_ns; /* what computing a prompt's token takes; 0: not measured yet */
+    uint32_t tokens_shared; /* tokens of a step that other sequences wait for, decoding sequences included */
+    uint32_t tokens_alone;  /* tokens of a step that no other sequence waits for */
+    double prompt_token_ns; /* time to compute a token of a prompt; 0: not measured yet */
 };
 
 struct sched_step_seq {
     struct sched_seq *seq;
-    uint32_t from, count; /* tokens [from, from + count) of the sequence, drafts among them */
-    /* How many of them are drafts, the last ones: they cross no page and no limit. Fewer may be
-     * computed. */
+    uint32_t from, count; /* tokens [from, from + count) of the sequence, draft tokens included */
+    /* The last `drafts` of these tokens are draft tokens: they cross no page and no limit. The step may
+     * compute fewer. */
     uint32_t drafts;
-    bool samples;                 /* the last one's logits give the next token */
-    uint32_t state_in, state_out; /* the state before and behind them */
+    bool samples;                 /* the last token's logits give the next token */
+    uint32_t state_in, state_out; /* before these tokens, and after them */
 };
 
 struct sched_plan {
     uint32_t seq_count, tokens;
     const struct sched_step_seq *seqs; /* valid until the next plan; decoding sequences first */
-    uint32_t preempted;                /* sequences that lost their place to this plan */
+    uint32_t preempted;                /* sequences that this plan preempted */
 };
 
-/* Ends what waited too long, preempts, admits, gives out tokens: every decoding sequence one and the drafts
- * that it may have, prompts the rest of the budget in chunks of whole pages (the last one as it is), at least
- * one page. An empty plan: nothing can run now. */
+/* Ends sequences that waited too long, preempts, admits, and gives out tokens. Every decoding sequence gets
+ * one token and the draft tokens that it may have. Prompts get the rest of the budget, at least one page, in
+ * chunks of whole pages; a prompt's last chunk may end inside a page. An empty plan: no sequence can run
+ * now. */
 void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_plan *ret);
 
 struct sched_results {
     uint64_t now_ns;
     bool computed; /* false: the step failed, and nothing has moved; the caller removes its sequences */
-    /* [seq_count]: tokens that each drawing sequence of the plan has more: 1, and each draft that was right.
-     * NULL: 1 each. */
+    /* [seq_count]: tokens gained by each sequence of the plan that samples: 1, and 1 for each accepted draft
+     * token. NULL: 1 each. */
     const uint32_t *sampled;
 };
-/* The plan's tokens are computed, of a sequence's drafts those that were right, and each sequence that
- * samples has as many tokens more; what ends is removed after it. The keys of pages that become whole by this
- * are there already. */
+/* Takes the plan's results. Its tokens count as computed, of draft tokens only the accepted ones, and a
+ * sequence that samples gains its sampled tokens. The keys of pages that become whole must be there already.
+ * The caller removes finished sequences afterwards. */
 void sched_done(struct sched *s, const struct sched_results *results);
 
-/* Of the sequences that read their prompts and have tokens that wait (sched_seq.ready), the one whose turn
- * comes first; NULL: none. */
+/* Returns the prefilling sequence whose turn comes first, of the unpaused ones with tokens that wait
+ * (sched_seq.ready). NULL: none. */
 struct sched_seq *sched_first_waiting(const struct sched *s);
 
-/* A sequence that the scheduler ended; it is SCHED_NEW again. NULL: none. */
+/* Returns a sequence that the scheduler ended; it is SCHED_NEW again. NULL: none. */
 struct sched_seq *sched_take_ended(struct sched *s);
 
 struct sched_numbers {
     uint32_t running, paused;                           /* paused: of those running */
     uint32_t waiting, waiting_paused, fetching, parked; /* the last three: of those waiting */
     uint64_t preemptions;
-    uint64_t fetches, fetches_failed; /* begun; ended with less than was asked for */
+    uint64_t fetches, fetches_failed; /* begun; ended with less than requested */
 };
 void sched_numbers(const struct sched *s, struct sched_numbers *ret);
 
 /* Asserts every invariant; tests call it after every step. */
 void sched_check(const struct sched *s);
-/* The same, as far as `w` goes on: about one thing for each page of the pools and of the sequences. False: it
- * was called off. */
+/* The same, until `w` is called off. It looks about once at each page of the pools and of the sequences.
+ * False: it was called off. */
 bool sched_walk(const struct sched *s, struct walk *w);
 
 #endif

@@ -1,8 +1,8 @@
-/* sched_check.c - what must hold between any two calls.
+/* sched_check.c - the invariants that hold between any two calls.
  *
- * Each reference to a page is a sequence's: the sum over a pool is the sum over the sequences' tables. Where
- * it is not, which page is wrong is looked for in a second pass over all tables, which needs no memory and
- * may take its time. */
+ * Each reference to a page is a sequence's: the sum over a pool is the sum over the sequences' tables. When
+ * the sums differ, a second pass over all tables finds the wrong page. It needs no memory and may take its
+ * time. */
 #include "sched/seq_fetch.h"
 #include "sched/sched_state.h"
 
@@ -40,7 +40,7 @@ static uint32_t refs_in_table(const struct sched *s, const struct sched_seq *seq
     return page_pool_refs(pool, page);
 }
 
-/* Returns how many pages the sequence references. */
+/* Returns the number of pages that the sequence references. */
 static uint32_t check_table(const struct sched *s, const struct sched_seq *seq, uint32_t group)
 {
     const uint32_t *table = seq->pages[group];
@@ -59,7 +59,7 @@ static uint32_t check_table(const struct sched *s, const struct sched_seq *seq, 
     return seq->page_count - first;
 }
 
-/* Its whole pages that the index knows are those that the index has under its keys. */
+/* Each whole page of the sequence that is in the index is the page that the index has under its key. */
 static void check_nodes(const struct sched *s, const struct sched_seq *seq)
 {
     for (uint32_t i = 0; s->opts.prefix && i < seq->node_pages; i++) {
@@ -69,7 +69,7 @@ static void check_nodes(const struct sched *s, const struct sched_seq *seq)
     }
 }
 
-/* Returns how many states a sequence with pages of its own has. */
+/* Returns the number of states of a sequence that has pages of its own. */
 static uint32_t check_holder(const struct sched *s, const struct sched_seq *seq, uint64_t *pages)
 {
     ASSERT_SEQ(s, seq, seq->tokens <= seq->tokens_limit && seq->done < seq->tokens,
@@ -102,7 +102,7 @@ static uint32_t check_parked(const struct sched *s, uint64_t *pages)
     return states;
 }
 
-/* What sequences without a place have of the first group's pages, and of states. */
+/* Adds up the first group's pages, and the states, of sequences that have a fetched prefix or fetch one. */
 static void count_fetched(const struct sched *s, const struct list *list, uint64_t *pages, uint32_t *states)
 {
     for (const struct list *it = list->next; it != list; it = it->next) {

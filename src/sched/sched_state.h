@@ -1,10 +1,10 @@
-/* sched_state.h - the scheduler's state, for those of its files that look inside; nobody else includes it. */
+/* sched_state.h - the scheduler's state. Only files of the scheduler include it. */
 #ifndef PLATEAU_SCHED_SCHED_STATE_H
 #define PLATEAU_SCHED_SCHED_STATE_H
 
 #include "sched/sched.h"
 
-#define SCHED_FETCHING_MAX 8 /* sequences that read from the tier at once */
+#define SCHED_FETCHING_MAX 8 /* sequences that fetch from the SSD tier at once */
 
 struct sched {
     /* Constant. */
@@ -23,7 +23,7 @@ struct sched {
     double prompt_token_ns;
     uint64_t refused_ns; /* when account or system last had no memory for a page */
     bool refused;        /* and whether that is less than REFUSED_NS ago */
-    uint64_t helped;     /* number of the last plan that was refused memory which others are about to give */
+    uint64_t helped;     /* number of the last plan that lacked memory which other holders were releasing */
     /* The plan. */
     const struct sched_seq *oldest; /* with a place and not paused, when it began */
     struct sched_step_seq *seqs;    /* [seqs_max] */
@@ -49,7 +49,7 @@ static inline bool sched_has_page_for_next(const struct sched_seq *seq)
     return seq->done < seq->page_count * PAGE_TOKENS;
 }
 
-/* For a place, fetching or not. */
+/* The sequence waits for a place, fetching or not. */
 static inline bool sched_waits(const struct sched_seq *seq)
 {
     return seq->phase == SCHED_QUEUED || seq->phase == SCHED_FETCHING || seq->phase == SCHED_PREEMPTED ||
@@ -61,20 +61,20 @@ static inline bool sched_goes_before(const struct sched_seq *a, const struct sch
     return a->rank != b->rank ? a->rank < b->rank : a->order < b->order;
 }
 
-/* Known tokens from its next one on that nothing keeps from being computed. */
+/* Known tokens that can be computed now: the ones before `ready`. */
 static inline uint32_t sched_can_go(const struct sched_seq *seq)
 {
     uint32_t end = seq->ready ? MIN_OF(seq->ready, seq->tokens) : seq->tokens;
     return end > seq->done ? end - seq->done : 0;
 }
 
-/* A long request lets short ones pass for a while. */
+/* Rank of a sequence that never had a place: a short request may overtake a longer one by 10 s at most. */
 static inline int64_t sched_queue_rank(const struct sched_seq *seq)
 {
     return seq->rank + (int64_t)(MIN_OF(seq->tokens_limit, SCHED_TOKENS_MAX) * SCHED_TOKEN_NS);
 }
 
-/* Of those that wait: the ones that have had a place first. */
+/* Order of the queue: sequences that have had a place come first. */
 static inline bool sched_queued_before(const struct sched_seq *a, const struct sched_seq *b)
 {
     if (a->returns != b->returns)

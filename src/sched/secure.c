@@ -1,3 +1,10 @@
+/* secure.c - the page, and the sequence that makes room for it.
+ *
+ * The pass visits running sequences from the oldest on, and `examined` marks the visited ones. It takes
+ * pages from one victim at a time until the sequence has its page. When memory is refused and no other
+ * holder is releasing some, `refused_ns` notes the time: admission stays within committed memory for a while
+ * after it. This pass ends a sequence only when it is the only one with a place, still gets no page, and no
+ * other holder is releasing memory. */
 #include "sched/secure.h"
 
 #include "sched/fetching.h"
@@ -33,10 +40,10 @@ bool secure_page(struct sched *s, struct sched_seq *seq)
     return r == 0;
 }
 
-/* The newest sequence of the tenant that has most places for its weight, if those are more than the asking
- * sequence's tenant has. Equal places are no reason here, however much each tenant was served: both sequences
- * run, and two tenants would preempt each other in turn. In admit.c, where the asking tenant has no place at
- * all, tokens served decide among equals. */
+/* The newest sequence of the tenant with the most places for its weight, if that tenant has more than the
+ * one of `seq`. Equal places are no reason here, however much each tenant was served: both sequences run,
+ * and two tenants would preempt each other in turn. In admit.c, where the tenant that needs pages has no
+ * place at all, tokens served decide among equals. */
 static struct sched_seq *newest_of_the_crowded(struct sched *s, const struct sched_seq *seq)
 {
     const struct share *most = seq->share;
@@ -48,7 +55,7 @@ static struct sched_seq *newest_of_the_crowded(struct sched *s, const struct sch
     return most != seq->share && most->running >= 2 ? places_newest_of(s, most) : NULL;
 }
 
-/* The sequence that makes room for `seq`. NULL: none. */
+/* The sequence that is preempted for `seq`. NULL: none. */
 static struct sched_seq *find_victim(struct sched *s, const struct sched_seq *seq)
 {
     struct sched_seq *victim = places_newest_parked(s, seq, false);
@@ -79,7 +86,7 @@ static bool secure(struct sched *s, struct sched_seq *seq)
     return true;
 }
 
-/* The first sequence from the oldest on that this plan has not looked at. */
+/* The oldest sequence with a place that is not paused and that this plan has not examined. NULL: none. */
 static struct sched_seq *next_seq(struct sched *s)
 {
     for (struct list *it = s->running.next; it != &s->running; it = it->next)

@@ -1,11 +1,15 @@
 /* secure.h - first pass of a plan: each sequence with a place gets a page for its next token, oldest first.
  *
- * Where there is no page, others make room in this order: prefixes that waiting sequences have fetched,
- * parked sequences (paused ones first), paused sequences, the newest sequence of a tenant with more places
- * for its weight, the newest sequence behind the one that asks. The oldest sequence that is not paused can
- * take from all others, so it never waits and is never preempted: something always finishes. A sequence for
- * which nothing makes room keeps its pages and waits for the next step. Parts of the scheduler; same thread,
- * same rules. */
+ * Where there is no page, others make room in this order:
+ *   1. prefixes that waiting sequences have fetched;
+ *   2. parked sequences, paused ones first;
+ *   3. paused sequences;
+ *   4. the newest sequence of a tenant with more places for its weight;
+ *   5. the newest sequence, if it is newer than the one that needs the page.
+ *
+ * The oldest sequence that is not paused can take from all others, so it never waits and is never preempted:
+ * something always finishes. A sequence for which nothing makes room keeps its pages and waits for the next
+ * step. Internal to the scheduler, with the rules of sched.h; engine thread only. */
 #ifndef PLATEAU_SCHED_SECURE_H
 #define PLATEAU_SCHED_SECURE_H
 
@@ -13,10 +17,10 @@
 
 void secure_running(struct sched *s);
 
-/* One more page for the sequence. False: there is none, or memory was refused. */
+/* Takes one more page of each group for the sequence. False: all are referenced, or memory was refused. */
 bool secure_page(struct sched *s, struct sched_seq *seq);
-/* Memory was refused. True: others are about to give some back, so no sequence suffers for it in this
- * plan. */
+/* Called after a refusal of memory. True: other holders are releasing some, so no sequence is preempted or
+ * ended for lack of it in this plan. secure_waits_for_help() repeats the answer of this plan. */
 bool secure_memory_requested(struct sched *s);
 bool secure_waits_for_help(const struct sched *s);
 

@@ -2,10 +2,10 @@
  *
  *     state_in  what the next step reads: NONE at position 0, a pinned snapshot, `boundary` or `state`
  *     state     what it writes
- *     boundary the state at boundary_at, the last page boundary; NONE: a snapshot has it, or no state was
+ *     boundary  the state at boundary_at, the last page boundary; NONE: a snapshot has it, or none was free
  *
- * A state is in one of these, or a snapshot of the index. So a sequence holds at most two of its own, or one
- * and a pin. */
+ * A state is in one of these, or a snapshot of the index. So a sequence has at most two states of its own,
+ * or one and a pin. */
 #include "sched/seq_cache.h"
 
 #include "base/check.h"
@@ -60,7 +60,7 @@ int seq_cache_extend(const struct sched_opts *o, struct sched_seq *seq)
     return 0;
 }
 
-/* The sequence's references to pages that its next tokens do not read. */
+/* Releases the sequence's references to pages that its next tokens do not read. */
 static void leave_behind(const struct sched_opts *o, struct sched_seq *seq)
 {
     for (uint32_t g = 1; g < o->group_count; g++) {
@@ -110,7 +110,7 @@ int seq_cache_begin(const struct sched_opts *o, struct sched_seq *seq, const str
     seq->node_pages = seq->boundary_at = 0;
     memset(seq->first, 0, sizeof(seq->first));
     if (hit->node != NONE) {
-        /* First, so that looking for a state cannot evict what was found. */
+        /* The hit is taken first, so that the search for a state cannot evict it. */
         prefix_index_take(o->prefix, hit, seq->pages);
         for (uint32_t g = 0; g < o->group_count; g++)
             seq->first[g] = page_group_first(&o->groups[g], hit->pages * PAGE_TOKENS);
@@ -153,7 +153,7 @@ static void add_pages(const struct sched_opts *o, struct sched_seq *seq, uint32_
     }
 }
 
-/* The state just written holds the state at a page boundary: keep it, and write into another from here. */
+/* The state just written is at a page boundary: it is kept, and the next steps write into another. */
 static void turn(const struct sched_opts *o, struct sched_seq *seq)
 {
     ASSERT(seq->state != NONE);
@@ -167,7 +167,7 @@ static void turn(const struct sched_opts *o, struct sched_seq *seq)
     ASSERT(seq->boundary != seq->state);
 }
 
-/* The state at the boundary becomes a snapshot, to be read once more by the next step. */
+/* The state at the boundary becomes a snapshot. The next step still reads it, so it is pinned. */
 static void snapshot_boundary(const struct sched_opts *o, struct sched_seq *seq)
 {
     uint32_t pages = seq->boundary_at / PAGE_TOKENS;
@@ -184,7 +184,7 @@ static void snapshot_boundary(const struct sched_opts *o, struct sched_seq *seq)
     seq->boundary = NONE;
 }
 
-/* Keeps the state, if this is where somebody may want it. */
+/* Keeps the state at a page boundary; at a cut it becomes a snapshot. */
 static void keep_state(const struct sched_opts *o, struct sched_seq *seq)
 {
     seq->state_in = seq->state;
@@ -204,7 +204,8 @@ void seq_cache_advance(const struct sched_opts *o, struct sched_seq *seq)
     leave_behind(o, seq);
     if (o->states)
         keep_state(o, seq);
-    /* Pages left behind and a snapshot that is no longer read are cache from now on, and that has a bound. */
+    /* Pages that a window has passed and a snapshot that was unpinned are cache from now on, which has a
+     * bound. */
     if (o->prefix)
         prefix_index_released(o->prefix, NONE);
     ASSERT(seq->node_pages <= seq->page_count);
@@ -216,7 +217,8 @@ void seq_cache_leave(const struct sched_opts *o, struct sched_seq *seq)
 {
     snapshot_boundary(o, seq);
     unpin(o, seq);
-    /* The first group last: whoever references a node's other pages references that one. */
+    /* The first group last: a sequence that references a node's other pages references its page of that
+     * group. */
     for (uint32_t g = o->group_count; g-- > 0;)
         for (uint32_t i = seq->page_count; i > seq->first[g]; i--)
             page_pool_unref(o->groups[g].pages, seq->pages[g][i - 1]);
@@ -267,7 +269,7 @@ bool seq_cache_worth_waiting(const struct sched_opts *o, const struct sched_seq 
     uint32_t pages = MIN_OF(seq_cache_common_pages(seq, other), (seq->tokens - 1) / PAGE_TOKENS);
     ASSERT(seq != other);
     if (o->states) {
-        /* The last cut that both have in common. */
+        /* The last cut that the prefixes have in common. */
         uint32_t cut = 0;
         for (uint32_t i = 0; i < other->cut_count && other->cuts[i] <= pages * PAGE_TOKENS; i++)
             cut = other->cuts[i];

@@ -1,8 +1,8 @@
-/* seq_fetch.c - asking in order, taking in any order.
+/* seq_fetch.c - reads are requested in order and arrive in any order.
  *
- * Pages come as the disk gives them. One that comes before those ahead of it waits in the sequence's table,
- * referenced by the sequence alone; the index gets them from the front. Ending a fetch frees the ones that
- * wait. */
+ * The disk decides the order of pages. A page that comes before those ahead of it waits in the sequence's
+ * table, referenced by the sequence alone; the index gets pages from the front. Ending a fetch frees the
+ * waiting ones. */
 #include "sched/seq_fetch.h"
 
 #include "sched/seq_cache.h"
@@ -11,7 +11,7 @@
 
 #include <errno.h>
 
-#define TRIES_MAX      3 /* looks for a prefix; the second one finds less: what failed is gone */
+#define TRIES_MAX      3 /* searches for a prefix; the second finds less: entries that failed are gone */
 #define UNTIL_LEAST_NS 200000000ull
 #define UNTIL_MOST_NS  10000000000ull
 
@@ -22,7 +22,7 @@ static bool tier_has(const struct sched_opts *o, const struct prefix_key *key, e
     return o->tier->has(o->tier->arg, key, kind);
 }
 
-/* Pages up to and with the last one at which the prefix may end. */
+/* Pages up to and including the last one at which the prefix may end. */
 static uint32_t find_end(const struct sched_opts *o, const struct sched_seq *seq, uint32_t in_index,
                          uint32_t most)
 {
@@ -69,7 +69,7 @@ bool seq_fetch_find(const struct sched_opts *o, const struct sched_seq *seq, con
     in_index = MIN_OF(in_index, end);
     uint64_t read_ns = o->tier->read_ns(o->tier->arg, end - in_index, o->states ? 1 : 0);
     double compute_ns = (double)(end - hit->pages) * PAGE_TOKENS * ev->prompt_token_ns;
-    /* While nothing has been computed yet nobody knows: after a restart the first one reads. */
+    /* Before the first prompt is computed the time is unknown: after a restart the first sequence reads. */
     if (read_ns == UINT64_MAX || (ev->prompt_token_ns > 0 && 2 * (double)read_ns >= compute_ns))
         return false;
     uint64_t patience_ns = UNTIL_MOST_NS;
@@ -79,7 +79,7 @@ bool seq_fetch_find(const struct sched_opts *o, const struct sched_seq *seq, con
     return true;
 }
 
-/* ---- from beginning to end ---- */
+/* ---- one fetch ---- */
 
 static void hold_index(const struct sched_opts *o, struct sched_seq *seq, uint32_t in_index)
 {
@@ -113,7 +113,7 @@ void seq_fetch_begin(const struct sched_opts *o, struct sched_seq *seq, const st
     seq_fetch_ask(o, seq);
 }
 
-/* After the last page comes the snapshot at its end. */
+/* The snapshot at the prefix's end is read after the last page. */
 void seq_fetch_ask(const struct sched_opts *o, struct sched_seq *seq)
 {
     uint32_t asks = seq->fetch_pages + (o->states ? 1 : 0);
@@ -131,7 +131,7 @@ void seq_fetch_ask(const struct sched_opts *o, struct sched_seq *seq)
     ASSERT(seq->fetch_next <= asks && seq->fetch_open <= seq->fetch_next);
 }
 
-/* Pages that are next join the index. */
+/* Pages that are next join the index. After the last one the snapshot does. */
 static void join_index(const struct sched_opts *o, struct sched_seq *seq)
 {
     while (seq->page_count < seq->fetch_pages && seq->pages[0][seq->page_count] != NONE) {
@@ -207,7 +207,7 @@ void seq_fetch_end(const struct sched_opts *o, struct sched_seq *seq)
     ASSERT(seq->page_count <= seq->fetch_pages);
     if (seq->fetch_open > 0)
         o->tier->cancel(o->tier->arg, seq->fetch);
-    /* Another look is worth it only after something was found missing, not after waiting in vain. */
+    /* Another search is worth it only after an entry was missing, not after a fetch that took too long. */
     if (!seq->fetch_failed)
         seq->fetch_tries = TRIES_MAX;
     if (is_whole(o, seq) || !o->states)
@@ -221,7 +221,7 @@ void seq_fetch_end(const struct sched_opts *o, struct sched_seq *seq)
     seq->fetch = seq->fetch_open = seq->fetch_pages = seq->fetch_next = 0;
 }
 
-/* What was held of the index: `count` pages up to `node`, and its snapshot. */
+/* Releases references to the index: `count` pages up to `node`, and the snapshot of `pinned`. */
 static void let_go(const struct sched_opts *o, const struct sched_seq *seq, uint32_t count, uint32_t node,
                    uint32_t pinned)
 {

@@ -1,8 +1,7 @@
 /* shares.c - the table, and four questions about two tenants.
  *
- * The table is searched from the id's own entry on, whole: 256 entries, once per request. A plan asks about
- * the tenants that are present only. Weights are compared crosswise (a/wa < b/wb as a*wb < b*wa), so no
- * question rounds. */
+ * A look-up searches the whole table: 256 entries, once per request. A plan looks at the tenants that are
+ * present only. Weights are compared crosswise (a/wa < b/wb as a*wb < b*wa), so no question rounds. */
 #include "sched/shares.h"
 
 #include "base/check.h"

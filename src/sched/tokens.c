@@ -1,3 +1,9 @@
+/* tokens.c - decoding sequences first, then chunks of prompts.
+ *
+ * Decoding sequences get their token whatever the budget is, so a prompt never takes one from them. Draft
+ * tokens have a limit of their own, shared by all sequences in order of rank. A chunk of a prompt ends at a
+ * page's end, so that its pages can join the prefix cache, and never passes a cut; chunk_of() has the
+ * exceptions. The first prompt gets at least one page, whatever the budget is. */
 #include "sched/tokens.h"
 
 #include "sched/seq_cache.h"
@@ -87,7 +93,8 @@ static uint32_t extend(struct sched *s, struct sched_seq *seq, uint32_t count)
     return MIN_OF(count, seq->page_count * PAGE_TOKENS - seq->done);
 }
 
-/* Up to a page's end, unless it is the rest of what can go or every token takes a row of logits. */
+/* Tokens of the sequence's next chunk. It ends at a page's end, unless it takes all tokens that can be
+ * computed or every token takes a row of logits. 0: no whole page fits. */
 static uint32_t chunk_of(const struct sched *s, const struct sched_seq *seq, uint32_t tokens_left,
                          uint32_t logits_left)
 {
@@ -105,7 +112,8 @@ static void plan_prompts(struct sched *s, uint32_t budget)
     uint32_t count = order_prompts(s);
     uint32_t most = s->opts.tokens_max - s->tokens;
     uint32_t tokens_left = budget > s->tokens ? budget - s->tokens : 0;
-    /* Every sequence has one row of logits, and every draft; these are for those that want more. */
+    /* Every sequence has one row of logits, and every draft token; the rest is for sequences with
+     * logits_all. */
     ASSERT(s->opts.logits_max >= s->opts.drafts_max + s->seq_count + count);
     uint32_t logits_left = s->opts.logits_max - s->opts.drafts_max - s->seq_count - count;
     /* At least one page of the first prompt, whatever the budget says. */
