@@ -79,7 +79,7 @@ int exchange_create(struct api *a, struct http_request *http, enum request_kind 
     struct charge charge = request_memory_charge(&x->memory);
     buf_init(&x->out, OUT_BYTES_MAX, &charge);
     buf_init(&x->reply, REPLY_BYTES_MAX, &charge);
-    list_init(&x->entry.link);
+    list_init(&x->entry.fair.link);
     list_init(&x->all);
     list_push_back(&a->exchanges, &x->all);
     atomic_fetch_add(&a->requests_now, 1);

@@ -110,7 +110,7 @@ static bool has_room(const struct media *m, const struct media_task *t)
 bool media_submit(struct media_task *t, uint64_t tenant, struct reject *why)
 {
     struct media *m = t->media;
-    t->entry.tenant = tenant;
+    t->entry.fair.tenant = tenant;
     if (!t->remote)
         media_measure(t);
     pthread_mutex_lock(&m->lock);
@@ -174,7 +174,7 @@ void media_task_leave(struct media_task *t)
     t->left = true;
     atomic_store(&t->stop, true);
     if (state == MEDIA_WAITING) {
-        media_queue_remove(&m->waiting, &t->entry);
+        fair_queue_remove(&m->waiting, &t->entry.fair);
         m->queued_bytes -= t->bytes;
     }
     if (state == MEDIA_FETCHING && fetch_take_back(m->fetch, t)) {
@@ -367,7 +367,7 @@ int media_create(const struct media_opts *opts, struct media **ret, struct err *
     m->videos_max = MAX_OF(m->opts.thread_count, 2u) - 1;
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->work, NULL);
-    media_queue_init(&m->waiting);
+    fair_queue_init(&m->waiting);
     int r = open_dir(m, e);
     if (r == 0)
         r = account_open(opts->account, "video", ACCOUNT_FILE, m->limit, &m->video);

@@ -188,7 +188,7 @@ static struct media_task *make(struct media *m, const struct request *r)
                                  .parts = ARENA_ARRAY(arena, struct media_part, request_media_count(r)),
                                  .sources = ARENA_ARRAY(arena, struct media_source, sources)};
         list_init(&t->link);
-        list_init(&t->entry.link);
+        list_init(&t->entry.fair.link);
     }
     if (t && t->parts && t->sources)
         return t;

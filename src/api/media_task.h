@@ -87,7 +87,7 @@ struct media {
     pthread_cond_t work;
     /* Guarded by the lock. */
     bool stopping;
-    struct media_queue waiting;
+    struct fair_queue waiting;
     uint32_t working_count, fetching_count;
     uint32_t videos_now, videos_max; /* of several threads one is always left to images */
     uint64_t queued_bytes;

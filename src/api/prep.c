@@ -330,7 +330,7 @@ void prep_put(struct exchange *x, size_t bytes)
         bytes = MAX_OF(bytes, PREP_SHORT_BYTES);
     x->phase = EXCHANGE_PREPARING;
     x->entry.bytes = bytes;
-    x->entry.tenant = x->tenant;
+    x->entry.fair.tenant = x->tenant;
     prep_queue_put(&x->api->to_prepare, &x->entry, clock_now_ns());
 }
 

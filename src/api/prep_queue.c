@@ -1,14 +1,11 @@
-/* prep_queue.c - a list that is searched: it has at most --max-requests entries, a few microseconds.
+/* prep_queue.c - a fair_queue.h with threads that wait for its entries.
  *
- * Fairness among tenants is start-time fair queueing: a tenant's counter rises by the bytes taken from its
- * requests. A tenant that comes back starts at the counter of the tenant served last, so that it has no
- * credit for the time it was away. Within a tenant the turn is a time: a request of 1 KiB goes before any
- * number of 64 KiB ones that have waited for less than a second. A later request overtakes no request that
- * has waited a minute. */
+ * A tenant is charged the bytes of its requests. Within a tenant the key is a time: a request of 1 KiB goes
+ * before any number of 64 KiB ones that have waited for less than a second. A later request overtakes no
+ * request that has waited a minute. */
 #include "api/prep_queue.h"
 
 #include "base/check.h"
-#include "base/hash.h"
 
 /* The cost of a request in addition to its bytes. */
 #define REQUEST_BYTES 1024
@@ -22,26 +19,26 @@ void prep_queue_init(struct prep_queue *q)
 {
     *q = (struct prep_queue){.closed = false};
     pthread_mutex_init(&q->lock, NULL);
-    list_init(&q->waiting);
+    fair_queue_init(&q->entries);
     for (int i = 0; i < PREP_LANES; i++)
         list_init(&q->idle[i]);
 }
 
 void prep_queue_done(struct prep_queue *q)
 {
-    ASSERT(list_empty(&q->waiting));
+    ASSERT(q->entries.count == 0);
     pthread_mutex_destroy(&q->lock);
 }
 
-static bool may_take(enum prep_lane lane, const struct prep_entry *e)
+static struct prep_entry *entry_of(const struct fair_entry *e)
 {
-    static const size_t limits[PREP_LANES] = {PREP_SHORT_BYTES, PREP_MEDIUM_BYTES, SIZE_MAX};
-    return lane == PREP_LONG || e->bytes < limits[lane];
+    return CONTAINER(e, struct prep_entry, fair);
 }
 
-static uint64_t *served_of(struct prep_queue *q, const struct prep_entry *e)
+static bool may_take(int lane, const struct fair_entry *e)
 {
-    return &q->served[hash_bytes(&e->tenant, sizeof(e->tenant)) % PREP_TENANTS];
+    static const size_t limits[PREP_LANES] = {PREP_SHORT_BYTES, PREP_MEDIUM_BYTES, SIZE_MAX};
+    return lane == PREP_LONG || entry_of(e)->bytes < limits[lane];
 }
 
 static void wake(struct waiter *w)
@@ -50,25 +47,14 @@ static void wake(struct waiter *w)
     pthread_cond_signal(&w->woken);
 }
 
-static bool has_tenant(struct prep_queue *q, const struct prep_entry *e)
-{
-    LIST_EACH(it, &q->waiting)
-        if (LIST_ENTRY(it, struct prep_entry, link)->tenant == e->tenant)
-            return true;
-    return false;
-}
-
 void prep_queue_put(struct prep_queue *q, struct prep_entry *e, uint64_t now_ns)
 {
     pthread_mutex_lock(&q->lock);
-    uint64_t *served = served_of(q, e);
-    if (!has_tenant(q, e))
-        *served = MAX_OF(*served, q->served_last);
-    e->turn_ns = now_ns + MIN_OF(e->bytes, PREP_TURN_NS_MAX / PREP_TURN_NS_PER_BYTE) * PREP_TURN_NS_PER_BYTE;
-    list_push_back(&q->waiting, &e->link);
-    q->count++;
+    e->fair.key = now_ns + MIN_OF(e->bytes, PREP_TURN_NS_MAX / PREP_TURN_NS_PER_BYTE) * PREP_TURN_NS_PER_BYTE;
+    e->fair.charge = e->bytes + REQUEST_BYTES;
+    fair_queue_put(&q->entries, &e->fair);
     for (int lane = 0; lane < PREP_LANES; lane++) {
-        if (list_empty(&q->idle[lane]) || !may_take((enum prep_lane)lane, e))
+        if (list_empty(&q->idle[lane]) || !may_take(lane, &e->fair))
             continue;
         wake(LIST_FIRST(&q->idle[lane], struct waiter, link));
         break;
@@ -76,29 +62,10 @@ void prep_queue_put(struct prep_queue *q, struct prep_entry *e, uint64_t now_ns)
     pthread_mutex_unlock(&q->lock);
 }
 
-/* True when x goes before y. */
-static bool goes_before(struct prep_queue *q, const struct prep_entry *x, const struct prep_entry *y)
-{
-    uint64_t a = *served_of(q, x), b = *served_of(q, y);
-    return a != b ? a < b : x->turn_ns < y->turn_ns;
-}
-
 static struct prep_entry *take_locked(struct prep_queue *q, enum prep_lane lane)
 {
-    struct prep_entry *first = NULL;
-    LIST_EACH(it, &q->waiting) {
-        struct prep_entry *e = LIST_ENTRY(it, struct prep_entry, link);
-        if (may_take(lane, e) && (!first || goes_before(q, e, first)))
-            first = e;
-    }
-    if (!first)
-        return NULL;
-    uint64_t *served = served_of(q, first);
-    q->served_last = MAX_OF(q->served_last, *served);
-    *served += first->bytes + REQUEST_BYTES;
-    q->count--;
-    list_remove(&first->link);
-    return first;
+    struct fair_entry *e = fair_queue_take(&q->entries, may_take, (int)lane);
+    return e ? entry_of(e) : NULL;
 }
 
 struct prep_entry *prep_queue_take(struct prep_queue *q, enum prep_lane lane)
@@ -140,8 +107,8 @@ void prep_queue_numbers(struct prep_queue *q, struct prep_queue_numbers *ret)
 {
     *ret = (struct prep_queue_numbers){0};
     pthread_mutex_lock(&q->lock);
-    ret->count = q->count;
-    LIST_EACH(it, &q->waiting)
-        ret->bytes += LIST_ENTRY(it, struct prep_entry, link)->bytes;
+    ret->count = q->entries.count;
+    LIST_EACH(it, &q->entries.waiting)
+        ret->bytes += entry_of(LIST_ENTRY(it, struct fair_entry, link))->bytes;
     pthread_mutex_unlock(&q->lock);
 }

@@ -10,7 +10,7 @@
 #ifndef PLATEAU_API_PREP_QUEUE_H
 #define PLATEAU_API_PREP_QUEUE_H
 
-#include "base/list.h"
+#include "api/fair_queue.h"
 
 #include <pthread.h>
 #include <stddef.h>
@@ -26,22 +26,16 @@ enum prep_lane { PREP_SHORT, PREP_MEDIUM, PREP_LONG, PREP_LANES };
 #define PREP_TURN_NS_PER_BYTE 16000
 #define PREP_TURN_NS_MAX      60000000000
 
-#define PREP_TENANTS 64 /* tenants with a share of their own; more share one */
-
 struct prep_entry {
-    struct list link; /* in the queue; list_init() before it is put */
-    size_t bytes;     /* set by the caller: text to be prepared, as far as its size is known */
-    uint64_t tenant;  /* set by the caller */
-    uint64_t turn_ns; /* set by the queue: the order within the tenant */
+    struct fair_entry fair; /* link and tenant: the caller's; the rest: prep_queue_put()'s */
+    size_t bytes;           /* set by the caller: text to be prepared, as far as its size is known */
 };
 
 struct prep_queue {
     pthread_mutex_t lock;
     /* Under `lock`. */
-    struct list waiting, idle[PREP_LANES]; /* entries; threads that wait for one */
-    uint32_t count;
-    uint64_t served[PREP_TENANTS]; /* of each tenant, at least the count of the others at its arrival */
-    uint64_t served_last;          /* of the tenant served last, before that entry */
+    struct fair_queue entries;
+    struct list idle[PREP_LANES]; /* threads that wait for an entry */
     bool closed;
 };
 

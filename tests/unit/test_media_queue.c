@@ -8,7 +8,7 @@
 #define S  (1000 * MS)
 
 struct scene {
-    struct media_queue q;
+    struct fair_queue q;
     struct media_entry entries[256];
     uint32_t count;
     uint64_t now_ns;
@@ -17,7 +17,7 @@ struct scene {
 static void scene_begin(struct scene *s)
 {
     *s = (struct scene){.now_ns = 100 * S};
-    media_queue_init(&s->q);
+    fair_queue_init(&s->q);
 }
 
 static struct media_entry *put(struct scene *s, uint64_t tenant, uint64_t cost_ns)
@@ -25,8 +25,8 @@ static struct media_entry *put(struct scene *s, uint64_t tenant, uint64_t cost_n
     ASSERT(s->count < COUNT_OF(s->entries));
     struct media_entry *e = &s->entries[s->count++];
     *e = (struct media_entry){
-        .tenant = tenant, .arrived_ns = s->now_ns++, .cost_ns = cost_ns, .turn_ns = cost_ns};
-    list_init(&e->link);
+        .fair.tenant = tenant, .arrived_ns = s->now_ns++, .cost_ns = cost_ns, .turn_ns = cost_ns};
+    list_init(&e->fair.link);
     media_queue_put(&s->q, e);
     return e;
 }
@@ -74,7 +74,7 @@ TEST(a_tenant_does_not_wait_for_anothers_queue)
     scene_begin(&s);
     for (int i = 0; i < 100; i++)
         put(&s, 1, 8 * S);
-    assert_int_equal(take(&s)->tenant, 1);
+    assert_int_equal(take(&s)->fair.tenant, 1);
     struct media_entry *other = put(&s, 2, 9 * S);
     assert_ptr_equal(take(&s), other);
     while (take(&s))
@@ -93,7 +93,7 @@ TEST(tenants_get_equal_time)
         put(&s, 1, S / 2);
     for (int i = 0; i < 60; i++) {
         struct media_entry *e = take(&s);
-        served[e->tenant] += e->cost_ns;
+        served[e->fair.tenant] += e->cost_ns;
     }
     assert_in_range(served[0], served[1] - 2 * S, served[1] + 2 * S);
     while (take(&s))
@@ -145,7 +145,7 @@ TEST(what_leaves_is_not_taken)
     struct scene s;
     scene_begin(&s);
     struct media_entry *a = put(&s, 1, MS), *b = put(&s, 1, MS);
-    media_queue_remove(&s.q, a);
+    fair_queue_remove(&s.q, &a->fair);
     assert_int_equal(s.q.count, 1);
     assert_ptr_equal(take(&s), b);
     assert_null(take(&s));

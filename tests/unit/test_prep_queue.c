@@ -34,8 +34,8 @@ static struct prep_entry *put(struct scene *s, uint64_t tenant, size_t bytes)
 {
     assert_true(s->count < sizeof(s->entries) / sizeof(s->entries[0]));
     struct prep_entry *e = &s->entries[s->count++];
-    *e = (struct prep_entry){.bytes = bytes, .tenant = tenant};
-    list_init(&e->link);
+    *e = (struct prep_entry){.bytes = bytes, .fair.tenant = tenant};
+    list_init(&e->fair.link);
     prep_queue_put(&s->q, e, s->now_ns++);
     return e;
 }
@@ -102,7 +102,7 @@ TEST(a_tenant_waits_for_no_others_queue)
     for (int i = 0; i < 100; i++)
         put(s, 1, 60000);
     for (int i = 0; i < 10; i++)
-        assert_int_equal(prep_queue_take(&s->q, PREP_LONG)->tenant, 1);
+        assert_int_equal(prep_queue_take(&s->q, PREP_LONG)->fair.tenant, 1);
     /* A larger entry waits for one of the other tenant's, not for all. */
     struct prep_entry *mine = put(s, 2, 200000);
     struct prep_entry *e = prep_queue_take(&s->q, PREP_LONG);
@@ -130,7 +130,7 @@ TEST(a_tenant_that_was_away_is_owed_nothing)
     }
     uint32_t firsts = 0;
     for (int i = 0; i < 20; i++)
-        firsts += prep_queue_take(&s->q, PREP_LONG)->tenant == 1;
+        firsts += prep_queue_take(&s->q, PREP_LONG)->fair.tenant == 1;
     assert_in_range(firsts, 8, 12);
     scene_free(s);
 }
