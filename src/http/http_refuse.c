@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 
 #define ENVELOPE_MAX 512
+#define HEAD_MAX     256
 
 static struct http_refusal refusal(unsigned status, const char *code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -94,20 +95,27 @@ static void write_headers(const struct http_request *r, struct buf *ret)
     }
 }
 
+/* The status line and the headers that every refusal past MHD has. Returns their bytes. */
+static size_t write_head(const struct http_refusal *why, size_t body_bytes, char ret[HEAD_MAX])
+{
+    int len = snprintf(ret, HEAD_MAX,
+                       "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
+                       "Connection: close\r\n%s",
+                       why->status, MHD_get_reason_phrase_for(why->status), body_bytes,
+                       tells_when(why) ? "Retry-After: 1\r\n" : "");
+    ASSERT(len > 0 && len < HEAD_MAX);
+    return (size_t)len;
+}
+
 void http_refuse_raw(struct http_request *r, const struct http_refusal *why)
 {
     struct http_conn *c = http_conn_of(r);
-    char body[ENVELOPE_MAX];
+    char body[ENVELOPE_MAX], text[HEAD_MAX];
     size_t body_bytes = write_envelope(why, body);
     struct buf head;
     buf_init(&head, HTTP_HEADER_BYTES + 512,
              NULL); /* A moment's bytes; the connection's reserve has room for them. */
-    buf_printf(
-        &head,
-        "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n",
-        why->status, MHD_get_reason_phrase_for(why->status), body_bytes);
-    if (tells_when(why))
-        buf_puts(&head, "Retry-After: 1\r\n");
+    buf_put(&head, text, write_head(why, body_bytes, text));
     write_headers(r, &head);
     buf_puts(&head, "\r\n");
     buf_put(&head, body, body_bytes);
@@ -219,19 +227,15 @@ static struct http_refusal refuse_descriptors(const struct http_server *s)
 void http_refuse_unaccepted(struct http_server *s, int fd)
 {
     struct http_refusal why = refuse_descriptors(s);
-    char body[ENVELOPE_MAX], id[33], text[ENVELOPE_MAX + 256];
-    size_t body_bytes = write_envelope(&why, body);
+    char body[ENVELOPE_MAX], id[33], text[HEAD_MAX + ENVELOPE_MAX + 64];
+    size_t body_bytes = write_envelope(&why, body), at = write_head(&why, body_bytes, text);
     make_id(id);
     int len =
-        snprintf(text, sizeof(text),
-                 "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
-                 "Content-Length: %zu\r\nConnection: close\r\nRetry-After: 1\r\nx-request-id: %s\r\n\r\n"
-                 "%.*s",
-                 body_bytes, id, (int)body_bytes, body);
-    ASSERT(len > 0 && (size_t)len < sizeof(text));
+        snprintf(text + at, sizeof(text) - at, "x-request-id: %s\r\n\r\n%.*s", id, (int)body_bytes, body);
+    ASSERT(len > 0 && (size_t)len < sizeof(text) - at);
     HTTP_COUNT(s, refused[503 - 400], 1);
     /* A new socket has room for it, or the client has gone. */
-    (void)send(fd, text, (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)send(fd, text, at + (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 struct http_refusal http_refuse_place(const struct http_conn *c)

@@ -90,10 +90,10 @@ static bool damage_table(struct engine *en)
 {
     if (list_empty(&en->jobs))
         return false;
-    struct sched_seq *row = &LIST_FIRST(&en->jobs, struct job, link)->seq;
-    if (row->page_count < 2)
+    struct sched_seq *seq = &LIST_FIRST(&en->jobs, struct job, link)->seq;
+    if (seq->page_count < 2)
         return false;
-    row->pages[0][0] = row->pages[0][1];
+    seq->pages[0][0] = seq->pages[0][1];
     return true;
 }
 

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { ROWS = 3, PAGES = 40, PROMPT_PAGES = 4 };
+enum { SEQS = 3, PAGES = 40, PROMPT_PAGES = 4 };
 
 struct fixture {
     struct arena *arena;
@@ -20,14 +20,14 @@ struct fixture {
     struct sched *sched;
     struct sched_events ev;
     struct sched_plan plan;
-    struct sched_seq rows[ROWS];
-    uint32_t tables[ROWS][16], cuts[ROWS][1];
-    struct prefix_key keys[ROWS][16];
+    struct sched_seq seqs[SEQS];
+    uint32_t tables[SEQS][16], cuts[SEQS][1];
+    struct prefix_key keys[SEQS][16];
 };
 
-static void name_row(const struct sched_seq *row, char ret[SCHED_NAME_BYTES])
+static void name_seq(const struct sched_seq *seq, char ret[SCHED_NAME_BYTES])
 {
-    snprintf(ret, SCHED_NAME_BYTES, "number %llu", (unsigned long long)row->tenant_id);
+    snprintf(ret, SCHED_NAME_BYTES, "number %llu", (unsigned long long)seq->tenant_id);
 }
 
 static void on_evict(void *arg, uint32_t page)
@@ -61,11 +61,11 @@ static void step(struct fixture *f)
 /* A prompt of whole pages and a token; rows of one tenant id each. */
 static void add(struct fixture *f, uint32_t i)
 {
-    struct sched_seq *row = &f->rows[i];
+    struct sched_seq *seq = &f->seqs[i];
     f->cuts[i][0] = PROMPT_PAGES * PAGE_TOKENS;
     for (uint32_t k = 0; k < 16; k++)
         memset(&f->keys[i][k], (int)(1 + i * 16 + k), sizeof(struct prefix_key));
-    *row = (struct sched_seq){.pages = {f->tables[i]},
+    *seq = (struct sched_seq){.pages = {f->tables[i]},
                               .tokens = PROMPT_PAGES * PAGE_TOKENS + 1,
                               .tokens_limit = PROMPT_PAGES * PAGE_TOKENS + 40,
                               .arrival_ns = f->ev.now_ns,
@@ -74,7 +74,7 @@ static void add(struct fixture *f, uint32_t i)
                               .key_count = PROMPT_PAGES,
                               .cuts = f->cuts[i],
                               .cut_count = 1};
-    assert_int_equal(sched_add(f->sched, row), 0);
+    assert_int_equal(sched_add(f->sched, seq), 0);
 }
 
 /* Row 0 has ended and left its pages as cache; 1 and 2 decode. */
@@ -84,7 +84,7 @@ static void open_scene(struct fixture *f)
     *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .state = test_account(ACCOUNT_NO_LIMIT)};
     f->ev = (struct sched_events){.now_ns = 1, .tokens_shared = 1024, .tokens_alone = 1024};
     open_pools(f, &index);
-    struct sched_opts o = {.seqs_max = ROWS,
+    struct sched_opts o = {.seqs_max = SEQS,
                            .queue_max = 8,
                            .tokens_max = 1024,
                            .logits_max = 20,
@@ -93,14 +93,14 @@ static void open_scene(struct fixture *f)
                            .group_count = 1,
                            .states = f->states,
                            .prefix = f->index,
-                           .name = name_row};
+                           .name = name_seq};
     assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
-    for (uint32_t i = 0; i < ROWS; i++)
+    for (uint32_t i = 0; i < SEQS; i++)
         add(f, i);
     for (uint32_t i = 0; i < 4; i++)
         step(f);
-    sched_remove(f->sched, &f->rows[0]);
-    assert_true(f->rows[1].phase == SCHED_DECODING && f->rows[2].phase == SCHED_DECODING);
+    sched_remove(f->sched, &f->seqs[0]);
+    assert_true(f->seqs[1].phase == SCHED_DECODING && f->seqs[2].phase == SCHED_DECODING);
     sched_check(f->sched);
     page_pool_check(f->pages);
     prefix_index_check(f->index);
@@ -108,8 +108,8 @@ static void open_scene(struct fixture *f)
 
 static void close_scene(struct fixture *f)
 {
-    sched_remove(f->sched, &f->rows[1]);
-    sched_remove(f->sched, &f->rows[2]);
+    sched_remove(f->sched, &f->seqs[1]);
+    sched_remove(f->sched, &f->seqs[2]);
     prefix_index_done(f->index);
     page_pool_done(f->pages);
     state_pool_done(f->states);
@@ -176,9 +176,9 @@ TEST(a_wrong_table_names_its_sequence)
     table[1] = f.tables[1][1];
     assert_stops_saying(sched_check(f.sched), "which is another prefix's");
     table[1] = right;
-    f.rows[1].page_count--;
+    f.seqs[1].page_count--;
     assert_stops_saying(sched_check(f.sched), "sequence number 71: ");
-    f.rows[1].page_count++;
+    f.seqs[1].page_count++;
     close_scene(&f);
 }
 
@@ -186,7 +186,7 @@ TEST(a_tenants_wrong_account_names_it)
 {
     struct fixture f;
     open_scene(&f);
-    struct share *x = f.rows[1].share, *y = f.rows[2].share;
+    struct share *x = f.seqs[1].share, *y = f.seqs[2].share;
     x->seqs++;
     assert_stops_saying(sched_check(f.sched), "tenants have 3 sequences, there are 2");
     y->seqs--;
