@@ -3,7 +3,8 @@
  *
  * Fairness among tenants is start-time fair queueing: a tenant's counter rises by the charges of the entries
  * taken from it. A tenant that comes back starts at the counter of the tenant taken from last, so that it has
- * no credit for the time it was away. */
+ * no credit for the time it was away. Hence a counter that is not higher needs no memory: a new tenant takes
+ * over the lowest counter without waiting entries. */
 #include "api/fair_queue.h"
 
 #include "base/check.h"
@@ -20,40 +21,45 @@ static struct fair_entry *entry_of(struct list *l)
     return LIST_ENTRY(l, struct fair_entry, link);
 }
 
-static uint64_t *charged_of(struct fair_queue *q, const struct fair_entry *e)
+/* The tenant's counter, or the lowest one without waiting entries; when each has some, a shared one. */
+static struct fair_tenant *counter_of(struct fair_queue *q, uint64_t tenant)
 {
-    return &q->charged[hash_bytes(&e->tenant, sizeof(e->tenant)) % FAIR_QUEUE_TENANTS];
-}
-
-static bool has_tenant(struct fair_queue *q, const struct fair_entry *e)
-{
-    LIST_EACH(it, &q->waiting)
-        if (entry_of(it)->tenant == e->tenant)
-            return true;
-    return false;
+    struct fair_tenant *lowest = NULL;
+    for (size_t i = 0; i < FAIR_QUEUE_TENANTS; i++) {
+        struct fair_tenant *t = &q->tenants[i];
+        if (t->tenant == tenant)
+            return t;
+        if (t->waiting == 0 && (!lowest || t->charged < lowest->charged))
+            lowest = t;
+    }
+    if (!lowest)
+        return &q->tenants[hash_bytes(&tenant, sizeof(tenant)) % FAIR_QUEUE_TENANTS];
+    *lowest = (struct fair_tenant){.tenant = tenant};
+    return lowest;
 }
 
 void fair_queue_put(struct fair_queue *q, struct fair_entry *e)
 {
-    uint64_t *charged = charged_of(q, e);
     ASSERT(list_empty(&e->link));
-    if (!has_tenant(q, e))
-        *charged = MAX_OF(*charged, q->charged_last);
+    e->counter = counter_of(q, e->tenant);
+    if (e->counter->waiting++ == 0)
+        e->counter->charged = MAX_OF(e->counter->charged, q->charged_last);
     list_push_back(&q->waiting, &e->link);
     q->count++;
 }
 
 void fair_queue_remove(struct fair_queue *q, struct fair_entry *e)
 {
-    ASSERT(!list_empty(&e->link) && q->count > 0);
+    ASSERT(!list_empty(&e->link) && q->count > 0 && e->counter->waiting > 0);
+    e->counter->waiting--;
     list_remove(&e->link);
     q->count--;
 }
 
 /* True when x goes before y. */
-static bool goes_before(struct fair_queue *q, const struct fair_entry *x, const struct fair_entry *y)
+static bool goes_before(const struct fair_entry *x, const struct fair_entry *y)
 {
-    uint64_t a = *charged_of(q, x), b = *charged_of(q, y);
+    uint64_t a = x->counter->charged, b = y->counter->charged;
     return a != b ? a < b : x->key < y->key;
 }
 
@@ -62,14 +68,14 @@ struct fair_entry *fair_queue_take(struct fair_queue *q, fair_may_take_fn *may_t
     struct fair_entry *first = NULL;
     LIST_EACH(it, &q->waiting) {
         struct fair_entry *e = entry_of(it);
-        if (may_take(lane, e) && (!first || goes_before(q, e, first)))
+        if (may_take(lane, e) && (!first || goes_before(e, first)))
             first = e;
     }
     if (!first)
         return NULL;
-    uint64_t *charged = charged_of(q, first);
-    q->charged_last = MAX_OF(q->charged_last, *charged);
-    *charged += first->charge;
+    struct fair_tenant *t = first->counter;
+    q->charged_last = MAX_OF(q->charged_last, t->charged);
+    t->charged += first->charge;
     fair_queue_remove(q, first);
     return first;
 }

@@ -3,7 +3,7 @@
  * The tenant that was charged least goes first. Of one tenant, the entry with the smallest key goes first;
  * equal keys keep the order of arrival. A thread may leave entries that are not for it.
  *
- * Entries lie within their owners; the queue allocates nothing. Guarded by the caller's lock. */
+ * Entries lie within their owners; the queue has 1.6 KiB and allocates nothing. Guarded by the caller's lock. */
 #ifndef PLATEAU_API_FAIR_QUEUE_H
 #define PLATEAU_API_FAIR_QUEUE_H
 
@@ -12,20 +12,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FAIR_QUEUE_TENANTS 64 /* with a counter of their own; more tenants share one */
+#define FAIR_QUEUE_TENANTS 64 /* that may wait with a counter of their own; more tenants share one */
 
 struct fair_entry {
     struct list link; /* in the queue; list_init() before it is put */
     uint64_t tenant;
     uint64_t key;    /* the order within the tenant */
     uint64_t charge; /* what its tenant is charged when it is taken, in the queue's unit */
+    /* Set by the queue. */
+    struct fair_tenant *counter;
+};
+
+struct fair_tenant {
+    uint64_t tenant, charged;
+    uint32_t waiting; /* its entries in the queue */
 };
 
 struct fair_queue {
     struct list waiting; /* entries, in the order of arrival */
     uint32_t count;
-    uint64_t charged[FAIR_QUEUE_TENANTS]; /* of each tenant, at least `charged_last` at its arrival */
-    uint64_t charged_last;                /* of the tenant taken from last, before that entry */
+    struct fair_tenant tenants[FAIR_QUEUE_TENANTS];
+    uint64_t charged_last; /* of the tenant taken from last, before that entry */
 };
 
 void fair_queue_init(struct fair_queue *q);

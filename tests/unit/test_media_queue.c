@@ -81,6 +81,27 @@ TEST(a_tenant_does_not_wait_for_anothers_queue)
         ;
 }
 
+/* As many tenants as have counters: each newcomer goes before the one that was charged. More tenants share
+ * counters, and every entry is still taken once. */
+TEST(each_of_many_tenants_has_its_own_counter)
+{
+    struct scene s;
+    scene_begin(&s);
+    put(&s, 1000, 8 * S);
+    put(&s, 1000, 8 * S);
+    assert_int_equal(take(&s)->fair.tenant, 1000);
+    for (uint64_t i = 1; i < FAIR_QUEUE_TENANTS; i++)
+        put(&s, i, 9 * S);
+    for (uint64_t i = 1; i < FAIR_QUEUE_TENANTS; i++)
+        assert_int_equal(take(&s)->fair.tenant, i);
+    assert_int_equal(take(&s)->fair.tenant, 1000);
+    for (uint64_t i = 0; i < 2 * FAIR_QUEUE_TENANTS; i++)
+        put(&s, 2000 + i, S);
+    for (uint64_t i = 0; i < 2 * FAIR_QUEUE_TENANTS; i++)
+        assert_non_null(take(&s));
+    assert_null(take(&s));
+}
+
 /* Of equal tenants none gets more time than another, whatever the sizes. */
 TEST(tenants_get_equal_time)
 {
