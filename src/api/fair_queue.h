@@ -3,8 +3,8 @@
  * The tenant that was charged least goes first. Of one tenant, the entry with the smallest key goes first;
  * equal keys keep the order of arrival. A thread may leave entries that are not for it.
  *
- * Entries lie within their owners; the queue lies within its own and allocates nothing: 1.6 KiB. Guarded by the
- * caller's lock. */
+ * Entries lie within their owners. The queue, 1.6 KiB, lies within its own and allocates nothing. Guarded by
+ * the caller's lock. */
 #ifndef PLATEAU_API_FAIR_QUEUE_H
 #define PLATEAU_API_FAIR_QUEUE_H
 
