@@ -4,10 +4,10 @@ macro(plateau_layer name)
   set(PLATEAU_LAYER_${name} ${ARGN})
 endmacro()
 
-# plateau_library(NAME [LIBS...]): the static library plateau_NAME of all C files of the calling folder,
-# linked with its layers above and with LIBS.
+# plateau_library(NAME [LIBS...]): the static library plateau_NAME of all C files of the calling folder and of
+# its subfolders, linked with its layers above and with LIBS.
 function(plateau_library name)
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.c)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.c ${CMAKE_CURRENT_SOURCE_DIR}/*/*.c)
   if(NOT sources)
     return()
   endif()

@@ -14,9 +14,9 @@ struct attention_form {
 
 int attention_bind(struct binder *b, uint32_t layer, struct attention_form form,
                    struct attention_weights *ret);
-/* Reads s->normed with its sums; leaves the result as the pending residual. */
+/* Reads the normed tokens; leaves the result as the pending residual. */
 void attention_forward(struct step *s, const struct layer *l);
-/* Reads s->normed with its sums; writes only K and V to the pages: for a layer with kv_apart. */
+/* Reads the normed tokens; writes only K and V to the pages: for a layer with kv_apart. */
 void attention_put(struct step *s, const struct layer *l);
 
 #endif

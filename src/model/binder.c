@@ -450,9 +450,9 @@ static bool same_form(const struct linear_source *x, const struct linear_source 
            x->biases.dtype == y->biases.dtype;
 }
 
-static unsigned group_flag(const struct linear_source *s)
+static unsigned sums_flag(const struct linear_source *s)
 {
-    return !s->affine ? 0 : s->group == 32 ? GROUP_32 : s->group == 64 ? GROUP_64 : GROUP_128;
+    return !s->affine ? 0 : s->group == 32 ? SUMS_32 : s->group == 64 ? SUMS_64 : SUMS_128;
 }
 
 /* Packs all rows of `s` as rows `at` and following. */
@@ -513,7 +513,7 @@ int binder_projection(struct binder *b, const struct linear_source *parts, uint3
         if (r < 0)
             return r;
         p.part_count++;
-        p.groups |= group_flag(&parts[from]);
+        p.sums |= sums_flag(&parts[from]);
     }
     for (uint32_t i = 0; i < count; i++)
         p.out += (uint32_t)parts[i].out;
@@ -536,7 +536,7 @@ int binder_layer_projection(struct binder *b, uint32_t layer, const struct binde
 }
 
 int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t experts, uint32_t count,
-                   struct matrix *ret, unsigned *groups)
+                   struct projection *ret)
 {
     for (uint32_t i = 1; i < experts * count; i++) {
         if (!same_form(&parts[0], &parts[i]))
@@ -548,7 +548,9 @@ int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t
     if (r < 0)
         return r;
     count_active(b, parts, count, stride, b->config->top_k);
-    *groups = group_flag(&parts[0]);
+    *ret = (struct projection){.in = (uint32_t)parts[0].in, .part_count = 1, .sums = sums_flag(&parts[0])};
+    for (uint32_t i = 0; i < count; i++)
+        ret->out += (uint32_t)parts[i].out;
     for (uint32_t i = 0; i < experts; i++) {
         struct matrix one;
         count_sources(b, &parts[i * count], count);
@@ -558,11 +560,11 @@ int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t
         if (r < 0)
             return r;
         if (i == 0)
-            *ret = one;
+            ret->parts[0] = one;
     }
     if (memory) {
-        ret->experts = experts;
-        ret->expert_bytes = stride;
+        ret->parts[0].experts = experts;
+        ret->parts[0].expert_bytes = stride;
     }
     return 0;
 }
@@ -592,7 +594,7 @@ int binder_embedding(struct binder *b, struct matrix *embedding, struct projecti
     }
     b->output = s;
     *head = (struct projection){
-        .in = (uint32_t)hidden, .out = (uint32_t)vocab, .part_count = 1, .groups = group_flag(&s)};
+        .in = (uint32_t)hidden, .out = (uint32_t)vocab, .part_count = 1, .sums = sums_flag(&s)};
     if (b->memory)
         head->parts[0] = *embedding;
     return 0;
@@ -660,7 +662,7 @@ static float changed(float x, enum vector_change change)
 }
 
 static int bind_vector(struct binder *b, const char *path, uint64_t n, enum vector_change change,
-                       const float **ret)
+                       dev_ptr *ret)
 {
     char name[NAME_MAX_BYTES];
     struct tensor t;
@@ -677,16 +679,16 @@ static int bind_vector(struct binder *b, const char *path, uint64_t n, enum vect
         change = change_by_mean(&t, n);
     for (uint64_t i = 0; i < n; i++)
         values[i] = changed(tensor_f32_at(&t, i), change);
-    *ret = values;
+    *ret = (dev_ptr){(uintptr_t)values};
     return 0;
 }
 
-int binder_vector(struct binder *b, const char *path, uint64_t n, const float **ret)
+int binder_vector(struct binder *b, const char *path, uint64_t n, dev_ptr *ret)
 {
     return bind_vector(b, path, n, VECTOR_AS_IS, ret);
 }
 
-int binder_norm(struct binder *b, const char *path, uint64_t n, const float **ret)
+int binder_norm(struct binder *b, const char *path, uint64_t n, dev_ptr *ret)
 {
     return bind_vector(b, path, n,
                        b->add_one_by_mean ? VECTOR_PLUS_ONE_BY_MEAN
@@ -695,12 +697,12 @@ int binder_norm(struct binder *b, const char *path, uint64_t n, const float **re
                        ret);
 }
 
-int binder_decay(struct binder *b, const char *path, uint64_t n, const float **ret)
+int binder_decay(struct binder *b, const char *path, uint64_t n, dev_ptr *ret)
 {
     return bind_vector(b, path, n, VECTOR_MINUS_EXP, ret);
 }
 
-int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width, const float **ret)
+int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width, dev_ptr *ret)
 {
     char name[NAME_MAX_BYTES];
     struct tensor t;
@@ -725,6 +727,6 @@ int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t 
         for (uint32_t i = 0; i < conv_width; i++)
             values[(size_t)i * channels + c] = tensor_f32_at(&t, (uint64_t)c * conv_width + i);
     }
-    *ret = values;
+    *ret = (dev_ptr){(uintptr_t)values};
     return 0;
 }

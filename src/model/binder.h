@@ -77,7 +77,7 @@ int binder_projection(struct binder *b, const struct linear_source *parts, uint3
                       struct projection *ret);
 /* Packs parts[experts][count] into a stack: each expert's parts one above the other. */
 int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t experts, uint32_t count,
-                   struct matrix *ret, unsigned *groups);
+                   struct projection *ret);
 /* The embedding table, and lm_head or, without one, the same packed table again. */
 int binder_embedding(struct binder *b, struct matrix *embedding, struct projection *head);
 
@@ -85,14 +85,13 @@ int binder_embedding(struct binder *b, struct matrix *embedding, struct projecti
 int binder_take(struct binder *b, uint64_t bytes, void **ret);
 
 /* A vector of n values, unchanged. */
-int binder_vector(struct binder *b, const char *path, uint64_t n, const float **ret);
+int binder_vector(struct binder *b, const char *path, uint64_t n, dev_ptr *ret);
 /* A norm's weight, such that y = w * x / rms(x). */
-int binder_norm(struct binder *b, const char *path, uint64_t n, const float **ret);
+int binder_norm(struct binder *b, const char *path, uint64_t n, dev_ptr *ret);
 /* -exp of a vector: for the delta net's A_log. */
-int binder_decay(struct binder *b, const char *path, uint64_t n, const float **ret);
+int binder_decay(struct binder *b, const char *path, uint64_t n, dev_ptr *ret);
 /* linear_attn.conv1d.weight in either writer's layout, as [conv_width][channels]. */
-int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width,
-                const float **ret);
+int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width, dev_ptr *ret);
 
 /* "layers.INDEX.NAME" into ret. */
 #define BINDER_PATH_MAX 160

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/slice.h"
+#include "compute/shape.h"
 #include "model/vision_config.h"
 
 struct family;
@@ -81,6 +82,9 @@ struct config {
  * -ENOTSUP (unknown family, quantisation or feature), -ENOMEM; e names key, value and limit. */
 int config_parse(struct arena *a, struct slice text, struct config *ret, struct err *e);
 int config_load(struct arena *a, const char *dir, struct config *ret, struct err *e);
+
+/* What the model's operations depend on. */
+struct compute_shape config_shape(const struct config *c);
 
 /* Channels of the delta net's convolution: q, k and v of all heads. */
 static inline uint32_t config_conv_channels(const struct config *c)

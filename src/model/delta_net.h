@@ -6,7 +6,7 @@
 #include "model/step.h"
 
 int delta_net_bind(struct binder *b, uint32_t layer, struct delta_weights *ret);
-/* Reads s->normed with its sums; leaves the result as the pending residual. Each sequence's state goes from
+/* Reads the normed tokens; leaves the result as the pending residual. Each sequence's state goes from
  * state_in to state_out. */
 void delta_net_forward(struct step *s, const struct layer *l);
 

@@ -36,9 +36,9 @@ static int bind_layer(struct binder *b, uint32_t index, struct layer *ret)
 
 static void layer(struct step *s, const struct layer *l)
 {
-    step_norm(s, l->norm_mixer, l->attention.in.groups);
+    step_norm(s, l->norm_mixer, &l->attention.in, NULL);
     attention_forward(s, l);
-    step_norm(s, l->norm_mlp, l->mlp.in.groups);
+    step_norm(s, l->norm_mlp, &l->mlp.in, NULL);
     mlp_forward(s, l);
 }
 

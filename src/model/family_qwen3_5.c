@@ -49,10 +49,10 @@ static int bind_layer(struct binder *b, uint32_t index, struct layer *ret)
 static void mix(struct step *s, const struct layer *l)
 {
     if (l->kind == LAYER_FULL) {
-        step_norm(s, l->norm_mixer, l->attention.in.groups);
+        step_norm(s, l->norm_mixer, &l->attention.in, NULL);
         attention_forward(s, l);
     } else {
-        step_norm(s, l->norm_mixer, l->delta.in.groups);
+        step_norm(s, l->norm_mixer, &l->delta.in, NULL);
         delta_net_forward(s, l);
     }
 }
@@ -61,10 +61,10 @@ static void layer(struct step *s, const struct layer *l)
 {
     mix(s, l);
     if (l->has_experts) {
-        step_norm(s, l->norm_mlp, l->moe.in.groups | l->moe.up_groups);
+        step_norm(s, l->norm_mlp, &l->moe.in, &l->moe.up);
         moe_forward(s, l);
     } else {
-        step_norm(s, l->norm_mlp, l->mlp.in.groups);
+        step_norm(s, l->norm_mlp, &l->mlp.in, NULL);
         mlp_forward(s, l);
     }
 }

@@ -6,7 +6,7 @@
 #include "model/step.h"
 
 int mlp_bind(struct binder *b, uint32_t layer, struct mlp_weights *ret);
-/* Reads s->normed with its sums; leaves the result as the pending residual. */
+/* Reads the normed tokens; leaves the result as the pending residual. */
 void mlp_forward(struct step *s, const struct layer *l);
 
 #endif

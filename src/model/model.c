@@ -9,7 +9,6 @@
 #include "model/vision_encoder.h"
 #include "model/family.h"
 #include "model/mtp.h"
-#include "model/state_layout.h"
 #include "model/step.h"
 
 #include "base/check.h"
@@ -37,8 +36,8 @@ struct model {
     struct layer *layers; /* [config.layers] */
     struct matrix embedding;
     struct projection head;
-    const float *final_norm; /* [hidden] */
-    struct mtp mtp;          /* with shape.mtp */
+    dev_ptr final_norm; /* [hidden] */
+    struct mtp mtp;     /* with shape.mtp */
     struct draft_vocab draft_vocab;
     struct step *step;
     /* Zeros without a vision encoder. */
@@ -147,8 +146,7 @@ static int bind_layer(struct binder *b, uint32_t index, struct layer *ret)
 }
 
 /* Everything outside the layers. */
-static int bind_ends(struct binder *b, struct matrix *embedding, struct projection *head,
-                     const float **final_norm)
+static int bind_ends(struct binder *b, struct matrix *embedding, struct projection *head, dev_ptr *final_norm)
 {
     int r = binder_embedding(b, embedding, head);
     return r < 0 ? r : binder_norm(b, "norm", b->config->hidden, final_norm);
@@ -162,7 +160,7 @@ static int measure_text(const struct config *c, const struct source *s, struct b
     struct projection head;
     struct layer l;
     struct vision_weights vision_weights;
-    const float *norm;
+    dev_ptr norm;
     int r = binder_init(&b);
     if (r == 0)
         r = bind_ends(&b, &embedding, &head, &norm);
@@ -236,15 +234,16 @@ static void fill_shape(const struct config *c, const struct source *s, const str
                        struct model_shape *ret)
 {
     const struct binder *b = &measured->text;
+    const struct compute_shape numbers = config_shape(c);
     struct model_shape shape = {
         .vocab = c->vocab,
         .layers = c->layers,
         .hidden = c->hidden,
         .context_max = c->context_max,
-        .page_bytes = page_bytes(c),
-        .state_bytes = state_bytes(c),
-        .state_pending_max = state_pending_max(c),
-        .state_pending_at = state_header_offset(c) + offsetof(struct state_header, accepted),
+        .page_bytes = page_bytes(&numbers),
+        .state_bytes = state_bytes(&numbers),
+        .state_pending_max = state_pending_max(&numbers),
+        .state_pending_at = state_header_offset(&numbers) + offsetof(struct state_header, accepted),
         .weight_bytes = weight_memory_round(b->used),
         .checkpoint_bytes = checkpoint_bytes(s->checkpoint),
         .loading_bytes = arena_committed_bytes(s->arena) + staging_bytes(measured),
@@ -306,7 +305,7 @@ int model_probe(const char *dir, const struct model_parts *parts, struct model_s
 uint64_t model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max, uint32_t seqs_max,
                                uint32_t workers)
 {
-    const struct model_workspace *w = &s->workspace;
+    const struct compute_cost *w = &s->workspace;
     uint64_t bytes =
         w->fixed_bytes + w->token_bytes * tokens_max + w->seq_bytes * seqs_max + w->worker_bytes * workers;
     /* The arena's own header, and whole grains. */
@@ -358,7 +357,7 @@ static int create_encoder(struct model *m, const struct model_opts *opts, struct
 {
     if (!m->config.vision.shape.present)
         return 0;
-    int r = vision_encoder_init(&m->encoder, &m->config, &m->vision_weights, m->step, opts->parent);
+    int r = vision_encoder_init(&m->encoder, &m->config, &m->vision_weights, m->step->compute, opts->parent);
     return r == 0 ? 0 : err_set(e, r, "no memory left to encode images");
 }
 
@@ -488,61 +487,40 @@ const struct model_shape *model_shape(const struct model *m)
 
 /* ---- forward ---- */
 
-static void embed_token(struct step *s, const void *arg, uint32_t t)
+static void embed(const struct model *m, struct step *s)
 {
-    const struct model *m = arg;
-    uint32_t half = s->rope.half;
-    if (s->features[t])
-        memcpy(s->residual + (size_t)t * m->config.hidden, s->features[t], m->config.hidden * sizeof(float));
-    else
-        matrix_row(&m->embedding, s->ids[t], s->residual + (size_t)t * m->config.hidden);
-    rope_at(&s->rope, s->positions[t], s->cosines + (size_t)t * half, s->sines + (size_t)t * half);
+    compute_embed(s->compute, &(struct op_embed){.table = &m->embedding,
+                                                 .rope = &s->rope,
+                                                 .h = step_residual(s),
+                                                 .angles = step_angles(s)});
 }
 
-/* Lists the columns that need logits; returns their number. */
-static uint32_t list_logits(struct step *s)
+/* Norms the rows that give logits, into PLACE_PROJ, which is free by now. */
+static struct op_product gather(const struct model *m, struct step *s)
 {
-    uint32_t count = 0;
-    for (uint32_t r = 0; r < s->seqs; r++) {
-        const struct model_seq *seq = &s->in->seqs[r];
-        for (uint32_t i = seq->logits_from; i < seq->token_count; i++)
-            s->logit_columns[count++] = s->seq_column[r] + i;
-    }
-    return count;
-}
-
-/* Row i of logits. `proj` is free by now and takes the normed vector. */
-static void norm_for_logits(struct step *s, const void *arg, uint32_t i)
-{
-    const struct model *m = arg;
-    uint32_t hidden = s->config->hidden, t = s->logit_columns[i];
-    float *x = s->proj + (size_t)i * s->wide;
-    if (s->pending_residual)
-        s->pending_residual(s, t);
-    if (m->shape.mtp) /* mtp_pair() has left the normed vector */
-        memcpy(x, s->residual + (size_t)t * hidden, hidden * sizeof(float));
-    else
-        s->ops->rmsnorm(x, s->residual + (size_t)t * hidden, m->final_norm, hidden, s->config->eps);
-    step_sums(s, m->head.groups, s->normed_sums + (size_t)i * step_sums_floats(hidden), x, hidden);
-}
-
-/* The logits' product, added to a list that may have the pairs' product. */
-static uint32_t add_logits(const struct model *m, struct step *s, uint32_t list)
-{
-    uint32_t count = list_logits(s);
-    struct step_rows x = {s->proj, s->normed_sums, s->wide, m->config.hidden};
-    struct step_rows y = {.data = s->in->logits, .stride = m->config.vocab};
-    ASSERT(count <= s->logits_max);
-    if (count == 0)
-        return list;
-    step_each(s, norm_for_logits, m, count, 4 * m->config.hidden);
-    return step_project_add(s, list, &m->head, x, y, count);
+    const struct act y = step_act(PLACE_PROJ, m->config.hidden);
+    compute_gather(s->compute,
+                   &(struct op_gather){.add = step_take_pending(s),
+                                       .h = step_residual(s),
+                                       .y = y,
+                                       .weight = m->shape.mtp ? DEV_NULL : m->final_norm, /* mtp_pair() has */
+                                       .reader = &m->head});
+    return (struct op_product){.w = &m->head,
+                               .x = y,
+                               .y = {.place = OP_LOGITS, .width = m->config.vocab},
+                               .columns = COLUMNS_LOGITS};
 }
 
 static void finish(const struct model *m, struct step *s)
 {
-    uint32_t list = m->shape.mtp ? mtp_pair(s, &m->mtp) : 0;
-    step_products(s, add_logits(m, s, list));
+    struct op_product list[OP_PRODUCTS_MAX];
+    uint32_t count = 0;
+    if (m->shape.mtp)
+        list[count++] = mtp_pair(s, &m->mtp);
+    if (s->batch.logit_count > 0)
+        list[count++] = gather(m, s);
+    if (count > 0)
+        compute_project(s->compute, list, count);
     if (m->shape.mtp)
         mtp_put(s, &m->mtp);
 }
@@ -558,13 +536,20 @@ static void check_rows(const struct model *m, const struct model_step *in)
 }
 
 /* Writes the header of each state_out: whether tokens are pending after the state. */
-static void close_states(const struct step *s)
+static void close_states(const struct step *s, const struct model_step *in)
 {
-    for (uint32_t r = 0; r < s->seqs && state_pending_max(s->config); r++) {
-        const struct model_seq *seq = &s->in->seqs[r];
-        step_state_header(s->config, s->in->states, seq->state_out)->accepted =
-            seq->keep_pending ? STATE_ACCEPTED_UNSAID : 0;
-    }
+    for (uint32_t r = 0; r < in->seq_count && state_pending_max(&s->shape); r++)
+        state_header_of(&s->shape, in->states, in->seqs[r].state_out)->accepted =
+            in->seqs[r].keep_pending ? STATE_ACCEPTED_UNSAID : 0;
+}
+
+/* A token's features for DeepStack's layers come after its embedding. */
+static void add_features(struct step *s, uint32_t layer)
+{
+    uint32_t hidden = s->shape.hidden;
+    compute_add_features(s->compute, &(struct op_features){.add = step_take_pending(s),
+                                                           .h = step_residual(s),
+                                                           .from = hidden * (1 + layer)});
 }
 
 static bool is_set(const atomic_bool *flag)
@@ -579,19 +564,23 @@ int model_forward(struct model *m, const struct model_step *in)
         return 0;
     check_rows(m, in);
     step_begin(s, in);
-    step_each_token(s, embed_token, m, 4 * (m->config.hidden + 16 * s->rope.half));
+    embed(m, s);
     for (uint32_t i = 0; i < m->config.layers; i++) {
-        if (is_set(in->cancel) || is_set(in->stop))
+        if (is_set(in->cancel) || is_set(in->stop)) {
+            compute_step_end(s->compute);
             return -ECANCELED;
+        }
         m->config.family->layer(s, &m->layers[i]);
-        if (i < m->config.vision.deepstack_count && s->imaged > 0)
-            step_add_features(s, i);
+        if (i < m->config.vision.deepstack_count && s->batch.image_count > 0)
+            add_features(s, i);
         if (in->progress_ns)
             atomic_store_explicit(in->progress_ns, clock_now_ns(), memory_order_relaxed);
     }
     finish(m, s);
-    close_states(s);
-    return 0;
+    int r = compute_step_end(s->compute);
+    if (r == 0)
+        close_states(s, in);
+    return r;
 }
 
 int model_draft(struct model *m, const struct model_draft *d)
@@ -604,8 +593,8 @@ void model_accept(struct model *m, char *states, uint32_t state, uint32_t count)
 {
     if (m->config.linear_count == 0)
         return;
-    ASSERT(count > 0 && count <= state_pending_max(&m->config));
-    struct state_header *h = step_state_header(&m->config, states, state);
+    ASSERT(count > 0 && count <= state_pending_max(&m->step->shape));
+    struct state_header *h = state_header_of(&m->step->shape, states, state);
     ASSERT(h->accepted == STATE_ACCEPTED_UNSAID);
     h->accepted = count;
 }

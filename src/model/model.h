@@ -12,6 +12,7 @@
 #include "base/none.h"
 #include "kernel/kern.h"
 #include "kernel/workers.h"
+#include "compute/ops.h"
 #include "memory/ledger.h"
 
 #include <stdatomic.h>
@@ -22,11 +23,6 @@ enum compute_mode { COMPUTE_AUTO, COMPUTE_F32, COMPUTE_BF16, COMPUTE_INT8 };
 /* "auto", "f32", ... False on anything else. */
 bool compute_mode_parse(const char *name, enum compute_mode *ret);
 const char *compute_mode_name(enum compute_mode m);
-
-/* Bytes of a step's workspace: fixed, and per unit of model_opts. */
-struct model_workspace {
-    uint64_t fixed_bytes, token_bytes, seq_bytes, worker_bytes;
-};
 
 /* Requested parts of a checkpoint in addition to its text model, and room for the options that depend on
  * them. Zeros: none. */
@@ -82,7 +78,7 @@ struct model_shape {
     uint64_t active_checkpoint_bytes; /* the same weights as the checkpoint has them */
     uint64_t token_products; /* multiply-adds with weights per token, vocab * hidden of them for its logits */
     uint64_t parameters;
-    struct model_workspace workspace;
+    struct compute_cost workspace; /* of a step: per unit of model_opts */
     struct model_vision vision;
     bool has_vision, has_mtp;  /* in the checkpoint, requested or not */
     bool mtp;                  /* requested and complete: model_draft() works */

@@ -7,7 +7,7 @@
 
 /* Experts fused (gate_up_proj [E, 2 Im, H]), stacked (switch_mlp) or one by one. */
 int moe_bind(struct binder *b, uint32_t layer, struct moe_weights *ret);
-/* Reads s->normed with its sums; leaves the result as the pending residual. */
+/* Reads the normed tokens; leaves the result as the pending residual. */
 void moe_forward(struct step *s, const struct layer *l);
 
 #endif

@@ -16,7 +16,7 @@ struct mtp {
     /* The model's own. */
     const struct matrix *embedding;
     const struct projection *head;
-    const float *final_norm;
+    dev_ptr final_norm;
     struct draft_vocab *draft_vocab;
 };
 
@@ -26,11 +26,10 @@ int mtp_bind_init(struct binder *b, const char *dir);
 /* All of the head or a failure: nothing stands in for a tensor that is missing. */
 int mtp_bind(struct binder *b, struct mtp_weights *ret);
 
-/* Runs after the last layer: adds the pending residual and leaves in `residual` each token's hidden state
- * after the final norm. Begins a list of products with the pairs' product; returns the list's length. After
- * the list has run, mtp_put() writes the pairs to the pages. It also writes the hidden states that the next
- * step starts from to the states. */
-uint32_t mtp_pair(struct step *s, const struct mtp *m);
+/* Runs after the last layer: adds the pending residual and leaves in the residual stream each token's hidden
+ * state after the final norm. Returns the pairs' product, which the caller runs. After it mtp_put() writes
+ * the pairs to the pages, and to the states the hidden states that the next step starts from. */
+struct op_product mtp_pair(struct step *s, const struct mtp *m);
 void mtp_put(struct step *s, const struct mtp *m);
 /* Fills in the draft tokens. 0 or -ECANCELED. */
 int mtp_draft(struct step *s, const struct mtp *m, const struct model_draft *d);

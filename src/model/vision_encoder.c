@@ -50,11 +50,11 @@ static void set_strides(struct vision_encoder *e, const struct vision_config *v)
     uint32_t mid = MAX_OF(v->intermediate, vision_patch_values(v));
     e->config = v;
     e->slice_max = slice_of_config(v);
-    e->x_stride = step_row_stride(v->hidden);
-    e->y_stride = step_row_stride(2 * v->hidden);
-    e->mid_stride = step_row_stride(mid);
-    e->merged_stride = step_row_stride(vision_merged(v));
-    e->sums_stride = step_sums_floats(MAX_OF(mid, vision_merged(v)));
+    e->x_stride = cpu_row_stride(v->hidden);
+    e->y_stride = cpu_row_stride(2 * v->hidden);
+    e->mid_stride = cpu_row_stride(mid);
+    e->merged_stride = cpu_row_stride(vision_merged(v));
+    e->sums_stride = cpu_sums_floats(MAX_OF(mid, vision_merged(v)));
 }
 
 struct room {
@@ -205,11 +205,11 @@ static int open_memory(struct vision_encoder *e, struct account *parent)
 }
 
 int vision_encoder_init(struct vision_encoder *e, const struct config *c, const struct vision_weights *t,
-                        struct step *step, struct account *parent)
+                        struct compute *compute, struct account *parent)
 {
     set_strides(e, &c->vision);
     e->weights = t;
-    e->step = step;
+    e->cpu = cpu_of(compute);
     list_passes(e);
     return open_memory(e, parent);
 }
@@ -325,8 +325,8 @@ static bool run_piece(struct vision_encoder *e)
     struct vision_encoder_stage s = vision_encoder_stage(e, op_now(e));
     struct piece p = {e, s.fn};
     uint64_t each = MAX_OF(PIECE_COST / MAX_OF(s.tile_cost, 1), 1);
-    uint32_t tiles = (uint32_t)MIN_OF(each * workers_count(e->step->workers), s.tiles - e->tile);
-    step_run(e->step, piece_tile, &p, tiles);
+    uint32_t tiles = (uint32_t)MIN_OF(each * workers_count(e->cpu->workers), s.tiles - e->tile);
+    cpu_run(e->cpu, piece_tile, &p, tiles);
     e->tile += tiles;
     return e->tile == s.tiles && !advance(e);
 }

@@ -10,7 +10,7 @@
 #ifndef PLATEAU_MODEL_VISION_ENCODER_H
 #define PLATEAU_MODEL_VISION_ENCODER_H
 
-#include "model/step.h"
+#include "compute/cpu/cpu.h"
 #include "model/vision_weights.h"
 #include "model/vision.h"
 
@@ -46,7 +46,7 @@ struct vision_encoder {
     /* Constant. */
     const struct vision_config *config;
     const struct vision_weights *weights;
-    struct step *step; /* kernels, workers, and each worker's memory for attention */
+    struct cpu *cpu; /* kernels, workers, and each worker's memory for attention */
     uint32_t slice_max;
     uint32_t x_stride, y_stride, mid_stride, merged_stride, sums_stride;
     struct vision_encoder_pass passes[ENCODER_PASSES_MAX];
@@ -72,7 +72,7 @@ void vision_encoder_cost(const struct vision_config *v, struct model_vision *ret
 /* `e` is zeroed; its account is opened below `parent`, which may be NULL. 0 or -ENOMEM. Call
  * vision_encoder_done() in either case. */
 int vision_encoder_init(struct vision_encoder *e, const struct config *c, const struct vision_weights *t,
-                        struct step *step, struct account *parent);
+                        struct compute *compute, struct account *parent);
 /* Fine on a zeroed struct. */
 void vision_encoder_done(struct vision_encoder *e);
 

@@ -134,7 +134,7 @@ static void add_position(const struct vision_encoder *e, struct place p, float *
                    {r.high * grid + c.high, r.part * c.part}};
     for (size_t i = 0; i < COUNT_OF(corners); i++) {
         matrix_row(&e->weights->positions.parts[0], corners[i].index, row);
-        e->step->ops->add_scaled(h, row, corners[i].weight, n);
+        e->cpu->ops->add_scaled(h, row, corners[i].weight, n);
     }
 }
 
@@ -142,7 +142,7 @@ static void add_position(const struct vision_encoder *e, struct place p, float *
 static float *own_floats(const struct vision_encoder *e, uint32_t worker)
 {
     _Static_assert(VISION_HIDDEN_MAX <= KERN_ATTN_SCRATCH, "a row of positions must fit");
-    return e->step->attention_scratch + (size_t)worker * KERN_ATTN_SCRATCH;
+    return e->cpu->attention_scratch + (size_t)worker * KERN_ATTN_SCRATCH;
 }
 
 static void place_tile(void *arg, uint32_t tile, uint32_t worker)
@@ -151,7 +151,7 @@ static void place_tile(void *arg, uint32_t tile, uint32_t worker)
     struct span s = row_span(e, tile);
     for (uint32_t i = s.from; i < s.to; i++) {
         uint32_t patch = slice_from(e) + i;
-        e->step->ops->add(h_of(e, patch), e->weights->patches.bias, e->config->hidden);
+        e->cpu->ops->add(h_of(e, patch), cpu_floats(e->weights->patches.bias), e->config->hidden);
         add_position(e, place_of(e, patch), h_of(e, patch), own_floats(e, worker));
     }
 }
@@ -161,7 +161,7 @@ static void place_tile(void *arg, uint32_t tile, uint32_t worker)
 static void norm(const struct vision_encoder *e, float *y, const float *x, const struct vision_norm *n,
                  uint32_t count)
 {
-    e->step->ops->layernorm(y, x, n->weight, n->bias, count, 1e-6f);
+    e->cpu->ops->layernorm(y, x, cpu_floats(n->weight), cpu_floats(n->bias), count, 1e-6f);
 }
 
 static void norm_tile(void *arg, uint32_t tile, uint32_t worker)
@@ -187,7 +187,7 @@ static void rotate(const struct vision_encoder *e, float *heads, uint32_t patch)
         memcpy(sines + i * quarter, e->a.sines + (size_t)at[i] * quarter, quarter * sizeof(float));
     }
     for (uint32_t head = 0; head < v->heads; head++)
-        e->step->ops->rope(heads + (size_t)head * v->head_dim, cosines, sines, 2 * quarter);
+        e->cpu->ops->rope(heads + (size_t)head * v->head_dim, cosines, sines, 2 * quarter);
 }
 
 static struct kern_kv kv_of(const struct vision_encoder *e, uint32_t head)
@@ -210,12 +210,12 @@ static void keys_tile(void *arg, uint32_t tile, uint32_t worker)
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++) {
         float *k = e->a.y + (size_t)i * e->y_stride;
-        e->step->ops->add(k, block_now(e)->key_value.bias, 2 * v->hidden);
+        e->cpu->ops->add(k, cpu_floats(block_now(e)->key_value.bias), 2 * v->hidden);
         rotate(e, k, slice_from(e) + i);
         for (uint32_t head = 0; head < v->heads; head++) {
             struct kern_kv kv = kv_of(e, head);
             const float *at = k + (size_t)head * v->head_dim;
-            e->step->ops->kv_put(&kv, slice_from(e) + i, at, at + v->hidden);
+            e->cpu->ops->kv_put(&kv, slice_from(e) + i, at, at + v->hidden);
         }
     }
 }
@@ -227,7 +227,7 @@ static void queries_tile(void *arg, uint32_t tile, uint32_t worker)
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++) {
         float *q = e->a.y + (size_t)i * e->y_stride;
-        e->step->ops->add(q, block_now(e)->query.bias, e->config->hidden);
+        e->cpu->ops->add(q, cpu_floats(block_now(e)->query.bias), e->config->hidden);
         rotate(e, q, slice_from(e) + i);
     }
 }
@@ -248,10 +248,10 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     struct vision_encoder *e = arg;
     const struct vision_config *v = e->config;
-    _Static_assert(QUERY_BLOCK <= STEP_QUERIES_MAX, "a worker has room for a block of queries");
+    _Static_assert(QUERY_BLOCK <= CPU_QUERIES_MAX, "a worker has room for a block of queries");
     uint32_t blocks = DIV_UP(slice_count(e), QUERY_BLOCK), head = tile / blocks;
     uint32_t from = tile % blocks * QUERY_BLOCK, to = MIN_OF(from + QUERY_BLOCK, slice_count(e));
-    struct kern_query *queries = e->step->queries + (size_t)worker * STEP_QUERIES_MAX;
+    struct kern_query *queries = e->cpu->queries + (size_t)worker * CPU_QUERIES_MAX;
     struct kern_kv kv = kv_of(e, head);
     size_t carry = (size_t)head * e->slice_max + from;
     for (uint32_t i = from; i < to; i++)
@@ -259,17 +259,17 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
             (struct kern_query){.q = e->a.y + (size_t)i * e->y_stride + (size_t)head * v->head_dim,
                                 .out = e->a.x + (size_t)i * e->x_stride + (size_t)head * v->head_dim,
                                 .kv_len = e->patches};
-    e->step->ops->attn_part(&kv, queries, to - from, e->range * range_keys(e), (e->range + 1) * range_keys(e),
-                            (float)(1 / sqrt((double)v->head_dim)), e->a.max + carry, e->a.sum + carry,
-                            own_floats(e, worker));
+    e->cpu->ops->attn_part(&kv, queries, to - from, e->range * range_keys(e), (e->range + 1) * range_keys(e),
+                           (float)(1 / sqrt((double)v->head_dim)), e->a.max + carry, e->a.sum + carry,
+                           own_floats(e, worker));
 }
 
 /* h += y + bias. */
 static void add_row(const struct vision_encoder *e, uint32_t i, const float *bias)
 {
     float *y = e->a.y + (size_t)i * e->y_stride;
-    e->step->ops->add(y, bias, e->config->hidden);
-    e->step->ops->add(h_of(e, slice_from(e) + i), y, e->config->hidden);
+    e->cpu->ops->add(y, bias, e->config->hidden);
+    e->cpu->ops->add(h_of(e, slice_from(e) + i), y, e->config->hidden);
 }
 
 static void mix_tile(void *arg, uint32_t tile, uint32_t worker)
@@ -279,7 +279,7 @@ static void mix_tile(void *arg, uint32_t tile, uint32_t worker)
     struct span s = row_span(e, tile);
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++) {
-        add_row(e, i, b->out.bias);
+        add_row(e, i, cpu_floats(b->out.bias));
         norm(e, e->a.x + (size_t)i * e->x_stride, h_of(e, slice_from(e) + i), &b->mlp, e->config->hidden);
     }
 }
@@ -291,8 +291,8 @@ static void gelu_tile(void *arg, uint32_t tile, uint32_t worker)
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++) {
         float *m = e->a.mid + (size_t)i * e->mid_stride;
-        e->step->ops->add(m, block_now(e)->up.bias, e->config->intermediate);
-        e->step->ops->gelu_tanh(m, m, e->config->intermediate);
+        e->cpu->ops->add(m, cpu_floats(block_now(e)->up.bias), e->config->intermediate);
+        e->cpu->ops->gelu_tanh(m, m, e->config->intermediate);
     }
 }
 
@@ -302,7 +302,7 @@ static void add_tile(void *arg, uint32_t tile, uint32_t worker)
     struct span s = row_span(e, tile);
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++)
-        add_row(e, i, block_now(e)->down.bias);
+        add_row(e, i, cpu_floats(block_now(e)->down.bias));
 }
 
 /* ---- rows of a merger: a token's patches lie side by side ---- */
@@ -333,8 +333,8 @@ static void merge_gelu_tile(void *arg, uint32_t tile, uint32_t worker)
     (void)worker;
     for (uint32_t t = s.from; t < s.to; t++) {
         float *m = e->a.mid + (size_t)t * e->merged_stride;
-        e->step->ops->add(m, merger_now(e)->up.bias, vision_merged(e->config));
-        e->step->ops->gelu_erf(m, m, vision_merged(e->config));
+        e->cpu->ops->add(m, cpu_floats(merger_now(e)->up.bias), vision_merged(e->config));
+        e->cpu->ops->gelu_erf(m, m, vision_merged(e->config));
     }
 }
 
@@ -351,7 +351,7 @@ static void feature_tile(void *arg, uint32_t tile, uint32_t worker)
     struct span s = token_span(e, tile);
     (void)worker;
     for (uint32_t t = s.from; t < s.to; t++)
-        e->step->ops->add(feature_of(e, t), merger_now(e)->down.bias, e->config->out);
+        e->cpu->ops->add(feature_of(e, t), cpu_floats(merger_now(e)->down.bias), e->config->out);
 }
 
 /* ---- products ---- */
@@ -420,7 +420,7 @@ static void product_tile(void *arg, uint32_t tile, uint32_t worker)
                              .xsum = e->a.column_sums + column,
                              .y = e->a.column_y + column};
     (void)worker;
-    e->step->ops->matmul(m, &c, panel, MIN_OF(panel + step, matrix_panels(m)));
+    e->cpu->ops->matmul(m, &c, panel, MIN_OF(panel + step, matrix_panels(m)));
 }
 
 /* Columns, and where the matrix is quantised their group sums. */
@@ -434,7 +434,7 @@ static void set_columns(struct vision_encoder *e, const struct product *p)
         e->a.column_y[i] = p->y + i * p->y_stride;
         e->a.column_sums[i] = sums;
         if (m->form == MATRIX_AFFINE)
-            e->step->ops->group_sums(sums, x, m->k, m->group);
+            e->cpu->ops->group_sums(sums, x, m->k, m->group);
     }
 }
 

@@ -43,7 +43,7 @@ static int bind_norm(struct binder *b, const char *head, const char *name, uint3
     return r < 0 ? r : binder_vector(b, join(path, "bias", part), n, &ret->bias);
 }
 
-static int bind_bias(struct binder *b, const char *path, uint32_t n, const float **ret)
+static int bind_bias(struct binder *b, const char *path, uint32_t n, dev_ptr *ret)
 {
     char part[BINDER_PATH_MAX];
     return binder_vector(b, join(path, "bias", part), n, ret);
@@ -66,7 +66,7 @@ static int bind_qkv(struct binder *b, const char *head, uint32_t n, struct visio
 {
     char path[BINDER_PATH_MAX];
     struct linear_source s;
-    const float *bias = NULL;
+    dev_ptr bias = DEV_NULL;
     int r = binder_linear_biased(b, join(head, "attn.qkv", path), 3 * n, n, &s);
     if (r == 0)
         r = bind_bias(b, path, 3 * n, &bias);
@@ -77,7 +77,7 @@ static int bind_qkv(struct binder *b, const char *head, uint32_t n, struct visio
     if (r == 0)
         r = binder_projection(b, &key_value, 1, &ret->key_value.w);
     ret->query.bias = bias;
-    ret->key_value.bias = bias ? bias + n : NULL;
+    ret->key_value.bias = dev_is_null(bias) ? bias : dev_add(bias, n * sizeof(float));
     return r;
 }
 

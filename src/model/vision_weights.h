@@ -7,11 +7,11 @@
 
 struct vision_linear {
     struct projection w;
-    const float *bias; /* [w.out] */
+    dev_ptr bias; /* [w.out] */
 };
 
 struct vision_norm {
-    const float *weight, *bias;
+    dev_ptr weight, bias;
 };
 
 struct vision_block {

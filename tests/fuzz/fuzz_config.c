@@ -1,9 +1,9 @@
 /* Any text as config.json, and as the preprocessors' files: refused with a message, or numbers within their
  * bounds. */
+#include "compute/layout.h"
 #include "model/config.h"
 #include "model/json_read.h"
-#include "model/rope.h"
-#include "model/state_layout.h"
+#include "model/rope_init.h"
 
 #include "base/check.h"
 
@@ -13,12 +13,13 @@ static void check(const struct config *c)
 {
     float cosines[CONFIG_HEAD_DIM_MAX / 2], sines[CONFIG_HEAD_DIM_MAX / 2];
     struct rope r;
+    const struct compute_shape shape = config_shape(c);
     ASSERT(c->family && c->layers <= CONFIG_LAYERS_MAX && c->hidden <= CONFIG_HIDDEN_MAX);
     ASSERT(c->heads % c->kv_heads == 0 && c->head_dim <= CONFIG_HEAD_DIM_MAX);
     ASSERT(c->rope.rot >= 2 && c->rope.rot <= c->head_dim && c->rope.rot % 2 == 0);
     ASSERT(c->full_count + c->linear_count == c->layers);
     ASSERT(c->experts == 0 || (c->top_k >= 1 && c->top_k <= c->experts));
-    ASSERT(page_bytes(c) % 64 == 0 && state_bytes(c) % 64 == 0);
+    ASSERT(page_bytes(&shape) % 64 == 0 && state_bytes(&shape) % 64 == 0);
     rope_init(&r, &c->rope);
     rope_at(&r, rope_text(c->context_max), cosines, sines);
     for (uint32_t j = 0; j < r.half; j++)

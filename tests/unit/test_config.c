@@ -1,11 +1,11 @@
 /* config.json and generation_config.json: aliases, defaults, bounds, and refusals with a message. */
 #include "test_files.h"
 
+#include "compute/layout.h"
 #include "model/config.h"
 #include "model/family.h"
 #include "model/generation_config.h"
-#include "model/rope.h"
-#include "model/state_layout.h"
+#include "model/rope_init.h"
 
 #include "base/check.h"
 
@@ -358,7 +358,7 @@ TEST(generation_values_out_of_bounds_are_refused)
 }
 
 /* Every K and V of every layer has its place, each next to the one before. */
-static void expect_page(const struct config *c, uint32_t layers)
+static void expect_page(const struct compute_shape *c, uint32_t layers)
 {
     size_t at = 0;
     for (uint32_t layer = 0; layer < layers; layer++) {
@@ -372,7 +372,8 @@ static void expect_page(const struct config *c, uint32_t layers)
 
 TEST(pages_have_room_for_mtp_where_it_is_computed)
 {
-    struct config c = reads("{" QWEN3_5 "}");
+    const struct config config = reads("{" QWEN3_5 "}");
+    struct compute_shape c = config_shape(&config);
     assert_int_equal(c.mtp_count, 0);
     expect_page(&c, c.full_count);
     c.mtp_count = 1;
@@ -383,7 +384,8 @@ TEST(pages_have_room_for_mtp_where_it_is_computed)
  * overlap. */
 TEST(states_have_room_for_what_is_held_where_tokens_are_drafted)
 {
-    struct config c = reads("{" QWEN3_5 "}");
+    const struct config config = reads("{" QWEN3_5 "}");
+    struct compute_shape c = config_shape(&config);
     size_t states = state_bytes(&c);
     assert_int_equal(states, state_matrices_bytes(&c));
     for (uint32_t mtp = 0; mtp < 2; mtp++) {
@@ -391,7 +393,7 @@ TEST(states_have_room_for_what_is_held_where_tokens_are_drafted)
             struct state_pending_token row = state_pending_token(&c);
             size_t layer = row.floats * sizeof(float) * (1 + c.drafts_max);
             c.mtp_count = mtp;
-            assert_true(row.u + config_conv_channels(&c) <= row.k && row.k < row.v && row.v < row.alpha);
+            assert_true(row.u + shape_conv_channels(&c) <= row.k && row.k < row.v && row.v < row.alpha);
             assert_true(row.alpha + c.value_heads <= row.beta && row.beta + c.value_heads <= row.floats);
             assert_int_equal(state_pending_offset(&c, 0), states);
             assert_int_equal(state_pending_offset(&c, 1), states + layer);

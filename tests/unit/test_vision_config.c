@@ -4,6 +4,7 @@
 #include "model/config.h"
 #include "model/family.h"
 #include "model/mrope.h"
+#include "model/rope_init.h"
 
 #include "base/check.h"
 

@@ -1,4 +1,4 @@
-/* state_layout.h - the layout of a page and of a state. Only this file knows it.
+/* layout.h - the layout of a page and of a state. Only this file knows it.
  *
  * Page: for each full-attention layer in order, then for each MTP layer, for each KV head: K transposed
  * [head_dim][32], then V [32][head_dim], f32. The MTP layer's pair for token j is (hidden state of token j -
@@ -11,52 +11,52 @@
  * drafts_max tokens after the state (see state_pending_token). With MTP the hidden states of those tokens
  * come next, [hidden] f32 each; a state without pending tokens has the hidden state of its last token in the
  * first place. At the end of the state is its header: how many of the pending tokens count. */
-#ifndef PLATEAU_MODEL_STATE_LAYOUT_H
-#define PLATEAU_MODEL_STATE_LAYOUT_H
+#ifndef PLATEAU_COMPUTE_LAYOUT_H
+#define PLATEAU_COMPUTE_LAYOUT_H
 
-#include "model/config.h"
+#include "compute/shape.h"
 
 #include "kernel/kern.h"
 
 #include "base/check.h"
 
 /* K or V of one KV head of one layer. */
-static inline size_t page_half_bytes(const struct config *c)
+static inline size_t page_half_bytes(const struct compute_shape *c)
 {
     return (size_t)c->head_dim * PAGE_TOKENS * sizeof(float);
 }
 
-static inline size_t page_bytes(const struct config *c)
+static inline size_t page_bytes(const struct compute_shape *c)
 {
     return 2 * page_half_bytes(c) * c->kv_heads * ((size_t)c->full_count + c->mtp_count);
 }
 
 /* `full_index` counts the full-attention layers, and from full_count on the MTP layers. V follows
  * page_half_bytes later. */
-static inline size_t page_k_offset(const struct config *c, uint32_t full_index, uint32_t kv_head)
+static inline size_t page_k_offset(const struct compute_shape *c, uint32_t full_index, uint32_t kv_head)
 {
     return 2 * page_half_bytes(c) * ((size_t)full_index * c->kv_heads + kv_head);
 }
 
-static inline size_t state_conv_bytes(const struct config *c)
+static inline size_t state_conv_bytes(const struct compute_shape *c)
 {
     return c->conv_width
-               ? ROUND_UP((size_t)(c->conv_width - 1) * config_conv_channels(c) * sizeof(float), (size_t)64)
+               ? ROUND_UP((size_t)(c->conv_width - 1) * shape_conv_channels(c) * sizeof(float), (size_t)64)
                : 0;
 }
 
 /* One value head's state. */
-static inline size_t state_head_floats(const struct config *c)
+static inline size_t state_head_floats(const struct compute_shape *c)
 {
     return (size_t)c->key_dim * c->value_dim;
 }
 
-static inline size_t state_layer_bytes(const struct config *c)
+static inline size_t state_layer_bytes(const struct compute_shape *c)
 {
     return state_conv_bytes(c) + state_head_floats(c) * sizeof(float) * c->value_heads;
 }
 
-static inline size_t state_matrices_bytes(const struct config *c)
+static inline size_t state_matrices_bytes(const struct compute_shape *c)
 {
     return state_layer_bytes(c) * c->linear_count;
 }
@@ -70,9 +70,9 @@ struct state_pending_token {
     size_t floats;
 };
 
-static inline struct state_pending_token state_pending_token(const struct config *c)
+static inline struct state_pending_token state_pending_token(const struct compute_shape *c)
 {
-    struct state_pending_token r = {.k = config_conv_channels(c)};
+    struct state_pending_token r = {.k = shape_conv_channels(c)};
     r.v = r.k + (size_t)c->key_heads * c->key_dim;
     r.alpha = r.v + (size_t)c->value_heads * c->value_dim;
     r.beta = r.alpha + c->value_heads;
@@ -80,20 +80,20 @@ static inline struct state_pending_token state_pending_token(const struct config
     return r;
 }
 
-static inline uint32_t state_pending_max(const struct config *c)
+static inline uint32_t state_pending_max(const struct compute_shape *c)
 {
     return c->linear_count && c->drafts_max ? 1 + c->drafts_max : 0;
 }
 
 /* Where the pending tokens of a linear-attention layer begin. */
-static inline size_t state_pending_offset(const struct config *c, uint32_t linear_index)
+static inline size_t state_pending_offset(const struct compute_shape *c, uint32_t linear_index)
 {
     return state_matrices_bytes(c) +
            state_pending_token(c).floats * sizeof(float) * state_pending_max(c) * (size_t)linear_index;
 }
 
 /* With MTP: where the hidden state of pending token `index` lies. */
-static inline size_t state_hidden_offset(const struct config *c, uint32_t index)
+static inline size_t state_hidden_offset(const struct compute_shape *c, uint32_t index)
 {
     return state_pending_offset(c, c->linear_count) + index * ROUND_UP(c->hidden * sizeof(float), (size_t)64);
 }
@@ -104,15 +104,24 @@ struct state_header {
 #define STATE_ACCEPTED_UNSAID                                                                                \
     UINT32_MAX /* tokens are pending, and model_accept() has not said how many count */
 
-static inline size_t state_header_offset(const struct config *c)
+static inline size_t state_header_offset(const struct compute_shape *c)
 {
     return state_hidden_offset(c, c->mtp_count ? state_pending_max(c) : 0);
 }
 
-static inline size_t state_bytes(const struct config *c)
+static inline size_t state_bytes(const struct compute_shape *c)
 {
     return state_header_offset(c) +
            (state_pending_max(c) ? ROUND_UP(sizeof(struct state_header), (size_t)64) : 0);
+}
+
+/* The header of a state in host memory; NULL where no tokens can be pending. */
+static inline struct state_header *state_header_of(const struct compute_shape *c, char *states,
+                                                   uint32_t state)
+{
+    return state_pending_max(c)
+               ? (struct state_header *)(states + state * state_bytes(c) + state_header_offset(c))
+               : NULL;
 }
 
 #endif

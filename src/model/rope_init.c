@@ -1,6 +1,5 @@
-/* rope.c - frequencies are rounded to f32 like the reference's; angles are double. In f32, a position of
- * 262143 times a frequency would leave an angle with an error of 0.02 rad. */
-#include "model/rope.h"
+/* rope_init.c - frequencies are rounded to f32 like the reference's. */
+#include "model/rope_init.h"
 
 #include <math.h>
 
@@ -56,13 +55,4 @@ void rope_init(struct rope *r, const struct rope_config *c)
         r->magnitude = c->attention_factor > 0 ? c->attention_factor
                        : c->factor > 1         ? 0.1 * log(c->factor) + 1
                                                : 1;
-}
-
-void rope_at(const struct rope *r, struct rope_position position, float *cosines, float *sines)
-{
-    for (uint32_t j = 0; j < r->half; j++) {
-        double angle = (double)position.axis[r->axis[j]] * r->inv_freq[j];
-        cosines[j] = (float)(cos(angle) * r->magnitude);
-        sines[j] = (float)(sin(angle) * r->magnitude);
-    }
 }

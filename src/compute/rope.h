@@ -2,24 +2,26 @@
  *
  * A position has three numbers (interleaved M-RoPE); each frequency turns by one of them. For text the three
  * are equal, and so they are for every model without images. */
-#ifndef PLATEAU_MODEL_ROPE_H
-#define PLATEAU_MODEL_ROPE_H
+#ifndef PLATEAU_COMPUTE_ROPE_H
+#define PLATEAU_COMPUTE_ROPE_H
 
-#include "model/config.h"
+#include <stdint.h>
+
+#define ROPE_HALF_MAX 128 /* half of the longest head */
 
 struct rope_position {
     uint32_t axis[3]; /* time, row, column */
 };
 
 struct rope {
-    uint32_t half;                           /* rot / 2 */
-    uint8_t axis[CONFIG_HEAD_DIM_MAX / 2];   /* of each frequency */
-    float inv_freq[CONFIG_HEAD_DIM_MAX / 2]; /* radians per position, scaling applied */
-    double magnitude;                        /* of cos and sin: yarn's attention factor, else 1 */
+    uint32_t half;                 /* pairs of values that rotate */
+    uint8_t axis[ROPE_HALF_MAX];   /* of each frequency */
+    float inv_freq[ROPE_HALF_MAX]; /* radians per position, scaling applied */
+    double magnitude;              /* of cos and sin: yarn's attention factor, else 1 */
 };
 
-void rope_init(struct rope *r, const struct rope_config *c);
-/* cos and sin of one position: [half] each. */
+/* cos and sin of one position: [half] each. Angles are double: in f32, a position of 262143 times a frequency
+ * would leave an angle with an error of 0.02 rad. */
 void rope_at(const struct rope *r, struct rope_position position, float *cosines, float *sines);
 
 /* Position of a token in text without images before it. */

@@ -1,0 +1,38 @@
+/* batch.h - what differs from one step to the next: tokens, sequences, positions, places in the pools.
+ *
+ * The tokens of all sequences lie side by side as columns: sequence 0's first. Arrays are host memory of
+ * whoever fills the batch, and stay as they are until compute_step_end(). Operations take nothing else that
+ * changes between two steps of the same size, so a backend may record a step and repeat it with another
+ * batch. */
+#ifndef PLATEAU_COMPUTE_BATCH_H
+#define PLATEAU_COMPUTE_BATCH_H
+
+#include "compute/dev.h"
+#include "compute/rope.h"
+
+struct batch_seq {
+    uint32_t first, count;         /* columns [first, first + count); count >= 1 */
+    uint32_t position;             /* of the first token in its sequence */
+    uint32_t state_in, state_out;  /* recurrent states; NONE: zeros, none */
+    uint32_t pending;              /* tokens after state_in that were accepted, whose inputs it keeps */
+    bool keep_pending;             /* state_out gets the state before the tokens, and their inputs */
+    const uint32_t *pages;         /* page of token t: pages[t / 32] */
+    struct rope_position previous; /* position of the token before the first; unused at position 0 */
+};
+
+struct batch {
+    uint32_t token_count, seq_count, logit_count;
+    uint32_t image_count; /* tokens with features */
+    const struct batch_seq *seqs;
+    const uint32_t *ids;                   /* [tokens] < vocab */
+    const uint32_t *token_seq;             /* [tokens] */
+    const struct rope_position *positions; /* [tokens] */
+    const dev_ptr *features;               /* [tokens]: embeddings of an image's token; null: the id's own */
+    const uint32_t *logit_columns;         /* [logits]: tokens whose logits are wanted, in order */
+    const uint32_t *hidden_columns; /* [tokens]: of a draft after the first, the column of its hidden state in
+                                     * the step before */
+    dev_ptr pages, states;          /* bases of the pools */
+    float *logits;                  /* [logits][vocab]: host memory, complete after compute_step_end() */
+};
+
+#endif

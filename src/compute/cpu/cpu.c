@@ -1,0 +1,200 @@
+/* cpu.c - the workspace, and a step's begin and end.
+ *
+ * The workspace is a list of arrays, each with its bytes per model, token, sequence or worker. Cost and
+ * layout both come from this list, so the plan cannot drift from the allocation. */
+#include "compute/cpu/cpu.h"
+
+#include <errno.h>
+
+enum need_per { PER_MODEL, PER_TOKEN, PER_SEQ, PER_WORKER };
+
+struct need {
+    void **place;
+    enum need_per per;
+    uint64_t bytes;
+};
+#define NEEDS_MAX 64
+#define ALIGN     64u
+
+#define NEED(p, kind, n) (*need++ = (struct need){(void **)(p), (kind), (n)})
+#define FLOATS(n)        ((uint64_t)(n) * sizeof(float))
+
+static struct cpu_place lay_out_place(const struct place_spec *spec)
+{
+    uint32_t floats = ROUND_UP(spec->width, 16u);
+    return (struct cpu_place){.stride =
+                                  cpu_row_stride(floats + (spec->read ? cpu_sums_floats(spec->read) : 0)),
+                              .sums_at = spec->read ? floats : 0,
+                              .rows = spec->rows};
+}
+
+static uint32_t products_max(const struct compute_shape *s)
+{
+    return s->experts + OP_PRODUCTS_MAX * PROJECTION_PARTS_MAX;
+}
+
+/* Bound on the tiles of a draft's product, with any number of workers. */
+static uint32_t draft_tiles_max(const struct compute_shape *s)
+{
+    return DIV_UP(DIV_UP(s->draft_vocab ? s->draft_vocab : s->vocab, MATRIX_PANEL), 4u);
+}
+
+static struct need *list_experts(struct cpu *c, const struct compute_shape *s, struct need *need)
+{
+    uint64_t k = s->top_k;
+    NEED(&c->expert_begin, PER_MODEL, (s->experts + 1) * sizeof(uint32_t));
+    NEED(&c->pair_expert, PER_TOKEN, k * sizeof(uint32_t));
+    NEED(&c->pair_order, PER_TOKEN, k * sizeof(uint32_t));
+    NEED(&c->pair_weight, PER_TOKEN, FLOATS(k));
+    NEED(&c->shared_gate, PER_TOKEN, FLOATS(1));
+    NEED(&c->pair_x, PER_TOKEN, k * sizeof(float *));
+    NEED(&c->pair_sums, PER_TOKEN, k * sizeof(float *));
+    NEED(&c->pair_y, PER_TOKEN, k * sizeof(float *));
+    return need;
+}
+
+/* Lists every array of the workspace; returns their number. */
+static uint32_t list_needs(struct cpu *c, const struct cpu_opts *o, struct need needs[NEEDS_MAX])
+{
+    const struct compute_shape *s = o->shape;
+    struct need *need = needs;
+    ASSERT(o->place_count <= CPU_PLACES_MAX);
+    for (uint32_t i = 0; i < o->place_count; i++) {
+        c->places[i] = lay_out_place(&o->places[i]);
+        NEED(&c->places[i].base, PER_TOKEN,
+             FLOATS(c->places[i].stride) * (o->places[i].rows == ROWS_PAIRS ? s->top_k : 1));
+    }
+    NEED(&c->spans, PER_TOKEN, sizeof(struct cpu_span));
+    NEED(&c->columns.x, PER_TOKEN, OP_PRODUCTS_MAX * sizeof(float *));
+    for (int i = 0; i < 3; i++)
+        NEED(&c->columns.xsum[i], PER_TOKEN, OP_PRODUCTS_MAX * sizeof(float *));
+    for (int i = 0; i < PROJECTION_PARTS_MAX; i++)
+        NEED(&c->columns.y[i], PER_TOKEN, OP_PRODUCTS_MAX * sizeof(float *));
+    NEED(&c->products, PER_MODEL, products_max(s) * sizeof(struct cpu_product));
+    if (s->experts)
+        need = list_experts(c, s, need);
+    NEED(&c->attention_scratch, PER_WORKER, FLOATS(KERN_ATTN_SCRATCH));
+    NEED(&c->queries, PER_WORKER, CPU_QUERIES_MAX * sizeof(struct kern_query));
+    if (state_pending_max(s))
+        NEED(&c->delta_scratch, PER_WORKER, FLOATS(KERN_DELTA_SCRATCH(s->key_dim)));
+    if (s->mtp_count) {
+        NEED(&c->draft_best, PER_SEQ, draft_tiles_max(s) * sizeof(struct draft_best));
+        NEED(&c->draft_logits, PER_WORKER, FLOATS(CPU_DRAFT_COLUMNS * CPU_DRAFT_LOGITS));
+    }
+    ASSERT(need - needs <= NEEDS_MAX);
+    return (uint32_t)(need - needs);
+}
+
+struct compute_cost cpu_cost(const struct cpu_opts *o)
+{
+    struct cpu c = {0};
+    struct need needs[NEEDS_MAX];
+    uint64_t sums[PER_WORKER + 1] = {0};
+    uint32_t count = list_needs(&c, o, needs);
+    for (uint32_t i = 0; i < count; i++)
+        sums[needs[i].per] += needs[i].bytes;
+    return (struct compute_cost){.fixed_bytes = sums[PER_MODEL] + (count + 1) * ALIGN + sizeof(struct cpu),
+                                 .token_bytes = sums[PER_TOKEN],
+                                 .seq_bytes = sums[PER_SEQ],
+                                 .worker_bytes = sums[PER_WORKER]};
+}
+
+static void step_begin(struct compute *compute, const struct batch *b);
+static int step_end(struct compute *compute);
+
+static const struct compute_backend backend = {.step_begin = step_begin,
+                                               .step_end = step_end,
+                                               .embed = cpu_embed,
+                                               .norm = cpu_norm,
+                                               .add_features = cpu_add_features,
+                                               .project = cpu_project,
+                                               .append = cpu_append,
+                                               .attend = cpu_attend,
+                                               .convolve = cpu_convolve,
+                                               .recur = cpu_recur,
+                                               .glu = cpu_glu,
+                                               .route = cpu_route,
+                                               .gather = cpu_gather,
+                                               .pair = cpu_pair,
+                                               .best = cpu_best};
+
+int cpu_open(struct arena *a, const struct cpu_opts *o, struct compute **ret)
+{
+    struct cpu *c = arena_alloc(a, sizeof(*c));
+    struct need needs[NEEDS_MAX];
+    const uint64_t counts[] = {[PER_MODEL] = 1,
+                               [PER_TOKEN] = o->tokens_max,
+                               [PER_SEQ] = o->seqs_max,
+                               [PER_WORKER] = workers_count(o->workers)};
+    if (!c)
+        return -ENOMEM;
+    *c = (struct cpu){.compute = {&backend},
+                      .shape = o->shape,
+                      .ops = o->ops,
+                      .workers = o->workers,
+                      .tokens_max = o->tokens_max,
+                      .seqs_max = o->seqs_max,
+                      .logits_max = o->logits_max,
+                      .products_max = products_max(o->shape)};
+    uint32_t count = list_needs(c, o, needs);
+    for (uint32_t i = 0; i < count; i++) {
+        *needs[i].place = arena_alloc_array(a, counts[needs[i].per], needs[i].bytes);
+        if (!*needs[i].place)
+            return -ENOMEM;
+    }
+    *ret = &c->compute;
+    return 0;
+}
+
+/* ---- a step ---- */
+
+static void add_spans(struct cpu *c, uint32_t index, const struct batch_seq *seq)
+{
+    for (uint32_t done = 0; done < seq->count;) {
+        uint32_t position = seq->position + done;
+        uint32_t count = MIN_OF(CPU_SPAN_TOKENS - position % CPU_SPAN_TOKENS, seq->count - done);
+        c->spans[c->span_count++] = (struct cpu_span){index, seq->first + done, position, count};
+        done += count;
+    }
+}
+
+static void step_begin(struct compute *compute, const struct batch *b)
+{
+    struct cpu *c = cpu_of(compute);
+    ASSERT(b->seq_count <= c->seqs_max && b->token_count <= c->tokens_max && b->logit_count <= c->logits_max);
+    c->in = b;
+    c->tokens = b->token_count;
+    c->span_count = 0;
+    for (uint32_t i = 0; i < b->seq_count; i++)
+        add_spans(c, i, &b->seqs[i]);
+}
+
+/* Every operation has run when its call returned. */
+static int step_end(struct compute *compute)
+{
+    cpu_of(compute)->in = NULL;
+    return 0;
+}
+
+/* ---- states ---- */
+
+static float *state_part(const struct cpu *c, uint32_t state, size_t offset)
+{
+    uint64_t at = c->in->states.at + state * (uint64_t)state_bytes(c->shape) + offset;
+    return state == NONE ? NULL : (float *)(uintptr_t)at;
+}
+
+float *cpu_state(const struct cpu *c, uint32_t state, uint32_t layer)
+{
+    return state_part(c, state, layer * state_layer_bytes(c->shape));
+}
+
+float *cpu_state_pending(const struct cpu *c, uint32_t state, uint32_t layer)
+{
+    return state_part(c, state, state_pending_offset(c->shape, layer));
+}
+
+float *cpu_state_hidden(const struct cpu *c, uint32_t state, uint32_t index)
+{
+    return state_part(c, state, state_hidden_offset(c->shape, index));
+}

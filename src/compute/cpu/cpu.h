@@ -1,0 +1,181 @@
+/* cpu.h - the CPU backend's workspace, and the ways work is split among its files.
+ *
+ * Work goes to the workers in tiles of outputs. Each function below that runs tiles is one barrier (a single
+ * tile runs without). Between barriers a tile only writes what it owns. Engine thread only; the tiles run on
+ * the workers. */
+#ifndef PLATEAU_COMPUTE_CPU_H
+#define PLATEAU_COMPUTE_CPU_H
+
+#include "compute/cpu/cpu_open.h"
+
+#include "base/check.h"
+#include "base/none.h"
+
+/* Tokens of one sequence whose absolute positions share position / 16. Attention takes a span as a block of
+ * queries. Two spans never write into the same cache line of a page. */
+#define CPU_SPAN_TOKENS 16
+struct cpu_span {
+    uint32_t seq, column, position, count;
+};
+
+/* Rows of floats, each followed by what its first values' group sums take. */
+struct cpu_place {
+    float *base;
+    size_t stride, sums_at; /* floats */
+    enum place_rows rows;
+};
+
+/* One product with a matrix, cut into tiles. */
+struct cpu_product {
+    struct matrix matrix;
+    struct kern_columns columns;
+    uint32_t tile_begin, panels_step, columns_step, column_tiles;
+};
+
+/* Column pointers of the products in a list. */
+struct cpu_columns {
+    const float **x;
+    const float **xsum[3]; /* by group size */
+    float **y[PROJECTION_PARTS_MAX];
+    uint32_t used;
+};
+
+/* Limits of drafting: panels of the head at a time, and sequences. */
+#define CPU_DRAFT_PANELS  16
+#define CPU_DRAFT_LOGITS  (CPU_DRAFT_PANELS * MATRIX_PANEL)
+#define CPU_DRAFT_COLUMNS 16
+#define CPU_QUERIES_MAX   64
+
+struct cpu {
+    struct compute compute; /* first */
+    /* Constant after cpu_open. */
+    const struct compute_shape *shape;
+    const struct kern_ops *ops;
+    struct workers *workers;
+    uint32_t tokens_max, seqs_max, logits_max, products_max;
+    struct cpu_place places[CPU_PLACES_MAX];
+    /* The step. */
+    const struct batch *in;
+    uint32_t tokens, span_count;
+    /* Workspace. */
+    struct cpu_span *spans;       /* [tokens] */
+    struct cpu_columns columns;   /* [OP_PRODUCTS_MAX * tokens] each */
+    struct cpu_product *products; /* [products_max] */
+    /* Experts: a pair is (token, rank), at token * top_k + rank. */
+    uint32_t *pair_expert, *pair_order; /* [pairs]; pairs sorted by expert */
+    uint32_t *expert_begin;             /* [experts + 1] into pair_order */
+    float *pair_weight, *shared_gate;   /* [pairs], [tokens] */
+    const float **pair_x, **pair_sums;  /* [pairs], in the order of the sort */
+    float **pair_y;
+    struct draft_best *draft_best; /* [seqs][cpu_draft_tiles_max] */
+    /* Per worker. */
+    float *attention_scratch;   /* [workers][KERN_ATTN_SCRATCH] */
+    struct kern_query *queries; /* [workers][CPU_QUERIES_MAX] */
+    float *delta_scratch;       /* [workers][KERN_DELTA_SCRATCH(key_dim)] */
+    float *draft_logits;        /* [workers][CPU_DRAFT_COLUMNS][CPU_DRAFT_LOGITS] */
+};
+
+static inline struct cpu *cpu_of(struct compute *c)
+{
+    return (struct cpu *)c;
+}
+
+/* ---- addresses ---- */
+
+static inline const float *cpu_floats(dev_ptr p)
+{
+    return (const float *)(uintptr_t)p.at;
+}
+
+/* Row `row` of the values. */
+static inline float *cpu_row(const struct cpu *c, struct act a, size_t row)
+{
+    const struct cpu_place *p = &c->places[a.place];
+    return p->base + row * p->stride + a.from;
+}
+static inline size_t cpu_stride(const struct cpu *c, struct act a)
+{
+    return c->places[a.place].stride;
+}
+static inline float *cpu_sums(const struct cpu *c, struct act a, size_t row)
+{
+    const struct cpu_place *p = &c->places[a.place];
+    ASSERT(a.from == 0 && p->sums_at);
+    return p->base + row * p->stride + p->sums_at;
+}
+
+/* Floats from one row to the next, for at least n: whole cache lines, and not a multiple of 1 KiB. Otherwise
+ * a product's columns would share a few sets of the first cache and evict each other. */
+static inline uint32_t cpu_row_stride(uint32_t n)
+{
+    n = ROUND_UP(n, 16u);
+    return n % 256 == 0 ? n + 16 : n;
+}
+
+/* One recurrent layer's part of a state, and its pending tokens; NULL for NONE. */
+float *cpu_state(const struct cpu *c, uint32_t state, uint32_t layer);
+float *cpu_state_pending(const struct cpu *c, uint32_t state, uint32_t layer);
+/* With an MTP head: the hidden state of pending token `index`. */
+float *cpu_state_hidden(const struct cpu *c, uint32_t state, uint32_t index);
+
+/* ---- group sums ---- */
+
+/* Floats of group sums of n values, all three sizes, and the offset of one size. */
+static inline uint32_t cpu_sums_floats(uint32_t n)
+{
+    return (n + 31) / 32 + (n + 63) / 64 + (n + 127) / 128;
+}
+static inline uint32_t cpu_sums_offset(uint32_t n, uint32_t group)
+{
+    return group == 32 ? 0 : group == 64 ? (n + 31) / 32 : (n + 31) / 32 + (n + 63) / 64;
+}
+/* Sums of row `row`'s values, for the reader; NULL: none. */
+void cpu_sum(const struct cpu *c, const struct projection *reader, struct act a, size_t row);
+/* The same of values [from, to): from is a multiple of 128, and so is to, unless it is the end. */
+void cpu_sum_part(const struct cpu *c, const struct projection *reader, struct act a, size_t row,
+                  uint32_t from, uint32_t to);
+
+/* ---- splitting (cpu_split.c) ---- */
+
+/* fn(arg, tile, worker) for tile < tiles. */
+void cpu_run(struct cpu *c, workers_fn *fn, void *arg, uint32_t tiles);
+/* fn for each of `count` rows, on any worker. The caller runs all of them alone when they take less time than
+ * a barrier. `values`: values read and written per row, about; one that takes an exponential counts
+ * tenfold. */
+typedef void cpu_row_fn(struct cpu *c, const void *arg, uint32_t row);
+void cpu_each(struct cpu *c, cpu_row_fn *fn, const void *arg, uint32_t count, uint32_t values);
+void cpu_each_token(struct cpu *c, cpu_row_fn *fn, const void *arg, uint32_t values);
+/* fn for each token's values [0, width), cut at multiples of 128 where there are fewer tokens than
+ * workers. */
+typedef void cpu_part_fn(struct cpu *c, const void *arg, uint32_t token, uint32_t from, uint32_t to);
+void cpu_each_part(struct cpu *c, cpu_part_fn *fn, const void *arg, uint32_t width);
+
+/* Adds token t's residual to h. */
+void cpu_add_residual(const struct cpu *c, const struct residual *r, struct act h, uint32_t t);
+
+/* Panels of a tile when drafting: fewer where there would be too few tiles for an even load. */
+static inline uint32_t cpu_draft_panels(uint32_t rows, uint32_t workers)
+{
+    uint32_t all = DIV_UP(rows, MATRIX_PANEL), panels = CPU_DRAFT_PANELS;
+    while (panels > 4 && DIV_UP(all, panels) < 2 * workers)
+        panels /= 2;
+    return panels;
+}
+
+/* ---- the operations, by file ---- */
+
+void cpu_embed(struct compute *c, const struct op_embed *a);                     /* cpu_rows.c */
+void cpu_norm(struct compute *c, const struct op_norm *a);                       /* cpu_rows.c */
+void cpu_add_features(struct compute *c, const struct op_features *a);           /* cpu_rows.c */
+void cpu_glu(struct compute *c, const struct op_glu *a);                         /* cpu_rows.c */
+void cpu_gather(struct compute *c, const struct op_gather *a);                   /* cpu_rows.c */
+void cpu_project(struct compute *c, const struct op_product *l, uint32_t count); /* cpu_project.c */
+void cpu_append(struct compute *c, const struct op_attention *a);                /* cpu_attention.c */
+void cpu_attend(struct compute *c, const struct op_attention *a);                /* cpu_attention.c */
+void cpu_convolve(struct compute *c, const struct op_delta *a);                  /* cpu_delta.c */
+void cpu_recur(struct compute *c, const struct op_delta *a);                     /* cpu_delta.c */
+void cpu_route(struct compute *c, const struct op_route *a);                     /* cpu_moe.c */
+void cpu_pair(struct compute *c, const struct op_pair *a);                       /* cpu_mtp.c */
+void cpu_best(struct compute *c, const struct op_best *a);                       /* cpu_mtp.c */
+
+#endif

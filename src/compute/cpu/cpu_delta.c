@@ -1,0 +1,236 @@
+/* cpu_delta.c - convolution, gates, recurrence, gated norm.
+ *
+ * A sequence's tokens run in order and heads are independent, so tiles are (sequence, head). The convolution
+ * is cut at heads too: then the tile that convolves a query or key head also normalises it. Pending tokens of
+ * the recurrent state are applied before the first token, in the same walk over the state. A sequence that
+ * keeps its tokens pending leaves in state_out the state before them and the inputs of convolution and delta
+ * rule. The convolution's part is written as soon as its tile has read those channels of state_in. The rest
+ * is written when all heads have recurred, for state_out may be state_in. */
+#include "compute/cpu/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+struct delta_stage {
+    struct cpu *cpu;
+    const struct op_delta *op;
+    uint32_t conv_tiles;   /* sequences x heads; then the gates, a span each */
+    uint32_t column_width; /* of the state, per tile */
+    struct state_pending_token pending;
+};
+
+/* Channel where head `head` of q | k | v begins, and its width. */
+static uint32_t conv_head(const struct compute_shape *s, uint32_t head, uint32_t *width)
+{
+    uint32_t keys = 2 * s->key_heads;
+    *width = head < keys ? s->key_dim : s->value_dim;
+    return head < keys ? head * s->key_dim : keys * s->key_dim + (head - keys) * s->value_dim;
+}
+
+/* Raw inputs of the channels [from, from + width). */
+static void keep_inputs(const struct delta_stage *st, const struct batch_seq *seq, uint32_t from,
+                        uint32_t width)
+{
+    const struct cpu *c = st->cpu;
+    float *pending = cpu_state_pending(c, seq->state_out, st->op->layer) + st->pending.u + from;
+    for (uint32_t t = 0; t < seq->count; t++)
+        memcpy(pending + t * st->pending.floats, cpu_row(c, st->op->in, seq->first + t) + from,
+               width * sizeof(float));
+}
+
+static void conv_tile(const struct delta_stage *st, const struct batch_seq *seq, uint32_t head)
+{
+    const struct cpu *c = st->cpu;
+    const struct compute_shape *s = c->shape;
+    const struct op_delta *op = st->op;
+    uint32_t width, from = conv_head(s, head, &width);
+    struct kern_conv a = {.y = cpu_row(c, op->conv_out, seq->first),
+                          .u = cpu_row(c, op->in, seq->first),
+                          .w = cpu_floats(op->conv),
+                          .state_in = cpu_state(c, seq->state_in, op->layer),
+                          .state_out = cpu_state(c, seq->state_out, op->layer),
+                          .pending_u = cpu_state_pending(c, seq->state_in, op->layer),
+                          .tokens = seq->count,
+                          .channels = shape_conv_channels(s),
+                          .conv_width = s->conv_width,
+                          .pending = seq->pending,
+                          .y_stride = cpu_stride(c, op->conv_out),
+                          .u_stride = cpu_stride(c, op->in),
+                          .pending_stride = st->pending.floats,
+                          .keep_pending = seq->keep_pending};
+    c->ops->conv(&a, from, from + width);
+    if (a.keep_pending)
+        keep_inputs(st, seq, from, width);
+    if (head >= 2 * s->key_heads)
+        return;
+    float scale = head < s->key_heads ? (float)(1 / sqrt((double)s->key_dim)) : 1;
+    for (uint32_t t = 0; t < seq->count; t++) {
+        float *x = a.y + t * a.y_stride + from;
+        c->ops->l2norm(x, x, s->key_dim, 1e-6f, scale);
+    }
+}
+
+static float sigmoid(float x)
+{
+    return 1 / (1 + expf(-x));
+}
+
+/* Linear where exp would change nothing, like the reference. */
+static float softplus(float x)
+{
+    return x > 20 ? x : log1pf(expf(x));
+}
+
+static void gates_of_span(const struct delta_stage *st, const struct cpu_span *span)
+{
+    const struct cpu *c = st->cpu;
+    const struct compute_shape *s = c->shape;
+    const float *decay = cpu_floats(st->op->decay), *dt_bias = cpu_floats(st->op->dt_bias);
+    uint32_t b_at = shape_conv_channels(s) + s->value_heads * s->value_dim;
+    for (uint32_t t = span->column; t < span->column + span->count; t++) {
+        const float *b = cpu_row(c, st->op->in, t) + b_at, *a = b + s->value_heads;
+        float *alpha = cpu_row(c, st->op->gates, t), *beta = alpha + s->value_heads;
+        for (uint32_t h = 0; h < s->value_heads; h++) {
+            beta[h] = sigmoid(b[h]);
+            alpha[h] = expf(decay[h] * softplus(a[h] + dt_bias[h]));
+        }
+    }
+}
+
+/* Tile: a sequence's head of q, k or v; or a span's gates. */
+static void conv_and_gates(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct delta_stage *st = arg;
+    const struct cpu *c = st->cpu;
+    uint32_t heads = 2 * c->shape->key_heads + c->shape->value_heads;
+    (void)worker;
+    if (tile < st->conv_tiles)
+        conv_tile(st, &c->in->seqs[tile / heads], tile % heads);
+    else
+        gates_of_span(st, &c->spans[tile - st->conv_tiles]);
+}
+
+void cpu_convolve(struct compute *compute, const struct op_delta *a)
+{
+    struct cpu *c = cpu_of(compute);
+    const struct compute_shape *s = c->shape;
+    struct delta_stage st = {c, a, c->in->seq_count * (2 * s->key_heads + s->value_heads), 0,
+                             state_pending_token(s)};
+    cpu_run(c, conv_and_gates, &st, st.conv_tiles + c->span_count);
+}
+
+/* ---- the recurrence ---- */
+
+/* Where a value head's inputs lie in a row of the convolution's output. */
+struct head_inputs {
+    uint32_t q, k, v;
+};
+
+static struct head_inputs inputs_of(const struct compute_shape *s, uint32_t head)
+{
+    uint32_t key_head = head / (s->value_heads / s->key_heads), keys = s->key_heads * s->key_dim;
+    return (struct head_inputs){key_head * s->key_dim, keys + key_head * s->key_dim,
+                                2 * keys + head * s->value_dim};
+}
+
+static struct kern_delta_pending pending_of(const struct delta_stage *st, const struct batch_seq *seq,
+                                            uint32_t head)
+{
+    const struct compute_shape *s = st->cpu->shape;
+    struct kern_delta_pending p = {.count = seq->pending, .stride = st->pending.floats};
+    if (p.count == 0)
+        return p;
+    const float *pending = cpu_state_pending(st->cpu, seq->state_in, st->op->layer);
+    p.k = pending + st->pending.k + head / (s->value_heads / s->key_heads) * s->key_dim;
+    p.v = pending + st->pending.v + head * s->value_dim;
+    p.alpha = pending + st->pending.alpha + head;
+    p.beta = pending + st->pending.beta + head;
+    return p;
+}
+
+/* Tile: a sequence's value head, some columns of its state. */
+static void recur_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct delta_stage *st = arg;
+    const struct cpu *c = st->cpu;
+    const struct compute_shape *s = c->shape;
+    const struct op_delta *op = st->op;
+    uint32_t blocks = DIV_UP(s->value_dim, st->column_width);
+    uint32_t from = tile % blocks * st->column_width, head = tile / blocks % s->value_heads;
+    const struct batch_seq *seq = &c->in->seqs[tile / blocks / s->value_heads];
+    const struct head_inputs at = inputs_of(s, head);
+    const float *conv = cpu_row(c, op->conv_out, seq->first), *gates = cpu_row(c, op->gates, seq->first);
+    size_t state_at = state_conv_bytes(s) / sizeof(float) + head * state_head_floats(s);
+    float *in = cpu_state(c, seq->state_in, op->layer), *out = cpu_state(c, seq->state_out, op->layer);
+    struct kern_delta a = {.q = conv + at.q,
+                           .k = conv + at.k,
+                           .v = conv + at.v,
+                           .alpha = gates + head,
+                           .beta = gates + s->value_heads + head,
+                           .o = cpu_row(c, op->out, seq->first) + head * s->value_dim,
+                           .state_in = in ? in + state_at : NULL,
+                           .state_out = out + state_at,
+                           .pending = pending_of(st, seq, head),
+                           .tokens = seq->count,
+                           .dk = s->key_dim,
+                           .dv = s->value_dim,
+                           .qk_stride = cpu_stride(c, op->conv_out),
+                           .v_stride = cpu_stride(c, op->conv_out),
+                           .gate_stride = cpu_stride(c, op->gates),
+                           .o_stride = cpu_stride(c, op->out),
+                           .keep_pending = seq->keep_pending};
+    if (a.keep_pending)
+        a.scratch = c->delta_scratch + (size_t)worker * KERN_DELTA_SCRATCH(s->key_dim);
+    c->ops->delta(&a, from, MIN_OF(from + st->column_width, s->value_dim));
+}
+
+/* What token t brought to the delta rule. */
+static void keep_updates(const struct delta_stage *st, const struct batch_seq *seq, uint32_t t)
+{
+    const struct cpu *c = st->cpu;
+    const struct compute_shape *s = c->shape;
+    uint32_t keys = s->key_heads * s->key_dim, heads = s->value_heads;
+    float *pending =
+        cpu_state_pending(c, seq->state_out, st->op->layer) + (t - seq->first) * st->pending.floats;
+    const float *gates = cpu_row(c, st->op->gates, t);
+    memcpy(pending + st->pending.k, cpu_row(c, st->op->conv_out, t) + keys,
+           (keys + heads * s->value_dim) * sizeof(float));
+    memcpy(pending + st->pending.alpha, gates, heads * sizeof(float));
+    memcpy(pending + st->pending.beta, gates + heads, heads * sizeof(float));
+}
+
+static void norm_and_gate(struct cpu *c, const void *arg, uint32_t t)
+{
+    const struct delta_stage *st = arg;
+    const struct compute_shape *s = c->shape;
+    const struct batch_seq *seq = &c->in->seqs[c->in->token_seq[t]];
+    if (seq->keep_pending)
+        keep_updates(st, seq, t);
+    float *o = cpu_row(c, st->op->out, t);
+    const float *z = cpu_row(c, st->op->in, t) + shape_conv_channels(s);
+    for (uint32_t h = 0; h < s->value_heads; h++) {
+        size_t at = (size_t)h * s->value_dim;
+        c->ops->rmsnorm_gated(o + at, o + at, z + at, cpu_floats(st->op->norm), s->value_dim, s->eps);
+    }
+    cpu_sum(c, st->op->reader, st->op->out, t);
+}
+
+/* Whole heads, unless that leaves workers idle: then halves of the state's columns, quarters ... */
+static uint32_t choose_column_width(const struct cpu *c)
+{
+    uint32_t width = c->shape->value_dim, tiles = c->in->seq_count * c->shape->value_heads;
+    while (tiles < workers_count(c->workers) && width % 32 == 0) {
+        width /= 2;
+        tiles *= 2;
+    }
+    return width;
+}
+
+void cpu_recur(struct compute *compute, const struct op_delta *a)
+{
+    struct cpu *c = cpu_of(compute);
+    const struct compute_shape *s = c->shape;
+    struct delta_stage st = {c, a, 0, choose_column_width(c), state_pending_token(s)};
+    cpu_run(c, recur_tile, &st, c->in->seq_count * s->value_heads * DIV_UP(s->value_dim, st.column_width));
+    cpu_each_token(c, norm_and_gate, &st, 6 * a->out.width);
+}

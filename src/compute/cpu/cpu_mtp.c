@@ -1,0 +1,164 @@
+/* cpu_mtp.c - inputs of the MTP head, and the best of a draft's logits.
+ *
+ * In a step token t brings the left half of its own pair and the right half of the next token's. So one walk
+ * over the tokens makes all pairs; a sequence's first token takes its right half from state_in. Of a draft's
+ * logits only the best is kept, tile by tile: a row of logits would be the largest thing in the workspace. */
+#include "compute/cpu/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- pairs ---- */
+
+/* Sums of a half, where no group spans both. */
+static bool sums_by_half(const struct op_pair *a)
+{
+    return a->h.width % 128 == 0;
+}
+
+static void set_half(const struct cpu *c, const struct op_pair *a, uint32_t t, bool right, const float *x)
+{
+    uint32_t from = right ? a->h.width : 0;
+    c->ops->rmsnorm(cpu_row(c, a->pair, t) + from, x, cpu_floats(right ? a->norm_hidden : a->norm_embedding),
+                    a->h.width, c->shape->eps);
+    if (sums_by_half(a))
+        cpu_sum_part(c, a->reader, a->pair, t, from, from + a->h.width);
+}
+
+/* The left half, and the pair's position: that of the token before it. Token t's own angles are not used
+ * after this. */
+static void set_embedding(const struct cpu *c, const struct op_pair *a, uint32_t t)
+{
+    const struct batch_seq *seq = &c->in->seqs[c->in->token_seq[t]];
+    float *left = cpu_row(c, a->pair, t), *angles = cpu_row(c, a->angles, t);
+    const float *x = cpu_floats(c->in->features[t]);
+    if (!x) {
+        matrix_row(a->table, c->in->ids[t], left);
+        x = left;
+    }
+    set_half(c, a, t, false, x);
+    if (t > seq->first)
+        rope_at(a->rope, c->in->positions[t - 1], angles, angles + a->rope->half);
+    else if (seq->position > 0)
+        rope_at(a->rope, seq->previous, angles, angles + a->rope->half);
+}
+
+/* The hidden state after the last of the accepted tokens, or after the state. */
+static const float *last_hidden(const struct cpu *c, const struct batch_seq *seq)
+{
+    return cpu_state_hidden(c, seq->state_in, seq->pending > 0 ? seq->pending - 1 : 0);
+}
+
+static void pair_token(struct cpu *c, const void *arg, uint32_t t)
+{
+    const struct op_pair *a = arg;
+    const struct batch_seq *seq = &c->in->seqs[c->in->token_seq[t]];
+    float *h = cpu_row(c, a->h, t);
+    cpu_add_residual(c, &a->add, a->h, t);
+    c->ops->rmsnorm(h, h, cpu_floats(a->final_norm), a->h.width, c->shape->eps);
+    set_embedding(c, a, t);
+    if (t + 1 < seq->first + seq->count)
+        set_half(c, a, t + 1, true, h);
+    if (t > seq->first)
+        return;
+    if (seq->state_in == NONE) /* entry 0: no query sees it */
+        memset(cpu_row(c, a->pair, t) + a->h.width, 0, a->h.width * sizeof(float));
+    else
+        set_half(c, a, t, true, last_hidden(c, seq));
+}
+
+static void pair_draft(struct cpu *c, const void *arg, uint32_t t)
+{
+    const struct op_pair *a = arg;
+    const struct batch_seq *seq = &c->in->seqs[c->in->token_seq[t]];
+    set_embedding(c, a, t);
+    set_half(c, a, t, true,
+             a->from_states ? last_hidden(c, seq) : cpu_row(c, a->h, c->in->hidden_columns[t]));
+}
+
+static void sum_pair(struct cpu *c, const void *arg, uint32_t t)
+{
+    const struct op_pair *a = arg;
+    cpu_sum(c, a->reader, a->pair, t);
+}
+
+void cpu_pair(struct compute *compute, const struct op_pair *a)
+{
+    struct cpu *c = cpu_of(compute);
+    cpu_each_token(c, a->draft ? pair_draft : pair_token, a, 4 * (2 * a->h.width + 16 * a->rope->half));
+    if (a->reader->sums && !sums_by_half(a))
+        cpu_each_token(c, sum_pair, a, a->pair.width);
+}
+
+/* ---- the best of a draft's logits ---- */
+
+struct best_stage {
+    struct cpu *cpu;
+    const struct op_best *op;
+    uint32_t panels, tiles; /* of `rows` in a tile; tiles */
+};
+
+static bool is_valid(const uint64_t *bits, uint32_t id)
+{
+    return !bits || (bits[id / 64] >> id % 64 & 1);
+}
+
+/* The largest of the rows [from, from + count), the first of equals. Eight rows are skipped at once when
+ * none of them is larger. */
+static struct draft_best best_of(const struct op_best *a, const float *logits, uint32_t from, uint32_t count)
+{
+    struct draft_best best = {-INFINITY, UINT32_MAX};
+    for (uint32_t at = 0; at < count; at += 8) {
+        uint32_t end = MIN_OF(at + 8, count);
+        bool larger = false;
+        for (uint32_t i = at; i < end; i++)
+            larger |= logits[i] > best.logit;
+        for (uint32_t i = at; larger && i < end; i++) {
+            uint32_t id = a->ids ? a->ids[from + i] : from + i;
+            if (logits[i] > best.logit && is_valid(a->valid_ids, id))
+                best = (struct draft_best){logits[i], id};
+        }
+    }
+    return best;
+}
+
+/* Tile: some panels of the rows, all columns. */
+static void best_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct best_stage *st = arg;
+    const struct cpu *c = st->cpu;
+    float *logits = c->draft_logits + (size_t)worker * CPU_DRAFT_COLUMNS * CPU_DRAFT_LOGITS;
+    struct matrix part = matrix_part(st->op->rows, tile * st->panels, st->panels);
+    const float *x[CPU_DRAFT_COLUMNS], *sums[CPU_DRAFT_COLUMNS];
+    float *y[CPU_DRAFT_COLUMNS];
+    bool affine = part.form == MATRIX_AFFINE;
+    struct kern_columns columns = {.x = x, .xsum = affine ? sums : NULL, .y = y};
+    for (uint32_t from = 0; from < c->tokens; from += columns.count) {
+        columns.count = MIN_OF(c->tokens - from, CPU_DRAFT_COLUMNS);
+        for (uint32_t i = 0; i < columns.count; i++) {
+            x[i] = cpu_row(c, st->op->x, from + i);
+            if (affine)
+                sums[i] = cpu_sums(c, st->op->x, from + i) + cpu_sums_offset(st->op->x.width, part.group);
+            y[i] = logits + (size_t)i * CPU_DRAFT_LOGITS;
+        }
+        c->ops->matmul(&part, &columns, 0, matrix_panels(&part));
+        for (uint32_t i = 0; i < columns.count; i++)
+            c->draft_best[(size_t)(from + i) * st->tiles + tile] =
+                best_of(st->op, y[i], tile * st->panels * MATRIX_PANEL, part.n);
+    }
+}
+
+void cpu_best(struct compute *compute, const struct op_best *a)
+{
+    struct cpu *c = cpu_of(compute);
+    struct best_stage st = {c, a, cpu_draft_panels(a->rows->n, workers_count(c->workers)), 0};
+    st.tiles = DIV_UP(matrix_panels(a->rows), st.panels);
+    cpu_run(c, best_tile, &st, st.tiles);
+    for (uint32_t t = 0; t < c->tokens; t++) {
+        const struct draft_best *of = c->draft_best + (size_t)t * st.tiles;
+        a->best[t] = of[0];
+        for (uint32_t i = 1; i < st.tiles; i++)
+            if (of[i].logit > a->best[t].logit)
+                a->best[t] = of[i];
+    }
+}

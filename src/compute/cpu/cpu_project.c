@@ -1,0 +1,189 @@
+/* cpu_project.c - products, and the group sums of their inputs.
+ *
+ * Products take tiles of panels x columns. With few columns, every tile has all of them, so a weight is read
+ * once. With many, they are cut into blocks, so that a block of activations stays in the cache. The cut
+ * changes no bit of a result. */
+#include "compute/cpu/cpu.h"
+
+/* ---- group sums ---- */
+
+void cpu_sum_part(const struct cpu *c, const struct projection *reader, struct act a, size_t row,
+                  uint32_t from, uint32_t to)
+{
+    static const struct {
+        unsigned flag;
+        uint32_t group;
+    } sizes[] = {{SUMS_32, 32}, {SUMS_64, 64}, {SUMS_128, 128}};
+    if (!reader || !reader->sums)
+        return;
+    const float *x = cpu_row(c, a, row);
+    float *sums = cpu_sums(c, a, row);
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        if (reader->sums & sizes[i].flag)
+            c->ops->group_sums(sums + cpu_sums_offset(a.width, sizes[i].group) + from / sizes[i].group,
+                               x + from, to - from, sizes[i].group);
+    }
+}
+
+void cpu_sum(const struct cpu *c, const struct projection *reader, struct act a, size_t row)
+{
+    cpu_sum_part(c, reader, a, row, 0, a.width);
+}
+
+/* ---- a list of products ---- */
+
+static uint32_t add_product(struct cpu *c, uint32_t list, const struct matrix *m,
+                            const struct kern_columns *columns)
+{
+    enum { COLUMNS_FEW = 16 };
+    ASSERT(list < c->products_max);
+    bool few = columns->count <= COLUMNS_FEW;
+    c->products[list] = (struct cpu_product){
+        .matrix = *m,
+        .columns = *columns,
+        .panels_step = few ? c->ops->panels_few : c->ops->panels_many,
+        .columns_step = few ? COLUMNS_FEW : c->ops->columns_many,
+    };
+    return list + 1;
+}
+
+/* The product that tile belongs to: the last one that begins at or before it. */
+static const struct cpu_product *product_of(const struct cpu *c, uint32_t count, uint32_t tile)
+{
+    uint32_t low = 0, high = count;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (c->products[middle].tile_begin <= tile)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &c->products[low];
+}
+
+struct product_stage {
+    struct cpu *cpu;
+    uint32_t count;
+};
+
+static void product_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct product_stage *st = arg;
+    const struct cpu_product *p = product_of(st->cpu, st->count, tile);
+    (void)worker;
+    uint32_t local = tile - p->tile_begin;
+    uint32_t panel = local / p->column_tiles * p->panels_step;
+    uint32_t column = local % p->column_tiles * p->columns_step;
+    struct kern_columns c = {.count = MIN_OF(p->columns_step, p->columns.count - column),
+                             .x = p->columns.x + column,
+                             .xsum = p->columns.xsum ? p->columns.xsum + column : NULL,
+                             .y = p->columns.y + column};
+    uint32_t panels = matrix_panels(&p->matrix);
+    st->cpu->ops->matmul(&p->matrix, &c, panel, MIN_OF(panel + p->panels_step, panels));
+}
+
+/* Returns the number of tiles of the list. */
+static uint32_t cut_tiles(struct cpu *c, uint32_t count)
+{
+    uint32_t tiles = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct cpu_product *p = &c->products[i];
+        p->tile_begin = tiles;
+        p->column_tiles = DIV_UP(p->columns.count, p->columns_step);
+        tiles += p->column_tiles * DIV_UP(matrix_panels(&p->matrix), p->panels_step);
+    }
+    return tiles;
+}
+
+static void run_products(struct cpu *c, uint32_t count)
+{
+    uint32_t tiles = cut_tiles(c, count);
+    if (tiles < 2 * workers_count(c->workers)) { /* too few for an even load: halves */
+        for (uint32_t i = 0; i < count; i++)
+            c->products[i].panels_step = DIV_UP(c->products[i].panels_step, 2u);
+        tiles = cut_tiles(c, count);
+    }
+    struct product_stage st = {c, count};
+    cpu_run(c, product_tile, &st, tiles);
+}
+
+/* ---- columns ---- */
+
+static int group_index(uint32_t group)
+{
+    return group == 32 ? 0 : group == 64 ? 1 : 2;
+}
+
+static float *output_row(const struct cpu *c, struct act y, uint32_t row)
+{
+    return y.place == OP_LOGITS ? c->in->logits + (size_t)row * c->shape->vocab : cpu_row(c, y, row);
+}
+
+/* A projection of rows [0, count). */
+static uint32_t add_rows(struct cpu *c, uint32_t list, const struct op_product *a, uint32_t count)
+{
+    struct cpu_columns *all = &c->columns;
+    uint32_t offset = 0, from = all->used;
+    all->used += count;
+    ASSERT(all->used <= OP_PRODUCTS_MAX * c->tokens_max && a->x.width == a->w->in);
+    for (uint32_t t = 0; t < count; t++)
+        all->x[from + t] = cpu_row(c, a->x, t);
+    for (uint32_t i = 0; i < a->w->part_count; i++) {
+        const struct matrix *m = &a->w->parts[i];
+        struct kern_columns columns = {.count = count, .x = all->x + from, .y = all->y[i] + from};
+        for (uint32_t t = 0; t < count; t++)
+            all->y[i][from + t] = output_row(c, a->y, t) + offset;
+        if (m->form == MATRIX_AFFINE) {
+            const float **sums = all->xsum[group_index(m->group)] + from;
+            for (uint32_t t = 0; t < count; t++)
+                sums[t] = cpu_sums(c, a->x, t) + cpu_sums_offset(a->x.width, m->group);
+            columns.xsum = sums;
+        }
+        list = add_product(c, list, m, &columns);
+        offset += m->n;
+    }
+    return list;
+}
+
+/* A product for every expert that a token chose. An expert's matrix is read once per step for all of them. */
+static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_product *a)
+{
+    const struct matrix *stack = &a->w->parts[0];
+    uint32_t top_k = c->shape->top_k, pairs = c->tokens * top_k;
+    bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS, affine = stack->form == MATRIX_AFFINE;
+    for (uint32_t i = 0; i < pairs; i++) {
+        size_t pair = c->pair_order[i], row = by_pair ? pair : pair / top_k;
+        c->pair_x[i] = cpu_row(c, a->x, row);
+        c->pair_y[i] = cpu_row(c, a->y, pair);
+        if (affine)
+            c->pair_sums[i] = cpu_sums(c, a->x, row) + cpu_sums_offset(a->x.width, stack->group);
+    }
+    for (uint32_t e = 0; e < c->shape->experts; e++) {
+        uint32_t from = c->expert_begin[e], to = c->expert_begin[e + 1];
+        if (from == to)
+            continue;
+        struct matrix m = matrix_expert(stack, e);
+        struct kern_columns columns = {.count = to - from,
+                                       .x = c->pair_x + from,
+                                       .xsum = affine ? c->pair_sums + from : NULL,
+                                       .y = c->pair_y + from};
+        list = add_product(c, list, &m, &columns);
+    }
+    return list;
+}
+
+void cpu_project(struct compute *compute, const struct op_product *list, uint32_t count)
+{
+    struct cpu *c = cpu_of(compute);
+    uint32_t products = 0;
+    c->columns.used = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct op_product *a = &list[i];
+        if (a->columns == COLUMNS_EXPERTS)
+            products = add_experts(c, products, a);
+        else
+            products =
+                add_rows(c, products, a, a->columns == COLUMNS_LOGITS ? c->in->logit_count : c->tokens);
+    }
+    run_products(c, products);
+}

@@ -1,0 +1,256 @@
+/* ops.h - the compute contract: the block operations of a forward pass.
+ *
+ * A step is begun with a batch, gets operations one after the other, and ends. An operation takes places in
+ * the step's workspace and weights, never a pointer that host code follows; it may run at once or later, in
+ * order. So operations return nothing: a failure is reported by compute_step_end(). Results that the host
+ * reads (logits, the best drafts) are complete after that.
+ *
+ * Exactness. An output element is one fixed chain of f32 operations, which depends on its own sequence's
+ * tokens and absolute positions alone: never on how many columns, sequences, chunks or threads share the
+ * step. The chains are those of kernel/kern.h and kernel/matrix.h; what is said here is which of them an
+ * operation uses, and their order. A backend splits outputs as it likes, never a sum.
+ *
+ * One thread, the engine's. The arguments of a call are read before it returns; weights and what they point
+ * at stay. */
+#ifndef PLATEAU_COMPUTE_OPS_H
+#define PLATEAU_COMPUTE_OPS_H
+
+#include "compute/batch.h"
+#include "compute/layout.h"
+#include "compute/shape.h"
+#include "compute/weight.h"
+
+/* ---- places ---- */
+
+enum place_rows {
+    ROWS_TOKENS, /* a row for each token of a step */
+    ROWS_PAIRS,  /* for each (token, rank of its chosen expert), at token * top_k + rank */
+};
+
+/* An array of the workspace: rows of `width` floats. The first `read` floats of a row may be the input of a
+ * projection, for which a backend keeps what its products need beside them (group sums, another type). */
+struct place_spec {
+    enum place_rows rows;
+    uint32_t width, read;
+};
+
+/* The values [from, from + width) of each row of a place. */
+struct act {
+    uint32_t place, from, width;
+};
+
+static inline struct act act_part(struct act a, uint32_t from, uint32_t width)
+{
+    return (struct act){a.place, a.from + from, width};
+}
+
+/* ---- operations ---- */
+
+/* What a block left to be added to the residual stream, which the next operation over tokens does first: that
+ * saves a pass over them. */
+enum residual_kind {
+    RESIDUAL_NONE,
+    RESIDUAL_ADD,     /* h += out */
+    RESIDUAL_EXPERTS, /* s = 0; s = fma(weight of rank r, row r of pairs, s) for r in router order;
+                       * s = fma(shared gate, out, s); h += s. `sum` is room for s */
+};
+struct residual {
+    enum residual_kind kind;
+    struct act out, pairs, sum;
+};
+
+/* h[t] = the token's embedding or its image's features; cosines | sines of its position. */
+struct op_embed {
+    const struct matrix *table;
+    const struct rope *rope;
+    struct act h, angles; /* angles: 2 * rope.half */
+};
+
+/* Adds the residual, then y = rmsnorm(h) * weight for `readers`, the projections that read y next. */
+#define OP_READERS_MAX 2
+struct op_norm {
+    struct residual add; /* to h */
+    struct act h, y;
+    dev_ptr weight;
+    const struct projection *readers[OP_READERS_MAX];
+    /* Of an MTP head: the hidden states of the next step's start go to the batch's states. width 0: none. */
+    struct act keep;
+};
+
+/* Adds the residual, then to image tokens features [from, from + hidden) of their features. */
+struct op_features {
+    struct residual add;
+    struct act h;
+    uint32_t from;
+};
+
+/* y = w x, for every column. Those of a list run together. */
+enum product_columns {
+    COLUMNS_TOKENS,
+    COLUMNS_LOGITS,  /* the rows that gather left, [logits] */
+    COLUMNS_EXPERTS, /* every pair with its own expert's matrix; x is the token's row or the pair's */
+};
+struct op_product {
+    const struct projection *w;
+    struct act x, y; /* y of OP_LOGITS: the batch's logits */
+    enum product_columns columns;
+};
+#define OP_PRODUCTS_MAX 2
+#define OP_LOGITS       UINT32_MAX /* as a place */
+
+/* Queries and keys: rmsnorm of each head where there is a weight, then rotation, in place. K and V go to the
+ * pages of `layer`. Then softmax attention (kern_attn_fn) of every query over its sequence, and with `gated`
+ * out *= sigmoid(gate). */
+struct op_attention {
+    uint32_t layer; /* where its K and V lie in a page: the model's full layers, then the MTP head's */
+    bool gated;     /* a head's query and gate lie side by side */
+    bool mtp;       /* entry 0 is zeros that no query sees */
+    bool keys_only; /* append alone: q is not there */
+    dev_ptr q_norm, k_norm; /* [head_dim]; null: none */
+    struct act qkv, angles, out;
+    const struct projection *reader; /* of out */
+};
+
+/* The gated delta net between its projections (contract 2.7). Convolve: convolution and SiLU of q | k | v,
+ * l2norm of queries (scaled by 1 / sqrt(key_dim)) and keys, and the gates alpha and beta of each value head.
+ * Recur: pending inputs of state_in first, then the recurrence, then the gated norm with z. */
+struct op_delta {
+    uint32_t layer; /* among the recurrent layers */
+    dev_ptr conv, decay, dt_bias, norm;
+    struct act in;              /* q | k | v | z | b | a */
+    struct act conv_out, gates; /* gates: alpha | beta */
+    struct act out;
+    const struct projection *reader; /* of out */
+};
+
+/* out = silu(gate) * up of in = gate | up. out may be the first half of in. */
+struct op_glu {
+    struct act in, out;
+    const struct projection *reader;
+};
+
+/* Softmax over the router's logits, the top_k largest (the lower index on ties) with weights that sum to 1;
+ * sigmoid of the shared expert's gate; its activation. Spoils in. */
+struct op_route {
+    struct act in;  /* router | shared gate (1) | gate | up of the shared expert */
+    struct act out; /* of the shared expert's activation */
+    const struct projection *reader;
+};
+
+/* Row i of y = rmsnorm(h) * weight, or h itself, of the token logit_columns[i]. */
+struct op_gather {
+    struct residual add;
+    struct act h, y;
+    dev_ptr weight; /* null: h is normed already */
+    const struct projection *reader;
+};
+
+/* Inputs of the MTP head (contract 2.8): pair = norm(embedding) | norm(hidden state before the token),
+ * and the angles of the token before. In a step h = rmsnorm(h + residual) * final_norm first, and the
+ * hidden state of a sequence's first token comes from its state_in; of a draft it comes from `h` at
+ * hidden_columns. */
+struct op_pair {
+    struct residual add;
+    const struct matrix *table;
+    const struct rope *rope;
+    dev_ptr final_norm, norm_embedding, norm_hidden;
+    struct act h, pair, angles;
+    bool draft;       /* h is normed */
+    bool from_states; /* of a draft: the first */
+    const struct projection *reader;
+};
+
+/* The largest product of x with a row of `rows` among the valid ids, the first of equals; each token's goes
+ * to best[token], complete after compute_step_end(). */
+struct draft_best {
+    float logit;
+    uint32_t id; /* UINT32_MAX: none was comparable */
+};
+struct op_best {
+    const struct matrix *rows;
+    const uint32_t *ids;       /* host: id of each row; NULL: its number */
+    const uint64_t *valid_ids; /* host: bit per id; NULL: all */
+    struct act x;
+    struct draft_best *best; /* host */
+};
+
+/* ---- a backend ---- */
+
+/* Bytes of a workspace: fixed, and per token, sequence and worker. */
+struct compute_cost {
+    uint64_t fixed_bytes, token_bytes, seq_bytes, worker_bytes;
+};
+
+struct compute;
+struct compute_backend {
+    void (*step_begin)(struct compute *c, const struct batch *b);
+    int (*step_end)(struct compute *c);
+    void (*embed)(struct compute *c, const struct op_embed *a);
+    void (*norm)(struct compute *c, const struct op_norm *a);
+    void (*add_features)(struct compute *c, const struct op_features *a);
+    void (*project)(struct compute *c, const struct op_product *list, uint32_t count);
+    void (*append)(struct compute *c, const struct op_attention *a);
+    void (*attend)(struct compute *c, const struct op_attention *a);
+    void (*convolve)(struct compute *c, const struct op_delta *a);
+    void (*recur)(struct compute *c, const struct op_delta *a);
+    void (*glu)(struct compute *c, const struct op_glu *a);
+    void (*route)(struct compute *c, const struct op_route *a);
+    void (*gather)(struct compute *c, const struct op_gather *a);
+    void (*pair)(struct compute *c, const struct op_pair *a);
+    void (*best)(struct compute *c, const struct op_best *a);
+};
+struct compute {
+    const struct compute_backend *backend;
+};
+
+/* The batch stays until the end of the step. */
+static inline void compute_step_begin(struct compute *c, const struct batch *b)
+{
+    c->backend->step_begin(c, b);
+}
+/* Everything has been done. 0, or the first failure since the step began; then results are undefined. */
+static inline int compute_step_end(struct compute *c)
+{
+    return c->backend->step_end(c);
+}
+
+#define COMPUTE_OP(name)                                                                                     \
+    static inline void compute_##name(struct compute *c, const struct op_##name *a)                          \
+    {                                                                                                        \
+        c->backend->name(c, a);                                                                              \
+    }
+COMPUTE_OP(embed)
+COMPUTE_OP(norm)
+COMPUTE_OP(glu)
+COMPUTE_OP(route)
+COMPUTE_OP(gather)
+COMPUTE_OP(pair)
+COMPUTE_OP(best)
+#undef COMPUTE_OP
+
+static inline void compute_add_features(struct compute *c, const struct op_features *a)
+{
+    c->backend->add_features(c, a);
+}
+static inline void compute_project(struct compute *c, const struct op_product *list, uint32_t count)
+{
+    c->backend->project(c, list, count);
+}
+static inline void compute_append(struct compute *c, const struct op_attention *a)
+{
+    c->backend->append(c, a);
+}
+static inline void compute_attend(struct compute *c, const struct op_attention *a)
+{
+    c->backend->attend(c, a);
+}
+static inline void compute_convolve(struct compute *c, const struct op_delta *a)
+{
+    c->backend->convolve(c, a);
+}
+static inline void compute_recur(struct compute *c, const struct op_delta *a)
+{
+    c->backend->recur(c, a);
+}
+
+#endif
