@@ -16,6 +16,7 @@
 #define PLATEAU_COMPUTE_OPS_H
 
 #include "compute/batch.h"
+#include "compute/encode.h"
 #include "compute/layout.h"
 #include "compute/shape.h"
 #include "compute/weight.h"
@@ -198,6 +199,7 @@ struct compute_backend {
     void (*gather)(struct compute *c, const struct op_gather *a);
     void (*pair)(struct compute *c, const struct op_pair *a);
     void (*best)(struct compute *c, const struct op_best *a);
+    bool (*encode)(struct compute *c, const struct op_encode *a, uint32_t *at);
 };
 struct compute {
     const struct compute_backend *backend;
@@ -251,6 +253,13 @@ static inline void compute_convolve(struct compute *c, const struct op_delta *a)
 static inline void compute_recur(struct compute *c, const struct op_delta *a)
 {
     c->backend->recur(c, a);
+}
+
+/* A piece of the operation: from *at on, which is 0 at first and moves forward. True: the operation is
+ * done. */
+static inline bool compute_encode(struct compute *c, const struct op_encode *a, uint32_t *at)
+{
+    return c->backend->encode(c, a, at);
 }
 
 #endif

@@ -6,6 +6,7 @@
 #ifndef PLATEAU_MODEL_VISION_CONFIG_H
 #define PLATEAU_MODEL_VISION_CONFIG_H
 
+#include "compute/encode.h"
 #include "model/model.h"
 
 #include <jansson.h>
@@ -13,7 +14,7 @@
 struct config;
 
 #define VISION_DEPTH_MAX     256
-#define VISION_HIDDEN_MAX    8192
+#define VISION_HIDDEN_MAX    ENCODE_HIDDEN_MAX
 #define VISION_DEEPSTACK_MAX 8
 #define VISION_PATCH_MAX     64
 #define VISION_MERGE_MAX     4
@@ -21,8 +22,8 @@ struct config;
 #define VISION_PIXELS_MAX    (1u << 28) /* of an image */
 /* Default limit of an image: 4 megapixels. */
 #define VISION_PIXELS_USUAL 4194304u
-#define VISION_CHANNELS     3
-#define VISION_FRAMES       2 /* frames of one patch */
+#define VISION_CHANNELS     ENCODE_CHANNELS
+#define VISION_FRAMES       ENCODE_FRAMES
 
 struct vision_config {
     struct model_vision shape;

@@ -6,19 +6,42 @@
  * the work and change the sums. */
 #include "model/vision_encoder.h"
 
+#include "compute/cpu/cpu_open.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 
 #include <errno.h>
-#include <math.h>
 
-#define ALIGN 64u
+#define ALIGN ((uint64_t)64)
 /* Given back in one call. */
 #define RELAX_UNITS ((uint32_t)(UNIT_BYTES / UNIT_SMALL_BYTES))
 /* Patches whose intermediate values stay in the second cache, and enough to read weights for. */
 #define SLICE_WISH 256u
-/* Multiply-adds of one worker in one piece: 0.2 ms with AVX-512, 0.6 ms with AVX2. */
-#define PIECE_COST ((uint64_t)16 << 20)
+
+enum op {
+    OP_TABLES,
+    OP_PIXELS,     /* mid = patches of pixels */
+    OP_EMBED,      /* h = product of mid */
+    OP_PLACE,      /* h += bias and learned positions */
+    OP_NORM,       /* x = norm of h */
+    OP_KEY_VALUE,  /* y = product of x */
+    OP_KEYS,       /* bias, rotate, keep */
+    OP_QUERY,      /* y = product of x */
+    OP_QUERIES,    /* bias, rotate */
+    OP_ATTEND,     /* x = attention of y */
+    OP_OUT,        /* y = product of x */
+    OP_MIX,        /* h += y and bias; x = norm of h */
+    OP_UP,         /* mid = product of x */
+    OP_GELU,       /* bias, gelu */
+    OP_DOWN,       /* y = product of mid */
+    OP_ADD,        /* h += y and bias */
+    OP_GATHER,     /* merged = norm of h, token by token: a token's patches lie side by side */
+    OP_MERGE_UP,   /* merged_mid = product of merged */
+    OP_MERGE_GELU, /* bias, gelu */
+    OP_MERGE_DOWN, /* features = product of merged_mid */
+    OP_FEATURE,    /* bias */
+};
 
 static const uint8_t embed_ops[] = {OP_PIXELS, OP_EMBED, OP_PLACE};
 static const uint8_t keys_ops[] = {OP_NORM, OP_KEY_VALUE, OP_KEYS};
@@ -38,69 +61,49 @@ static const struct {
 
 /* ---- memory ---- */
 
-/* Slices hold whole tokens and whole pages. */
-static uint32_t slice_of_config(const struct vision_config *v)
+static struct encode_shape shape_of(const struct vision_config *v)
 {
-    uint32_t unit = v->shape.merge * v->shape.merge * PAGE_TOKENS;
-    return MAX_OF(SLICE_WISH / unit * unit, unit);
+    uint32_t unit = v->shape.merge * v->shape.merge * PAGE_TOKENS; /* slices hold whole tokens and pages */
+    struct encode_shape s = {.hidden = v->hidden,
+                             .heads = v->heads,
+                             .head_dim = v->head_dim,
+                             .patch = v->shape.patch,
+                             .merge = v->shape.merge,
+                             .slice_max = MAX_OF(SLICE_WISH / unit * unit, unit),
+                             .theta = v->theta};
+    memcpy(s.mean, v->mean, sizeof(s.mean));
+    memcpy(s.std, v->std, sizeof(s.std));
+    return s;
 }
 
-static void set_strides(struct vision_encoder *e, const struct vision_config *v)
+static uint64_t rows_bytes(const struct encode_rows *r, uint64_t count)
 {
-    uint32_t mid = MAX_OF(v->intermediate, vision_patch_values(v));
-    e->config = v;
-    e->slice_max = slice_of_config(v);
-    e->x_stride = cpu_row_stride(v->hidden);
-    e->y_stride = cpu_row_stride(2 * v->hidden);
-    e->mid_stride = cpu_row_stride(mid);
-    e->merged_stride = cpu_row_stride(vision_merged(v));
-    e->sums_stride = cpu_sums_floats(MAX_OF(mid, vision_merged(v)));
+    return ROUND_UP(count * r->stride * sizeof(float), ALIGN);
 }
 
-struct room {
-    char *base; /* NULL while measuring */
-    uint64_t used;
-};
-
-static void *take(struct room *r, uint64_t bytes)
+/* The arrays of a slice at `base`, and the residual stream after them. Returns the end of a stream of
+ * `patches` patches. */
+static uint64_t lay_out(const struct vision_config *v, const struct encode_shape *s, dev_ptr base,
+                        uint64_t patches, struct vision_encoder_arrays *a)
 {
-    void *at = r->base ? r->base + r->used : NULL;
-    r->used += ROUND_UP(bytes, (uint64_t)ALIGN);
-    return at;
+    uint64_t n = s->slice_max, tokens = n / (v->shape.merge * v->shape.merge), used = 0;
+    a->x = cpu_encode_rows(dev_add(base, used), v->hidden, true);
+    a->merged = cpu_encode_rows(a->x.at, vision_merged(v), true);
+    used += MAX_OF(rows_bytes(&a->x, n), rows_bytes(&a->merged, tokens));
+    a->y = cpu_encode_rows(dev_add(base, used), 2 * v->hidden, false);
+    used += rows_bytes(&a->y, n);
+    a->mid = cpu_encode_rows(dev_add(base, used), MAX_OF(v->intermediate, vision_patch_values(v)), true);
+    a->merged_mid = cpu_encode_rows(a->mid.at, vision_merged(v), true);
+    used += MAX_OF(rows_bytes(&a->mid, n), rows_bytes(&a->merged_mid, tokens));
+    a->h = (struct encode_rows){.at = dev_add(base, used), .stride = v->hidden};
+    return used + rows_bytes(&a->h, patches);
 }
 
-static float *take_floats(struct room *r, uint64_t count)
+static uint64_t image_bytes(const struct vision_config *v, uint64_t patches, uint64_t edge)
 {
-    return take(r, count * sizeof(float));
-}
-
-/* Memory of an image with this many patches and this longer edge. */
-static void lay_out_image(const struct vision_encoder *e, struct room *r, uint64_t patches, uint64_t edge,
-                          struct vision_encoder_arrays *a)
-{
-    const struct vision_config *v = e->config;
-    uint64_t pages = DIV_UP(patches, (uint64_t)PAGE_TOKENS);
-    a->h = take_floats(r, patches * v->hidden);
-    a->kv = take(r, pages * PAGE_TOKENS * 2 * v->hidden * sizeof(float));
-    a->pages = take(r, pages * sizeof(uint32_t));
-    a->cosines = take_floats(r, edge * (v->head_dim / 4));
-    a->sines = take_floats(r, edge * (v->head_dim / 4));
-}
-
-static void lay_out_slice(const struct vision_encoder *e, struct room *r, struct vision_encoder_arrays *a)
-{
-    const struct vision_config *v = e->config;
-    uint64_t n = e->slice_max, tokens = n / (v->shape.merge * v->shape.merge);
-    a->levels = take_floats(r, VISION_CHANNELS * 256);
-    a->x = take_floats(r, MAX_OF(n * e->x_stride, tokens * e->merged_stride));
-    a->y = take_floats(r, n * e->y_stride);
-    a->mid = take_floats(r, MAX_OF(n * e->mid_stride, tokens * e->merged_stride));
-    a->max = take_floats(r, n * v->heads);
-    a->sum = take_floats(r, n * v->heads);
-    a->sums = take_floats(r, n * e->sums_stride);
-    a->column_x = take(r, n * sizeof(float *));
-    a->column_sums = take(r, n * sizeof(float *));
-    a->column_y = take(r, n * sizeof(float *));
+    const struct encode_shape s = shape_of(v);
+    struct vision_encoder_arrays a;
+    return lay_out(v, &s, DEV_NULL, patches, &a) + cpu_encode_bytes(&s, patches, edge);
 }
 
 uint64_t model_encode_bytes(const struct model_shape *s, uint64_t pixels)
@@ -130,18 +133,13 @@ static uint64_t patch_products(const struct vision_config *v)
 
 void vision_encoder_cost(const struct vision_config *v, struct model_vision *ret)
 {
-    struct vision_encoder e = {0};
-    struct vision_encoder_arrays a;
-    struct room fixed = {0}, large = {0};
     const uint64_t patches = PAGE_TOKENS * ALIGN; /* enough that no array is rounded */
-    set_strides(&e, v);
-    lay_out_slice(&e, &fixed, &a);
-    lay_out_image(&e, &large, patches, patches, &a);
+    uint64_t fixed = image_bytes(v, 0, 0);
     ret->patch_products = patch_products(v);
     ret->pair_products = (uint64_t)2 * v->depth * v->hidden;
-    ret->encode_patch_bytes = DIV_UP(large.used, patches);
+    ret->encode_patch_bytes = DIV_UP(image_bytes(v, patches, patches) - fixed, patches);
     /* A last page that is not full, and the rounding of each array. */
-    ret->encode_fixed_bytes = fixed.used + (uint64_t)PAGE_TOKENS * 2 * v->hidden * sizeof(float) + 8 * ALIGN;
+    ret->encode_fixed_bytes = fixed + (uint64_t)PAGE_TOKENS * 2 * v->hidden * sizeof(float) + 8 * ALIGN;
 }
 
 /* As model_encode_begin(). */
@@ -207,9 +205,10 @@ static int open_memory(struct vision_encoder *e, struct account *parent)
 int vision_encoder_init(struct vision_encoder *e, const struct config *c, const struct vision_weights *t,
                         struct compute *compute, struct account *parent)
 {
-    set_strides(e, &c->vision);
+    e->config = &c->vision;
     e->weights = t;
-    e->cpu = cpu_of(compute);
+    e->compute = compute;
+    e->shape = shape_of(e->config);
     list_passes(e);
     return open_memory(e, parent);
 }
@@ -223,29 +222,187 @@ void vision_encoder_done(struct vision_encoder *e)
     *e = (struct vision_encoder){0};
 }
 
+/* ---- operations ---- */
+
+static const struct vision_block *block_now(const struct vision_encoder *e)
+{
+    return &e->weights->blocks[e->passes[e->pass].block];
+}
+
+static const struct vision_merger *merger_now(const struct vision_encoder *e)
+{
+    uint32_t feature = e->passes[e->pass].feature;
+    return feature == 0 ? &e->weights->merger : &e->weights->deepstack[feature - 1];
+}
+
+static uint32_t token_patches(const struct vision_encoder *e)
+{
+    return e->config->shape.merge * e->config->shape.merge;
+}
+
+/* The residual stream from the slice on. */
+static struct encode_rows stream_now(const struct vision_encoder *e)
+{
+    struct encode_rows h = e->a.h;
+    h.at = dev_add(h.at, (uint64_t)e->slice * e->shape.slice_max * h.stride * sizeof(float));
+    return h;
+}
+
+/* The same as rows of a token's patches. */
+static struct encode_rows tokens_now(const struct vision_encoder *e)
+{
+    struct encode_rows h = stream_now(e);
+    h.stride *= token_patches(e);
+    return h;
+}
+
+static struct encode_rows features_now(const struct vision_encoder *e)
+{
+    uint64_t first = (uint64_t)e->slice * e->shape.slice_max / token_patches(e);
+    uint32_t floats = e->config->shape.feature_floats;
+    uint64_t at = first * floats + (uint64_t)e->passes[e->pass].feature * e->config->out;
+    return (struct encode_rows){.at = {(uintptr_t)(e->features + at)}, .stride = floats};
+}
+
+static struct op_encode of_rows(const struct vision_encoder *e, enum encode_kind kind, uint32_t width)
+{
+    uint32_t from = e->slice * e->shape.slice_max;
+    return (struct op_encode){.kind = kind,
+                              .image = &e->image,
+                              .from = from,
+                              .count = MIN_OF(e->patches - from, e->shape.slice_max),
+                              .width = width};
+}
+
+static struct op_encode of_tokens(const struct vision_encoder *e, enum encode_kind kind, uint32_t width)
+{
+    struct op_encode a = of_rows(e, kind, width);
+    a.by_token = true;
+    a.from /= token_patches(e);
+    a.count /= token_patches(e);
+    return a;
+}
+
+static struct op_encode changing(struct op_encode a, struct encode_rows x, const struct vision_linear *l)
+{
+    a.x = x;
+    a.bias = l->bias;
+    return a;
+}
+
+static struct op_encode product(struct op_encode a, const struct vision_linear *l, struct encode_rows x,
+                                struct encode_rows y)
+{
+    a.w = &l->w;
+    a.x = x;
+    a.y = y;
+    return a;
+}
+
+static struct op_encode norming(struct op_encode a, const struct vision_norm *n, struct encode_rows x,
+                                struct encode_rows y)
+{
+    a.norm_weight = n->weight;
+    a.norm_bias = n->bias;
+    a.x = x;
+    a.y = y;
+    return a;
+}
+
+/* h += y and bias; x = norm of h. */
+static struct op_encode mixing(const struct vision_encoder *e, const struct vision_block *b)
+{
+    struct op_encode a = changing(of_rows(e, ENCODE_ADD_NORM, e->config->hidden), e->a.y, &b->out);
+    a.norm_weight = b->mlp.weight;
+    a.norm_bias = b->mlp.bias;
+    a.y = stream_now(e);
+    a.z = e->a.x;
+    return a;
+}
+
+static struct op_encode placing(const struct vision_encoder *e)
+{
+    struct op_encode a = of_rows(e, ENCODE_PLACE, e->config->hidden);
+    a.y = stream_now(e);
+    a.w = &e->weights->positions;
+    a.bias = e->weights->patches.bias;
+    a.grid = e->config->grid;
+    return a;
+}
+
+/* A norm is over a patch's values, in DeepStack over the token's. */
+static struct op_encode gathering(const struct vision_encoder *e)
+{
+    const struct vision_merger *m = merger_now(e);
+    struct op_encode a =
+        norming(of_tokens(e, ENCODE_NORM, vision_merged(e->config)), &m->norm, tokens_now(e), e->a.merged);
+    a.norm_parts = m == &e->weights->merger ? token_patches(e) : 1;
+    return a;
+}
+
+static struct op_encode op_of(const struct vision_encoder *e, enum op op)
+{
+    const struct vision_config *v = e->config;
+    const struct vision_block *b = block_now(e);
+    const struct vision_merger *m = merger_now(e);
+    const struct op_encode rows = of_rows(e, ENCODE_PROJECT, 0), tokens = of_tokens(e, ENCODE_PROJECT, 0);
+    struct op_encode a;
+    switch (op) {
+    case OP_TABLES:
+        return of_rows(e, ENCODE_TABLES, 0);
+    case OP_PIXELS:
+        a = of_rows(e, ENCODE_PIXELS, vision_patch_values(v));
+        a.y = e->a.mid;
+        return a;
+    case OP_EMBED:
+        return product(rows, &e->weights->patches, e->a.mid, stream_now(e));
+    case OP_PLACE:
+        return placing(e);
+    case OP_NORM:
+        return norming(of_rows(e, ENCODE_NORM, v->hidden), &b->mix, stream_now(e), e->a.x);
+    case OP_KEY_VALUE:
+        return product(rows, &b->key_value, e->a.x, e->a.y);
+    case OP_KEYS:
+        return changing(of_rows(e, ENCODE_KEYS, 2 * v->hidden), e->a.y, &b->key_value);
+    case OP_QUERY:
+        return product(rows, &b->query, e->a.x, e->a.y);
+    case OP_QUERIES:
+        return changing(of_rows(e, ENCODE_QUERIES, v->hidden), e->a.y, &b->query);
+    case OP_ATTEND:
+        a = of_rows(e, ENCODE_ATTEND, v->hidden);
+        a.x = e->a.y;
+        a.y = e->a.x;
+        return a;
+    case OP_OUT:
+        return product(rows, &b->out, e->a.x, e->a.y);
+    case OP_MIX:
+        return mixing(e, b);
+    case OP_UP:
+        return product(rows, &b->up, e->a.x, e->a.mid);
+    case OP_GELU:
+        return changing(of_rows(e, ENCODE_GELU, v->intermediate), e->a.mid, &b->up);
+    case OP_DOWN:
+        return product(rows, &b->down, e->a.mid, e->a.y);
+    case OP_ADD:
+        a = changing(of_rows(e, ENCODE_ADD, v->hidden), e->a.y, &b->down);
+        a.y = stream_now(e);
+        return a;
+    case OP_GATHER:
+        return gathering(e);
+    case OP_MERGE_UP:
+        return product(tokens, &m->up, e->a.merged, e->a.merged_mid);
+    case OP_MERGE_GELU:
+        return changing(of_tokens(e, ENCODE_GELU_ERF, vision_merged(v)), e->a.merged_mid, &m->up);
+    case OP_MERGE_DOWN:
+        return product(tokens, &m->down, e->a.merged_mid, features_now(e));
+    case OP_FEATURE:
+        return changing(of_tokens(e, ENCODE_BIAS, v->out), features_now(e), &m->down);
+    }
+    ASSERT(false);
+    return rows;
+}
+
 /* ---- an image ---- */
-
-/* Angles of whole numbers: rows use the first half of a head's frequencies, columns the second, which are the
- * same. */
-static void fill_angles(struct vision_encoder *e, uint32_t edge)
-{
-    uint32_t n = e->config->head_dim / 4;
-    for (uint32_t j = 0; j < n; j++) {
-        float inv = (float)pow(e->config->theta, -(double)j / n);
-        for (uint32_t i = 0; i < edge; i++) {
-            e->a.cosines[(size_t)i * n + j] = (float)cos((double)i * inv);
-            e->a.sines[(size_t)i * n + j] = (float)sin((double)i * inv);
-        }
-    }
-}
-
-static void fill_levels(struct vision_encoder *e)
-{
-    for (uint32_t c = 0; c < VISION_CHANNELS; c++) {
-        for (uint32_t i = 0; i < 256; i++)
-            e->a.levels[c * 256 + i] = (float)((i / 255.0 - e->config->mean[c]) / e->config->std[c]);
-    }
-}
 
 int vision_encoder_begin(struct vision_encoder *e, const struct model_image *p)
 {
@@ -253,26 +410,30 @@ int vision_encoder_begin(struct vision_encoder *e, const struct model_image *p)
     uint32_t cell = s->patch * s->merge, rows = p->height / s->patch, columns = p->width / s->patch;
     ASSERT(!e->busy && p->width > 0 && p->height > 0 && p->width % cell == 0 && p->height % cell == 0 &&
            (uint64_t)p->width * p->height <= s->pixels_max);
-    struct room room = {.base = units_base(e->units)};
     struct vision_encoder_arrays a;
-    lay_out_slice(e, &room, &a);
-    lay_out_image(e, &room, (uint64_t)rows * columns, MAX_OF(rows, columns), &a);
-    int r = commit(e, room.used);
+    const dev_ptr base = {(uintptr_t)units_base(e->units)};
+    uint64_t patches = (uint64_t)rows * columns;
+    uint64_t own_at = lay_out(e->config, &e->shape, base, patches, &a);
+    int r = commit(e, own_at + cpu_encode_bytes(&e->shape, patches, MAX_OF(rows, columns)));
     if (r != 0)
         return r;
+    e->shape.channels_last = e->weights->channels_last;
     e->a = a;
-    e->image = *p;
-    e->rows = rows;
-    e->columns = columns;
+    e->features = p->features;
+    e->image = (struct encode_image){.shape = &e->shape,
+                                     .frames = {p->frames[0], p->frames[1]},
+                                     .width = p->width,
+                                     .rows = rows,
+                                     .columns = columns,
+                                     .own = dev_add(base, own_at)};
     e->patches = rows * columns;
-    e->slices = DIV_UP(e->patches, e->slice_max);
-    e->page_count = DIV_UP(e->patches, PAGE_TOKENS);
-    e->pass = e->slice = e->stage = e->range = e->tile = 0;
+    e->slices = DIV_UP(e->patches, e->shape.slice_max);
+    e->pass = e->slice = e->stage = e->at = 0;
     e->busy = true;
-    for (uint32_t i = 0; i < e->page_count; i++)
-        a.pages[i] = i;
-    fill_angles(e, MAX_OF(rows, columns));
-    fill_levels(e);
+    const struct op_encode tables = op_of(e, OP_TABLES);
+    uint32_t at = 0;
+    while (!compute_encode(e->compute, &tables, &at))
+        continue;
     return 0;
 }
 
@@ -287,18 +448,10 @@ void vision_encoder_progress(const struct vision_encoder *e, uint64_t *done, uin
     *all = e->busy ? (uint64_t)e->pass_count * e->slices : 0;
 }
 
-static enum vision_encoder_op op_now(const struct vision_encoder *e)
-{
-    return (enum vision_encoder_op)sequences[e->passes[e->pass].sequence].ops[e->stage];
-}
-
-/* To the next stage, slice, pass; false at the end. */
+/* To the next operation, slice, pass; false at the end. */
 static bool advance(struct vision_encoder *e)
 {
-    e->tile = 0;
-    if (op_now(e) == OP_ATTEND && ++e->range < vision_encoder_ranges(e))
-        return true;
-    e->range = 0;
+    e->at = 0;
     if (++e->stage < sequences[e->passes[e->pass].sequence].count)
         return true;
     e->stage = 0;
@@ -308,27 +461,11 @@ static bool advance(struct vision_encoder *e)
     return ++e->pass < e->pass_count;
 }
 
-struct piece {
-    struct vision_encoder *e;
-    workers_fn *fn;
-};
-
-static void piece_tile(void *arg, uint32_t tile, uint32_t worker)
-{
-    const struct piece *p = arg;
-    p->fn(p->e, p->e->tile + tile, worker);
-}
-
 /* True: that was the last one. */
 static bool run_piece(struct vision_encoder *e)
 {
-    struct vision_encoder_stage s = vision_encoder_stage(e, op_now(e));
-    struct piece p = {e, s.fn};
-    uint64_t each = MAX_OF(PIECE_COST / MAX_OF(s.tile_cost, 1), 1);
-    uint32_t tiles = (uint32_t)MIN_OF(each * workers_count(e->cpu->workers), s.tiles - e->tile);
-    cpu_run(e->cpu, piece_tile, &p, tiles);
-    e->tile += tiles;
-    return e->tile == s.tiles && !advance(e);
+    const struct op_encode op = op_of(e, (enum op)sequences[e->passes[e->pass].sequence].ops[e->stage]);
+    return compute_encode(e->compute, &op, &e->at) && !advance(e);
 }
 
 bool vision_encoder_run(struct vision_encoder *e, uint64_t deadline_ns)

@@ -116,7 +116,8 @@ static const struct compute_backend backend = {.step_begin = step_begin,
                                                .route = cpu_route,
                                                .gather = cpu_gather,
                                                .pair = cpu_pair,
-                                               .best = cpu_best};
+                                               .best = cpu_best,
+                                               .encode = cpu_encode};
 
 int cpu_open(struct arena *a, const struct cpu_opts *o, struct compute **ret)
 {

@@ -177,5 +177,6 @@ void cpu_recur(struct compute *c, const struct op_delta *a);                    
 void cpu_route(struct compute *c, const struct op_route *a);                     /* cpu_moe.c */
 void cpu_pair(struct compute *c, const struct op_pair *a);                       /* cpu_mtp.c */
 void cpu_best(struct compute *c, const struct op_best *a);                       /* cpu_mtp.c */
+bool cpu_encode(struct compute *c, const struct op_encode *a, uint32_t *at);     /* cpu_encode.c */
 
 #endif

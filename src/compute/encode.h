@@ -1,0 +1,72 @@
+/* encode.h - the compute contract, second part: the block operations of a vision encoder.
+ *
+ * An image is encoded in pieces of well under a millisecond beside other work, so an operation here may be
+ * left and taken up again. It goes over rows, patches of the image or tokens that merge some of them; a row's
+ * result depends on the image alone, not on pieces, rows beside it or other work in between. Arrays lie in
+ * memory that the caller has committed for the image. The engine's thread, inside a turn of the workers. */
+#ifndef PLATEAU_COMPUTE_ENCODE_H
+#define PLATEAU_COMPUTE_ENCODE_H
+
+#include "compute/weight.h"
+
+#define ENCODE_CHANNELS 3
+#define ENCODE_FRAMES   2 /* of one patch */
+#define ENCODE_HIDDEN_MAX 8192
+
+/* Rows of an array: row i begins i * stride floats after `at`; sums_at: 0, or where a backend keeps what
+ * products need of a row beside it. */
+struct encode_rows {
+    dev_ptr at;
+    uint32_t stride, sums_at;
+};
+
+/* What an encoder is, as far as its private arrays depend on it. */
+struct encode_shape {
+    uint32_t hidden, heads, head_dim;
+    uint32_t patch, merge; /* pixels of a patch's edge; patches of a token's edge */
+    uint32_t slice_max;    /* patches of one operation */
+    bool channels_last;    /* a patch is [frame][y][x][channel]; else [channel][frame][y][x] */
+    double theta;          /* of the rotation by rows and columns */
+    float mean[ENCODE_CHANNELS], std[ENCODE_CHANNELS]; /* of pixels as numbers of 0 to 1 */
+};
+
+/* The image under way. Patches go token by token, and within one row by row: each run of merge * merge is a
+ * token. */
+struct encode_image {
+    const struct encode_shape *shape;
+    const uint8_t *frames[ENCODE_FRAMES]; /* host: [height][width][3] R, G, B */
+    uint32_t width;                       /* pixels */
+    uint32_t rows, columns;               /* of patches */
+    dev_ptr own; /* the backend's arrays for it: compute_encode_bytes() of them */
+};
+
+enum encode_kind {
+    ENCODE_TABLES,   /* the backend's tables for this image: once, first */
+    ENCODE_PIXELS,   /* y = patches of pixels */
+    ENCODE_PROJECT,  /* y = w x */
+    ENCODE_PLACE,    /* y += bias and learned positions, rows of w between which a patch lies */
+    ENCODE_NORM,     /* y = layernorm(x) */
+    ENCODE_KEYS,     /* x += bias: keys | values; rotates the keys; both are kept for ENCODE_ATTEND */
+    ENCODE_QUERIES,  /* x += bias; rotates them */
+    ENCODE_ATTEND,   /* y = attention of the queries x over all patches (kern_attn_part_fn) */
+    ENCODE_ADD,      /* x += bias; y += x */
+    ENCODE_ADD_NORM, /* the same, then z = layernorm(y) */
+    ENCODE_GELU,     /* x += bias; x = gelu(x) by tanh */
+    ENCODE_GELU_ERF, /* the same by erf */
+    ENCODE_BIAS,     /* x += bias */
+};
+
+/* Rows [from, from + count) of the image; x, y and z begin with the first of them. */
+struct op_encode {
+    enum encode_kind kind;
+    bool by_token; /* rows are tokens; else patches */
+    const struct encode_image *image;
+    uint32_t from, count, width; /* width: values of a row that are changed */
+    uint32_t norm_parts;         /* a row is normed in so many equal parts */
+    struct encode_rows x, y, z;
+    const struct projection *w;
+    uint32_t grid; /* ENCODE_PLACE: edge of the table of positions */
+    dev_ptr bias, norm_weight, norm_bias;
+};
+
+#endif
