@@ -1,7 +1,7 @@
 /* When an engine walks over its invariants, and how much that is. */
 #include "test_engine.h"
 
-#include "engine/invariants.h"
+#include "engine/engine_state.h"
 
 #define MODEL TINY("qwen3_5")
 
@@ -71,6 +71,38 @@ TEST(a_walk_looks_at_few_things_for_each_page)
     engine_numbers(f.engine, &n);
     uint64_t looked = invariants_check(f.engine);
     assert_true(looked >= n.pages_max && looked <= 10 * ((uint64_t)n.pages_max + 64));
+    test_engine_close(&f);
+}
+
+/* A walk over more pages than lie between two looks at the inbox. */
+static bool walks_to_the_end(struct fixture *f)
+{
+    uint64_t before = f->engine->now.walks;
+    invariants_run(f->engine);
+    return f->engine->now.walks > before;
+}
+
+/* Nothing runs the engine but the test: the request stays in the inbox. */
+TEST(a_walk_ends_early_when_a_request_waits_or_the_engine_closes)
+{
+    static const uint32_t prompt[] = {1, 2, 3};
+    struct fixture f;
+    struct engine_opts o = test_engine_opts(MODEL);
+    o.kv_bytes_max = 2 * WALK_ASKS * model_shape(test_model(MODEL)->model)->page_bytes;
+    test_engine_open(&f, MODEL, &o);
+    assert_true(walks_to_the_end(&f) && walks_to_the_end(&f));
+    struct job_spec s = greedy(prompt, COUNT_OF(prompt), 4);
+    submit(&f, &s);
+    uint64_t due_ns = f.engine->invariants.due_ns;
+    assert_false(walks_to_the_end(&f));
+    assert_int_equal(f.engine->invariants.due_ns, due_ns);
+    struct engine_message m;
+    assert_true(mailbox_take(f.engine->inbox, &m));
+    assert_true(walks_to_the_end(&f));
+    atomic_store(&f.engine->closing, true);
+    assert_false(walks_to_the_end(&f));
+    atomic_store(&f.engine->closing, false);
+    assert_int_equal(mailbox_put(f.engine->inbox, &m), 0);
     test_engine_close(&f);
 }
 
