@@ -4,9 +4,12 @@
 #include "base/check.h"
 #include "cache/page_state.h"
 #include "cache/prefix_state.h"
+#include "memory/holders_state.h"
 #include "memory/ledger_state.h"
+#include "memory/units.h"
 #include "sched/sched_state.h"
 
+#include <errno.h>
 #include <string.h>
 
 enum { SEQS = 3, PAGES = 40, PROMPT_PAGES = 4 };
@@ -253,6 +256,124 @@ TEST(a_wrong_account_is_named_with_its_path)
     account_unuse(b, 4096);
     account_release(b, 4096);
     account_close(b);
+}
+
+/* ---- holders ---- */
+
+enum { LIVE, OTHER, CLOSING, ORPHAN, HOLDERS };
+
+struct owners {
+    struct holders *list;
+    struct holder *h[HOLDERS];
+    struct units *left;
+    bool refuses;
+};
+
+static int take_no_ask(void *arg, struct holder_ask *ask)
+{
+    (void)arg;
+    (void)ask;
+    return -EAGAIN;
+}
+
+static void take_poke(void *arg)
+{
+    (void)arg;
+}
+
+static int refuse_decommit(void *arg)
+{
+    return *(const bool *)arg ? -EINVAL : 0;
+}
+
+/* The orphan has one commit unit. */
+static void make_orphan(struct owners *o)
+{
+    struct units_faults faults = {refuse_decommit, &o->refuses};
+    assert_int_equal(units_create(test_account(ACCOUNT_NO_LIMIT), 2, &o->left), 0);
+    assert_int_equal(unit_commit(o->left, 0), 0);
+    o->refuses = true;
+    units_set_faults(&faults);
+    assert_int_equal(units_free(o->left), -EINVAL);
+    units_set_faults(NULL);
+    holder_close(o->h[ORPHAN]);
+    holder_remove(o->h[ORPHAN], &o->left, 1);
+}
+
+static void open_owners(struct owners *o)
+{
+    static const char *const names[HOLDERS] = {"live", "other", "closing", "orphan"};
+    static const struct holder_ops ops = {take_no_ask, take_poke};
+    struct holders_opts opts = {test_ledger(), 1000};
+    struct holder_numbers n = {.held_bytes = 300, .free_bytes = 100, .cached_bytes = 200, .oldest_ns = 5};
+    *o = (struct owners){0};
+    assert_int_equal(holders_create(&opts, &o->list), 0);
+    for (uint32_t i = 0; i < HOLDERS; i++) {
+        assert_int_equal(holder_add(o->list, names[i], &o->h[i]), 0);
+        holder_open(o->h[i], &ops, o);
+        assert_true(holder_allow(o->h[i], 200, 7) >= 200);
+        holder_publish(o->h[i], &n, 7);
+        holders_check(o->list);
+    }
+    holder_close(o->h[CLOSING]);
+    make_orphan(o);
+    holders_check(o->list);
+}
+
+static void close_owners(struct owners *o)
+{
+    struct holders_reclaimed r;
+    for (uint32_t i = LIVE; i <= OTHER; i++)
+        holder_close(o->h[i]);
+    for (uint32_t i = LIVE; i <= CLOSING; i++)
+        holder_remove(o->h[i], NULL, 0);
+    holders_reclaim(o->list, HOLDER_CLEAR, 1000000, &r);
+    assert_int_equal(r.bytes, UNIT_BYTES);
+    holders_check(o->list);
+    holders_free(o->list);
+}
+
+/* The damage is done in the process that stops. */
+#define DAMAGED(damage, words) assert_stops_saying(((damage), holders_check(o.list)), words)
+
+TEST(a_wrong_holder_is_named)
+{
+    struct owners o;
+    open_owners(&o);
+    struct holder *live = o.h[LIVE], *closing = o.h[CLOSING], *orphan = o.h[ORPHAN];
+    DAMAGED(live->share.cached++, "holder live: 200 bytes cached, 201 of them in its share");
+    DAMAGED(live->share.wanted--, "holder live: 200 bytes cached, 199 wanted");
+    DAMAGED(live->share.allowed--, "holder live: 200 bytes cached, 199 allowed");
+    DAMAGED(live->share.asked = 201, "holder live: 200 bytes cached, 201 are to be evicted");
+    DAMAGED(live->now.free_bytes = 301, "holder live: 300 bytes held, 301 of them free");
+    DAMAGED(live->want = WANT_ASKED, "holder live: wants no bytes");
+    DAMAGED(live->left[0] = o.left, "holder live: live, and has an orphan's ranges");
+    DAMAGED(live->freeing = true, "holder live: live, and has an orphan's ranges");
+    DAMAGED(live->id = 9, "holder live: number 9, and the next is 5");
+    DAMAGED(live->state = HOLDER_CLOSING, "holder live: closing, and the budget counts its share 1 times");
+    DAMAGED(closing->state = HOLDER_LIVE, "holder closing: live, and the budget counts its share 0 times");
+    DAMAGED(closing->ops = live->ops, "holder closing: closing, and it can be asked");
+    DAMAGED((closing->want_bytes = 1, closing->want = WANT_TAKEN), "holder closing: closing, and it wants");
+    DAMAGED(closing->share.allowed = 1, "holder closing: closing, 0 bytes cached, 1 allowed");
+    DAMAGED(orphan->now.held_bytes++, "holder orphan: an orphan's ranges have 2097152 bytes, 2097153 held");
+    DAMAGED(orphan->left[0] = NULL, "holder orphan: an orphan without a range");
+    close_owners(&o);
+}
+
+TEST(wrong_sums_over_holders_are_found)
+{
+    struct owners o;
+    open_owners(&o);
+    DAMAGED(o.list->count++, "4 holders, 5 counted");
+    DAMAGED(o.list->share_count--, "holder other: live, and the budget counts its share 0 times");
+    DAMAGED(o.h[LIVE]->share.allowed += 900, "holders may cache 1300 bytes, the budget is 1000");
+    DAMAGED(o.h[OTHER]->id = 1, "holder other: number 1 is not above that of the one before it");
+    DAMAGED(o.h[OTHER]->link.prev = &o.h[ORPHAN]->link, "holder other: is not linked");
+    struct account *orphans = o.list->orphans;
+    assert_int_equal(account_reserve(orphans, 4096), 0);
+    DAMAGED(account_use(orphans, 4096), "account orphans: 2101248 bytes used, orphans have 2097152");
+    account_release(orphans, 4096);
+    close_owners(&o);
 }
 
 /* ---- how much is checked ---- */
