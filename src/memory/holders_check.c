@@ -65,8 +65,8 @@ static void check_holder(const struct holders *hs, const struct holder *h)
               (ull)h->id, (ull)hs->next_id);
     ASSERT_OF(count_share(h) == live, "holder %s: %s, and the budget counts its share %u times", h->name,
               holder_state_name(h->state), count_share(h));
-    ASSERT_OF(h->now.free_bytes <= h->now.held_bytes, "holder %s: %llu bytes held, %llu of them free", h->name,
-              (ull)h->now.held_bytes, (ull)h->now.free_bytes);
+    ASSERT_OF(h->now.free_bytes <= h->now.held_bytes, "holder %s: %llu bytes held, %llu of them free",
+              h->name, (ull)h->now.held_bytes, (ull)h->now.free_bytes);
     ASSERT_OF(h->want == WANT_NONE || h->want_bytes > 0, "holder %s: wants no bytes", h->name);
     ASSERT_OF(orphan || (!h->freeing && left_ranges(h) == 0), "holder %s: %s, and has an orphan's ranges",
               h->name, holder_state_name(h->state));
@@ -108,7 +108,8 @@ static void check_orphans_account(const struct holders *hs, const struct sums *s
 
 static void check_sums(const struct holders *hs, const struct sums *s)
 {
-    ASSERT_OF(s->count == hs->count && s->count <= HOLDERS_MAX, "%u holders, %u counted", s->count, hs->count);
+    ASSERT_OF(s->count == hs->count && s->count <= HOLDERS_MAX, "%u holders, %u counted", s->count,
+              hs->count);
     ASSERT_OF(s->live == hs->share_count, "%u live holders, %u shares of the budget", s->live,
               hs->share_count);
     ASSERT_OF(s->allowed <= hs->opts.cache_bytes_max, "holders may cache %llu bytes, the budget is %llu",
@@ -120,7 +121,8 @@ void holders_check(struct holders *hs)
 {
     struct sums sums = {0};
     pthread_mutex_lock(&hs->lock);
-    for (const struct list *it = hs->all.next, *before = &hs->all; it != &hs->all; before = it, it = it->next) {
+    for (const struct list *it = hs->all.next, *before = &hs->all; it != &hs->all;
+         before = it, it = it->next) {
         const struct holder *h = HOLDER(it);
         ASSERT_OF(it->prev == before, "holder %s: is not linked with the one before it", h->name);
         ASSERT_OF(before == &hs->all || h->id > HOLDER(before)->id,
