@@ -249,7 +249,7 @@ TEST(it_is_read_only_if_that_takes_less_than_half)
     close_sched(&f);
 }
 
-TEST(who_fetches_takes_no_place)
+TEST(a_fetching_seq_takes_no_place)
 {
     struct fixture f;
     open_sched(&f, false, 1);
@@ -374,7 +374,7 @@ TEST(a_narrow_tier_is_asked_again_as_it_gets_room)
     close_sched(&f);
 }
 
-TEST(a_seq_that_runs_takes_what_others_have_fetched)
+TEST(a_running_seq_takes_the_fetched_pages_of_waiting_seqs)
 {
     struct fixture f;
     open_sched(&f, false, 1);
