@@ -276,7 +276,7 @@ static void check_key(const struct embedding_cache *g, uint32_t i, struct chains
 static void check_entry(const struct embedding_cache *g, uint32_t i)
 {
     const struct entry *e = &g->entries[i];
-    ASSERT_OF(e->state == FREE || i < g->end, "image entry %u: in use behind the end %u", i, g->end);
+    ASSERT_OF(e->state == FREE || i < g->end, "image entry %u: in use after the end %u", i, g->end);
     ASSERT_OF(e->state != FILLING || e->refs == 1, "image entry %u: being filled, %u references", i, e->refs);
     ASSERT_OF(e->state != FREE || (e->refs == 0 && !e->map && e->bytes == 0),
               "image entry %u: free, %u references", i, e->refs);
