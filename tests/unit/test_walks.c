@@ -1,5 +1,7 @@
 /* The walks over invariants: their findings, the names they report, and how much they check. */
-#include "test_sched.h"
+#define TEST_SEQS  3
+#define TEST_PAGES 40
+#include "test_sched_prefix.h"
 
 #include "base/check.h"
 #include "cache/page_state.h"
@@ -10,59 +12,16 @@
 #include "sched/sched_state.h"
 
 #include <errno.h>
-#include <string.h>
 
-enum { SEQS = 3, PAGES = 40, PROMPT_PAGES = 4 };
-
-struct fixture {
-    struct arena *arena;
-    struct account *kv, *state;
-    struct page_pool *pages;
-    struct state_pool *states;
-    struct prefix_index *index;
-    struct sched *sched;
-    struct sched_events ev;
-    struct sched_plan plan;
-    struct sched_seq seqs[SEQS];
-    uint32_t tables[SEQS][16], cuts[SEQS][1];
-    struct prefix_key keys[SEQS][16];
-};
+enum { PROMPT_PAGES = 4 };
 
 static void name_seq(const struct sched_seq *seq, char ret[SCHED_NAME_BYTES])
 {
     snprintf(ret, SCHED_NAME_BYTES, "number %llu", (unsigned long long)seq->tenant_id);
 }
 
-static void on_evict(void *arg, uint32_t page)
-{
-    prefix_index_evict_page(((struct fixture *)arg)->index, 0, page);
-}
-
-static void open_pools(struct fixture *f, struct prefix_index_opts *index)
-{
-    struct page_pool_opts pages = {
-        .pages_max = PAGES, .page_bytes = 4096, .kv = f->kv, .evict = on_evict, .arg = f};
-    struct state_pool_opts states = {.states_max = 12, .state_bytes = 4096, .state = f->state};
-    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)1 << 20}, &f->arena), 0);
-    assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
-    assert_int_equal(state_pool_create(f->arena, &states, &f->states), 0);
-    *index = (struct prefix_index_opts){.groups = {{.pages = f->pages, .page_bytes = 4096}},
-                                        .group_count = 1,
-                                        .states = f->states,
-                                        .state_bytes = 4096,
-                                        .bytes_max = UINT64_MAX};
-    assert_int_equal(prefix_index_create(f->arena, index, &f->index), 0);
-}
-
-static void step(struct fixture *f)
-{
-    sched_plan(f->sched, &f->ev, &f->plan);
-    f->ev.now_ns += 1000000;
-    sched_done(f->sched, &(struct sched_results){f->ev.now_ns, true});
-}
-
-/* A prompt of whole pages and a token; rows of one tenant id each. */
-static void add(struct fixture *f, uint32_t i)
+/* A prompt of whole pages and a token; each sequence has a tenant of its own. */
+static void enter(struct fixture *f, uint32_t i)
 {
     struct sched_seq *seq = &f->seqs[i];
     f->cuts[i][0] = PROMPT_PAGES * PAGE_TOKENS;
@@ -80,26 +39,15 @@ static void add(struct fixture *f, uint32_t i)
     assert_int_equal(sched_add(f->sched, seq), 0);
 }
 
-/* Row 0 has ended and left its pages as cache; 1 and 2 decode. */
+/* Sequence 0 has ended and left its pages as cache; 1 and 2 decode. */
 static void open_scene(struct fixture *f)
 {
-    struct prefix_index_opts index;
-    *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .state = test_account(ACCOUNT_NO_LIMIT)};
-    f->ev = (struct sched_events){.now_ns = 1, .tokens_shared = 1024, .tokens_alone = 1024};
-    open_pools(f, &index);
-    struct sched_opts o = {.seqs_max = SEQS,
-                           .queue_max = 8,
-                           .tokens_max = 1024,
-                           .logits_max = 20,
-                           .logits_chunk_max = 40,
-                           .groups = {index.groups[0]},
-                           .group_count = 1,
-                           .states = f->states,
-                           .prefix = f->index,
-                           .name = name_seq};
-    assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
+    struct sched_opts o = open_pools(f, 12);
+    f->ev.tokens_shared = f->ev.tokens_alone = o.tokens_max = 1024;
+    o.name = name_seq;
+    open_sched(f, &o);
     for (uint32_t i = 0; i < SEQS; i++)
-        add(f, i);
+        enter(f, i);
     for (uint32_t i = 0; i < 4; i++)
         step(f);
     sched_remove(f->sched, &f->seqs[0]);
@@ -107,16 +55,6 @@ static void open_scene(struct fixture *f)
     sched_check(f->sched);
     page_pool_check(f->pages);
     prefix_index_check(f->index);
-}
-
-static void close_scene(struct fixture *f)
-{
-    sched_remove(f->sched, &f->seqs[1]);
-    sched_remove(f->sched, &f->seqs[2]);
-    prefix_index_done(f->index);
-    page_pool_done(f->pages);
-    state_pool_done(f->states);
-    arena_free(f->arena);
 }
 
 /* ---- pages ---- */
@@ -145,7 +83,7 @@ TEST(a_wrong_reference_count_names_its_page)
     assert_stops_saying(sched_check(f.sched), words);
     f.pages->pages[f.tables[2][0]].refs--;
     sched_check(f.sched);
-    close_scene(&f);
+    close_sched(&f);
 }
 
 TEST(a_broken_list_of_cached_pages_names_the_page)
@@ -159,7 +97,7 @@ TEST(a_broken_list_of_cached_pages_names_the_page)
     f.pages->cached++;
     assert_stops_saying(page_pool_check(f.pages), "pages are cached");
     f.pages->cached--;
-    close_scene(&f);
+    close_sched(&f);
 }
 
 /* ---- sequences ---- */
@@ -182,7 +120,7 @@ TEST(a_wrong_table_names_its_sequence)
     f.seqs[1].page_count--;
     assert_stops_saying(sched_check(f.sched), "sequence number 71: ");
     f.seqs[1].page_count++;
-    close_scene(&f);
+    close_sched(&f);
 }
 
 TEST(a_tenants_wrong_account_names_it)
@@ -203,7 +141,7 @@ TEST(a_tenants_wrong_account_names_it)
     x->weight = 0;
     assert_stops_saying(shares_check(&f.sched->shares), "tenant 47: weight 0");
     x->weight = 1;
-    close_scene(&f);
+    close_sched(&f);
 }
 
 /* ---- the index ---- */
@@ -227,7 +165,7 @@ TEST(a_wrong_prefix_names_its_node)
     f.index->groups[0].page_of[node] = f.tables[1][0];
     assert_stops_saying(prefix_index_check(f.index), "is not its own");
     f.index->groups[0].page_of[node] = page;
-    close_scene(&f);
+    close_sched(&f);
 }
 
 /* ---- accounts ---- */
