@@ -309,6 +309,7 @@ static void *walk(void *arg)
             holders_helped(arg, id, bytes);
         struct holders_numbers n = numbers(arg);
         assert_true(n.allowed_bytes <= n.cache_bytes_max);
+        holders_check(arg);
     }
     return NULL;
 }
