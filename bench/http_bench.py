@@ -288,7 +288,7 @@ def arguments():
     p.add_argument("--prompt", type=int, default=512, help="tokens of each (512)")
     p.add_argument("--answer", type=int, default=48, help="tokens of each (48)")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each server (one per core)")
-    p.add_argument("--repeats", type=int, default=5, help="requests of one client, one behind another (5)")
+    p.add_argument("--repeats", type=int, default=5, help="requests of one client, one after another (5)")
     p.add_argument("--rounds", type=int, default=3, help="of everything (3)")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--log", help="a file that gets what the servers print")

@@ -13,6 +13,7 @@ import time
 
 MIB = 1 << 20
 ADMIN_KEY = "sk-root-of-the-gates"
+ENDS_WITH_GATE = ("setpriv", "--pdeathsig", "KILL")  # the kernel ends the server when the gate is killed
 
 
 class Server:
@@ -24,7 +25,7 @@ class Server:
         self.vocab = vocabulary(model)
         command = [options.program, "serve", *([str(model)] if named else []), "--port", "0", "--log-level", "warn", "--admin-key", ADMIN_KEY, *options.serve, *map(str, more)]
         self.command = " ".join(command)
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
+        self.process = subprocess.Popen([*ENDS_WITH_GATE, *command], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
         where = re.search(rb"http://127\.0\.0\.1:(\d+)", self.process.stdout.readline())
         if not where:
             raise SystemExit(f"The server did not start: {self.command}")

@@ -310,7 +310,7 @@ static bool walk_cached(const struct page_pool *p, uint32_t cached, struct walk 
                   at->refs, at->kept);
         ASSERT_OF(count < cached && at->prev == prev, "page %u: listed twice", i);
         ASSERT_OF(prev == NONE || at->used - p->pages[prev].used - 1 < UINT32_MAX / 2,
-                  "page %u: listed behind page %u, which was used later", i, prev);
+                  "page %u: listed after page %u, which was used later", i, prev);
     }
     ASSERT(w->called_off || (count == cached && p->newest == prev));
     return !w->called_off;

@@ -25,7 +25,7 @@ static void check_links(const struct prefix_index *ix, uint32_t i)
     uint32_t prev = NONE, left = ix->numbers.nodes;
     ASSERT_OF(prefix_index_node(ix, &n->key) == i, "prefix node %u: not found by its key", i);
     ASSERT_OF(n->parent == NONE || (n->parent < ix->nodes_max && ix->nodes[n->parent].depth > 0),
-              "prefix node %u: behind node %u, which is free", i, n->parent);
+              "prefix node %u: its parent, node %u, is free", i, n->parent);
     ASSERT_OF(n->depth == 1 + (n->parent == NONE ? 0 : ix->nodes[n->parent].depth),
               "prefix node %u: depth %u", i, n->depth);
     for (uint32_t c = n->child; c != NONE; prev = c, c = ix->nodes[c].next) {

@@ -184,7 +184,7 @@ static int run_command(struct chat *c, struct slice line, struct err *e)
         return err_set(e, -EINVAL, "there is no command /%.*s; /help lists them", (int)MIN_OF(name.len, 40u),
                        name.ptr);
     if (argument.len && !command->argument)
-        return err_set(e, -EINVAL, "/%s takes nothing behind it; /help lists the commands", command->name);
+        return err_set(e, -EINVAL, "/%s takes no argument; /help lists the commands", command->name);
     return command->run(c, argument, e);
 }
 

@@ -64,7 +64,8 @@ static int set(const struct option_row *row, const char *text, struct options *o
     }
     if (!parse_number(row, text, &v))
         return err_set(e, -EINVAL, "--%s %s: a number from %.15g to %.15g is expected%s", row->name, text,
-                       row->min, row->max, row->kind == OPTION_BYTES ? ", K, M, G or T behind it" : "");
+                       row->min, row->max,
+                       row->kind == OPTION_BYTES ? ", optionally with the suffix K, M, G or T" : "");
     if (row->kind == OPTION_REAL)
         *(double *)field = v;
     else

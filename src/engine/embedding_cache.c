@@ -9,7 +9,7 @@
 #include "memory/units.h"
 
 #include <errno.h>
-#include <openssl/evp.h>
+#include <nettle/sha2.h>
 #include <sys/mman.h>
 
 #define GRAIN       ((size_t)4096)
@@ -36,13 +36,16 @@ struct embedding_cache {
 
 _Static_assert(sizeof(struct entry) <= 144, "embedding_cache.h says how many bytes an entry takes");
 
-int embedding_cache_scope_make(uint64_t tenant, struct slice cache_salt, struct embedding_cache_scope *ret)
+struct embedding_cache_scope embedding_cache_scope_of(uint64_t tenant, struct slice cache_salt)
 {
-    EVP_MD_CTX *c = EVP_MD_CTX_new();
-    int ok = c && EVP_DigestInit_ex(c, EVP_sha256(), NULL) && EVP_DigestUpdate(c, &tenant, sizeof(tenant)) &&
-             EVP_DigestUpdate(c, cache_salt.ptr, cache_salt.len) && EVP_DigestFinal_ex(c, ret->sha256, NULL);
-    EVP_MD_CTX_free(c);
-    return ok ? 0 : -ENOMEM;
+    struct embedding_cache_scope scope;
+    struct sha256_ctx c;
+    sha256_init(&c);
+    sha256_update(&c, sizeof(tenant), (const uint8_t *)&tenant);
+    if (cache_salt.len > 0)
+        sha256_update(&c, cache_salt.len, (const uint8_t *)cache_salt.ptr);
+    sha256_digest(&c, sizeof(scope.sha256), scope.sha256);
+    return scope;
 }
 
 size_t embedding_cache_arena_bytes(void)
@@ -273,7 +276,7 @@ static void check_key(const struct embedding_cache *g, uint32_t i, struct chains
 static void check_entry(const struct embedding_cache *g, uint32_t i)
 {
     const struct entry *e = &g->entries[i];
-    ASSERT_OF(e->state == FREE || i < g->end, "image entry %u: in use behind the end %u", i, g->end);
+    ASSERT_OF(e->state == FREE || i < g->end, "image entry %u: in use after the end %u", i, g->end);
     ASSERT_OF(e->state != FILLING || e->refs == 1, "image entry %u: being filled, %u references", i, e->refs);
     ASSERT_OF(e->state != FREE || (e->refs == 0 && !e->map && e->bytes == 0),
               "image entry %u: free, %u references", i, e->refs);

@@ -27,8 +27,8 @@
 struct embedding_cache_scope {
     uint8_t sha256[32];
 };
-/* 0 or -ENOMEM. Any thread but an engine's: hashing allocates. */
-int embedding_cache_scope_make(uint64_t tenant, struct slice cache_salt, struct embedding_cache_scope *ret);
+/* Any thread; allocates nothing. */
+struct embedding_cache_scope embedding_cache_scope_of(uint64_t tenant, struct slice cache_salt);
 
 /* Scope, content and shape. Two consecutive frames of a video are one image. */
 struct embedding_cache_key {

@@ -141,9 +141,9 @@ static int create_images(struct job *j, const struct job_opts *opts)
     j->seen = ARENA_ARRAY(j->arena, struct prefix_image, spec->image_count);
     j->grids = ARENA_ARRAY(j->arena, struct model_grid, spec->image_count);
     j->entries = ARENA_ARRAY(j->arena, uint32_t, spec->image_count);
-    if (!j->images || !j->seen || !j->grids || !j->entries ||
-        embedding_cache_scope_make(spec->tenant, spec->cache_salt, &j->scope) < 0)
+    if (!j->images || !j->seen || !j->grids || !j->entries)
         return -ENOMEM;
+    j->scope = embedding_cache_scope_of(spec->tenant, spec->cache_salt);
     for (uint32_t i = 0; i < spec->image_count; i++) {
         struct image *p = image_ref(spec->images[i].image);
         struct model_grid g = {spec->images[i].first, p->height / opts->edge, p->width / opts->edge, NULL};

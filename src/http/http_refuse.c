@@ -18,15 +18,62 @@
 #define ENVELOPE_MAX 512
 #define HEAD_MAX     256
 
-static struct http_refusal refusal(unsigned status, const char *code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* The only place of these codes. A code that the API uses too has the same status there. */
+static const struct row {
+    unsigned status;
+    const char *code;
+} rows[HTTP_REFUSAL_COUNT] = {
+    [HTTP_REFUSAL_AMBIGUOUS_LENGTH] = {400, "ambiguous_length"},
+    [HTTP_REFUSAL_BAD_CHUNK] = {400, "bad_chunk"},
+    [HTTP_REFUSAL_BAD_HEADER] = {400, "bad_header"},
+    [HTTP_REFUSAL_BAD_HOST] = {400, "bad_host"},
+    [HTTP_REFUSAL_BAD_LENGTH] = {400, "bad_length"},
+    [HTTP_REFUSAL_BAD_LINE_END] = {400, "bad_line_end"},
+    [HTTP_REFUSAL_BAD_REQUEST_LINE] = {400, "bad_request_line"},
+    [HTTP_REFUSAL_BAD_TARGET] = {400, "bad_target"},
+    [HTTP_REFUSAL_BAD_TRAILER] = {400, "bad_trailer"},
+    [HTTP_REFUSAL_DUPLICATE_HEADER] = {400, "duplicate_header"},
+    [HTTP_REFUSAL_FOLDED_HEADER] = {400, "folded_header"},
+    [HTTP_REFUSAL_HOST_MISMATCH] = {400, "host_mismatch"},
+    [HTTP_REFUSAL_HOST_MISSING] = {400, "host_missing"},
+    [HTTP_REFUSAL_NOT_HTTP] = {400, "not_http"},
+    [HTTP_REFUSAL_TRANSFER_ENCODING_1_0] = {400, "transfer_encoding"},
+    [HTTP_REFUSAL_HOST_NOT_ALLOWED] = {403, "host_not_allowed"},
+    [HTTP_REFUSAL_ORIGIN_NOT_ALLOWED] = {403, "origin_not_allowed"},
+    [HTTP_REFUSAL_BODY_TOO_LARGE] = {413, "body_too_large"},
+    [HTTP_REFUSAL_REQUEST_LINE_TOO_LARGE] = {414, "header_too_large"},
+    [HTTP_REFUSAL_BUSY] = {429, "busy"},
+    [HTTP_REFUSAL_TOO_MANY_CONNECTIONS] = {429, "too_many_connections"},
+    [HTTP_REFUSAL_HEADER_TOO_LARGE] = {431, "header_too_large"},
+    [HTTP_REFUSAL_TRANSFER_ENCODING] = {501, "transfer_encoding"},
+    [HTTP_REFUSAL_NO_DESCRIPTORS] = {503, "no_descriptors"},
+    [HTTP_REFUSAL_SHUTTING_DOWN] = {503, "shutting_down"},
+    [HTTP_REFUSAL_HTTP_VERSION] = {505, "http_version"},
+    [HTTP_REFUSAL_OUT_OF_MEMORY] = {507, "out_of_memory"},
+};
 
-static struct http_refusal refusal(unsigned status, const char *code, const char *format, ...)
+unsigned http_refusal_status(enum http_refusal_kind kind)
 {
+    ASSERT(kind < HTTP_REFUSAL_COUNT && rows[kind].status);
+    return rows[kind].status;
+}
+
+const char *http_refusal_code(enum http_refusal_kind kind)
+{
+    ASSERT(kind < HTTP_REFUSAL_COUNT && rows[kind].code);
+    return rows[kind].code;
+}
+
+static struct http_refusal refusal(enum http_refusal_kind kind, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static struct http_refusal refusal(enum http_refusal_kind kind, const char *format, ...)
+{
+    unsigned status = http_refusal_status(kind);
     const char *type = status >= 500   ? "server_error"
                        : status == 429 ? "rate_limit_error"
                                        : "invalid_request_error";
-    struct http_refusal f = {status, type, code, {0}};
+    struct http_refusal f = {status, type, http_refusal_code(kind), {0}};
     va_list ap;
     va_start(ap, format);
     vsnprintf(f.message, sizeof(f.message), format, ap);
@@ -130,7 +177,7 @@ void http_refuse_raw(struct http_request *r, const struct http_refusal *why)
 
 struct http_refusal http_refuse_body_too_large(const struct http_server *s)
 {
-    return refusal(413, "body_too_large",
+    return refusal(HTTP_REFUSAL_BODY_TOO_LARGE,
                    "The request's body is larger than %zu bytes. Send less, or raise --max-body-bytes.",
                    s->opts.body_bytes_max);
 }
@@ -144,7 +191,7 @@ static uint64_t bodies_bytes_max(const struct http_server *s)
 
 static struct http_refusal refuse_busy(const char *what, uint64_t bytes)
 {
-    return refusal(429, "busy",
+    return refusal(HTTP_REFUSAL_BUSY,
                    "There is no memory now for %llu bytes of %s: other requests have it. Try again when they "
                    "have ended.",
                    (unsigned long long)bytes, what);
@@ -152,7 +199,7 @@ static struct http_refusal refuse_busy(const char *what, uint64_t bytes)
 
 static struct http_refusal refuse_body_for_ever(const struct http_server *s)
 {
-    return refusal(413, "body_too_large",
+    return refusal(HTTP_REFUSAL_BODY_TOO_LARGE,
                    "The request's body is larger than the %llu bytes planned for all bodies together. Send "
                    "less, or raise --text-limit or --memory-limit.",
                    (unsigned long long)bodies_bytes_max(s));
@@ -167,7 +214,7 @@ struct http_refusal http_refuse_reply(const struct http_server *s, uint64_t byte
 {
     if (bytes <= bodies_bytes_max(s))
         return refuse_busy("the answer", bytes);
-    return refusal(507, "out_of_memory",
+    return refusal(HTTP_REFUSAL_OUT_OF_MEMORY,
                    "The answer has %llu bytes, and %llu are planned for all bodies together. Ask for less.",
                    (unsigned long long)bytes, (unsigned long long)bodies_bytes_max(s));
 }
@@ -181,12 +228,12 @@ static bool origin_is_foreign(const struct guarded *f, struct http_refusal *ret)
 {
     if (f->hosts && !http_guard_host_is_loopback(f->host))
         *ret =
-            refusal(403, "host_not_allowed",
+            refusal(HTTP_REFUSAL_HOST_NOT_ALLOWED,
                     "Without API keys only loopback names are served (Host: localhost, 127.0.0.1 or [::1]). "
                     "Use one of them, or start the server with --api-key.");
     else if (f->origins && !http_guard_origin_is_host(f->origin, f->host))
         *ret = refusal(
-            403, "origin_not_allowed",
+            HTTP_REFUSAL_ORIGIN_NOT_ALLOWED,
             "Without API keys a page may only call the server that it came from: Origin and Host differ.");
     else
         return false;
@@ -218,7 +265,7 @@ static bool slice_eq_any_case(struct slice a, struct slice b)
 static struct http_refusal refuse_descriptors(const struct http_server *s)
 {
     return refusal(
-        503, "no_descriptors",
+        HTTP_REFUSAL_NO_DESCRIPTORS,
         "The server has no file descriptor for another connection; %u are open. Try again, or raise "
         "its limit of open files (ulimit -n, LimitNOFILE=).",
         s->conns_open);
@@ -233,7 +280,7 @@ void http_refuse_unaccepted(struct http_server *s, int fd)
     int len =
         snprintf(text + at, sizeof(text) - at, "x-request-id: %s\r\n\r\n%.*s", id, (int)body_bytes, body);
     ASSERT(len > 0 && (size_t)len < sizeof(text) - at);
-    HTTP_COUNT(s, refused[503 - 400], 1);
+    HTTP_COUNT(s, refused[why.status - 400], 1);
     /* A new socket has room for it, or the client has gone. */
     (void)send(fd, text, at + (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -242,12 +289,12 @@ struct http_refusal http_refuse_place(const struct http_conn *c)
 {
     const struct http_server *s = c->server;
     if (c->crowded)
-        return refusal(429, "too_many_connections",
+        return refusal(HTTP_REFUSAL_TOO_MANY_CONNECTIONS,
                        "Your address has as many connections open as one client may. Close some, or raise "
                        "--connections-per-ip.");
     if (s->accept.starved)
         return refuse_descriptors(s);
-    return refusal(429, "too_many_connections",
+    return refusal(HTTP_REFUSAL_TOO_MANY_CONNECTIONS,
                    "%u connections are open, as many as are allowed. Try again, or raise --max-connections.",
                    s->opts.connections_max);
 }
@@ -264,7 +311,7 @@ static bool does_not_fit(const struct http_request *r, struct http_refusal *ret)
     else if (length > bodies_bytes_max(s))
         *ret = refuse_body_for_ever(s);
     else if (s->last_words_ns > 0)
-        *ret = refusal(503, "shutting_down", "The server is shutting down.");
+        *ret = refusal(HTTP_REFUSAL_SHUTTING_DOWN, "The server is shutting down.");
     else if (is_excess(r, c))
         *ret = http_refuse_place(c);
     else
@@ -279,14 +326,14 @@ bool http_refuse_wanted(const struct http_request *r, struct http_refusal *ret)
     f.hosts = http_request_header(r, "host", &f.host);
     f.origins = http_request_header(r, "origin", &f.origin);
     if (r->bad_target || !(slice_starts(r->path, SLICE("/")) || slice_eq(r->path, SLICE("*")))) {
-        *ret = refusal(400, "bad_target",
+        *ret = refusal(HTTP_REFUSAL_BAD_TARGET,
                        "The request's target must be a path that starts with /, without spaces, whose "
                        "%%-escapes are whole.");
         return true;
     }
     if (f.hosts && r->authority.len > 0 && !slice_eq_any_case(r->authority, f.host)) {
-        *ret =
-            refusal(400, "host_mismatch", "The request's target and its Host header name different hosts.");
+        *ret = refusal(HTTP_REFUSAL_HOST_MISMATCH,
+                       "The request's target and its Host header name different hosts.");
         return true;
     }
     if (does_not_fit(r, ret))
@@ -298,51 +345,53 @@ bool http_refuse_wanted(const struct http_request *r, struct http_refusal *ret)
 
 /* The mistake, and the correct form. */
 static const struct {
-    unsigned status;
-    const char *code, *message;
+    enum http_refusal_kind kind;
+    const char *message;
 } faults[HTTP_FAULTS] = {
     [HTTP_FAULT_TLS] =
-        {400, "not_http",
+        {HTTP_REFUSAL_NOT_HTTP,
          "This port speaks HTTP without TLS, and the bytes look like a TLS handshake. Use http://."},
     [HTTP_FAULT_REQUEST_LINE] =
-        {400, "bad_request_line",
+        {HTTP_REFUSAL_BAD_REQUEST_LINE,
          "A request begins with a line such as GET /path HTTP/1.1, with one space between "
          "its parts and CR LF at its end."},
     [HTTP_FAULT_TARGET] =
-        {400, "bad_target",
+        {HTTP_REFUSAL_BAD_TARGET,
          "The request's target must be a path without spaces and control characters. Escape "
          "them with %."},
-    [HTTP_FAULT_VERSION] = {505, "http_version",
+    [HTTP_FAULT_VERSION] = {HTTP_REFUSAL_HTTP_VERSION,
                             "The version of HTTP is not served. Use HTTP/1.1, also where HTTP/2 was tried."},
-    [HTTP_FAULT_LINE_END] = {400, "bad_line_end",
+    [HTTP_FAULT_LINE_END] = {HTTP_REFUSAL_BAD_LINE_END,
                              "A line of the header ends with CR LF; neither of the two stands alone."},
-    [HTTP_FAULT_CONTROL] = {400, "bad_header",
+    [HTTP_FAULT_CONTROL] = {HTTP_REFUSAL_BAD_HEADER,
                             "A header's value holds a control character. Tab is the only one allowed."},
     [HTTP_FAULT_FOLD] =
-        {400, "folded_header",
+        {HTTP_REFUSAL_FOLDED_HEADER,
          "A line of the header begins with a blank. Headers are not continued on further lines."},
-    [HTTP_FAULT_NAME] = {400, "bad_header",
+    [HTTP_FAULT_NAME] = {HTTP_REFUSAL_BAD_HEADER,
                          "A header is a name of letters, digits and !#$%&'*+-.^_`|~, then a colon without a "
                          "blank before it."},
     [HTTP_FAULT_DUPLICATE] =
-        {400, "duplicate_header",
+        {HTTP_REFUSAL_DUPLICATE_HEADER,
          "Host, Content-Length, Transfer-Encoding, Authorization, x-api-key and Origin may "
          "stand once in a request."},
-    [HTTP_FAULT_HOST] = {400, "bad_host", "Host must be a name or an address, with a port or without."},
-    [HTTP_FAULT_HOST_MISSING] = {400, "host_missing", "A request of HTTP/1.1 has a Host header."},
-    [HTTP_FAULT_LENGTH] = {400, "bad_length", "Content-Length is one number, written with digits alone."},
-    [HTTP_FAULT_ENCODING] = {501, "transfer_encoding", "The only Transfer-Encoding understood is chunked."},
+    [HTTP_FAULT_HOST] = {HTTP_REFUSAL_BAD_HOST, "Host must be a name or an address, with a port or without."},
+    [HTTP_FAULT_HOST_MISSING] = {HTTP_REFUSAL_HOST_MISSING, "A request of HTTP/1.1 has a Host header."},
+    [HTTP_FAULT_LENGTH] = {HTTP_REFUSAL_BAD_LENGTH,
+                           "Content-Length is one number, written with digits alone."},
+    [HTTP_FAULT_ENCODING] = {HTTP_REFUSAL_TRANSFER_ENCODING,
+                             "The only Transfer-Encoding understood is chunked."},
     [HTTP_FAULT_ENCODING_1_0] =
-        {400, "transfer_encoding",
+        {HTTP_REFUSAL_TRANSFER_ENCODING_1_0,
          "A request of HTTP/1.0 has no Transfer-Encoding. Use HTTP/1.1, or Content-Length."},
-    [HTTP_FAULT_TWO_LENGTHS] = {400, "ambiguous_length",
+    [HTTP_FAULT_TWO_LENGTHS] = {HTTP_REFUSAL_AMBIGUOUS_LENGTH,
                                 "A request has Content-Length or Transfer-Encoding, not both."},
     [HTTP_FAULT_CHUNK] =
-        {400, "bad_chunk",
+        {HTTP_REFUSAL_BAD_CHUNK,
          "A chunk is its size in hexadecimal digits, CR LF, as many bytes, CR LF; an extension "
-         "behind the size has 240 bytes at most."},
-    [HTTP_FAULT_TRAILER] = {400, "bad_trailer",
-                            "Headers about framing, hosts, keys and cookies may not stand behind the body."},
+         "after the size has 240 bytes at most."},
+    [HTTP_FAULT_TRAILER] = {HTTP_REFUSAL_BAD_TRAILER,
+                            "Headers about framing, hosts, keys and cookies may not stand after the body."},
 };
 
 struct http_refusal http_refuse_fault(const struct http_server *s, enum http_fault fault)
@@ -350,24 +399,24 @@ struct http_refusal http_refuse_fault(const struct http_server *s, enum http_fau
     size_t header_max = s->raw_limits.header_bytes_max;
     switch (fault) {
     case HTTP_FAULT_TARGET_LONG:
-        return refusal(414, "header_too_large",
+        return refusal(HTTP_REFUSAL_REQUEST_LINE_TOO_LARGE,
                        "The request line is longer than %zu bytes. Send less, or raise --max-header-bytes.",
                        header_max);
     case HTTP_FAULT_HEADER_LONG:
         return refusal(
-            431, "header_too_large",
+            HTTP_REFUSAL_HEADER_TOO_LARGE,
             "The request's header is longer than %zu bytes. Send less, or raise --max-header-bytes.",
             header_max);
     case HTTP_FAULT_FIELDS:
         return refusal(
-            431, "header_too_large",
+            HTTP_REFUSAL_HEADER_TOO_LARGE,
             "The request's headers, query arguments and cookies count for more than %zu bytes, %d for each "
             "and those of the cookies. Send fewer.",
             s->raw_limits.field_bytes_max, HTTP_RAW_FIELD_BYTES);
     case HTTP_FAULT_LENGTH_HUGE:
         return http_refuse_body_too_large(s);
     default:
-        ASSERT(faults[fault].status);
-        return refusal(faults[fault].status, faults[fault].code, "%s", faults[fault].message);
+        ASSERT(faults[fault].message);
+        return refusal(faults[fault].kind, "%s", faults[fault].message);
     }
 }

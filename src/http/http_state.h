@@ -239,6 +239,40 @@ void http_request_set_reply(struct http_request *r, struct MHD_Response *reply, 
 _Static_assert(sizeof(struct http_server) <= HTTP_SERVER_BYTES_MAX, "the server's bound");
 _Static_assert(sizeof(struct http_conn) <= HTTP_CONN_BYTES_MAX, "a connection's bound");
 
+/* Two kinds may share a code where its status depends on the fault. */
+enum http_refusal_kind {
+    HTTP_REFUSAL_AMBIGUOUS_LENGTH,
+    HTTP_REFUSAL_BAD_CHUNK,
+    HTTP_REFUSAL_BAD_HEADER,
+    HTTP_REFUSAL_BAD_HOST,
+    HTTP_REFUSAL_BAD_LENGTH,
+    HTTP_REFUSAL_BAD_LINE_END,
+    HTTP_REFUSAL_BAD_REQUEST_LINE,
+    HTTP_REFUSAL_BAD_TARGET,
+    HTTP_REFUSAL_BAD_TRAILER,
+    HTTP_REFUSAL_DUPLICATE_HEADER,
+    HTTP_REFUSAL_FOLDED_HEADER,
+    HTTP_REFUSAL_HOST_MISMATCH,
+    HTTP_REFUSAL_HOST_MISSING,
+    HTTP_REFUSAL_NOT_HTTP,
+    HTTP_REFUSAL_TRANSFER_ENCODING_1_0,
+    HTTP_REFUSAL_HOST_NOT_ALLOWED,
+    HTTP_REFUSAL_ORIGIN_NOT_ALLOWED,
+    HTTP_REFUSAL_BODY_TOO_LARGE,
+    HTTP_REFUSAL_REQUEST_LINE_TOO_LARGE,
+    HTTP_REFUSAL_BUSY,
+    HTTP_REFUSAL_TOO_MANY_CONNECTIONS,
+    HTTP_REFUSAL_HEADER_TOO_LARGE,
+    HTTP_REFUSAL_TRANSFER_ENCODING,
+    HTTP_REFUSAL_NO_DESCRIPTORS,
+    HTTP_REFUSAL_SHUTTING_DOWN,
+    HTTP_REFUSAL_HTTP_VERSION,
+    HTTP_REFUSAL_OUT_OF_MEMORY,
+    HTTP_REFUSAL_COUNT
+};
+unsigned http_refusal_status(enum http_refusal_kind kind);
+const char *http_refusal_code(enum http_refusal_kind kind); /* constant */
+
 struct http_refusal {
     unsigned status;
     const char *type, *code;

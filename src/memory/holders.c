@@ -3,56 +3,19 @@
  * An owner is asked under the lock, so it cannot go away during the call. Asking only puts a message, so the
  * lock is held briefly. Waiting for the answer needs neither the lock nor the owner. An orphan has no owner:
  * the asking thread frees it, without the lock, because that may take long. */
-#include "memory/holders.h"
+#include "memory/holders_state.h"
 
-#include "memory/cache_share.h"
 #include "memory/units.h"
 
 #include "base/check.h"
 #include "base/clock.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define WANT_PATIENCE_NS NS_PER_S       /* after that it evicts its own entries, as a single share does */
 #define WANT_DENIED_NS   (NS_PER_S / 2) /* after an ask without result, no further ask for this time */
-
-enum want_state { WANT_NONE, WANT_ASKED, WANT_TAKEN, WANT_DENIED };
-
-struct holder {
-    /* Constant. */
-    struct holders *list;
-    uint64_t id;
-    char name[HOLDER_NAME_MAX];
-    /* Under the list's lock. */
-    struct list link;
-    enum holder_state state;
-    const struct holder_ops *ops; /* NULL: it cannot be asked, because it is not open yet or is closed */
-    void *arg;
-    struct holder_numbers now;
-    struct cache_share share;
-    enum want_state want;
-    uint64_t want_bytes, want_ns;
-    struct units *left[HOLDER_UNITS_MAX]; /* ranges of an orphan */
-    bool freeing;                         /* some thread is freeing `left` */
-};
-
-struct holders {
-    struct holders_opts opts; /* constant */
-    pthread_mutex_t lock;
-    struct list all;
-    struct account *orphans; /* NULL: no orphans */
-    uint32_t count;
-    uint64_t next_id;
-    struct cache_share *shares[HOLDERS_MAX]; /* of live holders */
-    uint32_t share_count;
-    void (*wanted)(void *arg);
-    void *wanted_arg;
-};
-
-#define HOLDER(it) LIST_ENTRY(it, struct holder, link)
 
 const char *holder_state_name(enum holder_state s)
 {
@@ -183,7 +146,7 @@ static void strike_off(struct holder *h)
     free(h);
 }
 
-static uint64_t left_bytes(const struct holder *h)
+uint64_t holder_left_bytes(const struct holder *h)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < HOLDER_UNITS_MAX; i++)
@@ -196,7 +159,7 @@ static uint64_t left_bytes(const struct holder *h)
 static void note_left(struct holder *h)
 {
     ASSERT(h->state == HOLDER_ORPHAN);
-    uint64_t bytes = left_bytes(h);
+    uint64_t bytes = holder_left_bytes(h);
     h->now = (struct holder_numbers){.held_bytes = bytes, .free_bytes = bytes, .reach_bytes = bytes};
 }
 
@@ -447,7 +410,7 @@ bool holders_stalest(struct holders *hs, const uint64_t *except, uint32_t except
 static int free_orphan(struct holder *h, uint64_t *bytes)
 {
     struct holders *hs = h->list;
-    uint64_t before = left_bytes(h);
+    uint64_t before = holder_left_bytes(h);
     int failed = 0;
     *bytes = 0;
     if (h->freeing)
@@ -460,8 +423,8 @@ static int free_orphan(struct holder *h, uint64_t *bytes)
             h->left[i] = NULL;
         failed = failed ? failed : r;
     }
-    ASSERT(left_bytes(h) <= before);
-    *bytes = before - left_bytes(h);
+    ASSERT(holder_left_bytes(h) <= before);
+    *bytes = before - holder_left_bytes(h);
     pthread_mutex_lock(&hs->lock);
     h->freeing = false;
     ASSERT(h->state == HOLDER_ORPHAN);

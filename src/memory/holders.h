@@ -146,6 +146,9 @@ struct holders_numbers {
 };
 void holders_numbers(struct holders *hs, struct holders_numbers *ret);
 
+/* Asserts every invariant of the list and of its holders, and names the holder that is wrong. */
+void holders_check(struct holders *hs);
+
 /* The holder with the stalest entry, except those in `except`. Its entries last used before *before_ns are
  * staler than those of all others. False: nothing is cached. */
 bool holders_stalest(struct holders *hs, const uint64_t *except, uint32_t except_count, uint64_t now_ns,

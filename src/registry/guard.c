@@ -91,14 +91,15 @@ static void tell(const struct guard_numbers *n, enum pressure_stage before)
 }
 
 /* The process's part of the invariants. It takes microseconds, so it is made whatever the engines do. */
-static void check_accounts(struct guard *g)
+static void check_process(struct guard *g)
 {
     ledger_check(g->opts.ledger);
+    holders_check(g->opts.holders);
 }
 
 static void look(struct guard *g)
 {
-    check_accounts(g);
+    check_process(g);
     struct footprint f;
     const char *why;
     g->opts.read(g->opts.read_arg, &f);

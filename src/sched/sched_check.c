@@ -49,7 +49,8 @@ static uint32_t check_table(const struct sched *s, const struct sched_seq *seq, 
                "its table of group %u begins at entry %u, with %u tokens done", group, first, seq->done);
     for (uint32_t i = 0; i < first; i++)
         ASSERT_SEQ(s, seq, group == 0 || table[i] == NONE,
-                   "entry %u of its table of group %u is page %u, behind the window", i, group, table[i]);
+                   "entry %u of its table of group %u is page %u, outside the sliding window", i, group,
+                   table[i]);
     for (uint32_t i = first; i < seq->page_count; i++) {
         uint32_t refs = refs_in_table(s, seq, group, i);
         ASSERT_SEQ(s, seq, i < seq->node_pages ? refs >= 1 : refs == 1,

@@ -1,4 +1,4 @@
-/* shares.c - the table, and four questions about two tenants.
+/* shares.c - the table, and three questions about two tenants: places, a place to yield, prompts.
  *
  * A look-up searches the whole table: 256 entries, once per request. A plan looks at the tenants that are
  * present only. Weights are compared crosswise (a/wa < b/wb as a*wb < b*wa), so no question rounds. */

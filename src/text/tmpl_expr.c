@@ -298,7 +298,7 @@ static struct tmpl_node *parse_attribute(struct tmpl_parser *p, struct tmpl_node
         return NULL;
     n->a = of;
     n->name = tmpl_p_now(p)->text;
-    return tmpl_p_take(p, TMPL_TOKEN_NAME, "a name is expected behind the point") ? n : NULL;
+    return tmpl_p_take(p, TMPL_TOKEN_NAME, "a name is expected after the dot") ? n : NULL;
 }
 
 static struct tmpl_node *parse_call(struct tmpl_parser *p, struct tmpl_node *of)

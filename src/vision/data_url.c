@@ -152,8 +152,8 @@ int data_url_decode(const struct data_url *u, uint8_t *to, size_t *ret, struct e
         } else if (digit == PAD)
             d.pads++;
         else if (digit != SPACE)
-            return err_set(e, -EINVAL,
-                           "character %zu behind the comma of the data: URL does not belong there", i + 1);
+            return err_set(e, -EINVAL, "character %zu after the comma of the data: URL does not belong there",
+                           i + 1);
     }
     int r = put_end(&d, e);
     if (r == 0)

@@ -1,5 +1,6 @@
 /* raster.c - the hash covers the input of resizing: the oriented pixels, from the top, before they are
- * resized.
+ * resized. libcrypto hashes it, and not libnettle as keys of caches: without SHA instructions libcrypto
+ * takes 2.1 ns per byte and libnettle 3.1, which is 3 ms more per megapixel; with them both take 0.7.
  *
  * An image to be turned is kept whole as it was stored and read in its new order, sixteen rows at a time:
  * a turned row is a stored column, and sixteen adjacent columns share cache lines. Keeping it costs 3

@@ -158,5 +158,5 @@ bool json_scan_end(struct json_scan *s)
     if (s->error)
         return false;
     peek(s);
-    return s->at == s->text.len || fail(s, "bytes behind the end of the JSON value");
+    return s->at == s->text.len || fail(s, "bytes after the end of the JSON value");
 }

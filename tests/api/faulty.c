@@ -22,6 +22,7 @@
  *     damage account NAME   the next walk over an engine's invariants finds that account wrong
  *     damage page           a cached page with one reference too many
  *     damage table          the first sequence's table with a page of another
+ *     damage holder         the engine's holder, closing while it can be asked
  *     mallocs        N: allocations on engines' threads since they were started
  *     heap           N: allocations on all threads
  * The answer is "ok N": the number of reservations since the last such order. */
@@ -31,6 +32,7 @@
 #include "cli/cli.h"
 #include "cli/runtime.h"
 #include "engine/engine_state.h"
+#include "memory/holders_state.h"
 #include "memory/ledger_state.h"
 
 #include <dlfcn.h>
@@ -97,6 +99,14 @@ static bool damage_table(struct engine *en)
     return true;
 }
 
+static bool damage_holder(struct engine *en)
+{
+    pthread_mutex_lock(&en->holder->list->lock);
+    en->holder->state = HOLDER_CLOSING;
+    pthread_mutex_unlock(&en->holder->list->lock);
+    return true;
+}
+
 static void walk(void *arg, struct engine *en)
 {
     bool done = false;
@@ -108,6 +118,8 @@ static void walk(void *arg, struct engine *en)
         done = damage_page(en);
     else if (strcmp(damage, "table") == 0)
         done = damage_table(en);
+    else if (strcmp(damage, "holder") == 0)
+        done = damage_holder(en);
     if (done)
         damage[0] = 0;
     pthread_mutex_unlock(&lock);

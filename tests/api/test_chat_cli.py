@@ -171,7 +171,7 @@ def test_help_lists_every_command_and_an_unknown_one_names_help(chat):
     for command in ["/help", "/reset", "/system TEXT", "/image FILE", "/video FILE", "/retry", "/save FILE", "/stats", "/exit"]:
         assert f"  {command} " in t.shown
     t.say("/bogus", "there is no command /bogus; /help lists them.")
-    t.say("/exit now", "/exit takes nothing behind it; /help lists the commands.")
+    t.say("/exit now", "/exit takes no argument; /help lists the commands.")
     t.say("What is chsh?", CHSH)
     t.type(CTRL_D)
     assert t.end() == 0

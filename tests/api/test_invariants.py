@@ -49,6 +49,15 @@ def test_a_wrong_account_is_named(name, path):
 
 
 @pytest.mark.smoke
+def test_a_wrong_holder_is_named():
+    """The guard walks over the list of holders."""
+    with stopping() as (server, found):
+        server.order("damage holder")
+        complete(server)
+    assert 'thread="guard" what="holder canary: closing, and ' in found[0], found[0]
+
+
+@pytest.mark.smoke
 def test_a_wrong_reference_count_is_named():
     with stopping() as (server, found):
         complete(server)

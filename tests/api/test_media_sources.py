@@ -79,7 +79,7 @@ def test_data_urls_that_are_none(server):
     digits = data_url(IMAGE).split(",")[1]
     assert "+" in digits or "/" in digits
     for url, *words in [
-        ("data:image/png;base64," + "@" * 8, "character 1 behind the comma"),
+        ("data:image/png;base64," + "@" * 8, "character 1 after the comma"),
         ("data:image/png;base64," + digits.replace("+", "-").replace("/", "_"), "does not belong there"),
         ("data:image/png;base64," + digits.replace("+", "%2B").replace("/", "%2F"), "does not belong there"),
         ("data:image/png;base64," + digits[:41], "bytes are missing"),

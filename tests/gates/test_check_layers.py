@@ -59,6 +59,7 @@ def test_a_whole_tree_passes(tmp_path):
         ("src/cache/README.md", "**C2** Skipped. Asserted: `run`.\n", "rule C2 where C1 is expected"),
         ("src/cache/README.md", "**C1** Wrong. Asserted: `gone`.\n", "C1 cites gone"),
         ("src/cache/README.md", "**C1** Wrong. Tested: `test_page` `box`.\n", "C1 cites box"),
+        ("tests/test_page.c", "/* not a_page_is_free */\nTEST(another)\n", "C1 cites a_page_is_free"),
     ],
 )
 def test_a_fault_is_named(tmp_path, name, text, said):

@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -52,6 +53,37 @@ def test_a_broken_promise_is_told(tmp_path):
     """Without a cache an agent's turns find nothing."""
     report = run_gate("agent", tmp_path, "--serve=--host-cache=0", "--no-uncached")
     assert any("finds" in what for what in report["broken"])
+
+
+def server_of(gate):
+    """The process id of its server, or None."""
+    children = pathlib.Path(f"/proc/{gate.pid}/task/{gate.pid}/children").read_text().split()
+    return next((pid for pid in children if os.path.samefile(f"/proc/{pid}/exe", PROGRAM)), None)
+
+
+def runs(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition):
+    end = time.monotonic() + 60
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
+
+
+def test_a_server_ends_with_a_gate_that_is_killed(tmp_path):
+    command = [sys.executable, TOP / "bench/gates/gate.py", "soak", "--program", PROGRAM, "--out", tmp_path]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as gate:
+        try:
+            server = wait_for(lambda: server_of(gate))
+        finally:
+            gate.kill()
+    wait_for(lambda: not runs(server))
 
 
 def test_a_gate_that_is_not_there_is_named():

@@ -117,7 +117,7 @@ TEST(one_share_has_all_of_it)
 }
 
 /* Two layouts: entries of one make room for the other's, the oldest first in either. */
-TEST(the_oldest_goes_first_whosever_it_is)
+TEST(the_oldest_entry_of_all_shares_is_evicted_first)
 {
     struct world w = world_of(3, (uint64_t[]){100, 70, 30});
     link_shares(&w);
@@ -154,7 +154,7 @@ TEST(the_oldest_goes_first_whosever_it_is)
     assert_in_range(w.places[2].count, 297, 300);
 }
 
-TEST(what_is_dear_to_compute_stays_longer)
+TEST(entries_that_are_expensive_to_compute_stay_longer)
 {
     struct cache_share dear = {.cached = 1, .allowed = 1, .oldest_ns = 1000, .cost_ns_per_mib = 100},
                        cheap = {.cached = 1, .allowed = 1, .oldest_ns = 9000, .cost_ns_per_mib = 5};

@@ -42,13 +42,12 @@ static struct embedding_cache_key key(uint8_t look, uint32_t rows)
 
 TEST(a_scope_is_a_tenant_and_a_salt)
 {
-    struct embedding_cache_scope a, b;
-    assert_int_equal(embedding_cache_scope_make(1, SLICE("x"), &a), 0);
-    assert_int_equal(embedding_cache_scope_make(1, SLICE("x"), &b), 0);
+    struct embedding_cache_scope a = embedding_cache_scope_of(1, SLICE("x"));
+    struct embedding_cache_scope b = embedding_cache_scope_of(1, SLICE("x"));
     assert_memory_equal(&a, &b, sizeof(a));
-    assert_int_equal(embedding_cache_scope_make(2, SLICE("x"), &b), 0);
+    b = embedding_cache_scope_of(2, SLICE("x"));
     assert_memory_not_equal(&a, &b, sizeof(a));
-    assert_int_equal(embedding_cache_scope_make(1, (struct slice){0}, &b), 0);
+    b = embedding_cache_scope_of(1, (struct slice){0});
     assert_memory_not_equal(&a, &b, sizeof(a));
     struct embedding_cache_key k = key(1, 1), other = key(1, 1);
     other.scope = a;

@@ -171,7 +171,7 @@ TEST(an_engine_gives_what_is_free_and_then_what_is_older_than_it_was_told)
 }
 
 /* A sequence continues: its pages cannot be reclaimed. */
-TEST(what_a_request_uses_is_not_given)
+TEST(memory_of_a_running_request_is_not_given)
 {
     struct fixture f;
     const char *dir = TINY("qwen3");
@@ -194,7 +194,7 @@ TEST(what_a_request_uses_is_not_given)
     holders_free(hs);
 }
 
-TEST(a_clear_reaches_all_and_names_who_is_stuck)
+TEST(a_clear_reaches_all_holders_and_names_the_one_that_hangs)
 {
     struct fixture a, b;
     struct holders_reclaimed r;
@@ -232,7 +232,7 @@ static int refuse_decommit(void *arg)
 
 /* The system takes nothing back: the engine closes anyway, and its accounts are empty. Its bytes are listed
  * as an orphan, and the next clear frees them. */
-TEST(what_an_engine_could_not_give_back_is_an_orphan)
+TEST(memory_that_an_engine_cannot_return_is_an_orphan)
 {
     struct fixture f, again;
     atomic_bool refused = true;

@@ -137,7 +137,7 @@ static struct holders_numbers numbers(struct holders *hs)
     return n;
 }
 
-TEST(a_clear_goes_on_past_who_fails_and_says_what_came)
+TEST(a_clear_continues_after_a_failure_and_reports_what_was_freed)
 {
     struct owner o[4] = {{0}, {.refuses = -EPIPE}, {.silent = true}, {0}};
     struct holders *hs = list_of(1 << 20);
@@ -166,7 +166,7 @@ static int refuse_decommit(void *arg)
 
 /* The account of the closed holder is empty; the bytes are listed as an orphan until the system takes
  * them. */
-TEST(what_a_teardown_leaves_is_an_orphan_that_a_clear_reaches)
+TEST(a_failed_teardown_leaves_an_orphan_that_a_clear_reaches)
 {
     struct owner o = {0};
     struct holders *hs = list_of(1 << 20);
@@ -309,6 +309,7 @@ static void *walk(void *arg)
             holders_helped(arg, id, bytes);
         struct holders_numbers n = numbers(arg);
         assert_true(n.allowed_bytes <= n.cache_bytes_max);
+        holders_check(arg);
     }
     return NULL;
 }

@@ -155,7 +155,7 @@ TEST(a_floor_counts_above_at_once_and_is_then_used_up)
     account_close(models);
 }
 
-TEST(a_limit_lowered_below_what_is_held_stops_growth_only)
+TEST(a_limit_below_the_reserved_bytes_stops_growth_only)
 {
     struct account *a = test_account(1000);
     assert_int_equal(account_reserve(a, 800), 0);

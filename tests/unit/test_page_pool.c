@@ -226,7 +226,7 @@ TEST(a_page_across_units_keeps_all_of_them)
     close_pool(&f);
 }
 
-TEST(the_account_says_no_and_nothing_has_moved)
+TEST(a_refused_reservation_moves_nothing)
 {
     struct fixture f;
     open_limited(&f, 3, 2 * UNIT_BYTES, 3 * UNIT_BYTES);

@@ -288,7 +288,7 @@ TEST(without_a_window_a_shorter_prefix_is_found)
     close_index(&f);
 }
 
-TEST(what_lies_beyond_the_last_end_goes_with_its_window)
+TEST(nodes_beyond_the_last_usable_end_go_with_their_window)
 {
     struct fixture f;
     open_index(&f, 4096, UINT64_MAX, 0);
@@ -365,7 +365,7 @@ TEST(what_windows_left_on_the_way_goes_before_the_end)
     close_index(&f);
 }
 
-TEST(clearing_takes_what_windows_left_behind)
+TEST(clearing_takes_pages_that_windows_have_passed)
 {
     struct fixture f;
     struct row r;

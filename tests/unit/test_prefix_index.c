@@ -288,7 +288,7 @@ TEST(a_pinned_snapshot_stays)
     close_index(&f);
 }
 
-TEST(what_nobody_uses_stays_below_its_bound)
+TEST(unreferenced_entries_stay_below_their_bound)
 {
     struct fixture f;
     open_index(&f, 16, 0);

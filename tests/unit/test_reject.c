@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "api/reject.h"
+#include "http/http_state.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -55,6 +56,24 @@ TEST(a_code_and_a_status_together_are_of_one_kind)
             assert_true(reject_status(&one) != reject_status(&other) ||
                         strcmp(reject_code(&one), reject_code(&other)) != 0);
         }
+}
+
+/* http refuses some requests before the API sees them, from a table of its own. */
+TEST(a_code_that_http_uses_too_has_the_same_status)
+{
+    uint32_t shared = 0;
+    for (int h = 0; h < HTTP_REFUSAL_COUNT; h++) {
+        const char *code = http_refusal_code((enum http_refusal_kind)h);
+        assert_in_range(http_refusal_status((enum http_refusal_kind)h), 400, 599);
+        for (int kind = REJECT_NONE + 1; kind < REJECT_KIND_COUNT; kind++) {
+            struct reject why = {.kind = (enum reject_kind)kind};
+            if (strcmp(reject_code(&why), code) != 0)
+                continue;
+            assert_int_equal(reject_status(&why), http_refusal_status((enum http_refusal_kind)h));
+            shared++;
+        }
+    }
+    assert_int_equal(shared, 3); /* busy, shutting_down, out_of_memory */
 }
 
 TEST(nothing_wrong_has_neither_status_nor_code)

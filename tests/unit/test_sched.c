@@ -191,7 +191,7 @@ TEST(a_long_prompt_is_not_starved_by_short_ones)
     close_sched(&f);
 }
 
-TEST(a_lower_priority_waits_longer_but_not_for_ever)
+TEST(a_lower_priority_waits_longer_within_a_bound)
 {
     struct fixture f;
     struct sched_opts o = usual();
@@ -335,7 +335,7 @@ TEST(waiting_too_long_ends_a_request_that_never_ran)
     close_sched(&f);
 }
 
-TEST(memory_that_is_refused_preempts_and_ends_only_who_is_alone)
+TEST(refused_memory_ends_a_seq_only_if_it_runs_alone)
 {
     struct fixture f;
     struct sched_opts o = usual();

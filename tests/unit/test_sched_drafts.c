@@ -147,7 +147,7 @@ TEST(drafts_stay_in_the_page_of_the_last_known_token)
     close_sched(&f);
 }
 
-TEST(drafts_leave_room_for_the_token_behind_them)
+TEST(drafts_leave_room_for_the_token_after_them)
 {
     struct fixture f;
     open_sched(&f, 8);
@@ -163,7 +163,7 @@ TEST(drafts_leave_room_for_the_token_behind_them)
     close_sched(&f);
 }
 
-TEST(a_steps_drafts_are_bounded_and_take_nobodys_token)
+TEST(drafts_of_a_step_are_bounded_and_take_no_other_seqs_token)
 {
     struct fixture f;
     open_sched(&f, 5);

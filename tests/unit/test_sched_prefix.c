@@ -1,102 +1,18 @@
 /* What sequences take from the prefix index and leave in it. */
-#include "test_sched.h"
+#include "test_sched_prefix.h"
 
 #include "base/check.h"
 
-#include <string.h>
-
-enum { SEQS = 6, PAGES = 24, PAGE = PAGE_TOKENS };
-
-struct fixture {
-    struct arena *arena;
-    struct account *kv, *state;
-    struct page_pool *pages;
-    struct state_pool *states;
-    struct prefix_index *index;
-    struct sched *sched;
-    struct sched_events ev;
-    struct sched_plan plan;
-    struct sched_seq seqs[SEQS];
-    uint32_t tables[SEQS][32], cuts[SEQS][2];
-    struct prefix_key keys[SEQS][32];
-};
-
-static void on_evict(void *arg, uint32_t page)
-{
-    prefix_index_evict_page(((struct fixture *)arg)->index, 0, page);
-}
-
 static void open_states(struct fixture *f, uint32_t seqs_max, uint32_t states_max)
 {
-    *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .state = test_account(ACCOUNT_NO_LIMIT)};
-    f->ev = (struct sched_events){.now_ns = 1, .tokens_shared = 64, .tokens_alone = 64};
-    struct page_pool_opts pages = {
-        .pages_max = PAGES, .page_bytes = 4096, .kv = f->kv, .evict = on_evict, .arg = f};
-    struct state_pool_opts states = {.states_max = states_max, .state_bytes = 4096, .state = f->state};
-    struct arena_opts arena = {.bytes_max = (size_t)1 << 20};
-    assert_int_equal(arena_create(&arena, &f->arena), 0);
-    assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
-    if (states_max > 0)
-        assert_int_equal(state_pool_create(f->arena, &states, &f->states), 0);
-    struct prefix_index_opts index = {.groups = {{.pages = f->pages, .page_bytes = 4096}},
-                                      .group_count = 1,
-                                      .states = f->states,
-                                      .state_bytes = 4096,
-                                      .bytes_max = UINT64_MAX};
-    assert_int_equal(prefix_index_create(f->arena, &index, &f->index), 0);
-    struct sched_opts o = {.seqs_max = seqs_max,
-                           .queue_max = 8,
-                           .tokens_max = 256,
-                           .logits_max = 20,
-                           .logits_chunk_max = 40,
-                           .groups = {index.groups[0]},
-                           .group_count = 1,
-                           .states = f->states,
-                           .prefix = f->index};
-    assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
+    struct sched_opts o = open_pools(f, states_max);
+    o.seqs_max = seqs_max;
+    open_sched(f, &o);
 }
 
-static void open_sched(struct fixture *f, bool recurrent, uint32_t seqs_max)
+static void open_model(struct fixture *f, bool recurrent, uint32_t seqs_max)
 {
     open_states(f, seqs_max, recurrent ? 2 * seqs_max + 2 : 0);
-}
-
-static void close_sched(struct fixture *f)
-{
-    for (size_t i = 0; i < SEQS; i++)
-        if (f->seqs[i].phase != SCHED_NEW)
-            sched_remove(f->sched, &f->seqs[i]);
-    sched_check(f->sched);
-    prefix_index_check(f->index);
-    prefix_index_done(f->index);
-    assert_int_equal(page_pool_available(f->pages), PAGES);
-    page_pool_done(f->pages);
-    state_pool_done(f->states);
-    arena_free(f->arena);
-}
-
-/* A text is a letter per page; the prompt has `more` tokens beyond its pages. cut: 0 = none. */
-static struct sched_seq *add(struct fixture *f, uint32_t i, const char *text, uint32_t more, uint32_t cut)
-{
-    uint32_t count = (uint32_t)strlen(text);
-    for (uint32_t k = 0; k < count; k++)
-        memcpy(f->keys[i][k].bytes, text, k + 1);
-    f->cuts[i][0] = cut;
-    f->seqs[i] = (struct sched_seq){.pages = {f->tables[i]},
-                                    .tokens = count * PAGE + more,
-                                    .tokens_limit = count * PAGE + 90,
-                                    .arrival_ns = f->ev.now_ns,
-                                    .keys = f->keys[i],
-                                    .key_count = count,
-                                    .cuts = f->cuts[i],
-                                    .cut_count = cut > 0};
-    assert_int_equal(sched_add(f->sched, &f->seqs[i]), 0);
-    return &f->seqs[i];
-}
-
-static void step(struct fixture *f)
-{
-    step_of(f->sched, &f->ev, &f->plan, f->index);
 }
 
 static void run_to_decoding(struct fixture *f, struct sched_seq *seq)
@@ -109,7 +25,7 @@ static void run_to_decoding(struct fixture *f, struct sched_seq *seq)
 TEST(what_one_seq_computed_the_next_reuses)
 {
     struct fixture f;
-    open_sched(&f, false, 2);
+    open_model(&f, false, 2);
     struct sched_seq *seq = add(&f, 0, "abcd", 5, 0);
     run_to_decoding(&f, seq);
     assert_int_equal(seq->cached, 0);
@@ -142,7 +58,7 @@ TEST(without_a_second_state_a_seq_goes_on_in_its_own)
 TEST(one_token_at_least_is_computed)
 {
     struct fixture f;
-    open_sched(&f, false, 2);
+    open_model(&f, false, 2);
     struct sched_seq *seq = add(&f, 0, "abc", 0, 0);
     run_to_decoding(&f, seq);
     sched_remove(f.sched, seq);
@@ -156,7 +72,7 @@ TEST(one_token_at_least_is_computed)
 TEST(a_recurrent_seq_goes_on_from_the_snapshot_at_a_cut)
 {
     struct fixture f;
-    open_sched(&f, true, 2);
+    open_model(&f, true, 2);
     struct sched_seq *seq = add(&f, 0, "abcd", 5, 3 * PAGE);
     step(&f);
     assert_int_equal(f.plan.seqs[0].count, 2 * PAGE);
@@ -178,7 +94,7 @@ TEST(a_recurrent_seq_goes_on_from_the_snapshot_at_a_cut)
 TEST(an_aborted_prompt_leaves_what_it_had)
 {
     struct fixture f;
-    open_sched(&f, true, 2);
+    open_model(&f, true, 2);
     struct sched_seq *seq = add(&f, 0, "abcdef", 5, 0);
     step(&f);
     step(&f);
@@ -193,7 +109,7 @@ TEST(an_aborted_prompt_leaves_what_it_had)
 TEST(two_with_the_same_beginning_compute_it_once)
 {
     struct fixture f;
-    open_sched(&f, true, 3);
+    open_model(&f, true, 3);
     struct sched_seq *one = add(&f, 0, "abcdef", 5, 4 * PAGE);
     struct sched_seq *two = add(&f, 1, "abcdxy", 5, 4 * PAGE);
     struct sched_seq *stranger = add(&f, 2, "klm", 5, 0);
@@ -220,7 +136,7 @@ static uint32_t read_by_choices(bool recurrent, uint32_t choices, uint32_t pages
 {
     struct fixture f;
     uint32_t tokens = 0, decoding = 0;
-    open_sched(&f, recurrent, choices);
+    open_model(&f, recurrent, choices);
     for (uint32_t i = 0; i < choices; i++)
         add(&f, i, &"abcdef"[6 - pages], more, (pages - (more == 0)) * PAGE);
     for (int i = 0; i < 40 && decoding < choices; i++) {
@@ -252,7 +168,7 @@ TEST(choices_of_one_request_read_their_prompt_once)
 TEST(who_waits_for_a_prefix_goes_on_when_its_reader_leaves)
 {
     struct fixture f;
-    open_sched(&f, true, 2);
+    open_model(&f, true, 2);
     struct sched_seq *one = add(&f, 0, "abcdef", 5, 4 * PAGE);
     struct sched_seq *two = add(&f, 1, "abcdxy", 5, 4 * PAGE);
     step(&f);
@@ -266,7 +182,7 @@ TEST(who_waits_for_a_prefix_goes_on_when_its_reader_leaves)
 TEST(seqs_that_want_all_logits_and_seqs_without_keys_reuse_nothing)
 {
     struct fixture f;
-    open_sched(&f, false, 2);
+    open_model(&f, false, 2);
     struct sched_seq *seq = add(&f, 0, "abcd", 5, 0);
     run_to_decoding(&f, seq);
     sched_remove(f.sched, seq);

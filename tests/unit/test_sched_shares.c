@@ -229,7 +229,7 @@ TEST(short_prompts_of_one_tenant_do_not_starve_a_long_one_of_another)
     close_sched(f);
 }
 
-TEST(streams_that_are_not_read_leave_places_to_others_and_come_back_behind_them)
+TEST(unread_streams_give_up_their_places_and_come_back_after_the_others)
 {
     struct fixture *f = open_sched(4, 20000);
     uint32_t unread = add(f, &(struct ask){1, 1, 32, 500, 0}, 100);

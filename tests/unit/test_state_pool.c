@@ -58,7 +58,7 @@ TEST(states_are_committed_one_by_one_and_trimmed)
     close_pool(p);
 }
 
-TEST(a_refused_state_leaves_nothing_behind)
+TEST(a_refused_state_changes_nothing)
 {
     struct state_pool *p = open_pool(4, 3 * UNIT_BYTES);
     uint32_t s = 9;

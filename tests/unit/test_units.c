@@ -84,7 +84,7 @@ TEST(a_range_costs_address_space_only)
     units_free(NULL);
 }
 
-TEST(the_account_says_no_and_nothing_changes)
+TEST(a_refused_reservation_changes_nothing)
 {
     struct account *a = test_account(2 * UNIT_BYTES + 100);
     struct units *u = units_of(a, 4);

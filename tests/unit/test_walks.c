@@ -1,65 +1,27 @@
 /* The walks over invariants: their findings, the names they report, and how much they check. */
-#include "test_sched.h"
+#define TEST_SEQS  3
+#define TEST_PAGES 40
+#include "test_sched_prefix.h"
 
 #include "base/check.h"
 #include "cache/page_state.h"
 #include "cache/prefix_state.h"
+#include "memory/holders_state.h"
 #include "memory/ledger_state.h"
+#include "memory/units.h"
 #include "sched/sched_state.h"
 
-#include <string.h>
+#include <errno.h>
 
-enum { SEQS = 3, PAGES = 40, PROMPT_PAGES = 4 };
-
-struct fixture {
-    struct arena *arena;
-    struct account *kv, *state;
-    struct page_pool *pages;
-    struct state_pool *states;
-    struct prefix_index *index;
-    struct sched *sched;
-    struct sched_events ev;
-    struct sched_plan plan;
-    struct sched_seq seqs[SEQS];
-    uint32_t tables[SEQS][16], cuts[SEQS][1];
-    struct prefix_key keys[SEQS][16];
-};
+enum { PROMPT_PAGES = 4 };
 
 static void name_seq(const struct sched_seq *seq, char ret[SCHED_NAME_BYTES])
 {
     snprintf(ret, SCHED_NAME_BYTES, "number %llu", (unsigned long long)seq->tenant_id);
 }
 
-static void on_evict(void *arg, uint32_t page)
-{
-    prefix_index_evict_page(((struct fixture *)arg)->index, 0, page);
-}
-
-static void open_pools(struct fixture *f, struct prefix_index_opts *index)
-{
-    struct page_pool_opts pages = {
-        .pages_max = PAGES, .page_bytes = 4096, .kv = f->kv, .evict = on_evict, .arg = f};
-    struct state_pool_opts states = {.states_max = 12, .state_bytes = 4096, .state = f->state};
-    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)1 << 20}, &f->arena), 0);
-    assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
-    assert_int_equal(state_pool_create(f->arena, &states, &f->states), 0);
-    *index = (struct prefix_index_opts){.groups = {{.pages = f->pages, .page_bytes = 4096}},
-                                        .group_count = 1,
-                                        .states = f->states,
-                                        .state_bytes = 4096,
-                                        .bytes_max = UINT64_MAX};
-    assert_int_equal(prefix_index_create(f->arena, index, &f->index), 0);
-}
-
-static void step(struct fixture *f)
-{
-    sched_plan(f->sched, &f->ev, &f->plan);
-    f->ev.now_ns += 1000000;
-    sched_done(f->sched, &(struct sched_results){f->ev.now_ns, true});
-}
-
-/* A prompt of whole pages and a token; rows of one tenant id each. */
-static void add(struct fixture *f, uint32_t i)
+/* A prompt of whole pages and a token; each sequence has a tenant of its own. */
+static void enter(struct fixture *f, uint32_t i)
 {
     struct sched_seq *seq = &f->seqs[i];
     f->cuts[i][0] = PROMPT_PAGES * PAGE_TOKENS;
@@ -77,26 +39,15 @@ static void add(struct fixture *f, uint32_t i)
     assert_int_equal(sched_add(f->sched, seq), 0);
 }
 
-/* Row 0 has ended and left its pages as cache; 1 and 2 decode. */
+/* Sequence 0 has ended and left its pages as cache; 1 and 2 decode. */
 static void open_scene(struct fixture *f)
 {
-    struct prefix_index_opts index;
-    *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .state = test_account(ACCOUNT_NO_LIMIT)};
-    f->ev = (struct sched_events){.now_ns = 1, .tokens_shared = 1024, .tokens_alone = 1024};
-    open_pools(f, &index);
-    struct sched_opts o = {.seqs_max = SEQS,
-                           .queue_max = 8,
-                           .tokens_max = 1024,
-                           .logits_max = 20,
-                           .logits_chunk_max = 40,
-                           .groups = {index.groups[0]},
-                           .group_count = 1,
-                           .states = f->states,
-                           .prefix = f->index,
-                           .name = name_seq};
-    assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
+    struct sched_opts o = open_pools(f, 12);
+    f->ev.tokens_shared = f->ev.tokens_alone = o.tokens_max = 1024;
+    o.name = name_seq;
+    open_sched(f, &o);
     for (uint32_t i = 0; i < SEQS; i++)
-        add(f, i);
+        enter(f, i);
     for (uint32_t i = 0; i < 4; i++)
         step(f);
     sched_remove(f->sched, &f->seqs[0]);
@@ -104,16 +55,6 @@ static void open_scene(struct fixture *f)
     sched_check(f->sched);
     page_pool_check(f->pages);
     prefix_index_check(f->index);
-}
-
-static void close_scene(struct fixture *f)
-{
-    sched_remove(f->sched, &f->seqs[1]);
-    sched_remove(f->sched, &f->seqs[2]);
-    prefix_index_done(f->index);
-    page_pool_done(f->pages);
-    state_pool_done(f->states);
-    arena_free(f->arena);
 }
 
 /* ---- pages ---- */
@@ -142,7 +83,7 @@ TEST(a_wrong_reference_count_names_its_page)
     assert_stops_saying(sched_check(f.sched), words);
     f.pages->pages[f.tables[2][0]].refs--;
     sched_check(f.sched);
-    close_scene(&f);
+    close_sched(&f);
 }
 
 TEST(a_broken_list_of_cached_pages_names_the_page)
@@ -156,7 +97,7 @@ TEST(a_broken_list_of_cached_pages_names_the_page)
     f.pages->cached++;
     assert_stops_saying(page_pool_check(f.pages), "pages are cached");
     f.pages->cached--;
-    close_scene(&f);
+    close_sched(&f);
 }
 
 /* ---- sequences ---- */
@@ -179,7 +120,7 @@ TEST(a_wrong_table_names_its_sequence)
     f.seqs[1].page_count--;
     assert_stops_saying(sched_check(f.sched), "sequence number 71: ");
     f.seqs[1].page_count++;
-    close_scene(&f);
+    close_sched(&f);
 }
 
 TEST(a_tenants_wrong_account_names_it)
@@ -200,7 +141,7 @@ TEST(a_tenants_wrong_account_names_it)
     x->weight = 0;
     assert_stops_saying(shares_check(&f.sched->shares), "tenant 47: weight 0");
     x->weight = 1;
-    close_scene(&f);
+    close_sched(&f);
 }
 
 /* ---- the index ---- */
@@ -224,7 +165,7 @@ TEST(a_wrong_prefix_names_its_node)
     f.index->groups[0].page_of[node] = f.tables[1][0];
     assert_stops_saying(prefix_index_check(f.index), "is not its own");
     f.index->groups[0].page_of[node] = page;
-    close_scene(&f);
+    close_sched(&f);
 }
 
 /* ---- accounts ---- */
@@ -253,6 +194,124 @@ TEST(a_wrong_account_is_named_with_its_path)
     account_unuse(b, 4096);
     account_release(b, 4096);
     account_close(b);
+}
+
+/* ---- holders ---- */
+
+enum { LIVE, OTHER, CLOSING, ORPHAN, HOLDERS };
+
+struct owners {
+    struct holders *list;
+    struct holder *h[HOLDERS];
+    struct units *left;
+    bool refuses;
+};
+
+static int take_no_ask(void *arg, struct holder_ask *ask)
+{
+    (void)arg;
+    (void)ask;
+    return -EAGAIN;
+}
+
+static void take_poke(void *arg)
+{
+    (void)arg;
+}
+
+static int refuse_decommit(void *arg)
+{
+    return *(const bool *)arg ? -EINVAL : 0;
+}
+
+/* The orphan has one commit unit. */
+static void make_orphan(struct owners *o)
+{
+    struct units_faults faults = {refuse_decommit, &o->refuses};
+    assert_int_equal(units_create(test_account(ACCOUNT_NO_LIMIT), 2, &o->left), 0);
+    assert_int_equal(unit_commit(o->left, 0), 0);
+    o->refuses = true;
+    units_set_faults(&faults);
+    assert_int_equal(units_free(o->left), -EINVAL);
+    units_set_faults(NULL);
+    holder_close(o->h[ORPHAN]);
+    holder_remove(o->h[ORPHAN], &o->left, 1);
+}
+
+static void open_owners(struct owners *o)
+{
+    static const char *const names[HOLDERS] = {"live", "other", "closing", "orphan"};
+    static const struct holder_ops ops = {take_no_ask, take_poke};
+    struct holders_opts opts = {test_ledger(), 1000};
+    struct holder_numbers n = {.held_bytes = 300, .free_bytes = 100, .cached_bytes = 200, .oldest_ns = 5};
+    *o = (struct owners){0};
+    assert_int_equal(holders_create(&opts, &o->list), 0);
+    for (uint32_t i = 0; i < HOLDERS; i++) {
+        assert_int_equal(holder_add(o->list, names[i], &o->h[i]), 0);
+        holder_open(o->h[i], &ops, o);
+        assert_true(holder_allow(o->h[i], 200, 7) >= 200);
+        holder_publish(o->h[i], &n, 7);
+        holders_check(o->list);
+    }
+    holder_close(o->h[CLOSING]);
+    make_orphan(o);
+    holders_check(o->list);
+}
+
+static void close_owners(struct owners *o)
+{
+    struct holders_reclaimed r;
+    for (uint32_t i = LIVE; i <= OTHER; i++)
+        holder_close(o->h[i]);
+    for (uint32_t i = LIVE; i <= CLOSING; i++)
+        holder_remove(o->h[i], NULL, 0);
+    holders_reclaim(o->list, HOLDER_CLEAR, 1000000, &r);
+    assert_int_equal(r.bytes, UNIT_BYTES);
+    holders_check(o->list);
+    holders_free(o->list);
+}
+
+/* The damage is done in the process that stops. */
+#define DAMAGED(damage, words) assert_stops_saying(((damage), holders_check(o.list)), words)
+
+TEST(a_wrong_holder_is_named)
+{
+    struct owners o;
+    open_owners(&o);
+    struct holder *live = o.h[LIVE], *closing = o.h[CLOSING], *orphan = o.h[ORPHAN];
+    DAMAGED(live->share.cached++, "holder live: 200 bytes cached, 201 of them in its share");
+    DAMAGED(live->share.wanted--, "holder live: 200 bytes cached, 199 wanted");
+    DAMAGED(live->share.allowed--, "holder live: 200 bytes cached, 199 allowed");
+    DAMAGED(live->share.asked = 201, "holder live: 200 bytes cached, 201 are to be evicted");
+    DAMAGED(live->now.free_bytes = 301, "holder live: 300 bytes held, 301 of them free");
+    DAMAGED(live->want = WANT_ASKED, "holder live: wants no bytes");
+    DAMAGED(live->left[0] = o.left, "holder live: live, and has an orphan's ranges");
+    DAMAGED(live->freeing = true, "holder live: live, and has an orphan's ranges");
+    DAMAGED(live->id = 9, "holder live: number 9, and the next is 5");
+    DAMAGED(live->state = HOLDER_CLOSING, "holder live: closing, and the budget counts its share 1 times");
+    DAMAGED(closing->state = HOLDER_LIVE, "holder closing: live, and the budget counts its share 0 times");
+    DAMAGED(closing->ops = live->ops, "holder closing: closing, and it can be asked");
+    DAMAGED((closing->want_bytes = 1, closing->want = WANT_TAKEN), "holder closing: closing, and it wants");
+    DAMAGED(closing->share.allowed = 1, "holder closing: closing, 0 bytes cached, 1 allowed");
+    DAMAGED(orphan->now.held_bytes++, "holder orphan: an orphan's ranges have 2097152 bytes, 2097153 held");
+    DAMAGED(orphan->left[0] = NULL, "holder orphan: an orphan without a range");
+    close_owners(&o);
+}
+
+TEST(wrong_sums_over_holders_are_found)
+{
+    struct owners o;
+    open_owners(&o);
+    DAMAGED(o.list->count++, "4 holders, 5 counted");
+    DAMAGED(o.list->share_count--, "holder other: live, and the budget counts its share 0 times");
+    DAMAGED(o.h[LIVE]->share.allowed += 900, "holders may cache 1300 bytes, the budget is 1000");
+    DAMAGED(o.h[OTHER]->id = 1, "holder other: number 1 is not above that of the one before it");
+    DAMAGED(o.h[OTHER]->link.prev = &o.h[ORPHAN]->link, "holder other: is not linked");
+    struct account *orphans = o.list->orphans;
+    assert_int_equal(account_reserve(orphans, 4096), 0);
+    DAMAGED(account_use(orphans, 4096), "account orphans: 2101248 bytes used, orphans have 2097152");
+    account_release(orphans, 4096);
+    close_owners(&o);
 }
 
 /* ---- how much is checked ---- */
