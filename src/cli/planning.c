@@ -11,7 +11,7 @@
 #include "cli/listeners.h"
 #include "cli/terminal.h"
 #include "registry/registry.h"
-#include "kernel/workers.h"
+#include "compute/device.h"
 #include "registry/guard.h"
 #include "store/staging.h"
 #include "store/store.h"
@@ -63,7 +63,7 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
         .ceiling_bytes = ceiling,
         .heap_bytes =
             least ? HEAP_BYTES_LEAST : MIN_OF(MAX_OF(ceiling / 16, HEAP_BYTES_LEAST), HEAP_BYTES_MAX),
-        .threads_bytes = (p->workers - 1) * (uint64_t)thread_stack_bytes(WORKERS_STACK_BYTES),
+        .threads_bytes = device_stack_bytes(p->workers),
         .text_bytes = TEXT_BYTES_LEAST};
     if (p->sees)
         ret->media_bytes = o->media_memory ? o->media_memory : media;

@@ -61,7 +61,7 @@ int runtime_find_model(const char *model, const char *alias, char *dir, char *id
 
 uint32_t runtime_workers(const struct options *o)
 {
-    return o->threads ? (uint32_t)o->threads : workers_default_count();
+    return o->threads ? (uint32_t)o->threads : device_default_workers();
 }
 
 int runtime_settings(const struct options *o, const char *dir, const char *id, uint32_t seqs, uint32_t queue,
@@ -170,13 +170,12 @@ static int open_process(struct runtime *rt, uint32_t workers, struct err *e)
     footprint_open_heap();
     int r = open_ledger(rt);
     if (r == 0)
-        r = workers_create(workers, rt->threads, &rt->workers);
+        r = device_open_cpu(workers, rt->threads, &rt->device);
     if (r < 0) {
         err_set(e, r, "accounts and worker threads could not be opened: %s", strerror(-r));
         runtime_close(rt);
         return r;
     }
-    kern_ops_init(&rt->ops, kern_cpu_flags());
     r = open_store(rt, e);
     if (r < 0)
         runtime_close(rt);
@@ -228,8 +227,7 @@ int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, u
     struct loaded_model_opts opts = {.settings = &rt->settings,
                                      .parent = ledger_root(rt->ledger),
                                      .holders = rt->holders,
-                                     .workers = rt->workers,
-                                     .ops = &rt->ops,
+                                     .device = rt->device,
                                      .store = rt->store,
                                      .progress = progress,
                                      .arg = progress_arg,
@@ -260,7 +258,7 @@ void runtime_close(struct runtime *rt)
     account_close(rt->ssd_staging);
     guard_free(rt->guard);
     holders_free(rt->holders);
-    workers_free(rt->workers);
+    device_close(rt->device);
     account_close(rt->media);
     account_close(rt->text);
     account_close(rt->network);

@@ -27,8 +27,7 @@ struct runtime {
     struct holders *holders;                         /* all sets of pools */
     struct guard *guard;                             /* NULL: a process with one model needs no guard */
     uint64_t heap_bytes;                             /* reserved there */
-    struct workers *workers;
-    struct kern_ops ops;
+    struct device *device;
     struct account *ssd_staging, *ssd_table;
     struct store *store; /* NULL: no --ssd-dir, or a command that does not serve */
     /* Of the one model of runtime_load(). */

@@ -76,8 +76,7 @@ static int open_registry(struct serve *s, struct err *e)
 {
     struct registry_opts opts = {.ledger = s->rt.ledger,
                                  .threads = s->rt.threads,
-                                 .workers = s->rt.workers,
-                                 .ops = &s->rt.ops,
+                                 .device = s->rt.device,
                                  .holders = s->rt.holders,
                                  .store = s->rt.store,
                                  .guard = s->rt.guard,

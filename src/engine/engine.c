@@ -173,31 +173,6 @@ static bool give_more(void *arg)
     return image_sched_give(arg, UINT64_MAX, true) > 0;
 }
 
-struct units_work {
-    void (*task)(void *task_arg, uint32_t i);
-    void *arg;
-};
-
-static void on_tile(void *arg, uint32_t tile, uint32_t worker)
-{
-    const struct units_work *w = arg;
-    (void)worker;
-    w->task(w->arg, tile);
-}
-
-/* The workers as a crew: between two steps they have nothing to do, unless another engine has its turn. */
-static bool run_on_workers(void *arg, void (*task)(void *task_arg, uint32_t i), void *task_arg,
-                           uint32_t count)
-{
-    struct engine *en = arg;
-    struct units_work w = {task, task_arg};
-    if (!workers_turn_try(en->opts.workers))
-        return false;
-    workers_run(en->opts.workers, on_tile, &w, count);
-    workers_turn_end(en->opts.workers);
-    return true;
-}
-
 static int open_tier(struct engine *en)
 {
     const struct model_shape *s = en->shape;
@@ -226,7 +201,7 @@ static int create_pools(struct engine *en, struct layout *l)
     l->pools.evicting = en->opts.store ? write_behind_evicting : NULL;
     l->pools.more = give_more;
     l->pools.arg = en;
-    l->pools.crew = (struct units_crew){run_on_workers, en};
+    l->pools.crew = device_crew(en->opts.device);
     int r = pools_create(en->arena, &l->pools, &en->pools);
     if (r == 0 && en->opts.store && en->pools.index && open_tier(en) < 0)
         LOG_WARN("ssd_full", "model=%s: more models use the SSD tier than it takes; this one does not",

@@ -73,7 +73,7 @@ struct engine_opts {
     const char *name;                  /* of the model, for logs and the thread's name; copied */
     struct model *model;               /* borrowed; outlives the engine */
     const struct tokenizer *tokenizer; /* borrowed; NULL: no stop strings, every id exists */
-    struct workers *workers;
+    struct device *device;             /* the model's */
     /* Below it open `pools` (with `kv`, `state`, `snapshots`, `prefix cache`), `requests`, `engine`
      * (tables, logits, stack) and, if the model sees, `images` (features). */
     struct account *parent;

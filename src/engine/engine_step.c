@@ -102,12 +102,12 @@ static int compute(struct engine *en, const struct sched_plan *plan, uint64_t *d
     int r = faults && faults->step ? faults->step(faults->arg) : 0;
     if (r != 0)
         return r;
-    workers_turn_begin(en->opts.workers);
+    device_turn_begin(en->opts.device);
     r = drafting_draft(en, plan);
     *drafted_ns = clock_now_ns();
     if (r == 0)
         r = model_forward(en->opts.model, &step);
-    workers_turn_end(en->opts.workers);
+    device_turn_end(en->opts.device);
     return r;
 }
 

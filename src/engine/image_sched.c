@@ -377,14 +377,14 @@ static bool work_until(struct engine *en, uint64_t deadline_ns, int *r)
     struct image_sched *s = &en->image_sched;
     bool done = false;
     *r = 0;
-    workers_turn_begin(en->opts.workers);
+    device_turn_begin(en->opts.device);
     do {
         if (s->begun)
             done = model_encode_run(en->opts.model, deadline_ns);
         else
             *r = prepare(en);
     } while (*r == 0 && !done && clock_now_ns() < deadline_ns);
-    workers_turn_end(en->opts.workers);
+    device_turn_end(en->opts.device);
     return done;
 }
 

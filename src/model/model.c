@@ -324,8 +324,8 @@ static int check_opts(const struct model_opts *o, struct err *e)
         return err_set(e, -EINVAL,
                        "a step of %u tokens in %u sequences: tokens must be 1..%u, sequences 1..tokens",
                        o->tokens_max, o->seqs_max, TOKENS_MAX_LIMIT);
-    if (!o->ops || !o->workers)
-        return err_set(e, -EINVAL, "kernels and workers must be given");
+    if (!o->device)
+        return err_set(e, -EINVAL, "a device must be given");
     return check_parts(&o->parts, e);
 }
 
@@ -342,7 +342,7 @@ static int open_accounts(struct model *m, struct account *parent)
 static int create_workspace(struct model *m, const struct model_opts *opts, struct err *e)
 {
     uint64_t bytes =
-        model_workspace_bytes(&m->shape, opts->tokens_max, opts->seqs_max, workers_count(opts->workers));
+        model_workspace_bytes(&m->shape, opts->tokens_max, opts->seqs_max, device_workers(opts->device));
     if (m->workspace_account)
         account_set_planned(m->workspace_account, bytes);
     int r = create_arena(m->workspace_account, bytes, &m->workspace);

@@ -10,8 +10,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/none.h"
-#include "kernel/kern.h"
-#include "kernel/workers.h"
+#include "compute/device.h"
 #include "compute/ops.h"
 #include "memory/ledger.h"
 
@@ -92,8 +91,7 @@ struct model_opts {
     uint32_t seqs_max;         /* of one step */
     uint32_t logits_max;       /* logit rows of one step */
     struct model_parts parts;
-    const struct kern_ops *ops;
-    struct workers *workers;
+    struct device *device; /* outlives the model */
     /* Accounts `weights`, `workspace`, `tables` and, while loading, `checkpoint` are opened below it. NULL:
      * uncounted (tests). */
     struct account *parent;

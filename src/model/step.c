@@ -102,8 +102,7 @@ static int open_compute(struct arena *a, struct step *s, const struct model_opts
                                        .tokens_max = opts->tokens_max,
                                        .seqs_max = opts->seqs_max,
                                        .logits_max = opts->logits_max,
-                                       .ops = opts->ops,
-                                       .workers = opts->workers},
+                                       .device = opts->device},
                     &s->compute);
 }
 

@@ -124,8 +124,7 @@ static int load_weights(struct load *l)
                               .seqs_max = s->plan.seqs,
                               .logits_max = engine_logits_max(s->plan.seqs, s->engine.drafting.drafts_max),
                               .parts = s->parts,
-                              .ops = o->ops,
-                              .workers = o->workers,
+                              .device = o->device,
                               .parent = l->h->account,
                               .progress = o->progress,
                               .progress_arg = o->arg};
@@ -139,7 +138,7 @@ static struct store *find_store(struct load *l, struct store_identity *ret)
     struct err e = {{0}};
     if (!l->opts->store)
         return NULL;
-    if (fingerprint_make(s->dir, model_shape(l->h->model), "f32", kern_cpu_flags(), ret, &e) == 0)
+    if (fingerprint_make(s->dir, model_shape(l->h->model), "f32", device_flags(l->opts->device), ret, &e) == 0)
         return l->opts->store;
     LOG_WARN("no_fingerprint", "model=%s error=\"%s\"", s->id, e.text);
     return NULL;
@@ -153,7 +152,7 @@ static int create_engine(struct load *l)
     opts.name = s->id;
     opts.model = l->h->model;
     opts.tokenizer = l->h->tokenizer;
-    opts.workers = l->opts->workers;
+    opts.device = l->opts->device;
     opts.holders = l->opts->holders;
     opts.parent = l->h->account;
     opts.store = find_store(l, &opts.identity);

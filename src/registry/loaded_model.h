@@ -25,8 +25,7 @@ struct loaded_model_opts {
     const struct model_settings *settings; /* planned; borrowed while the model is loaded */
     struct account *parent;
     struct holders *holders; /* engine_opts.holders */
-    struct workers *workers;
-    const struct kern_ops *ops;
+    struct device *device;
     struct store *store; /* engine_opts.store */
     /* Called for as many bytes as the plan demands before anything is loaded: sets them aside as the
      * account's floor, or says in `e` why not. NULL: account_set_floor() is enough. */

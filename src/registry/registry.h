@@ -65,8 +65,7 @@ struct registry_opts {
     struct holders *holders; /* as engine_opts.holders */
     /* Makes room for loads, and unloads idle models when it must; NULL: only loads unload them. */
     struct guard *guard;
-    struct workers *workers;
-    const struct kern_ops *ops;
+    struct device *device;
     struct store *store;                 /* of the SSD tier, for all models; NULL: none */
     const struct model_settings *models; /* copied; what they point at is borrowed */
     uint32_t model_count;                /* 1 .. REGISTRY_MODELS_MAX */

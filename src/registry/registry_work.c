@@ -32,7 +32,7 @@ static int on_progress(void *arg, uint64_t done, uint64_t total)
     atomic_store(&e->bytes_done, done);
     if (r->opts.progress)
         r->opts.progress(r->opts.arg, (uint32_t)(e - r->entries), done, total);
-    pace_next(&e->pace, workers_busy(r->opts.workers));
+    pace_next(&e->pace, device_is_busy(r->opts.device));
     atomic_store(&e->moved_ns, clock_now_ns());
     return atomic_load(&e->cancel);
 }
@@ -114,8 +114,7 @@ static int load(struct entry *e, struct registry_failure *why)
                                      .store = r->opts.store,
                                      .parent = ledger_root(r->opts.ledger),
                                      .holders = r->opts.holders,
-                                     .workers = r->opts.workers,
-                                     .ops = r->opts.ops,
+                                     .device = r->opts.device,
                                      .make_room = make_room,
                                      .progress = on_progress,
                                      .step = on_step,

@@ -126,13 +126,13 @@ int cpu_open(struct arena *a, const struct cpu_opts *o, struct compute **ret)
     const uint64_t counts[] = {[PER_MODEL] = 1,
                                [PER_TOKEN] = o->tokens_max,
                                [PER_SEQ] = o->seqs_max,
-                               [PER_WORKER] = workers_count(o->workers)};
+                               [PER_WORKER] = device_workers(o->device)};
     if (!c)
         return -ENOMEM;
     *c = (struct cpu){.compute = {&backend},
                       .shape = o->shape,
-                      .ops = o->ops,
-                      .workers = o->workers,
+                      .ops = &o->device->ops,
+                      .workers = o->device->workers,
                       .tokens_max = o->tokens_max,
                       .seqs_max = o->seqs_max,
                       .logits_max = o->logits_max,

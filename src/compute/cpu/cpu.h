@@ -6,6 +6,7 @@
 #ifndef PLATEAU_COMPUTE_CPU_H
 #define PLATEAU_COMPUTE_CPU_H
 
+#include "compute/cpu/cpu_device.h"
 #include "compute/cpu/cpu_open.h"
 
 #include "base/check.h"

@@ -4,8 +4,7 @@
 
 #include "base/arena.h"
 #include "compute/ops.h"
-#include "kernel/kern.h"
-#include "kernel/workers.h"
+#include "compute/device.h"
 
 #define CPU_PLACES_MAX 16
 
@@ -15,8 +14,7 @@ struct cpu_opts {
     const struct place_spec *places;   /* copied */
     uint32_t place_count;
     uint32_t tokens_max, seqs_max, logits_max; /* of one step */
-    const struct kern_ops *ops;
-    struct workers *workers;
+    struct device *device; /* outlives the workspace */
 };
 
 /* Cost of a workspace; only shape and places are read. */
