@@ -4,7 +4,8 @@
 #include <math.h>
 
 /* Within rounding: sums of other lengths have another order. */
-static void same_numbers(const char *config, const struct test_tensors *l, const struct small_answer *expected)
+static void same_numbers(const char *config, const struct test_tensors *l,
+                         const struct small_answer *expected)
 {
     struct small_answer got;
     small_ask(small_write(config, l), &got);
