@@ -24,7 +24,8 @@ static void scene_open(struct scene *s)
                            .state_bytes = UNIT_BYTES,
                            .bytes_max = UNITS * UNIT_BYTES,
                            .prefix_cache_max = UNITS * UNIT_BYTES};
-    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = pools_arena_bytes(&o) + 4096}, &s->arena), 0);
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = pools_arena_bytes(&o) + 4096}, &s->arena),
+                     0);
     assert_int_equal(pools_create(s->arena, &o, &s->pools), 0);
 }
 
