@@ -156,14 +156,14 @@ static void let_go(struct fetch *f, struct transfer *x)
     media_fetched(t);
 }
 
-/* The same for a stopped task whose transfer is under way: without a socket the transfer lingers. */
+/* The same for a task that its exchange has left, and whose transfer is under way: without a socket the
+ * transfer lingers. */
 static void leave(struct fetch *f, struct transfer *x)
 {
     struct media_task *t = x->task;
     if (x->sockets > 0)
         stop_easy(f, x);
     x->task = NULL;
-    t->failed = true;
     media_fetched(t);
 }
 

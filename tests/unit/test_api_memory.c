@@ -152,6 +152,17 @@ TEST(json_is_refused_before_it_is_parsed_never_within)
     }
 }
 
+TEST(what_is_foreseen_grows_by_the_values_of_the_text)
+{
+    /* An array or object more takes up to 240 bytes, a number less than 100, a blank none but the token's. */
+    size_t three = json_parse_bytes(SLICE("[1,1,1]"), 0);
+    assert_in_range(json_parse_bytes(SLICE("[1,1,1,1]"), 0) - three, 1, 100);
+    assert_in_range(json_parse_bytes(SLICE("[1,1,[]]"), 0) - three, 100, 250);
+    assert_in_range(json_parse_bytes(SLICE("[1,1,{}]"), 0) - three, 100, 250);
+    assert_in_range(json_parse_bytes(SLICE("[1,1,    1]"), 0) - three, 0, 25);
+    assert_in_range(json_parse_bytes(SLICE("[1,1,\"[[[[{{{{,,,,\"]"), 0) - three, 16, 150);
+}
+
 TEST(parsing_takes_no_more_than_was_foreseen)
 {
     static const char *const pieces[] = {"[",
