@@ -4,7 +4,7 @@
 
 #include "api/api.h"
 #include "api/audit.h"
-#include "api/media.h"
+#include "media/media.h"
 #include "api/metrics.h"
 #include "api/prep_queue.h"
 #include "api/reject.h"

@@ -14,7 +14,7 @@
 
 #include "api/api_state.h"
 #include "api/choice.h"
-#include "api/media.h"
+#include "media/media.h"
 #include "api/prep_queue.h"
 #include "base/wanted.h"
 #include "text/chat_cuts.h"

@@ -120,7 +120,7 @@ bool media_prompt_text(const struct media_marks *m, const struct media_places *p
         if (mark.len == 0)
             break;
         bool video = mark.ptr == m->video.ptr;
-        if (part >= places->count || (places->parts[part].kind == REQUEST_VIDEO) != video)
+        if (part >= places->count || (places->parts[part].kind == MEDIA_VIDEO) != video)
             return refuse_count(places->count, part, why);
         struct edit e = edit_of(m, text, at, video);
         size_t before = e.from > read ? e.from - read : 0;
@@ -158,7 +158,7 @@ static const struct image *look(struct walk *w, bool *video)
     }
     if (w->part == w->places->count)
         return NULL;
-    *video = w->places->parts[w->part].kind == REQUEST_VIDEO;
+    *video = w->places->parts[w->part].kind == MEDIA_VIDEO;
     return w->places->parts[w->part].images[w->image];
 }
 

@@ -8,7 +8,8 @@
 #ifndef PLATEAU_API_MEDIA_PROMPT_H
 #define PLATEAU_API_MEDIA_PROMPT_H
 
-#include "api/media.h"
+#include "api/reject.h"
+#include "media/media.h"
 #include "engine/engine.h"
 #include "text/chat_cuts.h"
 #include "text/tokenizer.h"

@@ -33,10 +33,24 @@ static bool refuse_memory(struct exchange *x, size_t wanted)
 
 /* ---- submission ---- */
 
+static bool refuse(struct exchange *x, const struct media_failure *why)
+{
+    static const enum reject_kind kinds[] = {[MEDIA_FAULT_INVALID] = REJECT_INVALID_MEDIA,
+                                             [MEDIA_FAULT_TOO_LARGE] = REJECT_MEDIA_TOO_LARGE,
+                                             [MEDIA_FAULT_NOT_ALLOWED] = REJECT_MEDIA_NOT_ALLOWED,
+                                             [MEDIA_FAULT_FETCH] = REJECT_MEDIA_FETCH_FAILED,
+                                             [MEDIA_FAULT_UNSUPPORTED] = REJECT_UNSUPPORTED_VALUE,
+                                             [MEDIA_FAULT_BUSY] = REJECT_BUSY};
+    if (why->fault == MEDIA_FAULT_MEMORY)
+        return refuse_memory(x, why->wanted);
+    x->reject.retry_after_s = why->retry_after_s;
+    return reject_set(&x->reject, kinds[why->fault], why->at, "%s", why->message);
+}
+
 static bool refuse_blind(struct exchange *x)
 {
-    struct request_media first = request_media(&x->request, 0);
-    const char *what = first.kind == REQUEST_VIDEO ? "video" : "image";
+    struct media_input first = request_media(&x->request, 0);
+    const char *what = first.kind == MEDIA_VIDEO ? "video" : "image";
     if (x->model->shape->has_vision && !x->model->shape->vision.present)
         return reject_unsupported(
             &x->reject, first.at,
@@ -48,22 +62,35 @@ static bool refuse_blind(struct exchange *x)
                               first.at, x->model->id, what);
 }
 
+static bool make_task(struct exchange *x)
+{
+    struct media *m = x->api->media;
+    uint32_t count = request_media_count(&x->request), most = media_options(m)->parts_max;
+    struct media_failure why;
+    if (count > most)
+        return reject_set(&x->reject, REJECT_TOO_MANY_MEDIA, "messages",
+                          "The messages have %u images and videos; the limit is %u (--max-images).", count,
+                          most);
+    struct media_input *inputs = request_memory_alloc(&x->memory, count * sizeof(*inputs));
+    for (uint32_t i = 0; inputs && i < count; i++)
+        inputs[i] = request_media(&x->request, i);
+    bool ok = inputs && media_task_create(m, inputs, count, &x->model->shape->vision, &x->media, &why);
+    request_memory_free(&x->memory, inputs, count * sizeof(*inputs));
+    if (!inputs)
+        return no_memory(x);
+    request_drop_sources(&x->request);
+    return (ok && media_submit(x->media, x->tenant, &why)) || refuse(x, &why);
+}
+
 bool media_request_ready(struct exchange *x)
 {
-    size_t wanted = 0;
     if (request_media_count(&x->request) == 0 || x->media)
         return true;
     if (!x->model->shape->vision.present || !x->api->media)
         return refuse_blind(x);
     if (x->kind == REQUEST_TEMPLATE)
         return true;
-    if (!media_task_create(x->api->media, &x->request, &x->model->shape->vision, &x->media, &wanted,
-                           &x->reject))
-        return x->reject.kind ? false : refuse_memory(x, wanted);
-    request_drop_sources(&x->request);
-    if (!media_submit(x->media, x->tenant, &x->reject))
-        return false;
-    x->waits = true;
+    x->waits = make_task(x);
     return false;
 }
 
@@ -89,14 +116,10 @@ int media_request_look(struct exchange *x, uint64_t now_ns)
     }
     if (state != MEDIA_DONE)
         return -EAGAIN;
-    const struct reject *why = media_task_failure(x->media);
-    if (!why)
-        return 0;
-    if (why->kind)
-        x->reject = *why;
-    else
-        refuse_memory(x, media_task_wanted(x->media));
-    return -ECANCELED;
+    const struct media_failure *why = media_task_failure(x->media);
+    if (why)
+        refuse(x, why);
+    return why ? -ECANCELED : 0;
 }
 
 /* ---- the prompt ---- */

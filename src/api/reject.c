@@ -12,23 +12,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* A message may quote a client's bytes and may be cut anywhere: makes it UTF-8 without control characters
- * again. */
-static void clean(char *text)
-{
-    struct slice s = slice_of(text);
-    size_t at = 0, to = 0;
-    while (at < s.len) {
-        struct utf8_char c = utf8_at(s, at);
-        if (c.valid && c.code >= ' ' && c.code != 0x7f) {
-            memmove(text + to, text + at, c.bytes);
-            to += c.bytes;
-        }
-        at += c.bytes;
-    }
-    text[to] = 0;
-}
-
 #define INVALID "invalid_request_error"
 #define SERVER  "server_error"
 
@@ -106,9 +89,9 @@ static void fill(struct reject *r, enum reject_kind kind, const char *param, con
         return;
     r->kind = kind;
     snprintf(r->param, sizeof(r->param), "%s", param ? param : "");
-    clean(r->param);
+    utf8_clean(r->param);
     vsnprintf(r->message, sizeof(r->message), format, ap);
-    clean(r->message);
+    utf8_clean(r->message);
 }
 
 bool reject_set(struct reject *r, enum reject_kind kind, const char *param, const char *format, ...)

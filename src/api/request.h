@@ -10,6 +10,7 @@
 
 #include "api/reject.h"
 #include "api/request_memory.h"
+#include "media/media.h"
 #include "sample/sampler.h"
 
 #define REQUEST_STOPS_MAX      16  /* ENGINE_STOP_STRINGS_MAX */
@@ -124,16 +125,9 @@ bool request_normalise_messages(json_t *messages, const struct request_limits *l
 bool request_check_tools(const json_t *tools, struct reject *why);
 
 /* request_media.c: an image or a video among the parts of a message. */
-enum request_media_kind { REQUEST_IMAGE, REQUEST_VIDEO };
-struct request_media {
-    enum request_media_kind kind;
-    const char *at;       /* "messages[0].content[1]" */
-    const json_t *source; /* a string, or of a video a list of strings: its frames. Never empty */
-    double fps; /* of a video: sampled frames per second, of a list: frames per second it has. NAN: not
-                 * given */
-};
 uint32_t request_media_count(const struct request *r);
-struct request_media request_media(const struct request *r, uint32_t index);
+/* Valid until its source is dropped. */
+struct media_input request_media(const struct request *r, uint32_t index);
 /* Releases the sources after their conversion. The count of images stays. */
 void request_drop_sources(struct request *r);
 

@@ -34,7 +34,7 @@ static int attach_images(struct attach *attached, const struct options *o, struc
     uint32_t tokens;
     int r = 0;
     for (const char *const *image = o->images; *image && r == 0; image++)
-        r = attach_add(attached, REQUEST_IMAGE, slice_of(*image), &tokens, e);
+        r = attach_add(attached, MEDIA_IMAGE, slice_of(*image), &tokens, e);
     return r;
 }
 

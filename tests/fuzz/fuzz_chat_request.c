@@ -57,28 +57,18 @@ static void check_messages(const struct request *r)
     ASSERT(media == request_media_count(r));
 }
 
-static void check_address(const json_t *address)
-{
-    ASSERT(json_is_string(address) && json_string_length(address) > 0);
-}
-
 static void check_media(struct request *r)
 {
-    size_t k;
-    const json_t *frame;
     for (uint32_t i = 0; i < request_media_count(r); i++) {
-        struct request_media m = request_media(r, i);
+        struct media_input m = request_media(r, i);
         ASSERT(m.at && m.at[0] && (isnan(m.fps) || m.fps > 0));
-        if (!json_is_array(m.source))
-            check_address(m.source);
-        else
-            ASSERT(m.kind == REQUEST_VIDEO && json_array_size(m.source) > 0);
-        json_array_foreach(m.source, k, frame)
-            check_address(frame);
+        ASSERT(m.listed ? m.kind == MEDIA_VIDEO && m.url_count > 0 : m.url_count == 1);
+        for (uint32_t k = 0; k < m.url_count; k++)
+            ASSERT(m.url(m.owner, k).len > 0);
     }
     request_drop_sources(r);
     for (uint32_t i = 0; i < request_media_count(r); i++)
-        ASSERT(!request_media(r, i).source);
+        ASSERT(!request_media(r, i).owner);
 }
 
 static void check_accepted(const struct request *r)

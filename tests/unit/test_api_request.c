@@ -350,7 +350,7 @@ static void refuse_message(const char *m, const char *param, const char *says)
 
 /* ---- images and videos ---- */
 
-static void take_media(const char *part, enum request_media_kind kind, const char *source, double fps)
+static void take_media(const char *part, enum media_kind kind, const char *source, double fps)
 {
     char body[512];
     snprintf(body, sizeof(body),
@@ -358,41 +358,47 @@ static void take_media(const char *part, enum request_media_kind kind, const cha
              part);
     struct parsed *p = accept(REQUEST_CHAT, body);
     assert_int_equal(request_media_count(&p->request), 1);
-    struct request_media m = request_media(&p->request, 0);
+    struct media_input m = request_media(&p->request, 0);
     assert_int_equal(m.kind, kind);
     assert_string_equal(m.at, "messages[0].content[1]");
     json_t *expected = json_loads(source, JSON_DECODE_ANY, NULL);
-    assert_true(json_equal(m.source, expected));
+    assert_int_equal(m.listed, json_is_array(expected));
+    assert_int_equal(m.url_count, m.listed ? json_array_size(expected) : 1);
+    for (uint32_t i = 0; i < m.url_count; i++) {
+        const json_t *url = m.listed ? json_array_get(expected, i) : expected;
+        assert_string_equal(m.url(m.owner, i).ptr, json_string_value(url));
+        assert_int_equal(m.url(m.owner, i).len, json_string_length(url));
+    }
     json_decref(expected);
     assert_true(isnan(fps) ? isnan(m.fps) : m.fps == fps);
     const json_t *content = json_object_get(json_array_get(p->request.messages, 0), "content");
     assert_int_equal(json_array_size(content), 3);
     assert_string_equal(json_string_value(json_object_get(json_array_get(content, 0), "text")), "a");
     assert_string_equal(json_string_value(json_object_get(json_array_get(content, 1), "type")),
-                        kind == REQUEST_VIDEO ? "video" : "image");
+                        kind == MEDIA_VIDEO ? "video" : "image");
     assert_int_equal(json_object_size(json_array_get(content, 1)), 1);
     request_drop_sources(&p->request);
-    assert_null(request_media(&p->request, 0).source);
+    assert_null(request_media(&p->request, 0).owner);
     assert_int_equal(request_media_count(&p->request), 1);
     done(p);
 }
 
 TEST(images_are_taken_in_every_form_that_clients_write)
 {
-    take_media("{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"detail\":\"high\"}}", REQUEST_IMAGE,
+    take_media("{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"detail\":\"high\"}}", MEDIA_IMAGE,
                "\"u\"", NAN);
-    take_media("{\"type\":\"image_url\",\"image_url\":\"u\"}", REQUEST_IMAGE, "\"u\"", NAN);
-    take_media("{\"type\":\"input_image\",\"image_url\":\"u\",\"detail\":null}", REQUEST_IMAGE, "\"u\"", NAN);
-    take_media("{\"type\":\"image\",\"image\":\"u\"}", REQUEST_IMAGE, "\"u\"", NAN);
-    take_media("{\"type\":\"image\",\"url\":\"u\"}", REQUEST_IMAGE, "\"u\"", NAN);
-    take_media("{\"type\":\"video_url\",\"video_url\":{\"url\":\"u\",\"fps\":4}}", REQUEST_VIDEO, "\"u\"", 4);
-    take_media("{\"type\":\"video\",\"video\":\"u\",\"fps\":0.5}", REQUEST_VIDEO, "\"u\"", 0.5);
-    take_media("{\"type\":\"video\",\"video\":[\"u\",{\"url\":\"v\"}],\"sample_fps\":2}", REQUEST_VIDEO,
+    take_media("{\"type\":\"image_url\",\"image_url\":\"u\"}", MEDIA_IMAGE, "\"u\"", NAN);
+    take_media("{\"type\":\"input_image\",\"image_url\":\"u\",\"detail\":null}", MEDIA_IMAGE, "\"u\"", NAN);
+    take_media("{\"type\":\"image\",\"image\":\"u\"}", MEDIA_IMAGE, "\"u\"", NAN);
+    take_media("{\"type\":\"image\",\"url\":\"u\"}", MEDIA_IMAGE, "\"u\"", NAN);
+    take_media("{\"type\":\"video_url\",\"video_url\":{\"url\":\"u\",\"fps\":4}}", MEDIA_VIDEO, "\"u\"", 4);
+    take_media("{\"type\":\"video\",\"video\":\"u\",\"fps\":0.5}", MEDIA_VIDEO, "\"u\"", 0.5);
+    take_media("{\"type\":\"video\",\"video\":[\"u\",{\"url\":\"v\"}],\"sample_fps\":2}", MEDIA_VIDEO,
                "[\"u\",\"v\"]", 2);
     take_media(
         "{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"format\":\"image/png\"},\"uuid\":\"1\","
         "\"cache_control\":{},\"crop\":null}",
-        REQUEST_IMAGE, "\"u\"", NAN);
+        MEDIA_IMAGE, "\"u\"", NAN);
 }
 
 static void refuse_part(const char *part, const char *says)

@@ -1,7 +1,7 @@
 /* media_bytes.h - the encoded bytes of an image or a video: one block of anonymous memory, charged before it
  * grows and returned to the system when it is freed. One thread at a time. A zeroed struct is empty. */
-#ifndef PLATEAU_API_MEDIA_BYTES_H
-#define PLATEAU_API_MEDIA_BYTES_H
+#ifndef PLATEAU_MEDIA_MEDIA_BYTES_H
+#define PLATEAU_MEDIA_MEDIA_BYTES_H
 
 #include "base/charge.h"
 

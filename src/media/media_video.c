@@ -5,10 +5,10 @@
  * only, by formats that name no other file (no playlists), with a fixed list of decoders. Its frames arrive
  * one by one as PPM, which states each one's size, and are resized at once. So memory has one unscaled frame
  * and the pairs that the model samples, whatever the video's length. */
-#include "api/media_ppm.h"
-#include "api/media_process.h"
-#include "api/media_sample.h"
-#include "api/media_task.h"
+#include "media/media_ppm.h"
+#include "media/media_process.h"
+#include "media/media_sample.h"
+#include "media/media_task.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -55,7 +55,7 @@ static int charge_video(struct video *v, uint64_t bytes)
 {
     struct media *m = v->task->media;
     if (account_reserve(m->video, bytes) < 0) {
-        v->task->wanted = bytes;
+        v->task->why.wanted = bytes;
         return -ENOMEM;
     }
     account_use(m->video, bytes);
@@ -86,9 +86,9 @@ static bool fail(struct video *v, int r, const char *what)
     if (r == -ECANCELED)
         return false;
     if (r == -ETIMEDOUT)
-        return media_refuse(t, p, REJECT_MEDIA_TOO_LARGE,
+        return media_refuse(t, p, MEDIA_FAULT_TOO_LARGE,
                             "could not be decoded within %u s (--media-timeout).", t->media->opts.timeout_s);
-    return media_refuse(t, p, REJECT_INVALID_MEDIA, "%s.", what);
+    return media_refuse(t, p, MEDIA_FAULT_INVALID, "%s.", what);
 }
 
 /* ---- the file ---- */
@@ -195,12 +195,12 @@ static bool check(struct video *v, const char *said)
         return fail(v, -EINVAL, NO_VIDEO);
     if (width * height > (double)o->pixels_max)
         return media_refuse(
-            v->task, v->part, REJECT_MEDIA_TOO_LARGE,
+            v->task, v->part, MEDIA_FAULT_TOO_LARGE,
             "is a video of %.0f x %.0f pixels; the limit is %llu pixels (--max-media-pixels).", width, height,
             (unsigned long long)o->pixels_max);
     seconds = fmax(frames / fps, isnan(seconds) ? 0 : seconds);
     if (seconds > o->video_s_max)
-        return media_refuse(v->task, v->part, REJECT_MEDIA_TOO_LARGE,
+        return media_refuse(v->task, v->part, MEDIA_FAULT_TOO_LARGE,
                             "is a video of %.0f seconds; the limit is %u (--max-video-seconds).", seconds,
                             o->video_s_max);
     v->width = (uint32_t)width;
@@ -324,7 +324,7 @@ static int read_frame(struct video *v, uint32_t *width, uint32_t *height)
         .process = &v->process, .pixels_max = m->opts.pixels_max, .charge = &m->charge};
     int r = media_ppm_read(&frames, &v->frame, width, height);
     if (r == -ENOMEM)
-        v->task->wanted = media_refused_bytes();
+        v->task->why.wanted = media_refused_bytes();
     return r;
 }
 
@@ -349,7 +349,7 @@ static int put_frame(struct video *v, uint32_t i, uint32_t width, uint32_t heigh
     }
     r = decode_raw_frame(p->images[i / 2], i % 2, v->frame.ptr, width, height, &t->stop, charge, e);
     if (r == -ENOMEM)
-        t->wanted = media_refused_bytes();
+        t->why.wanted = media_refused_bytes();
     return r;
 }
 

@@ -1,5 +1,5 @@
 /* media_image.c - decodes images, and videos that are lists of images. */
-#include "api/media_task.h"
+#include "media/media_task.h"
 
 #include "base/check.h"
 #include "vision/decode.h"
@@ -44,7 +44,7 @@ static uint64_t cost_of(struct media_task *t, const struct media_part *p, const 
     struct decode_info info = {0};
     struct err e = {0};
     /* A bad image costs little; the refusal comes when it is decoded. */
-    if (s->bytes.len > 0 && (p->kind == REQUEST_IMAGE || p->listed) &&
+    if (s->bytes.len > 0 && (p->kind == MEDIA_IMAGE || p->listed) &&
         decode_measure(bytes_of(s), &limits, &info, &e) == 0)
         return media_queue_cost_ns(s->bytes.len, (uint64_t)info.width * info.height);
     return media_queue_cost_ns(s->bytes.len, 0);

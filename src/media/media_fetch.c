@@ -10,9 +10,9 @@
  * libcurl resolves a name on a thread of its own, which cannot be stopped; removing the transfer would wait
  * for it. So a transfer whose task is left meanwhile lingers without the task until the name is resolved. It
  * keeps its place, so there are never more such threads than places, and no other task waits for them. */
-#include "api/media_task.h"
+#include "media/media_task.h"
 
-#include "api/media_address.h"
+#include "media/media_address.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -197,22 +197,22 @@ static void fail_source(struct transfer *x, CURLcode code)
     if (x->r == -ENOMEM)
         media_fail(t, p, -ENOMEM, NULL);
     else if (x->r == -E2BIG || code == CURLE_FILESIZE_EXCEEDED)
-        media_refuse(t, p, REJECT_MEDIA_TOO_LARGE, "has more than %zu bytes, the limit of --max-media-bytes.",
+        media_refuse(t, p, MEDIA_FAULT_TOO_LARGE, "has more than %zu bytes, the limit of --max-media-bytes.",
                      bytes_max);
     else if (x->refused)
         media_refuse(
-            t, p, REJECT_MEDIA_NOT_ALLOWED,
+            t, p, MEDIA_FAULT_NOT_ALLOWED,
             "is at an address that is not public; private, local and reserved addresses are not fetched.");
     else if (code == CURLE_HTTP_RETURNED_ERROR)
-        media_refuse(t, p, REJECT_MEDIA_FETCH_FAILED,
-                     "could not be fetched: its server answered with status %ld.", status);
+        media_refuse(t, p, MEDIA_FAULT_FETCH, "could not be fetched: its server answered with status %ld.",
+                     status);
     else if (code == CURLE_OPERATION_TIMEDOUT)
-        media_refuse(t, p, REJECT_MEDIA_FETCH_FAILED, "could not be fetched within %u s (--media-timeout).",
+        media_refuse(t, p, MEDIA_FAULT_FETCH, "could not be fetched within %u s (--media-timeout).",
                      t->media->opts.timeout_s);
     else if (code == CURLE_TOO_MANY_REDIRECTS)
-        media_refuse(t, p, REJECT_MEDIA_FETCH_FAILED, "was redirected more than %d times.", REDIRECTS_MAX);
+        media_refuse(t, p, MEDIA_FAULT_FETCH, "was redirected more than %d times.", REDIRECTS_MAX);
     else
-        media_refuse(t, p, REJECT_MEDIA_FETCH_FAILED, "could not be fetched: %s.", curl_easy_strerror(code));
+        media_refuse(t, p, MEDIA_FAULT_FETCH, "could not be fetched: %s.", curl_easy_strerror(code));
     LOG_INFO("media_fetch_failed", "curl=%d status=%ld error=\"%s\"", (int)code, status, t->why.message);
 }
 

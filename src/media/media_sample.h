@@ -1,6 +1,6 @@
 /* media_sample.h - which frames of a video are sampled for the model (contract 4.5). Pure. */
-#ifndef PLATEAU_API_MEDIA_SAMPLE_H
-#define PLATEAU_API_MEDIA_SAMPLE_H
+#ifndef PLATEAU_MEDIA_MEDIA_SAMPLE_H
+#define PLATEAU_MEDIA_MEDIA_SAMPLE_H
 
 #include <stdint.h>
 

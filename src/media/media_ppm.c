@@ -1,5 +1,5 @@
 /* media_ppm.c - reads the header byte by byte, so that no byte of the pixels after it is taken with it. */
-#include "api/media_ppm.h"
+#include "media/media_ppm.h"
 
 #include <errno.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * present owner: by media_task_leave() while it is queued or done, by the worker otherwise. A video may take
  * a minute, so with several threads one is always left to images. Fetching has a thread of its own, so that a
  * slow remote server occupies no decoding thread. */
-#include "api/media_task.h"
+#include "media/media_task.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -107,7 +108,7 @@ static bool has_room(const struct media *m, const struct media_task *t)
            (m->queued_bytes == 0 || m->queued_bytes + t->bytes <= m->limit / QUEUE_PART);
 }
 
-bool media_submit(struct media_task *t, uint64_t tenant, struct reject *why)
+bool media_submit(struct media_task *t, uint64_t tenant, struct media_failure *why)
 {
     struct media *m = t->media;
     t->entry.fair.tenant = tenant;
@@ -128,12 +129,14 @@ bool media_submit(struct media_task *t, uint64_t tenant, struct reject *why)
     pthread_mutex_unlock(&m->lock);
     if (ok)
         return true;
-    why->retry_after_s = media_retry_after_s(m);
-    return reject_set(why, REJECT_BUSY, NULL,
-                      "%u requests with images wait to be decoded, %llu bytes together; at most %u may wait, "
-                      "with %llu bytes. Try again in %u s.",
-                      waiting, (unsigned long long)bytes, m->opts.tasks_max,
-                      (unsigned long long)(m->limit / QUEUE_PART), why->retry_after_s);
+    *why = (struct media_failure){.fault = MEDIA_FAULT_BUSY, .retry_after_s = media_retry_after_s(m)};
+    snprintf(
+        why->message, sizeof(why->message),
+        "%u requests with images wait to be decoded, %llu bytes together; at most %u may wait, with %llu "
+        "bytes. Try again in %u s.",
+        waiting, (unsigned long long)bytes, m->opts.tasks_max, (unsigned long long)(m->limit / QUEUE_PART),
+        why->retry_after_s);
+    return false;
 }
 
 static uint64_t bytes_left(const struct media_task *t)
@@ -192,7 +195,7 @@ void media_task_leave(struct media_task *t)
 
 static bool make_part(struct media_task *t, struct media_part *p)
 {
-    if (p->kind == REQUEST_IMAGE)
+    if (p->kind == MEDIA_IMAGE)
         return media_make_image(t, p);
     return p->listed ? media_make_frames(t, p) : media_make_video(t, p);
 }
@@ -206,7 +209,7 @@ static void work(struct media_task *t)
     t->work_ns += clock_now_ns() - began_ns;
     if (t->failed)
         return;
-    atomic_fetch_add(p->kind == REQUEST_VIDEO ? &t->media->videos_made : &t->media->images_made, 1);
+    atomic_fetch_add(p->kind == MEDIA_VIDEO ? &t->media->videos_made : &t->media->images_made, 1);
     atomic_fetch_add(&t->parts_done, 1);
     atomic_store(&t->frames, 0);
 }

@@ -18,11 +18,9 @@
  * scratch memory, and images until the last job that uses them ends. Its child `video` has the memory that a
  * video's process may take and the in-memory file that it reads. Queued bytes are at most half the limit. A
  * refused reservation fails its own request, never another. */
-#ifndef PLATEAU_API_MEDIA_H
-#define PLATEAU_API_MEDIA_H
+#ifndef PLATEAU_MEDIA_MEDIA_H
+#define PLATEAU_MEDIA_MEDIA_H
 
-#include "api/reject.h"
-#include "api/request.h"
 #include "base/arena.h"
 #include "base/err.h"
 #include "memory/ledger.h"
@@ -31,6 +29,41 @@
 
 struct media;
 struct media_task;
+
+enum media_kind { MEDIA_IMAGE, MEDIA_VIDEO };
+
+/* Why a part, or a task, was refused. */
+enum media_fault {
+    MEDIA_FAULT_MEMORY, /* a reservation of `wanted` bytes was refused; without a message */
+    MEDIA_FAULT_INVALID,
+    MEDIA_FAULT_TOO_LARGE, /* over a limit of one image or video */
+    MEDIA_FAULT_NOT_ALLOWED,
+    MEDIA_FAULT_FETCH,
+    MEDIA_FAULT_UNSUPPORTED,
+    MEDIA_FAULT_BUSY /* the queue is full */
+};
+
+#define MEDIA_AT_BYTES 64
+
+struct media_failure {
+    enum media_fault fault;
+    char at[MEDIA_AT_BYTES]; /* the part; empty: the whole task */
+    char message[768];       /* a sentence for the client: UTF-8 without control characters */
+    size_t wanted;
+    uint32_t retry_after_s; /* of MEDIA_FAULT_BUSY */
+};
+
+/* One image or video to be read. */
+struct media_input {
+    enum media_kind kind;
+    const char *at; /* its name in sentences: "messages[0].content[1]" */
+    bool listed;    /* a video as a list of its frames, else url_count is 1 */
+    double fps;     /* of a video: sampled frames per second, of a list: frames per second it has. NAN: not
+                     * given */
+    uint32_t url_count;
+    struct slice (*url)(const void *owner, uint32_t index);
+    const void *owner;
+};
 
 /* An option of 0 takes the default that stands beside it. */
 struct media_opts {
@@ -60,13 +93,12 @@ void media_stop(struct media *m);
 /* After the last image has been freed. NULL is fine. */
 void media_free(struct media *m);
 
-/* Makes a task of the request's images and videos. Bytes of data URLs are checked and copied, so the request
- * may drop them. `vision` is copied. False: `why` has the reason; if its kind is REJECT_NONE, a reservation
- * of *wanted bytes was refused. Any thread. */
-bool media_task_create(struct media *m, const struct request *r, const struct model_vision *vision,
-                       struct media_task **ret, size_t *wanted, struct reject *why);
-/* Hands the task to the service. False: the queue is full, and `why` is a 429. */
-bool media_submit(struct media_task *t, uint64_t tenant, struct reject *why);
+/* Makes a task of `count` images and videos, at most parts_max. Bytes of data URLs are checked and copied, so
+ * the caller may drop them. `vision` is copied. False: `why` has the reason. Any thread. */
+bool media_task_create(struct media *m, const struct media_input *inputs, uint32_t count,
+                       const struct model_vision *vision, struct media_task **ret, struct media_failure *why);
+/* Hands the task to the service. False: the queue is full, see `why`. */
+bool media_submit(struct media_task *t, uint64_t tenant, struct media_failure *why);
 /* NULL is fine. */
 void media_task_leave(struct media_task *t);
 
@@ -75,15 +107,12 @@ enum media_state media_task_state(const struct media_task *t);
 /* Clock time since which the task has waited for its fetch, or its first decoding, to begin. 0: it does not
  * wait for either. */
 uint64_t media_task_waits_since_ns(const struct media_task *t);
-/* Of a done task: NULL, or the reason why a part is not an image. Kind REJECT_NONE: memory was refused, see
- * media_task_wanted(). */
-const struct reject *media_task_failure(const struct media_task *t);
-/* Bytes of the last refused reservation. */
-size_t media_task_wanted(const struct media_task *t);
+/* Of a done task: NULL, or the reason why a part is not an image. */
+const struct media_failure *media_task_failure(const struct media_task *t);
 
 /* Result of one part of a task that is done and has not failed. */
 struct media_result {
-    enum request_media_kind kind;
+    enum media_kind kind;
     /* One for an image; for a video one for each pair of frames. Owned by the task. */
     struct image *const *images;
     const double *seconds; /* of a video: the time of each pair */

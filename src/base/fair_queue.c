@@ -5,7 +5,7 @@
  * taken from it. A tenant that comes back starts at the counter of the tenant taken from last, so that it has
  * no credit for the time it was away. Hence a counter that is not higher needs no memory: a new tenant takes
  * over the lowest counter without waiting entries. */
-#include "api/fair_queue.h"
+#include "base/fair_queue.h"
 
 #include "base/check.h"
 #include "base/hash.h"

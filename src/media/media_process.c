@@ -4,7 +4,7 @@
  * The server sets its limits right after the start; until then only its loader has run, which has not seen a
  * byte of the input. It leads a process group of its own, so all processes that it starts end with it. Its
  * low priority leaves a busy processor to other work. */
-#include "api/media_process.h"
+#include "media/media_process.h"
 
 #include "base/check.h"
 #include "base/clock.h"

@@ -3,7 +3,7 @@
  * The kernel keeps the path below the directory (openat2, RESOLVE_BENEATH): no "..", no link and no directory
  * that is moved meanwhile leads out of it. The first open takes the path only (O_PATH), so that no device and
  * no pipe is opened to learn its type. */
-#include "api/media_task.h"
+#include "media/media_task.h"
 
 #include "base/check.h"
 

@@ -1,7 +1,7 @@
 /* media_process.h - a program that reads a client's bytes: started without a shell, with limits, and ended
  * together with all processes that it has started. One thread at a time. */
-#ifndef PLATEAU_API_MEDIA_PROCESS_H
-#define PLATEAU_API_MEDIA_PROCESS_H
+#ifndef PLATEAU_MEDIA_MEDIA_PROCESS_H
+#define PLATEAU_MEDIA_MEDIA_PROCESS_H
 
 #include "base/err.h"
 

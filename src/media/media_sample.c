@@ -1,6 +1,6 @@
 /* media_sample.c - the reference's arithmetic in the reference's order: rounding decides between two
  * neighbouring frames. */
-#include "api/media_sample.h"
+#include "media/media_sample.h"
 
 #include "base/check.h"
 

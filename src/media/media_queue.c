@@ -1,5 +1,5 @@
 /* media_queue.c - keys, charges and lanes of the queue for decoding threads. */
-#include "api/media_queue.h"
+#include "media/media_queue.h"
 
 #include "base/check.h"
 

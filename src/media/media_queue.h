@@ -4,10 +4,10 @@
  * A tenant is charged the estimated decoding time of what a thread takes. The key of an entry is its arrival
  * plus the estimated time of its decoding, 10 s at most. So a small image overtakes large ones, and no entry
  * waits for one of its tenant that came more than 10 s after it. */
-#ifndef PLATEAU_API_MEDIA_QUEUE_H
-#define PLATEAU_API_MEDIA_QUEUE_H
+#ifndef PLATEAU_MEDIA_MEDIA_QUEUE_H
+#define PLATEAU_MEDIA_MEDIA_QUEUE_H
 
-#include "api/fair_queue.h"
+#include "base/fair_queue.h"
 
 #define MEDIA_AGING_NS 10000000000
 #define MEDIA_SMALL_NS 250000000

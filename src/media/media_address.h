@@ -1,6 +1,6 @@
 /* media_address.h - which addresses and URLs named by clients the server may connect to. Pure; any thread. */
-#ifndef PLATEAU_API_MEDIA_ADDRESS_H
-#define PLATEAU_API_MEDIA_ADDRESS_H
+#ifndef PLATEAU_MEDIA_MEDIA_ADDRESS_H
+#define PLATEAU_MEDIA_MEDIA_ADDRESS_H
 
 #include "base/slice.h"
 

@@ -1,5 +1,5 @@
 /* media_bytes.c - grows by mremap, so nothing is copied and no allocator keeps freed bytes. */
-#include "api/media_bytes.h"
+#include "media/media_bytes.h"
 
 #include "base/check.h"
 

@@ -1,14 +1,15 @@
-/* media_task.c - from a request's parts to a task. Parts that can be refused without decoding are refused
+/* media_task.c - from inputs to a task. Parts that can be refused without decoding are refused
  * here, on the caller's thread.
  *
  * A task has an arena of its own, so all of it is charged to the account `media` and freed as a whole. Bytes
  * of data URLs are decoded from the request's JSON here. In the service's queue they take none of the
  * request's memory, and are smaller than in JSON, where base64 adds a third. */
-#include "api/media_task.h"
+#include "media/media_task.h"
 
-#include "api/media_address.h"
+#include "media/media_address.h"
 
 #include "base/check.h"
+#include "text/utf8.h"
 #include "vision/data_url.h"
 
 #include <errno.h>
@@ -20,27 +21,40 @@
 #define ARENA_BYTES_MAX ((size_t)64 << 20)
 #define ARENA_GRAIN     ((size_t)16 << 10)
 
-bool media_refuse(struct media_task *t, const struct media_part *p, enum reject_kind kind, const char *format,
-                  ...)
+/* The first refusal stays. */
+static bool refuse(struct media_task *t, const struct media_part *p, enum media_fault fault,
+                   const char *between, const char *text)
+{
+    struct media_failure *why = &t->why;
+    t->failed = true;
+    if (why->fault != MEDIA_FAULT_MEMORY)
+        return false;
+    why->fault = fault;
+    snprintf(why->at, sizeof(why->at), "%s", p->at);
+    snprintf(why->message, sizeof(why->message), "%s%s%s", p->at, between, text);
+    utf8_clean(why->message);
+    return false;
+}
+
+bool media_refuse(struct media_task *t, const struct media_part *p, enum media_fault fault,
+                  const char *format, ...)
 {
     char text[600];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    t->failed = true;
-    return reject_set(&t->why, kind, p->at, "%s %s", p->at, text);
+    return refuse(t, p, fault, " ", text);
 }
 
 bool media_fail(struct media_task *t, const struct media_part *p, int r, const struct err *e)
 {
     t->failed = true;
     if (r == -ENOMEM)
-        t->wanted = media_refused_bytes();
+        t->why.wanted = media_refused_bytes();
     if (r == -ENOMEM || r == -ECANCELED)
         return false;
-    return reject_set(&t->why, r == -E2BIG ? REJECT_MEDIA_TOO_LARGE : REJECT_INVALID_MEDIA, p->at, "%s: %s",
-                      p->at, e->text);
+    return refuse(t, p, r == -E2BIG ? MEDIA_FAULT_TOO_LARGE : MEDIA_FAULT_INVALID, ": ", e->text);
 }
 
 bool media_make_room(struct media_task *t, struct media_part *p, uint32_t count)
@@ -64,7 +78,7 @@ static bool take_data(struct media_task *t, const struct media_part *p, struct m
     struct err e = {0};
     int r = data_url_parse(url, &u, &e);
     if (r == 0 && u.bytes_max > bytes_max && data_url_bytes(&u) > bytes_max)
-        return media_refuse(t, p, REJECT_MEDIA_TOO_LARGE,
+        return media_refuse(t, p, MEDIA_FAULT_TOO_LARGE,
                             "has %zu bytes; the limit is %zu (--max-media-bytes).", data_url_bytes(&u),
                             bytes_max);
     if (r == 0)
@@ -82,14 +96,14 @@ static bool take_url(struct media_task *t, const struct media_part *p, struct me
     bool file = slice_starts_any_case(url, SLICE("file:"));
     const char *fault = file ? NULL : media_url_fault(url);
     if (file && !o->dir)
-        return media_refuse(t, p, REJECT_MEDIA_NOT_ALLOWED,
+        return media_refuse(t, p, MEDIA_FAULT_NOT_ALLOWED,
                             "is a file: URL, and the server reads no files. Send a data URL, or start the "
                             "server with --media-dir.");
     if (fault)
-        return media_refuse(t, p, REJECT_INVALID_MEDIA,
+        return media_refuse(t, p, MEDIA_FAULT_INVALID,
                             "must be a URL of data, http, https or file; this one %s.", fault);
     if (!file && !o->allow_remote)
-        return media_refuse(t, p, REJECT_MEDIA_NOT_ALLOWED,
+        return media_refuse(t, p, MEDIA_FAULT_NOT_ALLOWED,
                             "is a remote URL, and the server fetches no remote media. Send a data URL, or "
                             "start the server with --allow-remote-media.");
     s->origin = file ? MEDIA_FROM_FILE : MEDIA_FROM_NETWORK;
@@ -98,23 +112,16 @@ static bool take_url(struct media_task *t, const struct media_part *p, struct me
     return s->url || media_fail(t, p, -ENOMEM, NULL);
 }
 
-static bool take_source(struct media_task *t, struct media_part *p, struct media_source *s,
-                        const json_t *source)
+static bool take_source(struct media_task *t, struct media_part *p, struct media_source *s, struct slice url)
 {
-    struct slice url = {json_string_value(source), json_string_length(source)};
     if (data_url_is(url))
         return take_data(t, p, s, url);
     if (memchr(url.ptr, 0, url.len))
-        return media_refuse(t, p, REJECT_INVALID_MEDIA, "has a zero byte in its URL.");
+        return media_refuse(t, p, MEDIA_FAULT_INVALID, "has a zero byte in its URL.");
     return take_url(t, p, s, url);
 }
 
 /* ---- parts ---- */
-
-static uint32_t sources_of(const struct request_media *m)
-{
-    return json_is_array(m->source) ? (uint32_t)json_array_size(m->source) : 1;
-}
 
 uint32_t media_frames_max(const struct media_task *t)
 {
@@ -131,61 +138,59 @@ struct smart_bounds media_video_bounds(const struct media_task *t, uint32_t fram
 
 static bool check_part(struct media_task *t, const struct media_part *p)
 {
-    if (p->kind == REQUEST_VIDEO && !t->vision.video_frames_max)
-        return media_refuse(t, p, REJECT_UNSUPPORTED_VALUE, "is a video, and this model takes images only.");
+    if (p->kind == MEDIA_VIDEO && !t->vision.video_frames_max)
+        return media_refuse(t, p, MEDIA_FAULT_UNSUPPORTED, "is a video, and this model takes images only.");
     if (p->listed && p->source_count > media_frames_max(t))
-        return media_refuse(t, p, REJECT_MEDIA_TOO_LARGE, "has %u frames; at most %u are supported.",
+        return media_refuse(t, p, MEDIA_FAULT_TOO_LARGE, "has %u frames; at most %u are supported.",
                             p->source_count, media_frames_max(t));
-    if (p->kind == REQUEST_VIDEO && !p->listed && !t->media->has_ffmpeg)
-        return media_refuse(t, p, REJECT_UNSUPPORTED_VALUE,
+    if (p->kind == MEDIA_VIDEO && !p->listed && !t->media->has_ffmpeg)
+        return media_refuse(t, p, MEDIA_FAULT_UNSUPPORTED,
                             "is a video, and the server has no ffmpeg to decode it (Debian's package "
                             "ffmpeg). Send its frames as a list of images.");
     return true;
 }
 
-static bool take_parts(struct media_task *t, const struct request *r)
+static bool take_parts(struct media_task *t, const struct media_input *inputs)
 {
     struct media_source *next = t->sources;
     for (uint32_t i = 0; i < t->part_count; i++) {
         struct media_part *p = &t->parts[i];
-        struct request_media m = request_media(r, i);
-        p->kind = m.kind;
-        p->fps = m.fps;
-        p->listed = json_is_array(m.source);
+        const struct media_input *in = &inputs[i];
+        p->kind = in->kind;
+        p->fps = in->fps;
+        p->listed = in->listed;
         p->sources = next;
-        p->source_count = sources_of(&m);
+        p->source_count = in->url_count;
         next += p->source_count;
-        snprintf(p->at, sizeof(p->at), "%s", m.at);
-        t->video |= p->kind == REQUEST_VIDEO;
+        snprintf(p->at, sizeof(p->at), "%s", in->at);
+        t->video |= p->kind == MEDIA_VIDEO;
         if (!check_part(t, p))
             return false;
         for (uint32_t k = 0; k < p->source_count; k++) {
             p->sources[k].part = i;
-            if (!take_source(t, p, &p->sources[k], p->listed ? json_array_get(m.source, k) : m.source))
+            if (!take_source(t, p, &p->sources[k], in->url(in->owner, k)))
                 return false;
         }
     }
     return true;
 }
 
-static struct media_task *make(struct media *m, const struct request *r)
+static struct media_task *make(struct media *m, const struct media_input *inputs, uint32_t count)
 {
     struct arena_opts opts = {.bytes_max = ARENA_BYTES_MAX, .grain = ARENA_GRAIN, .charge = &m->charge};
     struct arena *arena = NULL;
     uint32_t sources = 0;
-    for (uint32_t i = 0; i < request_media_count(r); i++) {
-        struct request_media part = request_media(r, i);
-        sources += sources_of(&part);
-    }
+    for (uint32_t i = 0; i < count; i++)
+        sources += inputs[i].url_count;
     if (arena_create(&opts, &arena) < 0)
         return NULL;
     struct media_task *t = ARENA_NEW(arena, struct media_task);
     if (t) {
         *t = (struct media_task){.media = m,
                                  .arena = arena,
-                                 .part_count = request_media_count(r),
+                                 .part_count = count,
                                  .source_count = sources,
-                                 .parts = ARENA_ARRAY(arena, struct media_part, request_media_count(r)),
+                                 .parts = ARENA_ARRAY(arena, struct media_part, count),
                                  .sources = ARENA_ARRAY(arena, struct media_source, sources)};
         list_init(&t->link);
         list_init(&t->entry.fair.link);
@@ -206,25 +211,21 @@ void media_task_free(struct media_task *t)
     arena_free(t->arena);
 }
 
-bool media_task_create(struct media *m, const struct request *r, const struct model_vision *vision,
-                       struct media_task **ret, size_t *wanted, struct reject *why)
+bool media_task_create(struct media *m, const struct media_input *inputs, uint32_t count,
+                       const struct model_vision *vision, struct media_task **ret, struct media_failure *why)
 {
-    if (request_media_count(r) > m->opts.parts_max)
-        return reject_set(why, REJECT_TOO_MANY_MEDIA, "messages",
-                          "The messages have %u images and videos; the limit is %u (--max-images).",
-                          request_media_count(r), m->opts.parts_max);
-    struct media_task *t = make(m, r);
+    ASSERT(count > 0 && count <= m->opts.parts_max);
+    struct media_task *t = make(m, inputs, count);
     if (!t) {
-        *wanted = media_refused_bytes();
+        *why = (struct media_failure){.wanted = media_refused_bytes()};
         return false;
     }
     t->vision = *vision;
-    if (take_parts(t, r)) {
+    if (take_parts(t, inputs)) {
         *ret = t;
         return true;
     }
     *why = t->why;
-    *wanted = t->wanted;
     media_task_free(t);
     return false;
 }
@@ -241,14 +242,9 @@ uint64_t media_task_waits_since_ns(const struct media_task *t)
     return atomic_load(&t->waits_since_ns);
 }
 
-const struct reject *media_task_failure(const struct media_task *t)
+const struct media_failure *media_task_failure(const struct media_task *t)
 {
     return t->failed ? &t->why : NULL;
-}
-
-size_t media_task_wanted(const struct media_task *t)
-{
-    return t->wanted;
 }
 
 uint32_t media_task_parts(const struct media_task *t)

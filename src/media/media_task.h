@@ -1,10 +1,10 @@
 /* media_task.h - the service and its tasks, for the files of the media service only. */
-#ifndef PLATEAU_API_MEDIA_TASK_H
-#define PLATEAU_API_MEDIA_TASK_H
+#ifndef PLATEAU_MEDIA_MEDIA_TASK_H
+#define PLATEAU_MEDIA_MEDIA_TASK_H
 
-#include "api/media.h"
-#include "api/media_bytes.h"
-#include "api/media_queue.h"
+#include "media/media.h"
+#include "media/media_bytes.h"
+#include "media/media_queue.h"
 #include "base/list.h"
 #include "base/thread_stack.h"
 #include "vision/smart_size.h"
@@ -13,7 +13,6 @@
 #include <stdatomic.h>
 
 #define MEDIA_THREADS_MAX 16
-#define MEDIA_AT_BYTES    64
 
 enum media_origin { MEDIA_FROM_BYTES, MEDIA_FROM_NETWORK, MEDIA_FROM_FILE };
 
@@ -25,7 +24,7 @@ struct media_source {
 };
 
 struct media_part {
-    enum request_media_kind kind;
+    enum media_kind kind;
     char at[MEDIA_AT_BYTES];
     bool listed; /* a video as a list of frames: each source is one */
     double fps;  /* NAN: not given */
@@ -59,9 +58,8 @@ struct media_task {
 
     atomic_bool stop; /* the fetch or decoder that works on it stops */
     /* Owned by the thread that works on it, then by the exchange that holds it. */
-    struct reject why;
+    struct media_failure why;
     bool failed;
-    size_t wanted;
     uint64_t work_ns;   /* decoding time up to now */
     uint32_t part_next; /* the first part that has not been decoded */
     /* Progress. */
@@ -101,10 +99,10 @@ struct media {
 size_t media_refused_bytes(void);
 
 /* Refuses a part: "messages[0].content[1] ...". Returns false. */
-bool media_refuse(struct media_task *t, const struct media_part *p, enum reject_kind kind, const char *format,
-                  ...) __attribute__((format(printf, 4, 5)));
+bool media_refuse(struct media_task *t, const struct media_part *p, enum media_fault fault,
+                  const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* Fails the task for `r`, the error of a call that filled `e`. -ENOMEM keeps the refused bytes for `wanted`
- * and, like -ECANCELED, has no message; other errors are a 400. Returns false. */
+ * and, like -ECANCELED, has no message. Returns false. */
 bool media_fail(struct media_task *t, const struct media_part *p, int r, const struct err *e);
 
 /* media_fetch.c: fetches all sources from the network, then calls media_fetched(). On a thread of its own. */

@@ -1,10 +1,10 @@
 /* media_ppm.h - frames that a process writes, one after the other, as binary PPM ("P6", 8 bits). One thread
  * at a time. */
-#ifndef PLATEAU_API_MEDIA_PPM_H
-#define PLATEAU_API_MEDIA_PPM_H
+#ifndef PLATEAU_MEDIA_MEDIA_PPM_H
+#define PLATEAU_MEDIA_MEDIA_PPM_H
 
-#include "api/media_bytes.h"
-#include "api/media_process.h"
+#include "media/media_bytes.h"
+#include "media/media_process.h"
 
 struct media_ppm {
     struct media_process *process; /* whose output is read */

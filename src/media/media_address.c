@@ -4,7 +4,7 @@
  * The guard checks the address of each connection right before it is made. So a name that resolves to another
  * address the second time, or a redirect, gains nothing. Of IPv6 only the range assigned to the public
  * (2000::/3) can pass, and NAT64 with a public IPv4 address inside. */
-#include "api/media_address.h"
+#include "media/media_address.h"
 
 #include "base/check.h"
 

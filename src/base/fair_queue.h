@@ -5,8 +5,8 @@
  *
  * Entries lie within their owners. The queue, 1.6 KiB, lies within its own and allocates nothing. Guarded by
  * the caller's lock. */
-#ifndef PLATEAU_API_FAIR_QUEUE_H
-#define PLATEAU_API_FAIR_QUEUE_H
+#ifndef PLATEAU_BASE_FAIR_QUEUE_H
+#define PLATEAU_BASE_FAIR_QUEUE_H
 
 #include "base/list.h"
 
