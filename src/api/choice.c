@@ -111,7 +111,7 @@ static bool streams(const struct choice *c)
 static void turn_to(struct choice *c, enum piece_kind kind)
 {
     if (streams(c) && c->pending != PIECE_NONE && c->pending != kind)
-        reply_flush_chat(c);
+        c->flush(c);
     c->pending = kind;
 }
 
@@ -120,7 +120,7 @@ static void begin_call(struct choice *c, uint32_t index, struct slice name)
     struct request_id random = request_id_draw();
     char text[33];
     if (streams(c) && c->pending != PIECE_NONE)
-        reply_flush_chat(c);
+        c->flush(c);
     request_id_text(random, text);
     snprintf(c->call_id, sizeof(c->call_id), "call_%.24s", text);
     c->call_index = index;

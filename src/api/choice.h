@@ -23,6 +23,7 @@ enum piece_kind { PIECE_NONE, PIECE_REASONING, PIECE_CONTENT, PIECE_CALL };
 struct choice {
     /* Set by the prep thread, then constant. */
     struct exchange *exchange;
+    void (*flush)(struct choice *c); /* streams: writes what is pending, before a piece of another kind */
     uint32_t index, prompt_index;
     struct request_id job_id;
     struct sampler_params sampling; /* its bias is the exchange's */

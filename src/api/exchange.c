@@ -409,6 +409,8 @@ static bool collect(struct exchange *x)
             reply_flush_completion(c);
         if (c->over && !c->finish_told) {
             c->finish_told = true;
+            if (chat)
+                reply_begin_chat(x);
             reply_finish(c);
         }
     }
@@ -464,6 +466,28 @@ static void end_with_model(struct exchange *x)
     fail(x, &why);
 }
 
+void exchange_look(struct exchange *x, uint64_t now_ns)
+{
+    switch (wait_look(x, now_ns)) {
+    case WAIT_GOES_ON:
+        return;
+    case WAIT_PREPARES:
+        /* The remaining work depends on the size of the rest of the request. Its images are not part of
+         * that. */
+        prep_put(x, x->memory.used);
+        return;
+    case WAIT_ANSWERS:
+        break;
+    }
+    audit_end(x);
+    if (x->reject.kind) {
+        answer_reject(x, &x->reject);
+        return;
+    }
+    x->succeeded = true;
+    answer(x);
+}
+
 void exchange_tick(struct exchange *x, uint64_t now_ns)
 {
     uint64_t keepalive_ns = x->api->live.keepalive_s * NS_PER_S,
@@ -476,7 +500,7 @@ void exchange_tick(struct exchange *x, uint64_t now_ns)
         http_request_close(x->http);
         return;
     }
-    wait_look(x, now_ns);
+    exchange_look(x, now_ns);
     /* A wake-up is lost when the mailbox is full; the tick is the second chance. */
     clear_wakes(x);
     exchange_pump(x);
@@ -539,7 +563,7 @@ void exchange_prepared(struct exchange *x)
         return;
     }
     if (x->waits) {
-        wait_look(x, clock_now_ns());
+        exchange_look(x, clock_now_ns());
         return;
     }
     if (x->request.ignored[0])
@@ -561,23 +585,6 @@ void exchange_prepared(struct exchange *x)
     /* Wake-ups from before this point found no exchange. */
     clear_wakes(x);
     exchange_pump(x);
-}
-
-void exchange_waited(struct exchange *x, bool again)
-{
-    if (again) {
-        /* The remaining work depends on the size of the rest of the request. Its images are not part of
-         * that. */
-        prep_put(x, x->memory.used);
-        return;
-    }
-    audit_end(x);
-    if (x->reject.kind) {
-        answer_reject(x, &x->reject);
-        return;
-    }
-    x->succeeded = true;
-    answer(x);
 }
 
 void exchange_cancel(struct exchange *x, const struct reject *why)

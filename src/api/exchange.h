@@ -118,8 +118,8 @@ void exchange_free(struct exchange *x);
 void exchange_receive(struct exchange *x);
 /* A prep thread returns it. */
 void exchange_prepared(struct exchange *x);
-/* Its wait is over. With `again` preparation continues; otherwise x->reject or x->reply is the answer. */
-void exchange_waited(struct exchange *x, bool again);
+/* While it waits: at each change of a model and at each tick. Continues or answers when the wait is over. */
+void exchange_look(struct exchange *x, uint64_t now_ns);
 /* Takes tokens and writes what the connection takes. */
 void exchange_pump(struct exchange *x);
 /* About every 250 ms. */

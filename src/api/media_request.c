@@ -6,7 +6,6 @@
 #include "api/media_request.h"
 
 #include "api/memory_refusal.h"
-#include "api/prompt.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -192,7 +191,7 @@ static bool expand(struct exchange *x, const struct media_marks *m, const struct
     if (!media_prompt_count(m, places, p->ids, p->count, &total, &images, &x->reject))
         return false;
     if (total > ids_max)
-        return prompt_too_long(x, ids_max);
+        return reject_too_long(&x->reject, "messages", x->model->max_model_len, ids_max);
     uint32_t *ids = request_memory_alloc(&x->memory, total * sizeof(*ids));
     p->images = request_memory_alloc(&x->memory, images * sizeof(*p->images));
     p->image_count = p->images ? images : 0;

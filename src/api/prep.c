@@ -8,6 +8,7 @@
 #include "api/media_request.h"
 #include "api/memory_refusal.h"
 #include "api/prompt.h"
+#include "api/reply.h"
 #include "api/resolve.h"
 #include "api/utility.h"
 #include "api/wait.h"
@@ -65,6 +66,7 @@ static bool make_choices(struct exchange *x)
     for (uint32_t i = 0; i < count; i++) {
         struct choice *c = &x->choices[i];
         choice_init(c, x, i, i / r->n);
+        c->flush = reply_flush_chat;
         c->sampling = sampling;
         c->sampling.seed = resolve_seed(r, drawn, i % r->n);
         /* The first job has the request's own id, so that both sides name it alike. */

@@ -23,13 +23,10 @@ static bool no_scratch(struct exchange *x, const struct arena *scratch)
     return no_memory(x);
 }
 
-bool prompt_too_long(struct exchange *x, uint32_t ids_max)
+static bool too_long(struct exchange *x, uint32_t ids_max)
 {
-    return reject_set(
-        &x->reject, REJECT_CONTEXT_LENGTH, x->request.messages ? "messages" : "prompt",
-        "This model's maximum context length is %u tokens (--max-model-len), and the prompt alone has "
-        "more than %u. Shorten it.",
-        x->model->max_model_len, ids_max);
+    return reject_too_long(&x->reject, x->request.messages ? "messages" : "prompt", x->model->max_model_len,
+                           ids_max);
 }
 
 /* ---- templates ---- */
@@ -108,7 +105,7 @@ static bool refuse_rendering(struct exchange *x, const struct arena *scratch, in
         return reject_set(&x->reject, REJECT_TEMPLATE_LIMIT, "messages",
                           "The chat template exceeded a limit: %s", e->text);
     case -EMSGSIZE:
-        return prompt_too_long(x, ids_max);
+        return too_long(x, ids_max);
     case -ECANCELED:
     case -ETIME:
         return reject_unwanted(&x->reject, r);
@@ -167,7 +164,7 @@ static bool refuse_encoding(struct exchange *x, const struct arena *scratch, int
 {
     switch (r) {
     case -E2BIG:
-        return prompt_too_long(x, ids_max);
+        return too_long(x, ids_max);
     case -EINVAL:
         return reject_value(&x->reject, "prompt", "The prompt is not valid text: %s", e->text);
     case -ECANCELED:
@@ -219,7 +216,7 @@ static bool take_ids(struct exchange *x, const json_t *list, struct prompt_ids *
     size_t count = json_array_size(list), i;
     const json_t *each;
     if (count > x->model->max_model_len)
-        return prompt_too_long(x, x->model->max_model_len);
+        return too_long(x, x->model->max_model_len);
     uint32_t *ids = request_memory_alloc(&x->memory, count * sizeof(*ids));
     if (!ids)
         return no_memory(x);

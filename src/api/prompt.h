@@ -16,9 +16,6 @@ bool prompt_render(struct exchange *x, struct arena *scratch, uint32_t ids_max, 
 bool prompt_encode(struct exchange *x, struct arena *scratch, struct slice text, const struct chat_cuts *cuts,
                    bool special, uint32_t ids_max, struct prompt_ids *ret);
 
-/* 400 context_length_exceeded; returns false. */
-bool prompt_too_long(struct exchange *x, uint32_t ids_max);
-
 /* From the request's messages: rendered, images placed, and encoded. */
 bool prompt_of_messages(struct exchange *x, struct arena *scratch, uint32_t ids_max, bool cut,
                         struct prompt_ids *ret);

@@ -134,6 +134,14 @@ bool reject_model(struct reject *r, struct slice id)
                       "The model \"%.*s\" does not exist. GET /v1/models lists the models.", SLICE_ARGS(id));
 }
 
+bool reject_too_long(struct reject *r, const char *param, uint32_t context, uint32_t ids_max)
+{
+    return reject_set(r, REJECT_CONTEXT_LENGTH, param,
+                      "This model's maximum context length is %u tokens (--max-model-len), and the prompt "
+                      "alone has more than %u. Shorten it.",
+                      context, ids_max);
+}
+
 bool reject_unwanted(struct reject *r, int why)
 {
     if (why != -ETIME)

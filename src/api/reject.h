@@ -91,6 +91,8 @@ bool reject_value(struct reject *r, const char *param, const char *format, ...)
 bool reject_unsupported(struct reject *r, const char *param, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* 400: the prompt has more than ids_max tokens, of a context of `context`. */
+bool reject_too_long(struct reject *r, const char *param, uint32_t context, uint32_t ids_max);
 /* 404: no model has this id. */
 bool reject_model(struct reject *r, struct slice id);
 

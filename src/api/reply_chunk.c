@@ -62,8 +62,6 @@ void reply_usage(struct exchange *x)
 void reply_finish(struct choice *c)
 {
     struct exchange *x = c->exchange;
-    if (x->kind == REQUEST_CHAT)
-        reply_begin_chat(x);
     reply_chunk_begin(x);
     buf_printf(&x->out,
                "{\"index\":%u,%s,\"logprobs\":null,\"finish_reason\":\"%s\",\"stop_reason\":", c->index,

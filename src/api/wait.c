@@ -197,35 +197,33 @@ static int look_for_unload(struct exchange *x, uint64_t now_ns)
 }
 
 /* When the images are ready, a prep thread continues; on an error the client gets the answer. */
-static void look_for_media(struct exchange *x, uint64_t now_ns)
+static enum wait_end look_for_media(struct exchange *x, uint64_t now_ns)
 {
     int r = media_request_look(x, now_ns);
     if (r == -EAGAIN)
-        return;
+        return WAIT_GOES_ON;
     x->waits = false;
-    exchange_waited(x, r == 0);
+    return r == 0 ? WAIT_PREPARES : WAIT_ANSWERS;
 }
 
-void wait_look(struct exchange *x, uint64_t now_ns)
+enum wait_end wait_look(struct exchange *x, uint64_t now_ns)
 {
     if (x->phase != EXCHANGE_WAITING || !x->http)
-        return;
-    if (x->media) {
-        look_for_media(x, now_ns);
-        return;
-    }
+        return WAIT_GOES_ON;
+    if (x->media)
+        return look_for_media(x, now_ns);
     if (x->waits_since_ns == 0)
         x->waits_since_ns = now_ns;
     int r = x->kind == REQUEST_UNLOAD ? look_for_unload(x, now_ns) : look_for_load(x, now_ns);
     if (r == -EAGAIN)
-        return;
+        return WAIT_GOES_ON;
     if (x->kind != REQUEST_UNLOAD)
         registry_unwant(registry_of(x), (uint32_t)x->model_index);
     x->waits = false;
     if (r == 0 && x->kind == REQUEST_LOAD)
         write_loaded(x);
     x->model = x->lease.model;
-    exchange_waited(x, r == 0 && !is_order(x));
+    return r == 0 && !is_order(x) ? WAIT_PREPARES : WAIT_ANSWERS;
 }
 
 void wait_done(struct exchange *x)

@@ -16,8 +16,13 @@ bool wait_find_model(struct exchange *x);
  * written already (true). */
 bool wait_order(struct exchange *x);
 
-/* Network thread. With x->waits: checks now, at each change of a model and at each tick. */
-void wait_look(struct exchange *x, uint64_t now_ns);
+/* Network thread. How the wait of an exchange goes on. */
+enum wait_end {
+    WAIT_GOES_ON,  /* or x does not wait */
+    WAIT_PREPARES, /* it is over, and a prep thread continues */
+    WAIT_ANSWERS   /* it is over, and x->reject or x->reply is the answer */
+};
+enum wait_end wait_look(struct exchange *x, uint64_t now_ns);
 /* Releases the place among the waiters and the lease. For every end; twice is fine. */
 void wait_done(struct exchange *x);
 
