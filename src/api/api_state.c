@@ -12,6 +12,7 @@
 bool api_engine_numbers(struct api *a, uint32_t index, struct engine_numbers *ret)
 {
     struct lease look;
+    ASSERT(index < api_model_count(a));
     *ret = (struct engine_numbers){.idle = true};
     if (registry_look(a->opts.registry, index, &look) < 0)
         return false;

@@ -7,7 +7,7 @@
 #include "media/media.h"
 #include "api/metrics.h"
 #include "api/prep_queue.h"
-#include "api/reject.h"
+#include "gen/reject.h"
 #include "api/request.h"
 #include "api/tenants.h"
 #include "api/watch.h"

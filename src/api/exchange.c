@@ -8,6 +8,7 @@
  * A wake-up can arrive for a stream that is released already (the job's last message crosses ours). So
  * streams are looked up by address, never dereferenced. */
 #include "api/exchange.h"
+#include "api/reject_http.h"
 
 #include "api/media_request.h"
 #include "api/memory_refusal.h"

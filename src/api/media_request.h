@@ -3,7 +3,7 @@
 #define PLATEAU_API_MEDIA_REQUEST_H
 
 #include "api/exchange.h"
-#include "api/media_prompt.h"
+#include "gen/media_prompt.h"
 
 /* On a prep thread, with the model leased. True: the request has no images, or they are ready. False:
  * x->waits for them, or x->reject has the reason. */

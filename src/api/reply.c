@@ -1,5 +1,6 @@
 /* reply.c - shared by chats and completions: logprobs, usage, errors inside a stream, the end. */
 #include "api/reply.h"
+#include "api/reject_http.h"
 
 #include "base/check.h"
 #include "http/sse.h"

@@ -8,8 +8,8 @@
 #ifndef PLATEAU_API_REQUEST_H
 #define PLATEAU_API_REQUEST_H
 
-#include "api/reject.h"
-#include "api/request_memory.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 #include "media/media.h"
 #include "sample/sampler.h"
 

@@ -1,6 +1,6 @@
 /* request_parse.c - the body as a whole: JSON, then the table of fields, then what several fields say
  * together. */
-#include "api/json_depth.h"
+#include "gen/json_depth.h"
 #include "api/request_fields.h"
 
 #include "base/check.h"

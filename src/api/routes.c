@@ -3,6 +3,7 @@
  * A refusal that needs only the header is decided there, so that the body is not read. A path that ends in a
  * slash matches all paths with that prefix: the rest is an id. So is the segment at a star. */
 #include "api/routes.h"
+#include "api/reject_http.h"
 
 #include "api/auth.h"
 #include "api/exchange.h"

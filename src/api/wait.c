@@ -1,5 +1,6 @@
 /* wait.c - every change walks all waiting exchanges: at most --max-requests, and changes are rare. */
 #include "api/wait.h"
+#include "api/reject_http.h"
 
 #include "api/media_request.h"
 

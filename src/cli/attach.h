@@ -7,7 +7,7 @@
 #ifndef PLATEAU_CLI_ATTACH_H
 #define PLATEAU_CLI_ATTACH_H
 
-#include "api/media_prompt.h"
+#include "gen/media_prompt.h"
 #include "base/mailbox.h"
 #include "cli/runtime.h"
 

@@ -2,6 +2,7 @@
  * Invariants: no crash; every refusal has a status and a sentence that make an envelope of valid JSON; an
  * accepted request is within its bounds; every byte is returned. */
 #include "api/request.h"
+#include "api/reject_http.h"
 #include "api/resolve.h"
 
 #include "base/check.h"

@@ -1,7 +1,8 @@
 /* test_api_request.c - bodies to checked values, or to the sentence that refuses them. */
 #include "test_ledger.h"
 
-#include "api/json_depth.h"
+#include "gen/json_depth.h"
+#include "api/reject_http.h"
 #include "api/request.h"
 #include "base/check.h"
 

@@ -3,7 +3,8 @@
 #include "test.h"
 
 #include "media/media_address.h"
-#include "api/media_prompt.h"
+#include "api/reject_http.h"
+#include "gen/media_prompt.h"
 #include "media/media_sample.h"
 #include "base/check.h"
 

@@ -1,7 +1,7 @@
 /* The table of errors: every kind has its row, and its row is consistent. */
 #include "test.h"
 
-#include "api/reject.h"
+#include "api/reject_http.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* json_depth.h - bounds on depth and memory of a JSON text, found before it is parsed. */
-#ifndef PLATEAU_API_JSON_DEPTH_H
-#define PLATEAU_API_JSON_DEPTH_H
+#ifndef PLATEAU_GEN_JSON_DEPTH_H
+#define PLATEAU_GEN_JSON_DEPTH_H
 
 #include "base/slice.h"
 

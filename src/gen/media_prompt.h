@@ -5,10 +5,10 @@
  * images may not have the placeholder's characters in any of its texts. Then each placeholder found is the
  * template's, and the k-th stands for the k-th part. If their number is not that of the parts, the request is
  * refused. */
-#ifndef PLATEAU_API_MEDIA_PROMPT_H
-#define PLATEAU_API_MEDIA_PROMPT_H
+#ifndef PLATEAU_GEN_MEDIA_PROMPT_H
+#define PLATEAU_GEN_MEDIA_PROMPT_H
 
-#include "api/reject.h"
+#include "gen/reject.h"
 #include "media/media.h"
 #include "engine/engine.h"
 #include "text/chat_cuts.h"

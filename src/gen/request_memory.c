@@ -9,9 +9,9 @@
  * jansson's lexer writes past its end when a block is refused in the middle of a token. So none is refused.
  * The parser reserves the maximum that a text can need before the first block. Each block comes out of that,
  * and the rest is returned. */
-#include "api/request_memory.h"
+#include "gen/request_memory.h"
 
-#include "api/json_depth.h"
+#include "gen/json_depth.h"
 #include "base/check.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* json_depth.c - one pass over the bytes each. */
-#include "api/json_depth.h"
+#include "gen/json_depth.h"
 
 #include "base/check.h"
 

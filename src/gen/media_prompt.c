@@ -3,7 +3,7 @@
  * Times of a video are written before tokenizing, as the reference does it: words before and after them
  * may share a token with them. The tokens of images, of which there may be ten thousand, are multiplied
  * after it. */
-#include "api/media_prompt.h"
+#include "gen/media_prompt.h"
 
 #include "base/check.h"
 

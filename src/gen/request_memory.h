@@ -3,10 +3,10 @@
  * Everything of a request that grows is charged and bounded here. Bytes are reserved in the account in grains
  * of 16 KiB, so that a JSON value of ten thousand small blocks does not take the ledger's lock ten thousand
  * times. One thread at a time: either a prep thread or the network thread owns a request. */
-#ifndef PLATEAU_API_REQUEST_MEMORY_H
-#define PLATEAU_API_REQUEST_MEMORY_H
+#ifndef PLATEAU_GEN_REQUEST_MEMORY_H
+#define PLATEAU_GEN_REQUEST_MEMORY_H
 
-#include "api/reject.h"
+#include "gen/reject.h"
 #include "base/buf.h"
 #include "base/wanted.h"
 #include "memory/ledger.h"

@@ -1,20 +1,17 @@
 /* reject.h - why a request gets no answer, in the client's terms.
  *
- * A client's mistake is a value, not an error of ours: the code that finds it fills one of these, and the
- * reply has it in OpenAI's envelope. A message names the mistake, the limit, and the remedy. */
-#ifndef PLATEAU_API_REJECT_H
-#define PLATEAU_API_REJECT_H
-
-#include "base/buf.h"
-#include "http/http_request.h"
+ * A client's mistake is a value, not an error of ours: the code that finds it fills one of these. A message
+ * names the mistake, the limit, and the remedy. An API maps the kind to its status and envelope
+ * (reject_http.h). */
+#ifndef PLATEAU_GEN_REJECT_H
+#define PLATEAU_GEN_REJECT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #define REJECT_PREPARATION_S 300 /* limit for one request's preparation */
 
-/* Every error of the API; reject.c has the row of each: status, code, type, sentence. Two kinds may share a
- * code where its status depends on the route. */
+/* Every error of a request, grouped by the HTTP status that it has. */
 enum reject_kind {
     REJECT_NONE,
     /* 400 */
@@ -73,16 +70,11 @@ struct reject {
     uint32_t retry_after_s; /* 0 = no such header */
 };
 
-/* HTTP's status; 0 for REJECT_NONE. */
-unsigned reject_status(const struct reject *r);
-/* As the client reads it, constant; NULL for REJECT_NONE. */
-const char *reject_code(const struct reject *r);
-
 /* Fills *r and returns false, so that a check is one line. The first error stays. `param` may be NULL. Text
  * quoted from a client is cut at a character's boundary and loses its control characters. */
 bool reject_set(struct reject *r, enum reject_kind kind, const char *param, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* The same with the kind's own sentence, which the table has. */
+/* The same with the kind's own sentence. */
 bool reject_as(struct reject *r, enum reject_kind kind);
 /* 400, code "invalid_value". */
 bool reject_value(struct reject *r, const char *param, const char *format, ...)
@@ -93,15 +85,7 @@ bool reject_unsupported(struct reject *r, const char *param, const char *format,
 
 /* 400: the prompt has more than ids_max tokens, of a context of `context`. */
 bool reject_too_long(struct reject *r, const char *param, uint32_t context, uint32_t ids_max);
-/* 404: no model has this id. */
-bool reject_model(struct reject *r, struct slice id);
-
 /* The error of a result of wanted_look(): 499, or 503 when preparation took too long. */
 bool reject_unwanted(struct reject *r, int why);
-
-/* {"error":{"message","type","param","code"}} */
-void reject_write(const struct reject *r, struct buf *ret);
-/* Sends it with its headers. Network thread. */
-void reject_respond(const struct reject *why, struct http_request *r);
 
 #endif
