@@ -53,8 +53,8 @@ int choice_open(struct choice *c)
     struct exchange *x = c->exchange;
     const struct request *r = &x->request;
     if (x->model->tokenizer)
-        detok_init(&c->detok, x->model->tokenizer, r->skip_special_tokens);
-    if (r->sampling.prompt_logprobs >= 0)
+        detok_init(&c->detok, x->model->tokenizer, r->gen.skip_special_tokens);
+    if (r->gen.sampling.prompt_logprobs >= 0)
         c->prompt_left = x->prompts[c->prompt_index].count;
     if (x->kind != REQUEST_CHAT)
         return 0;
@@ -69,8 +69,8 @@ int choice_open(struct choice *c)
     struct chat_parser_opts opts = {
         .format = x->model->format,
         .in_reasoning = x->prompts[c->prompt_index].in_reasoning,
-        .parse_tools = r->tools != NULL,
-        .tools = r->tools,
+        .parse_tools = r->gen.tools != NULL,
+        .tools = r->gen.tools,
         .bytes_max = TEXT_BYTES_MAX,
         .charge = &charge,
         .sink = on_event,
@@ -150,7 +150,7 @@ static void on_event(void *arg, const struct chat_event *event)
     struct choice *c = arg;
     bool call = event->kind != CHAT_REASONING && event->kind != CHAT_CONTENT;
     /* parallel_tool_calls false: the first call is the reply's, as the client asked. */
-    if (call && event->index > 0 && !c->exchange->request.parallel_tool_calls)
+    if (call && event->index > 0 && !c->exchange->request.gen.parallel_tool_calls)
         return;
     switch (event->kind) {
     case CHAT_REASONING:
@@ -202,8 +202,8 @@ static size_t certain_bytes(const struct choice *c, size_t old)
     struct slice held = buf_slice(&c->held);
     const struct request *r = &c->exchange->request;
     size_t certain = held.len;
-    for (uint32_t i = 0; i < r->stop_count; i++) {
-        struct slice stop = r->stops[i];
+    for (uint32_t i = 0; i < r->gen.stop_count; i++) {
+        struct slice stop = r->gen.stops[i];
         size_t from = old >= stop.len ? old - stop.len + 1 : 0;
         certain = MIN_OF(certain, slice_find(held, stop, from));
         size_t tail = MIN_OF(held.len, stop.len - 1);
@@ -269,7 +269,7 @@ static void note_completion_logprob(struct choice *c, const struct stream_token 
 static void note_logprob(struct choice *c, const struct stream_token *t)
 {
     const struct exchange *x = c->exchange;
-    uint32_t top_max = (uint32_t)x->request.sampling.top_logprobs;
+    uint32_t top_max = (uint32_t)x->request.gen.sampling.top_logprobs;
     if (x->kind == REQUEST_CHAT) {
         comma(&c->logprobs);
         reply_write_chat_logprob(x->model->tokenizer, t, top_max, &c->logprobs);
@@ -294,7 +294,8 @@ static void write_prompt_entry(struct choice *c, uint32_t id, float logprob, uin
 static void note_prompt_logprob(struct choice *c, const struct stream_token *t)
 {
     struct buf *b = &c->prompt_logprobs;
-    uint32_t count = MIN_OF(t->top_count, (uint32_t)c->exchange->request.sampling.prompt_logprobs), rank = 0;
+    uint32_t count = MIN_OF(t->top_count, (uint32_t)c->exchange->request.gen.sampling.prompt_logprobs),
+             rank = 0;
     comma(b);
     if (isnan(t->logprob)) {
         buf_puts(b, "null"); /* the first token has no predecessor */
@@ -342,7 +343,7 @@ static void on_token(struct choice *c, const struct stream_token *t)
         comma(&c->ids);
         buf_printf(&c->ids, "%u", t->id);
     }
-    if (x->request.sampling.logprobs)
+    if (x->request.gen.sampling.logprobs)
         note_logprob(c, t);
     /* The token that ends the sequence, an end token or a stop id, is not text. */
     if (ends_row(c, t->id) || !x->model->tokenizer)
@@ -363,8 +364,8 @@ static void on_finish(struct choice *c)
     size_t end = c->held.len;
     if (f->reason == FINISH_STOP && f->stopped_by_string) {
         size_t keep = 0;
-        if (c->exchange->request.include_stop && f->stop_index < c->exchange->request.stop_count)
-            keep = c->exchange->request.stops[f->stop_index].len;
+        if (c->exchange->request.gen.include_stop && f->stop_index < c->exchange->request.gen.stop_count)
+            keep = c->exchange->request.gen.stops[f->stop_index].len;
         uint64_t cut = f->text_bytes + keep;
         end = cut < c->held_from ? 0 : (size_t)MIN_OF(cut - c->held_from, (uint64_t)c->held.len);
     }
@@ -426,10 +427,10 @@ void choice_write_stop_reason(const struct choice *c, struct buf *ret)
     const struct stream_finish *f = &c->finish;
     const struct request *r = &c->exchange->request;
     bool asked = false;
-    for (uint32_t i = 0; i < r->stop_id_count; i++)
-        asked = asked || r->stop_ids[i] == f->stop_token;
-    if (c->over && f->reason == FINISH_STOP && f->stopped_by_string && f->stop_index < r->stop_count)
-        json_write_string(ret, r->stops[f->stop_index]);
+    for (uint32_t i = 0; i < r->gen.stop_id_count; i++)
+        asked = asked || r->gen.stop_ids[i] == f->stop_token;
+    if (c->over && f->reason == FINISH_STOP && f->stopped_by_string && f->stop_index < r->gen.stop_count)
+        json_write_string(ret, r->gen.stops[f->stop_index]);
     else if (c->over && f->reason == FINISH_STOP && !f->stopped_by_string && asked)
         buf_printf(ret, "%u", f->stop_token);
     else

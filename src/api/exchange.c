@@ -399,7 +399,7 @@ static bool flush(struct exchange *x)
 static bool collect(struct exchange *x)
 {
     bool chat = x->kind == REQUEST_CHAT;
-    uint32_t batch = x->request.sampling.logprobs ? BATCH_TOKENS_LOGPROBS : BATCH_TOKENS;
+    uint32_t batch = x->request.gen.sampling.logprobs ? BATCH_TOKENS_LOGPROBS : BATCH_TOKENS;
     for (uint32_t i = 0; i < x->choice_count; i++) {
         struct choice *c = &x->choices[i];
         if (!take(x, c, batch))

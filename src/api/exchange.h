@@ -133,7 +133,7 @@ void exchange_cancel(struct exchange *x, const struct reject *why);
 static inline bool exchange_is_exact(const struct exchange *x)
 {
     return x->kind > REQUEST_COMPLETION || !x->model || !x->model->drafting.optimistic ||
-           !x->request.speculative;
+           !x->request.gen.speculative;
 }
 
 /* The choice of a stream that sent a wake-up. NULL: the stream has been released. */

@@ -130,7 +130,8 @@ static struct media_marks marks_of(const struct exchange *x)
 
 static bool check_texts(struct exchange *x, const struct media_marks *m)
 {
-    const json_t *const texts[] = {x->request.messages, x->request.tools, x->request.template_kwargs};
+    const json_t *const texts[] = {x->request.gen.messages, x->request.gen.tools,
+                                   x->request.gen.template_kwargs};
     for (size_t i = 0; i < COUNT_OF(texts); i++)
         if (texts[i] && media_prompt_forged(m, texts[i]))
             return reject_value(&x->reject, "messages",

@@ -9,7 +9,7 @@
 #include "api/memory_refusal.h"
 #include "api/prompt.h"
 #include "api/reply.h"
-#include "api/resolve.h"
+#include "gen/resolve.h"
 #include "api/utility.h"
 #include "api/wait.h"
 
@@ -48,16 +48,16 @@ static bool make_choices(struct exchange *x)
     const struct request *r = &x->request;
     struct sampler_params sampling;
     uint64_t drawn;
-    uint32_t bias_count = (uint32_t)json_object_size(r->logit_bias);
+    uint32_t bias_count = (uint32_t)json_object_size(r->gen.logit_bias);
     if (bias_count > 0) {
         x->bias = request_memory_alloc(&x->memory, bias_count * sizeof(*x->bias));
         if (!x->bias)
             return out_of_memory(x);
         x->bias_count = bias_count;
     }
-    if (!resolve_sampling(r, x->model, x->bias, &sampling, &x->reject))
+    if (!resolve_sampling(&r->gen, x->model, x->bias, &sampling, &x->reject))
         return false;
-    uint32_t count = x->prompt_count * r->n;
+    uint32_t count = x->prompt_count * r->gen.n;
     x->choices = request_memory_alloc(&x->memory, count * sizeof(*x->choices));
     if (!x->choices)
         return out_of_memory(x);
@@ -65,10 +65,10 @@ static bool make_choices(struct exchange *x)
     rng_secret(&drawn, sizeof(drawn));
     for (uint32_t i = 0; i < count; i++) {
         struct choice *c = &x->choices[i];
-        choice_init(c, x, i, i / r->n);
+        choice_init(c, x, i, i / r->gen.n);
         c->flush = reply_flush_chat;
         c->sampling = sampling;
-        c->sampling.seed = resolve_seed(r, drawn, i % r->n);
+        c->sampling.seed = resolve_seed(&r->gen, drawn, i % r->gen.n);
         /* The first job has the request's own id, so that both sides name it alike. */
         c->job_id = i == 0 ? x->id : request_id_draw();
     }
@@ -127,20 +127,20 @@ static struct job_spec spec_of(struct exchange *x, const struct choice *c)
         .prompt = p->ids,
         .prompt_count = p->count,
         .max_tokens = c->max_tokens,
-        .priority = MIN_OF(MAX_OF(x->request.priority, x->priority_first), x->priority_last),
-        .cache_salt = slice_of(x->request.cache_salt),
+        .priority = MIN_OF(MAX_OF(x->request.gen.priority, x->priority_first), x->priority_last),
+        .cache_salt = slice_of(x->request.gen.cache_salt),
         .tenant = x->tenant,
         .weight = x->weight,
         .cuts = p->cuts,
         .cut_count = p->cut_count,
         .sampling = c->sampling,
-        .stops = x->request.stops,
-        .stop_count = x->request.stop_count,
-        .speculative = x->request.speculative,
-        .whole = !x->request.stream,
+        .stops = x->request.gen.stops,
+        .stop_count = x->request.gen.stop_count,
+        .speculative = x->request.gen.speculative,
+        .whole = x->request.gen.whole,
         .images = p->images,
         .image_count = p->image_count,
-        .prompt_logprobs = x->request.sampling.prompt_logprobs >= 0,
+        .prompt_logprobs = x->request.gen.sampling.prompt_logprobs >= 0,
     };
 }
 
@@ -174,7 +174,7 @@ static bool resolve_lengths(struct exchange *x)
 {
     for (uint32_t i = 0; i < x->choice_count; i++) {
         struct choice *c = &x->choices[i];
-        if (!resolve_max_tokens(&x->request, x->model, max_tokens_default(x),
+        if (!resolve_max_tokens(&x->request.gen, x->model, max_tokens_default(x),
                                 x->prompts[c->prompt_index].count, &c->max_tokens, &x->reject))
             return false;
         x->max_tokens = MAX_OF(x->max_tokens, c->max_tokens);
@@ -193,7 +193,7 @@ static bool check_room(struct exchange *x)
         bytes += room.job_bytes;
     }
     if (x->choice_count > room.jobs_max)
-        return reject_value(&x->reject, x->request.n > 1 ? "n" : "prompt",
+        return reject_value(&x->reject, x->request.gen.n > 1 ? "n" : "prompt",
                             "The request asks for %u choices (prompts x n), but at most %u can run and wait "
                             "together (--max-num-seqs and --max-queue). Send several requests.",
                             x->choice_count, room.jobs_max);
@@ -222,7 +222,7 @@ static bool submit_all(struct exchange *x)
 
 static bool check_stops(struct exchange *x)
 {
-    if (x->request.stop_count == 0 || x->model->tokenizer)
+    if (x->request.gen.stop_count == 0 || x->model->tokenizer)
         return true;
     return reject_unsupported(
         &x->reject, "stop",

@@ -25,8 +25,8 @@ static bool no_scratch(struct exchange *x, const struct arena *scratch)
 
 static bool too_long(struct exchange *x, uint32_t ids_max)
 {
-    return reject_too_long(&x->reject, x->request.messages ? "messages" : "prompt", x->model->max_model_len,
-                           ids_max);
+    return reject_too_long(&x->reject, x->request.gen.messages ? "messages" : "prompt",
+                           x->model->max_model_len, ids_max);
 }
 
 /* ---- templates ---- */
@@ -35,7 +35,7 @@ static bool too_long(struct exchange *x, uint32_t ids_max)
  * configuration is shared. */
 static bool add_model_kwargs(struct exchange *x)
 {
-    json_t *given = x->request.template_kwargs;
+    json_t *given = x->request.gen.template_kwargs;
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)x->model->template_kwargs, key, value) {
@@ -50,8 +50,8 @@ static bool add_model_kwargs(struct exchange *x)
 static bool add_kwargs(struct exchange *x)
 {
     struct request *r = &x->request;
-    const char *effort = r->reasoning_effort;
-    int thinking = r->enable_thinking;
+    const char *effort = r->gen.reasoning_effort;
+    int thinking = r->gen.enable_thinking;
     if (effort && !chat_template_mentions(x->model->template, SLICE("reasoning_effort"))) {
         if (strcmp(effort, "none") != 0 ||
             !chat_template_mentions(x->model->template, SLICE("enable_thinking")))
@@ -67,17 +67,16 @@ static bool add_kwargs(struct exchange *x)
     }
     if (!effort && thinking < 0 && !x->model->template_kwargs)
         return true;
-    if (!r->template_kwargs) {
-        r->template_kwargs = json_object();
-        if (!r->template_kwargs ||
-            json_object_set_new(r->root, "chat_template_kwargs", r->template_kwargs) < 0)
+    if (!r->gen.template_kwargs) {
+        r->gen.template_kwargs = json_object();
+        if (!r->gen.template_kwargs)
             return no_memory(x);
     }
-    if (effort && !json_object_get(r->template_kwargs, "reasoning_effort") &&
-        json_object_set_new(r->template_kwargs, "reasoning_effort", json_string(effort)) < 0)
+    if (effort && !json_object_get(r->gen.template_kwargs, "reasoning_effort") &&
+        json_object_set_new(r->gen.template_kwargs, "reasoning_effort", json_string(effort)) < 0)
         return no_memory(x);
-    if (thinking >= 0 && !json_object_get(r->template_kwargs, "enable_thinking") &&
-        json_object_set_new(r->template_kwargs, "enable_thinking", json_boolean(thinking)) < 0)
+    if (thinking >= 0 && !json_object_get(r->gen.template_kwargs, "enable_thinking") &&
+        json_object_set_new(r->gen.template_kwargs, "enable_thinking", json_boolean(thinking)) < 0)
         return no_memory(x);
     return add_model_kwargs(x);
 }
@@ -88,7 +87,7 @@ static bool check_kwargs(struct exchange *x)
     static const char *const ours[] = {"messages",  "tools",    "documents", "add_generation_prompt",
                                        "bos_token", "eos_token"};
     for (size_t i = 0; i < COUNT_OF(ours); i++)
-        if (json_object_get(x->request.template_kwargs, ours[i]))
+        if (json_object_get(x->request.gen.template_kwargs, ours[i]))
             return reject_value(&x->reject, "chat_template_kwargs",
                                 "chat_template_kwargs must not set \"%s\": the server sets it.", ours[i]);
     return true;
@@ -129,10 +128,10 @@ bool prompt_render(struct exchange *x, struct arena *scratch, uint32_t ids_max, 
     if (!ok)
         return false;
     struct chat_template_input in = {
-        .messages = x->request.messages,
-        .tools = x->request.tools,
-        .kwargs = x->request.template_kwargs,
-        .add_generation_prompt = x->request.add_generation_prompt,
+        .messages = x->request.gen.messages,
+        .tools = x->request.gen.tools,
+        .kwargs = x->request.gen.template_kwargs,
+        .add_generation_prompt = x->request.gen.add_generation_prompt,
         .now_s = x->created_s,
     };
     if (m->tokenizer) {
@@ -240,10 +239,10 @@ bool prompt_of_messages(struct exchange *x, struct arena *scratch, uint32_t ids_
     struct chat_cuts cuts = {.count = 0};
     struct buf text;
     buf_init(&text, SIZE_MAX / 4, &charge);
-    bool ok =
-        prompt_render(x, scratch, ids_max, &text, cut ? &cuts : NULL) &&
-        media_request_text(x, &text, &cuts) &&
-        prompt_encode(x, scratch, buf_slice(&text), &cuts, x->request.add_special_tokens > 0, ids_max, ret);
+    bool ok = prompt_render(x, scratch, ids_max, &text, cut ? &cuts : NULL) &&
+              media_request_text(x, &text, &cuts) &&
+              prompt_encode(x, scratch, buf_slice(&text), &cuts, x->request.gen.add_special_tokens > 0,
+                            ids_max, ret);
     if (ok)
         ret->in_reasoning = chat_prompt_in_reasoning(buf_slice(&text));
     buf_done(&text);
@@ -255,23 +254,23 @@ static bool make_one(struct exchange *x, struct arena *scratch, const json_t *pr
     if (json_is_array(prompt))
         return take_ids(x, prompt, ret);
     struct slice text = {json_string_value(prompt), json_string_length(prompt)};
-    return prompt_encode(x, scratch, text, NULL, x->request.add_special_tokens != 0, x->model->max_model_len,
-                         ret);
+    return prompt_encode(x, scratch, text, NULL, x->request.gen.add_special_tokens != 0,
+                         x->model->max_model_len, ret);
 }
 
 bool prompt_make(struct exchange *x, struct arena *scratch)
 {
     const struct request *r = &x->request;
-    uint32_t count = r->messages ? 1 : r->prompt_count;
+    uint32_t count = r->gen.messages ? 1 : r->gen.prompt_count;
     x->prompts = request_memory_alloc(&x->memory, count * sizeof(*x->prompts));
     if (!x->prompts)
         return no_memory(x);
     x->prompt_count = count;
-    if (r->messages)
+    if (r->gen.messages)
         return prompt_of_messages(x, scratch, x->model->max_model_len, true, &x->prompts[0]);
-    bool several = json_is_array(r->prompt) && !json_is_integer(json_array_get(r->prompt, 0));
+    bool several = json_is_array(r->gen.prompt) && !json_is_integer(json_array_get(r->gen.prompt, 0));
     for (uint32_t i = 0; i < count; i++) {
-        const json_t *prompt = several ? json_array_get(r->prompt, i) : r->prompt;
+        const json_t *prompt = several ? json_array_get(r->gen.prompt, i) : r->gen.prompt;
         if (!make_one(x, scratch, prompt, &x->prompts[i]))
             return false;
     }

@@ -86,7 +86,7 @@ void reply_write_usage(const struct exchange *x, struct buf *ret)
         const struct choice *c = &x->choices[i];
         completion += c->over ? c->finish.completion_tokens : c->tokens;
         reasoning += c->reasoning_tokens;
-        if (c->over && c->index % x->request.n == 0)
+        if (c->over && c->index % x->request.gen.n == 0)
             cached += c->finish.cached_tokens;
     }
     buf_printf(ret,

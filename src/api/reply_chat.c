@@ -27,7 +27,7 @@ static void write_message(const struct choice *c, struct buf *ret)
 
 static void write_logprobs(const struct choice *c, struct buf *ret)
 {
-    if (!c->exchange->request.sampling.logprobs) {
+    if (!c->exchange->request.gen.sampling.logprobs) {
         buf_puts(ret, ",\"logprobs\":null");
         return;
     }
@@ -50,7 +50,7 @@ static void write_choice(const struct choice *c, struct buf *ret)
 void reply_write_chat(struct exchange *x, struct buf *ret)
 {
     reply_write_whole(x, write_choice, ret);
-    if (x->request.sampling.prompt_logprobs >= 0) {
+    if (x->request.gen.sampling.prompt_logprobs >= 0) {
         buf_putc(ret, ',');
         reply_write_list("prompt_logprobs", &x->choices[0].prompt_logprobs, ret);
     }

@@ -5,7 +5,7 @@
 
 static void write_logprobs(const struct choice *c, struct buf *ret)
 {
-    if (!c->exchange->request.sampling.logprobs) {
+    if (!c->exchange->request.gen.sampling.logprobs) {
         buf_puts(ret, ",\"logprobs\":null");
         return;
     }
@@ -28,7 +28,7 @@ static void write_choice(const struct choice *c, struct buf *ret)
     write_logprobs(c, ret);
     buf_printf(ret, ",\"finish_reason\":\"%s\",\"stop_reason\":", choice_finish_reason(c));
     choice_write_stop_reason(c, ret);
-    if (x->request.sampling.prompt_logprobs >= 0) {
+    if (x->request.gen.sampling.prompt_logprobs >= 0) {
         buf_putc(ret, ',');
         reply_write_list("prompt_logprobs", &c->prompt_logprobs, ret);
     }

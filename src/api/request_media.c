@@ -173,7 +173,7 @@ json_t *request_media_read(const json_t *part, const char *at, struct reject *wh
 
 uint32_t request_media_count(const struct request *r)
 {
-    return (uint32_t)json_array_size(r->media);
+    return (uint32_t)json_array_size(r->gen.media);
 }
 
 /* The source is a string, or of a video a list of strings: its frames. Never empty. */
@@ -185,7 +185,7 @@ static struct slice url_of(const void *owner, uint32_t index)
 
 struct media_input request_media(const struct request *r, uint32_t index)
 {
-    const json_t *entry = json_array_get(r->media, index), *source = json_object_get(entry, "source");
+    const json_t *entry = json_array_get(r->gen.media, index), *source = json_object_get(entry, "source");
     double fps = json_real_value(json_object_get(entry, "fps"));
     return (struct media_input){
         .kind = (enum media_kind)json_integer_value(json_object_get(entry, "kind")),
@@ -202,6 +202,6 @@ void request_drop_sources(struct request *r)
 {
     size_t i;
     json_t *entry;
-    json_array_foreach(r->media, i, entry)
+    json_array_foreach(r->gen.media, i, entry)
         json_object_del(entry, "source");
 }

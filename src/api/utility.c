@@ -63,7 +63,7 @@ static bool write_tokens(struct exchange *x, const struct prompt_ids *p)
 
 bool utility_tokenize(struct exchange *x, struct arena *scratch)
 {
-    const json_t *prompt = x->request.prompt;
+    const json_t *prompt = x->request.gen.prompt;
     /* Counting is the purpose: a text longer than the context is counted too, and an empty one has no
      * tokens. */
     if (prompt && json_string_length(prompt) == 0) {
@@ -73,7 +73,7 @@ bool utility_tokenize(struct exchange *x, struct arena *scratch)
     struct prompt_ids ids = {0};
     bool ok = prompt ? prompt_encode(x, scratch,
                                      (struct slice){json_string_value(prompt), json_string_length(prompt)},
-                                     NULL, x->request.add_special_tokens != 0, UINT32_MAX, &ids)
+                                     NULL, x->request.gen.add_special_tokens != 0, UINT32_MAX, &ids)
                      : prompt_of_messages(x, scratch, UINT32_MAX, false, &ids);
     if (!ok) {
         request_memory_free(&x->memory, ids.ids, ids.count * sizeof(uint32_t));

@@ -51,7 +51,7 @@ static void check_messages(const struct request *r)
     uint32_t media = 0;
     size_t i;
     const json_t *m;
-    json_array_foreach(r->messages, i, m) {
+    json_array_foreach(r->gen.messages, i, m) {
         ASSERT(json_is_string(json_object_get(m, "role")));
         media += check_content(json_object_get(m, "content"));
     }
@@ -74,15 +74,15 @@ static void check_media(struct request *r)
 
 static void check_accepted(const struct request *r)
 {
-    const struct request_sampling *s = &r->sampling;
+    const struct gen_sampling *s = &r->gen.sampling;
     ASSERT(isnan(s->temperature) || (s->temperature >= 0 && s->temperature <= 2));
     ASSERT(isnan(s->top_p) || (s->top_p > 0 && s->top_p <= 1));
-    ASSERT(r->n >= 1 && (uint64_t)r->n * r->prompt_count <= 8);
-    ASSERT(r->stop_count <= REQUEST_STOPS_MAX && r->stop_id_count <= SAMPLER_STOP_MAX);
+    ASSERT(r->gen.n >= 1 && (uint64_t)r->gen.n * r->gen.prompt_count <= 8);
+    ASSERT(r->gen.stop_count <= GEN_STOPS_MAX && r->gen.stop_id_count <= SAMPLER_STOP_MAX);
     ASSERT(s->top_logprobs >= 0 && s->top_logprobs <= SAMPLER_TOP_MAX);
-    for (uint32_t i = 0; i < r->stop_count; i++)
-        ASSERT(r->stops[i].len >= 1 && r->stops[i].len <= REQUEST_STOP_BYTES_MAX);
-    if (r->messages)
+    for (uint32_t i = 0; i < r->gen.stop_count; i++)
+        ASSERT(r->gen.stops[i].len >= 1 && r->gen.stops[i].len <= REQUEST_STOP_BYTES_MAX);
+    if (r->gen.messages)
         check_messages(r);
 }
 

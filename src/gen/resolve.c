@@ -1,5 +1,5 @@
 /* resolve.c - defaults, and the bounds that depend on the model. */
-#include "api/resolve.h"
+#include "gen/resolve.h"
 
 #include "base/check.h"
 #include "base/rng.h"
@@ -30,7 +30,7 @@ static bool add_stop_id(struct sampler_params *p, uint32_t id, uint32_t vocab, c
     return true;
 }
 
-static bool add_stops(const struct request *r, const struct served_model *m, struct sampler_params *p,
+static bool add_stops(const struct gen_request *r, const struct served_model *m, struct sampler_params *p,
                       struct reject *why)
 {
     uint32_t vocab = m->shape->vocab;
@@ -44,7 +44,7 @@ static bool add_stops(const struct request *r, const struct served_model *m, str
     return true;
 }
 
-static bool add_bias(const struct request *r, const struct served_model *m, struct logit_bias *bias,
+static bool add_bias(const struct gen_request *r, const struct served_model *m, struct logit_bias *bias,
                      struct sampler_params *p, struct reject *why)
 {
     const char *key;
@@ -63,11 +63,11 @@ static bool add_bias(const struct request *r, const struct served_model *m, stru
     return true;
 }
 
-bool resolve_sampling(const struct request *r, const struct served_model *m, struct logit_bias *bias,
+bool resolve_sampling(const struct gen_request *r, const struct served_model *m, struct logit_bias *bias,
                       struct sampler_params *ret, struct reject *why)
 {
     const struct generation_defaults *d = &m->defaults;
-    const struct request_sampling *s = &r->sampling;
+    const struct gen_sampling *s = &r->sampling;
     bool draws = d->do_sample;
     struct sampler_params p;
     struct err e = {0};
@@ -91,18 +91,19 @@ bool resolve_sampling(const struct request *r, const struct served_model *m, str
     return true;
 }
 
-uint64_t resolve_seed(const struct request *r, uint64_t drawn, uint32_t k)
+uint64_t resolve_seed(const struct gen_request *r, uint64_t drawn, uint32_t k)
 {
     uint64_t seed = r->sampling.has_seed ? (uint64_t)r->sampling.seed : drawn;
     return k == 0 ? seed : rng_at(seed, k);
 }
 
-bool resolve_max_tokens(const struct request *r, const struct served_model *m, uint32_t max_tokens_default,
-                        uint32_t prompt_tokens, uint32_t *ret, struct reject *why)
+bool resolve_max_tokens(const struct gen_request *r, const struct served_model *m,
+                        uint32_t max_tokens_default, uint32_t prompt_tokens, uint32_t *ret,
+                        struct reject *why)
 {
     const struct generation_defaults *d = &m->defaults;
     if (prompt_tokens >= m->max_model_len)
-        return reject_set(why, REJECT_CONTEXT_LENGTH, r->kind == REQUEST_CHAT ? "messages" : "prompt",
+        return reject_set(why, REJECT_CONTEXT_LENGTH, r->parses ? "messages" : "prompt",
                           "This model's maximum context length is %u tokens (--max-model-len), at least one "
                           "of them for the reply, but the prompt has %u tokens. Shorten it.",
                           m->max_model_len, prompt_tokens);
@@ -119,7 +120,7 @@ bool resolve_max_tokens(const struct request *r, const struct served_model *m, u
     if (wanted < 0 && d->has_max_new_tokens && d->max_new_tokens > 0)
         wanted = d->max_new_tokens;
     if (wanted < 0)
-        wanted = r->kind == REQUEST_CHAT ? room : 16; /* 16: OpenAI's own for completions */
+        wanted = r->parses ? room : 16; /* 16: OpenAI's own for completions */
     wanted = MIN_OF(wanted, (int64_t)room);
     if (r->sampling.min_tokens > wanted)
         return reject_value(why, "min_tokens", "min_tokens is %lld, but the reply has at most %lld tokens.",
