@@ -219,7 +219,7 @@ static void take_wakes(void *arg, int fd)
         if (!c)
             continue;
         stream_wake_clear(s);
-        exchange_pump(c->exchange);
+        exchange_pump(CONTAINER(c->gen, struct exchange, gen));
     }
 }
 

@@ -90,12 +90,12 @@ void reject_write(const struct reject *r, struct buf *ret)
     buf_printf(ret, ",\"code\":\"%s\"}}", reject_code(r));
 }
 
-void reject_respond(const struct reject *why, struct http_request *r)
+void reject_respond(const struct reject *why, reject_write_fn *write, struct http_request *r)
 {
     char seconds[16];
     struct buf body;
     buf_init(&body, 8192, NULL);
-    reject_write(why, &body);
+    write(why, &body);
     snprintf(seconds, sizeof(seconds), "%u", why->retry_after_s);
     if (why->retry_after_s > 0)
         http_header_set(r, "retry-after", seconds);

@@ -16,7 +16,8 @@ bool reject_model(struct reject *r, struct slice id);
 
 /* {"error":{"message","type","param","code"}} */
 void reject_write(const struct reject *r, struct buf *ret);
-/* Sends it with its headers. Network thread. */
-void reject_respond(const struct reject *why, struct http_request *r);
+/* Sends it with its headers, in the envelope that `write` makes. Network thread. */
+typedef void reject_write_fn(const struct reject *r, struct buf *ret);
+void reject_respond(const struct reject *why, reject_write_fn *write, struct http_request *r);
 
 #endif

@@ -78,12 +78,6 @@ bool request_normalise_messages(json_t *messages, const struct request_limits *l
 bool request_check_tools(const json_t *tools, struct reject *why);
 
 /* request_media.c: an image or a video among the parts of a message. */
-uint32_t request_media_count(const struct request *r);
-/* Valid until its source is dropped. */
-struct media_input request_media(const struct request *r, uint32_t index);
-/* Releases the sources after their conversion. The count of images stays. */
-void request_drop_sources(struct request *r);
-
 /* True for a part with an image or a video, well formed or not. */
 bool request_is_media(const json_t *part);
 /* The entry of the list for this part, or NULL with the error. The request's memory is entered already. */

@@ -535,7 +535,7 @@ static const struct field *field_find(const char *name, unsigned route)
  * reply fields, so only the generating routes use this. */
 static bool field_is_elsewhere(const struct request *r, const char *name)
 {
-    return r->kind <= REQUEST_COMPLETION && field_find(name, ON_ALL);
+    return r->gen.output == GEN_TOKENS && field_find(name, ON_ALL);
 }
 
 /* Names go into a header: only characters of identifiers are copied. */

@@ -170,38 +170,3 @@ json_t *request_media_read(const json_t *part, const char *at, struct reject *wh
     json_decref(source);
     return entry;
 }
-
-uint32_t request_media_count(const struct request *r)
-{
-    return (uint32_t)json_array_size(r->gen.media);
-}
-
-/* The source is a string, or of a video a list of strings: its frames. Never empty. */
-static struct slice url_of(const void *owner, uint32_t index)
-{
-    const json_t *source = owner, *url = json_is_array(source) ? json_array_get(source, index) : source;
-    return (struct slice){json_string_value(url), json_string_length(url)};
-}
-
-struct media_input request_media(const struct request *r, uint32_t index)
-{
-    const json_t *entry = json_array_get(r->gen.media, index), *source = json_object_get(entry, "source");
-    double fps = json_real_value(json_object_get(entry, "fps"));
-    return (struct media_input){
-        .kind = (enum media_kind)json_integer_value(json_object_get(entry, "kind")),
-        .at = json_string_value(json_object_get(entry, "at")),
-        .listed = json_is_array(source),
-        .fps = fps > 0 ? fps : NAN,
-        .url_count = json_is_array(source) ? (uint32_t)json_array_size(source) : 1,
-        .url = url_of,
-        .owner = source,
-    };
-}
-
-void request_drop_sources(struct request *r)
-{
-    size_t i;
-    json_t *entry;
-    json_array_foreach(r->gen.media, i, entry)
-        json_object_del(entry, "source");
-}

@@ -2,6 +2,7 @@
  * together. */
 #include "gen/json_depth.h"
 #include "api/request_fields.h"
+#include "api/wire.h"
 
 #include "base/check.h"
 
@@ -50,7 +51,9 @@ static void set_defaults(struct request *r, enum request_kind kind)
 {
     *r = (struct request){
         .kind = kind,
-        .gen = {.output = kind <= REQUEST_COMPLETION ? GEN_TOKENS : GEN_PROMPT,
+        .gen = {.output = wire_of(kind)              ? GEN_TOKENS
+                          : kind == REQUEST_TEMPLATE ? GEN_TEXT
+                                                     : GEN_IDS,
                 .parses = kind == REQUEST_CHAT,
                 .n = 1,
                 .prompt_count = 1,
@@ -70,70 +73,14 @@ static void set_defaults(struct request *r, enum request_kind kind)
     };
 }
 
-/* ---- prompts ---- */
-
-static bool is_id(const json_t *v)
-{
-    return json_is_integer(v) && json_integer_value(v) >= 0;
-}
-
-static bool check_ids(const json_t *ids, struct reject *why)
-{
-    size_t i;
-    json_t *each;
-    json_array_foreach(ids, i, each)
-        if (!is_id(each))
-            return reject_value(why, "prompt",
-                                "prompt[%zu] is not a token id. A prompt is a string, a list of token ids, "
-                                "or a list of either.",
-                                i);
-    return true;
-}
-
-/* Refused before a tokenizer puts its begin token in front of nothing. */
-static bool is_empty(const json_t *prompt)
-{
-    return (json_is_string(prompt) && json_string_length(prompt) == 0) ||
-           (json_is_array(prompt) && json_array_size(prompt) == 0);
-}
-
-static bool check_prompts(struct request *r, struct reject *why)
-{
-    if (is_empty(r->gen.prompt))
-        return reject_value(why, "prompt", "prompt is empty; it must be at least one token id or character.");
-    if (json_is_string(r->gen.prompt))
-        return true;
-    if (!json_is_array(r->gen.prompt))
-        return reject_value(why, "prompt",
-                            "prompt must be a string, a list of token ids, or a list of either.");
-    const json_t *first = json_array_get(r->gen.prompt, 0);
-    if (json_is_integer(first))
-        return check_ids(r->gen.prompt, why);
-    r->gen.prompt_count = (uint32_t)MIN_OF(json_array_size(r->gen.prompt), (size_t)UINT32_MAX);
-    size_t i;
-    json_t *each;
-    json_array_foreach(r->gen.prompt, i, each) {
-        if (is_empty(each))
-            return reject_value(why, "prompt",
-                                "prompt[%zu] is empty; it must be at least one token id or character.", i);
-        if (json_is_string(each))
-            continue;
-        if (!json_is_array(each))
-            return reject_value(why, "prompt", "prompt[%zu] must be a string or a list of token ids.", i);
-        if (!check_ids(each, why))
-            return false;
-    }
-    return true;
-}
-
 static bool check_input(struct request *r, struct reject *why)
 {
+    const struct wire *wire = wire_of(r->kind);
+    if (wire)
+        return wire->read(r, why);
     switch (r->kind) {
-    case REQUEST_CHAT:
     case REQUEST_TEMPLATE:
         return r->gen.messages || reject_value(why, "messages", "messages is missing.");
-    case REQUEST_COMPLETION:
-        return r->gen.prompt ? check_prompts(r, why) : reject_value(why, "prompt", "prompt is missing.");
     case REQUEST_TOKENIZE:
         if (r->gen.messages && r->gen.prompt)
             return reject_value(why, "prompt", "Send either messages or prompt, not both.");
@@ -147,6 +94,8 @@ static bool check_input(struct request *r, struct reject *why)
     case REQUEST_TRIM:
     case REQUEST_LOAD:
     case REQUEST_UNLOAD:
+    case REQUEST_CHAT:
+    case REQUEST_COMPLETION:
     case REQUEST_KIND_COUNT:
         break;
     }
@@ -160,14 +109,12 @@ static bool check_output(struct request *r, const struct request_limits *limits,
     const json_t *choice = json_object_get(r->root, "tool_choice");
     if (json_is_string(choice) && strcmp(json_string_value(choice), "none") == 0)
         r->gen.tools = NULL; /* Not offered, so not called: what OpenAI promises for "none". */
-    if (!r->stream && r->kind <= REQUEST_COMPLETION &&
+    if (!r->stream && r->gen.output == GEN_TOKENS &&
         json_is_object(json_object_get(r->root, "stream_options")))
         return reject_value(why, "stream_options", "stream_options is allowed only when stream is true.");
     if (r->stream && r->gen.sampling.prompt_logprobs >= 0)
         return reject_unsupported(why, "prompt_logprobs",
                                   "prompt_logprobs are not sent in streams; set stream to false.");
-    if (r->kind == REQUEST_CHAT && r->gen.sampling.top_logprobs > 0 && !r->gen.sampling.logprobs)
-        return reject_value(why, "top_logprobs", "top_logprobs needs logprobs to be true.");
     if (!r->gen.skip_special_tokens && r->gen.stop_count > 0)
         return reject_unsupported(why, "skip_special_tokens",
                                   "Stop strings are matched in the text without special tokens: "

@@ -1,11 +1,12 @@
 /* gen_request.h - what a request asks of a model, in no API's words.
  *
- * An API's reader fills it from a body, the command line from its options. JSON stays where templates read it:
- * messages, tools and template arguments. Pointers that are not said to be owned point into the owner's text. */
+ * An API's reader fills it from a body, the command line from its options. JSON stays where templates read
+ * it: messages, tools and template arguments. Pointers without "owned" point into the text of the owner. */
 #ifndef PLATEAU_GEN_GEN_REQUEST_H
 #define PLATEAU_GEN_GEN_REQUEST_H
 
 #include "base/slice.h"
+#include "media/media.h"
 #include "sample/sampler.h"
 
 #include <jansson.h>
@@ -15,7 +16,8 @@
 /* What the request is for. A pooled vector or scores would be one more. */
 enum gen_output {
     GEN_TOKENS, /* jobs that sample tokens */
-    GEN_PROMPT  /* the prompt itself, as text or ids: no job */
+    GEN_IDS,    /* the prompt's ids: no job */
+    GEN_TEXT    /* the prompt's text, with placeholders for images: no job */
 };
 
 /* Numbers that a model's defaults replace when the client gave none: NAN and -1 mean none. */
@@ -37,7 +39,7 @@ struct gen_request {
 
     /* A conversation, in the form that templates expect. */
     json_t *messages; /* NULL: a prompt instead */
-    json_t *media;    /* what gen_request_media() reads: images and videos of the messages; NULL: none. Owned */
+    json_t *media;    /* what gen_media_input() reads: images and videos of the messages; NULL: none. Owned */
     json_t *tools;    /* NULL: no tools, or the model shall call none */
     json_t *template_kwargs; /* owned */
     bool add_generation_prompt;
@@ -62,9 +64,17 @@ struct gen_request {
     bool ignore_eos;
     bool speculative; /* speculative decoding is allowed */
     bool skip_special_tokens;
-    bool include_stop; /* the stop string stays in the output */
-    bool whole;        /* the output is needed at its end only */
+    bool include_stop;      /* the stop string stays in the output */
+    bool whole;             /* the output is needed at its end only */
     const char *cache_salt; /* NULL: none */
 };
+
+/* The images and videos of a request: entries of `media`, each an object with kind, at, source and fps (-1:
+ * none). The source is a URL, or of a video a list of URLs: its frames. */
+uint32_t gen_media_count(const struct gen_request *r);
+/* Valid until the sources are dropped. */
+struct media_input gen_media_input(const struct gen_request *r, uint32_t index);
+/* Releases the sources after their conversion. The count stays. */
+void gen_media_drop(struct gen_request *r);
 
 #endif

@@ -3,7 +3,7 @@
  * accepted request is within its bounds; every byte is returned. */
 #include "api/request.h"
 #include "api/reject_http.h"
-#include "api/resolve.h"
+#include "gen/resolve.h"
 
 #include "base/check.h"
 #include "model/model.h"
@@ -55,21 +55,21 @@ static void check_messages(const struct request *r)
         ASSERT(json_is_string(json_object_get(m, "role")));
         media += check_content(json_object_get(m, "content"));
     }
-    ASSERT(media == request_media_count(r));
+    ASSERT(media == gen_media_count(&r->gen));
 }
 
 static void check_media(struct request *r)
 {
-    for (uint32_t i = 0; i < request_media_count(r); i++) {
-        struct media_input m = request_media(r, i);
+    for (uint32_t i = 0; i < gen_media_count(&r->gen); i++) {
+        struct media_input m = gen_media_input(&r->gen, i);
         ASSERT(m.at && m.at[0] && (isnan(m.fps) || m.fps > 0));
         ASSERT(m.listed ? m.kind == MEDIA_VIDEO && m.url_count > 0 : m.url_count == 1);
         for (uint32_t k = 0; k < m.url_count; k++)
             ASSERT(m.url(m.owner, k).len > 0);
     }
-    request_drop_sources(r);
-    for (uint32_t i = 0; i < request_media_count(r); i++)
-        ASSERT(!request_media(r, i).owner);
+    gen_media_drop(&r->gen);
+    for (uint32_t i = 0; i < gen_media_count(&r->gen); i++)
+        ASSERT(!gen_media_input(&r->gen, i).owner);
 }
 
 static void check_accepted(const struct request *r)
@@ -94,12 +94,12 @@ static void check_resolved(const struct request *r)
     struct sampler_params p;
     struct reject why = {0};
     uint32_t max_tokens = 0;
-    if (!resolve_sampling(r, &model, bias, &p, &why)) {
+    if (!resolve_sampling(&r->gen, &model, bias, &p, &why)) {
         check_envelope(&why);
         return;
     }
     ASSERT(sampler_params_check(&p, shape.vocab, NULL) == 0);
-    if (resolve_max_tokens(r, &model, 0, 10, &max_tokens, &why))
+    if (resolve_max_tokens(&r->gen, &model, 0, 10, &max_tokens, &why))
         ASSERT(max_tokens >= 1 && max_tokens <= 90);
     else
         check_envelope(&why);

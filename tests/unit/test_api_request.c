@@ -359,8 +359,8 @@ static void take_media(const char *part, enum media_kind kind, const char *sourc
              "{\"messages\":[{\"role\":\"user\",\"content\":[\"a\",%s,{\"type\":\"text\",\"text\":\"b\"}]}]}",
              part);
     struct parsed *p = accept(REQUEST_CHAT, body);
-    assert_int_equal(request_media_count(&p->request), 1);
-    struct media_input m = request_media(&p->request, 0);
+    assert_int_equal(gen_media_count(&p->request.gen), 1);
+    struct media_input m = gen_media_input(&p->request.gen, 0);
     assert_int_equal(m.kind, kind);
     assert_string_equal(m.at, "messages[0].content[1]");
     json_t *expected = json_loads(source, JSON_DECODE_ANY, NULL);
@@ -379,9 +379,9 @@ static void take_media(const char *part, enum media_kind kind, const char *sourc
     assert_string_equal(json_string_value(json_object_get(json_array_get(content, 1), "type")),
                         kind == MEDIA_VIDEO ? "video" : "image");
     assert_int_equal(json_object_size(json_array_get(content, 1)), 1);
-    request_drop_sources(&p->request);
-    assert_null(request_media(&p->request, 0).owner);
-    assert_int_equal(request_media_count(&p->request), 1);
+    gen_media_drop(&p->request.gen);
+    assert_null(gen_media_input(&p->request.gen, 0).owner);
+    assert_int_equal(gen_media_count(&p->request.gen), 1);
     done(p);
 }
 
