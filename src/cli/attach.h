@@ -7,9 +7,9 @@
 #ifndef PLATEAU_CLI_ATTACH_H
 #define PLATEAU_CLI_ATTACH_H
 
-#include "gen/media_prompt.h"
 #include "base/mailbox.h"
 #include "cli/runtime.h"
+#include "media/media.h"
 
 #include <jansson.h>
 

@@ -51,7 +51,9 @@ struct gen {
     /* Set by the owner. */
     const struct gen_host *host;
     struct gen_request *request;
-    struct media *media;   /* NULL: no images */
+    struct media *media;                /* NULL: no images */
+    const struct media_result *results; /* images that the owner holds itself, in place of the request's */
+    uint32_t result_count;
     struct account *text;  /* pays for streams */
     struct mailbox *wakes; /* of its streams */
     struct request_id id;

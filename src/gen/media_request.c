@@ -77,7 +77,7 @@ static bool make_task(struct gen *g)
 enum prepare media_request_begin(struct gen *g)
 {
     ASSERT(!g->task);
-    if (gen_media_count(g->request) == 0)
+    if (g->result_count > 0 || gen_media_count(g->request) == 0)
         return PREPARE_DONE;
     if (!g->model->shape->vision.present || !g->media) {
         refuse_blind(g);
@@ -135,20 +135,29 @@ static bool check_texts(struct gen *g, const struct media_marks *m)
     return true;
 }
 
-/* The results of all parts in order, in the request's memory. NULL: the memory was refused. */
-static struct media_result *results_of(struct gen *g, struct media_places *ret)
+static bool has_images(const struct gen *g)
 {
+    return g->task || g->result_count > 0;
+}
+
+/* The results of all parts in order; those of the task in the request's memory. False: that was refused. */
+static bool take_places(struct gen *g, struct media_places *ret)
+{
+    *ret = (struct media_places){g->results, g->result_count};
+    if (!g->task)
+        return true;
     uint32_t count = media_task_parts(g->task);
     struct media_result *parts = request_memory_alloc(&g->memory, count * sizeof(*parts));
     for (uint32_t i = 0; parts && i < count; i++)
         parts[i] = media_task_result(g->task, i);
     *ret = (struct media_places){parts, count};
-    return parts;
+    return parts || gen_refuse_memory(g);
 }
 
-static void free_results(struct gen *g, struct media_result *parts)
+static void give_places(struct gen *g, struct media_places *p)
 {
-    request_memory_free(&g->memory, parts, media_task_parts(g->task) * sizeof(*parts));
+    if (g->task)
+        request_memory_free(&g->memory, (void *)p->parts, p->count * sizeof(*p->parts));
 }
 
 bool media_request_text(struct gen *g, struct buf *text, struct chat_cuts *cuts)
@@ -156,7 +165,7 @@ bool media_request_text(struct gen *g, struct buf *text, struct chat_cuts *cuts)
     struct charge charge = request_memory_charge(&g->memory);
     struct media_places places;
     struct buf written;
-    if (!g->task)
+    if (!has_images(g))
         return true;
     if (!g->model->tokenizer)
         return reject_unsupported(&g->reject, "messages", "The model \"%.100s\" has no tokenizer.",
@@ -164,14 +173,13 @@ bool media_request_text(struct gen *g, struct buf *text, struct chat_cuts *cuts)
     struct media_marks marks = marks_of(g);
     if (!check_texts(g, &marks))
         return false;
-    struct media_result *parts = results_of(g, &places);
-    if (!parts)
-        return gen_refuse_memory(g);
+    if (!take_places(g, &places))
+        return false;
     buf_init(&written, SIZE_MAX / 4, &charge);
     bool ok = media_prompt_text(&marks, &places, buf_slice(text), cuts, &written, &g->reject);
     if (ok && written.error)
         ok = gen_refuse_memory(g);
-    free_results(g, parts);
+    give_places(g, &places);
     buf_done(ok ? text : &written);
     if (ok)
         *text = written;
@@ -204,14 +212,13 @@ static bool expand(struct gen *g, const struct media_marks *m, const struct medi
 bool media_request_ids(struct gen *g, uint32_t ids_max, struct prompt_ids *p)
 {
     struct media_places places;
-    if (!g->task)
+    if (!has_images(g))
         return true;
     struct media_marks marks = marks_of(g);
-    struct media_result *parts = results_of(g, &places);
-    if (!parts)
-        return gen_refuse_memory(g);
+    if (!take_places(g, &places))
+        return false;
     bool ok = expand(g, &marks, &places, ids_max, p);
-    free_results(g, parts);
+    give_places(g, &places);
     return ok;
 }
 

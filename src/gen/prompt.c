@@ -116,9 +116,9 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
     if (!m->template)
         return reject_unsupported(&g->reject, "messages",
                                   "The model \"%.100s\" has no chat template. Use /v1/completions.", m->id);
-    request_memory_enter(&g->memory);
+    struct request_memory *before = request_memory_enter(&g->memory);
     bool ok = check_kwargs(g) && add_kwargs(g);
-    request_memory_enter(NULL);
+    request_memory_enter(before);
     if (!ok)
         return false;
     struct chat_template_input in = {

@@ -184,9 +184,11 @@ __attribute__((constructor)) static void hook_jansson(void)
     json_set_alloc_funcs(json_alloc, json_free);
 }
 
-void request_memory_enter(struct request_memory *m)
+struct request_memory *request_memory_enter(struct request_memory *m)
 {
+    struct request_memory *before = building;
     building = m;
+    return before;
 }
 
 /* A text, read in the pieces that jansson requests. */

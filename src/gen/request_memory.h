@@ -64,8 +64,8 @@ void request_memory_free(struct request_memory *m, void *block, size_t bytes);
  * the text, since jansson recurses. The maximum that parsing can take (json_parse_bytes()) is reserved first.
  * NULL with `e` filled, or with `refused` or `unwanted` set and `e` explaining it. */
 json_t *request_memory_parse(struct request_memory *m, const char *text, size_t len, json_error_t *e);
-/* JSON values that a thread builds outside of request_memory_parse() belong to `m` from enter(m) until
- * enter(NULL). */
-void request_memory_enter(struct request_memory *m);
+/* JSON values that a thread builds outside of request_memory_parse() belong to `m` until the next call; NULL:
+ * to none. Returns the owner until now. */
+struct request_memory *request_memory_enter(struct request_memory *m);
 
 #endif

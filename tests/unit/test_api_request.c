@@ -4,6 +4,7 @@
 #include "gen/json_depth.h"
 #include "api/reject_http.h"
 #include "api/request.h"
+#include "api/wire.h"
 #include "base/check.h"
 
 #include <math.h>
@@ -532,6 +533,16 @@ TEST(a_message_stays_text_when_it_quotes_a_client)
     json_decref(v);
     buf_done(&b);
     done(p);
+}
+
+TEST(every_kind_that_generates_has_a_whole_dialect)
+{
+    for (int kind = 0; kind < REQUEST_KIND_COUNT; kind++) {
+        const struct wire *w = wire_of((enum request_kind)kind);
+        assert_int_equal(w != NULL, kind == REQUEST_CHAT || kind == REQUEST_COMPLETION);
+        assert_true(!w || (w->id_prefix && w->object && w->chunk_object && w->read && w->part && w->whole));
+        assert_true(!w || (w->flush && w->finish && w->usage && w->error && w->ping));
+    }
 }
 
 TEST_MAIN()
