@@ -88,6 +88,7 @@ static struct job_spec spec_of(struct gen *g, const struct choice *c)
 {
     const struct prompt_ids *p = &g->prompts[c->prompt_index];
     return (struct job_spec){
+        .output = JOB_TOKENS,
         .prompt = p->ids,
         .prompt_count = p->count,
         .max_tokens = c->max_tokens,

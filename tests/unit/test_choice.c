@@ -32,8 +32,8 @@ static const struct gen_host host = {.give_stream = give_stream};
 static void see(void *arg, const struct part *p)
 {
     static const char *const names[] = {
-        [PART_TOKEN] = "T",    [PART_PROMPT_TOKEN] = "P", [PART_REASONING] = "R", [PART_TEXT] = "C",
-        [PART_CALL] = "B",     [PART_ARGUMENTS] = "A",    [PART_CALL_END] = "E"};
+        [PART_TOKEN] = "T", [PART_PROMPT_TOKEN] = "P", [PART_REASONING] = "R", [PART_TEXT] = "C",
+        [PART_CALL] = "B",  [PART_ARGUMENTS] = "A",    [PART_CALL_END] = "E"};
     struct scene *s = arg;
     if (p->kind == PART_TOKEN || p->kind == PART_PROMPT_TOKEN) {
         if (s->tokens)
@@ -75,8 +75,8 @@ static void run(struct scene *s, const char *text, const struct stream_finish *f
     struct err e = {0};
     uint32_t ids[IDS_MAX];
     size_t count = 0;
-    assert_int_equal(tokenizer_encode(s->tokenizer, s->arena, slice_of(text), &opts, ids, IDS_MAX, &count, &e),
-                     0);
+    assert_int_equal(
+        tokenizer_encode(s->tokenizer, s->arena, slice_of(text), &opts, ids, IDS_MAX, &count, &e), 0);
     choice_init(&s->choice, &s->gen, 0, 0);
     s->choice.sink = see;
     s->choice.sink_arg = s;
