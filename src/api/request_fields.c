@@ -288,17 +288,20 @@ static bool read_stream_options(struct request *r, const struct field *f, json_t
     return true;
 }
 
-/* Chat: whether to return logprobs. Completion: how many alternatives. */
+/* Whether to return logprobs: top_logprobs has the number of alternatives. */
 static bool read_logprobs(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
+    if (!json_is_boolean(v))
+        return reject_value(why, f->name,
+                            "logprobs must be true or false; top_logprobs is the number of alternatives.");
+    r->gen.sampling.logprobs = json_is_true(v);
+    return true;
+}
+
+/* How many alternatives to return. */
+static bool read_logprob_count(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
     int64_t x;
-    if (r->kind == REQUEST_CHAT) {
-        if (!json_is_boolean(v))
-            return reject_value(
-                why, f->name, "logprobs must be true or false; top_logprobs is the number of alternatives.");
-        r->gen.sampling.logprobs = json_is_true(v);
-        return true;
-    }
     if (json_is_false(v))
         return true;
     if (!integer_of(v, &x) || x < 0 || x > SAMPLER_TOP_MAX)
@@ -464,7 +467,8 @@ static const struct field fields[] = {
     /* Output. */
     {"stream", ON_BOTH, read_bool, AT(stream)},
     {"stream_options", ON_BOTH, read_stream_options},
-    {"logprobs", ON_BOTH, read_logprobs},
+    {"logprobs", ON_CHAT, read_logprobs},
+    {"logprobs", ON_COMPLETION, read_logprob_count},
     {"top_logprobs", ON_CHAT, read_integer, SAMPLING(top_logprobs), 0, SAMPLER_TOP_MAX},
     {"prompt_logprobs", ON_BOTH, read_integer, SAMPLING(prompt_logprobs), 0, SAMPLER_TOP_MAX},
     {"return_token_ids", ON_BOTH, read_bool, AT(return_token_ids)},

@@ -10,9 +10,7 @@
 
 const char *request_route(enum request_kind kind)
 {
-    static const char *const routes[REQUEST_KIND_COUNT] = {[REQUEST_CHAT] = "/v1/chat/completions",
-                                                           [REQUEST_COMPLETION] = "/v1/completions",
-                                                           [REQUEST_CLEAR] = "/api/hot-cache/clear",
+    static const char *const routes[REQUEST_KIND_COUNT] = {[REQUEST_CLEAR] = "/api/hot-cache/clear",
                                                            [REQUEST_CLEAR_SSD] = "/api/ssd-cache/clear",
                                                            [REQUEST_TRIM] = "/api/trim",
                                                            [REQUEST_TOKENIZE] = "/tokenize",
@@ -20,7 +18,7 @@ const char *request_route(enum request_kind kind)
                                                            [REQUEST_TEMPLATE] = "/apply-template",
                                                            [REQUEST_LOAD] = "/v1/models/*/load",
                                                            [REQUEST_UNLOAD] = "/v1/models/*/unload"};
-    return routes[kind];
+    return wire_of(kind) ? wire_of(kind)->route : routes[kind];
 }
 
 static bool load(struct request *r, struct slice body, const struct request_limits *limits,
@@ -47,14 +45,20 @@ static bool load(struct request *r, struct slice body, const struct request_limi
     return true;
 }
 
+static enum gen_output output_of(enum request_kind kind)
+{
+    if (wire_of(kind))
+        return GEN_TOKENS;
+    return kind == REQUEST_TEMPLATE ? GEN_TEXT : GEN_IDS;
+}
+
 static void set_defaults(struct request *r, enum request_kind kind)
 {
+    const struct wire *wire = wire_of(kind);
     *r = (struct request){
         .kind = kind,
-        .gen = {.output = wire_of(kind)              ? GEN_TOKENS
-                          : kind == REQUEST_TEMPLATE ? GEN_TEXT
-                                                     : GEN_IDS,
-                .parses = kind == REQUEST_CHAT,
+        .gen = {.output = output_of(kind),
+                .parses = wire && wire->parses,
                 .n = 1,
                 .prompt_count = 1,
                 .enable_thinking = -1,
@@ -89,14 +93,7 @@ static bool check_input(struct request *r, struct reject *why)
         return true;
     case REQUEST_DETOKENIZE:
         return r->tokens || reject_value(why, "tokens", "tokens is missing.");
-    case REQUEST_CLEAR:
-    case REQUEST_CLEAR_SSD:
-    case REQUEST_TRIM:
-    case REQUEST_LOAD:
-    case REQUEST_UNLOAD:
-    case REQUEST_CHAT:
-    case REQUEST_COMPLETION:
-    case REQUEST_KIND_COUNT:
+    default:
         break;
     }
     return true;

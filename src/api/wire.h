@@ -1,7 +1,7 @@
 /* wire.h - one dialect: how its bodies are read and its replies are written.
  *
- * A new dialect is a file with such a table, a row in wire.c, a kind with its route (request.h), and its bit
- * in the table of fields. Network thread, but for `read`. */
+ * A new dialect is a file with such a table, a kind (request.h) with a row in wire.c and in routes.c, and its
+ * bit in the table of fields. Network thread, but for `read`. */
 #ifndef PLATEAU_API_WIRE_H
 #define PLATEAU_API_WIRE_H
 
@@ -10,8 +10,10 @@
 #include "api/reply.h"
 
 struct wire {
+    const char *route;                 /* "/v1/chat/completions" */
     const char *id_prefix;             /* of the reply's id: "chatcmpl" */
     const char *object, *chunk_object; /* what a reply and a piece of it call themselves */
+    bool parses;                       /* a reply is a message: reasoning and calls are parsed */
     /* Checks the fields of a body together, after each was read by itself. Prep thread. */
     bool (*read)(struct request *r, struct reject *why);
     /* Collects a part of a choice. In a stream it may write what was collected before (reply_flush()). */

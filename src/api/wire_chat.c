@@ -255,9 +255,11 @@ static bool read(struct request *r, struct reject *why)
 }
 
 const struct wire wire_chat = {
+    .route = "/v1/chat/completions",
     .id_prefix = "chatcmpl",
     .object = "chat.completion",
     .chunk_object = "chat.completion.chunk",
+    .parses = true,
     .read = read,
     .part = part,
     .whole = write_whole,

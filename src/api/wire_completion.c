@@ -188,6 +188,7 @@ static bool read(struct request *r, struct reject *why)
 }
 
 const struct wire wire_completion = {
+    .route = "/v1/completions",
     .id_prefix = "cmpl",
     .object = "text_completion",
     .chunk_object = "text_completion",

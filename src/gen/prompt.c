@@ -95,6 +95,9 @@ static bool refuse_rendering(struct gen *g, const struct arena *scratch, int r, 
         return reject_set(&g->reject, REJECT_TEMPLATE_ERROR, "messages",
                           "The model's chat template rejected the request: %s", e->text);
     case -E2BIG:
+        /* A template sees no difference between its own limit and memory that other requests hold. */
+        if (g->memory.refused && !g->memory.too_large)
+            return gen_refuse_memory(g);
         return reject_set(&g->reject, REJECT_TEMPLATE_LIMIT, "messages",
                           "The chat template exceeded a limit: %s", e->text);
     case -EMSGSIZE:
