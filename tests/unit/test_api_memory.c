@@ -2,8 +2,9 @@
  * returned. */
 #include "test_ledger.h"
 
-#include "api/json_depth.h"
-#include "api/request_memory.h"
+#include "gen/json_depth.h"
+#include "api/reject_http.h"
+#include "gen/request_memory.h"
 
 #include "base/arena.h"
 #include "base/buf.h"
