@@ -24,17 +24,21 @@ set(PLATEAU_LONGEST test_golden_canary test_golden test_engine_trim test_engine_
   test_forms test_engine_draft test_engine_head test_engine test_http test_sched_shares test_system_faults test_store_faults
   test_engine_pressure test_engine_tier test_http_places test_held test_engine_prefix test_tokenizer test_template_cost)
 
-# plateau_test(NAME LAYER... [LABELS LABEL...] [TIMEOUT SECONDS]): tests/.../NAME.c as a cmocka program in
-# CTest, labelled with its folder's name and with LABELS. Two labels choose where else it runs:
+# plateau_test(NAME LAYER... [LABELS LABEL...] [TIMEOUT SECONDS] [SOURCE FILE]): tests/.../NAME.c, or FILE,
+# as a cmocka program in CTest, labelled with its folder's name and with LABELS. Two labels choose where else
+# it runs:
 #   threads   also under ThreadSanitizer
 #   slow      not under AddressSanitizer
 function(plateau_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;SOURCE" "LABELS")
   get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  add_executable(${name} ${name}.c)
+  if(NOT arg_SOURCE)
+    set(arg_SOURCE ${name}.c)
+  endif()
+  add_executable(${name} ${arg_SOURCE})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(${name} PRIVATE PLATEAU_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   # A test's own code waits for what it tests, which is optimised; compiling it with optimisation takes three to five times as long.

@@ -6,10 +6,8 @@
 #include "api/api_state.h"
 
 #include "api/exchange.h"
-#include "api/media_request.h"
 #include "api/prep.h"
 #include "api/routes.h"
-#include "api/wait.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -221,7 +219,7 @@ static void take_wakes(void *arg, int fd)
         if (!c)
             continue;
         stream_wake_clear(s);
-        exchange_pump(c->exchange);
+        exchange_pump(CONTAINER(c->gen, struct exchange, gen));
     }
 }
 
@@ -252,7 +250,7 @@ static void take_changes(void *arg, int fd)
     if (api_state_now(a) == API_LOADING)
         look_at_start(a);
     LIST_EACH(it, &a->exchanges)
-        wait_look(LIST_ENTRY(it, struct exchange, all), now_ns);
+        exchange_look(LIST_ENTRY(it, struct exchange, all), now_ns);
 }
 
 static void on_writable(void *arg, struct http_request *r)
@@ -360,39 +358,12 @@ void api_free(struct api *a)
 
 /* ---- models and state ---- */
 
-bool api_engine_numbers(struct api *a, uint32_t index, struct engine_numbers *ret)
-{
-    struct lease look;
-    *ret = (struct engine_numbers){.idle = true};
-    if (registry_look(a->opts.registry, index, &look) < 0)
-        return false;
-    engine_numbers(look.model->engine, ret);
-    registry_look_away(&look);
-    return true;
-}
-
-void api_reclaim(struct api *a)
-{
-    struct lease look;
-    for (uint32_t i = 0; i < api_model_count(a); i++) {
-        if (registry_look(a->opts.registry, i, &look) < 0)
-            continue;
-        engine_reclaim(look.model->engine);
-        registry_look_away(&look);
-    }
-}
-
 void api_models_changed(struct api *a)
 {
     uint64_t one = 1;
     /* Full means that the network thread has not looked yet: it will. */
     if (write(a->models_fd, &one, sizeof(one)) < 0)
         return;
-}
-
-enum api_state api_state_of(struct api *a)
-{
-    return api_state_now(a);
 }
 
 void api_glance(struct api *a, struct api_glance *ret)
@@ -426,60 +397,7 @@ void api_set_keys(struct api *a, const struct keyring *keys)
     a->opts.keys = keys;
 }
 
-void api_set_state(struct api *a, enum api_state s, const char *reason)
-{
-    pthread_mutex_lock(&a->lock);
-    snprintf(a->reason, sizeof(a->reason), "%s", reason ? reason : "");
-    pthread_mutex_unlock(&a->lock);
-    atomic_store(&a->state, (int)s);
-}
-
-void api_copy_reason(struct api *a, char ret[API_REASON_BYTES])
-{
-    pthread_mutex_lock(&a->lock);
-    snprintf(ret, API_REASON_BYTES, "%s", a->reason);
-    pthread_mutex_unlock(&a->lock);
-}
-
-struct api_progress api_progress(struct api *a)
-{
-    struct api_progress p = {0};
-    for (uint32_t i = 0; i < api_model_count(a); i++) {
-        struct registry_info info;
-        if (!registry_settings(a->opts.registry, i)->preload)
-            continue;
-        registry_info(a->opts.registry, i, &info);
-        p.done += MIN_OF(info.bytes_done, info.bytes_total);
-        p.total += info.bytes_total;
-    }
-    p.part = p.total > 0 ? (double)p.done / (double)p.total : 0;
-    return p;
-}
-
 uint32_t api_requests_now(struct api *a)
 {
     return atomic_load(&a->requests_now);
-}
-
-bool api_is_ready(struct api *a, struct reject *why)
-{
-    char reason[API_REASON_BYTES];
-    api_copy_reason(a, reason);
-    switch (api_state_now(a)) {
-    case API_READY:
-        return true;
-    case API_LOADING:
-        why->retry_after_s = 1;
-        return reject_set(why, REJECT_MODEL_LOADING, NULL,
-                          "The model is still loading (%.0f %%). GET /health says when it is ready.",
-                          100 * api_progress(a).part);
-    case API_DRAINING:
-        return reason[0]
-                   ? reject_set(why, REJECT_SHUTTING_DOWN, NULL, "The server is shutting down: %s", reason)
-                   : reject_as(why, REJECT_SHUTTING_DOWN);
-    case API_FAILED:
-        break;
-    }
-    return reject_set(why, REJECT_MODEL_FAILED, NULL, "The model could not be loaded%s%s",
-                      reason[0] ? ": " : ".", reason);
 }

@@ -11,7 +11,7 @@
 #ifndef PLATEAU_API_API_H
 #define PLATEAU_API_API_H
 
-#include "api/media.h"
+#include "media/media.h"
 #include "base/err.h"
 #include "http/http_server.h"
 #include "registry/registry.h"

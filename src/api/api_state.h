@@ -4,10 +4,10 @@
 
 #include "api/api.h"
 #include "api/audit.h"
-#include "api/media.h"
+#include "media/media.h"
 #include "api/metrics.h"
 #include "api/prep_queue.h"
-#include "api/reject.h"
+#include "gen/reject.h"
 #include "api/request.h"
 #include "api/tenants.h"
 #include "api/watch.h"
@@ -100,6 +100,8 @@ struct api_progress api_progress(struct api *a);
 /* True when requests are accepted; otherwise `why` has the refusal. */
 bool api_is_ready(struct api *a, struct reject *why);
 void api_copy_reason(struct api *a, char ret[API_REASON_BYTES]);
+/* Whether the model is stuck now, and for how long no layer has finished. */
+bool api_is_stuck(struct api *a, uint32_t model, uint64_t *silent_ns);
 /* The name of an engine that has work and makes no progress; NULL when there is no such engine. */
 const char *api_stuck_model(struct api *a);
 

@@ -9,7 +9,7 @@
 
 #include "api/api.h"
 #include "api/keyring.h"
-#include "api/reject.h"
+#include "gen/reject.h"
 
 struct auth {
     const struct key *key; /* the key that matched; NULL: none was needed. Lives as long as the ring */

@@ -8,11 +8,12 @@
  * A wake-up can arrive for a stream that is released already (the job's last message crosses ours). So
  * streams are looked up by address, never dereferenced. */
 #include "api/exchange.h"
+#include "api/reject_http.h"
 
-#include "api/media_request.h"
+#include "gen/media_request.h"
 #include "api/memory_refusal.h"
 #include "api/prep.h"
-#include "api/reply.h"
+#include "api/wire.h"
 #include "api/wait.h"
 
 #include "base/clock.h"
@@ -31,13 +32,57 @@
 #define OUT_BYTES_MAX         ((size_t)16 << 20)
 #define REPLY_BYTES_MAX       ((size_t)256 << 20)
 
+/* ---- the host of its generation ---- */
+
+static struct exchange *exchange_of(struct gen *g)
+{
+    return CONTAINER(g, struct exchange, gen);
+}
+
+static bool refuse_memory(struct gen *g, struct account *account, uint64_t bytes)
+{
+    struct api *a = exchange_of(g)->api;
+    return account ? memory_refusal(a, account, bytes, atomic_load(&a->requests_now) - 1, &g->reject)
+                   : memory_refusal_of(a, &g->memory, &g->reject);
+}
+
+/* The reply's buffers are allocated here: a request that gets none is refused before it is submitted. */
+static bool prompted(struct gen *g)
+{
+    struct exchange *x = exchange_of(g);
+    request_drop_prompt(&x->request);
+    uint32_t count = g->prompt_count * g->request->n;
+    x->replies = request_memory_alloc(&g->memory, count * sizeof(*x->replies));
+    x->reply_count = x->replies ? count : 0;
+    return x->replies || gen_refuse_memory(g);
+}
+
+static bool take_stream(struct gen *g)
+{
+    struct api *a = exchange_of(g)->api;
+    if (atomic_fetch_add(&a->streams_now, 1) < a->streams_max)
+        return true;
+    atomic_fetch_sub(&a->streams_now, 1);
+    g->reject.retry_after_s = memory_refusal_retry_s(a);
+    return reject_set(&g->reject, REJECT_TOO_MANY_REQUESTS, NULL,
+                      "%u choices are being generated, the limit for all requests together. Try again later.",
+                      a->streams_max);
+}
+
+static void give_stream(struct gen *g)
+{
+    atomic_fetch_sub(&exchange_of(g)->api->streams_now, 1);
+}
+
+static const struct gen_host exchange_host = {refuse_memory, prompted, take_stream, give_stream};
+
 /* ---- create and free ---- */
 
 /* One request may have at most the share that the plan leaves it when it is alone. */
 static void init_memory(struct exchange *x)
 {
     const struct api *a = x->api;
-    struct request_memory *m = &x->memory;
+    struct request_memory *m = &x->gen.memory;
     request_memory_init(m, a->opts.text, a->live.request_bytes_max);
     request_memory_newcomer(m, true);
     uint64_t limit = account_numbers(a->opts.text).limit;
@@ -63,20 +108,27 @@ int exchange_create(struct api *a, struct http_request *http, enum request_kind 
     x->api = a;
     x->http = http;
     x->kind = kind;
-    x->id = id;
+    x->wire = wire_of(kind);
+    x->gen.host = &exchange_host;
+    x->gen.request = &x->request.gen;
+    x->gen.media = a->media;
+    x->gen.text = a->opts.text;
+    x->gen.wakes = a->wakes;
+    x->gen.wanted.cancelled = &x->cancelled;
+    x->gen.id = id;
     request_id_text(id, x->id_text);
-    x->tenant = auth->tenant;
-    x->weight = auth->key ? auth->key->weight : 1;
-    x->priority_first = auth->key ? auth->key->priority_first : 0;
-    x->priority_last = auth->key ? auth->key->priority_last : KEYRING_PRIORITY_MAX;
+    x->gen.tenant = auth->tenant;
+    x->gen.weight = auth->key ? auth->key->weight : 1;
+    x->gen.priority_first = auth->key ? auth->key->priority_first : 0;
+    x->gen.priority_last = auth->key ? auth->key->priority_last : KEYRING_PRIORITY_MAX;
     audit_begin(&x->who, http, auth);
     x->arrived_ns = clock_now_ns();
-    x->created_s = (int64_t)clock_wall_s();
+    x->gen.created_s = (int64_t)clock_wall_s();
     x->cut_reason = FINISH_ABORTED;
     x->model_index = -1;
     x->status = 200;
     init_memory(x);
-    struct charge charge = request_memory_charge(&x->memory);
+    struct charge charge = request_memory_charge(&x->gen.memory);
     buf_init(&x->out, OUT_BYTES_MAX, &charge);
     buf_init(&x->reply, REPLY_BYTES_MAX, &charge);
     list_init(&x->entry.fair.link);
@@ -96,7 +148,7 @@ static struct metrics *metrics_of(struct exchange *x)
 static struct metrics_counts *own_counts(struct exchange *x)
 {
     uint32_t model = (uint32_t)(metrics_of(x) - x->api->metrics);
-    return tenants_counts(x->api->tenants, x->tenant, model);
+    return tenants_counts(x->api->tenants, x->gen.tenant, model);
 }
 
 /* For the model, and for the tenant. */
@@ -109,7 +161,7 @@ static struct metrics_counts *own_counts(struct exchange *x)
 static void sum_up(struct exchange *x, const struct choice *c)
 {
     struct exchange_sums *s = &x->sums;
-    s->prompt_tokens += x->prompts[c->prompt_index].count;
+    s->prompt_tokens += x->gen.prompts[c->prompt_index].count;
     s->tokens += c->tokens;
     s->end = c->over ? c->finish.reason : x->cut_reason;
     if (!c->over)
@@ -122,36 +174,32 @@ static void sum_up(struct exchange *x, const struct choice *c)
 static void count_cut(struct exchange *x, const struct choice *c)
 {
     COUNT(x, finished[x->cut_reason]);
-    own_counts(x)->prompt_tokens += x->prompts[c->prompt_index].count;
+    own_counts(x)->prompt_tokens += x->gen.prompts[c->prompt_index].count;
     own_counts(x)->completion_tokens += c->tokens;
+}
+
+static void drop_replies(struct exchange *x)
+{
+    for (uint32_t i = 0; i < x->gen.choice_count; i++) {
+        const struct choice *c = &x->gen.choices[i];
+        if (c->stream)
+            sum_up(x, c);
+        if (c->stream && !c->over)
+            count_cut(x, c);
+    }
+    for (uint32_t i = 0; i < x->reply_count; i++)
+        reply_done(&x->replies[i]);
+    request_memory_free(&x->gen.memory, x->replies, x->reply_count * sizeof(*x->replies));
+    x->replies = NULL;
+    x->reply_count = 0;
 }
 
 /* Frees everything that the work needed; the exchange itself stays until its connection ends. */
 static void drop_work(struct exchange *x)
 {
-    struct request_memory *m = &x->memory;
-    media_request_done(x);
-    for (uint32_t i = 0; i < x->choice_count; i++) {
-        if (x->choices[i].stream)
-            sum_up(x, &x->choices[i]);
-        if (x->choices[i].stream && !x->choices[i].over)
-            count_cut(x, &x->choices[i]);
-        choice_close(&x->choices[i]);
-    }
-    request_memory_free(m, x->choices, x->choice_count * sizeof(*x->choices));
-    x->choices = NULL;
-    x->choice_count = 0;
-    for (uint32_t i = 0; i < x->prompt_count; i++)
-        request_memory_free(m, x->prompts[i].ids, x->prompts[i].count * sizeof(uint32_t));
-    request_memory_free(m, x->prompts, x->prompt_count * sizeof(*x->prompts));
-    x->prompts = NULL;
-    x->prompt_count = 0;
-    request_memory_free(m, x->bias, x->bias_count * sizeof(*x->bias));
-    x->bias = NULL;
-    x->bias_count = 0;
-    if (x->parsed)
-        request_done(&x->request);
-    x->parsed = false;
+    drop_replies(x);
+    gen_done(&x->gen);
+    request_done(&x->request);
     buf_done(&x->body);
     buf_done(&x->reply);
     buf_done(&x->out);
@@ -161,7 +209,7 @@ static void drop_work(struct exchange *x)
 /* An admin's order is done, or refused. */
 static void audit_end(struct exchange *x)
 {
-    const struct reject *why = &x->reject;
+    const struct reject *why = &x->gen.reject;
     if (x->audited)
         audit_done(&x->who, why->kind ? reject_status(why) : x->status, why->kind ? reject_code(why) : "ok",
                    x->reclaimed_bytes, x->id_text);
@@ -178,7 +226,7 @@ void exchange_free(struct exchange *x)
     if (x->audited)
         audit_done(&x->who, 0, x->code ? x->code : "left", 0, x->id_text);
     drop_work(x);
-    request_memory_done(&x->memory);
+    request_memory_done(&x->gen.memory);
     list_remove(&x->all);
     free(x);
     charge_give(&a->text, sizeof(*x));
@@ -212,11 +260,12 @@ static void log_end(const struct exchange *x, bool completed, double seconds)
 void exchange_ended(struct exchange *x, bool completed)
 {
     double seconds = (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S;
+    bool succeeded = completed && x->phase == EXCHANGE_SENDING && !x->code;
     if (x->phase != EXCHANGE_PREPARING) {
         drop_work(x);
         log_end(x, completed, seconds);
     }
-    if (completed && x->succeeded)
+    if (succeeded)
         metrics_observe(metrics_of(x), METRICS_E2E, seconds);
     if (!completed)
         COUNT(x, requests_aborted);
@@ -232,7 +281,7 @@ void exchange_ended(struct exchange *x, bool completed)
 static void answer(struct exchange *x)
 {
     x->phase = EXCHANGE_SENDING;
-    request_memory_hand_over(&x->memory, &x->reply);
+    request_memory_hand_over(&x->gen.memory, &x->reply);
     http_respond_buf(x->http, x->status, "application/json", &x->reply);
     drop_work(x);
 }
@@ -242,7 +291,7 @@ static void answer_reject(struct exchange *x, const struct reject *why)
     COUNT(x, requests_rejected);
     x->code = reject_code(why);
     x->phase = EXCHANGE_SENDING;
-    reject_respond(why, x->http);
+    reject_respond(why, x->wire ? x->wire->error : reject_write, x->http);
     drop_work(x);
 }
 
@@ -253,6 +302,16 @@ static void end_stream(struct exchange *x)
     drop_work(x);
 }
 
+static void write_error(struct exchange *x, const struct reject *why)
+{
+    struct charge charge = request_memory_charge(&x->gen.memory);
+    struct buf text;
+    buf_init(&text, 8192, &charge);
+    x->wire->error(why, &text);
+    sse_data(&x->out, buf_slice(&text));
+    buf_done(&text);
+}
+
 /* Sends the error in the way that is still open, and ends the reply. */
 static void fail(struct exchange *x, const struct reject *why)
 {
@@ -261,7 +320,7 @@ static void fail(struct exchange *x, const struct reject *why)
         answer_reject(x, why);
         return;
     }
-    reply_error(x, why);
+    write_error(x, why);
     struct slice out = buf_slice(&x->out);
     /* A full connection does not get the event in time; its end without [DONE] shows the failure. */
     if (x->out.error || http_stream_write(x->http, out) < 0) {
@@ -276,16 +335,17 @@ static void fail(struct exchange *x, const struct reject *why)
 static void fail_memory(struct exchange *x)
 {
     struct reject why = {0};
-    memory_refusal_of(x->api, &x->memory, &why);
+    memory_refusal_of(x->api, &x->gen.memory, &why);
     fail(x, &why);
 }
 
 /* The error with which a choice ended; false when it ended well. */
-static bool failed(const struct choice *c, struct reject *why)
+static bool failed(struct exchange *x, const struct reply *r, struct reject *why)
 {
+    const struct choice *c = r->choice;
     const struct stream_finish *f = &c->finish;
-    if (c->error)
-        return !memory_refusal_of(c->exchange->api, &c->exchange->memory, why);
+    if (c->error || reply_error(r))
+        return !memory_refusal_of(x->api, &x->gen.memory, why);
     if (!c->over)
         return false;
     switch (f->reason) {
@@ -315,8 +375,9 @@ static bool failed(const struct choice *c, struct reject *why)
 /* ---- the running reply ---- */
 
 /* Takes the available tokens of one choice. False: the exchange failed and is being answered. */
-static bool take(struct exchange *x, struct choice *c, uint32_t tokens_max)
+static bool take(struct exchange *x, struct reply *r, uint32_t tokens_max)
 {
+    struct choice *c = r->choice;
     struct reject why = {0};
     if (c->over)
         return true;
@@ -330,7 +391,7 @@ static bool take(struct exchange *x, struct choice *c, uint32_t tokens_max)
         x->choices_over++;
         metrics_finish(metrics_of(x), own_counts(x), &c->finish);
     }
-    if (!failed(c, &why))
+    if (!failed(x, r, &why))
         return true;
     /* The others end for the same reason, wherever they are. */
     if (c->over)
@@ -341,20 +402,16 @@ static bool take(struct exchange *x, struct choice *c, uint32_t tokens_max)
 
 static void pump_whole(struct exchange *x)
 {
-    for (uint32_t i = 0; i < x->choice_count; i++)
-        if (!take(x, &x->choices[i], UINT32_MAX))
+    for (uint32_t i = 0; i < x->gen.choice_count; i++)
+        if (!take(x, &x->replies[i], UINT32_MAX))
             return;
-    if (x->choices_over < x->choice_count)
+    if (x->choices_over < x->gen.choice_count)
         return;
-    if (x->kind == REQUEST_CHAT)
-        reply_write_chat(x, &x->reply);
-    else
-        reply_write_completion(x, &x->reply);
+    x->wire->whole(x, &x->reply);
     if (x->reply.error) {
         fail_memory(x);
         return;
     }
-    x->succeeded = true;
     answer(x);
 }
 
@@ -394,30 +451,37 @@ static bool flush(struct exchange *x)
     return r == 0;
 }
 
+/* The last chunks of a choice, and of the reply. */
+static void end_choice(struct exchange *x, struct reply *r)
+{
+    r->finish_told = true;
+    reply_begin(x);
+    x->wire->finish(r);
+}
+
+static void end_reply(struct exchange *x)
+{
+    if (x->request.include_usage)
+        x->wire->usage(x);
+    if (x->wire->done_marker)
+        sse_data(&x->out, slice_of(x->wire->done_marker));
+    x->ending = true;
+}
+
 /* The next chunks of all choices. False: nothing new, or the exchange failed. */
 static bool collect(struct exchange *x)
 {
-    bool chat = x->kind == REQUEST_CHAT;
-    uint32_t batch = x->request.sampling.logprobs ? BATCH_TOKENS_LOGPROBS : BATCH_TOKENS;
-    for (uint32_t i = 0; i < x->choice_count; i++) {
-        struct choice *c = &x->choices[i];
-        if (!take(x, c, batch))
+    uint32_t batch = x->request.gen.sampling.logprobs ? BATCH_TOKENS_LOGPROBS : BATCH_TOKENS;
+    for (uint32_t i = 0; i < x->gen.choice_count; i++) {
+        struct reply *r = &x->replies[i];
+        if (!take(x, r, batch))
             return false;
-        if (chat)
-            reply_flush_chat(c);
-        else
-            reply_flush_completion(c);
-        if (c->over && !c->finish_told) {
-            c->finish_told = true;
-            reply_finish(c);
-        }
+        reply_flush(r);
+        if (r->choice->over && !r->finish_told)
+            end_choice(x, r);
     }
-    if (x->choices_over == x->choice_count) {
-        if (x->request.include_usage)
-            reply_usage(x);
-        reply_done(x);
-        x->ending = true;
-    }
+    if (x->choices_over == x->gen.choice_count)
+        end_reply(x);
     return x->out.len > 0;
 }
 
@@ -425,7 +489,6 @@ static void pump_stream(struct exchange *x)
 {
     while (flush(x)) {
         if (x->ending) {
-            x->succeeded = true;
             end_stream(x);
             return;
         }
@@ -448,20 +511,41 @@ void exchange_pump(struct exchange *x)
 /* From now on the jobs send wake-ups again. */
 static void clear_wakes(struct exchange *x)
 {
-    for (uint32_t i = 0; x->phase == EXCHANGE_RUNNING && i < x->choice_count; i++)
-        stream_wake_clear(x->choices[i].stream);
+    for (uint32_t i = 0; x->phase == EXCHANGE_RUNNING && i < x->gen.choice_count; i++)
+        stream_wake_clear(x->gen.choices[i].stream);
 }
 
 /* The model's drain is over. All tokens of this client have been taken; no more will arrive. */
 static void end_with_model(struct exchange *x)
 {
     struct reject why = {.retry_after_s = 1};
-    bool holds = x->phase == EXCHANGE_RUNNING || (x->phase == EXCHANGE_WAITING && x->media);
+    bool holds = x->phase == EXCHANGE_RUNNING || (x->phase == EXCHANGE_WAITING && x->waits == WAIT_IMAGES);
     if (!holds || !x->lease.registry || !registry_is_ending(x->lease.registry, x->lease.index))
         return;
-    reject_set(&why, REJECT_MODEL_UNLOADING, NULL, "The model %s is being unloaded.", x->model->id);
+    reject_set(&why, REJECT_MODEL_UNLOADING, NULL, "The model %s is being unloaded.", x->gen.model->id);
     x->cut_reason = FINISH_SHUTDOWN;
     fail(x, &why);
+}
+
+void exchange_look(struct exchange *x, uint64_t now_ns)
+{
+    switch (wait_look(x, now_ns)) {
+    case WAIT_GOES_ON:
+        return;
+    case WAIT_PREPARES:
+        /* The remaining work depends on the size of the rest of the request. Its images are not part of
+         * that. */
+        prep_put(x, x->gen.memory.used);
+        return;
+    case WAIT_ANSWERS:
+        break;
+    }
+    audit_end(x);
+    if (x->gen.reject.kind) {
+        answer_reject(x, &x->gen.reject);
+        return;
+    }
+    answer(x);
 }
 
 void exchange_tick(struct exchange *x, uint64_t now_ns)
@@ -476,7 +560,7 @@ void exchange_tick(struct exchange *x, uint64_t now_ns)
         http_request_close(x->http);
         return;
     }
-    wait_look(x, now_ns);
+    exchange_look(x, now_ns);
     /* A wake-up is lost when the mailbox is full; the tick is the second chance. */
     clear_wakes(x);
     exchange_pump(x);
@@ -484,7 +568,7 @@ void exchange_tick(struct exchange *x, uint64_t now_ns)
     if (x->phase != EXCHANGE_RUNNING || !x->request.stream || x->out.len > 0 ||
         now_ns < x->written_ns + keepalive_ns)
         return;
-    sse_comment(&x->out, "keep-alive");
+    sse_comment(&x->out, x->wire->ping);
     flush(x);
 }
 
@@ -526,7 +610,7 @@ void exchange_prepared(struct exchange *x)
 {
     ASSERT(x->phase == EXCHANGE_PREPARING);
     x->phase = x->waits ? EXCHANGE_WAITING : EXCHANGE_RUNNING;
-    request_memory_newcomer(&x->memory, false);
+    request_memory_newcomer(&x->gen.memory, false);
     if (!x->waits)
         audit_end(x);
     if (!x->http) {
@@ -539,45 +623,27 @@ void exchange_prepared(struct exchange *x)
         return;
     }
     if (x->waits) {
-        wait_look(x, clock_now_ns());
+        exchange_look(x, clock_now_ns());
         return;
     }
     if (x->request.ignored[0])
         http_header_set(x->http, "x-ignored-fields", x->request.ignored);
     if (!exchange_is_exact(x))
         http_header_set(x->http, "x-exact", "false");
-    if (x->reject.kind) {
-        answer_reject(x, &x->reject);
+    if (x->gen.reject.kind) {
+        answer_reject(x, &x->gen.reject);
         return;
     }
-    if (x->kind > REQUEST_COMPLETION) {
-        x->succeeded = true;
+    if (!x->wire) {
         answer(x);
         return;
     }
-    for (uint32_t i = 0; i < x->choice_count; i++)
-        list_push_back(bucket_of(x->api, x->choices[i].stream), &x->choices[i].by_stream);
+    for (uint32_t i = 0; i < x->gen.choice_count; i++)
+        list_push_back(bucket_of(x->api, x->gen.choices[i].stream), &x->gen.choices[i].by_stream);
     x->written_ns = clock_now_ns();
     /* Wake-ups from before this point found no exchange. */
     clear_wakes(x);
     exchange_pump(x);
-}
-
-void exchange_waited(struct exchange *x, bool again)
-{
-    if (again) {
-        /* The remaining work depends on the size of the rest of the request. Its images are not part of
-         * that. */
-        prep_put(x, x->memory.used);
-        return;
-    }
-    audit_end(x);
-    if (x->reject.kind) {
-        answer_reject(x, &x->reject);
-        return;
-    }
-    x->succeeded = true;
-    answer(x);
 }
 
 void exchange_cancel(struct exchange *x, const struct reject *why)
@@ -595,7 +661,7 @@ void exchange_cancel(struct exchange *x, const struct reject *why)
             x->told = true;
             x->code = reject_code(why);
             COUNT(x, requests_rejected);
-            reject_respond(why, x->http);
+            reject_respond(why, x->wire ? x->wire->error : reject_write, x->http);
         }
         break;
     case EXCHANGE_WAITING:

@@ -13,11 +13,8 @@
 #define PLATEAU_API_EXCHANGE_H
 
 #include "api/api_state.h"
-#include "api/choice.h"
-#include "api/media.h"
+#include "api/reply.h"
 #include "api/prep_queue.h"
-#include "base/wanted.h"
-#include "text/chat_cuts.h"
 
 enum exchange_phase {
     EXCHANGE_RECEIVING,
@@ -27,14 +24,11 @@ enum exchange_phase {
     EXCHANGE_SENDING
 };
 
-struct prompt_ids {
-    uint32_t *ids;
-    uint32_t count;
-    bool in_reasoning;                       /* the rendered prompt ended inside <think> */
-    uint32_t cuts[CHAT_CUTS_MAX], cut_count; /* tokens before which later prompts may begin to differ */
-    struct job_image *images;                /* the media task's; freed with it */
-    uint32_t image_count;
-};
+/* Where a prep thread goes on. */
+enum exchange_stage { EXCHANGE_AT_BODY, EXCHANGE_AT_MODEL, EXCHANGE_AT_GEN };
+
+/* What it waits for in the phase EXCHANGE_WAITING. */
+enum exchange_wait { WAIT_NONE, WAIT_LOAD, WAIT_UNLOAD, WAIT_IMAGES };
 
 /* Totals over all choices, for the log line at the end of the request. */
 struct exchange_sums {
@@ -46,16 +40,12 @@ struct exchange_sums {
 struct exchange {
     /* Constant. */
     struct api *api;
-    struct request_id id;
     char id_text[33];
     enum request_kind kind;
-    uint64_t tenant;                       /* the tenant it belongs to */
-    uint32_t weight;                       /* the tenant's share */
-    int32_t priority_first, priority_last; /* the range of its priority */
+    const struct wire *wire; /* NULL: it generates nothing */
     struct audit who;
     bool audited; /* an admin's order: its result is logged */
     uint64_t arrived_ns;
-    int64_t created_s;
 
     /* Network thread. */
     struct list all; /* api.exchanges */
@@ -70,37 +60,25 @@ struct exchange {
     struct prep_entry entry;
 
     /* Prep thread while preparing, network thread after it. */
-    struct wanted wanted; /* its work polls this: `cancelled`, and a deadline */
-    struct request_memory memory;
+    enum exchange_stage stage;
+    enum exchange_wait waits; /* set by what begins the wait */
+    struct gen gen;           /* its work polls `cancelled`, and has a deadline */
     struct buf body;
     struct request request;
-    bool parsed;                      /* `request` needs request_done() */
-    int model_index;                  /* in the registry; -1: not known yet */
-    const struct served_model *model; /* under a lease */
+    int model_index; /* in the registry; -1: not known yet */
     struct lease lease;
-    /* Prepared except for its model or its images, or an operator's order is under way. */
-    bool waits;
-    struct media_task *media; /* its images; NULL: no images, or the engine has them */
     struct registry_unloading unloading;
     uint64_t waits_since_ns; /* network thread; 0: the wait has not been checked yet */
     unsigned status;         /* of a reply that needs no engine; 200 */
-    struct reject reject;    /* status 0: prepared without error */
-    struct prompt_ids *prompts;
-    uint32_t prompt_count;
-    struct logit_bias *bias;
-    uint32_t bias_count;
-    struct choice *choices;
-    uint32_t choice_count;
-    uint32_t max_tokens;      /* the largest of its choices; for /api/status */
+    struct reply *replies;   /* one for each choice, from before they are submitted */
+    uint32_t reply_count;
     struct buf reply;         /* a reply that needs no engine */
     uint64_t reclaimed_bytes; /* bytes that an admin's order returned to the system */
 
     /* Network thread, running. */
     uint32_t choices_over;
-    struct buf out; /* chunks that the connection has not taken yet */
-    bool begun;     /* the stream's header is sent */
-    bool told_role, ending;
-    bool succeeded;
+    struct buf out;                /* chunks that the connection has not taken yet */
+    bool begun, opened, ending;    /* the stream: header sent; first chunks made; last chunk made */
     enum finish_reason cut_reason; /* how cancelled sequences end: FINISH_ABORTED or FINISH_TOO_SLOW */
     uint64_t written_ns;           /* time of the stream's last write */
     uint64_t first_token_ns;       /* clock time; 0: none yet */
@@ -118,8 +96,8 @@ void exchange_free(struct exchange *x);
 void exchange_receive(struct exchange *x);
 /* A prep thread returns it. */
 void exchange_prepared(struct exchange *x);
-/* Its wait is over. With `again` preparation continues; otherwise x->reject or x->reply is the answer. */
-void exchange_waited(struct exchange *x, bool again);
+/* While it waits: at each change of a model and at each tick. Continues or answers when the wait is over. */
+void exchange_look(struct exchange *x, uint64_t now_ns);
 /* Takes tokens and writes what the connection takes. */
 void exchange_pump(struct exchange *x);
 /* About every 250 ms. */
@@ -132,8 +110,7 @@ void exchange_cancel(struct exchange *x, const struct reject *why);
 /* False: draft tokens are kept without comparing them with the sampled ones, and the reply has to say so. */
 static inline bool exchange_is_exact(const struct exchange *x)
 {
-    return x->kind > REQUEST_COMPLETION || !x->model || !x->model->drafting.optimistic ||
-           !x->request.speculative;
+    return !x->wire || !x->gen.model || !x->gen.model->drafting.optimistic || !x->request.gen.speculative;
 }
 
 /* The choice of a stream that sent a wake-up. NULL: the stream has been released. */

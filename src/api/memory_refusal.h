@@ -7,7 +7,7 @@
 #define PLATEAU_API_MEMORY_REFUSAL_H
 
 #include "api/api_state.h"
-#include "api/request_memory.h"
+#include "gen/request_memory.h"
 
 /* The ledger refused `bytes` more below `at`. 429 while `others` requests are running, or memory is free
  * again, or caches hold some of it (this call asks them to release it). Otherwise 507 with the numbers. Any

@@ -10,7 +10,7 @@
 #ifndef PLATEAU_API_PREP_QUEUE_H
 #define PLATEAU_API_PREP_QUEUE_H
 
-#include "api/fair_queue.h"
+#include "base/fair_queue.h"
 
 #include <pthread.h>
 #include <stddef.h>

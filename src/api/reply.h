@@ -1,38 +1,47 @@
-/* reply.h - JSON of replies, whole and in pieces. Decides nothing: it writes the state of exchange and
- * choices. */
+/* reply.h - the output of one choice, collected from its parts until a dialect writes it, whole or in
+ * pieces. */
 #ifndef PLATEAU_API_REPLY_H
 #define PLATEAU_API_REPLY_H
 
-#include "api/choice.h"
-#include "api/exchange.h"
+#include "base/buf.h"
+#include "gen/choice.h"
 
-/* The whole reply of an exchange; all its choices are over. */
-void reply_write_chat(struct exchange *x, struct buf *ret);
-void reply_write_completion(struct exchange *x, struct buf *ret);
+struct exchange;
 
-/* Streams. Appends the collected output of a choice, if any, to x->out as one SSE chunk, and clears it. */
-void reply_flush_chat(struct choice *c);
-void reply_flush_completion(struct choice *c);
-/* Starts a chat stream: one chunk per choice with its role. Once, before any other chunk. */
-void reply_begin_chat(struct exchange *x);
-/* The single chunk of a choice that has its finish_reason. */
-void reply_finish(struct choice *c);
-/* The chunk with the usage of all choices, and [DONE]. */
-void reply_usage(struct exchange *x);
-void reply_done(struct exchange *x);
-/* An error inside a stream. */
-void reply_error(struct exchange *x, const struct reject *why);
+/* Kind of the pending piece of a stream. */
+enum piece_kind { PIECE_NONE, PIECE_REASONING, PIECE_CONTENT, PIECE_CALL };
 
-/* `"usage":{...}` of all tokens until now. */
-void reply_write_usage(const struct exchange *x, struct buf *ret);
+#define REPLY_CALL_ID_BYTES 32
 
-/* A logprob: the fewest digits that parse to the same float. NAN and infinities become -9999, as in other
- * servers. */
-void reply_write_logprob(struct buf *ret, float logprob);
-/* {"token","logprob","bytes","top_logprobs"} as chats have them. */
-void reply_write_chat_logprob(const struct tokenizer *t, const struct stream_token *token, uint32_t top_max,
-                              struct buf *ret);
-/* A token as a JSON string; bytes that are not UTF-8 become U+FFFD. Without a tokenizer: its number. */
-void reply_write_token(const struct tokenizer *t, uint32_t id, struct buf *ret);
+struct reply {
+    struct exchange *exchange;
+    struct choice *choice;
+    /* For a stream: since the last chunk. */
+    struct buf content, reasoning, calls;
+    struct buf arguments;              /* of the call that is open */
+    char call_id[REPLY_CALL_ID_BYTES]; /* likewise */
+    struct buf call_name;
+    uint32_t call_index;
+    bool call_begun;         /* streams: the pending piece begins its call */
+    enum piece_kind pending; /* streams */
+    struct buf ids;          /* "1,2,3" */
+    struct buf logprobs;     /* chat: entries; completion: of token_logprobs */
+    struct buf logprob_tokens, logprob_tops, logprob_offsets; /* completion */
+    uint64_t characters;                                      /* of text, for text_offset */
+    struct buf prompt_logprobs;
+    bool finish_told;     /* streams: its finish_reason is sent */
+    bool prompt_ids_told; /* streams of completions */
+};
+
+/* The sink of the choice's parts is the dialect's. */
+void reply_init(struct reply *r, struct exchange *x, struct choice *c);
+void reply_done(struct reply *r);
+/* 0, -E2BIG or -ENOMEM: the collected output is incomplete. */
+int reply_error(const struct reply *r);
+
+/* Streams: writes the collected output, if there is some, as one piece, and clears it. */
+void reply_flush(struct reply *r);
+/* Streams: what comes before the first piece of any choice, once. */
+void reply_begin(struct exchange *x);
 
 #endif

@@ -20,7 +20,7 @@ static uint64_t stuck_for_ns(struct api *a)
 {
     uint64_t silent_ns;
     for (uint32_t i = 0; i < api_model_count(a); i++)
-        if (watch_is_stuck(a, i, &silent_ns))
+        if (api_is_stuck(a, i, &silent_ns))
             return silent_ns;
     return 0;
 }

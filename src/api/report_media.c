@@ -1,7 +1,7 @@
 /* report_media.c - what the media service has done, and does. */
 #include "api/report.h"
 
-#include "api/media.h"
+#include "media/media.h"
 
 #include "base/clock.h"
 

@@ -53,7 +53,7 @@ static uint32_t requests_of(const struct api *a, uint64_t tenant)
 {
     uint32_t count = 0;
     LIST_EACH(it, &a->exchanges)
-        count += LIST_ENTRY(it, struct exchange, all)->tenant == tenant;
+        count += LIST_ENTRY(it, struct exchange, all)->gen.tenant == tenant;
     return count;
 }
 

@@ -160,13 +160,13 @@ static struct work work_of(struct exchange *x, uint32_t job_count)
     enum job_phase furthest = JOB_QUEUED;
     if (x->phase == EXCHANGE_PREPARING)
         return w; /* The prep thread owns everything else. */
-    w.bytes = x->memory.reserved;
-    if (x->phase == EXCHANGE_WAITING && x->media)
+    w.bytes = x->gen.memory.reserved;
+    if (x->phase == EXCHANGE_WAITING && x->waits == WAIT_IMAGES)
         w.phase = "media";
-    for (uint32_t i = 0; i < x->choice_count; i++) {
-        const struct choice *c = &x->choices[i];
+    for (uint32_t i = 0; i < x->gen.choice_count; i++) {
+        const struct choice *c = &x->gen.choices[i];
         const struct job_numbers *j = find_job(x->api, job_count, c->job_id);
-        w.prompt_tokens += x->prompts[c->prompt_index].count;
+        w.prompt_tokens += x->gen.prompts[c->prompt_index].count;
         w.tokens += c->tokens;
         if (!j)
             continue;
@@ -190,7 +190,7 @@ static struct work work_of(struct exchange *x, uint32_t job_count)
 /* Fraction of a request's images that are read; frames of a video count as parts of it. */
 static double media_part_done(const struct exchange *x)
 {
-    struct media_progress p = media_task_progress(x->media);
+    struct media_progress p = media_task_progress(x->gen.task);
     double of_this = p.frames > 0 ? (double)MIN_OF(p.frames_decoded, p.frames) / (double)p.frames : 0;
     return MIN_OF(((double)p.parts_done + of_this) / p.parts, 1.0);
 }
@@ -198,18 +198,19 @@ static double media_part_done(const struct exchange *x)
 static void write_media(const struct exchange *x, struct buf *ret)
 {
     static const char *const states[] = {"made", "fetching", "waiting", "working", "done"};
-    struct media_progress p = media_task_progress(x->media);
+    struct media_progress p = media_task_progress(x->gen.task);
     buf_printf(ret,
                ",\"media\":{\"state\":\"%s\",\"parts\":%u,\"parts_done\":%u,\"bytes_fetched\":%llu,"
                "\"frames\":%llu,\"frames_decoded\":%llu}",
-               states[media_task_state(x->media)], p.parts, p.parts_done, (unsigned long long)p.bytes_fetched,
-               (unsigned long long)p.frames, (unsigned long long)p.frames_decoded);
+               states[media_task_state(x->gen.task)], p.parts, p.parts_done,
+               (unsigned long long)p.bytes_fetched, (unsigned long long)p.frames,
+               (unsigned long long)p.frames_decoded);
 }
 
 static double progress_of(const struct exchange *x, const struct work *w)
 {
-    uint64_t wanted = (uint64_t)x->max_tokens * x->choice_count;
-    if (x->phase == EXCHANGE_WAITING && x->media)
+    uint64_t wanted = (uint64_t)x->gen.max_tokens * x->gen.choice_count;
+    if (x->phase == EXCHANGE_WAITING && x->waits == WAIT_IMAGES)
         return media_part_done(x);
     if (w->tokens > 0 && wanted > 0)
         return (double)w->tokens / (double)wanted;
@@ -235,10 +236,10 @@ static void write_request(struct exchange *x, uint32_t job_count, struct totals 
                "\"draft_tokens\":%u,\"accepted_tokens\":%u,\"images\":%u,\"images_done\":%u,\"choices\":%u,"
                "\"bytes\":%llu,\"age_seconds\":%.3f,\"client_connected\":%s",
                w.phase, known ? progress_of(x, &w) : 0.0, w.prompt_tokens, w.tokens, w.cached_tokens,
-               w.draft_tokens, w.accepted_tokens, w.images, w.images_done, known ? x->choice_count : 0,
+               w.draft_tokens, w.accepted_tokens, w.images, w.images_done, known ? x->gen.choice_count : 0,
                (unsigned long long)(w.bytes + w.image_bytes),
                (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S, x->http ? "true" : "false");
-    if (x->phase == EXCHANGE_WAITING && x->media)
+    if (x->phase == EXCHANGE_WAITING && x->waits == WAIT_IMAGES)
         write_media(x, ret);
     buf_putc(ret, '}');
 }

@@ -8,11 +8,11 @@
 #ifndef PLATEAU_API_REQUEST_H
 #define PLATEAU_API_REQUEST_H
 
-#include "api/reject.h"
-#include "api/request_memory.h"
-#include "sample/sampler.h"
+#include "gen/reject.h"
+#include "gen/gen_request.h"
+#include "gen/request_memory.h"
+#include "media/media.h"
 
-#define REQUEST_STOPS_MAX      16  /* ENGINE_STOP_STRINGS_MAX */
 #define REQUEST_STOP_BYTES_MAX 256 /* ENGINE_STOP_STRING_BYTES_MAX */
 #define REQUEST_TOOLS_MAX      128
 #define REQUEST_IGNORED_BYTES  256
@@ -46,61 +46,15 @@ struct request_limits {
     uint32_t choices_max; /* prompts x n */
 };
 
-/* Numbers that a model's defaults replace when the client gave none: NAN and -1 mean none. */
-struct request_sampling {
-    double temperature, top_p, min_p, repetition_penalty;
-    int64_t top_k;
-    double presence_penalty, frequency_penalty;
-    bool has_seed;
-    int64_t seed;
-    int64_t max_tokens;      /* max_completion_tokens is the same */
-    int64_t min_tokens;      /* 0 when absent */
-    bool logprobs;           /* return logprobs of the output */
-    int64_t top_logprobs;    /* alternatives per token of the output */
-    int64_t prompt_logprobs; /* -1: none; else alternatives per token of the prompt */
-};
-
 struct request {
     enum request_kind kind;
     json_t *root;      /* the body; owns all that points into it below */
     const char *model; /* NULL: the only model */
-
-    /* chat, tokenize, apply-template: normalised by request_messages.c */
-    json_t *messages; /* NULL: a prompt instead */
-    /* What request_media() reads: the images and videos of the messages; NULL: none. Its own
-     * reference. */
-    json_t *media;
-    json_t *tools; /* NULL: no tools, or tool_choice "none" */
-    json_t *template_kwargs;
-    bool add_generation_prompt;
-    bool parallel_tool_calls;
-    const char *reasoning_effort; /* NULL: not given */
-    int enable_thinking;          /* -1: not given */
-
-    /* completion, tokenize, detokenize */
-    json_t *prompt; /* a string, ids, or a list of either */
+    struct gen_request gen;
     json_t *tokens; /* detokenize */
-    uint32_t prompt_count;
-    int add_special_tokens; /* -1: the route's default */
     bool return_token_strs;
-
-    struct request_sampling sampling;
-    uint32_t n;
-    int32_t priority;
-    json_t *logit_bias;                    /* checked; ids against the vocabulary later */
-    struct slice stops[REQUEST_STOPS_MAX]; /* point into root */
-    uint32_t stop_count;
-    uint32_t stop_ids[SAMPLER_STOP_MAX];
-    uint32_t stop_id_count;
-    bool ignore_eos;
-    bool speculative; /* speculative decoding is allowed */
-    bool skip_special_tokens;
-    bool include_stop; /* include_stop_str_in_output */
-
     bool stream, include_usage, continuous_usage;
     bool return_token_ids;
-    const char *cache_salt; /* NULL: none */
-
     char ignored[REQUEST_IGNORED_BYTES]; /* "a, b": unknown field names; cut when the list is long */
 };
 
@@ -124,19 +78,6 @@ bool request_normalise_messages(json_t *messages, const struct request_limits *l
 bool request_check_tools(const json_t *tools, struct reject *why);
 
 /* request_media.c: an image or a video among the parts of a message. */
-enum request_media_kind { REQUEST_IMAGE, REQUEST_VIDEO };
-struct request_media {
-    enum request_media_kind kind;
-    const char *at;       /* "messages[0].content[1]" */
-    const json_t *source; /* a string, or of a video a list of strings: its frames. Never empty */
-    double fps; /* of a video: sampled frames per second, of a list: frames per second it has. NAN: not
-                 * given */
-};
-uint32_t request_media_count(const struct request *r);
-struct request_media request_media(const struct request *r, uint32_t index);
-/* Releases the sources after their conversion. The count of images stays. */
-void request_drop_sources(struct request *r);
-
 /* True for a part with an image or a video, well formed or not. */
 bool request_is_media(const json_t *part);
 /* The entry of the list for this part, or NULL with the error. The request's memory is entered already. */

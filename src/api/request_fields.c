@@ -205,9 +205,9 @@ static bool read_stop_string(struct request *r, const json_t *v, struct reject *
     if (len == 0 || len > REQUEST_STOP_BYTES_MAX)
         return reject_value(why, "stop", "A stop string has %zu bytes; it must have 1 to %d.", len,
                             REQUEST_STOP_BYTES_MAX);
-    if (r->stop_count == REQUEST_STOPS_MAX)
-        return reject_value(why, "stop", "There are more than %d stop strings.", REQUEST_STOPS_MAX);
-    r->stops[r->stop_count++] = (struct slice){json_string_value(v), len};
+    if (r->gen.stop_count == GEN_STOPS_MAX)
+        return reject_value(why, "stop", "There are more than %d stop strings.", GEN_STOPS_MAX);
+    r->gen.stops[r->gen.stop_count++] = (struct slice){json_string_value(v), len};
     return true;
 }
 
@@ -234,9 +234,9 @@ static bool read_stop_ids(struct request *r, const struct field *f, json_t *v, s
         int64_t id;
         if (!integer_of(each, &id) || id < 0 || id > UINT32_MAX)
             return reject_value(why, f->name, "%s[%zu] must be a token id.", f->name, i);
-        if (r->stop_id_count == SAMPLER_STOP_MAX)
+        if (r->gen.stop_id_count == SAMPLER_STOP_MAX)
             return reject_value(why, f->name, "%s has more than %d ids.", f->name, SAMPLER_STOP_MAX);
-        r->stop_ids[r->stop_id_count++] = (uint32_t)id;
+        r->gen.stop_ids[r->gen.stop_id_count++] = (uint32_t)id;
     }
     return true;
 }
@@ -260,7 +260,7 @@ static bool read_logit_bias(struct request *r, const struct field *f, json_t *v,
             return reject_value(why, f->name, "logit_bias of token %s must be a number from -100 to 100.",
                                 key);
     }
-    r->logit_bias = json_object_size(v) ? v : NULL;
+    r->gen.logit_bias = json_object_size(v) ? v : NULL;
     return true;
 }
 
@@ -288,23 +288,26 @@ static bool read_stream_options(struct request *r, const struct field *f, json_t
     return true;
 }
 
-/* Chat: whether to return logprobs. Completion: how many alternatives. */
+/* Whether to return logprobs: top_logprobs has the number of alternatives. */
 static bool read_logprobs(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
+    if (!json_is_boolean(v))
+        return reject_value(why, f->name,
+                            "logprobs must be true or false; top_logprobs is the number of alternatives.");
+    r->gen.sampling.logprobs = json_is_true(v);
+    return true;
+}
+
+/* How many alternatives to return. */
+static bool read_logprob_count(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
     int64_t x;
-    if (r->kind == REQUEST_CHAT) {
-        if (!json_is_boolean(v))
-            return reject_value(
-                why, f->name, "logprobs must be true or false; top_logprobs is the number of alternatives.");
-        r->sampling.logprobs = json_is_true(v);
-        return true;
-    }
     if (json_is_false(v))
         return true;
     if (!integer_of(v, &x) || x < 0 || x > SAMPLER_TOP_MAX)
         return reject_value(why, f->name, "logprobs must be an integer from 0 to %d.", SAMPLER_TOP_MAX);
-    r->sampling.logprobs = true;
-    r->sampling.top_logprobs = x;
+    r->gen.sampling.logprobs = true;
+    r->gen.sampling.top_logprobs = x;
     return true;
 }
 
@@ -313,15 +316,15 @@ static bool read_top_k(struct request *r, const struct field *f, json_t *v, stru
     int64_t x;
     if (!integer_of(v, &x) || x < -1 || x > REQUEST_TOKENS_MAX)
         return reject_value(why, f->name, "top_k must be an integer from 1; 0 or -1 switch it off.");
-    r->sampling.top_k = x < 0 ? 0 : x;
+    r->gen.sampling.top_k = x < 0 ? 0 : x;
     return true;
 }
 
 static bool read_seed(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    if (!integer_of(v, &r->sampling.seed))
+    if (!integer_of(v, &r->gen.sampling.seed))
         return reject_value(why, f->name, "seed must be an integer of 64 bits.");
-    r->sampling.has_seed = true;
+    r->gen.sampling.has_seed = true;
     return true;
 }
 
@@ -330,7 +333,7 @@ static bool read_priority(struct request *r, const struct field *f, json_t *v, s
     int64_t x;
     if (!integer_of(v, &x) || x < -1000 || x > 1000)
         return reject_value(why, f->name, "priority must be an integer from -1000 (first) to 1000.");
-    r->priority = (int32_t)x;
+    r->gen.priority = (int32_t)x;
     return true;
 }
 
@@ -339,7 +342,7 @@ static bool read_n(struct request *r, const struct field *f, json_t *v, struct r
     int64_t x;
     if (!integer_of(v, &x) || x < 1 || x > 4096)
         return reject_value(why, f->name, "n must be a positive integer.");
-    r->n = (uint32_t)x;
+    r->gen.n = (uint32_t)x;
     return true;
 }
 
@@ -349,11 +352,11 @@ static bool read_max_tokens(struct request *r, const struct field *f, json_t *v,
     if (!integer_of(v, &x) || x < 1)
         return reject_value(why, f->name, "%s must be an integer of at least 1.", f->name);
     x = MIN_OF(x, REQUEST_TOKENS_MAX);
-    if (r->sampling.max_tokens >= 0 && r->sampling.max_tokens != x)
+    if (r->gen.sampling.max_tokens >= 0 && r->gen.sampling.max_tokens != x)
         return reject_value(
             why, f->name,
             "max_tokens and max_completion_tokens are names of the same limit; their values differ.");
-    r->sampling.max_tokens = x;
+    r->gen.sampling.max_tokens = x;
     return true;
 }
 
@@ -361,7 +364,7 @@ static bool read_messages(struct request *r, const struct field *f, json_t *v, s
 {
     if (!json_is_array(v) || json_array_size(v) == 0)
         return reject_value(why, f->name, "messages must be a list of at least one message.");
-    r->messages = v;
+    r->gen.messages = v;
     return true;
 }
 
@@ -370,7 +373,7 @@ static bool read_tools(struct request *r, const struct field *f, json_t *v, stru
     (void)f;
     if (!request_check_tools(v, why))
         return false;
-    r->tools = json_array_size(v) ? v : NULL;
+    r->gen.tools = json_array_size(v) ? v : NULL;
     return true;
 }
 
@@ -391,7 +394,7 @@ static bool read_template_kwargs(struct request *r, const struct field *f, json_
 {
     if (!json_is_object(v))
         return reject_value(why, f->name, "chat_template_kwargs must be an object.");
-    r->template_kwargs = v;
+    r->gen.template_kwargs = json_incref(v);
     return true;
 }
 
@@ -410,17 +413,17 @@ static bool read_tokens(struct request *r, const struct field *f, json_t *v, str
 
 static bool read_prompt(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    if (r->prompt)
+    if (r->gen.prompt)
         return reject_value(why, f->name,
                             "prompt and content are names of the same field; send one of them.");
-    r->prompt = v; /* its form is checked when all fields are known */
+    r->gen.prompt = v; /* its form is checked when all fields are known */
     return true;
 }
 
 /* ---- the table ---- */
 
 #define GRAMMAR_SAY      "structured outputs (grammars, JSON schemas) are not supported"
-#define SAMPLING(member) AT(sampling.member)
+#define SAMPLING(member) AT(gen.sampling.member)
 
 static const struct field fields[] = {
     {"model", ON_ALL, read_string, AT(model)},
@@ -431,13 +434,13 @@ static const struct field fields[] = {
     {"tokens", ON_DETOKENIZE, read_tokens},
     {"tools", ON_MESSAGES, read_tools},
     {"tool_choice", ON_MESSAGES, read_tool_choice},
-    {"parallel_tool_calls", ON_MESSAGES, read_bool, AT(parallel_tool_calls)},
+    {"parallel_tool_calls", ON_MESSAGES, read_bool, AT(gen.parallel_tool_calls)},
     {"chat_template_kwargs", ON_MESSAGES, read_template_kwargs},
-    {"enable_thinking", ON_MESSAGES, read_tristate, AT(enable_thinking)},
-    {"reasoning_effort", ON_MESSAGES, read_string, AT(reasoning_effort)},
-    {"add_generation_prompt", ON_MESSAGES, read_bool, AT(add_generation_prompt)},
-    {"add_special_tokens", ON_BOTH | ON_TOKENIZE, read_tristate, AT(add_special_tokens)},
-    {"add_special", ON_TOKENIZE, read_tristate, AT(add_special_tokens)}, /* llama.cpp's name */
+    {"enable_thinking", ON_MESSAGES, read_tristate, AT(gen.enable_thinking)},
+    {"reasoning_effort", ON_MESSAGES, read_string, AT(gen.reasoning_effort)},
+    {"add_generation_prompt", ON_MESSAGES, read_bool, AT(gen.add_generation_prompt)},
+    {"add_special_tokens", ON_BOTH | ON_TOKENIZE, read_tristate, AT(gen.add_special_tokens)},
+    {"add_special", ON_TOKENIZE, read_tristate, AT(gen.add_special_tokens)}, /* llama.cpp's name */
     {"return_token_strs", ON_TOKENIZE, read_bool, AT(return_token_strs)},
     {"with_pieces", ON_TOKENIZE, read_bool, AT(return_token_strs)}, /* llama.cpp's name */
     /* Sampling. */
@@ -458,19 +461,20 @@ static const struct field fields[] = {
     {"min_tokens", ON_BOTH, read_integer, SAMPLING(min_tokens), 0, (double)REQUEST_TOKENS_MAX},
     {"stop", ON_BOTH, read_stop},
     {"stop_token_ids", ON_BOTH, read_stop_ids},
-    {"ignore_eos", ON_BOTH, read_bool, AT(ignore_eos)},
-    {"include_stop_str_in_output", ON_BOTH, read_bool, AT(include_stop)},
-    {"skip_special_tokens", ON_BOTH, read_bool, AT(skip_special_tokens)},
+    {"ignore_eos", ON_BOTH, read_bool, AT(gen.ignore_eos)},
+    {"include_stop_str_in_output", ON_BOTH, read_bool, AT(gen.include_stop)},
+    {"skip_special_tokens", ON_BOTH, read_bool, AT(gen.skip_special_tokens)},
     /* Output. */
     {"stream", ON_BOTH, read_bool, AT(stream)},
     {"stream_options", ON_BOTH, read_stream_options},
-    {"logprobs", ON_BOTH, read_logprobs},
+    {"logprobs", ON_CHAT, read_logprobs},
+    {"logprobs", ON_COMPLETION, read_logprob_count},
     {"top_logprobs", ON_CHAT, read_integer, SAMPLING(top_logprobs), 0, SAMPLER_TOP_MAX},
     {"prompt_logprobs", ON_BOTH, read_integer, SAMPLING(prompt_logprobs), 0, SAMPLER_TOP_MAX},
     {"return_token_ids", ON_BOTH, read_bool, AT(return_token_ids)},
     {"priority", ON_BOTH, read_priority},
-    {"speculative", ON_BOTH, read_bool, AT(speculative)},
-    {"cache_salt", ON_BOTH, read_string, AT(cache_salt)},
+    {"speculative", ON_BOTH, read_bool, AT(gen.speculative)},
+    {"cache_salt", ON_BOTH, read_string, AT(gen.cache_salt)},
     /* Labels for the client's accounting. */
     {"user", ON_BOTH, accept_string},
     {"safety_identifier", ON_BOTH, accept_string},
@@ -535,7 +539,7 @@ static const struct field *field_find(const char *name, unsigned route)
  * reply fields, so only the generating routes use this. */
 static bool field_is_elsewhere(const struct request *r, const char *name)
 {
-    return r->kind <= REQUEST_COMPLETION && field_find(name, ON_ALL);
+    return r->gen.output == GEN_TOKENS && field_find(name, ON_ALL);
 }
 
 /* Names go into a header: only characters of identifiers are copied. */

@@ -14,10 +14,10 @@
 
 static const struct {
     const char *type;
-    enum request_media_kind kind;
+    enum media_kind kind;
 } types[] = {
-    {"image_url", REQUEST_IMAGE}, {"input_image", REQUEST_IMAGE}, {"image", REQUEST_IMAGE},
-    {"video_url", REQUEST_VIDEO}, {"input_video", REQUEST_VIDEO}, {"video", REQUEST_VIDEO},
+    {"image_url", MEDIA_IMAGE}, {"input_image", MEDIA_IMAGE}, {"image", MEDIA_IMAGE},
+    {"video_url", MEDIA_VIDEO}, {"input_video", MEDIA_VIDEO}, {"video", MEDIA_VIDEO},
 };
 
 /* COUNT_OF(types): not a part with media. */
@@ -37,12 +37,12 @@ bool request_is_media(const json_t *part)
 
 const char *request_media_type(const json_t *part)
 {
-    return types[type_of(part)].kind == REQUEST_VIDEO ? "video" : "image";
+    return types[type_of(part)].kind == MEDIA_VIDEO ? "video" : "image";
 }
 
 /* Keys that may have the address. */
 static const char *const names[][3] = {
-    [REQUEST_IMAGE] = {"image_url", "image", "url"}, [REQUEST_VIDEO] = {"video_url", "video", "url"}};
+    [MEDIA_IMAGE] = {"image_url", "image", "url"}, [MEDIA_VIDEO] = {"video_url", "video", "url"}};
 
 static const char *const rates[] = {"fps", "sample_fps"}; /* of videos */
 
@@ -55,7 +55,7 @@ static bool is_among(const char *key, const char *const *list, size_t count)
 }
 
 /* Of a part, or of the object with its address. */
-static bool check_keys(const json_t *holder, enum request_media_kind kind, const char *at, struct reject *why)
+static bool check_keys(const json_t *holder, enum media_kind kind, const char *at, struct reject *why)
 {
     /* Names of the part, claims about the type of its bytes, and cache lifetimes for others. */
     static const char *const known[] = {"type",      "detail",     "id",           "uuid",
@@ -66,7 +66,7 @@ static bool check_keys(const json_t *holder, enum request_media_kind kind, const
     json_object_foreach((json_t *)holder, key, v) {
         bool ok = json_is_null(v) || is_among(key, known, COUNT_OF(known)) ||
                   is_among(key, names[kind], COUNT_OF(names[kind])) ||
-                  (kind == REQUEST_VIDEO && is_among(key, rates, COUNT_OF(rates)));
+                  (kind == MEDIA_VIDEO && is_among(key, rates, COUNT_OF(rates)));
         if (!ok)
             return reject_unsupported(why, at, "%s: \"%.64s\" is not supported; leave it out.", at, key);
     }
@@ -86,8 +86,7 @@ static bool check_detail(const json_t *holder, const char *at, struct reject *wh
 }
 
 /* The value of the one address key of the part; NULL: no such key, or several, and `why` has the error. */
-static json_t *find_value(const json_t *part, enum request_media_kind kind, const char *at,
-                          struct reject *why)
+static json_t *find_value(const json_t *part, enum media_kind kind, const char *at, struct reject *why)
 {
     json_t *found = NULL;
     for (size_t i = 0; i < COUNT_OF(names[kind]); i++) {
@@ -126,11 +125,11 @@ static json_t *read_frames(const json_t *frames, const char *at, struct reject *
 }
 
 /* A new reference; NULL with the error, or without one when memory is short. */
-static json_t *read_source(json_t *value, enum request_media_kind kind, const char *at, struct reject *why)
+static json_t *read_source(json_t *value, enum media_kind kind, const char *at, struct reject *why)
 {
-    const char *what = kind == REQUEST_VIDEO ? "video" : "image";
+    const char *what = kind == MEDIA_VIDEO ? "video" : "image";
     json_t *address = address_of(value);
-    if (kind == REQUEST_VIDEO && json_is_array(value) && json_array_size(value) > 0)
+    if (kind == MEDIA_VIDEO && json_is_array(value) && json_array_size(value) > 0)
         return read_frames(value, at, why);
     if (!address)
         reject_value(why, at,
@@ -157,7 +156,7 @@ static bool read_fps(const json_t *holder, const char *at, double *ret, struct r
 
 json_t *request_media_read(const json_t *part, const char *at, struct reject *why)
 {
-    enum request_media_kind kind = types[type_of(part)].kind;
+    enum media_kind kind = types[type_of(part)].kind;
     json_t *value = find_value(part, kind, at, why);
     double fps = -1;
     if (why->kind || !check_keys(part, kind, at, why) || !check_keys(value, kind, at, why) ||
@@ -170,29 +169,4 @@ json_t *request_media_read(const json_t *part, const char *at, struct reject *wh
     json_t *entry = json_pack("{sisssOsf}", "kind", (int)kind, "at", at, "source", source, "fps", fps);
     json_decref(source);
     return entry;
-}
-
-uint32_t request_media_count(const struct request *r)
-{
-    return (uint32_t)json_array_size(r->media);
-}
-
-struct request_media request_media(const struct request *r, uint32_t index)
-{
-    const json_t *entry = json_array_get(r->media, index);
-    double fps = json_real_value(json_object_get(entry, "fps"));
-    return (struct request_media){
-        .kind = (enum request_media_kind)json_integer_value(json_object_get(entry, "kind")),
-        .at = json_string_value(json_object_get(entry, "at")),
-        .source = json_object_get(entry, "source"),
-        .fps = fps > 0 ? fps : NAN,
-    };
-}
-
-void request_drop_sources(struct request *r)
-{
-    size_t i;
-    json_t *entry;
-    json_array_foreach(r->media, i, entry)
-        json_object_del(entry, "source");
 }

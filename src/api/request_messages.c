@@ -4,7 +4,7 @@
  * value is null. Parts of text are joined without a separator, as templates that accept parts do; with an
  * image among them they stay a list. The role `developer` is OpenAI's newer name for `system`, and most
  * templates have only the latter. */
-#include "api/json_depth.h"
+#include "gen/json_depth.h"
 #include "api/request.h"
 
 #include "base/check.h"

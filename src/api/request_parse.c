@@ -1,7 +1,8 @@
 /* request_parse.c - the body as a whole: JSON, then the table of fields, then what several fields say
  * together. */
-#include "api/json_depth.h"
+#include "gen/json_depth.h"
 #include "api/request_fields.h"
+#include "api/wire.h"
 
 #include "base/check.h"
 
@@ -9,9 +10,7 @@
 
 const char *request_route(enum request_kind kind)
 {
-    static const char *const routes[REQUEST_KIND_COUNT] = {[REQUEST_CHAT] = "/v1/chat/completions",
-                                                           [REQUEST_COMPLETION] = "/v1/completions",
-                                                           [REQUEST_CLEAR] = "/api/hot-cache/clear",
+    static const char *const routes[REQUEST_KIND_COUNT] = {[REQUEST_CLEAR] = "/api/hot-cache/clear",
                                                            [REQUEST_CLEAR_SSD] = "/api/ssd-cache/clear",
                                                            [REQUEST_TRIM] = "/api/trim",
                                                            [REQUEST_TOKENIZE] = "/tokenize",
@@ -19,7 +18,7 @@ const char *request_route(enum request_kind kind)
                                                            [REQUEST_TEMPLATE] = "/apply-template",
                                                            [REQUEST_LOAD] = "/v1/models/*/load",
                                                            [REQUEST_UNLOAD] = "/v1/models/*/unload"};
-    return routes[kind];
+    return wire_of(kind) ? wire_of(kind)->route : routes[kind];
 }
 
 static bool load(struct request *r, struct slice body, const struct request_limits *limits,
@@ -46,106 +45,55 @@ static bool load(struct request *r, struct slice body, const struct request_limi
     return true;
 }
 
+static enum gen_output output_of(enum request_kind kind)
+{
+    if (wire_of(kind))
+        return GEN_TOKENS;
+    return kind == REQUEST_TEMPLATE ? GEN_TEXT : GEN_IDS;
+}
+
 static void set_defaults(struct request *r, enum request_kind kind)
 {
+    const struct wire *wire = wire_of(kind);
     *r = (struct request){
         .kind = kind,
-        .n = 1,
-        .prompt_count = 1,
-        .enable_thinking = -1,
-        .add_special_tokens = -1,
-        .add_generation_prompt = true,
-        .parallel_tool_calls = true,
-        .skip_special_tokens = true,
-        .speculative = true,
-        .sampling = {.temperature = NAN,
-                     .top_p = NAN,
-                     .min_p = NAN,
-                     .repetition_penalty = NAN,
-                     .top_k = -1,
-                     .max_tokens = -1,
-                     .prompt_logprobs = -1},
+        .gen = {.output = output_of(kind),
+                .parses = wire && wire->parses,
+                .n = 1,
+                .prompt_count = 1,
+                .enable_thinking = -1,
+                .add_special_tokens = -1,
+                .add_generation_prompt = true,
+                .parallel_tool_calls = true,
+                .skip_special_tokens = true,
+                .speculative = true,
+                .sampling = {.temperature = NAN,
+                             .top_p = NAN,
+                             .min_p = NAN,
+                             .repetition_penalty = NAN,
+                             .top_k = -1,
+                             .max_tokens = -1,
+                             .prompt_logprobs = -1}},
     };
-}
-
-/* ---- prompts ---- */
-
-static bool is_id(const json_t *v)
-{
-    return json_is_integer(v) && json_integer_value(v) >= 0;
-}
-
-static bool check_ids(const json_t *ids, struct reject *why)
-{
-    size_t i;
-    json_t *each;
-    json_array_foreach(ids, i, each)
-        if (!is_id(each))
-            return reject_value(why, "prompt",
-                                "prompt[%zu] is not a token id. A prompt is a string, a list of token ids, "
-                                "or a list of either.",
-                                i);
-    return true;
-}
-
-/* Refused before a tokenizer puts its begin token in front of nothing. */
-static bool is_empty(const json_t *prompt)
-{
-    return (json_is_string(prompt) && json_string_length(prompt) == 0) ||
-           (json_is_array(prompt) && json_array_size(prompt) == 0);
-}
-
-static bool check_prompts(struct request *r, struct reject *why)
-{
-    if (is_empty(r->prompt))
-        return reject_value(why, "prompt", "prompt is empty; it must be at least one token id or character.");
-    if (json_is_string(r->prompt))
-        return true;
-    if (!json_is_array(r->prompt))
-        return reject_value(why, "prompt",
-                            "prompt must be a string, a list of token ids, or a list of either.");
-    const json_t *first = json_array_get(r->prompt, 0);
-    if (json_is_integer(first))
-        return check_ids(r->prompt, why);
-    r->prompt_count = (uint32_t)MIN_OF(json_array_size(r->prompt), (size_t)UINT32_MAX);
-    size_t i;
-    json_t *each;
-    json_array_foreach(r->prompt, i, each) {
-        if (is_empty(each))
-            return reject_value(why, "prompt",
-                                "prompt[%zu] is empty; it must be at least one token id or character.", i);
-        if (json_is_string(each))
-            continue;
-        if (!json_is_array(each))
-            return reject_value(why, "prompt", "prompt[%zu] must be a string or a list of token ids.", i);
-        if (!check_ids(each, why))
-            return false;
-    }
-    return true;
 }
 
 static bool check_input(struct request *r, struct reject *why)
 {
+    const struct wire *wire = wire_of(r->kind);
+    if (wire)
+        return wire->read(r, why);
     switch (r->kind) {
-    case REQUEST_CHAT:
     case REQUEST_TEMPLATE:
-        return r->messages || reject_value(why, "messages", "messages is missing.");
-    case REQUEST_COMPLETION:
-        return r->prompt ? check_prompts(r, why) : reject_value(why, "prompt", "prompt is missing.");
+        return r->gen.messages || reject_value(why, "messages", "messages is missing.");
     case REQUEST_TOKENIZE:
-        if (r->messages && r->prompt)
+        if (r->gen.messages && r->gen.prompt)
             return reject_value(why, "prompt", "Send either messages or prompt, not both.");
-        if (!r->messages && !json_is_string(r->prompt))
+        if (!r->gen.messages && !json_is_string(r->gen.prompt))
             return reject_value(why, "prompt", "messages, or prompt as a string, is missing.");
         return true;
     case REQUEST_DETOKENIZE:
         return r->tokens || reject_value(why, "tokens", "tokens is missing.");
-    case REQUEST_CLEAR:
-    case REQUEST_CLEAR_SSD:
-    case REQUEST_TRIM:
-    case REQUEST_LOAD:
-    case REQUEST_UNLOAD:
-    case REQUEST_KIND_COUNT:
+    default:
         break;
     }
     return true;
@@ -157,28 +105,27 @@ static bool check_output(struct request *r, const struct request_limits *limits,
 {
     const json_t *choice = json_object_get(r->root, "tool_choice");
     if (json_is_string(choice) && strcmp(json_string_value(choice), "none") == 0)
-        r->tools = NULL; /* Not offered, so not called: what OpenAI promises for "none". */
-    if (!r->stream && r->kind <= REQUEST_COMPLETION &&
+        r->gen.tools = NULL; /* Not offered, so not called: what OpenAI promises for "none". */
+    if (!r->stream && r->gen.output == GEN_TOKENS &&
         json_is_object(json_object_get(r->root, "stream_options")))
         return reject_value(why, "stream_options", "stream_options is allowed only when stream is true.");
-    if (r->stream && r->sampling.prompt_logprobs >= 0)
+    if (r->stream && r->gen.sampling.prompt_logprobs >= 0)
         return reject_unsupported(why, "prompt_logprobs",
                                   "prompt_logprobs are not sent in streams; set stream to false.");
-    if (r->kind == REQUEST_CHAT && r->sampling.top_logprobs > 0 && !r->sampling.logprobs)
-        return reject_value(why, "top_logprobs", "top_logprobs needs logprobs to be true.");
-    if (!r->skip_special_tokens && r->stop_count > 0)
+    if (!r->gen.skip_special_tokens && r->gen.stop_count > 0)
         return reject_unsupported(why, "skip_special_tokens",
                                   "Stop strings are matched in the text without special tokens: "
                                   "skip_special_tokens must be true with stop. Use stop_token_ids.");
-    if (r->cache_salt && r->cache_salt[0] == 0)
+    if (r->gen.cache_salt && r->gen.cache_salt[0] == 0)
         return reject_value(why, "cache_salt", "cache_salt must not be empty.");
-    if (r->sampling.max_tokens >= 0 && r->sampling.min_tokens > r->sampling.max_tokens)
+    if (r->gen.sampling.max_tokens >= 0 && r->gen.sampling.min_tokens > r->gen.sampling.max_tokens)
         return reject_value(why, "min_tokens", "min_tokens is %lld, more than max_tokens, %lld.",
-                            (long long)r->sampling.min_tokens, (long long)r->sampling.max_tokens);
-    uint64_t choices = (uint64_t)r->n * r->prompt_count;
+                            (long long)r->gen.sampling.min_tokens, (long long)r->gen.sampling.max_tokens);
+    r->gen.whole = !r->stream;
+    uint64_t choices = (uint64_t)r->gen.n * r->gen.prompt_count;
     if (choices > limits->choices_max)
         return reject_value(
-            why, r->n > 1 ? "n" : "prompt",
+            why, r->gen.n > 1 ? "n" : "prompt",
             "The request asks for %llu choices (prompts x n); the limit is %u. Send several requests.",
             (unsigned long long)choices, limits->choices_max);
     return true;
@@ -187,10 +134,10 @@ static bool check_output(struct request *r, const struct request_limits *limits,
 static bool check_effort(const struct request *r, struct reject *why)
 {
     static const char *const known[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
-    if (!r->reasoning_effort)
+    if (!r->gen.reasoning_effort)
         return true;
     for (size_t i = 0; i < COUNT_OF(known); i++)
-        if (strcmp(r->reasoning_effort, known[i]) == 0)
+        if (strcmp(r->gen.reasoning_effort, known[i]) == 0)
             return true;
     return reject_value(why, "reasoning_effort",
                         "reasoning_effort must be \"none\", \"minimal\", \"low\", \"medium\" or \"high\".");
@@ -205,12 +152,14 @@ bool request_parse(enum request_kind kind, struct slice body, const struct reque
     if (!request_fields_read(ret, why) || !check_input(ret, why) || !check_output(ret, limits, why) ||
         !check_effort(ret, why))
         return false;
-    return !ret->messages || request_normalise_messages(ret->messages, limits, memory, &ret->media, why);
+    return !ret->gen.messages ||
+           request_normalise_messages(ret->gen.messages, limits, memory, &ret->gen.media, why);
 }
 
 void request_done(struct request *r)
 {
-    json_decref(r->media);
+    json_decref(r->gen.media);
+    json_decref(r->gen.template_kwargs);
     json_decref(r->root);
     *r = (struct request){0};
 }
@@ -218,9 +167,9 @@ void request_done(struct request *r)
 void request_drop_all(struct request *r)
 {
     request_drop_prompt(r);
-    r->tools = r->logit_bias = NULL;
-    r->model = r->reasoning_effort = r->cache_salt = NULL;
-    r->stop_count = 0;
+    r->gen.tools = r->gen.logit_bias = NULL;
+    r->model = r->gen.reasoning_effort = r->gen.cache_salt = NULL;
+    r->gen.stop_count = 0;
     json_object_clear(r->root);
 }
 
@@ -229,5 +178,6 @@ void request_drop_prompt(struct request *r)
     static const char *const names[] = {"messages", "prompt", "content", "tokens", "chat_template_kwargs"};
     for (size_t i = 0; i < COUNT_OF(names); i++)
         json_object_del(r->root, names[i]);
-    r->messages = r->prompt = r->tokens = r->template_kwargs = NULL;
+    json_decref(r->gen.template_kwargs);
+    r->gen.messages = r->gen.prompt = r->tokens = r->gen.template_kwargs = NULL;
 }

@@ -3,11 +3,13 @@
  * A refusal that needs only the header is decided there, so that the body is not read. A path that ends in a
  * slash matches all paths with that prefix: the rest is an id. So is the segment at a star. */
 #include "api/routes.h"
+#include "api/reject_http.h"
 
 #include "api/auth.h"
 #include "api/exchange.h"
 #include "api/memory_refusal.h"
 #include "api/report.h"
+#include "api/wire.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -47,7 +49,7 @@ static void respond_large_report(const struct call *c, unsigned status, const ch
     if (body.error) {
         struct reject why = {0};
         memory_refusal(c->api, c->api->opts.text, body.capacity, atomic_load(&c->api->requests_now), &why);
-        reject_respond(&why, c->http);
+        reject_respond(&why, reject_write, c->http);
     } else {
         http_respond_buf(c->http, status, type, &body);
     }
@@ -104,7 +106,7 @@ static void answer_model(const struct call *c)
     int index = registry_find(c->api->opts.registry, c->rest);
     if (index < 0) {
         reject_model(&why, c->rest);
-        reject_respond(&why, c->http);
+        reject_respond(&why, reject_write, c->http);
         return;
     }
     buf_init(&body, 65536, NULL);
@@ -183,8 +185,8 @@ static struct exchange *find_exchange(const struct call *c, struct request_id id
 {
     LIST_EACH(it, &c->api->exchanges) {
         struct exchange *x = LIST_ENTRY(it, struct exchange, all);
-        if (x->phase != EXCHANGE_SENDING && memcmp(&x->id, &id, sizeof(id)) == 0 &&
-            (x->tenant == c->auth.tenant || c->auth.admin))
+        if (x->phase != EXCHANGE_SENDING && memcmp(&x->gen.id, &id, sizeof(id)) == 0 &&
+            (x->gen.tenant == c->auth.tenant || c->auth.admin))
             return x;
     }
     return NULL;
@@ -199,11 +201,11 @@ static void answer_delete(const struct call *c)
     if (!x) {
         /* The request of another tenant is reported as not found, too. */
         reject_as(&why, REJECT_REQUEST_NOT_FOUND);
-        reject_respond(&why, c->http);
+        reject_respond(&why, reject_write, c->http);
         return;
     }
     request_id_text(id, text);
-    if (x->tenant != c->auth.tenant) {
+    if (x->gen.tenant != c->auth.tenant) {
         struct audit who;
         audit_begin(&who, c->http, &c->auth);
         audit_done(&who, 200, "ok", 0, text);
@@ -306,9 +308,11 @@ static const struct route *find_route(const struct http_request *r, struct slice
 
 /* ---- the handler ---- */
 
-static int refuse(struct http_request *r, const struct reject *why)
+/* In the envelope of the route's dialect; `t` NULL: of none. */
+static int refuse(struct http_request *r, const struct route *t, const struct reject *why)
 {
-    reject_respond(why, r);
+    const struct wire *wire = t && !t->answer ? wire_of(t->kind) : NULL;
+    reject_respond(why, wire ? wire->error : reject_write, r);
     return (int)reject_status(why);
 }
 
@@ -317,8 +321,7 @@ static int refuse(struct http_request *r, const struct reject *why)
 static bool is_out_of_memory(struct api *a, enum request_kind kind, struct reject *why)
 {
     struct err e = {""};
-    bool computes = kind == REQUEST_CHAT || kind == REQUEST_COMPLETION;
-    if (!computes || !a->opts.guard || !guard_refuses_work(a->opts.guard, &e, &why->retry_after_s))
+    if (!wire_of(kind) || !a->opts.guard || !guard_refuses_work(a->opts.guard, &e, &why->retry_after_s))
         return false;
     reject_set(why, REJECT_MEMORY_SHORT, NULL, "%s", e.text);
     return true;
@@ -341,20 +344,20 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
     struct reject why = {0};
     struct exchange *x;
     if (!api_is_ready(a, &why) || is_out_of_memory(a, t->kind, &why))
-        return refuse(r, &why);
+        return refuse(r, t, &why);
     int model_index = model_of(a, t, rest, &why);
     if (why.kind)
-        return refuse(r, &why);
+        return refuse(r, t, &why);
     if (atomic_load(&a->requests_now) >= a->live.requests_max) {
         why.retry_after_s = memory_refusal_retry_s(a);
         reject_set(&why, REJECT_TOO_MANY_REQUESTS, NULL,
                    "%u requests are in progress, the limit of --max-requests. Try again later.",
                    a->live.requests_max);
-        return refuse(r, &why);
+        return refuse(r, t, &why);
     }
     if (exchange_create(a, r, t->kind, id, auth, &x) < 0) {
         memory_refusal(a, a->opts.text, sizeof(*x), atomic_load(&a->requests_now), &why);
-        return refuse(r, &why);
+        return refuse(r, t, &why);
     }
     x->audited = t->need == AUTH_ADMIN;
     x->model_index = model_index;
@@ -377,11 +380,11 @@ int routes_begin(void *api, struct http_request *r)
     if (!t) {
         if (allow[0])
             http_header_set(r, "allow", allow);
-        return refuse(r, &why);
+        return refuse(r, t, &why);
     }
     if (!auth_check(a->opts.keys, r, t->need, &auth, &why)) {
         audit_refused(&a->refusals, r, &why, clock_now_ns());
-        return refuse(r, &why);
+        return refuse(r, t, &why);
     }
     return t->answer ? 0 : begin_exchange(a, r, t, rest, id, &auth);
 }
@@ -399,7 +402,7 @@ void routes_ready(void *api, struct http_request *r)
     const struct route *t = find_route(r, &call.rest, allow, &why);
     ASSERT(t && t->answer);
     if (!auth_check(call.api->opts.keys, r, t->need, &call.auth, &why))
-        reject_respond(&why, r);
+        reject_respond(&why, reject_write, r);
     else
         t->answer(&call);
 }

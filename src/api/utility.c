@@ -2,8 +2,8 @@
 #include "api/utility.h"
 
 #include "api/memory_refusal.h"
-#include "api/prompt.h"
-#include "api/reply.h"
+#include "gen/prompt.h"
+#include "api/token_text.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -15,7 +15,7 @@ static bool reply_is_whole(struct exchange *x)
 {
     if (x->reply.error == 0)
         return true;
-    return memory_refusal_of(x->api, &x->memory, &x->reject);
+    return memory_refusal_of(x->api, &x->gen.memory, &x->gen.reject);
 }
 
 /* False: the exchange was cancelled. */
@@ -23,9 +23,9 @@ static bool write_list(struct exchange *x, const struct prompt_ids *p)
 {
     size_t look = 0;
     for (uint32_t i = 0; i < p->count; i++) {
-        int r = wanted_pass(&x->wanted, i, &look);
+        int r = wanted_pass(&x->gen.wanted, i, &look);
         if (r < 0)
-            return reject_unwanted(&x->reject, r);
+            return reject_unwanted(&x->gen.reject, r);
         buf_printf(&x->reply, i ? ",%u" : "%u", p->ids[i]);
     }
     return true;
@@ -36,11 +36,11 @@ static bool write_texts(struct exchange *x, const struct prompt_ids *p)
 {
     size_t look = 0;
     for (uint32_t i = 0; i < p->count; i++) {
-        int r = wanted_pass(&x->wanted, i, &look);
+        int r = wanted_pass(&x->gen.wanted, i, &look);
         if (r < 0)
-            return reject_unwanted(&x->reject, r);
+            return reject_unwanted(&x->gen.reject, r);
         buf_putc(&x->reply, i ? ',' : '[');
-        reply_write_token(x->model->tokenizer, p->ids[i], &x->reply);
+        token_text_write(x->gen.model->tokenizer, p->ids[i], &x->reply);
     }
     return true;
 }
@@ -48,7 +48,7 @@ static bool write_texts(struct exchange *x, const struct prompt_ids *p)
 static bool write_tokens(struct exchange *x, const struct prompt_ids *p)
 {
     struct buf *b = &x->reply;
-    buf_printf(b, "{\"count\":%u,\"max_model_len\":%u,\"tokens\":[", p->count, x->model->max_model_len);
+    buf_printf(b, "{\"count\":%u,\"max_model_len\":%u,\"tokens\":[", p->count, x->gen.model->max_model_len);
     if (!write_list(x, p))
         return false;
     buf_puts(b, "],\"token_strs\":");
@@ -63,7 +63,7 @@ static bool write_tokens(struct exchange *x, const struct prompt_ids *p)
 
 bool utility_tokenize(struct exchange *x, struct arena *scratch)
 {
-    const json_t *prompt = x->request.prompt;
+    const json_t *prompt = x->request.gen.prompt;
     /* Counting is the purpose: a text longer than the context is counted too, and an empty one has no
      * tokens. */
     if (prompt && json_string_length(prompt) == 0) {
@@ -71,37 +71,37 @@ bool utility_tokenize(struct exchange *x, struct arena *scratch)
         return write_tokens(x, &none);
     }
     struct prompt_ids ids = {0};
-    bool ok = prompt ? prompt_encode(x, scratch,
+    bool ok = prompt ? prompt_encode(&x->gen, scratch,
                                      (struct slice){json_string_value(prompt), json_string_length(prompt)},
-                                     NULL, x->request.add_special_tokens != 0, UINT32_MAX, &ids)
-                     : prompt_of_messages(x, scratch, UINT32_MAX, false, &ids);
+                                     NULL, x->request.gen.add_special_tokens != 0, UINT32_MAX, &ids)
+                     : prompt_of_messages(&x->gen, scratch, UINT32_MAX, false, &ids);
     if (!ok) {
-        request_memory_free(&x->memory, ids.ids, ids.count * sizeof(uint32_t));
-        request_memory_free(&x->memory, ids.images, ids.image_count * sizeof(*ids.images));
+        request_memory_free(&x->gen.memory, ids.ids, ids.count * sizeof(uint32_t));
+        request_memory_free(&x->gen.memory, ids.images, ids.image_count * sizeof(*ids.images));
         return false;
     }
     ok = write_tokens(x, &ids);
-    request_memory_free(&x->memory, ids.ids, ids.count * sizeof(uint32_t));
-    request_memory_free(&x->memory, ids.images, ids.image_count * sizeof(*ids.images));
+    request_memory_free(&x->gen.memory, ids.ids, ids.count * sizeof(uint32_t));
+    request_memory_free(&x->gen.memory, ids.images, ids.image_count * sizeof(*ids.images));
     return ok;
 }
 
 bool utility_detokenize(struct exchange *x)
 {
-    const struct tokenizer *t = x->model->tokenizer;
-    struct charge charge = request_memory_charge(&x->memory);
+    const struct tokenizer *t = x->gen.model->tokenizer;
+    struct charge charge = request_memory_charge(&x->gen.memory);
     size_t i;
     json_t *each;
     struct detok d;
     struct buf text;
     if (!t)
-        return reject_unsupported(&x->reject, "tokens", "The model \"%.100s\" has no tokenizer.",
-                                  x->model->id);
+        return reject_unsupported(&x->gen.reject, "tokens", "The model \"%.100s\" has no tokenizer.",
+                                  x->gen.model->id);
     json_array_foreach(x->request.tokens, i, each)
-        if (json_integer_value(each) >= x->model->shape->vocab)
-            return reject_value(&x->reject, "tokens",
+        if (json_integer_value(each) >= x->gen.model->shape->vocab)
+            return reject_value(&x->gen.reject, "tokens",
                                 "tokens[%zu] is %lld; the model's largest token id is %u.", i,
-                                (long long)json_integer_value(each), x->model->shape->vocab - 1);
+                                (long long)json_integer_value(each), x->gen.model->shape->vocab - 1);
     buf_init(&text, SIZE_MAX / 4, &charge);
     detok_init(&d, t, false);
     json_array_foreach(x->request.tokens, i, each)
@@ -121,10 +121,10 @@ bool utility_detokenize(struct exchange *x)
 
 bool utility_template(struct exchange *x, struct arena *scratch)
 {
-    struct charge charge = request_memory_charge(&x->memory);
+    struct charge charge = request_memory_charge(&x->gen.memory);
     struct buf text;
     buf_init(&text, SIZE_MAX / 4, &charge);
-    bool ok = prompt_render(x, scratch, UINT32_MAX, &text, NULL);
+    bool ok = prompt_render(&x->gen, scratch, UINT32_MAX, &text, NULL);
     if (ok) {
         buf_puts(&x->reply, "{\"prompt\":");
         json_write_string(&x->reply, buf_slice(&text));

@@ -7,7 +7,7 @@
 
 #include "api/exchange.h"
 
-/* Each fills x->reply with the JSON; false: x->reject says why. */
+/* Each fills x->reply with the JSON; false: the reject has the reason. */
 bool utility_tokenize(struct exchange *x, struct arena *scratch);
 bool utility_detokenize(struct exchange *x);
 bool utility_template(struct exchange *x, struct arena *scratch);

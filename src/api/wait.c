@@ -1,7 +1,8 @@
 /* wait.c - every change walks all waiting exchanges: at most --max-requests, and changes are rare. */
 #include "api/wait.h"
+#include "api/reject_http.h"
 
-#include "api/media_request.h"
+#include "gen/media_request.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -30,15 +31,15 @@ static bool is_order(const struct exchange *x)
 
 static bool refuse_load(struct exchange *x, const struct registry_failure *why)
 {
-    x->reject.retry_after_s = why->retry_after_s;
+    x->gen.reject.retry_after_s = why->retry_after_s;
     if (why->code == -ENOMEM)
-        return reject_set(&x->reject, REJECT_OUT_OF_MEMORY, NULL, "%s", why->e.text);
+        return reject_set(&x->gen.reject, REJECT_OUT_OF_MEMORY, NULL, "%s", why->e.text);
     if (why->code == -ESHUTDOWN)
-        return reject_as(&x->reject, REJECT_SHUTTING_DOWN);
+        return reject_as(&x->gen.reject, REJECT_SHUTTING_DOWN);
     if (x->kind == REQUEST_LOAD)
-        return reject_set(&x->reject, REJECT_LOAD_FAILED, NULL, "%s could not be loaded: %s", id_of(x),
+        return reject_set(&x->gen.reject, REJECT_LOAD_FAILED, NULL, "%s could not be loaded: %s", id_of(x),
                           why->e.text);
-    return reject_set(&x->reject, REJECT_MODEL_LOAD_FAILED, "model",
+    return reject_set(&x->gen.reject, REJECT_MODEL_LOAD_FAILED, "model",
                       "%s could not be loaded: %s. The load is retried in %u s, when its files change, or by "
                       "POST /v1/models/%s/load.",
                       id_of(x), why->e.text, why->retry_after_s, id_of(x));
@@ -76,9 +77,9 @@ static bool refuse_slow(struct exchange *x)
     char why[STILL_BYTES];
     registry_info(registry_of(x), (uint32_t)x->model_index, &info);
     explain_slow(x, &info, why);
-    x->reject.retry_after_s = 10;
+    x->gen.reject.retry_after_s = 10;
     return reject_set(
-        &x->reject, REJECT_MODEL_LOADING, "model",
+        &x->gen.reject, REJECT_MODEL_LOADING, "model",
         "%s was not loaded within %u s (--load-timeout); %.0f %% of it is loaded.%s Try again later.",
         id_of(x), x->api->live.load_timeout_s,
         info.bytes_total ? 100.0 * (double)info.bytes_done / (double)info.bytes_total : 0.0, why);
@@ -86,27 +87,29 @@ static bool refuse_slow(struct exchange *x)
 
 /* ---- on a prep thread ---- */
 
-static bool begin_load(struct exchange *x, bool operator)
+static enum prepare begin_load(struct exchange *x, bool operator)
 {
     struct registry_failure why = {0};
     if (registry_want(registry_of(x), (uint32_t)x->model_index, operator, & why) < 0)
-        return refuse_load(x, &why);
-    x->waits = true;
-    return false;
+        return refuse_load(x, &why), PREPARE_REFUSED;
+    x->waits = WAIT_LOAD;
+    return PREPARE_WAITS;
 }
 
-bool wait_find_model(struct exchange *x)
+enum prepare wait_find_model(struct exchange *x)
 {
     const char *wanted = x->request.model;
     if (x->lease.registry)
-        return true; /* It already has the lease that its wait obtained. */
+        return PREPARE_DONE; /* It already has the lease that its wait obtained. */
     x->model_index = registry_find(registry_of(x), wanted ? slice_of(wanted) : (struct slice){0});
-    if (x->model_index < 0)
-        return reject_model(&x->reject, wanted ? slice_of(wanted) : (struct slice){0});
+    if (x->model_index < 0) {
+        reject_model(&x->gen.reject, wanted ? slice_of(wanted) : (struct slice){0});
+        return PREPARE_REFUSED;
+    }
     if (registry_lease(registry_of(x), (uint32_t)x->model_index, &x->lease) < 0)
         return begin_load(x, false);
-    x->model = x->lease.model;
-    return true;
+    x->gen.model = x->lease.model;
+    return PREPARE_DONE;
 }
 
 static void write_unloaded(struct exchange *x, const struct registry_returned *r)
@@ -142,33 +145,35 @@ static void write_loaded(struct exchange *x)
                (unsigned long long)info.reserved_bytes, (double)info.load_ns / (double)NS_PER_S);
 }
 
-static bool begin_unload(struct exchange *x)
+static enum prepare begin_unload(struct exchange *x)
 {
     struct err e = {0};
     int r = registry_unload(registry_of(x), (uint32_t)x->model_index, &x->unloading, &e);
     if (r == -EALREADY) {
         write_unloaded(x, &(struct registry_returned){0});
-        return true;
+        return PREPARE_DONE;
     }
-    if (r < 0)
-        return reject_set(&x->reject, r == -EPERM ? REJECT_UNLOAD_PINNED : REJECT_UNLOAD_LOADING, NULL, "%s",
-                          e.text);
+    if (r < 0) {
+        reject_set(&x->gen.reject, r == -EPERM ? REJECT_UNLOAD_PINNED : REJECT_UNLOAD_LOADING, NULL, "%s",
+                   e.text);
+        return PREPARE_REFUSED;
+    }
     if (x->unloading.leases > 0) {
         write_draining(x);
-        return true;
+        return PREPARE_DONE;
     }
-    x->waits = true;
-    return false;
+    x->waits = WAIT_UNLOAD;
+    return PREPARE_WAITS;
 }
 
-bool wait_order(struct exchange *x)
+enum prepare wait_order(struct exchange *x)
 {
     return x->kind == REQUEST_LOAD ? begin_load(x, true) : begin_unload(x);
 }
 
 /* ---- on the network thread ---- */
 
-/* 0: the wait ended well; -EAGAIN: it continues; -ECANCELED: x->reject has the reason of its end. */
+/* 0: the wait ended well; -EAGAIN: it continues; -ECANCELED: x->gen.reject has the reason of its end. */
 static int look_for_load(struct exchange *x, uint64_t now_ns)
 {
     struct registry_failure why = {0};
@@ -197,42 +202,40 @@ static int look_for_unload(struct exchange *x, uint64_t now_ns)
 }
 
 /* When the images are ready, a prep thread continues; on an error the client gets the answer. */
-static void look_for_media(struct exchange *x, uint64_t now_ns)
+static enum wait_end look_for_media(struct exchange *x, uint64_t now_ns)
 {
-    int r = media_request_look(x, now_ns);
+    int r = media_request_look(&x->gen, now_ns);
     if (r == -EAGAIN)
-        return;
-    x->waits = false;
-    exchange_waited(x, r == 0);
+        return WAIT_GOES_ON;
+    x->waits = WAIT_NONE;
+    return r == 0 ? WAIT_PREPARES : WAIT_ANSWERS;
 }
 
-void wait_look(struct exchange *x, uint64_t now_ns)
+enum wait_end wait_look(struct exchange *x, uint64_t now_ns)
 {
     if (x->phase != EXCHANGE_WAITING || !x->http)
-        return;
-    if (x->media) {
-        look_for_media(x, now_ns);
-        return;
-    }
+        return WAIT_GOES_ON;
+    if (x->waits == WAIT_IMAGES)
+        return look_for_media(x, now_ns);
     if (x->waits_since_ns == 0)
         x->waits_since_ns = now_ns;
-    int r = x->kind == REQUEST_UNLOAD ? look_for_unload(x, now_ns) : look_for_load(x, now_ns);
+    int r = x->waits == WAIT_UNLOAD ? look_for_unload(x, now_ns) : look_for_load(x, now_ns);
     if (r == -EAGAIN)
-        return;
-    if (x->kind != REQUEST_UNLOAD)
+        return WAIT_GOES_ON;
+    if (x->waits == WAIT_LOAD)
         registry_unwant(registry_of(x), (uint32_t)x->model_index);
-    x->waits = false;
+    x->waits = WAIT_NONE;
     if (r == 0 && x->kind == REQUEST_LOAD)
         write_loaded(x);
-    x->model = x->lease.model;
-    exchange_waited(x, r == 0 && !is_order(x));
+    x->gen.model = x->lease.model;
+    return r == 0 && !is_order(x) ? WAIT_PREPARES : WAIT_ANSWERS;
 }
 
 void wait_done(struct exchange *x)
 {
-    if (x->waits && x->kind != REQUEST_UNLOAD)
+    if (x->waits == WAIT_LOAD)
         registry_unwant(registry_of(x), (uint32_t)x->model_index);
-    x->waits = false;
-    x->model = NULL;
+    x->waits = WAIT_NONE;
+    x->gen.model = NULL;
     registry_release(&x->lease);
 }

@@ -9,15 +9,18 @@
 
 #include "api/exchange.h"
 
-/* Prep thread. True: x has a lease on the model that the request names. False: x->waits is set while the
- * model loads, otherwise x->reject has the error. */
-bool wait_find_model(struct exchange *x);
-/* Prep thread: the operator's order has begun and x->waits is set; or x->reject has the error; or x->reply is
- * written already (true). */
-bool wait_order(struct exchange *x);
+/* Prep thread. PREPARE_DONE: x has a lease on the model that the request names. */
+enum prepare wait_find_model(struct exchange *x);
+/* Prep thread. PREPARE_DONE: the operator's order is done, and x->reply is written. */
+enum prepare wait_order(struct exchange *x);
 
-/* Network thread. With x->waits: checks now, at each change of a model and at each tick. */
-void wait_look(struct exchange *x, uint64_t now_ns);
+/* Network thread. How the wait of an exchange goes on. */
+enum wait_end {
+    WAIT_GOES_ON,  /* or x does not wait */
+    WAIT_PREPARES, /* it is over, and a prep thread continues */
+    WAIT_ANSWERS   /* it is over, and the reject or x->reply is the answer */
+};
+enum wait_end wait_look(struct exchange *x, uint64_t now_ns);
 /* Releases the place among the waiters and the lease. For every end; twice is fine. */
 void wait_done(struct exchange *x);
 

@@ -12,24 +12,6 @@
 
 #define IDS_SHOWN_MAX 8
 
-bool watch_is_stuck(struct api *a, uint32_t model, uint64_t *silent_ns)
-{
-    struct engine_numbers n;
-    uint64_t now_ns = clock_now_ns();
-    api_engine_numbers(a, model, &n);
-    *silent_ns = n.progress_ns > 0 && now_ns > n.progress_ns ? now_ns - n.progress_ns : 0;
-    return *silent_ns > a->live.stuck_s * NS_PER_S;
-}
-
-const char *api_stuck_model(struct api *a)
-{
-    uint64_t silent_ns;
-    for (uint32_t i = 0; i < api_model_count(a); i++)
-        if (watch_is_stuck(a, i, &silent_ns))
-            return api_model_id(a, i);
-    return NULL;
-}
-
 static void tell(struct api *a, uint32_t model, uint64_t silent_ns)
 {
     struct request_id ids[IDS_SHOWN_MAX];
@@ -54,7 +36,7 @@ static void watch_model(struct api *a, uint32_t model, uint64_t now_ns)
 {
     struct watch *w = &a->watches[model];
     uint64_t silent_ns = 0;
-    bool stuck = watch_is_stuck(a, model, &silent_ns);
+    bool stuck = api_is_stuck(a, model, &silent_ns);
     if (stuck && !w->stuck) {
         w->since_ns = now_ns - silent_ns;
         w->times++;
@@ -88,7 +70,7 @@ void watch_write_metrics(struct api *a, struct buf *ret)
              "# HELP plateau_engine_stuck Whether there is work and no layer has finished for too long.\n"
              "# TYPE plateau_engine_stuck gauge\n");
     for (uint32_t i = 0; i < api_model_count(a); i++)
-        write_value(a, i, "plateau_engine_stuck", watch_is_stuck(a, i, &silent_ns), ret);
+        write_value(a, i, "plateau_engine_stuck", api_is_stuck(a, i, &silent_ns), ret);
     buf_puts(ret, "# HELP plateau_engine_stuck_total Times that this has begun.\n"
                   "# TYPE plateau_engine_stuck_total counter\n");
     for (uint32_t i = 0; i < api_model_count(a); i++)

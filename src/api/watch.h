@@ -20,8 +20,6 @@ struct watch {
 
 /* About every 250 ms. */
 void watch_models(struct api *a, uint64_t now_ns);
-/* Whether the model is stuck now, and for how long no layer has finished. */
-bool watch_is_stuck(struct api *a, uint32_t model, uint64_t *silent_ns);
 void watch_write_metrics(struct api *a, struct buf *ret);
 
 #endif

@@ -135,9 +135,9 @@ static int url_of_path(struct slice what, char ret[URL_BYTES], struct err *e)
 }
 
 /* What a message says of it: the form that templates know and the API takes. */
-static json_t *part_of(enum request_media_kind kind, struct slice what, struct err *e)
+static json_t *part_of(enum media_kind kind, struct slice what, struct err *e)
 {
-    const char *type = kind == REQUEST_VIDEO ? "video" : "image";
+    const char *type = kind == MEDIA_VIDEO ? "video" : "image";
     char url[URL_BYTES];
     what = unquote(what);
     if (!is_address(what)) {
@@ -154,25 +154,25 @@ static json_t *part_of(enum request_media_kind kind, struct slice what, struct e
 /* ---- reading ---- */
 
 /* What the service calls the part in its sentences. */
-static const char *const names[] = {[REQUEST_IMAGE] = "the image", [REQUEST_VIDEO] = "the video"};
+static const char *const names[] = {[MEDIA_IMAGE] = "the image", [MEDIA_VIDEO] = "the video"};
 
 /* Shortens a client's sentence for the terminal: "the image: ..." and the full stop say nothing here. */
-static int fail(const struct reject *why, enum request_media_kind kind, size_t wanted, struct err *e)
+static int fail(const struct media_failure *why, enum media_kind kind, struct err *e)
 {
     struct slice text = slice_of(why->message);
     size_t head = strlen(names[kind]);
-    if (why->kind == REJECT_NONE)
+    if (why->fault == MEDIA_FAULT_MEMORY)
         return err_set(e, -ENOMEM,
                        "no memory for it: it needs %zu bytes, and all images together may have what "
                        "--media-memory says",
-                       wanted);
+                       why->wanted);
     if (slice_starts(text, slice_of(names[kind])) && text.len > head + 2 && text.ptr[head] == ':')
         text = slice_sub(text, head + 2, text.len);
     text.len -= text.len > 0 && text.ptr[text.len - 1] == '.';
     return err_set(e, -EINVAL, "%.*s", SLICE_ARGS(text));
 }
 
-static int wait(struct attach *a, enum request_media_kind kind, const struct media_task *t, struct err *e)
+static int wait(struct attach *a, enum media_kind kind, const struct media_task *t, struct err *e)
 {
     void *message;
     while (media_task_state(t) != MEDIA_DONE) {
@@ -180,24 +180,28 @@ static int wait(struct attach *a, enum request_media_kind kind, const struct med
         if (interrupt_pending())
             return err_set(e, -ECANCELED, "stopped before it was read");
     }
-    const struct reject *why = media_task_failure(t);
-    return why ? fail(why, kind, media_task_wanted(t), e) : 0;
+    const struct media_failure *why = media_task_failure(t);
+    return why ? fail(why, kind, e) : 0;
 }
 
-/* The request is the smallest that the service knows: one part. */
-static int read_part(struct attach *a, enum request_media_kind kind, const json_t *part,
-                     struct media_task **ret, struct err *e)
+static struct slice url_of(const void *owner, uint32_t index)
 {
-    const struct model_vision *vision = &a->rt->planning.model.shape.vision;
-    struct reject why = {0};
+    const json_t *part = owner,
+                 *url = json_object_get(part, json_string_value(json_object_get(part, "type")));
+    (void)index;
+    return (struct slice){json_string_value(url), json_string_length(url)};
+}
+
+static int read_part(struct attach *a, enum media_kind kind, const json_t *part, struct media_task **ret,
+                     struct err *e)
+{
+    const struct media_input input = {
+        .kind = kind, .at = names[kind], .fps = NAN, .url_count = 1, .url = url_of, .owner = part};
+    struct media_failure why = {0};
     struct media_task *t = NULL;
-    struct request request = {.media = json_array()};
-    size_t wanted = 0;
-    json_t *entry = request_media_read(part, names[kind], &why);
-    bool ok = entry && json_array_append_new(request.media, entry) == 0 &&
-              media_task_create(a->media, &request, vision, &t, &wanted, &why) && media_submit(t, 0, &why);
-    json_decref(request.media);
-    int r = ok ? wait(a, kind, t, e) : fail(&why, kind, wanted, e);
+    bool ok = media_task_create(a->media, &input, 1, &a->rt->planning.model.shape.vision, &t, &why) &&
+              media_submit(t, 0, &why);
+    int r = ok ? wait(a, kind, t, e) : fail(&why, kind, e);
     if (r < 0)
         media_task_leave(t);
     else
@@ -215,7 +219,7 @@ static uint32_t tokens_of(const struct attach *a, const struct media_task *t)
     return tokens;
 }
 
-static int add(struct attach *a, enum request_media_kind kind, struct slice what, struct err *e)
+static int add(struct attach *a, enum media_kind kind, struct slice what, struct err *e)
 {
     struct attach_item item = {0};
     int r = a->count < ATTACH_MAX ? open_media(a, e)
@@ -236,8 +240,7 @@ static int add(struct attach *a, enum request_media_kind kind, struct slice what
     return r;
 }
 
-int attach_add(struct attach *a, enum request_media_kind kind, struct slice what, uint32_t *ret,
-               struct err *e)
+int attach_add(struct attach *a, enum media_kind kind, struct slice what, uint32_t *ret, struct err *e)
 {
     int r = check_image_sched(a, e);
     if (r < 0)
@@ -274,7 +277,7 @@ uint32_t attach_count(const json_t *messages)
     uint32_t count = 0;
     json_array_foreach(messages, i, message) {
         json_array_foreach(json_object_get(message, "content"), k, part)
-            count += request_is_media(part);
+            count += strcmp(json_string_value(json_object_get(part, "type")), "text") != 0;
     }
     return count;
 }

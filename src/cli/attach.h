@@ -7,9 +7,9 @@
 #ifndef PLATEAU_CLI_ATTACH_H
 #define PLATEAU_CLI_ATTACH_H
 
-#include "api/media_prompt.h"
 #include "base/mailbox.h"
 #include "cli/runtime.h"
+#include "media/media.h"
 
 #include <jansson.h>
 
@@ -35,8 +35,7 @@ void attach_done(struct attach *a);
 /* Reads a file (a path, ~/path, or file:///path), or an http or https address; the path may stand in
  * quotes. Returns when it is read. 0 and its tokens; -EINVAL, -E2BIG (there are ATTACH_MAX), -ENOMEM;
  * -ECANCELED: an interrupt, which stays pending. */
-int attach_add(struct attach *a, enum request_media_kind kind, struct slice what, uint32_t *ret,
-               struct err *e);
+int attach_add(struct attach *a, enum media_kind kind, struct slice what, uint32_t *ret, struct err *e);
 /* Forgets all but the first `count`. */
 void attach_cut(struct attach *a, uint32_t count);
 

@@ -5,7 +5,6 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "cli/output.h"
-#include "text/chat_format.h"
 
 #include <errno.h>
 #include <string.h>
@@ -105,44 +104,19 @@ static json_t *message_of_user(const struct chat *c, struct slice text)
 
 struct telling {
     struct chat_screen *screen;
-    struct chat_parser *parser;
     struct buf reasoning, content;
-    int error; /* of the parser */
 };
 
-static void on_event(void *arg, const struct chat_event *event)
+static void on_part(void *arg, const struct part *p)
 {
     struct telling *t = arg;
-    if (event->kind == CHAT_REASONING) {
-        buf_put_slice(&t->reasoning, event->text);
-        chat_screen_reasoning(t->screen, event->text);
-    } else if (event->kind == CHAT_CONTENT) {
-        buf_put_slice(&t->content, event->text);
-        chat_screen_content(t->screen, event->text);
+    if (p->kind == PART_REASONING) {
+        buf_put_slice(&t->reasoning, p->text);
+        chat_screen_reasoning(t->screen, p->text);
+    } else if (p->kind == PART_TEXT) {
+        buf_put_slice(&t->content, p->text);
+        chat_screen_content(t->screen, p->text);
     }
-}
-
-static void on_text(void *arg, struct slice text)
-{
-    struct telling *t = arg;
-    int r = chat_parser_push(t->parser, text);
-    t->error = t->error ? t->error : r;
-}
-
-static int open_parser(struct chat *c, struct telling *t)
-{
-    const struct chat_template *template = c->rt->served.template;
-    bool thinks = template && (chat_template_mentions(template, SLICE("<think>")) ||
-                               chat_template_mentions(template, SLICE("<function=")));
-    struct charge charge = request_memory_charge(&c->memory);
-    struct chat_parser_opts opts = {.format = thinks ? CHAT_FORMAT_QWEN_XML : CHAT_FORMAT_PLAIN,
-                                    .in_reasoning =
-                                        chat_prompt_in_reasoning(buf_slice(&c->answerer.rendered)),
-                                    .bytes_max = CHAT_MESSAGE_BYTES_MAX,
-                                    .charge = &charge,
-                                    .sink = on_event,
-                                    .sink_arg = t};
-    return chat_parser_create(&opts, &t->parser);
 }
 
 /* The answer joins the conversation, with its reasoning: which of it the model sees again is the template's
@@ -180,20 +154,17 @@ static int run_answer(struct chat *c, struct err *e)
 {
     struct charge charge = request_memory_charge(&c->memory);
     struct telling t = {.screen = c->screen};
-    uint64_t seed = c->draws ? rng_at(c->seed, c->draws) : c->seed;
+    struct question q = {.messages = c->messages,
+                         .attached = &c->attached,
+                         .seed = c->draws ? rng_at(c->seed, c->draws) : c->seed};
     buf_init(&t.reasoning, CHAT_MESSAGE_BYTES_MAX, &charge);
     buf_init(&t.content, CHAT_MESSAGE_BYTES_MAX, &charge);
-    int r = open_parser(c, &t);
-    if (r < 0)
-        err_set(e, r, "no memory for an answer");
-    else if ((r = answerer_run(&c->answerer, seed, on_text, &t, &c->last, e)) == 0) {
+    int r = answerer_run(&c->answerer, &q, on_part, &t, &c->last, e);
+    if (r == 0) {
         c->answers++;
-        if (t.error < 0 || (t.error = chat_parser_finish(t.parser)) < 0)
-            r = err_set(e, t.error, "no memory for an answer");
         chat_screen_end(c->screen);
-        r = r == 0 ? remember(c, &t, e) : r;
+        r = remember(c, &t, e);
     }
-    chat_parser_free(t.parser);
     buf_done(&t.content);
     buf_done(&t.reasoning);
     if (r == 0)
@@ -203,14 +174,13 @@ static int run_answer(struct chat *c, struct err *e)
 
 static int answer(struct chat *c, struct err *e)
 {
-    int r = answerer_prompt(&c->answerer, c->messages, &c->attached, e);
-    if (r == -E2BIG)
-        return err_set(
-            e, r,
-            "the conversation with this message does not fit into the context of %u tokens "
-            "(--max-model-len). Nothing was sent and nothing is lost: shorten the message, or /reset",
-            c->rt->planning.plan.max_model_len);
-    return r < 0 ? r : run_answer(c, e);
+    int r = run_answer(c, e);
+    if (r != -E2BIG)
+        return r;
+    return err_set(e, r,
+                   "the conversation with this message does not fit into the context of %u tokens "
+                   "(--max-model-len). Nothing was sent and nothing is lost: shorten the message, or /reset",
+                   c->rt->planning.plan.max_model_len);
 }
 
 int chat_say(struct chat *c, struct slice text, struct err *e)

@@ -5,7 +5,7 @@
 #ifndef PLATEAU_CLI_CHAT_H
 #define PLATEAU_CLI_CHAT_H
 
-#include "api/request_memory.h"
+#include "gen/request_memory.h"
 #include "cli/answer.h"
 #include "cli/chat_screen.h"
 

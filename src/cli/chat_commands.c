@@ -30,7 +30,7 @@ static int set_system(struct chat *c, struct slice argument, struct err *e)
     return r;
 }
 
-static int attach(struct chat *c, enum request_media_kind kind, struct slice what, struct err *e)
+static int attach(struct chat *c, enum media_kind kind, struct slice what, struct err *e)
 {
     uint32_t tokens, waiting = chat_waiting(c);
     if (what.len == 0) {
@@ -47,12 +47,12 @@ static int attach(struct chat *c, enum request_media_kind kind, struct slice wha
 
 static int attach_image(struct chat *c, struct slice argument, struct err *e)
 {
-    return attach(c, REQUEST_IMAGE, argument, e);
+    return attach(c, MEDIA_IMAGE, argument, e);
 }
 
 static int attach_video(struct chat *c, struct slice argument, struct err *e)
 {
-    return attach(c, REQUEST_VIDEO, argument, e);
+    return attach(c, MEDIA_VIDEO, argument, e);
 }
 
 static int retry(struct chat *c, struct slice argument, struct err *e)

@@ -34,47 +34,64 @@ static int attach_images(struct attach *attached, const struct options *o, struc
     uint32_t tokens;
     int r = 0;
     for (const char *const *image = o->images; *image && r == 0; image++)
-        r = attach_add(attached, REQUEST_IMAGE, slice_of(*image), &tokens, e);
+        r = attach_add(attached, MEDIA_IMAGE, slice_of(*image), &tokens, e);
     return r;
 }
 
-static int prompt_of(struct answerer *a, struct slice prompt, struct attach *attached, struct err *e)
+static json_t *messages_of(struct slice prompt, const struct attach *attached, const char *system)
 {
-    const struct options *o = a->rt->options;
-    bool raw = o->raw || !a->rt->served.template;
-    if (raw && o->images[0])
-        return err_set(e, -EINVAL, "--image needs the model's chat template, which says where images stand");
-    if (raw)
-        return answerer_prompt_raw(a, prompt, e);
-    int r = attach_images(attached, o, e);
-    if (r < 0)
-        return r;
     json_t *messages = json_array();
-    if (o->system)
-        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", o->system));
+    if (system)
+        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", system));
     json_t *content = attached->count > 0 ? attach_content(attached, 0, prompt)
                                           : json_stringn(prompt.ptr ? prompt.ptr : "", prompt.len);
     json_t *user = content ? json_pack("{s:s, s:o}", "role", "user", "content", content) : NULL;
-    r = user ? json_array_append_new(messages, user) : -1;
-    r = r < 0 ? err_set(e, -EINVAL, "the prompt is no valid UTF-8 text")
-              : answerer_prompt(a, messages, attached, e);
+    if (user && json_array_append_new(messages, user) == 0)
+        return messages;
     json_decref(messages);
-    return r;
+    return NULL;
 }
 
-static void print_text(void *arg, struct slice text)
+static void print_part(void *arg, const struct part *p)
 {
-    terminal_write(arg, text);
+    if (p->kind == PART_TEXT)
+        terminal_write(arg, p->text);
+}
+
+static int answer(struct answerer *a, struct slice prompt, struct attach *attached, struct err *e)
+{
+    const struct options *o = a->rt->options;
+    bool raw = o->raw || !a->rt->served.template;
+    struct question q = {.attached = attached, .raw = true, .seed = answer_seed(o)};
+    struct stream_finish finish;
+    if (raw && o->images[0])
+        return err_set(e, -EINVAL, "--image needs the model's chat template, which says where images stand");
+    int r = attach_images(attached, o, e);
+    if (r < 0)
+        return r;
+    if (raw) {
+        q.attached = NULL;
+        q.prompt = json_stringn(prompt.ptr ? prompt.ptr : "", prompt.len);
+    } else {
+        q.messages = messages_of(prompt, attached, o->system);
+    }
+    r = q.prompt || q.messages ? answerer_run(a, &q, print_part, stdout, &finish, e)
+                               : err_set(e, -EINVAL, "the prompt is no valid UTF-8 text");
+    json_decref(q.messages);
+    json_decref(q.prompt);
+    return r;
 }
 
 static int generate(struct runtime *rt, struct err *e)
 {
     struct charge charge = account_charge(rt->text);
-    struct stream_finish finish;
     struct answerer a;
+    struct request_memory memory; /* of the prompt's JSON */
     struct attach attached;
     struct buf prompt;
     buf_init(&prompt, ANSWER_PROMPT_BYTES_MAX, &charge);
+    request_memory_init(&memory, rt->text, 4 * ANSWER_PROMPT_BYTES_MAX);
+    request_memory_enter(&memory);
     attach_init(&attached, rt);
     int r = answerer_init(&a, rt, e);
     if (r == 0)
@@ -82,11 +99,13 @@ static int generate(struct runtime *rt, struct err *e)
     if (r == 0 && prompt.len == 0 && !rt->options->images[0])
         r = err_set(e, -EINVAL, EMPTY_PROMPT);
     if (r == 0)
-        r = prompt_of(&a, buf_slice(&prompt), &attached, e);
-    if (r == 0 && (r = answerer_run(&a, answer_seed(rt->options), print_text, stdout, &finish, e)) == 0)
+        r = answer(&a, buf_slice(&prompt), &attached, e);
+    if (r == 0)
         putchar('\n');
     answerer_done(&a);
     attach_done(&attached);
+    request_memory_enter(NULL);
+    request_memory_done(&memory);
     buf_done(&prompt);
     return r;
 }

@@ -430,6 +430,7 @@ static int check_stops(const struct engine *en, const struct job_spec *s, struct
 static int check_spec(const struct engine *en, const struct job_spec *s, const struct stream *stream,
                       struct err *e)
 {
+    ASSERT(s->output == JOB_TOKENS);
     int r = check_length(en, s, e);
     if (r == 0)
         r = sampler_params_check(&s->sampling, en->shape->vocab, e);

@@ -145,7 +145,12 @@ struct job_image {
     uint32_t first;      /* index of its first placeholder; >= 1 */
 };
 
+/* What a job yields. An output without tokens (a pooled vector, scores) is one more kind: its sequence never
+ * decodes, and its values stand in the finish record. */
+enum job_output { JOB_TOKENS };
+
 struct job_spec {
+    enum job_output output;
     const uint32_t *prompt; /* ids < vocab; copied */
     uint32_t prompt_count;  /* >= 1 */
     uint32_t max_tokens;    /* >= 1 */

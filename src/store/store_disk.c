@@ -48,13 +48,16 @@ static void add_sectors(struct store *st, uint64_t *where, uint64_t now)
     pthread_mutex_unlock(&st->lock);
 }
 
-static void count_leaf(struct store *st, struct store_worker *w, uint32_t leaf)
+/* False: the leaf directory does not exist, or cannot be read. */
+static bool count_leaf(struct store *st, struct store_worker *w, uint32_t leaf)
 {
     static const char digits[] = "0123456789abcdef";
     char path[4] = {digits[leaf >> 4], '/', digits[leaf & 15], 0};
     struct stat s;
-    if (CALL(st, w, stat, st->dir_fd, path, &s) == 0)
-        add_sectors(st, &st->leaf_sectors[leaf], sectors_of(&s, 0));
+    if (CALL(st, w, stat, st->dir_fd, path, &s) < 0)
+        return false;
+    add_sectors(st, &st->leaf_sectors[leaf], sectors_of(&s, 0));
+    return true;
 }
 
 static void add_others(struct store *st, struct store_worker *w, const char *path)
@@ -418,8 +421,7 @@ static void list_leaves(struct store *st, struct store_worker *w, struct listing
             path[1] = '/';
         }
         l->leaf = leaf;
-        count_leaf(st, w, leaf);
-        if (st->leaf_sectors[leaf] > 0 || CALL(st, w, stat, st->dir_fd, path, &(struct stat){0}) == 0)
+        if (count_leaf(st, w, leaf))
             CALL(st, w, list, st->dir_fd, path, list_file, l);
     }
 }

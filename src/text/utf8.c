@@ -118,3 +118,18 @@ void utf8_put_lossy(struct buf *out, struct slice s)
     if (utf8_put_decided(out, s) > 0)
         buf_puts(out, UTF8_REPLACEMENT);
 }
+
+void utf8_clean(char *text)
+{
+    struct slice s = slice_of(text);
+    size_t at = 0, to = 0;
+    while (at < s.len) {
+        struct utf8_char c = utf8_at(s, at);
+        if (c.valid && c.code >= ' ' && c.code != 0x7f) {
+            memmove(text + to, text + at, c.bytes);
+            to += c.bytes;
+        }
+        at += c.bytes;
+    }
+    text[to] = 0;
+}

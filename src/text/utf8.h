@@ -55,4 +55,8 @@ size_t utf8_put_decided(struct buf *out, struct slice s);
 /* Appends all of `s`: a truncated character at the end is broken too. */
 void utf8_put_lossy(struct buf *out, struct slice s);
 
+/* Shortens a text, in place, to its whole characters other than control characters. For sentences that quote
+ * foreign bytes and may have been cut. */
+void utf8_clean(char *text);
+
 #endif

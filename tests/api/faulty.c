@@ -26,7 +26,7 @@
  *     mallocs        N: allocations on engines' threads since they were started
  *     heap           N: allocations on all threads
  * The answer is "ok N": the number of reservations since the last such order. */
-#include "api/media.h"
+#include "media/media.h"
 #include "base/heap_watch.h"
 #include "cache/page_state.h"
 #include "cli/cli.h"

@@ -2,6 +2,7 @@
 nothing of them is left."""
 
 import base64
+import contextlib
 import io
 import os
 import pathlib
@@ -89,7 +90,8 @@ def children(server):
     """The processes that the server started and that are still there."""
     found = []
     for task in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir():
-        found += (task / "children").read_text().split()
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+            found += (task / "children").read_text().split()
     return found
 
 

@@ -103,6 +103,8 @@ def test_stop_strings(server, stream):
     assert ask("a dir", include_stop_str_in_output=True) == ("mkdir(2) - create a dir", "stop", "a dir")
     # It only starts like one.
     assert ask("directory!") == (whole, "stop", None)
+    # So does the end of the text, which an end token follows.
+    assert ask(".!") == (whole, "stop", None)
 
 
 def test_stop_token_ids(server):

@@ -18,7 +18,7 @@ import time
 import httpx
 import pytest
 
-from conftest import ADMIN_KEY, PROGRAM, Server, admin_routes, refused, serving, until
+from conftest import ADMIN_KEY, MODEL, PROGRAM, Server, admin_routes, refused, serving, until
 from test_admin import bearer, field, lines_of, write_keys
 
 ADMINS = [(method, path.replace("*", "canary") + ("0" * 32 if path.endswith("/") else ""))
@@ -471,3 +471,32 @@ def test_a_directory_that_others_have_a_hand_in_is_passed_over(wrong):
         finally:
             os.environ.clear()
             os.environ.update(before)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes a user for whom no directory can be had")
+def test_without_any_directory_there_is_a_warning_and_no_socket(tmp_path):
+    user = 100000 + os.getpid()  # nobody has it
+    become = ["setpriv", "--reuid", str(user), "--clear-groups"]
+    if subprocess.run([*become, "cat", PROGRAM, MODEL / "config.json"], capture_output=True).returncode != 0:
+        pytest.skip("another user cannot read the program or the model")
+    (tmp_path / "file").write_text("")
+    script = tmp_path / "plateau"
+    script.write_text(f"""#!/bin/sh
+unset RUNTIME_DIRECTORY
+export XDG_RUNTIME_DIR={tmp_path}/file HOME={tmp_path}/file XDG_STATE_HOME={tmp_path}/file
+exec {" ".join(become)} {PROGRAM} "$@"
+""")
+    script.chmod(0o700)
+
+    class Strange(Server):
+        program = script
+
+    taken = pathlib.Path(f"/tmp/plateau-{user}")
+    taken.mkdir(0o700, exist_ok=True)  # root's
+    try:
+        s = Strange()
+        until(lambda: s.said("event=admin_socket_failed"))
+        assert s.complete("a", max_tokens=2).status_code == 200
+        assert s.stop() == 0
+    finally:
+        taken.rmdir()

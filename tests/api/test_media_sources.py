@@ -371,6 +371,7 @@ def test_nobody_waits_for_a_name_that_somebody_else_asked_for(local, web):
         for i in range(15):
             one = stack.enter_context(Open(local, "/v1/chat/completions", asking(image(f"http://host{i}.slow/image"), WHAT)))
             until(lambda: [r for r in local.requests("media") if r["media"]["state"] == "fetching"])
+            until(lambda: local.metrics()["plateau_media_fetching"] > 0)
             if i % 2:
                 one.leave()
         assert tokens(ask(local, image(web.url + "/image"), WHAT)) == ANSWER

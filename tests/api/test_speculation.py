@@ -35,6 +35,17 @@ def test_the_list_of_tokens_in_use_is_planned():
     assert run("plan", "--draft-vocab", "-1").returncode == 2
 
 
+def test_the_number_of_drafts_is_planned():
+    def drafts(*options):
+        s = planned(*options)[0]["speculation"]
+        return s["method"], s["tokens_max"], s["weight_bytes"] > 0
+
+    assert drafts() == ("mtp+ngram", 3, True)
+    assert drafts("--mtp", "2") == ("mtp+ngram", 2, True)
+    assert drafts("--mtp", "1") == ("mtp", 1, True)
+    assert drafts("--mtp", "0") == ("off", 0, False)
+
+
 METHODS = {"ngram": ("ngram", 5), "mtp": ("mtp", 3), "auto": ("mtp+ngram", 3)}
 
 

@@ -1,7 +1,7 @@
 /* Hosts, origins, URLs and addresses that clients name. Invariants: no crash; a host that counts as loopback
  * resolves to nothing but loopback by its own text; an origin matches one host only. An IPv4 address mapped
  * into NAT64 is public exactly when it is public itself; mapped in another way it never is. */
-#include "api/media_address.h"
+#include "media/media_address.h"
 #include "base/check.h"
 #include "http/http_guard.h"
 

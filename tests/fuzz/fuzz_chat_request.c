@@ -2,7 +2,8 @@
  * Invariants: no crash; every refusal has a status and a sentence that make an envelope of valid JSON; an
  * accepted request is within its bounds; every byte is returned. */
 #include "api/request.h"
-#include "api/resolve.h"
+#include "api/reject_http.h"
+#include "gen/resolve.h"
 
 #include "base/check.h"
 #include "model/model.h"
@@ -50,48 +51,38 @@ static void check_messages(const struct request *r)
     uint32_t media = 0;
     size_t i;
     const json_t *m;
-    json_array_foreach(r->messages, i, m) {
+    json_array_foreach(r->gen.messages, i, m) {
         ASSERT(json_is_string(json_object_get(m, "role")));
         media += check_content(json_object_get(m, "content"));
     }
-    ASSERT(media == request_media_count(r));
-}
-
-static void check_address(const json_t *address)
-{
-    ASSERT(json_is_string(address) && json_string_length(address) > 0);
+    ASSERT(media == gen_media_count(&r->gen));
 }
 
 static void check_media(struct request *r)
 {
-    size_t k;
-    const json_t *frame;
-    for (uint32_t i = 0; i < request_media_count(r); i++) {
-        struct request_media m = request_media(r, i);
+    for (uint32_t i = 0; i < gen_media_count(&r->gen); i++) {
+        struct media_input m = gen_media_input(&r->gen, i);
         ASSERT(m.at && m.at[0] && (isnan(m.fps) || m.fps > 0));
-        if (!json_is_array(m.source))
-            check_address(m.source);
-        else
-            ASSERT(m.kind == REQUEST_VIDEO && json_array_size(m.source) > 0);
-        json_array_foreach(m.source, k, frame)
-            check_address(frame);
+        ASSERT(m.listed ? m.kind == MEDIA_VIDEO && m.url_count > 0 : m.url_count == 1);
+        for (uint32_t k = 0; k < m.url_count; k++)
+            ASSERT(m.url(m.owner, k).len > 0);
     }
-    request_drop_sources(r);
-    for (uint32_t i = 0; i < request_media_count(r); i++)
-        ASSERT(!request_media(r, i).source);
+    gen_media_drop(&r->gen);
+    for (uint32_t i = 0; i < gen_media_count(&r->gen); i++)
+        ASSERT(!gen_media_input(&r->gen, i).owner);
 }
 
 static void check_accepted(const struct request *r)
 {
-    const struct request_sampling *s = &r->sampling;
+    const struct gen_sampling *s = &r->gen.sampling;
     ASSERT(isnan(s->temperature) || (s->temperature >= 0 && s->temperature <= 2));
     ASSERT(isnan(s->top_p) || (s->top_p > 0 && s->top_p <= 1));
-    ASSERT(r->n >= 1 && (uint64_t)r->n * r->prompt_count <= 8);
-    ASSERT(r->stop_count <= REQUEST_STOPS_MAX && r->stop_id_count <= SAMPLER_STOP_MAX);
+    ASSERT(r->gen.n >= 1 && (uint64_t)r->gen.n * r->gen.prompt_count <= 8);
+    ASSERT(r->gen.stop_count <= GEN_STOPS_MAX && r->gen.stop_id_count <= SAMPLER_STOP_MAX);
     ASSERT(s->top_logprobs >= 0 && s->top_logprobs <= SAMPLER_TOP_MAX);
-    for (uint32_t i = 0; i < r->stop_count; i++)
-        ASSERT(r->stops[i].len >= 1 && r->stops[i].len <= REQUEST_STOP_BYTES_MAX);
-    if (r->messages)
+    for (uint32_t i = 0; i < r->gen.stop_count; i++)
+        ASSERT(r->gen.stops[i].len >= 1 && r->gen.stops[i].len <= REQUEST_STOP_BYTES_MAX);
+    if (r->gen.messages)
         check_messages(r);
 }
 
@@ -103,12 +94,12 @@ static void check_resolved(const struct request *r)
     struct sampler_params p;
     struct reject why = {0};
     uint32_t max_tokens = 0;
-    if (!resolve_sampling(r, &model, bias, &p, &why)) {
+    if (!resolve_sampling(&r->gen, &model, bias, &p, &why)) {
         check_envelope(&why);
         return;
     }
     ASSERT(sampler_params_check(&p, shape.vocab, NULL) == 0);
-    if (resolve_max_tokens(r, &model, 0, 10, &max_tokens, &why))
+    if (resolve_max_tokens(&r->gen, &model, 0, 10, &max_tokens, &why))
         ASSERT(max_tokens >= 1 && max_tokens <= 90);
     else
         check_envelope(&why);

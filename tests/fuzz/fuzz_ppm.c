@@ -1,6 +1,6 @@
 /* The output of a video decoder. Invariants: no crash; a frame has the bytes that its header states, within
  * the limit; every read ends; the bytes of a frame are the ones after its header. */
-#include "api/media_ppm.h"
+#include "media/media_ppm.h"
 
 #include "base/check.h"
 #include "base/clock.h"

@@ -94,7 +94,7 @@ a.c.o:
 
 def test_references_between_folders_are_those_that_are_declared(objects):
     defined, wanted = objects.symbols_of(NM)
-    assert defined == {"a_open"} and wanted == [("a", "b_open"), ("a", "malloc")]
+    assert defined == {"a_open": "a"} and wanted == [("a", "b_open"), ("a", "malloc")]
     upwards = {"high": ({"b_open"}, []), "low": (defined, wanted)}
     assert list(objects.check_links(upwards, {"low": {"high"}})) == []
     assert list(objects.check_links(upwards, {})) == [
@@ -105,3 +105,12 @@ def test_a_circle_between_folders_is_named(objects):
     circle = {"a": ({"x"}, [("o", "y")]), "b": ({"y"}, [("o", "z")]), "c": ({"z"}, [("o", "x")])}
     problems = list(objects.check_links(circle, {"a": {"b"}, "b": {"c"}, "c": {"a"}}))
     assert problems == ["a circle between folders: a -> b -> c -> a"]
+
+
+def test_a_circle_between_files_is_named(objects):
+    symbols = ({"x": "one", "y": "two"}, [("one", "y"), ("two", "x"), ("three", "x")])
+    straight = ({"x": "one", "y": "two"}, [("one", "y"), ("three", "x"), ("one", "x")])
+    assert list(objects.check_files({"api": symbols, "base": straight, "text": symbols})) == [
+        "src/api: a circle between files: one -> two -> one"]
+    assert list(objects.check_files({"text": straight})) == [
+        "src/text: listed in CIRCLES of tools/check-objects, and has no circle"]

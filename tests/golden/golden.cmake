@@ -6,7 +6,7 @@ plateau_test(test_golden_canary base LABELS slow TIMEOUT 900)
 target_compile_definitions(test_golden_canary PRIVATE GOLDEN_PROGRAM="$<TARGET_FILE:golden>")
 add_dependencies(test_golden_canary golden)
 
-foreach(name test_load test_forms test_pending test_mtp test_draft_vocab test_vision_weights)
+foreach(name test_load test_forms test_widths test_pending test_mtp test_draft_vocab test_vision_weights)
   plateau_test(${name} model LABELS threads)
   target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tools/golden/runner.c)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tools)

@@ -3,6 +3,7 @@
  * Where a form only moves or widens numbers, the logits must have the same bits. A quantised model is
  * compared with one that holds the dequantised values in F32: same numbers, another order of operations, so
  * within a bound. */
+#include "small_mtp.h"
 #include "small_vision.h"
 
 #include <errno.h>
@@ -441,6 +442,71 @@ static void quantised_equals_dequantised(uint32_t bits, uint32_t group, enum dty
     if (!(difference < 2e-4))
         print_message("bits %u group %u: %g\n", bits, group, difference);
     assert_true(difference < 2e-4);
+    small_free(dense);
+    small_free(quantised);
+}
+
+/* The layer with attention once more as an MTP head, and a random projection in front. */
+static void add_head(struct test_tensors *l)
+{
+    static const char layer[] = "language_model.model.layers.1.";
+    struct rng at = {5, 0}, *rng = &at;
+    size_t count = l->count;
+    char name[192];
+    for (size_t i = 0; i < count; i++) {
+        struct tensor t = l->list[i].t;
+        if (strncmp(l->list[i].name, layer, strlen(layer)) != 0)
+            continue;
+        snprintf(name, sizeof(name), "language_model.mtp.layers.0.%s", l->list[i].name + strlen(layer));
+        memcpy(test_tensor_add(l, name, t.dtype, t.rank, t.shape), t.data, t.bytes);
+    }
+    static const char *const norms[] = {"pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"};
+    for (size_t i = 0; i < COUNT_OF(norms); i++) {
+        snprintf(name, sizeof(name), "language_model.mtp.%s.weight", norms[i]);
+        RANDOM(2, 1, QUANT_HIDDEN);
+    }
+    snprintf(name, sizeof(name), "language_model.mtp.fc.weight");
+    RANDOM(0.15f, 2, QUANT_HIDDEN, 2 * QUANT_HIDDEN);
+}
+
+static float draft_of(const char *dir, uint32_t *ret)
+{
+    struct model *m = NULL;
+    struct model_opts o = small_opts(NULL);
+    o.parts = (struct model_parts){.mtp = true, .drafts_max = 1};
+    assert_int_equal(model_load(dir, &o, &m, NULL), 0);
+    if (!model_shape(m)->mtp)
+        fail_msg("%s", model_shape(m)->mtp_absent);
+    uint32_t tokens[] = {5, 90, 17, 3, 120, 44, 8}, table[2] = {1, 0};
+    struct model_seq seq = {.tokens = tokens,
+                            .token_count = COUNT_OF(tokens),
+                            .pages = table,
+                            .state_in = NONE,
+                            .logits_from = COUNT_OF(tokens)};
+    float logit;
+    struct model_draft_seq draft = {.token = 3,
+                                    .position = COUNT_OF(tokens),
+                                    .pages = table,
+                                    .count = 1,
+                                    .drafts = ret,
+                                    .logits = &logit};
+    small_mtp_draft(m, &o, &seq, 1, &draft);
+    model_free(m);
+    return logit;
+}
+
+TEST(a_quantised_head_drafts_as_its_dequantised_weights)
+{
+    struct test_tensors *dense = random_model(77, false), *quantised = random_model(77, false);
+    char config[8192];
+    uint32_t expected, got;
+    add_head(dense);
+    add_head(quantised);
+    quantise_model(quantised, dense, 8, 64, DTYPE_F32);
+    float logit = draft_of(small_write("{" QUANT_CONFIG "}", dense), &expected);
+    quantised_config(config, sizeof(config), 8, 64);
+    assert_true(fabsf(draft_of(small_write(config, quantised), &got) - logit) < 1e-3f);
+    assert_int_equal(got, expected);
     small_free(dense);
     small_free(quantised);
 }

@@ -1,5 +1,7 @@
 plateau_test(test_tensor tensor)
 plateau_test(test_safetensors weights)
 plateau_test(test_checkpoint weights)
+target_link_options(test_checkpoint PRIVATE -Wl,--wrap=posix_fadvise)
 plateau_test(test_config model)
 plateau_test(test_vision_config model)
+plateau_test(test_rope model)

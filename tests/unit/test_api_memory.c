@@ -2,8 +2,9 @@
  * returned. */
 #include "test_ledger.h"
 
-#include "api/json_depth.h"
-#include "api/request_memory.h"
+#include "gen/json_depth.h"
+#include "api/reject_http.h"
+#include "gen/request_memory.h"
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -150,6 +151,17 @@ TEST(json_is_refused_before_it_is_parsed_never_within)
         assert_int_equal(m.refused, max < json_parse_bytes(slice_of(text), 16));
         request_memory_done(&m);
     }
+}
+
+TEST(what_is_foreseen_grows_by_the_values_of_the_text)
+{
+    /* An array or object more takes up to 240 bytes, a number less than 100, a blank none but the token's. */
+    size_t three = json_parse_bytes(SLICE("[1,1,1]"), 0);
+    assert_in_range(json_parse_bytes(SLICE("[1,1,1,1]"), 0) - three, 1, 100);
+    assert_in_range(json_parse_bytes(SLICE("[1,1,[]]"), 0) - three, 100, 250);
+    assert_in_range(json_parse_bytes(SLICE("[1,1,{}]"), 0) - three, 100, 250);
+    assert_in_range(json_parse_bytes(SLICE("[1,1,    1]"), 0) - three, 0, 25);
+    assert_in_range(json_parse_bytes(SLICE("[1,1,\"[[[[{{{{,,,,\"]"), 0) - three, 16, 150);
 }
 
 TEST(parsing_takes_no_more_than_was_foreseen)

@@ -1,8 +1,10 @@
 /* test_api_request.c - bodies to checked values, or to the sentence that refuses them. */
 #include "test_ledger.h"
 
-#include "api/json_depth.h"
+#include "gen/json_depth.h"
+#include "api/reject_http.h"
 #include "api/request.h"
+#include "api/wire.h"
 #include "base/check.h"
 
 #include <math.h>
@@ -75,13 +77,14 @@ TEST(defaults_are_left_to_the_model)
 {
     struct parsed *p = accept(REQUEST_CHAT, "{" USER "}");
     const struct request *r = &p->request;
-    assert_true(isnan(r->sampling.temperature) && isnan(r->sampling.top_p) && isnan(r->sampling.min_p));
-    assert_int_equal(r->sampling.max_tokens, -1);
-    assert_int_equal(r->sampling.top_k, -1);
-    assert_int_equal(r->n, 1);
+    assert_true(isnan(r->gen.sampling.temperature) && isnan(r->gen.sampling.top_p) &&
+                isnan(r->gen.sampling.min_p));
+    assert_int_equal(r->gen.sampling.max_tokens, -1);
+    assert_int_equal(r->gen.sampling.top_k, -1);
+    assert_int_equal(r->gen.n, 1);
     assert_false(r->stream);
     assert_null(r->model);
-    assert_int_equal(r->enable_thinking, -1);
+    assert_int_equal(r->gen.enable_thinking, -1);
     assert_string_equal(r->ignored, "");
     done(p);
 }
@@ -103,32 +106,32 @@ TEST(every_field_arrives)
             "\"parallel_tool_calls\":false,\"enable_thinking\":false"));
     const struct request *r = &p->request;
     assert_string_equal(r->model, "m");
-    assert_float_equal(r->sampling.temperature, 0.5, 0);
-    assert_float_equal(r->sampling.top_p, 0.9, 0);
-    assert_int_equal(r->sampling.top_k, 40);
-    assert_float_equal(r->sampling.min_p, 0.1, 0);
-    assert_float_equal(r->sampling.repetition_penalty, 1.1, 0);
-    assert_float_equal(r->sampling.presence_penalty, -1, 0);
-    assert_float_equal(r->sampling.frequency_penalty, 2, 0);
-    assert_true(r->sampling.has_seed);
-    assert_int_equal(r->sampling.seed, -7);
-    assert_int_equal(r->n, 3);
-    assert_int_equal(r->sampling.max_tokens, 5);
-    assert_int_equal(r->sampling.min_tokens, 2);
-    assert_int_equal(r->stop_count, 2);
-    assert_true(slice_eq(r->stops[1], SLICE("bc")));
-    assert_int_equal(r->stop_id_count, 2);
-    assert_int_equal(r->stop_ids[1], 2);
-    assert_true(r->ignore_eos && r->stream && r->include_usage && r->sampling.logprobs &&
+    assert_float_equal(r->gen.sampling.temperature, 0.5, 0);
+    assert_float_equal(r->gen.sampling.top_p, 0.9, 0);
+    assert_int_equal(r->gen.sampling.top_k, 40);
+    assert_float_equal(r->gen.sampling.min_p, 0.1, 0);
+    assert_float_equal(r->gen.sampling.repetition_penalty, 1.1, 0);
+    assert_float_equal(r->gen.sampling.presence_penalty, -1, 0);
+    assert_float_equal(r->gen.sampling.frequency_penalty, 2, 0);
+    assert_true(r->gen.sampling.has_seed);
+    assert_int_equal(r->gen.sampling.seed, -7);
+    assert_int_equal(r->gen.n, 3);
+    assert_int_equal(r->gen.sampling.max_tokens, 5);
+    assert_int_equal(r->gen.sampling.min_tokens, 2);
+    assert_int_equal(r->gen.stop_count, 2);
+    assert_true(slice_eq(r->gen.stops[1], SLICE("bc")));
+    assert_int_equal(r->gen.stop_id_count, 2);
+    assert_int_equal(r->gen.stop_ids[1], 2);
+    assert_true(r->gen.ignore_eos && r->stream && r->include_usage && r->gen.sampling.logprobs &&
                 r->return_token_ids);
-    assert_int_equal(r->sampling.top_logprobs, 4);
-    assert_int_equal(json_object_size(r->logit_bias), 2);
-    assert_int_equal(r->priority, -3);
-    assert_string_equal(r->cache_salt, "s");
-    assert_int_equal(json_object_size(r->template_kwargs), 1);
-    assert_string_equal(r->reasoning_effort, "low");
-    assert_false(r->parallel_tool_calls);
-    assert_int_equal(r->enable_thinking, 0);
+    assert_int_equal(r->gen.sampling.top_logprobs, 4);
+    assert_int_equal(json_object_size(r->gen.logit_bias), 2);
+    assert_int_equal(r->gen.priority, -3);
+    assert_string_equal(r->gen.cache_salt, "s");
+    assert_int_equal(json_object_size(r->gen.template_kwargs), 1);
+    assert_string_equal(r->gen.reasoning_effort, "low");
+    assert_false(r->gen.parallel_tool_calls);
+    assert_int_equal(r->gen.enable_thinking, 0);
     done(p);
 }
 
@@ -177,9 +180,9 @@ TEST(numbers_have_bounds_and_say_them)
 TEST(a_float_that_is_whole_is_an_integer)
 {
     struct parsed *p = accept(REQUEST_CHAT, CHAT("\"max_tokens\":5.0,\"seed\":3.0,\"top_k\":-1"));
-    assert_int_equal(p->request.sampling.max_tokens, 5);
-    assert_int_equal(p->request.sampling.seed, 3);
-    assert_int_equal(p->request.sampling.top_k, 0);
+    assert_int_equal(p->request.gen.sampling.max_tokens, 5);
+    assert_int_equal(p->request.gen.sampling.seed, 3);
+    assert_int_equal(p->request.gen.sampling.top_k, 0);
     done(p);
 }
 
@@ -244,7 +247,7 @@ TEST(json_that_is_none_is_refused)
 TEST(a_prompt_may_hold_a_zero_byte_and_a_name_may_not)
 {
     struct parsed *p = accept(REQUEST_COMPLETION, "{\"prompt\":\"a\\u0000b\"}");
-    assert_int_equal(json_string_length(p->request.prompt), 3);
+    assert_int_equal(json_string_length(p->request.gen.prompt), 3);
     done(p);
     refuse(REQUEST_COMPLETION, "{\"prompt\":\"a\",\"model\":\"m\\u0000\"}", 400, "model", "zero byte");
 }
@@ -256,6 +259,8 @@ TEST(depth_looks_outside_of_strings)
     assert_true(json_depth_within(SLICE("[\"[[[[\",\"\\\"[[[\"]"), 1));
     assert_true(json_depth_within(SLICE("[]{}[]{}[]"), 1));
     assert_true(json_depth_within(SLICE("]]]]["), 1));
+    /* What follows the text is not part of it. */
+    assert_true(json_depth_within((struct slice){"[[", 1}, 1));
 }
 
 /* ---- prompts ---- */
@@ -263,16 +268,16 @@ TEST(depth_looks_outside_of_strings)
 TEST(prompts_come_in_four_forms)
 {
     struct parsed *p = accept(REQUEST_COMPLETION, "{\"prompt\":\"a\"}");
-    assert_int_equal(p->request.prompt_count, 1);
+    assert_int_equal(p->request.gen.prompt_count, 1);
     done(p);
     p = accept(REQUEST_COMPLETION, "{\"prompt\":[1,2,3]}");
-    assert_int_equal(p->request.prompt_count, 1);
+    assert_int_equal(p->request.gen.prompt_count, 1);
     done(p);
     p = accept(REQUEST_COMPLETION, "{\"prompt\":[\"a\",\"b\"],\"n\":4}");
-    assert_int_equal(p->request.prompt_count, 2);
+    assert_int_equal(p->request.gen.prompt_count, 2);
     done(p);
     p = accept(REQUEST_COMPLETION, "{\"prompt\":[[1],[2,3],\"c\"]}");
-    assert_int_equal(p->request.prompt_count, 3);
+    assert_int_equal(p->request.gen.prompt_count, 3);
     done(p);
 }
 
@@ -295,8 +300,8 @@ TEST(prompts_that_are_none_are_refused)
 TEST(completions_have_logprobs_as_a_number)
 {
     struct parsed *p = accept(REQUEST_COMPLETION, "{\"prompt\":\"a\",\"logprobs\":0}");
-    assert_true(p->request.sampling.logprobs);
-    assert_int_equal(p->request.sampling.top_logprobs, 0);
+    assert_true(p->request.gen.sampling.logprobs);
+    assert_int_equal(p->request.gen.sampling.top_logprobs, 0);
     done(p);
     refuse(REQUEST_COMPLETION, "{\"prompt\":\"a\",\"logprobs\":true}", 400, "logprobs", "integer");
     refuse(REQUEST_COMPLETION, "{\"prompt\":\"a\",\"logprobs\":21}", 400, "logprobs", "0 to 20");
@@ -306,7 +311,7 @@ TEST(completions_have_logprobs_as_a_number)
 
 static const json_t *message(const struct parsed *p, size_t index)
 {
-    return json_array_get(p->request.messages, index);
+    return json_array_get(p->request.gen.messages, index);
 }
 
 static const char *text_of(const json_t *object, const char *key)
@@ -350,49 +355,55 @@ static void refuse_message(const char *m, const char *param, const char *says)
 
 /* ---- images and videos ---- */
 
-static void take_media(const char *part, enum request_media_kind kind, const char *source, double fps)
+static void take_media(const char *part, enum media_kind kind, const char *source, double fps)
 {
     char body[512];
     snprintf(body, sizeof(body),
              "{\"messages\":[{\"role\":\"user\",\"content\":[\"a\",%s,{\"type\":\"text\",\"text\":\"b\"}]}]}",
              part);
     struct parsed *p = accept(REQUEST_CHAT, body);
-    assert_int_equal(request_media_count(&p->request), 1);
-    struct request_media m = request_media(&p->request, 0);
+    assert_int_equal(gen_media_count(&p->request.gen), 1);
+    struct media_input m = gen_media_input(&p->request.gen, 0);
     assert_int_equal(m.kind, kind);
     assert_string_equal(m.at, "messages[0].content[1]");
     json_t *expected = json_loads(source, JSON_DECODE_ANY, NULL);
-    assert_true(json_equal(m.source, expected));
+    assert_int_equal(m.listed, json_is_array(expected));
+    assert_int_equal(m.url_count, m.listed ? json_array_size(expected) : 1);
+    for (uint32_t i = 0; i < m.url_count; i++) {
+        const json_t *url = m.listed ? json_array_get(expected, i) : expected;
+        assert_string_equal(m.url(m.owner, i).ptr, json_string_value(url));
+        assert_int_equal(m.url(m.owner, i).len, json_string_length(url));
+    }
     json_decref(expected);
     assert_true(isnan(fps) ? isnan(m.fps) : m.fps == fps);
-    const json_t *content = json_object_get(json_array_get(p->request.messages, 0), "content");
+    const json_t *content = json_object_get(json_array_get(p->request.gen.messages, 0), "content");
     assert_int_equal(json_array_size(content), 3);
     assert_string_equal(json_string_value(json_object_get(json_array_get(content, 0), "text")), "a");
     assert_string_equal(json_string_value(json_object_get(json_array_get(content, 1), "type")),
-                        kind == REQUEST_VIDEO ? "video" : "image");
+                        kind == MEDIA_VIDEO ? "video" : "image");
     assert_int_equal(json_object_size(json_array_get(content, 1)), 1);
-    request_drop_sources(&p->request);
-    assert_null(request_media(&p->request, 0).source);
-    assert_int_equal(request_media_count(&p->request), 1);
+    gen_media_drop(&p->request.gen);
+    assert_null(gen_media_input(&p->request.gen, 0).owner);
+    assert_int_equal(gen_media_count(&p->request.gen), 1);
     done(p);
 }
 
 TEST(images_are_taken_in_every_form_that_clients_write)
 {
-    take_media("{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"detail\":\"high\"}}", REQUEST_IMAGE,
+    take_media("{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"detail\":\"high\"}}", MEDIA_IMAGE,
                "\"u\"", NAN);
-    take_media("{\"type\":\"image_url\",\"image_url\":\"u\"}", REQUEST_IMAGE, "\"u\"", NAN);
-    take_media("{\"type\":\"input_image\",\"image_url\":\"u\",\"detail\":null}", REQUEST_IMAGE, "\"u\"", NAN);
-    take_media("{\"type\":\"image\",\"image\":\"u\"}", REQUEST_IMAGE, "\"u\"", NAN);
-    take_media("{\"type\":\"image\",\"url\":\"u\"}", REQUEST_IMAGE, "\"u\"", NAN);
-    take_media("{\"type\":\"video_url\",\"video_url\":{\"url\":\"u\",\"fps\":4}}", REQUEST_VIDEO, "\"u\"", 4);
-    take_media("{\"type\":\"video\",\"video\":\"u\",\"fps\":0.5}", REQUEST_VIDEO, "\"u\"", 0.5);
-    take_media("{\"type\":\"video\",\"video\":[\"u\",{\"url\":\"v\"}],\"sample_fps\":2}", REQUEST_VIDEO,
+    take_media("{\"type\":\"image_url\",\"image_url\":\"u\"}", MEDIA_IMAGE, "\"u\"", NAN);
+    take_media("{\"type\":\"input_image\",\"image_url\":\"u\",\"detail\":null}", MEDIA_IMAGE, "\"u\"", NAN);
+    take_media("{\"type\":\"image\",\"image\":\"u\"}", MEDIA_IMAGE, "\"u\"", NAN);
+    take_media("{\"type\":\"image\",\"url\":\"u\"}", MEDIA_IMAGE, "\"u\"", NAN);
+    take_media("{\"type\":\"video_url\",\"video_url\":{\"url\":\"u\",\"fps\":4}}", MEDIA_VIDEO, "\"u\"", 4);
+    take_media("{\"type\":\"video\",\"video\":\"u\",\"fps\":0.5}", MEDIA_VIDEO, "\"u\"", 0.5);
+    take_media("{\"type\":\"video\",\"video\":[\"u\",{\"url\":\"v\"}],\"sample_fps\":2}", MEDIA_VIDEO,
                "[\"u\",\"v\"]", 2);
     take_media(
         "{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"format\":\"image/png\"},\"uuid\":\"1\","
         "\"cache_control\":{},\"crop\":null}",
-        REQUEST_IMAGE, "\"u\"", NAN);
+        MEDIA_IMAGE, "\"u\"", NAN);
 }
 
 static void refuse_part(const char *part, const char *says)
@@ -452,12 +463,12 @@ TEST(tools_are_checked_and_none_hides_them)
     struct parsed *p =
         accept(REQUEST_CHAT,
                CHAT("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":false}}]"));
-    assert_int_equal(json_array_size(p->request.tools), 1);
+    assert_int_equal(json_array_size(p->request.gen.tools), 1);
     done(p);
     p = accept(
         REQUEST_CHAT,
         CHAT("\"tool_choice\":\"none\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"));
-    assert_null(p->request.tools);
+    assert_null(p->request.gen.tools);
     done(p);
     refuse_field("\"tools\":{}", "tools", "list");
     refuse_field("\"tools\":[{\"type\":\"x\"}]", "tools[0]", "type");
@@ -502,9 +513,9 @@ TEST(dropping_the_prompt_keeps_tools_and_stops)
     size_t before = p->memory.used;
     request_drop_prompt(&p->request);
     assert_true(p->memory.used < before);
-    assert_null(p->request.messages);
-    assert_true(slice_eq(p->request.stops[0], SLICE("end")));
-    assert_int_equal(json_array_size(p->request.tools), 1);
+    assert_null(p->request.gen.messages);
+    assert_true(slice_eq(p->request.gen.stops[0], SLICE("end")));
+    assert_int_equal(json_array_size(p->request.gen.tools), 1);
     done(p);
 }
 
@@ -524,6 +535,16 @@ TEST(a_message_stays_text_when_it_quotes_a_client)
     json_decref(v);
     buf_done(&b);
     done(p);
+}
+
+TEST(every_kind_that_generates_has_a_whole_dialect)
+{
+    for (int kind = 0; kind < REQUEST_KIND_COUNT; kind++) {
+        const struct wire *w = wire_of((enum request_kind)kind);
+        assert_int_equal(w != NULL, kind == REQUEST_CHAT || kind == REQUEST_COMPLETION);
+        assert_true(!w || (w->id_prefix && w->object && w->chunk_object && w->read && w->part && w->whole));
+        assert_true(!w || (w->flush && w->finish && w->usage && w->error && w->ping));
+    }
 }
 
 TEST_MAIN()

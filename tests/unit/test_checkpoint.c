@@ -317,6 +317,51 @@ TEST(overlapping_and_repeated_tensors_are_refused)
     }
 }
 
+/* What the page cache may forget. */
+static struct {
+    off_t at, len;
+    unsigned calls;
+} dropped;
+
+int __real_posix_fadvise(int fd, off_t at, off_t len, int advice);
+int __wrap_posix_fadvise(int fd, off_t at, off_t len, int advice);
+
+int __wrap_posix_fadvise(int fd, off_t at, off_t len, int advice)
+{
+    if (advice == POSIX_FADV_DONTNEED) {
+        dropped.at = at;
+        dropped.len = len;
+        dropped.calls++;
+    }
+    return __real_posix_fadvise(fd, at, len, advice);
+}
+
+TEST(a_drop_forgets_the_whole_pages_of_a_tensor_and_no_others)
+{
+    const char *dir = test_dir();
+    struct test_tensors *l = calloc(1, sizeof(*l));
+    struct checkpoint *c;
+    struct tensor big, small;
+    off_t page = sysconf(_SC_PAGESIZE);
+    test_tensor_add(l, "big", DTYPE_U8, 1, (const uint64_t[]){100000});
+    test_tensor_add(l, "small", DTYPE_U8, 1, (const uint64_t[]){100});
+    test_write_tensors(l, dir, "model.safetensors", 1, NULL);
+    opens(dir, &c);
+    assert_true(checkpoint_find(c, "big", &big) && checkpoint_find(c, "small", &small));
+    dropped.calls = 0;
+    checkpoint_drop(c, &big);
+    off_t end = (off_t)(big.offset + big.bytes);
+    assert_int_equal(dropped.calls, 1);
+    assert_true(dropped.at % page == 0 && dropped.len % page == 0);
+    assert_true(dropped.at >= (off_t)big.offset && dropped.at < (off_t)big.offset + page);
+    assert_true(dropped.at + dropped.len <= end && dropped.at + dropped.len > end - page);
+    checkpoint_drop(c, &small);
+    assert_int_equal(dropped.calls, 1);
+    checkpoint_close(c);
+    test_tensors_free(l);
+    free(l);
+}
+
 TEST(a_dropped_tensor_can_still_be_read)
 {
     const char *dir = test_dir();

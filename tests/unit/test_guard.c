@@ -177,6 +177,53 @@ TEST(a_load_takes_caches_of_all_models_before_an_idle_one)
     machine_close(&m);
 }
 
+static uint64_t free_one_idle(void *arg, uint64_t bytes)
+{
+    struct machine *m = arg;
+    (void)bytes;
+    atomic_fetch_add(&m->unloads, 1);
+    account_release(m->idle, UNIT_BYTES);
+    m->idle_bytes -= UNIT_BYTES;
+    return UNIT_BYTES;
+}
+
+static uint64_t free_no_idle(void *arg, uint64_t bytes)
+{
+    struct machine *m = arg;
+    (void)bytes;
+    atomic_fetch_add(&m->unloads, 1);
+    return 0;
+}
+
+TEST(idle_models_go_one_by_one_until_a_load_fits)
+{
+    struct machine m;
+    struct guard_refusal why;
+    machine_open(&m, ACCOUNT_NO_LIMIT, false);
+    machine_add_idle(&m, 8 * UNIT_BYTES);
+    account_set_limit(ledger_root(test_ledger()), account_numbers(ledger_root(test_ledger())).reserved);
+    guard_set_models(m.guard, &(struct guard_models){idle_bytes, free_one_idle, &m});
+    struct load l = {test_account(ACCOUNT_NO_LIMIT), 6 * UNIT_BYTES, 0};
+    assert_int_equal(make_room(&m, &l, &why), 0);
+    assert_int_equal(m.unloads, 6);
+    account_set_floor(l.account, 0);
+    machine_close(&m);
+}
+
+TEST(idle_models_that_others_take_into_use_are_asked_a_few_times)
+{
+    struct machine m;
+    struct guard_refusal why;
+    machine_open(&m, ACCOUNT_NO_LIMIT, false);
+    machine_add_idle(&m, 8 * UNIT_BYTES);
+    account_set_limit(ledger_root(test_ledger()), account_numbers(ledger_root(test_ledger())).reserved);
+    guard_set_models(m.guard, &(struct guard_models){idle_bytes, free_no_idle, &m});
+    struct load l = {test_account(ACCOUNT_NO_LIMIT), 6 * UNIT_BYTES, 0};
+    assert_int_equal(make_room(&m, &l, &why), -ENOMEM);
+    assert_true(m.unloads > 1 && m.unloads < 10);
+    machine_close(&m);
+}
+
 TEST(what_can_never_fit_costs_nobody_anything)
 {
     struct machine m;

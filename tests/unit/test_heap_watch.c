@@ -45,6 +45,25 @@ TEST(every_function_that_allocates_is_counted)
     free(p);
 }
 
+TEST(every_block_has_the_alignment_asked_for)
+{
+    /* All are held: one block alone may be aligned by chance. */
+    void *blocks[4][16];
+    for (size_t i = 0; i < 16; i++) {
+        blocks[0][i] = aligned_alloc(64, 64);
+        blocks[1][i] = memalign(256, 10);
+        blocks[2][i] = valloc(10);
+        assert_int_equal(posix_memalign(&blocks[3][i], 32, 10), 0);
+    }
+    static const uintptr_t alignments[4] = {64, 256, 4096, 32};
+    for (size_t kind = 0; kind < 4; kind++)
+        for (size_t i = 0; i < 16; i++) {
+            assert_non_null(blocks[kind][i]);
+            assert_int_equal((uintptr_t)blocks[kind][i] % alignments[kind], 0);
+            free(blocks[kind][i]);
+        }
+}
+
 static void *allocate(void *arg)
 {
     free(malloc(100));

@@ -191,6 +191,52 @@ TEST(bodies_and_long_answers_fit_the_account_or_are_refused)
     app_stop();
 }
 
+/* The system refuses allocations a little larger than this many bytes; 0: none. */
+static atomic_size_t refused_above;
+
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+
+void *__wrap_malloc(size_t bytes)
+{
+    size_t above = atomic_load(&refused_above);
+    return above && bytes > above && bytes <= above + 256 ? NULL : __real_malloc(bytes);
+}
+
+TEST(an_answer_that_the_system_has_no_memory_for_is_429)
+{
+    app_start((struct http_server_opts){0});
+    uint64_t reserved = account_numbers(app.account).reserved;
+    atomic_store(&refused_above, 300000);
+    int fd = client_open();
+    client_expect(fd, "GET /big?bytes=300000 HTTP/1.1\r\nHost: a\r\n\r\n", 429, "busy");
+    atomic_store(&refused_above, 0);
+    client_send(fd, "GET /big?bytes=300000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    expect_letters(fd, 300000);
+    close(fd);
+    app_wait(&app.completed, 2);
+    for (int i = 0; i < 5000 && account_numbers(app.account).reserved != reserved; i++)
+        usleep(1000);
+    assert_int_equal(account_numbers(app.account).reserved, reserved);
+    app_stop();
+}
+
+TEST(every_refusal_is_counted_by_its_status)
+{
+    static const char *const requests[][2] = {{"GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n", "400"},
+                                              {"POST /refuse HTTP/1.1\r\nHost: a\r\n\r\n", "401"},
+                                              {"GET /none HTTP/1.1\r\nHost: a\r\n\r\n", "404"}};
+    app_start((struct http_server_opts){0});
+    for (size_t i = 0; i < COUNT_OF(requests); i++) {
+        int status = atoi(requests[i][1]);
+        expect_once(requests[i][0], status, "");
+        for (int ms = 0; ms < 5000 && !http_server_counters(app.server).refused[status - 400]; ms++)
+            usleep(1000);
+        assert_int_equal(http_server_counters(app.server).refused[status - 400], 1);
+    }
+    app_stop();
+}
+
 TEST(an_answer_that_is_given_away_is_paid_for_once)
 {
     struct http_server_opts opts = {.connections_max = 4};

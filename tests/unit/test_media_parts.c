@@ -2,9 +2,10 @@
  * places in prompts. */
 #include "test.h"
 
-#include "api/media_address.h"
-#include "api/media_prompt.h"
-#include "api/media_sample.h"
+#include "media/media_address.h"
+#include "api/reject_http.h"
+#include "gen/media_prompt.h"
+#include "media/media_sample.h"
 #include "base/check.h"
 
 #include <arpa/inet.h>
@@ -170,8 +171,7 @@ struct scene {
     uint32_t images_count, part_count;
 };
 
-static void add(struct scene *s, enum request_media_kind kind, uint32_t count, uint32_t width,
-                uint32_t height)
+static void add(struct scene *s, enum media_kind kind, uint32_t count, uint32_t width, uint32_t height)
 {
     uint32_t first = s->images_count;
     for (uint32_t i = 0; i < count; i++) {
@@ -210,8 +210,8 @@ static void text_becomes(const struct scene *s, const char *text, const char *ex
 TEST(a_video_becomes_a_group_for_each_pair)
 {
     struct scene s = {0};
-    add(&s, REQUEST_IMAGE, 1, 64, 32);
-    add(&s, REQUEST_VIDEO, 2, 32, 32);
+    add(&s, MEDIA_IMAGE, 1, 64, 32);
+    add(&s, MEDIA_VIDEO, 2, 32, 32);
     text_becomes(&s, "a[<I>]b[<V>]c", "a[<I>]b<0.2 seconds>[<V>]<1.2 seconds>[<V>]c");
     text_becomes(&s, "<I><V>", "<I><0.2 seconds>[<V>]<1.2 seconds>[<V>]");
     text_becomes(&s, "[<I>][<V>", "[<I>][<0.2 seconds>[<V>]<1.2 seconds>[<V>]");
@@ -220,8 +220,8 @@ TEST(a_video_becomes_a_group_for_each_pair)
 TEST(places_that_do_not_fit_the_parts_are_refused)
 {
     struct scene s = {0};
-    add(&s, REQUEST_IMAGE, 1, 64, 32);
-    add(&s, REQUEST_VIDEO, 2, 32, 32);
+    add(&s, MEDIA_IMAGE, 1, 64, 32);
+    add(&s, MEDIA_VIDEO, 2, 32, 32);
     text_becomes(&s, "", NULL);
     text_becomes(&s, "<I>", NULL);
     text_becomes(&s, "<V><I>", NULL);
@@ -235,8 +235,8 @@ TEST(cuts_of_the_text_go_along)
     struct chat_cuts cuts = {.bytes = {1, 4, 7, 8, 9}, .count = 5};
     struct reject why = {0};
     struct buf ret;
-    add(&s, REQUEST_VIDEO, 1, 32, 32);
-    add(&s, REQUEST_IMAGE, 1, 32, 32);
+    add(&s, MEDIA_VIDEO, 1, 32, 32);
+    add(&s, MEDIA_IMAGE, 1, 32, 32);
     struct media_places places = places_of(&s);
     buf_init(&ret, 1024, NULL);
     /*                                                    0123456789 */
@@ -258,8 +258,8 @@ TEST(placeholders_become_as_many_tokens_as_their_images_take)
     static const uint32_t ids[] = {1, 100, 2, 101, 101, 3};
     static const uint32_t expected[] = {1, 100, 100, 100, 100, 100, 100, 2, 101, 101, 101, 101, 3};
     static const uint32_t moved[] = {0, 1, 7, 8, 13};
-    add(&s, REQUEST_IMAGE, 1, 96, 64);
-    add(&s, REQUEST_VIDEO, 2, 64, 32);
+    add(&s, MEDIA_IMAGE, 1, 96, 64);
+    add(&s, MEDIA_VIDEO, 2, 64, 32);
     struct media_places places = places_of(&s);
     assert_true(media_prompt_count(&marks, &places, ids, 6, &total, &images, &why));
     assert_int_equal(total, COUNT_OF(expected));
@@ -280,7 +280,7 @@ TEST(tokens_that_do_not_fit_the_images_are_refused)
     uint64_t total;
     uint32_t images;
     static const uint32_t few[] = {1, 2}, many[] = {100, 100}, other[] = {101}, right[] = {100};
-    add(&s, REQUEST_IMAGE, 1, 64, 32);
+    add(&s, MEDIA_IMAGE, 1, 64, 32);
     struct media_places places = places_of(&s);
     assert_false(media_prompt_count(&marks, &places, few, 2, &total, &images, &why));
     assert_false(media_prompt_count(&marks, &places, many, 2, &total, &images, &why));

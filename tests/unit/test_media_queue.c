@@ -1,7 +1,7 @@
 /* Which task is decoded next: tenants in turn, small before large, and large ones within a bound. */
 #include "test.h"
 
-#include "api/media_queue.h"
+#include "media/media_queue.h"
 #include "base/check.h"
 
 #define MS ((uint64_t)1000000)

@@ -608,6 +608,7 @@ TEST(who_rests_for_its_time_goes_by_itself_unless_it_is_pinned)
     usleep(150000);
     assert_int_equal(info(1).state, MODEL_READY);
     assert_int_equal(info(2).state, MODEL_READY);
+    assert_true(info(1).idle_ns > 100 * NS_PER_MS && info(2).idle_ns == 0);
     registry_release(&l);
     wait_state(2, MODEL_UNLOADED);
     scene_close();

@@ -1,7 +1,7 @@
 /* The table of errors: every kind has its row, and its row is consistent. */
 #include "test.h"
 
-#include "api/reject.h"
+#include "api/reject_http.h"
 #include "http/http_state.h"
 
 #include <errno.h>

@@ -67,7 +67,7 @@ int __wrap_open(const char *path, int flags, ...)
     return fails(EMFILE) ? -1 : __real_open(path, flags, 0);
 }
 
-/* jansson cannot be refused while it parses: see api/request_memory.c. Its blocks are not ours to refuse
+/* jansson cannot be refused while it parses: see gen/request_memory.c. Its blocks are not ours to refuse
  * here. */
 static void spare_jansson(void)
 {

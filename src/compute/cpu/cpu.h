@@ -130,11 +130,10 @@ static inline uint32_t cpu_sums_offset(uint32_t n, uint32_t group)
 {
     return group == 32 ? 0 : group == 64 ? (n + 31) / 32 : (n + 31) / 32 + (n + 63) / 64;
 }
-/* Sums of row `row`'s values, for the reader; NULL: none. */
-void cpu_sum(const struct cpu *c, const struct projection *reader, struct act a, size_t row);
+/* Sums of row `row`'s values, of the group sizes `sums` (SUMS_*). */
+void cpu_sum(const struct cpu *c, unsigned sums, struct act a, size_t row);
 /* The same of values [from, to): from is a multiple of 128, and so is to, unless it is the end. */
-void cpu_sum_part(const struct cpu *c, const struct projection *reader, struct act a, size_t row,
-                  uint32_t from, uint32_t to);
+void cpu_sum_part(const struct cpu *c, unsigned sums, struct act a, size_t row, uint32_t from, uint32_t to);
 
 /* ---- splitting (cpu_split.c) ---- */
 

@@ -130,7 +130,7 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
 static void sum_token(struct cpu *c, const void *arg, uint32_t t)
 {
     const struct op_attention *a = arg;
-    cpu_sum(c, a->reader, a->out, t);
+    cpu_sum(c, a->reader->sums, a->out, t);
 }
 
 /* A KV head's query heads in one tile read its keys once. More tiles per KV head pay when workers would

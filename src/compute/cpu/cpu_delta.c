@@ -212,7 +212,7 @@ static void norm_and_gate(struct cpu *c, const void *arg, uint32_t t)
         size_t at = (size_t)h * s->value_dim;
         c->ops->rmsnorm_gated(o + at, o + at, z + at, cpu_floats(st->op->norm), s->value_dim, s->eps);
     }
-    cpu_sum(c, st->op->reader, st->op->out, t);
+    cpu_sum(c, st->op->reader->sums, st->op->out, t);
 }
 
 /* Whole heads, unless that leaves workers idle: then halves of the state's columns, quarters ... */

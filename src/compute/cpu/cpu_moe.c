@@ -47,7 +47,7 @@ static void route_token(struct cpu *c, const void *arg, uint32_t t)
            c->pair_weight + (size_t)t * s->top_k);
     c->shared_gate[t] = 1 / (1 + expf(-shared[0]));
     c->ops->silu_mul(cpu_row(c, a->out, t), shared + 1, shared + 1 + n, n);
-    cpu_sum(c, a->reader, a->out, t);
+    cpu_sum(c, a->reader->sums, a->out, t);
 }
 
 /* Pairs in the order of their experts: a counting sort. */

@@ -22,7 +22,7 @@ static void set_half(const struct cpu *c, const struct op_pair *a, uint32_t t, b
     c->ops->rmsnorm(cpu_row(c, a->pair, t) + from, x, cpu_floats(right ? a->norm_hidden : a->norm_embedding),
                     a->h.width, c->shape->eps);
     if (sums_by_half(a))
-        cpu_sum_part(c, a->reader, a->pair, t, from, from + a->h.width);
+        cpu_sum_part(c, a->reader->sums, a->pair, t, from, from + a->h.width);
 }
 
 /* The left half, and the pair's position: that of the token before it. Token t's own angles are not used
@@ -79,7 +79,7 @@ static void pair_draft(struct cpu *c, const void *arg, uint32_t t)
 static void sum_pair(struct cpu *c, const void *arg, uint32_t t)
 {
     const struct op_pair *a = arg;
-    cpu_sum(c, a->reader, a->pair, t);
+    cpu_sum(c, a->reader->sums, a->pair, t);
 }
 
 void cpu_pair(struct compute *compute, const struct op_pair *a)

@@ -7,27 +7,26 @@
 
 /* ---- group sums ---- */
 
-void cpu_sum_part(const struct cpu *c, const struct projection *reader, struct act a, size_t row,
-                  uint32_t from, uint32_t to)
+void cpu_sum_part(const struct cpu *c, unsigned sums, struct act a, size_t row, uint32_t from, uint32_t to)
 {
     static const struct {
         unsigned flag;
         uint32_t group;
     } sizes[] = {{SUMS_32, 32}, {SUMS_64, 64}, {SUMS_128, 128}};
-    if (!reader || !reader->sums)
+    if (sums == 0)
         return;
     const float *x = cpu_row(c, a, row);
-    float *sums = cpu_sums(c, a, row);
+    float *y = cpu_sums(c, a, row);
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        if (reader->sums & sizes[i].flag)
-            c->ops->group_sums(sums + cpu_sums_offset(a.width, sizes[i].group) + from / sizes[i].group,
+        if (sums & sizes[i].flag)
+            c->ops->group_sums(y + cpu_sums_offset(a.width, sizes[i].group) + from / sizes[i].group,
                                x + from, to - from, sizes[i].group);
     }
 }
 
-void cpu_sum(const struct cpu *c, const struct projection *reader, struct act a, size_t row)
+void cpu_sum(const struct cpu *c, unsigned sums, struct act a, size_t row)
 {
-    cpu_sum_part(c, reader, a, row, 0, a.width);
+    cpu_sum_part(c, sums, a, row, 0, a.width);
 }
 
 /* ---- a list of products ---- */

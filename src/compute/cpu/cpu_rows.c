@@ -74,10 +74,10 @@ static void norm_token(struct cpu *c, const void *arg, uint32_t t)
         keep_hidden(c, a->keep, t);
     c->ops->rmsnorm(cpu_row(c, a->y, t), cpu_row(c, a->h, t), cpu_floats(a->weight), a->h.width,
                     c->shape->eps);
-    struct projection sums = {.sums = 0};
+    unsigned sums = 0;
     for (uint32_t i = 0; i < OP_READERS_MAX; i++)
-        sums.sums |= a->readers[i] ? a->readers[i]->sums : 0;
-    cpu_sum(c, &sums, a->y, t);
+        sums |= a->readers[i] ? a->readers[i]->sums : 0;
+    cpu_sum(c, sums, a->y, t);
 }
 
 void cpu_norm(struct compute *compute, const struct op_norm *a)
@@ -95,7 +95,7 @@ static void gather_row(struct cpu *c, const void *arg, uint32_t i)
         memcpy(y, cpu_row(c, a->h, t), a->h.width * sizeof(*y));
     else
         c->ops->rmsnorm(y, cpu_row(c, a->h, t), cpu_floats(a->weight), a->h.width, c->shape->eps);
-    cpu_sum(c, a->reader, a->y, i);
+    cpu_sum(c, a->reader->sums, a->y, i);
 }
 
 void cpu_gather(struct compute *compute, const struct op_gather *a)
@@ -112,7 +112,7 @@ static void glu_part(struct cpu *c, const void *arg, uint32_t t, uint32_t from, 
     const float *gate = cpu_row(c, a->in, t), *up = gate + a->out.width;
     float *y = cpu_row(c, a->out, t);
     c->ops->silu_mul(y + from, gate + from, up + from, to - from);
-    cpu_sum_part(c, a->reader, a->out, t, from, to);
+    cpu_sum_part(c, a->reader->sums, a->out, t, from, to);
 }
 
 static void glu_pairs(struct cpu *c, const void *arg, uint32_t t)

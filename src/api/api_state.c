@@ -1,0 +1,111 @@
+/* api_state.c - what every file of api/ may ask: the state of the server and the numbers of its engines. It
+ * calls no other file of api/ but reject.c. */
+#include "api/api_state.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+#include <stdio.h>
+
+/* ---- engines ---- */
+
+bool api_engine_numbers(struct api *a, uint32_t index, struct engine_numbers *ret)
+{
+    struct lease look;
+    ASSERT(index < api_model_count(a));
+    *ret = (struct engine_numbers){.idle = true};
+    if (registry_look(a->opts.registry, index, &look) < 0)
+        return false;
+    engine_numbers(look.model->engine, ret);
+    registry_look_away(&look);
+    return true;
+}
+
+void api_reclaim(struct api *a)
+{
+    struct lease look;
+    for (uint32_t i = 0; i < api_model_count(a); i++) {
+        if (registry_look(a->opts.registry, i, &look) < 0)
+            continue;
+        engine_reclaim(look.model->engine);
+        registry_look_away(&look);
+    }
+}
+
+bool api_is_stuck(struct api *a, uint32_t model, uint64_t *silent_ns)
+{
+    struct engine_numbers n;
+    uint64_t now_ns = clock_now_ns();
+    api_engine_numbers(a, model, &n);
+    *silent_ns = n.progress_ns > 0 && now_ns > n.progress_ns ? now_ns - n.progress_ns : 0;
+    return *silent_ns > a->live.stuck_s * NS_PER_S;
+}
+
+const char *api_stuck_model(struct api *a)
+{
+    uint64_t silent_ns;
+    for (uint32_t i = 0; i < api_model_count(a); i++)
+        if (api_is_stuck(a, i, &silent_ns))
+            return api_model_id(a, i);
+    return NULL;
+}
+
+/* ---- the server's state ---- */
+
+enum api_state api_state_of(struct api *a)
+{
+    return api_state_now(a);
+}
+
+void api_set_state(struct api *a, enum api_state s, const char *reason)
+{
+    pthread_mutex_lock(&a->lock);
+    snprintf(a->reason, sizeof(a->reason), "%s", reason ? reason : "");
+    pthread_mutex_unlock(&a->lock);
+    atomic_store(&a->state, (int)s);
+}
+
+void api_copy_reason(struct api *a, char ret[API_REASON_BYTES])
+{
+    pthread_mutex_lock(&a->lock);
+    snprintf(ret, API_REASON_BYTES, "%s", a->reason);
+    pthread_mutex_unlock(&a->lock);
+}
+
+struct api_progress api_progress(struct api *a)
+{
+    struct api_progress p = {0};
+    for (uint32_t i = 0; i < api_model_count(a); i++) {
+        struct registry_info info;
+        if (!registry_settings(a->opts.registry, i)->preload)
+            continue;
+        registry_info(a->opts.registry, i, &info);
+        p.done += MIN_OF(info.bytes_done, info.bytes_total);
+        p.total += info.bytes_total;
+    }
+    p.part = p.total > 0 ? (double)p.done / (double)p.total : 0;
+    return p;
+}
+
+bool api_is_ready(struct api *a, struct reject *why)
+{
+    char reason[API_REASON_BYTES];
+    api_copy_reason(a, reason);
+    switch (api_state_now(a)) {
+    case API_READY:
+        return true;
+    case API_LOADING:
+        why->retry_after_s = 1;
+        return reject_set(why, REJECT_MODEL_LOADING, NULL,
+                          "The model is still loading (%.0f %%). GET /health says when it is ready.",
+                          100 * api_progress(a).part);
+    case API_DRAINING:
+        return reason[0]
+                   ? reject_set(why, REJECT_SHUTTING_DOWN, NULL, "The server is shutting down: %s", reason)
+                   : reject_as(why, REJECT_SHUTTING_DOWN);
+    case API_FAILED:
+        break;
+    }
+    return reject_set(why, REJECT_MODEL_FAILED, NULL, "The model could not be loaded%s%s",
+                      reason[0] ? ": " : ".", reason);
+}

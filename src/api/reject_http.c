@@ -1,0 +1,106 @@
+/* reject_http.c - one table: what each kind of error is on the wire.
+ *
+ * An API with an envelope of its own adds a column here for its type, and writes it from the kind. */
+#include "api/reject_http.h"
+
+#include "base/check.h"
+#include "text/chat_format.h"
+
+#include <stdio.h>
+
+#define INVALID "invalid_request_error"
+#define SERVER  "server_error"
+
+static const struct row {
+    unsigned status;
+    const char *code;
+    const char *openai_type;
+} rows[REJECT_KIND_COUNT] = {
+    [REJECT_INVALID_JSON] = {400, "invalid_json", INVALID},
+    [REJECT_INVALID_VALUE] = {400, "invalid_value", INVALID},
+    [REJECT_UNSUPPORTED_VALUE] = {400, "unsupported_value", INVALID},
+    [REJECT_CONTEXT_LENGTH] = {400, "context_length_exceeded", INVALID},
+    [REJECT_TEMPLATE_ERROR] = {400, "template_error", INVALID},
+    [REJECT_TEMPLATE_LIMIT] = {400, "template_limit", INVALID},
+    [REJECT_INVALID_MEDIA] = {400, "invalid_media", INVALID},
+    [REJECT_MEDIA_FETCH_FAILED] = {400, "media_fetch_failed", INVALID},
+    [REJECT_MEDIA_MISMATCH] = {400, "media_mismatch", INVALID},
+    [REJECT_MEDIA_NOT_ALLOWED] = {400, "media_not_allowed", INVALID},
+    [REJECT_MEDIA_TOO_LARGE] = {400, "media_too_large", INVALID},
+    [REJECT_TOO_MANY_MEDIA] = {400, "too_many_media", INVALID},
+    [REJECT_INVALID_API_KEY] = {401, "invalid_api_key", "authentication_error"},
+    [REJECT_NOT_FOUND] = {404, "not_found", INVALID},
+    [REJECT_MODEL_NOT_FOUND] = {404, "model_not_found", INVALID},
+    [REJECT_REQUEST_NOT_FOUND] = {404, "request_not_found", INVALID},
+    [REJECT_METHOD_NOT_ALLOWED] = {405, "method_not_allowed", INVALID},
+    [REJECT_CLIENT_TOO_SLOW] = {408, "client_too_slow", INVALID},
+    [REJECT_LOAD_FAILED] = {409, "model_load_failed", INVALID},
+    [REJECT_UNLOAD_LOADING] = {409, "model_loading", INVALID},
+    [REJECT_UNLOAD_PINNED] = {409, "model_pinned", INVALID},
+    [REJECT_MEDIA_MEMORY] = {413, "media_too_large", INVALID},
+    [REJECT_REQUEST_TOO_LARGE] = {413, "request_too_large", INVALID},
+    [REJECT_BUSY] = {429, "busy", "rate_limit_error"},
+    [REJECT_QUEUE_FULL] = {429, "queue_full", "rate_limit_error"},
+    [REJECT_TOO_MANY_REQUESTS] = {429, "too_many_requests", "rate_limit_error"},
+    [REJECT_REQUEST_CANCELLED] = {499, "request_cancelled", INVALID},
+    [REJECT_ENGINE_ERROR] = {500, "engine_error", SERVER},
+    [REJECT_MEMORY_SHORT] = {503, "memory_short", SERVER},
+    [REJECT_MODEL_FAILED] = {503, "model_failed", SERVER},
+    [REJECT_MODEL_LOAD_FAILED] = {503, "model_load_failed", SERVER},
+    [REJECT_MODEL_LOADING] = {503, "model_loading", SERVER},
+    [REJECT_MODEL_UNLOADING] = {503, "model_unloading", SERVER},
+    [REJECT_PREPARATION_TIMEOUT] = {503, "preparation_timeout", SERVER},
+    [REJECT_QUEUE_TIMEOUT] = {503, "queue_timeout", SERVER},
+    [REJECT_SHUTTING_DOWN] = {503, "shutting_down", SERVER},
+    [REJECT_OUT_OF_MEMORY] = {507, "out_of_memory", SERVER},
+};
+
+static const struct row *row_of(enum reject_kind kind)
+{
+    ASSERT(kind > REJECT_NONE && kind < REJECT_KIND_COUNT && rows[kind].status);
+    return &rows[kind];
+}
+
+unsigned reject_status(const struct reject *r)
+{
+    return r->kind ? row_of(r->kind)->status : 0;
+}
+
+const char *reject_code(const struct reject *r)
+{
+    return r->kind ? row_of(r->kind)->code : NULL;
+}
+
+bool reject_model(struct reject *r, struct slice id)
+{
+    id.len = MIN_OF(id.len, (size_t)200);
+    return reject_set(r, REJECT_MODEL_NOT_FOUND, "model",
+                      "The model \"%.*s\" does not exist. GET /v1/models lists the models.", SLICE_ARGS(id));
+}
+
+void reject_write(const struct reject *r, struct buf *ret)
+{
+    buf_puts(ret, "{\"error\":{\"message\":");
+    json_write_string(ret, slice_of(r->message));
+    buf_printf(ret, ",\"type\":\"%s\",\"param\":", row_of(r->kind)->openai_type);
+    if (r->param[0])
+        json_write_string(ret, slice_of(r->param));
+    else
+        buf_puts(ret, "null");
+    buf_printf(ret, ",\"code\":\"%s\"}}", reject_code(r));
+}
+
+void reject_respond(const struct reject *why, reject_write_fn *write, struct http_request *r)
+{
+    char seconds[16];
+    struct buf body;
+    buf_init(&body, 8192, NULL);
+    write(why, &body);
+    snprintf(seconds, sizeof(seconds), "%u", why->retry_after_s);
+    if (why->retry_after_s > 0)
+        http_header_set(r, "retry-after", seconds);
+    if (reject_status(why) == 401)
+        http_header_set(r, "www-authenticate", "Bearer");
+    http_respond(r, reject_status(why), "application/json", buf_slice(&body));
+    buf_done(&body);
+}

@@ -1,0 +1,273 @@
+/* wire_chat.c - OpenAI's chat completions: chat.completion and its chunks. */
+#include "api/wire_openai.h"
+
+#include "api/token_text.h"
+#include "base/check.h"
+#include "text/chat_format.h"
+
+#include <stdio.h>
+
+/* ---- whole ---- */
+
+static void write_message(const struct reply *r, struct buf *ret)
+{
+    buf_puts(ret, "{\"role\":\"assistant\",\"content\":");
+    /* null where there is nothing but calls, as OpenAI has it. */
+    if (r->content.len == 0 && r->calls.len > 0)
+        buf_puts(ret, "null");
+    else
+        json_write_string(ret, buf_slice(&r->content));
+    buf_puts(ret, ",\"refusal\":null");
+    if (r->reasoning.len > 0) {
+        buf_puts(ret, ",\"reasoning_content\":");
+        json_write_string(ret, buf_slice(&r->reasoning));
+    }
+    if (r->calls.len > 0) {
+        buf_putc(ret, ',');
+        openai_write_list("tool_calls", &r->calls, ret);
+    }
+    buf_putc(ret, '}');
+}
+
+static void write_logprobs(const struct reply *r, struct buf *ret)
+{
+    if (!r->exchange->request.gen.sampling.logprobs) {
+        buf_puts(ret, ",\"logprobs\":null");
+        return;
+    }
+    buf_puts(ret, ",\"logprobs\":{\"content\":[");
+    buf_put_slice(ret, buf_slice(&r->logprobs));
+    buf_puts(ret, "],\"refusal\":null}");
+}
+
+static void write_choice(const struct reply *r, struct buf *ret)
+{
+    buf_printf(ret, "{\"index\":%u,\"message\":", r->choice->index);
+    write_message(r, ret);
+    write_logprobs(r, ret);
+    openai_write_finish(r, ret);
+    openai_write_ids(r, ret);
+    buf_putc(ret, '}');
+}
+
+static void write_whole(struct exchange *x, struct buf *ret)
+{
+    openai_whole(x, write_choice, ret);
+    if (x->request.gen.sampling.prompt_logprobs >= 0) {
+        buf_putc(ret, ',');
+        openai_write_list("prompt_logprobs", &x->replies[0].prompt_logprobs, ret);
+    }
+    if (x->request.return_token_ids)
+        openai_write_prompt_ids(&x->gen.prompts[0], ret);
+    buf_putc(ret, '}');
+}
+
+/* ---- in pieces ---- */
+
+static void write_role(struct reply *r)
+{
+    struct exchange *x = r->exchange;
+    openai_chunk_begin(x);
+    buf_printf(&x->out,
+               "{\"index\":%u,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
+               "\"finish_reason\":null}",
+               r->choice->index);
+    openai_chunk_end(x, r->choice->index == 0);
+}
+
+static void begin(struct exchange *x)
+{
+    for (uint32_t i = 0; i < x->gen.choice_count; i++)
+        write_role(&x->replies[i]);
+}
+
+static void write_call_piece(const struct reply *r, struct buf *ret)
+{
+    buf_printf(ret, "\"tool_calls\":[{\"index\":%u,", r->call_index);
+    if (r->call_begun) {
+        buf_printf(ret, "\"id\":\"%s\",\"type\":\"function\",", r->call_id);
+        buf_puts(ret, "\"function\":{\"name\":");
+        json_write_string(ret, buf_slice(&r->call_name));
+        buf_puts(ret, ",\"arguments\":");
+    } else {
+        buf_puts(ret, "\"function\":{\"arguments\":");
+    }
+    json_write_string(ret, buf_slice(&r->arguments));
+    buf_puts(ret, "}}]");
+}
+
+static void write_delta(const struct reply *r, struct buf *ret)
+{
+    buf_puts(ret, "\"delta\":{");
+    switch (r->pending) {
+    case PIECE_NONE:
+        break;
+    case PIECE_REASONING:
+        buf_puts(ret, "\"reasoning_content\":");
+        json_write_string(ret, buf_slice(&r->reasoning));
+        break;
+    case PIECE_CONTENT:
+        buf_puts(ret, "\"content\":");
+        json_write_string(ret, buf_slice(&r->content));
+        break;
+    case PIECE_CALL:
+        write_call_piece(r, ret);
+        break;
+    }
+    buf_putc(ret, '}');
+}
+
+static void flush(struct reply *r)
+{
+    struct exchange *x = r->exchange;
+    openai_chunk_begin(x);
+    buf_printf(&x->out, "{\"index\":%u,", r->choice->index);
+    write_delta(r, &x->out);
+    write_logprobs(r, &x->out);
+    buf_puts(&x->out, ",\"finish_reason\":null");
+    openai_write_ids(r, &x->out);
+    buf_putc(&x->out, '}');
+    openai_chunk_end(x, false);
+}
+
+static void finish(struct reply *r)
+{
+    openai_finish(r, "\"delta\":{}");
+}
+
+/* ---- parts ---- */
+
+static void write_bytes(const struct tokenizer *t, uint32_t id, struct buf *ret)
+{
+    struct slice bytes = t ? tokenizer_token_bytes(t, id) : (struct slice){0};
+    buf_putc(ret, '[');
+    for (size_t i = 0; i < bytes.len; i++)
+        buf_printf(ret, i ? ",%u" : "%u", (unsigned char)bytes.ptr[i]);
+    buf_putc(ret, ']');
+}
+
+static void write_alternative(const struct tokenizer *t, uint32_t id, float logprob, struct buf *ret)
+{
+    buf_puts(ret, "{\"token\":");
+    token_text_write(t, id, ret);
+    buf_puts(ret, ",\"logprob\":");
+    openai_write_logprob(ret, logprob);
+    buf_puts(ret, ",\"bytes\":");
+    write_bytes(t, id, ret);
+}
+
+/* {"token","logprob","bytes","top_logprobs"} */
+static void note_logprob(struct reply *r, const struct stream_token *token)
+{
+    const struct tokenizer *t = r->exchange->gen.model->tokenizer;
+    uint32_t top_max = (uint32_t)r->exchange->request.gen.sampling.top_logprobs;
+    struct buf *ret = &r->logprobs;
+    openai_comma(ret);
+    write_alternative(t, token->id, token->logprob, ret);
+    buf_puts(ret, ",\"top_logprobs\":[");
+    for (uint32_t i = 0; i < MIN_OF(token->top_count, top_max); i++) {
+        if (i > 0)
+            buf_putc(ret, ',');
+        write_alternative(t, token->top[i].id, token->top[i].logprob, ret);
+        buf_putc(ret, '}');
+    }
+    buf_puts(ret, "]}");
+}
+
+/* The next piece is of another kind: the pending one is written first. */
+static void turn_to(struct reply *r, enum piece_kind kind, bool always)
+{
+    if (r->exchange->request.stream && r->pending != PIECE_NONE && (always || r->pending != kind))
+        reply_flush(r);
+    r->pending = kind;
+}
+
+static void begin_call(struct reply *r, const struct part *p)
+{
+    struct request_id random = request_id_draw();
+    char text[33];
+    turn_to(r, PIECE_CALL, true);
+    request_id_text(random, text);
+    snprintf(r->call_id, sizeof(r->call_id), "call_%.24s", text);
+    r->call_index = p->call_index;
+    r->call_begun = true;
+    buf_clear(&r->arguments);
+    buf_clear(&r->call_name);
+    buf_put_slice(&r->call_name, p->text);
+}
+
+static void end_call(struct reply *r)
+{
+    if (r->exchange->request.stream)
+        return;
+    openai_comma(&r->calls);
+    buf_printf(&r->calls, "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", r->call_id);
+    json_write_string(&r->calls, buf_slice(&r->call_name));
+    buf_puts(&r->calls, ",\"arguments\":");
+    json_write_string(&r->calls, buf_slice(&r->arguments));
+    buf_puts(&r->calls, "}}");
+}
+
+static void put(struct reply *r, enum piece_kind kind, struct buf *to, struct slice text)
+{
+    turn_to(r, kind, false);
+    buf_put_slice(to, text);
+}
+
+static void part(void *arg, const struct part *p)
+{
+    struct reply *r = arg;
+    switch (p->kind) {
+    case PART_TOKEN:
+    case PART_PROMPT_TOKEN:
+        openai_note_token(r, p);
+        if (p->kind == PART_TOKEN && r->exchange->request.gen.sampling.logprobs)
+            note_logprob(r, p->token);
+        break;
+    case PART_REASONING:
+        put(r, PIECE_REASONING, &r->reasoning, p->text);
+        break;
+    case PART_TEXT:
+        put(r, PIECE_CONTENT, &r->content, p->text);
+        break;
+    case PART_CALL:
+        begin_call(r, p);
+        break;
+    case PART_ARGUMENTS:
+        put(r, PIECE_CALL, &r->arguments, p->text);
+        break;
+    case PART_CALL_END:
+        end_call(r);
+        break;
+    }
+}
+
+/* ---- the dialect ---- */
+
+static bool read(struct request *r, struct reject *why)
+{
+    const struct gen_sampling *s = &r->gen.sampling;
+    if (!r->gen.messages)
+        return reject_value(why, "messages", "messages is missing.");
+    if (s->top_logprobs > 0 && !s->logprobs)
+        return reject_value(why, "top_logprobs", "top_logprobs needs logprobs to be true.");
+    return true;
+}
+
+const struct wire wire_chat = {
+    .route = "/v1/chat/completions",
+    .id_prefix = "chatcmpl",
+    .object = "chat.completion",
+    .chunk_object = "chat.completion.chunk",
+    .parses = true,
+    .read = read,
+    .part = part,
+    .whole = write_whole,
+    .begin = begin,
+    .flush = flush,
+    .finish = finish,
+    .usage = openai_usage,
+    .error = reject_write,
+    .ping = "keep-alive",
+    .done_marker = "[DONE]",
+};

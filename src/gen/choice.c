@@ -1,0 +1,234 @@
+/* choice.c - tokens in, parts out.
+ *
+ * A token's bytes go through the detokenizer into `held`. They wait there while they may be the start of a
+ * stop string: only the engine decides whether a stop string ends the sequence (it may not before
+ * min_tokens). Its finish record says so. A later token proves that a complete stop string in `held` was
+ * not one that ends the sequence. Bytes that leave `held` are the reply's text, and go through the chat
+ * parser. */
+#include "gen/choice.h"
+
+#include "base/check.h"
+
+/* Of one text of a reply; what a request holds in all is bounded by its memory. */
+#define TEXT_BYTES_MAX ((size_t)64 << 20)
+
+void choice_init(struct choice *c, struct gen *g, uint32_t index, uint32_t prompt_index)
+{
+    struct charge charge = request_memory_charge(&g->memory);
+    *c = (struct choice){.gen = g, .index = index, .prompt_index = prompt_index};
+    list_init(&c->by_stream);
+    buf_init(&c->held, TEXT_BYTES_MAX, &charge);
+}
+
+static uint32_t find_token(const struct tokenizer *t, struct slice content)
+{
+    uint32_t id = UINT32_MAX;
+    return t && tokenizer_find(t, content, &id) ? id : UINT32_MAX;
+}
+
+static chat_sink_fn on_event;
+
+int choice_open(struct choice *c)
+{
+    struct gen *g = c->gen;
+    const struct gen_request *r = g->request;
+    const struct prompt_ids *prompt = &g->prompts[c->prompt_index];
+    const struct tokenizer *t = g->model->tokenizer;
+    bool plain = g->model->format == CHAT_FORMAT_PLAIN;
+    if (t)
+        detok_init(&c->detok, t, r->skip_special_tokens);
+    if (r->sampling.prompt_logprobs >= 0)
+        c->prompt_left = prompt->count;
+    if (!r->parses)
+        return 0;
+    c->think_open = plain ? UINT32_MAX : find_token(t, SLICE("<think>"));
+    c->think_close = plain ? UINT32_MAX : find_token(t, SLICE("</think>"));
+    c->in_reasoning = !plain && prompt->in_reasoning;
+    struct charge charge = request_memory_charge(&g->memory);
+    struct chat_parser_opts opts = {
+        .format = g->model->format,
+        .in_reasoning = prompt->in_reasoning,
+        .parse_tools = r->tools != NULL,
+        .tools = r->tools,
+        .bytes_max = TEXT_BYTES_MAX,
+        .charge = &charge,
+        .sink = on_event,
+        .sink_arg = c,
+    };
+    return chat_parser_create(&opts, &c->parser);
+}
+
+void choice_close(struct choice *c)
+{
+    if (c->stream) {
+        if (!c->over) {
+            stream_close(c->stream);
+            engine_wake(c->gen->model->engine);
+        }
+        list_remove(&c->by_stream);
+        stream_release(c->stream);
+        c->gen->host->give_stream(c->gen);
+        c->stream = NULL;
+    }
+    chat_parser_free(c->parser);
+    c->parser = NULL;
+    buf_done(&c->held);
+}
+
+/* ---- text ---- */
+
+static void put(struct choice *c, const struct part *p)
+{
+    c->sink(c->sink_arg, p);
+}
+
+static void on_event(void *arg, const struct chat_event *event)
+{
+    static const enum part_kind kinds[] = {[CHAT_REASONING] = PART_REASONING,
+                                           [CHAT_CONTENT] = PART_TEXT,
+                                           [CHAT_TOOL_BEGIN] = PART_CALL,
+                                           [CHAT_TOOL_ARGUMENTS] = PART_ARGUMENTS,
+                                           [CHAT_TOOL_END] = PART_CALL_END};
+    struct choice *c = arg;
+    bool call = event->kind != CHAT_REASONING && event->kind != CHAT_CONTENT;
+    /* parallel_tool_calls false: the first call is the reply's, as the client asked. */
+    if (call && event->index > 0 && !c->gen->request->parallel_tool_calls)
+        return;
+    if (event->kind == CHAT_TOOL_BEGIN)
+        c->call_count = event->index + 1;
+    put(c, &(struct part){.kind = kinds[event->kind], .text = event->text, .call_index = event->index});
+}
+
+static void deliver(struct choice *c, struct slice text)
+{
+    if (text.len == 0)
+        return;
+    if (!c->parser) {
+        put(c, &(struct part){.kind = PART_TEXT, .text = text});
+        return;
+    }
+    int r = chat_parser_push(c->parser, text);
+    if (r < 0 && c->error == 0)
+        c->error = r;
+}
+
+static void deliver_held(struct choice *c, size_t bytes)
+{
+    deliver(c, slice_sub(buf_slice(&c->held), 0, bytes));
+    buf_consume(&c->held, bytes);
+    c->held_from += bytes;
+}
+
+/* How many bytes of `held` are certain to be text. They end before a stop string that ends after `old` (the
+ * bytes held before this token), and before a tail that may start a stop string. */
+static size_t certain_bytes(const struct choice *c, size_t old)
+{
+    struct slice held = buf_slice(&c->held);
+    const struct gen_request *r = c->gen->request;
+    size_t certain = held.len;
+    for (uint32_t i = 0; i < r->stop_count; i++) {
+        struct slice stop = r->stops[i];
+        size_t from = old >= stop.len ? old - stop.len + 1 : 0;
+        certain = MIN_OF(certain, slice_find(held, stop, from));
+        size_t tail = MIN_OF(held.len, stop.len - 1);
+        while (tail > 0 && memcmp(held.ptr + held.len - tail, stop.ptr, tail) != 0)
+            tail--;
+        certain = MIN_OF(certain, held.len - tail);
+    }
+    return certain;
+}
+
+/* ---- tokens ---- */
+
+static bool ends_row(const struct choice *c, uint32_t id)
+{
+    for (uint32_t i = 0; i < c->sampling.stop_count; i++)
+        if (c->sampling.stop_ids[i] == id)
+            return true;
+    return false;
+}
+
+static void count_reasoning(struct choice *c, uint32_t id)
+{
+    if (id == c->think_close)
+        c->in_reasoning = false;
+    else if (id == c->think_open)
+        c->in_reasoning = true;
+    else if (c->in_reasoning)
+        c->reasoning_tokens++;
+}
+
+static void on_token(struct choice *c, const struct stream_token *t)
+{
+    const struct gen *g = c->gen;
+    c->tokens++;
+    put(c, &(struct part){.kind = PART_TOKEN, .token = t});
+    /* The token that ends the sequence, an end token or a stop id, is not text. */
+    if (ends_row(c, t->id) || !g->model->tokenizer)
+        return;
+    if (g->request->parses && g->model->format != CHAT_FORMAT_PLAIN)
+        count_reasoning(c, t->id);
+    size_t old = c->held.len;
+    detok_push(&c->detok, t->id, &c->held);
+    deliver_held(c, certain_bytes(c, old));
+}
+
+static void on_finish(struct choice *c)
+{
+    const struct stream_finish *f = &c->finish;
+    c->over = true;
+    if (c->gen->model->tokenizer)
+        detok_flush(&c->detok, &c->held);
+    size_t end = c->held.len;
+    if (f->reason == FINISH_STOP && f->stopped_by_string) {
+        size_t keep = 0;
+        if (c->gen->request->include_stop && f->stop_index < c->gen->request->stop_count)
+            keep = c->gen->request->stops[f->stop_index].len;
+        uint64_t cut = f->text_bytes + keep;
+        end = cut < c->held_from ? 0 : (size_t)MIN_OF(cut - c->held_from, (uint64_t)c->held.len);
+    }
+    deliver_held(c, end);
+    buf_clear(&c->held);
+    int r = c->parser ? chat_parser_finish(c->parser) : 0;
+    if (r < 0 && c->error == 0)
+        c->error = r;
+}
+
+uint32_t choice_take(struct choice *c, uint32_t tokens_max)
+{
+    struct stream_token t;
+    uint32_t taken = 0;
+    if (c->over || !c->stream)
+        return 0;
+    for (; taken < tokens_max && stream_take(c->stream, &t); taken++) {
+        if (c->prompt_left > 0) {
+            c->prompt_left--;
+            put(c, &(struct part){.kind = PART_PROMPT_TOKEN, .token = &t});
+        } else {
+            on_token(c, &t);
+        }
+    }
+    if (stream_finished(c->stream, &c->finish))
+        on_finish(c);
+    if (c->error == 0)
+        c->error = c->held.error;
+    return taken;
+}
+
+/* ---- results ---- */
+
+bool choice_stopped_by(const struct choice *c, struct slice *string, uint32_t *token)
+{
+    const struct stream_finish *f = &c->finish;
+    const struct gen_request *r = c->gen->request;
+    *string = (struct slice){0};
+    *token = f->stop_token;
+    if (!c->over || f->reason != FINISH_STOP)
+        return false;
+    if (f->stopped_by_string && f->stop_index < r->stop_count)
+        *string = r->stops[f->stop_index];
+    bool asked = string->len > 0;
+    for (uint32_t i = 0; i < r->stop_id_count && !f->stopped_by_string; i++)
+        asked = asked || r->stop_ids[i] == f->stop_token;
+    return asked;
+}

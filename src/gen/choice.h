@@ -1,0 +1,76 @@
+/* choice.h - one sequence of a reply: from the tokens of a stream to parts, in order.
+ *
+ * A generation has prompts x n of them. The thread that prepares fills the members that never change, and
+ * submits; from then on the choice belongs to the thread that takes. It hands each part to a sink and keeps
+ * none: a dialect collects and writes them. */
+#ifndef PLATEAU_GEN_CHOICE_H
+#define PLATEAU_GEN_CHOICE_H
+
+#include "base/list.h"
+#include "engine/stream.h"
+#include "gen/gen.h"
+#include "text/chat_format.h"
+#include "text/detok.h"
+
+enum part_kind {
+    PART_TOKEN,        /* a token of the output; the parts of its text follow it */
+    PART_PROMPT_TOKEN, /* a token of the prompt with its logprobs, before all others */
+    PART_REASONING,
+    PART_TEXT,
+    PART_CALL, /* a call begins: `text` is the function's name */
+    PART_ARGUMENTS,
+    PART_CALL_END
+};
+
+struct part {
+    enum part_kind kind;
+    const struct stream_token *token;
+    struct slice text;
+    uint32_t call_index; /* of a call's parts */
+};
+
+typedef void part_sink_fn(void *arg, const struct part *p);
+
+struct choice {
+    /* Constant once submitted. */
+    struct gen *gen;
+    uint32_t index, prompt_index;
+    struct request_id job_id;
+    struct sampler_params sampling; /* its bias is the generation's */
+    uint32_t max_tokens;
+
+    struct stream *stream; /* NULL: never submitted, or released */
+    struct list by_stream; /* the owner's; unlinked at the end */
+    part_sink_fn *sink;    /* set by the owner before choice_take() */
+    void *sink_arg;
+    struct detok detok;
+    struct chat_parser *parser; /* NULL: all text is content */
+
+    struct buf held;                  /* decoded text that may still be (part of) a stop string */
+    uint64_t held_from;               /* its first byte in the whole decoded text */
+    uint32_t prompt_left;             /* tokens of prompt_logprobs still to come */
+    uint32_t tokens;                  /* of the output until now */
+    uint32_t think_open, think_close; /* ids; UINT32_MAX: the tokenizer has none */
+    bool in_reasoning;
+    uint32_t reasoning_tokens;
+    uint32_t call_count;
+
+    bool over;
+    struct stream_finish finish;
+    int error; /* 0, -E2BIG or -ENOMEM: the output is incomplete */
+};
+
+void choice_init(struct choice *c, struct gen *g, uint32_t index, uint32_t prompt_index);
+/* Before the first choice_take(): detokenizer and parser. 0 or -ENOMEM. */
+int choice_open(struct choice *c);
+/* For every end. Closes the stream (the job stops within a step) and frees everything. Twice is fine. */
+void choice_close(struct choice *c);
+
+/* Takes up to `tokens_max` tokens, hands their parts to the sink, and returns how many. c->over is set when
+ * the job has ended and all its tokens are taken. */
+uint32_t choice_take(struct choice *c, uint32_t tokens_max);
+
+/* Whether the client's own stop string or stop token ended it: the string, or else the token's id. */
+bool choice_stopped_by(const struct choice *c, struct slice *string, uint32_t *token);
+
+#endif

@@ -1,0 +1,244 @@
+/* gen.c - everything that a job needs is made here, its stream included, so that the owner only has to watch.
+ * A job that the engine refuses ends the request: gen_done() closes the jobs accepted before it. */
+#include "gen/gen.h"
+
+#include "gen/choice.h"
+#include "gen/media_request.h"
+#include "gen/prompt.h"
+#include "gen/resolve.h"
+
+#include "base/check.h"
+#include "base/rng.h"
+
+#include <errno.h>
+
+_Static_assert(CHAT_CUTS_MAX <= ENGINE_CUTS_MAX, "the engine looks at all cuts of a conversation");
+
+/* ---- jobs ---- */
+
+static bool make_choices(struct gen *g)
+{
+    const struct gen_request *r = g->request;
+    struct sampler_params sampling;
+    uint64_t drawn;
+    uint32_t bias_count = (uint32_t)json_object_size(r->logit_bias);
+    if (bias_count > 0) {
+        g->bias = request_memory_alloc(&g->memory, bias_count * sizeof(*g->bias));
+        if (!g->bias)
+            return gen_refuse_memory(g);
+        g->bias_count = bias_count;
+    }
+    if (!resolve_sampling(r, g->model, g->bias, &sampling, &g->reject))
+        return false;
+    uint32_t count = g->prompt_count * r->n;
+    g->choices = request_memory_alloc(&g->memory, count * sizeof(*g->choices));
+    if (!g->choices)
+        return gen_refuse_memory(g);
+    g->choice_count = count;
+    rng_secret(&drawn, sizeof(drawn));
+    for (uint32_t i = 0; i < count; i++) {
+        struct choice *c = &g->choices[i];
+        choice_init(c, g, i, i / r->n);
+        c->sampling = sampling;
+        c->sampling.seed = resolve_seed(r, drawn, i % r->n);
+        /* The first job has the request's own id, so that both sides name it alike. */
+        c->job_id = i == 0 ? g->id : request_id_draw();
+    }
+    return true;
+}
+
+static bool make_stream(struct gen *g, struct choice *c)
+{
+    struct charge charge = account_charge(g->text);
+    struct stream_opts opts = {
+        .id = c->job_id,
+        .top_max = c->sampling.top_logprobs,
+        .wake = g->wakes,
+        .user = c,
+        .charge = &charge,
+    };
+    if (!g->host->take_stream(g))
+        return false;
+    if (stream_create(&opts, &c->stream) == 0)
+        return true;
+    g->host->give_stream(g);
+    c->stream = NULL;
+    return g->host->refuse_memory(g, g->text, STREAM_TOKENS * sizeof(struct stream_token));
+}
+
+static bool refuse_submit(struct gen *g, int r, uint32_t retry_after_s, const struct err *e)
+{
+    switch (r) {
+    case -EINVAL:
+        return reject_value(&g->reject, NULL, "%s", e->text);
+    case -EAGAIN:
+        g->reject.retry_after_s = retry_after_s;
+        return reject_set(&g->reject, REJECT_QUEUE_FULL, NULL, "%s", e->text);
+    case -ENOBUFS:
+        g->reject.retry_after_s = retry_after_s;
+        return reject_set(&g->reject, REJECT_BUSY, NULL, "%s", e->text);
+    case -EPIPE:
+        return reject_set(&g->reject, REJECT_SHUTTING_DOWN, NULL, "%s", e->text);
+    default:
+        return reject_set(&g->reject, REJECT_OUT_OF_MEMORY, NULL, "%s", e->text);
+    }
+}
+
+static struct job_spec spec_of(struct gen *g, const struct choice *c)
+{
+    const struct prompt_ids *p = &g->prompts[c->prompt_index];
+    return (struct job_spec){
+        .output = JOB_TOKENS,
+        .prompt = p->ids,
+        .prompt_count = p->count,
+        .max_tokens = c->max_tokens,
+        .priority = MIN_OF(MAX_OF(g->request->priority, g->priority_first), g->priority_last),
+        .cache_salt = slice_of(g->request->cache_salt),
+        .tenant = g->tenant,
+        .weight = g->weight,
+        .cuts = p->cuts,
+        .cut_count = p->cut_count,
+        .sampling = c->sampling,
+        .stops = g->request->stops,
+        .stop_count = g->request->stop_count,
+        .speculative = g->request->speculative,
+        .whole = g->request->whole,
+        .images = p->images,
+        .image_count = p->image_count,
+        .prompt_logprobs = g->request->sampling.prompt_logprobs >= 0,
+    };
+}
+
+static bool submit(struct gen *g, struct choice *c)
+{
+    struct job_spec job = spec_of(g, c);
+    struct err e = {0};
+    uint32_t retry_after_s = 0;
+    if (choice_open(c) < 0)
+        return gen_refuse_memory(g);
+    if (!make_stream(g, c))
+        return false;
+    int r = engine_submit(g->model->engine, &job, c->stream, &retry_after_s, &e);
+    if (r == 0)
+        return true;
+    /* The engine did not take its half: both are released here. */
+    stream_release(c->stream);
+    stream_release(c->stream);
+    c->stream = NULL;
+    g->host->give_stream(g);
+    return refuse_submit(g, r, retry_after_s, &e);
+}
+
+static bool resolve_lengths(struct gen *g)
+{
+    for (uint32_t i = 0; i < g->choice_count; i++) {
+        struct choice *c = &g->choices[i];
+        if (!resolve_max_tokens(g->request, g->model, g->max_tokens_default,
+                                g->prompts[c->prompt_index].count, &c->max_tokens, &g->reject))
+            return false;
+        g->max_tokens = MAX_OF(g->max_tokens, c->max_tokens);
+    }
+    return true;
+}
+
+/* All choices are accepted or none: a set that can never fit together must not be tried again. */
+static bool check_room(struct gen *g)
+{
+    struct engine_room room = {0};
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < g->choice_count; i++) {
+        struct job_spec job = spec_of(g, &g->choices[i]);
+        engine_room(g->model->engine, &job, &room);
+        bytes += room.job_bytes;
+    }
+    if (g->choice_count > room.jobs_max)
+        return reject_value(&g->reject, g->request->n > 1 ? "n" : "prompt",
+                            "The request asks for %u choices (prompts x n), but at most %u can run and wait "
+                            "together (--max-num-seqs and --max-queue). Send several requests.",
+                            g->choice_count, room.jobs_max);
+    if (bytes > room.requests_bytes_max)
+        return reject_set(
+            &g->reject, REJECT_REQUEST_TOO_LARGE, NULL,
+            "The request's %u choices of up to %u tokens take %llu bytes besides their KV pages; the limit "
+            "for all requests together is %llu. Ask for less (n, max_tokens), or raise --memory-limit.",
+            g->choice_count, g->max_tokens, (unsigned long long)bytes,
+            (unsigned long long)room.requests_bytes_max);
+    return true;
+}
+
+static bool submit_all(struct gen *g)
+{
+    if (!resolve_lengths(g) || !check_room(g))
+        return false;
+    for (uint32_t i = 0; i < g->choice_count; i++) {
+        if (g->wanted.cancelled && atomic_load(g->wanted.cancelled))
+            return reject_unwanted(&g->reject, -ECANCELED);
+        if (!submit(g, &g->choices[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool check_stops(struct gen *g)
+{
+    if (g->request->stop_count == 0 || g->model->tokenizer)
+        return true;
+    return reject_unsupported(
+        &g->reject, "stop",
+        "The model \"%.100s\" has no tokenizer, so stop strings are not supported. Use stop_token_ids.",
+        g->model->id);
+}
+
+/* ---- the way through the stages ---- */
+
+static bool make_jobs(struct gen *g)
+{
+    if (!make_choices(g) || !submit_all(g))
+        return false;
+    media_request_done(g);
+    return true;
+}
+
+enum prepare gen_prepare(struct gen *g, struct arena *scratch)
+{
+    if (g->stage == GEN_AT_IMAGES) {
+        enum prepare r = media_request_begin(g);
+        if (r == PREPARE_REFUSED)
+            return r;
+        g->stage = GEN_AT_PROMPT;
+        if (r == PREPARE_WAITS)
+            return r;
+    }
+    if (g->request->output != GEN_TOKENS)
+        return PREPARE_DONE;
+    if (!check_stops(g) || !prompt_make(g, scratch) || !g->host->prompted(g))
+        return PREPARE_REFUSED;
+    g->stage = GEN_AT_JOBS;
+    return make_jobs(g) ? PREPARE_DONE : PREPARE_REFUSED;
+}
+
+void gen_done(struct gen *g)
+{
+    struct request_memory *m = &g->memory;
+    media_request_done(g);
+    for (uint32_t i = 0; i < g->choice_count; i++)
+        choice_close(&g->choices[i]);
+    request_memory_free(m, g->choices, g->choice_count * sizeof(*g->choices));
+    g->choices = NULL;
+    g->choice_count = 0;
+    gen_drop_ids(g);
+    request_memory_free(m, g->prompts, g->prompt_count * sizeof(*g->prompts));
+    g->prompts = NULL;
+    g->prompt_count = 0;
+    request_memory_free(m, g->bias, g->bias_count * sizeof(*g->bias));
+    g->bias = NULL;
+    g->bias_count = 0;
+}
+
+void gen_drop_ids(struct gen *g)
+{
+    for (uint32_t i = 0; i < g->prompt_count; i++) {
+        request_memory_free(&g->memory, g->prompts[i].ids, g->prompts[i].count * sizeof(uint32_t));
+        g->prompts[i].ids = NULL;
+    }
+}

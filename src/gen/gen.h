@@ -1,0 +1,94 @@
+/* gen.h - one generation: from a typed request to its images, its prompt and its jobs.
+ *
+ * The owner sets the first group of members and calls gen_prepare() on a thread that may compute for seconds.
+ * When that returns PREPARE_WAITS the owner waits for the images without a thread (media_request_look()), and
+ * calls again: `stage` says where preparation goes on. Afterwards the choices give the parts of the reply
+ * (choice.h). gen_done() frees everything, at any stage. One thread at a time. */
+#ifndef PLATEAU_GEN_GEN_H
+#define PLATEAU_GEN_GEN_H
+
+#include "base/arena.h"
+#include "base/wanted.h"
+#include "engine/engine.h"
+#include "gen/gen_request.h"
+#include "gen/request_memory.h"
+#include "media/media.h"
+#include "registry/registry.h"
+#include "text/chat_cuts.h"
+
+struct gen;
+
+/* How a call that prepares ended. */
+enum prepare {
+    PREPARE_DONE,
+    PREPARE_WAITS,  /* for a model, or for images */
+    PREPARE_REFUSED /* the reject has the reason */
+};
+
+enum gen_stage { GEN_AT_IMAGES, GEN_AT_PROMPT, GEN_AT_JOBS };
+
+/* What the owner decides. Each returns false with g->reject filled. */
+struct gen_host {
+    /* The request's own memory was refused; or, with an account, `bytes` of that. Always false. */
+    bool (*refuse_memory)(struct gen *g, struct account *account, uint64_t bytes);
+    /* The prompt is tokenized: what only it needed may go. */
+    bool (*prompted)(struct gen *g);
+    /* A place for one more stream, and its end. */
+    bool (*take_stream)(struct gen *g);
+    void (*give_stream)(struct gen *g);
+};
+
+struct prompt_ids {
+    uint32_t *ids;
+    uint32_t count;
+    bool in_reasoning;                       /* the rendered prompt ended inside <think> */
+    uint32_t cuts[CHAT_CUTS_MAX], cut_count; /* tokens before which later prompts may begin to differ */
+    struct job_image *images;                /* the media task's; freed with it */
+    uint32_t image_count;
+};
+
+struct gen {
+    /* Set by the owner. */
+    const struct gen_host *host;
+    struct gen_request *request;
+    struct media *media;                /* NULL: no images */
+    const struct media_result *results; /* images that the owner holds itself, in place of the request's */
+    uint32_t result_count;
+    struct account *text;  /* pays for streams */
+    struct mailbox *wakes; /* of its streams */
+    struct request_id id;
+    uint64_t tenant;
+    uint32_t weight;                       /* the tenant's share */
+    int32_t priority_first, priority_last; /* the range of its priority */
+    int64_t created_s;
+    uint32_t max_tokens_default;      /* when the request has none; 0: see resolve_max_tokens() */
+    const struct served_model *model; /* under a lease; before gen_prepare() */
+    struct wanted wanted;             /* its work polls this */
+    struct request_memory memory;
+
+    enum gen_stage stage;
+    struct reject reject;
+    struct media_task *task; /* its images; NULL: no images, or the engine has them */
+    struct prompt_ids *prompts;
+    uint32_t prompt_count;
+    struct logit_bias *bias;
+    uint32_t bias_count;
+    struct choice *choices;
+    uint32_t choice_count;
+    uint32_t max_tokens; /* the largest of its choices */
+};
+
+/* Of an output other than GEN_TOKENS only the images are prepared. */
+enum prepare gen_prepare(struct gen *g, struct arena *scratch);
+/* The engine has its copy of the prompts' ids; their counts stay. */
+void gen_drop_ids(struct gen *g);
+/* Frees choices (their jobs stop), prompts and images; the memory stays. Twice is fine. */
+void gen_done(struct gen *g);
+
+/* The request's memory was refused. Returns false. */
+static inline bool gen_refuse_memory(struct gen *g)
+{
+    return g->host->refuse_memory(g, NULL, 0);
+}
+
+#endif

@@ -1,0 +1,39 @@
+/* gen_request.c - reads the list of images and videos. */
+#include "gen/gen_request.h"
+
+#include <math.h>
+
+uint32_t gen_media_count(const struct gen_request *r)
+{
+    return (uint32_t)json_array_size(r->media);
+}
+
+/* The source is a string, or of a video a list of strings: its frames. Never empty. */
+static struct slice url_of(const void *owner, uint32_t index)
+{
+    const json_t *source = owner, *url = json_is_array(source) ? json_array_get(source, index) : source;
+    return (struct slice){json_string_value(url), json_string_length(url)};
+}
+
+struct media_input gen_media_input(const struct gen_request *r, uint32_t index)
+{
+    const json_t *entry = json_array_get(r->media, index), *source = json_object_get(entry, "source");
+    double fps = json_real_value(json_object_get(entry, "fps"));
+    return (struct media_input){
+        .kind = (enum media_kind)json_integer_value(json_object_get(entry, "kind")),
+        .at = json_string_value(json_object_get(entry, "at")),
+        .listed = json_is_array(source),
+        .fps = fps > 0 ? fps : NAN,
+        .url_count = json_is_array(source) ? (uint32_t)json_array_size(source) : 1,
+        .url = url_of,
+        .owner = source,
+    };
+}
+
+void gen_media_drop(struct gen_request *r)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach(r->media, i, entry)
+        json_object_del(entry, "source");
+}

@@ -1,0 +1,80 @@
+/* gen_request.h - what a request asks of a model, in no API's words.
+ *
+ * An API's reader fills it from a body, the command line from its options. JSON stays where templates read
+ * it: messages, tools and template arguments. Pointers without "owned" point into the text of the owner. */
+#ifndef PLATEAU_GEN_GEN_REQUEST_H
+#define PLATEAU_GEN_GEN_REQUEST_H
+
+#include "base/slice.h"
+#include "media/media.h"
+#include "sample/sampler.h"
+
+#include <jansson.h>
+
+#define GEN_STOPS_MAX 16 /* ENGINE_STOP_STRINGS_MAX */
+
+/* What the request is for. A pooled vector or scores would be one more. */
+enum gen_output {
+    GEN_TOKENS, /* jobs that sample tokens */
+    GEN_IDS,    /* the prompt's ids: no job */
+    GEN_TEXT    /* the prompt's text, with placeholders for images: no job */
+};
+
+/* Numbers that a model's defaults replace when the client gave none: NAN and -1 mean none. */
+struct gen_sampling {
+    double temperature, top_p, min_p, repetition_penalty;
+    int64_t top_k;
+    double presence_penalty, frequency_penalty;
+    bool has_seed;
+    int64_t seed;
+    int64_t max_tokens;
+    int64_t min_tokens;      /* 0 when absent */
+    bool logprobs;           /* return logprobs of the output */
+    int64_t top_logprobs;    /* alternatives per token of the output */
+    int64_t prompt_logprobs; /* -1: none; else alternatives per token of the prompt */
+};
+
+struct gen_request {
+    enum gen_output output;
+
+    /* A conversation, in the form that templates expect. */
+    json_t *messages; /* NULL: a prompt instead */
+    json_t *media;    /* what gen_media_input() reads: images and videos of the messages; NULL: none. Owned */
+    json_t *tools;    /* NULL: no tools, or the model shall call none */
+    json_t *template_kwargs; /* owned */
+    bool add_generation_prompt;
+    bool parallel_tool_calls;
+    const char *reasoning_effort; /* NULL: not given */
+    int enable_thinking;          /* -1: not given */
+    bool parses; /* the reply is a message: reasoning and calls are parsed, tokens may fill the context */
+
+    /* Or a text. */
+    json_t *prompt; /* a string, ids, or a list of either */
+    uint32_t prompt_count;
+    int add_special_tokens; /* -1: a prompt gets them, messages do not */
+
+    struct gen_sampling sampling;
+    uint32_t n;
+    int32_t priority;
+    json_t *logit_bias; /* checked; ids against the vocabulary later */
+    struct slice stops[GEN_STOPS_MAX];
+    uint32_t stop_count;
+    uint32_t stop_ids[SAMPLER_STOP_MAX];
+    uint32_t stop_id_count;
+    bool ignore_eos;
+    bool speculative; /* speculative decoding is allowed */
+    bool skip_special_tokens;
+    bool include_stop;      /* the stop string stays in the output */
+    bool whole;             /* the output is needed at its end only */
+    const char *cache_salt; /* NULL: none */
+};
+
+/* The images and videos of a request: entries of `media`, each an object with kind, at, source and fps (-1:
+ * none). The source is a URL, or of a video a list of URLs: its frames. */
+uint32_t gen_media_count(const struct gen_request *r);
+/* Valid until the sources are dropped. */
+struct media_input gen_media_input(const struct gen_request *r, uint32_t index);
+/* Releases the sources after their conversion. The count stays. */
+void gen_media_drop(struct gen_request *r);
+
+#endif

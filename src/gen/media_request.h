@@ -1,0 +1,25 @@
+/* media_request.h - a request's images: submitted, waited for, put into its prompt, and released. */
+#ifndef PLATEAU_GEN_MEDIA_REQUEST_H
+#define PLATEAU_GEN_MEDIA_REQUEST_H
+
+#include "gen/gen.h"
+#include "gen/media_prompt.h"
+
+/* On a prep thread, with the model leased. PREPARE_DONE: the request needs no images. */
+enum prepare media_request_begin(struct gen *g);
+
+/* While the request waits. 0: the images are ready; -EAGAIN: not yet; -ECANCELED: g->reject has the
+ * reason. */
+int media_request_look(struct gen *g, uint64_t now_ns);
+
+/* On a prep thread: puts the images into the request's rendered prompt. `text` and `cuts` are of the
+ * rendering; afterwards they are of the text with videos written out. False: g->reject has the reason. */
+bool media_request_text(struct gen *g, struct buf *text, struct chat_cuts *cuts);
+/* The same for its tokens: each placeholder becomes the tokens that its image takes. At most ids_max in
+ * all. */
+bool media_request_ids(struct gen *g, uint32_t ids_max, struct prompt_ids *p);
+
+/* Releases the images: the engine has references to those it needs, or the request has ended. */
+void media_request_done(struct gen *g);
+
+#endif

@@ -1,0 +1,23 @@
+/* resolve.h - a request and a model's defaults become the engine's job options. Pure. */
+#ifndef PLATEAU_GEN_RESOLVE_H
+#define PLATEAU_GEN_RESOLVE_H
+
+#include "gen/gen_request.h"
+#include "gen/reject.h"
+#include "registry/registry.h"
+
+/* Parameters that the request omits come from the model's generation_config. Temperature and filters apply
+ * when it enables sampling, the repetition penalty always. Without it: temperature 1, no filter. `bias` has
+ * room for all of logit_bias; the seed is the request's, or 0 when it gave none. */
+bool resolve_sampling(const struct gen_request *r, const struct served_model *m, struct logit_bias *bias,
+                      struct sampler_params *ret, struct reject *why);
+
+/* The seed of choice k of a prompt: the first choice has the request's own. */
+uint64_t resolve_seed(const struct gen_request *r, uint64_t drawn, uint32_t k);
+
+/* How many tokens may follow a prompt of `prompt_tokens`. */
+bool resolve_max_tokens(const struct gen_request *r, const struct served_model *m,
+                        uint32_t max_tokens_default, uint32_t prompt_tokens, uint32_t *ret,
+                        struct reject *why);
+
+#endif

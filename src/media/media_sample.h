@@ -1,0 +1,20 @@
+/* media_sample.h - which frames of a video are sampled for the model (contract 4.5). Pure. */
+#ifndef PLATEAU_MEDIA_MEDIA_SAMPLE_H
+#define PLATEAU_MEDIA_MEDIA_SAMPLE_H
+
+#include <stdint.h>
+
+struct media_sample {
+    uint32_t frames;      /* in the video; > 0 */
+    double fps;           /* of the video; > 0 */
+    double wanted;        /* sampled frames per second; > 0 */
+    uint32_t least, most; /* bounds of the sampled frames; most > 0 */
+};
+
+/* Number of sampled frames: 1..frames. */
+uint32_t media_sample_count(const struct media_sample *s);
+/* Index of the i-th of `count` sampled frames, ascending: round(linspace(0, frames - 1, count)), halves to
+ * the even one. */
+uint32_t media_sample_index(uint32_t frames, uint32_t count, uint32_t i);
+
+#endif

@@ -1,0 +1,107 @@
+/* The exchange of units between the pool of pages and the pool of states, and the accounts that show them. */
+#include "test_ledger.h"
+
+#include "base/check.h"
+#include "engine/pools.h"
+
+#include <errno.h>
+
+#define UNITS 8
+
+struct scene {
+    struct arena *arena;
+    struct account *parent;
+    struct pools pools;
+};
+
+/* Every page and every state is a unit, and there are UNITS of them. */
+static void scene_open(struct scene *s)
+{
+    struct pools_opts o = {.parent = s->parent = test_account(ACCOUNT_NO_LIMIT),
+                           .pages_max = UNITS,
+                           .states_max = UNITS,
+                           .page_bytes = UNIT_BYTES,
+                           .state_bytes = UNIT_BYTES,
+                           .bytes_max = UNITS * UNIT_BYTES,
+                           .prefix_cache_max = UNITS * UNIT_BYTES};
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = pools_arena_bytes(&o) + 4096}, &s->arena),
+                     0);
+    assert_int_equal(pools_create(s->arena, &o, &s->pools), 0);
+}
+
+static void scene_close(struct scene *s)
+{
+    assert_int_equal(pools_done(&s->pools, NULL), 0);
+    assert_int_equal(account_numbers(s->parent).reserved, 0);
+    arena_free(s->arena);
+}
+
+static uint64_t used(struct account *a)
+{
+    return account_numbers(a).used / UNIT_BYTES;
+}
+
+/* A prompt of `count` pages in the prefix cache; the last nodes have `states` snapshots. Returns its end. */
+static uint32_t add_prompt(struct scene *s, uint32_t count, uint32_t states, uint32_t *pages)
+{
+    uint32_t node = NONE, state;
+    for (uint32_t i = 0; i < count; i++) {
+        struct prefix_key key = {.bytes = {(uint8_t)(i + 1)}};
+        assert_int_equal(page_pool_take(s->pools.pages, &pages[i]), 0);
+        node = prefix_index_add(s->pools.index, node, &key, &pages[i]);
+        if (i + states < count)
+            continue;
+        assert_int_equal(state_pool_take(s->pools.states, &state), 0);
+        assert_true(prefix_index_snapshot(s->pools.index, node, state));
+    }
+    pools_settle(&s->pools);
+    return node;
+}
+
+static void release(struct scene *s, const uint32_t *pages, uint32_t count, uint32_t node)
+{
+    for (uint32_t i = 0; i < count; i++)
+        page_pool_unref(s->pools.pages, pages[i]);
+    prefix_index_released(s->pools.index, node);
+}
+
+TEST(pages_take_the_units_of_snapshots)
+{
+    struct scene s;
+    uint32_t pages[UNITS + 1], node;
+    scene_open(&s);
+    node = add_prompt(&s, UNITS / 2, UNITS / 2, pages);
+    assert_int_equal(used(s.pools.snapshots), UNITS / 2);
+    assert_int_equal(used(s.pools.state), 0);
+    for (uint32_t i = UNITS / 2; i < UNITS; i++) {
+        assert_int_equal(page_pool_take(s.pools.pages, &pages[i]), 0);
+        assert_int_equal(used(s.pools.snapshots), UNITS - i - 1);
+        assert_int_equal(used(s.pools.kv), i + 1);
+    }
+    assert_int_equal(page_pool_take(s.pools.pages, &pages[UNITS]), -ENOSPC);
+    for (uint32_t i = UNITS / 2; i < UNITS; i++)
+        page_pool_unref(s.pools.pages, pages[i]);
+    release(&s, pages, UNITS / 2, node);
+    scene_close(&s);
+}
+
+TEST(states_take_the_units_of_cached_pages)
+{
+    struct scene s;
+    uint32_t pages[UNITS], states[UNITS], node;
+    scene_open(&s);
+    node = add_prompt(&s, UNITS - 1, 1, pages);
+    release(&s, pages, UNITS - 1, node);
+    pools_settle(&s.pools);
+    assert_int_equal(used(s.pools.prefix_cache), UNITS - 1);
+    for (uint32_t i = 0; i < UNITS - 1; i++) {
+        assert_int_equal(state_pool_take(s.pools.states, &states[i]), 0);
+        pools_settle(&s.pools);
+        assert_int_equal(used(s.pools.state), i + 1);
+    }
+    for (uint32_t i = 0; i < UNITS - 1; i++)
+        state_pool_give(s.pools.states, states[i]);
+    scene_close(&s);
+}
+
+TEST_MAIN()

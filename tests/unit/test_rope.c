@@ -1,0 +1,34 @@
+/* Rotations of positions: angles, and the widest head. */
+#include "test.h"
+
+#include "model/rope.h"
+
+#include <math.h>
+
+static void expect_plain(uint32_t rot)
+{
+    uint32_t section = rot / 6 + 1; /* of each axis: all frequencies have one */
+    struct rope_config c = {.rot = rot, .theta = 10000, .sections = {section, section, section}};
+    struct rope r;
+    float cosines[CONFIG_HEAD_DIM_MAX / 2], sines[CONFIG_HEAD_DIM_MAX / 2];
+    rope_init(&r, &c);
+    assert_int_equal(r.half, rot / 2);
+    assert_true(r.inv_freq[0] == 1 && r.magnitude == 1);
+    for (uint32_t j = 0; j < rot / 2; j++)
+        assert_int_equal(r.axis[j], j % 3);
+    for (uint32_t position = 0; position < 3000; position += 999) {
+        rope_at(&r, rope_text(position), cosines, sines);
+        for (uint32_t j = 0; j < rot / 2; j++) {
+            double angle = position * pow(c.theta, -2.0 * j / rot);
+            assert_true(fabs(cosines[j] - cos(angle)) < 1e-3 && fabs(sines[j] - sin(angle)) < 1e-3);
+        }
+    }
+}
+
+TEST(every_width_up_to_the_widest_head_has_plain_angles)
+{
+    for (uint32_t rot = 2; rot <= CONFIG_HEAD_DIM_MAX; rot += 2)
+        expect_plain(rot);
+}
+
+TEST_MAIN()
