@@ -21,6 +21,8 @@
 #include "bench_rows.h"
 #include "yardsticks.h"
 
+#include "compute/cpu/cpu_device.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 #include "model/model.h"
@@ -46,8 +48,7 @@ static const char *const models_default[] = {PLATEAU_SOURCE_DIR "/models/canary"
                                              "qwen3.5-2b-8bit", "qwen3.5-2b-4bit"};
 
 struct bench {
-    struct workers *workers;
-    struct kern_ops ops;
+    struct device *device;
     struct yardsticks yard;
     bool decode, prefill, steps, draft;
 };
@@ -180,7 +181,7 @@ static void print_steps(struct bench_rows *rows)
 
 static void measure(struct bench *b, const struct model_shape *s, struct bench_rows *rows)
 {
-    workers_turn_begin(b->workers);
+    device_turn_begin(b->device);
     bench_rows_prefill(rows);
     bench_rows_spread(rows);
     if (b->decode) {
@@ -194,17 +195,14 @@ static void measure(struct bench *b, const struct model_shape *s, struct bench_r
         print_prefill(b, s, time_prefill(b, rows));
     if (b->steps)
         print_steps(rows);
-    workers_turn_end(b->workers);
+    device_turn_end(b->device);
 }
 
 static int bench_dir(struct bench *b, const char *name, const char *dir, struct err *e)
 {
     uint32_t seqs_max = ROWS_MAX + b->steps;
-    struct model_opts opts = {.tokens_max = PROMPT + ROWS_MAX,
-                              .seqs_max = seqs_max,
-                              .logits_max = seqs_max,
-                              .ops = &b->ops,
-                              .workers = b->workers};
+    struct model_opts opts = {
+        .tokens_max = PROMPT + ROWS_MAX, .seqs_max = seqs_max, .logits_max = seqs_max, .device = b->device};
     struct model_shape s;
     struct model *model = NULL;
     struct bench_rows_opts rows_opts = {.rows = seqs_max, .prompt = PROMPT, .decode_max = DECODE_MAX};
@@ -213,7 +211,7 @@ static int bench_dir(struct bench *b, const char *name, const char *dir, struct 
     if (r == 0)
         r = bench_models_check_memory(
             s.weight_bytes +
-                model_workspace_bytes(&s, opts.tokens_max, opts.seqs_max, workers_count(opts.workers)) +
+                model_workspace_bytes(&s, opts.tokens_max, opts.seqs_max, device_workers(opts.device)) +
                 bench_rows_bytes(&s, &rows_opts),
             e);
     uint64_t begin = clock_now_ns();
@@ -245,11 +243,8 @@ struct one_row {
 
 static int open_row(struct bench *b, const char *dir, bool head, struct one_row *ret, struct err *e)
 {
-    struct model_opts opts = {.tokens_max = PROMPT,
-                              .seqs_max = 1,
-                              .logits_max = 1 + AHEAD_MAX,
-                              .ops = &b->ops,
-                              .workers = b->workers};
+    struct model_opts opts = {
+        .tokens_max = PROMPT, .seqs_max = 1, .logits_max = 1 + AHEAD_MAX, .device = b->device};
     if (head)
         opts.parts = (struct model_parts){.mtp = true, .drafts_max = AHEAD_MAX};
     struct model_shape s;
@@ -313,11 +308,11 @@ static int bench_drafts(struct bench *b, const char *dir, struct err *e)
     if (r == 0)
         r = open_row(b, dir, true, &head, e);
     if (r == 0) {
-        workers_turn_begin(b->workers);
+        device_turn_begin(b->device);
         bench_rows_prefill(plain.rows);
         bench_rows_prefill(head.rows);
         time_drafts(&plain, &head, &times);
-        workers_turn_end(b->workers);
+        device_turn_end(b->device);
         print_drafts(&times);
     }
     close_row(&plain);
@@ -384,22 +379,21 @@ int main(int argc, char **argv)
     int status = 0;
     if (!parse(argc, argv, &b, &status))
         return status;
-    kern_ops_init(&b.ops, kern_cpu_flags());
-    if (workers_create(workers_default_count(), NULL, &b.workers) < 0 ||
-        yardsticks_init(&b.yard, b.workers) < 0) {
+    if (device_open_cpu(device_default_workers(), NULL, &b.device) < 0 ||
+        yardsticks_init(&b.yard, b.device->workers) < 0) {
         fputs("model_bench: no memory, or no threads\n", stderr);
         return 1;
     }
-    printf("kernels %s, %u workers, compute f32\n", b.ops.tier, workers_count(b.workers));
-    workers_turn_begin(b.workers);
+    printf("kernels %s, %u workers, compute f32\n", device_tier(b.device), device_workers(b.device));
+    device_turn_begin(b.device);
     yardsticks_measure(&b.yard);
-    workers_turn_end(b.workers);
+    device_turn_end(b.device);
     yardsticks_print(&b.yard);
     bool chosen = optind < argc;
     size_t count = chosen ? (size_t)(argc - optind) : COUNT_OF(models_default);
     for (size_t i = 0; i < count; i++)
         bench_model(&b, chosen ? argv[optind + (int)i] : models_default[i]);
     yardsticks_done(&b.yard);
-    workers_free(b.workers);
+    device_close(b.device);
     return 0;
 }

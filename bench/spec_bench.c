@@ -57,8 +57,7 @@ struct gate {
 
 struct bench {
     struct ledger *ledger;
-    struct workers *workers;
-    struct kern_ops ops;
+    struct device *device;
     struct mailbox *mailbox;
     struct side off, on;
     struct question questions[QUESTIONS_MAX];
@@ -85,8 +84,7 @@ static int load(struct bench *b, const char *dir, const struct engine_drafting *
                               .seqs_max = ROWS_MAX,
                               .logits_max = engine_logits_max(ROWS_MAX, g->drafts_max),
                               .parts = parts,
-                              .ops = &b->ops,
-                              .workers = b->workers};
+                              .device = b->device};
     int r = model_load(dir, &opts, &ret->model, e);
     if (r < 0)
         return r;
@@ -95,7 +93,7 @@ static int load(struct bench *b, const char *dir, const struct engine_drafting *
     struct engine_opts engine = {.name = g->drafts_max ? "on" : "off",
                                  .model = ret->model,
                                  .faults = &b->faults,
-                                 .workers = b->workers,
+                                 .device = b->device,
                                  .parent = ledger_root(b->ledger),
                                  .max_num_seqs = ROWS_MAX,
                                  .max_queue = 1,
@@ -179,8 +177,7 @@ static int open_bench(struct bench *b, const char *dir, struct err *e)
     pthread_mutex_init(&b->gate.lock, NULL);
     pthread_cond_init(&b->gate.changes, NULL);
     b->faults = (struct engine_faults){.step = pass_gate, .arg = &b->gate};
-    kern_ops_init(&b->ops, kern_cpu_flags());
-    int r = workers_create(workers_default_count(), NULL, &b->workers);
+    int r = device_open_cpu(device_default_workers(), NULL, &b->device);
     if (r == 0)
         r = ledger_create(ACCOUNT_NO_LIMIT, &b->ledger);
     if (r == 0)
@@ -208,7 +205,7 @@ static void close_bench(struct bench *b)
     model_free(b->on.model);
     mailbox_free(b->mailbox);
     ledger_free(b->ledger);
-    workers_free(b->workers);
+    device_close(b->device);
 }
 
 /* ---- running ---- */
@@ -453,7 +450,7 @@ int main(int argc, char **argv)
     }
     if (!b.json)
         printf("kernels %s, %u workers, %s: %u tokens drafted at most\n  %6s %12s %12s %8s %11s %10s\n",
-               b.ops.tier, workers_count(b.workers), dir,
+               device_tier(b.device), device_workers(b.device), dir,
                speculation_drafting(&b.how, model_shape(b.on.model)->mtp).drafts_max, "rows", "tokens/s off",
                "tokens/s on", "ratio", "right", "per step");
     bool good = true;

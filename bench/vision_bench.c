@@ -8,6 +8,8 @@
 #include "bench_models.h"
 #include "yardsticks.h"
 
+#include "compute/cpu/cpu_device.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 #include "model/vision.h"
@@ -20,8 +22,7 @@
 #define PIECES_MAX ((size_t)1 << 22)
 
 struct bench {
-    struct workers *workers;
-    struct kern_ops ops;
+    struct device *device;
     struct yardsticks yard;
     struct model *model;
     double *pieces; /* [PIECES_MAX]: seconds */
@@ -80,7 +81,7 @@ static int measure(struct bench *b, uint32_t width, uint32_t height)
     int r = pixels && features ? 0 : -ENOMEM;
     for (size_t i = 0; r == 0 && i < bytes; i++)
         pixels[i] = (uint8_t)(i * 2654435761u >> 24);
-    workers_turn_begin(b->workers);
+    device_turn_begin(b->device);
     double yard_s = r == 0 ? yardsticks_fma_once(&b->yard) : 0;
     uint64_t begin = clock_now_ns();
     if (r == 0) {
@@ -93,7 +94,7 @@ static int measure(struct bench *b, uint32_t width, uint32_t height)
         yard_s = (yard_s + yardsticks_fma_once(&b->yard)) / 2;
         print(b, &p, begin_s, seconds, pieces, yard_s);
     }
-    workers_turn_end(b->workers);
+    device_turn_end(b->device);
     free(pixels);
     free(features);
     return r;
@@ -102,12 +103,8 @@ static int measure(struct bench *b, uint32_t width, uint32_t height)
 static int load(struct bench *b, const char *name, struct err *e)
 {
     char dir[BENCH_DIR_BYTES];
-    struct model_opts opts = {.tokens_max = 64,
-                              .seqs_max = 1,
-                              .logits_max = 1,
-                              .parts = {.vision = true},
-                              .ops = &b->ops,
-                              .workers = b->workers};
+    struct model_opts opts = {
+        .tokens_max = 64, .seqs_max = 1, .logits_max = 1, .parts = {.vision = true}, .device = b->device};
     struct model_shape s;
     int r = bench_models_find(name, dir, e);
     if (r == 0)
@@ -147,17 +144,16 @@ static int run(struct bench *b, const char *name, char **sizes, int count)
 int main(int argc, char **argv)
 {
     struct bench b = {.pieces = malloc(PIECES_MAX * sizeof(double))};
-    kern_ops_init(&b.ops, kern_cpu_flags());
-    if (!b.pieces || workers_create(workers_default_count(), NULL, &b.workers) < 0 ||
-        yardsticks_init(&b.yard, b.workers) < 0) {
+    if (!b.pieces || device_open_cpu(device_default_workers(), NULL, &b.device) < 0 ||
+        yardsticks_init(&b.yard, b.device->workers) < 0) {
         fputs("vision_bench: no memory, or no threads\n", stderr);
         return 1;
     }
-    printf("kernels %s, %u workers, compute f32\n", b.ops.tier, workers_count(b.workers));
+    printf("kernels %s, %u workers, compute f32\n", device_tier(b.device), device_workers(b.device));
     int r = run(&b, argc > 1 ? argv[1] : "qwen3.5-vision-bf16", argv + 2, MAX_OF(argc - 2, 0));
     model_free(b.model);
     yardsticks_done(&b.yard);
-    workers_free(b.workers);
+    device_close(b.device);
     free(b.pieces);
     return r;
 }

@@ -59,12 +59,12 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
         texts = TEXT_BYTES_LEAST;
         media = MEDIA_BYTES_LEAST;
     }
-    *ret = (struct plan_process){
-        .ceiling_bytes = ceiling,
-        .heap_bytes =
-            least ? HEAP_BYTES_LEAST : MIN_OF(MAX_OF(ceiling / 16, HEAP_BYTES_LEAST), HEAP_BYTES_MAX),
-        .threads_bytes = device_stack_bytes(p->workers),
-        .text_bytes = TEXT_BYTES_LEAST};
+    *ret = (struct plan_process){.ceiling_bytes = ceiling,
+                                 .heap_bytes =
+                                     least ? HEAP_BYTES_LEAST
+                                           : MIN_OF(MAX_OF(ceiling / 16, HEAP_BYTES_LEAST), HEAP_BYTES_MAX),
+                                 .threads_bytes = device_stack_bytes(p->workers),
+                                 .text_bytes = TEXT_BYTES_LEAST};
     if (p->sees)
         ret->media_bytes = o->media_memory ? o->media_memory : media;
     if (p->sees && !p->serves)

@@ -9,8 +9,8 @@
 
 #include "compute/weight.h"
 
-#define ENCODE_CHANNELS 3
-#define ENCODE_FRAMES   2 /* of one patch */
+#define ENCODE_CHANNELS   3
+#define ENCODE_FRAMES     2 /* of one patch */
 #define ENCODE_HIDDEN_MAX 8192
 
 /* Rows of an array: row i begins i * stride floats after `at`; sums_at: 0, or where a backend keeps what
@@ -37,7 +37,7 @@ struct encode_image {
     const uint8_t *frames[ENCODE_FRAMES]; /* host: [height][width][3] R, G, B */
     uint32_t width;                       /* pixels */
     uint32_t rows, columns;               /* of patches */
-    dev_ptr own; /* the backend's arrays for it: compute_encode_bytes() of them */
+    dev_ptr own;                          /* the backend's arrays for it: compute_encode_bytes() of them */
 };
 
 enum encode_kind {

@@ -138,7 +138,8 @@ static struct store *find_store(struct load *l, struct store_identity *ret)
     struct err e = {{0}};
     if (!l->opts->store)
         return NULL;
-    if (fingerprint_make(s->dir, model_shape(l->h->model), "f32", device_flags(l->opts->device), ret, &e) == 0)
+    if (fingerprint_make(s->dir, model_shape(l->h->model), "f32", device_flags(l->opts->device), ret, &e) ==
+        0)
         return l->opts->store;
     LOG_WARN("no_fingerprint", "model=%s error=\"%s\"", s->id, e.text);
     return NULL;

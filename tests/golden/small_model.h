@@ -18,27 +18,25 @@
 
 /* ---- loading and running ---- */
 
-static inline struct workers *small_workers(uint32_t count)
+/* The CPU with that many workers. */
+static inline struct device *small_device(uint32_t workers)
 {
-    static struct workers *w;
-    if (w && workers_count(w) != count) {
-        workers_free(w);
-        w = NULL;
+    static struct device *d;
+    if (d && device_workers(d) != workers) {
+        device_close(d);
+        d = NULL;
     }
-    if (!w)
-        assert_int_equal(workers_create(count, NULL, &w), 0);
-    return w;
+    if (!d)
+        assert_int_equal(device_open_cpu(workers, NULL, &d), 0);
+    return d;
 }
 
 static inline struct model_opts small_opts(struct account *parent)
 {
-    static struct kern_ops ops;
-    kern_ops_init(&ops, kern_cpu_flags());
     return (struct model_opts){.tokens_max = SMALL_PROMPT * 3,
                                .seqs_max = 3,
                                .logits_max = SMALL_PROMPT * 3,
-                               .ops = &ops,
-                               .workers = small_workers(2),
+                               .device = small_device(2),
                                .parent = parent};
 }
 
@@ -78,9 +76,9 @@ static inline void small_run(struct model *m, const struct model_opts *o, struct
                                         .arg = i == 0 ? ret : NULL};
     struct runner_opts opts = {m, o->tokens_max, o->seqs_max, SMALL_PROMPT + SMALL_GENERATE};
     assert_int_equal(runner_create(&opts, &r), 0);
-    workers_turn_begin(o->workers);
+    device_turn_begin(o->device);
     assert_int_equal(runner_run(r, q, 3, 40, 3, small_see), 0);
-    workers_turn_end(o->workers);
+    device_turn_end(o->device);
     runner_free(r);
     ret->hash = q[0].hash ^ q[1].hash * 3 ^ q[2].hash * 5;
     memcpy(ret->generated, generated[0], sizeof(ret->generated));

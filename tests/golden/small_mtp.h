@@ -61,10 +61,10 @@ static inline void small_mtp_draft(struct model *m, const struct model_opts *o, 
          *states = aligned_alloc(64, count * s->state_bytes);
     struct model_step step = {.seqs = rows, .seq_count = count, .pages = pages, .states = states};
     struct model_draft d = {.seqs = draft, .seq_count = 1, .pages = pages, .states = states};
-    workers_turn_begin(o->workers);
+    device_turn_begin(o->device);
     assert_int_equal(model_forward(m, &step), 0);
     assert_int_equal(model_draft(m, &d), 0);
-    workers_turn_end(o->workers);
+    device_turn_end(o->device);
     free(pages);
     free(states);
 }

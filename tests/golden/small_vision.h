@@ -172,10 +172,10 @@ static inline int small_begin(struct model *m, const struct small_image *p)
 /* Computes the image's features, alone and in one go. */
 static inline void small_encode(struct model *m, const struct model_opts *o, struct small_image *p)
 {
-    workers_turn_begin(o->workers);
+    device_turn_begin(o->device);
     assert_int_equal(small_begin(m, p), 0);
     assert_true(model_encode_run(m, UINT64_MAX));
-    workers_turn_end(o->workers);
+    device_turn_end(o->device);
 }
 
 #endif

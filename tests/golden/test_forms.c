@@ -558,7 +558,7 @@ TEST(a_wide_activation_is_cut_without_a_trace)
     for (uint32_t workers = 1; workers <= 5; workers += 2) {
         struct model *m = NULL;
         struct model_opts o = small_opts(NULL);
-        o.workers = small_workers(workers);
+        o.device = small_device(workers);
         assert_int_equal(model_load(dir, &o, &m, NULL), 0);
         small_run(m, &o, &got);
         model_free(m);

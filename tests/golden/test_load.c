@@ -37,7 +37,7 @@ TEST(probing_says_what_loading_takes)
         assert_true(probed.active_weight_bytes <= probed.weight_bytes);
         /* No file remains mapped; the account holds what the plan says. */
         uint64_t workspace =
-                     model_workspace_bytes(&probed, o.tokens_max, o.seqs_max, workers_count(o.workers)),
+                     model_workspace_bytes(&probed, o.tokens_max, o.seqs_max, device_workers(o.device)),
                  used = account_numbers(parent).used;
         assert_true(used >= probed.weight_bytes + workspace / 2);
         assert_true(used <= probed.weight_bytes + workspace + (1 << 20));
@@ -195,7 +195,7 @@ TEST(a_cancelled_step_stops_between_layers)
     struct model_seq row = {.tokens = &token, .token_count = 1, .pages = &page, .state_in = NONE};
     struct model_step step = {
         .seqs = &row, .seq_count = 1, .pages = pages, .logits = logits, .cancel = &cancel};
-    workers_turn_begin(o.workers);
+    device_turn_begin(o.device);
     assert_int_equal(model_forward(m, &step), -ECANCELED);
     cancel = false;
     assert_int_equal(model_forward(m, &step), 0);
@@ -208,7 +208,7 @@ TEST(a_cancelled_step_stops_between_layers)
     /* The caller guarantees valid ids. */
     token = s->vocab;
     assert_stops(model_forward(m, &step));
-    workers_turn_end(o.workers);
+    device_turn_end(o.device);
     free(pages);
     free(logits);
     model_free(m);
@@ -220,11 +220,11 @@ TEST(workers_change_no_bit)
     struct model *m;
     for (size_t i = 0; i < COUNT_OF(goldens); i++) {
         struct model_opts o = small_opts(NULL);
-        o.workers = small_workers(1);
+        o.device = small_device(1);
         assert_int_equal(model_load(goldens[i], &o, &m, NULL), 0);
         small_run(m, &o, &one);
         model_free(m);
-        o.workers = small_workers(3);
+        o.device = small_device(3);
         assert_int_equal(model_load(goldens[i], &o, &m, NULL), 0);
         small_run(m, &o, &three);
         model_free(m);

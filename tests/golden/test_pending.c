@@ -53,7 +53,7 @@ static void open_model(struct pending_test *h, const char *dir, uint32_t workers
     *h = (struct pending_test){.opts = small_opts(NULL), .rng = {21, 0}};
     h->opts.parts.drafts_max = DRAFTS;
     h->opts.parts.mtp = true;
-    h->opts.workers = small_workers(workers);
+    h->opts.device = small_device(workers);
     assert_int_equal(model_load(dir, &h->opts, &h->model, &e), 0);
     h->shape = model_shape(h->model);
     h->pages = poisoned(ROWS * PAGES * h->shape->page_bytes);
@@ -86,9 +86,9 @@ static void forward(struct pending_test *h, const struct model_seq *rows, uint32
 {
     struct model_step step = {
         .seqs = rows, .seq_count = count, .pages = h->pages, .states = h->states, .logits = h->logits};
-    workers_turn_begin(h->opts.workers);
+    device_turn_begin(h->opts.device);
     assert_int_equal(model_forward(h->model, &step), 0);
-    workers_turn_end(h->opts.workers);
+    device_turn_end(h->opts.device);
 }
 
 static uint64_t hash_logits(const struct pending_test *h, uint32_t row)
@@ -100,9 +100,9 @@ static uint64_t hash_logits(const struct pending_test *h, uint32_t row)
 static void draft(struct pending_test *h, struct model_draft_seq *rows, uint32_t count)
 {
     struct model_draft d = {.seqs = rows, .seq_count = count, .pages = h->pages, .states = h->states};
-    workers_turn_begin(h->opts.workers);
+    device_turn_begin(h->opts.device);
     assert_int_equal(model_draft(h->model, &d), 0);
-    workers_turn_end(h->opts.workers);
+    device_turn_end(h->opts.device);
 }
 
 /* Drafts after the known token `q->at`. */

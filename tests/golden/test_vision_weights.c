@@ -333,9 +333,9 @@ static uint32_t encode_in_pieces(struct model *m, const struct model_opts *o, st
         model_encode_progress(m, &done, &all);
         assert_true(done >= before && done < all);
         before = done;
-        workers_turn_begin(o->workers);
+        device_turn_begin(o->device);
         end = model_encode_run(m, 0);
-        workers_turn_end(o->workers);
+        device_turn_end(o->device);
         if (steps && pieces % 16 == 3)
             small_run(m, o, &answer);
     }
@@ -349,7 +349,7 @@ TEST(no_cut_shows_in_the_features)
     float *first = NULL;
     for (uint32_t workers = 1; workers <= 3; workers++) {
         struct model_opts o = small_opts(NULL);
-        o.workers = small_workers(workers);
+        o.device = small_device(workers);
         struct model *m = small_vision_load(usual_dir(), &o);
         struct small_image p = small_image_make(model_shape(m), 320, 288);
         size_t bytes = p.floats * sizeof(float);
@@ -382,12 +382,12 @@ TEST(a_image_that_is_stopped_leaves_no_trace)
     memcpy(want, small.in.features, small.floats * sizeof(float));
     model_encode_stop(m);
     for (uint32_t pieces = 0; pieces < 60; pieces += 7) {
-        workers_turn_begin(o.workers);
+        device_turn_begin(o.device);
         assert_int_equal(small_begin(m, &large), 0);
         for (uint32_t i = 0; i < pieces; i++)
             assert_false(model_encode_run(m, 0));
         model_encode_stop(m);
-        workers_turn_end(o.workers);
+        device_turn_end(o.device);
         memset(small.in.features, 0xff, small.floats * sizeof(float));
         small_encode(m, &o, &small);
         assert_memory_equal(small.in.features, want, small.floats * sizeof(float));

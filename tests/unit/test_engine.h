@@ -34,8 +34,7 @@ struct test_model {
     struct arena *arena;
 };
 static struct test_model test_models[8];
-static struct workers *test_workers;
-static struct kern_ops test_ops;
+static struct device *test_device;
 
 static inline void test_models_free(void)
 {
@@ -44,15 +43,14 @@ static inline void test_models_free(void)
         tokenizer_done(test_models[i].tokenizer);
         arena_free(test_models[i].arena);
     }
-    workers_free(test_workers);
+    device_close(test_device);
 }
 
 static inline void test_model_load(struct test_model *m, const char *dir)
 {
     struct err e = {""};
-    if (!test_workers) {
-        assert_int_equal(workers_create(2, NULL, &test_workers), 0);
-        kern_ops_init(&test_ops, kern_cpu_flags());
+    if (!test_device) {
+        assert_int_equal(device_open_cpu(2, NULL, &test_device), 0);
         atexit(test_models_free);
     }
     struct model_opts opts = {.compute = COMPUTE_F32,
@@ -62,8 +60,7 @@ static inline void test_model_load(struct test_model *m, const char *dir)
                               .parts = {.vision = true,
                                         .mtp = TEST_DRAFTS_MAX > 0 && strcmp(dir, CANARY) == 0,
                                         .drafts_max = TEST_DRAFTS_MAX},
-                              .ops = &test_ops,
-                              .workers = test_workers};
+                              .device = test_device};
     snprintf(m->dir, sizeof(m->dir), "%s", dir);
     if (model_load(dir, &opts, &m->model, &e) < 0)
         fail_msg("%s", e.text);
@@ -130,7 +127,7 @@ static inline struct engine_opts test_engine_opts(const char *dir)
         .name = "test",
         .model = m->model,
         .tokenizer = m->tokenizer,
-        .workers = test_workers,
+        .device = test_device,
         .max_num_seqs = TEST_SEQS_MAX,
         .max_model_len = 2048,
         .max_queue = 400,

@@ -31,8 +31,7 @@ static void scene_open(struct scene *s, bool reuse, uint64_t image_cache_bytes)
                               .seqs_max = TEST_SEQS_MAX,
                               .logits_max = engine_logits_max(TEST_SEQS_MAX, TEST_DRAFTS_MAX),
                               .parts = {.vision = true, .image_pixels_max = PIXELS_MAX},
-                              .ops = &test_ops,
-                              .workers = test_workers,
+                              .device = test_device,
                               .parent = s->account};
     if (model_load(EYES, &opts, &s->model, &e) < 0)
         fail_msg("%s", e.text);

@@ -21,8 +21,7 @@
 #define WAIT_NS      (60 * NS_PER_S)
 #define MIB          ((uint64_t)1 << 20)
 
-static struct workers *workers;
-static struct kern_ops ops;
+static struct device *device;
 
 /* A registry of small models, and what a test makes of its loads. */
 static struct scene {
@@ -116,18 +115,17 @@ static struct model_settings a_model(const char *id, const char *dir)
     return s;
 }
 
-static void free_workers(void)
+static void close_device(void)
 {
-    workers_free(workers);
+    device_close(device);
 }
 
 /* Models a, b, c, none loaded; a test may change them before scene_open(). */
 static void scene_set(void)
 {
-    if (!workers) {
-        assert_int_equal(workers_create(2, NULL, &workers), 0);
-        kern_ops_init(&ops, kern_cpu_flags());
-        atexit(free_workers);
+    if (!device) {
+        assert_int_equal(device_open_cpu(2, NULL, &device), 0);
+        atexit(close_device);
     }
     scene = (struct scene){.models = {a_model("a", GOLDEN("qwen3")), a_model("b", GOLDEN("llama")),
                                       a_model("c", GOLDEN("qwen3_5"))}};
@@ -141,8 +139,7 @@ static int scene_try(struct err *e)
     static const struct registry_faults faults = {on_step, NULL};
     struct registry_opts o = {.ledger = test_ledger(),
                               .threads = scene.threads,
-                              .workers = workers,
-                              .ops = &ops,
+                              .device = device,
                               .models = scene.models,
                               .model_count = MODELS,
                               .plan = plan,

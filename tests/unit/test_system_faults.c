@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "cli/runtime.h"
 #include "http/http_server.h"
+#include "kernel/workers.h"
 
 #include <fcntl.h>
 #include <sys/epoll.h>
@@ -108,8 +109,7 @@ static int make_model(struct err *e)
                            .tokens_max = 64,
                            .seqs_max = 4,
                            .logits_max = 8,
-                           .ops = &test_ops,
-                           .workers = test_workers,
+                           .device = test_device,
                            .parent = made.account};
     return model_load(TINY("qwen3_5"), &o, &made.model, e);
 }
@@ -173,8 +173,7 @@ static int make_api(struct err *e)
     static const struct model_settings model = {.id = "none", .dir = "/nowhere"};
     struct registry_opts registry = {.ledger = test_ledger(),
                                      .threads = made.other,
-                                     .workers = test_workers,
-                                     .ops = &test_ops,
+                                     .device = test_device,
                                      .models = &model,
                                      .model_count = 1,
                                      .plan = plan_nothing};

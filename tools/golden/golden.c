@@ -8,6 +8,7 @@
 #include "golden/images.h"
 
 #include "base/check.h"
+#include "compute/cpu/cpu_device.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -38,8 +39,7 @@ struct golden {
     const struct options *opts;
     const char *dir;
     struct golden_file file;
-    struct workers *workers;
-    struct kern_ops ops;
+    struct device *device;
     struct model *model;
     struct runner *runner;
     struct runner_sequence *sequences;
@@ -293,8 +293,8 @@ static int load(struct golden *g, struct err *e)
 {
     const struct options *o = g->opts;
     uint32_t rows = MAX_OF(o->batch, 8);
-    kern_ops_init(&g->ops, o->cpu_flags);
-    int r = workers_create(o->threads ? o->threads : workers_default_count(), NULL, &g->workers);
+    int r =
+        cpu_device_open(o->threads ? o->threads : device_default_workers(), o->cpu_flags, NULL, &g->device);
     if (r < 0)
         return err_set(e, r, "cannot start workers");
     struct model_opts opts = {
@@ -303,8 +303,7 @@ static int load(struct golden *g, struct err *e)
         .seqs_max = rows,
         .logits_max = STEP_TOKENS_MAX,
         .parts = {.vision = true, .mtp = g->file.mtp > 0, .drafts_max = g->file.mtp > 0 ? DRAFTS_MAX : 0},
-        .ops = &g->ops,
-        .workers = g->workers};
+        .device = g->device};
     r = model_load(o->model ? o->model : g->dir, &opts, &g->model, e);
     if (r < 0)
         return r;
@@ -317,7 +316,7 @@ static void close_golden(struct golden *g)
 {
     runner_free(g->runner);
     model_free(g->model);
-    workers_free(g->workers);
+    device_close(g->device);
     for (uint32_t i = 0; i < g->sequence_count; i++) {
         free((void *)g->sequences[i].prompt);
         free(g->sequences[i].generated);
@@ -348,15 +347,15 @@ static int run_dir(const struct options *o, const char *dir, bool *good)
     if (r == 0)
         r = load(&g, &e);
     if (r == 0) {
-        printf("%s: kernels %s, %u workers, compute %s\n", dir, g.ops.tier, workers_count(g.workers),
-               compute_mode_name(o->compute));
-        workers_turn_begin(g.workers);
+        printf("%s: kernels %s, %u workers, compute %s\n", dir, device_tier(g.device),
+               device_workers(g.device), compute_mode_name(o->compute));
+        device_turn_begin(g.device);
         r = see_images(&g, &e);
         if (r == 0)
             r = run(&g, good);
         if (r == 0 && model_shape(g.model)->mtp)
             r = run_drafts(&g, good);
-        workers_turn_end(g.workers);
+        device_turn_end(g.device);
         say_skipped(&g);
     }
     if (r < 0)

@@ -18,14 +18,19 @@ uint64_t device_stack_bytes(uint32_t workers)
 
 int device_open_cpu(uint32_t workers, struct account *stacks, struct device **ret)
 {
+    return cpu_device_open(workers, kern_cpu_flags(), stacks, ret);
+}
+
+int cpu_device_open(uint32_t workers, unsigned flags, struct account *stacks, struct device **ret)
+{
     struct device *d = calloc(1, sizeof(*d));
     int r = d ? workers_create(workers, stacks, &d->workers) : -ENOMEM;
     if (r < 0) {
         free(d);
         return r;
     }
-    d->flags = kern_cpu_flags();
-    kern_ops_init(&d->ops, d->flags);
+    d->flags = flags;
+    kern_ops_init(&d->ops, flags);
     *ret = d;
     return 0;
 }

@@ -13,4 +13,7 @@ struct device {
     unsigned flags; /* KERN_CPU_* */
 };
 
+/* As device_open_cpu, with the kernels that `flags` allow. */
+int cpu_device_open(uint32_t workers, unsigned flags, struct account *stacks, struct device **ret);
+
 #endif

@@ -14,7 +14,7 @@ struct cpu_opts {
     const struct place_spec *places;   /* copied */
     uint32_t place_count;
     uint32_t tokens_max, seqs_max, logits_max; /* of one step */
-    struct device *device; /* outlives the workspace */
+    struct device *device;                     /* outlives the workspace */
 };
 
 /* Cost of a workspace; only shape and places are read. */

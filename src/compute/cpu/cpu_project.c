@@ -19,8 +19,8 @@ void cpu_sum_part(const struct cpu *c, unsigned sums, struct act a, size_t row, 
     float *y = cpu_sums(c, a, row);
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         if (sums & sizes[i].flag)
-            c->ops->group_sums(y + cpu_sums_offset(a.width, sizes[i].group) + from / sizes[i].group,
-                               x + from, to - from, sizes[i].group);
+            c->ops->group_sums(y + cpu_sums_offset(a.width, sizes[i].group) + from / sizes[i].group, x + from,
+                               to - from, sizes[i].group);
     }
 }
 
