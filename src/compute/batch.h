@@ -1,7 +1,7 @@
 /* batch.h - what differs from one step to the next: tokens, sequences, positions, places in the pools.
  *
- * The tokens of all sequences lie side by side as columns: sequence 0's first. Arrays are host memory of
- * whoever fills the batch, and stay as they are until compute_step_end(). Operations take nothing else that
+ * The tokens of all sequences lie side by side as columns: sequence 0's first. Arrays are host memory,
+ * which the caller leaves unchanged until compute_step_end(). Operations take nothing else that
  * changes between two steps of the same size, so a backend may record a step and repeat it with another
  * batch. */
 #ifndef PLATEAU_COMPUTE_BATCH_H
@@ -28,7 +28,7 @@ struct batch {
     const uint32_t *token_seq;             /* [tokens] */
     const struct rope_position *positions; /* [tokens] */
     const dev_ptr *features;               /* [tokens]: embeddings of an image's token; null: the id's own */
-    const uint32_t *logit_columns;         /* [logits]: tokens whose logits are wanted, in order */
+    const uint32_t *logit_columns;         /* [logits]: tokens that give logits, in order */
     const uint32_t *hidden_columns; /* [tokens]: of a draft after the first, the column of its hidden state in
                                      * the step before */
     dev_ptr pages, states;          /* bases of the pools */
