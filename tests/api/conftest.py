@@ -1,4 +1,4 @@
-"""One server with the bundled model for the whole session, and what must be true of it when the session ends.
+"""One server with the bundled model for the whole session (of each process of pytest-xdist), and what must be true of it when the session ends.
 
 The program is PLATEAU_BIN (or PLATEAU_PROGRAM), build/plateau without either."""
 
@@ -36,6 +36,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "smoke: quick tests that also run under AddressSanitizer")
     config.addinivalue_line("markers", "slow: takes longer than a few seconds")
     config.addinivalue_line("markers", "hostile: generated hostile cases, a part of ./test of their own")
+    config.addinivalue_line("markers", "alone: measures times or fills the memory; runs when no other test does")
 
 
 def until(check, seconds=60, every=0.01):
@@ -370,12 +371,20 @@ def server():
         yield s
 
 
+NARROW = {"max-num-seqs": 1, "max-queue": 1, "max-requests": 3, "max-request-bytes": "1M"}
+
+
 @pytest.fixture(scope="session")
 def narrow():
-    """One sequence in the batch and one place in the queue. Keep-alives come each second; a request waits
-    two seconds at most."""
-    options = {"max-num-seqs": 1, "max-queue": 1, "queue-timeout": 2, "keepalive": 1, "max-requests": 3,
-               "max-request-bytes": "1M"}
+    """One sequence in the batch and one place in the queue, in which a request may wait long."""
+    with serving(*(f"--{name}={value}" for name, value in {**NARROW, "queue-timeout": 600}.items())) as s:
+        yield s
+
+
+@pytest.fixture(scope="session")
+def hasty():
+    """The same; a queued request waits two seconds at most, and keep-alives come each second."""
+    options = {**NARROW, "queue-timeout": 2, "keepalive": 1}
     with serving(*(f"--{name}={value}" for name, value in options.items())) as s:
         yield s
 
