@@ -1,4 +1,5 @@
-"""One server with the bundled model for the whole session (of each process of pytest-xdist), and what must be true of it when the session ends.
+"""One server with the bundled model for the whole session, one per process of pytest-xdist, and what must be
+true of it when the session ends.
 
 The program is PLATEAU_BIN (or PLATEAU_PROGRAM), build/plateau without either."""
 
