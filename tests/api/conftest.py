@@ -25,6 +25,7 @@ FAULTY = pathlib.Path(PROGRAM).parent / "tests/api/faulty"
 MODEL = TOP / "models/canary"
 GOLDEN = json.loads((TOP / "tests/golden/data/canary-8bit/golden.json").read_text())
 READY_S = 60
+ANSWER_S = 300  # tests run beside each other, on a machine that may have other work
 # Sockets and keys of the servers under test lie in a directory of their own, with a short name.
 RUNTIME = tempfile.TemporaryDirectory(prefix="plateau-test-", dir="/tmp")
 os.environ["XDG_RUNTIME_DIR"] = RUNTIME.name
@@ -58,7 +59,7 @@ class Open:
         self.sock = socket.socket()
         if receive_bytes:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        self.sock.settimeout(60)
+        self.sock.settimeout(ANSWER_S)
         self.sock.connect(("127.0.0.1", server.port))
         self.http = http.client.HTTPConnection("127.0.0.1", server.port)
         self.http.sock = self.sock
@@ -154,7 +155,7 @@ class Server:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         # One connection is kept; settled() counts on that.
         kept = httpx.Limits(max_keepalive_connections=1)
-        self.http = httpx.Client(base_url=self.url, timeout=60, headers=headers, limits=kept,
+        self.http = httpx.Client(base_url=self.url, timeout=ANSWER_S, headers=headers, limits=kept,
                                  auth=None if key else as_admin)
         if wait:
             self.wait_ready()
@@ -203,7 +204,7 @@ class Server:
             self.reader.join(5)
 
     def client(self, **options):
-        return openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=60, **options)
+        return openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=ANSWER_S, **options)
 
     def post(self, path, **body):
         return self.http.post(path, json=body)
@@ -295,9 +296,9 @@ def account_bytes(memory):
     return found
 
 
-def settled(server):
+def settled(server, expected=None):
     """The accounts once nothing is going on and everything has been given back: caches cleared, pools
-    trimmed, connections closed."""
+    trimmed, connections closed. What differs from `expected` has 30 s to return."""
     if server.wait_idle()["caches"]["host"]["limit_bytes"] > 0:
         assert server.http.post("/api/hot-cache/clear").json()["failed"] == []
 
@@ -311,10 +312,11 @@ def settled(server):
     until(nothing_left, every=0.05)
     # The thread of a load is joined a moment after its model is ready.
     found = account_bytes(server.memory())
+    end = time.monotonic() + 30
     while True:
         time.sleep(0.2)
         before, found = found, account_bytes(server.memory())
-        if found == before:
+        if found == before and (expected in (None, found) or time.monotonic() > end):
             return found
 
 
@@ -352,7 +354,7 @@ def serving(*options, kind=Server, **more):
     try:
         before = settled(s)
         yield s
-        assert settled(s) == before
+        assert settled(s, before) == before
         after = s.memory()
         check_ledger(after)
         # A sanitizer keeps freed memory: there the allocator's own figure is missing, and the difference has
