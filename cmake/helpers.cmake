@@ -65,6 +65,18 @@ endfunction()
 # `ninja threads_tests` builds what ThreadSanitizer runs and no more.
 add_custom_target(threads_tests)
 
+# plateau_checked_kernel(TEST...): under ThreadSanitizer these tests see every access of the AVX kernels. An
+# executable's own object takes precedence over the one in the library.
+function(plateau_checked_kernel)
+  if(PLATEAU_SANITIZE MATCHES "thread")
+    foreach(name ${ARGN})
+      foreach(set avx2 avx512)
+        target_sources(${name} PRIVATE $<TARGET_OBJECTS:plateau_kernel_checked_${set}>)
+      endforeach()
+    endforeach()
+  endif()
+endfunction()
+
 # plateau_fuzz(NAME LAYER...): tests/fuzz/NAME.c as a libFuzzer program, BUILD/fuzz/NAME; its seeds lie in
 # corpus/NAME.
 function(plateau_fuzz name)

@@ -13,8 +13,8 @@ from test_admin import write_keys
 from test_listeners import Keyless, socket_of
 
 
-def run(*words, env=None, stdout=subprocess.PIPE):
-    got = subprocess.run([PROGRAM, *map(str, words)], stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120,
+def run(*words, env=None, stdout=subprocess.PIPE, hidden=()):
+    got = subprocess.run([*hidden, PROGRAM, *map(str, words)], stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120,
                          env={**os.environ, **(env or {})})
     return got.returncode, got.stdout, got.stderr
 
@@ -24,6 +24,16 @@ def alone():
     """A place in which no server's socket lies."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         yield {"XDG_RUNTIME_DIR": folder, "HOME": folder, "XDG_STATE_HOME": folder}
+
+
+@pytest.fixture(scope="module")
+def hidden():
+    """A prefix of a command for which /run/plateau is empty: root's other servers have their sockets there.
+    Empty itself where it is not needed, or where root may not mount."""
+    prefix = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /run/plateau && exec "$@"', "sh"]
+    if os.geteuid() or not os.path.isdir("/run/plateau"):
+        return []
+    return prefix if subprocess.run([*prefix, "true"], capture_output=True).returncode == 0 else []
 
 
 @pytest.fixture(scope="module")
@@ -86,27 +96,27 @@ def test_what_cannot_be_done_is_said(told, words, status, said):
 
 
 @pytest.mark.smoke
-def test_without_a_server(alone):
-    code, _, err = run("status", env=alone)
+def test_without_a_server(alone, hidden):
+    code, _, err = run("status", env=alone, hidden=hidden)
     assert code == 1 and ("no server runs here" in err or "another user's" in err)
     assert run("status", "--socket", alone["HOME"] + "/none", env=alone)[2].startswith("plateau: no server answers at")
     assert run("status", "--url", "http://127.0.0.1:1", env=alone)[0] == 1
 
 
-def test_the_only_server_is_found_and_with_two_they_are_named(alone):
+def test_the_only_server_is_found_and_with_two_they_are_named(alone, hidden):
     before = dict(os.environ)
     os.environ.update(alone)
     try:
         with serving(kind=Keyless) as one:
-            assert run("trim")[0] == 0
+            assert run("trim", hidden=hidden)[0] == 0
             two = Server()
-            code, _, err = run("trim")
+            code, _, err = run("trim", hidden=hidden)
             assert code == 1 and "2 servers run here" in err
             assert str(socket_of(one)) in err and str(socket_of(two)) in err
             assert run("trim", "--socket", socket_of(two))[0] == 0
             two.process.kill()  # its files belong to no process now
             two.wait()
-            assert run("trim")[0] == 0
+            assert run("trim", hidden=hidden)[0] == 0
     finally:
         os.environ.clear()
         os.environ.update(before)

@@ -44,7 +44,7 @@ def flood(keyed):
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(Open(keyed, "/v1/completions", LONG, key=ALICE)) for _ in range(32)]
         # Unread streams are soon parked in favour of queued ones; their number in all stays.
-        until(lambda: len(keyed.requests()) == 32)
+        until(lambda: len(keyed.requests()) == keyed.status()["engine_jobs"] == 32)
         yield opened
     until(lambda: not keyed.requests())
 

@@ -41,7 +41,7 @@ def nothing_is_left(faulty):
     faulty.order("refuse 0")
     assert faulty.wait_idle()["requests"] == []
     goes_on(faulty)
-    assert settled(faulty) == before
+    assert settled(faulty, before) == before
 
 
 # ---- steps that fail ----
@@ -199,7 +199,7 @@ def test_each_reservation_may_be_refused(faulty, path, body, lasts):
         ends.append(told(reply))
         assert faulty.wait_idle()["engine_jobs"] == 0
         if n % 8 == 0:
-            assert settled(faulty) == before
+            assert settled(faulty, before) == before
     assert ends[-1] and not ends[0], ends
 
 

@@ -96,15 +96,15 @@ def test_rows_and_queue(narrow):
 
 
 @pytest.mark.smoke
-def test_time_in_the_queue(narrow):
-    with narrow.begin(stream=False) as running:
-        until(lambda: narrow.requests("decoding"))
-        r = narrow.complete("a", max_tokens=1)
+def test_time_in_the_queue(hasty):
+    with hasty.begin(stream=False) as running:
+        until(lambda: hasty.requests("decoding"))
+        r = hasty.complete("a", max_tokens=1)
         refused(r, 503, "queue_timeout", "2 s", "--queue-timeout")
         assert int(r.headers["retry-after"]) >= 1
-        assert narrow.requests("decoding") and running.reply is None
-    narrow.wait_idle()
-    goes_on(narrow)
+        assert hasty.requests("decoding") and running.reply is None
+    hasty.wait_idle()
+    goes_on(hasty)
 
 
 @pytest.mark.smoke

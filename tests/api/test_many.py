@@ -114,4 +114,4 @@ def test_nothing_is_left_of_a_thousand_requests(server):
     print(dict(ends))
     assert sum(ends.values()) == COUNT
     assert ends["left"] > COUNT / 5 and ends["cancelled"] > 0 and ends["finished"] > COUNT / 2, ends
-    assert settled(server) == before
+    assert settled(server, before) == before

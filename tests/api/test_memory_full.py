@@ -21,6 +21,7 @@ import pytest
 from conftest import GOLDEN, MODEL, PROGRAM, account, as_clients_send, events, serving, until
 from test_listeners import over, socket_of
 
+pytestmark = pytest.mark.alone
 CEILING = 128 << 20
 CONTEXT = 2048
 ROWS, QUEUE, CONNECTIONS = 6, 24, 96
@@ -155,7 +156,7 @@ class Crowd:
     def connect(self):
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        sock.settimeout(60)
+        sock.settimeout(300)
         sock.connect(("127.0.0.1", self.server.port))
         self.open.append(sock)
         return sock

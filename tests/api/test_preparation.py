@@ -12,6 +12,7 @@ import pytest
 
 from conftest import Open, Server, refused, serving, until
 
+pytestmark = pytest.mark.alone
 PIECE = "ab" * (3 << 19)  # 3 MiB without a blank: one piece
 
 

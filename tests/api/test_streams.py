@@ -93,13 +93,13 @@ def test_tokens_come_as_they_are_drawn(server):
 
 
 @pytest.mark.smoke
-def test_silence_is_filled_and_a_failure_is_an_event(narrow):
+def test_silence_is_filled_and_a_failure_is_an_event(hasty):
     """A waiting stream sends a keep-alive each second; when it waited too long it gets an error, and
     nothing else."""
-    with narrow.begin(stream=False):
-        until(lambda: narrow.requests("decoding"))
+    with hasty.begin(stream=False):
+        until(lambda: hasty.requests("decoding"))
         began = time.monotonic()
-        with narrow.begin() as waiting:
+        with hasty.begin() as waiting:
             reply = waiting.answer()
             assert reply.status == 200
             comments, found = parse(reply.read().decode())
@@ -108,7 +108,7 @@ def test_silence_is_filled_and_a_failure_is_an_event(narrow):
     (event,) = found
     assert event["error"]["code"] == "queue_timeout" and event["error"]["type"] == "server_error"
     assert "--queue-timeout" in event["error"]["message"]
-    narrow.wait_idle()
+    hasty.wait_idle()
 
 
 @pytest.mark.smoke

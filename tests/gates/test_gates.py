@@ -34,7 +34,7 @@ LONG_ONLY = ("slope", "p99", "period", "throughput", "every gap", "beside a floo
 
 def run_gate(gate, out, *more):
     command = [sys.executable, TOP / "bench/gates/gate.py", gate, "--program", PROGRAM, "--out", out, *SMALL[gate], *more]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
     files = list(out.glob("*.json"))
     assert files, done.stdout + done.stderr
     report = json.loads(files[0].read_text())

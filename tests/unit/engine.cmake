@@ -30,6 +30,7 @@ foreach(name test_engine test_engine_ends test_engine_phases test_engine_faults 
   plateau_test(${name} engine LABELS ${labels})
   target_link_libraries(${name} PRIVATE PkgConfig::JANSSON)
 endforeach()
+plateau_checked_kernel(test_engine test_engine_prefix test_engine_phases)
 
 # Whatever the system may refuse is refused once, in the programs' own calls: libraries keep theirs.
 plateau_test(test_system_faults cli)
