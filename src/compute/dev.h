@@ -1,7 +1,7 @@
 /* dev.h - an address in the memory of a device.
  *
- * Code above the compute contract keeps it, adds offsets to it and hands it on, and never follows it: only
- * the backend knows what lies there. On the CPU it is the address of plain memory. */
+ * Code above the compute contract keeps it, adds offsets to it and hands it on; only the backend follows it.
+ * On the CPU it is the address of plain memory. */
 #ifndef PLATEAU_COMPUTE_DEV_H
 #define PLATEAU_COMPUTE_DEV_H
 

@@ -1,8 +1,8 @@
 /* device.h - what computes: here the CPU, with its kernels and the process's pool of workers.
  *
  * A process opens it once. Models are loaded for it, and their engines take turns by step: two never compute
- * at once, longest waiting first. An engine's work between begin and end of a turn is a step with its drafts, or
- * a piece of an image. Any thread, where nothing else is said. */
+ * at once, longest waiting first. Between begin and end of a turn an engine computes a step with its drafts,
+ * or pieces of an image. Any thread, except where stated. */
 #ifndef PLATEAU_COMPUTE_DEVICE_H
 #define PLATEAU_COMPUTE_DEVICE_H
 
@@ -11,9 +11,9 @@
 
 struct device;
 
-/* Workers of this process on this machine, if nothing else is asked for. */
+/* The machine's workers for this process. */
 uint32_t device_default_workers(void);
-/* Bytes of the stacks of so many workers, whose first one is the calling engine. */
+/* Bytes of the stacks of `workers` workers; the first one is the calling engine. */
 uint64_t device_stack_bytes(uint32_t workers);
 /* The CPU with `workers` threads, the calling engine counted; their stacks are charged to `stacks` (may be
  * NULL). 0, -EINVAL (0 or more than 256 workers), -ENOMEM, -EAGAIN. */

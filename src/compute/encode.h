@@ -1,9 +1,9 @@
 /* encode.h - the compute contract, second part: the block operations of a vision encoder.
  *
- * An image is encoded in pieces of well under a millisecond beside other work, so an operation here may be
- * left and taken up again. It goes over rows, patches of the image or tokens that merge some of them; a row's
- * result depends on the image alone, not on pieces, rows beside it or other work in between. Arrays lie in
- * memory that the caller has committed for the image. The engine's thread, inside a turn of the workers. */
+ * An image is encoded in pieces of well under a millisecond, beside other work: an operation here is done
+ * piece by piece. It goes over rows: patches of the image, or tokens that merge some of them. A row's result
+ * depends on the image alone, not on pieces, rows beside it or other work in between. Arrays lie in memory
+ * that the caller has committed for the image. The engine's thread, inside a turn of the device. */
 #ifndef PLATEAU_COMPUTE_ENCODE_H
 #define PLATEAU_COMPUTE_ENCODE_H
 
@@ -62,7 +62,7 @@ struct op_encode {
     bool by_token; /* rows are tokens; else patches */
     const struct encode_image *image;
     uint32_t from, count, width; /* width: values of a row that are changed */
-    uint32_t norm_parts;         /* a row is normed in so many equal parts */
+    uint32_t norm_parts;         /* equal parts of a row, each with its norm */
     struct encode_rows x, y, z;
     const struct projection *w;
     uint32_t grid; /* ENCODE_PLACE: edge of the table of positions */

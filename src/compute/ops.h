@@ -7,8 +7,8 @@
  *
  * Exactness. An output element is one fixed chain of f32 operations. It depends on its own sequence's tokens
  * and absolute positions alone, never on how many columns, sequences, chunks or threads share the step. The
- * chains are defined in kernel/kern.h and kernel/matrix.h; this file says which of them an operation uses, and
- * their order. A backend splits outputs as it likes, never a sum.
+ * chains are defined in kernel/kern.h and kernel/matrix.h; this file says which of them an operation uses,
+ * and their order. A backend splits outputs as it likes, never a sum.
  *
  * One thread, the engine's. The arguments of a call are read before it returns; weights and what they point
  * at stay. */
@@ -146,9 +146,9 @@ struct op_gather {
     const struct projection *reader;
 };
 
-/* Inputs of the MTP head (contract 2.8): pair = norm(embedding) | norm(hidden state before the token), and the
- * angles of the token before. In a step h = rmsnorm(h + residual) * final_norm comes first; the hidden state of a
- * sequence's first token is in its state_in. A draft reads it from row hidden_columns of h. */
+/* Inputs of the MTP head (contract 2.8): pair = norm(embedding) | norm(hidden state before the token), and
+ * the angles of the token before. In a step h = rmsnorm(h + residual) * final_norm comes first; the hidden
+ * state of a sequence's first token is in its state_in. A draft reads it from row hidden_columns of h. */
 struct op_pair {
     struct residual add;
     const struct matrix *table;

@@ -176,26 +176,3 @@ static int step_end(struct compute *compute)
     cpu_of(compute)->in = NULL;
     return 0;
 }
-
-/* ---- states ---- */
-
-static float *state_part(const struct cpu *c, uint32_t state, size_t offset)
-{
-    uint64_t at = c->in->states.at + state * (uint64_t)state_bytes(c->shape) + offset;
-    return state == NONE ? NULL : (float *)(uintptr_t)at;
-}
-
-float *cpu_state(const struct cpu *c, uint32_t state, uint32_t layer)
-{
-    return state_part(c, state, layer * state_layer_bytes(c->shape));
-}
-
-float *cpu_state_pending(const struct cpu *c, uint32_t state, uint32_t layer)
-{
-    return state_part(c, state, state_pending_offset(c->shape, layer));
-}
-
-float *cpu_state_hidden(const struct cpu *c, uint32_t state, uint32_t index)
-{
-    return state_part(c, state, state_hidden_offset(c->shape, index));
-}

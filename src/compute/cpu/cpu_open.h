@@ -22,8 +22,8 @@ struct compute_cost cpu_cost(const struct cpu_opts *o);
 /* Lays the workspace out in `a`, which frees it. 0 or -ENOMEM. */
 int cpu_open(struct arena *a, const struct cpu_opts *o, struct compute **ret);
 
-/* Bytes of the backend's arrays for an image of `patches` patches, `edge` of them along its longer edge. Grows
- * by the same bytes with each whole page of patches. */
+/* Bytes of the backend's arrays for an image of `patches` patches, `edge` of them along its longer edge.
+ * Grows by the same bytes with each whole page of patches. */
 uint64_t cpu_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64_t edge);
 /* Rows of `width` floats at `at`; `read`: products read them. */
 struct encode_rows cpu_encode_rows(dev_ptr at, uint32_t width, bool read);
