@@ -35,5 +35,8 @@ if(PLATEAU_SANITIZE)
   # A report has files and lines; variables for a debugger, which make objects and links larger, are in the debug build.
   add_compile_options(-fsanitize=${PLATEAU_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -gline-tables-only)
   add_link_options(-fsanitize=${PLATEAU_SANITIZE})
+  if(CMAKE_C_COMPILER_ID MATCHES "Clang")
+    add_link_options(-fuse-ld=lld)
+  endif()
   set(PLATEAU_JEMALLOC OFF)
 endif()

@@ -107,17 +107,22 @@ static void spread_octet(uint8_t *at, const uint8_t *values, uint32_t bits)
     }
 }
 
-/* Values of one row's group. An 8-bit one loses its centre here: as a signed byte it converts in one step
- * less. */
+/* Values of one row's group. With 2, 4 and 8 bits an octet is one plane, whose bytes the checkpoint has as
+ * they are. An 8-bit value loses its centre here: as a signed byte it converts in one step less. */
 static void spread_octets(uint8_t *at, const uint8_t *row, const struct matrix *m)
 {
-    uint8_t centre = m->bits == 8 ? 0x80 : 0;
+    if (m->bits == 2 || m->bits == 4 || m->bits == 8) {
+        uint8_t centre = m->bits == 8 ? 0x80 : 0;
+        for (uint32_t i = 0; i < m->group * m->bits / 8; i++)
+            at[(size_t)i * MATRIX_PANEL] = row[i] ^ centre;
+        return;
+    }
     for (uint32_t octet = 0; octet < m->group / 8; octet++) {
         uint64_t stream = 0;
         uint8_t values[8];
         memcpy(&stream, row + (size_t)octet * m->bits, m->bits);
         for (uint32_t s = 0; s < 8; s++)
-            values[s] = (uint8_t)(stream >> s * m->bits & ((1u << m->bits) - 1)) ^ centre;
+            values[s] = (uint8_t)(stream >> s * m->bits & ((1u << m->bits) - 1));
         spread_octet(at + (size_t)octet * MATRIX_PANEL * m->bits, values, m->bits);
     }
 }
