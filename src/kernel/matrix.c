@@ -99,7 +99,7 @@ static uint8_t *spread_plane(uint8_t *at, const uint8_t *values, uint32_t shift,
 static void spread_octet(uint8_t *at, const uint8_t *values, uint32_t bits)
 {
     uint32_t shift = 0;
-    for (uint32_t width = 8; width > 0; width /= 2) {
+    for (uint32_t width = 4; width > 0; width /= 2) {
         if (bits - shift >= width) {
             at = spread_plane(at, values, shift, width);
             shift += width;

@@ -89,7 +89,8 @@ struct compute_shape config_shape(const struct config *c);
 /* Channels of the delta net's convolution: q, k and v of all heads. */
 static inline uint32_t config_conv_channels(const struct config *c)
 {
-    return 2 * c->key_heads * c->key_dim + c->value_heads * c->value_dim;
+    const struct compute_shape s = config_shape(c);
+    return shape_conv_channels(&s);
 }
 
 #endif

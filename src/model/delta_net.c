@@ -38,7 +38,7 @@ void delta_net_forward(struct step *s, const struct layer *l)
                                .dt_bias = w->dt_bias,
                                .norm = w->norm,
                                .in = step_act(PLACE_PROJ, w->in.out),
-                               .conv_out = step_act(PLACE_CONV, config_conv_channels(c)),
+                               .conv_out = step_act(PLACE_CONV, shape_conv_channels(&s->shape)),
                                .gates = step_act(PLACE_GATES, 2 * c->value_heads),
                                .out = step_act(PLACE_MID, w->out.in),
                                .reader = &w->out};

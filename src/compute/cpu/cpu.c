@@ -21,10 +21,8 @@ struct need {
 
 static struct cpu_place lay_out_place(const struct place_spec *spec)
 {
-    uint32_t floats = ROUND_UP(spec->width, 16u);
-    return (struct cpu_place){.stride =
-                                  cpu_row_stride(floats + (spec->read ? cpu_sums_floats(spec->read) : 0)),
-                              .sums_at = spec->read ? floats : 0,
+    return (struct cpu_place){.stride = cpu_summed_stride(spec->width, spec->read),
+                              .sums_at = spec->read ? cpu_sums_at(spec->width) : 0,
                               .rows = spec->rows};
 }
 

@@ -81,6 +81,37 @@ static inline struct cpu *cpu_of(struct compute *c)
     return (struct cpu *)c;
 }
 
+/* ---- rows ---- */
+
+/* Floats of group sums of n values, all three sizes, and the offset of one size. */
+static inline uint32_t cpu_sums_floats(uint32_t n)
+{
+    return (n + 31) / 32 + (n + 63) / 64 + (n + 127) / 128;
+}
+static inline uint32_t cpu_sums_offset(uint32_t n, uint32_t group)
+{
+    return group == 32 ? 0 : group == 64 ? (n + 31) / 32 : (n + 31) / 32 + (n + 63) / 64;
+}
+
+/* Floats from one row to the next, for at least n: whole cache lines, and not a multiple of 1 KiB. Otherwise
+ * a product's columns would share a few sets of the first cache and evict each other. */
+static inline uint32_t cpu_row_stride(uint32_t n)
+{
+    n = ROUND_UP(n, 16u);
+    return n % 256 == 0 ? n + 16 : n;
+}
+
+/* Where the sums of a row of `width` floats begin; from one row to the next, with sums of its first `read`
+ * floats (0: none). */
+static inline uint32_t cpu_sums_at(uint32_t width)
+{
+    return ROUND_UP(width, 16u);
+}
+static inline uint32_t cpu_summed_stride(uint32_t width, uint32_t read)
+{
+    return cpu_row_stride(cpu_sums_at(width) + (read ? cpu_sums_floats(read) : 0));
+}
+
 /* ---- addresses ---- */
 
 static inline const float *cpu_floats(dev_ptr p)
@@ -105,31 +136,12 @@ static inline float *cpu_sums(const struct cpu *c, struct act a, size_t row)
     return p->base + row * p->stride + p->sums_at;
 }
 
-/* Floats from one row to the next, for at least n: whole cache lines, and not a multiple of 1 KiB. Otherwise
- * a product's columns would share a few sets of the first cache and evict each other. */
-static inline uint32_t cpu_row_stride(uint32_t n)
-{
-    n = ROUND_UP(n, 16u);
-    return n % 256 == 0 ? n + 16 : n;
-}
-
 /* One recurrent layer's part of a state, and its pending tokens; NULL for NONE. */
 float *cpu_state(const struct cpu *c, uint32_t state, uint32_t layer);
 float *cpu_state_pending(const struct cpu *c, uint32_t state, uint32_t layer);
 /* With an MTP head: the hidden state of pending token `index`. */
 float *cpu_state_hidden(const struct cpu *c, uint32_t state, uint32_t index);
 
-/* ---- group sums ---- */
-
-/* Floats of group sums of n values, all three sizes, and the offset of one size. */
-static inline uint32_t cpu_sums_floats(uint32_t n)
-{
-    return (n + 31) / 32 + (n + 63) / 64 + (n + 127) / 128;
-}
-static inline uint32_t cpu_sums_offset(uint32_t n, uint32_t group)
-{
-    return group == 32 ? 0 : group == 64 ? (n + 31) / 32 : (n + 31) / 32 + (n + 63) / 64;
-}
 /* Sums of row `row`'s values, of the group sizes `sums` (SUMS_*). */
 void cpu_sum(const struct cpu *c, unsigned sums, struct act a, size_t row);
 /* The same of values [from, to): from is a multiple of 128, and so is to, unless it is the end. */

@@ -66,9 +66,8 @@ uint64_t cpu_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64
 
 struct encode_rows cpu_encode_rows(dev_ptr at, uint32_t width, bool read)
 {
-    uint32_t floats = ROUND_UP(width, 16u);
-    return (struct encode_rows){at, cpu_row_stride(floats + (read ? cpu_sums_floats(width) : 0)),
-                                read ? floats : 0};
+    return (struct encode_rows){at, cpu_summed_stride(width, read ? width : 0),
+                                read ? cpu_sums_at(width) : 0};
 }
 
 /* ---- an operation under way ---- */
