@@ -380,7 +380,7 @@ int main(int argc, char **argv)
     if (!parse(argc, argv, &b, &status))
         return status;
     if (device_open_cpu(device_default_workers(), NULL, &b.device) < 0 ||
-        yardsticks_init(&b.yard, b.device->workers) < 0) {
+        yardsticks_init(&b.yard, cpu_device_of(b.device)->workers) < 0) {
         fputs("model_bench: no memory, or no threads\n", stderr);
         return 1;
     }

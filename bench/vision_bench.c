@@ -145,7 +145,7 @@ int main(int argc, char **argv)
 {
     struct bench b = {.pieces = malloc(PIECES_MAX * sizeof(double))};
     if (!b.pieces || device_open_cpu(device_default_workers(), NULL, &b.device) < 0 ||
-        yardsticks_init(&b.yard, b.device->workers) < 0) {
+        yardsticks_init(&b.yard, cpu_device_of(b.device)->workers) < 0) {
         fputs("vision_bench: no memory, or no threads\n", stderr);
         return 1;
     }

@@ -1,4 +1,4 @@
-/* device.h - what computes: here the CPU, with its kernels and the process's pool of workers.
+/* device.h - what computes: the CPU with its kernels and the process's pool of workers, or another backend's.
  *
  * A process opens it once. Models are loaded for it, and their engines take turns by step: two never compute
  * at once, longest waiting first. Between begin and end of a turn an engine computes a step with its drafts,
@@ -10,6 +10,7 @@
 #include "memory/units.h"
 
 struct device;
+struct backend;
 
 /* The machine's workers for this process. */
 uint32_t device_default_workers(void);
@@ -21,6 +22,7 @@ int device_open_cpu(uint32_t workers, struct account *stacks, struct device **re
 /* No thread may have a turn or wait for one. NULL is fine. */
 void device_close(struct device *d);
 
+const struct backend *device_backend(const struct device *d);
 uint32_t device_workers(const struct device *d);
 /* Of the matrix products: "ref", "avx2", "avx512". */
 const char *device_tier(const struct device *d);

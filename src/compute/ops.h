@@ -62,7 +62,7 @@ struct residual {
 
 /* h[t] = the token's embedding or its image's features; cosines | sines of its position. */
 struct op_embed {
-    const struct matrix *table;
+    const struct weight *table;
     const struct rope *rope;
     struct act h, angles; /* angles: 2 * rope.half */
 };
@@ -151,7 +151,7 @@ struct op_gather {
  * state of a sequence's first token is in its state_in. A draft reads it from row hidden_columns of h. */
 struct op_pair {
     struct residual add;
-    const struct matrix *table;
+    const struct weight *table;
     const struct rope *rope;
     dev_ptr final_norm, norm_embedding, norm_hidden;
     struct act h, pair, angles;
@@ -167,11 +167,17 @@ struct draft_best {
     uint32_t id; /* UINT32_MAX: none was comparable */
 };
 struct op_best {
-    const struct matrix *rows;
+    const struct weight *rows;
     const uint32_t *ids;       /* host: id of each row; NULL: its number */
     const uint64_t *valid_ids; /* host: bit per id; NULL: all */
     struct act x;
     struct draft_best *best; /* host */
+};
+
+/* Row `to_row` of `to` becomes row `from_row` of `from`, a matrix of the same form. */
+struct op_copy_row {
+    const struct weight *to, *from;
+    uint32_t to_row, from_row;
 };
 
 /* ---- a backend ---- */
@@ -182,7 +188,7 @@ struct compute_cost {
 };
 
 struct compute;
-struct compute_backend {
+struct compute_ops {
     void (*step_begin)(struct compute *c, const struct batch *b);
     int (*step_end)(struct compute *c);
     void (*embed)(struct compute *c, const struct op_embed *a);
@@ -198,27 +204,28 @@ struct compute_backend {
     void (*gather)(struct compute *c, const struct op_gather *a);
     void (*pair)(struct compute *c, const struct op_pair *a);
     void (*best)(struct compute *c, const struct op_best *a);
+    void (*copy_row)(struct compute *c, const struct op_copy_row *a);
     bool (*encode)(struct compute *c, const struct op_encode *a, uint32_t *at);
 };
 struct compute {
-    const struct compute_backend *backend;
+    const struct compute_ops *ops;
 };
 
 /* The batch stays until the end of the step. */
 static inline void compute_step_begin(struct compute *c, const struct batch *b)
 {
-    c->backend->step_begin(c, b);
+    c->ops->step_begin(c, b);
 }
 /* Everything has been done. 0, or the first failure since the step began; then results are undefined. */
 static inline int compute_step_end(struct compute *c)
 {
-    return c->backend->step_end(c);
+    return c->ops->step_end(c);
 }
 
 #define COMPUTE_OP(name)                                                                                     \
     static inline void compute_##name(struct compute *c, const struct op_##name *a)                          \
     {                                                                                                        \
-        c->backend->name(c, a);                                                                              \
+        c->ops->name(c, a);                                                                                  \
     }
 COMPUTE_OP(embed)
 COMPUTE_OP(norm)
@@ -227,38 +234,39 @@ COMPUTE_OP(route)
 COMPUTE_OP(gather)
 COMPUTE_OP(pair)
 COMPUTE_OP(best)
+COMPUTE_OP(copy_row)
 #undef COMPUTE_OP
 
 static inline void compute_add_features(struct compute *c, const struct op_features *a)
 {
-    c->backend->add_features(c, a);
+    c->ops->add_features(c, a);
 }
 static inline void compute_project(struct compute *c, const struct op_product *list, uint32_t count)
 {
-    c->backend->project(c, list, count);
+    c->ops->project(c, list, count);
 }
 static inline void compute_append(struct compute *c, const struct op_attention *a)
 {
-    c->backend->append(c, a);
+    c->ops->append(c, a);
 }
 static inline void compute_attend(struct compute *c, const struct op_attention *a)
 {
-    c->backend->attend(c, a);
+    c->ops->attend(c, a);
 }
 static inline void compute_convolve(struct compute *c, const struct op_delta *a)
 {
-    c->backend->convolve(c, a);
+    c->ops->convolve(c, a);
 }
 static inline void compute_recur(struct compute *c, const struct op_delta *a)
 {
-    c->backend->recur(c, a);
+    c->ops->recur(c, a);
 }
 
 /* A piece of the operation: from *at on, which is 0 at first and moves forward. True: the operation is
  * done. */
 static inline bool compute_encode(struct compute *c, const struct op_encode *a, uint32_t *at)
 {
-    return c->backend->encode(c, a, at);
+    return c->ops->encode(c, a, at);
 }
 
 #endif

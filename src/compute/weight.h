@@ -1,22 +1,33 @@
-/* weight.h - packed weights as block operations take them. Constant once bound; the bytes lie in the memory
- * of the device. */
+/* weight.h - packed weights as block operations take them.
+ *
+ * The backend packs them (compute/backend.h) and knows how they are stored; code above the contract keeps
+ * them and hands them on. The bytes lie in the memory of the device, constant once bound. A matrix is rows of
+ * outputs in panels of WEIGHT_PANEL, one after the other: the first panels of a matrix are its first bytes. */
 #ifndef PLATEAU_COMPUTE_WEIGHT_H
 #define PLATEAU_COMPUTE_WEIGHT_H
 
 #include "compute/dev.h"
-#include "kernel/matrix.h"
 
-/* Group sizes whose sums a CPU product needs of its input. */
-enum { SUMS_32 = 1, SUMS_64 = 2, SUMS_128 = 4 };
+#define WEIGHT_PANEL 16u
 
-/* Matrices that read the same input, their outputs one after the other: y = [part 0 | part 1 | ...]. Parts
- * with the same form, bits and group are packed as one. A stack of experts is a projection with one part. */
+struct weight {
+    uint32_t n, k;    /* rows (outputs), columns (inputs) of one matrix */
+    uint32_t experts; /* matrices of a stack, one every expert_bytes; else 1 */
+    dev_ptr data;
+    uint64_t expert_bytes;
+    /* The backend's: how it is stored, and what its products need of their input beside it. */
+    uint8_t form, qparams, bits, sums;
+    uint32_t group;
+};
+
+/* Matrices that read the same input, their outputs one after the other: y = [part 0 | part 1 | ...]. A stack
+ * of experts is a projection with one part. */
 #define PROJECTION_PARTS_MAX 5
 struct projection {
     uint32_t in, out;
     uint32_t part_count;
-    unsigned sums; /* SUMS_*; 0 when all parts are dense */
-    struct matrix parts[PROJECTION_PARTS_MAX];
+    unsigned sums; /* of all parts */
+    struct weight parts[PROJECTION_PARTS_MAX];
 };
 
 #endif

@@ -1,10 +1,11 @@
-/* binder.c - names, shapes, quantisation; packing itself is kernel/matrix.
+/* binder.c - names, shapes, quantisation; packing itself is the backend's.
  *
  * A module is affine iff it has scales. The configuration gives bits and group (a per-path entry before the
  * global one), and the tensors must agree with it. Packing reads a tensor piece by piece into the stage and
  * drops it from the page cache after reading. So a load holds one copy of the weights and one piece. */
 #include "model/binder.h"
 
+#include "compute/backend.h"
 #include "model/family.h"
 
 #include "base/check.h"
@@ -363,18 +364,18 @@ struct linear_source binder_slice(const struct linear_source *s, uint64_t expert
 
 /* ---- packing ---- */
 
-int binder_take(struct binder *b, uint64_t bytes, void **ret)
+int binder_take(struct binder *b, uint64_t bytes, dev_ptr *ret)
 {
     uint64_t from = b->used;
     b->used += ROUND_UP(bytes, (uint64_t)64);
-    *ret = NULL;
+    *ret = DEV_NULL;
     if (!b->memory)
         return 0;
     int r = weight_memory_commit(b->memory, (size_t)b->used);
     if (r < 0)
         return err_set(b->e, r, "the system has no memory for %llu bytes of weights",
                        (unsigned long long)b->used);
-    *ret = b->memory->base + from;
+    *ret = dev_add(b->memory->base, from);
     return 0;
 }
 
@@ -450,13 +451,8 @@ static bool same_form(const struct linear_source *x, const struct linear_source 
            x->biases.dtype == y->biases.dtype;
 }
 
-static unsigned sums_flag(const struct linear_source *s)
-{
-    return !s->affine ? 0 : s->group == 32 ? SUMS_32 : s->group == 64 ? SUMS_64 : SUMS_128;
-}
-
 /* Packs all rows of `s` as rows `at` and following. */
-static int pack_source(struct binder *b, const struct linear_source *s, uint32_t at, const struct matrix *m)
+static int pack_source(struct binder *b, const struct linear_source *s, uint32_t at, const struct weight *w)
 {
     struct linear_source piece;
     int r = 0;
@@ -466,39 +462,37 @@ static int pack_source(struct binder *b, const struct linear_source *s, uint32_t
             r = check_affine_finite(b, &piece);
         if (r < 0)
             return r;
-        matrix_put(m, at + (uint32_t)row, &piece);
+        b->config->backend->weight_put(b->device, w, at + (uint32_t)row, &piece);
         r = advance(b, source_bytes(&piece));
     }
     drop(b, s);
     return r;
 }
 
-/* Packs sources of one form into one matrix at `memory`. */
-static int pack_at(struct binder *b, const struct linear_source *s, uint32_t count, void *memory,
-                   struct matrix *ret)
+/* Packs sources of one form into a matrix that has its place. */
+static int pack(struct binder *b, const struct linear_source *s, uint32_t count, const struct weight *w)
 {
-    struct matrix m = matrix_begin(s, count, memory);
     uint32_t at = 0;
     for (uint32_t i = 0; i < count; i++) {
-        int r = pack_source(b, &s[i], at, &m);
+        int r = pack_source(b, &s[i], at, w);
         if (r < 0)
             return r;
         at += (uint32_t)s[i].out;
     }
-    *ret = m;
     return 0;
 }
 
-static int bind_matrix(struct binder *b, const struct linear_source *s, uint32_t count, struct matrix *ret)
+static int bind_matrix(struct binder *b, const struct linear_source *s, uint32_t count, struct weight *ret)
 {
-    uint64_t bytes = matrix_stack_bytes(s, count);
-    void *memory;
-    int r = binder_take(b, bytes, &memory);
+    uint64_t bytes = b->config->backend->weight_bytes(s, count);
+    dev_ptr at;
+    int r = binder_take(b, bytes, &at);
     if (r < 0)
         return r;
     count_active(b, s, count, bytes, 1);
     count_sources(b, s, count);
-    return memory ? pack_at(b, s, count, memory, ret) : 0;
+    *ret = b->config->backend->weight_begin(s, count, at);
+    return b->memory ? pack(b, s, count, ret) : 0;
 }
 
 int binder_projection(struct binder *b, const struct linear_source *parts, uint32_t count,
@@ -512,8 +506,7 @@ int binder_projection(struct binder *b, const struct linear_source *parts, uint3
         int r = bind_matrix(b, &parts[from], to - from, &p.parts[p.part_count]);
         if (r < 0)
             return r;
-        p.part_count++;
-        p.sums |= sums_flag(&parts[from]);
+        p.sums |= p.parts[p.part_count++].sums;
     }
     for (uint32_t i = 0; i < count; i++)
         p.out += (uint32_t)parts[i].out;
@@ -542,34 +535,28 @@ int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t
         if (!same_form(&parts[0], &parts[i]))
             return err_set(b->e, -ENOTSUP, "the experts of one layer differ in dtype or quantisation");
     }
-    uint64_t stride = ROUND_UP((uint64_t)matrix_stack_bytes(parts, count), (uint64_t)64);
-    void *memory;
-    int r = binder_take(b, stride * experts, &memory);
+    const struct backend *backend = b->config->backend;
+    uint64_t stride = ROUND_UP(backend->weight_bytes(parts, count), (uint64_t)64);
+    dev_ptr at;
+    int r = binder_take(b, stride * experts, &at);
     if (r < 0)
         return r;
     count_active(b, parts, count, stride, b->config->top_k);
-    *ret = (struct projection){.in = (uint32_t)parts[0].in, .part_count = 1, .sums = sums_flag(&parts[0])};
-    for (uint32_t i = 0; i < count; i++)
-        ret->out += (uint32_t)parts[i].out;
-    for (uint32_t i = 0; i < experts; i++) {
-        struct matrix one;
+    for (uint32_t i = 0; r == 0 && i < experts; i++) {
+        const struct weight one = backend->weight_begin(&parts[i * count], count, dev_add(at, i * stride));
         count_sources(b, &parts[i * count], count);
-        if (!memory)
-            continue;
-        r = pack_at(b, &parts[i * count], count, (char *)memory + i * stride, &one);
-        if (r < 0)
-            return r;
-        if (i == 0)
-            ret->parts[0] = one;
+        if (b->memory)
+            r = pack(b, &parts[i * count], count, &one);
     }
-    if (memory) {
-        ret->parts[0].experts = experts;
-        ret->parts[0].expert_bytes = stride;
-    }
-    return 0;
+    struct weight stack = backend->weight_begin(parts, count, at);
+    stack.experts = experts;
+    stack.expert_bytes = stride;
+    *ret = (struct projection){
+        .in = stack.k, .out = stack.n, .part_count = 1, .sums = stack.sums, .parts = {stack}};
+    return r;
 }
 
-int binder_embedding(struct binder *b, struct matrix *embedding, struct projection *head)
+int binder_embedding(struct binder *b, struct weight *embedding, struct projection *head)
 {
     char module[NAME_MAX_BYTES - 16], name[NAME_MAX_BYTES];
     const char *const heads[] = {"lm_head", "language_model.lm_head"};
@@ -593,25 +580,24 @@ int binder_embedding(struct binder *b, struct matrix *embedding, struct projecti
         return r < 0 ? r : binder_projection(b, &s, 1, head);
     }
     b->output = s;
-    *head = (struct projection){
-        .in = (uint32_t)hidden, .out = (uint32_t)vocab, .part_count = 1, .sums = sums_flag(&s)};
-    if (b->memory)
-        head->parts[0] = *embedding;
+    *head = (struct projection){.in = (uint32_t)hidden,
+                                .out = (uint32_t)vocab,
+                                .part_count = 1,
+                                .sums = embedding->sums,
+                                .parts = {*embedding}};
     return 0;
 }
 
 /* ---- vectors ---- */
 
-static int take_floats(struct binder *b, const struct tensor *t, uint64_t n, float **ret)
+static int take_floats(struct binder *b, const struct tensor *t, uint64_t n, dev_ptr *ret)
 {
-    void *memory;
-    int r = binder_take(b, n * sizeof(float), &memory);
+    int r = binder_take(b, n * sizeof(float), ret);
     b->parameters += n;
     b->source_bytes += t->bytes;
     b->stage_bytes = MAX_OF(b->stage_bytes, stage_vector_bytes(t));
     b->active.bytes += n * sizeof(float);
     b->active.source_bytes += t->bytes;
-    *ret = memory;
     return r;
 }
 
@@ -661,25 +647,47 @@ static float changed(float x, enum vector_change change)
     }
 }
 
+/* What becomes a packed vector. It is put a block at a time, for packed memory may be a device's. */
+struct vector_source {
+    const struct tensor *tensor;
+    enum vector_change change;
+    uint32_t rows, columns; /* of a transposed matrix [columns][rows]; rows 0: in order */
+};
+
+static float vector_at(const struct vector_source *v, uint64_t i)
+{
+    uint64_t index = v->rows ? i % v->columns * v->rows + i / v->columns : i;
+    return changed(tensor_f32_at(v->tensor, index), v->change);
+}
+
+static void put_floats(struct binder *b, const struct vector_source *v, uint64_t n, dev_ptr to)
+{
+    enum { BLOCK = 256 };
+    float block[BLOCK];
+    for (uint64_t from = 0; from < n; from += BLOCK) {
+        uint64_t count = MIN_OF(n - from, (uint64_t)BLOCK);
+        for (uint64_t i = 0; i < count; i++)
+            block[i] = vector_at(v, from + i);
+        weight_memory_put(b->memory, dev_add(to, from * sizeof(float)), block, count * sizeof(float));
+    }
+}
+
 static int bind_vector(struct binder *b, const char *path, uint64_t n, enum vector_change change,
                        dev_ptr *ret)
 {
     char name[NAME_MAX_BYTES];
     struct tensor t;
-    float *values = NULL;
     int r = find_vector(b, path, n, &t, name);
     if (r == 0)
-        r = take_floats(b, &t, n, &values);
-    if (r < 0 || !values)
+        r = take_floats(b, &t, n, ret);
+    if (r < 0 || !b->memory)
         return r;
     r = read_floats(b, &t, name, &t);
     if (r < 0)
         return r;
     if (change == VECTOR_PLUS_ONE_BY_MEAN)
         change = change_by_mean(&t, n);
-    for (uint64_t i = 0; i < n; i++)
-        values[i] = changed(tensor_f32_at(&t, i), change);
-    *ret = (dev_ptr){(uintptr_t)values};
+    put_floats(b, &(struct vector_source){.tensor = &t, .change = change}, n, *ret);
     return 0;
 }
 
@@ -706,7 +714,6 @@ int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t 
 {
     char name[NAME_MAX_BYTES];
     struct tensor t;
-    float *values = NULL;
     const uint64_t hf[3] = {channels, 1, conv_width}, mlx[3] = {channels, conv_width, 1};
     int r = find_tensor(b, full_name(b, path, ".weight", name), &t);
     if (r == 0)
@@ -716,17 +723,14 @@ int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t 
     if (r == 0)
         r = check_shape(b, name, &t, 3, conv_is_mlx(&t, conv_width) && !b->add_one ? mlx : hf);
     if (r == 0)
-        r = take_floats(b, &t, (uint64_t)channels * conv_width, &values);
-    if (r < 0 || !values)
+        r = take_floats(b, &t, (uint64_t)channels * conv_width, ret);
+    if (r < 0 || !b->memory)
         return r;
     r = read_floats(b, &t, name, &t);
     if (r < 0)
         return r;
     /* Both layouts hold a channel's conv_width one after the other. */
-    for (uint32_t c = 0; c < channels; c++) {
-        for (uint32_t i = 0; i < conv_width; i++)
-            values[(size_t)i * channels + c] = tensor_f32_at(&t, (uint64_t)c * conv_width + i);
-    }
-    *ret = (dev_ptr){(uintptr_t)values};
+    put_floats(b, &(struct vector_source){.tensor = &t, .rows = conv_width, .columns = channels},
+               (uint64_t)channels * conv_width, *ret);
     return 0;
 }

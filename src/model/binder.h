@@ -29,6 +29,7 @@ struct binder {
     const struct config *config;
     struct arena *scratch;        /* rewound after every use */
     struct weight_memory *memory; /* NULL while measuring */
+    struct device *device;        /* that packs; not used while measuring */
     struct stage *stage;          /* likewise */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total);
     void *progress_arg;
@@ -79,10 +80,10 @@ int binder_projection(struct binder *b, const struct linear_source *parts, uint3
 int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t experts, uint32_t count,
                    struct projection *ret);
 /* The embedding table, and lm_head or, without one, the same packed table again. */
-int binder_embedding(struct binder *b, struct matrix *embedding, struct projection *head);
+int binder_embedding(struct binder *b, struct weight *embedding, struct projection *head);
 
-/* `bytes` of packed memory, 64-byte aligned; *ret is NULL while measuring. 0 or -ENOMEM. */
-int binder_take(struct binder *b, uint64_t bytes, void **ret);
+/* `bytes` of packed memory, 64-byte aligned; null while measuring. 0 or -ENOMEM. */
+int binder_take(struct binder *b, uint64_t bytes, dev_ptr *ret);
 
 /* A vector of n values, unchanged. */
 int binder_vector(struct binder *b, const char *path, uint64_t n, dev_ptr *ret);

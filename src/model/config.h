@@ -13,6 +13,7 @@
 #include "compute/shape.h"
 #include "model/vision_config.h"
 
+struct backend;
 struct family;
 
 #define CONFIG_LAYERS_MAX       1024
@@ -55,6 +56,7 @@ struct quantization {
 };
 
 struct config {
+    const struct backend *backend; /* that computes it; its sizes are the plan's */
     const struct family *family;
     char family_name[32]; /* model_type without "_text" */
     uint32_t layers, hidden, vocab, context_max;

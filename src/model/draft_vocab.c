@@ -3,10 +3,13 @@
  * The hand goes down from the last place: at first that is the least common token. */
 #include "model/draft_vocab.h"
 
+#include "compute/backend.h"
 #include "model/model.h"
 
 #include "base/check.h"
+#include "base/none.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* Default size. */
@@ -20,16 +23,21 @@ uint32_t draft_vocab_size(uint32_t wanted, uint32_t vocab)
 {
     uint32_t size = wanted == MODEL_DRAFT_VOCAB_AUTO ? MIN_OF(MAX_OF(vocab / SHARE, SIZE_MIN), SIZE_MAX_AUTO)
                                                      : MIN_OF(wanted, SIZE_LIMIT);
-    size = ROUND_UP(size, (uint32_t)MATRIX_PANEL);
+    size = ROUND_UP(size, WEIGHT_PANEL);
     return size > vocab / 2 ? 0 : size; /* more saves less than it misses */
 }
 
-void draft_vocab_fill(struct draft_vocab *v, void *memory, const struct matrix *head)
+uint64_t draft_vocab_tables_bytes(uint32_t size, uint32_t vocab)
+{
+    struct draft_vocab *v = NULL;
+    return size ? size * (sizeof(v->ids[0]) + sizeof(v->used[0])) + vocab * (uint64_t)sizeof(v->places[0]) +
+                      3 * 64
+                : 0;
+}
+
+void draft_vocab_fill(struct draft_vocab *v)
 {
     v->hand = v->size;
-    v->rows = matrix_part(head, 0, v->size / MATRIX_PANEL);
-    memcpy(memory, v->rows.data, matrix_panels(&v->rows) * matrix_panel_bytes(&v->rows));
-    v->rows.data = memory;
     memset(v->places, 0, v->vocab * sizeof(v->places[0]));
     memset(v->used, 0, v->size * sizeof(v->used[0]));
     for (uint32_t i = 0; i < v->size; i++) {
@@ -38,28 +46,38 @@ void draft_vocab_fill(struct draft_vocab *v, void *memory, const struct matrix *
     }
 }
 
-int draft_vocab_bind(struct binder *b, const struct matrix *head, struct draft_vocab *ret)
+/* The first rows of a matrix are its first bytes. */
+static struct weight first_rows(const struct weight *head, uint32_t count, dev_ptr at)
+{
+    struct weight rows = *head;
+    ASSERT(count % WEIGHT_PANEL == 0 && head->experts == 1);
+    rows.n = count;
+    rows.data = at;
+    return rows;
+}
+
+int draft_vocab_bind(struct binder *b, const struct weight *head, struct arena *tables,
+                     struct draft_vocab *ret)
 {
     uint32_t size = b->config->draft_vocab, vocab = b->config->vocab;
     struct draft_vocab v = {.size = size, .vocab = vocab};
     *ret = v;
     if (size == 0)
         return 0;
-    struct linear_source rows = binder_rows(&b->output, 0, size);
-    void *memory, *ids, *places, *used;
-    int r = binder_take(b, matrix_packed_bytes(&rows), &memory);
-    if (r == 0)
-        r = binder_take(b, size * sizeof(v.ids[0]), &ids);
-    if (r == 0)
-        r = binder_take(b, vocab * sizeof(v.places[0]), &places);
-    if (r == 0)
-        r = binder_take(b, size * sizeof(v.used[0]), &used);
-    if (r < 0 || !memory)
+    const struct linear_source rows = binder_rows(&b->output, 0, size);
+    uint64_t bytes = b->config->backend->weight_bytes(&rows, 1);
+    dev_ptr memory;
+    int r = binder_take(b, bytes, &memory);
+    if (r < 0 || !b->memory)
         return r;
-    v.ids = ids;
-    v.places = places;
-    v.used = used;
-    draft_vocab_fill(&v, memory, head);
+    v.ids = ARENA_ARRAY(tables, uint32_t, size);
+    v.places = ARENA_ARRAY(tables, uint16_t, vocab);
+    v.used = ARENA_ARRAY(tables, uint8_t, size);
+    if (!v.ids || !v.places || !v.used)
+        return -ENOMEM;
+    v.rows = first_rows(head, size, memory);
+    weight_memory_copy(b->memory, memory, head->data, bytes);
+    draft_vocab_fill(&v);
     *ret = v;
     return 0;
 }
@@ -76,18 +94,17 @@ static uint32_t free_place(struct draft_vocab *v)
     }
 }
 
-bool draft_vocab_see(struct draft_vocab *v, const struct matrix *head, uint32_t id)
+uint32_t draft_vocab_see(struct draft_vocab *v, uint32_t id)
 {
     ASSERT(id < v->vocab);
     if (v->places[id]) {
         v->used[v->places[id] - 1] = 1;
-        return false;
+        return NONE;
     }
     uint32_t place = free_place(v);
     v->places[v->ids[place]] = 0;
     v->ids[place] = id;
     v->places[id] = (uint16_t)(place + 1);
     v->used[place] = 1;
-    matrix_copy_row(&v->rows, place, head, id);
-    return true;
+    return place;
 }

@@ -5,6 +5,7 @@
  * model_load returns. */
 #include "model/model.h"
 
+#include "compute/backend.h"
 #include "model/binder.h"
 #include "model/vision_encoder.h"
 #include "model/family.h"
@@ -34,7 +35,7 @@ struct model {
     struct arena *tables, *workspace;
     struct weight_memory weights, mtp_memory;
     struct layer *layers; /* [config.layers] */
-    struct matrix embedding;
+    struct weight embedding;
     struct projection head;
     dev_ptr final_norm; /* [hidden] */
     struct mtp mtp;     /* with shape.mtp */
@@ -146,7 +147,7 @@ static int bind_layer(struct binder *b, uint32_t index, struct layer *ret)
 }
 
 /* Everything outside the layers. */
-static int bind_ends(struct binder *b, struct matrix *embedding, struct projection *head, dev_ptr *final_norm)
+static int bind_ends(struct binder *b, struct weight *embedding, struct projection *head, dev_ptr *final_norm)
 {
     int r = binder_embedding(b, embedding, head);
     return r < 0 ? r : binder_norm(b, "norm", b->config->hidden, final_norm);
@@ -156,7 +157,7 @@ static int bind_ends(struct binder *b, struct matrix *embedding, struct projecti
 static int measure_text(const struct config *c, const struct source *s, struct binder *ret, struct err *e)
 {
     struct binder b = {.checkpoint = s->checkpoint, .config = c, .scratch = s->arena, .e = e};
-    struct matrix embedding;
+    struct weight embedding;
     struct projection head;
     struct layer l;
     struct vision_weights vision_weights;
@@ -178,6 +179,7 @@ static int want_parts(struct config *c, const struct source *s, const char *dir,
                       struct err *e)
 {
     c->drafts_max = p->drafts_max;
+    c->backend = p->backend ? p->backend : &backend_cpu;
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
     if (!p->vision || !c->family->images || !vision_exists(s->checkpoint))
         return 0;
@@ -195,7 +197,7 @@ static int measure_head(struct config *c, const char *dir, struct binder *b)
     int r = mtp_bind_init(b, dir);
     if (r == 0)
         r = mtp_bind(b, &weights);
-    return r < 0 ? r : draft_vocab_bind(b, NULL, &draft_vocab);
+    return r < 0 ? r : draft_vocab_bind(b, NULL, NULL, &draft_vocab);
 }
 
 /* An incomplete MTP head counts as missing, with the reason. */
@@ -220,7 +222,8 @@ static int measure(struct config *c, const struct model_parts *parts, const char
 static uint64_t tables_bytes(const struct config *c)
 {
     uint64_t bytes = c->layers * (sizeof(struct layer) + 1) + c->vision.depth * sizeof(struct vision_block) +
-                     c->quantization.by_path.count * (uint64_t)QUANTIZED_MODULE_BYTES;
+                     c->quantization.by_path.count * (uint64_t)QUANTIZED_MODULE_BYTES +
+                     (c->mtp_count ? draft_vocab_tables_bytes(c->draft_vocab, c->vocab) : 0);
     return ROUND_UP(bytes + TABLES_FIXED_BYTES, (uint64_t)65536);
 }
 
@@ -265,7 +268,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
     if (c->vision.shape.present) {
         shape.vision = c->vision.shape;
         shape.vision.weight_bytes = b->vision_bytes;
-        vision_encoder_cost(&c->vision, &shape.vision);
+        vision_encoder_cost(c, &shape.vision);
     }
     *ret = shape;
 }
@@ -368,6 +371,7 @@ static int prepare_packing(struct binder *b, struct stage *stage, const struct m
     uint64_t bytes = weight_memory_round(b->used);
     b->memory = memory;
     b->stage = stage;
+    b->device = opts->device;
     b->progress = opts->progress;
     b->progress_arg = opts->progress_arg;
     b->e = e;
@@ -393,7 +397,7 @@ static int pack_head(struct model *m, const struct measured *measured, struct st
     if (r == 0)
         r = mtp_bind(&b, &m->mtp.weights);
     if (r == 0)
-        r = draft_vocab_bind(&b, &m->head.parts[0], &m->draft_vocab);
+        r = draft_vocab_bind(&b, &m->head.parts[0], m->tables, &m->draft_vocab);
     ASSERT(r < 0 || (b.used == measured->mtp.used && m->head.part_count == 1));
     return r;
 }

@@ -26,8 +26,9 @@ const char *compute_mode_name(enum compute_mode m);
 /* Requested parts of a checkpoint in addition to its text model, and room for the options that depend on
  * them. Zeros: none. */
 struct model_parts {
-    bool vision;               /* the vision encoder, if there is one */
-    uint64_t image_pixels_max; /* of an image after resizing, if the model allows more; 0: 4194304 */
+    const struct backend *backend; /* that will compute it; NULL: the CPU's */
+    bool vision;                   /* the vision encoder, if there is one */
+    uint64_t image_pixels_max;     /* of an image after resizing, if the model allows more; 0: 4194304 */
     bool mtp; /* the MTP head, if there is one and drafts_max > 0: its weights, and K and V of it in the
                * pages */
     uint32_t drafts_max;  /* longest draft after a known token (of any drafter): room for its inputs in each
@@ -91,7 +92,7 @@ struct model_opts {
     uint32_t seqs_max;         /* of one step */
     uint32_t logits_max;       /* logit rows of one step */
     struct model_parts parts;
-    struct device *device; /* outlives the model */
+    struct device *device; /* outlives the model; of parts.backend */
     /* Accounts `weights`, `workspace`, `tables` and, while loading, `checkpoint` are opened below it. NULL:
      * uncounted (tests). */
     struct account *parent;

@@ -34,13 +34,26 @@ static struct op_pair op_pair_of(struct step *s, const struct mtp *m)
 
 /* ---- K and V of known tokens ---- */
 
+/* True: the token's row was not there and is copied. */
+static bool see_token(const struct step *s, const struct mtp *m, uint32_t id)
+{
+    uint32_t place = draft_vocab_see(m->draft_vocab, id);
+    if (place == NONE)
+        return false;
+    compute_copy_row(s->compute, &(struct op_copy_row){.to = &m->draft_vocab->rows,
+                                                       .from = &m->head->parts[0],
+                                                       .to_row = place,
+                                                       .from_row = id});
+    return true;
+}
+
 /* From the last token back: of a long prompt the last tokens matter. */
 static void see_tokens(const struct step *s, const struct mtp *m)
 {
     uint32_t left = m->draft_vocab->size ? DRAFT_VOCAB_NEW_MAX : 0;
     for (uint32_t t = s->batch.token_count; t-- > 0 && left > 0;)
         if (dev_is_null(s->features[t]))
-            left -= draft_vocab_see(m->draft_vocab, &m->head->parts[0], s->ids[t]);
+            left -= see_token(s, m, s->ids[t]);
 }
 
 struct op_product mtp_pair(struct step *s, const struct mtp *m)

@@ -14,7 +14,7 @@
 struct mtp {
     struct mtp_weights weights;
     /* The model's own. */
-    const struct matrix *embedding;
+    const struct weight *embedding;
     const struct projection *head;
     dev_ptr final_norm;
     struct draft_vocab *draft_vocab;

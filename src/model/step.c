@@ -1,7 +1,7 @@
 /* step.c - the places of the workspace, and the batch. */
 #include "model/step.h"
 
-#include "compute/cpu/cpu_open.h"
+#include "compute/backend.h"
 #include "model/mrope.h"
 #include "model/rope_init.h"
 
@@ -82,8 +82,8 @@ struct compute_cost step_cost(const struct config *c)
     struct need needs[NEEDS_MAX];
     const struct compute_shape shape = config_shape(c);
     list_places(c, places);
-    struct compute_cost cost =
-        cpu_cost(&(struct cpu_opts){.shape = &shape, .places = places, .place_count = STEP_PLACES});
+    struct compute_cost cost = c->backend->cost(
+        &(struct compute_opts){.shape = &shape, .places = places, .place_count = STEP_PLACES});
     uint32_t count = list_needs(&s, c, needs);
     for (uint32_t i = 0; i < count; i++)
         *(needs[i].per_seq ? &cost.seq_bytes : &cost.token_bytes) += needs[i].bytes;
@@ -95,15 +95,15 @@ static int open_compute(struct arena *a, struct step *s, const struct model_opts
 {
     struct place_spec places[STEP_PLACES];
     list_places(s->config, places);
-    return cpu_open(a,
-                    &(struct cpu_opts){.shape = &s->shape,
-                                       .places = places,
-                                       .place_count = STEP_PLACES,
-                                       .tokens_max = opts->tokens_max,
-                                       .seqs_max = opts->seqs_max,
-                                       .logits_max = opts->logits_max,
-                                       .device = opts->device},
-                    &s->compute);
+    return s->config->backend->open(a,
+                                    &(struct compute_opts){.shape = &s->shape,
+                                                           .places = places,
+                                                           .place_count = STEP_PLACES,
+                                                           .tokens_max = opts->tokens_max,
+                                                           .seqs_max = opts->seqs_max,
+                                                           .logits_max = opts->logits_max,
+                                                           .device = opts->device},
+                                    &s->compute);
 }
 
 int step_create(struct arena *a, const struct config *c, const struct model_opts *opts, struct step **ret)

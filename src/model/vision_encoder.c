@@ -6,7 +6,7 @@
  * the work and change the sums. */
 #include "model/vision_encoder.h"
 
-#include "compute/cpu/cpu_open.h"
+#include "compute/backend.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -83,27 +83,28 @@ static uint64_t rows_bytes(const struct encode_rows *r, uint64_t count)
 
 /* The arrays of a slice at `base`, and the residual stream after them. Returns the end of a stream of
  * `patches` patches. */
-static uint64_t lay_out(const struct vision_config *v, const struct encode_shape *s, dev_ptr base,
-                        uint64_t patches, struct vision_encoder_arrays *a)
+static uint64_t lay_out(const struct backend *b, const struct vision_config *v, const struct encode_shape *s,
+                        dev_ptr base, uint64_t patches, struct vision_encoder_arrays *a)
 {
     uint64_t n = s->slice_max, tokens = n / (v->shape.merge * v->shape.merge), used = 0;
-    a->x = cpu_encode_rows(dev_add(base, used), v->hidden, true);
-    a->merged = cpu_encode_rows(a->x.at, vision_merged(v), true);
+    a->x = b->encode_rows(dev_add(base, used), v->hidden, true);
+    a->merged = b->encode_rows(a->x.at, vision_merged(v), true);
     used += MAX_OF(rows_bytes(&a->x, n), rows_bytes(&a->merged, tokens));
-    a->y = cpu_encode_rows(dev_add(base, used), 2 * v->hidden, false);
+    a->y = b->encode_rows(dev_add(base, used), 2 * v->hidden, false);
     used += rows_bytes(&a->y, n);
-    a->mid = cpu_encode_rows(dev_add(base, used), MAX_OF(v->intermediate, vision_patch_values(v)), true);
-    a->merged_mid = cpu_encode_rows(a->mid.at, vision_merged(v), true);
+    a->mid = b->encode_rows(dev_add(base, used), MAX_OF(v->intermediate, vision_patch_values(v)), true);
+    a->merged_mid = b->encode_rows(a->mid.at, vision_merged(v), true);
     used += MAX_OF(rows_bytes(&a->mid, n), rows_bytes(&a->merged_mid, tokens));
     a->h = (struct encode_rows){.at = dev_add(base, used), .stride = v->hidden};
     return used + rows_bytes(&a->h, patches);
 }
 
-static uint64_t image_bytes(const struct vision_config *v, uint64_t patches, uint64_t edge)
+static uint64_t image_bytes(const struct config *c, uint64_t patches, uint64_t edge)
 {
-    const struct encode_shape s = shape_of(v);
+    const struct encode_shape s = shape_of(&c->vision);
     struct vision_encoder_arrays a;
-    return lay_out(v, &s, DEV_NULL, patches, &a) + cpu_encode_bytes(&s, patches, edge);
+    return lay_out(c->backend, &c->vision, &s, DEV_NULL, patches, &a) +
+           c->backend->encode_bytes(&s, patches, edge);
 }
 
 uint64_t model_encode_bytes(const struct model_shape *s, uint64_t pixels)
@@ -131,13 +132,14 @@ static uint64_t patch_products(const struct vision_config *v)
            (1 + v->deepstack_count) * merger;
 }
 
-void vision_encoder_cost(const struct vision_config *v, struct model_vision *ret)
+void vision_encoder_cost(const struct config *c, struct model_vision *ret)
 {
+    const struct vision_config *v = &c->vision;
     const uint64_t patches = PAGE_TOKENS * ALIGN; /* enough that no array is rounded */
-    uint64_t fixed = image_bytes(v, 0, 0);
+    uint64_t fixed = image_bytes(c, 0, 0);
     ret->patch_products = patch_products(v);
     ret->pair_products = (uint64_t)2 * v->depth * v->hidden;
-    ret->encode_patch_bytes = DIV_UP(image_bytes(v, patches, patches) - fixed, patches);
+    ret->encode_patch_bytes = DIV_UP(image_bytes(c, patches, patches) - fixed, patches);
     /* A last page that is not full, and the rounding of each array. */
     ret->encode_fixed_bytes = fixed + (uint64_t)PAGE_TOKENS * 2 * v->hidden * sizeof(float) + 8 * ALIGN;
 }
@@ -187,10 +189,10 @@ static void list_passes(struct vision_encoder *e)
     add_pass(e, ENCODER_MERGE, 0, 0);
 }
 
-static int open_memory(struct vision_encoder *e, struct account *parent)
+static int open_memory(struct vision_encoder *e, const struct config *c, struct account *parent)
 {
-    struct model_shape shape = {.vision = e->config->shape};
-    vision_encoder_cost(e->config, &shape.vision);
+    struct model_shape shape = {.vision = c->vision.shape};
+    vision_encoder_cost(c, &shape.vision);
     uint64_t bytes = model_encode_bytes(&shape, shape.vision.pixels_max);
     int r = parent ? 0 : ledger_create(ACCOUNT_NO_LIMIT, &e->uncounted);
     if (r == 0)
@@ -205,12 +207,13 @@ static int open_memory(struct vision_encoder *e, struct account *parent)
 int vision_encoder_init(struct vision_encoder *e, const struct config *c, const struct vision_weights *t,
                         struct compute *compute, struct account *parent)
 {
+    e->backend = c->backend;
     e->config = &c->vision;
     e->weights = t;
     e->compute = compute;
     e->shape = shape_of(e->config);
     list_passes(e);
-    return open_memory(e, parent);
+    return open_memory(e, c, parent);
 }
 
 void vision_encoder_done(struct vision_encoder *e)
@@ -413,8 +416,8 @@ int vision_encoder_begin(struct vision_encoder *e, const struct model_image *p)
     struct vision_encoder_arrays a;
     const dev_ptr base = {(uintptr_t)units_base(e->units)};
     uint64_t patches = (uint64_t)rows * columns;
-    uint64_t own_at = lay_out(e->config, &e->shape, base, patches, &a);
-    int r = commit(e, own_at + cpu_encode_bytes(&e->shape, patches, MAX_OF(rows, columns)));
+    uint64_t own_at = lay_out(e->backend, e->config, &e->shape, base, patches, &a);
+    int r = commit(e, own_at + e->backend->encode_bytes(&e->shape, patches, MAX_OF(rows, columns)));
     if (r != 0)
         return r;
     e->shape.channels_last = e->weights->channels_last;

@@ -35,6 +35,7 @@ struct vision_encoder_arrays {
 
 struct vision_encoder {
     /* Constant. */
+    const struct backend *backend;
     const struct vision_config *config;
     const struct vision_weights *weights;
     struct compute *compute;
@@ -56,7 +57,7 @@ struct vision_encoder {
 };
 
 /* Fills the fields of model_vision that describe the cost of encoding. */
-void vision_encoder_cost(const struct vision_config *v, struct model_vision *ret);
+void vision_encoder_cost(const struct config *c, struct model_vision *ret);
 /* `e` is zeroed; its account is opened below `parent`, which may be NULL. 0 or -ENOMEM. Call
  * vision_encoder_done() in either case. */
 int vision_encoder_init(struct vision_encoder *e, const struct config *c, const struct vision_weights *t,

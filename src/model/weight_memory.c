@@ -9,6 +9,7 @@
 #include "base/priority.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 uint64_t weight_memory_round(uint64_t bytes)
@@ -32,11 +33,11 @@ int weight_memory_init(struct weight_memory *m, struct account *account, uint64_
         return -ENOMEM;
     }
     *m = (struct weight_memory){.account = account,
-                                .base = (char *)ROUND_UP((uintptr_t)p, UNIT_BYTES),
+                                .base = {ROUND_UP((uintptr_t)p, UNIT_BYTES)},
                                 .bytes = (size_t)rounded,
                                 .map = p,
                                 .map_bytes = map_bytes};
-    (void)madvise(m->base, m->bytes, MADV_HUGEPAGE);
+    (void)madvise((void *)(uintptr_t)m->base.at, m->bytes, MADV_HUGEPAGE);
     return 0;
 }
 
@@ -59,18 +60,30 @@ int weight_memory_commit(struct weight_memory *m, size_t bytes)
     /* A unit at a time: the kernel's lock on the address space is held while a range is populated. Other
      * models' engines need it to commit a unit of their own. */
     for (int r; m->committed < want; m->committed += UNIT_BYTES) {
-        if ((r = pages_commit(m->base + m->committed, UNIT_BYTES)) < 0)
+        if ((r = pages_commit((void *)(uintptr_t)(m->base.at + m->committed), UNIT_BYTES)) < 0)
             return r;
         count_unit(m);
     }
     return 0;
 }
 
+void weight_memory_put(struct weight_memory *m, dev_ptr to, const void *from, size_t bytes)
+{
+    (void)m;
+    memcpy((void *)(uintptr_t)to.at, from, bytes);
+}
+
+void weight_memory_copy(struct weight_memory *m, dev_ptr to, dev_ptr from, size_t bytes)
+{
+    (void)m;
+    memcpy((void *)(uintptr_t)to.at, (const void *)(uintptr_t)from.at, bytes);
+}
+
 void weight_memory_done(struct weight_memory *m)
 {
     if (!m->map)
         return;
-    pages_unmap(m->map, m->map_bytes, m->base, m->committed);
+    pages_unmap(m->map, m->map_bytes, (void *)(uintptr_t)m->base.at, m->committed);
     if (m->account) {
         account_unuse(m->account, m->committed);
         account_release(m->account, m->bytes);

@@ -6,13 +6,14 @@
 #ifndef PLATEAU_MODEL_WEIGHT_MEMORY_H
 #define PLATEAU_MODEL_WEIGHT_MEMORY_H
 
+#include "compute/dev.h"
 #include "memory/ledger.h"
 
 #include <stddef.h>
 
 struct weight_memory {
     struct account *account; /* may be NULL */
-    char *base;              /* 2 MiB aligned */
+    dev_ptr base;            /* 2 MiB aligned */
     size_t bytes, committed;
     void *map;
     size_t map_bytes;
@@ -24,6 +25,9 @@ uint64_t weight_memory_round(uint64_t bytes);
 int weight_memory_init(struct weight_memory *m, struct account *account, uint64_t bytes);
 /* Makes the first `bytes` usable, zeroed. 0 or -ENOMEM. */
 int weight_memory_commit(struct weight_memory *m, size_t bytes);
+/* `bytes` of usable memory at `to`, from host memory or from another place of weights. */
+void weight_memory_put(struct weight_memory *m, dev_ptr to, const void *from, size_t bytes);
+void weight_memory_copy(struct weight_memory *m, dev_ptr to, dev_ptr from, size_t bytes);
 /* Releases all memory. Fine on a zeroed struct. */
 void weight_memory_done(struct weight_memory *m);
 

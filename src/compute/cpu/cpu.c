@@ -52,11 +52,11 @@ static struct need *list_experts(struct cpu *c, const struct compute_shape *s, s
 }
 
 /* Lists every array of the workspace; returns their number. */
-static uint32_t list_needs(struct cpu *c, const struct cpu_opts *o, struct need needs[NEEDS_MAX])
+static uint32_t list_needs(struct cpu *c, const struct compute_opts *o, struct need needs[NEEDS_MAX])
 {
     const struct compute_shape *s = o->shape;
     struct need *need = needs;
-    ASSERT(o->place_count <= CPU_PLACES_MAX);
+    ASSERT(o->place_count <= COMPUTE_PLACES_MAX);
     for (uint32_t i = 0; i < o->place_count; i++) {
         c->places[i] = lay_out_place(&o->places[i]);
         NEED(&c->places[i].base, PER_TOKEN,
@@ -83,7 +83,7 @@ static uint32_t list_needs(struct cpu *c, const struct cpu_opts *o, struct need 
     return (uint32_t)(need - needs);
 }
 
-struct compute_cost cpu_cost(const struct cpu_opts *o)
+struct compute_cost cpu_cost(const struct compute_opts *o)
 {
     struct cpu c = {0};
     struct need needs[NEEDS_MAX];
@@ -100,37 +100,40 @@ struct compute_cost cpu_cost(const struct cpu_opts *o)
 static void step_begin(struct compute *compute, const struct batch *b);
 static int step_end(struct compute *compute);
 
-static const struct compute_backend backend = {.step_begin = step_begin,
-                                               .step_end = step_end,
-                                               .embed = cpu_embed,
-                                               .norm = cpu_norm,
-                                               .add_features = cpu_add_features,
-                                               .project = cpu_project,
-                                               .append = cpu_append,
-                                               .attend = cpu_attend,
-                                               .convolve = cpu_convolve,
-                                               .recur = cpu_recur,
-                                               .glu = cpu_glu,
-                                               .route = cpu_route,
-                                               .gather = cpu_gather,
-                                               .pair = cpu_pair,
-                                               .best = cpu_best,
-                                               .encode = cpu_encode};
+static const struct compute_ops ops = {.step_begin = step_begin,
+                                       .step_end = step_end,
+                                       .embed = cpu_embed,
+                                       .norm = cpu_norm,
+                                       .add_features = cpu_add_features,
+                                       .project = cpu_project,
+                                       .append = cpu_append,
+                                       .attend = cpu_attend,
+                                       .convolve = cpu_convolve,
+                                       .recur = cpu_recur,
+                                       .glu = cpu_glu,
+                                       .route = cpu_route,
+                                       .gather = cpu_gather,
+                                       .pair = cpu_pair,
+                                       .best = cpu_best,
+                                       .copy_row = cpu_copy_row,
+                                       .encode = cpu_encode};
 
-int cpu_open(struct arena *a, const struct cpu_opts *o, struct compute **ret)
+int cpu_open(struct arena *a, const struct compute_opts *o, struct compute **ret)
 {
+    struct cpu_device *device = cpu_device_of(o->device);
     struct cpu *c = arena_alloc(a, sizeof(*c));
     struct need needs[NEEDS_MAX];
     const uint64_t counts[] = {[PER_MODEL] = 1,
                                [PER_TOKEN] = o->tokens_max,
                                [PER_SEQ] = o->seqs_max,
-                               [PER_WORKER] = device_workers(o->device)};
+                               [PER_WORKER] = workers_count(device->workers)};
     if (!c)
         return -ENOMEM;
-    *c = (struct cpu){.compute = {&backend},
+    *c = (struct cpu){.compute = {&ops},
                       .shape = o->shape,
-                      .ops = &o->device->ops,
-                      .workers = o->device->workers,
+                      .ops = &device->ops,
+                      .workers = device->workers,
+                      .flip = device->flip,
                       .tokens_max = o->tokens_max,
                       .seqs_max = o->seqs_max,
                       .logits_max = o->logits_max,

@@ -7,7 +7,8 @@
 #define PLATEAU_COMPUTE_CPU_H
 
 #include "compute/cpu/cpu_device.h"
-#include "compute/cpu/cpu_open.h"
+
+#include "kernel/kern.h"
 
 #include "base/check.h"
 #include "base/none.h"
@@ -53,8 +54,9 @@ struct cpu {
     const struct compute_shape *shape;
     const struct kern_ops *ops;
     struct workers *workers;
+    uint64_t flip; /* see cpu_device.h */
     uint32_t tokens_max, seqs_max, logits_max, products_max;
-    struct cpu_place places[CPU_PLACES_MAX];
+    struct cpu_place places[COMPUTE_PLACES_MAX];
     /* The step. */
     const struct batch *in;
     uint32_t tokens, span_count;
@@ -114,9 +116,17 @@ static inline uint32_t cpu_summed_stride(uint32_t width, uint32_t read)
 
 /* ---- addresses ---- */
 
-static inline const float *cpu_floats(dev_ptr p)
+static inline void *cpu_memory(const struct cpu *c, dev_ptr p)
 {
-    return (const float *)(uintptr_t)p.at;
+    return dev_is_null(p) ? NULL : (void *)(uintptr_t)(p.at ^ c->flip);
+}
+static inline const float *cpu_floats(const struct cpu *c, dev_ptr p)
+{
+    return cpu_memory(c, p);
+}
+static inline struct matrix cpu_matrix(const struct cpu *c, const struct weight *w)
+{
+    return cpu_weight_matrix(w, c->flip);
 }
 
 /* Row `row` of the values. */
@@ -189,6 +199,7 @@ void cpu_recur(struct compute *c, const struct op_delta *a);                    
 void cpu_route(struct compute *c, const struct op_route *a);                     /* cpu_moe.c */
 void cpu_pair(struct compute *c, const struct op_pair *a);                       /* cpu_mtp.c */
 void cpu_best(struct compute *c, const struct op_best *a);                       /* cpu_mtp.c */
+void cpu_copy_row(struct compute *c, const struct op_copy_row *a);               /* cpu_rows.c */
 bool cpu_encode(struct compute *c, const struct op_encode *a, uint32_t *at);     /* cpu_encode.c */
 
 #endif

@@ -23,7 +23,7 @@ static struct kern_kv kv_of(const struct attention_stage *st, uint32_t seq, uint
 {
     const struct cpu *c = st->cpu;
     size_t k = page_k_offset(c->shape, st->op->layer, kv_head);
-    return (struct kern_kv){.base = (char *)(uintptr_t)c->in->pages.at,
+    return (struct kern_kv){.base = cpu_memory(c, c->in->pages),
                             .page_bytes = page_bytes(c->shape),
                             .pages = c->in->seqs[seq].pages,
                             .k_offset = k,
@@ -38,7 +38,7 @@ static void norm_rope(const struct attention_stage *st, float *head, dev_ptr nor
     uint32_t half = c->shape->rot / 2;
     const float *angles = cpu_row(c, st->op->angles, column);
     if (!dev_is_null(norm))
-        c->ops->rmsnorm(head, head, cpu_floats(norm), c->shape->head_dim, c->shape->eps);
+        c->ops->rmsnorm(head, head, cpu_floats(c, norm), c->shape->head_dim, c->shape->eps);
     c->ops->rope(head, angles, angles + half, half);
 }
 

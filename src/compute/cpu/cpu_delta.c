@@ -46,7 +46,7 @@ static void conv_tile(const struct delta_stage *st, const struct batch_seq *seq,
     uint32_t width, from = conv_head(s, head, &width);
     struct kern_conv a = {.y = cpu_row(c, op->conv_out, seq->first),
                           .u = cpu_row(c, op->in, seq->first),
-                          .w = cpu_floats(op->conv),
+                          .w = cpu_floats(c, op->conv),
                           .state_in = cpu_state(c, seq->state_in, op->layer),
                           .state_out = cpu_state(c, seq->state_out, op->layer),
                           .pending_u = cpu_state_pending(c, seq->state_in, op->layer),
@@ -85,7 +85,7 @@ static void gates_of_span(const struct delta_stage *st, const struct cpu_span *s
 {
     const struct cpu *c = st->cpu;
     const struct compute_shape *s = c->shape;
-    const float *decay = cpu_floats(st->op->decay), *dt_bias = cpu_floats(st->op->dt_bias);
+    const float *decay = cpu_floats(c, st->op->decay), *dt_bias = cpu_floats(c, st->op->dt_bias);
     uint32_t b_at = shape_conv_channels(s) + s->value_heads * s->value_dim;
     for (uint32_t t = span->column; t < span->column + span->count; t++) {
         const float *b = cpu_row(c, st->op->in, t) + b_at, *a = b + s->value_heads;
@@ -210,7 +210,7 @@ static void norm_and_gate(struct cpu *c, const void *arg, uint32_t t)
     const float *z = cpu_row(c, st->op->in, t) + shape_conv_channels(s);
     for (uint32_t h = 0; h < s->value_heads; h++) {
         size_t at = (size_t)h * s->value_dim;
-        c->ops->rmsnorm_gated(o + at, o + at, z + at, cpu_floats(st->op->norm), s->value_dim, s->eps);
+        c->ops->rmsnorm_gated(o + at, o + at, z + at, cpu_floats(c, st->op->norm), s->value_dim, s->eps);
     }
     cpu_sum(c, st->op->reader->sums, st->op->out, t);
 }

@@ -21,58 +21,42 @@ int device_open_cpu(uint32_t workers, struct account *stacks, struct device **re
     return cpu_device_open(workers, kern_cpu_flags(), stacks, ret);
 }
 
-int cpu_device_open(uint32_t workers, unsigned flags, struct account *stacks, struct device **ret)
+static uint32_t count_workers(const struct device *d)
 {
-    struct device *d = calloc(1, sizeof(*d));
-    int r = d ? workers_create(workers, stacks, &d->workers) : -ENOMEM;
-    if (r < 0) {
-        free(d);
-        return r;
-    }
-    d->flags = flags;
-    kern_ops_init(&d->ops, flags);
-    *ret = d;
-    return 0;
+    return workers_count(((const struct cpu_device *)d)->workers);
 }
 
-void device_close(struct device *d)
+static const char *tier_of(const struct device *d)
 {
-    if (!d)
-        return;
-    workers_free(d->workers);
+    return ((const struct cpu_device *)d)->ops.tier;
+}
+
+static unsigned flags_of(const struct device *d)
+{
+    return ((const struct cpu_device *)d)->flags;
+}
+
+static void close_device(struct device *d)
+{
+    workers_free(cpu_device_of(d)->workers);
     free(d);
-}
-
-uint32_t device_workers(const struct device *d)
-{
-    return workers_count(d->workers);
-}
-
-const char *device_tier(const struct device *d)
-{
-    return d->ops.tier;
-}
-
-unsigned device_flags(const struct device *d)
-{
-    return d->flags;
 }
 
 /* ---- turns ---- */
 
-void device_turn_begin(struct device *d)
+static void turn_begin(struct device *d)
 {
-    workers_turn_begin(d->workers);
+    workers_turn_begin(cpu_device_of(d)->workers);
 }
 
-void device_turn_end(struct device *d)
+static void turn_end(struct device *d)
 {
-    workers_turn_end(d->workers);
+    workers_turn_end(cpu_device_of(d)->workers);
 }
 
-bool device_is_busy(const struct device *d)
+static bool is_busy(const struct device *d)
 {
-    return workers_busy(d->workers);
+    return workers_busy(((const struct cpu_device *)d)->workers);
 }
 
 /* ---- a crew for commit units ---- */
@@ -92,7 +76,7 @@ static void on_tile(void *arg, uint32_t tile, uint32_t worker)
 /* Between two steps the workers have nothing to do, unless another engine has its turn. */
 static bool run_crew(void *arg, void (*task)(void *task_arg, uint32_t i), void *task_arg, uint32_t count)
 {
-    struct device *d = arg;
+    struct cpu_device *d = arg;
     struct crew_work w = {task, task_arg};
     if (!workers_turn_try(d->workers))
         return false;
@@ -101,7 +85,41 @@ static bool run_crew(void *arg, void (*task)(void *task_arg, uint32_t i), void *
     return true;
 }
 
-struct units_crew device_crew(struct device *d)
+static struct units_crew crew(struct device *d)
 {
     return (struct units_crew){run_crew, d};
+}
+
+/* ---- the backend ---- */
+
+const struct backend backend_cpu = {.name = "cpu",
+                                    .cost = cpu_cost,
+                                    .open = cpu_open,
+                                    .weight_bytes = cpu_weight_bytes,
+                                    .weight_begin = cpu_weight_begin,
+                                    .weight_put = cpu_weight_put,
+                                    .encode_bytes = cpu_encode_bytes,
+                                    .encode_rows = cpu_encode_rows,
+                                    .close = close_device,
+                                    .workers = count_workers,
+                                    .tier = tier_of,
+                                    .flags = flags_of,
+                                    .turn_begin = turn_begin,
+                                    .turn_end = turn_end,
+                                    .is_busy = is_busy,
+                                    .crew = crew};
+
+int cpu_device_open(uint32_t workers, unsigned flags, struct account *stacks, struct device **ret)
+{
+    struct cpu_device *d = calloc(1, sizeof(*d));
+    int r = d ? workers_create(workers, stacks, &d->workers) : -ENOMEM;
+    if (r < 0) {
+        free(d);
+        return r;
+    }
+    d->device.backend = &backend_cpu;
+    d->flags = flags;
+    kern_ops_init(&d->ops, flags);
+    *ret = &d->device;
+    return 0;
 }

@@ -1,19 +1,54 @@
-/* cpu_device.h - what the CPU backend, benchmarks and its own tests take from a device. */
+/* cpu_device.h - the CPU as a device: what the backend's files, its tests and benchmarks take from it, and
+ * the backend's functions that need no device. */
 #ifndef PLATEAU_COMPUTE_CPU_DEVICE_H
 #define PLATEAU_COMPUTE_CPU_DEVICE_H
 
-#include "compute/device.h"
+#include "compute/backend.h"
 #include "kernel/kern.h"
 #include "kernel/workers.h"
 
 /* Constant once open. */
-struct device {
+struct cpu_device {
+    struct device device; /* first */
     struct workers *workers;
     struct kern_ops ops;
     unsigned flags; /* KERN_CPU_* */
+    /* Memory that the backend follows lies at dev_ptr ^ flip. 0, but for a device whose addresses host code
+     * must not follow (compute/fake). */
+    uint64_t flip;
 };
+
+static inline struct cpu_device *cpu_device_of(struct device *d)
+{
+    return (struct cpu_device *)d;
+}
 
 /* As device_open_cpu, with the kernels that `flags` allow. */
 int cpu_device_open(uint32_t workers, unsigned flags, struct account *stacks, struct device **ret);
+
+/* The functions of backend_cpu that stand in other files. */
+struct compute_cost cpu_cost(const struct compute_opts *o);                                /* cpu.c */
+int cpu_open(struct arena *a, const struct compute_opts *o, struct compute **ret);         /* cpu.c */
+uint64_t cpu_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64_t edge);  /* cpu_encode.c */
+struct encode_rows cpu_encode_rows(dev_ptr at, uint32_t width, bool read);                 /* cpu_encode.c */
+uint64_t cpu_weight_bytes(const struct linear_source *s, uint32_t count);                  /* cpu_weight.c */
+struct weight cpu_weight_begin(const struct linear_source *s, uint32_t count, dev_ptr at); /* cpu_weight.c */
+void cpu_weight_put(struct device *d, const struct weight *w, uint32_t at, const struct linear_source *rows);
+
+/* The matrix that a weight is. */
+static inline struct matrix cpu_weight_matrix(const struct weight *w, uint64_t flip)
+{
+    return (struct matrix){.form = (enum matrix_form)w->form,
+                           .n = w->n,
+                           .k = w->k,
+                           .experts = w->experts,
+                           .bits = w->bits,
+                           .group = w->group,
+                           .qparams = (enum matrix_form)w->qparams,
+                           .data = (const void *)(uintptr_t)(w->data.at ^ flip),
+                           .expert_bytes = (size_t)w->expert_bytes};
+}
+/* Group sizes whose sums a product needs of its input. */
+enum { SUMS_32 = 1, SUMS_64 = 2, SUMS_128 = 4 };
 
 #endif

@@ -75,6 +75,7 @@ struct encode_rows cpu_encode_rows(dev_ptr at, uint32_t width, bool read)
 struct stage {
     const struct cpu *cpu;
     const struct op_encode *op;
+    struct matrix matrix; /* of op->w */
     struct arrays a;
     workers_fn *fn;
     uint32_t tiles, first; /* first: of the piece */
@@ -91,9 +92,9 @@ static uint32_t token_patches(const struct stage *st)
     return st->op->image->shape->merge * st->op->image->shape->merge;
 }
 
-static float *row_of(const struct encode_rows *rows, uint32_t row)
+static float *row_of(const struct stage *st, const struct encode_rows *rows, uint32_t row)
 {
-    return (float *)(uintptr_t)rows->at.at + (size_t)row * rows->stride;
+    return (float *)cpu_memory(st->cpu, rows->at) + (size_t)row * rows->stride;
 }
 
 /* Rows of the operation that belong to a tile of rows. */
@@ -153,7 +154,7 @@ static void pixels_tile(void *arg, uint32_t tile, uint32_t worker)
     struct span s = span_of(st, st->first + tile);
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++)
-        read_patch(st, st->op->from + i, row_of(&st->op->y, i));
+        read_patch(st, st->op->from + i, row_of(st, &st->op->y, i));
 }
 
 /* Where a row or column of `count` falls on the table's edge of `grid`: between `low` and `high`, by
@@ -183,7 +184,7 @@ static void add_position(const struct stage *st, struct place p, float *h, float
                    {r.high * grid + c.low, r.part * (1 - c.part)},
                    {r.high * grid + c.high, r.part * c.part}};
     for (size_t i = 0; i < COUNT_OF(corners); i++) {
-        matrix_row(&st->op->w->parts[0], corners[i].index, row);
+        matrix_row(&st->matrix, corners[i].index, row);
         st->cpu->ops->add_scaled(h, row, corners[i].weight, st->op->width);
     }
 }
@@ -201,8 +202,8 @@ static void place_tile(void *arg, uint32_t tile, uint32_t worker)
     const struct op_encode *op = st->op;
     struct span s = span_of(st, st->first + tile);
     for (uint32_t i = s.from; i < s.to; i++) {
-        st->cpu->ops->add(row_of(&op->y, i), cpu_floats(op->bias), op->width);
-        add_position(st, place_of(op->image, op->from + i), row_of(&op->y, i), own_floats(st, worker));
+        st->cpu->ops->add(row_of(st, &op->y, i), cpu_floats(st->cpu, op->bias), op->width);
+        add_position(st, place_of(op->image, op->from + i), row_of(st, &op->y, i), own_floats(st, worker));
     }
 }
 
@@ -243,8 +244,8 @@ static void norm_row(const struct stage *st, float *y, const float *x)
     const struct op_encode *op = st->op;
     uint32_t parts = MAX_OF(op->norm_parts, 1u), n = op->width / parts;
     for (uint32_t i = 0; i < parts; i++)
-        st->cpu->ops->layernorm(y + (size_t)i * n, x + (size_t)i * n, cpu_floats(op->norm_weight),
-                                cpu_floats(op->norm_bias), n, 1e-6f);
+        st->cpu->ops->layernorm(y + (size_t)i * n, x + (size_t)i * n, cpu_floats(st->cpu, op->norm_weight),
+                                cpu_floats(st->cpu, op->norm_bias), n, 1e-6f);
 }
 
 static void norm_tile(void *arg, uint32_t tile, uint32_t worker)
@@ -253,7 +254,7 @@ static void norm_tile(void *arg, uint32_t tile, uint32_t worker)
     struct span s = span_of(st, st->first + tile);
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++)
-        norm_row(st, row_of(&st->op->y, i), row_of(&st->op->x, i));
+        norm_row(st, row_of(st, &st->op->y, i), row_of(st, &st->op->x, i));
 }
 
 /* x += bias, y += x, and where there is a norm z = norm of y. */
@@ -264,11 +265,11 @@ static void add_tile(void *arg, uint32_t tile, uint32_t worker)
     struct span s = span_of(st, st->first + tile);
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++) {
-        float *x = row_of(&op->x, i), *y = row_of(&op->y, i);
-        st->cpu->ops->add(x, cpu_floats(op->bias), op->width);
+        float *x = row_of(st, &op->x, i), *y = row_of(st, &op->y, i);
+        st->cpu->ops->add(x, cpu_floats(st->cpu, op->bias), op->width);
         st->cpu->ops->add(y, x, op->width);
         if (op->kind == ENCODE_ADD_NORM)
-            norm_row(st, row_of(&op->z, i), y);
+            norm_row(st, row_of(st, &op->z, i), y);
     }
 }
 
@@ -279,8 +280,8 @@ static void bias_tile(void *arg, uint32_t tile, uint32_t worker)
     struct span s = span_of(st, st->first + tile);
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++) {
-        float *x = row_of(&op->x, i);
-        st->cpu->ops->add(x, cpu_floats(op->bias), op->width);
+        float *x = row_of(st, &op->x, i);
+        st->cpu->ops->add(x, cpu_floats(st->cpu, op->bias), op->width);
         if (op->kind == ENCODE_GELU)
             st->cpu->ops->gelu_tanh(x, x, op->width);
         else if (op->kind == ENCODE_GELU_ERF)
@@ -328,8 +329,8 @@ static void keys_tile(void *arg, uint32_t tile, uint32_t worker)
     struct span s = span_of(st, st->first + tile);
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++) {
-        float *k = row_of(&op->x, i);
-        st->cpu->ops->add(k, cpu_floats(op->bias), op->width);
+        float *k = row_of(st, &op->x, i);
+        st->cpu->ops->add(k, cpu_floats(st->cpu, op->bias), op->width);
         rotate(st, k, op->from + i);
         for (uint32_t head = 0; head < shape->heads; head++) {
             struct kern_kv kv = kv_of(st, head);
@@ -345,8 +346,8 @@ static void queries_tile(void *arg, uint32_t tile, uint32_t worker)
     struct span s = span_of(st, st->first + tile);
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++) {
-        float *q = row_of(&st->op->x, i);
-        st->cpu->ops->add(q, cpu_floats(st->op->bias), st->op->width);
+        float *q = row_of(st, &st->op->x, i);
+        st->cpu->ops->add(q, cpu_floats(st->cpu, st->op->bias), st->op->width);
         rotate(st, q, st->op->from + i);
     }
 }
@@ -377,8 +378,9 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
     struct kern_kv kv = kv_of(st, head);
     size_t carry = (size_t)head * s->slice_max + from, at = (size_t)head * s->head_dim;
     for (uint32_t i = from; i < to; i++)
-        queries[i - from] = (struct kern_query){
-            .q = row_of(&op->x, i) + at, .out = row_of(&op->y, i) + at, .kv_len = patches_of(op->image)};
+        queries[i - from] = (struct kern_query){.q = row_of(st, &op->x, i) + at,
+                                                .out = row_of(st, &op->y, i) + at,
+                                                .kv_len = patches_of(op->image)};
     st->cpu->ops->attn_part(&kv, queries, to - from, range * range_keys(s), (range + 1) * range_keys(s),
                             (float)(1 / sqrt((double)s->head_dim)), st->a.max + carry, st->a.sum + carry,
                             own_floats(st, worker));
@@ -396,7 +398,7 @@ static uint32_t tile_panels(const struct matrix *m)
 static void product_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct stage *st = arg;
-    const struct matrix *m = &st->op->w->parts[0];
+    const struct matrix *m = &st->matrix;
     uint32_t at = st->first + tile, blocks = DIV_UP(st->op->count, COLUMN_BLOCK), step = tile_panels(m);
     uint32_t panel = at / blocks * step, column = at % blocks * COLUMN_BLOCK;
     struct kern_columns c = {.count = MIN_OF(COLUMN_BLOCK, st->op->count - column),
@@ -411,11 +413,11 @@ static void product_tile(void *arg, uint32_t tile, uint32_t worker)
 static void set_columns(const struct stage *st)
 {
     const struct op_encode *op = st->op;
-    const struct matrix *m = &op->w->parts[0];
+    const struct matrix *m = &st->matrix;
     for (uint32_t i = 0; i < op->count; i++) {
-        float *x = row_of(&op->x, i), *sums = x + op->x.sums_at;
+        float *x = row_of(st, &op->x, i), *sums = x + op->x.sums_at;
         st->a.column_x[i] = x;
-        st->a.column_y[i] = row_of(&op->y, i);
+        st->a.column_y[i] = row_of(st, &op->y, i);
         st->a.column_sums[i] = sums;
         if (m->form == MATRIX_AFFINE)
             st->cpu->ops->group_sums(sums, x, m->k, m->group);
@@ -477,9 +479,9 @@ static void set_stage(struct stage *st)
     case ENCODE_PROJECT:
         ASSERT(op->w->part_count == 1);
         st->fn = product_tile;
-        st->tiles = DIV_UP(matrix_panels(&op->w->parts[0]), tile_panels(&op->w->parts[0])) *
-                    DIV_UP(op->count, COLUMN_BLOCK);
-        st->tile_cost = (uint64_t)COLUMN_BLOCK * MATRIX_PANEL * tile_panels(&op->w->parts[0]) * op->w->in;
+        st->tiles =
+            DIV_UP(matrix_panels(&st->matrix), tile_panels(&st->matrix)) * DIV_UP(op->count, COLUMN_BLOCK);
+        st->tile_cost = (uint64_t)COLUMN_BLOCK * MATRIX_PANEL * tile_panels(&st->matrix) * op->w->in;
         break;
     }
 }
@@ -489,7 +491,9 @@ bool cpu_encode(struct compute *compute, const struct op_encode *op, uint32_t *a
     struct cpu *c = cpu_of(compute);
     struct stage st = {.cpu = c, .op = op, .first = *at};
     const struct encode_image *p = op->image;
-    lay_out((char *)(uintptr_t)p->own.at, p->shape, patches_of(p), MAX_OF(p->rows, p->columns), &st.a);
+    lay_out(cpu_memory(c, p->own), p->shape, patches_of(p), MAX_OF(p->rows, p->columns), &st.a);
+    if (op->w)
+        st.matrix = cpu_matrix(c, &op->w->parts[0]);
     set_stage(&st);
     if (op->kind == ENCODE_PROJECT && *at == 0)
         set_columns(&st);

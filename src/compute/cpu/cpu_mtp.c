@@ -19,8 +19,8 @@ static bool sums_by_half(const struct op_pair *a)
 static void set_half(const struct cpu *c, const struct op_pair *a, uint32_t t, bool right, const float *x)
 {
     uint32_t from = right ? a->h.width : 0;
-    c->ops->rmsnorm(cpu_row(c, a->pair, t) + from, x, cpu_floats(right ? a->norm_hidden : a->norm_embedding),
-                    a->h.width, c->shape->eps);
+    c->ops->rmsnorm(cpu_row(c, a->pair, t) + from, x,
+                    cpu_floats(c, right ? a->norm_hidden : a->norm_embedding), a->h.width, c->shape->eps);
     if (sums_by_half(a))
         cpu_sum_part(c, a->reader->sums, a->pair, t, from, from + a->h.width);
 }
@@ -31,9 +31,10 @@ static void set_embedding(const struct cpu *c, const struct op_pair *a, uint32_t
 {
     const struct batch_seq *seq = &c->in->seqs[c->in->token_seq[t]];
     float *left = cpu_row(c, a->pair, t), *angles = cpu_row(c, a->angles, t);
-    const float *x = cpu_floats(c->in->features[t]);
+    const float *x = cpu_floats(c, c->in->features[t]);
     if (!x) {
-        matrix_row(a->table, c->in->ids[t], left);
+        const struct matrix table = cpu_matrix(c, a->table);
+        matrix_row(&table, c->in->ids[t], left);
         x = left;
     }
     set_half(c, a, t, false, x);
@@ -55,7 +56,7 @@ static void pair_token(struct cpu *c, const void *arg, uint32_t t)
     const struct batch_seq *seq = &c->in->seqs[c->in->token_seq[t]];
     float *h = cpu_row(c, a->h, t);
     cpu_add_residual(c, &a->add, a->h, t);
-    c->ops->rmsnorm(h, h, cpu_floats(a->final_norm), a->h.width, c->shape->eps);
+    c->ops->rmsnorm(h, h, cpu_floats(c, a->final_norm), a->h.width, c->shape->eps);
     set_embedding(c, a, t);
     if (t + 1 < seq->first + seq->count)
         set_half(c, a, t + 1, true, h);
@@ -95,6 +96,7 @@ void cpu_pair(struct compute *compute, const struct op_pair *a)
 struct best_stage {
     struct cpu *cpu;
     const struct op_best *op;
+    struct matrix rows;
     uint32_t panels, tiles; /* of `rows` in a tile; tiles */
 };
 
@@ -128,7 +130,7 @@ static void best_tile(void *arg, uint32_t tile, uint32_t worker)
     const struct best_stage *st = arg;
     const struct cpu *c = st->cpu;
     float *logits = c->draft_logits + (size_t)worker * CPU_DRAFT_COLUMNS * CPU_DRAFT_LOGITS;
-    struct matrix part = matrix_part(st->op->rows, tile * st->panels, st->panels);
+    struct matrix part = matrix_part(&st->rows, tile * st->panels, st->panels);
     const float *x[CPU_DRAFT_COLUMNS], *sums[CPU_DRAFT_COLUMNS];
     float *y[CPU_DRAFT_COLUMNS];
     bool affine = part.form == MATRIX_AFFINE;
@@ -151,8 +153,11 @@ static void best_tile(void *arg, uint32_t tile, uint32_t worker)
 void cpu_best(struct compute *compute, const struct op_best *a)
 {
     struct cpu *c = cpu_of(compute);
-    struct best_stage st = {c, a, cpu_draft_panels(a->rows->n, workers_count(c->workers)), 0};
-    st.tiles = DIV_UP(matrix_panels(a->rows), st.panels);
+    struct best_stage st = {.cpu = c,
+                            .op = a,
+                            .rows = cpu_matrix(c, a->rows),
+                            .panels = cpu_draft_panels(a->rows->n, workers_count(c->workers))};
+    st.tiles = DIV_UP(matrix_panels(&st.rows), st.panels);
     cpu_run(c, best_tile, &st, st.tiles);
     for (uint32_t t = 0; t < c->tokens; t++) {
         const struct draft_best *of = c->draft_best + (size_t)t * st.tiles;

@@ -128,18 +128,18 @@ static uint32_t add_rows(struct cpu *c, uint32_t list, const struct op_product *
     for (uint32_t t = 0; t < count; t++)
         all->x[from + t] = cpu_row(c, a->x, t);
     for (uint32_t i = 0; i < a->w->part_count; i++) {
-        const struct matrix *m = &a->w->parts[i];
+        const struct matrix m = cpu_matrix(c, &a->w->parts[i]);
         struct kern_columns columns = {.count = count, .x = all->x + from, .y = all->y[i] + from};
         for (uint32_t t = 0; t < count; t++)
             all->y[i][from + t] = output_row(c, a->y, t) + offset;
-        if (m->form == MATRIX_AFFINE) {
-            const float **sums = all->xsum[group_index(m->group)] + from;
+        if (m.form == MATRIX_AFFINE) {
+            const float **sums = all->xsum[group_index(m.group)] + from;
             for (uint32_t t = 0; t < count; t++)
-                sums[t] = cpu_sums(c, a->x, t) + cpu_sums_offset(a->x.width, m->group);
+                sums[t] = cpu_sums(c, a->x, t) + cpu_sums_offset(a->x.width, m.group);
             columns.xsum = sums;
         }
-        list = add_product(c, list, m, &columns);
-        offset += m->n;
+        list = add_product(c, list, &m, &columns);
+        offset += m.n;
     }
     return list;
 }
@@ -147,21 +147,21 @@ static uint32_t add_rows(struct cpu *c, uint32_t list, const struct op_product *
 /* A product for every expert that a token chose. An expert's matrix is read once per step for all of them. */
 static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_product *a)
 {
-    const struct matrix *stack = &a->w->parts[0];
+    const struct matrix stack = cpu_matrix(c, &a->w->parts[0]);
     uint32_t top_k = c->shape->top_k, pairs = c->tokens * top_k;
-    bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS, affine = stack->form == MATRIX_AFFINE;
+    bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS, affine = stack.form == MATRIX_AFFINE;
     for (uint32_t i = 0; i < pairs; i++) {
         size_t pair = c->pair_order[i], row = by_pair ? pair : pair / top_k;
         c->pair_x[i] = cpu_row(c, a->x, row);
         c->pair_y[i] = cpu_row(c, a->y, pair);
         if (affine)
-            c->pair_sums[i] = cpu_sums(c, a->x, row) + cpu_sums_offset(a->x.width, stack->group);
+            c->pair_sums[i] = cpu_sums(c, a->x, row) + cpu_sums_offset(a->x.width, stack.group);
     }
     for (uint32_t e = 0; e < c->shape->experts; e++) {
         uint32_t from = c->expert_begin[e], to = c->expert_begin[e + 1];
         if (from == to)
             continue;
-        struct matrix m = matrix_expert(stack, e);
+        struct matrix m = matrix_expert(&stack, e);
         struct kern_columns columns = {.count = to - from,
                                        .x = c->pair_x + from,
                                        .xsum = affine ? c->pair_sums + from : NULL,

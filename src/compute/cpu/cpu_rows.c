@@ -28,10 +28,11 @@ static void embed_token(struct cpu *c, const void *arg, uint32_t t)
 {
     const struct op_embed *a = arg;
     float *h = cpu_row(c, a->h, t), *angles = cpu_row(c, a->angles, t);
+    const struct matrix table = cpu_matrix(c, a->table);
     if (dev_is_null(c->in->features[t]))
-        matrix_row(a->table, c->in->ids[t], h);
+        matrix_row(&table, c->in->ids[t], h);
     else
-        memcpy(h, cpu_floats(c->in->features[t]), a->h.width * sizeof(*h));
+        memcpy(h, cpu_floats(c, c->in->features[t]), a->h.width * sizeof(*h));
     rope_at(a->rope, c->in->positions[t], angles, angles + a->rope->half);
 }
 
@@ -45,7 +46,7 @@ static void add_features(struct cpu *c, const void *arg, uint32_t t)
     const struct op_features *a = arg;
     cpu_add_residual(c, &a->add, a->h, t);
     if (!dev_is_null(c->in->features[t]))
-        c->ops->add(cpu_row(c, a->h, t), cpu_floats(c->in->features[t]) + a->from, a->h.width);
+        c->ops->add(cpu_row(c, a->h, t), cpu_floats(c, c->in->features[t]) + a->from, a->h.width);
 }
 
 void cpu_add_features(struct compute *compute, const struct op_features *a)
@@ -72,7 +73,7 @@ static void norm_token(struct cpu *c, const void *arg, uint32_t t)
     cpu_add_residual(c, &a->add, a->h, t);
     if (a->keep.width)
         keep_hidden(c, a->keep, t);
-    c->ops->rmsnorm(cpu_row(c, a->y, t), cpu_row(c, a->h, t), cpu_floats(a->weight), a->h.width,
+    c->ops->rmsnorm(cpu_row(c, a->y, t), cpu_row(c, a->h, t), cpu_floats(c, a->weight), a->h.width,
                     c->shape->eps);
     unsigned sums = 0;
     for (uint32_t i = 0; i < OP_READERS_MAX; i++)
@@ -94,7 +95,7 @@ static void gather_row(struct cpu *c, const void *arg, uint32_t i)
     if (dev_is_null(a->weight))
         memcpy(y, cpu_row(c, a->h, t), a->h.width * sizeof(*y));
     else
-        c->ops->rmsnorm(y, cpu_row(c, a->h, t), cpu_floats(a->weight), a->h.width, c->shape->eps);
+        c->ops->rmsnorm(y, cpu_row(c, a->h, t), cpu_floats(c, a->weight), a->h.width, c->shape->eps);
     cpu_sum(c, a->reader->sums, a->y, i);
 }
 
@@ -130,4 +131,13 @@ void cpu_glu(struct compute *compute, const struct op_glu *a)
         cpu_each_token(c, glu_pairs, a, 10 * c->shape->top_k * a->out.width);
     else
         cpu_each_part(c, glu_part, a, a->out.width);
+}
+
+/* ---- rows of weights ---- */
+
+void cpu_copy_row(struct compute *compute, const struct op_copy_row *a)
+{
+    const struct cpu *c = cpu_of(compute);
+    const struct matrix to = cpu_matrix(c, a->to), from = cpu_matrix(c, a->from);
+    matrix_copy_row(&to, a->to_row, &from, a->from_row);
 }

@@ -3,8 +3,9 @@
 
 static float *state_part(const struct cpu *c, uint32_t state, size_t offset)
 {
-    uint64_t at = c->in->states.at + state * (uint64_t)state_bytes(c->shape) + offset;
-    return state == NONE ? NULL : (float *)(uintptr_t)at;
+    return state == NONE
+               ? NULL
+               : cpu_memory(c, dev_add(c->in->states, state * (uint64_t)state_bytes(c->shape) + offset));
 }
 
 float *cpu_state(const struct cpu *c, uint32_t state, uint32_t layer)

@@ -1,0 +1,65 @@
+/* backend.h - an implementation of the compute contract: what it needs, how it packs weights, and opens.
+ *
+ * A backend is a table of functions and has no state; a device of it is opened by its own header
+ * (compute/cpu, compute/fake). The sizes are known without a device, so that a plan needs none. */
+#ifndef PLATEAU_COMPUTE_BACKEND_H
+#define PLATEAU_COMPUTE_BACKEND_H
+
+#include "base/arena.h"
+#include "compute/device.h"
+#include "compute/ops.h"
+#include "tensor/tensor.h"
+
+#define COMPUTE_PLACES_MAX 16
+
+/* What a workspace is made for. */
+struct compute_opts {
+    const struct compute_shape *shape; /* stays */
+    const struct place_spec *places;   /* copied */
+    uint32_t place_count;
+    uint32_t tokens_max, seqs_max, logits_max; /* of one step */
+    struct device *device;                     /* outlives the workspace */
+};
+
+struct backend {
+    const char *name; /* "cpu" */
+
+    /* Cost of a workspace; only shape and places are read. */
+    struct compute_cost (*cost)(const struct compute_opts *o);
+    /* Lays the workspace out in `a`, which frees it. 0 or -ENOMEM. */
+    int (*open)(struct arena *a, const struct compute_opts *o, struct compute **ret);
+
+    /* Bytes of `count` sources with equal `in` and form, packed as one matrix: one above the other. */
+    uint64_t (*weight_bytes)(const struct linear_source *s, uint32_t count);
+    /* That matrix at `at`, 64-byte aligned, whose rows are not written yet. */
+    struct weight (*weight_begin)(const struct linear_source *s, uint32_t count, dev_ptr at);
+    /* The rows of `rows`, a source without experts, become rows `at` and following. Rows are written in their
+     * order and without a gap; `rows` is read before the call returns. */
+    void (*weight_put)(struct device *d, const struct weight *w, uint32_t at,
+                       const struct linear_source *rows);
+
+    /* Bytes of the backend's arrays for an image of `patches` patches, `edge` of them along its longer edge.
+     * Grows by the same bytes with each whole page of patches. */
+    uint64_t (*encode_bytes)(const struct encode_shape *s, uint64_t patches, uint64_t edge);
+    /* Rows of `width` floats at `at`; `read`: products read them. */
+    struct encode_rows (*encode_rows)(dev_ptr at, uint32_t width, bool read);
+
+    /* Of a device; see compute/device.h. */
+    void (*close)(struct device *d);
+    uint32_t (*workers)(const struct device *d);
+    const char *(*tier)(const struct device *d);
+    unsigned (*flags)(const struct device *d);
+    void (*turn_begin)(struct device *d);
+    void (*turn_end)(struct device *d);
+    bool (*is_busy)(const struct device *d);
+    struct units_crew (*crew)(struct device *d);
+};
+
+/* Begins every backend's own struct. */
+struct device {
+    const struct backend *backend;
+};
+
+extern const struct backend backend_cpu;
+
+#endif
