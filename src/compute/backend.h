@@ -58,6 +58,7 @@ struct backend {
 /* Begins every backend's own struct. */
 struct device {
     const struct backend *backend;
+    const struct domain *domain;
 };
 
 extern const struct backend backend_cpu;

@@ -8,6 +8,11 @@ const struct backend *device_backend(const struct device *d)
     return d->backend;
 }
 
+const struct domain *device_domain(const struct device *d)
+{
+    return d->domain;
+}
+
 void device_close(struct device *d)
 {
     if (d)

@@ -6,7 +6,7 @@
 #ifndef PLATEAU_COMPUTE_DEVICE_H
 #define PLATEAU_COMPUTE_DEVICE_H
 
-#include "memory/ledger.h"
+#include "memory/domain.h"
 #include "memory/units.h"
 
 struct device;
@@ -23,6 +23,8 @@ int device_open_cpu(uint32_t workers, struct account *stacks, struct device **re
 void device_close(struct device *d);
 
 const struct backend *device_backend(const struct device *d);
+/* The memory it computes in: weights, pages, states, features of images. */
+const struct domain *device_domain(const struct device *d);
 uint32_t device_workers(const struct device *d);
 /* Of the matrix products: "ref", "avx2", "avx512". */
 const char *device_tier(const struct device *d);

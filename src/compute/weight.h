@@ -6,7 +6,7 @@
 #ifndef PLATEAU_COMPUTE_WEIGHT_H
 #define PLATEAU_COMPUTE_WEIGHT_H
 
-#include "compute/dev.h"
+#include "memory/dev.h"
 
 #define WEIGHT_PANEL 16u
 

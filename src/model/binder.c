@@ -668,7 +668,7 @@ static void put_floats(struct binder *b, const struct vector_source *v, uint64_t
         uint64_t count = MIN_OF(n - from, (uint64_t)BLOCK);
         for (uint64_t i = 0; i < count; i++)
             block[i] = vector_at(v, from + i);
-        weight_memory_put(b->memory, dev_add(to, from * sizeof(float)), block, count * sizeof(float));
+        domain_put(b->memory->domain, dev_add(to, from * sizeof(float)), block, count * sizeof(float));
     }
 }
 

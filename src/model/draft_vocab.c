@@ -76,7 +76,7 @@ int draft_vocab_bind(struct binder *b, const struct weight *head, struct arena *
     if (!v.ids || !v.places || !v.used)
         return -ENOMEM;
     v.rows = first_rows(head, size, memory);
-    weight_memory_copy(b->memory, memory, head->data, bytes);
+    domain_copy(b->memory->domain, memory, head->data, bytes);
     draft_vocab_fill(&v);
     *ret = v;
     return 0;

@@ -377,7 +377,7 @@ static int prepare_packing(struct binder *b, struct stage *stage, const struct m
     b->e = e;
     if (account)
         account_set_planned(account, bytes);
-    int r = weight_memory_init(memory, account, b->used);
+    int r = weight_memory_init(memory, device_domain(opts->device), account, b->used);
     b->used = b->source_bytes = 0;
     return r == 0 ? 0
                   : err_set(e, r, "%llu bytes of weights are more than is left", (unsigned long long)bytes);

@@ -117,7 +117,7 @@ int cpu_device_open(uint32_t workers, unsigned flags, struct account *stacks, st
         free(d);
         return r;
     }
-    d->device.backend = &backend_cpu;
+    d->device = (struct device){&backend_cpu, domain_machine()};
     d->flags = flags;
     kern_ops_init(&d->ops, flags);
     *ret = &d->device;
