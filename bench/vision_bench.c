@@ -77,7 +77,7 @@ static int measure(struct bench *b, uint32_t width, uint32_t height)
     size_t bytes = (size_t)width * height * 3, tokens = (size_t)(width / edge) * (height / edge), pieces;
     uint8_t *pixels = malloc(bytes);
     float *features = malloc(tokens * v->feature_floats * sizeof(float));
-    struct model_image p = {{pixels, pixels}, width, height, features};
+    struct model_image p = {{pixels, pixels}, width, height, dev_of_host(features)};
     int r = pixels && features ? 0 : -ENOMEM;
     for (size_t i = 0; r == 0 && i < bytes; i++)
         pixels[i] = (uint8_t)(i * 2654435761u >> 24);

@@ -102,7 +102,7 @@ static void let_go(struct image_sched *s, struct job *j, uint32_t i)
 {
     if (j->entries[i] == NONE)
         return;
-    j->grids[i].features = NULL;
+    j->grids[i].features = DEV_NULL;
     embedding_cache_unref(s->embedding_cache, j->entries[i]);
     j->entries[i] = NONE;
 }

@@ -11,10 +11,13 @@
 #define UNIT_BYTES       ((size_t)2 << 20)
 #define UNIT_SMALL_BYTES ((size_t)128 << 10)
 
-/* Any thread. Places and sizes of open, populate and decommit are multiples of UNIT_SMALL_BYTES. */
+/* Places and sizes are multiples of this; of UNIT_BYTES in ranges that are not small. */
+#define DOMAIN_GRAIN ((size_t)4096)
+
+/* Any thread. */
 struct domain_ops {
     /* Addresses for `bytes`, aligned to UNIT_BYTES; nothing is committed. `small`: it will be committed in
-     * small units. 0 or -ENOMEM. */
+     * pieces of less than UNIT_BYTES. 0 or -ENOMEM. */
     int (*reserve)(void *arg, uint64_t bytes, bool small, dev_ptr *ret);
     /* The whole range of a reserve, all of it decommitted. 0, or the system's error and it is still there. */
     int (*release)(void *arg, dev_ptr base, uint64_t bytes);

@@ -117,8 +117,8 @@ const struct model_shape *model_shape(const struct model *m);
 /* An image among the tokens of a sequence: rows * columns placeholders from `first` on. */
 struct model_grid {
     uint32_t first, rows, columns;
-    /* [rows * columns][model_vision.feature_floats]; NULL: no token of this step lies in it. */
-    const float *features;
+    /* [rows * columns][model_vision.feature_floats]; null: no token of this step lies in it. */
+    dev_ptr features;
 };
 
 struct model_seq {

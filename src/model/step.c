@@ -139,9 +139,9 @@ static void add_place(struct step *s, const struct model_seq *seq, uint32_t colu
     s->features[column] = DEV_NULL;
     if (!g)
         return;
-    ASSERT(g->features);
-    s->features[column] = (dev_ptr){
-        (uintptr_t)(g->features + (size_t)(position - g->first) * s->config->vision.shape.feature_floats)};
+    ASSERT(!dev_is_null(g->features));
+    s->features[column] = dev_add(g->features, (uint64_t)(position - g->first) *
+                                                   s->config->vision.shape.feature_floats * sizeof(float));
     s->batch.image_count++;
 }
 

@@ -20,8 +20,8 @@ struct model_image {
     const uint8_t *frames[2]; /* [height][width][3] R, G, B; the same twice for a still image. Borrowed until
                                  it is done */
     uint32_t width, height;   /* multiples of patch * merge; width * height <= pixels_max */
-    float *features; /* [tokens][feature_floats]: the result; tokens = (width / edge) * (height / edge), edge
-                        = patch * merge */
+    dev_ptr features; /* [tokens][feature_floats]: the result; tokens = (width / edge) * (height / edge), edge
+                       * = patch * merge */
 };
 /* Commits its memory, a small unit a call, because that takes time as well. 0: the image is in progress.
  * 1: there is more to commit, call again. -ENOMEM: the rest was refused, and no image is in progress;

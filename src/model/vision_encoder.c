@@ -265,7 +265,7 @@ static struct encode_rows features_now(const struct vision_encoder *e)
     uint64_t first = (uint64_t)e->slice * e->shape.slice_max / token_patches(e);
     uint32_t floats = e->config->shape.feature_floats;
     uint64_t at = first * floats + (uint64_t)e->passes[e->pass].feature * e->config->out;
-    return (struct encode_rows){.at = {(uintptr_t)(e->features + at)}, .stride = floats};
+    return (struct encode_rows){.at = dev_add(e->features, at * sizeof(float)), .stride = floats};
 }
 
 static struct op_encode of_rows(const struct vision_encoder *e, enum encode_kind kind, uint32_t width)

@@ -48,7 +48,7 @@ struct vision_encoder {
     struct units *units;
     /* The image. */
     bool busy;
-    float *features; /* the result */
+    dev_ptr features; /* the result */
     struct encode_image image;
     uint32_t patches, slices;
     struct vision_encoder_arrays a;

@@ -121,7 +121,8 @@ static inline struct test_tensors *small_vision_tensors(const struct small_visio
 struct small_image {
     struct model_image in;
     uint8_t *pixels;
-    size_t floats; /* of the result */
+    float *features; /* the result */
+    size_t floats;
 };
 
 static inline struct small_image small_image_make(const struct model_shape *s, uint32_t width,
@@ -135,16 +136,16 @@ static inline struct small_image small_image_make(const struct model_shape *s, u
     for (size_t i = 0; i < 2 * frame; i++)
         p.pixels[i] = (uint8_t)rng_below(&rng, 256);
     p.floats = (size_t)(width / edge) * (height / edge) * s->vision.feature_floats;
-    p.in =
-        (struct model_image){{p.pixels, p.pixels + frame}, width, height, malloc(p.floats * sizeof(float))};
-    assert_non_null(p.in.features);
+    p.features = malloc(p.floats * sizeof(float));
+    assert_non_null(p.features);
+    p.in = (struct model_image){{p.pixels, p.pixels + frame}, width, height, dev_of_host(p.features)};
     return p;
 }
 
 static inline void small_image_free(struct small_image *p)
 {
     free(p->pixels);
-    free(p->in.features);
+    free(p->features);
 }
 
 static inline struct model *small_vision_load(const char *dir, struct model_opts *o)

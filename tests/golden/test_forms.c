@@ -581,7 +581,7 @@ static float *features_of(const char *dir, size_t *count)
     model_free(m);
     free(p.pixels);
     *count = p.floats;
-    return p.in.features;
+    return p.features;
 }
 
 /* Of the largest value of `a`. */

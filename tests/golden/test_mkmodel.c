@@ -43,9 +43,9 @@ static void check_tower(const char *dir)
     double squares = 0;
     small_encode(m, &o, &p);
     for (size_t i = 0; i < p.floats; i++)
-        squares += (double)p.in.features[i] * (double)p.in.features[i] / (double)p.floats;
+        squares += (double)p.features[i] * (double)p.features[i] / (double)p.floats;
     assert_true(squares > 1e-4 && squares < 100);
-    assert_memory_not_equal(p.in.features, p.in.features + p.floats / 2, 16);
+    assert_memory_not_equal(p.features, p.features + p.floats / 2, 16);
     small_image_free(&p);
     model_free(m);
 }

@@ -245,7 +245,7 @@ static double distance(const struct small_vision *s, struct test_tensors *tensor
     for (uint32_t t = 0; t < tokens; t++) {
         for (uint32_t i = 0; i < parts * SMALL_OUT; i++) {
             double want = features[i / SMALL_OUT][(size_t)t * SMALL_OUT + i % SMALL_OUT];
-            worst = fmax(worst, fabs(want - (double)p->in.features[(size_t)t * parts * SMALL_OUT + i]));
+            worst = fmax(worst, fabs(want - (double)p->features[(size_t)t * parts * SMALL_OUT + i]));
             squares += want * want / (tokens * parts * SMALL_OUT);
         }
     }
@@ -354,16 +354,16 @@ TEST(no_cut_shows_in_the_features)
         struct small_image p = small_image_make(model_shape(m), 320, 288);
         size_t bytes = p.floats * sizeof(float);
         for (int way = 0; way < 3; way++) {
-            memset(p.in.features, 0xff, bytes);
+            memset(p.features, 0xff, bytes);
             if (way == 0)
                 small_encode(m, &o, &p);
             else
                 assert_true(encode_in_pieces(m, &o, &p, way == 2) > 50);
             if (!first) {
                 first = malloc(bytes);
-                memcpy(first, p.in.features, bytes);
+                memcpy(first, p.features, bytes);
             }
-            assert_memory_equal(p.in.features, first, bytes);
+            assert_memory_equal(p.features, first, bytes);
         }
         small_image_free(&p);
         model_free(m);
@@ -379,7 +379,7 @@ TEST(a_image_that_is_stopped_leaves_no_trace)
                        small = small_image_make(model_shape(m), 64, 96);
     float *want = malloc(small.floats * sizeof(float));
     small_encode(m, &o, &small);
-    memcpy(want, small.in.features, small.floats * sizeof(float));
+    memcpy(want, small.features, small.floats * sizeof(float));
     model_encode_stop(m);
     for (uint32_t pieces = 0; pieces < 60; pieces += 7) {
         device_turn_begin(o.device);
@@ -388,9 +388,9 @@ TEST(a_image_that_is_stopped_leaves_no_trace)
             assert_false(model_encode_run(m, 0));
         model_encode_stop(m);
         device_turn_end(o.device);
-        memset(small.in.features, 0xff, small.floats * sizeof(float));
+        memset(small.features, 0xff, small.floats * sizeof(float));
         small_encode(m, &o, &small);
-        assert_memory_equal(small.in.features, want, small.floats * sizeof(float));
+        assert_memory_equal(small.features, want, small.floats * sizeof(float));
     }
     /* Freed with one on its way. */
     assert_int_equal(small_begin(m, &large), 0);

@@ -192,7 +192,7 @@ TEST(a_job_holds_its_images_until_it_ends_and_its_grids_are_theirs)
     assert_int_equal(j->grids[1].first, 62);
     assert_int_equal(j->grids[1].rows, 1);
     assert_int_equal(j->grids[1].columns, 4);
-    assert_null(j->grids[1].features);
+    assert_true(dev_is_null(j->grids[1].features));
     assert_int_equal(atomic_load(&c.images[0].image->holders), 2);
     job_free(j);
     close_scene(&c);

@@ -84,17 +84,17 @@ static int encode(struct model *m, const struct model_image *in, struct compare 
         r = find_place(v, k->c, &view.grid, e);
     if (r < 0)
         return r;
-    p.features = calloc((size_t)view.grid.rows * view.grid.columns * v->feature_floats, sizeof(float));
-    view.grid.features = p.features;
+    float *features = calloc((size_t)view.grid.rows * view.grid.columns * v->feature_floats, sizeof(float));
+    p.features = view.grid.features = dev_of_host(features);
     do
-        r = p.features ? model_encode_begin(m, &p) : -ENOMEM;
+        r = features ? model_encode_begin(m, &p) : -ENOMEM;
     while (r > 0);
     if (r < 0) {
-        free(p.features);
+        free(features);
         return err_set(e, r, "%s: no memory for its image", k->c->name);
     }
     (void)model_encode_run(m, UINT64_MAX);
-    compare_features(k, p.features, v->feature_floats);
+    compare_features(k, features, v->feature_floats);
     *ret = view;
     return 0;
 }
@@ -103,7 +103,7 @@ int image_view_make(struct model *m, const char *dir, struct compare *k, struct 
                     struct err *e)
 {
     const struct golden_image *g = &k->c->image;
-    struct model_image p = {{g->pixels, g->pixels}, g->width, g->height, NULL};
+    struct model_image p = {{g->pixels, g->pixels}, g->width, g->height, DEV_NULL};
     struct image *decoded = NULL;
     if (!g->pixels && !g->file[0])
         return 0;
@@ -111,7 +111,8 @@ int image_view_make(struct model *m, const char *dir, struct compare *k, struct 
         return err_set(e, -ENOTSUP, "%s: the model has no vision encoder", k->c->name);
     int r = g->pixels ? 0 : decode(dir, g->file, &decoded, e);
     if (decoded)
-        p = (struct model_image){{decoded->pixels, decoded->pixels}, decoded->width, decoded->height, NULL};
+        p = (struct model_image){
+            {decoded->pixels, decoded->pixels}, decoded->width, decoded->height, DEV_NULL};
     if (r == 0)
         r = encode(m, &p, k, ret, e);
     image_unref(decoded);
@@ -120,6 +121,6 @@ int image_view_make(struct model *m, const char *dir, struct compare *k, struct 
 
 void image_view_free(struct image_view *v)
 {
-    free((float *)v->grid.features);
+    free(dev_host(v->grid.features));
     *v = (struct image_view){0};
 }
