@@ -119,6 +119,7 @@ static int draft_with_head(struct engine *en, const struct sched_plan *plan)
                                                      .position = r->from,
                                                      .pages = r->seq->pages[0],
                                                      .state = r->state_in,
+                                                     .pending = pools_pending(&en->pools, r->state_in),
                                                      .grids = j->grids,
                                                      .grid_count = j->image_count,
                                                      .count = passes,

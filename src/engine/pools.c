@@ -43,6 +43,7 @@ static void move_state(void *arg, uint32_t from, uint32_t to)
     struct pools *p = arg;
     char *base = state_pool_base(p->states);
     memcpy(base + to * p->state_bytes, base + from * p->state_bytes, p->state_bytes);
+    p->pending[to] = p->pending[from];
     prefix_index_move_snapshot(p->index, from, to);
     p->moves++;
 }
@@ -143,11 +144,17 @@ static struct state_pool_opts state_opts(const struct pools_opts *o, struct pool
                                     .arg = p};
 }
 
+static size_t pending_bytes(const struct pools_opts *o)
+{
+    return ROUND_UP(o->states_max * sizeof(uint32_t), (size_t)64) + 64;
+}
+
 size_t pools_arena_bytes(const struct pools_opts *opts)
 {
     struct page_pool_opts pages = page_opts(opts, &(struct pools){0});
     struct state_pool_opts states = state_opts(opts, &(struct pools){0});
-    return page_pool_arena_bytes(&pages) + (opts->state_bytes ? state_pool_arena_bytes(&states) : 0) +
+    return page_pool_arena_bytes(&pages) +
+           (opts->state_bytes ? state_pool_arena_bytes(&states) + pending_bytes(opts) : 0) +
            (opts->prefix_cache_max
                 ? prefix_index_arena_bytes(&opts->pages_max, 1, opts->state_bytes ? opts->states_max : 0)
                 : 0);
@@ -164,6 +171,12 @@ static int open_accounts(struct pools *p, const struct pools_opts *o)
         r = account_open(p->all, "snapshots", ACCOUNT_ANON, o->prefix_cache_max, &p->snapshots);
     return r == 0 ? account_open(p->all, "prefix cache", ACCOUNT_ANON, o->prefix_cache_max, &p->prefix_cache)
                   : r;
+}
+
+static int create_states(struct arena *a, const struct state_pool_opts *opts, struct pools *p)
+{
+    p->pending = ARENA_ARRAY(a, uint32_t, opts->states_max);
+    return p->pending ? state_pool_create(a, opts, &p->states) : -ENOMEM;
 }
 
 int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p)
@@ -186,7 +199,7 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
     struct state_pool_opts states = state_opts(opts, p);
     r = page_pool_create(a, &pages, &p->pages);
     if (r == 0 && opts->state_bytes > 0)
-        r = state_pool_create(a, &states, &p->states);
+        r = create_states(a, &states, p);
     struct prefix_index_opts index = {.groups = {{.pages = p->pages, .page_bytes = opts->page_bytes}},
                                       .group_count = 1,
                                       .states = p->states,
@@ -233,6 +246,19 @@ uint64_t pools_done(struct pools *p, struct holder *holder)
     account_close(p->all);
     *p = (struct pools){0};
     return left;
+}
+
+/* ---- the SSD tier ---- */
+
+void pools_arrived(void *arg, const struct tier_arrival *a, uint32_t block)
+{
+    struct pools *p = arg;
+    if (a->kind == TIER_PAGE) {
+        memcpy(page_pool_base(p->pages) + block * p->page_bytes, a->bytes, p->page_bytes);
+        return;
+    }
+    memcpy(state_pool_base(p->states) + block * p->state_bytes, a->bytes, p->state_bytes);
+    p->pending[block] = a->pending;
 }
 
 /* ---- accounts ---- */

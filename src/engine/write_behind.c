@@ -47,6 +47,7 @@ static int hand_in(struct engine *en, const struct prefix_key *key, enum tier_ki
     int r = en->tier.write_begin(en->tier.arg, key, kind, last, &w);
     if (r < 0)
         return r == -EAGAIN ? r : 0;
+    w.pending = kind == TIER_SNAPSHOT ? p->pending[block] : 0;
     bool whole = copy(en, w.bytes, base + block * bytes, bytes, patient);
     en->tier.write_end(en->tier.arg, &w, whole);
     return whole ? 0 : -EINTR;

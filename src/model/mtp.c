@@ -82,6 +82,7 @@ static uint32_t list_seqs(struct step *s, const struct model_draft *d, uint32_t 
                                                     .position = r->position + pass,
                                                     .pages = r->pages,
                                                     .state_in = pass == 0 ? r->state : NONE,
+                                                    .pending = pass == 0 ? r->pending : 0,
                                                     .state_out = NONE,
                                                     .logits_from = 1,
                                                     .grids = r->grids,
