@@ -237,7 +237,7 @@ int block_pool_create(struct arena *a, const struct block_pool_opts *opts, struc
     if (!p->unit_taken || !p->unit_emptied || bitmap_init(&p->free, a, opts->blocks_max) < 0 ||
         bitmap_init(&p->ready, a, opts->blocks_max) < 0)
         return -ENOMEM;
-    int r = units_create(opts->account, units, &p->units);
+    int r = units_create(account_domain(opts->account), opts->account, units, &p->units);
     if (r < 0)
         return r;
     for (uint32_t i = 0; i < p->blocks_max; i++)
@@ -407,9 +407,36 @@ bool block_pool_compact(struct block_pool *p, const struct block_mover *m)
     return false;
 }
 
-char *block_pool_base(const struct block_pool *p)
+/* ---- bytes ---- */
+
+dev_ptr block_pool_base(const struct block_pool *p)
 {
     return units_base(p->units);
+}
+
+static dev_ptr address(const struct block_pool *p, uint32_t block, uint64_t offset, uint64_t bytes)
+{
+    ASSERT(block_pool_is_taken(p, block));
+    ASSERT(offset <= p->block_bytes && bytes <= p->block_bytes - offset);
+    return dev_add(units_base(p->units), (uint64_t)block * p->block_bytes + offset);
+}
+
+void block_pool_copy(const struct block_pool *p, uint32_t from, uint32_t to)
+{
+    ASSERT(from != to);
+    domain_copy(units_domain(p->units), address(p, to, 0, p->block_bytes),
+                address(p, from, 0, p->block_bytes), p->block_bytes);
+}
+
+int block_pool_get(const struct block_pool *p, uint32_t block, uint64_t offset, uint64_t bytes, void *host)
+{
+    return domain_get(units_domain(p->units), host, address(p, block, offset, bytes), bytes);
+}
+
+void block_pool_put(const struct block_pool *p, uint32_t block, uint64_t offset, uint64_t bytes,
+                    const void *host)
+{
+    domain_put(units_domain(p->units), address(p, block, offset, bytes), host, bytes);
 }
 
 void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret)

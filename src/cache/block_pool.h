@@ -18,7 +18,7 @@ struct block_pool;
 struct block_pool_opts {
     uint32_t blocks_max;     /* how many may exist, ever */
     size_t block_bytes;      /* a multiple of 64 */
-    struct account *account; /* reserved from before a unit is committed */
+    struct account *account; /* reserved from before a unit is committed; the blocks are of its domain */
 };
 
 /* Bytes of arena that block_pool_create takes at most. */
@@ -59,8 +59,16 @@ struct block_mover {
  * such unit. Repeated calls end, because blocks only move down. */
 bool block_pool_compact(struct block_pool *p, const struct block_mover *m);
 
-/* Block i lies at base + i * block_bytes; constant. */
-char *block_pool_base(const struct block_pool *p);
+/* Block i lies at base + i * block_bytes in the domain of the account; constant. For the batch of a step:
+ * other code copies bytes with the functions below. */
+dev_ptr block_pool_base(const struct block_pool *p);
+/* Copies a whole taken block. As domain_copy: in the order of the device's steps. */
+void block_pool_copy(const struct block_pool *p, uint32_t from, uint32_t to);
+/* Copies [offset, offset + bytes) of a taken block to host memory. 0 or -EIO. */
+int block_pool_get(const struct block_pool *p, uint32_t block, uint64_t offset, uint64_t bytes, void *host);
+/* And from host memory into it. */
+void block_pool_put(const struct block_pool *p, uint32_t block, uint64_t offset, uint64_t bytes,
+                    const void *host);
 
 struct pool_numbers {
     uint32_t taken, peak, blocks_max; /* blocks; peak: the highest count of taken blocks */

@@ -273,9 +273,25 @@ bool page_pool_compact(struct page_pool *p)
     return p->opts.move && block_pool_compact(p->blocks, &m);
 }
 
-char *page_pool_base(const struct page_pool *p)
+dev_ptr page_pool_base(const struct page_pool *p)
 {
     return block_pool_base(p->blocks);
+}
+
+void page_pool_copy(const struct page_pool *p, uint32_t from, uint32_t to)
+{
+    block_pool_copy(p->blocks, from, to);
+}
+
+int page_pool_get(const struct page_pool *p, uint32_t page, uint64_t offset, uint64_t bytes, void *host)
+{
+    return block_pool_get(p->blocks, page, offset, bytes, host);
+}
+
+void page_pool_put(const struct page_pool *p, uint32_t page, uint64_t offset, uint64_t bytes,
+                   const void *host)
+{
+    block_pool_put(p->blocks, page, offset, bytes, host);
 }
 
 void page_pool_numbers(const struct page_pool *p, struct page_pool_numbers *ret)

@@ -81,7 +81,12 @@ uint64_t page_pool_spare_bytes(const struct page_pool *p);
 /* Moves one cached page down, out of a unit that repeated calls empty. False: no unit can be emptied. */
 bool page_pool_compact(struct page_pool *p);
 /* Page i lies at base + i * page_bytes; constant. */
-char *page_pool_base(const struct page_pool *p);
+dev_ptr page_pool_base(const struct page_pool *p);
+/* As the functions of block_pool. */
+void page_pool_copy(const struct page_pool *p, uint32_t from, uint32_t to);
+int page_pool_get(const struct page_pool *p, uint32_t page, uint64_t offset, uint64_t bytes, void *host);
+void page_pool_put(const struct page_pool *p, uint32_t page, uint64_t offset, uint64_t bytes,
+                   const void *host);
 
 struct page_pool_numbers {
     struct pool_numbers blocks; /* taken: referenced or cached */

@@ -81,9 +81,25 @@ bool state_pool_compact(struct state_pool *p)
     return p->opts.move && block_pool_compact(p->blocks, &m);
 }
 
-char *state_pool_base(const struct state_pool *p)
+dev_ptr state_pool_base(const struct state_pool *p)
 {
     return block_pool_base(p->blocks);
+}
+
+void state_pool_copy(const struct state_pool *p, uint32_t from, uint32_t to)
+{
+    block_pool_copy(p->blocks, from, to);
+}
+
+int state_pool_get(const struct state_pool *p, uint32_t state, uint64_t offset, uint64_t bytes, void *host)
+{
+    return block_pool_get(p->blocks, state, offset, bytes, host);
+}
+
+void state_pool_put(const struct state_pool *p, uint32_t state, uint64_t offset, uint64_t bytes,
+                    const void *host)
+{
+    block_pool_put(p->blocks, state, offset, bytes, host);
 }
 
 void state_pool_numbers(const struct state_pool *p, struct pool_numbers *ret)

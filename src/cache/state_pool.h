@@ -37,7 +37,12 @@ void state_pool_clock(struct state_pool *p, uint64_t now_ns);
 uint64_t state_pool_trim(struct state_pool *p, uint32_t units_max, uint64_t before_ns);
 uint64_t state_pool_spare_bytes(const struct state_pool *p);
 bool state_pool_compact(struct state_pool *p);
-char *state_pool_base(const struct state_pool *p);
+dev_ptr state_pool_base(const struct state_pool *p);
+/* As the functions of block_pool. */
+void state_pool_copy(const struct state_pool *p, uint32_t from, uint32_t to);
+int state_pool_get(const struct state_pool *p, uint32_t state, uint64_t offset, uint64_t bytes, void *host);
+void state_pool_put(const struct state_pool *p, uint32_t state, uint64_t offset, uint64_t bytes,
+                    const void *host);
 void state_pool_numbers(const struct state_pool *p, struct pool_numbers *ret);
 void state_pool_check(const struct state_pool *p);
 /* The same until `w` stops it: about two checks per block. False: stopped early. */

@@ -7,7 +7,7 @@
 #ifndef PLATEAU_COMPUTE_BATCH_H
 #define PLATEAU_COMPUTE_BATCH_H
 
-#include "compute/dev.h"
+#include "memory/dev.h"
 #include "compute/rope.h"
 
 struct batch_seq {

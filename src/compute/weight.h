@@ -3,7 +3,7 @@
 #ifndef PLATEAU_COMPUTE_WEIGHT_H
 #define PLATEAU_COMPUTE_WEIGHT_H
 
-#include "compute/dev.h"
+#include "memory/dev.h"
 #include "kernel/matrix.h"
 
 /* Group sizes whose sums a CPU product needs of its input. */

@@ -9,7 +9,6 @@
 #include "base/check.h"
 
 #include <errno.h>
-#include <string.h>
 
 #define MIB ((uint64_t)1 << 20)
 #define REQUEST_BYTES                                                                                        \
@@ -26,8 +25,7 @@ static void on_evict(void *arg, uint32_t page)
 static void move_page(void *arg, uint32_t from, uint32_t to)
 {
     struct pools *p = arg;
-    char *base = page_pool_base(p->pages);
-    memcpy(base + to * p->page_bytes, base + from * p->page_bytes, p->page_bytes);
+    page_pool_copy(p->pages, from, to);
     prefix_index_move(p->index, 0, from, to);
     p->moves++;
 }
@@ -41,8 +39,7 @@ static bool is_movable_state(void *arg, uint32_t state)
 static void move_state(void *arg, uint32_t from, uint32_t to)
 {
     struct pools *p = arg;
-    char *base = state_pool_base(p->states);
-    memcpy(base + to * p->state_bytes, base + from * p->state_bytes, p->state_bytes);
+    state_pool_copy(p->states, from, to);
     p->pending[to] = p->pending[from];
     prefix_index_move_snapshot(p->index, from, to);
     p->moves++;
@@ -254,10 +251,10 @@ void pools_arrived(void *arg, const struct tier_arrival *a, uint32_t block)
 {
     struct pools *p = arg;
     if (a->kind == TIER_PAGE) {
-        memcpy(page_pool_base(p->pages) + block * p->page_bytes, a->bytes, p->page_bytes);
+        page_pool_put(p->pages, block, 0, p->page_bytes, a->bytes);
         return;
     }
-    memcpy(state_pool_base(p->states) + block * p->state_bytes, a->bytes, p->state_bytes);
+    state_pool_put(p->states, block, 0, p->state_bytes, a->bytes);
     p->pending[block] = a->pending;
 }
 

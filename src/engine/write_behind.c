@@ -42,7 +42,7 @@ static int hand_in(struct engine *en, const struct prefix_key *key, enum tier_ki
 {
     const struct pools *p = &en->pools;
     size_t bytes = kind == TIER_PAGE ? p->page_bytes : p->state_bytes;
-    const char *base = kind == TIER_PAGE ? page_pool_base(p->pages) : state_pool_base(p->states);
+    const char *base = dev_host(kind == TIER_PAGE ? page_pool_base(p->pages) : state_pool_base(p->states));
     struct tier_write w;
     int r = en->tier.write_begin(en->tier.arg, key, kind, last, &w);
     if (r < 0)

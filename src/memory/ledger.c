@@ -5,6 +5,7 @@
  * levels. */
 #include "memory/ledger.h"
 
+#include "memory/domain.h"
 #include "memory/ledger_state.h"
 
 #include "base/check.h"
@@ -124,6 +125,12 @@ void ledger_free(struct ledger *l)
 struct account *ledger_root(struct ledger *l)
 {
     return &l->root;
+}
+
+const struct domain *account_domain(const struct account *a)
+{
+    ASSERT(a);
+    return domain_machine();
 }
 
 void ledger_set_faults(struct ledger *l, const struct ledger_faults *f)

@@ -29,6 +29,7 @@ const char *account_class_name(enum account_class c);
 
 struct ledger;
 struct account;
+struct domain;
 
 #define ACCOUNT_NO_LIMIT UINT64_MAX
 #define ACCOUNT_NAME_MAX 64
@@ -38,6 +39,8 @@ int ledger_create(uint64_t limit_bytes, struct ledger **ret);
 /* Asserts that nothing is reserved and only the root is open. NULL is fine. */
 void ledger_free(struct ledger *l);
 struct account *ledger_root(struct ledger *l);
+/* The memory that the account's bytes are of. Constant. */
+const struct domain *account_domain(const struct account *a);
 
 /* For tests: called before each reservation, on its thread; nonzero refuses it, as a limit would. */
 struct ledger_faults {

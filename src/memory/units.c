@@ -1,21 +1,17 @@
-/* units.c - a flag per unit over base/pages.
- *
- * The range has 2 MiB more than requested, so that its base can be aligned for huge pages. */
+/* units.c - a flag per unit over a range of a domain. */
 #include "memory/units.h"
 
 #include "base/check.h"
-#include "base/pages.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 struct units {
+    const struct domain *domain;
     struct account *account;
     size_t unit_bytes;
     uint32_t units_max, committed;
-    char *map, *base; /* map: what mmap gave; base: its first aligned byte */
-    size_t map_bytes;
+    dev_ptr base;
     bool is_committed[];
 };
 
@@ -26,39 +22,39 @@ void units_set_faults(const struct units_faults *f)
     faults = f ? *f : (struct units_faults){0};
 }
 
-static int create(struct account *account, uint32_t units_max, size_t unit_bytes, struct units **ret)
+static int create(const struct domain *domain, struct account *account, uint32_t units_max, size_t unit_bytes,
+                  struct units **ret)
 {
-    ASSERT(UNIT_BYTES % unit_bytes == 0 && unit_bytes % 4096 == 0);
+    ASSERT(UNIT_BYTES % unit_bytes == 0 && unit_bytes % UNIT_SMALL_BYTES == 0);
+    ASSERT(account_domain(account) == domain);
     if (units_max == 0)
         return -EINVAL;
     struct units *u = calloc(1, sizeof(*u) + units_max * sizeof(u->is_committed[0]));
     if (!u)
         return -ENOMEM;
+    u->domain = domain;
     u->account = account;
     u->units_max = units_max;
     u->unit_bytes = unit_bytes;
-    u->map_bytes = units_max * unit_bytes + UNIT_BYTES;
-    u->map = mmap(NULL, u->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (u->map == MAP_FAILED) {
+    int r = domain_reserve(domain, (uint64_t)units_max * unit_bytes, unit_bytes < UNIT_BYTES, &u->base);
+    if (r < 0) {
         free(u);
-        return -ENOMEM;
+        return r;
     }
-    u->base = (char *)ROUND_UP((uintptr_t)u->map, UNIT_BYTES);
-    ASSERT(u->base + units_max * unit_bytes <= u->map + u->map_bytes);
-    /* Advice: a kernel without huge pages serves small ones. */
-    (void)madvise(u->base, units_max * unit_bytes, unit_bytes < UNIT_BYTES ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+    ASSERT(u->base.at % UNIT_BYTES == 0 && !dev_is_null(u->base));
     *ret = u;
     return 0;
 }
 
-int units_create(struct account *account, uint32_t units_max, struct units **ret)
+int units_create(const struct domain *domain, struct account *account, uint32_t units_max, struct units **ret)
 {
-    return create(account, units_max, UNIT_BYTES, ret);
+    return create(domain, account, units_max, UNIT_BYTES, ret);
 }
 
-int units_create_small(struct account *account, uint32_t units_max, struct units **ret)
+int units_create_small(const struct domain *domain, struct account *account, uint32_t units_max,
+                       struct units **ret)
 {
-    return create(account, units_max, UNIT_SMALL_BYTES, ret);
+    return create(domain, account, units_max, UNIT_SMALL_BYTES, ret);
 }
 
 int units_free(struct units *u)
@@ -71,8 +67,8 @@ int units_free(struct units *u)
         failed = failed ? failed : r;
     }
     ASSERT(failed < 0 || u->committed == 0);
-    if (failed == 0 && munmap(u->map, u->map_bytes) < 0)
-        failed = -errno;
+    if (failed == 0)
+        failed = domain_release(u->domain, u->base, (uint64_t)u->units_max * u->unit_bytes);
     if (failed == 0)
         free(u);
     return failed;
@@ -90,14 +86,20 @@ void units_abandon(struct units *u)
 
 void units_charge_to(struct units *u, struct account *account)
 {
+    ASSERT(account_domain(account) == u->domain);
     account_move(u->account, account, (uint64_t)u->committed * u->unit_bytes);
     u->account = account;
     ASSERT(account_numbers(account).used >= (uint64_t)u->committed * u->unit_bytes);
 }
 
-char *units_base(const struct units *u)
+dev_ptr units_base(const struct units *u)
 {
     return u->base;
+}
+
+const struct domain *units_domain(const struct units *u)
+{
+    return u->domain;
 }
 
 uint32_t units_max(const struct units *u)
@@ -116,9 +118,21 @@ bool unit_is_committed(const struct units *u, uint32_t index)
     return u->is_committed[index];
 }
 
-static char *unit_start(const struct units *u, uint32_t index)
+static dev_ptr unit_start(const struct units *u, uint32_t index)
 {
-    return u->base + index * u->unit_bytes;
+    return dev_add(u->base, (uint64_t)index * u->unit_bytes);
+}
+
+/* Commits the unit's bytes. 0, or -ENOMEM and they are not committed. */
+static int fill(const struct units *u, uint32_t index)
+{
+    dev_ptr at = unit_start(u, index);
+    int r = domain_open(u->domain, at, u->unit_bytes);
+    if (r == 0)
+        r = domain_populate(u->domain, at, u->unit_bytes);
+    if (r < 0)
+        (void)domain_decommit(u->domain, at, u->unit_bytes);
+    return r;
 }
 
 int unit_commit(struct units *u, uint32_t index)
@@ -129,7 +143,7 @@ int unit_commit(struct units *u, uint32_t index)
     int r = account_reserve(u->account, u->unit_bytes);
     if (r < 0)
         return r;
-    r = pages_commit(unit_start(u, index), u->unit_bytes);
+    r = fill(u, index);
     if (r < 0) {
         account_release(u->account, u->unit_bytes);
         return r;
@@ -152,8 +166,9 @@ struct populating {
 static void populate_one(void *arg, uint32_t i)
 {
     struct populating *p = arg;
+    const struct units *u = p->units;
     ASSERT(i < UNITS_AT_ONCE);
-    p->failed[i] = pages_populate(unit_start(p->units, p->indices[i]), p->units->unit_bytes) < 0;
+    p->failed[i] = domain_populate(u->domain, unit_start(u, p->indices[i]), u->unit_bytes) < 0;
 }
 
 /* Charges units and makes them accessible; returns how many of them. */
@@ -163,7 +178,8 @@ static uint32_t open_many(struct units *u, const uint32_t *indices, uint32_t cou
         ASSERT(indices[i] < u->units_max && !u->is_committed[indices[i]]);
         if (account_reserve(u->account, u->unit_bytes) < 0)
             return i;
-        if (pages_open(unit_start(u, indices[i]), u->unit_bytes) < 0) {
+        if (domain_open(u->domain, unit_start(u, indices[i]), u->unit_bytes) < 0) {
+            (void)domain_decommit(u->domain, unit_start(u, indices[i]), u->unit_bytes);
             account_release(u->account, u->unit_bytes);
             return i;
         }
@@ -176,7 +192,7 @@ static void close_many(struct units *u, const uint32_t *indices, uint32_t from, 
 {
     for (uint32_t i = from; i < to; i++) {
         ASSERT(!u->is_committed[indices[i]]);
-        (void)pages_decommit(unit_start(u, indices[i]), u->unit_bytes);
+        (void)domain_decommit(u->domain, unit_start(u, indices[i]), u->unit_bytes);
         account_release(u->account, u->unit_bytes);
     }
 }
@@ -207,7 +223,7 @@ int unit_decommit(struct units *u, uint32_t index)
         return 0;
     int r = faults.decommit ? faults.decommit(faults.arg) : 0;
     if (r == 0)
-        r = pages_decommit(unit_start(u, index), u->unit_bytes);
+        r = domain_decommit(u->domain, unit_start(u, index), u->unit_bytes);
     if (r < 0)
         return r;
     ASSERT(u->committed > 0);

@@ -8,29 +8,29 @@
 #ifndef PLATEAU_MEMORY_UNITS_H
 #define PLATEAU_MEMORY_UNITS_H
 
-#include "memory/ledger.h"
-
-#define UNIT_BYTES       ((size_t)2 << 20)
-#define UNIT_SMALL_BYTES ((size_t)128 << 10)
+#include "memory/domain.h"
 
 struct units;
 
-/* An address range of `units_max` units; commits are charged to `account`. Nothing is committed yet. 0,
- * -EINVAL, -ENOMEM. */
-int units_create(struct account *account, uint32_t units_max, struct units **ret);
+/* An address range of `units_max` units of `domain`; commits are charged to `account`, which is of that
+ * domain. Nothing is committed yet. 0, -EINVAL, -ENOMEM. */
+int units_create(const struct domain *domain, struct account *account, uint32_t units_max,
+                 struct units **ret);
 /* The same in units of UNIT_SMALL_BYTES. */
-int units_create_small(struct account *account, uint32_t units_max, struct units **ret);
+int units_create_small(const struct domain *domain, struct account *account, uint32_t units_max,
+                       struct units **ret);
 /* Decommits everything. 0; NULL is fine. Or the system's error: `u` is still valid with the ranges that the
  * system refused, and can be freed again. */
 int units_free(struct units *u);
 /* As units_free() for the account, but the address range stays mapped until the process ends. NULL is
  * fine. */
 void units_abandon(struct units *u);
-/* `account` pays from now on; the bytes move there whatever its limit. */
+/* `account`, of the same domain, pays from now on; the bytes move there whatever its limit. */
 void units_charge_to(struct units *u, struct account *account);
 
 /* First byte of the range, 2 MiB aligned; constant. */
-char *units_base(const struct units *u);
+dev_ptr units_base(const struct units *u);
+const struct domain *units_domain(const struct units *u);
 uint32_t units_max(const struct units *u);
 uint32_t units_committed(const struct units *u);
 bool unit_is_committed(const struct units *u, uint32_t index);

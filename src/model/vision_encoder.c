@@ -199,7 +199,8 @@ static int open_memory(struct vision_encoder *e, struct account *parent)
     if (r < 0)
         return r;
     account_set_planned(e->account, bytes);
-    return units_create_small(e->account, (uint32_t)(bytes / UNIT_SMALL_BYTES), &e->units);
+    return units_create_small(account_domain(e->account), e->account, (uint32_t)(bytes / UNIT_SMALL_BYTES),
+                              &e->units);
 }
 
 int vision_encoder_init(struct vision_encoder *e, const struct config *c, const struct vision_weights *t,
@@ -411,7 +412,7 @@ int vision_encoder_begin(struct vision_encoder *e, const struct model_image *p)
     ASSERT(!e->busy && p->width > 0 && p->height > 0 && p->width % cell == 0 && p->height % cell == 0 &&
            (uint64_t)p->width * p->height <= s->pixels_max);
     struct vision_encoder_arrays a;
-    const dev_ptr base = {(uintptr_t)units_base(e->units)};
+    const dev_ptr base = units_base(e->units);
     uint64_t patches = (uint64_t)rows * columns;
     uint64_t own_at = lay_out(e->config, &e->shape, base, patches, &a);
     int r = commit(e, own_at + cpu_encode_bytes(&e->shape, patches, MAX_OF(rows, columns)));

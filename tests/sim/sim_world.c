@@ -16,12 +16,12 @@ bool chance(struct world *w, double p)
 struct stamp *page_stamp(const struct world *w, uint32_t group, uint32_t page)
 {
     const struct page_group *g = &w->opts.groups[group];
-    return (struct stamp *)(page_pool_base(g->pages) + page * g->page_bytes);
+    return (struct stamp *)(dev_host(page_pool_base(g->pages)) + page * g->page_bytes);
 }
 
 struct stamp *state_stamp(const struct world *w, uint32_t state)
 {
-    return (struct stamp *)(state_pool_base(w->opts.states) + state * w->state_bytes);
+    return (struct stamp *)(dev_host(state_pool_base(w->opts.states)) + state * w->state_bytes);
 }
 
 /* ---- callbacks of the pools ---- */

@@ -26,7 +26,7 @@ struct fixture {
 
 static uint32_t *name_in(struct fixture *f, uint32_t page)
 {
-    return (uint32_t *)(void *)(page_pool_base(f->pool) + page * f->page_bytes);
+    return (uint32_t *)(void *)(dev_host(page_pool_base(f->pool)) + page * f->page_bytes);
 }
 
 static void on_evict(void *arg, uint32_t page)

@@ -104,7 +104,7 @@ TEST(pages_that_are_about_to_be_taken_are_committed_at_once)
     page_pool_check(f.pool);
     for (uint32_t i = 0; i < 10; i++) {
         assert_int_equal(take(&f), i);
-        memset(page_pool_base(f.pool) + i * (UNIT_BYTES * 3 / 2), 7, UNIT_BYTES * 3 / 2);
+        memset(dev_host(page_pool_base(f.pool)) + i * (UNIT_BYTES * 3 / 2), 7, UNIT_BYTES * 3 / 2);
     }
     assert_int_equal(committed(&f), 15 * UNIT_BYTES);
     /* Ready pages need no commit, nor does one page need a crew. */
@@ -173,10 +173,10 @@ TEST(units_are_committed_as_pages_need_them)
     struct fixture f;
     open_pool(&f, 8, UNIT_BYTES / 2 + 64);
     assert_int_equal(committed(&f), 0);
-    memset(page_pool_base(f.pool) + take(&f) * (UNIT_BYTES / 2 + 64), 1, UNIT_BYTES / 2 + 64);
+    memset(dev_host(page_pool_base(f.pool)) + take(&f) * (UNIT_BYTES / 2 + 64), 1, UNIT_BYTES / 2 + 64);
     assert_int_equal(committed(&f), UNIT_BYTES);
     /* The second page reaches 128 bytes into the second unit. */
-    memset(page_pool_base(f.pool) + take(&f) * (UNIT_BYTES / 2 + 64), 1, UNIT_BYTES / 2 + 64);
+    memset(dev_host(page_pool_base(f.pool)) + take(&f) * (UNIT_BYTES / 2 + 64), 1, UNIT_BYTES / 2 + 64);
     assert_int_equal(committed(&f), 2 * UNIT_BYTES);
     take(&f);
     assert_int_equal(committed(&f), 2 * UNIT_BYTES);

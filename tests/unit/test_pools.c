@@ -159,8 +159,8 @@ TEST(an_arrival_fills_its_block)
 {
     struct scene s;
     uint32_t page, state;
-    char *bytes = malloc(UNIT_BYTES);
-    assert_non_null(bytes);
+    char *bytes = malloc(UNIT_BYTES), *back = malloc(UNIT_BYTES);
+    assert_true(bytes && back);
     memset(bytes, 7, UNIT_BYTES);
     scene_open(&s);
     assert_int_equal(page_pool_take(s.pools.pages, &page), 0);
@@ -168,14 +168,17 @@ TEST(an_arrival_fills_its_block)
     s.pools.pending[state] = 5;
     struct tier_arrival a = {.kind = TIER_PAGE, .bytes = bytes};
     pools_arrived(&s.pools, &a, page);
-    assert_memory_equal(page_pool_base(s.pools.pages) + page * UNIT_BYTES, bytes, UNIT_BYTES);
+    assert_int_equal(page_pool_get(s.pools.pages, page, 0, UNIT_BYTES, back), 0);
+    assert_memory_equal(back, bytes, UNIT_BYTES);
     a = (struct tier_arrival){.kind = TIER_SNAPSHOT, .bytes = bytes, .pending = 3};
     pools_arrived(&s.pools, &a, state);
-    assert_memory_equal(state_pool_base(s.pools.states) + state * UNIT_BYTES, bytes, UNIT_BYTES);
+    assert_int_equal(state_pool_get(s.pools.states, state, 0, UNIT_BYTES, back), 0);
+    assert_memory_equal(back, bytes, UNIT_BYTES);
     assert_int_equal(pools_pending(&s.pools, state), 3);
     page_pool_unref(s.pools.pages, page);
     state_pool_give(s.pools.states, state);
     free(bytes);
+    free(back);
     scene_close(&s);
 }
 

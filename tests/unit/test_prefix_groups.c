@@ -29,7 +29,7 @@ struct fixture {
 
 static void *page_at(const struct fixture *f, uint32_t group, uint32_t page)
 {
-    return page_pool_base(f->groups[group].pages) + (size_t)page * f->groups[group].page_bytes;
+    return dev_host(page_pool_base(f->groups[group].pages)) + (size_t)page * f->groups[group].page_bytes;
 }
 
 static void on_evict(void *arg, uint32_t page)

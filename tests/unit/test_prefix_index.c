@@ -107,7 +107,7 @@ static bool compute(struct fixture *f, struct row *r)
     uint32_t page;
     if (page_pool_take(f->pages, &page) < 0)
         return false;
-    memcpy(page_pool_base(f->pages) + (size_t)page * PAGE_BYTES, &r->keys[r->page_count],
+    memcpy(dev_host(page_pool_base(f->pages)) + (size_t)page * PAGE_BYTES, &r->keys[r->page_count],
            sizeof(struct prefix_key));
     r->node = prefix_index_add(f->index, r->node, &r->keys[r->page_count], &page);
     r->table[r->page_count] = page;
@@ -123,7 +123,7 @@ static bool snapshot(struct fixture *f, struct row *r)
         got = state_pool_take(f->states, &state);
     if (got < 0)
         return false;
-    memcpy(state_pool_base(f->states) + (size_t)state * STATE_BYTES, &r->keys[r->page_count - 1],
+    memcpy(dev_host(state_pool_base(f->states)) + (size_t)state * STATE_BYTES, &r->keys[r->page_count - 1],
            sizeof(struct prefix_key));
     if (!prefix_index_snapshot(f->index, r->node, state))
         state_pool_give(f->states, state);
@@ -323,11 +323,11 @@ TEST(clearing_leaves_what_is_in_use)
 static void check_hit(struct fixture *f, const struct row *r, const struct prefix_hit *hit)
 {
     for (uint32_t i = 0; i < hit->pages; i++)
-        assert_memory_equal(page_pool_base(f->pages) + (size_t)r->table[i] * PAGE_BYTES, &r->keys[i],
-                            sizeof(struct prefix_key));
+        assert_memory_equal(dev_host(page_pool_base(f->pages)) + (size_t)r->table[i] * PAGE_BYTES,
+                            &r->keys[i], sizeof(struct prefix_key));
     assert_int_equal(hit->state == NONE, !f->states || hit->pages == 0);
     if (hit->state != NONE)
-        assert_memory_equal(state_pool_base(f->states) + (size_t)hit->state * STATE_BYTES,
+        assert_memory_equal(dev_host(state_pool_base(f->states)) + (size_t)hit->state * STATE_BYTES,
                             &r->keys[hit->pages - 1], sizeof(struct prefix_key));
 }
 

@@ -37,7 +37,7 @@ TEST(states_are_committed_one_by_one_and_trimmed)
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(state_pool_take(p, &s[i]), 0);
         assert_int_equal(s[i], i);
-        memset(state_pool_base(p) + s[i] * STATE_BYTES, 1, STATE_BYTES);
+        memset(dev_host(state_pool_base(p)) + s[i] * STATE_BYTES, 1, STATE_BYTES);
         state_pool_check(p);
     }
     assert_int_equal(account_numbers(account).used, 5 * UNIT_BYTES);
@@ -89,3 +89,23 @@ TEST(a_state_is_given_back_once)
 }
 
 TEST_MAIN()
+
+TEST(bytes_are_copied_within_a_state_and_between_states)
+{
+    struct state_pool *p = open_pool(3, ACCOUNT_NO_LIMIT);
+    uint32_t s[2];
+    char host[3] = {0};
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(state_pool_take(p, &s[i]), 0);
+    state_pool_put(p, s[0], STATE_BYTES - 3, 3, "abc");
+    state_pool_copy(p, s[0], s[1]);
+    assert_int_equal(state_pool_get(p, s[1], STATE_BYTES - 2, 2, host), 0);
+    assert_string_equal(host, "bc");
+    assert_int_equal(state_pool_get(p, s[1], STATE_BYTES - 4, 1, host), 0);
+    assert_int_equal(host[0], 0);
+    assert_stops(state_pool_get(p, s[1], STATE_BYTES - 2, 3, host));
+    assert_stops(state_pool_put(p, 2, 0, 1, host));
+    state_pool_give(p, s[0]);
+    state_pool_give(p, s[1]);
+    close_pool(p);
+}

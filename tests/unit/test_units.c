@@ -18,7 +18,7 @@ static uint64_t rss_anon(void)
 static struct units *units_of(struct account *a, uint32_t units_max)
 {
     struct units *u = NULL;
-    assert_int_equal(units_create(a, units_max, &u), 0);
+    assert_int_equal(units_create(domain_machine(), a, units_max, &u), 0);
     return u;
 }
 
@@ -54,17 +54,17 @@ TEST(a_small_unit_is_as_large_as_it_says)
     struct account *a = test_account(ACCOUNT_NO_LIMIT);
     struct units *u = NULL;
     uint64_t before = rss_anon();
-    assert_int_equal(units_create_small(a, 256, &u), 0);
+    assert_int_equal(units_create_small(domain_machine(), a, 256, &u), 0);
     for (uint32_t i = 0; i < 256; i++)
         assert_int_equal(unit_commit(u, i), 0);
-    memset(units_base(u), 1, 256 * UNIT_SMALL_BYTES);
+    memset(dev_host(units_base(u)), 1, 256 * UNIT_SMALL_BYTES);
     expect_change(before, rss_anon(), 256 * (int64_t)UNIT_SMALL_BYTES);
     for (uint32_t i = 1; i < 256; i++)
         unit_decommit(u, i);
     /* Not a huge page of which one part is in use. */
     expect_change(before, rss_anon(), (int64_t)UNIT_SMALL_BYTES);
     assert_int_equal(account_numbers(a).used, UNIT_SMALL_BYTES);
-    assert_int_equal(units_base(u)[UNIT_SMALL_BYTES - 1], 1);
+    assert_int_equal(dev_host(units_base(u))[UNIT_SMALL_BYTES - 1], 1);
     units_free(u);
     expect_change(before, rss_anon(), 0);
     assert_int_equal(account_numbers(a).reserved, 0);
@@ -77,7 +77,7 @@ TEST(a_range_costs_address_space_only)
     struct units *u = units_of(a, 4096);
     expect_change(before, rss_anon(), 0);
     assert_int_equal(account_numbers(a).reserved, 0);
-    assert_int_equal((uintptr_t)units_base(u) % UNIT_BYTES, 0);
+    assert_int_equal((uintptr_t)dev_host(units_base(u)) % UNIT_BYTES, 0);
     assert_int_equal(units_max(u), 4096);
     assert_int_equal(units_committed(u), 0);
     units_free(u);
@@ -106,7 +106,7 @@ TEST(a_unit_comes_back_zeroed)
 {
     struct units *u = units_of(test_account(ACCOUNT_NO_LIMIT), 2);
     assert_int_equal(unit_commit(u, 1), 0);
-    char *p = units_base(u) + UNIT_BYTES;
+    char *p = dev_host(units_base(u)) + UNIT_BYTES;
     memset(p, 0xAB, UNIT_BYTES);
     unit_decommit(u, 1);
     assert_int_equal(unit_commit(u, 1), 0);
@@ -118,7 +118,7 @@ TEST(a_unit_comes_back_zeroed)
 TEST(a_pool_without_units_is_refused)
 {
     struct units *u = NULL;
-    assert_int_equal(units_create(test_account(1), 0, &u), -EINVAL);
+    assert_int_equal(units_create(domain_machine(), test_account(1), 0, &u), -EINVAL);
     assert_null(u);
 }
 

@@ -1,0 +1,38 @@
+/* dev.h - an address in the memory of a domain.
+ *
+ * Code above the compute contract keeps it, adds offsets to it and hands it on; only the domain's copies and
+ * its backend follow it. In the machine's memory it is the address of plain memory. */
+#ifndef PLATEAU_MEMORY_DEV_H
+#define PLATEAU_MEMORY_DEV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+    uint64_t at; /* 0: nothing */
+} dev_ptr;
+
+#define DEV_NULL ((dev_ptr){0})
+
+static inline bool dev_is_null(dev_ptr p)
+{
+    return p.at == 0;
+}
+
+static inline dev_ptr dev_add(dev_ptr p, uint64_t bytes)
+{
+    return (dev_ptr){p.at + bytes};
+}
+
+/* Of an address in the machine's memory, for what runs on the CPU; and back. */
+static inline char *dev_host(dev_ptr p)
+{
+    return (char *)(uintptr_t)p.at;
+}
+
+static inline dev_ptr dev_of_host(const void *p)
+{
+    return (dev_ptr){(uintptr_t)p};
+}
+
+#endif
