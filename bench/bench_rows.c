@@ -93,8 +93,11 @@ void bench_rows_free(struct bench_rows *b)
 
 static void forward(struct bench_rows *b, uint32_t count)
 {
-    struct model_step step = {
-        .seqs = b->rows, .seq_count = count, .pages = b->pages, .states = b->states, .logits = b->logits};
+    struct model_step step = {.seqs = b->rows,
+                              .seq_count = count,
+                              .pages = dev_of_host(b->pages),
+                              .states = dev_of_host(b->states),
+                              .logits = b->logits};
     int r = model_forward(b->opts.model, &step);
     ASSERT(r == 0);
 }
@@ -189,7 +192,10 @@ void bench_rows_draft(struct bench_rows *b, uint32_t count, uint32_t ahead)
                                                 .pending = b->pending[r],
                                                 .count = ahead,
                                                 .drafts = row_tokens(b, r) + 1};
-    struct model_draft d = {.seqs = b->drafts, .seq_count = count, .pages = b->pages, .states = b->states};
+    struct model_draft d = {.seqs = b->drafts,
+                            .seq_count = count,
+                            .pages = dev_of_host(b->pages),
+                            .states = dev_of_host(b->states)};
     int r = model_draft(b->opts.model, &d);
     ASSERT(r == 0);
 }

@@ -92,8 +92,8 @@ static int compute(struct engine *en, const struct sched_plan *plan, uint64_t *d
     struct model_step step = {
         .seqs = en->seqs,
         .seq_count = plan->seq_count,
-        .pages = dev_host(page_pool_base(en->pools.pages)),
-        .states = en->pools.states ? dev_host(state_pool_base(en->pools.states)) : NULL,
+        .pages = en->pools.page_base,
+        .states = en->pools.state_base,
         .logits = en->logits,
         /* A step of one sequence may stop between two layers; with more, the other sequences need it. */
         .cancel = plan->seq_count == 1 ? stream_closed_flag(job_of(plan->seqs[0].seq)->stream) : NULL,

@@ -197,6 +197,10 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
     r = page_pool_create(a, &pages, &p->pages);
     if (r == 0 && opts->state_bytes > 0)
         r = create_states(a, &states, p);
+    if (r < 0)
+        return r;
+    p->page_base = page_pool_base(p->pages);
+    p->state_base = p->states ? state_pool_base(p->states) : DEV_NULL;
     struct prefix_index_opts index = {.groups = {{.pages = p->pages, .page_bytes = opts->page_bytes}},
                                       .group_count = 1,
                                       .states = p->states,
@@ -206,7 +210,7 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
                                       .allow_arg = p,
                                       .evicting = opts->evicting,
                                       .arg = opts->arg};
-    return r == 0 && opts->prefix_cache_max ? prefix_index_create(a, &index, &p->index) : r;
+    return opts->prefix_cache_max ? prefix_index_create(a, &index, &p->index) : 0;
 }
 
 /* Ranges that the system did not take back belong to the holder from now on, with their bytes. */
@@ -256,6 +260,18 @@ void pools_arrived(void *arg, const struct tier_arrival *a, uint32_t block)
     }
     state_pool_put(p->states, block, 0, p->state_bytes, a->bytes);
     p->pending[block] = a->pending;
+}
+
+size_t pools_block_bytes(const struct pools *p, enum tier_kind kind)
+{
+    return kind == TIER_PAGE ? p->page_bytes : p->state_bytes;
+}
+
+int pools_get(const struct pools *p, enum tier_kind kind, uint32_t block, uint64_t offset, uint64_t bytes,
+              void *host)
+{
+    return kind == TIER_PAGE ? page_pool_get(p->pages, block, offset, bytes, host)
+                             : state_pool_get(p->states, block, offset, bytes, host);
 }
 
 /* ---- accounts ---- */

@@ -19,6 +19,7 @@ struct pools {
     struct state_pool *states;  /* NULL without recurrent layers */
     struct prefix_index *index; /* NULL: nothing is reused */
     size_t page_bytes, state_bytes;
+    dev_ptr page_base, state_base; /* of the pools, for the model; null without states */
     /* [states_max]: of the tokens that a state keeps pending, how many were accepted (model_seq.pending).
      * It belongs to the state, and moves and is stored with it. NULL without states. */
     uint32_t *pending;
@@ -68,6 +69,11 @@ static inline uint32_t pools_pending(const struct pools *p, uint32_t state)
 }
 /* For sched_opts.arrived; arg is the pools. */
 void pools_arrived(void *arg, const struct tier_arrival *a, uint32_t block);
+
+size_t pools_block_bytes(const struct pools *p, enum tier_kind kind);
+/* Copies [offset, offset + bytes) of a page or a state to host memory. 0 or -EIO. */
+int pools_get(const struct pools *p, enum tier_kind kind, uint32_t block, uint64_t offset, uint64_t bytes,
+              void *host);
 
 /* Moves bytes between the accounts as the blocks are used now. Never fails: the sum is unchanged. */
 void pools_settle(struct pools *p);

@@ -527,7 +527,7 @@ static void check_rows(const struct model *m, const struct model_step *in)
 {
     for (uint32_t r = 0; r < in->seq_count; r++) {
         const struct model_seq *seq = &in->seqs[r];
-        ASSERT(m->config.linear_count == 0 || (in->states && seq->state_out != NONE));
+        ASSERT(m->config.linear_count == 0 || (!dev_is_null(in->states) && seq->state_out != NONE));
         for (uint32_t i = 0; i < seq->token_count; i++)
             ASSERT(seq->tokens[i] < m->config.vocab);
     }

@@ -140,8 +140,8 @@ struct model_seq {
 struct model_step {
     const struct model_seq *seqs;
     uint32_t seq_count;
-    char *pages;                   /* base of the page pool: page p at pages + p * page_bytes */
-    char *states;                  /* base of the state pool; NULL without states */
+    dev_ptr pages;                 /* base of the page pool: page p at pages + p * page_bytes */
+    dev_ptr states;                /* base of the state pool; null without states */
     float *logits;                 /* [logit rows][vocab]: of sequence 0 first */
     atomic_bool *cancel;           /* read between layers; may be NULL */
     atomic_bool *stop;             /* likewise */
@@ -168,7 +168,7 @@ struct model_draft_seq {
 struct model_draft {
     const struct model_draft_seq *seqs; /* seq_count <= seqs_max */
     uint32_t seq_count;
-    char *pages, *states;      /* as in model_step */
+    dev_ptr pages, states;     /* as in model_step */
     const uint64_t *valid_ids; /* bit per id that may be drafted; NULL: all */
     atomic_bool *stop;         /* as in model_step */
 };

@@ -125,7 +125,7 @@ static void take_drafts(const struct step *s, const struct model_draft *d, uint3
 
 static void check_draft(const struct step *s, const struct model_draft *d)
 {
-    ASSERT(d->seq_count <= s->seqs_max && d->states);
+    ASSERT(d->seq_count <= s->seqs_max && !dev_is_null(d->states));
     for (uint32_t i = 0; i < d->seq_count; i++) {
         const struct model_draft_seq *r = &d->seqs[i];
         ASSERT(r->position > 0 && r->token < s->config->vocab);

@@ -195,8 +195,8 @@ void step_begin(struct step *s, const struct model_step *in)
                               .features = s->features,
                               .logit_columns = s->logit_columns,
                               .hidden_columns = s->hidden_columns,
-                              .pages = {(uintptr_t)in->pages},
-                              .states = {(uintptr_t)in->states},
+                              .pages = in->pages,
+                              .states = in->states,
                               .logits = in->logits};
     for (uint32_t i = 0; i < in->seq_count; i++)
         add_seq(s, &in->seqs[i]);

@@ -85,8 +85,11 @@ static char *state_at(const struct pending_test *h, uint32_t state)
 
 static void forward(struct pending_test *h, const struct model_seq *rows, uint32_t count)
 {
-    struct model_step step = {
-        .seqs = rows, .seq_count = count, .pages = h->pages, .states = h->states, .logits = h->logits};
+    struct model_step step = {.seqs = rows,
+                              .seq_count = count,
+                              .pages = dev_of_host(h->pages),
+                              .states = dev_of_host(h->states),
+                              .logits = h->logits};
     device_turn_begin(h->opts.device);
     assert_int_equal(model_forward(h->model, &step), 0);
     device_turn_end(h->opts.device);
@@ -100,7 +103,8 @@ static uint64_t hash_logits(const struct pending_test *h, uint32_t row)
 
 static void draft(struct pending_test *h, struct model_draft_seq *rows, uint32_t count)
 {
-    struct model_draft d = {.seqs = rows, .seq_count = count, .pages = h->pages, .states = h->states};
+    struct model_draft d = {
+        .seqs = rows, .seq_count = count, .pages = dev_of_host(h->pages), .states = dev_of_host(h->states)};
     device_turn_begin(h->opts.device);
     assert_int_equal(model_draft(h->model, &d), 0);
     device_turn_end(h->opts.device);

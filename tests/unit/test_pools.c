@@ -168,11 +168,11 @@ TEST(an_arrival_fills_its_block)
     s.pools.pending[state] = 5;
     struct tier_arrival a = {.kind = TIER_PAGE, .bytes = bytes};
     pools_arrived(&s.pools, &a, page);
-    assert_int_equal(page_pool_get(s.pools.pages, page, 0, UNIT_BYTES, back), 0);
+    assert_int_equal(pools_get(&s.pools, TIER_PAGE, page, 0, UNIT_BYTES, back), 0);
     assert_memory_equal(back, bytes, UNIT_BYTES);
     a = (struct tier_arrival){.kind = TIER_SNAPSHOT, .bytes = bytes, .pending = 3};
     pools_arrived(&s.pools, &a, state);
-    assert_int_equal(state_pool_get(s.pools.states, state, 0, UNIT_BYTES, back), 0);
+    assert_int_equal(pools_get(&s.pools, TIER_SNAPSHOT, state, 0, UNIT_BYTES, back), 0);
     assert_memory_equal(back, bytes, UNIT_BYTES);
     assert_int_equal(pools_pending(&s.pools, state), 3);
     page_pool_unref(s.pools.pages, page);

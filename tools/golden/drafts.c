@@ -67,8 +67,11 @@ static int forward(struct row *r, const uint32_t *tokens, uint32_t position, uin
                             .pending = r->pending,
                             .logits_from = count - logits,
                             .keep_pending = hold};
-    struct model_step step = {
-        .seqs = &row, .seq_count = 1, .pages = r->page_bytes, .states = r->states, .logits = r->logits};
+    struct model_step step = {.seqs = &row,
+                              .seq_count = 1,
+                              .pages = dev_of_host(r->page_bytes),
+                              .states = dev_of_host(r->states),
+                              .logits = r->logits};
     r->started = true;
     r->pending = 0;
     return model_forward(r->model, &step);
@@ -95,7 +98,8 @@ static int draft(struct row *r, uint32_t token, uint32_t position, uint32_t coun
                                   .count = count,
                                   .drafts = ids,
                                   .logits = logits};
-    struct model_draft d = {.seqs = &row, .seq_count = 1, .pages = r->page_bytes, .states = r->states};
+    struct model_draft d = {
+        .seqs = &row, .seq_count = 1, .pages = dev_of_host(r->page_bytes), .states = dev_of_host(r->states)};
     return model_draft(r->model, &d);
 }
 
