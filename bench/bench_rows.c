@@ -15,6 +15,7 @@ struct bench_rows {
     char *pages, *states;
     float *logits;
     uint32_t *tables, *prompt, *tokens, *positions; /* tokens: [rows][1 + drafts_max] */
+    uint32_t *pending;                              /* [rows]: of each one's state */
     struct model_seq *rows;
     struct model_draft_seq *drafts;
 };
@@ -57,10 +58,11 @@ int bench_rows_create(const struct bench_rows_opts *o, struct bench_rows **ret)
     b->prompt = calloc(o->prompt, sizeof(b->prompt[0]));
     b->tokens = calloc((size_t)o->rows * (1 + o->drafts_max), sizeof(b->tokens[0]));
     b->positions = calloc(o->rows, sizeof(b->positions[0]));
+    b->pending = calloc(o->rows, sizeof(b->pending[0]));
     b->rows = calloc(o->rows, sizeof(b->rows[0]));
     b->drafts = calloc(o->rows, sizeof(b->drafts[0]));
     if (!b->pages || !b->states || !b->logits || !b->tables || !b->prompt || !b->tokens || !b->positions ||
-        !b->rows || !b->drafts) {
+        !b->pending || !b->rows || !b->drafts) {
         bench_rows_free(b);
         return -ENOMEM;
     }
@@ -83,6 +85,7 @@ void bench_rows_free(struct bench_rows *b)
     free(b->prompt);
     free(b->tokens);
     free(b->positions);
+    free(b->pending);
     free(b->rows);
     free(b->drafts);
     free(b);
@@ -90,8 +93,11 @@ void bench_rows_free(struct bench_rows *b)
 
 static void forward(struct bench_rows *b, uint32_t count)
 {
-    struct model_step step = {
-        .seqs = b->rows, .seq_count = count, .pages = b->pages, .states = b->states, .logits = b->logits};
+    struct model_step step = {.seqs = b->rows,
+                              .seq_count = count,
+                              .pages = dev_of_host(b->pages),
+                              .states = dev_of_host(b->states),
+                              .logits = b->logits};
     int r = model_forward(b->opts.model, &step);
     ASSERT(r == 0);
 }
@@ -110,6 +116,7 @@ static struct model_seq prompt_row(struct bench_rows *b, uint32_t r, uint32_t to
 void bench_rows_prefill(struct bench_rows *b)
 {
     b->rows[0] = prompt_row(b, 0, b->opts.prompt);
+    b->pending[0] = 0;
     forward(b, 1);
     b->positions[0] = b->opts.prompt;
 }
@@ -119,6 +126,7 @@ void bench_rows_spread(struct bench_rows *b)
     size_t pages = b->pages_per_row * b->shape->page_bytes;
     for (uint32_t r = 0; r < b->opts.rows; r++) {
         b->positions[r] = b->opts.prompt;
+        b->pending[r] = b->pending[0];
         if (r == 0)
             continue;
         memcpy(b->pages + r * pages, b->pages, pages);
@@ -141,8 +149,10 @@ static void set_rows(struct bench_rows *b, uint32_t count, uint32_t tokens, bool
                                         .position = b->positions[r],
                                         .pages = b->tables + r * b->pages_per_row,
                                         .state_in = r,
+                                        .pending = b->pending[r],
                                         .state_out = r,
                                         .keep_pending = keep_pending};
+        b->pending[r] = 0;
     }
 }
 
@@ -179,9 +189,13 @@ void bench_rows_draft(struct bench_rows *b, uint32_t count, uint32_t ahead)
                                                 .position = b->positions[r],
                                                 .pages = b->tables + r * b->pages_per_row,
                                                 .state = r,
+                                                .pending = b->pending[r],
                                                 .count = ahead,
                                                 .drafts = row_tokens(b, r) + 1};
-    struct model_draft d = {.seqs = b->drafts, .seq_count = count, .pages = b->pages, .states = b->states};
+    struct model_draft d = {.seqs = b->drafts,
+                            .seq_count = count,
+                            .pages = dev_of_host(b->pages),
+                            .states = dev_of_host(b->states)};
     int r = model_draft(b->opts.model, &d);
     ASSERT(r == 0);
 }
@@ -191,7 +205,7 @@ void bench_rows_verify(struct bench_rows *b, uint32_t count, uint32_t ahead, uin
     set_rows(b, count, 1 + ahead, true);
     forward(b, count);
     for (uint32_t r = 0; r < count; r++) {
-        model_accept(b->opts.model, b->states, r, 1 + right);
+        b->pending[r] = 1 + right;
         b->positions[r] += 1 + right;
     }
 }

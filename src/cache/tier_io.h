@@ -19,12 +19,14 @@ struct tier_arrival {
     int status;        /* 0, or negative: the entry is missing, for good */
     const void *bytes; /* [of a page or a snapshot]; owned by the tier until give() */
     uint32_t handle;   /* for the tier */
+    uint32_t pending;  /* of a snapshot: as it was written */
 };
 
 /* Room for a copy, between write_begin() and write_end(). */
 struct tier_write {
     void *bytes;
-    uint32_t handle; /* for the tier */
+    uint32_t handle;  /* for the tier */
+    uint32_t pending; /* of a snapshot, set before write_end(): its pending tokens that were accepted */
 };
 
 struct tier_io {

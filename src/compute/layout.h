@@ -10,7 +10,7 @@
  * Where tokens may be drafted, pending tokens follow: for each linear-attention layer the inputs of the 1 +
  * drafts_max tokens after the state (see state_pending_token). With MTP the hidden states of those tokens
  * come next, [hidden] f32 each; a state without pending tokens has the hidden state of its last token in the
- * first place. At the end of the state is its header: how many of the pending tokens count. */
+ * first place. How many of the pending tokens were accepted is not in the state: batch_seq.pending. */
 #ifndef PLATEAU_COMPUTE_LAYOUT_H
 #define PLATEAU_COMPUTE_LAYOUT_H
 
@@ -98,30 +98,9 @@ static inline size_t state_hidden_offset(const struct compute_shape *c, uint32_t
     return state_pending_offset(c, c->linear_count) + index * ROUND_UP(c->hidden * sizeof(float), (size_t)64);
 }
 
-struct state_header {
-    uint32_t accepted; /* of the pending tokens, the first `accepted` count */
-};
-#define STATE_ACCEPTED_UNSAID                                                                                \
-    UINT32_MAX /* tokens are pending, and model_accept() has not said how many count */
-
-static inline size_t state_header_offset(const struct compute_shape *c)
-{
-    return state_hidden_offset(c, c->mtp_count ? state_pending_max(c) : 0);
-}
-
 static inline size_t state_bytes(const struct compute_shape *c)
 {
-    return state_header_offset(c) +
-           (state_pending_max(c) ? ROUND_UP(sizeof(struct state_header), (size_t)64) : 0);
-}
-
-/* The header of a state in host memory; NULL where no tokens can be pending. */
-static inline struct state_header *state_header_of(const struct compute_shape *c, char *states,
-                                                   uint32_t state)
-{
-    return state_pending_max(c)
-               ? (struct state_header *)(states + state * state_bytes(c) + state_header_offset(c))
-               : NULL;
+    return state_hidden_offset(c, c->mtp_count ? state_pending_max(c) : 0);
 }
 
 #endif

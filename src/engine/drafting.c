@@ -119,6 +119,7 @@ static int draft_with_head(struct engine *en, const struct sched_plan *plan)
                                                      .position = r->from,
                                                      .pages = r->seq->pages[0],
                                                      .state = r->state_in,
+                                                     .pending = pools_pending(&en->pools, r->state_in),
                                                      .grids = j->grids,
                                                      .grid_count = j->image_count,
                                                      .count = passes,
@@ -127,8 +128,8 @@ static int draft_with_head(struct engine *en, const struct sched_plan *plan)
     }
     struct model_draft d = {.seqs = g->heads,
                             .seq_count = count,
-                            .pages = dev_host(page_pool_base(en->pools.pages)),
-                            .states = en->pools.states ? dev_host(state_pool_base(en->pools.states)) : NULL,
+                            .pages = en->pools.page_base,
+                            .states = en->pools.state_base,
                             .valid_ids = en->valid_ids,
                             .stop = &en->closing};
     uint64_t began_ns = clock_now_ns();

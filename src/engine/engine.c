@@ -176,13 +176,12 @@ static bool give_more(void *arg)
 static int open_tier(struct engine *en)
 {
     const struct model_shape *s = en->shape;
-    struct store_client_opts c = {
-        .identity = en->opts.identity,
-        .page_bytes = s->page_bytes,
-        .state_bytes = s->state_bytes,
-        .count = {s->state_pending_max > 0, s->state_pending_max, s->state_pending_at},
-        .wake = wake_by_tier,
-        .arg = en};
+    struct store_client_opts c = {.identity = en->opts.identity,
+                                  .page_bytes = s->page_bytes,
+                                  .state_bytes = s->state_bytes,
+                                  .pending_max = s->state_pending_max,
+                                  .wake = wake_by_tier,
+                                  .arg = en};
     return store_client_open(en->opts.store, &c, &en->tier);
 }
 
@@ -215,6 +214,8 @@ static int create_pools(struct engine *en, struct layout *l)
     l->sched.state_bytes = en->pools.state_bytes;
     l->sched.name = name_seq;
     l->sched.tier = en->tier.arg ? &en->tier : NULL;
+    l->sched.arrived = pools_arrived;
+    l->sched.arrived_arg = &en->pools;
     return r == 0 ? sched_create(en->arena, &l->sched, &en->sched) : r;
 }
 

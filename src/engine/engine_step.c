@@ -75,6 +75,7 @@ static void fill_seqs(struct engine *en, const struct sched_plan *plan)
             .position = r->from,
             .pages = r->seq->pages[0], /* every model has one group */
             .state_in = r->state_in,
+            .pending = pools_pending(&en->pools, r->state_in),
             .state_out = r->state_out,
             .logits_from = logits_from(en, j, r),
             .keep_pending = r->drafts > 0,
@@ -91,8 +92,8 @@ static int compute(struct engine *en, const struct sched_plan *plan, uint64_t *d
     struct model_step step = {
         .seqs = en->seqs,
         .seq_count = plan->seq_count,
-        .pages = dev_host(page_pool_base(en->pools.pages)),
-        .states = en->pools.states ? dev_host(state_pool_base(en->pools.states)) : NULL,
+        .pages = en->pools.page_base,
+        .states = en->pools.state_base,
         .logits = en->logits,
         /* A step of one sequence may stop between two layers; with more, the other sequences need it. */
         .cancel = plan->seq_count == 1 ? stream_closed_flag(job_of(plan->seqs[0].seq)->stream) : NULL,
@@ -262,12 +263,15 @@ static void take_results(struct engine *en, const struct sched_plan *plan, uint6
     }
 }
 
+/* Of the tokens that a sequence's state keeps pending, the sampled ones count. */
 static void accept(struct engine *en, const struct sched_plan *plan)
 {
-    for (uint32_t i = 0; i < plan->seq_count && en->pools.states; i++)
-        if (en->seqs[i].keep_pending)
-            model_accept(en->opts.model, dev_host(state_pool_base(en->pools.states)), plan->seqs[i].state_out,
-                         en->drafting.sampled[i]);
+    for (uint32_t i = 0; i < plan->seq_count && en->pools.states; i++) {
+        const struct model_seq *seq = &en->seqs[i];
+        uint32_t count = seq->keep_pending ? en->drafting.sampled[i] : 0;
+        ASSERT(!seq->keep_pending || (count > 0 && count <= seq->token_count));
+        en->pools.pending[seq->state_out] = count;
+    }
 }
 
 /* Ends the jobs whose last token was sampled in this step. */

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* Version of the layout of a page and a recurrent state, and of the arithmetic that fills them. */
-#define LAYOUT_VERSION 1
+#define LAYOUT_VERSION 2
 #define CHUNK_BYTES    ((size_t)256 << 10)
 #define SAMPLE_BYTES   4096u
 #define CONFIG_MOST    ((uint64_t)4 << 20)

@@ -40,6 +40,7 @@ static void move_state(void *arg, uint32_t from, uint32_t to)
 {
     struct pools *p = arg;
     state_pool_copy(p->states, from, to);
+    p->pending[to] = p->pending[from];
     prefix_index_move_snapshot(p->index, from, to);
     p->moves++;
 }
@@ -140,11 +141,17 @@ static struct state_pool_opts state_opts(const struct pools_opts *o, struct pool
                                     .arg = p};
 }
 
+static size_t pending_bytes(const struct pools_opts *o)
+{
+    return ROUND_UP(o->states_max * sizeof(uint32_t), (size_t)64) + 64;
+}
+
 size_t pools_arena_bytes(const struct pools_opts *opts)
 {
     struct page_pool_opts pages = page_opts(opts, &(struct pools){0});
     struct state_pool_opts states = state_opts(opts, &(struct pools){0});
-    return page_pool_arena_bytes(&pages) + (opts->state_bytes ? state_pool_arena_bytes(&states) : 0) +
+    return page_pool_arena_bytes(&pages) +
+           (opts->state_bytes ? state_pool_arena_bytes(&states) + pending_bytes(opts) : 0) +
            (opts->prefix_cache_max
                 ? prefix_index_arena_bytes(&opts->pages_max, 1, opts->state_bytes ? opts->states_max : 0)
                 : 0);
@@ -161,6 +168,12 @@ static int open_accounts(struct pools *p, const struct pools_opts *o)
         r = account_open(p->all, "snapshots", ACCOUNT_ANON, o->prefix_cache_max, &p->snapshots);
     return r == 0 ? account_open(p->all, "prefix cache", ACCOUNT_ANON, o->prefix_cache_max, &p->prefix_cache)
                   : r;
+}
+
+static int create_states(struct arena *a, const struct state_pool_opts *opts, struct pools *p)
+{
+    p->pending = ARENA_ARRAY(a, uint32_t, opts->states_max);
+    return p->pending ? state_pool_create(a, opts, &p->states) : -ENOMEM;
 }
 
 int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p)
@@ -183,7 +196,11 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
     struct state_pool_opts states = state_opts(opts, p);
     r = page_pool_create(a, &pages, &p->pages);
     if (r == 0 && opts->state_bytes > 0)
-        r = state_pool_create(a, &states, &p->states);
+        r = create_states(a, &states, p);
+    if (r < 0)
+        return r;
+    p->page_base = page_pool_base(p->pages);
+    p->state_base = p->states ? state_pool_base(p->states) : DEV_NULL;
     struct prefix_index_opts index = {.groups = {{.pages = p->pages, .page_bytes = opts->page_bytes}},
                                       .group_count = 1,
                                       .states = p->states,
@@ -193,7 +210,7 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
                                       .allow_arg = p,
                                       .evicting = opts->evicting,
                                       .arg = opts->arg};
-    return r == 0 && opts->prefix_cache_max ? prefix_index_create(a, &index, &p->index) : r;
+    return opts->prefix_cache_max ? prefix_index_create(a, &index, &p->index) : 0;
 }
 
 /* Ranges that the system did not take back belong to the holder from now on, with their bytes. */
@@ -230,6 +247,31 @@ uint64_t pools_done(struct pools *p, struct holder *holder)
     account_close(p->all);
     *p = (struct pools){0};
     return left;
+}
+
+/* ---- the SSD tier ---- */
+
+void pools_arrived(void *arg, const struct tier_arrival *a, uint32_t block)
+{
+    struct pools *p = arg;
+    if (a->kind == TIER_PAGE) {
+        page_pool_put(p->pages, block, 0, p->page_bytes, a->bytes);
+        return;
+    }
+    state_pool_put(p->states, block, 0, p->state_bytes, a->bytes);
+    p->pending[block] = a->pending;
+}
+
+size_t pools_block_bytes(const struct pools *p, enum tier_kind kind)
+{
+    return kind == TIER_PAGE ? p->page_bytes : p->state_bytes;
+}
+
+int pools_get(const struct pools *p, enum tier_kind kind, uint32_t block, uint64_t offset, uint64_t bytes,
+              void *host)
+{
+    return kind == TIER_PAGE ? page_pool_get(p->pages, block, offset, bytes, host)
+                             : state_pool_get(p->states, block, offset, bytes, host);
 }
 
 /* ---- accounts ---- */

@@ -8,6 +8,7 @@
 #define PLATEAU_ENGINE_POOLS_H
 
 #include "cache/prefix_index.h"
+#include "cache/tier_io.h"
 #include "memory/holders.h"
 
 struct engine_opts;
@@ -18,6 +19,10 @@ struct pools {
     struct state_pool *states;  /* NULL without recurrent layers */
     struct prefix_index *index; /* NULL: nothing is reused */
     size_t page_bytes, state_bytes;
+    dev_ptr page_base, state_base; /* of the pools, for the model; null without states */
+    /* [states_max]: of the tokens that a state keeps pending, how many were accepted (model_seq.pending).
+     * It belongs to the state, and moves and is stored with it. NULL without states. */
+    uint32_t *pending;
     struct account *all, *kv, *state, *snapshots, *prefix_cache;
     struct holder *holder; /* NULL: no other engine takes from it, or gives */
     /* Engine thread only. */
@@ -56,6 +61,19 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
  * NULL) is removed from the list, or becomes an orphan with the ranges that the system did not take back.
  * Returns their bytes. */
 uint64_t pools_done(struct pools *p, struct holder *holder);
+
+/* Of the state; 0 with NONE. */
+static inline uint32_t pools_pending(const struct pools *p, uint32_t state)
+{
+    return state == NONE ? 0 : p->pending[state];
+}
+/* For sched_opts.arrived; arg is the pools. */
+void pools_arrived(void *arg, const struct tier_arrival *a, uint32_t block);
+
+size_t pools_block_bytes(const struct pools *p, enum tier_kind kind);
+/* Copies [offset, offset + bytes) of a page or a state to host memory. 0 or -EIO. */
+int pools_get(const struct pools *p, enum tier_kind kind, uint32_t block, uint64_t offset, uint64_t bytes,
+              void *host);
 
 /* Moves bytes between the accounts as the blocks are used now. Never fails: the sum is unchanged. */
 void pools_settle(struct pools *p);

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 
 #include <errno.h>
-#include <string.h>
 
 #define PIECE_BYTES ((size_t)1 << 20)
 #define RETRY_NS    (10 * NS_PER_MS)
@@ -24,15 +23,17 @@ static bool is_wanted(const struct engine *en)
     return mailbox_count(en->inbox) > 0 || atomic_load(&en->closing);
 }
 
-/* False: a message came, and the copy is abandoned. */
-static bool copy(struct engine *en, char *to, const char *from, size_t bytes, bool patient)
+/* 0, -EINTR (a message came, and the copy is abandoned), or as pools_get(). */
+static int copy(struct engine *en, char *to, enum tier_kind kind, uint32_t block, bool patient)
 {
-    for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
+    size_t bytes = pools_block_bytes(&en->pools, kind);
+    int r = 0;
+    for (size_t at = 0; r == 0 && at < bytes; at += PIECE_BYTES) {
         if (at > 0 && !patient && is_wanted(en))
-            return false;
-        memcpy(to + at, from + at, MIN_OF(PIECE_BYTES, bytes - at));
+            return -EINTR;
+        r = pools_get(&en->pools, kind, block, at, MIN_OF(PIECE_BYTES, bytes - at), to + at);
     }
-    return true;
+    return r;
 }
 
 /* 0: it is stored, or never will be; -EAGAIN: no room; -EINTR: a message came. `last`: the last chance to
@@ -40,16 +41,14 @@ static bool copy(struct engine *en, char *to, const char *from, size_t bytes, bo
 static int hand_in(struct engine *en, const struct prefix_key *key, enum tier_kind kind, uint32_t block,
                    bool last, bool patient)
 {
-    const struct pools *p = &en->pools;
-    size_t bytes = kind == TIER_PAGE ? p->page_bytes : p->state_bytes;
-    const char *base = dev_host(kind == TIER_PAGE ? page_pool_base(p->pages) : state_pool_base(p->states));
     struct tier_write w;
     int r = en->tier.write_begin(en->tier.arg, key, kind, last, &w);
     if (r < 0)
         return r == -EAGAIN ? r : 0;
-    bool whole = copy(en, w.bytes, base + block * bytes, bytes, patient);
-    en->tier.write_end(en->tier.arg, &w, whole);
-    return whole ? 0 : -EINTR;
+    w.pending = kind == TIER_SNAPSHOT ? en->pools.pending[block] : 0;
+    r = copy(en, w.bytes, kind, block, patient);
+    en->tier.write_end(en->tier.arg, &w, r == 0);
+    return r == -EINTR ? r : 0;
 }
 
 void write_behind_evicting(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state)

@@ -16,7 +16,6 @@
 #include "base/clock.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -246,7 +245,6 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .page_bytes = page_bytes(&numbers),
         .state_bytes = state_bytes(&numbers),
         .state_pending_max = state_pending_max(&numbers),
-        .state_pending_at = state_header_offset(&numbers) + offsetof(struct state_header, accepted),
         .weight_bytes = weight_memory_round(b->used),
         .checkpoint_bytes = checkpoint_bytes(s->checkpoint),
         .loading_bytes = arena_committed_bytes(s->arena) + staging_bytes(measured),
@@ -533,18 +531,10 @@ static void check_rows(const struct model *m, const struct model_step *in)
 {
     for (uint32_t r = 0; r < in->seq_count; r++) {
         const struct model_seq *seq = &in->seqs[r];
-        ASSERT(m->config.linear_count == 0 || (in->states && seq->state_out != NONE));
+        ASSERT(m->config.linear_count == 0 || (!dev_is_null(in->states) && seq->state_out != NONE));
         for (uint32_t i = 0; i < seq->token_count; i++)
             ASSERT(seq->tokens[i] < m->config.vocab);
     }
-}
-
-/* Writes the header of each state_out: whether tokens are pending after the state. */
-static void close_states(const struct step *s, const struct model_step *in)
-{
-    for (uint32_t r = 0; r < in->seq_count && state_pending_max(&s->shape); r++)
-        state_header_of(&s->shape, in->states, in->seqs[r].state_out)->accepted =
-            in->seqs[r].keep_pending ? STATE_ACCEPTED_UNSAID : 0;
 }
 
 /* A token's features for DeepStack's layers come after its embedding. */
@@ -581,26 +571,13 @@ int model_forward(struct model *m, const struct model_step *in)
             atomic_store_explicit(in->progress_ns, clock_now_ns(), memory_order_relaxed);
     }
     finish(m, s);
-    int r = compute_step_end(s->compute);
-    if (r == 0)
-        close_states(s, in);
-    return r;
+    return compute_step_end(s->compute);
 }
 
 int model_draft(struct model *m, const struct model_draft *d)
 {
     ASSERT(m->shape.mtp);
     return mtp_draft(m->step, &m->mtp, d);
-}
-
-void model_accept(struct model *m, char *states, uint32_t state, uint32_t count)
-{
-    if (m->config.linear_count == 0)
-        return;
-    ASSERT(count > 0 && count <= state_pending_max(&m->step->shape));
-    struct state_header *h = state_header_of(&m->step->shape, states, state);
-    ASSERT(h->accepted == STATE_ACCEPTED_UNSAID);
-    h->accepted = count;
 }
 
 /* ---- images ---- */

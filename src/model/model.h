@@ -65,11 +65,8 @@ struct model_shape {
     uint32_t context_max; /* max_position_embeddings */
     size_t page_bytes;    /* 32 tokens of K and V of all full-attention layers; a multiple of 64 */
     size_t state_bytes;   /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
-    /* At the start of a sequence the model reads the uint32_t at state_pending_at of its state_in: at most
-     * state_pending_max. 0: no pending tokens. */
-    uint32_t state_pending_max;
-    size_t state_pending_at;
-    uint64_t weight_bytes; /* packed, in anonymous memory */
+    uint32_t state_pending_max; /* tokens whose inputs a state has room for; 0: none */
+    uint64_t weight_bytes;      /* packed, in anonymous memory */
     uint64_t checkpoint_bytes;
     uint64_t loading_bytes; /* during the load: tables of its tensors, and a piece of one */
     uint64_t tables_bytes;  /* descriptions of its layers, at most */
@@ -127,23 +124,25 @@ struct model_seq {
     uint32_t position;      /* of tokens[0] in the sequence */
     const uint32_t *pages;  /* page of token t: pages[t / 32], for every t < position + token_count */
     uint32_t state_in;      /* state at `position`; NONE: zeros (position 0) */
+    uint32_t pending;       /* accepted tokens that state_in keeps pending (keep_pending). Not read without
+                             * state_in, and in models without recurrent layers */
     uint32_t state_out;     /* place of the state after the last token; may be state_in */
     uint32_t logits_from; /* tokens [logits_from, token_count) give a row of logits each; token_count: none */
     /* The sequence's images, ascending; those after the sequence's last token may be left out. They decide
      * the positions (contract 4.4) of all following tokens. */
     const struct model_grid *grids;
     uint32_t grid_count;
-    /* Some of these tokens are draft tokens: state_out gets the state at `position` and the tokens' inputs,
-     * and model_accept() says afterwards how many of them were accepted. At most 1 + drafts_max tokens. A
-     * sequence that continues from such a state begins with the accepted tokens. */
+    /* Some of these tokens are draft tokens: state_out gets the state at `position` and the tokens' inputs.
+     * At most 1 + drafts_max tokens. The caller stores how many of them were accepted, at least 1, beside the
+     * state: it is `pending` of each sequence that continues from it. Nothing is computed for that. */
     bool keep_pending;
 };
 
 struct model_step {
     const struct model_seq *seqs;
     uint32_t seq_count;
-    char *pages;                   /* base of the page pool: page p at pages + p * page_bytes */
-    char *states;                  /* base of the state pool; NULL without states */
+    dev_ptr pages;                 /* base of the page pool: page p at pages + p * page_bytes */
+    dev_ptr states;                /* base of the state pool; null without states */
     float *logits;                 /* [logit rows][vocab]: of sequence 0 first */
     atomic_bool *cancel;           /* read between layers; may be NULL */
     atomic_bool *stop;             /* likewise */
@@ -154,17 +153,13 @@ struct model_step {
  * only when state_out == state_in), and the step counts as not done. */
 int model_forward(struct model *m, const struct model_step *s);
 
-/* After a step in which the sequence kept its tokens pending: the first `count` of them are accepted, at
- * least 1 and at most token_count. Nothing is computed. After this call the state is whole: it may be kept,
- * copied and read by many. */
-void model_accept(struct model *m, char *states, uint32_t state, uint32_t count);
-
 /* Drafts with the MTP head after tokens that are known but not computed yet. */
 struct model_draft_seq {
     uint32_t token, position; /* the last known token, and where it is in its sequence; >= 1 */
     const uint32_t *pages;    /* as in model_seq, for t < position + count; K and V of rejected drafts are
                                  overwritten later */
     uint32_t state; /* the next model_seq's state_in: after it lies the hidden state of token position - 1 */
+    uint32_t pending; /* as in model_seq */
     const struct model_grid *grids;
     uint32_t grid_count;
     uint32_t count;   /* requested: 1..drafts_max */
@@ -174,7 +169,7 @@ struct model_draft_seq {
 struct model_draft {
     const struct model_draft_seq *seqs; /* seq_count <= seqs_max */
     uint32_t seq_count;
-    char *pages, *states;      /* as in model_step */
+    dev_ptr pages, states;     /* as in model_step */
     const uint64_t *valid_ids; /* bit per id that may be drafted; NULL: all */
     atomic_bool *stop;         /* as in model_step */
 };

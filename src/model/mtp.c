@@ -95,6 +95,7 @@ static uint32_t list_seqs(struct step *s, const struct model_draft *d, uint32_t 
                                                     .position = r->position + pass,
                                                     .pages = r->pages,
                                                     .state_in = pass == 0 ? r->state : NONE,
+                                                    .pending = pass == 0 ? r->pending : 0,
                                                     .state_out = NONE,
                                                     .logits_from = 1,
                                                     .grids = r->grids,
@@ -137,7 +138,7 @@ static void take_drafts(const struct step *s, const struct model_draft *d, uint3
 
 static void check_draft(const struct step *s, const struct model_draft *d)
 {
-    ASSERT(d->seq_count <= s->seqs_max && d->states);
+    ASSERT(d->seq_count <= s->seqs_max && !dev_is_null(d->states));
     for (uint32_t i = 0; i < d->seq_count; i++) {
         const struct model_draft_seq *r = &d->seqs[i];
         ASSERT(r->position > 0 && r->token < s->config->vocab);

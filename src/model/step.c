@@ -145,32 +145,30 @@ static void add_place(struct step *s, const struct model_seq *seq, uint32_t colu
     s->batch.image_count++;
 }
 
-/* Tokens of state_in to apply. Without states nothing is pending: K and V of rejected drafts are
+/* Tokens of state_in to apply. Without recurrent layers nothing is pending: K and V of rejected drafts are
  * overwritten. */
-static uint32_t pending_in(const struct step *s, const struct model_seq *seq, char *states)
+static uint32_t pending_in(const struct step *s, const struct model_seq *seq)
 {
     uint32_t most = state_pending_max(&s->shape);
-    if (s->shape.linear_count == 0)
+    if (s->shape.linear_count == 0 || seq->state_in == NONE)
         return 0;
-    ASSERT(!seq->keep_pending || seq->token_count <= most);
-    if (most == 0 || seq->state_in == NONE)
-        return 0;
-    uint32_t pending = state_header_of(&s->shape, states, seq->state_in)->accepted;
-    ASSERT(pending <= most);
-    return pending;
+    ASSERT(seq->pending <= most);
+    return seq->pending;
 }
 
-static void add_seq(struct step *s, const struct model_seq *seq, char *states)
+static void add_seq(struct step *s, const struct model_seq *seq)
 {
     struct batch *b = &s->batch;
     ASSERT(seq->token_count > 0 && seq->token_count <= s->tokens_max - b->token_count);
+    ASSERT(!seq->keep_pending || s->shape.linear_count == 0 ||
+           seq->token_count <= state_pending_max(&s->shape));
     s->seqs[b->seq_count] = (struct batch_seq){
         .first = b->token_count,
         .count = seq->token_count,
         .position = seq->position,
         .state_in = seq->state_in,
         .state_out = seq->state_out,
-        .pending = pending_in(s, seq, states),
+        .pending = pending_in(s, seq),
         .keep_pending = seq->keep_pending,
         .pages = seq->pages,
         .previous = seq->position > 0 ? mrope_at(seq->grids, seq->grid_count, seq->position - 1)
@@ -197,11 +195,11 @@ void step_begin(struct step *s, const struct model_step *in)
                               .features = s->features,
                               .logit_columns = s->logit_columns,
                               .hidden_columns = s->hidden_columns,
-                              .pages = {(uintptr_t)in->pages},
-                              .states = {(uintptr_t)in->states},
+                              .pages = in->pages,
+                              .states = in->states,
                               .logits = in->logits};
     for (uint32_t i = 0; i < in->seq_count; i++)
-        add_seq(s, &in->seqs[i], in->states);
+        add_seq(s, &in->seqs[i]);
     compute_step_begin(s->compute, &s->batch);
 }
 

@@ -45,7 +45,7 @@ int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **
         opts->logits_chunk_max == 0 ||
         opts->tokens_max < (uint64_t)opts->seqs_max - 1 + PAGE_TOKENS + opts->drafts_max ||
         opts->group_count == 0 || opts->group_count > PAGE_GROUPS_MAX ||
-        (opts->tier && (!opts->prefix || opts->group_count != 1)))
+        (opts->tier && (!opts->prefix || opts->group_count != 1 || !opts->arrived)))
         return -EINVAL;
     struct sched *s = ARENA_NEW(a, struct sched);
     if (!s)

@@ -63,6 +63,9 @@ struct sched_opts {
     struct prefix_index *prefix; /* the prefix cache over these pools; NULL: nothing is reused */
     /* The SSD tier of the prefix cache; NULL: none. Requires `prefix` and group_count == 1. */
     const struct tier_io *tier;
+    /* With a tier: puts the bytes of an arrival into a page or a state that the scheduler has taken. */
+    void (*arrived)(void *arg, const struct tier_arrival *a, uint32_t block);
+    void *arrived_arg;
     /* Called when memory was refused. True: other holders are releasing memory, so no sequence is preempted
      * or ended for lack of it; a sequence without a page skips the step. NULL: never. */
     bool (*memory_requested)(void *arg);

@@ -163,7 +163,7 @@ static bool take_page(const struct sched_opts *o, struct sched_seq *seq, const s
         *page = NONE;
         return false;
     }
-    page_pool_put(g->pages, *page, 0, g->page_bytes, a->bytes);
+    o->arrived(o->arrived_arg, a, *page);
     return true;
 }
 
@@ -173,7 +173,7 @@ static bool take_snapshot(const struct sched_opts *o, struct sched_seq *seq, con
     seq->state = seq_cache_take_state(o);
     if (seq->state == NONE)
         return false;
-    state_pool_put(o->states, seq->state, 0, o->state_bytes, a->bytes);
+    o->arrived(o->arrived_arg, a, seq->state);
     return true;
 }
 

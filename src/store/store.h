@@ -51,22 +51,15 @@ int store_open(const struct store_opts *opts, struct store **ret, struct err *e)
  * behind, with the memory that it may touch; the accounts are given back. NULL is fine. */
 void store_close(struct store *st);
 
-/* A number inside a snapshot that its reader will count by: a uint32_t of this machine at byte `at`, that may
- * be `most`. */
-struct store_count {
-    bool present;
-    uint32_t most;
-    uint64_t at; /* at + 4 <= state_bytes */
-};
-
 struct store_client_opts {
     struct store_identity identity;
     size_t page_bytes, state_bytes; /* state_bytes 0: no snapshots */
     void (*wake)(
         void *arg); /* an arrival, or room in the staging. Any of the store's threads; short, never waits */
     void *arg;
-    /* A snapshot that says more counts as damaged. All else in pages and snapshots is for arithmetic only. */
-    struct store_count count;
+    /* Of a snapshot: a file with more pending tokens counts as damaged. The bytes of pages and snapshots are
+     * for arithmetic only. */
+    uint32_t pending_max;
 };
 /* 0, or -ENOSPC: there are STORE_CLIENTS_MAX. `ret` is good until the close. */
 int store_client_open(struct store *st, const struct store_client_opts *opts, struct tier_io *ret);

@@ -96,7 +96,7 @@ static int begin_read(struct store_client *c, const struct prefix_key *key, enum
     if (!op)
         return -EAGAIN;
     op->client = c;
-    op->count = c->opts.count;
+    op->pending_max = c->opts.pending_max;
     op->tag = tag;
     op->index = index;
     op->header = (struct store_header){
@@ -154,7 +154,8 @@ static bool client_take(void *arg, struct tier_arrival *ret)
                                      .kind = op->header.kind,
                                      .status = op->status,
                                      .bytes = store_op_file(c->store, op) + STORE_BLOCK_BYTES,
-                                     .handle = (uint32_t)(op - c->store->ops)};
+                                     .handle = (uint32_t)(op - c->store->ops),
+                                     .pending = op->header.pending};
     }
     pthread_mutex_unlock(&c->store->lock);
     return any;
@@ -205,7 +206,8 @@ static int begin_write(struct store_client *c, const struct prefix_key *key, enu
     st->written_blocks += blocks;
     op->header = (struct store_header){
         .kind = kind, .payload_bytes = payload_of(c, kind), .key = *key, .identity = c->opts.identity};
-    *ret = (struct tier_write){store_op_file(st, op) + STORE_BLOCK_BYTES, (uint32_t)(op - st->ops)};
+    *ret = (struct tier_write){.bytes = store_op_file(st, op) + STORE_BLOCK_BYTES,
+                               .handle = (uint32_t)(op - st->ops)};
     return 0;
 }
 
@@ -225,6 +227,8 @@ static void client_write_end(void *arg, const struct tier_write *w, bool whole)
     struct store *st = c->store;
     struct store_op *op = &st->ops[w->handle];
     ASSERT(op->state == STORE_OP_FILLING);
+    ASSERT(w->pending <= (op->header.kind == TIER_SNAPSHOT ? c->opts.pending_max : 0));
+    op->header.pending = w->pending;
     if (whole && !st->off) {
         op->state = STORE_OP_QUEUED;
         list_push_back(&st->writes, &op->link);

@@ -285,17 +285,7 @@ static bool is_same(const struct store_header *a, const struct store_header *b)
            memcmp(&a->identity, &b->identity, sizeof(a->identity)) == 0;
 }
 
-/* Sums prove that the file is unchanged; this check proves that its writer knew the format. */
-static bool is_countable(const char *payload, const struct store_op *op)
-{
-    uint32_t says;
-    if (!op->count.present || op->header.kind != TIER_SNAPSHOT)
-        return true;
-    memcpy(&says, payload + op->count.at, sizeof(says));
-    return says <= op->count.most;
-}
-
-static int read_file(struct store *st, struct store_worker *w, const char *path, const struct store_op *op)
+static int read_file(struct store *st, struct store_worker *w, const char *path, struct store_op *op)
 {
     struct store_header h;
     char *file = store_op_file(st, op);
@@ -305,8 +295,11 @@ static int read_file(struct store *st, struct store_worker *w, const char *path,
     int r = read_all(st, w, fd, file, bytes_of(op));
     if (r == 0)
         r = store_file_check(file, bytes_of(op), &h);
-    if (r == 0 && !(is_same(&h, &op->header) && is_countable(file + STORE_BLOCK_BYTES, op)))
+    /* Sums prove that the file is unchanged, not that its writer had room for so many pending tokens. */
+    if (r == 0 && !(is_same(&h, &op->header) && h.pending <= op->pending_max))
         r = -EBADMSG;
+    if (r == 0)
+        op->header.pending = h.pending;
     /* Pages further from the start of the prefix count as older, as in the table. */
     if (r == 0)
         CALL(st, w, touch, fd, (uint64_t)clock_wall_s() * NS_PER_S - op->index * 10 * NS_PER_MS);

@@ -8,13 +8,14 @@
 #include <errno.h>
 #include <xxhash.h>
 
-#define VERSION 1u
+#define VERSION 2u /* 1: snapshots had the pending tokens' count in their payload */
 
 enum {
     AT_MAGIC = 0,
     AT_VERSION = 8,
     AT_KIND = 12,
     AT_PAYLOAD = 16,
+    AT_PENDING = 24,
     AT_KEY = 32,
     AT_FINGERPRINT = 64,
     AT_LAYOUT = 96,
@@ -74,6 +75,7 @@ void store_file_seal(char *file, const struct store_header *h)
     put_u32(file + AT_VERSION, VERSION);
     put_u32(file + AT_KIND, h->kind);
     put_u64(file + AT_PAYLOAD, h->payload_bytes);
+    put_u32(file + AT_PENDING, h->pending);
     memcpy(file + AT_KEY, h->key.bytes, sizeof(h->key.bytes));
     memcpy(file + AT_FINGERPRINT, h->identity.fingerprint, sizeof(h->identity.fingerprint));
     memcpy(file + AT_LAYOUT, h->identity.layout, sizeof(h->identity.layout));
@@ -97,12 +99,14 @@ int store_file_read_header(const char *block, struct store_header *ret)
         return -ENOTSUP;
     uint32_t kind = get_u32(block + AT_KIND);
     uint64_t payload = get_u64(block + AT_PAYLOAD);
+    uint32_t pending = get_u32(block + AT_PENDING);
     if (get_u64(block + AT_HEADER_SUM) != header_sum(block) ||
         !is_zero(block + AT_HEADER_SUM + sizeof(uint64_t), block + STORE_BLOCK_BYTES) ||
-        kind > TIER_SNAPSHOT || payload == 0 || payload > STORE_PAYLOAD_MAX ||
+        !is_zero(block + AT_PENDING + sizeof(pending), block + AT_KEY) || kind > TIER_SNAPSHOT ||
+        (kind == TIER_PAGE && pending > 0) || payload == 0 || payload > STORE_PAYLOAD_MAX ||
         block[AT_LAYOUT + STORE_LAYOUT_BYTES - 1] != 0)
         return -EINVAL;
-    *ret = (struct store_header){.kind = (enum tier_kind)kind, .payload_bytes = payload};
+    *ret = (struct store_header){.kind = (enum tier_kind)kind, .payload_bytes = payload, .pending = pending};
     memcpy(ret->key.bytes, block + AT_KEY, sizeof(ret->key.bytes));
     memcpy(ret->identity.fingerprint, block + AT_FINGERPRINT, sizeof(ret->identity.fingerprint));
     memcpy(ret->identity.layout, block + AT_LAYOUT, sizeof(ret->identity.layout));

@@ -4,7 +4,8 @@
  *       8  version, 4                   160  XXH3-128 of all bytes after the header, 16
  *      12  kind, 4                      176  XXH3-64 of the header, itself counted as 0, 8
  *      16  payload's bytes, 8           184  zeros
- *      32  key, 32                     4096  the payload, zeros up to a whole block
+ *      24  pending tokens, 4, zeros    4096  the payload, zeros up to a whole block
+ *      32  key, 32
  *      64  fingerprint, 32
  *
  * Numbers are little-endian. Every byte of a file is covered by one of the two sums, so all damage is
@@ -32,6 +33,7 @@ struct store_header {
     uint64_t payload_bytes;
     struct prefix_key key;
     struct store_identity identity;
+    uint32_t pending; /* of a snapshot: its pending tokens that were accepted; of a page 0 */
 };
 
 /* Of a whole file with such a payload. */

@@ -37,8 +37,8 @@ enum store_op_state {
 struct store_op {
     struct list link;            /* of the free ones, a queue, or a client's arrivals */
     struct store_client *client; /* of a read: its client; NULL: the client has closed */
-    struct store_header header;  /* what it is, or has to be */
-    struct store_count count;    /* of a read: likewise */
+    struct store_header header;  /* what it is, or has to be; of a read `pending` is the file's */
+    uint32_t pending_max;        /* of a read: what that may be */
     uint64_t tag;
     uint32_t index, first, blocks; /* of the staging */
     uint32_t entry;                /* of a write */

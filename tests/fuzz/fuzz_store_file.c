@@ -21,10 +21,11 @@ static void check_name(const uint8_t *data, size_t size)
 /* Corrected checksums, so that the data after them is tested as well. */
 static void check_sealed(const char *file, size_t size)
 {
-    struct store_header h = {.kind = TIER_PAGE}, back;
+    struct store_header h = {.kind = TIER_SNAPSHOT}, back;
     if (size < STORE_BLOCK_BYTES + 1)
         return;
     h.payload_bytes = size - STORE_BLOCK_BYTES;
+    memcpy(&h.pending, file + 24, sizeof(h.pending));
     memcpy(&h.key, file, sizeof(h.key));
     memcpy(&h.identity, file + 64, sizeof(h.identity));
     h.identity.layout[STORE_LAYOUT_BYTES - 1] = 0;
@@ -33,7 +34,8 @@ static void check_sealed(const char *file, size_t size)
     memcpy(sealed + STORE_BLOCK_BYTES, file + STORE_BLOCK_BYTES, h.payload_bytes);
     store_file_seal(sealed, &h);
     ASSERT(store_file_check(sealed, store_file_bytes(h.payload_bytes), &back) == 0);
-    ASSERT(memcmp(&h.key, &back.key, sizeof(h.key)) == 0 && back.payload_bytes == h.payload_bytes);
+    ASSERT(memcmp(&h.key, &back.key, sizeof(h.key)) == 0 && back.payload_bytes == h.payload_bytes &&
+           back.pending == h.pending);
     free(sealed);
 }
 
@@ -46,7 +48,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ASSERT(file);
     memcpy(file, data, size);
     if (store_file_check(file, size, &h) == 0)
-        ASSERT(store_file_bytes(h.payload_bytes) == size && h.kind <= TIER_SNAPSHOT);
+        ASSERT(store_file_bytes(h.payload_bytes) == size && h.kind <= TIER_SNAPSHOT &&
+               (h.kind == TIER_SNAPSHOT || h.pending == 0));
     check_sealed(file, size);
     free(file);
     return 0;

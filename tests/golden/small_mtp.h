@@ -59,8 +59,10 @@ static inline void small_mtp_draft(struct model *m, const struct model_opts *o, 
     const struct model_shape *s = model_shape(m);
     char *pages = aligned_alloc(64, (count + 1) * s->page_bytes),
          *states = aligned_alloc(64, count * s->state_bytes);
-    struct model_step step = {.seqs = rows, .seq_count = count, .pages = pages, .states = states};
-    struct model_draft d = {.seqs = draft, .seq_count = 1, .pages = pages, .states = states};
+    struct model_step step = {
+        .seqs = rows, .seq_count = count, .pages = dev_of_host(pages), .states = dev_of_host(states)};
+    struct model_draft d = {
+        .seqs = draft, .seq_count = 1, .pages = dev_of_host(pages), .states = dev_of_host(states)};
     device_turn_begin(o->device);
     assert_int_equal(model_forward(m, &step), 0);
     assert_int_equal(model_draft(m, &d), 0);

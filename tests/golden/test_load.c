@@ -194,7 +194,7 @@ TEST(a_cancelled_step_stops_between_layers)
     atomic_bool cancel = true;
     struct model_seq row = {.tokens = &token, .token_count = 1, .pages = &page, .state_in = NONE};
     struct model_step step = {
-        .seqs = &row, .seq_count = 1, .pages = pages, .logits = logits, .cancel = &cancel};
+        .seqs = &row, .seq_count = 1, .pages = dev_of_host(pages), .logits = logits, .cancel = &cancel};
     device_turn_begin(o.device);
     assert_int_equal(model_forward(m, &step), -ECANCELED);
     cancel = false;

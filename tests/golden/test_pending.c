@@ -29,6 +29,7 @@ struct pending_test {
     struct model_opts opts;
     const struct model_shape *shape;
     char *pages, *states;
+    uint32_t pending[ROWS * STATES]; /* of each state */
     float *logits;
     struct sequence q[ROWS];
     struct rng rng;
@@ -84,8 +85,11 @@ static char *state_at(const struct pending_test *h, uint32_t state)
 
 static void forward(struct pending_test *h, const struct model_seq *rows, uint32_t count)
 {
-    struct model_step step = {
-        .seqs = rows, .seq_count = count, .pages = h->pages, .states = h->states, .logits = h->logits};
+    struct model_step step = {.seqs = rows,
+                              .seq_count = count,
+                              .pages = dev_of_host(h->pages),
+                              .states = dev_of_host(h->states),
+                              .logits = h->logits};
     device_turn_begin(h->opts.device);
     assert_int_equal(model_forward(h->model, &step), 0);
     device_turn_end(h->opts.device);
@@ -99,19 +103,22 @@ static uint64_t hash_logits(const struct pending_test *h, uint32_t row)
 
 static void draft(struct pending_test *h, struct model_draft_seq *rows, uint32_t count)
 {
-    struct model_draft d = {.seqs = rows, .seq_count = count, .pages = h->pages, .states = h->states};
+    struct model_draft d = {
+        .seqs = rows, .seq_count = count, .pages = dev_of_host(h->pages), .states = dev_of_host(h->states)};
     device_turn_begin(h->opts.device);
     assert_int_equal(model_draft(h->model, &d), 0);
     device_turn_end(h->opts.device);
 }
 
 /* Drafts after the known token `q->at`. */
-static struct model_draft_seq draft_row(struct sequence *q, uint32_t count, uint32_t *ids, float *logits)
+static struct model_draft_seq draft_row(const struct pending_test *h, struct sequence *q, uint32_t count,
+                                        uint32_t *ids, float *logits)
 {
     return (struct model_draft_seq){.token = q->tokens[q->at],
                                     .position = q->at,
                                     .pages = q->pages,
                                     .state = q->state,
+                                    .pending = h->pending[q->state],
                                     .count = count,
                                     .drafts = ids,
                                     .logits = logits};
@@ -126,7 +133,7 @@ static void expect(struct pending_test *h)
             q->at = i;
             q->state = q->first_state;
             if (h->shape->mtp && i > 0) {
-                struct model_draft_seq one = draft_row(q, DRAFTS, q->drafts[i], q->draft_logits[i]);
+                struct model_draft_seq one = draft_row(h, q, DRAFTS, q->drafts[i], q->draft_logits[i]);
                 draft(h, &one, 1);
             }
             struct model_seq row = {.tokens = q->tokens + i,
@@ -166,6 +173,7 @@ static struct model_seq begin(struct pending_test *h, struct sequence *q, struct
                               .position = q->at,
                               .pages = q->pages,
                               .state_in = q->at ? q->state : NONE,
+                              .pending = h->pending[q->state],
                               .state_out = m->into,
                               .keep_pending = m->keep_pending};
 }
@@ -177,8 +185,7 @@ static void end(struct pending_test *h, struct move *m, uint32_t logits_row)
         assert_true(hash_logits(h, logits_row + i) == q->want[q->at + i]);
     if (q->at > 0 && m->into != q->state)
         assert_true(hash_bytes(state_at(h, q->state), h->shape->state_bytes) == m->before);
-    if (m->keep_pending)
-        model_accept(h->model, h->states, m->into, m->right);
+    h->pending[m->into] = m->keep_pending ? m->right : 0;
     q->at += m->right;
     q->state = m->into;
     q->kept_at[m->into - q->first_state] = q->at;
@@ -193,6 +200,7 @@ static void wander(struct pending_test *h, struct sequence *q)
         return;
     if (below(h, 8) == 0) {
         memmove(state_at(h, to), state_at(h, q->state), h->shape->state_bytes);
+        h->pending[to] = h->pending[q->state];
         q->kept_at[other] = q->at;
         q->state = to;
     } else if (below(h, 12) == 0 && q->kept_at[other] > 0 && q->kept_at[other] < q->at) {
@@ -213,7 +221,7 @@ static void draft_some(struct pending_test *h)
         /* Drafts need pages. */
         if (q->at == 0 || q->at + DRAFTS >= TOKENS || below(h, 2) == 0)
             continue;
-        rows[count] = draft_row(q, 1 + below(h, DRAFTS), ids[count], logits[count]);
+        rows[count] = draft_row(h, q, 1 + below(h, DRAFTS), ids[count], logits[count]);
         of[count++] = q;
     }
     if (count == 0)

@@ -102,7 +102,12 @@ static bool tier_take(void *arg, struct tier_arrival *ret)
             continue;
         r->taken = true;
         buffer.stamp = r->status < 0 ? (struct stamp){0} : r->stamp;
-        *ret = (struct tier_arrival){r->tag, r->index, r->kind, r->status, &buffer, at};
+        *ret = (struct tier_arrival){.tag = r->tag,
+                                     .index = r->index,
+                                     .kind = r->kind,
+                                     .status = r->status,
+                                     .bytes = &buffer,
+                                     .handle = at};
         return true;
     }
     return false;

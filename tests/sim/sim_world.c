@@ -67,6 +67,14 @@ static void on_move_state(void *arg, uint32_t from, uint32_t to)
     sim.moves++;
 }
 
+/* Of a block's bytes the world looks at the stamp alone. */
+static void on_arrived(void *arg, const struct tier_arrival *a, uint32_t block)
+{
+    struct world *w = arg;
+    struct stamp *to = a->kind == TIER_PAGE ? page_stamp(w, 0, block) : state_stamp(w, block);
+    *to = *(const struct stamp *)a->bytes;
+}
+
 static bool give_unit(struct world *w, uint32_t group)
 {
     struct page_pool *pages = group < w->opts.group_count ? w->opts.groups[group].pages : NULL;
@@ -199,6 +207,8 @@ static void create_pools(struct world *w)
         index.evicting = on_evicting;
         index.arg = w;
         w->opts.tier = &w->tier.io;
+        w->opts.arrived = on_arrived;
+        w->opts.arrived_arg = w;
     }
     if (reuse)
         ASSERT(prefix_index_create(w->arena, &index, &w->index) == 0);

@@ -279,7 +279,7 @@ TEST(layers_are_progress)
     atomic_bool stop = false;
     struct model_step step = {.seqs = &seq,
                               .seq_count = 1,
-                              .pages = pages,
+                              .pages = dev_of_host(pages),
                               .logits = logits,
                               .stop = &stop,
                               .progress_ns = &progress_ns};

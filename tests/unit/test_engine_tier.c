@@ -215,7 +215,7 @@ static bool say_held(const char *path, const struct model_shape *shape, uint32_t
     bool ours = fread(file, 1, bytes, f) == bytes && store_file_check(file, bytes, &h) == 0 &&
                 h.kind == TIER_SNAPSHOT;
     if (ours) {
-        memcpy(file + STORE_BLOCK_BYTES + shape->state_pending_at, &held, sizeof(held));
+        h.pending = held;
         store_file_seal(file, &h);
         rewind(f);
         assert_int_equal(fwrite(file, 1, bytes, f), bytes);

@@ -5,6 +5,7 @@
 #include "engine/pools.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define UNITS 8
 
@@ -101,6 +102,83 @@ TEST(states_take_the_units_of_cached_pages)
     }
     for (uint32_t i = 0; i < UNITS - 1; i++)
         state_pool_give(s.pools.states, states[i]);
+    scene_close(&s);
+}
+
+/* States of a quarter of a unit: the first unit has room for the snapshots of the second. */
+TEST(a_state_that_moves_keeps_its_pending_tokens)
+{
+    struct arena *arena;
+    struct pools p;
+    struct pools_given given;
+    const size_t bytes = UNIT_BYTES / 4;
+    struct pools_opts o = {.parent = test_account(ACCOUNT_NO_LIMIT),
+                           .pages_max = UNITS,
+                           .states_max = UNITS,
+                           .page_bytes = 4096,
+                           .state_bytes = bytes,
+                           .bytes_max = UNITS * UNIT_BYTES,
+                           .prefix_cache_max = UNITS * UNIT_BYTES};
+    struct prefix_key keys[2] = {{{1}}, {{2}}};
+    struct prefix_hit hit;
+    uint32_t pages[2], node = NONE, states[6];
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = pools_arena_bytes(&o) + 4096}, &arena),
+                     0);
+    assert_int_equal(pools_create(arena, &o, &p), 0);
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_int_equal(state_pool_take(p.states, &states[i]), 0);
+        assert_int_equal(p.pending[states[i]], 0);
+        p.pending[states[i]] = 10 + i;
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(page_pool_take(p.pages, &pages[i]), 0);
+        node = prefix_index_add(p.index, node, &keys[i], &pages[i]);
+        assert_true(prefix_index_snapshot(p.index, node, states[4 + i]));
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        state_pool_give(p.states, states[i]);
+    while (pools_shrink(&p, UINT64_MAX, &given))
+        ;
+    assert_int_equal(p.moves, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        prefix_index_find(p.index, keys, 1 + i, &hit);
+        assert_true(hit.pages == 1 + i && hit.state < 2);
+        assert_int_equal(pools_pending(&p, hit.state), 14 + i);
+    }
+    assert_int_equal(pools_pending(&p, NONE), 0);
+    for (uint32_t i = 0; i < 2; i++)
+        page_pool_unref(p.pages, pages[i]);
+    prefix_index_released(p.index, node);
+    state_pool_give(p.states, states[3]);
+    assert_int_equal(pools_done(&p, NULL), 0);
+    arena_free(arena);
+}
+
+/* An arrival's bytes and its pending tokens. */
+TEST(an_arrival_fills_its_block)
+{
+    struct scene s;
+    uint32_t page, state;
+    char *bytes = malloc(UNIT_BYTES), *back = malloc(UNIT_BYTES);
+    assert_true(bytes && back);
+    memset(bytes, 7, UNIT_BYTES);
+    scene_open(&s);
+    assert_int_equal(page_pool_take(s.pools.pages, &page), 0);
+    assert_int_equal(state_pool_take(s.pools.states, &state), 0);
+    s.pools.pending[state] = 5;
+    struct tier_arrival a = {.kind = TIER_PAGE, .bytes = bytes};
+    pools_arrived(&s.pools, &a, page);
+    assert_int_equal(pools_get(&s.pools, TIER_PAGE, page, 0, UNIT_BYTES, back), 0);
+    assert_memory_equal(back, bytes, UNIT_BYTES);
+    a = (struct tier_arrival){.kind = TIER_SNAPSHOT, .bytes = bytes, .pending = 3};
+    pools_arrived(&s.pools, &a, state);
+    assert_int_equal(pools_get(&s.pools, TIER_SNAPSHOT, state, 0, UNIT_BYTES, back), 0);
+    assert_memory_equal(back, bytes, UNIT_BYTES);
+    assert_int_equal(pools_pending(&s.pools, state), 3);
+    page_pool_unref(s.pools.pages, page);
+    state_pool_give(s.pools.states, state);
+    free(bytes);
+    free(back);
     scene_close(&s);
 }
 

@@ -18,6 +18,7 @@ struct fake_tier {
     struct tier_arrival reads[READS];
     uint32_t read_count, asked, cancelled, used;
     char bytes[BLOCK];
+    uint32_t arrived; /* bytes of so many came to a block */
 };
 
 static struct fake_tier tier;
@@ -100,6 +101,18 @@ static void arrive(uint32_t but)
     }
 }
 
+/* The block is the arrival's own: one that is taken, and that no other sequence reads. */
+static void put_arrival(void *arg, const struct tier_arrival *a, uint32_t block)
+{
+    struct fixture *f = arg;
+    assert_ptr_equal(a->bytes, tier.bytes);
+    if (a->kind == TIER_PAGE)
+        assert_int_equal(page_pool_refs(f->pages, block), 1);
+    else
+        assert_true(state_pool_is_taken(f->states, block));
+    tier.arrived++;
+}
+
 /* ---- the scheduler ---- */
 
 static void open_model(struct fixture *f, bool recurrent, uint32_t seqs_max)
@@ -120,6 +133,8 @@ static void open_model(struct fixture *f, bool recurrent, uint32_t seqs_max)
     o.queue_timeout_ns = 60000000000ull;
     o.state_bytes = BLOCK;
     o.tier = &tier.io;
+    o.arrived = put_arrival;
+    o.arrived_arg = f;
     open_sched(f, &o);
 }
 
@@ -143,6 +158,7 @@ TEST(what_the_tier_has_is_read_and_the_rest_computed)
         assert_int_equal(seq->fetched, 4 * PAGE);
         assert_int_equal(f.plan.seqs[0].from, 4 * PAGE);
         assert_int_equal(tier.used, 4);
+        assert_int_equal(tier.arrived, recurrent ? 5 : 4);
         close_sched(&f);
     }
 }

@@ -134,30 +134,51 @@ TEST(a_snapshot_that_counts_too_far_is_damaged)
 {
     struct scene s, other = {0};
     const char *dir = test_dir();
-    char bytes[STATE_BYTES], path[512];
-    uint32_t says;
+    char path[512];
     sys_reset();
     scene_open(&s, dir, LIMIT);
-    fill(bytes, TIER_SNAPSHOT, 1);
-    memcpy(&says, bytes + STATE_BYTES - 4, sizeof(says));
     for (uint32_t low = 0; low < 2; low++) {
-        struct store_client_opts c = {identity_of(1), PAGE_BYTES, STATE_BYTES,
-                                      scene_wake,     &other,     {true, says - low, STATE_BYTES - 4}};
+        struct store_client_opts c = {.identity = identity_of(1),
+                                      .page_bytes = PAGE_BYTES,
+                                      .state_bytes = STATE_BYTES,
+                                      .wake = scene_wake,
+                                      .arg = &other,
+                                      .pending_max = pending_of(TIER_SNAPSHOT, 3) - low};
         other = (struct scene){.store = s.store};
         sem_init(&other.woken, 0, 0);
         assert_int_equal(store_client_open(s.store, &c, &other.io), 0);
-        assert_int_equal(put_surely(&s, 1, TIER_SNAPSHOT), low ? -EEXIST : 0);
-        assert_int_equal(put_surely(&s, 1, TIER_PAGE), low ? -EEXIST : 0);
+        assert_int_equal(put_surely(&s, 3, TIER_SNAPSHOT), low ? -EEXIST : 0);
+        assert_int_equal(put_surely(&s, 3, TIER_PAGE), low ? -EEXIST : 0);
         wait_written(&s);
-        assert_int_equal(get(&other, 1, TIER_SNAPSHOT), low ? -EBADMSG : 0);
-        assert_int_equal(get(&other, 1, TIER_PAGE), 0);
+        assert_int_equal(get(&other, 3, TIER_SNAPSHOT), low ? -EBADMSG : 0);
+        assert_int_equal(get(&other, 3, TIER_PAGE), 0);
         assert_int_equal(numbers(&s).corrupt, low);
         store_client_close(&other.io);
         sem_destroy(&other.woken);
     }
-    assert_false(has(&s, 1, TIER_SNAPSHOT));
-    path_of(dir, 1, TIER_SNAPSHOT, path, sizeof(path));
+    assert_false(has(&s, 3, TIER_SNAPSHOT));
+    path_of(dir, 3, TIER_SNAPSHOT, path, sizeof(path));
     assert_true(access(path, F_OK) < 0);
+    scene_close(&s);
+}
+
+TEST(a_file_of_another_version_is_removed)
+{
+    struct scene s;
+    const char *dir = test_dir();
+    char path[512];
+    const uint32_t version = 1;
+    sys_reset();
+    scene_open(&s, dir, LIMIT);
+    assert_int_equal(put_surely(&s, 3, TIER_SNAPSHOT), 0);
+    wait_written(&s);
+    path_of(dir, 3, TIER_SNAPSHOT, path, sizeof(path));
+    int fd = open(path, O_WRONLY);
+    assert_true(fd >= 0 && pwrite(fd, &version, sizeof(version), 8) == sizeof(version));
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(get(&s, 3, TIER_SNAPSHOT), -ENOTSUP);
+    assert_true(access(path, F_OK) < 0);
+    assert_int_equal(numbers(&s).corrupt, 1);
     scene_close(&s);
 }
 

@@ -19,6 +19,7 @@
 
 #define PAGE_BYTES  20000u /* no whole number of blocks */
 #define STATE_BYTES 70016u
+#define PENDING_MAX 4u
 
 /* ---- the system, with faults ---- */
 
@@ -199,7 +200,12 @@ static inline struct store_identity identity_of(uint8_t model)
 static inline struct tier_io client_of(struct store *st, uint8_t model, struct scene *s)
 {
     struct tier_io io;
-    struct store_client_opts c = {identity_of(model), PAGE_BYTES, STATE_BYTES, scene_wake, s};
+    struct store_client_opts c = {.identity = identity_of(model),
+                                  .page_bytes = PAGE_BYTES,
+                                  .state_bytes = STATE_BYTES,
+                                  .wake = scene_wake,
+                                  .arg = s,
+                                  .pending_max = PENDING_MAX};
     assert_int_equal(store_client_open(st, &c, &io), 0);
     return io;
 }
@@ -285,6 +291,11 @@ static inline bool is_filled(const char *bytes, enum tier_kind kind, uint32_t nu
     return memcmp(bytes, expected, bytes_of_kind(kind)) == 0;
 }
 
+static inline uint32_t pending_of(enum tier_kind kind, uint32_t number)
+{
+    return kind == TIER_SNAPSHOT ? number % (PENDING_MAX + 1) : 0;
+}
+
 static inline int put(struct scene *s, uint32_t number, enum tier_kind kind)
 {
     struct tier_write w;
@@ -292,6 +303,7 @@ static inline int put(struct scene *s, uint32_t number, enum tier_kind kind)
     int r = s->io.write_begin(s->io.arg, &key, kind, true, &w);
     if (r == 0) {
         fill(w.bytes, kind, number);
+        w.pending = pending_of(kind, number);
         s->io.write_end(s->io.arg, &w, true);
     }
     return r;
@@ -328,7 +340,7 @@ static inline int get(struct scene *s, uint32_t number, enum tier_kind kind)
         sem_wait(&s->woken);
     assert_true(a.tag == tag && a.index == number && a.kind == kind);
     if (a.status == 0)
-        assert_true(is_filled(a.bytes, kind, number));
+        assert_true(is_filled(a.bytes, kind, number) && a.pending == pending_of(kind, number));
     s->io.give(s->io.arg, &a);
     return a.status;
 }

@@ -6,7 +6,8 @@
 
 static char *sealed(uint32_t number, uint64_t *bytes)
 {
-    struct store_header h = {TIER_PAGE, PAGE_BYTES, key_of(number), identity_of(3)};
+    struct store_header h = {
+        .kind = TIER_PAGE, .payload_bytes = PAGE_BYTES, .key = key_of(number), .identity = identity_of(3)};
     *bytes = store_file_bytes(PAGE_BYTES);
     char *file = malloc(*bytes);
     assert_non_null(file);
@@ -43,6 +44,24 @@ TEST(damage_of_any_byte_is_seen)
     for (uint64_t len = 0; len < bytes; len += 4096)
         assert_int_equal(store_file_check(file, len, &h), -EBADMSG);
     assert_int_equal(store_file_check(file, bytes, &h), 0);
+    free(file);
+}
+
+TEST(pending_tokens_are_a_snapshots)
+{
+    uint64_t bytes;
+    struct store_header h, back;
+    char *file = sealed(9, &bytes);
+    assert_int_equal(store_file_check(file, bytes, &h), 0);
+    assert_int_equal(h.pending, 0);
+    h.kind = TIER_SNAPSHOT;
+    h.pending = 0x01020304;
+    store_file_seal(file, &h);
+    assert_int_equal(store_file_check(file, bytes, &back), 0);
+    assert_int_equal(back.pending, h.pending);
+    h.kind = TIER_PAGE;
+    store_file_seal(file, &h);
+    assert_int_equal(store_file_check(file, bytes, &back), -EINVAL);
     free(file);
 }
 

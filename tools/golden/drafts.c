@@ -20,6 +20,7 @@ struct row {
     char *page_bytes, *states;
     float *logits; /* [DRAFTS_MAX + 1][vocab] */
     bool started;
+    uint32_t pending; /* of state 0 */
 };
 
 static void row_done(struct row *r)
@@ -63,11 +64,16 @@ static int forward(struct row *r, const uint32_t *tokens, uint32_t position, uin
                             .position = position,
                             .pages = r->pages,
                             .state_in = r->started ? 0 : NONE,
+                            .pending = r->pending,
                             .logits_from = count - logits,
                             .keep_pending = hold};
-    struct model_step step = {
-        .seqs = &row, .seq_count = 1, .pages = r->page_bytes, .states = r->states, .logits = r->logits};
+    struct model_step step = {.seqs = &row,
+                              .seq_count = 1,
+                              .pages = dev_of_host(r->page_bytes),
+                              .states = dev_of_host(r->states),
+                              .logits = r->logits};
     r->started = true;
+    r->pending = 0;
     return model_forward(r->model, &step);
 }
 
@@ -88,10 +94,12 @@ static int draft(struct row *r, uint32_t token, uint32_t position, uint32_t coun
     struct model_draft_seq row = {.token = token,
                                   .position = position,
                                   .pages = r->pages,
+                                  .pending = r->pending,
                                   .count = count,
                                   .drafts = ids,
                                   .logits = logits};
-    struct model_draft d = {.seqs = &row, .seq_count = 1, .pages = r->page_bytes, .states = r->states};
+    struct model_draft d = {
+        .seqs = &row, .seq_count = 1, .pages = dev_of_host(r->page_bytes), .states = dev_of_host(r->states)};
     return model_draft(r->model, &d);
 }
 
@@ -170,7 +178,7 @@ static int decode(struct row *r, uint32_t chunk, uint32_t ahead, struct drafts *
         if (result < 0)
             break;
         uint32_t right = verify(r, at, ids + 1, ahead, generated, g);
-        model_accept(r->model, r->states, 0, 1 + right);
+        r->pending = 1 + right;
         at += 1 + right;
     }
     if (result == 0)

@@ -162,8 +162,8 @@ static int run_step(struct runner *r, uint32_t batch, uint32_t chunk, runner_see
     }
     struct model_step step = {.seqs = r->step_rows,
                               .seq_count = count,
-                              .pages = r->pages,
-                              .states = r->states,
+                              .pages = dev_of_host(r->pages),
+                              .states = dev_of_host(r->states),
                               .logits = r->logits};
     int result = model_forward(r->opts.model, &step);
     const float *logits = r->logits;
