@@ -28,9 +28,9 @@ struct domain_ops {
 
     /* In the order of the calls and of the steps of that device. A failure shows at the end of the device's
      * next step, or in get(). */
-    void (*copy)(void *arg, dev_ptr to, dev_ptr from, uint64_t bytes); /* they do not overlap */
+    void (*copy)(void *arg, dev_ptr to, dev_ptr from, uint64_t bytes);    /* they do not overlap */
     void (*put)(void *arg, dev_ptr to, const void *from, uint64_t bytes); /* `from` is read on return */
-    int (*get)(void *arg, void *to, dev_ptr from, uint64_t bytes); /* complete on return; 0 or -EIO */
+    int (*get)(void *arg, void *to, dev_ptr from, uint64_t bytes);        /* complete on return; 0 or -EIO */
 };
 
 struct domain {
