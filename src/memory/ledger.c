@@ -22,8 +22,17 @@ const char *account_class_name(enum account_class c)
     return names[c];
 }
 
-static void account_init(struct account *a, struct ledger *l, struct account *parent, const char *name,
-                         enum account_class class, uint64_t limit_bytes)
+/* What a domain is made of decides, where that is not the machine's memory. */
+static enum account_class class_in(const struct domain *domain, enum account_class class)
+{
+    ASSERT(class != ACCOUNT_DISK || domain->class == ACCOUNT_ANON);
+    return domain->class == ACCOUNT_ANON ? class : domain->class;
+}
+
+/* The root account of `domain`, unless the parent is of that domain. */
+static void account_init(struct account *a, struct ledger *l, struct account *parent,
+                         const struct domain *domain, const char *name, enum account_class class,
+                         uint64_t limit_bytes)
 {
     ASSERT(!parent || parent->ledger == l);
     ASSERT(class < ACCOUNT_CLASS_COUNT);
@@ -32,7 +41,10 @@ static void account_init(struct account *a, struct ledger *l, struct account *pa
     list_init(&a->siblings);
     list_init(&a->children);
     snprintf(a->n.name, sizeof(a->n.name), "%s", name);
-    a->n.class = class;
+    a->n.domain = domain;
+    a->n.is_root = !parent || parent->n.domain != domain;
+    a->root = a->n.is_root ? a : parent->root;
+    a->n.class = class_in(domain, class);
     a->n.limit = limit_bytes;
     a->n.depth = parent ? parent->n.depth + 1 : 0;
 }
@@ -43,7 +55,8 @@ int ledger_create(uint64_t limit_bytes, struct ledger **ret)
     if (!l)
         return -ENOMEM;
     pthread_mutex_init(&l->lock, NULL);
-    account_init(&l->root, l, NULL, "process", ACCOUNT_ANON, limit_bytes);
+    account_init(&l->root, l, NULL, domain_machine(), "process", ACCOUNT_ANON, limit_bytes);
+    list_init(&l->roots);
     *ret = l;
     return 0;
 }
@@ -118,6 +131,7 @@ void ledger_free(struct ledger *l)
     if (!l)
         return;
     demand_empty(&l->root);
+    ASSERT(list_empty(&l->roots));
     pthread_mutex_destroy(&l->lock);
     free(l);
 }
@@ -127,10 +141,60 @@ struct account *ledger_root(struct ledger *l)
     return &l->root;
 }
 
+/* Under the lock, as a root without a parent where that is NULL. */
+static void list_account(struct account *a)
+{
+    list_push_back(a->parent ? &a->parent->children : &a->ledger->roots, &a->siblings);
+    if (a->parent)
+        a->parent->n.children++;
+}
+
+static struct account *find_root(struct ledger *l, const struct domain *domain)
+{
+    LIST_EACH(it, domain->class == ACCOUNT_PINNED ? &l->root.children : &l->roots) {
+        struct account *a = LIST_ENTRY(it, struct account, siblings);
+        if (a->n.domain == domain)
+            return a;
+    }
+    return domain == l->root.n.domain ? &l->root : NULL;
+}
+
+int ledger_open_root(struct ledger *l, const struct domain *domain, uint64_t limit_bytes,
+                     struct account **ret)
+{
+    bool pinned = domain->class == ACCOUNT_PINNED;
+    ASSERT(pinned || domain->class == ACCOUNT_DEVICE);
+    struct account *a = calloc(1, sizeof(*a));
+    if (!a)
+        return -ENOMEM;
+    pthread_mutex_lock(&l->lock);
+    ASSERT(!find_root(l, domain));
+    account_init(a, l, pinned ? &l->root : NULL, domain, domain->name, domain->class, limit_bytes);
+    list_account(a);
+    pthread_mutex_unlock(&l->lock);
+    ASSERT(a->n.is_root);
+    *ret = a;
+    return 0;
+}
+
+struct account *ledger_root_of(struct ledger *l, const struct domain *domain)
+{
+    pthread_mutex_lock(&l->lock);
+    struct account *a = find_root(l, domain);
+    pthread_mutex_unlock(&l->lock);
+    return a;
+}
+
+struct account *account_root(struct account *a)
+{
+    ASSERT(a->root->n.is_root);
+    return a->root;
+}
+
 const struct domain *account_domain(const struct account *a)
 {
-    ASSERT(a);
-    return domain_machine();
+    ASSERT(a->n.domain == a->root->n.domain);
+    return a->n.domain;
 }
 
 void ledger_set_faults(struct ledger *l, const struct ledger_faults *f)
@@ -146,9 +210,8 @@ int account_open(struct account *parent, const char *name, enum account_class cl
         return -ENOMEM;
     struct ledger *l = parent->ledger;
     pthread_mutex_lock(&l->lock);
-    account_init(a, l, parent, name, class, limit_bytes);
-    list_push_back(&parent->children, &a->siblings);
-    parent->n.children++;
+    account_init(a, l, parent, parent->n.domain, name, class, limit_bytes);
+    list_account(a);
     pthread_mutex_unlock(&l->lock);
     *ret = a;
     return 0;
@@ -159,13 +222,14 @@ void account_close(struct account *a)
     if (!a)
         return;
     struct ledger *l = a->ledger;
-    ASSERT(a->parent);
+    ASSERT(a != &l->root);
     pthread_mutex_lock(&l->lock);
     (void)set_floor(a, 0); /* Less is never refused. */
     demand_empty(a);
     list_remove(&a->siblings);
-    ASSERT(a->parent->n.children > 0);
-    a->parent->n.children--;
+    ASSERT(!a->parent || a->parent->n.children > 0);
+    if (a->parent)
+        a->parent->n.children--;
     pthread_mutex_unlock(&l->lock);
     free(a);
 }
@@ -257,7 +321,7 @@ uint64_t account_would_free(struct account *a, uint64_t bytes)
 {
     pthread_mutex_lock(&a->ledger->lock);
     bytes = MIN_OF(bytes, a->taken);
-    for (struct account *at = a; at; at = at->parent)
+    for (struct account *at = a; at && at->root == a->root; at = at->parent)
         if (ledger_counts_at(at, a)) {
             ASSERT(bytes <= at->taken);
             bytes = at->n.reserved - ledger_reserved_with(at, at->taken - bytes);
@@ -318,7 +382,7 @@ static void use_up(struct account *at, uint64_t bytes)
 
 void account_move(struct account *from, struct account *to, uint64_t bytes)
 {
-    ASSERT(from->ledger == to->ledger);
+    ASSERT(from->ledger == to->ledger && from->root == to->root);
     ASSERT(from->n.class == to->n.class && from->n.class != ACCOUNT_DISK);
     pthread_mutex_lock(&from->ledger->lock);
     ASSERT(bytes <= from->n.used);
@@ -370,5 +434,7 @@ void ledger_walk(struct ledger *l, void (*visit)(void *arg, const struct account
 {
     pthread_mutex_lock(&l->lock);
     walk(&l->root, visit, arg);
+    LIST_EACH(it, &l->roots)
+        walk(LIST_ENTRY(it, struct account, siblings), visit, arg);
     pthread_mutex_unlock(&l->lock);
 }

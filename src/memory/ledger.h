@@ -1,6 +1,8 @@
 /* ledger.h - which account owns which bytes, and the limit of each.
  *
- * A tree of accounts: process / model / weights, kv, state, ... Bytes are reserved BEFORE they are allocated.
+ * A tree of accounts: process / model / weights, kv, state, ... Each memory domain has a root account of its
+ * own, whose limit is the domain's ceiling: "process" for the machine, "cuda:0". Pinned memory is memory of
+ * the machine, so the root of its domain lies below "process". Bytes are reserved BEFORE they are allocated.
  * A reservation walks from its account to the root. It fails, and changes nothing, if any account on the way
  * would pass its limit. `used` is the part of the reserved bytes that exists already. Every account counts
  * its children's bytes, so sum(children) <= parent always, with equality where an account has no bytes of its
@@ -34,11 +36,19 @@ struct domain;
 #define ACCOUNT_NO_LIMIT UINT64_MAX
 #define ACCOUNT_NAME_MAX 64
 
-/* A ledger with its root account "process". 0 or -ENOMEM. */
+/* A ledger with its root account "process", of the machine's memory. 0 or -ENOMEM. */
 int ledger_create(uint64_t limit_bytes, struct ledger **ret);
-/* Asserts that nothing is reserved and only the root is open. NULL is fine. */
+/* Asserts that nothing is reserved and only that root is open. NULL is fine. */
 void ledger_free(struct ledger *l);
 struct account *ledger_root(struct ledger *l);
+/* Opens the root account of another domain, which has none yet and outlives it; account_close() closes it.
+ * 0 or -ENOMEM. */
+int ledger_open_root(struct ledger *l, const struct domain *domain, uint64_t limit_bytes,
+                     struct account **ret);
+/* NULL: the domain has no root account. */
+struct account *ledger_root_of(struct ledger *l, const struct domain *domain);
+/* The root account of the account's domain. Constant. */
+struct account *account_root(struct account *a);
 /* The memory that the account's bytes are of. Constant. */
 const struct domain *account_domain(const struct account *a);
 
@@ -50,7 +60,8 @@ struct ledger_faults {
 /* Before other threads know the ledger. */
 void ledger_set_faults(struct ledger *l, const struct ledger_faults *f);
 
-/* `name` is copied (at most ACCOUNT_NAME_MAX - 1 bytes). 0 or -ENOMEM. */
+/* `name` is copied (at most ACCOUNT_NAME_MAX - 1 bytes). The account is of the parent's domain: on a device
+ * its class is ACCOUNT_DEVICE, whatever `class` says, in pinned memory ACCOUNT_PINNED. 0 or -ENOMEM. */
 int account_open(struct account *parent, const char *name, enum account_class class, uint64_t limit_bytes,
                  struct account **ret);
 /* Asserts reserved == 0 and no children. NULL is fine. */
@@ -72,9 +83,11 @@ int account_set_floor(struct account *a, uint64_t bytes);
 struct account_numbers {
     char name[ACCOUNT_NAME_MAX];
     enum account_class class;
+    bool is_root; /* its limit is the ceiling of its domain */
+    const struct domain *domain;
     uint64_t planned, reserved, used, peak, limit; /* bytes; peak is of used; reserved: at least the floor */
     uint64_t floor;
-    uint32_t depth; /* 0 = root */
+    uint32_t depth; /* 0: a root; the root of pinned memory has 1 */
     uint32_t children;
 };
 
@@ -87,7 +100,7 @@ int account_reserve_sparing(struct account *a, uint64_t bytes, uint64_t spare);
 bool account_refuses(struct account *a, uint64_t bytes, struct account_numbers *ret);
 /* bytes <= reserved - used. */
 void account_release(struct account *a, uint64_t bytes);
-/* By how much the root would shrink if `bytes` of `a` were released: bytes within a floor on the way stay
+/* By how much the domain's root would shrink if `bytes` of `a` were released: bytes within a floor on the way stay
  * reserved. */
 uint64_t account_would_free(struct account *a, uint64_t bytes);
 /* Marks reserved bytes as existing, or as no longer existing (still reserved). */
@@ -97,7 +110,7 @@ void account_unuse(struct account *a, uint64_t bytes);
  * stays the same; the owner of `to` keeps its limit. bytes <= used of `from`. */
 void account_shift(struct account *from, struct account *to, uint64_t bytes);
 
-/* As account_shift between any two accounts of one class. Limits on the way are not checked, because the
+/* As account_shift between any two accounts of one class and domain. Limits on the way are not checked, because the
  * bytes exist already. */
 void account_move(struct account *from, struct account *to, uint64_t bytes);
 
@@ -106,7 +119,8 @@ struct charge account_charge(struct account *a);
 
 struct account_numbers account_numbers(struct account *a);
 
-/* Calls `visit` for every account, parents before children, under the lock: a consistent image.
+/* Calls `visit` for every account, parents before children, under the lock: a consistent image. The machine's
+ * accounts come first, then those of each other root.
  * `visit` must not call the ledger. */
 void ledger_walk(struct ledger *l, void (*visit)(void *arg, const struct account_numbers *n), void *arg);
 

@@ -49,6 +49,8 @@ static void check_account(const struct account *a)
     for (const struct list *it = a->children.next; it != &a->children; it = it->next) {
         const struct account *child = LIST_ENTRY(it, struct account, siblings);
         ASSERT_ACCOUNT(child->parent == a && child->ledger == a->ledger && child->n.depth == a->n.depth + 1);
+        ASSERT_ACCOUNT(child->n.is_root == (child->n.domain != a->n.domain));
+        ASSERT_ACCOUNT(child->root == (child->n.is_root ? child : a->root));
         check_account(child);
         children++;
         if (!ledger_counts_at(a, child))
@@ -69,6 +71,11 @@ void ledger_check(struct ledger *l)
 {
     pthread_mutex_lock(&l->lock);
     check_account(&l->root);
+    LIST_EACH(it, &l->roots) {
+        const struct account *a = LIST_ENTRY(it, struct account, siblings);
+        ASSERT(!a->parent && a->root == a && a->n.is_root && a->n.class == ACCOUNT_DEVICE);
+        check_account(a);
+    }
     pthread_mutex_unlock(&l->lock);
 }
 

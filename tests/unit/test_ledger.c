@@ -1,4 +1,5 @@
 /* The ledger: a reservation moves every account up to the root or none. */
+#include "test_domain.h"
 #include "test_ledger.h"
 
 #include "base/arena.h"
@@ -392,6 +393,104 @@ TEST(threads_meet_in_the_root_and_leave_it_empty)
         pthread_join(threads[i], NULL);
     struct account_numbers n = account_numbers(root);
     assert_true(n.reserved == 0 && n.used == 0 && n.peak > 0 && n.peak <= 12);
+}
+
+/* ---- several domains ---- */
+
+static struct account *open_root(const struct domain *d, uint64_t limit_bytes)
+{
+    struct account *root = NULL;
+    assert_int_equal(ledger_open_root(test_ledger(), d, limit_bytes, &root), 0);
+    return root;
+}
+
+TEST(a_reservation_ends_at_the_root_of_its_domain)
+{
+    struct test_domain t = {0};
+    const struct domain *d = test_domain_init(&t, "test:0");
+    struct account_numbers n;
+    assert_null(ledger_root_of(test_ledger(), d));
+    struct account *machine = ledger_root(test_ledger()), *device = open_root(d, 1000);
+    struct account *model = open_below(device, "model", ACCOUNT_ANON, ACCOUNT_NO_LIMIT);
+    assert_ptr_equal(ledger_root_of(test_ledger(), d), device);
+    assert_ptr_equal(ledger_root_of(test_ledger(), domain_machine()), machine);
+    assert_true(account_domain(model) == d && account_root(model) == device);
+    assert_int_equal(account_numbers(model).class, ACCOUNT_DEVICE);
+    assert_int_equal(account_reserve(model, 900), 0);
+    account_use(model, 900);
+    expect(machine, 0, 0, 0);
+    expect(device, 900, 900, 900);
+    /* The machine has room, and that does not help. */
+    assert_int_equal(account_reserve(model, 101), -ENOMEM);
+    assert_true(account_refuses(model, 101, &n));
+    assert_string_equal(n.name, "test:0");
+    assert_true(n.is_root && n.domain == d && n.limit == 1000);
+    assert_int_equal(account_reserve(machine, 101), 0);
+    account_release(machine, 101);
+    ledger_check(test_ledger());
+    assert_stops(account_move(model, machine, 1));
+    account_unuse(model, 900);
+    account_release(model, 900);
+    account_close(model);
+    account_close(device);
+    assert_null(ledger_root_of(test_ledger(), d));
+}
+
+TEST(pinned_memory_has_a_ceiling_and_counts_in_the_machine)
+{
+    struct test_domain t = {0};
+    const struct domain *d = test_domain_init(&t, "pinned");
+    t.domain.class = ACCOUNT_PINNED;
+    struct account_numbers n;
+    struct account *machine = ledger_root(test_ledger()), *pinned = open_root(d, 1000);
+    struct account *copies = open_below(pinned, "copies", ACCOUNT_ANON, ACCOUNT_NO_LIMIT);
+    assert_int_equal(account_numbers(copies).class, ACCOUNT_PINNED);
+    assert_int_equal(account_reserve(copies, 600), 0);
+    expect(machine, 600, 0, 0);
+    assert_true(account_refuses(copies, 401, &n));
+    assert_true(n.is_root && n.domain == d);
+    account_set_limit(machine, 700);
+    assert_true(account_refuses(copies, 101, &n));
+    assert_true(n.is_root && n.domain == domain_machine());
+    account_release(copies, 600);
+    ledger_check(test_ledger());
+    account_close(copies);
+    account_close(pinned);
+}
+
+static void list_names(void *arg, const struct account_numbers *n)
+{
+    char *at = arg;
+    snprintf(at + strlen(at), 200 - strlen(at), "%u %s %s; ", n->depth, n->name, n->domain->name);
+}
+
+TEST(a_walk_visits_each_domain_with_its_accounts)
+{
+    struct test_domain t[2] = {0};
+    char names[200] = "";
+    struct account *a = open_root(test_domain_init(&t[0], "test:0"), 10);
+    struct account *b = open_root(test_domain_init(&t[1], "test:1"), 10);
+    struct account *own = open_below(ledger_root(test_ledger()), "text", ACCOUNT_ANON, 10);
+    struct account *model = open_below(a, "model", ACCOUNT_ANON, 10);
+    ledger_walk(test_ledger(), list_names, names);
+    assert_string_equal(names, "0 process machine; 1 text machine; 0 test:0 test:0; 1 model test:0; "
+                               "0 test:1 test:1; ");
+    account_close(own);
+    account_close(model);
+    account_close(a);
+    account_close(b);
+}
+
+/* A root that is still open, and one that still has bytes. */
+TEST(a_leak_on_a_device_stops_the_program)
+{
+    struct test_domain t = {0};
+    struct account *root = open_root(test_domain_init(&t, "test:0"), 10);
+    assert_stops(ledger_free(test_ledger()));
+    assert_int_equal(account_reserve(root, 1), 0);
+    assert_stops(account_close(root));
+    account_release(root, 1);
+    account_close(root);
 }
 
 TEST_MAIN()

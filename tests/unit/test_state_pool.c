@@ -88,8 +88,6 @@ TEST(a_state_is_given_back_once)
     close_pool(p);
 }
 
-TEST_MAIN()
-
 TEST(bytes_are_copied_within_a_state_and_between_states)
 {
     struct state_pool *p = open_pool(3, ACCOUNT_NO_LIMIT);
@@ -109,3 +107,5 @@ TEST(bytes_are_copied_within_a_state_and_between_states)
     state_pool_give(p, s[1]);
     close_pool(p);
 }
+
+TEST_MAIN()

@@ -1,4 +1,5 @@
 /* Commit units and the process's footprint: what the ledger says is what the system sees. */
+#include "test_domain.h"
 #include "test_ledger.h"
 
 #include "base/check.h"
@@ -193,6 +194,68 @@ TEST(the_ceiling_is_the_least_of_all_limits)
     assert_int_equal(footprint_ceiling(&f, 0), 7 * gib);
     f = (struct footprint){.ram_bytes = gib};
     assert_int_equal(footprint_ceiling(&f, 0), gib / 2);
+}
+
+/* ---- another domain ---- */
+
+static struct account *open_root(struct test_domain *t)
+{
+    struct account *root = NULL;
+    assert_int_equal(ledger_open_root(test_ledger(), test_domain_init(t, "test:0"), 16 * UNIT_BYTES, &root),
+                     0);
+    return root;
+}
+
+TEST(units_of_a_domain_are_its_own)
+{
+    struct test_domain t = {.hidden = true};
+    struct account *root = open_root(&t);
+    struct units *u = NULL;
+    char text[4] = "", zeros[4] = {0};
+    assert_stops(units_create(domain_machine(), root, 4, &u));
+    assert_int_equal(units_create(&t.domain, root, 4, &u), 0);
+    assert_true(units_domain(u) == &t.domain && units_base(u).at >= TEST_DOMAIN_HIDDEN);
+    assert_int_equal(unit_commit(u, 1), 0);
+    assert_int_equal(t.open, UNIT_BYTES);
+    dev_ptr at = dev_add(units_base(u), UNIT_BYTES);
+    assert_int_equal(domain_get(&t.domain, text, at, 4), 0);
+    assert_memory_equal(text, zeros, 4);
+    domain_put(&t.domain, at, "abc", 4);
+    domain_copy(&t.domain, dev_add(at, 8), at, 4);
+    assert_int_equal(domain_get(&t.domain, text, dev_add(at, 8), 4), 0);
+    assert_string_equal(text, "abc");
+    assert_int_equal(account_numbers(root).used, UNIT_BYTES);
+    assert_int_equal(account_numbers(ledger_root(test_ledger())).reserved, 0);
+    assert_int_equal(units_free(u), 0);
+    assert_int_equal(t.open + t.ranges, 0);
+    account_close(root);
+}
+
+/* Whatever fails: the account has what is committed, and all of it goes in the end. */
+PROPERTY(a_domain_that_fails_loses_nothing, seed)
+{
+    struct test_domain t = {.empty = true};
+    struct account *root = open_root(&t);
+    struct units *u = NULL;
+    assert_int_equal(units_create(&t.domain, root, 24, &u), 0);
+    t.rng = (struct rng){seed, 0};
+    t.no_memory = 0.3;
+    t.stuck = 0.3;
+    for (int i = 0; i < 300; i++) {
+        uint32_t unit = (uint32_t)rng_below(&t.rng, 24);
+        if (rng_below(&t.rng, 2))
+            (void)unit_commit(u, unit);
+        else
+            (void)unit_decommit(u, unit);
+        units_check(u);
+        assert_int_equal(account_numbers(root).used, units_committed(u) * UNIT_BYTES);
+        assert_int_equal(account_numbers(root).reserved, units_committed(u) * UNIT_BYTES);
+        assert_true(units_committed(u) <= 16);
+    }
+    while (units_free(u) < 0)
+        ;
+    assert_int_equal(account_numbers(root).reserved, 0);
+    account_close(root);
 }
 
 TEST_MAIN()
