@@ -1,9 +1,9 @@
 /* batch.h - what differs from one step to the next: tokens, sequences, positions, places in the pools.
  *
- * The tokens of all sequences lie side by side as columns: sequence 0's first. Arrays are host memory,
- * which the caller leaves unchanged until compute_step_end(). Operations take nothing else that
- * changes between two steps of the same size, so a backend may record a step and repeat it with another
- * batch. */
+ * The tokens of all sequences lie side by side as columns: sequence 0's first. Arrays are host memory;
+ * from compute_step_begin() to compute_step_end() they are the backend's, which may change them, and the
+ * tables of pages stay as they are. Operations take nothing else that differs between two steps, so a
+ * backend may record one and repeat it with another batch. */
 #ifndef PLATEAU_COMPUTE_BATCH_H
 #define PLATEAU_COMPUTE_BATCH_H
 
@@ -32,7 +32,10 @@ struct batch {
     const uint32_t *hidden_columns; /* [tokens]: of a draft after the first, the column of its hidden state in
                                      * the step before */
     dev_ptr pages, states;          /* bases of the pools */
-    float *logits;                  /* [logits][vocab]: host memory, complete after compute_step_end() */
+    /* Results in host memory, complete after compute_step_end(). */
+    float *logits;             /* [logits][vocab] */
+    struct draft_best *best;   /* [tokens]: of compute_best() */
+    const uint64_t *valid_ids; /* of compute_best(): bit per id; NULL: all */
 };
 
 #endif

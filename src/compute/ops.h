@@ -160,18 +160,16 @@ struct op_pair {
     const struct projection *reader;
 };
 
-/* The largest product of x with a row of `rows` among the valid ids, the first of equals; each token's goes
- * to best[token], complete after compute_step_end(). */
+/* The largest product of x with a row of `rows` among the batch's valid ids, the first of equals: each
+ * token's goes to the batch's best[token]. */
 struct draft_best {
     float logit;
     uint32_t id; /* UINT32_MAX: none was comparable */
 };
 struct op_best {
     const struct weight *rows;
-    const uint32_t *ids;       /* host: id of each row; NULL: its number */
-    const uint64_t *valid_ids; /* host: bit per id; NULL: all */
+    const uint32_t *ids; /* host: id of each row, unchanged until compute_step_end(); NULL: its number */
     struct act x;
-    struct draft_best *best; /* host */
 };
 
 /* Row `to_row` of `to` becomes row `from_row` of `from`, a matrix of the same form. */
@@ -190,7 +188,9 @@ struct compute_cost {
 struct compute;
 struct compute_ops {
     void (*step_begin)(struct compute *c, const struct batch *b);
+    bool (*replay)(struct compute *c, uint32_t key);
     int (*step_end)(struct compute *c);
+    void (*step_cancel)(struct compute *c);
     void (*embed)(struct compute *c, const struct op_embed *a);
     void (*norm)(struct compute *c, const struct op_norm *a);
     void (*add_features)(struct compute *c, const struct op_features *a);
@@ -211,15 +211,30 @@ struct compute {
     const struct compute_ops *ops;
 };
 
-/* The batch stays until the end of the step. */
 static inline void compute_step_begin(struct compute *c, const struct batch *b)
 {
     c->ops->step_begin(c, b);
 }
-/* Everything has been done. 0, or the first failure since the step began; then results are undefined. */
+/* Steps of one key call the same operations from here on, with the same arguments. True: the backend has
+ * them from an earlier step and repeats them; the caller calls none. Once in a step, after operations that
+ * are this step's own. key < COMPUTE_KEYS. */
+#define COMPUTE_KEYS 8u
+static inline bool compute_replay(struct compute *c, uint32_t key)
+{
+    return c->ops->replay(c, key);
+}
+/* Everything has been done. 0, or the first failure since the step began: -EIO, or -ENODEV when the device is
+ * lost. Then results are undefined, as are the pages and states that the step was to write. */
 static inline int compute_step_end(struct compute *c)
 {
     return c->ops->step_end(c);
+}
+
+/* Instead of the end: what came before compute_replay() is done, the rest need not be. Results are
+ * undefined. */
+static inline void compute_step_cancel(struct compute *c)
+{
+    c->ops->step_cancel(c);
 }
 
 #define COMPUTE_OP(name)                                                                                     \

@@ -146,7 +146,8 @@ static int create_images(struct job *j, const struct job_opts *opts)
     j->scope = embedding_cache_scope_of(spec->tenant, spec->cache_salt);
     for (uint32_t i = 0; i < spec->image_count; i++) {
         struct image *p = image_ref(spec->images[i].image);
-        struct model_grid g = {spec->images[i].first, p->height / opts->edge, p->width / opts->edge, DEV_NULL};
+        struct model_grid g = {spec->images[i].first, p->height / opts->edge, p->width / opts->edge,
+                               DEV_NULL};
         j->images[i] = p;
         j->grids[i] = g;
         j->entries[i] = NONE;

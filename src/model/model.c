@@ -28,6 +28,7 @@
 #define TOKENS_MAX_LIMIT       (1u << 20)
 
 struct model {
+    struct device *device;
     struct model_shape shape;
     struct config config;
     struct account *weights_account, *workspace_account, *tables_account, *mtp_account;
@@ -330,13 +331,19 @@ static int check_opts(const struct model_opts *o, struct err *e)
     return check_parts(&o->parts, e);
 }
 
-static int open_accounts(struct model *m, struct account *parent)
+static struct account *device_parent(const struct model_opts *o)
 {
-    int r = open_account(parent, "weights", ACCOUNT_ANON, &m->weights_account);
+    return o->device_parent ? o->device_parent : o->parent;
+}
+
+static int open_accounts(struct model *m, const struct model_opts *o)
+{
+    struct account *parent = o->parent, *on_device = device_parent(o);
+    int r = open_account(on_device, "weights", ACCOUNT_ANON, &m->weights_account);
     if (r == 0)
         r = open_account(parent, "workspace", ACCOUNT_ANON, &m->workspace_account);
     if (r == 0)
-        r = open_account(parent, "mtp", ACCOUNT_ANON, &m->mtp_account);
+        r = open_account(on_device, "mtp", ACCOUNT_ANON, &m->mtp_account);
     return r == 0 ? open_account(parent, "tables", ACCOUNT_ANON, &m->tables_account) : r;
 }
 
@@ -358,7 +365,8 @@ static int create_encoder(struct model *m, const struct model_opts *opts, struct
 {
     if (!m->config.vision.shape.present)
         return 0;
-    int r = vision_encoder_init(&m->encoder, &m->config, &m->vision_weights, m->step->compute, opts->parent);
+    int r = vision_encoder_init(&m->encoder, &m->config, &m->vision_weights, m->step->compute,
+                                device_domain(opts->device), device_parent(opts));
     return r == 0 ? 0 : err_set(e, r, "no memory left to encode images");
 }
 
@@ -421,7 +429,7 @@ static int load(struct model *m, struct source *s, const char *dir, const struct
                 struct err *e)
 {
     struct measured measured;
-    int r = open_accounts(m, opts->parent);
+    int r = open_accounts(m, opts);
     if (r == 0)
         r = create_arena(m->tables_account, MODEL_TABLES_MAX, &m->tables);
     if (r < 0)
@@ -457,7 +465,10 @@ int model_load(const char *dir, const struct model_opts *opts, struct model **re
     struct model *m = calloc(1, sizeof(*m));
     if (!m)
         return err_set(e, -ENOMEM, "no memory left to load %s", dir);
-    r = load(m, &source, dir, opts, e);
+    m->device = opts->device;
+    struct model_opts whole = *opts;
+    whole.parts.backend = device_backend(opts->device);
+    r = load(m, &source, dir, &whole, e);
     source_close(&source);
     if (r < 0)
         model_free(m);
@@ -485,6 +496,11 @@ void model_free(struct model *m)
 const struct model_shape *model_shape(const struct model *m)
 {
     return &m->shape;
+}
+
+const struct domain *model_domain(const struct model *m)
+{
+    return device_domain(m->device);
 }
 
 /* ---- forward ---- */
@@ -551,19 +567,31 @@ static bool is_set(const atomic_bool *flag)
     return flag && atomic_load_explicit(flag, memory_order_relaxed);
 }
 
-int model_forward(struct model *m, const struct model_step *in)
+static void begin(struct model *m, const struct model_step *in)
 {
     struct step *s = m->step;
-    if (in->seq_count == 0)
-        return 0;
-    check_rows(m, in);
-    step_begin(s, in);
+    step_fill(s, in);
+    if (m->shape.mtp)
+        mtp_see(&m->mtp, in);
+    compute_step_begin(s->compute, &s->batch);
+    if (m->shape.mtp)
+        mtp_copy_rows(s, &m->mtp);
+}
+
+static uint32_t key_of(const struct step *s)
+{
+    return (s->batch.logit_count > 0 ? STEP_KEY_LOGITS : 0u) |
+           (s->batch.image_count > 0 ? STEP_KEY_IMAGES : 0u);
+}
+
+/* False: the step was cancelled between two layers. */
+static bool compute(struct model *m, const struct model_step *in)
+{
+    struct step *s = m->step;
     embed(m, s);
     for (uint32_t i = 0; i < m->config.layers; i++) {
-        if (is_set(in->cancel) || is_set(in->stop)) {
-            compute_step_end(s->compute);
-            return -ECANCELED;
-        }
+        if (is_set(in->cancel) || is_set(in->stop))
+            return false;
         m->config.family->layer(s, &m->layers[i]);
         if (i < m->config.vision.deepstack_count && s->batch.image_count > 0)
             add_features(s, i);
@@ -571,6 +599,20 @@ int model_forward(struct model *m, const struct model_step *in)
             atomic_store_explicit(in->progress_ns, clock_now_ns(), memory_order_relaxed);
     }
     finish(m, s);
+    return true;
+}
+
+int model_forward(struct model *m, const struct model_step *in)
+{
+    struct step *s = m->step;
+    if (in->seq_count == 0)
+        return 0;
+    check_rows(m, in);
+    begin(m, in);
+    if (!compute_replay(s->compute, key_of(s)) && !compute(m, in)) {
+        compute_step_cancel(s->compute);
+        return -ECANCELED;
+    }
     return compute_step_end(s->compute);
 }
 

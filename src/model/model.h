@@ -93,6 +93,9 @@ struct model_opts {
     /* Accounts `weights`, `workspace`, `tables` and, while loading, `checkpoint` are opened below it. NULL:
      * uncounted (tests). */
     struct account *parent;
+    /* Those of memory of the device (weights, mtp, vision) below this one, of the device's domain. NULL:
+     * `parent` is. */
+    struct account *device_parent;
     /* Called from the loading thread as bytes are packed; may be NULL. Nonzero stops the load: -ECANCELED. */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total);
     void *progress_arg;
@@ -110,6 +113,8 @@ uint64_t model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max,
 int model_load(const char *dir, const struct model_opts *opts, struct model **ret, struct err *e);
 void model_free(struct model *m);
 const struct model_shape *model_shape(const struct model *m);
+/* The memory of its device, where pages, states and features of images lie. */
+const struct domain *model_domain(const struct model *m);
 
 /* An image among the tokens of a sequence: rows * columns placeholders from `first` on. */
 struct model_grid {

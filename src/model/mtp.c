@@ -34,32 +34,39 @@ static struct op_pair op_pair_of(struct step *s, const struct mtp *m)
 
 /* ---- K and V of known tokens ---- */
 
-/* True: the token's row was not there and is copied. */
-static bool see_token(const struct step *s, const struct mtp *m, uint32_t id)
+/* From the last token back: of a long prompt the last tokens matter. */
+static void see_seq(struct mtp *m, const struct model_seq *seq)
 {
-    uint32_t place = draft_vocab_see(m->draft_vocab, id);
-    if (place == NONE)
-        return false;
-    compute_copy_row(s->compute, &(struct op_copy_row){.to = &m->draft_vocab->rows,
-                                                       .from = &m->head->parts[0],
-                                                       .to_row = place,
-                                                       .from_row = id});
-    return true;
+    for (uint32_t i = seq->token_count; i-- > 0 && m->row_count < DRAFT_VOCAB_NEW_MAX;) {
+        if (mrope_grid(seq->grids, seq->grid_count, seq->position + i))
+            continue;
+        uint32_t id = seq->tokens[i], place = draft_vocab_see(m->draft_vocab, id);
+        if (place == NONE)
+            continue;
+        m->rows[m->row_count].id = id;
+        m->rows[m->row_count++].place = place;
+    }
 }
 
-/* From the last token back: of a long prompt the last tokens matter. */
-static void see_tokens(const struct step *s, const struct mtp *m)
+void mtp_see(struct mtp *m, const struct model_step *in)
 {
-    uint32_t left = m->draft_vocab->size ? DRAFT_VOCAB_NEW_MAX : 0;
-    for (uint32_t t = s->batch.token_count; t-- > 0 && left > 0;)
-        if (dev_is_null(s->features[t]))
-            left -= see_token(s, m, s->ids[t]);
+    m->row_count = 0;
+    for (uint32_t r = in->seq_count; r-- > 0 && m->draft_vocab->size > 0;)
+        see_seq(m, &in->seqs[r]);
+}
+
+void mtp_copy_rows(struct step *s, const struct mtp *m)
+{
+    for (uint32_t i = 0; i < m->row_count; i++)
+        compute_copy_row(s->compute, &(struct op_copy_row){.to = &m->draft_vocab->rows,
+                                                           .from = &m->head->parts[0],
+                                                           .to_row = m->rows[i].place,
+                                                           .from_row = m->rows[i].id});
 }
 
 struct op_product mtp_pair(struct step *s, const struct mtp *m)
 {
     const struct op_pair a = op_pair_of(s, m);
-    see_tokens(s, m);
     compute_pair(s->compute, &a);
     return (struct op_product){.w = &m->weights.fc, .x = a.pair, .y = step_out(s)};
 }
@@ -105,7 +112,7 @@ static uint32_t list_seqs(struct step *s, const struct model_draft *d, uint32_t 
 }
 
 /* The hidden state that the head reads, and the next pass starts from, is left in the normed tokens. */
-static int draft_pass(struct step *s, const struct mtp *m, const struct model_draft *d, bool first)
+static void draft_pass(struct step *s, const struct mtp *m, bool first)
 {
     bool some = m->draft_vocab->size > 0;
     struct op_pair pair = op_pair_of(s, m);
@@ -118,10 +125,7 @@ static int draft_pass(struct step *s, const struct mtp *m, const struct model_dr
     step_norm(s, m->weights.norm, m->head, NULL);
     compute_best(s->compute, &(struct op_best){.rows = some ? &m->draft_vocab->rows : &m->head->parts[0],
                                                .ids = some ? m->draft_vocab->ids : NULL,
-                                               .valid_ids = d->valid_ids,
-                                               .x = step_normed(s),
-                                               .best = s->draft_best});
-    return compute_step_end(s->compute);
+                                               .x = step_normed(s)});
 }
 
 static void take_drafts(const struct step *s, const struct model_draft *d, uint32_t pass)
@@ -157,8 +161,13 @@ int mtp_draft(struct step *s, const struct mtp *m, const struct model_draft *d)
             break;
         struct model_step step = {
             .seqs = s->draft_seqs, .seq_count = count, .pages = d->pages, .states = d->states};
-        step_begin(s, &step);
-        int r = draft_pass(s, m, d, pass == 0);
+        step_fill(s, &step);
+        s->batch.best = s->draft_best;
+        s->batch.valid_ids = d->valid_ids;
+        compute_step_begin(s->compute, &s->batch);
+        if (!compute_replay(s->compute, pass == 0 ? STEP_KEY_DRAFT : STEP_KEY_REDRAFT))
+            draft_pass(s, m, pass == 0);
+        int r = compute_step_end(s->compute);
         if (r < 0)
             return r;
         take_drafts(s, d, pass);

@@ -18,6 +18,11 @@ struct mtp {
     const struct projection *head;
     dev_ptr final_norm;
     struct draft_vocab *draft_vocab;
+    /* Rows that this step copies into the draft vocabulary. */
+    struct {
+        uint32_t id, place;
+    } rows[DRAFT_VOCAB_NEW_MAX];
+    uint32_t row_count;
 };
 
 /* Turns `b`, which binds the text model and has been measured, into a binder of the head's tensors: under
@@ -25,6 +30,10 @@ struct mtp {
 int mtp_bind_init(struct binder *b, const char *dir);
 /* All of the head or a failure: nothing stands in for a tensor that is missing. */
 int mtp_bind(struct binder *b, struct mtp_weights *ret);
+
+/* Before a step begins: its tokens are in use. mtp_copy_rows() follows in the step. */
+void mtp_see(struct mtp *m, const struct model_step *in);
+void mtp_copy_rows(struct step *s, const struct mtp *m);
 
 /* Runs after the last layer: adds the pending residual and leaves in the residual stream each token's hidden
  * state after the final norm. Returns the pairs' product, which the caller runs. After it mtp_put() writes

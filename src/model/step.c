@@ -184,7 +184,7 @@ static void add_seq(struct step *s, const struct model_seq *seq)
     b->seq_count++;
 }
 
-void step_begin(struct step *s, const struct model_step *in)
+void step_fill(struct step *s, const struct model_step *in)
 {
     ASSERT(in->seq_count <= s->seqs_max);
     s->pending = (struct residual){.kind = RESIDUAL_NONE};
@@ -200,7 +200,6 @@ void step_begin(struct step *s, const struct model_step *in)
                               .logits = in->logits};
     for (uint32_t i = 0; i < in->seq_count; i++)
         add_seq(s, &in->seqs[i]);
-    compute_step_begin(s->compute, &s->batch);
 }
 
 /* ---- what the blocks share ---- */

@@ -52,8 +52,11 @@ struct step {
 struct compute_cost step_cost(const struct config *c);
 /* Lays the workspace out in `a`. 0 or -ENOMEM. */
 int step_create(struct arena *a, const struct config *c, const struct model_opts *opts, struct step **ret);
-/* Fills the batch with the sequences and begins the step. */
-void step_begin(struct step *s, const struct model_step *in);
+/* Fills the batch with the sequences. */
+void step_fill(struct step *s, const struct model_step *in);
+
+/* Keys of compute_replay(): what decides which operations a step has. The first two are flags. */
+enum { STEP_KEY_LOGITS = 1, STEP_KEY_IMAGES = 2, STEP_KEY_DRAFT = 4, STEP_KEY_REDRAFT = 5 };
 
 /* ---- places ---- */
 

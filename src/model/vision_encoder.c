@@ -189,15 +189,26 @@ static void list_passes(struct vision_encoder *e)
     add_pass(e, ENCODER_MERGE, 0, 0);
 }
 
-static int open_memory(struct vision_encoder *e, const struct config *c, struct account *parent)
+/* Without an account of the caller's: one that counts for nobody. */
+static int open_uncounted(struct vision_encoder *e, const struct domain *domain, struct account **ret)
+{
+    int r = ledger_create(ACCOUNT_NO_LIMIT, &e->uncounted);
+    if (r == 0 && domain != domain_machine())
+        r = ledger_open_root(e->uncounted, domain, ACCOUNT_NO_LIMIT, &e->uncounted_root);
+    if (r == 0)
+        *ret = ledger_root_of(e->uncounted, domain);
+    return r;
+}
+
+static int open_memory(struct vision_encoder *e, const struct config *c, const struct domain *domain,
+                       struct account *parent)
 {
     struct model_shape shape = {.vision = c->vision.shape};
     vision_encoder_cost(c, &shape.vision);
     uint64_t bytes = model_encode_bytes(&shape, shape.vision.pixels_max);
-    int r = parent ? 0 : ledger_create(ACCOUNT_NO_LIMIT, &e->uncounted);
+    int r = parent ? 0 : open_uncounted(e, domain, &parent);
     if (r == 0)
-        r = account_open(parent ? parent : ledger_root(e->uncounted), "vision", ACCOUNT_ANON,
-                         ACCOUNT_NO_LIMIT, &e->account);
+        r = account_open(parent, "vision", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &e->account);
     if (r < 0)
         return r;
     account_set_planned(e->account, bytes);
@@ -206,7 +217,7 @@ static int open_memory(struct vision_encoder *e, const struct config *c, struct 
 }
 
 int vision_encoder_init(struct vision_encoder *e, const struct config *c, const struct vision_weights *t,
-                        struct compute *compute, struct account *parent)
+                        struct compute *compute, const struct domain *domain, struct account *parent)
 {
     e->backend = c->backend;
     e->config = &c->vision;
@@ -214,7 +225,7 @@ int vision_encoder_init(struct vision_encoder *e, const struct config *c, const 
     e->compute = compute;
     e->shape = shape_of(e->config);
     list_passes(e);
-    return open_memory(e, c, parent);
+    return open_memory(e, c, domain, parent);
 }
 
 void vision_encoder_done(struct vision_encoder *e)
@@ -222,6 +233,7 @@ void vision_encoder_done(struct vision_encoder *e)
     if (e->units && units_free(e->units) < 0)
         units_abandon(e->units);
     account_close(e->account);
+    account_close(e->uncounted_root);
     ledger_free(e->uncounted);
     *e = (struct vision_encoder){0};
 }

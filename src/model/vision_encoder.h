@@ -43,7 +43,8 @@ struct vision_encoder {
     struct vision_encoder_pass passes[ENCODER_PASSES_MAX];
     uint32_t pass_count;
     /* Memory: the first units_committed() units are there. */
-    struct ledger *uncounted; /* used without an account */
+    struct ledger *uncounted;       /* used without an account */
+    struct account *uncounted_root; /* of a device's domain */
     struct account *account;
     struct units *units;
     /* The image. */
@@ -58,10 +59,10 @@ struct vision_encoder {
 
 /* Fills the fields of model_vision that describe the cost of encoding. */
 void vision_encoder_cost(const struct config *c, struct model_vision *ret);
-/* `e` is zeroed; its account is opened below `parent`, which may be NULL. 0 or -ENOMEM. Call
+/* `e` is zeroed; its account is opened below `parent`, which is of the domain or NULL. 0 or -ENOMEM. Call
  * vision_encoder_done() in either case. */
 int vision_encoder_init(struct vision_encoder *e, const struct config *c, const struct vision_weights *t,
-                        struct compute *compute, struct account *parent);
+                        struct compute *compute, const struct domain *domain, struct account *parent);
 /* Fine on a zeroed struct. */
 void vision_encoder_done(struct vision_encoder *e);
 

@@ -1,6 +1,8 @@
 /* drafts.c - one row with pages and two states of its own. */
 #include "golden/drafts.h"
 
+#include "golden/room.h"
+
 #include "base/check.h"
 #include "base/hash.h"
 
@@ -17,7 +19,7 @@ struct row {
     uint32_t *tokens; /* prompt and greedy, then room for drafts */
     uint32_t count;
     uint32_t *pages;
-    char *page_bytes, *states;
+    struct room memory, states;
     float *logits; /* [DRAFTS_MAX + 1][vocab] */
     bool started;
     uint32_t pending; /* of state 0 */
@@ -27,8 +29,8 @@ static void row_done(struct row *r)
 {
     free(r->tokens);
     free(r->pages);
-    free(r->page_bytes);
-    free(r->states);
+    room_free(&r->memory);
+    room_free(&r->states);
     free(r->logits);
 }
 
@@ -40,14 +42,12 @@ static int row_init(struct row *r, struct model *m, const struct golden_case *c)
     size_t page_bytes = pages * r->shape->page_bytes, state_bytes = 2 * r->shape->state_bytes;
     r->tokens = calloc(room, sizeof(r->tokens[0]));
     r->pages = calloc(pages, sizeof(r->pages[0]));
-    r->page_bytes = aligned_alloc(64, page_bytes);
-    r->states = aligned_alloc(64, state_bytes);
+    int result = room_make(model_domain(m), page_bytes, 0xff, &r->memory);
+    if (result == 0)
+        result = room_make(model_domain(m), state_bytes, 0xff, &r->states);
     r->logits = malloc((DRAFTS_MAX + 1) * (size_t)r->shape->vocab * sizeof(float));
-    if (!r->tokens || !r->pages || !r->page_bytes || !r->states || !r->logits)
+    if (!r->tokens || !r->pages || !r->logits || result < 0)
         return -ENOMEM;
-    /* NaN exposes reads of memory that was never written. */
-    memset(r->page_bytes, 0xff, page_bytes);
-    memset(r->states, 0xff, state_bytes);
     memcpy(r->tokens, c->prompt.ids, c->prompt.count * sizeof(r->tokens[0]));
     if (c->greedy.count)
         memcpy(r->tokens + c->prompt.count, c->greedy.ids, c->greedy.count * sizeof(r->tokens[0]));
@@ -67,11 +67,8 @@ static int forward(struct row *r, const uint32_t *tokens, uint32_t position, uin
                             .pending = r->pending,
                             .logits_from = count - logits,
                             .keep_pending = hold};
-    struct model_step step = {.seqs = &row,
-                              .seq_count = 1,
-                              .pages = dev_of_host(r->page_bytes),
-                              .states = dev_of_host(r->states),
-                              .logits = r->logits};
+    struct model_step step = {
+        .seqs = &row, .seq_count = 1, .pages = r->memory.at, .states = r->states.at, .logits = r->logits};
     r->started = true;
     r->pending = 0;
     return model_forward(r->model, &step);
@@ -98,8 +95,7 @@ static int draft(struct row *r, uint32_t token, uint32_t position, uint32_t coun
                                   .count = count,
                                   .drafts = ids,
                                   .logits = logits};
-    struct model_draft d = {
-        .seqs = &row, .seq_count = 1, .pages = dev_of_host(r->page_bytes), .states = dev_of_host(r->states)};
+    struct model_draft d = {.seqs = &row, .seq_count = 1, .pages = r->memory.at, .states = r->states.at};
     return model_draft(r->model, &d);
 }
 

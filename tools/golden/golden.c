@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "compute/cpu/cpu_device.h"
+#include "compute/fake/fake.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -23,11 +24,14 @@
 /* Above this many tokens the variants are a selection instead of every chunk with every batch. */
 #define TOKENS_FEW  4000
 #define CHUNK_WHOLE UINT32_MAX
+/* Of a fake device. */
+#define FAKE_BYTES ((uint64_t)8 << 30)
 
 struct options {
     enum compute_mode compute;
     uint32_t chunk, batch, threads; /* 0: the default */
     unsigned cpu_flags;
+    bool fake;
     const char *model; /* NULL: the golden's own directory */
 };
 
@@ -61,6 +65,7 @@ static void usage(FILE *out)
           "  --batch N      only this many sequences at once (default 1, 3 and 8)\n"
           "  --threads N    workers (default: what the machine gives)\n"
           "  --cpu X        kernels: ref, avx2 or best, as far as the machine has them (default best)\n"
+          "  --device X     cpu, or fake: a device that finds what leaks through the compute contract\n"
           "  --help         this text\n",
           out);
 }
@@ -289,12 +294,18 @@ static int run_drafts(struct golden *g, bool *good)
 
 /* ---- set-up ---- */
 
+static int open_device(const struct options *o, struct device **ret)
+{
+    uint32_t workers = o->threads ? o->threads : device_default_workers();
+    const struct fake_opts fake = {.bytes = FAKE_BYTES, .workers = workers};
+    return o->fake ? fake_device_open(&fake, ret) : cpu_device_open(workers, o->cpu_flags, NULL, ret);
+}
+
 static int load(struct golden *g, struct err *e)
 {
     const struct options *o = g->opts;
     uint32_t rows = MAX_OF(o->batch, 8);
-    int r =
-        cpu_device_open(o->threads ? o->threads : device_default_workers(), o->cpu_flags, NULL, &g->device);
+    int r = open_device(o, &g->device);
     if (r < 0)
         return err_set(e, r, "cannot start workers");
     struct model_opts opts = {
@@ -314,6 +325,8 @@ static int load(struct golden *g, struct err *e)
 
 static void close_golden(struct golden *g)
 {
+    for (uint32_t i = 0; g->views && i < g->file.case_count; i++)
+        image_view_free(&g->views[i]);
     runner_free(g->runner);
     model_free(g->model);
     device_close(g->device);
@@ -321,8 +334,6 @@ static void close_golden(struct golden *g)
         free((void *)g->sequences[i].prompt);
         free(g->sequences[i].generated);
     }
-    for (uint32_t i = 0; g->views && i < g->file.case_count; i++)
-        image_view_free(&g->views[i]);
     free(g->views);
     free(g->sequences);
     free(g->compares);
@@ -393,10 +404,15 @@ static bool parse_cpu(const char *text, unsigned *ret)
 static int parse_options(int argc, char **argv, struct options *o)
 {
     static const struct option longs[] = {
-        {"model", required_argument, NULL, 'm'},   {"compute", required_argument, NULL, 'c'},
-        {"chunk", required_argument, NULL, 'k'},   {"batch", required_argument, NULL, 'b'},
-        {"threads", required_argument, NULL, 't'}, {"cpu", required_argument, NULL, 'u'},
-        {"help", no_argument, NULL, 'h'},          {0},
+        {"model", required_argument, NULL, 'm'},
+        {"compute", required_argument, NULL, 'c'},
+        {"chunk", required_argument, NULL, 'k'},
+        {"batch", required_argument, NULL, 'b'},
+        {"threads", required_argument, NULL, 't'},
+        {"cpu", required_argument, NULL, 'u'},
+        {"device", required_argument, NULL, 'd'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
     };
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
         bool ok = true;
@@ -415,6 +431,10 @@ static int parse_options(int argc, char **argv, struct options *o)
             break;
         case 't':
             ok = parse_count(optarg, 256, &o->threads);
+            break;
+        case 'd':
+            o->fake = strcmp(optarg, "fake") == 0;
+            ok = o->fake || strcmp(optarg, "cpu") == 0;
             break;
         case 'u':
             ok = parse_cpu(optarg, &o->cpu_flags);

@@ -73,6 +73,16 @@ static int check_size(const struct model_vision *v, const struct golden_case *c,
     return 0;
 }
 
+/* Piece by piece, until its memory is complete. */
+static int begin(struct model *m, const struct model_image *p)
+{
+    int r;
+    do
+        r = model_encode_begin(m, p);
+    while (r > 0);
+    return r;
+}
+
 static int encode(struct model *m, const struct model_image *in, struct compare *k, struct image_view *ret,
                   struct err *e)
 {
@@ -84,19 +94,22 @@ static int encode(struct model *m, const struct model_image *in, struct compare 
         r = find_place(v, k->c, &view.grid, e);
     if (r < 0)
         return r;
-    float *features = calloc((size_t)view.grid.rows * view.grid.columns * v->feature_floats, sizeof(float));
-    p.features = view.grid.features = dev_of_host(features);
-    do
-        r = features ? model_encode_begin(m, &p) : -ENOMEM;
-    while (r > 0);
+    uint64_t floats = (uint64_t)view.grid.rows * view.grid.columns * v->feature_floats;
+    r = room_make(model_domain(m), floats * sizeof(float), 0, &view.features);
+    p.features = view.grid.features = view.features.at;
+    if (r == 0)
+        r = begin(m, &p);
     if (r < 0) {
-        free(features);
+        room_free(&view.features);
         return err_set(e, r, "%s: no memory for its image", k->c->name);
     }
     (void)model_encode_run(m, UINT64_MAX);
-    compare_features(k, features, v->feature_floats);
+    float *features = room_copy(&view.features);
+    if (features)
+        compare_features(k, features, v->feature_floats);
+    free(features);
     *ret = view;
-    return 0;
+    return features ? 0 : -ENOMEM;
 }
 
 int image_view_make(struct model *m, const char *dir, struct compare *k, struct image_view *ret,
@@ -121,6 +134,6 @@ int image_view_make(struct model *m, const char *dir, struct compare *k, struct 
 
 void image_view_free(struct image_view *v)
 {
-    free(dev_host(v->grid.features));
+    room_free(&v->features);
     *v = (struct image_view){0};
 }

@@ -4,14 +4,16 @@
 #define PLATEAU_TOOLS_IMAGES_H
 
 #include "golden/compare.h"
+#include "golden/room.h"
 
 #include "model/vision.h"
 #include "vision/image.h"
 
 /* Zeros: the case has none. */
 struct image_view {
-    struct model_grid grid; /* its features are our own */
-    uint32_t count;         /* 0 or 1 */
+    struct model_grid grid;
+    struct room features; /* of the grid */
+    uint32_t count;       /* 0 or 1 */
 };
 
 /* Encodes the image of the case that k is about and compares size and features with the golden's; `dir` is

@@ -2,12 +2,13 @@
  * them. */
 #include "golden/runner.h"
 
+#include "golden/room.h"
+
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/rng.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ struct runner {
     struct runner_opts opts;
     const struct model_shape *shape;
     uint32_t pages_per_row;
-    char *pages, *states;
+    struct room pages, states;
     float *logits;
     uint32_t *page_ids;
     struct row *rows;
@@ -37,15 +38,6 @@ uint32_t runner_argmax(const float *logits, uint32_t vocab)
     for (uint32_t i = 1; i < vocab; i++)
         best = logits[i] > logits[best] ? i : best;
     return best;
-}
-
-static char *poisoned(size_t bytes)
-{
-    size_t n = DIV_UP(bytes, sizeof(float));
-    float *p = aligned_alloc(64, ROUND_UP(MAX_OF(n, 1) * sizeof(float), (size_t)64));
-    for (size_t i = 0; p && i < n; i++)
-        p[i] = NAN;
-    return (char *)p;
 }
 
 /* A permutation that is the same in every run. */
@@ -70,13 +62,15 @@ int runner_create(const struct runner_opts *opts, struct runner **ret)
     r->shape = model_shape(opts->model);
     r->pages_per_row = DIV_UP(opts->sequence_max, PAGE_TOKENS);
     uint32_t page_count = r->pages_per_row * opts->seqs_max;
-    r->pages = poisoned(page_count * r->shape->page_bytes);
-    r->states = poisoned(2 * (size_t)opts->seqs_max * r->shape->state_bytes);
+    const struct domain *d = model_domain(opts->model);
+    int result = room_make(d, page_count * r->shape->page_bytes, 0xff, &r->pages);
+    if (result == 0)
+        result = room_make(d, 2 * (uint64_t)opts->seqs_max * r->shape->state_bytes, 0xff, &r->states);
     r->logits = malloc((size_t)opts->tokens_max * r->shape->vocab * sizeof(float));
     r->page_ids = calloc(page_count, sizeof(r->page_ids[0]));
     r->rows = calloc(opts->seqs_max, sizeof(r->rows[0]));
     r->step_rows = calloc(opts->seqs_max, sizeof(r->step_rows[0]));
-    if (!r->pages || !r->states || !r->logits || !r->page_ids || !r->rows || !r->step_rows) {
+    if (result < 0 || !r->logits || !r->page_ids || !r->rows || !r->step_rows) {
         runner_free(r);
         return -ENOMEM;
     }
@@ -94,8 +88,8 @@ void runner_free(struct runner *r)
 {
     if (!r)
         return;
-    free(r->pages);
-    free(r->states);
+    room_free(&r->pages);
+    room_free(&r->states);
     free(r->logits);
     free(r->page_ids);
     free(r->rows);
@@ -162,8 +156,8 @@ static int run_step(struct runner *r, uint32_t batch, uint32_t chunk, runner_see
     }
     struct model_step step = {.seqs = r->step_rows,
                               .seq_count = count,
-                              .pages = dev_of_host(r->pages),
-                              .states = dev_of_host(r->states),
+                              .pages = r->pages.at,
+                              .states = r->states.at,
                               .logits = r->logits};
     int result = model_forward(r->opts.model, &step);
     const float *logits = r->logits;

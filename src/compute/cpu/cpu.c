@@ -98,10 +98,14 @@ struct compute_cost cpu_cost(const struct compute_opts *o)
 }
 
 static void step_begin(struct compute *compute, const struct batch *b);
+static bool replay(struct compute *compute, uint32_t key);
 static int step_end(struct compute *compute);
+static void step_cancel(struct compute *compute);
 
 static const struct compute_ops ops = {.step_begin = step_begin,
+                                       .replay = replay,
                                        .step_end = step_end,
+                                       .step_cancel = step_cancel,
                                        .embed = cpu_embed,
                                        .norm = cpu_norm,
                                        .add_features = cpu_add_features,
@@ -171,9 +175,21 @@ static void step_begin(struct compute *compute, const struct batch *b)
         add_spans(c, i, &b->seqs[i]);
 }
 
+static bool replay(struct compute *compute, uint32_t key)
+{
+    (void)compute;
+    (void)key;
+    return false;
+}
+
 /* Every operation has run when its call returned. */
-static int step_end(struct compute *compute)
+static void step_cancel(struct compute *compute)
 {
     cpu_of(compute)->in = NULL;
+}
+
+static int step_end(struct compute *compute)
+{
+    step_cancel(compute);
     return 0;
 }

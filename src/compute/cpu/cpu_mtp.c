@@ -107,17 +107,19 @@ static bool is_valid(const uint64_t *bits, uint32_t id)
 
 /* The largest of the rows [from, from + count), the first of equals. Eight rows are skipped at once when
  * none of them is larger. */
-static struct draft_best best_of(const struct op_best *a, const float *logits, uint32_t from, uint32_t count)
+static struct draft_best best_of(const struct best_stage *st, const float *logits, uint32_t from,
+                                 uint32_t count)
 {
     struct draft_best best = {-INFINITY, UINT32_MAX};
+    const uint32_t *ids = st->op->ids;
     for (uint32_t at = 0; at < count; at += 8) {
         uint32_t end = MIN_OF(at + 8, count);
         bool larger = false;
         for (uint32_t i = at; i < end; i++)
             larger |= logits[i] > best.logit;
         for (uint32_t i = at; larger && i < end; i++) {
-            uint32_t id = a->ids ? a->ids[from + i] : from + i;
-            if (logits[i] > best.logit && is_valid(a->valid_ids, id))
+            uint32_t id = ids ? ids[from + i] : from + i;
+            if (logits[i] > best.logit && is_valid(st->cpu->in->valid_ids, id))
                 best = (struct draft_best){logits[i], id};
         }
     }
@@ -146,7 +148,7 @@ static void best_tile(void *arg, uint32_t tile, uint32_t worker)
         c->ops->matmul(&part, &columns, 0, matrix_panels(&part));
         for (uint32_t i = 0; i < columns.count; i++)
             c->draft_best[(size_t)(from + i) * st->tiles + tile] =
-                best_of(st->op, y[i], tile * st->panels * MATRIX_PANEL, part.n);
+                best_of(st, y[i], tile * st->panels * MATRIX_PANEL, part.n);
     }
 }
 
@@ -159,11 +161,12 @@ void cpu_best(struct compute *compute, const struct op_best *a)
                             .panels = cpu_draft_panels(a->rows->n, workers_count(c->workers))};
     st.tiles = DIV_UP(matrix_panels(&st.rows), st.panels);
     cpu_run(c, best_tile, &st, st.tiles);
+    struct draft_best *best = c->in->best;
     for (uint32_t t = 0; t < c->tokens; t++) {
         const struct draft_best *of = c->draft_best + (size_t)t * st.tiles;
-        a->best[t] = of[0];
+        best[t] = of[0];
         for (uint32_t i = 1; i < st.tiles; i++)
-            if (of[i].logit > a->best[t].logit)
-                a->best[t] = of[i];
+            if (of[i].logit > best[t].logit)
+                best[t] = of[i];
     }
 }

@@ -1,0 +1,351 @@
+/* fake.c - a step is a queue: operations with their arguments, done by the CPU backend when the step ends.
+ *
+ * The operations of a step from compute_replay() on are recorded under its key. The next step of that key
+ * runs the recording, whatever batch it has. The arguments in it are those of the first step, so one that
+ * varies from step to step and is not in the batch computes something else and is found.
+ *
+ * Memory: a recording for each key, FAKE_OPS operations of a layer at most, and a copy of the batch. */
+#include "compute/fake/fake_device.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#define GARBAGE    0xdd
+#define LAYER_OPS  16u /* of a layer, at most */
+#define SINGLE_OPS 32u /* of a step outside its layers, likewise */
+#define COPIES_MAX 64u /* rows of weights, ahead of a step's other operations */
+
+enum op {
+    OP_EMBED,
+    OP_NORM,
+    OP_FEATURES,
+    OP_PROJECT,
+    OP_APPEND,
+    OP_ATTEND,
+    OP_CONVOLVE,
+    OP_RECUR,
+    OP_GLU,
+    OP_ROUTE,
+    OP_GATHER,
+    OP_PAIR,
+    OP_BEST,
+    OP_COPY_ROW
+};
+
+struct queued {
+    enum op op;
+    uint32_t products; /* of OP_PROJECT */
+    union {
+        struct op_embed embed;
+        struct op_norm norm;
+        struct op_features features;
+        struct op_product product[OP_PRODUCTS_MAX];
+        struct op_attention attention;
+        struct op_delta delta;
+        struct op_glu glu;
+        struct op_route route;
+        struct op_gather gather;
+        struct op_pair pair;
+        struct op_best best;
+        struct op_copy_row copy_row;
+    } a;
+};
+
+struct list {
+    struct queued *ops; /* [max] */
+    uint32_t count, max;
+    bool whole; /* of a recording: its step came to its end */
+};
+
+/* The batch's arrays as they were when the step began. */
+struct copied {
+    struct batch_seq *seqs;
+    uint32_t *ids, *token_seq, *logit_columns, *hidden_columns;
+    struct rope_position *positions;
+    dev_ptr *features;
+};
+
+struct fake {
+    struct compute compute; /* first */
+    struct fake_device *device;
+    struct compute *cpu;
+    struct list ahead;                 /* before compute_replay() */
+    struct list recorded[COMPUTE_KEYS]; /* from then on */
+    struct list *open;                 /* that operations go to */
+    struct list *run;                  /* that the step's end runs after `ahead`; NULL: nothing */
+    struct batch batch;
+    struct copied copied;
+    size_t logit_bytes; /* of a row of logits */
+    bool begun;
+};
+
+static struct fake *fake_of_compute(struct compute *c)
+{
+    return (struct fake *)c;
+}
+
+/* ---- the workspace ---- */
+
+static uint32_t ops_max(const struct compute_shape *s)
+{
+    return LAYER_OPS * (s->full_count + s->linear_count + s->mtp_count) + SINGLE_OPS;
+}
+
+static uint64_t token_bytes(const struct copied *b)
+{
+    return sizeof(b->ids[0]) + sizeof(b->token_seq[0]) + sizeof(b->logit_columns[0]) +
+           sizeof(b->hidden_columns[0]) + sizeof(b->positions[0]) + sizeof(b->features[0]);
+}
+
+struct compute_cost fake_cost(const struct compute_opts *o)
+{
+    struct compute_cost c = backend_cpu.cost(o);
+    const uint32_t arrays = COMPUTE_KEYS + 8;
+    c.fixed_bytes += sizeof(struct fake) + arrays * 64 +
+                     (COMPUTE_KEYS * (uint64_t)ops_max(o->shape) + COPIES_MAX) * sizeof(struct queued);
+    c.token_bytes += token_bytes(NULL);
+    c.seq_bytes += sizeof(struct batch_seq);
+    return c;
+}
+
+static int make_list(struct arena *a, uint32_t max, struct list *ret)
+{
+    *ret = (struct list){.ops = ARENA_ARRAY(a, struct queued, max), .max = max};
+    return ret->ops ? 0 : -ENOMEM;
+}
+
+static int make_copied(struct arena *a, const struct compute_opts *o, struct copied *ret)
+{
+    *ret = (struct copied){.seqs = ARENA_ARRAY(a, struct batch_seq, o->seqs_max),
+                           .ids = ARENA_ARRAY(a, uint32_t, o->tokens_max),
+                           .token_seq = ARENA_ARRAY(a, uint32_t, o->tokens_max),
+                           .logit_columns = ARENA_ARRAY(a, uint32_t, o->tokens_max),
+                           .hidden_columns = ARENA_ARRAY(a, uint32_t, o->tokens_max),
+                           .positions = ARENA_ARRAY(a, struct rope_position, o->tokens_max),
+                           .features = ARENA_ARRAY(a, dev_ptr, o->tokens_max)};
+    return ret->seqs && ret->ids && ret->token_seq && ret->logit_columns && ret->hidden_columns &&
+                   ret->positions && ret->features
+               ? 0
+               : -ENOMEM;
+}
+
+/* ---- a step ---- */
+
+/* Copies `count` elements, and leaves garbage to the caller. */
+static void take(void *to, const void *from, size_t count, size_t bytes)
+{
+    memcpy(to, from, count * bytes);
+    memset((void *)(uintptr_t)from, GARBAGE, count * bytes);
+}
+
+static void step_begin(struct compute *compute, const struct batch *b)
+{
+    struct fake *f = fake_of_compute(compute);
+    ASSERT(!f->begun);
+    f->begun = true;
+    take(f->copied.seqs, b->seqs, b->seq_count, sizeof(b->seqs[0]));
+    take(f->copied.ids, b->ids, b->token_count, sizeof(b->ids[0]));
+    take(f->copied.token_seq, b->token_seq, b->token_count, sizeof(b->token_seq[0]));
+    take(f->copied.positions, b->positions, b->token_count, sizeof(b->positions[0]));
+    take(f->copied.features, b->features, b->token_count, sizeof(b->features[0]));
+    take(f->copied.logit_columns, b->logit_columns, b->logit_count, sizeof(b->logit_columns[0]));
+    take(f->copied.hidden_columns, b->hidden_columns, b->seq_count, sizeof(b->hidden_columns[0]));
+    f->batch = *b;
+    f->batch.seqs = f->copied.seqs;
+    f->batch.ids = f->copied.ids;
+    f->batch.token_seq = f->copied.token_seq;
+    f->batch.positions = f->copied.positions;
+    f->batch.features = f->copied.features;
+    f->batch.logit_columns = f->copied.logit_columns;
+    f->batch.hidden_columns = f->copied.hidden_columns;
+    f->ahead.count = 0;
+    f->open = &f->ahead;
+    f->run = NULL;
+}
+
+static bool replay(struct compute *compute, uint32_t key)
+{
+    struct fake *f = fake_of_compute(compute);
+    ASSERT(f->begun && f->open == &f->ahead && key < COMPUTE_KEYS);
+    f->run = &f->recorded[key];
+    f->open = f->run->whole ? NULL : f->run;
+    if (f->run->whole) {
+        atomic_fetch_add(&f->device->replays, 1);
+        return true;
+    }
+    f->run->count = 0;
+    return false;
+}
+
+static void run_one(struct compute *cpu, const struct queued *q)
+{
+    switch (q->op) {
+    case OP_EMBED:
+        compute_embed(cpu, &q->a.embed);
+        break;
+    case OP_NORM:
+        compute_norm(cpu, &q->a.norm);
+        break;
+    case OP_FEATURES:
+        compute_add_features(cpu, &q->a.features);
+        break;
+    case OP_PROJECT:
+        compute_project(cpu, q->a.product, q->products);
+        break;
+    case OP_APPEND:
+        compute_append(cpu, &q->a.attention);
+        break;
+    case OP_ATTEND:
+        compute_attend(cpu, &q->a.attention);
+        break;
+    case OP_CONVOLVE:
+        compute_convolve(cpu, &q->a.delta);
+        break;
+    case OP_RECUR:
+        compute_recur(cpu, &q->a.delta);
+        break;
+    case OP_GLU:
+        compute_glu(cpu, &q->a.glu);
+        break;
+    case OP_ROUTE:
+        compute_route(cpu, &q->a.route);
+        break;
+    case OP_GATHER:
+        compute_gather(cpu, &q->a.gather);
+        break;
+    case OP_PAIR:
+        compute_pair(cpu, &q->a.pair);
+        break;
+    case OP_BEST:
+        compute_best(cpu, &q->a.best);
+        break;
+    case OP_COPY_ROW:
+        compute_copy_row(cpu, &q->a.copy_row);
+        break;
+    }
+}
+
+static void run_list(struct fake *f, const struct list *l)
+{
+    for (uint32_t i = 0; l && i < l->count; i++)
+        run_one(f->cpu, &l->ops[i]);
+}
+
+static int step_end(struct compute *compute)
+{
+    struct fake *f = fake_of_compute(compute);
+    ASSERT(f->begun);
+    f->begun = false;
+    int r = fake_step_fault(f->device);
+    if (f->run)
+        f->run->whole = true;
+    /* What host code reads before the end, or after a failure, is nothing. */
+    if (f->batch.logit_count > 0)
+        memset(f->batch.logits, 0xff, f->batch.logit_count * f->logit_bytes);
+    if (r < 0)
+        return r;
+    compute_step_begin(f->cpu, &f->batch);
+    run_list(f, &f->ahead);
+    run_list(f, f->run);
+    return compute_step_end(f->cpu);
+}
+
+static void step_cancel(struct compute *compute)
+{
+    struct fake *f = fake_of_compute(compute);
+    ASSERT(f->begun);
+    f->begun = false;
+    compute_step_begin(f->cpu, &f->batch);
+    run_list(f, &f->ahead);
+    compute_step_cancel(f->cpu);
+}
+
+/* ---- queueing ---- */
+
+static struct queued *queue(struct compute *compute, enum op op)
+{
+    struct fake *f = fake_of_compute(compute);
+    ASSERT(f->begun && f->open && f->open->count < f->open->max);
+    struct queued *q = &f->open->ops[f->open->count++];
+    q->op = op;
+    return q;
+}
+
+#define QUEUE(function, kind, type, member)                                                                  \
+    static void function(struct compute *c, const struct type *a)                                            \
+    {                                                                                                        \
+        queue(c, kind)->a.member = *a;                                                                       \
+    }
+QUEUE(embed, OP_EMBED, op_embed, embed)
+QUEUE(norm, OP_NORM, op_norm, norm)
+QUEUE(add_features, OP_FEATURES, op_features, features)
+QUEUE(append, OP_APPEND, op_attention, attention)
+QUEUE(attend, OP_ATTEND, op_attention, attention)
+QUEUE(convolve, OP_CONVOLVE, op_delta, delta)
+QUEUE(recur, OP_RECUR, op_delta, delta)
+QUEUE(glu, OP_GLU, op_glu, glu)
+QUEUE(route, OP_ROUTE, op_route, route)
+QUEUE(gather, OP_GATHER, op_gather, gather)
+QUEUE(pair, OP_PAIR, op_pair, pair)
+QUEUE(best, OP_BEST, op_best, best)
+QUEUE(copy_row, OP_COPY_ROW, op_copy_row, copy_row)
+#undef QUEUE
+
+static void project(struct compute *c, const struct op_product *list, uint32_t count)
+{
+    struct queued *q = queue(c, OP_PROJECT);
+    ASSERT(count <= OP_PRODUCTS_MAX);
+    q->products = count;
+    memcpy(q->a.product, list, count * sizeof(list[0]));
+}
+
+/* An image's work lies between steps, and is done at once. */
+static bool encode(struct compute *c, const struct op_encode *a, uint32_t *at)
+{
+    struct fake *f = fake_of_compute(c);
+    ASSERT(!f->begun);
+    return compute_encode(f->cpu, a, at);
+}
+
+static const struct compute_ops ops = {.step_begin = step_begin,
+                                       .replay = replay,
+                                       .step_end = step_end,
+                                       .step_cancel = step_cancel,
+                                       .embed = embed,
+                                       .norm = norm,
+                                       .add_features = add_features,
+                                       .project = project,
+                                       .append = append,
+                                       .attend = attend,
+                                       .convolve = convolve,
+                                       .recur = recur,
+                                       .glu = glu,
+                                       .route = route,
+                                       .gather = gather,
+                                       .pair = pair,
+                                       .best = best,
+                                       .copy_row = copy_row,
+                                       .encode = encode};
+
+int fake_open(struct arena *a, const struct compute_opts *o, struct compute **ret)
+{
+    struct fake *f = ARENA_NEW(a, struct fake);
+    struct compute_opts inner = *o;
+    if (!f)
+        return -ENOMEM;
+    *f = (struct fake){.compute = {&ops}, .device = fake_of(o->device),
+                       .logit_bytes = o->shape->vocab * sizeof(float)};
+    inner.device = f->device->cpu;
+    int r = make_copied(a, o, &f->copied);
+    if (r == 0)
+        r = make_list(a, COPIES_MAX, &f->ahead);
+    for (uint32_t i = 0; r == 0 && i < COMPUTE_KEYS; i++)
+        r = make_list(a, ops_max(o->shape), &f->recorded[i]);
+    if (r == 0)
+        r = backend_cpu.open(a, &inner, &f->cpu);
+    *ret = &f->compute;
+    return r;
+}

@@ -1,0 +1,46 @@
+/* fake.h - a device of plain memory that behaves as a GPU does, for tests and for finding what leaks through
+ * the compute contract.
+ *
+ * Its addresses cannot be followed by host code, and bytes that are not committed cannot be followed by it
+ * either. Operations are queued and done at the end of their step; a step whose key was seen before repeats
+ * what was recorded then. The batch is copied when a step begins, and the caller's arrays are filled with
+ * garbage. Its memory is a domain with a size of its own. Faults come by chance, from a seed: commits that
+ * fail, steps that fail, a device that is lost.
+ *
+ * Work is done by the CPU backend, so the bits are its. */
+#ifndef PLATEAU_COMPUTE_FAKE_H
+#define PLATEAU_COMPUTE_FAKE_H
+
+#include "compute/backend.h"
+
+extern const struct backend backend_fake;
+
+/* How often something fails: one time in so many, by chance; 0: never. */
+struct fake_faults {
+    uint64_t seed;
+    uint32_t commit; /* -ENOMEM of open or populate */
+    uint32_t step;   /* -EIO at the end of a step */
+    uint32_t lost;   /* -ENODEV at the end of a step, and from then on everywhere */
+};
+/* Of "seed=1,commit=100,step=1000,lost=0", each part once or not at all. False: anything else. */
+bool fake_faults_parse(const char *text, struct fake_faults *ret);
+
+struct fake_opts {
+    uint32_t index;   /* N of "fake:N" */
+    uint64_t bytes;   /* of its memory */
+    uint32_t workers; /* as in device_open_cpu */
+    struct account *stacks;
+    struct fake_faults faults;
+};
+/* 0, -EINVAL, -ENOMEM, -EAGAIN. device_close() demands that all its memory was released. */
+int fake_device_open(const struct fake_opts *opts, struct device **ret);
+
+/* For tests. Any thread; faults set from now on, and what has happened until now. */
+void fake_device_set_faults(struct device *d, const struct fake_faults *faults);
+void fake_device_lose(struct device *d);
+struct fake_numbers {
+    uint64_t committed_bytes, steps, replays, faults;
+};
+struct fake_numbers fake_device_numbers(const struct device *d);
+
+#endif

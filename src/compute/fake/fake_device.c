@@ -1,0 +1,214 @@
+/* fake_device.c - the device: a CPU that computes, memory of its own, and faults. */
+#include "compute/fake/fake_device.h"
+
+#include "compute/cpu/cpu_device.h"
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "base/slice.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- faults ---- */
+
+bool fake_draw(struct fake_device *d, enum fake_fault what)
+{
+    pthread_mutex_lock(&d->lock);
+    uint32_t one_in = what == FAKE_COMMIT ? d->faults.commit
+                      : what == FAKE_STEP ? d->faults.step
+                                          : d->faults.lost;
+    bool hit = one_in > 0 && rng_at(d->faults.seed, d->draws++) % one_in == 0;
+    pthread_mutex_unlock(&d->lock);
+    atomic_fetch_add(&d->faults_seen, hit);
+    return hit;
+}
+
+int fake_step_fault(struct fake_device *d)
+{
+    atomic_fetch_add(&d->steps, 1);
+    if (fake_draw(d, FAKE_LOST))
+        atomic_store(&d->lost, true);
+    if (atomic_load(&d->lost))
+        return -ENODEV;
+    return fake_draw(d, FAKE_STEP) ? -EIO : 0;
+}
+
+static bool parse_part(const char *name, size_t len, uint64_t value, struct fake_faults *ret)
+{
+    const struct {
+        const char *name;
+        uint32_t *count;
+    } parts[] = {{"commit", &ret->commit}, {"step", &ret->step}, {"lost", &ret->lost}};
+    if (len == 4 && memcmp(name, "seed", 4) == 0) {
+        ret->seed = value;
+        return true;
+    }
+    for (size_t i = 0; i < COUNT_OF(parts); i++) {
+        if (strlen(parts[i].name) == len && memcmp(parts[i].name, name, len) == 0) {
+            *parts[i].count = (uint32_t)value;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool fake_faults_parse(const char *text, struct fake_faults *ret)
+{
+    *ret = (struct fake_faults){0};
+    while (*text) {
+        const char *equals = strchr(text, '=');
+        uint64_t value;
+        if (!equals)
+            return false;
+        size_t digits = strcspn(equals + 1, ",");
+        if (!slice_u64((struct slice){equals + 1, digits}, UINT32_MAX, &value) ||
+            !parse_part(text, (size_t)(equals - text), value, ret))
+            return false;
+        text = equals + 1 + digits;
+        text += *text == ',';
+    }
+    return true;
+}
+
+/* ---- the backend: what the CPU's does, with the CPU's device ---- */
+
+static void weight_put(struct device *d, const struct weight *w, uint32_t at,
+                       const struct linear_source *rows)
+{
+    backend_cpu.weight_put(fake_of(d)->cpu, w, at, rows);
+}
+
+static void close_device(struct device *device)
+{
+    struct fake_device *d = fake_of(device);
+    ASSERT_OF(atomic_load(&d->committed) == 0 && atomic_load(&d->reserved) == 0,
+              "%s: %llu bytes are committed, %llu reserved", d->name,
+              (unsigned long long)atomic_load(&d->committed), (unsigned long long)atomic_load(&d->reserved));
+    device_close(d->cpu);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+static uint32_t count_workers(const struct device *d)
+{
+    return device_workers(((const struct fake_device *)d)->cpu);
+}
+
+static const char *tier_of(const struct device *d)
+{
+    return device_tier(((const struct fake_device *)d)->cpu);
+}
+
+static unsigned flags_of(const struct device *d)
+{
+    return device_flags(((const struct fake_device *)d)->cpu);
+}
+
+static void turn_begin(struct device *d)
+{
+    device_turn_begin(fake_of(d)->cpu);
+}
+
+static void turn_end(struct device *d)
+{
+    device_turn_end(fake_of(d)->cpu);
+}
+
+static bool is_busy(const struct device *d)
+{
+    return device_is_busy(((const struct fake_device *)d)->cpu);
+}
+
+static struct units_crew crew(struct device *d)
+{
+    return device_crew(fake_of(d)->cpu);
+}
+
+static uint64_t weight_bytes(const struct linear_source *s, uint32_t count)
+{
+    return backend_cpu.weight_bytes(s, count);
+}
+
+static struct weight weight_begin(const struct linear_source *s, uint32_t count, dev_ptr at)
+{
+    return backend_cpu.weight_begin(s, count, at);
+}
+
+static uint64_t encode_bytes(const struct encode_shape *s, uint64_t patches, uint64_t edge)
+{
+    return backend_cpu.encode_bytes(s, patches, edge);
+}
+
+static struct encode_rows encode_rows(dev_ptr at, uint32_t width, bool read)
+{
+    return backend_cpu.encode_rows(at, width, read);
+}
+
+const struct backend backend_fake = {.name = "fake",
+                                     .cost = fake_cost,
+                                     .open = fake_open,
+                                     .weight_bytes = weight_bytes,
+                                     .weight_begin = weight_begin,
+                                     .weight_put = weight_put,
+                                     .encode_bytes = encode_bytes,
+                                     .encode_rows = encode_rows,
+                                     .close = close_device,
+                                     .workers = count_workers,
+                                     .tier = tier_of,
+                                     .flags = flags_of,
+                                     .turn_begin = turn_begin,
+                                     .turn_end = turn_end,
+                                     .is_busy = is_busy,
+                                     .crew = crew};
+
+int fake_device_open(const struct fake_opts *opts, struct device **ret)
+{
+    if (opts->bytes == 0)
+        return -EINVAL;
+    struct fake_device *d = calloc(1, sizeof(*d));
+    if (!d)
+        return -ENOMEM;
+    int r = device_open_cpu(opts->workers, opts->stacks, &d->cpu);
+    if (r < 0) {
+        free(d);
+        return r;
+    }
+    cpu_device_of(d->cpu)->flip = FAKE_FLIP;
+    snprintf(d->name, sizeof(d->name), "fake:%u", opts->index);
+    d->domain = (struct domain){
+        .name = d->name, .class = ACCOUNT_DEVICE, .ops = &fake_domain_ops, .arg = d};
+    d->device = (struct device){&backend_fake, &d->domain};
+    d->bytes = opts->bytes;
+    d->faults = opts->faults;
+    pthread_mutex_init(&d->lock, NULL);
+    *ret = &d->device;
+    return 0;
+}
+
+/* ---- for tests ---- */
+
+void fake_device_set_faults(struct device *device, const struct fake_faults *faults)
+{
+    struct fake_device *d = fake_of(device);
+    pthread_mutex_lock(&d->lock);
+    d->faults = *faults;
+    d->draws = 0;
+    pthread_mutex_unlock(&d->lock);
+}
+
+void fake_device_lose(struct device *d)
+{
+    atomic_store(&fake_of(d)->lost, true);
+}
+
+struct fake_numbers fake_device_numbers(const struct device *device)
+{
+    const struct fake_device *d = (const struct fake_device *)device;
+    return (struct fake_numbers){.committed_bytes = atomic_load(&d->committed),
+                                 .steps = atomic_load(&d->steps),
+                                 .replays = atomic_load(&d->replays),
+                                 .faults = atomic_load(&d->faults_seen)};
+}

@@ -1,0 +1,111 @@
+/* fake_memory.c - the device's memory: ranges without access until they are committed.
+ *
+ * A copy that leaves committed memory ends the process where it happens, which is what a test wants to see. */
+#include "compute/fake/fake_device.h"
+
+#include "base/check.h"
+#include "base/pages.h"
+
+#include <errno.h>
+#include <string.h>
+
+static char *behind(dev_ptr p)
+{
+    return (char *)(uintptr_t)(p.at ^ FAKE_FLIP);
+}
+
+static dev_ptr host_of(dev_ptr p)
+{
+    return (dev_ptr){p.at ^ FAKE_FLIP};
+}
+
+static int fake_reserve(void *arg, uint64_t bytes, bool small, dev_ptr *ret)
+{
+    struct fake_device *d = arg;
+    dev_ptr host;
+    int r = domain_reserve(domain_machine(), bytes, small, &host);
+    if (r < 0)
+        return r;
+    atomic_fetch_add(&d->reserved, bytes);
+    *ret = (dev_ptr){host.at ^ FAKE_FLIP};
+    return 0;
+}
+
+static int fake_release(void *arg, dev_ptr base, uint64_t bytes)
+{
+    struct fake_device *d = arg;
+    int r = domain_release(domain_machine(), host_of(base), bytes);
+    if (r == 0)
+        atomic_fetch_sub(&d->reserved, bytes);
+    return r;
+}
+
+/* Takes `bytes` of the device's memory. */
+static bool take(struct fake_device *d, uint64_t bytes)
+{
+    uint64_t had = atomic_load(&d->committed);
+    do {
+        if (had > d->bytes || bytes > d->bytes - had)
+            return false;
+    } while (!atomic_compare_exchange_weak(&d->committed, &had, had + bytes));
+    return true;
+}
+
+static int fake_open_memory(void *arg, dev_ptr at, uint64_t bytes)
+{
+    struct fake_device *d = arg;
+    /* Taken even when it fails: the caller decommits it then. */
+    if (!take(d, bytes)) {
+        atomic_fetch_add(&d->committed, bytes);
+        return -ENOMEM;
+    }
+    if (atomic_load(&d->lost) || fake_draw(d, FAKE_COMMIT))
+        return -ENOMEM;
+    return domain_open(domain_machine(), host_of(at), bytes);
+}
+
+static int fake_populate(void *arg, dev_ptr at, uint64_t bytes)
+{
+    (void)arg;
+    return domain_populate(domain_machine(), host_of(at), bytes);
+}
+
+/* Also of a lost device: its memory is the process's own. */
+static int fake_decommit(void *arg, dev_ptr at, uint64_t bytes)
+{
+    struct fake_device *d = arg;
+    int r = domain_decommit(domain_machine(), host_of(at), bytes);
+    if (r == 0)
+        ASSERT(atomic_fetch_sub(&d->committed, bytes) >= bytes);
+    return r;
+}
+
+static void fake_copy(void *arg, dev_ptr to, dev_ptr from, uint64_t bytes)
+{
+    (void)arg;
+    memcpy(behind(to), behind(from), bytes);
+}
+
+static void fake_put(void *arg, dev_ptr to, const void *from, uint64_t bytes)
+{
+    (void)arg;
+    memcpy(behind(to), from, bytes);
+}
+
+static int fake_get(void *arg, void *to, dev_ptr from, uint64_t bytes)
+{
+    struct fake_device *d = arg;
+    if (atomic_load(&d->lost))
+        return -EIO;
+    memcpy(to, behind(from), bytes);
+    return 0;
+}
+
+const struct domain_ops fake_domain_ops = {.reserve = fake_reserve,
+                                           .release = fake_release,
+                                           .open = fake_open_memory,
+                                           .populate = fake_populate,
+                                           .decommit = fake_decommit,
+                                           .copy = fake_copy,
+                                           .put = fake_put,
+                                           .get = fake_get};

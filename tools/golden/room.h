@@ -1,0 +1,65 @@
+/* room.h - memory of a model's device for a tool's pages, states and features. */
+#ifndef PLATEAU_TOOLS_ROOM_H
+#define PLATEAU_TOOLS_ROOM_H
+
+#include "base/check.h"
+#include "memory/domain.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct room {
+    const struct domain *domain;
+    dev_ptr at;
+    uint64_t bytes; /* that were asked for */
+};
+
+static inline uint64_t room_range(const struct room *r)
+{
+    return ROUND_UP(MAX_OF(r->bytes, (uint64_t)1), (uint64_t)UNIT_BYTES);
+}
+
+/* Fine on zeros. */
+static inline void room_free(struct room *r)
+{
+    if (!r->domain)
+        return;
+    (void)domain_decommit(r->domain, r->at, room_range(r));
+    (void)domain_release(r->domain, r->at, room_range(r));
+    *r = (struct room){0};
+}
+
+/* Every byte is `fill`; 0xff makes NaNs, which expose reads of what was never written. 0 or -ENOMEM. */
+static inline int room_make(const struct domain *d, uint64_t bytes, int fill, struct room *ret)
+{
+    struct room r = {.domain = d, .bytes = bytes};
+    char block[4096];
+    int result = domain_reserve(d, room_range(&r), false, &r.at);
+    if (result < 0)
+        return result;
+    result = domain_open(d, r.at, room_range(&r));
+    if (result == 0)
+        result = domain_populate(d, r.at, room_range(&r));
+    if (result < 0) {
+        room_free(&r);
+        return result;
+    }
+    memset(block, fill, sizeof(block));
+    for (uint64_t at = 0; fill != 0 && at < room_range(&r); at += sizeof(block))
+        domain_put(d, dev_add(r.at, at), block, sizeof(block));
+    *ret = r;
+    return 0;
+}
+
+/* A copy in the heap, to be freed; NULL: no memory, or the device failed. */
+static inline void *room_copy(const struct room *r)
+{
+    void *p = malloc(MAX_OF(r->bytes, (uint64_t)1));
+    if (p && domain_get(r->domain, p, r->at, r->bytes) == 0)
+        return p;
+    free(p);
+    return NULL;
+}
+
+#endif
