@@ -542,23 +542,16 @@ static void add_features(struct step *s, uint32_t layer)
                                                            .from = hidden * (1 + layer)});
 }
 
-static bool is_set(const atomic_bool *flag)
-{
-    return flag && atomic_load_explicit(flag, memory_order_relaxed);
-}
-
-int model_forward(struct model *m, const struct model_step *in)
+void model_step_begin(struct model *m, const struct model_step *in)
 {
     struct step *s = m->step;
-    if (in->seq_count == 0)
-        return 0;
     check_rows(m, in);
     step_begin(s, in);
     embed(m, s);
     for (uint32_t i = 0; i < m->config.layers; i++) {
-        if (is_set(in->cancel) || is_set(in->stop)) {
-            compute_step_end(s->compute);
-            return -ECANCELED;
+        if (step_is_stopped(in->cancel) || step_is_stopped(in->stop)) {
+            s->phase = STEP_CANCELED;
+            return;
         }
         m->config.family->layer(s, &m->layers[i]);
         if (i < m->config.vision.deepstack_count && s->batch.image_count > 0)
@@ -567,13 +560,22 @@ int model_forward(struct model *m, const struct model_step *in)
             atomic_store_explicit(in->progress_ns, clock_now_ns(), memory_order_relaxed);
     }
     finish(m, s);
-    return compute_step_end(s->compute);
 }
 
-int model_draft(struct model *m, const struct model_draft *d)
+int model_step_end(struct model *m)
+{
+    return step_end(m->step);
+}
+
+void model_draft_begin(struct model *m, const struct model_draft *d)
 {
     ASSERT(m->shape.mtp);
-    return mtp_draft(m->step, &m->mtp, d);
+    mtp_draft_begin(m->step, &m->mtp, d);
+}
+
+int model_draft_end(struct model *m)
+{
+    return mtp_draft_end(m->step, &m->mtp);
 }
 
 /* ---- images ---- */

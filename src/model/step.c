@@ -186,7 +186,8 @@ static void add_seq(struct step *s, const struct model_seq *seq)
 
 void step_begin(struct step *s, const struct model_step *in)
 {
-    ASSERT(in->seq_count <= s->seqs_max);
+    ASSERT(in->seq_count > 0 && in->seq_count <= s->seqs_max && s->phase == STEP_NONE);
+    s->phase = STEP_BEGUN;
     s->pending = (struct residual){.kind = RESIDUAL_NONE};
     s->batch = (struct batch){.seqs = s->seqs,
                               .ids = s->ids,
@@ -201,6 +202,15 @@ void step_begin(struct step *s, const struct model_step *in)
     for (uint32_t i = 0; i < in->seq_count; i++)
         add_seq(s, &in->seqs[i]);
     compute_step_begin(s->compute, &s->batch);
+}
+
+int step_end(struct step *s)
+{
+    enum step_phase phase = s->phase;
+    ASSERT(phase != STEP_NONE);
+    s->phase = STEP_NONE;
+    int r = compute_step_end(s->compute);
+    return r == 0 && phase == STEP_CANCELED ? -ECANCELED : r;
 }
 
 /* ---- what the blocks share ---- */

@@ -42,10 +42,13 @@ struct step {
     dev_ptr *features;               /* [tokens] */
     uint32_t *logit_columns;         /* [tokens] */
     uint32_t *hidden_columns;        /* [seqs] */
+    /* What is between its begin and its end. */
+    enum step_phase { STEP_NONE, STEP_BEGUN, STEP_CANCELED } phase;
     /* Drafts. */
-    struct model_seq *draft_seqs;  /* [seqs] */
-    uint32_t *draft_of;            /* [seqs]: index in model_draft */
-    struct draft_best *draft_best; /* [seqs] */
+    const struct model_draft *draft; /* between its begin and its end */
+    struct model_seq *draft_seqs;    /* [seqs] */
+    uint32_t *draft_of;              /* [seqs]: index in model_draft */
+    struct draft_best *draft_best;   /* [seqs] */
 };
 
 /* The cost of a workspace: fixed + token * tokens_max + seq * seqs_max + worker * workers. */
@@ -54,6 +57,12 @@ struct compute_cost step_cost(const struct config *c);
 int step_create(struct arena *a, const struct config *c, const struct model_opts *opts, struct step **ret);
 /* Fills the batch with the sequences and begins the step. */
 void step_begin(struct step *s, const struct model_step *in);
+/* Ends what was begun. 0, -ECANCELED (STEP_CANCELED), or as compute_step_end(). */
+int step_end(struct step *s);
+static inline bool step_is_stopped(const atomic_bool *flag)
+{
+    return flag && atomic_load_explicit(flag, memory_order_relaxed);
+}
 
 /* ---- places ---- */
 
