@@ -133,7 +133,8 @@ static int draft_with_head(struct engine *en, const struct sched_plan *plan)
                             .valid_ids = en->valid_ids,
                             .stop = &en->closing};
     uint64_t began_ns = clock_now_ns();
-    int r = model_draft(en->opts.model, &d);
+    model_draft_begin(en->opts.model, &d);
+    int r = model_draft_end(en->opts.model);
     if (r == 0)
         draft_length_measure_draft(&g->draft_length, count, deepest, clock_now_ns() - began_ns);
     return r;

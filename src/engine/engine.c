@@ -355,6 +355,11 @@ void engine_stop(struct engine *en)
         mailbox_close(en->inbox);
 }
 
+int engine_failure(const struct engine *en)
+{
+    return atomic_load(&en->failure);
+}
+
 /* A running step ends with its layer. A stuck one is logged: abandoning its thread would let it use freed
  * memory. */
 static void join(struct engine *en)

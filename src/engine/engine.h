@@ -54,6 +54,7 @@ struct engine_drafting {
 struct engine_faults {
     int (*step)(
         void *arg); /* called on the engine thread before a forward pass; nonzero: the step fails with it */
+    int (*step_end)(void *arg); /* after it; nonzero: the device has failed with it */
     void *arg;
     /* Replaces the drafter of `by`, which is not the head. Drafts at most the requested number of tokens
      * after the first `count` tokens; returns the number of draft tokens. */
@@ -107,6 +108,10 @@ struct engine_opts {
      * them. NULL: the values above are used for good. */
     const struct engine_live *live;
     const struct engine_faults *faults; /* NULL but in tests */
+    /* The device failed and the engine has ended all its requests: it is only to be closed. Called on its
+     * thread, once, with what engine_failure() returns. Short; does not close it. May be NULL. */
+    void (*failed)(void *arg, int error);
+    void *failed_arg;
 };
 
 /* Memory that an engine with these options will take; kv_bytes_max, parent and model are not read. */
@@ -128,6 +133,9 @@ int engine_start(struct engine *en);
 /* Stops accepting. When the step under way has finished its layer, every request ends (FINISH_SHUTDOWN) and
  * every order is answered. Returns at once. Any thread; once is enough. NULL is fine. */
 void engine_stop(struct engine *en);
+/* 0, or the failure of the device that has stopped the engine: -EIO, -ENODEV (the device is lost). Any
+ * thread. */
+int engine_failure(const struct engine *en);
 /* engine_stop, joins the thread, frees everything. An ordered list: each entry runs whatever the ones
  * before it returned; the log names a thread that takes long. NULL is fine. */
 void engine_close(struct engine *en);

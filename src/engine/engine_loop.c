@@ -14,8 +14,10 @@
 #include "base/heap_watch.h"
 #include "base/log.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define POLL_NS (5 * NS_PER_MS)
 
@@ -63,6 +65,25 @@ void engine_fail_job(struct engine *en, struct job *j, const char *format, ...)
     vsnprintf(j->finish.error, sizeof(j->finish.error), format, ap);
     va_end(ap);
     engine_end_job(en, j, FINISH_ERROR);
+}
+
+void engine_fail(struct engine *en, int error)
+{
+    int none = 0;
+    ASSERT(error < 0 && error != -ECANCELED);
+    if (!atomic_compare_exchange_strong(&en->failure, &none, error))
+        return;
+    LOG_ERROR("device_failed", "model=%s error=\"%s\"", en->name,
+              strerrordesc_np(-error) ? strerrordesc_np(-error) : "unknown");
+    engine_stop(en);
+}
+
+void engine_fail_with_device(struct engine *en, struct job *j)
+{
+    engine_fail_job(en, j,
+                    "The device that computes this model failed (error %d). The model is closed; send the "
+                    "request again to load it anew.",
+                    -engine_failure(en));
 }
 
 /* The job's last message. Its memory is gone by then. */
@@ -258,9 +279,11 @@ void *engine_thread(void *arg)
         look(en);
         if (atomic_exchange(&en->reclaim, false))
             trim_reclaim(en);
-        bool stepped = engine_step(en);
-        if (stepped)
+        bool stepped = engine_step_begin(en);
+        if (stepped) {
+            engine_step_end(en);
             invariants_after_step(en);
+        }
         stepped |= image_sched_run(en, stepped);
         if (!stepped)
             note_rest(en);
@@ -277,14 +300,24 @@ void *engine_thread(void *arg)
     }
     engine_end_all(en);
     heap_watch_forbid(false);
+    if (engine_failure(en) != 0 && en->opts.failed)
+        en->opts.failed(en->opts.failed_arg, engine_failure(en));
     return NULL;
+}
+
+static void end_at_close(struct engine *en, struct job *j)
+{
+    if (engine_failure(en) != 0)
+        engine_fail_with_device(en, j);
+    else
+        engine_end_job(en, j, FINISH_SHUTDOWN);
 }
 
 void engine_end_all(struct engine *en)
 {
     take_inbox(en);
     LIST_EACH(it, &en->jobs)
-        engine_end_job(en, JOB(it), FINISH_SHUTDOWN);
+        end_at_close(en, JOB(it));
     trim_end(en);
     write_behind_end(en);
     engine_publish(en, true);

@@ -22,6 +22,14 @@ struct engine_message {
     struct holder_ask *order;
 };
 
+/* A step between its begin and its end. */
+struct engine_pass {
+    struct sched_plan plan;
+    uint64_t began_ns, drafted_ns; /* drafted_ns: when drafting was done */
+    bool begun;                    /* the model computes it */
+    int error;                     /* with `begun` false: why */
+};
+
 struct engine {
     /* Set by engine_create, then constant. */
     struct engine_opts opts;
@@ -44,6 +52,7 @@ struct engine {
     atomic_bool wake_posted;    /* a wake is in the inbox */
     atomic_bool reclaim;        /* memory is short somewhere */
     atomic_bool closing;
+    atomic_int failure;           /* as engine_failure() */
     _Atomic uint64_t progress_ns; /* engine_numbers.progress_ns */
     _Atomic uint64_t service_ns;  /* moving average: a job from its place to its end */
 
@@ -60,8 +69,9 @@ struct engine {
     struct sampler_scratch *scratch;
     float *logits;          /* [engine_logits_max][vocab] */
     struct model_seq *seqs; /* [max_num_seqs] */
-    struct buf text;        /* room for one token's text, grown at creation */
-    uint64_t last_end_ns;   /* when the last job ended */
+    struct engine_pass pass;
+    struct buf text;      /* room for one token's text, grown at creation */
+    uint64_t last_end_ns; /* when the last job ended */
     struct image_sched image_sched;
     struct trim trim;
     struct write_behind write_behind;
@@ -87,8 +97,17 @@ void engine_end_job(struct engine *en, struct job *j, enum finish_reason why);
 void engine_fail_job(struct engine *en, struct job *j, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* engine_step.c: plans and computes one step. False: nothing can run now. */
-bool engine_step(struct engine *en);
+/* The device failed, with -EIO or -ENODEV: the engine stops after the step that is under way. Pages, states
+ * and features cannot be trusted; nothing of them is stored. */
+void engine_fail(struct engine *en, int error);
+/* A job ends because of that. */
+void engine_fail_with_device(struct engine *en, struct job *j);
+
+/* engine_step.c: plans a step, drafts, and begins its forward pass. False: nothing can run now. The device
+ * may compute until engine_step_end(); meanwhile no sequence is removed, and no page or state moves. */
+bool engine_step_begin(struct engine *en);
+/* Waits for the step, samples its tokens and ends sequences. */
+void engine_step_end(struct engine *en);
 
 /* publish.c */
 void engine_publish(struct engine *en, bool idle);

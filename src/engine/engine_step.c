@@ -6,7 +6,8 @@
  * draft token count only if that draft token is the sampled token, so they are the logits of plain decoding.
  * Model and scheduler learn the sampled tokens before sequences end. Nothing here allocates: the plan has
  * taken pages and states, sequences and logits lie in the engine's arena, samplers and tokens in the jobs'
- * blocks. A step that fails ends its sequences and no others. */
+ * blocks. A step that fails ends its sequences and no others; a device that fails ends the engine
+ * (engine_fail). Nothing of such a step joins the prefix cache: to the scheduler it was not computed. */
 #include "engine/engine_state.h"
 
 #include "base/check.h"
@@ -85,10 +86,9 @@ static void fill_seqs(struct engine *en, const struct sched_plan *plan)
     }
 }
 
-/* drafted_ns: when drafting was done. */
-static int compute(struct engine *en, const struct sched_plan *plan, uint64_t *drafted_ns)
+static void begin_forward(struct engine *en)
 {
-    const struct engine_faults *faults = en->opts.faults;
+    const struct sched_plan *plan = &en->pass.plan;
     struct model_step step = {
         .seqs = en->seqs,
         .seq_count = plan->seq_count,
@@ -100,15 +100,40 @@ static int compute(struct engine *en, const struct sched_plan *plan, uint64_t *d
         .stop = &en->closing,
         .progress_ns = &en->progress_ns,
     };
-    int r = faults && faults->step ? faults->step(faults->arg) : 0;
-    if (r != 0)
-        return r;
+    model_step_begin(en->opts.model, &step);
+    en->pass.begun = true;
+}
+
+/* The turn is for what the workers of the process compute: on the CPU all of it. A device of its own computes
+ * on when the turn has ended. */
+static void begin_compute(struct engine *en)
+{
+    const struct engine_faults *faults = en->opts.faults;
+    struct engine_pass *p = &en->pass;
+    p->error = faults && faults->step ? faults->step(faults->arg) : 0;
+    if (p->error != 0)
+        return;
     device_turn_begin(en->opts.device);
-    r = drafting_draft(en, plan);
-    *drafted_ns = clock_now_ns();
-    if (r == 0)
-        r = model_forward(en->opts.model, &step);
+    p->error = drafting_draft(en, &p->plan);
+    p->drafted_ns = clock_now_ns();
+    if (p->error == 0)
+        begin_forward(en);
     device_turn_end(en->opts.device);
+    if (p->error < 0 && p->error != -ECANCELED)
+        engine_fail(en, p->error);
+}
+
+static int end_compute(struct engine *en)
+{
+    const struct engine_faults *faults = en->opts.faults;
+    struct engine_pass *p = &en->pass;
+    if (!p->begun)
+        return p->error;
+    int r = model_step_end(en->opts.model);
+    if (r == 0 && faults && faults->step_end)
+        r = faults->step_end(faults->arg);
+    if (r < 0 && r != -ECANCELED)
+        engine_fail(en, r);
     return r;
 }
 
@@ -295,6 +320,8 @@ static void fail_seqs(struct engine *en, const struct sched_plan *plan, int r)
         struct job *j = job_of(plan->seqs[i].seq);
         if (r == -ECANCELED)
             engine_end_job(en, j, stream_closed(j->stream) ? FINISH_ABORTED : FINISH_SHUTDOWN);
+        else if (engine_failure(en) != 0)
+            engine_fail_with_device(en, j);
         else
             engine_fail_job(en, j, "The model could not compute this request's next step (error %d).", -r);
     }
@@ -353,45 +380,52 @@ static void set_events(struct engine *en, uint64_t now_ns, struct sched_events *
     };
 }
 
-bool engine_step(struct engine *en)
+bool engine_step_begin(struct engine *en)
 {
-    uint64_t began_ns = clock_now_ns();
+    struct engine_pass *p = &en->pass;
+    uint64_t now_ns = clock_now_ns();
     struct sched_events ev;
-    struct sched_plan plan;
-    set_events(en, began_ns, &ev);
-    pools_clock(&en->pools, began_ns);
+    *p = (struct engine_pass){.began_ns = now_ns, .drafted_ns = now_ns};
+    set_events(en, now_ns, &ev);
+    pools_clock(&en->pools, now_ns);
     sched_set_queue_timeout(en->sched, atomic_load(&en->live->queue_timeout_ns));
     image_sched_look(en);
-    sched_plan(en->sched, &ev, &plan);
+    sched_plan(en->sched, &ev, &p->plan);
     /* The images of a just admitted sequence may lie before its position, or be encoded already. */
-    if (plan.seq_count == 0 && image_sched_look(en))
-        sched_plan(en->sched, &ev, &plan);
+    if (p->plan.seq_count == 0 && image_sched_look(en))
+        sched_plan(en->sched, &ev, &p->plan);
     take_ended(en);
-    if (plan.seq_count == 0)
+    if (p->plan.seq_count == 0)
         return false;
     trim_call_off(en);
-    note_admitted(&plan, began_ns);
-    fill_seqs(en, &plan);
-    engine_publish_step(en, &plan);
-    atomic_store(&en->progress_ns, began_ns);
-    uint64_t drafted_ns = began_ns;
-    int r = compute(en, &plan, &drafted_ns);
+    note_admitted(&p->plan, now_ns);
+    fill_seqs(en, &p->plan);
+    engine_publish_step(en, &p->plan);
+    atomic_store(&en->progress_ns, now_ns);
+    begin_compute(en);
+    return true;
+}
+
+void engine_step_end(struct engine *en)
+{
+    const struct engine_pass *p = &en->pass;
+    const struct sched_plan *plan = &p->plan;
+    int r = end_compute(en);
     uint64_t now_ns = clock_now_ns();
-    uint32_t decoding = count_planned_decoding(&plan);
+    uint32_t decoding = count_planned_decoding(plan);
     if (r == 0) {
-        take_results(en, &plan, now_ns);
-        accept(en, &plan);
+        take_results(en, plan, now_ns);
+        accept(en, plan);
     }
     sched_done(en->sched, &(struct sched_results){now_ns, r == 0, en->drafting.sampled});
     if (r == 0)
-        end_seqs(en, &plan);
+        end_seqs(en, plan);
     else
-        fail_seqs(en, &plan, r);
+        fail_seqs(en, plan, r);
     /* A step that was cut short does not measure the cost of tokens. */
     if (r == 0) {
-        measure(en, &plan, decoding, began_ns, drafted_ns);
-        image_sched_note_step(en, &plan, clock_now_ns() - began_ns);
+        measure(en, plan, decoding, p->began_ns, p->drafted_ns);
+        image_sched_note_step(en, plan, clock_now_ns() - p->began_ns);
     }
-    count_step(en, began_ns, clock_now_ns());
-    return true;
+    count_step(en, p->began_ns, clock_now_ns());
 }

@@ -146,7 +146,8 @@ void engine_numbers(struct engine *en, struct engine_numbers *ret)
     pthread_mutex_lock(&en->lock);
     *ret = en->published;
     pthread_mutex_unlock(&en->lock);
-    ret->progress_ns = atomic_load(&en->progress_ns);
+    /* A device that has failed computes nothing: that is not being stuck. */
+    ret->progress_ns = engine_failure(en) ? 0 : atomic_load(&en->progress_ns);
 }
 
 void engine_publish_step(struct engine *en, const struct sched_plan *plan)

@@ -13,9 +13,10 @@
 #define PATIENCE_NS (30 * NS_PER_S) /* of an idle engine with a tier that takes nothing */
 #define LOOKS       4096            /* nodes between two looks at the inbox: a fraction of a millisecond */
 
+/* Bytes of a device that has failed are not stored. */
 static bool has_tier(const struct engine *en)
 {
-    return en->tier.arg != NULL;
+    return en->tier.arg != NULL && engine_failure(en) == 0;
 }
 
 static bool is_wanted(const struct engine *en)
@@ -48,6 +49,8 @@ static int hand_in(struct engine *en, const struct prefix_key *key, enum tier_ki
     w.pending = kind == TIER_SNAPSHOT ? en->pools.pending[block] : 0;
     r = copy(en, w.bytes, kind, block, patient);
     en->tier.write_end(en->tier.arg, &w, r == 0);
+    if (r < 0 && r != -EINTR)
+        engine_fail(en, r);
     return r == -EINTR ? r : 0;
 }
 

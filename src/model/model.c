@@ -562,18 +562,13 @@ static void add_features(struct step *s, uint32_t layer)
                                                            .from = hidden * (1 + layer)});
 }
 
-static bool is_set(const atomic_bool *flag)
-{
-    return flag && atomic_load_explicit(flag, memory_order_relaxed);
-}
-
-static void begin(struct model *m, const struct model_step *in)
+static void begin_batch(struct model *m, const struct model_step *in)
 {
     struct step *s = m->step;
     step_fill(s, in);
     if (m->shape.mtp)
         mtp_see(&m->mtp, in);
-    compute_step_begin(s->compute, &s->batch);
+    step_begin(s);
     if (m->shape.mtp)
         mtp_copy_rows(s, &m->mtp);
 }
@@ -590,7 +585,7 @@ static bool compute(struct model *m, const struct model_step *in)
     struct step *s = m->step;
     embed(m, s);
     for (uint32_t i = 0; i < m->config.layers; i++) {
-        if (is_set(in->cancel) || is_set(in->stop))
+        if (step_is_stopped(in->cancel) || step_is_stopped(in->stop))
             return false;
         m->config.family->layer(s, &m->layers[i]);
         if (i < m->config.vision.deepstack_count && s->batch.image_count > 0)
@@ -602,24 +597,29 @@ static bool compute(struct model *m, const struct model_step *in)
     return true;
 }
 
-int model_forward(struct model *m, const struct model_step *in)
+void model_step_begin(struct model *m, const struct model_step *in)
 {
     struct step *s = m->step;
-    if (in->seq_count == 0)
-        return 0;
     check_rows(m, in);
-    begin(m, in);
-    if (!compute_replay(s->compute, key_of(s)) && !compute(m, in)) {
-        compute_step_cancel(s->compute);
-        return -ECANCELED;
-    }
-    return compute_step_end(s->compute);
+    begin_batch(m, in);
+    if (!compute_replay(s->compute, key_of(s)) && !compute(m, in))
+        s->phase = STEP_CANCELED;
 }
 
-int model_draft(struct model *m, const struct model_draft *d)
+int model_step_end(struct model *m)
+{
+    return step_end(m->step);
+}
+
+void model_draft_begin(struct model *m, const struct model_draft *d)
 {
     ASSERT(m->shape.mtp);
-    return mtp_draft(m->step, &m->mtp, d);
+    mtp_draft_begin(m->step, &m->mtp, d);
+}
+
+int model_draft_end(struct model *m)
+{
+    return mtp_draft_end(m->step, &m->mtp);
 }
 
 /* ---- images ---- */

@@ -154,9 +154,20 @@ struct model_step {
     _Atomic uint64_t *progress_ns; /* set to the clock's time after each layer; may be NULL */
 };
 
-/* 0, or -ECANCELED between two layers. Then pages and states of this step's tokens are undefined (states
- * only when state_out == state_in), and the step counts as not done. */
-int model_forward(struct model *m, const struct model_step *s);
+/* Begins a step: gives its operations to the device, which may compute until model_step_end(). Until then
+ * the caller leaves sequences, tokens, page tables and features alone, and begins nothing else. */
+void model_step_begin(struct model *m, const struct model_step *s);
+/* Waits for the step; then its logits are complete. 0, -ECANCELED between two layers, or the first failure
+ * of the device: -EIO, -ENODEV (it is lost). After any of them pages and states of this step's tokens are
+ * undefined (states only when state_out == state_in), and the step counts as not done. */
+int model_step_end(struct model *m);
+static inline int model_forward(struct model *m, const struct model_step *s)
+{
+    if (s->seq_count == 0)
+        return 0;
+    model_step_begin(m, s);
+    return model_step_end(m);
+}
 
 /* Drafts with the MTP head after tokens that are known but not computed yet. */
 struct model_draft_seq {
@@ -178,7 +189,15 @@ struct model_draft {
     const uint64_t *valid_ids; /* bit per id that may be drafted; NULL: all */
     atomic_bool *stop;         /* as in model_step */
 };
-/* Needs parts.mtp and a checkpoint with the head. 0 or -ECANCELED. */
-int model_draft(struct model *m, const struct model_draft *d);
+/* Needs parts.mtp and a checkpoint with the head. Begins with the first token of each draft; the others
+ * follow in model_draft_end(), for each needs the one before. `d` stays until then. */
+void model_draft_begin(struct model *m, const struct model_draft *d);
+/* Waits for the draft tokens. As model_step_end(). */
+int model_draft_end(struct model *m);
+static inline int model_draft(struct model *m, const struct model_draft *d)
+{
+    model_draft_begin(m, d);
+    return model_draft_end(m);
+}
 
 #endif

@@ -1,7 +1,7 @@
 /* mtp.c - pairs, their K and V, and drafts.
  *
  * Drafting is a step of one token per sequence through the head's layer and lm_head, as often as the longest
- * draft is long. */
+ * draft is long. Between two of them the host reads the tokens of the first. */
 #include "model/mtp.h"
 
 #include "model/attention.h"
@@ -128,6 +128,25 @@ static void draft_pass(struct step *s, const struct mtp *m, bool first)
                                                .x = step_normed(s)});
 }
 
+/* Begins nothing when no draft has so many tokens. */
+static void begin_pass(struct step *s, const struct mtp *m, uint32_t pass)
+{
+    const struct model_draft *d = s->draft;
+    uint32_t count = pass < s->config->drafts_max ? list_seqs(s, d, pass) : 0;
+    struct model_step step = {
+        .seqs = s->draft_seqs, .seq_count = count, .pages = d->pages, .states = d->states};
+    if (count == 0)
+        return;
+    step_fill(s, &step);
+    s->batch.best = s->draft_best;
+    s->batch.valid_ids = d->valid_ids;
+    step_begin(s);
+    if (step_is_stopped(d->stop))
+        s->phase = STEP_CANCELED;
+    else if (!compute_replay(s->compute, pass == 0 ? STEP_KEY_DRAFT : STEP_KEY_REDRAFT))
+        draft_pass(s, m, pass == 0);
+}
+
 static void take_drafts(const struct step *s, const struct model_draft *d, uint32_t pass)
 {
     for (uint32_t t = 0; t < s->batch.token_count; t++) {
@@ -150,27 +169,25 @@ static void check_draft(const struct step *s, const struct model_draft *d)
     }
 }
 
-int mtp_draft(struct step *s, const struct mtp *m, const struct model_draft *d)
+void mtp_draft_begin(struct step *s, const struct mtp *m, const struct model_draft *d)
 {
     check_draft(s, d);
-    for (uint32_t pass = 0; pass < s->config->drafts_max; pass++) {
-        if (d->stop && atomic_load_explicit(d->stop, memory_order_relaxed))
-            return -ECANCELED;
-        uint32_t count = list_seqs(s, d, pass);
-        if (count == 0)
-            break;
-        struct model_step step = {
-            .seqs = s->draft_seqs, .seq_count = count, .pages = d->pages, .states = d->states};
-        step_fill(s, &step);
-        s->batch.best = s->draft_best;
-        s->batch.valid_ids = d->valid_ids;
-        compute_step_begin(s->compute, &s->batch);
-        if (!compute_replay(s->compute, pass == 0 ? STEP_KEY_DRAFT : STEP_KEY_REDRAFT))
-            draft_pass(s, m, pass == 0);
-        int r = compute_step_end(s->compute);
+    ASSERT(!s->draft);
+    s->draft = d;
+    begin_pass(s, m, 0);
+}
+
+int mtp_draft_end(struct step *s, const struct mtp *m)
+{
+    int r = 0;
+    ASSERT(s->draft);
+    for (uint32_t pass = 0; s->phase != STEP_NONE; pass++) {
+        r = step_end(s);
         if (r < 0)
-            return r;
-        take_drafts(s, d, pass);
+            break;
+        take_drafts(s, s->draft, pass);
+        begin_pass(s, m, pass + 1);
     }
-    return 0;
+    s->draft = NULL;
+    return r;
 }

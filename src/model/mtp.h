@@ -40,7 +40,8 @@ void mtp_copy_rows(struct step *s, const struct mtp *m);
  * the pairs to the pages, and to the states the hidden states that the next step starts from. */
 struct op_product mtp_pair(struct step *s, const struct mtp *m);
 void mtp_put(struct step *s, const struct mtp *m);
-/* Fills in the draft tokens. 0 or -ECANCELED. */
-int mtp_draft(struct step *s, const struct mtp *m, const struct model_draft *d);
+/* As the functions of model.h. */
+void mtp_draft_begin(struct step *s, const struct mtp *m, const struct model_draft *d);
+int mtp_draft_end(struct step *s, const struct mtp *m);
 
 #endif

@@ -186,7 +186,7 @@ static void add_seq(struct step *s, const struct model_seq *seq)
 
 void step_fill(struct step *s, const struct model_step *in)
 {
-    ASSERT(in->seq_count <= s->seqs_max);
+    ASSERT(in->seq_count > 0 && in->seq_count <= s->seqs_max && s->phase == STEP_NONE);
     s->pending = (struct residual){.kind = RESIDUAL_NONE};
     s->batch = (struct batch){.seqs = s->seqs,
                               .ids = s->ids,
@@ -200,6 +200,24 @@ void step_fill(struct step *s, const struct model_step *in)
                               .logits = in->logits};
     for (uint32_t i = 0; i < in->seq_count; i++)
         add_seq(s, &in->seqs[i]);
+}
+
+void step_begin(struct step *s)
+{
+    ASSERT(s->phase == STEP_NONE && s->batch.seq_count > 0);
+    s->phase = STEP_BEGUN;
+    compute_step_begin(s->compute, &s->batch);
+}
+
+int step_end(struct step *s)
+{
+    enum step_phase phase = s->phase;
+    ASSERT(phase != STEP_NONE);
+    s->phase = STEP_NONE;
+    if (phase == STEP_BEGUN)
+        return compute_step_end(s->compute);
+    compute_step_cancel(s->compute);
+    return -ECANCELED;
 }
 
 /* ---- what the blocks share ---- */

@@ -42,10 +42,13 @@ struct step {
     dev_ptr *features;               /* [tokens] */
     uint32_t *logit_columns;         /* [tokens] */
     uint32_t *hidden_columns;        /* [seqs] */
+    /* What is between its begin and its end. */
+    enum step_phase { STEP_NONE, STEP_BEGUN, STEP_CANCELED } phase;
     /* Drafts. */
-    struct model_seq *draft_seqs;  /* [seqs] */
-    uint32_t *draft_of;            /* [seqs]: index in model_draft */
-    struct draft_best *draft_best; /* [seqs] */
+    const struct model_draft *draft; /* between its begin and its end */
+    struct model_seq *draft_seqs;    /* [seqs] */
+    uint32_t *draft_of;              /* [seqs]: index in model_draft */
+    struct draft_best *draft_best;   /* [seqs] */
 };
 
 /* The cost of a workspace: fixed + token * tokens_max + seq * seqs_max + worker * workers. */
@@ -54,6 +57,15 @@ struct compute_cost step_cost(const struct config *c);
 int step_create(struct arena *a, const struct config *c, const struct model_opts *opts, struct step **ret);
 /* Fills the batch with the sequences. */
 void step_fill(struct step *s, const struct model_step *in);
+
+/* Begins the step with that batch. */
+void step_begin(struct step *s);
+/* Ends what was begun: -ECANCELED (STEP_CANCELED), or as compute_step_end(). */
+int step_end(struct step *s);
+static inline bool step_is_stopped(const atomic_bool *flag)
+{
+    return flag && atomic_load_explicit(flag, memory_order_relaxed);
+}
 
 /* Keys of compute_replay(): what decides which operations a step has. The first two are flags. */
 enum { STEP_KEY_LOGITS = 1, STEP_KEY_IMAGES = 2, STEP_KEY_DRAFT = 4, STEP_KEY_REDRAFT = 5 };

@@ -164,6 +164,8 @@ static int create_engine(struct load *l)
     opts.prefix_cache_bytes = plan->prefix_cache_bytes;
     opts.image_cache_bytes = plan->image_cache_bytes;
     opts.faults = l->opts->engine_faults;
+    opts.failed = l->opts->failed;
+    opts.failed_arg = l->opts->arg;
     return engine_create(&opts, &l->h->engine, l->e);
 }
 

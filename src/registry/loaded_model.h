@@ -34,7 +34,9 @@ struct loaded_model_opts {
     int (*progress)(void *arg, uint64_t done, uint64_t total);
     /* May be NULL. A step of the load begins; the name is a constant. */
     void (*step)(void *arg, const char *name);
-    void *arg; /* of all three */
+    /* As engine_opts.failed; may be NULL. */
+    void (*failed)(void *arg, int error);
+    void *arg; /* of all four */
     const struct engine_faults *engine_faults;
     const struct registry_faults *faults;
 };

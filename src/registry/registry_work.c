@@ -45,6 +45,16 @@ static void on_step(void *arg, const char *name)
     atomic_store(&e->moved_ns, clock_now_ns());
 }
 
+/* On the engine's thread; the registry's unloads the model. */
+static void on_failure(void *arg, int error)
+{
+    struct entry *e = arg;
+    ASSERT(error < 0);
+    pthread_mutex_lock(&e->registry->lock);
+    registry_wake(e->registry);
+    pthread_mutex_unlock(&e->registry->lock);
+}
+
 static int refuse_room(const struct entry *e, uint64_t bytes, uint64_t idle_bytes, struct err *why)
 {
     struct account_numbers root = account_numbers(ledger_root(e->registry->opts.ledger));
@@ -118,6 +128,7 @@ static int load(struct entry *e, struct registry_failure *why)
                                      .make_room = make_room,
                                      .progress = on_progress,
                                      .step = on_step,
+                                     .failed = on_failure,
                                      .arg = e,
                                      .engine_faults = r->opts.engine_faults,
                                      .faults = r->opts.faults};
@@ -387,11 +398,16 @@ static uint64_t ttl_end_ns(const struct entry *e)
     return counts ? e->last_used_ns + e->known.ttl_ns : UINT64_MAX;
 }
 
+/* Unloads a model that was idle for its time, or whose device has failed: the next request loads it anew. */
 static void rest(struct entry *e, uint64_t now_ns)
 {
-    if (ttl_end_ns(e) > now_ns)
+    int failure = engine_failure(e->loaded.engine);
+    if (failure == 0 && ttl_end_ns(e) > now_ns)
         return;
-    LOG_INFO("idle_unload", "model=%s idle_s=%llu", e->known.id, (ull)(e->known.ttl_ns / NS_PER_S));
+    if (failure != 0)
+        LOG_WARN("failure_unload", "model=%s error=%d", e->known.id, -failure);
+    else
+        LOG_INFO("idle_unload", "model=%s idle_s=%llu", e->known.id, (ull)(e->known.ttl_ns / NS_PER_S));
     e->state = MODEL_DRAINING;
     e->drain_until_ns = now_ns + e->registry->opts.drain_ns;
     registry_tell(e->registry);

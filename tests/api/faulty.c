@@ -3,6 +3,7 @@
  *
  * Each line on stdin is an order, answered by a line on stdout when it holds:
  *     fail           the next step fails
+ *     lose           the device is lost at the end of the next step
  *     hang           steps stand still from the next one on
  *     wait           until one stands there
  *     go             they go on
@@ -48,6 +49,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool fails, hangs, stands; /* under `lock`; stands: a step does */
+static bool loses;                /* likewise */
 static bool mute;                 /* likewise */
 
 static char failing_step[32]; /* likewise */
@@ -145,6 +147,23 @@ static int step(void *arg)
     fails = false;
     pthread_mutex_unlock(&lock);
     return r;
+}
+
+static int step_end(void *arg)
+{
+    (void)arg;
+    pthread_mutex_lock(&lock);
+    int r = loses ? -ENODEV : 0;
+    loses = false;
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+static void lose(void)
+{
+    pthread_mutex_lock(&lock);
+    loses = true;
+    pthread_mutex_unlock(&lock);
 }
 
 static int reserve(void *arg)
@@ -307,6 +326,8 @@ static void obey(const char *order)
         wait_stalled();
     else if (strcmp(order, "flow\n") == 0)
         set_stalling("");
+    else if (strcmp(order, "lose\n") == 0)
+        lose();
     else if (strcmp(order, "wait\n") == 0)
         wait_standing();
     else if (strncmp(order, "damage ", 7) == 0)
@@ -332,7 +353,7 @@ static void *listen_to_orders(void *arg)
 int main(int argc, char **argv)
 {
     static const struct runtime_faults faults = {.ledger = {reserve, NULL},
-                                                 .engine = {.step = step, .walk = walk},
+                                                 .engine = {.step = step, .step_end = step_end, .walk = walk},
                                                  .registry = {move, NULL},
                                                  .units = {decommit, NULL},
                                                  .footprint = read_footprint};

@@ -406,6 +406,19 @@ def test_an_unload_whose_step_fails_says_so_and_does_the_rest(faulty_models, ste
     assert s.unload("one").json()["failed"] is None
 
 
+def test_a_model_whose_device_is_lost_closes_and_the_next_request_loads_it(faulty_models):
+    s = faulty_models
+    wanted, others = s.ids("one"), s.ids("llama")
+    before = s.models()["one"]
+    s.order("lose")
+    refused(s.ask("one"), 500, "engine_error", "error 19")
+    until(lambda: s.models()["one"]["unloads"] == before["unloads"] + 1)
+    assert s.ids("llama") == others
+    assert s.ids("one") == wanted
+    assert s.models()["one"]["loads"] == before["loads"] + 1
+    assert s.unload("one").json()["failed"] is None
+
+
 # ---- settings ----
 
 

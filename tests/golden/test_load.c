@@ -205,6 +205,11 @@ TEST(a_cancelled_step_stops_between_layers)
     row.logits_from = 1;
     assert_int_equal(model_forward(m, &step), 0);
     assert_true(logits[0] == 0);
+    /* One step at a time, and an end for each. */
+    model_step_begin(m, &step);
+    assert_stops(model_step_begin(m, &step));
+    assert_int_equal(model_step_end(m), 0);
+    assert_stops(model_step_end(m));
     /* The caller guarantees valid ids. */
     token = s->vocab;
     assert_stops(model_forward(m, &step));

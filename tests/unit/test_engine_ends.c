@@ -233,6 +233,71 @@ TEST(waiting_has_a_limit)
     finish(&f);
 }
 
+/* ---- a device that fails ---- */
+
+static struct {
+    atomic_int failure, told, tellings;
+} device;
+
+static int end_of_step(void *arg)
+{
+    (void)arg;
+    return atomic_exchange(&device.failure, 0);
+}
+
+static void note_failure(void *arg, int error)
+{
+    assert_ptr_equal(arg, &device);
+    atomic_store(&device.told, error);
+    atomic_fetch_add(&device.tellings, 1);
+}
+
+static bool has_stopped(struct fixture *f, void *arg)
+{
+    (void)arg;
+    return engine_failure(f->engine) != 0 && atomic_load(&device.tellings) > 0;
+}
+
+/* At the end of a step with others queued. They end with a sentence, and the engine has to be closed. */
+TEST(a_device_that_fails_ends_the_engine)
+{
+    static const int failures[] = {-EIO, -ENODEV};
+    static const struct engine_faults faults = {.step = gate_step, .step_end = end_of_step, .arg = &gate};
+    for (size_t i = 0; i < COUNT_OF(failures); i++) {
+        struct fixture f;
+        struct engine_opts o = gated(DIR);
+        struct job_spec s = greedy(prompt, 60, ANSWER);
+        struct err e = {""};
+        o.max_num_seqs = 2;
+        o.faults = &faults;
+        o.failed = note_failure;
+        o.failed_arg = &device;
+        atomic_store(&device.tellings, 0);
+        start(&f, &o);
+        assert_int_equal(engine_failure(f.engine), 0);
+        gate_set(&gate, true, 0);
+        for (int k = 0; k < 4; k++)
+            submit(&f, &s);
+        for (int k = 0; k < 5; k++)
+            gate_pass(&gate);
+        atomic_store(&device.failure, failures[i]);
+        gate_set(&gate, false, 0);
+        for (uint32_t k = 0; k < f.client_count; k++) {
+            expect_end(&f, f.clients[k], FINISH_ERROR);
+            assert_non_null(strstr(f.clients[k]->finish.error, "device"));
+            assert_memory_equal(f.clients[k]->ids, answer, f.clients[k]->count * sizeof(answer[0]));
+        }
+        wait_until(&f, has_stopped, NULL);
+        assert_int_equal(engine_failure(f.engine), failures[i]);
+        assert_int_equal(atomic_load(&device.told), failures[i]);
+        assert_int_equal(client_submit(&f, client_create(&f, 0), &s, NULL, &e), -EPIPE);
+        struct engine_numbers n = numbers(&f);
+        assert_true(n.step_errors == 1 && n.running == 0 && n.waiting == 0 && n.progress_ns == 0);
+        test_engine_close(&f);
+        assert_int_equal(atomic_load(&device.tellings), 1);
+    }
+}
+
 /* ---- errors ---- */
 
 TEST(no_memory_ends_one_request_with_a_sentence)

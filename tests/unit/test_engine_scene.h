@@ -18,7 +18,7 @@ __attribute__((constructor)) static void fill_prompt(void)
 }
 
 static struct gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-static const struct engine_faults step_faults = {gate_step, &gate};
+static const struct engine_faults step_faults = {.step = gate_step, .arg = &gate};
 
 static inline struct engine_opts gated(const char *dir)
 {

@@ -6,6 +6,8 @@
 
 #include "cache/page_pool.h"
 
+#include <limits.h>
+
 #define PROMPT_COUNT 700
 #define ANSWER       24
 
@@ -35,18 +37,25 @@ static struct store *open_store(const char *dir, uint64_t hang_ns)
     return st;
 }
 
-static void open_engine(struct fixture *f, const char *name, struct store *st, uint32_t pages)
+static void open_engine_with(struct fixture *f, const char *name, struct store *st, uint32_t pages,
+                             const struct engine_faults *faults)
 {
     char dir[256];
     snprintf(dir, sizeof(dir), TINY("%s"), name);
     struct engine_opts o = test_engine_opts(dir);
     const struct model_shape *shape = model_shape(o.model);
     o.store = st;
+    o.faults = faults;
     o.identity = (struct store_identity){.fingerprint = {(uint8_t)name[0], (uint8_t)strlen(name)}};
     o.kv_bytes_max = pages * shape->page_bytes;
     o.max_model_len = MIN_OF(o.max_model_len, pages * PAGE_TOKENS);
     o.prefix_cache_bytes = o.kv_bytes_max + 8 * shape->state_bytes;
     test_engine_start(f, dir, &o);
+}
+
+static void open_engine(struct fixture *f, const char *name, struct store *st, uint32_t pages)
+{
+    open_engine_with(f, name, st, pages, NULL);
 }
 
 static struct client *ask(struct fixture *f, uint32_t count)
@@ -263,6 +272,49 @@ TEST(a_state_with_a_senseless_header_is_a_damaged_file)
         assert_int_equal(c->finish.cached_tokens, 0);
         store_numbers(st, &n);
         assert_true(n.corrupt > 0 && n.corrupt <= changed);
+        test_engine_close(&f);
+        store_close(st);
+    }
+}
+
+static atomic_int steps_left;
+
+static int end_of_step(void *arg)
+{
+    (void)arg;
+    return atomic_fetch_sub(&steps_left, 1) == 0 ? -EIO : 0;
+}
+
+/* Pages that were computed before the failure may be damaged as well. */
+TEST(nothing_of_a_device_that_failed_is_written)
+{
+    static const struct engine_faults faults = {.step_end = end_of_step};
+    for (size_t m = 0; m < COUNT_OF(models); m += 2) {
+        struct fixture f = {0};
+        struct store_numbers before, n;
+        uint32_t want[ANSWER];
+        sys_reset();
+        atomic_store(&steps_left, INT_MAX);
+        struct store *st = open_store(test_dir(), 0);
+        open_engine_with(&f, models[m], st, 80, &faults);
+        memcpy(want, ask(&f, PROMPT_COUNT)->ids, sizeof(want));
+        wait_stored(st, WHOLE);
+        store_numbers(st, &before);
+        struct job_spec other = greedy(prompt + 1, 600, 400);
+        atomic_store(&steps_left, 100);
+        struct client *c = submit(&f, &other);
+        wait_over(&f, c);
+        assert_int_equal(c->finish.reason, FINISH_ERROR);
+        assert_true(c->count > 0);
+        test_engine_close(&f);
+        store_numbers(st, &n);
+        assert_int_equal(n.queued_writes, 0);
+        assert_int_equal(n.writes, before.writes);
+        /* What was written before is sound. */
+        open_engine(&f, models[m], st, 80);
+        c = ask(&f, PROMPT_COUNT);
+        expect_tokens(c, want, ANSWER);
+        assert_int_equal(c->finish.cached_tokens, WHOLE * PAGE_TOKENS);
         test_engine_close(&f);
         store_close(st);
     }

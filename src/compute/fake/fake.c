@@ -72,10 +72,10 @@ struct fake {
     struct compute compute; /* first */
     struct fake_device *device;
     struct compute *cpu;
-    struct list ahead;                 /* before compute_replay() */
+    struct list ahead;                  /* before compute_replay() */
     struct list recorded[COMPUTE_KEYS]; /* from then on */
-    struct list *open;                 /* that operations go to */
-    struct list *run;                  /* that the step's end runs after `ahead`; NULL: nothing */
+    struct list *open;                  /* that operations go to */
+    struct list *run;                   /* that the step's end runs after `ahead`; NULL: nothing */
     struct batch batch;
     struct copied copied;
     size_t logit_bytes; /* of a row of logits */
@@ -336,8 +336,8 @@ int fake_open(struct arena *a, const struct compute_opts *o, struct compute **re
     struct compute_opts inner = *o;
     if (!f)
         return -ENOMEM;
-    *f = (struct fake){.compute = {&ops}, .device = fake_of(o->device),
-                       .logit_bytes = o->shape->vocab * sizeof(float)};
+    *f = (struct fake){
+        .compute = {&ops}, .device = fake_of(o->device), .logit_bytes = o->shape->vocab * sizeof(float)};
     inner.device = f->device->cpu;
     int r = make_copied(a, o, &f->copied);
     if (r == 0)
