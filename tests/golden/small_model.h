@@ -5,11 +5,14 @@
 #ifndef PLATEAU_TESTS_SMALL_MODEL_H
 #define PLATEAU_TESTS_SMALL_MODEL_H
 
+#include "test_device.h"
 #include "test_files.h"
 
+#include "golden/room.h"
 #include "golden/runner.h"
 
 #include "base/check.h"
+#include "compute/backend.h"
 #include "base/rng.h"
 #include "weights/checkpoint.h"
 
@@ -18,7 +21,7 @@
 
 /* ---- loading and running ---- */
 
-/* The CPU with that many workers. */
+/* The test's device with that many workers. */
 static inline struct device *small_device(uint32_t workers)
 {
     static struct device *d;
@@ -27,7 +30,7 @@ static inline struct device *small_device(uint32_t workers)
         d = NULL;
     }
     if (!d)
-        assert_int_equal(device_open_cpu(workers, NULL, &d), 0);
+        assert_int_equal(test_device_open(workers, &d), 0);
     return d;
 }
 
@@ -36,8 +39,16 @@ static inline struct model_opts small_opts(struct account *parent)
     return (struct model_opts){.tokens_max = SMALL_PROMPT * 3,
                                .seqs_max = 3,
                                .logits_max = SMALL_PROMPT * 3,
+                               .parts = {.backend = device_backend(small_device(2))},
                                .device = small_device(2),
                                .parent = parent};
+}
+
+static inline struct room small_room(const struct model *m, uint64_t bytes)
+{
+    struct room r;
+    assert_int_equal(room_make(model_domain(m), bytes, 0xff, &r), 0);
+    return r;
 }
 
 /* The model's output for three prompts that share steps. Of the first one also the logits after its last

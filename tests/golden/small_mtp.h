@@ -57,18 +57,16 @@ static inline void small_mtp_draft(struct model *m, const struct model_opts *o, 
                                    uint32_t count, const struct model_draft_seq *draft)
 {
     const struct model_shape *s = model_shape(m);
-    char *pages = aligned_alloc(64, (count + 1) * s->page_bytes),
-         *states = aligned_alloc(64, count * s->state_bytes);
-    struct model_step step = {
-        .seqs = rows, .seq_count = count, .pages = dev_of_host(pages), .states = dev_of_host(states)};
-    struct model_draft d = {
-        .seqs = draft, .seq_count = 1, .pages = dev_of_host(pages), .states = dev_of_host(states)};
+    struct room pages = small_room(m, (count + 1) * s->page_bytes);
+    struct room states = small_room(m, count * s->state_bytes);
+    struct model_step step = {.seqs = rows, .seq_count = count, .pages = pages.at, .states = states.at};
+    struct model_draft d = {.seqs = draft, .seq_count = 1, .pages = pages.at, .states = states.at};
     device_turn_begin(o->device);
     assert_int_equal(model_forward(m, &step), 0);
     assert_int_equal(model_draft(m, &d), 0);
     device_turn_end(o->device);
-    free(pages);
-    free(states);
+    room_free(&pages);
+    room_free(&states);
 }
 
 /* The directory of a golden with such a head, in the same file. */

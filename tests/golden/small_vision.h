@@ -121,13 +121,14 @@ static inline struct test_tensors *small_vision_tensors(const struct small_visio
 struct small_image {
     struct model_image in;
     uint8_t *pixels;
-    float *features; /* the result */
+    struct room room; /* where the result comes */
+    float *features;  /* the result, copied by small_features() */
     size_t floats;
 };
 
-static inline struct small_image small_image_make(const struct model_shape *s, uint32_t width,
-                                                  uint32_t height)
+static inline struct small_image small_image_make(const struct model *m, uint32_t width, uint32_t height)
 {
+    const struct model_shape *s = model_shape(m);
     struct rng rng = {width * 1000 + height, 0};
     size_t frame = (size_t)width * height * 3;
     uint32_t edge = s->vision.patch * s->vision.merge;
@@ -138,7 +139,8 @@ static inline struct small_image small_image_make(const struct model_shape *s, u
     p.floats = (size_t)(width / edge) * (height / edge) * s->vision.feature_floats;
     p.features = malloc(p.floats * sizeof(float));
     assert_non_null(p.features);
-    p.in = (struct model_image){{p.pixels, p.pixels + frame}, width, height, dev_of_host(p.features)};
+    p.room = small_room(m, p.floats * sizeof(float));
+    p.in = (struct model_image){{p.pixels, p.pixels + frame}, width, height, p.room.at};
     return p;
 }
 
@@ -146,6 +148,7 @@ static inline void small_image_free(struct small_image *p)
 {
     free(p->pixels);
     free(p->features);
+    room_free(&p->room);
 }
 
 static inline struct model *small_vision_load(const char *dir, struct model_opts *o)
@@ -170,6 +173,19 @@ static inline int small_begin(struct model *m, const struct small_image *p)
     return r;
 }
 
+/* Copies what has come. */
+static inline void small_features(struct small_image *p)
+{
+    assert_int_equal(domain_get(p->room.domain, p->features, p->room.at, p->floats * sizeof(float)), 0);
+}
+
+/* What came before is gone. */
+static inline void small_forget(struct small_image *p)
+{
+    memset(p->features, 0xff, p->floats * sizeof(float));
+    domain_put(p->room.domain, p->room.at, p->features, p->floats * sizeof(float));
+}
+
 /* Computes the image's features, alone and in one go. */
 static inline void small_encode(struct model *m, const struct model_opts *o, struct small_image *p)
 {
@@ -177,6 +193,7 @@ static inline void small_encode(struct model *m, const struct model_opts *o, str
     assert_int_equal(small_begin(m, p), 0);
     assert_true(model_encode_run(m, UINT64_MAX));
     device_turn_end(o->device);
+    small_features(p);
 }
 
 #endif

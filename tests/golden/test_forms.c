@@ -576,8 +576,9 @@ static float *features_of(const char *dir, size_t *count)
 {
     struct model_opts o = small_opts(NULL);
     struct model *m = small_vision_load(dir, &o);
-    struct small_image p = small_image_make(model_shape(m), 160, 96);
+    struct small_image p = small_image_make(m, 160, 96);
     small_encode(m, &o, &p);
+    room_free(&p.room);
     model_free(m);
     free(p.pixels);
     *count = p.floats;

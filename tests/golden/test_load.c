@@ -28,7 +28,7 @@ TEST(probing_says_what_loading_takes)
         struct model *m;
         struct account *parent = test_account(ACCOUNT_NO_LIMIT);
         struct model_opts o = small_opts(parent);
-        assert_int_equal(model_probe(goldens[i], NULL, &probed, NULL), 0);
+        assert_int_equal(model_probe(goldens[i], &o.parts, &probed, NULL), 0);
         assert_int_equal(model_load(goldens[i], &o, &m, NULL), 0);
         same_shape(&probed, model_shape(m));
         assert_int_equal(probed.page_bytes % 64, 0);
@@ -188,13 +188,13 @@ TEST(a_cancelled_step_stops_between_layers)
     struct model_opts o = small_opts(NULL);
     assert_int_equal(model_load(SMALL_GOLDEN("llama"), &o, &m, NULL), 0);
     const struct model_shape *s = model_shape(m);
-    char *pages = aligned_alloc(64, s->page_bytes);
+    struct room pages = small_room(m, s->page_bytes);
     float *logits = calloc(s->vocab, sizeof(float));
     uint32_t token = 1, page = 0;
     atomic_bool cancel = true;
     struct model_seq row = {.tokens = &token, .token_count = 1, .pages = &page, .state_in = NONE};
     struct model_step step = {
-        .seqs = &row, .seq_count = 1, .pages = dev_of_host(pages), .logits = logits, .cancel = &cancel};
+        .seqs = &row, .seq_count = 1, .pages = pages.at, .logits = logits, .cancel = &cancel};
     device_turn_begin(o.device);
     assert_int_equal(model_forward(m, &step), -ECANCELED);
     cancel = false;
@@ -214,7 +214,7 @@ TEST(a_cancelled_step_stops_between_layers)
     token = s->vocab;
     assert_stops(model_forward(m, &step));
     device_turn_end(o.device);
-    free(pages);
+    room_free(&pages);
     free(logits);
     model_free(m);
 }

@@ -39,7 +39,7 @@ static void check_tower(const char *dir)
 {
     struct model_opts o = small_opts(NULL);
     struct model *m = small_vision_load(dir, &o);
-    struct small_image p = small_image_make(model_shape(m), 128, 64);
+    struct small_image p = small_image_make(m, 128, 64);
     double squares = 0;
     small_encode(m, &o, &p);
     for (size_t i = 0; i < p.floats; i++)

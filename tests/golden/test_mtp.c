@@ -10,7 +10,8 @@ enum { TOKENS = 40, AHEAD = 2 };
 static struct model_opts opts_with_head(struct account *parent)
 {
     struct model_opts o = small_opts(parent);
-    o.parts = (struct model_parts){.mtp = true, .drafts_max = AHEAD};
+    o.parts.mtp = true;
+    o.parts.drafts_max = AHEAD;
     return o;
 }
 

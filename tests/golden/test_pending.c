@@ -28,7 +28,7 @@ struct pending_test {
     struct model *model;
     struct model_opts opts;
     const struct model_shape *shape;
-    char *pages, *states;
+    struct room pages, states;
     uint32_t pending[ROWS * STATES]; /* of each state */
     float *logits;
     struct sequence q[ROWS];
@@ -57,8 +57,8 @@ static void open_model(struct pending_test *h, const char *dir, uint32_t workers
     h->opts.device = small_device(workers);
     assert_int_equal(model_load(dir, &h->opts, &h->model, &e), 0);
     h->shape = model_shape(h->model);
-    h->pages = poisoned(ROWS * PAGES * h->shape->page_bytes);
-    h->states = poisoned(ROWS * STATES * h->shape->state_bytes);
+    h->pages = small_room(h->model, ROWS * PAGES * h->shape->page_bytes);
+    h->states = small_room(h->model, ROWS * STATES * h->shape->state_bytes);
     h->logits = poisoned((size_t)h->opts.tokens_max * h->shape->vocab * sizeof(float));
     for (uint32_t r = 0; r < ROWS; r++) {
         struct sequence *q = &h->q[r];
@@ -72,24 +72,31 @@ static void open_model(struct pending_test *h, const char *dir, uint32_t workers
 
 static void close_model(struct pending_test *h)
 {
-    free(h->pages);
-    free(h->states);
+    room_free(&h->pages);
+    room_free(&h->states);
     free(h->logits);
     model_free(h->model);
 }
 
-static char *state_at(const struct pending_test *h, uint32_t state)
+static dev_ptr state_at(const struct pending_test *h, uint32_t state)
 {
-    return h->states + state * h->shape->state_bytes;
+    return dev_add(h->states.at, state * h->shape->state_bytes);
+}
+
+static uint64_t hash_state(const struct pending_test *h, uint32_t state)
+{
+    size_t bytes = h->shape->state_bytes;
+    void *copy = malloc(bytes);
+    assert_int_equal(domain_get(h->states.domain, copy, state_at(h, state), bytes), 0);
+    uint64_t hash = hash_bytes(copy, bytes);
+    free(copy);
+    return hash;
 }
 
 static void forward(struct pending_test *h, const struct model_seq *rows, uint32_t count)
 {
-    struct model_step step = {.seqs = rows,
-                              .seq_count = count,
-                              .pages = dev_of_host(h->pages),
-                              .states = dev_of_host(h->states),
-                              .logits = h->logits};
+    struct model_step step = {
+        .seqs = rows, .seq_count = count, .pages = h->pages.at, .states = h->states.at, .logits = h->logits};
     device_turn_begin(h->opts.device);
     assert_int_equal(model_forward(h->model, &step), 0);
     device_turn_end(h->opts.device);
@@ -103,8 +110,7 @@ static uint64_t hash_logits(const struct pending_test *h, uint32_t row)
 
 static void draft(struct pending_test *h, struct model_draft_seq *rows, uint32_t count)
 {
-    struct model_draft d = {
-        .seqs = rows, .seq_count = count, .pages = dev_of_host(h->pages), .states = dev_of_host(h->states)};
+    struct model_draft d = {.seqs = rows, .seq_count = count, .pages = h->pages.at, .states = h->states.at};
     device_turn_begin(h->opts.device);
     assert_int_equal(model_draft(h->model, &d), 0);
     device_turn_end(h->opts.device);
@@ -167,7 +173,7 @@ static struct model_seq begin(struct pending_test *h, struct sequence *q, struct
         m->tokens[i] = i < m->right ? q->tokens[q->at + i] : below(h, h->shape->vocab);
     m->into = q->at == 0 || below(h, 3) == 0 ? q->first_state + below(h, STATES) : q->state;
     if (q->at > 0 && m->into != q->state)
-        m->before = hash_bytes(state_at(h, q->state), h->shape->state_bytes);
+        m->before = hash_state(h, q->state);
     return (struct model_seq){.tokens = m->tokens,
                               .token_count = m->count,
                               .position = q->at,
@@ -184,7 +190,7 @@ static void end(struct pending_test *h, struct move *m, uint32_t logits_row)
     for (uint32_t i = 0; i < m->right; i++)
         assert_true(hash_logits(h, logits_row + i) == q->want[q->at + i]);
     if (q->at > 0 && m->into != q->state)
-        assert_true(hash_bytes(state_at(h, q->state), h->shape->state_bytes) == m->before);
+        assert_true(hash_state(h, q->state) == m->before);
     h->pending[m->into] = m->keep_pending ? m->right : 0;
     q->at += m->right;
     q->state = m->into;
@@ -199,7 +205,7 @@ static void wander(struct pending_test *h, struct sequence *q)
     if (q->at == TOKENS || q->at == 0)
         return;
     if (below(h, 8) == 0) {
-        memmove(state_at(h, to), state_at(h, q->state), h->shape->state_bytes);
+        domain_copy(h->states.domain, state_at(h, to), state_at(h, q->state), h->shape->state_bytes);
         h->pending[to] = h->pending[q->state];
         q->kept_at[other] = q->at;
         q->state = to;
@@ -241,7 +247,8 @@ static void any_mix_is_decoding(const char *dir, uint32_t workers, uint32_t roun
     for (uint32_t round = 0; round < rounds; round++) {
         struct model_seq rows[ROWS];
         static struct move moves[ROWS];
-        memset(h.states, 0xff, ROWS * STATES * h.shape->state_bytes);
+        room_free(&h.states);
+        h.states = small_room(h.model, ROWS * STATES * h.shape->state_bytes);
         for (uint32_t r = 0; r < ROWS; r++) {
             h.q[r].at = 0;
             memset(h.q[r].kept_at, 0, sizeof(h.q[r].kept_at));
