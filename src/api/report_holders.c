@@ -23,7 +23,7 @@ void report_holders(struct api *a, struct buf *ret)
     struct holders_numbers n = {0};
     uint32_t count = 0;
     if (a->opts.holders) {
-        holders_numbers(a->opts.holders, &n);
+        holders_numbers(a->opts.holders, NULL, &n);
         count = MIN_OF(holders_list(a->opts.holders, all, HOLDERS_MAX), (uint32_t)HOLDERS_MAX);
     }
     buf_printf(ret, "\"orphans\":%u,\"orphan_bytes\":%llu,\"holders\":[", n.orphans, (ull)n.orphan_bytes);
@@ -39,7 +39,7 @@ uint64_t report_cache_limit(struct api *a, uint64_t sum_of_models)
 {
     struct holders_numbers n = {.cache_bytes_max = UINT64_MAX};
     if (a->opts.holders)
-        holders_numbers(a->opts.holders, &n);
+        holders_numbers(a->opts.holders, NULL, &n);
     return MIN_OF(sum_of_models, n.cache_bytes_max);
 }
 
@@ -52,7 +52,7 @@ void report_holders_metrics(struct api *a, struct buf *b)
 {
     struct holders_numbers n = {0};
     if (a->opts.holders)
-        holders_numbers(a->opts.holders, &n);
+        holders_numbers(a->opts.holders, NULL, &n);
     write_gauge(b, "plateau_prefix_cache_bytes",
                 "Bytes of cached prefixes that no request uses, all models together.", n.cached_bytes);
     write_gauge(b, "plateau_prefix_cache_limit_bytes", "Limit of the prefix cache, all models together.",

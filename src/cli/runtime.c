@@ -225,7 +225,7 @@ int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, u
     rt->settings.needs_tokenizer = rt->needs_tokenizer;
     rt->settings.needs_template = rt->needs_template;
     struct loaded_model_opts opts = {.settings = &rt->settings,
-                                     .parent = ledger_root(rt->ledger),
+                                     .ledger = rt->ledger,
                                      .holders = rt->holders,
                                      .device = rt->device,
                                      .store = rt->store,

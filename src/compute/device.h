@@ -6,7 +6,7 @@
 #ifndef PLATEAU_COMPUTE_DEVICE_H
 #define PLATEAU_COMPUTE_DEVICE_H
 
-#include "memory/ledger.h"
+#include "memory/domain.h"
 #include "memory/units.h"
 
 struct device;
@@ -20,6 +20,9 @@ uint64_t device_stack_bytes(uint32_t workers);
 int device_open_cpu(uint32_t workers, struct account *stacks, struct device **ret);
 /* No thread may have a turn or wait for one. NULL is fine. */
 void device_close(struct device *d);
+
+/* The memory in which its models compute. */
+const struct domain *device_domain(struct device *d);
 
 uint32_t device_workers(const struct device *d);
 /* Of the matrix products: "ref", "avx2", "avx512". */

@@ -77,6 +77,9 @@ struct engine_opts {
     /* Below it open `pools` (with `kv`, `state`, `snapshots`, `prefix cache`), `requests`, `engine`
      * (tables, logits, stack) and, if the model sees, `images` (features). */
     struct account *parent;
+    /* `pools` and `images` open below it instead: an account in the memory of the model's device. NULL:
+     * parent. */
+    struct account *device_parent;
     uint32_t max_num_seqs;  /* sequences of a step */
     uint32_t max_model_len; /* tokens of one sequence; <= the model's own */
     uint32_t max_queue;     /* requests that wait; shared by tenants (admission.h) */
@@ -108,6 +111,11 @@ struct engine_opts {
     const struct engine_live *live;
     const struct engine_faults *faults; /* NULL but in tests */
 };
+
+static inline struct account *engine_device_parent(const struct engine_opts *o)
+{
+    return o->device_parent ? o->device_parent : o->parent;
+}
 
 /* Memory that an engine with these options will take; kv_bytes_max, parent and model are not read. */
 struct engine_plan {

@@ -8,6 +8,7 @@
 #include "base/pages.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -88,4 +89,17 @@ const struct domain *domain_machine(void)
     };
     static const struct domain machine = {.name = "machine", .class = ACCOUNT_ANON, .ops = &ops};
     return &machine;
+}
+
+const char *domain_holder(const struct domain *d, char ret[DOMAIN_HOLDER_BYTES])
+{
+    if (d->class == ACCOUNT_ANON)
+        return "the server";
+    snprintf(ret, DOMAIN_HOLDER_BYTES, d->class == ACCOUNT_DEVICE ? "device %s" : "%s memory", d->name);
+    return ret;
+}
+
+const char *domain_limit_option(const struct domain *d)
+{
+    return d->class == ACCOUNT_DEVICE ? "--device-memory-limit" : "--memory-limit";
 }

@@ -20,17 +20,17 @@ struct machine {
     atomic_uint looks;
 };
 
-static uint64_t idle_bytes(void *arg)
+static uint64_t idle_bytes(void *arg, const struct domain *domain)
 {
     struct machine *m = arg;
-    return m->idle_bytes;
+    return m->idle && account_domain(m->idle) == domain ? m->idle_bytes : 0;
 }
 
-static uint64_t free_idle(void *arg, uint64_t bytes)
+static uint64_t free_idle(void *arg, const struct domain *domain, uint64_t bytes)
 {
     struct machine *m = arg;
-    struct account_numbers root = account_numbers(ledger_root(test_ledger()));
-    if (m->idle_bytes == 0 || root.limit - root.reserved + m->idle_bytes < bytes)
+    struct account_numbers root = account_numbers(ledger_root_of(test_ledger(), domain));
+    if (idle_bytes(arg, domain) == 0 || root.limit - root.reserved + m->idle_bytes < bytes)
         return 0;
     uint64_t given = m->idle_bytes;
     account_release(m->idle, given);
@@ -177,20 +177,22 @@ TEST(a_load_takes_caches_of_all_models_before_an_idle_one)
     machine_close(&m);
 }
 
-static uint64_t free_one_idle(void *arg, uint64_t bytes)
+static uint64_t free_one_idle(void *arg, const struct domain *domain, uint64_t bytes)
 {
     struct machine *m = arg;
     (void)bytes;
+    assert_ptr_equal(domain, domain_machine());
     atomic_fetch_add(&m->unloads, 1);
     account_release(m->idle, UNIT_BYTES);
     m->idle_bytes -= UNIT_BYTES;
     return UNIT_BYTES;
 }
 
-static uint64_t free_no_idle(void *arg, uint64_t bytes)
+static uint64_t free_no_idle(void *arg, const struct domain *domain, uint64_t bytes)
 {
     struct machine *m = arg;
     (void)bytes;
+    assert_ptr_equal(domain, domain_machine());
     atomic_fetch_add(&m->unloads, 1);
     return 0;
 }

@@ -90,7 +90,7 @@ static void owner_open(struct owner *o, struct holders *hs, const char *name, ui
     pthread_mutex_init(&o->lock, NULL);
     pthread_cond_init(&o->changed, NULL);
     list_init(&o->asks);
-    assert_int_equal(holder_add(hs, name, &o->h), 0);
+    assert_int_equal(holder_add(hs, domain_machine(), name, &o->h), 0);
     holder_open(o->h, &ops, o);
     uint64_t now_ns = clock_now_ns();
     o->has = (struct holder_numbers){.held_bytes = cached + free,
@@ -133,7 +133,7 @@ static struct holders *list_of(uint64_t cache_bytes_max)
 static struct holders_numbers numbers(struct holders *hs)
 {
     struct holders_numbers n;
-    holders_numbers(hs, &n);
+    holders_numbers(hs, NULL, &n);
     return n;
 }
 
@@ -145,7 +145,7 @@ TEST(a_clear_continues_after_a_failure_and_reports_what_was_freed)
     for (int i = 0; i < 4; i++)
         owner_open(&o[i], hs, names[i], 1000, 10);
     struct holders_reclaimed r;
-    holders_reclaim(hs, HOLDER_CLEAR, NS_PER_S, &r);
+    holders_reclaim(hs, NULL, HOLDER_CLEAR, NS_PER_S, &r);
     assert_int_equal(r.entries, 200);
     assert_int_equal(r.bytes, 2020);
     assert_int_equal(r.failed, 2);
@@ -192,10 +192,10 @@ TEST(a_failed_teardown_leaves_an_orphan_that_a_clear_reaches)
     assert_int_equal(holders_list(hs, &info, 1), 1);
     assert_string_equal(info.name, "model");
     assert_int_equal(info.state, HOLDER_ORPHAN);
-    holders_reclaim(hs, HOLDER_CLEAR, NS_PER_S, &r);
+    holders_reclaim(hs, NULL, HOLDER_CLEAR, NS_PER_S, &r);
     assert_true(r.failed == 1 && r.failures[0].error == -EINVAL && r.bytes == 0);
     refused = false;
-    holders_reclaim(hs, HOLDER_CLEAR, NS_PER_S, &r);
+    holders_reclaim(hs, NULL, HOLDER_CLEAR, NS_PER_S, &r);
     assert_true(r.failed == 0 && r.bytes == 3 * UNIT_BYTES);
     assert_int_equal(numbers(hs).count, 0);
     ledger_check(test_ledger());
@@ -226,7 +226,7 @@ TEST(the_stalest_is_found_and_how_far_it_may_be_asked)
     struct owner o[3] = {0};
     struct holders *hs = list_of(1 << 20);
     uint64_t id, before_ns, now_ns = clock_now_ns();
-    assert_false(holders_stalest(hs, NULL, 0, now_ns, &id, &before_ns));
+    assert_false(holders_stalest(hs, domain_machine(), NULL, 0, now_ns, &id, &before_ns));
     for (int i = 0; i < 3; i++)
         owner_open(&o[i], hs, "o", i < 2 ? 100 : 0, 0);
     struct holder_info info[3];
@@ -235,10 +235,10 @@ TEST(the_stalest_is_found_and_how_far_it_may_be_asked)
     o[1].has.oldest_ns = now_ns - 9000;
     for (int i = 0; i < 2; i++)
         holder_publish(o[i].h, &o[i].has, now_ns);
-    assert_true(holders_stalest(hs, NULL, 0, now_ns, &id, &before_ns));
+    assert_true(holders_stalest(hs, domain_machine(), NULL, 0, now_ns, &id, &before_ns));
     assert_int_equal(id, info[1].id);
     assert_int_equal(before_ns, now_ns - 5000);
-    assert_true(holders_stalest(hs, &info[1].id, 1, now_ns, &id, &before_ns));
+    assert_true(holders_stalest(hs, domain_machine(), &info[1].id, 1, now_ns, &id, &before_ns));
     assert_int_equal(id, info[0].id);
     assert_int_equal(before_ns, UINT64_MAX);
     for (int i = 0; i < 3; i++)
@@ -256,25 +256,26 @@ TEST(who_wants_memory_is_told_when_there_is_some)
     struct owner o[2] = {0};
     struct holders *hs = list_of(1 << 20);
     atomic_uint heard = 0;
-    uint64_t id, bytes, now_ns = 1000 * NS_PER_S;
+    struct holder_want w;
+    uint64_t now_ns = 1000 * NS_PER_S;
     for (int i = 0; i < 2; i++)
         owner_open(&o[i], hs, "o", 0, 0);
     assert_false(holder_want(o[0].h, 100, now_ns));
     holders_listen(hs, count_wanted, &heard);
     assert_true(holder_want(o[0].h, 100, now_ns) && holder_want(o[0].h, 100, now_ns + 1));
     assert_int_equal(heard, 1);
-    assert_true(holders_next_want(hs, &id, &bytes));
-    assert_int_equal(bytes, 100);
-    assert_false(holders_next_want(hs, &id, &bytes));
+    assert_true(holders_next_want(hs, &w));
+    assert_int_equal(w.bytes, 100);
+    assert_false(holders_next_want(hs, &w));
     assert_true(holder_want(o[0].h, 100, now_ns + 2));
     /* The listener takes too long. */
     assert_false(holder_want(o[0].h, 100, now_ns + 2 * NS_PER_S));
-    holders_helped(hs, id, 0);
+    holders_helped(hs, w.id, 0);
     assert_int_equal(o[0].pokes, 1);
     assert_false(holder_want(o[0].h, 100, now_ns + 3));
     assert_true(holder_want(o[0].h, 100, now_ns + NS_PER_S));
-    assert_true(holders_next_want(hs, &id, &bytes));
-    holders_helped(hs, id, 50);
+    assert_true(holders_next_want(hs, &w));
+    holders_helped(hs, w.id, 50);
     assert_true(holder_want(o[0].h, 100, now_ns + NS_PER_S));
     holders_listen(hs, NULL, NULL);
     for (int i = 0; i < 2; i++)
@@ -301,12 +302,12 @@ static void *walk(void *arg)
 {
     struct holders_reclaimed r;
     for (int i = 0; i < ROUNDS; i++) {
-        uint64_t id, bytes;
-        holders_reclaim(arg, i % 2 ? HOLDER_CLEAR : HOLDER_TRIM, i % 3 ? NS_PER_S : 0, &r);
+        struct holder_want w;
+        holders_reclaim(arg, NULL, i % 2 ? HOLDER_CLEAR : HOLDER_TRIM, i % 3 ? NS_PER_S : 0, &r);
         for (uint32_t k = 0; k < r.failed; k++)
             assert_true(r.failures[k].error == -ETIMEDOUT || r.failures[k].error == -EPIPE);
-        if (holders_next_want(arg, &id, &bytes))
-            holders_helped(arg, id, bytes);
+        if (holders_next_want(arg, &w))
+            holders_helped(arg, w.id, w.bytes);
         struct holders_numbers n = numbers(arg);
         assert_true(n.allowed_bytes <= n.cache_bytes_max);
         holders_check(arg);

@@ -43,6 +43,12 @@ void device_close(struct device *d)
     free(d);
 }
 
+const struct domain *device_domain(struct device *d)
+{
+    (void)d;
+    return domain_machine();
+}
+
 uint32_t device_workers(const struct device *d)
 {
     return workers_count(d->workers);
