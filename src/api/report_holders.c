@@ -10,6 +10,8 @@ static void write_holder(const struct holder_info *h, struct buf *ret)
 {
     buf_puts(ret, "{\"id\":");
     json_write_string(ret, slice_of(h->name));
+    buf_puts(ret, ",\"domain\":");
+    json_write_string(ret, slice_of(h->domain->name));
     buf_printf(ret,
                ",\"state\":\"%s\",\"held_bytes\":%llu,\"free_bytes\":%llu,\"cached_bytes\":%llu,"
                "\"allowed_bytes\":%llu,\"entries\":%u}",

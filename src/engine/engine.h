@@ -249,6 +249,7 @@ struct engine_pool_numbers {
 
 /* Counters grow; gauges are from the last step. */
 struct engine_numbers {
+    const struct domain *domain; /* the memory of its pools and images */
     uint32_t running, waiting, pages_used, pages_committed, pages_max, states_used;
     uint32_t cache_pages, cache_snapshots; /* of prefixes, those in use included */
     uint64_t cache_bytes, cache_bytes_max; /* prefixes that no request uses */

@@ -5,8 +5,8 @@
  * get the rest after all other limits. The server sets the same limits that `plateau plan` prints.
  *
  * A model computes in the memory of one domain: its weights, workspace, vision encoder, image embeddings and
- * pools lie there. The rest is the machine's, whatever the domain. Each domain has a ceiling of its own. Pure;
- * any thread. */
+ * pools lie there. The rest is the machine's, whatever the domain. Each domain has a ceiling of its own.
+ * Pure; any thread. */
 #ifndef PLATEAU_MEMORY_PLAN_H
 #define PLATEAU_MEMORY_PLAN_H
 
@@ -93,8 +93,8 @@ struct plan {
     uint64_t loading_bytes;
     uint32_t max_model_len, seqs, queue;
     uint32_t pages_max, states_max;
-    /* What a load reserves of the machine before it begins: the minimum for the model to run, with its engine's tables
-     * whole; and the parts of that for the pools and for one request. */
+    /* What a load reserves of the machine before it begins: the minimum for the model to run, with its
+     * engine's tables whole; and the parts of that for the pools and for one request. */
     uint64_t load_bytes, pools_floor_bytes, job_bytes;
     /* Limits; model_bytes: of the model's account in the machine's memory. */
     uint64_t model_bytes, pools_bytes, kv_bytes, state_bytes, prefix_cache_bytes, requests_bytes,

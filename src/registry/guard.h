@@ -14,8 +14,8 @@
  *
  * Two ways in. guard_make_room() may wait: it is for the thread of a load. An engine never waits: it states
  * its need (holder_want) and continues, and the guard's own thread asks the others. That thread also checks
- * the system once a second and moves in stages (memory/pressure), which concern the machine's memory: it shrinks caches, trims, unloads idle
- * models, and last has new work refused. */
+ * the system once a second and moves in stages (memory/pressure), which concern the machine's memory: it
+ * shrinks caches, trims, unloads idle models, and last has new work refused. */
 #ifndef PLATEAU_REGISTRY_GUARD_H
 #define PLATEAU_REGISTRY_GUARD_H
 

@@ -46,8 +46,8 @@ struct guard_silent {
     uint64_t ids[HOLDERS_MAX];
     uint32_t count;
 };
-/* Takes the least useful prefixes of the domain, from the holder that has them, while they stay the least useful. 0:
- * that holder returned nothing and is silent from now on, or no holder is left. */
+/* Takes the least useful prefixes of the domain, from the holder that has them, while they stay the least
+ * useful. 0: that holder returned nothing and is silent from now on, or no holder is left. */
 uint64_t guard_take_cached(struct guard *g, const struct domain *domain, struct guard_silent *silent,
                            uint64_t bytes);
 /* Those whose free and cached bytes are within the floors of their accounts: to the process it makes no
