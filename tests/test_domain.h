@@ -1,7 +1,7 @@
 /* test_domain.h - a memory domain for tests: plain memory under a name of its own, with seeded faults.
  *
- * Its class is a device's unless a test says otherwise. With `hidden` its addresses are none that the host
- * can follow: only its copies do. With `empty` no memory lies behind them, so that many units cost nothing. */
+ * Its class is ACCOUNT_DEVICE. `hidden`: the host cannot follow its addresses, only its copies can. `empty`:
+ * its addresses have no memory, so that a test may commit any number of units. */
 #ifndef PLATEAU_TESTS_TEST_DOMAIN_H
 #define PLATEAU_TESTS_TEST_DOMAIN_H
 

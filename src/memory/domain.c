@@ -35,6 +35,7 @@ static int machine_reserve(void *arg, uint64_t bytes, bool small, dev_ptr *ret)
 static int machine_release(void *arg, dev_ptr base, uint64_t bytes)
 {
     (void)arg;
+    ASSERT(base.at % UNIT_BYTES == 0 && bytes > 0);
     return munmap(dev_host(base), bytes) < 0 ? -errno : 0;
 }
 
@@ -93,6 +94,7 @@ const struct domain *domain_machine(void)
 
 const char *domain_holder(const struct domain *d, char ret[DOMAIN_HOLDER_BYTES])
 {
+    ASSERT(d->name);
     if (d->class == ACCOUNT_ANON)
         return "the server";
     snprintf(ret, DOMAIN_HOLDER_BYTES, d->class == ACCOUNT_DEVICE ? "device %s" : "%s memory", d->name);

@@ -54,7 +54,8 @@ void holders_add_domain(struct holders *hs, const struct domain *domain, uint64_
 {
     ASSERT(ledger_root_of(hs->ledger, domain));
     pthread_mutex_lock(&hs->lock);
-    ASSERT(hs->domain_count < DOMAINS_MAX && !find_domain(hs, domain));
+    ASSERT(hs->domain_count < DOMAINS_MAX);
+    ASSERT(!find_domain(hs, domain));
     hs->domains[hs->domain_count++] =
         (struct holder_domain){.domain = domain, .cache_bytes_max = cache_bytes_max};
     pthread_mutex_unlock(&hs->lock);

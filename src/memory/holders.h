@@ -39,7 +39,8 @@ struct holders_opts {
 
 /* 0 or -ENOMEM. */
 int holders_create(const struct holders_opts *opts, struct holders **ret);
-/* Before the first holder of another domain, which has a root account: its caches together have this budget. */
+/* Before the first holder of another domain. The domain has a root account; all its caches together get this
+ * budget. */
 void holders_add_domain(struct holders *hs, const struct domain *domain, uint64_t cache_bytes_max);
 /* All holders must be removed, except orphans. Orphans are tried once more; ranges that the system still
  * refuses end with the process. NULL is fine. */

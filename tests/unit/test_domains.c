@@ -1,5 +1,5 @@
 /* Two domains of memory: the machine's, and plain memory with a ceiling of its own, in which engines have
- * their pools. What one of them lacks, only holders of the same one give. */
+ * their pools. A shortage of one is served by holders of the same one. */
 #define TEST_SEEDS 3
 #include "test_domain.h"
 #include "test_machine.h"
@@ -124,7 +124,7 @@ TEST(a_load_takes_from_its_own_domain)
     assert_int_equal(why.cached_bytes, of_b);
     assert_non_null(strstr(why.text, "bytes device test:0 would hold"));
     assert_non_null(strstr(why.text, "--device-memory-limit"));
-    /* And the other way round. */
+    /* The same for the machine. */
     struct account *machine = ledger_root(test_ledger());
     account_set_limit(machine, reserved(machine) + UNIT_BYTES);
     struct load own = {test_account(ACCOUNT_NO_LIMIT), 3 * UNIT_BYTES, 0};
@@ -175,7 +175,7 @@ TEST(an_engine_gets_units_from_engines_of_its_device)
     device_done(&d);
 }
 
-/* The system is short of the machine's memory: what lies on a device would not help. */
+/* The system is short of the machine's memory. Caches on a device would not help. */
 TEST(pressure_of_the_system_leaves_devices_alone)
 {
     struct machine m;
