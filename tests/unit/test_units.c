@@ -250,7 +250,7 @@ PROPERTY(a_domain_that_fails_loses_nothing, seed)
         units_check(u);
         assert_int_equal(account_numbers(root).used, units_committed(u) * UNIT_BYTES);
         assert_int_equal(account_numbers(root).reserved, units_committed(u) * UNIT_BYTES);
-        assert_true(units_committed(u) <= 16);
+        assert_true(units_committed(u) <= 16 && t.open == units_committed(u) * UNIT_BYTES);
     }
     while (units_free(u) < 0)
         ;
